@@ -1,0 +1,63 @@
+"""Element types and layouts: the vocabulary of tensors."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class DataType:
+    """An element type.
+
+    Attributes:
+        name: the name that NumPy and torch use, where they have the type.
+        bits: width of one element in memory.
+        kind: "float" or "int".
+        cxx: its spelling in kronop's headers, the same on every target.
+    """
+
+    name: str
+    bits: int
+    kind: str
+    cxx: str
+
+    @property
+    def bytes(self) -> int:
+        return self.bits // 8
+
+    @property
+    def short(self) -> str:
+        """For kernel names: f32, f64, f16, bf16, tf32, s8, s32, s64."""
+        prefix = {"bfloat16": "bf", "tfloat32": "tf"}.get(self.name, "f" if self.kind == "float" else "s")
+        return f"{prefix}{self.bits}"
+
+    def __repr__(self) -> str:
+        return f"kronop.{self.name}"
+
+
+float64 = DataType("float64", 64, "float", "double")
+float32 = DataType("float32", 32, "float", "float")
+tfloat32 = DataType("tfloat32", 32, "float", "kronop::tfloat32_t")
+float16 = DataType("float16", 16, "float", "kronop::half_t")
+bfloat16 = DataType("bfloat16", 16, "float", "kronop::bfloat16_t")
+int64 = DataType("int64", 64, "int", "kronop::int64_t")
+int32 = DataType("int32", 32, "int", "kronop::int32_t")
+int8 = DataType("int8", 8, "int", "kronop::int8_t")
+
+# The types a tensor can have; tfloat32 exists only inside a tensor core.
+TENSOR_TYPES = {item.name: item for item in (float64, float32, float16, bfloat16, int64, int32, int8)}
+
+
+class Layout(enum.Enum):
+    """Which index of a matrix is contiguous in memory."""
+
+    RowMajor = "row-major"
+    ColumnMajor = "column-major"
+
+    def __repr__(self) -> str:
+        return f"kronop.{self.name}"
+
+
+RowMajor = Layout.RowMajor
+ColumnMajor = Layout.ColumnMajor

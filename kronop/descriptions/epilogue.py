@@ -1,0 +1,308 @@
+"""Epilogue functors: what happens to an accumulated value on its way to memory.
+
+With A the accumulator, C the source Z, v the bias (0 where the family has none):
+
+    LinearCombination            D = alpha A + beta C + v
+    LinearCombinationClamp       the same, clamped to the finite range of the output type
+    FastLinearCombinationClamp   the same for integers, computed in float32
+    LinearCombinationGeneric     D = activation(alpha A + beta C + v)
+
+Where beta is 0 the source is not read.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from dataclasses import dataclass
+
+from kronop.descriptions.datatype import (
+    TENSOR_TYPES, DataType, bfloat16, float16, float32, float64, int8, int32, int64,
+)  # fmt: skip
+from kronop.descriptions.expression import Expression, apply, variable
+from kronop.errors import ArgumentError, DescriptionError, ElementTypeError, mismatch
+
+_FINITE_MAX = {float16: 65504.0, bfloat16: 3.3895313892515355e38, float32: 3.4028234663852886e38,
+               float64: 1.7976931348623157e308}  # fmt: skip
+_COMPUTE_FOR = {float32: (float32,), float64: (float64,), int32: (int32, float32), int64: (int64,)}
+
+
+@dataclass(frozen=True, slots=True)
+class Activation:
+    """An activation for LinearCombinationGeneric; `parameters` names its run-time arguments."""
+
+    name: str
+    element_epilogue: DataType
+    parameters: tuple[tuple[str, float], ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.element_epilogue not in (float32, float64):
+            raise DescriptionError(
+                mismatch(f"activation {self.name}", expected="float32 or float64",
+                         got=repr(self.element_epilogue), hint="activations are computed in floating point")
+            )  # fmt: skip
+
+    def expression(self, x: Expression) -> Expression:
+        return _ACTIVATIONS[self.name](x)
+
+
+def _sigmoid(x: Expression) -> Expression:
+    return apply("divide", 1.0, apply("exp", x * -1.0) + 1.0)
+
+
+_ACTIVATIONS = {
+    "relu": lambda x: apply("max", x, 0.0),
+    "leaky_relu": lambda x: apply("max", x, 0.0) + apply("min", x, 0.0) * variable("leaky_alpha"),
+    "tanh": lambda x: apply("tanh", x),
+    "sigmoid": _sigmoid,
+    "silu": lambda x: x * _sigmoid(x),
+    "hardswish": lambda x: x * apply("min", apply("max", x + 3.0, 0.0), 6.0) * (1.0 / 6.0),
+    # The exact form, with the error function.
+    "gelu": lambda x: x * 0.5 * (apply("erf", x * math.sqrt(0.5)) + 1.0),
+}
+ACTIVATION_NAMES = tuple(_ACTIVATIONS)
+
+
+def relu(element_epilogue: DataType) -> Activation:
+    """max(x, 0)."""
+    return Activation("relu", element_epilogue)
+
+
+def leaky_relu(element_epilogue: DataType) -> Activation:
+    """x where x > 0, else leaky_alpha x; `epilogue_type(alpha, beta, leaky_alpha)`, 0.01 by default."""
+    return Activation("leaky_relu", element_epilogue, (("leaky_alpha", 0.01),))
+
+
+def tanh(element_epilogue: DataType) -> Activation:
+    """Hyperbolic tangent."""
+    return Activation("tanh", element_epilogue)
+
+
+def sigmoid(element_epilogue: DataType) -> Activation:
+    """1 / (1 + exp(-x))."""
+    return Activation("sigmoid", element_epilogue)
+
+
+def silu(element_epilogue: DataType) -> Activation:
+    """x sigmoid(x)."""
+    return Activation("silu", element_epilogue)
+
+
+def hardswish(element_epilogue: DataType) -> Activation:
+    """x min(max(x + 3, 0), 6) / 6."""
+    return Activation("hardswish", element_epilogue)
+
+
+def gelu(element_epilogue: DataType) -> Activation:
+    """x (1 + erf(x / sqrt 2)) / 2."""
+    return Activation("gelu", element_epilogue)
+
+
+@dataclass(frozen=True, slots=True)
+class EpilogueArguments:
+    """The run-time scalars of an epilogue: alpha, beta, then the activation's own."""
+
+    scalars: tuple[float, ...]
+
+    @property
+    def alpha(self) -> float:
+        return self.scalars[0]
+
+    @property
+    def beta(self) -> float:
+        return self.scalars[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Epilogue:
+    """Common part of the four functors.
+
+    Args:
+        element_output: type of D and of C.
+        epilogue_vector_length: elements written at once; the alignment of D.
+        element_accumulator: type of the sum.
+        element_epilogue: type the epilogue computes in.
+
+    Raises:
+        DescriptionError: types that do not go together.
+    """
+
+    element_output: DataType
+    epilogue_vector_length: int
+    element_accumulator: DataType
+    element_epilogue: DataType
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.element_output, DataType) or self.element_output.name not in TENSOR_TYPES:
+            raise DescriptionError(
+                mismatch("element_output", expected=f"one of {', '.join(TENSOR_TYPES)}",
+                         got=repr(self.element_output), hint="an output must have one of these types")
+            )  # fmt: skip
+        valid = _COMPUTE_FOR.get(self.element_accumulator, ())
+        if self.element_epilogue not in valid:
+            raise DescriptionError(
+                mismatch(f"element_epilogue for an accumulator {self.element_accumulator!r}",
+                         expected=f"one of {list(valid)}", got=repr(self.element_epilogue),
+                         hint="accumulators are float32, float64, int32 or int64")
+            )  # fmt: skip
+
+    @property
+    def name(self) -> str:
+        """Short name of the functor, for kernel names."""
+        return "linear"
+
+    @property
+    def scalar_names(self) -> tuple[str, ...]:
+        """Names of the run-time scalars, in the order in which a kernel holds them."""
+        return ("alpha", "beta")
+
+    @property
+    def _defaults(self) -> tuple[float, ...]:
+        return (1.0, 0.0)
+
+    @property
+    def expression(self) -> Expression:
+        """The tree over accumulator, source, bias and the scalars."""
+        return self._linear
+
+    @property
+    def _linear(self) -> Expression:
+        # Every step is a node of its own, so that no target may contract them differently by choice.
+        scaled = variable("alpha") * variable("accumulator")
+        return scaled + variable("beta") * variable("source") + variable("bias")
+
+    def epilogue_type(self, *scalars: float) -> EpilogueArguments:
+        """The run-time scalars (alpha, beta, then the activation's); the trailing ones have defaults.
+
+        Raises:
+            ElementTypeError: a scalar that is no real number.
+            ArgumentError: too many, or one that is not finite or, for integers, not whole.
+        """
+        if len(scalars) > len(self.scalar_names):
+            raise ArgumentError(
+                mismatch("epilogue_type", expected=f"at most {self.scalar_names}", got=f"{len(scalars)} scalars",
+                         hint="leave out the last ones")
+            )  # fmt: skip
+        given = [self._scalar(name, value) for name, value in zip(self.scalar_names, scalars, strict=False)]
+        rest = [self._scalar(name, value) for name, value in
+                zip(self.scalar_names[len(given):], self._defaults[len(given):], strict=True)]  # fmt: skip
+        return EpilogueArguments(tuple(given + rest))
+
+    def _scalar(self, name: str, value: object) -> float:
+        if not isinstance(value, numbers.Real) or isinstance(value, bool):
+            raise ElementTypeError(
+                mismatch(name, expected="a real number", got=repr(value), hint="pass a Python or NumPy scalar")
+            )
+        if not math.isfinite(value):
+            raise ArgumentError(
+                mismatch(name, expected="a finite number", got=repr(value), hint="check where it was computed")
+            )
+        if self.element_epilogue.kind == "float":
+            return float(value)
+        if value != int(value) or not -(2**63) <= int(value) < 2**63:
+            raise ArgumentError(
+                mismatch(name, expected=f"a whole number within {self.element_epilogue.name}", got=repr(value),
+                         hint="integer operations scale by integers")
+            )  # fmt: skip
+        return int(value)
+
+
+@dataclass(frozen=True, slots=True)
+class LinearCombination(Epilogue):
+    """D = alpha A + beta C."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinearCombinationClamp(Epilogue):
+    """D = alpha A + beta C, clamped to the finite range of the output type (integers also round)."""
+
+    @property
+    def name(self) -> str:
+        return "clamp"
+
+    @property
+    def expression(self) -> Expression:
+        # NOTE: conversions to integers saturate by themselves, in `kronop::convert`.
+        if self.element_output.kind == "int":
+            return self._linear
+        bound = _FINITE_MAX[self.element_output]
+        return apply("min", apply("max", self._linear, -bound), bound)
+
+
+@dataclass(frozen=True, slots=True)
+class FastLinearCombinationClamp(LinearCombinationClamp):
+    """The integer clamp, computed in float32: exact while every value stays below 2^24.
+
+    Args:
+        element_output: int8 or int32.
+        epilogue_vector_length: elements written at once.
+    """
+
+    def __init__(self, element_output: DataType, epilogue_vector_length: int) -> None:
+        if element_output not in (int8, int32):
+            raise DescriptionError(
+                mismatch("FastLinearCombinationClamp", expected="int8 or int32", got=repr(element_output),
+                         hint="use LinearCombinationClamp for other types")
+            )  # fmt: skip
+        values = (element_output, epilogue_vector_length, int32, float32)
+        for name, value in zip(Epilogue.__slots__, values, strict=True):
+            object.__setattr__(self, name, value)
+
+    @property
+    def name(self) -> str:
+        return "fastclamp"
+
+
+@dataclass(frozen=True, slots=True)
+class LinearCombinationGeneric(Epilogue):
+    """D = activation(alpha A + beta C).
+
+    Args:
+        activation_functor: `relu(element_epilogue)` or another of kronop's activations; then the
+            four arguments that every epilogue takes.
+    """
+
+    activation: Activation
+
+    def __init__(
+        self,
+        activation_functor: Activation,
+        element_output: DataType,
+        epilogue_vector_length: int,
+        element_accumulator: DataType,
+        element_epilogue: DataType,
+    ) -> None:
+        if not isinstance(activation_functor, Activation):
+            raise DescriptionError(
+                mismatch("activation_functor", expected=f"one of {', '.join(ACTIVATION_NAMES)}",
+                         got=repr(activation_functor), hint="for example kronop.relu(kronop.float32)")
+            )  # fmt: skip
+        values = (element_output, epilogue_vector_length, element_accumulator, element_epilogue)
+        for name, value in zip(Epilogue.__slots__, values, strict=True):
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "activation", activation_functor)
+        self.__post_init__()
+
+    def __post_init__(self) -> None:
+        Epilogue.__post_init__(self)
+        if self.activation.element_epilogue != self.element_epilogue:
+            raise DescriptionError(
+                mismatch("activation", expected=f"element_epilogue {self.element_epilogue!r}",
+                         got=repr(self.activation.element_epilogue), hint="use the same compute type")
+            )  # fmt: skip
+
+    @property
+    def name(self) -> str:
+        return self.activation.name
+
+    @property
+    def scalar_names(self) -> tuple[str, ...]:
+        return ("alpha", "beta", *(name for name, _ in self.activation.parameters))
+
+    @property
+    def _defaults(self) -> tuple[float, ...]:
+        return (1.0, 0.0, *(value for _, value in self.activation.parameters))
+
+    @property
+    def expression(self) -> Expression:
+        return self.activation.expression(self._linear)

@@ -1,0 +1,130 @@
+"""Which multiply-add the inner loop is made of."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kronop.descriptions.datatype import (
+    DataType, bfloat16, float16, float32, float64, int8, int32, int64, tfloat32,
+)  # fmt: skip
+from kronop.errors import DescriptionError, mismatch
+
+
+class OpClass(enum.Enum):
+    """Simt: the ordinary cores (on x86 the vector units). TensorOp: the tensor cores."""
+
+    Simt = "simt"
+    TensorOp = "tensorop"
+
+
+class MathOperation(enum.Enum):
+    """How one product is formed and added; the fast_* forms split wider operands over narrower cores."""
+
+    multiply_add = "multiply_add"
+    multiply_add_saturate = "multiply_add_saturate"
+    multiply_add_fast_f32 = "multiply_add_fast_f32"
+    multiply_add_fast_f16 = "multiply_add_fast_f16"
+    multiply_add_fast_bf16 = "multiply_add_fast_bf16"
+
+
+_MA, _SATURATE = MathOperation.multiply_add, MathOperation.multiply_add_saturate
+_FAST = (MathOperation.multiply_add_fast_f32, MathOperation.multiply_add_fast_f16,
+         MathOperation.multiply_add_fast_bf16)  # fmt: skip
+_SIMT_SHAPE = (1, 1, 1)
+
+# Rows: class, shape, operand types, accumulator types, operations. The TensorOp rows and the first
+# two Simt rows are PyCUTLASS's; the other Simt rows are what the SIMT and x86 kernels also compute.
+_VALID: tuple[tuple[OpClass, tuple[int, int, int], tuple[DataType, ...], tuple[DataType, ...],
+                    tuple[MathOperation, ...]], ...] = (
+    (OpClass.Simt, _SIMT_SHAPE, (float64,), (float64,), (_MA,)),
+    (OpClass.Simt, _SIMT_SHAPE, (float32,), (float32,), (_MA,)),
+    (OpClass.Simt, _SIMT_SHAPE, (float16, bfloat16), (float32,), (_MA,)),
+    (OpClass.Simt, _SIMT_SHAPE, (int32,), (int32,), (_MA,)),
+    (OpClass.Simt, _SIMT_SHAPE, (int64,), (int64,), (_MA,)),
+    (OpClass.TensorOp, (8, 8, 4), (float64,), (float64,), (_MA,)),
+    (OpClass.TensorOp, (16, 8, 8), (float32, tfloat32, float16, bfloat16), (float32,), (_MA, *_FAST)),
+    (OpClass.TensorOp, (16, 8, 16), (float16,), (float16, float32), (_MA,)),
+    (OpClass.TensorOp, (16, 8, 16), (bfloat16,), (float32,), (_MA,)),
+    (OpClass.TensorOp, (16, 8, 32), (int8,), (int32,), (_SATURATE,)),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class MathInstruction:
+    """One multiply-add instruction.
+
+    Args:
+        instruction_shape: [M, N, K] of the instruction; [1, 1, 1] for Simt.
+        element_a, element_b: types of the operands; equal in every valid combination.
+        element_accumulator: type of the sum.
+        opcode_class: Simt or TensorOp.
+        math_operation: how a product is formed and added.
+
+    Raises:
+        DescriptionError: no such instruction; the message lists those that are valid.
+    """
+
+    instruction_shape: tuple[int, int, int]
+    element_a: DataType
+    element_b: DataType
+    element_accumulator: DataType
+    opcode_class: OpClass
+    math_operation: MathOperation
+
+    def __init__(
+        self,
+        instruction_shape: Sequence[int],
+        element_a: DataType,
+        element_b: DataType,
+        element_accumulator: DataType,
+        opcode_class: OpClass = OpClass.Simt,
+        math_operation: MathOperation = MathOperation.multiply_add,
+    ) -> None:
+        values = (tuple(instruction_shape), element_a, element_b, element_accumulator,
+                  opcode_class, math_operation)  # fmt: skip
+        for name, value in zip(self.__slots__, values, strict=True):
+            object.__setattr__(self, name, value)
+        self.__post_init__()
+
+    def __post_init__(self) -> None:
+        for opclass, shape, operands, accumulators, operations in _VALID:
+            if (
+                self.opcode_class is opclass
+                and self.instruction_shape == shape
+                and self.element_a in operands
+                and self.element_b == self.element_a
+                and self.element_accumulator in accumulators
+                and self.math_operation in operations
+            ):
+                return
+        raise DescriptionError(
+            mismatch("MathInstruction", expected="one of the combinations below", got=str(self),
+                     hint="choose one of\n" + valid_combinations())
+        )  # fmt: skip
+
+    @classmethod
+    def simt(cls, element: DataType) -> MathInstruction:
+        """The SIMT instruction for tensors of `element`."""
+        accumulator = float32 if element in (float16, bfloat16) else element
+        return cls(_SIMT_SHAPE, element, element, accumulator, OpClass.Simt, _MA)
+
+    def __str__(self) -> str:
+        shape = "x".join(map(str, self.instruction_shape))
+        names = [getattr(item, "name", repr(item)) for item in (
+            self.opcode_class, self.element_a, self.element_b, self.element_accumulator, self.math_operation)]
+        return f"{names[0]} {shape} {names[1]} x {names[2]} -> {names[3]} {names[4]}"
+
+
+def valid_combinations() -> str:
+    """The table of valid instructions, a line each."""
+    lines = []
+    for opclass, shape, operands, accumulators, operations in _VALID:
+        lines.append(
+            f"  OpClass.{opclass.name} {list(shape)}"
+            f" {'|'.join(item.name for item in operands)}"
+            f" -> {'|'.join(item.name for item in accumulators)}"
+            f" {'|'.join(item.name for item in operations)}"
+        )
+    return "\n".join(lines)

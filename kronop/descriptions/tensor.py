@@ -1,0 +1,50 @@
+"""What a kernel may assume of an operand's memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kronop.descriptions.datatype import TENSOR_TYPES, DataType, Layout
+from kronop.errors import DescriptionError, mismatch
+
+_MOST_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class TensorDescription:
+    """Element type, layout and alignment of an operand.
+
+    Args:
+        element: element type.
+        layout: which index of the matrix is contiguous (RowMajor: the last one).
+        alignment: in elements. 1 promises nothing: any strides are read, `layout` only says which
+            index to walk first. More than 1 promises a unit stride along `layout` and a pointer and
+            other strides that are multiples of `alignment`; kernels then use accesses that wide.
+
+    Raises:
+        DescriptionError: not an element type of tensors, no layout, or an alignment that is not a
+            power of two of at most 16 bytes.
+    """
+
+    element: DataType
+    layout: Layout = Layout.RowMajor
+    alignment: int = 1
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.element, DataType) or self.element.name not in TENSOR_TYPES:
+            raise DescriptionError(
+                mismatch("element", expected=f"one of {', '.join(TENSOR_TYPES)}", got=repr(self.element),
+                         hint="a tensor must have one of these types")
+            )  # fmt: skip
+        if not isinstance(self.layout, Layout):
+            raise DescriptionError(
+                mismatch("layout", expected="kronop.RowMajor or kronop.ColumnMajor", got=repr(self.layout),
+                         hint="name one of the two")
+            )  # fmt: skip
+        most = _MOST_BYTES // self.element.bytes
+        valid = [1 << power for power in range(most.bit_length())]
+        if self.alignment not in valid or isinstance(self.alignment, bool):
+            raise DescriptionError(
+                mismatch(f"alignment of {self.element.name}", expected=f"one of {valid} elements",
+                         got=repr(self.alignment), hint="an access is at most 16 bytes wide")
+            )  # fmt: skip

@@ -1,0 +1,90 @@
+"""Every environment variable that kronop reads, typed, read once, in one place."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from kronop.errors import DescriptionError, mismatch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knobs:
+    """Settings of the process; the variable of each is `KRONOP_` and the name in capitals.
+
+    Attributes:
+        debug: 1 launches, 2 times, 3 plans and rejected candidates, 4 source, 5 PTX or assembly,
+            6 SASS or objdump; each level includes those below it. Printed on standard error.
+        cache_dir: folder of `compiled_cache.db`; the user's cache folder where unset.
+        dump_dir: folder into which each compiled source is written.
+        override_dir: folder whose files replace the emitted source of the same name.
+        compiler: "nvrtc" or "nvcc".
+        line_info: keep source lines in device code, for profilers.
+        check_spills: a kernel that spills registers is a CompileError.
+    """
+
+    debug: int = 0
+    cache_dir: Path | None = None
+    dump_dir: Path | None = None
+    override_dir: Path | None = None
+    compiler: str = "nvrtc"
+    line_info: bool = False
+    check_spills: bool = False
+
+
+def read(environment: Mapping[str, str]) -> Knobs:
+    """The knobs that `environment` sets.
+
+    Raises:
+        DescriptionError: an unknown `KRONOP_*` variable, or a value that is not valid for it.
+    """
+    names = {f"KRONOP_{item.name.upper()}": item.name for item in dataclasses.fields(Knobs)}
+    values: dict[str, object] = {}
+    for variable, text in environment.items():
+        if not variable.startswith("KRONOP_"):
+            continue
+        if variable not in names:
+            raise DescriptionError(
+                mismatch("environment", expected=f"one of {', '.join(names)}", got=variable,
+                         hint="correct the name or unset it")
+            )  # fmt: skip
+        values[names[variable]] = _typed(variable, names[variable], text)
+    return Knobs(**values)  # type: ignore[arg-type]
+
+
+def _typed(variable: str, name: str, text: str) -> object:
+    if name.endswith("_dir"):
+        return Path(text) if text else None
+    valid = {
+        "debug": {str(level): level for level in range(7)},
+        "compiler": {"nvrtc": "nvrtc", "nvcc": "nvcc"},
+    }.get(name, {"0": False, "1": True})
+    if text not in valid:
+        raise DescriptionError(
+            mismatch(variable, expected=f"one of {', '.join(valid)}", got=repr(text), hint="set one of these")
+        )
+    return valid[text]
+
+
+_current = read(os.environ)
+
+
+def current() -> Knobs:
+    """The knobs in force."""
+    return _current
+
+
+@contextlib.contextmanager
+def using(**changes: object) -> Iterator[Knobs]:
+    """The knobs with `changes`, inside a `with` block, for this process."""
+    global _current
+    before = _current
+    _current = dataclasses.replace(before, **changes)  # type: ignore[arg-type]
+    try:
+        yield _current
+    finally:
+        _current = before

@@ -1,0 +1,110 @@
+"""What a kernel is made for: an NVIDIA architecture or a set of x86 vector extensions."""
+
+from __future__ import annotations
+
+import functools
+import platform
+from dataclasses import dataclass
+from pathlib import Path
+
+from kronop.errors import DescriptionError, mismatch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Everything that planning and compiling know of a machine.
+
+    Attributes:
+        backend: "cuda" or "x86".
+        arch: "sm_80" or "sm_90a"; "avx512", "avx2" or "generic".
+        cores: multiprocessors of the largest part of that architecture; 0 where the machine
+            that runs decides (x86 takes as many threads as OpenMP gives).
+        shared_bytes: most dynamic shared memory of a block; on x86 the level-2 cache to plan for.
+        registers: most registers of a thread (CUDA), or vector registers (x86).
+        vector_bytes: widest register access of one thread.
+        flags: compiler flags that select the architecture.
+    """
+
+    backend: str
+    arch: str
+    cores: int
+    shared_bytes: int
+    registers: int
+    vector_bytes: int
+    flags: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, value: object) -> Target:
+        """A Target from 80, 90, "sm_80", "sm_90a", "x86", "x86-avx512", "x86-avx2", "x86-generic".
+
+        "x86" is the widest of the three that this machine can run.
+
+        Raises:
+            DescriptionError: `value` names no target.
+        """
+        if isinstance(value, Target):
+            return value
+        if value == "x86":
+            return _TARGETS[f"x86-{detect_x86_arch()}"]
+        name = f"sm_{value}" if isinstance(value, int) and not isinstance(value, bool) else value
+        name = "sm_90a" if name in ("sm_90", "90", "90a") else name
+        if not isinstance(name, str) or name not in _TARGETS:
+            known = ", ".join(["80", "90", "'x86'", *map(repr, _TARGETS)])
+            raise DescriptionError(
+                mismatch("target", expected=f"one of {known}", got=repr(value), hint="name one of these")
+            )
+        return _TARGETS[name]
+
+    @property
+    def name(self) -> str:
+        """The name that `parse` takes."""
+        return self.arch if self.backend == "cuda" else f"x86-{self.arch}"
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def _cuda(arch: str, cores: int, shared_bytes: int) -> Target:
+    return Target(
+        backend="cuda", arch=arch, cores=cores, shared_bytes=shared_bytes, registers=255,
+        vector_bytes=16, flags=(f"-arch={arch}",),
+    )  # fmt: skip
+
+
+def _x86(arch: str, vector_bytes: int, registers: int, *flags: str) -> Target:
+    return Target(
+        backend="x86", arch=arch, cores=0, shared_bytes=1 << 20, registers=registers,
+        vector_bytes=vector_bytes, flags=flags,
+    )  # fmt: skip
+
+
+_AVX2_FLAGS = ("-mavx2", "-mfma", "-mf16c")
+_AVX512_FLAGS = (*_AVX2_FLAGS, "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512cd",
+                 "-mprefer-vector-width=512")  # fmt: skip
+_TARGETS = {
+    target.name: target
+    for target in (
+        _cuda("sm_80", 108, 163 * 1024),
+        _cuda("sm_90a", 132, 227 * 1024),
+        _x86("avx512", 64, 32, *_AVX512_FLAGS),
+        _x86("avx2", 32, 16, *_AVX2_FLAGS),
+        _x86("generic", 16, 16),
+    )
+}
+_NEEDED = {
+    "avx512": {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd", "avx2", "fma", "f16c"},
+    "avx2": {"avx2", "fma", "f16c"},
+}
+
+
+@functools.cache
+def detect_x86_arch() -> str:
+    """The widest of "avx512", "avx2", "generic" that this machine and its kernel support."""
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        return "generic"
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return "generic"
+    flags = next((set(line.split()) for line in lines if line.startswith("flags")), set())
+    return next((arch for arch, needed in _NEEDED.items() if needed <= flags), "generic")

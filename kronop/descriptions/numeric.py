@@ -1,0 +1,37 @@
+"""What the NumPy references have in common: the wide type and the epilogue on arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kronop.descriptions.datatype import DataType
+from kronop.descriptions.epilogue import Epilogue, EpilogueArguments
+
+
+def widen(element: DataType) -> Any:
+    """The NumPy type that references compute in."""
+    return np.float64 if element.kind == "float" else np.int64
+
+
+def finish(
+    epilogue: Epilogue, output_op: EpilogueArguments | None, accumulator: Any, source: Any = None, bias: Any = None
+) -> Any:
+    """The epilogue on whole arrays, converted to the range of the output type for integers."""
+    scalars = (output_op or epilogue.epilogue_type()).scalars
+    wide = widen(epilogue.element_epilogue)
+    zero = wide(0)
+    values = {name: wide(value) for name, value in zip(epilogue.scalar_names, scalars, strict=True)}
+    values |= {
+        "accumulator": np.asarray(accumulator, wide),
+        "source": zero if source is None or values["beta"] == 0 else np.asarray(source, wide),
+        "bias": zero if bias is None else np.asarray(bias, wide),
+    }
+    result = np.asarray(epilogue.expression.evaluate(values))
+    if epilogue.element_output.kind == "float":
+        return result
+    bits = epilogue.element_output.bits
+    if epilogue.element_epilogue.kind == "float" or epilogue.name == "clamp":
+        return np.clip(np.rint(result), -(2 ** (bits - 1)), 2 ** (bits - 1) - 1).astype(np.int64)
+    return result.astype(np.dtype(f"int{bits}")).astype(np.int64)

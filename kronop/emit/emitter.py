@@ -1,0 +1,32 @@
+"""What an emitter of one family for one target offers. All of it is pure."""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeVar
+
+from kronop.artifacts import Launch, Status
+from kronop.emit.plan import Plan
+from kronop.target import Target
+
+Description = TypeVar("Description", contravariant=True)
+Problem = TypeVar("Problem", contravariant=True)
+
+
+class Emitter(Protocol[Description, Problem]):
+    """Plans a family's descriptions and computes the launches of its problems."""
+
+    def supports(self, description: Description, target: Target) -> Status:
+        """Whether `plan` will succeed, and the reason where not."""
+        ...
+
+    def plan(self, description: Description, target: Target) -> Plan:
+        """The steps for a description that `supports` accepted."""
+        ...
+
+    def workspace_bytes(self, plan: Plan, rows: int, threads: int) -> int:
+        """Bytes that a problem of `rows` rows in all (M times the batch) wants besides its tensors."""
+        ...
+
+    def launches(self, plan: Plan, problem: Problem) -> tuple[Launch, ...]:
+        """The kernel calls, in order; none where there is nothing to do."""
+        ...

@@ -1,0 +1,83 @@
+"""Step -> Source: one translation unit that instantiates one template with named arguments.
+
+Text holds declarations only, no control flow: what loops is in the headers.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kronop.artifacts import Language, Source
+from kronop.descriptions.epilogue import Epilogue
+from kronop.emit.plan import Constant, Plan, Step
+
+_ROOT = Path(__file__).parent
+_INCLUDE = {"cuda": _ROOT / "cuda" / "include", "x86": _ROOT / "x86" / "include"}
+_LANGUAGE = {"cuda": Language.CUDA, "x86": Language.CXX}
+_ENTRY = {
+    "cuda": 'extern "C" __global__ void __launch_bounds__(Step::kThreads)\n'
+    "{entry}(const __grid_constant__ Parameters parameters) {{\n  {template}<Step>(parameters);\n}}\n",
+    "x86": 'extern "C" int {entry}(const void* parameters) {{\n'
+    "  return {template}<Step>(*static_cast<const Parameters*>(parameters));\n}}\n",
+}
+
+
+def render(plan: Plan) -> tuple[Source, ...]:
+    """The sources of a plan, one per step."""
+    backend = plan.target.backend
+    return tuple(
+        Source(
+            entry=step.entry,
+            text=_text(step, backend),
+            language=_LANGUAGE[backend],
+            include_directories=(str(_INCLUDE[backend]),),
+        )
+        for step in plan.steps
+    )
+
+
+def _text(step: Step, backend: str) -> str:
+    members = [f"  using {name} = {value};" for name, value in step.types]
+    members += [f"  static constexpr {_constant(name, value)};" for name, value in step.constants]
+    return "\n".join(
+        [
+            f"// {step.note}",
+            f'#include "{step.header}"',
+            "",
+            f"using Parameters = {step.parameters};",
+            step.signature.static_asserts("Parameters"),
+            "",
+            *([] if step.epilogue is None else [_functor(step.epilogue), ""]),
+            "struct Step {",
+            *members,
+            "};",
+            "",
+            _ENTRY[backend].format(entry=step.entry, template=step.template),
+        ]
+    )
+
+
+def _constant(name: str, value: Constant) -> str:
+    if isinstance(value, tuple):
+        return f"int {name}[] = {{{', '.join(map(str, value))}}}"
+    return f"bool {name} = {str(value).lower()}" if isinstance(value, bool) else f"int {name} = {value}"
+
+
+def _functor(epilogue: Epilogue) -> str:
+    """The epilogue as a struct: scalars from the parameter struct, one straight-line call operator."""
+    names = epilogue.scalar_names
+    compute = epilogue.element_epilogue.cxx
+    body = epilogue.expression.render("Compute").replace("\n", "\n    ")
+    scalars = ", ".join(f"{name}(Compute(scalars[{index}]))" for index, name in enumerate(names))
+    return (
+        "struct Epilogue {\n"
+        f"  using Compute = {compute};\n"
+        f"  Compute {', '.join(names)};\n"
+        f"  template <class Scalar>\n"
+        f"  KRONOP_INLINE explicit Epilogue(const Scalar* scalars) : {scalars} {{}}\n"
+        "  KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {\n"
+        "    namespace math = kronop::math;\n"
+        f"    {body}\n"
+        "  }\n"
+        "};"
+    )

@@ -1,0 +1,20 @@
+"""The table of emitters: a new family or a new target is one line here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kronop.descriptions.kron import KronMatmulDescription
+from kronop.descriptions.ksparse import KSparseDescription
+from kronop.emit.cuda.kron import CudaKronEmitter
+from kronop.emit.cuda.ksparse import CudaKSparseEmitter
+from kronop.emit.emitter import Emitter
+from kronop.emit.x86.kron import X86KronEmitter
+from kronop.emit.x86.ksparse import X86KSparseEmitter
+
+EMITTERS: dict[tuple[type, str], Emitter[Any, Any]] = {
+    (KronMatmulDescription, "cuda"): CudaKronEmitter(),
+    (KronMatmulDescription, "x86"): X86KronEmitter(),
+    (KSparseDescription, "cuda"): CudaKSparseEmitter(),
+    (KSparseDescription, "x86"): X86KSparseEmitter(),
+}

@@ -1,0 +1,1 @@
+"""kronop: Kronecker-structured operations, described, planned, emitted, compiled and run."""

@@ -1,0 +1,35 @@
+"""The command line: `python -m kronop demo | show | matrix | cache`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from kronop.commands import cache, demo, matrix, show
+from kronop.errors import KronopError
+
+_COMMANDS = {"demo": demo, "show": show, "matrix": matrix, "cache": cache}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command; 0 when it succeeded, 1 for kronop's own errors."""
+    parser = argparse.ArgumentParser(prog="python -m kronop", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, module in _COMMANDS.items():
+        summary = (module.__doc__ or "").splitlines()[0]
+        module.configure(commands.add_parser(name, help=summary, description=summary))
+    options = parser.parse_args(arguments)
+    try:
+        _COMMANDS[options.command].execute(options)
+    except KronopError as error:
+        print(f"kronop: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:  # the reader of our output went away, as `| head` does
+        sys.stderr.close()
+        return 0
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

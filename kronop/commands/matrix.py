@@ -1,0 +1,48 @@
+"""The support matrix: which element types each family has on each target, from the table of emitters."""
+
+from __future__ import annotations
+
+import argparse
+
+import kronop
+from kronop.descriptions.datatype import TENSOR_TYPES, DataType
+from kronop.emit.table import EMITTERS
+
+_TARGETS = ("sm_80", "sm_90a", "x86-avx512", "x86-avx2", "x86-generic")
+_FAMILIES = {kronop.KronMatmulDescription: "Kronecker", kronop.KSparseDescription: "Kronecker-sparse"}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    pass
+
+
+def execute(options: argparse.Namespace) -> None:
+    print(table())
+
+
+def table() -> str:
+    """The matrix as a Markdown table."""
+    lines = ["| family | target | element types |", "| --- | --- | --- |"]
+    for family, name in _FAMILIES.items():
+        for target in map(kronop.Target.parse, _TARGETS):
+            types = [item.name for item in TENSOR_TYPES.values() if _supported(family, item, target)]
+            lines.append(f"| {name} | {target} | {', '.join(types)} |")
+    return "\n".join(lines)
+
+
+def _supported(family: type, element: DataType, target: kronop.Target) -> bool:
+    try:
+        math = kronop.MathInstruction.simt(element)
+    except kronop.DescriptionError:
+        return False
+    tensor = kronop.TensorDescription(element)
+    accumulator = math.element_accumulator
+    epilogue = kronop.LinearCombination(element, 1, accumulator, accumulator)
+    common = {"math": math, "tile": None, "X": tensor, "Y": tensor, "epilogue": epilogue}
+    description = (
+        kronop.KronMatmulDescription(**common, F=tensor, factors=((8, 8), (8, 8)))
+        if family is kronop.KronMatmulDescription
+        else kronop.KSparseDescription(**common, W=tensor, pattern=(2, 8, 8, 2))
+    )
+    emitter = EMITTERS.get((family, target.backend))
+    return emitter is not None and bool(emitter.supports(description, target))

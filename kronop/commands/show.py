@@ -1,0 +1,53 @@
+"""An operation seen from inside: its plan, source, PTX or assembly, machine code and resources."""
+
+from __future__ import annotations
+
+import argparse
+import re
+
+import kronop
+from kronop.descriptions.datatype import TENSOR_TYPES
+
+_VIEWS = ("plan", "source", "resources")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("family", choices=("kron", "ksparse"))
+    parser.add_argument("shape", help="factors as 8x8,8x8,5x3 (kron), pattern as 6,64,64,1 (ksparse)")
+    parser.add_argument("--target", default="x86", help="80, 90, sm_80, sm_90a, x86, x86-avx2, ... (default x86)")
+    parser.add_argument("--dtype", default="float32", choices=[name for name in TENSOR_TYPES if name != "int8"])
+    parser.add_argument("--alignment", type=int, default=1, help="of X and Y, in elements (default 1)")
+    parser.add_argument("--left", action="store_true", help="kron: X on the right of the product (gekmm)")
+    parser.add_argument("--batch-last", action="store_true", help="ksparse: X is (a c d, B)")
+    parser.add_argument("--view", default="plan", choices=_VIEWS, help="what to print (default plan)")
+
+
+def execute(options: argparse.Namespace) -> None:
+    operation = _operation(options)
+    if options.view == "plan":
+        print(operation.plan.explain())
+    elif options.view == "source":
+        print(operation.emit())
+    else:
+        for binary in operation.binaries:
+            print(f"{binary.entry}: {binary.resources}, {len(binary.image)} bytes, {binary.origin.value}, {binary.compiler}")
+
+
+def _operation(options: argparse.Namespace) -> kronop.KronMatmulOperation | kronop.KSparseOperation:
+    element = TENSOR_TYPES[options.dtype]
+    accumulator = kronop.MathInstruction.simt(element).element_accumulator
+    matrix = kronop.TensorDescription(element, kronop.RowMajor, options.alignment)
+    small = kronop.TensorDescription(element)
+    epilogue = kronop.LinearCombination(element, options.alignment, accumulator, accumulator)
+    common = (options.target, None, matrix, small, matrix, epilogue)
+    if options.family == "kron":
+        side = kronop.Side.Left if options.left else kronop.Side.Right
+        factors = [_integers(item, r"x") for item in options.shape.split(",")]
+        return kronop.KronMatmulOperation(*common, factors, side)
+    return kronop.KSparseOperation(*common, _integers(options.shape, r","), options.batch_last)
+
+
+def _integers(text: str, separator: str) -> tuple[int, ...]:
+    if not re.fullmatch(rf"\d+({separator}\d+)*", text):
+        raise kronop.DescriptionError(f"shape: expected integers joined by {separator!r}, got {text!r}; see --help")
+    return tuple(map(int, text.split(separator)))

@@ -1,0 +1,219 @@
+"""The operations in one line, on plain tensors: the same kind, element type and device out as in."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from kronop.args.device import target_of
+from kronop.args.kron import KronMatmulArguments
+from kronop.args.ksparse import KSparseArguments
+from kronop.args.tensor import TensorView, describe, view
+from kronop.descriptions import epilogue as epilogues
+from kronop.descriptions.datatype import DataType, Layout
+from kronop.descriptions.epilogue import ACTIVATION_NAMES, Epilogue, LinearCombination, LinearCombinationGeneric
+from kronop.descriptions.kron import Side
+from kronop.descriptions.math_instruction import MathInstruction
+from kronop.descriptions.tensor import TensorDescription
+from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.operation import KronMatmulOperation, KSparseOperation
+
+
+def gemkm(
+    x: Any, factors: Sequence[Any], *, alpha: float = 1.0, beta: float = 0.0, z: Any = None, out: Any = None
+) -> Any:
+    """alpha x (F1 x ... x FN) + beta z.
+
+    Args:
+        x: (..., M, K) or (K,), with K the product of the factors' rows.
+        factors: one (..., P, Q) tensor each; leading dimensions broadcast as in `matmul`.
+        alpha, beta: scalars; beta needs `z`.
+        z: like the result.
+        out: where to write the result; a new tensor like `x` where None.
+
+    Returns:
+        (..., M, product of the factors' columns), of x's kind, element type and device.
+
+    Raises:
+        ArgumentError: shapes, devices or scalars that do not fit. ElementTypeError: types that do not.
+    """
+    return _kron(x, factors, Side.Right, alpha, beta, z, out)
+
+
+def gekmm(
+    factors: Sequence[Any], x: Any, *, alpha: float = 1.0, beta: float = 0.0, z: Any = None, out: Any = None
+) -> Any:
+    """alpha (F1 x ... x FN) x + beta z.
+
+    Args:
+        factors: one (..., P, Q) tensor each; leading dimensions broadcast as in `matmul`.
+        x: (..., K, M) or (K,), with K the product of the factors' columns.
+        alpha, beta: scalars; beta needs `z`.
+        z: like the result.
+        out: where to write the result; a new tensor like `x` where None.
+
+    Returns:
+        (..., product of the factors' rows, M), of x's kind, element type and device.
+
+    Raises:
+        ArgumentError: shapes, devices or scalars that do not fit. ElementTypeError: types that do not.
+    """
+    return _kron(x, factors, Side.Left, alpha, beta, z, out)
+
+
+def ksmm(
+    x: Any,
+    weights: Any,
+    *,
+    batch_last: bool = False,
+    bias: Any = None,
+    activation: str | None = None,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    z: Any = None,
+    out: Any = None,
+) -> Any:
+    """activation(alpha x K' + beta z + bias), K Kronecker-sparse or a product of such factors.
+
+    Args:
+        x: (..., a c d), or (a c d, ...) with `batch_last`.
+        weights: one (a, b, c, d) tensor, or a list of them, the right-most factor (applied first) first.
+        batch_last: the batch is behind the features.
+        bias: (a b d,) of the last factor applied.
+        activation: None, or one of relu, leaky_relu, tanh, sigmoid, silu, hardswish, gelu.
+        alpha, beta: scalars; beta needs `z`.
+        z: like the result.
+        out: where to write the result; a new tensor like `x` where None.
+
+    Returns:
+        (..., a b d), or (a b d, ...) with `batch_last`, of x's kind, element type and device.
+
+    Raises:
+        ArgumentError: shapes, devices or scalars that do not fit. ElementTypeError: types that do not.
+    """
+    chain = list(weights) if isinstance(weights, (list, tuple)) else [weights]
+    patterns = _chain_patterns(chain)
+    for weight, pattern in zip(chain[:-1], patterns[:-1], strict=True):
+        x = _ksparse(x, weight, pattern, batch_last, None, None, (1.0, 0.0), None, None)
+    return _ksparse(x, chain[-1], patterns[-1], batch_last, bias, activation, (alpha, beta), z, out)
+
+
+def _kron(
+    x: Any, factors: Sequence[Any], side: Side, alpha: float, beta: float, z: Any, out: Any
+) -> Any:
+    if not isinstance(factors, (list, tuple)):
+        raise ElementTypeError(
+            mismatch("factors", expected="a list or tuple of tensors", got=type(factors).__name__,
+                     hint="wrap a single factor in a list")
+        )  # fmt: skip
+    x_view = view(x, "X")
+    shapes = tuple(_matrix_shape(view(item, f"factors[{i}]"), i) for i, item in enumerate(factors))
+    columns = math.prod(shape[1 if side is Side.Right else 0] for shape in shapes)
+    inner = columns if side is Side.Right else (x_view.shape[-1] if len(x_view.shape) > 1 else 1)
+    Y = _output_description(x_view.element, inner, z, out)
+    operation = _kron_operation(target_of(x_view), describe(x_view, "X"), Y, shapes, side)
+    arguments = KronMatmulArguments(
+        operation=operation, X=x, factors=factors, Z=z, Y=out, output_op=operation.epilogue_type(alpha, beta)
+    )
+    return _finish(operation, arguments)
+
+
+def _ksparse(
+    x: Any, weight: Any, pattern: tuple[int, int, int, int], batch_last: bool, bias: Any,
+    activation: str | None, scalars: tuple[float, float], z: Any, out: Any,
+) -> Any:  # fmt: skip
+    x_view = view(x, "X")
+    a, b, _, d = pattern
+    flat = len(x_view.shape) == 1
+    inner = math.prod(x_view.shape[1:]) if batch_last and not flat else a * b * d
+    Y = _output_description(x_view.element, inner, z, out)
+    operation = _ksparse_operation(
+        target_of(x_view), describe(x_view, "X"), Y, pattern, bool(batch_last), activation
+    )
+    arguments = KSparseArguments(
+        operation=operation, X=x, W=weight, Z=z, Y=out, bias=bias, output_op=operation.epilogue_type(*scalars)
+    )
+    return _finish(operation, arguments)
+
+
+def _finish(operation: Any, arguments: Any) -> Any:
+    operation.run(arguments)
+    return arguments.Y
+
+
+def _matrix_shape(factor: TensorView, index: int) -> tuple[int, int]:
+    if len(factor.shape) < 2:
+        raise ArgumentError(
+            mismatch(f"factors[{index}]", expected="(..., P, Q)", got=factor.shape, hint="give a matrix")
+        )
+    return factor.shape[-2], factor.shape[-1]
+
+
+def _chain_patterns(chain: Sequence[Any]) -> list[tuple[int, int, int, int]]:
+    """The patterns of a list of weights, checked to chain."""
+    if not chain:
+        raise ArgumentError(
+            mismatch("weights", expected="at least one (a, b, c, d) tensor", got="an empty list",
+                     hint="give the right-most factor first")
+        )  # fmt: skip
+    patterns = []
+    for index, weight in enumerate(chain):
+        shape = view(weight, f"weights[{index}]").shape
+        if len(shape) != 4:
+            raise ArgumentError(
+                mismatch(f"weights[{index}]", expected="shape (a, b, c, d)", got=shape,
+                         hint="K is I_a x dense(b, c) x I_d in structure")
+            )  # fmt: skip
+        a, b, c, d = shape
+        if patterns:
+            before = patterns[-1][0] * patterns[-1][1] * patterns[-1][3]
+            if a * c * d != before:
+                raise ArgumentError(
+                    mismatch(f"weights[{index}]", expected=f"a c d = {before}, the outputs of weights[{index - 1}]",
+                             got=f"{a * c * d} from {shape}", hint="list the right-most factor first")
+                )  # fmt: skip
+        patterns.append((a, b, c, d))
+    return patterns
+
+
+def _output_description(element: DataType, inner: int, z: Any, out: Any) -> TensorDescription:
+    """The strongest promise that Y and Z keep; `inner` is the contiguous size of a Y made here."""
+    given = [describe(view(item, name), name) for name, item in (("Z", z), ("Y", out)) if item is not None]
+    if out is None:
+        given.append(TensorDescription(element, Layout.RowMajor, math.gcd(inner, 16 // element.bytes) or 1))
+    layouts = {item.layout for item in given}
+    if len(layouts) > 1:
+        return TensorDescription(element, Layout.RowMajor, 1)
+    return TensorDescription(element, layouts.pop(), min(item.alignment for item in given))
+
+
+@functools.lru_cache(maxsize=512)
+def _kron_operation(
+    target: str, X: TensorDescription, Y: TensorDescription, factors: tuple[tuple[int, int], ...], side: Side
+) -> KronMatmulOperation:
+    epilogue = _epilogue(Y, None)
+    return KronMatmulOperation(target, None, X, TensorDescription(X.element), Y, epilogue, factors, side)
+
+
+@functools.lru_cache(maxsize=512)
+def _ksparse_operation(
+    target: str, X: TensorDescription, Y: TensorDescription, pattern: tuple[int, int, int, int],
+    batch_last: bool, activation: str | None,
+) -> KSparseOperation:  # fmt: skip
+    W = TensorDescription(X.element)
+    return KSparseOperation(target, None, X, W, Y, _epilogue(Y, activation), pattern, batch_last)
+
+
+def _epilogue(Y: TensorDescription, activation: str | None) -> Epilogue:
+    accumulator = MathInstruction.simt(Y.element).element_accumulator
+    if activation is None:
+        return LinearCombination(Y.element, Y.alignment, accumulator, accumulator)
+    if activation not in ACTIVATION_NAMES:
+        raise ArgumentError(
+            mismatch("activation", expected=f"None or one of {', '.join(ACTIVATION_NAMES)}", got=repr(activation),
+                     hint="for other functions apply them to the result")
+        )  # fmt: skip
+    functor = getattr(epilogues, activation)(accumulator)
+    return LinearCombinationGeneric(functor, Y.element, Y.alignment, accumulator, accumulator)

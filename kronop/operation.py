@@ -1,0 +1,250 @@
+"""Operations: a description, a target, and the way from there to a result.
+
+This is the only module that knows every folder: it asks the table of emitters for a plan, the
+compiler for kernels, and lets arguments launch them.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from kronop import compiler, knobs
+from kronop.args.host import thread_count
+from kronop.args.kron import KronMatmulArguments
+from kronop.args.ksparse import KSparseArguments
+from kronop.artifacts import Binary, Launch, Source
+from kronop.descriptions.epilogue import Epilogue, EpilogueArguments
+from kronop.descriptions.kron import KronMatmulDescription, KronProblem, Side
+from kronop.descriptions.ksparse import KSparseDescription, KSparseProblem
+from kronop.descriptions.math_instruction import MathInstruction
+from kronop.descriptions.tensor import TensorDescription
+from kronop.descriptions.tile import TileDescription
+from kronop.emit.emitter import Emitter
+from kronop.emit.plan import Plan
+from kronop.emit.render import render
+from kronop.emit.table import EMITTERS
+from kronop.errors import ArgumentError, DescriptionError, ElementTypeError, mismatch
+from kronop.target import Target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """What a problem takes: shapes of X and of Y with their batch dimensions, and bytes."""
+
+    x_shape: tuple[int, ...]
+    y_shape: tuple[int, ...]
+    y_bytes: int
+    workspace_bytes: int
+
+
+AnyDescription = TypeVar("AnyDescription", KronMatmulDescription, KSparseDescription)
+AnyProblem = TypeVar("AnyProblem", KronProblem, KSparseProblem)
+AnyArguments = TypeVar("AnyArguments", KronMatmulArguments, KSparseArguments)
+
+
+class Operation(Generic[AnyDescription, AnyProblem, AnyArguments]):
+    """A described operation for one target; compiled when first needed, or by `compiler.add_module`.
+
+    Attributes:
+        description: the frozen description.
+        target: what it is made for.
+        plan: the steps, printable.
+    """
+
+    def __init__(self, target: object, description: AnyDescription) -> None:
+        self.description = description
+        self.target = Target.parse(target)
+        self.plan = _plan(description, self.target)
+        self._emitter: Emitter[AnyDescription, AnyProblem] = EMITTERS[type(description), self.target.backend]
+        self._binaries: tuple[Binary, ...] | None = None
+        self._kernels: tuple[compiler.Kernel, ...] | None = None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(step.entry for step in self.plan.steps)})"
+
+    def epilogue_type(self, *scalars: float) -> EpilogueArguments:
+        """The run-time scalars of the epilogue: alpha, beta, then those of the activation."""
+        return self.description.epilogue.epilogue_type(*scalars)
+
+    @functools.cached_property
+    def sources(self) -> tuple[Source, ...]:
+        """One translation unit for each step."""
+        return render(self.plan)
+
+    def emit(self) -> str:
+        """The emitted source text of all steps."""
+        return "\n".join(source.text for source in self.sources)
+
+    def sizes(self, rows: int, batch: Sequence[int] = ()) -> Sizes:
+        """Shapes and bytes for M (the batch size, for Kronecker-sparse) of `rows`.
+
+        Args:
+            rows: M, at least 0.
+            batch: further leading dimensions of X and Y.
+        """
+        lead = tuple(batch)
+        for size in (rows, *lead):
+            if not isinstance(size, int) or isinstance(size, bool) or size < 0:
+                raise ArgumentError(
+                    mismatch("sizes", expected="integers of at least 0", got=repr(size), hint="count rows from 0")
+                )
+        y_shape = (*lead, *self.description.y_shape(rows))
+        return Sizes(
+            x_shape=(*lead, *self.description.x_shape(rows)),
+            y_shape=y_shape,
+            y_bytes=math.prod(y_shape) * self.description.Y.element.bytes,
+            workspace_bytes=self.workspace_bytes(rows * math.prod(lead), thread_count()),
+        )
+
+    def workspace_bytes(self, rows: int, threads: int) -> int:
+        """Bytes of scratch memory for `rows` rows in all (M times the batch)."""
+        return self._emitter.workspace_bytes(self.plan, rows, threads)
+
+    def launches(self, problem: AnyProblem) -> tuple[Launch, ...]:
+        """The kernel calls that compute `problem`, in order."""
+        return self._emitter.launches(self.plan, problem)
+
+    @property
+    def binaries(self) -> tuple[Binary, ...]:
+        """The compiled steps; compiles or reads the cache when first asked."""
+        if self._binaries is None:
+            compiler.add_module([self])
+        assert self._binaries is not None
+        return self._binaries
+
+    def install(self, binaries: tuple[Binary, ...]) -> None:
+        """Takes the compiled steps; called by `compiler.add_module`."""
+        self._binaries = binaries
+
+    def run(self, arguments: AnyArguments, stream: object = None) -> None:
+        """Launches the operation on `arguments` and returns at once on a GPU.
+
+        Args:
+            arguments: of this operation.
+            stream: a CUDA stream (torch, CuPy, cuda-core or a handle); None takes the current one of
+                the tensors' framework. Not used on x86.
+        """
+        if getattr(arguments, "operation", None) is not self:
+            raise ElementTypeError(
+                mismatch("run", expected=f"arguments made for {self!r}", got=repr(arguments),
+                         hint="build them with operation=this operation")
+            )  # fmt: skip
+        if self._kernels is None:
+            self._kernels = tuple(compiler.load(binary, self.target) for binary in self.binaries)
+        arguments.run(self._kernels, stream)
+
+
+class KronMatmulOperation(Operation[KronMatmulDescription, KronProblem, KronMatmulArguments]):
+    """Y = epilogue(X (F1 x ... x FN)), or with X on the other side.
+
+    Args:
+        target: "x86" (or "x86-avx512", "x86-avx2", "x86-generic"), 80, 90, "sm_80" or "sm_90a".
+        tile_description: tile sizes and math, or None for the planner's choice.
+        X, F, Y: descriptions of the operand, of the factors and of the result.
+        epilogue_functor: one of the four.
+        factors: (rows, columns) of each factor, in the order of the product.
+        side: Side.Right for X (F1 x ... x FN), Side.Left for (F1 x ... x FN) X.
+
+    Raises:
+        DescriptionError: no kernel serves this; the message says why and what to change.
+    """
+
+    def __init__(
+        self,
+        target: object,
+        tile_description: TileDescription | None,
+        X: TensorDescription,
+        F: TensorDescription,
+        Y: TensorDescription,
+        epilogue_functor: Epilogue,
+        factors: Sequence[Sequence[int]],
+        side: Side = Side.Right,
+    ) -> None:
+        description = KronMatmulDescription(
+            math=_math(tile_description, X), tile=tile_description, X=X, F=F, Y=Y,
+            epilogue=epilogue_functor, factors=_shapes(factors), side=_side(side),
+        )  # fmt: skip
+        super().__init__(target, description)
+
+
+class KSparseOperation(Operation[KSparseDescription, KSparseProblem, KSparseArguments]):
+    """Y = epilogue(X K') (batch first) or epilogue(K X) (batch last), K Kronecker-sparse.
+
+    Args:
+        target: "x86" (or "x86-avx512", "x86-avx2", "x86-generic"), 80, 90, "sm_80" or "sm_90a".
+        tile_description: tile sizes and math, or None for the planner's choice.
+        X, W, Y: descriptions of the operand, of the weights and of the result.
+        epilogue_functor: one of the four; the bias is added before the activation.
+        pattern: (a, b, c, d): K is I_a x dense(b, c) x I_d in structure, weights are (a, b, c, d).
+        batch_last: X is (a c d, B) and Y (a b d, B).
+
+    Raises:
+        DescriptionError: no kernel serves this; the message says why and what to change.
+    """
+
+    def __init__(
+        self,
+        target: object,
+        tile_description: TileDescription | None,
+        X: TensorDescription,
+        W: TensorDescription,
+        Y: TensorDescription,
+        epilogue_functor: Epilogue,
+        pattern: Sequence[int],
+        batch_last: bool = False,
+    ) -> None:
+        description = KSparseDescription(
+            math=_math(tile_description, X), tile=tile_description, X=X, W=W, Y=Y,
+            epilogue=epilogue_functor, pattern=_tuple("pattern", pattern), batch_last=bool(batch_last),
+        )  # fmt: skip
+        super().__init__(target, description)
+
+
+@functools.lru_cache(maxsize=1024)
+def _plan(description: KronMatmulDescription | KSparseDescription, target: Target) -> Plan:
+    emitter = EMITTERS[type(description), target.backend]
+    status = emitter.supports(description, target)
+    if not status:
+        raise DescriptionError(f"{type(description).__name__} on {target}: {status.reason}")
+    plan = emitter.plan(description, target)
+    if knobs.current().debug >= 3:
+        print(plan.explain(), file=sys.stderr)
+    return plan
+
+
+def _math(tile: TileDescription | None, X: TensorDescription) -> MathInstruction:
+    if isinstance(tile, TileDescription):
+        return tile.math_instruction
+    if tile is not None or not isinstance(X, TensorDescription):
+        name, value = ("X", X) if tile is None else ("tile_description", tile)
+        raise ElementTypeError(
+            mismatch(name, expected="a TileDescription or None" if tile is not None else "a TensorDescription",
+                     got=repr(value), hint="build one with kronop")
+        )  # fmt: skip
+    return MathInstruction.simt(X.element)
+
+
+def _tuple(name: str, values: Sequence[int]) -> Any:
+    try:
+        return tuple(values)
+    except TypeError:
+        raise ElementTypeError(
+            mismatch(name, expected="a sequence of integers", got=repr(values), hint="give every size")
+        ) from None
+
+
+def _shapes(factors: Sequence[Sequence[int]]) -> tuple[tuple[int, int], ...]:
+    return tuple(_tuple(f"factors[{index}]", shape) for index, shape in enumerate(_tuple("factors", factors)))  # type: ignore[arg-type]
+
+
+def _side(side: object) -> Side:
+    if not isinstance(side, Side):
+        raise ElementTypeError(
+            mismatch("side", expected="kronop.Side.Right or kronop.Side.Left", got=repr(side), hint="name one")
+        )
+    return side

@@ -1,0 +1,24 @@
+"""Every golden operation through the compiler of its target. No GPU and no driver is needed."""
+
+from __future__ import annotations
+
+import pytest
+
+from kronop.target import detect_x86_arch
+from tests.emit import cases
+
+_OPERATIONS = dict(cases.operations())
+
+
+@pytest.mark.parametrize("name", _OPERATIONS)
+def test_compiles_without_spills(name: str) -> None:
+    operation = _OPERATIONS[name]
+    for binary in operation.binaries:
+        assert binary.image
+        if operation.target.backend == "cuda":
+            assert binary.resources.spill_bytes == 0
+            assert binary.resources.registers is not None
+
+
+def test_the_detected_architecture_is_one_of_the_targets() -> None:
+    assert f"x86-{detect_x86_arch()}" in {operation.target.name for operation in _OPERATIONS.values()}

@@ -1,0 +1,43 @@
+"""Options and markers of the whole suite."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+# Tests never touch the user's cache: an empty one for the run, shared by its processes.
+_CACHE = tempfile.TemporaryDirectory(prefix="kronop-tests-")
+os.environ["KRONOP_CACHE_DIR"] = _CACHE.name
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="rewrite the golden sources")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    from kronop import compiler
+
+    status = compiler.cuda_devices()
+    if not status:
+        skip = pytest.mark.skip(reason=status.reason)
+        for item in items:
+            if item.get_closest_marker("cuda"):
+                item.add_marker(skip)
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest):
+    """Compares a text with the file of that name beside the test, or rewrites the file."""
+
+    def check(name: str, text: str) -> None:
+        path = Path(request.path).parent / "golden" / name
+        if request.config.getoption("--update-golden"):
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+        assert path.exists(), f"{path} is missing: run pytest with --update-golden and read the result"
+        assert path.read_text() == text, f"{path} differs: run pytest with --update-golden and read the diff"
+
+    return check

@@ -1,0 +1,45 @@
+"""The operations whose emitted sources are kept as goldens and compiled in CI."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import kronop
+from tests import support
+
+_KRON = {
+    "8x8p4": ([(8, 8)] * 4, {"alignment": 4}),
+    "ragged": ([(2, 3), (5, 2), (6, 4)], {}),
+    "8x8p5_left": ([(8, 8)] * 5, {"side": kronop.Side.Left, "alignment": 4}),
+    "16x16p5": ([(16, 16)] * 5, {"alignment": 4}),
+    "505x3": ([(505, 3)], {}),
+    "128x128p2": ([(128, 128)] * 2, {"alignment": 4}),
+}
+_KSPARSE = {
+    "1_192_48_2": ((1, 192, 48, 2), {"alignment": 4}),
+    "6_64_64_1": ((6, 64, 64, 1), {"alignment": 4}),
+    "2_48_192_4_last": ((2, 48, 192, 4), {"alignment": 4, "batch_last": True}),
+    "3_5_7_5": ((3, 5, 7, 5), {}),
+}
+_TARGETS = ("sm_80", "sm_90a", "x86-avx512", "x86-avx2", "x86-generic")
+
+
+def operations() -> Iterator[tuple[str, kronop.KronMatmulOperation | kronop.KSparseOperation]]:
+    """(name, operation) of every golden: shapes in float32 on each target, each element type on one shape."""
+    for target in _TARGETS:
+        for name, (factors, options) in _KRON.items():
+            yield f"kron_{name}_f32_{target}", support.kron_operation(target, kronop.float32, factors, **options)
+        for name, (pattern, options) in _KSPARSE.items():
+            operation = support.ksparse_operation(target, kronop.float32, pattern, **options)
+            yield f"ksparse_{name}_f32_{target}", operation
+    for target in ("sm_90a", "x86-avx512"):
+        for element in support.ELEMENTS[1:]:
+            yield f"kron_8x8p4_{element.short}_{target}", support.kron_operation(target, element, [(8, 8)] * 4)
+            if element.kind == "float":
+                yield (f"ksparse_3_5_7_5_{element.short}_{target}",
+                       support.ksparse_operation(target, element, (3, 5, 7, 5)))  # fmt: skip
+        epilogue = kronop.LinearCombinationGeneric(
+            kronop.gelu(kronop.float32), kronop.float32, 1, kronop.float32, kronop.float32
+        )
+        operation = support.ksparse_operation(target, kronop.float32, (6, 64, 64, 1), epilogue=epilogue)
+        yield f"ksparse_gelu_{target}", operation

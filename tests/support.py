@@ -1,0 +1,140 @@
+"""Descriptions, inputs and error bounds that several test files need."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+import kronop
+from kronop.descriptions.datatype import DataType
+
+ELEMENTS = (kronop.float32, kronop.float64, kronop.float16, kronop.bfloat16, kronop.int32, kronop.int64)
+_UNIT = {kronop.float64: 2.0**-53, kronop.float32: 2.0**-24, kronop.float16: 2.0**-11, kronop.bfloat16: 2.0**-8}
+_TINY = {kronop.float64: 2.0**-1074, kronop.float32: 2.0**-149, kronop.float16: 2.0**-24, kronop.bfloat16: 2.0**-133}
+
+
+def numpy_type(element: DataType) -> np.dtype[Any]:
+    return np.dtype(ml_dtypes.bfloat16 if element == kronop.bfloat16 else element.name)
+
+
+def accumulator(element: DataType) -> DataType:
+    return kronop.MathInstruction.simt(element).element_accumulator
+
+
+def linear(element: DataType, alignment: int = 1) -> kronop.LinearCombination:
+    return kronop.LinearCombination(element, alignment, accumulator(element), accumulator(element))
+
+
+def kron_operation(
+    target: object, element: DataType, factors: Any, *, side: Any = kronop.Side.Right, alignment: int = 1,
+    layout: Any = kronop.RowMajor, epilogue: Any = None, tile: Any = None,
+) -> kronop.KronMatmulOperation:  # fmt: skip
+    matrix = kronop.TensorDescription(element, layout, alignment)
+    plain = kronop.TensorDescription(element)
+    epilogue = epilogue or linear(element, alignment)
+    return kronop.KronMatmulOperation(target, tile, matrix, plain, matrix, epilogue, factors, side)
+
+
+def ksparse_operation(
+    target: object, element: DataType, pattern: Any, *, batch_last: bool = False, alignment: int = 1,
+    layout: Any = kronop.RowMajor, epilogue: Any = None, tile: Any = None,
+) -> kronop.KSparseOperation:  # fmt: skip
+    matrix = kronop.TensorDescription(element, layout, alignment)
+    plain = kronop.TensorDescription(element)
+    epilogue = epilogue or linear(element, alignment)
+    return kronop.KSparseOperation(target, tile, matrix, plain, matrix, epilogue, pattern, batch_last)
+
+
+def random_array(random: np.random.Generator, shape: Any, element: DataType) -> Any:
+    """Values of a magnitude that no element type overflows on."""
+    if element.kind == "int":
+        return random.integers(-9, 10, shape).astype(numpy_type(element))
+    return random.standard_normal(shape).astype(numpy_type(element))
+
+
+def poison(shape: Any, element: DataType) -> Any:
+    """An output that betrays every element that was not written."""
+    value = np.nan if element.kind == "float" else np.iinfo(element.name).min + 7
+    return np.full(shape, value, numpy_type(element))
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The float64 result and, for each element, the largest error that rounding explains."""
+
+    value: Any
+    bound: Any
+
+    def check(self, actual: Any) -> None:
+        actual = np.asarray(actual)
+        assert actual.shape == self.value.shape
+        wide = actual.astype(self.value.dtype)
+        if self.value.dtype.kind == "i":
+            np.testing.assert_array_equal(wide, self.value)
+            return
+        error = np.abs(wide - self.value)
+        bad = ~(error <= self.bound)
+        assert not bad.any(), (
+            f"{bad.sum()} of {bad.size} elements beyond the bound, the first at {np.argwhere(bad)[0]}:"
+            f" {wide[bad][0]} for {self.value[bad][0]}, allowed {np.broadcast_to(self.bound, bad.shape)[bad][0]}"
+        )
+
+
+def expected_kron(
+    operation: kronop.KronMatmulOperation, x: Any, factors: Any, z: Any = None, output_op: Any = None
+) -> Expected:
+    description = operation.description
+    value = description.reference(x, factors, z, output_op)
+    if value.dtype.kind == "i":
+        return Expected(value, 0)
+    # Rounding: one step for each product and sum of each factor, on the sum of magnitudes.
+    steps = sum(size for size, _ in description.contractions) + len(factors)
+    plain = _magnitudes_of(description)
+    magnitude = plain.reference(np.abs(_wide(x)), [np.abs(_wide(item)) for item in factors])
+    return Expected(value, _bound(description, value, magnitude, steps, z, None, output_op))
+
+
+def expected_ksparse(
+    operation: kronop.KSparseOperation, x: Any, weights: Any, z: Any = None, bias: Any = None, output_op: Any = None
+) -> Expected:
+    description = operation.description
+    value = description.reference(x, weights, z, bias, output_op)
+    if value.dtype.kind == "i":
+        return Expected(value, 0)
+    plain = _magnitudes_of(description)
+    magnitude = plain.reference(np.abs(_wide(x)), np.abs(_wide(weights)))
+    if bias is not None and description.batch_last:
+        bias = np.asarray(bias)[:, None]
+    return Expected(value, _bound(description, value, magnitude, description.pattern[2] + 1, z, bias, output_op))
+
+
+def _wide(array: Any) -> Any:
+    return np.asarray(array, np.float64)
+
+
+def _magnitudes_of(description: Any) -> Any:
+    """The same product with a plain epilogue."""
+    import dataclasses
+
+    return dataclasses.replace(description, epilogue=linear(description.Y.element))
+
+
+def _bound(
+    description: Any, value: Any, magnitude: Any, steps: int, z: Any, bias: Any, output_op: Any
+) -> Any:
+    """Standard forward error bound (Higham, section 3.1), with the epilogue's few operations on top.
+
+    Activations are Lipschitz with a constant under 2, hence the factor 2.
+    """
+    scalars = output_op or description.epilogue.epilogue_type()
+    total = abs(scalars.alpha) * magnitude
+    if z is not None:
+        total = total + abs(scalars.beta) * np.abs(_wide(z))
+    if bias is not None:
+        total = total + np.abs(_wide(bias))
+    element = description.Y.element
+    unit = _UNIT[description.math.element_accumulator]
+    return 2 * (steps + 8) * unit * total + 2 * _UNIT[element] * np.abs(value) + 2 * _TINY[element]

@@ -1,0 +1,96 @@
+"""One test over the table of emitters: every family, target and element type against the reference.
+
+Sizes are ragged on purpose; outputs are poisoned; inputs are fresh for every run.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import kronop
+from kronop.emit.table import EMITTERS
+from kronop.target import detect_x86_arch
+
+from tests import support
+
+_X86 = ("generic", "avx2", "avx512")
+_RUNNABLE = _X86[: _X86.index(detect_x86_arch()) + 1]
+_TARGETS = {
+    "x86": [pytest.param(f"x86-{arch}", id=arch) for arch in _RUNNABLE],
+    "cuda": [pytest.param("sm_90a", id="sm_90a", marks=pytest.mark.cuda)],
+}
+_FACTORS = {
+    "square": [(8, 8)] * 4,
+    "ragged": [(2, 3), (5, 2), (6, 4)],
+    "vector": [(1, 7)],
+    "prime": [(127, 31)],
+    "long": [(505, 3)],
+    "five": [(5, 5)] * 5,
+    "unit": [(1, 1)] * 3 + [(3, 3)] + [(1, 1)] * 66,
+}
+_PATTERNS = {
+    "small": (1, 2, 2, 1),
+    "blocks": (6, 16, 8, 1),
+    "strided": (1, 12, 24, 2),
+    "odd": (3, 5, 7, 5),
+    "wide": (2, 2, 2, 64),
+    "tall": (1, 129, 67, 3),
+}
+
+
+def _cells(family: type):
+    return [
+        pytest.param(*target.values, element, id=f"{target.id}-{element.short}", marks=target.marks)
+        for kind, backend in EMITTERS
+        if kind is family
+        for target in _TARGETS[backend]
+        for element in support.ELEMENTS
+    ]
+
+
+def _ksparse_elements(cells):
+    return [cell for cell in cells if cell.values[1].kind == "float"]
+
+
+@pytest.mark.parametrize("side", list(kronop.Side), ids=["right", "left"])
+@pytest.mark.parametrize("factors", list(_FACTORS.values()), ids=list(_FACTORS))
+@pytest.mark.parametrize(("target", "element"), _cells(kronop.KronMatmulDescription))
+def test_kron(target, element, factors, side) -> None:
+    random = np.random.default_rng()
+    operation = support.kron_operation(target, element, factors, side=side)
+    matrices = [support.random_array(random, shape, element) for shape in factors]
+    for rows in (1, 19):
+        x = support.random_array(random, operation.sizes(rows).x_shape, element)
+        z = support.random_array(random, operation.sizes(rows).y_shape, element)
+        y = support.poison(z.shape, element)
+        output_op = operation.epilogue_type(2, -3)
+        arguments = kronop.KronMatmulArguments(
+            operation=operation, X=x, factors=matrices, Z=z, Y=y, output_op=output_op
+        )
+        operation.run(arguments)
+        arguments.sync()
+        support.expected_kron(operation, x, matrices, z, output_op).check(y)
+
+
+@pytest.mark.parametrize("batch_last", [False, True], ids=["first", "last"])
+@pytest.mark.parametrize("pattern", list(_PATTERNS.values()), ids=list(_PATTERNS))
+@pytest.mark.parametrize(("target", "element"), _ksparse_elements(_cells(kronop.KSparseDescription)))
+def test_ksparse(target, element, pattern, batch_last) -> None:
+    random = np.random.default_rng()
+    compute = support.accumulator(element)
+    epilogue = kronop.LinearCombinationGeneric(kronop.gelu(compute), element, 1, compute, compute)
+    operation = support.ksparse_operation(target, element, pattern, batch_last=batch_last, epilogue=epilogue)
+    weights = support.random_array(random, pattern, element)
+    bias = support.random_array(random, (operation.description.output_columns,), element)
+    for rows in (1, 133):
+        x = support.random_array(random, operation.sizes(rows).x_shape, element)
+        z = support.random_array(random, operation.sizes(rows).y_shape, element)
+        y = support.poison(z.shape, element)
+        output_op = operation.epilogue_type(0.5, -1.5)
+        arguments = kronop.KSparseArguments(
+            operation=operation, X=x, W=weights, Z=z, Y=y, bias=bias, output_op=output_op
+        )
+        operation.run(arguments)
+        arguments.sync()
+        support.expected_ksparse(operation, x, weights, z, bias, output_op).check(y)

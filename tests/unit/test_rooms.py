@@ -1,0 +1,63 @@
+"""The direction of imports, and what importing the package may touch."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import kronop
+
+_ROOT = Path(kronop.__file__).parent
+_LEAVES = {"errors", "knobs", "target", "artifacts", "version"}
+_ALLOWED = {
+    "descriptions": _LEAVES | {"descriptions"},
+    "emit": _LEAVES | {"descriptions", "emit"},
+    "compiler": _LEAVES | {"compiler"},
+    "args": _LEAVES | {"descriptions", "args"},
+    "operation": _LEAVES | {"descriptions", "emit", "compiler", "args"},
+    "functional": _LEAVES | {"descriptions", "args", "operation"},
+}
+_GUARDED = {"torch", "cupy", "rmm", "cuda", "ml_dtypes"}
+_MODULES = sorted(path for path in _ROOT.rglob("*.py"))
+
+
+def _imports(tree: ast.AST, top_level_only: bool):
+    nodes = tree.body if top_level_only else ast.walk(tree)  # type: ignore[attr-defined]
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _room(path: Path) -> str:
+    return path.relative_to(_ROOT).with_suffix("").parts[0]
+
+
+@pytest.mark.parametrize("path", _MODULES, ids=lambda path: str(path.relative_to(_ROOT)))
+def test_imports_run_one_way(path: Path) -> None:
+    room = _room(path)
+    allowed = set() if room in _LEAVES else _ALLOWED.get(room)
+    if room in _LEAVES:
+        allowed = {"errors"}
+    tree = ast.parse(path.read_text())
+    for name in _imports(tree, top_level_only=False):
+        parts = name.split(".")
+        if parts[0] == "kronop" and len(parts) > 1 and allowed is not None:
+            assert parts[1] in allowed, f"{room} must not import kronop.{parts[1]}"
+    if room not in ("args", "compiler", "torch"):
+        guarded = {name.split(".")[0] for name in _imports(tree, top_level_only=False)} & _GUARDED
+        assert not guarded, f"{room} must not import {guarded}"
+    top = {name.split(".")[0] for name in _imports(tree, top_level_only=True)} & _GUARDED
+    assert not top, f"{path.name} imports {top} when it is imported"
+
+
+def test_importing_kronop_touches_no_framework_and_no_compiler() -> None:
+    code = "import sys, kronop; print([name for name in ('torch', 'cupy', 'rmm', 'cuda') if name in sys.modules])"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"

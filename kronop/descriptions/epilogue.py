@@ -199,7 +199,8 @@ class Epilogue:
             )
         if self.element_epilogue.kind == "float":
             return float(value)
-        if value != int(value) or not -(2**63) <= int(value) < 2**63:
+        half = 2 ** (self.element_epilogue.bits - 1)
+        if value != int(value) or not -half <= int(value) < half:
             raise ArgumentError(
                 mismatch(name, expected=f"a whole number within {self.element_epilogue.name}", got=repr(value),
                          hint="integer operations scale by integers")

@@ -1,0 +1,140 @@
+"""What descriptions accept, refuse and compute."""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import numpy as np
+import pytest
+
+import kronop
+from tests import support
+
+
+def test_every_valid_instruction_is_accepted_and_its_neighbours_are_not() -> None:
+    simt = kronop.MathInstruction(
+        [1, 1, 1], kronop.float16, kronop.float16, kronop.float32,
+        kronop.OpClass.Simt, kronop.MathOperation.multiply_add,
+    )  # fmt: skip
+    assert simt == kronop.MathInstruction.simt(kronop.float16)
+    assert hash(simt) == hash(kronop.MathInstruction.simt(kronop.float16))
+    kronop.MathInstruction([16, 8, 32], kronop.int8, kronop.int8, kronop.int32, kronop.OpClass.TensorOp,
+                           kronop.MathOperation.multiply_add_saturate)  # fmt: skip
+    for operands in (
+        ([1, 1, 1], kronop.float32, kronop.float16, kronop.float32),
+        ([1, 1, 2], kronop.float32, kronop.float32, kronop.float32),
+        ([1, 1, 1], kronop.float16, kronop.float16, kronop.float16),
+        ([16, 8, 8], kronop.float64, kronop.float64, kronop.float64, kronop.OpClass.TensorOp),
+    ):
+        with pytest.raises(kronop.DescriptionError, match=r"TensorOp \[16, 8, 32\] int8 -> int32"):
+            kronop.MathInstruction(*operands)
+
+
+@pytest.mark.parametrize("arguments", [([0, 1, 1], 1, [1, 1, 1]), ([1, 1], 1, [1, 1, 1]), ([1, 1, 1], 0, [1, 1, 1])])
+def test_tiles_refuse_sizes_that_are_not_positive(arguments) -> None:
+    with pytest.raises(kronop.DescriptionError, match="expected"):
+        kronop.TileDescription(*arguments, kronop.MathInstruction.simt(kronop.float32))
+
+
+def test_alignments_are_powers_of_two_of_at_most_16_bytes() -> None:
+    for element in support.ELEMENTS:
+        widest = 16 // element.bytes
+        assert kronop.TensorDescription(element, kronop.RowMajor, widest).alignment == widest
+        for wrong in (0, 3, 2 * widest, -1):
+            with pytest.raises(kronop.DescriptionError, match="alignment"):
+                kronop.TensorDescription(element, kronop.RowMajor, wrong)
+
+
+def test_types_must_agree() -> None:
+    single, double = kronop.TensorDescription(kronop.float32), kronop.TensorDescription(kronop.float64)
+    epilogue = support.linear(kronop.float32)
+    with pytest.raises(kronop.DescriptionError, match="element of F"):
+        kronop.KronMatmulOperation("x86", None, single, double, single, epilogue, [(2, 2)])
+    with pytest.raises(kronop.DescriptionError, match="element of Y"):
+        kronop.KronMatmulOperation("x86", None, single, single, double, epilogue, [(2, 2)])
+    with pytest.raises(kronop.ElementTypeError, match="epilogue"):
+        kronop.KronMatmulOperation("x86", None, single, single, single, "linear", [(2, 2)])
+
+
+@pytest.mark.parametrize("factors", [[], [(2, 0)], [(2, -1)], [(2,)], [2], [(2.0, 2)], 5])
+def test_factor_shapes_that_make_no_sense(factors) -> None:
+    with pytest.raises(kronop.KronopError, match="expected"):
+        support.kron_operation("x86", kronop.float32, factors)
+
+
+@pytest.mark.parametrize("pattern", [(1, 2, 3), (1, 2, 3, 0), (1, 2, 3, -4), 7])
+def test_patterns_that_make_no_sense(pattern) -> None:
+    with pytest.raises(kronop.KronopError, match="expected"):
+        support.ksparse_operation("x86", kronop.float32, pattern)
+
+
+def test_tensor_cores_are_refused_with_what_to_use() -> None:
+    math_instruction = kronop.MathInstruction(
+        [16, 8, 8], kronop.float32, kronop.float32, kronop.float32, kronop.OpClass.TensorOp
+    )
+    tile = kronop.TileDescription([1, 1024, 8], 1, [4, 1, 1], math_instruction)
+    for target in ("sm_80", "sm_90a", "x86-generic"):
+        with pytest.raises(kronop.DescriptionError, match="Simt"):
+            support.kron_operation(target, kronop.float32, [(8, 8)] * 2, tile=tile)
+        with pytest.raises(kronop.DescriptionError, match="Simt"):
+            support.ksparse_operation(target, kronop.float32, (2, 8, 8, 1), tile=tile)
+
+
+@pytest.mark.parametrize("side", list(kronop.Side))
+def test_the_kron_reference_is_the_kronecker_product(side) -> None:
+    random = np.random.default_rng()
+    operation = support.kron_operation("x86-generic", kronop.float64, [(2, 3), (5, 2), (6, 4)], side=side)
+    factors = [random.standard_normal(shape) for shape in operation.description.factors]
+    product = functools.reduce(np.kron, factors)
+    x = random.standard_normal((3, *operation.description.x_shape(7)))
+    expected = x @ product if side is kronop.Side.Right else product @ x
+    actual = operation.description.reference(x, factors)
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-13 * math.sqrt(product.size))
+
+
+def test_the_kron_reference_broadcasts_batches_as_matmul_does() -> None:
+    random = np.random.default_rng()
+    operation = support.kron_operation("x86-generic", kronop.float64, [(2, 3), (4, 4)])
+    first, second = random.standard_normal((5, 1, 2, 3)), random.standard_normal((7, 4, 4))
+    x = random.standard_normal((7, 6, 8))
+    actual = operation.description.reference(x, [first, second])
+    assert actual.shape == (5, 7, 6, 12)
+    expected = x[3] @ np.kron(first[2, 0], second[3])
+    np.testing.assert_allclose(actual[2, 3], expected, rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("batch_last", [False, True])
+def test_the_ksparse_reference_is_the_dense_matrix(batch_last) -> None:
+    random = np.random.default_rng()
+    a, b, c, d = pattern = (2, 3, 4, 5)
+    operation = support.ksparse_operation("x86-generic", kronop.float64, pattern, batch_last=batch_last)
+    weights = random.standard_normal(pattern)
+    dense = np.zeros((a * b * d, a * c * d))
+    for i, j, k, el in np.ndindex(*pattern):
+        dense[i * b * d + j * d + el, i * c * d + k * d + el] = weights[i, j, k, el]
+    x = random.standard_normal(operation.description.x_shape(7))
+    expected = dense @ x if batch_last else x @ dense.T
+    np.testing.assert_allclose(operation.description.reference(x, weights), expected, rtol=0, atol=1e-13)
+
+
+def test_sizes_of_a_problem() -> None:
+    operation = support.kron_operation("x86-generic", kronop.float32, [(2, 3), (5, 7)])
+    sizes = operation.sizes(11, batch=(4,))
+    assert (sizes.x_shape, sizes.y_shape, sizes.y_bytes) == ((4, 11, 10), (4, 11, 21), 4 * 4 * 11 * 21)
+    assert sizes.workspace_bytes >= 0
+    left = support.kron_operation("x86-generic", kronop.float32, [(2, 3), (5, 7)], side=kronop.Side.Left)
+    assert (left.sizes(11).x_shape, left.sizes(11).y_shape) == ((21, 11), (10, 11))
+    with pytest.raises(kronop.ArgumentError, match="sizes"):
+        operation.sizes(-1)
+    with pytest.raises(kronop.ArgumentError, match="sizes"):
+        operation.sizes(1, batch=(2.5,))
+
+
+def test_descriptions_are_values() -> None:
+    one, two = (support.kron_operation("sm_80", kronop.float32, [(8, 8)] * 3) for _ in range(2))
+    assert one.description == two.description
+    assert hash(one.description) == hash(two.description)
+    assert one.plan is two.plan
+    with pytest.raises(AttributeError):
+        one.description.factors = ()

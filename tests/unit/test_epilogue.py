@@ -1,0 +1,89 @@
+"""Epilogue functors: their formulas, their scalars and what they refuse."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import kronop
+from kronop.descriptions.expression import apply, variable
+from kronop.descriptions.numeric import finish
+
+_X = np.linspace(-8, 8, 41)
+_FORMULAS = {
+    "relu": lambda x: np.maximum(x, 0),
+    "leaky_relu": lambda x: np.where(x > 0, x, 0.125 * x),
+    "tanh": np.tanh,
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "silu": lambda x: x / (1 + np.exp(-x)),
+    "hardswish": lambda x: x * np.clip(x + 3, 0, 6) / 6,
+    "gelu": lambda x: x * 0.5 * (1 + np.array([math.erf(v / math.sqrt(2)) for v in x])),
+}
+
+
+@pytest.mark.parametrize("name", _FORMULAS)
+def test_activations_are_their_formulas(name: str) -> None:
+    functor = getattr(kronop, name)(kronop.float64)
+    epilogue = kronop.LinearCombinationGeneric(functor, kronop.float64, 1, kronop.float64, kronop.float64)
+    output_op = epilogue.epilogue_type(2.0, -1.0, *([0.125] if name == "leaky_relu" else []))
+    source = np.linspace(1, 2, 41)
+    actual = finish(epilogue, output_op, _X, source)
+    np.testing.assert_allclose(actual, _FORMULAS[name](2 * _X - source), rtol=1e-12, atol=1e-14)
+
+
+def test_clamp_keeps_results_finite_and_integers_saturate() -> None:
+    half = kronop.LinearCombinationClamp(kronop.float16, 1, kronop.float32, kronop.float32)
+    assert finish(half, half.epilogue_type(1.0), np.array([1e9, -1e9, 3.0])).tolist() == [65504.0, -65504.0, 3.0]
+    fast = kronop.FastLinearCombinationClamp(kronop.int8, 1)
+    assert finish(fast, fast.epilogue_type(0.5), np.array([1000, -1000, 5, 7])).tolist() == [127, -128, 2, 4]
+    plain = kronop.LinearCombination(kronop.int32, 1, kronop.int32, kronop.int32)
+    assert finish(plain, plain.epilogue_type(2), np.array([2**30])).tolist() == [-(2**31)]
+
+
+def test_scalars_have_defaults_and_are_checked() -> None:
+    epilogue = kronop.LinearCombination(kronop.float32, 4, kronop.float32, kronop.float32)
+    assert epilogue.epilogue_type().scalars == (1.0, 0.0)
+    assert epilogue.epilogue_type(np.float32(3), beta := 2).beta == beta
+    for wrong in (math.inf, -math.inf, math.nan):
+        with pytest.raises(kronop.ArgumentError, match="finite"):
+            epilogue.epilogue_type(wrong)
+        with pytest.raises(ValueError, match="beta"):
+            epilogue.epilogue_type(1.0, wrong)
+    for wrong in ("1", None, 1j, True):
+        with pytest.raises(TypeError, match="alpha"):
+            epilogue.epilogue_type(wrong)
+    with pytest.raises(kronop.ArgumentError, match="at most"):
+        epilogue.epilogue_type(1, 2, 3)
+
+
+def test_integer_epilogues_take_whole_numbers_of_their_range() -> None:
+    epilogue = kronop.LinearCombination(kronop.int32, 1, kronop.int32, kronop.int32)
+    assert epilogue.epilogue_type(2.0, -3).scalars == (2, -3)
+    for wrong in (0.5, 2**31, -(2**31) - 1):
+        with pytest.raises(kronop.ArgumentError, match="whole number"):
+            epilogue.epilogue_type(wrong)
+
+
+def test_types_that_do_not_go_together() -> None:
+    with pytest.raises(kronop.DescriptionError, match="element_epilogue"):
+        kronop.LinearCombination(kronop.float32, 4, kronop.float32, kronop.float64)
+    with pytest.raises(kronop.DescriptionError, match="int8 or int32"):
+        kronop.FastLinearCombinationClamp(kronop.float32, 4)
+    with pytest.raises(kronop.DescriptionError, match="activation"):
+        kronop.LinearCombinationGeneric("relu", kronop.float32, 4, kronop.float32, kronop.float32)
+    with pytest.raises(kronop.DescriptionError, match="floating point"):
+        kronop.relu(kronop.int32)
+
+
+def test_a_tree_renders_each_shared_node_once_and_in_a_straight_line() -> None:
+    x = variable("x")
+    shared = x * x
+    text = apply("max", shared + shared, 1.0).render("Compute")
+    assert text.splitlines() == [
+        "const Compute v0 = x * x;",
+        "const Compute v1 = v0 + v0;",
+        "const Compute v2 = math::max(v1, Compute(1.0));",
+        "return v2;",
+    ]

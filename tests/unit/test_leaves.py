@@ -1,0 +1,94 @@
+"""The leaf modules: errors, knobs, targets and artifacts."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+import kronop
+from kronop import knobs
+from kronop.artifacts import Field, KernelSignature, Scalar, Status
+from kronop.target import Target, detect_x86_arch
+
+
+@pytest.mark.parametrize(
+    ("kind", "builtin"),
+    [
+        (kronop.DescriptionError, ValueError), (kronop.ArgumentError, ValueError),
+        (kronop.ElementTypeError, TypeError), (kronop.DeviceError, RuntimeError),
+        (kronop.CompileError, RuntimeError), (kronop.OutOfMemoryError, MemoryError),
+    ],
+)  # fmt: skip
+def test_errors_are_what_a_caller_would_expect(kind, builtin) -> None:
+    assert issubclass(kind, kronop.KronopError)
+    assert issubclass(kind, builtin)
+
+
+def test_knobs_are_read_typed() -> None:
+    values = knobs.read({"KRONOP_DEBUG": "3", "KRONOP_CHECK_SPILLS": "1", "KRONOP_COMPILER": "nvcc", "HOME": "/"})
+    assert (values.debug, values.check_spills, values.compiler) == (3, True, "nvcc")
+    assert knobs.read({}) == knobs.Knobs()
+
+
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
+        ({"KRONOP_DEBGU": "1"}, "KRONOP_DEBUG"),
+        ({"KRONOP_DEBUG": "7"}, "one of 0, 1, 2, 3, 4, 5, 6"),
+        ({"KRONOP_LINE_INFO": "yes"}, "one of 0, 1"),
+    ],
+)
+def test_a_misspelt_knob_is_an_error(environment, message) -> None:
+    with pytest.raises(kronop.DescriptionError, match=message):
+        knobs.read(environment)
+
+
+def test_knobs_can_be_changed_for_a_block() -> None:
+    before = knobs.current()
+    with knobs.using(debug=2) as changed:
+        assert knobs.current() is changed
+        assert changed.debug == 2
+    assert knobs.current() is before
+
+
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [(80, "sm_80"), ("sm_80", "sm_80"), (90, "sm_90a"), ("sm_90", "sm_90a"), ("sm_90a", "sm_90a"),
+     ("x86-avx2", "x86-avx2"), ("x86", f"x86-{detect_x86_arch()}")],
+)  # fmt: skip
+def test_targets_by_their_names(value, name) -> None:
+    target = Target.parse(value)
+    assert target.name == name
+    assert Target.parse(target) is target
+    assert Target.parse(target.name) == target
+
+
+@pytest.mark.parametrize("value", [70, "sm_70", "arm", None, 9.0, True])
+def test_unknown_targets_list_the_known_ones(value) -> None:
+    with pytest.raises(kronop.DescriptionError, match="sm_90a"):
+        Target.parse(value)
+
+
+_SIGNATURE = KernelSignature("P", (Field("x", Scalar.POINTER), Field("n", Scalar.INT64, 3), Field("s", Scalar.FLOAT64)))
+
+
+def test_a_signature_packs_what_it_asserts() -> None:
+    packed = _SIGNATURE.pack({"x": 2**63, "n": [-1, 2], "s": 0.5})
+    assert struct.unpack("=Q3qd", packed) == (2**63, -1, 2, 0, 0.5)
+    assert len(packed) == _SIGNATURE.size == 40
+    assert _SIGNATURE.offsets() == {"x": 0, "n": 8, "s": 32}
+    assert "static_assert(sizeof(P) == 40);" in _SIGNATURE.static_asserts("P")
+
+
+@pytest.mark.parametrize("values", [{"x": 1, "n": [1]}, {"x": 1, "n": [1, 2, 3, 4], "s": 0}, {"x": 1, "n": [], "s": 0, "t": 1}])
+def test_a_signature_refuses_values_that_do_not_fit(values) -> None:
+    with pytest.raises(ValueError, match="P"):
+        _SIGNATURE.pack(values)
+
+
+def test_a_status_carries_a_reason_exactly_when_it_is_not_ok() -> None:
+    assert Status.accept()
+    assert not Status.reject("too large")
+    with pytest.raises(ValueError, match="reason"):
+        Status(True, "but")

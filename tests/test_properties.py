@@ -1,0 +1,117 @@
+"""Random shapes, element types, strides and batches, for both families, against the reference."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import kronop
+from tests import support
+
+_SETTINGS = settings(
+    deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
+_ELEMENTS = st.sampled_from(support.ELEMENTS)
+_FLOATS = st.sampled_from([element for element in support.ELEMENTS if element.kind == "float"])
+_SIZE = st.integers(1, 9)
+
+
+@st.composite
+def _batches(draw, operands: int):
+    """Leading dimensions for each operand that broadcast together, and what they broadcast to."""
+    whole = draw(st.lists(st.integers(0, 3), max_size=3))
+    parts = []
+    for _ in range(operands):
+        kept = whole[draw(st.integers(0, len(whole))) :]
+        parts.append(tuple(1 if draw(st.booleans()) else size for size in kept))
+    return parts, np.broadcast_shapes(*parts)
+
+
+def _strided(draw, random, shape, element):
+    """An array of `shape` as a view: steps, reversals and exchanged axes."""
+    steps = [draw(st.sampled_from([1, 1, 2, -1])) for _ in shape]
+    order = draw(st.permutations(range(len(shape))))
+    whole = support.random_array(random, [shape[axis] * abs(steps[axis]) for axis in order], element)
+    whole = whole.transpose(np.argsort(order))
+    return whole[tuple(slice(None, None, step) for step in steps)]
+
+
+@st.composite
+def _kron_problems(draw):
+    element = draw(_ELEMENTS)
+    factors = draw(st.lists(st.tuples(_SIZE, _SIZE), min_size=1, max_size=4))
+    side = draw(st.sampled_from(list(kronop.Side)))
+    random = np.random.default_rng(draw(st.integers(0, 2**32)))
+    rows = draw(st.integers(0, 20))
+    (lead_x, *leads), lead = draw(_batches(1 + len(factors)))
+    operation = support.kron_operation("x86", element, factors, side=side)
+    x = _strided(draw, random, (*lead_x, *operation.description.x_shape(rows)), element)
+    matrices = [_strided(draw, random, (*b, *shape), element) for b, shape in zip(leads, factors, strict=True)]
+    shape = (*lead, *operation.description.y_shape(rows))
+    return operation, x, matrices, _strided(draw, random, shape, element), _strided(draw, random, shape, element)
+
+
+@_SETTINGS
+@given(_kron_problems(), st.sampled_from([1, 2, -3]), st.sampled_from([0, 1, -2]))
+def test_kron(problem, alpha, beta) -> None:
+    operation, x, factors, z, y = problem
+    y[...] = support.poison(y.shape, operation.description.Y.element)
+    output_op = operation.epilogue_type(alpha, beta)
+    arguments = kronop.KronMatmulArguments(operation=operation, X=x, factors=factors, Z=z, Y=y, output_op=output_op)
+    operation.run(arguments)
+    arguments.sync()
+    support.expected_kron(operation, x, factors, z, output_op).check(y)
+
+
+@_SETTINGS
+@given(_kron_problems())
+def test_gemkm_and_gekmm(problem) -> None:
+    operation, x, factors, z, _ = problem
+    if operation.description.side is kronop.Side.Right:
+        y = kronop.gemkm(x, factors, alpha=2, beta=3, z=z)
+    else:
+        y = kronop.gekmm(factors, x, alpha=2, beta=3, z=z)
+    assert y.dtype == x.dtype
+    support.expected_kron(operation, x, factors, z, operation.epilogue_type(2, 3)).check(y)
+
+
+@st.composite
+def _ksparse_problems(draw):
+    element = draw(_FLOATS)
+    pattern = draw(st.tuples(st.integers(1, 4), st.integers(1, 20), st.integers(1, 20), st.integers(1, 6)))
+    batch_last = draw(st.booleans())
+    random = np.random.default_rng(draw(st.integers(0, 2**32)))
+    operation = support.ksparse_operation("x86", element, pattern, batch_last=batch_last)
+    rows = draw(st.integers(0, 40))
+    x = _strided(draw, random, operation.description.x_shape(rows), element)
+    weights = _strided(draw, random, pattern, element)
+    bias = _strided(draw, random, (operation.description.output_columns,), element)
+    shape = operation.description.y_shape(rows)
+    z, y = (_strided(draw, random, shape, element) for _ in range(2))
+    return operation, x, weights, bias, z, y
+
+
+@_SETTINGS
+@given(_ksparse_problems(), st.sampled_from([1, 0.5]), st.sampled_from([0, 1, -2]), st.booleans())
+def test_ksparse(problem, alpha, beta, with_bias) -> None:
+    operation, x, weights, bias, z, y = problem
+    bias = bias if with_bias else None
+    y[...] = np.nan
+    output_op = operation.epilogue_type(alpha, beta)
+    arguments = kronop.KSparseArguments(
+        operation=operation, X=x, W=weights, Z=z, Y=y, bias=bias, output_op=output_op
+    )
+    operation.run(arguments)
+    arguments.sync()
+    support.expected_ksparse(operation, x, weights, z, bias, output_op).check(y)
+
+
+@_SETTINGS
+@given(_ksparse_problems())
+def test_ksmm(problem) -> None:
+    operation, x, weights, bias, z, _ = problem
+    batch_last = operation.description.batch_last
+    y = kronop.ksmm(x, weights, batch_last=batch_last, bias=bias, alpha=2, beta=3, z=z)
+    assert y.dtype == x.dtype
+    support.expected_ksparse(operation, x, weights, z, bias, operation.epilogue_type(2, 3)).check(y)

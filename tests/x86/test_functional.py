@@ -1,0 +1,144 @@
+"""The one-line forms on NumPy and torch tensors, and what they refuse."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import pytest
+
+import kronop
+from tests import support
+
+
+def _random(*shape: int) -> np.ndarray:
+    return np.random.default_rng().standard_normal(shape).astype(np.float32)
+
+
+def test_gemkm_is_the_kronecker_product() -> None:
+    x, factors = _random(9, 30), [_random(2, 3), _random(5, 2), _random(3, 4)]
+    product = functools.reduce(np.kron, [item.astype(np.float64) for item in factors])
+    np.testing.assert_allclose(kronop.gemkm(x, factors), x @ product, rtol=0, atol=1e-4)
+    np.testing.assert_allclose(kronop.gekmm(factors, _random(24, 3) * 0 + 1), product.sum(1, keepdims=True)
+                               @ np.ones((1, 3)), rtol=0, atol=1e-4)  # fmt: skip
+
+
+def test_a_vector_is_one_row_or_one_column() -> None:
+    x, factors = _random(6), [_random(2, 3), _random(3, 4)]
+    product = np.kron(*factors)
+    np.testing.assert_allclose(kronop.gemkm(x, factors), x @ product, rtol=0, atol=1e-5)
+    y = _random(12)
+    np.testing.assert_allclose(kronop.gekmm(factors, y), product @ y, rtol=0, atol=1e-5)
+
+
+def test_out_is_returned_and_z_may_be_out() -> None:
+    x, factors = _random(4, 6), [_random(2, 3), _random(3, 4)]
+    y = z = _random(4, 12)
+    expected = 2 * x @ np.kron(*factors) - 0.5 * z
+    assert kronop.gemkm(x, factors, alpha=2, beta=-0.5, z=z, out=y) is y
+    np.testing.assert_allclose(y, expected, rtol=0, atol=1e-5)
+
+
+def test_a_chain_applies_the_first_weights_first() -> None:
+    patterns = [(6, 8, 8, 1), (1, 12, 24, 2)]
+    weights = [_random(*pattern) for pattern in patterns]
+    x, bias = _random(17, 48), _random(24)
+    middle = kronop.ksmm(x, weights[0])
+    expected = kronop.ksmm(middle, weights[1], bias=bias, activation="relu")
+    actual = kronop.ksmm(x, weights, bias=bias, activation="relu")
+    np.testing.assert_array_equal(actual, expected)
+    assert (actual >= 0).all()
+    last = kronop.ksmm(np.ascontiguousarray(x.T), weights, batch_last=True)
+    np.testing.assert_allclose(last.T, kronop.ksmm(x, weights), rtol=0, atol=1e-4)
+
+
+def test_bias_and_activation_of_every_name() -> None:
+    x, weights, bias = _random(5, 8), _random(2, 3, 4, 1), _random(6)
+    plain = kronop.ksmm(x, weights, bias=bias).astype(np.float64)
+    for name in ("relu", "leaky_relu", "tanh", "sigmoid", "silu", "hardswish", "gelu"):
+        epilogue = kronop.LinearCombinationGeneric(
+            getattr(kronop, name)(kronop.float32), kronop.float32, 1, kronop.float32, kronop.float32
+        )
+        operation = support.ksparse_operation("x86", kronop.float32, (2, 3, 4, 1), epilogue=epilogue)
+        expected = operation.description.reference(x, weights, bias=bias)
+        actual = kronop.ksmm(x, weights, bias=bias, activation=name)
+        np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5, err_msg=name)
+        assert not np.array_equal(actual, plain)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "int32", "int64"])
+def test_torch_tensors_give_torch_tensors(dtype: str) -> None:
+    torch = pytest.importorskip("torch")
+    kind = getattr(torch, dtype)
+    x = (torch.randn(3, 7, 8) * 4).to(kind)
+    factors = [(torch.randn(2, 3) * 4).to(kind), (torch.randn(4, 5) * 4).to(kind)]
+    y = kronop.gemkm(x, factors)
+    assert y.dtype == kind
+    assert y.shape == (3, 7, 15)
+    wide = torch.float64 if kind.is_floating_point else torch.int64
+    expected = x.to(wide) @ torch.kron(factors[0].to(wide), factors[1].to(wide))
+    unit = {"float16": 2.0**-11, "bfloat16": 2.0**-8}.get(dtype, 2.0**-22)
+    scale = float(expected.abs().max()) if kind.is_floating_point else 0.0
+    assert float((y.to(wide) - expected).abs().max()) <= 4 * unit * scale
+
+
+def test_gradients_are_refused_and_not_dropped() -> None:
+    torch = pytest.importorskip("torch")
+    x, factors = torch.randn(3, 4, requires_grad=True), [torch.randn(2, 2)] * 2
+    with pytest.raises(kronop.KronopError, match="detach"):
+        kronop.gemkm(x, factors)
+    with torch.no_grad():
+        assert kronop.gemkm(x, factors).shape == (3, 4)
+
+
+def test_empty_inputs_give_empty_or_untouched_results() -> None:
+    factors = [_random(2, 3), _random(3, 4)]
+    assert kronop.gemkm(_random(0, 6), factors).shape == (0, 12)
+    assert kronop.gekmm(factors, _random(12, 0)).shape == (6, 0)
+    assert kronop.gemkm(_random(0, 5, 6), factors).shape == (0, 5, 12)
+    assert kronop.ksmm(_random(0, 6), _random(1, 2, 3, 2)).shape == (0, 4)
+
+
+_X, _F = _random(4, 6), [_random(2, 3), _random(3, 4)]
+_REFUSED = {
+    "wrong columns": (lambda: kronop.gemkm(_random(4, 5), _F), kronop.ArgumentError, "6"),
+    "no factors": (lambda: kronop.gemkm(_X, []), kronop.KronopError, "factors"),
+    "factors is a tensor": (lambda: kronop.gemkm(_X, _F[0]), kronop.ElementTypeError, "list"),
+    "a factor is a vector": (lambda: kronop.gemkm(_X, [_random(6)]), kronop.ArgumentError, "factors"),
+    "mixed types": (lambda: kronop.gemkm(_X, [f.astype(np.float64) for f in _F]), kronop.ElementTypeError, "float32"),
+    "complex": (lambda: kronop.gemkm(_X.astype(np.complex64), _F), kronop.ElementTypeError, "complex"),
+    "a list": (lambda: kronop.gemkm([[1.0]], _F), kronop.ElementTypeError, "X"),
+    "beta without z": (lambda: kronop.gemkm(_X, _F, beta=1.0), kronop.ArgumentError, "Z"),
+    "alpha is nan": (lambda: kronop.gemkm(_X, _F, alpha=float("nan")), kronop.ArgumentError, "finite"),
+    "z of another shape": (lambda: kronop.gemkm(_X, _F, beta=1.0, z=_random(4, 11)), kronop.ArgumentError, "12"),
+    "out of another shape": (lambda: kronop.gemkm(_X, _F, out=_random(3, 12)), kronop.ArgumentError, "12"),
+    "out of another type": (lambda: kronop.gemkm(_X, _F, out=np.empty((4, 12))), kronop.ElementTypeError, "float32"),
+    "batches that do not broadcast": (
+        lambda: kronop.gemkm(_random(3, 4, 6), [_random(2, 2, 3), _F[1]]), kronop.ArgumentError, "broadcast"),
+    "a chain that does not chain": (
+        lambda: kronop.ksmm(_X, [_random(1, 2, 3, 2), _random(1, 2, 3, 2)]), kronop.ArgumentError, "weights"),
+    "no weights": (lambda: kronop.ksmm(_X, []), kronop.ArgumentError, "weights"),
+    "weights of three dimensions": (lambda: kronop.ksmm(_X, _random(2, 3, 1)), kronop.ArgumentError, "weights"),
+    "unknown activation": (
+        lambda: kronop.ksmm(_X, _random(1, 2, 3, 2), activation="mish"), kronop.ArgumentError, "gelu"),
+    "bias of another size": (
+        lambda: kronop.ksmm(_X, _random(1, 2, 3, 2), bias=_random(3)), kronop.ArgumentError, "bias"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", _REFUSED)
+def test_what_is_refused_says_why(case: str) -> None:
+    call, kind, message = _REFUSED[case]
+    with pytest.raises(kind, match=message):
+        call()
+
+
+def test_out_that_overlaps_an_input_is_refused_and_nothing_is_written() -> None:
+    buffer = _random(10, 6)
+    before = buffer.copy()
+    factors = [_random(2, 2), _random(3, 3)]
+    with pytest.raises(kronop.ArgumentError, match="overlap"):
+        kronop.gemkm(buffer[:6], factors, out=buffer[2:8])
+    np.testing.assert_array_equal(buffer, before)
+    kronop.gemkm(buffer[:5], factors, out=buffer[5:])
+    np.testing.assert_array_equal(buffer[:5], before[:5])

@@ -1,0 +1,30 @@
+"""Text to binary to kernel: NVRTC, nvcc and the host's C++ compiler over compiled_cache.db."""
+
+from kronop.compiler.build import (
+    Compilable,
+    add_module,
+    compile_sources,
+    default_cache,
+    forget,
+    nvcc,
+    nvrtc,
+)
+from kronop.compiler.cache import Cache, Entry, Record
+from kronop.compiler.cuda_kernel import cuda_devices
+from kronop.compiler.loading import Kernel, load
+
+__all__ = [
+    "Cache",
+    "Compilable",
+    "Entry",
+    "Kernel",
+    "Record",
+    "add_module",
+    "compile_sources",
+    "cuda_devices",
+    "default_cache",
+    "forget",
+    "load",
+    "nvcc",
+    "nvrtc",
+]

@@ -1,0 +1,244 @@
+"""Sources to binaries: this process, then compiled_cache.db, then a compiler."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from kronop import knobs
+from kronop.artifacts import Binary, Origin, Source
+from kronop.compiler import inspection
+from kronop.compiler.backend import Compiler, RefusalError
+from kronop.compiler.cache import Cache
+from kronop.compiler.folders import cache_folder
+from kronop.compiler.host_backend import HostCompiler
+from kronop.compiler.keys import source_key
+from kronop.compiler.nvcc_backend import NvccCompiler
+from kronop.compiler.nvrtc_backend import NvrtcCompiler
+from kronop.errors import CompileError, ElementTypeError, mismatch
+from kronop.target import Target
+
+_CUDA_COMPILERS: dict[str, Compiler] = {"nvrtc": NvrtcCompiler(), "nvcc": NvccCompiler()}
+_HOST_COMPILER: Compiler = HostCompiler()
+
+
+@runtime_checkable
+class Compilable(Protocol):
+    """What `add_module` needs of an operation."""
+
+    @property
+    def target(self) -> Target: ...
+
+    @property
+    def sources(self) -> tuple[Source, ...]: ...
+
+    def install(self, binaries: tuple[Binary, ...]) -> None:
+        """Take the binaries of `sources`, in their order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Job:
+    """One source to be had, and everything that decides its binary."""
+
+    key: str
+    source: Source
+    target: Target
+    compiler: Compiler
+    flags: tuple[str, ...]
+    identity: str
+
+
+class _Process:
+    """What this process has: binaries, caches, one lock per key, the chosen CUDA compiler."""
+
+    def __init__(self) -> None:
+        self.binaries: dict[str, Binary] = {}
+        self.caches: dict[Path, Cache] = {}
+        self.cuda_compiler: str | None = None
+        self.renew_locks()
+
+    def renew_locks(self) -> None:
+        self.lock = threading.Lock()
+        self.key_locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+
+    def key_lock(self, key: str) -> threading.Lock:
+        with self.lock:
+            return self.key_locks[key]
+
+
+_process = _Process()
+if hasattr(os, "register_at_fork"):
+    # Another thread of the parent may have held a lock that nobody in the child would release.
+    os.register_at_fork(after_in_child=_process.renew_locks)
+
+
+def nvrtc() -> None:
+    """Compile CUDA kernels with NVRTC from now on, whatever the knob `compiler` says."""
+    _process.cuda_compiler = "nvrtc"
+
+
+def nvcc() -> None:
+    """Compile CUDA kernels with nvcc from now on, whatever the knob `compiler` says."""
+    _process.cuda_compiler = "nvcc"
+
+
+def default_cache() -> Cache:
+    """The store of the folder that the knob `cache_dir` or the system names."""
+    folder = cache_folder()
+    with _process.lock:
+        if folder not in _process.caches:
+            _process.caches[folder] = Cache(folder)
+        return _process.caches[folder]
+
+
+def forget() -> None:
+    """Drop the binaries that this process keeps in memory; the files stay."""
+    _process.binaries.clear()
+
+
+def add_module(operations: Sequence[Compilable]) -> None:
+    """Compile `operations` together, each distinct source once, and install their binaries.
+
+    Nothing is installed unless everything compiled.
+
+    Raises:
+        ElementTypeError: `operations` is no sequence of operations.
+        CompileError: a compiler is missing or refused a source.
+    """
+    if not isinstance(operations, Sequence) or isinstance(operations, (str, bytes)):
+        raise ElementTypeError(
+            mismatch("add_module", expected="a list of operations", got=type(operations).__name__,
+                     hint="put the operation into a list")
+        )  # fmt: skip
+    for operation in operations:
+        if not isinstance(operation, Compilable):
+            raise ElementTypeError(
+                mismatch("add_module", expected="operations only", got=type(operation).__name__,
+                         hint="pass what kronop.KronMatmulOperation and its like make")
+            )  # fmt: skip
+    wanted: dict[Target, list[Source]] = {}
+    for operation in operations:
+        wanted.setdefault(operation.target, []).extend(operation.sources)
+    ready = {
+        target: iter(compile_sources(sources, target)) for target, sources in wanted.items()
+    }  # fmt: skip
+    for operation in operations:
+        operation.install(tuple(next(ready[operation.target]) for _ in operation.sources))
+
+
+def compile_sources(sources: Sequence[Source], target: Target) -> tuple[Binary, ...]:
+    """The binaries of `sources`, in order; each distinct one is looked up or compiled once.
+
+    Raises:
+        ElementTypeError: something is no Source.
+        CompileError: a compiler is missing or refused a source.
+    """
+    jobs = _jobs(sources, target)
+    missing = {job.key: job for job in jobs if job.key not in _process.binaries}
+    found = dict(zip(missing, _deliver_all(tuple(missing.values())), strict=True))
+    return tuple(found.get(job.key) or _process.binaries[job.key] for job in jobs)
+
+
+def _jobs(sources: Sequence[Source], target: Target) -> list[_Job]:
+    for source in sources:
+        if not isinstance(source, Source):
+            raise ElementTypeError(
+                mismatch("compile_sources", expected="Source", got=type(source).__name__,
+                         hint="pass what an emitter made")
+            )  # fmt: skip
+    if not sources:
+        return []
+    compiler = _compiler_for(target)
+    flags, identity = compiler.flags(target), compiler.identity()
+    jobs = []
+    for source in map(inspection.overridden, sources):
+        inspection.dump(source)
+        key = source_key(source, target, compiler=identity, flags=flags)
+        jobs.append(_Job(key=key, source=source, target=target, compiler=compiler,
+                         flags=flags, identity=identity))  # fmt: skip
+    return jobs
+
+
+def _compiler_for(target: Target) -> Compiler:
+    if target.backend == "cuda":
+        return _CUDA_COMPILERS[_process.cuda_compiler or knobs.current().compiler]
+    return _HOST_COMPILER
+
+
+def _deliver_all(jobs: Sequence[_Job]) -> list[Binary]:
+    if len(jobs) < 2:
+        return [_deliver(job) for job in jobs]
+    with ThreadPoolExecutor(min(len(jobs), os.cpu_count() or 1)) as pool:
+        return list(pool.map(_deliver, jobs))
+
+
+def _deliver(job: _Job) -> Binary:
+    """The binary of `job`, from wherever it is had first; threads of one key take turns."""
+    with _process.key_lock(job.key):
+        binary = _process.binaries.get(job.key)
+        if binary is None:
+            binary = _from_disk_or_compiler(job)
+            _check_spills(job, binary)
+            _process.binaries[job.key] = dataclasses.replace(binary, origin=Origin.MEMORY)
+            inspection.report(job.source, binary, lambda: _assembly(job))
+        return binary
+
+
+def _from_disk_or_compiler(job: _Job) -> Binary:
+    cache = default_cache()
+    binary = cache.get(job.key)
+    if binary is not None:
+        return binary
+    with cache.claim(job.key):
+        # Another process may have compiled it while this one waited.
+        binary = cache.get(job.key)
+        if binary is None:
+            binary = _compile(job)
+            cache.put(binary, job.source.text)
+    return binary
+
+
+def _compile(job: _Job) -> Binary:
+    start = time.perf_counter()
+    try:
+        product = job.compiler.compile(job.source, job.flags)
+    except RefusalError as refusal:
+        raise _compile_error(job, f"{job.identity} refused it", refusal.log) from None
+    return Binary(
+        key=job.key, entry=job.source.entry, arch=job.target.arch, format=job.compiler.format,
+        image=product.image, resources=product.resources, log=product.log, compiler=job.identity,
+        seconds=time.perf_counter() - start,
+    )  # fmt: skip
+
+
+def _check_spills(job: _Job, binary: Binary) -> None:
+    if knobs.current().check_spills and binary.resources.spill_bytes:
+        raise _compile_error(
+            job,
+            f"it spills {binary.resources.spill_bytes} bytes and KRONOP_CHECK_SPILLS is set; "
+            "choose a smaller tile",
+            binary.log,
+        )
+
+
+def _compile_error(job: _Job, reason: str, log: str) -> CompileError:
+    path = inspection.leave(job.source)
+    return CompileError(
+        f"{job.source.entry} for {job.target}: {reason}; the source is {path}\n{log.rstrip()}",
+        log=log, source_path=str(path),
+    )  # fmt: skip
+
+
+def _assembly(job: _Job) -> str:
+    try:
+        return job.compiler.assembly(job.source, job.flags)
+    except RefusalError as refusal:
+        return f"no assembly: {refusal.log}"

@@ -1,0 +1,94 @@
+"""One process at a time compiles a key: an advisory lock that its holder's death releases."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+PATIENCE_SECONDS = 300.0
+"""Longest wait for another process; after it the kernel is compiled twice, which harms nothing."""
+
+_held: set[int] = set()
+
+
+@contextlib.contextmanager
+def claim(path: Path, *, patience: float = PATIENCE_SECONDS) -> Iterator[bool]:
+    """Hold the lock file `path` for the length of the block.
+
+    Yields whether the lock is held: not after `patience` seconds, nor where the file system or the
+    operating system has no advisory locks. The kernel drops the lock when its holder dies.
+    """
+    handle = _acquire(path, patience)
+    try:
+        yield handle is not None
+    finally:
+        if handle is not None:
+            _release(handle, path)
+
+
+def _acquire(path: Path, patience: float) -> int | None:
+    if sys.platform == "win32":
+        return None
+    import fcntl
+
+    deadline, pause = time.monotonic() + patience, 0.002
+    while True:
+        try:
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError:
+            return None
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            if time.monotonic() > deadline:
+                return None
+            time.sleep(pause)
+            pause = min(2 * pause, 0.05)
+            continue
+        except OSError:
+            os.close(handle)
+            return None
+        if _is_still(path, handle):
+            _held.add(handle)
+            return handle
+        # The last holder removed this file between our open and our lock: lock its successor.
+        os.close(handle)
+
+
+def _is_still(path: Path, handle: int) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(handle))
+    except OSError:
+        return False
+
+
+def _release(handle: int, path: Path) -> None:
+    _held.discard(handle)
+    # Removed while locked, so that nobody can hold a file that is about to vanish. Closing alone
+    # would leave the lock to a child that was forked meanwhile, hence the explicit unlock.
+    with contextlib.suppress(OSError):
+        path.unlink()
+    if sys.platform != "win32":
+        import fcntl
+
+        with contextlib.suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_UN)
+    with contextlib.suppress(OSError):
+        os.close(handle)
+
+
+def _drop_inherited() -> None:
+    """In a forked child: let go of the parent's locks, or the child would keep them alive."""
+    for handle in _held:
+        with contextlib.suppress(OSError):
+            os.close(handle)
+    _held.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_drop_inherited)

@@ -1,0 +1,200 @@
+"""Cubins into this process, and launches of them, through the driver's own bindings."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from kronop import knobs
+from kronop.artifacts import Binary, Launch, Status
+from kronop.errors import DeviceError, OutOfMemoryError, mismatch
+
+# More dynamic shared memory than this has to be asked for.
+_DEFAULT_SHARED_BYTES = 48 * 1024
+
+
+@functools.cache
+def cuda_devices() -> Status:
+    """Whether this machine has a driver and a GPU that CUDA kernels can run on.
+
+    Everything that needs a driver asks here first: without one, some calls of the bindings do not
+    fail but hang.
+    """
+    name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+    try:
+        ctypes.CDLL(name)
+    except OSError:
+        return Status.reject(f"no NVIDIA driver: {name} was not found")
+    try:
+        driver = _driver()
+    except ImportError:
+        return Status.reject("cuda-bindings is not installed; pip install 'kronop[cuda13]'")
+    (error,) = driver.cuInit(0)
+    if error:
+        return Status.reject(f"the NVIDIA driver does not start: {error.name}")
+    error, count = driver.cuDeviceGetCount()
+    if error or count == 0:
+        return Status.reject("the NVIDIA driver finds no GPU")
+    return Status.accept()
+
+
+@functools.cache
+def _driver() -> Any:
+    return importlib.import_module("cuda.bindings.driver")
+
+
+class CudaKernel:
+    """A loaded CUDA kernel, independent of contexts and devices until it is bound."""
+
+    def __init__(self, entry: str, library: Any, kernel: Any) -> None:
+        self.entry = entry
+        self._library = library
+        self._kernel = kernel
+        self._shared_bytes: dict[int, int] = {}
+        self._lock = threading.Lock()
+
+    def bind(self, launch: Launch, device: int = 0) -> Callable[[int], None]:
+        """A launcher of `launch` on GPU `device`, called with the stream's handle.
+
+        The kernel takes its parameter struct by value; the launcher holds the bytes. Whatever
+        context was current is current again after each call.
+
+        Raises:
+            DeviceError: there is no such device, or it can't give the shared memory.
+        """
+        driver = _driver()
+        context = _primary_context(device)
+        self._raise_shared_bytes(launch.shared_bytes, device)
+        buffer = ctypes.create_string_buffer(launch.parameters, max(len(launch.parameters), 1))
+        pointers = (ctypes.c_void_p * 1)(ctypes.addressof(buffer))
+        config = _config(launch)
+        function = driver.CUfunction(int(self._kernel))
+        parameters = ctypes.addressof(pointers)
+        subject = f"launch of {self.entry} on GPU {device}, {_geometry(launch)}"
+        launch_kernel, current = driver.cuLaunchKernelEx, driver.cuCtxGetCurrent
+        context_handle = int(context)
+
+        def run(stream: int, _keep: object = (buffer, pointers, self)) -> None:
+            config.hStream = stream
+            foreign = int(current()[1]) != context_handle
+            if foreign:
+                check(driver.cuCtxPushCurrent(context), subject)
+            (error,) = launch_kernel(config, function, parameters, 0)
+            if foreign:
+                check(driver.cuCtxPopCurrent(), subject)
+            if error:
+                check((error,), subject)
+
+        return _printing(run, subject, context) if knobs.current().debug >= 1 else run
+
+    def _raise_shared_bytes(self, wanted: int, device: int) -> None:
+        """Allow `wanted` bytes of dynamic shared memory; never fewer than were allowed before."""
+        with self._lock:
+            if wanted <= self._shared_bytes.get(device, _DEFAULT_SHARED_BYTES):
+                return
+            driver = _driver()
+            attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            handle = check(driver.cuDeviceGet(device), f"GPU {device}")
+            check(
+                driver.cuKernelSetAttribute(attribute, wanted, self._kernel, handle),
+                f"{wanted} bytes of dynamic shared memory for {self.entry} on GPU {device}",
+            )
+            self._shared_bytes[device] = wanted
+
+
+def load_cuda(binary: Binary) -> CudaKernel:
+    """The kernel in `binary`.
+
+    Raises:
+        DeviceError: no driver, no GPU, or a cubin that this driver does not take.
+    """
+    status = cuda_devices()
+    if not status:
+        raise DeviceError(
+            mismatch(f"kernel {binary.entry} for {binary.arch}", expected="a GPU",
+                     got=status.reason, hint="run on a machine with a GPU or use the target 'x86'")
+        )  # fmt: skip
+    driver = _driver()
+    library = check(
+        driver.cuLibraryLoadData(binary.image, [], [], 0, [], [], 0), f"load of {binary.entry}"
+    )
+    kernel = check(
+        driver.cuLibraryGetKernel(library, binary.entry.encode()), f"look-up of {binary.entry}"
+    )
+    return CudaKernel(binary.entry, library, kernel)
+
+
+def check(result: tuple[Any, ...], subject: str) -> Any:
+    """The value in a driver call's (error, value...) answer.
+
+    Raises:
+        OutOfMemoryError: the device has no memory left.
+        DeviceError: any other error, with the name that CUDA gives it.
+    """
+    error = result[0]
+    if not error:
+        return result[1] if len(result) > 1 else None
+    driver = _driver()
+    name, text = (
+        answer[1].decode() if not answer[0] and answer[1] else str(error)
+        for answer in (driver.cuGetErrorName(error), driver.cuGetErrorString(error))
+    )
+    if name == "CUDA_ERROR_OUT_OF_MEMORY":
+        raise OutOfMemoryError(f"{subject}: {name} ({text}); free device memory and try again")
+    raise DeviceError(f"{subject}: {name} ({text})")
+
+
+@functools.cache
+def _primary_context(device: int) -> Any:
+    """The primary context of GPU `device`, which torch and CuPy use too; retained for good."""
+    driver = _driver()
+    handle = check(driver.cuDeviceGet(device), f"GPU {device}")
+    return check(driver.cuDevicePrimaryCtxRetain(handle), f"context of GPU {device}")
+
+
+def _config(launch: Launch) -> Any:
+    config = _driver().CUlaunchConfig()
+    config.gridDimX, config.gridDimY, config.gridDimZ = launch.grid
+    config.blockDimX, config.blockDimY, config.blockDimZ = launch.block
+    config.sharedMemBytes = launch.shared_bytes
+    config.numAttrs = 0
+    return config
+
+
+def _geometry(launch: Launch) -> str:
+    return f"grid {launch.grid}, block {launch.block}, {launch.shared_bytes} bytes of shared memory"
+
+
+def _printing(run: Callable[[int], None], subject: str, context: Any) -> Callable[[int], None]:
+    timed = knobs.current().debug >= 2
+
+    def launch(stream: int) -> None:
+        took = f": {_milliseconds(run, stream, subject, context):.4f} ms" if timed else ""
+        if not timed:
+            run(stream)
+        print(f"kronop: {subject}, stream {stream:#x}{took}", file=sys.stderr, flush=True)
+
+    return launch
+
+
+def _milliseconds(run: Callable[[int], None], stream: int, subject: str, context: Any) -> float:
+    """Time of one launch between two events; waits for it."""
+    driver = _driver()
+    check(driver.cuCtxPushCurrent(context), subject)
+    try:
+        start, end = (check(driver.cuEventCreate(0), subject) for _ in range(2))
+        check(driver.cuEventRecord(start, stream), subject)
+        run(stream)
+        check(driver.cuEventRecord(end, stream), subject)
+        check(driver.cuEventSynchronize(end), subject)
+        took = float(check(driver.cuEventElapsedTime(start, end), subject))
+        for event in (start, end):
+            check(driver.cuEventDestroy(event), subject)
+        return took
+    finally:
+        check(driver.cuCtxPopCurrent(), subject)

@@ -1,0 +1,128 @@
+"""C++ to a shared object through the machine's own compiler, or zig's where there is none."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.util
+import os
+import platform
+import shlex
+import shutil
+import sys
+
+from kronop.artifacts import BinaryFormat, Language, Resources, Source
+from kronop.compiler.backend import Product, RefusalError, include_flags, run, run_compiler
+from kronop.errors import CompileError
+from kronop.target import Target
+
+# No -ffast-math: NaN, infinities and signed zeros behave. Traps and errno are the two parts of it
+# that no result shows and that keep loops with a condition or a square root from being vectorised.
+_FLAGS = (
+    "-std=c++17", "-O3", "-fPIC", "-shared", "-fwrapv", "-ffp-contract=fast",
+    "-fno-math-errno", "-fno-trapping-math",
+)  # fmt: skip
+_OPENMP_PROBE = '#include <omp.h>\nextern "C" int probe() { return omp_get_max_threads(); }\n'
+_MISSING = (
+    "no C++ compiler: $CXX is unset and neither g++ nor clang++ is on PATH; "
+    "install g++, or pip install ziglang"
+)
+
+
+class HostCompiler:
+    """$CXX, else g++, else clang++, else `python -m ziglang c++`."""
+
+    format = BinaryFormat.SHARED_OBJECT
+
+    def identity(self) -> str:
+        return _identity(_command())
+
+    def flags(self, target: Target) -> tuple[str, ...]:
+        command = _command()
+        openmp = ("-fopenmp",) if _has_openmp(command) else ()
+        return (*_FLAGS, *_baseline(command), *target.flags, *openmp)
+
+    def compile(self, source: Source, flags: tuple[str, ...]) -> Product:
+        command = [*_command(), *flags, *include_flags(source)]
+        image, log = run_compiler(command, source, "kernel.so")
+        return Product(image=image, resources=Resources(), log=log)
+
+    def assembly(self, source: Source, flags: tuple[str, ...]) -> str:
+        command = [*_command(), *(flag for flag in flags if flag != "-shared"), "-S"]
+        image, _ = run_compiler([*command, *include_flags(source)], source, "kernel.s")
+        return image.decode(errors="replace")
+
+
+def _command() -> tuple[str, ...]:
+    return _find(os.environ.get("CXX", ""), os.environ.get("PATH", ""))
+
+
+@functools.cache
+def _find(cxx: str, path: str) -> tuple[str, ...]:
+    """The command of the compiler, given $CXX (which may hold arguments) and $PATH."""
+    if cxx.strip():
+        program, *rest = shlex.split(cxx)
+        found = shutil.which(program, path=path)
+        if found is None:
+            raise CompileError(
+                f"$CXX names {program!r}, which was not found; correct it or unset it"
+            )
+        return (found, *rest)
+    for name in ("g++", "clang++"):
+        if found := shutil.which(name, path=path):
+            return (found,)
+    if importlib.util.find_spec("ziglang") is not None:
+        return (sys.executable, "-m", "ziglang", "c++")
+    raise CompileError(_MISSING)
+
+
+@functools.cache
+def _version(command: tuple[str, ...]) -> tuple[str, ...]:
+    """What `--version` prints, without paths."""
+    done = run([*command, "--version"])
+    lines = [line for line in done.stdout.splitlines() if line.strip() and ": /" not in line]
+    if done.returncode != 0 or not lines:
+        raise CompileError(
+            f"{shlex.join(command)} --version: expected a version, got {done.stderr[:200]!r}; "
+            "mend or reinstall the compiler"
+        )
+    return tuple(lines)
+
+
+@functools.cache
+def _identity(command: tuple[str, ...]) -> str:
+    """First line of the version, and a digest of all that decides what the command makes.
+
+    The machine is in it because "generic" is another instruction set on another processor.
+    """
+    lines = _version(command)
+    parts = (*lines, *command[1:], platform.machine(), sys.platform)
+    return f"{lines[0]} #{hashlib.sha256(chr(10).join(parts).encode()).hexdigest()[:16]}"
+
+
+def _is_zig(command: tuple[str, ...]) -> bool:
+    return "ziglang" in command or os.path.basename(command[0]).startswith("zig")
+
+
+def _baseline(command: tuple[str, ...]) -> tuple[str, ...]:
+    """The instruction set under the target's own flags; zig's default would be this machine's."""
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        return ()
+    return ("-march=x86_64",) if _is_zig(command) else ("-march=x86-64",)
+
+
+@functools.cache
+def _has_openmp(command: tuple[str, ...]) -> bool:
+    """g++ always brings OpenMP, zig never; clang has it where its runtime is installed."""
+    if _is_zig(command):
+        return False
+    if not any("clang" in line for line in _version(command)):
+        return True
+    probe = Source(
+        entry="probe", text=_OPENMP_PROBE, language=Language.CXX, include_directories=()
+    )  # fmt: skip
+    try:
+        run_compiler([*command, "-fopenmp", "-fPIC", "-shared"], probe, "probe.so")
+    except RefusalError:
+        return False
+    return True

@@ -1,0 +1,121 @@
+"""Shared objects into this process, and calls into them."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from kronop import knobs
+from kronop.artifacts import Binary, Launch
+from kronop.errors import DeviceError, OutOfMemoryError, mismatch
+from kronop.target import Target
+
+_WIDTHS = {"generic": 0, "avx2": 1, "avx512": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class HostKernel:
+    """A loaded x86 kernel: `extern "C" int entry(const void* parameters)`, 0 when all went well."""
+
+    entry: str
+    function: Any
+
+    def bind(self, launch: Launch, device: int = 0) -> Callable[[int], None]:
+        """A launcher that runs the kernel on the calling thread; it ignores the stream.
+
+        It holds a copy of the parameters. What they point to is the caller's to keep.
+        """
+        function, entry = self.function, self.entry
+        buffer = ctypes.create_string_buffer(launch.parameters, max(len(launch.parameters), 1))
+        # A ready c_void_p is the cheapest argument: an address would be converted in every call.
+        pointer = ctypes.cast(buffer, ctypes.c_void_p)
+
+        def run(stream: int, _keep: object = buffer) -> None:
+            if status := function(pointer):
+                _fail(entry, status)
+
+        return _printing(run, self.entry) if knobs.current().debug >= 1 else run
+
+
+def _fail(entry: str, status: int) -> None:
+    raise DeviceError(
+        mismatch(f"kernel {entry}", expected="status 0", got=f"status {status}",
+                 hint="its result is not to be used")
+    )  # fmt: skip
+
+
+def _printing(run: Callable[[int], None], entry: str) -> Callable[[int], None]:
+    timed = knobs.current().debug >= 2
+
+    def launch(stream: int) -> None:
+        start = time.perf_counter()
+        run(stream)
+        took = f" in {(time.perf_counter() - start) * 1e6:.1f} us" if timed else ""
+        print(f"kronop: ran {entry} on x86{took}", file=sys.stderr, flush=True)
+
+    return launch
+
+
+def load_host(binary: Binary) -> HostKernel:
+    """The kernel in `binary`, mapped into this process for good.
+
+    Raises:
+        DeviceError: this machine lacks the instructions, or the file does not load.
+    """
+    _check_machine(binary)
+    try:
+        with _file_of(binary) as path:
+            library = ctypes.CDLL(path)
+        function = getattr(library, binary.entry)
+    except (OSError, AttributeError) as error:
+        raise DeviceError(
+            f"{binary.entry} [{binary.arch}] does not load ({error}); "
+            "clear the cache with: python -m kronop cache clear"
+        ) from error
+    except MemoryError as error:
+        raise OutOfMemoryError(
+            f"{binary.entry}: no memory for {len(binary.image)} bytes of code; free some"
+        ) from error
+    function.argtypes = (ctypes.c_void_p,)
+    function.restype = ctypes.c_int
+    return HostKernel(binary.entry, function)
+
+
+def _check_machine(binary: Binary) -> None:
+    """Refuse what would end in an illegal instruction."""
+    here = Target.parse("x86").arch
+    if _WIDTHS.get(binary.arch, 0) > _WIDTHS[here]:
+        raise DeviceError(
+            mismatch(f"kernel {binary.entry}", expected=f"a machine with {binary.arch}",
+                     got=f"one with {here}", hint=f"use the target 'x86-{here}'")
+        )  # fmt: skip
+
+
+@contextlib.contextmanager
+def _file_of(binary: Binary) -> Iterator[str]:
+    """A path from which the loader can map `binary`, good until the block ends.
+
+    The image is an anonymous file where the system has them: it needs no disk, and no folder that
+    allows execution. The loader takes a path that it has seen for the library that it loaded from
+    it, and numbers of file descriptors come back; so the path is a link in a folder of its own.
+    """
+    with tempfile.TemporaryDirectory(prefix="kronop-") as folder:
+        path = os.path.join(folder, f"{binary.entry}.so")
+        if sys.platform != "linux":
+            with open(path, "wb") as file:
+                file.write(binary.image)
+            yield path
+            return
+        handle = os.memfd_create(binary.entry[:200], os.MFD_CLOEXEC)
+        with open(handle, "wb") as file:
+            file.write(binary.image)
+            file.flush()
+            os.symlink(f"/proc/self/fd/{handle}", path)
+            yield path

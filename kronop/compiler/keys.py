@@ -1,0 +1,101 @@
+"""The cache key: a type-tagged hash of everything that decides a binary, and of nothing else.
+
+No path and no time goes in: the same text, headers, compiler, flags and architecture make the same
+key in every folder, and an edit of any of them makes another.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from kronop.artifacts import Source
+from kronop.target import Target
+from kronop.version import __version__
+
+SCHEMA = 1
+"""Version of the key and of the table that is kept under it; older rows are misses."""
+
+_INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*([<"])([^">\r\n]+)[">]', re.MULTILINE)
+
+
+def digest(*parts: object) -> str:
+    """SHA-256, in hex, of strings, bytes, integers and tuples of them.
+
+    Each part is preceded by its type and length, so that no two lists of parts share their bytes.
+    """
+    state = hashlib.sha256()
+    _feed(state, parts)
+    return state.hexdigest()
+
+
+def _feed(state: Any, part: object) -> None:
+    if isinstance(part, tuple):
+        state.update(b"t%d:" % len(part))
+        for item in part:
+            _feed(state, item)
+        return
+    if isinstance(part, str):
+        tag, content = b"s", part.encode()
+    elif isinstance(part, bytes):
+        tag, content = b"b", part
+    elif isinstance(part, int):
+        tag, content = b"i", b"%d" % part
+    else:
+        raise TypeError(f"a key is made of str, bytes, int and tuples, not {type(part).__name__}")
+    state.update(tag + b"%d:" % len(content))
+    state.update(content)
+
+
+def source_key(source: Source, target: Target, *, compiler: str, flags: tuple[str, ...]) -> str:
+    """The key of `source` compiled for `target` by the compiler of that identity with `flags`."""
+    return digest(
+        "kronop kernel", SCHEMA, __version__, source.entry, source.language.name, source.text,
+        header_digests(source), compiler, flags, target.arch,
+    )  # fmt: skip
+
+
+def header_digests(source: Source) -> tuple[tuple[str, str], ...]:
+    """(name as included, SHA-256 of the contents) of every header that `source` can reach.
+
+    Includes are followed wherever they stand, also inside an `#if`: a header too many costs a
+    rebuild, one too few a wrong kernel. Names in angle brackets count only where they are found in
+    `include_directories`; the others belong to the compiler, whose identity is in the key. A quoted
+    header that is missing counts as such, so that its appearance makes another key.
+    """
+    directories = [Path(directory) for directory in source.include_directories]
+    seen: set[str] = set()
+    found: list[tuple[str, str]] = []
+    pending: list[tuple[bool, str, Path | None]] = []
+    pending += [(quoted, name, None) for quoted, name in _includes(source.text.encode())[::-1]]
+    while pending:
+        quoted, name, folder = pending.pop()
+        path = _resolve(name, [folder, *directories] if quoted and folder else directories)
+        if path is None:
+            if quoted and name not in seen:
+                seen.add(name)
+                found.append((name, "missing"))
+            continue
+        real = os.path.realpath(path)
+        if real in seen:
+            continue
+        seen.add(real)
+        content = path.read_bytes()
+        found.append((name, hashlib.sha256(content).hexdigest()))
+        pending += [(quoted, inner, path.parent) for quoted, inner in _includes(content)[::-1]]
+    return tuple(found)
+
+
+@functools.lru_cache(maxsize=4096)
+def _includes(content: bytes) -> tuple[tuple[bool, str], ...]:
+    """(quoted?, name) of each include in `content`, in order."""
+    matches = _INCLUDE.finditer(content)
+    return tuple((match[1] == b'"', match[2].decode(errors="replace")) for match in matches)
+
+
+def _resolve(name: str, folders: list[Path]) -> Path | None:
+    return next((path for folder in folders if (path := folder / name).is_file()), None)

@@ -1,0 +1,157 @@
+"""The table of `compiled_cache.db`: its SQL, its columns, and the checksum over each row."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sqlite3
+from dataclasses import dataclass
+from typing import Any
+
+from kronop.artifacts import Binary, BinaryFormat, Origin, Resources
+from kronop.compiler.keys import digest
+
+# `size` and the times stand before the long columns: SQLite reads a row from its start.
+_COLUMNS = (
+    "key", "entry", "arch", "format", "compiler", "seconds", "resources", "checksum",
+    "size", "created", "last_used", "log", "source", "image",
+)  # fmt: skip
+_CREATE = (
+    "DROP TABLE IF EXISTS kernels",
+    """CREATE TABLE kernels (
+        key TEXT PRIMARY KEY, entry TEXT NOT NULL, arch TEXT NOT NULL, format TEXT NOT NULL,
+        compiler TEXT NOT NULL, seconds REAL NOT NULL, resources TEXT NOT NULL,
+        checksum TEXT NOT NULL, size INTEGER NOT NULL, created REAL NOT NULL,
+        last_used REAL NOT NULL, log TEXT NOT NULL, source TEXT NOT NULL, image BLOB NOT NULL)""",
+    "CREATE INDEX kernels_by_use ON kernels (last_used, size)",
+)
+_READ = f"SELECT {', '.join(_COLUMNS)} FROM kernels WHERE key = ?"
+_WRITE = f"INSERT OR REPLACE INTO kernels VALUES ({', '.join('?' * len(_COLUMNS))})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A row that passed its checksum."""
+
+    binary: Binary
+    source: str
+    created: float
+    last_used: float
+
+
+def prepare(db: sqlite3.Connection, schema: int) -> None:
+    """Set `db` up, and make its table anew where it was made by another schema."""
+    # A scribbled text must fail its checksum, not the reading of it.
+    db.text_factory = lambda raw: raw.decode("utf-8", errors="replace")
+    db.execute("PRAGMA journal_mode = WAL")
+    db.execute("PRAGMA synchronous = NORMAL")
+    if _schema(db) == schema:
+        return
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        if _schema(db) != schema:
+            for statement in _CREATE:
+                db.execute(statement)
+            db.execute(f"PRAGMA user_version = {schema}")
+    except BaseException:
+        db.execute("ROLLBACK")
+        raise
+    db.execute("COMMIT")
+
+
+def _schema(db: sqlite3.Connection) -> int:
+    return int(db.execute("PRAGMA user_version").fetchone()[0])
+
+
+def read(db: sqlite3.Connection, key: str) -> tuple[object, ...] | None:
+    found: tuple[object, ...] | None = db.execute(_READ, (key,)).fetchone()
+    return found
+
+
+def write(db: sqlite3.Connection, values: tuple[object, ...], key: str, limit_bytes: int) -> None:
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        db.execute(_WRITE, values)
+        total = int(db.execute("SELECT SUM(size) FROM kernels").fetchone()[0])
+        if total > limit_bytes:
+            _evict(db, key, total - limit_bytes)
+    except BaseException:
+        db.execute("ROLLBACK")
+        raise
+    db.execute("COMMIT")
+
+
+def _evict(db: sqlite3.Connection, kept: str, excess: int) -> None:
+    """Delete the least recently used rows but `kept` until `excess` bytes are gone."""
+    oldest = "SELECT key, size FROM kernels WHERE key != ? ORDER BY last_used"
+    for key, size in db.execute(oldest, (kept,)).fetchall():
+        if excess <= 0:
+            return
+        delete(db, key)
+        excess -= size
+
+
+def delete(db: sqlite3.Connection, key: str) -> None:
+    db.execute("DELETE FROM kernels WHERE key = ?", (key,))
+
+
+def touch(db: sqlite3.Connection, key: str, now: float) -> None:
+    db.execute("UPDATE kernels SET last_used = ? WHERE key = ?", (now, key))
+
+
+def summary(db: sqlite3.Connection) -> tuple[tuple[Any, ...], ...]:
+    return tuple(
+        db.execute(
+            "SELECT key, entry, arch, compiler, size, seconds, created, last_used FROM kernels "
+            "ORDER BY last_used DESC, key"
+        )
+    )
+
+
+def clear(db: sqlite3.Connection) -> int:
+    count = db.execute("DELETE FROM kernels").rowcount
+    db.execute("VACUUM")
+    return count
+
+
+def format_row(binary: Binary, source: str, now: float) -> tuple[object, ...]:
+    """The values of a row, in the order of the columns."""
+    resources = json.dumps(dataclasses.asdict(binary.resources), sort_keys=True)
+    texts = (binary.key, binary.entry, binary.arch, binary.format.value, binary.compiler)
+    size = len(binary.image) + len(source) + len(binary.log)
+    return (
+        *texts, binary.seconds, resources,
+        digest(*texts, resources, binary.log, source, binary.image),
+        size, now, now, binary.log, source, binary.image,
+    )  # fmt: skip
+
+
+def parse(values: tuple[object, ...]) -> Row | None:
+    """The row, or None where its checksum does not hold or a value is not of its type."""
+    row = dict(zip(_COLUMNS, values, strict=True))
+    names = ("key", "entry", "arch", "format", "compiler", "resources", "log", "source", "image")
+    try:
+        if row["checksum"] != digest(*(row[name] for name in names)):
+            return None
+        binary = Binary(
+            key=str(row["key"]), entry=str(row["entry"]), arch=str(row["arch"]),
+            format=BinaryFormat(row["format"]), image=_bytes(row["image"]),
+            resources=Resources(**json.loads(str(row["resources"]))), log=str(row["log"]),
+            compiler=str(row["compiler"]), origin=Origin.DISK, seconds=_number(row["seconds"]),
+        )  # fmt: skip
+        created, last_used = _number(row["created"]), _number(row["last_used"])
+    except (TypeError, ValueError):
+        return None
+    return Row(binary=binary, source=str(row["source"]), created=created, last_used=last_used)
+
+
+def _bytes(value: object) -> bytes:
+    if not isinstance(value, bytes):
+        raise TypeError("image is no bytes")
+    return value
+
+
+def _number(value: object) -> float:
+    if not isinstance(value, (int, float)):
+        raise TypeError("expected a number")
+    return float(value)

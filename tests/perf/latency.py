@@ -1,4 +1,4 @@
-"""Costs around a kernel, as JSON: `python tests/perf/latency.py [--target x86|sm_90a]`.
+"""Costs around a kernel, as JSON: `python -m tests.perf.latency [--target x86|sm_90a]`.
 
 Import, cold compile, warm load from compiled_cache.db, and the host time of a repeated run. With a GPU
 target and no GPU only the compile is measured.

@@ -1,4 +1,4 @@
-"""Speeds of both families on the common shapes, as JSON lines: `python tests/perf/speeds.py --device cuda`.
+"""Speeds of both families on the common shapes, as JSON lines: `python -m tests.perf.speeds --device cuda`.
 
 Each line has the median time, the floor of one pass over memory at this run's copy speed, the time of
 torch's way to the same result, and the relative error against float64.

@@ -3,17 +3,58 @@
 from __future__ import annotations
 
 import argparse
+import datetime
 
-import kronop
+from kronop import compiler
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True)
-    actions.add_parser("list", help="a line for each kernel")
-    show = actions.add_parser("show", help="one kernel: resources, compiler log and source")
+    actions.add_parser("list", help="a line for each kernel, the last used first")
+    show = actions.add_parser("show", help="one kernel: resources, compiler, log and source")
     show.add_argument("key", help="the first characters of its key")
     actions.add_parser("clear", help="remove every kernel")
 
 
 def execute(options: argparse.Namespace) -> None:
-    raise kronop.KronopError("to be written over kronop.compiler.Cache")
+    cache = compiler.default_cache()
+    if options.action == "list":
+        _list(cache)
+    elif options.action == "show":
+        _show(cache.show(options.key))
+    else:
+        print(f"removed {cache.clear()} kernels from {cache.path}")
+
+
+def _list(cache: compiler.Cache) -> None:
+    entries = cache.list()
+    print(f"{cache.path}: {len(entries)} kernels, {sum(entry.size for entry in entries)} bytes")
+    for entry in entries:
+        print(
+            f"{entry.key[:12]}  {entry.arch:8}  {entry.size:8} bytes  {entry.seconds:6.2f} s"
+            f"  {_time(entry.last_used)}  {entry.entry}"
+        )
+
+
+def _show(record: compiler.Record) -> None:
+    binary = record.binary
+    rows = {
+        "key": binary.key,
+        "kernel": binary.entry,
+        "arch": binary.arch,
+        "compiler": binary.compiler,
+        "image": f"{len(binary.image)} bytes of {binary.format.value}",
+        "registers": binary.resources.registers,
+        "spilled bytes": binary.resources.spill_bytes,
+        "static shared bytes": binary.resources.static_shared_bytes,
+        "compiled in": f"{binary.seconds:.2f} s",
+        "created": _time(record.created),
+        "last used": _time(record.last_used),
+    }
+    for name, value in rows.items():
+        print(f"{name + ':':21}{'not told' if value is None else value}")
+    print(f"\n{binary.log.strip() or 'the compiler printed nothing'}\n\n{record.source}")
+
+
+def _time(seconds: float) -> str:
+    return datetime.datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M:%S")

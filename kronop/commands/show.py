@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Callable
 
 import kronop
+from kronop import compiler
 from kronop.descriptions.datatype import TENSOR_TYPES
-
-_VIEWS = ("plan", "source", "resources")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -19,18 +19,31 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--alignment", type=int, default=1, help="of X and Y, in elements (default 1)")
     parser.add_argument("--left", action="store_true", help="kron: X on the right of the product (gekmm)")
     parser.add_argument("--batch-last", action="store_true", help="ksparse: X is (a c d, B)")
-    parser.add_argument("--view", default="plan", choices=_VIEWS, help="what to print (default plan)")
+    parser.add_argument("--view", default="plan", choices=list(_SHOWN), help="what to print (default plan)")
 
 
 def execute(options: argparse.Namespace) -> None:
     operation = _operation(options)
-    if options.view == "plan":
-        print(operation.plan.explain())
-    elif options.view == "source":
-        print(operation.emit())
-    else:
-        for binary in operation.binaries:
-            print(f"{binary.entry}: {binary.resources}, {len(binary.image)} bytes, {binary.origin.value}, {binary.compiler}")
+    print(_SHOWN[options.view](operation))
+
+
+def _resources(operation: kronop.KronMatmulOperation | kronop.KSparseOperation) -> str:
+    return "\n".join(
+        f"{binary.entry}: {binary.resources}, {len(binary.image)} bytes, from {binary.origin.value},"
+        f" {binary.compiler}"
+        for binary in operation.binaries
+    )
+
+
+_SHOWN: dict[str, Callable[[kronop.KronMatmulOperation | kronop.KSparseOperation], str]] = {
+    "plan": lambda operation: operation.plan.explain(),
+    "source": lambda operation: operation.emit(),
+    "assembly": lambda operation: "\n".join(
+        compiler.assembly(source, operation.target) for source in operation.sources
+    ),
+    "machine": lambda operation: "\n".join(map(compiler.disassemble, operation.binaries)),
+    "resources": _resources,
+}
 
 
 def _operation(options: argparse.Namespace) -> kronop.KronMatmulOperation | kronop.KSparseOperation:

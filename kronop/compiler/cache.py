@@ -37,6 +37,8 @@ _BUSY_SECONDS = 30.0
 _TOUCH_SECONDS = 3600.0
 
 _CORRUPT = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR}
+# No table, or a moved file: another process upgraded or repaired it. Opening it again helps.
+_REOPEN = {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_READONLY}
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 T = TypeVar("T")
@@ -169,13 +171,15 @@ class Cache:
         self._disconnect()
         if code & 0xFF in _CORRUPT and not repaired:
             self._discard_damaged()
-        # A missing table or a moved file is another process's repair or upgrade: open it again.
-        elif repaired or (code & 0xFF != sqlite3.SQLITE_ERROR and code != _MOVED):
+        elif repaired or code & 0xFF not in _REOPEN:
             self._give_up(reason)
 
     def _open(self) -> sqlite3.Connection:
         if self._connection is not None:
-            return self._connection
+            if _inode(self.path) == self._inode:
+                return self._connection
+            # Removed or repaired by someone else; what is written to the old file is lost.
+            self._disconnect()
         make_private_folder(self.folder)
         make_private_file(self.path)
         self._inode = _inode(self.path)
@@ -220,7 +224,6 @@ class Cache:
         self._lock = threading.Lock()
 
 
-_MOVED = sqlite3.SQLITE_READONLY_DBMOVED
 _caches: weakref.WeakSet[Cache] = weakref.WeakSet()
 _inherited: list[sqlite3.Connection | None] = []
 

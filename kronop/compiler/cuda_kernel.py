@@ -72,16 +72,18 @@ class CudaKernel:
         self._raise_shared_bytes(launch.shared_bytes, device)
         buffer = ctypes.create_string_buffer(launch.parameters, max(len(launch.parameters), 1))
         pointers = (ctypes.c_void_p * 1)(ctypes.addressof(buffer))
-        config = _config(launch)
         function = driver.CUfunction(int(self._kernel))
         parameters = ctypes.addressof(pointers)
         subject = f"launch of {self.entry} on GPU {device}, {_geometry(launch)}"
         launch_kernel, current = driver.cuLaunchKernelEx, driver.cuCtxGetCurrent
-        context_handle = int(context)
+        # One per stream, and never changed: threads may launch on different streams at once.
+        configs: dict[int, Any] = {}
 
         def run(stream: int, _keep: object = (buffer, pointers, self)) -> None:
-            config.hStream = stream
-            foreign = int(current()[1]) != context_handle
+            config = configs.get(stream)
+            if config is None:
+                config = configs[stream] = _config(launch, stream)
+            foreign = current()[1] != context
             if foreign:
                 check(driver.cuCtxPushCurrent(context), subject)
             (error,) = launch_kernel(config, function, parameters, 0)
@@ -157,11 +159,12 @@ def _primary_context(device: int) -> Any:
     return check(driver.cuDevicePrimaryCtxRetain(handle), f"context of GPU {device}")
 
 
-def _config(launch: Launch) -> Any:
+def _config(launch: Launch, stream: int) -> Any:
     config = _driver().CUlaunchConfig()
     config.gridDimX, config.gridDimY, config.gridDimZ = launch.grid
     config.blockDimX, config.blockDimY, config.blockDimZ = launch.block
     config.sharedMemBytes = launch.shared_bytes
+    config.hStream = stream
     config.numAttrs = 0
     return config
 

@@ -1,0 +1,175 @@
+"""Loading and launching of CUDA kernels, on a double of the driver that prints what it is asked.
+
+The bindings find it in a process of its own, which is told to look for libcuda.so.1 there.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+COMPILER = next((path for name in ("cc", "gcc", "clang") if (path := shutil.which(name))), None)
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="the driver's double is for Linux"),
+    pytest.mark.skipif(COMPILER is None, reason="no C compiler for the driver's double"),
+    pytest.mark.skipif(importlib.util.find_spec("cuda") is None, reason="no cuda-bindings"),
+]
+PREAMBLE = f"""
+import struct, sys, threading
+sys.path.insert(0, {str(Path(__file__).parents[2])!r})
+from cuda.bindings import driver
+from kronop import compiler, knobs
+from kronop.artifacts import Binary, BinaryFormat, Launch, Resources
+from kronop.errors import DeviceError, OutOfMemoryError
+from kronop.target import Target
+def binary(image=b"CUBIN"):
+    return Binary(key=image.decode(), entry="kron", arch="sm_90a", format=BinaryFormat.CUBIN,
+                  image=image, resources=Resources(), log="", compiler="test")
+def launch(first, second, shared=0):
+    return Launch(step=0, parameters=struct.pack("qq", first, second), grid=(3, 2, 1),
+                  block=(128, 2, 1), shared_bytes=shared)
+def kernel():
+    return compiler.load(binary(), Target.parse("sm_90a"))
+def say(*texts):
+    print(*texts, flush=True)
+"""
+GEOMETRY = "launch 9 grid 3 2 1 block 128 2 1"
+
+
+@pytest.fixture(scope="module")
+def double(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("driver")
+    source = Path(__file__).with_name("driver_double.c")
+    command = [str(COMPILER), "-shared", "-fPIC", "-o", str(folder / "libcuda.so.1"), str(source)]
+    subprocess.run(command, check=True)
+    return folder
+
+
+def run(double: Path, script: str, *, devices: int = 2) -> tuple[list[str], str]:
+    """(lines on standard output, standard error) of `script`."""
+    environment = {
+        **os.environ, "LD_LIBRARY_PATH": str(double), "DOUBLE_DEVICES": str(devices),
+        "PYTHONUNBUFFERED": "1",
+    }  # fmt: skip
+    # stdbuf's effect without stdbuf: the double shares the C library's stdout, flushed at exit.
+    done = subprocess.run(
+        [sys.executable, "-c", PREAMBLE + script], env=environment, capture_output=True, text=True,
+        timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines(), done.stderr
+
+
+def test_status_of_the_devices(double: Path) -> None:
+    script = "say(compiler.cuda_devices().reason or 'fine')"
+    assert run(double, script)[0] == ["fine"]
+    assert run(double, script, devices=0)[0] == ["the NVIDIA driver finds no GPU"]
+
+
+def test_a_launch_has_its_geometry_parameters_stream_and_context(double: Path) -> None:
+    lines, _ = run(
+        double,
+        """
+run = kernel().bind(launch(11, 22, 1000), device=1)
+run(0)
+run(77)
+""",
+    )
+    assert lines == [
+        "load CUBIN",
+        "kernel kron of 7",
+        f"{GEOMETRY} shared 1000 stream 0 values 11 22 in 101",
+        f"{GEOMETRY} shared 1000 stream 77 values 11 22 in 101",
+    ]
+
+
+def test_the_callers_context_is_restored(double: Path) -> None:
+    lines, _ = run(
+        double,
+        """
+driver.cuCtxPushCurrent(driver.CUcontext(100))
+kernel().bind(launch(1, 5), device=1)(0)
+kernel().bind(launch(2, 5), device=0)(0)
+try:
+    kernel().bind(launch(3, 1), device=1)(0)
+except DeviceError:
+    pass
+assert int(driver.cuCtxGetCurrent()[1]) == 100
+""",
+    )
+    assert [line.split(" values ")[1] for line in lines if "values" in line] == [
+        "1 5 in 101", "2 5 in 100", "3 1 in 101"
+    ]  # fmt: skip
+
+
+def test_shared_memory_is_raised_only_when_needed_and_never_lowered(double: Path) -> None:
+    lines, _ = run(
+        double,
+        """
+for device, shared in [(0, 49152), (0, 60000), (0, 50000), (1, 50000), (0, 70000)]:
+    kernel().bind(launch(0, 0, shared), device=device)
+""",
+    )
+    assert [line for line in lines if line.startswith("attribute")] == [
+        "attribute 8 = 60000 of 9 on 0",
+        "attribute 8 = 50000 of 9 on 1",
+        "attribute 8 = 70000 of 9 on 0",
+    ]
+
+
+def test_errors_name_what_was_done(double: Path) -> None:
+    lines, _ = run(
+        double,
+        """
+for kind, action in [
+    (OutOfMemoryError, lambda: kernel().bind(launch(0, 2))(0)),
+    (DeviceError, lambda: kernel().bind(launch(0, 1))(0)),
+    (DeviceError, lambda: kernel().bind(launch(0, 0), device=5)),
+    (DeviceError, lambda: compiler.load(binary(b"BAD"), Target.parse("sm_90a"))),
+]:
+    try:
+        action()
+    except kind as error:
+        say("raised", error)
+""",
+    )
+    raised = sorted(line for line in lines if line.startswith("raised"))
+    geometry = "grid (3, 2, 1), block (128, 2, 1), 0 bytes of shared memory"
+    assert raised == [
+        "raised GPU 5: CUDA_ERROR_INVALID_VALUE (as told)",
+        f"raised launch of kron on GPU 0, {geometry}: CUDA_ERROR_INVALID_VALUE (as told)",
+        f"raised launch of kron on GPU 0, {geometry}: CUDA_ERROR_OUT_OF_MEMORY (as told); "
+        "free device memory and try again",
+        "raised load of kron: CUDA_ERROR_INVALID_VALUE (as told)",
+    ]
+
+
+def test_threads_launch_on_their_own_streams(double: Path) -> None:
+    lines, _ = run(
+        double,
+        """
+sys.setswitchinterval(1e-6)
+run = kernel().bind(launch(1, 5))
+threads = [threading.Thread(target=lambda s=s: [run(s) for _ in range(300)]) for s in (1, 2, 3)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+""",
+    )
+    streams = [line.split(" stream ")[1].split()[0] for line in lines if " stream " in line]
+    assert {stream: streams.count(stream) for stream in "123"} == {"1": 300, "2": 300, "3": 300}
+
+
+@pytest.mark.parametrize(("level", "time"), [(1, ""), (2, ": 0.2500 ms")])
+def test_debug_prints_launches(double: Path, level: int, time: str) -> None:
+    script = f"with knobs.using(debug={level}): run = kernel().bind(launch(1, 5))\nrun(255)"
+    printed = run(double, script)[1]
+    assert printed == (
+        "kronop: launch of kron on GPU 0, grid (3, 2, 1), block (128, 2, 1), "
+        f"0 bytes of shared memory, stream 0xff{time}\n"
+    )

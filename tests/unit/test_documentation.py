@@ -1,0 +1,54 @@
+"""What the documentation shows, runs; what it prints from the code, is what the code says."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import kronop
+from kronop.__main__ import main
+from kronop.commands.matrix import table
+from tests import support
+
+_ROOT = Path(__file__).resolve().parents[2]
+_PAGES = [_ROOT / "README.md", *sorted((_ROOT / "docs").rglob("*.md"))]
+
+
+@pytest.mark.parametrize("page", _PAGES, ids=lambda page: page.name)
+def test_python_blocks_run(page: Path) -> None:
+    # Fragments may speak of "the operation" and its arguments: here is one.
+    operation = support.kron_operation("x86", kronop.float32, [(8, 8)] * 4)
+    names = {"kronop": kronop, "np": np, "operation": operation}
+    for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.S):
+        with contextlib.redirect_stdout(io.StringIO()):
+            exec(compile(block, str(page), "exec"), names)
+
+
+@pytest.mark.parametrize("page", _PAGES, ids=lambda page: page.name)
+def test_shell_lines_that_call_kronop_run(page: Path, monkeypatch, tmp_path, capsys) -> None:
+    for block in re.findall(r"```sh\n(.*?)```", page.read_text(), re.S):
+        for line in block.splitlines():
+            words = shlex.split(line)
+            if "kronop" in words and "pip" not in line:
+                assert main(words[words.index("kronop") + 1 :]) == 0, line
+                assert capsys.readouterr().out
+
+
+def test_the_readme_prints_the_support_matrix() -> None:
+    text = (_ROOT / "README.md").read_text()
+    printed = re.search(r"<!-- matrix -->\n(.*?)\n?<!-- end matrix -->", text, re.S)
+    assert printed is not None
+    assert printed[1] == table(), "paste the output of `python -m kronop matrix` between the two marks"
+
+
+@pytest.mark.parametrize("page", _PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+        if "://" not in link:
+            assert (page.parent / link).exists(), link

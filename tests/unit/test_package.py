@@ -1,0 +1,45 @@
+"""The wheel holds all that is needed: installed elsewhere, it compiles kernels for both backends."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import kronop
+
+_CODE = """
+import kronop, pathlib
+assert pathlib.Path(kronop.__file__).is_relative_to({folder!r}), kronop.__file__
+matrix = kronop.TensorDescription(kronop.float32)
+epilogue = kronop.LinearCombination(kronop.float32, 1, kronop.float32, kronop.float32)
+make = lambda target: kronop.KronMatmulOperation(target, None, matrix, matrix, matrix, epilogue, [(3, 4), (5, 2)])
+operations = [make("sm_90a"), make("x86")]
+kronop.compiler.add_module(operations)
+print(*(len(binary.image) > 0 for operation in operations for binary in operation.binaries))
+"""
+
+
+def test_the_wheel_compiles_kernels_elsewhere(tmp_path: Path) -> None:
+    root = Path(__file__).resolve().parents[2]
+    subprocess.run(
+        [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", tmp_path, root],
+        check=True,
+    )
+    (wheel,) = tmp_path.glob("kronop-*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        archive.extractall(tmp_path / "installed")
+    assert any(name.endswith(".cuh") for name in names)
+    assert any(name.endswith(".hpp") for name in names)
+    assert "kronop/py.typed" in names
+    folder = str(tmp_path / "installed")
+    environment = os.environ | {"PYTHONPATH": folder, "KRONOP_CACHE_DIR": str(tmp_path / "cache")}
+    result = subprocess.run(
+        [sys.executable, "-c", _CODE.format(folder=folder)],
+        capture_output=True, text=True, env=environment, cwd=tmp_path, check=False,
+    )  # fmt: skip
+    assert result.stdout.split() == ["True", "True"], result.stderr
+    assert kronop.__version__ in wheel.name

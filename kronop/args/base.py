@@ -1,0 +1,239 @@
+"""What the arguments of all families have in common: checks, binding, running, waiting."""
+
+from __future__ import annotations
+
+import abc
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from kronop.args.device import check, cuda_driver, current, default_device, target_of_device
+from kronop.args.host import thread_count
+from kronop.args.overlap import overlaps, overlaps_itself, same_elements
+from kronop.args.staging import Placement, in_use
+from kronop.args.stream import stream_handle
+from kronop.args.view import CPU, Device, TensorView
+from kronop.artifacts import Launch
+from kronop.descriptions.epilogue import EpilogueArguments
+from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.target import Target
+
+Launcher = Callable[[int], None]
+
+
+class KernelLike(Protocol):
+    """A loaded kernel."""
+
+    def bind(self, launch: Launch, device: int) -> Launcher:
+        """A call that launches on the CUstream it is given (ignored on the host)."""
+        ...
+
+
+class OperationLike(Protocol):
+    """What arguments need of an operation."""
+
+    @property
+    def description(self) -> Any: ...
+
+    @property
+    def target(self) -> Target: ...
+
+    def epilogue_type(self, *scalars: float) -> EpilogueArguments: ...
+
+    def workspace_bytes(self, rows: int, threads: int) -> int: ...
+
+    def launches(self, problem: Any) -> tuple[Launch, ...]: ...
+
+
+class Arguments(abc.ABC):
+    """Tensors and scalars of one call, checked once and run as often as wished.
+
+    The memory that the tensors have when the arguments are built is what every run reads and
+    writes; the tensors are kept alive.
+
+    Attributes:
+        operation: what they are arguments of.
+        Y: the result's tensor, the caller's own or a new one.
+        launchers: one call per launch; None until bound, empty where there is nothing to do.
+    """
+
+    Y: Any
+    launchers: tuple[Launcher, ...] | None = None
+
+    def __init__(self, operation: OperationLike, output_op: EpilogueArguments | None) -> None:
+        self.operation = operation
+        self.output_op = _check_scalars(operation, output_op)
+        self._is_host = operation.target.backend == "x86"
+        self._steps: tuple[Launcher, ...] | None = None
+        self._placement: Placement | None = None
+        self._stream = 0
+        self._ran = False
+
+    def _settle(self, views: Mapping[str, TensorView]) -> None:
+        """Fixes device, framework and threads from the operands; the first one leads."""
+        self._device = _common_device(self.operation.target, views)
+        leader = next(iter(views.values()))
+        self._framework = leader.framework
+        torch = sys.modules.get("torch") if leader.framework == "torch" and self._is_host else None
+        self._threads = thread_count() if torch is None else torch.get_num_threads()
+
+    def _take_result(self, Y: Any, views: Mapping[str, TensorView]) -> None:
+        """Accepts the caller's Y: it can be written, and shares memory with Z at most."""
+        self.Y = Y
+        check_writable(views["Y"])
+        inputs = {name: item for name, item in views.items() if name not in ("Z", "Y")}
+        check_overlap(views["Y"], inputs, views.get("Z") if self.output_op.beta else None)
+
+    @abc.abstractmethod
+    def _rows(self) -> int:
+        """Rows in all, M times the batch."""
+
+    @abc.abstractmethod
+    def _problem(self, placement: Placement, workspace: int) -> Any:
+        """The problem over memory that kernels can reach."""
+
+    def bind(self, kernels: Sequence[KernelLike]) -> None:
+        """Allocates, computes the launches and prepares them; `kernels` in the order of the steps.
+
+        Raises:
+            OutOfMemoryError: no room for workspace or copies; nothing is kept then.
+            DeviceError: no GPU, or a kernel that does not load.
+        """
+        rows = self._rows()
+        if not rows:
+            self.launchers = self._steps = ()
+            return
+        placement = Placement(self._device)
+        workspace = placement.workspace(self.operation.workspace_bytes(rows, self._threads))
+        launches = self.operation.launches(self._problem(placement, workspace))
+        launchers = tuple(kernels[launch.step].bind(launch, self._device.index) for launch in launches)
+        self._placement = placement
+        self.launchers = launchers
+        self._steps = (*placement.before, *launchers, *placement.after)
+
+    def run(self, kernels: Sequence[KernelLike], stream: Any = None) -> None:
+        """Launches everything on `stream`; binds first where needed. Does not wait.
+
+        Args:
+            kernels: as for `bind`.
+            stream: None for the current stream of X's framework, a handle, or a stream object.
+                Host operations ignore it and are done when this returns.
+        """
+        steps = self._steps
+        if steps is None:
+            self.bind(kernels)
+            steps = self._steps or ()
+        if self._is_host:
+            for step in steps:
+                step(0)
+            return
+        self._run_on_gpu(steps, stream)
+
+    def _run_on_gpu(self, steps: tuple[Launcher, ...], stream: Any) -> None:
+        handle = stream_handle(stream, self._framework, self._device.index)
+        self._stream, self._ran = handle, True
+        placement = self._placement
+        if placement is None or not placement.buffers:
+            for step in steps:
+                step(handle)
+            return
+        with in_use(placement.buffers, handle):
+            for step in steps:
+                step(handle)
+            placement.fresh = True
+
+    def sync(self) -> None:
+        """Waits for the last run's stream, then brings results back to host tensors."""
+        if self._is_host or not self._ran:
+            return
+        placement = self._placement
+        fetch = placement.fetch if placement is not None and placement.fresh else []
+        with current(self._device.index):
+            if placement is not None and fetch:
+                with in_use(placement.buffers, self._stream):
+                    for step in fetch:
+                        step(self._stream)
+            check(cuda_driver().cuStreamSynchronize(self._stream), "waiting for the stream")
+        if placement is not None:
+            for finish in placement.scatter if fetch else ():
+                finish()
+            placement.fresh = False
+
+
+def _check_scalars(operation: OperationLike, output_op: EpilogueArguments | None) -> EpilogueArguments:
+    default = operation.epilogue_type()
+    if output_op is None:
+        return default
+    if not isinstance(output_op, EpilogueArguments):
+        raise ElementTypeError(
+            mismatch("output_op", expected="operation.epilogue_type(alpha, beta, ...)", got=repr(output_op),
+                     hint="build it with the operation")
+        )  # fmt: skip
+    if len(output_op.scalars) != len(default.scalars):
+        raise ArgumentError(
+            mismatch("output_op", expected=f"{len(default.scalars)} scalars", got=f"{len(output_op.scalars)}",
+                     hint="build it with the epilogue_type of the same operation")
+        )  # fmt: skip
+    return output_op
+
+
+def _common_device(target: Target, views: Mapping[str, TensorView]) -> Device:
+    """The device that the operation runs on."""
+    devices = {view.device for view in views.values()}
+    where = ", ".join(f"{name} on {view.device}" for name, view in views.items())
+    if target.backend == "x86":
+        if devices != {CPU}:
+            raise ArgumentError(
+                mismatch(f"tensors of an operation for {target}", expected="all on cpu", got=where,
+                         hint="move them to the host, or build the operation for the GPU")
+            )  # fmt: skip
+        return CPU
+    if len(devices) > 1:
+        raise ArgumentError(
+            mismatch(f"tensors of an operation for {target}", got=where,
+                     expected="all on one GPU, or all on the host", hint="move them to one device")
+        )  # fmt: skip
+    device = devices.pop()
+    device = default_device() if device == CPU else device
+    served = target_of_device(device)
+    if served != target.arch:
+        raise ArgumentError(
+            mismatch(f"{device} for an operation", expected=f"a GPU that runs {target.arch}", got=served,
+                     hint=f"build the operation for {served!r}")
+        )  # fmt: skip
+    return device
+
+
+def check_source(beta: float, source: TensorView | None) -> None:
+    """beta without Z is refused: it would read nothing."""
+    if beta != 0 and source is None:
+        raise ArgumentError(
+            mismatch("Z", expected=f"a tensor, because beta is {beta}", got="None", hint="pass Z, or beta = 0")
+        )
+
+
+def check_writable(result: TensorView) -> None:
+    """Whether the caller's Y can be written where it lies."""
+    if not result.writable or not result.in_place:
+        got = "one in foreign byte order or misaligned" if result.writable else "a read-only one"
+        raise ArgumentError(mismatch("Y", expected="a writable tensor", got=got, hint="pass a new contiguous tensor"))
+    if overlaps_itself(result):
+        raise ArgumentError(
+            mismatch("Y", expected="a tensor whose elements are all distinct",
+                     got=f"shape {result.shape} with strides {result.strides}", hint="pass a tensor of its own memory")
+        )  # fmt: skip
+
+
+def check_overlap(result: TensorView, inputs: Mapping[str, TensorView], source: TensorView | None) -> None:
+    """Y may share no memory with an input; Z is Y exactly, or apart from it."""
+    for name, item in inputs.items():
+        if overlaps(result, item):
+            raise ArgumentError(
+                mismatch(f"Y and {name}", expected="separate memory", got="tensors that overlap",
+                         hint=f"pass another Y, or a copy of {name}")
+            )  # fmt: skip
+    if source is not None and not same_elements(result, source) and overlaps(result, source):
+        raise ArgumentError(
+            mismatch("Y and Z", expected="the same elements or separate memory", got="tensors that overlap in part",
+                     hint="pass Y itself as Z, or a copy")
+        )  # fmt: skip

@@ -1,0 +1,134 @@
+"""GPUs as arguments see them: is there a driver, which device, which target, what is current."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+from kronop.args.view import CPU, Device, TensorView
+from kronop.errors import DescriptionError, DeviceError, OutOfMemoryError, mismatch
+
+_TARGETS = {8: "sm_80", 9: "sm_90a"}
+
+
+@functools.cache
+def _probe() -> tuple[Any, str]:
+    """(the driver bindings, "") or (None, why there are none). Every GPU call goes through it first:
+    without a driver some of cuda-core's calls raise once and then hang."""
+    try:
+        from cuda.bindings import driver
+    except ImportError as error:
+        return None, f"the package cuda-bindings is missing ({error}); pip install 'kronop[cuda13]'"
+    try:
+        (status,) = driver.cuInit(0)
+        count = driver.cuDeviceGetCount()[1] if not int(status) else 0
+    except Exception as error:  # The loader raises its own classes where libcuda is absent.
+        return None, f"no NVIDIA driver ({type(error).__name__})"
+    if int(status):
+        return None, f"the driver does not start ({status.name})"
+    return (driver, "") if count else (None, "the driver sees no GPU")
+
+
+def has_gpu() -> bool:
+    """Whether a driver and a GPU are there."""
+    return _probe()[0] is not None
+
+
+def cuda_driver() -> Any:
+    """The module cuda.bindings.driver.
+
+    Raises:
+        DeviceError: no driver or no GPU, with the reason.
+    """
+    module, reason = _probe()
+    if module is None:
+        raise DeviceError(
+            mismatch("GPU", expected="an NVIDIA GPU with its driver", got=reason, hint="use an x86 operation here")
+        )
+    return module
+
+
+def check(result: tuple[Any, ...], doing: str, *, many: bool = False) -> Any:
+    """The value of a driver call (with `many`, the list of them), or a DeviceError that says what was being done."""
+    status, *values = result
+    if int(status):
+        kind = OutOfMemoryError if status.name == "CUDA_ERROR_OUT_OF_MEMORY" else DeviceError
+        raise kind(mismatch(doing, expected="success", got=status.name, hint="see the CUDA documentation of this error"))
+    if many:
+        return values
+    return values[0] if values else None
+
+
+@contextlib.contextmanager
+def current(index: int) -> Iterator[None]:
+    """Makes GPU `index` current in this thread inside a `with` block, then what was current before."""
+    driver = cuda_driver()
+    before = check(driver.cuCtxGetCurrent(), "asking for the current context")
+    if int(before) and int(check(driver.cuCtxGetDevice(), "asking for the current device")) == index:
+        yield
+        return
+    from cuda.core import Device as CoreDevice
+
+    CoreDevice(index).set_current()
+    try:
+        yield
+    finally:
+        check(driver.cuCtxSetCurrent(before), "restoring the current context")
+
+
+def default_device() -> Device:
+    """The GPU that host tensors go to: the current one of this thread, the first where none is.
+
+    Raises:
+        DeviceError: no driver or no GPU.
+    """
+    driver = cuda_driver()
+    if not int(check(driver.cuCtxGetCurrent(), "asking for the current context")):
+        return Device("cuda", 0)
+    return Device("cuda", int(check(driver.cuCtxGetDevice(), "asking for the current device")))
+
+
+def device_of_pointer(pointer: int) -> Device:
+    """The GPU whose memory `pointer` is in; the current one for null."""
+    driver = cuda_driver()
+    if not pointer:
+        return default_device()
+    attribute = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+    with current(default_device().index):
+        return Device("cuda", int(check(driver.cuPointerGetAttribute(attribute, pointer), "locating a GPU tensor")))
+
+
+def target_of(view: TensorView) -> str:
+    """The name of the target that serves this tensor: "x86", "sm_80" or "sm_90a".
+
+    Raises:
+        DescriptionError: a GPU of another generation.
+    """
+    return target_of_device(view.device)
+
+
+def target_of_device(device: Device) -> str:
+    """As `target_of`, for a device."""
+    return "x86" if device == CPU else _target_of_gpu(device.index)
+
+
+@functools.cache
+def _target_of_gpu(index: int) -> str:
+    driver = cuda_driver()
+    names = driver.CUdevice_attribute
+    handle = check(driver.cuDeviceGet(index), f"opening GPU {index}")
+    major, minor = (
+        int(check(driver.cuDeviceGetAttribute(attribute, handle), f"asking GPU {index} for its generation"))
+        for attribute in (
+            names.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+            names.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+        )
+    )
+    if major not in _TARGETS:
+        raise DescriptionError(
+            mismatch(f"cuda:{index}", expected="compute capability 8.x (sm_80) or 9.0 (sm_90a)",
+                     got=f"{major}.{minor}", hint="use a supported GPU, or an x86 operation on host tensors")
+        )  # fmt: skip
+    return _TARGETS[major]

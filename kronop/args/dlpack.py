@@ -1,0 +1,110 @@
+"""Reads a DLPack capsule (dmlc/dlpack, dlpack.h, versions 0.x and 1.x) without consuming it."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import Any
+
+from kronop.args.view import CPU, Device, contiguous_strides
+from kronop.errors import ArgumentError, mismatch
+
+_CPU, _CUDA, _CUDA_HOST, _CUDA_MANAGED = 1, 2, 3, 13
+_TYPE_CODES = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}
+_READ_ONLY = 1
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = (
+        ("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16), ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)), ("byte_offset", ctypes.c_uint64),
+    )  # fmt: skip
+
+
+class _Versioned(ctypes.Structure):
+    _fields_ = (
+        ("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("context", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p), ("flags", ctypes.c_uint64), ("tensor", _Tensor),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DLPackTensor:
+    """What a capsule holds; the memory lives as long as `capsule`. Strides in elements."""
+
+    pointer: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    type_name: str
+    device: Device
+    writable: bool
+    capsule: Any
+
+
+def _api() -> tuple[Any, Any]:
+    # Own prototypes: those of ctypes.pythonapi are shared by the whole process.
+    valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)
+    pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
+    api = ctypes.pythonapi
+    return valid(("PyCapsule_IsValid", api)), pointer(("PyCapsule_GetPointer", api))
+
+
+_is_valid, _get_pointer = _api()
+
+
+def read(tensor: Any, name: str) -> DLPackTensor:
+    """The memory behind `tensor.__dlpack__()`.
+
+    A GPU tensor is exported for the legacy default stream, on which kronop runs such tensors
+    unless a stream is given.
+
+    Raises:
+        ArgumentError: the object refuses to export, or lies on a device that kronop does not know.
+    """
+    capsule = _export(tensor, name)
+    if _is_valid(capsule, b"dltensor_versioned"):
+        managed = _Versioned.from_address(_get_pointer(capsule, b"dltensor_versioned"))
+        return _decode(managed.tensor, capsule, name, writable=not managed.flags & _READ_ONLY)
+    if _is_valid(capsule, b"dltensor"):
+        item = _Tensor.from_address(_get_pointer(capsule, b"dltensor"))
+        return _decode(item, capsule, name, writable=True)
+    raise ArgumentError(
+        mismatch(name, expected="a DLPack capsule from __dlpack__", got=repr(capsule), hint="update the producer")
+    )
+
+
+def _export(tensor: Any, name: str) -> Any:
+    on_gpu = hasattr(tensor, "__dlpack_device__") and tensor.__dlpack_device__()[0] in (_CUDA, _CUDA_MANAGED)
+    stream = {"stream": 1} if on_gpu else {}
+    try:
+        try:
+            return tensor.__dlpack__(max_version=(1, 0), **stream)
+        except TypeError:  # A producer older than DLPack 1.0.
+            return tensor.__dlpack__(**stream)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        raise ArgumentError(
+            mismatch(name, expected="a tensor that exports through __dlpack__", got=str(error),
+                     hint="copy it to NumPy, torch or CuPy")
+        ) from error  # fmt: skip
+
+
+def _decode(item: Any, capsule: Any, name: str, *, writable: bool) -> DLPackTensor:
+    if item.device_type in (_CPU, _CUDA_HOST):
+        device = CPU
+    elif item.device_type in (_CUDA, _CUDA_MANAGED):
+        device = Device("cuda", item.device_id)
+    else:
+        raise ArgumentError(
+            mismatch(name, expected="a tensor on the host or on an NVIDIA GPU",
+                     got=f"DLPack device type {item.device_type}", hint="copy it to one of these")
+        )  # fmt: skip
+    shape = tuple(item.shape[: item.ndim])
+    strides = tuple(item.strides[: item.ndim]) if item.strides else contiguous_strides(shape)
+    lanes = f"x{item.lanes}" if item.lanes != 1 else ""
+    return DLPackTensor(
+        pointer=(item.data or 0) + item.byte_offset, shape=shape, strides=strides,
+        type_name=f"{_TYPE_CODES.get(item.code, f'code {item.code} ')}{item.bits}{lanes}",
+        device=device, writable=writable, capsule=capsule,
+    )  # fmt: skip

@@ -1,0 +1,168 @@
+"""Reads the tensors of NumPy, torch, CuPy and of everything that speaks DLPack or the CUDA array interface.
+
+Each framework is read by its fastest public way; DLPack costs microseconds and is the last resort.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, NoReturn
+
+import numpy as np
+
+from kronop.args import dlpack
+from kronop.args.device import device_of_pointer
+from kronop.args.view import CPU, Device, TensorView, contiguous_strides
+from kronop.descriptions.datatype import TENSOR_TYPES, DataType
+from kronop.errors import ArgumentError, ElementTypeError, mismatch
+
+
+def view(tensor: Any, name: str) -> TensorView:
+    """The memory of `tensor`; `name` is what messages call it.
+
+    Raises:
+        ElementTypeError: not a tensor, or an element type that no kernel knows.
+        ArgumentError: a tensor without plain memory (sparse, meta, lazily negated, masked, ...),
+            or a torch tensor that requires a gradient while gradients are recorded.
+    """
+    if isinstance(tensor, np.ndarray):
+        return _numpy(tensor, name)
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(tensor, torch.Tensor):
+        return _torch(torch, tensor, name)
+    cupy = sys.modules.get("cupy")
+    if cupy is not None and isinstance(tensor, cupy.ndarray):
+        return _cupy(tensor, name)
+    if hasattr(tensor, "__cuda_array_interface__"):
+        return _cuda_array(tensor, name)
+    if hasattr(tensor, "__dlpack__"):
+        return _dlpack(tensor, name)
+    raise ElementTypeError(
+        mismatch(name, expected="a tensor of NumPy, torch or CuPy, or one with __dlpack__",
+                 got=f"{type(tensor).__name__}", hint="wrap it, for example with numpy.asarray(value, 'float32')")
+    )  # fmt: skip
+
+
+def _unsupported(name: str, found: object) -> NoReturn:
+    raise ElementTypeError(
+        mismatch(f"element type of {name}", expected=f"one of {', '.join(TENSOR_TYPES)}", got=str(found),
+                 hint="convert the tensor to one of these")
+    )  # fmt: skip
+
+
+def _unreadable(name: str, got: str, hint: str) -> NoReturn:
+    raise ArgumentError(mismatch(name, expected="plain strided memory", got=got, hint=hint))
+
+
+def _numpy_element(dtype: Any, name: str) -> DataType:
+    element = TENSOR_TYPES.get(dtype.name)
+    if element is None or dtype.fields is not None:
+        _unsupported(name, dtype)
+    return element
+
+
+def _element_strides(shape: tuple[int, ...], strides: tuple[int, ...], size: int) -> tuple[int, ...] | None:
+    """Byte strides as element strides; None where one that is walked is no multiple of the element."""
+    if any(stride % size and extent > 1 for stride, extent in zip(strides, shape, strict=True)):
+        return None
+    return tuple(stride // size for stride in strides)
+
+
+def _numpy(array: Any, name: str) -> TensorView:
+    if isinstance(array, np.ma.MaskedArray):
+        _unreadable(name, "a masked array", "fill it first: array.filled(0)")
+    element = _numpy_element(array.dtype, name)
+    shape = array.shape
+    strides = _element_strides(shape, array.strides, element.bytes)
+    flags = array.flags
+    in_place = strides is not None and flags.aligned and array.dtype.isnative
+    if strides is None or not in_place:
+        strides = contiguous_strides(shape)
+    return TensorView(
+        pointer=array.__array_interface__["data"][0] if in_place else 0, shape=shape, strides=strides,
+        element=element, device=CPU, framework="numpy", writable=flags.writeable, owner=array, in_place=in_place,
+    )  # fmt: skip
+
+
+def _torch(torch: Any, tensor: Any, name: str) -> TensorView:
+    if tensor.layout is not torch.strided:
+        _unreadable(name, f"layout {tensor.layout}", "call .to_dense() first")
+    element = TENSOR_TYPES.get(str(tensor.dtype).removeprefix("torch."))
+    if element is None:
+        _unsupported(name, tensor.dtype)
+    if tensor.is_cuda:
+        device = Device("cuda", tensor.get_device())
+    elif tensor.is_cpu:
+        device = CPU
+    else:
+        _unreadable(name, f"device {tensor.device}", "move it to the CPU or to an NVIDIA GPU")
+    if tensor.is_neg() or tensor.is_conj():
+        _unreadable(name, "a lazily negated or conjugated view", "call .resolve_neg() or .resolve_conj() first")
+    if tensor.requires_grad and torch.is_grad_enabled():
+        raise ArgumentError(
+            mismatch(name, expected="a tensor without gradient", got="requires_grad=True",
+                     hint="pass .detach(), work under torch.no_grad(), or use kronop.torch, which differentiates")
+        )  # fmt: skip
+    try:
+        pointer = tensor.data_ptr()
+    except RuntimeError as error:
+        _unreadable(name, f"{type(tensor).__name__} without memory ({error})", "pass a real tensor")
+    if pointer % element.bytes:
+        _unreadable(name, f"a pointer that is no multiple of {element.bytes} bytes", "call .clone() first")
+    return TensorView(
+        pointer=pointer, shape=tuple(tensor.shape), strides=tensor.stride(), element=element, device=device,
+        framework="torch", writable=True, owner=tensor,
+    )  # fmt: skip
+
+
+def _cupy(array: Any, name: str) -> TensorView:
+    element = _numpy_element(array.dtype, name)
+    return _device_view(
+        array, name, pointer=array.data.ptr, shape=tuple(array.shape), byte_strides=tuple(array.strides),
+        element=element, device=Device("cuda", array.device.id), framework="cupy", writable=True,
+    )  # fmt: skip
+
+
+def _cuda_array(tensor: Any, name: str) -> TensorView:
+    interface = tensor.__cuda_array_interface__
+    if interface.get("mask") is not None:
+        _unreadable(name, "a masked array", "fill it first")
+    dtype = np.dtype(interface["typestr"])
+    if not dtype.isnative:
+        _unreadable(name, f"element type {dtype} of foreign byte order", "convert it to native byte order")
+    element = _numpy_element(dtype, name)
+    shape = tuple(interface["shape"])
+    pointer, read_only = interface["data"]
+    strides = interface.get("strides")
+    if strides is None:
+        strides = contiguous_strides(shape, element.bytes)
+    return _device_view(
+        tensor, name, pointer=pointer, shape=shape, byte_strides=tuple(strides), element=element,
+        device=device_of_pointer(pointer), framework="dlpack", writable=not read_only,
+    )  # fmt: skip
+
+
+def _device_view(
+    owner: Any, name: str, *, pointer: int, shape: tuple[int, ...], byte_strides: tuple[int, ...],
+    element: DataType, device: Device, framework: str, writable: bool,
+) -> TensorView:  # fmt: skip
+    strides = _element_strides(shape, byte_strides, element.bytes)
+    if strides is None or pointer % element.bytes:
+        _unreadable(name, f"pointer or strides that are no multiple of {element.bytes} bytes", "copy it first")
+    return TensorView(
+        pointer=pointer, shape=shape, strides=strides, element=element, device=device, framework=framework,
+        writable=writable, owner=owner,
+    )  # fmt: skip
+
+
+def _dlpack(tensor: Any, name: str) -> TensorView:
+    item = dlpack.read(tensor, name)
+    element = TENSOR_TYPES.get(item.type_name)
+    if element is None:
+        _unsupported(name, item.type_name)
+    if item.pointer % element.bytes:
+        _unreadable(name, f"a pointer that is no multiple of {element.bytes} bytes", "copy it first")
+    return TensorView(
+        pointer=item.pointer, shape=item.shape, strides=item.strides, element=element, device=item.device,
+        framework="dlpack", writable=item.writable, owner=(tensor, item.capsule),
+    )  # fmt: skip

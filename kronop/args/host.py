@@ -1,0 +1,58 @@
+"""The host as a device: threads and workspaces."""
+
+from __future__ import annotations
+
+import functools
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kronop.errors import OutOfMemoryError, mismatch
+
+_CACHE_LINE = 64
+
+
+@functools.cache
+def thread_count() -> int:
+    """Threads that a host kernel may use; asked once, as OpenMP does.
+
+    OMP_NUM_THREADS where it holds a number (of a list, the first), else the CPUs that this
+    process may use: its affinity, limited by the quota of its cgroup.
+    """
+    first = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    if first.isdecimal() and int(first) > 0:
+        return int(first)
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(cpus, _quota(Path("/sys/fs/cgroup/cpu.max"), cpus)))
+
+
+def _quota(path: Path, otherwise: int) -> int:
+    """CPUs that version 2 of cgroups grants, rounded up."""
+    try:
+        quota, period = path.read_text().split()
+        return -(-int(quota) // int(period))
+    except (OSError, ValueError):  # No such file, or "max".
+        return otherwise
+
+
+class HostBuffer:
+    """Host memory on a cache line boundary; freed with the object.
+
+    Raises:
+        OutOfMemoryError: no memory for it.
+    """
+
+    __slots__ = ("_memory", "nbytes", "pointer")
+
+    def __init__(self, nbytes: int) -> None:
+        try:
+            self._memory: Any = np.empty(nbytes + _CACHE_LINE, np.uint8)
+        except MemoryError as error:
+            raise OutOfMemoryError(
+                mismatch("host memory", expected=f"{nbytes} bytes", got=str(error), hint="take smaller tensors")
+            ) from error
+        address = self._memory.__array_interface__["data"][0]
+        self.pointer: int = -(-address // _CACHE_LINE) * _CACHE_LINE
+        self.nbytes = nbytes

@@ -1,0 +1,274 @@
+"""Device memory of kronop's own: a pool per GPU, and buffers that streams may share.
+
+Workspaces and staged copies come from here; results come from the caller's framework. kronop
+never becomes the allocator of torch or CuPy.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import weakref
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+from kronop.args.device import check, cuda_driver, current, default_device
+from kronop.errors import ArgumentError, ElementTypeError, OutOfMemoryError, mismatch
+
+_GRANULE = 256  # What RMM wants the sizes of a pool to be multiples of.
+_log = logging.getLogger("kronop")
+
+
+class Pool(Protocol):
+    """Memory of one GPU, ordered on one stream that lives as long as the pool."""
+
+    device: int
+    stream: Any
+    resource: Any
+
+    def allocate(self, nbytes: int) -> int: ...
+
+    def free(self, pointer: int, nbytes: int) -> None: ...
+
+    def in_use(self) -> int: ...
+
+
+class RmmPool:
+    """RMM's pool over cudaMalloc, with RMM's statistics."""
+
+    def __init__(self, device: int, initial: int, maximum: int | None) -> None:
+        from cuda.core import Device
+        from rmm import mr  # type: ignore[import-not-found, import-untyped, unused-ignore]
+        from rmm.pylibrmm.stream import Stream  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+        self.device = device
+        self.stream = Device(device).create_stream()
+        self._stream = Stream(self.stream)
+        pool = mr.PoolMemoryResource(mr.CudaMemoryResource(), initial, maximum)
+        self.resource = mr.StatisticsResourceAdaptor(pool)
+
+    def allocate(self, nbytes: int) -> int:
+        return int(self.resource.allocate(nbytes, self._stream))
+
+    def free(self, pointer: int, nbytes: int) -> None:
+        self.resource.deallocate(pointer, nbytes, self._stream)
+
+    def in_use(self) -> int:
+        return int(self.resource.allocation_counts.current_bytes)
+
+
+class CorePool:
+    """The driver's stream-ordered pool through cuda-core; kronop counts by itself."""
+
+    def __init__(self, device: int, initial: int, maximum: int | None) -> None:
+        from cuda.core import Device, DeviceMemoryResource, DeviceMemoryResourceOptions
+
+        self.device = device
+        self.stream = Device(device).create_stream()
+        options = None if maximum is None else DeviceMemoryResourceOptions(max_size=maximum)
+        self.resource = DeviceMemoryResource(device, options)
+        self._buffers: dict[int, Any] = {}
+        if initial:
+            self.free(self.allocate(initial), initial)  # The pool keeps what it once held.
+
+    def allocate(self, nbytes: int) -> int:
+        buffer = self.resource.allocate(nbytes, stream=self.stream)
+        pointer = int(buffer.handle)
+        self._buffers[pointer] = buffer
+        return pointer
+
+    def free(self, pointer: int, nbytes: int) -> None:
+        self._buffers.pop(pointer).close(self.stream)
+
+    def in_use(self) -> int:
+        return sum(int(buffer.size) for buffer in list(self._buffers.values()))
+
+
+_pools: dict[int, Pool] = {}
+_all_pools: weakref.WeakSet[Any] = weakref.WeakSet()
+# Buffers that a CUDA graph has captured: its replays use them for as long as the process lives.
+_captured: list[DeviceBuffer] = []
+# Reentrant, because collecting garbage may free a buffer in the middle of anything.
+_lock = threading.RLock()
+_told = False
+
+
+def get_memory_pool(init_pool_size: int, max_pool_size: int) -> Any:
+    """Gives the current GPU a new pool and returns its memory resource.
+
+    RMM's PoolMemoryResource over CudaMemoryResource under a StatisticsResourceAdaptor; where RMM
+    is not installed, cuda-core's DeviceMemoryResource. Buffers of an earlier pool stay valid.
+
+    Args:
+        init_pool_size: bytes that the pool takes at once.
+        max_pool_size: bytes that it never exceeds. Both are rounded up to 256.
+
+    Raises:
+        ElementTypeError: sizes that are no integers.
+        ArgumentError: a negative size, no room at all, or a first size above the largest.
+        DeviceError: no GPU.
+        OutOfMemoryError: the GPU has less than `init_pool_size` free.
+    """
+    for name, value in (("init_pool_size", init_pool_size), ("max_pool_size", max_pool_size)):
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise ElementTypeError(mismatch(name, expected="bytes as int", got=repr(value), hint="pass an integer"))
+    if not 0 <= init_pool_size <= max_pool_size or not max_pool_size:
+        raise ArgumentError(
+            mismatch("pool sizes", expected="0 <= init_pool_size <= max_pool_size, max_pool_size > 0",
+                     got=f"{init_pool_size} and {max_pool_size}", hint="give sizes in bytes")
+        )  # fmt: skip
+    sizes = [-(-size // _GRANULE) * _GRANULE for size in (init_pool_size, max_pool_size)]
+    index = default_device().index
+    with _lock, _out_of_memory(index, sizes[0], None):
+        _pools[index] = _make_pool(index, sizes[0], sizes[1])
+        return _pools[index].resource
+
+
+def get_allocated_size() -> int:
+    """Bytes of device memory in use through kronop's pools, over all GPUs."""
+    with _lock:
+        return sum(pool.in_use() for pool in _all_pools)
+
+
+def _make_pool(index: int, initial: int, maximum: int | None) -> Pool:
+    global _told
+    kind: type[RmmPool] | type[CorePool] = RmmPool
+    try:
+        import rmm.mr  # noqa: F401
+    except ImportError:
+        kind = CorePool
+        if not _told:
+            _log.info("RMM is not installed: device memory comes from cuda-core; pip install rmm-cu13 for RMM's pool")
+            _told = True
+    with current(index):
+        pool = kind(index, initial, maximum)
+    _all_pools.add(pool)
+    return pool
+
+
+def _pool(index: int) -> Pool:
+    with _lock:
+        if index not in _pools:
+            _pools[index] = _make_pool(index, 0, None)
+        return _pools[index]
+
+
+@contextlib.contextmanager
+def _out_of_memory(index: int, nbytes: int, pool: Pool | None) -> Iterator[None]:
+    """Turns each library's way to say that memory ran out into one error with the sizes."""
+    try:
+        yield
+    except Exception as error:
+        if not isinstance(error, MemoryError) and "OUT_OF_MEMORY" not in str(error):
+            raise
+        with current(index):
+            free, total = check(cuda_driver().cuMemGetInfo(), "asking for free memory", many=True)
+        used = pool.in_use() if pool else get_allocated_size()
+        raise OutOfMemoryError(
+            mismatch(f"memory of cuda:{index}", expected=f"room for {nbytes} bytes",
+                     got=f"{free} bytes free of {total}, {used} in use through kronop",
+                     hint="free tensors, raise max_pool_size, or take smaller problems")
+        ) from error  # fmt: skip
+
+
+@contextlib.contextmanager
+def _relaxed_capture() -> Iterator[None]:
+    """Allows allocation while another stream of this thread is being captured into a graph."""
+    driver = cuda_driver()
+    relaxed = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+    doing = "exchanging the capture mode"
+    before = check(driver.cuThreadExchangeStreamCaptureMode(relaxed), doing)
+    try:
+        yield
+    finally:
+        check(driver.cuThreadExchangeStreamCaptureMode(before), doing)
+
+
+def _is_capturing(stream: int) -> bool:
+    driver = cuda_driver()
+    status = check(driver.cuStreamIsCapturing(stream), "asking whether a stream is captured")
+    return bool(int(status))
+
+
+class DeviceBuffer:
+    """Stream-ordered device memory, freed with the object.
+
+    The memory is ordered on a stream of the pool, which outlives every stream of a caller: each
+    stream waits for the allocation before its first use, and the memory is given back only
+    after the last use that `used_on` recorded.
+
+    Args:
+        nbytes: size; at least 1 is allocated.
+        device: index of the GPU.
+        stream: handle of the stream that will use it first; None where it is not known yet.
+
+    Raises:
+        DeviceError: no GPU.
+        OutOfMemoryError: with the size asked, in use, free and in all.
+    """
+
+    def __init__(self, nbytes: int, device: int, stream: int | None = None) -> None:
+        self.nbytes = max(nbytes, 1)
+        self.device = device
+        cuda_driver()
+        pool = _pool(device)
+        with current(device), _relaxed_capture():
+            with _out_of_memory(device, self.nbytes, pool):
+                self.pointer: int = pool.allocate(self.nbytes)
+            self._uses: dict[int, Any] = {}
+            self._free = weakref.finalize(self, _release, pool, self.pointer, self.nbytes, self._uses)
+            self._free.atexit = False  # The process gives everything back by itself.
+            self._allocated = pool.stream.record()
+        if stream is not None:
+            self.ready_on(stream)
+
+    def ready_on(self, stream: int) -> None:
+        """Makes `stream` wait for the allocation; free of cost after the first time."""
+        if stream in self._uses:
+            return
+        driver = cuda_driver()
+        with current(self.device):
+            if _is_capturing(stream):
+                with _relaxed_capture():  # A captured stream may not wait for a stream outside.
+                    self._allocated.sync()
+            else:
+                doing = "waiting for device memory"
+                check(driver.cuStreamWaitEvent(stream, int(self._allocated.handle), 0), doing)
+            self._uses[stream] = None
+
+    def used_on(self, stream: int) -> None:
+        """Records that all work given to `stream` so far may use the memory.
+
+        Inside a graph capture, the memory is kept for the life of the process instead, since the
+        graph may be replayed at any time.
+        """
+        driver = cuda_driver()
+        with current(self.device):
+            if _is_capturing(stream):
+                if self not in _captured:
+                    _captured.append(self)
+                return
+            event = self._uses.get(stream)
+            if event is None:
+                event = self._uses[stream] = _new_event(self.device)
+            check(driver.cuEventRecord(int(event.handle), stream), "recording the use of device memory")
+
+    def close(self) -> None:
+        """Gives the memory back now, ordered after its recorded uses."""
+        self._free()
+
+
+def _new_event(device: int) -> Any:
+    from cuda.core import Device
+
+    return Device(device).create_event()
+
+
+def _release(pool: Pool, pointer: int, nbytes: int, uses: dict[int, Any]) -> None:
+    driver = cuda_driver()
+    with current(pool.device), _relaxed_capture():
+        for event in uses.values():
+            if event is not None:
+                check(driver.cuStreamWaitEvent(int(pool.stream.handle), int(event.handle), 0), "freeing device memory")
+        pool.free(pointer, nbytes)

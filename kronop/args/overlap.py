@@ -1,0 +1,96 @@
+"""Whether tensors share memory: a cheap bound first, an exact answer where the bounds meet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kronop.args.strides import reach
+from kronop.args.view import TensorView
+
+_RAW_TYPES = {1: "|i1", 2: "<i2", 4: "<i4", 8: "<i8"}
+
+
+class RawMemory:
+    """Memory as integers of the element's width, for NumPy, torch and CuPy; keeps the owner alive."""
+
+    def __init__(self, item: TensorView) -> None:
+        size = item.element.bytes
+        interface = {
+            "data": (item.pointer, False), "shape": item.shape, "typestr": _RAW_TYPES[size], "version": 3,
+            "strides": tuple(stride * size for stride in item.strides),
+        }  # fmt: skip
+        setattr(self, "__array_interface__" if item.device.is_host else "__cuda_array_interface__", interface)
+        self.owner = item.owner
+
+
+def raw_array(item: TensorView) -> Any:
+    """A NumPy array over host memory, of integers as wide as the element."""
+    return np.asarray(RawMemory(item))
+
+
+def _addresses(item: TensorView, start: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+    """An array that only lends its addresses to NumPy's solver; its memory is never touched."""
+    fake = TensorView(
+        pointer=start, shape=shape, strides=strides, element=item.element, device=type(item.device)("cpu"),
+        framework="numpy", writable=False, owner=None,
+    )  # fmt: skip
+    return raw_array(fake)
+
+
+def _span(item: TensorView) -> tuple[int, int]:
+    low, high = reach(item.shape, item.strides)
+    size = item.element.bytes
+    return item.pointer + low * size, item.pointer + (high + 1) * size
+
+
+def overlaps(first: TensorView, second: TensorView) -> bool:
+    """Whether an element of one shares a byte with an element of the other. Exact."""
+    if 0 in first.shape or 0 in second.shape or not (first.in_place and second.in_place):
+        return False
+    first_low, first_high = _span(first)
+    second_low, second_high = _span(second)
+    if first_high <= second_low or second_high <= first_low:
+        return False
+    arrays = (_addresses(item, item.pointer, item.shape, item.strides) for item in (first, second))
+    return bool(np.shares_memory(*arrays))
+
+
+def overlaps_itself(item: TensorView) -> bool:
+    """Whether two different indices reach the same element. Exact."""
+    if 0 in item.shape:
+        return False
+    axes = sorted((abs(stride), extent) for extent, stride in zip(item.shape, item.strides, strict=True) if extent > 1)
+    inner = 0
+    for stride, extent in axes:
+        if stride <= inner:
+            break
+        inner += (extent - 1) * stride
+    else:
+        return False
+    return _overlaps_itself_exactly(axes, item)
+
+
+def _overlaps_itself_exactly(axes: list[tuple[int, int]], item: TensorView) -> bool:
+    # Two indices that differ first in some axis meet exactly where the part with index 0 there
+    # shares memory with the part with the other indices there.
+    base = 1 << 40
+    strides = tuple(stride for stride, _ in axes)
+    extents = tuple(extent for _, extent in axes)
+    for axis, (stride, extent) in enumerate(axes):
+        here = _addresses(item, base, extents[axis + 1 :], strides[axis + 1 :])
+        there = _addresses(
+            item, base + stride * item.element.bytes, (extent - 1, *extents[axis + 1 :]), strides[axis:]
+        )
+        if np.shares_memory(here, there):
+            return True
+    return False
+
+
+def same_elements(first: TensorView, second: TensorView) -> bool:
+    """Whether both name the same elements in the same order."""
+    if first.pointer != second.pointer or first.shape != second.shape or first.element != second.element:
+        return False
+    triples = zip(first.shape, first.strides, second.strides, strict=True)
+    return all(one == other for extent, one, other in triples if extent > 1)

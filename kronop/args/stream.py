@@ -1,0 +1,50 @@
+"""CUDA streams: whatever a caller names one by, as a CUstream handle."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from kronop.errors import ArgumentError, ElementTypeError, mismatch
+
+_ATTRIBUTES = ("cuda_stream", "ptr", "handle")
+
+
+def stream_handle(stream: Any, framework: str, index: int) -> int:
+    """The handle of `stream`; of the current stream of `framework` on GPU `index` where it is None.
+
+    NumPy and DLPack tensors have no current stream; for them it is the legacy default stream, 0.
+
+    Raises:
+        ElementTypeError: an object that names no stream.
+        ArgumentError: a negative handle.
+    """
+    if stream is None:
+        return _current(framework, index)
+    if isinstance(stream, int) and not isinstance(stream, bool):
+        handle = stream
+    elif hasattr(stream, "__cuda_stream__"):
+        protocol = stream.__cuda_stream__
+        handle = int((protocol() if callable(protocol) else protocol)[1])
+    else:
+        named = [getattr(stream, name) for name in _ATTRIBUTES if hasattr(stream, name)]
+        if not named:
+            raise ElementTypeError(
+                mismatch("stream", expected="None, a handle, or an object with __cuda_stream__,"
+                         " .cuda_stream, .ptr or .handle", got=repr(stream), hint="pass the framework's stream")
+            )  # fmt: skip
+        handle = int(named[0])
+    if handle < 0:
+        raise ArgumentError(mismatch("stream", expected="a CUstream handle", got=handle, hint="pass 0 or a handle"))
+    return handle
+
+
+def _current(framework: str, index: int) -> int:
+    if framework == "torch":
+        torch = sys.modules["torch"]
+        return int(torch.cuda.current_stream(index).cuda_stream) if torch.cuda.is_available() else 0
+    if framework == "cupy":
+        cupy = sys.modules["cupy"]
+        with cupy.cuda.Device(index):
+            return int(cupy.cuda.get_current_stream().ptr)
+    return 0

@@ -1,0 +1,175 @@
+"""Arithmetic on shapes and strides: broadcasting, collapsing batch dimensions, dense copies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kronop.descriptions.datatype import Layout
+from kronop.errors import ArgumentError, mismatch
+
+Ints = tuple[int, ...]
+
+
+def broadcast_shapes(named: Sequence[tuple[str, Ints]]) -> Ints:
+    """The common shape of leading dimensions, by the rule of torch.matmul and NumPy.
+
+    Raises:
+        ArgumentError: extents that differ and are not 1; names the two tensors.
+    """
+    result: list[int] = []
+    blame: list[str] = []
+    for name, shape in named:
+        missing = len(shape) - len(result)
+        if missing > 0:
+            result[:0] = [1] * missing
+            blame[:0] = [name] * missing
+        for axis in range(1, len(shape) + 1):
+            extent = shape[-axis]
+            if extent == result[-axis] or extent == 1:
+                continue
+            if result[-axis] != 1:
+                raise ArgumentError(
+                    mismatch(f"leading dimensions of {name}", got=f"{shape}",
+                             expected=f"{result[-axis]} or 1 in dimension -{axis} of them (from {blame[-axis]})",
+                             hint="leading dimensions broadcast as in torch.matmul")
+                )  # fmt: skip
+            result[-axis], blame[-axis] = extent, name
+    return tuple(result)
+
+
+def broadcast_strides(shape: Ints, strides: Ints, target: Ints) -> Ints:
+    """Strides over `target`, which `shape` broadcasts to: 0 where an extent is repeated."""
+    missing = len(target) - len(shape)
+    own = (stride if extent == goal else 0 for extent, stride, goal in zip(shape, strides, target[missing:], strict=True))
+    return (0,) * missing + tuple(own)
+
+
+@dataclass(frozen=True, slots=True)
+class Loops:
+    """Nested loops over `rows` and batch `extents` that several operands walk together.
+
+    Attributes:
+        rows: extent of the row dimension.
+        extents: of the batch dimensions.
+        row_strides: of the operands that have rows.
+        batch_strides: for each operand, those with rows first, one stride per batch dimension.
+    """
+
+    rows: int
+    extents: Ints
+    row_strides: Ints
+    batch_strides: tuple[Ints, ...]
+
+
+def collapse(loops: Loops, unit_rows: tuple[bool, ...]) -> Loops:
+    """The same addresses with as few batch dimensions as there can be.
+
+    Extents of 1 go; dimensions that follow each other in the memory of every operand become one;
+    those over which operands without rows do not move become rows, where strides allow.
+
+    Args:
+        loops: no extent may be 0.
+        unit_rows: for each operand with rows, whether its row stride must stay 1.
+    """
+    if not loops.extents:
+        return loops
+    by_axis = zip(loops.extents, zip(*loops.batch_strides, strict=True), strict=True)
+    axes = [(extent, strides) for extent, strides in by_axis if extent != 1]
+    moving = len(loops.row_strides)
+    # Widest steps first; the result (the second operand) never repeats an address, so it decides.
+    axes.sort(key=lambda axis: [-abs(axis[1][min(1, moving - 1)]), *(-abs(stride) for stride in axis[1])])
+    axes = _merged(axes)
+    rows, row_strides = loops.rows, loops.row_strides
+    position = len(axes) - 1
+    while position >= 0:
+        extent, strides = axes[position]
+        folded = None
+        if not any(strides[moving:]):
+            folded = _folded(rows, row_strides, extent, strides[:moving], unit_rows)
+        if folded is None:
+            position -= 1
+            continue
+        rows, row_strides = folded
+        del axes[position]
+        position = len(axes) - 1
+    axes = _merged(axes)
+    batch_strides = tuple(
+        tuple(strides[operand] for _, strides in axes) for operand in range(len(loops.batch_strides))
+    )
+    return Loops(rows, tuple(extent for extent, _ in axes), row_strides, batch_strides)
+
+
+def _merged(axes: list[tuple[int, Ints]]) -> list[tuple[int, Ints]]:
+    merged: list[tuple[int, Ints]] = []
+    for extent, strides in axes:
+        if merged:
+            outer, outer_strides = merged[-1]
+            if all(wide == narrow * extent for wide, narrow in zip(outer_strides, strides, strict=True)):
+                merged[-1] = (outer * extent, strides)
+                continue
+        merged.append((extent, strides))
+    return merged
+
+
+def _folded(
+    rows: int, row_strides: Ints, extent: int, strides: Ints, unit_rows: tuple[bool, ...]
+) -> tuple[int, Ints] | None:
+    if rows == 1:
+        candidate = strides
+    elif all(wide == row * rows for wide, row in zip(strides, row_strides, strict=True)):
+        candidate = row_strides
+    elif all(row == narrow * extent for narrow, row in zip(strides, row_strides, strict=True)):
+        candidate = strides
+    else:
+        return None
+    if any(unit and stride != 1 for unit, stride in zip(unit_rows, candidate, strict=True)):
+        return None
+    return rows * extent, candidate
+
+
+def flat_stride(shape: Ints, strides: Ints) -> int | None:
+    """The stride of these dimensions seen as one, last fastest; None where no single stride does."""
+    axes = [(extent, (stride,)) for extent, stride in zip(shape, strides, strict=True) if extent != 1]
+    axes = _merged(axes)
+    if not axes:
+        return 0
+    return axes[0][1][0] if len(axes) == 1 else None
+
+
+def matrix_strides(shape: Ints, layout: Layout, alignment: int) -> Ints:
+    """Strides of a copy whose last two dimensions keep a TensorDescription's promise, whole batches outside."""
+    if len(shape) < 2:
+        return (1,) * len(shape)
+    rows, columns = shape[-2:]
+    if layout is Layout.RowMajor:
+        row, column = round_up(columns, alignment), 1
+        inner = rows * row
+    else:
+        row, column = 1, round_up(rows, alignment)
+        inner = columns * column
+    outer, unit = [], max(inner, 1)
+    for extent in reversed(shape[:-2]):
+        outer.append(unit)
+        unit *= max(extent, 1)
+    return (*reversed(outer), row, column)
+
+
+def round_up(value: int, multiple: int) -> int:
+    return -(-value // multiple) * multiple
+
+
+def reach(shape: Ints, strides: Ints) -> tuple[int, int]:
+    """Lowest and highest offset in elements, both inclusive; shapes without elements have none."""
+    low = sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True) if stride < 0)
+    high = sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True) if stride > 0)
+    return low, high
+
+
+def is_gapless(shape: Ints, strides: Ints) -> bool:
+    """Whether the memory between the first and the last element holds nothing else."""
+    low, high = reach(shape, strides)
+    distinct = 1
+    for extent, stride in zip(shape, strides, strict=True):
+        distinct *= extent if stride else 1
+    return high - low + 1 == distinct

@@ -1,0 +1,165 @@
+"""Tensors for the rest of kronop: their memory, what may be promised of it, and new ones like them."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any
+
+import numpy as np
+
+from kronop.args.frameworks import view
+from kronop.args.view import CPU, Device, TensorView
+from kronop.descriptions.datatype import DataType, Layout
+from kronop.descriptions.tensor import TensorDescription
+from kronop.errors import ArgumentError, ElementTypeError, OutOfMemoryError, mismatch
+
+__all__ = ["CPU", "Device", "TensorView", "as_matrix", "check_promise", "describe", "empty", "view"]
+
+_MOST_BYTES = 16
+
+
+def as_matrix(item: TensorView, *, column: bool = False) -> TensorView:
+    """A vector of n elements as a (1, n) or, with `column`, an (n, 1) matrix; others as they are."""
+    if len(item.shape) != 1:
+        return item
+    extent, stride = item.shape[0], item.strides[0]
+    if column:
+        return item.reshaped((extent, 1), (stride, 1))
+    return item.reshaped((1, extent), (extent * stride, stride))
+
+
+def describe(item: TensorView, name: str) -> TensorDescription:
+    """The strongest description that this tensor keeps.
+
+    Extents of 1 do not count against it; the strides of leading dimensions do. A vector gets
+    alignment 1, because it stands for a row in one product and for a column in another.
+    A tensor that is copied before it is read gets the description of its copy.
+
+    Raises:
+        ArgumentError: a tensor without dimensions.
+    """
+    if not item.shape:
+        raise ArgumentError(
+            mismatch(name, expected="at least one dimension", got="shape ()", hint="reshape it to a vector or a matrix")
+        )
+    if len(item.shape) == 1:
+        return TensorDescription(item.element)
+    row_major, column_major = (_alignment(item, layout) for layout in (Layout.RowMajor, Layout.ColumnMajor))
+    if column_major > row_major or (column_major == row_major == 1 and _leans_to_columns(item)):
+        return TensorDescription(item.element, Layout.ColumnMajor, column_major)
+    return TensorDescription(item.element, Layout.RowMajor, row_major)
+
+
+def _leans_to_columns(item: TensorView) -> bool:
+    (rows, columns), (row, column) = item.shape[-2:], item.strides[-2:]
+    return rows > 1 and columns > 1 and abs(row) < abs(column)
+
+
+def _alignment(item: TensorView, layout: Layout) -> int:
+    """The largest alignment that `check_promise` accepts for this layout, in elements."""
+    alignment = _MOST_BYTES // item.element.bytes
+    while alignment > 1 and _broken(item, layout, alignment):
+        alignment //= 2
+    return alignment
+
+
+def _broken(item: TensorView, layout: Layout, alignment: int) -> str:
+    """What breaks a promise of this layout and alignment, or ""."""
+    if 0 in item.shape or not item.in_place or alignment == 1:
+        return ""
+    if item.pointer % (alignment * item.element.bytes):
+        return f"pointer {item.pointer:#x}"
+    unit = len(item.shape) - (1 if layout is Layout.RowMajor else 2)
+    for axis, (extent, stride) in enumerate(zip(item.shape, item.strides, strict=True)):
+        if extent > 1 and (stride != 1 if axis == unit else stride % alignment):
+            return f"stride {stride} of dimension {axis} (shape {item.shape}, strides {item.strides})"
+    return ""
+
+
+def check_promise(item: TensorView, description: TensorDescription, name: str) -> None:
+    """Holds a tensor to the description that its operation was compiled for.
+
+    Raises:
+        ElementTypeError: another element type.
+        ArgumentError: an alignment above 1 that the pointer or a stride breaks.
+    """
+    if item.element != description.element:
+        raise ElementTypeError(
+            mismatch(f"element type of {name}", expected=repr(description.element), got=repr(item.element),
+                     hint="convert the tensor, or describe the operation with its type")
+        )  # fmt: skip
+    broken = _broken(as_matrix(item), description.layout, description.alignment)
+    if broken:
+        raise ArgumentError(
+            mismatch(f"memory of {name}", got=broken,
+                     expected=f"{description.layout.value}, unit stride, pointer and other strides multiples"
+                              f" of {description.alignment} elements",
+                     hint="make the tensor contiguous, or describe it with alignment 1")
+        )  # fmt: skip
+
+
+def empty(like: TensorView, shape: tuple[int, ...], element: DataType) -> Any:
+    """A new tensor, row-major, of the framework and on the device of `like`.
+
+    Host tensors of other frameworks get a NumPy array; GPU tensors of other frameworks get a
+    CuPy or a torch tensor, whichever is installed.
+
+    Raises:
+        OutOfMemoryError: no memory for it.
+    """
+    try:
+        return _empty(like, shape, element)
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "memory" not in str(error):
+            raise
+        raise OutOfMemoryError(
+            mismatch(f"a new tensor on {like.device}", expected=f"room for {element.name} of shape {shape}",
+                     got=str(error), hint="free memory or take smaller tensors")
+        ) from error  # fmt: skip
+
+
+def _empty(like: TensorView, shape: tuple[int, ...], element: DataType) -> Any:
+    framework = like.framework
+    if framework == "dlpack":
+        framework = "numpy" if like.device.is_host else device_framework()
+    if framework == "numpy":
+        return np.empty(shape, _numpy_type(like, element))
+    if framework == "torch":
+        import torch
+
+        place = "cpu" if like.device.is_host else f"cuda:{like.device.index}"
+        return torch.empty(shape, dtype=getattr(torch, element.name), device=place)
+    import cupy  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+    with cupy.cuda.Device(like.device.index):
+        return cupy.empty(shape, _numpy_type(like, element))
+
+
+def _numpy_type(like: TensorView, element: DataType) -> Any:
+    if element.name != "bfloat16":
+        return np.dtype(element.name)
+    if like.element == element and hasattr(like.owner, "dtype") and isinstance(like.owner.dtype, np.dtype):
+        return like.owner.dtype
+    try:
+        import ml_dtypes  # type: ignore[import-not-found, import-untyped, unused-ignore]
+    except ImportError as error:
+        raise ElementTypeError(
+            mismatch("a new bfloat16 array", expected="the package ml_dtypes", got="none",
+                     hint="pip install ml_dtypes, or pass Y")
+        ) from error  # fmt: skip
+    return np.dtype(ml_dtypes.bfloat16)
+
+
+def device_framework() -> str:
+    """A framework that can make and copy GPU tensors: "cupy" or "torch".
+
+    Raises:
+        ArgumentError: neither is installed.
+    """
+    for name in ("cupy", "torch"):
+        if importlib.util.find_spec(name) is not None:
+            return name
+    raise ArgumentError(
+        mismatch("a GPU tensor of another framework", expected="CuPy or torch, to make new tensors and copies",
+                 got="neither", hint="pip install 'kronop[cuda13]', or pass contiguous tensors and Y")
+    )  # fmt: skip

@@ -1,0 +1,77 @@
+"""Where a tensor lies and how it is laid out: the one form in which the rest of kronop sees tensors."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from kronop.descriptions.datatype import DataType
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """The host ("cpu") or one GPU ("cuda" and its index)."""
+
+    kind: str
+    index: int = 0
+
+    @property
+    def is_host(self) -> bool:
+        return self.kind == "cpu"
+
+    def __str__(self) -> str:
+        return "cpu" if self.is_host else f"cuda:{self.index}"
+
+
+CPU = Device("cpu")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorView:
+    """A tensor's memory.
+
+    Attributes:
+        pointer: address of the element with all indices 0.
+        shape: extents.
+        strides: in elements, one per extent; any sign.
+        element: element type.
+        device: where the memory is.
+        framework: "numpy", "torch", "cupy" or "dlpack" (anything else that was readable).
+        writable: whether the owner allows writing.
+        owner: the object itself, kept alive by this view.
+        in_place: False for an array that no kernel can read where it lies (foreign byte order,
+            misaligned, strides of odd bytes); pointer is then 0 and it is copied before each run.
+    """
+
+    pointer: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    element: DataType
+    device: Device
+    framework: str
+    writable: bool
+    owner: Any = field(repr=False, compare=False)
+    in_place: bool = True
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    def reshaped(self, shape: tuple[int, ...], strides: tuple[int, ...]) -> TensorView:
+        """The same memory seen with another shape and other strides."""
+        return TensorView(
+            pointer=self.pointer, shape=shape, strides=strides, element=self.element,
+            device=self.device, framework=self.framework, writable=self.writable,
+            owner=self.owner, in_place=self.in_place,
+        )  # fmt: skip
+
+
+def contiguous_strides(shape: tuple[int, ...], unit: int = 1) -> tuple[int, ...]:
+    """Strides of a row-major array whose last stride is `unit`."""
+    strides = []
+    for extent in reversed(shape):
+        strides.append(unit)
+        unit *= max(extent, 1)
+    return tuple(reversed(strides))

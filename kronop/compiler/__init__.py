@@ -3,6 +3,7 @@
 from kronop.compiler.build import (
     Compilable,
     add_module,
+    assembly,
     compile_sources,
     default_cache,
     forget,
@@ -11,6 +12,7 @@ from kronop.compiler.build import (
 )
 from kronop.compiler.cache import Cache, Entry, Record
 from kronop.compiler.cuda_kernel import cuda_devices
+from kronop.compiler.inspection import disassemble
 from kronop.compiler.loading import Kernel, load
 
 __all__ = [
@@ -20,9 +22,11 @@ __all__ = [
     "Kernel",
     "Record",
     "add_module",
+    "assembly",
     "compile_sources",
     "cuda_devices",
     "default_cache",
+    "disassemble",
     "forget",
     "load",
     "nvcc",

@@ -147,6 +147,19 @@ def compile_sources(sources: Sequence[Source], target: Target) -> tuple[Binary, 
     return tuple(found.get(job.key) or _process.binaries[job.key] for job in jobs)
 
 
+def assembly(source: Source, target: Target) -> str:
+    """PTX or x86 assembly of `source`, for people; compiled for this call alone.
+
+    Raises:
+        CompileError: a compiler is missing or refused the source.
+    """
+    (job,) = _jobs([source], target)
+    try:
+        return job.compiler.assembly(job.source, job.flags)
+    except RefusalError as refusal:
+        raise _compile_error(job, f"{job.identity} refused it", refusal.log) from None
+
+
 def _jobs(sources: Sequence[Source], target: Target) -> list[_Job]:
     for source in sources:
         if not isinstance(source, Source):
@@ -188,7 +201,7 @@ def _deliver(job: _Job) -> Binary:
             binary = _from_disk_or_compiler(job)
             _check_spills(job, binary)
             _process.binaries[job.key] = dataclasses.replace(binary, origin=Origin.MEMORY)
-            inspection.report(job.source, binary, lambda: _assembly(job))
+            inspection.report(job.source, binary, lambda: assembly(job.source, job.target))
         return binary
 
 
@@ -235,10 +248,3 @@ def _compile_error(job: _Job, reason: str, log: str) -> CompileError:
         f"{job.source.entry} for {job.target}: {reason}; the source is {path}\n{log.rstrip()}",
         log=log, source_path=str(path),
     )  # fmt: skip
-
-
-def _assembly(job: _Job) -> str:
-    try:
-        return job.compiler.assembly(job.source, job.flags)
-    except RefusalError as refusal:
-        return f"no assembly: {refusal.log}"

@@ -53,11 +53,7 @@ def double(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(double: Path, script: str, *, devices: int = 2) -> tuple[list[str], str]:
     """(lines on standard output, standard error) of `script`."""
-    environment = {
-        **os.environ, "LD_LIBRARY_PATH": str(double), "DOUBLE_DEVICES": str(devices),
-        "PYTHONUNBUFFERED": "1",
-    }  # fmt: skip
-    # stdbuf's effect without stdbuf: the double shares the C library's stdout, flushed at exit.
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(double), "DOUBLE_DEVICES": str(devices)}
     done = subprocess.run(
         [sys.executable, "-c", PREAMBLE + script], env=environment, capture_output=True, text=True,
         timeout=60, check=False,

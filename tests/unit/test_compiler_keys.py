@@ -21,7 +21,9 @@ def make(folder: Path, text: str = '#include "kronop/a.hpp"\n') -> Source:
     )  # fmt: skip
 
 
-def key(source: Source, target: Target = TARGET, compiler: str = "g++ 12", flags: tuple[str, ...] = ()) -> str:
+def key(
+    source: Source, target: Target = TARGET, compiler: str = "g++ 12", flags: tuple[str, ...] = ()
+) -> str:
     return source_key(source, target, compiler=compiler, flags=flags)
 
 
@@ -36,7 +38,10 @@ def headers(tmp_path: Path) -> Path:
 
 
 def test_parts_are_tagged_by_type_and_length() -> None:
-    groups = [("ab", "c"), ("a", "bc"), ("abc",), (b"abc",), (("a",), "bc"), ("1",), (1,), ("", ""), ("",), ()]
+    groups = [
+        ("ab", "c"), ("a", "bc"), ("abc",), (b"abc",), (("a",), "bc"), ("1",), (1,),
+        ("", ""), ("",), (),
+    ]  # fmt: skip
     assert len({digest(*group) for group in groups}) == len(groups)
     with pytest.raises(TypeError, match="float"):
         digest(1.5)

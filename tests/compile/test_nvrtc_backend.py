@@ -1,0 +1,181 @@
+"""NVRTC and nvcc on small kernels; neither needs a GPU or a driver."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kronop import compiler, knobs
+from kronop.artifacts import Binary, BinaryFormat, Language, Origin, Source
+from kronop.compiler import build, nvcc_backend, nvrtc_backend
+from kronop.compiler.nvcc_backend import find_cuda_tool
+from kronop.errors import CompileError, DeviceError
+from kronop.target import Target
+
+ROOT = Path(__file__).parents[2]
+SCALE = """
+struct Params { float* x; long long n; };
+extern "C" __global__ void __launch_bounds__(256) ENTRY(const __grid_constant__ Params p) {
+  __shared__ float row[256];
+  row[threadIdx.x] = p.x[threadIdx.x];
+  __syncthreads();
+  if (threadIdx.x < p.n) p.x[threadIdx.x] = 2.0f * row[255 - threadIdx.x];
+}
+"""
+SPILLING = """
+extern "C" __global__ void __launch_bounds__(1024) ENTRY(float* x) {
+  float v[256];
+#pragma unroll
+  for (int i = 0; i < 256; ++i) v[i] = x[i * 1024 + threadIdx.x];
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < 256; ++i) x[i * 1024 + threadIdx.x] = v[(i * 7) & 255] * v[255 - i];
+}
+"""
+
+
+def make(entry: str = "scale", text: str = SCALE, *folders: Path) -> Source:
+    return Source(
+        entry=entry, text=text.replace("ENTRY", entry), language=Language.CUDA,
+        include_directories=tuple(map(str, folders)),
+    )  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(build, "_process", build._Process())
+    with knobs.using(cache_dir=tmp_path / "cache", compiler="nvrtc"):
+        yield
+
+
+@pytest.fixture(params=["nvrtc", "nvcc"])
+def either(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    if name == "nvcc" and find_cuda_tool("nvcc") is None:
+        pytest.skip("no nvcc here")
+    getattr(compiler, name)()
+    return name
+
+
+def assert_is_cubin(binary: Binary, arch: str) -> None:
+    assert binary.image[:4] == b"\x7fELF"
+    assert b".text.scale" in binary.image
+    assert (binary.format, binary.arch) == (BinaryFormat.CUBIN, arch)
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_cubin_resources_and_identity(either: str, arch: str) -> None:
+    (binary,) = compiler.compile_sources([make()], Target.parse(arch))
+    assert_is_cubin(binary, arch)
+    assert binary.resources.registers is not None
+    assert 4 <= binary.resources.registers <= 64
+    assert binary.resources.spill_bytes == 0
+    assert binary.resources.static_shared_bytes == 1024
+    assert binary.compiler.lower().startswith(either)
+    assert "V13." in binary.compiler
+    compiler.forget()
+    (again,) = compiler.compile_sources([make()], Target.parse(arch))
+    assert again.origin is Origin.DISK
+    assert (again.image, again.resources) == (binary.image, binary.resources)
+
+
+def test_spills_are_found_and_refused_on_demand(either: str) -> None:
+    target = Target.parse("sm_80")
+    (binary,) = compiler.compile_sources([make("spilling", SPILLING)], target)
+    assert binary.resources.registers == 64
+    assert binary.resources.spill_bytes is not None
+    assert binary.resources.spill_bytes > 100
+    compiler.forget()
+    with knobs.using(check_spills=True), pytest.raises(CompileError, match="it spills") as caught:
+        compiler.compile_sources([make("spilling", SPILLING)], target)
+    assert "spill stores" in caught.value.log
+
+
+def test_a_refused_source_carries_log_and_path(either: str) -> None:
+    with pytest.raises(CompileError) as caught:
+        compiler.compile_sources([make("broken", "int x = ;")], Target.parse("sm_80"))
+    assert "broken.cu(1)" in caught.value.log
+    assert "expected an expression" in str(caught.value)
+    assert caught.value.source_path is not None
+    assert Path(caught.value.source_path).read_text() == "int x = ;"
+
+
+def test_headers_come_from_the_include_directories_only(
+    either: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder, text in (("good", "#define kFactor 2"), ("planted", "#error planted")):
+        (tmp_path / folder / "kronop").mkdir(parents=True)
+        (tmp_path / folder / "kronop/factor.cuh").write_text(text)
+    monkeypatch.chdir(tmp_path / "planted")
+    text = '#include "kronop/factor.cuh"\n' + SCALE.replace("2.0f", "kFactor")
+    target = Target.parse("sm_80")
+    with pytest.raises(CompileError, match=r"factor\.cuh"):
+        compiler.compile_sources([make("scale", text)], target)
+    (first,) = compiler.compile_sources([make("scale", text, tmp_path / "good")], target)
+    (tmp_path / "good/kronop/factor.cuh").write_text("#define kFactor 3")
+    (second,) = compiler.compile_sources([make("scale", text, tmp_path / "good")], target)
+    assert first.key != second.key
+    assert first.image != second.image
+
+
+def test_line_information_is_another_binary(either: str) -> None:
+    target = Target.parse("sm_90a")
+    (plain,) = compiler.compile_sources([make()], target)
+    with knobs.using(line_info=True):
+        (lined,) = compiler.compile_sources([make()], target)
+    assert plain.key != lined.key
+    assert b"debug_line" in lined.image
+    assert b"debug_line" not in plain.image
+
+
+def test_several_kernels_at_once() -> None:
+    sources = [make(f"scale{index}") for index in range(6)]
+    binaries = compiler.compile_sources(sources, Target.parse("sm_90a"))
+    for index, binary in enumerate(binaries):
+        assert f".text.scale{index}".encode() in binary.image
+
+
+def test_ptx_and_sass_are_shown_on_demand(either: str, capfd: pytest.CaptureFixture[str]) -> None:
+    with knobs.using(debug=6):
+        compiler.compile_sources([make()], Target.parse("sm_90a"))
+    printed = capfd.readouterr().err
+    assert ".visible .entry scale" in printed
+    if find_cuda_tool("nvdisasm") or find_cuda_tool("cuobjdump"):
+        assert "LDG" in printed
+    else:
+        assert "install the CUDA toolkit" in printed
+
+
+def test_a_cubin_does_not_load_without_a_driver() -> None:
+    status = compiler.cuda_devices()
+    if status:
+        pytest.skip("this machine has a GPU")
+    (binary,) = compiler.compile_sources([make()], Target.parse("sm_80"))
+    with pytest.raises(DeviceError, match="expected a GPU, got"):
+        compiler.load(binary, Target.parse("sm_80"))
+
+
+def test_missing_compilers_are_one_line_that_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(name: str) -> None:
+        raise ImportError(name)
+
+    monkeypatch.setattr(nvrtc_backend.importlib, "import_module", absent)
+    nvrtc_backend._nvrtc.cache_clear()
+    nvrtc_backend._identity.cache_clear()
+    monkeypatch.setattr(nvcc_backend.shutil, "which", lambda *_, **__: None)
+    for choose, hint in ((compiler.nvrtc, r"pip install 'kronop\[cuda13\]'"), (compiler.nvcc, "toolkit")):
+        choose()
+        with pytest.raises(CompileError, match=hint) as caught:
+            compiler.compile_sources([make()], Target.parse("sm_80"))
+        assert "\n" not in str(caught.value)
+
+
+def test_importing_the_compiler_imports_no_cuda() -> None:
+    script = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import kronop.compiler; " + (
+        "sys.exit(any(name.split('.')[0] in ('cuda', 'torch', 'cupy', 'rmm') for name in sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

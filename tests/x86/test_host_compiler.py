@@ -1,0 +1,270 @@
+"""The host's compiler, and calls into what it made."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import gc
+import math
+import os
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kronop import compiler, knobs
+from kronop.artifacts import Binary, BinaryFormat, Language, Launch, Origin, Source
+from kronop.compiler import build, host_backend, host_kernel
+from kronop.errors import CompileError, DeviceError
+from kronop.target import Target
+
+ROOT = Path(__file__).parents[2]
+X86 = Target.parse("x86")
+
+AXPY = """
+struct Params { double* y; const double* x; double a; long long n; };
+extern "C" int ENTRY(const void* parameters) {
+  const auto& p = *static_cast<const Params*>(parameters);
+  if (p.n < 0) return 7;
+#pragma omp parallel for
+  for (long long i = 0; i < p.n; ++i) p.y[i] = p.a * p.x[i] + p.y[i];
+  return 0;
+}
+"""
+
+
+def make(entry: str = "axpy", text: str = AXPY) -> Source:
+    return Source(
+        entry=entry, text=text.replace("ENTRY", entry), language=Language.CXX, include_directories=()
+    )  # fmt: skip
+
+
+def axpy(run_on: Binary, a: float, x: list[float], y: list[float], n: int | None = None) -> list[float]:
+    """What the kernel makes of y, given the parameters of AXPY."""
+    count = len(x)
+    xs, ys = (ctypes.c_double * count)(*x), (ctypes.c_double * count)(*y)
+    packed = struct.pack(
+        "QQdq", ctypes.addressof(ys), ctypes.addressof(xs), a, count if n is None else n
+    )  # fmt: skip
+    launcher = compiler.load(run_on, X86).bind(Launch(step=0, parameters=packed))
+    del packed
+    gc.collect()
+    launcher(0)
+    return list(ys)
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(build, "_process", build._Process())
+    with knobs.using(cache_dir=tmp_path / "cache"):
+        yield
+
+
+def test_a_kernel_computes_from_compiler_memory_and_disk() -> None:
+    for origin in (Origin.COMPILED, Origin.MEMORY, Origin.DISK):
+        if origin is Origin.DISK:
+            compiler.forget()
+        (binary,) = compiler.compile_sources([make()], X86)
+        assert binary.origin is origin
+        assert binary.format is BinaryFormat.SHARED_OBJECT
+        assert axpy(binary, 2.0, [1.0, 2.0, 3.0], [10.0, 20.0, 30.0]) == [12.0, 24.0, 36.0]
+
+
+def test_nan_and_infinity_behave() -> None:
+    (binary,) = compiler.compile_sources([make()], X86)
+    x = [math.nan, math.inf, -math.inf, 1.0] * 4
+    found = axpy(binary, 2.0, x, [1.0, -math.inf, 0.0, math.nan] * 4)
+    for start in range(0, 16, 4):
+        assert [math.isnan(value) for value in found[start : start + 4]] == [True, True, False, True]
+        assert found[start + 2] == -math.inf
+    text = """extern "C" int ENTRY(const void* p) {
+      double* v = *static_cast<double* const*>(p);
+      for (int i = 0; i < 8; ++i) v[8 + i] = (v[i] != v[i]) ? 1.0 : (0.0 * v[i] == 0.0 ? 2.0 : 3.0);
+      return 0; }"""
+    (binary,) = compiler.compile_sources([make("classify", text)], X86)
+    values = (ctypes.c_double * 16)(math.nan, math.inf, 1.0, -0.0, -math.inf, 5.0, math.nan, 0.0)
+    packed = struct.pack("Q", ctypes.addressof(values))
+    compiler.load(binary, X86).bind(Launch(step=0, parameters=packed))(0)
+    assert values[8:] == [1.0, 3.0, 2.0, 2.0, 3.0, 2.0, 1.0, 2.0]
+
+
+def test_a_status_that_is_not_zero_is_an_error() -> None:
+    (binary,) = compiler.compile_sources([make()], X86)
+    with pytest.raises(DeviceError, match="axpy: expected status 0, got status 7"):
+        axpy(binary, 1.0, [1.0], [1.0], n=-1)
+
+
+def test_many_kernels_are_not_mistaken_for_each_other() -> None:
+    text = 'extern "C" int ENTRY(const void* p) { *static_cast<int* const*>(p)[0] = VALUE; return 0; }'
+    sources = [make("same", text.replace("VALUE", str(value))) for value in range(6)]
+    found = ctypes.c_int(-1)
+    packed = struct.pack("Q", ctypes.addressof(found))
+    for value, binary in enumerate(compiler.compile_sources(sources, X86)):
+        kernel = compiler.load(binary, X86)
+        assert compiler.load(binary, X86) is kernel
+        kernel.bind(Launch(step=0, parameters=packed))(0)
+        assert found.value == value
+
+
+def test_every_arch_that_this_machine_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    archs = ["generic", "avx2", "avx512"]
+    for arch in archs[: archs.index(X86.arch) + 1]:
+        target = Target.parse(f"x86-{arch}")
+        (binary,) = compiler.compile_sources([make()], target)
+        assert compiler.load(binary, target).entry == "axpy"
+    (binary,) = compiler.compile_sources([make()], Target.parse("x86-avx512"))
+    lesser = Target.parse("x86-avx2")
+    monkeypatch.setattr(host_kernel.Target, "parse", lambda value: lesser)
+    foreign = dataclasses.replace(binary, key="f1" * 32)
+    with pytest.raises(DeviceError, match="expected a machine with avx512, got one with avx2"):
+        host_kernel.load_host(foreign)
+
+
+def test_a_broken_image_is_an_error() -> None:
+    (binary,) = compiler.compile_sources([make()], X86)
+    for change in ({"image": binary.image[:100]}, {"image": b""}, {"entry": "absent"}):
+        with pytest.raises(DeviceError, match="does not load"):
+            host_kernel.load_host(dataclasses.replace(binary, **change))
+
+
+def test_a_refused_source_carries_log_and_path() -> None:
+    with pytest.raises(CompileError) as caught:
+        compiler.compile_sources([make("broken", "int x = ;")], X86)
+    assert "broken.cpp:1" in caught.value.log
+    assert caught.value.source_path is not None
+    assert Path(caught.value.source_path).read_text() == "int x = ;"
+
+
+def test_headers_come_from_the_include_directories_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "good").mkdir()
+    (tmp_path / "planted").mkdir()
+    (tmp_path / "good/value.hpp").write_text("constexpr int kValue = 1;")
+    (tmp_path / "planted/value.hpp").write_text("#error planted")
+    monkeypatch.chdir(tmp_path / "planted")
+    monkeypatch.setenv("CPATH", str(tmp_path / "planted"))
+    text = '#include "value.hpp"\nextern "C" int ENTRY(const void*) { return kValue; }'
+    with pytest.raises(CompileError, match=r"value\.hpp"):
+        compiler.compile_sources([make(text=text)], X86)
+    good = dataclasses.replace(make(text=text), include_directories=(str(tmp_path / "good"),))
+    (first,) = compiler.compile_sources([good], X86)
+    (tmp_path / "good/value.hpp").write_text("constexpr int kValue = 2;")
+    (second,) = compiler.compile_sources([good], X86)
+    for binary, status in ((first, 1), (second, 2)):
+        with pytest.raises(DeviceError, match=f"got status {status}"):
+            compiler.load(binary, X86).bind(Launch(step=0, parameters=b""))(0)
+
+
+def script(path: Path, text: str) -> str:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o700)
+    return str(path)
+
+
+def real_compiler() -> str:
+    command = host_backend._command()
+    if len(command) != 1:
+        pytest.skip("needs a compiler that is one command")
+    return command[0]
+
+
+def test_cxx_is_taken_first_and_its_version_is_in_the_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = real_compiler()
+    keys = set()
+    for version in ("1.0", "1.1"):
+        answer = f'if [ "$1" = --version ]; then echo "test compiler {version}"; exit; fi'
+        path = script(tmp_path / f"cxx{version}", f'{answer}\nexec {real} "$@"')
+        monkeypatch.setenv("CXX", path)
+        (binary,) = compiler.compile_sources([make()], X86)
+        assert binary.compiler.startswith(f"test compiler {version} #")
+        assert str(tmp_path) not in binary.compiler
+        keys.add(binary.key)
+    assert len(keys) == 2
+
+
+def test_clang_without_its_openmp_runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = real_compiler()
+    for has_openmp in (True, False):
+        refuse = "" if has_openmp else 'case "$*" in *-fopenmp*) exit 1;; esac'
+        version = 'if [ "$1" = --version ]; then echo "clang version 19"; exit; fi'
+        path = script(tmp_path / f"clang{has_openmp}", f'{version}\n{refuse}\nexec {real} "$@"')
+        monkeypatch.setenv("CXX", path)
+        assert ("-fopenmp" in host_backend.HostCompiler().flags(X86)) is has_openmp
+        (binary,) = compiler.compile_sources([make()], X86)
+        assert axpy(binary, 2.0, [1.0], [1.0]) == [3.0]
+
+
+def test_no_compiler_is_one_line_that_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(host_backend.importlib.util, "find_spec", lambda name: None)
+    host_backend._find.cache_clear()
+    with pytest.raises(CompileError, match=r"install g\+\+, or pip install ziglang") as caught:
+        compiler.compile_sources([make()], X86)
+    assert "\n" not in str(caught.value)
+    monkeypatch.setenv("CXX", "no-such-compiler -O2")
+    with pytest.raises(CompileError, match=r"\$CXX names 'no-such-compiler'"):
+        compiler.compile_sources([make()], X86)
+
+
+def test_zig_is_the_last_resort(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(host_backend.importlib.util, "find_spec", lambda name: object())
+    host_backend._find.cache_clear()
+    assert host_backend._command() == (sys.executable, "-m", "ziglang", "c++")
+    assert "-fopenmp" not in host_backend.HostCompiler().flags(X86)
+    host_backend._find.cache_clear()
+
+
+EIGHT = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from kronop import compiler
+from kronop.artifacts import Language, Source
+from kronop.target import Target
+text = 'extern "C" int {}(const void*) {{ return 0; }}'
+sources = [Source(entry=name, text=text.format(name), language=Language.CXX, include_directories=())
+           for name in ("one", "two", "three")]
+binaries = compiler.compile_sources(sources, Target.parse("x86-generic"))
+assert [binary.entry for binary in binaries] == ["one", "two", "three"]
+"""
+
+
+def test_eight_processes_compile_each_kernel_once(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    count = f'case "$*" in *.cpp) echo "$*" >> {log};; esac'
+    path = script(tmp_path / "cxx", f'{count}\nexec {real_compiler()} "$@"')
+    environment = {**os.environ, "CXX": path, "KRONOP_CACHE_DIR": str(tmp_path / "shared")}
+    running = [
+        subprocess.Popen([sys.executable, "-c", EIGHT, str(ROOT)], env=environment) for _ in range(8)
+    ]
+    assert [process.wait(100) for process in running] == [0] * 8
+    assert len(log.read_text().splitlines()) == 3
+
+
+def test_launches_print_at_debug_levels_one_and_two(capfd: pytest.CaptureFixture[str]) -> None:
+    (binary,) = compiler.compile_sources([make()], X86)
+    for level, expected in ((0, 0), (1, 1), (2, 1)):
+        with knobs.using(debug=level):
+            axpy(binary, 1.0, [1.0], [1.0])
+        printed = capfd.readouterr().err
+        assert printed.count("kronop: ran axpy on x86") == expected
+        assert (" us\n" in printed) == (level == 2)
+
+
+def test_assembly_and_machine_code_are_shown_on_demand(capfd: pytest.CaptureFixture[str]) -> None:
+    with knobs.using(debug=6):
+        compiler.compile_sources([make()], X86)
+    printed = capfd.readouterr().err
+    assert "assembly of axpy" in printed
+    assert ".globl\taxpy" in printed
+    assert "machine code of axpy" in printed

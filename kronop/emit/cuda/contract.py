@@ -1,0 +1,254 @@
+"""Planning of one `contract_tiles` step: a contraction too large for registers, or a Kronecker-sparse factor."""
+
+from __future__ import annotations
+
+import enum
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from kronop.artifacts import KernelSignature, Launch, Scalar, Status
+from kronop.descriptions.datatype import DataType
+from kronop.descriptions.epilogue import Epilogue
+from kronop.descriptions.math_instruction import MathInstruction
+from kronop.descriptions.tile import TileDescription
+from kronop.emit.cuda import operands
+from kronop.emit.plan import Constant, Step
+from kronop.target import Target
+
+MOST_LANES = 8
+MOST_THREADS = 256
+_OFFSETS_OF_A_ROW = 3 * 8
+ROW_AXES, GROUP_AXES = 3, 4
+
+
+class Order(enum.IntEnum):
+    """Which index of an operand is contiguous in memory, as in `contract.cuh`."""
+
+    Own = 0
+    Rows = 1
+    Lanes = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contraction:
+    """What a step computes: sizes, element types, promised alignments and orders of memory."""
+
+    contracted: int
+    produced: int
+    lanes: int
+    source: DataType
+    output: DataType
+    x_alignment: int
+    w_alignment: int
+    y_alignment: int
+    x_order: Order
+    w_order: Order
+    y_order: Order
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContractTile:
+    """lanes x m x n results of a block, k steps at a time; thread_m x thread_n of them in a thread."""
+
+    lanes: int
+    m: int
+    n: int
+    k: int
+    thread_m: int
+    thread_n: int
+    stages: int
+
+    @property
+    def threads(self) -> int:
+        return self.lanes * (self.m // self.thread_m) * (self.n // self.thread_n)
+
+    def __str__(self) -> str:
+        return f"{self.lanes} lanes x {self.m} x {self.n} x {self.k}, {self.thread_m} x {self.thread_n} a thread"
+
+
+def shared_bytes(tile: ContractTile, accumulator: DataType) -> int:
+    """Row offsets and the stages of both operands' tiles."""
+    pad = operands.vector_of(accumulator)
+    elements = sum(tile.lanes * (tile.k * (width + pad) + pad) for width in (tile.m, tile.n))
+    return _rows_bytes(tile) + tile.stages * elements * accumulator.bytes
+
+
+def _rows_bytes(tile: ContractTile) -> int:
+    return operands.round_up(_OFFSETS_OF_A_ROW * tile.m, operands.VECTOR_BYTES)
+
+
+def fits(tile: ContractTile, accumulator: DataType, target: Target) -> Status:
+    """Whether `contract_tiles` can run this tile: the one rule."""
+    if tile.m % (tile.thread_m * 4) or tile.n % tile.thread_n or tile.n % 4:
+        return Status.reject(f"a tile of {tile} does not divide among threads; use multiples of 4")
+    if tile.stages > 2:
+        return Status.reject(f"{tile.stages} stages, the kernel has 1 or 2; use stages 2")
+    if not 32 <= tile.threads <= 1024 or tile.threads % 32:
+        return Status.reject(f"{tile.threads} threads for {tile}, expected a multiple of 32 of at most 1024;"
+                             " change warp_count")  # fmt: skip
+    wanted = shared_bytes(tile, accumulator)
+    if wanted > target.shared_bytes:
+        return Status.reject(f"a tile of {tile} wants {wanted} bytes of shared memory in {tile.stages} stages,"
+                             f" {target.shared_bytes} are there; use a smaller threadblock_shape")  # fmt: skip
+    registers = (tile.thread_m * tile.thread_n + tile.thread_m + tile.thread_n) * (accumulator.bytes // 4)
+    registers += tile.lanes * tile.k * (tile.m + tile.n) // tile.threads * (accumulator.bytes // 4) + 48
+    if registers > min(255, 65536 // tile.threads):
+        return Status.reject(f"{tile} wants about {registers} registers of {min(255, 65536 // tile.threads)};"
+                             " use more warps or a smaller threadblock_shape")  # fmt: skip
+    return Status.accept()
+
+
+def candidates(
+    work: Contraction, accumulator: DataType, target: Target, tile: TileDescription | None
+) -> tuple[list[tuple[float, ContractTile]], list[tuple[str, str]]]:
+    """Tiles that fit, cheapest first, and those that do not, with the reason."""
+    accepted, rejected = [], []
+    for candidate in _given(work, tile) if tile is not None else _proposed(work, accumulator):
+        status = fits(candidate, accumulator, target)
+        if status:
+            accepted.append((_cost(candidate, work, accumulator, target), candidate))
+        else:
+            rejected.append((str(candidate), status.reason))
+    accepted.sort(key=lambda item: item[0])
+    return accepted, rejected
+
+
+def _lanes(work: Contraction) -> int:
+    """Consecutive lanes of a block: all where they are few, so that accesses stay contiguous."""
+    return work.lanes if work.lanes <= MOST_LANES else MOST_LANES
+
+
+def _proposed(work: Contraction, accumulator: DataType) -> list[ContractTile]:
+    widest = 8 if accumulator.bytes == 4 else 4
+    lanes = _lanes(work)
+    steps = min(16, max(2, 1 << (work.contracted - 1).bit_length()))
+    return [
+        ContractTile(lanes=lanes, m=m * thread_m, n=n * thread_n, k=k, thread_m=thread_m, thread_n=thread_n, stages=2)
+        for thread_m, thread_n in itertools.product(operands.powers_of_two(1, widest), repeat=2)
+        for m, n in itertools.product(operands.powers_of_two(4, 64), operands.powers_of_two(1, 64))
+        for k in {min(8, steps), steps}
+        if lanes * m * n <= MOST_THREADS and thread_m * m <= 256
+    ]
+
+
+def _given(work: Contraction, tile: TileDescription) -> list[ContractTile]:
+    m, n, k = tile.threadblock_shape
+    lanes = _lanes(work)
+    shapes = [
+        ContractTile(lanes=lanes, m=m, n=n, k=k, thread_m=thread_m, thread_n=thread_n, stages=tile.stages)
+        for thread_m, thread_n in itertools.product(operands.powers_of_two(1, 16), repeat=2)
+        if m % thread_m == 0 and n % thread_n == 0
+    ]
+    fitting = [shape for shape in shapes if shape.threads == 32 * tile.warps]
+    return fitting or shapes[:1]
+
+
+def _cost(tile: ContractTile, work: Contraction, accumulator: DataType, target: Target) -> float:
+    """Time of one useful result in issue slots: arithmetic, shared memory and device memory, with what is wasted."""
+    waste = operands.cover(work.produced, tile.n) * tile.n / work.produced
+    lanes_waste = operands.cover(work.lanes, tile.lanes) * tile.lanes / work.lanes
+    steps = operands.round_up(work.contracted, tile.k)
+    # Four results share what a 16-byte access brings; the bank rate is one word a lane.
+    words = accumulator.bytes / 4
+    reads = words * (1 / tile.thread_m + 1 / tile.thread_n) / 2
+    memory = (1 / tile.m + 1 / tile.n) * work.source.bytes * 4
+    rows_waste = 1 + tile.m / 2048
+    per_step = words * 1.0 + reads + memory + 4 / (tile.thread_m * tile.thread_n) / 4
+    blocks = target.shared_bytes // shared_bytes(tile, accumulator)
+    resident = min(blocks * tile.threads, 65536 // 128)
+    idle = 1 + 0.4 * max(0.0, 1 - resident / 512)
+    fixed = 24 / tile.k * (1 / (tile.thread_m * tile.thread_n) + 0.02)
+    return (per_step + fixed) * steps * waste * lanes_waste * rows_waste * idle
+
+
+def contract_step(
+    math: MathInstruction, work: Contraction, tile: ContractTile, epilogue: Epilogue | None,
+    *, entry: str, note: str, plan_constants: Sequence[tuple[str, Constant]], traffic: tuple[int, int],
+) -> Step:
+    """The step; `traffic` is (bytes, operations) per row of X."""
+    accumulator = math.element_accumulator
+    vector = operands.vector_of(accumulator)
+    vector_m, vector_n = min(vector, tile.thread_m), min(vector, tile.thread_n)
+    along = {Order.Own: tile.k, Order.Lanes: tile.lanes}
+    scalar = operands.scalar_kind(epilogue)
+    # Results leave a thread in runs along Y's contiguous index; lanes lie in neighbouring threads.
+    runs = {Order.Own: vector_n, Order.Rows: vector_m, Order.Lanes: 1}[work.y_order]
+    constants: list[tuple[str, Constant]] = [
+        ("kThreads", tile.threads), ("kStages", tile.stages), ("kLanes", tile.lanes),
+        ("kTileM", tile.m), ("kTileN", tile.n), ("kTileK", tile.k),
+        ("kThreadM", tile.thread_m), ("kThreadN", tile.thread_n), ("kVectorM", vector_m), ("kVectorN", vector_n),
+        ("kContracted", work.contracted), ("kProduced", work.produced),
+        ("kXOrder", int(work.x_order)), ("kWOrder", int(work.w_order)), ("kYOrder", int(work.y_order)),
+        ("kXVector", operands.widest_divisor(work.x_alignment, [along.get(work.x_order, tile.m)])),
+        ("kWVector", operands.widest_divisor(work.w_alignment, [along.get(work.w_order, tile.n)])),
+        ("kYVector", operands.widest_divisor(work.y_alignment, [runs])),
+        ("kPad", vector), ("kTileBytesAt", _rows_bytes(tile)),
+        ("kSaturate", operands.saturates(epilogue)), *plan_constants,
+    ]  # fmt: skip
+    return Step(
+        entry=entry,
+        header="kronop/contract.cuh",
+        template="kronop::contract_tiles",
+        parameters=f"kronop::ContractParameters<{scalar.cxx}>",
+        types=operands.element_types(math, work.source, work.output, epilogue),
+        constants=tuple(constants),
+        signature=_signature(scalar),
+        epilogue=epilogue,
+        threads=tile.threads,
+        shared_bytes=shared_bytes(tile, accumulator),
+        bytes_per_row=traffic[0],
+        operations_per_row=traffic[1],
+        note=note,
+    )
+
+
+def _signature(scalar: Scalar) -> KernelSignature:
+    return operands.signature(
+        "ContractParameters",
+        scalar,
+        [(name, 1) for name in ("x", "w", "y", "z", "bias")],
+        [("x_vector", 1), ("w_vector", 1), ("y_vector", 1),
+         *((f"row_{name}", ROW_AXES) for name in ("extent", "x", "y", "z")),
+         ("contracted_x", 1), ("contracted_w", 1),
+         *((f"produced_{name}", 1) for name in ("w", "y", "z", "bias")),
+         *((f"lane_{name}", 1) for name in ("extent", "x", "w", "y", "z", "bias")),
+         *((f"group_{name}", GROUP_AXES) for name in ("extent", "x", "w", "y", "z", "bias"))],
+    )  # fmt: skip
+
+
+def contract_launch(
+    index: int, step: Step, views: Mapping[str, operands.View], extents: Mapping[str, tuple[int, ...]],
+    scalars: tuple[float, ...],
+) -> Launch:
+    """The launch for the operands x, w, y, z and bias; a pointer of 0 where z or bias is absent.
+
+    `extents` are those of row, contracted, produced, lane and group.
+    """  # fmt: skip
+    own = {"x": "contracted", "w": "contracted", "y": "produced"}
+    rows = {"x": "row", "w": "produced", "y": "row"}
+
+    def flag(name: str, view: operands.View, element: DataType) -> int:
+        order = Order(operands.integer(step, f"k{name.upper()}Order"))
+        along = {Order.Own: own[name], Order.Rows: rows[name], Order.Lanes: "lane"}[order]
+        width = operands.integer(step, f"k{name.upper()}Vector")
+        return operands.allows_vectors(view, extents, along, width, element)
+
+    source, output = operands.element_of(step, "Input"), operands.element_of(step, "Output")
+    values: dict[str, int | tuple[int, ...] | tuple[float, ...]] = {
+        "x_vector": flag("x", views["x"], source),
+        "w_vector": flag("w", views["w"], operands.element_of(step, "Factor")),
+        "y_vector": flag("y", views["y"], output) and (views["z"].pointer == 0 or flag("y", views["z"], output)),
+        "scalars": scalars,
+    }
+    for name, view in views.items():
+        values |= view.field(name)
+    values |= {f"{name}_extent": extents[name] for name in ("row", "lane", "group")}
+    blocks = (
+        operands.cover(extents["produced"][0], operands.integer(step, "kTileN"))
+        * operands.cover(prod(extents["row"]), operands.integer(step, "kTileM"))
+        * operands.cover(extents["lane"][0], operands.integer(step, "kLanes"))
+        * prod(extents["group"])
+    )
+    return operands.make_launch(index, step, blocks, values)

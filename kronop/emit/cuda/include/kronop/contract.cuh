@@ -1,0 +1,357 @@
+// One contraction as a tiled product: Y[row, j] = sum over k of X[row, k] W[k, j], in lanes and groups.
+//
+// Groups and lanes are the indices on which W depends too. A block has one group and kLanes
+// consecutive lanes of it (lanes are contiguous in memory where there are several), kTileM rows and
+// kTileN outputs, and goes through the contraction kTileK steps at a time. A large Kronecker factor
+// has one lane, batches as groups and every free index as a row; a Kronecker-sparse product has l
+// as lane, i as group and the batch as rows.
+#pragma once
+
+#include "memory.cuh"
+
+namespace kronop {
+
+template <class Scalar>
+struct ContractParameters {
+  void* x;
+  void* w;
+  void* y;
+  void* z;
+  void* bias;
+  long long x_vector, w_vector, y_vector;  // whether pointers and strides allow vector accesses
+  long long row_extent[3], row_x[3], row_y[3], row_z[3];
+  long long contracted_x, contracted_w;
+  long long produced_w, produced_y, produced_z, produced_bias;
+  long long lane_extent, lane_x, lane_w, lane_y, lane_z, lane_bias;
+  long long group_extent[4], group_x[4], group_w[4], group_y[4], group_z[4], group_bias[4];
+  Scalar scalars[4];
+};
+
+// Which index of an operand is contiguous in memory: (contraction | outputs), rows, or lanes.
+enum Order { kAlongOwn = 0, kAlongRows = 1, kAlongLanes = 2 };
+
+namespace contract {
+
+// What a block works on, in elements from the operands' starts.
+struct Place {
+  long long x = 0, w = 0, y = 0, z = 0, bias = 0;
+  int rows = 0, outputs = 0, lanes = 0;
+};
+
+// Chunk `index` of a [lanes][kTileK][Width] tile in the order of its memory: its first element.
+template <class Step, int Along, int Width, int VectorSize>
+struct TileChunk {
+  static constexpr int kCount = Step::kLanes * Step::kTileK * Width / VectorSize;
+  static constexpr int kOwn = Along == kAlongOwn ? Step::kTileK / VectorSize : Step::kTileK;
+  static constexpr int kWide = Along == kAlongRows ? Width / VectorSize : Width;
+  static constexpr int kLane = Along == kAlongLanes ? Step::kLanes / VectorSize : Step::kLanes;
+  int lane, k, wide;
+  KRONOP_INLINE explicit TileChunk(int index) {
+    if constexpr (Along == kAlongOwn) {
+      k = index % kOwn * VectorSize, wide = index / kOwn % kWide, lane = index / (kOwn * kWide);
+    } else if constexpr (Along == kAlongRows) {
+      wide = index % kWide * VectorSize, k = index / kWide % kOwn, lane = index / (kWide * kOwn);
+    } else {
+      lane = index % kLane * VectorSize, k = index / kLane % kOwn, wide = index / (kLane * kOwn);
+    }
+  }
+  // The chunk's element v.
+  KRONOP_INLINE TileChunk element(int v) const {
+    TileChunk result = *this;
+    result.k += Along == kAlongOwn ? v : 0;
+    result.wide += Along == kAlongRows ? v : 0;
+    result.lane += Along == kAlongLanes ? v : 0;
+    return result;
+  }
+};
+
+// A tile on its way from memory through registers into shared memory.
+template <class Step, class Element, int Along, int Width, int VectorSize>
+struct Stage {
+  using Accumulator = typename Step::Accumulator;
+  using Part = TileChunk<Step, Along, Width, VectorSize>;
+  static constexpr int kPerThread = (Part::kCount + Step::kThreads - 1) / Step::kThreads;
+  Vector<Element, VectorSize> parts[kPerThread];
+
+  // offset(chunk) is in elements; inside(chunk) whether it exists; joined(chunk) whether the whole
+  // chunk is there, contiguous and aligned.
+  template <class Offset, class Inside, class Joined>
+  KRONOP_INLINE void fetch(const Element* from, Offset offset, Inside inside, Joined joined) {
+#pragma unroll
+    for (int i = 0; i < kPerThread; ++i) {
+      const int index = threadIdx.x + i * Step::kThreads;
+      parts[i] = {};
+      if (index < Part::kCount) {
+        const Part part(index);
+        if (VectorSize > 1 && joined(part)) {
+          parts[i] = load<Element, VectorSize>(from + offset(part));
+        } else {
+#pragma unroll
+          for (int v = 0; v < VectorSize; ++v) {
+            if (inside(part.element(v))) parts[i].data[v] = from[offset(part.element(v))];
+          }
+        }
+      }
+    }
+  }
+
+  KRONOP_INLINE void deposit(Accumulator* tile) const {
+#pragma unroll
+    for (int i = 0; i < kPerThread; ++i) {
+      const int index = threadIdx.x + i * Step::kThreads;
+      if (index < Part::kCount) {
+#pragma unroll
+        for (int v = 0; v < VectorSize; ++v) {
+          const Part part = Part(index).element(v);
+          constexpr int pitch = Width + Step::kPad;
+          tile[part.lane * (Step::kTileK * pitch + Step::kPad) + part.k * pitch + part.wide] =
+              convert<Accumulator>(parts[i].data[v]);
+        }
+      }
+    }
+  }
+};
+
+// Elements of one tile of that width in shared memory.
+template <class Step>
+KRONOP_INLINE constexpr int tile_size(int width) {
+  return Step::kLanes * (Step::kTileK * (width + Step::kPad) + Step::kPad);
+}
+
+// The lane, the rows and the outputs of this thread. Neighbours lie along Y's contiguous index.
+template <class Step>
+struct Thread {
+  static constexpr int kM = Step::kTileM / Step::kThreadM, kN = Step::kTileN / Step::kThreadN;
+  int lane, m, n;
+  KRONOP_INLINE Thread() {
+    const int thread = threadIdx.x;
+    lane = Step::kYOrder == kAlongLanes ? thread % Step::kLanes : thread / (kM * kN);
+    const int rest = Step::kYOrder == kAlongLanes ? thread / Step::kLanes : thread % (kM * kN);
+    m = Step::kYOrder == kAlongRows ? rest % kM : rest / kN;
+    n = Step::kYOrder == kAlongRows ? rest / kM : rest % kN;
+  }
+  // Row and output, inside the tile, of element i of this thread: vectors of neighbours, spread out.
+  KRONOP_INLINE int row(int i) const {
+    return (i / Step::kVectorM * kM + m) * Step::kVectorM + i % Step::kVectorM;
+  }
+  KRONOP_INLINE int output(int i) const {
+    return (i / Step::kVectorN * kN + n) * Step::kVectorN + i % Step::kVectorN;
+  }
+};
+
+// kTileK steps of the contraction into this thread's sums. A tensor-core step would replace this.
+template <class Step>
+KRONOP_INLINE void multiply_tiles(const typename Step::Accumulator* x, const typename Step::Accumulator* w, const Thread<Step>& thread, typename Step::Accumulator (&sums)[Step::kThreadM][Step::kThreadN]) {
+  using Accumulator = typename Step::Accumulator;
+  constexpr int pitch_m = Step::kTileM + Step::kPad, pitch_n = Step::kTileN + Step::kPad;
+  x += thread.lane * (Step::kTileK * pitch_m + Step::kPad);
+  w += thread.lane * (Step::kTileK * pitch_n + Step::kPad);
+#pragma unroll
+  for (int k = 0; k < Step::kTileK; ++k) {
+    Accumulator a[Step::kThreadM], b[Step::kThreadN];
+#pragma unroll
+    for (int i = 0; i < Step::kThreadM; i += Step::kVectorM) {
+      const auto part = load<Accumulator, Step::kVectorM>(x + k * pitch_m + thread.row(i));
+#pragma unroll
+      for (int v = 0; v < Step::kVectorM; ++v) a[i + v] = part.data[v];
+    }
+#pragma unroll
+    for (int i = 0; i < Step::kThreadN; i += Step::kVectorN) {
+      const auto part = load<Accumulator, Step::kVectorN>(w + k * pitch_n + thread.output(i));
+#pragma unroll
+      for (int v = 0; v < Step::kVectorN; ++v) b[i + v] = part.data[v];
+    }
+#pragma unroll
+    for (int i = 0; i < Step::kThreadM; ++i) {
+#pragma unroll
+      for (int j = 0; j < Step::kThreadN; ++j) sums[i][j] = multiply_add(a[i], b[j], sums[i][j]);
+    }
+  }
+}
+
+// Both operands' tiles: fetch from memory, deposit in shared memory.
+template <class Step, class Parameters>
+struct Operands {
+  using Input = typename Step::Input;
+  using Accumulator = typename Step::Accumulator;
+  Stage<Step, Input, Step::kXOrder, Step::kTileM, Step::kXVector> x;
+  Stage<Step, Input, Step::kWOrder, Step::kTileN, Step::kWVector> w;
+
+  KRONOP_INLINE void fetch(const Parameters& parameters, const Place& place, const RowOffsets& offsets, int k0) {
+    const auto exists = [&](const auto& part, int wide) {
+      return part.k + k0 < Step::kContracted && part.wide < wide && part.lane < place.lanes;
+    };
+    x.fetch(
+        static_cast<const Input*>(parameters.x) + place.x,
+        [&](const auto& part) {
+          return offsets.x[part.wide] + (k0 + part.k) * parameters.contracted_x + part.lane * parameters.lane_x;
+        },
+        [&](const auto& part) { return exists(part, place.rows); },
+        [&](const auto& part) {
+          const auto last = part.element(Step::kXVector - 1);
+          if (!parameters.x_vector || !exists(last, place.rows)) return false;
+          if constexpr (Step::kXOrder != kAlongRows) return true;
+          // Rows are runs of an axis: a chunk may cross its end, and the run may start anywhere.
+          const long long start = offsets.x[part.wide];
+          return start % Step::kXVector == 0 && offsets.x[last.wide] - start == Step::kXVector - 1;
+        });
+    w.fetch(
+        static_cast<const Input*>(parameters.w) + place.w,
+        [&](const auto& part) {
+          return (k0 + part.k) * parameters.contracted_w + part.wide * parameters.produced_w +
+                 part.lane * parameters.lane_w;
+        },
+        [&](const auto& part) { return exists(part, place.outputs); },
+        [&](const auto& part) {
+          return parameters.w_vector && exists(part.element(Step::kWVector - 1), place.outputs);
+        });
+  }
+
+  KRONOP_INLINE void deposit(Accumulator* tile) const {
+    x.deposit(tile);
+    w.deposit(tile + tile_size<Step>(Step::kTileM));
+  }
+};
+
+// A run of kYVector results along Y's contiguous index, from (i, j) of this thread on.
+template <class Step, class Parameters>
+KRONOP_INLINE void store_run(const Parameters& parameters, const Place& place, const RowOffsets& offsets, const Thread<Step>& thread, const Finish<Step>& finish, const typename Step::Accumulator (&sums)[Step::kThreadM][Step::kThreadN], int i, int j) {
+  using Output = typename Step::Output;
+  constexpr int vector = Step::kYVector;
+  constexpr int along_m = Step::kYOrder == kAlongRows ? 1 : 0, along_n = 1 - along_m;
+  const Output* z = static_cast<const Output*>(parameters.z);
+  const Output* bias = static_cast<const Output*>(parameters.bias);
+  const int row = thread.row(i), output = thread.output(j);
+  if (row >= place.rows || output >= place.outputs) return;
+  const long long to = place.y + offsets.y[row] + output * parameters.produced_y + thread.lane * parameters.lane_y;
+  const long long from = place.z + offsets.z[row] + output * parameters.produced_z + thread.lane * parameters.lane_z;
+  const int last_row = row + along_m * (vector - 1), last_output = output + along_n * (vector - 1);
+  bool wide = vector > 1 && parameters.y_vector && last_row < place.rows && last_output < place.outputs;
+  if (vector > 1 && along_m && wide) {
+    wide = offsets.y[last_row] - offsets.y[row] == vector - 1 && to % vector == 0 && from % vector == 0;
+  }
+  Vector<Output, vector> source{}, result;
+  if (z && wide) source = load<Output, vector>(z + from);
+#pragma unroll
+  for (int v = 0; v < vector; ++v) {
+    const int r = row + along_m * v, o = output + along_n * v;
+    if (r >= place.rows || o >= place.outputs) continue;
+    if (z && !wide) {
+      source.data[v] = z[place.z + offsets.z[r] + o * parameters.produced_z + thread.lane * parameters.lane_z];
+    }
+    Output shift{};
+    if (bias) shift = bias[place.bias + o * parameters.produced_bias + thread.lane * parameters.lane_bias];
+    result.data[v] = finish(sums[i + along_m * v][j + along_n * v], source.data[v], shift);
+    if (!wide) {
+      Output* y = static_cast<Output*>(parameters.y);
+      y[place.y + offsets.y[r] + o * parameters.produced_y + thread.lane * parameters.lane_y] = result.data[v];
+    }
+  }
+  if (wide) store<Output, vector>(static_cast<Output*>(parameters.y) + to, result);
+}
+
+template <class Step, class Parameters>
+KRONOP_INLINE void store_results(const Parameters& parameters, const Place& place, const RowOffsets& offsets, const Thread<Step>& thread, const typename Step::Accumulator (&sums)[Step::kThreadM][Step::kThreadN]) {
+  constexpr int step_m = Step::kYOrder == kAlongRows ? Step::kYVector : 1;
+  constexpr int step_n = Step::kYOrder == kAlongRows ? 1 : Step::kYVector;
+  const Finish<Step> finish(parameters);
+  if (thread.lane >= place.lanes) return;
+#pragma unroll
+  for (int i = 0; i < Step::kThreadM; i += step_m) {
+#pragma unroll
+    for (int j = 0; j < Step::kThreadN; j += step_n) {
+      store_run<Step>(parameters, place, offsets, thread, finish, sums, i, j);
+    }
+  }
+}
+
+// The place of a block's tile, and its row offsets into shared memory.
+template <class Step, class Parameters>
+KRONOP_INLINE Place locate(const Parameters& parameters, const RowOffsets& offsets, long long block) {
+  constexpr int output_tiles = (Step::kProduced + Step::kTileN - 1) / Step::kTileN;
+  const long long rows = parameters.row_extent[0] * parameters.row_extent[1] * parameters.row_extent[2];
+  const long long row_tiles = ceil_div(rows, Step::kTileM);
+  const long long lane_tiles = ceil_div(parameters.lane_extent, Step::kLanes);
+  const int output = int(block % output_tiles) * Step::kTileN;
+  block /= output_tiles;
+  const long long row = block % row_tiles * Step::kTileM;
+  block /= row_tiles;
+  const long long lane = block % lane_tiles * Step::kLanes;
+  Place place;
+  place.rows = int(rows - row < Step::kTileM ? rows - row : Step::kTileM);
+  place.outputs = Step::kProduced - output < Step::kTileN ? Step::kProduced - output : Step::kTileN;
+  place.lanes = int(parameters.lane_extent - lane < Step::kLanes ? parameters.lane_extent - lane : Step::kLanes);
+  place.x = lane * parameters.lane_x;
+  place.w = lane * parameters.lane_w + output * parameters.produced_w;
+  place.y = lane * parameters.lane_y + output * parameters.produced_y;
+  place.z = lane * parameters.lane_z + output * parameters.produced_z;
+  place.bias = lane * parameters.lane_bias + output * parameters.produced_bias;
+  for_each_digit<4>(block / lane_tiles, parameters.group_extent, [&](int axis, long long digit) {
+    place.x += digit * parameters.group_x[axis];
+    place.w += digit * parameters.group_w[axis];
+    place.y += digit * parameters.group_y[axis];
+    place.z += digit * parameters.group_z[axis];
+    place.bias += digit * parameters.group_bias[axis];
+  });
+  for (int r = threadIdx.x; r < place.rows; r += Step::kThreads) {
+    long long x = 0, y = 0, z = 0;
+    for_each_digit<3>(row + r, parameters.row_extent, [&](int axis, long long digit) {
+      x += digit * parameters.row_x[axis];
+      y += digit * parameters.row_y[axis];
+      z += digit * parameters.row_z[axis];
+    });
+    offsets.x[r] = x;
+    offsets.y[r] = y;
+    offsets.z[r] = z;
+  }
+  return place;
+}
+
+template <class Step, class Parameters>
+KRONOP_INLINE long long count_blocks(const Parameters& parameters) {
+  const long long rows = parameters.row_extent[0] * parameters.row_extent[1] * parameters.row_extent[2];
+  const long long groups = parameters.group_extent[0] * parameters.group_extent[1] * parameters.group_extent[2] *
+                           parameters.group_extent[3];
+  return ceil_div(Step::kProduced, Step::kTileN) * ceil_div(rows, Step::kTileM) *
+         ceil_div(parameters.lane_extent, Step::kLanes) * groups;
+}
+
+}  // namespace contract
+
+// Blocks walk over (group, lanes, rows, outputs), outputs fastest so that neighbours share rows of X.
+template <class Step, class Parameters>
+KRONOP_INLINE void contract_tiles(const Parameters& parameters) {
+  using Accumulator = typename Step::Accumulator;
+  constexpr int buffer = contract::tile_size<Step>(Step::kTileM) + contract::tile_size<Step>(Step::kTileN);
+  unsigned char* shared = shared_memory();
+  const RowOffsets offsets(shared, Step::kTileM);
+  Accumulator* tiles = reinterpret_cast<Accumulator*>(shared + Step::kTileBytesAt);
+  const contract::Thread<Step> thread;
+  const long long blocks = contract::count_blocks<Step>(parameters);
+#pragma unroll 1
+  for (long long block = blockIdx.x; block < blocks; block += gridDim.x) {
+    const contract::Place place = contract::locate<Step>(parameters, offsets, block);
+    __syncthreads();
+    contract::Operands<Step, Parameters> operands;
+    Accumulator sums[Step::kThreadM][Step::kThreadN] = {};
+    operands.fetch(parameters, place, offsets, 0);
+    operands.deposit(tiles);
+    __syncthreads();
+    int current = 0;
+#pragma unroll 1
+    for (int k0 = 0; k0 < Step::kContracted; k0 += Step::kTileK) {
+      const bool more = k0 + Step::kTileK < Step::kContracted;
+      if (more) operands.fetch(parameters, place, offsets, k0 + Step::kTileK);
+      const Accumulator* x = tiles + current * buffer;
+      contract::multiply_tiles<Step>(x, x + contract::tile_size<Step>(Step::kTileM), thread, sums);
+      if (Step::kStages == 1) __syncthreads();
+      current = Step::kStages == 1 ? 0 : 1 - current;
+      if (more) operands.deposit(tiles + current * buffer);
+      __syncthreads();
+    }
+    contract::store_results<Step>(parameters, place, offsets, thread, sums);
+    __syncthreads();
+  }
+}
+
+}  // namespace kronop

@@ -1,0 +1,384 @@
+// A pass of a Kronecker matmul: a contiguous group of digits, applied to a tile in shared memory.
+//
+// A tile is [kRows][group of digits][kColumns] in the accumulator type. Columns are the free index
+// that is contiguous in memory, rows are the other free indices. Digits are contracted in phases;
+// a phase takes a few consecutive digits, and each thread owns whole fibers along them: it reads
+// them into registers, contracts, and writes back to the same places. So one buffer is enough, and
+// a phase needs one barrier. A digit that grows or shrinks has max(P, Q) slots.
+#pragma once
+
+#include "memory.cuh"
+
+namespace kronop {
+
+template <class Scalar, int Factors>
+struct KronTileParameters {
+  void* x;
+  void* y;
+  void* z;
+  long long x_vector, y_vector;  // whether pointers and strides allow the step's vector accesses
+  long long outer_extent[2], outer_x[2], outer_y[2], outer_z[2];
+  long long inner_extent, inner_x, inner_y, inner_z;
+  long long digit_x, digit_y, digit_z;
+  long long batch_extent[4], batch_x[4], batch_y[4], batch_z[4];
+  void* factor[Factors];
+  long long factor_row[Factors], factor_column[Factors], factor_batch[Factors * 4];
+  Scalar scalars[4];
+};
+
+namespace kron {
+
+// Where element `index` of the tile lies: one element of padding after every 2^kPadShift.
+template <class Step>
+KRONOP_INLINE constexpr int place(int index) {
+  if constexpr (Step::kPadShift == 0) {
+    return index;
+  } else {
+    return index + (index >> Step::kPadShift);
+  }
+}
+
+// base plus a compile-time offset; where no carry can reach the padding the parts add up.
+template <class Step>
+KRONOP_INLINE int place(int base, int placed_base, int offset) {
+  if constexpr (Step::kPadAdds) {
+    return placed_base + place<Step>(offset);
+  } else {
+    return place<Step>(base + offset);
+  }
+}
+
+// Offset in the tile of the group's linear index k, over contracted or produced sizes.
+template <class Step, bool Produced, int Digit = Step::kDigits - 1>
+KRONOP_INLINE int spread(int k) {
+  if constexpr (Produced ? Step::kDenseOut : Step::kDenseIn) {
+    return k * Step::kColumns;
+  } else if constexpr (Digit == 0) {
+    return k * Step::kStride[0];
+  } else {
+    constexpr int size = Produced ? Step::kProduced[Digit] : Step::kContracted[Digit];
+    return k % size * Step::kStride[Digit] + spread<Step, Produced, Digit - 1>(k / size);
+  }
+}
+
+// Offset in the tile of a phase's fiber: mixed radix over the axes that the phase leaves free.
+template <class Step, int Axis, int First>
+KRONOP_INLINE int fiber_offset(int fiber) {
+  if constexpr (Axis == First) {
+    return fiber * Step::kAxisStride[Axis];
+  } else {
+    constexpr int extent = Step::kAxisExtent[Axis];
+    return fiber % extent * Step::kAxisStride[Axis] + fiber_offset<Step, Axis - 1, First>(fiber / extent);
+  }
+}
+
+// Contracts one digit of a block of Before x slots x After elements that a thread holds.
+template <class Step, int Digit, int Before, int After, int Block>
+KRONOP_INLINE void contract_registers(typename Step::Accumulator (&block)[Block], const typename Step::Accumulator* factors) {
+  using Accumulator = typename Step::Accumulator;
+  constexpr int contracted = Step::kContracted[Digit], produced = Step::kProduced[Digit];
+  constexpr int slots = contracted > produced ? contracted : produced;
+  constexpr int pitch = Step::kFactorPitch[Digit], vector = Step::kFactorVector;
+  constexpr int together = Step::kTogether;
+  const Accumulator* factor = factors + Step::kFactorOffset[Digit];
+#pragma unroll
+  for (int first = 0; first < Before * After; first += together) {
+    Accumulator sums[together][pitch] = {};
+#pragma unroll
+    for (int p = 0; p < contracted; ++p) {
+      Accumulator row[pitch];
+#pragma unroll
+      for (int q = 0; q < pitch; q += vector) {
+        const auto part = load<Accumulator, vector>(factor + p * pitch + q);
+#pragma unroll
+        for (int v = 0; v < vector; ++v) row[q + v] = part.data[v];
+      }
+#pragma unroll
+      for (int g = 0; g < together; ++g) {
+        const int fiber = first + g;
+        if (fiber < Before * After) {
+          const int at = (fiber / After * slots + p) * After + fiber % After;
+#pragma unroll
+          for (int q = 0; q < produced; ++q) sums[g][q] = multiply_add(block[at], row[q], sums[g][q]);
+        }
+      }
+    }
+#pragma unroll
+    for (int g = 0; g < together; ++g) {
+      const int fiber = first + g;
+      if (fiber < Before * After) {
+#pragma unroll
+        for (int q = 0; q < produced; ++q) {
+          block[(fiber / After * slots + q) * After + fiber % After] = sums[g][q];
+        }
+      }
+    }
+  }
+}
+
+// All digits of a phase in a thread's block, first digit first.
+template <class Step, int Digit, int End, int Before, int Block>
+KRONOP_INLINE void contract_block(typename Step::Accumulator (&block)[Block], const typename Step::Accumulator* factors) {
+  if constexpr (Digit < End) {
+    constexpr int contracted = Step::kContracted[Digit], produced = Step::kProduced[Digit];
+    constexpr int slots = contracted > produced ? contracted : produced;
+    contract_registers<Step, Digit, Before, Block / Before / slots>(block, factors);
+    contract_block<Step, Digit + 1, End, Before * slots>(block, factors);
+  }
+}
+
+// A phase of one or more small digits: a thread holds all their slots of a fiber.
+template <class Step, int Phase>
+KRONOP_INLINE void small_phase(typename Step::Accumulator* tile, const typename Step::Accumulator* factors) {
+  using Accumulator = typename Step::Accumulator;
+  constexpr int block_size = Step::kPhaseBlock[Phase];
+  constexpr int stride = Step::kPhaseStride[Phase];
+#pragma unroll 1
+  for (int fiber = threadIdx.x; fiber < Step::kPhaseFibers[Phase]; fiber += Step::kThreads) {
+    const int base = fiber_offset<Step, Step::kPhaseAxis[Phase + 1] - 1, Step::kPhaseAxis[Phase]>(fiber);
+    const int placed = place<Step>(base);
+    Accumulator block[block_size];
+#pragma unroll
+    for (int e = 0; e < block_size; ++e) block[e] = tile[place<Step>(base, placed, e * stride)];
+    contract_block<Step, Step::kPhaseFirst[Phase], Step::kPhaseEnd[Phase], 1>(block, factors);
+#pragma unroll
+    for (int e = 0; e < block_size; ++e) tile[place<Step>(base, placed, e * stride)] = block[e];
+  }
+}
+
+// A phase of one large digit: a thread holds kPhaseTogether fibers and produces a few outputs at a time.
+template <class Step, int Phase>
+KRONOP_INLINE void large_phase(typename Step::Accumulator* tile, const typename Step::Accumulator* factors) {
+  using Accumulator = typename Step::Accumulator;
+  constexpr int digit = Step::kPhaseFirst[Phase], stride = Step::kPhaseStride[Phase];
+  constexpr int contracted = Step::kContracted[digit], produced = Step::kProduced[digit];
+  constexpr int pitch = Step::kFactorPitch[digit], vector = Step::kFactorVector;
+  constexpr int chunk = Step::kChunk, together = Step::kPhaseTogether[Phase];
+  const Accumulator* factor = factors + Step::kFactorOffset[digit];
+#pragma unroll 1
+  for (int first = threadIdx.x; first < Step::kPhaseFibers[Phase]; first += Step::kThreads * together) {
+    Accumulator x[together][contracted];
+    int base[together];
+#pragma unroll
+    for (int g = 0; g < together; ++g) {
+      const int fiber = first + g * Step::kThreads;
+      // A fiber past the end is computed as the first one and not written.
+      base[g] = fiber_offset<Step, Step::kPhaseAxis[Phase + 1] - 1, Step::kPhaseAxis[Phase]>(
+          fiber < Step::kPhaseFibers[Phase] ? fiber : first);
+#pragma unroll
+      for (int p = 0; p < contracted; ++p) x[g][p] = tile[place<Step>(base[g], place<Step>(base[g]), p * stride)];
+    }
+#pragma unroll 1
+    for (int q0 = 0; q0 < produced; q0 += chunk) {
+      Accumulator sums[together][chunk] = {};
+#pragma unroll
+      for (int p = 0; p < contracted; ++p) {
+#pragma unroll
+        for (int q = 0; q < chunk; q += vector) {
+          const auto part = load<Accumulator, vector>(factor + p * pitch + q0 + q);
+#pragma unroll
+          for (int g = 0; g < together; ++g) {
+#pragma unroll
+            for (int v = 0; v < vector; ++v) sums[g][q + v] = multiply_add(x[g][p], part.data[v], sums[g][q + v]);
+          }
+        }
+      }
+#pragma unroll
+      for (int g = 0; g < together; ++g) {
+        const bool live = first + g * Step::kThreads < Step::kPhaseFibers[Phase];
+#pragma unroll
+        for (int q = 0; q < chunk; ++q) {
+          if (live && (produced % chunk == 0 || q0 + q < produced)) {
+            tile[place<Step>(base[g] + (q0 + q) * stride)] = sums[g][q];
+          }
+        }
+      }
+    }
+  }
+}
+
+template <class Step, int Phase = 0>
+KRONOP_INLINE void all_phases(typename Step::Accumulator* tile, const typename Step::Accumulator* factors) {
+  if constexpr (Phase < Step::kPhases) {
+    if constexpr (Step::kPhaseTogether[Phase] == 0) {
+      small_phase<Step, Phase>(tile, factors);
+    } else {
+      large_phase<Step, Phase>(tile, factors);
+    }
+    __syncthreads();
+    all_phases<Step, Phase + 1>(tile, factors);
+  }
+}
+
+// The factors, converted, as [P][pitch] with zeros in the padding.
+template <class Step, int Digit = 0, class Parameters>
+KRONOP_INLINE void load_factors(typename Step::Accumulator* factors, const Parameters& parameters, const long long (&batch)[4]) {
+  if constexpr (Digit < Step::kDigits) {
+    using Accumulator = typename Step::Accumulator;
+    constexpr int contracted = Step::kContracted[Digit], produced = Step::kProduced[Digit];
+    constexpr int pitch = Step::kFactorPitch[Digit];
+    const auto* source = static_cast<const typename Step::Factor*>(parameters.factor[Digit]);
+#pragma unroll
+    for (int axis = 0; axis < 4; ++axis) source += batch[axis] * parameters.factor_batch[Digit * 4 + axis];
+#pragma unroll 1
+    for (int e = threadIdx.x; e < contracted * pitch; e += Step::kThreads) {
+      const int p = e / pitch, q = e % pitch;
+      Accumulator value{};
+      if (q < produced) {
+        value = convert<Accumulator>(source[p * parameters.factor_row[Digit] + q * parameters.factor_column[Digit]]);
+      }
+      factors[Step::kFactorOffset[Digit] + e] = value;
+    }
+    load_factors<Step, Digit + 1>(factors, parameters, batch);
+  }
+}
+
+// One chunk of kVector elements of the tile's outside: (row, k, column) of the first of them.
+template <class Step, int Group, int VectorSize>
+struct Chunk {
+  static constexpr bool kAlongDigits = Step::kColumns == 1;
+  static constexpr int kColumnChunks = kAlongDigits ? 1 : Step::kColumns / VectorSize;
+  static constexpr int kDigitChunks = kAlongDigits ? Group / VectorSize : Group;
+  static constexpr int kCount = Step::kRows * kDigitChunks * kColumnChunks;
+  int row, k, column;
+  KRONOP_INLINE explicit Chunk(int index)
+      : row(index / (kDigitChunks * kColumnChunks)),
+        k(index / kColumnChunks % kDigitChunks * (kAlongDigits ? VectorSize : 1)),
+        column(index % kColumnChunks * VectorSize) {}
+  // Element v of the chunk.
+  KRONOP_INLINE int digit(int v) const { return kAlongDigits ? k + v : k; }
+  KRONOP_INLINE int column_of(int v) const { return kAlongDigits ? column : column + v; }
+};
+
+template <class Step, class Parameters>
+KRONOP_INLINE void load_tile(typename Step::Accumulator* tile, const Parameters& parameters, const RowOffsets& offsets, int rows, int columns) {
+  using Input = typename Step::Input;
+  using Accumulator = typename Step::Accumulator;
+  constexpr int vector = Step::kXVector;
+  using Part = Chunk<Step, Step::kGroupIn, vector>;
+  constexpr int unroll = Step::kUnroll;
+  const Input* x = static_cast<const Input*>(parameters.x);
+#pragma unroll 1
+  for (int start = threadIdx.x; start < Part::kCount; start += Step::kThreads * unroll) {
+    Vector<Input, vector> parts[unroll] = {};
+#pragma unroll
+    for (int u = 0; u < unroll; ++u) {
+      const int index = start + u * Step::kThreads;
+      const Part part(index);
+      if (index < Part::kCount && part.row < rows && part.column < columns) {
+        const Input* from = x + offsets.x[part.row] + part.k * parameters.digit_x + part.column * parameters.inner_x;
+        if (vector == 1 || (parameters.x_vector && part.column_of(vector - 1) < columns)) {
+          parts[u] = load<Input, vector>(from);
+        } else {
+          const long long step = Part::kAlongDigits ? parameters.digit_x : parameters.inner_x;
+#pragma unroll
+          for (int v = 0; v < vector; ++v) {
+            if (part.column_of(v) < columns) parts[u].data[v] = from[v * step];
+          }
+        }
+      }
+    }
+#pragma unroll
+    for (int u = 0; u < unroll; ++u) {
+      const int index = start + u * Step::kThreads;
+      const Part part(index);
+      if (index < Part::kCount) {
+#pragma unroll
+        for (int v = 0; v < vector; ++v) {
+          const int at = part.row * Step::kRowStride + spread<Step, false>(part.digit(v)) + part.column_of(v);
+          tile[place<Step>(at)] = convert<Accumulator>(parts[u].data[v]);
+        }
+      }
+    }
+  }
+}
+
+template <class Step, class Parameters>
+KRONOP_INLINE void store_tile(const typename Step::Accumulator* tile, const Parameters& parameters, const RowOffsets& offsets, int rows, int columns) {
+  using Output = typename Step::Output;
+  constexpr int vector = Step::kYVector;
+  using Part = Chunk<Step, Step::kGroupOut, vector>;
+  const Finish<Step> finish(parameters);
+  Output* y = static_cast<Output*>(parameters.y);
+  const Output* z = static_cast<const Output*>(parameters.z);
+#pragma unroll 2
+  for (int index = threadIdx.x; index < Part::kCount; index += Step::kThreads) {
+    const Part part(index);
+    if (part.row >= rows || part.column >= columns) continue;
+    const long long from = offsets.z[part.row] + part.k * parameters.digit_z + part.column * parameters.inner_z;
+    const long long to = offsets.y[part.row] + part.k * parameters.digit_y + part.column * parameters.inner_y;
+    const long long from_step = Part::kAlongDigits ? parameters.digit_z : parameters.inner_z;
+    const long long to_step = Part::kAlongDigits ? parameters.digit_y : parameters.inner_y;
+    const bool wide = vector == 1 || (parameters.y_vector && part.column_of(vector - 1) < columns);
+    Vector<Output, vector> source{}, result;
+    if (z && wide) source = load<Output, vector>(z + from);
+#pragma unroll
+    for (int v = 0; v < vector; ++v) {
+      if (z && !wide && part.column_of(v) < columns) source.data[v] = z[from + v * from_step];
+      const int at = part.row * Step::kRowStride + spread<Step, true>(part.digit(v)) + part.column_of(v);
+      result.data[v] = finish(tile[place<Step>(at)], source.data[v], Output{});
+    }
+    if (wide) {
+      store<Output, vector>(y + to, result);
+    } else {
+#pragma unroll
+      for (int v = 0; v < vector; ++v) {
+        if (part.column_of(v) < columns) y[to + v * to_step] = result.data[v];
+      }
+    }
+  }
+}
+
+}  // namespace kron
+
+// Blocks walk over (batch, tile of rows, tile of columns), columns fastest.
+template <class Step, class Parameters>
+KRONOP_INLINE void kron_tile(const Parameters& parameters) {
+  using Accumulator = typename Step::Accumulator;
+  unsigned char* shared = shared_memory();
+  const RowOffsets offsets(shared, Step::kRows);
+  Accumulator* factors = reinterpret_cast<Accumulator*>(shared + Step::kFactorBytesAt);
+  Accumulator* tile = reinterpret_cast<Accumulator*>(shared + Step::kTileBytesAt);
+  const long long outer = parameters.outer_extent[0] * parameters.outer_extent[1];
+  const long long inner_tiles = ceil_div(parameters.inner_extent, Step::kColumns);
+  const long long outer_tiles = ceil_div(outer, Step::kRows);
+  const long long batches = parameters.batch_extent[0] * parameters.batch_extent[1] *
+                            parameters.batch_extent[2] * parameters.batch_extent[3];
+#pragma unroll 1
+  for (long long block = blockIdx.x; block < inner_tiles * outer_tiles * batches; block += gridDim.x) {
+    const long long column = block % inner_tiles * Step::kColumns, rest = block / inner_tiles;
+    const long long row = rest % outer_tiles * Step::kRows;
+    long long batch[4] = {}, x = 0, y = 0, z = 0;
+    for_each_digit<4>(rest / outer_tiles, parameters.batch_extent, [&](int axis, long long digit) {
+      batch[axis] = digit;
+      x += digit * parameters.batch_x[axis];
+      y += digit * parameters.batch_y[axis];
+      z += digit * parameters.batch_z[axis];
+    });
+    const int rows = int(outer - row < Step::kRows ? outer - row : Step::kRows);
+    const int columns = int(parameters.inner_extent - column < Step::kColumns ? parameters.inner_extent - column
+                                                                              : Step::kColumns);
+    for (int r = threadIdx.x; r < rows; r += Step::kThreads) {
+      long long at_x = x + column * parameters.inner_x, at_y = y + column * parameters.inner_y,
+                at_z = z + column * parameters.inner_z;
+      for_each_digit<2>(row + r, parameters.outer_extent, [&](int axis, long long digit) {
+        at_x += digit * parameters.outer_x[axis];
+        at_y += digit * parameters.outer_y[axis];
+        at_z += digit * parameters.outer_z[axis];
+      });
+      offsets.x[r] = at_x;
+      offsets.y[r] = at_y;
+      offsets.z[r] = at_z;
+    }
+    kron::load_factors<Step>(factors, parameters, batch);
+    __syncthreads();
+    kron::load_tile<Step>(tile, parameters, offsets, rows, columns);
+    __syncthreads();
+    kron::all_phases<Step>(tile, factors);
+    kron::store_tile<Step>(tile, parameters, offsets, rows, columns);
+    // The next round overwrites what is read here.
+    __syncthreads();
+  }
+}
+
+}  // namespace kronop

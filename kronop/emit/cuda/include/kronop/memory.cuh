@@ -1,0 +1,91 @@
+// Vectors, shared memory, mixed-radix indices and the way results leave a block.
+#pragma once
+
+#include "numeric.cuh"
+
+namespace kronop {
+
+// N elements that are read or written in one access.
+template <class T, int N>
+struct alignas(sizeof(T) * N) Vector {
+  T data[N];
+};
+
+template <class T, int N>
+KRONOP_INLINE Vector<T, N> load(const T* pointer) {
+  return *reinterpret_cast<const Vector<T, N>*>(pointer);
+}
+
+template <class T, int N>
+KRONOP_INLINE void store(T* pointer, const Vector<T, N>& value) {
+  *reinterpret_cast<Vector<T, N>*>(pointer) = value;
+}
+
+#if !defined(KRONOP_EMULATION)
+KRONOP_INLINE unsigned char* shared_memory() {
+  extern __shared__ __align__(16) unsigned char kronop_shared[];
+  return kronop_shared;
+}
+#endif
+
+
+KRONOP_INLINE constexpr long long ceil_div(long long value, long long divisor) {
+  return (value + divisor - 1) / divisor;
+}
+
+// Digits of a linear index over Axes extents, last axis fastest; digit d goes to visit(d, digit).
+template <int Axes, class Visit>
+KRONOP_INLINE void for_each_digit(long long index, const long long (&extents)[Axes], Visit visit) {
+#pragma unroll
+  for (int axis = Axes - 1; axis > 0; --axis) {
+    // Most problems have no such axis: a uniform branch is cheaper than a 64-bit division.
+    if (extents[axis] != 1) {
+      const long long rest = index / extents[axis];
+      visit(axis, index - rest * extents[axis]);
+      index = rest;
+    }
+  }
+  visit(0, index);
+}
+
+// Where the rows of a tile start, in elements of X, Y and Z.
+struct RowOffsets {
+  long long* x;
+  long long* y;
+  long long* z;
+  KRONOP_INLINE RowOffsets(unsigned char* bytes, int rows)
+      : x(reinterpret_cast<long long*>(bytes)), y(x + rows), z(y + rows) {}
+};
+
+// The epilogue of steps whose results stay in the workspace.
+template <class Accumulator>
+struct Identity {
+  using Compute = Accumulator;
+  template <class Scalar>
+  KRONOP_INLINE explicit Identity(const Scalar*) {}
+  KRONOP_INLINE Compute operator()(Compute accumulator, Compute, Compute) const { return accumulator; }
+};
+
+// Accumulator -> element of Y, through the step's epilogue.
+template <class Step>
+struct Finish {
+  using Output = typename Step::Output;
+  using Accumulator = typename Step::Accumulator;
+  using Functor = typename Step::Epilogue;
+  Functor functor;
+
+  template <class Parameters>
+  KRONOP_INLINE explicit Finish(const Parameters& parameters) : functor(parameters.scalars) {}
+
+  KRONOP_INLINE Output operator()(Accumulator value, Output source, Output bias) const {
+    using Compute = typename Functor::Compute;
+    const Compute result = functor(convert<Compute>(value), convert<Compute>(source), convert<Compute>(bias));
+    if constexpr (Step::kSaturate) {
+      return convert_saturate<Output>(result);
+    } else {
+      return convert<Output>(result);
+    }
+  }
+};
+
+}  // namespace kronop

@@ -1,0 +1,190 @@
+// Element types, conversions between them and the scalar functions of epilogues.
+//
+// Storage types are trivially copyable; arithmetic happens in the accumulator or compute type.
+// Nothing here needs a CUDA header, so that NVRTC compiles it in milliseconds.
+#pragma once
+
+#if defined(KRONOP_EMULATION)
+#include <cmath>
+#define KRONOP_INLINE inline
+#else
+#define KRONOP_INLINE __device__ __forceinline__
+#endif
+
+namespace kronop {
+
+// A signed integer whose overflow wraps: sums go through the unsigned type.
+template <class Signed, class Unsigned>
+struct Wrapping {
+  Signed value;
+  Wrapping() = default;
+  KRONOP_INLINE constexpr explicit Wrapping(long long number) : value(Signed(number)) {}
+  KRONOP_INLINE friend Wrapping operator+(Wrapping a, Wrapping b) {
+    return Wrapping(Signed(Unsigned(a.value) + Unsigned(b.value)));
+  }
+  KRONOP_INLINE friend Wrapping operator*(Wrapping a, Wrapping b) {
+    return Wrapping(Signed(Unsigned(a.value) * Unsigned(b.value)));
+  }
+};
+
+using int8_t = Wrapping<signed char, unsigned>;
+using int32_t = Wrapping<int, unsigned>;
+using int64_t = Wrapping<long long, unsigned long long>;
+
+struct half_t {
+  unsigned short bits;
+};
+struct bfloat16_t {
+  unsigned short bits;
+};
+
+// One multiply-add of the accumulator type.
+KRONOP_INLINE float multiply_add(float a, float b, float c) { return ::fmaf(a, b, c); }
+KRONOP_INLINE double multiply_add(double a, double b, double c) { return ::fma(a, b, c); }
+template <class S, class U>
+KRONOP_INLINE Wrapping<S, U> multiply_add(Wrapping<S, U> a, Wrapping<S, U> b, Wrapping<S, U> c) {
+  return a * b + c;
+}
+
+namespace detail {
+
+template <class A, class B>
+inline constexpr bool same = false;
+template <class A>
+inline constexpr bool same<A, A> = true;
+
+template <class T>
+struct IntegerOf {
+  static constexpr bool is_integer = false;
+};
+template <class S, class U>
+struct IntegerOf<Wrapping<S, U>> {
+  using Signed = S;
+  static constexpr bool is_integer = true;
+  static constexpr long long most = (long long)(~0ull >> (65 - 8 * sizeof(S)));
+  static constexpr long long least = -most - 1;
+};
+
+#if defined(KRONOP_EMULATION)
+inline float half_to_float(half_t from) {
+  return float(__builtin_bit_cast(_Float16, from.bits));
+}
+inline half_t float_to_half(float from) {
+  return {__builtin_bit_cast(unsigned short, _Float16(from))};
+}
+inline bfloat16_t float_to_bfloat16(float from) {
+  const unsigned bits = __builtin_bit_cast(unsigned, from);
+  const unsigned rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+  return {static_cast<unsigned short>(from == from ? rounded : 0x7fffu)};
+}
+inline float bits_to_float(unsigned bits) { return __builtin_bit_cast(float, bits); }
+template <class Float>
+inline long long round_saturate(Float from) {
+  if (from != from) return 0;
+  if (from >= Float(9223372036854775808.0)) return 0x7fffffffffffffffll;
+  if (from <= Float(-9223372036854775808.0)) return -0x7fffffffffffffffll - 1;
+  return static_cast<long long>(std::nearbyint(from));
+}
+#else
+KRONOP_INLINE float half_to_float(half_t from) {
+  float to;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(to) : "h"(from.bits));
+  return to;
+}
+KRONOP_INLINE half_t float_to_half(float from) {
+  half_t to;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(to.bits) : "f"(from));
+  return to;
+}
+KRONOP_INLINE bfloat16_t float_to_bfloat16(float from) {
+  bfloat16_t to;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(to.bits) : "f"(from));
+  return to;
+}
+KRONOP_INLINE float bits_to_float(unsigned bits) { return __uint_as_float(bits); }
+// NOTE: PTX converts NaN to 0 in 32 bits only; for 64 bits it gives the smallest value.
+KRONOP_INLINE long long round_saturate(float from) {
+  long long to;
+  asm("cvt.rni.s64.f32 %0, %1;" : "=l"(to) : "f"(from));
+  return from == from ? to : 0;
+}
+KRONOP_INLINE long long round_saturate(double from) {
+  long long to;
+  asm("cvt.rni.s64.f64 %0, %1;" : "=l"(to) : "d"(from));
+  return from == from ? to : 0;
+}
+#endif
+
+template <class Integer>
+KRONOP_INLINE Integer clamp_to(long long value) {
+  using Of = IntegerOf<Integer>;
+  return Integer(value > Of::most ? Of::most : value < Of::least ? Of::least : value);
+}
+
+template <class From>
+KRONOP_INLINE auto widen(From from) {
+  if constexpr (same<From, half_t>) {
+    return half_to_float(from);
+  } else if constexpr (same<From, bfloat16_t>) {
+    return bits_to_float(unsigned(from.bits) << 16);
+  } else {
+    return from;
+  }
+}
+
+}  // namespace detail
+
+// Round to nearest even; floats become integers saturated, NaN becomes 0; integers wrap.
+template <class To, class From>
+KRONOP_INLINE To convert(From from) {
+  using detail::IntegerOf;
+  using detail::same;
+  if constexpr (same<To, From>) {
+    return from;
+  } else if constexpr (IntegerOf<From>::is_integer) {
+    if constexpr (IntegerOf<To>::is_integer) {
+      return To((long long)(from.value));
+    } else {
+      return To(from.value);
+    }
+  } else if constexpr (IntegerOf<To>::is_integer) {
+    return detail::clamp_to<To>(detail::round_saturate(detail::widen(from)));
+  } else if constexpr (same<To, half_t>) {
+    return detail::float_to_half(float(detail::widen(from)));
+  } else if constexpr (same<To, bfloat16_t>) {
+    return detail::float_to_bfloat16(float(detail::widen(from)));
+  } else {
+    return To(detail::widen(from));
+  }
+}
+
+// As convert, but integers saturate as well.
+template <class To, class From>
+KRONOP_INLINE To convert_saturate(From from) {
+  if constexpr (detail::IntegerOf<To>::is_integer && detail::IntegerOf<From>::is_integer) {
+    return detail::clamp_to<To>(from.value);
+  } else {
+    return convert<To>(from);
+  }
+}
+
+// Functions of rendered epilogues. NaN goes through max and min, as in NumPy.
+namespace math {
+
+template <class T>
+KRONOP_INLINE T max(T a, T b) {
+  return a > b || a != a ? a : b;
+}
+template <class T>
+KRONOP_INLINE T min(T a, T b) {
+  return a < b || a != a ? a : b;
+}
+KRONOP_INLINE float exp(float x) { return ::expf(x); }
+KRONOP_INLINE double exp(double x) { return ::exp(x); }
+KRONOP_INLINE float tanh(float x) { return ::tanhf(x); }
+KRONOP_INLINE double tanh(double x) { return ::tanh(x); }
+KRONOP_INLINE float erf(float x) { return ::erff(x); }
+KRONOP_INLINE double erf(double x) { return ::erf(x); }
+
+}  // namespace math
+}  // namespace kronop

@@ -1,0 +1,186 @@
+"""KronProblem -> launches: intermediates, batches folded into rows, and the packed parameters."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from kronop.artifacts import Launch
+from kronop.descriptions.kron import MOST_BATCH_DIMENSIONS, KronProblem, StridedMatrix
+from kronop.emit.cuda import operands
+from kronop.emit.cuda.contract import contract_launch
+from kronop.emit.plan import Plan, Step
+
+_NOTHING = StridedMatrix(pointer=0, row=0, column=0)
+_ALIGNMENT = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pass:
+    """A step's digits, from its constants."""
+
+    first: int
+    group: tuple[tuple[int, int], ...]
+    left: int
+    right: int
+
+    @property
+    def columns_out(self) -> int:
+        return self.left * math.prod(q for _, q in self.group) * self.right
+
+
+def _pass_of(step: Step) -> _Pass:
+    flat, sizes = operands.integers(step, "kGroup"), operands.integers(step, "kSizes")
+    first, group = operands.integer(step, "kFirstDigit"), tuple(zip(flat[::2], flat[1::2], strict=True))
+    return _Pass(first=first, group=group, left=math.prod(sizes[:first]), right=math.prod(sizes[first + len(group):]))  # fmt: skip
+
+
+def _buffers(plan: Plan, rows: int) -> tuple[int, int]:
+    """Bytes of the intermediates of even and of odd steps; each has room for a padded row count."""
+    sizes = [0, 0]
+    for index, step in enumerate(plan.steps[:-1]):
+        element = operands.element_of(step, "Output")
+        padded = operands.round_up(rows, operands.vector_of(element))
+        wanted = operands.round_up(_pass_of(step).columns_out * padded * element.bytes, _ALIGNMENT)
+        sizes[index % 2] = max(sizes[index % 2], wanted)
+    return sizes[0], sizes[1]
+
+
+def workspace_bytes(plan: Plan, rows: int) -> int:
+    """Bytes of all intermediates for `rows` rows (M times the batch)."""
+    return sum(_buffers(plan, rows))
+
+
+def launch_steps(plan: Plan, problem: KronProblem) -> tuple[Launch, ...]:
+    """One launch per step, in order; none where there are no rows."""
+    rows = problem.rows * math.prod(problem.batch)
+    if rows == 0:
+        return ()
+    buffers = _buffers(plan, rows)
+    starts = (problem.workspace, problem.workspace + buffers[0])
+    problem = _fold(problem)
+    x = problem.x
+    launches = []
+    for index, step in enumerate(plan.steps):
+        is_last = index == len(plan.steps) - 1
+        y = problem.y if is_last else _intermediate(step, problem, rows, starts[index % 2])
+        z = (problem.z or _NOTHING) if is_last else _NOTHING
+        launches.append(_launch(index, step, replace(problem, x=x, y=y, z=z), is_last))
+        x = y
+    return tuple(launches)
+
+
+def _intermediate(step: Step, problem: KronProblem, rows: int, pointer: int) -> StridedMatrix:
+    """Dense in the workspace, contiguous along what is contiguous in X."""
+    columns = _pass_of(step).columns_out
+    inner = [math.prod(problem.batch[axis + 1:]) * problem.rows for axis in range(len(problem.batch))]  # fmt: skip
+    if operands.integer(step, "kXByRows"):
+        column = operands.round_up(rows, operands.vector_of(operands.element_of(step, "Output")))
+        return StridedMatrix(pointer=pointer, row=1, column=column, batch=tuple(inner))
+    return StridedMatrix(pointer=pointer, row=columns, column=1, batch=tuple(size * columns for size in inner))
+
+
+def _fold(problem: KronProblem) -> KronProblem:
+    """The last batch dimensions become rows where factors do not depend on them and strides allow it."""
+    while problem.batch and all(factor.batch[-1] == 0 for factor in problem.factors):
+        extent = problem.batch[-1]
+        matrices = [problem.x, problem.y, *([] if problem.z is None else [problem.z])]
+        if problem.rows > 1 and any(item.batch[-1] != item.row * problem.rows for item in matrices):
+            return problem
+        single = problem.rows == 1
+
+        def drop(item: StridedMatrix, single: bool = single) -> StridedMatrix:
+            return replace(item, row=item.batch[-1] if single else item.row, batch=item.batch[:-1])
+
+        problem = replace(
+            problem, rows=problem.rows * extent, batch=problem.batch[:-1], x=drop(problem.x), y=drop(problem.y),
+            z=None if problem.z is None else drop(problem.z),
+            factors=tuple(replace(item, batch=item.batch[:-1]) for item in problem.factors),
+        )  # fmt: skip
+    return problem
+
+
+def _launch(index: int, step: Step, problem: KronProblem, is_last: bool) -> Launch:
+    scalars = problem.scalars if is_last else ()
+    if step.template == "kronop::kron_tile":
+        return _tile_launch(index, step, problem, scalars)
+    return _contract_launch(index, step, problem, scalars)
+
+
+def _four(strides: Sequence[int], filler: int = 0) -> tuple[int, ...]:
+    return (*strides, *([filler] * (MOST_BATCH_DIMENSIONS - len(strides))))
+
+
+def _tile_launch(index: int, step: Step, problem: KronProblem, scalars: tuple[float, ...]) -> Launch:
+    this = _pass_of(step)
+    by_rows, columns = operands.integer(step, "kXByRows"), operands.integer(step, "kColumns")
+    group_in, group_out = operands.integer(step, "kGroupIn"), operands.integer(step, "kGroupOut")
+    inner = problem.rows if by_rows else this.right
+    outer = (this.left, this.right) if by_rows else (problem.rows, this.left)
+
+    def view(item: StridedMatrix, group: int) -> operands.View:
+        digit, left = this.right * item.column, group * this.right * item.column
+        strides = {
+            "outer": (left, item.column) if by_rows else (item.row, left),
+            "inner": (item.row if by_rows else item.column,),
+            "digit": (digit,),
+            "batch": _four(item.batch),
+        }
+        return operands.View(pointer=item.pointer, strides=strides)
+
+    z = problem.z or _NOTHING
+    views = {"x": view(problem.x, group_in), "y": view(problem.y, group_out), "z": view(z, group_out)}
+    extents = {"outer": outer, "inner": (inner,), "batch": _four(problem.batch, 1)}
+    along = "digit" if columns == 1 else "inner"
+
+    def flag(name: str, width: str, alias: str, group: int) -> int:
+        sizes = {**extents, "digit": (group,)}
+        return operands.allows_vectors(views[name], sizes, along, operands.integer(step, width),
+                                       operands.element_of(step, alias))  # fmt: skip
+
+    factors = problem.factors[this.first:this.first + len(this.group)]  # fmt: skip
+    values: dict[str, int | tuple[int, ...] | tuple[float, ...]] = {
+        "x_vector": flag("x", "kXVector", "Input", group_in),
+        "y_vector": flag("y", "kYVector", "Output", group_out)
+        and (z.pointer == 0 or flag("z", "kYVector", "Output", group_out)),
+        "factor": tuple(item.pointer for item in factors),
+        "factor_row": tuple(item.row for item in factors),
+        "factor_column": tuple(item.column for item in factors),
+        "factor_batch": tuple(stride for item in factors for stride in _four(item.batch)),
+        "scalars": scalars,
+    }
+    for name, item in views.items():
+        values |= item.field(name)
+    values |= {f"{name}_extent": size for name, size in extents.items()}
+    tiles = operands.cover(inner, columns) * operands.cover(math.prod(outer), operands.integer(step, "kRows"))
+    return operands.make_launch(index, step, tiles * math.prod(problem.batch), values)
+
+
+def _contract_launch(index: int, step: Step, problem: KronProblem, scalars: tuple[float, ...]) -> Launch:
+    this = _pass_of(step)
+    ((contracted, produced),) = this.group
+    by_rows = operands.integer(step, "kXByRows")
+    rows = (this.left, this.right, problem.rows) if by_rows else (problem.rows, this.left, this.right)
+
+    def view(item: StridedMatrix, own: str, size: int) -> operands.View:
+        digit, left = this.right * item.column, size * this.right * item.column
+        strides = {
+            "row": (left, item.column, item.row) if by_rows else (item.row, left, item.column),
+            own: (digit,), "lane": (0,), "group": _four(item.batch),
+        }  # fmt: skip
+        return operands.View(pointer=item.pointer, strides=strides)
+
+    factor = problem.factors[this.first]
+    nothing = operands.View(pointer=0, strides={"produced": (0,), "lane": (0,), "group": (0, 0, 0, 0)})
+    views = {
+        "x": view(problem.x, "contracted", contracted),
+        "w": operands.View(pointer=factor.pointer, strides={
+            "contracted": (factor.row,), "produced": (factor.column,), "lane": (0,), "group": _four(factor.batch)}),
+        "y": view(problem.y, "produced", produced),
+        "z": view(problem.z or _NOTHING, "produced", produced),
+        "bias": nothing,
+    }  # fmt: skip
+    extents = {"row": rows, "contracted": (contracted,), "produced": (produced,), "lane": (1,),
+               "group": _four(problem.batch, 1)}  # fmt: skip
+    return contract_launch(index, step, views, extents, scalars)

@@ -1,0 +1,162 @@
+"""What both kernels share: operand views, vector checks, traits, parameter packing and grids."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
+from kronop.descriptions.datatype import TENSOR_TYPES, DataType
+from kronop.descriptions.epilogue import Epilogue
+from kronop.descriptions.math_instruction import MathInstruction, OpClass
+from kronop.emit.plan import Step
+
+MOST_BLOCKS = 2**31 - 1
+SCALARS = 4
+VECTOR_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """An operand as a kernel sees it: a pointer and, for each index, its stride in elements."""
+
+    pointer: int
+    strides: Mapping[str, tuple[int, ...]]
+
+    def field(self, operand: str) -> dict[str, int | tuple[int, ...]]:
+        """Members of the parameter struct: `<index>_<operand>`, and the pointer."""
+        return {operand: self.pointer} | {f"{index}_{operand}": row for index, row in self.strides.items()}
+
+
+def allows_vectors(view: View, extents: Mapping[str, Sequence[int]], along: str, width: int, element: DataType) -> int:
+    """1 where `along` has stride 1 and everything else keeps accesses of `width` elements aligned."""
+    if width == 1:
+        return 1
+    strides = [
+        stride
+        for index, row in view.strides.items()
+        for stride, extent in zip(row, extents[index], strict=True)
+        if extent > 1 and not (index == along and stride == 1)
+    ]
+    unit = any(stride == 1 for stride in view.strides[along])
+    aligned = view.pointer % (width * element.bytes) == 0 and all(stride % width == 0 for stride in strides)
+    return int(unit and aligned)
+
+
+def accept_math(instruction: MathInstruction) -> Status:
+    """The kernels here are for the ordinary cores."""
+    if instruction.opcode_class is OpClass.TensorOp:
+        return Status.reject(f"no tensor-core kernel for {instruction}; use OpClass.Simt")
+    return Status.accept()
+
+
+def element_types(
+    instruction: MathInstruction, source: DataType, output: DataType, epilogue: Epilogue | None
+) -> tuple[tuple[str, str], ...]:
+    """The aliases of a trait struct."""
+    accumulator = instruction.element_accumulator.cxx
+    functor = f"kronop::Identity<{accumulator}>" if epilogue is None else "::Epilogue"
+    return (
+        ("Input", source.cxx), ("Factor", instruction.element_b.cxx), ("Output", output.cxx),
+        ("Accumulator", accumulator), ("Epilogue", functor),
+    )  # fmt: skip
+
+
+def saturates(epilogue: Epilogue | None) -> bool:
+    """Whether integers are clamped, and not wrapped, on their way to the output type."""
+    return epilogue is not None and epilogue.name == "clamp"
+
+
+def scalar_kind(epilogue: Epilogue | None) -> Scalar:
+    """How the epilogue's scalars travel: 64-bit floats, or 64-bit integers where it computes in integers."""
+    integer = epilogue is not None and epilogue.element_epilogue.kind == "int"
+    return Scalar.INT64 if integer else Scalar.FLOAT64
+
+
+def signature(
+    name: str, scalar: Scalar, pointers: Sequence[tuple[str, int]], integers: Sequence[tuple[str, int]],
+    more: Sequence[Field] = (),
+) -> KernelSignature:
+    """Pointers, further fields, 64-bit integers, and the epilogue's scalars, as the headers declare them."""
+    return KernelSignature(
+        name,
+        (
+            *(Field(item, Scalar.POINTER, count) for item, count in pointers),
+            *(Field(item, Scalar.INT64, count) for item, count in integers),
+            *more,
+            Field("scalars", scalar, SCALARS),
+        ),
+    )  # fmt: skip
+
+
+def make_launch(
+    index: int, step: Step, blocks: int, values: Mapping[str, int | tuple[int, ...] | tuple[float, ...]]
+) -> Launch:
+    """The launch of one step; blocks past the grid's limit are walked by the blocks there are."""
+    return Launch(
+        step=index,
+        parameters=step.signature.pack(values),
+        grid=(min(blocks, MOST_BLOCKS), 1, 1),
+        block=(step.threads, 1, 1),
+        shared_bytes=step.shared_bytes,
+    )
+
+
+def cover(extent: int, size: int) -> int:
+    """Tiles of `size` that cover `extent`."""
+    return -(-extent // size)
+
+
+def round_up(value: int, multiple: int) -> int:
+    return cover(value, multiple) * multiple
+
+
+def powers_of_two(least: int, most: int) -> list[int]:
+    """The powers of two from `least` to `most`."""
+    return [1 << bit for bit in range(64) if least <= 1 << bit <= most]
+
+
+def widest_divisor(promise: int, sizes: Iterable[int]) -> int:
+    """The widest vector, at most `promise`, that divides all `sizes`."""
+    return math.gcd(promise, *sizes)
+
+
+def vector_of(element: DataType) -> int:
+    """Elements of one 16-byte access."""
+    return VECTOR_BYTES // element.bytes
+
+
+def shape_name(shapes: Sequence[tuple[int, int]]) -> str:
+    """(8, 8) five times -> "8x8p5"; at most 40 characters."""
+    parts: list[tuple[tuple[int, int], int]] = []
+    for shape in shapes:
+        if parts and parts[-1][0] == shape:
+            parts[-1] = (shape, parts[-1][1] + 1)
+        else:
+            parts.append((shape, 1))
+    names = [f"{p}x{q}" + (f"p{count}" if count > 1 else "") for (p, q), count in parts]
+    text = "_".join(names)
+    return text if len(text) <= 40 else f"{names[0]}_and_{len(shapes) - parts[0][1]}_more"
+
+
+def element_of(step: Step, alias: str) -> DataType:
+    """The element type behind an alias of the trait struct."""
+    spelling = dict(step.types)[alias]
+    return next(item for item in TENSOR_TYPES.values() if item.cxx == spelling)
+
+
+def integers(step: Step, name: str) -> tuple[int, ...]:
+    """A constant of a step that is an array."""
+    value = step.constant(name)
+    if not isinstance(value, tuple):
+        raise TypeError(f"{step.entry}: constant {name} is no array")
+    return value
+
+
+def integer(step: Step, name: str) -> int:
+    """A constant of a step that is one integer."""
+    value = step.constant(name)
+    if not isinstance(value, int):
+        raise TypeError(f"{step.entry}: constant {name} is no integer")
+    return value

@@ -1,0 +1,261 @@
+"""Splitting a Kronecker matmul into passes: candidates, legality, cost, best.
+
+A pass takes a contiguous group of digits: on a tile in shared memory, or, for one digit that is too
+large for that, as a tiled contraction. Fewer passes mean less traffic; a group has to fit on the chip.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from kronop.artifacts import Status
+from kronop.descriptions.datatype import DataType, RowMajor
+from kronop.descriptions.kron import KronMatmulDescription, Side
+from kronop.emit.cuda import contract, operands, tile
+from kronop.emit.cuda.contract import Contraction, ContractTile, Order
+from kronop.emit.cuda.shapes import Ends, PassShape, Shape, multiply_adds, shrinking
+from kronop.emit.cuda.tile import TileShape
+from kronop.target import Target
+
+# NOTE: one H200 copies 4.28 TB/s and does about 25 T multiply-adds/s in float32: 0.17 bytes each.
+_BYTES_OF_MULTIPLY_ADD = 0.17
+_TILE_ELEMENTS = 8192
+_GOOD_RUN_BYTES = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """How one pass runs: a tile of `kron_tile`, or of `contract_tiles`; its cost per element of X, in bytes."""
+
+    tile: TileShape | ContractTile
+    cost: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pass:
+    """One pass of a plan: digits [first, first + len(shape.group))."""
+
+    first: int
+    shape: PassShape
+    ends: Ends
+    choice: Choice
+
+
+def ends_of(description: KronMatmulDescription) -> Ends:
+    """What the operation as a whole reads and writes."""
+    right = description.side is Side.Right
+    x, y = description.X, description.Y
+    return Ends(
+        source=x.element, output=y.element, source_alignment=x.alignment, output_alignment=y.alignment,
+        source_by_rows=(x.layout is RowMajor) != right, output_by_rows=(y.layout is RowMajor) != right,
+    )  # fmt: skip
+
+
+def split(
+    description: KronMatmulDescription, target: Target
+) -> tuple[tuple[Pass, ...], tuple[tuple[str, str], ...]]:
+    """The passes in launch order, and what was rejected; no passes where the user's tile fits nothing."""
+    digits = description.contractions
+    rejected: list[tuple[str, str]] = []
+    groups = _best_groups(description, target, rejected)
+    if groups is None:
+        return (), tuple(rejected)
+    order = sorted(groups, key=lambda item: shrinking(_product(digits[item[0]:item[1]])))  # fmt: skip
+    passes = []
+    sizes = [p for p, _ in digits]
+    for index, (first, end) in enumerate(order):
+        shape = PassShape(group=digits[first:end], left=math.prod(sizes[:first]), right=math.prod(sizes[end:]))
+        ends = _ends(description, index == 0, index == len(order) - 1)
+        choice, status = choose(description, shape, ends, target)
+        if choice is None:
+            return (), (*rejected, (f"digits {first} to {end - 1}", status.reason))
+        passes.append(Pass(first=first, shape=shape, ends=ends, choice=choice))
+        sizes[first:end] = [q for _, q in digits[first:end]]
+    return tuple(passes), tuple(rejected)
+
+
+def _product(group: Sequence[Shape]) -> Shape:
+    return math.prod(p for p, _ in group), math.prod(q for _, q in group)
+
+
+def _ends(description: KronMatmulDescription, is_first: bool, is_last: bool) -> Ends:
+    """Intermediates are dense, in the accumulator type, and keep the order of X."""
+    ends = ends_of(description)
+    between = description.math.element_accumulator
+    widest = operands.vector_of(between)
+    if not is_first:
+        ends = replace(ends, source=between, source_alignment=widest)
+    if not is_last:
+        ends = replace(ends, output=between, output_alignment=widest, output_by_rows=ends.source_by_rows)
+    return ends
+
+
+def _best_groups(
+    description: KronMatmulDescription, target: Target, rejected: list[tuple[str, str]]
+) -> list[tuple[int, int]] | None:
+    """The cheapest cut of the digits into groups, by dynamic programming over where the last group starts."""
+    digits = description.contractions
+    best: list[tuple[float, list[tuple[int, int]]] | None] = [(0.0, [])]
+    after = [math.prod(p for p, _ in digits[index:]) for index in range(len(digits) + 1)]
+    reasons: dict[tuple[int, int], str] = {}
+    for end in range(1, len(digits) + 1):
+        found: tuple[float, list[tuple[int, int]]] | None = None
+        for first in range(end - 1, max(-1, end - 1 - tile.MOST_FACTORS), -1):
+            before = best[first]
+            shape = PassShape(group=digits[first:end], left=1, right=after[end])
+            choice, status = choose(description, shape, ends_of(description), target)
+            if choice is None:
+                reasons[first, end] = status.reason
+                # A larger group wants no less of anything.
+                if end - first > 1:
+                    break
+            elif before is not None and (found is None or before[0] + choice.cost < found[0]):
+                found = (before[0] + choice.cost, [*before[1], (first, end)])
+        best.append(found)
+    largest = sorted(reasons.items(), key=lambda item: item[0][0] - item[0][1])[:4]
+    rejected += [(f"digits {first} to {end - 1} in one pass", reason) for (first, end), reason in largest]
+    final = best[-1]
+    return None if final is None else final[1]
+
+
+def choose(
+    description: KronMatmulDescription, shape: PassShape, ends: Ends, target: Target
+) -> tuple[Choice | None, Status]:
+    """The cheapest way to run a pass, or the reason why there is none."""
+    return _choose(_Key(description), shape, ends, target)
+
+
+class _Key:
+    """What of a description a pass depends on, for the memo."""
+
+    def __init__(self, description: KronMatmulDescription) -> None:
+        self.tile, self.math = description.tile, description.math
+        self.by_columns = description.F.layout is RowMajor if description.side is Side.Right else (
+            description.F.layout is not RowMajor)  # fmt: skip
+        self.factor_alignment = description.F.alignment
+        self.identity = (self.tile, self.math, self.by_columns, self.factor_alignment)
+
+    def __hash__(self) -> int:
+        return hash(self.identity)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Key) and self.identity == other.identity
+
+
+@functools.lru_cache(maxsize=4096)
+def _choose(key: _Key, shape: PassShape, ends: Ends, target: Target) -> tuple[Choice | None, Status]:
+    accumulator = key.math.element_accumulator
+    status = Status.reject("no tile")
+    found: list[Choice] = []
+    for shape_of_tile in _tiles(key, shape, ends, accumulator):
+        status = _fits(key, shape, shape_of_tile, accumulator, target)
+        if status:
+            found.append(Choice(tile=shape_of_tile, cost=_tile_cost(shape, ends, shape_of_tile, accumulator, target)))
+    if len(shape.group) == 1:
+        work = contraction(key.by_columns, key.factor_alignment, shape, ends)
+        accepted, rejected = contract.candidates(work, accumulator, target, key.tile)
+        if accepted:
+            found.append(Choice(tile=accepted[0][1], cost=_contract_cost(shape, ends, accepted[0][1], accumulator)))
+        elif rejected:
+            status = Status.reject(rejected[0][1])
+    if not found:
+        return None, status
+    return min(found, key=lambda item: item.cost), Status.accept()
+
+
+def _fits(key: _Key, shape: PassShape, candidate: TileShape, accumulator: DataType, target: Target) -> Status:
+    if key.tile is not None:
+        held = candidate.columns * math.prod(max(digit) for digit in shape.group)
+        held = held // candidate.columns * candidate.rows if _rows_are_columns(candidate, key) else held
+        if held > key.tile.threadblock_shape[1]:
+            return Status.reject(f"the group holds {held} elements of a row, threadblock_shape gives"
+                                 f" {key.tile.threadblock_shape[1]}; raise Tile_N")  # fmt: skip
+        if key.tile.stages != 1:
+            return Status.reject(f"a tile pass does not prefetch, got {key.tile.stages} stages; use stages 1")
+    return tile.fits(shape, candidate, accumulator, target)
+
+
+def _rows_are_columns(candidate: TileShape, key: _Key) -> bool:
+    return key.tile is not None and candidate.columns == key.tile.threadblock_shape[0] != candidate.rows
+
+
+def contraction(by_columns: bool, factor_alignment: int, shape: PassShape, ends: Ends) -> Contraction:
+    """One digit as a contraction whose rows are all free indices."""
+    ((contracted, produced),) = shape.group
+    inside = Order.Rows if shape.right > 1 else Order.Own
+    return Contraction(
+        contracted=contracted, produced=produced, lanes=1, source=ends.source, output=ends.output,
+        x_alignment=ends.source_alignment, w_alignment=factor_alignment, y_alignment=ends.output_alignment,
+        x_order=Order.Rows if ends.source_by_rows else inside,
+        w_order=Order.Rows if by_columns else Order.Own,
+        y_order=Order.Rows if ends.output_by_rows else inside,
+    )  # fmt: skip
+
+
+def _tiles(key: _Key, shape: PassShape, ends: Ends, accumulator: DataType) -> list[TileShape]:
+    """Tiles to consider: columns that make long runs, rows that fill a block, threads that fill the rows."""
+    slots = math.prod(max(digit) for digit in shape.group)
+    if key.tile is not None:
+        m, n, _ = key.tile.threadblock_shape
+        rows, columns = (max(1, n // slots), m) if ends.source_by_rows else (m, min(shape.right, max(1, n // slots)))
+        return [TileShape(rows=rows, columns=columns, threads=32 * key.tile.warps)]
+    most = max(1, _TILE_ELEMENTS * 4 // accumulator.bytes // slots)
+    result = []
+    for columns in _columns(shape, ends):
+        rows = 1 << max(0, (most // columns).bit_length() - 1)
+        rows = min(rows, 128)
+        for height in {rows, max(1, rows // 2), max(1, rows // 4)}:
+            elements = height * slots * columns
+            fitting = [count for count in (512, 256, 128, 64) if count * 32 <= elements] or [64]
+            result += [TileShape(rows=height, columns=columns, threads=count) for count in fitting]
+    return result
+
+
+def _columns(shape: PassShape, ends: Ends) -> list[int]:
+    if ends.source_by_rows:
+        return [8, 16, 32, 64]
+    if shape.right <= 16:
+        return [shape.right]
+    divisors = [size for size in range(5, 65) if shape.right % size == 0]
+    return sorted({*divisors, 8, 16, 32, 64} - {size for size in (32, 64) if size > shape.right})
+
+
+def _tile_cost(
+    shape: PassShape, ends: Ends, candidate: TileShape, accumulator: DataType, target: Target
+) -> float:
+    """Bytes per element of X that the pass is worth: traffic, arithmetic, and what does not overlap."""
+    x, y = ends.source.bytes, ends.output.bytes * shape.group_out / shape.group_in
+    run = candidate.columns if candidate.columns > 1 else shape.group_in
+    ragged = 1.0 if ends.source_by_rows else (
+        operands.cover(shape.right, candidate.columns) * candidate.columns / shape.right)  # fmt: skip
+    partial = max(1.0, _GOOD_RUN_BYTES / (run * ends.source.bytes)) ** 0.5
+    if candidate.columns > 1 and candidate.columns * ends.source.bytes % 32:
+        partial *= 1.15
+    vectors = tile.vectors(shape, ends, candidate)
+    narrow = 1 + 0.02 * sum(operands.VECTOR_BYTES / (4 * size) for size in vectors)
+    memory = (x + y) * partial * narrow
+    layout = tile.layout_of(shape, candidate, accumulator)
+    elements = shape.group_in * candidate.columns * candidate.rows
+    factors = layout.factor_elements * 0.5 * accumulator.bytes / elements
+    work = multiply_adds(sorted(shape.group, key=shrinking), 1, 1) / shape.group_in
+    arithmetic = work * _BYTES_OF_MULTIPLY_ADD * accumulator.bytes / 4 * ragged
+    phases = len(tile.phases_of(shape, candidate, accumulator)) * 0.6 * accumulator.bytes / 4
+    blocks = min(target.shared_bytes // tile.shared_bytes(layout, candidate, accumulator), 2048 // candidate.threads)
+    resident = min(blocks * candidate.threads, 1024) / 1024
+    # Two or more resident blocks overlap one's memory with another's arithmetic.
+    exposed = 1.0 if blocks < 2 else 0.4
+    slow, fast = max(memory, arithmetic + phases), min(memory, arithmetic + phases)
+    return (slow + exposed * fast + factors) * (1 + 0.15 * (1 - resident))
+
+
+def _contract_cost(shape: PassShape, ends: Ends, candidate: ContractTile, accumulator: DataType) -> float:
+    ((contracted, produced),) = shape.group
+    x, y = ends.source.bytes, ends.output.bytes * produced / contracted
+    padded = operands.cover(produced, candidate.n) * candidate.n
+    again = operands.cover(produced, candidate.n) - 1
+    shared = 1 + (1 / candidate.thread_m + 1 / candidate.thread_n) * 2
+    arithmetic = padded * operands.round_up(contracted, candidate.k) / contracted * shared
+    return x * (1 + 0.3 * again) + y + arithmetic * _BYTES_OF_MULTIPLY_ADD * accumulator.bytes / 4

@@ -1,0 +1,72 @@
+"""What a pass of a Kronecker matmul computes, before it is decided how."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from kronop.descriptions.datatype import DataType
+
+Shape = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassShape:
+    """A contiguous group of digits and what stands around it.
+
+    Attributes:
+        group: (contracted, produced) of each digit of the group.
+        left: elements of all digits before the group, at the time of the pass.
+        right: the same after it; in memory they lie inside the group.
+    """
+
+    group: tuple[Shape, ...]
+    left: int
+    right: int
+
+    @property
+    def group_in(self) -> int:
+        return math.prod(p for p, _ in self.group)
+
+    @property
+    def group_out(self) -> int:
+        return math.prod(q for _, q in self.group)
+
+    @property
+    def columns_in(self) -> int:
+        return self.left * self.group_in * self.right
+
+    @property
+    def columns_out(self) -> int:
+        return self.left * self.group_out * self.right
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ends:
+    """What a pass reads and writes: element, promised alignment, and whether M is contiguous."""
+
+    source: DataType
+    output: DataType
+    source_alignment: int
+    output_alignment: int
+    source_by_rows: bool
+    output_by_rows: bool
+
+
+def shrinking(shape: Shape) -> float:
+    """Sort key of digits and groups: those that shrink most per operation go first.
+
+    Contracting P to Q costs Q operations an element and leaves Q / P of them. Exchanging two
+    neighbours shows that the total is least in descending order of 1 / Q - 1 / P.
+    """
+    contracted, produced = shape
+    return 1 / contracted - 1 / produced
+
+
+def multiply_adds(digits: list[Shape], left: int, right: int) -> int:
+    """Multiply-adds of contracting `digits`, in this order, with left x right free elements around them."""
+    size, total = left * right * math.prod(p for p, _ in digits), 0
+    for contracted, produced in digits:
+        total += size * produced
+        size = size // contracted * produced
+    return total

@@ -1,0 +1,61 @@
+"""Runs the CUDA kernels of a plan on the CPU: the same headers through the host compiler, see emulation.hpp."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from kronop.artifacts import Launch, Source
+from kronop.emit.plan import Plan
+from kronop.emit.render import render
+
+_HEADER = Path(__file__).with_name("emulation.hpp")
+_WRAPPER = """
+static const Parameters* kronop_parameters;
+static void kronop_body() {{ {entry}(*kronop_parameters); }}
+extern "C" void emulate(const void* parameters, unsigned blocks, unsigned threads, unsigned shared_bytes) {{
+  kronop_parameters = static_cast<const Parameters*>(parameters);
+  emulation::run(kronop_body, blocks, threads, shared_bytes);
+}}
+"""
+
+
+def host_compiler() -> str | None:
+    """A g++, whose extensions the emulation leans on; None where there is none."""
+    return shutil.which(os.environ.get("CXX", "g++"))
+
+
+class Emulator:
+    """Compiles each step of a plan once, into `folder`, and runs launches."""
+
+    def __init__(self, plan: Plan, folder: Path) -> None:
+        self.kernels = [self._build(source, folder) for source in render(plan)]
+
+    def run(self, launches: Sequence[Launch]) -> None:
+        """Runs the launches in order, on pointers of this process."""
+        for launch in launches:
+            self.kernels[launch.step](launch.parameters, launch.grid[0], launch.block[0], launch.shared_bytes)
+
+    def _build(self, source: Source, folder: Path) -> Any:
+        text = source.text + _WRAPPER.format(entry=source.entry)
+        name = hashlib.sha256(text.encode()).hexdigest()[:16]
+        code, library = folder / f"{name}.cpp", folder / f"{name}.so"
+        if not library.exists():
+            code.write_text(text)
+            compiler = host_compiler()
+            if compiler is None:
+                raise FileNotFoundError("no g++ to build the emulation with")
+            includes = [f"-I{directory}" for directory in source.include_directories]
+            command = [compiler, "-std=c++20", "-O1", "-w", "-mf16c", "-mfma", "-fPIC", "-shared", "-include",
+                       str(_HEADER), *includes, str(code), "-o", str(library)]  # fmt: skip
+            subprocess.run(command, check=True, capture_output=True, text=True)
+        function = ctypes.CDLL(str(library)).emulate
+        function.argtypes = [ctypes.c_char_p, ctypes.c_uint, ctypes.c_uint, ctypes.c_uint]
+        function.restype = None
+        return function

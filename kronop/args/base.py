@@ -208,7 +208,9 @@ def check_source(beta: float, source: TensorView | None) -> None:
     """beta without Z is refused: it would read nothing."""
     if beta != 0 and source is None:
         raise ArgumentError(
-            mismatch("Z", expected=f"a tensor, because beta is {beta}", got="None", hint="pass Z, or beta = 0")
+            mismatch(
+                "Z", expected=f"a tensor, because beta is {beta}", got="None", hint="pass Z, or beta = 0"
+            )
         )
 
 
@@ -216,7 +218,9 @@ def check_writable(result: TensorView) -> None:
     """Whether the caller's Y can be written where it lies."""
     if not result.writable or not result.in_place:
         got = "one in foreign byte order or misaligned" if result.writable else "a read-only one"
-        raise ArgumentError(mismatch("Y", expected="a writable tensor", got=got, hint="pass a new contiguous tensor"))
+        raise ArgumentError(
+            mismatch("Y", expected="a writable tensor", got=got, hint="pass a new contiguous tensor")
+        )
     if overlaps_itself(result):
         raise ArgumentError(
             mismatch("Y", expected="a tensor whose elements are all distinct",

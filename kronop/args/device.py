@@ -45,7 +45,9 @@ def cuda_driver() -> Any:
     module, reason = _probe()
     if module is None:
         raise DeviceError(
-            mismatch("GPU", expected="an NVIDIA GPU with its driver", got=reason, hint="use an x86 operation here")
+            mismatch(
+                "GPU", expected="an NVIDIA GPU with its driver", got=reason, hint="use an x86 operation here"
+            )
         )
     return module
 
@@ -55,7 +57,11 @@ def check(result: tuple[Any, ...], doing: str, *, many: bool = False) -> Any:
     status, *values = result
     if int(status):
         kind = OutOfMemoryError if status.name == "CUDA_ERROR_OUT_OF_MEMORY" else DeviceError
-        raise kind(mismatch(doing, expected="success", got=status.name, hint="see the CUDA documentation of this error"))
+        raise kind(
+            mismatch(
+                doing, expected="success", got=status.name, hint="see the CUDA documentation of this error"
+            )
+        )
     if many:
         return values
     return values[0] if values else None
@@ -97,7 +103,9 @@ def device_of_pointer(pointer: int) -> Device:
         return default_device()
     attribute = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
     with current(default_device().index):
-        return Device("cuda", int(check(driver.cuPointerGetAttribute(attribute, pointer), "locating a GPU tensor")))
+        return Device(
+            "cuda", int(check(driver.cuPointerGetAttribute(attribute, pointer), "locating a GPU tensor"))
+        )
 
 
 def target_of(view: TensorView) -> str:

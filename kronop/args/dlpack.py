@@ -71,7 +71,9 @@ def read(tensor: Any, name: str) -> DLPackTensor:
         item = _Tensor.from_address(_get_pointer(capsule, b"dltensor"))
         return _decode(item, capsule, name, writable=True)
     raise ArgumentError(
-        mismatch(name, expected="a DLPack capsule from __dlpack__", got=repr(capsule), hint="update the producer")
+        mismatch(
+            name, expected="a DLPack capsule from __dlpack__", got=repr(capsule), hint="update the producer"
+        )
     )
 
 

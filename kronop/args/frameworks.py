@@ -97,7 +97,9 @@ def _torch(torch: Any, tensor: Any, name: str) -> TensorView:
     else:
         _unreadable(name, f"device {tensor.device}", "move it to the CPU or to an NVIDIA GPU")
     if tensor.is_neg() or tensor.is_conj():
-        _unreadable(name, "a lazily negated or conjugated view", "call .resolve_neg() or .resolve_conj() first")
+        _unreadable(
+            name, "a lazily negated or conjugated view", "call .resolve_neg() or .resolve_conj() first"
+        )
     if tensor.requires_grad and torch.is_grad_enabled():
         raise ArgumentError(
             mismatch(name, expected="a tensor without gradient", got="requires_grad=True",
@@ -148,7 +150,9 @@ def _device_view(
 ) -> TensorView:  # fmt: skip
     strides = _element_strides(shape, byte_strides, element.bytes)
     if strides is None or pointer % element.bytes:
-        _unreadable(name, f"pointer or strides that are no multiple of {element.bytes} bytes", "copy it first")
+        _unreadable(
+            name, f"pointer or strides that are no multiple of {element.bytes} bytes", "copy it first"
+        )
     return TensorView(
         pointer=pointer, shape=shape, strides=strides, element=element, device=device, framework=framework,
         writable=writable, owner=owner,

@@ -51,7 +51,9 @@ class HostBuffer:
             self._memory: Any = np.empty(nbytes + _CACHE_LINE, np.uint8)
         except MemoryError as error:
             raise OutOfMemoryError(
-                mismatch("host memory", expected=f"{nbytes} bytes", got=str(error), hint="take smaller tensors")
+                mismatch(
+                    "host memory", expected=f"{nbytes} bytes", got=str(error), hint="take smaller tensors"
+                )
             ) from error
         address = self._memory.__array_interface__["data"][0]
         self.pointer: int = -(-address // _CACHE_LINE) * _CACHE_LINE

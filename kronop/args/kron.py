@@ -35,7 +35,11 @@ class _Operand:
     form: Form | None = None
 
     def batch_strides(self, batch: tuple[int, ...]) -> tuple[int, ...]:
-        shape, strides = (self.view.shape, self.view.strides) if self.form is None else (self.form.shape, self.form.strides)
+        shape, strides = (
+            (self.view.shape, self.view.strides)
+            if self.form is None
+            else (self.form.shape, self.form.strides)
+        )
         return broadcast_strides(shape[:-2], strides[:-2], batch)
 
     @property
@@ -102,7 +106,9 @@ class KronMatmulArguments(Arguments):
                          got=f"{len(factors)}", hint="pass one tensor per factor of the operation")
             )  # fmt: skip
         views = {"X": view(X, "X")}
-        views |= {f"factors[{index}]": view(factor, f"factors[{index}]") for index, factor in enumerate(factors)}
+        views |= {
+            f"factors[{index}]": view(factor, f"factors[{index}]") for index, factor in enumerate(factors)
+        }
         views |= {name: view(item, name) for name, item in (("Z", Z), ("Y", Y)) if item is not None}
         self._is_vector = len(views["X"].shape) == 1
         check_source(self.output_op.beta, views.get("Z"))
@@ -125,7 +131,9 @@ class KronMatmulArguments(Arguments):
         for index, expected in enumerate(what.factors):
             _check_shape(views[f"factors[{index}]"], f"factors[{index}]", expected, expected)
         self._m = views["X"].shape[-2 if right else -1]
-        self._batch = broadcast_shapes([(name, item.shape[:-2]) for name, item in views.items() if name not in ("Z", "Y")])
+        self._batch = broadcast_shapes(
+            [(name, item.shape[:-2]) for name, item in views.items() if name not in ("Z", "Y")]
+        )
         rows_and_columns = what.y_shape(self._m)
         for name in ("Z", "Y"):
             if name in views:
@@ -181,7 +189,12 @@ class KronMatmulArguments(Arguments):
 
     def _lay_out(self, views: dict[str, TensorView]) -> None:
         """Finds the loops over batches, and the copies where more remain than kernels walk."""
-        names = ["X", "Y", *(["Z"] if self.output_op.beta else []), *(n for n in views if n.startswith("factors"))]
+        names = [
+            "X",
+            "Y",
+            *(["Z"] if self.output_op.beta else []),
+            *(n for n in views if n.startswith("factors")),
+        ]
         self._source_is_result = "Z" in names and same_elements(views["Z"], views["Y"])
         operands = {name: _Operand(views[name], self._described(name)) for name in names}
         for operand in operands.values():
@@ -203,7 +216,9 @@ class KronMatmulArguments(Arguments):
             self._m, self._batch, tuple(item.matrix[rows] for item in moving),
             tuple(item.batch_strides(self._batch) for item in self._operands.values()),
         )  # fmt: skip
-        keep_unit = tuple(item.description.layout is unit and item.description.alignment > 1 for item in moving)
+        keep_unit = tuple(
+            item.description.layout is unit and item.description.alignment > 1 for item in moving
+        )
         return collapse(loops, keep_unit)
 
     def _expand(self) -> None:
@@ -257,7 +272,12 @@ def _check_shape(item: TensorView, name: str, matrix: tuple[int, int], shown: tu
     if len(item.shape) < 2 or item.shape[-2:] != matrix:
         sizes = ", ".join(str(size) for size in shown)
         raise ArgumentError(
-            mismatch(f"shape of {name}", expected=f"(..., {sizes})", got=item.shape, hint="the last dimensions must fit")
+            mismatch(
+                f"shape of {name}",
+                expected=f"(..., {sizes})",
+                got=item.shape,
+                hint="the last dimensions must fit",
+            )
         )
 
 
@@ -270,6 +290,4 @@ def _shape(item: TensorView, is_vector: bool, right: bool) -> tuple[int, ...]:
 
 def _exchanged(item: TensorView) -> TensorView:
     shape, strides = item.shape, item.strides
-    return item.reshaped(
-        (*shape[:-2], shape[-1], shape[-2]), (*strides[:-2], strides[-1], strides[-2])
-    )
+    return item.reshaped((*shape[:-2], shape[-1], shape[-2]), (*strides[:-2], strides[-1], strides[-2]))

@@ -89,14 +89,26 @@ class KSparseArguments(Arguments):
         at = 0 if what.batch_last else -1
         if not shape or shape[at] != what.input_columns:
             a, _, c, d = what.pattern
-            expected = f"{a} x {c} x {d} = {what.input_columns} as {'first' if what.batch_last else 'last'} extent"
+            expected = (
+                f"{a} x {c} x {d} = {what.input_columns} as {'first' if what.batch_last else 'last'} extent"
+            )
             raise ArgumentError(
-                mismatch("shape of X", expected=expected, got=shape, hint="check X against the pattern (a, b, c, d)")
+                mismatch(
+                    "shape of X",
+                    expected=expected,
+                    got=shape,
+                    hint="check X against the pattern (a, b, c, d)",
+                )
             )
         features = (what.output_columns,)
         self._lead = shape[1:] if what.batch_last else shape[:-1]
         self._result_shape = (*features, *self._lead) if what.batch_last else (*self._lead, *features)
-        expected_shapes = {"W": what.pattern, "bias": features, "Z": self._result_shape, "Y": self._result_shape}
+        expected_shapes = {
+            "W": what.pattern,
+            "bias": features,
+            "Z": self._result_shape,
+            "Y": self._result_shape,
+        }
         for name, item in views.items():
             if name != "X" and item.shape != expected_shapes[name]:
                 raise ArgumentError(

@@ -112,7 +112,9 @@ def get_memory_pool(init_pool_size: int, max_pool_size: int) -> Any:
     """
     for name, value in (("init_pool_size", init_pool_size), ("max_pool_size", max_pool_size)):
         if not isinstance(value, int) or isinstance(value, bool):
-            raise ElementTypeError(mismatch(name, expected="bytes as int", got=repr(value), hint="pass an integer"))
+            raise ElementTypeError(
+                mismatch(name, expected="bytes as int", got=repr(value), hint="pass an integer")
+            )
     if not 0 <= init_pool_size <= max_pool_size or not max_pool_size:
         raise ArgumentError(
             mismatch("pool sizes", expected="0 <= init_pool_size <= max_pool_size, max_pool_size > 0",
@@ -139,7 +141,9 @@ def _make_pool(index: int, initial: int, maximum: int | None) -> Pool:
     except ImportError:
         kind = CorePool
         if not _told:
-            _log.info("RMM is not installed: device memory comes from cuda-core; pip install rmm-cu13 for RMM's pool")
+            _log.info(
+                "RMM is not installed: device memory comes from cuda-core; pip install rmm-cu13 for RMM's pool"
+            )
             _told = True
     with current(index):
         pool = kind(index, initial, maximum)
@@ -270,5 +274,8 @@ def _release(pool: Pool, pointer: int, nbytes: int, uses: dict[int, Any]) -> Non
     with current(pool.device), _relaxed_capture():
         for event in uses.values():
             if event is not None:
-                check(driver.cuStreamWaitEvent(int(pool.stream.handle), int(event.handle), 0), "freeing device memory")
+                check(
+                    driver.cuStreamWaitEvent(int(pool.stream.handle), int(event.handle), 0),
+                    "freeing device memory",
+                )
         pool.free(pointer, nbytes)

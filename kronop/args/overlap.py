@@ -61,7 +61,9 @@ def overlaps_itself(item: TensorView) -> bool:
     """Whether two different indices reach the same element. Exact."""
     if 0 in item.shape:
         return False
-    axes = sorted((abs(stride), extent) for extent, stride in zip(item.shape, item.strides, strict=True) if extent > 1)
+    axes = sorted(
+        (abs(stride), extent) for extent, stride in zip(item.shape, item.strides, strict=True) if extent > 1
+    )
     inner = 0
     for stride, extent in axes:
         if stride <= inner:

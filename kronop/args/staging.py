@@ -184,7 +184,9 @@ def _copy(target: TensorView, source: TensorView) -> Step:
 
 def _device_copy(target: TensorView, source: TensorView) -> Step:
     index = target.device.index
-    framework = next((item.framework for item in (source, target) if item.framework in ("torch", "cupy")), None)
+    framework = next(
+        (item.framework for item in (source, target) if item.framework in ("torch", "cupy")), None
+    )
     if (framework or device_framework()) == "torch":
         import torch
 

@@ -35,7 +35,9 @@ def stream_handle(stream: Any, framework: str, index: int) -> int:
             )  # fmt: skip
         handle = int(named[0])
     if handle < 0:
-        raise ArgumentError(mismatch("stream", expected="a CUstream handle", got=handle, hint="pass 0 or a handle"))
+        raise ArgumentError(
+            mismatch("stream", expected="a CUstream handle", got=handle, hint="pass 0 or a handle")
+        )
     return handle
 
 

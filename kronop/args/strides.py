@@ -41,7 +41,10 @@ def broadcast_shapes(named: Sequence[tuple[str, Ints]]) -> Ints:
 def broadcast_strides(shape: Ints, strides: Ints, target: Ints) -> Ints:
     """Strides over `target`, which `shape` broadcasts to: 0 where an extent is repeated."""
     missing = len(target) - len(shape)
-    own = (stride if extent == goal else 0 for extent, stride, goal in zip(shape, strides, target[missing:], strict=True))
+    own = (
+        stride if extent == goal else 0
+        for extent, stride, goal in zip(shape, strides, target[missing:], strict=True)
+    )
     return (0,) * missing + tuple(own)
 
 

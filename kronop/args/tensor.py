@@ -40,7 +40,12 @@ def describe(item: TensorView, name: str) -> TensorDescription:
     """
     if not item.shape:
         raise ArgumentError(
-            mismatch(name, expected="at least one dimension", got="shape ()", hint="reshape it to a vector or a matrix")
+            mismatch(
+                name,
+                expected="at least one dimension",
+                got="shape ()",
+                hint="reshape it to a vector or a matrix",
+            )
         )
     if len(item.shape) == 1:
         return TensorDescription(item.element)

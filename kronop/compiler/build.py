@@ -144,7 +144,10 @@ def compile_sources(sources: Sequence[Source], target: Target) -> tuple[Binary, 
     jobs = _jobs(sources, target)
     missing = {job.key: job for job in jobs if job.key not in _process.binaries}
     found = dict(zip(missing, _deliver_all(tuple(missing.values())), strict=True))
-    return tuple(found.get(job.key) or _process.binaries[job.key] for job in jobs)
+    binaries = tuple(found.get(job.key) or _process.binaries[job.key] for job in jobs)
+    for job, binary in zip(jobs, binaries, strict=True):
+        _check_spills(job, binary)
+    return binaries
 
 
 def assembly(source: Source, target: Target) -> str:
@@ -199,7 +202,6 @@ def _deliver(job: _Job) -> Binary:
         binary = _process.binaries.get(job.key)
         if binary is None:
             binary = _from_disk_or_compiler(job)
-            _check_spills(job, binary)
             _process.binaries[job.key] = dataclasses.replace(binary, origin=Origin.MEMORY)
             inspection.report(job.source, binary, lambda: assembly(job.source, job.target))
         return binary

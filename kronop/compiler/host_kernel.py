@@ -106,7 +106,8 @@ def _file_of(binary: Binary) -> Iterator[str]:
     allows execution. The loader takes a path that it has seen for the library that it loaded from
     it, and numbers of file descriptors come back; so the path is a link in a folder of its own.
     """
-    with tempfile.TemporaryDirectory(prefix="kronop-") as folder:
+    # Windows does not delete a file that is mapped: there it stays for the system to clear.
+    with tempfile.TemporaryDirectory(prefix="kronop-", ignore_cleanup_errors=True) as folder:
         path = os.path.join(folder, f"{binary.entry}.so")
         if sys.platform != "linux":
             with open(path, "wb") as file:

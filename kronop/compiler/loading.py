@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from typing import Protocol
@@ -24,7 +25,17 @@ class Kernel(Protocol):
 
 
 _kernels: dict[str, Kernel] = {}
-_lock = threading.RLock()
+_lock = threading.Lock()
+
+
+def _renew_lock() -> None:
+    """In a forked child: another thread of the parent may have held the lock for ever."""
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)
 
 
 def load(binary: Binary, target: Target) -> Kernel:

@@ -20,6 +20,9 @@ _ENTRY = {
     "x86": 'extern "C" int {entry}(const void* parameters) {{\n'
     "  return {template}<Step>(*static_cast<const Parameters*>(parameters));\n}}\n",
 }
+# Every host kernel has a Step; without internal linkage the loader would merge the tables and the
+# templates of one shared object with those of another.
+_LOCAL = {"cuda": ([], []), "x86": (["namespace {"], ["}  // namespace"])}
 
 
 def render(plan: Plan) -> tuple[Source, ...]:
@@ -47,10 +50,12 @@ def _text(step: Step, backend: str) -> str:
             f"using Parameters = {step.parameters};",
             step.signature.static_asserts("Parameters"),
             "",
+            *_LOCAL[backend][0],
             *([] if step.epilogue is None else [_functor(step.epilogue), ""]),
             "struct Step {",
             *members,
             "};",
+            *_LOCAL[backend][1],
             "",
             _ENTRY[backend].format(entry=step.entry, template=step.template),
         ]

@@ -1,0 +1,112 @@
+// The register tile, and factors packed for it.
+#pragma once
+
+#include "kronop_x86/simd.hpp"
+
+namespace kronop {
+
+// out[q][lane] (+)= sum over p of in[p][lane] panel[p][q] for kOutputs outputs and kVectors vectors
+// of lanes. `panel` is [contracted][kOutputs]; strides in elements.
+template <int kOutputs, int kVectors, int kWidth, int kUnroll, class Compute>
+inline void register_tile(const Compute* __restrict in, index_t in_stride, Compute* __restrict out,
+                          index_t out_stride, const Compute* __restrict panel, index_t contracted,
+                          bool accumulate) {
+  using V = Vector<Compute, kWidth>;
+  V sum[kOutputs][kVectors];
+  KRONOP_UNROLL
+  for (int q = 0; q < kOutputs; ++q) {
+    KRONOP_UNROLL
+    for (int v = 0; v < kVectors; ++v) {
+      sum[q][v] = accumulate ? load<Compute, kWidth>(out + q * out_stride + v * kWidth) : V{};
+    }
+  }
+  const auto multiply_add = [&](index_t p) __attribute__((always_inline)) {
+    V value[kVectors];
+    KRONOP_UNROLL
+    for (int v = 0; v < kVectors; ++v) value[v] = load<Compute, kWidth>(in + p * in_stride + v * kWidth);
+    KRONOP_UNROLL
+    for (int q = 0; q < kOutputs; ++q) {
+      KRONOP_UNROLL
+      for (int v = 0; v < kVectors; ++v) sum[q][v] += value[v] * panel[p * kOutputs + q];
+    }
+  };
+  index_t p = 0;
+  for (; p + kUnroll <= contracted; p += kUnroll) {
+    KRONOP_UNROLL
+    for (int u = 0; u < kUnroll; ++u) multiply_add(p + u);
+  }
+  for (; p < contracted; ++p) multiply_add(p);
+  KRONOP_UNROLL
+  for (int q = 0; q < kOutputs; ++q) {
+    KRONOP_UNROLL
+    for (int v = 0; v < kVectors; ++v) store(out + q * out_stride + v * kWidth, sum[q][v]);
+  }
+}
+
+// Outputs are cut into blocks of `tile`; the last one ends at the last output and may overlap the
+// one before it, so that every block is whole.
+constexpr index_t block_count(index_t outputs, index_t tile) { return (outputs + tile - 1) / tile; }
+constexpr index_t block_start(index_t block, index_t outputs, index_t tile) {
+  return block * tile + tile <= outputs ? block * tile : outputs - tile;
+}
+constexpr index_t panel_elements(index_t contracted, index_t outputs, index_t tile) {
+  return contracted * tile * block_count(outputs, tile);
+}
+
+// Parts of scratch begin on cache lines.
+constexpr index_t whole_lines(index_t bytes) { return (bytes + 63) / 64 * 64; }
+
+// entry(p, q) for all p and q -> panels [block][p][tile].
+template <class Compute, class Entry>
+KRONOP_INLINE void pack_panels(Compute* panels, index_t contracted, index_t outputs, index_t tile,
+                               const Entry& entry) {
+  for (index_t block = 0; block < block_count(outputs, tile); ++block) {
+    const index_t first = block_start(block, outputs, tile);
+    for (index_t p = 0; p < contracted; ++p) {
+      for (index_t q = 0; q < tile; ++q) *panels++ = entry(p, first + q);
+    }
+  }
+}
+
+// A mode product on a tensor (left, contracted, right, lanes): pitches are what one step of `right`
+// is, in elements.
+struct ModeShape {
+  index_t left, contracted, produced, right;
+};
+
+template <int kTile, class Step, class Compute>
+inline void mode_product(const ModeShape& shape, const Compute* in, index_t in_pitch, Compute* out,
+                            index_t out_pitch, const Compute* panels) {
+  const index_t blocks = block_count(shape.produced, kTile);
+  for (index_t l = 0; l < shape.left; ++l) {
+    for (index_t block = 0; block < blocks; ++block) {
+      const index_t q = block_start(block, shape.produced, kTile);
+      const Compute* from = in + l * shape.contracted * shape.right * in_pitch;
+      Compute* to = out + (l * shape.produced + q) * shape.right * out_pitch;
+      const Compute* panel = panels + block * shape.contracted * kTile;
+      for (index_t r = 0; r < shape.right; ++r) {
+        register_tile<kTile, Step::kVectors, Step::kWidth, Step::kUnroll>(
+            from + r * in_pitch, shape.right * in_pitch, to + r * out_pitch, shape.right * out_pitch,
+            panel, shape.contracted, false);
+      }
+    }
+  }
+}
+
+// Calls action(kTile as a type) for the tile height among Step::kTiles that equals `tile`.
+template <int kValue>
+struct Constant {
+  static constexpr int value = kValue;
+};
+
+template <class Step, class Action, int... kIndex>
+KRONOP_INLINE void with_tile(int tile, const Action& action, Indices<kIndex...>) {
+  (void)((tile == Step::kTiles[kIndex] && (action(Constant<Step::kTiles[kIndex]>{}), true)) || ...);
+}
+
+template <class Step, class Action>
+KRONOP_INLINE void with_tile(int tile, const Action& action) {
+  with_tile<Step>(tile, action, FirstIndices<int(sizeof(Step::kTiles) / sizeof(int))>{});
+}
+
+}  // namespace kronop

@@ -1,0 +1,227 @@
+// Blocks of strided memory <-> the state, a [group][kLanes] array of the compute type.
+//
+// A lane is one of kLanes places in memory, a group element one of `count` steps from each of them.
+// Whichever of the two directions is contiguous in memory is walked in whole vectors; where it is
+// the group, blocks are transposed in registers.
+#pragma once
+
+#include "kronop_x86/simd.hpp"
+
+#if defined(__clang__)
+#define KRONOP_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define KRONOP_INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
+namespace kronop {
+
+// Which of `count` indices a block of lanes stands for: `first` and those after it, of which those
+// in [begin, end) are this block's own. The last block overlaps the one before it; where there are
+// fewer than kLanes in all, the last index is repeated.
+struct Block {
+  index_t first, begin, end;
+};
+
+KRONOP_INLINE Block lane_block(index_t index, index_t count, int lanes) {
+  const index_t start = index * lanes;
+  if (start + lanes <= count) return {start, 0, lanes};
+  if (count < lanes) return {0, 0, count};
+  return {count - lanes, start - (count - lanes), lanes};
+}
+
+// Offsets of the lanes in elements; where `contiguous`, only the first is filled in.
+template <int kLanes>
+struct Lanes {
+  index_t offset[kLanes];
+  bool contiguous;
+};
+
+// Lane i is index = first + i, at (index / inner) * outer_stride + (index % inner) * inner_stride.
+template <int kLanes>
+KRONOP_INLINE void place_lanes(Lanes<kLanes>& lanes, const Block& block, index_t inner,
+                               index_t outer_stride, index_t inner_stride) {
+  const bool whole = block.end == kLanes;
+  lanes.contiguous = whole && (inner == 1 ? outer_stride == 1 : (outer_stride == inner && inner_stride == 1));
+  index_t outer_index = block.first / inner, inner_index = block.first % inner;
+  const index_t used = lanes.contiguous ? 1 : block.end;
+  for (index_t i = 0; i < used; ++i) {
+    lanes.offset[i] = outer_index * outer_stride + inner_index * inner_stride;
+    if (++inner_index == inner) inner_index = 0, ++outer_index;
+  }
+  for (index_t i = used; i < kLanes && !lanes.contiguous; ++i) lanes.offset[i] = lanes.offset[used - 1];
+}
+
+template <int kCount, class To, class From>
+KRONOP_INLINE void convert_run(To* __restrict to, const From* __restrict from) {
+  if constexpr (detail::is_same<To, From>) {
+    __builtin_memcpy(to, from, kCount * sizeof(To));
+  } else {
+    for (int i = 0; i < kCount; ++i) to[i] = convert<To>(from[i]);
+  }
+}
+
+// kWidth lanes x kWidth group elements, contiguous along the group, into the state.
+template <class Step, class Element>
+KRONOP_INLINE void load_transposed(typename Step::Compute* state, const Element* from, const index_t* offsets) {
+  using Compute = typename Step::Compute;
+  constexpr int kWidth = Step::kWidth, kLanes = Step::kWidth * Step::kVectors;
+  Vector<Compute, kWidth> rows[kWidth];
+  if constexpr (detail::is_same<Compute, Element>) {
+    KRONOP_UNROLL
+    for (int i = 0; i < kWidth; ++i) rows[i] = load<Compute, kWidth>(from + offsets[i]);
+  } else {
+    Compute staged[kWidth * kWidth];
+    for (int i = 0; i < kWidth; ++i) convert_run<kWidth>(staged + i * kWidth, from + offsets[i]);
+    KRONOP_UNROLL
+    for (int i = 0; i < kWidth; ++i) rows[i] = load<Compute, kWidth>(staged + i * kWidth);
+  }
+  transpose(rows);
+  KRONOP_UNROLL
+  for (int i = 0; i < kWidth; ++i) store(state + i * kLanes, rows[i]);
+}
+
+template <class Step, class Element>
+void load_block(typename Step::Compute* __restrict state, const Element* __restrict from,
+                const Lanes<Step::kWidth * Step::kVectors>& lanes, index_t stride, index_t count) {
+  using Compute = typename Step::Compute;
+  constexpr int kWidth = Step::kWidth, kLanes = kWidth * Step::kVectors;
+  if (lanes.contiguous) {
+    for (index_t g = 0; g < count; ++g) {
+      convert_run<kLanes>(state + g * kLanes, from + lanes.offset[0] + g * stride);
+    }
+    return;
+  }
+  index_t done = 0;
+  if (stride == 1 && count >= kWidth) {
+    for (index_t g = 0; g < count; g += kWidth) {
+      const index_t start = g + kWidth <= count ? g : count - kWidth;
+      for (int v = 0; v < kLanes; v += kWidth) {
+        load_transposed<Step>(state + start * kLanes + v, from + start, lanes.offset + v);
+      }
+    }
+    done = count;
+  }
+  for (index_t g = done; g < count; ++g) {
+    for (int i = 0; i < kLanes; ++i) {
+      state[g * kLanes + i] = convert<Compute>(from[lanes.offset[i] + g * stride]);
+    }
+  }
+}
+
+// Where values go that need no epilogue: the compute type, in scratch.
+template <class Compute>
+struct MiddleSink {
+  static constexpr bool kDirect = true;  // a register tile may write there itself
+  Compute* to;
+
+  MiddleSink at(index_t offset, index_t) const { return {to + offset}; }
+  bool along(bool contiguous, bool) const { return contiguous; }
+  KRONOP_INLINE void one(Compute value, index_t offset, index_t, index_t) const { to[offset] = value; }
+  template <int kCount, bool kAlongGroup>
+  KRONOP_INLINE void run(const Compute* values, index_t offset, index_t, index_t) const {
+    __builtin_memcpy(to + offset, values, kCount * sizeof(Compute));
+  }
+};
+
+// Where results go: through the epilogue, with source z (or null) and bias (by group element, or null).
+template <class Step>
+struct OutputSink {
+  using Compute = typename Step::Compute;
+  using Element = typename Step::Output;
+  using Wide = typename Step::Epilogue::Compute;
+  static constexpr bool kDirect = false;
+  typename Step::Epilogue epilogue;
+  Element* y;
+  const Element* z;
+  const Wide* bias;
+
+  OutputSink at(index_t y_offset, index_t z_offset) const {
+    return {epilogue, y + y_offset, z ? z + z_offset : z, bias};
+  }
+  bool along(bool y_contiguous, bool z_contiguous) const { return y_contiguous && (!z || z_contiguous); }
+
+  KRONOP_INLINE Element finish(Compute value, Wide source, Wide bias_value) const {
+    const Wide result = epilogue(convert<Wide>(value), source, bias_value);
+    if constexpr (Step::kSaturate) {
+      return saturate<Element>(result);
+    } else {
+      return convert<Element>(result);
+    }
+  }
+  KRONOP_INLINE void one(Compute value, index_t y_offset, index_t z_offset, index_t group) const {
+    y[y_offset] = finish(value, z ? convert<Wide>(z[z_offset]) : Wide(0), bias ? bias[group] : Wide(0));
+  }
+  // Values in a row in memory, along the group or along the lanes. z may be y itself.
+  template <int kCount, bool kAlongGroup>
+  KRONOP_INLINE void run(const Compute* values, index_t y_offset, index_t z_offset, index_t group) const {
+    Element* to = y + y_offset;
+    const Element* from = z ? z + z_offset : z;
+    Wide added[kCount];
+    for (int i = 0; i < kCount; ++i) added[i] = bias ? bias[group + (kAlongGroup ? i : 0)] : Wide(0);
+    if (z) {
+      KRONOP_INDEPENDENT
+      for (int i = 0; i < kCount; ++i) to[i] = finish(values[i], convert<Wide>(from[i]), added[i]);
+    } else {
+      KRONOP_INDEPENDENT
+      for (int i = 0; i < kCount; ++i) to[i] = finish(values[i], Wide(0), added[i]);
+    }
+  }
+};
+
+// kWidth lanes x kWidth group elements from `start`, of which those from `fresh` on are stored.
+template <class Step, class Sink, class LaneSet>
+KRONOP_INLINE void store_transposed(const Sink& sink, const typename Step::Compute* state, const LaneSet& y,
+                                    const LaneSet& z, const Block& block, int v, index_t start, index_t fresh) {
+  using Compute = typename Step::Compute;
+  constexpr int kWidth = Step::kWidth, kLanes = Step::kWidth * Step::kVectors;
+  Vector<Compute, kWidth> rows[kWidth];
+  KRONOP_UNROLL
+  for (int i = 0; i < kWidth; ++i) rows[i] = load<Compute, kWidth>(state + (start + i) * kLanes + v);
+  transpose(rows);
+  Compute staged[kWidth * kWidth];
+  KRONOP_UNROLL
+  for (int i = 0; i < kWidth; ++i) store(staged + i * kWidth, rows[i]);
+  const index_t begin = block.begin > v ? block.begin - v : 0;
+  const index_t end = block.end < v + kWidth ? block.end - v : kWidth;
+  for (index_t i = begin; i < end; ++i) {
+    const Compute* values = staged + i * kWidth;
+    const index_t to = y.offset[v + i], from = z.offset[v + i];
+    if (fresh == start) {
+      sink.template run<kWidth, true>(values, to + start, from + start, start);
+    } else {
+      for (index_t g = fresh; g < start + kWidth; ++g) sink.one(values[g - start], to + g, from + g, g);
+    }
+  }
+}
+
+template <class Step, class Sink, class LaneSet>
+void store_block(const Sink& sink, const typename Step::Compute* state, const LaneSet& y, index_t y_stride,
+                 const LaneSet& z, index_t z_stride, index_t count, const Block& block) {
+  constexpr int kWidth = Step::kWidth, kLanes = kWidth * Step::kVectors;
+  const bool whole = block.begin == 0 && block.end == kLanes;
+  if (whole && sink.along(y.contiguous, z.contiguous)) {
+    for (index_t g = 0; g < count; ++g) {
+      sink.template run<kLanes, false>(state + g * kLanes, y.offset[0] + g * y_stride,
+                                       z.offset[0] + g * z_stride, g);
+    }
+    return;
+  }
+  if (count >= kWidth && sink.along(y_stride == 1 && !y.contiguous, z_stride == 1 && !z.contiguous)) {
+    for (index_t g = 0; g < count; g += kWidth) {
+      const index_t start = g + kWidth <= count ? g : count - kWidth;
+      for (int v = 0; v < kLanes; v += kWidth) {
+        store_transposed<Step>(sink, state, y, z, block, v, start, g);
+      }
+    }
+    return;
+  }
+  for (index_t g = 0; g < count; ++g) {
+    for (index_t i = block.begin; i < block.end; ++i) {
+      const index_t to = y.contiguous ? y.offset[0] + i : y.offset[i];
+      const index_t from = z.contiguous ? z.offset[0] + i : z.offset[i];
+      sink.one(state[g * kLanes + i], to + g * y_stride, from + g * z_stride, g);
+    }
+  }
+}
+
+}  // namespace kronop

@@ -1,0 +1,257 @@
+"""The Kronecker matmul family on CPUs: one kernel for all factors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
+from kronop.descriptions.datatype import Layout
+from kronop.descriptions.kron import (
+    MOST_BATCH_DIMENSIONS, KronMatmulDescription, KronProblem, Side, StridedMatrix,
+)  # fmt: skip
+from kronop.emit.plan import Plan, Step
+from kronop.emit.x86.kron_cost import cost
+from kronop.emit.x86.kron_plan import Candidate, Kind, Setting, candidates, legality
+from kronop.emit.x86.planning import (
+    DEFAULT_UNROLL, aligned, common_status, element_types, kernel_name, parameter_arguments,
+    run_lengths, saturates, scalar_fields, shares, unroll_status, width,
+)  # fmt: skip
+from kronop.errors import DescriptionError
+from kronop.target import Target
+
+_MOST_REPORTED = 12
+_NO_MATRIX = StridedMatrix(pointer=0, row=0, column=0)
+
+
+class X86KronEmitter:
+    """Plans Kronecker matmuls for x86 targets; see kron.hpp for what a plan means."""
+
+    def supports(self, description: KronMatmulDescription, target: Target) -> Status:
+        """Whether a plan exists, and which size of the tile stands in the way where not."""
+        status = common_status(description.math, description.tile, target)
+        if not status or description.tile is None:
+            return status
+        status = unroll_status(description.tile.threadblock_shape[2])
+        if not status:
+            return status
+        setting = _setting(description, target)
+        reasons = [legality(candidate, setting) for candidate in candidates(setting)]
+        return Status.accept() if any(reasons) else min(reasons, key=lambda item: (len(item.reason), item.reason))
+
+    def plan(self, description: KronMatmulDescription, target: Target) -> Plan:
+        """The cheapest legal candidate.
+
+        Raises:
+            DescriptionError: `supports` rejects the description.
+        """
+        status = self.supports(description, target)
+        if not status:
+            raise DescriptionError(status.reason)
+        setting = _setting(description, target)
+        every = [(candidate, legality(candidate, setting)) for candidate in candidates(setting)]
+        ranked = sorted(((cost(item, setting), index, item) for index, (item, ok) in enumerate(every) if ok))
+        best, _, chosen = ranked[0]
+        rejected = [(str(item), status.reason) for item, status in every if not status]
+        rejected += [(str(item), f"{cycles:.0f} cycles per row, the best takes {best:.0f}")
+                     for cycles, _, item in ranked[1:]]  # fmt: skip
+        return Plan(
+            target=target, steps=(_step(description, target, setting, chosen),), rejected=tuple(rejected[:_MOST_REPORTED])
+        )
+
+    def workspace_bytes(self, plan: Plan, rows: int, threads: int) -> int:
+        """One slice of scratch per thread; `rows` is M times the batch."""
+        return plan.steps[0].shared_bytes * max(0, min(rows, threads))
+
+    def launches(self, plan: Plan, problem: KronProblem) -> tuple[Launch, ...]:
+        """One call, or none where a size is 0."""
+        if problem.rows * math.prod(problem.batch) == 0:
+            return ()
+        step = plan.steps[0]
+        return (Launch(step=0, parameters=step.signature.pack(_values(step, _fold_batch(problem)))),)
+
+
+def _setting(description: KronMatmulDescription, target: Target) -> Setting:
+    straight = Layout.RowMajor if description.side is Side.Right else Layout.ColumnMajor
+    accumulator, tile = description.math.element_accumulator, description.tile
+    return Setting(
+        contractions=description.contractions,
+        target=target,
+        width=width(target, accumulator),
+        bytes=accumulator.bytes,
+        x_by_rows=description.X.layout is not straight,
+        y_by_rows=description.Y.layout is not straight,
+        converts=description.X.element != accumulator,
+        rows=None if tile is None else tile.threadblock_shape[0],
+        held=None if tile is None else tile.threadblock_shape[1],
+    )
+
+
+def _step(description: KronMatmulDescription, target: Target, setting: Setting, chosen: Candidate) -> Step:
+    accumulator, element = description.math.element_accumulator, description.X.element
+    factors = len(description.factors)
+    layout = _scratch(chosen, setting)
+    sizes = run_lengths([f"{p}x{q}" for p, q in description.contractions])
+    return Step(
+        entry=kernel_name("kron", element, sizes, target),
+        header="kronop_x86/kron.hpp",
+        template="kronop::kron_matmul",
+        parameters=f"kronop::KronParameters<{factors}, {parameter_arguments(description.epilogue)}>",
+        types=element_types(element, description.Y.element, accumulator),
+        constants=_constants(description, setting, chosen),
+        signature=_signature(description),
+        epilogue=description.epilogue,
+        threads=0,
+        shared_bytes=sum(layout),
+        bytes_per_row=description.input_columns * element.bytes
+        + description.output_columns * description.Y.element.bytes,
+        operations_per_row=2 * _multiply_adds(chosen),
+        note=f"X times {factors} factors: {chosen}",
+    )
+
+
+def _multiply_adds(chosen: Candidate) -> int:
+    return sum(
+        item.lead * item.trail * product.left * product.right
+        * chosen.digits[product.digit].contracted * chosen.digits[product.digit].produced
+        for item in chosen.passes for product in item.products
+    )  # fmt: skip
+
+
+def _scratch(chosen: Candidate, setting: Setting) -> tuple[int, ...]:
+    """Bytes of panels, of two states, and of the middles, as kron.hpp lays them out."""
+    state = aligned(chosen.peak * setting.width * chosen.vectors * setting.bytes)
+    middle = aligned(chosen.row_tile * chosen.middle * setting.bytes)
+    return (aligned(chosen.panels * setting.bytes), state, state, middle, middle if len(chosen.passes) > 2 else 0)
+
+
+def _constants(
+    description: KronMatmulDescription, setting: Setting, chosen: Candidate
+) -> tuple[tuple[str, int | bool | tuple[int, ...]], ...]:
+    products = [product for item in chosen.passes for product in item.products]
+    ends = [sum(len(item.products) for item in chosen.passes[: index + 1]) for index in range(len(chosen.passes))]
+    tile = description.tile
+    return (
+        ("kWidth", setting.width),
+        ("kVectors", chosen.vectors),
+        ("kUnroll", DEFAULT_UNROLL if tile is None else tile.threadblock_shape[2]),
+        ("kRowTile", chosen.row_tile),
+        ("kPeak", chosen.peak),
+        ("kSaturate", saturates(description.epilogue)),
+        ("kFactors", len(description.factors)),
+        ("kFactorRows", tuple(p for p, _ in description.contractions)),
+        ("kFactorColumns", tuple(q for _, q in description.contractions)),
+        ("kDigits", len(chosen.digits)),
+        ("kDigitFactor", (*(digit.first for digit in chosen.digits), len(description.factors))),
+        ("kContracted", tuple(digit.contracted for digit in chosen.digits)),
+        ("kProduced", tuple(digit.produced for digit in chosen.digits)),
+        ("kTile", chosen.tiles),
+        ("kTiles", tuple(sorted(set(chosen.tiles)))),
+        ("kPasses", len(chosen.passes)),
+        ("kPassKind", tuple(int(item.kind) for item in chosen.passes)),
+        ("kPassEnd", tuple(ends)),
+        ("kOrder", tuple(product.digit for product in products)),
+        ("kLeft", tuple(product.left for product in products)),
+        ("kRight", tuple(product.right for product in products)),
+    )
+
+
+def _signature(description: KronMatmulDescription) -> KernelSignature:
+    factors = len(description.factors)
+    whole, batch = Scalar.INT64, MOST_BATCH_DIMENSIONS
+    return KernelSignature(
+        "KronParameters",
+        (
+            *(Field(name, Scalar.POINTER) for name in ("x", "z", "y", "workspace")),
+            *(Field(name, whole) for name in ("rows", "row_tile", "threads")),
+            Field("batch", whole, batch),
+            Field("x_strides", whole, 2), Field("x_batch", whole, batch),
+            Field("z_strides", whole, 2), Field("z_batch", whole, batch),
+            Field("y_strides", whole, 2), Field("y_batch", whole, batch),
+            Field("slice", whole),
+            Field("factors", Scalar.POINTER, factors),
+            Field("factor_row", whole, factors), Field("factor_column", whole, factors),
+            Field("factor_batch", whole, factors * batch),
+            scalar_fields(description.epilogue),
+        ),
+    )  # fmt: skip
+
+
+def _fold_batch(problem: KronProblem) -> KronProblem:
+    """The problem with batch dimensions that only continue the rows made rows.
+
+    The last batch dimension continues them where no factor varies along it and one of its steps is
+    all of the rows in X, Y and Z.
+    """
+    while problem.batch and not any(factor.batch[-1] for factor in problem.factors):
+        matrices = [item for item in (problem.x, problem.y, problem.z) if item is not None]
+        if problem.rows > 1 and any(item.batch[-1] != problem.rows * item.row for item in matrices):
+            break
+        problem = _fold_last(problem)
+    return problem
+
+
+def _fold_last(problem: KronProblem) -> KronProblem:
+    def fold(item: StridedMatrix) -> StridedMatrix:
+        row = item.batch[-1] if problem.rows == 1 else item.row
+        return StridedMatrix(pointer=item.pointer, row=row, column=item.column, batch=item.batch[:-1])
+
+    def drop(item: StridedMatrix) -> StridedMatrix:
+        return StridedMatrix(pointer=item.pointer, row=item.row, column=item.column, batch=item.batch[:-1])
+
+    return KronProblem(
+        rows=problem.rows * problem.batch[-1],
+        batch=problem.batch[:-1],
+        x=fold(problem.x),
+        factors=tuple(map(drop, problem.factors)),
+        z=None if problem.z is None else fold(problem.z),
+        y=fold(problem.y),
+        scalars=problem.scalars,
+        workspace=problem.workspace,
+        threads=problem.threads,
+    )
+
+
+def _values(step: Step, problem: KronProblem) -> dict[str, int | Sequence[int] | Sequence[float]]:
+    """Values of every field of the signature."""
+    z = problem.z or _NO_MATRIX
+    row_tile, threads = _split(step, problem)
+    values: dict[str, int | Sequence[int] | Sequence[float]] = {
+        "x": problem.x.pointer, "z": z.pointer, "y": problem.y.pointer, "workspace": problem.workspace,
+        "rows": problem.rows, "row_tile": row_tile, "threads": threads,
+        "batch": _padded(problem.batch, 1),
+        "slice": step.shared_bytes,
+        "factors": [factor.pointer for factor in problem.factors],
+        "factor_row": [factor.row for factor in problem.factors],
+        "factor_column": [factor.column for factor in problem.factors],
+        "factor_batch": [stride for factor in problem.factors for stride in _padded(factor.batch, 0)],
+        "scalars": problem.scalars,
+    }  # fmt: skip
+    for name, matrix in (("x", problem.x), ("z", z), ("y", problem.y)):
+        values[f"{name}_strides"] = (matrix.row, matrix.column)
+        values[f"{name}_batch"] = _padded(matrix.batch, 0)
+    return values
+
+
+def _split(step: Step, problem: KronProblem) -> tuple[int, int]:
+    """Rows of a tile and threads: few tiles are evened out, so that every thread gets as many."""
+    (most,), (lanes,) = _whole(step, "kRowTile"), (_whole(step, "kWidth")[0] * _whole(step, "kVectors")[0],)
+    batch = math.prod(problem.batch)
+    operations = step.operations_per_row // 2 * problem.rows * batch
+    threads = shares(operations, problem.rows * batch, problem.threads)
+    tiles = -(-problem.rows // most)
+    if batch == 1 and tiles % threads:
+        tiles += threads - tiles % threads
+    row_tile = -(-problem.rows // tiles)
+    if most % lanes == 0 and Kind.Trail not in _whole(step, "kPassKind"):
+        row_tile = -(-row_tile // lanes) * lanes
+    return row_tile, min(threads, batch * -(-problem.rows // row_tile))
+
+
+def _whole(step: Step, name: str) -> tuple[int, ...]:
+    value = step.constant(name)
+    return value if isinstance(value, tuple) else (int(value),)
+
+
+def _padded(values: Sequence[int], fill: int) -> list[int]:
+    return [*values, *[fill] * (MOST_BATCH_DIMENSIONS - len(values))]

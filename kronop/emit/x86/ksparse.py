@@ -1,0 +1,172 @@
+"""The Kronecker-sparse family on CPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
+from kronop.descriptions.datatype import Layout
+from kronop.descriptions.kron import StridedMatrix
+from kronop.descriptions.ksparse import KSparseDescription, KSparseProblem
+from kronop.emit.plan import Plan, Step
+from kronop.emit.x86.ksparse_plan import Candidate, Setting, candidates, cost, legality
+from kronop.emit.x86.planning import (
+    DEFAULT_UNROLL, aligned, common_status, element_types, kernel_name, parameter_arguments, saturates,
+    scalar_fields, shares, width,
+)  # fmt: skip
+from kronop.errors import DescriptionError
+from kronop.target import Target
+
+_MOST_REPORTED = 12
+_NO_MATRIX = StridedMatrix(pointer=0, row=0, column=0)
+
+
+class X86KSparseEmitter:
+    """Plans Kronecker-sparse products for x86 targets; see ksparse.hpp for what a plan means."""
+
+    def supports(self, description: KSparseDescription, target: Target) -> Status:
+        """Whether a plan exists, and which size of the tile stands in the way where not."""
+        status = common_status(description.math, description.tile, target)
+        if not status:
+            return status
+        setting = _setting(description, target)
+        reasons = [legality(candidate, setting) for candidate in candidates(setting)]
+        return Status.accept() if any(reasons) else reasons[0]
+
+    def plan(self, description: KSparseDescription, target: Target) -> Plan:
+        """The cheapest legal candidate.
+
+        Raises:
+            DescriptionError: `supports` rejects the description.
+        """
+        status = self.supports(description, target)
+        if not status:
+            raise DescriptionError(status.reason)
+        setting = _setting(description, target)
+        every = [(candidate, legality(candidate, setting)) for candidate in candidates(setting)]
+        ranked = sorted((cost(item, setting), index, item) for index, (item, ok) in enumerate(every) if ok)
+        best, _, chosen = ranked[0]
+        rejected = [(str(item), status.reason) for item, status in every if not status]
+        rejected += [(str(item), f"{cycles:.0f} cycles per row and i, the best takes {best:.0f}")
+                     for cycles, _, item in ranked[1:]]  # fmt: skip
+        return Plan(
+            target=target, steps=(_step(description, target, setting, chosen),), rejected=tuple(rejected[:_MOST_REPORTED])
+        )
+
+    def workspace_bytes(self, plan: Plan, rows: int, threads: int) -> int:
+        """One slice of scratch per thread; `rows` is the batch."""
+        return plan.steps[0].shared_bytes * max(0, threads) if rows else 0
+
+    def launches(self, plan: Plan, problem: KSparseProblem) -> tuple[Launch, ...]:
+        """One call, or none where the batch is 0."""
+        if problem.rows == 0:
+            return ()
+        step = plan.steps[0]
+        return (Launch(step=0, parameters=step.signature.pack(_values(step, problem))),)
+
+
+def _setting(description: KSparseDescription, target: Target) -> Setting:
+    straight = Layout.ColumnMajor if description.batch_last else Layout.RowMajor
+    accumulator = description.math.element_accumulator
+    return Setting(
+        pattern=description.pattern,
+        target=target,
+        width=width(target, accumulator),
+        bytes=accumulator.bytes,
+        x_by_rows=description.X.layout is not straight,
+        y_by_rows=description.Y.layout is not straight,
+        shape=None if description.tile is None else description.tile.threadblock_shape,
+    )
+
+
+def _step(description: KSparseDescription, target: Target, setting: Setting, chosen: Candidate) -> Step:
+    a, b, c, d = description.pattern
+    element, output = description.X.element, description.Y.element
+    panels, bias, inputs, outputs = _scratch(description, setting, chosen)
+    order = "_last" if description.batch_last else ""
+    return Step(
+        entry=kernel_name("ksparse", element, f"{a}_{b}_{c}_{d}{order}", target),
+        header="kronop_x86/ksparse.hpp",
+        template="kronop::ksparse_matmul",
+        parameters=f"kronop::KSparseParameters<{parameter_arguments(description.epilogue)}>",
+        types=element_types(element, output, description.math.element_accumulator),
+        constants=(
+            ("kWidth", setting.width),
+            ("kVectors", chosen.vectors),
+            ("kUnroll", DEFAULT_UNROLL),
+            ("kSaturate", saturates(description.epilogue)),
+            ("kA", a),
+            ("kB", b),
+            ("kC", c),
+            ("kD", d),
+            ("kRowTile", chosen.row_tile),
+            ("kSlices", chosen.slices),
+            ("kOutputs", chosen.outputs),
+            ("kDepth", chosen.depth),
+            ("kTile", chosen.tile),
+        ),
+        signature=_signature(description),
+        epilogue=description.epilogue,
+        threads=0,
+        shared_bytes=panels + bias + inputs + outputs,
+        bytes_per_row=description.input_columns * element.bytes + description.output_columns * output.bytes,
+        operations_per_row=2 * a * b * c * d,
+        note=f"one Kronecker-sparse factor: {chosen}",
+    )
+
+
+def _scratch(description: KSparseDescription, setting: Setting, chosen: Candidate) -> tuple[int, int, int, int]:
+    """Bytes of packed weights, bias, and the states of X and of the results."""
+    lane_bytes = chosen.lanes(setting) * setting.bytes
+    return (
+        aligned(chosen.panel_elements(setting) * setting.bytes),
+        aligned(chosen.outputs * chosen.slices * description.epilogue.element_epilogue.bytes),
+        aligned(chosen.depth * chosen.slices * lane_bytes),
+        aligned(chosen.outputs * chosen.slices * lane_bytes),
+    )
+
+
+def _signature(description: KSparseDescription) -> KernelSignature:
+    whole = Scalar.INT64
+    return KernelSignature(
+        "KSparseParameters",
+        (
+            *(Field(name, Scalar.POINTER) for name in ("x", "weights", "z", "bias", "y", "workspace")),
+            *(Field(name, whole) for name in ("rows", "row_tile", "threads")),
+            *(Field(f"{name}_strides", whole, 2) for name in "xzy"),
+            Field("weight_strides", whole, 4),
+            Field("bias_stride", whole),
+            Field("slice", whole),
+            scalar_fields(description.epilogue),
+        ),
+    )
+
+
+def _values(step: Step, problem: KSparseProblem) -> dict[str, int | Sequence[int] | Sequence[float]]:
+    """Values of every field of the signature."""
+    z = problem.z or _NO_MATRIX
+    row_tile, threads = _split(step, problem)
+    values: dict[str, int | Sequence[int] | Sequence[float]] = {
+        "x": problem.x.pointer, "weights": problem.weights, "z": z.pointer, "bias": problem.bias,
+        "y": problem.y.pointer, "workspace": problem.workspace,
+        "rows": problem.rows, "row_tile": row_tile, "threads": threads,
+        "weight_strides": problem.weight_strides, "bias_stride": problem.bias_stride,
+        "slice": step.shared_bytes, "scalars": problem.scalars,
+    }  # fmt: skip
+    for name, matrix in (("x", problem.x), ("z", z), ("y", problem.y)):
+        values[f"{name}_strides"] = (matrix.row, matrix.column)
+    return values
+
+
+def _split(step: Step, problem: KSparseProblem) -> tuple[int, int]:
+    """Rows of an item and threads, so that every thread gets as many items."""
+    size = {name: int(value) for name, value in step.constants if isinstance(value, int)}
+    patches = size["kA"] * -(-size["kD"] // size["kSlices"]) * -(-size["kB"] // size["kOutputs"])
+    threads = shares(step.operations_per_row // 2 * problem.rows, problem.rows * patches, problem.threads)
+    lanes = size["kWidth"] * size["kVectors"]
+    tiles = -(-problem.rows // size["kRowTile"])
+    if patches % threads and tiles % threads:
+        tiles += threads - tiles % threads
+    row_tile = -(-problem.rows // tiles)
+    row_tile = min(size["kRowTile"], -(-row_tile // lanes) * lanes)
+    return row_tile, min(threads, patches * -(-problem.rows // row_tile))

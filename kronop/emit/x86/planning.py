@@ -1,0 +1,125 @@
+"""What planning for the vector units of a CPU has in common: registers, tiles, names, threads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kronop.artifacts import Field, Scalar, Status
+from kronop.descriptions.datatype import DataType
+from kronop.descriptions.epilogue import Epilogue
+from kronop.descriptions.math_instruction import MathInstruction, OpClass
+from kronop.descriptions.tile import TileDescription
+from kronop.target import Target
+
+# What a state should fit in: half of the smallest first-level data cache of the last ten years
+# would be 16 KiB; two states share it with factor panels.
+NEAR_BYTES = 32 * 1024
+DEFAULT_UNROLL = 4
+_MOST_UNROLL = 16
+_TALLEST = 8
+_CACHE_LINE = 64
+# NOTE: entering a parallel region took 2 to 5 microseconds on 2 cores; a core does about 2^18
+# multiply-adds in five times that.
+_OPERATIONS_PER_THREAD = 1 << 18
+_NAME_LENGTH = 100
+
+
+def aligned(size: int) -> int:
+    """`size` bytes rounded up to whole cache lines."""
+    return -(-size // _CACHE_LINE) * _CACHE_LINE
+
+
+def width(target: Target, accumulator: DataType) -> int:
+    """Elements of one vector of the compute type."""
+    return target.vector_bytes // accumulator.bytes
+
+
+def common_status(math: MathInstruction, tile: TileDescription | None, target: Target) -> Status:
+    """What must hold for every family: vector arithmetic, one thread, no stages, a sane unroll."""
+    if target.backend != "x86":
+        return Status.reject(f"target {target} is no x86 target; plan with the emitter of its backend")
+    if math.opcode_class is not OpClass.Simt:
+        return Status.reject(f"{target} has no tensor cores for {math}; use OpClass.Simt")
+    if tile is None:
+        return Status.accept()
+    if tile.warp_count != (1, 1, 1):
+        return Status.reject(f"warp_count is {list(tile.warp_count)}; on {target} use [1, 1, 1]")
+    if tile.stages != 1:
+        return Status.reject(f"stages is {tile.stages}; {target} kernels hold one tile: use 1")
+    return Status.accept()
+
+
+def unroll_status(steps: int) -> Status:
+    """Whether a contraction loop may be unrolled `steps` times."""
+    if steps > _MOST_UNROLL:
+        return Status.reject(
+            f"Tile_K unrolls {steps} contraction steps; use at most {_MOST_UNROLL} in threadblock_shape[2]"
+        )
+    return Status.accept()
+
+
+def tile_height(outputs: int, vectors: int, registers: int) -> int:
+    """Outputs of one register tile: least work per output, within the registers.
+
+    A tile of t outputs and v vectors holds t v sums, v operands and one factor element.
+    """
+    most = min(outputs, _TALLEST, (registers - 1 - vectors) // vectors)
+    return min(range(1, most + 1), key=lambda t: (_blocks(outputs, t) * (t * vectors + vectors + 1), -t))
+
+
+def _blocks(outputs: int, tile: int) -> int:
+    return -(-outputs // tile)
+
+
+def panel_elements(contracted: int, outputs: int, tile: int) -> int:
+    """Elements of a factor packed for tiles of `tile` outputs, the last of which may overlap."""
+    return contracted * tile * _blocks(outputs, tile)
+
+
+def scalar_fields(epilogue: Epilogue) -> Field:
+    """The epilogue's scalars, in the kind that it computes in."""
+    kind = Scalar.FLOAT64 if epilogue.element_epilogue.kind == "float" else Scalar.INT64
+    return Field("scalars", kind, len(epilogue.scalar_names))
+
+
+def parameter_arguments(epilogue: Epilogue) -> str:
+    """The last template arguments of every parameter struct."""
+    field = scalar_fields(epilogue)
+    return f"{field.count}, {field.scalar.cxx}"
+
+
+def element_types(
+    element: DataType, output: DataType, accumulator: DataType
+) -> tuple[tuple[str, str], ...]:
+    """The type aliases of every trait struct; `Epilogue` names the rendered functor."""
+    return (("Element", element.cxx), ("Output", output.cxx), ("Compute", accumulator.cxx),
+            ("Epilogue", "::Epilogue"))  # fmt: skip
+
+
+def saturates(epilogue: Epilogue) -> bool:
+    """Whether integers that don't fit the output saturate rather than wrap."""
+    return epilogue.name in ("clamp", "fastclamp")
+
+
+def kernel_name(family: str, element: DataType, sizes: str, target: Target) -> str:
+    """`family_f32_sizes_arch`; sizes are cut where the name would be too long."""
+    room = _NAME_LENGTH - len(f"{family}_{element.short}__{target.arch}")
+    return f"{family}_{element.short}_{sizes[:room].rstrip('_')}_{target.arch}"
+
+
+def run_lengths(words: Sequence[str]) -> str:
+    """`8x8p4` for four times 8x8: equal neighbours are written once, with their count."""
+    parts: list[str] = []
+    index = 0
+    while index < len(words):
+        count = 1
+        while index + count < len(words) and words[index + count] == words[index]:
+            count += 1
+        parts.append(words[index] + (f"p{count}" if count > 1 else ""))
+        index += count
+    return "_".join(parts)
+
+
+def shares(operations: int, items: int, threads: int) -> int:
+    """Threads worth starting for `items` parts that take `operations` multiply-adds in all."""
+    return max(1, min(threads, items, operations // _OPERATIONS_PER_THREAD))

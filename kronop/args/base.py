@@ -180,17 +180,16 @@ def _check_scalars(operation: OperationLike, output_op: EpilogueArguments | None
 def _common_device(target: Target, views: Mapping[str, TensorView]) -> Device:
     """The device that the operation runs on."""
     devices = {view.device for view in views.values()}
-    where = ", ".join(f"{name} on {view.device}" for name, view in views.items())
     if target.backend == "x86":
         if devices != {CPU}:
             raise ArgumentError(
-                mismatch(f"tensors of an operation for {target}", expected="all on cpu", got=where,
+                mismatch(f"tensors of an operation for {target}", expected="all on cpu", got=_places(views),
                          hint="move them to the host, or build the operation for the GPU")
             )  # fmt: skip
         return CPU
     if len(devices) > 1:
         raise ArgumentError(
-            mismatch(f"tensors of an operation for {target}", got=where,
+            mismatch(f"tensors of an operation for {target}", got=_places(views),
                      expected="all on one GPU, or all on the host", hint="move them to one device")
         )  # fmt: skip
     device = devices.pop()
@@ -202,6 +201,10 @@ def _common_device(target: Target, views: Mapping[str, TensorView]) -> Device:
                      hint=f"build the operation for {served!r}")
         )  # fmt: skip
     return device
+
+
+def _places(views: Mapping[str, TensorView]) -> str:
+    return ", ".join(f"{name} on {view.device}" for name, view in views.items())
 
 
 def check_source(beta: float, source: TensorView | None) -> None:

@@ -5,6 +5,7 @@ Each framework is read by its fastest public way; DLPack costs microseconds and 
 
 from __future__ import annotations
 
+import functools
 import sys
 from typing import Any, NoReturn
 
@@ -54,18 +55,25 @@ def _unreadable(name: str, got: str, hint: str) -> NoReturn:
     raise ArgumentError(mismatch(name, expected="plain strided memory", got=got, hint=hint))
 
 
+@functools.cache
+def _element(dtype: Any) -> DataType | None:
+    """The element type of a NumPy, CuPy or torch dtype; cached, because asking for a name is slow."""
+    return TENSOR_TYPES.get(getattr(dtype, "name", str(dtype).removeprefix("torch.")))
+
+
 def _numpy_element(dtype: Any, name: str) -> DataType:
-    element = TENSOR_TYPES.get(dtype.name)
-    if element is None or dtype.fields is not None:
+    element = _element(dtype)
+    if element is None:
         _unsupported(name, dtype)
     return element
 
 
 def _element_strides(shape: tuple[int, ...], strides: tuple[int, ...], size: int) -> tuple[int, ...] | None:
     """Byte strides as element strides; None where one that is walked is no multiple of the element."""
-    if any(stride % size and extent > 1 for stride, extent in zip(strides, shape, strict=True)):
-        return None
-    return tuple(stride // size for stride in strides)
+    for stride, extent in zip(strides, shape, strict=True):
+        if stride % size and extent > 1:
+            return None
+    return tuple([stride // size for stride in strides])
 
 
 def _numpy(array: Any, name: str) -> TensorView:
@@ -87,7 +95,7 @@ def _numpy(array: Any, name: str) -> TensorView:
 def _torch(torch: Any, tensor: Any, name: str) -> TensorView:
     if tensor.layout is not torch.strided:
         _unreadable(name, f"layout {tensor.layout}", "call .to_dense() first")
-    element = TENSOR_TYPES.get(str(tensor.dtype).removeprefix("torch."))
+    element = _element(tensor.dtype)
     if element is None:
         _unsupported(name, tensor.dtype)
     if tensor.is_cuda:

@@ -55,7 +55,7 @@ class Loops:
     Attributes:
         rows: extent of the row dimension.
         extents: of the batch dimensions.
-        row_strides: of the operands that have rows.
+        row_strides: of the operands that have rows: an input, the result, then any others.
         batch_strides: for each operand, those with rows first, one stride per batch dimension.
     """
 
@@ -79,11 +79,10 @@ def collapse(loops: Loops, unit_rows: tuple[bool, ...]) -> Loops:
         return loops
     by_axis = zip(loops.extents, zip(*loops.batch_strides, strict=True), strict=True)
     axes = [(extent, strides) for extent, strides in by_axis if extent != 1]
-    moving = len(loops.row_strides)
-    # Widest steps first; the result (the second operand) never repeats an address, so it decides.
-    axes.sort(key=lambda axis: [-abs(axis[1][min(1, moving - 1)]), *(-abs(stride) for stride in axis[1])])
+    # Widest steps first; the result never repeats an address, so it decides.
+    axes.sort(key=lambda axis: -abs(axis[1][1]))
     axes = _merged(axes)
-    rows, row_strides = loops.rows, loops.row_strides
+    rows, row_strides, moving = loops.rows, loops.row_strides, len(loops.row_strides)
     position = len(axes) - 1
     while position >= 0:
         extent, strides = axes[position]

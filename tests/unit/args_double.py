@@ -47,7 +47,14 @@ def kron(
     math, epilogue = _parts(element)
     plain = TensorDescription(element)
     return KronMatmulDescription(
-        math=math, tile=None, X=X or plain, F=F or plain, Y=Y or plain, epilogue=epilogue, factors=factors, side=side
+        math=math,
+        tile=None,
+        X=X or plain,
+        F=F or plain,
+        Y=Y or plain,
+        epilogue=epilogue,
+        factors=factors,
+        side=side,
     )
 
 

@@ -24,7 +24,9 @@ def _integers(random: np.random.Generator, shape: tuple[int, ...], dtype: str = 
     return random.integers(-4, 5, shape).astype(dtype)
 
 
-def _run(description: Any, x: Any, factors: Any, z: Any = None, y: Any = None, scalars: Any = (1.0, 0.0)) -> Any:
+def _run(
+    description: Any, x: Any, factors: Any, z: Any = None, y: Any = None, scalars: Any = (1.0, 0.0)
+) -> Any:
     operation = OperationDouble(description)
     arguments = KronMatmulArguments(
         operation=operation, X=x, factors=factors, Z=z, Y=y, output_op=operation.epilogue_type(*scalars)
@@ -144,7 +146,9 @@ def test_strides_beyond_32_bits_are_exact() -> None:
 @pytest.mark.parametrize("side", Side)
 @pytest.mark.parametrize("layout", ["row-major", "column-major"])
 def test_a_promise_of_unit_rows_survives_folding(side: Side, layout: str) -> None:
-    promise = TensorDescription(float32, ColumnMajor if layout == "column-major" else TensorDescription(float32).layout, 4)
+    promise = TensorDescription(
+        float32, ColumnMajor if layout == "column-major" else TensorDescription(float32).layout, 4
+    )
     description = kron(((4, 4),), side, float32, X=promise, Y=promise)
     shape = (3, *description.x_shape(1))
     rows_first = (promise.layout is ColumnMajor) == (side is Side.Right)
@@ -152,7 +156,8 @@ def test_a_promise_of_unit_rows_survives_folding(side: Side, layout: str) -> Non
     step = 16 if rows_first else 4
     strides = (64, 4, step) if side is Side.Right else (64, step, 4)
     x, y = (
-        np.lib.stride_tricks.as_strided(np.arange(48, dtype="f4"), shape, strides, writeable=True) for _ in "xy"
+        np.lib.stride_tricks.as_strided(np.arange(48, dtype="f4"), shape, strides, writeable=True)
+        for _ in "xy"
     )
     arguments, operation = _run(description, x, [np.eye(4, dtype="f4")], None, y)
     problem = operation.problems[0]

@@ -80,7 +80,9 @@ def test_a_vector_is_one_row() -> None:
 def test_foreign_byte_order_is_copied_and_a_plain_batch_is_not() -> None:
     operation = OperationDouble(ksparse(PATTERN))
     x = np.ones((2, 3, INPUT))
-    arguments = KSparseArguments(operation=operation, X=x, W=np.ones(PATTERN, ">f8"), bias=np.ones(OUTPUT, ">f8"))
+    arguments = KSparseArguments(
+        operation=operation, X=x, W=np.ones(PATTERN, ">f8"), bias=np.ones(OUTPUT, ">f8")
+    )
     arguments.run(operation)
     np.testing.assert_array_equal(arguments.Y, np.full((2, 3, OUTPUT), 5.0))
     assert operation.problems[0].x.pointer == x.ctypes.data

@@ -1,0 +1,169 @@
+"""Host tensors on a GPU operation: copied in at each run, back at sync; on a double of the driver."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kronop.args.kron import KronMatmulArguments
+from kronop.args.ksparse import KSparseArguments
+from kronop.args.memory import get_allocated_size
+from kronop.descriptions.datatype import float32
+from kronop.descriptions.kron import Side
+from kronop.descriptions.tensor import TensorDescription
+from kronop.errors import ArgumentError, OutOfMemoryError
+from tests.unit.args_double import OperationDouble, kron, ksparse
+from tests.unit.gpu_double import Driver, Pool, gpu
+from tests.unit.test_args_kron import FACTORS, _integers, _scrambled
+
+__all__ = ["gpu"]
+
+
+def _factors() -> list[Any]:
+    return [np.ones(shape) for shape in FACTORS]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    seed=st.integers(0, 2**32), batch=st.lists(st.integers(1, 3), max_size=5), side=st.sampled_from(Side),
+    with_z=st.booleans(), in_place=st.booleans(), plain=st.booleans(),
+)  # fmt: skip
+def test_strided_host_tensors_come_and_go(
+    gpu: Driver, seed: int, batch: list[int], side: Side, with_z: bool, in_place: bool, plain: bool
+) -> None:
+    random = np.random.default_rng(seed)
+    make = _integers if plain else _scrambled
+    description = kron(FACTORS, side)
+    x = make(random, (*batch, *description.x_shape(3)))
+    factors = [make(random, shape) for shape in FACTORS]
+    expected = description.reference(x, factors)
+    y = make(random, expected.shape)
+    z = y if in_place else make(random, expected.shape)
+    expected = expected + 2 * z if with_z else expected
+    operation = OperationDouble(description, "sm_90a", workspace=100)
+    arguments = KronMatmulArguments(
+        operation=operation, X=x, factors=factors, Y=y, Z=z if with_z else None,
+        output_op=operation.epilogue_type(1.0, 2.0 if with_z else 0.0),
+    )  # fmt: skip
+    before = y.copy()
+    arguments.run(operation, stream=17)
+    np.testing.assert_array_equal(y, before)
+    arguments.sync()
+    np.testing.assert_array_equal(y, expected)
+    assert operation.streams == [17]
+    del arguments, operation
+    gc.collect()
+    assert get_allocated_size() == 0
+
+
+def test_inputs_are_copied_at_each_run(gpu: Driver) -> None:
+    operation = OperationDouble(kron(FACTORS), "sm_90a")
+    x, factors = np.ones((2, 6)), _factors()
+    arguments = KronMatmulArguments(operation=operation, X=x, factors=factors)
+    arguments.run(operation)
+    arguments.sync()
+    np.testing.assert_array_equal(arguments.Y, 6)
+    x[...] = 2
+    arguments.run(operation)
+    arguments.sync()
+    np.testing.assert_array_equal(arguments.Y, 12)
+    assert [entry[1] for entry in gpu.log if entry[0] == "upload"] == [96, 48, 24, 16] * 2
+    assert [entry[1] for entry in gpu.log if entry[0] == "download"] == [96] * 2
+
+
+def test_a_second_run_without_sync_goes_on_from_the_first(gpu: Driver) -> None:
+    operation = OperationDouble(kron(FACTORS), "sm_90a")
+    y = np.ones((2, 6))
+    arguments = KronMatmulArguments(
+        operation=operation, X=np.ones((2, 6)), factors=_factors(), Y=y, Z=y,
+        output_op=operation.epilogue_type(1.0, 1.0),
+    )  # fmt: skip
+    arguments.run(operation)
+    arguments.run(operation)
+    arguments.sync()
+    np.testing.assert_array_equal(y, 13)
+    arguments.sync()
+    np.testing.assert_array_equal(y, 13)
+    arguments.run(operation)
+    arguments.sync()
+    np.testing.assert_array_equal(y, 19)
+
+
+def test_shared_factors_are_staged_once(gpu: Driver) -> None:
+    operation = OperationDouble(kron(((2, 2),) * 3), "sm_90a")
+    factor = np.ones((2, 2))
+    arguments = KronMatmulArguments(operation=operation, X=np.ones((1, 8)), factors=[factor] * 3)
+    arguments.run(operation)
+    assert len([entry for entry in gpu.log if entry[0] == "upload"]) == 2
+    assert len({item.pointer for item in operation.problems[0].factors}) == 1
+
+
+def test_staged_copies_keep_promises(gpu: Driver) -> None:
+    promise = TensorDescription(float32, alignment=4)
+    operation = OperationDouble(kron(((6, 6),), element=float32, X=promise), "sm_90a")
+    memory = np.arange(64, dtype="f4").reshape(8, 8)
+    x = memory[::2, :6] if memory.ctypes.data % 16 == 0 else None
+    if x is None:
+        pytest.skip("NumPy did not align this array")
+    arguments = KronMatmulArguments(operation=operation, X=x, factors=[np.eye(6, dtype="f4")])
+    arguments.run(operation)
+    arguments.sync()
+    assert operation.problems[0].x.row == 8
+    np.testing.assert_array_equal(arguments.Y, x)
+
+
+def test_foreign_byte_order_and_nothing_to_do(gpu: Driver) -> None:
+    operation = OperationDouble(kron(FACTORS), "sm_90a")
+    arguments = KronMatmulArguments(operation=operation, X=np.ones((2, 6), ">f8"), factors=_factors())
+    arguments.run(operation)
+    arguments.sync()
+    np.testing.assert_array_equal(arguments.Y, 6)
+    nothing = KronMatmulArguments(operation=operation, X=np.ones((0, 6)), factors=_factors())
+    nothing.run(operation)
+    nothing.sync()
+    assert nothing.Y.shape == (0, 6)
+
+
+def test_sparse_operands_are_staged(gpu: Driver) -> None:
+    random = np.random.default_rng(4)
+    description = ksparse((2, 3, 4, 2))
+    operation = OperationDouble(description, "sm_90a")
+    x = _scrambled(random, (3, 2, 16))
+    weights, bias = _scrambled(random, (2, 3, 4, 2)), _integers(random, (24,))[::2]
+    y = _scrambled(random, (3, 2, 12))
+    arguments = KSparseArguments(operation=operation, X=x, W=weights, bias=bias, Y=y)
+    arguments.run(operation)
+    arguments.sync()
+    expected = description.reference(x.reshape(6, 16), weights, bias=bias)
+    np.testing.assert_array_equal(y, expected.reshape(3, 2, 12))
+
+
+def test_running_out_leaves_arguments_usable(gpu: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    operation = OperationDouble(kron(FACTORS), "sm_90a", workspace=5000)
+    arguments = KronMatmulArguments(operation=operation, X=np.ones((2, 6)), factors=_factors())
+    with monkeypatch.context() as patch:
+        patch.setattr(Pool, "limit", 4000)
+        with pytest.raises(OutOfMemoryError, match="5000 bytes"):
+            arguments.run(operation)
+    gc.collect()
+    assert get_allocated_size() == 0
+    arguments.run(operation)
+    arguments.sync()
+    np.testing.assert_array_equal(arguments.Y, 6)
+
+
+def test_another_generation_is_refused(gpu: Driver) -> None:
+    operation = OperationDouble(kron(FACTORS), "sm_80")
+    with pytest.raises(ArgumentError, match="sm_80, got sm_90a"):
+        KronMatmulArguments(operation=operation, X=np.ones((2, 6)), factors=_factors())
+    gpu.capability = (12, 0)
+    from kronop.args import device
+
+    device._target_of_gpu.cache_clear()
+    with pytest.raises(ValueError, match=r"12\.0"):
+        KronMatmulArguments(operation=operation, X=np.ones((2, 6)), factors=_factors())

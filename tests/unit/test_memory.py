@@ -1,0 +1,115 @@
+"""The pool's sizes and errors, and buffers that several streams use; on a double of the driver."""
+
+from __future__ import annotations
+
+import gc
+import logging
+from typing import Any
+
+import pytest
+
+from kronop.args import device, memory
+from kronop.args.memory import DeviceBuffer, get_allocated_size, get_memory_pool
+from kronop.errors import ArgumentError, DeviceError, ElementTypeError, KronopError, OutOfMemoryError
+from tests.unit.gpu_double import Driver, Pool, gpu
+
+__all__ = ["gpu"]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "error"),
+    [
+        ((-1, 10), ArgumentError), ((10, 5), ArgumentError), ((0, 0), ArgumentError), ((0, -1), ArgumentError),
+        ((1.0, 2), ElementTypeError), ((0, "1"), ElementTypeError), ((True, 2), ElementTypeError),
+    ],
+)  # fmt: skip
+def test_wrong_sizes_are_refused_even_without_a_gpu(sizes: Any, error: type[KronopError]) -> None:
+    with pytest.raises(error):
+        get_memory_pool(*sizes)
+
+
+def test_without_a_gpu_a_pool_is_a_device_error() -> None:
+    if device.has_gpu():
+        pytest.skip("this machine has a GPU")
+    with pytest.raises(DeviceError, match="NVIDIA"):
+        get_memory_pool(0, 1 << 20)
+    with pytest.raises(DeviceError, match="NVIDIA"):
+        DeviceBuffer(16, 0)
+    assert get_allocated_size() == 0
+
+
+def test_sizes_are_rounded_and_counted(gpu: Driver) -> None:
+    pool = get_memory_pool(1000, 5000)
+    assert pool.sizes == (1024, 5120)
+    buffer = DeviceBuffer(100, 0, 0)
+    other = DeviceBuffer(50, 0)
+    assert get_allocated_size() == 150
+    replaced = get_memory_pool(0, 4096)
+    third = DeviceBuffer(7, 0)
+    assert (replaced.in_use(), get_allocated_size()) == (7, 157)
+    buffer.close()
+    buffer.close()
+    del other, third
+    gc.collect()
+    assert (get_allocated_size(), pool.in_use()) == (0, 0)
+
+
+def test_a_missing_rmm_is_told_once(gpu: Driver, caplog: pytest.LogCaptureFixture) -> None:
+    try:
+        import rmm  # noqa: F401
+    except ImportError:
+        pass
+    else:
+        pytest.skip("RMM is installed")
+    with caplog.at_level(logging.INFO, "kronop"):
+        get_memory_pool(0, 4096)
+        get_memory_pool(0, 4096)
+    assert [record.levelname for record in caplog.records] == ["INFO"]
+    assert "RMM" in caplog.text
+
+
+def test_running_out_names_the_sizes_and_leaves_the_library_usable(gpu: Driver) -> None:
+    kept = DeviceBuffer(300, 0)
+    with pytest.raises(
+        OutOfMemoryError, match=rf"{Pool.limit + 1} bytes, got 1000 bytes free of 2000, 300 in use"
+    ):
+        DeviceBuffer(Pool.limit + 1, 0)
+    with pytest.raises(OutOfMemoryError, match="cuda:0"):
+        get_memory_pool(Pool.limit + 1, Pool.limit * 4)
+    assert isinstance(OutOfMemoryError(), MemoryError)
+    assert DeviceBuffer(64, 0).pointer % 256 == 0
+    assert kept.nbytes == 300
+
+
+def test_each_stream_waits_once_for_the_allocation(gpu: Driver) -> None:
+    buffer = DeviceBuffer(16, 0, 5)
+    buffer.ready_on(5)
+    buffer.ready_on(6)
+    buffer.ready_on(6)
+    assert gpu.log == [("wait", 5, 901), ("wait", 6, 901)]
+
+
+def test_memory_is_given_back_after_the_last_use_of_every_stream(gpu: Driver) -> None:
+    buffer = DeviceBuffer(16, 0, 5)
+    buffer.ready_on(6)
+    for stream in (5, 6, 5):
+        buffer.used_on(stream)
+    records = [entry for entry in gpu.log if entry[0] == "record"]
+    assert records == [("record", 1, 5), ("record", 2, 6), ("record", 1, 5)]
+    gpu.log.clear()
+    del buffer
+    gc.collect()
+    assert gpu.log == [("wait", 900, 1), ("wait", 900, 2)]
+    assert get_allocated_size() == 0
+
+
+def test_captured_memory_outlives_its_arguments(gpu: Driver) -> None:
+    gpu.capturing = {7}
+    buffer = DeviceBuffer(16, 0, 7)
+    assert gpu.log == []  # A captured stream may not wait for another one.
+    buffer.used_on(7)
+    buffer.used_on(7)
+    del buffer
+    gc.collect()
+    assert len(memory._captured) == 1
+    assert get_allocated_size() == 16

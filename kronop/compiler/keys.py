@@ -10,7 +10,6 @@ import functools
 import hashlib
 import os
 import re
-from pathlib import Path
 from typing import Any
 
 from kronop.artifacts import Source
@@ -67,26 +66,22 @@ def header_digests(source: Source) -> tuple[tuple[str, str], ...]:
     `include_directories`; the others belong to the compiler, whose identity is in the key. A quoted
     header that is missing counts as such, so that its appearance makes another key.
     """
-    directories = [Path(directory) for directory in source.include_directories]
     seen: set[str] = set()
     found: list[tuple[str, str]] = []
-    pending: list[tuple[bool, str, Path | None]] = []
-    pending += [(quoted, name, None) for quoted, name in _includes(source.text.encode())[::-1]]
+    pending = [(quoted, name, "") for quoted, name in _includes(source.text.encode())[::-1]]
     while pending:
         quoted, name, folder = pending.pop()
-        path = _resolve(name, [folder, *directories] if quoted and folder else directories)
-        if path is None:
-            if quoted and name not in seen:
-                seen.add(name)
-                found.append((name, "missing"))
+        folders = (folder, *source.include_directories) if quoted else source.include_directories
+        path, content = _resolve(name, folders)
+        if path in seen or not (path or quoted):
             continue
-        real = os.path.realpath(path)
-        if real in seen:
+        if not path:
+            found.append((name, "missing"))
             continue
-        seen.add(real)
-        content = path.read_bytes()
+        seen.add(path)
         found.append((name, hashlib.sha256(content).hexdigest()))
-        pending += [(quoted, inner, path.parent) for quoted, inner in _includes(content)[::-1]]
+        inner = os.path.dirname(path)
+        pending += [(quoted, name, inner) for quoted, name in _includes(content)[::-1]]
     return tuple(found)
 
 
@@ -97,5 +92,13 @@ def _includes(content: bytes) -> tuple[tuple[bool, str], ...]:
     return tuple((match[1] == b'"', match[2].decode(errors="replace")) for match in matches)
 
 
-def _resolve(name: str, folders: list[Path]) -> Path | None:
-    return next((path for folder in folders if (path := folder / name).is_file()), None)
+def _resolve(name: str, folders: tuple[str, ...]) -> tuple[str, bytes]:
+    """(path, contents) of the first file of that name in `folders`, or two empty ones."""
+    for folder in filter(None, folders):
+        path = os.path.normpath(os.path.join(folder, name))
+        try:
+            with open(path, "rb", buffering=0) as file:
+                return path, file.read()
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+            continue
+    return "", b""

@@ -16,9 +16,11 @@ from kronop.compiler.ptxas import resources_of
 from kronop.errors import CompileError
 from kronop.target import Target
 
-# NVRTC looks for quoted headers in the current folder too, where anyone may have planted one.
-# Its own disk cache would only repeat ours.
-_OPTIONS = ("--std=c++17", "--no-source-include", "--no-cache", "--ptxas-options=-v")
+# NVRTC's own disk cache would only repeat ours.
+_OPTIONS = ("--std=c++17", "--no-cache", "--ptxas-options=-v")
+# NVRTC looks for quoted headers beside the source too, and a bare name stands for the current
+# folder, where anyone may have planted one. --no-source-include would hide siblings of headers too.
+_NOWHERE = "/kronop/"
 
 
 class NvrtcCompiler:
@@ -84,7 +86,7 @@ def _compile(source: Source, flags: tuple[str, ...], result: str) -> tuple[bytes
 
 @contextmanager
 def _program(nvrtc: Any, source: Source) -> Iterator[Any]:
-    name = source.file_name.encode()
+    name = (_NOWHERE + source.file_name).encode()
     status, program = nvrtc.nvrtcCreateProgram(source.text.encode(), name, 0, [], [])
     _check(status)
     try:

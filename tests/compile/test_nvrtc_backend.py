@@ -110,10 +110,11 @@ def test_headers_come_from_the_include_directories_only(
     for folder, text in (("good", "#define kFactor 2"), ("planted", "#error planted")):
         (tmp_path / folder / "kronop").mkdir(parents=True)
         (tmp_path / folder / "kronop/factor.cuh").write_text(text)
+        (tmp_path / folder / "kronop/outer.cuh").write_text('#include "factor.cuh"')
     monkeypatch.chdir(tmp_path / "planted")
-    text = '#include "kronop/factor.cuh"\n' + SCALE.replace("2.0f", "kFactor")
+    text = '#include "kronop/outer.cuh"\n' + SCALE.replace("2.0f", "kFactor")
     target = Target.parse("sm_80")
-    with pytest.raises(CompileError, match=r"factor\.cuh"):
+    with pytest.raises(CompileError, match=r"outer\.cuh"):
         compiler.compile_sources([make("scale", text)], target)
     (first,) = compiler.compile_sources([make("scale", text, tmp_path / "good")], target)
     (tmp_path / "good/kronop/factor.cuh").write_text("#define kFactor 3")

@@ -52,6 +52,12 @@ def test_every_reachable_header_counts_once(headers: Path) -> None:
     assert names == ["kronop/a.hpp", "b.hpp", "kronop/c.hpp"]
 
 
+def test_names_in_angle_brackets_count_where_they_are_found(headers: Path) -> None:
+    text = "#include <vector>\n#include <kronop/c.hpp>\n"
+    assert [name for name, _ in header_digests(make(headers, text))] == ["kronop/c.hpp"]
+    assert header_digests(make(headers, '#include "kronop"\n')) == (("kronop", "missing"),)
+
+
 def test_paths_and_times_do_not_count(headers: Path, tmp_path: Path) -> None:
     before = key(make(headers))
     moved = headers.rename(tmp_path / "elsewhere")

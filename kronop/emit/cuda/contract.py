@@ -69,10 +69,12 @@ class ContractTile:
 
 
 def shared_bytes(tile: ContractTile, accumulator: DataType) -> int:
-    """Row offsets and the stages of both operands' tiles."""
+    """Row offsets, and the larger of the stages of both operands' tiles and the results."""
     pad = operands.vector_of(accumulator)
-    elements = sum(tile.lanes * (tile.k * (width + pad) + pad) for width in (tile.m, tile.n))
-    return _rows_bytes(tile) + tile.stages * elements * accumulator.bytes
+    stage = sum(tile.lanes * (tile.k * (width + pad) + pad) for width in (tile.m, tile.n))
+    # The shorter side is padded where Y is contiguous along it: the worse of both orders.
+    results = tile.lanes * (tile.m * tile.n + pad * max(tile.m, tile.n) + pad)
+    return _rows_bytes(tile) + max(tile.stages * stage, results) * accumulator.bytes
 
 
 def _rows_bytes(tile: ContractTile) -> int:
@@ -92,8 +94,9 @@ def fits(tile: ContractTile, accumulator: DataType, target: Target) -> Status:
     if wanted > target.shared_bytes:
         return Status.reject(f"a tile of {tile} wants {wanted} bytes of shared memory in {tile.stages} stages,"
                              f" {target.shared_bytes} are there; use a smaller threadblock_shape")  # fmt: skip
-    registers = (tile.thread_m * tile.thread_n + tile.thread_m + tile.thread_n) * (accumulator.bytes // 4)
-    registers += tile.lanes * tile.k * (tile.m + tile.n) // tile.threads * (accumulator.bytes // 4) + 48
+    words = accumulator.bytes // 4
+    staged = tile.lanes * tile.k * (tile.m + tile.n) // tile.threads
+    registers = (tile.thread_m * tile.thread_n + tile.thread_m + tile.thread_n + staged) * words + 48 + 8 * words
     if registers > min(255, 65536 // tile.threads):
         return Status.reject(f"{tile} wants about {registers} registers of {min(255, 65536 // tile.threads)};"
                              " use more warps or a smaller threadblock_shape")  # fmt: skip
@@ -173,8 +176,7 @@ def contract_step(
     vector_m, vector_n = min(vector, tile.thread_m), min(vector, tile.thread_n)
     along = {Order.Own: tile.k, Order.Lanes: tile.lanes}
     scalar = operands.scalar_kind(epilogue)
-    # Results leave a thread in runs along Y's contiguous index; lanes lie in neighbouring threads.
-    runs = {Order.Own: vector_n, Order.Rows: vector_m, Order.Lanes: 1}[work.y_order]
+    runs = {Order.Own: tile.n, Order.Rows: tile.m, Order.Lanes: tile.lanes}[work.y_order]
     constants: list[tuple[str, Constant]] = [
         ("kThreads", tile.threads), ("kStages", tile.stages), ("kLanes", tile.lanes),
         ("kTileM", tile.m), ("kTileN", tile.n), ("kTileK", tile.k),

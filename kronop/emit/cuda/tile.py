@@ -15,11 +15,12 @@ from kronop.emit.cuda.shapes import Ends, PassShape, multiply_adds, shrinking
 from kronop.emit.plan import Constant, Step
 from kronop.target import Target
 
-MOST_FACTORS = 16
+MOST_FACTORS = 32
 # A digit that grows or shrinks stays in registers whole: all its inputs, and all outputs of small ones.
 MOST_CONTRACTED = 32
 SMALL_DIGIT = 8
-SMALL_BLOCK = 64
+# Elements that a thread holds of small digits: 64-bit integer products need registers of their own.
+_SMALL_BLOCKS = {"float32": 64, "int32": 64, "float64": 32, "int64": 16}
 _OFFSETS_OF_A_ROW = 3 * 8
 
 
@@ -120,12 +121,13 @@ def fits(shape: PassShape, tile: TileShape, accumulator: DataType, target: Targe
 
 
 def _registers(shape: PassShape, accumulator: DataType) -> int:
-    """An upper estimate of the registers of a thread."""
-    words = accumulator.bytes // 4
+    """An upper estimate of the registers of a thread: what it holds, sums, addresses."""
+    chunk = chunk_of(accumulator)
     held = max(
-        max((phase.block if phase.together == 0 else phase.block * phase.together) + chunk_of(accumulator) * 4
-            for phase in _group_phases(shape, accumulator)), 1)  # fmt: skip
-    return held * words + 48
+        phase.block + 32 if phase.together == 0 else phase.together * (phase.block + chunk + 4)
+        for phase in _group_phases(shape, accumulator)
+    )
+    return min(held * (accumulator.bytes // 4) + 64, 255)
 
 
 def phases_of(shape: PassShape, tile: TileShape, accumulator: DataType) -> tuple[Phase, ...]:
@@ -152,13 +154,14 @@ def phases_of(shape: PassShape, tile: TileShape, accumulator: DataType) -> tuple
 def _group_phases(shape: PassShape, accumulator: DataType) -> list[Phase]:
     """Runs of small digits share a phase; the phases that shrink go first."""
     phases: list[Phase] = []
+    most = _SMALL_BLOCKS[accumulator.name]
     for index, digit in enumerate(shape.group):
         slots = max(digit)
         last = phases[-1] if phases else None
         if slots > SMALL_DIGIT:
             together = max(1, min(4, 256 // (accumulator.bytes * digit[0])))
             phases.append(Phase(first=index, end=index + 1, together=together, block=digit[0], stride=0, axes=()))
-        elif last is not None and last.together == 0 and last.block * slots <= SMALL_BLOCK:
+        elif last is not None and last.together == 0 and last.block * slots <= most:
             phases[-1] = Phase(first=last.first, end=index + 1, together=0, block=last.block * slots, stride=0, axes=())
         else:
             phases.append(Phase(first=index, end=index + 1, together=0, block=slots, stride=0, axes=()))

@@ -38,27 +38,27 @@ struct Place {
   int rows = 0, outputs = 0, lanes = 0;
 };
 
-// Chunk `index` of a [lanes][kTileK][Width] tile in the order of its memory: its first element.
-template <class Step, int Along, int Width, int VectorSize>
+// Chunk `index` of a [lanes][Own][Width] tile in the order of its memory: its first element.
+template <class Step, int Along, int Own, int Width, int VectorSize>
 struct TileChunk {
-  static constexpr int kCount = Step::kLanes * Step::kTileK * Width / VectorSize;
-  static constexpr int kOwn = Along == kAlongOwn ? Step::kTileK / VectorSize : Step::kTileK;
+  static constexpr int kCount = Step::kLanes * Own * Width / VectorSize;
+  static constexpr int kOwn = Along == kAlongOwn ? Own / VectorSize : Own;
   static constexpr int kWide = Along == kAlongRows ? Width / VectorSize : Width;
   static constexpr int kLane = Along == kAlongLanes ? Step::kLanes / VectorSize : Step::kLanes;
-  int lane, k, wide;
+  int lane, own, wide;
   KRONOP_INLINE explicit TileChunk(int index) {
     if constexpr (Along == kAlongOwn) {
-      k = index % kOwn * VectorSize, wide = index / kOwn % kWide, lane = index / (kOwn * kWide);
+      own = index % kOwn * VectorSize, wide = index / kOwn % kWide, lane = index / (kOwn * kWide);
     } else if constexpr (Along == kAlongRows) {
-      wide = index % kWide * VectorSize, k = index / kWide % kOwn, lane = index / (kWide * kOwn);
+      wide = index % kWide * VectorSize, own = index / kWide % kOwn, lane = index / (kWide * kOwn);
     } else {
-      lane = index % kLane * VectorSize, k = index / kLane % kOwn, wide = index / (kLane * kOwn);
+      lane = index % kLane * VectorSize, own = index / kLane % kOwn, wide = index / (kLane * kOwn);
     }
   }
   // The chunk's element v.
   KRONOP_INLINE TileChunk element(int v) const {
     TileChunk result = *this;
-    result.k += Along == kAlongOwn ? v : 0;
+    result.own += Along == kAlongOwn ? v : 0;
     result.wide += Along == kAlongRows ? v : 0;
     result.lane += Along == kAlongLanes ? v : 0;
     return result;
@@ -69,7 +69,7 @@ struct TileChunk {
 template <class Step, class Element, int Along, int Width, int VectorSize>
 struct Stage {
   using Accumulator = typename Step::Accumulator;
-  using Part = TileChunk<Step, Along, Width, VectorSize>;
+  using Part = TileChunk<Step, Along, Step::kTileK, Width, VectorSize>;
   static constexpr int kPerThread = (Part::kCount + Step::kThreads - 1) / Step::kThreads;
   Vector<Element, VectorSize> parts[kPerThread];
 
@@ -104,7 +104,7 @@ struct Stage {
         for (int v = 0; v < VectorSize; ++v) {
           const Part part = Part(index).element(v);
           constexpr int pitch = Width + Step::kPad;
-          tile[part.lane * (Step::kTileK * pitch + Step::kPad) + part.k * pitch + part.wide] =
+          tile[part.lane * (Step::kTileK * pitch + Step::kPad) + part.own * pitch + part.wide] =
               convert<Accumulator>(parts[i].data[v]);
         }
       }
@@ -118,18 +118,12 @@ KRONOP_INLINE constexpr int tile_size(int width) {
   return Step::kLanes * (Step::kTileK * (width + Step::kPad) + Step::kPad);
 }
 
-// The lane, the rows and the outputs of this thread. Neighbours lie along Y's contiguous index.
+// The lane, the rows and the outputs of this thread.
 template <class Step>
 struct Thread {
   static constexpr int kM = Step::kTileM / Step::kThreadM, kN = Step::kTileN / Step::kThreadN;
   int lane, m, n;
-  KRONOP_INLINE Thread() {
-    const int thread = threadIdx.x;
-    lane = Step::kYOrder == kAlongLanes ? thread % Step::kLanes : thread / (kM * kN);
-    const int rest = Step::kYOrder == kAlongLanes ? thread / Step::kLanes : thread % (kM * kN);
-    m = Step::kYOrder == kAlongRows ? rest % kM : rest / kN;
-    n = Step::kYOrder == kAlongRows ? rest / kM : rest % kN;
-  }
+  KRONOP_INLINE Thread() : lane(threadIdx.x / (kM * kN)), m(threadIdx.x / kN % kM), n(threadIdx.x % kN) {}
   // Row and output, inside the tile, of element i of this thread: vectors of neighbours, spread out.
   KRONOP_INLINE int row(int i) const {
     return (i / Step::kVectorM * kM + m) * Step::kVectorM + i % Step::kVectorM;
@@ -179,12 +173,12 @@ struct Operands {
 
   KRONOP_INLINE void fetch(const Parameters& parameters, const Place& place, const RowOffsets& offsets, int k0) {
     const auto exists = [&](const auto& part, int wide) {
-      return part.k + k0 < Step::kContracted && part.wide < wide && part.lane < place.lanes;
+      return part.own + k0 < Step::kContracted && part.wide < wide && part.lane < place.lanes;
     };
     x.fetch(
         static_cast<const Input*>(parameters.x) + place.x,
         [&](const auto& part) {
-          return offsets.x[part.wide] + (k0 + part.k) * parameters.contracted_x + part.lane * parameters.lane_x;
+          return offsets.x[part.wide] + (k0 + part.own) * parameters.contracted_x + part.lane * parameters.lane_x;
         },
         [&](const auto& part) { return exists(part, place.rows); },
         [&](const auto& part) {
@@ -198,7 +192,7 @@ struct Operands {
     w.fetch(
         static_cast<const Input*>(parameters.w) + place.w,
         [&](const auto& part) {
-          return (k0 + part.k) * parameters.contracted_w + part.wide * parameters.produced_w +
+          return (k0 + part.own) * parameters.contracted_w + part.wide * parameters.produced_w +
                  part.lane * parameters.lane_w;
         },
         [&](const auto& part) { return exists(part, place.outputs); },
@@ -213,55 +207,76 @@ struct Operands {
   }
 };
 
-// A run of kYVector results along Y's contiguous index, from (i, j) of this thread on.
+// The block's results in shared memory, between registers and Y: contiguous along rows where Y is,
+// else along outputs.
+template <class Step>
+struct Results {
+  using Accumulator = typename Step::Accumulator;
+  static constexpr bool kByRows = Step::kYOrder == kAlongRows;
+  static constexpr int kPitch = (kByRows ? Step::kTileM : Step::kTileN) + Step::kPad;
+  static constexpr int kLanePitch = (kByRows ? Step::kTileN : Step::kTileM) * kPitch + Step::kPad;
+
+  static KRONOP_INLINE int at(int lane, int row, int output) {
+    return lane * kLanePitch + (kByRows ? output * kPitch + row : row * kPitch + output);
+  }
+
+  static KRONOP_INLINE void deposit(Accumulator* results, const Thread<Step>& thread, const Accumulator (&sums)[Step::kThreadM][Step::kThreadN]) {
+    constexpr int vector = kByRows ? Step::kVectorM : Step::kVectorN;
+#pragma unroll
+    for (int i = 0; i < Step::kThreadM; i += kByRows ? vector : 1) {
+#pragma unroll
+      for (int j = 0; j < Step::kThreadN; j += kByRows ? 1 : vector) {
+        Vector<Accumulator, vector> part;
+#pragma unroll
+        for (int v = 0; v < vector; ++v) part.data[v] = kByRows ? sums[i + v][j] : sums[i][j + v];
+        store<Accumulator, vector>(results + at(thread.lane, thread.row(i), thread.output(j)), part);
+      }
+    }
+  }
+};
+
+// Results -> epilogue -> Y, in the order of Y's memory.
 template <class Step, class Parameters>
-KRONOP_INLINE void store_run(const Parameters& parameters, const Place& place, const RowOffsets& offsets, const Thread<Step>& thread, const Finish<Step>& finish, const typename Step::Accumulator (&sums)[Step::kThreadM][Step::kThreadN], int i, int j) {
+KRONOP_INLINE void store_results(const typename Step::Accumulator* results, const Parameters& parameters, const Place& place, const RowOffsets& offsets) {
   using Output = typename Step::Output;
   constexpr int vector = Step::kYVector;
-  constexpr int along_m = Step::kYOrder == kAlongRows ? 1 : 0, along_n = 1 - along_m;
-  const Output* z = static_cast<const Output*>(parameters.z);
-  const Output* bias = static_cast<const Output*>(parameters.bias);
-  const int row = thread.row(i), output = thread.output(j);
-  if (row >= place.rows || output >= place.outputs) return;
-  const long long to = place.y + offsets.y[row] + output * parameters.produced_y + thread.lane * parameters.lane_y;
-  const long long from = place.z + offsets.z[row] + output * parameters.produced_z + thread.lane * parameters.lane_z;
-  const int last_row = row + along_m * (vector - 1), last_output = output + along_n * (vector - 1);
-  bool wide = vector > 1 && parameters.y_vector && last_row < place.rows && last_output < place.outputs;
-  if (vector > 1 && along_m && wide) {
-    wide = offsets.y[last_row] - offsets.y[row] == vector - 1 && to % vector == 0 && from % vector == 0;
-  }
-  Vector<Output, vector> source{}, result;
-  if (z && wide) source = load<Output, vector>(z + from);
-#pragma unroll
-  for (int v = 0; v < vector; ++v) {
-    const int r = row + along_m * v, o = output + along_n * v;
-    if (r >= place.rows || o >= place.outputs) continue;
-    if (z && !wide) {
-      source.data[v] = z[place.z + offsets.z[r] + o * parameters.produced_z + thread.lane * parameters.lane_z];
-    }
-    Output shift{};
-    if (bias) shift = bias[place.bias + o * parameters.produced_bias + thread.lane * parameters.lane_bias];
-    result.data[v] = finish(sums[i + along_m * v][j + along_n * v], source.data[v], shift);
-    if (!wide) {
-      Output* y = static_cast<Output*>(parameters.y);
-      y[place.y + offsets.y[r] + o * parameters.produced_y + thread.lane * parameters.lane_y] = result.data[v];
-    }
-  }
-  if (wide) store<Output, vector>(static_cast<Output*>(parameters.y) + to, result);
-}
-
-template <class Step, class Parameters>
-KRONOP_INLINE void store_results(const Parameters& parameters, const Place& place, const RowOffsets& offsets, const Thread<Step>& thread, const typename Step::Accumulator (&sums)[Step::kThreadM][Step::kThreadN]) {
-  constexpr int step_m = Step::kYOrder == kAlongRows ? Step::kYVector : 1;
-  constexpr int step_n = Step::kYOrder == kAlongRows ? 1 : Step::kYVector;
+  using Part = TileChunk<Step, Step::kYOrder, Step::kTileN, Step::kTileM, vector>;
   const Finish<Step> finish(parameters);
-  if (thread.lane >= place.lanes) return;
-#pragma unroll
-  for (int i = 0; i < Step::kThreadM; i += step_m) {
-#pragma unroll
-    for (int j = 0; j < Step::kThreadN; j += step_n) {
-      store_run<Step>(parameters, place, offsets, thread, finish, sums, i, j);
+  Output* y = static_cast<Output*>(parameters.y) + place.y;
+  const Output* z = parameters.z ? static_cast<const Output*>(parameters.z) + place.z : nullptr;
+  const Output* bias = parameters.bias ? static_cast<const Output*>(parameters.bias) + place.bias : nullptr;
+  const auto inside = [&](const Part& part) {
+    return part.wide < place.rows && part.own < place.outputs && part.lane < place.lanes;
+  };
+  const auto to = [&](const Part& part) {
+    return offsets.y[part.wide] + part.own * parameters.produced_y + part.lane * parameters.lane_y;
+  };
+  const auto from = [&](const Part& part) {
+    return offsets.z[part.wide] + part.own * parameters.produced_z + part.lane * parameters.lane_z;
+  };
+#pragma unroll 1
+  for (int index = threadIdx.x; index < Part::kCount; index += Step::kThreads) {
+    const Part part(index), last = part.element(vector - 1);
+    if (!inside(part)) continue;
+    bool wide = vector > 1 && parameters.y_vector && inside(last);
+    if (vector > 1 && Step::kYOrder == kAlongRows && wide) {
+      const long long y_at = offsets.y[part.wide], z_at = offsets.z[part.wide];
+      wide = y_at % vector == 0 && offsets.y[last.wide] - y_at == vector - 1;
+      wide = wide && (!z || (z_at % vector == 0 && offsets.z[last.wide] - z_at == vector - 1));
     }
+    Vector<Output, vector> source{}, result;
+    if (z && wide) source = load<Output, vector>(z + from(part));
+#pragma unroll
+    for (int v = 0; v < vector; ++v) {
+      const Part one = part.element(v);
+      if (!inside(one)) continue;
+      if (z && !wide) source.data[v] = z[from(one)];
+      Output shift{};
+      if (bias) shift = bias[one.own * parameters.produced_bias + one.lane * parameters.lane_bias];
+      result.data[v] = finish(results[Results<Step>::at(one.lane, one.wide, one.own)], source.data[v], shift);
+      if (!wide) y[to(one)] = result.data[v];
+    }
+    if (wide) store<Output, vector>(y + to(part), result);
   }
 }
 
@@ -349,7 +364,10 @@ KRONOP_INLINE void contract_tiles(const Parameters& parameters) {
       if (more) operands.deposit(tiles + current * buffer);
       __syncthreads();
     }
-    contract::store_results<Step>(parameters, place, offsets, thread, sums);
+    // The operands' tiles have been used up: their place takes the results.
+    contract::Results<Step>::deposit(tiles, thread, sums);
+    __syncthreads();
+    contract::store_results<Step>(tiles, parameters, place, offsets);
     __syncthreads();
   }
 }

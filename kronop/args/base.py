@@ -227,7 +227,7 @@ def check_writable(result: TensorView) -> None:
     if overlaps_itself(result):
         raise ArgumentError(
             mismatch("Y", expected="a tensor whose elements are all distinct",
-                     got=f"shape {result.shape} with strides {result.strides}", hint="pass a tensor of its own memory")
+                     got=f"shape {result.shape} with strides {result.strides}", hint="pass a new tensor")
         )  # fmt: skip
 
 
@@ -241,6 +241,6 @@ def check_overlap(result: TensorView, inputs: Mapping[str, TensorView], source: 
             )  # fmt: skip
     if source is not None and not same_elements(result, source) and overlaps(result, source):
         raise ArgumentError(
-            mismatch("Y and Z", expected="the same elements or separate memory", got="tensors that overlap in part",
-                     hint="pass Y itself as Z, or a copy")
+            mismatch("Y and Z", expected="the same elements or separate memory",
+                     got="tensors that overlap in part", hint="pass Y itself as Z, or a copy")
         )  # fmt: skip

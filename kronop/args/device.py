@@ -53,7 +53,7 @@ def cuda_driver() -> Any:
 
 
 def check(result: tuple[Any, ...], doing: str, *, many: bool = False) -> Any:
-    """The value of a driver call (with `many`, the list of them), or a DeviceError that says what was being done."""
+    """The value of a driver call, with `many` the list of them; a DeviceError names what was being done."""
     status, *values = result
     if int(status):
         kind = OutOfMemoryError if status.name == "CUDA_ERROR_OUT_OF_MEMORY" else DeviceError

@@ -40,7 +40,7 @@ def view(tensor: Any, name: str) -> TensorView:
         return _dlpack(tensor, name)
     raise ElementTypeError(
         mismatch(name, expected="a tensor of NumPy, torch or CuPy, or one with __dlpack__",
-                 got=f"{type(tensor).__name__}", hint="wrap it, for example with numpy.asarray(value, 'float32')")
+                 got=f"{type(tensor).__name__}", hint="for example numpy.asarray(value, 'float32')")
     )  # fmt: skip
 
 
@@ -88,7 +88,8 @@ def _numpy(array: Any, name: str) -> TensorView:
         strides = contiguous_strides(shape)
     return TensorView(
         pointer=array.__array_interface__["data"][0] if in_place else 0, shape=shape, strides=strides,
-        element=element, device=CPU, framework="numpy", writable=flags.writeable, owner=array, in_place=in_place,
+        element=element, device=CPU, framework="numpy", writable=flags.writeable, owner=array,
+        in_place=in_place,
     )  # fmt: skip
 
 
@@ -111,7 +112,7 @@ def _torch(torch: Any, tensor: Any, name: str) -> TensorView:
     if tensor.requires_grad and torch.is_grad_enabled():
         raise ArgumentError(
             mismatch(name, expected="a tensor without gradient", got="requires_grad=True",
-                     hint="pass .detach(), work under torch.no_grad(), or use kronop.torch, which differentiates")
+                     hint="pass .detach(), work under torch.no_grad(), or use kronop.torch")
         )  # fmt: skip
     try:
         pointer = tensor.data_ptr()

@@ -147,9 +147,10 @@ class KronMatmulArguments(Arguments):
         if name == "Z":
             self._batch = broadcast_shapes([("X and factors", self._batch), ("Z", item.shape[:-2])])
         elif item.shape[:-2] != self._batch:
+            came = _shape(item, self._is_vector, self._description.side is Side.Right)
             raise ArgumentError(
-                mismatch("shape of Y", expected=(*self._batch, *shown), hint="its leading dimensions are those"
-                         " that X, the factors and Z broadcast to", got=_shape(item, self._is_vector, True))
+                mismatch("shape of Y", expected=(*self._batch, *shown), got=came,
+                         hint="its leading dimensions are what X, the factors and Z broadcast to")
             )  # fmt: skip
 
     def _with_rows(self, item: TensorView, name: str) -> TensorView:

@@ -10,7 +10,7 @@ from kronop.args.base import Arguments, OperationLike, check_source
 from kronop.args.overlap import same_elements
 from kronop.args.staging import Form, Placement, form_for
 from kronop.args.strides import flat_stride, matrix_strides
-from kronop.args.tensor import check_promise, empty, view
+from kronop.args.tensor import check_promise, empty, keeps_promise, view
 from kronop.args.view import TensorView, contiguous_strides
 from kronop.descriptions.datatype import Layout
 from kronop.descriptions.epilogue import EpilogueArguments
@@ -124,8 +124,10 @@ class KSparseArguments(Arguments):
         step, steps = (item.strides[0], item.strides[1:]) if last else (item.strides[-1], item.strides[:-1])
         row = flat_stride(self._lead, steps)
         shape = self._ordered(self._rows(), features)
-        if row is not None and item.in_place:
-            matrix = item.reshaped(shape, self._ordered(row, step))
+        matrix = item.reshaped(shape, self._ordered(row or 0, step))
+        # A tensor of more dimensions may keep a promise that its matrix breaks; then it is copied.
+        differs = len(item.shape) > 2 and not keeps_promise(matrix, description)
+        if row is not None and item.in_place and not (differs and keeps_promise(item, description)):
             check_promise(matrix, description, name)
             form = form_for(matrix, description, self._device)
             strides = matrix.strides if form is None else form.strides

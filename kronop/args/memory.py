@@ -142,7 +142,7 @@ def _make_pool(index: int, initial: int, maximum: int | None) -> Pool:
         kind = CorePool
         if not _told:
             _log.info(
-                "RMM is not installed: device memory comes from cuda-core; pip install rmm-cu13 for RMM's pool"
+                "RMM is not installed: device memory comes from cuda-core; for RMM, pip install rmm-cu13"
             )
             _told = True
     with current(index):

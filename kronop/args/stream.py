@@ -31,7 +31,7 @@ def stream_handle(stream: Any, framework: str, index: int) -> int:
         if not named:
             raise ElementTypeError(
                 mismatch("stream", expected="None, a handle, or an object with __cuda_stream__,"
-                         " .cuda_stream, .ptr or .handle", got=repr(stream), hint="pass the framework's stream")
+                         " .cuda_stream, .ptr or .handle", got=repr(stream), hint="pass a stream")
             )  # fmt: skip
         handle = int(named[0])
     if handle < 0:
@@ -44,7 +44,8 @@ def stream_handle(stream: Any, framework: str, index: int) -> int:
 def _current(framework: str, index: int) -> int:
     if framework == "torch":
         torch = sys.modules["torch"]
-        return int(torch.cuda.current_stream(index).cuda_stream) if torch.cuda.is_available() else 0
+        # Where torch has not started CUDA, nobody can have changed its stream.
+        return int(torch.cuda.current_stream(index).cuda_stream) if torch.cuda.is_initialized() else 0
     if framework == "cupy":
         cupy = sys.modules["cupy"]
         with cupy.cuda.Device(index):

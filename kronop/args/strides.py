@@ -31,8 +31,8 @@ def broadcast_shapes(named: Sequence[tuple[str, Ints]]) -> Ints:
             if result[-axis] != 1:
                 raise ArgumentError(
                     mismatch(f"leading dimensions of {name}", got=f"{shape}",
-                             expected=f"{result[-axis]} or 1 in dimension -{axis} of them (from {blame[-axis]})",
-                             hint="leading dimensions broadcast as in torch.matmul")
+                             expected=f"{result[-axis]} or 1 in dimension -{axis} of them"
+                             f" (from {blame[-axis]})", hint="they broadcast as in torch.matmul")
                 )  # fmt: skip
             result[-axis], blame[-axis] = extent, name
     return tuple(result)
@@ -132,7 +132,9 @@ def _folded(
 
 def flat_stride(shape: Ints, strides: Ints) -> int | None:
     """The stride of these dimensions seen as one, last fastest; None where no single stride does."""
-    axes = [(extent, (stride,)) for extent, stride in zip(shape, strides, strict=True) if extent != 1]
+    axes: list[tuple[int, Ints]] = [
+        (extent, (stride,)) for extent, stride in zip(shape, strides, strict=True) if extent != 1
+    ]
     axes = _merged(axes)
     if not axes:
         return 0
@@ -140,7 +142,7 @@ def flat_stride(shape: Ints, strides: Ints) -> int | None:
 
 
 def matrix_strides(shape: Ints, layout: Layout, alignment: int) -> Ints:
-    """Strides of a copy whose last two dimensions keep a TensorDescription's promise, whole batches outside."""
+    """Strides of a copy whose last two dimensions keep a promise, with whole matrices one after another."""
     if len(shape) < 2:
         return (1,) * len(shape)
     rows, columns = shape[-2:]

@@ -13,7 +13,17 @@ from kronop.descriptions.datatype import DataType, Layout
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, ElementTypeError, OutOfMemoryError, mismatch
 
-__all__ = ["CPU", "Device", "TensorView", "as_matrix", "check_promise", "describe", "empty", "view"]
+__all__ = [
+    "CPU",
+    "Device",
+    "TensorView",
+    "as_matrix",
+    "check_promise",
+    "describe",
+    "empty",
+    "keeps_promise",
+    "view",
+]
 
 _MOST_BYTES = 16
 
@@ -103,6 +113,11 @@ def check_promise(item: TensorView, description: TensorDescription, name: str) -
         )  # fmt: skip
 
 
+def keeps_promise(item: TensorView, description: TensorDescription) -> bool:
+    """Whether `check_promise` accepts the memory, whatever the element type."""
+    return not _broken(item, description.layout, description.alignment)
+
+
 def empty(like: TensorView, shape: tuple[int, ...], element: DataType) -> Any:
     """A new tensor, row-major, of the framework and on the device of `like`.
 
@@ -165,6 +180,6 @@ def device_framework() -> str:
         if importlib.util.find_spec(name) is not None:
             return name
     raise ArgumentError(
-        mismatch("a GPU tensor of another framework", expected="CuPy or torch, to make new tensors and copies",
+        mismatch("a GPU tensor of another framework", expected="CuPy or torch, to make tensors and copies",
                  got="neither", hint="pip install 'kronop[cuda13]', or pass contiguous tensors and Y")
     )  # fmt: skip

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kronop.args.kron import KronMatmulArguments
+from kronop.args.tensor import describe, view
 from kronop.descriptions.datatype import ColumnMajor, float32, float64
 from kronop.descriptions.kron import Side
 from kronop.descriptions.tensor import TensorDescription
@@ -82,6 +83,44 @@ def test_every_broadcast_and_stride_reaches_the_right_elements(
         assert arguments.Y is y
 
 
+@settings(max_examples=150, deadline=None)
+@given(
+    seed=st.integers(0, 2**32), batch=st.lists(st.integers(1, 3), max_size=3), side=st.sampled_from(Side),
+    m=st.sampled_from([1, 2, 4]), sizes=st.sampled_from([((4, 4),), ((2, 4), (4, 2)), ((3, 4), (4, 1))]),
+)  # fmt: skip
+def test_what_describe_promises_is_accepted_and_stays_true(
+    seed: int, batch: list[int], side: Side, m: int, sizes: tuple[tuple[int, int], ...]
+) -> None:
+    random = np.random.default_rng(seed)
+
+    def make(shape: tuple[int, ...]) -> Any:
+        order = random.permutation(len(shape))
+        padded = [shape[axis] + int(random.choice([0, 0, 3, 4])) for axis in order]
+        memory = np.zeros(padded, "f4").transpose(np.argsort(order))
+        memory = memory[tuple(slice(extent) for extent in shape)]
+        memory[...] = _integers(random, shape)
+        return memory
+
+    plain = kron(sizes, side, float32)
+    x, y = make((*batch, *plain.x_shape(m))), make((*batch, *plain.y_shape(m)))
+    factors = [make(shape) for shape in sizes]
+    promises = [describe(view(item, "X"), "X") for item in (x, y)]
+    arguments, operation = _run(kron(sizes, side, float32, X=promises[0], Y=promises[1]), x, factors, None, y)
+    np.testing.assert_array_equal(arguments.Y, plain.reference(x, factors))
+    problem = operation.problems[0]
+    rows_last = side is Side.Left
+    for item, promise, columns in ((problem.x, promises[0], plain.input_columns),
+                                   (problem.y, promises[1], plain.output_columns)):  # fmt: skip
+        axes = [(problem.rows, item.row), (columns, item.column)]
+        unit = (promise.layout is ColumnMajor) == rows_last
+        strides = [(extent, stride, index == unit) for index, (extent, stride) in enumerate(axes)]
+        strides += [(extent, stride, False) for extent, stride in zip(problem.batch, item.batch, strict=True)]
+        assert item.pointer % (4 * promise.alignment) == 0
+        if promise.alignment > 1:
+            assert all(stride == 1 if is_unit else stride % promise.alignment == 0
+                       for extent, stride, is_unit in strides if extent > 1)  # fmt: skip
+
+
 @pytest.mark.parametrize("side", Side)
 def test_a_vector_is_one_row_and_its_result_has_no_rows(side: Side) -> None:
     random = np.random.default_rng(1)
@@ -110,7 +149,7 @@ def test_batches_fold_into_rows_where_factors_have_none() -> None:
 def test_many_batch_dimensions_stay_four_or_are_copied() -> None:
     random = np.random.default_rng(2)
     shape = (2, 3, 2, 3, 2, 3)
-    memory = np.zeros(tuple(2 * extent for extent in shape) + (4, 12))
+    memory = np.zeros((*(2 * extent for extent in shape), 4, 12))
     x = memory[::2, ::2, ::2, ::2, ::2, ::2, ::2, ::2]
     x[...] = _integers(random, x.shape)
     factors = [_integers(random, (*shape, *FACTORS[0])), *(_integers(random, shape) for shape in FACTORS[1:])]
@@ -195,7 +234,7 @@ def test_unreadable_inputs_are_copied_before_each_run() -> None:
 
 def test_a_new_result_takes_the_described_layout() -> None:
     description = kron(FACTORS, Y=TensorDescription(float64, ColumnMajor, 2))
-    arguments, operation = _run(description, np.ones((3, 4, 6)), [np.ones(shape) for shape in FACTORS])
+    arguments, _ = _run(description, np.ones((3, 4, 6)), [np.ones(shape) for shape in FACTORS])
     assert arguments.Y.shape == (3, 4, 6)
     assert arguments.Y.strides == (192, 8, 32)
     np.testing.assert_array_equal(arguments.Y, 6)
@@ -226,7 +265,8 @@ _READ_ONLY.flags.writeable = False
         (_bad(X=np.ma.ones((4, 6))), ArgumentError, ["X", "masked"]),
         (_bad(factors=np.ones((3, 2, 2))), ElementTypeError, ["factors", "list or tuple"]),
         (_bad(factors=_good()["factors"][:2]), ArgumentError, ["factors", "3 tensors", "got 2"]),
-        (_bad(factors=[np.ones((3, 2)), *_good()["factors"][1:]]), ArgumentError, ["factors[0]", "2, 3", "(3, 2)"]),
+        (_bad(factors=[np.ones((3, 2)), *_good()["factors"][1:]]), ArgumentError,
+         ["factors[0]", "2, 3", "(3, 2)"]),
         (_bad(factors=[np.ones((5, 2, 3)), *_good()["factors"][1:]], X=np.ones((4, 3, 6))), ArgumentError,
          ["leading dimensions of factors[0]", "4 or 1", "(from X)"]),
         (_bad(Y=np.ones((3, 6))), ArgumentError, ["Y", "4, 6", "(3, 6)"]),

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kronop.args.ksparse import KSparseArguments
+from kronop.args.tensor import describe, view
 from kronop.descriptions.datatype import ColumnMajor, float64
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, ElementTypeError
@@ -100,6 +101,19 @@ def test_copies_keep_the_promise_that_the_tensor_could_not() -> None:
     problem = operation.problems[0]
     assert (problem.x.pointer % 16, problem.x.row, problem.x.column) == (0, 4, 1)
     np.testing.assert_array_equal(arguments.Y[..., 0], x.sum(-1))
+
+
+def test_a_described_tensor_is_always_accepted() -> None:
+    random = np.random.default_rng(5)
+    for shape in ((INPUT, 4, 1), (INPUT, 1, 4), (INPUT, 4, 2), (INPUT, 1, 1), (INPUT,)):
+        for order in ((0, 1, 2), (2, 1, 0), (1, 0, 2))[: 1 if len(shape) == 1 else 3]:
+            order = order[: len(shape)]
+            x = _integers(random, tuple(shape[axis] for axis in order)).transpose(np.argsort(order))
+            description = ksparse(PATTERN, True, X=describe(view(x, "X"), "X"))
+            operation = OperationDouble(description)
+            arguments = KSparseArguments(operation=operation, X=x, W=np.ones(PATTERN))
+            arguments.run(operation)
+            np.testing.assert_array_equal(arguments.Y, _expected(description, x, np.ones(PATTERN), True))
 
 
 @pytest.mark.parametrize(

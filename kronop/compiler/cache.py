@@ -163,16 +163,22 @@ class Cache:
                 except sqlite3.Error as error:
                     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
                     if code & 0xFF in _BUSY:
+                        self._disconnect()
                         return otherwise
                     self._recover(code, str(error), repaired=repaired)
         return otherwise
 
     def _recover(self, code: int, reason: str, *, repaired: bool) -> None:
-        self._disconnect()
-        if code & 0xFF in _CORRUPT and not repaired:
-            self._discard_damaged()
-        elif repaired or code & 0xFF not in _REOPEN:
-            self._give_up(reason)
+        try:
+            if code & 0xFF in _CORRUPT and not repaired:
+                self._discard_damaged()
+            elif repaired or code & 0xFF not in _REOPEN:
+                self._give_up(reason)
+        except OSError as error:
+            self._give_up(f"{reason}; {error}")
+        finally:
+            # Last: while the old file is open, no new one can be given its inode number.
+            self._disconnect()
 
     def _open(self) -> sqlite3.Connection:
         if self._connection is not None:
@@ -183,16 +189,11 @@ class Cache:
         make_private_folder(self.folder)
         make_private_file(self.path)
         self._inode = _inode(self.path)
-        connection = sqlite3.connect(
+        self._connection = sqlite3.connect(
             self.path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )
-        try:
-            rows.prepare(connection, SCHEMA)
-        except BaseException:
-            connection.close()
-            raise
-        self._connection = connection
-        return connection
+        rows.prepare(self._connection, SCHEMA)
+        return self._connection
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None

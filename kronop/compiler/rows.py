@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import sqlite3
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +26,7 @@ _CREATE = (
         last_used REAL NOT NULL, log TEXT NOT NULL, source TEXT NOT NULL, image BLOB NOT NULL)""",
     "CREATE INDEX kernels_by_use ON kernels (last_used, size)",
 )
+_PATIENCE_SECONDS = 5.0
 _READ = f"SELECT {', '.join(_COLUMNS)} FROM kernels WHERE key = ?"
 _WRITE = f"INSERT OR REPLACE INTO kernels VALUES ({', '.join('?' * len(_COLUMNS))})"
 
@@ -43,7 +45,7 @@ def prepare(db: sqlite3.Connection, schema: int) -> None:
     """Set `db` up, and make its table anew where it was made by another schema."""
     # A scribbled text must fail its checksum, not the reading of it.
     db.text_factory = lambda raw: raw.decode("utf-8", errors="replace")
-    db.execute("PRAGMA journal_mode = WAL")
+    _write_ahead(db)
     db.execute("PRAGMA synchronous = NORMAL")
     if _schema(db) == schema:
         return
@@ -57,6 +59,20 @@ def prepare(db: sqlite3.Connection, schema: int) -> None:
         db.execute("ROLLBACK")
         raise
     db.execute("COMMIT")
+
+
+def _write_ahead(db: sqlite3.Connection) -> None:
+    """Turn the write-ahead log on; SQLite does not wait for other processes here, so this does."""
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        try:
+            db.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            is_busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+            if not is_busy or time.monotonic() > deadline:
+                raise
+        time.sleep(0.002)
 
 
 def _schema(db: sqlite3.Connection) -> int:

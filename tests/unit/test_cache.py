@@ -252,6 +252,17 @@ def test_garbage_instead_of_a_database(tmp_path: Path) -> None:
     assert_recovers(folder)
 
 
+def test_damage_that_can_not_be_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = filled(tmp_path / "cache")
+    path.write_bytes(b"scribbled" * 1000)
+
+    def refuse(name: str) -> None:
+        raise PermissionError(13, "Permission denied", name)
+
+    monkeypatch.setattr(cache_module.os, "unlink", refuse)
+    assert_memory_only(path.parent, "not a database; .*Permission denied")
+
+
 def test_damage_under_an_open_connection(cache: Cache) -> None:
     for index in range(20):
         cache.put(make(f"{index:064x}", os.urandom(3000)), "source")

@@ -14,7 +14,14 @@ from collections.abc import Iterator
 from typing import Any, Protocol
 
 from kronop.args.device import check, cuda_driver, current, default_device
-from kronop.errors import ArgumentError, ElementTypeError, OutOfMemoryError, mismatch
+from kronop.errors import (
+    ArgumentError,
+    DeviceError,
+    ElementTypeError,
+    KronopError,
+    OutOfMemoryError,
+    mismatch,
+)
 
 _GRANULE = 256  # What RMM wants the sizes of a pool to be multiples of.
 _log = logging.getLogger("kronop")
@@ -160,12 +167,18 @@ def _pool(index: int) -> Pool:
 
 @contextlib.contextmanager
 def _out_of_memory(index: int, nbytes: int, pool: Pool | None) -> Iterator[None]:
-    """Turns each library's way to say that memory ran out into one error with the sizes."""
+    """Turns each library's way to say that memory ran out into one error with the sizes,
+    and its other failures into a DeviceError."""
     try:
         yield
+    except KronopError:
+        raise
     except Exception as error:
         if not isinstance(error, MemoryError) and "OUT_OF_MEMORY" not in str(error):
-            raise
+            raise DeviceError(
+                mismatch(f"memory of cuda:{index}", expected=f"{nbytes} bytes", got=str(error),
+                         hint="check the sizes of the pool and the state of the GPU")
+            ) from error  # fmt: skip
         with current(index):
             free, total = check(cuda_driver().cuMemGetInfo(), "asking for free memory", many=True)
         used = pool.in_use() if pool else get_allocated_size()

@@ -61,6 +61,7 @@ def _operation(workspace: int = 0) -> CopyOperation:
 
 
 def test_host_tensors_go_to_the_gpu_and_come_back() -> None:
+    before = get_allocated_size()
     operation = _operation(workspace=1000)
     x = np.random.default_rng(0).standard_normal((5, 12))[::2]
     y = np.full((6, 3), np.nan).reshape(3, 6)
@@ -70,10 +71,10 @@ def test_host_tensors_go_to_the_gpu_and_come_back() -> None:
         arguments.run(operation)
         arguments.sync()
         np.testing.assert_array_equal(y, x[:, ::2])
-    assert get_allocated_size() > 1000
+    assert get_allocated_size() > before + 1000
     del arguments, operation
     gc.collect()
-    assert get_allocated_size() == 0
+    assert get_allocated_size() == before
 
 
 def test_host_torch_tensors_too() -> None:
@@ -265,7 +266,7 @@ def test_a_pool_counts_and_runs_out_gracefully() -> None:
     assert get_allocated_size() == base
     with pytest.raises(OutOfMemoryError):
         get_memory_pool(1 << 50, 1 << 51)
-    get_memory_pool(0, 1 << 34)
+    memory._pools.clear()  # The next test gets a pool without a limit.
 
 
 def test_a_buffer_survives_streams_that_are_gone() -> None:

@@ -81,6 +81,15 @@ def test_running_out_names_the_sizes_and_leaves_the_library_usable(gpu: Driver) 
     assert kept.nbytes == 300
 
 
+def test_other_failures_are_device_errors(gpu: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: Any, nbytes: int) -> int:
+        raise RuntimeError("CUDA_ERROR_INVALID_VALUE")
+
+    monkeypatch.setattr(Pool, "allocate", fail)
+    with pytest.raises(DeviceError, match="CUDA_ERROR_INVALID_VALUE"):
+        DeviceBuffer(16, 0)
+
+
 def test_each_stream_waits_once_for_the_allocation(gpu: Driver) -> None:
     buffer = DeviceBuffer(16, 0, 5)
     buffer.ready_on(5)

@@ -164,7 +164,9 @@ class KernelSignature:
             value = values[item.name]
             row = list(value) if isinstance(value, Sequence) else [value]
             if len(row) > item.count:
-                raise ValueError(f"{self.struct_name}.{item.name}: {len(row)} values for {item.count}")
+                raise ValueError(
+                    f"{self.struct_name}.{item.name}: {len(row)} values for {item.count}"
+                )
             row += [0] * (item.count - len(row))
             parts.append(struct.pack(f"={item.count}{item.scalar.code}", *row))
         return b"".join(parts)

@@ -13,7 +13,12 @@ from kronop.args.ksparse import KSparseArguments
 from kronop.args.tensor import TensorView, describe, view
 from kronop.descriptions import epilogue as epilogues
 from kronop.descriptions.datatype import DataType, Layout
-from kronop.descriptions.epilogue import ACTIVATION_NAMES, Epilogue, LinearCombination, LinearCombinationGeneric
+from kronop.descriptions.epilogue import (
+    ACTIVATION_NAMES,
+    Epilogue,
+    LinearCombination,
+    LinearCombinationGeneric,
+)
 from kronop.descriptions.kron import Side
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tensor import TensorDescription
@@ -22,7 +27,13 @@ from kronop.operation import KronMatmulOperation, KSparseOperation
 
 
 def gemkm(
-    x: Any, factors: Sequence[Any], *, alpha: float = 1.0, beta: float = 0.0, z: Any = None, out: Any = None
+    x: Any,
+    factors: Sequence[Any],
+    *,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    z: Any = None,
+    out: Any = None,
 ) -> Any:
     """alpha x (F1 x ... x FN) + beta z.
 
@@ -43,7 +54,13 @@ def gemkm(
 
 
 def gekmm(
-    factors: Sequence[Any], x: Any, *, alpha: float = 1.0, beta: float = 0.0, z: Any = None, out: Any = None
+    factors: Sequence[Any],
+    x: Any,
+    *,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    z: Any = None,
+    out: Any = None,
 ) -> Any:
     """alpha (F1 x ... x FN) x + beta z.
 
@@ -115,7 +132,12 @@ def _kron(
     Y = _output_description(x_view.element, inner, z, out)
     operation = _kron_operation(target_of(x_view), describe(x_view, "X"), Y, shapes, side)
     arguments = KronMatmulArguments(
-        operation=operation, X=x, factors=factors, Z=z, Y=out, output_op=operation.epilogue_type(alpha, beta)
+        operation=operation,
+        X=x,
+        factors=factors,
+        Z=z,
+        Y=out,
+        output_op=operation.epilogue_type(alpha, beta),
     )
     return _finish(operation, arguments)
 
@@ -133,7 +155,13 @@ def _ksparse(
         target_of(x_view), describe(x_view, "X"), Y, pattern, bool(batch_last), activation
     )
     arguments = KSparseArguments(
-        operation=operation, X=x, W=weight, Z=z, Y=out, bias=bias, output_op=operation.epilogue_type(*scalars)
+        operation=operation,
+        X=x,
+        W=weight,
+        Z=z,
+        Y=out,
+        bias=bias,
+        output_op=operation.epilogue_type(*scalars),
     )
     return _finish(operation, arguments)
 
@@ -146,7 +174,9 @@ def _finish(operation: Any, arguments: Any) -> Any:
 def _matrix_shape(factor: TensorView, index: int) -> tuple[int, int]:
     if len(factor.shape) < 2:
         raise ArgumentError(
-            mismatch(f"factors[{index}]", expected="(..., P, Q)", got=factor.shape, hint="give a matrix")
+            mismatch(
+                f"factors[{index}]", expected="(..., P, Q)", got=factor.shape, hint="give a matrix"
+            )
         )
     return factor.shape[-2], factor.shape[-1]
 
@@ -158,7 +188,7 @@ def _chain_patterns(chain: Sequence[Any]) -> list[tuple[int, int, int, int]]:
             mismatch("weights", expected="at least one (a, b, c, d) tensor", got="an empty list",
                      hint="give the right-most factor first")
         )  # fmt: skip
-    patterns = []
+    patterns: list[tuple[int, int, int, int]] = []
     for index, weight in enumerate(chain):
         shape = view(weight, f"weights[{index}]").shape
         if len(shape) != 4:
@@ -180,9 +210,15 @@ def _chain_patterns(chain: Sequence[Any]) -> list[tuple[int, int, int, int]]:
 
 def _output_description(element: DataType, inner: int, z: Any, out: Any) -> TensorDescription:
     """The strongest promise that Y and Z keep; `inner` is the contiguous size of a Y made here."""
-    given = [describe(view(item, name), name) for name, item in (("Z", z), ("Y", out)) if item is not None]
+    given = [
+        describe(view(item, name), name)
+        for name, item in (("Z", z), ("Y", out))
+        if item is not None
+    ]
     if out is None:
-        given.append(TensorDescription(element, Layout.RowMajor, math.gcd(inner, 16 // element.bytes) or 1))
+        given.append(
+            TensorDescription(element, Layout.RowMajor, math.gcd(inner, 16 // element.bytes) or 1)
+        )
     layouts = {item.layout for item in given}
     if len(layouts) > 1:
         return TensorDescription(element, Layout.RowMajor, 1)
@@ -191,10 +227,16 @@ def _output_description(element: DataType, inner: int, z: Any, out: Any) -> Tens
 
 @functools.lru_cache(maxsize=512)
 def _kron_operation(
-    target: str, X: TensorDescription, Y: TensorDescription, factors: tuple[tuple[int, int], ...], side: Side
+    target: str,
+    X: TensorDescription,
+    Y: TensorDescription,
+    factors: tuple[tuple[int, int], ...],
+    side: Side,
 ) -> KronMatmulOperation:
     epilogue = _epilogue(Y, None)
-    return KronMatmulOperation(target, None, X, TensorDescription(X.element), Y, epilogue, factors, side)
+    return KronMatmulOperation(
+        target, None, X, TensorDescription(X.element), Y, epilogue, factors, side
+    )
 
 
 @functools.lru_cache(maxsize=512)

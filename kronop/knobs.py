@@ -59,13 +59,19 @@ def read(environment: Mapping[str, str]) -> Knobs:
 def _typed(variable: str, name: str, text: str) -> object:
     if name.endswith("_dir"):
         return Path(text) if text else None
-    valid = {
+    by_name: dict[str, dict[str, object]] = {
         "debug": {str(level): level for level in range(7)},
         "compiler": {"nvrtc": "nvrtc", "nvcc": "nvcc"},
-    }.get(name, {"0": False, "1": True})
+    }
+    valid = by_name.get(name, {"0": False, "1": True})
     if text not in valid:
         raise DescriptionError(
-            mismatch(variable, expected=f"one of {', '.join(valid)}", got=repr(text), hint="set one of these")
+            mismatch(
+                variable,
+                expected=f"one of {', '.join(valid)}",
+                got=repr(text),
+                hint="set one of these",
+            )
         )
     return valid[text]
 

@@ -42,9 +42,9 @@ class Sizes:
     workspace_bytes: int
 
 
-AnyDescription = TypeVar("AnyDescription", KronMatmulDescription, KSparseDescription)
-AnyProblem = TypeVar("AnyProblem", KronProblem, KSparseProblem)
-AnyArguments = TypeVar("AnyArguments", KronMatmulArguments, KSparseArguments)
+AnyDescription = TypeVar("AnyDescription", bound=KronMatmulDescription | KSparseDescription)
+AnyProblem = TypeVar("AnyProblem", bound=KronProblem | KSparseProblem)
+AnyArguments = TypeVar("AnyArguments", bound=KronMatmulArguments | KSparseArguments)
 
 
 class Operation(Generic[AnyDescription, AnyProblem, AnyArguments]):
@@ -60,7 +60,9 @@ class Operation(Generic[AnyDescription, AnyProblem, AnyArguments]):
         self.description = description
         self.target = Target.parse(target)
         self.plan = _plan(description, self.target)
-        self._emitter: Emitter[AnyDescription, AnyProblem] = EMITTERS[type(description), self.target.backend]
+        self._emitter: Emitter[AnyDescription, AnyProblem] = EMITTERS[
+            type(description), self.target.backend
+        ]
         self._binaries: tuple[Binary, ...] | None = None
         self._kernels: tuple[compiler.Kernel, ...] | None = None
 
@@ -91,7 +93,12 @@ class Operation(Generic[AnyDescription, AnyProblem, AnyArguments]):
         for size in (rows, *lead):
             if not isinstance(size, int) or isinstance(size, bool) or size < 0:
                 raise ArgumentError(
-                    mismatch("sizes", expected="integers of at least 0", got=repr(size), hint="count rows from 0")
+                    mismatch(
+                        "sizes",
+                        expected="integers of at least 0",
+                        got=repr(size),
+                        hint="count rows from 0",
+                    )
                 )
         y_shape = (*lead, *self.description.y_shape(rows))
         return Sizes(
@@ -229,22 +236,31 @@ def _math(tile: TileDescription | None, X: TensorDescription) -> MathInstruction
     return MathInstruction.simt(X.element)
 
 
-def _tuple(name: str, values: Sequence[int]) -> Any:
+def _tuple(name: str, values: Any) -> Any:
     try:
         return tuple(values)
     except TypeError:
         raise ElementTypeError(
-            mismatch(name, expected="a sequence of integers", got=repr(values), hint="give every size")
+            mismatch(
+                name, expected="a sequence of integers", got=repr(values), hint="give every size"
+            )
         ) from None
 
 
 def _shapes(factors: Sequence[Sequence[int]]) -> tuple[tuple[int, int], ...]:
-    return tuple(_tuple(f"factors[{index}]", shape) for index, shape in enumerate(_tuple("factors", factors)))  # type: ignore[arg-type]
+    return tuple(
+        _tuple(f"factors[{index}]", shape) for index, shape in enumerate(_tuple("factors", factors))
+    )
 
 
 def _side(side: object) -> Side:
     if not isinstance(side, Side):
         raise ElementTypeError(
-            mismatch("side", expected="kronop.Side.Right or kronop.Side.Left", got=repr(side), hint="name one")
+            mismatch(
+                "side",
+                expected="kronop.Side.Right or kronop.Side.Left",
+                got=repr(side),
+                hint="name one",
+            )
         )
     return side

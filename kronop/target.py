@@ -51,7 +51,9 @@ class Target:
         if not isinstance(name, str) or name not in _TARGETS:
             known = ", ".join(["80", "90", "'x86'", *map(repr, _TARGETS)])
             raise DescriptionError(
-                mismatch("target", expected=f"one of {known}", got=repr(value), hint="name one of these")
+                mismatch(
+                    "target", expected=f"one of {known}", got=repr(value), hint="name one of these"
+                )
             )
         return _TARGETS[name]
 

@@ -37,7 +37,11 @@ def golden(request: pytest.FixtureRequest):
         if request.config.getoption("--update-golden"):
             path.parent.mkdir(exist_ok=True)
             path.write_text(text)
-        assert path.exists(), f"{path} is missing: run pytest with --update-golden and read the result"
-        assert path.read_text() == text, f"{path} differs: run pytest with --update-golden and read the diff"
+        assert path.exists(), (
+            f"{path} is missing: run pytest with --update-golden and read the result"
+        )
+        assert path.read_text() == text, (
+            f"{path} differs: run pytest with --update-golden and read the diff"
+        )
 
     return check

@@ -11,9 +11,26 @@ import numpy as np
 import kronop
 from kronop.descriptions.datatype import DataType
 
-ELEMENTS = (kronop.float32, kronop.float64, kronop.float16, kronop.bfloat16, kronop.int32, kronop.int64)
-_UNIT = {kronop.float64: 2.0**-53, kronop.float32: 2.0**-24, kronop.float16: 2.0**-11, kronop.bfloat16: 2.0**-8}
-_TINY = {kronop.float64: 2.0**-1074, kronop.float32: 2.0**-149, kronop.float16: 2.0**-24, kronop.bfloat16: 2.0**-133}
+ELEMENTS = (
+    kronop.float32,
+    kronop.float64,
+    kronop.float16,
+    kronop.bfloat16,
+    kronop.int32,
+    kronop.int64,
+)
+_UNIT = {
+    kronop.float64: 2.0**-53,
+    kronop.float32: 2.0**-24,
+    kronop.float16: 2.0**-11,
+    kronop.bfloat16: 2.0**-8,
+}
+_TINY = {
+    kronop.float64: 2.0**-1074,
+    kronop.float32: 2.0**-149,
+    kronop.float16: 2.0**-24,
+    kronop.bfloat16: 2.0**-133,
+}
 
 
 def numpy_type(element: DataType) -> np.dtype[Any]:
@@ -45,7 +62,9 @@ def ksparse_operation(
     matrix = kronop.TensorDescription(element, layout, alignment)
     plain = kronop.TensorDescription(element)
     epilogue = epilogue or linear(element, alignment)
-    return kronop.KSparseOperation(target, tile, matrix, plain, matrix, epilogue, pattern, batch_last)
+    return kronop.KSparseOperation(
+        target, tile, matrix, plain, matrix, epilogue, pattern, batch_last
+    )
 
 
 def random_array(random: np.random.Generator, shape: Any, element: DataType) -> Any:
@@ -84,7 +103,11 @@ class Expected:
 
 
 def expected_kron(
-    operation: kronop.KronMatmulOperation, x: Any, factors: Any, z: Any = None, output_op: Any = None
+    operation: kronop.KronMatmulOperation,
+    x: Any,
+    factors: Any,
+    z: Any = None,
+    output_op: Any = None,
 ) -> Expected:
     description = operation.description
     value = description.reference(x, factors, z, output_op)
@@ -98,7 +121,12 @@ def expected_kron(
 
 
 def expected_ksparse(
-    operation: kronop.KSparseOperation, x: Any, weights: Any, z: Any = None, bias: Any = None, output_op: Any = None
+    operation: kronop.KSparseOperation,
+    x: Any,
+    weights: Any,
+    z: Any = None,
+    bias: Any = None,
+    output_op: Any = None,
 ) -> Expected:
     description = operation.description
     value = description.reference(x, weights, z, bias, output_op)
@@ -108,7 +136,9 @@ def expected_ksparse(
     magnitude = plain.reference(np.abs(_wide(x)), np.abs(_wide(weights)))
     if bias is not None and description.batch_last:
         bias = np.asarray(bias)[:, None]
-    return Expected(value, _bound(description, value, magnitude, description.pattern[2] + 1, z, bias, output_op))
+    return Expected(
+        value, _bound(description, value, magnitude, description.pattern[2] + 1, z, bias, output_op)
+    )
 
 
 def _wide(array: Any) -> Any:

@@ -75,12 +75,16 @@ def test_kron(target, element, factors, side) -> None:
 
 @pytest.mark.parametrize("batch_last", [False, True], ids=["first", "last"])
 @pytest.mark.parametrize("pattern", list(_PATTERNS.values()), ids=list(_PATTERNS))
-@pytest.mark.parametrize(("target", "element"), _ksparse_elements(_cells(kronop.KSparseDescription)))
+@pytest.mark.parametrize(
+    ("target", "element"), _ksparse_elements(_cells(kronop.KSparseDescription))
+)
 def test_ksparse(target, element, pattern, batch_last) -> None:
     random = np.random.default_rng()
     compute = support.accumulator(element)
     epilogue = kronop.LinearCombinationGeneric(kronop.gelu(compute), element, 1, compute, compute)
-    operation = support.ksparse_operation(target, element, pattern, batch_last=batch_last, epilogue=epilogue)
+    operation = support.ksparse_operation(
+        target, element, pattern, batch_last=batch_last, epilogue=epilogue
+    )
     weights = support.random_array(random, pattern, element)
     bias = support.random_array(random, (operation.description.output_columns,), element)
     for rows in (1, 133):

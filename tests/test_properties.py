@@ -10,7 +10,9 @@ import kronop
 from tests import support
 
 _SETTINGS = settings(
-    deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    deadline=None,
+    max_examples=40,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 _ELEMENTS = st.sampled_from(support.ELEMENTS)
 _FLOATS = st.sampled_from([element for element in support.ELEMENTS if element.kind == "float"])
@@ -32,7 +34,9 @@ def _strided(draw, random, shape, element):
     """An array of `shape` as a view: steps, reversals and exchanged axes."""
     steps = [draw(st.sampled_from([1, 1, 2, -1])) for _ in shape]
     order = draw(st.permutations(range(len(shape))))
-    whole = support.random_array(random, [shape[axis] * abs(steps[axis]) for axis in order], element)
+    whole = support.random_array(
+        random, [shape[axis] * abs(steps[axis]) for axis in order], element
+    )
     whole = whole.transpose(np.argsort(order))
     return whole[tuple(slice(None, None, step) for step in steps)]
 
@@ -47,9 +51,18 @@ def _kron_problems(draw):
     (lead_x, *leads), lead = draw(_batches(1 + len(factors)))
     operation = support.kron_operation("x86", element, factors, side=side)
     x = _strided(draw, random, (*lead_x, *operation.description.x_shape(rows)), element)
-    matrices = [_strided(draw, random, (*b, *shape), element) for b, shape in zip(leads, factors, strict=True)]
+    matrices = [
+        _strided(draw, random, (*b, *shape), element)
+        for b, shape in zip(leads, factors, strict=True)
+    ]
     shape = (*lead, *operation.description.y_shape(rows))
-    return operation, x, matrices, _strided(draw, random, shape, element), _strided(draw, random, shape, element)
+    return (
+        operation,
+        x,
+        matrices,
+        _strided(draw, random, shape, element),
+        _strided(draw, random, shape, element),
+    )
 
 
 @_SETTINGS
@@ -58,7 +71,9 @@ def test_kron(problem, alpha, beta) -> None:
     operation, x, factors, z, y = problem
     y[...] = support.poison(y.shape, operation.description.Y.element)
     output_op = operation.epilogue_type(alpha, beta)
-    arguments = kronop.KronMatmulArguments(operation=operation, X=x, factors=factors, Z=z, Y=y, output_op=output_op)
+    arguments = kronop.KronMatmulArguments(
+        operation=operation, X=x, factors=factors, Z=z, Y=y, output_op=output_op
+    )
     operation.run(arguments)
     arguments.sync()
     support.expected_kron(operation, x, factors, z, output_op).check(y)
@@ -79,7 +94,9 @@ def test_gemkm_and_gekmm(problem) -> None:
 @st.composite
 def _ksparse_problems(draw):
     element = draw(_FLOATS)
-    pattern = draw(st.tuples(st.integers(1, 4), st.integers(1, 20), st.integers(1, 20), st.integers(1, 6)))
+    pattern = draw(
+        st.tuples(st.integers(1, 4), st.integers(1, 20), st.integers(1, 20), st.integers(1, 6))
+    )
     batch_last = draw(st.booleans())
     random = np.random.default_rng(draw(st.integers(0, 2**32)))
     operation = support.ksparse_operation("x86", element, pattern, batch_last=batch_last)

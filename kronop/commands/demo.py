@@ -24,7 +24,9 @@ def execute(options: argparse.Namespace) -> None:
 
     matrix = kronop.TensorDescription(kronop.float32, kronop.RowMajor, 4)
     epilogue = kronop.LinearCombination(kronop.float32, 4, kronop.float32, kronop.float32)
-    operation = kronop.KronMatmulOperation("x86", None, matrix, matrix, matrix, epilogue, factors_of)
+    operation = kronop.KronMatmulOperation(
+        "x86", None, matrix, matrix, matrix, epilogue, factors_of
+    )
     print(f"X is {x.shape}, float32; Y = X (F1 x F2 x F3 x F4) with four factors of 8 x 8")
     print(operation.plan)
 

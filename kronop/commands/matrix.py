@@ -9,7 +9,10 @@ from kronop.descriptions.datatype import TENSOR_TYPES, DataType
 from kronop.emit.table import EMITTERS
 
 _TARGETS = ("sm_80", "sm_90a", "x86-avx512", "x86-avx2", "x86-generic")
-_FAMILIES = {kronop.KronMatmulDescription: "Kronecker", kronop.KSparseDescription: "Kronecker-sparse"}
+_FAMILIES = {
+    kronop.KronMatmulDescription: "Kronecker",
+    kronop.KSparseDescription: "Kronecker-sparse",
+}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -25,7 +28,9 @@ def table() -> str:
     lines = ["| family | target | element types |", "| --- | --- | --- |"]
     for family, name in _FAMILIES.items():
         for target in map(kronop.Target.parse, _TARGETS):
-            types = [item.name for item in TENSOR_TYPES.values() if _supported(family, item, target)]
+            types = [
+                item.name for item in TENSOR_TYPES.values() if _supported(family, item, target)
+            ]
             lines.append(f"| {name} | {target} | {', '.join(types)} |")
     return "\n".join(lines)
 
@@ -38,11 +43,16 @@ def _supported(family: type, element: DataType, target: kronop.Target) -> bool:
     tensor = kronop.TensorDescription(element)
     accumulator = math.element_accumulator
     epilogue = kronop.LinearCombination(element, 1, accumulator, accumulator)
-    common = {"math": math, "tile": None, "X": tensor, "Y": tensor, "epilogue": epilogue}
-    description = (
-        kronop.KronMatmulDescription(**common, F=tensor, factors=((8, 8), (8, 8)))
-        if family is kronop.KronMatmulDescription
-        else kronop.KSparseDescription(**common, W=tensor, pattern=(2, 8, 8, 2))
-    )
+    description: kronop.KronMatmulDescription | kronop.KSparseDescription
+    if family is kronop.KronMatmulDescription:
+        description = kronop.KronMatmulDescription(
+            math=math, tile=None, X=tensor, F=tensor, Y=tensor, epilogue=epilogue,
+            factors=((8, 8), (8, 8)),
+        )  # fmt: skip
+    else:
+        description = kronop.KSparseDescription(
+            math=math, tile=None, X=tensor, W=tensor, Y=tensor, epilogue=epilogue,
+            pattern=(2, 8, 8, 2),
+        )  # fmt: skip
     emitter = EMITTERS.get((family, target.backend))
     return emitter is not None and bool(emitter.supports(description, target))

@@ -13,13 +13,25 @@ from kronop.descriptions.datatype import TENSOR_TYPES
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("family", choices=("kron", "ksparse"))
-    parser.add_argument("shape", help="factors as 8x8,8x8,5x3 (kron), pattern as 6,64,64,1 (ksparse)")
-    parser.add_argument("--target", default="x86", help="80, 90, sm_80, sm_90a, x86, x86-avx2, ... (default x86)")
-    parser.add_argument("--dtype", default="float32", choices=[name for name in TENSOR_TYPES if name != "int8"])
-    parser.add_argument("--alignment", type=int, default=1, help="of X and Y, in elements (default 1)")
-    parser.add_argument("--left", action="store_true", help="kron: X on the right of the product (gekmm)")
+    parser.add_argument(
+        "shape", help="factors as 8x8,8x8,5x3 (kron), pattern as 6,64,64,1 (ksparse)"
+    )
+    parser.add_argument(
+        "--target", default="x86", help="80, 90, sm_80, sm_90a, x86, x86-avx2, ... (default x86)"
+    )
+    parser.add_argument(
+        "--dtype", default="float32", choices=[name for name in TENSOR_TYPES if name != "int8"]
+    )
+    parser.add_argument(
+        "--alignment", type=int, default=1, help="of X and Y, in elements (default 1)"
+    )
+    parser.add_argument(
+        "--left", action="store_true", help="kron: X on the right of the product (gekmm)"
+    )
     parser.add_argument("--batch-last", action="store_true", help="ksparse: X is (a c d, B)")
-    parser.add_argument("--view", default="plan", choices=list(_SHOWN), help="what to print (default plan)")
+    parser.add_argument(
+        "--view", default="plan", choices=list(_SHOWN), help="what to print (default plan)"
+    )
 
 
 def execute(options: argparse.Namespace) -> None:
@@ -62,5 +74,7 @@ def _operation(options: argparse.Namespace) -> kronop.KronMatmulOperation | kron
 
 def _integers(text: str, separator: str) -> tuple[int, ...]:
     if not re.fullmatch(rf"\d+({separator}\d+)*", text):
-        raise kronop.DescriptionError(f"shape: expected integers joined by {separator!r}, got {text!r}; see --help")
+        raise kronop.DescriptionError(
+            f"shape: expected integers joined by {separator!r}, got {text!r}; see --help"
+        )
     return tuple(map(int, text.split(separator)))

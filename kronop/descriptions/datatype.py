@@ -29,7 +29,9 @@ class DataType:
     @property
     def short(self) -> str:
         """For kernel names: f32, f64, f16, bf16, tf32, s8, s32, s64."""
-        prefix = {"bfloat16": "bf", "tfloat32": "tf"}.get(self.name, "f" if self.kind == "float" else "s")
+        prefix = {"bfloat16": "bf", "tfloat32": "tf"}.get(
+            self.name, "f" if self.kind == "float" else "s"
+        )
         return f"{prefix}{self.bits}"
 
     def __repr__(self) -> str:
@@ -46,7 +48,9 @@ int32 = DataType("int32", 32, "int", "kronop::int32_t")
 int8 = DataType("int8", 8, "int", "kronop::int8_t")
 
 # The types a tensor can have; tfloat32 exists only inside a tensor core.
-TENSOR_TYPES = {item.name: item for item in (float64, float32, float16, bfloat16, int64, int32, int8)}
+TENSOR_TYPES = {
+    item.name: item for item in (float64, float32, float16, bfloat16, int64, int32, int8)
+}
 
 
 class Layout(enum.Enum):

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 import numbers
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from kronop.descriptions.datatype import (
@@ -50,7 +51,7 @@ def _sigmoid(x: Expression) -> Expression:
     return apply("divide", 1.0, apply("exp", x * -1.0) + 1.0)
 
 
-_ACTIVATIONS = {
+_ACTIVATIONS: dict[str, Callable[[Expression], Expression]] = {
     "relu": lambda x: apply("max", x, 0.0),
     "leaky_relu": lambda x: apply("max", x, 0.0) + apply("min", x, 0.0) * variable("leaky_alpha"),
     "tanh": lambda x: apply("tanh", x),
@@ -133,7 +134,10 @@ class Epilogue:
     element_epilogue: DataType
 
     def __post_init__(self) -> None:
-        if not isinstance(self.element_output, DataType) or self.element_output.name not in TENSOR_TYPES:
+        if (
+            not isinstance(self.element_output, DataType)
+            or self.element_output.name not in TENSOR_TYPES
+        ):
             raise DescriptionError(
                 mismatch("element_output", expected=f"one of {', '.join(TENSOR_TYPES)}",
                          got=repr(self.element_output), hint="an output must have one of these types")
@@ -183,7 +187,10 @@ class Epilogue:
                 mismatch("epilogue_type", expected=f"at most {self.scalar_names}", got=f"{len(scalars)} scalars",
                          hint="leave out the last ones")
             )  # fmt: skip
-        given = [self._scalar(name, value) for name, value in zip(self.scalar_names, scalars, strict=False)]
+        given = [
+            self._scalar(name, value)
+            for name, value in zip(self.scalar_names, scalars, strict=False)
+        ]
         rest = [self._scalar(name, value) for name, value in
                 zip(self.scalar_names[len(given):], self._defaults[len(given):], strict=True)]  # fmt: skip
         return EpilogueArguments(tuple(given + rest))
@@ -191,21 +198,41 @@ class Epilogue:
     def _scalar(self, name: str, value: object) -> float:
         if not isinstance(value, numbers.Real) or isinstance(value, bool):
             raise ElementTypeError(
-                mismatch(name, expected="a real number", got=repr(value), hint="pass a Python or NumPy scalar")
-            )
-        if not math.isfinite(value):
-            raise ArgumentError(
-                mismatch(name, expected="a finite number", got=repr(value), hint="check where it was computed")
+                mismatch(
+                    name,
+                    expected="a real number",
+                    got=repr(value),
+                    hint="pass a Python or NumPy scalar",
+                )
             )
         if self.element_epilogue.kind == "float":
-            return float(value)
+            return self._finite(name, value)
         half = 2 ** (self.element_epilogue.bits - 1)
-        if value != int(value) or not -half <= int(value) < half:
+        # The range first: it also turns away infinities, NaN and integers beyond every float.
+        if not -half <= value < half or value != math.floor(value):
             raise ArgumentError(
-                mismatch(name, expected=f"a whole number within {self.element_epilogue.name}", got=repr(value),
-                         hint="integer operations scale by integers")
-            )  # fmt: skip
-        return int(value)
+                mismatch(
+                    name,
+                    expected=f"a finite whole number within {self.element_epilogue.name}",
+                    got=repr(value),
+                    hint="integer operations scale by integers",
+                )
+            )
+        return math.floor(value)
+
+    def _finite(self, name: str, value: numbers.Real) -> float:
+        bound = _FINITE_MAX[self.element_epilogue]
+        # Comparing, unlike converting, is exact for integers of any size; NaN compares false.
+        if not -bound <= value <= bound:
+            raise ArgumentError(
+                mismatch(
+                    name,
+                    expected=f"a finite {self.element_epilogue.name}",
+                    got=repr(value),
+                    hint="check where it was computed",
+                )
+            )
+        return float(value)
 
 
 @dataclass(frozen=True, slots=True)

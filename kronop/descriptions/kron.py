@@ -102,7 +102,11 @@ class KronMatmulDescription:
         return (rows, columns) if self.side is Side.Right else (columns, rows)
 
     def reference(
-        self, x: Any, factors: Sequence[Any], z: Any = None, output_op: EpilogueArguments | None = None
+        self,
+        x: Any,
+        factors: Sequence[Any],
+        z: Any = None,
+        output_op: EpilogueArguments | None = None,
     ) -> Any:
         """The result by NumPy: in float64 for floats, in wrapping int64 for integers.
 

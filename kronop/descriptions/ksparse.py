@@ -75,7 +75,12 @@ class KSparseDescription:
         return (self.output_columns, rows) if self.batch_last else (rows, self.output_columns)
 
     def reference(
-        self, x: Any, weights: Any, z: Any = None, bias: Any = None, output_op: EpilogueArguments | None = None
+        self,
+        x: Any,
+        weights: Any,
+        z: Any = None,
+        bias: Any = None,
+        output_op: EpilogueArguments | None = None,
     ) -> Any:
         """The result by NumPy: in float64 for floats, in wrapping int64 for integers.
 

@@ -112,8 +112,16 @@ class MathInstruction:
 
     def __str__(self) -> str:
         shape = "x".join(map(str, self.instruction_shape))
-        names = [getattr(item, "name", repr(item)) for item in (
-            self.opcode_class, self.element_a, self.element_b, self.element_accumulator, self.math_operation)]
+        names = [
+            getattr(item, "name", repr(item))
+            for item in (
+                self.opcode_class,
+                self.element_a,
+                self.element_b,
+                self.element_accumulator,
+                self.math_operation,
+            )
+        ]
         return f"{names[0]} {shape} {names[1]} x {names[2]} -> {names[3]} {names[4]}"
 
 

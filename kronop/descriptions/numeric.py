@@ -16,7 +16,11 @@ def widen(element: DataType) -> Any:
 
 
 def finish(
-    epilogue: Epilogue, output_op: EpilogueArguments | None, accumulator: Any, source: Any = None, bias: Any = None
+    epilogue: Epilogue,
+    output_op: EpilogueArguments | None,
+    accumulator: Any,
+    source: Any = None,
+    bias: Any = None,
 ) -> Any:
     """The epilogue on whole arrays, converted to the range of the output type for integers."""
     scalars = (output_op or epilogue.epilogue_type()).scalars

@@ -19,14 +19,23 @@ def check_operands(
     output: TensorDescription,
 ) -> None:
     """Raises DescriptionError unless all types agree: inputs with the math, output with the epilogue."""
-    kinds = {"math": (math, MathInstruction), "epilogue": (epilogue, Epilogue), "Y": (output, TensorDescription)}
+    kinds = {
+        "math": (math, MathInstruction),
+        "epilogue": (epilogue, Epilogue),
+        "Y": (output, TensorDescription),
+    }
     kinds |= {name: (item, TensorDescription) for name, item in inputs.items()}
     if tile is not None:
         kinds["tile"] = (tile, TileDescription)
     for name, (value, kind) in kinds.items():
         if not isinstance(value, kind):
             raise ElementTypeError(
-                mismatch(name, expected=f"a {kind.__name__}", got=repr(value), hint=f"build a kronop.{kind.__name__}")
+                mismatch(
+                    name,
+                    expected=f"a {kind.__name__}",
+                    got=repr(value),
+                    hint=f"build a kronop.{kind.__name__}",
+                )
             )
     agreements = [
         *((f"element of {name}", item.element, "math.element_a", math.element_a) for name, item in inputs.items()),
@@ -37,14 +46,21 @@ def check_operands(
     for name, value, other_name, other in agreements:
         if value != other:
             raise DescriptionError(
-                mismatch(name, expected=f"{other!r} ({other_name})", got=repr(value), hint="use one type for both")
+                mismatch(
+                    name,
+                    expected=f"{other!r} ({other_name})",
+                    got=repr(value),
+                    hint="use one type for both",
+                )
             )
 
 
 def check_sizes(subject: str, names: Sequence[str], sizes: Sequence[int]) -> None:
     """Raises DescriptionError unless `sizes` holds one positive integer per name."""
     good = isinstance(sizes, tuple) and len(sizes) == len(names)
-    if not good or any(not isinstance(size, int) or isinstance(size, bool) or size < 1 for size in sizes):
+    if not good or any(
+        not isinstance(size, int) or isinstance(size, bool) or size < 1 for size in sizes
+    ):
         raise DescriptionError(
             mismatch(subject, expected=f"positive integers ({', '.join(names)})", got=repr(sizes),
                      hint="every size must be at least 1")

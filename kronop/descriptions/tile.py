@@ -37,7 +37,9 @@ class TileDescription:
         warp_count: Sequence[int],
         math_instruction: MathInstruction,
     ) -> None:
-        object.__setattr__(self, "threadblock_shape", _three("threadblock_shape", threadblock_shape))
+        object.__setattr__(
+            self, "threadblock_shape", _three("threadblock_shape", threadblock_shape)
+        )
         object.__setattr__(self, "stages", _positive("stages", stages))
         object.__setattr__(self, "warp_count", _three("warp_count", warp_count))
         object.__setattr__(self, "math_instruction", math_instruction)
@@ -56,7 +58,12 @@ class TileDescription:
 def _positive(name: str, value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise DescriptionError(
-            mismatch(name, expected="a positive integer", got=repr(value), hint="give a size of at least 1")
+            mismatch(
+                name,
+                expected="a positive integer",
+                got=repr(value),
+                hint="give a size of at least 1",
+            )
         )
     return value
 
@@ -64,7 +71,9 @@ def _positive(name: str, value: object) -> int:
 def _three(name: str, values: Sequence[int]) -> tuple[int, int, int]:
     if not isinstance(values, Sequence) or len(values) != 3:
         raise DescriptionError(
-            mismatch(name, expected="three integers [M, N, K]", got=repr(values), hint="give all three")
+            mismatch(
+                name, expected="three integers [M, N, K]", got=repr(values), hint="give all three"
+            )
         )
     m, n, k = (_positive(name, value) for value in values)
     return m, n, k

@@ -76,11 +76,15 @@ class Plan:
     rejected: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
-        return "\n".join([f"plan for {self.target}: {_count(self.steps)}", *(f"  {step}" for step in self.steps)])
+        return "\n".join(
+            [f"plan for {self.target}: {_count(self.steps)}", *(f"  {step}" for step in self.steps)]
+        )
 
     def explain(self) -> str:
         """The plan, and the candidates that lost with the reason."""
-        return "\n".join([str(self), *(f"  rejected {name}: {reason}" for name, reason in self.rejected)])
+        return "\n".join(
+            [str(self), *(f"  rejected {name}: {reason}" for name, reason in self.rejected)]
+        )
 
 
 def _count(steps: Sequence[Step]) -> str:

@@ -65,7 +65,11 @@ def _text(step: Step, backend: str) -> str:
 def _constant(name: str, value: Constant) -> str:
     if isinstance(value, tuple):
         return f"int {name}[] = {{{', '.join(map(str, value))}}}"
-    return f"bool {name} = {str(value).lower()}" if isinstance(value, bool) else f"int {name} = {value}"
+    return (
+        f"bool {name} = {str(value).lower()}"
+        if isinstance(value, bool)
+        else f"int {name} = {value}"
+    )
 
 
 def _functor(epilogue: Epilogue) -> str:

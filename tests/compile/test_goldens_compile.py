@@ -21,4 +21,6 @@ def test_compiles_without_spills(name: str) -> None:
 
 
 def test_the_detected_architecture_is_one_of_the_targets() -> None:
-    assert f"x86-{detect_x86_arch()}" in {operation.target.name for operation in _OPERATIONS.values()}
+    assert f"x86-{detect_x86_arch()}" in {
+        operation.target.name for operation in _OPERATIONS.values()
+    }

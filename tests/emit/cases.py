@@ -28,18 +28,26 @@ def operations() -> Iterator[tuple[str, kronop.KronMatmulOperation | kronop.KSpa
     """(name, operation) of every golden: shapes in float32 on each target, each element type on one shape."""
     for target in _TARGETS:
         for name, (factors, options) in _KRON.items():
-            yield f"kron_{name}_f32_{target}", support.kron_operation(target, kronop.float32, factors, **options)
+            yield (
+                f"kron_{name}_f32_{target}",
+                support.kron_operation(target, kronop.float32, factors, **options),
+            )
         for name, (pattern, options) in _KSPARSE.items():
             operation = support.ksparse_operation(target, kronop.float32, pattern, **options)
             yield f"ksparse_{name}_f32_{target}", operation
     for target in ("sm_90a", "x86-avx512"):
         for element in support.ELEMENTS[1:]:
-            yield f"kron_8x8p4_{element.short}_{target}", support.kron_operation(target, element, [(8, 8)] * 4)
+            yield (
+                f"kron_8x8p4_{element.short}_{target}",
+                support.kron_operation(target, element, [(8, 8)] * 4),
+            )
             if element.kind == "float":
                 yield (f"ksparse_3_5_7_5_{element.short}_{target}",
                        support.ksparse_operation(target, element, (3, 5, 7, 5)))  # fmt: skip
         epilogue = kronop.LinearCombinationGeneric(
             kronop.gelu(kronop.float32), kronop.float32, 1, kronop.float32, kronop.float32
         )
-        operation = support.ksparse_operation(target, kronop.float32, (6, 64, 64, 1), epilogue=epilogue)
+        operation = support.ksparse_operation(
+            target, kronop.float32, (6, 64, 64, 1), epilogue=epilogue
+        )
         yield f"ksparse_gelu_{target}", operation

@@ -65,7 +65,9 @@ def _processes(options: Any) -> dict[str, float]:
 def _child(target: str, folder: str, origin: str) -> list[float]:
     environment = os.environ | {"KRONOP_CACHE_DIR": folder, "CUDA_CACHE_DISABLE": "1"}
     command = [sys.executable, "-c", _CHILD.format(target=target)]
-    words = subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout.split()
+    words = subprocess.run(
+        command, capture_output=True, text=True, check=True, env=environment
+    ).stdout.split()
     assert words[-1] == origin, words
     return [float(word) for word in words[:-1]]
 
@@ -88,13 +90,18 @@ def _repeated(target: str) -> dict[str, float]:
 
     matrix = kronop.TensorDescription(kronop.float32, kronop.RowMajor, 4)
     epilogue = kronop.LinearCombination(kronop.float32, 4, kronop.float32, kronop.float32)
-    operation = kronop.KronMatmulOperation(target, None, matrix, matrix, matrix, epilogue, [(4, 4)] * 2)
+    operation = kronop.KronMatmulOperation(
+        target, None, matrix, matrix, matrix, epilogue, [(4, 4)] * 2
+    )
     x = np.random.default_rng().standard_normal((4, 16)).astype(np.float32)
     factors: list[Any] = [x[:, :4].copy()] * 2
     if operation.target.backend == "cuda":
         import torch
 
-        x, factors = torch.tensor(x, device="cuda"), [torch.tensor(item, device="cuda") for item in factors]
+        x, factors = (
+            torch.tensor(x, device="cuda"),
+            [torch.tensor(item, device="cuda") for item in factors],
+        )
     arguments = kronop.KronMatmulArguments(operation=operation, X=x, factors=factors)
     run = _per_call(lambda: operation.run(arguments), arguments.sync)
     line = _per_call(lambda: kronop.gemkm(x, factors), arguments.sync)

@@ -19,7 +19,9 @@ def sets_for(bytes_per_call: int) -> int:
     return max(1, min(MOST_SETS, -(-ROTATED_BYTES // max(bytes_per_call, 1))))
 
 
-def medians(variants: dict[str, Sequence[Callable[[], Any]]], device: str, repeats: int) -> dict[str, float]:
+def medians(
+    variants: dict[str, Sequence[Callable[[], Any]]], device: str, repeats: int
+) -> dict[str, float]:
     """Median milliseconds of each variant: a list of calls, one per buffer set, taken in turn."""
     times: dict[str, list[float]] = {name: [] for name in variants}
     for name, calls in variants.items():

@@ -32,14 +32,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--family", choices=("kron", "ksparse"), action="append")
-    parser.add_argument("--dtype", choices=("float32", "float64", "float16", "bfloat16"), action="append")
+    parser.add_argument(
+        "--dtype", choices=("float32", "float64", "float16", "bfloat16"), action="append"
+    )
     parser.add_argument("--repeats", type=int, default=15)
     options = parser.parse_args()
     families = options.family or ["kron", "ksparse"]
     names = options.dtype or ["float32", "float64"]
     size = (1 << 30) if options.device == "cuda" else (64 << 20)
     bandwidth = protocol.copy_bandwidth(options.device, size)
-    _print({"copy_bytes_per_second": bandwidth, "torch": torch.__version__, "threads": torch.get_num_threads()})
+    _print(
+        {
+            "copy_bytes_per_second": bandwidth,
+            "torch": torch.__version__,
+            "threads": torch.get_num_threads(),
+        }
+    )
     for name in names:
         dtype = getattr(torch, name)
         if "kron" in families:
@@ -56,12 +64,17 @@ def _print(row: dict[str, Any]) -> None:
     sys.stdout.flush()
 
 
-def _kron(options: Any, dtype: torch.dtype, rows: int, shapes: list[tuple[int, int]], bandwidth: float) -> dict[str, Any]:
+def _kron(
+    options: Any, dtype: torch.dtype, rows: int, shapes: list[tuple[int, int]], bandwidth: float
+) -> dict[str, Any]:
     columns = 1
     for p, _ in shapes:
         columns *= p
     bytes_moved = 2 * rows * columns * dtype.itemsize
-    xs = [torch.randn(rows, columns, device=options.device, dtype=dtype) for _ in range(protocol.sets_for(bytes_moved))]
+    xs = [
+        torch.randn(rows, columns, device=options.device, dtype=dtype)
+        for _ in range(protocol.sets_for(bytes_moved))
+    ]
     factors = [torch.randn(shape, device=options.device, dtype=dtype) for shape in shapes]
     ys = [torch.full_like(x, float("nan")) for x in xs]
     operation = _described(options, xs[0], "kron", [*map(tuple, shapes)])
@@ -78,12 +91,17 @@ def _kron(options: Any, dtype: torch.dtype, rows: int, shapes: list[tuple[int, i
     return _row("kron", shape, dtype, variants, options, bytes_moved / bandwidth, error)
 
 
-def _ksparse(options: Any, dtype: torch.dtype, pattern: tuple[int, ...], batch_last: bool, bandwidth: float) -> dict[str, Any]:
+def _ksparse(
+    options: Any, dtype: torch.dtype, pattern: tuple[int, ...], batch_last: bool, bandwidth: float
+) -> dict[str, Any]:
     a, b, c, d = pattern
     rows = _BATCH[options.device]
     bytes_moved = (rows * a * d * (b + c) + a * b * c * d) * dtype.itemsize
     shape = (a * c * d, rows) if batch_last else (rows, a * c * d)
-    xs = [torch.randn(shape, device=options.device, dtype=dtype) for _ in range(protocol.sets_for(bytes_moved))]
+    xs = [
+        torch.randn(shape, device=options.device, dtype=dtype)
+        for _ in range(protocol.sets_for(bytes_moved))
+    ]
     weights = torch.randn(pattern, device=options.device, dtype=dtype)
     out = (a * b * d, rows) if batch_last else (rows, a * b * d)
     ys = [torch.full(out, float("nan"), device=options.device, dtype=dtype) for _ in xs]
@@ -99,7 +117,15 @@ def _ksparse(options: Any, dtype: torch.dtype, pattern: tuple[int, ...], batch_l
     return _row("ksparse", name, dtype, variants, options, bytes_moved / bandwidth, error)
 
 
-def _row(family: str, shape: str, dtype: torch.dtype, variants: Any, options: Any, floor: float, error: float) -> dict[str, Any]:
+def _row(
+    family: str,
+    shape: str,
+    dtype: torch.dtype,
+    variants: Any,
+    options: Any,
+    floor: float,
+    error: float,
+) -> dict[str, Any]:
     times = protocol.medians(variants, options.device, options.repeats)
     return {
         "family": family, "shape": shape, "dtype": str(dtype).removeprefix("torch."),
@@ -115,14 +141,21 @@ def _bmm(x: torch.Tensor, weights: torch.Tensor, batch_last: bool) -> torch.Tens
     if batch_last:
         rows = x.shape[1]
         packed = x.reshape(a, c, d, rows).transpose(1, 2).reshape(a * d, c, rows)
-        return torch.bmm(blocks, packed).reshape(a, d, b, rows).transpose(1, 2).reshape(a * b * d, rows)
+        return (
+            torch.bmm(blocks, packed)
+            .reshape(a, d, b, rows)
+            .transpose(1, 2)
+            .reshape(a * b * d, rows)
+        )
     rows = x.shape[0]
     packed = x.reshape(rows, a, c, d).permute(1, 3, 0, 2).reshape(a * d, rows, c)
     result = torch.bmm(packed, blocks.transpose(1, 2))
     return result.reshape(a, d, rows, b).permute(2, 0, 3, 1).reshape(rows, a * b * d)
 
 
-def _described(options: Any, x: torch.Tensor, family: str, shape: Any, batch_last: bool = False) -> Any:
+def _described(
+    options: Any, x: torch.Tensor, family: str, shape: Any, batch_last: bool = False
+) -> Any:
     element = getattr(kronop, str(x.dtype).removeprefix("torch."))
     compute = kronop.MathInstruction.simt(element).element_accumulator
     width = 16 // element.bytes

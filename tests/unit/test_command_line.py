@@ -17,11 +17,31 @@ def test_demo_runs_the_whole_chain(capsys) -> None:
 
 
 def test_show_prints_every_view(capsys) -> None:
-    expected = {"plan": "step", "source": "#include", "resources": "bytes", "assembly": "ret", "machine": "ret"}
+    expected = {
+        "plan": "step",
+        "source": "#include",
+        "resources": "bytes",
+        "assembly": "ret",
+        "machine": "ret",
+    }
     for view, text in expected.items():
         assert main(["show", "kron", "4x4,4x4", "--target", "x86-generic", "--view", view]) == 0
         assert text in capsys.readouterr().out
-    assert main(["show", "ksparse", "2,3,4,5", "--target", "sm_80", "--view", "assembly", "--batch-last"]) == 0
+    assert (
+        main(
+            [
+                "show",
+                "ksparse",
+                "2,3,4,5",
+                "--target",
+                "sm_80",
+                "--view",
+                "assembly",
+                "--batch-last",
+            ]
+        )
+        == 0
+    )
     assert ".target sm_80" in capsys.readouterr().out
 
 

@@ -31,7 +31,9 @@ def test_every_valid_instruction_is_accepted_and_its_neighbours_are_not() -> Non
             kronop.MathInstruction(*operands)
 
 
-@pytest.mark.parametrize("arguments", [([0, 1, 1], 1, [1, 1, 1]), ([1, 1], 1, [1, 1, 1]), ([1, 1, 1], 0, [1, 1, 1])])
+@pytest.mark.parametrize(
+    "arguments", [([0, 1, 1], 1, [1, 1, 1]), ([1, 1], 1, [1, 1, 1]), ([1, 1, 1], 0, [1, 1, 1])]
+)
 def test_tiles_refuse_sizes_that_are_not_positive(arguments) -> None:
     with pytest.raises(kronop.DescriptionError, match="expected"):
         kronop.TileDescription(*arguments, kronop.MathInstruction.simt(kronop.float32))
@@ -47,7 +49,10 @@ def test_alignments_are_powers_of_two_of_at_most_16_bytes() -> None:
 
 
 def test_types_must_agree() -> None:
-    single, double = kronop.TensorDescription(kronop.float32), kronop.TensorDescription(kronop.float64)
+    single, double = (
+        kronop.TensorDescription(kronop.float32),
+        kronop.TensorDescription(kronop.float64),
+    )
     epilogue = support.linear(kronop.float32)
     with pytest.raises(kronop.DescriptionError, match="element of F"):
         kronop.KronMatmulOperation("x86", None, single, double, single, epilogue, [(2, 2)])
@@ -84,7 +89,9 @@ def test_tensor_cores_are_refused_with_what_to_use() -> None:
 @pytest.mark.parametrize("side", list(kronop.Side))
 def test_the_kron_reference_is_the_kronecker_product(side) -> None:
     random = np.random.default_rng()
-    operation = support.kron_operation("x86-generic", kronop.float64, [(2, 3), (5, 2), (6, 4)], side=side)
+    operation = support.kron_operation(
+        "x86-generic", kronop.float64, [(2, 3), (5, 2), (6, 4)], side=side
+    )
     factors = [random.standard_normal(shape) for shape in operation.description.factors]
     product = functools.reduce(np.kron, factors)
     x = random.standard_normal((3, *operation.description.x_shape(7)))
@@ -108,22 +115,32 @@ def test_the_kron_reference_broadcasts_batches_as_matmul_does() -> None:
 def test_the_ksparse_reference_is_the_dense_matrix(batch_last) -> None:
     random = np.random.default_rng()
     a, b, c, d = pattern = (2, 3, 4, 5)
-    operation = support.ksparse_operation("x86-generic", kronop.float64, pattern, batch_last=batch_last)
+    operation = support.ksparse_operation(
+        "x86-generic", kronop.float64, pattern, batch_last=batch_last
+    )
     weights = random.standard_normal(pattern)
     dense = np.zeros((a * b * d, a * c * d))
     for i, j, k, el in np.ndindex(*pattern):
         dense[i * b * d + j * d + el, i * c * d + k * d + el] = weights[i, j, k, el]
     x = random.standard_normal(operation.description.x_shape(7))
     expected = dense @ x if batch_last else x @ dense.T
-    np.testing.assert_allclose(operation.description.reference(x, weights), expected, rtol=0, atol=1e-13)
+    np.testing.assert_allclose(
+        operation.description.reference(x, weights), expected, rtol=0, atol=1e-13
+    )
 
 
 def test_sizes_of_a_problem() -> None:
     operation = support.kron_operation("x86-generic", kronop.float32, [(2, 3), (5, 7)])
     sizes = operation.sizes(11, batch=(4,))
-    assert (sizes.x_shape, sizes.y_shape, sizes.y_bytes) == ((4, 11, 10), (4, 11, 21), 4 * 4 * 11 * 21)
+    assert (sizes.x_shape, sizes.y_shape, sizes.y_bytes) == (
+        (4, 11, 10),
+        (4, 11, 21),
+        4 * 4 * 11 * 21,
+    )
     assert sizes.workspace_bytes >= 0
-    left = support.kron_operation("x86-generic", kronop.float32, [(2, 3), (5, 7)], side=kronop.Side.Left)
+    left = support.kron_operation(
+        "x86-generic", kronop.float32, [(2, 3), (5, 7)], side=kronop.Side.Left
+    )
     assert (left.sizes(11).x_shape, left.sizes(11).y_shape) == ((21, 11), (10, 11))
     with pytest.raises(kronop.ArgumentError, match="sizes"):
         operation.sizes(-1)

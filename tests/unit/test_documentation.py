@@ -44,7 +44,9 @@ def test_the_readme_prints_the_support_matrix() -> None:
     text = (_ROOT / "README.md").read_text()
     printed = re.search(r"<!-- matrix -->\n(.*?)\n?<!-- end matrix -->", text, re.S)
     assert printed is not None
-    assert printed[1] == table(), "paste the output of `python -m kronop matrix` between the two marks"
+    assert printed[1] == table(), (
+        "paste the output of `python -m kronop matrix` between the two marks"
+    )
 
 
 @pytest.mark.parametrize("page", _PAGES, ids=lambda page: page.name)

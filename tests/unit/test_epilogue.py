@@ -26,7 +26,9 @@ _FORMULAS = {
 @pytest.mark.parametrize("name", _FORMULAS)
 def test_activations_are_their_formulas(name: str) -> None:
     functor = getattr(kronop, name)(kronop.float64)
-    epilogue = kronop.LinearCombinationGeneric(functor, kronop.float64, 1, kronop.float64, kronop.float64)
+    epilogue = kronop.LinearCombinationGeneric(
+        functor, kronop.float64, 1, kronop.float64, kronop.float64
+    )
     output_op = epilogue.epilogue_type(2.0, -1.0, *([0.125] if name == "leaky_relu" else []))
     source = np.linspace(1, 2, 41)
     actual = finish(epilogue, output_op, _X, source)
@@ -35,9 +37,18 @@ def test_activations_are_their_formulas(name: str) -> None:
 
 def test_clamp_keeps_results_finite_and_integers_saturate() -> None:
     half = kronop.LinearCombinationClamp(kronop.float16, 1, kronop.float32, kronop.float32)
-    assert finish(half, half.epilogue_type(1.0), np.array([1e9, -1e9, 3.0])).tolist() == [65504.0, -65504.0, 3.0]
+    assert finish(half, half.epilogue_type(1.0), np.array([1e9, -1e9, 3.0])).tolist() == [
+        65504.0,
+        -65504.0,
+        3.0,
+    ]
     fast = kronop.FastLinearCombinationClamp(kronop.int8, 1)
-    assert finish(fast, fast.epilogue_type(0.5), np.array([1000, -1000, 5, 7])).tolist() == [127, -128, 2, 4]
+    assert finish(fast, fast.epilogue_type(0.5), np.array([1000, -1000, 5, 7])).tolist() == [
+        127,
+        -128,
+        2,
+        4,
+    ]
     plain = kronop.LinearCombination(kronop.int32, 1, kronop.int32, kronop.int32)
     assert finish(plain, plain.epilogue_type(2), np.array([2**30])).tolist() == [-(2**31)]
 
@@ -47,13 +58,15 @@ def test_scalars_have_defaults_and_are_checked() -> None:
     assert epilogue.epilogue_type().scalars == (1.0, 0.0)
     assert epilogue.epilogue_type(np.float32(3), beta := 2).beta == beta
     for wrong in (math.inf, -math.inf, math.nan):
-        with pytest.raises(kronop.ArgumentError, match="finite"):
+        with pytest.raises(kronop.ArgumentError, match="a finite"):
             epilogue.epilogue_type(wrong)
         with pytest.raises(ValueError, match="beta"):
             epilogue.epilogue_type(1.0, wrong)
     for wrong in ("1", None, 1j, True):
         with pytest.raises(TypeError, match="alpha"):
             epilogue.epilogue_type(wrong)
+    with pytest.raises(kronop.ArgumentError, match="a finite float32"):
+        epilogue.epilogue_type(1e39)
     with pytest.raises(kronop.ArgumentError, match="at most"):
         epilogue.epilogue_type(1, 2, 3)
 
@@ -61,7 +74,7 @@ def test_scalars_have_defaults_and_are_checked() -> None:
 def test_integer_epilogues_take_whole_numbers_of_their_range() -> None:
     epilogue = kronop.LinearCombination(kronop.int32, 1, kronop.int32, kronop.int32)
     assert epilogue.epilogue_type(2.0, -3).scalars == (2, -3)
-    for wrong in (0.5, 2**31, -(2**31) - 1):
+    for wrong in (0.5, 2**31, -(2**31) - 1, 10**400, math.inf, math.nan):
         with pytest.raises(kronop.ArgumentError, match="whole number"):
             epilogue.epilogue_type(wrong)
 

@@ -26,7 +26,9 @@ def test_errors_are_what_a_caller_would_expect(kind, builtin) -> None:
 
 
 def test_knobs_are_read_typed() -> None:
-    values = knobs.read({"KRONOP_DEBUG": "3", "KRONOP_CHECK_SPILLS": "1", "KRONOP_COMPILER": "nvcc", "HOME": "/"})
+    values = knobs.read(
+        {"KRONOP_DEBUG": "3", "KRONOP_CHECK_SPILLS": "1", "KRONOP_COMPILER": "nvcc", "HOME": "/"}
+    )
     assert (values.debug, values.check_spills, values.compiler) == (3, True, "nvcc")
     assert knobs.read({}) == knobs.Knobs()
 
@@ -70,7 +72,9 @@ def test_unknown_targets_list_the_known_ones(value) -> None:
         Target.parse(value)
 
 
-_SIGNATURE = KernelSignature("P", (Field("x", Scalar.POINTER), Field("n", Scalar.INT64, 3), Field("s", Scalar.FLOAT64)))
+_SIGNATURE = KernelSignature(
+    "P", (Field("x", Scalar.POINTER), Field("n", Scalar.INT64, 3), Field("s", Scalar.FLOAT64))
+)
 
 
 def test_a_signature_packs_what_it_asserts() -> None:
@@ -81,7 +85,10 @@ def test_a_signature_packs_what_it_asserts() -> None:
     assert "static_assert(sizeof(P) == 40);" in _SIGNATURE.static_asserts("P")
 
 
-@pytest.mark.parametrize("values", [{"x": 1, "n": [1]}, {"x": 1, "n": [1, 2, 3, 4], "s": 0}, {"x": 1, "n": [], "s": 0, "t": 1}])
+@pytest.mark.parametrize(
+    "values",
+    [{"x": 1, "n": [1]}, {"x": 1, "n": [1, 2, 3, 4], "s": 0}, {"x": 1, "n": [], "s": 0, "t": 1}],
+)
 def test_a_signature_refuses_values_that_do_not_fit(values) -> None:
     with pytest.raises(ValueError, match="P"):
         _SIGNATURE.pack(values)

@@ -25,7 +25,18 @@ print(*(len(binary.image) > 0 for operation in operations for binary in operatio
 def test_the_wheel_compiles_kernels_elsewhere(tmp_path: Path) -> None:
     root = Path(__file__).resolve().parents[2]
     subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", tmp_path, root],
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "wheel",
+            "-q",
+            "--no-deps",
+            "--no-build-isolation",
+            "-w",
+            tmp_path,
+            root,
+        ],
         check=True,
     )
     (wheel,) = tmp_path.glob("kronop-*.whl")

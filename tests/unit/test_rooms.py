@@ -59,5 +59,7 @@ def test_imports_run_one_way(path: Path) -> None:
 
 def test_importing_kronop_touches_no_framework_and_no_compiler() -> None:
     code = "import sys, kronop; print([name for name in ('torch', 'cupy', 'rmm', 'cuda') if name in sys.modules])"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     assert result.stdout.strip() == "[]"

@@ -59,7 +59,9 @@ def test_bias_and_activation_of_every_name() -> None:
         epilogue = kronop.LinearCombinationGeneric(
             getattr(kronop, name)(kronop.float32), kronop.float32, 1, kronop.float32, kronop.float32
         )
-        operation = support.ksparse_operation("x86", kronop.float32, (2, 3, 4, 1), epilogue=epilogue)
+        operation = support.ksparse_operation(
+            "x86", kronop.float32, (2, 3, 4, 1), epilogue=epilogue
+        )
         expected = operation.description.reference(x, weights, bias=bias)
         actual = kronop.ksmm(x, weights, bias=bias, activation=name)
         np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5, err_msg=name)

@@ -1,0 +1,210 @@
+"""Plans of the x86 emitters: order of digits, passes, tiles, what is rejected, scratch."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+
+import pytest
+
+import kronop
+from kronop.descriptions.kron import KronMatmulDescription, KronProblem, Side, StridedMatrix
+from kronop.descriptions.ksparse import KSparseDescription
+from kronop.emit.render import render
+from kronop.emit.x86.kron import X86KronEmitter
+from kronop.emit.x86.kron_plan import merge
+from kronop.emit.x86.ksparse import X86KSparseEmitter
+from kronop.target import Target
+
+KRON, KSPARSE = X86KronEmitter(), X86KSparseEmitter()
+SHAPES = {
+    "mixed": ((2, 3), (5, 2), (6, 4)),
+    "ones": ((1, 1),) * 70,
+    "prime": ((127, 31), (1, 7)),
+    "long": ((505, 3),),
+    "fives": ((5, 5),) * 5,
+    "eights": ((8, 8),) * 5,
+    "large": ((128, 128),) * 3,
+}
+
+
+def kron(factors, *, element=kronop.float32, tile=None, side=Side.Right, layout=kronop.RowMajor):
+    math_instruction = kronop.MathInstruction.simt(element)
+    accumulator = math_instruction.element_accumulator
+    matrix = kronop.TensorDescription(element, layout)
+    return KronMatmulDescription(
+        math=math_instruction, tile=tile, X=matrix, F=kronop.TensorDescription(element), Y=matrix,
+        epilogue=kronop.LinearCombination(element, 1, accumulator, accumulator), factors=tuple(factors), side=side,
+    )  # fmt: skip
+
+
+def ksparse(pattern, *, element=kronop.float32, tile=None, batch_last=False):
+    math_instruction = kronop.MathInstruction.simt(element)
+    accumulator = math_instruction.element_accumulator
+    matrix = kronop.TensorDescription(element)
+    return KSparseDescription(
+        math=math_instruction, tile=tile, X=matrix, W=matrix, Y=matrix, batch_last=batch_last, pattern=pattern,
+        epilogue=kronop.LinearCombination(element, 1, accumulator, accumulator),
+    )  # fmt: skip
+
+
+def tile_of(m, n, k, *, stages=1, warps=(1, 1, 1)):
+    simt = kronop.MathInstruction.simt(kronop.float32)
+    return kronop.TileDescription([m, n, k], stages, list(warps), simt)
+
+
+def cost_of_order(factors, order):
+    sizes = [p for p, _ in factors]
+    total = 0
+    for index in order:
+        total += math.prod(sizes) * factors[index][1]
+        sizes[index] = factors[index][1]
+    return total
+
+
+@pytest.mark.parametrize("factors", [((20, 30), (50, 20), (60, 40)), ((11, 3), (3, 11), (7, 7)), ((9, 90), (90, 9))])
+def test_digits_are_applied_in_the_cheapest_order(factors):
+    plan = KRON.plan(kron(factors), Target.parse("x86-avx512"))
+    least = min(cost_of_order(factors, order) for order in itertools.permutations(range(len(factors))))
+    single = [item for item in (plan.steps[0].constant("kOrder"),) if plan.steps[0].constant("kPasses") == 1]
+    for order in single:
+        assert cost_of_order(factors, order) == least
+    assert plan.steps[0].operations_per_row >= 2 * least
+
+
+@pytest.mark.parametrize("arch", ["x86-avx512", "x86-avx2", "x86-generic"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_digit_is_applied_once_and_passes_chain(shape, arch):
+    description = kron(SHAPES[shape])
+    step = KRON.plan(description, Target.parse(arch)).steps[0]
+    digits = step.constant("kDigits")
+    assert sorted(step.constant("kOrder")) == list(range(digits))
+    assert step.constant("kPassEnd")[-1] == digits
+    assert math.prod(step.constant("kContracted")) == description.input_columns
+    assert math.prod(step.constant("kProduced")) == description.output_columns
+    registers = Target.parse(arch).registers
+    for tile, produced in zip(step.constant("kTile"), step.constant("kProduced"), strict=True):
+        assert 1 <= tile <= produced
+        assert (tile + 1) * step.constant("kVectors") + 1 <= registers
+
+
+@pytest.mark.parametrize(
+    ("factors", "merged"),
+    [(((1, 1),) * 70, 1), (((2, 2),) * 6, 2), (((8, 8),) * 4, 4), (((1, 1), (8, 8), (1, 1), (8, 8)), 2)],
+)
+def test_small_neighbours_are_merged(factors, merged):
+    digits = merge(factors, None)
+    assert len(digits) == merged
+    assert [digit.first for digit in digits[1:]] == [digit.end for digit in digits[:-1]]
+    assert math.prod(digit.contracted for digit in digits) == math.prod(p for p, _ in factors)
+
+
+def test_merging_never_costs_multiply_adds_beyond_its_savings():
+    for factors in itertools.product([(1, 1), (2, 2), (2, 3), (3, 2), (5, 5)], repeat=3):
+        apart = sum(digit.produced * digit.contracted for digit in merge(factors, None))
+        assert apart <= 5 * sum(p * q for p, q in factors) + 36
+
+
+@pytest.mark.parametrize(
+    ("tile", "words"),
+    [
+        (tile_of(16, 4096, 4, stages=2), "stages is 2"),
+        (tile_of(16, 4096, 4, warps=(1, 2, 1)), "use [1, 1, 1]"),
+        (tile_of(16, 4096, 64), "at most 16"),
+        (tile_of(16, 7, 4), "raise threadblock_shape[1] to 8"),
+    ],
+)
+def test_a_tile_that_does_not_fit_is_rejected_with_what_to_change(tile, words):
+    status = KRON.supports(kron(((8, 8),) * 4, tile=tile), Target.parse("x86-avx512"))
+    assert not status and words in status.reason
+    with pytest.raises(kronop.KronopError, match=re.escape(words)):
+        KRON.plan(kron(((8, 8),) * 4, tile=tile), Target.parse("x86-avx512"))
+
+
+def test_a_tile_steers_the_plan():
+    plan = KRON.plan(kron(((8, 8),) * 4, tile=tile_of(5, 64, 2)), Target.parse("x86-avx2"))
+    step = plan.steps[0]
+    assert step.constant("kRowTile") == 5
+    assert step.constant("kUnroll") == 2
+    assert step.constant("kPeak") <= 64
+
+
+def test_tensor_cores_are_rejected():
+    instruction = kronop.MathInstruction(
+        [8, 8, 4], kronop.float64, kronop.float64, kronop.float64,
+        kronop.OpClass.TensorOp, kronop.MathOperation.multiply_add,
+    )  # fmt: skip
+    matrix = kronop.TensorDescription(kronop.float64)
+    description = KronMatmulDescription(
+        math=instruction, tile=None, X=matrix, F=matrix, Y=matrix, factors=((8, 8),),
+        epilogue=kronop.LinearCombination(kronop.float64, 1, kronop.float64, kronop.float64),
+    )  # fmt: skip
+    status = KRON.supports(description, Target.parse("x86"))
+    assert not status and "use OpClass.Simt" in status.reason
+
+
+def test_ksparse_tiles():
+    target = Target.parse("x86-avx512")
+    status = KSPARSE.supports(ksparse((2, 8, 8, 1), tile=tile_of(10, 8, 8)), target)
+    assert not status and "multiple of 16" in status.reason
+    step = KSPARSE.plan(ksparse((2, 48, 96, 3), tile=tile_of(64, 12, 32)), target).steps[0]
+    assert [step.constant(name) for name in ("kRowTile", "kOutputs", "kDepth")] == [64, 12, 32]
+    assert step.constant("kOutputs") % step.constant("kTile") == 0
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_names_are_identifiers_of_bounded_length(shape):
+    plan = KRON.plan(kron(SHAPES[shape]), Target.parse("x86-generic"))
+    assert re.fullmatch(r"[a-z]\w{1,99}", plan.steps[0].entry)
+    (source,) = render(plan)
+    assert not re.search(r"\b(for|while|if)\b", re.sub(r"//.*", "", source.text))
+
+
+def test_name_carries_the_short_plan():
+    assert KRON.plan(kron(((8, 8),) * 4), Target.parse("x86-avx512")).steps[0].entry == "kron_f32_8x8p4_avx512"
+
+
+def test_losers_have_reasons():
+    plan = KRON.plan(kron(((8, 8),) * 4), Target.parse("x86-avx512"))
+    assert plan.rejected and all(reason for _, reason in plan.rejected)
+    assert "rejected" in plan.explain()
+
+
+def problem(rows, batch, x_batch, factor_batch, *, threads=2):
+    matrix = StridedMatrix(pointer=64, row=64, column=1, batch=x_batch)
+    factor = StridedMatrix(pointer=64, row=8, column=1, batch=factor_batch)
+    return KronProblem(rows=rows, batch=batch, x=matrix, factors=(factor, factor), z=None, y=matrix,
+                       scalars=(1.0, 0.0), workspace=64, threads=threads)  # fmt: skip
+
+
+def field(step, launch, name):
+    offset = step.signature.offsets()[name]
+    return int.from_bytes(launch.parameters[offset : offset + 8], "little", signed=True)
+
+
+@pytest.mark.parametrize(
+    ("rows", "batch", "x_batch", "factor_batch", "folded"),
+    [(4, (3, 5), (5 * 256, 256), (0, 0), 60), (4, (3,), (999,), (0,), 4), (1, (7,), (999,), (0,), 7),
+     (4, (5,), (256,), (64,), 4)],
+)  # fmt: skip
+def test_batches_that_continue_the_rows_become_rows(rows, batch, x_batch, factor_batch, folded):
+    plan = KRON.plan(kron(((8, 8),) * 2), Target.parse("x86-avx2"))
+    (launch,) = KRON.launches(plan, problem(rows, batch, x_batch, factor_batch))
+    assert field(plan.steps[0], launch, "rows") == folded
+
+
+def test_small_problems_take_one_thread_and_large_ones_all():
+    plan = KRON.plan(kron(((8, 8),) * 2), Target.parse("x86-avx2"))
+    (small,) = KRON.launches(plan, problem(4, (), (), ()))
+    (large,) = KRON.launches(plan, problem(100_000, (), (), (), threads=6))
+    assert field(plan.steps[0], small, "threads") == 1
+    assert field(plan.steps[0], large, "threads") == 6
+    assert KRON.launches(plan, problem(0, (), (), ())) == ()
+
+
+def test_workspace_is_a_slice_per_thread_that_has_rows():
+    plan = KRON.plan(kron(((8, 8),) * 4), Target.parse("x86-avx2"))
+    one = plan.steps[0].shared_bytes
+    assert one % 64 == 0
+    assert [KRON.workspace_bytes(plan, rows, 8) for rows in (0, 3, 100)] == [0, 3 * one, 8 * one]

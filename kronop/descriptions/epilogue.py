@@ -16,6 +16,7 @@ import math
 import numbers
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from kronop.descriptions.datatype import (
     TENSOR_TYPES, DataType, bfloat16, float16, float32, float64, int8, int32, int64,
@@ -218,9 +219,9 @@ class Epilogue:
                     hint="integer operations scale by integers",
                 )
             )
-        return math.floor(value)
+        return int(math.floor(value))
 
-    def _finite(self, name: str, value: numbers.Real) -> float:
+    def _finite(self, name: str, value: Any) -> float:
         bound = _FINITE_MAX[self.element_epilogue]
         # Comparing, unlike converting, is exact for integers of any size; NaN compares false.
         if not -bound <= value <= bound:

@@ -106,7 +106,9 @@ class Arguments(abc.ABC):
         placement = Placement(self._device)
         workspace = placement.workspace(self.operation.workspace_bytes(rows, self._threads))
         launches = self.operation.launches(self._problem(placement, workspace))
-        launchers = tuple(kernels[launch.step].bind(launch, self._device.index) for launch in launches)
+        launchers = tuple(
+            kernels[launch.step].bind(launch, self._device.index) for launch in launches
+        )
         self._placement = placement
         self.launchers = launchers
         self._steps = (*placement.before, *launchers, *placement.after)
@@ -160,18 +162,20 @@ class Arguments(abc.ABC):
             placement.fresh = False
 
 
-def _check_scalars(operation: OperationLike, output_op: EpilogueArguments | None) -> EpilogueArguments:
-    default = operation.epilogue_type()
+def _check_scalars(
+    operation: OperationLike, output_op: EpilogueArguments | None
+) -> EpilogueArguments:
     if output_op is None:
-        return default
+        return operation.epilogue_type()
     if not isinstance(output_op, EpilogueArguments):
         raise ElementTypeError(
             mismatch("output_op", expected="operation.epilogue_type(alpha, beta, ...)", got=repr(output_op),
                      hint="build it with the operation")
         )  # fmt: skip
-    if len(output_op.scalars) != len(default.scalars):
+    names = operation.description.epilogue.scalar_names
+    if len(output_op.scalars) != len(names):
         raise ArgumentError(
-            mismatch("output_op", expected=f"{len(default.scalars)} scalars", got=f"{len(output_op.scalars)}",
+            mismatch("output_op", expected=f"the scalars {names}", got=f"{len(output_op.scalars)}",
                      hint="build it with the epilogue_type of the same operation")
         )  # fmt: skip
     return output_op
@@ -212,7 +216,10 @@ def check_source(beta: float, source: TensorView | None) -> None:
     if beta != 0 and source is None:
         raise ArgumentError(
             mismatch(
-                "Z", expected=f"a tensor, because beta is {beta}", got="None", hint="pass Z, or beta = 0"
+                "Z",
+                expected=f"a tensor, because beta is {beta}",
+                got="None",
+                hint="pass Z, or beta = 0",
             )
         )
 
@@ -222,7 +229,9 @@ def check_writable(result: TensorView) -> None:
     if not result.writable or not result.in_place:
         got = "one in foreign byte order or misaligned" if result.writable else "a read-only one"
         raise ArgumentError(
-            mismatch("Y", expected="a writable tensor", got=got, hint="pass a new contiguous tensor")
+            mismatch(
+                "Y", expected="a writable tensor", got=got, hint="pass a new contiguous tensor"
+            )
         )
     if overlaps_itself(result):
         raise ArgumentError(
@@ -231,7 +240,9 @@ def check_writable(result: TensorView) -> None:
         )  # fmt: skip
 
 
-def check_overlap(result: TensorView, inputs: Mapping[str, TensorView], source: TensorView | None) -> None:
+def check_overlap(
+    result: TensorView, inputs: Mapping[str, TensorView], source: TensorView | None
+) -> None:
     """Y may share no memory with an input; Z is Y exactly, or apart from it."""
     for name, item in inputs.items():
         if overlaps(result, item):

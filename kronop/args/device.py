@@ -46,7 +46,10 @@ def cuda_driver() -> Any:
     if module is None:
         raise DeviceError(
             mismatch(
-                "GPU", expected="an NVIDIA GPU with its driver", got=reason, hint="use an x86 operation here"
+                "GPU",
+                expected="an NVIDIA GPU with its driver",
+                got=reason,
+                hint="use an x86 operation here",
             )
         )
     return module
@@ -59,7 +62,10 @@ def check(result: tuple[Any, ...], doing: str, *, many: bool = False) -> Any:
         kind = OutOfMemoryError if status.name == "CUDA_ERROR_OUT_OF_MEMORY" else DeviceError
         raise kind(
             mismatch(
-                doing, expected="success", got=status.name, hint="see the CUDA documentation of this error"
+                doing,
+                expected="success",
+                got=status.name,
+                hint="see the CUDA documentation of this error",
             )
         )
     if many:
@@ -72,7 +78,10 @@ def current(index: int) -> Iterator[None]:
     """Makes GPU `index` current in this thread inside a `with` block, then what was current before."""
     driver = cuda_driver()
     before = check(driver.cuCtxGetCurrent(), "asking for the current context")
-    if int(before) and int(check(driver.cuCtxGetDevice(), "asking for the current device")) == index:
+    if (
+        int(before)
+        and int(check(driver.cuCtxGetDevice(), "asking for the current device")) == index
+    ):
         yield
         return
     from cuda.core import Device as CoreDevice
@@ -104,7 +113,8 @@ def device_of_pointer(pointer: int) -> Device:
     attribute = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
     with current(default_device().index):
         return Device(
-            "cuda", int(check(driver.cuPointerGetAttribute(attribute, pointer), "locating a GPU tensor"))
+            "cuda",
+            int(check(driver.cuPointerGetAttribute(attribute, pointer), "locating a GPU tensor")),
         )
 
 
@@ -128,7 +138,12 @@ def _target_of_gpu(index: int) -> str:
     names = driver.CUdevice_attribute
     handle = check(driver.cuDeviceGet(index), f"opening GPU {index}")
     major, minor = (
-        int(check(driver.cuDeviceGetAttribute(attribute, handle), f"asking GPU {index} for its generation"))
+        int(
+            check(
+                driver.cuDeviceGetAttribute(attribute, handle),
+                f"asking GPU {index} for its generation",
+            )
+        )
         for attribute in (
             names.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
             names.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,

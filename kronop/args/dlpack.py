@@ -72,13 +72,19 @@ def read(tensor: Any, name: str) -> DLPackTensor:
         return _decode(item, capsule, name, writable=True)
     raise ArgumentError(
         mismatch(
-            name, expected="a DLPack capsule from __dlpack__", got=repr(capsule), hint="update the producer"
+            name,
+            expected="a DLPack capsule from __dlpack__",
+            got=repr(capsule),
+            hint="update the producer",
         )
     )
 
 
 def _export(tensor: Any, name: str) -> Any:
-    on_gpu = hasattr(tensor, "__dlpack_device__") and tensor.__dlpack_device__()[0] in (_CUDA, _CUDA_MANAGED)
+    on_gpu = hasattr(tensor, "__dlpack_device__") and tensor.__dlpack_device__()[0] in (
+        _CUDA,
+        _CUDA_MANAGED,
+    )
     stream = {"stream": 1} if on_gpu else {}
     try:
         try:

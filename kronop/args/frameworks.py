@@ -68,7 +68,9 @@ def _numpy_element(dtype: Any, name: str) -> DataType:
     return element
 
 
-def _element_strides(shape: tuple[int, ...], strides: tuple[int, ...], size: int) -> tuple[int, ...] | None:
+def _element_strides(
+    shape: tuple[int, ...], strides: tuple[int, ...], size: int
+) -> tuple[int, ...] | None:
     """Byte strides as element strides; None where one that is walked is no multiple of the element."""
     for stride, extent in zip(strides, shape, strict=True):
         if stride % size and extent > 1:
@@ -107,7 +109,9 @@ def _torch(torch: Any, tensor: Any, name: str) -> TensorView:
         _unreadable(name, f"device {tensor.device}", "move it to the CPU or to an NVIDIA GPU")
     if tensor.is_neg() or tensor.is_conj():
         _unreadable(
-            name, "a lazily negated or conjugated view", "call .resolve_neg() or .resolve_conj() first"
+            name,
+            "a lazily negated or conjugated view",
+            "call .resolve_neg() or .resolve_conj() first",
         )
     if tensor.requires_grad and torch.is_grad_enabled():
         raise ArgumentError(
@@ -119,7 +123,9 @@ def _torch(torch: Any, tensor: Any, name: str) -> TensorView:
     except RuntimeError as error:
         _unreadable(name, f"{type(tensor).__name__} without memory ({error})", "pass a real tensor")
     if pointer % element.bytes:
-        _unreadable(name, f"a pointer that is no multiple of {element.bytes} bytes", "call .clone() first")
+        _unreadable(
+            name, f"a pointer that is no multiple of {element.bytes} bytes", "call .clone() first"
+        )
     return TensorView(
         pointer=pointer, shape=tuple(tensor.shape), strides=tensor.stride(), element=element, device=device,
         framework="torch", writable=True, owner=tensor,
@@ -140,7 +146,9 @@ def _cuda_array(tensor: Any, name: str) -> TensorView:
         _unreadable(name, "a masked array", "fill it first")
     dtype = np.dtype(interface["typestr"])
     if not dtype.isnative:
-        _unreadable(name, f"element type {dtype} of foreign byte order", "convert it to native byte order")
+        _unreadable(
+            name, f"element type {dtype} of foreign byte order", "convert it to native byte order"
+        )
     element = _numpy_element(dtype, name)
     shape = tuple(interface["shape"])
     pointer, read_only = interface["data"]
@@ -160,7 +168,9 @@ def _device_view(
     strides = _element_strides(shape, byte_strides, element.bytes)
     if strides is None or pointer % element.bytes:
         _unreadable(
-            name, f"pointer or strides that are no multiple of {element.bytes} bytes", "copy it first"
+            name,
+            f"pointer or strides that are no multiple of {element.bytes} bytes",
+            "copy it first",
         )
     return TensorView(
         pointer=pointer, shape=shape, strides=strides, element=element, device=device, framework=framework,
@@ -174,7 +184,9 @@ def _dlpack(tensor: Any, name: str) -> TensorView:
     if element is None:
         _unsupported(name, item.type_name)
     if item.pointer % element.bytes:
-        _unreadable(name, f"a pointer that is no multiple of {element.bytes} bytes", "copy it first")
+        _unreadable(
+            name, f"a pointer that is no multiple of {element.bytes} bytes", "copy it first"
+        )
     return TensorView(
         pointer=item.pointer, shape=item.shape, strides=item.strides, element=element, device=item.device,
         framework="dlpack", writable=item.writable, owner=(tensor, item.capsule),

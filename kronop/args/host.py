@@ -52,7 +52,10 @@ class HostBuffer:
         except MemoryError as error:
             raise OutOfMemoryError(
                 mismatch(
-                    "host memory", expected=f"{nbytes} bytes", got=str(error), hint="take smaller tensors"
+                    "host memory",
+                    expected=f"{nbytes} bytes",
+                    got=str(error),
+                    hint="take smaller tensors",
                 )
             ) from error
         address = self._memory.__array_interface__["data"][0]

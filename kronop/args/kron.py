@@ -107,7 +107,8 @@ class KronMatmulArguments(Arguments):
             )  # fmt: skip
         views = {"X": view(X, "X")}
         views |= {
-            f"factors[{index}]": view(factor, f"factors[{index}]") for index, factor in enumerate(factors)
+            f"factors[{index}]": view(factor, f"factors[{index}]")
+            for index, factor in enumerate(factors)
         }
         views |= {name: view(item, name) for name, item in (("Z", Z), ("Y", Y)) if item is not None}
         self._is_vector = len(views["X"].shape) == 1
@@ -123,7 +124,9 @@ class KronMatmulArguments(Arguments):
         inner = views["X"].shape[-1 if right else -2]
         if inner != what.input_columns:
             sizes = " x ".join(str(size) for size, _ in what.contractions)
-            shape = f"(..., M, {what.input_columns})" if right else f"(..., {what.input_columns}, M)"
+            shape = (
+                f"(..., M, {what.input_columns})" if right else f"(..., {what.input_columns}, M)"
+            )
             raise ArgumentError(
                 mismatch("shape of X", expected=f"{shape}, since {sizes} = {what.input_columns}",
                          got=_shape(views["X"], self._is_vector, right), hint="check X against the factors")
@@ -139,7 +142,9 @@ class KronMatmulArguments(Arguments):
             if name in views:
                 self._check_result(views, name, rows_and_columns)
 
-    def _check_result(self, views: dict[str, TensorView], name: str, matrix: tuple[int, int]) -> None:
+    def _check_result(
+        self, views: dict[str, TensorView], name: str, matrix: tuple[int, int]
+    ) -> None:
         item = self._with_rows(views[name], name)
         shown = (self._description.output_columns,) if self._is_vector else matrix
         _check_shape(item, name, matrix, shown)
@@ -227,7 +232,11 @@ class KronMatmulArguments(Arguments):
         for name, operand in self._operands.items():
             shape, strides = operand.view.shape, operand.view.strides
             is_result = name == "Y" or (name == "Z" and self._source_is_result)
-            if is_result and operand.form is None and flat_stride(shape[:-2], strides[:-2]) is not None:
+            if (
+                is_result
+                and operand.form is None
+                and flat_stride(shape[:-2], strides[:-2]) is not None
+            ):
                 continue
             if math.prod(shape[:-2]) > 1:
                 full = (*self._batch, *shape[-2:])
@@ -269,7 +278,9 @@ def _description(operation: OperationLike) -> KronMatmulDescription:
     return operation.description
 
 
-def _check_shape(item: TensorView, name: str, matrix: tuple[int, int], shown: tuple[int, ...]) -> None:
+def _check_shape(
+    item: TensorView, name: str, matrix: tuple[int, int], shown: tuple[int, ...]
+) -> None:
     if len(item.shape) < 2 or item.shape[-2:] != matrix:
         sizes = ", ".join(str(size) for size in shown)
         raise ArgumentError(
@@ -291,4 +302,6 @@ def _shape(item: TensorView, is_vector: bool, right: bool) -> tuple[int, ...]:
 
 def _exchanged(item: TensorView) -> TensorView:
     shape, strides = item.shape, item.strides
-    return item.reshaped((*shape[:-2], shape[-1], shape[-2]), (*strides[:-2], strides[-1], strides[-2]))
+    return item.reshaped(
+        (*shape[:-2], shape[-1], shape[-2]), (*strides[:-2], strides[-1], strides[-2])
+    )

@@ -66,7 +66,9 @@ class KSparseArguments(Arguments):
         super().__init__(operation, output_op)
         self._description = what = _description(operation)
         given = (("X", X), ("W", W), ("bias", bias), ("Z", Z), ("Y", Y))
-        views = {name: view(item, name) for name, item in given if item is not None or name in ("X", "W")}
+        views = {
+            name: view(item, name) for name, item in given if item is not None or name in ("X", "W")
+        }
         check_source(self.output_op.beta, views.get("Z"))
         self._check_shapes(views)
         self._settle(views)
@@ -81,7 +83,9 @@ class KSparseArguments(Arguments):
         self._flats = flats
         self._weights = views["W"]
         self._bias = views.get("bias")
-        self._source_is_result = self.output_op.beta != 0 and same_elements(flats["Z"].view, flats["Y"].view)
+        self._source_is_result = self.output_op.beta != 0 and same_elements(
+            flats["Z"].view, flats["Y"].view
+        )
 
     def _check_shapes(self, views: dict[str, TensorView]) -> None:
         what = self._description
@@ -89,9 +93,7 @@ class KSparseArguments(Arguments):
         at = 0 if what.batch_last else -1
         if not shape or shape[at] != what.input_columns:
             a, _, c, d = what.pattern
-            expected = (
-                f"{a} x {c} x {d} = {what.input_columns} as {'first' if what.batch_last else 'last'} extent"
-            )
+            expected = f"{a} x {c} x {d} = {what.input_columns} as {'first' if what.batch_last else 'last'} extent"
             raise ArgumentError(
                 mismatch(
                     "shape of X",
@@ -102,7 +104,9 @@ class KSparseArguments(Arguments):
             )
         features = (what.output_columns,)
         self._lead = shape[1:] if what.batch_last else shape[:-1]
-        self._result_shape = (*features, *self._lead) if what.batch_last else (*self._lead, *features)
+        self._result_shape = (
+            (*features, *self._lead) if what.batch_last else (*self._lead, *features)
+        )
         expected_shapes = {
             "W": what.pattern,
             "bias": features,
@@ -121,7 +125,9 @@ class KSparseArguments(Arguments):
         last = self._description.batch_last
         description = self._description.X if name == "X" else self._description.Y
         features = item.shape[0 if last else -1]
-        step, steps = (item.strides[0], item.strides[1:]) if last else (item.strides[-1], item.strides[:-1])
+        step, steps = (
+            (item.strides[0], item.strides[1:]) if last else (item.strides[-1], item.strides[:-1])
+        )
         row = flat_stride(self._lead, steps)
         shape = self._ordered(self._rows(), features)
         matrix = item.reshaped(shape, self._ordered(row or 0, step))
@@ -148,7 +154,12 @@ class KSparseArguments(Arguments):
         columns_first = what.Y.layout is Layout.ColumnMajor
         row, column = matrix_strides(matrix, what.Y.layout, 1)
         planned = dataclasses.replace(
-            like, pointer=0, shape=matrix, strides=(row, column), element=what.Y.element, in_place=True
+            like,
+            pointer=0,
+            shape=matrix,
+            strides=(row, column),
+            element=what.Y.element,
+            in_place=True,
         )
         check_promise(planned, what.Y, "a new Y")
         if columns_first:
@@ -167,7 +178,11 @@ class KSparseArguments(Arguments):
         result = _matrix(y, placement.output(y.view, y.form, read=self._source_is_result))
         source = None
         if self.output_op.beta:
-            source = result if self._source_is_result else _matrix(flats["Z"], _placed(placement, flats["Z"]))
+            source = (
+                result
+                if self._source_is_result
+                else _matrix(flats["Z"], _placed(placement, flats["Z"]))
+            )
         form = form_for(self._weights, what.W, self._device)
         weights = placement.input(self._weights, form)
         strides = self._weights.strides if form is None else form.strides

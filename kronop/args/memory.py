@@ -234,7 +234,9 @@ class DeviceBuffer:
             with _out_of_memory(device, self.nbytes, pool):
                 self.pointer: int = pool.allocate(self.nbytes)
             self._uses: dict[int, Any] = {}
-            self._free = weakref.finalize(self, _release, pool, self.pointer, self.nbytes, self._uses)
+            self._free = weakref.finalize(
+                self, _release, pool, self.pointer, self.nbytes, self._uses
+            )
             self._free.atexit = False  # The process gives everything back by itself.
             self._allocated = pool.stream.record()
         if stream is not None:
@@ -269,7 +271,10 @@ class DeviceBuffer:
             event = self._uses.get(stream)
             if event is None:
                 event = self._uses[stream] = _new_event(self.device)
-            check(driver.cuEventRecord(int(event.handle), stream), "recording the use of device memory")
+            check(
+                driver.cuEventRecord(int(event.handle), stream),
+                "recording the use of device memory",
+            )
 
     def close(self) -> None:
         """Gives the memory back now, ordered after its recorded uses."""

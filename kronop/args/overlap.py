@@ -21,7 +21,11 @@ class RawMemory:
             "data": (item.pointer, False), "shape": item.shape, "typestr": _RAW_TYPES[size], "version": 3,
             "strides": tuple(stride * size for stride in item.strides),
         }  # fmt: skip
-        setattr(self, "__array_interface__" if item.device.is_host else "__cuda_array_interface__", interface)
+        setattr(
+            self,
+            "__array_interface__" if item.device.is_host else "__cuda_array_interface__",
+            interface,
+        )
         self.owner = item.owner
 
 
@@ -30,7 +34,9 @@ def raw_array(item: TensorView) -> Any:
     return np.asarray(RawMemory(item))
 
 
-def _addresses(item: TensorView, start: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+def _addresses(
+    item: TensorView, start: int, shape: tuple[int, ...], strides: tuple[int, ...]
+) -> Any:
     """An array that only lends its addresses to NumPy's solver; its memory is never touched."""
     fake = TensorView(
         pointer=start, shape=shape, strides=strides, element=item.element, device=type(item.device)("cpu"),
@@ -62,7 +68,9 @@ def overlaps_itself(item: TensorView) -> bool:
     if 0 in item.shape:
         return False
     axes = sorted(
-        (abs(stride), extent) for extent, stride in zip(item.shape, item.strides, strict=True) if extent > 1
+        (abs(stride), extent)
+        for extent, stride in zip(item.shape, item.strides, strict=True)
+        if extent > 1
     )
     inner = 0
     for stride, extent in axes:
@@ -83,7 +91,10 @@ def _overlaps_itself_exactly(axes: list[tuple[int, int]], item: TensorView) -> b
     for axis, (stride, extent) in enumerate(axes):
         here = _addresses(item, base, extents[axis + 1 :], strides[axis + 1 :])
         there = _addresses(
-            item, base + stride * item.element.bytes, (extent - 1, *extents[axis + 1 :]), strides[axis:]
+            item,
+            base + stride * item.element.bytes,
+            (extent - 1, *extents[axis + 1 :]),
+            strides[axis:],
         )
         if np.shares_memory(here, there):
             return True
@@ -92,7 +103,11 @@ def _overlaps_itself_exactly(axes: list[tuple[int, int]], item: TensorView) -> b
 
 def same_elements(first: TensorView, second: TensorView) -> bool:
     """Whether both name the same elements in the same order."""
-    if first.pointer != second.pointer or first.shape != second.shape or first.element != second.element:
+    if (
+        first.pointer != second.pointer
+        or first.shape != second.shape
+        or first.element != second.element
+    ):
         return False
     triples = zip(first.shape, first.strides, second.strides, strict=True)
     return all(one == other for extent, one, other in triples if extent > 1)

@@ -35,7 +35,10 @@ class Form:
 
 
 def form_for(
-    item: TensorView, description: TensorDescription, device: Device, shape: tuple[int, ...] | None = None
+    item: TensorView,
+    description: TensorDescription,
+    device: Device,
+    shape: tuple[int, ...] | None = None,
 ) -> Form | None:
     """The copy that `device` needs of this operand; None where kernels can read its own memory,
     or the image of it that a staged copy is.
@@ -43,7 +46,11 @@ def form_for(
     Args:
         shape: what the copy broadcasts to, where strides alone cannot express it.
     """
-    if shape is None and item.in_place and (item.device == device or is_gapless(item.shape, item.strides)):
+    if (
+        shape is None
+        and item.in_place
+        and (item.device == device or is_gapless(item.shape, item.strides))
+    ):
         return None
     shape = item.shape if shape is None else shape
     return Form(shape, matrix_strides(shape, description.layout, description.alignment))
@@ -73,6 +80,8 @@ class Placement:
 
     def input(self, item: TensorView, form: Form | None) -> TensorView:
         """Where kernels read `item`: in place, or a copy of it that is renewed before each run."""
+        if form is None and item.device == self.device:
+            return item
         shape = None if form is None else (form.shape, form.strides)
         key = (id(item.owner), item.pointer, item.shape, item.strides, item.element, shape)
         if key not in self._known:
@@ -80,9 +89,7 @@ class Placement:
         return self._known[key]
 
     def _input(self, item: TensorView, form: Form | None) -> TensorView:
-        if item.device == self.device:
-            if form is None:
-                return item
+        if form is not None and item.device == self.device:
             place = self._room(item, form)
             self.before.append(_copy(place, item))
             return place
@@ -145,7 +152,9 @@ class Placement:
             element=item.element, device=place, framework=item.framework, writable=True, owner=memory,
         )  # fmt: skip
 
-    def _staged(self, item: TensorView, form: Form | None) -> tuple[TensorView, TensorView, Step | None]:
+    def _staged(
+        self, item: TensorView, form: Form | None
+    ) -> tuple[TensorView, TensorView, Step | None]:
         """(on the GPU, the same memory image on the host, how to gather it there or None)."""
         if form is None:
             return self._room(item, Form(item.shape, item.strides)), item, None
@@ -159,7 +168,9 @@ def _distinct(item: TensorView, like: TensorView) -> TensorView:
     missing = len(like.shape) - len(item.shape)
     shape = tuple(
         1 if not stride and extent > 1 else own
-        for own, extent, stride in zip(item.shape, like.shape[missing:], like.strides[missing:], strict=True)
+        for own, extent, stride in zip(
+            item.shape, like.shape[missing:], like.strides[missing:], strict=True
+        )
     )
     return item.reshaped(shape, item.strides)
 

@@ -45,7 +45,9 @@ def _current(framework: str, index: int) -> int:
     if framework == "torch":
         torch = sys.modules["torch"]
         # Where torch has not started CUDA, nobody can have changed its stream.
-        return int(torch.cuda.current_stream(index).cuda_stream) if torch.cuda.is_initialized() else 0
+        return (
+            int(torch.cuda.current_stream(index).cuda_stream) if torch.cuda.is_initialized() else 0
+        )
     if framework == "cupy":
         cupy = sys.modules["cupy"]
         with cupy.cuda.Device(index):

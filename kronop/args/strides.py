@@ -97,7 +97,8 @@ def collapse(loops: Loops, unit_rows: tuple[bool, ...]) -> Loops:
         position = len(axes) - 1
     axes = _merged(axes)
     batch_strides = tuple(
-        tuple(strides[operand] for _, strides in axes) for operand in range(len(loops.batch_strides))
+        tuple(strides[operand] for _, strides in axes)
+        for operand in range(len(loops.batch_strides))
     )
     return Loops(rows, tuple(extent for extent, _ in axes), row_strides, batch_strides)
 
@@ -107,7 +108,9 @@ def _merged(axes: list[tuple[int, Ints]]) -> list[tuple[int, Ints]]:
     for extent, strides in axes:
         if merged:
             outer, outer_strides = merged[-1]
-            if all(wide == narrow * extent for wide, narrow in zip(outer_strides, strides, strict=True)):
+            if all(
+                wide == narrow * extent for wide, narrow in zip(outer_strides, strides, strict=True)
+            ):
                 merged[-1] = (outer * extent, strides)
                 continue
         merged.append((extent, strides))
@@ -165,8 +168,12 @@ def round_up(value: int, multiple: int) -> int:
 
 def reach(shape: Ints, strides: Ints) -> tuple[int, int]:
     """Lowest and highest offset in elements, both inclusive; shapes without elements have none."""
-    low = sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True) if stride < 0)
-    high = sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True) if stride > 0)
+    low = sum(
+        (extent - 1) * stride for extent, stride in zip(shape, strides, strict=True) if stride < 0
+    )
+    high = sum(
+        (extent - 1) * stride for extent, stride in zip(shape, strides, strict=True) if stride > 0
+    )
     return low, high
 
 

@@ -59,7 +59,9 @@ def describe(item: TensorView, name: str) -> TensorDescription:
         )
     if len(item.shape) == 1:
         return TensorDescription(item.element)
-    row_major, column_major = (_alignment(item, layout) for layout in (Layout.RowMajor, Layout.ColumnMajor))
+    row_major, column_major = (
+        _alignment(item, layout) for layout in (Layout.RowMajor, Layout.ColumnMajor)
+    )
     if column_major > row_major or (column_major == row_major == 1 and _leans_to_columns(item)):
         return TensorDescription(item.element, Layout.ColumnMajor, column_major)
     return TensorDescription(item.element, Layout.RowMajor, row_major)
@@ -87,7 +89,9 @@ def _broken(item: TensorView, layout: Layout, alignment: int) -> str:
     unit = len(item.shape) - (1 if layout is Layout.RowMajor else 2)
     for axis, (extent, stride) in enumerate(zip(item.shape, item.strides, strict=True)):
         if extent > 1 and (stride != 1 if axis == unit else stride % alignment):
-            return f"stride {stride} of dimension {axis} (shape {item.shape}, strides {item.strides})"
+            return (
+                f"stride {stride} of dimension {axis} (shape {item.shape}, strides {item.strides})"
+            )
     return ""
 
 
@@ -158,7 +162,11 @@ def _empty(like: TensorView, shape: tuple[int, ...], element: DataType) -> Any:
 def _numpy_type(like: TensorView, element: DataType) -> Any:
     if element.name != "bfloat16":
         return np.dtype(element.name)
-    if like.element == element and hasattr(like.owner, "dtype") and isinstance(like.owner.dtype, np.dtype):
+    if (
+        like.element == element
+        and hasattr(like.owner, "dtype")
+        and isinstance(like.owner.dtype, np.dtype)
+    ):
         return like.owner.dtype
     try:
         import ml_dtypes  # type: ignore[import-not-found, import-untyped, unused-ignore]

@@ -1,4 +1,4 @@
-"""Runs the CUDA kernels of a plan on the CPU: the same headers through the host compiler, see emulation.hpp."""
+"""Runs the CUDA kernels of a plan on the CPU: the same headers, the host compiler, see emulation.hpp."""
 
 from __future__ import annotations
 

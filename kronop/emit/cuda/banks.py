@@ -20,22 +20,31 @@ _SHIFTS = (0, 5, 6, 7, 4, 8)
 
 
 def choose_padding(
-    shape: PassShape, tile: TileShape, layout: TileLayout, phases: Sequence[Phase], accumulator: DataType,
-    x_vector: int, y_vector: int,
+    shape: PassShape,
+    tile: TileShape,
+    layout: TileLayout,
+    phases: Sequence[Phase],
+    accumulator: DataType,
+    x_vector: int,
+    y_vector: int,
 ) -> tuple[int, bool]:
     """(shift, adds): one element of padding after every 2^shift, 0 for none, with the fewest conflicts.
 
     `adds` says that the padded place of a sum is the sum of the padded places, which holds where
     every extent is a power of two, so that no carry reaches the padding; addresses are then
     compile-time offsets from one base.
-    """  # fmt: skip
+    """
     powers = all(size & (size - 1) == 0 for size in (*layout.slots, tile.columns))
     lanes = _BANK_BYTES // accumulator.bytes
     patterns: list[tuple[int, list[int]]] = [
-        (2 * phase.block, [_fiber(phase, lane) for lane in range(min(lanes, phase.fibers))]) for phase in phases
+        (2 * phase.block, [_fiber(phase, lane) for lane in range(min(lanes, phase.fibers))])
+        for phase in phases
     ]
     wide = layout.elements // tile.rows
-    patterns += [(2 * vector, [lane * vector % max(wide, 1) for lane in range(lanes)]) for vector in (x_vector, y_vector)]
+    patterns += [
+        (2 * vector, [lane * vector % max(wide, 1) for lane in range(lanes)])
+        for vector in (x_vector, y_vector)
+    ]
 
     def conflicts(shift: int) -> float:
         ways = sum(weight * _ways([_place(at, shift) for at in row], lanes) for weight, row in patterns)

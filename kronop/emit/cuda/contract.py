@@ -1,4 +1,4 @@
-"""Planning of one `contract_tiles` step: a contraction too large for registers, or a Kronecker-sparse factor."""
+"""Planning of one `contract_tiles` step: a digit too large for registers, or a Kronecker-sparse factor."""
 
 from __future__ import annotations
 
@@ -65,7 +65,9 @@ class ContractTile:
         return self.lanes * (self.m // self.thread_m) * (self.n // self.thread_n)
 
     def __str__(self) -> str:
-        return f"{self.lanes} lanes x {self.m} x {self.n} x {self.k}, {self.thread_m} x {self.thread_n} a thread"
+        return (
+            f"{self.lanes} lanes x {self.m} x {self.n} x {self.k}, {self.thread_m} x {self.thread_n} a thread"
+        )
 
 
 def shared_bytes(tile: ContractTile, accumulator: DataType) -> int:
@@ -88,18 +90,25 @@ def fits(tile: ContractTile, accumulator: DataType, target: Target) -> Status:
     if tile.stages > 2:
         return Status.reject(f"{tile.stages} stages, the kernel has 1 or 2; use stages 2")
     if not 32 <= tile.threads <= 1024 or tile.threads % 32:
-        return Status.reject(f"{tile.threads} threads for {tile}, expected a multiple of 32 of at most 1024;"
-                             " change warp_count")  # fmt: skip
+        return Status.reject(
+            f"{tile.threads} threads for {tile}, expected a multiple of 32 of at most 1024; change warp_count"
+        )
     wanted = shared_bytes(tile, accumulator)
     if wanted > target.shared_bytes:
-        return Status.reject(f"a tile of {tile} wants {wanted} bytes of shared memory in {tile.stages} stages,"
-                             f" {target.shared_bytes} are there; use a smaller threadblock_shape")  # fmt: skip
+        return Status.reject(
+            f"a tile of {tile} wants {wanted} bytes of shared memory in {tile.stages} stages,"
+            f" {target.shared_bytes} are there; use a smaller threadblock_shape"
+        )
     words = accumulator.bytes // 4
     staged = tile.lanes * tile.k * (tile.m + tile.n) // tile.threads
-    registers = (tile.thread_m * tile.thread_n + tile.thread_m + tile.thread_n + staged) * words + 48 + 8 * words
+    registers = (
+        (tile.thread_m * tile.thread_n + tile.thread_m + tile.thread_n + staged) * words + 48 + 8 * words
+    )
     if registers > min(255, 65536 // tile.threads):
-        return Status.reject(f"{tile} wants about {registers} registers of {min(255, 65536 // tile.threads)};"
-                             " use more warps or a smaller threadblock_shape")  # fmt: skip
+        return Status.reject(
+            f"{tile} wants about {registers} registers of {min(255, 65536 // tile.threads)};"
+            " use more warps or a smaller threadblock_shape"
+        )
     return Status.accept()
 
 
@@ -119,8 +128,10 @@ def candidates(
 
 
 def _lanes(work: Contraction) -> int:
-    """Consecutive lanes of a block: all where they are few, so that accesses stay contiguous."""
-    return work.lanes if work.lanes <= MOST_LANES else MOST_LANES
+    """Consecutive lanes of a block: several only where X or Y is contiguous along them, for long runs."""
+    if Order.Lanes not in (work.x_order, work.y_order):
+        return 1
+    return min(work.lanes, MOST_LANES)
 
 
 def _proposed(work: Contraction, accumulator: DataType) -> list[ContractTile]:
@@ -128,7 +139,9 @@ def _proposed(work: Contraction, accumulator: DataType) -> list[ContractTile]:
     lanes = _lanes(work)
     steps = min(16, max(2, 1 << (work.contracted - 1).bit_length()))
     return [
-        ContractTile(lanes=lanes, m=m * thread_m, n=n * thread_n, k=k, thread_m=thread_m, thread_n=thread_n, stages=2)
+        ContractTile(
+            lanes=lanes, m=m * thread_m, n=n * thread_n, k=k, thread_m=thread_m, thread_n=thread_n, stages=2
+        )
         for thread_m, thread_n in itertools.product(operands.powers_of_two(1, widest), repeat=2)
         for m, n in itertools.product(operands.powers_of_two(4, 64), operands.powers_of_two(1, 64))
         for k in {min(8, steps), steps}
@@ -149,7 +162,7 @@ def _given(work: Contraction, tile: TileDescription) -> list[ContractTile]:
 
 
 def _cost(tile: ContractTile, work: Contraction, accumulator: DataType, target: Target) -> float:
-    """Time of one useful result in issue slots: arithmetic, shared memory and device memory, with what is wasted."""
+    """Issue slots of one useful result: arithmetic, shared and device memory, with what is wasted."""
     waste = operands.cover(work.produced, tile.n) * tile.n / work.produced
     lanes_waste = operands.cover(work.lanes, tile.lanes) * tile.lanes / work.lanes
     steps = operands.round_up(work.contracted, tile.k)
@@ -167,8 +180,15 @@ def _cost(tile: ContractTile, work: Contraction, accumulator: DataType, target: 
 
 
 def contract_step(
-    math: MathInstruction, work: Contraction, tile: ContractTile, epilogue: Epilogue | None,
-    *, entry: str, note: str, plan_constants: Sequence[tuple[str, Constant]], traffic: tuple[int, int],
+    math: MathInstruction,
+    work: Contraction,
+    tile: ContractTile,
+    epilogue: Epilogue | None,
+    *,
+    entry: str,
+    note: str,
+    plan_constants: Sequence[tuple[str, Constant]],
+    traffic: tuple[int, int],
 ) -> Step:
     """The step; `traffic` is (bytes, operations) per row of X."""
     accumulator = math.element_accumulator
@@ -178,17 +198,30 @@ def contract_step(
     scalar = operands.scalar_kind(epilogue)
     runs = {Order.Own: tile.n, Order.Rows: tile.m, Order.Lanes: tile.lanes}[work.y_order]
     constants: list[tuple[str, Constant]] = [
-        ("kThreads", tile.threads), ("kStages", tile.stages), ("kLanes", tile.lanes),
-        ("kTileM", tile.m), ("kTileN", tile.n), ("kTileK", tile.k),
-        ("kThreadM", tile.thread_m), ("kThreadN", tile.thread_n), ("kVectorM", vector_m), ("kVectorN", vector_n),
-        ("kContracted", work.contracted), ("kProduced", work.produced),
-        ("kXOrder", int(work.x_order)), ("kWOrder", int(work.w_order)), ("kYOrder", int(work.y_order)),
+        ("kThreads", tile.threads),
+        ("kStages", tile.stages),
+        ("kLanes", tile.lanes),
+        ("kTileM", tile.m),
+        ("kTileN", tile.n),
+        ("kTileK", tile.k),
+        ("kThreadM", tile.thread_m),
+        ("kThreadN", tile.thread_n),
+        ("kVectorM", vector_m),
+        ("kVectorN", vector_n),
+        ("kUnroll", max(1, min(tile.k, 512 // (tile.thread_m * tile.thread_n)))),
+        ("kContracted", work.contracted),
+        ("kProduced", work.produced),
+        ("kXOrder", int(work.x_order)),
+        ("kWOrder", int(work.w_order)),
+        ("kYOrder", int(work.y_order)),
         ("kXVector", operands.widest_divisor(work.x_alignment, [along.get(work.x_order, tile.m)])),
         ("kWVector", operands.widest_divisor(work.w_alignment, [along.get(work.w_order, tile.n)])),
         ("kYVector", operands.widest_divisor(work.y_alignment, [runs])),
-        ("kPad", vector), ("kTileBytesAt", _rows_bytes(tile)),
-        ("kSaturate", operands.saturates(epilogue)), *plan_constants,
-    ]  # fmt: skip
+        ("kPad", vector),
+        ("kTileBytesAt", _rows_bytes(tile)),
+        ("kSaturate", operands.saturates(epilogue)),
+        *plan_constants,
+    ]
     return Step(
         entry=entry,
         header="kronop/contract.cuh",
@@ -211,23 +244,31 @@ def _signature(scalar: Scalar) -> KernelSignature:
         "ContractParameters",
         scalar,
         [(name, 1) for name in ("x", "w", "y", "z", "bias")],
-        [("x_vector", 1), ("w_vector", 1), ("y_vector", 1),
-         *((f"row_{name}", ROW_AXES) for name in ("extent", "x", "y", "z")),
-         ("contracted_x", 1), ("contracted_w", 1),
-         *((f"produced_{name}", 1) for name in ("w", "y", "z", "bias")),
-         *((f"lane_{name}", 1) for name in ("extent", "x", "w", "y", "z", "bias")),
-         *((f"group_{name}", GROUP_AXES) for name in ("extent", "x", "w", "y", "z", "bias"))],
-    )  # fmt: skip
+        [
+            ("x_vector", 1),
+            ("w_vector", 1),
+            ("y_vector", 1),
+            *((f"row_{name}", ROW_AXES) for name in ("extent", "x", "y", "z")),
+            ("contracted_x", 1),
+            ("contracted_w", 1),
+            *((f"produced_{name}", 1) for name in ("w", "y", "z", "bias")),
+            *((f"lane_{name}", 1) for name in ("extent", "x", "w", "y", "z", "bias")),
+            *((f"group_{name}", GROUP_AXES) for name in ("extent", "x", "w", "y", "z", "bias")),
+        ],
+    )
 
 
 def contract_launch(
-    index: int, step: Step, views: Mapping[str, operands.View], extents: Mapping[str, tuple[int, ...]],
+    index: int,
+    step: Step,
+    views: Mapping[str, operands.View],
+    extents: Mapping[str, tuple[int, ...]],
     scalars: tuple[float, ...],
 ) -> Launch:
     """The launch for the operands x, w, y, z and bias; a pointer of 0 where z or bias is absent.
 
     `extents` are those of row, contracted, produced, lane and group.
-    """  # fmt: skip
+    """
     own = {"x": "contracted", "w": "contracted", "y": "produced"}
     rows = {"x": "row", "w": "produced", "y": "row"}
 
@@ -241,7 +282,8 @@ def contract_launch(
     values: dict[str, int | tuple[int, ...] | tuple[float, ...]] = {
         "x_vector": flag("x", views["x"], source),
         "w_vector": flag("w", views["w"], operands.element_of(step, "Factor")),
-        "y_vector": flag("y", views["y"], output) and (views["z"].pointer == 0 or flag("y", views["z"], output)),
+        "y_vector": flag("y", views["y"], output)
+        and (views["z"].pointer == 0 or flag("y", views["z"], output)),
         "scalars": scalars,
     }
     for name, view in views.items():

@@ -1,4 +1,4 @@
-"""Kronecker matmuls on CUDA: passes over tiles of digits in shared memory, and contractions of large factors."""
+"""Kronecker matmuls on CUDA: passes over digits in shared memory, contractions of large factors."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from kronop.descriptions.kron import KronMatmulDescription, KronProblem, Side
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.contract import contract_step
 from kronop.emit.cuda.kron_launch import launch_steps, workspace_bytes
-from kronop.emit.cuda.passes import Pass, contraction, split
+from kronop.emit.cuda.passes import Pass, by_columns, contraction, split
 from kronop.emit.cuda.shapes import multiply_adds
 from kronop.emit.cuda.tile import TileShape, tile_step
 from kronop.emit.plan import Constant, Plan, Step
-from kronop.descriptions.datatype import RowMajor
 from kronop.errors import DescriptionError
 from kronop.target import Target
 
@@ -57,20 +56,39 @@ def _step(description: KronMatmulDescription, passes: tuple[Pass, ...], index: i
     is_last = index == len(passes) - 1
     entry, note = _names(description, this, index, len(passes), target)
     constants: list[tuple[str, Constant]] = [
-        ("kFirstDigit", this.first), ("kSizes", _sizes_before(description, passes[:index])),
+        ("kFirstDigit", this.first),
+        ("kSizes", _sizes_before(description, passes[:index])),
         ("kGroup", tuple(size for shape in this.shape.group for size in shape)),
         ("kXByRows", this.ends.source_by_rows),
-    ]  # fmt: skip
+    ]
     if isinstance(this.choice.tile, TileShape):
-        return tile_step(description, this.shape, this.ends, this.choice.tile, target, entry=entry, note=note,
-                         plan_constants=constants, last=is_last)  # fmt: skip
-    by_columns = (description.F.layout is RowMajor) == (description.side is Side.Right)
-    work = contraction(by_columns, description.F.alignment, this.shape, this.ends)
+        return tile_step(
+            description,
+            this.shape,
+            this.ends,
+            this.choice.tile,
+            target,
+            entry=entry,
+            note=note,
+            plan_constants=constants,
+            last=is_last,
+        )
+    work = contraction(by_columns(description), description.F.alignment, this.shape, this.ends)
     shape, ends = this.shape, this.ends
-    traffic = (shape.columns_in * ends.source.bytes + shape.columns_out * ends.output.bytes,
-               2 * multiply_adds(list(shape.group), shape.left, shape.right))  # fmt: skip
-    return contract_step(description.math, work, this.choice.tile, description.epilogue if is_last else None,
-                         entry=entry, note=note, plan_constants=constants, traffic=traffic)  # fmt: skip
+    traffic = (
+        shape.columns_in * ends.source.bytes + shape.columns_out * ends.output.bytes,
+        2 * multiply_adds(list(shape.group), shape.left, shape.right),
+    )
+    return contract_step(
+        description.math,
+        work,
+        this.choice.tile,
+        description.epilogue if is_last else None,
+        entry=entry,
+        note=note,
+        plan_constants=constants,
+        traffic=traffic,
+    )
 
 
 def _sizes_before(description: KronMatmulDescription, earlier: tuple[Pass, ...]) -> tuple[int, ...]:
@@ -78,7 +96,7 @@ def _sizes_before(description: KronMatmulDescription, earlier: tuple[Pass, ...])
     sizes = [contracted for contracted, _ in description.contractions]
     for item in earlier:
         end = item.first + len(item.shape.group)
-        sizes[item.first:end] = [produced for _, produced in item.shape.group]  # fmt: skip
+        sizes[item.first : end] = [produced for _, produced in item.shape.group]
     return tuple(sizes)
 
 

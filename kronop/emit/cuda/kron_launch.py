@@ -33,7 +33,9 @@ class _Pass:
 def _pass_of(step: Step) -> _Pass:
     flat, sizes = operands.integers(step, "kGroup"), operands.integers(step, "kSizes")
     first, group = operands.integer(step, "kFirstDigit"), tuple(zip(flat[::2], flat[1::2], strict=True))
-    return _Pass(first=first, group=group, left=math.prod(sizes[:first]), right=math.prod(sizes[first + len(group):]))  # fmt: skip
+    return _Pass(
+        first=first, group=group, left=math.prod(sizes[:first]), right=math.prod(sizes[first + len(group) :])
+    )
 
 
 def _buffers(plan: Plan, rows: int) -> tuple[int, int]:
@@ -74,11 +76,13 @@ def launch_steps(plan: Plan, problem: KronProblem) -> tuple[Launch, ...]:
 def _intermediate(step: Step, problem: KronProblem, rows: int, pointer: int) -> StridedMatrix:
     """Dense in the workspace, contiguous along what is contiguous in X."""
     columns = _pass_of(step).columns_out
-    inner = [math.prod(problem.batch[axis + 1:]) * problem.rows for axis in range(len(problem.batch))]  # fmt: skip
+    inner = [math.prod(problem.batch[axis + 1 :]) * problem.rows for axis in range(len(problem.batch))]
     if operands.integer(step, "kXByRows"):
         column = operands.round_up(rows, operands.vector_of(operands.element_of(step, "Output")))
         return StridedMatrix(pointer=pointer, row=1, column=column, batch=tuple(inner))
-    return StridedMatrix(pointer=pointer, row=columns, column=1, batch=tuple(size * columns for size in inner))
+    return StridedMatrix(
+        pointer=pointer, row=columns, column=1, batch=tuple(size * columns for size in inner)
+    )
 
 
 def _fold(problem: KronProblem) -> KronProblem:
@@ -94,10 +98,14 @@ def _fold(problem: KronProblem) -> KronProblem:
             return replace(item, row=item.batch[-1] if single else item.row, batch=item.batch[:-1])
 
         problem = replace(
-            problem, rows=problem.rows * extent, batch=problem.batch[:-1], x=drop(problem.x), y=drop(problem.y),
+            problem,
+            rows=problem.rows * extent,
+            batch=problem.batch[:-1],
+            x=drop(problem.x),
+            y=drop(problem.y),
             z=None if problem.z is None else drop(problem.z),
             factors=tuple(replace(item, batch=item.batch[:-1]) for item in problem.factors),
-        )  # fmt: skip
+        )
     return problem
 
 
@@ -136,10 +144,11 @@ def _tile_launch(index: int, step: Step, problem: KronProblem, scalars: tuple[fl
 
     def flag(name: str, width: str, alias: str, group: int) -> int:
         sizes = {**extents, "digit": (group,)}
-        return operands.allows_vectors(views[name], sizes, along, operands.integer(step, width),
-                                       operands.element_of(step, alias))  # fmt: skip
+        return operands.allows_vectors(
+            views[name], sizes, along, operands.integer(step, width), operands.element_of(step, alias)
+        )
 
-    factors = problem.factors[this.first:this.first + len(this.group)]  # fmt: skip
+    factors = problem.factors[this.first : this.first + len(this.group)]
     values: dict[str, int | tuple[int, ...] | tuple[float, ...]] = {
         "x_vector": flag("x", "kXVector", "Input", group_in),
         "y_vector": flag("y", "kYVector", "Output", group_out)
@@ -167,20 +176,34 @@ def _contract_launch(index: int, step: Step, problem: KronProblem, scalars: tupl
         digit, left = this.right * item.column, size * this.right * item.column
         strides = {
             "row": (left, item.column, item.row) if by_rows else (item.row, left, item.column),
-            own: (digit,), "lane": (0,), "group": _four(item.batch),
-        }  # fmt: skip
+            own: (digit,),
+            "lane": (0,),
+            "group": _four(item.batch),
+        }
         return operands.View(pointer=item.pointer, strides=strides)
 
     factor = problem.factors[this.first]
     nothing = operands.View(pointer=0, strides={"produced": (0,), "lane": (0,), "group": (0, 0, 0, 0)})
     views = {
         "x": view(problem.x, "contracted", contracted),
-        "w": operands.View(pointer=factor.pointer, strides={
-            "contracted": (factor.row,), "produced": (factor.column,), "lane": (0,), "group": _four(factor.batch)}),
+        "w": operands.View(
+            pointer=factor.pointer,
+            strides={
+                "contracted": (factor.row,),
+                "produced": (factor.column,),
+                "lane": (0,),
+                "group": _four(factor.batch),
+            },
+        ),
         "y": view(problem.y, "produced", produced),
         "z": view(problem.z or _NOTHING, "produced", produced),
         "bias": nothing,
-    }  # fmt: skip
-    extents = {"row": rows, "contracted": (contracted,), "produced": (produced,), "lane": (1,),
-               "group": _four(problem.batch, 1)}  # fmt: skip
+    }
+    extents = {
+        "row": rows,
+        "contracted": (contracted,),
+        "produced": (produced,),
+        "lane": (1,),
+        "group": _four(problem.batch, 1),
+    }
     return contract_launch(index, step, views, extents, scalars)

@@ -6,13 +6,18 @@ from dataclasses import dataclass
 
 from kronop.artifacts import Launch, Status
 from kronop.descriptions.datatype import RowMajor
-from kronop.descriptions.ksparse import KSparseDescription, KSparseProblem
 from kronop.descriptions.kron import StridedMatrix
+from kronop.descriptions.ksparse import KSparseDescription, KSparseProblem
 from kronop.descriptions.tensor import TensorDescription
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.contract import (
-    Contraction, ContractTile, Order, candidates, contract_launch, contract_step,
-)  # fmt: skip
+    Contraction,
+    ContractTile,
+    Order,
+    candidates,
+    contract_launch,
+    contract_step,
+)
 from kronop.emit.plan import Plan, Step
 from kronop.errors import DescriptionError
 from kronop.target import Target
@@ -43,9 +48,13 @@ class CudaKSparseEmitter:
             raise DescriptionError(status.reason)
         accepted, rejected = _candidates(description, target)
         best = accepted[0][1]
-        slower = [(str(tile), f"cost {cost:.2f}, the best {accepted[0][0]:.2f}") for cost, tile in accepted[1:]]
+        slower = [
+            (str(tile), f"cost {cost:.2f}, the best {accepted[0][0]:.2f}") for cost, tile in accepted[1:]
+        ]
         step = _step(description, best, target)
-        return Plan(target=target, steps=(step,), rejected=tuple([*slower[:_MOST_REJECTED], *rejected[:_MOST_REJECTED]]))
+        return Plan(
+            target=target, steps=(step,), rejected=(*slower[:_MOST_REJECTED], *rejected[:_MOST_REJECTED])
+        )
 
     def workspace_bytes(self, plan: Plan, rows: int, threads: int) -> int:
         """None: the product is one step."""
@@ -68,18 +77,26 @@ def _order(tensor: TensorDescription, batch_last: bool, lanes: int) -> Order:
 def _contraction(description: KSparseDescription) -> Contraction:
     _, b, c, d = description.pattern
     return Contraction(
-        contracted=c, produced=b, lanes=d, source=description.X.element, output=description.Y.element,
-        x_alignment=description.X.alignment, w_alignment=description.W.alignment,
+        contracted=c,
+        produced=b,
+        lanes=d,
+        source=description.X.element,
+        output=description.Y.element,
+        x_alignment=description.X.alignment,
+        w_alignment=description.W.alignment,
         y_alignment=description.Y.alignment,
-        x_order=_order(description.X, description.batch_last, d), w_order=Order.Own if d == 1 else Order.Lanes,
+        x_order=_order(description.X, description.batch_last, d),
+        w_order=Order.Own if d == 1 else Order.Lanes,
         y_order=_order(description.Y, description.batch_last, d),
-    )  # fmt: skip
+    )
 
 
 def _candidates(
     description: KSparseDescription, target: Target
 ) -> tuple[list[tuple[float, ContractTile]], list[tuple[str, str]]]:
-    return candidates(_contraction(description), description.math.element_accumulator, target, description.tile)
+    return candidates(
+        _contraction(description), description.math.element_accumulator, target, description.tile
+    )
 
 
 def _step(description: KSparseDescription, tile: ContractTile, target: Target) -> Step:
@@ -88,11 +105,15 @@ def _step(description: KSparseDescription, tile: ContractTile, target: Target) -
     first = "batch_last" if description.batch_last else "batch_first"
     traffic = (description.input_columns * x.bytes + description.output_columns * y.bytes, 2 * a * b * c * d)
     return contract_step(
-        description.math, _contraction(description), tile, description.epilogue,
+        description.math,
+        _contraction(description),
+        tile,
+        description.epilogue,
         entry=f"ksparse_{x.short}_{a}_{b}_{c}_{d}_{first}_{y.short}_{description.epilogue.name}_{target.arch}",
         note=f"I_{a} x dense({b}, {c}) x I_{d}, {first}, tiles of {tile}",
-        plan_constants=[("kPattern", (a, b, c, d))], traffic=traffic,
-    )  # fmt: skip
+        plan_constants=[("kPattern", (a, b, c, d))],
+        traffic=traffic,
+    )
 
 
 def _view(matrix: StridedMatrix, own: str, size: int, d: int) -> operands.View:
@@ -101,10 +122,12 @@ def _view(matrix: StridedMatrix, own: str, size: int, d: int) -> operands.View:
     return operands.View(
         pointer=matrix.pointer,
         strides={
-            "row": (matrix.row, 0, 0), own: (d * column,), "lane": (column,),
+            "row": (matrix.row, 0, 0),
+            own: (d * column,),
+            "lane": (column,),
             "group": (size * d * column, 0, 0, 0),
         },
-    )  # fmt: skip
+    )
 
 
 def _launch(step: Step, problem: KSparseProblem) -> Launch:
@@ -114,12 +137,22 @@ def _launch(step: Step, problem: KSparseProblem) -> Launch:
     bias = problem.bias_stride
     views = {
         "x": _view(problem.x, "contracted", c, d),
-        "w": operands.View(pointer=problem.weights, strides={
-            "contracted": (w_c,), "produced": (w_b,), "lane": (w_d,), "group": (w_a, 0, 0, 0)}),
+        "w": operands.View(
+            pointer=problem.weights,
+            strides={"contracted": (w_c,), "produced": (w_b,), "lane": (w_d,), "group": (w_a, 0, 0, 0)},
+        ),
         "y": _view(problem.y, "produced", b, d),
         "z": _view(problem.z or nothing, "produced", b, d),
-        "bias": operands.View(pointer=problem.bias, strides={
-            "produced": (d * bias,), "lane": (bias,), "group": (b * d * bias, 0, 0, 0)}),
-    }  # fmt: skip
-    extents = {"row": (problem.rows, 1, 1), "contracted": (c,), "produced": (b,), "lane": (d,), "group": (a, 1, 1, 1)}
+        "bias": operands.View(
+            pointer=problem.bias,
+            strides={"produced": (d * bias,), "lane": (bias,), "group": (b * d * bias, 0, 0, 0)},
+        ),
+    }
+    extents = {
+        "row": (problem.rows, 1, 1),
+        "contracted": (c,),
+        "produced": (b,),
+        "lane": (d,),
+        "group": (a, 1, 1, 1),
+    }
     return contract_launch(0, step, views, extents, problem.scalars)

@@ -29,7 +29,9 @@ class View:
         return {operand: self.pointer} | {f"{index}_{operand}": row for index, row in self.strides.items()}
 
 
-def allows_vectors(view: View, extents: Mapping[str, Sequence[int]], along: str, width: int, element: DataType) -> int:
+def allows_vectors(
+    view: View, extents: Mapping[str, Sequence[int]], along: str, width: int, element: DataType
+) -> int:
     """1 where `along` has stride 1 and everything else keeps accesses of `width` elements aligned."""
     if width == 1:
         return 1
@@ -58,9 +60,12 @@ def element_types(
     accumulator = instruction.element_accumulator.cxx
     functor = f"kronop::Identity<{accumulator}>" if epilogue is None else "::Epilogue"
     return (
-        ("Input", source.cxx), ("Factor", instruction.element_b.cxx), ("Output", output.cxx),
-        ("Accumulator", accumulator), ("Epilogue", functor),
-    )  # fmt: skip
+        ("Input", source.cxx),
+        ("Factor", instruction.element_b.cxx),
+        ("Output", output.cxx),
+        ("Accumulator", accumulator),
+        ("Epilogue", functor),
+    )
 
 
 def saturates(epilogue: Epilogue | None) -> bool:
@@ -75,7 +80,10 @@ def scalar_kind(epilogue: Epilogue | None) -> Scalar:
 
 
 def signature(
-    name: str, scalar: Scalar, pointers: Sequence[tuple[str, int]], integers: Sequence[tuple[str, int]],
+    name: str,
+    scalar: Scalar,
+    pointers: Sequence[tuple[str, int]],
+    integers: Sequence[tuple[str, int]],
     more: Sequence[Field] = (),
 ) -> KernelSignature:
     """Pointers, further fields, 64-bit integers, and the epilogue's scalars, as the headers declare them."""
@@ -87,7 +95,7 @@ def signature(
             *more,
             Field("scalars", scalar, SCALARS),
         ),
-    )  # fmt: skip
+    )
 
 
 def make_launch(

@@ -28,7 +28,7 @@ _GOOD_RUN_BYTES = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """How one pass runs: a tile of `kron_tile`, or of `contract_tiles`; its cost per element of X, in bytes."""
+    """How one pass runs: a tile of `kron_tile` or of `contract_tiles`; the cost is in bytes per element."""
 
     tile: TileShape | ContractTile
     cost: float
@@ -49,9 +49,13 @@ def ends_of(description: KronMatmulDescription) -> Ends:
     right = description.side is Side.Right
     x, y = description.X, description.Y
     return Ends(
-        source=x.element, output=y.element, source_alignment=x.alignment, output_alignment=y.alignment,
-        source_by_rows=(x.layout is RowMajor) != right, output_by_rows=(y.layout is RowMajor) != right,
-    )  # fmt: skip
+        source=x.element,
+        output=y.element,
+        source_alignment=x.alignment,
+        output_alignment=y.alignment,
+        source_by_rows=(x.layout is RowMajor) != right,
+        output_by_rows=(y.layout is RowMajor) != right,
+    )
 
 
 def split(
@@ -63,11 +67,13 @@ def split(
     groups = _best_groups(description, target, rejected)
     if groups is None:
         return (), tuple(rejected)
-    order = sorted(groups, key=lambda item: shrinking(_product(digits[item[0]:item[1]])))  # fmt: skip
+    order = sorted(groups, key=lambda item: shrinking(_product(digits[item[0] : item[1]])))
     passes = []
     sizes = [p for p, _ in digits]
     for index, (first, end) in enumerate(order):
-        shape = PassShape(group=digits[first:end], left=math.prod(sizes[:first]), right=math.prod(sizes[end:]))
+        shape = PassShape(
+            group=digits[first:end], left=math.prod(sizes[:first]), right=math.prod(sizes[end:])
+        )
         ends = _ends(description, index == 0, index == len(order) - 1)
         choice, status = choose(description, shape, ends, target)
         if choice is None:
@@ -128,13 +134,17 @@ def choose(
     return _choose(_Key(description), shape, ends, target)
 
 
+def by_columns(description: KronMatmulDescription) -> bool:
+    """Whether neighbours in memory of a factor are outputs, in the canonical form, and not contracted."""
+    return (description.F.layout is RowMajor) == (description.side is Side.Right)
+
+
 class _Key:
     """What of a description a pass depends on, for the memo."""
 
     def __init__(self, description: KronMatmulDescription) -> None:
         self.tile, self.math = description.tile, description.math
-        self.by_columns = description.F.layout is RowMajor if description.side is Side.Right else (
-            description.F.layout is not RowMajor)  # fmt: skip
+        self.by_columns = by_columns(description)
         self.factor_alignment = description.F.alignment
         self.identity = (self.tile, self.math, self.by_columns, self.factor_alignment)
 
@@ -151,14 +161,18 @@ def _choose(key: _Key, shape: PassShape, ends: Ends, target: Target) -> tuple[Ch
     status = Status.reject("no tile")
     found: list[Choice] = []
     for shape_of_tile in _tiles(key, shape, ends, accumulator):
-        status = _fits(key, shape, shape_of_tile, accumulator, target)
+        status = _fits(key, shape, ends, shape_of_tile, accumulator, target)
         if status:
-            found.append(Choice(tile=shape_of_tile, cost=_tile_cost(shape, ends, shape_of_tile, accumulator, target)))
+            found.append(
+                Choice(tile=shape_of_tile, cost=_tile_cost(shape, ends, shape_of_tile, accumulator, target))
+            )
     if len(shape.group) == 1:
         work = contraction(key.by_columns, key.factor_alignment, shape, ends)
         accepted, rejected = contract.candidates(work, accumulator, target, key.tile)
         if accepted:
-            found.append(Choice(tile=accepted[0][1], cost=_contract_cost(shape, ends, accepted[0][1], accumulator)))
+            found.append(
+                Choice(tile=accepted[0][1], cost=_contract_cost(shape, ends, accepted[0][1], accumulator))
+            )
         elif rejected:
             status = Status.reject(rejected[0][1])
     if not found:
@@ -166,20 +180,21 @@ def _choose(key: _Key, shape: PassShape, ends: Ends, target: Target) -> tuple[Ch
     return min(found, key=lambda item: item.cost), Status.accept()
 
 
-def _fits(key: _Key, shape: PassShape, candidate: TileShape, accumulator: DataType, target: Target) -> Status:
+def _fits(
+    key: _Key, shape: PassShape, ends: Ends, candidate: TileShape, accumulator: DataType, target: Target
+) -> Status:
     if key.tile is not None:
-        held = candidate.columns * math.prod(max(digit) for digit in shape.group)
-        held = held // candidate.columns * candidate.rows if _rows_are_columns(candidate, key) else held
-        if held > key.tile.threadblock_shape[1]:
-            return Status.reject(f"the group holds {held} elements of a row, threadblock_shape gives"
-                                 f" {key.tile.threadblock_shape[1]}; raise Tile_N")  # fmt: skip
+        across = candidate.rows if ends.source_by_rows else candidate.columns
+        held, most = across * math.prod(max(digit) for digit in shape.group), key.tile.threadblock_shape[1]
+        if held > most:
+            return Status.reject(
+                f"a block holds {held} elements of a row, threadblock_shape gives {most}; raise Tile_N"
+            )
         if key.tile.stages != 1:
-            return Status.reject(f"a tile pass does not prefetch, got {key.tile.stages} stages; use stages 1")
+            return Status.reject(
+                f"a pass over tiles of digits does not prefetch, got {key.tile.stages} stages; use stages 1"
+            )
     return tile.fits(shape, candidate, accumulator, target)
-
-
-def _rows_are_columns(candidate: TileShape, key: _Key) -> bool:
-    return key.tile is not None and candidate.columns == key.tile.threadblock_shape[0] != candidate.rows
 
 
 def contraction(by_columns: bool, factor_alignment: int, shape: PassShape, ends: Ends) -> Contraction:
@@ -187,12 +202,18 @@ def contraction(by_columns: bool, factor_alignment: int, shape: PassShape, ends:
     ((contracted, produced),) = shape.group
     inside = Order.Rows if shape.right > 1 else Order.Own
     return Contraction(
-        contracted=contracted, produced=produced, lanes=1, source=ends.source, output=ends.output,
-        x_alignment=ends.source_alignment, w_alignment=factor_alignment, y_alignment=ends.output_alignment,
+        contracted=contracted,
+        produced=produced,
+        lanes=1,
+        source=ends.source,
+        output=ends.output,
+        x_alignment=ends.source_alignment,
+        w_alignment=factor_alignment,
+        y_alignment=ends.output_alignment,
         x_order=Order.Rows if ends.source_by_rows else inside,
         w_order=Order.Rows if by_columns else Order.Own,
         y_order=Order.Rows if ends.output_by_rows else inside,
-    )  # fmt: skip
+    )
 
 
 def _tiles(key: _Key, shape: PassShape, ends: Ends, accumulator: DataType) -> list[TileShape]:
@@ -200,7 +221,9 @@ def _tiles(key: _Key, shape: PassShape, ends: Ends, accumulator: DataType) -> li
     slots = math.prod(max(digit) for digit in shape.group)
     if key.tile is not None:
         m, n, _ = key.tile.threadblock_shape
-        rows, columns = (max(1, n // slots), m) if ends.source_by_rows else (m, min(shape.right, max(1, n // slots)))
+        rows, columns = (
+            (max(1, n // slots), m) if ends.source_by_rows else (m, min(shape.right, max(1, n // slots)))
+        )
         return [TileShape(rows=rows, columns=columns, threads=32 * key.tile.warps)]
     most = max(1, _TILE_ELEMENTS * 4 // accumulator.bytes // slots)
     result = []
@@ -229,9 +252,12 @@ def _tile_cost(
     """Bytes per element of X that the pass is worth: traffic, arithmetic, and what does not overlap."""
     x, y = ends.source.bytes, ends.output.bytes * shape.group_out / shape.group_in
     run = candidate.columns if candidate.columns > 1 else shape.group_in
-    ragged = 1.0 if ends.source_by_rows else (
-        operands.cover(shape.right, candidate.columns) * candidate.columns / shape.right)  # fmt: skip
-    partial = max(1.0, _GOOD_RUN_BYTES / (run * ends.source.bytes)) ** 0.5
+    ragged = (
+        1.0
+        if ends.source_by_rows
+        else (operands.cover(shape.right, candidate.columns) * candidate.columns / shape.right)
+    )
+    partial = math.sqrt(max(1.0, _GOOD_RUN_BYTES / (run * ends.source.bytes)))
     if candidate.columns > 1 and candidate.columns * ends.source.bytes % 32:
         partial *= 1.15
     vectors = tile.vectors(shape, ends, candidate)
@@ -243,8 +269,11 @@ def _tile_cost(
     work = multiply_adds(sorted(shape.group, key=shrinking), 1, 1) / shape.group_in
     arithmetic = work * _BYTES_OF_MULTIPLY_ADD * accumulator.bytes / 4 * ragged
     phases = len(tile.phases_of(shape, candidate, accumulator)) * 0.6 * accumulator.bytes / 4
-    blocks = min(target.shared_bytes // tile.shared_bytes(layout, candidate, accumulator), 2048 // candidate.threads)
-    resident = min(blocks * candidate.threads, 1024) / 1024
+    blocks = min(
+        target.shared_bytes // tile.shared_bytes(layout, candidate, accumulator),
+        tile.REGISTERS // (candidate.threads * tile.registers(shape, accumulator)),
+    )
+    resident = min(blocks * candidate.threads, 512) / 512
     # Two or more resident blocks overlap one's memory with another's arithmetic.
     exposed = 1.0 if blocks < 2 else 0.4
     slow, fast = max(memory, arithmetic + phases), min(memory, arithmetic + phases)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kronop.artifacts import Field, Scalar, Status
+from kronop.artifacts import Field, KernelSignature, Scalar, Status
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.kron import MOST_BATCH_DIMENSIONS, KronMatmulDescription
 from kronop.emit.cuda import operands
@@ -18,6 +18,7 @@ from kronop.target import Target
 MOST_FACTORS = 32
 # A digit that grows or shrinks stays in registers whole: all its inputs, and all outputs of small ones.
 MOST_CONTRACTED = 32
+REGISTERS = 65536
 SMALL_DIGIT = 8
 # Elements that a thread holds of small digits: 64-bit integer products need registers of their own.
 _SMALL_BLOCKS = {"float32": 64, "int32": 64, "float64": 32, "int64": 16}
@@ -74,7 +75,7 @@ def chunk_of(accumulator: DataType) -> int:
 def layout_of(shape: PassShape, tile: TileShape, accumulator: DataType) -> TileLayout:
     """Slots, strides and the factors' places."""
     slots = tuple(max(item) for item in shape.group)
-    strides = tuple(tile.columns * math.prod(slots[index + 1:]) for index in range(len(slots)))  # fmt: skip
+    strides = tuple(tile.columns * math.prod(slots[index + 1 :]) for index in range(len(slots)))
     small = [max(item) <= SMALL_DIGIT for item in shape.group]
     vector = operands.vector_of(accumulator)
     pitches = tuple(
@@ -84,9 +85,15 @@ def layout_of(shape: PassShape, tile: TileShape, accumulator: DataType) -> TileL
     sizes = [p * pitch for (p, _), pitch in zip(shape.group, pitches, strict=True)]
     offsets = tuple(sum(sizes[:index]) for index in range(len(sizes)))
     row_stride = math.prod(slots) * tile.columns
-    return TileLayout(slots=slots, strides=strides, pitches=pitches, factor_offsets=offsets,
-                      factor_elements=sum(sizes), row_stride=row_stride,
-                      elements=row_stride * tile.rows)  # fmt: skip
+    return TileLayout(
+        slots=slots,
+        strides=strides,
+        pitches=pitches,
+        factor_offsets=offsets,
+        factor_elements=sum(sizes),
+        row_stride=row_stride,
+        elements=row_stride * tile.rows,
+    )
 
 
 def shared_bytes(layout: TileLayout, tile: TileShape, accumulator: DataType, pad_shift: int = 5) -> int:
@@ -103,24 +110,28 @@ def fits(shape: PassShape, tile: TileShape, accumulator: DataType, target: Targe
         return Status.reject(f"{len(shape.group)} factors in one pass, at most {MOST_FACTORS}")
     largest = max(p for p, _ in shape.group)
     if largest > MOST_CONTRACTED:
-        return Status.reject(f"a digit of {largest} does not fit a thread's registers, at most {MOST_CONTRACTED}")
+        return Status.reject(
+            f"a digit of {largest} does not fit a thread's registers, at most {MOST_CONTRACTED}"
+        )
     if not 32 <= tile.threads <= 1024:
         return Status.reject(f"{tile.threads} threads of a block, expected 32 to 1024; change warp_count")
     wanted = shared_bytes(layout_of(shape, tile, accumulator), tile, accumulator)
     if wanted > target.shared_bytes:
         return Status.reject(
-            f"a tile of {tile.rows} x {shape.group_in} x {tile.columns} wants {wanted} bytes of shared memory,"
-            f" {target.shared_bytes} are there; use a smaller tile"
+            f"a tile of {tile.rows} x {shape.group_in} x {tile.columns} wants {wanted} bytes of shared"
+            f" memory, {target.shared_bytes} are there; use a smaller tile"
         )
     # Beyond this many threads a thread has too few registers for what it holds.
-    most = 65536 // (operands.round_up(_registers(shape, accumulator), 8))
+    most = REGISTERS // (operands.round_up(registers(shape, accumulator), 8))
     if tile.threads > most:
-        return Status.reject(f"{tile.threads} threads leave too few registers, at most {most // 32 * 32} fit;"
-                             " change warp_count")  # fmt: skip
+        return Status.reject(
+            f"{tile.threads} threads leave too few registers, at most {most // 32 * 32} fit;"
+            " change warp_count"
+        )
     return Status.accept()
 
 
-def _registers(shape: PassShape, accumulator: DataType) -> int:
+def registers(shape: PassShape, accumulator: DataType) -> int:
     """An upper estimate of the registers of a thread: what it holds, sums, addresses."""
     chunk = chunk_of(accumulator)
     held = max(
@@ -144,9 +155,15 @@ def phases_of(shape: PassShape, tile: TileShape, accumulator: DataType) -> tuple
             if index not in inside
         ]
         result.append(
-            Phase(first=phase.first, end=phase.end, together=phase.together, block=phase.block,
-                  stride=layout.strides[phase.end - 1], axes=_collapse([*axes, (tile.columns, 1)]))
-        )  # fmt: skip
+            Phase(
+                first=phase.first,
+                end=phase.end,
+                together=phase.together,
+                block=phase.block,
+                stride=layout.strides[phase.end - 1],
+                axes=_collapse([*axes, (tile.columns, 1)]),
+            )
+        )
         done |= set(inside)
     return tuple(result)
 
@@ -160,12 +177,16 @@ def _group_phases(shape: PassShape, accumulator: DataType) -> list[Phase]:
         last = phases[-1] if phases else None
         if slots > SMALL_DIGIT:
             together = max(1, min(4, 256 // (accumulator.bytes * digit[0])))
-            phases.append(Phase(first=index, end=index + 1, together=together, block=digit[0], stride=0, axes=()))
+            phases.append(
+                Phase(first=index, end=index + 1, together=together, block=digit[0], stride=0, axes=())
+            )
         elif last is not None and last.together == 0 and last.block * slots <= most:
-            phases[-1] = Phase(first=last.first, end=index + 1, together=0, block=last.block * slots, stride=0, axes=())
+            phases[-1] = Phase(
+                first=last.first, end=index + 1, together=0, block=last.block * slots, stride=0, axes=()
+            )
         else:
             phases.append(Phase(first=index, end=index + 1, together=0, block=slots, stride=0, axes=()))
-    return sorted(phases, key=lambda phase: shrinking(_product(shape.group[phase.first:phase.end])))  # fmt: skip
+    return sorted(phases, key=lambda phase: shrinking(_product(shape.group[phase.first : phase.end])))
 
 
 def _product(group: Sequence[tuple[int, int]]) -> tuple[int, int]:
@@ -186,8 +207,16 @@ def _collapse(axes: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
 
 
 def tile_step(
-    description: KronMatmulDescription, shape: PassShape, ends: Ends, tile: TileShape, target: Target,
-    *, entry: str, note: str, plan_constants: Sequence[tuple[str, Constant]], last: bool,
+    description: KronMatmulDescription,
+    shape: PassShape,
+    ends: Ends,
+    tile: TileShape,
+    target: Target,
+    *,
+    entry: str,
+    note: str,
+    plan_constants: Sequence[tuple[str, Constant]],
+    last: bool,
 ) -> Step:
     """The step of a pass that `fits`."""
     accumulator = description.math.element_accumulator
@@ -201,26 +230,46 @@ def tile_step(
     scalar = operands.scalar_kind(epilogue)
     digits = len(shape.group)
     constants: list[tuple[str, Constant]] = [
-        ("kThreads", tile.threads), ("kRows", tile.rows), ("kColumns", tile.columns),
-        ("kDigits", digits), ("kGroupIn", shape.group_in), ("kGroupOut", shape.group_out),
-        ("kXVector", x_vector), ("kYVector", y_vector), ("kUnroll", max(1, min(8, 64 // (x_vector * 4)))),
-        ("kContracted", tuple(p for p, _ in shape.group)), ("kProduced", tuple(q for _, q in shape.group)),
-        ("kStride", layout.strides), ("kRowStride", layout.row_stride),
-        ("kDenseIn", all(p >= q for p, q in shape.group)), ("kDenseOut", all(q >= p for p, q in shape.group)),
-        ("kFactorPitch", layout.pitches), ("kFactorOffset", layout.factor_offsets),
-        ("kFactorVector", operands.vector_of(accumulator)), ("kFactorBytesAt", rows_bytes),
-        ("kTileBytesAt", rows_bytes + factor_bytes), ("kPadShift", shift), ("kPadAdds", adds),
-        ("kChunk", chunk_of(accumulator)), ("kTogether", 16 // accumulator.bytes),
-        ("kPhases", len(phases)), ("kPhaseFirst", tuple(phase.first for phase in phases)),
-        ("kPhaseEnd", tuple(phase.end for phase in phases)), ("kPhaseBlock", tuple(phase.block for phase in phases)),
+        ("kThreads", tile.threads),
+        ("kRows", tile.rows),
+        ("kColumns", tile.columns),
+        ("kDigits", digits),
+        ("kGroupIn", shape.group_in),
+        ("kGroupOut", shape.group_out),
+        ("kXVector", x_vector),
+        ("kYVector", y_vector),
+        ("kUnroll", max(1, min(8, 64 // (x_vector * 4)))),
+        ("kContracted", tuple(p for p, _ in shape.group)),
+        ("kProduced", tuple(q for _, q in shape.group)),
+        ("kStride", layout.strides),
+        ("kRowStride", layout.row_stride),
+        ("kDenseIn", all(p >= q for p, q in shape.group)),
+        ("kDenseOut", all(q >= p for p, q in shape.group)),
+        ("kFactorPitch", layout.pitches),
+        ("kFactorOffset", layout.factor_offsets),
+        ("kFactorVector", operands.vector_of(accumulator)),
+        ("kFactorBytesAt", rows_bytes),
+        ("kTileBytesAt", rows_bytes + factor_bytes),
+        ("kPadShift", shift),
+        ("kPadAdds", adds),
+        ("kChunk", chunk_of(accumulator)),
+        ("kTogether", 16 // accumulator.bytes),
+        ("kPhases", len(phases)),
+        ("kPhaseFirst", tuple(phase.first for phase in phases)),
+        ("kPhaseEnd", tuple(phase.end for phase in phases)),
+        ("kPhaseBlock", tuple(phase.block for phase in phases)),
         ("kPhaseStride", tuple(phase.stride for phase in phases)),
         ("kPhaseFibers", tuple(phase.fibers for phase in phases)),
         ("kPhaseTogether", tuple(phase.together for phase in phases)),
-        ("kPhaseAxis", tuple(sum(len(item.axes) for item in phases[:index]) for index in range(len(phases) + 1))),
+        (
+            "kPhaseAxis",
+            tuple(sum(len(item.axes) for item in phases[:end]) for end in range(len(phases) + 1)),
+        ),
         ("kAxisExtent", tuple(extent for phase in phases for extent, _ in phase.axes)),
         ("kAxisStride", tuple(stride for phase in phases for _, stride in phase.axes)),
-        ("kSaturate", operands.saturates(epilogue)), *plan_constants,
-    ]  # fmt: skip
+        ("kSaturate", operands.saturates(epilogue)),
+        *plan_constants,
+    ]
     order = sorted(shape.group, key=shrinking)
     return Step(
         entry=entry,
@@ -243,23 +292,32 @@ def vectors(shape: PassShape, ends: Ends, tile: TileShape) -> tuple[int, int]:
     """Elements of one access to X and to Y."""
     if tile.columns > 1:
         sizes = [tile.columns] if ends.source_by_rows else [tile.columns, shape.right]
-        return (operands.widest_divisor(ends.source_alignment, sizes),
-                operands.widest_divisor(ends.output_alignment, sizes))  # fmt: skip
+        return (
+            operands.widest_divisor(ends.source_alignment, sizes),
+            operands.widest_divisor(ends.output_alignment, sizes),
+        )
     x = operands.widest_divisor(ends.source_alignment, [shape.group_in])
     return x, operands.widest_divisor(ends.output_alignment, [shape.group_out])
 
 
-def _signature(scalar: Scalar, factors: int) -> operands.KernelSignature:
+def _signature(scalar: Scalar, factors: int) -> KernelSignature:
     batch = MOST_BATCH_DIMENSIONS
     return operands.signature(
         "KronTileParameters",
         scalar,
         [("x", 1), ("y", 1), ("z", 1)],
-        [("x_vector", 1), ("y_vector", 1),
-         *((f"outer_{name}", 2) for name in ("extent", "x", "y", "z")),
-         *((f"inner_{name}", 1) for name in ("extent", "x", "y", "z")),
-         *((f"digit_{name}", 1) for name in ("x", "y", "z")),
-         *((f"batch_{name}", batch) for name in ("extent", "x", "y", "z"))],
-        [Field("factor", Scalar.POINTER, factors), Field("factor_row", Scalar.INT64, factors),
-         Field("factor_column", Scalar.INT64, factors), Field("factor_batch", Scalar.INT64, factors * batch)],
-    )  # fmt: skip
+        [
+            ("x_vector", 1),
+            ("y_vector", 1),
+            *((f"outer_{name}", 2) for name in ("extent", "x", "y", "z")),
+            *((f"inner_{name}", 1) for name in ("extent", "x", "y", "z")),
+            *((f"digit_{name}", 1) for name in ("x", "y", "z")),
+            *((f"batch_{name}", batch) for name in ("extent", "x", "y", "z")),
+        ],
+        [
+            Field("factor", Scalar.POINTER, factors),
+            Field("factor_row", Scalar.INT64, factors),
+            Field("factor_column", Scalar.INT64, factors),
+            Field("factor_batch", Scalar.INT64, factors * batch),
+        ],
+    )

@@ -140,7 +140,7 @@ KRONOP_INLINE void multiply_tiles(const typename Step::Accumulator* x, const typ
   constexpr int pitch_m = Step::kTileM + Step::kPad, pitch_n = Step::kTileN + Step::kPad;
   x += thread.lane * (Step::kTileK * pitch_m + Step::kPad);
   w += thread.lane * (Step::kTileK * pitch_n + Step::kPad);
-#pragma unroll
+#pragma unroll(Step::kUnroll)
   for (int k = 0; k < Step::kTileK; ++k) {
     Accumulator a[Step::kThreadM], b[Step::kThreadN];
 #pragma unroll

@@ -1,0 +1,296 @@
+"""Every CUDA kernel of these plans, run on the CPU from the same headers, against the float64 reference."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from kronop.descriptions.datatype import (
+    ColumnMajor,
+    DataType,
+    Layout,
+    RowMajor,
+    bfloat16,
+    float16,
+    float32,
+    float64,
+    int8,
+    int32,
+    int64,
+)
+from kronop.descriptions.epilogue import (
+    Epilogue,
+    FastLinearCombinationClamp,
+    LinearCombination,
+    LinearCombinationClamp,
+    LinearCombinationGeneric,
+    gelu,
+    leaky_relu,
+)
+from kronop.descriptions.kron import KronMatmulDescription, KronProblem, Side, StridedMatrix
+from kronop.descriptions.ksparse import KSparseDescription, KSparseProblem
+from kronop.descriptions.math_instruction import MathInstruction
+from kronop.descriptions.tensor import TensorDescription
+from kronop.emit.cuda.kron import CudaKronEmitter
+from kronop.emit.cuda.ksparse import CudaKSparseEmitter
+from kronop.target import Target
+from tests.emulation.emulator import Emulator, host_compiler
+
+pytestmark = pytest.mark.skipif(host_compiler() is None, reason="no g++ to build the emulation with")
+
+_TARGET = Target.parse("sm_90a")
+_RAGGED = [(2, 3), (5, 2), (6, 4)]
+# Units in the last place, and how many of them a sum of some hundred rounded terms may be off.
+_UNIT = {float64: 2.0**-53, float32: 2.0**-24, float16: 2.0**-11, bfloat16: 2.0**-8}
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("emulation")
+
+
+def numpy_type(element: DataType) -> np.dtype[Any]:
+    return np.dtype(ml_dtypes.bfloat16 if element == bfloat16 else element.name)
+
+
+def values(random: np.random.Generator, shape: tuple[int, ...], element: DataType) -> Any:
+    if element.kind == "int":
+        return random.integers(-9, 10, shape).astype(numpy_type(element))
+    return random.standard_normal(shape).astype(numpy_type(element))
+
+
+def stored(array: Any, layout: Layout) -> Any:
+    """The same values, contiguous along what `layout` says, at a 16-byte boundary."""
+    moved = array if layout is RowMajor else array.swapaxes(-1, -2)
+    buffer = np.empty(moved.nbytes + 16, np.uint8)
+    start = -buffer.ctypes.data % 16
+    result = buffer[start : start + moved.nbytes].view(moved.dtype).reshape(moved.shape)
+    result[...] = moved
+    return result if layout is RowMajor else result.swapaxes(-1, -2)
+
+
+def poisoned(shape: tuple[int, ...], element: DataType, layout: Layout = RowMajor) -> Any:
+    return stored(
+        np.full(shape, np.nan if element.kind == "float" else 77).astype(numpy_type(element)), layout
+    )
+
+
+def matrix(array: Any, swapped: bool, batch: tuple[int, ...] = ()) -> StridedMatrix:
+    array = np.broadcast_to(array, (*batch, *array.shape[-2:]))
+    *lead, row, column = (stride // array.itemsize for stride in array.strides)
+    row, column = (column, row) if swapped else (row, column)
+    return StridedMatrix(pointer=array.ctypes.data, row=row, column=column, batch=tuple(lead))
+
+
+def wide(array: Any) -> Any:
+    return array.astype(np.float64 if array.dtype.kind in "fV" else np.int64)
+
+
+def agree(result: Any, expected: Any, element: DataType, intermediate: DataType) -> None:
+    if element.kind == "int":
+        np.testing.assert_array_equal(wide(result), expected)
+        return
+    bound = (2 * _UNIT[element] + 64 * _UNIT[intermediate]) * np.abs(expected).max(initial=1)
+    assert np.abs(wide(result) - expected).max(initial=0) <= bound
+
+
+def linear(element: DataType) -> LinearCombination:
+    accumulator = MathInstruction.simt(element).element_accumulator
+    return LinearCombination(element, 1, accumulator, accumulator)
+
+
+def run_kron(
+    folder: Path,
+    factors: list[tuple[int, int]],
+    rows: int,
+    element: DataType = float32,
+    *,
+    side: Side = Side.Right,
+    alignment: int = 1,
+    layouts: tuple[Layout, Layout, Layout] = (RowMajor, RowMajor, RowMajor),
+    batch: tuple[int, ...] = (),
+    factor_batch: tuple[int, ...] = (),
+    source: bool = False,
+    epilogue: Epilogue | None = None,
+) -> int:
+    """Runs, compares, and returns the number of steps; `layouts` are those of X, F and Y."""
+    random, emitter = np.random.default_rng(7), CudaKronEmitter()
+    math_instruction = MathInstruction.simt(element)
+    epilogue = epilogue or linear(element)
+    output = epilogue.element_output
+    x_layout, f_layout, y_layout = layouts
+    description = KronMatmulDescription(
+        math=math_instruction,
+        tile=None,
+        X=TensorDescription(element, x_layout, alignment),
+        F=TensorDescription(element, f_layout),
+        Y=TensorDescription(output, y_layout, alignment),
+        epilogue=epilogue,
+        factors=tuple(factors),
+        side=side,
+    )
+    plan = emitter.plan(description, _TARGET)
+    x = stored(values(random, (*batch, *description.x_shape(rows)), element), x_layout)
+    matrices = [stored(values(random, (*factor_batch, *shape), element), f_layout) for shape in factors]
+    y = poisoned((*batch, *description.y_shape(rows)), output, y_layout)
+    z = stored(values(random, y.shape, output), y_layout) if source else None
+    scalars = epilogue.epilogue_type(2, 3 if source else 0)
+    workspace = np.full(emitter.workspace_bytes(plan, rows * math.prod(batch), 1) + 256, 255, np.uint8)
+    left = side is Side.Left
+    problem = KronProblem(
+        rows=rows,
+        batch=batch,
+        x=matrix(x, left, batch),
+        factors=tuple(matrix(item, left, batch) for item in matrices),
+        z=None if z is None else matrix(z, left, batch),
+        y=matrix(y, left, batch),
+        scalars=scalars.scalars,
+        workspace=workspace.ctypes.data + -workspace.ctypes.data % 256,
+        threads=1,
+    )
+    Emulator(plan, folder).run(emitter.launches(plan, problem))
+    expected = description.reference(
+        wide(x), [wide(item) for item in matrices], None if z is None else wide(z), scalars
+    )
+    agree(y, expected, output, math_instruction.element_accumulator)
+    return len(plan.steps)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 100])
+@pytest.mark.parametrize("side", Side)
+def test_ragged_factors(folder: Path, rows: int, side: Side) -> None:
+    assert run_kron(folder, _RAGGED, rows, side=side, source=True) == 1
+
+
+@pytest.mark.parametrize(
+    "factors", [[(1, 7)], [(127, 31)], [(505, 3)], [(3, 505)], [(31, 29)] * 2, [(9, 20), (3, 3)]]
+)
+def test_odd_factors(folder: Path, factors: list[tuple[int, int]]) -> None:
+    run_kron(folder, factors, 5)
+    run_kron(folder, factors, 5, side=Side.Left)
+
+
+@pytest.mark.parametrize(("base", "count", "steps"), [(8, 5, 1), (16, 4, 2), (8, 6, 2)])
+def test_powers_with_wide_accesses(folder: Path, base: int, count: int, steps: int) -> None:
+    assert run_kron(folder, [(base, base)] * count, 1, alignment=4) == steps
+
+
+def test_many_factors_are_cut_into_passes(folder: Path) -> None:
+    factors = [(1, 1)] * 35 + [(2, 3)] + [(1, 1)] * 34
+    assert run_kron(folder, factors, 3) > 1
+
+
+@pytest.mark.parametrize("side", Side)
+@pytest.mark.parametrize("layouts", [(x, f, y) for x in Layout for f in Layout for y in Layout])
+def test_every_layout(folder: Path, side: Side, layouts: tuple[Layout, Layout, Layout]) -> None:
+    run_kron(folder, [(4, 8), (40, 4), (2, 2)], 4, side=side, layouts=layouts, alignment=4, source=True)
+
+
+@pytest.mark.parametrize("factor_batch", [(), (2, 1), (1, 3), (2, 3)])
+def test_batches_broadcast(folder: Path, factor_batch: tuple[int, ...]) -> None:
+    run_kron(folder, _RAGGED, 3, batch=(2, 3), factor_batch=factor_batch)
+    run_kron(folder, [(40, 3), (2, 2)], 1, batch=(2, 3), factor_batch=factor_batch, side=Side.Left)
+
+
+@pytest.mark.parametrize("element", [float64, float16, bfloat16, int32, int64])
+def test_element_types(folder: Path, element: DataType) -> None:
+    run_kron(folder, _RAGGED, 7, element, source=True)
+    run_kron(
+        folder, [(64, 16), (40, 8)], 3, element, side=Side.Left, layouts=(ColumnMajor, RowMajor, ColumnMajor)
+    )
+
+
+@pytest.mark.parametrize(
+    "epilogue",
+    [
+        LinearCombinationClamp(float16, 1, float32, float32),
+        LinearCombinationGeneric(gelu(float32), float32, 1, float32, float32),
+        LinearCombinationGeneric(leaky_relu(float32), float32, 1, float32, float32),
+        LinearCombinationClamp(int8, 1, int32, int32),
+        LinearCombination(int8, 1, int32, int32),
+        FastLinearCombinationClamp(int8, 1),
+    ],
+    ids=lambda item: f"{item.name}-{item.element_output.name}",
+)
+def test_epilogues(folder: Path, epilogue: Epilogue) -> None:
+    element = int32 if epilogue.element_accumulator == int32 else float32
+    run_kron(folder, _RAGGED, 5, element, epilogue=epilogue)
+
+
+def test_no_rows_launch_nothing(folder: Path) -> None:
+    run_kron(folder, _RAGGED, 0)
+
+
+def run_ksparse(
+    folder: Path,
+    pattern: tuple[int, int, int, int],
+    rows: int,
+    element: DataType = float32,
+    *,
+    batch_last: bool,
+    alignment: int = 1,
+) -> None:
+    random, emitter = np.random.default_rng(7), CudaKSparseEmitter()
+    tensor = TensorDescription(element, RowMajor, alignment)
+    instruction = MathInstruction.simt(element)
+    description = KSparseDescription(
+        math=instruction,
+        tile=None,
+        X=tensor,
+        W=tensor,
+        Y=tensor,
+        epilogue=linear(element),
+        pattern=pattern,
+        batch_last=batch_last,
+    )
+    plan = emitter.plan(description, _TARGET)
+    x, z = (
+        stored(values(random, shape, element), RowMajor)
+        for shape in (description.x_shape(rows), description.y_shape(rows))
+    )
+    weights = stored(values(random, pattern, element), RowMajor)
+    bias = values(random, (description.output_columns,), element)
+    y = poisoned(z.shape, element)
+    scalars = description.epilogue.epilogue_type(2, 3)
+    a, b, c, d = (stride // weights.itemsize for stride in weights.strides)
+    problem = KSparseProblem(
+        rows=rows,
+        x=matrix(x, batch_last),
+        weights=weights.ctypes.data,
+        weight_strides=(a, b, c, d),
+        z=matrix(z, batch_last),
+        bias=bias.ctypes.data,
+        bias_stride=1,
+        y=matrix(y, batch_last),
+        scalars=scalars.scalars,
+        workspace=0,
+        threads=1,
+    )
+    Emulator(plan, folder).run(emitter.launches(plan, problem))
+    expected = description.reference(wide(x), wide(weights), wide(z), wide(bias), scalars)
+    agree(y, expected, element, instruction.element_accumulator)
+
+
+@pytest.mark.parametrize("batch_last", [False, True])
+@pytest.mark.parametrize("alignment", [1, 4])
+@pytest.mark.parametrize(
+    "pattern", [(2, 3, 5, 3), (2, 2, 2, 1), (1, 2, 2, 2), (3, 5, 7, 5), (2, 3, 2, 64), (1, 48, 20, 4)]
+)
+def test_ksparse(folder: Path, pattern: tuple[int, int, int, int], alignment: int, batch_last: bool) -> None:
+    for rows in (1, 36, 37):
+        run_ksparse(folder, pattern, rows, batch_last=batch_last, alignment=alignment)
+
+
+def test_ksparse_of_a_large_batch(folder: Path) -> None:
+    run_ksparse(folder, (2, 12, 20, 1), 1000, batch_last=False, alignment=4)
+
+
+@pytest.mark.parametrize("element", [float64, float16, bfloat16])
+def test_ksparse_element_types(folder: Path, element: DataType) -> None:
+    run_ksparse(folder, (2, 12, 20, 4), 50, element, batch_last=False, alignment=16 // element.bytes)
+    run_ksparse(folder, (2, 12, 20, 1), 50, element, batch_last=True, alignment=1)

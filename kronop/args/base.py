@@ -169,15 +169,23 @@ def _check_scalars(
         return operation.epilogue_type()
     if not isinstance(output_op, EpilogueArguments):
         raise ElementTypeError(
-            mismatch("output_op", expected="operation.epilogue_type(alpha, beta, ...)", got=repr(output_op),
-                     hint="build it with the operation")
-        )  # fmt: skip
+            mismatch(
+                "output_op",
+                expected="operation.epilogue_type(alpha, beta, ...)",
+                got=repr(output_op),
+                hint="build it with the operation",
+            )
+        )
     names = operation.description.epilogue.scalar_names
     if len(output_op.scalars) != len(names):
         raise ArgumentError(
-            mismatch("output_op", expected=f"the scalars {names}", got=f"{len(output_op.scalars)}",
-                     hint="build it with the epilogue_type of the same operation")
-        )  # fmt: skip
+            mismatch(
+                "output_op",
+                expected=f"the scalars {names}",
+                got=f"{len(output_op.scalars)}",
+                hint="build it with the epilogue_type of the same operation",
+            )
+        )
     return output_op
 
 
@@ -187,23 +195,35 @@ def _common_device(target: Target, views: Mapping[str, TensorView]) -> Device:
     if target.backend == "x86":
         if devices != {CPU}:
             raise ArgumentError(
-                mismatch(f"tensors of an operation for {target}", expected="all on cpu", got=_places(views),
-                         hint="move them to the host, or build the operation for the GPU")
-            )  # fmt: skip
+                mismatch(
+                    f"tensors of an operation for {target}",
+                    expected="all on cpu",
+                    got=_places(views),
+                    hint="move them to the host, or build the operation for the GPU",
+                )
+            )
         return CPU
     if len(devices) > 1:
         raise ArgumentError(
-            mismatch(f"tensors of an operation for {target}", got=_places(views),
-                     expected="all on one GPU, or all on the host", hint="move them to one device")
-        )  # fmt: skip
+            mismatch(
+                f"tensors of an operation for {target}",
+                got=_places(views),
+                expected="all on one GPU, or all on the host",
+                hint="move them to one device",
+            )
+        )
     device = devices.pop()
     device = default_device() if device == CPU else device
     served = target_of_device(device)
     if served != target.arch:
         raise ArgumentError(
-            mismatch(f"{device} for an operation", expected=f"a GPU that runs {target.arch}", got=served,
-                     hint=f"build the operation for {served!r}")
-        )  # fmt: skip
+            mismatch(
+                f"{device} for an operation",
+                expected=f"a GPU that runs {target.arch}",
+                got=served,
+                hint=f"build the operation for {served!r}",
+            )
+        )
     return device
 
 
@@ -235,9 +255,13 @@ def check_writable(result: TensorView) -> None:
         )
     if overlaps_itself(result):
         raise ArgumentError(
-            mismatch("Y", expected="a tensor whose elements are all distinct",
-                     got=f"shape {result.shape} with strides {result.strides}", hint="pass a new tensor")
-        )  # fmt: skip
+            mismatch(
+                "Y",
+                expected="a tensor whose elements are all distinct",
+                got=f"shape {result.shape} with strides {result.strides}",
+                hint="pass a new tensor",
+            )
+        )
 
 
 def check_overlap(
@@ -247,11 +271,19 @@ def check_overlap(
     for name, item in inputs.items():
         if overlaps(result, item):
             raise ArgumentError(
-                mismatch(f"Y and {name}", expected="separate memory", got="tensors that overlap",
-                         hint=f"pass another Y, or a copy of {name}")
-            )  # fmt: skip
+                mismatch(
+                    f"Y and {name}",
+                    expected="separate memory",
+                    got="tensors that overlap",
+                    hint=f"pass another Y, or a copy of {name}",
+                )
+            )
     if source is not None and not same_elements(result, source) and overlaps(result, source):
         raise ArgumentError(
-            mismatch("Y and Z", expected="the same elements or separate memory",
-                     got="tensors that overlap in part", hint="pass Y itself as Z, or a copy")
-        )  # fmt: skip
+            mismatch(
+                "Y and Z",
+                expected="the same elements or separate memory",
+                got="tensors that overlap in part",
+                hint="pass Y itself as Z, or a copy",
+            )
+        )

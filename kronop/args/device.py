@@ -15,8 +15,11 @@ _TARGETS = {8: "sm_80", 9: "sm_90a"}
 
 @functools.cache
 def _probe() -> tuple[Any, str]:
-    """(the driver bindings, "") or (None, why there are none). Every GPU call goes through it first:
-    without a driver some of cuda-core's calls raise once and then hang."""
+    """(the driver bindings, "") or (None, why there are none).
+
+    Every GPU call goes through it first: without a driver, some of cuda-core's calls raise once
+    and then hang.
+    """
     try:
         from cuda.bindings import driver
     except ImportError as error:
@@ -56,7 +59,7 @@ def cuda_driver() -> Any:
 
 
 def check(result: tuple[Any, ...], doing: str, *, many: bool = False) -> Any:
-    """The value of a driver call, with `many` the list of them; a DeviceError names what was being done."""
+    """The value of a driver call, with `many` the list of them; DeviceError where it failed."""
     status, *values = result
     if int(status):
         kind = OutOfMemoryError if status.name == "CUDA_ERROR_OUT_OF_MEMORY" else DeviceError
@@ -75,7 +78,7 @@ def check(result: tuple[Any, ...], doing: str, *, many: bool = False) -> Any:
 
 @contextlib.contextmanager
 def current(index: int) -> Iterator[None]:
-    """Makes GPU `index` current in this thread inside a `with` block, then what was current before."""
+    """Makes GPU `index` current in this thread for a `with` block, then restores what was."""
     driver = cuda_driver()
     before = check(driver.cuCtxGetCurrent(), "asking for the current context")
     if (
@@ -151,7 +154,11 @@ def _target_of_gpu(index: int) -> str:
     )
     if major not in _TARGETS:
         raise DescriptionError(
-            mismatch(f"cuda:{index}", expected="compute capability 8.x (sm_80) or 9.0 (sm_90a)",
-                     got=f"{major}.{minor}", hint="use a supported GPU, or an x86 operation on host tensors")
-        )  # fmt: skip
+            mismatch(
+                f"cuda:{index}",
+                expected="compute capability 8.x (sm_80) or 9.0 (sm_90a)",
+                got=f"{major}.{minor}",
+                hint="use a supported GPU, or an x86 operation on host tensors",
+            )
+        )
     return _TARGETS[major]

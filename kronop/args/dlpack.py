@@ -16,18 +16,28 @@ _READ_ONLY = 1
 
 class _Tensor(ctypes.Structure):
     _fields_ = (
-        ("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
-        ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8),
-        ("lanes", ctypes.c_uint16), ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.POINTER(ctypes.c_int64)), ("byte_offset", ctypes.c_uint64),
-    )  # fmt: skip
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    )
 
 
 class _Versioned(ctypes.Structure):
     _fields_ = (
-        ("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("context", ctypes.c_void_p),
-        ("deleter", ctypes.c_void_p), ("flags", ctypes.c_uint64), ("tensor", _Tensor),
-    )  # fmt: skip
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("context", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
+        ("tensor", _Tensor),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,9 +103,13 @@ def _export(tensor: Any, name: str) -> Any:
             return tensor.__dlpack__(**stream)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         raise ArgumentError(
-            mismatch(name, expected="a tensor that exports through __dlpack__", got=str(error),
-                     hint="copy it to NumPy, torch or CuPy")
-        ) from error  # fmt: skip
+            mismatch(
+                name,
+                expected="a tensor that exports through __dlpack__",
+                got=str(error),
+                hint="copy it to NumPy, torch or CuPy",
+            )
+        ) from error
 
 
 def _decode(item: Any, capsule: Any, name: str, *, writable: bool) -> DLPackTensor:
@@ -105,14 +119,22 @@ def _decode(item: Any, capsule: Any, name: str, *, writable: bool) -> DLPackTens
         device = Device("cuda", item.device_id)
     else:
         raise ArgumentError(
-            mismatch(name, expected="a tensor on the host or on an NVIDIA GPU",
-                     got=f"DLPack device type {item.device_type}", hint="copy it to one of these")
-        )  # fmt: skip
+            mismatch(
+                name,
+                expected="a tensor on the host or on an NVIDIA GPU",
+                got=f"DLPack device type {item.device_type}",
+                hint="copy it to one of these",
+            )
+        )
     shape = tuple(item.shape[: item.ndim])
     strides = tuple(item.strides[: item.ndim]) if item.strides else contiguous_strides(shape)
     lanes = f"x{item.lanes}" if item.lanes != 1 else ""
     return DLPackTensor(
-        pointer=(item.data or 0) + item.byte_offset, shape=shape, strides=strides,
+        pointer=(item.data or 0) + item.byte_offset,
+        shape=shape,
+        strides=strides,
         type_name=f"{_TYPE_CODES.get(item.code, f'code {item.code} ')}{item.bits}{lanes}",
-        device=device, writable=writable, capsule=capsule,
-    )  # fmt: skip
+        device=device,
+        writable=writable,
+        capsule=capsule,
+    )

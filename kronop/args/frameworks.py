@@ -1,4 +1,4 @@
-"""Reads the tensors of NumPy, torch, CuPy and of everything that speaks DLPack or the CUDA array interface.
+"""Reads tensors of NumPy, torch, CuPy, and what speaks DLPack or the CUDA array interface.
 
 Each framework is read by its fastest public way; DLPack costs microseconds and is the last resort.
 """
@@ -39,16 +39,24 @@ def view(tensor: Any, name: str) -> TensorView:
     if hasattr(tensor, "__dlpack__"):
         return _dlpack(tensor, name)
     raise ElementTypeError(
-        mismatch(name, expected="a tensor of NumPy, torch or CuPy, or one with __dlpack__",
-                 got=f"{type(tensor).__name__}", hint="for example numpy.asarray(value, 'float32')")
-    )  # fmt: skip
+        mismatch(
+            name,
+            expected="a tensor of NumPy, torch or CuPy, or one with __dlpack__",
+            got=f"{type(tensor).__name__}",
+            hint="for example numpy.asarray(value, 'float32')",
+        )
+    )
 
 
 def _unsupported(name: str, found: object) -> NoReturn:
     raise ElementTypeError(
-        mismatch(f"element type of {name}", expected=f"one of {', '.join(TENSOR_TYPES)}", got=str(found),
-                 hint="convert the tensor to one of these")
-    )  # fmt: skip
+        mismatch(
+            f"element type of {name}",
+            expected=f"one of {', '.join(TENSOR_TYPES)}",
+            got=str(found),
+            hint="convert the tensor to one of these",
+        )
+    )
 
 
 def _unreadable(name: str, got: str, hint: str) -> NoReturn:
@@ -57,7 +65,7 @@ def _unreadable(name: str, got: str, hint: str) -> NoReturn:
 
 @functools.cache
 def _element(dtype: Any) -> DataType | None:
-    """The element type of a NumPy, CuPy or torch dtype; cached, because asking for a name is slow."""
+    """The element type of a NumPy, CuPy or torch dtype; cached, because names are slow."""
     return TENSOR_TYPES.get(getattr(dtype, "name", str(dtype).removeprefix("torch.")))
 
 
@@ -71,7 +79,7 @@ def _numpy_element(dtype: Any, name: str) -> DataType:
 def _element_strides(
     shape: tuple[int, ...], strides: tuple[int, ...], size: int
 ) -> tuple[int, ...] | None:
-    """Byte strides as element strides; None where one that is walked is no multiple of the element."""
+    """Byte strides as element strides; None where one that is walked is no multiple."""
     for stride, extent in zip(strides, shape, strict=True):
         if stride % size and extent > 1:
             return None
@@ -89,10 +97,16 @@ def _numpy(array: Any, name: str) -> TensorView:
     if strides is None or not in_place:
         strides = contiguous_strides(shape)
     return TensorView(
-        pointer=array.__array_interface__["data"][0] if in_place else 0, shape=shape, strides=strides,
-        element=element, device=CPU, framework="numpy", writable=flags.writeable, owner=array,
+        pointer=array.__array_interface__["data"][0] if in_place else 0,
+        shape=shape,
+        strides=strides,
+        element=element,
+        device=CPU,
+        framework="numpy",
+        writable=flags.writeable,
+        owner=array,
         in_place=in_place,
-    )  # fmt: skip
+    )
 
 
 def _torch(torch: Any, tensor: Any, name: str) -> TensorView:
@@ -115,9 +129,13 @@ def _torch(torch: Any, tensor: Any, name: str) -> TensorView:
         )
     if tensor.requires_grad and torch.is_grad_enabled():
         raise ArgumentError(
-            mismatch(name, expected="a tensor without gradient", got="requires_grad=True",
-                     hint="pass .detach(), work under torch.no_grad(), or use kronop.torch")
-        )  # fmt: skip
+            mismatch(
+                name,
+                expected="a tensor without gradient",
+                got="requires_grad=True",
+                hint="pass .detach(), work under torch.no_grad(), or use kronop.torch",
+            )
+        )
     try:
         pointer = tensor.data_ptr()
     except RuntimeError as error:
@@ -127,17 +145,30 @@ def _torch(torch: Any, tensor: Any, name: str) -> TensorView:
             name, f"a pointer that is no multiple of {element.bytes} bytes", "call .clone() first"
         )
     return TensorView(
-        pointer=pointer, shape=tuple(tensor.shape), strides=tensor.stride(), element=element, device=device,
-        framework="torch", writable=True, owner=tensor,
-    )  # fmt: skip
+        pointer=pointer,
+        shape=tuple(tensor.shape),
+        strides=tensor.stride(),
+        element=element,
+        device=device,
+        framework="torch",
+        writable=True,
+        owner=tensor,
+    )
 
 
 def _cupy(array: Any, name: str) -> TensorView:
     element = _numpy_element(array.dtype, name)
     return _device_view(
-        array, name, pointer=array.data.ptr, shape=tuple(array.shape), byte_strides=tuple(array.strides),
-        element=element, device=Device("cuda", array.device.id), framework="cupy", writable=True,
-    )  # fmt: skip
+        array,
+        name,
+        pointer=array.data.ptr,
+        shape=tuple(array.shape),
+        byte_strides=tuple(array.strides),
+        element=element,
+        device=Device("cuda", array.device.id),
+        framework="cupy",
+        writable=True,
+    )
 
 
 def _cuda_array(tensor: Any, name: str) -> TensorView:
@@ -156,15 +187,30 @@ def _cuda_array(tensor: Any, name: str) -> TensorView:
     if strides is None:
         strides = contiguous_strides(shape, element.bytes)
     return _device_view(
-        tensor, name, pointer=pointer, shape=shape, byte_strides=tuple(strides), element=element,
-        device=device_of_pointer(pointer), framework="dlpack", writable=not read_only,
-    )  # fmt: skip
+        tensor,
+        name,
+        pointer=pointer,
+        shape=shape,
+        byte_strides=tuple(strides),
+        element=element,
+        device=device_of_pointer(pointer),
+        framework="dlpack",
+        writable=not read_only,
+    )
 
 
 def _device_view(
-    owner: Any, name: str, *, pointer: int, shape: tuple[int, ...], byte_strides: tuple[int, ...],
-    element: DataType, device: Device, framework: str, writable: bool,
-) -> TensorView:  # fmt: skip
+    owner: Any,
+    name: str,
+    *,
+    pointer: int,
+    shape: tuple[int, ...],
+    byte_strides: tuple[int, ...],
+    element: DataType,
+    device: Device,
+    framework: str,
+    writable: bool,
+) -> TensorView:
     strides = _element_strides(shape, byte_strides, element.bytes)
     if strides is None or pointer % element.bytes:
         _unreadable(
@@ -173,9 +219,15 @@ def _device_view(
             "copy it first",
         )
     return TensorView(
-        pointer=pointer, shape=shape, strides=strides, element=element, device=device, framework=framework,
-        writable=writable, owner=owner,
-    )  # fmt: skip
+        pointer=pointer,
+        shape=shape,
+        strides=strides,
+        element=element,
+        device=device,
+        framework=framework,
+        writable=writable,
+        owner=owner,
+    )
 
 
 def _dlpack(tensor: Any, name: str) -> TensorView:
@@ -188,6 +240,12 @@ def _dlpack(tensor: Any, name: str) -> TensorView:
             name, f"a pointer that is no multiple of {element.bytes} bytes", "copy it first"
         )
     return TensorView(
-        pointer=item.pointer, shape=item.shape, strides=item.strides, element=element, device=item.device,
-        framework="dlpack", writable=item.writable, owner=(tensor, item.capsule),
-    )  # fmt: skip
+        pointer=item.pointer,
+        shape=item.shape,
+        strides=item.strides,
+        element=element,
+        device=item.device,
+        framework="dlpack",
+        writable=item.writable,
+        owner=(tensor, item.capsule),
+    )

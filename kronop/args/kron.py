@@ -21,14 +21,14 @@ from kronop.descriptions.kron import (
     KronProblem,
     Side,
     StridedMatrix,
-)  # fmt: skip
+)
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 
 
 @dataclasses.dataclass(slots=True)
 class _Operand:
-    """A tensor as a stack of matrices, what was promised of it, and the copy that it needs, if any."""
+    """A tensor as a stack of matrices, its description, and the copy that it needs, if any."""
 
     view: TensorView
     description: TensorDescription
@@ -93,18 +93,26 @@ class KronMatmulArguments(Arguments):
         self._lay_out(views)
 
     def _read(self, X: Any, factors: Sequence[Any], Z: Any, Y: Any) -> dict[str, TensorView]:
-        """Views by name: X, factors, then Z and Y where given, each with at least two dimensions."""
+        """Views by name: X, factors, Z and Y where given; each has at least two dimensions."""
         what = self._description
         if not isinstance(factors, list | tuple):
             raise ElementTypeError(
-                mismatch("factors", expected="a list or tuple of tensors", got=type(factors).__name__,
-                         hint="pass one tensor per factor")
-            )  # fmt: skip
+                mismatch(
+                    "factors",
+                    expected="a list or tuple of tensors",
+                    got=type(factors).__name__,
+                    hint="pass one tensor per factor",
+                )
+            )
         if len(factors) != len(what.factors):
             raise ArgumentError(
-                mismatch("factors", expected=f"{len(what.factors)} tensors, for {list(what.factors)}",
-                         got=f"{len(factors)}", hint="pass one tensor per factor of the operation")
-            )  # fmt: skip
+                mismatch(
+                    "factors",
+                    expected=f"{len(what.factors)} tensors, for {list(what.factors)}",
+                    got=f"{len(factors)}",
+                    hint="pass one tensor per factor of the operation",
+                )
+            )
         views = {"X": view(X, "X")}
         views |= {
             f"factors[{index}]": view(factor, f"factors[{index}]")
@@ -128,9 +136,13 @@ class KronMatmulArguments(Arguments):
                 f"(..., M, {what.input_columns})" if right else f"(..., {what.input_columns}, M)"
             )
             raise ArgumentError(
-                mismatch("shape of X", expected=f"{shape}, since {sizes} = {what.input_columns}",
-                         got=_shape(views["X"], self._is_vector, right), hint="check X against the factors")
-            )  # fmt: skip
+                mismatch(
+                    "shape of X",
+                    expected=f"{shape}, since {sizes} = {what.input_columns}",
+                    got=_shape(views["X"], self._is_vector, right),
+                    hint="check X against the factors",
+                )
+            )
         for index, expected in enumerate(what.factors):
             _check_shape(views[f"factors[{index}]"], f"factors[{index}]", expected, expected)
         self._m = views["X"].shape[-2 if right else -1]
@@ -154,18 +166,26 @@ class KronMatmulArguments(Arguments):
         elif item.shape[:-2] != self._batch:
             came = _shape(item, self._is_vector, self._description.side is Side.Right)
             raise ArgumentError(
-                mismatch("shape of Y", expected=(*self._batch, *shown), got=came,
-                         hint="its leading dimensions are what X, the factors and Z broadcast to")
-            )  # fmt: skip
+                mismatch(
+                    "shape of Y",
+                    expected=(*self._batch, *shown),
+                    got=came,
+                    hint="its leading dimensions are what X, the factors and Z broadcast to",
+                )
+            )
 
     def _with_rows(self, item: TensorView, name: str) -> TensorView:
         """The matrix view; a vector gets M = 1, before its elements or (Left) after them."""
         needed = 1 if self._is_vector else 2
         if len(item.shape) < needed:
             raise ArgumentError(
-                mismatch(f"shape of {name}", expected=f"at least {needed} dimensions", got=item.shape,
-                         hint="only X of one dimension stands for a single row")
-            )  # fmt: skip
+                mismatch(
+                    f"shape of {name}",
+                    expected=f"at least {needed} dimensions",
+                    got=item.shape,
+                    hint="only X of one dimension stands for a single row",
+                )
+            )
         if not self._is_vector:
             return item
         at = len(item.shape) - (1 if self._description.side is Side.Right else 0)
@@ -219,9 +239,11 @@ class KronMatmulArguments(Arguments):
         unit = Layout.ColumnMajor if right else Layout.RowMajor
         moving = [item for name, item in self._operands.items() if name in ("X", "Y", "Z")]
         loops = Loops(
-            self._m, self._batch, tuple(item.matrix[rows] for item in moving),
+            self._m,
+            self._batch,
+            tuple(item.matrix[rows] for item in moving),
             tuple(item.batch_strides(self._batch) for item in self._operands.values()),
-        )  # fmt: skip
+        )
         keep_unit = tuple(
             item.description.layout is unit and item.description.alignment > 1 for item in moving
         )
@@ -263,18 +285,28 @@ class KronMatmulArguments(Arguments):
                 pointer=place.pointer, row=row, column=column, batch=loops.batch_strides[position]
             )
         return KronProblem(
-            rows=loops.rows, batch=loops.extents, x=matrices["X"], y=matrices["Y"], z=matrices.get("Z"),
+            rows=loops.rows,
+            batch=loops.extents,
+            x=matrices["X"],
+            y=matrices["Y"],
+            z=matrices.get("Z"),
             factors=tuple(item for name, item in matrices.items() if name.startswith("factors")),
-            scalars=self.output_op.scalars, workspace=workspace, threads=self._threads,
-        )  # fmt: skip
+            scalars=self.output_op.scalars,
+            workspace=workspace,
+            threads=self._threads,
+        )
 
 
 def _description(operation: OperationLike) -> KronMatmulDescription:
     if not isinstance(operation.description, KronMatmulDescription):
         raise ElementTypeError(
-            mismatch("operation", expected="a KronMatmulOperation", got=type(operation).__name__,
-                     hint="use the arguments of that operation's family")
-        )  # fmt: skip
+            mismatch(
+                "operation",
+                expected="a KronMatmulOperation",
+                got=type(operation).__name__,
+                hint="use the arguments of that operation's family",
+            )
+        )
     return operation.description
 
 

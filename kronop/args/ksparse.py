@@ -93,7 +93,8 @@ class KSparseArguments(Arguments):
         at = 0 if what.batch_last else -1
         if not shape or shape[at] != what.input_columns:
             a, _, c, d = what.pattern
-            expected = f"{a} x {c} x {d} = {what.input_columns} as {'first' if what.batch_last else 'last'} extent"
+            where = "first" if what.batch_last else "last"
+            expected = f"{a} x {c} x {d} = {what.input_columns} as {where} extent"
             raise ArgumentError(
                 mismatch(
                     "shape of X",
@@ -116,9 +117,13 @@ class KSparseArguments(Arguments):
         for name, item in views.items():
             if name != "X" and item.shape != expected_shapes[name]:
                 raise ArgumentError(
-                    mismatch(f"shape of {name}", expected=expected_shapes[name], got=item.shape,
-                             hint="check it against the pattern (a, b, c, d) and X")
-                )  # fmt: skip
+                    mismatch(
+                        f"shape of {name}",
+                        expected=expected_shapes[name],
+                        got=item.shape,
+                        hint="check it against the pattern (a, b, c, d) and X",
+                    )
+                )
 
     def _flat(self, item: TensorView, name: str) -> _Flat:
         """The matrix that the tensor is, with its promise checked, or the copy that is one."""
@@ -188,11 +193,18 @@ class KSparseArguments(Arguments):
         strides = self._weights.strides if form is None else form.strides
         bias, bias_stride = self._place_bias(placement)
         return KSparseProblem(
-            rows=self._rows(), x=_matrix(flats["X"], _placed(placement, flats["X"])), weights=weights.pointer,
-            weight_strides=(strides[0], strides[1], strides[2], strides[3]), z=source, bias=bias,
-            bias_stride=bias_stride, y=result, scalars=self.output_op.scalars, workspace=workspace,
+            rows=self._rows(),
+            x=_matrix(flats["X"], _placed(placement, flats["X"])),
+            weights=weights.pointer,
+            weight_strides=(strides[0], strides[1], strides[2], strides[3]),
+            z=source,
+            bias=bias,
+            bias_stride=bias_stride,
+            y=result,
+            scalars=self.output_op.scalars,
+            workspace=workspace,
             threads=self._threads,
-        )  # fmt: skip
+        )
 
     def _place_bias(self, placement: Placement) -> tuple[int, int]:
         if self._bias is None:
@@ -213,7 +225,11 @@ def _matrix(flat: _Flat, place: TensorView) -> StridedMatrix:
 def _description(operation: OperationLike) -> KSparseDescription:
     if not isinstance(operation.description, KSparseDescription):
         raise ElementTypeError(
-            mismatch("operation", expected="a KSparseOperation", got=type(operation).__name__,
-                     hint="use the arguments of that operation's family")
-        )  # fmt: skip
+            mismatch(
+                "operation",
+                expected="a KSparseOperation",
+                got=type(operation).__name__,
+                hint="use the arguments of that operation's family",
+            )
+        )
     return operation.description

@@ -124,9 +124,13 @@ def get_memory_pool(init_pool_size: int, max_pool_size: int) -> Any:
             )
     if not 0 <= init_pool_size <= max_pool_size or not max_pool_size:
         raise ArgumentError(
-            mismatch("pool sizes", expected="0 <= init_pool_size <= max_pool_size, max_pool_size > 0",
-                     got=f"{init_pool_size} and {max_pool_size}", hint="give sizes in bytes")
-        )  # fmt: skip
+            mismatch(
+                "pool sizes",
+                expected="0 <= init_pool_size <= max_pool_size, max_pool_size > 0",
+                got=f"{init_pool_size} and {max_pool_size}",
+                hint="give sizes in bytes",
+            )
+        )
     sizes = [-(-size // _GRANULE) * _GRANULE for size in (init_pool_size, max_pool_size)]
     index = default_device().index
     with _lock, _out_of_memory(index, sizes[0], None):
@@ -149,7 +153,7 @@ def _make_pool(index: int, initial: int, maximum: int | None) -> Pool:
         kind = CorePool
         if not _told:
             _log.info(
-                "RMM is not installed: device memory comes from cuda-core; for RMM, pip install rmm-cu13"
+                "RMM is not installed: device memory comes from cuda-core (pip install rmm-cu13)"
             )
             _told = True
     with current(index):
@@ -176,17 +180,24 @@ def _out_of_memory(index: int, nbytes: int, pool: Pool | None) -> Iterator[None]
     except Exception as error:
         if not isinstance(error, MemoryError) and "OUT_OF_MEMORY" not in str(error):
             raise DeviceError(
-                mismatch(f"memory of cuda:{index}", expected=f"{nbytes} bytes", got=str(error),
-                         hint="check the sizes of the pool and the state of the GPU")
-            ) from error  # fmt: skip
+                mismatch(
+                    f"memory of cuda:{index}",
+                    expected=f"{nbytes} bytes",
+                    got=str(error),
+                    hint="check the sizes of the pool and the state of the GPU",
+                )
+            ) from error
         with current(index):
             free, total = check(cuda_driver().cuMemGetInfo(), "asking for free memory", many=True)
         used = pool.in_use() if pool else get_allocated_size()
         raise OutOfMemoryError(
-            mismatch(f"memory of cuda:{index}", expected=f"room for {nbytes} bytes",
-                     got=f"{free} bytes free of {total}, {used} in use through kronop",
-                     hint="free tensors, raise max_pool_size, or take smaller problems")
-        ) from error  # fmt: skip
+            mismatch(
+                f"memory of cuda:{index}",
+                expected=f"room for {nbytes} bytes",
+                got=f"{free} bytes free of {total}, {used} in use through kronop",
+                hint="free tensors, raise max_pool_size, or take smaller problems",
+            )
+        ) from error
 
 
 @contextlib.contextmanager

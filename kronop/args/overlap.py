@@ -13,14 +13,17 @@ _RAW_TYPES = {1: "|i1", 2: "<i2", 4: "<i4", 8: "<i8"}
 
 
 class RawMemory:
-    """Memory as integers of the element's width, for NumPy, torch and CuPy; keeps the owner alive."""
+    """Memory as integers of the element's width, for other libraries; keeps the owner alive."""
 
     def __init__(self, item: TensorView) -> None:
         size = item.element.bytes
         interface = {
-            "data": (item.pointer, False), "shape": item.shape, "typestr": _RAW_TYPES[size], "version": 3,
+            "data": (item.pointer, False),
+            "shape": item.shape,
+            "typestr": _RAW_TYPES[size],
+            "version": 3,
             "strides": tuple(stride * size for stride in item.strides),
-        }  # fmt: skip
+        }
         setattr(
             self,
             "__array_interface__" if item.device.is_host else "__cuda_array_interface__",
@@ -39,9 +42,15 @@ def _addresses(
 ) -> Any:
     """An array that only lends its addresses to NumPy's solver; its memory is never touched."""
     fake = TensorView(
-        pointer=start, shape=shape, strides=strides, element=item.element, device=type(item.device)("cpu"),
-        framework="numpy", writable=False, owner=None,
-    )  # fmt: skip
+        pointer=start,
+        shape=shape,
+        strides=strides,
+        element=item.element,
+        device=type(item.device)("cpu"),
+        framework="numpy",
+        writable=False,
+        owner=None,
+    )
     return raw_array(fake)
 
 

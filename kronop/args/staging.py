@@ -100,7 +100,7 @@ class Placement:
         return target
 
     def output(self, item: TensorView, form: Form | None, *, read: bool) -> TensorView:
-        """Where kernels write `item`; with `read` they also find its values there before each run."""
+        """Where kernels write `item`; with `read` they find its values there before each run."""
         if item.device == self.device:
             if form is None:
                 return item
@@ -123,7 +123,7 @@ class Placement:
         return self._allocate(nbytes, self.device)[0] if nbytes else 0
 
     def _unless_fresh(self, steps: list[Step | None]) -> Step:
-        """A second run before `sync` goes on from the first one's result, as it would without staging."""
+        """A second run before `sync` goes on from the first one's result, as without staging."""
 
         def copy(stream: int) -> None:
             if not self.fresh:
@@ -148,9 +148,15 @@ class Placement:
         low, high = reach(form.shape, form.strides)
         pointer, memory = self._allocate((high - low + 1) * item.element.bytes, place)
         return TensorView(
-            pointer=pointer - low * item.element.bytes, shape=form.shape, strides=form.strides,
-            element=item.element, device=place, framework=item.framework, writable=True, owner=memory,
-        )  # fmt: skip
+            pointer=pointer - low * item.element.bytes,
+            shape=form.shape,
+            strides=form.strides,
+            element=item.element,
+            device=place,
+            framework=item.framework,
+            writable=True,
+            owner=memory,
+        )
 
     def _staged(
         self, item: TensorView, form: Form | None

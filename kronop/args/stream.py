@@ -30,9 +30,14 @@ def stream_handle(stream: Any, framework: str, index: int) -> int:
         named = [getattr(stream, name) for name in _ATTRIBUTES if hasattr(stream, name)]
         if not named:
             raise ElementTypeError(
-                mismatch("stream", expected="None, a handle, or an object with __cuda_stream__,"
-                         " .cuda_stream, .ptr or .handle", got=repr(stream), hint="pass a stream")
-            )  # fmt: skip
+                mismatch(
+                    "stream",
+                    expected="None, a handle, or an object with __cuda_stream__,"
+                    " .cuda_stream, .ptr or .handle",
+                    got=repr(stream),
+                    hint="pass a stream",
+                )
+            )
         handle = int(named[0])
     if handle < 0:
         raise ArgumentError(

@@ -30,10 +30,14 @@ def broadcast_shapes(named: Sequence[tuple[str, Ints]]) -> Ints:
                 continue
             if result[-axis] != 1:
                 raise ArgumentError(
-                    mismatch(f"leading dimensions of {name}", got=f"{shape}",
-                             expected=f"{result[-axis]} or 1 in dimension -{axis} of them"
-                             f" (from {blame[-axis]})", hint="they broadcast as in torch.matmul")
-                )  # fmt: skip
+                    mismatch(
+                        f"leading dimensions of {name}",
+                        got=f"{shape}",
+                        expected=f"{result[-axis]} or 1 in dimension -{axis} of them"
+                        f" (from {blame[-axis]})",
+                        hint="they broadcast as in torch.matmul",
+                    )
+                )
             result[-axis], blame[-axis] = extent, name
     return tuple(result)
 
@@ -134,7 +138,7 @@ def _folded(
 
 
 def flat_stride(shape: Ints, strides: Ints) -> int | None:
-    """The stride of these dimensions seen as one, last fastest; None where no single stride does."""
+    """The stride of these dimensions seen as one, last fastest; None where there is none."""
     axes: list[tuple[int, Ints]] = [
         (extent, (stride,)) for extent, stride in zip(shape, strides, strict=True) if extent != 1
     ]
@@ -145,7 +149,7 @@ def flat_stride(shape: Ints, strides: Ints) -> int | None:
 
 
 def matrix_strides(shape: Ints, layout: Layout, alignment: int) -> Ints:
-    """Strides of a copy whose last two dimensions keep a promise, with whole matrices one after another."""
+    """Strides of a copy whose last two dimensions keep a promise; matrices follow each other."""
     if len(shape) < 2:
         return (1,) * len(shape)
     rows, columns = shape[-2:]

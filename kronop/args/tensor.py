@@ -1,4 +1,4 @@
-"""Tensors for the rest of kronop: their memory, what may be promised of it, and new ones like them."""
+"""Tensors for the rest of kronop: their memory, what it promises, and new ones like them."""
 
 from __future__ import annotations
 
@@ -28,13 +28,11 @@ __all__ = [
 _MOST_BYTES = 16
 
 
-def as_matrix(item: TensorView, *, column: bool = False) -> TensorView:
-    """A vector of n elements as a (1, n) or, with `column`, an (n, 1) matrix; others as they are."""
+def as_matrix(item: TensorView) -> TensorView:
+    """A vector of n elements as a (1, n) matrix; others as they are."""
     if len(item.shape) != 1:
         return item
     extent, stride = item.shape[0], item.strides[0]
-    if column:
-        return item.reshaped((extent, 1), (stride, 1))
     return item.reshaped((1, extent), (extent * stride, stride))
 
 
@@ -104,17 +102,24 @@ def check_promise(item: TensorView, description: TensorDescription, name: str) -
     """
     if item.element != description.element:
         raise ElementTypeError(
-            mismatch(f"element type of {name}", expected=repr(description.element), got=repr(item.element),
-                     hint="convert the tensor, or describe the operation with its type")
-        )  # fmt: skip
+            mismatch(
+                f"element type of {name}",
+                expected=repr(description.element),
+                got=repr(item.element),
+                hint="convert the tensor, or describe the operation with its type",
+            )
+        )
     broken = _broken(as_matrix(item), description.layout, description.alignment)
     if broken:
         raise ArgumentError(
-            mismatch(f"memory of {name}", got=broken,
-                     expected=f"{description.layout.value}, unit stride, pointer and other strides multiples"
-                              f" of {description.alignment} elements",
-                     hint="make the tensor contiguous, or describe it with alignment 1")
-        )  # fmt: skip
+            mismatch(
+                f"memory of {name}",
+                got=broken,
+                expected=f"{description.layout.value}, unit stride, pointer and other strides"
+                f" multiples of {description.alignment} elements",
+                hint="make the tensor contiguous, or describe it with alignment 1",
+            )
+        )
 
 
 def keeps_promise(item: TensorView, description: TensorDescription) -> bool:
@@ -137,9 +142,13 @@ def empty(like: TensorView, shape: tuple[int, ...], element: DataType) -> Any:
         if isinstance(error, RuntimeError) and "memory" not in str(error):
             raise
         raise OutOfMemoryError(
-            mismatch(f"a new tensor on {like.device}", expected=f"room for {element.name} of shape {shape}",
-                     got=str(error), hint="free memory or take smaller tensors")
-        ) from error  # fmt: skip
+            mismatch(
+                f"a new tensor on {like.device}",
+                expected=f"room for {element.name} of shape {shape}",
+                got=str(error),
+                hint="free memory or take smaller tensors",
+            )
+        ) from error
 
 
 def _empty(like: TensorView, shape: tuple[int, ...], element: DataType) -> Any:
@@ -172,9 +181,13 @@ def _numpy_type(like: TensorView, element: DataType) -> Any:
         import ml_dtypes  # type: ignore[import-not-found, import-untyped, unused-ignore]
     except ImportError as error:
         raise ElementTypeError(
-            mismatch("a new bfloat16 array", expected="the package ml_dtypes", got="none",
-                     hint="pip install ml_dtypes, or pass Y")
-        ) from error  # fmt: skip
+            mismatch(
+                "a new bfloat16 array",
+                expected="the package ml_dtypes",
+                got="none",
+                hint="pip install ml_dtypes, or pass Y",
+            )
+        ) from error
     return np.dtype(ml_dtypes.bfloat16)
 
 
@@ -188,6 +201,10 @@ def device_framework() -> str:
         if importlib.util.find_spec(name) is not None:
             return name
     raise ArgumentError(
-        mismatch("a GPU tensor of another framework", expected="CuPy or torch, to make tensors and copies",
-                 got="neither", hint="pip install 'kronop[cuda13]', or pass contiguous tensors and Y")
-    )  # fmt: skip
+        mismatch(
+            "a GPU tensor of another framework",
+            expected="CuPy or torch, to make tensors and copies",
+            got="neither",
+            hint="pip install 'kronop[cuda13]', or pass contiguous tensors and Y",
+        )
+    )

@@ -1,4 +1,4 @@
-"""Where a tensor lies and how it is laid out: the one form in which the rest of kronop sees tensors."""
+"""Where a tensor lies and how it is laid out: the form in which all of kronop sees tensors."""
 
 from __future__ import annotations
 
@@ -62,10 +62,16 @@ class TensorView:
     def reshaped(self, shape: tuple[int, ...], strides: tuple[int, ...]) -> TensorView:
         """The same memory seen with another shape and other strides."""
         return TensorView(
-            pointer=self.pointer, shape=shape, strides=strides, element=self.element,
-            device=self.device, framework=self.framework, writable=self.writable,
-            owner=self.owner, in_place=self.in_place,
-        )  # fmt: skip
+            pointer=self.pointer,
+            shape=shape,
+            strides=strides,
+            element=self.element,
+            device=self.device,
+            framework=self.framework,
+            writable=self.writable,
+            owner=self.owner,
+            in_place=self.in_place,
+        )
 
 
 def contiguous_strides(shape: tuple[int, ...], unit: int = 1) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Arguments on a real GPU: torch, CuPy, DLPack, streams, staging and memory; kernels are framework calls."""
+"""Arguments on a real GPU: torch, CuPy, DLPack, streams, staging, memory; the kernel is a copy."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _target() -> str:
 
 
 class CopyOperation(OperationDouble):
-    """Its kernel copies contiguous X to Y on the stream it is given: enough to see order and places."""
+    """Its kernel copies contiguous X to Y on its stream: enough to see order and places."""
 
     def bind(self, launch: Any, index: int) -> Any:
         problem = self.problems[-1]
@@ -50,7 +50,8 @@ class CopyOperation(OperationDouble):
             self.streams.append(handle)
             with device.current(index):
                 device.check(
-                    driver.cuMemcpyDtoDAsync(problem.y.pointer, problem.x.pointer, nbytes, handle), "copying"
+                    driver.cuMemcpyDtoDAsync(problem.y.pointer, problem.x.pointer, nbytes, handle),
+                    "copying",
                 )
 
         return launcher
@@ -65,7 +66,9 @@ def test_host_tensors_go_to_the_gpu_and_come_back() -> None:
     operation = _operation(workspace=1000)
     x = np.random.default_rng(0).standard_normal((5, 12))[::2]
     y = np.full((6, 3), np.nan).reshape(3, 6)
-    arguments = KronMatmulArguments(operation=operation, X=x[:, ::2], factors=[np.eye(2), np.eye(3)], Y=y)
+    arguments = KronMatmulArguments(
+        operation=operation, X=x[:, ::2], factors=[np.eye(2), np.eye(3)], Y=y
+    )
     for shift in (0.0, 1.0):
         x[...] += shift
         arguments.run(operation)
@@ -145,9 +148,13 @@ def test_many_batch_dimensions_are_copied_on_the_gpu() -> None:
     torch = _torch()
     operation = CopyOperation(kron(FACTORS), _target())
     x = torch.randn(*(2, 4) * 3, 4, 6, dtype=torch.float64, device="cuda")[:, ::2, :, ::2, :, ::2]
-    factors = [torch.ones(1, 2, 1, 2, 1, 2, 2, 2, dtype=torch.float64, device="cuda"),
-               torch.ones(3, 3, dtype=torch.float64, device="cuda")]  # fmt: skip
-    arguments = KronMatmulArguments(operation=operation, X=x[:, :, :, :, :, :, ::2], factors=factors)
+    factors = [
+        torch.ones(1, 2, 1, 2, 1, 2, 2, 2, dtype=torch.float64, device="cuda"),
+        torch.ones(3, 3, dtype=torch.float64, device="cuda"),
+    ]
+    arguments = KronMatmulArguments(
+        operation=operation, X=x[:, :, :, :, :, :, ::2], factors=factors
+    )
     arguments.bind(operation)
     problem = operation.problems[0]
     assert problem.batch == (64,)
@@ -160,7 +167,9 @@ def test_mixed_devices_are_refused_by_name() -> None:
     with pytest.raises(ArgumentError, match=r"X on cuda:\d, factors\[0\] on cpu"):
         KronMatmulArguments(operation=_operation(), X=x, factors=[np.eye(2), np.eye(3)])
     with pytest.raises(ArgumentError, match="all on cpu"):
-        KronMatmulArguments(operation=OperationDouble(kron(FACTORS)), X=x, factors=[np.eye(2), np.eye(3)])
+        KronMatmulArguments(
+            operation=OperationDouble(kron(FACTORS)), X=x, factors=[np.eye(2), np.eye(3)]
+        )
 
 
 def test_cupy_tensors_and_their_stream() -> None:

@@ -1,4 +1,4 @@
-"""Doubles of an operation and of its kernel: they run problems by NumPy, from addresses and strides alone."""
+"""Doubles of an operation and its kernel: problems run by NumPy, from addresses and strides."""
 
 from __future__ import annotations
 
@@ -24,15 +24,23 @@ _ACCUMULATOR = {"float64": float64, "int32": int32, "int64": int64}
 def at(pointer: int, shape: tuple[int, ...], strides: tuple[int, ...], element: DataType) -> Any:
     """The array at an address."""
     item = TensorView(
-        pointer=pointer, shape=shape, strides=strides, element=element, device=CPU, framework="numpy",
-        writable=True, owner=None,
-    )  # fmt: skip
+        pointer=pointer,
+        shape=shape,
+        strides=strides,
+        element=element,
+        device=CPU,
+        framework="numpy",
+        writable=True,
+        owner=None,
+    )
     return raw_array(item).view(element.name)
 
 
 def _parts(element: DataType) -> tuple[MathInstruction, LinearCombination]:
     accumulator = _ACCUMULATOR.get(element.name, float32)
-    math = MathInstruction([1, 1, 1], element, element, accumulator, OpClass.Simt, MathOperation.multiply_add)
+    math = MathInstruction(
+        [1, 1, 1], element, element, accumulator, OpClass.Simt, MathOperation.multiply_add
+    )
     return math, LinearCombination(element, 1, accumulator, accumulator)
 
 
@@ -68,9 +76,15 @@ def ksparse(
     math, epilogue = _parts(element)
     plain = TensorDescription(element)
     return KSparseDescription(
-        math=math, tile=None, X=X or plain, W=plain, Y=Y or plain, epilogue=epilogue, pattern=pattern,
+        math=math,
+        tile=None,
+        X=X or plain,
+        W=plain,
+        Y=Y or plain,
+        epilogue=epilogue,
+        pattern=pattern,
         batch_last=batch_last,
-    )  # fmt: skip
+    )
 
 
 class OperationDouble:
@@ -126,7 +140,9 @@ def run_kron(problem: KronProblem, what: KronMatmulDescription) -> None:
             return at(item.pointer + offset * kind.bytes, shape, (item.row, item.column), kind)
 
         sizes = what.contractions
-        factors = [matrix(item, size, element) for item, size in zip(problem.factors, sizes, strict=True)]
+        factors = [
+            matrix(item, size, element) for item, size in zip(problem.factors, sizes, strict=True)
+        ]
         x = matrix(problem.x, (problem.rows, what.input_columns), element)
         shape = (problem.rows, what.output_columns)
         source = None if problem.z is None else matrix(problem.z, shape, output)

@@ -1,4 +1,4 @@
-"""A double of the driver and of a pool: "device" memory is host memory, and every call is recorded."""
+"""A double of the driver and of a pool: "device" memory is host memory, calls are recorded."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ OK = Status(0)
 
 
 class Driver:
-    """Copies happen at once; results of copies to the host appear only when a stream is waited for."""
+    """Copies happen at once; those to the host appear only when a stream is waited for."""
 
     CUstreamCaptureMode = SimpleNamespace(CU_STREAM_CAPTURE_MODE_RELAXED=2)
     CUdevice_attribute = SimpleNamespace(
-        CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR=0, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR=1
+        CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR=0,
+        CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR=1,
     )
 
     def __init__(self) -> None:

@@ -30,7 +30,12 @@ def _run(
 ) -> Any:
     operation = OperationDouble(description)
     arguments = KronMatmulArguments(
-        operation=operation, X=x, factors=factors, Z=z, Y=y, output_op=operation.epilogue_type(*scalars)
+        operation=operation,
+        X=x,
+        factors=factors,
+        Z=z,
+        Y=y,
+        output_op=operation.epilogue_type(*scalars),
     )
     assert arguments.launchers is None
     arguments.run(operation)
@@ -44,7 +49,9 @@ def _scrambled(random: np.random.Generator, shape: tuple[int, ...]) -> Any:
     steps = random.integers(1, 3, len(shape))
     memory = np.full([shape[axis] * steps[axis] for axis in order], np.nan)
     view = memory.transpose(np.argsort(order))
-    view = view[tuple(slice(None, None, int(step) * (1 if random.random() < 0.7 else -1)) for step in steps)]
+    view = view[
+        tuple(slice(None, None, int(step) * (1 if random.random() < 0.7 else -1)) for step in steps)
+    ]
     view[...] = _integers(random, shape)
     return view
 
@@ -54,9 +61,14 @@ batches = st.lists(st.integers(1, 3), max_size=6)
 
 @settings(max_examples=150, deadline=None)
 @given(
-    seed=st.integers(0, 2**32), batch=batches, side=st.sampled_from(Side), m=st.integers(1, 4),
-    with_z=st.booleans(), given_y=st.booleans(), in_place=st.booleans(),
-)  # fmt: skip
+    seed=st.integers(0, 2**32),
+    batch=batches,
+    side=st.sampled_from(Side),
+    m=st.integers(1, 4),
+    with_z=st.booleans(),
+    given_y=st.booleans(),
+    in_place=st.booleans(),
+)
 def test_every_broadcast_and_stride_reaches_the_right_elements(
     seed: int, batch: list[int], side: Side, m: int, with_z: bool, given_y: bool, in_place: bool
 ) -> None:
@@ -78,16 +90,21 @@ def test_every_broadcast_and_stride_reaches_the_right_elements(
     expected = 2 * product + (3 * z if with_z else 0)
     arguments, operation = _run(description, x, factors, z, y, scalars)
     np.testing.assert_array_equal(arguments.Y, expected)
-    assert operation.asked == [(m * int(np.prod(product.shape[:-2])), operation.problems[0].threads)]
+    assert operation.asked == [
+        (m * int(np.prod(product.shape[:-2])), operation.problems[0].threads)
+    ]
     if given_y:
         assert arguments.Y is y
 
 
 @settings(max_examples=150, deadline=None)
 @given(
-    seed=st.integers(0, 2**32), batch=st.lists(st.integers(1, 3), max_size=3), side=st.sampled_from(Side),
-    m=st.sampled_from([1, 2, 4]), sizes=st.sampled_from([((4, 4),), ((2, 4), (4, 2)), ((3, 4), (4, 1))]),
-)  # fmt: skip
+    seed=st.integers(0, 2**32),
+    batch=st.lists(st.integers(1, 3), max_size=3),
+    side=st.sampled_from(Side),
+    m=st.sampled_from([1, 2, 4]),
+    sizes=st.sampled_from([((4, 4),), ((2, 4), (4, 2)), ((3, 4), (4, 1))]),
+)
 def test_what_describe_promises_is_accepted_and_stays_true(
     seed: int, batch: list[int], side: Side, m: int, sizes: tuple[tuple[int, int], ...]
 ) -> None:
@@ -105,20 +122,30 @@ def test_what_describe_promises_is_accepted_and_stays_true(
     x, y = make((*batch, *plain.x_shape(m))), make((*batch, *plain.y_shape(m)))
     factors = [make(shape) for shape in sizes]
     promises = [describe(view(item, "X"), "X") for item in (x, y)]
-    arguments, operation = _run(kron(sizes, side, float32, X=promises[0], Y=promises[1]), x, factors, None, y)
+    arguments, operation = _run(
+        kron(sizes, side, float32, X=promises[0], Y=promises[1]), x, factors, None, y
+    )
     np.testing.assert_array_equal(arguments.Y, plain.reference(x, factors))
     problem = operation.problems[0]
     rows_last = side is Side.Left
-    for item, promise, columns in ((problem.x, promises[0], plain.input_columns),
-                                   (problem.y, promises[1], plain.output_columns)):  # fmt: skip
+    for item, promise, columns in (
+        (problem.x, promises[0], plain.input_columns),
+        (problem.y, promises[1], plain.output_columns),
+    ):
         axes = [(problem.rows, item.row), (columns, item.column)]
         unit = (promise.layout is ColumnMajor) == rows_last
         strides = [(extent, stride, index == unit) for index, (extent, stride) in enumerate(axes)]
-        strides += [(extent, stride, False) for extent, stride in zip(problem.batch, item.batch, strict=True)]
+        strides += [
+            (extent, stride, False)
+            for extent, stride in zip(problem.batch, item.batch, strict=True)
+        ]
         assert item.pointer % (4 * promise.alignment) == 0
         if promise.alignment > 1:
-            assert all(stride == 1 if is_unit else stride % promise.alignment == 0
-                       for extent, stride, is_unit in strides if extent > 1)  # fmt: skip
+            assert all(
+                stride == 1 if is_unit else stride % promise.alignment == 0
+                for extent, stride, is_unit in strides
+                if extent > 1
+            )
 
 
 @pytest.mark.parametrize("side", Side)
@@ -126,15 +153,19 @@ def test_a_vector_is_one_row_and_its_result_has_no_rows(side: Side) -> None:
     random = np.random.default_rng(1)
     description = kron(FACTORS, side)
     x = _integers(random, (description.input_columns * 2,))[::2]
-    factors = [_integers(random, (5, *shape)) if index == 0 else _integers(random, shape)
-               for index, shape in enumerate(FACTORS)]  # fmt: skip
+    factors = [
+        _integers(random, (5, *shape)) if index == 0 else _integers(random, shape)
+        for index, shape in enumerate(FACTORS)
+    ]
     z = _integers(random, (5, description.output_columns))
     arguments, _ = _run(description, x, factors, z, None, (1.0, 1.0))
     matrix = x[None] if side is Side.Right else x[:, None]
     expected = description.reference(matrix, factors).reshape(5, -1) + z
     np.testing.assert_array_equal(arguments.Y, expected)
     assert arguments.Y.shape == (5, description.output_columns)
-    single, _ = _run(description, x, [factor[0] if factor.ndim == 3 else factor for factor in factors])
+    single, _ = _run(
+        description, x, [factor[0] if factor.ndim == 3 else factor for factor in factors]
+    )
     np.testing.assert_array_equal(single.Y, expected[0] - z[0])
 
 
@@ -152,7 +183,10 @@ def test_many_batch_dimensions_stay_four_or_are_copied() -> None:
     memory = np.zeros((*(2 * extent for extent in shape), 4, 12))
     x = memory[::2, ::2, ::2, ::2, ::2, ::2, ::2, ::2]
     x[...] = _integers(random, x.shape)
-    factors = [_integers(random, (*shape, *FACTORS[0])), *(_integers(random, shape) for shape in FACTORS[1:])]
+    factors = [
+        _integers(random, (*shape, *FACTORS[0])),
+        *(_integers(random, shape) for shape in FACTORS[1:]),
+    ]
     arguments, operation = _run(kron(FACTORS), x, factors)
     assert operation.problems[0].batch == (216,)
     np.testing.assert_array_equal(arguments.Y, kron(FACTORS).reference(x, factors))
@@ -163,7 +197,9 @@ def test_many_batch_dimensions_stay_four_or_are_copied() -> None:
 
 @pytest.mark.parametrize("shape", [(0, 6), (3, 0, 6), (0, 2, 6)])
 def test_nothing_to_do_is_no_launch(shape: tuple[int, ...]) -> None:
-    arguments, operation = _run(kron(FACTORS), np.zeros(shape), [np.zeros(item) for item in FACTORS])
+    arguments, operation = _run(
+        kron(FACTORS), np.zeros(shape), [np.zeros(item) for item in FACTORS]
+    )
     assert arguments.launchers == ()
     assert operation.problems == []
     assert arguments.Y.shape == (*shape[:-1], 6)
@@ -175,7 +211,9 @@ def test_strides_beyond_32_bits_are_exact() -> None:
     x = np.lib.stride_tricks.as_strided(seed, (3, 5, 6), (8 * huge * 7, 8 * huge, 8))
     operation = OperationDouble(kron(FACTORS))
     operation.bind = lambda launch, device: lambda stream: None  # type: ignore[method-assign]
-    arguments = KronMatmulArguments(operation=operation, X=x, factors=[np.zeros(shape) for shape in FACTORS])
+    arguments = KronMatmulArguments(
+        operation=operation, X=x, factors=[np.zeros(shape) for shape in FACTORS]
+    )
     arguments.bind(operation)
     problem = operation.problems[0]
     assert problem.batch == (3,)
@@ -259,16 +297,26 @@ _READ_ONLY.flags.writeable = False
         (_bad(X=np.float64(3)), ElementTypeError, ["X", "float64"]),
         (_bad(X=np.array(3.0)), ArgumentError, ["X", "at least 2 dimensions"]),
         (_bad(X=[[1.0] * 6]), ElementTypeError, ["X", "list", "numpy.asarray"]),
-        (_bad(X=np.ones((4, 6), "f4")), ElementTypeError, ["X", "kronop.float64", "kronop.float32"]),
+        (
+            _bad(X=np.ones((4, 6), "f4")),
+            ElementTypeError,
+            ["X", "kronop.float64", "kronop.float32"],
+        ),
         (_bad(X=np.ones((4, 6), "c16")), ElementTypeError, ["X", "complex128"]),
         (_bad(X=np.ones((4, 6), bool)), ElementTypeError, ["X", "bool"]),
         (_bad(X=np.ma.ones((4, 6))), ArgumentError, ["X", "masked"]),
         (_bad(factors=np.ones((3, 2, 2))), ElementTypeError, ["factors", "list or tuple"]),
         (_bad(factors=_good()["factors"][:2]), ArgumentError, ["factors", "3 tensors", "got 2"]),
-        (_bad(factors=[np.ones((3, 2)), *_good()["factors"][1:]]), ArgumentError,
-         ["factors[0]", "2, 3", "(3, 2)"]),
-        (_bad(factors=[np.ones((5, 2, 3)), *_good()["factors"][1:]], X=np.ones((4, 3, 6))), ArgumentError,
-         ["leading dimensions of factors[0]", "4 or 1", "(from X)"]),
+        (
+            _bad(factors=[np.ones((3, 2)), *_good()["factors"][1:]]),
+            ArgumentError,
+            ["factors[0]", "2, 3", "(3, 2)"],
+        ),
+        (
+            _bad(factors=[np.ones((5, 2, 3)), *_good()["factors"][1:]], X=np.ones((4, 3, 6))),
+            ArgumentError,
+            ["leading dimensions of factors[0]", "4 or 1", "(from X)"],
+        ),
         (_bad(Y=np.ones((3, 6))), ArgumentError, ["Y", "4, 6", "(3, 6)"]),
         (_bad(Y=np.ones((1, 4, 6))), ArgumentError, ["Y", "(4, 6)", "(1, 4, 6)"]),
         (_bad(Y=_READ_ONLY), ArgumentError, ["Y", "read-only"]),
@@ -277,8 +325,10 @@ _READ_ONLY.flags.writeable = False
         (_bad(Z=np.ones((4, 5))), ArgumentError, ["Z", "4, 6", "(4, 5)"]),
         (_bad(output_op=(1.0, 0.0)), ElementTypeError, ["output_op", "epilogue_type"]),
     ],
-)  # fmt: skip
-def test_what_does_not_fit_is_named(arguments: dict[str, Any], error: type, words: list[str]) -> None:
+)
+def test_what_does_not_fit_is_named(
+    arguments: dict[str, Any], error: type, words: list[str]
+) -> None:
     operation = OperationDouble(kron(FACTORS))
     with pytest.raises(error) as caught:
         KronMatmulArguments(operation=operation, **arguments)
@@ -290,7 +340,9 @@ def test_what_does_not_fit_is_named(arguments: dict[str, Any], error: type, word
 def test_beta_needs_z() -> None:
     operation = OperationDouble(kron(FACTORS))
     with pytest.raises(ArgumentError, match=r"Z: expected a tensor, because beta is 0\.5"):
-        KronMatmulArguments(operation=operation, **_good(), output_op=operation.epilogue_type(1.0, 0.5))
+        KronMatmulArguments(
+            operation=operation, **_good(), output_op=operation.epilogue_type(1.0, 0.5)
+        )
 
 
 def test_overlaps_are_refused_and_neighbours_accepted() -> None:
@@ -302,12 +354,22 @@ def test_overlaps_are_refused_and_neighbours_accepted() -> None:
     with pytest.raises(ArgumentError, match="Y and X"):
         KronMatmulArguments(operation=operation, X=x, factors=factors, Y=memory[2:6, 4:10])
     with pytest.raises(ArgumentError, match=r"Y and factors\[0\]"):
-        KronMatmulArguments(operation=operation, X=np.ones((4, 6)), Y=memory[:4, :6],
-                            factors=[memory[3:5, 5:8], *factors[1:]])  # fmt: skip
+        KronMatmulArguments(
+            operation=operation,
+            X=np.ones((4, 6)),
+            Y=memory[:4, :6],
+            factors=[memory[3:5, 5:8], *factors[1:]],
+        )
     scale = operation.epilogue_type(1.0, 1.0)
     with pytest.raises(ArgumentError, match="Y and Z"):
-        KronMatmulArguments(operation=operation, X=np.ones((4, 6)), factors=factors, Y=memory[:4, :6],
-                            Z=memory[1:5, :6], output_op=scale)  # fmt: skip
+        KronMatmulArguments(
+            operation=operation,
+            X=np.ones((4, 6)),
+            factors=factors,
+            Y=memory[:4, :6],
+            Z=memory[1:5, :6],
+            output_op=scale,
+        )
     y = np.lib.stride_tricks.as_strided(memory, (4, 6), (8, 8))
     with pytest.raises(ArgumentError, match="distinct"):
         KronMatmulArguments(operation=operation, X=np.ones((4, 6)), factors=factors, Y=y)
@@ -338,7 +400,9 @@ def test_gpu_tensors_are_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(module, "view", fake)
     for target in ("x86", "sm_90a"):
         operation = OperationDouble(kron(FACTORS), target)
-        with pytest.raises(ArgumentError, match=r"X on cpu, factors\[0\] on cpu, factors\[1\] on cuda:1"):
+        with pytest.raises(
+            ArgumentError, match=r"X on cpu, factors\[0\] on cpu, factors\[1\] on cuda:1"
+        ):
             KronMatmulArguments(operation=operation, **_good())
 
 

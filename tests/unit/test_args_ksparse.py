@@ -33,14 +33,27 @@ def _expected(description: Any, x: Any, weights: Any, last: bool) -> Any:
 
 @settings(max_examples=120, deadline=None)
 @given(
-    seed=st.integers(0, 2**32), batch=st.lists(st.integers(0, 4), max_size=3), last=st.booleans(),
-    with_z=st.booleans(), with_bias=st.booleans(), given_y=st.booleans(), in_place=st.booleans(),
-    scrambled=st.booleans(), columns=st.booleans(),
-)  # fmt: skip
+    seed=st.integers(0, 2**32),
+    batch=st.lists(st.integers(0, 4), max_size=3),
+    last=st.booleans(),
+    with_z=st.booleans(),
+    with_bias=st.booleans(),
+    given_y=st.booleans(),
+    in_place=st.booleans(),
+    scrambled=st.booleans(),
+    columns=st.booleans(),
+)
 def test_every_batch_and_stride_reaches_the_right_elements(
-    seed: int, batch: list[int], last: bool, with_z: bool, with_bias: bool, given_y: bool, in_place: bool,
-    scrambled: bool, columns: bool,
-) -> None:  # fmt: skip
+    seed: int,
+    batch: list[int],
+    last: bool,
+    with_z: bool,
+    with_bias: bool,
+    given_y: bool,
+    in_place: bool,
+    scrambled: bool,
+    columns: bool,
+) -> None:
     random = np.random.default_rng(seed)
     make = _scrambled if scrambled else _integers
     promise = TensorDescription(float64, ColumnMajor) if columns else None
@@ -59,9 +72,14 @@ def test_every_batch_and_stride_reaches_the_right_elements(
     expected = expected + 3 * z if with_z else expected
     operation = OperationDouble(description)
     arguments = KSparseArguments(
-        operation=operation, X=x, W=weights, Z=z, Y=y, bias=bias,
+        operation=operation,
+        X=x,
+        W=weights,
+        Z=z,
+        Y=y,
+        bias=bias,
         output_op=operation.epilogue_type(2.0, 3.0 if with_z else 0.0),
-    )  # fmt: skip
+    )
     arguments.run(operation)
     arguments.sync()
     np.testing.assert_array_equal(arguments.Y, expected)
@@ -113,7 +131,9 @@ def test_a_described_tensor_is_always_accepted() -> None:
             operation = OperationDouble(description)
             arguments = KSparseArguments(operation=operation, X=x, W=np.ones(PATTERN))
             arguments.run(operation)
-            np.testing.assert_array_equal(arguments.Y, _expected(description, x, np.ones(PATTERN), True))
+            np.testing.assert_array_equal(
+                arguments.Y, _expected(description, x, np.ones(PATTERN), True)
+            )
 
 
 @pytest.mark.parametrize(

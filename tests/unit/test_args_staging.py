@@ -1,4 +1,4 @@
-"""Host tensors on a GPU operation: copied in at each run, back at sync; on a double of the driver."""
+"""Host tensors on a GPU operation: in at each run, back at sync; on a double of the driver."""
 
 from __future__ import annotations
 
@@ -28,11 +28,17 @@ def _factors() -> list[Any]:
     return [np.ones(shape) for shape in FACTORS]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
-    seed=st.integers(0, 2**32), batch=st.lists(st.integers(1, 3), max_size=5), side=st.sampled_from(Side),
-    with_z=st.booleans(), in_place=st.booleans(), plain=st.booleans(),
-)  # fmt: skip
+    seed=st.integers(0, 2**32),
+    batch=st.lists(st.integers(1, 3), max_size=5),
+    side=st.sampled_from(Side),
+    with_z=st.booleans(),
+    in_place=st.booleans(),
+    plain=st.booleans(),
+)
 def test_strided_host_tensors_come_and_go(
     gpu: Driver, seed: int, batch: list[int], side: Side, with_z: bool, in_place: bool, plain: bool
 ) -> None:
@@ -47,9 +53,13 @@ def test_strided_host_tensors_come_and_go(
     expected = expected + 2 * z if with_z else expected
     operation = OperationDouble(description, "sm_90a", workspace=100)
     arguments = KronMatmulArguments(
-        operation=operation, X=x, factors=factors, Y=y, Z=z if with_z else None,
+        operation=operation,
+        X=x,
+        factors=factors,
+        Y=y,
+        Z=z if with_z else None,
         output_op=operation.epilogue_type(1.0, 2.0 if with_z else 0.0),
-    )  # fmt: skip
+    )
     before = y.copy()
     arguments.run(operation, stream=17)
     np.testing.assert_array_equal(y, before)
@@ -80,9 +90,13 @@ def test_a_second_run_without_sync_goes_on_from_the_first(gpu: Driver) -> None:
     operation = OperationDouble(kron(FACTORS), "sm_90a")
     y = np.ones((2, 6))
     arguments = KronMatmulArguments(
-        operation=operation, X=np.ones((2, 6)), factors=_factors(), Y=y, Z=y,
+        operation=operation,
+        X=np.ones((2, 6)),
+        factors=_factors(),
+        Y=y,
+        Z=y,
         output_op=operation.epilogue_type(1.0, 1.0),
-    )  # fmt: skip
+    )
     arguments.run(operation)
     arguments.run(operation)
     arguments.sync()
@@ -119,7 +133,9 @@ def test_staged_copies_keep_promises(gpu: Driver) -> None:
 
 def test_foreign_byte_order_and_nothing_to_do(gpu: Driver) -> None:
     operation = OperationDouble(kron(FACTORS), "sm_90a")
-    arguments = KronMatmulArguments(operation=operation, X=np.ones((2, 6), ">f8"), factors=_factors())
+    arguments = KronMatmulArguments(
+        operation=operation, X=np.ones((2, 6), ">f8"), factors=_factors()
+    )
     arguments.run(operation)
     arguments.sync()
     np.testing.assert_array_equal(arguments.Y, 6)

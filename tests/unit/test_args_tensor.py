@@ -101,11 +101,17 @@ def test_new_tensors_are_of_the_same_kind() -> None:
     torch = pytest.importorskip("torch")
     item = view(torch.zeros(2, 3), "X")
     result = empty(item, (4, 5), bfloat16)
-    assert (type(result), result.dtype, tuple(result.shape)) == (torch.Tensor, torch.bfloat16, (4, 5))
+    assert (type(result), result.dtype, tuple(result.shape)) == (
+        torch.Tensor,
+        torch.bfloat16,
+        (4, 5),
+    )
     assert isinstance(empty(view(Exported(np.zeros(3)), "X"), (4, 5), float32), np.ndarray)
 
 
-@pytest.mark.parametrize("value", [3, 2.5, "x", [1.0], (1.0,), None, np.float32(1), memoryview(b"1234")])
+@pytest.mark.parametrize(
+    "value", [3, 2.5, "x", [1.0], (1.0,), None, np.float32(1), memoryview(b"1234")]
+)
 def test_what_is_no_tensor_is_an_element_type_error(value: Any) -> None:
     with pytest.raises(ElementTypeError, match="factors"):
         view(value, "factors[3]")
@@ -132,14 +138,24 @@ def _aligned(shape: tuple[int, ...], offset: int = 0) -> Any:
         (_aligned((8, 1)), ColumnMajor, 4),
         (_aligned((4, 8))[:, ::2], RowMajor, 1),
         (_aligned((3, 4, 8)), RowMajor, 4),
-        (np.lib.stride_tricks.as_strided(_aligned((3, 40)), (3, 4, 8), (33 * 4, 32, 4)), RowMajor, 1),
-        (np.lib.stride_tricks.as_strided(_aligned((3, 40)), (1, 4, 8), (33 * 4, 32, 4)), RowMajor, 4),
+        (
+            np.lib.stride_tricks.as_strided(_aligned((3, 40)), (3, 4, 8), (33 * 4, 32, 4)),
+            RowMajor,
+            1,
+        ),
+        (
+            np.lib.stride_tricks.as_strided(_aligned((3, 40)), (1, 4, 8), (33 * 4, 32, 4)),
+            RowMajor,
+            4,
+        ),
         (_aligned((8,)), RowMajor, 1),
         (np.zeros((4, 6), ">f4"), RowMajor, 4),
         (np.zeros((0, 7), "f4"), RowMajor, 4),
     ],
 )
-def test_the_description_is_the_strongest_that_holds(array: Any, layout: Any, alignment: int) -> None:
+def test_the_description_is_the_strongest_that_holds(
+    array: Any, layout: Any, alignment: int
+) -> None:
     item = view(array, "X")
     assert describe(item, "X") == TensorDescription(float32, layout, alignment)
     check_promise(item, TensorDescription(float32, layout, alignment), "X")
@@ -151,7 +167,8 @@ def test_the_description_is_the_strongest_that_holds(array: Any, layout: Any, al
 
 
 strided = st.tuples(
-    st.integers(0, 40), st.lists(st.tuples(st.integers(1, 4), st.integers(-9, 9)), min_size=1, max_size=4)
+    st.integers(0, 40),
+    st.lists(st.tuples(st.integers(1, 4), st.integers(-9, 9)), min_size=1, max_size=4),
 )
 
 
@@ -167,7 +184,8 @@ def test_overlap_is_exact(first: Any, second: Any) -> None:
             memory[150 + start :], shape, [4 * stride for stride in strides]
         )
         offsets = [
-            start + sum(i * s for i, s in zip(index, strides, strict=True)) for index in np.ndindex(shape)
+            start + sum(i * s for i, s in zip(index, strides, strict=True))
+            for index in np.ndindex(shape)
         ]
         return view(base, "X"), offsets
 
@@ -215,9 +233,9 @@ def test_streams_are_named_in_many_ways() -> None:
     assert stream_handle(None, "numpy", 0) == 0
     assert stream_handle(7, "torch", 0) == 7
     assert stream_handle(Protocol(), "numpy", 0) == 11
-    assert [stream_handle(Named(**{name: 5}), "numpy", 0) for name in ("cuda_stream", "ptr", "handle")] == [
-        5
-    ] * 3
+    assert [
+        stream_handle(Named(**{name: 5}), "numpy", 0) for name in ("cuda_stream", "ptr", "handle")
+    ] == [5] * 3
     for wrong in ("s", True, -1, object()):
         with pytest.raises(KronopError, match="stream"):
             stream_handle(wrong, "numpy", 0)

@@ -10,7 +10,13 @@ import pytest
 
 from kronop.args import device, memory
 from kronop.args.memory import DeviceBuffer, get_allocated_size, get_memory_pool
-from kronop.errors import ArgumentError, DeviceError, ElementTypeError, KronopError, OutOfMemoryError
+from kronop.errors import (
+    ArgumentError,
+    DeviceError,
+    ElementTypeError,
+    KronopError,
+    OutOfMemoryError,
+)
 from tests.unit.gpu_double import Driver, Pool, gpu
 
 __all__ = ["gpu"]
@@ -19,10 +25,14 @@ __all__ = ["gpu"]
 @pytest.mark.parametrize(
     ("sizes", "error"),
     [
-        ((-1, 10), ArgumentError), ((10, 5), ArgumentError), ((0, 0), ArgumentError),
-        ((1.0, 2), ElementTypeError), ((0, "1"), ElementTypeError), ((True, 2), ElementTypeError),
+        ((-1, 10), ArgumentError),
+        ((10, 5), ArgumentError),
+        ((0, 0), ArgumentError),
+        ((1.0, 2), ElementTypeError),
+        ((0, "1"), ElementTypeError),
+        ((True, 2), ElementTypeError),
     ],
-)  # fmt: skip
+)
 def test_wrong_sizes_are_refused_even_without_a_gpu(sizes: Any, error: type[KronopError]) -> None:
     with pytest.raises(error):
         get_memory_pool(*sizes)

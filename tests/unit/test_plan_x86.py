@@ -63,11 +63,19 @@ def cost_of_order(factors, order):
     return total
 
 
-@pytest.mark.parametrize("factors", [((20, 30), (50, 20), (60, 40)), ((11, 3), (3, 11), (7, 7)), ((9, 90), (90, 9))])
+@pytest.mark.parametrize(
+    "factors", [((20, 30), (50, 20), (60, 40)), ((11, 3), (3, 11), (7, 7)), ((9, 90), (90, 9))]
+)
 def test_digits_are_applied_in_the_cheapest_order(factors):
     plan = KRON.plan(kron(factors), Target.parse("x86-avx512"))
-    least = min(cost_of_order(factors, order) for order in itertools.permutations(range(len(factors))))
-    single = [item for item in (plan.steps[0].constant("kOrder"),) if plan.steps[0].constant("kPasses") == 1]
+    least = min(
+        cost_of_order(factors, order) for order in itertools.permutations(range(len(factors)))
+    )
+    single = [
+        item
+        for item in (plan.steps[0].constant("kOrder"),)
+        if plan.steps[0].constant("kPasses") == 1
+    ]
     for order in single:
         assert cost_of_order(factors, order) == least
     assert plan.steps[0].operations_per_row >= 2 * least
@@ -91,7 +99,12 @@ def test_every_digit_is_applied_once_and_passes_chain(shape, arch):
 
 @pytest.mark.parametrize(
     ("factors", "merged"),
-    [(((1, 1),) * 70, 1), (((2, 2),) * 6, 2), (((8, 8),) * 4, 4), (((1, 1), (8, 8), (1, 1), (8, 8)), 2)],
+    [
+        (((1, 1),) * 70, 1),
+        (((2, 2),) * 6, 2),
+        (((8, 8),) * 4, 4),
+        (((1, 1), (8, 8), (1, 1), (8, 8)), 2),
+    ],
 )
 def test_small_neighbours_are_merged(factors, merged):
     digits = merge(factors, None)
@@ -162,7 +175,10 @@ def test_names_are_identifiers_of_bounded_length(shape):
 
 
 def test_name_carries_the_short_plan():
-    assert KRON.plan(kron(((8, 8),) * 4), Target.parse("x86-avx512")).steps[0].entry == "kron_f32_8x8p4_avx512"
+    assert (
+        KRON.plan(kron(((8, 8),) * 4), Target.parse("x86-avx512")).steps[0].entry
+        == "kron_f32_8x8p4_avx512"
+    )
 
 
 def test_losers_have_reasons():

@@ -8,14 +8,28 @@ from collections.abc import Sequence
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
 from kronop.descriptions.datatype import Layout
 from kronop.descriptions.kron import (
-    MOST_BATCH_DIMENSIONS, KronMatmulDescription, KronProblem, Side, StridedMatrix,
+    MOST_BATCH_DIMENSIONS,
+    KronMatmulDescription,
+    KronProblem,
+    Side,
+    StridedMatrix,
 )  # fmt: skip
 from kronop.emit.plan import Plan, Step
 from kronop.emit.x86.kron_cost import cost
 from kronop.emit.x86.kron_plan import Candidate, Kind, Setting, candidates, legality
 from kronop.emit.x86.planning import (
-    DEFAULT_UNROLL, aligned, common_status, element_types, kernel_name, parameter_arguments,
-    run_lengths, saturates, scalar_fields, shares, unroll_status, width,
+    DEFAULT_UNROLL,
+    aligned,
+    common_status,
+    element_types,
+    kernel_name,
+    parameter_arguments,
+    run_lengths,
+    saturates,
+    scalar_fields,
+    shares,
+    unroll_status,
+    width,
 )  # fmt: skip
 from kronop.errors import DescriptionError
 from kronop.target import Target
@@ -37,7 +51,11 @@ class X86KronEmitter:
             return status
         setting = _setting(description, target)
         reasons = [legality(candidate, setting) for candidate in candidates(setting)]
-        return Status.accept() if any(reasons) else min(reasons, key=lambda item: (len(item.reason), item.reason))
+        return (
+            Status.accept()
+            if any(reasons)
+            else min(reasons, key=lambda item: (len(item.reason), item.reason))
+        )
 
     def plan(self, description: KronMatmulDescription, target: Target) -> Plan:
         """The cheapest legal candidate.
@@ -50,13 +68,17 @@ class X86KronEmitter:
             raise DescriptionError(status.reason)
         setting = _setting(description, target)
         every = [(candidate, legality(candidate, setting)) for candidate in candidates(setting)]
-        ranked = sorted(((cost(item, setting), index, item) for index, (item, ok) in enumerate(every) if ok))
+        ranked = sorted(
+            ((cost(item, setting), index, item) for index, (item, ok) in enumerate(every) if ok)
+        )
         best, _, chosen = ranked[0]
         rejected = [(str(item), status.reason) for item, status in every if not status]
         rejected += [(str(item), f"{cycles:.0f} cycles per row, the best takes {best:.0f}")
                      for cycles, _, item in ranked[1:]]  # fmt: skip
         return Plan(
-            target=target, steps=(_step(description, target, setting, chosen),), rejected=tuple(rejected[:_MOST_REPORTED])
+            target=target,
+            steps=(_step(description, target, setting, chosen),),
+            rejected=tuple(rejected[:_MOST_REPORTED]),
         )
 
     def workspace_bytes(self, plan: Plan, rows: int, threads: int) -> int:
@@ -68,7 +90,9 @@ class X86KronEmitter:
         if problem.rows * math.prod(problem.batch) == 0:
             return ()
         step = plan.steps[0]
-        return (Launch(step=0, parameters=step.signature.pack(_values(step, _fold_batch(problem)))),)
+        return (
+            Launch(step=0, parameters=step.signature.pack(_values(step, _fold_batch(problem)))),
+        )
 
 
 def _setting(description: KronMatmulDescription, target: Target) -> Setting:
@@ -87,16 +111,18 @@ def _setting(description: KronMatmulDescription, target: Target) -> Setting:
     )
 
 
-def _step(description: KronMatmulDescription, target: Target, setting: Setting, chosen: Candidate) -> Step:
+def _step(
+    description: KronMatmulDescription, target: Target, setting: Setting, chosen: Candidate
+) -> Step:
     accumulator, element = description.math.element_accumulator, description.X.element
-    factors = len(description.factors)
+    factors, arguments = len(description.factors), parameter_arguments(description.epilogue)
     layout = _scratch(chosen, setting)
     sizes = run_lengths([f"{p}x{q}" for p, q in description.contractions])
     return Step(
         entry=kernel_name("kron", element, sizes, target),
         header="kronop_x86/kron.hpp",
         template="kronop::kron_matmul",
-        parameters=f"kronop::KronParameters<{factors}, {parameter_arguments(description.epilogue)}>",
+        parameters=f"kronop::KronParameters<{factors}, {arguments}>",
         types=element_types(element, description.Y.element, accumulator),
         constants=_constants(description, setting, chosen),
         signature=_signature(description),
@@ -122,14 +148,23 @@ def _scratch(chosen: Candidate, setting: Setting) -> tuple[int, ...]:
     """Bytes of panels, of two states, and of the middles, as kron.hpp lays them out."""
     state = aligned(chosen.peak * setting.width * chosen.vectors * setting.bytes)
     middle = aligned(chosen.row_tile * chosen.middle * setting.bytes)
-    return (aligned(chosen.panels * setting.bytes), state, state, middle, middle if len(chosen.passes) > 2 else 0)
+    return (
+        aligned(chosen.panels * setting.bytes),
+        state,
+        state,
+        middle,
+        middle if len(chosen.passes) > 2 else 0,
+    )
 
 
 def _constants(
     description: KronMatmulDescription, setting: Setting, chosen: Candidate
 ) -> tuple[tuple[str, int | bool | tuple[int, ...]], ...]:
     products = [product for item in chosen.passes for product in item.products]
-    ends = [sum(len(item.products) for item in chosen.passes[: index + 1]) for index in range(len(chosen.passes))]
+    ends = [
+        sum(len(item.products) for item in chosen.passes[: index + 1])
+        for index in range(len(chosen.passes))
+    ]
     tile = description.tile
     return (
         ("kWidth", setting.width),
@@ -194,10 +229,14 @@ def _fold_batch(problem: KronProblem) -> KronProblem:
 def _fold_last(problem: KronProblem) -> KronProblem:
     def fold(item: StridedMatrix) -> StridedMatrix:
         row = item.batch[-1] if problem.rows == 1 else item.row
-        return StridedMatrix(pointer=item.pointer, row=row, column=item.column, batch=item.batch[:-1])
+        return StridedMatrix(
+            pointer=item.pointer, row=row, column=item.column, batch=item.batch[:-1]
+        )
 
     def drop(item: StridedMatrix) -> StridedMatrix:
-        return StridedMatrix(pointer=item.pointer, row=item.row, column=item.column, batch=item.batch[:-1])
+        return StridedMatrix(
+            pointer=item.pointer, row=item.row, column=item.column, batch=item.batch[:-1]
+        )
 
     return KronProblem(
         rows=problem.rows * problem.batch[-1],
@@ -217,14 +256,15 @@ def _values(step: Step, problem: KronProblem) -> dict[str, int | Sequence[int] |
     z = problem.z or _NO_MATRIX
     row_tile, threads = _split(step, problem)
     values: dict[str, int | Sequence[int] | Sequence[float]] = {
-        "x": problem.x.pointer, "z": z.pointer, "y": problem.y.pointer, "workspace": problem.workspace,
+        "x": problem.x.pointer, "z": z.pointer, "y": problem.y.pointer,
+        "workspace": problem.workspace,
         "rows": problem.rows, "row_tile": row_tile, "threads": threads,
         "batch": _padded(problem.batch, 1),
         "slice": step.shared_bytes,
         "factors": [factor.pointer for factor in problem.factors],
         "factor_row": [factor.row for factor in problem.factors],
         "factor_column": [factor.column for factor in problem.factors],
-        "factor_batch": [stride for factor in problem.factors for stride in _padded(factor.batch, 0)],
+        "factor_batch": [item for factor in problem.factors for item in _padded(factor.batch, 0)],
         "scalars": problem.scalars,
     }  # fmt: skip
     for name, matrix in (("x", problem.x), ("z", z), ("y", problem.y)):
@@ -235,7 +275,10 @@ def _values(step: Step, problem: KronProblem) -> dict[str, int | Sequence[int] |
 
 def _split(step: Step, problem: KronProblem) -> tuple[int, int]:
     """Rows of a tile and threads: few tiles are evened out, so that every thread gets as many."""
-    (most,), (lanes,) = _whole(step, "kRowTile"), (_whole(step, "kWidth")[0] * _whole(step, "kVectors")[0],)
+    (most,), (lanes,) = (
+        _whole(step, "kRowTile"),
+        (_whole(step, "kWidth")[0] * _whole(step, "kVectors")[0],),
+    )
     batch = math.prod(problem.batch)
     operations = step.operations_per_row // 2 * problem.rows * batch
     threads = shares(operations, problem.rows * batch, problem.threads)

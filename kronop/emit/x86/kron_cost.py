@@ -1,4 +1,4 @@
-"""What a Kronecker candidate is expected to cost on a CPU, in cycles per row: a ranking, no forecast."""
+"""What a Kronecker candidate should cost on a CPU, in cycles per row: a ranking, no forecast."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def cost(candidate: Candidate, setting: Setting) -> float:
     total = 0.0
     last = len(candidate.passes) - 1
     for index, item in enumerate(candidate.passes):
-        vectors = _vectors(item, candidate, setting)
-        total += vectors * _arithmetic(item, candidate, setting)
-        total += vectors * item.group * _transfer(item, candidate, setting, index == 0, setting.x_by_rows)
-        total += vectors * item.produced * _transfer(item, candidate, setting, index == last, setting.y_by_rows)
+        read = _transfer(item, candidate, setting, index == 0, setting.x_by_rows)
+        write = _transfer(item, candidate, setting, index == last, setting.y_by_rows)
+        each = _arithmetic(item, candidate, setting) + item.group * read + item.produced * write
+        total += _vectors(item, candidate, setting) * each
     return total
 
 
@@ -54,7 +54,9 @@ def _level(size: int, setting: Setting) -> float:
     return _NEAR if size <= setting.target.shared_bytes else _FAR
 
 
-def _transfer(item: Pass, candidate: Candidate, setting: Setting, outside: bool, by_rows: bool) -> float:
+def _transfer(
+    item: Pass, candidate: Candidate, setting: Setting, outside: bool, by_rows: bool
+) -> float:
     """Cycles per vector between memory and the state."""
     if not outside:
         middle = candidate.row_tile * candidate.middle * setting.bytes
@@ -64,4 +66,6 @@ def _transfer(item: Pass, candidate: Candidate, setting: Setting, outside: bool,
         return float(setting.width) * 2 if by_rows else _COPY * (2 if setting.converts else 1)
     if item.kind is Kind.Rows and not by_rows and item.trail > 1:
         return float(setting.width) * 2
-    return _COPY if by_rows and item.lead == 1 else float(setting.width) * 2 if by_rows else _TRANSPOSE
+    return (
+        _COPY if by_rows and item.lead == 1 else float(setting.width) * 2 if by_rows else _TRANSPOSE
+    )

@@ -1,6 +1,6 @@
 """How a row is cut into passes on a CPU: digits, candidates, legality, cost.
 
-Order of digits. Applying digit 1 (P1 -> Q1) and then digit 2 to a tensor with R other elements takes
+Order of digits. Applying digit 1 (P1 -> Q1) and then 2 to a tensor with R other elements takes
 R (P1 P2 Q1 + Q1 P2 Q2) multiply-adds, the other order R (P1 P2 Q2 + P1 Q1 Q2). Divided by
 R P1 P2 Q1 Q2, the first is no more than the second where 1/Q1 - 1/P1 >= 1/Q2 - 1/P2. So the order
 of descending 1/Q - 1/P is best: neighbours out of that order can be exchanged at a gain.
@@ -102,7 +102,8 @@ class Candidate:
 
     def __str__(self) -> str:
         groups = [
-            f"{item.kind.name} {'*'.join(str(product.digit + 1) for product in item.products)}" for item in self.passes
+            f"{item.kind.name} {'*'.join(str(product.digit + 1) for product in item.products)}"
+            for item in self.passes
         ]
         return f"{', then '.join(groups)} (digits), {self.vectors} vectors, {self.row_tile} rows"
 
@@ -159,7 +160,9 @@ def candidates(setting: Setting) -> Iterator[Candidate]:
     """Every way that is worth a look, legal or not."""
     digits = merge(setting.contractions, setting.held)
     for vectors in (1, 2):
-        tiles = tuple(tile_height(digit.produced, vectors, setting.target.registers) for digit in digits)
+        tiles = tuple(
+            tile_height(digit.produced, vectors, setting.target.registers) for digit in digits
+        )
         for ranges in _cuts(digits, setting, vectors):
             for rows_mode in (False, True) if setting.x_by_rows or setting.y_by_rows else (False,):
                 passes = _passes(digits, ranges, rows_mode)
@@ -183,8 +186,12 @@ def _cuts(digits: tuple[Digit, ...], setting: Setting, vectors: int) -> list[tup
     """Ranges of digits in the order of their passes, without repetition."""
     count = len(digits)
     lane_bytes = 2 * setting.width * vectors * setting.bytes
-    budgets = [NEAR_BYTES // lane_bytes, 4 * NEAR_BYTES // lane_bytes, setting.target.shared_bytes // lane_bytes]
-    found = {(range(count),): None}
+    budgets = [
+        NEAR_BYTES // lane_bytes,
+        4 * NEAR_BYTES // lane_bytes,
+        setting.target.shared_bytes // lane_bytes,
+    ]
+    found: dict[tuple[range, ...], None] = {(range(count),): None}
     for budget in [*budgets, *([] if setting.held is None else [setting.held])]:
         ranges = _greedy(digits, budget)
         found[ranges] = found[ranges[::-1]] = None
@@ -221,7 +228,9 @@ def _products(digits: tuple[Digit, ...], group: range) -> tuple[tuple[Product, .
     return tuple(products), peak
 
 
-def _passes(digits: tuple[Digit, ...], ranges: tuple[range, ...], rows_mode: bool) -> tuple[Pass, ...]:
+def _passes(
+    digits: tuple[Digit, ...], ranges: tuple[range, ...], rows_mode: bool
+) -> tuple[Pass, ...]:
     size = [digit.contracted for digit in digits]
     passes = []
     for group in ranges:

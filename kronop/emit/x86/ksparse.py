@@ -11,8 +11,16 @@ from kronop.descriptions.ksparse import KSparseDescription, KSparseProblem
 from kronop.emit.plan import Plan, Step
 from kronop.emit.x86.ksparse_plan import Candidate, Setting, candidates, cost, legality
 from kronop.emit.x86.planning import (
-    DEFAULT_UNROLL, aligned, common_status, element_types, kernel_name, parameter_arguments, saturates,
-    scalar_fields, shares, width,
+    DEFAULT_UNROLL,
+    aligned,
+    common_status,
+    element_types,
+    kernel_name,
+    parameter_arguments,
+    saturates,
+    scalar_fields,
+    shares,
+    width,
 )  # fmt: skip
 from kronop.errors import DescriptionError
 from kronop.target import Target
@@ -44,13 +52,17 @@ class X86KSparseEmitter:
             raise DescriptionError(status.reason)
         setting = _setting(description, target)
         every = [(candidate, legality(candidate, setting)) for candidate in candidates(setting)]
-        ranked = sorted((cost(item, setting), index, item) for index, (item, ok) in enumerate(every) if ok)
+        ranked = sorted(
+            (cost(item, setting), index, item) for index, (item, ok) in enumerate(every) if ok
+        )
         best, _, chosen = ranked[0]
         rejected = [(str(item), status.reason) for item, status in every if not status]
         rejected += [(str(item), f"{cycles:.0f} cycles per row and i, the best takes {best:.0f}")
                      for cycles, _, item in ranked[1:]]  # fmt: skip
         return Plan(
-            target=target, steps=(_step(description, target, setting, chosen),), rejected=tuple(rejected[:_MOST_REPORTED])
+            target=target,
+            steps=(_step(description, target, setting, chosen),),
+            rejected=tuple(rejected[:_MOST_REPORTED]),
         )
 
     def workspace_bytes(self, plan: Plan, rows: int, threads: int) -> int:
@@ -79,7 +91,9 @@ def _setting(description: KSparseDescription, target: Target) -> Setting:
     )
 
 
-def _step(description: KSparseDescription, target: Target, setting: Setting, chosen: Candidate) -> Step:
+def _step(
+    description: KSparseDescription, target: Target, setting: Setting, chosen: Candidate
+) -> Step:
     a, b, c, d = description.pattern
     element, output = description.X.element, description.Y.element
     panels, bias, inputs, outputs = _scratch(description, setting, chosen)
@@ -109,13 +123,16 @@ def _step(description: KSparseDescription, target: Target, setting: Setting, cho
         epilogue=description.epilogue,
         threads=0,
         shared_bytes=panels + bias + inputs + outputs,
-        bytes_per_row=description.input_columns * element.bytes + description.output_columns * output.bytes,
+        bytes_per_row=description.input_columns * element.bytes
+        + description.output_columns * output.bytes,
         operations_per_row=2 * a * b * c * d,
         note=f"one Kronecker-sparse factor: {chosen}",
     )
 
 
-def _scratch(description: KSparseDescription, setting: Setting, chosen: Candidate) -> tuple[int, int, int, int]:
+def _scratch(
+    description: KSparseDescription, setting: Setting, chosen: Candidate
+) -> tuple[int, int, int, int]:
     """Bytes of packed weights, bias, and the states of X and of the results."""
     lane_bytes = chosen.lanes(setting) * setting.bytes
     return (
@@ -131,7 +148,10 @@ def _signature(description: KSparseDescription) -> KernelSignature:
     return KernelSignature(
         "KSparseParameters",
         (
-            *(Field(name, Scalar.POINTER) for name in ("x", "weights", "z", "bias", "y", "workspace")),
+            *(
+                Field(name, Scalar.POINTER)
+                for name in ("x", "weights", "z", "bias", "y", "workspace")
+            ),
             *(Field(name, whole) for name in ("rows", "row_tile", "threads")),
             *(Field(f"{name}_strides", whole, 2) for name in "xzy"),
             Field("weight_strides", whole, 4),
@@ -142,7 +162,9 @@ def _signature(description: KSparseDescription) -> KernelSignature:
     )
 
 
-def _values(step: Step, problem: KSparseProblem) -> dict[str, int | Sequence[int] | Sequence[float]]:
+def _values(
+    step: Step, problem: KSparseProblem
+) -> dict[str, int | Sequence[int] | Sequence[float]]:
     """Values of every field of the signature."""
     z = problem.z or _NO_MATRIX
     row_tile, threads = _split(step, problem)
@@ -162,7 +184,9 @@ def _split(step: Step, problem: KSparseProblem) -> tuple[int, int]:
     """Rows of an item and threads, so that every thread gets as many items."""
     size = {name: int(value) for name, value in step.constants if isinstance(value, int)}
     patches = size["kA"] * -(-size["kD"] // size["kSlices"]) * -(-size["kB"] // size["kOutputs"])
-    threads = shares(step.operations_per_row // 2 * problem.rows, problem.rows * patches, problem.threads)
+    threads = shares(
+        step.operations_per_row // 2 * problem.rows, problem.rows * patches, problem.threads
+    )
     lanes = size["kWidth"] * size["kVectors"]
     tiles = -(-problem.rows // size["kRowTile"])
     if patches % threads and tiles % threads:

@@ -84,11 +84,20 @@ def candidates(setting: Setting) -> Iterator[Candidate]:
     for vectors in (1, 2):
         for slices in sorted({1, min(setting.d, setting.width), min(setting.d, _MOST_SLICES)}):
             tallest = tile_height(min(outputs_most, setting.b), vectors, setting.target.registers)
-            for outputs in _output_choices(min(outputs_most, setting.b), tallest, setting.shape is not None):
+            for outputs in _output_choices(
+                min(outputs_most, setting.b), tallest, setting.shape is not None
+            ):
                 tile = tile_height(outputs, vectors, setting.target.registers)
                 if depth < setting.c:
                     tile = max(size for size in range(1, tile + 1) if outputs % size == 0)
-                yield Candidate(vectors=vectors, slices=slices, outputs=outputs, depth=depth, tile=tile, row_tile=rows)
+                yield Candidate(
+                    vectors=vectors,
+                    slices=slices,
+                    outputs=outputs,
+                    depth=depth,
+                    tile=tile,
+                    row_tile=rows,
+                )
 
 
 def _output_choices(most: int, tile: int, fixed: bool) -> list[int]:
@@ -106,7 +115,9 @@ def legality(candidate: Candidate, setting: Setting) -> Status:
             f" use a multiple of {setting.width} in threadblock_shape[0]"
         )
     size = candidate.panel_elements(setting) * setting.bytes
-    smallest = candidate.slices == 1 and (setting.shape is not None or candidate.outputs <= 8 * candidate.tile)
+    smallest = candidate.slices == 1 and (
+        setting.shape is not None or candidate.outputs <= 8 * candidate.tile
+    )
     if size > setting.target.shared_bytes // 2 and not smallest:
         return Status.reject(f"{size} bytes of packed weights, over half of the second-level cache")
     return Status.accept()
@@ -115,7 +126,8 @@ def legality(candidate: Candidate, setting: Setting) -> Status:
 def cost(candidate: Candidate, setting: Setting) -> float:
     """Cycles per row of the batch, for one i."""
     lanes = candidate.lanes(setting)
-    waste = -(-min(candidate.row_tile, _TYPICAL_ROWS) // lanes) * lanes / min(candidate.row_tile, _TYPICAL_ROWS)
+    rows = min(candidate.row_tile, _TYPICAL_ROWS)
+    waste = -(-rows // lanes) * lanes / rows
     output_parts = -(-setting.b // candidate.outputs)
     blocks = output_parts * -(-candidate.outputs // candidate.tile)
     loads = (candidate.tile + candidate.vectors) / candidate.vectors
@@ -123,9 +135,13 @@ def cost(candidate: Candidate, setting: Setting) -> float:
     step = _ISSUE * max(candidate.tile, loads)
     arithmetic = setting.d * blocks * (setting.c * step + depth_parts * candidate.tile * 2 * _STORE)
     state = lanes * candidate.slices * (candidate.depth + candidate.outputs) * setting.bytes
-    level = 0.0 if state <= NEAR_BYTES else _NEAR if state <= setting.target.shared_bytes // 2 else _FAR
+    level = (
+        0.0 if state <= NEAR_BYTES else _NEAR if state <= setting.target.shared_bytes // 2 else _FAR
+    )
     moved = setting.d * (setting.c * output_parts + setting.b) * level
-    reading = setting.d * setting.c * output_parts * _transfer(setting.x_by_rows, candidate, setting)
+    reading = (
+        setting.d * setting.c * output_parts * _transfer(setting.x_by_rows, candidate, setting)
+    )
     writing = setting.d * setting.b * _transfer(setting.y_by_rows, candidate, setting)
     return (arithmetic + moved + reading + writing) * waste / setting.width
 

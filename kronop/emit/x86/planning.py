@@ -37,7 +37,9 @@ def width(target: Target, accumulator: DataType) -> int:
 def common_status(math: MathInstruction, tile: TileDescription | None, target: Target) -> Status:
     """What must hold for every family: vector arithmetic, one thread, no stages, a sane unroll."""
     if target.backend != "x86":
-        return Status.reject(f"target {target} is no x86 target; plan with the emitter of its backend")
+        return Status.reject(
+            f"target {target} is no x86 target; plan with the emitter of its backend"
+        )
     if math.opcode_class is not OpClass.Simt:
         return Status.reject(f"{target} has no tensor cores for {math}; use OpClass.Simt")
     if tile is None:
@@ -64,7 +66,9 @@ def tile_height(outputs: int, vectors: int, registers: int) -> int:
     A tile of t outputs and v vectors holds t v sums, v operands and one factor element.
     """
     most = min(outputs, _TALLEST, (registers - 1 - vectors) // vectors)
-    return min(range(1, most + 1), key=lambda t: (_blocks(outputs, t) * (t * vectors + vectors + 1), -t))
+    return min(
+        range(1, most + 1), key=lambda t: (_blocks(outputs, t) * (t * vectors + vectors + 1), -t)
+    )
 
 
 def _blocks(outputs: int, tile: int) -> int:

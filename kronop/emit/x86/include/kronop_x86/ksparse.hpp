@@ -103,7 +103,8 @@ struct Input {
   index_t k_step, l_step;
 };
 
-// [depth][slices][lanes] of X from its element (k, slice): in place where lanes are contiguous.
+// [depth][slices][lanes] of X from its element (k, slice): in place where lanes are contiguous and it is read
+// only once (strides of powers of two collide in the cache).
 template <class Step, class LaneSet>
 KRONOP_INLINE Input<typename Step::Compute> load_input(const typename Step::Element* x, const LaneSet& lanes,
                                                        index_t column, const Patch& patch, index_t k, index_t depth,
@@ -112,7 +113,9 @@ KRONOP_INLINE Input<typename Step::Compute> load_input(const typename Step::Elem
   constexpr int kLanes = kLanesOf<Step>;
   const auto* from = x + ((patch.i * Step::kC + k) * Step::kD + patch.slice) * column;
   if constexpr (detail::is_same<typename Step::Element, Compute>) {
-    if (lanes.contiguous) return {from + lanes.offset[0], Step::kD * column, column};
+    if (lanes.contiguous && Step::kOutputs <= Step::kTile) {
+      return {from + lanes.offset[0], Step::kD * column, column};
+    }
   }
   if (patch.slices == Step::kD) {
     load_block<Step>(state, from, lanes, column, depth * Step::kD);

@@ -20,22 +20,23 @@ inline void register_tile(const Compute* __restrict in, index_t in_stride, Compu
       sum[q][v] = accumulate ? load<Compute, kWidth>(out + q * out_stride + v * kWidth) : V{};
     }
   }
-  const auto multiply_add = [&](index_t p) __attribute__((always_inline)) {
+  const auto multiply_add = [&]() __attribute__((always_inline)) {
     V value[kVectors];
     KRONOP_UNROLL
-    for (int v = 0; v < kVectors; ++v) value[v] = load<Compute, kWidth>(in + p * in_stride + v * kWidth);
+    for (int v = 0; v < kVectors; ++v) value[v] = load<Compute, kWidth>(in + v * kWidth);
     KRONOP_UNROLL
     for (int q = 0; q < kOutputs; ++q) {
       KRONOP_UNROLL
-      for (int v = 0; v < kVectors; ++v) sum[q][v] += value[v] * panel[p * kOutputs + q];
+      for (int v = 0; v < kVectors; ++v) sum[q][v] += value[v] * panel[q];
     }
+    in += in_stride;
+    panel += kOutputs;
   };
-  index_t p = 0;
-  for (; p + kUnroll <= contracted; p += kUnroll) {
+  for (; contracted >= kUnroll; contracted -= kUnroll) {
     KRONOP_UNROLL
-    for (int u = 0; u < kUnroll; ++u) multiply_add(p + u);
+    for (int u = 0; u < kUnroll; ++u) multiply_add();
   }
-  for (; p < contracted; ++p) multiply_add(p);
+  for (; contracted > 0; --contracted) multiply_add();
   KRONOP_UNROLL
   for (int q = 0; q < kOutputs; ++q) {
     KRONOP_UNROLL

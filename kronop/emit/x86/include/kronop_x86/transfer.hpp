@@ -44,11 +44,12 @@ KRONOP_INLINE void place_lanes(Lanes<kLanes>& lanes, const Block& block, index_t
   lanes.contiguous = whole && (inner == 1 ? outer_stride == 1 : (outer_stride == inner && inner_stride == 1));
   index_t outer_index = block.first / inner, inner_index = block.first % inner;
   const index_t used = lanes.contiguous ? 1 : block.end;
+  index_t place = 0;
   for (index_t i = 0; i < used; ++i) {
-    lanes.offset[i] = outer_index * outer_stride + inner_index * inner_stride;
+    lanes.offset[i] = place = outer_index * outer_stride + inner_index * inner_stride;
     if (++inner_index == inner) inner_index = 0, ++outer_index;
   }
-  for (index_t i = used; i < kLanes && !lanes.contiguous; ++i) lanes.offset[i] = lanes.offset[used - 1];
+  for (index_t i = used; i < kLanes && !lanes.contiguous; ++i) lanes.offset[i] = place;
 }
 
 template <int kCount, class To, class From>

@@ -1,0 +1,225 @@
+"""The x86 kernels of both families, compiled and run below the level of operations."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import kronop
+from kronop import compiler
+from kronop.descriptions.kron import KronMatmulDescription, KronProblem, Side, StridedMatrix
+from kronop.descriptions.ksparse import KSparseDescription, KSparseProblem
+from kronop.emit.render import render
+from kronop.emit.x86.kron import X86KronEmitter
+from kronop.emit.x86.ksparse import X86KSparseEmitter
+from kronop.target import Target, detect_x86_arch
+
+WIDEST = ("generic", "avx2", "avx512").index(detect_x86_arch())
+ARCHS = [f"x86-{arch}" for arch in ("generic", "avx2", "avx512")[: WIDEST + 1]]
+FLOATS = (kronop.float32, kronop.float64, kronop.float16, kronop.bfloat16)
+ELEMENTS = (*FLOATS, kronop.int32, kronop.int64)
+UNIT = {"float32": 2.0**-24, "float64": 2.0**-53, "float16": 2.0**-11, "bfloat16": 2.0**-8}
+TINY = {"float32": 0.0, "float64": 0.0, "float16": 2.0**-24, "bfloat16": 0.0}
+
+
+def dtype_of(element):
+    return np.dtype(ml_dtypes.bfloat16 if element == kronop.bfloat16 else element.name)
+
+
+def random_array(random, shape, element):
+    if element.kind == "int":
+        return random.integers(-9, 10, shape).astype(dtype_of(element))
+    return random.standard_normal(shape).astype(dtype_of(element))
+
+
+def poisoned(shape, element):
+    return np.full(shape, np.nan if element.kind == "float" else 77, dtype_of(element))
+
+
+def strided(array, how):
+    """The same values under other strides."""
+    if how == "transposed":
+        return np.ascontiguousarray(array.swapaxes(-1, -2)).swapaxes(-1, -2)
+    if how == "negative":
+        return np.ascontiguousarray(array[..., ::-1, ::-1])[..., ::-1, ::-1]
+    return array
+
+
+def matrix(array, swap, batch=()):
+    """The canonical form of `array` broadcast to `batch`."""
+    array = np.broadcast_to(array, (*batch, *array.shape[-2:]))
+    *outer, row, column = (stride // array.itemsize for stride in array.strides)
+    row, column = (column, row) if swap else (row, column)
+    return StridedMatrix(pointer=array.ctypes.data, row=row, column=column, batch=tuple(outer))
+
+
+def launch(emitter, description, problem, arch, rows, threads=2):
+    """Runs a problem in a workspace that has guards on both sides."""
+    plan = emitter.plan(description, Target.parse(arch))
+    size = emitter.workspace_bytes(plan, rows, threads)
+    memory = np.full(size + 256, 0xFF, np.uint8)
+    start = 64 + -memory.ctypes.data % 64
+    problem = dataclasses.replace(problem, workspace=memory.ctypes.data + start, threads=threads)
+    (binary,) = compiler.compile_sources(render(plan), plan.target)
+    kernel = compiler.load(binary, plan.target)
+    for item in emitter.launches(plan, problem):
+        kernel.bind(item)(0)
+    assert (memory[:start] == 0xFF).all() and (memory[start + size :] == 0xFF).all()
+
+
+def check(description, actual, expected, magnitude, contracted, output):
+    """|error| <= 2 eps (sum of contracted sizes) sum |x| |f| ..., and the rounding of the output."""
+    if output.kind == "int":
+        np.testing.assert_array_equal(actual.astype(np.int64), expected)
+        return
+    sums = 2 * UNIT[description.math.element_accumulator.name] * (contracted + 4) * magnitude
+    bound = sums + 2 * UNIT[output.name] * np.abs(expected) + TINY[output.name]
+    assert (np.abs(actual.astype(np.float64) - expected) <= bound).all()
+
+
+def run_kron(factors, rows, *, element=kronop.float32, output=None, side=Side.Right, arch="x86", scalars=(1, 0),
+             batch=(), x_batch=None, f_batch=(), views=(None, None, None), in_place=False, tile=None):  # fmt: skip
+    random = np.random.default_rng(rows)
+    output = output or element
+    simt = kronop.MathInstruction.simt(element)
+    accumulator = simt.element_accumulator
+    layouts = [kronop.ColumnMajor if view == "transposed" else kronop.RowMajor for view in views]
+    description = KronMatmulDescription(
+        math=simt, tile=tile, X=kronop.TensorDescription(element, layouts[0]), F=kronop.TensorDescription(element),
+        Y=kronop.TensorDescription(output, layouts[2]), factors=tuple(factors), side=side,
+        epilogue=kronop.LinearCombination(output, 1, accumulator, accumulator),
+    )  # fmt: skip
+    swap = side is Side.Left
+    x_shape = (*(batch if x_batch is None else x_batch), *description.x_shape(rows))
+    x = strided(random_array(random, x_shape, element), views[0])
+    fs = [strided(random_array(random, (*f_batch, *shape), element), views[1]) for shape in factors]
+    z = strided(random_array(random, (*batch, *description.y_shape(rows)), output), views[2])
+    y = z if in_place else strided(poisoned(z.shape, output), views[2])
+    op = description.epilogue.epilogue_type(*scalars)
+    source = z.copy() if scalars[1] else None
+    problem = KronProblem(
+        rows=rows, batch=batch, x=matrix(x, swap, batch), factors=tuple(matrix(f, swap, batch) for f in fs),
+        z=matrix(z, swap, batch) if scalars[1] else None, y=matrix(y, swap, batch), scalars=op.scalars,
+        workspace=0, threads=0,
+    )  # fmt: skip
+    launch(X86KronEmitter(), description, problem, arch, rows * math.prod(batch))
+    expected = description.reference(x, fs, source, op)
+    magnitude = description.reference(np.abs(x.astype(float)), [np.abs(f.astype(float)) for f in fs])
+    magnitude = abs(scalars[0]) * magnitude + abs(scalars[1]) * np.abs(z.astype(float)).max()
+    contracted = sum(p for p, _ in description.contractions)
+    check(description, y, expected, magnitude, contracted, output)
+
+
+def run_ksparse(pattern, rows, *, element=kronop.float32, last=False, arch="x86", scalars=(1, 0), bias=False,
+                view=None, tile=None):  # fmt: skip
+    random = np.random.default_rng(rows)
+    simt = kronop.MathInstruction.simt(element)
+    accumulator = simt.element_accumulator
+    tensor = kronop.TensorDescription(element)
+    description = KSparseDescription(
+        math=simt, tile=tile, X=tensor, W=tensor, Y=tensor, pattern=pattern, batch_last=last,
+        epilogue=kronop.LinearCombination(element, 1, accumulator, accumulator),
+    )  # fmt: skip
+    x = strided(random_array(random, description.x_shape(rows), element), view)
+    w = strided(random_array(random, pattern, element), view)
+    z = strided(random_array(random, description.y_shape(rows), element), view)
+    y = strided(poisoned(z.shape, element), view)
+    added = random_array(random, (description.output_columns,), element) if bias else None
+    op = description.epilogue.epilogue_type(*scalars)
+    problem = KSparseProblem(
+        rows=rows, x=matrix(x, last), weights=w.ctypes.data,
+        weight_strides=tuple(stride // w.itemsize for stride in w.strides),
+        z=matrix(z, last) if scalars[1] else None, bias=added.ctypes.data if bias else 0, bias_stride=1,
+        y=matrix(y, last), scalars=op.scalars, workspace=0, threads=0,
+    )  # fmt: skip
+    launch(X86KSparseEmitter(), description, problem, arch, rows)
+    expected = description.reference(x, w, z if scalars[1] else None, added, op)
+    magnitude = description.reference(np.abs(x.astype(float)), np.abs(w.astype(float)))
+    magnitude = abs(scalars[0]) * magnitude + abs(scalars[1]) * np.abs(z.astype(float)).max() + 4
+    check(description, y, expected, magnitude, pattern[2], element)
+
+
+KRON_SHAPES = {
+    "mixed": [(2, 3), (5, 2), (6, 4)],
+    "row": [(1, 7)],
+    "prime": [(127, 31)],
+    "long": [(505, 3)],
+    "fives": [(5, 5)] * 5,
+    "seventy": ([(1, 1)] * 9 + [(2, 2)] + [(1, 1)] * 4) * 5,
+}
+
+
+@pytest.mark.parametrize("shape", KRON_SHAPES)
+@pytest.mark.parametrize("arch", ARCHS)
+def test_kron_shapes_rows_sides_and_strides(shape, arch):
+    for side in Side:
+        for rows in (1, 3, 17, 100):
+            run_kron(KRON_SHAPES[shape], rows, side=side, arch=arch)
+        for view in ("transposed", "negative"):
+            run_kron(KRON_SHAPES[shape], 17, side=side, arch=arch, scalars=(0.5, 2), views=(view,) * 3)
+    run_kron(KRON_SHAPES[shape], 17, arch=arch, scalars=(2, 3), in_place=True)
+
+
+@pytest.mark.parametrize("factors", [[(8, 8)] * 5, [(16, 16)] * 4, [(4096, 2), (2, 3)]])
+def test_kron_rows_beyond_the_caches(factors):
+    run_kron(factors, 3)
+    run_kron(factors, 17, side=Side.Left)
+
+
+@pytest.mark.parametrize("element", ELEMENTS, ids=lambda item: item.name)
+@pytest.mark.parametrize("arch", ARCHS)
+def test_kron_elements(element, arch):
+    for side in Side:
+        run_kron([(7, 9), (3, 4), (8, 8)], 35, element=element, arch=arch, side=side, scalars=(2, 3))
+
+
+@pytest.mark.parametrize("output", FLOATS, ids=lambda item: item.name)
+@pytest.mark.parametrize("element", FLOATS, ids=lambda item: item.name)
+def test_kron_output_of_another_element(element, output):
+    run_kron([(3, 5)] * 3, 13, element=element, output=output)
+
+
+@pytest.mark.parametrize(
+    ("batch", "x_batch", "f_batch"),
+    [((3, 4), (3, 1), (1, 4)), ((3, 2, 4), (4,), (3, 1, 1)), ((2, 3, 2, 5), None, ()), ((50,), None, ())],
+)
+def test_kron_batches_broadcast(batch, x_batch, f_batch):
+    for side in Side:
+        run_kron([(2, 3), (5, 2), (6, 4)], 5, side=side, batch=batch, x_batch=x_batch, f_batch=f_batch)
+
+
+@pytest.mark.parametrize("shape", [(1, 512, 1), (5, 4096, 2), (33, 64, 8)])
+def test_kron_tiles(shape):
+    tile = kronop.TileDescription(list(shape), 1, [1, 1, 1], kronop.MathInstruction.simt(kronop.float32))
+    run_kron([(8, 8)] * 4, 40, tile=tile)
+
+
+@pytest.mark.parametrize("pattern", [(1, 2, 2, 1), (3, 5, 7, 2), (2, 17, 5, 5), (2, 9, 13, 3), (3, 11, 9, 64)])
+@pytest.mark.parametrize("arch", ARCHS)
+def test_ksparse_patterns_batches_and_strides(pattern, arch):
+    for last in (False, True):
+        for rows in (1, 35, 100):
+            run_ksparse(pattern, rows, last=last, arch=arch, bias=rows > 1)
+        for view in ("transposed", "negative"):
+            run_ksparse(pattern, 35, last=last, arch=arch, scalars=(0.5, 2), view=view)
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("element", ELEMENTS, ids=lambda item: item.name)
+def test_ksparse_elements(element, last):
+    run_ksparse((2, 9, 13, 3), 35, element=element, last=last, bias=True, scalars=(2, 3))
+
+
+def test_ksparse_large_batch_and_many_outputs():
+    run_ksparse((2, 48, 96, 4), 1000, bias=True)
+    run_ksparse((1, 300, 500, 2), 200, last=True)
+
+
+@pytest.mark.parametrize("shape", [(64, 8, 4), (32, 5, 3), (16, 100, 100)])
+def test_ksparse_tiles(shape):
+    tile = kronop.TileDescription(list(shape), 1, [1, 1, 1], kronop.MathInstruction.simt(kronop.float32))
+    run_ksparse((2, 9, 13, 3), 100, tile=tile, bias=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -156,20 +157,33 @@ class KernelSignature:
 
     def pack(self, values: Mapping[str, int | float | Sequence[int] | Sequence[float]]) -> bytes:
         """The struct's bytes. Arrays may be shorter than their field; the rest is zero."""
-        if set(values) != {item.name for item in self.fields}:
-            missing = {item.name for item in self.fields} ^ set(values)
-            raise ValueError(f"{self.struct_name}: fields {sorted(missing)} are missing or unknown")
-        parts = []
+        row: list[int | float] = []
         for item in self.fields:
-            value = values[item.name]
-            row = list(value) if isinstance(value, Sequence) else [value]
-            if len(row) > item.count:
+            try:
+                value = values[item.name]
+            except KeyError:
+                raise ValueError(f"{self.struct_name}: no value for {item.name}") from None
+            if item.count == 1 and isinstance(value, (int, float)):
+                row.append(value)
+                continue
+            given = value if isinstance(value, (tuple, list)) else (value,)
+            if len(given) > item.count:
                 raise ValueError(
-                    f"{self.struct_name}.{item.name}: {len(row)} values for {item.count}"
+                    f"{self.struct_name}.{item.name}: {len(given)} values for {item.count}"
                 )
-            row += [0] * (item.count - len(row))
-            parts.append(struct.pack(f"={item.count}{item.scalar.code}", *row))
-        return b"".join(parts)
+            row += given
+            row += [0] * (item.count - len(given))
+        if len(values) != len(self.fields):
+            unknown = sorted(set(values) - {item.name for item in self.fields})
+            raise ValueError(f"{self.struct_name}: no field for {unknown}")
+        return _layout(self).pack(*row)
+
+
+@functools.cache
+def _layout(signature: KernelSignature) -> struct.Struct:
+    return struct.Struct(
+        "=" + "".join(f"{item.count}{item.scalar.code}" for item in signature.fields)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -50,7 +50,7 @@ class RmmPool:
         from rmm.pylibrmm.stream import Stream  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
         self.device = device
-        self.stream = Device(device).create_stream()
+        self.stream = _new_stream(Device(device))
         self._stream = Stream(self.stream)
         pool = mr.PoolMemoryResource(mr.CudaMemoryResource(), initial, maximum)
         self.resource = mr.StatisticsResourceAdaptor(pool)
@@ -72,7 +72,7 @@ class CorePool:
         from cuda.core import Device, DeviceMemoryResource, DeviceMemoryResourceOptions
 
         self.device = device
-        self.stream = Device(device).create_stream()
+        self.stream = _new_stream(Device(device))
         options = None if maximum is None else DeviceMemoryResourceOptions(max_size=maximum)
         self.resource = DeviceMemoryResource(device, options)
         self._buffers: dict[int, Any] = {}
@@ -90,6 +90,12 @@ class CorePool:
 
     def in_use(self) -> int:
         return sum(int(buffer.size) for buffer in list(self._buffers.values()))
+
+
+def _new_stream(device: Any) -> Any:
+    # cuda-core asks that it has made the device current itself, even where it is already.
+    device.set_current()
+    return device.create_stream()
 
 
 _pools: dict[int, Pool] = {}

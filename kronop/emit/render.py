@@ -15,7 +15,7 @@ _ROOT = Path(__file__).parent
 _INCLUDE = {"cuda": _ROOT / "cuda" / "include", "x86": _ROOT / "x86" / "include"}
 _LANGUAGE = {"cuda": Language.CUDA, "x86": Language.CXX}
 _ENTRY = {
-    "cuda": 'extern "C" __global__ void __launch_bounds__(Step::kThreads, 1)\n'
+    "cuda": 'extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)\n'
     "{entry}(const __grid_constant__ Parameters parameters) {{\n  {template}<Step>(parameters);\n}}\n",
     "x86": 'extern "C" int {entry}(const void* parameters) {{\n'
     "  return {template}<Step>(*static_cast<const Parameters*>(parameters));\n}}\n",

@@ -40,7 +40,9 @@ class Emulator:
     def run(self, launches: Sequence[Launch]) -> None:
         """Runs the launches in order, on pointers of this process."""
         for launch in launches:
-            self.kernels[launch.step](launch.parameters, launch.grid[0], launch.block[0], launch.shared_bytes)
+            self.kernels[launch.step](
+                launch.parameters, launch.grid[0], launch.block[0], launch.shared_bytes
+            )
 
     def _build(self, source: Source, folder: Path) -> Any:
         text = source.text + _WRAPPER.format(entry=source.entry)

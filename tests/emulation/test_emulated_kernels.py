@@ -41,7 +41,9 @@ from kronop.emit.cuda.ksparse import CudaKSparseEmitter
 from kronop.target import Target
 from tests.emulation.emulator import Emulator, host_compiler
 
-pytestmark = pytest.mark.skipif(host_compiler() is None, reason="no g++ to build the emulation with")
+pytestmark = pytest.mark.skipif(
+    host_compiler() is None, reason="no g++ to build the emulation with"
+)
 
 _TARGET = Target.parse("sm_90a")
 _RAGGED = [(2, 3), (5, 2), (6, 4)]
@@ -76,7 +78,8 @@ def stored(array: Any, layout: Layout) -> Any:
 
 def poisoned(shape: tuple[int, ...], element: DataType, layout: Layout = RowMajor) -> Any:
     return stored(
-        np.full(shape, np.nan if element.kind == "float" else 77).astype(numpy_type(element)), layout
+        np.full(shape, np.nan if element.kind == "float" else 77).astype(numpy_type(element)),
+        layout,
     )
 
 
@@ -136,11 +139,15 @@ def run_kron(
     )
     plan = emitter.plan(description, _TARGET)
     x = stored(values(random, (*batch, *description.x_shape(rows)), element), x_layout)
-    matrices = [stored(values(random, (*factor_batch, *shape), element), f_layout) for shape in factors]
+    matrices = [
+        stored(values(random, (*factor_batch, *shape), element), f_layout) for shape in factors
+    ]
     y = poisoned((*batch, *description.y_shape(rows)), output, y_layout)
     z = stored(values(random, y.shape, output), y_layout) if source else None
     scalars = epilogue.epilogue_type(2, 3 if source else 0)
-    workspace = np.full(emitter.workspace_bytes(plan, rows * math.prod(batch), 1) + 256, 255, np.uint8)
+    workspace = np.full(
+        emitter.workspace_bytes(plan, rows * math.prod(batch), 1) + 256, 255, np.uint8
+    )
     left = side is Side.Left
     problem = KronProblem(
         rows=rows,
@@ -188,7 +195,9 @@ def test_many_factors_are_cut_into_passes(folder: Path) -> None:
 @pytest.mark.parametrize("side", Side)
 @pytest.mark.parametrize("layouts", [(x, f, y) for x in Layout for f in Layout for y in Layout])
 def test_every_layout(folder: Path, side: Side, layouts: tuple[Layout, Layout, Layout]) -> None:
-    run_kron(folder, [(4, 8), (40, 4), (2, 2)], 4, side=side, layouts=layouts, alignment=4, source=True)
+    run_kron(
+        folder, [(4, 8), (40, 4), (2, 2)], 4, side=side, layouts=layouts, alignment=4, source=True
+    )
 
 
 @pytest.mark.parametrize("factor_batch", [(), (2, 1), (1, 3), (2, 3)])
@@ -201,7 +210,12 @@ def test_batches_broadcast(folder: Path, factor_batch: tuple[int, ...]) -> None:
 def test_element_types(folder: Path, element: DataType) -> None:
     run_kron(folder, _RAGGED, 7, element, source=True)
     run_kron(
-        folder, [(64, 16), (40, 8)], 3, element, side=Side.Left, layouts=(ColumnMajor, RowMajor, ColumnMajor)
+        folder,
+        [(64, 16), (40, 8)],
+        3,
+        element,
+        side=Side.Left,
+        layouts=(ColumnMajor, RowMajor, ColumnMajor),
     )
 
 
@@ -279,9 +293,12 @@ def run_ksparse(
 @pytest.mark.parametrize("batch_last", [False, True])
 @pytest.mark.parametrize("alignment", [1, 4])
 @pytest.mark.parametrize(
-    "pattern", [(2, 3, 5, 3), (2, 2, 2, 1), (1, 2, 2, 2), (3, 5, 7, 5), (2, 3, 2, 64), (1, 48, 20, 4)]
+    "pattern",
+    [(2, 3, 5, 3), (2, 2, 2, 1), (1, 2, 2, 2), (3, 5, 7, 5), (2, 3, 2, 64), (1, 48, 20, 4)],
 )
-def test_ksparse(folder: Path, pattern: tuple[int, int, int, int], alignment: int, batch_last: bool) -> None:
+def test_ksparse(
+    folder: Path, pattern: tuple[int, int, int, int], alignment: int, batch_last: bool
+) -> None:
     for rows in (1, 36, 37):
         run_ksparse(folder, pattern, rows, batch_last=batch_last, alignment=alignment)
 
@@ -292,5 +309,7 @@ def test_ksparse_of_a_large_batch(folder: Path) -> None:
 
 @pytest.mark.parametrize("element", [float64, float16, bfloat16])
 def test_ksparse_element_types(folder: Path, element: DataType) -> None:
-    run_ksparse(folder, (2, 12, 20, 4), 50, element, batch_last=False, alignment=16 // element.bytes)
+    run_ksparse(
+        folder, (2, 12, 20, 4), 50, element, batch_last=False, alignment=16 // element.bytes
+    )
     run_ksparse(folder, (2, 12, 20, 1), 50, element, batch_last=True, alignment=1)

@@ -47,7 +47,9 @@ def choose_padding(
     ]
 
     def conflicts(shift: int) -> float:
-        ways = sum(weight * _ways([_place(at, shift) for at in row], lanes) for weight, row in patterns)
+        ways = sum(
+            weight * _ways([_place(at, shift) for at in row], lanes) for weight, row in patterns
+        )
         # Carries cost two instructions an access.
         return ways * (1.0 if powers or shift == 0 else 1.3)
 

@@ -65,9 +65,21 @@ class ContractTile:
         return self.lanes * (self.m // self.thread_m) * (self.n // self.thread_n)
 
     def __str__(self) -> str:
-        return (
-            f"{self.lanes} lanes x {self.m} x {self.n} x {self.k}, {self.thread_m} x {self.thread_n} a thread"
-        )
+        return f"{self.lanes} lanes x {self.m} x {self.n} x {self.k}, {self.thread_m} x {self.thread_n} a thread"
+
+
+def vectors(work: Contraction, tile: ContractTile) -> tuple[int, int, int]:
+    """Elements of one access to X, to W and to Y: what is promised, as far as it divides the tile."""
+
+    def widest(promise: int, order: Order, own: int, across: int) -> int:
+        size = {Order.Own: own, Order.Rows: across, Order.Lanes: tile.lanes}[order]
+        return operands.widest_divisor(promise, [size])
+
+    return (
+        widest(work.x_alignment, work.x_order, tile.k, tile.m),
+        widest(work.w_alignment, work.w_order, tile.k, tile.n),
+        widest(work.y_alignment, work.y_order, tile.n, tile.m),
+    )
 
 
 def shared_bytes(tile: ContractTile, accumulator: DataType) -> int:
@@ -83,7 +95,18 @@ def _rows_bytes(tile: ContractTile) -> int:
     return operands.round_up(_OFFSETS_OF_A_ROW * tile.m, operands.VECTOR_BYTES)
 
 
-def fits(tile: ContractTile, accumulator: DataType, target: Target) -> Status:
+def registers(tile: ContractTile, work: Contraction, accumulator: DataType) -> int:
+    """An upper estimate of the registers of a thread."""
+    words = accumulator.bytes // 4
+    x_vector, w_vector, _ = vectors(work, tile)
+    x_staged, w_staged = (tile.lanes * tile.k * size / tile.threads for size in (tile.m, tile.n))
+    # An access on its way holds its value and its 64-bit address with what guards it.
+    accesses = x_staged / x_vector + w_staged / w_vector
+    sums = tile.thread_m * tile.thread_n + tile.thread_m + tile.thread_n
+    return round((sums + x_staged + w_staged + 8) * words + 6 * accesses) + 48
+
+
+def fits(tile: ContractTile, work: Contraction, accumulator: DataType, target: Target) -> Status:
     """Whether `contract_tiles` can run this tile: the one rule."""
     if tile.m % (tile.thread_m * 4) or tile.n % tile.thread_n or tile.n % 4:
         return Status.reject(f"a tile of {tile} does not divide among threads; use multiples of 4")
@@ -99,14 +122,10 @@ def fits(tile: ContractTile, accumulator: DataType, target: Target) -> Status:
             f"a tile of {tile} wants {wanted} bytes of shared memory in {tile.stages} stages,"
             f" {target.shared_bytes} are there; use a smaller threadblock_shape"
         )
-    words = accumulator.bytes // 4
-    staged = tile.lanes * tile.k * (tile.m + tile.n) // tile.threads
-    registers = (
-        (tile.thread_m * tile.thread_n + tile.thread_m + tile.thread_n + staged) * words + 48 + 8 * words
-    )
-    if registers > min(255, 65536 // tile.threads):
+    wanted_registers = registers(tile, work, accumulator)
+    if wanted_registers > min(255, 65536 // tile.threads):
         return Status.reject(
-            f"{tile} wants about {registers} registers of {min(255, 65536 // tile.threads)};"
+            f"{tile} wants about {wanted_registers} registers of {min(255, 65536 // tile.threads)};"
             " use more warps or a smaller threadblock_shape"
         )
     return Status.accept()
@@ -116,13 +135,16 @@ def candidates(
     work: Contraction, accumulator: DataType, target: Target, tile: TileDescription | None
 ) -> tuple[list[tuple[float, ContractTile]], list[tuple[str, str]]]:
     """Tiles that fit, cheapest first, and those that do not, with the reason."""
-    accepted, rejected = [], []
+    accepted: list[tuple[float, ContractTile]] = []
+    rejected: list[tuple[str, str]] = []
     for candidate in _given(work, tile) if tile is not None else _proposed(work, accumulator):
-        status = fits(candidate, accumulator, target)
+        status = fits(candidate, work, accumulator, target)
         if status:
             accepted.append((_cost(candidate, work, accumulator, target), candidate))
         else:
             rejected.append((str(candidate), status.reason))
+    if tile is not None and not accepted and not rejected:
+        rejected.append(("threadblock_shape", _unshared(work, tile)))
     accepted.sort(key=lambda item: item[0])
     return accepted, rejected
 
@@ -134,13 +156,27 @@ def _lanes(work: Contraction) -> int:
     return min(work.lanes, MOST_LANES)
 
 
+def _unshared(work: Contraction, tile: TileDescription) -> str:
+    m, n, _ = tile.threadblock_shape
+    return (
+        f"{_lanes(work)} x {m} x {n} results do not divide among {32 * tile.warps} threads, each with 1 to 16 rows"
+        " and outputs (a power of two); change warp_count or threadblock_shape"
+    )
+
+
 def _proposed(work: Contraction, accumulator: DataType) -> list[ContractTile]:
     widest = 8 if accumulator.bytes == 4 else 4
     lanes = _lanes(work)
     steps = min(16, max(2, 1 << (work.contracted - 1).bit_length()))
     return [
         ContractTile(
-            lanes=lanes, m=m * thread_m, n=n * thread_n, k=k, thread_m=thread_m, thread_n=thread_n, stages=2
+            lanes=lanes,
+            m=m * thread_m,
+            n=n * thread_n,
+            k=k,
+            thread_m=thread_m,
+            thread_n=thread_n,
+            stages=2,
         )
         for thread_m, thread_n in itertools.product(operands.powers_of_two(1, widest), repeat=2)
         for m, n in itertools.product(operands.powers_of_two(4, 64), operands.powers_of_two(1, 64))
@@ -153,12 +189,13 @@ def _given(work: Contraction, tile: TileDescription) -> list[ContractTile]:
     m, n, k = tile.threadblock_shape
     lanes = _lanes(work)
     shapes = [
-        ContractTile(lanes=lanes, m=m, n=n, k=k, thread_m=thread_m, thread_n=thread_n, stages=tile.stages)
+        ContractTile(
+            lanes=lanes, m=m, n=n, k=k, thread_m=thread_m, thread_n=thread_n, stages=tile.stages
+        )
         for thread_m, thread_n in itertools.product(operands.powers_of_two(1, 16), repeat=2)
         if m % thread_m == 0 and n % thread_n == 0
     ]
-    fitting = [shape for shape in shapes if shape.threads == 32 * tile.warps]
-    return fitting or shapes[:1]
+    return [shape for shape in shapes if shape.threads == 32 * tile.warps]
 
 
 def _cost(tile: ContractTile, work: Contraction, accumulator: DataType, target: Target) -> float:
@@ -172,8 +209,10 @@ def _cost(tile: ContractTile, work: Contraction, accumulator: DataType, target: 
     memory = (1 / tile.m + 1 / tile.n) * work.source.bytes * 4
     rows_waste = 1 + tile.m / 2048
     per_step = words * 1.0 + reads + memory + 4 / (tile.thread_m * tile.thread_n) / 4
-    blocks = target.shared_bytes // shared_bytes(tile, accumulator)
-    resident = min(blocks * tile.threads, 65536 // 128)
+    blocks = operands.resident_blocks(
+        tile.threads, registers(tile, work, accumulator), shared_bytes(tile, accumulator), target
+    )
+    resident = min(blocks * tile.threads, 512)
     idle = 1 + 0.4 * max(0.0, 1 - resident / 512)
     fixed = 24 / tile.k * (1 / (tile.thread_m * tile.thread_n) + 0.02)
     return (per_step + fixed) * steps * waste * lanes_waste * rows_waste * idle
@@ -184,6 +223,7 @@ def contract_step(
     work: Contraction,
     tile: ContractTile,
     epilogue: Epilogue | None,
+    target: Target,
     *,
     entry: str,
     note: str,
@@ -194,11 +234,15 @@ def contract_step(
     accumulator = math.element_accumulator
     vector = operands.vector_of(accumulator)
     vector_m, vector_n = min(vector, tile.thread_m), min(vector, tile.thread_n)
-    along = {Order.Own: tile.k, Order.Lanes: tile.lanes}
+    x_vector, w_vector, y_vector = vectors(work, tile)
     scalar = operands.scalar_kind(epilogue)
-    runs = {Order.Own: tile.n, Order.Rows: tile.m, Order.Lanes: tile.lanes}[work.y_order]
+    wanted = shared_bytes(tile, accumulator)
+    blocks = operands.resident_blocks(
+        tile.threads, registers(tile, work, accumulator), wanted, target
+    )
     constants: list[tuple[str, Constant]] = [
         ("kThreads", tile.threads),
+        ("kBlocks", blocks),
         ("kStages", tile.stages),
         ("kLanes", tile.lanes),
         ("kTileM", tile.m),
@@ -214,9 +258,9 @@ def contract_step(
         ("kXOrder", int(work.x_order)),
         ("kWOrder", int(work.w_order)),
         ("kYOrder", int(work.y_order)),
-        ("kXVector", operands.widest_divisor(work.x_alignment, [along.get(work.x_order, tile.m)])),
-        ("kWVector", operands.widest_divisor(work.w_alignment, [along.get(work.w_order, tile.n)])),
-        ("kYVector", operands.widest_divisor(work.y_alignment, [runs])),
+        ("kXVector", x_vector),
+        ("kWVector", w_vector),
+        ("kYVector", y_vector),
         ("kPad", vector),
         ("kTileBytesAt", _rows_bytes(tile)),
         ("kSaturate", operands.saturates(epilogue)),
@@ -232,7 +276,7 @@ def contract_step(
         signature=_signature(scalar),
         epilogue=epilogue,
         threads=tile.threads,
-        shared_bytes=shared_bytes(tile, accumulator),
+        shared_bytes=wanted,
         bytes_per_row=traffic[0],
         operations_per_row=traffic[1],
         note=note,

@@ -51,7 +51,9 @@ class CudaKronEmitter:
         return launch_steps(plan, problem)
 
 
-def _step(description: KronMatmulDescription, passes: tuple[Pass, ...], index: int, target: Target) -> Step:
+def _step(
+    description: KronMatmulDescription, passes: tuple[Pass, ...], index: int, target: Target
+) -> Step:
     this = passes[index]
     is_last = index == len(passes) - 1
     entry, note = _names(description, this, index, len(passes), target)
@@ -84,6 +86,7 @@ def _step(description: KronMatmulDescription, passes: tuple[Pass, ...], index: i
         work,
         this.choice.tile,
         description.epilogue if is_last else None,
+        target,
         entry=entry,
         note=note,
         plan_constants=constants,

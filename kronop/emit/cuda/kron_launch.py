@@ -32,9 +32,15 @@ class _Pass:
 
 def _pass_of(step: Step) -> _Pass:
     flat, sizes = operands.integers(step, "kGroup"), operands.integers(step, "kSizes")
-    first, group = operands.integer(step, "kFirstDigit"), tuple(zip(flat[::2], flat[1::2], strict=True))
+    first, group = (
+        operands.integer(step, "kFirstDigit"),
+        tuple(zip(flat[::2], flat[1::2], strict=True)),
+    )
     return _Pass(
-        first=first, group=group, left=math.prod(sizes[:first]), right=math.prod(sizes[first + len(group) :])
+        first=first,
+        group=group,
+        left=math.prod(sizes[:first]),
+        right=math.prod(sizes[first + len(group) :]),
     )
 
 
@@ -76,7 +82,9 @@ def launch_steps(plan: Plan, problem: KronProblem) -> tuple[Launch, ...]:
 def _intermediate(step: Step, problem: KronProblem, rows: int, pointer: int) -> StridedMatrix:
     """Dense in the workspace, contiguous along what is contiguous in X."""
     columns = _pass_of(step).columns_out
-    inner = [math.prod(problem.batch[axis + 1 :]) * problem.rows for axis in range(len(problem.batch))]
+    inner = [
+        math.prod(problem.batch[axis + 1 :]) * problem.rows for axis in range(len(problem.batch))
+    ]
     if operands.integer(step, "kXByRows"):
         column = operands.round_up(rows, operands.vector_of(operands.element_of(step, "Output")))
         return StridedMatrix(pointer=pointer, row=1, column=column, batch=tuple(inner))
@@ -120,7 +128,9 @@ def _four(strides: Sequence[int], filler: int = 0) -> tuple[int, ...]:
     return (*strides, *([filler] * (MOST_BATCH_DIMENSIONS - len(strides))))
 
 
-def _tile_launch(index: int, step: Step, problem: KronProblem, scalars: tuple[float, ...]) -> Launch:
+def _tile_launch(
+    index: int, step: Step, problem: KronProblem, scalars: tuple[float, ...]
+) -> Launch:
     this = _pass_of(step)
     by_rows, columns = operands.integer(step, "kXByRows"), operands.integer(step, "kColumns")
     group_in, group_out = operands.integer(step, "kGroupIn"), operands.integer(step, "kGroupOut")
@@ -138,14 +148,22 @@ def _tile_launch(index: int, step: Step, problem: KronProblem, scalars: tuple[fl
         return operands.View(pointer=item.pointer, strides=strides)
 
     z = problem.z or _NOTHING
-    views = {"x": view(problem.x, group_in), "y": view(problem.y, group_out), "z": view(z, group_out)}
+    views = {
+        "x": view(problem.x, group_in),
+        "y": view(problem.y, group_out),
+        "z": view(z, group_out),
+    }
     extents = {"outer": outer, "inner": (inner,), "batch": _four(problem.batch, 1)}
     along = "digit" if columns == 1 else "inner"
 
     def flag(name: str, width: str, alias: str, group: int) -> int:
         sizes = {**extents, "digit": (group,)}
         return operands.allows_vectors(
-            views[name], sizes, along, operands.integer(step, width), operands.element_of(step, alias)
+            views[name],
+            sizes,
+            along,
+            operands.integer(step, width),
+            operands.element_of(step, alias),
         )
 
     factors = problem.factors[this.first : this.first + len(this.group)]
@@ -162,15 +180,21 @@ def _tile_launch(index: int, step: Step, problem: KronProblem, scalars: tuple[fl
     for name, item in views.items():
         values |= item.field(name)
     values |= {f"{name}_extent": size for name, size in extents.items()}
-    tiles = operands.cover(inner, columns) * operands.cover(math.prod(outer), operands.integer(step, "kRows"))
+    tiles = operands.cover(inner, columns) * operands.cover(
+        math.prod(outer), operands.integer(step, "kRows")
+    )
     return operands.make_launch(index, step, tiles * math.prod(problem.batch), values)
 
 
-def _contract_launch(index: int, step: Step, problem: KronProblem, scalars: tuple[float, ...]) -> Launch:
+def _contract_launch(
+    index: int, step: Step, problem: KronProblem, scalars: tuple[float, ...]
+) -> Launch:
     this = _pass_of(step)
     ((contracted, produced),) = this.group
     by_rows = operands.integer(step, "kXByRows")
-    rows = (this.left, this.right, problem.rows) if by_rows else (problem.rows, this.left, this.right)
+    rows = (
+        (this.left, this.right, problem.rows) if by_rows else (problem.rows, this.left, this.right)
+    )
 
     def view(item: StridedMatrix, own: str, size: int) -> operands.View:
         digit, left = this.right * item.column, size * this.right * item.column
@@ -183,7 +207,9 @@ def _contract_launch(index: int, step: Step, problem: KronProblem, scalars: tupl
         return operands.View(pointer=item.pointer, strides=strides)
 
     factor = problem.factors[this.first]
-    nothing = operands.View(pointer=0, strides={"produced": (0,), "lane": (0,), "group": (0, 0, 0, 0)})
+    nothing = operands.View(
+        pointer=0, strides={"produced": (0,), "lane": (0,), "group": (0, 0, 0, 0)}
+    )
     views = {
         "x": view(problem.x, "contracted", contracted),
         "w": operands.View(

@@ -49,11 +49,14 @@ class CudaKSparseEmitter:
         accepted, rejected = _candidates(description, target)
         best = accepted[0][1]
         slower = [
-            (str(tile), f"cost {cost:.2f}, the best {accepted[0][0]:.2f}") for cost, tile in accepted[1:]
+            (str(tile), f"cost {cost:.2f}, the best {accepted[0][0]:.2f}")
+            for cost, tile in accepted[1:]
         ]
         step = _step(description, best, target)
         return Plan(
-            target=target, steps=(step,), rejected=(*slower[:_MOST_REJECTED], *rejected[:_MOST_REJECTED])
+            target=target,
+            steps=(step,),
+            rejected=(*slower[:_MOST_REJECTED], *rejected[:_MOST_REJECTED]),
         )
 
     def workspace_bytes(self, plan: Plan, rows: int, threads: int) -> int:
@@ -103,12 +106,16 @@ def _step(description: KSparseDescription, tile: ContractTile, target: Target) -
     a, b, c, d = description.pattern
     x, y = description.X.element, description.Y.element
     first = "batch_last" if description.batch_last else "batch_first"
-    traffic = (description.input_columns * x.bytes + description.output_columns * y.bytes, 2 * a * b * c * d)
+    traffic = (
+        description.input_columns * x.bytes + description.output_columns * y.bytes,
+        2 * a * b * c * d,
+    )
     return contract_step(
         description.math,
         _contraction(description),
         tile,
         description.epilogue,
+        target,
         entry=f"ksparse_{x.short}_{a}_{b}_{c}_{d}_{first}_{y.short}_{description.epilogue.name}_{target.arch}",
         note=f"I_{a} x dense({b}, {c}) x I_{d}, {first}, tiles of {tile}",
         plan_constants=[("kPattern", (a, b, c, d))],
@@ -139,7 +146,12 @@ def _launch(step: Step, problem: KSparseProblem) -> Launch:
         "x": _view(problem.x, "contracted", c, d),
         "w": operands.View(
             pointer=problem.weights,
-            strides={"contracted": (w_c,), "produced": (w_b,), "lane": (w_d,), "group": (w_a, 0, 0, 0)},
+            strides={
+                "contracted": (w_c,),
+                "produced": (w_b,),
+                "lane": (w_d,),
+                "group": (w_a, 0, 0, 0),
+            },
         ),
         "y": _view(problem.y, "produced", b, d),
         "z": _view(problem.z or nothing, "produced", b, d),

@@ -11,9 +11,12 @@ from kronop.descriptions.datatype import TENSOR_TYPES, DataType
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction, OpClass
 from kronop.emit.plan import Step
+from kronop.target import Target
 
 MOST_BLOCKS = 2**31 - 1
 SCALARS = 4
+REGISTERS = 65536
+MOST_RESIDENT = 8
 VECTOR_BYTES = 16
 
 
@@ -26,7 +29,9 @@ class View:
 
     def field(self, operand: str) -> dict[str, int | tuple[int, ...]]:
         """Members of the parameter struct: `<index>_<operand>`, and the pointer."""
-        return {operand: self.pointer} | {f"{index}_{operand}": row for index, row in self.strides.items()}
+        return {operand: self.pointer} | {
+            f"{index}_{operand}": row for index, row in self.strides.items()
+        }
 
 
 def allows_vectors(
@@ -42,7 +47,9 @@ def allows_vectors(
         if extent > 1 and not (index == along and stride == 1)
     ]
     unit = any(stride == 1 for stride in view.strides[along])
-    aligned = view.pointer % (width * element.bytes) == 0 and all(stride % width == 0 for stride in strides)
+    aligned = view.pointer % (width * element.bytes) == 0 and all(
+        stride % width == 0 for stride in strides
+    )
     return int(unit and aligned)
 
 
@@ -99,7 +106,10 @@ def signature(
 
 
 def make_launch(
-    index: int, step: Step, blocks: int, values: Mapping[str, int | tuple[int, ...] | tuple[float, ...]]
+    index: int,
+    step: Step,
+    blocks: int,
+    values: Mapping[str, int | tuple[int, ...] | tuple[float, ...]],
 ) -> Launch:
     """The launch of one step; blocks past the grid's limit are walked by the blocks there are."""
     return Launch(
@@ -109,6 +119,16 @@ def make_launch(
         block=(step.threads, 1, 1),
         shared_bytes=step.shared_bytes,
     )
+
+
+def resident_blocks(threads: int, registers: int, shared_bytes: int, target: Target) -> int:
+    """Blocks that a multiprocessor can hold by the planner's estimate: the register budget of ptxas.
+
+    NOTE: without a promise ptxas 13.4 spilled a few registers of small blocks; with a promise of one
+    block it hoisted loads up to 255 registers.
+    """
+    by_registers = REGISTERS // (threads * round_up(registers, 8))
+    return max(1, min(by_registers, target.shared_bytes // shared_bytes, MOST_RESIDENT))
 
 
 def cover(extent: int, size: int) -> int:

@@ -95,7 +95,9 @@ def _ends(description: KronMatmulDescription, is_first: bool, is_last: bool) -> 
     if not is_first:
         ends = replace(ends, source=between, source_alignment=widest)
     if not is_last:
-        ends = replace(ends, output=between, output_alignment=widest, output_by_rows=ends.source_by_rows)
+        ends = replace(
+            ends, output=between, output_alignment=widest, output_by_rows=ends.source_by_rows
+        )
     return ends
 
 
@@ -122,9 +124,16 @@ def _best_groups(
                 found = (before[0] + choice.cost, [*before[1], (first, end)])
         best.append(found)
     largest = sorted(reasons.items(), key=lambda item: item[0][0] - item[0][1])[:4]
-    rejected += [(f"digits {first} to {end - 1} in one pass", reason) for (first, end), reason in largest]
+    rejected += [
+        (f"digits {first} to {end - 1} in one pass", reason) for (first, end), reason in largest
+    ]
     final = best[-1]
-    return None if final is None else final[1]
+    if final is None:
+        # The reason that counts is why some digit cannot even stand alone.
+        alone = next(key for key in reasons if key[1] - key[0] == 1)
+        rejected.append((f"digit {alone[0]} alone", reasons[alone]))
+        return None
+    return final[1]
 
 
 def choose(
@@ -156,7 +165,9 @@ class _Key:
 
 
 @functools.lru_cache(maxsize=4096)
-def _choose(key: _Key, shape: PassShape, ends: Ends, target: Target) -> tuple[Choice | None, Status]:
+def _choose(
+    key: _Key, shape: PassShape, ends: Ends, target: Target
+) -> tuple[Choice | None, Status]:
     accumulator = key.math.element_accumulator
     status = Status.reject("no tile")
     found: list[Choice] = []
@@ -164,28 +175,42 @@ def _choose(key: _Key, shape: PassShape, ends: Ends, target: Target) -> tuple[Ch
         status = _fits(key, shape, ends, shape_of_tile, accumulator, target)
         if status:
             found.append(
-                Choice(tile=shape_of_tile, cost=_tile_cost(shape, ends, shape_of_tile, accumulator, target))
+                Choice(
+                    tile=shape_of_tile,
+                    cost=_tile_cost(shape, ends, shape_of_tile, accumulator, target),
+                )
             )
     if len(shape.group) == 1:
         work = contraction(key.by_columns, key.factor_alignment, shape, ends)
         accepted, rejected = contract.candidates(work, accumulator, target, key.tile)
         if accepted:
             found.append(
-                Choice(tile=accepted[0][1], cost=_contract_cost(shape, ends, accepted[0][1], accumulator))
+                Choice(
+                    tile=accepted[0][1],
+                    cost=_contract_cost(shape, ends, accepted[0][1], accumulator),
+                )
             )
         elif rejected:
-            status = Status.reject(rejected[0][1])
+            status = Status.reject(f"{status.reason}; as a contraction: {rejected[0][1]}")
     if not found:
         return None, status
     return min(found, key=lambda item: item.cost), Status.accept()
 
 
 def _fits(
-    key: _Key, shape: PassShape, ends: Ends, candidate: TileShape, accumulator: DataType, target: Target
+    key: _Key,
+    shape: PassShape,
+    ends: Ends,
+    candidate: TileShape,
+    accumulator: DataType,
+    target: Target,
 ) -> Status:
     if key.tile is not None:
         across = candidate.rows if ends.source_by_rows else candidate.columns
-        held, most = across * math.prod(max(digit) for digit in shape.group), key.tile.threadblock_shape[1]
+        held, most = (
+            across * math.prod(max(digit) for digit in shape.group),
+            key.tile.threadblock_shape[1],
+        )
         if held > most:
             return Status.reject(
                 f"a block holds {held} elements of a row, threadblock_shape gives {most}; raise Tile_N"
@@ -197,7 +222,9 @@ def _fits(
     return tile.fits(shape, candidate, accumulator, target)
 
 
-def contraction(by_columns: bool, factor_alignment: int, shape: PassShape, ends: Ends) -> Contraction:
+def contraction(
+    by_columns: bool, factor_alignment: int, shape: PassShape, ends: Ends
+) -> Contraction:
     """One digit as a contraction whose rows are all free indices."""
     ((contracted, produced),) = shape.group
     inside = Order.Rows if shape.right > 1 else Order.Own
@@ -222,7 +249,9 @@ def _tiles(key: _Key, shape: PassShape, ends: Ends, accumulator: DataType) -> li
     if key.tile is not None:
         m, n, _ = key.tile.threadblock_shape
         rows, columns = (
-            (max(1, n // slots), m) if ends.source_by_rows else (m, min(shape.right, max(1, n // slots)))
+            (max(1, n // slots), m)
+            if ends.source_by_rows
+            else (m, min(shape.right, max(1, n // slots)))
         )
         return [TileShape(rows=rows, columns=columns, threads=32 * key.tile.warps)]
     most = max(1, _TILE_ELEMENTS * 4 // accumulator.bytes // slots)
@@ -269,10 +298,9 @@ def _tile_cost(
     work = multiply_adds(sorted(shape.group, key=shrinking), 1, 1) / shape.group_in
     arithmetic = work * _BYTES_OF_MULTIPLY_ADD * accumulator.bytes / 4 * ragged
     phases = len(tile.phases_of(shape, candidate, accumulator)) * 0.6 * accumulator.bytes / 4
-    blocks = min(
-        target.shared_bytes // tile.shared_bytes(layout, candidate, accumulator),
-        tile.REGISTERS // (candidate.threads * tile.registers(shape, accumulator)),
-    )
+    wanted = tile.shared_bytes(layout, candidate, accumulator)
+    registers = tile.registers(shape, accumulator)
+    blocks = operands.resident_blocks(candidate.threads, registers, wanted, target)
     resident = min(blocks * candidate.threads, 512) / 512
     # Two or more resident blocks overlap one's memory with another's arithmetic.
     exposed = 1.0 if blocks < 2 else 0.4
@@ -280,7 +308,9 @@ def _tile_cost(
     return (slow + exposed * fast + factors) * (1 + 0.15 * (1 - resident))
 
 
-def _contract_cost(shape: PassShape, ends: Ends, candidate: ContractTile, accumulator: DataType) -> float:
+def _contract_cost(
+    shape: PassShape, ends: Ends, candidate: ContractTile, accumulator: DataType
+) -> float:
     ((contracted, produced),) = shape.group
     x, y = ends.source.bytes, ends.output.bytes * produced / contracted
     padded = operands.cover(produced, candidate.n) * candidate.n

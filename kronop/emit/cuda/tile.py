@@ -18,7 +18,6 @@ from kronop.target import Target
 MOST_FACTORS = 32
 # A digit that grows or shrinks stays in registers whole: all its inputs, and all outputs of small ones.
 MOST_CONTRACTED = 32
-REGISTERS = 65536
 SMALL_DIGIT = 8
 # Elements that a thread holds of small digits: 64-bit integer products need registers of their own.
 _SMALL_BLOCKS = {"float32": 64, "int32": 64, "float64": 32, "int64": 16}
@@ -96,7 +95,9 @@ def layout_of(shape: PassShape, tile: TileShape, accumulator: DataType) -> TileL
     )
 
 
-def shared_bytes(layout: TileLayout, tile: TileShape, accumulator: DataType, pad_shift: int = 5) -> int:
+def shared_bytes(
+    layout: TileLayout, tile: TileShape, accumulator: DataType, pad_shift: int = 5
+) -> int:
     """Row offsets, factors and the padded tile."""
     padded = layout.elements + (layout.elements >> pad_shift if pad_shift else 0)
     rows = operands.round_up(_OFFSETS_OF_A_ROW * tile.rows, operands.VECTOR_BYTES)
@@ -114,7 +115,9 @@ def fits(shape: PassShape, tile: TileShape, accumulator: DataType, target: Targe
             f"a digit of {largest} does not fit a thread's registers, at most {MOST_CONTRACTED}"
         )
     if not 32 <= tile.threads <= 1024:
-        return Status.reject(f"{tile.threads} threads of a block, expected 32 to 1024; change warp_count")
+        return Status.reject(
+            f"{tile.threads} threads of a block, expected 32 to 1024; change warp_count"
+        )
     wanted = shared_bytes(layout_of(shape, tile, accumulator), tile, accumulator)
     if wanted > target.shared_bytes:
         return Status.reject(
@@ -122,7 +125,7 @@ def fits(shape: PassShape, tile: TileShape, accumulator: DataType, target: Targe
             f" memory, {target.shared_bytes} are there; use a smaller tile"
         )
     # Beyond this many threads a thread has too few registers for what it holds.
-    most = REGISTERS // (operands.round_up(registers(shape, accumulator), 8))
+    most = operands.REGISTERS // (operands.round_up(registers(shape, accumulator), 8))
     if tile.threads > most:
         return Status.reject(
             f"{tile.threads} threads leave too few registers, at most {most // 32 * 32} fit;"
@@ -178,15 +181,26 @@ def _group_phases(shape: PassShape, accumulator: DataType) -> list[Phase]:
         if slots > SMALL_DIGIT:
             together = max(1, min(4, 256 // (accumulator.bytes * digit[0])))
             phases.append(
-                Phase(first=index, end=index + 1, together=together, block=digit[0], stride=0, axes=())
+                Phase(
+                    first=index, end=index + 1, together=together, block=digit[0], stride=0, axes=()
+                )
             )
         elif last is not None and last.together == 0 and last.block * slots <= most:
             phases[-1] = Phase(
-                first=last.first, end=index + 1, together=0, block=last.block * slots, stride=0, axes=()
+                first=last.first,
+                end=index + 1,
+                together=0,
+                block=last.block * slots,
+                stride=0,
+                axes=(),
             )
         else:
-            phases.append(Phase(first=index, end=index + 1, together=0, block=slots, stride=0, axes=()))
-    return sorted(phases, key=lambda phase: shrinking(_product(shape.group[phase.first : phase.end])))
+            phases.append(
+                Phase(first=index, end=index + 1, together=0, block=slots, stride=0, axes=())
+            )
+    return sorted(
+        phases, key=lambda phase: shrinking(_product(shape.group[phase.first : phase.end]))
+    )
 
 
 def _product(group: Sequence[tuple[int, int]]) -> tuple[int, int]:
@@ -225,12 +239,19 @@ def tile_step(
     x_vector, y_vector = vectors(shape, ends, tile)
     shift, adds = choose_padding(shape, tile, layout, phases, accumulator, x_vector, y_vector)
     rows_bytes = operands.round_up(_OFFSETS_OF_A_ROW * tile.rows, operands.VECTOR_BYTES)
-    factor_bytes = operands.round_up(layout.factor_elements * accumulator.bytes, operands.VECTOR_BYTES)
+    factor_bytes = operands.round_up(
+        layout.factor_elements * accumulator.bytes, operands.VECTOR_BYTES
+    )
+    wanted = shared_bytes(layout, tile, accumulator, shift)
     epilogue = description.epilogue if last else None
     scalar = operands.scalar_kind(epilogue)
     digits = len(shape.group)
     constants: list[tuple[str, Constant]] = [
         ("kThreads", tile.threads),
+        (
+            "kBlocks",
+            operands.resident_blocks(tile.threads, registers(shape, accumulator), wanted, target),
+        ),
         ("kRows", tile.rows),
         ("kColumns", tile.columns),
         ("kDigits", digits),
@@ -281,7 +302,7 @@ def tile_step(
         signature=_signature(scalar, digits),
         epilogue=epilogue,
         threads=tile.threads,
-        shared_bytes=shared_bytes(layout, tile, accumulator, shift),
+        shared_bytes=wanted,
         bytes_per_row=shape.columns_in * ends.source.bytes + shape.columns_out * ends.output.bytes,
         operations_per_row=2 * multiply_adds(list(order), shape.left, shape.right),
         note=note,

@@ -1,0 +1,164 @@
+"""CUDA plans over many shapes through NVRTC: no spills, both architectures. No GPU is needed."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from kronop.artifacts import Source
+from kronop.descriptions.datatype import (
+    ColumnMajor,
+    DataType,
+    RowMajor,
+    bfloat16,
+    float16,
+    float32,
+    float64,
+    int32,
+    int64,
+)
+from kronop.descriptions.epilogue import LinearCombination, LinearCombinationGeneric, gelu
+from kronop.descriptions.kron import KronMatmulDescription, Side
+from kronop.descriptions.ksparse import KSparseDescription
+from kronop.descriptions.math_instruction import MathInstruction
+from kronop.descriptions.tensor import TensorDescription
+from kronop.emit.cuda.kron import CudaKronEmitter
+from kronop.emit.cuda.ksparse import CudaKSparseEmitter
+from kronop.emit.plan import Plan
+from kronop.emit.render import render
+from kronop.target import Target
+
+nvrtc: Any = pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
+
+TARGETS = ["sm_80", "sm_90a"]
+
+
+def resources(source: Source, arch: str) -> tuple[int, int]:
+    """(registers, bytes of spills and stack) of a kernel, as ptxas says."""
+    _, program = nvrtc.nvrtcCreateProgram(source.text.encode(), b"kernel.cu", 0, [], [])
+    options = [f"--gpu-architecture={arch}", "--std=c++17", "--ptxas-options=-v"]
+    options += [f"-I{folder}" for folder in source.include_directories]
+    encoded = [item.encode() for item in options]
+    (result,) = nvrtc.nvrtcCompileProgram(program, len(encoded), encoded)
+    _, size = nvrtc.nvrtcGetProgramLogSize(program)
+    buffer = b" " * size
+    nvrtc.nvrtcGetProgramLog(program, buffer)
+    nvrtc.nvrtcDestroyProgram(program)
+    log = buffer.decode()
+    assert result == nvrtc.nvrtcResult.NVRTC_SUCCESS, log
+    assert "warning" not in log, log
+    used = re.search(r"Used (\d+) registers", log)
+    assert used is not None, log
+    return int(used[1]), sum(
+        int(item) for item in re.findall(r"(\d+) bytes (?:stack frame|spill)", log)
+    )
+
+
+def check(plan: Plan) -> None:
+    for source, step in zip(render(plan), plan.steps, strict=True):
+        registers, spilled = resources(source, plan.target.arch)
+        assert spilled == 0, step
+        # A block of this many threads has to find its registers on a multiprocessor.
+        assert registers * step.threads <= 65536, step
+
+
+def kron(
+    factors: list[tuple[int, int]],
+    element: DataType,
+    side: Side,
+    alignment: int,
+    *,
+    by_columns: bool = False,
+) -> KronMatmulDescription:
+    instruction = MathInstruction.simt(element)
+    accumulator = instruction.element_accumulator
+    tensor = TensorDescription(element, ColumnMajor if by_columns else RowMajor, alignment)
+    return KronMatmulDescription(
+        math=instruction,
+        tile=None,
+        X=tensor,
+        F=TensorDescription(element),
+        Y=tensor,
+        factors=tuple(factors),
+        side=side,
+        epilogue=LinearCombination(element, alignment, accumulator, accumulator),
+    )
+
+
+KRON = [
+    ([(8, 8)] * 5, float32, Side.Right, 4),
+    ([(8, 8)] * 5, float64, Side.Right, 2),
+    ([(8, 8)] * 8, int64, Side.Left, 2),
+    ([(8, 8)] * 3, bfloat16, Side.Left, 8),
+    ([(16, 16)] * 4, float32, Side.Left, 1),
+    ([(32, 32)] * 3, int32, Side.Right, 4),
+    ([(32, 32)] * 3, float64, Side.Left, 2),
+    ([(9, 9)] * 4, float32, Side.Left, 4),
+    ([(24, 17)] * 2, float32, Side.Right, 2),
+    ([(3, 50)] * 2, int32, Side.Left, 1),
+    ([(4, 4)] * 6, int64, Side.Right, 1),
+    ([(2, 2)] * 14, float16, Side.Right, 2),
+    ([(1, 1)] * 70, float32, Side.Right, 1),
+    ([(127, 31)], float16, Side.Right, 1),
+    ([(505, 3)], float64, Side.Right, 1),
+    ([(128, 128)] * 2, int64, Side.Right, 1),
+    ([(20000, 20000)], bfloat16, Side.Left, 8),
+]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(("factors", "element", "side", "alignment"), KRON)
+def test_kron(
+    factors: list[tuple[int, int]], element: DataType, side: Side, alignment: int, target: str
+) -> None:
+    check(CudaKronEmitter().plan(kron(factors, element, side, alignment), Target.parse(target)))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_transposed_operands(target: str) -> None:
+    description = kron([(8, 8), (40, 8)], float32, Side.Right, 4, by_columns=True)
+    check(CudaKronEmitter().plan(description, Target.parse(target)))
+
+
+KSPARSE = [
+    ((1, 192, 48, 2), float32, False, 4),
+    ((4, 256, 256, 4), float16, False, 8),
+    ((1, 1024, 256, 8), float32, False, 4),
+    ((64, 96, 96, 4), float32, True, 4),
+    ((6, 64, 64, 1), int64, True, 2),
+    ((1, 5, 7, 5), bfloat16, True, 1),
+    ((2, 33, 17, 3), float64, False, 1),
+    ((3, 2, 2, 64), float32, False, 4),
+]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(("pattern", "element", "batch_last", "alignment"), KSPARSE)
+def test_ksparse(
+    pattern: tuple[int, int, int, int],
+    element: DataType,
+    batch_last: bool,
+    alignment: int,
+    target: str,
+) -> None:
+    instruction = MathInstruction.simt(element)
+    tensor = TensorDescription(element, RowMajor, alignment)
+    accumulator = instruction.element_accumulator
+    epilogue = (
+        LinearCombinationGeneric(gelu(accumulator), element, 1, accumulator, accumulator)
+        if element.kind == "float"
+        else LinearCombination(element, 1, accumulator, accumulator)
+    )
+    description = KSparseDescription(
+        math=instruction,
+        tile=None,
+        X=tensor,
+        W=tensor,
+        Y=tensor,
+        epilogue=epilogue,
+        pattern=pattern,
+        batch_last=batch_last,
+    )
+    check(CudaKSparseEmitter().plan(description, Target.parse(target)))

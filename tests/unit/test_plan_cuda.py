@@ -1,0 +1,328 @@
+"""The planner of the CUDA cells: what it chooses, what it refuses and why, what it launches."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+import struct
+from typing import Any
+
+import pytest
+
+from kronop.artifacts import Launch
+from kronop.descriptions.datatype import DataType, float16, float32, float64, int32
+from kronop.descriptions.epilogue import LinearCombination
+from kronop.descriptions.kron import KronMatmulDescription, KronProblem, Side, StridedMatrix
+from kronop.descriptions.ksparse import KSparseDescription
+from kronop.descriptions.math_instruction import MathInstruction, OpClass
+from kronop.descriptions.tensor import TensorDescription
+from kronop.descriptions.tile import TileDescription
+from kronop.emit.cuda import tile
+from kronop.emit.cuda.kron import CudaKronEmitter
+from kronop.emit.cuda.ksparse import CudaKSparseEmitter
+from kronop.emit.cuda.operands import MOST_BLOCKS, View, allows_vectors
+from kronop.emit.cuda.shapes import multiply_adds, shrinking
+from kronop.emit.plan import Plan, Step
+from kronop.emit.render import render
+from kronop.errors import DescriptionError
+from kronop.target import Target
+
+KRON, KSPARSE = CudaKronEmitter(), CudaKSparseEmitter()
+TARGETS = [Target.parse("sm_80"), Target.parse("sm_90a")]
+HOPPER = TARGETS[1]
+SIMT = MathInstruction.simt(float32)
+
+
+def kron(
+    factors: list[tuple[int, int]],
+    element: DataType = float32,
+    *,
+    alignment: int = 1,
+    side: Side = Side.Right,
+    tiles: TileDescription | None = None,
+    instruction: MathInstruction | None = None,
+) -> KronMatmulDescription:
+    instruction = instruction or MathInstruction.simt(element)
+    accumulator = instruction.element_accumulator
+    tensor = TensorDescription(element, alignment=alignment)
+    return KronMatmulDescription(
+        math=instruction,
+        tile=tiles,
+        X=tensor,
+        F=tensor,
+        Y=tensor,
+        factors=tuple(factors),
+        side=side,
+        epilogue=LinearCombination(element, alignment, accumulator, accumulator),
+    )
+
+
+def ksparse(
+    pattern: tuple[int, int, int, int],
+    element: DataType = float32,
+    *,
+    batch_last: bool = False,
+    tiles: TileDescription | None = None,
+    alignment: int = 1,
+) -> KSparseDescription:
+    instruction = MathInstruction.simt(element)
+    tensor = TensorDescription(element, alignment=alignment)
+    accumulator = instruction.element_accumulator
+    return KSparseDescription(
+        math=instruction,
+        tile=tiles,
+        X=tensor,
+        W=tensor,
+        Y=tensor,
+        pattern=pattern,
+        batch_last=batch_last,
+        epilogue=LinearCombination(element, 1, accumulator, accumulator),
+    )
+
+
+def problem(
+    description: KronMatmulDescription, rows: int, batch: tuple[int, ...] = (), workspace: int = 0
+) -> KronProblem:
+    def dense(pointer: int, columns: int) -> StridedMatrix:
+        lead = tuple(math.prod(batch[axis + 1 :]) * rows * columns for axis in range(len(batch)))
+        return StridedMatrix(pointer=pointer, row=columns, column=1, batch=lead)
+
+    factors = tuple(
+        StridedMatrix(pointer=1 << 20, row=q, column=1, batch=(0,) * len(batch))
+        for _, q in description.contractions
+    )
+    return KronProblem(
+        rows=rows,
+        batch=batch,
+        x=dense(1 << 30, description.input_columns),
+        factors=factors,
+        z=None,
+        y=dense(1 << 40, description.output_columns),
+        scalars=(1.0, 0.0),
+        workspace=workspace,
+        threads=1,
+    )
+
+
+def member(launch: Launch, step: Step, name: str) -> int:
+    """An integer or pointer member of the packed parameter struct; the first of an array."""
+    value: int = struct.unpack_from("=q", launch.parameters, step.signature.offsets()[name])[0]
+    return value
+
+
+def covered(plan: Plan) -> list[int]:
+    """The digits of all steps, in the order of the steps."""
+    result: list[int] = []
+    for step in plan.steps:
+        first, group = step.constant("kFirstDigit"), step.constant("kGroup")
+        assert isinstance(first, int)
+        assert isinstance(group, tuple)
+        result += range(first, first + len(group) // 2)
+    return result
+
+
+SHAPES = [
+    [(8, 8)] * 5,
+    [(8, 8)] * 6,
+    [(8, 8)] * 8,
+    [(16, 16)] * 4,
+    [(16, 16)] * 5,
+    [(32, 32)] * 4,
+    [(64, 64)] * 2,
+    [(128, 128)] * 3,
+    [(2, 3), (5, 2), (6, 4)],
+    [(1, 7)],
+    [(127, 31)],
+    [(505, 3)],
+    [(20000, 20000)],
+    [(31, 29)] * 3,
+    [(2, 2)] * 14,
+    [(3, 50)] * 2,
+    [(1, 1)] * 70,
+]
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=str)
+@pytest.mark.parametrize("factors", SHAPES, ids=lambda item: f"{item[0]}p{len(item)}")
+def test_every_digit_is_contracted_once_within_the_limits(
+    factors: list[tuple[int, int]], target: Target
+) -> None:
+    for element, side, alignment in itertools.product((float32, float64, float16), Side, (1, 2)):
+        description = kron(factors, element, side=side, alignment=alignment)
+        assert KRON.supports(description, target)
+        plan = KRON.plan(description, target)
+        assert sorted(covered(plan)) == list(range(len(factors)))
+        for index, step in enumerate(plan.steps):
+            assert step.shared_bytes <= target.shared_bytes
+            assert 32 <= step.threads <= 1024
+            assert (step.epilogue is None) == (index < len(plan.steps) - 1)
+            assert re.fullmatch(r"[A-Za-z_]\w{0,99}", step.entry)
+            assert step.bytes_per_row > 0
+
+
+@pytest.mark.parametrize(
+    ("base", "count", "steps"), [(8, 5, 1), (8, 4, 1), (8, 6, 2), (16, 5, 2), (32, 3, 2), (8, 8, 2)]
+)
+def test_few_passes(base: int, count: int, steps: int) -> None:
+    assert len(KRON.plan(kron([(base, base)] * count, alignment=4), HOPPER).steps) == steps
+
+
+def test_operations_of_a_pass_are_those_of_its_formula() -> None:
+    (step,) = KRON.plan(kron([(8, 8)] * 5, alignment=4), HOPPER).steps
+    assert step.operations_per_row == 2 * 5 * 8 * 8**5
+    assert step.bytes_per_row == 2 * 4 * 8**5
+
+
+def test_the_order_of_digits_minimises_operations() -> None:
+    digits = [(2, 3), (5, 2), (6, 4), (3, 3)]
+    best = min(multiply_adds(list(order), 1, 1) for order in itertools.permutations(digits))
+    assert multiply_adds(sorted(digits, key=shrinking), 1, 1) == best
+
+
+def test_the_shapes_of_a_tile_do_not_conflict() -> None:
+    plan = KRON.plan(kron([(8, 8)] * 5, alignment=4), HOPPER)
+    assert plan.steps[0].constant("kPadShift") != 0
+    assert plan.steps[0].constant("kPadAdds") is True
+
+
+def test_equal_descriptions_give_equal_plans_and_text() -> None:
+    first, second = (KRON.plan(kron([(8, 8)] * 6), HOPPER) for _ in range(2))
+    assert first == second
+    assert render(first) == render(second)
+
+
+def test_tensor_cores_are_refused_with_the_way_out() -> None:
+    instruction = MathInstruction([8, 8, 4], float64, float64, float64, OpClass.TensorOp)
+    description = kron([(8, 8)], float64, instruction=instruction)
+    status = KRON.supports(description, HOPPER)
+    assert not status
+    assert "use OpClass.Simt" in status.reason
+    with pytest.raises(DescriptionError, match=r"OpClass\.Simt"):
+        KRON.plan(description, HOPPER)
+
+
+def test_a_tile_steers_the_plan() -> None:
+    tiles = TileDescription((4, 64, 8), 1, (2, 1, 1), SIMT)
+    (step,) = KRON.plan(
+        kron([(2, 3), (5, 2), (6, 4)], tiles=TileDescription((4, 90, 8), 1, (2, 1, 1), SIMT)),
+        HOPPER,
+    ).steps
+    assert (step.constant("kRows"), step.threads) == (4, 64)
+    plan = KRON.plan(kron([(8, 8)] * 4, tiles=tiles), HOPPER)
+    assert len(plan.steps) == 2
+    assert all(step.threads == 64 for step in plan.steps)
+
+
+@pytest.mark.parametrize(
+    ("shape", "stages", "warps", "text"),
+    [
+        ((64, 32768, 8), 1, (8, 1, 1), "bytes of shared memory"),
+        ((1, 8, 8), 3, (4, 1, 1), "stages"),
+        ((1, 64, 8), 1, (64, 1, 1), "warp_count"),
+    ],
+)
+def test_a_tile_that_does_not_fit_says_what_to_change(
+    shape: tuple[int, int, int], stages: int, warps: tuple[int, int, int], text: str
+) -> None:
+    plan = kron([(8, 8)] * 5, tiles=TileDescription(shape, stages, warps, SIMT))
+    status = KRON.supports(plan, HOPPER)
+    assert not status
+    assert text in status.reason
+
+
+def test_a_sparse_tile_steers_and_is_refused() -> None:
+    tiles = TileDescription((64, 16, 4), 1, (2, 1, 1), SIMT)
+    step = KSPARSE.plan(ksparse((2, 12, 20, 1), tiles=tiles), HOPPER).steps[0]
+    assert [step.constant(name) for name in ("kTileM", "kTileN", "kTileK", "kStages")] == [
+        64,
+        16,
+        4,
+        1,
+    ]
+    assert step.threads == 64
+    for shape, stages in (((4096, 4096, 64), 1), ((64, 16, 4), 9), ((63, 7, 4), 1)):
+        status = KSPARSE.supports(
+            ksparse((2, 12, 20, 1), tiles=TileDescription(shape, stages, (2, 1, 1), SIMT)), HOPPER
+        )
+        assert not status
+        assert re.search("use|change", status.reason)
+
+
+def test_rejected_candidates_carry_reasons() -> None:
+    plan = KRON.plan(kron([(8, 8)] * 6, alignment=4), HOPPER)
+    assert any("bytes of shared memory" in reason for _, reason in plan.rejected)
+    sparse = KSPARSE.plan(ksparse((6, 64, 64, 1)), HOPPER)
+    assert all(reason for _, reason in sparse.rejected)
+    assert "rejected" in sparse.explain()
+
+
+def test_the_workspace_holds_what_the_steps_pass_on() -> None:
+    description = kron([(64, 16), (64, 32), (64, 8)])
+    plan = KRON.plan(description, HOPPER)
+    assert len(plan.steps) == 3
+    size = KRON.workspace_bytes(plan, 10, 1)
+    base = 1 << 50
+    launches = KRON.launches(plan, problem(description, 10, workspace=base))
+    for before, after, old, new in zip(
+        launches, launches[1:], plan.steps, plan.steps[1:], strict=False
+    ):
+        written = member(before, old, "y")
+        assert written == member(after, new, "x")
+        assert base <= written < base + size
+    assert member(launches[-1], plan.steps[-1], "y") == 1 << 40
+    assert KRON.workspace_bytes(KRON.plan(kron([(8, 8)] * 5), HOPPER), 10, 1) == 0
+
+
+def test_no_rows_no_launches() -> None:
+    description = kron([(8, 8)] * 2)
+    plan = KRON.plan(description, HOPPER)
+    assert KRON.launches(plan, problem(description, 0)) == ()
+    assert KRON.launches(plan, problem(description, 3, (0,))) == ()
+
+
+def test_batches_fold_into_rows_where_factors_do_not_depend_on_them() -> None:
+    description = kron([(8, 8)] * 2, alignment=4)
+    plan = KRON.plan(description, HOPPER)
+    (folded,) = KRON.launches(plan, problem(description, 10, (6, 7)))
+    (flat,) = KRON.launches(plan, problem(description, 420))
+    assert folded == flat
+
+
+def test_grids_stop_at_the_limit() -> None:
+    description = kron([(2, 2)])
+    plan = KRON.plan(description, HOPPER)
+    (launch,) = KRON.launches(plan, problem(description, 2**45))
+    assert launch.grid == (MOST_BLOCKS, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("pointer", "row", "column", "width", "expected"),
+    [
+        (256, 64, 1, 4, 1),
+        (260, 64, 1, 4, 0),
+        (256, 63, 1, 4, 0),
+        (256, 64, 2, 4, 0),
+        (260, 63, 2, 1, 1),
+    ],
+)
+def test_vectors_need_alignment(
+    pointer: int, row: int, column: int, width: int, expected: int
+) -> None:
+    view: Any = View(pointer=pointer, strides={"row": (row,), "digit": (column,)})
+    assert allows_vectors(view, {"row": (10,), "digit": (8,)}, "digit", width, float32) == expected
+
+
+def test_integer_epilogues_take_integer_scalars() -> None:
+    (step,) = KRON.plan(kron([(2, 2)], int32), HOPPER).steps
+    assert (
+        step.parameters == "kronop::KronTileParameters<long long, 1>"
+        or "long long" in step.parameters
+    )
+    assert step.signature.fields[-1].scalar.cxx == "long long"
+
+
+def test_a_pass_is_limited_in_factors() -> None:
+    shape = tile.PassShape(group=((1, 1),) * 33, left=1, right=1)
+    status = tile.fits(shape, tile.TileShape(rows=1, columns=1, threads=64), float32, HOPPER)
+    assert "33 factors" in status.reason

@@ -34,9 +34,15 @@ def kron(factors, *, element=kronop.float32, tile=None, side=Side.Right, layout=
     accumulator = math_instruction.element_accumulator
     matrix = kronop.TensorDescription(element, layout)
     return KronMatmulDescription(
-        math=math_instruction, tile=tile, X=matrix, F=kronop.TensorDescription(element), Y=matrix,
-        epilogue=kronop.LinearCombination(element, 1, accumulator, accumulator), factors=tuple(factors), side=side,
-    )  # fmt: skip
+        math=math_instruction,
+        tile=tile,
+        X=matrix,
+        F=kronop.TensorDescription(element),
+        Y=matrix,
+        epilogue=kronop.LinearCombination(element, 1, accumulator, accumulator),
+        factors=tuple(factors),
+        side=side,
+    )
 
 
 def ksparse(pattern, *, element=kronop.float32, tile=None, batch_last=False):
@@ -44,9 +50,15 @@ def ksparse(pattern, *, element=kronop.float32, tile=None, batch_last=False):
     accumulator = math_instruction.element_accumulator
     matrix = kronop.TensorDescription(element)
     return KSparseDescription(
-        math=math_instruction, tile=tile, X=matrix, W=matrix, Y=matrix, batch_last=batch_last, pattern=pattern,
+        math=math_instruction,
+        tile=tile,
+        X=matrix,
+        W=matrix,
+        Y=matrix,
+        batch_last=batch_last,
+        pattern=pattern,
         epilogue=kronop.LinearCombination(element, 1, accumulator, accumulator),
-    )  # fmt: skip
+    )
 
 
 def tile_of(m, n, k, *, stages=1, warps=(1, 1, 1)):
@@ -130,7 +142,8 @@ def test_merging_never_costs_multiply_adds_beyond_its_savings():
 )
 def test_a_tile_that_does_not_fit_is_rejected_with_what_to_change(tile, words):
     status = KRON.supports(kron(((8, 8),) * 4, tile=tile), Target.parse("x86-avx512"))
-    assert not status and words in status.reason
+    assert not status
+    assert words in status.reason
     with pytest.raises(kronop.KronopError, match=re.escape(words)):
         KRON.plan(kron(((8, 8),) * 4, tile=tile), Target.parse("x86-avx512"))
 
@@ -145,22 +158,33 @@ def test_a_tile_steers_the_plan():
 
 def test_tensor_cores_are_rejected():
     instruction = kronop.MathInstruction(
-        [8, 8, 4], kronop.float64, kronop.float64, kronop.float64,
-        kronop.OpClass.TensorOp, kronop.MathOperation.multiply_add,
-    )  # fmt: skip
+        [8, 8, 4],
+        kronop.float64,
+        kronop.float64,
+        kronop.float64,
+        kronop.OpClass.TensorOp,
+        kronop.MathOperation.multiply_add,
+    )
     matrix = kronop.TensorDescription(kronop.float64)
     description = KronMatmulDescription(
-        math=instruction, tile=None, X=matrix, F=matrix, Y=matrix, factors=((8, 8),),
+        math=instruction,
+        tile=None,
+        X=matrix,
+        F=matrix,
+        Y=matrix,
+        factors=((8, 8),),
         epilogue=kronop.LinearCombination(kronop.float64, 1, kronop.float64, kronop.float64),
-    )  # fmt: skip
+    )
     status = KRON.supports(description, Target.parse("x86"))
-    assert not status and "use OpClass.Simt" in status.reason
+    assert not status
+    assert "use OpClass.Simt" in status.reason
 
 
 def test_ksparse_tiles():
     target = Target.parse("x86-avx512")
     status = KSPARSE.supports(ksparse((2, 8, 8, 1), tile=tile_of(10, 8, 8)), target)
-    assert not status and "multiple of 16" in status.reason
+    assert not status
+    assert "multiple of 16" in status.reason
     step = KSPARSE.plan(ksparse((2, 48, 96, 3), tile=tile_of(64, 12, 32)), target).steps[0]
     assert [step.constant(name) for name in ("kRowTile", "kOutputs", "kDepth")] == [64, 12, 32]
     assert step.constant("kOutputs") % step.constant("kTile") == 0
@@ -183,15 +207,25 @@ def test_name_carries_the_short_plan():
 
 def test_losers_have_reasons():
     plan = KRON.plan(kron(((8, 8),) * 4), Target.parse("x86-avx512"))
-    assert plan.rejected and all(reason for _, reason in plan.rejected)
+    assert plan.rejected
+    assert all(reason for _, reason in plan.rejected)
     assert "rejected" in plan.explain()
 
 
 def problem(rows, batch, x_batch, factor_batch, *, threads=2):
     matrix = StridedMatrix(pointer=64, row=64, column=1, batch=x_batch)
     factor = StridedMatrix(pointer=64, row=8, column=1, batch=factor_batch)
-    return KronProblem(rows=rows, batch=batch, x=matrix, factors=(factor, factor), z=None, y=matrix,
-                       scalars=(1.0, 0.0), workspace=64, threads=threads)  # fmt: skip
+    return KronProblem(
+        rows=rows,
+        batch=batch,
+        x=matrix,
+        factors=(factor, factor),
+        z=None,
+        y=matrix,
+        scalars=(1.0, 0.0),
+        workspace=64,
+        threads=threads,
+    )
 
 
 def field(step, launch, name):
@@ -201,9 +235,13 @@ def field(step, launch, name):
 
 @pytest.mark.parametrize(
     ("rows", "batch", "x_batch", "factor_batch", "folded"),
-    [(4, (3, 5), (5 * 256, 256), (0, 0), 60), (4, (3,), (999,), (0,), 4), (1, (7,), (999,), (0,), 7),
-     (4, (5,), (256,), (64,), 4)],
-)  # fmt: skip
+    [
+        (4, (3, 5), (5 * 256, 256), (0, 0), 60),
+        (4, (3,), (999,), (0,), 4),
+        (1, (7,), (999,), (0,), 7),
+        (4, (5,), (256,), (64,), 4),
+    ],
+)
 def test_batches_that_continue_the_rows_become_rows(rows, batch, x_batch, factor_batch, folded):
     plan = KRON.plan(kron(((8, 8),) * 2), Target.parse("x86-avx2"))
     (launch,) = KRON.launches(plan, problem(rows, batch, x_batch, factor_batch))

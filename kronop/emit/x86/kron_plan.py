@@ -117,7 +117,7 @@ class Setting:
         target, width, bytes: the machine, elements of its vectors, bytes of the compute type.
         x_by_rows, y_by_rows: X and Y are contiguous along rows rather than along columns.
         converts: X is not stored in the compute type.
-        rows, held: the user's tile: rows, elements of a row in a state; None for the planner's choice.
+        rows, held: the user's tile: rows, elements of a row in a state; None where there is none.
     """
 
     contractions: tuple[tuple[int, int], ...]
@@ -141,8 +141,12 @@ def merge(contractions: Sequence[tuple[int, int]], held: int | None) -> tuple[Di
         digits.append(Digit(contracted=contracted, produced=produced, first=index, end=index + 1))
         while len(digits) > 1:
             left, right = digits[-2], digits[-1]
-            both = Digit(contracted=left.contracted * right.contracted, produced=left.produced * right.produced,
-                         first=left.first, end=right.end)  # fmt: skip
+            both = Digit(
+                contracted=left.contracted * right.contracted,
+                produced=left.produced * right.produced,
+                first=left.first,
+                end=right.end,
+            )
             apart = min(_separate(left, right), _separate(right, left))
             fits = held is None or max(both.contracted, both.produced) <= held
             if both.produced * (both.contracted + _OVERHEAD) > apart or not fits:
@@ -168,8 +172,15 @@ def candidates(setting: Setting) -> Iterator[Candidate]:
                 passes = _passes(digits, ranges, rows_mode)
                 middles = [item.lead * item.group * item.trail for item in passes[1:]]
                 middle = max(middles, default=0)
-                yield Candidate(digits=digits, tiles=tiles, passes=passes, vectors=vectors, middle=middle,
-                                row_tile=_row_tile(setting, passes, middle, vectors))  # fmt: skip
+                row_tile = _row_tile(setting, passes, middle, vectors)
+                yield Candidate(
+                    digits=digits,
+                    tiles=tiles,
+                    passes=passes,
+                    vectors=vectors,
+                    row_tile=row_tile,
+                    middle=middle,
+                )
 
 
 def legality(candidate: Candidate, setting: Setting) -> Status:
@@ -241,9 +252,16 @@ def _passes(
         trail = math.prod(size[group.stop :])
         kind = Kind.RowsAndLead if group.stop == len(digits) else Kind.Trail
         passes.append(
-            Pass(kind=Kind.Rows if rows_mode else kind, products=products, lead=math.prod(size[: group.start]),
-                 group=before, produced=math.prod(size[group.start : group.stop]), trail=trail, peak=peak)
-        )  # fmt: skip
+            Pass(
+                kind=Kind.Rows if rows_mode else kind,
+                products=products,
+                lead=math.prod(size[: group.start]),
+                group=before,
+                produced=math.prod(size[group.start : group.stop]),
+                trail=trail,
+                peak=peak,
+            )
+        )
     return tuple(passes)
 
 

@@ -107,7 +107,7 @@ def _output_choices(most: int, tile: int, fixed: bool) -> list[int]:
 
 
 def legality(candidate: Candidate, setting: Setting) -> Status:
-    """Whether the rows of a user's tile are whole vectors, and its weights no more than a cache holds."""
+    """Whether a tile's rows are whole vectors, and its weights no more than a cache holds."""
     lanes = candidate.lanes(setting)
     if candidate.row_tile % lanes:
         return Status.reject(

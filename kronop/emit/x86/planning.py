@@ -55,7 +55,8 @@ def unroll_status(steps: int) -> Status:
     """Whether a contraction loop may be unrolled `steps` times."""
     if steps > _MOST_UNROLL:
         return Status.reject(
-            f"Tile_K unrolls {steps} contraction steps; use at most {_MOST_UNROLL} in threadblock_shape[2]"
+            f"Tile_K unrolls {steps} contraction steps;"
+            f" use at most {_MOST_UNROLL} in threadblock_shape[2]"
         )
     return Status.accept()
 

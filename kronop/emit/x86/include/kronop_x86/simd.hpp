@@ -40,9 +40,15 @@ using FirstIndices = Indices<__integer_pack(kCount)...>;
 #endif
 
 // a0 b0 a1 b1 ... of the lower (kHigh = 0) or upper (kHigh = 1) halves.
+// NOTE: GCC has __builtin_shufflevector from 12 on only, and Clang no __builtin_shuffle.
 template <int kHigh, int kWidth, class V, int... kIndex>
 KRONOP_INLINE V interleave(V a, V b, Indices<kIndex...>) {
+#if defined(__clang__)
   return __builtin_shufflevector(a, b, ((kIndex / 2) + kHigh * (kWidth / 2) + (kIndex % 2) * kWidth)...);
+#else
+  using Mask = decltype(a < b);
+  return __builtin_shuffle(a, b, Mask{((kIndex / 2) + kHigh * (kWidth / 2) + (kIndex % 2) * kWidth)...});
+#endif
 }
 
 // A kWidth x kWidth block in registers. One round of interleaving rows i and i + kWidth / 2 rotates

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import functools
 import struct
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -147,13 +148,22 @@ class KernelSignature:
         return result
 
     def static_asserts(self, struct_type: str) -> str:
-        """C++ lines that hold the struct in the header to this signature."""
-        lines = [f"static_assert(sizeof({struct_type}) == {self.size});"]
-        lines += [
-            f"static_assert(__builtin_offsetof({struct_type}, {name}) == {offset});"
-            for name, offset in self.offsets().items()
-        ]
-        return "\n".join(lines)
+        """C++20 lines that hold the struct in the header to this signature.
+
+        Designated initialisers must name members in their order; with that and each member's size
+        the layout is settled. (NVRTC 13.0 has no offsetof.)
+        """
+        order = ", ".join(f".{item.name} = {{}}" for item in self.fields)
+        sizes = " && ".join(
+            f"sizeof({struct_type}::{item.name}) == {8 * item.count}" for item in self.fields
+        )
+        return "\n".join(
+            textwrap.fill(line, 100, subsequent_indent="    ", break_long_words=False)
+            for line in (
+                f"static_assert(sizeof({struct_type}{{{order}}}) == {self.size});",
+                f"static_assert({sizes});",
+            )
+        )
 
     def pack(self, values: Mapping[str, int | float | Sequence[int] | Sequence[float]]) -> bytes:
         """The struct's bytes. Arrays may be shorter than their field; the rest is zero."""

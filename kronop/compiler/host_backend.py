@@ -19,7 +19,7 @@ from kronop.target import Target
 # No -ffast-math: NaN, infinities and signed zeros behave. Traps and errno are the two parts of it
 # that no result shows and that keep loops with a condition or a square root from being vectorised.
 _FLAGS = (
-    "-std=c++17", "-O3", "-fPIC", "-shared", "-fwrapv", "-ffp-contract=fast",
+    "-std=c++20", "-O3", "-fPIC", "-shared", "-fwrapv", "-ffp-contract=fast",
     "-fno-math-errno", "-fno-trapping-math",
 )  # fmt: skip
 _OPENMP_PROBE = '#include <omp.h>\nextern "C" int probe() { return omp_get_max_threads(); }\n'

@@ -25,7 +25,7 @@ class NvccCompiler:
 
     def flags(self, target: Target) -> tuple[str, ...]:
         line_info = ("-lineinfo",) if knobs.current().line_info else ()
-        return (*target.flags, "-std=c++17", "-Xptxas", "-v", *line_info)
+        return (*target.flags, "-std=c++20", "-Xptxas", "-v", *line_info)
 
     def compile(self, source: Source, flags: tuple[str, ...]) -> Product:
         image, log = self._run("-cubin", source, flags)

@@ -38,7 +38,7 @@ TARGETS = ["sm_80", "sm_90a"]
 def resources(source: Source, arch: str) -> tuple[int, int]:
     """(registers, bytes of spills and stack) of a kernel, as ptxas says."""
     _, program = nvrtc.nvrtcCreateProgram(source.text.encode(), b"kernel.cu", 0, [], [])
-    options = [f"--gpu-architecture={arch}", "--std=c++17", "--ptxas-options=-v"]
+    options = [f"--gpu-architecture={arch}", "--std=c++20", "--ptxas-options=-v"]
     options += [f"-I{folder}" for folder in source.include_directories]
     encoded = [item.encode() for item in options]
     (result,) = nvrtc.nvrtcCompileProgram(program, len(encoded), encoded)

@@ -17,8 +17,8 @@ from kronop.errors import CompileError
 from kronop.target import Target
 
 # NVRTC's own disk cache would only repeat ours.
-# --default-device because NVRTC 13.0 takes a lambda inside a device function for a host function.
-_OPTIONS = ("--std=c++20", "--default-device", "--no-cache", "--ptxas-options=-v")
+# -default-device because NVRTC 13.0 takes a lambda inside a device function for a host function.
+_OPTIONS = ("--std=c++20", "-default-device", "--no-cache", "--ptxas-options=-v")
 # NVRTC looks for quoted headers beside the source too, and a bare name stands for the current
 # folder, where anyone may have planted one. --no-source-include would hide siblings of headers too.
 _NOWHERE = "/kronop/"

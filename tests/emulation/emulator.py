@@ -1,4 +1,4 @@
-"""Runs the CUDA kernels of a plan on the CPU: the same headers, the host compiler, see emulation.hpp."""
+"""Runs the CUDA kernels of a plan on the CPU, from the same headers; see emulation.hpp."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ _HEADER = Path(__file__).with_name("emulation.hpp")
 _WRAPPER = """
 static const Parameters* kronop_parameters;
 static void kronop_body() {{ {entry}(*kronop_parameters); }}
-extern "C" void emulate(const void* parameters, unsigned blocks, unsigned threads, unsigned shared_bytes) {{
+extern "C" void emulate(const void* parameters, unsigned blocks, unsigned threads,
+                        unsigned shared_bytes) {{
   kronop_parameters = static_cast<const Parameters*>(parameters);
   emulation::run(kronop_body, blocks, threads, shared_bytes);
 }}
@@ -54,8 +55,9 @@ class Emulator:
             if compiler is None:
                 raise FileNotFoundError("no g++ to build the emulation with")
             includes = [f"-I{directory}" for directory in source.include_directories]
-            command = [compiler, "-std=c++20", "-O1", "-w", "-mf16c", "-mfma", "-fPIC", "-shared", "-include",
-                       str(_HEADER), *includes, str(code), "-o", str(library)]  # fmt: skip
+            flags = ["-std=c++20", "-O1", "-w", "-mf16c", "-mfma", "-fPIC", "-shared"]
+            files = ["-include", str(_HEADER), *includes, str(code), "-o", str(library)]
+            command = [compiler, *flags, *files]
             subprocess.run(command, check=True, capture_output=True, text=True)
         function = ctypes.CDLL(str(library)).emulate
         function.argtypes = [ctypes.c_char_p, ctypes.c_uint, ctypes.c_uint, ctypes.c_uint]

@@ -1,4 +1,4 @@
-"""Every CUDA kernel of these plans, run on the CPU from the same headers, against the float64 reference."""
+"""CUDA kernels run on the CPU from the same headers, against the float64 reference."""
 
 from __future__ import annotations
 

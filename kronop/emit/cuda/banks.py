@@ -1,4 +1,4 @@
-"""Shared-memory padding of a tile: counts bank conflicts of the kernel's accesses, one warp at a time.
+"""Shared-memory padding of a tile: counts the bank conflicts of the kernel's accesses.
 
 NOTE: shared memory has 32 banks of 4 bytes; a warp's 8-byte accesses are served as two half warps.
 """
@@ -28,7 +28,7 @@ def choose_padding(
     x_vector: int,
     y_vector: int,
 ) -> tuple[int, bool]:
-    """(shift, adds): one element of padding after every 2^shift, 0 for none, with the fewest conflicts.
+    """(shift, adds): an element of padding after every 2^shift, 0 for none; fewest conflicts.
 
     `adds` says that the padded place of a sum is the sum of the padded places, which holds where
     every extent is a power of two, so that no carry reaches the padding; addresses are then

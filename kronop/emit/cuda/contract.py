@@ -1,4 +1,4 @@
-"""Planning of one `contract_tiles` step: a digit too large for registers, or a Kronecker-sparse factor."""
+"""Planning of one `contract_tiles` step: a digit too large for registers, or a sparse one."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Contraction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContractTile:
-    """lanes x m x n results of a block, k steps at a time; thread_m x thread_n of them in a thread."""
+    """lanes x m x n results of a block, thread_m x thread_n of a thread; k steps at a time."""
 
     lanes: int
     m: int
@@ -65,11 +65,12 @@ class ContractTile:
         return self.lanes * (self.m // self.thread_m) * (self.n // self.thread_n)
 
     def __str__(self) -> str:
-        return f"{self.lanes} lanes x {self.m} x {self.n} x {self.k}, {self.thread_m} x {self.thread_n} a thread"
+        block = f"{self.lanes} lanes x {self.m} x {self.n} x {self.k}"
+        return f"{block}, {self.thread_m} x {self.thread_n} a thread"
 
 
 def vectors(work: Contraction, tile: ContractTile) -> tuple[int, int, int]:
-    """Elements of one access to X, to W and to Y: what is promised, as far as it divides the tile."""
+    """Elements of one access to X, W and Y: what is promised, as far as it divides the tile."""
 
     def widest(promise: int, order: Order, own: int, across: int) -> int:
         size = {Order.Own: own, Order.Rows: across, Order.Lanes: tile.lanes}[order]
@@ -103,7 +104,7 @@ def registers(tile: ContractTile, work: Contraction, accumulator: DataType) -> i
     # An access on its way holds its value and its 64-bit address with what guards it.
     accesses = x_staged / x_vector + w_staged / w_vector
     sums = tile.thread_m * tile.thread_n + tile.thread_m + tile.thread_n
-    return round((sums + x_staged + w_staged + 8) * words + 6 * accesses) + 48
+    return round((sums + x_staged + w_staged + 8) * words + 6 * accesses) + 64
 
 
 def fits(tile: ContractTile, work: Contraction, accumulator: DataType, target: Target) -> Status:
@@ -114,7 +115,8 @@ def fits(tile: ContractTile, work: Contraction, accumulator: DataType, target: T
         return Status.reject(f"{tile.stages} stages, the kernel has 1 or 2; use stages 2")
     if not 32 <= tile.threads <= 1024 or tile.threads % 32:
         return Status.reject(
-            f"{tile.threads} threads for {tile}, expected a multiple of 32 of at most 1024; change warp_count"
+            f"{tile.threads} threads for {tile}, expected a multiple of 32 of at most 1024;"
+            " change warp_count"
         )
     wanted = shared_bytes(tile, accumulator)
     if wanted > target.shared_bytes:
@@ -150,7 +152,7 @@ def candidates(
 
 
 def _lanes(work: Contraction) -> int:
-    """Consecutive lanes of a block: several only where X or Y is contiguous along them, for long runs."""
+    """Consecutive lanes of a block: several only where X or Y is contiguous along them."""
     if Order.Lanes not in (work.x_order, work.y_order):
         return 1
     return min(work.lanes, MOST_LANES)
@@ -159,8 +161,9 @@ def _lanes(work: Contraction) -> int:
 def _unshared(work: Contraction, tile: TileDescription) -> str:
     m, n, _ = tile.threadblock_shape
     return (
-        f"{_lanes(work)} x {m} x {n} results do not divide among {32 * tile.warps} threads, each with 1 to 16 rows"
-        " and outputs (a power of two); change warp_count or threadblock_shape"
+        f"{_lanes(work)} x {m} x {n} results do not divide among {32 * tile.warps}"
+        " threads, each with 1 to 16 rows and outputs (a power of two);"
+        " change warp_count or threadblock_shape"
     )
 
 
@@ -199,7 +202,7 @@ def _given(work: Contraction, tile: TileDescription) -> list[ContractTile]:
 
 
 def _cost(tile: ContractTile, work: Contraction, accumulator: DataType, target: Target) -> float:
-    """Issue slots of one useful result: arithmetic, shared and device memory, with what is wasted."""
+    """Issue slots of one useful result: arithmetic, shared and device memory, and waste."""
     waste = operands.cover(work.produced, tile.n) * tile.n / work.produced
     lanes_waste = operands.cover(work.lanes, tile.lanes) * tile.lanes / work.lanes
     steps = operands.round_up(work.contracted, tile.k)

@@ -94,7 +94,7 @@ def _intermediate(step: Step, problem: KronProblem, rows: int, pointer: int) -> 
 
 
 def _fold(problem: KronProblem) -> KronProblem:
-    """The last batch dimensions become rows where factors do not depend on them and strides allow it."""
+    """Last batch dimensions become rows where no factor depends on them and strides allow it."""
     while problem.batch and all(factor.batch[-1] == 0 for factor in problem.factors):
         extent = problem.batch[-1]
         matrices = [problem.x, problem.y, *([] if problem.z is None else [problem.z])]

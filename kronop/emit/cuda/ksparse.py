@@ -1,4 +1,4 @@
-"""Kronecker-sparse products on CUDA: one contraction with l as lane, i as group and the batch as rows."""
+"""Kronecker-sparse products on CUDA: one contraction, l as lane, i as group, the batch as rows."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class View:
 def allows_vectors(
     view: View, extents: Mapping[str, Sequence[int]], along: str, width: int, element: DataType
 ) -> int:
-    """1 where `along` has stride 1 and everything else keeps accesses of `width` elements aligned."""
+    """1 where `along` has stride 1 and all else keeps accesses of `width` elements aligned."""
     if width == 1:
         return 1
     strides = [
@@ -81,7 +81,7 @@ def saturates(epilogue: Epilogue | None) -> bool:
 
 
 def scalar_kind(epilogue: Epilogue | None) -> Scalar:
-    """How the epilogue's scalars travel: 64-bit floats, or 64-bit integers where it computes in integers."""
+    """How the epilogue's scalars travel: as 64-bit integers where it computes in integers."""
     integer = epilogue is not None and epilogue.element_epilogue.kind == "int"
     return Scalar.INT64 if integer else Scalar.FLOAT64
 
@@ -93,7 +93,7 @@ def signature(
     integers: Sequence[tuple[str, int]],
     more: Sequence[Field] = (),
 ) -> KernelSignature:
-    """Pointers, further fields, 64-bit integers, and the epilogue's scalars, as the headers declare them."""
+    """Pointers, 64-bit integers, further fields and the scalars, as the headers declare them."""
     return KernelSignature(
         name,
         (
@@ -122,10 +122,10 @@ def make_launch(
 
 
 def resident_blocks(threads: int, registers: int, shared_bytes: int, target: Target) -> int:
-    """Blocks that a multiprocessor can hold by the planner's estimate: the register budget of ptxas.
+    """Blocks that a multiprocessor can hold by the planner's estimate: ptxas' register budget.
 
-    NOTE: without a promise ptxas 13.4 spilled a few registers of small blocks; with a promise of one
-    block it hoisted loads up to 255 registers.
+    NOTE: measured with ptxas 13.4: without this bound it spilled a few registers of small blocks,
+    with a bound of one block it hoisted loads up to 255 registers.
     """
     by_registers = REGISTERS // (threads * round_up(registers, 8))
     return max(1, min(by_registers, target.shared_bytes // shared_bytes, MOST_RESIDENT))

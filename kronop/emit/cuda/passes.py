@@ -1,7 +1,7 @@
 """Splitting a Kronecker matmul into passes: candidates, legality, cost, best.
 
 A pass takes a contiguous group of digits: on a tile in shared memory, or, for one digit that is too
-large for that, as a tiled contraction. Fewer passes mean less traffic; a group has to fit on the chip.
+large for that, as a tiled contraction. Fewer passes mean less traffic; a group must fit the chip.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _GOOD_RUN_BYTES = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """How one pass runs: a tile of `kron_tile` or of `contract_tiles`; the cost is in bytes per element."""
+    """How one pass runs: a tile of either kernel; the cost is in bytes per element."""
 
     tile: TileShape | ContractTile
     cost: float
@@ -61,7 +61,7 @@ def ends_of(description: KronMatmulDescription) -> Ends:
 def split(
     description: KronMatmulDescription, target: Target
 ) -> tuple[tuple[Pass, ...], tuple[tuple[str, str], ...]]:
-    """The passes in launch order, and what was rejected; no passes where the user's tile fits nothing."""
+    """The passes in launch order, and what was rejected; no passes where nothing fits."""
     digits = description.contractions
     rejected: list[tuple[str, str]] = []
     groups = _best_groups(description, target, rejected)
@@ -104,7 +104,7 @@ def _ends(description: KronMatmulDescription, is_first: bool, is_last: bool) -> 
 def _best_groups(
     description: KronMatmulDescription, target: Target, rejected: list[tuple[str, str]]
 ) -> list[tuple[int, int]] | None:
-    """The cheapest cut of the digits into groups, by dynamic programming over where the last group starts."""
+    """The cheapest cut of the digits into groups: dynamic programming over the last group."""
     digits = description.contractions
     best: list[tuple[float, list[tuple[int, int]]] | None] = [(0.0, [])]
     after = [math.prod(p for p, _ in digits[index:]) for index in range(len(digits) + 1)]
@@ -144,7 +144,7 @@ def choose(
 
 
 def by_columns(description: KronMatmulDescription) -> bool:
-    """Whether neighbours in memory of a factor are outputs, in the canonical form, and not contracted."""
+    """Whether neighbours in a factor's memory are outputs of the canonical form."""
     return (description.F.layout is RowMajor) == (description.side is Side.Right)
 
 
@@ -213,11 +213,13 @@ def _fits(
         )
         if held > most:
             return Status.reject(
-                f"a block holds {held} elements of a row, threadblock_shape gives {most}; raise Tile_N"
+                f"a block holds {held} elements of a row, threadblock_shape gives {most};"
+                " raise Tile_N"
             )
         if key.tile.stages != 1:
             return Status.reject(
-                f"a pass over tiles of digits does not prefetch, got {key.tile.stages} stages; use stages 1"
+                f"a pass over tiles of digits does not prefetch, got {key.tile.stages} stages;"
+                " use stages 1"
             )
     return tile.fits(shape, candidate, accumulator, target)
 
@@ -244,7 +246,7 @@ def contraction(
 
 
 def _tiles(key: _Key, shape: PassShape, ends: Ends, accumulator: DataType) -> list[TileShape]:
-    """Tiles to consider: columns that make long runs, rows that fill a block, threads that fill the rows."""
+    """Tiles to consider: columns that make long runs, rows and threads that fill a block."""
     slots = math.prod(max(digit) for digit in shape.group)
     if key.tile is not None:
         m, n, _ = key.tile.threadblock_shape
@@ -278,7 +280,7 @@ def _columns(shape: PassShape, ends: Ends) -> list[int]:
 def _tile_cost(
     shape: PassShape, ends: Ends, candidate: TileShape, accumulator: DataType, target: Target
 ) -> float:
-    """Bytes per element of X that the pass is worth: traffic, arithmetic, and what does not overlap."""
+    """Time in bytes per element of X: traffic, arithmetic, and what does not overlap."""
     x, y = ends.source.bytes, ends.output.bytes * shape.group_out / shape.group_in
     run = candidate.columns if candidate.columns > 1 else shape.group_in
     ragged = (

@@ -64,7 +64,7 @@ def shrinking(shape: Shape) -> float:
 
 
 def multiply_adds(digits: list[Shape], left: int, right: int) -> int:
-    """Multiply-adds of contracting `digits`, in this order, with left x right free elements around them."""
+    """Multiply-adds of contracting `digits` in this order, with left x right free elements."""
     size, total = left * right * math.prod(p for p, _ in digits), 0
     for contracted, produced in digits:
         total += size * produced

@@ -1,4 +1,4 @@
-"""Planning of one `kron_tile` pass: the tile, its phases, its padding, and the step that results."""
+"""Planning of one `kron_tile` pass: the tile, its phases and padding, and the resulting step."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kronop.emit.plan import Constant, Step
 from kronop.target import Target
 
 MOST_FACTORS = 32
-# A digit that grows or shrinks stays in registers whole: all its inputs, and all outputs of small ones.
+# A thread holds all inputs of a digit in registers, and all outputs of a small one.
 MOST_CONTRACTED = 32
 SMALL_DIGIT = 8
 # Elements that a thread holds of small digits: 64-bit integer products need registers of their own.
@@ -121,8 +121,8 @@ def fits(shape: PassShape, tile: TileShape, accumulator: DataType, target: Targe
     wanted = shared_bytes(layout_of(shape, tile, accumulator), tile, accumulator)
     if wanted > target.shared_bytes:
         return Status.reject(
-            f"a tile of {tile.rows} x {shape.group_in} x {tile.columns} wants {wanted} bytes of shared"
-            f" memory, {target.shared_bytes} are there; use a smaller tile"
+            f"a tile of {tile.rows} x {shape.group_in} x {tile.columns} wants {wanted} bytes"
+            f" of shared memory, {target.shared_bytes} are there; use a smaller tile"
         )
     # Beyond this many threads a thread has too few registers for what it holds.
     most = operands.REGISTERS // (operands.round_up(registers(shape, accumulator), 8))
@@ -137,11 +137,19 @@ def fits(shape: PassShape, tile: TileShape, accumulator: DataType, target: Targe
 def registers(shape: PassShape, accumulator: DataType) -> int:
     """An upper estimate of the registers of a thread: what it holds, sums, addresses."""
     chunk = chunk_of(accumulator)
-    held = max(
-        phase.block + 32 if phase.together == 0 else phase.together * (phase.block + chunk + 4)
-        for phase in _group_phases(shape, accumulator)
-    )
-    return min(held * (accumulator.bytes // 4) + 64, 255)
+    words = accumulator.bytes // 4
+    wanted = 0
+    for phase in _group_phases(shape, accumulator):
+        if phase.together == 0:
+            wanted = max(wanted, (phase.block + 32) * words + 64)
+        else:
+            # Odd sizes take an address for every element, powers of two one for every fiber.
+            odd = phase.block & (phase.block - 1) != 0
+            addresses = phase.together * phase.block + 32 if odd else 0
+            wanted = max(
+                wanted, phase.together * (phase.block + chunk + 8) * words + addresses + 64
+            )
+    return min(wanted, 255)
 
 
 def phases_of(shape: PassShape, tile: TileShape, accumulator: DataType) -> tuple[Phase, ...]:
@@ -179,7 +187,8 @@ def _group_phases(shape: PassShape, accumulator: DataType) -> list[Phase]:
         slots = max(digit)
         last = phases[-1] if phases else None
         if slots > SMALL_DIGIT:
-            together = max(1, min(4, 256 // (accumulator.bytes * digit[0])))
+            most_together = 2 if digit[0] & (digit[0] - 1) else 4
+            together = max(1, min(most_together, 256 // (accumulator.bytes * digit[0])))
             phases.append(
                 Phase(
                     first=index, end=index + 1, together=together, block=digit[0], stride=0, axes=()
@@ -255,6 +264,7 @@ def tile_step(
         ("kRows", tile.rows),
         ("kColumns", tile.columns),
         ("kDigits", digits),
+        ("kEqualFactors", len(set(shape.group)) == 1),
         ("kGroupIn", shape.group_in),
         ("kGroupOut", shape.group_out),
         ("kXVector", x_vector),

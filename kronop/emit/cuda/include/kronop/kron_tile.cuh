@@ -210,26 +210,37 @@ KRONOP_INLINE void all_phases(typename Step::Accumulator* tile, const typename S
   }
 }
 
-// The factors, converted, as [P][pitch] with zeros in the padding.
+// One factor, converted, as [P][pitch] with zeros in the padding.
+template <class Step, int Contracted, int Produced, int Pitch, class Parameters>
+KRONOP_INLINE void load_factor(typename Step::Accumulator* to, int digit, const Parameters& parameters, const long long (&batch)[4]) {
+  using Accumulator = typename Step::Accumulator;
+  const auto* source = static_cast<const typename Step::Factor*>(parameters.factor[digit]);
+#pragma unroll
+  for (int axis = 0; axis < 4; ++axis) source += batch[axis] * parameters.factor_batch[digit * 4 + axis];
+#pragma unroll 1
+  for (int e = threadIdx.x; e < Contracted * Pitch; e += Step::kThreads) {
+    const int p = e / Pitch, q = e % Pitch;
+    Accumulator value{};
+    if (q < Produced) {
+      value = convert<Accumulator>(source[p * parameters.factor_row[digit] + q * parameters.factor_column[digit]]);
+    }
+    to[e] = value;
+  }
+}
+
+// All factors of the pass. Equal shapes share one loop, which keeps long products quick to compile.
 template <class Step, int Digit = 0, class Parameters>
 KRONOP_INLINE void load_factors(typename Step::Accumulator* factors, const Parameters& parameters, const long long (&batch)[4]) {
-  if constexpr (Digit < Step::kDigits) {
-    using Accumulator = typename Step::Accumulator;
-    constexpr int contracted = Step::kContracted[Digit], produced = Step::kProduced[Digit];
-    constexpr int pitch = Step::kFactorPitch[Digit];
-    const auto* source = static_cast<const typename Step::Factor*>(parameters.factor[Digit]);
-#pragma unroll
-    for (int axis = 0; axis < 4; ++axis) source += batch[axis] * parameters.factor_batch[Digit * 4 + axis];
+  constexpr int contracted = Step::kContracted[Digit], produced = Step::kProduced[Digit];
+  constexpr int pitch = Step::kFactorPitch[Digit];
+  if constexpr (Step::kEqualFactors) {
 #pragma unroll 1
-    for (int e = threadIdx.x; e < contracted * pitch; e += Step::kThreads) {
-      const int p = e / pitch, q = e % pitch;
-      Accumulator value{};
-      if (q < produced) {
-        value = convert<Accumulator>(source[p * parameters.factor_row[Digit] + q * parameters.factor_column[Digit]]);
-      }
-      factors[Step::kFactorOffset[Digit] + e] = value;
+    for (int digit = 0; digit < Step::kDigits; ++digit) {
+      load_factor<Step, contracted, produced, pitch>(factors + digit * contracted * pitch, digit, parameters, batch);
     }
-    load_factors<Step, Digit + 1>(factors, parameters, batch);
+  } else {
+    load_factor<Step, contracted, produced, pitch>(factors + Step::kFactorOffset[Digit], Digit, parameters, batch);
+    if constexpr (Digit + 1 < Step::kDigits) load_factors<Step, Digit + 1>(factors, parameters, batch);
   }
 }
 

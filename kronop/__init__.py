@@ -1,9 +1,8 @@
 """kronop: Kronecker-structured operations, described, planned, emitted, compiled and run."""
 
-from kronop import compiler
-from kronop.args.kron import KronMatmulArguments
-from kronop.args.ksparse import KSparseArguments
-from kronop.args.memory import get_allocated_size, get_memory_pool
+import importlib
+from typing import TYPE_CHECKING
+
 from kronop.descriptions.datatype import (
     ColumnMajor,
     DataType,
@@ -45,10 +44,30 @@ from kronop.errors import (
     KronopError,
     OutOfMemoryError,
 )
-from kronop.functional import gekmm, gemkm, ksmm
-from kronop.operation import KronMatmulOperation, KSparseOperation
 from kronop.target import Target
 from kronop.version import __version__
+
+if TYPE_CHECKING:
+    from kronop import compiler
+    from kronop.args.kron import KronMatmulArguments
+    from kronop.args.ksparse import KSparseArguments
+    from kronop.args.memory import get_allocated_size, get_memory_pool
+    from kronop.functional import gekmm, gemkm, ksmm
+    from kronop.operation import KronMatmulOperation, KSparseOperation
+
+# Describing is cheap to import; what plans, compiles and runs is imported when it is first named.
+_LATER = {
+    "KSparseArguments": "kronop.args.ksparse",
+    "KSparseOperation": "kronop.operation",
+    "KronMatmulArguments": "kronop.args.kron",
+    "KronMatmulOperation": "kronop.operation",
+    "compiler": "kronop.compiler",
+    "gekmm": "kronop.functional",
+    "gemkm": "kronop.functional",
+    "get_allocated_size": "kronop.args.memory",
+    "get_memory_pool": "kronop.args.memory",
+    "ksmm": "kronop.functional",
+}
 
 __all__ = [
     "ArgumentError",
@@ -102,3 +121,16 @@ __all__ = [
     "tanh",
     "tfloat32",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LATER:
+        raise AttributeError(f"module 'kronop' has no attribute {name!r}")
+    module = importlib.import_module(_LATER[name])
+    value: object = module if name == "compiler" else getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

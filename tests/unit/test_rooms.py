@@ -63,3 +63,19 @@ def test_importing_kronop_touches_no_framework_and_no_compiler() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert result.stdout.strip() == "[]"
+
+
+def test_every_public_name_is_there_and_typed() -> None:
+    """Names that are imported late are also named for type checkers, from the same place."""
+    source = ast.parse((_ROOT / "__init__.py").read_text())
+    (typed,) = [node for node in source.body if isinstance(node, ast.If)]
+    seen = {}
+    for node in typed.body:
+        assert isinstance(node, ast.ImportFrom)
+        seen |= {alias.name: node.module for alias in node.names}
+    seen["compiler"] = "kronop.compiler"
+    assert seen == kronop._LATER
+    for name in kronop.__all__:
+        assert getattr(kronop, name) is not None
+    with pytest.raises(AttributeError, match="gemm"):
+        kronop.gemm  # noqa: B018

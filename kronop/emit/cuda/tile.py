@@ -143,12 +143,11 @@ def registers(shape: PassShape, accumulator: DataType) -> int:
         if phase.together == 0:
             wanted = max(wanted, (phase.block + 32) * words + 64)
         else:
-            # Odd sizes take an address for every element, powers of two one for every fiber.
+            # NOTE: ptxas 13.4 spilled odd sizes below about 150 registers (addresses of padded
+            # elements), and again with 255, where it hoists factor loads: aim between.
+            held = phase.together * (phase.block + chunk + 8) * words + 64
             odd = phase.block & (phase.block - 1) != 0
-            addresses = phase.together * phase.block + 32 if odd else 0
-            wanted = max(
-                wanted, phase.together * (phase.block + chunk + 8) * words + addresses + 64
-            )
+            wanted = max(wanted, min(max(held, 152), 168) if odd else held)
     return min(wanted, 255)
 
 

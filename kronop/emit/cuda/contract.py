@@ -215,8 +215,8 @@ def _cost(tile: ContractTile, work: Contraction, accumulator: DataType, target: 
     blocks = operands.resident_blocks(
         tile.threads, registers(tile, work, accumulator), shared_bytes(tile, accumulator), target
     )
-    resident = min(blocks * tile.threads, 512)
-    idle = 1 + 0.4 * max(0.0, 1 - resident / 512)
+    resident = min(blocks * tile.threads, 256)
+    idle = 1 + 0.4 * max(0.0, 1 - resident / 256)
     fixed = 24 / tile.k * (1 / (tile.thread_m * tile.thread_n) + 0.02)
     return (per_step + fixed) * steps * waste * lanes_waste * rows_waste * idle
 

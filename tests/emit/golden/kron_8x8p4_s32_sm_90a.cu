@@ -1,0 +1,90 @@
+// digits 0 to 3 of 4 (8x8p4), tiles of 2 x 4096 x 1 in shared memory
+#include "kronop/kron_tile.cuh"
+
+using Parameters = kronop::KronTileParameters<long long, 4>;
+static_assert(sizeof(Parameters{.x = {}, .y = {}, .z = {}, .x_vector = {}, .y_vector = {},
+    .outer_extent = {}, .outer_x = {}, .outer_y = {}, .outer_z = {}, .inner_extent = {}, .inner_x =
+    {}, .inner_y = {}, .inner_z = {}, .digit_x = {}, .digit_y = {}, .digit_z = {}, .batch_extent =
+    {}, .batch_x = {}, .batch_y = {}, .batch_z = {}, .factor = {}, .factor_row = {}, .factor_column
+    = {}, .factor_batch = {}, .scalars = {}}) == 544);
+static_assert(sizeof(Parameters::x) == 8 && sizeof(Parameters::y) == 8 && sizeof(Parameters::z) == 8
+    && sizeof(Parameters::x_vector) == 8 && sizeof(Parameters::y_vector) == 8 &&
+    sizeof(Parameters::outer_extent) == 16 && sizeof(Parameters::outer_x) == 16 &&
+    sizeof(Parameters::outer_y) == 16 && sizeof(Parameters::outer_z) == 16 &&
+    sizeof(Parameters::inner_extent) == 8 && sizeof(Parameters::inner_x) == 8 &&
+    sizeof(Parameters::inner_y) == 8 && sizeof(Parameters::inner_z) == 8 &&
+    sizeof(Parameters::digit_x) == 8 && sizeof(Parameters::digit_y) == 8 &&
+    sizeof(Parameters::digit_z) == 8 && sizeof(Parameters::batch_extent) == 32 &&
+    sizeof(Parameters::batch_x) == 32 && sizeof(Parameters::batch_y) == 32 &&
+    sizeof(Parameters::batch_z) == 32 && sizeof(Parameters::factor) == 32 &&
+    sizeof(Parameters::factor_row) == 32 && sizeof(Parameters::factor_column) == 32 &&
+    sizeof(Parameters::factor_batch) == 128 && sizeof(Parameters::scalars) == 32);
+
+struct Epilogue {
+  using Compute = kronop::int32_t;
+  Compute alpha, beta;
+  template <class Scalar>
+  KRONOP_INLINE explicit Epilogue(const Scalar* scalars) : alpha(Compute(scalars[0])), beta(Compute(scalars[1])) {}
+  KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
+    namespace math = kronop::math;
+    const Compute v0 = alpha * accumulator;
+    const Compute v1 = beta * source;
+    const Compute v2 = v0 + v1;
+    const Compute v3 = v2 + bias;
+    return v3;
+  }
+};
+
+struct Step {
+  using Input = kronop::int32_t;
+  using Factor = kronop::int32_t;
+  using Output = kronop::int32_t;
+  using Accumulator = kronop::int32_t;
+  using Epilogue = ::Epilogue;
+  static constexpr int kThreads = 128;
+  static constexpr int kBlocks = 3;
+  static constexpr int kRows = 2;
+  static constexpr int kColumns = 1;
+  static constexpr int kDigits = 4;
+  static constexpr bool kEqualFactors = true;
+  static constexpr int kGroupIn = 4096;
+  static constexpr int kGroupOut = 4096;
+  static constexpr int kXVector = 1;
+  static constexpr int kYVector = 1;
+  static constexpr int kUnroll = 8;
+  static constexpr int kContracted[] = {8, 8, 8, 8};
+  static constexpr int kProduced[] = {8, 8, 8, 8};
+  static constexpr int kStride[] = {512, 64, 8, 1};
+  static constexpr int kRowStride = 4096;
+  static constexpr bool kDenseIn = true;
+  static constexpr bool kDenseOut = true;
+  static constexpr int kFactorPitch[] = {8, 8, 8, 8};
+  static constexpr int kFactorOffset[] = {0, 64, 128, 192};
+  static constexpr int kFactorVector = 4;
+  static constexpr int kFactorBytesAt = 48;
+  static constexpr int kTileBytesAt = 1072;
+  static constexpr int kPadShift = 6;
+  static constexpr bool kPadAdds = true;
+  static constexpr int kChunk = 8;
+  static constexpr int kTogether = 4;
+  static constexpr int kPhases = 2;
+  static constexpr int kPhaseFirst[] = {0, 2};
+  static constexpr int kPhaseEnd[] = {2, 4};
+  static constexpr int kPhaseBlock[] = {64, 64};
+  static constexpr int kPhaseStride[] = {64, 1};
+  static constexpr int kPhaseFibers[] = {128, 128};
+  static constexpr int kPhaseTogether[] = {0, 0};
+  static constexpr int kPhaseAxis[] = {0, 2, 3};
+  static constexpr int kAxisExtent[] = {2, 64, 128};
+  static constexpr int kAxisStride[] = {4096, 1, 64};
+  static constexpr bool kSaturate = false;
+  static constexpr int kFirstDigit = 0;
+  static constexpr int kSizes[] = {8, 8, 8, 8};
+  static constexpr int kGroup[] = {8, 8, 8, 8, 8, 8, 8, 8};
+  static constexpr bool kXByRows = false;
+};
+
+extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
+kron_s32_8x8p4_tile_r_d0of4_s0of1_s32_linear_sm_90a(const __grid_constant__ Parameters parameters) {
+  kronop::kron_tile<Step>(parameters);
+}

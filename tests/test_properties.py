@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +15,7 @@ _SETTINGS = settings(
     max_examples=40,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
+_TARGETS = ["x86", pytest.param("sm_90a", marks=pytest.mark.cuda)]
 _ELEMENTS = st.sampled_from(support.ELEMENTS)
 _FLOATS = st.sampled_from([element for element in support.ELEMENTS if element.kind == "float"])
 _SIZE = st.integers(1, 9)
@@ -42,14 +44,14 @@ def _strided(draw, random, shape, element):
 
 
 @st.composite
-def _kron_problems(draw):
+def _kron_problems(draw, target):
     element = draw(_ELEMENTS)
     factors = draw(st.lists(st.tuples(_SIZE, _SIZE), min_size=1, max_size=4))
     side = draw(st.sampled_from(list(kronop.Side)))
     random = np.random.default_rng(draw(st.integers(0, 2**32)))
     rows = draw(st.integers(0, 20))
     (lead_x, *leads), lead = draw(_batches(1 + len(factors)))
-    operation = support.kron_operation("x86", element, factors, side=side)
+    operation = support.kron_operation(target, element, factors, side=side)
     x = _strided(draw, random, (*lead_x, *operation.description.x_shape(rows)), element)
     matrices = [
         _strided(draw, random, (*b, *shape), element)
@@ -65,9 +67,11 @@ def _kron_problems(draw):
     )
 
 
+@pytest.mark.parametrize("target", _TARGETS)
 @_SETTINGS
-@given(_kron_problems(), st.sampled_from([1, 2, -3]), st.sampled_from([0, 1, -2]))
-def test_kron(problem, alpha, beta) -> None:
+@given(st.data(), st.sampled_from([1, 2, -3]), st.sampled_from([0, 1, -2]))
+def test_kron(target, data, alpha, beta) -> None:
+    problem = data.draw(_kron_problems(target))
     operation, x, factors, z, y = problem
     y[...] = support.poison(y.shape, operation.description.Y.element)
     output_op = operation.epilogue_type(alpha, beta)
@@ -80,7 +84,7 @@ def test_kron(problem, alpha, beta) -> None:
 
 
 @_SETTINGS
-@given(_kron_problems())
+@given(_kron_problems("x86"))
 def test_gemkm_and_gekmm(problem) -> None:
     operation, x, factors, z, _ = problem
     if operation.description.side is kronop.Side.Right:
@@ -92,14 +96,14 @@ def test_gemkm_and_gekmm(problem) -> None:
 
 
 @st.composite
-def _ksparse_problems(draw):
+def _ksparse_problems(draw, target):
     element = draw(_FLOATS)
     pattern = draw(
         st.tuples(st.integers(1, 4), st.integers(1, 20), st.integers(1, 20), st.integers(1, 6))
     )
     batch_last = draw(st.booleans())
     random = np.random.default_rng(draw(st.integers(0, 2**32)))
-    operation = support.ksparse_operation("x86", element, pattern, batch_last=batch_last)
+    operation = support.ksparse_operation(target, element, pattern, batch_last=batch_last)
     rows = draw(st.integers(0, 40))
     x = _strided(draw, random, operation.description.x_shape(rows), element)
     weights = _strided(draw, random, pattern, element)
@@ -109,9 +113,11 @@ def _ksparse_problems(draw):
     return operation, x, weights, bias, z, y
 
 
+@pytest.mark.parametrize("target", _TARGETS)
 @_SETTINGS
-@given(_ksparse_problems(), st.sampled_from([1, 0.5]), st.sampled_from([0, 1, -2]), st.booleans())
-def test_ksparse(problem, alpha, beta, with_bias) -> None:
+@given(st.data(), st.sampled_from([1, 0.5]), st.sampled_from([0, 1, -2]), st.booleans())
+def test_ksparse(target, data, alpha, beta, with_bias) -> None:
+    problem = data.draw(_ksparse_problems(target))
     operation, x, weights, bias, z, y = problem
     bias = bias if with_bias else None
     y[...] = np.nan
@@ -125,7 +131,7 @@ def test_ksparse(problem, alpha, beta, with_bias) -> None:
 
 
 @_SETTINGS
-@given(_ksparse_problems())
+@given(_ksparse_problems("x86"))
 def test_ksmm(problem) -> None:
     operation, x, weights, bias, z, _ = problem
     batch_last = operation.description.batch_last

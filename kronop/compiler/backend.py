@@ -44,8 +44,11 @@ class Compiler(Protocol):
     @property
     def format(self) -> BinaryFormat: ...
 
-    def identity(self) -> str:
-        """Name and full version, without paths: two identities are equal if the binaries are."""
+    def identity(self, *, certain: bool = False) -> str:
+        """Name and full version, without paths: two identities are equal if the binaries are.
+
+        Unless it has to be `certain`, it may be what an earlier process was told.
+        """
 
     def flags(self, target: Target) -> tuple[str, ...]:
         """Every flag but include directories; they are part of the key."""

@@ -26,9 +26,6 @@ from kronop.compiler.nvrtc_backend import NvrtcCompiler
 from kronop.errors import CompileError, ElementTypeError, mismatch
 from kronop.target import Target
 
-_CUDA_COMPILERS: dict[str, Compiler] = {"nvrtc": NvrtcCompiler(), "nvcc": NvccCompiler()}
-_HOST_COMPILER: Compiler = HostCompiler()
-
 
 @runtime_checkable
 class Compilable(Protocol):
@@ -54,6 +51,10 @@ class _Job:
     compiler: Compiler
     flags: tuple[str, ...]
     identity: str
+
+
+class _StaleIdentityError(CompileError):
+    """A key was made with an identity that its compiler does not have."""
 
 
 class _Process:
@@ -99,6 +100,13 @@ def default_cache() -> Cache:
         return _process.caches[folder]
 
 
+_CUDA_COMPILERS: dict[str, Compiler] = {
+    "nvrtc": NvrtcCompiler(default_cache),
+    "nvcc": NvccCompiler(),
+}
+_HOST_COMPILER: Compiler = HostCompiler()
+
+
 def forget() -> None:
     """Drop the binaries that this process keeps in memory; the files stay."""
     _process.binaries.clear()
@@ -141,7 +149,15 @@ def compile_sources(sources: Sequence[Source], target: Target) -> tuple[Binary, 
         ElementTypeError: something is no Source.
         CompileError: a compiler is missing or refused a source.
     """
-    jobs = _jobs(sources, target)
+    try:
+        return _binaries(_jobs(sources, target))
+    except _StaleIdentityError:
+        # The compiler has been asked meanwhile, so these keys are true. Binaries that were found
+        # under the others are not handed out.
+        return _binaries(_jobs(sources, target))
+
+
+def _binaries(jobs: Sequence[_Job]) -> tuple[Binary, ...]:
     missing = {job.key: job for job in jobs if job.key not in _process.binaries}
     found = dict(zip(missing, _deliver_all(tuple(missing.values())), strict=True))
     binaries = tuple(found.get(job.key) or _process.binaries[job.key] for job in jobs)
@@ -222,6 +238,11 @@ def _from_disk_or_compiler(job: _Job) -> Binary:
 
 
 def _compile(job: _Job) -> Binary:
+    if job.compiler.identity(certain=True) != job.identity:
+        raise _StaleIdentityError(
+            f"{job.source.entry} for {job.target}: expected {job.identity}, got "
+            f"{job.compiler.identity()}; the compiler was exchanged meanwhile, try again"
+        )
     start = time.perf_counter()
     try:
         product = job.compiler.compile(job.source, job.flags)

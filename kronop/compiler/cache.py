@@ -28,6 +28,7 @@ from kronop.compiler.folders import (
     make_private_folder,
 )
 from kronop.compiler.keys import SCHEMA
+from kronop.compiler.rows import Memo
 from kronop.errors import ArgumentError, mismatch
 
 FILE_NAME = "compiled_cache.db"
@@ -107,6 +108,14 @@ class Cache:
         values = rows.format_row(binary, source, time.time())
         self._run(lambda db: rows.write(db, values, binary.key, self.limit_bytes), None)
 
+    def recall(self, place: str) -> Memo | None:
+        """What was remembered of the compiler that is found at `place`, or None."""
+        return self._run(lambda db: rows.recall(db, place), None)
+
+    def remember(self, memo: Memo) -> None:
+        """Keep `memo` in place of what was remembered for its place."""
+        self._run(lambda db: rows.remember(db, memo), None)
+
     @contextlib.contextmanager
     def claim(self, key: str) -> Iterator[bool]:
         """Hold the right to compile `key` against every other process of this folder."""
@@ -142,7 +151,7 @@ class Cache:
         )
 
     def clear(self) -> int:
-        """Delete every row and give the space back; how many rows there were."""
+        """Delete every kernel and memo and give the space back; how many kernels there were."""
         return self._run(rows.clear, 0)
 
     def close(self) -> None:

@@ -34,7 +34,7 @@ class HostCompiler:
 
     format = BinaryFormat.SHARED_OBJECT
 
-    def identity(self) -> str:
+    def identity(self, *, certain: bool = False) -> str:
         return _identity(_command())
 
     def flags(self, target: Target) -> tuple[str, ...]:

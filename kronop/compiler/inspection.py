@@ -16,7 +16,7 @@ from kronop.compiler.nvcc_backend import find_cuda_tool
 
 
 def overridden(source: Source) -> Source:
-    """`source`, with the text of the file of its name in the knob `override_dir` if one is there."""
+    """`source`, with the text of the file of its name in the knob `override_dir`, if any."""
     folder = knobs.current().override_dir
     if folder is None or not (folder / source.file_name).is_file():
         return source

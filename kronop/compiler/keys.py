@@ -16,8 +16,8 @@ from kronop.artifacts import Source
 from kronop.target import Target
 from kronop.version import __version__
 
-SCHEMA = 1
-"""Version of the key and of the table that is kept under it; older rows are misses."""
+SCHEMA = 2
+"""Version of the key and of the tables that are kept with it; older rows are misses."""
 
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*([<"])([^">\r\n]+)[">]', re.MULTILINE)
 
@@ -39,7 +39,7 @@ def _feed(state: Any, part: object) -> None:
             _feed(state, item)
         return
     if isinstance(part, str):
-        tag, content = b"s", part.encode()
+        tag, content = b"s", part.encode("utf-8", "surrogatepass")
     elif isinstance(part, bytes):
         tag, content = b"b", part
     elif isinstance(part, int):

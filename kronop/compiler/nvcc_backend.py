@@ -20,7 +20,7 @@ class NvccCompiler:
 
     format = BinaryFormat.CUBIN
 
-    def identity(self) -> str:
+    def identity(self, *, certain: bool = False) -> str:
         return _identity(find_cuda_tool("nvcc"))
 
     def flags(self, target: Target) -> tuple[str, ...]:

@@ -1,9 +1,10 @@
-"""The table of `compiled_cache.db`: its SQL, its columns, and the checksum over each row."""
+"""The tables of `compiled_cache.db`: their SQL, their columns, and the checksum over each row."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import sqlite3
 import time
 from dataclasses import dataclass
@@ -25,7 +26,13 @@ _CREATE = (
         checksum TEXT NOT NULL, size INTEGER NOT NULL, created REAL NOT NULL,
         last_used REAL NOT NULL, log TEXT NOT NULL, source TEXT NOT NULL, image BLOB NOT NULL)""",
     "CREATE INDEX kernels_by_use ON kernels (last_used, size)",
+    "DROP TABLE IF EXISTS compilers",
+    """CREATE TABLE compilers (
+        place TEXT PRIMARY KEY, library BLOB NOT NULL, stamp TEXT NOT NULL,
+        identity TEXT NOT NULL, checksum TEXT NOT NULL)""",
 )
+# Every folder on a search path that changes makes another memo; old ones are of no use.
+_KEPT_MEMOS = 64
 _PATIENCE_SECONDS = 5.0
 _READ = f"SELECT {', '.join(_COLUMNS)} FROM kernels WHERE key = ?"
 _WRITE = f"INSERT OR REPLACE INTO kernels VALUES ({', '.join('?' * len(_COLUMNS))})"
@@ -41,8 +48,25 @@ class Row:
     last_used: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memo:
+    """What a compiler told of itself to an earlier process, and under which circumstances.
+
+    Attributes:
+        place: digest of all that decides which library a process loads.
+        library: path of the library that was loaded.
+        stamp: digest of that file.
+        identity: what the compiler then said it was.
+    """
+
+    place: str
+    library: str
+    stamp: str
+    identity: str
+
+
 def prepare(db: sqlite3.Connection, schema: int) -> None:
-    """Set `db` up, and make its table anew where it was made by another schema."""
+    """Set `db` up, and make its tables anew where they were made by another schema."""
     # A scribbled text must fail its checksum, not the reading of it.
     db.text_factory = lambda raw: raw.decode("utf-8", errors="replace")
     _write_ahead(db)
@@ -126,8 +150,35 @@ def summary(db: sqlite3.Connection) -> tuple[tuple[Any, ...], ...]:
 
 def clear(db: sqlite3.Connection) -> int:
     count = db.execute("DELETE FROM kernels").rowcount
+    db.execute("DELETE FROM compilers")
     db.execute("VACUUM")
     return count
+
+
+def recall(db: sqlite3.Connection, place: str) -> Memo | None:
+    """The memo of `place`, or None where there is none or its checksum does not hold."""
+    query = "SELECT library, stamp, identity, checksum FROM compilers WHERE place = ?"
+    found = db.execute(query, (place,)).fetchone()
+    try:
+        if found is None or found[3] != digest(place, *found[:3]):
+            return None
+        library = os.fsdecode(found[0])
+    except TypeError:
+        return None
+    return Memo(place=place, library=library, stamp=str(found[1]), identity=str(found[2]))
+
+
+def remember(db: sqlite3.Connection, memo: Memo) -> None:
+    """Keep `memo` and the latest of the others."""
+    values = (memo.place, os.fsencode(memo.library), memo.stamp, memo.identity)
+    db.execute(
+        "INSERT OR REPLACE INTO compilers VALUES (?, ?, ?, ?, ?)", (*values, digest(*values))
+    )
+    # A row that is written or replaced gets the highest number.
+    db.execute(
+        "DELETE FROM compilers WHERE rowid <= (SELECT MAX(rowid) FROM compilers) - ?",
+        (_KEPT_MEMOS,),
+    )
 
 
 def format_row(binary: Binary, source: str, now: float) -> tuple[object, ...]:

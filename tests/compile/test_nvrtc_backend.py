@@ -13,6 +13,7 @@ from kronop import compiler, knobs
 from kronop.artifacts import Binary, BinaryFormat, Language, Origin, Source
 from kronop.compiler import build, nvcc_backend, nvrtc_backend
 from kronop.compiler.nvcc_backend import find_cuda_tool
+from kronop.compiler.nvrtc_backend import NvrtcCompiler
 from kronop.errors import CompileError, DeviceError
 from kronop.target import Target
 
@@ -166,7 +167,7 @@ def test_missing_compilers_are_one_line_that_says_what_to_install(monkeypatch: p
 
     monkeypatch.setattr(nvrtc_backend.importlib, "import_module", absent)
     nvrtc_backend._nvrtc.cache_clear()
-    nvrtc_backend._identity.cache_clear()
+    monkeypatch.setitem(build._CUDA_COMPILERS, "nvrtc", NvrtcCompiler(build.default_cache))
     monkeypatch.setattr(nvcc_backend.shutil, "which", lambda *_, **__: None)
     for choose, hint in ((compiler.nvrtc, r"pip install 'kronop\[cuda13\]'"), (compiler.nvcc, "toolkit")):
         choose()

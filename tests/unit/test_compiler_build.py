@@ -27,12 +27,15 @@ class CountingCompiler:
 
     def __init__(self) -> None:
         self.version = "1.0"
+        self.recalled: str | None = None
         self.compiled: list[str] = []
         self.running = 0
         self.most_running = 0
 
-    def identity(self) -> str:
-        return f"counting {self.version}"
+    def identity(self, *, certain: bool = False) -> str:
+        if certain:
+            self.recalled = None
+        return f"counting {self.recalled or self.version}"
 
     def flags(self, target: Target) -> tuple[str, ...]:
         return target.flags
@@ -112,6 +115,30 @@ def test_an_upgraded_compiler_and_another_arch_are_misses(counting: CountingComp
     compiler.compile_sources([make()], X86)
     compiler.compile_sources([make()], Target.parse("x86-avx2"))
     assert len(counting.compiled) == 3
+
+
+def test_a_recalled_identity_is_enough_for_a_hit(counting: CountingCompiler) -> None:
+    compiler.compile_sources([make()], X86)
+    compiler.forget()
+    counting.recalled = "1.0"
+    (binary,) = compiler.compile_sources([make()], X86)
+    assert binary.origin is Origin.DISK
+    assert counting.recalled == "1.0"
+
+
+def test_nothing_is_kept_or_handed_out_under_a_false_identity(counting: CountingCompiler) -> None:
+    counting.version = "0.9"
+    compiler.compile_sources([make("old")], X86)
+    compiler.forget()
+    counting.version, counting.recalled = "1.0", "0.9"
+    sources = [make("old"), make("a"), make("b"), make("c")]
+    binaries = compiler.compile_sources(sources, X86)
+    assert {binary.compiler for binary in binaries} == {"counting 1.0"}
+    assert sorted(counting.compiled) == ["a", "b", "c", "old", "old"]
+    entries = {(entry.entry, entry.compiler) for entry in compiler.default_cache().list()}
+    assert entries == {("old", "counting 0.9")} | {
+        (source.entry, "counting 1.0") for source in sources
+    }
 
 
 def test_a_refused_source_is_left_for_inspection(counting: CountingCompiler, tmp_path: Path) -> None:

@@ -161,7 +161,9 @@ def test_a_cubin_does_not_load_without_a_driver() -> None:
         compiler.load(binary, Target.parse("sm_80"))
 
 
-def test_missing_compilers_are_one_line_that_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_compilers_are_one_line_that_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def absent(name: str) -> None:
         raise ImportError(name)
 
@@ -169,7 +171,10 @@ def test_missing_compilers_are_one_line_that_says_what_to_install(monkeypatch: p
     nvrtc_backend._nvrtc.cache_clear()
     monkeypatch.setitem(build._CUDA_COMPILERS, "nvrtc", NvrtcCompiler(build.default_cache))
     monkeypatch.setattr(nvcc_backend.shutil, "which", lambda *_, **__: None)
-    for choose, hint in ((compiler.nvrtc, r"pip install 'kronop\[cuda13\]'"), (compiler.nvcc, "toolkit")):
+    for choose, hint in (
+        (compiler.nvrtc, r"pip install 'kronop\[cuda13\]'"),
+        (compiler.nvcc, "toolkit"),
+    ):
         choose()
         with pytest.raises(CompileError, match=hint) as caught:
             compiler.compile_sources([make()], Target.parse("sm_80"))
@@ -177,7 +182,9 @@ def test_missing_compilers_are_one_line_that_says_what_to_install(monkeypatch: p
 
 
 def test_importing_the_compiler_imports_no_cuda() -> None:
-    script = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import kronop.compiler; " + (
-        "sys.exit(any(name.split('.')[0] in ('cuda', 'torch', 'cupy', 'rmm') for name in sys.modules))"
+    script = (
+        f"import sys; sys.path.insert(0, {str(ROOT)!r}); import kronop.compiler; "
+        "loaded = {name.split('.')[0] for name in sys.modules}; "
+        "sys.exit(bool(loaded & {'cuda', 'torch', 'cupy', 'rmm'}))"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

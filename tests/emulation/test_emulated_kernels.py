@@ -209,6 +209,9 @@ def test_batches_broadcast(folder: Path, factor_batch: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("element", [float64, float16, bfloat16, int32, int64])
 def test_element_types(folder: Path, element: DataType) -> None:
     run_kron(folder, _RAGGED, 7, element, source=True)
+    # The second pass reads intermediates in the accumulator type and factors in their own.
+    assert run_kron(folder, [(40, 36), (3, 2)], 3, element, source=True) == 2
+    assert run_kron(folder, [(16, 16)] * 4, 1, element) == 2
     run_kron(
         folder,
         [(64, 16), (40, 8)],

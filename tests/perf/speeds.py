@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -60,8 +59,9 @@ def main() -> None:
 
 
 def _print(row: dict[str, Any]) -> None:
-    print(json.dumps(row))
-    sys.stdout.flush()
+    print(json.dumps(row), flush=True)
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()  # What torch keeps for later, kronop's workspaces could not use.
 
 
 def _kron(

@@ -22,7 +22,6 @@ from kronop.compiler import cache as cache_module
 from kronop.compiler.claims import claim
 from kronop.compiler.folders import cache_folder
 from kronop.compiler.keys import SCHEMA
-from kronop.compiler.rows import Memo
 from kronop.errors import ArgumentError
 
 ROOT = Path(__file__).parents[2]
@@ -65,7 +64,11 @@ def test_what_is_put_comes_back(cache: Cache) -> None:
     cache.put(make(), "the source")
     found = Cache(cache.folder).get(KEY)
     assert found is not None
-    assert (found.image, found.resources, found.log) == (make().image, make().resources, "no remarks")
+    assert (found.image, found.resources, found.log) == (
+        make().image,
+        make().resources,
+        "no remarks",
+    )
     assert (found.origin, found.seconds) == (Origin.DISK, 0.25)
     assert cache.get("b2" * 32) is None
 
@@ -89,38 +92,6 @@ def test_list_show_clear(cache: Cache) -> None:
             cache.show(prefix)
     assert cache.clear() == 2
     assert cache.list() == ()
-
-
-def make_memo(place: str = "here", **changes: str) -> Memo:
-    values = {"library": "/lib/lib\udcffx.so", "stamp": "s", "identity": "test 1.0"} | changes
-    return Memo(place=place, **values)
-
-
-def test_memos_are_replaced_bounded_and_cleared(cache: Cache) -> None:
-    cache.remember(make_memo())
-    cache.remember(make_memo(identity="test 1.1"))
-    assert cache.recall("here") == make_memo(identity="test 1.1")
-    assert Cache(cache.folder).recall("there") is None
-    for index in range(100):
-        cache.remember(make_memo(f"place {index}"))
-    assert [cache.recall(f"place {index}") is not None for index in (0, 35, 36, 99)] == [
-        False, False, True, True,
-    ]  # fmt: skip
-    assert (cache.list(), cache.clear()) == ((), 0)
-    assert cache.recall("place 99") is None
-
-
-@pytest.mark.parametrize(
-    "change", ["identity = 'other'", "stamp = 'x'", "library = 'x'", "library = 1.5", "checksum = 0"]
-)
-def test_a_changed_memo_is_not_believed(cache: Cache, change: str) -> None:
-    cache.remember(make_memo())
-    cache.close()
-    with sqlite3.connect(cache.path) as db:
-        db.execute(f"UPDATE compilers SET {change}")
-    assert cache.recall("here") is None
-    cache.remember(make_memo())
-    assert cache.recall("here") == make_memo()
 
 
 def test_least_recently_used_go_first(tmp_path: Path) -> None:
@@ -377,7 +348,9 @@ def test_a_file_where_the_folder_should_be(tmp_path: Path) -> None:
     assert_memory_only(tmp_path / "cache" / "below", "memory only")
 
 
-@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a folder that is read-only even for root")
+@pytest.mark.skipif(
+    not Path("/proc/self").exists(), reason="needs a folder that is read-only even for root"
+)
 def test_a_read_only_folder() -> None:
     assert_memory_only(Path("/proc/self"), "memory only")
 
@@ -449,7 +422,9 @@ def test_a_fork_inside_a_claim_does_not_keep_it(cache: Cache) -> None:
     os.close(release)
 
 
-def test_the_folder_follows_the_knob_and_the_system(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_folder_follows_the_knob_and_the_system(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     with knobs.using(cache_dir=tmp_path):
         assert cache_folder() == tmp_path
     with knobs.using(cache_dir=None):

@@ -49,7 +49,9 @@ class CountingCompiler:
         if "error" in source.text:
             raise RefusalError("line 1: an error")
         spilled = 16 if "spill" in source.text else 0
-        return Product(image=source.text.encode(), resources=Resources(spill_bytes=spilled), log="a log")
+        return Product(
+            image=source.text.encode(), resources=Resources(spill_bytes=spilled), log="a log"
+        )
 
     def assembly(self, source: Source, flags: tuple[str, ...]) -> str:
         return f"assembly of {source.text}"
@@ -89,7 +91,9 @@ def test_order_is_kept_and_duplicates_compile_once(counting: CountingCompiler) -
     assert compiler.compile_sources([], X86) == ()
 
 
-def test_several_misses_compile_at_once(counting: CountingCompiler, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_misses_compile_at_once(
+    counting: CountingCompiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(build.os, "cpu_count", lambda: 2)
     compiler.compile_sources([make(f"k{index}") for index in range(6)], X86)
     assert counting.most_running == 2
@@ -141,7 +145,9 @@ def test_nothing_is_kept_or_handed_out_under_a_false_identity(counting: Counting
     }
 
 
-def test_a_refused_source_is_left_for_inspection(counting: CountingCompiler, tmp_path: Path) -> None:
+def test_a_refused_source_is_left_for_inspection(
+    counting: CountingCompiler, tmp_path: Path
+) -> None:
     with knobs.using(dump_dir=tmp_path / "dump"), pytest.raises(CompileError) as caught:
         compiler.compile_sources([make(text="an error")], X86)
     assert caught.value.log == "line 1: an error"

@@ -84,7 +84,9 @@ def test_a_header_that_appears_is_another_key(headers: Path) -> None:
 def test_the_first_include_directory_wins(headers: Path, tmp_path: Path) -> None:
     (tmp_path / "first/kronop").mkdir(parents=True)
     (tmp_path / "first/kronop/a.hpp").write_text("int other;")
-    both = dataclasses.replace(make(headers), include_directories=(str(tmp_path / "first"), str(headers)))
+    both = dataclasses.replace(
+        make(headers), include_directories=(str(tmp_path / "first"), str(headers))
+    )
     assert [name for name, _ in header_digests(both)] == ["kronop/a.hpp"]
     assert key(both) != key(make(headers))
 

@@ -38,11 +38,16 @@ extern "C" int ENTRY(const void* parameters) {
 
 def make(entry: str = "axpy", text: str = AXPY) -> Source:
     return Source(
-        entry=entry, text=text.replace("ENTRY", entry), language=Language.CXX, include_directories=()
-    )  # fmt: skip
+        entry=entry,
+        text=text.replace("ENTRY", entry),
+        language=Language.CXX,
+        include_directories=(),
+    )
 
 
-def axpy(run_on: Binary, a: float, x: list[float], y: list[float], n: int | None = None) -> list[float]:
+def axpy(
+    run_on: Binary, a: float, x: list[float], y: list[float], n: int | None = None
+) -> list[float]:
     """What the kernel makes of y, given the parameters of AXPY."""
     count = len(x)
     xs, ys = (ctypes.c_double * count)(*x), (ctypes.c_double * count)(*y)
@@ -78,7 +83,12 @@ def test_nan_and_infinity_behave() -> None:
     x = [math.nan, math.inf, -math.inf, 1.0] * 4
     found = axpy(binary, 2.0, x, [1.0, -math.inf, 0.0, math.nan] * 4)
     for start in range(0, 16, 4):
-        assert [math.isnan(value) for value in found[start : start + 4]] == [True, True, False, True]
+        assert [math.isnan(value) for value in found[start : start + 4]] == [
+            True,
+            True,
+            False,
+            True,
+        ]
         assert found[start + 2] == -math.inf
     text = """extern "C" int ENTRY(const void* p) {
       double* v = *static_cast<double* const*>(p);
@@ -98,7 +108,9 @@ def test_a_status_that_is_not_zero_is_an_error() -> None:
 
 
 def test_many_kernels_are_not_mistaken_for_each_other() -> None:
-    text = 'extern "C" int ENTRY(const void* p) { *static_cast<int* const*>(p)[0] = VALUE; return 0; }'
+    text = (
+        'extern "C" int ENTRY(const void* p) { *static_cast<int* const*>(p)[0] = VALUE; return 0; }'
+    )
     sources = [make("same", text.replace("VALUE", str(value))) for value in range(6)]
     found = ctypes.c_int(-1)
     packed = struct.pack("Q", ctypes.addressof(found))
@@ -245,7 +257,8 @@ def test_eight_processes_compile_each_kernel_once(tmp_path: Path) -> None:
     path = script(tmp_path / "cxx", f'{count}\nexec {real_compiler()} "$@"')
     environment = {**os.environ, "CXX": path, "KRONOP_CACHE_DIR": str(tmp_path / "shared")}
     running = [
-        subprocess.Popen([sys.executable, "-c", EIGHT, str(ROOT)], env=environment) for _ in range(8)
+        subprocess.Popen([sys.executable, "-c", EIGHT, str(ROOT)], env=environment)
+        for _ in range(8)
     ]
     assert [process.wait(100) for process in running] == [0] * 8
     assert len(log.read_text().splitlines()) == 3

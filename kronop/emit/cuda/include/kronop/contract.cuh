@@ -167,9 +167,10 @@ KRONOP_INLINE void multiply_tiles(const typename Step::Accumulator* x, const typ
 template <class Step, class Parameters>
 struct Operands {
   using Input = typename Step::Input;
+  using Factor = typename Step::Factor;
   using Accumulator = typename Step::Accumulator;
   Stage<Step, Input, Step::kXOrder, Step::kTileM, Step::kXVector> x;
-  Stage<Step, Input, Step::kWOrder, Step::kTileN, Step::kWVector> w;
+  Stage<Step, Factor, Step::kWOrder, Step::kTileN, Step::kWVector> w;
 
   KRONOP_INLINE void fetch(const Parameters& parameters, const Place& place, const RowOffsets& offsets, int k0) {
     const auto exists = [&](const auto& part, int wide) {
@@ -190,7 +191,7 @@ struct Operands {
           return start % Step::kXVector == 0 && offsets.x[last.wide] - start == Step::kXVector - 1;
         });
     w.fetch(
-        static_cast<const Input*>(parameters.w) + place.w,
+        static_cast<const Factor*>(parameters.w) + place.w,
         [&](const auto& part) {
           return (k0 + part.own) * parameters.contracted_w + part.wide * parameters.produced_w +
                  part.lane * parameters.lane_w;

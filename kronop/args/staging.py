@@ -199,6 +199,16 @@ def _copy(target: TensorView, source: TensorView) -> Step:
     return copy
 
 
+class _ForeignStream:
+    """A CUstream for libraries that take one by the CUDA stream protocol."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self._handle
+
+
 def _device_copy(target: TensorView, source: TensorView) -> Step:
     index = target.device.index
     framework = next(
@@ -221,7 +231,7 @@ def _device_copy(target: TensorView, source: TensorView) -> Step:
         there, here = (cupy.asarray(RawMemory(item)) for item in (target, source))
 
     def copy_arrays(stream: int) -> None:
-        with cupy.cuda.Device(index), cupy.cuda.ExternalStream(stream, index):
+        with cupy.cuda.Device(index), cupy.cuda.Stream.from_external(_ForeignStream(stream)):
             cupy.copyto(there, here)
 
     return copy_arrays

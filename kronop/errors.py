@@ -1,4 +1,4 @@
-"""Every exception that kronop raises: one root, five kinds, each also a built-in a caller would expect."""
+"""Every exception that kronop raises: a root, and kinds that are also the built-in one expects."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class DescriptionError(KronopError, ValueError):
 
 
 class ArgumentError(KronopError, ValueError):
-    """A tensor or scalar whose value, shape, strides, alignment or device does not fit the operation."""
+    """A tensor or scalar that does not fit: its value, shape, strides, alignment or device."""
 
 
 class ElementTypeError(KronopError, TypeError):

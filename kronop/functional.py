@@ -1,4 +1,4 @@
-"""The operations in one line, on plain tensors: the same kind, element type and device out as in."""
+"""The operations in one line, on plain tensors: the same kind, type and device out as in."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ def gemkm(
         (..., M, product of the factors' columns), of x's kind, element type and device.
 
     Raises:
-        ArgumentError: shapes, devices or scalars that do not fit. ElementTypeError: types that do not.
+        ArgumentError: shapes, devices or scalars that do not fit.
+        ElementTypeError: types that do not.
     """
     return _kron(x, factors, Side.Right, alpha, beta, z, out)
 
@@ -75,7 +76,8 @@ def gekmm(
         (..., product of the factors' rows, M), of x's kind, element type and device.
 
     Raises:
-        ArgumentError: shapes, devices or scalars that do not fit. ElementTypeError: types that do not.
+        ArgumentError: shapes, devices or scalars that do not fit.
+        ElementTypeError: types that do not.
     """
     return _kron(x, factors, Side.Left, alpha, beta, z, out)
 
@@ -96,7 +98,7 @@ def ksmm(
 
     Args:
         x: (..., a c d), or (a c d, ...) with `batch_last`.
-        weights: one (a, b, c, d) tensor, or a list of them, the right-most factor (applied first) first.
+        weights: one (a, b, c, d) tensor, or a list of them, the right-most factor first.
         batch_last: the batch is behind the features.
         bias: (a b d,) of the last factor applied.
         activation: None, or one of relu, leaky_relu, tanh, sigmoid, silu, hardswish, gelu.
@@ -108,7 +110,8 @@ def ksmm(
         (..., a b d), or (a b d, ...) with `batch_last`, of x's kind, element type and device.
 
     Raises:
-        ArgumentError: shapes, devices or scalars that do not fit. ElementTypeError: types that do not.
+        ArgumentError: shapes, devices or scalars that do not fit.
+        ElementTypeError: types that do not.
     """
     chain = list(weights) if isinstance(weights, (list, tuple)) else [weights]
     patterns = _chain_patterns(chain)
@@ -122,9 +125,13 @@ def _kron(
 ) -> Any:
     if not isinstance(factors, (list, tuple)):
         raise ElementTypeError(
-            mismatch("factors", expected="a list or tuple of tensors", got=type(factors).__name__,
-                     hint="wrap a single factor in a list")
-        )  # fmt: skip
+            mismatch(
+                "factors",
+                expected="a list or tuple of tensors",
+                got=type(factors).__name__,
+                hint="wrap a single factor in a list",
+            )
+        )
     x_view = view(x, "X")
     shapes = tuple(_matrix_shape(view(item, f"factors[{i}]"), i) for i, item in enumerate(factors))
     columns = math.prod(shape[1 if side is Side.Right else 0] for shape in shapes)
@@ -143,9 +150,16 @@ def _kron(
 
 
 def _ksparse(
-    x: Any, weight: Any, pattern: tuple[int, int, int, int], batch_last: bool, bias: Any,
-    activation: str | None, scalars: tuple[float, float], z: Any, out: Any,
-) -> Any:  # fmt: skip
+    x: Any,
+    weight: Any,
+    pattern: tuple[int, int, int, int],
+    batch_last: bool,
+    bias: Any,
+    activation: str | None,
+    scalars: tuple[float, float],
+    z: Any,
+    out: Any,
+) -> Any:
     x_view = view(x, "X")
     a, b, _, d = pattern
     flat = len(x_view.shape) == 1
@@ -185,25 +199,37 @@ def _chain_patterns(chain: Sequence[Any]) -> list[tuple[int, int, int, int]]:
     """The patterns of a list of weights, checked to chain."""
     if not chain:
         raise ArgumentError(
-            mismatch("weights", expected="at least one (a, b, c, d) tensor", got="an empty list",
-                     hint="give the right-most factor first")
-        )  # fmt: skip
+            mismatch(
+                "weights",
+                expected="at least one (a, b, c, d) tensor",
+                got="an empty list",
+                hint="give the right-most factor first",
+            )
+        )
     patterns: list[tuple[int, int, int, int]] = []
     for index, weight in enumerate(chain):
         shape = view(weight, f"weights[{index}]").shape
         if len(shape) != 4:
             raise ArgumentError(
-                mismatch(f"weights[{index}]", expected="shape (a, b, c, d)", got=shape,
-                         hint="K is I_a x dense(b, c) x I_d in structure")
-            )  # fmt: skip
+                mismatch(
+                    f"weights[{index}]",
+                    expected="shape (a, b, c, d)",
+                    got=shape,
+                    hint="K is I_a x dense(b, c) x I_d in structure",
+                )
+            )
         a, b, c, d = shape
         if patterns:
             before = patterns[-1][0] * patterns[-1][1] * patterns[-1][3]
             if a * c * d != before:
                 raise ArgumentError(
-                    mismatch(f"weights[{index}]", expected=f"a c d = {before}, the outputs of weights[{index - 1}]",
-                             got=f"{a * c * d} from {shape}", hint="list the right-most factor first")
-                )  # fmt: skip
+                    mismatch(
+                        f"weights[{index}]",
+                        expected=f"a c d = {before}, the outputs of weights[{index - 1}]",
+                        got=f"{a * c * d} from {shape}",
+                        hint="list the right-most factor first",
+                    )
+                )
         patterns.append((a, b, c, d))
     return patterns
 
@@ -241,9 +267,13 @@ def _kron_operation(
 
 @functools.lru_cache(maxsize=512)
 def _ksparse_operation(
-    target: str, X: TensorDescription, Y: TensorDescription, pattern: tuple[int, int, int, int],
-    batch_last: bool, activation: str | None,
-) -> KSparseOperation:  # fmt: skip
+    target: str,
+    X: TensorDescription,
+    Y: TensorDescription,
+    pattern: tuple[int, int, int, int],
+    batch_last: bool,
+    activation: str | None,
+) -> KSparseOperation:
     W = TensorDescription(X.element)
     return KSparseOperation(target, None, X, W, Y, _epilogue(Y, activation), pattern, batch_last)
 
@@ -254,8 +284,12 @@ def _epilogue(Y: TensorDescription, activation: str | None) -> Epilogue:
         return LinearCombination(Y.element, Y.alignment, accumulator, accumulator)
     if activation not in ACTIVATION_NAMES:
         raise ArgumentError(
-            mismatch("activation", expected=f"None or one of {', '.join(ACTIVATION_NAMES)}", got=repr(activation),
-                     hint="for other functions apply them to the result")
-        )  # fmt: skip
+            mismatch(
+                "activation",
+                expected=f"None or one of {', '.join(ACTIVATION_NAMES)}",
+                got=repr(activation),
+                hint="for other functions apply them to the result",
+            )
+        )
     functor = getattr(epilogues, activation)(accumulator)
     return LinearCombinationGeneric(functor, Y.element, Y.alignment, accumulator, accumulator)

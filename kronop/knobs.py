@@ -49,9 +49,13 @@ def read(environment: Mapping[str, str]) -> Knobs:
             continue
         if variable not in names:
             raise DescriptionError(
-                mismatch("environment", expected=f"one of {', '.join(names)}", got=variable,
-                         hint="correct the name or unset it")
-            )  # fmt: skip
+                mismatch(
+                    "environment",
+                    expected=f"one of {', '.join(names)}",
+                    got=variable,
+                    hint="correct the name or unset it",
+                )
+            )
         values[names[variable]] = _typed(variable, names[variable], text)
     return Knobs(**values)  # type: ignore[arg-type]
 

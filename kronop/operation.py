@@ -48,7 +48,7 @@ AnyArguments = TypeVar("AnyArguments", bound=KronMatmulArguments | KSparseArgume
 
 
 class Operation(Generic[AnyDescription, AnyProblem, AnyArguments]):
-    """A described operation for one target; compiled when first needed, or by `compiler.add_module`.
+    """A described operation for one target, compiled when needed or by `compiler.add_module`.
 
     Attributes:
         description: the frozen description.
@@ -133,14 +133,18 @@ class Operation(Generic[AnyDescription, AnyProblem, AnyArguments]):
 
         Args:
             arguments: of this operation.
-            stream: a CUDA stream (torch, CuPy, cuda-core or a handle); None takes the current one of
-                the tensors' framework. Not used on x86.
+            stream: a CUDA stream (of torch, CuPy or cuda-core, or a handle); None for the current
+                one of the tensors' framework. Not used on x86.
         """
         if getattr(arguments, "operation", None) is not self:
             raise ElementTypeError(
-                mismatch("run", expected=f"arguments made for {self!r}", got=repr(arguments),
-                         hint="build them with operation=this operation")
-            )  # fmt: skip
+                mismatch(
+                    "run",
+                    expected=f"arguments made for {self!r}",
+                    got=repr(arguments),
+                    hint="build them with operation=this operation",
+                )
+            )
         if self._kernels is None:
             self._kernels = tuple(compiler.load(binary, self.target) for binary in self.binaries)
         arguments.run(self._kernels, stream)
@@ -173,9 +177,15 @@ class KronMatmulOperation(Operation[KronMatmulDescription, KronProblem, KronMatm
         side: Side = Side.Right,
     ) -> None:
         description = KronMatmulDescription(
-            math=_math(tile_description, X), tile=tile_description, X=X, F=F, Y=Y,
-            epilogue=epilogue_functor, factors=_shapes(factors), side=_side(side),
-        )  # fmt: skip
+            math=_math(tile_description, X),
+            tile=tile_description,
+            X=X,
+            F=F,
+            Y=Y,
+            epilogue=epilogue_functor,
+            factors=_shapes(factors),
+            side=_side(side),
+        )
         super().__init__(target, description)
 
 
@@ -206,9 +216,15 @@ class KSparseOperation(Operation[KSparseDescription, KSparseProblem, KSparseArgu
         batch_last: bool = False,
     ) -> None:
         description = KSparseDescription(
-            math=_math(tile_description, X), tile=tile_description, X=X, W=W, Y=Y,
-            epilogue=epilogue_functor, pattern=_tuple("pattern", pattern), batch_last=bool(batch_last),
-        )  # fmt: skip
+            math=_math(tile_description, X),
+            tile=tile_description,
+            X=X,
+            W=W,
+            Y=Y,
+            epilogue=epilogue_functor,
+            pattern=_tuple("pattern", pattern),
+            batch_last=bool(batch_last),
+        )
         super().__init__(target, description)
 
 
@@ -230,9 +246,13 @@ def _math(tile: TileDescription | None, X: TensorDescription) -> MathInstruction
     if tile is not None or not isinstance(X, TensorDescription):
         name, value = ("X", X) if tile is None else ("tile_description", tile)
         raise ElementTypeError(
-            mismatch(name, expected="a TileDescription or None" if tile is not None else "a TensorDescription",
-                     got=repr(value), hint="build one with kronop")
-        )  # fmt: skip
+            mismatch(
+                name,
+                expected="a TileDescription or None" if tile is not None else "a TensorDescription",
+                got=repr(value),
+                hint="build one with kronop",
+            )
+        )
     return MathInstruction.simt(X.element)
 
 

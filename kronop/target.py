@@ -68,21 +68,38 @@ class Target:
 
 def _cuda(arch: str, cores: int, shared_bytes: int) -> Target:
     return Target(
-        backend="cuda", arch=arch, cores=cores, shared_bytes=shared_bytes, registers=255,
-        vector_bytes=16, flags=(f"-arch={arch}",),
-    )  # fmt: skip
+        backend="cuda",
+        arch=arch,
+        cores=cores,
+        shared_bytes=shared_bytes,
+        registers=255,
+        vector_bytes=16,
+        flags=(f"-arch={arch}",),
+    )
 
 
 def _x86(arch: str, vector_bytes: int, registers: int, *flags: str) -> Target:
     return Target(
-        backend="x86", arch=arch, cores=0, shared_bytes=1 << 20, registers=registers,
-        vector_bytes=vector_bytes, flags=flags,
-    )  # fmt: skip
+        backend="x86",
+        arch=arch,
+        cores=0,
+        shared_bytes=1 << 20,
+        registers=registers,
+        vector_bytes=vector_bytes,
+        flags=flags,
+    )
 
 
 _AVX2_FLAGS = ("-mavx2", "-mfma", "-mf16c")
-_AVX512_FLAGS = (*_AVX2_FLAGS, "-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx512cd",
-                 "-mprefer-vector-width=512")  # fmt: skip
+_AVX512_FLAGS = (
+    *_AVX2_FLAGS,
+    "-mavx512f",
+    "-mavx512bw",
+    "-mavx512dq",
+    "-mavx512vl",
+    "-mavx512cd",
+    "-mprefer-vector-width=512",
+)
 _TARGETS = {
     target.name: target
     for target in (

@@ -46,9 +46,16 @@ def linear(element: DataType, alignment: int = 1) -> kronop.LinearCombination:
 
 
 def kron_operation(
-    target: object, element: DataType, factors: Any, *, side: Any = kronop.Side.Right, alignment: int = 1,
-    layout: Any = kronop.RowMajor, epilogue: Any = None, tile: Any = None,
-) -> kronop.KronMatmulOperation:  # fmt: skip
+    target: object,
+    element: DataType,
+    factors: Any,
+    *,
+    side: Any = kronop.Side.Right,
+    alignment: int = 1,
+    layout: Any = kronop.RowMajor,
+    epilogue: Any = None,
+    tile: Any = None,
+) -> kronop.KronMatmulOperation:
     matrix = kronop.TensorDescription(element, layout, alignment)
     plain = kronop.TensorDescription(element)
     epilogue = epilogue or linear(element, alignment)
@@ -56,9 +63,16 @@ def kron_operation(
 
 
 def ksparse_operation(
-    target: object, element: DataType, pattern: Any, *, batch_last: bool = False, alignment: int = 1,
-    layout: Any = kronop.RowMajor, epilogue: Any = None, tile: Any = None,
-) -> kronop.KSparseOperation:  # fmt: skip
+    target: object,
+    element: DataType,
+    pattern: Any,
+    *,
+    batch_last: bool = False,
+    alignment: int = 1,
+    layout: Any = kronop.RowMajor,
+    epilogue: Any = None,
+    tile: Any = None,
+) -> kronop.KSparseOperation:
     matrix = kronop.TensorDescription(element, layout, alignment)
     plain = kronop.TensorDescription(element)
     epilogue = epilogue or linear(element, alignment)
@@ -97,8 +111,9 @@ class Expected:
         error = np.abs(wide - self.value)
         bad = ~(error <= self.bound)
         assert not bad.any(), (
-            f"{bad.sum()} of {bad.size} elements beyond the bound, the first at {np.argwhere(bad)[0]}:"
-            f" {wide[bad][0]} for {self.value[bad][0]}, allowed {np.broadcast_to(self.bound, bad.shape)[bad][0]}"
+            f"{bad.sum()} of {bad.size} elements beyond the bound, first {np.argwhere(bad)[0]}:"
+            f" {wide[bad][0]} for {self.value[bad][0]},"
+            f" allowed {np.broadcast_to(self.bound, bad.shape)[bad][0]}"
         )
 
 
@@ -155,7 +170,7 @@ def _magnitudes_of(description: Any) -> Any:
 def _bound(
     description: Any, value: Any, magnitude: Any, steps: int, z: Any, bias: Any, output_op: Any
 ) -> Any:
-    """Standard forward error bound (Higham, section 3.1), with the epilogue's few operations on top.
+    """Standard forward error bound (Higham, section 3.1), the epilogue's operations on top.
 
     Activations are Lipschitz with a constant under 2, hence the factor 2.
     """

@@ -11,7 +11,6 @@ import pytest
 import kronop
 from kronop.emit.table import EMITTERS
 from kronop.target import detect_x86_arch
-
 from tests import support
 
 _X86 = ("generic", "avx2", "avx512")

@@ -1,1 +1,1 @@
-"""The commands of `python -m kronop`, a module each with `configure(parser)` and `execute(options)`."""
+"""The commands of `python -m kronop`: a module each, with `configure` and `execute`."""

@@ -15,7 +15,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> None:
-    """Prints the plan, the result of one element, the error, the times and where the kernel came from."""
+    """Prints the plan, some of the result, its error, the time and where the kernel came from."""
     factors_of = [(8, 8)] * 4
     random = np.random.default_rng()
     x = random.standard_normal((options.rows, 8**4), np.float32)

@@ -1,4 +1,4 @@
-"""The support matrix: which element types each family has on each target, from the table of emitters."""
+"""The support matrix: element types of each family on each target, from the table of emitters."""
 
 from __future__ import annotations
 
@@ -46,13 +46,23 @@ def _supported(family: type, element: DataType, target: kronop.Target) -> bool:
     description: kronop.KronMatmulDescription | kronop.KSparseDescription
     if family is kronop.KronMatmulDescription:
         description = kronop.KronMatmulDescription(
-            math=math, tile=None, X=tensor, F=tensor, Y=tensor, epilogue=epilogue,
+            math=math,
+            tile=None,
+            X=tensor,
+            F=tensor,
+            Y=tensor,
+            epilogue=epilogue,
             factors=((8, 8), (8, 8)),
-        )  # fmt: skip
+        )
     else:
         description = kronop.KSparseDescription(
-            math=math, tile=None, X=tensor, W=tensor, Y=tensor, epilogue=epilogue,
+            math=math,
+            tile=None,
+            X=tensor,
+            W=tensor,
+            Y=tensor,
+            epilogue=epilogue,
             pattern=(2, 8, 8, 2),
-        )  # fmt: skip
+        )
     emitter = EMITTERS.get((family, target.backend))
     return emitter is not None and bool(emitter.supports(description, target))

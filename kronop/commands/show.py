@@ -41,8 +41,8 @@ def execute(options: argparse.Namespace) -> None:
 
 def _resources(operation: kronop.KronMatmulOperation | kronop.KSparseOperation) -> str:
     return "\n".join(
-        f"{binary.entry}: {binary.resources}, {len(binary.image)} bytes, from {binary.origin.value},"
-        f" {binary.compiler}"
+        f"{binary.entry}: {binary.resources}, {len(binary.image)} bytes,"
+        f" from {binary.origin.value}, {binary.compiler}"
         for binary in operation.binaries
     )
 

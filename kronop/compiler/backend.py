@@ -16,9 +16,16 @@ from kronop.target import Target
 
 # Variables that change what a compiler makes of the same command: no key would notice them.
 _HIDDEN_INPUTS = (
-    "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "GCC_EXEC_PREFIX", "COMPILER_PATH",
-    "CCC_OVERRIDE_OPTIONS", "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "SOURCE_DATE_EPOCH",
-)  # fmt: skip
+    "CPATH",
+    "C_INCLUDE_PATH",
+    "CPLUS_INCLUDE_PATH",
+    "GCC_EXEC_PREFIX",
+    "COMPILER_PATH",
+    "CCC_OVERRIDE_OPTIONS",
+    "NVCC_PREPEND_FLAGS",
+    "NVCC_APPEND_FLAGS",
+    "SOURCE_DATE_EPOCH",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,9 +95,15 @@ def run(command: Sequence[str], *, folder: str | None = None) -> subprocess.Comp
     environment["LC_ALL"] = "C"
     try:
         return subprocess.run(
-            command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True,
-            text=True, errors="replace", check=False,
-        )  # fmt: skip
+            command,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+        )
     except OSError as error:
         raise CompileError(f"{command[0]} can't be run ({error}); mend or reinstall it") from error
 

@@ -123,21 +123,27 @@ def add_module(operations: Sequence[Compilable]) -> None:
     """
     if not isinstance(operations, Sequence) or isinstance(operations, (str, bytes)):
         raise ElementTypeError(
-            mismatch("add_module", expected="a list of operations", got=type(operations).__name__,
-                     hint="put the operation into a list")
-        )  # fmt: skip
+            mismatch(
+                "add_module",
+                expected="a list of operations",
+                got=type(operations).__name__,
+                hint="put the operation into a list",
+            )
+        )
     for operation in operations:
         if not isinstance(operation, Compilable):
             raise ElementTypeError(
-                mismatch("add_module", expected="operations only", got=type(operation).__name__,
-                         hint="pass what kronop.KronMatmulOperation and its like make")
-            )  # fmt: skip
+                mismatch(
+                    "add_module",
+                    expected="operations only",
+                    got=type(operation).__name__,
+                    hint="pass what kronop.KronMatmulOperation and its like make",
+                )
+            )
     wanted: dict[Target, list[Source]] = {}
     for operation in operations:
         wanted.setdefault(operation.target, []).extend(operation.sources)
-    ready = {
-        target: iter(compile_sources(sources, target)) for target, sources in wanted.items()
-    }  # fmt: skip
+    ready = {target: iter(compile_sources(sources, target)) for target, sources in wanted.items()}
     for operation in operations:
         operation.install(tuple(next(ready[operation.target]) for _ in operation.sources))
 
@@ -183,9 +189,13 @@ def _jobs(sources: Sequence[Source], target: Target) -> list[_Job]:
     for source in sources:
         if not isinstance(source, Source):
             raise ElementTypeError(
-                mismatch("compile_sources", expected="Source", got=type(source).__name__,
-                         hint="pass what an emitter made")
-            )  # fmt: skip
+                mismatch(
+                    "compile_sources",
+                    expected="Source",
+                    got=type(source).__name__,
+                    hint="pass what an emitter made",
+                )
+            )
     if not sources:
         return []
     compiler = _compiler_for(target)
@@ -194,8 +204,16 @@ def _jobs(sources: Sequence[Source], target: Target) -> list[_Job]:
     for source in map(inspection.overridden, sources):
         inspection.dump(source)
         key = source_key(source, target, compiler=identity, flags=flags)
-        jobs.append(_Job(key=key, source=source, target=target, compiler=compiler,
-                         flags=flags, identity=identity))  # fmt: skip
+        jobs.append(
+            _Job(
+                key=key,
+                source=source,
+                target=target,
+                compiler=compiler,
+                flags=flags,
+                identity=identity,
+            )
+        )
     return jobs
 
 
@@ -249,10 +267,16 @@ def _compile(job: _Job) -> Binary:
     except RefusalError as refusal:
         raise _compile_error(job, f"{job.identity} refused it", refusal.log) from None
     return Binary(
-        key=job.key, entry=job.source.entry, arch=job.target.arch, format=job.compiler.format,
-        image=product.image, resources=product.resources, log=product.log, compiler=job.identity,
+        key=job.key,
+        entry=job.source.entry,
+        arch=job.target.arch,
+        format=job.compiler.format,
+        image=product.image,
+        resources=product.resources,
+        log=product.log,
+        compiler=job.identity,
         seconds=time.perf_counter() - start,
-    )  # fmt: skip
+    )
 
 
 def _check_spills(job: _Job, binary: Binary) -> None:
@@ -269,5 +293,6 @@ def _compile_error(job: _Job, reason: str, log: str) -> CompileError:
     path = inspection.leave(job.source)
     return CompileError(
         f"{job.source.entry} for {job.target}: {reason}; the source is {path}\n{log.rstrip()}",
-        log=log, source_path=str(path),
-    )  # fmt: skip
+        log=log,
+        source_path=str(path),
+    )

@@ -143,9 +143,13 @@ class Cache:
         row = rows.parse(record) if record is not None else None
         if row is None:
             raise ArgumentError(
-                mismatch("key", expected="the start of one cached key",
-                         got=f"{key_prefix!r}, the start of {len(keys)}", hint="see cache list")
-            )  # fmt: skip
+                mismatch(
+                    "key",
+                    expected="the start of one cached key",
+                    got=f"{key_prefix!r}, the start of {len(keys)}",
+                    hint="see cache list",
+                )
+            )
         return Record(
             binary=row.binary, source=row.source, created=row.created, last_used=row.last_used
         )
@@ -224,8 +228,9 @@ class Cache:
         self._unusable = True
         warnings.warn(
             f"{self.path} can't be used, compiled kernels are kept in memory only: {reason}",
-            RuntimeWarning, stacklevel=6,
-        )  # fmt: skip
+            RuntimeWarning,
+            stacklevel=6,
+        )
 
     def _abandon(self) -> None:
         """In a forked child: SQLite's handles must be neither used nor closed there."""

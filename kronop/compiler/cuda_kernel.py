@@ -118,9 +118,13 @@ def load_cuda(binary: Binary) -> CudaKernel:
     status = cuda_devices()
     if not status:
         raise DeviceError(
-            mismatch(f"kernel {binary.entry} for {binary.arch}", expected="a GPU",
-                     got=status.reason, hint="run on a machine with a GPU or use the target 'x86'")
-        )  # fmt: skip
+            mismatch(
+                f"kernel {binary.entry} for {binary.arch}",
+                expected="a GPU",
+                got=status.reason,
+                hint="run on a machine with a GPU or use the target 'x86'",
+            )
+        )
     driver = _driver()
     library = check(
         driver.cuLibraryLoadData(binary.image, [], [], 0, [], [], 0), f"load of {binary.entry}"

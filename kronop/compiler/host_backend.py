@@ -19,9 +19,15 @@ from kronop.target import Target
 # No -ffast-math: NaN, infinities and signed zeros behave. Traps and errno are the two parts of it
 # that no result shows and that keep loops with a condition or a square root from being vectorised.
 _FLAGS = (
-    "-std=c++20", "-O3", "-fPIC", "-shared", "-fwrapv", "-ffp-contract=fast",
-    "-fno-math-errno", "-fno-trapping-math",
-)  # fmt: skip
+    "-std=c++20",
+    "-O3",
+    "-fPIC",
+    "-shared",
+    "-fwrapv",
+    "-ffp-contract=fast",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+)
 _OPENMP_PROBE = '#include <omp.h>\nextern "C" int probe() { return omp_get_max_threads(); }\n'
 _MISSING = (
     "no C++ compiler: $CXX is unset and neither g++ nor clang++ is on PATH; "
@@ -124,9 +130,7 @@ def _has_openmp(command: tuple[str, ...]) -> bool:
         return False
     if not any("clang" in line for line in _version(command)):
         return True
-    probe = Source(
-        entry="probe", text=_OPENMP_PROBE, language=Language.CXX, include_directories=()
-    )  # fmt: skip
+    probe = Source(entry="probe", text=_OPENMP_PROBE, language=Language.CXX, include_directories=())
     try:
         run_compiler([*command, "-fopenmp", "-fPIC", "-shared"], probe, "probe.so")
     except RefusalError:

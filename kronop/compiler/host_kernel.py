@@ -46,9 +46,13 @@ class HostKernel:
 
 def _fail(entry: str, status: int) -> None:
     raise DeviceError(
-        mismatch(f"kernel {entry}", expected="status 0", got=f"status {status}",
-                 hint="its result is not to be used")
-    )  # fmt: skip
+        mismatch(
+            f"kernel {entry}",
+            expected="status 0",
+            got=f"status {status}",
+            hint="its result is not to be used",
+        )
+    )
 
 
 def _printing(run: Callable[[int], None], entry: str) -> Callable[[int], None]:
@@ -93,9 +97,13 @@ def _check_machine(binary: Binary) -> None:
     here = Target.parse("x86").arch
     if _WIDTHS.get(binary.arch, 0) > _WIDTHS[here]:
         raise DeviceError(
-            mismatch(f"kernel {binary.entry}", expected=f"a machine with {binary.arch}",
-                     got=f"one with {here}", hint=f"use the target 'x86-{here}'")
-        )  # fmt: skip
+            mismatch(
+                f"kernel {binary.entry}",
+                expected=f"a machine with {binary.arch}",
+                got=f"one with {here}",
+                hint=f"use the target 'x86-{here}'",
+            )
+        )
 
 
 @contextlib.contextmanager

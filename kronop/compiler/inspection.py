@@ -82,9 +82,12 @@ def disassemble(binary: Binary) -> str:
                 file.write(binary.image)
                 file.flush()
                 done = subprocess.run(
-                    [tool, *flags, file.name], capture_output=True, text=True, errors="replace",
+                    [tool, *flags, file.name],
+                    capture_output=True,
+                    text=True,
+                    errors="replace",
                     check=False,
-                )  # fmt: skip
+                )
             return done.stdout if done.returncode == 0 else done.stderr
     return missing
 

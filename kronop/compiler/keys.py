@@ -53,9 +53,17 @@ def _feed(state: Any, part: object) -> None:
 def source_key(source: Source, target: Target, *, compiler: str, flags: tuple[str, ...]) -> str:
     """The key of `source` compiled for `target` by the compiler of that identity with `flags`."""
     return digest(
-        "kronop kernel", SCHEMA, __version__, source.entry, source.language.name, source.text,
-        header_digests(source), compiler, flags, target.arch,
-    )  # fmt: skip
+        "kronop kernel",
+        SCHEMA,
+        __version__,
+        source.entry,
+        source.language.name,
+        source.text,
+        header_digests(source),
+        compiler,
+        flags,
+        target.arch,
+    )
 
 
 def header_digests(source: Source) -> tuple[tuple[str, str], ...]:

@@ -48,9 +48,13 @@ def load(binary: Binary, target: Target) -> Kernel:
         binary.arch != target.arch
     ):
         raise DeviceError(
-            mismatch(f"kernel {binary.entry}", expected=f"a binary for {target}",
-                     got=f"one for {binary.arch}", hint="compile it for this target")
-        )  # fmt: skip
+            mismatch(
+                f"kernel {binary.entry}",
+                expected=f"a binary for {target}",
+                got=f"one for {binary.arch}",
+                hint="compile it for this target",
+            )
+        )
     with _lock:
         kernel = _kernels.get(binary.key)
         if kernel is None:

@@ -15,9 +15,21 @@ from kronop.compiler.keys import digest
 
 # `size` and the times stand before the long columns: SQLite reads a row from its start.
 _COLUMNS = (
-    "key", "entry", "arch", "format", "compiler", "seconds", "resources", "checksum",
-    "size", "created", "last_used", "log", "source", "image",
-)  # fmt: skip
+    "key",
+    "entry",
+    "arch",
+    "format",
+    "compiler",
+    "seconds",
+    "resources",
+    "checksum",
+    "size",
+    "created",
+    "last_used",
+    "log",
+    "source",
+    "image",
+)
 _CREATE = (
     "DROP TABLE IF EXISTS kernels",
     """CREATE TABLE kernels (
@@ -187,10 +199,17 @@ def format_row(binary: Binary, source: str, now: float) -> tuple[object, ...]:
     texts = (binary.key, binary.entry, binary.arch, binary.format.value, binary.compiler)
     size = len(binary.image) + len(source) + len(binary.log)
     return (
-        *texts, binary.seconds, resources,
+        *texts,
+        binary.seconds,
+        resources,
         digest(*texts, resources, binary.log, source, binary.image),
-        size, now, now, binary.log, source, binary.image,
-    )  # fmt: skip
+        size,
+        now,
+        now,
+        binary.log,
+        source,
+        binary.image,
+    )
 
 
 def parse(values: tuple[object, ...]) -> Row | None:
@@ -201,11 +220,17 @@ def parse(values: tuple[object, ...]) -> Row | None:
         if row["checksum"] != digest(*(row[name] for name in names)):
             return None
         binary = Binary(
-            key=str(row["key"]), entry=str(row["entry"]), arch=str(row["arch"]),
-            format=BinaryFormat(row["format"]), image=_bytes(row["image"]),
-            resources=Resources(**json.loads(str(row["resources"]))), log=str(row["log"]),
-            compiler=str(row["compiler"]), origin=Origin.DISK, seconds=_number(row["seconds"]),
-        )  # fmt: skip
+            key=str(row["key"]),
+            entry=str(row["entry"]),
+            arch=str(row["arch"]),
+            format=BinaryFormat(row["format"]),
+            image=_bytes(row["image"]),
+            resources=Resources(**json.loads(str(row["resources"]))),
+            log=str(row["log"]),
+            compiler=str(row["compiler"]),
+            origin=Origin.DISK,
+            seconds=_number(row["seconds"]),
+        )
         created, last_used = _number(row["created"]), _number(row["last_used"])
     except (TypeError, ValueError):
         return None

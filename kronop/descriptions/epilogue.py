@@ -19,13 +19,25 @@ from dataclasses import dataclass
 from typing import Any
 
 from kronop.descriptions.datatype import (
-    TENSOR_TYPES, DataType, bfloat16, float16, float32, float64, int8, int32, int64,
-)  # fmt: skip
+    TENSOR_TYPES,
+    DataType,
+    bfloat16,
+    float16,
+    float32,
+    float64,
+    int8,
+    int32,
+    int64,
+)
 from kronop.descriptions.expression import Expression, apply, variable
 from kronop.errors import ArgumentError, DescriptionError, ElementTypeError, mismatch
 
-_FINITE_MAX = {float16: 65504.0, bfloat16: 3.3895313892515355e38, float32: 3.4028234663852886e38,
-               float64: 1.7976931348623157e308}  # fmt: skip
+_FINITE_MAX = {
+    float16: 65504.0,
+    bfloat16: 3.3895313892515355e38,
+    float32: 3.4028234663852886e38,
+    float64: 1.7976931348623157e308,
+}
 _COMPUTE_FOR = {float32: (float32,), float64: (float64,), int32: (int32, float32), int64: (int64,)}
 
 
@@ -40,9 +52,13 @@ class Activation:
     def __post_init__(self) -> None:
         if self.element_epilogue not in (float32, float64):
             raise DescriptionError(
-                mismatch(f"activation {self.name}", expected="float32 or float64",
-                         got=repr(self.element_epilogue), hint="activations are computed in floating point")
-            )  # fmt: skip
+                mismatch(
+                    f"activation {self.name}",
+                    expected="float32 or float64",
+                    got=repr(self.element_epilogue),
+                    hint="activations are computed in floating point",
+                )
+            )
 
     def expression(self, x: Expression) -> Expression:
         return _ACTIVATIONS[self.name](x)
@@ -71,7 +87,7 @@ def relu(element_epilogue: DataType) -> Activation:
 
 
 def leaky_relu(element_epilogue: DataType) -> Activation:
-    """x where x > 0, else leaky_alpha x; `epilogue_type(alpha, beta, leaky_alpha)`, 0.01 by default."""
+    """x where x > 0, else leaky_alpha x, the third of the epilogue's scalars; 0.01 by default."""
     return Activation("leaky_relu", element_epilogue, (("leaky_alpha", 0.01),))
 
 
@@ -140,16 +156,23 @@ class Epilogue:
             or self.element_output.name not in TENSOR_TYPES
         ):
             raise DescriptionError(
-                mismatch("element_output", expected=f"one of {', '.join(TENSOR_TYPES)}",
-                         got=repr(self.element_output), hint="an output must have one of these types")
-            )  # fmt: skip
+                mismatch(
+                    "element_output",
+                    expected=f"one of {', '.join(TENSOR_TYPES)}",
+                    got=repr(self.element_output),
+                    hint="an output must have one of these types",
+                )
+            )
         valid = _COMPUTE_FOR.get(self.element_accumulator, ())
         if self.element_epilogue not in valid:
             raise DescriptionError(
-                mismatch(f"element_epilogue for an accumulator {self.element_accumulator!r}",
-                         expected=f"one of {list(valid)}", got=repr(self.element_epilogue),
-                         hint="accumulators are float32, float64, int32 or int64")
-            )  # fmt: skip
+                mismatch(
+                    f"element_epilogue for an accumulator {self.element_accumulator!r}",
+                    expected=f"one of {list(valid)}",
+                    got=repr(self.element_epilogue),
+                    hint="accumulators are float32, float64, int32 or int64",
+                )
+            )
 
     @property
     def name(self) -> str:
@@ -172,12 +195,12 @@ class Epilogue:
 
     @property
     def _linear(self) -> Expression:
-        # Every step is a node of its own, so that no target may contract them differently by choice.
+        # One order of operations for every target and for the reference.
         scaled = variable("alpha") * variable("accumulator")
         return scaled + variable("beta") * variable("source") + variable("bias")
 
     def epilogue_type(self, *scalars: float) -> EpilogueArguments:
-        """The run-time scalars (alpha, beta, then the activation's); the trailing ones have defaults.
+        """The run-time scalars: alpha, beta, then the activation's; those left out have defaults.
 
         Raises:
             ElementTypeError: a scalar that is no real number.
@@ -185,18 +208,26 @@ class Epilogue:
         """
         if len(scalars) > len(self.scalar_names):
             raise ArgumentError(
-                mismatch("epilogue_type", expected=f"at most {self.scalar_names}", got=f"{len(scalars)} scalars",
-                         hint="leave out the last ones")
-            )  # fmt: skip
+                mismatch(
+                    "epilogue_type",
+                    expected=f"at most {self.scalar_names}",
+                    got=f"{len(scalars)} scalars",
+                    hint="leave out the last ones",
+                )
+            )
         given = [
             self._scalar(name, value)
             for name, value in zip(self.scalar_names, scalars, strict=False)
         ]
-        rest = [self._scalar(name, value) for name, value in
-                zip(self.scalar_names[len(given):], self._defaults[len(given):], strict=True)]  # fmt: skip
+        rest = [
+            self._scalar(name, value)
+            for name, value in zip(
+                self.scalar_names[len(given) :], self._defaults[len(given) :], strict=True
+            )
+        ]
         return EpilogueArguments(tuple(given + rest))
 
-    def _scalar(self, name: str, value: object) -> float:
+    def _scalar(self, name: str, value: Any) -> float:
         if not isinstance(value, numbers.Real) or isinstance(value, bool):
             raise ElementTypeError(
                 mismatch(
@@ -219,7 +250,7 @@ class Epilogue:
                     hint="integer operations scale by integers",
                 )
             )
-        return int(math.floor(value))
+        return math.floor(value)
 
     def _finite(self, name: str, value: Any) -> float:
         bound = _FINITE_MAX[self.element_epilogue]
@@ -243,7 +274,7 @@ class LinearCombination(Epilogue):
 
 @dataclass(frozen=True, slots=True)
 class LinearCombinationClamp(Epilogue):
-    """D = alpha A + beta C, clamped to the finite range of the output type (integers also round)."""
+    """D = alpha A + beta C, clamped to the finite range of the output type; integers round."""
 
     @property
     def name(self) -> str:
@@ -270,9 +301,13 @@ class FastLinearCombinationClamp(LinearCombinationClamp):
     def __init__(self, element_output: DataType, epilogue_vector_length: int) -> None:
         if element_output not in (int8, int32):
             raise DescriptionError(
-                mismatch("FastLinearCombinationClamp", expected="int8 or int32", got=repr(element_output),
-                         hint="use LinearCombinationClamp for other types")
-            )  # fmt: skip
+                mismatch(
+                    "FastLinearCombinationClamp",
+                    expected="int8 or int32",
+                    got=repr(element_output),
+                    hint="use LinearCombinationClamp for other types",
+                )
+            )
         values = (element_output, epilogue_vector_length, int32, float32)
         for name, value in zip(Epilogue.__slots__, values, strict=True):
             object.__setattr__(self, name, value)
@@ -303,9 +338,13 @@ class LinearCombinationGeneric(Epilogue):
     ) -> None:
         if not isinstance(activation_functor, Activation):
             raise DescriptionError(
-                mismatch("activation_functor", expected=f"one of {', '.join(ACTIVATION_NAMES)}",
-                         got=repr(activation_functor), hint="for example kronop.relu(kronop.float32)")
-            )  # fmt: skip
+                mismatch(
+                    "activation_functor",
+                    expected=f"one of {', '.join(ACTIVATION_NAMES)}",
+                    got=repr(activation_functor),
+                    hint="for example kronop.relu(kronop.float32)",
+                )
+            )
         values = (element_output, epilogue_vector_length, element_accumulator, element_epilogue)
         for name, value in zip(Epilogue.__slots__, values, strict=True):
             object.__setattr__(self, name, value)
@@ -316,9 +355,13 @@ class LinearCombinationGeneric(Epilogue):
         Epilogue.__post_init__(self)
         if self.activation.element_epilogue != self.element_epilogue:
             raise DescriptionError(
-                mismatch("activation", expected=f"element_epilogue {self.element_epilogue!r}",
-                         got=repr(self.activation.element_epilogue), hint="use the same compute type")
-            )  # fmt: skip
+                mismatch(
+                    "activation",
+                    expected=f"element_epilogue {self.element_epilogue!r}",
+                    got=repr(self.activation.element_epilogue),
+                    hint="use the same compute type",
+                )
+            )
 
     @property
     def name(self) -> str:

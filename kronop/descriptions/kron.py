@@ -69,9 +69,13 @@ class KronMatmulDescription:
         check_operands(self.math, self.tile, self.epilogue, {"X": self.X, "F": self.F}, self.Y)
         if not self.factors:
             raise DescriptionError(
-                mismatch("factors", expected="at least one (rows, columns)", got="none",
-                         hint="give the shape of every factor")
-            )  # fmt: skip
+                mismatch(
+                    "factors",
+                    expected="at least one (rows, columns)",
+                    got="none",
+                    hint="give the shape of every factor",
+                )
+            )
         for index, shape in enumerate(self.factors):
             check_sizes(f"factors[{index}]", ("rows", "columns"), shape)
 
@@ -137,7 +141,7 @@ class KronMatmulDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StridedMatrix:
-    """A matrix of the canonical form in memory; strides in elements, `batch` one per batch dimension."""
+    """A matrix of the canonical form: strides in elements, `batch` one per batch dimension."""
 
     pointer: int
     row: int

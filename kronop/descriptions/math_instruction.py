@@ -7,8 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kronop.descriptions.datatype import (
-    DataType, bfloat16, float16, float32, float64, int8, int32, int64, tfloat32,
-)  # fmt: skip
+    DataType,
+    bfloat16,
+    float16,
+    float32,
+    float64,
+    int8,
+    int32,
+    int64,
+    tfloat32,
+)
 from kronop.errors import DescriptionError, mismatch
 
 
@@ -20,7 +28,7 @@ class OpClass(enum.Enum):
 
 
 class MathOperation(enum.Enum):
-    """How one product is formed and added; the fast_* forms split wider operands over narrower cores."""
+    """How a product is formed and added; fast_* forms split wide operands over narrow cores."""
 
     multiply_add = "multiply_add"
     multiply_add_saturate = "multiply_add_saturate"
@@ -30,25 +38,42 @@ class MathOperation(enum.Enum):
 
 
 _MA, _SATURATE = MathOperation.multiply_add, MathOperation.multiply_add_saturate
-_FAST = (MathOperation.multiply_add_fast_f32, MathOperation.multiply_add_fast_f16,
-         MathOperation.multiply_add_fast_bf16)  # fmt: skip
+_FAST = (
+    MathOperation.multiply_add_fast_f32,
+    MathOperation.multiply_add_fast_f16,
+    MathOperation.multiply_add_fast_bf16,
+)
 _SIMT_SHAPE = (1, 1, 1)
 
 # Rows: class, shape, operand types, accumulator types, operations. The TensorOp rows and the first
 # two Simt rows are PyCUTLASS's; the other Simt rows are what the SIMT and x86 kernels also compute.
-_VALID: tuple[tuple[OpClass, tuple[int, int, int], tuple[DataType, ...], tuple[DataType, ...],
-                    tuple[MathOperation, ...]], ...] = (
+_VALID: tuple[
+    tuple[
+        OpClass,
+        tuple[int, int, int],
+        tuple[DataType, ...],
+        tuple[DataType, ...],
+        tuple[MathOperation, ...],
+    ],
+    ...,
+] = (
     (OpClass.Simt, _SIMT_SHAPE, (float64,), (float64,), (_MA,)),
     (OpClass.Simt, _SIMT_SHAPE, (float32,), (float32,), (_MA,)),
     (OpClass.Simt, _SIMT_SHAPE, (float16, bfloat16), (float32,), (_MA,)),
     (OpClass.Simt, _SIMT_SHAPE, (int32,), (int32,), (_MA,)),
     (OpClass.Simt, _SIMT_SHAPE, (int64,), (int64,), (_MA,)),
     (OpClass.TensorOp, (8, 8, 4), (float64,), (float64,), (_MA,)),
-    (OpClass.TensorOp, (16, 8, 8), (float32, tfloat32, float16, bfloat16), (float32,), (_MA, *_FAST)),
+    (
+        OpClass.TensorOp,
+        (16, 8, 8),
+        (float32, tfloat32, float16, bfloat16),
+        (float32,),
+        (_MA, *_FAST),
+    ),
     (OpClass.TensorOp, (16, 8, 16), (float16,), (float16, float32), (_MA,)),
     (OpClass.TensorOp, (16, 8, 16), (bfloat16,), (float32,), (_MA,)),
     (OpClass.TensorOp, (16, 8, 32), (int8,), (int32,), (_SATURATE,)),
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +107,14 @@ class MathInstruction:
         opcode_class: OpClass = OpClass.Simt,
         math_operation: MathOperation = MathOperation.multiply_add,
     ) -> None:
-        values = (tuple(instruction_shape), element_a, element_b, element_accumulator,
-                  opcode_class, math_operation)  # fmt: skip
+        values = (
+            tuple(instruction_shape),
+            element_a,
+            element_b,
+            element_accumulator,
+            opcode_class,
+            math_operation,
+        )
         for name, value in zip(self.__slots__, values, strict=True):
             object.__setattr__(self, name, value)
         self.__post_init__()
@@ -100,9 +131,13 @@ class MathInstruction:
             ):
                 return
         raise DescriptionError(
-            mismatch("MathInstruction", expected="one of the combinations below", got=str(self),
-                     hint="choose one of\n" + valid_combinations())
-        )  # fmt: skip
+            mismatch(
+                "MathInstruction",
+                expected="one of the combinations below",
+                got=str(self),
+                hint="choose one of\n" + valid_combinations(),
+            )
+        )
 
     @classmethod
     def simt(cls, element: DataType) -> MathInstruction:

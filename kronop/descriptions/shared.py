@@ -18,7 +18,7 @@ def check_operands(
     inputs: Mapping[str, TensorDescription],
     output: TensorDescription,
 ) -> None:
-    """Raises DescriptionError unless all types agree: inputs with the math, output with the epilogue."""
+    """Raises unless all types agree: inputs with the math, the output with the epilogue."""
     kinds = {
         "math": (math, MathInstruction),
         "epilogue": (epilogue, Epilogue),
@@ -38,11 +38,18 @@ def check_operands(
                 )
             )
     agreements = [
-        *((f"element of {name}", item.element, "math.element_a", math.element_a) for name, item in inputs.items()),
+        *(
+            (f"element of {name}", item.element, "math.element_a", math.element_a)
+            for name, item in inputs.items()
+        ),
         ("element of Y", output.element, "epilogue.element_output", epilogue.element_output),
-        ("epilogue.element_accumulator", epilogue.element_accumulator,
-         "math.element_accumulator", math.element_accumulator),
-    ]  # fmt: skip
+        (
+            "epilogue.element_accumulator",
+            epilogue.element_accumulator,
+            "math.element_accumulator",
+            math.element_accumulator,
+        ),
+    ]
     for name, value, other_name, other in agreements:
         if value != other:
             raise DescriptionError(
@@ -62,6 +69,10 @@ def check_sizes(subject: str, names: Sequence[str], sizes: Sequence[int]) -> Non
         not isinstance(size, int) or isinstance(size, bool) or size < 1 for size in sizes
     ):
         raise DescriptionError(
-            mismatch(subject, expected=f"positive integers ({', '.join(names)})", got=repr(sizes),
-                     hint="every size must be at least 1")
-        )  # fmt: skip
+            mismatch(
+                subject,
+                expected=f"positive integers ({', '.join(names)})",
+                got=repr(sizes),
+                hint="every size must be at least 1",
+            )
+        )

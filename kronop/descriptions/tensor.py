@@ -33,18 +33,30 @@ class TensorDescription:
     def __post_init__(self) -> None:
         if not isinstance(self.element, DataType) or self.element.name not in TENSOR_TYPES:
             raise DescriptionError(
-                mismatch("element", expected=f"one of {', '.join(TENSOR_TYPES)}", got=repr(self.element),
-                         hint="a tensor must have one of these types")
-            )  # fmt: skip
+                mismatch(
+                    "element",
+                    expected=f"one of {', '.join(TENSOR_TYPES)}",
+                    got=repr(self.element),
+                    hint="a tensor must have one of these types",
+                )
+            )
         if not isinstance(self.layout, Layout):
             raise DescriptionError(
-                mismatch("layout", expected="kronop.RowMajor or kronop.ColumnMajor", got=repr(self.layout),
-                         hint="name one of the two")
-            )  # fmt: skip
+                mismatch(
+                    "layout",
+                    expected="kronop.RowMajor or kronop.ColumnMajor",
+                    got=repr(self.layout),
+                    hint="name one of the two",
+                )
+            )
         most = _MOST_BYTES // self.element.bytes
         valid = [1 << power for power in range(most.bit_length())]
         if self.alignment not in valid or isinstance(self.alignment, bool):
             raise DescriptionError(
-                mismatch(f"alignment of {self.element.name}", expected=f"one of {valid} elements",
-                         got=repr(self.alignment), hint="an access is at most 16 bytes wide")
-            )  # fmt: skip
+                mismatch(
+                    f"alignment of {self.element.name}",
+                    expected=f"one of {valid} elements",
+                    got=repr(self.alignment),
+                    hint="an access is at most 16 bytes wide",
+                )
+            )

@@ -15,8 +15,9 @@ class TileDescription:
 
     Args:
         threadblock_shape: [Tile_M, Tile_N, Tile_K].
-            Kronecker: rows of X a block holds; elements of each row it holds; contraction steps unrolled.
-            Kronecker-sparse: rows of the batch; outputs (of b); contraction steps (of c) held at once.
+            Kronecker: rows of X that a block holds; elements of each row that it holds;
+            contraction steps unrolled.
+            Kronecker-sparse: rows of the batch; outputs (of b); contraction steps (of c) at once.
         stages: tiles in flight; 1 for kernels that do not prefetch.
         warp_count: warps (x86: threads, always [1, 1, 1]) along M, N and K.
         math_instruction: the multiply-add.
@@ -45,9 +46,13 @@ class TileDescription:
         object.__setattr__(self, "math_instruction", math_instruction)
         if not isinstance(math_instruction, MathInstruction):
             raise DescriptionError(
-                mismatch("math_instruction", expected="a MathInstruction", got=repr(math_instruction),
-                         hint="build one with kronop.MathInstruction(...)")
-            )  # fmt: skip
+                mismatch(
+                    "math_instruction",
+                    expected="a MathInstruction",
+                    got=repr(math_instruction),
+                    hint="build one with kronop.MathInstruction(...)",
+                )
+            )
 
     @property
     def warps(self) -> int:

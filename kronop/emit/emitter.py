@@ -24,7 +24,7 @@ class Emitter(Protocol[Description, Problem]):
         ...
 
     def workspace_bytes(self, plan: Plan, rows: int, threads: int) -> int:
-        """Bytes that a problem of `rows` rows in all (M times the batch) wants besides its tensors."""
+        """Bytes that a problem of `rows` rows (M times the batch) wants besides its tensors."""
         ...
 
     def launches(self, plan: Plan, problem: Problem) -> tuple[Launch, ...]:

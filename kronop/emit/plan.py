@@ -27,7 +27,7 @@ class Step:
         epilogue: the functor to render; None for steps whose results stay in the workspace.
         threads: threads of a block; 0 on the host.
         shared_bytes: dynamic shared memory of a block, or scratch of one host thread.
-        bytes_per_row: device memory (host: memory) traffic per row of X that is unavoidable in this step.
+        bytes_per_row: memory traffic per row of X that is unavoidable in this step.
         operations_per_row: multiplications and additions per row of X.
         note: what this step does, for `print(plan)`.
     """

@@ -16,7 +16,8 @@ _INCLUDE = {"cuda": _ROOT / "cuda" / "include", "x86": _ROOT / "x86" / "include"
 _LANGUAGE = {"cuda": Language.CUDA, "x86": Language.CXX}
 _ENTRY = {
     "cuda": 'extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)\n'
-    "{entry}(const __grid_constant__ Parameters parameters) {{\n  {template}<Step>(parameters);\n}}\n",
+    "{entry}(const __grid_constant__ Parameters parameters) {{\n"
+    "  {template}<Step>(parameters);\n}}\n",
     "x86": 'extern "C" int {entry}(const void* parameters) {{\n'
     "  return {template}<Step>(*static_cast<const Parameters*>(parameters));\n}}\n",
 }
@@ -73,7 +74,7 @@ def _constant(name: str, value: Constant) -> str:
 
 
 def _functor(epilogue: Epilogue) -> str:
-    """The epilogue as a struct: scalars from the parameter struct, one straight-line call operator."""
+    """The epilogue as a struct: its scalars, and one straight-line call operator."""
     names = epilogue.scalar_names
     compute = epilogue.element_epilogue.cxx
     body = epilogue.expression.render("Compute").replace("\n", "\n    ")
@@ -84,7 +85,8 @@ def _functor(epilogue: Epilogue) -> str:
         f"  Compute {', '.join(names)};\n"
         f"  template <class Scalar>\n"
         f"  KRONOP_INLINE explicit Epilogue(const Scalar* scalars) : {scalars} {{}}\n"
-        "  KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {\n"
+        "  KRONOP_INLINE Compute operator()(Compute accumulator, Compute source,"
+        " Compute bias) const {\n"
         "    namespace math = kronop::math;\n"
         f"    {body}\n"
         "  }\n"

@@ -41,9 +41,11 @@ extern "C" __global__ void __launch_bounds__(1024) ENTRY(float* x) {
 
 def make(entry: str = "scale", text: str = SCALE, *folders: Path) -> Source:
     return Source(
-        entry=entry, text=text.replace("ENTRY", entry), language=Language.CUDA,
+        entry=entry,
+        text=text.replace("ENTRY", entry),
+        language=Language.CUDA,
         include_directories=tuple(map(str, folders)),
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture(autouse=True)

@@ -44,9 +44,7 @@ def text_of(entry: str) -> str:
 
 
 def make(entry: str) -> Source:
-    return Source(
-        entry=entry, text=text_of(entry), language=Language.CUDA, include_directories=()
-    )  # fmt: skip
+    return Source(entry=entry, text=text_of(entry), language=Language.CUDA, include_directories=())
 
 
 def fresh(folder: Path, *entries: str, **environment: str) -> str:
@@ -59,8 +57,10 @@ def fresh(folder: Path, *entries: str, **environment: str) -> str:
             "PYTHONPATH": str(ROOT),
             **environment,
         },
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return done.stdout.strip()
 
 

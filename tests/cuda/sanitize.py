@@ -67,9 +67,13 @@ def _kron(random: np.random.Generator, operation: kronop.KronMatmulOperation, ro
     ]
     output_op = operation.epilogue_type(2, -3)
     arguments = kronop.KronMatmulArguments(
-        operation=operation, X=cupy.asarray(x), factors=list(map(cupy.asarray, factors)),
-        Z=cupy.asarray(z), Y=cupy.asarray(support.poison(z.shape, element)), output_op=output_op,
-    )  # fmt: skip
+        operation=operation,
+        X=cupy.asarray(x),
+        factors=list(map(cupy.asarray, factors)),
+        Z=cupy.asarray(z),
+        Y=cupy.asarray(support.poison(z.shape, element)),
+        output_op=output_op,
+    )
     operation.run(arguments)
     support.expected_kron(operation, x, factors, z, output_op).check(arguments.Y.get())
 
@@ -81,9 +85,12 @@ def _ksparse(random: np.random.Generator, operation: kronop.KSparseOperation, ro
     bias = support.random_array(random, (operation.description.output_columns,), element)
     y = support.poison(operation.sizes(rows).y_shape, element)
     arguments = kronop.KSparseArguments(
-        operation=operation, X=cupy.asarray(x), W=cupy.asarray(weights), Y=cupy.asarray(y),
+        operation=operation,
+        X=cupy.asarray(x),
+        W=cupy.asarray(weights),
+        Y=cupy.asarray(y),
         bias=cupy.asarray(bias),
-    )  # fmt: skip
+    )
     operation.run(arguments)
     support.expected_ksparse(operation, x, weights, None, bias).check(arguments.Y.get())
 

@@ -25,7 +25,7 @@ _TARGETS = ("sm_80", "sm_90a", "x86-avx512", "x86-avx2", "x86-generic")
 
 
 def operations() -> Iterator[tuple[str, kronop.KronMatmulOperation | kronop.KSparseOperation]]:
-    """(name, operation) of every golden: shapes in float32 on each target, each element type on one shape."""
+    """(name, operation): shapes in float32 on each target, each element type on one shape."""
     for target in _TARGETS:
         for name, (factors, options) in _KRON.items():
             yield (
@@ -42,8 +42,10 @@ def operations() -> Iterator[tuple[str, kronop.KronMatmulOperation | kronop.KSpa
                 support.kron_operation(target, element, [(8, 8)] * 4),
             )
             if element.kind == "float":
-                yield (f"ksparse_3_5_7_5_{element.short}_{target}",
-                       support.ksparse_operation(target, element, (3, 5, 7, 5)))  # fmt: skip
+                yield (
+                    f"ksparse_3_5_7_5_{element.short}_{target}",
+                    support.ksparse_operation(target, element, (3, 5, 7, 5)),
+                )
         epilogue = kronop.LinearCombinationGeneric(
             kronop.gelu(kronop.float32), kronop.float32, 1, kronop.float32, kronop.float32
         )

@@ -1,7 +1,7 @@
 """Costs around a kernel, as JSON: `python -m tests.perf.latency [--target x86|sm_90a]`.
 
-Import, cold compile, warm load from compiled_cache.db, and the host time of a repeated run. With a GPU
-target and no GPU only the compile is measured.
+Import, cold compile, warm load from compiled_cache.db, and the host time of a repeated run. With a
+GPU target and no GPU only the compile is measured.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ if {target!r} != "x86" and compiler.cuda_devices():
 awake = time.perf_counter()
 matrix = kronop.TensorDescription(kronop.float32, kronop.RowMajor, 4)
 epilogue = kronop.LinearCombination(kronop.float32, 4, kronop.float32, kronop.float32)
-operation = kronop.KronMatmulOperation({target!r}, None, matrix, matrix, matrix, epilogue, [(8, 8)] * 4)
+operands = matrix, matrix, matrix, epilogue, [(8, 8)] * 4
+operation = kronop.KronMatmulOperation({target!r}, None, *operands)
 planned = time.perf_counter()
 binaries = operation.binaries
 compiled = time.perf_counter()
@@ -37,7 +38,8 @@ if operation.target.backend == "x86" or compiler.cuda_devices():
     for binary in binaries:
         compiler.load(binary, operation.target)
 loaded = time.perf_counter()
-print(imported - begin, awake - imported, planned - awake, compiled - planned, loaded - compiled, binaries[0].origin.name)
+print(imported - begin, awake - imported, planned - awake, compiled - planned, loaded - compiled)
+print(binaries[0].origin.name)
 """
 
 
@@ -53,7 +55,7 @@ def main() -> None:
 
 
 def _processes(options: Any) -> dict[str, float]:
-    """Medians over fresh processes, each pair with an empty cache folder of its own: cold, then warm."""
+    """Medians over fresh processes, in pairs with a new cache folder: cold, then warm."""
     cold, warm = [], []
     for _ in range(options.processes):
         with tempfile.TemporaryDirectory() as folder:

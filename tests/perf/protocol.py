@@ -1,4 +1,4 @@
-"""How speeds are measured: rotating buffers, interleaved variants, medians, and a check in the same run."""
+"""How speeds are measured: rotating buffers, interleaved variants, medians."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def medians(
 ) -> dict[str, float]:
     """Median milliseconds of each variant: a list of calls, one per buffer set, taken in turn."""
     times: dict[str, list[float]] = {name: [] for name in variants}
-    for name, calls in variants.items():
+    for calls in variants.values():
         for call in calls[:2]:
             call()
     for repeat in range(repeats):
@@ -36,7 +36,7 @@ def medians(
 
 def _gpu_ms(call: Callable[[], Any]) -> float:
     begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-    # A short spin on the GPU lets the host run ahead, so that launch cost is not timed as device time.
+    # A short spin on the GPU lets the host run ahead: launch cost is not timed as device time.
     torch.cuda._sleep(200_000)
     begin.record()
     call()

@@ -1,7 +1,7 @@
-"""Speeds of both families on the common shapes, as JSON lines: `python -m tests.perf.speeds --device cuda`.
+"""Speeds of both families on common shapes: `python -m tests.perf.speeds --device cuda`.
 
-Each line has the median time, the floor of one pass over memory at this run's copy speed, the time of
-torch's way to the same result, and the relative error against float64.
+JSON lines: the median time, the floor of one pass over memory at this run's copy speed, the time
+of torch's way to the same result, and the relative error against float64.
 """
 
 from __future__ import annotations
@@ -17,13 +17,43 @@ import kronop
 from tests.perf import protocol
 
 _KRON = {
-    "cuda": [(1024, 8, 5), (1024, 8, 6), (1024, 16, 4), (1024, 16, 5), (1024, 32, 3), (1024, 32, 4),
-             (1024, 64, 2), (1024, 64, 3), (1024, 128, 2), (1024, 128, 3), (16, 8, 8), (16, 64, 4)],
-    "cpu": [(1024, 8, 4), (256, 8, 5), (1024, 16, 3), (64, 16, 4), (256, 32, 3), (1024, 64, 2),
-            (16, 64, 3), (256, 128, 2), (16, 8, 6), (100, 5, 5)],
-}  # fmt: skip
-_KSPARSE = [(1, 192, 48, 2), (2, 48, 192, 4), (6, 64, 64, 1), (1, 768, 192, 2), (4, 256, 256, 4),
-            (1, 1024, 256, 8), (1, 256, 1024, 4), (64, 96, 96, 4)]  # fmt: skip
+    "cuda": [
+        (1024, 8, 5),
+        (1024, 8, 6),
+        (1024, 16, 4),
+        (1024, 16, 5),
+        (1024, 32, 3),
+        (1024, 32, 4),
+        (1024, 64, 2),
+        (1024, 64, 3),
+        (1024, 128, 2),
+        (1024, 128, 3),
+        (16, 8, 8),
+        (16, 64, 4),
+    ],
+    "cpu": [
+        (1024, 8, 4),
+        (256, 8, 5),
+        (1024, 16, 3),
+        (64, 16, 4),
+        (256, 32, 3),
+        (1024, 64, 2),
+        (16, 64, 3),
+        (256, 128, 2),
+        (16, 8, 6),
+        (100, 5, 5),
+    ],
+}
+_KSPARSE = [
+    (1, 192, 48, 2),
+    (2, 48, 192, 4),
+    (6, 64, 64, 1),
+    (1, 768, 192, 2),
+    (4, 256, 256, 4),
+    (1, 1024, 256, 8),
+    (1, 256, 1024, 4),
+    (64, 96, 96, 4),
+]
 _BATCH = {"cuda": 25088, "cpu": 1568}
 
 
@@ -128,10 +158,13 @@ def _row(
 ) -> dict[str, Any]:
     times = protocol.medians(variants, options.device, options.repeats)
     return {
-        "family": family, "shape": shape, "dtype": str(dtype).removeprefix("torch."),
+        "family": family,
+        "shape": shape,
+        "dtype": str(dtype).removeprefix("torch."),
         **{f"{name}_ms": round(value, 4) for name, value in times.items()},
-        "one_pass_ms": round(floor * 1e3, 4), "error": error,
-    }  # fmt: skip
+        "one_pass_ms": round(floor * 1e3, 4),
+        "error": error,
+    }
 
 
 def _bmm(x: torch.Tensor, weights: torch.Tensor, batch_last: bool) -> torch.Tensor:

@@ -42,17 +42,24 @@ def binary(key, size=5000):
 
 def make(key: str = KEY, image: bytes = b"\x7fELF" * 500) -> Binary:
     return Binary(
-        key=key, entry="kernel", arch="sm_80", format=BinaryFormat.CUBIN, image=image,
+        key=key,
+        entry="kernel",
+        arch="sm_80",
+        format=BinaryFormat.CUBIN,
+        image=image,
         resources=Resources(registers=40, spill_bytes=0, static_shared_bytes=1024),
-        log="no remarks", compiler="test 1.0", seconds=0.25,
-    )  # fmt: skip
+        log="no remarks",
+        compiler="test 1.0",
+        seconds=0.25,
+    )
 
 
 def start(script: str, folder: Path, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", PREAMBLE + script, str(folder), *arguments],
-        stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        text=True,
+    )
 
 
 @pytest.fixture
@@ -282,9 +289,18 @@ def test_damage_under_an_open_connection(cache: Cache) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    ["image = x'00'", "arch = 'sm_90a'", "resources = '{}'", "entry = 'other'", "log = NULL || 'x'",
-     "checksum = 'x'", "key = key || ''", "image = CAST(image AS TEXT)", "seconds = 'soon'"],
-)  # fmt: skip
+    [
+        "image = x'00'",
+        "arch = 'sm_90a'",
+        "resources = '{}'",
+        "entry = 'other'",
+        "log = NULL || 'x'",
+        "checksum = 'x'",
+        "key = key || ''",
+        "image = CAST(image AS TEXT)",
+        "seconds = 'soon'",
+    ],
+)
 def test_a_changed_row_is_deleted(cache: Cache, change: str) -> None:
     cache.put(make(), "source")
     cache.close()

@@ -29,8 +29,11 @@ def test_memos_are_replaced_bounded_and_cleared(cache: Cache) -> None:
     for index in range(100):
         cache.remember(make_memo(f"place {index}"))
     assert [cache.recall(f"place {index}") is not None for index in (0, 35, 36, 99)] == [
-        False, False, True, True,
-    ]  # fmt: skip
+        False,
+        False,
+        True,
+        True,
+    ]
     assert (cache.list(), cache.clear()) == ((), 0)
     assert cache.recall("place 99") is None
 

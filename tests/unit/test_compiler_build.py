@@ -250,9 +250,15 @@ def test_nvrtc_and_nvcc_choose_for_the_process(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_binary_of_another_target_is_not_loaded() -> None:
     binary = Binary(
-        key="f0" * 32, entry="kernel", arch="sm_80", format=BinaryFormat.CUBIN, image=b"",
-        resources=Resources(), log="", compiler="test",
-    )  # fmt: skip
+        key="f0" * 32,
+        entry="kernel",
+        arch="sm_80",
+        format=BinaryFormat.CUBIN,
+        image=b"",
+        resources=Resources(),
+        log="",
+        compiler="test",
+    )
     for target in (X86, Target.parse("sm_90a")):
         with pytest.raises(DeviceError, match="expected a binary for"):
             compiler.load(binary, target)
@@ -274,8 +280,8 @@ ptxas info    : Used 255 registers, used 1 barriers, 8 bytes cumulative stack si
 def test_resources_are_read_from_the_log_of_their_kernel() -> None:
     assert resources_of("first", PTXAS_LOG) == Resources(
         registers=10, spill_bytes=0, static_shared_bytes=0
-    )  # fmt: skip
+    )
     assert resources_of("second", PTXAS_LOG) == Resources(
         registers=255, spill_bytes=64, static_shared_bytes=1024
-    )  # fmt: skip
+    )
     assert resources_of("third", PTXAS_LOG) == Resources()

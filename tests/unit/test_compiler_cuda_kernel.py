@@ -55,9 +55,13 @@ def run(double: Path, script: str, *, devices: int = 2) -> tuple[list[str], str]
     """(lines on standard output, standard error) of `script`."""
     environment = {**os.environ, "LD_LIBRARY_PATH": str(double), "DOUBLE_DEVICES": str(devices)}
     done = subprocess.run(
-        [sys.executable, "-c", PREAMBLE + script], env=environment, capture_output=True, text=True,
-        timeout=60, check=False,
-    )  # fmt: skip
+        [sys.executable, "-c", PREAMBLE + script],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines(), done.stderr
 
@@ -100,8 +104,10 @@ assert int(driver.cuCtxGetCurrent()[1]) == 100
 """,
     )
     assert [line.split(" values ")[1] for line in lines if "values" in line] == [
-        "1 5 in 101", "2 5 in 100", "3 1 in 101"
-    ]  # fmt: skip
+        "1 5 in 101",
+        "2 5 in 100",
+        "3 1 in 101",
+    ]
 
 
 def test_shared_memory_is_raised_only_when_needed_and_never_lowered(double: Path) -> None:

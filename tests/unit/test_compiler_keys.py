@@ -18,7 +18,7 @@ TARGET = Target.parse("sm_80")
 def make(folder: Path, text: str = '#include "kronop/a.hpp"\n') -> Source:
     return Source(
         entry="kernel", text=text, language=Language.CXX, include_directories=(str(folder),)
-    )  # fmt: skip
+    )
 
 
 def key(
@@ -39,9 +39,17 @@ def headers(tmp_path: Path) -> Path:
 
 def test_parts_are_tagged_by_type_and_length() -> None:
     groups = [
-        ("ab", "c"), ("a", "bc"), ("abc",), (b"abc",), (("a",), "bc"), ("1",), (1,),
-        ("", ""), ("",), (),
-    ]  # fmt: skip
+        ("ab", "c"),
+        ("a", "bc"),
+        ("abc",),
+        (b"abc",),
+        (("a",), "bc"),
+        ("1",),
+        (1,),
+        ("", ""),
+        ("",),
+        (),
+    ]
     assert len({digest(*group) for group in groups}) == len(groups)
     with pytest.raises(TypeError, match="float"):
         digest(1.5)

@@ -14,13 +14,23 @@ from tests import support
 
 def test_every_valid_instruction_is_accepted_and_its_neighbours_are_not() -> None:
     simt = kronop.MathInstruction(
-        [1, 1, 1], kronop.float16, kronop.float16, kronop.float32,
-        kronop.OpClass.Simt, kronop.MathOperation.multiply_add,
-    )  # fmt: skip
+        [1, 1, 1],
+        kronop.float16,
+        kronop.float16,
+        kronop.float32,
+        kronop.OpClass.Simt,
+        kronop.MathOperation.multiply_add,
+    )
     assert simt == kronop.MathInstruction.simt(kronop.float16)
     assert hash(simt) == hash(kronop.MathInstruction.simt(kronop.float16))
-    kronop.MathInstruction([16, 8, 32], kronop.int8, kronop.int8, kronop.int32, kronop.OpClass.TensorOp,
-                           kronop.MathOperation.multiply_add_saturate)  # fmt: skip
+    kronop.MathInstruction(
+        [16, 8, 32],
+        kronop.int8,
+        kronop.int8,
+        kronop.int32,
+        kronop.OpClass.TensorOp,
+        kronop.MathOperation.multiply_add_saturate,
+    )
     for operands in (
         ([1, 1, 1], kronop.float32, kronop.float16, kronop.float32),
         ([1, 1, 2], kronop.float32, kronop.float32, kronop.float32),

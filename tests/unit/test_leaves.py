@@ -15,11 +15,14 @@ from kronop.target import Target, detect_x86_arch
 @pytest.mark.parametrize(
     ("kind", "builtin"),
     [
-        (kronop.DescriptionError, ValueError), (kronop.ArgumentError, ValueError),
-        (kronop.ElementTypeError, TypeError), (kronop.DeviceError, RuntimeError),
-        (kronop.CompileError, RuntimeError), (kronop.OutOfMemoryError, MemoryError),
+        (kronop.DescriptionError, ValueError),
+        (kronop.ArgumentError, ValueError),
+        (kronop.ElementTypeError, TypeError),
+        (kronop.DeviceError, RuntimeError),
+        (kronop.CompileError, RuntimeError),
+        (kronop.OutOfMemoryError, MemoryError),
     ],
-)  # fmt: skip
+)
 def test_errors_are_what_a_caller_would_expect(kind, builtin) -> None:
     assert issubclass(kind, kronop.KronopError)
     assert issubclass(kind, builtin)
@@ -56,9 +59,16 @@ def test_knobs_can_be_changed_for_a_block() -> None:
 
 @pytest.mark.parametrize(
     ("value", "name"),
-    [(80, "sm_80"), ("sm_80", "sm_80"), (90, "sm_90a"), ("sm_90", "sm_90a"), ("sm_90a", "sm_90a"),
-     ("x86-avx2", "x86-avx2"), ("x86", f"x86-{detect_x86_arch()}")],
-)  # fmt: skip
+    [
+        (80, "sm_80"),
+        ("sm_80", "sm_80"),
+        (90, "sm_90a"),
+        ("sm_90", "sm_90a"),
+        ("sm_90a", "sm_90a"),
+        ("x86-avx2", "x86-avx2"),
+        ("x86", f"x86-{detect_x86_arch()}"),
+    ],
+)
 def test_targets_by_their_names(value, name) -> None:
     target = Target.parse(value)
     assert target.name == name
@@ -85,7 +95,6 @@ def test_a_signature_packs_what_it_asserts() -> None:
         "static_assert(sizeof(P{.x = {}, .n = {}, .s = {}}) == 40);",
         "static_assert(sizeof(P::x) == 8 && sizeof(P::n) == 24 && sizeof(P::s) == 8);",
     ]
-
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The wheel holds all that is needed: installed elsewhere, it compiles kernels for both backends."""
+"""The wheel holds all that is needed: installed elsewhere, it compiles for both backends."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import kronop, pathlib
 assert pathlib.Path(kronop.__file__).is_relative_to({folder!r}), kronop.__file__
 matrix = kronop.TensorDescription(kronop.float32)
 epilogue = kronop.LinearCombination(kronop.float32, 1, kronop.float32, kronop.float32)
-make = lambda target: kronop.KronMatmulOperation(target, None, matrix, matrix, matrix, epilogue, [(3, 4), (5, 2)])
-operations = [make("sm_90a"), make("x86")]
+operands = matrix, matrix, matrix, epilogue, [(3, 4), (5, 2)]
+operations = [kronop.KronMatmulOperation(target, None, *operands) for target in ("sm_90a", "x86")]
 kronop.compiler.add_module(operations)
 print(*(len(binary.image) > 0 for operation in operations for binary in operation.binaries))
 """
@@ -50,7 +50,11 @@ def test_the_wheel_compiles_kernels_elsewhere(tmp_path: Path) -> None:
     environment = os.environ | {"PYTHONPATH": folder, "KRONOP_CACHE_DIR": str(tmp_path / "cache")}
     result = subprocess.run(
         [sys.executable, "-c", _CODE.format(folder=folder)],
-        capture_output=True, text=True, env=environment, cwd=tmp_path, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        env=environment,
+        cwd=tmp_path,
+        check=False,
+    )
     assert result.stdout.split() == ["True", "True"], result.stderr
     assert kronop.__version__ in wheel.name

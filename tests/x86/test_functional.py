@@ -19,8 +19,12 @@ def test_gemkm_is_the_kronecker_product() -> None:
     x, factors = _random(9, 30), [_random(2, 3), _random(5, 2), _random(3, 4)]
     product = functools.reduce(np.kron, [item.astype(np.float64) for item in factors])
     np.testing.assert_allclose(kronop.gemkm(x, factors), x @ product, rtol=0, atol=1e-4)
-    np.testing.assert_allclose(kronop.gekmm(factors, _random(24, 3) * 0 + 1), product.sum(1, keepdims=True)
-                               @ np.ones((1, 3)), rtol=0, atol=1e-4)  # fmt: skip
+    np.testing.assert_allclose(
+        kronop.gekmm(factors, _random(24, 3) * 0 + 1),
+        product.sum(1, keepdims=True) @ np.ones((1, 3)),
+        rtol=0,
+        atol=1e-4,
+    )
 
 
 def test_a_vector_is_one_row_or_one_column() -> None:
@@ -106,26 +110,70 @@ _REFUSED = {
     "wrong columns": (lambda: kronop.gemkm(_random(4, 5), _F), kronop.ArgumentError, "6"),
     "no factors": (lambda: kronop.gemkm(_X, []), kronop.KronopError, "factors"),
     "factors is a tensor": (lambda: kronop.gemkm(_X, _F[0]), kronop.ElementTypeError, "list"),
-    "a factor is a vector": (lambda: kronop.gemkm(_X, [_random(6)]), kronop.ArgumentError, "factors"),
-    "mixed types": (lambda: kronop.gemkm(_X, [f.astype(np.float64) for f in _F]), kronop.ElementTypeError, "float32"),
-    "complex": (lambda: kronop.gemkm(_X.astype(np.complex64), _F), kronop.ElementTypeError, "complex"),
+    "a factor is a vector": (
+        lambda: kronop.gemkm(_X, [_random(6)]),
+        kronop.ArgumentError,
+        "factors",
+    ),
+    "mixed types": (
+        lambda: kronop.gemkm(_X, [f.astype(np.float64) for f in _F]),
+        kronop.ElementTypeError,
+        "float32",
+    ),
+    "complex": (
+        lambda: kronop.gemkm(_X.astype(np.complex64), _F),
+        kronop.ElementTypeError,
+        "complex",
+    ),
     "a list": (lambda: kronop.gemkm([[1.0]], _F), kronop.ElementTypeError, "X"),
     "beta without z": (lambda: kronop.gemkm(_X, _F, beta=1.0), kronop.ArgumentError, "Z"),
-    "alpha is nan": (lambda: kronop.gemkm(_X, _F, alpha=float("nan")), kronop.ArgumentError, "finite"),
-    "z of another shape": (lambda: kronop.gemkm(_X, _F, beta=1.0, z=_random(4, 11)), kronop.ArgumentError, "12"),
-    "out of another shape": (lambda: kronop.gemkm(_X, _F, out=_random(3, 12)), kronop.ArgumentError, "12"),
-    "out of another type": (lambda: kronop.gemkm(_X, _F, out=np.empty((4, 12))), kronop.ElementTypeError, "float32"),
+    "alpha is nan": (
+        lambda: kronop.gemkm(_X, _F, alpha=float("nan")),
+        kronop.ArgumentError,
+        "finite",
+    ),
+    "z of another shape": (
+        lambda: kronop.gemkm(_X, _F, beta=1.0, z=_random(4, 11)),
+        kronop.ArgumentError,
+        "12",
+    ),
+    "out of another shape": (
+        lambda: kronop.gemkm(_X, _F, out=_random(3, 12)),
+        kronop.ArgumentError,
+        "12",
+    ),
+    "out of another type": (
+        lambda: kronop.gemkm(_X, _F, out=np.empty((4, 12))),
+        kronop.ElementTypeError,
+        "float32",
+    ),
     "batches that do not broadcast": (
-        lambda: kronop.gemkm(_random(3, 4, 6), [_random(2, 2, 3), _F[1]]), kronop.ArgumentError, "broadcast"),
+        lambda: kronop.gemkm(_random(3, 4, 6), [_random(2, 2, 3), _F[1]]),
+        kronop.ArgumentError,
+        "broadcast",
+    ),
     "a chain that does not chain": (
-        lambda: kronop.ksmm(_X, [_random(1, 2, 3, 2), _random(1, 2, 3, 2)]), kronop.ArgumentError, "weights"),
+        lambda: kronop.ksmm(_X, [_random(1, 2, 3, 2), _random(1, 2, 3, 2)]),
+        kronop.ArgumentError,
+        "weights",
+    ),
     "no weights": (lambda: kronop.ksmm(_X, []), kronop.ArgumentError, "weights"),
-    "weights of three dimensions": (lambda: kronop.ksmm(_X, _random(2, 3, 1)), kronop.ArgumentError, "weights"),
+    "weights of three dimensions": (
+        lambda: kronop.ksmm(_X, _random(2, 3, 1)),
+        kronop.ArgumentError,
+        "weights",
+    ),
     "unknown activation": (
-        lambda: kronop.ksmm(_X, _random(1, 2, 3, 2), activation="mish"), kronop.ArgumentError, "gelu"),
+        lambda: kronop.ksmm(_X, _random(1, 2, 3, 2), activation="mish"),
+        kronop.ArgumentError,
+        "gelu",
+    ),
     "bias of another size": (
-        lambda: kronop.ksmm(_X, _random(1, 2, 3, 2), bias=_random(3)), kronop.ArgumentError, "bias"),
-}  # fmt: skip
+        lambda: kronop.ksmm(_X, _random(1, 2, 3, 2), bias=_random(3)),
+        kronop.ArgumentError,
+        "bias",
+    ),
+}
 
 
 @pytest.mark.parametrize("case", _REFUSED)

@@ -53,7 +53,7 @@ def axpy(
     xs, ys = (ctypes.c_double * count)(*x), (ctypes.c_double * count)(*y)
     packed = struct.pack(
         "QQdq", ctypes.addressof(ys), ctypes.addressof(xs), a, count if n is None else n
-    )  # fmt: skip
+    )
     launcher = compiler.load(run_on, X86).bind(Launch(step=0, parameters=packed))
     del packed
     gc.collect()

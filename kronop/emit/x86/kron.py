@@ -13,7 +13,7 @@ from kronop.descriptions.kron import (
     KronProblem,
     Side,
     StridedMatrix,
-)  # fmt: skip
+)
 from kronop.emit.plan import Plan, Step
 from kronop.emit.x86.kron_cost import cost
 from kronop.emit.x86.kron_plan import Candidate, Kind, Setting, candidates, legality
@@ -30,7 +30,7 @@ from kronop.emit.x86.planning import (
     shares,
     unroll_status,
     width,
-)  # fmt: skip
+)
 from kronop.errors import DescriptionError
 from kronop.target import Target
 
@@ -73,8 +73,10 @@ class X86KronEmitter:
         )
         best, _, chosen = ranked[0]
         rejected = [(str(item), status.reason) for item, status in every if not status]
-        rejected += [(str(item), f"{cycles:.0f} cycles per row, the best takes {best:.0f}")
-                     for cycles, _, item in ranked[1:]]  # fmt: skip
+        rejected += [
+            (str(item), f"{cycles:.0f} cycles per row, the best takes {best:.0f}")
+            for cycles, _, item in ranked[1:]
+        ]
         return Plan(
             target=target,
             steps=(_step(description, target, setting, chosen),),
@@ -138,10 +140,15 @@ def _step(
 
 def _multiply_adds(chosen: Candidate) -> int:
     return sum(
-        item.lead * item.trail * product.left * product.right
-        * chosen.digits[product.digit].contracted * chosen.digits[product.digit].produced
-        for item in chosen.passes for product in item.products
-    )  # fmt: skip
+        item.lead
+        * item.trail
+        * product.left
+        * product.right
+        * chosen.digits[product.digit].contracted
+        * chosen.digits[product.digit].produced
+        for item in chosen.passes
+        for product in item.products
+    )
 
 
 def _scratch(chosen: Candidate, setting: Setting) -> tuple[int, ...]:
@@ -200,16 +207,20 @@ def _signature(description: KronMatmulDescription) -> KernelSignature:
             *(Field(name, Scalar.POINTER) for name in ("x", "z", "y", "workspace")),
             *(Field(name, whole) for name in ("rows", "row_tile", "threads")),
             Field("batch", whole, batch),
-            Field("x_strides", whole, 2), Field("x_batch", whole, batch),
-            Field("z_strides", whole, 2), Field("z_batch", whole, batch),
-            Field("y_strides", whole, 2), Field("y_batch", whole, batch),
+            Field("x_strides", whole, 2),
+            Field("x_batch", whole, batch),
+            Field("z_strides", whole, 2),
+            Field("z_batch", whole, batch),
+            Field("y_strides", whole, 2),
+            Field("y_batch", whole, batch),
             Field("slice", whole),
             Field("factors", Scalar.POINTER, factors),
-            Field("factor_row", whole, factors), Field("factor_column", whole, factors),
+            Field("factor_row", whole, factors),
+            Field("factor_column", whole, factors),
             Field("factor_batch", whole, factors * batch),
             scalar_fields(description.epilogue),
         ),
-    )  # fmt: skip
+    )
 
 
 def _fold_batch(problem: KronProblem) -> KronProblem:
@@ -256,9 +267,13 @@ def _values(step: Step, problem: KronProblem) -> dict[str, int | Sequence[int] |
     z = problem.z or _NO_MATRIX
     row_tile, threads = _split(step, problem)
     values: dict[str, int | Sequence[int] | Sequence[float]] = {
-        "x": problem.x.pointer, "z": z.pointer, "y": problem.y.pointer,
+        "x": problem.x.pointer,
+        "z": z.pointer,
+        "y": problem.y.pointer,
         "workspace": problem.workspace,
-        "rows": problem.rows, "row_tile": row_tile, "threads": threads,
+        "rows": problem.rows,
+        "row_tile": row_tile,
+        "threads": threads,
         "batch": _padded(problem.batch, 1),
         "slice": step.shared_bytes,
         "factors": [factor.pointer for factor in problem.factors],
@@ -266,7 +281,7 @@ def _values(step: Step, problem: KronProblem) -> dict[str, int | Sequence[int] |
         "factor_column": [factor.column for factor in problem.factors],
         "factor_batch": [item for factor in problem.factors for item in _padded(factor.batch, 0)],
         "scalars": problem.scalars,
-    }  # fmt: skip
+    }
     for name, matrix in (("x", problem.x), ("z", z), ("y", problem.y)):
         values[f"{name}_strides"] = (matrix.row, matrix.column)
         values[f"{name}_batch"] = _padded(matrix.batch, 0)

@@ -21,7 +21,7 @@ from kronop.emit.x86.planning import (
     scalar_fields,
     shares,
     width,
-)  # fmt: skip
+)
 from kronop.errors import DescriptionError
 from kronop.target import Target
 
@@ -57,8 +57,10 @@ class X86KSparseEmitter:
         )
         best, _, chosen = ranked[0]
         rejected = [(str(item), status.reason) for item, status in every if not status]
-        rejected += [(str(item), f"{cycles:.0f} cycles per row and i, the best takes {best:.0f}")
-                     for cycles, _, item in ranked[1:]]  # fmt: skip
+        rejected += [
+            (str(item), f"{cycles:.0f} cycles per row and i, the best takes {best:.0f}")
+            for cycles, _, item in ranked[1:]
+        ]
         return Plan(
             target=target,
             steps=(_step(description, target, setting, chosen),),
@@ -169,12 +171,20 @@ def _values(
     z = problem.z or _NO_MATRIX
     row_tile, threads = _split(step, problem)
     values: dict[str, int | Sequence[int] | Sequence[float]] = {
-        "x": problem.x.pointer, "weights": problem.weights, "z": z.pointer, "bias": problem.bias,
-        "y": problem.y.pointer, "workspace": problem.workspace,
-        "rows": problem.rows, "row_tile": row_tile, "threads": threads,
-        "weight_strides": problem.weight_strides, "bias_stride": problem.bias_stride,
-        "slice": step.shared_bytes, "scalars": problem.scalars,
-    }  # fmt: skip
+        "x": problem.x.pointer,
+        "weights": problem.weights,
+        "z": z.pointer,
+        "bias": problem.bias,
+        "y": problem.y.pointer,
+        "workspace": problem.workspace,
+        "rows": problem.rows,
+        "row_tile": row_tile,
+        "threads": threads,
+        "weight_strides": problem.weight_strides,
+        "bias_stride": problem.bias_stride,
+        "slice": step.shared_bytes,
+        "scalars": problem.scalars,
+    }
     for name, matrix in (("x", problem.x), ("z", z), ("y", problem.y)):
         values[f"{name}_strides"] = (matrix.row, matrix.column)
     return values

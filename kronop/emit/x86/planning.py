@@ -97,8 +97,12 @@ def element_types(
     element: DataType, output: DataType, accumulator: DataType
 ) -> tuple[tuple[str, str], ...]:
     """The type aliases of every trait struct; `Epilogue` names the rendered functor."""
-    return (("Element", element.cxx), ("Output", output.cxx), ("Compute", accumulator.cxx),
-            ("Epilogue", "::Epilogue"))  # fmt: skip
+    return (
+        ("Element", element.cxx),
+        ("Output", output.cxx),
+        ("Compute", accumulator.cxx),
+        ("Epilogue", "::Epilogue"),
+    )
 
 
 def saturates(epilogue: Epilogue) -> bool:

@@ -237,8 +237,10 @@ class Epilogue:
                     hint="pass a Python or NumPy scalar",
                 )
             )
-        if self.element_epilogue.kind == "float":
-            return self._finite(name, value)
+        is_float = self.element_epilogue.kind == "float"
+        return self._finite(name, value) if is_float else self._whole(name, value)
+
+    def _whole(self, name: str, value: Any) -> int:
         half = 2 ** (self.element_epilogue.bits - 1)
         # The range first: it also turns away infinities, NaN and integers beyond every float.
         if not -half <= value < half or value != math.floor(value):

@@ -252,7 +252,8 @@ class Epilogue:
                     hint="integer operations scale by integers",
                 )
             )
-        return math.floor(value)
+        whole: int = math.floor(value)
+        return whole
 
     def _finite(self, name: str, value: Any) -> float:
         bound = _FINITE_MAX[self.element_epilogue]

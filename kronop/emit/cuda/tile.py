@@ -246,29 +246,56 @@ def tile_step(
     phases = phases_of(shape, tile, accumulator)
     x_vector, y_vector = vectors(shape, ends, tile)
     shift, adds = choose_padding(shape, tile, layout, phases, accumulator, x_vector, y_vector)
-    rows_bytes = operands.round_up(_OFFSETS_OF_A_ROW * tile.rows, operands.VECTOR_BYTES)
-    factor_bytes = operands.round_up(
-        layout.factor_elements * accumulator.bytes, operands.VECTOR_BYTES
-    )
     wanted = shared_bytes(layout, tile, accumulator, shift)
+    blocks = operands.resident_blocks(tile.threads, registers(shape, accumulator), wanted, target)
     epilogue = description.epilogue if last else None
     scalar = operands.scalar_kind(epilogue)
     digits = len(shape.group)
-    constants: list[tuple[str, Constant]] = [
-        ("kThreads", tile.threads),
-        (
-            "kBlocks",
-            operands.resident_blocks(tile.threads, registers(shape, accumulator), wanted, target),
+    order = sorted(shape.group, key=shrinking)
+    return Step(
+        entry=entry,
+        header="kronop/kron_tile.cuh",
+        template="kronop::kron_tile",
+        parameters=f"kronop::KronTileParameters<{scalar.cxx}, {digits}>",
+        types=operands.element_types(description.math, ends.source, ends.output, epilogue),
+        constants=(
+            ("kThreads", tile.threads),
+            ("kBlocks", blocks),
+            ("kXVector", x_vector),
+            ("kYVector", y_vector),
+            ("kUnroll", max(1, min(8, 64 // (x_vector * 4)))),
+            ("kPadShift", shift),
+            ("kPadAdds", adds),
+            ("kSaturate", operands.saturates(epilogue)),
+            *_tile_constants(shape, tile, layout, accumulator),
+            *_phase_constants(phases, accumulator),
+            *plan_constants,
         ),
+        signature=_signature(scalar, digits),
+        epilogue=epilogue,
+        threads=tile.threads,
+        shared_bytes=wanted,
+        bytes_per_row=shape.columns_in * ends.source.bytes + shape.columns_out * ends.output.bytes,
+        operations_per_row=2 * multiply_adds(list(order), shape.left, shape.right),
+        note=note,
+    )
+
+
+def _tile_constants(
+    shape: PassShape, tile: TileShape, layout: TileLayout, accumulator: DataType
+) -> tuple[tuple[str, Constant], ...]:
+    """Sizes of the tile and where its parts lie in shared memory."""
+    factors_at = operands.round_up(_OFFSETS_OF_A_ROW * tile.rows, operands.VECTOR_BYTES)
+    factor_bytes = operands.round_up(
+        layout.factor_elements * accumulator.bytes, operands.VECTOR_BYTES
+    )
+    return (
         ("kRows", tile.rows),
         ("kColumns", tile.columns),
-        ("kDigits", digits),
+        ("kDigits", len(shape.group)),
         ("kEqualFactors", len(set(shape.group)) == 1),
         ("kGroupIn", shape.group_in),
         ("kGroupOut", shape.group_out),
-        ("kXVector", x_vector),
-        ("kYVector", y_vector),
-        ("kUnroll", max(1, min(8, 64 // (x_vector * 4)))),
         ("kContracted", tuple(p for p, _ in shape.group)),
         ("kProduced", tuple(q for _, q in shape.group)),
         ("kStride", layout.strides),
@@ -278,10 +305,19 @@ def tile_step(
         ("kFactorPitch", layout.pitches),
         ("kFactorOffset", layout.factor_offsets),
         ("kFactorVector", operands.vector_of(accumulator)),
-        ("kFactorBytesAt", rows_bytes),
-        ("kTileBytesAt", rows_bytes + factor_bytes),
-        ("kPadShift", shift),
-        ("kPadAdds", adds),
+        ("kFactorBytesAt", factors_at),
+        ("kTileBytesAt", factors_at + factor_bytes),
+    )
+
+
+def _phase_constants(
+    phases: Sequence[Phase], accumulator: DataType
+) -> tuple[tuple[str, Constant], ...]:
+    """What each phase contracts, and the axes that its fibers walk, all phases in a row."""
+    ends = [0]
+    for phase in phases:
+        ends.append(ends[-1] + len(phase.axes))
+    return (
         ("kChunk", chunk_of(accumulator)),
         ("kTogether", 16 // accumulator.bytes),
         ("kPhases", len(phases)),
@@ -291,30 +327,9 @@ def tile_step(
         ("kPhaseStride", tuple(phase.stride for phase in phases)),
         ("kPhaseFibers", tuple(phase.fibers for phase in phases)),
         ("kPhaseTogether", tuple(phase.together for phase in phases)),
-        (
-            "kPhaseAxis",
-            tuple(sum(len(item.axes) for item in phases[:end]) for end in range(len(phases) + 1)),
-        ),
+        ("kPhaseAxis", tuple(ends)),
         ("kAxisExtent", tuple(extent for phase in phases for extent, _ in phase.axes)),
         ("kAxisStride", tuple(stride for phase in phases for _, stride in phase.axes)),
-        ("kSaturate", operands.saturates(epilogue)),
-        *plan_constants,
-    ]
-    order = sorted(shape.group, key=shrinking)
-    return Step(
-        entry=entry,
-        header="kronop/kron_tile.cuh",
-        template="kronop::kron_tile",
-        parameters=f"kronop::KronTileParameters<{scalar.cxx}, {digits}>",
-        types=operands.element_types(description.math, ends.source, ends.output, epilogue),
-        constants=tuple(constants),
-        signature=_signature(scalar, digits),
-        epilogue=epilogue,
-        threads=tile.threads,
-        shared_bytes=wanted,
-        bytes_per_row=shape.columns_in * ends.source.bytes + shape.columns_out * ends.output.bytes,
-        operations_per_row=2 * multiply_adds(list(order), shape.left, shape.right),
-        note=note,
     )
 
 

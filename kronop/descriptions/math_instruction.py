@@ -145,6 +145,18 @@ class MathInstruction:
         accumulator = float32 if element in (float16, bfloat16) else element
         return cls(_SIMT_SHAPE, element, element, accumulator, OpClass.Simt, _MA)
 
+    @classmethod
+    def tensor_op(cls, element: DataType) -> MathInstruction:
+        """The tensor-core instruction for `element` that is as accurate as the SIMT one.
+
+        Raises:
+            DescriptionError: the tensor cores have none; integers go through `simt`.
+        """
+        if element is float64:
+            return cls((8, 8, 4), element, element, element, OpClass.TensorOp, _MA)
+        operation = MathOperation.multiply_add_fast_f32 if element is float32 else _MA
+        return cls((16, 8, 8), element, element, float32, OpClass.TensorOp, operation)
+
     def __str__(self) -> str:
         shape = "x".join(map(str, self.instruction_shape))
         names = [

@@ -26,11 +26,13 @@ namespace emulation {
 
 inline constexpr std::size_t stack_bytes = 256 * 1024;
 
+enum class Waiting { nothing, warp, block };
+
 struct Fibre {
   ucontext_t context;
   std::vector<char> stack;
   bool done;
-  int barriers;
+  Waiting waiting;
 };
 
 inline std::vector<Fibre> fibres;
@@ -39,9 +41,17 @@ inline unsigned current;
 inline std::vector<unsigned char> shared;
 inline void (*body)();
 
-inline void barrier() {
-  ++fibres[current].barriers;
+inline void wait(Waiting waiting) {
+  fibres[current].waiting = waiting;
   swapcontext(&fibres[current].context, &scheduler);
+}
+
+// Lets the fibres [first, end) go on where all of them that live wait for each other.
+inline void release(unsigned first, unsigned end, Waiting waiting) {
+  for (unsigned thread = first; thread < end; ++thread) {
+    if (!fibres[thread].done && fibres[thread].waiting != waiting) return;
+  }
+  for (unsigned thread = first; thread < end; ++thread) fibres[thread].waiting = Waiting::nothing;
 }
 
 inline void start() {
@@ -55,7 +65,7 @@ inline void run_block(unsigned threads) {
     Fibre& fibre = fibres[thread];
     fibre.stack.resize(stack_bytes);
     fibre.done = false;
-    fibre.barriers = 0;
+    fibre.waiting = Waiting::nothing;
     getcontext(&fibre.context);
     fibre.context.uc_stack.ss_sp = fibre.stack.data();
     fibre.context.uc_stack.ss_size = stack_bytes;
@@ -63,16 +73,20 @@ inline void run_block(unsigned threads) {
     makecontext(&fibre.context, start, 0);
   }
   for (unsigned left = threads; left > 0;) {
+    bool moved = false;
     for (unsigned thread = 0; thread < threads; ++thread) {
-      if (fibres[thread].done) continue;
+      if (fibres[thread].done || fibres[thread].waiting != Waiting::nothing) continue;
+      moved = true;
       current = threadIdx.x = thread;
       swapcontext(&scheduler, &fibres[thread].context);
       left -= fibres[thread].done;
-      if (fibres[thread].barriers != fibres[0].barriers) {
-        std::fprintf(stderr, "thread %u misses a barrier\n", thread);
-        std::abort();
-      }
     }
+    if (!moved) {
+      std::fprintf(stderr, "threads wait for others that do not come\n");
+      std::abort();
+    }
+    for (unsigned first = 0; first < threads; first += 32) release(first, first + 32, Waiting::warp);
+    release(0, threads, Waiting::block);
   }
 }
 
@@ -89,9 +103,60 @@ inline void run(void (*kernel)(), unsigned blocks, unsigned threads, unsigned sh
 
 }  // namespace emulation
 
-inline void __syncthreads() { emulation::barrier(); }
+inline void __syncthreads() { emulation::wait(emulation::Waiting::block); }
+
+namespace emulation {
+
+// What the threads of a warp bring to a product on the tensor cores.
+template <class T>
+struct Operands {
+  T a[32][4], b[32][2];
+};
+template <class T>
+inline std::vector<Operands<T>> operands;
+
+// The tensor cores drop the low bits of a float; sums are exact here.
+inline float operand(float x) {
+  return __builtin_bit_cast(float, __builtin_bit_cast(unsigned, x) & 0xffffe000u);
+}
+inline double operand(double x) { return x; }
+
+template <class T>
+inline void warp_multiply_add(T (&sums)[4], const T (&a)[4], const T (&b)[2]) {
+  const unsigned warp = current / 32, thread = current % 32;
+  if (operands<T>.size() <= warp) operands<T>.resize(warp + 1);
+  std::memcpy(operands<T>[warp].a[thread], a, sizeof(a));
+  std::memcpy(operands<T>[warp].b[thread], b, sizeof(b));
+  wait(Waiting::warp);
+  const Operands<T>& all = operands<T>[warp];
+  for (int half = 0; half < 2; ++half) {
+    for (int r = 0; r < 2; ++r) {
+      const int lane = thread / 4 + 8 * half, produced = thread % 4 * 2 + r;
+      double sum = sums[2 * half + r];
+      for (int k = 0; k < 8; ++k) {
+        const T left = all.a[lane % 8 * 4 + k % 4][lane / 8 + 2 * (k / 4)];
+        const T right = all.b[produced * 4 + k % 4][k / 4];
+        sum += double(operand(left)) * double(operand(right));
+      }
+      sums[2 * half + r] = T(sum);
+    }
+  }
+  wait(Waiting::warp);
+}
+
+}  // namespace emulation
 
 namespace kronop {
+using emulation::warp_multiply_add;
+inline float round_to_tf32(float x) {
+  return __builtin_bit_cast(float, (__builtin_bit_cast(unsigned, x) + 0x1000u) & 0xffffe000u);
+}
+inline double round_to_tf32(double x) { return x; }
+template <int Bytes>
+inline void copy_asynchronously(void* to, const void* from) {
+  std::memcpy(to, from, Bytes);
+}
+inline void wait_for_copies() {}
 inline unsigned char* shared_memory() {
   const auto address = reinterpret_cast<std::size_t>(emulation::shared.data());
   return emulation::shared.data() + (16 - address % 16) % 16;

@@ -120,10 +120,11 @@ def run_kron(
     factor_batch: tuple[int, ...] = (),
     source: bool = False,
     epilogue: Epilogue | None = None,
+    math_instruction: MathInstruction | None = None,
 ) -> int:
     """Runs, compares, and returns the number of steps; `layouts` are those of X, F and Y."""
     random, emitter = np.random.default_rng(7), CudaKronEmitter()
-    math_instruction = MathInstruction.simt(element)
+    math_instruction = math_instruction or MathInstruction.simt(element)
     epilogue = epilogue or linear(element)
     output = epilogue.element_output
     x_layout, f_layout, y_layout = layouts

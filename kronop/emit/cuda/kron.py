@@ -9,6 +9,7 @@ from kronop.descriptions.kron import KronMatmulDescription, KronProblem, Side
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.contract import contract_step
 from kronop.emit.cuda.kron_launch import launch_steps, workspace_bytes
+from kronop.emit.cuda.mma import MmaTile, mma_step, splits_of
 from kronop.emit.cuda.passes import Pass, by_columns, contraction, split
 from kronop.emit.cuda.shapes import multiply_adds
 from kronop.emit.cuda.tile import TileShape, tile_step
@@ -23,9 +24,10 @@ class CudaKronEmitter:
 
     def supports(self, description: KronMatmulDescription, target: Target) -> Status:
         """Whether `plan` will succeed, and the reason where not."""
-        status = operands.accept_math(description.math)
-        if not status:
-            return status
+        if splits_of(description.math) is None:
+            status = operands.accept_math(description.math)
+            if not status:
+                return status
         passes, rejected = split(description, target)
         return Status.accept() if passes else Status.reject(rejected[-1][1])
 
@@ -63,6 +65,20 @@ def _step(
         ("kGroup", tuple(size for shape in this.shape.group for size in shape)),
         ("kXByRows", this.ends.source_by_rows),
     ]
+    splits = splits_of(description.math)
+    if isinstance(this.choice.tile, MmaTile) and splits is not None:
+        return mma_step(
+            description,
+            this.shape,
+            this.ends,
+            this.choice.tile,
+            splits,
+            target,
+            entry=entry,
+            note=note,
+            plan_constants=constants,
+            last=is_last,
+        )
     if isinstance(this.choice.tile, TileShape):
         return tile_step(
             description,
@@ -109,7 +125,14 @@ def _names(
     """The kernel's name and what it does."""
     group = this.shape.group
     x, y = description.X.element.short, description.Y.element.short
-    kind = "tile" if isinstance(this.choice.tile, TileShape) else "contract"
+    tile = this.choice.tile
+    kind = (
+        "mma"
+        if isinstance(tile, MmaTile)
+        else "tile"
+        if isinstance(tile, TileShape)
+        else "contract"
+    )
     side = "r" if description.side is Side.Right else "l"
     entry = (
         f"kron_{x}_{operands.shape_name(group)}_{kind}_{side}_d{this.first}of{len(description.factors)}"

@@ -74,7 +74,9 @@ def launch_steps(plan: Plan, problem: KronProblem) -> tuple[Launch, ...]:
         is_last = index == len(plan.steps) - 1
         y = problem.y if is_last else _intermediate(step, problem, rows, starts[index % 2])
         z = (problem.z or _NOTHING) if is_last else _NOTHING
-        launches.append(_launch(index, step, replace(problem, x=x, y=y, z=z), is_last))
+        scalars = problem.scalars if is_last else ()
+        moved = replace(problem, x=x, y=y, z=z, scalars=scalars)
+        launches.append(_launch(index, step, moved, plan.target.cores))
         x = y
     return tuple(launches)
 
@@ -117,20 +119,17 @@ def _fold(problem: KronProblem) -> KronProblem:
     return problem
 
 
-def _launch(index: int, step: Step, problem: KronProblem, is_last: bool) -> Launch:
-    scalars = problem.scalars if is_last else ()
-    if step.template == "kronop::kron_tile":
-        return _tile_launch(index, step, problem, scalars)
-    return _contract_launch(index, step, problem, scalars)
+def _launch(index: int, step: Step, problem: KronProblem, cores: int) -> Launch:
+    if step.template in ("kronop::kron_tile", "kronop::kron_mma"):
+        return _tile_launch(index, step, problem, cores)
+    return _contract_launch(index, step, problem)
 
 
 def _four(strides: Sequence[int], filler: int = 0) -> tuple[int, ...]:
     return (*strides, *([filler] * (MOST_BATCH_DIMENSIONS - len(strides))))
 
 
-def _tile_launch(
-    index: int, step: Step, problem: KronProblem, scalars: tuple[float, ...]
-) -> Launch:
+def _tile_launch(index: int, step: Step, problem: KronProblem, cores: int) -> Launch:
     this = _pass_of(step)
     by_rows, columns = operands.integer(step, "kXByRows"), operands.integer(step, "kColumns")
     group_in, group_out = operands.integer(step, "kGroupIn"), operands.integer(step, "kGroupOut")
@@ -158,6 +157,8 @@ def _tile_launch(
 
     def flag(name: str, width: str, alias: str, group: int) -> int:
         sizes = {**extents, "digit": (group,)}
+        if not _digit_as_planned(step, name, views[name], group):
+            return 0
         return operands.allows_vectors(
             views[name],
             sizes,
@@ -175,7 +176,7 @@ def _tile_launch(
         "factor_row": tuple(item.row for item in factors),
         "factor_column": tuple(item.column for item in factors),
         "factor_batch": tuple(stride for item in factors for stride in _four(item.batch)),
-        "scalars": scalars,
+        "scalars": problem.scalars,
     }
     for name, item in views.items():
         values |= item.field(name)
@@ -183,12 +184,22 @@ def _tile_launch(
     tiles = operands.cover(inner, columns) * operands.cover(
         math.prod(outer), operands.integer(step, "kRows")
     )
-    return operands.make_launch(index, step, tiles * math.prod(problem.batch), values)
+    blocks = tiles * math.prod(problem.batch)
+    if step.template == "kronop::kron_mma":
+        # Each block prepares the factors once, and then walks over many tiles.
+        blocks = min(blocks, operands.integer(step, "kBlocks") * cores)
+    return operands.make_launch(index, step, blocks, values)
 
 
-def _contract_launch(
-    index: int, step: Step, problem: KronProblem, scalars: tuple[float, ...]
-) -> Launch:
+def _digit_as_planned(step: Step, name: str, view: operands.View, group: int) -> bool:
+    """Whether the stride of the digits is the constant that the step's vector accesses have."""
+    if step.template != "kronop::kron_mma" or group == 1:
+        return True
+    constant = operands.integer(step, "kXDigit" if name == "x" else "kYDigit")
+    return constant in (0, view.strides["digit"][0])
+
+
+def _contract_launch(index: int, step: Step, problem: KronProblem) -> Launch:
     this = _pass_of(step)
     ((contracted, produced),) = this.group
     by_rows = operands.integer(step, "kXByRows")
@@ -232,4 +243,4 @@ def _contract_launch(
         "lane": (1,),
         "group": _four(problem.batch, 1),
     }
-    return contract_launch(index, step, views, extents, scalars)
+    return contract_launch(index, step, views, extents, problem.scalars)

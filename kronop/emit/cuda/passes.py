@@ -14,23 +14,26 @@ from dataclasses import dataclass, replace
 from kronop.artifacts import Status
 from kronop.descriptions.datatype import DataType, RowMajor
 from kronop.descriptions.kron import KronMatmulDescription, Side
-from kronop.emit.cuda import contract, operands, tile
+from kronop.emit.cuda import contract, mma, operands, tile
 from kronop.emit.cuda.contract import Contraction, ContractTile, Order
+from kronop.emit.cuda.mma import MmaTile
 from kronop.emit.cuda.shapes import Ends, PassShape, Shape, multiply_adds, shrinking
 from kronop.emit.cuda.tile import TileShape
 from kronop.target import Target
 
 # NOTE: one H200 copies 4.28 TB/s and does about 25 T multiply-adds/s in float32: 0.17 bytes each.
 _BYTES_OF_MULTIPLY_ADD = 0.17
+# Cycles of one multiprocessor for 128 elements, for each byte of memory traffic an element.
+_CYCLES_OF_A_BYTE = 128 / 18.4
 _TILE_ELEMENTS = 8192
 _GOOD_RUN_BYTES = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """How one pass runs: a tile of either kernel; the cost is in bytes per element."""
+    """How one pass runs: a tile of one of the kernels; the cost is in bytes per element."""
 
-    tile: TileShape | ContractTile
+    tile: TileShape | MmaTile | ContractTile
     cost: float
 
 
@@ -171,6 +174,12 @@ def _choose(
     accumulator = key.math.element_accumulator
     status = Status.reject("no tile")
     found: list[Choice] = []
+    splits = mma.splits_of(key.math)
+    if splits is not None:
+        status = _choose_mma(key, shape, ends, splits, target, found)
+        if key.tile is not None:
+            # A tile names its instruction: no other kernel stands in for it.
+            return (min(found, key=lambda item: item.cost), status) if found else (None, status)
     for shape_of_tile in _tiles(key, shape, ends, accumulator):
         status = _fits(key, shape, ends, shape_of_tile, accumulator, target)
         if status:
@@ -197,14 +206,8 @@ def _choose(
     return min(found, key=lambda item: item.cost), Status.accept()
 
 
-def _fits(
-    key: _Key,
-    shape: PassShape,
-    ends: Ends,
-    candidate: TileShape,
-    accumulator: DataType,
-    target: Target,
-) -> Status:
+def _obeys(key: _Key, shape: PassShape, ends: Ends, candidate: TileShape) -> Status:
+    """Whether a pass keeps to the sizes of the description's tile."""
     if key.tile is not None:
         across = candidate.rows if ends.source_by_rows else candidate.columns
         held, most = (
@@ -221,7 +224,87 @@ def _fits(
                 f"a pass over tiles of digits does not prefetch, got {key.tile.stages} stages;"
                 " use stages 1"
             )
-    return tile.fits(shape, candidate, accumulator, target)
+    return Status.accept()
+
+
+def _choose_mma(
+    key: _Key,
+    shape: PassShape,
+    ends: Ends,
+    splits: mma.Splits,
+    target: Target,
+    found: list[Choice],
+) -> Status:
+    """Adds the tiles that `kron_mma` can run; the last reason where there are none."""
+    accumulator = key.math.element_accumulator
+    status = Status.reject("no tile")
+    for candidate in _mma_tiles(key, shape, ends, accumulator):
+        status = _obeys(key, shape, ends, candidate)
+        status = status and mma.fits(shape, candidate, splits, accumulator, target)
+        if status:
+            partial = _partial(shape, ends, candidate)
+            cost = mma.cycles(shape, ends, candidate, splits, accumulator, target, partial)
+            found.append(Choice(tile=candidate, cost=cost / _CYCLES_OF_A_BYTE))
+    return Status.accept() if found else status
+
+
+def _mma_tiles(
+    key: _Key, shape: PassShape, ends: Ends, accumulator: DataType
+) -> list[MmaTile]:
+    """Tiles of a few sizes, from several blocks a multiprocessor to one, staged or not."""
+    slots = math.prod(max(digit) for digit in shape.group)
+    plain: dict[tuple[int, int, int], None] = {}
+    if key.tile is not None:
+        tiles = _tiles(key, shape, ends, accumulator)
+        plain = {(item.rows, item.columns, item.threads): None for item in tiles}
+    else:
+        for columns in _columns(shape, ends):
+            for elements in (2048, 4096, 8192, 16384, 32768):
+                rows = max(1, elements // slots // columns)
+                for threads in (128, 256, 512):
+                    if threads <= max(128, rows * slots * columns // 16):
+                        plain[rows, columns, threads] = None
+    result = []
+    for rows, columns, threads in plain:
+        # The first phase contracts what is contiguous in memory, and may read it itself.
+        direct = columns == 1 and not ends.source_by_rows
+        for stage_x in (True, False) if direct else (True,):
+            for stage_y in (True, False) if direct and len(shape.group) == 1 else (True,):
+                result.append(
+                    MmaTile(
+                        rows=rows,
+                        columns=columns,
+                        threads=threads,
+                        stage_x=stage_x,
+                        stage_y=stage_y,
+                    )
+                )
+    return result
+
+
+def _partial(shape: PassShape, ends: Ends, candidate: TileShape) -> float:
+    """How much longer memory takes for short runs and for columns that do not exist."""
+    run = candidate.columns if candidate.columns > 1 else shape.group_in
+    ragged = (
+        1.0
+        if ends.source_by_rows
+        else operands.cover(shape.right, candidate.columns) * candidate.columns / shape.right
+    )
+    partial = math.sqrt(max(1.0, _GOOD_RUN_BYTES / (run * ends.source.bytes)))
+    if candidate.columns > 1 and candidate.columns * ends.source.bytes % 32:
+        partial *= 1.15
+    return partial * ragged
+
+
+def _fits(
+    key: _Key,
+    shape: PassShape,
+    ends: Ends,
+    candidate: TileShape,
+    accumulator: DataType,
+    target: Target,
+) -> Status:
+    return _obeys(key, shape, ends, candidate) and tile.fits(shape, candidate, accumulator, target)
 
 
 def contraction(

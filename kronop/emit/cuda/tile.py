@@ -271,7 +271,7 @@ def tile_step(
             *_phase_constants(phases, accumulator),
             *plan_constants,
         ),
-        signature=_signature(scalar, digits),
+        signature=tile_signature(scalar, digits),
         epilogue=epilogue,
         threads=tile.threads,
         shared_bytes=wanted,
@@ -345,7 +345,7 @@ def vectors(shape: PassShape, ends: Ends, tile: TileShape) -> tuple[int, int]:
     return x, operands.widest_divisor(ends.output_alignment, [shape.group_out])
 
 
-def _signature(scalar: Scalar, factors: int) -> KernelSignature:
+def tile_signature(scalar: Scalar, factors: int) -> KernelSignature:
     batch = MOST_BATCH_DIMENSIONS
     return operands.signature(
         "KronTileParameters",

@@ -7,24 +7,9 @@
 // a phase needs one barrier. A digit that grows or shrinks has max(P, Q) slots.
 #pragma once
 
-#include "memory.cuh"
+#include "kron_parameters.cuh"
 
 namespace kronop {
-
-template <class Scalar, int Factors>
-struct KronTileParameters {
-  void* x;
-  void* y;
-  void* z;
-  long long x_vector, y_vector;  // whether pointers and strides allow the step's vector accesses
-  long long outer_extent[2], outer_x[2], outer_y[2], outer_z[2];
-  long long inner_extent, inner_x, inner_y, inner_z;
-  long long digit_x, digit_y, digit_z;
-  long long batch_extent[4], batch_x[4], batch_y[4], batch_z[4];
-  void* factor[Factors];
-  long long factor_row[Factors], factor_column[Factors], factor_batch[Factors * 4];
-  Scalar scalars[4];
-};
 
 namespace kron {
 
@@ -45,19 +30,6 @@ KRONOP_INLINE int place(int base, int placed_base, int offset) {
     return placed_base + place<Step>(offset);
   } else {
     return place<Step>(base + offset);
-  }
-}
-
-// Offset in the tile of the group's linear index k, over contracted or produced sizes.
-template <class Step, bool Produced, int Digit = Step::kDigits - 1>
-KRONOP_INLINE int spread(int k) {
-  if constexpr (Produced ? Step::kDenseOut : Step::kDenseIn) {
-    return k * Step::kColumns;
-  } else if constexpr (Digit == 0) {
-    return k * Step::kStride[0];
-  } else {
-    constexpr int size = Produced ? Step::kProduced[Digit] : Step::kContracted[Digit];
-    return k % size * Step::kStride[Digit] + spread<Step, Produced, Digit - 1>(k / size);
   }
 }
 
@@ -244,25 +216,8 @@ KRONOP_INLINE void load_factors(typename Step::Accumulator* factors, const Param
   }
 }
 
-// One chunk of kVector elements of the tile's outside: (row, k, column) of the first of them.
-template <class Step, int Group, int VectorSize>
-struct Chunk {
-  static constexpr bool kAlongDigits = Step::kColumns == 1;
-  static constexpr int kColumnChunks = kAlongDigits ? 1 : Step::kColumns / VectorSize;
-  static constexpr int kDigitChunks = kAlongDigits ? Group / VectorSize : Group;
-  static constexpr int kCount = Step::kRows * kDigitChunks * kColumnChunks;
-  int row, k, column;
-  KRONOP_INLINE explicit Chunk(int index)
-      : row(index / (kDigitChunks * kColumnChunks)),
-        k(index / kColumnChunks % kDigitChunks * (kAlongDigits ? VectorSize : 1)),
-        column(index % kColumnChunks * VectorSize) {}
-  // Element v of the chunk.
-  KRONOP_INLINE int digit(int v) const { return kAlongDigits ? k + v : k; }
-  KRONOP_INLINE int column_of(int v) const { return kAlongDigits ? column : column + v; }
-};
-
 template <class Step, class Parameters>
-KRONOP_INLINE void load_tile(typename Step::Accumulator* tile, const Parameters& parameters, const RowOffsets& offsets, int rows, int columns) {
+KRONOP_INLINE void load_tile(typename Step::Accumulator* tile, const Parameters& parameters, const Window& window) {
   using Input = typename Step::Input;
   using Accumulator = typename Step::Accumulator;
   constexpr int vector = Step::kXVector;
@@ -276,15 +231,15 @@ KRONOP_INLINE void load_tile(typename Step::Accumulator* tile, const Parameters&
     for (int u = 0; u < unroll; ++u) {
       const int index = start + u * Step::kThreads;
       const Part part(index);
-      if (index < Part::kCount && part.row < rows && part.column < columns) {
-        const Input* from = x + offsets.x[part.row] + part.k * parameters.digit_x + part.column * parameters.inner_x;
-        if (vector == 1 || (parameters.x_vector && part.column_of(vector - 1) < columns)) {
+      if (index < Part::kCount && part.row < window.rows && part.column < window.columns) {
+        const Input* from = x + window.offsets.x[part.row] + part.k * parameters.digit_x + part.column * parameters.inner_x;
+        if (vector == 1 || (parameters.x_vector && part.column_of(vector - 1) < window.columns)) {
           parts[u] = load<Input, vector>(from);
         } else {
           const long long step = Part::kAlongDigits ? parameters.digit_x : parameters.inner_x;
 #pragma unroll
           for (int v = 0; v < vector; ++v) {
-            if (part.column_of(v) < columns) parts[u].data[v] = from[v * step];
+            if (part.column_of(v) < window.columns) parts[u].data[v] = from[v * step];
           }
         }
       }
@@ -305,7 +260,7 @@ KRONOP_INLINE void load_tile(typename Step::Accumulator* tile, const Parameters&
 }
 
 template <class Step, class Parameters>
-KRONOP_INLINE void store_tile(const typename Step::Accumulator* tile, const Parameters& parameters, const RowOffsets& offsets, int rows, int columns) {
+KRONOP_INLINE void store_tile(const typename Step::Accumulator* tile, const Parameters& parameters, const Window& window) {
   using Output = typename Step::Output;
   constexpr int vector = Step::kYVector;
   using Part = Chunk<Step, Step::kGroupOut, vector>;
@@ -315,17 +270,17 @@ KRONOP_INLINE void store_tile(const typename Step::Accumulator* tile, const Para
 #pragma unroll 2
   for (int index = threadIdx.x; index < Part::kCount; index += Step::kThreads) {
     const Part part(index);
-    if (part.row >= rows || part.column >= columns) continue;
-    const long long from = offsets.z[part.row] + part.k * parameters.digit_z + part.column * parameters.inner_z;
-    const long long to = offsets.y[part.row] + part.k * parameters.digit_y + part.column * parameters.inner_y;
+    if (part.row >= window.rows || part.column >= window.columns) continue;
+    const long long from = window.offsets.z[part.row] + part.k * parameters.digit_z + part.column * parameters.inner_z;
+    const long long to = window.offsets.y[part.row] + part.k * parameters.digit_y + part.column * parameters.inner_y;
     const long long from_step = Part::kAlongDigits ? parameters.digit_z : parameters.inner_z;
     const long long to_step = Part::kAlongDigits ? parameters.digit_y : parameters.inner_y;
-    const bool wide = vector == 1 || (parameters.y_vector && part.column_of(vector - 1) < columns);
+    const bool wide = vector == 1 || (parameters.y_vector && part.column_of(vector - 1) < window.columns);
     Vector<Output, vector> source{}, result;
     if (z && wide) source = load<Output, vector>(z + from);
 #pragma unroll
     for (int v = 0; v < vector; ++v) {
-      if (z && !wide && part.column_of(v) < columns) source.data[v] = z[from + v * from_step];
+      if (z && !wide && part.column_of(v) < window.columns) source.data[v] = z[from + v * from_step];
       const int at = part.row * Step::kRowStride + spread<Step, true>(part.digit(v)) + part.column_of(v);
       result.data[v] = finish(tile[place<Step>(at)], source.data[v], Output{});
     }
@@ -334,7 +289,7 @@ KRONOP_INLINE void store_tile(const typename Step::Accumulator* tile, const Para
     } else {
 #pragma unroll
       for (int v = 0; v < vector; ++v) {
-        if (part.column_of(v) < columns) y[to + v * to_step] = result.data[v];
+        if (part.column_of(v) < window.columns) y[to + v * to_step] = result.data[v];
       }
     }
   }
@@ -342,54 +297,23 @@ KRONOP_INLINE void store_tile(const typename Step::Accumulator* tile, const Para
 
 }  // namespace kron
 
-// Blocks walk over (batch, tile of rows, tile of columns), columns fastest.
 template <class Step, class Parameters>
 KRONOP_INLINE void kron_tile(const Parameters& parameters) {
   using Accumulator = typename Step::Accumulator;
   unsigned char* shared = shared_memory();
-  const RowOffsets offsets(shared, Step::kRows);
   Accumulator* factors = reinterpret_cast<Accumulator*>(shared + Step::kFactorBytesAt);
   Accumulator* tile = reinterpret_cast<Accumulator*>(shared + Step::kTileBytesAt);
-  const long long outer = parameters.outer_extent[0] * parameters.outer_extent[1];
-  const long long inner_tiles = ceil_div(parameters.inner_extent, Step::kColumns);
-  const long long outer_tiles = ceil_div(outer, Step::kRows);
-  const long long batches = parameters.batch_extent[0] * parameters.batch_extent[1] *
-                            parameters.batch_extent[2] * parameters.batch_extent[3];
-#pragma unroll 1
-  for (long long block = blockIdx.x; block < inner_tiles * outer_tiles * batches; block += gridDim.x) {
-    const long long column = block % inner_tiles * Step::kColumns, rest = block / inner_tiles;
-    const long long row = rest % outer_tiles * Step::kRows;
-    long long batch[4] = {}, x = 0, y = 0, z = 0;
-    for_each_digit<4>(rest / outer_tiles, parameters.batch_extent, [&](int axis, long long digit) {
-      batch[axis] = digit;
-      x += digit * parameters.batch_x[axis];
-      y += digit * parameters.batch_y[axis];
-      z += digit * parameters.batch_z[axis];
-    });
-    const int rows = int(outer - row < Step::kRows ? outer - row : Step::kRows);
-    const int columns = int(parameters.inner_extent - column < Step::kColumns ? parameters.inner_extent - column
-                                                                              : Step::kColumns);
-    for (int r = threadIdx.x; r < rows; r += Step::kThreads) {
-      long long at_x = x + column * parameters.inner_x, at_y = y + column * parameters.inner_y,
-                at_z = z + column * parameters.inner_z;
-      for_each_digit<2>(row + r, parameters.outer_extent, [&](int axis, long long digit) {
-        at_x += digit * parameters.outer_x[axis];
-        at_y += digit * parameters.outer_y[axis];
-        at_z += digit * parameters.outer_z[axis];
-      });
-      offsets.x[r] = at_x;
-      offsets.y[r] = at_y;
-      offsets.z[r] = at_z;
-    }
+  const auto visit = [&](const kron::Window& window, const long long (&batch)[4], long long) {
     kron::load_factors<Step>(factors, parameters, batch);
     __syncthreads();
-    kron::load_tile<Step>(tile, parameters, offsets, rows, columns);
+    kron::load_tile<Step>(tile, parameters, window);
     __syncthreads();
     kron::all_phases<Step>(tile, factors);
-    kron::store_tile<Step>(tile, parameters, offsets, rows, columns);
+    kron::store_tile<Step>(tile, parameters, window);
     // The next round overwrites what is read here.
     __syncthreads();
-  }
+  };
+  kron::for_each_tile<Step>(parameters, RowOffsets(shared, Step::kRows), visit);
 }
 
 }  // namespace kronop

@@ -26,8 +26,19 @@ KRONOP_INLINE unsigned char* shared_memory() {
   extern __shared__ __align__(16) unsigned char kronop_shared[];
   return kronop_shared;
 }
-#endif
 
+// Bytes (4, 8 or 16) from global to shared memory without registers; visible after the wait and a barrier.
+template <int Bytes>
+KRONOP_INLINE void copy_asynchronously(void* to, const void* from) {
+  const unsigned shared = unsigned(__cvta_generic_to_shared(to));
+  if constexpr (Bytes == 16) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(from));
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared), "l"(from), "n"(Bytes));
+  }
+}
+KRONOP_INLINE void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+#endif
 
 KRONOP_INLINE constexpr long long ceil_div(long long value, long long divisor) {
   return (value + divisor - 1) / divisor;

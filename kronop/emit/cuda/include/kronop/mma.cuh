@@ -1,0 +1,79 @@
+// Warp-wide multiply-adds of the tensor cores: 16 lanes x 8 contracted by 8 contracted x 8 produced.
+//
+// A thread is number t = lane % 4 of its quad g = lane / 4. It holds, of a 16 x 8 operand, (lane
+// g + 8 h, index of (t, r)) as element h + 2 r; of an 8 x 8 operand, (index of (t, r), produced g) as
+// element r; of the 16 x 8 sums, (lane g + 8 h, produced 2 t + r) as element 2 h + r. Which index
+// (t, r) stands for is free, as long as both operands agree.
+#pragma once
+
+#include "memory.cuh"
+
+namespace kronop {
+
+#if !defined(KRONOP_EMULATION)
+KRONOP_INLINE void warp_multiply_add(float (&sums)[4], const float (&a)[4], const float (&b)[2]) {
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+      : "r"(__float_as_uint(a[0])), "r"(__float_as_uint(a[1])), "r"(__float_as_uint(a[2])), "r"(__float_as_uint(a[3])),
+        "r"(__float_as_uint(b[0])), "r"(__float_as_uint(b[1])));
+}
+KRONOP_INLINE void warp_multiply_add(double (&sums)[4], const double (&a)[4], const double (&b)[2]) {
+#if __CUDA_ARCH__ >= 900
+  asm("mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+d"(sums[0]), "+d"(sums[1]), "+d"(sums[2]), "+d"(sums[3])
+      : "d"(a[0]), "d"(a[1]), "d"(a[2]), "d"(a[3]), "d"(b[0]), "d"(b[1]));
+#else
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      asm("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0,%1}, {%2}, {%3}, {%0,%1};"
+          : "+d"(sums[2 * half]), "+d"(sums[2 * half + 1])
+          : "d"(a[half + 2 * r]), "d"(b[r]));
+    }
+  }
+#endif
+}
+KRONOP_INLINE float round_to_tf32(float x) {
+  return __uint_as_float((__float_as_uint(x) + 0x1000u) & 0xffffe000u);
+}
+KRONOP_INLINE double round_to_tf32(double x) { return x; }
+#endif
+
+// An operand as the tensor cores take it: its rounded value and, where kSplit, what rounding left.
+// NOTE: the cores drop the low 13 bits of what they are given; `rest` fits but for its last bit.
+template <class T, int N, bool kSplit>
+struct alignas(sizeof(T) * N) Split {
+  T value[N];
+  KRONOP_INLINE void set(int index, T x) { value[index] = round_to_tf32(x); }
+};
+template <class T, int N>
+struct alignas(sizeof(T) * N * 2 > 16 ? 16 : sizeof(T) * N * 2) Split<T, N, true> {
+  T value[N];
+  T rest[N];
+  KRONOP_INLINE void set(int index, T x) {
+    value[index] = round_to_tf32(x);
+    rest[index] = x - value[index];
+  }
+};
+
+// How many products one multiply-add of split operands takes, small ones first. The product of both
+// rests is left out: without it the error is that of float32 arithmetic.
+template <class A, class B>
+inline constexpr int products_of = 1;
+template <class T, int N, int M, bool kSplitA, bool kSplitB>
+inline constexpr int products_of<Split<T, N, kSplitA>, Split<T, M, kSplitB>> = 1 + kSplitA + kSplitB;
+
+// Product `kIndex` of them. Products of one sum depend on each other: callers put other sums between.
+template <int kIndex, class T, bool kSplitA, bool kSplitB>
+KRONOP_INLINE void add_product(T (&sums)[4], const Split<T, 4, kSplitA>& a, const Split<T, 2, kSplitB>& b) {
+  if constexpr (kSplitA && kIndex == 0) {
+    warp_multiply_add(sums, a.rest, b.value);
+  } else if constexpr (kSplitB && kIndex == int(kSplitA)) {
+    warp_multiply_add(sums, a.value, b.rest);
+  } else {
+    warp_multiply_add(sums, a.value, b.value);
+  }
+}
+
+}  // namespace kronop

@@ -1,0 +1,430 @@
+"""Planning of one `kron_mma` pass: the tile, its phases on the tensor cores, and the resulting step.
+
+Each phase contracts one digit. The first one reads X and the last one writes Y; in between the tile
+is in shared memory, with strides that keep a warp's accesses apart in its banks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kronop.artifacts import Status
+from kronop.descriptions.datatype import DataType, bfloat16, float16, float32, float64
+from kronop.descriptions.kron import KronMatmulDescription
+from kronop.descriptions.math_instruction import MathInstruction, MathOperation, OpClass
+from kronop.emit.cuda import operands
+from kronop.emit.cuda.shapes import Ends, PassShape, multiply_adds, shrinking
+from kronop.emit.cuda.tile import TileShape, tile_signature
+from kronop.emit.plan import Constant, Step
+from kronop.target import Target
+
+# A warp holds 16 whole fibers of a digit in registers.
+MOST_CONTRACTED = 128
+MOST_DIGITS = 16
+_HELD_FACTOR_BYTES = 64
+_OFFSETS_OF_A_ROW = 3 * 8
+# NOTE: seen on one H200: copy 4.27 TB/s over 132 multiprocessors at 1.755 GHz.
+_MEMORY_BYTES_PER_CYCLE = 18.4
+_CYCLES_OF_PRODUCT = {4: 1.6, 8: 7.6}  # one 16 x 8 x 8 product by bytes of the accumulator
+_SHARED_BYTES_PER_CYCLE = 128
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MmaTile(TileShape):
+    """Rows x group x columns of a block, its threads, and whether X and Y go through the tile."""
+
+    stage_x: bool
+    stage_y: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Splits:
+    """Whether X and the factors are taken as two operands each: a rounded value and its rest."""
+
+    x: bool
+    factor: bool
+
+    def products(self, exact_x: bool) -> int:
+        return 1 + (self.x and not exact_x) + self.factor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axis:
+    """A free index of a phase: its extent, and what one step of it moves in tile and memory."""
+
+    extent: int
+    shared: int
+    row: int = 0
+    digits: int = 0
+    column: int = 0
+
+    @property
+    def steps(self) -> tuple[int, int, int, int]:
+        return self.shared, self.row, self.digits, self.column
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MmaPhase:
+    """One digit: groups of 16 fibers that a warp takes at once, and the axes of the fibers."""
+
+    digit: int
+    groups: int
+    neighbours: bool
+    axes: tuple[Axis, ...]
+
+    @property
+    def fibers(self) -> int:
+        return math.prod(axis.extent for axis in self.axes)
+
+
+def splits_of(math_instruction: MathInstruction) -> Splits | None:
+    """How operands are split for this instruction; None where `kron_mma` has no such product."""
+    if math_instruction.opcode_class is not OpClass.TensorOp:
+        return None
+    element, operation = math_instruction.element_a, math_instruction.math_operation
+    shape = math_instruction.instruction_shape
+    if element is float64:
+        return Splits(x=False, factor=False)
+    if shape != (16, 8, 8):
+        return None
+    if element is float32 and operation is MathOperation.multiply_add_fast_f32:
+        return Splits(x=True, factor=True)
+    if operation is not MathOperation.multiply_add:
+        return None
+    if element is float32:
+        return Splits(x=False, factor=False)
+    # 16-bit operands are exact; intermediates are not.
+    return Splits(x=True, factor=False) if element in (float16, bfloat16) else None
+
+
+def strides_of(shape: PassShape, tile: MmaTile, accumulator: DataType) -> tuple[int, ...]:
+    """Stride of each digit in the tile, last digit contiguous or next to the columns."""
+    strides: list[int] = []
+    stride = tile.columns
+    for index in reversed(range(len(shape.group))):
+        strides.append(_apart(stride, accumulator))
+        slots = max(shape.group[index])
+        # Pairs of a contiguous digit stay within it.
+        stride = strides[-1] * (operands.round_up(slots, 2) if strides[-1] == 1 else slots)
+    return tuple(reversed(strides))
+
+
+def _apart(stride: int, accumulator: DataType) -> int:
+    """`stride`, or a little more, so that 4 steps of it and 8 neighbours meet no bank twice."""
+    banks = _SHARED_BYTES_PER_CYCLE // accumulator.bytes
+    wanted = {banks // 4, banks - banks // 4}
+    if stride < banks // 4 or stride % 4:
+        return stride
+    padded = next(s for s in range(stride, stride + banks + 1, 4) if s % banks in wanted)
+    return padded if padded <= 1.25 * stride else stride
+
+
+def row_stride(shape: PassShape, strides: Sequence[int]) -> int:
+    slots = max(shape.group[0])
+    return strides[0] * (operands.round_up(slots, 2) if strides[0] == 1 else slots)
+
+
+def phases_of(
+    shape: PassShape, tile: MmaTile, strides: Sequence[int], splits: Splits, accumulator: DataType
+) -> tuple[MmaPhase, ...]:
+    """The phases in the order of execution."""
+    order = sorted(range(len(shape.group)), key=lambda d: (shrinking(shape.group[d]), -d))
+    done: set[int] = set()
+    result = []
+    for position, digit in enumerate(order):
+        sizes = [q if index in done else p for index, (p, q) in enumerate(shape.group)]
+        groups = _groups(shape.group[digit], splits, accumulator)
+        axes = [Axis(extent=tile.rows, shared=row_stride(shape, strides), row=1)]
+        outside = position == 0 and not tile.stage_x
+        outside = outside or (position == len(order) - 1 and not tile.stage_y)
+        for index, size in enumerate(sizes):
+            if index != digit:
+                after = math.prod(sizes[index + 1 :]) // (1 if index > digit else sizes[digit])
+                # Past the contracted digit, memory has its produced size when results leave.
+                own = shape.group[digit][0 if position == 0 and not tile.stage_x else 1]
+                digits = after * (own if index < digit else 1) if outside else 0
+                axes.append(Axis(extent=size, shared=strides[index], digits=digits))
+        axes.append(Axis(extent=tile.columns, shared=1, column=1))
+        collapsed = _collapse(axes)
+        result.append(
+            MmaPhase(
+                digit=digit,
+                groups=groups,
+                neighbours=_neighbours(collapsed, strides[digit], 2 * groups),
+                axes=collapsed,
+            )
+        )
+        done.add(digit)
+    return tuple(result)
+
+
+def _neighbours(axes: Sequence[Axis], stride: int, lanes: int) -> bool:
+    """Whether a thread's fibers are one aligned vector wherever they are read or written."""
+    last = axes[-1]
+    aligned = all(axis.shared % lanes == 0 for axis in axes[:-1])
+    return stride != 1 and stride % lanes == 0 and aligned and last.shared == 1 and (
+        last.extent % lanes == 0
+    )
+
+
+def _collapse(axes: Sequence[Axis]) -> tuple[Axis, ...]:
+    """Neighbouring axes that walk together become one."""
+    result: list[Axis] = []
+    for axis in axes:
+        if axis.extent == 1:
+            continue
+        last = result[-1] if result else None
+        if last is not None and last.steps == tuple(axis.extent * step for step in axis.steps):
+            result[-1] = Axis(
+                extent=last.extent * axis.extent,
+                shared=axis.shared,
+                row=axis.row,
+                digits=axis.digits,
+                column=axis.column,
+            )
+        else:
+            result.append(axis)
+    return tuple(result) or (Axis(extent=1, shared=0),)
+
+
+def _parts(size: int) -> int:
+    return operands.cover(size, 8)
+
+
+def _groups(digit: tuple[int, int], splits: Splits, accumulator: DataType) -> int:
+    """Two groups of 16 fibers where a thread can hold them, in vectors of 16 bytes at most."""
+    words = accumulator.bytes // 4 * (1 + splits.x)
+    return 2 if accumulator.bytes == 4 and _parts(digit[0]) * 8 * words <= 64 else 1
+
+
+def registers(shape: PassShape, splits: Splits, accumulator: DataType) -> int:
+    """An upper estimate of the registers of a thread."""
+    words = accumulator.bytes // 4
+    wanted = 0
+    for digit in shape.group:
+        groups = _groups(digit, splits, accumulator)
+        held = _parts(digit[0]) * 4 * groups * words * (1 + splits.x)
+        sums = min(_parts(digit[1]), 4 // groups) * groups * 4 * words
+        wanted = max(wanted, held + sums)
+    return min(255, wanted + 80)
+
+
+def factor_bytes(digit: tuple[int, int], splits: Splits, accumulator: DataType) -> int:
+    """Bytes of one factor as its phase's threads take it."""
+    return _parts(digit[0]) * _parts(digit[1]) * 32 * 2 * (1 + splits.factor) * accumulator.bytes
+
+
+def shared_bytes(
+    shape: PassShape, tile: MmaTile, splits: Splits, accumulator: DataType
+) -> int:
+    """Row offsets, factors, and the tile where more than one phase meets in it."""
+    rows = operands.round_up(_OFFSETS_OF_A_ROW * tile.rows, operands.VECTOR_BYTES)
+    factors = sum(factor_bytes(digit, splits, accumulator) for digit in shape.group)
+    elements = row_stride(shape, strides_of(shape, tile, accumulator)) * tile.rows
+    in_tile = tile.stage_x or tile.stage_y or len(shape.group) > 1
+    return rows + factors + (elements * accumulator.bytes if in_tile else 0)
+
+
+def fits(
+    shape: PassShape, tile: MmaTile, splits: Splits, accumulator: DataType, target: Target
+) -> Status:
+    """Whether `kron_mma` can run this pass with this tile: the one rule."""
+    if len(shape.group) > MOST_DIGITS:
+        return Status.reject(f"{len(shape.group)} factors in one pass, at most {MOST_DIGITS}")
+    largest = max(p for p, _ in shape.group)
+    if largest > MOST_CONTRACTED:
+        return Status.reject(
+            f"a digit of {largest} does not fit a thread's registers, at most {MOST_CONTRACTED}"
+        )
+    if not 32 <= tile.threads <= 1024 or tile.threads % 32:
+        return Status.reject(
+            f"{tile.threads} threads of a block, expected 32 to 1024; change warp_count"
+        )
+    wanted = shared_bytes(shape, tile, splits, accumulator)
+    if wanted > target.shared_bytes:
+        return Status.reject(
+            f"a tile of {tile.rows} x {shape.group_in} x {tile.columns} wants {wanted} bytes"
+            f" of shared memory, {target.shared_bytes} are there; use a smaller tile"
+        )
+    most = operands.REGISTERS // operands.round_up(registers(shape, splits, accumulator), 8)
+    if tile.threads > most:
+        return Status.reject(
+            f"{tile.threads} threads leave too few registers, at most {most // 32 * 32} fit;"
+            " change warp_count"
+        )
+    return Status.accept()
+
+
+def cycles(
+    shape: PassShape,
+    ends: Ends,
+    tile: MmaTile,
+    splits: Splits,
+    accumulator: DataType,
+    target: Target,
+    partial: float,
+) -> float:
+    """Cycles of one multiprocessor for 128 elements of X; `partial` is lost memory bandwidth."""
+    x, y = ends.source.bytes, ends.output.bytes * shape.group_out / shape.group_in
+    memory = 128 * (x + y) * partial / _MEMORY_BYTES_PER_CYCLE
+    tensor = shared = 0.0
+    strides = strides_of(shape, tile, accumulator)
+    phases = phases_of(shape, tile, strides, splits, accumulator)
+    elements = 128.0
+    for index, phase in enumerate(phases):
+        p, q = shape.group[phase.digit]
+        blocks = _parts(p) * _parts(q) * elements / (16 * p)
+        exact = index == 0 and ends.source.bytes == 2
+        tensor += blocks * splits.products(exact) * _CYCLES_OF_PRODUCT[accumulator.bytes]
+        fragment = factor_bytes((8, 8), splits, accumulator) / _SHARED_BYTES_PER_CYCLE
+        if _parts(p) * _parts(q) * fragment * 4 > _HELD_FACTOR_BYTES:
+            shared += blocks / phase.groups * fragment
+        width = accumulator.bytes / _SHARED_BYTES_PER_CYCLE
+        # What a phase reads in memory itself comes in short runs.
+        shared += elements * width * (1 if index or tile.stage_x else max(1, p / 8))
+        elements *= q / p
+        last = index + 1 == len(phases)
+        shared += elements * width * (max(1, q / 8) if last and not tile.stage_y else 1)
+    shared += 128 * accumulator.bytes / _SHARED_BYTES_PER_CYCLE * tile.stage_x
+    shared += elements * accumulator.bytes / _SHARED_BYTES_PER_CYCLE * tile.stage_y
+    compute = max(tensor, shared) + 0.25 * min(tensor, shared) + 3 * len(phases)
+    wanted = shared_bytes(shape, tile, splits, accumulator)
+    blocks_resident = operands.resident_blocks(
+        tile.threads, registers(shape, splits, accumulator), wanted, target
+    )
+    exposed = {1: 0.8, 2: 0.4, 3: 0.25}.get(blocks_resident, 0.15)
+    resident = min(blocks_resident * tile.threads, 768) / 768
+    slow, fast = max(memory, compute), min(memory, compute)
+    return (slow + exposed * fast) * (1 + 0.3 * (1 - resident))
+
+
+def mma_step(
+    description: KronMatmulDescription,
+    shape: PassShape,
+    ends: Ends,
+    tile: MmaTile,
+    splits: Splits,
+    target: Target,
+    *,
+    entry: str,
+    note: str,
+    plan_constants: Sequence[tuple[str, Constant]],
+    last: bool,
+) -> Step:
+    """The step of a pass that `fits`."""
+    accumulator = description.math.element_accumulator
+    strides = strides_of(shape, tile, accumulator)
+    phases = phases_of(shape, tile, strides, splits, accumulator)
+    wanted = shared_bytes(shape, tile, splits, accumulator)
+    blocks = operands.resident_blocks(
+        tile.threads, registers(shape, splits, accumulator), wanted, target
+    )
+    epilogue = description.epilogue if last else None
+    scalar = operands.scalar_kind(epilogue)
+    digits = len(shape.group)
+    x_vector = _vector(shape, phases[0], tile, strides, ends.source_alignment, 0)
+    y_vector = _vector(shape, phases[-1], tile, strides, ends.output_alignment, 1)
+    order = sorted(shape.group, key=shrinking)
+    return Step(
+        entry=entry,
+        header="kronop/kron_mma.cuh",
+        template="kronop::kron_mma",
+        parameters=f"kronop::KronTileParameters<{scalar.cxx}, {digits}>",
+        types=operands.element_types(description.math, ends.source, ends.output, epilogue),
+        constants=(
+            ("kThreads", tile.threads),
+            ("kBlocks", blocks),
+            ("kXVector", x_vector),
+            ("kYVector", y_vector),
+            ("kRegular", _powers(tile, shape)),
+            ("kXDigit", 0 if ends.source_by_rows else shape.right),
+            ("kYDigit", 0 if ends.output_by_rows else shape.right),
+            ("kStageX", tile.stage_x),
+            ("kStageY", tile.stage_y),
+            ("kSplitX", splits.x),
+            ("kSplitFactor", splits.factor),
+            ("kSaturate", operands.saturates(epilogue)),
+            *_tile_constants(shape, tile, strides, splits, accumulator),
+            *_phase_constants(phases),
+            *plan_constants,
+        ),
+        signature=tile_signature(scalar, digits),
+        epilogue=epilogue,
+        threads=tile.threads,
+        shared_bytes=wanted,
+        bytes_per_row=shape.columns_in * ends.source.bytes + shape.columns_out * ends.output.bytes,
+        operations_per_row=2 * multiply_adds(list(order), shape.left, shape.right),
+        note=note,
+    )
+
+
+def _powers(tile: MmaTile, shape: PassShape) -> bool:
+    """Whether all sizes are powers of two, so that indices split into parts without carries."""
+    sizes = (tile.rows, tile.columns, tile.threads, *(size for digit in shape.group for size in digit))
+    return all(size & (size - 1) == 0 for size in sizes)
+
+
+def _vector(
+    shape: PassShape,
+    phase: MmaPhase,
+    tile: MmaTile,
+    strides: Sequence[int],
+    alignment: int,
+    produced: int,
+) -> int:
+    """Elements of one access to memory: of a staged tile, or of a phase's pair."""
+    last = shape.group[-1][produced]
+    if tile.stage_y if produced else tile.stage_x:
+        return operands.widest_divisor(alignment, [tile.columns if tile.columns > 1 else last])
+    return operands.widest_divisor(min(alignment, 2), [shape.group[phase.digit][produced]])
+
+
+def _tile_constants(
+    shape: PassShape,
+    tile: MmaTile,
+    strides: Sequence[int],
+    splits: Splits,
+    accumulator: DataType,
+) -> tuple[tuple[str, Constant], ...]:
+    at = operands.round_up(_OFFSETS_OF_A_ROW * tile.rows, operands.VECTOR_BYTES)
+    sizes = [factor_bytes(digit, splits, accumulator) for digit in shape.group]
+    ins, outs = [p for p, _ in shape.group], [q for _, q in shape.group]
+    return (
+        ("kRows", tile.rows),
+        ("kColumns", tile.columns),
+        ("kDigits", len(shape.group)),
+        ("kGroupIn", shape.group_in),
+        ("kGroupOut", shape.group_out),
+        ("kContracted", tuple(ins)),
+        ("kProduced", tuple(outs)),
+        ("kStride", tuple(strides)),
+        ("kRowStride", row_stride(shape, strides)),
+        ("kDenseIn", False),
+        ("kDenseOut", False),
+        ("kDigitsIn", tuple(math.prod(ins[index + 1 :]) for index in range(len(ins)))),
+        ("kDigitsOut", tuple(math.prod(outs[index + 1 :]) for index in range(len(outs)))),
+        ("kFactorBytesAt", tuple(at + sum(sizes[:index]) for index in range(len(sizes)))),
+        ("kTileBytesAt", at + sum(sizes)),
+    )
+
+
+def _phase_constants(phases: Sequence[MmaPhase]) -> tuple[tuple[str, Constant], ...]:
+    ends = [0]
+    for phase in phases:
+        ends.append(ends[-1] + len(phase.axes))
+    axes = [axis for phase in phases for axis in phase.axes]
+    return (
+        ("kPhases", len(phases)),
+        ("kPhaseDigit", tuple(phase.digit for phase in phases)),
+        ("kPhaseGroups", tuple(phase.groups for phase in phases)),
+        ("kPhaseNeighbours", tuple(int(phase.neighbours) for phase in phases)),
+        ("kPhaseFibers", tuple(phase.fibers for phase in phases)),
+        ("kPhaseAxis", tuple(ends)),
+        ("kAxisExtent", tuple(axis.extent for axis in axes)),
+        ("kAxisShared", tuple(axis.shared for axis in axes)),
+        ("kAxisRow", tuple(axis.row for axis in axes)),
+        ("kAxisDigits", tuple(axis.digits for axis in axes)),
+        ("kAxisColumn", tuple(axis.column for axis in axes)),
+    )

@@ -25,6 +25,7 @@ MOST_CONTRACTED = 128
 MOST_DIGITS = 16
 _HELD_FACTOR_BYTES = 64
 _OFFSETS_OF_A_ROW = 3 * 8
+_OTHER_REGISTERS = 56
 # NOTE: seen on one H200: copy 4.27 TB/s over 132 multiprocessors at 1.755 GHz.
 _MEMORY_BYTES_PER_CYCLE = 18.4
 _CYCLES_OF_PRODUCT = {4: 1.6, 8: 7.6}  # one 16 x 8 x 8 product by bytes of the accumulator
@@ -208,7 +209,7 @@ def registers(shape: PassShape, splits: Splits, accumulator: DataType) -> int:
         held = _parts(digit[0]) * 4 * groups * words * (1 + splits.x)
         sums = min(_parts(digit[1]), 4 // groups) * groups * 4 * words
         wanted = max(wanted, held + sums)
-    return min(255, wanted + 80)
+    return min(255, wanted + _OTHER_REGISTERS)
 
 
 def factor_bytes(digit: tuple[int, int], splits: Splits, accumulator: DataType) -> int:
@@ -216,15 +217,19 @@ def factor_bytes(digit: tuple[int, int], splits: Splits, accumulator: DataType) 
     return _parts(digit[0]) * _parts(digit[1]) * 32 * 2 * (1 + splits.factor) * accumulator.bytes
 
 
+def _offset_bytes(tile: MmaTile) -> int:
+    """Bytes of the row offsets of one of the two tiles that are in flight."""
+    return operands.round_up(_OFFSETS_OF_A_ROW * tile.rows, operands.VECTOR_BYTES)
+
+
 def shared_bytes(
     shape: PassShape, tile: MmaTile, splits: Splits, accumulator: DataType
 ) -> int:
     """Row offsets, factors, and the tile where more than one phase meets in it."""
-    rows = operands.round_up(_OFFSETS_OF_A_ROW * tile.rows, operands.VECTOR_BYTES)
     factors = sum(factor_bytes(digit, splits, accumulator) for digit in shape.group)
     elements = row_stride(shape, strides_of(shape, tile, accumulator)) * tile.rows
     in_tile = tile.stage_x or tile.stage_y or len(shape.group) > 1
-    return rows + factors + (elements * accumulator.bytes if in_tile else 0)
+    return 2 * _offset_bytes(tile) + factors + (elements * accumulator.bytes if in_tile else 0)
 
 
 def fits(
@@ -388,10 +393,12 @@ def _tile_constants(
     splits: Splits,
     accumulator: DataType,
 ) -> tuple[tuple[str, Constant], ...]:
-    at = operands.round_up(_OFFSETS_OF_A_ROW * tile.rows, operands.VECTOR_BYTES)
+    at = 2 * _offset_bytes(tile)
     sizes = [factor_bytes(digit, splits, accumulator) for digit in shape.group]
     ins, outs = [p for p, _ in shape.group], [q for _, q in shape.group]
     return (
+        ("kOffsetBytes", _offset_bytes(tile)),
+        ("kSquare", all(p == q for p, q in shape.group)),
         ("kRows", tile.rows),
         ("kColumns", tile.columns),
         ("kDigits", len(shape.group)),

@@ -261,7 +261,7 @@ def _mma_tiles(
         for columns in _columns(shape, ends):
             for elements in (2048, 4096, 8192, 16384, 32768):
                 rows = max(1, elements // slots // columns)
-                for threads in (128, 256, 512):
+                for threads in (128, 256, 512, 1024):
                     if threads <= max(128, rows * slots * columns // 16):
                         plain[rows, columns, threads] = None
     result = []

@@ -31,6 +31,12 @@ KRONOP_INLINE void walk(Place& place, int fiber) {
   if constexpr (!first) walk<Step, Phase, Axis - 1>(place, fiber / extent);
 }
 
+// Whole vectors: the step has them, pointers and strides allow them, and the tile is not cut inside one.
+template <class Step>
+KRONOP_INLINE bool wide(int vector, long long allowed, const Window<Step>& window) {
+  return vector > 1 && allowed && (Step::kColumns == 1 || window.columns == Step::kColumns);
+}
+
 // What a phase is made of, at compile time.
 template <class Step, int Phase>
 struct PhaseOf {
@@ -71,14 +77,13 @@ struct PhaseOf {
 
 // Factor `digit` in shared memory, as its phase's threads take it: [part of P][part of Q][32 threads].
 template <class Step, int Phase, class Parameters>
-KRONOP_INLINE void load_factor(unsigned char* shared, const Parameters& parameters, const long long (&batch)[4]) {
+KRONOP_INLINE void load_factor(unsigned char* shared, const Parameters& parameters, long long batch) {
   using Of = PhaseOf<Step, Phase>;
   using Accumulator = typename Step::Accumulator;
   constexpr int digit = Of::kDigit;
   auto* to = reinterpret_cast<typename Of::B*>(shared + Step::kFactorBytesAt[digit]);
   const auto* source = static_cast<const typename Step::Factor*>(parameters.factor[digit]);
-#pragma unroll
-  for (int axis = 0; axis < 4; ++axis) source += batch[axis] * parameters.factor_batch[digit * 4 + axis];
+  source += factor_offset(parameters, digit, batch);
 #pragma unroll 1
   for (int e = threadIdx.x; e < Of::kContractedParts * Of::kProducedParts * 32; e += Step::kThreads) {
     const int t = e % 4, g = e % 32 / 4, part = e / 32;
@@ -96,7 +101,7 @@ KRONOP_INLINE void load_factor(unsigned char* shared, const Parameters& paramete
 }
 
 template <class Step, int Phase = 0, class Parameters>
-KRONOP_INLINE void load_factors(unsigned char* shared, const Parameters& parameters, const long long (&batch)[4]) {
+KRONOP_INLINE void load_factors(unsigned char* shared, const Parameters& parameters, long long batch) {
   load_factor<Step, Phase>(shared, parameters, batch);
   if constexpr (Phase + 1 < Step::kPhases) load_factors<Step, Phase + 1>(shared, parameters, batch);
 }
@@ -112,7 +117,7 @@ struct Strides {
 
 // Which of a thread's fibers exist; neighbours share a place.
 template <class Step, int Phase, class Of = PhaseOf<Step, Phase>>
-KRONOP_INLINE bool exists(const Place (&places)[Of::kPlaces], const bool (&live)[Of::kPlaces], int lane, const Window& window) {
+KRONOP_INLINE bool exists(const Place (&places)[Of::kPlaces], const bool (&live)[Of::kPlaces], int lane, const Window<Step>& window) {
   const int i = Of::kNeighbours ? 0 : lane, column = Of::kNeighbours && Step::kColumns > 1 ? lane : 0;
   return live[i] && places[i].row < window.rows && places[i].column + column < window.columns;
 }
@@ -120,7 +125,7 @@ KRONOP_INLINE bool exists(const Place (&places)[Of::kPlaces], const bool (&live)
 // The fibers of a thread, from X. All loads are issued before the first one is needed.
 template <class Step, int Phase, bool kWide, class Of = PhaseOf<Step, Phase>, class Parameters>
 KRONOP_INLINE void read_memory(typename Of::A (&a)[Of::kContractedParts][Of::kGroups], const Place (&places)[Of::kPlaces],
-                               const bool (&live)[Of::kPlaces], const Parameters& parameters, const Window& window) {
+                               const bool (&live)[Of::kPlaces], const Parameters& parameters, const Window<Step>& window) {
   using Input = typename Step::Input;
   // A thread's elements lie along the digit where that is contiguous, and across its fibers elsewhere.
   constexpr int vector = !kWide ? 1 : Of::kUnit ? 2 : Of::kLanes;
@@ -132,7 +137,7 @@ KRONOP_INLINE void read_memory(typename Of::A (&a)[Of::kContractedParts][Of::kGr
   for (int lane = 0; lane < loads; ++lane) {
     const Place& place = places[Of::kNeighbours ? 0 : lane];
     if (!exists<Step, Phase>(places, live, lane, window)) continue;
-    const Input* from = static_cast<const Input*>(parameters.x) + window.offsets.x[place.row] + strides.at(place) +
+    const Input* from = static_cast<const Input*>(parameters.x) + window.x(place.row) + strides.at(place) +
                         (Of::kNeighbours ? lane * neighbour : 0) + Of::index(0, 0) * digit;
 #pragma unroll
     for (int s = 0; s < Of::kContractedParts; ++s) {
@@ -236,7 +241,7 @@ KRONOP_INLINE void write_tile(const typename Step::Accumulator (&values)[2][Of::
 template <class Step, int Phase, bool kWide, class Of = PhaseOf<Step, Phase>, class Parameters>
 KRONOP_INLINE void write_memory(const typename Step::Accumulator (&values)[2][Of::kLanes], int n,
                                 const bool (&live)[Of::kPlaces], const Place (&places)[Of::kPlaces],
-                                const Finish<Step>& finish, const Parameters& parameters, const Window& window) {
+                                const Finish<Step>& finish, const Parameters& parameters, const Window<Step>& window) {
   using Output = typename Step::Output;
   constexpr int vector = !kWide ? 1 : Of::kUnit ? 2 : Of::kLanes;
   constexpr int stores = vector > 1 && !Of::kUnit ? 1 : Of::kLanes, pairs = vector > 1 && Of::kUnit ? 1 : 2;
@@ -257,7 +262,7 @@ KRONOP_INLINE void write_memory(const typename Step::Accumulator (&values)[2][Of
 #pragma unroll
     for (int lane = 0; lane < stores; ++lane) {
       if (!exists<Step, Phase>(places, live, lane, window)) continue;
-      const Output* z = static_cast<const Output*>(parameters.z) + start(z_strides, window.offsets.z, lane);
+      const Output* z = static_cast<const Output*>(parameters.z) + start(z_strides, window.offsets(2), lane);
 #pragma unroll
       for (int r = 0; r < pairs; ++r) {
         if (!skipped(r)) sources[lane][r] = load<Output, vector>(z + along(z_strides, r));
@@ -267,7 +272,7 @@ KRONOP_INLINE void write_memory(const typename Step::Accumulator (&values)[2][Of
 #pragma unroll
   for (int lane = 0; lane < stores; ++lane) {
     if (!exists<Step, Phase>(places, live, lane, window)) continue;
-    Output* y = static_cast<Output*>(parameters.y) + start(y_strides, window.offsets.y, lane);
+    Output* y = static_cast<Output*>(parameters.y) + start(y_strides, window.offsets(1), lane);
 #pragma unroll
     for (int r = 0; r < pairs; ++r) {
       if (skipped(r)) continue;
@@ -295,7 +300,7 @@ KRONOP_INLINE void add_products(T (&sums)[kAtOnce][kGroups][4], const A (&a)[kGr
 }
 
 template <class Step, int Phase, class Parameters>
-KRONOP_INLINE void run_phase(unsigned char* shared, const Parameters& parameters, const Window& window) {
+KRONOP_INLINE void run_phase(unsigned char* shared, const Parameters& parameters, const Window<Step>& window) {
   using Of = PhaseOf<Step, Phase>;
   using Accumulator = typename Step::Accumulator;
   using B = typename Of::B;
@@ -303,9 +308,8 @@ KRONOP_INLINE void run_phase(unsigned char* shared, const Parameters& parameters
   const B* factor = reinterpret_cast<const B*>(shared + Step::kFactorBytesAt[Of::kDigit]) + threadIdx.x % 32;
   Accumulator* tile = reinterpret_cast<Accumulator*>(shared + Step::kTileBytesAt);
   const Finish<Step> finish(parameters);
-  const bool whole = Step::kColumns == 1 || window.columns == Step::kColumns;
-  const bool x_wide = Step::kXVector > 1 && parameters.x_vector && whole;
-  const bool y_wide = Step::kYVector > 1 && parameters.y_vector && whole;
+  const bool x_wide = wide<Step>(Step::kXVector, parameters.x_vector, window);
+  const bool y_wide = wide<Step>(Step::kYVector, parameters.y_vector, window);
   B held[Of::kHoldFactor ? parts : 1];
   if constexpr (Of::kHoldFactor) {
 #pragma unroll
@@ -379,20 +383,34 @@ KRONOP_INLINE void run_phase(unsigned char* shared, const Parameters& parameters
   }
 }
 
-// Calls visit(offset of the row, row, k, step of k, column, place in the tile) for a thread's chunks.
-// Where all sizes are powers of two, no carry links a thread's first chunk with the steps to its next
-// ones: steps are constants then.
+// A chunk of the window: its row, the column, the index k of its digits as a thread's own part and a
+// step that is known at compile time, and its place in the tile.
+struct Piece {
+  int row, column, k, step, at;
+  template <class Step>
+  KRONOP_INLINE bool in(const Window<Step>& window) const {
+    return row < window.rows && column < window.columns;
+  }
+  template <class T, class Strides>
+  KRONOP_INLINE T* of(T* base, long long row_offset, const Strides& strides) const {
+    return base + (row_offset + k * strides.digit + column * strides.inner) + step * strides.digit;
+  }
+};
+
+// Calls visit(piece, offset of its row) for a thread's chunks. Where all sizes are powers of two, no
+// carry links a thread's first chunk with the steps to its next ones: steps are constants then.
 template <class Step, bool Produced, int kVector, class Visit>
-KRONOP_INLINE void for_each_chunk(const Window& window, const long long* offsets, Visit visit) {
+KRONOP_INLINE void for_each_piece(const Window<Step>& window, const long long* offsets, Visit visit) {
   using Part = Chunk<Step, Produced ? Step::kGroupOut : Step::kGroupIn, kVector>;
   if constexpr (Step::kRegular && Part::kCount % Step::kThreads == 0) {
-    constexpr int unrolled = Part::kCount / Step::kThreads < 16 ? Part::kCount / Step::kThreads : 16;
+    constexpr int unrolled = Part::kCount / Step::kThreads < 8 ? Part::kCount / Step::kThreads : 8;
     const Part first(threadIdx.x);
 #pragma unroll 1
     for (int start = 0; start < Part::kCount; start += unrolled * Step::kThreads) {
       const Part outer(start);
       const int row = first.row + outer.row, k = first.k + outer.k, column = first.column + outer.column;
       const int at = row * Step::kRowStride + spread<Step, Produced>(k) + column;
+      // Read ahead of the stores, which the compiler takes for changes of the offsets.
       long long offset[unrolled];
 #pragma unroll
       for (int u = 0; u < unrolled; ++u) {
@@ -402,85 +420,139 @@ KRONOP_INLINE void for_each_chunk(const Window& window, const long long* offsets
 #pragma unroll
       for (int u = 0; u < unrolled; ++u) {
         const Part step(u * Step::kThreads);
-        if (row + step.row >= window.rows || column + step.column >= window.columns) continue;
-        visit(offset[u], row + step.row, k, step.k, column + step.column,
-              at + step.row * Step::kRowStride + spread<Step, Produced>(step.k) + step.column);
+        visit(Piece{row + step.row, column + step.column, k, step.k,
+                    at + step.row * Step::kRowStride + spread<Step, Produced>(step.k) + step.column}, offset[u]);
       }
     }
   } else {
 #pragma unroll 1
     for (int index = threadIdx.x; index < Part::kCount; index += Step::kThreads) {
       const Part part(index);
-      if (part.row >= window.rows || part.column >= window.columns) continue;
-      visit(offsets[part.row], part.row, part.k, 0, part.column,
-            part.row * Step::kRowStride + spread<Step, Produced>(part.k) + part.column);
+      visit(Piece{part.row, part.column, part.k, 0, part.row * Step::kRowStride + spread<Step, Produced>(part.k) + part.column},
+            part.row < window.rows ? offsets[part.row] : 0);
     }
   }
 }
 
-// X into the tile.
+// X into the tile, chunk by chunk.
 template <class Step, bool kWide, class Parameters>
-KRONOP_INLINE void stage_in(typename Step::Accumulator* tile, const Parameters& parameters, const Window& window) {
+struct StageIn {
   using Input = typename Step::Input;
   using Accumulator = typename Step::Accumulator;
-  constexpr int vector = kWide ? Step::kXVector : 1, piece = vector < 4 ? vector : 4;
-  const Strides<kWide, Step::kXDigit> strides(parameters.digit_x, parameters.inner_x);
-  const Input* x = static_cast<const Input*>(parameters.x);
-  for_each_chunk<Step, false, vector>(window, window.offsets.x, [&](long long offset, int, int k, int step, int column, int at) {
-    const Input* from = x + (offset + k * strides.digit + column * strides.inner) + step * strides.digit;
+  static constexpr int kVector = kWide ? Step::kXVector : 1, kPiece = kVector < 4 ? kVector : 4;
+  const Input* x;
+  Strides<kWide, Step::kXDigit> strides;
+  Accumulator* tile;
+  const Window<Step>& window;
+
+  KRONOP_INLINE StageIn(Accumulator* to, const Parameters& parameters, const Window<Step>& where)
+      : x(static_cast<const Input*>(parameters.x)), strides(parameters.digit_x, parameters.inner_x), tile(to), window(where) {}
+
+  KRONOP_INLINE void operator()(const Piece& piece, long long row_offset) const {
+    if (!piece.in(window)) return;
+    const Input* from = piece.of(x, row_offset, strides);
     if constexpr (detail::same<Input, Accumulator>) {
-      copy_asynchronously<vector * sizeof(Input)>(tile + at, from);
+      copy_asynchronously<kVector * sizeof(Input)>(tile + piece.at, from);
     } else {
-      const auto items = load<Input, vector>(from);
+      const auto items = load<Input, kVector>(from);
 #pragma unroll
-      for (int first = 0; first < vector; first += piece) {
-        Vector<Accumulator, piece> values;
+      for (int first = 0; first < kVector; first += kPiece) {
+        Vector<Accumulator, kPiece> values;
 #pragma unroll
-        for (int v = 0; v < piece; ++v) values.data[v] = convert<Accumulator>(items.data[first + v]);
-        store<Accumulator, piece>(tile + at + first, values);
+        for (int v = 0; v < kPiece; ++v) values.data[v] = convert<Accumulator>(items.data[first + v]);
+        store<Accumulator, kPiece>(tile + piece.at + first, values);
       }
     }
-  });
-  if constexpr (detail::same<Input, Accumulator>) wait_for_copies();
-}
+  }
+};
 
 // The tile through the epilogue to Y, with a source Z or without.
 template <class Step, bool kWide, bool kSource, class Parameters>
-KRONOP_INLINE void stage_out(const typename Step::Accumulator* tile, const Parameters& parameters, const Window& window) {
+struct StageOut {
   using Output = typename Step::Output;
   using Accumulator = typename Step::Accumulator;
-  constexpr int vector = kWide ? Step::kYVector : 1, piece = vector < 4 ? vector : 4;
-  const Strides<kWide, Step::kYDigit> y_strides(parameters.digit_y, parameters.inner_y);
-  const Strides<kWide, Step::kYDigit> z_strides(parameters.digit_z, parameters.inner_z);
-  const Finish<Step> finish(parameters);
-  Output* y = static_cast<Output*>(parameters.y);
-  const Output* z = static_cast<const Output*>(parameters.z);
-  for_each_chunk<Step, true, vector>(window, window.offsets.y, [&](long long offset, int row, int k, int step, int column, int at) {
-    Vector<Output, vector> source{}, result;
-    if constexpr (kSource) {
-      source = load<Output, vector>(z + (window.offsets.z[row] + k * z_strides.digit + column * z_strides.inner) + step * z_strides.digit);
-    }
-#pragma unroll
-    for (int first = 0; first < vector; first += piece) {
-      const auto values = load<Accumulator, piece>(tile + at + first);
-#pragma unroll
-      for (int v = 0; v < piece; ++v) result.data[first + v] = finish(values.data[v], source.data[first + v], Output{});
-    }
-    store<Output, vector>(y + (offset + k * y_strides.digit + column * y_strides.inner) + step * y_strides.digit, result);
-  });
-}
+  static constexpr int kVector = kWide ? Step::kYVector : 1, kPiece = kVector < 4 ? kVector : 4;
+  Output* y;
+  const Output* z;
+  Strides<kWide, Step::kYDigit> y_strides, z_strides;
+  const Accumulator* tile;
+  const Window<Step>& window;
+  Finish<Step> finish;
 
-template <class Step, bool kWide, class Parameters>
-KRONOP_INLINE void stage_out(const typename Step::Accumulator* tile, const Parameters& parameters, const Window& window) {
-  if (parameters.z) {
-    stage_out<Step, kWide, true>(tile, parameters, window);
+  KRONOP_INLINE StageOut(const Accumulator* from, const Parameters& parameters, const Window<Step>& where)
+      : y(static_cast<Output*>(parameters.y)),
+        z(static_cast<const Output*>(parameters.z)),
+        y_strides(parameters.digit_y, parameters.inner_y),
+        z_strides(parameters.digit_z, parameters.inner_z),
+        tile(from),
+        window(where),
+        finish(parameters) {}
+
+  KRONOP_INLINE void operator()(const Piece& piece, long long row_offset) const {
+    if (!piece.in(window)) return;
+    Vector<Output, kVector> source{}, result;
+    if constexpr (kSource) source = load<Output, kVector>(piece.of(z, window.z(piece.row), z_strides));
+#pragma unroll
+    for (int first = 0; first < kVector; first += kPiece) {
+      const auto values = load<Accumulator, kPiece>(tile + piece.at + first);
+#pragma unroll
+      for (int v = 0; v < kPiece; ++v) result.data[first + v] = finish(values.data[v], source.data[first + v], Output{});
+    }
+    store<Output, kVector>(piece.of(y, row_offset, y_strides), result);
+  }
+};
+
+template <class Step, class Parameters>
+KRONOP_INLINE void stage_in(typename Step::Accumulator* tile, const Parameters& parameters, const Window<Step>& window) {
+  if (wide<Step>(Step::kXVector, parameters.x_vector, window)) {
+    using Stage = StageIn<Step, true, Parameters>;
+    for_each_piece<Step, false, Stage::kVector>(window, window.offsets(0), Stage(tile, parameters, window));
   } else {
-    stage_out<Step, kWide, false>(tile, parameters, window);
+    using Stage = StageIn<Step, false, Parameters>;
+    for_each_piece<Step, false, Stage::kVector>(window, window.offsets(0), Stage(tile, parameters, window));
   }
 }
 
+template <class Step, bool kSource, class Parameters>
+KRONOP_INLINE void stage_out(const typename Step::Accumulator* tile, const Parameters& parameters, const Window<Step>& window) {
+  if (wide<Step>(Step::kYVector, parameters.y_vector, window)) {
+    using Stage = StageOut<Step, true, kSource, Parameters>;
+    for_each_piece<Step, true, Stage::kVector>(window, window.offsets(1), Stage(tile, parameters, window));
+  } else {
+    using Stage = StageOut<Step, false, kSource, Parameters>;
+    for_each_piece<Step, true, Stage::kVector>(window, window.offsets(1), Stage(tile, parameters, window));
+  }
+}
+
+template <class Step, class Parameters>
+KRONOP_INLINE void finish_tile(const typename Step::Accumulator* tile, const Parameters& parameters, const Window<Step>& window) {
+  if (parameters.z) {
+    stage_out<Step, true>(tile, parameters, window);
+  } else {
+    stage_out<Step, false>(tile, parameters, window);
+  }
+}
+
+// Results leave the tile and the next tile's X comes right behind them, where both have the same
+// chunks: a thread overwrites what it has just read. False where they have not, and nothing is done.
+template <class Step, class Parameters>
+KRONOP_INLINE bool exchange(typename Step::Accumulator* tile, const Parameters& parameters, const Window<Step>& now, const Window<Step>& next) {
+  if constexpr (Step::kStageX && Step::kStageY && Step::kSquare && Step::kXVector == Step::kYVector) {
+    if (!parameters.z && wide<Step>(Step::kXVector, parameters.x_vector, next) && wide<Step>(Step::kYVector, parameters.y_vector, now)) {
+      const StageOut<Step, true, false, Parameters> out(tile, parameters, now);
+      const StageIn<Step, true, Parameters> in(tile, parameters, next);
+      for_each_piece<Step, true, Step::kXVector>(now, now.offsets(1), [&](const Piece& piece, long long row_offset) {
+        out(piece, row_offset);
+        if (piece.in(next)) in(piece, next.x(piece.row));
+      });
+      return true;
+    }
+  }
+  return false;
+}
+
 template <class Step, int Phase = 0, class Parameters>
-KRONOP_INLINE void run_phases(unsigned char* shared, const Parameters& parameters, const Window& window) {
+KRONOP_INLINE void run_phases(unsigned char* shared, const Parameters& parameters, const Window<Step>& window) {
   run_phase<Step, Phase>(shared, parameters, window);
   if constexpr (Phase + 1 < Step::kPhases) {
     __syncthreads();
@@ -488,50 +560,54 @@ KRONOP_INLINE void run_phases(unsigned char* shared, const Parameters& parameter
   }
 }
 
+// Whether factors differ from batch to batch.
 template <class Step, class Parameters>
-KRONOP_INLINE void run_tile(unsigned char* shared, const Parameters& parameters, const Window& window) {
-  auto* tile = reinterpret_cast<typename Step::Accumulator*>(shared + Step::kTileBytesAt);
-  // Whole vectors: the step has them, pointers and strides allow them, and the tile is not cut inside one.
-  const bool whole = Step::kColumns == 1 || window.columns == Step::kColumns;
-  if constexpr (Step::kStageX) {
-    if (Step::kXVector > 1 && parameters.x_vector && whole) {
-      stage_in<Step, true>(tile, parameters, window);
-    } else {
-      stage_in<Step, false>(tile, parameters, window);
-    }
-    __syncthreads();
-  }
-  run_phases<Step>(shared, parameters, window);
-  if constexpr (Step::kStageY) {
-    __syncthreads();
-    if (Step::kYVector > 1 && parameters.y_vector && whole) {
-      stage_out<Step, true>(tile, parameters, window);
-    } else {
-      stage_out<Step, false>(tile, parameters, window);
-    }
-  }
+KRONOP_INLINE bool batched_factors(const Parameters& parameters) {
+  bool batched = false;
+#pragma unroll 1
+  for (int i = 0; i < Step::kDigits * 4; ++i) batched = batched || parameters.factor_batch[i] != 0;
+  return batched;
 }
 
 }  // namespace kron
 
-// Blocks walk over (batch, tile of rows, tile of columns), columns fastest.
+// A block walks over its tiles. The next tile's X is on its way while results leave, where it can be.
 template <class Step, class Parameters>
 KRONOP_INLINE void kron_mma(const Parameters& parameters) {
   unsigned char* shared = shared_memory();
-  bool batched = false;
+  auto* tile = reinterpret_cast<typename Step::Accumulator*>(shared + Step::kTileBytesAt);
+  const kron::Tiles<Step, Parameters> tiles(parameters);
+  const bool batched = kron::batched_factors<Step>(parameters);
+  long long index = blockIdx.x, loaded = -1;
+  if (index >= tiles.count()) return;
+  kron::Window<Step> now = tiles.open(index, 0);
+  bool staged = !Step::kStageX;
 #pragma unroll 1
-  for (int i = 0; i < Step::kDigits * 4; ++i) batched = batched || parameters.factor_batch[i] != 0;
-  long long loaded = -1;
-  kron::for_each_tile<Step>(parameters, RowOffsets(shared, Step::kRows), [&](const kron::Window& window, const long long (&batch)[4], long long index) {
-    if (loaded < 0 || (batched && index != loaded)) {
-      kron::load_factors<Step>(shared, parameters, batch);
-      loaded = index;
+  while (true) {
+    if (!staged) {
+      __syncthreads();
+      kron::stage_in<Step>(tile, parameters, now);
     }
+    if (loaded < 0 || (batched && now.batch != loaded)) {
+      loaded = now.batch;
+      kron::load_factors<Step>(shared, parameters, loaded);
+    }
+    wait_for_copies();
     __syncthreads();
-    kron::run_tile<Step>(shared, parameters, window);
-    // The next round overwrites what is read here.
+    index += gridDim.x;
+    const bool more = index < tiles.count();
+    // The offsets of the tile before this one are done with since the barrier.
+    kron::Window<Step> next = now;
+    if (more) next = tiles.open(index, Step::kOffsetBytes - now.at);
+    kron::run_phases<Step>(shared, parameters, now);
     __syncthreads();
-  });
+    staged = !Step::kStageX || (more && kron::exchange<Step>(tile, parameters, now, next));
+    if constexpr (Step::kStageY) {
+      if (!staged || !Step::kStageX || !more) kron::finish_tile<Step>(tile, parameters, now);
+    }
+    if (!more) return;
+    now = next;
+  }
 }
 
 }  // namespace kronop

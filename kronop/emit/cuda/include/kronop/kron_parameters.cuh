@@ -52,36 +52,47 @@ struct Chunk {
   KRONOP_INLINE int column_of(int v) const { return kAlongDigits ? column : column + v; }
 };
 
-// A tile's rows in memory and how much of it exists.
+// A tile's rows in memory and how much of it exists. Offsets of rows are in shared memory, from byte `at`.
+template <class Step>
 struct Window {
-  RowOffsets offsets;
-  int rows, columns;
+  int at, rows, columns;
+  long long batch;  // linear index
+  KRONOP_INLINE long long* offsets(int operand) const {
+    return reinterpret_cast<long long*>(shared_memory() + at) + operand * Step::kRows;
+  }
+  KRONOP_INLINE long long x(int row) const { return offsets(0)[row]; }
+  KRONOP_INLINE long long y(int row) const { return offsets(1)[row]; }
+  KRONOP_INLINE long long z(int row) const { return offsets(2)[row]; }
 };
 
-// Blocks walk over (batch, tile of rows, tile of columns), columns fastest; visit(window, batch, its index).
-// Row offsets are written here: visit synchronises before it reads them, and when it is done.
-template <class Step, class Parameters, class Visit>
-KRONOP_INLINE void for_each_tile(const Parameters& parameters, const RowOffsets& offsets, Visit visit) {
-  const long long outer = parameters.outer_extent[0] * parameters.outer_extent[1];
-  const long long inner_tiles = ceil_div(parameters.inner_extent, Step::kColumns);
-  const long long outer_tiles = ceil_div(outer, Step::kRows);
-  const long long batches = parameters.batch_extent[0] * parameters.batch_extent[1] *
-                            parameters.batch_extent[2] * parameters.batch_extent[3];
-#pragma unroll 1
-  for (long long block = blockIdx.x; block < inner_tiles * outer_tiles * batches; block += gridDim.x) {
-    const long long column = block % inner_tiles * Step::kColumns, rest = block / inner_tiles;
-    const long long row = rest % outer_tiles * Step::kRows;
-    long long batch[4] = {}, x = 0, y = 0, z = 0;
-    for_each_digit<4>(rest / outer_tiles, parameters.batch_extent, [&](int axis, long long digit) {
-      batch[axis] = digit;
+// Which tiles there are: blocks walk over (batch, tile of rows, tile of columns), columns fastest.
+// Little is kept between tiles, for the sake of registers.
+template <class Step, class Parameters>
+struct Tiles {
+  const Parameters& parameters;
+
+  KRONOP_INLINE explicit Tiles(const Parameters& from) : parameters(from) {}
+  KRONOP_INLINE long long outer() const { return parameters.outer_extent[0] * parameters.outer_extent[1]; }
+  KRONOP_INLINE long long inner_tiles() const { return ceil_div(parameters.inner_extent, Step::kColumns); }
+  KRONOP_INLINE long long outer_tiles() const { return ceil_div(outer(), Step::kRows); }
+  KRONOP_INLINE long long count() const {
+    return inner_tiles() * outer_tiles() * parameters.batch_extent[0] * parameters.batch_extent[1] *
+           parameters.batch_extent[2] * parameters.batch_extent[3];
+  }
+
+  // Writes the row offsets of tile `index` from byte `at`, which a barrier has to make visible.
+  KRONOP_INLINE Window<Step> open(long long index, int at) const {
+    long long batch = index, x = 0, y = 0, z = 0;
+    const long long column = split(batch, inner_tiles()) * Step::kColumns, row = split(batch, outer_tiles()) * Step::kRows;
+    for_each_digit<4>(batch, parameters.batch_extent, [&](int axis, long long digit) {
       x += digit * parameters.batch_x[axis];
       y += digit * parameters.batch_y[axis];
       z += digit * parameters.batch_z[axis];
     });
-    const int rows = int(outer - row < Step::kRows ? outer - row : Step::kRows);
-    const int columns = int(parameters.inner_extent - column < Step::kColumns ? parameters.inner_extent - column
-                                                                              : Step::kColumns);
-    for (int r = threadIdx.x; r < rows; r += Step::kThreads) {
+    const long long rows = outer() - row, columns = parameters.inner_extent - column;
+    const Window<Step> window{at, int(rows < Step::kRows ? rows : Step::kRows),
+                              int(columns < Step::kColumns ? columns : Step::kColumns), batch};
+    for (int r = threadIdx.x; r < window.rows; r += Step::kThreads) {
       long long at_x = x + column * parameters.inner_x, at_y = y + column * parameters.inner_y,
                 at_z = z + column * parameters.inner_z;
       for_each_digit<2>(row + r, parameters.outer_extent, [&](int axis, long long digit) {
@@ -89,12 +100,22 @@ KRONOP_INLINE void for_each_tile(const Parameters& parameters, const RowOffsets&
         at_y += digit * parameters.outer_y[axis];
         at_z += digit * parameters.outer_z[axis];
       });
-      offsets.x[r] = at_x;
-      offsets.y[r] = at_y;
-      offsets.z[r] = at_z;
+      window.offsets(0)[r] = at_x;
+      window.offsets(1)[r] = at_y;
+      window.offsets(2)[r] = at_z;
     }
-    visit(Window{offsets, rows, columns}, batch, rest / outer_tiles);
+    return window;
   }
+};
+
+// Elements between factor `digit` of batch 0 and of the batch with this linear index.
+template <class Parameters>
+KRONOP_INLINE long long factor_offset(const Parameters& parameters, int digit, long long batch) {
+  long long offset = 0;
+  for_each_digit<4>(batch, parameters.batch_extent, [&](int axis, long long index) {
+    offset += index * parameters.factor_batch[digit * 4 + axis];
+  });
+  return offset;
 }
 
 }  // namespace kron

@@ -184,11 +184,10 @@ KRONOP_INLINE void all_phases(typename Step::Accumulator* tile, const typename S
 
 // One factor, converted, as [P][pitch] with zeros in the padding.
 template <class Step, int Contracted, int Produced, int Pitch, class Parameters>
-KRONOP_INLINE void load_factor(typename Step::Accumulator* to, int digit, const Parameters& parameters, const long long (&batch)[4]) {
+KRONOP_INLINE void load_factor(typename Step::Accumulator* to, int digit, const Parameters& parameters, long long batch) {
   using Accumulator = typename Step::Accumulator;
   const auto* source = static_cast<const typename Step::Factor*>(parameters.factor[digit]);
-#pragma unroll
-  for (int axis = 0; axis < 4; ++axis) source += batch[axis] * parameters.factor_batch[digit * 4 + axis];
+  source += factor_offset(parameters, digit, batch);
 #pragma unroll 1
   for (int e = threadIdx.x; e < Contracted * Pitch; e += Step::kThreads) {
     const int p = e / Pitch, q = e % Pitch;
@@ -202,7 +201,7 @@ KRONOP_INLINE void load_factor(typename Step::Accumulator* to, int digit, const 
 
 // All factors of the pass. Equal shapes share one loop, which keeps long products quick to compile.
 template <class Step, int Digit = 0, class Parameters>
-KRONOP_INLINE void load_factors(typename Step::Accumulator* factors, const Parameters& parameters, const long long (&batch)[4]) {
+KRONOP_INLINE void load_factors(typename Step::Accumulator* factors, const Parameters& parameters, long long batch) {
   constexpr int contracted = Step::kContracted[Digit], produced = Step::kProduced[Digit];
   constexpr int pitch = Step::kFactorPitch[Digit];
   if constexpr (Step::kEqualFactors) {
@@ -217,7 +216,7 @@ KRONOP_INLINE void load_factors(typename Step::Accumulator* factors, const Param
 }
 
 template <class Step, class Parameters>
-KRONOP_INLINE void load_tile(typename Step::Accumulator* tile, const Parameters& parameters, const Window& window) {
+KRONOP_INLINE void load_tile(typename Step::Accumulator* tile, const Parameters& parameters, const Window<Step>& window) {
   using Input = typename Step::Input;
   using Accumulator = typename Step::Accumulator;
   constexpr int vector = Step::kXVector;
@@ -232,7 +231,7 @@ KRONOP_INLINE void load_tile(typename Step::Accumulator* tile, const Parameters&
       const int index = start + u * Step::kThreads;
       const Part part(index);
       if (index < Part::kCount && part.row < window.rows && part.column < window.columns) {
-        const Input* from = x + window.offsets.x[part.row] + part.k * parameters.digit_x + part.column * parameters.inner_x;
+        const Input* from = x + window.x(part.row) + part.k * parameters.digit_x + part.column * parameters.inner_x;
         if (vector == 1 || (parameters.x_vector && part.column_of(vector - 1) < window.columns)) {
           parts[u] = load<Input, vector>(from);
         } else {
@@ -260,7 +259,7 @@ KRONOP_INLINE void load_tile(typename Step::Accumulator* tile, const Parameters&
 }
 
 template <class Step, class Parameters>
-KRONOP_INLINE void store_tile(const typename Step::Accumulator* tile, const Parameters& parameters, const Window& window) {
+KRONOP_INLINE void store_tile(const typename Step::Accumulator* tile, const Parameters& parameters, const Window<Step>& window) {
   using Output = typename Step::Output;
   constexpr int vector = Step::kYVector;
   using Part = Chunk<Step, Step::kGroupOut, vector>;
@@ -271,8 +270,8 @@ KRONOP_INLINE void store_tile(const typename Step::Accumulator* tile, const Para
   for (int index = threadIdx.x; index < Part::kCount; index += Step::kThreads) {
     const Part part(index);
     if (part.row >= window.rows || part.column >= window.columns) continue;
-    const long long from = window.offsets.z[part.row] + part.k * parameters.digit_z + part.column * parameters.inner_z;
-    const long long to = window.offsets.y[part.row] + part.k * parameters.digit_y + part.column * parameters.inner_y;
+    const long long from = window.z(part.row) + part.k * parameters.digit_z + part.column * parameters.inner_z;
+    const long long to = window.y(part.row) + part.k * parameters.digit_y + part.column * parameters.inner_y;
     const long long from_step = Part::kAlongDigits ? parameters.digit_z : parameters.inner_z;
     const long long to_step = Part::kAlongDigits ? parameters.digit_y : parameters.inner_y;
     const bool wide = vector == 1 || (parameters.y_vector && part.column_of(vector - 1) < window.columns);
@@ -303,8 +302,11 @@ KRONOP_INLINE void kron_tile(const Parameters& parameters) {
   unsigned char* shared = shared_memory();
   Accumulator* factors = reinterpret_cast<Accumulator*>(shared + Step::kFactorBytesAt);
   Accumulator* tile = reinterpret_cast<Accumulator*>(shared + Step::kTileBytesAt);
-  const auto visit = [&](const kron::Window& window, const long long (&batch)[4], long long) {
-    kron::load_factors<Step>(factors, parameters, batch);
+  const kron::Tiles<Step, Parameters> tiles(parameters);
+#pragma unroll 1
+  for (long long index = blockIdx.x; index < tiles.count(); index += gridDim.x) {
+    const kron::Window<Step> window = tiles.open(index, 0);
+    kron::load_factors<Step>(factors, parameters, window.batch);
     __syncthreads();
     kron::load_tile<Step>(tile, parameters, window);
     __syncthreads();
@@ -312,8 +314,7 @@ KRONOP_INLINE void kron_tile(const Parameters& parameters) {
     kron::store_tile<Step>(tile, parameters, window);
     // The next round overwrites what is read here.
     __syncthreads();
-  };
-  kron::for_each_tile<Step>(parameters, RowOffsets(shared, Step::kRows), visit);
+  }
 }
 
 }  // namespace kronop

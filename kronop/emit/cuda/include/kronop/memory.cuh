@@ -44,17 +44,26 @@ KRONOP_INLINE constexpr long long ceil_div(long long value, long long divisor) {
   return (value + divisor - 1) / divisor;
 }
 
+// Takes the digit below `extent` from an index. A 64-bit division costs some 100 instructions.
+KRONOP_INLINE long long split(long long& index, long long extent) {
+  if (extent == 1) return 0;
+  if (((index | extent) >> 32) == 0) {
+    const unsigned rest = unsigned(index) / unsigned(extent), digit = unsigned(index) - rest * unsigned(extent);
+    index = rest;
+    return digit;
+  }
+  const long long rest = index / extent, digit = index - rest * extent;
+  index = rest;
+  return digit;
+}
+
 // Digits of a linear index over Axes extents, last axis fastest; digit d goes to visit(d, digit).
 template <int Axes, class Visit>
 KRONOP_INLINE void for_each_digit(long long index, const long long (&extents)[Axes], Visit visit) {
 #pragma unroll
   for (int axis = Axes - 1; axis > 0; --axis) {
-    // Most problems have no such axis: a uniform branch is cheaper than a 64-bit division.
-    if (extents[axis] != 1) {
-      const long long rest = index / extents[axis];
-      visit(axis, index - rest * extents[axis]);
-      index = rest;
-    }
+    // Most problems have no such axis.
+    if (extents[axis] != 1) visit(axis, split(index, extents[axis]));
   }
   visit(0, index);
 }

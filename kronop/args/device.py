@@ -39,8 +39,8 @@ def has_gpu() -> bool:
     return _probe()[0] is not None
 
 
-def cuda_driver() -> Any:
-    """The module cuda.bindings.driver.
+def cuda_driver(hint: str = "use an x86 operation here") -> Any:
+    """The module cuda.bindings.driver; `hint` is what to do where there is no GPU.
 
     Raises:
         DeviceError: no driver or no GPU, with the reason.
@@ -52,7 +52,7 @@ def cuda_driver() -> Any:
                 "GPU",
                 expected="an NVIDIA GPU with its driver",
                 got=reason,
-                hint="use an x86 operation here",
+                hint=hint,
             )
         )
     return module

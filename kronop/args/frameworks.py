@@ -17,6 +17,8 @@ from kronop.args.view import CPU, Device, TensorView, contiguous_strides
 from kronop.descriptions.datatype import TENSOR_TYPES, DataType
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 
+_KNOWN = f"one of {', '.join(name for name in TENSOR_TYPES if name != 'int8')}, or int8 for Y and Z"
+
 
 def view(tensor: Any, name: str) -> TensorView:
     """The memory of `tensor`; `name` is what messages call it.
@@ -52,7 +54,7 @@ def _unsupported(name: str, found: object) -> NoReturn:
     raise ElementTypeError(
         mismatch(
             f"element type of {name}",
-            expected=f"one of {', '.join(TENSOR_TYPES)}",
+            expected=_KNOWN,
             got=str(found),
             hint="convert the tensor to one of these",
         )
@@ -133,7 +135,7 @@ def _torch(torch: Any, tensor: Any, name: str) -> TensorView:
                 name,
                 expected="a tensor without gradient",
                 got="requires_grad=True",
-                hint="pass .detach(), work under torch.no_grad(), or use kronop.torch",
+                hint="kronop is forward only: pass .detach(), or work under torch.no_grad()",
             )
         )
     try:

@@ -138,6 +138,7 @@ def get_memory_pool(init_pool_size: int, max_pool_size: int) -> Any:
             )
         )
     sizes = [-(-size // _GRANULE) * _GRANULE for size in (init_pool_size, max_pool_size)]
+    cuda_driver("x86 operations need no pool: leave this call out, or call it where a GPU is")
     index = default_device().index
     with _lock, _out_of_memory(index, sizes[0], None):
         _pools[index] = _make_pool(index, sizes[0], sizes[1])
@@ -252,7 +253,7 @@ class DeviceBuffer:
                 self.pointer: int = pool.allocate(self.nbytes)
             self._uses: dict[int, Any] = {}
             self._free = weakref.finalize(
-                self, _release, pool, self.pointer, self.nbytes, self._uses
+                self, _release_unseen, pool, self.pointer, self.nbytes, self._uses
             )
             self._free.atexit = False  # The process gives everything back by itself.
             self._allocated = pool.stream.record()
@@ -294,14 +295,29 @@ class DeviceBuffer:
             )
 
     def close(self) -> None:
-        """Gives the memory back now, ordered after its recorded uses."""
-        self._free()
+        """Gives the memory back now, ordered after its recorded uses.
+
+        Raises:
+            DeviceError: the driver refuses, after a failed kernel for example.
+        """
+        detached = self._free.detach()
+        if detached is not None:
+            _release(*detached[2])
 
 
 def _new_event(device: int) -> Any:
     from cuda.core import Device
 
     return Device(device).create_event()
+
+
+def _release_unseen(pool: Pool, pointer: int, nbytes: int, uses: dict[int, Any]) -> None:
+    # Nobody can catch what a finalizer raises. After a failed kernel every call of the driver
+    # fails, as a synchronisation has told or will; the memory then goes with the process.
+    try:
+        _release(pool, pointer, nbytes, uses)
+    except Exception as error:
+        _log.warning("%d bytes of cuda:%d were not given back: %s", nbytes, pool.device, error)
 
 
 def _release(pool: Pool, pointer: int, nbytes: int, uses: dict[int, Any]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kronop.descriptions.epilogue import Epilogue
+from kronop.descriptions.epilogue import Epilogue, check_accumulator
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
@@ -37,6 +37,7 @@ def check_operands(
                     hint=f"build a kronop.{kind.__name__}",
                 )
             )
+    check_accumulator(math.element_accumulator, "math.element_accumulator")
     agreements = [
         *(
             (f"element of {name}", item.element, "math.element_a", math.element_a)

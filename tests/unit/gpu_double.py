@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 from types import SimpleNamespace
 from typing import Any
 
@@ -136,4 +137,5 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(memory, "_new_event", lambda index: Event(next(events)))
     device._target_of_gpu.cache_clear()
     yield driver
+    gc.collect()  # What a test leaves in cycles is freed by this driver, not by the next one.
     device._target_of_gpu.cache_clear()

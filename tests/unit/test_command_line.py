@@ -114,7 +114,7 @@ def test_a_kernel_is_shown_by_its_name_where_only_one_has_it(capsys) -> None:
     assert f"kernel:              {name}" in capsys.readouterr().out
     (entry,) = compiler.default_cache().list()
     twice = [dataclasses.replace(entry, key=letter * 64) for letter in "ab"]
-    with pytest.raises(kronop.ArgumentError, match="the name of 2; .*aaaaaaaaaaaa, bbbbbbbbbbbb"):
+    with pytest.raises(kronop.ArgumentError, match=r"the name of 2; .*aaaaaaaaaaaa, bbbbbbbbbbbb"):
         _key(twice, name)
 
 

@@ -41,7 +41,7 @@ def test_wrong_sizes_are_refused_even_without_a_gpu(sizes: Any, error: type[Kron
 def test_without_a_gpu_a_pool_is_a_device_error() -> None:
     if device.has_gpu():
         pytest.skip("this machine has a GPU")
-    with pytest.raises(DeviceError, match="NVIDIA"):
+    with pytest.raises(DeviceError, match=r"NVIDIA.*x86 operations need no pool"):
         get_memory_pool(0, 1 << 20)
     with pytest.raises(DeviceError, match="NVIDIA"):
         DeviceBuffer(16, 0)
@@ -132,3 +132,22 @@ def test_captured_memory_outlives_its_arguments(gpu: Driver) -> None:
     gc.collect()
     assert len(memory._captured) == 1
     assert get_allocated_size() == 16
+
+
+def test_a_refusing_driver_is_told_to_callers_and_logged_by_finalizers(
+    gpu: Driver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(self: Any, pointer: int, nbytes: int) -> None:
+        raise DeviceError("the context is gone")
+
+    closed, lost = DeviceBuffer(16, 0), DeviceBuffer(48, 0)
+    monkeypatch.setattr(Pool, "free", fail)
+    with pytest.raises(DeviceError, match="the context is gone"):
+        closed.close()
+    with caplog.at_level(logging.WARNING, "kronop"):
+        del lost, closed
+        gc.collect()
+    messages = [record.getMessage() for record in caplog.records]
+    assert [text for text in messages if "given back" in text] == [
+        "48 bytes of cuda:0 were not given back: the context is gone"
+    ]

@@ -9,6 +9,7 @@ from typing import Any
 
 from kronop.args.view import CPU, Device, TensorView
 from kronop.errors import DescriptionError, DeviceError, OutOfMemoryError, mismatch
+from kronop.target import Target
 
 _TARGETS = {8: "sm_80", 9: "sm_90a"}
 
@@ -32,11 +33,6 @@ def _probe() -> tuple[Any, str]:
     if int(status):
         return None, f"the driver does not start ({status.name})"
     return (driver, "") if count else (None, "the driver sees no GPU")
-
-
-def has_gpu() -> bool:
-    """Whether a driver and a GPU are there."""
-    return _probe()[0] is not None
 
 
 def cuda_driver(hint: str = "use an x86 operation here") -> Any:
@@ -125,7 +121,7 @@ def target_of(view: TensorView) -> str:
     """The name of the target that serves this tensor: "x86", "sm_80" or "sm_90a".
 
     Raises:
-        DescriptionError: a GPU of another generation.
+        DescriptionError: a GPU of another generation, or with less shared memory than planned for.
     """
     return target_of_device(view.device)
 
@@ -137,19 +133,13 @@ def target_of_device(device: Device) -> str:
 
 @functools.cache
 def _target_of_gpu(index: int) -> str:
-    driver = cuda_driver()
-    names = driver.CUdevice_attribute
-    handle = check(driver.cuDeviceGet(index), f"opening GPU {index}")
-    major, minor = (
-        int(
-            check(
-                driver.cuDeviceGetAttribute(attribute, handle),
-                f"asking GPU {index} for its generation",
-            )
-        )
-        for attribute in (
+    names = cuda_driver().CUdevice_attribute
+    major, minor, shared_bytes = (
+        _attribute(index, name)
+        for name in (
             names.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
             names.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+            names.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
         )
     )
     if major not in _TARGETS:
@@ -161,4 +151,24 @@ def _target_of_gpu(index: int) -> str:
                 hint="use a supported GPU, or an x86 operation on host tensors",
             )
         )
-    return _TARGETS[major]
+    target = Target.parse(_TARGETS[major])
+    if shared_bytes < target.shared_bytes:
+        # Those of 8.6 and 8.9 run code for 8.0, but not with the tiles that fit an A100.
+        raise DescriptionError(
+            mismatch(
+                f"cuda:{index} of compute capability {major}.{minor}",
+                expected=f"{target.shared_bytes} bytes of shared memory for a block, for which"
+                f" {target} is planned",
+                got=f"{shared_bytes} bytes at most",
+                hint="use a GPU of the data centre, or an x86 operation on host tensors",
+            )
+        )
+    return target.name
+
+
+def _attribute(index: int, name: Any) -> int:
+    driver = cuda_driver()
+    handle = check(driver.cuDeviceGet(index), f"opening GPU {index}")
+    return int(
+        check(driver.cuDeviceGetAttribute(name, handle), f"asking GPU {index} for its abilities")
+    )

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from kronop.args import dlpack
-from kronop.args.device import device_of_pointer
+from kronop.args.device import check, cuda_driver, current, device_of_pointer
 from kronop.args.view import CPU, Device, TensorView, contiguous_strides
 from kronop.descriptions.datatype import TENSOR_TYPES, DataType
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
@@ -154,7 +154,8 @@ def _torch(torch: Any, tensor: Any, name: str) -> TensorView:
         device=device,
         framework="torch",
         writable=True,
-        owner=tensor,
+        # Not the tensor: `x.data = ...` and `x.set_(...)` would take its storage away.
+        owner=tensor.untyped_storage(),
     )
 
 
@@ -188,6 +189,8 @@ def _cuda_array(tensor: Any, name: str) -> TensorView:
     strides = interface.get("strides")
     if strides is None:
         strides = contiguous_strides(shape, element.bytes)
+    device = device_of_pointer(pointer)
+    _await_producer(interface.get("stream"), device, name)
     return _device_view(
         tensor,
         name,
@@ -195,10 +198,28 @@ def _cuda_array(tensor: Any, name: str) -> TensorView:
         shape=shape,
         byte_strides=tuple(strides),
         element=element,
-        device=device_of_pointer(pointer),
+        device=device,
         framework="dlpack",
         writable=not read_only,
     )
+
+
+def _await_producer(stream: Any, device: Device, name: str) -> None:
+    """Waits for the work that the exporter's `stream` holds by now, as version 3 of the CUDA array
+    interface asks of consumers; None there means that nothing is to be waited for."""
+    if stream is None:
+        return
+    if not isinstance(stream, int) or isinstance(stream, bool) or stream < 1:
+        raise ArgumentError(
+            mismatch(
+                f"stream in the CUDA array interface of {name}",
+                expected="None, 1 (legacy default), 2 (per-thread default) or a handle",
+                got=repr(stream),
+                hint="the interface forbids 0, which could mean either default stream",
+            )
+        )
+    with current(device.index):
+        check(cuda_driver().cuStreamSynchronize(stream), f"waiting for the producer of {name}")
 
 
 def _device_view(

@@ -19,10 +19,7 @@ from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, OutOfMemoryError
 from tests.unit.args_double import OperationDouble, kron, ksparse
 
-pytestmark = [
-    pytest.mark.cuda,
-    pytest.mark.skipif(not device.has_gpu(), reason="no NVIDIA GPU with its driver"),
-]
+pytestmark = pytest.mark.cuda
 FACTORS = ((2, 2), (3, 3))
 
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kronop.args import host
+from kronop.args.base import check_writable
 from kronop.args.overlap import overlaps, overlaps_itself
 from kronop.args.stream import stream_handle
 from kronop.args.tensor import check_promise, describe, empty, view
@@ -87,6 +88,22 @@ def test_a_read_only_export_is_not_writable() -> None:
     array = np.zeros((2, 3), "f4")
     array.flags.writeable = False
     assert not view(Exported(array), "X").writable
+
+
+class Copying(Exported):
+    """An export that is a copy, as DLPack 1.0 tells by flag 2."""
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.array.__dlpack__(**options, copy=True)
+
+
+def test_a_copied_export_is_read_and_never_written() -> None:
+    array = np.ones((2, 3), "f4")
+    item = view(Copying(array), "Y")
+    assert item.pointer != array.ctypes.data
+    assert not item.writable
+    with pytest.raises(ArgumentError, match=r"Y: expected a writable tensor.*__dlpack__"):
+        check_writable(item)
 
 
 def test_ml_dtypes_bfloat16() -> None:

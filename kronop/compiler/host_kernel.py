@@ -17,9 +17,9 @@ from kronop.artifacts import Binary, Launch
 from kronop.errors import DescriptionError, DeviceError, OutOfMemoryError, mismatch
 from kronop.target import Target
 
-# What every kernel is told: to do all of its work on the calling thread. So it is in a forked child,
-# where OpenMP would wait for threads that stayed with the parent. One object for all launchers,
-# those included that were bound before the fork.
+# Whether a kernel is to do all of its work on the calling thread: 1 in a forked child, where OpenMP
+# would wait for threads that stayed with the parent. One object for all launchers, those included
+# that were bound before the fork.
 _alone = ctypes.c_int(0)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 _ROOT = Path(__file__).parents[2]
 _SCRIPT = """
-import os, sys
+import os, signal, sys
 sys.path.insert(0, sys.argv[1])
 import numpy as np
 import kronop
@@ -30,6 +30,7 @@ expected, sparse = arguments.Y.copy(), kronop.ksmm(x, weights)
 
 child = os.fork()
 if child == 0:
+    signal.alarm(60)  # What hangs must not stay.
     arguments.Y[...] = np.nan
     operation.run(arguments)
     packed_before = np.array_equal(arguments.Y, expected)
@@ -39,6 +40,7 @@ if child == 0:
     loaded_after = np.allclose(left, expected, rtol=1e-4, atol=1e-2)
     grandchild = os.fork()
     if grandchild == 0:
+        signal.alarm(60)
         operation.run(arguments)
         os._exit(0)
     status = os.waitpid(grandchild, 0)[1]
@@ -52,7 +54,7 @@ assert np.array_equal(arguments.Y, expected)
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 def test_a_forked_child_computes_what_its_parent_does() -> None:
-    """Arguments of before the fork and of after it, kernels that are loaded after it, twice over."""
+    """Arguments of before the fork and of after it, and kernels that are loaded after it."""
     subprocess.run(
         [sys.executable, "-c", _SCRIPT, str(_ROOT)],
         env={**os.environ, "OMP_NUM_THREADS": "2"},

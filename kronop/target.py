@@ -64,6 +64,12 @@ class Target:
         """The name that `parse` takes."""
         return self.arch if self.backend == "cuda" else f"x86-{self.arch}"
 
+    @property
+    def generation(self) -> int:
+        """The major compute capability of the GPUs that run it (CUDA); 0 on x86."""
+        digits = "".join(filter(str.isdecimal, self.arch))
+        return int(digits) // 10 if self.backend == "cuda" else 0
+
     def __str__(self) -> str:
         return self.name
 
@@ -117,6 +123,11 @@ _NEEDED = {
     "avx512": {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd", "avx2", "fma", "f16c"},
     "avx2": {"avx2", "fma", "f16c"},
 }
+
+
+def every_target() -> tuple[Target, ...]:
+    """All targets that there are: the table that anything with a list of them reads."""
+    return tuple(_TARGETS.values())
 
 
 @functools.cache

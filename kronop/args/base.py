@@ -6,7 +6,7 @@ import abc
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from kronop.args.device import check, cuda_driver, current, default_device, target_of_device
 from kronop.args.host import thread_count
@@ -20,6 +20,7 @@ from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.target import Target
 
 Launcher = Callable[[int], None]
+AnyDescription = TypeVar("AnyDescription")
 
 
 class KernelLike(Protocol):
@@ -179,6 +180,25 @@ class Arguments(abc.ABC):
     def _wait(self) -> None:
         with current(self._device.index):
             check(cuda_driver().cuStreamSynchronize(self._stream), "waiting for the stream")
+
+
+def description_of(operation: object, kind: type[AnyDescription]) -> AnyDescription:
+    """The description of an operation of the family of `kind`.
+
+    Raises:
+        ElementTypeError: an operation of another family, or no operation at all.
+    """
+    description = getattr(operation, "description", None)
+    if not isinstance(description, kind):
+        raise ElementTypeError(
+            mismatch(
+                "operation",
+                expected=f"a {kind.__name__.removesuffix('Description')}Operation",
+                got=type(operation).__name__,
+                hint="use the arguments of that operation's family",
+            )
+        )
+    return description
 
 
 def _check_scalars(

@@ -9,9 +9,9 @@ from typing import Any
 
 from kronop.args.view import CPU, Device, TensorView
 from kronop.errors import DescriptionError, DeviceError, OutOfMemoryError, mismatch
-from kronop.target import Target
+from kronop.target import every_target
 
-_TARGETS = {8: "sm_80", 9: "sm_90a"}
+_TARGETS = {target.generation: target for target in every_target() if target.backend == "cuda"}
 
 
 @functools.cache
@@ -118,7 +118,7 @@ def device_of_pointer(pointer: int) -> Device:
 
 
 def target_of(view: TensorView) -> str:
-    """The name of the target that serves this tensor: "x86", "sm_80" or "sm_90a".
+    """The name of the target that serves this tensor: "x86", or that of its GPU.
 
     Raises:
         DescriptionError: a GPU of another generation, or with less shared memory than planned for.
@@ -146,12 +146,13 @@ def _target_of_gpu(index: int) -> str:
         raise DescriptionError(
             mismatch(
                 f"cuda:{index}",
-                expected="compute capability 8.x (sm_80) or 9.0 (sm_90a)",
+                expected="compute capability "
+                + " or ".join(f"{item.generation}.0 ({item})" for item in _TARGETS.values()),
                 got=f"{major}.{minor}",
                 hint="use a supported GPU, or an x86 operation on host tensors",
             )
         )
-    target = Target.parse(_TARGETS[major])
+    target = _TARGETS[major]
     if shared_bytes < target.shared_bytes:
         # Those of 8.6 and 8.9 run code for 8.0, but not with the tiles that fit an A100.
         raise DescriptionError(

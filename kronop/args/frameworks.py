@@ -114,6 +114,8 @@ def _numpy(array: Any, name: str) -> TensorView:
 def _torch(torch: Any, tensor: Any, name: str) -> TensorView:
     if tensor.layout is not torch.strided:
         _unreadable(name, f"layout {tensor.layout}", "call .to_dense() first")
+    if tensor.is_nested:
+        _unreadable(name, "a nested tensor", "call .to_padded_tensor(0) first")
     element = _element(tensor.dtype)
     if element is None:
         _unsupported(name, tensor.dtype)
@@ -142,6 +144,8 @@ def _torch(torch: Any, tensor: Any, name: str) -> TensorView:
         pointer = tensor.data_ptr()
     except RuntimeError as error:
         _unreadable(name, f"{type(tensor).__name__} without memory ({error})", "pass a real tensor")
+    if not pointer and tensor.numel():  # A FakeTensor answers 0, and so does a freed storage.
+        _unreadable(name, f"{type(tensor).__name__} without memory", "pass a real tensor")
     if pointer % element.bytes:
         _unreadable(
             name, f"a pointer that is no multiple of {element.bytes} bytes", "call .clone() first"
@@ -176,6 +180,13 @@ def _cupy(array: Any, name: str) -> TensorView:
 
 def _cuda_array(tensor: Any, name: str) -> TensorView:
     interface = tensor.__cuda_array_interface__
+    missing = [key for key in ("shape", "typestr", "data") if key not in interface]
+    if missing:
+        _unreadable(
+            name,
+            f"a __cuda_array_interface__ without {', '.join(missing)}",
+            "update the producer: the interface requires them",
+        )
     if interface.get("mask") is not None:
         _unreadable(name, "a masked array", "fill it first")
     dtype = np.dtype(interface["typestr"])

@@ -252,3 +252,10 @@ def test_scratch_on_two_streams_is_used_in_turn(gpu: Driver) -> None:
         ("wait", 5, 2),
         ("record", 1, 5),
     ]
+
+
+def test_each_generation_of_gpus_has_the_target_that_is_in_the_table() -> None:
+    assert {number: str(item) for number, item in device._TARGETS.items()} == {
+        8: "sm_80",
+        9: "sm_90a",
+    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from typing import Any
 
 import numpy as np
@@ -53,8 +54,10 @@ def test_torch_is_read_where_it_lies() -> None:
     assert (item.element, item.device, item.framework) == (bfloat16, CPU, "torch")
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors", "ignore:Accessing the data")
 def test_torch_tensors_without_plain_memory_are_refused() -> None:
     torch = pytest.importorskip("torch")
+    fake_tensor = pytest.importorskip("torch._subclasses.fake_tensor")
     plain = torch.ones(3, 4)
     cases = [
         (plain.to_sparse(), ArgumentError, "to_dense"),
@@ -64,12 +67,20 @@ def test_torch_tensors_without_plain_memory_are_refused() -> None:
         (torch.ones(3, 4, dtype=torch.complex64), ElementTypeError, "complex64"),
         (torch.ones(3, 4, dtype=torch.bool), ElementTypeError, "bool"),
         (torch.ones(3, 4, dtype=torch.uint8), ElementTypeError, "uint8"),
+        (torch.nested.nested_tensor([plain, plain[:2]]), ArgumentError, "to_padded_tensor"),
+        (fake_tensor.FakeTensorMode().from_tensor(plain), ArgumentError, "FakeTensor"),
     ]
     for tensor, error, word in cases:
         with pytest.raises(error, match=word):
             view(tensor, "X")
     with torch.no_grad():
         assert view(torch.ones(3, 4, requires_grad=True), "X").shape == (3, 4)
+
+
+def test_an_incomplete_cuda_array_interface_is_refused() -> None:
+    exported = types.SimpleNamespace(__cuda_array_interface__={"shape": (2,), "version": 3})
+    with pytest.raises(ArgumentError, match="without typestr, data"):
+        view(exported, "X")
 
 
 @pytest.mark.parametrize("old", [False, True])

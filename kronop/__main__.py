@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from kronop import knobs
 from kronop.commands import cache, demo, matrix, show
 from kronop.errors import KronopError
 
@@ -21,6 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         module.configure(commands.add_parser(name, help=summary, description=summary))
     options = parser.parse_args(arguments)
     try:
+        knobs.current()  # A variable with a wrong name or value is told by every command.
         _COMMANDS[options.command].execute(options)
     except KronopError as error:
         print(f"kronop: {error}", file=sys.stderr)

@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from kronop.args.base import check_overlap
 from kronop.args.device import target_of
 from kronop.args.kron import KronMatmulArguments
 from kronop.args.ksparse import KSparseArguments
@@ -20,10 +21,12 @@ from kronop.descriptions.epilogue import (
     LinearCombinationGeneric,
 )
 from kronop.descriptions.kron import Side
-from kronop.descriptions.math_instruction import MathInstruction
+from kronop.descriptions.math_instruction import SIMT_ELEMENTS, MathInstruction
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.operation import KronMatmulOperation, KSparseOperation
+
+_ORDER = {Side.Right: "gemkm(x, factors)", Side.Left: "gekmm(factors, x)"}
 
 
 def gemkm(
@@ -96,6 +99,10 @@ def ksmm(
 ) -> Any:
     """activation(alpha x K' + beta z + bias), K Kronecker-sparse or a product of such factors.
 
+    Factors are applied one after the other; alpha, beta, z, bias and activation come after the
+    last. What is between two factors is of x's element type: in float16 it overflows beyond
+    65504, even where the result would not.
+
     Args:
         x: (..., a c d), or (a c d, ...) with `batch_last`.
         weights: one (a, b, c, d) tensor, or a list of them, the right-most factor first.
@@ -104,7 +111,8 @@ def ksmm(
         activation: None, or one of relu, leaky_relu, tanh, sigmoid, silu, hardswish, gelu.
         alpha, beta: scalars; beta needs `z`.
         z: like the result.
-        out: where to write the result; a new tensor like `x` where None.
+        out: where to write the result, apart from x, weights and bias; a new tensor like `x`
+            where None.
 
     Returns:
         (..., a b d), or (a b d, ...) with `batch_last`, of x's kind, element type and device.
@@ -113,11 +121,37 @@ def ksmm(
         ArgumentError: shapes, devices or scalars that do not fit.
         ElementTypeError: types that do not.
     """
+    _check_activation(activation)
     chain = list(weights) if isinstance(weights, (list, tuple)) else [weights]
     patterns = _chain_patterns(chain)
+    if out is not None and len(chain) > 1:
+        _check_separate(out, x, chain, bias)
     for weight, pattern in zip(chain[:-1], patterns[:-1], strict=True):
         x = _ksparse(x, weight, pattern, batch_last, None, None, (1.0, 0.0), None, None)
     return _ksparse(x, chain[-1], patterns[-1], batch_last, bias, activation, (alpha, beta), z, out)
+
+
+def _check_separate(out: Any, x: Any, weights: Sequence[Any], bias: Any) -> None:
+    """Holds the result of a chain apart from every input; each layer knows only its own."""
+    inputs = {"X": x} | {f"weights[{index}]": item for index, item in enumerate(weights)}
+    if bias is not None:
+        inputs["bias"] = bias
+    check_overlap(view(out, "Y"), {name: view(item, name) for name, item in inputs.items()}, None)
+
+
+def _operand(x: Any) -> TensorView:
+    """X, of an element type that kernels multiply."""
+    x_view = view(x, "X")
+    if x_view.element not in SIMT_ELEMENTS:
+        raise ElementTypeError(
+            mismatch(
+                "element type of X",
+                expected=f"one of {', '.join(item.name for item in SIMT_ELEMENTS)}",
+                got=x_view.element.name,
+                hint="convert all tensors to one of these",
+            )
+        )
+    return x_view
 
 
 def _kron(
@@ -129,10 +163,10 @@ def _kron(
                 "factors",
                 expected="a list or tuple of tensors",
                 got=type(factors).__name__,
-                hint="wrap a single factor in a list",
+                hint=f"the order is {_ORDER[side]}; wrap a single factor in a list",
             )
         )
-    x_view = view(x, "X")
+    x_view = _operand(x)
     shapes = tuple(_matrix_shape(view(item, f"factors[{i}]"), i) for i, item in enumerate(factors))
     columns = math.prod(shape[1 if side is Side.Right else 0] for shape in shapes)
     inner = columns if side is Side.Right else (x_view.shape[-1] if len(x_view.shape) > 1 else 1)
@@ -160,7 +194,7 @@ def _ksparse(
     z: Any,
     out: Any,
 ) -> Any:
-    x_view = view(x, "X")
+    x_view = _operand(x)
     a, b, _, d = pattern
     flat = len(x_view.shape) == 1
     inner = math.prod(x_view.shape[1:]) if batch_last and not flat else a * b * d
@@ -282,7 +316,14 @@ def _epilogue(Y: TensorDescription, activation: str | None) -> Epilogue:
     accumulator = MathInstruction.simt(Y.element).element_accumulator
     if activation is None:
         return LinearCombination(Y.element, Y.alignment, accumulator, accumulator)
-    if activation not in ACTIVATION_NAMES:
+    functor = getattr(epilogues, activation)(accumulator)
+    return LinearCombinationGeneric(functor, Y.element, Y.alignment, accumulator, accumulator)
+
+
+def _check_activation(activation: object) -> None:
+    # By hand and first: activations are keys of a cache, and a list can be none.
+    named = isinstance(activation, str) and activation in ACTIVATION_NAMES
+    if activation is not None and not named:
         raise ArgumentError(
             mismatch(
                 "activation",
@@ -291,5 +332,3 @@ def _epilogue(Y: TensorDescription, activation: str | None) -> Epilogue:
                 hint="for other functions apply them to the result",
             )
         )
-    functor = getattr(epilogues, activation)(accumulator)
-    return LinearCombinationGeneric(functor, Y.element, Y.alignment, accumulator, accumulator)

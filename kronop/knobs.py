@@ -1,4 +1,4 @@
-"""Every environment variable that kronop reads, typed, read once, in one place."""
+"""Every environment variable that kronop reads, typed, read once, when first needed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Knobs:
 
 
 def read(environment: Mapping[str, str]) -> Knobs:
-    """The knobs that `environment` sets.
+    """The knobs that `environment` sets; a variable that is empty is as one that is not set.
 
     Raises:
         DescriptionError: an unknown `KRONOP_*` variable, or a value that is not valid for it.
@@ -45,7 +45,7 @@ def read(environment: Mapping[str, str]) -> Knobs:
     names = {f"KRONOP_{item.name.upper()}": item.name for item in dataclasses.fields(Knobs)}
     values: dict[str, object] = {}
     for variable, text in environment.items():
-        if not variable.startswith("KRONOP_"):
+        if not variable.startswith("KRONOP_") or not text:
             continue
         if variable not in names:
             raise DescriptionError(
@@ -62,7 +62,7 @@ def read(environment: Mapping[str, str]) -> Knobs:
 
 def _typed(variable: str, name: str, text: str) -> object:
     if name.endswith("_dir"):
-        return Path(text) if text else None
+        return Path(text)
     by_name: dict[str, dict[str, object]] = {
         "debug": {str(level): level for level in range(7)},
         "compiler": {"nvrtc": "nvrtc", "nvcc": "nvcc"},
@@ -74,17 +74,24 @@ def _typed(variable: str, name: str, text: str) -> object:
                 variable,
                 expected=f"one of {', '.join(valid)}",
                 got=repr(text),
-                hint="set one of these",
+                hint="set one of these, or unset it",
             )
         )
     return valid[text]
 
 
-_current = read(os.environ)
+_current: Knobs | None = None
 
 
 def current() -> Knobs:
-    """The knobs in force."""
+    """The knobs in force.
+
+    Raises:
+        DescriptionError: as `read`, at the first call in this process.
+    """
+    global _current
+    if _current is None:
+        _current = read(os.environ)
     return _current
 
 
@@ -92,7 +99,7 @@ def current() -> Knobs:
 def using(**changes: object) -> Iterator[Knobs]:
     """The knobs with `changes`, inside a `with` block, for this process."""
     global _current
-    before = _current
+    before = current()
     _current = dataclasses.replace(before, **changes)  # type: ignore[arg-type]
     try:
         yield _current

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from kronop import compiler, knobs
-from kronop.args.host import thread_count
+from kronop.args.base import most_threads
 from kronop.args.kron import KronMatmulArguments
 from kronop.args.ksparse import KSparseArguments
 from kronop.artifacts import Binary, Launch, Source
@@ -88,6 +88,9 @@ class Operation(Generic[AnyDescription, AnyProblem, AnyArguments]):
         Args:
             rows: M, at least 0.
             batch: further leading dimensions of X and Y.
+
+        The scratch memory of a host operation grows with the threads. What is given is for the
+        larger of OpenMP's number and that of torch where it is imported; a run takes no more.
         """
         lead = tuple(batch)
         for size in (rows, *lead):
@@ -105,7 +108,7 @@ class Operation(Generic[AnyDescription, AnyProblem, AnyArguments]):
             x_shape=(*lead, *self.description.x_shape(rows)),
             y_shape=y_shape,
             y_bytes=math.prod(y_shape) * self.description.Y.element.bytes,
-            workspace_bytes=self.workspace_bytes(rows * math.prod(lead), thread_count()),
+            workspace_bytes=self.workspace_bytes(rows * math.prod(lead), most_threads()),
         )
 
     def workspace_bytes(self, rows: int, threads: int) -> int:

@@ -37,7 +37,8 @@ class Target:
     def parse(cls, value: object) -> Target:
         """A Target from 80, 90, "sm_80", "sm_90a", "x86", "x86-avx512", "x86-avx2", "x86-generic".
 
-        "x86" is the widest of the three that this machine can run.
+        "x86" is the widest of the three that this machine can run. The architectures may also be
+        written "80", "90", "90a" and "sm_90".
 
         Raises:
             DescriptionError: `value` names no target.
@@ -46,9 +47,10 @@ class Target:
             return value
         if value == "x86":
             return _TARGETS[f"x86-{detect_x86_arch()}"]
-        name = f"sm_{value}" if isinstance(value, int) and not isinstance(value, bool) else value
-        name = "sm_90a" if name in ("sm_90", "90", "90a") else name
-        if not isinstance(name, str) or name not in _TARGETS:
+        is_number = isinstance(value, int) and not isinstance(value, bool)
+        name = str(value) if is_number else value
+        name = _ALIASES.get(name, name) if isinstance(name, str) else ""
+        if name not in _TARGETS:
             known = ", ".join(["80", "90", "'x86'", *map(repr, _TARGETS)])
             raise DescriptionError(
                 mismatch(
@@ -61,6 +63,12 @@ class Target:
     def name(self) -> str:
         """The name that `parse` takes."""
         return self.arch if self.backend == "cuda" else f"x86-{self.arch}"
+
+    @property
+    def generation(self) -> int:
+        """The major compute capability of the GPUs that run it (CUDA); 0 on x86."""
+        digits = "".join(filter(str.isdecimal, self.arch))
+        return int(digits) // 10 if self.backend == "cuda" else 0
 
     def __str__(self) -> str:
         return self.name
@@ -110,10 +118,16 @@ _TARGETS = {
         _x86("generic", 16, 16),
     )
 }
+_ALIASES = {"80": "sm_80", "90": "sm_90a", "90a": "sm_90a", "sm_90": "sm_90a"}
 _NEEDED = {
     "avx512": {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd", "avx2", "fma", "f16c"},
     "avx2": {"avx2", "fma", "f16c"},
 }
+
+
+def every_target() -> tuple[Target, ...]:
+    """All targets that there are: the table that anything with a list of them reads."""
+    return tuple(_TARGETS.values())
 
 
 @functools.cache

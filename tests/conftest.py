@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-# Tests never touch the user's cache: an empty one for the run, shared by its processes.
-_CACHE = tempfile.TemporaryDirectory(prefix="kronop-tests-")
-os.environ["KRONOP_CACHE_DIR"] = _CACHE.name
+# Tests never touch the user's cache: an empty one for the run, shared by its processes. Those of
+# pytest-xdist inherit the variable from the one that starts them.
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    _CACHE = tempfile.TemporaryDirectory(prefix="kronop-tests-")
+    os.environ["KRONOP_CACHE_DIR"] = _CACHE.name
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

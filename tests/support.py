@@ -9,6 +9,8 @@ import ml_dtypes
 import numpy as np
 
 import kronop
+from kronop import compiler
+from kronop.args.device import default_device, target_of_device
 from kronop.descriptions.datatype import DataType
 
 ELEMENTS = (
@@ -31,6 +33,13 @@ _TINY = {
     kronop.float16: 2.0**-24,
     kronop.bfloat16: 2.0**-133,
 }
+
+
+def cuda_target() -> str:
+    """The target of the GPU that is here, or one to name tests by that need a GPU."""
+    if not compiler.cuda_devices():
+        return "sm_90a"
+    return target_of_device(default_device())
 
 
 def numpy_type(element: DataType) -> np.dtype[Any]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import abc
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from kronop.args.device import check, cuda_driver, current, default_device, target_of_device
 from kronop.args.host import thread_count
@@ -19,6 +20,7 @@ from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.target import Target
 
 Launcher = Callable[[int], None]
+AnyDescription = TypeVar("AnyDescription")
 
 
 class KernelLike(Protocol):
@@ -49,7 +51,13 @@ class Arguments(abc.ABC):
     """Tensors and scalars of one call, checked once and run as often as wished.
 
     The memory that the tensors have when the arguments are built is what every run reads and
-    writes; the tensors are kept alive.
+    writes; it is kept alive. What moves a tensor to other memory (`x.data = ...`, `resize_` of a
+    torch tensor) does not move the arguments.
+
+    Threads may share arguments: their runs follow each other, since they share scratch memory. On
+    a GPU, runs on different streams do so too where there is scratch memory; the order in which
+    they read and write the tensors is the caller's to see to. So is that of replays of a CUDA graph
+    which has captured a run.
 
     Attributes:
         operation: what they are arguments of.
@@ -64,6 +72,7 @@ class Arguments(abc.ABC):
         self.operation = operation
         self.output_op = _check_scalars(operation, output_op)
         self._is_host = operation.target.backend == "x86"
+        self._lock = threading.Lock()  # Held by whoever uses the scratch memory.
         self._steps: tuple[Launcher, ...] | None = None
         self._placement: Placement | None = None
         self._stream = 0
@@ -74,8 +83,7 @@ class Arguments(abc.ABC):
         self._device = _common_device(self.operation.target, views)
         leader = next(iter(views.values()))
         self._framework = leader.framework
-        torch = sys.modules.get("torch") if leader.framework == "torch" and self._is_host else None
-        self._threads = thread_count() if torch is None else torch.get_num_threads()
+        self._threads = host_threads(leader.framework) if self._is_host else thread_count()
 
     def _take_result(self, Y: Any, views: Mapping[str, TensorView]) -> None:
         """Accepts the caller's Y: it can be written, and shares memory with Z at most."""
@@ -99,10 +107,14 @@ class Arguments(abc.ABC):
             OutOfMemoryError: no room for workspace or copies; nothing is kept then.
             DeviceError: no GPU, or a kernel that does not load.
         """
+        with self._lock:
+            self._bind(kernels)
+
+    def _bind(self, kernels: Sequence[KernelLike]) -> tuple[Launcher, ...]:
         rows = self._rows()
         if not rows:
             self.launchers = self._steps = ()
-            return
+            return self._steps
         placement = Placement(self._device)
         workspace = placement.workspace(self.operation.workspace_bytes(rows, self._threads))
         launches = self.operation.launches(self._problem(placement, workspace))
@@ -112,6 +124,7 @@ class Arguments(abc.ABC):
         self._placement = placement
         self.launchers = launchers
         self._steps = (*placement.before, *launchers, *placement.after)
+        return self._steps
 
     def run(self, kernels: Sequence[KernelLike], stream: Any = None) -> None:
         """Launches everything on `stream`; binds first where needed. Does not wait.
@@ -119,20 +132,21 @@ class Arguments(abc.ABC):
         Args:
             kernels: as for `bind`.
             stream: None for the current stream of X's framework, a handle, or a stream object.
-                Host operations ignore it and are done when this returns.
+                Host operations ignore it and are done when this returns. As with torch's and
+                CuPy's own operations, their allocators do not know of a stream that is not the
+                tensors' own: keep the arguments until its work is done, or call `record_stream`.
         """
-        steps = self._steps
-        if steps is None:
-            self.bind(kernels)
-            steps = self._steps or ()
-        if self._is_host:
-            for step in steps:
-                step(0)
-            return
-        self._run_on_gpu(steps, stream)
+        with self._lock:
+            steps = self._steps
+            if steps is None:
+                steps = self._bind(kernels)
+            if self._is_host:
+                for step in steps:
+                    step(0)
+                return
+            self._run_on_gpu(steps, stream_handle(stream, self._framework, self._device.index))
 
-    def _run_on_gpu(self, steps: tuple[Launcher, ...], stream: Any) -> None:
-        handle = stream_handle(stream, self._framework, self._device.index)
+    def _run_on_gpu(self, steps: tuple[Launcher, ...], handle: int) -> None:
         self._stream, self._ran = handle, True
         placement = self._placement
         if placement is None or not placement.buffers:
@@ -149,17 +163,42 @@ class Arguments(abc.ABC):
         if self._is_host or not self._ran:
             return
         placement = self._placement
-        fetch = placement.fetch if placement is not None and placement.fresh else []
-        with current(self._device.index):
-            if placement is not None and fetch:
+        if placement is None or not placement.fetch:
+            self._wait()  # Without the lock: other threads may go on launching.
+            return
+        with self._lock:
+            if placement.fresh:
                 with in_use(placement.buffers, self._stream):
-                    for step in fetch:
+                    for step in placement.fetch:
                         step(self._stream)
+            self._wait()
+            if placement.fresh:
+                for finish in placement.scatter:
+                    finish()
+                placement.fresh = False
+
+    def _wait(self) -> None:
+        with current(self._device.index):
             check(cuda_driver().cuStreamSynchronize(self._stream), "waiting for the stream")
-        if placement is not None:
-            for finish in placement.scatter if fetch else ():
-                finish()
-            placement.fresh = False
+
+
+def description_of(operation: object, kind: type[AnyDescription]) -> AnyDescription:
+    """The description of an operation of the family of `kind`.
+
+    Raises:
+        ElementTypeError: an operation of another family, or no operation at all.
+    """
+    description = getattr(operation, "description", None)
+    if not isinstance(description, kind):
+        raise ElementTypeError(
+            mismatch(
+                "operation",
+                expected=f"a {kind.__name__.removesuffix('Description')}Operation",
+                got=type(operation).__name__,
+                hint="use the arguments of that operation's family",
+            )
+        )
+    return description
 
 
 def _check_scalars(
@@ -186,7 +225,21 @@ def _check_scalars(
                 hint="build it with the epilogue_type of the same operation",
             )
         )
-    return output_op
+    # Another operation's scalars may be none of this one's: fractions, or beyond its range.
+    return operation.epilogue_type(*output_op.scalars)
+
+
+def host_threads(framework: str) -> int:
+    """Threads of a host run whose leading tensor is of `framework`: as many as torch takes for its
+    own work, else as many as OpenMP."""
+    torch = sys.modules.get("torch") if framework == "torch" else None
+    return thread_count() if torch is None else int(torch.get_num_threads())
+
+
+def most_threads() -> int:
+    """Threads of a host run at most, whatever the tensors: the larger of torch's (where it is
+    imported) and OpenMP's."""
+    return max(host_threads("torch"), thread_count())
 
 
 def _common_device(target: Target, views: Mapping[str, TensorView]) -> Device:
@@ -247,7 +300,10 @@ def check_source(beta: float, source: TensorView | None) -> None:
 def check_writable(result: TensorView) -> None:
     """Whether the caller's Y can be written where it lies."""
     if not result.writable or not result.in_place:
-        got = "one in foreign byte order or misaligned" if result.writable else "a read-only one"
+        refused = "a read-only one"
+        if result.framework == "dlpack":
+            refused += ", or one that its __dlpack__ copies"
+        got = "one in foreign byte order or misaligned" if result.writable else refused
         raise ArgumentError(
             mismatch(
                 "Y", expected="a writable tensor", got=got, hint="pass a new contiguous tensor"

@@ -9,8 +9,9 @@ from typing import Any
 
 from kronop.args.view import CPU, Device, TensorView
 from kronop.errors import DescriptionError, DeviceError, OutOfMemoryError, mismatch
+from kronop.target import every_target
 
-_TARGETS = {8: "sm_80", 9: "sm_90a"}
+_TARGETS = {target.generation: target for target in every_target() if target.backend == "cuda"}
 
 
 @functools.cache
@@ -34,13 +35,8 @@ def _probe() -> tuple[Any, str]:
     return (driver, "") if count else (None, "the driver sees no GPU")
 
 
-def has_gpu() -> bool:
-    """Whether a driver and a GPU are there."""
-    return _probe()[0] is not None
-
-
-def cuda_driver() -> Any:
-    """The module cuda.bindings.driver.
+def cuda_driver(hint: str = "use an x86 operation here") -> Any:
+    """The module cuda.bindings.driver; `hint` is what to do where there is no GPU.
 
     Raises:
         DeviceError: no driver or no GPU, with the reason.
@@ -52,7 +48,7 @@ def cuda_driver() -> Any:
                 "GPU",
                 expected="an NVIDIA GPU with its driver",
                 got=reason,
-                hint="use an x86 operation here",
+                hint=hint,
             )
         )
     return module
@@ -122,10 +118,10 @@ def device_of_pointer(pointer: int) -> Device:
 
 
 def target_of(view: TensorView) -> str:
-    """The name of the target that serves this tensor: "x86", "sm_80" or "sm_90a".
+    """The name of the target that serves this tensor: "x86", or that of its GPU.
 
     Raises:
-        DescriptionError: a GPU of another generation.
+        DescriptionError: a GPU of another generation, or with less shared memory than planned for.
     """
     return target_of_device(view.device)
 
@@ -137,28 +133,43 @@ def target_of_device(device: Device) -> str:
 
 @functools.cache
 def _target_of_gpu(index: int) -> str:
-    driver = cuda_driver()
-    names = driver.CUdevice_attribute
-    handle = check(driver.cuDeviceGet(index), f"opening GPU {index}")
-    major, minor = (
-        int(
-            check(
-                driver.cuDeviceGetAttribute(attribute, handle),
-                f"asking GPU {index} for its generation",
-            )
-        )
-        for attribute in (
+    names = cuda_driver().CUdevice_attribute
+    major, minor, shared_bytes = (
+        _attribute(index, name)
+        for name in (
             names.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
             names.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+            names.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
         )
     )
     if major not in _TARGETS:
         raise DescriptionError(
             mismatch(
                 f"cuda:{index}",
-                expected="compute capability 8.x (sm_80) or 9.0 (sm_90a)",
+                expected="compute capability "
+                + " or ".join(f"{item.generation}.0 ({item})" for item in _TARGETS.values()),
                 got=f"{major}.{minor}",
                 hint="use a supported GPU, or an x86 operation on host tensors",
             )
         )
-    return _TARGETS[major]
+    target = _TARGETS[major]
+    if shared_bytes < target.shared_bytes:
+        # Those of 8.6 and 8.9 run code for 8.0, but not with the tiles that fit an A100.
+        raise DescriptionError(
+            mismatch(
+                f"cuda:{index} of compute capability {major}.{minor}",
+                expected=f"{target.shared_bytes} bytes of shared memory for a block, for which"
+                f" {target} is planned",
+                got=f"{shared_bytes} bytes at most",
+                hint="use a GPU of the data centre, or an x86 operation on host tensors",
+            )
+        )
+    return target.name
+
+
+def _attribute(index: int, name: Any) -> int:
+    driver = cuda_driver()
+    handle = check(driver.cuDeviceGet(index), f"opening GPU {index}")
+    return int(
+        check(driver.cuDeviceGetAttribute(name, handle), f"asking GPU {index} for its abilities")
+    )

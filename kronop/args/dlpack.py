@@ -11,7 +11,7 @@ from kronop.errors import ArgumentError, mismatch
 
 _CPU, _CUDA, _CUDA_HOST, _CUDA_MANAGED = 1, 2, 3, 13
 _TYPE_CODES = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}
-_READ_ONLY = 1
+_READ_ONLY, _IS_COPIED = 1, 2  # What is written to a copy would never reach the tensor.
 
 
 class _Tensor(ctypes.Structure):
@@ -76,7 +76,8 @@ def read(tensor: Any, name: str) -> DLPackTensor:
     capsule = _export(tensor, name)
     if _is_valid(capsule, b"dltensor_versioned"):
         managed = _Versioned.from_address(_get_pointer(capsule, b"dltensor_versioned"))
-        return _decode(managed.tensor, capsule, name, writable=not managed.flags & _READ_ONLY)
+        writable = not managed.flags & (_READ_ONLY | _IS_COPIED)
+        return _decode(managed.tensor, capsule, name, writable=writable)
     if _is_valid(capsule, b"dltensor"):
         item = _Tensor.from_address(_get_pointer(capsule, b"dltensor"))
         return _decode(item, capsule, name, writable=True)

@@ -12,10 +12,12 @@ from typing import Any, NoReturn
 import numpy as np
 
 from kronop.args import dlpack
-from kronop.args.device import device_of_pointer
+from kronop.args.device import check, cuda_driver, current, device_of_pointer
 from kronop.args.view import CPU, Device, TensorView, contiguous_strides
 from kronop.descriptions.datatype import TENSOR_TYPES, DataType
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
+
+_KNOWN = f"one of {', '.join(name for name in TENSOR_TYPES if name != 'int8')}, or int8 for Y and Z"
 
 
 def view(tensor: Any, name: str) -> TensorView:
@@ -52,7 +54,7 @@ def _unsupported(name: str, found: object) -> NoReturn:
     raise ElementTypeError(
         mismatch(
             f"element type of {name}",
-            expected=f"one of {', '.join(TENSOR_TYPES)}",
+            expected=_KNOWN,
             got=str(found),
             hint="convert the tensor to one of these",
         )
@@ -112,6 +114,8 @@ def _numpy(array: Any, name: str) -> TensorView:
 def _torch(torch: Any, tensor: Any, name: str) -> TensorView:
     if tensor.layout is not torch.strided:
         _unreadable(name, f"layout {tensor.layout}", "call .to_dense() first")
+    if tensor.is_nested:
+        _unreadable(name, "a nested tensor", "call .to_padded_tensor(0) first")
     element = _element(tensor.dtype)
     if element is None:
         _unsupported(name, tensor.dtype)
@@ -133,13 +137,15 @@ def _torch(torch: Any, tensor: Any, name: str) -> TensorView:
                 name,
                 expected="a tensor without gradient",
                 got="requires_grad=True",
-                hint="pass .detach(), work under torch.no_grad(), or use kronop.torch",
+                hint="kronop is forward only: pass .detach(), or work under torch.no_grad()",
             )
         )
     try:
         pointer = tensor.data_ptr()
     except RuntimeError as error:
         _unreadable(name, f"{type(tensor).__name__} without memory ({error})", "pass a real tensor")
+    if not pointer and tensor.numel():  # A FakeTensor answers 0, and so does a freed storage.
+        _unreadable(name, f"{type(tensor).__name__} without memory", "pass a real tensor")
     if pointer % element.bytes:
         _unreadable(
             name, f"a pointer that is no multiple of {element.bytes} bytes", "call .clone() first"
@@ -152,7 +158,8 @@ def _torch(torch: Any, tensor: Any, name: str) -> TensorView:
         device=device,
         framework="torch",
         writable=True,
-        owner=tensor,
+        # Not the tensor: `x.data = ...` and `x.set_(...)` would take its storage away.
+        owner=tensor.untyped_storage(),
     )
 
 
@@ -173,6 +180,13 @@ def _cupy(array: Any, name: str) -> TensorView:
 
 def _cuda_array(tensor: Any, name: str) -> TensorView:
     interface = tensor.__cuda_array_interface__
+    missing = [key for key in ("shape", "typestr", "data") if key not in interface]
+    if missing:
+        _unreadable(
+            name,
+            f"a __cuda_array_interface__ without {', '.join(missing)}",
+            "update the producer: the interface requires them",
+        )
     if interface.get("mask") is not None:
         _unreadable(name, "a masked array", "fill it first")
     dtype = np.dtype(interface["typestr"])
@@ -186,6 +200,8 @@ def _cuda_array(tensor: Any, name: str) -> TensorView:
     strides = interface.get("strides")
     if strides is None:
         strides = contiguous_strides(shape, element.bytes)
+    device = device_of_pointer(pointer)
+    _await_producer(interface.get("stream"), device, name)
     return _device_view(
         tensor,
         name,
@@ -193,10 +209,28 @@ def _cuda_array(tensor: Any, name: str) -> TensorView:
         shape=shape,
         byte_strides=tuple(strides),
         element=element,
-        device=device_of_pointer(pointer),
+        device=device,
         framework="dlpack",
         writable=not read_only,
     )
+
+
+def _await_producer(stream: Any, device: Device, name: str) -> None:
+    """Waits for the work that the exporter's `stream` holds by now, as version 3 of the CUDA array
+    interface asks of consumers; None there means that nothing is to be waited for."""
+    if stream is None:
+        return
+    if not isinstance(stream, int) or isinstance(stream, bool) or stream < 1:
+        raise ArgumentError(
+            mismatch(
+                f"stream in the CUDA array interface of {name}",
+                expected="None, 1 (legacy default), 2 (per-thread default) or a handle",
+                got=repr(stream),
+                hint="the interface forbids 0, which could mean either default stream",
+            )
+        )
+    with current(device.index):
+        check(cuda_driver().cuStreamSynchronize(stream), f"waiting for the producer of {name}")
 
 
 def _device_view(

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from kronop.args.base import Arguments, OperationLike, check_source
+from kronop.args.base import Arguments, OperationLike, check_source, description_of
 from kronop.args.overlap import same_elements
 from kronop.args.staging import Form, Placement, form_for
 from kronop.args.strides import Loops, broadcast_shapes, broadcast_strides, collapse, flat_stride
@@ -80,8 +80,8 @@ class KronMatmulArguments(Arguments):
         Y: Any = None,
         output_op: EpilogueArguments | None = None,
     ) -> None:
+        self._description = description_of(operation, KronMatmulDescription)
         super().__init__(operation, output_op)
-        self._description = _description(operation)
         views = self._read(X, factors, Z, Y)
         self._settle(views)
         for name, item in views.items():
@@ -295,19 +295,6 @@ class KronMatmulArguments(Arguments):
             workspace=workspace,
             threads=self._threads,
         )
-
-
-def _description(operation: OperationLike) -> KronMatmulDescription:
-    if not isinstance(operation.description, KronMatmulDescription):
-        raise ElementTypeError(
-            mismatch(
-                "operation",
-                expected="a KronMatmulOperation",
-                got=type(operation).__name__,
-                hint="use the arguments of that operation's family",
-            )
-        )
-    return operation.description
 
 
 def _check_shape(

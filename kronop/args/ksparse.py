@@ -6,7 +6,7 @@ import dataclasses
 import math
 from typing import Any
 
-from kronop.args.base import Arguments, OperationLike, check_source
+from kronop.args.base import Arguments, OperationLike, check_source, description_of
 from kronop.args.overlap import same_elements
 from kronop.args.staging import Form, Placement, form_for
 from kronop.args.strides import flat_stride, matrix_strides
@@ -17,7 +17,7 @@ from kronop.descriptions.epilogue import EpilogueArguments
 from kronop.descriptions.kron import StridedMatrix
 from kronop.descriptions.ksparse import KSparseDescription, KSparseProblem
 from kronop.descriptions.tensor import TensorDescription
-from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.errors import ArgumentError, mismatch
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -63,8 +63,8 @@ class KSparseArguments(Arguments):
         bias: Any = None,
         output_op: EpilogueArguments | None = None,
     ) -> None:
+        self._description = what = description_of(operation, KSparseDescription)
         super().__init__(operation, output_op)
-        self._description = what = _description(operation)
         given = (("X", X), ("W", W), ("bias", bias), ("Z", Z), ("Y", Y))
         views = {
             name: view(item, name) for name, item in given if item is not None or name in ("X", "W")
@@ -220,16 +220,3 @@ def _placed(placement: Placement, flat: _Flat) -> TensorView:
 
 def _matrix(flat: _Flat, place: TensorView) -> StridedMatrix:
     return StridedMatrix(pointer=place.pointer, row=flat.row, column=flat.column)
-
-
-def _description(operation: OperationLike) -> KSparseDescription:
-    if not isinstance(operation.description, KSparseDescription):
-        raise ElementTypeError(
-            mismatch(
-                "operation",
-                expected="a KSparseOperation",
-                got=type(operation).__name__,
-                hint="use the arguments of that operation's family",
-            )
-        )
-    return operation.description

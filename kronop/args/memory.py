@@ -24,6 +24,7 @@ from kronop.errors import (
 )
 
 _GRANULE = 256  # What RMM wants the sizes of a pool to be multiples of.
+_PER_THREAD_STREAM = 2  # CU_STREAM_PER_THREAD: one handle that is another stream in each thread.
 _log = logging.getLogger("kronop")
 
 
@@ -138,6 +139,7 @@ def get_memory_pool(init_pool_size: int, max_pool_size: int) -> Any:
             )
         )
     sizes = [-(-size // _GRANULE) * _GRANULE for size in (init_pool_size, max_pool_size)]
+    cuda_driver("x86 operations need no pool: leave this call out, or call it where a GPU is")
     index = default_device().index
     with _lock, _out_of_memory(index, sizes[0], None):
         _pools[index] = _make_pool(index, sizes[0], sizes[1])
@@ -158,7 +160,7 @@ def _make_pool(index: int, initial: int, maximum: int | None) -> Pool:
     except ImportError:
         kind = CorePool
         if not _told:
-            _log.info(
+            _log.warning(
                 "RMM is not installed: device memory comes from cuda-core (pip install rmm-cu13)"
             )
             _told = True
@@ -228,9 +230,10 @@ def _is_capturing(stream: int) -> bool:
 class DeviceBuffer:
     """Stream-ordered device memory, freed with the object.
 
-    The memory is ordered on a stream of the pool, which outlives every stream of a caller: each
-    stream waits for the allocation before its first use, and the memory is given back only
-    after the last use that `used_on` recorded.
+    The memory is ordered on a stream of the pool, which outlives every stream of a caller: the
+    first use waits for the allocation, a use on another stream for the use before it, and the
+    memory is given back only after the last use that `used_on` recorded. `ready_on` and `used_on`
+    enclose a use; the caller sees to it that two threads do not use the memory at once.
 
     Args:
         nbytes: size; at least 1 is allocated.
@@ -252,26 +255,33 @@ class DeviceBuffer:
                 self.pointer: int = pool.allocate(self.nbytes)
             self._uses: dict[int, Any] = {}
             self._free = weakref.finalize(
-                self, _release, pool, self.pointer, self.nbytes, self._uses
+                self, _release_unseen, pool, self.pointer, self.nbytes, self._uses
             )
             self._free.atexit = False  # The process gives everything back by itself.
-            self._allocated = pool.stream.record()
+            self._latest = pool.stream.record()  # Behind the latest use, at first the allocation.
+        self._ordered: int | None = None  # The stream that is known to be behind that event.
         if stream is not None:
             self.ready_on(stream)
 
     def ready_on(self, stream: int) -> None:
-        """Makes `stream` wait for the allocation; free of cost after the first time."""
-        if stream in self._uses:
+        """Makes `stream` wait for the latest use on another one; free of cost on the same.
+
+        A stream that is being captured cannot wait for work outside its graph: then this thread
+        waits, and the caller has to order replays of the graph.
+        """
+        # NOTE: the driver frees a destroyed stream when its work is done (cuStreamDestroy), so that
+        # an equal handle of a new stream means that the old one's work has ended.
+        if stream == self._ordered and stream != _PER_THREAD_STREAM:
             return
         driver = cuda_driver()
         with current(self.device):
             if _is_capturing(stream):
-                with _relaxed_capture():  # A captured stream may not wait for a stream outside.
-                    self._allocated.sync()
+                with _relaxed_capture():
+                    self._latest.sync()
             else:
                 doing = "waiting for device memory"
-                check(driver.cuStreamWaitEvent(stream, int(self._allocated.handle), 0), doing)
-            self._uses[stream] = None
+                check(driver.cuStreamWaitEvent(stream, int(self._latest.handle), 0), doing)
+        self._ordered = stream
 
     def used_on(self, stream: int) -> None:
         """Records that all work given to `stream` so far may use the memory.
@@ -292,10 +302,17 @@ class DeviceBuffer:
                 driver.cuEventRecord(int(event.handle), stream),
                 "recording the use of device memory",
             )
+        self._latest, self._ordered = event, stream
 
     def close(self) -> None:
-        """Gives the memory back now, ordered after its recorded uses."""
-        self._free()
+        """Gives the memory back now, ordered after its recorded uses.
+
+        Raises:
+            DeviceError: the driver refuses, after a failed kernel for example.
+        """
+        detached = self._free.detach()
+        if detached is not None:
+            _release(*detached[2])
 
 
 def _new_event(device: int) -> Any:
@@ -304,13 +321,21 @@ def _new_event(device: int) -> Any:
     return Device(device).create_event()
 
 
+def _release_unseen(pool: Pool, pointer: int, nbytes: int, uses: dict[int, Any]) -> None:
+    # Nobody can catch what a finalizer raises. After a failed kernel every call of the driver
+    # fails, as a synchronisation has told or will; the memory then goes with the process.
+    try:
+        _release(pool, pointer, nbytes, uses)
+    except Exception as error:
+        _log.warning("%d bytes of cuda:%d were not given back: %s", nbytes, pool.device, error)
+
+
 def _release(pool: Pool, pointer: int, nbytes: int, uses: dict[int, Any]) -> None:
     driver = cuda_driver()
     with current(pool.device), _relaxed_capture():
         for event in uses.values():
-            if event is not None:
-                check(
-                    driver.cuStreamWaitEvent(int(pool.stream.handle), int(event.handle), 0),
-                    "freeing device memory",
-                )
+            check(
+                driver.cuStreamWaitEvent(int(pool.stream.handle), int(event.handle), 0),
+                "freeing device memory",
+            )
         pool.free(pointer, nbytes)

@@ -83,7 +83,8 @@ class Placement:
         if form is None and item.device == self.device:
             return item
         shape = None if form is None else (form.shape, form.strides)
-        key = (id(item.owner), item.pointer, item.shape, item.strides, item.element, shape)
+        where = item.pointer or id(item.owner)  # Arrays that are not in place have no pointer.
+        key = (where, item.shape, item.strides, item.element, shape)
         if key not in self._known:
             self._known[key] = self._input(item, form)
         return self._known[key]
@@ -183,6 +184,7 @@ def _distinct(item: TensorView, like: TensorView) -> TensorView:
 
 def _copy(target: TensorView, source: TensorView) -> Step:
     """Copies elements between two tensors of one device; `source` may broadcast."""
+    whole = source.shape
     source, target = _distinct(source, target), _distinct(target, target)
     if not target.device.is_host:
         return _device_copy(target, source)
@@ -190,7 +192,9 @@ def _copy(target: TensorView, source: TensorView) -> Step:
     if source.in_place:
         here = raw_array(source)
     else:
-        here = source.owner.view(np.ndarray)[tuple(slice(extent) for extent in source.shape)]
+        # The view of a vector has a dimension M that the array has not; it adds no element.
+        here = source.owner.view(np.ndarray).reshape(whole)
+        here = here[tuple(slice(extent) for extent in source.shape)]
         there = there.view(here.dtype.newbyteorder("="))
 
     def copy(stream: int) -> None:

@@ -117,7 +117,7 @@ def check_promise(item: TensorView, description: TensorDescription, name: str) -
                 got=broken,
                 expected=f"{description.layout.value}, unit stride, pointer and other strides"
                 f" multiples of {description.alignment} elements",
-                hint="make the tensor contiguous, or describe it with alignment 1",
+                hint="describe it with alignment 1, or pass a tensor that keeps the promise",
             )
         )
 

@@ -39,7 +39,7 @@ class TensorView:
         device: where the memory is.
         framework: "numpy", "torch", "cupy" or "dlpack" (anything else that was readable).
         writable: whether the owner allows writing.
-        owner: the object itself, kept alive by this view.
+        owner: what keeps the memory alive: the object itself, or the storage of a torch tensor.
         in_place: False for an array that no kernel can read where it lies (foreign byte order,
             misaligned, strides of odd bytes); pointer is then 0 and it is copied before each run.
     """

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import argparse
 import datetime
+from collections.abc import Sequence
 
 from kronop import compiler
+from kronop.errors import ArgumentError, mismatch
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True)
     actions.add_parser("list", help="a line for each kernel, the last used first")
     show = actions.add_parser("show", help="one kernel: resources, compiler, log and source")
-    show.add_argument("key", help="the first characters of its key")
+    show.add_argument("key", help="the first characters of its key, or its name")
     actions.add_parser("clear", help="remove every kernel")
 
 
@@ -21,14 +23,33 @@ def execute(options: argparse.Namespace) -> None:
     if options.action == "list":
         _list(cache)
     elif options.action == "show":
-        _show(cache.show(options.key))
+        _show(cache.show(_key(cache.list(), options.key)))
     else:
-        print(f"removed {cache.clear()} kernels from {cache.path}")
+        print(f"removed {_count(cache.clear())} from {cache.path}")
+
+
+def _key(entries: Sequence[compiler.Entry], text: str) -> str:
+    """The key of the only kernel that is named `text`; `text` itself where none is."""
+    keys = [entry.key for entry in entries if entry.entry == text]
+    if len(keys) > 1:
+        raise ArgumentError(
+            mismatch(
+                "key",
+                expected="the name of one cached kernel",
+                got=f"{text!r}, the name of {len(keys)}",
+                hint=f"give one of their keys: {', '.join(key[:12] for key in keys)}",
+            )
+        )
+    return keys[0] if keys else text
+
+
+def _count(kernels: int) -> str:
+    return "1 kernel" if kernels == 1 else f"{kernels} kernels"
 
 
 def _list(cache: compiler.Cache) -> None:
     entries = cache.list()
-    print(f"{cache.path}: {len(entries)} kernels, {sum(entry.size for entry in entries)} bytes")
+    print(f"{cache.path}: {_count(len(entries))}, {sum(entry.size for entry in entries)} bytes")
     for entry in entries:
         print(
             f"{entry.key[:12]}  {entry.arch:8}  {entry.size:8} bytes  {entry.seconds:6.2f} s"

@@ -8,7 +8,9 @@ from collections.abc import Callable
 
 import kronop
 from kronop import compiler
+from kronop.artifacts import Resources
 from kronop.descriptions.datatype import TENSOR_TYPES
+from kronop.errors import ArgumentError, CompileError, mismatch
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -41,10 +43,30 @@ def execute(options: argparse.Namespace) -> None:
 
 def _resources(operation: kronop.KronMatmulOperation | kronop.KSparseOperation) -> str:
     return "\n".join(
-        f"{binary.entry}: {binary.resources}, {len(binary.image)} bytes,"
-        f" from {binary.origin.value}, {binary.compiler}"
+        f"{binary.entry}: {_told(binary.resources)}, {len(binary.image)} bytes of"
+        f" {binary.format.value}, from {binary.origin.value}, {binary.compiler}"
         for binary in operation.binaries
     )
+
+
+def _told(taken: Resources) -> str:
+    """What the compiler tells, in words."""
+    values = {
+        "registers": taken.registers,
+        "spilled bytes": taken.spill_bytes,
+        "static shared bytes": taken.static_shared_bytes,
+    }
+    known = [f"{value} {name}" for name, value in values.items() if value is not None]
+    unknown = [name for name, value in values.items() if value is None]
+    return ", ".join([*known, *([f"{' and '.join(unknown)} not told"] if unknown else [])])
+
+
+def _machine(operation: kronop.KronMatmulOperation | kronop.KSparseOperation) -> str:
+    texts = [compiler.disassemble(binary) for binary in operation.binaries]
+    for text in texts:
+        if "\n" not in text.strip():  # One line is what is said where no tool was found.
+            raise CompileError(f"machine code: {text.strip()}")
+    return "\n".join(texts)
 
 
 _SHOWN: dict[str, Callable[[kronop.KronMatmulOperation | kronop.KSparseOperation], str]] = {
@@ -53,12 +75,13 @@ _SHOWN: dict[str, Callable[[kronop.KronMatmulOperation | kronop.KSparseOperation
     "assembly": lambda operation: "\n".join(
         compiler.assembly(source, operation.target) for source in operation.sources
     ),
-    "machine": lambda operation: "\n".join(map(compiler.disassemble, operation.binaries)),
+    "machine": _machine,
     "resources": _resources,
 }
 
 
 def _operation(options: argparse.Namespace) -> kronop.KronMatmulOperation | kronop.KSparseOperation:
+    _check_flags(options)
     element = TENSOR_TYPES[options.dtype]
     accumulator = kronop.MathInstruction.simt(element).element_accumulator
     matrix = kronop.TensorDescription(element, kronop.RowMajor, options.alignment)
@@ -70,6 +93,24 @@ def _operation(options: argparse.Namespace) -> kronop.KronMatmulOperation | kron
         factors = [_integers(item, r"x") for item in options.shape.split(",")]
         return kronop.KronMatmulOperation(*common, factors, side)
     return kronop.KSparseOperation(*common, _integers(options.shape, r","), options.batch_last)
+
+
+def _check_flags(options: argparse.Namespace) -> None:
+    """Refuses the flag of the other family."""
+    family, other, flag, is_set = (
+        ("kron", "ksparse", "--batch-last", options.batch_last)
+        if options.family == "kron"
+        else ("ksparse", "kron", "--left", options.left)
+    )
+    if is_set:
+        raise ArgumentError(
+            mismatch(
+                f"flags of {family}",
+                expected=f"no {flag}, which is of {other}",
+                got=flag,
+                hint="leave it out",
+            )
+        )
 
 
 def _integers(text: str, separator: str) -> tuple[int, ...]:

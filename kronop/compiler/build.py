@@ -43,9 +43,13 @@ class Compilable(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Job:
-    """One source to be had, and everything that decides its binary."""
+    """One source to be had, and everything that decides its binary.
+
+    `name` is the file name of what was emitted, `source` what replaces it, if anything does.
+    """
 
     key: str
+    name: str
     source: Source
     target: Target
     compiler: Compiler
@@ -179,6 +183,10 @@ def assembly(source: Source, target: Target) -> str:
         CompileError: a compiler is missing or refused the source.
     """
     (job,) = _jobs([source], target)
+    return _assembly(job)
+
+
+def _assembly(job: _Job) -> str:
     try:
         return job.compiler.assembly(job.source, job.flags)
     except RefusalError as refusal:
@@ -201,12 +209,14 @@ def _jobs(sources: Sequence[Source], target: Target) -> list[_Job]:
     compiler = _compiler_for(target)
     flags, identity = compiler.flags(target), compiler.identity()
     jobs = []
-    for source in map(inspection.overridden, sources):
-        inspection.dump(source)
+    for emitted in sources:
+        name, source = inspection.file_name(emitted), inspection.overridden(emitted)
+        inspection.dump(source, name)
         key = source_key(source, target, compiler=identity, flags=flags)
         jobs.append(
             _Job(
                 key=key,
+                name=name,
                 source=source,
                 target=target,
                 compiler=compiler,
@@ -237,7 +247,7 @@ def _deliver(job: _Job) -> Binary:
         if binary is None:
             binary = _from_disk_or_compiler(job)
             _process.binaries[job.key] = dataclasses.replace(binary, origin=Origin.MEMORY)
-            inspection.report(job.source, binary, lambda: assembly(job.source, job.target))
+            inspection.report(job.source, job.name, binary, lambda: _assembly(job))
         return binary
 
 
@@ -290,7 +300,7 @@ def _check_spills(job: _Job, binary: Binary) -> None:
 
 
 def _compile_error(job: _Job, reason: str, log: str) -> CompileError:
-    path = inspection.leave(job.source)
+    path = inspection.leave(job.source, job.name)
     return CompileError(
         f"{job.source.entry} for {job.target}: {reason}; the source is {path}\n{log.rstrip()}",
         log=log,

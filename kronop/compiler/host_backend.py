@@ -12,12 +12,14 @@ import shutil
 import sys
 
 from kronop.artifacts import BinaryFormat, Language, Resources, Source
-from kronop.compiler.backend import Product, RefusalError, include_flags, run, run_compiler
+from kronop.compiler.backend import Product, RefusalError, include_flags, run_compiler
+from kronop.compiler.versions import version_of
 from kronop.errors import CompileError
 from kronop.target import Target
 
 # No -ffast-math: NaN, infinities and signed zeros behave. Traps and errno are the two parts of it
 # that no result shows and that keep loops with a condition or a square root from being vectorised.
+# A constant that its type does not hold would be a wrong kernel: an error.
 _FLAGS = (
     "-std=c++20",
     "-O3",
@@ -27,6 +29,8 @@ _FLAGS = (
     "-ffp-contract=fast",
     "-fno-math-errno",
     "-fno-trapping-math",
+    "-Werror=overflow",
+    "-Werror=narrowing",
 )
 _OPENMP_PROBE = '#include <omp.h>\nextern "C" int probe() { return omp_get_max_threads(); }\n'
 _MISSING = (
@@ -41,11 +45,13 @@ class HostCompiler:
     format = BinaryFormat.SHARED_OBJECT
 
     def identity(self, *, certain: bool = False) -> str:
-        return _identity(_command())
+        command = _command()
+        return _identity(command, version_of(command, certain=certain))
 
     def flags(self, target: Target) -> tuple[str, ...]:
         command = _command()
-        openmp = ("-fopenmp",) if _has_openmp(command) else ()
+        has_openmp = not _is_zig(command) and _has_openmp(command, version_of(command))
+        openmp = ("-fopenmp",) if has_openmp else ()
         return (*_FLAGS, *_machine_flags(command), *target.flags, *openmp)
 
     def compile(self, source: Source, flags: tuple[str, ...]) -> Product:
@@ -82,26 +88,11 @@ def _find(cxx: str, path: str) -> tuple[str, ...]:
     raise CompileError(_MISSING)
 
 
-@functools.cache
-def _version(command: tuple[str, ...]) -> tuple[str, ...]:
-    """What `--version` prints, without paths."""
-    done = run([*command, "--version"])
-    lines = [line for line in done.stdout.splitlines() if line.strip() and ": /" not in line]
-    if done.returncode != 0 or not lines:
-        raise CompileError(
-            f"{shlex.join(command)} --version: expected a version, got {done.stderr[:200]!r}; "
-            "mend or reinstall the compiler"
-        )
-    return tuple(lines)
-
-
-@functools.cache
-def _identity(command: tuple[str, ...]) -> str:
-    """First line of the version, and a digest of all that decides what the command makes.
+def _identity(command: tuple[str, ...], lines: tuple[str, ...]) -> str:
+    """First line of the version's `lines`, and a digest of all that decides what the command makes.
 
     The machine is in it because "generic" is another instruction set on another processor.
     """
-    lines = _version(command)
     parts = (*lines, *command[1:], platform.machine(), sys.platform)
     return f"{lines[0]} #{hashlib.sha256(chr(10).join(parts).encode()).hexdigest()[:16]}"
 
@@ -124,11 +115,9 @@ def _machine_flags(command: tuple[str, ...]) -> tuple[str, ...]:
 
 
 @functools.cache
-def _has_openmp(command: tuple[str, ...]) -> bool:
-    """g++ always brings OpenMP, zig never; clang has it where its runtime is installed."""
-    if _is_zig(command):
-        return False
-    if not any("clang" in line for line in _version(command)):
+def _has_openmp(command: tuple[str, ...], version: tuple[str, ...]) -> bool:
+    """g++ always brings OpenMP; clang has it where its runtime is installed."""
+    if not any("clang" in line for line in version):
         return True
     probe = Source(entry="probe", text=_OPENMP_PROBE, language=Language.CXX, include_directories=())
     try:

@@ -14,15 +14,29 @@ from typing import Any
 
 from kronop import knobs
 from kronop.artifacts import Binary, Launch
-from kronop.errors import DeviceError, OutOfMemoryError, mismatch
+from kronop.errors import DescriptionError, DeviceError, OutOfMemoryError, mismatch
 from kronop.target import Target
 
-_WIDTHS = {"generic": 0, "avx2": 1, "avx512": 2}
+# Whether a kernel is to do all of its work on the calling thread: 1 in a forked child, where OpenMP
+# would wait for threads that stayed with the parent. One object for all launchers, those included
+# that were bound before the fork.
+_alone = ctypes.c_int(0)
+
+
+def _stay_alone() -> None:
+    _alone.value = 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_stay_alone)
 
 
 @dataclass(frozen=True, slots=True)
 class HostKernel:
-    """A loaded x86 kernel: `extern "C" int entry(const void* parameters)`, 0 when all went well."""
+    """A loaded x86 kernel: `extern "C" int entry(const void* parameters, int alone)`.
+
+    It returns 0 when all went well. `alone` is 1 in a forked child.
+    """
 
     entry: str
     function: Any
@@ -30,15 +44,16 @@ class HostKernel:
     def bind(self, launch: Launch, device: int = 0) -> Callable[[int], None]:
         """A launcher that runs the kernel on the calling thread; it ignores the stream.
 
-        It holds a copy of the parameters. What they point to is the caller's to keep.
+        It holds a copy of the parameters. What they point to is the caller's to keep. In a forked
+        child the work of all threads is done by the calling one, one share after the other.
         """
-        function, entry = self.function, self.entry
+        function, entry, alone = self.function, self.entry, _alone
         buffer = ctypes.create_string_buffer(launch.parameters, max(len(launch.parameters), 1))
         # A ready c_void_p is the cheapest argument: an address would be converted in every call.
         pointer = ctypes.cast(buffer, ctypes.c_void_p)
 
         def run(stream: int, _keep: object = buffer) -> None:
-            if status := function(pointer):
+            if status := function(pointer, alone):
                 _fail(entry, status)
 
         return _printing(run, self.entry) if knobs.current().debug >= 1 else run
@@ -87,21 +102,25 @@ def load_host(binary: Binary) -> HostKernel:
         raise OutOfMemoryError(
             f"{binary.entry}: no memory for {len(binary.image)} bytes of code; free some"
         ) from error
-    function.argtypes = (ctypes.c_void_p,)
+    function.argtypes = (ctypes.c_void_p, ctypes.c_int)
     function.restype = ctypes.c_int
     return HostKernel(binary.entry, function)
 
 
 def _check_machine(binary: Binary) -> None:
     """Refuse what would end in an illegal instruction."""
-    here = Target.parse("x86").arch
-    if _WIDTHS.get(binary.arch, 0) > _WIDTHS[here]:
+    here = Target.parse("x86")
+    try:
+        needed = Target.parse(f"x86-{binary.arch}").vector_bytes
+    except DescriptionError as error:
+        raise DeviceError(f"kernel {binary.entry}: {error}") from None
+    if needed > here.vector_bytes:
         raise DeviceError(
             mismatch(
                 f"kernel {binary.entry}",
                 expected=f"a machine with {binary.arch}",
-                got=f"one with {here}",
-                hint=f"use the target 'x86-{here}'",
+                got=f"one with {here.arch}",
+                hint=f"use the target {here.name!r}",
             )
         )
 

@@ -12,42 +12,56 @@ from pathlib import Path
 
 from kronop import knobs
 from kronop.artifacts import Binary, BinaryFormat, Source
+from kronop.compiler.keys import digest
 from kronop.compiler.nvcc_backend import find_cuda_tool
 
 
-def overridden(source: Source) -> Source:
-    """`source`, with the text of the file of its name in the knob `override_dir`, if any."""
+def file_name(emitted: Source) -> str:
+    """The name under which an emitted source is dumped and its replacement looked for.
+
+    Kernels of one entry may differ in what its short name leaves out (epilogue, layouts, tile): the
+    digest of the emitted text, which an edit does not change, tells them apart.
+    """
+    return f"{emitted.entry}-{digest(emitted.text)[:8]}{emitted.language.value}"
+
+
+def overridden(emitted: Source) -> Source:
+    """`emitted`, with the text of the file of its name in the knob `override_dir`, if any."""
     folder = knobs.current().override_dir
-    if folder is None or not (folder / source.file_name).is_file():
-        return source
-    return dataclasses.replace(source, text=(folder / source.file_name).read_text("utf-8"))
+    if folder is None or not (folder / file_name(emitted)).is_file():
+        return emitted
+    return dataclasses.replace(emitted, text=(folder / file_name(emitted)).read_text("utf-8"))
 
 
-def dump(source: Source) -> None:
-    """Write `source` into the knob `dump_dir`, where that is set."""
+def dump(source: Source, name: str) -> None:
+    """Write `source` as `name` into the knob `dump_dir`, where that is set."""
     folder = knobs.current().dump_dir
     if folder is not None:
-        _write(folder, source)
+        _write(folder, source, name)
 
 
-def leave(source: Source) -> Path:
+def leave(source: Source, name: str) -> Path:
     """Write `source` for a person to look at, into `dump_dir` or a new temporary folder."""
     folder = knobs.current().dump_dir
-    return _write(folder or Path(tempfile.mkdtemp(prefix="kronop-source-")), source)
+    return _write(folder or Path(tempfile.mkdtemp(prefix="kronop-source-")), source, name)
 
 
-def _write(folder: Path, source: Source) -> Path:
+def _write(folder: Path, source: Source, name: str) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / source.file_name
+    path = folder / name
     path.write_text(source.text, encoding="utf-8")
     return path
 
 
-def report(source: Source, binary: Binary, assembly: Callable[[], str]) -> None:
-    """Print what the knob `debug` asks of a binary that was just compiled or read."""
+def report(source: Source, name: str, binary: Binary, assembly: Callable[[], str]) -> None:
+    """Print what the knob `debug` asks of a binary that was just compiled or read.
+
+    `name` is the `file_name` of what was emitted; `source` is what was compiled.
+    """
     level = knobs.current().debug
     if level >= 2:
-        _say(_summary(binary))
+        replaced = "" if file_name(source) == name else " (overridden)"
+        _say(f"{_summary(binary)}, source {name}{replaced}")
     if level >= 4:
         _say(f"source of {binary.entry}:\n{source.text}")
     if level >= 5:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 import importlib
 import os
 import shutil
 
 from kronop import knobs
 from kronop.artifacts import BinaryFormat, Source
-from kronop.compiler.backend import Product, include_flags, run, run_compiler
+from kronop.compiler.backend import Product, include_flags, run_compiler
 from kronop.compiler.ptxas import resources_of
+from kronop.compiler.versions import version_of
 from kronop.errors import CompileError
 from kronop.target import Target
 
@@ -21,7 +21,13 @@ class NvccCompiler:
     format = BinaryFormat.CUBIN
 
     def identity(self, *, certain: bool = False) -> str:
-        return _identity(find_cuda_tool("nvcc"))
+        """Of nvcc and of the host compiler that preprocesses for it."""
+        nvcc = version_of([_required(find_cuda_tool("nvcc"))], certain=certain)
+        told = [line for line in nvcc if "release" in line or line.startswith("Build")] or [*nvcc]
+        host = shutil.which("gcc")
+        if host is not None:
+            told.append(version_of([host], certain=certain)[0])
+        return "nvcc " + ", ".join(told)
 
     def flags(self, target: Target) -> tuple[str, ...]:
         line_info = ("-lineinfo",) if knobs.current().line_info else ()
@@ -61,14 +67,3 @@ def _required(nvcc: str | None) -> str:
             "install the CUDA toolkit 13, or use NVRTC: kronop.compiler.nvrtc()"
         )
     return nvcc
-
-
-@functools.cache
-def _identity(nvcc: str | None) -> str:
-    lines = run([_required(nvcc), "--version"]).stdout.splitlines()
-    version = [line.strip() for line in lines if "release" in line or line.startswith("Build")]
-    if not version:
-        raise CompileError(
-            f"{nvcc} --version: expected a release, got {lines}; reinstall the CUDA toolkit"
-        )
-    return "nvcc " + ", ".join(version)

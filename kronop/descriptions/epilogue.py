@@ -38,7 +38,32 @@ _FINITE_MAX = {
     float32: 3.4028234663852886e38,
     float64: 1.7976931348623157e308,
 }
+# accumulator -> the types that an epilogue may compute in
 _COMPUTE_FOR = {float32: (float32,), float64: (float64,), int32: (int32, float32), int64: (int64,)}
+
+
+def check_accumulator(element: object, subject: str) -> None:
+    """Raises DescriptionError unless epilogues take sums of this type."""
+    if not isinstance(element, DataType) or element not in _COMPUTE_FOR:
+        raise DescriptionError(
+            mismatch(
+                subject,
+                expected=f"one of {', '.join(item.name for item in _COMPUTE_FOR)}",
+                got=repr(element),
+                hint="16-bit operands accumulate in float32, with"
+                " kronop.MathInstruction.simt(element) for example, int8 in int32",
+            )
+        )
+
+
+def _number(value: Any) -> Any:
+    """The Python number in a 0-d array or tensor on the host; other values as they are."""
+    # NOTE: a tensor that requires a gradient stays what it is and is refused: never detached.
+    plain = not getattr(value, "requires_grad", False)
+    on_host = str(getattr(value, "device", "cpu")) == "cpu"
+    if getattr(value, "shape", None) == () and hasattr(value, "item") and plain and on_host:
+        return value.item()
+    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,14 +188,15 @@ class Epilogue:
                     hint="an output must have one of these types",
                 )
             )
-        valid = _COMPUTE_FOR.get(self.element_accumulator, ())
+        check_accumulator(self.element_accumulator, "element_accumulator")
+        valid = _COMPUTE_FOR[self.element_accumulator]
         if self.element_epilogue not in valid:
             raise DescriptionError(
                 mismatch(
                     f"element_epilogue for an accumulator {self.element_accumulator!r}",
-                    expected=f"one of {list(valid)}",
+                    expected=" or ".join(map(repr, valid)),
                     got=repr(self.element_epilogue),
-                    hint="accumulators are float32, float64, int32 or int64",
+                    hint="compute the epilogue in the type of the sum",
                 )
             )
 
@@ -228,13 +254,14 @@ class Epilogue:
         return EpilogueArguments(tuple(given + rest))
 
     def _scalar(self, name: str, value: Any) -> float:
+        value = _number(value)
         if not isinstance(value, numbers.Real) or isinstance(value, bool):
             raise ElementTypeError(
                 mismatch(
                     name,
                     expected="a real number",
                     got=repr(value),
-                    hint="pass a Python or NumPy scalar",
+                    hint="pass a Python or NumPy scalar, or a 0-d tensor on the host",
                 )
             )
         is_float = self.element_epilogue.kind == "float"

@@ -76,6 +76,10 @@ _VALID: tuple[
 )
 
 
+# What operands can be without tensor cores, which is also what the one-line calls take.
+SIMT_ELEMENTS = tuple(item for row in _VALID if row[0] is OpClass.Simt for item in row[2])
+
+
 @dataclass(frozen=True, slots=True)
 class MathInstruction:
     """One multiply-add instruction.
@@ -141,7 +145,20 @@ class MathInstruction:
 
     @classmethod
     def simt(cls, element: DataType) -> MathInstruction:
-        """The SIMT instruction for tensors of `element`."""
+        """The SIMT instruction for tensors of `element`.
+
+        Raises:
+            DescriptionError: an element that is none of SIMT_ELEMENTS.
+        """
+        if element not in SIMT_ELEMENTS:
+            raise DescriptionError(
+                mismatch(
+                    "element type",
+                    expected=f"one of {', '.join(item.name for item in SIMT_ELEMENTS)}",
+                    got=repr(element),
+                    hint="convert the tensors to one of these",
+                )
+            )
         accumulator = float32 if element in (float16, bfloat16) else element
         return cls(_SIMT_SHAPE, element, element, accumulator, OpClass.Simt, _MA)
 

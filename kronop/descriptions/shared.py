@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kronop.descriptions.epilogue import Epilogue
+from kronop.descriptions.epilogue import Epilogue, check_accumulator
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
@@ -37,6 +37,7 @@ def check_operands(
                     hint=f"build a kronop.{kind.__name__}",
                 )
             )
+    check_accumulator(math.element_accumulator, "math.element_accumulator")
     agreements = [
         *(
             (f"element of {name}", item.element, "math.element_a", math.element_a)
@@ -64,15 +65,17 @@ def check_operands(
 
 def check_sizes(subject: str, names: Sequence[str], sizes: Sequence[int]) -> None:
     """Raises DescriptionError unless `sizes` holds one positive integer per name."""
-    good = isinstance(sizes, tuple) and len(sizes) == len(names)
-    if not good or any(
+    count = len(sizes) if isinstance(sizes, tuple) else None
+    if count != len(names) or any(
         not isinstance(size, int) or isinstance(size, bool) or size < 1 for size in sizes
     ):
         raise DescriptionError(
             mismatch(
                 subject,
-                expected=f"positive integers ({', '.join(names)})",
+                expected=f"{len(names)} positive integers ({', '.join(names)})",
                 got=repr(sizes),
-                hint="every size must be at least 1",
+                hint="every size must be at least 1"
+                if count in (None, len(names))
+                else f"give {len(names)} sizes, not {count}",
             )
         )

@@ -15,7 +15,8 @@ class TileDescription:
 
     Args:
         threadblock_shape: [Tile_M, Tile_N, Tile_K].
-            Kronecker: rows of X that a block holds; elements of each row that it holds;
+            Kronecker: rows of X that a block holds; elements of each row that it holds (x86: at
+            most, in the states of one pass; more than a row has is the whole row);
             contraction steps unrolled.
             Kronecker-sparse: rows of the batch; outputs (of b); contraction steps (of c) at once.
         stages: tiles in flight; 1 for kernels that do not prefetch.

@@ -18,8 +18,8 @@ _ENTRY = {
     "cuda": 'extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)\n'
     "{entry}(const __grid_constant__ Parameters parameters) {{\n"
     "  {template}<Step>(parameters);\n}}\n",
-    "x86": 'extern "C" int {entry}(const void* parameters) {{\n'
-    "  return {template}<Step>(*static_cast<const Parameters*>(parameters));\n}}\n",
+    "x86": 'extern "C" int {entry}(const void* parameters, int alone) {{\n'
+    "  return {template}<Step>(*static_cast<const Parameters*>(parameters), alone != 0);\n}}\n",
 }
 # Every host kernel has a Step; without internal linkage the loader would merge the tables and the
 # templates of one shared object with those of another.
@@ -65,12 +65,16 @@ def _text(step: Step, backend: str) -> str:
 
 def _constant(name: str, value: Constant) -> str:
     if isinstance(value, tuple):
-        return f"int {name}[] = {{{', '.join(map(str, value))}}}"
-    return (
-        f"bool {name} = {str(value).lower()}"
-        if isinstance(value, bool)
-        else f"int {name} = {value}"
-    )
+        return f"{_integer(*value)} {name}[] = {{{', '.join(map(str, value))}}}"
+    if isinstance(value, bool):
+        return f"bool {name} = {str(value).lower()}"
+    return f"{_integer(value)} {name} = {value}"
+
+
+def _integer(*values: int) -> str:
+    """`int` where it holds `values`, which keeps address arithmetic short; else `long long`."""
+    fits = all(-(2**31) <= value < 2**31 for value in values)
+    return "int" if fits else "long long"
 
 
 def _functor(epilogue: Epilogue) -> str:

@@ -19,10 +19,7 @@ from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, OutOfMemoryError
 from tests.unit.args_double import OperationDouble, kron, ksparse
 
-pytestmark = [
-    pytest.mark.cuda,
-    pytest.mark.skipif(not device.has_gpu(), reason="no NVIDIA GPU with its driver"),
-]
+pytestmark = pytest.mark.cuda
 FACTORS = ((2, 2), (3, 3))
 
 
@@ -116,6 +113,38 @@ def test_torch_tensors_stay_and_its_current_stream_is_used() -> None:
     assert torch.equal(arguments.Y, x)
     del arguments, operation
     gc.collect()
+
+
+def test_scratch_on_two_streams_is_used_in_turn() -> None:
+    torch = _torch()
+    operation = _operation(workspace=1000)
+    x = torch.randn(4, 6, dtype=torch.float64, device="cuda")
+    eyes = [torch.eye(size, dtype=torch.float64, device="cuda") for size in (2, 3)]
+    arguments = KronMatmulArguments(operation=operation, X=x, factors=eyes)
+    slow, quick = torch.cuda.Stream(), torch.cuda.Stream()
+    torch.cuda.synchronize()
+    with torch.cuda.stream(slow):
+        torch.cuda._sleep(100_000_000)
+    arguments.run(operation, stream=slow)
+    arguments.run(operation, stream=quick)
+    assert not slow.query()
+    quick.synchronize()
+    assert slow.query()
+    assert torch.equal(arguments.Y, x)
+
+
+def test_the_work_of_an_exporter_is_waited_for() -> None:
+    cupy = pytest.importorskip("cupy")
+    torch = _torch()
+    producer = torch.cuda.Stream()
+    with torch.cuda.stream(producer):
+        torch.cuda._sleep(100_000_000)
+    array = cupy.ones((2, 6))
+    exported = OnlyInterface(array)
+    exported.__cuda_array_interface__ |= {"stream": producer.cuda_stream, "version": 3}
+    assert not producer.query()
+    assert view(exported, "X").pointer == array.data.ptr
+    assert producer.query()
 
 
 def test_torch_views_on_the_gpu() -> None:

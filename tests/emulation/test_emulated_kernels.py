@@ -311,7 +311,7 @@ def test_ksparse_of_a_large_batch(folder: Path) -> None:
     run_ksparse(folder, (2, 12, 20, 1), 1000, batch_last=False, alignment=4)
 
 
-@pytest.mark.parametrize("element", [float64, float16, bfloat16])
+@pytest.mark.parametrize("element", [float64, float16, bfloat16, int32, int64])
 def test_ksparse_element_types(folder: Path, element: DataType) -> None:
     run_ksparse(
         folder, (2, 12, 20, 4), 50, element, batch_last=False, alignment=16 // element.bytes

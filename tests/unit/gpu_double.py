@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,14 +28,16 @@ class Driver:
     """Copies happen at once; those to the host appear only when a stream is waited for."""
 
     CUstreamCaptureMode = SimpleNamespace(CU_STREAM_CAPTURE_MODE_RELAXED=2)
+    CUpointer_attribute = SimpleNamespace(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL=9)
     CUdevice_attribute = SimpleNamespace(
         CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR=0,
         CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR=1,
+        CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN=2,
     )
 
     def __init__(self) -> None:
         self.log: list[tuple[Any, ...]] = []
-        self.capability = (9, 0)
+        self.abilities = (9, 0, 227 * 1024)  # Compute capability, shared memory of a block.
         self.capturing: set[int] = set()
         self._pending: list[tuple[int, int, int]] = []
 
@@ -44,11 +47,14 @@ class Driver:
     def cuCtxGetDevice(self) -> Any:
         return OK, 0
 
+    def cuPointerGetAttribute(self, attribute: int, pointer: int) -> Any:
+        return OK, 0
+
     def cuDeviceGet(self, index: int) -> Any:
         return OK, index
 
     def cuDeviceGetAttribute(self, attribute: int, handle: int) -> Any:
-        return OK, self.capability[attribute]
+        return OK, self.abilities[attribute]
 
     def cuMemGetInfo(self) -> Any:
         return OK, 1000, 2000
@@ -136,4 +142,5 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(memory, "_new_event", lambda index: Event(next(events)))
     device._target_of_gpu.cache_clear()
     yield driver
+    gc.collect()  # What a test leaves in cycles is freed by this driver, not by the next one.
     device._target_of_gpu.cache_clear()

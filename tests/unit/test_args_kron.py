@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -10,9 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kronop.args import base
 from kronop.args.kron import KronMatmulArguments
 from kronop.args.tensor import describe, view
-from kronop.descriptions.datatype import ColumnMajor, float32, float64
+from kronop.descriptions.datatype import ColumnMajor, float32, float64, int32
 from kronop.descriptions.kron import Side
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, ElementTypeError
@@ -414,3 +417,103 @@ def test_workspace_is_aligned_and_kept() -> None:
     assert operation.problems[0].workspace
     arguments.run(operation)
     assert len(operation.problems) == 1
+
+
+def _odd_vectors(length: int) -> list[Any]:
+    """Vectors that are copied before they are read: swapped, misaligned, with odd steps."""
+    misaligned = np.zeros(8 * length + 1, np.uint8)[1:].view("f8")
+    odd = np.zeros(length, dtype=[("tag", "i1"), ("row", "f8")])["row"]
+    return [np.zeros(length, ">f8"), misaligned, odd, np.zeros(2 * length, ">f8")[::-2]]
+
+
+@pytest.mark.parametrize("side", Side)
+def test_unreadable_vectors_are_copied_before_each_run(side: Side) -> None:
+    random = np.random.default_rng(5)
+    description = kron(FACTORS, side)
+    factors = [_integers(random, shape) for shape in FACTORS]
+    columns, result = description.input_columns, description.output_columns
+    for x, z in zip(_odd_vectors(columns), _odd_vectors(result), strict=True):
+        x[...], z[...] = _integers(random, (columns,)), _integers(random, (result,))
+        arguments, operation = _run(description, x, factors, z, None, (1.0, 2.0))
+        for _ in range(2):
+            matrix = x[None] if side is Side.Right else x[:, None]
+            expected = description.reference(matrix, factors).reshape(-1) + 2 * z
+            np.testing.assert_array_equal(arguments.Y, expected)
+            x[...], z[...] = 1, 3
+            arguments.run(operation)
+
+
+def test_threads_that_share_arguments_take_turns() -> None:
+    inside: list[int] = []
+    most: list[int] = []
+
+    class Watched(OperationDouble):
+        def bind(self, launch: Any, device: int) -> Any:
+            def launcher(stream: int) -> None:
+                inside.append(1)
+                time.sleep(1e-3)
+                most.append(len(inside))
+                inside.pop()
+
+            return launcher
+
+    operation = Watched(kron(FACTORS), workspace=100)
+    arguments = KronMatmulArguments(operation=operation, **_good())
+    with ThreadPoolExecutor(4) as pool:
+        for run in [pool.submit(arguments.run, operation) for _ in range(16)]:
+            run.result()
+    assert most == [1] * 16
+    assert len(operation.problems) == 1
+
+
+def test_torch_memory_lives_while_the_tensor_moves_away() -> None:
+    torch = pytest.importorskip("torch")
+    x = torch.ones(4, 6, dtype=torch.float64)
+    factors = [torch.ones(shape, dtype=torch.float64) for shape in FACTORS]
+    operation = OperationDouble(kron(FACTORS))
+    arguments = KronMatmulArguments(operation=operation, X=x, factors=factors)
+    item = view(x, "X")
+    x.data = torch.full((4, 6), torch.nan, dtype=torch.float64)
+    assert item.owner.data_ptr() == item.pointer != x.data_ptr()
+    arguments.run(operation)
+    np.testing.assert_array_equal(arguments.Y, 6)
+
+
+def test_scalars_are_held_to_the_operation() -> None:
+    whole = OperationDouble(kron(FACTORS, element=int32))
+    single = OperationDouble(kron(FACTORS, element=float32))
+    double = OperationDouble(kron(FACTORS))
+    ones = [np.ones(shape) for shape in ((4, 6), *FACTORS)]
+    for operation, dtype, scalars in (
+        (whole, "i4", single.epilogue_type(0.5)),
+        (single, "f4", double.epilogue_type(1e300)),
+    ):
+        x, *factors = [item.astype(dtype) for item in ones]
+        with pytest.raises(ArgumentError, match="alpha: expected a finite"):
+            KronMatmulArguments(operation=operation, X=x, factors=factors, output_op=scalars)
+    x, *factors = [item.astype("i4") for item in ones]
+    arguments = KronMatmulArguments(
+        operation=whole, X=x, factors=factors, output_op=single.epilogue_type(3.0)
+    )
+    assert arguments.output_op == whole.epilogue_type(3)
+    assert [type(value) for value in arguments.output_op.scalars] == [int, int]
+
+
+def test_scratch_is_asked_for_as_many_threads_as_a_run_takes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    torch = pytest.importorskip("torch")
+    operation = OperationDouble(kron(FACTORS))
+    monkeypatch.setattr(base, "thread_count", lambda: 3)
+    for threads in (2, 5):
+        monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
+        assert base.most_threads() == max(threads, 3)
+        for convert, expected in ((np.asarray, 3), (torch.asarray, threads)):
+            good = _good()
+            KronMatmulArguments(
+                operation=operation,
+                X=convert(good["X"]),
+                factors=[convert(factor) for factor in good["factors"]],
+            ).run(operation)
+            assert operation.asked[-1] == (4, expected)
+            assert operation.problems[-1].threads == expected

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kronop.args.kron import KronMatmulArguments
 from kronop.args.ksparse import KSparseArguments
 from kronop.args.tensor import describe, view
 from kronop.descriptions.datatype import ColumnMajor, float64
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, ElementTypeError
-from tests.unit.args_double import OperationDouble, ksparse
+from tests.unit.args_double import OperationDouble, kron, ksparse
 from tests.unit.test_args_kron import _integers, _scrambled
 
 PATTERN = (2, 3, 4, 2)
@@ -167,3 +168,14 @@ def test_overlap_with_weights_and_bias_is_refused() -> None:
         arguments = {"W": np.ones(PATTERN)} | {name: other}
         with pytest.raises(ArgumentError, match=f"Y and {name}"):
             KSparseArguments(operation=operation, X=np.ones((5, 16)), Y=y, **arguments)
+
+
+@pytest.mark.parametrize("operation", [None, OperationDouble(kron(((2, 3),)))])
+def test_what_is_no_operation_of_the_family_is_refused(operation: Any) -> None:
+    with pytest.raises(ElementTypeError, match="a KSparseOperation, got (NoneType|OperationD)"):
+        KSparseArguments(operation=operation, X=np.ones((4, 6)), W=np.ones((1, 2, 3, 2)))
+
+
+def test_a_kronecker_matmul_wants_its_own_operation() -> None:
+    with pytest.raises(ElementTypeError, match="a KronMatmulOperation, got NoneType"):
+        KronMatmulArguments(operation=None, X=np.ones((4, 6)), factors=[])  # type: ignore[arg-type]

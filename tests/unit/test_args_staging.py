@@ -10,13 +10,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kronop.args import device
 from kronop.args.kron import KronMatmulArguments
 from kronop.args.ksparse import KSparseArguments
 from kronop.args.memory import get_allocated_size
+from kronop.args.tensor import view
 from kronop.descriptions.datatype import float32
 from kronop.descriptions.kron import Side
 from kronop.descriptions.tensor import TensorDescription
-from kronop.errors import ArgumentError, OutOfMemoryError
+from kronop.errors import ArgumentError, DescriptionError, OutOfMemoryError
 from tests.unit.args_double import OperationDouble, kron, ksparse
 from tests.unit.gpu_double import Driver, Pool, gpu
 from tests.unit.test_args_kron import FACTORS, _integers, _scrambled
@@ -108,10 +110,13 @@ def test_a_second_run_without_sync_goes_on_from_the_first(gpu: Driver) -> None:
     np.testing.assert_array_equal(y, 19)
 
 
-def test_shared_factors_are_staged_once(gpu: Driver) -> None:
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+def test_shared_factors_are_staged_once(gpu: Driver, framework: str) -> None:
     operation = OperationDouble(kron(((2, 2),) * 3), "sm_90a")
-    factor = np.ones((2, 2))
-    arguments = KronMatmulArguments(operation=operation, X=np.ones((1, 8)), factors=[factor] * 3)
+    make = pytest.importorskip(framework).ones
+    factor = make((2, 2), dtype=pytest.importorskip(framework).float64)
+    x = make((1, 8), dtype=factor.dtype)
+    arguments = KronMatmulArguments(operation=operation, X=x, factors=[factor] * 3)
     arguments.run(operation)
     assert len([entry for entry in gpu.log if entry[0] == "upload"]) == 2
     assert len({item.pointer for item in operation.problems[0].factors}) == 1
@@ -177,9 +182,80 @@ def test_another_generation_is_refused(gpu: Driver) -> None:
     operation = OperationDouble(kron(FACTORS), "sm_80")
     with pytest.raises(ArgumentError, match="sm_80, got sm_90a"):
         KronMatmulArguments(operation=operation, X=np.ones((2, 6)), factors=_factors())
-    gpu.capability = (12, 0)
-    from kronop.args import device
-
+    gpu.abilities = (12, 0, 99 * 1024)
     device._target_of_gpu.cache_clear()
     with pytest.raises(ValueError, match=r"12\.0"):
         KronMatmulArguments(operation=operation, X=np.ones((2, 6)), factors=_factors())
+
+
+@pytest.mark.parametrize(
+    ("abilities", "target"),
+    [((8, 0, 163 * 1024), "sm_80"), ((8, 6, 99 * 1024), ""), ((8, 9, 99 * 1024), "")],
+)
+def test_a_gpu_needs_the_shared_memory_that_its_target_is_planned_for(
+    gpu: Driver, abilities: tuple[int, int, int], target: str
+) -> None:
+    gpu.abilities = abilities
+    if target:
+        assert device.target_of_device(device.default_device()) == target
+        return
+    words = rf"capability 8\.{abilities[1]}: expected 166912 bytes.*sm_80.*101376"
+    with pytest.raises(DescriptionError, match=words):
+        device.target_of_device(device.default_device())
+
+
+class Exporter:
+    """Device memory that another library exports with its stream."""
+
+    def __init__(self, array: Any, stream: Any) -> None:
+        self.array = array
+        self.__cuda_array_interface__ = {
+            "shape": array.shape,
+            "typestr": array.dtype.str,
+            "data": (array.ctypes.data, False),
+            "version": 3,
+            "stream": stream,
+        }
+
+
+def test_the_work_of_the_exporter_is_waited_for(gpu: Driver) -> None:
+    array = np.ones((2, 6))
+    for stream in (1, 2, 77):
+        gpu.log.clear()
+        item = view(Exporter(array, stream), "X")
+        assert (item.pointer, item.device.index) == (array.ctypes.data, 0)
+        assert gpu.log == [("sync", stream)]
+    gpu.log.clear()
+    view(Exporter(array, None), "X")
+    assert gpu.log == []
+    for stream in (0, -1, "1", True):
+        with pytest.raises(ArgumentError, match=r"stream in the CUDA array.* of W.*forbids"):
+            view(Exporter(array, stream), "W")
+    assert gpu.log == []
+
+
+def test_scratch_on_two_streams_is_used_in_turn(gpu: Driver) -> None:
+    operation = OperationDouble(kron(FACTORS), "sm_90a", workspace=100)
+    arrays = [Exporter(item, None) for item in (np.ones((2, 6)), *_factors(), np.zeros((2, 6)))]
+    arguments = KronMatmulArguments(
+        operation=operation, X=arrays[0], factors=arrays[1:4], Y=arrays[4]
+    )
+    for stream in (5, 5, 6, 6, 5):
+        arguments.run(operation, stream=stream)
+    assert gpu.log == [
+        ("wait", 5, 901),
+        ("record", 1, 5),
+        ("record", 1, 5),
+        ("wait", 6, 1),
+        ("record", 2, 6),
+        ("record", 2, 6),
+        ("wait", 5, 2),
+        ("record", 1, 5),
+    ]
+
+
+def test_each_generation_of_gpus_has_the_target_that_is_in_the_table() -> None:
+    assert {number: str(item) for number, item in device._TARGETS.items()} == {
+        8: "sm_80",
+        9: "sm_90a",
+    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kronop.args import host
+from kronop.args.base import check_writable
 from kronop.args.overlap import overlaps, overlaps_itself
 from kronop.args.stream import stream_handle
 from kronop.args.tensor import check_promise, describe, empty, view
@@ -52,8 +54,10 @@ def test_torch_is_read_where_it_lies() -> None:
     assert (item.element, item.device, item.framework) == (bfloat16, CPU, "torch")
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors", "ignore:Accessing the data")
 def test_torch_tensors_without_plain_memory_are_refused() -> None:
     torch = pytest.importorskip("torch")
+    fake_tensor = pytest.importorskip("torch._subclasses.fake_tensor")
     plain = torch.ones(3, 4)
     cases = [
         (plain.to_sparse(), ArgumentError, "to_dense"),
@@ -63,12 +67,20 @@ def test_torch_tensors_without_plain_memory_are_refused() -> None:
         (torch.ones(3, 4, dtype=torch.complex64), ElementTypeError, "complex64"),
         (torch.ones(3, 4, dtype=torch.bool), ElementTypeError, "bool"),
         (torch.ones(3, 4, dtype=torch.uint8), ElementTypeError, "uint8"),
+        (torch.nested.nested_tensor([plain, plain[:2]]), ArgumentError, "to_padded_tensor"),
+        (fake_tensor.FakeTensorMode().from_tensor(plain), ArgumentError, "FakeTensor"),
     ]
     for tensor, error, word in cases:
         with pytest.raises(error, match=word):
             view(tensor, "X")
     with torch.no_grad():
         assert view(torch.ones(3, 4, requires_grad=True), "X").shape == (3, 4)
+
+
+def test_an_incomplete_cuda_array_interface_is_refused() -> None:
+    exported = types.SimpleNamespace(__cuda_array_interface__={"shape": (2,), "version": 3})
+    with pytest.raises(ArgumentError, match="without typestr, data"):
+        view(exported, "X")
 
 
 @pytest.mark.parametrize("old", [False, True])
@@ -87,6 +99,22 @@ def test_a_read_only_export_is_not_writable() -> None:
     array = np.zeros((2, 3), "f4")
     array.flags.writeable = False
     assert not view(Exported(array), "X").writable
+
+
+class Copying(Exported):
+    """An export that is a copy, as DLPack 1.0 tells by flag 2."""
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.array.__dlpack__(**options, copy=True)
+
+
+def test_a_copied_export_is_read_and_never_written() -> None:
+    array = np.ones((2, 3), "f4")
+    item = view(Copying(array), "Y")
+    assert item.pointer != array.ctypes.data
+    assert not item.writable
+    with pytest.raises(ArgumentError, match=r"Y: expected a writable tensor.*__dlpack__"):
+        check_writable(item)
 
 
 def test_ml_dtypes_bfloat16() -> None:

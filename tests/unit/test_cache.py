@@ -267,7 +267,12 @@ def test_damage_that_can_not_be_removed(tmp_path: Path, monkeypatch: pytest.Monk
     path = filled(tmp_path / "cache")
     path.write_bytes(b"scribbled" * 1000)
 
-    def refuse(name: str) -> None:
+    unlink = os.unlink
+
+    def refuse(name: str, **others: int | None) -> None:
+        # The module is everybody's: finalizers that run meanwhile remove files of their own.
+        if not str(name).startswith(str(path)):
+            return unlink(name, **others)
         raise PermissionError(13, "Permission denied", name)
 
     monkeypatch.setattr(cache_module.os, "unlink", refuse)
@@ -294,9 +299,11 @@ def test_damage_under_an_open_connection(cache: Cache) -> None:
         "arch = 'sm_90a'",
         "resources = '{}'",
         "entry = 'other'",
-        "log = NULL || 'x'",
+        "compiler = 'test 1.1'",
+        "format = 'so'",
+        "log = 'x'",
+        "source = 'another'",
         "checksum = 'x'",
-        "key = key || ''",
         "image = CAST(image AS TEXT)",
         "seconds = 'soon'",
     ],
@@ -304,13 +311,12 @@ def test_damage_under_an_open_connection(cache: Cache) -> None:
 def test_a_changed_row_is_deleted(cache: Cache, change: str) -> None:
     cache.put(make(), "source")
     cache.close()
-    harmless = change.startswith("key")
     with sqlite3.connect(cache.path) as db:
-        db.execute("PRAGMA ignore_check_constraints = ON")
-        db.execute(f"UPDATE OR IGNORE kernels SET {change}")
-    changed = not (harmless or "NULL" in change)
-    assert (cache.get(KEY) is None) == changed
-    assert len(cache.list()) == (0 if changed else 1)
+        before = db.execute("SELECT * FROM kernels").fetchall()
+        db.execute(f"UPDATE kernels SET {change}")
+        assert db.execute("SELECT * FROM kernels").fetchall() != before
+    assert cache.get(KEY) is None
+    assert cache.list() == ()
 
 
 def test_a_row_planted_under_another_key_is_a_miss(cache: Cache) -> None:

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+import os
+import re
+import subprocess
+import sys
+
 import pytest
 
+import kronop
+from kronop import compiler
 from kronop.__main__ import main
+from kronop.commands.cache import _key
 from kronop.commands.matrix import table
 
 
@@ -45,6 +54,38 @@ def test_show_prints_every_view(capsys) -> None:
     assert ".target sm_80" in capsys.readouterr().out
 
 
+def test_resources_are_told_in_words(capsys) -> None:
+    assert main(["show", "kron", "4x4", "--target", "x86", "--view", "resources"]) == 0
+    text = capsys.readouterr().out
+    assert "registers and spilled bytes and static shared bytes not told" in text
+    assert "None" not in text
+
+
+def test_machine_code_without_a_tool_is_an_error(capsys, monkeypatch) -> None:
+    monkeypatch.setattr(compiler, "disassemble", lambda binary: "nvdisasm was not found")
+    assert main(["show", "kron", "4x4", "--target", "sm_90a", "--view", "machine"]) == 1
+    assert capsys.readouterr().err == "kronop: machine code: nvdisasm was not found\n"
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "message"),
+    [("KRONOP_DEBUG", "9", "one of 0, 1"), ("KRONOP_DEBGU", "1", "KRONOP_DEBUG")],
+)
+def test_a_wrong_variable_is_one_line_of_every_command(variable, value, message) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "kronop", "matrix"],
+        env={**os.environ, variable: value},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("kronop: ")
+    assert message in line
+
+
 def test_the_cache_is_listed_shown_and_cleared(capsys) -> None:
     assert main(["show", "kron", "4x4", "--target", "sm_90a", "--view", "resources"]) == 0
     capsys.readouterr()
@@ -56,9 +97,25 @@ def test_the_cache_is_listed_shown_and_cleared(capsys) -> None:
     assert "registers:" in shown
     assert "#include" in shown
     assert main(["cache", "clear"]) == 0
-    assert "removed" in capsys.readouterr().out
+    assert re.search(r"removed \d+ kernel", capsys.readouterr().out)
     assert main(["cache", "list"]) == 0
     assert "0 kernels" in capsys.readouterr().out
+
+
+def test_a_kernel_is_shown_by_its_name_where_only_one_has_it(capsys) -> None:
+    main(["cache", "clear"])
+    main(["show", "kron", "3x4", "--target", "x86-generic", "--view", "resources"])
+    capsys.readouterr()
+    assert main(["cache", "list"]) == 0
+    first, line = capsys.readouterr().out.splitlines()
+    assert ": 1 kernel, " in first
+    name = line.split()[-1]
+    assert main(["cache", "show", name]) == 0
+    assert f"kernel:              {name}" in capsys.readouterr().out
+    (entry,) = compiler.default_cache().list()
+    twice = [dataclasses.replace(entry, key=letter * 64) for letter in "ab"]
+    with pytest.raises(kronop.ArgumentError, match=r"the name of 2; .*aaaaaaaaaaaa, bbbbbbbbbbbb"):
+        _key(twice, name)
 
 
 @pytest.mark.parametrize(
@@ -68,6 +125,10 @@ def test_the_cache_is_listed_shown_and_cleared(capsys) -> None:
         (["show", "kron", "4x0"], "positive"),
         (["show", "kron", "4x4", "--target", "sm_20"], "sm_90a"),
         (["cache", "show", "none"], "cache list"),
+        (["show", "ksparse", "6,64,64,1", "--left"], "leave it out"),
+        (["show", "kron", "8x8", "--batch-last"], "leave it out"),
+        (["show", "kron", "8x8,8"], "factors[1]: expected 2 positive integers (rows, columns)"),
+        (["show", "ksparse", "6,64,64"], "pattern: expected 4 positive integers (a, b, c, d)"),
     ],
 )
 def test_errors_are_one_line_and_an_exit_status(capsys, command, message) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -68,6 +69,13 @@ def counting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Counti
 
 def make(entry: str = "kernel", text: str = "text") -> Source:
     return Source(entry=entry, text=text, language=Language.CXX, include_directories=())
+
+
+def dumped(folder: Path) -> Path:
+    """The only file there, named by entry and digest."""
+    (path,) = folder.iterdir()
+    assert re.fullmatch(r"kernel-[0-9a-f]{8}\.cpp", path.name)
+    return path
 
 
 def test_compiler_then_memory_then_disk(counting: CountingCompiler) -> None:
@@ -151,7 +159,7 @@ def test_a_refused_source_is_left_for_inspection(
     with knobs.using(dump_dir=tmp_path / "dump"), pytest.raises(CompileError) as caught:
         compiler.compile_sources([make(text="an error")], X86)
     assert caught.value.log == "line 1: an error"
-    assert caught.value.source_path == str(tmp_path / "dump/kernel.cpp")
+    assert caught.value.source_path == str(dumped(tmp_path / "dump"))
     assert caught.value.source_path in str(caught.value)
     assert Path(caught.value.source_path).read_text() == "an error"
     with pytest.raises(CompileError) as caught:
@@ -173,14 +181,39 @@ def test_spills_are_refused_on_demand_even_from_the_cache(counting: CountingComp
 def test_dumped_and_overridden_sources(counting: CountingCompiler, tmp_path: Path) -> None:
     with knobs.using(dump_dir=tmp_path / "dump"):
         (first,) = compiler.compile_sources([make()], X86)
-    dumped = tmp_path / "dump/kernel.cpp"
-    assert dumped.read_text() == "text"
-    dumped.write_text("edited")
+    assert dumped(tmp_path / "dump").read_text() == "text"
+    dumped(tmp_path / "dump").write_text("edited")
     with knobs.using(override_dir=tmp_path / "dump"):
         (second,) = compiler.compile_sources([make()], X86)
         (other,) = compiler.compile_sources([make("other")], X86)
     assert (second.image, other.image) == (b"edited", b"text")
     assert second.key != first.key
+
+
+def test_kernels_of_one_name_do_not_override_each_other(
+    counting: CountingCompiler, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Entries leave out what would make them long; two kernels may share one."""
+    folder = tmp_path / "dump"
+    sources = [make(text="first"), make(text="second")]
+    with knobs.using(dump_dir=folder):
+        compiler.compile_sources(sources, X86)
+    paths = {path.read_text(): path for path in folder.iterdir()}
+    assert set(paths) == {"first", "second"}
+    paths["second"].write_text("edited")
+    with knobs.using(override_dir=folder, dump_dir=folder, debug=2):
+        binaries = compiler.compile_sources(sources, X86)
+    assert [binary.image for binary in binaries] == [b"first", b"edited"]
+    printed = capsys.readouterr().err
+    assert f"source {paths['second'].name} (overridden)" in printed
+    # What is dumped of an overridden kernel has the name that overrides it again.
+    assert {path.read_text() for path in folder.iterdir()} == {"first", "edited"}
+    compiler.forget()
+    with knobs.using(debug=2):
+        compiler.compile_sources(sources, X86)
+    printed = capsys.readouterr().err
+    assert f"source {paths['first'].name}\n" in printed
+    assert "overridden" not in printed
 
 
 def test_debug_levels_print_on_standard_error(

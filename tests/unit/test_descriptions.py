@@ -68,8 +68,22 @@ def test_types_must_agree() -> None:
         kronop.KronMatmulOperation("x86", None, single, double, single, epilogue, [(2, 2)])
     with pytest.raises(kronop.DescriptionError, match="element of Y"):
         kronop.KronMatmulOperation("x86", None, single, single, double, epilogue, [(2, 2)])
+    half = kronop.TensorDescription(kronop.float16)
+    narrow = kronop.MathInstruction(
+        [16, 8, 16], kronop.float16, kronop.float16, kronop.float16, kronop.OpClass.TensorOp
+    )
+    tile = kronop.TileDescription([16, 64, 4], 1, [1, 1, 1], narrow)
+    sums = kronop.LinearCombination(kronop.float16, 1, kronop.float32, kronop.float32)
+    with pytest.raises(kronop.DescriptionError, match=r"^math.element_accumulator: .* in float32"):
+        kronop.KronMatmulOperation("x86", tile, half, half, half, sums, [(2, 2)])
     with pytest.raises(kronop.ElementTypeError, match="epilogue"):
         kronop.KronMatmulOperation("x86", None, single, single, single, "linear", [(2, 2)])
+
+
+def test_elements_without_a_simt_instruction_get_the_short_list() -> None:
+    for element in (kronop.int8, kronop.tfloat32):
+        with pytest.raises(kronop.DescriptionError, match=r"^element type: [^\n]*bfloat16[^\n]*$"):
+            kronop.MathInstruction.simt(element)
 
 
 @pytest.mark.parametrize("factors", [[], [(2, 0)], [(2, -1)], [(2,)], [2], [(2.0, 2)], 5])

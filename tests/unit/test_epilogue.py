@@ -62,7 +62,8 @@ def test_scalars_have_defaults_and_are_checked() -> None:
             epilogue.epilogue_type(wrong)
         with pytest.raises(ValueError, match="beta"):
             epilogue.epilogue_type(1.0, wrong)
-    for wrong in ("1", None, 1j, True):
+    assert epilogue.epilogue_type(np.array(3.0, np.float16)).scalars == (3.0, 0.0)
+    for wrong in ("1", None, 1j, True, np.array(True), np.array(1j), np.ones(1)):
         with pytest.raises(TypeError, match="alpha"):
             epilogue.epilogue_type(wrong)
     with pytest.raises(kronop.ArgumentError, match="a finite float32"):
@@ -74,6 +75,7 @@ def test_scalars_have_defaults_and_are_checked() -> None:
 def test_integer_epilogues_take_whole_numbers_of_their_range() -> None:
     epilogue = kronop.LinearCombination(kronop.int32, 1, kronop.int32, kronop.int32)
     assert epilogue.epilogue_type(2.0, -3).scalars == (2, -3)
+    assert epilogue.epilogue_type(np.array(2**31 - 1), np.array(-3.0)).scalars == (2**31 - 1, -3)
     for wrong in (0.5, 2**31, -(2**31) - 1, 10**400, math.inf, math.nan):
         with pytest.raises(kronop.ArgumentError, match="whole number"):
             epilogue.epilogue_type(wrong)
@@ -82,6 +84,10 @@ def test_integer_epilogues_take_whole_numbers_of_their_range() -> None:
 def test_types_that_do_not_go_together() -> None:
     with pytest.raises(kronop.DescriptionError, match="element_epilogue"):
         kronop.LinearCombination(kronop.float32, 4, kronop.float32, kronop.float64)
+    with pytest.raises(kronop.DescriptionError, match=r"^element_accumulator: .*float32, float64"):
+        kronop.LinearCombination(kronop.float16, 8, kronop.float16, kronop.float16)
+    with pytest.raises(kronop.DescriptionError, match=r"^element_accumulator: "):
+        kronop.LinearCombination(kronop.float16, 8, [kronop.float32], kronop.float32)
     with pytest.raises(kronop.DescriptionError, match="int8 or int32"):
         kronop.FastLinearCombinationClamp(kronop.float32, 4)
     with pytest.raises(kronop.DescriptionError, match="activation"):

@@ -36,6 +36,12 @@ def test_knobs_are_read_typed() -> None:
     assert knobs.read({}) == knobs.Knobs()
 
 
+def test_an_empty_variable_is_as_one_that_is_not_set() -> None:
+    names = ("DEBUG", "CACHE_DIR", "DUMP_DIR", "OVERRIDE_DIR", "COMPILER", "LINE_INFO")
+    empty = {f"KRONOP_{name}": "" for name in (*names, "CHECK_SPILLS")}
+    assert knobs.read(empty) == knobs.Knobs()
+
+
 @pytest.mark.parametrize(
     ("environment", "message"),
     [
@@ -61,7 +67,10 @@ def test_knobs_can_be_changed_for_a_block() -> None:
     ("value", "name"),
     [
         (80, "sm_80"),
+        ("80", "sm_80"),
         ("sm_80", "sm_80"),
+        ("90", "sm_90a"),
+        ("90a", "sm_90a"),
         (90, "sm_90a"),
         ("sm_90", "sm_90a"),
         ("sm_90a", "sm_90a"),
@@ -76,7 +85,7 @@ def test_targets_by_their_names(value, name) -> None:
     assert Target.parse(target.name) == target
 
 
-@pytest.mark.parametrize("value", [70, "sm_70", "arm", None, 9.0, True])
+@pytest.mark.parametrize("value", [70, "sm_70", "70", "arm", None, 9.0, True, [80]])
 def test_unknown_targets_list_the_known_ones(value) -> None:
     with pytest.raises(kronop.DescriptionError, match="sm_90a"):
         Target.parse(value)

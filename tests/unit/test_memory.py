@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from kronop.args import device, memory
+from kronop import compiler
+from kronop.args import memory
 from kronop.args.memory import DeviceBuffer, get_allocated_size, get_memory_pool
 from kronop.errors import (
     ArgumentError,
@@ -39,9 +40,9 @@ def test_wrong_sizes_are_refused_even_without_a_gpu(sizes: Any, error: type[Kron
 
 
 def test_without_a_gpu_a_pool_is_a_device_error() -> None:
-    if device.has_gpu():
+    if compiler.cuda_devices():
         pytest.skip("this machine has a GPU")
-    with pytest.raises(DeviceError, match="NVIDIA"):
+    with pytest.raises(DeviceError, match=r"NVIDIA.*x86 operations need no pool"):
         get_memory_pool(0, 1 << 20)
     with pytest.raises(DeviceError, match="NVIDIA"):
         DeviceBuffer(16, 0)
@@ -71,10 +72,10 @@ def test_a_missing_rmm_is_told_once(gpu: Driver, caplog: pytest.LogCaptureFixtur
         pass
     else:
         pytest.skip("RMM is installed")
-    with caplog.at_level(logging.INFO, "kronop"):
+    with caplog.at_level(logging.WARNING, "kronop"):
         get_memory_pool(0, 4096)
         get_memory_pool(0, 4096)
-    assert [record.levelname for record in caplog.records] == ["INFO"]
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert "RMM" in caplog.text
 
 
@@ -100,19 +101,56 @@ def test_other_failures_are_device_errors(gpu: Driver, monkeypatch: pytest.Monke
         DeviceBuffer(16, 0)
 
 
-def test_each_stream_waits_once_for_the_allocation(gpu: Driver) -> None:
+def _use(buffer: DeviceBuffer, *streams: int) -> None:
+    for stream in streams:
+        buffer.ready_on(stream)
+        buffer.used_on(stream)
+
+
+def test_the_first_use_waits_for_the_allocation_and_others_for_the_last_on_another_stream(
+    gpu: Driver,
+) -> None:
     buffer = DeviceBuffer(16, 0, 5)
-    buffer.ready_on(5)
-    buffer.ready_on(6)
-    buffer.ready_on(6)
-    assert gpu.log == [("wait", 5, 901), ("wait", 6, 901)]
+    _use(buffer, 5, 5, 6, 6, 7, 5)
+    assert [entry for entry in gpu.log if entry[0] == "wait"] == [
+        ("wait", 5, 901),
+        ("wait", 6, 1),
+        ("wait", 7, 2),
+        ("wait", 5, 3),
+    ]
+
+
+def test_the_stream_of_each_thread_is_never_taken_for_the_same(gpu: Driver) -> None:
+    buffer = DeviceBuffer(16, 0)
+    _use(buffer, 2, 2)
+    waits = [entry for entry in gpu.log if entry[0] == "wait"]
+    assert waits == [("wait", 2, 901), ("wait", 2, 1)]
+
+
+def test_a_use_that_failed_to_start_orders_nothing_later(gpu: Driver) -> None:
+    buffer = DeviceBuffer(16, 0)
+    _use(buffer, 5)
+    buffer.ready_on(6)  # Nothing was launched after all.
+    _use(buffer, 5, 6)
+    waits = [entry for entry in gpu.log if entry[0] == "wait"]
+    assert waits == [("wait", 5, 901), ("wait", 6, 1), ("wait", 5, 1), ("wait", 6, 1)]
+
+
+def test_a_capture_waits_for_earlier_uses_by_itself(gpu: Driver) -> None:
+    buffer = DeviceBuffer(16, 0)
+    _use(buffer, 5)
+    gpu.log.clear()
+    gpu.capturing = {7}
+    _use(buffer, 7)
+    assert gpu.log == []
+    assert buffer._latest.waited
+    _use(buffer, 5)
+    assert gpu.log == [("wait", 5, 1), ("record", 1, 5)]
 
 
 def test_memory_is_given_back_after_the_last_use_of_every_stream(gpu: Driver) -> None:
     buffer = DeviceBuffer(16, 0, 5)
-    buffer.ready_on(6)
-    for stream in (5, 6, 5):
-        buffer.used_on(stream)
+    _use(buffer, 5, 6, 5)
     records = [entry for entry in gpu.log if entry[0] == "record"]
     assert records == [("record", 1, 5), ("record", 2, 6), ("record", 1, 5)]
     gpu.log.clear()
@@ -132,3 +170,22 @@ def test_captured_memory_outlives_its_arguments(gpu: Driver) -> None:
     gc.collect()
     assert len(memory._captured) == 1
     assert get_allocated_size() == 16
+
+
+def test_a_refusing_driver_is_told_to_callers_and_logged_by_finalizers(
+    gpu: Driver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(self: Any, pointer: int, nbytes: int) -> None:
+        raise DeviceError("the context is gone")
+
+    closed, lost = DeviceBuffer(16, 0), DeviceBuffer(48, 0)
+    monkeypatch.setattr(Pool, "free", fail)
+    with pytest.raises(DeviceError, match="the context is gone"):
+        closed.close()
+    with caplog.at_level(logging.WARNING, "kronop"):
+        del lost, closed
+        gc.collect()
+    messages = [record.getMessage() for record in caplog.records]
+    assert [text for text in messages if "given back" in text] == [
+        "48 bytes of cuda:0 were not given back: the context is gone"
+    ]

@@ -156,6 +156,40 @@ def test_a_tile_steers_the_plan():
     assert step.constant("kPeak") <= 64
 
 
+@pytest.mark.parametrize(
+    ("held", "peak", "groups"),
+    [
+        (8, 8, [1, 1, 1, 1]),
+        (63, 8, [1, 1, 1, 1]),
+        (64, 64, [2, 2]),
+        (511, 64, [2, 2]),
+        (512, 512, [1, 3]),
+        (4096, 4096, [4]),
+        (8192, 4096, [4]),
+    ],
+)
+def test_tile_n_groups_digits_into_passes(held, peak, groups):
+    description = kron(((8, 8),) * 4, tile=tile_of(16, held, 4))
+    step = KRON.plan(description, Target.parse("x86-avx512")).steps[0]
+    assert step.constant("kPeak") == peak
+    ends = (0, *step.constant("kPassEnd"))
+    sizes = [end - start for start, end in itertools.pairwise(ends)]
+    assert sorted(sizes) == groups
+
+
+def test_a_state_beyond_the_cache_is_rejected_with_the_sizes():
+    target = Target.parse("x86-avx512")
+    status = KRON.supports(kron(((128, 128),) * 2, tile=tile_of(16, 16384, 4)), target)
+    assert status.reason == (
+        "Tile_N of 16384 takes 2097152 bytes for two states of 16384 elements of a row,"
+        " and the level-2 cache has 1048576; lower threadblock_shape[1] to 128"
+    )
+    # Digits that are larger than any cache can not be held in part.
+    for n in (16383, 16384, 1 << 20):
+        status = KRON.supports(kron(((16384, 3),), tile=tile_of(16, n, 4)), target)
+        assert bool(status) == (n >= 16384)
+
+
 def test_tensor_cores_are_rejected():
     instruction = kronop.MathInstruction(
         [8, 8, 4],

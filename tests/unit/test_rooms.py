@@ -41,20 +41,40 @@ def _room(path: Path) -> str:
 
 @pytest.mark.parametrize("path", _MODULES, ids=lambda path: str(path.relative_to(_ROOT)))
 def test_imports_run_one_way(path: Path) -> None:
+    _check_imports(path, ast.parse(path.read_text()))
+
+
+def _check_imports(path: Path, tree: ast.Module) -> None:
     room = _room(path)
-    allowed = set() if room in _LEAVES else _ALLOWED.get(room)
-    if room in _LEAVES:
-        allowed = {"errors"}
-    tree = ast.parse(path.read_text())
+    allowed = {"errors"} if room in _LEAVES else _ALLOWED.get(room)
     for name in _imports(tree, top_level_only=False):
         parts = name.split(".")
-        if parts[0] == "kronop" and len(parts) > 1 and allowed is not None:
+        if parts[0] == "kronop" and allowed is not None:
+            assert name != "kronop", f"{room} must name the module that it imports from"
             assert parts[1] in allowed, f"{room} must not import kronop.{parts[1]}"
     if room not in ("args", "compiler", "torch"):
         guarded = {name.split(".")[0] for name in _imports(tree, top_level_only=False)} & _GUARDED
         assert not guarded, f"{room} must not import {guarded}"
     top = {name.split(".")[0] for name in _imports(tree, top_level_only=True)} & _GUARDED
     assert not top, f"{path.name} imports {top} when it is imported"
+
+
+@pytest.mark.parametrize(
+    ("room", "line"),
+    [
+        ("emit", "import kronop"),
+        ("emit", "import kronop.compiler.build"),
+        ("emit", "from kronop import compiler"),
+        ("emit", "def f():\n    from kronop.args import base"),
+        ("compiler", "import kronop as k"),
+        ("errors", "from kronop import target"),
+        ("descriptions", "def f():\n    import torch"),
+        ("args", "import torch"),
+    ],
+)
+def test_what_runs_the_other_way_is_seen(room: str, line: str) -> None:
+    with pytest.raises(AssertionError, match=r"import|name the module"):
+        _check_imports(_ROOT / room / "made_up.py", ast.parse(line))
 
 
 def test_importing_kronop_touches_no_framework_and_no_compiler() -> None:

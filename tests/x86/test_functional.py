@@ -19,12 +19,8 @@ def test_gemkm_is_the_kronecker_product() -> None:
     x, factors = _random(9, 30), [_random(2, 3), _random(5, 2), _random(3, 4)]
     product = functools.reduce(np.kron, [item.astype(np.float64) for item in factors])
     np.testing.assert_allclose(kronop.gemkm(x, factors), x @ product, rtol=0, atol=1e-4)
-    np.testing.assert_allclose(
-        kronop.gekmm(factors, _random(24, 3) * 0 + 1),
-        product.sum(1, keepdims=True) @ np.ones((1, 3)),
-        rtol=0,
-        atol=1e-4,
-    )
+    y = _random(product.shape[1], 3)
+    np.testing.assert_allclose(kronop.gekmm(factors, y), product @ y, rtol=0, atol=1e-4)
 
 
 def test_a_vector_is_one_row_or_one_column() -> None:
@@ -168,6 +164,26 @@ _REFUSED = {
         kronop.ArgumentError,
         "gelu",
     ),
+    "a list of activations": (
+        lambda: kronop.ksmm(_X, _random(1, 2, 3, 2), activation=["gelu", None]),
+        kronop.ArgumentError,
+        "gelu",
+    ),
+    "int8": (
+        lambda: kronop.gemkm(_X.astype(np.int8), [f.astype(np.int8) for f in _F]),
+        kronop.ElementTypeError,
+        "^element type of X: expected one of float64, float32, float16, bfloat16, int32, int64, g",
+    ),
+    "int8 in a chain": (
+        lambda: kronop.ksmm(_X.astype(np.int8), [_random(1, 2, 3, 2).astype(np.int8)]),
+        kronop.ElementTypeError,
+        "^element type of X: expected one of [^\n]*, got int8",
+    ),
+    "swapped arguments": (
+        lambda: kronop.gekmm(_X, _F),
+        kronop.ElementTypeError,
+        r"gekmm\(factors, x\)",
+    ),
     "bias of another size": (
         lambda: kronop.ksmm(_X, _random(1, 2, 3, 2), bias=_random(3)),
         kronop.ArgumentError,
@@ -192,3 +208,40 @@ def test_out_that_overlaps_an_input_is_refused_and_nothing_is_written() -> None:
     np.testing.assert_array_equal(buffer, before)
     kronop.gemkm(buffer[:5], factors, out=buffer[5:])
     np.testing.assert_array_equal(buffer[:5], before[:5])
+
+
+def test_out_of_a_chain_is_apart_from_every_input() -> None:
+    weights = [_random(1, 6, 6, 1) for _ in range(6)]
+    buffer, bias = _random(10, 6), _random(6)
+    before = buffer.copy()
+    for out, name in (
+        (buffer[:6], "X"),
+        (buffer[2:8], "X"),
+        (weights[3].reshape(6, 6), r"weights\[3\]"),
+        (bias[None], "bias"),
+    ):
+        rows = buffer[: out.shape[0]]
+        with pytest.raises(kronop.ArgumentError, match=f"Y and {name}: .*overlap"):
+            kronop.ksmm(rows, weights, bias=bias, out=out)
+    np.testing.assert_array_equal(buffer, before)
+    y = z = _random(6, 6)
+    expected = kronop.ksmm(buffer[:6], weights, beta=2.0, z=z.copy())
+    assert kronop.ksmm(buffer[:6], weights, beta=2.0, z=z, out=y) is y
+    np.testing.assert_array_equal(y, expected)
+
+
+def test_half_precision_chains_round_between_factors() -> None:
+    x = np.full((1, 1), 100, np.float16)
+    weights = [np.full((1, 1, 1, 1), value, np.float16) for value in (1000, 1e-4)]
+    assert np.isinf(kronop.ksmm(x, weights)).all()
+    np.testing.assert_allclose(kronop.ksmm(x, weights[::-1]), 10, rtol=2**-7)
+
+
+def test_scalars_may_be_arrays_or_tensors_without_dimensions() -> None:
+    expected = kronop.gemkm(_X, _F, alpha=2.5)
+    np.testing.assert_array_equal(kronop.gemkm(_X, _F, alpha=np.array(2.5)), expected)
+    torch = pytest.importorskip("torch")
+    np.testing.assert_array_equal(kronop.gemkm(_X, _F, alpha=torch.tensor(2.5)), expected)
+    for wrong in (np.array([2.5]), torch.tensor([2.5]), torch.tensor(2.5, requires_grad=True)):
+        with pytest.raises(kronop.ElementTypeError, match="0-d"):
+            kronop.gemkm(_X, _F, alpha=wrong)

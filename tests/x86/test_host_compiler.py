@@ -128,11 +128,15 @@ def test_every_arch_that_this_machine_runs(monkeypatch: pytest.MonkeyPatch) -> N
         (binary,) = compiler.compile_sources([make()], target)
         assert compiler.load(binary, target).entry == "axpy"
     (binary,) = compiler.compile_sources([make()], Target.parse("x86-avx512"))
-    lesser = Target.parse("x86-avx2")
-    monkeypatch.setattr(host_kernel.Target, "parse", lambda value: lesser)
+    parse, lesser = Target.parse, Target.parse("x86-avx2")
+    monkeypatch.setattr(
+        host_kernel.Target, "parse", lambda value: lesser if value == "x86" else parse(value)
+    )
     foreign = dataclasses.replace(binary, key="f1" * 32)
     with pytest.raises(DeviceError, match="expected a machine with avx512, got one with avx2"):
         host_kernel.load_host(foreign)
+    with pytest.raises(DeviceError, match=r"axpy: target: expected one of .*, got 'x86-avx10'"):
+        host_kernel.load_host(dataclasses.replace(foreign, arch="avx10"))
 
 
 def test_a_broken_image_is_an_error() -> None:
@@ -198,6 +202,38 @@ def test_cxx_is_taken_first_and_its_version_is_in_the_key(
         assert str(tmp_path) not in binary.compiler
         keys.add(binary.key)
     assert len(keys) == 2
+
+
+def test_a_compiler_that_is_exchanged_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own file changes, or only what it leads to, while this process lives."""
+    real, version = real_compiler(), tmp_path / "version"
+    answer = f'if [ "$1" = --version ]; then cat {version}; exit; fi'
+    monkeypatch.setenv("CXX", script(tmp_path / "cxx", f'{answer}\nexec {real} "$@"'))
+
+    def compiled_by(text: str) -> str:
+        (binary,) = compiler.compile_sources([make(text=AXPY + text)], X86)
+        return binary.compiler.partition(" #")[0]
+
+    version.write_text("test compiler 1.0")
+    assert compiled_by("// one") == "test compiler 1.0"
+    script(tmp_path / "cxx", f'{answer.replace("cat", "echo 1.1; cat")}\nexec {real} "$@"')
+    assert host_backend.HostCompiler().identity().startswith("1.1 #")
+    assert compiled_by("// two") == "1.1"
+    script(tmp_path / "cxx", f'{answer}\nexec {real} "$@"')
+    version.write_text("test compiler 1.2")
+    assert compiled_by("// three") == "test compiler 1.2"
+    version.write_text("test compiler 1.3")
+    assert compiled_by("// four") == "test compiler 1.3"
+    assert compiled_by("// three") == "test compiler 1.3"
+
+
+def test_a_constant_that_does_not_fit_is_refused() -> None:
+    for constant in ("int k = 4294967297;", "int k[] = {1, 4294967297};"):
+        text = f'static constexpr {constant}\nextern "C" int ENTRY(const void*) {{ return 0; }}'
+        with pytest.raises(CompileError, match=r"overflow|narrowing|conversion"):
+            compiler.compile_sources([make(text=text)], X86)
 
 
 def test_clang_without_its_openmp_runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from kronop.descriptions.kron import (
 )
 from kronop.emit.plan import Plan, Step
 from kronop.emit.x86.kron_cost import cost
-from kronop.emit.x86.kron_plan import Candidate, Kind, Setting, candidates, legality
+from kronop.emit.x86.kron_plan import Candidate, Kind, Setting, judged, tile_status
 from kronop.emit.x86.planning import (
     DEFAULT_UNROLL,
     aligned,
@@ -49,13 +49,7 @@ class X86KronEmitter:
         status = unroll_status(description.tile.threadblock_shape[2])
         if not status:
             return status
-        setting = _setting(description, target)
-        reasons = [legality(candidate, setting) for candidate in candidates(setting)]
-        return (
-            Status.accept()
-            if any(reasons)
-            else min(reasons, key=lambda item: (len(item.reason), item.reason))
-        )
+        return tile_status(_setting(description, target))
 
     def plan(self, description: KronMatmulDescription, target: Target) -> Plan:
         """The cheapest legal candidate.
@@ -67,7 +61,7 @@ class X86KronEmitter:
         if not status:
             raise DescriptionError(status.reason)
         setting = _setting(description, target)
-        every = [(candidate, legality(candidate, setting)) for candidate in candidates(setting)]
+        every = judged(setting)
         ranked = sorted(
             ((cost(item, setting), index, item) for index, (item, ok) in enumerate(every) if ok)
         )

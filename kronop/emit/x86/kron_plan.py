@@ -117,7 +117,8 @@ class Setting:
         target, width, bytes: the machine, elements of its vectors, bytes of the compute type.
         x_by_rows, y_by_rows: X and Y are contiguous along rows rather than along columns.
         converts: X is not stored in the compute type.
-        rows, held: the user's tile: rows, elements of a row in a state; None where there is none.
+        rows, held: the user's tile: rows, most elements of a row in a state; None where there is
+            none.
     """
 
     contractions: tuple[tuple[int, int], ...]
@@ -183,14 +184,52 @@ def candidates(setting: Setting) -> Iterator[Candidate]:
                 )
 
 
-def legality(candidate: Candidate, setting: Setting) -> Status:
-    """Whether a candidate keeps to the user's tile."""
-    if setting.held is not None and candidate.peak > setting.held:
+def tile_status(setting: Setting) -> Status:
+    """Whether some candidate holds as much of a row as the user's tile asks for."""
+    if setting.held is None:
+        return Status.accept()
+    peaks = sorted({item.peak for item in candidates(setting)})
+    least, fullest = peaks[0], _fullest(peaks, setting.held)
+    if not fullest:
         return Status.reject(
-            f"holds {candidate.peak} elements of a row where Tile_N allows {setting.held};"
-            f" raise threadblock_shape[1] to {candidate.peak}"
+            f"Tile_N is {setting.held}, but a state holds {least} elements of a row at least;"
+            f" raise threadblock_shape[1] to {least}"
+        )
+    each, most = 2 * setting.width * setting.bytes, setting.target.shared_bytes
+    if fullest > least and fullest * each > most:
+        return Status.reject(
+            f"Tile_N of {setting.held} takes {fullest * each} bytes for two states of {fullest}"
+            f" elements of a row, and the level-2 cache has {most};"
+            f" lower threadblock_shape[1] to {max(least, _fullest(peaks, most // each))}"
         )
     return Status.accept()
+
+
+def judged(setting: Setting) -> list[tuple[Candidate, Status]]:
+    """Every candidate, and whether it does what the user's tile asks for.
+
+    Tile_N is the most elements of a row in a state, and as much of it as digits can fill is
+    used: among the candidates within it, those that hold most stay.
+    """
+    every = list(candidates(setting))
+    if setting.held is None:
+        return [(item, Status.accept()) for item in every]
+    fullest = _fullest([item.peak for item in every], setting.held)
+    return [(item, _keeps_to(item.peak, setting.held, fullest)) for item in every]
+
+
+def _fullest(peaks: Sequence[int], held: int) -> int:
+    return max((peak for peak in peaks if peak <= held), default=0)
+
+
+def _keeps_to(peak: int, held: int, fullest: int) -> Status:
+    if peak == fullest:
+        return Status.accept()
+    change = "raise" if peak > held else "lower"
+    return Status.reject(
+        f"holds {peak} elements of a row, and {fullest} fill a Tile_N of {held} best;"
+        f" {change} threadblock_shape[1] to {peak}"
+    )
 
 
 def _cuts(digits: tuple[Digit, ...], setting: Setting, vectors: int) -> list[tuple[range, ...]]:

@@ -62,6 +62,6 @@ struct Step {
 };
 }  // namespace
 
-extern "C" int kron_f16_8x8p4_avx512(const void* parameters) {
-  return kronop::kron_matmul<Step>(*static_cast<const Parameters*>(parameters));
+extern "C" int kron_f16_8x8p4_avx512(const void* parameters, int alone) {
+  return kronop::kron_matmul<Step>(*static_cast<const Parameters*>(parameters), alone != 0);
 }

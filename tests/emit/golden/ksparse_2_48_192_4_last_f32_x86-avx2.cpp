@@ -51,6 +51,6 @@ struct Step {
 };
 }  // namespace
 
-extern "C" int ksparse_f32_2_48_192_4_last_avx2(const void* parameters) {
-  return kronop::ksparse_matmul<Step>(*static_cast<const Parameters*>(parameters));
+extern "C" int ksparse_f32_2_48_192_4_last_avx2(const void* parameters, int alone) {
+  return kronop::ksparse_matmul<Step>(*static_cast<const Parameters*>(parameters), alone != 0);
 }

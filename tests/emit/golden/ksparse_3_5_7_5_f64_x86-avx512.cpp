@@ -51,6 +51,6 @@ struct Step {
 };
 }  // namespace
 
-extern "C" int ksparse_f64_3_5_7_5_avx512(const void* parameters) {
-  return kronop::ksparse_matmul<Step>(*static_cast<const Parameters*>(parameters));
+extern "C" int ksparse_f64_3_5_7_5_avx512(const void* parameters, int alone) {
+  return kronop::ksparse_matmul<Step>(*static_cast<const Parameters*>(parameters), alone != 0);
 }

@@ -56,6 +56,6 @@ struct Step {
 };
 }  // namespace
 
-extern "C" int ksparse_f32_6_64_64_1_avx512(const void* parameters) {
-  return kronop::ksparse_matmul<Step>(*static_cast<const Parameters*>(parameters));
+extern "C" int ksparse_f32_6_64_64_1_avx512(const void* parameters, int alone) {
+  return kronop::ksparse_matmul<Step>(*static_cast<const Parameters*>(parameters), alone != 0);
 }

@@ -330,10 +330,10 @@ void run_share(const Parameters& parameters, index_t share, index_t first, index
 }  // namespace kron
 
 template <class Step, class Parameters>
-int kron_matmul(const Parameters& parameters) {
+int kron_matmul(const Parameters& parameters, bool alone) {
   index_t items = (parameters.rows + parameters.row_tile - 1) / parameters.row_tile;
   for (index_t extent : parameters.batch) items *= extent;
-  share_out(items, parameters.threads, [&](index_t share, index_t first, index_t end) {
+  share_out(items, parameters.threads, alone, [&](index_t share, index_t first, index_t end) {
     kron::run_share<Step>(parameters, share, first, end);
   });
   return 0;

@@ -196,11 +196,11 @@ void run_patch(const Parameters& parameters, const Patch& patch, const Scratch<S
 }  // namespace ksparse
 
 template <class Step, class Parameters>
-int ksparse_matmul(const Parameters& parameters) {
+int ksparse_matmul(const Parameters& parameters, bool alone) {
   using namespace ksparse;
   const index_t tiles = parts(parameters.rows, parameters.row_tile);
   const index_t patches = index_t(Step::kA) * parts(Step::kD, Step::kSlices) * parts(Step::kB, Step::kOutputs);
-  share_out(patches * tiles, parameters.threads, [&](index_t share, index_t first, index_t end) {
+  share_out(patches * tiles, parameters.threads, alone, [&](index_t share, index_t first, index_t end) {
     const auto scratch = scratch_of<Step>(parameters, share);
     for (index_t index = first; index < end; ++index) {
       const Patch patch = patch_of<Step>(index / tiles);

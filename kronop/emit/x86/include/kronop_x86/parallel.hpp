@@ -6,19 +6,22 @@
 namespace kronop {
 
 // action(share, first, end) for `shares` contiguous parts of [0, items), each on a thread of its own
-// where OpenMP is there. One share makes no parallel region: entering one takes microseconds.
+// where OpenMP is there, or one after the other where `alone`. One share makes no parallel region:
+// entering one takes microseconds.
+// NOTE: GCC's OpenMP does not survive fork(): in the child it waits for threads that only the parent
+// has. The caller says `alone` there; shares stay as they were cut when the parameters were packed.
 template <class Action>
-KRONOP_INLINE void share_out(index_t items, index_t shares, const Action& action) {
-  if (shares <= 1) {
-    action(0, 0, items);
+KRONOP_INLINE void share_out(index_t items, index_t shares, bool alone, const Action& action) {
+  const auto run = [&](index_t share) { action(share, items * share / shares, items * (share + 1) / shares); };
+#ifdef _OPENMP
+  if (shares > 1 && !alone) {
+#pragma omp parallel for schedule(static, 1) num_threads(int(shares))
+    for (index_t share = 0; share < shares; ++share) run(share);
     return;
   }
-#ifdef _OPENMP
-#pragma omp parallel for schedule(static, 1) num_threads(int(shares))
 #endif
-  for (index_t share = 0; share < shares; ++share) {
-    action(share, items * share / shares, items * (share + 1) / shares);
-  }
+  (void)alone;
+  for (index_t share = 0; share < shares; ++share) run(share);
 }
 
 }  // namespace kronop

@@ -179,8 +179,9 @@ class KronMatmulOperation(Operation[KronMatmulDescription, KronProblem, KronMatm
         factors: Sequence[Sequence[int]],
         side: Side = Side.Right,
     ) -> None:
+        target = Target.parse(target)
         description = KronMatmulDescription(
-            math=_math(tile_description, X),
+            math=_math(KronMatmulDescription, target, tile_description, X),
             tile=tile_description,
             X=X,
             F=F,
@@ -218,8 +219,9 @@ class KSparseOperation(Operation[KSparseDescription, KSparseProblem, KSparseArgu
         pattern: Sequence[int],
         batch_last: bool = False,
     ) -> None:
+        target = Target.parse(target)
         description = KSparseDescription(
-            math=_math(tile_description, X),
+            math=_math(KSparseDescription, target, tile_description, X),
             tile=tile_description,
             X=X,
             W=W,
@@ -243,7 +245,9 @@ def _plan(description: KronMatmulDescription | KSparseDescription, target: Targe
     return plan
 
 
-def _math(tile: TileDescription | None, X: TensorDescription) -> MathInstruction:
+def _math(
+    family: type, target: Target, tile: TileDescription | None, X: TensorDescription
+) -> MathInstruction:
     if isinstance(tile, TileDescription):
         return tile.math_instruction
     if tile is not None or not isinstance(X, TensorDescription):
@@ -256,7 +260,7 @@ def _math(tile: TileDescription | None, X: TensorDescription) -> MathInstruction
                 hint="build one with kronop",
             )
         )
-    return MathInstruction.simt(X.element)
+    return EMITTERS[family, target.backend].instruction(X.element)
 
 
 def _tuple(name: str, values: Any) -> Any:

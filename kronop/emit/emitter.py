@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Protocol, TypeVar
 
 from kronop.artifacts import Launch, Status
+from kronop.descriptions.datatype import DataType
+from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.plan import Plan
 from kronop.target import Target
 
@@ -14,6 +16,10 @@ Problem = TypeVar("Problem", contravariant=True)
 
 class Emitter(Protocol[Description, Problem]):
     """Plans a family's descriptions and computes the launches of its problems."""
+
+    def instruction(self, element: DataType) -> MathInstruction:
+        """The multiply-add for tensors of `element` where the user names none."""
+        ...
 
     def supports(self, description: Description, target: Target) -> Status:
         """Whether `plan` will succeed, and the reason where not."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kronop.artifacts import Launch, Status
+from kronop.descriptions.datatype import DataType
 from kronop.descriptions.kron import KronMatmulDescription, KronProblem, Side
+from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.contract import contract_step
 from kronop.emit.cuda.kron_launch import launch_steps, workspace_bytes
@@ -21,6 +23,12 @@ from kronop.target import Target
 @dataclass(frozen=True, slots=True)
 class CudaKronEmitter:
     """Plans Kronecker matmuls for sm_80 and sm_90a."""
+
+    def instruction(self, element: DataType) -> MathInstruction:
+        """The tensor cores for floats, as accurate as SIMT; integers have none that wrap."""
+        if element.kind == "int":
+            return MathInstruction.simt(element)
+        return MathInstruction.tensor_op(element)
 
     def supports(self, description: KronMatmulDescription, target: Target) -> Status:
         """Whether `plan` will succeed, and the reason where not."""

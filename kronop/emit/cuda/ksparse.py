@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kronop.artifacts import Launch, Status
-from kronop.descriptions.datatype import RowMajor
+from kronop.descriptions.datatype import DataType, RowMajor
 from kronop.descriptions.kron import StridedMatrix
 from kronop.descriptions.ksparse import KSparseDescription, KSparseProblem
+from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tensor import TensorDescription
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.contract import (
@@ -28,6 +29,9 @@ _MOST_REJECTED = 8
 @dataclass(frozen=True, slots=True)
 class CudaKSparseEmitter:
     """Plans Kronecker-sparse products for sm_80 and sm_90a."""
+
+    def instruction(self, element: DataType) -> MathInstruction:
+        return MathInstruction.simt(element)
 
     def supports(self, description: KSparseDescription, target: Target) -> Status:
         """Whether `plan` will succeed, and the reason where not."""

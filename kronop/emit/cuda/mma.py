@@ -1,4 +1,4 @@
-"""Planning of one `kron_mma` pass: the tile, its phases on the tensor cores, and the resulting step.
+"""Planning of one `kron_mma` pass: the tile, its phases on the tensor cores, and the step.
 
 Each phase contracts one digit. The first one reads X and the last one writes Y; in between the tile
 is in shared memory, with strides that keep a warp's accesses apart in its banks.
@@ -26,9 +26,11 @@ MOST_DIGITS = 16
 _HELD_FACTOR_BYTES = 64
 _OFFSETS_OF_A_ROW = 3 * 8
 _OTHER_REGISTERS = 56
-# NOTE: seen on one H200: copy 4.27 TB/s over 132 multiprocessors at 1.755 GHz.
-_MEMORY_BYTES_PER_CYCLE = 18.4
-_CYCLES_OF_PRODUCT = {4: 1.6, 8: 7.6}  # one 16 x 8 x 8 product by bytes of the accumulator
+# NOTE: measured on one H200 over 500 tiles of 15 passes: 0.87 of copy speed (4.27 TB/s over 132
+# multiprocessors at 1.755 GHz), and what one 16 x 8 x 8 product takes by bytes of the accumulator.
+_MEMORY_BYTES_PER_CYCLE = 16.0
+_CYCLES_OF_PRODUCT = {4: 2.4, 8: 7.6}
+_EXPOSED = {1: 0.55, 2: 0.35, 3: 0.25}
 _SHARED_BYTES_PER_CYCLE = 128
 
 
@@ -165,8 +167,12 @@ def _neighbours(axes: Sequence[Axis], stride: int, lanes: int) -> bool:
     """Whether a thread's fibers are one aligned vector wherever they are read or written."""
     last = axes[-1]
     aligned = all(axis.shared % lanes == 0 for axis in axes[:-1])
-    return stride != 1 and stride % lanes == 0 and aligned and last.shared == 1 and (
-        last.extent % lanes == 0
+    return (
+        stride != 1
+        and stride % lanes == 0
+        and aligned
+        and last.shared == 1
+        and (last.extent % lanes == 0)
     )
 
 
@@ -201,14 +207,18 @@ def _groups(digit: tuple[int, int], splits: Splits, accumulator: DataType) -> in
 
 
 def registers(shape: PassShape, splits: Splits, accumulator: DataType) -> int:
-    """An upper estimate of the registers of a thread."""
+    """An upper estimate of the registers of a thread: fibers, factor parts, sums, addresses."""
     words = accumulator.bytes // 4
     wanted = 0
     for digit in shape.group:
         groups = _groups(digit, splits, accumulator)
+        parts = _parts(digit[0]) * _parts(digit[1])
+        fragment = 2 * words * (1 + splits.factor)
+        at_once = min(_parts(digit[1]), 4 // groups)
         held = _parts(digit[0]) * 4 * groups * words * (1 + splits.x)
-        sums = min(_parts(digit[1]), 4 // groups) * groups * 4 * words
-        wanted = max(wanted, held + sums)
+        sums = at_once * groups * 4 * words
+        factor = fragment * (parts if parts * fragment * 4 <= _HELD_FACTOR_BYTES else at_once)
+        wanted = max(wanted, held + sums + factor)
     return min(255, wanted + _OTHER_REGISTERS)
 
 
@@ -222,9 +232,7 @@ def _offset_bytes(tile: MmaTile) -> int:
     return operands.round_up(_OFFSETS_OF_A_ROW * tile.rows, operands.VECTOR_BYTES)
 
 
-def shared_bytes(
-    shape: PassShape, tile: MmaTile, splits: Splits, accumulator: DataType
-) -> int:
+def shared_bytes(shape: PassShape, tile: MmaTile, splits: Splits, accumulator: DataType) -> int:
     """Row offsets, factors, and the tile where more than one phase meets in it."""
     factors = sum(factor_bytes(digit, splits, accumulator) for digit in shape.group)
     elements = row_stride(shape, strides_of(shape, tile, accumulator)) * tile.rows
@@ -299,7 +307,7 @@ def cycles(
     blocks_resident = operands.resident_blocks(
         tile.threads, registers(shape, splits, accumulator), wanted, target
     )
-    exposed = {1: 0.8, 2: 0.4, 3: 0.25}.get(blocks_resident, 0.15)
+    exposed = _EXPOSED.get(blocks_resident, 0.15)
     resident = min(blocks_resident * tile.threads, 768) / 768
     slow, fast = max(memory, compute), min(memory, compute)
     return (slow + exposed * fast) * (1 + 0.3 * (1 - resident))
@@ -367,7 +375,8 @@ def mma_step(
 
 def _powers(tile: MmaTile, shape: PassShape) -> bool:
     """Whether all sizes are powers of two, so that indices split into parts without carries."""
-    sizes = (tile.rows, tile.columns, tile.threads, *(size for digit in shape.group for size in digit))
+    digits = (size for digit in shape.group for size in digit)
+    sizes = (tile.rows, tile.columns, tile.threads, *digits)
     return all(size & (size - 1) == 0 for size in sizes)
 
 

@@ -23,10 +23,13 @@ from kronop.target import Target
 
 # NOTE: one H200 copies 4.28 TB/s and does about 25 T multiply-adds/s in float32: 0.17 bytes each.
 _BYTES_OF_MULTIPLY_ADD = 0.17
+# Measured over modelled time of the SIMT kernels, 8^5 to 128^2 on one H200.
+_SIMT_OVERHEAD = 1.65
 # Cycles of one multiprocessor for 128 elements, for each byte of memory traffic an element.
-_CYCLES_OF_A_BYTE = 128 / 18.4
+_CYCLES_OF_A_BYTE = 128 / 16
 _TILE_ELEMENTS = 8192
 _GOOD_RUN_BYTES = 64
+_WHOLE_LINES = 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,9 +251,7 @@ def _choose_mma(
     return Status.accept() if found else status
 
 
-def _mma_tiles(
-    key: _Key, shape: PassShape, ends: Ends, accumulator: DataType
-) -> list[MmaTile]:
+def _mma_tiles(key: _Key, shape: PassShape, ends: Ends, accumulator: DataType) -> list[MmaTile]:
     """Tiles of a few sizes, from several blocks a multiprocessor to one, staged or not."""
     slots = math.prod(max(digit) for digit in shape.group)
     plain: dict[tuple[int, int, int], None] = {}
@@ -290,7 +291,7 @@ def _partial(shape: PassShape, ends: Ends, candidate: TileShape) -> float:
         if ends.source_by_rows
         else operands.cover(shape.right, candidate.columns) * candidate.columns / shape.right
     )
-    partial = math.sqrt(max(1.0, _GOOD_RUN_BYTES / (run * ends.source.bytes)))
+    partial = math.pow(max(1.0, _WHOLE_LINES / (run * ends.source.bytes)), 0.4)
     if candidate.columns > 1 and candidate.columns * ends.source.bytes % 32:
         partial *= 1.15
     return partial * ragged
@@ -390,7 +391,7 @@ def _tile_cost(
     # Two or more resident blocks overlap one's memory with another's arithmetic.
     exposed = 1.0 if blocks < 2 else 0.4
     slow, fast = max(memory, arithmetic + phases), min(memory, arithmetic + phases)
-    return (slow + exposed * fast + factors) * (1 + 0.15 * (1 - resident))
+    return (slow + exposed * fast + factors) * (1 + 0.15 * (1 - resident)) * _SIMT_OVERHEAD
 
 
 def _contract_cost(
@@ -402,4 +403,5 @@ def _contract_cost(
     again = operands.cover(produced, candidate.n) - 1
     shared = 1 + (1 / candidate.thread_m + 1 / candidate.thread_n) * 2
     arithmetic = padded * operands.round_up(contracted, candidate.k) / contracted * shared
-    return x * (1 + 0.3 * again) + y + arithmetic * _BYTES_OF_MULTIPLY_ADD * accumulator.bytes / 4
+    work = arithmetic * _BYTES_OF_MULTIPLY_ADD * accumulator.bytes / 4
+    return (x * (1 + 0.3 * again) + y + work) * _SIMT_OVERHEAD

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
-from kronop.descriptions.datatype import Layout
+from kronop.descriptions.datatype import DataType, Layout
 from kronop.descriptions.kron import (
     MOST_BATCH_DIMENSIONS,
     KronMatmulDescription,
@@ -14,6 +14,7 @@ from kronop.descriptions.kron import (
     Side,
     StridedMatrix,
 )
+from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.plan import Plan, Step
 from kronop.emit.x86.kron_cost import cost
 from kronop.emit.x86.kron_plan import Candidate, Kind, Setting, judged, tile_status
@@ -40,6 +41,9 @@ _NO_MATRIX = StridedMatrix(pointer=0, row=0, column=0)
 
 class X86KronEmitter:
     """Plans Kronecker matmuls for x86 targets; see kron.hpp for what a plan means."""
+
+    def instruction(self, element: DataType) -> MathInstruction:
+        return MathInstruction.simt(element)
 
     def supports(self, description: KronMatmulDescription, target: Target) -> Status:
         """Whether a plan exists, and which size of the tile stands in the way where not."""

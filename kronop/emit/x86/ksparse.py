@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
-from kronop.descriptions.datatype import Layout
+from kronop.descriptions.datatype import DataType, Layout
 from kronop.descriptions.kron import StridedMatrix
 from kronop.descriptions.ksparse import KSparseDescription, KSparseProblem
+from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.plan import Plan, Step
 from kronop.emit.x86.ksparse_plan import Candidate, Setting, candidates, cost, legality
 from kronop.emit.x86.planning import (
@@ -31,6 +32,9 @@ _NO_MATRIX = StridedMatrix(pointer=0, row=0, column=0)
 
 class X86KSparseEmitter:
     """Plans Kronecker-sparse products for x86 targets; see ksparse.hpp for what a plan means."""
+
+    def instruction(self, element: DataType) -> MathInstruction:
+        return MathInstruction.simt(element)
 
     def supports(self, description: KSparseDescription, target: Target) -> Status:
         """Whether a plan exists, and which size of the tile stands in the way where not."""

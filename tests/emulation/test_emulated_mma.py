@@ -1,0 +1,91 @@
+"""Tensor-core kernels run on the CPU from the same headers, against the float64 reference."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kronop.descriptions.datatype import (
+    ColumnMajor,
+    DataType,
+    Layout,
+    RowMajor,
+    bfloat16,
+    float16,
+    float32,
+    float64,
+)
+from kronop.descriptions.epilogue import LinearCombinationClamp, LinearCombinationGeneric, gelu
+from kronop.descriptions.kron import Side
+from kronop.descriptions.math_instruction import MathInstruction
+from tests.emulation.emulator import host_compiler
+from tests.emulation.test_emulated_kernels import folder, run_kron  # noqa: F401
+
+pytestmark = pytest.mark.skipif(
+    host_compiler() is None, reason="no g++ to build the emulation with"
+)
+__all__ = ["folder"]
+
+
+def run(
+    folder: Path, factors: list[tuple[int, int]], rows: int, element: DataType, **options: Any
+) -> int:
+    instruction = MathInstruction.tensor_op(element)
+    return run_kron(folder, factors, rows, element, math_instruction=instruction, **options)
+
+
+@pytest.mark.parametrize("element", [float32, float64, float16, bfloat16])
+@pytest.mark.parametrize("side", Side)
+def test_element_types(folder: Path, side: Side, element: DataType) -> None:
+    alignment = 16 // element.bytes
+    run(folder, [(8, 8)] * 3, 5, element, side=side, alignment=alignment)
+    run(folder, [(16, 16)] * 2, 40, element, side=side, alignment=alignment, source=True)
+    run(folder, [(6, 7), (5, 5), (9, 4)], 5, element, side=side, source=True)
+
+
+@pytest.mark.parametrize(
+    "factors",
+    [
+        [(8, 8)],
+        [(128, 128)],
+        [(127, 31)],
+        [(1, 7), (3, 1)],
+        [(5, 5)] * 4,
+        [(32, 32)] * 2,
+        [(64, 16), (8, 64)],
+        [(52, 50), (65, 20)],
+    ],
+)
+def test_shapes(folder: Path, factors: list[tuple[int, int]]) -> None:
+    run(folder, factors, 3, float32, source=True)
+    run(folder, factors, 3, float32, side=Side.Left, alignment=4)
+
+
+@pytest.mark.parametrize("rows", [1, 300])
+def test_tiles_beyond_the_last_row_and_several_tiles_of_a_block(folder: Path, rows: int) -> None:
+    run(folder, [(8, 8)] * 2, rows, float32, alignment=4)
+    run(folder, [(8, 8)] * 2, rows, float32, alignment=4, source=True)
+    run(folder, [(3, 5), (7, 2)], rows, float32)
+
+
+@pytest.mark.parametrize("side", Side)
+@pytest.mark.parametrize("layouts", [(x, f, y) for x in Layout for f in Layout for y in Layout])
+def test_every_layout(folder: Path, side: Side, layouts: tuple[Layout, Layout, Layout]) -> None:
+    run(folder, [(4, 8), (40, 4)], 4, float32, side=side, layouts=layouts, alignment=4)
+
+
+@pytest.mark.parametrize("factor_batch", [(), (3,), (2, 1)])
+def test_batches(folder: Path, factor_batch: tuple[int, ...]) -> None:
+    run(folder, [(2, 3), (5, 2)], 3, float32, batch=(2, 3), factor_batch=factor_batch)
+    run(folder, [(8, 8)], 200, float32, batch=(2, 3), factor_batch=factor_batch, side=Side.Left)
+
+
+def test_epilogues(folder: Path) -> None:
+    generic = LinearCombinationGeneric(gelu(float32), float32, 1, float32, float32)
+    clamp = LinearCombinationClamp(float16, 1, float32, float32)
+    for epilogue in (generic, clamp):
+        run(folder, [(2, 3), (5, 2)], 5, float32, epilogue=epilogue)
+        layouts = (RowMajor, RowMajor, ColumnMajor)
+        run(folder, [(2, 3), (5, 2)], 5, float32, epilogue=epilogue, layouts=layouts)

@@ -17,7 +17,6 @@ from kronop.emit.x86.planning import (
     element_types,
     kernel_name,
     parameter_arguments,
-    saturates,
     scalar_fields,
     shares,
     width,
@@ -110,7 +109,7 @@ def _step(
             ("kWidth", setting.width),
             ("kVectors", chosen.vectors),
             ("kUnroll", DEFAULT_UNROLL),
-            ("kSaturate", saturates(description.epilogue)),
+            ("kSaturate", description.epilogue.saturates),
             ("kA", a),
             ("kB", b),
             ("kC", c),
@@ -139,7 +138,7 @@ def _scratch(
     lane_bytes = chosen.lanes(setting) * setting.bytes
     return (
         aligned(chosen.panel_elements(setting) * setting.bytes),
-        aligned(chosen.outputs * chosen.slices * description.epilogue.element_epilogue.bytes),
+        aligned(chosen.outputs * chosen.slices * description.epilogue.element_compute.bytes),
         aligned(chosen.depth * chosen.slices * lane_bytes),
         aligned(chosen.outputs * chosen.slices * lane_bytes),
     )

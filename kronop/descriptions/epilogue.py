@@ -3,11 +3,14 @@
 With A the accumulator, C the source Z, v the bias (0 where the family has none):
 
     LinearCombination            D = alpha A + beta C + v
-    LinearCombinationClamp       the same, clamped to the finite range of the output type
+    LinearCombinationClamp       the same, clamped to the finite range of the output type;
+                                 for integers without overflow from A, C and v on
     FastLinearCombinationClamp   the same for integers, computed in float32
     LinearCombinationGeneric     D = activation(alpha A + beta C + v)
 
-Where beta is 0 the source is not read.
+Where beta is 0 the source is not read. An alpha of 0 still multiplies, so that a NaN in A stays
+one (a BLAS would give 0). A is the sum that the multiply-adds made: integer sums wrap at their
+width, and no epilogue can tell.
 """
 
 from __future__ import annotations
@@ -215,6 +218,16 @@ class Epilogue:
         return (1.0, 0.0)
 
     @property
+    def element_compute(self) -> DataType:
+        """Type of the expression's values: element_epilogue, or one with room for it."""
+        return self.element_epilogue
+
+    @property
+    def saturates(self) -> bool:
+        """Whether integers that do not fit the output are clamped, not wrapped."""
+        return False
+
+    @property
     def expression(self) -> Expression:
         """The tree over accumulator, source, bias and the scalars."""
         return self._linear
@@ -304,11 +317,23 @@ class LinearCombination(Epilogue):
 
 @dataclass(frozen=True, slots=True)
 class LinearCombinationClamp(Epilogue):
-    """D = alpha A + beta C, clamped to the finite range of the output type; integers round."""
+    """D = alpha A + beta C + v, clamped to the finite range of the output type; integers round.
+
+    Integers are computed in 64 bits, so that what overflows int32 here is clamped. A itself has
+    wrapped already where the sum overflowed its accumulator.
+    """
 
     @property
     def name(self) -> str:
         return "clamp"
+
+    @property
+    def element_compute(self) -> DataType:
+        return int64 if self.element_epilogue.kind == "int" else self.element_epilogue
+
+    @property
+    def saturates(self) -> bool:
+        return self.element_output.kind == "int"
 
     @property
     def expression(self) -> Expression:
@@ -316,6 +341,10 @@ class LinearCombinationClamp(Epilogue):
         if self.element_output.kind == "int":
             return self._linear
         bound = _FINITE_MAX[self.element_output]
+        if self.element_epilogue.kind == "int":
+            if bound > 2**63:  # No integer is beyond it.
+                return self._linear
+            bound = int(bound)
         return apply("min", apply("max", self._linear, -bound), bound)
 
 

@@ -120,7 +120,7 @@ class KronMatmulDescription:
             z: like the result, or None.
             output_op: the epilogue's scalars; its defaults where None.
         """
-        wide = widen(self.Y.element)
+        wide = widen(self.math.element_accumulator)
         value = np.asarray(x, wide)
         matrices = [np.asarray(item, wide) for item in factors]
         if self.side is Side.Left:

@@ -91,7 +91,7 @@ class KSparseDescription:
             bias: (a b d,), or None.
             output_op: the epilogue's scalars; its defaults where None.
         """
-        wide = widen(self.Y.element)
+        wide = widen(self.math.element_accumulator)
         a, _, c, d = self.pattern
         rows = np.asarray(x, wide).T if self.batch_last else np.asarray(x, wide)
         value = np.einsum("nikl,ijkl->nijl", rows.reshape(-1, a, c, d), np.asarray(weights, wide))

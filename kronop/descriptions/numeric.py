@@ -22,9 +22,14 @@ def finish(
     source: Any = None,
     bias: Any = None,
 ) -> Any:
-    """The epilogue on whole arrays, converted to the range of the output type for integers."""
+    """The epilogue on whole arrays, converted to the range of the output type for integers.
+
+    `accumulator` is wrapped to the accumulator's width first, as sums of integers are.
+    """
     scalars = (output_op or epilogue.epilogue_type()).scalars
-    wide = widen(epilogue.element_epilogue)
+    wide = widen(epilogue.element_compute)
+    if epilogue.element_accumulator.kind == "int":
+        accumulator = np.asarray(accumulator).astype(epilogue.element_accumulator.name)
     zero = wide(0)
     values = {name: wide(value) for name, value in zip(epilogue.scalar_names, scalars, strict=True)}
     values |= {
@@ -34,8 +39,8 @@ def finish(
     }
     result = np.asarray(epilogue.expression.evaluate(values))
     if epilogue.element_output.kind == "float":
-        return result
+        return result.astype(np.float64)
     bits = epilogue.element_output.bits
-    if epilogue.element_epilogue.kind == "float" or epilogue.name == "clamp":
+    if epilogue.element_compute.kind == "float" or epilogue.saturates:
         return np.clip(np.rint(result), -(2 ** (bits - 1)), 2 ** (bits - 1) - 1).astype(np.int64)
     return result.astype(np.dtype(f"int{bits}")).astype(np.int64)

@@ -80,7 +80,7 @@ def _integer(*values: int) -> str:
 def _functor(epilogue: Epilogue) -> str:
     """The epilogue as a struct: its scalars, and one straight-line call operator."""
     names = epilogue.scalar_names
-    compute = epilogue.element_epilogue.cxx
+    compute = epilogue.element_compute.cxx
     body = epilogue.expression.render("Compute").replace("\n", "\n    ")
     scalars = ", ".join(f"{name}(Compute(scalars[{index}]))" for index, name in enumerate(names))
     return (

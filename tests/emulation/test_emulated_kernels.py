@@ -98,7 +98,7 @@ def agree(result: Any, expected: Any, element: DataType, intermediate: DataType)
     if element.kind == "int":
         np.testing.assert_array_equal(wide(result), expected)
         return
-    bound = (2 * _UNIT[element] + 64 * _UNIT[intermediate]) * np.abs(expected).max(initial=1)
+    bound = (2 * _UNIT[element] + 64 * _UNIT.get(intermediate, 0)) * np.abs(expected).max(initial=1)
     assert np.abs(wide(result) - expected).max(initial=0) <= bound
 
 
@@ -232,8 +232,13 @@ def test_element_types(folder: Path, element: DataType) -> None:
         LinearCombinationClamp(int8, 1, int32, int32),
         LinearCombination(int8, 1, int32, int32),
         FastLinearCombinationClamp(int8, 1),
+        LinearCombination(float16, 1, int32, int32),
+        LinearCombination(bfloat16, 1, int32, int32),
+        LinearCombination(float64, 1, int32, int32),
+        LinearCombinationClamp(float16, 1, int32, int32),
+        LinearCombinationClamp(bfloat16, 1, int32, int32),
     ],
-    ids=lambda item: f"{item.name}-{item.element_output.name}",
+    ids=lambda item: f"{item.name}-{item.element_accumulator.name}-{item.element_output.name}",
 )
 def test_epilogues(folder: Path, epilogue: Epilogue) -> None:
     element = int32 if epilogue.element_accumulator == int32 else float32

@@ -172,7 +172,7 @@ def test_overlap_with_weights_and_bias_is_refused() -> None:
 
 @pytest.mark.parametrize("operation", [None, OperationDouble(kron(((2, 3),)))])
 def test_what_is_no_operation_of_the_family_is_refused(operation: Any) -> None:
-    with pytest.raises(ElementTypeError, match="a KSparseOperation, got (NoneType|OperationD)"):
+    with pytest.raises(ElementTypeError, match=r"a KSparseOperation, got (NoneType|OperationD)"):
         KSparseArguments(operation=operation, X=np.ones((4, 6)), W=np.ones((1, 2, 3, 2)))
 
 

@@ -53,6 +53,32 @@ def test_clamp_keeps_results_finite_and_integers_saturate() -> None:
     assert finish(plain, plain.epilogue_type(2), np.array([2**30])).tolist() == [-(2**31)]
 
 
+def test_the_integer_clamp_sees_the_wrapped_sum_and_overflows_no_more() -> None:
+    clamp = kronop.LinearCombinationClamp(kronop.int32, 1, kronop.int32, kronop.int32)
+    sums = np.array([2**30, -(2**30), 2**31, 2**32 + 5])
+    assert finish(clamp, clamp.epilogue_type(3), sums).tolist() == [
+        2**31 - 1,
+        -(2**31),
+        -(2**31),
+        15,
+    ]
+    text = clamp.expression.render("Compute")
+    assert "max" not in text
+    assert clamp.element_compute == kronop.int64
+
+
+def test_integers_are_clamped_to_half_where_they_exceed_it() -> None:
+    half = kronop.LinearCombinationClamp(kronop.float16, 1, kronop.int32, kronop.int32)
+    values = finish(half, None, np.array([70000, -70000, 300]))
+    assert values.tolist() == [65504, -65504, 300]
+    assert "Compute(65504)" in half.expression.render("Compute")
+    wide = kronop.LinearCombinationClamp(kronop.bfloat16, 1, kronop.int64, kronop.int64)
+    assert (
+        wide.expression
+        == kronop.LinearCombination(kronop.bfloat16, 1, kronop.int64, kronop.int64).expression
+    )
+
+
 def test_scalars_have_defaults_and_are_checked() -> None:
     epilogue = kronop.LinearCombination(kronop.float32, 4, kronop.float32, kronop.float32)
     assert epilogue.epilogue_type().scalars == (1.0, 0.0)

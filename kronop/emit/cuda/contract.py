@@ -239,9 +239,9 @@ def contract_step(
     vector_m, vector_n = min(vector, tile.thread_m), min(vector, tile.thread_n)
     x_vector, w_vector, y_vector = vectors(work, tile)
     scalar = operands.scalar_kind(epilogue)
-    wanted = shared_bytes(tile, accumulator)
-    blocks = operands.resident_blocks(
-        tile.threads, registers(tile, work, accumulator), wanted, target
+    wanted, held = shared_bytes(tile, accumulator), registers(tile, work, accumulator)
+    blocks = operands.affordable_blocks(
+        operands.resident_blocks(tile.threads, held, wanted, target), tile.threads, held
     )
     constants: list[tuple[str, Constant]] = [
         ("kThreads", tile.threads),

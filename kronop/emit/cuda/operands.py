@@ -18,6 +18,7 @@ SCALARS = 4
 REGISTERS = 65536
 MOST_RESIDENT = 8
 VECTOR_BYTES = 16
+_WARP, _QUARTERS = 32, 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +78,7 @@ def element_types(
 
 def saturates(epilogue: Epilogue | None) -> bool:
     """Whether integers are clamped, and not wrapped, on their way to the output type."""
-    return epilogue is not None and epilogue.name == "clamp"
+    return epilogue is not None and epilogue.saturates
 
 
 def scalar_kind(epilogue: Epilogue | None) -> Scalar:
@@ -129,6 +130,16 @@ def resident_blocks(threads: int, registers: int, shared_bytes: int, target: Tar
     """
     by_registers = REGISTERS // (threads * round_up(registers, 8))
     return max(1, min(by_registers, target.shared_bytes // shared_bytes, MOST_RESIDENT))
+
+
+def affordable_blocks(blocks: int, threads: int, registers: int) -> int:
+    """As many of `blocks` as leave a thread all `registers`.
+
+    Each quarter of a multiprocessor has its own registers, so ptxas budgets five blocks of two
+    warps as twelve warps.
+    """
+    warps = REGISTERS // (_WARP * round_up(registers, 8)) // _QUARTERS * _QUARTERS
+    return max(1, min(blocks, warps // cover(threads, _WARP)))
 
 
 def cover(extent: int, size: int) -> int:

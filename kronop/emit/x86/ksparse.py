@@ -18,7 +18,6 @@ from kronop.emit.x86.planning import (
     element_types,
     kernel_name,
     parameter_arguments,
-    saturates,
     scalar_fields,
     shares,
     width,
@@ -114,7 +113,7 @@ def _step(
             ("kWidth", setting.width),
             ("kVectors", chosen.vectors),
             ("kUnroll", DEFAULT_UNROLL),
-            ("kSaturate", saturates(description.epilogue)),
+            ("kSaturate", description.epilogue.saturates),
             ("kA", a),
             ("kB", b),
             ("kC", c),
@@ -143,7 +142,7 @@ def _scratch(
     lane_bytes = chosen.lanes(setting) * setting.bytes
     return (
         aligned(chosen.panel_elements(setting) * setting.bytes),
-        aligned(chosen.outputs * chosen.slices * description.epilogue.element_epilogue.bytes),
+        aligned(chosen.outputs * chosen.slices * description.epilogue.element_compute.bytes),
         aligned(chosen.depth * chosen.slices * lane_bytes),
         aligned(chosen.outputs * chosen.slices * lane_bytes),
     )

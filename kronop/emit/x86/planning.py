@@ -105,11 +105,6 @@ def element_types(
     )
 
 
-def saturates(epilogue: Epilogue) -> bool:
-    """Whether integers that don't fit the output saturate rather than wrap."""
-    return epilogue.name in ("clamp", "fastclamp")
-
-
 def kernel_name(family: str, element: DataType, sizes: str, target: Target) -> str:
     """`family_f32_sizes_arch`; sizes are cut where the name would be too long."""
     room = _NAME_LENGTH - len(f"{family}_{element.short}__{target.arch}")

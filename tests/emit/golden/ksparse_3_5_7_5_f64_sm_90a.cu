@@ -45,7 +45,7 @@ struct Step {
   using Accumulator = double;
   using Epilogue = ::Epilogue;
   static constexpr int kThreads = 160;
-  static constexpr int kBlocks = 2;
+  static constexpr int kBlocks = 1;
   static constexpr int kStages = 2;
   static constexpr int kLanes = 5;
   static constexpr int kTileM = 32;

@@ -118,53 +118,63 @@ KRONOP_INLINE void small_phase(typename Step::Accumulator* tile, const typename 
   }
 }
 
+// Count outputs of a large digit from q0 on, for the fibers that a thread holds in x.
+template <class Step, int Digit, int Stride, int Count, int Together, int Contracted>
+KRONOP_INLINE void produce_chunk(typename Step::Accumulator* tile, const typename Step::Accumulator* factor, const typename Step::Accumulator (&x)[Together][Contracted], const int (&base)[Together], int live, int q0) {
+  using Accumulator = typename Step::Accumulator;
+  constexpr int pitch = Step::kFactorPitch[Digit], vector = Step::kFactorVector;
+  constexpr int width = (Count + vector - 1) / vector * vector;
+  Accumulator sums[Together][width] = {};
+#pragma unroll
+  for (int p = 0; p < Contracted; ++p) {
+#pragma unroll
+    for (int q = 0; q < width; q += vector) {
+      const auto part = load<Accumulator, vector>(factor + p * pitch + q0 + q);
+#pragma unroll
+      for (int g = 0; g < Together; ++g) {
+#pragma unroll
+        for (int v = 0; v < vector; ++v) sums[g][q + v] = multiply_add(x[g][p], part.data[v], sums[g][q + v]);
+      }
+    }
+  }
+#pragma unroll
+  for (int g = 0; g < Together; ++g) {
+    if (g < live) {
+#pragma unroll
+      for (int q = 0; q < Count; ++q) tile[place<Step>(base[g] + (q0 + q) * Stride)] = sums[g][q];
+    }
+  }
+}
+
 // A phase of one large digit: a thread holds kPhaseTogether fibers and produces a few outputs at a time.
 template <class Step, int Phase>
 KRONOP_INLINE void large_phase(typename Step::Accumulator* tile, const typename Step::Accumulator* factors) {
   using Accumulator = typename Step::Accumulator;
   constexpr int digit = Step::kPhaseFirst[Phase], stride = Step::kPhaseStride[Phase];
   constexpr int contracted = Step::kContracted[digit], produced = Step::kProduced[digit];
-  constexpr int pitch = Step::kFactorPitch[digit], vector = Step::kFactorVector;
   constexpr int chunk = Step::kChunk, together = Step::kPhaseTogether[Phase];
+  constexpr int whole = produced / chunk * chunk;
   const Accumulator* factor = factors + Step::kFactorOffset[digit];
 #pragma unroll 1
   for (int first = threadIdx.x; first < Step::kPhaseFibers[Phase]; first += Step::kThreads * together) {
     Accumulator x[together][contracted];
-    int base[together];
+    int base[together], live = 0;
 #pragma unroll
     for (int g = 0; g < together; ++g) {
       const int fiber = first + g * Step::kThreads;
       // A fiber past the end is computed as the first one and not written.
-      base[g] = fiber_offset<Step, Step::kPhaseAxis[Phase + 1] - 1, Step::kPhaseAxis[Phase]>(
-          fiber < Step::kPhaseFibers[Phase] ? fiber : first);
+      const bool exists = fiber < Step::kPhaseFibers[Phase];
+      live += exists;
+      base[g] = fiber_offset<Step, Step::kPhaseAxis[Phase + 1] - 1, Step::kPhaseAxis[Phase]>(exists ? fiber : first);
 #pragma unroll
       for (int p = 0; p < contracted; ++p) x[g][p] = tile[place<Step>(base[g], place<Step>(base[g]), p * stride)];
     }
 #pragma unroll 1
-    for (int q0 = 0; q0 < produced; q0 += chunk) {
-      Accumulator sums[together][chunk] = {};
-#pragma unroll
-      for (int p = 0; p < contracted; ++p) {
-#pragma unroll
-        for (int q = 0; q < chunk; q += vector) {
-          const auto part = load<Accumulator, vector>(factor + p * pitch + q0 + q);
-#pragma unroll
-          for (int g = 0; g < together; ++g) {
-#pragma unroll
-            for (int v = 0; v < vector; ++v) sums[g][q + v] = multiply_add(x[g][p], part.data[v], sums[g][q + v]);
-          }
-        }
-      }
-#pragma unroll
-      for (int g = 0; g < together; ++g) {
-        const bool live = first + g * Step::kThreads < Step::kPhaseFibers[Phase];
-#pragma unroll
-        for (int q = 0; q < chunk; ++q) {
-          if (live && (produced % chunk == 0 || q0 + q < produced)) {
-            tile[place<Step>(base[g] + (q0 + q) * stride)] = sums[g][q];
-          }
-        }
-      }
+    for (int q0 = 0; q0 < whole; q0 += chunk) {
+      produce_chunk<Step, digit, stride, chunk>(tile, factor, x, base, live, q0);
+    }
+    if constexpr (produced > whole) {
+      produce_chunk<Step, digit, stride, produced - whole>(tile, factor, x, base, live, whole);
     }
   }
 }

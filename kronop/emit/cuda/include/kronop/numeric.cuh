@@ -25,17 +25,23 @@ struct Wrapping {
   KRONOP_INLINE friend Wrapping operator*(Wrapping a, Wrapping b) {
     return Wrapping(Signed(Unsigned(a.value) * Unsigned(b.value)));
   }
+  KRONOP_INLINE friend bool operator>(Wrapping a, Wrapping b) { return a.value > b.value; }
+  KRONOP_INLINE friend bool operator<(Wrapping a, Wrapping b) { return a.value < b.value; }
+  KRONOP_INLINE friend bool operator!=(Wrapping a, Wrapping b) { return a.value != b.value; }
 };
 
 using int8_t = Wrapping<signed char, unsigned>;
 using int32_t = Wrapping<int, unsigned>;
 using int64_t = Wrapping<long long, unsigned long long>;
 
+// Their constructors keep them from being aggregates, which a cast would fill with bits.
 struct half_t {
   unsigned short bits;
+  half_t() = default;
 };
 struct bfloat16_t {
   unsigned short bits;
+  bfloat16_t() = default;
 };
 
 // One multiply-add of the accumulator type.
@@ -70,12 +76,16 @@ inline float half_to_float(half_t from) {
   return float(__builtin_bit_cast(_Float16, from.bits));
 }
 inline half_t float_to_half(float from) {
-  return {__builtin_bit_cast(unsigned short, _Float16(from))};
+  half_t to;
+  to.bits = __builtin_bit_cast(unsigned short, _Float16(from));
+  return to;
 }
 inline bfloat16_t float_to_bfloat16(float from) {
   const unsigned bits = __builtin_bit_cast(unsigned, from);
   const unsigned rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-  return {static_cast<unsigned short>(from == from ? rounded : 0x7fffu)};
+  bfloat16_t to;
+  to.bits = static_cast<unsigned short>(from == from ? rounded : 0x7fffu);
+  return to;
 }
 inline float bits_to_float(unsigned bits) { return __builtin_bit_cast(float, bits); }
 template <class Float>
@@ -144,8 +154,10 @@ KRONOP_INLINE To convert(From from) {
   } else if constexpr (IntegerOf<From>::is_integer) {
     if constexpr (IntegerOf<To>::is_integer) {
       return To((long long)(from.value));
+    } else if constexpr (same<To, double>) {
+      return double(from.value);
     } else {
-      return To(from.value);
+      return convert<To>(float(from.value));
     }
   } else if constexpr (IntegerOf<To>::is_integer) {
     return detail::clamp_to<To>(detail::round_saturate(detail::widen(from)));

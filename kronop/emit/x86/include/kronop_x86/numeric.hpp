@@ -39,6 +39,15 @@ inline constexpr bool is_floating<float> = true;
 template <>
 inline constexpr bool is_floating<double> = true;
 
+template <class T>
+inline constexpr bool is_integer = false;
+template <>
+inline constexpr bool is_integer<int8_t> = true;
+template <>
+inline constexpr bool is_integer<int32_t> = true;
+template <>
+inline constexpr bool is_integer<int64_t> = true;
+
 template <class A, class B>
 inline constexpr bool is_same = false;
 template <class A>
@@ -158,7 +167,7 @@ KRONOP_INLINE To convert(From value) {
 // As convert, but integers saturate too.
 template <class To, class From>
 KRONOP_INLINE To saturate(From value) {
-  if constexpr (!detail::is_floating<From> && sizeof(To) < sizeof(From)) {
+  if constexpr (detail::is_integer<From> && detail::is_integer<To> && sizeof(To) < sizeof(From)) {
     const From most = (From(1) << (8 * sizeof(To) - 1)) - 1;
     return To(value > most ? most : (value < -most - 1 ? -most - 1 : value));
   } else {

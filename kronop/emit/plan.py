@@ -30,6 +30,7 @@ class Step:
         bytes_per_row: memory traffic per row of X that is unavoidable in this step.
         operations_per_row: multiplications and additions per row of X.
         note: what this step does, for `print(plan)`.
+        launch: name -> value of what only the packing of parameters needs, not the kernel's text.
     """
 
     entry: str
@@ -45,9 +46,11 @@ class Step:
     bytes_per_row: int
     operations_per_row: int
     note: str
+    launch: tuple[tuple[str, Constant], ...] = ()
 
     def constant(self, name: str) -> Constant:
-        return dict(self.constants)[name]
+        """A constant of the kernel or of its launch."""
+        return dict((*self.constants, *self.launch))[name]
 
     def __str__(self) -> str:
         intensity = self.operations_per_row / max(self.bytes_per_row, 1)

@@ -21,7 +21,7 @@ from kronop.descriptions.epilogue import LinearCombinationClamp, LinearCombinati
 from kronop.descriptions.kron import Side
 from kronop.descriptions.math_instruction import MathInstruction
 from tests.emulation.emulator import host_compiler
-from tests.emulation.test_emulated_kernels import folder, run_kron  # noqa: F401
+from tests.emulation.test_emulated_kernels import folder, run_kron
 
 pytestmark = pytest.mark.skipif(
     host_compiler() is None, reason="no g++ to build the emulation with"

@@ -115,7 +115,7 @@ def covered(plan: Plan) -> list[int]:
     """The digits of all steps, in the order of the steps."""
     result: list[int] = []
     for step in plan.steps:
-        first, group = step.constant("kFirstDigit"), step.constant("kGroup")
+        first, group = step.constant("first_digit"), step.constant("group")
         assert isinstance(first, int)
         assert isinstance(group, tuple)
         result += range(first, first + len(group) // 2)

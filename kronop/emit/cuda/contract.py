@@ -230,7 +230,7 @@ def contract_step(
     *,
     entry: str,
     note: str,
-    plan_constants: Sequence[tuple[str, Constant]],
+    launch: Sequence[tuple[str, Constant]],
     traffic: tuple[int, int],
 ) -> Step:
     """The step; `traffic` is (bytes, operations) per row of X."""
@@ -267,7 +267,6 @@ def contract_step(
         ("kPad", vector),
         ("kTileBytesAt", _rows_bytes(tile)),
         ("kSaturate", operands.saturates(epilogue)),
-        *plan_constants,
     ]
     return Step(
         entry=entry,
@@ -283,6 +282,7 @@ def contract_step(
         bytes_per_row=traffic[0],
         operations_per_row=traffic[1],
         note=note,
+        launch=tuple(launch),
     )
 
 

@@ -67,11 +67,11 @@ def _step(
     this = passes[index]
     is_last = index == len(passes) - 1
     entry, note = _names(description, this, index, len(passes), target)
-    constants: list[tuple[str, Constant]] = [
-        ("kFirstDigit", this.first),
-        ("kSizes", _sizes_before(description, passes[:index])),
-        ("kGroup", tuple(size for shape in this.shape.group for size in shape)),
-        ("kXByRows", this.ends.source_by_rows),
+    launch: list[tuple[str, Constant]] = [
+        ("first_digit", this.first),
+        ("sizes", _sizes_before(description, passes[:index])),
+        ("group", tuple(size for shape in this.shape.group for size in shape)),
+        ("x_by_rows", this.ends.source_by_rows),
     ]
     splits = splits_of(description.math)
     if isinstance(this.choice.tile, MmaTile) and splits is not None:
@@ -84,7 +84,7 @@ def _step(
             target,
             entry=entry,
             note=note,
-            plan_constants=constants,
+            launch=launch,
             last=is_last,
         )
     if isinstance(this.choice.tile, TileShape):
@@ -96,7 +96,7 @@ def _step(
             target,
             entry=entry,
             note=note,
-            plan_constants=constants,
+            launch=launch,
             last=is_last,
         )
     work = contraction(by_columns(description), description.F.alignment, this.shape, this.ends)
@@ -113,7 +113,7 @@ def _step(
         target,
         entry=entry,
         note=note,
-        plan_constants=constants,
+        launch=launch,
         traffic=traffic,
     )
 

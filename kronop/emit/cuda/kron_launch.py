@@ -31,9 +31,9 @@ class _Pass:
 
 
 def _pass_of(step: Step) -> _Pass:
-    flat, sizes = operands.integers(step, "kGroup"), operands.integers(step, "kSizes")
+    flat, sizes = operands.integers(step, "group"), operands.integers(step, "sizes")
     first, group = (
-        operands.integer(step, "kFirstDigit"),
+        operands.integer(step, "first_digit"),
         tuple(zip(flat[::2], flat[1::2], strict=True)),
     )
     return _Pass(
@@ -87,7 +87,7 @@ def _intermediate(step: Step, problem: KronProblem, rows: int, pointer: int) -> 
     inner = [
         math.prod(problem.batch[axis + 1 :]) * problem.rows for axis in range(len(problem.batch))
     ]
-    if operands.integer(step, "kXByRows"):
+    if operands.integer(step, "x_by_rows"):
         column = operands.round_up(rows, operands.vector_of(operands.element_of(step, "Output")))
         return StridedMatrix(pointer=pointer, row=1, column=column, batch=tuple(inner))
     return StridedMatrix(
@@ -131,7 +131,7 @@ def _four(strides: Sequence[int], filler: int = 0) -> tuple[int, ...]:
 
 def _tile_launch(index: int, step: Step, problem: KronProblem, cores: int) -> Launch:
     this = _pass_of(step)
-    by_rows, columns = operands.integer(step, "kXByRows"), operands.integer(step, "kColumns")
+    by_rows, columns = operands.integer(step, "x_by_rows"), operands.integer(step, "kColumns")
     group_in, group_out = operands.integer(step, "kGroupIn"), operands.integer(step, "kGroupOut")
     inner = problem.rows if by_rows else this.right
     outer = (this.left, this.right) if by_rows else (problem.rows, this.left)
@@ -202,7 +202,7 @@ def _digit_as_planned(step: Step, name: str, view: operands.View, group: int) ->
 def _contract_launch(index: int, step: Step, problem: KronProblem) -> Launch:
     this = _pass_of(step)
     ((contracted, produced),) = this.group
-    by_rows = operands.integer(step, "kXByRows")
+    by_rows = operands.integer(step, "x_by_rows")
     rows = (
         (this.left, this.right, problem.rows) if by_rows else (problem.rows, this.left, this.right)
     )

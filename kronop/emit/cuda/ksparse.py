@@ -122,7 +122,7 @@ def _step(description: KSparseDescription, tile: ContractTile, target: Target) -
         target,
         entry=f"ksparse_{x.short}_{a}_{b}_{c}_{d}_{first}_{y.short}_{description.epilogue.name}_{target.arch}",
         note=f"I_{a} x dense({b}, {c}) x I_{d}, {first}, tiles of {tile}",
-        plan_constants=[("kPattern", (a, b, c, d))],
+        launch=[("pattern", (a, b, c, d))],
         traffic=traffic,
     )
 
@@ -142,7 +142,7 @@ def _view(matrix: StridedMatrix, own: str, size: int, d: int) -> operands.View:
 
 
 def _launch(step: Step, problem: KSparseProblem) -> Launch:
-    a, b, c, d = operands.integers(step, "kPattern")
+    a, b, c, d = operands.integers(step, "pattern")
     w_a, w_b, w_c, w_d = problem.weight_strides
     nothing = StridedMatrix(pointer=0, row=0, column=0)
     bias = problem.bias_stride

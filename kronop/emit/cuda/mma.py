@@ -1,7 +1,7 @@
 """Planning of one `kron_mma` pass: the tile, its phases on the tensor cores, and the step.
 
-Each phase contracts one digit. The first one reads X and the last one writes Y; in between the tile
-is in shared memory, with strides that keep a warp's accesses apart in its banks.
+Each phase contracts one digit. The tile is in shared memory, with strides that keep a warp's
+accesses apart in its banks.
 """
 
 from __future__ import annotations
@@ -36,10 +36,12 @@ _SHARED_BYTES_PER_CYCLE = 128
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MmaTile(TileShape):
-    """Rows x group x columns of a block, its threads, and whether X and Y go through the tile."""
+    """Rows x group x columns of a block, its threads, and whether X and Y go through the tile.
 
-    stage_x: bool
-    stage_y: bool
+    What is not staged is a contiguous digit, which its phase reads and writes in memory itself.
+    """
+
+    staged: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,17 +57,11 @@ class Splits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
-    """A free index of a phase: its extent, and what one step of it moves in tile and memory."""
+    """A free index of a phase: its extent, and the strides of its steps in the tile and in rows."""
 
     extent: int
     shared: int
     row: int = 0
-    digits: int = 0
-    column: int = 0
-
-    @property
-    def steps(self) -> tuple[int, int, int, int]:
-        return self.shared, self.row, self.digits, self.column
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,20 +132,16 @@ def phases_of(
     order = sorted(range(len(shape.group)), key=lambda d: (shrinking(shape.group[d]), -d))
     done: set[int] = set()
     result = []
-    for position, digit in enumerate(order):
+    for digit in order:
         sizes = [q if index in done else p for index, (p, q) in enumerate(shape.group)]
         groups = _groups(shape.group[digit], splits, accumulator)
         axes = [Axis(extent=tile.rows, shared=row_stride(shape, strides), row=1)]
-        outside = position == 0 and not tile.stage_x
-        outside = outside or (position == len(order) - 1 and not tile.stage_y)
-        for index, size in enumerate(sizes):
-            if index != digit:
-                after = math.prod(sizes[index + 1 :]) // (1 if index > digit else sizes[digit])
-                # Past the contracted digit, memory has its produced size when results leave.
-                own = shape.group[digit][0 if position == 0 and not tile.stage_x else 1]
-                digits = after * (own if index < digit else 1) if outside else 0
-                axes.append(Axis(extent=size, shared=strides[index], digits=digits))
-        axes.append(Axis(extent=tile.columns, shared=1, column=1))
+        axes += [
+            Axis(extent=size, shared=strides[index])
+            for index, size in enumerate(sizes)
+            if index != digit
+        ]
+        axes.append(Axis(extent=tile.columns, shared=1))
         collapsed = _collapse(axes)
         result.append(
             MmaPhase(
@@ -183,13 +175,13 @@ def _collapse(axes: Sequence[Axis]) -> tuple[Axis, ...]:
         if axis.extent == 1:
             continue
         last = result[-1] if result else None
-        if last is not None and last.steps == tuple(axis.extent * step for step in axis.steps):
+        if last is not None and (
+            (last.shared, last.row) == (axis.extent * axis.shared, axis.extent * axis.row)
+        ):
             result[-1] = Axis(
                 extent=last.extent * axis.extent,
                 shared=axis.shared,
                 row=axis.row,
-                digits=axis.digits,
-                column=axis.column,
             )
         else:
             result.append(axis)
@@ -236,8 +228,7 @@ def shared_bytes(shape: PassShape, tile: MmaTile, splits: Splits, accumulator: D
     """Row offsets, factors, and the tile where more than one phase meets in it."""
     factors = sum(factor_bytes(digit, splits, accumulator) for digit in shape.group)
     elements = row_stride(shape, strides_of(shape, tile, accumulator)) * tile.rows
-    in_tile = tile.stage_x or tile.stage_y or len(shape.group) > 1
-    return 2 * _offset_bytes(tile) + factors + (elements * accumulator.bytes if in_tile else 0)
+    return 2 * _offset_bytes(tile) + factors + elements * accumulator.bytes * tile.staged
 
 
 def fits(
@@ -296,12 +287,11 @@ def cycles(
             shared += blocks / phase.groups * fragment
         width = accumulator.bytes / _SHARED_BYTES_PER_CYCLE
         # What a phase reads in memory itself comes in short runs.
-        shared += elements * width * (1 if index or tile.stage_x else max(1, p / 8))
+        shared += elements * width * (1 if tile.staged or p <= 8 else 2)
         elements *= q / p
-        last = index + 1 == len(phases)
-        shared += elements * width * (max(1, q / 8) if last and not tile.stage_y else 1)
-    shared += 128 * accumulator.bytes / _SHARED_BYTES_PER_CYCLE * tile.stage_x
-    shared += elements * accumulator.bytes / _SHARED_BYTES_PER_CYCLE * tile.stage_y
+        shared += elements * width * (1 if tile.staged or q <= 8 else 2)
+    shared += 128 * accumulator.bytes / _SHARED_BYTES_PER_CYCLE * tile.staged
+    shared += elements * accumulator.bytes / _SHARED_BYTES_PER_CYCLE * tile.staged
     compute = max(tensor, shared) + 0.25 * min(tensor, shared) + 3 * len(phases)
     wanted = shared_bytes(shape, tile, splits, accumulator)
     blocks_resident = operands.resident_blocks(
@@ -323,7 +313,7 @@ def mma_step(
     *,
     entry: str,
     note: str,
-    plan_constants: Sequence[tuple[str, Constant]],
+    launch: Sequence[tuple[str, Constant]],
     last: bool,
 ) -> Step:
     """The step of a pass that `fits`."""
@@ -354,14 +344,12 @@ def mma_step(
             ("kRegular", _powers(tile, shape)),
             ("kXDigit", 0 if ends.source_by_rows else shape.right),
             ("kYDigit", 0 if ends.output_by_rows else shape.right),
-            ("kStageX", tile.stage_x),
-            ("kStageY", tile.stage_y),
+            ("kStaged", tile.staged),
             ("kSplitX", splits.x),
             ("kSplitFactor", splits.factor),
             ("kSaturate", operands.saturates(epilogue)),
             *_tile_constants(shape, tile, strides, splits, accumulator),
             *_phase_constants(phases),
-            *plan_constants,
         ),
         signature=tile_signature(scalar, digits),
         epilogue=epilogue,
@@ -370,6 +358,7 @@ def mma_step(
         bytes_per_row=shape.columns_in * ends.source.bytes + shape.columns_out * ends.output.bytes,
         operations_per_row=2 * multiply_adds(list(order), shape.left, shape.right),
         note=note,
+        launch=tuple(launch),
     )
 
 
@@ -390,7 +379,7 @@ def _vector(
 ) -> int:
     """Elements of one access to memory: of a staged tile, or of a phase's pair."""
     last = shape.group[-1][produced]
-    if tile.stage_y if produced else tile.stage_x:
+    if tile.staged:
         return operands.widest_divisor(alignment, [tile.columns if tile.columns > 1 else last])
     return operands.widest_divisor(min(alignment, 2), [shape.group[phase.digit][produced]])
 
@@ -419,8 +408,6 @@ def _tile_constants(
         ("kRowStride", row_stride(shape, strides)),
         ("kDenseIn", False),
         ("kDenseOut", False),
-        ("kDigitsIn", tuple(math.prod(ins[index + 1 :]) for index in range(len(ins)))),
-        ("kDigitsOut", tuple(math.prod(outs[index + 1 :]) for index in range(len(outs)))),
         ("kFactorBytesAt", tuple(at + sum(sizes[:index]) for index in range(len(sizes)))),
         ("kTileBytesAt", at + sum(sizes)),
     )
@@ -441,6 +428,4 @@ def _phase_constants(phases: Sequence[MmaPhase]) -> tuple[tuple[str, Constant], 
         ("kAxisExtent", tuple(axis.extent for axis in axes)),
         ("kAxisShared", tuple(axis.shared for axis in axes)),
         ("kAxisRow", tuple(axis.row for axis in axes)),
-        ("kAxisDigits", tuple(axis.digits for axis in axes)),
-        ("kAxisColumn", tuple(axis.column for axis in axes)),
     )

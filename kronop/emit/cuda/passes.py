@@ -265,22 +265,13 @@ def _mma_tiles(key: _Key, shape: PassShape, ends: Ends, accumulator: DataType) -
                 for threads in (128, 256, 512, 1024):
                     if threads <= max(128, rows * slots * columns // 16):
                         plain[rows, columns, threads] = None
-    result = []
-    for rows, columns, threads in plain:
-        # The first phase contracts what is contiguous in memory, and may read it itself.
-        direct = columns == 1 and not ends.source_by_rows
-        for stage_x in (True, False) if direct else (True,):
-            for stage_y in (True, False) if direct and len(shape.group) == 1 else (True,):
-                result.append(
-                    MmaTile(
-                        rows=rows,
-                        columns=columns,
-                        threads=threads,
-                        stage_x=stage_x,
-                        stage_y=stage_y,
-                    )
-                )
-    return result
+    # One contiguous digit needs no tile: its phase reads and writes memory in pairs.
+    direct = len(shape.group) == 1 and shape.right == 1 and not ends.source_by_rows
+    return [
+        MmaTile(rows=rows, columns=columns, threads=threads, staged=staged)
+        for rows, columns, threads in plain
+        for staged in ((True, False) if direct and columns == 1 else (True,))
+    ]
 
 
 def _partial(shape: PassShape, ends: Ends, candidate: TileShape) -> float:

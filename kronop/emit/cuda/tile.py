@@ -237,7 +237,7 @@ def tile_step(
     *,
     entry: str,
     note: str,
-    plan_constants: Sequence[tuple[str, Constant]],
+    launch: Sequence[tuple[str, Constant]],
     last: bool,
 ) -> Step:
     """The step of a pass that `fits`."""
@@ -269,7 +269,6 @@ def tile_step(
             ("kSaturate", operands.saturates(epilogue)),
             *_tile_constants(shape, tile, layout, accumulator),
             *_phase_constants(phases, accumulator),
-            *plan_constants,
         ),
         signature=tile_signature(scalar, digits),
         epilogue=epilogue,
@@ -278,6 +277,7 @@ def tile_step(
         bytes_per_row=shape.columns_in * ends.source.bytes + shape.columns_out * ends.output.bytes,
         operations_per_row=2 * multiply_adds(list(order), shape.left, shape.right),
         note=note,
+        launch=tuple(launch),
     )
 
 

@@ -1,27 +1,24 @@
-// digit 0 of 2 (128x128), tiles of 1 lanes x 128 x 128 x 16, 8 x 8 a thread
-#include "kronop/contract.cuh"
+// digit 0 of 2 (128x128), tiles of 1 x 128 x 32 in shared memory
+#include "kronop/kron_mma.cuh"
 
-using Parameters = kronop::ContractParameters<double>;
-static_assert(sizeof(Parameters{.x = {}, .w = {}, .y = {}, .z = {}, .bias = {}, .x_vector = {},
-    .w_vector = {}, .y_vector = {}, .row_extent = {}, .row_x = {}, .row_y = {}, .row_z = {},
-    .contracted_x = {}, .contracted_w = {}, .produced_w = {}, .produced_y = {}, .produced_z = {},
-    .produced_bias = {}, .lane_extent = {}, .lane_x = {}, .lane_w = {}, .lane_y = {}, .lane_z = {},
-    .lane_bias = {}, .group_extent = {}, .group_x = {}, .group_w = {}, .group_y = {}, .group_z = {},
-    .group_bias = {}, .scalars = {}}) == 480);
-static_assert(sizeof(Parameters::x) == 8 && sizeof(Parameters::w) == 8 && sizeof(Parameters::y) == 8
-    && sizeof(Parameters::z) == 8 && sizeof(Parameters::bias) == 8 && sizeof(Parameters::x_vector)
-    == 8 && sizeof(Parameters::w_vector) == 8 && sizeof(Parameters::y_vector) == 8 &&
-    sizeof(Parameters::row_extent) == 24 && sizeof(Parameters::row_x) == 24 &&
-    sizeof(Parameters::row_y) == 24 && sizeof(Parameters::row_z) == 24 &&
-    sizeof(Parameters::contracted_x) == 8 && sizeof(Parameters::contracted_w) == 8 &&
-    sizeof(Parameters::produced_w) == 8 && sizeof(Parameters::produced_y) == 8 &&
-    sizeof(Parameters::produced_z) == 8 && sizeof(Parameters::produced_bias) == 8 &&
-    sizeof(Parameters::lane_extent) == 8 && sizeof(Parameters::lane_x) == 8 &&
-    sizeof(Parameters::lane_w) == 8 && sizeof(Parameters::lane_y) == 8 && sizeof(Parameters::lane_z)
-    == 8 && sizeof(Parameters::lane_bias) == 8 && sizeof(Parameters::group_extent) == 32 &&
-    sizeof(Parameters::group_x) == 32 && sizeof(Parameters::group_w) == 32 &&
-    sizeof(Parameters::group_y) == 32 && sizeof(Parameters::group_z) == 32 &&
-    sizeof(Parameters::group_bias) == 32 && sizeof(Parameters::scalars) == 32);
+using Parameters = kronop::KronTileParameters<double, 1>;
+static_assert(sizeof(Parameters{.x = {}, .y = {}, .z = {}, .x_vector = {}, .y_vector = {},
+    .outer_extent = {}, .outer_x = {}, .outer_y = {}, .outer_z = {}, .inner_extent = {}, .inner_x =
+    {}, .inner_y = {}, .inner_z = {}, .digit_x = {}, .digit_y = {}, .digit_z = {}, .batch_extent =
+    {}, .batch_x = {}, .batch_y = {}, .batch_z = {}, .factor = {}, .factor_row = {}, .factor_column
+    = {}, .factor_batch = {}, .scalars = {}}) == 376);
+static_assert(sizeof(Parameters::x) == 8 && sizeof(Parameters::y) == 8 && sizeof(Parameters::z) == 8
+    && sizeof(Parameters::x_vector) == 8 && sizeof(Parameters::y_vector) == 8 &&
+    sizeof(Parameters::outer_extent) == 16 && sizeof(Parameters::outer_x) == 16 &&
+    sizeof(Parameters::outer_y) == 16 && sizeof(Parameters::outer_z) == 16 &&
+    sizeof(Parameters::inner_extent) == 8 && sizeof(Parameters::inner_x) == 8 &&
+    sizeof(Parameters::inner_y) == 8 && sizeof(Parameters::inner_z) == 8 &&
+    sizeof(Parameters::digit_x) == 8 && sizeof(Parameters::digit_y) == 8 &&
+    sizeof(Parameters::digit_z) == 8 && sizeof(Parameters::batch_extent) == 32 &&
+    sizeof(Parameters::batch_x) == 32 && sizeof(Parameters::batch_y) == 32 &&
+    sizeof(Parameters::batch_z) == 32 && sizeof(Parameters::factor) == 8 &&
+    sizeof(Parameters::factor_row) == 8 && sizeof(Parameters::factor_column) == 8 &&
+    sizeof(Parameters::factor_batch) == 32 && sizeof(Parameters::scalars) == 32);
 
 struct Step {
   using Input = float;
@@ -31,27 +28,44 @@ struct Step {
   using Epilogue = kronop::Identity<float>;
   static constexpr int kThreads = 256;
   static constexpr int kBlocks = 1;
-  static constexpr int kStages = 2;
-  static constexpr int kLanes = 1;
-  static constexpr int kTileM = 128;
-  static constexpr int kTileN = 128;
-  static constexpr int kTileK = 16;
-  static constexpr int kThreadM = 8;
-  static constexpr int kThreadN = 8;
-  static constexpr int kVectorM = 4;
-  static constexpr int kVectorN = 4;
-  static constexpr int kUnroll = 8;
-  static constexpr int kContracted = 128;
-  static constexpr int kProduced = 128;
-  static constexpr int kXOrder = 1;
-  static constexpr int kWOrder = 1;
-  static constexpr int kYOrder = 1;
   static constexpr int kXVector = 4;
-  static constexpr int kWVector = 1;
   static constexpr int kYVector = 4;
-  static constexpr int kPad = 4;
-  static constexpr int kTileBytesAt = 3072;
+  static constexpr bool kRegular = true;
+  static constexpr int kXDigit = 128;
+  static constexpr int kYDigit = 128;
+  static constexpr bool kStageX = true;
+  static constexpr bool kStageY = true;
+  static constexpr bool kSplitX = true;
+  static constexpr bool kSplitFactor = true;
   static constexpr bool kSaturate = false;
+  static constexpr int kOffsetBytes = 32;
+  static constexpr bool kSquare = true;
+  static constexpr int kRows = 1;
+  static constexpr int kColumns = 32;
+  static constexpr int kDigits = 1;
+  static constexpr int kGroupIn = 128;
+  static constexpr int kGroupOut = 128;
+  static constexpr int kContracted[] = {128};
+  static constexpr int kProduced[] = {128};
+  static constexpr int kStride[] = {40};
+  static constexpr int kRowStride = 5120;
+  static constexpr bool kDenseIn = false;
+  static constexpr bool kDenseOut = false;
+  static constexpr int kDigitsIn[] = {1};
+  static constexpr int kDigitsOut[] = {1};
+  static constexpr int kFactorBytesAt[] = {64};
+  static constexpr int kTileBytesAt = 131136;
+  static constexpr int kPhases = 1;
+  static constexpr int kPhaseDigit[] = {0};
+  static constexpr int kPhaseGroups[] = {1};
+  static constexpr int kPhaseNeighbours[] = {1};
+  static constexpr int kPhaseFibers[] = {32};
+  static constexpr int kPhaseAxis[] = {0, 1};
+  static constexpr int kAxisExtent[] = {32};
+  static constexpr int kAxisShared[] = {1};
+  static constexpr int kAxisRow[] = {0};
+  static constexpr int kAxisDigits[] = {0};
+  static constexpr int kAxisColumn[] = {1};
   static constexpr int kFirstDigit = 0;
   static constexpr int kSizes[] = {128, 128};
   static constexpr int kGroup[] = {128, 128};
@@ -59,34 +73,31 @@ struct Step {
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
-kron_f32_128x128_contract_r_d0of2_s0of2_f32_linear_sm_90a(const __grid_constant__ Parameters parameters) {
-  kronop::contract_tiles<Step>(parameters);
+kron_f32_128x128_mma_r_d0of2_s0of2_f32_linear_sm_90a(const __grid_constant__ Parameters parameters) {
+  kronop::kron_mma<Step>(parameters);
 }
 
-// digit 1 of 2 (128x128), tiles of 1 lanes x 128 x 128 x 16, 8 x 8 a thread
-#include "kronop/contract.cuh"
+// digit 1 of 2 (128x128), tiles of 32 x 128 x 1 in shared memory
+#include "kronop/kron_mma.cuh"
 
-using Parameters = kronop::ContractParameters<double>;
-static_assert(sizeof(Parameters{.x = {}, .w = {}, .y = {}, .z = {}, .bias = {}, .x_vector = {},
-    .w_vector = {}, .y_vector = {}, .row_extent = {}, .row_x = {}, .row_y = {}, .row_z = {},
-    .contracted_x = {}, .contracted_w = {}, .produced_w = {}, .produced_y = {}, .produced_z = {},
-    .produced_bias = {}, .lane_extent = {}, .lane_x = {}, .lane_w = {}, .lane_y = {}, .lane_z = {},
-    .lane_bias = {}, .group_extent = {}, .group_x = {}, .group_w = {}, .group_y = {}, .group_z = {},
-    .group_bias = {}, .scalars = {}}) == 480);
-static_assert(sizeof(Parameters::x) == 8 && sizeof(Parameters::w) == 8 && sizeof(Parameters::y) == 8
-    && sizeof(Parameters::z) == 8 && sizeof(Parameters::bias) == 8 && sizeof(Parameters::x_vector)
-    == 8 && sizeof(Parameters::w_vector) == 8 && sizeof(Parameters::y_vector) == 8 &&
-    sizeof(Parameters::row_extent) == 24 && sizeof(Parameters::row_x) == 24 &&
-    sizeof(Parameters::row_y) == 24 && sizeof(Parameters::row_z) == 24 &&
-    sizeof(Parameters::contracted_x) == 8 && sizeof(Parameters::contracted_w) == 8 &&
-    sizeof(Parameters::produced_w) == 8 && sizeof(Parameters::produced_y) == 8 &&
-    sizeof(Parameters::produced_z) == 8 && sizeof(Parameters::produced_bias) == 8 &&
-    sizeof(Parameters::lane_extent) == 8 && sizeof(Parameters::lane_x) == 8 &&
-    sizeof(Parameters::lane_w) == 8 && sizeof(Parameters::lane_y) == 8 && sizeof(Parameters::lane_z)
-    == 8 && sizeof(Parameters::lane_bias) == 8 && sizeof(Parameters::group_extent) == 32 &&
-    sizeof(Parameters::group_x) == 32 && sizeof(Parameters::group_w) == 32 &&
-    sizeof(Parameters::group_y) == 32 && sizeof(Parameters::group_z) == 32 &&
-    sizeof(Parameters::group_bias) == 32 && sizeof(Parameters::scalars) == 32);
+using Parameters = kronop::KronTileParameters<double, 1>;
+static_assert(sizeof(Parameters{.x = {}, .y = {}, .z = {}, .x_vector = {}, .y_vector = {},
+    .outer_extent = {}, .outer_x = {}, .outer_y = {}, .outer_z = {}, .inner_extent = {}, .inner_x =
+    {}, .inner_y = {}, .inner_z = {}, .digit_x = {}, .digit_y = {}, .digit_z = {}, .batch_extent =
+    {}, .batch_x = {}, .batch_y = {}, .batch_z = {}, .factor = {}, .factor_row = {}, .factor_column
+    = {}, .factor_batch = {}, .scalars = {}}) == 376);
+static_assert(sizeof(Parameters::x) == 8 && sizeof(Parameters::y) == 8 && sizeof(Parameters::z) == 8
+    && sizeof(Parameters::x_vector) == 8 && sizeof(Parameters::y_vector) == 8 &&
+    sizeof(Parameters::outer_extent) == 16 && sizeof(Parameters::outer_x) == 16 &&
+    sizeof(Parameters::outer_y) == 16 && sizeof(Parameters::outer_z) == 16 &&
+    sizeof(Parameters::inner_extent) == 8 && sizeof(Parameters::inner_x) == 8 &&
+    sizeof(Parameters::inner_y) == 8 && sizeof(Parameters::inner_z) == 8 &&
+    sizeof(Parameters::digit_x) == 8 && sizeof(Parameters::digit_y) == 8 &&
+    sizeof(Parameters::digit_z) == 8 && sizeof(Parameters::batch_extent) == 32 &&
+    sizeof(Parameters::batch_x) == 32 && sizeof(Parameters::batch_y) == 32 &&
+    sizeof(Parameters::batch_z) == 32 && sizeof(Parameters::factor) == 8 &&
+    sizeof(Parameters::factor_row) == 8 && sizeof(Parameters::factor_column) == 8 &&
+    sizeof(Parameters::factor_batch) == 32 && sizeof(Parameters::scalars) == 32);
 
 struct Epilogue {
   using Compute = float;
@@ -111,27 +122,44 @@ struct Step {
   using Epilogue = ::Epilogue;
   static constexpr int kThreads = 256;
   static constexpr int kBlocks = 1;
-  static constexpr int kStages = 2;
-  static constexpr int kLanes = 1;
-  static constexpr int kTileM = 128;
-  static constexpr int kTileN = 128;
-  static constexpr int kTileK = 16;
-  static constexpr int kThreadM = 8;
-  static constexpr int kThreadN = 8;
-  static constexpr int kVectorM = 4;
-  static constexpr int kVectorN = 4;
-  static constexpr int kUnroll = 8;
-  static constexpr int kContracted = 128;
-  static constexpr int kProduced = 128;
-  static constexpr int kXOrder = 0;
-  static constexpr int kWOrder = 1;
-  static constexpr int kYOrder = 0;
   static constexpr int kXVector = 4;
-  static constexpr int kWVector = 1;
   static constexpr int kYVector = 4;
-  static constexpr int kPad = 4;
-  static constexpr int kTileBytesAt = 3072;
+  static constexpr bool kRegular = true;
+  static constexpr int kXDigit = 1;
+  static constexpr int kYDigit = 1;
+  static constexpr bool kStageX = true;
+  static constexpr bool kStageY = true;
+  static constexpr bool kSplitX = true;
+  static constexpr bool kSplitFactor = true;
   static constexpr bool kSaturate = false;
+  static constexpr int kOffsetBytes = 768;
+  static constexpr bool kSquare = true;
+  static constexpr int kRows = 32;
+  static constexpr int kColumns = 1;
+  static constexpr int kDigits = 1;
+  static constexpr int kGroupIn = 128;
+  static constexpr int kGroupOut = 128;
+  static constexpr int kContracted[] = {128};
+  static constexpr int kProduced[] = {128};
+  static constexpr int kStride[] = {1};
+  static constexpr int kRowStride = 128;
+  static constexpr bool kDenseIn = false;
+  static constexpr bool kDenseOut = false;
+  static constexpr int kDigitsIn[] = {1};
+  static constexpr int kDigitsOut[] = {1};
+  static constexpr int kFactorBytesAt[] = {1536};
+  static constexpr int kTileBytesAt = 132608;
+  static constexpr int kPhases = 1;
+  static constexpr int kPhaseDigit[] = {0};
+  static constexpr int kPhaseGroups[] = {1};
+  static constexpr int kPhaseNeighbours[] = {0};
+  static constexpr int kPhaseFibers[] = {32};
+  static constexpr int kPhaseAxis[] = {0, 1};
+  static constexpr int kAxisExtent[] = {32};
+  static constexpr int kAxisShared[] = {128};
+  static constexpr int kAxisRow[] = {1};
+  static constexpr int kAxisDigits[] = {0};
+  static constexpr int kAxisColumn[] = {0};
   static constexpr int kFirstDigit = 1;
   static constexpr int kSizes[] = {128, 128};
   static constexpr int kGroup[] = {128, 128};
@@ -139,6 +167,6 @@ struct Step {
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
-kron_f32_128x128_contract_r_d1of2_s1of2_f32_linear_sm_90a(const __grid_constant__ Parameters parameters) {
-  kronop::contract_tiles<Step>(parameters);
+kron_f32_128x128_mma_r_d1of2_s1of2_f32_linear_sm_90a(const __grid_constant__ Parameters parameters) {
+  kronop::kron_mma<Step>(parameters);
 }

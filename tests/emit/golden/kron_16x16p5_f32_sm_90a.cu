@@ -1,5 +1,5 @@
-// digits 0 to 1 of 5 (16x16p2), tiles of 2 x 256 x 16 in shared memory
-#include "kronop/kron_tile.cuh"
+// digits 0 to 1 of 5 (16x16p2), tiles of 1 x 256 x 32 in shared memory
+#include "kronop/kron_mma.cuh"
 
 using Parameters = kronop::KronTileParameters<double, 2>;
 static_assert(sizeof(Parameters{.x = {}, .y = {}, .z = {}, .x_vector = {}, .y_vector = {},
@@ -26,43 +26,46 @@ struct Step {
   using Output = float;
   using Accumulator = float;
   using Epilogue = kronop::Identity<float>;
-  static constexpr int kThreads = 64;
-  static constexpr int kBlocks = 5;
+  static constexpr int kThreads = 128;
+  static constexpr int kBlocks = 4;
   static constexpr int kXVector = 4;
   static constexpr int kYVector = 4;
-  static constexpr int kUnroll = 4;
-  static constexpr int kPadShift = 5;
-  static constexpr bool kPadAdds = true;
+  static constexpr bool kRegular = true;
+  static constexpr int kXDigit = 4096;
+  static constexpr int kYDigit = 4096;
+  static constexpr bool kStageX = true;
+  static constexpr bool kStageY = true;
+  static constexpr bool kSplitX = true;
+  static constexpr bool kSplitFactor = true;
   static constexpr bool kSaturate = false;
-  static constexpr int kRows = 2;
-  static constexpr int kColumns = 16;
+  static constexpr int kOffsetBytes = 32;
+  static constexpr bool kSquare = true;
+  static constexpr int kRows = 1;
+  static constexpr int kColumns = 32;
   static constexpr int kDigits = 2;
-  static constexpr bool kEqualFactors = true;
   static constexpr int kGroupIn = 256;
   static constexpr int kGroupOut = 256;
   static constexpr int kContracted[] = {16, 16};
   static constexpr int kProduced[] = {16, 16};
-  static constexpr int kStride[] = {256, 16};
-  static constexpr int kRowStride = 4096;
-  static constexpr bool kDenseIn = true;
-  static constexpr bool kDenseOut = true;
-  static constexpr int kFactorPitch[] = {16, 16};
-  static constexpr int kFactorOffset[] = {0, 256};
-  static constexpr int kFactorVector = 4;
-  static constexpr int kFactorBytesAt = 48;
-  static constexpr int kTileBytesAt = 2096;
-  static constexpr int kChunk = 8;
-  static constexpr int kTogether = 4;
+  static constexpr int kStride[] = {648, 40};
+  static constexpr int kRowStride = 10368;
+  static constexpr bool kDenseIn = false;
+  static constexpr bool kDenseOut = false;
+  static constexpr int kDigitsIn[] = {16, 1};
+  static constexpr int kDigitsOut[] = {16, 1};
+  static constexpr int kFactorBytesAt[] = {64, 2112};
+  static constexpr int kTileBytesAt = 4160;
   static constexpr int kPhases = 2;
-  static constexpr int kPhaseFirst[] = {0, 1};
-  static constexpr int kPhaseEnd[] = {1, 2};
-  static constexpr int kPhaseBlock[] = {16, 16};
-  static constexpr int kPhaseStride[] = {256, 16};
+  static constexpr int kPhaseDigit[] = {1, 0};
+  static constexpr int kPhaseGroups[] = {2, 2};
+  static constexpr int kPhaseNeighbours[] = {1, 1};
   static constexpr int kPhaseFibers[] = {512, 512};
-  static constexpr int kPhaseTogether[] = {4, 4};
   static constexpr int kPhaseAxis[] = {0, 2, 4};
-  static constexpr int kAxisExtent[] = {2, 256, 32, 16};
-  static constexpr int kAxisStride[] = {4096, 1, 256, 1};
+  static constexpr int kAxisExtent[] = {16, 32, 16, 32};
+  static constexpr int kAxisShared[] = {648, 1, 40, 1};
+  static constexpr int kAxisRow[] = {0, 0, 0, 0};
+  static constexpr int kAxisDigits[] = {0, 0, 0, 0};
+  static constexpr int kAxisColumn[] = {0, 1, 0, 1};
   static constexpr int kFirstDigit = 0;
   static constexpr int kSizes[] = {16, 16, 16, 16, 16};
   static constexpr int kGroup[] = {16, 16, 16, 16};
@@ -70,12 +73,12 @@ struct Step {
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
-kron_f32_16x16p2_tile_r_d0of5_s0of2_f32_linear_sm_90a(const __grid_constant__ Parameters parameters) {
-  kronop::kron_tile<Step>(parameters);
+kron_f32_16x16p2_mma_r_d0of5_s0of2_f32_linear_sm_90a(const __grid_constant__ Parameters parameters) {
+  kronop::kron_mma<Step>(parameters);
 }
 
-// digits 2 to 4 of 5 (16x16p3), tiles of 2 x 4096 x 1 in shared memory
-#include "kronop/kron_tile.cuh"
+// digits 2 to 4 of 5 (16x16p3), tiles of 1 x 4096 x 1 in shared memory
+#include "kronop/kron_mma.cuh"
 
 using Parameters = kronop::KronTileParameters<double, 3>;
 static_assert(sizeof(Parameters{.x = {}, .y = {}, .z = {}, .x_vector = {}, .y_vector = {},
@@ -117,43 +120,46 @@ struct Step {
   using Output = float;
   using Accumulator = float;
   using Epilogue = ::Epilogue;
-  static constexpr int kThreads = 64;
-  static constexpr int kBlocks = 5;
+  static constexpr int kThreads = 128;
+  static constexpr int kBlocks = 4;
   static constexpr int kXVector = 4;
   static constexpr int kYVector = 4;
-  static constexpr int kUnroll = 4;
-  static constexpr int kPadShift = 5;
-  static constexpr bool kPadAdds = true;
+  static constexpr bool kRegular = true;
+  static constexpr int kXDigit = 1;
+  static constexpr int kYDigit = 1;
+  static constexpr bool kStageX = true;
+  static constexpr bool kStageY = true;
+  static constexpr bool kSplitX = true;
+  static constexpr bool kSplitFactor = true;
   static constexpr bool kSaturate = false;
-  static constexpr int kRows = 2;
+  static constexpr int kOffsetBytes = 32;
+  static constexpr bool kSquare = true;
+  static constexpr int kRows = 1;
   static constexpr int kColumns = 1;
   static constexpr int kDigits = 3;
-  static constexpr bool kEqualFactors = true;
   static constexpr int kGroupIn = 4096;
   static constexpr int kGroupOut = 4096;
   static constexpr int kContracted[] = {16, 16, 16};
   static constexpr int kProduced[] = {16, 16, 16};
-  static constexpr int kStride[] = {256, 16, 1};
-  static constexpr int kRowStride = 4096;
-  static constexpr bool kDenseIn = true;
-  static constexpr bool kDenseOut = true;
-  static constexpr int kFactorPitch[] = {16, 16, 16};
-  static constexpr int kFactorOffset[] = {0, 256, 512};
-  static constexpr int kFactorVector = 4;
-  static constexpr int kFactorBytesAt = 48;
-  static constexpr int kTileBytesAt = 3120;
-  static constexpr int kChunk = 8;
-  static constexpr int kTogether = 4;
+  static constexpr int kStride[] = {264, 16, 1};
+  static constexpr int kRowStride = 4224;
+  static constexpr bool kDenseIn = false;
+  static constexpr bool kDenseOut = false;
+  static constexpr int kDigitsIn[] = {256, 16, 1};
+  static constexpr int kDigitsOut[] = {256, 16, 1};
+  static constexpr int kFactorBytesAt[] = {64, 2112, 4160};
+  static constexpr int kTileBytesAt = 6208;
   static constexpr int kPhases = 3;
-  static constexpr int kPhaseFirst[] = {0, 1, 2};
-  static constexpr int kPhaseEnd[] = {1, 2, 3};
-  static constexpr int kPhaseBlock[] = {16, 16, 16};
-  static constexpr int kPhaseStride[] = {256, 16, 1};
-  static constexpr int kPhaseFibers[] = {512, 512, 512};
-  static constexpr int kPhaseTogether[] = {4, 4, 4};
+  static constexpr int kPhaseDigit[] = {2, 1, 0};
+  static constexpr int kPhaseGroups[] = {2, 2, 2};
+  static constexpr int kPhaseNeighbours[] = {0, 1, 1};
+  static constexpr int kPhaseFibers[] = {256, 256, 256};
   static constexpr int kPhaseAxis[] = {0, 2, 4, 5};
-  static constexpr int kAxisExtent[] = {2, 256, 32, 16, 512};
-  static constexpr int kAxisStride[] = {4096, 1, 256, 1, 16};
+  static constexpr int kAxisExtent[] = {16, 16, 16, 16, 256};
+  static constexpr int kAxisShared[] = {264, 16, 264, 1, 1};
+  static constexpr int kAxisRow[] = {0, 0, 0, 0, 0};
+  static constexpr int kAxisDigits[] = {0, 0, 0, 0, 0};
+  static constexpr int kAxisColumn[] = {0, 0, 0, 0, 0};
   static constexpr int kFirstDigit = 2;
   static constexpr int kSizes[] = {16, 16, 16, 16, 16};
   static constexpr int kGroup[] = {16, 16, 16, 16, 16, 16};
@@ -161,6 +167,6 @@ struct Step {
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
-kron_f32_16x16p3_tile_r_d2of5_s1of2_f32_linear_sm_90a(const __grid_constant__ Parameters parameters) {
-  kronop::kron_tile<Step>(parameters);
+kron_f32_16x16p3_mma_r_d2of5_s1of2_f32_linear_sm_90a(const __grid_constant__ Parameters parameters) {
+  kronop::kron_mma<Step>(parameters);
 }

@@ -1,5 +1,5 @@
 // digits 0 to 3 of 4 (8x8p4), tiles of 1 x 4096 x 1 in shared memory
-#include "kronop/kron_tile.cuh"
+#include "kronop/kron_mma.cuh"
 
 using Parameters = kronop::KronTileParameters<double, 4>;
 static_assert(sizeof(Parameters{.x = {}, .y = {}, .z = {}, .x_vector = {}, .y_vector = {},
@@ -42,42 +42,45 @@ struct Step {
   using Accumulator = double;
   using Epilogue = ::Epilogue;
   static constexpr int kThreads = 128;
-  static constexpr int kBlocks = 3;
+  static constexpr int kBlocks = 6;
   static constexpr int kXVector = 1;
   static constexpr int kYVector = 1;
-  static constexpr int kUnroll = 8;
-  static constexpr int kPadShift = 4;
-  static constexpr bool kPadAdds = true;
+  static constexpr bool kRegular = true;
+  static constexpr int kXDigit = 1;
+  static constexpr int kYDigit = 1;
+  static constexpr bool kStageX = false;
+  static constexpr bool kStageY = true;
+  static constexpr bool kSplitX = false;
+  static constexpr bool kSplitFactor = false;
   static constexpr bool kSaturate = false;
+  static constexpr int kOffsetBytes = 32;
+  static constexpr bool kSquare = true;
   static constexpr int kRows = 1;
   static constexpr int kColumns = 1;
   static constexpr int kDigits = 4;
-  static constexpr bool kEqualFactors = true;
   static constexpr int kGroupIn = 4096;
   static constexpr int kGroupOut = 4096;
   static constexpr int kContracted[] = {8, 8, 8, 8};
   static constexpr int kProduced[] = {8, 8, 8, 8};
-  static constexpr int kStride[] = {512, 64, 8, 1};
-  static constexpr int kRowStride = 4096;
-  static constexpr bool kDenseIn = true;
-  static constexpr bool kDenseOut = true;
-  static constexpr int kFactorPitch[] = {8, 8, 8, 8};
-  static constexpr int kFactorOffset[] = {0, 64, 128, 192};
-  static constexpr int kFactorVector = 2;
-  static constexpr int kFactorBytesAt = 32;
-  static constexpr int kTileBytesAt = 2080;
-  static constexpr int kChunk = 4;
-  static constexpr int kTogether = 2;
+  static constexpr int kStride[] = {548, 68, 8, 1};
+  static constexpr int kRowStride = 4384;
+  static constexpr bool kDenseIn = false;
+  static constexpr bool kDenseOut = false;
+  static constexpr int kDigitsIn[] = {512, 64, 8, 1};
+  static constexpr int kDigitsOut[] = {512, 64, 8, 1};
+  static constexpr int kFactorBytesAt[] = {64, 576, 1088, 1600};
+  static constexpr int kTileBytesAt = 2112;
   static constexpr int kPhases = 4;
-  static constexpr int kPhaseFirst[] = {0, 1, 2, 3};
-  static constexpr int kPhaseEnd[] = {1, 2, 3, 4};
-  static constexpr int kPhaseBlock[] = {8, 8, 8, 8};
-  static constexpr int kPhaseStride[] = {512, 64, 8, 1};
+  static constexpr int kPhaseDigit[] = {3, 2, 1, 0};
+  static constexpr int kPhaseGroups[] = {1, 1, 1, 1};
+  static constexpr int kPhaseNeighbours[] = {0, 1, 1, 1};
   static constexpr int kPhaseFibers[] = {512, 512, 512, 512};
-  static constexpr int kPhaseTogether[] = {0, 0, 0, 0};
-  static constexpr int kPhaseAxis[] = {0, 1, 3, 5, 6};
-  static constexpr int kAxisExtent[] = {512, 8, 64, 64, 8, 512};
-  static constexpr int kAxisStride[] = {1, 512, 1, 64, 1, 8};
+  static constexpr int kPhaseAxis[] = {0, 3, 6, 8, 10};
+  static constexpr int kAxisExtent[] = {8, 8, 8, 8, 8, 8, 8, 64, 8, 64};
+  static constexpr int kAxisShared[] = {548, 68, 8, 548, 68, 1, 548, 1, 68, 1};
+  static constexpr int kAxisRow[] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+  static constexpr int kAxisDigits[] = {512, 64, 8, 0, 0, 0, 0, 0, 0, 0};
+  static constexpr int kAxisColumn[] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
   static constexpr int kFirstDigit = 0;
   static constexpr int kSizes[] = {8, 8, 8, 8};
   static constexpr int kGroup[] = {8, 8, 8, 8, 8, 8, 8, 8};
@@ -85,6 +88,6 @@ struct Step {
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
-kron_f64_8x8p4_tile_r_d0of4_s0of1_f64_linear_sm_90a(const __grid_constant__ Parameters parameters) {
-  kronop::kron_tile<Step>(parameters);
+kron_f64_8x8p4_mma_r_d0of4_s0of1_f64_linear_sm_90a(const __grid_constant__ Parameters parameters) {
+  kronop::kron_mma<Step>(parameters);
 }

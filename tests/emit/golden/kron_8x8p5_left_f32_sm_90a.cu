@@ -1,5 +1,5 @@
 // digits 0 to 2 of 5 (8x8p3), tiles of 1 x 512 x 32 in shared memory
-#include "kronop/kron_tile.cuh"
+#include "kronop/kron_mma.cuh"
 
 using Parameters = kronop::KronTileParameters<double, 3>;
 static_assert(sizeof(Parameters{.x = {}, .y = {}, .z = {}, .x_vector = {}, .y_vector = {},
@@ -26,43 +26,46 @@ struct Step {
   using Output = float;
   using Accumulator = float;
   using Epilogue = kronop::Identity<float>;
-  static constexpr int kThreads = 128;
-  static constexpr int kBlocks = 3;
+  static constexpr int kThreads = 256;
+  static constexpr int kBlocks = 2;
   static constexpr int kXVector = 4;
   static constexpr int kYVector = 4;
-  static constexpr int kUnroll = 4;
-  static constexpr int kPadShift = 5;
-  static constexpr bool kPadAdds = true;
+  static constexpr bool kRegular = true;
+  static constexpr int kXDigit = 0;
+  static constexpr int kYDigit = 0;
+  static constexpr bool kStageX = true;
+  static constexpr bool kStageY = true;
+  static constexpr bool kSplitX = true;
+  static constexpr bool kSplitFactor = true;
   static constexpr bool kSaturate = false;
+  static constexpr int kOffsetBytes = 32;
+  static constexpr bool kSquare = true;
   static constexpr int kRows = 1;
   static constexpr int kColumns = 32;
   static constexpr int kDigits = 3;
-  static constexpr bool kEqualFactors = true;
   static constexpr int kGroupIn = 512;
   static constexpr int kGroupOut = 512;
   static constexpr int kContracted[] = {8, 8, 8};
   static constexpr int kProduced[] = {8, 8, 8};
-  static constexpr int kStride[] = {2048, 256, 32};
-  static constexpr int kRowStride = 16384;
-  static constexpr bool kDenseIn = true;
-  static constexpr bool kDenseOut = true;
-  static constexpr int kFactorPitch[] = {8, 8, 8};
-  static constexpr int kFactorOffset[] = {0, 64, 128};
-  static constexpr int kFactorVector = 4;
-  static constexpr int kFactorBytesAt = 32;
-  static constexpr int kTileBytesAt = 800;
-  static constexpr int kChunk = 8;
-  static constexpr int kTogether = 4;
-  static constexpr int kPhases = 2;
-  static constexpr int kPhaseFirst[] = {0, 2};
-  static constexpr int kPhaseEnd[] = {2, 3};
-  static constexpr int kPhaseBlock[] = {64, 8};
-  static constexpr int kPhaseStride[] = {256, 32};
-  static constexpr int kPhaseFibers[] = {256, 2048};
-  static constexpr int kPhaseTogether[] = {0, 0};
-  static constexpr int kPhaseAxis[] = {0, 1, 3};
-  static constexpr int kAxisExtent[] = {256, 64, 32};
-  static constexpr int kAxisStride[] = {1, 256, 1};
+  static constexpr int kStride[] = {2632, 328, 40};
+  static constexpr int kRowStride = 21056;
+  static constexpr bool kDenseIn = false;
+  static constexpr bool kDenseOut = false;
+  static constexpr int kDigitsIn[] = {64, 8, 1};
+  static constexpr int kDigitsOut[] = {64, 8, 1};
+  static constexpr int kFactorBytesAt[] = {64, 576, 1088};
+  static constexpr int kTileBytesAt = 1600;
+  static constexpr int kPhases = 3;
+  static constexpr int kPhaseDigit[] = {2, 1, 0};
+  static constexpr int kPhaseGroups[] = {2, 2, 2};
+  static constexpr int kPhaseNeighbours[] = {1, 1, 1};
+  static constexpr int kPhaseFibers[] = {2048, 2048, 2048};
+  static constexpr int kPhaseAxis[] = {0, 3, 6, 9};
+  static constexpr int kAxisExtent[] = {8, 8, 32, 8, 8, 32, 8, 8, 32};
+  static constexpr int kAxisShared[] = {2632, 328, 1, 2632, 40, 1, 328, 40, 1};
+  static constexpr int kAxisRow[] = {0, 0, 0, 0, 0, 0, 0, 0, 0};
+  static constexpr int kAxisDigits[] = {0, 0, 0, 0, 0, 0, 0, 0, 0};
+  static constexpr int kAxisColumn[] = {0, 0, 1, 0, 0, 1, 0, 0, 1};
   static constexpr int kFirstDigit = 0;
   static constexpr int kSizes[] = {8, 8, 8, 8, 8};
   static constexpr int kGroup[] = {8, 8, 8, 8, 8, 8};
@@ -70,12 +73,12 @@ struct Step {
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
-kron_f32_8x8p3_tile_l_d0of5_s0of2_f32_linear_sm_90a(const __grid_constant__ Parameters parameters) {
-  kronop::kron_tile<Step>(parameters);
+kron_f32_8x8p3_mma_l_d0of5_s0of2_f32_linear_sm_90a(const __grid_constant__ Parameters parameters) {
+  kronop::kron_mma<Step>(parameters);
 }
 
-// digits 3 to 4 of 5 (8x8p2), tiles of 8 x 64 x 16 in shared memory
-#include "kronop/kron_tile.cuh"
+// digits 3 to 4 of 5 (8x8p2), tiles of 1 x 64 x 32 in shared memory
+#include "kronop/kron_mma.cuh"
 
 using Parameters = kronop::KronTileParameters<double, 2>;
 static_assert(sizeof(Parameters{.x = {}, .y = {}, .z = {}, .x_vector = {}, .y_vector = {},
@@ -118,42 +121,45 @@ struct Step {
   using Accumulator = float;
   using Epilogue = ::Epilogue;
   static constexpr int kThreads = 128;
-  static constexpr int kBlocks = 3;
+  static constexpr int kBlocks = 5;
   static constexpr int kXVector = 4;
   static constexpr int kYVector = 4;
-  static constexpr int kUnroll = 4;
-  static constexpr int kPadShift = 6;
-  static constexpr bool kPadAdds = true;
+  static constexpr bool kRegular = true;
+  static constexpr int kXDigit = 0;
+  static constexpr int kYDigit = 0;
+  static constexpr bool kStageX = true;
+  static constexpr bool kStageY = true;
+  static constexpr bool kSplitX = true;
+  static constexpr bool kSplitFactor = true;
   static constexpr bool kSaturate = false;
-  static constexpr int kRows = 8;
-  static constexpr int kColumns = 16;
+  static constexpr int kOffsetBytes = 32;
+  static constexpr bool kSquare = true;
+  static constexpr int kRows = 1;
+  static constexpr int kColumns = 32;
   static constexpr int kDigits = 2;
-  static constexpr bool kEqualFactors = true;
   static constexpr int kGroupIn = 64;
   static constexpr int kGroupOut = 64;
   static constexpr int kContracted[] = {8, 8};
   static constexpr int kProduced[] = {8, 8};
-  static constexpr int kStride[] = {128, 16};
-  static constexpr int kRowStride = 1024;
-  static constexpr bool kDenseIn = true;
-  static constexpr bool kDenseOut = true;
-  static constexpr int kFactorPitch[] = {8, 8};
-  static constexpr int kFactorOffset[] = {0, 64};
-  static constexpr int kFactorVector = 4;
-  static constexpr int kFactorBytesAt = 192;
-  static constexpr int kTileBytesAt = 704;
-  static constexpr int kChunk = 8;
-  static constexpr int kTogether = 4;
-  static constexpr int kPhases = 1;
-  static constexpr int kPhaseFirst[] = {0};
-  static constexpr int kPhaseEnd[] = {2};
-  static constexpr int kPhaseBlock[] = {64};
-  static constexpr int kPhaseStride[] = {16};
-  static constexpr int kPhaseFibers[] = {128};
-  static constexpr int kPhaseTogether[] = {0};
-  static constexpr int kPhaseAxis[] = {0, 2};
-  static constexpr int kAxisExtent[] = {8, 16};
-  static constexpr int kAxisStride[] = {1024, 1};
+  static constexpr int kStride[] = {328, 40};
+  static constexpr int kRowStride = 2624;
+  static constexpr bool kDenseIn = false;
+  static constexpr bool kDenseOut = false;
+  static constexpr int kDigitsIn[] = {8, 1};
+  static constexpr int kDigitsOut[] = {8, 1};
+  static constexpr int kFactorBytesAt[] = {64, 576};
+  static constexpr int kTileBytesAt = 1088;
+  static constexpr int kPhases = 2;
+  static constexpr int kPhaseDigit[] = {1, 0};
+  static constexpr int kPhaseGroups[] = {2, 2};
+  static constexpr int kPhaseNeighbours[] = {1, 1};
+  static constexpr int kPhaseFibers[] = {256, 256};
+  static constexpr int kPhaseAxis[] = {0, 2, 4};
+  static constexpr int kAxisExtent[] = {8, 32, 8, 32};
+  static constexpr int kAxisShared[] = {328, 1, 40, 1};
+  static constexpr int kAxisRow[] = {0, 0, 0, 0};
+  static constexpr int kAxisDigits[] = {0, 0, 0, 0};
+  static constexpr int kAxisColumn[] = {0, 1, 0, 1};
   static constexpr int kFirstDigit = 3;
   static constexpr int kSizes[] = {8, 8, 8, 8, 8};
   static constexpr int kGroup[] = {8, 8, 8, 8};
@@ -161,6 +167,6 @@ struct Step {
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
-kron_f32_8x8p2_tile_l_d3of5_s1of2_f32_linear_sm_90a(const __grid_constant__ Parameters parameters) {
-  kronop::kron_tile<Step>(parameters);
+kron_f32_8x8p2_mma_l_d3of5_s1of2_f32_linear_sm_90a(const __grid_constant__ Parameters parameters) {
+  kronop::kron_mma<Step>(parameters);
 }

@@ -1,5 +1,5 @@
-// digits 0 to 2 of 3 (2x3_5x2_6x4), tiles of 64 x 60 x 1 in shared memory
-#include "kronop/kron_tile.cuh"
+// digits 0 to 2 of 3 (2x3_5x2_6x4), tiles of 22 x 60 x 1 in shared memory
+#include "kronop/kron_mma.cuh"
 
 using Parameters = kronop::KronTileParameters<double, 3>;
 static_assert(sizeof(Parameters{.x = {}, .y = {}, .z = {}, .x_vector = {}, .y_vector = {},
@@ -42,17 +42,22 @@ struct Step {
   using Accumulator = float;
   using Epilogue = ::Epilogue;
   static constexpr int kThreads = 128;
-  static constexpr int kBlocks = 4;
+  static constexpr int kBlocks = 5;
   static constexpr int kXVector = 1;
   static constexpr int kYVector = 1;
-  static constexpr int kUnroll = 8;
-  static constexpr int kPadShift = 0;
-  static constexpr bool kPadAdds = true;
+  static constexpr bool kRegular = false;
+  static constexpr int kXDigit = 1;
+  static constexpr int kYDigit = 1;
+  static constexpr bool kStageX = false;
+  static constexpr bool kStageY = true;
+  static constexpr bool kSplitX = true;
+  static constexpr bool kSplitFactor = true;
   static constexpr bool kSaturate = false;
-  static constexpr int kRows = 64;
+  static constexpr int kOffsetBytes = 528;
+  static constexpr bool kSquare = false;
+  static constexpr int kRows = 22;
   static constexpr int kColumns = 1;
   static constexpr int kDigits = 3;
-  static constexpr bool kEqualFactors = false;
   static constexpr int kGroupIn = 60;
   static constexpr int kGroupOut = 24;
   static constexpr int kContracted[] = {2, 5, 6};
@@ -61,23 +66,21 @@ struct Step {
   static constexpr int kRowStride = 90;
   static constexpr bool kDenseIn = false;
   static constexpr bool kDenseOut = false;
-  static constexpr int kFactorPitch[] = {4, 4, 4};
-  static constexpr int kFactorOffset[] = {0, 8, 28};
-  static constexpr int kFactorVector = 4;
-  static constexpr int kFactorBytesAt = 1536;
-  static constexpr int kTileBytesAt = 1744;
-  static constexpr int kChunk = 8;
-  static constexpr int kTogether = 4;
-  static constexpr int kPhases = 2;
-  static constexpr int kPhaseFirst[] = {2, 0};
-  static constexpr int kPhaseEnd[] = {3, 2};
-  static constexpr int kPhaseBlock[] = {6, 15};
-  static constexpr int kPhaseStride[] = {1, 6};
-  static constexpr int kPhaseFibers[] = {640, 256};
-  static constexpr int kPhaseTogether[] = {0, 0};
-  static constexpr int kPhaseAxis[] = {0, 2, 4};
-  static constexpr int kAxisExtent[] = {64, 10, 64, 4};
-  static constexpr int kAxisStride[] = {90, 6, 90, 1};
+  static constexpr int kDigitsIn[] = {30, 6, 1};
+  static constexpr int kDigitsOut[] = {8, 4, 1};
+  static constexpr int kFactorBytesAt[] = {1056, 1568, 2080};
+  static constexpr int kTileBytesAt = 2592;
+  static constexpr int kPhases = 3;
+  static constexpr int kPhaseDigit[] = {1, 2, 0};
+  static constexpr int kPhaseGroups[] = {2, 2, 2};
+  static constexpr int kPhaseNeighbours[] = {0, 0, 0};
+  static constexpr int kPhaseFibers[] = {264, 88, 176};
+  static constexpr int kPhaseAxis[] = {0, 3, 6, 9};
+  static constexpr int kAxisExtent[] = {22, 2, 6, 22, 2, 2, 22, 2, 4};
+  static constexpr int kAxisShared[] = {90, 30, 1, 90, 30, 6, 90, 6, 1};
+  static constexpr int kAxisRow[] = {1, 0, 0, 1, 0, 0, 1, 0, 0};
+  static constexpr int kAxisDigits[] = {0, 30, 1, 0, 0, 0, 0, 0, 0};
+  static constexpr int kAxisColumn[] = {0, 0, 0, 0, 0, 0, 0, 0, 0};
   static constexpr int kFirstDigit = 0;
   static constexpr int kSizes[] = {2, 5, 6};
   static constexpr int kGroup[] = {2, 3, 5, 2, 6, 4};
@@ -85,6 +88,6 @@ struct Step {
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
-kron_f32_2x3_5x2_6x4_tile_r_d0of3_s0of1_f32_linear_sm_80(const __grid_constant__ Parameters parameters) {
-  kronop::kron_tile<Step>(parameters);
+kron_f32_2x3_5x2_6x4_mma_r_d0of3_s0of1_f32_linear_sm_80(const __grid_constant__ Parameters parameters) {
+  kronop::kron_mma<Step>(parameters);
 }

@@ -13,9 +13,9 @@
 namespace kronop {
 namespace kron {
 
-// Where a fiber lies: in the tile, and in memory as row, index of the other digits, and column.
+// Where a fiber lies: its first element in the tile, and its row.
 struct Place {
-  int shared = 0, row = 0, digits = 0, column = 0;
+  int shared = 0, row = 0;
 };
 
 // Mixed radix over the axes that a phase leaves free, last one fastest.
@@ -26,8 +26,6 @@ KRONOP_INLINE void walk(Place& place, int fiber) {
   const int index = first ? fiber : fiber % extent;
   place.shared += index * Step::kAxisShared[Axis];
   place.row += index * Step::kAxisRow[Axis];
-  place.digits += index * Step::kAxisDigits[Axis];
-  place.column += index * Step::kAxisColumn[Axis];
   if constexpr (!first) walk<Step, Phase, Axis - 1>(place, fiber / extent);
 }
 
@@ -53,11 +51,8 @@ struct PhaseOf {
   static constexpr bool kNeighbours = Step::kPhaseNeighbours[Phase];
   static constexpr int kPlaces = kNeighbours ? 1 : kLanes;
   static constexpr int kFibers = Step::kPhaseFibers[Phase];
-  static constexpr bool kFromMemory = Phase == 0 && !Step::kStageX;
-  static constexpr bool kToMemory = Phase + 1 == Step::kPhases && !Step::kStageY;
   // 16-bit inputs are exact in the operand type.
   static constexpr bool kSplitA = Step::kSplitX && !(Phase == 0 && sizeof(typename Step::Input) == 2);
-  static constexpr int kInStride = Step::kDigitsIn[kDigit], kOutStride = Step::kDigitsOut[kDigit];
   using A = Split<Accumulator, 4, kSplitA>;
   using B = Split<Accumulator, 2, Step::kSplitFactor>;
   // Held in registers for the whole phase where there are few.
@@ -112,41 +107,28 @@ struct Strides {
   long long digit, inner;
   KRONOP_INLINE Strides(long long digit, long long inner)
       : digit(kWide && kDigit ? kDigit : digit), inner(kWide ? 1 : inner) {}
-  KRONOP_INLINE long long at(const Place& place) const { return place.digits * digit + place.column * inner; }
 };
 
-// Which of a thread's fibers exist; neighbours share a place.
-template <class Step, int Phase, class Of = PhaseOf<Step, Phase>>
-KRONOP_INLINE bool exists(const Place (&places)[Of::kPlaces], const bool (&live)[Of::kPlaces], int lane, const Window<Step>& window) {
-  const int i = Of::kNeighbours ? 0 : lane, column = Of::kNeighbours && Step::kColumns > 1 ? lane : 0;
-  return live[i] && places[i].row < window.rows && places[i].column + column < window.columns;
-}
-
-// The fibers of a thread, from X. All loads are issued before the first one is needed.
+// The fibers of a thread along a contiguous digit, from X. All loads are issued before one is needed.
 template <class Step, int Phase, bool kWide, class Of = PhaseOf<Step, Phase>, class Parameters>
 KRONOP_INLINE void read_memory(typename Of::A (&a)[Of::kContractedParts][Of::kGroups], const Place (&places)[Of::kPlaces],
                                const bool (&live)[Of::kPlaces], const Parameters& parameters, const Window<Step>& window) {
   using Input = typename Step::Input;
-  // A thread's elements lie along the digit where that is contiguous, and across its fibers elsewhere.
-  constexpr int vector = !kWide ? 1 : Of::kUnit ? 2 : Of::kLanes;
-  constexpr int loads = vector > 1 && !Of::kUnit ? 1 : Of::kLanes, pairs = vector > 1 && Of::kUnit ? 1 : 2;
+  constexpr int vector = kWide ? 2 : 1;
   const Strides<kWide, Step::kXDigit> strides(parameters.digit_x, parameters.inner_x);
-  const long long digit = strides.digit * Of::kInStride, neighbour = Step::kColumns > 1 ? strides.inner : strides.digit;
   Input items[Of::kContractedParts][2][Of::kLanes] = {};
 #pragma unroll
-  for (int lane = 0; lane < loads; ++lane) {
-    const Place& place = places[Of::kNeighbours ? 0 : lane];
-    if (!exists<Step, Phase>(places, live, lane, window)) continue;
-    const Input* from = static_cast<const Input*>(parameters.x) + window.x(place.row) + strides.at(place) +
-                        (Of::kNeighbours ? lane * neighbour : 0) + Of::index(0, 0) * digit;
+  for (int lane = 0; lane < Of::kLanes; ++lane) {
+    if (!live[lane] || places[lane].row >= window.rows) continue;
+    const Input* from = static_cast<const Input*>(parameters.x) + window.x(places[lane].row) + Of::index(0, 0) * strides.digit;
 #pragma unroll
     for (int s = 0; s < Of::kContractedParts; ++s) {
 #pragma unroll
-      for (int r = 0; r < pairs; ++r) {
+      for (int r = 0; r < 2; r += vector) {
         if (Of::kContracted % 8 != 0 && Of::index(s, r) >= Of::kContracted) continue;
-        const auto part = load<Input, vector>(from + (Of::index(s, r) - Of::index(0, 0)) * digit);
+        const auto part = load<Input, vector>(from + (8 * s + r) * strides.digit);
 #pragma unroll
-        for (int v = 0; v < vector; ++v) items[s][pairs == 1 ? v : r][loads == 1 ? v : lane] = part.data[v];
+        for (int v = 0; v < vector; ++v) items[s][r + v][lane] = part.data[v];
       }
     }
   }
@@ -243,45 +225,22 @@ KRONOP_INLINE void write_memory(const typename Step::Accumulator (&values)[2][Of
                                 const bool (&live)[Of::kPlaces], const Place (&places)[Of::kPlaces],
                                 const Finish<Step>& finish, const Parameters& parameters, const Window<Step>& window) {
   using Output = typename Step::Output;
-  constexpr int vector = !kWide ? 1 : Of::kUnit ? 2 : Of::kLanes;
-  constexpr int stores = vector > 1 && !Of::kUnit ? 1 : Of::kLanes, pairs = vector > 1 && Of::kUnit ? 1 : 2;
-  using Part = Vector<Output, vector>;
+  constexpr int vector = kWide ? 2 : 1;
   const Strides<kWide, Step::kYDigit> y_strides(parameters.digit_y, parameters.inner_y);
   const Strides<kWide, Step::kYDigit> z_strides(parameters.digit_z, parameters.inner_z);
-  const auto start = [&](const auto& strides, const long long* offsets, int lane) {
-    const Place& place = places[Of::kNeighbours ? 0 : lane];
-    return offsets[place.row] + strides.at(place) + Of::index(0, 0) * Of::kOutStride * strides.digit +
-           (Of::kNeighbours ? lane * (Step::kColumns > 1 ? strides.inner : strides.digit) : 0);
-  };
-  const auto along = [&](const auto& strides, int r) {
-    return (Of::index(n, r) - Of::index(0, 0)) * Of::kOutStride * strides.digit;
-  };
-  const auto skipped = [&](int r) { return Of::kProduced % 8 != 0 && Of::index(n, r) >= Of::kProduced; };
-  Part sources[stores][pairs] = {};
-  if (parameters.z) {
 #pragma unroll
-    for (int lane = 0; lane < stores; ++lane) {
-      if (!exists<Step, Phase>(places, live, lane, window)) continue;
-      const Output* z = static_cast<const Output*>(parameters.z) + start(z_strides, window.offsets(2), lane);
+  for (int lane = 0; lane < Of::kLanes; ++lane) {
+    if (!live[lane] || places[lane].row >= window.rows) continue;
+    Output* y = static_cast<Output*>(parameters.y) + window.y(places[lane].row) + Of::index(0, 0) * y_strides.digit;
+    const Output* z = static_cast<const Output*>(parameters.z) + window.z(places[lane].row) + Of::index(0, 0) * z_strides.digit;
 #pragma unroll
-      for (int r = 0; r < pairs; ++r) {
-        if (!skipped(r)) sources[lane][r] = load<Output, vector>(z + along(z_strides, r));
-      }
-    }
-  }
+    for (int r = 0; r < 2; r += vector) {
+      if (Of::kProduced % 8 != 0 && Of::index(n, r) >= Of::kProduced) continue;
+      Vector<Output, vector> source{}, result;
+      if (parameters.z) source = load<Output, vector>(z + (8 * n + r) * z_strides.digit);
 #pragma unroll
-  for (int lane = 0; lane < stores; ++lane) {
-    if (!exists<Step, Phase>(places, live, lane, window)) continue;
-    Output* y = static_cast<Output*>(parameters.y) + start(y_strides, window.offsets(1), lane);
-#pragma unroll
-    for (int r = 0; r < pairs; ++r) {
-      if (skipped(r)) continue;
-      Part result;
-#pragma unroll
-      for (int v = 0; v < vector; ++v) {
-        result.data[v] = finish(values[pairs == 1 ? v : r][stores == 1 ? v : lane], sources[lane][r].data[v], Output{});
-      }
-      store<Output, vector>(y + along(y_strides, r), result);
+      for (int v = 0; v < vector; ++v) result.data[v] = finish(values[r + v][lane], source.data[v], Output{});
+      store<Output, vector>(y + (8 * n + r) * y_strides.digit, result);
     }
   }
 }
@@ -336,7 +295,7 @@ KRONOP_INLINE void run_phase(unsigned char* shared, const Parameters& parameters
       walk<Step, Phase>(places[i], again * at_once);
     }
     typename Of::A a[Of::kContractedParts][Of::kGroups];
-    if constexpr (Of::kFromMemory) {
+    if constexpr (!Step::kStaged) {
       if (x_wide) {
         read_memory<Step, Phase, true>(a, places, live, parameters, window);
       } else {
@@ -367,7 +326,7 @@ KRONOP_INLINE void run_phase(unsigned char* shared, const Parameters& parameters
 #pragma unroll
             for (int lane = 0; lane < Of::kLanes; ++lane) values[r][lane] = sums[n][lane / 2][lane % 2 * 2 + r];
           }
-          if constexpr (Of::kToMemory) {
+          if constexpr (!Step::kStaged) {
             if (y_wide) {
               write_memory<Step, Phase, true>(values, n0 + n, live, places, finish, parameters, window);
             } else {
@@ -537,7 +496,7 @@ KRONOP_INLINE void finish_tile(const typename Step::Accumulator* tile, const Par
 // chunks: a thread overwrites what it has just read. False where they have not, and nothing is done.
 template <class Step, class Parameters>
 KRONOP_INLINE bool exchange(typename Step::Accumulator* tile, const Parameters& parameters, const Window<Step>& now, const Window<Step>& next) {
-  if constexpr (Step::kStageX && Step::kStageY && Step::kSquare && Step::kXVector == Step::kYVector) {
+  if constexpr (Step::kSquare && Step::kXVector == Step::kYVector) {
     if (!parameters.z && wide<Step>(Step::kXVector, parameters.x_vector, next) && wide<Step>(Step::kYVector, parameters.y_vector, now)) {
       const StageOut<Step, true, false, Parameters> out(tile, parameters, now);
       const StageIn<Step, true, Parameters> in(tile, parameters, next);
@@ -581,7 +540,7 @@ KRONOP_INLINE void kron_mma(const Parameters& parameters) {
   long long index = blockIdx.x, loaded = -1;
   if (index >= tiles.count()) return;
   kron::Window<Step> now = tiles.open(index, 0);
-  bool staged = !Step::kStageX;
+  bool staged = !Step::kStaged;
 #pragma unroll 1
   while (true) {
     if (!staged) {
@@ -601,9 +560,9 @@ KRONOP_INLINE void kron_mma(const Parameters& parameters) {
     if (more) next = tiles.open(index, Step::kOffsetBytes - now.at);
     kron::run_phases<Step>(shared, parameters, now);
     __syncthreads();
-    staged = !Step::kStageX || (more && kron::exchange<Step>(tile, parameters, now, next));
-    if constexpr (Step::kStageY) {
-      if (!staged || !Step::kStageX || !more) kron::finish_tile<Step>(tile, parameters, now);
+    if constexpr (Step::kStaged) {
+      staged = more && kron::exchange<Step>(tile, parameters, now, next);
+      if (!staged) kron::finish_tile<Step>(tile, parameters, now);
     }
     if (!more) return;
     now = next;

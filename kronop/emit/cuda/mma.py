@@ -26,11 +26,14 @@ MOST_DIGITS = 16
 _HELD_FACTOR_BYTES = 64
 _OFFSETS_OF_A_ROW = 3 * 8
 _OTHER_REGISTERS = 56
-# NOTE: measured on one H200 over 500 tiles of 15 passes: 0.87 of copy speed (4.27 TB/s over 132
-# multiprocessors at 1.755 GHz), and what one 16 x 8 x 8 product takes by bytes of the accumulator.
+# NOTE: fitted to 700 tiles of 15 passes on one H200 (copy 4.27 TB/s over 132 multiprocessors at
+# 1.755 GHz): 0.87 of copy speed, cycles of a 16 x 8 x 8 product by bytes of the accumulator, what
+# does not overlap, latency of a tile and of a phase, warps that hide the latency of products.
 _MEMORY_BYTES_PER_CYCLE = 16.0
-_CYCLES_OF_PRODUCT = {4: 2.4, 8: 7.6}
-_EXPOSED = {1: 0.55, 2: 0.35, 3: 0.25}
+_CYCLES_OF_PRODUCT = {4: 2.8, 8: 7.6}
+_EXPOSED = 0.35
+_CYCLES_OF_TILE, _CYCLES_OF_PHASE = 500, 600
+_WARPS = 16
 _SHARED_BYTES_PER_CYCLE = 128
 
 
@@ -134,7 +137,7 @@ def phases_of(
     result = []
     for digit in order:
         sizes = [q if index in done else p for index, (p, q) in enumerate(shape.group)]
-        groups = _groups(shape.group[digit], splits, accumulator)
+        groups = _groups(shape.group[digit], accumulator)
         axes = [Axis(extent=tile.rows, shared=row_stride(shape, strides), row=1)]
         axes += [
             Axis(extent=size, shared=strides[index])
@@ -192,10 +195,9 @@ def _parts(size: int) -> int:
     return operands.cover(size, 8)
 
 
-def _groups(digit: tuple[int, int], splits: Splits, accumulator: DataType) -> int:
+def _groups(digit: tuple[int, int], accumulator: DataType) -> int:
     """Two groups of 16 fibers where a thread can hold them, in vectors of 16 bytes at most."""
-    words = accumulator.bytes // 4 * (1 + splits.x)
-    return 2 if accumulator.bytes == 4 and _parts(digit[0]) * 8 * words <= 64 else 1
+    return 2 if accumulator.bytes == 4 and _parts(digit[0]) * 8 <= 64 else 1
 
 
 def registers(shape: PassShape, splits: Splits, accumulator: DataType) -> int:
@@ -203,12 +205,12 @@ def registers(shape: PassShape, splits: Splits, accumulator: DataType) -> int:
     words = accumulator.bytes // 4
     wanted = 0
     for digit in shape.group:
-        groups = _groups(digit, splits, accumulator)
+        groups = _groups(digit, accumulator)
         parts = _parts(digit[0]) * _parts(digit[1])
         fragment = 2 * words * (1 + splits.factor)
         at_once = min(_parts(digit[1]), 4 // groups)
-        held = _parts(digit[0]) * 4 * groups * words * (1 + splits.x)
-        sums = at_once * groups * 4 * words
+        held = (_parts(digit[0]) + 1 + splits.x) * 4 * groups * words
+        sums = at_once * groups * 4 * words * (1 + splits.factor)
         factor = fragment * (parts if parts * fragment * 4 <= _HELD_FACTOR_BYTES else at_once)
         wanted = max(wanted, held + sums + factor)
     return min(255, wanted + _OTHER_REGISTERS)
@@ -294,13 +296,13 @@ def cycles(
     shared += elements * accumulator.bytes / _SHARED_BYTES_PER_CYCLE * tile.staged
     compute = max(tensor, shared) + 0.25 * min(tensor, shared) + 3 * len(phases)
     wanted = shared_bytes(shape, tile, splits, accumulator)
-    blocks_resident = operands.resident_blocks(
+    blocks = operands.resident_blocks(
         tile.threads, registers(shape, splits, accumulator), wanted, target
     )
-    exposed = _EXPOSED.get(blocks_resident, 0.15)
-    resident = min(blocks_resident * tile.threads, 768) / 768
-    slow, fast = max(memory, compute), min(memory, compute)
-    return (slow + exposed * fast) * (1 + 0.3 * (1 - resident))
+    compute *= math.sqrt(max(1.0, _WARPS / (blocks * tile.threads / 32)))
+    held = tile.rows * tile.columns * shape.group_in * blocks
+    latency = (_CYCLES_OF_TILE + _CYCLES_OF_PHASE * len(phases)) * 128 / held
+    return max(memory, compute) + _EXPOSED * min(memory, compute) + latency
 
 
 def mma_step(

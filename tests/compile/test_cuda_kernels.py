@@ -155,6 +155,8 @@ SPILLED = [
     ("sm_90a", [(17, 17)], float32, Side.Left, 1, "clamp"),
     ("sm_90a", [(32, 24), (16, 10)], float32, Side.Right, 2, "linear"),
     ("sm_90a", [(31, 9), (12, 10), (11, 102)], int32, Side.Right, 4, "clamp"),
+    ("sm_90a", [(31, 10)], float32, Side.Right, 4, "linear"),
+    ("sm_90a", [(29, 10)], int32, Side.Right, 4, "clamp"),
     ("sm_80", [(16, 65)], float32, Side.Right, 1, "linear"),
     ("sm_80", [(17, 17)] * 2, float32, Side.Right, 4, "linear"),
     ("sm_80", [(9, 16)], float16, Side.Left, 1, "linear"),

@@ -22,6 +22,7 @@ from kronop.descriptions.epilogue import (
 )
 from kronop.descriptions.kron import Side
 from kronop.descriptions.math_instruction import SIMT_ELEMENTS, MathInstruction
+from kronop.descriptions.shared import check_flag
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.operation import KronMatmulOperation, KSparseOperation
@@ -122,6 +123,7 @@ def ksmm(
         ElementTypeError: types that do not.
     """
     _check_activation(activation)
+    check_flag("batch_last", batch_last)
     chain = list(weights) if isinstance(weights, (list, tuple)) else [weights]
     patterns = _chain_patterns(chain)
     if out is not None and len(chain) > 1:
@@ -200,7 +202,7 @@ def _ksparse(
     inner = math.prod(x_view.shape[1:]) if batch_last and not flat else a * b * d
     Y = _output_description(x_view.element, inner, z, out)
     operation = _ksparse_operation(
-        target_of(x_view), describe(x_view, "X"), Y, pattern, bool(batch_last), activation
+        target_of(x_view), describe(x_view, "X"), Y, pattern, batch_last, activation
     )
     arguments = KSparseArguments(
         operation=operation,

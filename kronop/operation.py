@@ -23,7 +23,7 @@ from kronop.descriptions.kron import KronMatmulDescription, KronProblem, Side
 from kronop.descriptions.ksparse import KSparseDescription, KSparseProblem
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tensor import TensorDescription
-from kronop.descriptions.tile import TileDescription
+from kronop.descriptions.tile import TileDescription, whole
 from kronop.emit.emitter import Emitter
 from kronop.emit.plan import Plan
 from kronop.emit.render import render
@@ -92,7 +92,7 @@ class Operation(Generic[AnyDescription, AnyProblem, AnyArguments]):
         The scratch memory of a host operation grows with the threads. What is given is for the
         larger of OpenMP's number and that of torch where it is imported; a run takes no more.
         """
-        lead = tuple(batch)
+        rows, *lead = _tuple("batch", (rows, *_tuple("batch", batch)))
         for size in (rows, *lead):
             if not isinstance(size, int) or isinstance(size, bool) or size < 0:
                 raise ArgumentError(
@@ -228,7 +228,7 @@ class KSparseOperation(Operation[KSparseDescription, KSparseProblem, KSparseArgu
             Y=Y,
             epilogue=epilogue_functor,
             pattern=_tuple("pattern", pattern),
-            batch_last=bool(batch_last),
+            batch_last=batch_last,
         )
         super().__init__(target, description)
 
@@ -265,7 +265,7 @@ def _math(
 
 def _tuple(name: str, values: Any) -> Any:
     try:
-        return tuple(values)
+        return tuple(map(whole, values))
     except TypeError:
         raise ElementTypeError(
             mismatch(

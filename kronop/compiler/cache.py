@@ -155,7 +155,13 @@ class Cache:
         )
 
     def clear(self) -> int:
-        """Delete every kernel and memo and give the space back; how many kernels there were."""
+        """Delete every kernel and memo and give the space back; how many kernels there were.
+
+        Locks that killed processes left behind go as well.
+        """
+        for left in self.folder.glob("*.claim"):
+            with contextlib.suppress(OSError), claim(left, patience=0):
+                pass
         return self._run(rows.clear, 0)
 
     def close(self) -> None:

@@ -41,6 +41,7 @@ _FINITE_MAX = {
     float32: 3.4028234663852886e38,
     float64: 1.7976931348623157e308,
 }
+_MOST_BYTES = 16  # Of one access to D.
 # accumulator -> the types that an epilogue may compute in
 _COMPUTE_FOR = {float32: (float32,), float64: (float64,), int32: (int32, float32), int64: (int64,)}
 
@@ -165,12 +166,12 @@ class Epilogue:
 
     Args:
         element_output: type of D and of C.
-        epilogue_vector_length: elements written at once; the alignment of D.
+        epilogue_vector_length: elements written at once, at most 16 bytes and Y's alignment.
         element_accumulator: type of the sum.
         element_epilogue: type the epilogue computes in.
 
     Raises:
-        DescriptionError: types that do not go together.
+        DescriptionError: types that do not go together, or no such vector.
     """
 
     element_output: DataType
@@ -192,6 +193,7 @@ class Epilogue:
                 )
             )
         check_accumulator(self.element_accumulator, "element_accumulator")
+        _check_vector(self.epilogue_vector_length, self.element_output)
         valid = _COMPUTE_FOR[self.element_accumulator]
         if self.element_epilogue not in valid:
             raise DescriptionError(
@@ -310,6 +312,19 @@ class Epilogue:
         return float(value)
 
 
+def _check_vector(length: object, element: DataType) -> None:
+    valid = [1 << power for power in range((_MOST_BYTES // element.bytes).bit_length())]
+    if type(length) is not int or length not in valid:
+        raise DescriptionError(
+            mismatch(
+                f"epilogue_vector_length for {element.name}",
+                expected=f"one of {valid} elements",
+                got=repr(length),
+                hint="an access is at most 16 bytes wide",
+            )
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class LinearCombination(Epilogue):
     """D = alpha A + beta C."""
@@ -370,6 +385,7 @@ class FastLinearCombinationClamp(LinearCombinationClamp):
         values = (element_output, epilogue_vector_length, int32, float32)
         for name, value in zip(Epilogue.__slots__, values, strict=True):
             object.__setattr__(self, name, value)
+        self.__post_init__()
 
     @property
     def name(self) -> str:

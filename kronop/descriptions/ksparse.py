@@ -22,7 +22,7 @@ from kronop.descriptions.epilogue import Epilogue, EpilogueArguments
 from kronop.descriptions.kron import StridedMatrix
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.numeric import finish, widen
-from kronop.descriptions.shared import check_operands, check_sizes
+from kronop.descriptions.shared import check_flag, check_operands, check_sizes
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
 
@@ -55,6 +55,7 @@ class KSparseDescription:
     def __post_init__(self) -> None:
         check_operands(self.math, self.tile, self.epilogue, {"X": self.X, "W": self.W}, self.Y)
         check_sizes("pattern", ("a", "b", "c", "d"), self.pattern)
+        check_flag("batch_last", self.batch_last)
 
     @property
     def input_columns(self) -> int:

@@ -112,7 +112,10 @@ class MathInstruction:
         math_operation: MathOperation = MathOperation.multiply_add,
     ) -> None:
         values = (
-            tuple(instruction_shape),
+            # What is no sequence stays what it is, and is refused with the table.
+            tuple(instruction_shape)
+            if isinstance(instruction_shape, Sequence)
+            else instruction_shape,
             element_a,
             element_b,
             element_accumulator,
@@ -175,7 +178,8 @@ class MathInstruction:
         return cls((16, 8, 8), element, element, float32, OpClass.TensorOp, operation)
 
     def __str__(self) -> str:
-        shape = "x".join(map(str, self.instruction_shape))
+        given: object = self.instruction_shape
+        shape = "x".join(map(str, given)) if isinstance(given, tuple) else repr(given)
         names = [
             getattr(item, "name", repr(item))
             for item in (

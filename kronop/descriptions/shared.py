@@ -37,6 +37,15 @@ def check_operands(
                     hint=f"build a kronop.{kind.__name__}",
                 )
             )
+    if epilogue.epilogue_vector_length > output.alignment:
+        raise DescriptionError(
+            mismatch(
+                "epilogue_vector_length",
+                expected=f"at most {output.alignment}, the alignment of Y",
+                got=repr(epilogue.epilogue_vector_length),
+                hint="promise that alignment for Y, or write fewer elements at once",
+            )
+        )
     check_accumulator(math.element_accumulator, "math.element_accumulator")
     agreements = [
         *(
@@ -61,6 +70,14 @@ def check_operands(
                     hint="use one type for both",
                 )
             )
+
+
+def check_flag(subject: str, value: object) -> None:
+    """Raises ElementTypeError unless `value` is a bool; "no" would count as True."""
+    if not isinstance(value, bool):
+        raise ElementTypeError(
+            mismatch(subject, expected="True or False", got=repr(value), hint="pass a bool")
+        )
 
 
 def check_sizes(subject: str, names: Sequence[str], sizes: Sequence[int]) -> None:

@@ -51,7 +51,7 @@ class TensorDescription:
             )
         most = _MOST_BYTES // self.element.bytes
         valid = [1 << power for power in range(most.bit_length())]
-        if self.alignment not in valid or isinstance(self.alignment, bool):
+        if type(self.alignment) is not int or self.alignment not in valid:
             raise DescriptionError(
                 mismatch(
                     f"alignment of {self.element.name}",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import SupportsIndex
 
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.errors import DescriptionError, mismatch
@@ -61,7 +63,18 @@ class TileDescription:
         return m * n * k
 
 
+def whole(value: object) -> object:
+    """Any integer but a bool as Python's own, NumPy's for example; other values as they are."""
+    if not isinstance(value, SupportsIndex) or isinstance(value, bool):
+        return value
+    try:
+        return operator.index(value)
+    except TypeError:  # An array of several.
+        return value
+
+
 def _positive(name: str, value: object) -> int:
+    value = whole(value)
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise DescriptionError(
             mismatch(

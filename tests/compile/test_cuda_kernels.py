@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from kronop.artifacts import Source
+from kronop.compiler.cache import Cache
+from kronop.compiler.nvrtc_backend import NvrtcCompiler
 from kronop.descriptions.datatype import (
     ColumnMajor,
     DataType,
@@ -36,24 +38,15 @@ from kronop.emit.plan import Plan
 from kronop.emit.render import render
 from kronop.target import Target
 
-nvrtc: Any = pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
+pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
 
 TARGETS = ["sm_80", "sm_90a"]
 
 
-def resources(source: Source, arch: str) -> tuple[int, int]:
+def resources(source: Source, target: Target) -> tuple[int, int]:
     """(registers, bytes of spills and stack) of a kernel, as ptxas says."""
-    _, program = nvrtc.nvrtcCreateProgram(source.text.encode(), b"kernel.cu", 0, [], [])
-    options = [f"--gpu-architecture={arch}", "--std=c++20", "--ptxas-options=-v"]
-    options += [f"-I{folder}" for folder in source.include_directories]
-    encoded = [item.encode() for item in options]
-    (result,) = nvrtc.nvrtcCompileProgram(program, len(encoded), encoded)
-    _, size = nvrtc.nvrtcGetProgramLogSize(program)
-    buffer = b" " * size
-    nvrtc.nvrtcGetProgramLog(program, buffer)
-    nvrtc.nvrtcDestroyProgram(program)
-    log = buffer.decode()
-    assert result == nvrtc.nvrtcResult.NVRTC_SUCCESS, log
+    compiler = NvrtcCompiler(Cache)
+    log = compiler.compile(source, compiler.flags(target)).log
     assert "warning" not in log, log
     used = re.search(r"Used (\d+) registers", log)
     assert used is not None, log
@@ -64,7 +57,7 @@ def resources(source: Source, arch: str) -> tuple[int, int]:
 
 def check(plan: Plan) -> None:
     for source, step in zip(render(plan), plan.steps, strict=True):
-        registers, spilled = resources(source, plan.target.arch)
+        registers, spilled = resources(source, plan.target)
         assert spilled == 0, step
         # A block of this many threads has to find its registers on a multiprocessor.
         assert registers * step.threads <= 65536, step
@@ -155,6 +148,8 @@ SPILLED = [
     ("sm_90a", [(17, 17)], float32, Side.Left, 1, "clamp"),
     ("sm_90a", [(32, 24), (16, 10)], float32, Side.Right, 2, "linear"),
     ("sm_90a", [(31, 9), (12, 10), (11, 102)], int32, Side.Right, 4, "clamp"),
+    ("sm_90a", [(31, 10)], float32, Side.Right, 4, "linear"),
+    ("sm_90a", [(29, 10)], int32, Side.Right, 4, "clamp"),
     ("sm_80", [(16, 65)], float32, Side.Right, 1, "linear"),
     ("sm_80", [(17, 17)] * 2, float32, Side.Right, 4, "linear"),
     ("sm_80", [(9, 16)], float16, Side.Left, 1, "linear"),

@@ -137,10 +137,11 @@ def test_the_work_of_an_exporter_is_waited_for() -> None:
     cupy = pytest.importorskip("cupy")
     torch = _torch()
     producer = torch.cuda.Stream()
-    with torch.cuda.stream(producer):
-        torch.cuda._sleep(100_000_000)
     array = cupy.ones((2, 6))
     exported = OnlyInterface(array)
+    torch.cuda.synchronize()
+    with torch.cuda.stream(producer):
+        torch.cuda._sleep(1_000_000_000)
     exported.__cuda_array_interface__ |= {"stream": producer.cuda_stream, "version": 3}
     assert not producer.query()
     assert view(exported, "X").pointer == array.data.ptr

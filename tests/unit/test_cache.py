@@ -87,6 +87,16 @@ def test_files_are_private(cache: Cache) -> None:
         assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
 
 
+def test_clear_removes_what_killed_processes_left(cache: Cache) -> None:
+    cache.clear()
+    left = cache.folder / f"{'0' * 64}.claim"
+    left.touch()
+    with claim(cache.folder / "held.claim"):
+        cache.clear()
+        assert not left.exists()
+        assert (cache.folder / "held.claim").exists()
+
+
 def test_list_show_clear(cache: Cache) -> None:
     cache.put(make(), "the source")
     cache.put(make("a2" * 32), "another")

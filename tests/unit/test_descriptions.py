@@ -179,3 +179,38 @@ def test_descriptions_are_values() -> None:
     assert one.plan is two.plan
     with pytest.raises(AttributeError):
         one.description.factors = ()
+
+
+def test_an_epilogue_writes_no_more_at_once_than_y_promises() -> None:
+    plain = kronop.TensorDescription(kronop.float32)
+    epilogue = kronop.LinearCombination(kronop.float32, 4, kronop.float32, kronop.float32)
+    with pytest.raises(kronop.DescriptionError, match="at most 1, the alignment of Y, got 4"):
+        kronop.KronMatmulOperation("x86", None, plain, plain, plain, epilogue, [(8, 8)])
+
+
+def test_numpy_integers_are_sizes_and_bools_are_not() -> None:
+    plain = kronop.TensorDescription(kronop.float32)
+    epilogue = kronop.LinearCombination(kronop.float32, 1, kronop.float32, kronop.float32)
+    sizes = np.array([8, 4])
+    operation = kronop.KronMatmulOperation("x86", None, plain, plain, plain, epilogue, [sizes])
+    assert operation.description.factors == ((8, 4),)
+    assert operation.sizes(sizes[1], [sizes[0]]).x_shape == (8, 4, 8)
+    for wrong in ([(True, 8)], [(8.0, 8)], [8]):
+        with pytest.raises((kronop.DescriptionError, kronop.ElementTypeError), match="factors"):
+            kronop.KronMatmulOperation("x86", None, plain, plain, plain, epilogue, wrong)
+    with pytest.raises(kronop.ElementTypeError, match="batch"):
+        operation.sizes(3, 5)
+
+
+def test_flags_are_bools_alignments_integers_and_shapes_sequences() -> None:
+    plain = kronop.TensorDescription(kronop.float32)
+    epilogue = kronop.LinearCombination(kronop.float32, 1, kronop.float32, kronop.float32)
+    with pytest.raises(kronop.ElementTypeError, match="batch_last"):
+        kronop.KSparseOperation("x86", None, plain, plain, plain, epilogue, (1, 2, 3, 1), "no")
+    with pytest.raises(kronop.ElementTypeError, match="batch_last"):
+        kronop.ksmm(np.ones((2, 3), "f"), np.ones((1, 2, 3, 1), "f"), batch_last="no")
+    with pytest.raises(kronop.DescriptionError, match="alignment"):
+        kronop.TensorDescription(kronop.float32, kronop.RowMajor, 4.0)
+    for wrong in (None, 5):
+        with pytest.raises(kronop.DescriptionError, match=f"Simt {wrong} float32"):
+            kronop.MathInstruction(wrong, kronop.float32, kronop.float32, kronop.float32)

@@ -107,6 +107,14 @@ def test_integer_epilogues_take_whole_numbers_of_their_range() -> None:
             epilogue.epilogue_type(wrong)
 
 
+@pytest.mark.parametrize("length", ["x", -3, 0, 3, 16, True, 4.0, None])
+def test_a_vector_is_a_power_of_two_of_at_most_16_bytes(length) -> None:
+    with pytest.raises(kronop.DescriptionError, match="epilogue_vector_length for int32"):
+        kronop.LinearCombination(kronop.int32, length, kronop.int32, kronop.int32)
+    with pytest.raises(kronop.DescriptionError, match="epilogue_vector_length for int32"):
+        kronop.FastLinearCombinationClamp(kronop.int32, length)
+
+
 def test_types_that_do_not_go_together() -> None:
     with pytest.raises(kronop.DescriptionError, match="element_epilogue"):
         kronop.LinearCombination(kronop.float32, 4, kronop.float32, kronop.float64)

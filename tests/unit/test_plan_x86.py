@@ -13,7 +13,7 @@ from kronop.descriptions.kron import KronMatmulDescription, KronProblem, Side, S
 from kronop.descriptions.ksparse import KSparseDescription
 from kronop.emit.render import render
 from kronop.emit.x86.kron import X86KronEmitter
-from kronop.emit.x86.kron_plan import merge
+from kronop.emit.x86.kron_plan import Setting, merge
 from kronop.emit.x86.ksparse import X86KSparseEmitter
 from kronop.target import Target
 
@@ -109,6 +109,40 @@ def test_every_digit_is_applied_once_and_passes_chain(shape, arch):
         assert (tile + 1) * step.constant("kVectors") + 1 <= registers
 
 
+def setting(factors):
+    return Setting(
+        contractions=factors,
+        target=Target.parse("x86-avx512"),
+        width=16,
+        bytes=4,
+        x_by_rows=False,
+        y_by_rows=False,
+        converts=False,
+        rows=None,
+        held=None,
+    )
+
+
+@pytest.mark.parametrize(
+    "factors", [[(1, 4096)] * 2, [(4096, 1)] * 2, [(1, 300)] * 3, [(1, 65536)] * 2]
+)
+def test_long_and_narrow_digits_take_little_scratch(factors):
+    plan = KRON.plan(kron(factors), Target.parse("x86-avx512"))
+    assert KRON.workspace_bytes(plan, 10, 1) < 1 << 25
+
+
+def test_rows_that_take_too_much_scratch_are_refused_with_those_that_fit():
+    tile = lambda rows: kronop.TileDescription(  # noqa: E731
+        [rows, 8, 4], 1, [1, 1, 1], kronop.MathInstruction.simt(kronop.float32)
+    )
+    target = Target.parse("x86-avx512")
+    status = KRON.supports(kron([(8, 8)] * 4, tile=tile(2**30)), target)
+    assert "bytes of scratch" in status.reason
+    fits = int(status.reason.rsplit(" ", 1)[1])
+    plan = KRON.plan(kron([(8, 8)] * 4, tile=tile(fits)), target)
+    assert 1 << 27 < KRON.workspace_bytes(plan, fits, 1) <= 1 << 28
+
+
 @pytest.mark.parametrize(
     ("factors", "merged"),
     [
@@ -119,7 +153,7 @@ def test_every_digit_is_applied_once_and_passes_chain(shape, arch):
     ],
 )
 def test_small_neighbours_are_merged(factors, merged):
-    digits = merge(factors, None)
+    digits = merge(setting(factors))
     assert len(digits) == merged
     assert [digit.first for digit in digits[1:]] == [digit.end for digit in digits[:-1]]
     assert math.prod(digit.contracted for digit in digits) == math.prod(p for p, _ in factors)
@@ -127,7 +161,7 @@ def test_small_neighbours_are_merged(factors, merged):
 
 def test_merging_never_costs_multiply_adds_beyond_its_savings():
     for factors in itertools.product([(1, 1), (2, 2), (2, 3), (3, 2), (5, 5)], repeat=3):
-        apart = sum(digit.produced * digit.contracted for digit in merge(factors, None))
+        apart = sum(digit.produced * digit.contracted for digit in merge(setting(factors)))
         assert apart <= 5 * sum(p * q for p, q in factors) + 36
 
 

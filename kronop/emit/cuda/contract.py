@@ -160,10 +160,17 @@ def _lanes(work: Contraction) -> int:
 
 def _unshared(work: Contraction, tile: TileDescription) -> str:
     m, n, _ = tile.threadblock_shape
+    results = _lanes(work) * m * n
+    fitting = [
+        str(warps)
+        for warps in range(1, 33)
+        if results % (32 * warps) == 0 and (each := results // (32 * warps)) & (each - 1) == 0
+    ]
+    hint = f"warps in all that divide them: {', '.join(fitting)}" if fitting else "Tile_M or Tile_N"
     return (
         f"{_lanes(work)} x {m} x {n} results do not divide among {32 * tile.warps}"
         " threads, each with 1 to 16 rows and outputs (a power of two);"
-        " change warp_count or threadblock_shape"
+        f" change warp_count or threadblock_shape ({hint})"
     )
 
 

@@ -144,10 +144,11 @@ def registers(shape: PassShape, accumulator: DataType) -> int:
             wanted = max(wanted, (phase.block + 32) * words + 64)
         else:
             # NOTE: ptxas 13.4 spilled odd sizes below about 150 registers (addresses of padded
-            # elements), and again with 255, where it hoists factor loads: aim between.
+            # elements), and the largest ones at 168 too, which more than 8 warps would leave.
             held = phase.together * (phase.block + chunk + 8) * words + 64
             odd = phase.block & (phase.block - 1) != 0
-            wanted = max(wanted, min(max(held, 152), 168) if odd else held)
+            large = phase.together * phase.block * words > 40
+            wanted = max(wanted, held, (208 if large else 152) if odd else 0)
     return min(wanted, 255)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 
@@ -35,6 +36,7 @@ from kronop.errors import DescriptionError
 from kronop.target import Target
 
 _MOST_REPORTED = 12
+_MOST_SCRATCH = 1 << 28
 _NO_MATRIX = StridedMatrix(pointer=0, row=0, column=0)
 
 
@@ -52,7 +54,9 @@ class X86KronEmitter:
         status = unroll_status(description.tile.threadblock_shape[2])
         if not status:
             return status
-        return tile_status(_setting(description, target))
+        setting = _setting(description, target)
+        status = tile_status(setting)
+        return status and _scratch_status(setting)
 
     def plan(self, description: KronMatmulDescription, target: Target) -> Plan:
         """The cheapest legal candidate.
@@ -64,7 +68,7 @@ class X86KronEmitter:
         if not status:
             raise DescriptionError(status.reason)
         setting = _setting(description, target)
-        every = judged(setting)
+        every = _affordable(setting)
         ranked = sorted(
             ((cost(item, setting), index, item) for index, (item, ok) in enumerate(every) if ok)
         )
@@ -145,6 +149,38 @@ def _multiply_adds(chosen: Candidate) -> int:
         * chosen.digits[product.digit].produced
         for item in chosen.passes
         for product in item.products
+    )
+
+
+def _affordable(setting: Setting) -> list[tuple[Candidate, Status]]:
+    """Every candidate; those that take too much scratch are out where others take less."""
+    every = judged(setting)
+    sizes = [sum(_scratch(item, setting)) for item, _ in every]
+    least = min(size for size, (_, status) in zip(sizes, every, strict=True) if status)
+    most = max(least, _MOST_SCRATCH)
+    return [
+        (item, status)
+        if size <= most
+        else (item, Status.reject(f"takes {size} bytes of scratch in each thread, at most {most}"))
+        for size, (item, status) in zip(sizes, every, strict=True)
+    ]
+
+
+def _scratch_status(setting: Setting) -> Status:
+    """Whether the rows of the user's tile leave a candidate with little enough scratch."""
+    chosen = [item for item, status in judged(setting) if status]
+    fixed = [sum(_scratch(dataclasses.replace(item, row_tile=0), setting)) for item in chosen]
+    takes = [sum(_scratch(item, setting)) for item in chosen]
+    if min(takes) <= max(_MOST_SCRATCH, min(fixed)):
+        return Status.accept()
+    rows = chosen[0].row_tile
+    most = max(
+        rows * (_MOST_SCRATCH - base) // (size - base)
+        for base, size in zip(fixed, takes, strict=True)
+    )
+    return Status.reject(
+        f"Tile_M of {rows} takes {min(takes)} bytes of scratch in each thread, at most"
+        f" {_MOST_SCRATCH}; lower threadblock_shape[0] to {max(1, most)}"
     )
 
 

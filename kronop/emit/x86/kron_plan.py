@@ -132,13 +132,17 @@ class Setting:
     held: int | None
 
 
-def merge(contractions: Sequence[tuple[int, int]], held: int | None) -> tuple[Digit, ...]:
+def merge(setting: Setting) -> tuple[Digit, ...]:
     """Neighbouring factors as one digit where one product costs no more than two.
 
     Each mode product costs P multiply-adds and some loads, stores and loop control per result.
+    A merged digit has to leave its state in the first-level cache and its panels in the second.
     """
+    most = NEAR_BYTES // (setting.width * setting.bytes)
+    most = most if setting.held is None else min(most, setting.held)
+    panel = setting.target.shared_bytes // 2 // setting.bytes
     digits: list[Digit] = []
-    for index, (contracted, produced) in enumerate(contractions):
+    for index, (contracted, produced) in enumerate(setting.contractions):
         digits.append(Digit(contracted=contracted, produced=produced, first=index, end=index + 1))
         while len(digits) > 1:
             left, right = digits[-2], digits[-1]
@@ -149,7 +153,8 @@ def merge(contractions: Sequence[tuple[int, int]], held: int | None) -> tuple[Di
                 end=right.end,
             )
             apart = min(_separate(left, right), _separate(right, left))
-            fits = held is None or max(both.contracted, both.produced) <= held
+            fits = max(both.contracted, both.produced) <= most
+            fits = fits and both.contracted * both.produced <= panel
             if both.produced * (both.contracted + _OVERHEAD) > apart or not fits:
                 break
             digits[-2:] = [both]
@@ -163,7 +168,7 @@ def _separate(first: Digit, second: Digit) -> int:
 
 def candidates(setting: Setting) -> Iterator[Candidate]:
     """Every way that is worth a look, legal or not."""
-    digits = merge(setting.contractions, setting.held)
+    digits = merge(setting)
     for vectors in (1, 2):
         tiles = tuple(
             tile_height(digit.produced, vectors, setting.target.registers) for digit in digits

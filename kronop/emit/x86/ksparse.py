@@ -71,8 +71,9 @@ class X86KSparseEmitter:
         )
 
     def workspace_bytes(self, plan: Plan, rows: int, threads: int) -> int:
-        """One slice of scratch per thread; `rows` is the batch."""
-        return plan.steps[0].shared_bytes * max(0, threads) if rows else 0
+        """One slice of scratch per thread that has work; `rows` is the batch."""
+        step = plan.steps[0]
+        return step.shared_bytes * _threads(step, rows, threads) if rows else 0
 
     def launches(self, plan: Plan, problem: KSparseProblem) -> tuple[Launch, ...]:
         """One call, or none where the batch is 0."""
@@ -193,13 +194,25 @@ def _values(
     return values
 
 
+def _sizes(step: Step) -> dict[str, int]:
+    return {name: int(value) for name, value in step.constants if isinstance(value, int)}
+
+
+def _patches(size: dict[str, int]) -> int:
+    """Parts of the result's columns that are computed apart."""
+    return size["kA"] * -(-size["kD"] // size["kSlices"]) * -(-size["kB"] // size["kOutputs"])
+
+
+def _threads(step: Step, rows: int, threads: int) -> int:
+    """Threads that a run takes of those that it may."""
+    return shares(step.operations_per_row // 2 * rows, rows * _patches(_sizes(step)), threads)
+
+
 def _split(step: Step, problem: KSparseProblem) -> tuple[int, int]:
     """Rows of an item and threads, so that every thread gets as many items."""
-    size = {name: int(value) for name, value in step.constants if isinstance(value, int)}
-    patches = size["kA"] * -(-size["kD"] // size["kSlices"]) * -(-size["kB"] // size["kOutputs"])
-    threads = shares(
-        step.operations_per_row // 2 * problem.rows, problem.rows * patches, problem.threads
-    )
+    size = _sizes(step)
+    patches = _patches(size)
+    threads = _threads(step, problem.rows, problem.threads)
     lanes = size["kWidth"] * size["kVectors"]
     tiles = -(-problem.rows // size["kRowTile"])
     if patches % threads and tiles % threads:

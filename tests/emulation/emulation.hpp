@@ -152,6 +152,8 @@ inline float round_to_tf32(float x) {
   return __builtin_bit_cast(float, (__builtin_bit_cast(unsigned, x) + 0x1000u) & 0xffffe000u);
 }
 inline double round_to_tf32(double x) { return x; }
+inline float renewed(float x) { return x; }
+inline double renewed(double x) { return x; }
 template <int Bytes>
 inline void copy_asynchronously(void* to, const void* from) {
   std::memcpy(to, from, Bytes);

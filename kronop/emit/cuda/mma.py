@@ -25,15 +25,16 @@ MOST_CONTRACTED = 128
 MOST_DIGITS = 16
 _HELD_FACTOR_BYTES = 64
 _OFFSETS_OF_A_ROW = 3 * 8
-_OTHER_REGISTERS = 56
-# NOTE: fitted to 700 tiles of 15 passes on one H200 (copy 4.27 TB/s over 132 multiprocessors at
+# Measured with ptxas 13.4: what addresses and loops take besides.
+_REGISTERS_PLAIN, _REGISTERS_OTHERS = 56, 80
+# NOTE: fitted to 500 tiles of 17 passes on one H200, its choice 4 % from the best in the median (copy 4.27 TB/s over 132 multiprocessors at
 # 1.755 GHz): 0.87 of copy speed, cycles of a 16 x 8 x 8 product by bytes of the accumulator, what
 # does not overlap, latency of a tile and of a phase, warps that hide the latency of products.
 _MEMORY_BYTES_PER_CYCLE = 16.0
-_CYCLES_OF_PRODUCT = {4: 2.8, 8: 7.6}
-_EXPOSED = 0.35
-_CYCLES_OF_TILE, _CYCLES_OF_PHASE = 500, 600
-_WARPS = 16
+_CYCLES_OF_PRODUCT = {4: 2.4, 8: 7.6}
+_EXPOSED = 0.5
+_CYCLES_OF_TILE, _CYCLES_OF_PHASE = 1500, 600
+_WARPS = 8
 _SHARED_BYTES_PER_CYCLE = 128
 
 
@@ -197,7 +198,7 @@ def _parts(size: int) -> int:
 
 def _groups(digit: tuple[int, int], accumulator: DataType) -> int:
     """Two groups of 16 fibers where a thread can hold them, in vectors of 16 bytes at most."""
-    return 2 if accumulator.bytes == 4 and _parts(digit[0]) * 8 <= 64 else 1
+    return 2 if accumulator.bytes == 4 and _parts(digit[0]) <= 2 else 1
 
 
 def registers(shape: PassShape, splits: Splits, accumulator: DataType) -> int:
@@ -213,7 +214,10 @@ def registers(shape: PassShape, splits: Splits, accumulator: DataType) -> int:
         sums = at_once * groups * 4 * words * (1 + splits.factor)
         factor = fragment * (parts if parts * fragment * 4 <= _HELD_FACTOR_BYTES else at_once)
         wanted = max(wanted, held + sums + factor)
-    return min(255, wanted + _OTHER_REGISTERS)
+    # Odd sizes are walked with more index arithmetic; 16-bit operands pass through registers.
+    plain = all(size & (size - 1) == 0 for digit in shape.group for size in digit)
+    other = _REGISTERS_PLAIN if plain and splits.x == splits.factor else _REGISTERS_OTHERS
+    return min(255, wanted + other)
 
 
 def factor_bytes(digit: tuple[int, int], splits: Splits, accumulator: DataType) -> int:
@@ -283,9 +287,10 @@ def cycles(
         p, q = shape.group[phase.digit]
         blocks = _parts(p) * _parts(q) * elements / (16 * p)
         exact = index == 0 and ends.source.bytes == 2
-        tensor += blocks * splits.products(exact) * _CYCLES_OF_PRODUCT[accumulator.bytes]
-        fragment = factor_bytes((8, 8), splits, accumulator) / _SHARED_BYTES_PER_CYCLE
-        if _parts(p) * _parts(q) * fragment * 4 > _HELD_FACTOR_BYTES:
+        idle = _idle(phase, tile.threads // 32)
+        tensor += blocks * splits.products(exact) * _CYCLES_OF_PRODUCT[accumulator.bytes] * idle
+        if _parts(p) * _parts(q) * 2 * accumulator.bytes * (1 + splits.factor) > _HELD_FACTOR_BYTES:
+            fragment = factor_bytes((8, 8), splits, accumulator) / _SHARED_BYTES_PER_CYCLE
             shared += blocks / phase.groups * fragment
         width = accumulator.bytes / _SHARED_BYTES_PER_CYCLE
         # What a phase reads in memory itself comes in short runs.
@@ -303,6 +308,12 @@ def cycles(
     held = tile.rows * tile.columns * shape.group_in * blocks
     latency = (_CYCLES_OF_TILE + _CYCLES_OF_PHASE * len(phases)) * 128 / held
     return max(memory, compute) + _EXPOSED * min(memory, compute) + latency
+
+
+def _idle(phase: MmaPhase, warps: int) -> float:
+    """How much longer a phase takes because its fibers do not fill all warps."""
+    pieces = operands.cover(phase.fibers, 16 * phase.groups)
+    return operands.cover(pieces, warps) * warps / pieces
 
 
 def mma_step(

@@ -71,28 +71,35 @@ struct PhaseOf {
   }
 };
 
-// Factor `digit` in shared memory, as its phase's threads take it: [part of P][part of Q][32 threads].
+// A factor in shared memory, as its phase's threads take it: [part of P][part of Q][32 threads].
 template <class Step, int Phase, class Parameters>
 KRONOP_INLINE void load_factor(unsigned char* shared, const Parameters& parameters, long long batch) {
   using Of = PhaseOf<Step, Phase>;
   using Accumulator = typename Step::Accumulator;
-  constexpr int digit = Of::kDigit;
+  using Factor = typename Step::Factor;
+  constexpr int digit = Of::kDigit, pairs = Of::kContractedParts * Of::kProducedParts * 32, unroll = 8;
   auto* to = reinterpret_cast<typename Of::B*>(shared + Step::kFactorBytesAt[digit]);
-  const auto* source = static_cast<const typename Step::Factor*>(parameters.factor[digit]);
-  source += factor_offset(parameters, digit, batch);
+  const Factor* source = static_cast<const Factor*>(parameters.factor[digit]) + factor_offset(parameters, digit, batch);
+  const long long row = parameters.factor_row[digit], column = parameters.factor_column[digit];
 #pragma unroll 1
-  for (int e = threadIdx.x; e < Of::kContractedParts * Of::kProducedParts * 32; e += Step::kThreads) {
-    const int t = e % 4, g = e % 32 / 4, part = e / 32;
-    const int q = part % Of::kProducedParts * 8 + (Of::kUnit ? g : g / 2 + g % 2 * 4);
-    typename Of::B item{};
+  for (int start = threadIdx.x; start < pairs; start += Step::kThreads * unroll) {
+    Factor items[unroll][2] = {};
 #pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      const int p = part / Of::kProducedParts * 8 + (Of::kUnit ? 2 * t + r : t + 4 * r);
-      if (p < Of::kContracted && q < Of::kProduced) {
-        item.set(r, convert<Accumulator>(source[p * parameters.factor_row[digit] + q * parameters.factor_column[digit]]));
+    for (int u = 0; u < unroll; ++u) {
+      const int e = start + u * Step::kThreads, t = e % 4, g = e % 32 / 4, part = e / 32;
+      const int q = part % Of::kProducedParts * 8 + (Of::kUnit ? g : g / 2 + g % 2 * 4);
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const int p = part / Of::kProducedParts * 8 + (Of::kUnit ? 2 * t + r : t + 4 * r);
+        if (p < Of::kContracted && q < Of::kProduced) items[u][r] = source[p * row + q * column];
       }
     }
-    to[e] = item;
+#pragma unroll
+    for (int u = 0; u < unroll; ++u) {
+      const int e = start + u * Step::kThreads;
+      const Accumulator pair[2] = {convert<Accumulator>(items[u][0]), convert<Accumulator>(items[u][1])};
+      if (e < pairs) to[e] = typename Of::B(pair);
+    }
   }
 }
 
@@ -263,36 +270,37 @@ KRONOP_INLINE void add_products(T (&sums)[kAtOnce][kGroups][4], const A (&a)[kGr
 template <class Step, int Phase, class Of = PhaseOf<Step, Phase>, class Factor>
 KRONOP_INLINE void multiply(typename Step::Accumulator (&sums)[Of::kAtOnce][Of::kGroups][4], const typename Of::Fibers& fibers, int n0,
                             const Factor& factor) {
-  // NOTE: the tensor cores truncate each sum. Where float32 accuracy is wanted, short sums are added
-  // by the ordinary cores, which round: measured at P = 64 and 128, 4.7e-7 and 9e-7 become
-  // the 2e-7 of SIMT.
-  constexpr bool apart = Step::kSplitFactor && Of::kContractedParts > 1;
+  // NOTE: the tensor cores truncate each sum. Where float32 accuracy is wanted, the ordinary cores, which
+  // round, add up short sums: measured at P = 64 and 128, errors of 8e-7 and 1.7e-6 become 2e-7.
+  using Accumulator = typename Step::Accumulator;
+  constexpr int together = Step::kSplitFactor ? 2 : Of::kContractedParts;
 #pragma unroll
-  for (int s = 0; s < Of::kContractedParts; ++s) {
-    typename Of::B b[Of::kAtOnce];
-    typename Of::A a[Of::kGroups];
+  for (int first = 0; first < Of::kContractedParts; first += together) {
+    Accumulator part[Of::kAtOnce][Of::kGroups][4] = {};
 #pragma unroll
-    for (int n = 0; n < Of::kAtOnce; ++n) {
-      if (n0 + n < Of::kProducedParts) b[n] = factor(s * Of::kProducedParts + n0 + n);
-    }
-#pragma unroll
-    for (int u = 0; u < Of::kGroups; ++u) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) a[u].set(e, fibers[s][u][e]);
-    }
-    if constexpr (apart) {
-      typename Step::Accumulator part[Of::kAtOnce][Of::kGroups][4] = {};
-      add_products<0, Of::kProducedParts>(part, a, b, n0);
+    for (int s = first; s < Of::kContractedParts && s < first + together; ++s) {
+      typename Of::B b[Of::kAtOnce];
+      typename Of::A a[Of::kGroups];
 #pragma unroll
       for (int n = 0; n < Of::kAtOnce; ++n) {
-#pragma unroll
-        for (int u = 0; u < Of::kGroups; ++u) {
-#pragma unroll
-          for (int e = 0; e < 4; ++e) sums[n][u][e] = sums[n][u][e] + part[n][u][e];
-        }
+        if (n0 + n < Of::kProducedParts) b[n] = factor(s * Of::kProducedParts + n0 + n);
       }
-    } else {
-      add_products<0, Of::kProducedParts>(sums, a, b, n0);
+#pragma unroll
+      for (int u = 0; u < Of::kGroups; ++u) {
+        Accumulator fiber[4];
+#pragma unroll
+        for (int e = 0; e < 4; ++e) fiber[e] = Of::kContractedParts > 8 ? renewed(fibers[s][u][e]) : fibers[s][u][e];
+        a[u] = typename Of::A(fiber);
+      }
+      add_products<0, Of::kProducedParts>(part, a, b, n0);
+    }
+#pragma unroll
+    for (int n = 0; n < Of::kAtOnce; ++n) {
+#pragma unroll
+      for (int u = 0; u < Of::kGroups; ++u) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) sums[n][u][e] = first == 0 ? part[n][u][e] : sums[n][u][e] + part[n][u][e];
+      }
     }
   }
 }
@@ -346,7 +354,7 @@ KRONOP_INLINE void run_phase(unsigned char* shared, const Parameters& parameters
     // Held factors need constant indices; elsewhere a rolled loop keeps split fibers from staying alive.
 #pragma unroll(Of::kHoldFactor ? Of::kProducedParts : 1)
     for (int n0 = 0; n0 < Of::kProducedParts; n0 += Of::kAtOnce) {
-      Accumulator sums[Of::kAtOnce][Of::kGroups][4] = {};
+      Accumulator sums[Of::kAtOnce][Of::kGroups][4];
       multiply<Step, Phase>(sums, a, n0, [&](int part) { return Of::kHoldFactor ? held[Of::kHoldFactor ? part : 0] : factor[part * 32]; });
 #pragma unroll
       for (int n = 0; n < Of::kAtOnce; ++n) {

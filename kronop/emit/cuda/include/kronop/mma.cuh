@@ -38,22 +38,36 @@ KRONOP_INLINE float round_to_tf32(float x) {
   return __uint_as_float((__float_as_uint(x) + 0x1000u) & 0xffffe000u);
 }
 KRONOP_INLINE double round_to_tf32(double x) { return x; }
+// The same value, which the compiler takes for a new one: what is computed from it is not kept for later.
+KRONOP_INLINE float renewed(float x) {
+  asm volatile("" : "+f"(x));
+  return x;
+}
+KRONOP_INLINE double renewed(double x) { return x; }
 #endif
 
 // An operand as the tensor cores take it: its rounded value and, where kSplit, what rounding left.
 // NOTE: the cores drop the low 13 bits of what they are given; `rest` fits but for its last bit.
 template <class T, int N, bool kSplit>
-struct alignas(sizeof(T) * N) Split {
+struct alignas(sizeof(T) * N > 16 ? 16 : sizeof(T) * N) Split {
   T value[N];
-  KRONOP_INLINE void set(int index, T x) { value[index] = round_to_tf32(x); }
+  Split() = default;
+  KRONOP_INLINE explicit Split(const T (&from)[N]) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) value[i] = round_to_tf32(from[i]);
+  }
 };
 template <class T, int N>
-struct alignas(sizeof(T) * N * 2 > 16 ? 16 : sizeof(T) * N * 2) Split<T, N, true> {
+struct alignas(16) Split<T, N, true> {
   T value[N];
   T rest[N];
-  KRONOP_INLINE void set(int index, T x) {
-    value[index] = round_to_tf32(x);
-    rest[index] = x - value[index];
+  Split() = default;
+  KRONOP_INLINE explicit Split(const T (&from)[N]) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      value[i] = round_to_tf32(from[i]);
+      rest[i] = from[i] - value[i];
+    }
   }
 };
 

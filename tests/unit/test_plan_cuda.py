@@ -18,11 +18,11 @@ from kronop.descriptions.ksparse import KSparseDescription
 from kronop.descriptions.math_instruction import MathInstruction, OpClass
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
-from kronop.emit.cuda import tile
+from kronop.emit.cuda import mma, tile
 from kronop.emit.cuda.kron import CudaKronEmitter
 from kronop.emit.cuda.ksparse import CudaKSparseEmitter
 from kronop.emit.cuda.operands import MOST_BLOCKS, View, allows_vectors
-from kronop.emit.cuda.shapes import multiply_adds, shrinking
+from kronop.emit.cuda.shapes import PassShape, multiply_adds, shrinking
 from kronop.emit.plan import Plan, Step
 from kronop.emit.render import render
 from kronop.errors import DescriptionError
@@ -193,13 +193,50 @@ def test_equal_descriptions_give_equal_plans_and_text() -> None:
 
 
 def test_tensor_cores_are_refused_with_the_way_out() -> None:
-    instruction = MathInstruction([8, 8, 4], float64, float64, float64, OpClass.TensorOp)
-    description = kron([(8, 8)], float64, instruction=instruction)
+    instruction = MathInstruction([16, 8, 16], float16, float16, float32, OpClass.TensorOp)
+    description = kron([(8, 8)], float16, instruction=instruction)
     status = KRON.supports(description, HOPPER)
     assert not status
     assert "use OpClass.Simt" in status.reason
     with pytest.raises(DescriptionError, match=r"OpClass\.Simt"):
         KRON.plan(description, HOPPER)
+
+
+@pytest.mark.parametrize("element", [float32, float64, float16])
+def test_floats_take_the_tensor_cores(element: DataType) -> None:
+    instruction = KRON.instruction(element)
+    assert instruction.opcode_class is OpClass.TensorOp
+    alignment = 16 // element.bytes
+    description = kron([(16, 16)] * 3, element, instruction=instruction, alignment=alignment)
+    assert {step.template for step in KRON.plan(description, HOPPER).steps} == {"kronop::kron_mma"}
+    assert KRON.instruction(int32) == MathInstruction.simt(int32)
+
+
+def test_long_rows_of_tiny_digits_stay_on_the_ordinary_cores() -> None:
+    description = kron([(2, 2)] * 12, instruction=KRON.instruction(float32), alignment=4)
+    assert "kronop::kron_tile" in {step.template for step in KRON.plan(description, HOPPER).steps}
+
+
+def test_a_tile_of_the_tensor_cores_is_obeyed_or_refused_with_sizes() -> None:
+    instruction = KRON.instruction(float32)
+    tiles = TileDescription((4, 64, 8), 1, (4, 1, 1), instruction)
+    (step,) = KRON.plan(kron([(8, 8)] * 2, tiles=tiles, instruction=instruction), HOPPER).steps
+    assert (step.constant("kRows"), step.threads) == (4, 128)
+    tiles = TileDescription((1, 1 << 18, 8), 1, (4, 1, 1), instruction)
+    with pytest.raises(DescriptionError, match="200 does not fit"):
+        KRON.plan(kron([(200, 200)], tiles=tiles, instruction=instruction), HOPPER)
+
+
+def test_strides_keep_a_warps_lanes_in_different_banks() -> None:
+    shape = PassShape(group=((8, 8),) * 3, left=1, right=64)
+    shape_of_tile = mma.MmaTile(rows=1, columns=32, threads=128, staged=True)
+    strides = mma.strides_of(shape, shape_of_tile, float32)
+    for stride in strides:
+        # Four steps of the digit and eight neighbours of four floats: a wave of 8 threads each.
+        banks = [
+            (t * stride + 4 * g + e) % 32 for t in range(4) for g in range(2) for e in range(4)
+        ]
+        assert sorted(banks) == list(range(32))
 
 
 def test_a_tile_steers_the_plan() -> None:

@@ -27,9 +27,10 @@ _HELD_FACTOR_BYTES = 64
 _OFFSETS_OF_A_ROW = 3 * 8
 # Measured with ptxas 13.4: what addresses and loops take besides.
 _REGISTERS_PLAIN, _REGISTERS_OTHERS = 56, 80
-# NOTE: fitted to 500 tiles of 17 passes on one H200, its choice 4 % from the best in the median (copy 4.27 TB/s over 132 multiprocessors at
-# 1.755 GHz): 0.87 of copy speed, cycles of a 16 x 8 x 8 product by bytes of the accumulator, what
-# does not overlap, latency of a tile and of a phase, warps that hide the latency of products.
+# NOTE: fitted to 500 tiles of 17 passes on one H200 (copy 4.27 TB/s over 132 multiprocessors at
+# 1.755 GHz), its choice 4 % from the best in the median: 0.87 of copy speed, cycles of a 16 x 8 x 8
+# product by bytes of the accumulator, what does not overlap, latency of a tile and of a phase,
+# warps that hide the latency of products.
 _MEMORY_BYTES_PER_CYCLE = 16.0
 _CYCLES_OF_PRODUCT = {4: 2.4, 8: 7.6}
 _EXPOSED = 0.5
@@ -209,7 +210,7 @@ def registers(shape: PassShape, splits: Splits, accumulator: DataType) -> int:
         groups = _groups(digit, accumulator)
         parts = _parts(digit[0]) * _parts(digit[1])
         fragment = 2 * words * (1 + splits.factor)
-        at_once = min(_parts(digit[1]), 4 // groups)
+        at_once = min(_parts(digit[1]), (2 if _parts(digit[0]) > 8 else 4) // groups)
         held = (_parts(digit[0]) + 1 + splits.x) * 4 * groups * words
         sums = at_once * groups * 4 * words * (1 + splits.factor)
         factor = fragment * (parts if parts * fragment * 4 <= _HELD_FACTOR_BYTES else at_once)

@@ -1,4 +1,4 @@
-// digit 0 of 2 (128x128), tiles of 1 x 128 x 32 in shared memory
+// digit 0 of 2 (128x128), tiles of 4 x 128 x 32 in shared memory
 #include "kronop/kron_mma.cuh"
 
 using Parameters = kronop::KronTileParameters<double, 1>;
@@ -33,14 +33,13 @@ struct Step {
   static constexpr bool kRegular = true;
   static constexpr int kXDigit = 128;
   static constexpr int kYDigit = 128;
-  static constexpr bool kStageX = true;
-  static constexpr bool kStageY = true;
+  static constexpr bool kStaged = true;
   static constexpr bool kSplitX = true;
   static constexpr bool kSplitFactor = true;
   static constexpr bool kSaturate = false;
-  static constexpr int kOffsetBytes = 32;
+  static constexpr int kOffsetBytes = 96;
   static constexpr bool kSquare = true;
-  static constexpr int kRows = 1;
+  static constexpr int kRows = 4;
   static constexpr int kColumns = 32;
   static constexpr int kDigits = 1;
   static constexpr int kGroupIn = 128;
@@ -51,25 +50,17 @@ struct Step {
   static constexpr int kRowStride = 5120;
   static constexpr bool kDenseIn = false;
   static constexpr bool kDenseOut = false;
-  static constexpr int kDigitsIn[] = {1};
-  static constexpr int kDigitsOut[] = {1};
-  static constexpr int kFactorBytesAt[] = {64};
-  static constexpr int kTileBytesAt = 131136;
+  static constexpr int kFactorBytesAt[] = {192};
+  static constexpr int kTileBytesAt = 131264;
   static constexpr int kPhases = 1;
   static constexpr int kPhaseDigit[] = {0};
   static constexpr int kPhaseGroups[] = {1};
   static constexpr int kPhaseNeighbours[] = {1};
-  static constexpr int kPhaseFibers[] = {32};
-  static constexpr int kPhaseAxis[] = {0, 1};
-  static constexpr int kAxisExtent[] = {32};
-  static constexpr int kAxisShared[] = {1};
-  static constexpr int kAxisRow[] = {0};
-  static constexpr int kAxisDigits[] = {0};
-  static constexpr int kAxisColumn[] = {1};
-  static constexpr int kFirstDigit = 0;
-  static constexpr int kSizes[] = {128, 128};
-  static constexpr int kGroup[] = {128, 128};
-  static constexpr bool kXByRows = false;
+  static constexpr int kPhaseFibers[] = {128};
+  static constexpr int kPhaseAxis[] = {0, 2};
+  static constexpr int kAxisExtent[] = {4, 32};
+  static constexpr int kAxisShared[] = {5120, 1};
+  static constexpr int kAxisRow[] = {1, 0};
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
@@ -77,7 +68,7 @@ kron_f32_128x128_mma_r_d0of2_s0of2_f32_linear_sm_90a(const __grid_constant__ Par
   kronop::kron_mma<Step>(parameters);
 }
 
-// digit 1 of 2 (128x128), tiles of 32 x 128 x 1 in shared memory
+// digit 1 of 2 (128x128), tiles of 256 x 128 x 1 in shared memory
 #include "kronop/kron_mma.cuh"
 
 using Parameters = kronop::KronTileParameters<double, 1>;
@@ -122,19 +113,18 @@ struct Step {
   using Epilogue = ::Epilogue;
   static constexpr int kThreads = 256;
   static constexpr int kBlocks = 1;
-  static constexpr int kXVector = 4;
-  static constexpr int kYVector = 4;
+  static constexpr int kXVector = 2;
+  static constexpr int kYVector = 2;
   static constexpr bool kRegular = true;
   static constexpr int kXDigit = 1;
   static constexpr int kYDigit = 1;
-  static constexpr bool kStageX = true;
-  static constexpr bool kStageY = true;
+  static constexpr bool kStaged = false;
   static constexpr bool kSplitX = true;
   static constexpr bool kSplitFactor = true;
   static constexpr bool kSaturate = false;
-  static constexpr int kOffsetBytes = 768;
+  static constexpr int kOffsetBytes = 6144;
   static constexpr bool kSquare = true;
-  static constexpr int kRows = 32;
+  static constexpr int kRows = 256;
   static constexpr int kColumns = 1;
   static constexpr int kDigits = 1;
   static constexpr int kGroupIn = 128;
@@ -145,25 +135,17 @@ struct Step {
   static constexpr int kRowStride = 128;
   static constexpr bool kDenseIn = false;
   static constexpr bool kDenseOut = false;
-  static constexpr int kDigitsIn[] = {1};
-  static constexpr int kDigitsOut[] = {1};
-  static constexpr int kFactorBytesAt[] = {1536};
-  static constexpr int kTileBytesAt = 132608;
+  static constexpr int kFactorBytesAt[] = {12288};
+  static constexpr int kTileBytesAt = 143360;
   static constexpr int kPhases = 1;
   static constexpr int kPhaseDigit[] = {0};
   static constexpr int kPhaseGroups[] = {1};
   static constexpr int kPhaseNeighbours[] = {0};
-  static constexpr int kPhaseFibers[] = {32};
+  static constexpr int kPhaseFibers[] = {256};
   static constexpr int kPhaseAxis[] = {0, 1};
-  static constexpr int kAxisExtent[] = {32};
+  static constexpr int kAxisExtent[] = {256};
   static constexpr int kAxisShared[] = {128};
   static constexpr int kAxisRow[] = {1};
-  static constexpr int kAxisDigits[] = {0};
-  static constexpr int kAxisColumn[] = {0};
-  static constexpr int kFirstDigit = 1;
-  static constexpr int kSizes[] = {128, 128};
-  static constexpr int kGroup[] = {128, 128};
-  static constexpr bool kXByRows = false;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

@@ -67,10 +67,6 @@ struct Step {
   static constexpr int kPad = 4;
   static constexpr int kTileBytesAt = 1536;
   static constexpr bool kSaturate = false;
-  static constexpr int kFirstDigit = 0;
-  static constexpr int kSizes[] = {505};
-  static constexpr int kGroup[] = {505, 3};
-  static constexpr bool kXByRows = false;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

@@ -78,10 +78,6 @@ struct Step {
   static constexpr int kPhaseAxis[] = {0, 2, 3};
   static constexpr int kAxisExtent[] = {2, 64, 128};
   static constexpr int kAxisStride[] = {4096, 1, 64};
-  static constexpr int kFirstDigit = 0;
-  static constexpr int kSizes[] = {8, 8, 8, 8};
-  static constexpr int kGroup[] = {8, 8, 8, 8, 8, 8, 8, 8};
-  static constexpr bool kXByRows = false;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

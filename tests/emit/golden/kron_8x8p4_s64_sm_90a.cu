@@ -78,10 +78,6 @@ struct Step {
   static constexpr int kPhaseAxis[] = {0, 1, 3, 5, 6};
   static constexpr int kAxisExtent[] = {512, 8, 64, 64, 8, 512};
   static constexpr int kAxisStride[] = {1, 512, 1, 64, 1, 8};
-  static constexpr int kFirstDigit = 0;
-  static constexpr int kSizes[] = {8, 8, 8, 8};
-  static constexpr int kGroup[] = {8, 8, 8, 8, 8, 8, 8, 8};
-  static constexpr bool kXByRows = false;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

@@ -1,4 +1,4 @@
-// digits 0 to 2 of 5 (8x8p3), tiles of 1 x 512 x 32 in shared memory
+// digits 0 to 2 of 5 (8x8p3), tiles of 1 x 512 x 64 in shared memory
 #include "kronop/kron_mma.cuh"
 
 using Parameters = kronop::KronTileParameters<double, 3>;
@@ -26,50 +26,41 @@ struct Step {
   using Output = float;
   using Accumulator = float;
   using Epilogue = kronop::Identity<float>;
-  static constexpr int kThreads = 512;
+  static constexpr int kThreads = 256;
   static constexpr int kBlocks = 1;
   static constexpr int kXVector = 4;
   static constexpr int kYVector = 4;
   static constexpr bool kRegular = true;
   static constexpr int kXDigit = 0;
   static constexpr int kYDigit = 0;
-  static constexpr bool kStageX = true;
-  static constexpr bool kStageY = true;
+  static constexpr bool kStaged = true;
   static constexpr bool kSplitX = true;
   static constexpr bool kSplitFactor = true;
   static constexpr bool kSaturate = false;
   static constexpr int kOffsetBytes = 32;
   static constexpr bool kSquare = true;
   static constexpr int kRows = 1;
-  static constexpr int kColumns = 32;
+  static constexpr int kColumns = 64;
   static constexpr int kDigits = 3;
   static constexpr int kGroupIn = 512;
   static constexpr int kGroupOut = 512;
   static constexpr int kContracted[] = {8, 8, 8};
   static constexpr int kProduced[] = {8, 8, 8};
-  static constexpr int kStride[] = {2632, 328, 40};
-  static constexpr int kRowStride = 21056;
+  static constexpr int kStride[] = {4680, 584, 72};
+  static constexpr int kRowStride = 37440;
   static constexpr bool kDenseIn = false;
   static constexpr bool kDenseOut = false;
-  static constexpr int kDigitsIn[] = {64, 8, 1};
-  static constexpr int kDigitsOut[] = {64, 8, 1};
   static constexpr int kFactorBytesAt[] = {64, 576, 1088};
   static constexpr int kTileBytesAt = 1600;
   static constexpr int kPhases = 3;
   static constexpr int kPhaseDigit[] = {2, 1, 0};
   static constexpr int kPhaseGroups[] = {2, 2, 2};
   static constexpr int kPhaseNeighbours[] = {1, 1, 1};
-  static constexpr int kPhaseFibers[] = {2048, 2048, 2048};
+  static constexpr int kPhaseFibers[] = {4096, 4096, 4096};
   static constexpr int kPhaseAxis[] = {0, 3, 6, 9};
-  static constexpr int kAxisExtent[] = {8, 8, 32, 8, 8, 32, 8, 8, 32};
-  static constexpr int kAxisShared[] = {2632, 328, 1, 2632, 40, 1, 328, 40, 1};
+  static constexpr int kAxisExtent[] = {8, 8, 64, 8, 8, 64, 8, 8, 64};
+  static constexpr int kAxisShared[] = {4680, 584, 1, 4680, 72, 1, 584, 72, 1};
   static constexpr int kAxisRow[] = {0, 0, 0, 0, 0, 0, 0, 0, 0};
-  static constexpr int kAxisDigits[] = {0, 0, 0, 0, 0, 0, 0, 0, 0};
-  static constexpr int kAxisColumn[] = {0, 0, 1, 0, 0, 1, 0, 0, 1};
-  static constexpr int kFirstDigit = 0;
-  static constexpr int kSizes[] = {8, 8, 8, 8, 8};
-  static constexpr int kGroup[] = {8, 8, 8, 8, 8, 8};
-  static constexpr bool kXByRows = true;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
@@ -77,7 +68,7 @@ kron_f32_8x8p3_mma_l_d0of5_s0of2_f32_linear_sm_80(const __grid_constant__ Parame
   kronop::kron_mma<Step>(parameters);
 }
 
-// digits 3 to 4 of 5 (8x8p2), tiles of 1 x 64 x 32 in shared memory
+// digits 3 to 4 of 5 (8x8p2), tiles of 2 x 64 x 64 in shared memory
 #include "kronop/kron_mma.cuh"
 
 using Parameters = kronop::KronTileParameters<double, 2>;
@@ -121,49 +112,40 @@ struct Step {
   using Accumulator = float;
   using Epilogue = ::Epilogue;
   static constexpr int kThreads = 128;
-  static constexpr int kBlocks = 5;
+  static constexpr int kBlocks = 4;
   static constexpr int kXVector = 4;
   static constexpr int kYVector = 4;
   static constexpr bool kRegular = true;
   static constexpr int kXDigit = 0;
   static constexpr int kYDigit = 0;
-  static constexpr bool kStageX = true;
-  static constexpr bool kStageY = true;
+  static constexpr bool kStaged = true;
   static constexpr bool kSplitX = true;
   static constexpr bool kSplitFactor = true;
   static constexpr bool kSaturate = false;
-  static constexpr int kOffsetBytes = 32;
+  static constexpr int kOffsetBytes = 48;
   static constexpr bool kSquare = true;
-  static constexpr int kRows = 1;
-  static constexpr int kColumns = 32;
+  static constexpr int kRows = 2;
+  static constexpr int kColumns = 64;
   static constexpr int kDigits = 2;
   static constexpr int kGroupIn = 64;
   static constexpr int kGroupOut = 64;
   static constexpr int kContracted[] = {8, 8};
   static constexpr int kProduced[] = {8, 8};
-  static constexpr int kStride[] = {328, 40};
-  static constexpr int kRowStride = 2624;
+  static constexpr int kStride[] = {584, 72};
+  static constexpr int kRowStride = 4672;
   static constexpr bool kDenseIn = false;
   static constexpr bool kDenseOut = false;
-  static constexpr int kDigitsIn[] = {8, 1};
-  static constexpr int kDigitsOut[] = {8, 1};
-  static constexpr int kFactorBytesAt[] = {64, 576};
-  static constexpr int kTileBytesAt = 1088;
+  static constexpr int kFactorBytesAt[] = {96, 608};
+  static constexpr int kTileBytesAt = 1120;
   static constexpr int kPhases = 2;
   static constexpr int kPhaseDigit[] = {1, 0};
   static constexpr int kPhaseGroups[] = {2, 2};
   static constexpr int kPhaseNeighbours[] = {1, 1};
-  static constexpr int kPhaseFibers[] = {256, 256};
-  static constexpr int kPhaseAxis[] = {0, 2, 4};
-  static constexpr int kAxisExtent[] = {8, 32, 8, 32};
-  static constexpr int kAxisShared[] = {328, 1, 40, 1};
-  static constexpr int kAxisRow[] = {0, 0, 0, 0};
-  static constexpr int kAxisDigits[] = {0, 0, 0, 0};
-  static constexpr int kAxisColumn[] = {0, 1, 0, 1};
-  static constexpr int kFirstDigit = 3;
-  static constexpr int kSizes[] = {8, 8, 8, 8, 8};
-  static constexpr int kGroup[] = {8, 8, 8, 8};
-  static constexpr bool kXByRows = true;
+  static constexpr int kPhaseFibers[] = {1024, 1024};
+  static constexpr int kPhaseAxis[] = {0, 3, 6};
+  static constexpr int kAxisExtent[] = {2, 8, 64, 2, 8, 64};
+  static constexpr int kAxisShared[] = {4672, 584, 1, 4672, 72, 1};
+  static constexpr int kAxisRow[] = {1, 0, 0, 1, 0, 0};
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

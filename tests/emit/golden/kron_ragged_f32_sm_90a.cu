@@ -1,4 +1,4 @@
-// digits 0 to 2 of 3 (2x3_5x2_6x4), tiles of 22 x 60 x 1 in shared memory
+// digits 0 to 2 of 3 (2x3_5x2_6x4), tiles of 182 x 60 x 1 in shared memory
 #include "kronop/kron_mma.cuh"
 
 using Parameters = kronop::KronTileParameters<double, 3>;
@@ -42,20 +42,19 @@ struct Step {
   using Accumulator = float;
   using Epilogue = ::Epilogue;
   static constexpr int kThreads = 128;
-  static constexpr int kBlocks = 5;
+  static constexpr int kBlocks = 3;
   static constexpr int kXVector = 1;
   static constexpr int kYVector = 1;
   static constexpr bool kRegular = false;
   static constexpr int kXDigit = 1;
   static constexpr int kYDigit = 1;
-  static constexpr bool kStageX = false;
-  static constexpr bool kStageY = true;
+  static constexpr bool kStaged = true;
   static constexpr bool kSplitX = true;
   static constexpr bool kSplitFactor = true;
   static constexpr bool kSaturate = false;
-  static constexpr int kOffsetBytes = 528;
+  static constexpr int kOffsetBytes = 4368;
   static constexpr bool kSquare = false;
-  static constexpr int kRows = 22;
+  static constexpr int kRows = 182;
   static constexpr int kColumns = 1;
   static constexpr int kDigits = 3;
   static constexpr int kGroupIn = 60;
@@ -66,25 +65,17 @@ struct Step {
   static constexpr int kRowStride = 90;
   static constexpr bool kDenseIn = false;
   static constexpr bool kDenseOut = false;
-  static constexpr int kDigitsIn[] = {30, 6, 1};
-  static constexpr int kDigitsOut[] = {8, 4, 1};
-  static constexpr int kFactorBytesAt[] = {1056, 1568, 2080};
-  static constexpr int kTileBytesAt = 2592;
+  static constexpr int kFactorBytesAt[] = {8736, 9248, 9760};
+  static constexpr int kTileBytesAt = 10272;
   static constexpr int kPhases = 3;
   static constexpr int kPhaseDigit[] = {1, 2, 0};
   static constexpr int kPhaseGroups[] = {2, 2, 2};
   static constexpr int kPhaseNeighbours[] = {0, 0, 0};
-  static constexpr int kPhaseFibers[] = {264, 88, 176};
+  static constexpr int kPhaseFibers[] = {2184, 728, 1456};
   static constexpr int kPhaseAxis[] = {0, 3, 6, 9};
-  static constexpr int kAxisExtent[] = {22, 2, 6, 22, 2, 2, 22, 2, 4};
+  static constexpr int kAxisExtent[] = {182, 2, 6, 182, 2, 2, 182, 2, 4};
   static constexpr int kAxisShared[] = {90, 30, 1, 90, 30, 6, 90, 6, 1};
   static constexpr int kAxisRow[] = {1, 0, 0, 1, 0, 0, 1, 0, 0};
-  static constexpr int kAxisDigits[] = {0, 30, 1, 0, 0, 0, 0, 0, 0};
-  static constexpr int kAxisColumn[] = {0, 0, 0, 0, 0, 0, 0, 0, 0};
-  static constexpr int kFirstDigit = 0;
-  static constexpr int kSizes[] = {2, 5, 6};
-  static constexpr int kGroup[] = {2, 3, 5, 2, 6, 4};
-  static constexpr bool kXByRows = false;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

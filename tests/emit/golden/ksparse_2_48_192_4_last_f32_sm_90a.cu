@@ -67,7 +67,6 @@ struct Step {
   static constexpr int kPad = 4;
   static constexpr int kTileBytesAt = 3072;
   static constexpr bool kSaturate = false;
-  static constexpr int kPattern[] = {2, 48, 192, 4};
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

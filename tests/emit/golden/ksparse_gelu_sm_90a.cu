@@ -72,7 +72,6 @@ struct Step {
   static constexpr int kPad = 4;
   static constexpr int kTileBytesAt = 3072;
   static constexpr bool kSaturate = false;
-  static constexpr int kPattern[] = {6, 64, 64, 1};
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

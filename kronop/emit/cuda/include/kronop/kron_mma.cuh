@@ -58,7 +58,9 @@ struct PhaseOf {
   using B = Split<Accumulator, 2, Step::kSplitFactor>;
   // Held in registers for the whole phase where there are few.
   static constexpr bool kHoldFactor = kContractedParts * kProducedParts * sizeof(B) <= 64;
-  static constexpr int kAtOnce = kProducedParts < 4 / kGroups ? kProducedParts : 4 / kGroups;
+  // Parts of the produced index whose sums a thread holds at once: independent products hide latency.
+  static constexpr int kSums = (kContractedParts > 8 ? 2 : 4) / kGroups;
+  static constexpr int kAtOnce = kProducedParts < kSums ? kProducedParts : kSums;
 
   // Index along the digit of a thread's element r of part s.
   KRONOP_INLINE static int index(int s, int r) {

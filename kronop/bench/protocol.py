@@ -92,7 +92,18 @@ def medians(
     repeats: int,
     flush: Call | None = None,
 ) -> dict[str, float]:
-    """Median milliseconds of each variant.
+    """Median milliseconds of each variant; arguments as for `rounds`."""
+    times = rounds(variants, clock, repeats, flush)
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def rounds(
+    variants: Mapping[str, Sequence[Call]],
+    clock: Clock,
+    repeats: int,
+    flush: Call | None = None,
+) -> dict[str, list[float]]:
+    """Milliseconds of each variant in every round, after a warm-up.
 
     Args:
         variants: calls by name, one for each set of buffers.
@@ -108,7 +119,7 @@ def medians(
                 flush()
             call = calls[repeat % len(calls)]
             times[name].append(clock.milliseconds(call, leads[name]))
-    return {name: statistics.median(values) for name, values in times.items()}
+    return times
 
 
 def _warm_up(calls: Sequence[Call], clock: Clock) -> float:

@@ -8,6 +8,7 @@ from typing import Any
 from kronop.bench.case import Result, Timing
 from kronop.bench.roofline import Ceilings
 
+_ABOVE = "roofline above 1: the ceilings of this run are below what the machine can do"
 _PEER_WIDTH = 25
 _COLUMNS = (
     ("M x factors", 18),
@@ -16,7 +17,7 @@ _COLUMNS = (
     ("ms", 10),
     ("graph us", 9),
     ("roofline", 9),
-    ("floor ms", 10),
+    ("floor ms", 9),
     ("is of", 11),
     ("1 pass ms", 10),
     ("error", 9),
@@ -65,9 +66,11 @@ def row(result: Result, peers: Sequence[str]) -> str:
 
 
 def notes(results: Sequence[Result]) -> list[str]:
-    """Why peers have no time, once each, and where their results are wrong."""
+    """Why peers have no time, where their results are wrong, and shares that cannot be."""
     told: dict[str, list[str]] = {}
     for result in results:
+        if (result.share or 0) > 1:
+            told.setdefault(_ABOVE, []).append(result.shape.text)
         for name, timing in result.peers.items():
             reason = timing.reason
             if timing.error == float("inf"):

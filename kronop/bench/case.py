@@ -114,7 +114,7 @@ def _measure(result: Result, setting: Setting, tell: Callable[[str], None]) -> N
     count = sets_for(result.bytes)
     xs = [arrays.random((shape.rows, shape.input_columns), dtype) for _ in range(count)]
     ys = [arrays.poisoned((shape.rows, shape.output_columns), dtype) for _ in range(count)]
-    factors = [arrays.random(factor, dtype) for factor in shape.factors]
+    factors = [_factor(arrays, factor, dtype) for factor in shape.factors]
     tell("compiling")
     operation = _operation(shape, dtype, arrays.device)
     calls = _kronop_calls(operation, xs, ys, factors)
@@ -134,6 +134,12 @@ def _measure(result: Result, setting: Setting, tell: Callable[[str], None]) -> N
     elements = min(math.prod(xs[0].shape), math.prod(ys[0].shape))
     copied = 2 * elements * TENSOR_TYPES[dtype].bytes
     _set_floor(result, setting, copied, operation.target)
+
+
+def _factor(arrays: Arrays, size: tuple[int, int], dtype: str) -> Any:
+    """Normally distributed; in float16 so small that a product of many does not overflow."""
+    factor = arrays.random(size, dtype)
+    return factor / math.sqrt(size[0]) if dtype == "float16" else factor
 
 
 def _operation(shape: Shape, dtype: str, device: str) -> Any:
@@ -219,19 +225,32 @@ def _peer(
 
 
 def _time(result: Result, setting: Setting, variants: dict[str, list[Call]]) -> None:
+    """Fills in the times; where not all variants fit in memory together, only kronop's."""
     flush = setting.arrays.flush if needs_flush(result.bytes) else None
-    times = medians(variants, setting.clock, setting.repeats, flush)
+    try:
+        times = medians(variants, setting.clock, setting.repeats, flush)
+    except (MemoryError, RuntimeError) as error:
+        others = variants.keys() - {"kronop", "copy"}
+        if not others:
+            raise
+        for name in others:
+            result.peers[name].reason = f"when timed: {_first_line(error)}"
+            del variants[name]
+        setting.arrays.release()
+        times = medians(variants, setting.clock, setting.repeats, flush)
     result.copy_ms = times.pop("copy")
     for name, ms in times.items():
         timing = result.kronop if name == "kronop" else result.peers[name]
         timing.ms = ms
         if setting.arrays.device == "cuda" and (setting.graph or ms < SHORT_MS):
-            try:
-                timing.graph_ms = graph_milliseconds(variants[name], setting.repeats)
-            except Exception as error:
-                if name == "kronop":
-                    raise
-                timing.reason = f"not captured: {_first_line(error)}"
+            _time_graph(timing, variants[name], setting.repeats)
+
+
+def _time_graph(timing: Timing, calls: Sequence[Call], repeats: int) -> None:
+    try:
+        timing.graph_ms = graph_milliseconds(calls, repeats)
+    except Exception as error:  # Not everything that a peer does can be captured.
+        timing.reason = f"not captured: {_first_line(error)}"
 
 
 def _set_floor(result: Result, setting: Setting, copied: int, target: kronop.Target) -> None:

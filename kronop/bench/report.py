@@ -71,8 +71,8 @@ def notes(results: Sequence[Result]) -> list[str]:
     for result in results:
         if (result.share or 0) > 1:
             told.setdefault(_ABOVE, []).append(result.shape.text)
-        for name, timing in result.peers.items():
-            reason = timing.reason
+        for name, timing in [("kronop", result.kronop), *result.peers.items()]:
+            reason = timing.reason if name != "kronop" or result.floor else ""
             if timing.error == float("inf"):
                 reason = "the result is not finite"
             if reason:

@@ -108,13 +108,15 @@ def measure(arrays: Arrays, clock: Clock, dtypes: Sequence[str]) -> Ceilings:
         with _tf32():
             rates["tf32"] = _product_rate(arrays, clock, "float32", size)
     return Ceilings(
-        copy_bytes_per_second=_copy_bandwidth(arrays, clock, _COPIED[arrays.device]),
+        copy_bytes_per_second=copy_bandwidth(arrays, clock),
         operations_per_second=rates,
         size=size,
     )
 
 
-def _copy_bandwidth(arrays: Arrays, clock: Clock, size: int) -> float:
+def copy_bandwidth(arrays: Arrays, clock: Clock) -> float:
+    """Bytes per second of a large copy, read plus written."""
+    size = _COPIED[arrays.device]
     shape = (size // 4,)
     sets = range(sets_for(2 * size))
     pairs = [(arrays.random(shape, "float32"), arrays.poisoned(shape, "float32")) for _ in sets]

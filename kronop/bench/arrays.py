@@ -40,7 +40,10 @@ class Arrays(Protocol):
         ...
 
     def flush(self) -> None:
-        """Writes more memory than caches hold."""
+        """Reads more memory than caches hold.
+
+        Reading also writes back what was changed: nothing of it is left for the timed call to do.
+        """
         ...
 
     def release(self) -> None:
@@ -59,7 +62,7 @@ class NumpyArrays:
 
     def __init__(self) -> None:
         self._random = np.random.default_rng(0)
-        self._waste = np.zeros(0, np.uint8)
+        self._waste = np.ones(0, np.float32)
 
     def random(self, shape: tuple[int, ...], dtype: str) -> Any:
         if dtype not in ("float32", "float64"):
@@ -93,8 +96,8 @@ class NumpyArrays:
 
     def flush(self) -> None:
         if not self._waste.size:
-            self._waste = np.zeros(ROTATED_BYTES, np.uint8)
-        self._waste += 1
+            self._waste = np.ones(ROTATED_BYTES // 4, np.float32)
+        self._waste.sum()
 
     def release(self) -> None:
         pass
@@ -150,9 +153,8 @@ class TorchArrays:
 
     def flush(self) -> None:
         if self._waste is None:
-            kind = self._torch.uint8
-            self._waste = self._torch.zeros(ROTATED_BYTES, device=self.device, dtype=kind)
-        self._waste.add_(1)
+            self._waste = self._torch.ones(ROTATED_BYTES // 4, device=self.device)
+        self._waste.sum()
 
     def release(self) -> None:
         # What torch keeps for later, kronop's workspaces could not use.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from typing import Any, Protocol
 
 import numpy as np
@@ -103,7 +104,7 @@ class NumpyArrays:
         pass
 
     def describe(self) -> dict[str, str | int]:
-        return {"numpy": np.__version__, "device": _cpu_name()}
+        return {"numpy": np.__version__, **_cpu()}
 
 
 class TorchArrays:
@@ -168,7 +169,7 @@ class TorchArrays:
                 "device": self._torch.cuda.get_device_name(),
                 "cuda": str(self._torch.version.cuda),
             }
-        return told | {"device": _cpu_name(), "threads": self._torch.get_num_threads()}
+        return told | _cpu() | {"threads": self._torch.get_num_threads()}
 
 
 def arrays_for(device: str) -> Arrays:
@@ -202,9 +203,11 @@ def shuffle(x: Any, factors: Any) -> Any:
     return x
 
 
-def _cpu_name() -> str:
+def _cpu() -> dict[str, str | int]:
+    """Its name, and how many processes wanted it in the last minute: more than one is a warning."""
     try:
         with open("/proc/cpuinfo") as lines:
-            return next(line.split(":")[1].strip() for line in lines if "model name" in line)
+            name = next(line.split(":")[1].strip() for line in lines if "model name" in line)
+        return {"device": name, "load": f"{os.getloadavg()[0]:.1f}"}
     except (OSError, StopIteration):
-        return "unknown CPU"
+        return {"device": "unknown CPU"}

@@ -109,7 +109,8 @@ def rounds(
         variants: calls by name, one for each set of buffers.
         clock: of the device that they run on.
         repeats: rounds; every variant is timed once in each.
-        flush: called before each timed call, outside of its time.
+        flush: called before each timed call, outside of its time; variants that are flushed have
+            at least two calls.
     """
     leads = {name: _warm_up(calls, clock) for name, calls in variants.items()}
     times: dict[str, list[float]] = {name: [] for name in variants}
@@ -117,14 +118,19 @@ def rounds(
         for name, calls in variants.items():
             if flush is not None:
                 flush()
+                # The same work on other buffers brings back what a flush should have spared: code,
+                # and on a CPU the interpreter: without it a call of 9 microseconds takes 26 to 54.
+                calls[(repeat + 1) % len(calls)]()
             call = calls[repeat % len(calls)]
             times[name].append(clock.milliseconds(call, leads[name]))
     return times
 
 
 def _warm_up(calls: Sequence[Call], clock: Clock) -> float:
-    """Runs a variant twice; seconds of host time of the second run."""
-    calls[0]()
+    """Runs every call of a variant, since a first run may prepare more; seconds of host time of
+    one more."""
+    for call in calls:
+        call()
     clock.wait()
     begin = time.perf_counter()
     calls[-1]()
@@ -144,7 +150,7 @@ def graph_milliseconds(calls: Sequence[Call], repeats: int) -> float:
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
-        for call in calls[:2]:
+        for call in calls:
             call()
     torch.cuda.current_stream().wait_stream(stream)
     count = max(_GRAPH_CALLS, len(calls))

@@ -120,10 +120,11 @@ def test_variants_are_interleaved_and_take_their_calls_in_turn() -> None:
         for name in ("a", "b")
     }
     times = medians(variants, HostClock(), 3, lambda: seen.append("flush"))
-    warm, timed = seen[:4], seen[4:]
-    assert warm == ["a0", "a1", "b0", "b1"]
-    assert timed[::2] == ["flush"] * 6
-    assert timed[1::2] == ["a0", "b0", "a1", "b1", "a0", "b0"]
+    warm, timed = seen[:6], seen[6:]
+    assert warm == ["a0", "a1", "a1", "b0", "b1", "b1"]
+    assert timed[::3] == ["flush"] * 6
+    assert timed[1::3] == ["a1", "b1", "a0", "b0", "a1", "b1"]
+    assert timed[2::3] == ["a0", "b0", "a1", "b1", "a0", "b0"]
     assert set(times) == {"a", "b"}
     assert all(value >= 0 for value in times.values())
 

@@ -1,4 +1,4 @@
-"""The command line: `python -m kronop demo | show | matrix | cache`."""
+"""The command line: `python -m kronop demo | show | matrix | cache | bench`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import sys
 from collections.abc import Sequence
 
 from kronop import knobs
-from kronop.commands import cache, demo, matrix, show
+from kronop.commands import bench, cache, demo, matrix, show
 from kronop.errors import KronopError
 
-_COMMANDS = {"demo": demo, "show": show, "matrix": matrix, "cache": cache}
+_COMMANDS = {"demo": demo, "show": show, "matrix": matrix, "cache": cache, "bench": bench}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

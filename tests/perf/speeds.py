@@ -1,49 +1,27 @@
-"""Speeds of both families on common shapes: `python -m tests.perf.speeds --device cuda`.
+"""Speeds of Kronecker-sparse products: `python -m tests.perf.speeds --device cuda`.
 
 JSON lines: the median time, the floor of one pass over memory at this run's copy speed, the time
-of torch's way to the same result, and the relative error against float64.
+of torch's way to the same result, and the relative error against float64. Kronecker products are
+timed by `python -m kronop bench kron`.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
-from collections.abc import Iterator
+import math
 from typing import Any
 
 import torch
 
 import kronop
-from tests.perf import protocol
+from kronop.args.device import target_of_device
+from kronop.args.view import CPU, Device
+from kronop.bench.arrays import TorchArrays
+from kronop.bench.protocol import clock_for, medians, needs_flush, sets_for
+from kronop.bench.roofline import copy_bandwidth
 
-_KRON = {
-    "cuda": [
-        (1024, 8, 5),
-        (1024, 8, 6),
-        (1024, 16, 4),
-        (1024, 16, 5),
-        (1024, 32, 3),
-        (1024, 32, 4),
-        (1024, 64, 2),
-        (1024, 64, 3),
-        (1024, 128, 2),
-        (1024, 128, 3),
-        (16, 8, 8),
-        (16, 64, 4),
-    ],
-    "cpu": [
-        (1024, 8, 4),
-        (256, 8, 5),
-        (1024, 16, 3),
-        (64, 16, 4),
-        (256, 32, 3),
-        (1024, 64, 2),
-        (16, 64, 3),
-        (256, 128, 2),
-        (16, 8, 6),
-        (100, 5, 5),
-    ],
-}
 _KSPARSE = [
     (1, 192, 48, 2),
     (2, 48, 192, 4),
@@ -60,110 +38,62 @@ _BATCH = {"cuda": 25088, "cpu": 1568}
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--family", choices=("kron", "ksparse"), action="append")
     parser.add_argument(
-        "--dtype", choices=("float32", "float64", "float16", "bfloat16"), action="append"
+        "--dtype",
+        nargs="+",
+        choices=("float32", "float64", "float16", "bfloat16"),
+        default=["float32", "float64"],
     )
     parser.add_argument("--repeats", type=int, default=15)
     options = parser.parse_args()
-    families = options.family or ["kron", "ksparse"]
-    names = options.dtype or ["float32", "float64"]
-    size = (1 << 30) if options.device == "cuda" else (64 << 20)
-    bandwidth = protocol.copy_bandwidth(options.device, size)
-    _print(
-        {
-            "copy_bytes_per_second": bandwidth,
-            "torch": torch.__version__,
-            "threads": torch.get_num_threads(),
-        }
-    )
-    for name in names:
-        dtype = getattr(torch, name)
-        if "kron" in families:
-            for rows, p, n in _KRON[options.device]:
-                _print(_kron(options, dtype, rows, [(p, p)] * n, bandwidth))
-        if "ksparse" in families:
-            for pattern in _KSPARSE:
-                for batch_last in (False, True):
-                    _print(_ksparse(options, dtype, pattern, batch_last, bandwidth))
+    arrays, clock = TorchArrays(options.device), clock_for(options.device)
+    bandwidth = copy_bandwidth(arrays, clock)
+    print(json.dumps({"copy_bytes_per_second": bandwidth, **arrays.describe()}), flush=True)
+    for dtype in options.dtype:
+        for pattern in _KSPARSE:
+            for batch_last in (False, True):
+                row = _measure(arrays, dtype, pattern, batch_last, options.repeats)
+                row["one_pass_ms"] = row.pop("bytes") / bandwidth * 1e3
+                print(json.dumps(row), flush=True)
+                arrays.release()
 
 
-def _print(row: dict[str, Any]) -> None:
-    print(json.dumps(row), flush=True)
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()  # What torch keeps for later, kronop's workspaces could not use.
-
-
-def _kron(
-    options: Any, dtype: torch.dtype, rows: int, shapes: list[tuple[int, int]], bandwidth: float
-) -> dict[str, Any]:
-    columns = 1
-    for p, _ in shapes:
-        columns *= p
-    bytes_moved = 2 * rows * columns * dtype.itemsize
-    xs = [
-        torch.randn(rows, columns, device=options.device, dtype=dtype)
-        for _ in range(protocol.sets_for(bytes_moved))
-    ]
-    factors = [torch.randn(shape, device=options.device, dtype=dtype) for shape in shapes]
-    ys = [torch.full_like(x, float("nan")) for x in xs]
-    operation = _described(options, xs[0], "kron", [*map(tuple, shapes)])
-    calls = []
-    for x, y in zip(xs, ys, strict=True):
-        arguments = kronop.KronMatmulArguments(operation=operation, X=x, factors=factors, Y=y)
-        calls.append(lambda arguments=arguments: operation.run(arguments))
-    calls[0]()
-    expected = protocol.shuffle(xs[0].double(), [factor.double() for factor in factors])
-    error = protocol.relative_error(ys[0], expected)
-    del expected
-    variants = {"kronop": calls, "shuffle": [lambda x=x: protocol.shuffle(x, factors) for x in xs]}
-    shape = f"{rows} x {shapes[0][0]}^{len(shapes)}"
-    return _row("kron", shape, dtype, variants, options, bytes_moved / bandwidth, error)
-
-
-def _ksparse(
-    options: Any, dtype: torch.dtype, pattern: tuple[int, ...], batch_last: bool, bandwidth: float
+def _measure(
+    arrays: TorchArrays, dtype: str, pattern: tuple[int, ...], batch_last: bool, repeats: int
 ) -> dict[str, Any]:
     a, b, c, d = pattern
-    rows = _BATCH[options.device]
-    bytes_moved = (rows * a * d * (b + c) + a * b * c * d) * dtype.itemsize
-    shape = (a * c * d, rows) if batch_last else (rows, a * c * d)
-    xs = [
-        torch.randn(shape, device=options.device, dtype=dtype)
-        for _ in range(protocol.sets_for(bytes_moved))
-    ]
-    weights = torch.randn(pattern, device=options.device, dtype=dtype)
-    out = (a * b * d, rows) if batch_last else (rows, a * b * d)
-    ys = [torch.full(out, float("nan"), device=options.device, dtype=dtype) for _ in xs]
-    operation = _described(options, xs[0], "ksparse", pattern, batch_last)
+    rows = _BATCH[arrays.device]
+    element = getattr(kronop, dtype)
+    bytes_moved = (rows * a * d * (b + c) + a * b * c * d) * element.bytes
+    sets = range(sets_for(bytes_moved))
+    inner, outer = ((rows, a * c * d), (rows, a * b * d))
+    if batch_last:
+        inner, outer = inner[::-1], outer[::-1]
+    xs = [arrays.random(inner, dtype) for _ in sets]
+    ys = [arrays.poisoned(outer, dtype) for _ in sets]
+    weights = arrays.random(pattern, dtype)
+    operation = _operation(arrays.device, element, pattern, batch_last)
     calls = []
     for x, y in zip(xs, ys, strict=True):
         arguments = kronop.KSparseArguments(operation=operation, X=x, W=weights, Y=y)
-        calls.append(lambda arguments=arguments: operation.run(arguments))
+        calls.append(functools.partial(operation.run, arguments))
     calls[0]()
-    error = protocol.relative_error(ys[0], _bmm(xs[0].double(), weights.double(), batch_last))
-    variants = {"kronop": calls, "bmm": [lambda x=x: _bmm(x, weights, batch_last) for x in xs]}
-    name = f"{pattern} {'last' if batch_last else 'first'}"
-    return _row("ksparse", name, dtype, variants, options, bytes_moved / bandwidth, error)
-
-
-def _row(
-    family: str,
-    shape: str,
-    dtype: torch.dtype,
-    variants: Any,
-    options: Any,
-    floor: float,
-    error: float,
-) -> dict[str, Any]:
-    times = protocol.medians(variants, options.device, options.repeats)
+    expected = _bmm(arrays.double(xs[0]), arrays.double(weights), batch_last)
+    error = arrays.error(ys[0], expected)
+    del expected
+    variants = {
+        "kronop": calls,
+        "bmm": [functools.partial(_bmm, x, weights, batch_last) for x in xs],
+    }
+    flush = arrays.flush if needs_flush(bytes_moved) else None
+    times = medians(variants, clock_for(arrays.device), repeats, flush)
     return {
-        "family": family,
-        "shape": shape,
-        "dtype": str(dtype).removeprefix("torch."),
-        **{f"{name}_ms": round(value, 4) for name, value in times.items()},
-        "one_pass_ms": round(floor * 1e3, 4),
+        "pattern": pattern,
+        "batch_last": batch_last,
+        "dtype": dtype,
+        **{f"{name}_ms": value for name, value in times.items()},
         "error": error,
+        "bytes": bytes_moved,
     }
 
 
@@ -186,34 +116,19 @@ def _bmm(x: torch.Tensor, weights: torch.Tensor, batch_last: bool) -> torch.Tens
     return result.reshape(a, d, rows, b).permute(2, 0, 3, 1).reshape(rows, a * b * d)
 
 
-def _described(
-    options: Any, x: torch.Tensor, family: str, shape: Any, batch_last: bool = False
-) -> Any:
-    element = getattr(kronop, str(x.dtype).removeprefix("torch."))
+def _operation(
+    device: str, element: kronop.DataType, pattern: tuple[int, ...], batch_last: bool
+) -> kronop.KSparseOperation:
+    a, b, c, d = pattern
     compute = kronop.MathInstruction.simt(element).element_accumulator
-    width = 16 // element.bytes
-    while any(size % width for size in _contiguous_sizes(options, family, shape, batch_last)):
-        width //= 2
+    sizes = (_BATCH[device],) if batch_last else (a * b * d, a * c * d)
+    width = math.gcd(*sizes, 16 // element.bytes)
     matrix = kronop.TensorDescription(element, kronop.RowMajor, width)
-    small = kronop.TensorDescription(element)
     epilogue = kronop.LinearCombination(element, width, compute, compute)
-    target = "x86" if options.device == "cpu" else 90
-    if family == "kron":
-        return kronop.KronMatmulOperation(target, None, matrix, small, matrix, epilogue, shape)
-    return kronop.KSparseOperation(target, None, matrix, small, matrix, epilogue, shape, batch_last)
-
-
-def _contiguous_sizes(options: Any, family: str, shape: Any, batch_last: bool) -> Iterator[int]:
-    if family == "kron":
-        product = 1
-        for p, _ in shape:
-            product *= p
-        yield product
-    elif batch_last:
-        yield _BATCH[options.device]
-    else:
-        a, b, c, d = shape
-        yield from (a * b * d, a * c * d)
+    W = kronop.TensorDescription(element)
+    place = CPU if device == "cpu" else Device("cuda", torch.cuda.current_device())
+    target = target_of_device(place)
+    return kronop.KSparseOperation(target, None, matrix, W, matrix, epilogue, pattern, batch_last)
 
 
 if __name__ == "__main__":

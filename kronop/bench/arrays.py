@@ -1,0 +1,213 @@
+"""Tensors of NumPy and torch behind one face: made, copied, compared."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from typing import Any, Protocol
+
+import numpy as np
+
+from kronop.bench.protocol import ROTATED_BYTES
+from kronop.errors import ArgumentError, DeviceError, mismatch
+
+
+class Arrays(Protocol):
+    """What a benchmark needs of a framework; shapes are tuples, types are names as "float32"."""
+
+    framework: str
+    device: str
+
+    def random(self, shape: tuple[int, ...], dtype: str) -> Any:
+        """Normally distributed, the same in every process."""
+        ...
+
+    def poisoned(self, shape: tuple[int, ...], dtype: str) -> Any:
+        """Filled with NaN."""
+        ...
+
+    def double(self, value: Any) -> Any: ...
+
+    def copy(self, target: Any, source: Any) -> None: ...
+
+    def error(self, actual: Any, expected: Any) -> float:
+        """Norm of the difference over the norm of `expected`, which is float64."""
+        ...
+
+    def is_finite(self, value: Any) -> bool: ...
+
+    def rows(self, value: Any, indices: list[int]) -> Any:
+        """A copy of these rows."""
+        ...
+
+    def flush(self) -> None:
+        """Reads more memory than caches hold.
+
+        Reading also writes back what was changed: nothing of it is left for the timed call to do.
+        """
+        ...
+
+    def release(self) -> None:
+        """Gives memory that nothing uses back to the device."""
+        ...
+
+    def describe(self) -> dict[str, str | int]:
+        """Names and versions of what the figures depend on."""
+        ...
+
+
+class NumpyArrays:
+    """Host arrays; float32 and float64, the types that NumPy multiplies through a BLAS."""
+
+    framework, device = "numpy", "cpu"
+
+    def __init__(self) -> None:
+        self._random = np.random.default_rng(0)
+        self._waste = np.ones(0, np.float32)
+
+    def random(self, shape: tuple[int, ...], dtype: str) -> Any:
+        if dtype not in ("float32", "float64"):
+            raise ArgumentError(
+                mismatch(
+                    "dtype",
+                    expected="float32 or float64 where torch is not installed",
+                    got=dtype,
+                    hint="pip install 'kronop[torch]'",
+                )
+            )
+        return self._random.standard_normal(shape, np.dtype(dtype).type)
+
+    def poisoned(self, shape: tuple[int, ...], dtype: str) -> Any:
+        return np.full(shape, np.nan, dtype)
+
+    def double(self, value: Any) -> Any:
+        return np.asarray(value, np.float64)
+
+    def copy(self, target: Any, source: Any) -> None:
+        np.copyto(target, source)
+
+    def error(self, actual: Any, expected: Any) -> float:
+        return float(np.linalg.norm(actual - expected) / np.linalg.norm(expected))
+
+    def is_finite(self, value: Any) -> bool:
+        return bool(np.isfinite(value).all())
+
+    def rows(self, value: Any, indices: list[int]) -> Any:
+        return value[indices]
+
+    def flush(self) -> None:
+        if not self._waste.size:
+            self._waste = np.ones(ROTATED_BYTES // 4, np.float32)
+        self._waste.sum()
+
+    def release(self) -> None:
+        pass
+
+    def describe(self) -> dict[str, str | int]:
+        return {"numpy": np.__version__, **_cpu()}
+
+
+class TorchArrays:
+    """torch tensors on "cpu" or on the current GPU."""
+
+    framework = "torch"
+
+    def __init__(self, device: str) -> None:
+        import torch
+
+        if device == "cuda" and not torch.cuda.is_available():
+            raise DeviceError(
+                mismatch(
+                    "--device cuda",
+                    expected="a GPU that torch can use",
+                    got=f"none with torch {torch.__version__}",
+                    hint="install torch for CUDA and a driver, or use --device cpu",
+                )
+            )
+        self.device = device
+        self._torch = torch
+        self._random = torch.Generator(device).manual_seed(0)
+        self._waste: Any = None
+
+    def random(self, shape: tuple[int, ...], dtype: str) -> Any:
+        kind = getattr(self._torch, dtype)
+        return self._torch.randn(shape, generator=self._random, device=self.device, dtype=kind)
+
+    def poisoned(self, shape: tuple[int, ...], dtype: str) -> Any:
+        kind = getattr(self._torch, dtype)
+        return self._torch.full(shape, float("nan"), device=self.device, dtype=kind)
+
+    def double(self, value: Any) -> Any:
+        return value.double()
+
+    def copy(self, target: Any, source: Any) -> None:
+        target.copy_(source)
+
+    def error(self, actual: Any, expected: Any) -> float:
+        return float((actual.double() - expected).norm() / expected.norm())
+
+    def is_finite(self, value: Any) -> bool:
+        return bool(self._torch.isfinite(value).all())
+
+    def rows(self, value: Any, indices: list[int]) -> Any:
+        return value[self._torch.tensor(indices, device=self.device)]
+
+    def flush(self) -> None:
+        if self._waste is None:
+            self._waste = self._torch.ones(ROTATED_BYTES // 4, device=self.device)
+        self._waste.sum()
+
+    def release(self) -> None:
+        # What torch keeps for later, kronop's workspaces could not use.
+        if self.device == "cuda":
+            self._torch.cuda.empty_cache()
+
+    def describe(self) -> dict[str, str | int]:
+        told: dict[str, str | int] = {"torch": self._torch.__version__, "numpy": np.__version__}
+        if self.device == "cuda":
+            return told | {
+                "device": self._torch.cuda.get_device_name(),
+                "cuda": str(self._torch.version.cuda),
+            }
+        return told | _cpu() | {"threads": self._torch.get_num_threads()}
+
+
+def arrays_for(device: str) -> Arrays:
+    """torch's tensors on that device; NumPy's on the CPU where torch is not installed.
+
+    Raises:
+        DeviceError: no GPU, or no torch to time one with.
+    """
+    if importlib.util.find_spec("torch") is not None:
+        return TorchArrays(device)
+    if device == "cuda":
+        raise DeviceError(
+            mismatch(
+                "--device cuda",
+                expected="torch, which times the GPU",
+                got="no such package",
+                hint="pip install 'kronop[torch]'",
+            )
+        )
+    return NumpyArrays()
+
+
+def shuffle(x: Any, factors: Any) -> Any:
+    """The classical algorithm: multiply by the last digit, rotate it to the front, repeat.
+
+    After all factors every digit has come around once, so the order is the original one.
+    """
+    rows = x.shape[0]
+    for factor in reversed(factors):
+        x = (x.reshape(rows, -1, factor.shape[0]) @ factor).swapaxes(1, 2).reshape(rows, -1)
+    return x
+
+
+def _cpu() -> dict[str, str | int]:
+    """Its name, and how many processes wanted it in the last minute: more than one is a warning."""
+    try:
+        with open("/proc/cpuinfo") as lines:
+            name = next(line.split(":")[1].strip() for line in lines if "model name" in line)
+        return {"device": name, "load": f"{os.getloadavg()[0]:.1f}"}
+    except (OSError, StopIteration):
+        return {"device": "unknown CPU"}

@@ -1,0 +1,284 @@
+"""One problem, measured: kronop, its floor, a copy of its size, its error, and the peers."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import kronop
+from kronop.args.device import target_of_device
+from kronop.args.view import CPU, Device
+from kronop.bench import peers
+from kronop.bench.arrays import Arrays, shuffle
+from kronop.bench.protocol import (
+    SHORT_MS,
+    Call,
+    Clock,
+    graph_milliseconds,
+    medians,
+    needs_flush,
+    sets_for,
+)
+from kronop.bench.roofline import Ceilings, Floor, floor_of, passes_that_fit
+from kronop.bench.shapes import Shape
+from kronop.descriptions.datatype import TENSOR_TYPES
+from kronop.errors import DeviceError, KronopError, mismatch
+
+DTYPES = ("float64", "float32", "float16", "bfloat16")
+PASSES = ("fit", "plan", "1", "2")
+# Elements of X that are checked against float64; where there are more, rows are picked.
+_CHECKED = 1 << 25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What all cases of a run share.
+
+    Attributes:
+        passes: one of PASSES: what fits the chip, the plan's steps, or a number.
+        graph: time every case inside a CUDA graph, not only short ones.
+    """
+
+    arrays: Arrays
+    clock: Clock
+    ceilings: Ceilings
+    peers: tuple[str, ...]
+    repeats: int
+    passes: str
+    graph: bool
+
+
+@dataclass(slots=True, kw_only=True)
+class Timing:
+    """One way to the result; `reason` says why there is no time."""
+
+    ms: float | None = None
+    graph_ms: float | None = None
+    error: float | None = None
+    reason: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Result:
+    """A case as measured.
+
+    Attributes:
+        kronop: time and error; its reason is why the case failed.
+        steps: launches of the plan; 0 where there is no plan.
+        copy_ms: a copy of as many bytes, on the same buffers.
+        floor: None where the case failed.
+        peers: by name.
+    """
+
+    shape: Shape
+    dtype: str
+    kronop: Timing
+    bytes: int
+    operations: int
+    steps: int = 0
+    copy_ms: float | None = None
+    floor: Floor | None = None
+    peers: dict[str, Timing] = field(default_factory=dict)
+
+    @property
+    def share(self) -> float | None:
+        """Of the roofline."""
+        return self.floor.ms / self.kronop.ms if self.floor and self.kronop.ms else None
+
+
+def run(shape: Shape, dtype: str, setting: Setting, tell: Callable[[str], None]) -> Result:
+    """Measures one problem; what goes wrong is told in the result."""
+    element = TENSOR_TYPES[dtype].bytes
+    result = Result(
+        shape=shape,
+        dtype=dtype,
+        kronop=Timing(),
+        bytes=shape.bytes(element),
+        operations=shape.operations,
+    )
+    try:
+        _measure(result, setting, tell)
+    except (KronopError, MemoryError, RuntimeError) as error:
+        # torch's errors, out of memory among them, are RuntimeErrors.
+        result.kronop = Timing(reason=_first_line(error))
+    setting.arrays.release()
+    return result
+
+
+def _measure(result: Result, setting: Setting, tell: Callable[[str], None]) -> None:
+    arrays, shape, dtype = setting.arrays, result.shape, result.dtype
+    tell("inputs")
+    count = sets_for(result.bytes)
+    xs = [arrays.random((shape.rows, shape.input_columns), dtype) for _ in range(count)]
+    ys = [arrays.poisoned((shape.rows, shape.output_columns), dtype) for _ in range(count)]
+    factors = [_factor(arrays, factor, dtype) for factor in shape.factors]
+    tell("compiling")
+    operation = _operation(shape, dtype, arrays.device)
+    calls = _kronop_calls(operation, xs, ys, factors)
+    result.steps = len(operation.plan.steps)
+    tell("checking")
+    calls[0]()
+    setting.clock.wait()
+    check = _Check(arrays, xs[0], factors)
+    result.kronop.error = check.error(ys[0])
+    variants = {"kronop": calls, "copy": _copies(arrays, xs, ys)}
+    for name in setting.peers:
+        tell(f"warming up {name}")
+        timing = result.peers[name] = Timing()
+        variants |= _peer(name, timing, result, setting, xs, factors, check)
+    tell(f"timing {', '.join(variants)}")
+    _time(result, setting, variants)
+    elements = min(math.prod(xs[0].shape), math.prod(ys[0].shape))
+    copied = 2 * elements * TENSOR_TYPES[dtype].bytes
+    _set_floor(result, setting, copied, operation.target)
+
+
+def _factor(arrays: Arrays, size: tuple[int, int], dtype: str) -> Any:
+    """Normally distributed; in float16 so small that a product of many does not overflow."""
+    factor = arrays.random(size, dtype)
+    return factor / math.sqrt(size[0]) if dtype == "float16" else factor
+
+
+def _operation(shape: Shape, dtype: str, device: str) -> Any:
+    """The planner's choice, with the widest accesses that fresh row-major tensors allow."""
+    element = TENSOR_TYPES[dtype]
+    width = 16 // element.bytes
+    accumulator = kronop.MathInstruction.simt(element).element_accumulator
+    X, Y = (
+        kronop.TensorDescription(element, kronop.RowMajor, math.gcd(columns, width))
+        for columns in (shape.input_columns, shape.output_columns)
+    )
+    epilogue = kronop.LinearCombination(element, Y.alignment, accumulator, accumulator)
+    F = kronop.TensorDescription(element)
+    return kronop.KronMatmulOperation(_target(device), None, X, F, Y, epilogue, shape.factors)
+
+
+def _target(device: str) -> str:
+    if device == "cpu":
+        return target_of_device(CPU)
+    import torch
+
+    return target_of_device(Device("cuda", torch.cuda.current_device()))
+
+
+def _kronop_calls(
+    operation: Any, xs: Sequence[Any], ys: Sequence[Any], factors: Sequence[Any]
+) -> list[Call]:
+    return [
+        functools.partial(
+            operation.run,
+            kronop.KronMatmulArguments(operation=operation, X=x, factors=factors, Y=y),
+        )
+        for x, y in zip(xs, ys, strict=True)
+    ]
+
+
+def _copies(arrays: Arrays, xs: Sequence[Any], ys: Sequence[Any]) -> list[Call]:
+    """Copies from X to Y, of as many elements as the smaller one has."""
+    count = min(math.prod(xs[0].shape), math.prod(ys[0].shape))
+    return [
+        functools.partial(arrays.copy, y.reshape(-1)[:count], x.reshape(-1)[:count])
+        for x, y in zip(xs, ys, strict=True)
+    ]
+
+
+class _Check:
+    """Compares results with float64, row by row where there are too many to hold twice."""
+
+    def __init__(self, arrays: Arrays, x: Any, factors: Sequence[Any]) -> None:
+        rows, columns = x.shape
+        some = min(rows, max(2, _CHECKED // columns))
+        # Spread evenly, the first and the last row among them.
+        self._rows = [index * (rows - 1) // max(some - 1, 1) for index in range(some)]
+        self._arrays = arrays
+        x = arrays.double(arrays.rows(x, self._rows))
+        self._expected = shuffle(x, [arrays.double(factor) for factor in factors])
+
+    def error(self, y: Any) -> float:
+        """The relative error; infinite where an element of Y was not written or overflowed."""
+        if not self._arrays.is_finite(y):
+            return math.inf
+        return self._arrays.error(self._arrays.rows(y, self._rows), self._expected)
+
+
+def _peer(
+    name: str,
+    timing: Timing,
+    result: Result,
+    setting: Setting,
+    xs: Sequence[Any],
+    factors: Sequence[Any],
+    check: _Check,
+) -> dict[str, list[Call]]:
+    """The peer's checked calls by its name; where it fails nothing, and why in `timing`."""
+    try:
+        calls = peers.calls_of(name, setting.arrays, result.shape, result.dtype, xs, factors)
+        timing.error = check.error(peers.result_of(name, calls[0]()))
+    except Exception as error:  # A peer may fail in any way; the others are still timed.
+        timing.reason = _first_line(error)
+        setting.arrays.release()
+        return {}
+    return {name: calls}
+
+
+def _time(result: Result, setting: Setting, variants: dict[str, list[Call]]) -> None:
+    """Fills in the times; where not all variants fit in memory together, only kronop's."""
+    flush = setting.arrays.flush if needs_flush(result.bytes) else None
+    try:
+        times = medians(variants, setting.clock, setting.repeats, flush)
+    except (MemoryError, RuntimeError) as error:
+        others = variants.keys() - {"kronop", "copy"}
+        if not others:
+            raise
+        for name in others:
+            result.peers[name].reason = f"when timed: {_first_line(error)}"
+            del variants[name]
+        setting.arrays.release()
+        times = medians(variants, setting.clock, setting.repeats, flush)
+    result.copy_ms = times.pop("copy")
+    for name, ms in times.items():
+        timing = result.kronop if name == "kronop" else result.peers[name]
+        timing.ms = ms
+        if setting.arrays.device == "cuda" and (setting.graph or ms < SHORT_MS):
+            _time_graph(timing, variants[name], setting.repeats)
+
+
+def _time_graph(timing: Timing, calls: Sequence[Call], repeats: int) -> None:
+    try:
+        timing.graph_ms = graph_milliseconds(calls, repeats)
+    except Exception as error:  # Not everything that a peer does can be captured.
+        timing.reason = f"not captured: {_first_line(error)}"
+
+
+def _set_floor(result: Result, setting: Setting, copied: int, target: kronop.Target) -> None:
+    if result.kronop.error == math.inf:
+        raise DeviceError(
+            mismatch(
+                "result", expected="finite numbers", got="NaN or infinity", hint="report the shape"
+            )
+        )
+    assert result.copy_ms is not None
+    bandwidth = setting.ceilings.copy_bytes_per_second
+    if setting.arrays.device == "cpu":
+        # Arrays that stay in the last-level cache are copied faster than large ones.
+        bandwidth = max(bandwidth, copied / result.copy_ms * 1e3)
+    element = TENSOR_TYPES[result.dtype].bytes
+    passes = {
+        "fit": passes_that_fit(result.shape, element, target),
+        "plan": result.steps,
+        "1": 1,
+        "2": 2,
+    }[setting.passes]
+    result.floor = floor_of(
+        result.shape, result.dtype, element, setting.ceilings, bandwidth, passes
+    )
+
+
+def _first_line(error: BaseException) -> str:
+    if "OutOfMemory" in type(error).__name__ or isinstance(error, MemoryError):
+        return "out of memory"
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

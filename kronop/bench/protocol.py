@@ -1,0 +1,161 @@
+"""How speeds are measured: rotating buffers, flushed caches, interleaved variants, medians.
+
+A variant is a list of calls that do the same work on different buffers; they are taken in turn, so
+that no call finds its operands in a cache. Variants follow each other in every round, so that a
+machine that warms up or slows down does so for all of them.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+Call = Callable[[], Any]
+
+# More than any level-2 or last-level cache of the machines in question.
+ROTATED_BYTES = 256 << 20
+MOST_SETS = 16
+# Calls shorter than this are also timed inside a CUDA graph: there the launch is most of the time.
+SHORT_MS = 0.05
+_GRAPH_CALLS = 20
+# While the GPU spins for so many cycles, the host queues what is to be timed.
+_CYCLES_PER_SECOND = 2e9
+_LEAST_LEAD, _MOST_LEAD = 1e-4, 5e-3
+
+
+class Clock(Protocol):
+    """Times single calls."""
+
+    def milliseconds(self, call: Call, lead: float) -> float:
+        """The time of `call`, which keeps the host busy for about `lead` seconds."""
+        ...
+
+    def wait(self) -> None:
+        """Returns when everything that was started is done."""
+        ...
+
+
+class HostClock:
+    """Wall time of calls that are done when they return."""
+
+    def milliseconds(self, call: Call, lead: float) -> float:
+        begin = time.perf_counter()
+        call()
+        return (time.perf_counter() - begin) * 1e3
+
+    def wait(self) -> None:
+        pass
+
+
+class CudaClock:
+    """Device time on torch's current stream, between two CUDA events."""
+
+    def milliseconds(self, call: Call, lead: float) -> float:
+        import torch
+
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        # A spin on the GPU lets the host run ahead: launch cost is not timed as device time.
+        seconds = min(max(2 * lead, _LEAST_LEAD), _MOST_LEAD)
+        torch.cuda._sleep(int(seconds * _CYCLES_PER_SECOND))
+        begin.record()
+        call()
+        end.record()
+        end.synchronize()
+        return float(begin.elapsed_time(end))
+
+    def wait(self) -> None:
+        import torch
+
+        torch.cuda.synchronize()
+
+
+def clock_for(device: str) -> Clock:
+    """The clock of "cpu" or "cuda"."""
+    return CudaClock() if device == "cuda" else HostClock()
+
+
+def sets_for(bytes_per_call: int) -> int:
+    """How many sets of buffers to rotate: enough to leave every cache, at most MOST_SETS."""
+    return max(1, min(MOST_SETS, -(-ROTATED_BYTES // max(bytes_per_call, 1))))
+
+
+def needs_flush(bytes_per_call: int) -> bool:
+    """Whether even MOST_SETS sets of buffers would stay in a cache."""
+    return MOST_SETS * bytes_per_call < ROTATED_BYTES
+
+
+def medians(
+    variants: Mapping[str, Sequence[Call]],
+    clock: Clock,
+    repeats: int,
+    flush: Call | None = None,
+) -> dict[str, float]:
+    """Median milliseconds of each variant; arguments as for `rounds`."""
+    times = rounds(variants, clock, repeats, flush)
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def rounds(
+    variants: Mapping[str, Sequence[Call]],
+    clock: Clock,
+    repeats: int,
+    flush: Call | None = None,
+) -> dict[str, list[float]]:
+    """Milliseconds of each variant in every round, after a warm-up.
+
+    Args:
+        variants: calls by name, one for each set of buffers.
+        clock: of the device that they run on.
+        repeats: rounds; every variant is timed once in each.
+        flush: called before each timed call, outside of its time; variants that are flushed have
+            at least two calls.
+    """
+    leads = {name: _warm_up(calls, clock) for name, calls in variants.items()}
+    times: dict[str, list[float]] = {name: [] for name in variants}
+    for repeat in range(repeats):
+        for name, calls in variants.items():
+            if flush is not None:
+                flush()
+                # The same work on other buffers brings back what a flush should have spared: code,
+                # and on a CPU the interpreter: without it a call of 9 microseconds takes 26 to 54.
+                calls[(repeat + 1) % len(calls)]()
+            call = calls[repeat % len(calls)]
+            times[name].append(clock.milliseconds(call, leads[name]))
+    return times
+
+
+def _warm_up(calls: Sequence[Call], clock: Clock) -> float:
+    """Runs every call of a variant, since a first run may prepare more; seconds of host time of
+    one more."""
+    for call in calls:
+        call()
+    clock.wait()
+    begin = time.perf_counter()
+    calls[-1]()
+    seconds = time.perf_counter() - begin
+    clock.wait()
+    return seconds
+
+
+def graph_milliseconds(calls: Sequence[Call], repeats: int) -> float:
+    """Milliseconds of a call when a CUDA graph replays it; its operands may be in the L2 cache.
+
+    Raises:
+        RuntimeError: torch's, where a call cannot be captured.
+    """
+    import torch
+
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for call in calls:
+            call()
+    torch.cuda.current_stream().wait_stream(stream)
+    count = max(_GRAPH_CALLS, len(calls))
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream):
+        for index in range(count):
+            calls[index % len(calls)]()
+    return medians({"graph": [graph.replay]}, CudaClock(), repeats)["graph"] / count

@@ -1,0 +1,151 @@
+"""Results as a table on the terminal and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kronop.bench.case import Result, Timing
+from kronop.bench.roofline import Ceilings
+
+_ABOVE = "roofline above 1: the ceilings of this run are below what the machine can do"
+_PEER_WIDTH = 25
+_COLUMNS = (
+    ("M x factors", 18),
+    ("type", 9),
+    ("steps", 6),
+    ("ms", 10),
+    ("graph us", 9),
+    ("roofline", 9),
+    ("floor ms", 9),
+    ("is of", 11),
+    ("1 pass ms", 10),
+    ("error", 9),
+)
+
+
+def head(ceilings: Ceilings, machine: dict[str, str | int]) -> str:
+    """What the figures were measured on, and the ceilings."""
+    told = ", ".join(f"{name} {value}" for name, value in machine.items())
+    rates = ", ".join(
+        f"{name} {rate / 1e12:.3g}" for name, rate in ceilings.operations_per_second.items()
+    )
+    return (
+        f"{told}\n"
+        f"copy {ceilings.copy_bytes_per_second / 1e12:.3g} TB/s; matrix products of"
+        f" {ceilings.size}^3 in TFLOP/s: {rates}"
+    )
+
+
+def columns(peers: Sequence[str]) -> str:
+    """The heading of the table."""
+    names = [name.ljust(width) for name, width in _COLUMNS]
+    names += [f"{name} ms (gain)".ljust(_PEER_WIDTH) for name in peers]
+    return " ".join(names).rstrip()
+
+
+def row(result: Result, peers: Sequence[str]) -> str:
+    """A line of the table; a failed case has its reason there."""
+    if result.floor is None:
+        return f"{result.shape.text:18} {result.dtype:9} failed: {result.kronop.reason}"
+    cells = [
+        result.shape.text,
+        result.dtype,
+        str(result.steps),
+        _milliseconds(result.kronop.ms),
+        _microseconds(result.kronop.graph_ms),
+        f"{result.share:.2f}",
+        _milliseconds(result.floor.ms),
+        result.floor.bound,
+        _milliseconds(result.floor.one_pass_ms),
+        _error(result.kronop.error),
+    ]
+    padded = [cell.ljust(width) for cell, (_, width) in zip(cells, _COLUMNS, strict=True)]
+    padded += [_peer(result, result.peers[name]).ljust(_PEER_WIDTH) for name in peers]
+    return " ".join(padded).rstrip()
+
+
+def notes(results: Sequence[Result]) -> list[str]:
+    """Why peers have no time, where their results are wrong, and shares that cannot be."""
+    told: dict[str, list[str]] = {}
+    for result in results:
+        if (result.share or 0) > 1:
+            told.setdefault(_ABOVE, []).append(result.shape.text)
+        for name, timing in [("kronop", result.kronop), *result.peers.items()]:
+            reason = timing.reason if name != "kronop" or result.floor else ""
+            if timing.error == float("inf"):
+                reason = "the result is not finite"
+            if reason:
+                told.setdefault(f"{name}: {reason}", []).append(result.shape.text)
+    return [f"{reason} ({', '.join(dict.fromkeys(where))})" for reason, where in told.items()]
+
+
+def as_json(
+    results: Sequence[Result], ceilings: Ceilings, machine: dict[str, str | int], repeats: int
+) -> dict[str, Any]:
+    """Everything that was measured; times in milliseconds, `roofline` the share of `floor.ms`."""
+    return {
+        "machine": machine,
+        "repeats": repeats,
+        "ceilings": {
+            "copy_bytes_per_second": ceilings.copy_bytes_per_second,
+            "operations_per_second": ceilings.operations_per_second,
+            "matrix_size": ceilings.size,
+        },
+        "cases": [_case(result) for result in results],
+    }
+
+
+def _case(result: Result) -> dict[str, Any]:
+    floor = result.floor
+    return {
+        "shape": result.shape.text,
+        "rows": result.shape.rows,
+        "factors": result.shape.factors,
+        "dtype": result.dtype,
+        "bytes": result.bytes,
+        "operations": result.operations,
+        "steps": result.steps,
+        "kronop": _timing(result.kronop),
+        "copy_ms": result.copy_ms,
+        "roofline": result.share,
+        "floor": floor
+        and {
+            "ms": floor.ms,
+            "bound": floor.bound,
+            "passes": floor.passes,
+            "one_pass_ms": floor.one_pass_ms,
+            "arithmetic_ms": floor.arithmetic_ms,
+        },
+        "peers": {name: _timing(timing) for name, timing in result.peers.items()},
+    }
+
+
+def _timing(timing: Timing) -> dict[str, Any]:
+    """Numbers that JSON has: an infinite error is a reason instead."""
+    infinite = timing.error == float("inf")
+    return {
+        "ms": timing.ms,
+        "graph_ms": timing.graph_ms,
+        "error": None if infinite else timing.error,
+        "reason": "the result is not finite" if infinite else timing.reason,
+    }
+
+
+def _peer(result: Result, timing: Timing) -> str:
+    if timing.ms is None or not result.kronop.ms:
+        return "-"
+    mark = "" if timing.error != float("inf") else " wrong"
+    return f"{_milliseconds(timing.ms)} ({timing.ms / result.kronop.ms:.2f}x){mark}"
+
+
+def _milliseconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}" if value < 1000 else f"{value:.0f}"
+
+
+def _microseconds(value: float | None) -> str:
+    return "-" if value is None else f"{value * 1e3:.2f}"
+
+
+def _error(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1e}"

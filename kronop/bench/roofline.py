@@ -1,0 +1,155 @@
+"""The two numbers that bound a call: bytes over copy bandwidth, operations over the machine's rate.
+
+Both ceilings are measured in the same run as what is compared with them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kronop.bench.arrays import Arrays
+from kronop.bench.protocol import Call, Clock, rounds, sets_for
+from kronop.bench.shapes import Shape
+from kronop.target import Target
+
+# Large enough to leave caches, small enough to be quick: bytes of the copied array, size of the
+# matrices that are multiplied.
+_COPIED = {"cuda": 1 << 30, "cpu": 64 << 20}
+_MULTIPLIED = {"cuda": 8192, "cpu": 1024}
+_REPEATS = 9
+# Blocks of a cluster of portable size, whose shared memory can hold one row together.
+_CLUSTER = 8
+# A float32 product as accurate as SIMT's takes three TF32 products.
+_TF32_PRODUCTS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ceilings:
+    """What this machine reaches now.
+
+    Attributes:
+        copy_bytes_per_second: of a large copy, bytes read plus written.
+        operations_per_second: of a square matrix product, by element type; "tf32" among them.
+        size: rows of these matrices.
+    """
+
+    copy_bytes_per_second: float
+    operations_per_second: dict[str, float]
+    size: int
+
+    def rate(self, dtype: str) -> float:
+        """Operations per second that float32 accuracy, or a narrower type's own, may use."""
+        rates = self.operations_per_second
+        wide = rates["float32"] if dtype != "float64" else 0.0
+        return max(rates[dtype], wide, rates.get("tf32", 0.0) / _TF32_PRODUCTS * (wide > 0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Floor:
+    """The least time of a call.
+
+    Attributes:
+        one_pass_ms: useful bytes at copy speed.
+        arithmetic_ms: useful operations at the measured rate.
+        passes: how often memory is crossed in this floor.
+    """
+
+    one_pass_ms: float
+    arithmetic_ms: float
+    passes: int
+
+    @property
+    def ms(self) -> float:
+        return max(self.passes * self.one_pass_ms, self.arithmetic_ms)
+
+    @property
+    def bound(self) -> str:
+        """What the floor is made of: "1 pass", "2 passes" or "arithmetic"."""
+        if self.arithmetic_ms > self.passes * self.one_pass_ms:
+            return "arithmetic"
+        return "1 pass" if self.passes == 1 else f"{self.passes} passes"
+
+
+def floor_of(
+    shape: Shape, dtype: str, element_bytes: int, ceilings: Ceilings, bandwidth: float, passes: int
+) -> Floor:
+    """The floor of a shape; `bandwidth` in bytes per second."""
+    return Floor(
+        one_pass_ms=shape.bytes(element_bytes) / bandwidth * 1e3,
+        arithmetic_ms=shape.operations / ceilings.rate(dtype) * 1e3,
+        passes=passes,
+    )
+
+
+def passes_that_fit(shape: Shape, element_bytes: int, target: Target) -> int:
+    """1 where a cluster of GPU blocks holds a row on the chip, else 2, which serve every shape.
+
+    On a CPU it is 1: passes over a row find it in a cache.
+    """
+    if target.backend != "cuda":
+        return 1
+    row = element_bytes * max(shape.input_columns, shape.output_columns)
+    return 1 if row <= _CLUSTER * target.shared_bytes else 2
+
+
+def measure(arrays: Arrays, clock: Clock, dtypes: Sequence[str]) -> Ceilings:
+    """The ceilings for these element types; float32 is always among them."""
+    size = _MULTIPLIED[arrays.device]
+    rates = {
+        dtype: _product_rate(arrays, clock, dtype, size)
+        for dtype in dict.fromkeys(["float32", *dtypes])
+    }
+    if arrays.device == "cuda":
+        with _tf32():
+            rates["tf32"] = _product_rate(arrays, clock, "float32", size)
+    return Ceilings(
+        copy_bytes_per_second=copy_bandwidth(arrays, clock),
+        operations_per_second=rates,
+        size=size,
+    )
+
+
+def copy_bandwidth(arrays: Arrays, clock: Clock) -> float:
+    """Bytes per second of a large copy, read plus written."""
+    size = _COPIED[arrays.device]
+    shape = (size // 4,)
+    sets = range(sets_for(2 * size))
+    pairs = [(arrays.random(shape, "float32"), arrays.poisoned(shape, "float32")) for _ in sets]
+    calls = [lambda a=a, b=b: arrays.copy(b, a) for a, b in pairs]
+    seconds = _seconds(calls, arrays, clock)
+    pairs.clear()
+    arrays.release()
+    return 2 * size / seconds
+
+
+def _product_rate(arrays: Arrays, clock: Clock, dtype: str, size: int) -> float:
+    a, b = (arrays.random((size, size), dtype) for _ in range(2))
+    seconds = [_seconds([lambda: a @ b], arrays, clock)]
+    if arrays.device == "cpu" and dtype in ("float32", "float64"):
+        # Which BLAS is the faster one depends on who made the CPU; NumPy's differs from torch's.
+        c, d = np.asarray(a), np.asarray(b)
+        seconds.append(_seconds([lambda: c @ d], arrays, clock))
+    return 2 * size**3 / min(seconds)
+
+
+def _seconds(calls: Sequence[Call], arrays: Arrays, clock: Clock) -> float:
+    """The median on a GPU; on a CPU the least, since other processes can only slow it down."""
+    pick = min if arrays.device == "cpu" else statistics.median
+    return pick(rounds({"ceiling": calls}, clock, _REPEATS)["ceiling"]) / 1e3
+
+
+@contextlib.contextmanager
+def _tf32() -> Iterator[None]:
+    import torch
+
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)

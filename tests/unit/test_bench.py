@@ -1,0 +1,288 @@
+"""The benchmark: shapes, the protocol, floors, and tiny runs end to end."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+
+import numpy as np
+import pytest
+
+import kronop
+from kronop.__main__ import main
+from kronop.bench import arrays, case, peers, plot, report, shapes
+from kronop.bench.protocol import (
+    MOST_SETS,
+    ROTATED_BYTES,
+    HostClock,
+    medians,
+    needs_flush,
+    sets_for,
+)
+from kronop.bench.roofline import Ceilings, Floor, floor_of, passes_that_fit
+
+_CEILINGS = Ceilings(
+    copy_bytes_per_second=4e12,
+    operations_per_second={
+        "float32": 5e13,
+        "float64": 6e13,
+        "bfloat16": 6e14,
+        "tf32": 3e14,
+    },
+    size=8192,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "rows", "factors"),
+    [
+        ("1024x8^5", 1024, [(8, 8)] * 5),
+        ("16x64^4", 16, [(64, 64)] * 4),
+        ("1024x7x31", 1024, [(7, 7), (31, 31)]),
+        ("1x4:3^2x20:48", 1, [(4, 3), (4, 3), (20, 48)]),
+        ("20x2^7", 20, [(2, 2)] * 7),
+    ],
+)
+def test_shapes_are_read(text, rows, factors) -> None:
+    shape = shapes.parse(text)
+    assert shape.rows == rows
+    assert list(shape.factors) == factors
+    assert shape.input_columns == math.prod(p for p, _ in factors)
+    assert shape.output_columns == math.prod(q for _, q in factors)
+
+
+@pytest.mark.parametrize("text", ["", "8", "1024x", "x8", "0x8", "4x0^2", "4x8^0", "4x8^", "4 x 8"])
+def test_what_is_no_shape_is_refused(text) -> None:
+    with pytest.raises(kronop.ArgumentError, match="1024x8\\^5"):
+        shapes.parse(text)
+
+
+def test_every_default_is_a_shape() -> None:
+    assert len(shapes.parse_all(shapes.DEFAULTS["cuda"], [])) == 12
+    assert len(shapes.parse_all(shapes.DEFAULTS["cpu"], [])) == 9
+
+
+def test_rows_replace_those_of_the_shapes() -> None:
+    found = shapes.parse_all(["7x8^2", "9x4"], [1, 20])
+    assert [shape.text for shape in found] == ["1x8^2", "20x8^2", "1x4", "20x4"]
+    assert [shape.rows for shape in found] == [1, 20, 1, 20]
+
+
+def test_useful_bytes_and_operations() -> None:
+    shape = shapes.parse("1024x8^5")
+    assert shape.bytes(4) == 4 * (2 * 1024 * 8**5 + 5 * 64)
+    assert shape.operations == 2 * 1024 * 8**5 * 40
+    # 2 -> 8 and 8 -> 2 on 16 elements: shrinking first takes 32 multiply-adds and leaves 4.
+    assert shapes.parse("1x2:8x8:2").operations == shapes.parse("1x8:2x2:8").operations
+    assert shapes.parse("1x2:8x8:2").operations == 2 * (16 * 2 + 4 * 8)
+
+
+def test_the_floor_is_the_larger_of_bytes_and_operations() -> None:
+    shape = shapes.parse("1024x8^5")
+    one, two = (floor_of(shape, "float32", 4, _CEILINGS, 4e12, passes) for passes in (1, 2))
+    assert one.ms == pytest.approx(shape.bytes(4) / 4e12 * 1e3)
+    assert two.ms == pytest.approx(2 * one.ms)
+    assert (one.bound, two.bound) == ("1 pass", "2 passes")
+    slow = floor_of(shapes.parse("1024x128^3"), "float32", 4, _CEILINGS, 4e12, 1)
+    assert slow.bound == "arithmetic"
+    assert slow.ms == pytest.approx(2 * 1024 * 128**3 * 384 / 1e14 * 1e3)
+
+
+def test_rates_are_those_that_accuracy_allows() -> None:
+    assert _CEILINGS.rate("float32") == 1e14
+    assert _CEILINGS.rate("float64") == 6e13
+    assert _CEILINGS.rate("bfloat16") == 6e14
+
+
+@pytest.mark.parametrize(
+    ("text", "element_bytes", "passes"),
+    [("1024x8^6", 4, 1), ("1024x8^6", 8, 2), ("1024x64^3", 4, 1), ("1024x16^5", 4, 2)],
+)
+def test_passes_that_fit_are_those_of_a_cluster(text, element_bytes, passes) -> None:
+    target = kronop.Target.parse("sm_90a")
+    assert passes_that_fit(shapes.parse(text), element_bytes, target) == passes
+    assert passes_that_fit(shapes.parse(text), element_bytes, kronop.Target.parse("x86")) == 1
+
+
+def test_buffers_rotate_until_caches_are_left() -> None:
+    assert sets_for(ROTATED_BYTES) == 1
+    assert sets_for(ROTATED_BYTES // 3) == 3 + 1
+    assert sets_for(1) == MOST_SETS
+    assert needs_flush(1)
+    assert not needs_flush(ROTATED_BYTES // MOST_SETS)
+
+
+def test_variants_are_interleaved_and_take_their_calls_in_turn() -> None:
+    seen: list[str] = []
+    variants = {
+        name: [lambda tag=f"{name}{index}": seen.append(tag) for index in range(2)]
+        for name in ("a", "b")
+    }
+    times = medians(variants, HostClock(), 3, lambda: seen.append("flush"))
+    warm, timed = seen[:6], seen[6:]
+    assert warm == ["a0", "a1", "a1", "b0", "b1", "b1"]
+    assert timed[::3] == ["flush"] * 6
+    assert timed[1::3] == ["a1", "b1", "a0", "b0", "a1", "b1"]
+    assert timed[2::3] == ["a0", "b0", "a1", "b1", "a0", "b0"]
+    assert set(times) == {"a", "b"}
+    assert all(value >= 0 for value in times.values())
+
+
+def test_shuffle_is_the_product() -> None:
+    random = np.random.default_rng(1)
+    x = random.standard_normal((3, 24))
+    factors = [random.standard_normal(size) for size in ((2, 5), (3, 3), (4, 2))]
+    expected = x @ np.kron(np.kron(factors[0], factors[1]), factors[2])
+    np.testing.assert_allclose(arrays.shuffle(x, factors), expected, rtol=1e-12)
+
+
+def test_a_tiny_run_end_to_end(capsys, tmp_path) -> None:
+    out = tmp_path / "out.json"
+    command = ["bench", "kron", "--shapes", "4x2^3", "3x4:3x5", "--repeats", "2"]
+    assert main([*command, "--dtype", "float32", "float64", "--json", str(out)]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[2].split()[:4] == ["M", "x", "factors", "type"]
+    assert [line.split()[:2] for line in printed[3:7]] == [
+        [shape, dtype] for dtype in ("float32", "float64") for shape in ("4x2^3", "3x4:3x5")
+    ]
+    told = json.loads(out.read_text())
+    assert told["ceilings"]["copy_bytes_per_second"] > 0
+    assert set(told["ceilings"]["operations_per_second"]) == {"float32", "float64"}
+    assert told["machine"]["kronop"] == kronop.__version__
+    first, second, *_ = told["cases"]
+    assert first["factors"] == [[2, 2]] * 3
+    assert second["factors"] == [[4, 3], [5, 5]]
+    for item in told["cases"]:
+        assert item["kronop"]["ms"] > 0
+        assert item["kronop"]["error"] < (1e-6 if item["dtype"] == "float32" else 1e-14)
+        assert item["peers"]["shuffle"]["ms"] > 0
+        assert item["peers"]["shuffle"]["error"] < 1e-6
+        assert item["floor"]["passes"] == 1
+        assert item["roofline"] == pytest.approx(item["floor"]["ms"] / item["kronop"]["ms"])
+
+
+def test_without_torch_numpy_is_the_peer(monkeypatch, capsys) -> None:
+    found = importlib.util.find_spec
+    hidden = {"torch", "pyfastkron", "linear_operator"}
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *rest: None if name in hidden else found(name)
+    )
+    command = ["bench", "kron", "--shapes", "5x3^2", "--repeats", "1", "--passes", "2"]
+    assert main([*command, "--dtype", "float32"]) == 0
+    printed = capsys.readouterr().out
+    assert "torch" not in printed.splitlines()[0]
+    assert "2 passes" in printed
+    assert "fastkron: not installed (5x3^2)" in printed
+    assert main([*command, "--dtype", "float16"]) == 1
+    assert "float32 or float64 where torch is not installed" in capsys.readouterr().err
+    assert main([*command, "--device", "cuda"]) == 1
+    assert "which times the GPU" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--shapes", "8y8"], "1024x8^5"),
+        (["--rows", "0"], "at least 1"),
+        (["--repeats", "0"], "at least 1"),
+        (["--json", "/nowhere/at/all.json"], "make the folder first"),
+        (["--plot", "roof.svg"], "ends in .png"),
+    ],
+)
+def test_wrong_arguments_are_one_line(words, message, capsys) -> None:
+    assert main(["bench", "kron", *words]) == 1
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert message in told.err
+    assert len(told.err.splitlines()) == 1
+
+
+def test_a_plot_without_matplotlib_is_one_line(monkeypatch, capsys) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None)
+    assert main(["bench", "kron", "--plot", "roof.png"]) == 1
+    assert "pip install matplotlib" in capsys.readouterr().err
+
+
+def _result(**changes) -> case.Result:
+    values = {
+        "shape": shapes.parse("1024x8^5"),
+        "dtype": "float32",
+        "kronop": case.Timing(ms=0.1, graph_ms=0.02, error=1e-7),
+        "bytes": 1 << 20,
+        "operations": 1 << 22,
+        "steps": 2,
+        "copy_ms": 0.06,
+        "floor": Floor(one_pass_ms=0.06, arithmetic_ms=0.02, passes=1),
+        "peers": {"shuffle": case.Timing(ms=0.5, error=1e-7)},
+    }
+    return case.Result(**{**values, **changes})
+
+
+def test_a_row_shows_share_floor_and_gain() -> None:
+    line = report.row(_result(), ["shuffle"])
+    words = line.split()
+    assert words[:6] == ["1024x8^5", "float32", "2", "0.1", "20.00", "0.60"]
+    assert "1 pass" in line
+    assert line.endswith("0.5 (5.00x)")
+    heading = report.columns(["shuffle"])
+    assert heading.index("shuffle") == line.index("0.5 (")
+
+
+def test_failures_are_told_and_counted(monkeypatch, capsys) -> None:
+    failed = _result(kronop=case.Timing(reason="out of memory"), floor=None, peers={})
+    assert report.row(failed, ["shuffle"]).endswith("failed: out of memory")
+    told = report.as_json([failed], _CEILINGS, {}, 3)["cases"][0]
+    assert told["floor"] is None
+    assert told["roofline"] is None
+    monkeypatch.setattr(case, "run", lambda *rest: failed)
+    assert main(["bench", "kron", "--shapes", "4x2", "--repeats", "1", "--dtype", "float32"]) == 1
+    assert "expected 1 results, got 0; 1024x8^5 failed" in capsys.readouterr().err
+
+
+def test_wrong_peers_and_impossible_shares_are_noted() -> None:
+    wrong = _result(peers={"fastkron": case.Timing(ms=0.2, error=math.inf)})
+    assert report.notes([wrong]) == ["fastkron: the result is not finite (1024x8^5)"]
+    assert report.row(wrong, ["fastkron"]).endswith("wrong")
+    json.dumps(report.as_json([wrong], _CEILINGS, {}, 3), allow_nan=False)
+    (note,) = report.notes([_result(kronop=case.Timing(ms=0.01, error=0.0))])
+    assert note.startswith("roofline above 1")
+
+
+def test_a_peer_that_fails_is_left_out(monkeypatch) -> None:
+    def fail(*rest):
+        raise RuntimeError("no such kernel\nmore")
+
+    monkeypatch.setitem(peers._PEERS, "shuffle", fail)
+    setting = case.Setting(
+        arrays=arrays.NumpyArrays(),
+        clock=HostClock(),
+        ceilings=_CEILINGS,
+        peers=("shuffle",),
+        repeats=1,
+        passes="fit",
+        graph=False,
+    )
+    result = case.run(shapes.parse("4x3^2"), "float32", setting, lambda what: None)
+    assert result.peers["shuffle"].reason == "no such kernel"
+    assert result.peers["shuffle"].ms is None
+    assert result.kronop.ms is not None
+    assert result.floor is not None
+
+
+def test_results_that_were_not_written_are_infinitely_wrong() -> None:
+    numpy = arrays.NumpyArrays()
+    x, factors = numpy.random((4, 9), "float64"), [numpy.random((3, 3), "float64")] * 2
+    check = case._Check(numpy, x, factors)
+    y = arrays.shuffle(x, factors)
+    assert check.error(y) < 1e-14
+    y[2, 1] = np.nan
+    assert check.error(y) == math.inf
+
+
+def test_the_roofline_is_drawn(tmp_path) -> None:
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "roof.png"
+    plot.check(str(path))
+    plot.save(str(path), [_result()], _CEILINGS, "a title")
+    assert path.read_bytes().startswith(b"\x89PNG")

@@ -154,41 +154,43 @@ KRONOP_INLINE void read_memory(typename Of::Fibers& a, const Place (&places)[Of:
   }
 }
 
+// N elements of the tile, or zeros where there are none to read: their places may be another warp's.
+template <class Accumulator, int N>
+KRONOP_INLINE Vector<Accumulator, N> load_if(bool there, const Accumulator* from) {
+  Vector<Accumulator, N> values{};
+  if (there) values = load<Accumulator, N>(from);
+  return values;
+}
+
 // The fibers of a thread, from the tile.
 template <class Step, int Phase, class Of = PhaseOf<Step, Phase>>
-KRONOP_INLINE void read_tile(typename Of::Fibers& a, const Place (&places)[Of::kPlaces],
+KRONOP_INLINE void read_tile(typename Of::Fibers& a, const Place (&places)[Of::kPlaces], const bool (&live)[Of::kPlaces],
                              const typename Step::Accumulator* tile) {
   using Accumulator = typename Step::Accumulator;
+  constexpr bool whole = Of::kContracted % 8 == 0;
 #pragma unroll
   for (int s = 0; s < Of::kContractedParts; ++s) {
     if constexpr (Of::kUnit) {
+      const int p = Of::index(s, 0);
       // The slots of a digit are even, so that a pair stays within them.
 #pragma unroll
       for (int lane = 0; lane < Of::kLanes; ++lane) {
-        const int p = Of::index(s, 0);
-        const bool inside = Of::kContracted % 8 == 0 || p < Of::kContracted;
-        const auto pair = load<Accumulator, 2>(tile + places[lane].shared + (inside ? p : 0));
+        const bool there = live[lane] && (whole || p < Of::kContracted);
+        const auto pair = load_if<Accumulator, 2>(there, tile + places[lane].shared + p);
 #pragma unroll
-        for (int r = 0; r < 2; ++r) {
-          a[s][lane / 2][lane % 2 + 2 * r] = Of::kContracted % 8 == 0 || p + r < Of::kContracted ? pair.data[r] : Accumulator{};
-        }
+        for (int r = 0; r < 2; ++r) a[s][lane / 2][lane % 2 + 2 * r] = whole || p + r < Of::kContracted ? pair.data[r] : Accumulator{};
       }
     } else {
+      constexpr int vector = Of::kNeighbours ? Of::kLanes : 1;
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
         const int p = Of::index(s, r);
-        const bool inside = Of::kContracted % 8 == 0 || p < Of::kContracted;
-        const int at = (inside ? p : 0) * Of::kStride;
-        if constexpr (Of::kNeighbours) {
-          const auto row = load<Accumulator, Of::kLanes>(tile + places[0].shared + at);
 #pragma unroll
-          for (int lane = 0; lane < Of::kLanes; ++lane) a[s][lane / 2][lane % 2 + 2 * r] = inside ? row.data[lane] : Accumulator{};
-        } else {
+        for (int first = 0; first < Of::kLanes; first += vector) {
+          const bool there = live[first / vector] && (whole || p < Of::kContracted);
+          const auto row = load_if<Accumulator, vector>(there, tile + places[first / vector].shared + p * Of::kStride);
 #pragma unroll
-          for (int lane = 0; lane < Of::kLanes; ++lane) {
-            const Accumulator value = tile[places[lane].shared + at];
-            a[s][lane / 2][lane % 2 + 2 * r] = inside ? value : Accumulator{};
-          }
+          for (int v = 0; v < vector; ++v) a[s][(first + v) / 2][(first + v) % 2 + 2 * r] = row.data[v];
         }
       }
     }
@@ -351,7 +353,7 @@ KRONOP_INLINE void run_phase(unsigned char* shared, const Parameters& parameters
         read_memory<Step, Phase, false>(a, places, live, parameters, window);
       }
     } else {
-      read_tile<Step, Phase>(a, places, tile);
+      read_tile<Step, Phase>(a, places, live, tile);
     }
     // Held factors need constant indices; elsewhere a rolled loop keeps split fibers from staying alive.
 #pragma unroll(Of::kHoldFactor ? Of::kProducedParts : 1)

@@ -1,0 +1,149 @@
+"""The operators kronop::kron and kronop::kron_backward of torch.library, and their gradients.
+
+The backward of each is made of the two, so that gradients have gradients, to any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from kronop import functional
+from kronop.torch import batching
+from kronop.torch.gradient import gradients
+
+_LIBRARY = torch.library.Library("kronop", "DEF")
+_LIBRARY.define(
+    "kron(Tensor x, Tensor[] factors, Tensor? z, Scalar alpha, Scalar beta, bool left) -> Tensor"
+)
+_LIBRARY.define(
+    "kron_backward(Tensor grad, Tensor x, Tensor[] factors, Scalar alpha, bool left, bool[] needs)"
+    " -> Tensor[]"
+)
+_kron = torch.ops.kronop.kron.default
+_kron_backward = torch.ops.kronop.kron_backward.default
+
+
+def _compute(x: Any, factors: Any, z: Any, alpha: Any, beta: Any, left: bool) -> Any:
+    # Row-major whatever Z is, as torch.compile was told.
+    out = None if z is None else x.new_empty(_result_shape(x, factors, z, left))
+    scalars = {"alpha": alpha, "beta": beta, "z": z, "out": out}
+    with torch.no_grad():
+        if left:
+            return functional.gekmm(factors, x, **scalars)
+        return functional.gemkm(x, factors, **scalars)
+
+
+def _compute_backward(
+    grad: Any, x: Any, factors: Any, alpha: Any, left: bool, needs: Sequence[bool]
+) -> Any:
+    with torch.no_grad():
+        return gradients(grad, x, factors, alpha, left, needs)
+
+
+def _result_shape(x: Any, factors: Any, z: Any, left: bool) -> tuple[Any, ...]:
+    contracted = result = 1
+    for factor in factors:
+        rows, columns = factor.shape[-2:]
+        contracted, result = (
+            (contracted * columns, result * rows) if left else (contracted * rows, result * columns)
+        )
+    batches = [item.shape[:-2] for item in (x, *factors, *(() if z is None else (z,)))]
+    batch = torch.broadcast_shapes(*batches)
+    torch._check(
+        x.shape[-2 if left else -1] == contracted,
+        lambda: f"shape of X: expected {contracted} for the factors, got {tuple(x.shape)}",
+    )
+    return (*batch, result, x.shape[-1]) if left else (*batch, x.shape[-2], result)
+
+
+def _fake(x: Any, factors: Any, z: Any, alpha: Any, beta: Any, left: bool) -> Any:
+    return x.new_empty(_result_shape(x, factors, z, left))
+
+
+def _fake_backward(
+    grad: Any, x: Any, factors: Any, alpha: Any, left: bool, needs: Sequence[bool]
+) -> Any:
+    tensors = zip((x, *factors), needs, strict=True)
+    return [item.new_empty(item.shape) for item, need in tensors if need]
+
+
+def _keep(ctx: Any, inputs: Any, output: Any) -> None:
+    x, factors, z, ctx.alpha, ctx.beta, ctx.left = inputs
+    ctx.z_shape = None if z is None else z.shape
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(x, *factors)
+
+
+def _differentiate(ctx: Any, grad: Any) -> Any:
+    x, *factors = ctx.saved_tensors
+    needs_x, needs_factors, needs_z = ctx.needs_input_grad[:3]
+    needs = [needs_x, *needs_factors]
+    of_z = None
+    if grad is not None and needs_z:
+        of_z = grad.sum_to_size(ctx.z_shape) * ctx.beta
+    found: list[Any] = [None] * len(needs)
+    if grad is not None and any(needs):
+        batch = torch.broadcast_shapes(*(item.shape[:-2] for item in (x, *factors)))
+        grad = grad.sum_to_size(*batch, *grad.shape[-2:])  # Z may have had more.
+        found = _scatter(_kron_backward(grad, x, factors, ctx.alpha, ctx.left, needs), needs)
+    return found[0], found[1:], of_z, None, None, None
+
+
+def _scatter(found: Sequence[Any], needs: Sequence[bool]) -> list[Any]:
+    """What was asked for, with None for what was not."""
+    remaining = iter(found)
+    return [next(remaining) if need else None for need in needs]
+
+
+def _keep_backward(ctx: Any, inputs: Any, output: Any) -> None:
+    grad, x, factors, ctx.alpha, ctx.left, ctx.needs = inputs
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(grad, x, *factors)
+
+
+def _differentiate_backward(ctx: Any, cotangents: Any) -> Any:
+    """Gradients of sum_i <u_i, dF_i> + <u_x, dx> = <grad, D>, with D the derivative of the product
+    in the direction u: the sum of the products in which one operand is replaced by its u."""
+    grad, x, *factors = ctx.saved_tensors
+    needs_grad, needs_x, needs_factors = ctx.needs_input_grad[:3]
+    operands = [x, *factors]
+    directions = _scatter(cotangents, ctx.needs)
+    of_grad = None
+    found: list[Any] = [None] * len(operands)
+    for at, direction in enumerate(directions):
+        if direction is None:
+            continue
+        replaced = [*operands[:at], direction, *operands[at + 1 :]]
+        if needs_grad:
+            term = (replaced[0], replaced[1:], of_grad, ctx.alpha)
+            of_grad = _kron(*term, 0 if of_grad is None else 1, ctx.left)
+        needs = [needs_x, *needs_factors]
+        needs[at] = False  # The term is linear in each operand and has this one no more.
+        if any(needs):
+            terms = _kron_backward(grad, replaced[0], replaced[1:], ctx.alpha, ctx.left, needs)
+            found = [_add(*pair) for pair in zip(found, _scatter(terms, needs), strict=True)]
+    return of_grad, found[0], found[1:], None, None, None
+
+
+def _add(first: Any, second: Any) -> Any:
+    if first is None or second is None:
+        return second if first is None else first
+    return first + second
+
+
+for _device in ("CPU", "CUDA"):
+    _LIBRARY.impl("kron", _compute, _device)
+    _LIBRARY.impl("kron_backward", _compute_backward, _device)
+torch.library.register_fake("kronop::kron", _fake, lib=_LIBRARY)
+torch.library.register_fake("kronop::kron_backward", _fake_backward, lib=_LIBRARY)
+torch.library.register_autograd(
+    "kronop::kron", _differentiate, setup_context=_keep, lib=_LIBRARY
+)
+torch.library.register_autograd(
+    "kronop::kron_backward", _differentiate_backward, setup_context=_keep_backward, lib=_LIBRARY
+)
+torch.library.register_vmap("kronop::kron", batching.kron, lib=_LIBRARY)
+torch.library.register_vmap("kronop::kron_backward", batching.kron_backward, lib=_LIBRARY)

@@ -15,8 +15,10 @@ import torch
 from kronop import functional
 from kronop.torch.grouping import Group, groups, permutes
 
-# Many small products are summed in parts of so many bytes, which a cache holds.
-_PART_BYTES = 2**21
+# Rows are taken in parts of so many bytes: what a core's cache holds, and on a GPU what memory has.
+_PART_BYTES = {"cpu": 2**21, "cuda": 2**30}
+# NOTE: dG has few elements and sums over very many; a GPU needs some hundred sums at once.
+_SUMS_AT_ONCE = 256
 
 
 def gradients(
@@ -69,26 +71,20 @@ def _chain(
     parts = groups(shapes, tuple(needs[1:]), needs[0], inner, x.element_size())
     a = _canonical(x.expand(*grad.shape[:-2], -1, -1) if shared else x, left, shared)
     b = _canonical(grad, left, shared)
-    last = max(group.stop for group in parts if group.wanted)
-    seen = []
-    for group in parts:
-        seen.append(a if group.wanted else None)
-        if group.stop < last:
-            a = _apply(a, matrices[group.start : group.stop], group.before, group.behind, 1.0)
-    del a
+    of_x = b.new_empty(*b.shape[:-2], a.shape[-2], inner) if needs[0] else None
+    chain = _Chain(matrices, parts, alpha)
+    step = _rows_at_once(a, b)
+    for start in range(0, b.shape[-3], step):
+        rows = slice(start, start + step)
+        chain.add(*(None if item is None else item[..., rows, :, :] for item in (a, b, of_x)))
     found = {}
-    for group in reversed(parts):
+    for group, merged in zip(parts, chain.sums, strict=True):
         own = matrices[group.start : group.stop]
-        before = seen.pop()
-        if before is not None:
-            merged = _contract(before, b, group)
+        if group.wanted:
             for at, item in enumerate(_split(_summed(merged, own), own), group.start + 1):
                 found[at] = (item.mT if left else item) * alpha
-        if needs[0] or any(needs[1 : group.start + 1]):
-            scale = 1.0 if group.start else alpha
-            b = _apply(b, [item.mT for item in own], group.before, group.behind, scale)
-    if needs[0]:
-        found[0] = b.reshape(*grad.shape[:-2], *x.shape[-2:])
+    if of_x is not None:
+        found[0] = of_x.reshape(*grad.shape[:-2], *x.shape[-2:])
     return found
 
 
@@ -99,20 +95,97 @@ def _canonical(item: Any, left: bool, shared: bool) -> Any:
     return item.unsqueeze(-3 if left else -1)
 
 
-def _apply(item: Any, matrices: Sequence[Any], before: int, behind: int, alpha: Any) -> Any:
-    """The digits between `before` and `behind` contracted with matrices (..., P, Q), scaled."""
-    *lead, outer, digits, inner = item.shape
-    rows, flat = digits // (before * behind), behind * inner
-    if flat == 1:
-        item = item.reshape(*lead, outer * before, rows)
-        result = functional.gemkm(item, matrices, alpha=alpha)
-        lead = result.shape[:-2]
-    else:
-        item = item.reshape(*lead, outer * before, rows, flat)
-        turned = [_over_rows(matrix.mT) for matrix in matrices]
-        result = functional.gekmm(turned, item, alpha=alpha)
-        lead = result.shape[:-3]
-    return result.reshape(*lead, outer, -1, inner)
+def _rows_at_once(a: Any, b: Any) -> int:
+    row = max(a[..., :1, :, :].numel(), b[..., :1, :, :].numel()) * b.element_size()
+    return max(1, _PART_BYTES[b.device.type] // row)
+
+
+class _Buffers:
+    """Memory for what is between two products, taken again by later ones: fresh pages cost more
+    than the products."""
+
+    def __init__(self) -> None:
+        self._free: list[Any] = []
+        self._lent: dict[int, Any] = {}
+
+    def take(self, shape: Sequence[int], like: Any) -> Any:
+        size = math.prod(shape)
+        fitting = [at for at, item in enumerate(self._free) if item.numel() >= size]
+        memory = self._free.pop(fitting[0]) if fitting else like.new_empty(size)
+        self._lent[memory.data_ptr()] = memory
+        return memory[:size].view(shape)
+
+    def give(self, item: Any) -> None:
+        """Takes a tensor back; others than those that were taken here are left alone."""
+        memory = self._lent.pop(item.data_ptr(), None)
+        if memory is not None:
+            self._free.append(memory)
+
+
+class _Chain:
+    """The groups' products from both ends, for some rows at a time.
+
+    Attributes:
+        sums: dG of every group, over the rows that were added.
+    """
+
+    def __init__(self, matrices: Sequence[Any], parts: Sequence[Group], alpha: Any) -> None:
+        self.sums: list[Any] = [None] * len(parts)
+        self._parts = parts
+        self._own = [matrices[group.start : group.stop] for group in parts]
+        self._last = max(group.stop for group in parts if group.wanted)
+        self._first = min(group.start for group in parts if group.wanted)
+        self._alpha = alpha
+        self._buffers = _Buffers()
+
+    def add(self, a: Any, b: Any, of_x: Any) -> None:
+        """Adds rows: `a` of x, `b` of the gradient; `of_x` is written where it is not None."""
+        seen = []
+        for group, own in zip(self._parts, self._own, strict=True):
+            seen.append(a)
+            if group.stop < self._last:
+                a = self._apply(a, own, group, 1.0, None)
+        for at in reversed(range(len(self._parts))):
+            group = self._parts[at]
+            if group.wanted:
+                merged = _contract(seen[at], b, group)
+                self.sums[at] = merged if self.sums[at] is None else self.sums[at].add_(merged)
+            if group.stop <= self._last:
+                self._buffers.give(seen[at])
+            if of_x is not None or group.start > self._first:
+                turned = [item.mT for item in self._own[at]]
+                is_end = not group.start
+                alpha, out = (self._alpha, of_x) if is_end else (1.0, None)
+                after = self._apply(b, turned, group, alpha, out)
+                self._buffers.give(b)
+                b = after
+        self._buffers.give(b)
+
+    def _apply(self, item: Any, matrices: Sequence[Any], group: Group, alpha: Any, out: Any) -> Any:
+        """The group's digits contracted with matrices (..., P, Q), scaled."""
+        *lead, outer, digits, inner = item.shape
+        before, behind = group.before, group.behind * inner
+        columns = math.prod(matrix.shape[-1] for matrix in matrices)
+        lead = torch.broadcast_shapes(lead, *(matrix.shape[:-2] for matrix in matrices))
+        if out is None:
+            shape = (*lead, outer, before * columns * group.behind, inner)
+            out = self._buffers.take(shape, item)
+        rows = digits * inner // (before * behind)
+        if behind == 1:
+            functional.gemkm(
+                item.reshape(*item.shape[:-3], outer * before, rows),
+                matrices,
+                alpha=alpha,
+                out=out.view(*lead, outer * before, columns),
+            )
+        else:
+            functional.gekmm(
+                [_over_rows(matrix.mT) for matrix in matrices],
+                item.reshape(*item.shape[:-3], outer * before, rows, behind),
+                alpha=alpha,
+                out=out.view(*lead, outer * before, columns, behind),
+            )
+        return out
 
 
 def _over_rows(matrix: Any) -> Any:
@@ -123,33 +196,17 @@ def _over_rows(matrix: Any) -> Any:
 def _contract(a: Any, b: Any, group: Group) -> Any:
     """dG (*lead, P, Q), the gradient of the merged factor, in the type that sums are taken in."""
     *lead, outer, _, inner = b.shape
-    lead_size, count, behind = math.prod(lead), outer * group.before, group.behind * inner
-    a = a.expand(*lead, *a.shape[-3:]).reshape(lead_size, count, group.rows, behind)
-    b = b.reshape(lead_size, count, group.columns, behind)
-    if behind > 1 and not permutes(group, inner):
-        merged = _sum_of_products(a, b)
+    size, count, behind = math.prod(lead), outer * group.before, group.behind * inner
+    a = a.expand(*lead, *a.shape[-3:]).reshape(size, count, group.rows, behind)
+    b = b.reshape(size, count, group.columns, behind)
+    if behind == 1 or permutes(group, inner):
+        at_once = math.gcd(count * behind, _SUMS_AT_ONCE) if b.is_cuda else 1
+        a = a.mT.reshape(size, at_once, -1, group.rows).mT
+        b = b.mT.reshape(size, at_once, -1, group.columns)
     else:
-        a = a.mT.reshape(lead_size, count * behind, group.rows)
-        b = b.mT.reshape(lead_size, count * behind, group.columns)
-        merged = (a.mT @ b).to(_sum_type(a))
-    return merged.reshape(*lead, group.rows, group.columns)
-
-
-def _sum_of_products(a: Any, b: Any) -> Any:
-    """The sum over the second dimension of a (.., P, R) times b (.., Q, R) transposed."""
-    size, count = a.shape[:2]
-    step = count
-    if size == 1 and not a.is_cuda:
-        step = max(1, _PART_BYTES // (a.shape[2] * b.shape[2] * a.element_size()))
-    total = a.new_zeros(size, a.shape[2], b.shape[2], dtype=_sum_type(a))
-    for start in range(0, count, step):
-        product = a[:, start : start + step] @ b[:, start : start + step].mT
-        total += product.sum(1, dtype=total.dtype)
-    return total
-
-
-def _sum_type(item: Any) -> Any:
-    return torch.float32 if item.element_size() == 2 else item.dtype
+        b = b.mT
+    kind = torch.float32 if b.element_size() == 2 else b.dtype
+    return (a @ b).sum(1, dtype=kind).reshape(*lead, group.rows, group.columns)
 
 
 def _summed(merged: Any, matrices: Sequence[Any]) -> Any:

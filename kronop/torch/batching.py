@@ -44,7 +44,9 @@ def kron_backward(
         if wanted and dims[at] is None:
             tensors[at], dims[at] = tensors[at].expand(size, *tensors[at].shape), 0
     shapes = [
-        _without(item, dim) for item, dim, need in zip(tensors[1:], dims[1:], needs, strict=True) if need
+        _without(item, dim)
+        for item, dim, need in zip(tensors[1:], dims[1:], needs, strict=True)
+        if need
     ]
     grad, x, *factors = _aligned(tensors, dims)
     found = torch.ops.kronop.kron_backward.default(grad, x, factors, alpha, left, needs)

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-import kronop.torch.operators  # Registers what is called below.
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.torch import operators, transforms
 
 
 def gemkm(
@@ -68,7 +68,9 @@ def _kron(x: Any, factors: Any, alpha: Any, beta: Any, z: Any, left: bool) -> An
             mismatch(
                 "factors",
                 expected="a list or tuple of at least one tensor",
-                got="an empty one" if isinstance(factors, (list, tuple)) else type(factors).__name__,
+                got="an empty one"
+                if isinstance(factors, (list, tuple))
+                else type(factors).__name__,
                 hint="gemkm(x, factors) and gekmm(factors, x); wrap a single factor in a list",
             )
         )
@@ -93,7 +95,10 @@ def _kron(x: Any, factors: Any, alpha: Any, beta: Any, z: Any, left: bool) -> An
 
 
 def _call(x: Any, factors: Any, z: Any, alpha: Any, beta: Any, left: bool) -> Any:
-    return torch.ops.kronop.kron.default(x, list(factors), z, alpha, beta, left)
+    product = operators.kron
+    if torch._C._are_functorch_transforms_active():
+        product = transforms.kron
+    return product(x, list(factors), z, alpha, beta, left)
 
 
 def _check_tensor(name: str, item: Any, dimensions: int) -> None:

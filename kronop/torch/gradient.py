@@ -12,11 +12,11 @@ from typing import Any
 
 import torch
 
-from kronop import functional
+from kronop.functional import gekmm, gemkm
 from kronop.torch.grouping import Group, groups, permutes
 
 # Rows are taken in parts of so many bytes: what a core's cache holds, and on a GPU what memory has.
-_PART_BYTES = {"cpu": 2**21, "cuda": 2**30}
+_PART_BYTES = {"cpu": 2**23, "cuda": 2**30}
 # NOTE: dG has few elements and sums over very many; a GPU needs some hundred sums at once.
 _SUMS_AT_ONCE = 256
 
@@ -43,9 +43,9 @@ def gradients(
     elif not any(needs[1:]):
         turned = [factor.mT for factor in factors]
         if left:
-            found = {0: functional.gekmm(turned, grad, alpha=alpha)}
+            found = {0: gekmm(turned, grad, alpha=alpha)}
         else:
-            found = {0: functional.gemkm(grad, turned, alpha=alpha)}
+            found = {0: gemkm(grad, turned, alpha=alpha)}
     else:
         found = _chain(grad, x, factors, alpha, left, needs)
     return [_like(found[at], item) for at, item in enumerate(tensors) if needs[at]]
@@ -172,14 +172,14 @@ class _Chain:
             out = self._buffers.take(shape, item)
         rows = digits * inner // (before * behind)
         if behind == 1:
-            functional.gemkm(
+            gemkm(
                 item.reshape(*item.shape[:-3], outer * before, rows),
                 matrices,
                 alpha=alpha,
                 out=out.view(*lead, outer * before, columns),
             )
         else:
-            functional.gekmm(
+            gekmm(
                 [_over_rows(matrix.mT) for matrix in matrices],
                 item.reshape(*item.shape[:-3], outer * before, rows, behind),
                 alpha=alpha,

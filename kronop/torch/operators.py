@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from kronop import functional
-from kronop.torch import batching
+from kronop.functional import gekmm, gemkm
+from kronop.torch import batching, formulas
 from kronop.torch.gradient import gradients
 
 _LIBRARY = torch.library.Library("kronop", "DEF")
@@ -22,8 +22,8 @@ _LIBRARY.define(
     "kron_backward(Tensor grad, Tensor x, Tensor[] factors, Scalar alpha, bool left, bool[] needs)"
     " -> Tensor[]"
 )
-_kron = torch.ops.kronop.kron.default
-_kron_backward = torch.ops.kronop.kron_backward.default
+kron = torch.ops.kronop.kron.default
+kron_backward = torch.ops.kronop.kron_backward.default
 
 
 def _compute(x: Any, factors: Any, z: Any, alpha: Any, beta: Any, left: bool) -> Any:
@@ -32,8 +32,8 @@ def _compute(x: Any, factors: Any, z: Any, alpha: Any, beta: Any, left: bool) ->
     scalars = {"alpha": alpha, "beta": beta, "z": z, "out": out}
     with torch.no_grad():
         if left:
-            return functional.gekmm(factors, x, **scalars)
-        return functional.gemkm(x, factors, **scalars)
+            return gekmm(factors, x, **scalars)
+        return gemkm(x, factors, **scalars)
 
 
 def _compute_backward(
@@ -78,24 +78,7 @@ def _keep(ctx: Any, inputs: Any, output: Any) -> None:
 
 
 def _differentiate(ctx: Any, grad: Any) -> Any:
-    x, *factors = ctx.saved_tensors
-    needs_x, needs_factors, needs_z = ctx.needs_input_grad[:3]
-    needs = [needs_x, *needs_factors]
-    of_z = None
-    if grad is not None and needs_z:
-        of_z = grad.sum_to_size(ctx.z_shape) * ctx.beta
-    found: list[Any] = [None] * len(needs)
-    if grad is not None and any(needs):
-        batch = torch.broadcast_shapes(*(item.shape[:-2] for item in (x, *factors)))
-        grad = grad.sum_to_size(*batch, *grad.shape[-2:])  # Z may have had more.
-        found = _scatter(_kron_backward(grad, x, factors, ctx.alpha, ctx.left, needs), needs)
-    return found[0], found[1:], of_z, None, None, None
-
-
-def _scatter(found: Sequence[Any], needs: Sequence[bool]) -> list[Any]:
-    """What was asked for, with None for what was not."""
-    remaining = iter(found)
-    return [next(remaining) if need else None for need in needs]
+    return formulas.of_product(ctx, kron_backward, grad, *ctx.needs_input_grad[:3])
 
 
 def _keep_backward(ctx: Any, inputs: Any, output: Any) -> None:
@@ -104,34 +87,9 @@ def _keep_backward(ctx: Any, inputs: Any, output: Any) -> None:
     ctx.save_for_backward(grad, x, *factors)
 
 
-def _differentiate_backward(ctx: Any, cotangents: Any) -> Any:
-    """Gradients of sum_i <u_i, dF_i> + <u_x, dx> = <grad, D>, with D the derivative of the product
-    in the direction u: the sum of the products in which one operand is replaced by its u."""
-    grad, x, *factors = ctx.saved_tensors
-    needs_grad, needs_x, needs_factors = ctx.needs_input_grad[:3]
-    operands = [x, *factors]
-    directions = _scatter(cotangents, ctx.needs)
-    of_grad = None
-    found: list[Any] = [None] * len(operands)
-    for at, direction in enumerate(directions):
-        if direction is None:
-            continue
-        replaced = [*operands[:at], direction, *operands[at + 1 :]]
-        if needs_grad:
-            term = (replaced[0], replaced[1:], of_grad, ctx.alpha)
-            of_grad = _kron(*term, 0 if of_grad is None else 1, ctx.left)
-        needs = [needs_x, *needs_factors]
-        needs[at] = False  # The term is linear in each operand and has this one no more.
-        if any(needs):
-            terms = _kron_backward(grad, replaced[0], replaced[1:], ctx.alpha, ctx.left, needs)
-            found = [_add(*pair) for pair in zip(found, _scatter(terms, needs), strict=True)]
-    return of_grad, found[0], found[1:], None, None, None
-
-
-def _add(first: Any, second: Any) -> Any:
-    if first is None or second is None:
-        return second if first is None else first
-    return first + second
+def _differentiate_backward(ctx: Any, directions: Any) -> Any:
+    needs = ctx.needs_input_grad[:3]
+    return formulas.of_gradients(ctx, kron, kron_backward, directions, *needs)
 
 
 for _device in ("CPU", "CUDA"):
@@ -139,9 +97,7 @@ for _device in ("CPU", "CUDA"):
     _LIBRARY.impl("kron_backward", _compute_backward, _device)
 torch.library.register_fake("kronop::kron", _fake, lib=_LIBRARY)
 torch.library.register_fake("kronop::kron_backward", _fake_backward, lib=_LIBRARY)
-torch.library.register_autograd(
-    "kronop::kron", _differentiate, setup_context=_keep, lib=_LIBRARY
-)
+torch.library.register_autograd("kronop::kron", _differentiate, setup_context=_keep, lib=_LIBRARY)
 torch.library.register_autograd(
     "kronop::kron_backward", _differentiate_backward, setup_context=_keep_backward, lib=_LIBRARY
 )

@@ -43,11 +43,8 @@ def kron_backward(
     for at, wanted in enumerate((True, *needs)):
         if wanted and dims[at] is None:
             tensors[at], dims[at] = tensors[at].expand(size, *tensors[at].shape), 0
-    shapes = [
-        _without(item, dim)
-        for item, dim, need in zip(tensors[1:], dims[1:], needs, strict=True)
-        if need
-    ]
+    of = zip(tensors[1:], dims[1:], needs, strict=True)
+    shapes = [_without(item, dim) for item, dim, need in of if need]
     grad, x, *factors = _aligned(tensors, dims)
     found = torch.ops.kronop.kron_backward.default(grad, x, factors, alpha, left, needs)
     results = [item.reshape(size, *shape) for item, shape in zip(found, shapes, strict=True)]

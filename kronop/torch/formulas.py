@@ -55,7 +55,8 @@ def of_gradients(
     for at, direction in enumerate(_scatter(cotangents, ctx.needs)):
         if direction is None:
             continue
-        x, *factors = [*operands[:at], direction, *operands[at + 1 :]]
+        replaced = [*operands[:at], direction, *operands[at + 1 :]]
+        x, factors = replaced[0], replaced[1:]
         if needs_grad:
             beta = 0 if of_grad is None else 1
             of_grad = kron(x, factors, of_grad, ctx.alpha, beta, ctx.left)
@@ -64,7 +65,7 @@ def of_gradients(
         if any(needs):
             terms = kron_backward(grad, x, factors, ctx.alpha, ctx.left, needs)
             pairs = zip(found, _scatter(terms, needs), strict=True)
-            found = [_sum(*pair) for pair in pairs]
+            found = [_sum(first, second) for first, second in pairs]
     return of_grad, found[0], found[1:], None, None, None
 
 

@@ -20,10 +20,10 @@ def gemkm(
     break, torch.vmap, torch.func. Gradients are computed by kronop's own kernels:
 
     - of x alone: one product, with the transposed factors.
-    - of factors: neighbours are taken together in n groups (n = 3 for 8^5, 2 for 16^4), so that
-      the backward is at most 2 n - 1 products of one group each, the gradient of x among them, and n
-      contractions over all rows by torch's matmul. Nothing but x and the factors is kept
-      between forward and backward; the backward makes up to n tensors like x.
+    - of N factors: neighbours are taken together in n <= N groups (n = 3 for 8^5, 64^3 and 2^12),
+      and the backward is 2 n - 1 products of one group each, the gradient of x among them, and n
+      contractions over all rows by torch's matmul. Only x and the factors are kept between
+      forward and backward; the backward works on parts of rows, in n buffers.
     - a second derivative takes up to 2 N + 1 products and N + 1 backwards.
 
     Args:
@@ -63,14 +63,13 @@ def gekmm(
 
 
 def _kron(x: Any, factors: Any, alpha: Any, beta: Any, z: Any, left: bool) -> Any:
-    if not isinstance(factors, (list, tuple)) or not factors:
+    is_list = isinstance(factors, (list, tuple))
+    if not is_list or not factors:
         raise ElementTypeError(
             mismatch(
                 "factors",
                 expected="a list or tuple of at least one tensor",
-                got="an empty one"
-                if isinstance(factors, (list, tuple))
-                else type(factors).__name__,
+                got="an empty one" if is_list else type(factors).__name__,
                 hint="gemkm(x, factors) and gekmm(factors, x); wrap a single factor in a list",
             )
         )

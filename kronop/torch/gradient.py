@@ -61,7 +61,7 @@ def _like(gradient: Any, item: Any) -> Any:
 def _chain(
     grad: Any, x: Any, factors: Sequence[Any], alpha: Any, left: bool, needs: Sequence[bool]
 ) -> dict[int, Any]:
-    """Every gradient by its index in `needs`: x from the left, grad from the right, see `grouping`."""
+    """Every gradient by its index in `needs`, from products at both ends: see `grouping`."""
     matrices = [factor.mT if left else factor for factor in factors]
     shared = all(math.prod(matrix.shape[:-2]) == 1 for matrix in matrices)
     if shared:
@@ -96,7 +96,7 @@ def _canonical(item: Any, left: bool, shared: bool) -> Any:
 
 
 def _rows_at_once(a: Any, b: Any) -> int:
-    row = max(a[..., :1, :, :].numel(), b[..., :1, :, :].numel()) * b.element_size()
+    row: int = max(a[..., :1, :, :].numel(), b[..., :1, :, :].numel()) * b.element_size()
     return max(1, _PART_BYTES[b.device.type] // row)
 
 

@@ -15,8 +15,8 @@ import functools
 import math
 from dataclasses import dataclass
 
-# NOTE: multiply-adds that a matrix product does while memory moves one byte, for float32: 51 TFLOP/s
-# against 4.3 TB/s on an H200, 199 GFLOP/s against 13 GB/s on two AVX-512 cores.
+# NOTE: multiply-adds that a matrix product does while memory moves one byte, for float32:
+# 51 TFLOP/s against 4.3 TB/s on an H200, 199 GFLOP/s against 13 GB/s on two AVX-512 cores.
 _MULTIPLY_ADDS_PER_BYTE = 6.0
 
 
@@ -86,7 +86,7 @@ def _group(
 
 
 def permutes(group: Group, inner: int) -> bool:
-    """Whether dG is one product of copies with the group's digits last, not a sum of many small ones.
+    """Whether dG is one product of copies with the digits last, not a sum of many small ones.
 
     The copies move 2 (P + Q) R elements, the small products write and read 2 P Q, for R behind.
     """

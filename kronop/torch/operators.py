@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from kronop.errors import ArgumentError, mismatch
 from kronop.functional import gekmm, gemkm
 from kronop.torch import batching, formulas
 from kronop.torch.gradient import gradients
@@ -50,12 +51,28 @@ def _result_shape(x: Any, factors: Any, z: Any, left: bool) -> tuple[Any, ...]:
         contracted, result = (
             (contracted * columns, result * rows) if left else (contracted * rows, result * columns)
         )
+    if x.shape[-2 if left else -1] != contracted:
+        expected = f"(..., {contracted}, M)" if left else f"(..., M, {contracted})"
+        raise ArgumentError(
+            mismatch(
+                "shape of X",
+                expected=f"{expected}, for the factors",
+                got=tuple(x.shape),
+                hint="check X against the factors",
+            )
+        )
     batches = [item.shape[:-2] for item in (x, *factors, *(() if z is None else (z,)))]
-    batch = torch.broadcast_shapes(*batches)
-    torch._check(
-        x.shape[-2 if left else -1] == contracted,
-        lambda: f"shape of X: expected {contracted} for the factors, got {tuple(x.shape)}",
-    )
+    try:
+        batch = torch.broadcast_shapes(*batches)
+    except RuntimeError as error:
+        raise ArgumentError(
+            mismatch(
+                "leading dimensions",
+                expected="some that broadcast",
+                got=", ".join(str(tuple(item)) for item in batches),
+                hint="they are batches, as in matmul",
+            )
+        ) from error
     return (*batch, result, x.shape[-1]) if left else (*batch, x.shape[-2], result)
 
 

@@ -68,7 +68,7 @@ def _chain(
         matrices = [matrix.reshape(matrix.shape[-2:]) for matrix in matrices]
     shapes = tuple((int(item.shape[-2]), int(item.shape[-1])) for item in matrices)
     inner = int(x.shape[-1]) if left else 1
-    parts = groups(shapes, tuple(needs[1:]), needs[0], inner, x.element_size())
+    parts = groups(shapes, tuple(needs[1:]), needs[0], inner, x.element_size(), x.is_cuda)
     a = _canonical(x.expand(*grad.shape[:-2], -1, -1) if shared else x, left, shared)
     b = _canonical(grad, left, shared)
     of_x = b.new_empty(*b.shape[:-2], a.shape[-2], inner) if needs[0] else None
@@ -166,7 +166,8 @@ class _Chain:
         *lead, outer, digits, inner = item.shape
         before, behind = group.before, group.behind * inner
         columns = math.prod(matrix.shape[-1] for matrix in matrices)
-        lead = torch.broadcast_shapes(lead, *(matrix.shape[:-2] for matrix in matrices))
+        if any(matrix.dim() > 2 for matrix in matrices):
+            lead = torch.broadcast_shapes(lead, *(matrix.shape[:-2] for matrix in matrices))
         if out is None:
             shape = (*lead, outer, before * columns * group.behind, inner)
             out = self._buffers.take(shape, item)

@@ -15,9 +15,10 @@ import functools
 import math
 from dataclasses import dataclass
 
-# NOTE: multiply-adds that a matrix product does while memory moves one byte, for float32:
-# 51 TFLOP/s against 4.3 TB/s on an H200, 199 GFLOP/s against 13 GB/s on two AVX-512 cores.
-_MULTIPLY_ADDS_PER_BYTE = 6.0
+# Multiply-adds that a matrix product does while memory moves one byte.
+# NOTE: 51 TFLOP/s in float32 against 4.3 TB/s on an H200, 199 GFLOP/s against 13 GB/s on two
+# AVX-512 cores; an H200 has 650 TFLOP/s in 16 bits.
+_RATE, _TENSOR_CORE_RATE = 6.0, 75.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +49,7 @@ def groups(
     wants_x: bool,
     inner: int,
     element_bytes: int,
+    on_gpu: bool,
 ) -> tuple[Group, ...]:
     """The partition of the factors into neighbours with the cheapest backward.
 
@@ -57,15 +59,17 @@ def groups(
         wants_x: whether that of x is.
         inner: contiguous elements behind the digits: M for gekmm, 1 for gemkm.
         element_bytes: of one element of x.
+        on_gpu: where tensor cores multiply 16-bit elements.
     """
     count = len(shapes)
+    rate = element_bytes * (_TENSOR_CORE_RATE if on_gpu and element_bytes == 2 else _RATE)
     best: list[tuple[float, tuple[Group, ...]]] = [(0.0, ())]
     for stop in range(1, count + 1):
         choices = []
         for start in range(stop):
             group = _group(shapes, wanted, start, stop)
             passes = int(any(wanted[stop:])) + int(wants_x or any(wanted[:start]))
-            cost = best[start][0] + _cost(shapes, group, passes, inner, element_bytes)
+            cost = best[start][0] + _cost(shapes, group, passes, inner, rate)
             choices.append((cost, (*best[start][1], group)))
         best.append(min(choices, key=lambda choice: choice[0]))
     return best[count][1]
@@ -99,9 +103,9 @@ def _cost(
     group: Group,
     passes: int,
     inner: int,
-    element_bytes: int,
+    rate: float,
 ) -> float:
-    """Elements moved for one row, with multiply-adds counted as what memory moves meanwhile."""
+    """Elements moved for one row; `rate` multiply-adds count as one."""
     behind = group.behind * inner
     both = group.before * behind * (group.rows + group.columns)
     moved = float(passes * both)
@@ -114,7 +118,7 @@ def _cost(
             moved += 2 * both
         elif behind > 1:
             moved += 2 * group.before * group.rows * group.columns
-    return moved + multiplies / (_MULTIPLY_ADDS_PER_BYTE * element_bytes)
+    return moved + multiplies / rate
 
 
 def _multiplies(shapes: tuple[tuple[int, int], ...]) -> int:

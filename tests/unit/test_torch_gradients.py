@@ -157,7 +157,7 @@ def test_strided_operands_and_an_expanded_gradient() -> None:
 
 def test_groups_save_passes_where_contractions_stay_cheap() -> None:
     def cut(shapes: Any, inner: int = 1, wanted: Any = None, wants_x: bool = True) -> Any:
-        found = groups(tuple(shapes), wanted or (True,) * len(shapes), wants_x, inner, 4)
+        found = groups(tuple(shapes), wanted or (True,) * len(shapes), wants_x, inner, 4, False)
         return [(group.start, group.stop) for group in found]
 
     assert len(cut([(8, 8)] * 5)) == 3

@@ -207,6 +207,8 @@ def _contract(a: Any, b: Any, group: Group) -> Any:
     else:
         b = b.mT
     kind = torch.float32 if b.element_size() == 2 else b.dtype
+    if not b.is_cuda:  # Few CPUs multiply 16-bit matrices fast.
+        a, b = a.to(kind), b.to(kind)
     return (a @ b).sum(1, dtype=kind).reshape(*lead, group.rows, group.columns)
 
 

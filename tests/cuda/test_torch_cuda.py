@@ -1,0 +1,131 @@
+"""kronop.torch on a GPU: gradients, other streams, CUDA graphs through torch.compile's kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import kronop
+
+pytestmark = pytest.mark.cuda
+
+
+@pytest.fixture(scope="module")
+def torch() -> Any:
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("torch has no CUDA")
+    import kronop.torch  # noqa: F401
+
+    return torch
+
+
+def _operands(torch: Any, lead: tuple[int, ...], shapes: Any, dtype: Any, left: bool) -> list[Any]:
+    columns = 1
+    for rows, _ in shapes:
+        columns *= rows
+    x_shape = (*lead[:-1], columns, lead[-1]) if left else (*lead, columns)
+    tensors = [x_shape, *(shape[::-1] if left else shape for shape in shapes)]
+    return [
+        torch.randn(*shape, device="cuda", dtype=dtype, requires_grad=True) for shape in tensors
+    ]
+
+
+def _shuffle(x: Any, factors: Any, left: bool) -> Any:
+    """One digit after the other, the last first."""
+    if left:
+        return _shuffle(x.mT, [item.mT for item in factors], False).mT
+    lead = x.shape[:-1]
+    for factor in reversed(factors):
+        x = (x.reshape(*lead, -1, factor.shape[0]) @ factor).mT.reshape(*lead, -1)
+    return x
+
+
+_CASES = {
+    "8^5": ((64,), [(8, 8)] * 5),
+    "64^3": ((4,), [(64, 64)] * 3),
+    "16^3 batched": ((2, 3, 7), [(16, 16)] * 3),
+    "ragged": ((37,), [(3, 5), (20, 1), (7, 40), (1, 3)]),
+    "twos": ((33,), [(2, 2)] * 11),
+    "one": ((65,), [(48, 20)]),
+}
+
+
+@pytest.mark.parametrize("left", [False, True])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("case", _CASES.values(), ids=_CASES.keys())
+def test_gradients_are_those_of_the_shuffle_algorithm(
+    torch: Any, case: Any, dtype: str, left: bool
+) -> None:
+    torch.manual_seed(len(case[1]))
+    kind = getattr(torch, dtype)
+    x, *factors = operands = _operands(torch, *case, kind, left)
+    with torch.no_grad():
+        for factor in factors:
+            factor /= factor.shape[0] ** 0.5
+    y = kronop.torch.gekmm(factors, x) if left else kronop.torch.gemkm(x, factors)
+    exactly = [item.detach().double().requires_grad_() for item in operands]
+    exact = _shuffle(exactly[0], exactly[1:], left)
+    weights = torch.randn_like(y)
+    ours = torch.autograd.grad(y, operands, weights)
+    right = torch.autograd.grad(exact, exactly, weights.double())
+    # Roundings of every factor's products, and of what is between groups; sums are random walks.
+    unit = 4 * (len(factors) + 1) * max(torch.finfo(kind).eps, 2.0**-40)
+    for found, expected in zip(ours, right, strict=True):
+        assert found.dtype == kind
+        scale = expected.norm().clamp_min(weights.double().norm() * 1e-3)
+        assert float((found.double() - expected).norm() / scale) < unit
+
+
+def test_gradcheck_and_second_derivatives(torch: Any) -> None:
+    x, *factors = _operands(torch, (3,), [(2, 3), (3, 1), (2, 2)], torch.float64, False)
+
+    def call(x: Any, *factors: Any) -> Any:
+        return kronop.torch.gemkm(x, list(factors), alpha=0.7)
+
+    assert torch.autograd.gradcheck(call, (x, *factors))
+    assert torch.autograd.gradgradcheck(call, (x, *factors))
+
+
+def test_batched_factors_are_summed_over_what_was_broadcast(torch: Any) -> None:
+    x, *factors = _operands(torch, (5,), [(4, 3), (2, 6)], torch.float64, False)
+    many = torch.randn(3, 4, 3, device="cuda", dtype=torch.float64, requires_grad=True)
+    y = kronop.torch.gemkm(x, [many, factors[1]])
+    ours = torch.autograd.grad(y.sin().sum(), (x, many, factors[1]))
+    exact = torch.stack([_shuffle(x, [item, factors[1]], False) for item in many])
+    right = torch.autograd.grad(exact.sin().sum(), (x, many, factors[1]))
+    for found, expected in zip(ours, right, strict=True):
+        torch.testing.assert_close(found, expected)
+
+
+def test_a_backward_on_another_stream_sees_what_was_written_there(torch: Any) -> None:
+    operands = _operands(torch, (256,), [(16, 16)] * 3, torch.float32, False)
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(10_000_000)
+        x = operands[0] * 2
+        y = kronop.torch.gemkm(x, operands[1:])
+        ours = torch.autograd.grad(y.square().sum(), operands)
+    torch.cuda.current_stream().wait_stream(stream)
+    exact = _shuffle(operands[0] * 2, operands[1:], False)
+    right = torch.autograd.grad(exact.square().sum(), operands)
+    for found, expected in zip(ours, right, strict=True):
+        assert float((found - expected).norm() / expected.norm()) < 1e-5
+
+
+def test_compiled_whole(torch: Any) -> None:
+    operands = _operands(torch, (64,), [(8, 8)] * 3, torch.float32, False)
+
+    def loss(x: Any, *factors: Any) -> Any:
+        return kronop.torch.gemkm(x, list(factors)).sin().sum()
+
+    try:
+        compiled = torch.compile(loss, fullgraph=True)(*operands)
+    except torch._inductor.exc.InductorError as error:  # No Triton, or none that works here.
+        pytest.skip(str(error).splitlines()[0])
+    ours = torch.autograd.grad(compiled, operands)
+    right = torch.autograd.grad(loss(*operands), operands)
+    for found, expected in zip(ours, right, strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)

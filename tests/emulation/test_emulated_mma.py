@@ -82,6 +82,13 @@ def test_batches(folder: Path, factor_batch: tuple[int, ...]) -> None:
     run(folder, [(8, 8)], 200, float32, batch=(2, 3), factor_batch=factor_batch, side=Side.Left)
 
 
+@pytest.mark.parametrize("element", [float32, float64, float16])
+def test_tiny_factors_are_multiplied_out(folder: Path, element: DataType) -> None:
+    run(folder, [(2, 2)] * 7, 5, element, source=True)
+    run(folder, [(2, 3), (3, 2), (4, 1)], 5, element, side=Side.Left)
+    run(folder, [(2, 3), (2, 2)], 3, element, batch=(2, 3), factor_batch=(3,))
+
+
 def test_epilogues(folder: Path) -> None:
     generic = LinearCombinationGeneric(gelu(float32), float32, 1, float32, float32)
     clamp = LinearCombinationClamp(float16, 1, float32, float32)

@@ -212,9 +212,14 @@ def test_floats_take_the_tensor_cores(element: DataType) -> None:
     assert KRON.instruction(int32) == MathInstruction.simt(int32)
 
 
-def test_long_rows_of_tiny_digits_stay_on_the_ordinary_cores() -> None:
+def test_tiny_factors_are_multiplied_out() -> None:
+    assert mma.runs_of([(2, 2)] * 7, 8) == (3, 3, 1)
+    assert mma.runs_of([(3, 2), (2, 5), (4, 1)], 8) == (1, 2)
     description = kron([(2, 2)] * 12, instruction=KRON.instruction(float32), alignment=4)
-    assert "kronop::kron_tile" in {step.template for step in KRON.plan(description, HOPPER).steps}
+    (step,) = KRON.plan(description, HOPPER).steps
+    assert step.template == "kronop::kron_mma"
+    assert step.constant("kFactors") == 12
+    assert min(step.constant("kContracted")) >= 8
 
 
 def test_a_tile_of_the_tensor_cores_is_obeyed_or_refused_with_sizes() -> None:
@@ -229,7 +234,7 @@ def test_a_tile_of_the_tensor_cores_is_obeyed_or_refused_with_sizes() -> None:
 
 def test_strides_keep_a_warps_lanes_in_different_banks() -> None:
     shape = PassShape(group=((8, 8),) * 3, left=1, right=64)
-    shape_of_tile = mma.MmaTile(rows=1, columns=32, threads=128, staged=True)
+    shape_of_tile = mma.MmaTile(rows=1, columns=32, threads=128, staged=True, merged=1)
     strides = mma.strides_of(shape, shape_of_tile, float32)
     for stride in strides:
         # Four steps of the digit and eight neighbours of four floats: a wave of 8 threads each.

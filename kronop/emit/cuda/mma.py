@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kronop.artifacts import Status
 from kronop.descriptions.datatype import DataType, bfloat16, float16, float32, float64
@@ -28,13 +28,13 @@ _OFFSETS_OF_A_ROW = 3 * 8
 # Measured with ptxas 13.4: what addresses and loops take besides.
 _REGISTERS_PLAIN, _REGISTERS_OTHERS = 56, 80
 # NOTE: fitted to 500 tiles of 17 passes on one H200 (copy 4.27 TB/s over 132 multiprocessors at
-# 1.755 GHz), its choice 4 % from the best in the median: 0.87 of copy speed, cycles of a 16 x 8 x 8
-# product by bytes of the accumulator, what does not overlap, latency of a tile and of a phase,
+# 1.755 GHz), its choice 2 % from the best in the mean: 0.87 of copy speed, cycles of a 16 x 8 x 8
+# product by bytes of the accumulator, what one block alone does not overlap, latency of a tile,
 # warps that hide the latency of products.
 _MEMORY_BYTES_PER_CYCLE = 16.0
 _CYCLES_OF_PRODUCT = {4: 2.4, 8: 7.6}
-_EXPOSED = 0.5
-_CYCLES_OF_TILE, _CYCLES_OF_PHASE = 1500, 600
+_EXPOSED = 0.8
+_CYCLES_OF_TILE = 500
 _WARPS = 8
 _SHARED_BYTES_PER_CYCLE = 128
 
@@ -44,9 +44,11 @@ class MmaTile(TileShape):
     """Rows x group x columns of a block, its threads, and whether X and Y go through the tile.
 
     What is not staged is a contiguous digit, which its phase reads and writes in memory itself.
+    Neighbouring factors are multiplied out up to `merged` rows and columns.
     """
 
     staged: bool
+    merged: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +83,30 @@ class MmaPhase:
     @property
     def fibers(self) -> int:
         return math.prod(axis.extent for axis in self.axes)
+
+
+def runs_of(group: Sequence[tuple[int, int]], merged: int) -> tuple[int, ...]:
+    """How many neighbouring factors make each digit, so that none is larger than `merged`."""
+    runs: list[int] = []
+    p, q = 0, 0
+    for contracted, produced in group:
+        if runs and max(p * contracted, q * produced) <= merged:
+            runs[-1] += 1
+            p, q = p * contracted, q * produced
+        else:
+            runs.append(1)
+            p, q = contracted, produced
+    return tuple(runs)
+
+
+def merge(shape: PassShape, merged: int) -> PassShape:
+    """The pass with its factors multiplied out into digits."""
+    group, first = [], 0
+    for run in runs_of(shape.group, merged):
+        factors = shape.group[first : first + run]
+        group.append((math.prod(p for p, _ in factors), math.prod(q for _, q in factors)))
+        first += run
+    return replace(shape, group=tuple(group))
 
 
 def splits_of(math_instruction: MathInstruction) -> Splits | None:
@@ -307,8 +333,9 @@ def cycles(
     )
     compute *= math.sqrt(max(1.0, _WARPS / (blocks * tile.threads / 32)))
     held = tile.rows * tile.columns * shape.group_in * blocks
-    latency = (_CYCLES_OF_TILE + _CYCLES_OF_PHASE * len(phases)) * 128 / held
-    return max(memory, compute) + _EXPOSED * min(memory, compute) + latency
+    latency = _CYCLES_OF_TILE * 128 / held
+    exposed = _EXPOSED / math.sqrt(blocks)
+    return max(memory, compute) + exposed * min(memory, compute) + latency
 
 
 def _idle(phase: MmaPhase, warps: int) -> float:
@@ -332,6 +359,10 @@ def mma_step(
 ) -> Step:
     """The step of a pass that `fits`."""
     accumulator = description.math.element_accumulator
+    factors, runs = shape.group, runs_of(shape.group, tile.merged)
+    order = sorted(factors, key=shrinking)
+    operations = 2 * multiply_adds(list(order), shape.left, shape.right)
+    shape = merge(shape, tile.merged)
     strides = strides_of(shape, tile, accumulator)
     phases = phases_of(shape, tile, strides, splits, accumulator)
     wanted = shared_bytes(shape, tile, splits, accumulator)
@@ -340,15 +371,13 @@ def mma_step(
     )
     epilogue = description.epilogue if last else None
     scalar = operands.scalar_kind(epilogue)
-    digits = len(shape.group)
     x_vector = _vector(shape, phases[0], tile, strides, ends.source_alignment, 0)
     y_vector = _vector(shape, phases[-1], tile, strides, ends.output_alignment, 1)
-    order = sorted(shape.group, key=shrinking)
     return Step(
         entry=entry,
         header="kronop/kron_mma.cuh",
         template="kronop::kron_mma",
-        parameters=f"kronop::KronTileParameters<{scalar.cxx}, {digits}>",
+        parameters=f"kronop::KronTileParameters<{scalar.cxx}, {len(factors)}>",
         types=operands.element_types(description.math, ends.source, ends.output, epilogue),
         constants=(
             ("kThreads", tile.threads),
@@ -362,15 +391,19 @@ def mma_step(
             ("kSplitX", splits.x),
             ("kSplitFactor", splits.factor),
             ("kSaturate", operands.saturates(epilogue)),
+            ("kFactors", len(factors)),
+            ("kFactorFirst", tuple(sum(runs[:index]) for index in range(len(runs) + 1))),
+            ("kFactorContracted", tuple(p for p, _ in factors)),
+            ("kFactorProduced", tuple(q for _, q in factors)),
             *_tile_constants(shape, tile, strides, splits, accumulator),
             *_phase_constants(phases),
         ),
-        signature=tile_signature(scalar, digits),
+        signature=tile_signature(scalar, len(factors)),
         epilogue=epilogue,
         threads=tile.threads,
         shared_bytes=wanted,
         bytes_per_row=shape.columns_in * ends.source.bytes + shape.columns_out * ends.output.bytes,
-        operations_per_row=2 * multiply_adds(list(order), shape.left, shape.right),
+        operations_per_row=operations,
         note=note,
         launch=tuple(launch),
     )

@@ -243,10 +243,11 @@ def _choose_mma(
     status = Status.reject("no tile")
     for candidate in _mma_tiles(key, shape, ends, accumulator):
         status = _obeys(key, shape, ends, candidate)
-        status = status and mma.fits(shape, candidate, splits, accumulator, target)
+        digits = mma.merge(shape, candidate.merged)
+        status = status and mma.fits(digits, candidate, splits, accumulator, target)
         if status:
             partial = _partial(shape, ends, candidate)
-            cost = mma.cycles(shape, ends, candidate, splits, accumulator, target, partial)
+            cost = mma.cycles(digits, ends, candidate, splits, accumulator, target, partial)
             found.append(Choice(tile=candidate, cost=cost / _CYCLES_OF_A_BYTE))
     return Status.accept() if found else status
 
@@ -259,19 +260,32 @@ def _mma_tiles(key: _Key, shape: PassShape, ends: Ends, accumulator: DataType) -
         tiles = _tiles(key, shape, ends, accumulator)
         plain = {(item.rows, item.columns, item.threads): None for item in tiles}
     else:
-        for columns in _columns(shape, ends):
-            for elements in (2048, 4096, 8192, 16384, 32768):
+        # NOTE: measured: 32 and 64 columns of a run win over fewer, and 2048 elements never won.
+        for columns in sorted(_columns(shape, ends))[-2:]:
+            for elements in (4096, 8192, 16384, 32768):
                 rows = max(1, elements // slots // columns)
-                for threads in (128, 256, 512, 1024):
-                    if threads <= max(128, rows * slots * columns // 16):
+                for threads in (128, 256, 512):
+                    if threads * 32 <= max(4096, rows * slots * columns):
                         plain[rows, columns, threads] = None
     # One contiguous digit needs no tile: its phase reads and writes memory in pairs.
-    direct = len(shape.group) == 1 and shape.right == 1 and not ends.source_by_rows
+    direct = shape.right == 1 and not ends.source_by_rows
     return [
-        MmaTile(rows=rows, columns=columns, threads=threads, staged=staged)
+        MmaTile(rows=rows, columns=columns, threads=threads, staged=staged, merged=merged)
+        for merged in _mergers(shape)
         for rows, columns, threads in plain
-        for staged in ((True, False) if direct and columns == 1 else (True,))
+        for staged in (
+            (True, False)
+            if direct and columns == 1 and len(mma.runs_of(shape.group, merged)) == 1
+            else (True,)
+        )
     ]
+
+
+def _mergers(shape: PassShape) -> list[int]:
+    """Limits of merged factors that lead to different digits; what can merge to 8 does."""
+    different = {mma.runs_of(shape.group, merged): merged for merged in (16, 8, 1)}
+    limits = sorted(different.values())
+    return limits[1:] if len(limits) == 3 else limits
 
 
 def _partial(shape: PassShape, ends: Ends, candidate: TileShape) -> float:

@@ -1,4 +1,4 @@
-// digit 0 of 2 (128x128), tiles of 4 x 128 x 16 in shared memory
+// digit 0 of 2 (128x128), tiles of 1 x 128 x 32 in shared memory
 #include "kronop/kron_mma.cuh"
 
 using Parameters = kronop::KronTileParameters<double, 1>;
@@ -37,30 +37,34 @@ struct Step {
   static constexpr bool kSplitX = true;
   static constexpr bool kSplitFactor = true;
   static constexpr bool kSaturate = false;
-  static constexpr int kOffsetBytes = 96;
+  static constexpr int kFactors = 1;
+  static constexpr int kFactorFirst[] = {0, 1};
+  static constexpr int kFactorContracted[] = {128};
+  static constexpr int kFactorProduced[] = {128};
+  static constexpr int kOffsetBytes = 32;
   static constexpr bool kSquare = true;
-  static constexpr int kRows = 4;
-  static constexpr int kColumns = 16;
+  static constexpr int kRows = 1;
+  static constexpr int kColumns = 32;
   static constexpr int kDigits = 1;
   static constexpr int kGroupIn = 128;
   static constexpr int kGroupOut = 128;
   static constexpr int kContracted[] = {128};
   static constexpr int kProduced[] = {128};
-  static constexpr int kStride[] = {16};
-  static constexpr int kRowStride = 2048;
+  static constexpr int kStride[] = {40};
+  static constexpr int kRowStride = 5120;
   static constexpr bool kDenseIn = false;
   static constexpr bool kDenseOut = false;
-  static constexpr int kFactorBytesAt[] = {192};
-  static constexpr int kTileBytesAt = 131264;
+  static constexpr int kFactorBytesAt[] = {64};
+  static constexpr int kTileBytesAt = 131136;
   static constexpr int kPhases = 1;
   static constexpr int kPhaseDigit[] = {0};
   static constexpr int kPhaseGroups[] = {1};
   static constexpr int kPhaseNeighbours[] = {1};
-  static constexpr int kPhaseFibers[] = {64};
-  static constexpr int kPhaseAxis[] = {0, 2};
-  static constexpr int kAxisExtent[] = {4, 16};
-  static constexpr int kAxisShared[] = {2048, 1};
-  static constexpr int kAxisRow[] = {1, 0};
+  static constexpr int kPhaseFibers[] = {32};
+  static constexpr int kPhaseAxis[] = {0, 1};
+  static constexpr int kAxisExtent[] = {32};
+  static constexpr int kAxisShared[] = {1};
+  static constexpr int kAxisRow[] = {0};
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
@@ -122,6 +126,10 @@ struct Step {
   static constexpr bool kSplitX = true;
   static constexpr bool kSplitFactor = true;
   static constexpr bool kSaturate = false;
+  static constexpr int kFactors = 1;
+  static constexpr int kFactorFirst[] = {0, 1};
+  static constexpr int kFactorContracted[] = {128};
+  static constexpr int kFactorProduced[] = {128};
   static constexpr int kOffsetBytes = 6144;
   static constexpr bool kSquare = true;
   static constexpr int kRows = 256;

@@ -37,6 +37,10 @@ struct Step {
   static constexpr bool kSplitX = true;
   static constexpr bool kSplitFactor = true;
   static constexpr bool kSaturate = false;
+  static constexpr int kFactors = 1;
+  static constexpr int kFactorFirst[] = {0, 1};
+  static constexpr int kFactorContracted[] = {128};
+  static constexpr int kFactorProduced[] = {128};
   static constexpr int kOffsetBytes = 96;
   static constexpr bool kSquare = true;
   static constexpr int kRows = 4;
@@ -122,6 +126,10 @@ struct Step {
   static constexpr bool kSplitX = true;
   static constexpr bool kSplitFactor = true;
   static constexpr bool kSaturate = false;
+  static constexpr int kFactors = 1;
+  static constexpr int kFactorFirst[] = {0, 1};
+  static constexpr int kFactorContracted[] = {128};
+  static constexpr int kFactorProduced[] = {128};
   static constexpr int kOffsetBytes = 6144;
   static constexpr bool kSquare = true;
   static constexpr int kRows = 256;

@@ -1,4 +1,4 @@
-// digits 0 to 1 of 5 (16x16p2), tiles of 1 x 256 x 64 in shared memory
+// digits 0 to 1 of 5 (16x16p2), tiles of 1 x 256 x 32 in shared memory
 #include "kronop/kron_mma.cuh"
 
 using Parameters = kronop::KronTileParameters<double, 2>;
@@ -27,7 +27,7 @@ struct Step {
   using Accumulator = float;
   using Epilogue = kronop::Identity<float>;
   static constexpr int kThreads = 128;
-  static constexpr int kBlocks = 2;
+  static constexpr int kBlocks = 3;
   static constexpr int kXVector = 4;
   static constexpr int kYVector = 4;
   static constexpr bool kRegular = true;
@@ -37,17 +37,21 @@ struct Step {
   static constexpr bool kSplitX = true;
   static constexpr bool kSplitFactor = true;
   static constexpr bool kSaturate = false;
+  static constexpr int kFactors = 2;
+  static constexpr int kFactorFirst[] = {0, 1, 2};
+  static constexpr int kFactorContracted[] = {16, 16};
+  static constexpr int kFactorProduced[] = {16, 16};
   static constexpr int kOffsetBytes = 32;
   static constexpr bool kSquare = true;
   static constexpr int kRows = 1;
-  static constexpr int kColumns = 64;
+  static constexpr int kColumns = 32;
   static constexpr int kDigits = 2;
   static constexpr int kGroupIn = 256;
   static constexpr int kGroupOut = 256;
   static constexpr int kContracted[] = {16, 16};
   static constexpr int kProduced[] = {16, 16};
-  static constexpr int kStride[] = {1160, 72};
-  static constexpr int kRowStride = 18560;
+  static constexpr int kStride[] = {648, 40};
+  static constexpr int kRowStride = 10368;
   static constexpr bool kDenseIn = false;
   static constexpr bool kDenseOut = false;
   static constexpr int kFactorBytesAt[] = {64, 2112};
@@ -56,10 +60,10 @@ struct Step {
   static constexpr int kPhaseDigit[] = {1, 0};
   static constexpr int kPhaseGroups[] = {2, 2};
   static constexpr int kPhaseNeighbours[] = {1, 1};
-  static constexpr int kPhaseFibers[] = {1024, 1024};
+  static constexpr int kPhaseFibers[] = {512, 512};
   static constexpr int kPhaseAxis[] = {0, 2, 4};
-  static constexpr int kAxisExtent[] = {16, 64, 16, 64};
-  static constexpr int kAxisShared[] = {1160, 1, 72, 1};
+  static constexpr int kAxisExtent[] = {16, 32, 16, 32};
+  static constexpr int kAxisShared[] = {648, 1, 40, 1};
   static constexpr int kAxisRow[] = {0, 0, 0, 0};
 };
 
@@ -68,7 +72,7 @@ kron_f32_16x16p2_mma_r_d0of5_s0of2_f32_linear_sm_80(const __grid_constant__ Para
   kronop::kron_mma<Step>(parameters);
 }
 
-// digits 2 to 4 of 5 (16x16p3), tiles of 4 x 4096 x 1 in shared memory
+// digits 2 to 4 of 5 (16x16p3), tiles of 2 x 4096 x 1 in shared memory
 #include "kronop/kron_mma.cuh"
 
 using Parameters = kronop::KronTileParameters<double, 3>;
@@ -112,7 +116,7 @@ struct Step {
   using Accumulator = float;
   using Epilogue = ::Epilogue;
   static constexpr int kThreads = 128;
-  static constexpr int kBlocks = 2;
+  static constexpr int kBlocks = 3;
   static constexpr int kXVector = 4;
   static constexpr int kYVector = 4;
   static constexpr bool kRegular = true;
@@ -122,9 +126,13 @@ struct Step {
   static constexpr bool kSplitX = true;
   static constexpr bool kSplitFactor = true;
   static constexpr bool kSaturate = false;
-  static constexpr int kOffsetBytes = 96;
+  static constexpr int kFactors = 3;
+  static constexpr int kFactorFirst[] = {0, 1, 2, 3};
+  static constexpr int kFactorContracted[] = {16, 16, 16};
+  static constexpr int kFactorProduced[] = {16, 16, 16};
+  static constexpr int kOffsetBytes = 48;
   static constexpr bool kSquare = true;
-  static constexpr int kRows = 4;
+  static constexpr int kRows = 2;
   static constexpr int kColumns = 1;
   static constexpr int kDigits = 3;
   static constexpr int kGroupIn = 4096;
@@ -135,15 +143,15 @@ struct Step {
   static constexpr int kRowStride = 4224;
   static constexpr bool kDenseIn = false;
   static constexpr bool kDenseOut = false;
-  static constexpr int kFactorBytesAt[] = {192, 2240, 4288};
-  static constexpr int kTileBytesAt = 6336;
+  static constexpr int kFactorBytesAt[] = {96, 2144, 4192};
+  static constexpr int kTileBytesAt = 6240;
   static constexpr int kPhases = 3;
   static constexpr int kPhaseDigit[] = {2, 1, 0};
   static constexpr int kPhaseGroups[] = {2, 2, 2};
   static constexpr int kPhaseNeighbours[] = {0, 1, 1};
-  static constexpr int kPhaseFibers[] = {1024, 1024, 1024};
+  static constexpr int kPhaseFibers[] = {512, 512, 512};
   static constexpr int kPhaseAxis[] = {0, 3, 6, 8};
-  static constexpr int kAxisExtent[] = {4, 16, 16, 4, 16, 16, 4, 256};
+  static constexpr int kAxisExtent[] = {2, 16, 16, 2, 16, 16, 2, 256};
   static constexpr int kAxisShared[] = {4224, 264, 16, 4224, 264, 1, 4224, 1};
   static constexpr int kAxisRow[] = {1, 0, 0, 1, 0, 0, 1, 0};
 };

@@ -1,4 +1,4 @@
-// digits 0 to 1 of 5 (16x16p2), tiles of 2 x 256 x 32 in shared memory
+// digits 0 to 1 of 5 (16x16p2), tiles of 1 x 256 x 32 in shared memory
 #include "kronop/kron_mma.cuh"
 
 using Parameters = kronop::KronTileParameters<double, 2>;
@@ -27,7 +27,7 @@ struct Step {
   using Accumulator = float;
   using Epilogue = kronop::Identity<float>;
   static constexpr int kThreads = 128;
-  static constexpr int kBlocks = 2;
+  static constexpr int kBlocks = 3;
   static constexpr int kXVector = 4;
   static constexpr int kYVector = 4;
   static constexpr bool kRegular = true;
@@ -37,9 +37,13 @@ struct Step {
   static constexpr bool kSplitX = true;
   static constexpr bool kSplitFactor = true;
   static constexpr bool kSaturate = false;
-  static constexpr int kOffsetBytes = 48;
+  static constexpr int kFactors = 2;
+  static constexpr int kFactorFirst[] = {0, 1, 2};
+  static constexpr int kFactorContracted[] = {16, 16};
+  static constexpr int kFactorProduced[] = {16, 16};
+  static constexpr int kOffsetBytes = 32;
   static constexpr bool kSquare = true;
-  static constexpr int kRows = 2;
+  static constexpr int kRows = 1;
   static constexpr int kColumns = 32;
   static constexpr int kDigits = 2;
   static constexpr int kGroupIn = 256;
@@ -50,17 +54,17 @@ struct Step {
   static constexpr int kRowStride = 10368;
   static constexpr bool kDenseIn = false;
   static constexpr bool kDenseOut = false;
-  static constexpr int kFactorBytesAt[] = {96, 2144};
-  static constexpr int kTileBytesAt = 4192;
+  static constexpr int kFactorBytesAt[] = {64, 2112};
+  static constexpr int kTileBytesAt = 4160;
   static constexpr int kPhases = 2;
   static constexpr int kPhaseDigit[] = {1, 0};
   static constexpr int kPhaseGroups[] = {2, 2};
   static constexpr int kPhaseNeighbours[] = {1, 1};
-  static constexpr int kPhaseFibers[] = {1024, 1024};
-  static constexpr int kPhaseAxis[] = {0, 3, 6};
-  static constexpr int kAxisExtent[] = {2, 16, 32, 2, 16, 32};
-  static constexpr int kAxisShared[] = {10368, 648, 1, 10368, 40, 1};
-  static constexpr int kAxisRow[] = {1, 0, 0, 1, 0, 0};
+  static constexpr int kPhaseFibers[] = {512, 512};
+  static constexpr int kPhaseAxis[] = {0, 2, 4};
+  static constexpr int kAxisExtent[] = {16, 32, 16, 32};
+  static constexpr int kAxisShared[] = {648, 1, 40, 1};
+  static constexpr int kAxisRow[] = {0, 0, 0, 0};
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
@@ -122,6 +126,10 @@ struct Step {
   static constexpr bool kSplitX = true;
   static constexpr bool kSplitFactor = true;
   static constexpr bool kSaturate = false;
+  static constexpr int kFactors = 3;
+  static constexpr int kFactorFirst[] = {0, 1, 2, 3};
+  static constexpr int kFactorContracted[] = {16, 16, 16};
+  static constexpr int kFactorProduced[] = {16, 16, 16};
   static constexpr int kOffsetBytes = 96;
   static constexpr bool kSquare = true;
   static constexpr int kRows = 4;

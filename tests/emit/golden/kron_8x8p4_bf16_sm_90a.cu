@@ -1,4 +1,4 @@
-// digits 0 to 3 of 4 (8x8p4), tiles of 4 x 4096 x 1 in shared memory
+// digits 0 to 3 of 4 (8x8p4), tiles of 2 x 4096 x 1 in shared memory
 #include "kronop/kron_mma.cuh"
 
 using Parameters = kronop::KronTileParameters<double, 4>;
@@ -42,7 +42,7 @@ struct Step {
   using Accumulator = float;
   using Epilogue = ::Epilogue;
   static constexpr int kThreads = 128;
-  static constexpr int kBlocks = 3;
+  static constexpr int kBlocks = 4;
   static constexpr int kXVector = 1;
   static constexpr int kYVector = 1;
   static constexpr bool kRegular = true;
@@ -52,9 +52,13 @@ struct Step {
   static constexpr bool kSplitX = true;
   static constexpr bool kSplitFactor = false;
   static constexpr bool kSaturate = false;
-  static constexpr int kOffsetBytes = 96;
+  static constexpr int kFactors = 4;
+  static constexpr int kFactorFirst[] = {0, 1, 2, 3, 4};
+  static constexpr int kFactorContracted[] = {8, 8, 8, 8};
+  static constexpr int kFactorProduced[] = {8, 8, 8, 8};
+  static constexpr int kOffsetBytes = 48;
   static constexpr bool kSquare = true;
-  static constexpr int kRows = 4;
+  static constexpr int kRows = 2;
   static constexpr int kColumns = 1;
   static constexpr int kDigits = 4;
   static constexpr int kGroupIn = 4096;
@@ -65,15 +69,15 @@ struct Step {
   static constexpr int kRowStride = 4672;
   static constexpr bool kDenseIn = false;
   static constexpr bool kDenseOut = false;
-  static constexpr int kFactorBytesAt[] = {192, 448, 704, 960};
-  static constexpr int kTileBytesAt = 1216;
+  static constexpr int kFactorBytesAt[] = {96, 352, 608, 864};
+  static constexpr int kTileBytesAt = 1120;
   static constexpr int kPhases = 4;
   static constexpr int kPhaseDigit[] = {3, 2, 1, 0};
   static constexpr int kPhaseGroups[] = {2, 2, 2, 2};
   static constexpr int kPhaseNeighbours[] = {0, 1, 1, 1};
-  static constexpr int kPhaseFibers[] = {2048, 2048, 2048, 2048};
+  static constexpr int kPhaseFibers[] = {1024, 1024, 1024, 1024};
   static constexpr int kPhaseAxis[] = {0, 4, 8, 11, 14};
-  static constexpr int kAxisExtent[] = {4, 8, 8, 8, 4, 8, 8, 8, 4, 8, 64, 4, 8, 64};
+  static constexpr int kAxisExtent[] = {2, 8, 8, 8, 2, 8, 8, 8, 2, 8, 64, 2, 8, 64};
   static constexpr int kAxisShared[] = {4672, 584, 72, 8, 4672, 584, 72, 1, 4672, 584, 1, 4672, 72, 1};
   static constexpr int kAxisRow[] = {1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 1, 0, 0};
 };

@@ -52,6 +52,10 @@ struct Step {
   static constexpr bool kSplitX = true;
   static constexpr bool kSplitFactor = true;
   static constexpr bool kSaturate = false;
+  static constexpr int kFactors = 4;
+  static constexpr int kFactorFirst[] = {0, 1, 2, 3, 4};
+  static constexpr int kFactorContracted[] = {8, 8, 8, 8};
+  static constexpr int kFactorProduced[] = {8, 8, 8, 8};
   static constexpr int kOffsetBytes = 48;
   static constexpr bool kSquare = true;
   static constexpr int kRows = 2;

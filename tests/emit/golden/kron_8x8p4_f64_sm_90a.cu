@@ -1,4 +1,4 @@
-// digits 0 to 3 of 4 (8x8p4), tiles of 2 x 4096 x 1 in shared memory
+// digits 0 to 3 of 4 (8x8p4), tiles of 1 x 4096 x 1 in shared memory
 #include "kronop/kron_mma.cuh"
 
 using Parameters = kronop::KronTileParameters<double, 4>;
@@ -42,7 +42,7 @@ struct Step {
   using Accumulator = double;
   using Epilogue = ::Epilogue;
   static constexpr int kThreads = 128;
-  static constexpr int kBlocks = 3;
+  static constexpr int kBlocks = 5;
   static constexpr int kXVector = 1;
   static constexpr int kYVector = 1;
   static constexpr bool kRegular = true;
@@ -52,9 +52,13 @@ struct Step {
   static constexpr bool kSplitX = false;
   static constexpr bool kSplitFactor = false;
   static constexpr bool kSaturate = false;
-  static constexpr int kOffsetBytes = 48;
+  static constexpr int kFactors = 4;
+  static constexpr int kFactorFirst[] = {0, 1, 2, 3, 4};
+  static constexpr int kFactorContracted[] = {8, 8, 8, 8};
+  static constexpr int kFactorProduced[] = {8, 8, 8, 8};
+  static constexpr int kOffsetBytes = 32;
   static constexpr bool kSquare = true;
-  static constexpr int kRows = 2;
+  static constexpr int kRows = 1;
   static constexpr int kColumns = 1;
   static constexpr int kDigits = 4;
   static constexpr int kGroupIn = 4096;
@@ -65,17 +69,17 @@ struct Step {
   static constexpr int kRowStride = 4384;
   static constexpr bool kDenseIn = false;
   static constexpr bool kDenseOut = false;
-  static constexpr int kFactorBytesAt[] = {96, 608, 1120, 1632};
-  static constexpr int kTileBytesAt = 2144;
+  static constexpr int kFactorBytesAt[] = {64, 576, 1088, 1600};
+  static constexpr int kTileBytesAt = 2112;
   static constexpr int kPhases = 4;
   static constexpr int kPhaseDigit[] = {3, 2, 1, 0};
   static constexpr int kPhaseGroups[] = {1, 1, 1, 1};
   static constexpr int kPhaseNeighbours[] = {0, 1, 1, 1};
-  static constexpr int kPhaseFibers[] = {1024, 1024, 1024, 1024};
-  static constexpr int kPhaseAxis[] = {0, 4, 8, 11, 14};
-  static constexpr int kAxisExtent[] = {2, 8, 8, 8, 2, 8, 8, 8, 2, 8, 64, 2, 8, 64};
-  static constexpr int kAxisShared[] = {4384, 548, 68, 8, 4384, 548, 68, 1, 4384, 548, 1, 4384, 68, 1};
-  static constexpr int kAxisRow[] = {1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 1, 0, 0};
+  static constexpr int kPhaseFibers[] = {512, 512, 512, 512};
+  static constexpr int kPhaseAxis[] = {0, 3, 6, 8, 10};
+  static constexpr int kAxisExtent[] = {8, 8, 8, 8, 8, 8, 8, 64, 8, 64};
+  static constexpr int kAxisShared[] = {548, 68, 8, 548, 68, 1, 548, 1, 68, 1};
+  static constexpr int kAxisRow[] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

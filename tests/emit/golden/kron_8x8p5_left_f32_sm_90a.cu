@@ -37,6 +37,10 @@ struct Step {
   static constexpr bool kSplitX = true;
   static constexpr bool kSplitFactor = true;
   static constexpr bool kSaturate = false;
+  static constexpr int kFactors = 3;
+  static constexpr int kFactorFirst[] = {0, 1, 2, 3};
+  static constexpr int kFactorContracted[] = {8, 8, 8};
+  static constexpr int kFactorProduced[] = {8, 8, 8};
   static constexpr int kOffsetBytes = 32;
   static constexpr bool kSquare = true;
   static constexpr int kRows = 1;
@@ -68,7 +72,7 @@ kron_f32_8x8p3_mma_l_d0of5_s0of2_f32_linear_sm_90a(const __grid_constant__ Param
   kronop::kron_mma<Step>(parameters);
 }
 
-// digits 3 to 4 of 5 (8x8p2), tiles of 4 x 64 x 64 in shared memory
+// digits 3 to 4 of 5 (8x8p2), tiles of 4 x 64 x 32 in shared memory
 #include "kronop/kron_mma.cuh"
 
 using Parameters = kronop::KronTileParameters<double, 2>;
@@ -112,7 +116,7 @@ struct Step {
   using Accumulator = float;
   using Epilogue = ::Epilogue;
   static constexpr int kThreads = 128;
-  static constexpr int kBlocks = 3;
+  static constexpr int kBlocks = 4;
   static constexpr int kXVector = 4;
   static constexpr int kYVector = 4;
   static constexpr bool kRegular = true;
@@ -122,17 +126,21 @@ struct Step {
   static constexpr bool kSplitX = true;
   static constexpr bool kSplitFactor = true;
   static constexpr bool kSaturate = false;
+  static constexpr int kFactors = 2;
+  static constexpr int kFactorFirst[] = {0, 1, 2};
+  static constexpr int kFactorContracted[] = {8, 8};
+  static constexpr int kFactorProduced[] = {8, 8};
   static constexpr int kOffsetBytes = 96;
   static constexpr bool kSquare = true;
   static constexpr int kRows = 4;
-  static constexpr int kColumns = 64;
+  static constexpr int kColumns = 32;
   static constexpr int kDigits = 2;
   static constexpr int kGroupIn = 64;
   static constexpr int kGroupOut = 64;
   static constexpr int kContracted[] = {8, 8};
   static constexpr int kProduced[] = {8, 8};
-  static constexpr int kStride[] = {584, 72};
-  static constexpr int kRowStride = 4672;
+  static constexpr int kStride[] = {328, 40};
+  static constexpr int kRowStride = 2624;
   static constexpr bool kDenseIn = false;
   static constexpr bool kDenseOut = false;
   static constexpr int kFactorBytesAt[] = {192, 704};
@@ -141,10 +149,10 @@ struct Step {
   static constexpr int kPhaseDigit[] = {1, 0};
   static constexpr int kPhaseGroups[] = {2, 2};
   static constexpr int kPhaseNeighbours[] = {1, 1};
-  static constexpr int kPhaseFibers[] = {2048, 2048};
+  static constexpr int kPhaseFibers[] = {1024, 1024};
   static constexpr int kPhaseAxis[] = {0, 3, 6};
-  static constexpr int kAxisExtent[] = {4, 8, 64, 4, 8, 64};
-  static constexpr int kAxisShared[] = {4672, 584, 1, 4672, 72, 1};
+  static constexpr int kAxisExtent[] = {4, 8, 32, 4, 8, 32};
+  static constexpr int kAxisShared[] = {2624, 328, 1, 2624, 40, 1};
   static constexpr int kAxisRow[] = {1, 0, 0, 1, 0, 0};
 };
 

@@ -73,19 +73,42 @@ struct PhaseOf {
   }
 };
 
-// A factor in shared memory, as its phase's threads take it: [part of P][part of Q][32 threads].
+// Element (p, q) of a digit's factor: the product of the elements of the factors that it is made of.
+template <class Step, int Factor, int First, class Parameters>
+KRONOP_INLINE typename Step::Accumulator factor_element(const typename Step::Factor* const (&sources)[Factor - First + 1],
+                                                        const Parameters& parameters, int p, int q) {
+  constexpr int contracted = Step::kFactorContracted[Factor], produced = Step::kFactorProduced[Factor];
+  const int row = Factor == First ? p : p % contracted, column = Factor == First ? q : q % produced;
+  const auto value = convert<typename Step::Accumulator>(
+      sources[Factor - First][row * parameters.factor_row[Factor] + column * parameters.factor_column[Factor]]);
+  if constexpr (Factor == First) {
+    return value;
+  } else {
+    const typename Step::Factor* rest[Factor - First];
+#pragma unroll
+    for (int i = 0; i < Factor - First; ++i) rest[i] = sources[i];
+    return factor_element<Step, Factor - 1, First>(rest, parameters, p / contracted, q / produced) * value;
+  }
+}
+
+// A digit's factor in shared memory, as its phase's threads take it: [part of P][part of Q][32 threads].
 template <class Step, int Phase, class Parameters>
 KRONOP_INLINE void load_factor(unsigned char* shared, const Parameters& parameters, long long batch) {
   using Of = PhaseOf<Step, Phase>;
   using Accumulator = typename Step::Accumulator;
-  using Factor = typename Step::Factor;
-  constexpr int digit = Of::kDigit, pairs = Of::kContractedParts * Of::kProducedParts * 32, unroll = 8;
+  constexpr int digit = Of::kDigit, pairs = Of::kContractedParts * Of::kProducedParts * 32;
+  constexpr int first = Step::kFactorFirst[digit], last = Step::kFactorFirst[digit + 1] - 1;
+  // Many loads in flight, but where each element is a product of several.
+  constexpr int unroll = first == last ? 8 : 1;
   auto* to = reinterpret_cast<typename Of::B*>(shared + Step::kFactorBytesAt[digit]);
-  const Factor* source = static_cast<const Factor*>(parameters.factor[digit]) + factor_offset(parameters, digit, batch);
-  const long long row = parameters.factor_row[digit], column = parameters.factor_column[digit];
+  const typename Step::Factor* sources[last - first + 1];
+#pragma unroll
+  for (int i = first; i <= last; ++i) {
+    sources[i - first] = static_cast<const typename Step::Factor*>(parameters.factor[i]) + factor_offset(parameters, i, batch);
+  }
 #pragma unroll 1
   for (int start = threadIdx.x; start < pairs; start += Step::kThreads * unroll) {
-    Factor items[unroll][2] = {};
+    Accumulator items[unroll][2] = {};
 #pragma unroll
     for (int u = 0; u < unroll; ++u) {
       const int e = start + u * Step::kThreads, t = e % 4, g = e % 32 / 4, part = e / 32;
@@ -93,14 +116,13 @@ KRONOP_INLINE void load_factor(unsigned char* shared, const Parameters& paramete
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
         const int p = part / Of::kProducedParts * 8 + (Of::kUnit ? 2 * t + r : t + 4 * r);
-        if (p < Of::kContracted && q < Of::kProduced) items[u][r] = source[p * row + q * column];
+        if (p < Of::kContracted && q < Of::kProduced) items[u][r] = factor_element<Step, last, first>(sources, parameters, p, q);
       }
     }
 #pragma unroll
     for (int u = 0; u < unroll; ++u) {
       const int e = start + u * Step::kThreads;
-      const Accumulator pair[2] = {convert<Accumulator>(items[u][0]), convert<Accumulator>(items[u][1])};
-      if (e < pairs) to[e] = typename Of::B(pair);
+      if (e < pairs) to[e] = typename Of::B(items[u]);
     }
   }
 }
@@ -567,7 +589,7 @@ template <class Step, class Parameters>
 KRONOP_INLINE bool batched_factors(const Parameters& parameters) {
   bool batched = false;
 #pragma unroll 1
-  for (int i = 0; i < Step::kDigits * 4; ++i) batched = batched || parameters.factor_batch[i] != 0;
+  for (int i = 0; i < Step::kFactors * 4; ++i) batched = batched || parameters.factor_batch[i] != 0;
   return batched;
 }
 

@@ -52,6 +52,12 @@ class CudaKronEmitter:
         steps = tuple(_step(description, passes, index, target) for index in range(len(passes)))
         return Plan(target=target, steps=steps, rejected=rejected)
 
+    def candidates(
+        self, description: KronMatmulDescription, target: Target, count: int
+    ) -> tuple[Plan, ...]:
+        """The plan alone."""
+        return (self.plan(description, target),)
+
     def workspace_bytes(self, plan: Plan, rows: int, threads: int) -> int:
         """Two intermediates at most, in the accumulator type; `rows` is M times the batch."""
         return workspace_bytes(plan, rows)

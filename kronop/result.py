@@ -73,7 +73,8 @@ class Result:
         if self._is_integer:
             return float(bool((expected != self._Y).any()))
         size = _norm(expected)
-        return _norm(self._Y - expected) / (size if size else 1.0)
+        with np.errstate(invalid="ignore", over="ignore"):
+            return _norm(self._Y - expected) / (size if size else 1.0)
 
 
 def _norm(values: Any) -> float:

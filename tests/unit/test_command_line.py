@@ -11,7 +11,7 @@ import sys
 import pytest
 
 import kronop
-from kronop import compiler
+from kronop import compiler, knobs
 from kronop.__main__ import main
 from kronop.commands.cache import _key
 from kronop.commands.matrix import table
@@ -143,3 +143,28 @@ def test_the_matrix_has_every_cell() -> None:
     rows = table().splitlines()[2:]
     assert len(rows) == 2 * 5
     assert all("float32, float16, bfloat16" in row for row in rows)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["kron", "4x3,2x5", "--rows", "3", "40"],
+        ["kron", "4x3", "--left", "--dtype", "float64"],
+        ["ksparse", "2,3,4,5", "--batch-last"],
+    ],
+)
+def test_tune_prints_what_it_gained(words, capsys, tmp_path) -> None:
+    with knobs.using(cache_dir=tmp_path):
+        assert main(["tune", *words, "--candidates", "2", "--quiet"]) == 0
+    printed = capsys.readouterr()
+    assert "tuning gained" in printed.out
+    assert printed.err == ""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["kron", "4"], ["ksparse", "2,3"], ["kron", "4x4", "--rows", "0"], ["kron", "4,4"]],
+)
+def test_tune_refuses_shapes_that_are_none(words, capsys) -> None:
+    assert main(["tune", *words]) == 1
+    assert capsys.readouterr().err.startswith("kronop: ")

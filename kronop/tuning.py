@@ -30,6 +30,11 @@ _ROUNDS = 5
 # A measurement takes about so long, in as many runs as that needs.
 _MEASURE_SECONDS = 2e-3
 _MOST_RUNS = 200
+# A smaller gain is as likely noise: the planner's choice stays.
+_LEAST_GAIN = 0.02
+# Host time of a launch at most, and how long the GPU spins at most meanwhile.
+_LAUNCH_SECONDS, _MOST_LEAD_SECONDS = 10e-6, 5e-3
+_CYCLES_PER_SECOND = 2e9
 _BAR = 24
 
 
@@ -79,6 +84,11 @@ class TuningReport:
         return self.ranked[0]
 
     @property
+    def kept(self) -> Outcome:
+        """What runs from now on: the best, unless it gains too little to be told from noise."""
+        return self.best if self.gain >= _LEAST_GAIN else self.outcomes[0]
+
+    @property
     def untuned_rank(self) -> int:
         """Place of the planner's choice among the times, from 1."""
         return 1 + self.ranked.index(self.outcomes[0])
@@ -98,11 +108,12 @@ class TuningReport:
             told = f"skipped: {item.reason}"
             if item.milliseconds is not None:
                 share = item.milliseconds / _milliseconds(best)
-                told = f"{item.milliseconds:10.4f} ms  {share:6.2f}" + " *" * (item is best)
+                told = f"{item.milliseconds:10.4f} ms  {share:6.2f}" + " *" * (item is self.kept)
             lines.append(f"{item.place:3}  {told:24}  {item.name}")
         lines.append(
             f"the planner's choice ranks {self.untuned_rank} of {len(self.ranked)};"
             f" tuning gained {self.gain:.1%}"
+            " (* runs from now on)"
         )
         return "\n".join(lines)
 
@@ -156,9 +167,9 @@ def tune(
         bucket=winners.bucket(arguments.rows),
         outcomes=outcomes,
     )
-    best = report.best.place
-    winners.remember(operation.description, plans[best], best, arguments.rows, index)
-    served = operation.serve(plans[best])
+    kept = report.kept.place
+    winners.remember(operation.description, plans[kept], kept, arguments.rows, index)
+    served = operation.serve(plans[kept])
     arguments.bind(served.kernels, served)
     return report
 
@@ -297,6 +308,7 @@ def _seconds(twin: Arguments, served: Served[Any], count: int) -> float:
     with current(twin.device.index):
         begun, ended = (check(driver.cuEventCreate(0), "timing a candidate") for _ in range(2))
         try:
+            _lead(twin.device.index, count * len(served.plan.steps) * _LAUNCH_SECONDS)
             check(driver.cuEventRecord(begun, stream), "timing a candidate")
             for _ in range(count):
                 twin.run(served.kernels)
@@ -307,6 +319,14 @@ def _seconds(twin: Arguments, served: Served[Any], count: int) -> float:
             for event in (begun, ended):
                 check(driver.cuEventDestroy(event), "timing a candidate")
     return took / 1e3 / count
+
+
+def _lead(index: int, seconds: float) -> None:
+    """Lets the GPU spin where torch is there, so that launches are queued before they are timed."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        with torch.cuda.device(index):
+            torch.cuda._sleep(int(min(seconds, _MOST_LEAD_SECONDS) * _CYCLES_PER_SECOND))
 
 
 @contextmanager

@@ -57,7 +57,7 @@ def machine(target: Target, index: int) -> str:
         handle = check(driver.cuDeviceGet(index), f"opening GPU {index}")
         name = check(driver.cuDeviceGetName(256, handle), f"asking GPU {index} for its name")
         version = check(driver.cuDriverGetVersion(), "asking for the driver's version")
-        return f"{name.decode().rstrip(chr(0))}, driver {version}"
+        return f"{name.decode().split(chr(0))[0]}, driver {version}"
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         return next(line.split(":", 1)[1].strip() for line in lines if "model name" in line)

@@ -83,7 +83,7 @@ def test_tuning_measures_keeps_and_leaves_the_result_alone(capsys) -> None:
     assert "measuring" in capsys.readouterr().err
     operation.run(arguments)
     np.testing.assert_allclose(arguments.Y, make_expected(arguments), rtol=1e-12)
-    best = operation.candidates(3)[report.best.place]
+    best = operation.candidates(3)[report.kept.place]
     assert make_operation().plan_for(ROWS).steps == best.steps
 
 
@@ -184,3 +184,15 @@ def test_what_can_not_be_tuned_is_told() -> None:
     endless = kronop.KronMatmulArguments(operation=operation, X=random, factors=factors)
     with pytest.raises(kronop.ArgumentError, match="finite"):
         kronop.tune(operation, endless, candidates=2, progress=False)
+
+
+@pytest.mark.parametrize(("second", "kept"), [(0.99, 0), (0.97, 1), (1.5, 0)])
+def test_a_gain_within_the_noise_changes_nothing(second: float, kept: int) -> None:
+    times = (1.0, second)
+    outcomes = tuple(
+        tuning.Outcome(place=place, name="", milliseconds=value)
+        for place, value in enumerate(times)
+    )
+    report = kronop.TuningReport(operation="", device="", rows=3, bucket=2, outcomes=outcomes)
+    assert report.kept.place == kept
+    assert report.best.place == (second < 1)

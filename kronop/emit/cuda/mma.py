@@ -129,6 +129,13 @@ def splits_of(math_instruction: MathInstruction) -> Splits | None:
     return Splits(x=True, factor=False) if element in (float16, bfloat16) else None
 
 
+def splits_for(splits: Splits, shape: PassShape, merged: int) -> Splits:
+    """As `splits`; but products of 16-bit factors are no longer exact."""
+    if splits.x and any(run > 1 for run in runs_of(shape.group, merged)):
+        return Splits(x=True, factor=True)
+    return splits
+
+
 def strides_of(shape: PassShape, tile: MmaTile, accumulator: DataType) -> tuple[int, ...]:
     """Stride of each digit in the tile, last digit contiguous or next to the columns."""
     strides: list[int] = []
@@ -360,6 +367,7 @@ def mma_step(
     """The step of a pass that `fits`."""
     accumulator = description.math.element_accumulator
     factors, runs = shape.group, runs_of(shape.group, tile.merged)
+    splits = splits_for(splits, shape, tile.merged)
     order = sorted(factors, key=shrinking)
     operations = 2 * multiply_adds(list(order), shape.left, shape.right)
     shape = merge(shape, tile.merged)

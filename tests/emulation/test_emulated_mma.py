@@ -96,3 +96,9 @@ def test_epilogues(folder: Path) -> None:
         run(folder, [(2, 3), (5, 2)], 5, float32, epilogue=epilogue)
         layouts = (RowMajor, RowMajor, ColumnMajor)
         run(folder, [(2, 3), (5, 2)], 5, float32, epilogue=epilogue, layouts=layouts)
+
+
+def test_batches_of_small_matrices_share_tiles(folder: Path) -> None:
+    run(folder, [(8, 8)], 8, float32, batch=(2, 37), side=Side.Left, alignment=4)
+    run(folder, [(3, 5)], 6, float32, batch=(2, 37), side=Side.Left, source=True)
+    run(folder, [(8, 8)], 1, float32, batch=(2, 3, 11), factor_batch=(2, 1, 1))

@@ -135,14 +135,20 @@ def _tile_launch(index: int, step: Step, problem: KronProblem, cores: int) -> La
     group_in, group_out = operands.integer(step, "kGroupIn"), operands.integer(step, "kGroupOut")
     inner = problem.rows if by_rows else this.right
     outer = (this.left, this.right) if by_rows else (problem.rows, this.left)
+    factors = problem.factors[this.first : this.first + len(this.group)]
+    absorbed = _absorbed(outer, [item.batch for item in factors], len(problem.batch))
+    batch = problem.batch[: len(problem.batch) - len(absorbed)]
 
     def view(item: StridedMatrix, group: int) -> operands.View:
         digit, left = this.right * item.column, group * this.right * item.column
+        rows = [left, item.column] if by_rows else [item.row, left]
+        for axis, source in absorbed.items():
+            rows[axis] = item.batch[source] if item.batch else 0
         strides = {
-            "outer": (left, item.column) if by_rows else (item.row, left),
+            "outer": tuple(rows),
             "inner": (item.row if by_rows else item.column,),
             "digit": (digit,),
-            "batch": _four(item.batch),
+            "batch": _four(item.batch[: len(batch)]),
         }
         return operands.View(pointer=item.pointer, strides=strides)
 
@@ -152,7 +158,11 @@ def _tile_launch(index: int, step: Step, problem: KronProblem, cores: int) -> La
         "y": view(problem.y, group_out),
         "z": view(z, group_out),
     }
-    extents = {"outer": outer, "inner": (inner,), "batch": _four(problem.batch, 1)}
+    for axis, source in absorbed.items():
+        outer = (
+            (problem.batch[source], outer[1]) if axis == 0 else (outer[0], problem.batch[source])
+        )
+    extents = {"outer": outer, "inner": (inner,), "batch": _four(batch, 1)}
     along = "digit" if columns == 1 else "inner"
 
     def flag(name: str, width: str, alias: str, group: int) -> int:
@@ -167,7 +177,6 @@ def _tile_launch(index: int, step: Step, problem: KronProblem, cores: int) -> La
             operands.element_of(step, alias),
         )
 
-    factors = problem.factors[this.first : this.first + len(this.group)]
     values: dict[str, int | tuple[int, ...] | tuple[float, ...]] = {
         "x_vector": flag("x", "kXVector", "Input", group_in),
         "y_vector": flag("y", "kYVector", "Output", group_out)
@@ -175,7 +184,9 @@ def _tile_launch(index: int, step: Step, problem: KronProblem, cores: int) -> La
         "factor": tuple(item.pointer for item in factors),
         "factor_row": tuple(item.row for item in factors),
         "factor_column": tuple(item.column for item in factors),
-        "factor_batch": tuple(stride for item in factors for stride in _four(item.batch)),
+        "factor_batch": tuple(
+            stride for item in factors for stride in _four(item.batch[: len(batch)])
+        ),
         "scalars": problem.scalars,
     }
     for name, item in views.items():
@@ -184,11 +195,26 @@ def _tile_launch(index: int, step: Step, problem: KronProblem, cores: int) -> La
     tiles = operands.cover(inner, columns) * operands.cover(
         math.prod(outer), operands.integer(step, "kRows")
     )
-    blocks = tiles * math.prod(problem.batch)
+    blocks = tiles * math.prod(batch)
     if step.template == "kronop::kron_mma":
         # Each block prepares the factors once, and then walks over many tiles.
         blocks = min(blocks, operands.integer(step, "kBlocks") * cores)
     return operands.make_launch(index, step, blocks, values)
+
+
+def _absorbed(
+    outer: tuple[int, int], factors: Sequence[Sequence[int]], batches: int
+) -> dict[int, int]:
+    """Which batch axes become free rows of the tile: outer axis -> batch axis, last ones first.
+
+    A tile's rows never cross a batch, and a batch of one row leaves the rest of a tile empty.
+    """
+    result: dict[int, int] = {}
+    for axis in (1, 0):
+        source = batches - 1 - len(result)
+        if outer[axis] == 1 and source >= 0 and all(strides[source] == 0 for strides in factors):
+            result[axis] = source
+    return result
 
 
 def _digit_as_planned(step: Step, name: str, view: operands.View, group: int) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kronop.artifacts import Launch
@@ -131,13 +131,60 @@ def _four(strides: Sequence[int], filler: int = 0) -> tuple[int, ...]:
 
 def _tile_launch(index: int, step: Step, problem: KronProblem, cores: int) -> Launch:
     this = _pass_of(step)
-    by_rows, columns = operands.integer(step, "x_by_rows"), operands.integer(step, "kColumns")
-    group_in, group_out = operands.integer(step, "kGroupIn"), operands.integer(step, "kGroupOut")
-    inner = problem.rows if by_rows else this.right
-    outer = (this.left, this.right) if by_rows else (problem.rows, this.left)
+    columns = operands.integer(step, "kColumns")
+    groups = {
+        name: operands.integer(step, "kGroupIn" if name == "x" else "kGroupOut") for name in "xyz"
+    }
     factors = problem.factors[this.first : this.first + len(this.group)]
+    views, extents = _tile_views(step, this, problem, factors, groups)
+    along = "digit" if columns == 1 else "inner"
+
+    def flag(name: str, width: str, alias: str) -> int:
+        if not _digit_as_planned(step, name, views[name], groups[name]):
+            return 0
+        sizes = {**extents, "digit": (groups[name],)}
+        vector, element = operands.integer(step, width), operands.element_of(step, alias)
+        return operands.allows_vectors(views[name], sizes, along, vector, element)
+
+    batches = math.prod(extents["batch"])
+    values: dict[str, int | tuple[int, ...] | tuple[float, ...]] = {
+        "x_vector": flag("x", "kXVector", "Input"),
+        "y_vector": flag("y", "kYVector", "Output")
+        and (views["z"].pointer == 0 or flag("z", "kYVector", "Output")),
+        "factor": tuple(item.pointer for item in factors),
+        "factor_row": tuple(item.row for item in factors),
+        "factor_column": tuple(item.column for item in factors),
+        "factor_batch": tuple(stride for item in factors for stride in _four(item.batch)),
+        "scalars": problem.scalars,
+    }
+    for name, item in views.items():
+        values |= item.field(name)
+    values |= {f"{name}_extent": size for name, size in extents.items()}
+    blocks = batches * operands.cover(extents["inner"][0], columns)
+    blocks *= operands.cover(math.prod(extents["outer"]), operands.integer(step, "kRows"))
+    if step.template == "kronop::kron_mma":
+        # Each block prepares the factors once, and then walks over many tiles.
+        blocks = min(blocks, operands.integer(step, "kBlocks") * cores)
+    return operands.make_launch(index, step, blocks, values)
+
+
+def _tile_views(
+    step: Step,
+    this: _Pass,
+    problem: KronProblem,
+    factors: Sequence[StridedMatrix],
+    groups: Mapping[str, int],
+) -> tuple[dict[str, operands.View], dict[str, tuple[int, ...]]]:
+    """X, Y and Z as the kernel walks them, and the extents of the free indices.
+
+    Batch axes that become rows of the tile keep an extent of 1.
+    """
+    by_rows = operands.integer(step, "x_by_rows")
+    outer = [this.left, this.right] if by_rows else [problem.rows, this.left]
     absorbed = _absorbed(outer, [item.batch for item in factors], len(problem.batch))
-    batch = problem.batch[: len(problem.batch) - len(absorbed)]
+    batch = list(problem.batch)
+    for axis, source in absorbed.items():
+        outer[axis], batch[source] = batch[source], 1
 
     def view(item: StridedMatrix, group: int) -> operands.View:
         digit, left = this.right * item.column, group * this.right * item.column
@@ -148,62 +195,18 @@ def _tile_launch(index: int, step: Step, problem: KronProblem, cores: int) -> La
             "outer": tuple(rows),
             "inner": (item.row if by_rows else item.column,),
             "digit": (digit,),
-            "batch": _four(item.batch[: len(batch)]),
+            "batch": _four(item.batch),
         }
         return operands.View(pointer=item.pointer, strides=strides)
 
-    z = problem.z or _NOTHING
-    views = {
-        "x": view(problem.x, group_in),
-        "y": view(problem.y, group_out),
-        "z": view(z, group_out),
-    }
-    for axis, source in absorbed.items():
-        outer = (
-            (problem.batch[source], outer[1]) if axis == 0 else (outer[0], problem.batch[source])
-        )
-    extents = {"outer": outer, "inner": (inner,), "batch": _four(batch, 1)}
-    along = "digit" if columns == 1 else "inner"
-
-    def flag(name: str, width: str, alias: str, group: int) -> int:
-        sizes = {**extents, "digit": (group,)}
-        if not _digit_as_planned(step, name, views[name], group):
-            return 0
-        return operands.allows_vectors(
-            views[name],
-            sizes,
-            along,
-            operands.integer(step, width),
-            operands.element_of(step, alias),
-        )
-
-    values: dict[str, int | tuple[int, ...] | tuple[float, ...]] = {
-        "x_vector": flag("x", "kXVector", "Input", group_in),
-        "y_vector": flag("y", "kYVector", "Output", group_out)
-        and (z.pointer == 0 or flag("z", "kYVector", "Output", group_out)),
-        "factor": tuple(item.pointer for item in factors),
-        "factor_row": tuple(item.row for item in factors),
-        "factor_column": tuple(item.column for item in factors),
-        "factor_batch": tuple(
-            stride for item in factors for stride in _four(item.batch[: len(batch)])
-        ),
-        "scalars": problem.scalars,
-    }
-    for name, item in views.items():
-        values |= item.field(name)
-    values |= {f"{name}_extent": size for name, size in extents.items()}
-    tiles = operands.cover(inner, columns) * operands.cover(
-        math.prod(outer), operands.integer(step, "kRows")
-    )
-    blocks = tiles * math.prod(batch)
-    if step.template == "kronop::kron_mma":
-        # Each block prepares the factors once, and then walks over many tiles.
-        blocks = min(blocks, operands.integer(step, "kBlocks") * cores)
-    return operands.make_launch(index, step, blocks, values)
+    inner = problem.rows if by_rows else this.right
+    items = {"x": problem.x, "y": problem.y, "z": problem.z or _NOTHING}
+    views = {name: view(item, groups[name]) for name, item in items.items()}
+    return views, {"outer": tuple(outer), "inner": (inner,), "batch": _four(batch, 1)}
 
 
 def _absorbed(
-    outer: tuple[int, int], factors: Sequence[Sequence[int]], batches: int
+    outer: Sequence[int], factors: Sequence[Sequence[int]], batches: int
 ) -> dict[int, int]:
     """Which batch axes become free rows of the tile: outer axis -> batch axis, last ones first.
 

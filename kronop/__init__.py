@@ -54,12 +54,15 @@ if TYPE_CHECKING:
     from kronop.args.memory import get_allocated_size, get_memory_pool
     from kronop.functional import gekmm, gemkm, ksmm
     from kronop.operation import KronMatmulOperation, KSparseOperation
+    from kronop.tuning import TuningReport, tune
 
 # Describing is cheap to import; what plans, compiles and runs is imported when it is first named.
 _LATER = {
     "KSparseArguments": "kronop.args.ksparse",
     "KSparseOperation": "kronop.operation",
     "KronMatmulArguments": "kronop.args.kron",
+    "TuningReport": "kronop.tuning",
+    "tune": "kronop.tuning",
     "KronMatmulOperation": "kronop.operation",
     "compiler": "kronop.compiler",
     "gekmm": "kronop.functional",
@@ -98,6 +101,7 @@ __all__ = [
     "Target",
     "TensorDescription",
     "TileDescription",
+    "TuningReport",
     "__version__",
     "bfloat16",
     "compiler",
@@ -120,6 +124,7 @@ __all__ = [
     "silu",
     "tanh",
     "tfloat32",
+    "tune",
 ]
 
 

@@ -1,4 +1,4 @@
-"""The command line: `python -m kronop demo | show | matrix | cache | bench`."""
+"""The command line: `python -m kronop demo | show | matrix | cache | bench | tune`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,17 @@ import sys
 from collections.abc import Sequence
 
 from kronop import knobs
-from kronop.commands import bench, cache, demo, matrix, show
+from kronop.commands import bench, cache, demo, matrix, show, tune
 from kronop.errors import KronopError
 
-_COMMANDS = {"demo": demo, "show": show, "matrix": matrix, "cache": cache, "bench": bench}
+_COMMANDS = {
+    "demo": demo,
+    "show": show,
+    "matrix": matrix,
+    "cache": cache,
+    "bench": bench,
+    "tune": tune,
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

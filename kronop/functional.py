@@ -55,7 +55,7 @@ def gemkm(
         ArgumentError: shapes, devices or scalars that do not fit.
         ElementTypeError: types that do not.
     """
-    return _kron(x, factors, Side.Right, alpha, beta, z, out)
+    return _finish(kron_arguments(x, factors, Side.Right, alpha, beta, z, out))
 
 
 def gekmm(
@@ -83,7 +83,7 @@ def gekmm(
         ArgumentError: shapes, devices or scalars that do not fit.
         ElementTypeError: types that do not.
     """
-    return _kron(x, factors, Side.Left, alpha, beta, z, out)
+    return _finish(kron_arguments(x, factors, Side.Left, alpha, beta, z, out))
 
 
 def ksmm(
@@ -129,8 +129,12 @@ def ksmm(
     if out is not None and len(chain) > 1:
         _check_separate(out, x, chain, bias)
     for weight, pattern in zip(chain[:-1], patterns[:-1], strict=True):
-        x = _ksparse(x, weight, pattern, batch_last, None, None, (1.0, 0.0), None, None)
-    return _ksparse(x, chain[-1], patterns[-1], batch_last, bias, activation, (alpha, beta), z, out)
+        x = _finish(ksparse_arguments(x, weight, pattern, batch_last))
+    return _finish(
+        ksparse_arguments(
+            x, chain[-1], patterns[-1], batch_last, bias, activation, (alpha, beta), z, out
+        )
+    )
 
 
 def _check_separate(out: Any, x: Any, weights: Sequence[Any], bias: Any) -> None:
@@ -156,9 +160,16 @@ def _operand(x: Any) -> TensorView:
     return x_view
 
 
-def _kron(
-    x: Any, factors: Sequence[Any], side: Side, alpha: float, beta: float, z: Any, out: Any
-) -> Any:
+def kron_arguments(
+    x: Any,
+    factors: Sequence[Any],
+    side: Side,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    z: Any = None,
+    out: Any = None,
+) -> KronMatmulArguments:
+    """The arguments, of the operation for these tensors, that `gemkm` or `gekmm` runs."""
     if not isinstance(factors, (list, tuple)):
         raise ElementTypeError(
             mismatch(
@@ -174,7 +185,7 @@ def _kron(
     inner = columns if side is Side.Right else (x_view.shape[-1] if len(x_view.shape) > 1 else 1)
     Y = _output_description(x_view.element, inner, z, out)
     operation = _kron_operation(target_of(x_view), describe(x_view, "X"), Y, shapes, side)
-    arguments = KronMatmulArguments(
+    return KronMatmulArguments(
         operation=operation,
         X=x,
         factors=factors,
@@ -182,20 +193,20 @@ def _kron(
         Y=out,
         output_op=operation.epilogue_type(alpha, beta),
     )
-    return _finish(operation, arguments)
 
 
-def _ksparse(
+def ksparse_arguments(
     x: Any,
     weight: Any,
     pattern: tuple[int, int, int, int],
     batch_last: bool,
-    bias: Any,
-    activation: str | None,
-    scalars: tuple[float, float],
-    z: Any,
-    out: Any,
-) -> Any:
+    bias: Any = None,
+    activation: str | None = None,
+    scalars: tuple[float, float] = (1.0, 0.0),
+    z: Any = None,
+    out: Any = None,
+) -> KSparseArguments:
+    """The arguments, of the operation for these tensors, that `ksmm` runs for one factor."""
     x_view = _operand(x)
     a, b, _, d = pattern
     flat = len(x_view.shape) == 1
@@ -204,7 +215,7 @@ def _ksparse(
     operation = _ksparse_operation(
         target_of(x_view), describe(x_view, "X"), Y, pattern, batch_last, activation
     )
-    arguments = KSparseArguments(
+    return KSparseArguments(
         operation=operation,
         X=x,
         W=weight,
@@ -213,11 +224,10 @@ def _ksparse(
         bias=bias,
         output_op=operation.epilogue_type(*scalars),
     )
-    return _finish(operation, arguments)
 
 
-def _finish(operation: Any, arguments: Any) -> Any:
-    operation.run(arguments)
+def _finish(arguments: Any) -> Any:
+    arguments.operation.run(arguments)
     return arguments.Y
 
 

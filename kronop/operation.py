@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from kronop import compiler, knobs
+from kronop import compiler, knobs, winners
 from kronop.args.base import most_threads
+from kronop.args.device import default_device
 from kronop.args.kron import KronMatmulArguments
 from kronop.args.ksparse import KSparseArguments
 from kronop.artifacts import Binary, Launch, Source
@@ -47,13 +48,28 @@ AnyProblem = TypeVar("AnyProblem", bound=KronProblem | KSparseProblem)
 AnyArguments = TypeVar("AnyArguments", bound=KronMatmulArguments | KSparseArguments)
 
 
+@dataclass(frozen=True, slots=True)
+class Served(Generic[AnyProblem]):
+    """A plan whose kernels are loaded: what arguments are bound to."""
+
+    plan: Plan
+    emitter: Emitter[Any, AnyProblem]
+    kernels: tuple[compiler.Kernel, ...]
+
+    def workspace_bytes(self, rows: int, threads: int) -> int:
+        return self.emitter.workspace_bytes(self.plan, rows, threads)
+
+    def launches(self, problem: AnyProblem) -> tuple[Launch, ...]:
+        return self.emitter.launches(self.plan, problem)
+
+
 class Operation(Generic[AnyDescription, AnyProblem, AnyArguments]):
     """A described operation for one target, compiled when needed or by `compiler.add_module`.
 
     Attributes:
         description: the frozen description.
         target: what it is made for.
-        plan: the steps, printable.
+        plan: the steps, printable; `plan_for` has those that run where the operation was tuned.
     """
 
     def __init__(self, target: object, description: AnyDescription) -> None:
@@ -64,7 +80,9 @@ class Operation(Generic[AnyDescription, AnyProblem, AnyArguments]):
             type(description), self.target.backend
         ]
         self._binaries: tuple[Binary, ...] | None = None
-        self._kernels: tuple[compiler.Kernel, ...] | None = None
+        self._plans: dict[tuple[int, int, int], Plan] = {}
+        # By identity, for a plan is long to hash; what is served keeps its plan alive.
+        self._served: dict[int, Served[AnyProblem]] = {}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(step.entry for step in self.plan.steps)})"
@@ -112,11 +130,36 @@ class Operation(Generic[AnyDescription, AnyProblem, AnyArguments]):
         )
 
     def workspace_bytes(self, rows: int, threads: int) -> int:
-        """Bytes of scratch memory for `rows` rows in all (M times the batch)."""
-        return self._emitter.workspace_bytes(self.plan, rows, threads)
+        """Bytes of scratch memory for `rows` rows in all (M times the batch), tuned or not."""
+        plans = (self.plan, self.plan_for(rows))
+        return max(self._emitter.workspace_bytes(plan, rows, threads) for plan in plans)
+
+    def plan_for(self, rows: int, device: int | None = None) -> Plan:
+        """What runs for `rows` rows in all: the plan, or what `kronop.tune` found to be faster.
+
+        Args:
+            rows: M times the batch.
+            device: index of the GPU; None for the current one. Not used on x86.
+        """
+        if self.target.backend == "x86":
+            device = 0
+        elif device is None:
+            if not compiler.cuda_devices():
+                return self.plan
+            device = default_device().index
+        slot = (winners.generation(), winners.bucket(rows), device)
+        plan = self._plans.get(slot)
+        if plan is None:
+            plan = winners.recall(self.description, self._emitter, self.plan, rows, device)
+            self._plans[slot] = plan
+        return plan
+
+    def candidates(self, count: int) -> tuple[Plan, ...]:
+        """Up to `count` plans worth measuring; the first is `plan`."""
+        return self._emitter.candidates(self.description, self.target, count)
 
     def launches(self, problem: AnyProblem) -> tuple[Launch, ...]:
-        """The kernel calls that compute `problem`, in order."""
+        """The kernel calls of `plan` that compute `problem`, in order."""
         return self._emitter.launches(self.plan, problem)
 
     @property
@@ -148,9 +191,26 @@ class Operation(Generic[AnyDescription, AnyProblem, AnyArguments]):
                     hint="build them with operation=this operation",
                 )
             )
-        if self._kernels is None:
-            self._kernels = tuple(compiler.load(binary, self.target) for binary in self.binaries)
-        arguments.run(self._kernels, stream)
+        if arguments.launchers is None:
+            served = self.serve(self.plan_for(arguments.rows, arguments.device.index))
+            arguments.run(served.kernels, stream, served)
+        else:
+            arguments.run((), stream)
+
+    def serve(self, plan: Plan) -> Served[AnyProblem]:
+        """One of the operation's plans with its kernels, compiled and loaded when first asked.
+
+        Raises:
+            CompileError: a compiler is missing or refused a source.
+            DeviceError: a kernel does not load here.
+        """
+        served = self._served.get(id(plan))
+        if served is None:
+            own = plan is self.plan
+            binaries = self.binaries if own else compiler.compile_sources(render(plan), self.target)
+            kernels = tuple(compiler.load(binary, self.target) for binary in binaries)
+            served = self._served[id(plan)] = Served(plan, self._emitter, kernels)
+        return served
 
 
 class KronMatmulOperation(Operation[KronMatmulDescription, KronProblem, KronMatmulArguments]):

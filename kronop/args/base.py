@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import abc
+import copy
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 from kronop.args.device import check, cuda_driver, current, default_device, target_of_device
 from kronop.args.host import thread_count
@@ -31,7 +32,15 @@ class KernelLike(Protocol):
         ...
 
 
-class OperationLike(Protocol):
+class Planned(Protocol):
+    """What knows the launches of one plan."""
+
+    def workspace_bytes(self, rows: int, threads: int) -> int: ...
+
+    def launches(self, problem: Any) -> tuple[Launch, ...]: ...
+
+
+class OperationLike(Planned, Protocol):
     """What arguments need of an operation."""
 
     @property
@@ -41,10 +50,6 @@ class OperationLike(Protocol):
     def target(self) -> Target: ...
 
     def epilogue_type(self, *scalars: float) -> EpilogueArguments: ...
-
-    def workspace_bytes(self, rows: int, threads: int) -> int: ...
-
-    def launches(self, problem: Any) -> tuple[Launch, ...]: ...
 
 
 class Arguments(abc.ABC):
@@ -67,6 +72,7 @@ class Arguments(abc.ABC):
 
     Y: Any
     launchers: tuple[Launcher, ...] | None = None
+    _source_is_result: bool
 
     def __init__(self, operation: OperationLike, output_op: EpilogueArguments | None) -> None:
         self.operation = operation
@@ -100,24 +106,56 @@ class Arguments(abc.ABC):
     def _problem(self, placement: Placement, workspace: int) -> Any:
         """The problem over memory that kernels can reach."""
 
-    def bind(self, kernels: Sequence[KernelLike]) -> None:
-        """Allocates, computes the launches and prepares them; `kernels` in the order of the steps.
+    def bind(self, kernels: Sequence[KernelLike], planned: Planned | None = None) -> None:
+        """Allocates, computes the launches and prepares them, anew where that was done before.
+
+        Args:
+            kernels: in the order of the steps.
+            planned: whose kernels they are where it is not the operation's own plan.
 
         Raises:
             OutOfMemoryError: no room for workspace or copies; nothing is kept then.
             DeviceError: no GPU, or a kernel that does not load.
         """
         with self._lock:
-            self._bind(kernels)
+            self._bind(kernels, planned or self.operation)
 
-    def _bind(self, kernels: Sequence[KernelLike]) -> tuple[Launcher, ...]:
+    @property
+    def rows(self) -> int:
+        """Rows in all: M (the batch size, for Kronecker-sparse) times the batch."""
+        return self._rows()
+
+    @property
+    def device(self) -> Device:
+        """Where kernels run."""
+        return self._device
+
+    @property
+    def stream(self) -> int:
+        """Handle of the stream of the last run; 0 before there was one."""
+        return self._stream
+
+    @property
+    def accumulates(self) -> bool:
+        """Whether a run reads what an earlier one wrote: Z is Y and beta is not 0."""
+        return self._source_is_result
+
+    def unbound(self) -> Self:
+        """A twin with the same tensors and scalars that has not been bound."""
+        twin = copy.copy(self)
+        twin._lock = threading.Lock()
+        twin.launchers = twin._steps = twin._placement = None
+        twin._ran = False
+        return twin
+
+    def _bind(self, kernels: Sequence[KernelLike], planned: Planned) -> tuple[Launcher, ...]:
         rows = self._rows()
         if not rows:
             self.launchers = self._steps = ()
             return self._steps
         placement = Placement(self._device)
-        workspace = placement.workspace(self.operation.workspace_bytes(rows, self._threads))
-        launches = self.operation.launches(self._problem(placement, workspace))
+        workspace = placement.workspace(planned.workspace_bytes(rows, self._threads))
+        launches = planned.launches(self._problem(placement, workspace))
         launchers = tuple(
             kernels[launch.step].bind(launch, self._device.index) for launch in launches
         )
@@ -126,11 +164,13 @@ class Arguments(abc.ABC):
         self._steps = (*placement.before, *launchers, *placement.after)
         return self._steps
 
-    def run(self, kernels: Sequence[KernelLike], stream: Any = None) -> None:
+    def run(
+        self, kernels: Sequence[KernelLike], stream: Any = None, planned: Planned | None = None
+    ) -> None:
         """Launches everything on `stream`; binds first where needed. Does not wait.
 
         Args:
-            kernels: as for `bind`.
+            kernels, planned: as for `bind`.
             stream: None for the current stream of X's framework, a handle, or a stream object.
                 Host operations ignore it and are done when this returns. As with torch's and
                 CuPy's own operations, their allocators do not know of a stream that is not the
@@ -139,7 +179,7 @@ class Arguments(abc.ABC):
         with self._lock:
             steps = self._steps
             if steps is None:
-                steps = self._bind(kernels)
+                steps = self._bind(kernels, planned or self.operation)
             if self._is_host:
                 for step in steps:
                     step(0)

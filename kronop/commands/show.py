@@ -90,9 +90,9 @@ def _operation(options: argparse.Namespace) -> kronop.KronMatmulOperation | kron
     common = (options.target, None, matrix, small, matrix, epilogue)
     if options.family == "kron":
         side = kronop.Side.Left if options.left else kronop.Side.Right
-        factors = [_integers(item, r"x") for item in options.shape.split(",")]
+        factors = [integers(item, r"x") for item in options.shape.split(",")]
         return kronop.KronMatmulOperation(*common, factors, side)
-    return kronop.KSparseOperation(*common, _integers(options.shape, r","), options.batch_last)
+    return kronop.KSparseOperation(*common, integers(options.shape, r","), options.batch_last)
 
 
 def _check_flags(options: argparse.Namespace) -> None:
@@ -113,7 +113,8 @@ def _check_flags(options: argparse.Namespace) -> None:
         )
 
 
-def _integers(text: str, separator: str) -> tuple[int, ...]:
+def integers(text: str, separator: str) -> tuple[int, ...]:
+    """The integers of a shape as it is written on the command line."""
     if not re.fullmatch(rf"\d+({separator}\d+)*", text):
         raise kronop.DescriptionError(
             f"shape: expected integers joined by {separator!r}, got {text!r}; see --help"

@@ -28,7 +28,7 @@ from kronop.compiler.folders import (
     make_private_folder,
 )
 from kronop.compiler.keys import SCHEMA
-from kronop.compiler.rows import Memo
+from kronop.compiler.rows import Memo, Winner
 from kronop.errors import ArgumentError, mismatch
 
 FILE_NAME = "compiled_cache.db"
@@ -116,6 +116,14 @@ class Cache:
         """Keep `memo` in place of what was remembered for its place."""
         self._run(lambda db: rows.remember(db, memo), None)
 
+    def winner(self, key: str) -> Winner | None:
+        """What tuning found fastest for `key`, or None."""
+        return self._run(lambda db: rows.winner(db, key), None)
+
+    def crown(self, winner: Winner) -> None:
+        """Keep `winner` in place of what was found before for its key."""
+        self._run(lambda db: rows.crown(db, winner), None)
+
     @contextlib.contextmanager
     def claim(self, key: str) -> Iterator[bool]:
         """Hold the right to compile `key` against every other process of this folder."""
@@ -155,7 +163,7 @@ class Cache:
         )
 
     def clear(self) -> int:
-        """Delete every kernel and memo and give the space back; how many kernels there were.
+        """Delete all kernels, memos and winners, give the space back; how many kernels there were.
 
         Locks that killed processes left behind go as well.
         """

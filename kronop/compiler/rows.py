@@ -42,9 +42,14 @@ _CREATE = (
     """CREATE TABLE compilers (
         place TEXT PRIMARY KEY, library BLOB NOT NULL, stamp TEXT NOT NULL,
         identity TEXT NOT NULL, checksum TEXT NOT NULL)""",
+    "DROP TABLE IF EXISTS winners",
+    """CREATE TABLE winners (
+        key TEXT PRIMARY KEY, place INTEGER NOT NULL, fingerprint TEXT NOT NULL,
+        checksum TEXT NOT NULL)""",
 )
 # Every folder on a search path that changes makes another memo; old ones are of no use.
 _KEPT_MEMOS = 64
+_KEPT_WINNERS = 16384
 _PATIENCE_SECONDS = 5.0
 _READ = f"SELECT {', '.join(_COLUMNS)} FROM kernels WHERE key = ?"
 _WRITE = f"INSERT OR REPLACE INTO kernels VALUES ({', '.join('?' * len(_COLUMNS))})"
@@ -75,6 +80,21 @@ class Memo:
     library: str
     stamp: str
     identity: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Winner:
+    """Which candidate tuning found fastest.
+
+    Attributes:
+        key: digest of description, target, device and bucket of rows.
+        place: which of the planner's candidates it is, from 0.
+        fingerprint: digest of that candidate's sources.
+    """
+
+    key: str
+    place: int
+    fingerprint: str
 
 
 def prepare(db: sqlite3.Connection, schema: int) -> None:
@@ -163,6 +183,7 @@ def summary(db: sqlite3.Connection) -> tuple[tuple[Any, ...], ...]:
 def clear(db: sqlite3.Connection) -> int:
     count = db.execute("DELETE FROM kernels").rowcount
     db.execute("DELETE FROM compilers")
+    db.execute("DELETE FROM winners")
     db.execute("VACUUM")
     return count
 
@@ -190,6 +211,32 @@ def remember(db: sqlite3.Connection, memo: Memo) -> None:
     db.execute(
         "DELETE FROM compilers WHERE rowid <= (SELECT MAX(rowid) FROM compilers) - ?",
         (_KEPT_MEMOS,),
+    )
+
+
+def winner(db: sqlite3.Connection, key: str) -> Winner | None:
+    """The winner of `key`, or None where there is none or its checksum does not hold."""
+    query = "SELECT place, fingerprint, checksum FROM winners WHERE key = ?"
+    found = db.execute(query, (key,)).fetchone()
+    try:
+        if found is None or found[2] != digest("winner", key, *found[:2]):
+            return None
+    except TypeError:
+        return None
+    if not isinstance(found[0], int) or found[0] < 0:
+        return None
+    return Winner(key=key, place=found[0], fingerprint=str(found[1]))
+
+
+def crown(db: sqlite3.Connection, found: Winner) -> None:
+    """Keep `found` and the latest of the others."""
+    values = (found.key, found.place, found.fingerprint)
+    db.execute(
+        "INSERT OR REPLACE INTO winners VALUES (?, ?, ?, ?)", (*values, digest("winner", *values))
+    )
+    db.execute(
+        "DELETE FROM winners WHERE rowid <= (SELECT MAX(rowid) FROM winners) - ?",
+        (_KEPT_WINNERS,),
     )
 
 

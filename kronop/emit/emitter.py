@@ -29,6 +29,10 @@ class Emitter(Protocol[Description, Problem]):
         """The steps for a description that `supports` accepted."""
         ...
 
+    def candidates(self, description: Description, target: Target, count: int) -> tuple[Plan, ...]:
+        """Up to `count` plans for the tuner to measure, at least 1; the first is that of `plan`."""
+        ...
+
     def workspace_bytes(self, plan: Plan, rows: int, threads: int) -> int:
         """Bytes that a problem of `rows` rows (M times the batch) wants besides its tensors."""
         ...

@@ -18,7 +18,10 @@ _ALLOWED = {
     "emit": _LEAVES | {"descriptions", "emit"},
     "compiler": _LEAVES | {"compiler"},
     "args": _LEAVES | {"descriptions", "args"},
-    "operation": _LEAVES | {"descriptions", "emit", "compiler", "args"},
+    "winners": _LEAVES | {"descriptions", "emit", "compiler", "args"},
+    "operation": _LEAVES | {"descriptions", "emit", "compiler", "args", "winners"},
+    "result": _LEAVES | {"args"},
+    "tuning": _LEAVES | {"emit", "compiler", "args", "winners", "operation", "result"},
     "functional": _LEAVES | {"descriptions", "args", "operation"},
     "torch": _LEAVES | {"functional", "torch"},
 }

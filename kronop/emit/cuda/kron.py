@@ -12,7 +12,7 @@ from kronop.emit.cuda import operands
 from kronop.emit.cuda.contract import contract_step
 from kronop.emit.cuda.kron_launch import launch_steps, workspace_bytes
 from kronop.emit.cuda.mma import MmaTile, mma_step, splits_of
-from kronop.emit.cuda.passes import Pass, by_columns, contraction, split
+from kronop.emit.cuda.passes import Pass, by_columns, contraction, split, variants
 from kronop.emit.cuda.shapes import multiply_adds
 from kronop.emit.cuda.tile import TileShape, tile_step
 from kronop.emit.plan import Constant, Plan, Step
@@ -51,6 +51,23 @@ class CudaKronEmitter:
         passes, rejected = split(description, target)
         steps = tuple(_step(description, passes, index, target) for index in range(len(passes)))
         return Plan(target=target, steps=steps, rejected=rejected)
+
+    def candidates(
+        self, description: KronMatmulDescription, target: Target, count: int
+    ) -> tuple[Plan, ...]:
+        """The plan, then other tiles of its passes and other passes, the cheapest first.
+
+        Raises:
+            DescriptionError: `supports` says no.
+        """
+        plan = self.plan(description, target)
+        if count == 1:
+            return (plan,)
+        others = [
+            tuple(_step(description, passes, index, target) for index in range(len(passes)))
+            for passes in variants(description, target)[1:count]
+        ]
+        return (plan, *(Plan(target=target, steps=steps) for steps in others))
 
     def workspace_bytes(self, plan: Plan, rows: int, threads: int) -> int:
         """Two intermediates at most, in the accumulator type; `rows` is M times the batch."""

@@ -47,20 +47,32 @@ class CudaKSparseEmitter:
         Raises:
             DescriptionError: `supports` says no.
         """
+        return self.candidates(description, target, 1)[0]
+
+    def candidates(
+        self, description: KSparseDescription, target: Target, count: int
+    ) -> tuple[Plan, ...]:
+        """The `count` cheapest tiles that fit, the cheapest first, with what it beat.
+
+        Raises:
+            DescriptionError: `supports` says no.
+        """
         status = self.supports(description, target)
         if not status:
             raise DescriptionError(status.reason)
         accepted, rejected = _candidates(description, target)
-        best = accepted[0][1]
         slower = [
             (str(tile), f"cost {cost:.2f}, the best {accepted[0][0]:.2f}")
             for cost, tile in accepted[1:]
         ]
-        step = _step(description, best, target)
-        return Plan(
-            target=target,
-            steps=(step,),
-            rejected=(*slower[:_MOST_REJECTED], *rejected[:_MOST_REJECTED]),
+        beaten = (*slower[:_MOST_REJECTED], *rejected[:_MOST_REJECTED])
+        return tuple(
+            Plan(
+                target=target,
+                steps=(_step(description, item, target),),
+                rejected=() if place else beaten,
+            )
+            for place, (_, item) in enumerate(accepted[:count])
         )
 
     def workspace_bytes(self, plan: Plan, rows: int, threads: int) -> int:

@@ -7,6 +7,7 @@ large for that, as a tiled contraction. Fewer passes mean less traffic; a group 
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -30,6 +31,11 @@ _CYCLES_OF_A_BYTE = 128 / 16
 _TILE_ELEMENTS = 8192
 _GOOD_RUN_BYTES = 64
 _WHOLE_LINES = 128
+# What the tuner may choose from: ways to group digits, and about so many tilings of each.
+_MOST_GROUPINGS = 4
+_MOST_VARIANTS = 32
+
+Groups = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,25 +74,54 @@ def split(
     description: KronMatmulDescription, target: Target
 ) -> tuple[tuple[Pass, ...], tuple[tuple[str, str], ...]]:
     """The passes in launch order, and what was rejected; no passes where nothing fits."""
-    digits = description.contractions
     rejected: list[tuple[str, str]] = []
-    groups = _best_groups(description, target, rejected)
-    if groups is None:
+    groupings = _ranked_groups(description, target, rejected)
+    if not groupings:
         return (), tuple(rejected)
+    options = _options(description, groupings[0], target, rejected)
+    return tuple(item[0] for item in options), tuple(rejected)
+
+
+def variants(description: KronMatmulDescription, target: Target) -> list[tuple[Pass, ...]]:
+    """What `split` gives, then other groups of digits and tiles of the passes by their cost."""
+    found: dict[tuple[Pass, ...], float] = {}
+    for groups in _ranked_groups(description, target, []):
+        options = _options(description, groups, target, [])
+        # About as many for each way to group: one pass of many tiles, or few tiles of each pass.
+        most = max(2, round(_MOST_VARIANTS ** (1 / max(len(options), 1))))
+        tiles = itertools.product(*(item[:most] for item in options))
+        for passes in itertools.islice(tiles, 2 * _MOST_VARIANTS) if options else ():
+            found[passes] = sum(item.choice.cost for item in passes)
+    best = split(description, target)[0]
+    found.pop(best, None)
+    return [best, *sorted(found, key=lambda passes: found[passes])]
+
+
+def _options(
+    description: KronMatmulDescription,
+    groups: Groups,
+    target: Target,
+    rejected: list[tuple[str, str]],
+) -> list[list[Pass]]:
+    """For each pass in launch order its ways to run, the cheapest first; none if one has none."""
+    digits = description.contractions
     order = sorted(groups, key=lambda item: shrinking(_product(digits[item[0] : item[1]])))
-    passes = []
+    options = []
     sizes = [p for p, _ in digits]
     for index, (first, end) in enumerate(order):
         shape = PassShape(
             group=digits[first:end], left=math.prod(sizes[:first]), right=math.prod(sizes[end:])
         )
         ends = _ends(description, index == 0, index == len(order) - 1)
-        choice, status = choose(description, shape, ends, target)
-        if choice is None:
-            return (), (*rejected, (f"digits {first} to {end - 1}", status.reason))
-        passes.append(Pass(first=first, shape=shape, ends=ends, choice=choice))
+        choices, status = _choices(_Key(description), shape, ends, target)
+        if not choices:
+            rejected.append((f"digits {first} to {end - 1}", status.reason))
+            return []
+        options.append(
+            [Pass(first=first, shape=shape, ends=ends, choice=choice) for choice in choices]
+        )
         sizes[first:end] = [q for _, q in digits[first:end]]
-    return tuple(passes), tuple(rejected)
+    return options
 
 
 def _product(group: Sequence[Shape]) -> Shape:
@@ -107,18 +142,17 @@ def _ends(description: KronMatmulDescription, is_first: bool, is_last: bool) -> 
     return ends
 
 
-def _best_groups(
+def _ranked_groups(
     description: KronMatmulDescription, target: Target, rejected: list[tuple[str, str]]
-) -> list[tuple[int, int]] | None:
-    """The cheapest cut of the digits into groups: dynamic programming over the last group."""
+) -> list[Groups]:
+    """The cheapest cuts of the digits into groups: dynamic programming over the last group."""
     digits = description.contractions
-    best: list[tuple[float, list[tuple[int, int]]] | None] = [(0.0, [])]
+    best: list[list[tuple[float, Groups]]] = [[(0.0, ())]]
     after = [math.prod(p for p, _ in digits[index:]) for index in range(len(digits) + 1)]
     reasons: dict[tuple[int, int], str] = {}
     for end in range(1, len(digits) + 1):
-        found: tuple[float, list[tuple[int, int]]] | None = None
+        found: list[tuple[float, Groups]] = []
         for first in range(end - 1, max(-1, end - 1 - tile.MOST_FACTORS), -1):
-            before = best[first]
             shape = PassShape(group=digits[first:end], left=1, right=after[end])
             choice, status = choose(description, shape, ends_of(description), target)
             if choice is None:
@@ -126,27 +160,28 @@ def _best_groups(
                 # A larger group wants no less of anything.
                 if end - first > 1:
                     break
-            elif before is not None and (found is None or before[0] + choice.cost < found[0]):
-                found = (before[0] + choice.cost, [*before[1], (first, end)])
-        best.append(found)
+            else:
+                found += [
+                    (cost + choice.cost, (*groups, (first, end))) for cost, groups in best[first]
+                ]
+        best.append(sorted(found, key=lambda item: item[0])[:_MOST_GROUPINGS])
     largest = sorted(reasons.items(), key=lambda item: item[0][0] - item[0][1])[:4]
     rejected += [
         (f"digits {first} to {end - 1} in one pass", reason) for (first, end), reason in largest
     ]
-    final = best[-1]
-    if final is None:
+    if not best[-1]:
         # The reason that counts is why some digit cannot even stand alone.
         alone = next(key for key in reasons if key[1] - key[0] == 1)
         rejected.append((f"digit {alone[0]} alone", reasons[alone]))
-        return None
-    return final[1]
+    return [groups for _, groups in best[-1]]
 
 
 def choose(
     description: KronMatmulDescription, shape: PassShape, ends: Ends, target: Target
 ) -> tuple[Choice | None, Status]:
     """The cheapest way to run a pass, or the reason why there is none."""
-    return _choose(_Key(description), shape, ends, target)
+    choices, status = _choices(_Key(description), shape, ends, target)
+    return (choices[0] if choices else None), status
 
 
 def by_columns(description: KronMatmulDescription) -> bool:
@@ -171,9 +206,10 @@ class _Key:
 
 
 @functools.lru_cache(maxsize=4096)
-def _choose(
+def _choices(
     key: _Key, shape: PassShape, ends: Ends, target: Target
-) -> tuple[Choice | None, Status]:
+) -> tuple[tuple[Choice, ...], Status]:
+    """The ways to run a pass, the cheapest first, or the reason why there is none."""
     accumulator = key.math.element_accumulator
     status = Status.reject("no tile")
     found: list[Choice] = []
@@ -182,7 +218,7 @@ def _choose(
         status = _choose_mma(key, shape, ends, splits, target, found)
         if key.tile is not None:
             # A tile names its instruction: no other kernel stands in for it.
-            return (min(found, key=lambda item: item.cost), status) if found else (None, status)
+            return _ranked(found), status
     for shape_of_tile in _tiles(key, shape, ends, accumulator):
         status = _fits(key, shape, ends, shape_of_tile, accumulator, target)
         if status:
@@ -204,9 +240,11 @@ def _choose(
             )
         elif rejected:
             status = Status.reject(f"{status.reason}; as a contraction: {rejected[0][1]}")
-    if not found:
-        return None, status
-    return min(found, key=lambda item: item.cost), Status.accept()
+    return _ranked(found), Status.accept() if found else status
+
+
+def _ranked(found: list[Choice]) -> tuple[Choice, ...]:
+    return tuple(sorted(found, key=lambda item: item.cost)[:_MOST_VARIANTS])
 
 
 def _obeys(key: _Key, shape: PassShape, ends: Ends, candidate: TileShape) -> Status:

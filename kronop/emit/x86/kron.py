@@ -64,6 +64,16 @@ class X86KronEmitter:
         Raises:
             DescriptionError: `supports` rejects the description.
         """
+        return self.candidates(description, target, 1)[0]
+
+    def candidates(
+        self, description: KronMatmulDescription, target: Target, count: int
+    ) -> tuple[Plan, ...]:
+        """The `count` cheapest legal candidates, the cheapest first, with what it beat.
+
+        Raises:
+            DescriptionError: `supports` rejects the description.
+        """
         status = self.supports(description, target)
         if not status:
             raise DescriptionError(status.reason)
@@ -72,16 +82,19 @@ class X86KronEmitter:
         ranked = sorted(
             ((cost(item, setting), index, item) for index, (item, ok) in enumerate(every) if ok)
         )
-        best, _, chosen = ranked[0]
+        best = ranked[0][0]
         rejected = [(str(item), status.reason) for item, status in every if not status]
         rejected += [
             (str(item), f"{cycles:.0f} cycles per row, the best takes {best:.0f}")
             for cycles, _, item in ranked[1:]
         ]
-        return Plan(
-            target=target,
-            steps=(_step(description, target, setting, chosen),),
-            rejected=tuple(rejected[:_MOST_REPORTED]),
+        return tuple(
+            Plan(
+                target=target,
+                steps=(_step(description, target, setting, item),),
+                rejected=() if place else tuple(rejected[:_MOST_REPORTED]),
+            )
+            for place, (_, _, item) in enumerate(ranked[:count])
         )
 
     def workspace_bytes(self, plan: Plan, rows: int, threads: int) -> int:

@@ -1,0 +1,111 @@
+"""What tuning found: which of the planner's candidates is fastest, by description, rows and device.
+
+A winner is kept as its place among the candidates and a digest of its sources. It is planned anew
+when it is wanted, and believed only if the digest is the same: after an upgrade of the planner or
+of a header it is a miss, and the planner's own choice runs.
+"""
+
+from __future__ import annotations
+
+import functools
+import platform
+from pathlib import Path
+from typing import Any
+
+from kronop import compiler
+from kronop.compiler.keys import SCHEMA, digest, header_digests
+from kronop.compiler.rows import Winner
+from kronop.emit.emitter import Emitter
+from kronop.emit.plan import Plan
+from kronop.emit.render import render
+from kronop.target import Target
+from kronop.version import __version__
+
+
+class _Process:
+    """Winners that this process found, for folders that keep none; how often it found any."""
+
+    def __init__(self) -> None:
+        self.found: dict[tuple[Path, str], Winner] = {}
+        self.generation = 0
+
+
+_process = _Process()
+
+
+def generation() -> int:
+    """A number that changes when this process finds a winner: what was recalled before is old."""
+    return _process.generation
+
+
+def bucket(rows: int) -> int:
+    """The largest power of two that is no more than `rows`; 1 for none."""
+    return 1 << max(rows, 1).bit_length() - 1
+
+
+@functools.cache
+def machine(target: Target, index: int) -> str:
+    """Name of the device in hand, and what else of it decides times: the driver's version.
+
+    Raises:
+        DeviceError: a CUDA target, and there is no GPU `index`.
+    """
+    if target.backend == "cuda":
+        from kronop.args.device import check, cuda_driver
+
+        driver = cuda_driver()
+        handle = check(driver.cuDeviceGet(index), f"opening GPU {index}")
+        name = check(driver.cuDeviceGetName(256, handle), f"asking GPU {index} for its name")
+        version = check(driver.cuDriverGetVersion(), "asking for the driver's version")
+        return f"{name.decode().rstrip(chr(0))}, driver {version}"
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if "model name" in line)
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def recall(description: Any, emitter: Emitter[Any, Any], plan: Plan, rows: int, index: int) -> Plan:
+    """The plan to run: the winner of the rows' bucket on GPU `index` (or the CPU), else `plan`."""
+    key = _key(description, plan.target, rows, index)
+    cache = compiler.default_cache()
+    winner = _process.found.get((cache.path, key)) or cache.winner(key)
+    if winner is None or winner.place == 0:
+        return plan
+    plans = emitter.candidates(description, plan.target, winner.place + 1)
+    if len(plans) <= winner.place or fingerprint(plans[winner.place]) != winner.fingerprint:
+        return plan
+    return plans[winner.place]
+
+
+def remember(description: Any, plan: Plan, place: int, rows: int, index: int) -> None:
+    """Keep candidate `place` as the winner of the rows' bucket on that device."""
+    winner = Winner(
+        key=_key(description, plan.target, rows, index), place=place, fingerprint=fingerprint(plan)
+    )
+    cache = compiler.default_cache()
+    cache.crown(winner)
+    _process.found[cache.path, winner.key] = winner
+    _process.generation += 1
+
+
+def fingerprint(plan: Plan) -> str:
+    """Digest of all that decides what the plan's kernels and launches do."""
+    parts = [
+        (source.text, header_digests(source), repr(step.launch), step.threads, step.shared_bytes)
+        for source, step in zip(render(plan), plan.steps, strict=True)
+    ]
+    return digest("kronop plan", *parts)
+
+
+def _key(description: Any, target: Target, rows: int, index: int) -> str:
+    # Descriptions are frozen values all the way down: their text is all there is to them.
+    return digest(
+        "kronop winner",
+        SCHEMA,
+        __version__,
+        repr(description),
+        target.name,
+        machine(target, index),
+        bucket(rows),
+    )

@@ -20,6 +20,7 @@ from kronop.descriptions.datatype import (
 from kronop.descriptions.epilogue import LinearCombinationClamp, LinearCombinationGeneric, gelu
 from kronop.descriptions.kron import Side
 from kronop.descriptions.math_instruction import MathInstruction
+from kronop.emit.cuda import kron_launch
 from tests.emulation.emulator import host_compiler
 from tests.emulation.test_emulated_kernels import folder, run_kron
 
@@ -96,3 +97,17 @@ def test_epilogues(folder: Path) -> None:
         run(folder, [(2, 3), (5, 2)], 5, float32, epilogue=epilogue)
         layouts = (RowMajor, RowMajor, ColumnMajor)
         run(folder, [(2, 3), (5, 2)], 5, float32, epilogue=epilogue, layouts=layouts)
+
+
+def test_batches_of_small_matrices_share_tiles(folder: Path) -> None:
+    run(folder, [(8, 8)], 8, float32, batch=(2, 37), side=Side.Left, alignment=4)
+    run(folder, [(3, 5)], 6, float32, batch=(2, 37), side=Side.Left, source=True)
+    run(folder, [(8, 8)], 1, float32, batch=(2, 3, 11), factor_batch=(2, 1, 1))
+
+
+@pytest.mark.parametrize("side", Side)
+def test_intermediates_in_parts(folder: Path, side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kron_launch, "_PART_BYTES", 1 << 17)
+    factors = [(40, 40)] * 3
+    assert run(folder, factors, 3, float32, side=side, source=True) > 1
+    assert run(folder, factors, 1, float16, side=side, batch=(2, 3), factor_batch=(2, 1)) > 1

@@ -18,7 +18,7 @@ from kronop.descriptions.ksparse import KSparseDescription
 from kronop.descriptions.math_instruction import MathInstruction, OpClass
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
-from kronop.emit.cuda import mma, tile
+from kronop.emit.cuda import kron_launch, mma, tile
 from kronop.emit.cuda.kron import CudaKronEmitter
 from kronop.emit.cuda.ksparse import CudaKSparseEmitter
 from kronop.emit.cuda.operands import MOST_BLOCKS, View, allows_vectors
@@ -368,3 +368,20 @@ def test_a_pass_is_limited_in_factors() -> None:
     shape = tile.PassShape(group=((1, 1),) * 33, left=1, right=1)
     status = tile.fits(shape, tile.TileShape(rows=1, columns=1, threads=64), float32, HOPPER)
     assert "33 factors" in status.reason
+
+
+@pytest.mark.parametrize("batch", [(), (3, 700), (700, 3)])
+def test_intermediates_beyond_a_gigabyte_go_in_parts(batch: tuple[int, ...]) -> None:
+    description = kron([(16, 16)] * 5, alignment=4, instruction=KRON.instruction(float32))
+    plan = KRON.plan(description, HOPPER)
+    rows = 2100 // math.prod(batch)
+    most = kron_launch.rows_at_once(plan, 2100)
+    assert most * description.input_columns * 4 <= 1 << 30
+    assert KRON.workspace_bytes(plan, 2100, 1) <= 1 << 30
+    launches = KRON.launches(plan, problem(description, rows, batch, workspace=1 << 50))
+    starts = [member(item, plan.steps[0], "x") for item in launches if item.step == 0]
+    # Dense problems fold into rows: the parts are consecutive.
+    assert starts == [
+        (1 << 30) + part * most * description.input_columns * 4 for part in range(len(starts))
+    ]
+    assert len(starts) == -(-2100 // most)

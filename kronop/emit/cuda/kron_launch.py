@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kronop.artifacts import Launch
@@ -14,6 +14,10 @@ from kronop.emit.plan import Plan, Step
 
 _NOTHING = StridedMatrix(pointer=0, row=0, column=0)
 _ALIGNMENT = 256
+# NOTE: parts that would stay in the level-2 cache (16 to 64 MB) cost 1.1 to 2 times the time on an
+# H200: launches of some microseconds fill and drain the chip. This only bounds the memory.
+_PART_BYTES = 1 << 30
+_LEAST_CONTIGUOUS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,29 +60,96 @@ def _buffers(plan: Plan, rows: int) -> tuple[int, int]:
 
 
 def workspace_bytes(plan: Plan, rows: int) -> int:
-    """Bytes of all intermediates for `rows` rows (M times the batch)."""
-    return sum(_buffers(plan, rows))
+    """Bytes of the intermediates for `rows` rows (M times the batch), a part at a time."""
+    return sum(_buffers(plan, rows_at_once(plan, rows)))
+
+
+def rows_at_once(plan: Plan, rows: int) -> int:
+    """How many rows go through all steps before the next ones.
+
+    So many that their intermediates take a gigabyte at most, and that the parts are alike.
+    """
+    if len(plan.steps) == 1 or rows == 0:
+        return rows
+    of_a_row = max(
+        _pass_of(step).columns_out * operands.element_of(step, "Output").bytes
+        for step in plan.steps[:-1]
+    )
+    by_rows = operands.integer(plan.steps[0], "x_by_rows")
+    least = _LEAST_CONTIGUOUS if by_rows else 1
+    parts = operands.cover(rows, max(least, _PART_BYTES // of_a_row))
+    return min(rows, operands.round_up(operands.cover(rows, parts), least))
 
 
 def launch_steps(plan: Plan, problem: KronProblem) -> tuple[Launch, ...]:
-    """One launch per step, in order; none where there are no rows."""
+    """One launch per step for each part of the rows, in order; none where there are no rows."""
     rows = problem.rows * math.prod(problem.batch)
     if rows == 0:
         return ()
-    buffers = _buffers(plan, rows)
+    most = rows_at_once(plan, rows)
+    buffers = _buffers(plan, most)
     starts = (problem.workspace, problem.workspace + buffers[0])
-    problem = _fold(problem)
+    sizes = {
+        "x": operands.element_of(plan.steps[0], "Input").bytes,
+        "y": operands.element_of(plan.steps[-1], "Output").bytes,
+        "factor": operands.element_of(plan.steps[0], "Factor").bytes,
+    }
+    return tuple(
+        launch
+        for part in _parts(_fold(problem), most, sizes)
+        for launch in _launches(plan, part, starts)
+    )
+
+
+def _launches(plan: Plan, problem: KronProblem, starts: tuple[int, int]) -> Iterator[Launch]:
+    """One launch per step; intermediates take turns in the two halves of the workspace."""
+    rows = problem.rows * math.prod(problem.batch)
     x = problem.x
-    launches = []
     for index, step in enumerate(plan.steps):
         is_last = index == len(plan.steps) - 1
         y = problem.y if is_last else _intermediate(step, problem, rows, starts[index % 2])
         z = (problem.z or _NOTHING) if is_last else _NOTHING
         scalars = problem.scalars if is_last else ()
         moved = replace(problem, x=x, y=y, z=z, scalars=scalars)
-        launches.append(_launch(index, step, moved, plan.target.cores))
+        yield _launch(index, step, moved, plan.target.cores)
         x = y
-    return tuple(launches)
+
+
+def _parts(problem: KronProblem, most: int, sizes: Mapping[str, int]) -> Iterator[KronProblem]:
+    """The problem in parts of at most `most` rows: of the first batch axis, or of M."""
+    rows = problem.rows * math.prod(problem.batch)
+    if rows <= most:
+        yield problem
+        return
+    extent = problem.batch[0] if problem.batch else problem.rows
+    step = max(1, most // (rows // extent))
+    for start in range(0, extent, step):
+        count = min(step, extent - start)
+        yield from _parts(_slice(problem, start, count, sizes), most, sizes)
+
+
+def _slice(problem: KronProblem, start: int, count: int, sizes: Mapping[str, int]) -> KronProblem:
+    """`count` of the first batch axis, which goes where it is one, or of the rows."""
+    batched = bool(problem.batch)
+    single = batched and count == 1
+
+    def moved(item: StridedMatrix, size: int) -> StridedMatrix:
+        stride = item.batch[0] if batched else item.row
+        batch = item.batch[1:] if single else item.batch
+        return replace(item, pointer=item.pointer + start * stride * size, batch=batch)
+
+    x, y = moved(problem.x, sizes["x"]), moved(problem.y, sizes["y"])
+    z = None if problem.z is None else moved(problem.z, sizes["y"])
+    if not batched:
+        return replace(problem, rows=count, x=x, y=y, z=z)
+    return replace(
+        problem,
+        batch=problem.batch[1:] if single else (count, *problem.batch[1:]),
+        x=x,
+        y=y,
+        z=z,
+        factors=tuple(moved(item, sizes["factor"]) for item in problem.factors),
+    )
 
 
 def _intermediate(step: Step, problem: KronProblem, rows: int, pointer: int) -> StridedMatrix:
@@ -131,47 +202,26 @@ def _four(strides: Sequence[int], filler: int = 0) -> tuple[int, ...]:
 
 def _tile_launch(index: int, step: Step, problem: KronProblem, cores: int) -> Launch:
     this = _pass_of(step)
-    by_rows, columns = operands.integer(step, "x_by_rows"), operands.integer(step, "kColumns")
-    group_in, group_out = operands.integer(step, "kGroupIn"), operands.integer(step, "kGroupOut")
-    inner = problem.rows if by_rows else this.right
-    outer = (this.left, this.right) if by_rows else (problem.rows, this.left)
-
-    def view(item: StridedMatrix, group: int) -> operands.View:
-        digit, left = this.right * item.column, group * this.right * item.column
-        strides = {
-            "outer": (left, item.column) if by_rows else (item.row, left),
-            "inner": (item.row if by_rows else item.column,),
-            "digit": (digit,),
-            "batch": _four(item.batch),
-        }
-        return operands.View(pointer=item.pointer, strides=strides)
-
-    z = problem.z or _NOTHING
-    views = {
-        "x": view(problem.x, group_in),
-        "y": view(problem.y, group_out),
-        "z": view(z, group_out),
+    columns = operands.integer(step, "kColumns")
+    groups = {
+        name: operands.integer(step, "kGroupIn" if name == "x" else "kGroupOut") for name in "xyz"
     }
-    extents = {"outer": outer, "inner": (inner,), "batch": _four(problem.batch, 1)}
+    factors = problem.factors[this.first : this.first + len(this.group)]
+    views, extents = _tile_views(step, this, problem, factors, groups)
     along = "digit" if columns == 1 else "inner"
 
-    def flag(name: str, width: str, alias: str, group: int) -> int:
-        sizes = {**extents, "digit": (group,)}
-        if not _digit_as_planned(step, name, views[name], group):
+    def flag(name: str, width: str, alias: str) -> int:
+        if not _digit_as_planned(step, name, views[name], groups[name]):
             return 0
-        return operands.allows_vectors(
-            views[name],
-            sizes,
-            along,
-            operands.integer(step, width),
-            operands.element_of(step, alias),
-        )
+        sizes = {**extents, "digit": (groups[name],)}
+        vector, element = operands.integer(step, width), operands.element_of(step, alias)
+        return operands.allows_vectors(views[name], sizes, along, vector, element)
 
-    factors = problem.factors[this.first : this.first + len(this.group)]
+    batches = math.prod(extents["batch"])
     values: dict[str, int | tuple[int, ...] | tuple[float, ...]] = {
-        "x_vector": flag("x", "kXVector", "Input", group_in),
-        "y_vector": flag("y", "kYVector", "Output", group_out)
-        and (z.pointer == 0 or flag("z", "kYVector", "Output", group_out)),
+        "x_vector": flag("x", "kXVector", "Input"),
+        "y_vector": flag("y", "kYVector", "Output")
+        and (views["z"].pointer == 0 or flag("z", "kYVector", "Output")),
         "factor": tuple(item.pointer for item in factors),
         "factor_row": tuple(item.row for item in factors),
         "factor_column": tuple(item.column for item in factors),
@@ -181,14 +231,64 @@ def _tile_launch(index: int, step: Step, problem: KronProblem, cores: int) -> La
     for name, item in views.items():
         values |= item.field(name)
     values |= {f"{name}_extent": size for name, size in extents.items()}
-    tiles = operands.cover(inner, columns) * operands.cover(
-        math.prod(outer), operands.integer(step, "kRows")
-    )
-    blocks = tiles * math.prod(problem.batch)
+    blocks = batches * operands.cover(extents["inner"][0], columns)
+    blocks *= operands.cover(math.prod(extents["outer"]), operands.integer(step, "kRows"))
     if step.template == "kronop::kron_mma":
         # Each block prepares the factors once, and then walks over many tiles.
         blocks = min(blocks, operands.integer(step, "kBlocks") * cores)
     return operands.make_launch(index, step, blocks, values)
+
+
+def _tile_views(
+    step: Step,
+    this: _Pass,
+    problem: KronProblem,
+    factors: Sequence[StridedMatrix],
+    groups: Mapping[str, int],
+) -> tuple[dict[str, operands.View], dict[str, tuple[int, ...]]]:
+    """X, Y and Z as the kernel walks them, and the extents of the free indices.
+
+    Batch axes that become rows of the tile keep an extent of 1.
+    """
+    by_rows = operands.integer(step, "x_by_rows")
+    outer = [this.left, this.right] if by_rows else [problem.rows, this.left]
+    absorbed = _absorbed(outer, [item.batch for item in factors], len(problem.batch))
+    batch = list(problem.batch)
+    for axis, source in absorbed.items():
+        outer[axis], batch[source] = batch[source], 1
+
+    def view(item: StridedMatrix, group: int) -> operands.View:
+        digit, left = this.right * item.column, group * this.right * item.column
+        rows = [left, item.column] if by_rows else [item.row, left]
+        for axis, source in absorbed.items():
+            rows[axis] = item.batch[source] if item.batch else 0
+        strides = {
+            "outer": tuple(rows),
+            "inner": (item.row if by_rows else item.column,),
+            "digit": (digit,),
+            "batch": _four(item.batch),
+        }
+        return operands.View(pointer=item.pointer, strides=strides)
+
+    inner = problem.rows if by_rows else this.right
+    items = {"x": problem.x, "y": problem.y, "z": problem.z or _NOTHING}
+    views = {name: view(item, groups[name]) for name, item in items.items()}
+    return views, {"outer": tuple(outer), "inner": (inner,), "batch": _four(batch, 1)}
+
+
+def _absorbed(
+    outer: Sequence[int], factors: Sequence[Sequence[int]], batches: int
+) -> dict[int, int]:
+    """Which batch axes become free rows of the tile: outer axis -> batch axis, last ones first.
+
+    A tile's rows never cross a batch, and a batch of one row leaves the rest of a tile empty.
+    """
+    result: dict[int, int] = {}
+    for axis in (1, 0):
+        source = batches - 1 - len(result)
+        if outer[axis] == 1 and source >= 0 and all(strides[source] == 0 for strides in factors):
+            result[axis] = source
+    return result
 
 
 def _digit_as_planned(step: Step, name: str, view: operands.View, group: int) -> bool:

@@ -129,6 +129,13 @@ def splits_of(math_instruction: MathInstruction) -> Splits | None:
     return Splits(x=True, factor=False) if element in (float16, bfloat16) else None
 
 
+def splits_for(splits: Splits, shape: PassShape, merged: int) -> Splits:
+    """As `splits`; but products of 16-bit factors are no longer exact."""
+    if splits.x and any(run > 1 for run in runs_of(shape.group, merged)):
+        return Splits(x=True, factor=True)
+    return splits
+
+
 def strides_of(shape: PassShape, tile: MmaTile, accumulator: DataType) -> tuple[int, ...]:
     """Stride of each digit in the tile, last digit contiguous or next to the columns."""
     strides: list[int] = []
@@ -360,6 +367,7 @@ def mma_step(
     """The step of a pass that `fits`."""
     accumulator = description.math.element_accumulator
     factors, runs = shape.group, runs_of(shape.group, tile.merged)
+    splits = splits_for(splits, shape, tile.merged)
     order = sorted(factors, key=shrinking)
     operations = 2 * multiply_adds(list(order), shape.left, shape.right)
     shape = merge(shape, tile.merged)
@@ -384,17 +392,12 @@ def mma_step(
             ("kBlocks", blocks),
             ("kXVector", x_vector),
             ("kYVector", y_vector),
-            ("kRegular", _powers(tile, shape)),
             ("kXDigit", 0 if ends.source_by_rows else shape.right),
             ("kYDigit", 0 if ends.output_by_rows else shape.right),
-            ("kStaged", tile.staged),
             ("kSplitX", splits.x),
             ("kSplitFactor", splits.factor),
             ("kSaturate", operands.saturates(epilogue)),
-            ("kFactors", len(factors)),
-            ("kFactorFirst", tuple(sum(runs[:index]) for index in range(len(runs) + 1))),
-            ("kFactorContracted", tuple(p for p, _ in factors)),
-            ("kFactorProduced", tuple(q for _, q in factors)),
+            *_factor_constants(factors, runs),
             *_tile_constants(shape, tile, strides, splits, accumulator),
             *_phase_constants(phases),
         ),
@@ -431,6 +434,18 @@ def _vector(
     return operands.widest_divisor(min(alignment, 2), [shape.group[phase.digit][produced]])
 
 
+def _factor_constants(
+    factors: Sequence[tuple[int, int]], runs: Sequence[int]
+) -> tuple[tuple[str, Constant], ...]:
+    """The factors of the pass, and which of them make each digit."""
+    return (
+        ("kFactors", len(factors)),
+        ("kFactorFirst", tuple(sum(runs[:index]) for index in range(len(runs) + 1))),
+        ("kFactorContracted", tuple(p for p, _ in factors)),
+        ("kFactorProduced", tuple(q for _, q in factors)),
+    )
+
+
 def _tile_constants(
     shape: PassShape,
     tile: MmaTile,
@@ -442,6 +457,8 @@ def _tile_constants(
     sizes = [factor_bytes(digit, splits, accumulator) for digit in shape.group]
     ins, outs = [p for p, _ in shape.group], [q for _, q in shape.group]
     return (
+        ("kStaged", tile.staged),
+        ("kRegular", _powers(tile, shape)),
         ("kOffsetBytes", _offset_bytes(tile)),
         ("kSquare", all(p == q for p, q in shape.group)),
         ("kRows", tile.rows),

@@ -282,10 +282,11 @@ def _choose_mma(
     for candidate in _mma_tiles(key, shape, ends, accumulator):
         status = _obeys(key, shape, ends, candidate)
         digits = mma.merge(shape, candidate.merged)
-        status = status and mma.fits(digits, candidate, splits, accumulator, target)
+        split = mma.splits_for(splits, shape, candidate.merged)
+        status = status and mma.fits(digits, candidate, split, accumulator, target)
         if status:
             partial = _partial(shape, ends, candidate)
-            cost = mma.cycles(digits, ends, candidate, splits, accumulator, target, partial)
+            cost = mma.cycles(digits, ends, candidate, split, accumulator, target, partial)
             found.append(Choice(tile=candidate, cost=cost / _CYCLES_OF_A_BYTE))
     return Status.accept() if found else status
 

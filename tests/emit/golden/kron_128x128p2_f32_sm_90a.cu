@@ -30,10 +30,8 @@ struct Step {
   static constexpr int kBlocks = 1;
   static constexpr int kXVector = 4;
   static constexpr int kYVector = 4;
-  static constexpr bool kRegular = true;
   static constexpr int kXDigit = 128;
   static constexpr int kYDigit = 128;
-  static constexpr bool kStaged = true;
   static constexpr bool kSplitX = true;
   static constexpr bool kSplitFactor = true;
   static constexpr bool kSaturate = false;
@@ -41,6 +39,8 @@ struct Step {
   static constexpr int kFactorFirst[] = {0, 1};
   static constexpr int kFactorContracted[] = {128};
   static constexpr int kFactorProduced[] = {128};
+  static constexpr bool kStaged = true;
+  static constexpr bool kRegular = true;
   static constexpr int kOffsetBytes = 96;
   static constexpr bool kSquare = true;
   static constexpr int kRows = 4;
@@ -119,10 +119,8 @@ struct Step {
   static constexpr int kBlocks = 1;
   static constexpr int kXVector = 2;
   static constexpr int kYVector = 2;
-  static constexpr bool kRegular = true;
   static constexpr int kXDigit = 1;
   static constexpr int kYDigit = 1;
-  static constexpr bool kStaged = false;
   static constexpr bool kSplitX = true;
   static constexpr bool kSplitFactor = true;
   static constexpr bool kSaturate = false;
@@ -130,6 +128,8 @@ struct Step {
   static constexpr int kFactorFirst[] = {0, 1};
   static constexpr int kFactorContracted[] = {128};
   static constexpr int kFactorProduced[] = {128};
+  static constexpr bool kStaged = false;
+  static constexpr bool kRegular = true;
   static constexpr int kOffsetBytes = 6144;
   static constexpr bool kSquare = true;
   static constexpr int kRows = 256;

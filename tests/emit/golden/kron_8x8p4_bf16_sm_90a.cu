@@ -45,10 +45,8 @@ struct Step {
   static constexpr int kBlocks = 4;
   static constexpr int kXVector = 1;
   static constexpr int kYVector = 1;
-  static constexpr bool kRegular = true;
   static constexpr int kXDigit = 1;
   static constexpr int kYDigit = 1;
-  static constexpr bool kStaged = true;
   static constexpr bool kSplitX = true;
   static constexpr bool kSplitFactor = false;
   static constexpr bool kSaturate = false;
@@ -56,6 +54,8 @@ struct Step {
   static constexpr int kFactorFirst[] = {0, 1, 2, 3, 4};
   static constexpr int kFactorContracted[] = {8, 8, 8, 8};
   static constexpr int kFactorProduced[] = {8, 8, 8, 8};
+  static constexpr bool kStaged = true;
+  static constexpr bool kRegular = true;
   static constexpr int kOffsetBytes = 48;
   static constexpr bool kSquare = true;
   static constexpr int kRows = 2;

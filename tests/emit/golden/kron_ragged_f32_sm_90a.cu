@@ -45,10 +45,8 @@ struct Step {
   static constexpr int kBlocks = 3;
   static constexpr int kXVector = 1;
   static constexpr int kYVector = 1;
-  static constexpr bool kRegular = false;
   static constexpr int kXDigit = 1;
   static constexpr int kYDigit = 1;
-  static constexpr bool kStaged = true;
   static constexpr bool kSplitX = true;
   static constexpr bool kSplitFactor = true;
   static constexpr bool kSaturate = false;
@@ -56,6 +54,8 @@ struct Step {
   static constexpr int kFactorFirst[] = {0, 2, 3};
   static constexpr int kFactorContracted[] = {2, 5, 6};
   static constexpr int kFactorProduced[] = {3, 2, 4};
+  static constexpr bool kStaged = true;
+  static constexpr bool kRegular = false;
   static constexpr int kOffsetBytes = 4368;
   static constexpr bool kSquare = false;
   static constexpr int kRows = 182;

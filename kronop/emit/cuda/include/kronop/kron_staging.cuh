@@ -1,0 +1,192 @@
+// How a tile of a Kronecker matmul comes from memory in whole rows, and how results leave it.
+#pragma once
+
+#include "kron_parameters.cuh"
+
+namespace kronop {
+namespace kron {
+
+// Whole vectors: the step has them, pointers and strides allow them, and the tile is not cut inside one.
+template <class Step>
+KRONOP_INLINE bool wide(int vector, long long allowed, const Window<Step>& window) {
+  return vector > 1 && allowed && (Step::kColumns == 1 || window.columns == Step::kColumns);
+}
+
+// An operand in memory: its strides, as constants where the step knows them.
+template <bool kWide, int kDigit>
+struct Strides {
+  long long digit, inner;
+  KRONOP_INLINE Strides(long long digit, long long inner)
+      : digit(kWide && kDigit ? kDigit : digit), inner(kWide ? 1 : inner) {}
+};
+
+// A chunk of the window: its row, the column, the index k of its digits as a thread's own part and a
+// step that is known at compile time, and its place in the tile.
+struct Piece {
+  int row, column, k, step, at;
+  template <class Step>
+  KRONOP_INLINE bool in(const Window<Step>& window) const {
+    return row < window.rows && column < window.columns;
+  }
+  template <class T, class Strides>
+  KRONOP_INLINE T* of(T* base, long long row_offset, const Strides& strides) const {
+    return base + (row_offset + k * strides.digit + column * strides.inner) + step * strides.digit;
+  }
+};
+
+// Calls visit(piece, offset of its row) for a thread's chunks. Where all sizes are powers of two, no
+// carry links a thread's first chunk with the steps to its next ones: steps are constants then.
+template <class Step, bool Produced, int kVector, class Visit>
+KRONOP_INLINE void for_each_piece(const Window<Step>& window, const long long* offsets, Visit visit) {
+  using Part = Chunk<Step, Produced ? Step::kGroupOut : Step::kGroupIn, kVector>;
+  if constexpr (Step::kRegular && Part::kCount % Step::kThreads == 0) {
+    constexpr int unrolled = Part::kCount / Step::kThreads < 8 ? Part::kCount / Step::kThreads : 8;
+    const Part first(threadIdx.x);
+#pragma unroll 1
+    for (int start = 0; start < Part::kCount; start += unrolled * Step::kThreads) {
+      const Part outer(start);
+      const int row = first.row + outer.row, k = first.k + outer.k, column = first.column + outer.column;
+      const int at = row * Step::kRowStride + spread<Step, Produced>(k) + column;
+      // Read ahead of the stores, which the compiler takes for changes of the offsets.
+      long long offset[unrolled];
+#pragma unroll
+      for (int u = 0; u < unrolled; ++u) {
+        const int before = u > 0 ? Part((u - 1) * Step::kThreads).row : -1, now = Part(u * Step::kThreads).row;
+        offset[u] = now == before ? offset[u > 0 ? u - 1 : 0] : offsets[row + now];
+      }
+#pragma unroll
+      for (int u = 0; u < unrolled; ++u) {
+        const Part step(u * Step::kThreads);
+        visit(Piece{row + step.row, column + step.column, k, step.k,
+                    at + step.row * Step::kRowStride + spread<Step, Produced>(step.k) + step.column}, offset[u]);
+      }
+    }
+  } else {
+#pragma unroll 1
+    for (int index = threadIdx.x; index < Part::kCount; index += Step::kThreads) {
+      const Part part(index);
+      visit(Piece{part.row, part.column, part.k, 0, part.row * Step::kRowStride + spread<Step, Produced>(part.k) + part.column},
+            part.row < window.rows ? offsets[part.row] : 0);
+    }
+  }
+}
+
+// X into the tile, chunk by chunk.
+template <class Step, bool kWide, class Parameters>
+struct StageIn {
+  using Input = typename Step::Input;
+  using Accumulator = typename Step::Accumulator;
+  static constexpr int kVector = kWide ? Step::kXVector : 1, kPiece = kVector < 4 ? kVector : 4;
+  const Input* x;
+  Strides<kWide, Step::kXDigit> strides;
+  Accumulator* tile;
+  const Window<Step>& window;
+
+  KRONOP_INLINE StageIn(Accumulator* to, const Parameters& parameters, const Window<Step>& where)
+      : x(static_cast<const Input*>(parameters.x)), strides(parameters.digit_x, parameters.inner_x), tile(to), window(where) {}
+
+  KRONOP_INLINE void operator()(const Piece& piece, long long row_offset) const {
+    if (!piece.in(window)) return;
+    const Input* from = piece.of(x, row_offset, strides);
+    if constexpr (detail::same<Input, Accumulator>) {
+      copy_asynchronously<kVector * sizeof(Input)>(tile + piece.at, from);
+    } else {
+      const auto items = load<Input, kVector>(from);
+#pragma unroll
+      for (int first = 0; first < kVector; first += kPiece) {
+        Vector<Accumulator, kPiece> values;
+#pragma unroll
+        for (int v = 0; v < kPiece; ++v) values.data[v] = convert<Accumulator>(items.data[first + v]);
+        store<Accumulator, kPiece>(tile + piece.at + first, values);
+      }
+    }
+  }
+};
+
+// The tile through the epilogue to Y, with a source Z or without.
+template <class Step, bool kWide, bool kSource, class Parameters>
+struct StageOut {
+  using Output = typename Step::Output;
+  using Accumulator = typename Step::Accumulator;
+  static constexpr int kVector = kWide ? Step::kYVector : 1, kPiece = kVector < 4 ? kVector : 4;
+  Output* y;
+  const Output* z;
+  Strides<kWide, Step::kYDigit> y_strides, z_strides;
+  const Accumulator* tile;
+  const Window<Step>& window;
+  Finish<Step> finish;
+
+  KRONOP_INLINE StageOut(const Accumulator* from, const Parameters& parameters, const Window<Step>& where)
+      : y(static_cast<Output*>(parameters.y)),
+        z(static_cast<const Output*>(parameters.z)),
+        y_strides(parameters.digit_y, parameters.inner_y),
+        z_strides(parameters.digit_z, parameters.inner_z),
+        tile(from),
+        window(where),
+        finish(parameters) {}
+
+  KRONOP_INLINE void operator()(const Piece& piece, long long row_offset) const {
+    if (!piece.in(window)) return;
+    Vector<Output, kVector> source{}, result;
+    if constexpr (kSource) source = load<Output, kVector>(piece.of(z, window.z(piece.row), z_strides));
+#pragma unroll
+    for (int first = 0; first < kVector; first += kPiece) {
+      const auto values = load<Accumulator, kPiece>(tile + piece.at + first);
+#pragma unroll
+      for (int v = 0; v < kPiece; ++v) result.data[first + v] = finish(values.data[v], source.data[first + v], Output{});
+    }
+    store<Output, kVector>(piece.of(y, row_offset, y_strides), result);
+  }
+};
+
+template <class Step, class Parameters>
+KRONOP_INLINE void stage_in(typename Step::Accumulator* tile, const Parameters& parameters, const Window<Step>& window) {
+  if (wide<Step>(Step::kXVector, parameters.x_vector, window)) {
+    using Stage = StageIn<Step, true, Parameters>;
+    for_each_piece<Step, false, Stage::kVector>(window, window.offsets(0), Stage(tile, parameters, window));
+  } else {
+    using Stage = StageIn<Step, false, Parameters>;
+    for_each_piece<Step, false, Stage::kVector>(window, window.offsets(0), Stage(tile, parameters, window));
+  }
+}
+
+template <class Step, bool kSource, class Parameters>
+KRONOP_INLINE void stage_out(const typename Step::Accumulator* tile, const Parameters& parameters, const Window<Step>& window) {
+  if (wide<Step>(Step::kYVector, parameters.y_vector, window)) {
+    using Stage = StageOut<Step, true, kSource, Parameters>;
+    for_each_piece<Step, true, Stage::kVector>(window, window.offsets(1), Stage(tile, parameters, window));
+  } else {
+    using Stage = StageOut<Step, false, kSource, Parameters>;
+    for_each_piece<Step, true, Stage::kVector>(window, window.offsets(1), Stage(tile, parameters, window));
+  }
+}
+
+template <class Step, class Parameters>
+KRONOP_INLINE void finish_tile(const typename Step::Accumulator* tile, const Parameters& parameters, const Window<Step>& window) {
+  if (parameters.z) {
+    stage_out<Step, true>(tile, parameters, window);
+  } else {
+    stage_out<Step, false>(tile, parameters, window);
+  }
+}
+
+// Results leave the tile and the next tile's X comes right behind them, where both have the same
+// chunks: a thread overwrites what it has just read. False where they have not, and nothing is done.
+template <class Step, class Parameters>
+KRONOP_INLINE bool exchange(typename Step::Accumulator* tile, const Parameters& parameters, const Window<Step>& now, const Window<Step>& next) {
+  if constexpr (Step::kSquare && Step::kXVector == Step::kYVector) {
+    if (!parameters.z && wide<Step>(Step::kXVector, parameters.x_vector, next) && wide<Step>(Step::kYVector, parameters.y_vector, now)) {
+      const StageOut<Step, true, false, Parameters> out(tile, parameters, now);
+      const StageIn<Step, true, Parameters> in(tile, parameters, next);
+      for_each_piece<Step, true, Step::kXVector>(now, now.offsets(1), [&](const Piece& piece, long long row_offset) {
+        out(piece, row_offset);
+        if (piece.in(next)) in(piece, next.x(piece.row));
+      });
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace kron
+}  // namespace kronop

@@ -340,10 +340,10 @@ def _kept(arguments: Arguments) -> Iterator[Result]:
 
 
 class _Bar:
-    """A line on standard error that is drawn again and again."""
+    """A line on standard error that is drawn again and again; nothing where that is no terminal."""
 
     def __init__(self, shown: bool) -> None:
-        self._shown = shown
+        self._shown = shown and sys.stderr.isatty()
         self._width = 0
 
     def show(self, doing: str, done: int, total: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,8 @@ def make_ksparse(target: str) -> kronop.KSparseOperation:
     return kronop.KSparseOperation(target, None, matrix, matrix, matrix, epilogue, (2, 4, 6, 3))
 
 
-def test_tuning_measures_keeps_and_leaves_the_result_alone(capsys) -> None:
+def test_tuning_measures_keeps_and_leaves_the_result_alone(capsys, monkeypatch) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     operation = make_operation()
     arguments = make_arguments(operation)
     arguments.Y[...] = 5

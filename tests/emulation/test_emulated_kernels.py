@@ -121,6 +121,7 @@ def run_kron(
     source: bool = False,
     epilogue: Epilogue | None = None,
     math_instruction: MathInstruction | None = None,
+    intermediate: DataType | None = None,
 ) -> int:
     """Runs, compares, and returns the number of steps; `layouts` are those of X, F and Y."""
     random, emitter = np.random.default_rng(7), CudaKronEmitter()
@@ -165,7 +166,7 @@ def run_kron(
     expected = description.reference(
         wide(x), [wide(item) for item in matrices], None if z is None else wide(z), scalars
     )
-    agree(y, expected, output, math_instruction.element_accumulator)
+    agree(y, expected, output, intermediate or math_instruction.element_accumulator)
     return len(plan.steps)
 
 

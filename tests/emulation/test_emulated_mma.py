@@ -19,7 +19,7 @@ from kronop.descriptions.datatype import (
 )
 from kronop.descriptions.epilogue import LinearCombinationClamp, LinearCombinationGeneric, gelu
 from kronop.descriptions.kron import Side
-from kronop.descriptions.math_instruction import MathInstruction
+from kronop.descriptions.math_instruction import MathInstruction, OpClass
 from kronop.emit.cuda import kron_launch
 from tests.emulation.emulator import host_compiler
 from tests.emulation.test_emulated_kernels import folder, run_kron
@@ -62,6 +62,15 @@ def test_element_types(folder: Path, side: Side, element: DataType) -> None:
 def test_shapes(folder: Path, factors: list[tuple[int, int]]) -> None:
     run(folder, factors, 3, float32, source=True)
     run(folder, factors, 3, float32, side=Side.Left, alignment=4)
+
+
+def test_tf32_rounds_its_operands(folder: Path) -> None:
+    tf32 = MathInstruction([16, 8, 8], float32, float32, float32, OpClass.TensorOp)
+    # TF32 has the significand of float16.
+    options = {"math_instruction": tf32, "intermediate": float16, "alignment": 4}
+    run_kron(folder, [(8, 8), (40, 24)], 20, float32, **options)
+    with pytest.raises(AssertionError):
+        run_kron(folder, [(8, 8), (40, 24)], 20, float32, math_instruction=tf32)
 
 
 @pytest.mark.parametrize("rows", [1, 300])

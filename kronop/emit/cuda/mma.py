@@ -26,7 +26,7 @@ MOST_DIGITS = 16
 _HELD_FACTOR_BYTES = 64
 _OFFSETS_OF_A_ROW = 3 * 8
 # Measured with ptxas 13.4: what addresses and loops take besides.
-_REGISTERS_PLAIN, _REGISTERS_OTHERS = 56, 80
+_REGISTERS_PLAIN, _REGISTERS_OTHERS, _REGISTERS_LONG = 56, 80, 32
 # NOTE: fitted to 500 tiles of 17 passes on one H200 (copy 4.27 TB/s over 132 multiprocessors at
 # 1.755 GHz), its choice 2 % from the best in the mean: 0.87 of copy speed, cycles of a 16 x 8 x 8
 # product by bytes of the accumulator, what one block alone does not overlap, latency of a tile,
@@ -251,7 +251,10 @@ def registers(shape: PassShape, splits: Splits, accumulator: DataType) -> int:
     # Odd sizes are walked with more index arithmetic; 16-bit operands pass through registers.
     plain = all(size & (size - 1) == 0 for digit in shape.group for size in digit)
     other = _REGISTERS_PLAIN if plain and splits.x == splits.factor else _REGISTERS_OTHERS
-    return min(255, wanted + other)
+    # NOTE: at P = 64 three blocks of 168 registers spilled a little and took 0.85 ms where two of 240
+    # took 0.74.
+    long = max(_parts(p) for p, _ in shape.group) >= 8 and splits.x == splits.factor
+    return min(255, wanted + other + _REGISTERS_LONG * long)
 
 
 def factor_bytes(digit: tuple[int, int], splits: Splits, accumulator: DataType) -> int:

@@ -251,8 +251,8 @@ def registers(shape: PassShape, splits: Splits, accumulator: DataType) -> int:
     # Odd sizes are walked with more index arithmetic; 16-bit operands pass through registers.
     plain = all(size & (size - 1) == 0 for digit in shape.group for size in digit)
     other = _REGISTERS_PLAIN if plain and splits.x == splits.factor else _REGISTERS_OTHERS
-    # NOTE: at P = 64 three blocks of 168 registers spilled a little and took 0.85 ms where two of 240
-    # took 0.74.
+    # NOTE: at P = 64 three blocks of 168 registers spilled a little and took 0.85 ms where two of
+    # 240 took 0.74.
     long = max(_parts(p) for p, _ in shape.group) >= 8 and splits.x == splits.factor
     return min(255, wanted + other + _REGISTERS_LONG * long)
 

@@ -86,6 +86,14 @@ def test_a_wrong_variable_is_one_line_of_every_command(variable, value, message)
     assert message in line
 
 
+@pytest.fixture
+def own_cache(tmp_path):
+    """A cache that no other process of the test run uses."""
+    with knobs.using(cache_dir=tmp_path / "cache"):
+        yield
+
+
+@pytest.mark.usefixtures("own_cache")
 def test_the_cache_is_listed_shown_and_cleared(capsys) -> None:
     assert main(["show", "kron", "4x4", "--target", "sm_90a", "--view", "resources"]) == 0
     capsys.readouterr()
@@ -102,8 +110,8 @@ def test_the_cache_is_listed_shown_and_cleared(capsys) -> None:
     assert "0 kernels" in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("own_cache")
 def test_a_kernel_is_shown_by_its_name_where_only_one_has_it(capsys) -> None:
-    main(["cache", "clear"])
     main(["show", "kron", "3x4", "--target", "x86-generic", "--view", "resources"])
     capsys.readouterr()
     assert main(["cache", "list"]) == 0

@@ -164,7 +164,7 @@ def row_stride(shape: PassShape, strides: Sequence[int]) -> int:
 
 
 def phases_of(
-    shape: PassShape, tile: MmaTile, strides: Sequence[int], splits: Splits, accumulator: DataType
+    shape: PassShape, tile: MmaTile, strides: Sequence[int], accumulator: DataType
 ) -> tuple[MmaPhase, ...]:
     """The phases in the order of execution."""
     order = sorted(range(len(shape.group)), key=lambda d: (shrinking(shape.group[d]), -d))
@@ -318,7 +318,7 @@ def cycles(
     memory = 128 * (x + y) * partial / _MEMORY_BYTES_PER_CYCLE
     tensor = shared = 0.0
     strides = strides_of(shape, tile, accumulator)
-    phases = phases_of(shape, tile, strides, splits, accumulator)
+    phases = phases_of(shape, tile, strides, accumulator)
     elements = 128.0
     for index, phase in enumerate(phases):
         p, q = shape.group[phase.digit]
@@ -375,7 +375,7 @@ def mma_step(
     operations = 2 * multiply_adds(list(order), shape.left, shape.right)
     shape = merge(shape, tile.merged)
     strides = strides_of(shape, tile, accumulator)
-    phases = phases_of(shape, tile, strides, splits, accumulator)
+    phases = phases_of(shape, tile, strides, accumulator)
     wanted = shared_bytes(shape, tile, splits, accumulator)
     blocks = operands.resident_blocks(
         tile.threads, registers(shape, splits, accumulator), wanted, target

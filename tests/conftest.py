@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if item.get_closest_marker("cuda"):
                 item.add_marker(skip)
+
+
+@pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As a process that has compiled nothing, with a cache that no other process uses."""
+    from kronop import knobs
+    from kronop.compiler import build
+
+    monkeypatch.setattr(build, "_process", build._Process())
+    with knobs.using(cache_dir=tmp_path / "cache"):
+        yield
 
 
 @pytest.fixture

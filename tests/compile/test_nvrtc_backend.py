@@ -49,9 +49,8 @@ def make(entry: str = "scale", text: str = SCALE, *folders: Path) -> Source:
 
 
 @pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(build, "_process", build._Process())
-    with knobs.using(cache_dir=tmp_path / "cache", compiler="nvrtc"):
+def nvrtc_chosen(own_cache: None) -> Iterator[None]:
+    with knobs.using(compiler="nvrtc"):
         yield
 
 

@@ -86,13 +86,6 @@ def test_a_wrong_variable_is_one_line_of_every_command(variable, value, message)
     assert message in line
 
 
-@pytest.fixture
-def own_cache(tmp_path):
-    """A cache that no other process of the test run uses."""
-    with knobs.using(cache_dir=tmp_path / "cache"):
-        yield
-
-
 @pytest.mark.usefixtures("own_cache")
 def test_the_cache_is_listed_shown_and_cleared(capsys) -> None:
     assert main(["show", "kron", "4x4", "--target", "sm_90a", "--view", "resources"]) == 0

@@ -10,17 +10,17 @@ import os
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from kronop import compiler, knobs
 from kronop.artifacts import Binary, BinaryFormat, Language, Launch, Origin, Source
-from kronop.compiler import build, host_backend, host_kernel
+from kronop.compiler import host_backend, host_kernel
 from kronop.errors import CompileError, DeviceError
 from kronop.target import Target
 
+pytestmark = pytest.mark.usefixtures("own_cache")
 ROOT = Path(__file__).parents[2]
 X86 = Target.parse("x86")
 
@@ -59,13 +59,6 @@ def axpy(
     gc.collect()
     launcher(0)
     return list(ys)
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(build, "_process", build._Process())
-    with knobs.using(cache_dir=tmp_path / "cache"):
-        yield
 
 
 def test_a_kernel_computes_from_compiler_memory_and_disk() -> None:

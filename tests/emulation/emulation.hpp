@@ -159,6 +159,7 @@ inline void copy_asynchronously(void* to, const void* from) {
   std::memcpy(to, from, Bytes);
 }
 inline void wait_for_copies() {}
+inline void prefetch(const void*) {}
 inline unsigned char* shared_memory() {
   const auto address = reinterpret_cast<std::size_t>(emulation::shared.data());
   return emulation::shared.data() + (16 - address % 16) % 16;

@@ -41,13 +41,16 @@ _SHARED_BYTES_PER_CYCLE = 128
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MmaTile(TileShape):
-    """Rows x group x columns of a block, its threads, and whether X and Y go through the tile.
+    """Rows x group x columns of a block, its threads, and how the phases go about it.
 
-    What is not staged is a contiguous digit, which its phase reads and writes in memory itself.
-    Neighbouring factors are multiplied out up to `merged` rows and columns.
+    Where X is not staged, the first phase reads it from memory itself; where Y is not, the last one
+    writes it. So many `pairs` of neighbouring digits, from the last ones on, are contracted in one
+    phase each. Neighbouring factors are multiplied out up to `merged` rows and columns.
     """
 
-    staged: bool
+    staged_in: bool
+    staged_out: bool
+    pairs: int
     merged: int
 
 
@@ -64,18 +67,41 @@ class Splits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
-    """A free index of a phase: its extent, and the strides of its steps in the tile and in rows."""
+    """A free index of a phase: its extent, and the strides of its steps.
+
+    In the tile; in rows; and, where the phase reads or writes memory, along the group of digits and
+    in columns.
+    """
 
     extent: int
     shared: int
     row: int = 0
+    group: int = 0
+    column: int = 0
+
+    def continues(self, inner: Axis) -> bool:
+        """Whether `inner`, the next axis, and this one walk together as one."""
+        return all(
+            own == inner.extent * other
+            for own, other in (
+                (self.shared, inner.shared),
+                (self.row, inner.row),
+                (self.group, inner.group),
+                (self.column, inner.column),
+            )
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MmaPhase:
-    """One digit: groups of 16 fibers that a warp takes at once, and the axes of the fibers."""
+    """One digit, or two: what a warp takes at once, and the axes of the fibers.
+
+    A warp takes `groups` times 16 fibers of one digit, or twice as many blocks of two: of `digit`,
+    which is contracted first, and of `other`.
+    """
 
     digit: int
+    other: int | None
     groups: int
     neighbours: bool
     axes: tuple[Axis, ...]
@@ -140,21 +166,25 @@ def strides_of(shape: PassShape, tile: MmaTile, accumulator: DataType) -> tuple[
     """Stride of each digit in the tile, last digit contiguous or next to the columns."""
     strides: list[int] = []
     stride = tile.columns
-    for index in reversed(range(len(shape.group))):
-        strides.append(_apart(stride, accumulator))
+    count = len(shape.group)
+    banks = _SHARED_BYTES_PER_CYCLE // accumulator.bytes
+    for index in reversed(range(count)):
+        # Of two digits that are contracted together, a warp walks 8 steps of the first one.
+        outer = (count - index) % 2 == 0 and count - index <= 2 * tile.pairs and strides[-1] > 1
+        strides.append(_apart(stride, banks // 8 if outer else banks // 4, banks))
         slots = max(shape.group[index])
         # Pairs of a contiguous digit stay within it.
         stride = strides[-1] * (operands.round_up(slots, 2) if strides[-1] == 1 else slots)
     return tuple(reversed(strides))
 
 
-def _apart(stride: int, accumulator: DataType) -> int:
-    """`stride`, or a little more, so that 4 steps of it and 8 neighbours meet no bank twice."""
-    banks = _SHARED_BYTES_PER_CYCLE // accumulator.bytes
-    wanted = {banks // 4, banks - banks // 4}
+def _apart(stride: int, step: int, banks: int) -> int:
+    """`stride`, or a little more, so that 4 steps of it and 8 neighbours meet no bank twice: an odd
+    multiple of `step` banks."""
     if stride < banks // 4 or stride % 4:
         return stride
-    padded = next(s for s in range(stride, stride + banks + 1, 4) if s % banks in wanted)
+    wanted = range(stride, stride + banks + 1, min(step, 4))
+    padded = next(s for s in wanted if s % step == 0 and s // step % 2 == 1)
     return padded if padded <= 1.25 * stride else stride
 
 
@@ -163,46 +193,67 @@ def row_stride(shape: PassShape, strides: Sequence[int]) -> int:
     return strides[0] * (operands.round_up(slots, 2) if strides[0] == 1 else slots)
 
 
+def digits_of_phases(
+    group: Sequence[tuple[int, int]], pairs: int
+) -> tuple[tuple[int, int | None], ...]:
+    """(digit, its partner or None) of the phases in the order of execution: pairs, then the rest."""
+    last = len(group) - 1
+    paired = [(last - 2 * index, last - 2 * index - 1) for index in range(pairs)]
+    single = sorted(range(len(group) - 2 * pairs), key=lambda d: (shrinking(group[d]), -d))
+    return (*paired, *((digit, None) for digit in single))
+
+
 def phases_of(
     shape: PassShape, tile: MmaTile, strides: Sequence[int], accumulator: DataType
 ) -> tuple[MmaPhase, ...]:
     """The phases in the order of execution."""
-    order = sorted(range(len(shape.group)), key=lambda d: (shrinking(shape.group[d]), -d))
     done: set[int] = set()
     result = []
-    for digit in order:
+    order = digits_of_phases(shape.group, tile.pairs)
+    for place, (digit, other) in enumerate(order):
+        reads = place == 0 and not tile.staged_in
+        writes = place == len(order) - 1 and not tile.staged_out
+        inside = not (reads or writes)
+        if writes:
+            done |= {digit} if other is None else {digit, other}
         sizes = [q if index in done else p for index, (p, q) in enumerate(shape.group)]
-        groups = _groups(shape.group[digit], accumulator)
         axes = [Axis(extent=tile.rows, shared=row_stride(shape, strides), row=1)]
         axes += [
-            Axis(extent=size, shared=strides[index])
+            Axis(
+                extent=size,
+                shared=strides[index],
+                group=0 if inside else math.prod(sizes[index + 1 :]),
+            )
             for index, size in enumerate(sizes)
-            if index != digit
+            if index not in (digit, other)
         ]
-        axes.append(Axis(extent=tile.columns, shared=1))
+        axes.append(Axis(extent=tile.columns, shared=1, column=0 if inside else 1))
         collapsed = _collapse(axes)
+        groups = _groups(shape.group, digit, other, accumulator, strides[digit] == 1)
+        neighbours = _neighbours(collapsed, (digit, other), strides, 2 * groups)
         result.append(
             MmaPhase(
-                digit=digit,
-                groups=groups,
-                neighbours=_neighbours(collapsed, strides[digit], 2 * groups),
-                axes=collapsed,
+                digit=digit, other=other, groups=groups, neighbours=neighbours, axes=collapsed
             )
         )
-        done.add(digit)
+        done |= {digit} if other is None else {digit, other}
     return tuple(result)
 
 
-def _neighbours(axes: Sequence[Axis], stride: int, lanes: int) -> bool:
+def _neighbours(
+    axes: Sequence[Axis], digits: Sequence[int | None], strides: Sequence[int], lanes: int
+) -> bool:
     """Whether a thread's fibers are one aligned vector wherever they are read or written."""
+    own = [strides[digit] for digit in digits if digit is not None]
     last = axes[-1]
-    aligned = all(axis.shared % lanes == 0 for axis in axes[:-1])
+    aligned = all(
+        step % lanes == 0 for axis in axes[:-1] for step in (axis.shared, axis.group, axis.column)
+    )
     return (
-        stride != 1
-        and stride % lanes == 0
+        all(stride != 1 and stride % lanes == 0 for stride in own)
         and aligned
         and last.shared == 1
-        and (last.extent % lanes == 0)
+        and last.extent % lanes == 0
     )
 
 
@@ -212,15 +263,8 @@ def _collapse(axes: Sequence[Axis]) -> tuple[Axis, ...]:
     for axis in axes:
         if axis.extent == 1:
             continue
-        last = result[-1] if result else None
-        if last is not None and (
-            (last.shared, last.row) == (axis.extent * axis.shared, axis.extent * axis.row)
-        ):
-            result[-1] = Axis(
-                extent=last.extent * axis.extent,
-                shared=axis.shared,
-                row=axis.row,
-            )
+        if result and result[-1].continues(axis):
+            result[-1] = replace(axis, extent=result[-1].extent * axis.extent)
         else:
             result.append(axis)
     return tuple(result) or (Axis(extent=1, shared=0),)
@@ -230,24 +274,30 @@ def _parts(size: int) -> int:
     return operands.cover(size, 8)
 
 
-def _groups(digit: tuple[int, int], accumulator: DataType) -> int:
-    """Two groups of 16 fibers where a thread can hold them, in vectors of 16 bytes at most."""
-    return 2 if accumulator.bytes == 4 and _parts(digit[0]) <= 2 else 1
+def _groups(
+    group: Sequence[tuple[int, int]],
+    digit: int,
+    other: int | None,
+    accumulator: DataType,
+    unit: bool,
+) -> int:
+    """As many groups of 16 fibers, or pairs of blocks, as a thread holds, in vectors of 16 bytes."""
+    parts = _parts(group[digit][0])
+    if other is None:
+        return 2 if accumulator.bytes == 4 and parts <= 2 else 1
+    parts *= _parts(group[other][0])
+    most = 4 if unit and parts == 1 else 2 if parts <= 4 else 1
+    return max(1, most * 4 // accumulator.bytes)
 
 
-def registers(shape: PassShape, splits: Splits, accumulator: DataType) -> int:
+def registers(shape: PassShape, tile: MmaTile, splits: Splits, accumulator: DataType) -> int:
     """An upper estimate of the registers of a thread: fibers, factor parts, sums, addresses."""
-    words = accumulator.bytes // 4
-    wanted = 0
-    for digit in shape.group:
-        groups = _groups(digit, accumulator)
-        parts = _parts(digit[0]) * _parts(digit[1])
-        fragment = 2 * words * (1 + splits.factor)
-        at_once = min(_parts(digit[1]), (2 if _parts(digit[0]) > 8 else 4) // groups)
-        held = (_parts(digit[0]) + 1 + splits.x) * 4 * groups * words
-        sums = at_once * groups * 4 * words * (1 + splits.factor)
-        factor = fragment * (parts if parts * fragment * 4 <= _HELD_FACTOR_BYTES else at_once)
-        wanted = max(wanted, held + sums + factor)
+    wanted = max(
+        _registers_of_digit(shape, digit, splits, accumulator)
+        if other is None
+        else _registers_of_pair(shape, digit, other, splits, accumulator)
+        for digit, other in digits_of_phases(shape.group, tile.pairs)
+    )
     # Odd sizes are walked with more index arithmetic; 16-bit operands pass through registers.
     plain = all(size & (size - 1) == 0 for digit in shape.group for size in digit)
     other = _REGISTERS_PLAIN if plain and splits.x == splits.factor else _REGISTERS_OTHERS
@@ -257,9 +307,53 @@ def registers(shape: PassShape, splits: Splits, accumulator: DataType) -> int:
     return min(255, wanted + other + _REGISTERS_LONG * long)
 
 
+def _registers_of_digit(
+    shape: PassShape, index: int, splits: Splits, accumulator: DataType
+) -> int:
+    words, digit = accumulator.bytes // 4, shape.group[index]
+    groups = _groups(shape.group, index, None, accumulator, False)
+    parts = _parts(digit[0]) * _parts(digit[1])
+    fragment = 2 * words * (1 + splits.factor)
+    at_once = min(_parts(digit[1]), (2 if _parts(digit[0]) > 8 else 4) // groups)
+    held = (_parts(digit[0]) + 1 + splits.x) * 4 * groups * words
+    sums = at_once * groups * 4 * words * (1 + splits.factor)
+    factor = fragment * (parts if parts * fragment * 4 <= _HELD_FACTOR_BYTES else at_once)
+    return held + sums + factor
+
+
+def _registers_of_pair(
+    shape: PassShape, digit: int, other: int, splits: Splits, accumulator: DataType
+) -> int:
+    words = accumulator.bytes // 4
+    (p1, q1), (p2, q2) = shape.group[digit], shape.group[other]
+    lanes = 2 * _groups(shape.group, digit, other, accumulator, True)
+    sets = lanes // 2 if q1 <= 8 else lanes
+    held = lanes * _parts(p1) * _parts(p2) * 2
+    sums = sets * _parts(q2) * 4 + _parts(p2) * 8 * (1 + splits.factor)
+    return (held + sums + 8 * (1 + splits.factor)) * words
+
+
 def factor_bytes(digit: tuple[int, int], splits: Splits, accumulator: DataType) -> int:
     """Bytes of one factor as its phase's threads take it."""
     return _parts(digit[0]) * _parts(digit[1]) * 32 * 2 * (1 + splits.factor) * accumulator.bytes
+
+
+def _left_factor_bytes(digit: tuple[int, int], splits: Splits, accumulator: DataType) -> int:
+    """The same for the digit that a pair contracts first: 16 produced indices at a time."""
+    stacked = digit[1] <= 8
+    elements = 4 * (1 + (splits.factor and not stacked))
+    return _parts(digit[0]) * operands.cover(digit[1], 16) * 32 * elements * accumulator.bytes
+
+
+def factors_bytes(
+    shape: PassShape, tile: MmaTile, splits: Splits, accumulator: DataType
+) -> tuple[int, ...]:
+    """Bytes of each digit's factor in shared memory."""
+    first = {d for d, other in digits_of_phases(shape.group, tile.pairs) if other is not None}
+    return tuple(
+        (_left_factor_bytes if index in first else factor_bytes)(digit, splits, accumulator)
+        for index, digit in enumerate(shape.group)
+    )
 
 
 def _offset_bytes(tile: MmaTile) -> int:
@@ -269,9 +363,10 @@ def _offset_bytes(tile: MmaTile) -> int:
 
 def shared_bytes(shape: PassShape, tile: MmaTile, splits: Splits, accumulator: DataType) -> int:
     """Row offsets, factors, and the tile where more than one phase meets in it."""
-    factors = sum(factor_bytes(digit, splits, accumulator) for digit in shape.group)
+    factors = sum(factors_bytes(shape, tile, splits, accumulator))
     elements = row_stride(shape, strides_of(shape, tile, accumulator)) * tile.rows
-    return 2 * _offset_bytes(tile) + factors + elements * accumulator.bytes * tile.staged
+    meets = tile.staged_in or tile.staged_out or len(shape.group) - tile.pairs > 1
+    return 2 * _offset_bytes(tile) + factors + elements * accumulator.bytes * meets
 
 
 def fits(
@@ -295,7 +390,7 @@ def fits(
             f"a tile of {tile.rows} x {shape.group_in} x {tile.columns} wants {wanted} bytes"
             f" of shared memory, {target.shared_bytes} are there; use a smaller tile"
         )
-    most = operands.REGISTERS // operands.round_up(registers(shape, splits, accumulator), 8)
+    most = operands.REGISTERS // operands.round_up(registers(shape, tile, splits, accumulator), 8)
     if tile.threads > most:
         return Status.reject(
             f"{tile.threads} threads leave too few registers, at most {most // 32 * 32} fit;"
@@ -321,25 +416,27 @@ def cycles(
     phases = phases_of(shape, tile, strides, accumulator)
     elements = 128.0
     for index, phase in enumerate(phases):
-        p, q = shape.group[phase.digit]
-        blocks = _parts(p) * _parts(q) * elements / (16 * p)
         exact = index == 0 and ends.source.bytes == 2
         idle = _idle(phase, tile.threads // 32)
-        tensor += blocks * splits.products(exact) * _CYCLES_OF_PRODUCT[accumulator.bytes] * idle
-        if _parts(p) * _parts(q) * 2 * accumulator.bytes * (1 + splits.factor) > _HELD_FACTOR_BYTES:
-            fragment = factor_bytes((8, 8), splits, accumulator) / _SHARED_BYTES_PER_CYCLE
-            shared += blocks / phase.groups * fragment
+        products = _products(shape, phase, splits, exact, elements)
+        tensor += products * _CYCLES_OF_PRODUCT[accumulator.bytes] * idle
+        shared += _factor_cycles(shape, phase, splits, accumulator, elements)
         width = accumulator.bytes / _SHARED_BYTES_PER_CYCLE
+        (p, q), unit = shape.group[phase.digit], strides[phase.digit] == 1
         # What a phase reads in memory itself comes in short runs.
-        shared += elements * width * (1 if tile.staged or p <= 8 else 2)
+        direct = unit and index == 0 and not tile.staged_in
+        shared += elements * width * (2 if direct and p > 8 else 1)
         elements *= q / p
-        shared += elements * width * (1 if tile.staged or q <= 8 else 2)
-    shared += 128 * accumulator.bytes / _SHARED_BYTES_PER_CYCLE * tile.staged
-    shared += elements * accumulator.bytes / _SHARED_BYTES_PER_CYCLE * tile.staged
+        if phase.other is not None:
+            elements *= shape.group[phase.other][1] / shape.group[phase.other][0]
+        direct = unit and index == len(phases) - 1 and not tile.staged_out
+        shared += elements * width * (2 if direct and q > 8 else 1)
+    shared += 128 * accumulator.bytes / _SHARED_BYTES_PER_CYCLE * tile.staged_in
+    shared += elements * accumulator.bytes / _SHARED_BYTES_PER_CYCLE * tile.staged_out
     compute = max(tensor, shared) + 0.25 * min(tensor, shared) + 3 * len(phases)
     wanted = shared_bytes(shape, tile, splits, accumulator)
     blocks = operands.resident_blocks(
-        tile.threads, registers(shape, splits, accumulator), wanted, target
+        tile.threads, registers(shape, tile, splits, accumulator), wanted, target
     )
     compute *= math.sqrt(max(1.0, _WARPS / (blocks * tile.threads / 32)))
     held = tile.rows * tile.columns * shape.group_in * blocks
@@ -348,9 +445,41 @@ def cycles(
     return max(memory, compute) + exposed * min(memory, compute) + latency
 
 
+def _products(
+    shape: PassShape, phase: MmaPhase, splits: Splits, exact: bool, elements: float
+) -> float:
+    """Products of the tensor cores for so many elements of a phase."""
+    p, q = shape.group[phase.digit]
+    each = splits.products(exact)
+    if phase.other is None:
+        return _parts(p) * _parts(q) * elements / (16 * p) * each
+    p2, q2 = shape.group[phase.other]
+    rows = operands.cover(q, 16)
+    first = 2 if q <= 8 and splits.factor else each
+    left = _parts(p) * _parts(p2) * rows * first
+    right = (0.5 if q <= 8 else rows) * _parts(p2) * _parts(q2) * splits.products(False)
+    return (left + right) * elements / (p * p2)
+
+
+def _factor_cycles(
+    shape: PassShape, phase: MmaPhase, splits: Splits, accumulator: DataType, elements: float
+) -> float:
+    """Cycles of shared memory for the factors that a phase does not hold in registers."""
+    p, q = shape.group[phase.digit]
+    fragment = factor_bytes((8, 8), splits, accumulator) / _SHARED_BYTES_PER_CYCLE
+    parts = _parts(p) * _parts(q)
+    if phase.other is None:
+        held = parts * 2 * accumulator.bytes * (1 + splits.factor) <= _HELD_FACTOR_BYTES
+        return 0 if held else parts * elements / (16 * p) / phase.groups * fragment
+    p2, q2 = shape.group[phase.other]
+    parts += _parts(p2) * _parts(q2)
+    return 0 if parts <= 2 else parts * elements / (p * p2) * fragment
+
+
 def _idle(phase: MmaPhase, warps: int) -> float:
     """How much longer a phase takes because its fibers do not fill all warps."""
-    pieces = operands.cover(phase.fibers, 16 * phase.groups)
+    at_once = 16 * phase.groups if phase.other is None else 2 * phase.groups
+    pieces = operands.cover(phase.fibers, at_once)
     return operands.cover(pieces, warps) * warps / pieces
 
 
@@ -378,7 +507,7 @@ def mma_step(
     phases = phases_of(shape, tile, strides, accumulator)
     wanted = shared_bytes(shape, tile, splits, accumulator)
     blocks = operands.resident_blocks(
-        tile.threads, registers(shape, splits, accumulator), wanted, target
+        tile.threads, registers(shape, tile, splits, accumulator), wanted, target
     )
     epilogue = description.epilogue if last else None
     scalar = operands.scalar_kind(epilogue)
@@ -432,9 +561,11 @@ def _vector(
 ) -> int:
     """Elements of one access to memory: of a staged tile, or of a phase's pair."""
     last = shape.group[-1][produced]
-    if tile.staged:
+    if tile.staged_out if produced else tile.staged_in:
         return operands.widest_divisor(alignment, [tile.columns if tile.columns > 1 else last])
-    return operands.widest_divisor(min(alignment, 2), [shape.group[phase.digit][produced]])
+    if strides[phase.digit] == 1:
+        return operands.widest_divisor(min(alignment, 2), [shape.group[phase.digit][produced]])
+    return math.gcd(alignment, 2 * phase.groups) if phase.neighbours else 1
 
 
 def _factor_constants(
@@ -457,10 +588,11 @@ def _tile_constants(
     accumulator: DataType,
 ) -> tuple[tuple[str, Constant], ...]:
     at = 2 * _offset_bytes(tile)
-    sizes = [factor_bytes(digit, splits, accumulator) for digit in shape.group]
+    sizes = factors_bytes(shape, tile, splits, accumulator)
     ins, outs = [p for p, _ in shape.group], [q for _, q in shape.group]
     return (
-        ("kStaged", tile.staged),
+        ("kStagedIn", tile.staged_in),
+        ("kStagedOut", tile.staged_out),
         ("kRegular", _powers(tile, shape)),
         ("kOffsetBytes", _offset_bytes(tile)),
         ("kSquare", all(p == q for p, q in shape.group)),
@@ -471,6 +603,8 @@ def _tile_constants(
         ("kGroupOut", shape.group_out),
         ("kContracted", tuple(ins)),
         ("kProduced", tuple(outs)),
+        ("kGroupStrideIn", tuple(math.prod(ins[index + 1 :]) for index in range(len(ins)))),
+        ("kGroupStrideOut", tuple(math.prod(outs[index + 1 :]) for index in range(len(outs)))),
         ("kStride", tuple(strides)),
         ("kRowStride", row_stride(shape, strides)),
         ("kDenseIn", False),
@@ -488,6 +622,7 @@ def _phase_constants(phases: Sequence[MmaPhase]) -> tuple[tuple[str, Constant], 
     return (
         ("kPhases", len(phases)),
         ("kPhaseDigit", tuple(phase.digit for phase in phases)),
+        ("kPhaseOther", tuple(-1 if phase.other is None else phase.other for phase in phases)),
         ("kPhaseGroups", tuple(phase.groups for phase in phases)),
         ("kPhaseNeighbours", tuple(int(phase.neighbours) for phase in phases)),
         ("kPhaseFibers", tuple(phase.fibers for phase in phases)),
@@ -495,4 +630,6 @@ def _phase_constants(phases: Sequence[MmaPhase]) -> tuple[tuple[str, Constant], 
         ("kAxisExtent", tuple(axis.extent for axis in axes)),
         ("kAxisShared", tuple(axis.shared for axis in axes)),
         ("kAxisRow", tuple(axis.row for axis in axes)),
+        ("kAxisGroup", tuple(axis.group for axis in axes)),
+        ("kAxisColumn", tuple(axis.column for axis in axes)),
     )

@@ -309,7 +309,15 @@ def _mma_tiles(key: _Key, shape: PassShape, ends: Ends, accumulator: DataType) -
     # One contiguous digit needs no tile: its phase reads and writes memory in pairs.
     direct = shape.right == 1 and not ends.source_by_rows
     return [
-        MmaTile(rows=rows, columns=columns, threads=threads, staged=staged, merged=merged)
+        MmaTile(
+            rows=rows,
+            columns=columns,
+            threads=threads,
+            staged_in=staged,
+            staged_out=staged,
+            pairs=0,
+            merged=merged,
+        )
         for merged in _mergers(shape)
         for rows, columns, threads in plain
         for staged in (

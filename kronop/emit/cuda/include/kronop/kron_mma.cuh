@@ -7,32 +7,35 @@
 // whose fibers are contiguous in memory may read X or write Y itself.
 #pragma once
 
-#include "kron_phase.cuh"
-#include "kron_staging.cuh"
+#include "kron_pair.cuh"
 
 namespace kronop {
 namespace kron {
 
-// The fibers of a thread along a contiguous digit, from X. All loads are issued before one is needed.
-template <class Step, int Phase, bool kWide, class Of = PhaseOf<Step, Phase>, class Parameters>
+// The fibers of a thread, from X. All loads are issued before one is needed.
+template <class Step, int Phase, Access kAccess, class Of = PhaseOf<Step, Phase>>
 KRONOP_INLINE void read_memory(typename Of::Fibers& a, const Place (&places)[Of::kPlaces],
-                               const bool (&live)[Of::kPlaces], const Parameters& parameters, const Window<Step>& window) {
+                               const bool (&live)[Of::kPlaces], const Source<Step, kAccess>& source) {
   using Input = typename Step::Input;
-  constexpr int vector = kWide ? 2 : 1;
-  const Strides<kWide, Step::kXDigit> strides(parameters.digit_x, parameters.inner_x);
+  // A pair of a contiguous digit, if it ends with the digit; or all lanes.
+  constexpr int width = Of::kUnit ? (Of::kContracted % 2 == 0 ? 2 : 1) : Of::kLanes / Of::kPlaces;
+  constexpr int at = Step::kGroupStrideIn[Of::kDigit];
   Input items[Of::kContractedParts][2][Of::kLanes] = {};
 #pragma unroll
-  for (int lane = 0; lane < Of::kLanes; ++lane) {
-    if (!live[lane] || places[lane].row >= window.rows) continue;
-    const Input* from = static_cast<const Input*>(parameters.x) + window.x(places[lane].row) + Of::index(0, 0) * strides.digit;
+  for (int i = 0; i < Of::kPlaces; ++i) {
+    Place place = places[i];
+    place.k += Of::index(0, 0) * at;
+    const Input* from = source.at(place);
+    if (!live[i]) continue;
 #pragma unroll
     for (int s = 0; s < Of::kContractedParts; ++s) {
 #pragma unroll
-      for (int r = 0; r < 2; r += vector) {
+      for (int r = 0; r < 2; r += Of::kUnit ? width : 1) {
         if (Of::kContracted % 8 != 0 && Of::index(s, r) >= Of::kContracted) continue;
-        const auto part = load<Input, vector>(from + (8 * s + r) * strides.digit);
+        Input part[width];
+        source.template read<width, Step::kColumns == 1>(part, place, from, (8 * s + (Of::kUnit ? r : 4 * r)) * at);
 #pragma unroll
-        for (int v = 0; v < vector; ++v) items[s][r + v][lane] = part.data[v];
+        for (int v = 0; v < width; ++v) items[s][Of::kUnit ? r + v : r][Of::kUnit ? i : i + v] = part[v];
       }
     }
   }
@@ -46,14 +49,6 @@ KRONOP_INLINE void read_memory(typename Of::Fibers& a, const Place (&places)[Of:
       }
     }
   }
-}
-
-// N elements of the tile, or zeros where there are none to read: their places may be another warp's.
-template <class Accumulator, int N>
-KRONOP_INLINE Vector<Accumulator, N> load_if(bool there, const Accumulator* from) {
-  Vector<Accumulator, N> values{};
-  if (there) values = load<Accumulator, N>(from);
-  return values;
 }
 
 // The fibers of a thread, from the tile.
@@ -124,29 +119,27 @@ KRONOP_INLINE void write_tile(const typename Step::Accumulator (&values)[2][Of::
   }
 }
 
-
 // The same sums through the epilogue, to Y.
-template <class Step, int Phase, bool kWide, class Of = PhaseOf<Step, Phase>, class Parameters>
+template <class Step, int Phase, Access kAccess, class Of = PhaseOf<Step, Phase>>
 KRONOP_INLINE void write_memory(const typename Step::Accumulator (&values)[2][Of::kLanes], int n,
                                 const bool (&live)[Of::kPlaces], const Place (&places)[Of::kPlaces],
-                                const Finish<Step>& finish, const Parameters& parameters, const Window<Step>& window) {
-  using Output = typename Step::Output;
-  constexpr int vector = kWide ? 2 : 1;
-  const Strides<kWide, Step::kYDigit> y_strides(parameters.digit_y, parameters.inner_y);
-  const Strides<kWide, Step::kYDigit> z_strides(parameters.digit_z, parameters.inner_z);
+                                const Sink<Step, kAccess>& sink) {
+  using Accumulator = typename Step::Accumulator;
+  constexpr int width = Of::kUnit ? (Of::kProduced % 2 == 0 ? 2 : 1) : Of::kLanes / Of::kPlaces;
+  constexpr int at = Step::kGroupStrideOut[Of::kDigit];
 #pragma unroll
-  for (int lane = 0; lane < Of::kLanes; ++lane) {
-    if (!live[lane] || places[lane].row >= window.rows) continue;
-    Output* y = static_cast<Output*>(parameters.y) + window.y(places[lane].row) + Of::index(0, 0) * y_strides.digit;
-    const Output* z = static_cast<const Output*>(parameters.z) + window.z(places[lane].row) + Of::index(0, 0) * z_strides.digit;
+  for (int i = 0; i < Of::kPlaces; ++i) {
+    if (!live[i]) continue;
+    Place place = places[i];
+    place.k += Of::index(0, 0) * at;
+    const auto spot = sink.at(place);
 #pragma unroll
-    for (int r = 0; r < 2; r += vector) {
+    for (int r = 0; r < 2; r += Of::kUnit ? width : 1) {
       if (Of::kProduced % 8 != 0 && Of::index(n, r) >= Of::kProduced) continue;
-      Vector<Output, vector> source{}, result;
-      if (parameters.z) source = load<Output, vector>(z + (8 * n + r) * z_strides.digit);
+      Accumulator part[width];
 #pragma unroll
-      for (int v = 0; v < vector; ++v) result.data[v] = finish(values[r + v][lane], source.data[v], Output{});
-      store<Output, vector>(y + (8 * n + r) * y_strides.digit, result);
+      for (int v = 0; v < width; ++v) part[v] = Of::kUnit ? values[r + v][i] : values[r][i + v];
+      sink.template write<width, Step::kColumns == 1>(part, place, spot, (8 * n + (Of::kUnit ? r : 4 * r)) * at);
     }
   }
 }
@@ -203,7 +196,7 @@ KRONOP_INLINE void multiply(typename Step::Accumulator (&sums)[Of::kAtOnce][Of::
   }
 }
 
-template <class Step, int Phase, class Parameters>
+template <class Step, int Phase, Access kAccess, class Parameters>
 KRONOP_INLINE void run_phase(unsigned char* shared, const Parameters& parameters, const Window<Step>& window) {
   using Of = PhaseOf<Step, Phase>;
   using Accumulator = typename Step::Accumulator;
@@ -212,8 +205,8 @@ KRONOP_INLINE void run_phase(unsigned char* shared, const Parameters& parameters
   const B* factor = reinterpret_cast<const B*>(shared + Step::kFactorBytesAt[Of::kDigit]) + threadIdx.x % 32;
   Accumulator* tile = reinterpret_cast<Accumulator*>(shared + Step::kTileBytesAt);
   const Finish<Step> finish(parameters);
-  const bool x_wide = wide<Step>(Step::kXVector, parameters.x_vector, window);
-  const bool y_wide = wide<Step>(Step::kYVector, parameters.y_vector, window);
+  const Source<Step, kAccess> source(parameters, window);
+  const Sink<Step, kAccess> sink(parameters, window, finish);
   B held[Of::kHoldFactor ? parts : 1];
   if constexpr (Of::kHoldFactor) {
 #pragma unroll
@@ -240,12 +233,8 @@ KRONOP_INLINE void run_phase(unsigned char* shared, const Parameters& parameters
       walk<Step, Phase>(places[i], again * at_once);
     }
     typename Of::Fibers a;
-    if constexpr (!Step::kStaged) {
-      if (x_wide) {
-        read_memory<Step, Phase, true>(a, places, live, parameters, window);
-      } else {
-        read_memory<Step, Phase, false>(a, places, live, parameters, window);
-      }
+    if constexpr (reads_memory<Step, Phase>) {
+      read_memory<Step, Phase, kAccess>(a, places, live, source);
     } else {
       read_tile<Step, Phase>(a, places, live, tile);
     }
@@ -263,12 +252,8 @@ KRONOP_INLINE void run_phase(unsigned char* shared, const Parameters& parameters
 #pragma unroll
             for (int lane = 0; lane < Of::kLanes; ++lane) values[r][lane] = sums[n][lane / 2][lane % 2 * 2 + r];
           }
-          if constexpr (!Step::kStaged) {
-            if (y_wide) {
-              write_memory<Step, Phase, true>(values, n0 + n, live, places, finish, parameters, window);
-            } else {
-              write_memory<Step, Phase, false>(values, n0 + n, live, places, finish, parameters, window);
-            }
+          if constexpr (writes_memory<Step, Phase>) {
+            write_memory<Step, Phase, kAccess>(values, n0 + n, live, places, sink);
           } else {
             write_tile<Step, Phase>(values, n0 + n, live, places, tile);
           }
@@ -279,12 +264,34 @@ KRONOP_INLINE void run_phase(unsigned char* shared, const Parameters& parameters
   }
 }
 
+// The factors of all phases, as their threads take them.
 template <class Step, int Phase = 0, class Parameters>
-KRONOP_INLINE void run_phases(unsigned char* shared, const Parameters& parameters, const Window<Step>& window) {
-  run_phase<Step, Phase>(shared, parameters, window);
+KRONOP_INLINE void load_factors(unsigned char* shared, const Parameters& parameters, long long batch) {
+  if constexpr (Step::kPhaseOther[Phase] >= 0) {
+    using Of = PairOf<Step, Phase>;
+    load_fragments<Step, typename Of::LeftFragments>(shared, parameters, batch);
+    load_fragments<Step, typename Of::RightFragments>(shared, parameters, batch);
+  } else {
+    load_fragments<Step, typename PhaseOf<Step, Phase>::Fragments>(shared, parameters, batch);
+  }
+  if constexpr (Phase + 1 < Step::kPhases) load_factors<Step, Phase + 1>(shared, parameters, batch);
+}
+
+// All phases. Where the first one reads X itself, the next tile's X is asked for as soon as it has.
+template <class Step, int Phase = 0, class Parameters>
+KRONOP_INLINE void run_phases(unsigned char* shared, const Parameters& parameters, const Window<Step>& window,
+                              const Window<Step>& next) {
+  with_access<Step, Phase>(parameters, window, [&]<Access kAccess>() {
+    if constexpr (Step::kPhaseOther[Phase] >= 0) {
+      run_pair<Step, Phase, kAccess>(shared, parameters, window);
+    } else {
+      run_phase<Step, Phase, kAccess>(shared, parameters, window);
+    }
+  });
   if constexpr (Phase + 1 < Step::kPhases) {
     __syncthreads();
-    run_phases<Step, Phase + 1>(shared, parameters, window);
+    if constexpr (Phase == 0 && !Step::kStagedIn) prefetch_tile<Step>(parameters, next);
+    run_phases<Step, Phase + 1>(shared, parameters, window, next);
   }
 }
 
@@ -300,7 +307,7 @@ KRONOP_INLINE void kron_mma(const Parameters& parameters) {
   long long index = blockIdx.x, loaded = -1;
   if (index >= tiles.count()) return;
   kron::Window<Step> now = tiles.open(index, 0);
-  bool staged = !Step::kStaged;
+  bool staged = !Step::kStagedIn;
 #pragma unroll 1
   while (true) {
     if (!staged) {
@@ -317,12 +324,13 @@ KRONOP_INLINE void kron_mma(const Parameters& parameters) {
     const bool more = index < tiles.count();
     // The offsets of the tile before this one are done with since the barrier.
     kron::Window<Step> next = now;
+    next.rows = 0;
     if (more) next = tiles.open(index, Step::kOffsetBytes - now.at);
-    kron::run_phases<Step>(shared, parameters, now);
+    kron::run_phases<Step>(shared, parameters, now, next);
     __syncthreads();
-    if constexpr (Step::kStaged) {
-      staged = more && kron::exchange<Step>(tile, parameters, now, next);
-      if (!staged) kron::finish_tile<Step>(tile, parameters, now);
+    if constexpr (Step::kStagedIn && Step::kStagedOut) staged = more && kron::exchange<Step>(tile, parameters, now, next);
+    if constexpr (Step::kStagedOut) {
+      if (!Step::kStagedIn || !staged) kron::finish_tile<Step>(tile, parameters, now);
     }
     if (!more) return;
     now = next;

@@ -7,9 +7,10 @@
 namespace kronop {
 namespace kron {
 
-// Where a fiber lies: its first element in the tile, and its row.
+// Where a fiber lies: its first element in the tile; and in memory its row, the index along the group
+// of digits, and its column.
 struct Place {
-  int shared = 0, row = 0;
+  int shared = 0, row = 0, k = 0, column = 0;
 };
 
 // Mixed radix over the axes that a phase leaves free, last one fastest.
@@ -20,7 +21,24 @@ KRONOP_INLINE void walk(Place& place, int fiber) {
   const int index = first ? fiber : fiber % extent;
   place.shared += index * Step::kAxisShared[Axis];
   place.row += index * Step::kAxisRow[Axis];
+  place.k += index * Step::kAxisGroup[Axis];
+  place.column += index * Step::kAxisColumn[Axis];
   if constexpr (!first) walk<Step, Phase, Axis - 1>(place, fiber / extent);
+}
+
+// Places of fibers start, start + kStep, ... below `count`, which kAll of them are. Where all sizes are powers of two, no carry
+// links `start` with the steps, which are constants then.
+template <class Step, int Phase, int kStep, bool kAll, int N>
+KRONOP_INLINE void places_of(Place (&places)[N], bool (&live)[N], int start, int count) {
+  Place base;
+  if constexpr (Step::kRegular) walk<Step, Phase>(base, start);
+#pragma unroll
+  for (int i = 0; i < N; ++i) {
+    const int fiber = start + i * kStep;
+    live[i] = kAll || fiber < count;
+    places[i] = base;
+    walk<Step, Phase>(places[i], Step::kRegular ? i * kStep : live[i] ? fiber : 0);
+  }
 }
 
 // What a phase is made of, at compile time.
@@ -59,6 +77,20 @@ struct PhaseOf {
     const int g = threadIdx.x % 32 / 4;
     return first + (kUnit ? 8 * lane + g : kLanes * g + lane);
   }
+
+  // The factor: [part of P][part of Q].
+  struct Fragments {
+    using Operand = B;
+    static constexpr int kDigit = PhaseOf::kDigit, kCount = kContractedParts * kProducedParts, kElements = 2;
+    KRONOP_INLINE static int contracted(int part, int thread, int r) {
+      const int t = thread % 4;
+      return part / kProducedParts * 8 + (kUnit ? 2 * t + r : t + 4 * r);
+    }
+    KRONOP_INLINE static int produced(int part, int thread, int) {
+      const int g = thread / 4;
+      return part % kProducedParts * 8 + (kUnit ? g : g / 2 + g % 2 * 4);
+    }
+  };
 };
 
 // Element (p, q) of a digit's factor: the product of the elements of the factors that it is made of.
@@ -79,46 +111,41 @@ KRONOP_INLINE typename Step::Accumulator factor_element(const typename Step::Fac
   }
 }
 
-// A digit's factor in shared memory, as its phase's threads take it: [part of P][part of Q][32 threads].
-template <class Step, int Phase, class Parameters>
-KRONOP_INLINE void load_factor(unsigned char* shared, const Parameters& parameters, long long batch) {
-  using Of = PhaseOf<Step, Phase>;
-  using Accumulator = typename Step::Accumulator;
-  constexpr int digit = Of::kDigit, pairs = Of::kContractedParts * Of::kProducedParts * 32;
+// A digit's factor in shared memory, as a phase's threads take it: [fragment][32 threads], each made of
+// kElements elements of the factor. `Fragments` says which ones.
+template <class Step, class Fragments, class Parameters>
+KRONOP_INLINE void load_fragments(unsigned char* shared, const Parameters& parameters, long long batch) {
+  using Operand = typename Fragments::Operand;
+  constexpr int digit = Fragments::kDigit, count = Fragments::kCount * 32, elements = Fragments::kElements;
   constexpr int first = Step::kFactorFirst[digit], last = Step::kFactorFirst[digit + 1] - 1;
   // Many loads in flight, but where each element is a product of several.
-  constexpr int unroll = first == last ? 8 : 1;
-  auto* to = reinterpret_cast<typename Of::B*>(shared + Step::kFactorBytesAt[digit]);
+  constexpr int unroll = first == last ? 16 / elements : 1;
+  auto* to = reinterpret_cast<Operand*>(shared + Step::kFactorBytesAt[digit]);
   const typename Step::Factor* sources[last - first + 1];
 #pragma unroll
   for (int i = first; i <= last; ++i) {
     sources[i - first] = static_cast<const typename Step::Factor*>(parameters.factor[i]) + factor_offset(parameters, i, batch);
   }
 #pragma unroll 1
-  for (int start = threadIdx.x; start < pairs; start += Step::kThreads * unroll) {
-    Accumulator items[unroll][2] = {};
+  for (int start = threadIdx.x; start < count; start += Step::kThreads * unroll) {
+    typename Step::Accumulator items[unroll][elements] = {};
 #pragma unroll
     for (int u = 0; u < unroll; ++u) {
-      const int e = start + u * Step::kThreads, t = e % 4, g = e % 32 / 4, part = e / 32;
-      const int q = part % Of::kProducedParts * 8 + (Of::kUnit ? g : g / 2 + g % 2 * 4);
+      const int e = start + u * Step::kThreads;
 #pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        const int p = part / Of::kProducedParts * 8 + (Of::kUnit ? 2 * t + r : t + 4 * r);
-        if (p < Of::kContracted && q < Of::kProduced) items[u][r] = factor_element<Step, last, first>(sources, parameters, p, q);
+      for (int i = 0; i < elements; ++i) {
+        const int p = Fragments::contracted(e / 32, e % 32, i), q = Fragments::produced(e / 32, e % 32, i);
+        if (e < count && p < Step::kContracted[digit] && q < Step::kProduced[digit]) {
+          items[u][i] = factor_element<Step, last, first>(sources, parameters, p, q);
+        }
       }
     }
 #pragma unroll
     for (int u = 0; u < unroll; ++u) {
       const int e = start + u * Step::kThreads;
-      if (e < pairs) to[e] = typename Of::B(items[u]);
+      if (e < count) to[e] = Operand(items[u]);
     }
   }
-}
-
-template <class Step, int Phase = 0, class Parameters>
-KRONOP_INLINE void load_factors(unsigned char* shared, const Parameters& parameters, long long batch) {
-  load_factor<Step, Phase>(shared, parameters, batch);
-  if constexpr (Phase + 1 < Step::kPhases) load_factors<Step, Phase + 1>(shared, parameters, batch);
 }
 
 // Whether factors differ from batch to batch.

@@ -103,6 +103,21 @@ struct StageIn {
   }
 };
 
+// Asks for X's lines of a window, where they are whole.
+template <class Step, class Parameters>
+KRONOP_INLINE void prefetch_tile(const Parameters& parameters, const Window<Step>& window) {
+  using Input = typename Step::Input;
+  constexpr int line = 128 / sizeof(Input), run = Step::kColumns > 1 ? Step::kColumns : Step::kGroupIn;
+  constexpr int lines = (run + line - 1) / line, runs = Step::kColumns > 1 ? Step::kGroupIn : 1;
+  if (!wide<Step>(Step::kXVector, parameters.x_vector, window)) return;
+  const Strides<true, Step::kXDigit> strides(parameters.digit_x, parameters.inner_x);
+#pragma unroll 1
+  for (int i = threadIdx.x; i < window.rows * runs * lines; i += Step::kThreads) {
+    const int row = i / (runs * lines), k = i / lines % runs;
+    prefetch(static_cast<const Input*>(parameters.x) + (window.x(row) + k * strides.digit + i % lines * line));
+  }
+}
+
 // The tile through the epilogue to Y, with a source Z or without.
 template <class Step, bool kWide, bool kSource, class Parameters>
 struct StageOut {

@@ -21,7 +21,31 @@ KRONOP_INLINE void store(T* pointer, const Vector<T, N>& value) {
   *reinterpret_cast<Vector<T, N>*>(pointer) = value;
 }
 
+// N elements of shared memory, or zeros where there are none to read: their places may be another warp's.
+template <class T, int N>
+KRONOP_INLINE Vector<T, N> load_if(bool there, const T* from) {
+  Vector<T, N> values{};
+  if (there) values = load<T, N>(from);
+  return values;
+}
+
+namespace detail {
+template <bool kFirst, class A, class B>
+struct either {
+  using type = A;
+};
+template <class A, class B>
+struct either<false, A, B> {
+  using type = B;
+};
+}  // namespace detail
+template <bool kFirst, class A, class B>
+using Either = typename detail::either<kFirst, A, B>::type;
+
 #if !defined(KRONOP_EMULATION)
+// Asks for a line of global memory to be brought to the level-2 cache.
+KRONOP_INLINE void prefetch(const void* pointer) { asm volatile("prefetch.global.L2 [%0];" ::"l"(pointer)); }
+
 KRONOP_INLINE unsigned char* shared_memory() {
   extern __shared__ __align__(16) unsigned char kronop_shared[];
   return kronop_shared;

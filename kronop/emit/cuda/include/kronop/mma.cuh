@@ -90,4 +90,12 @@ KRONOP_INLINE void add_product(T (&sums)[4], const Split<T, 4, kSplitA>& a, cons
   }
 }
 
+// All products of one left operand with several right ones.
+template <int kIndex = 0, class T, class A, class B, int N>
+KRONOP_INLINE void add_row(T (&sums)[N][4], const A& a, const B (&b)[N]) {
+#pragma unroll
+  for (int n = 0; n < N; ++n) add_product<kIndex>(sums[n], a, b[n]);
+  if constexpr (kIndex + 1 < products_of<A, B>) add_row<kIndex + 1>(sums, a, b);
+}
+
 }  // namespace kronop

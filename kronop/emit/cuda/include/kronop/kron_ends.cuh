@@ -1,0 +1,135 @@
+// The first phase of a pass may read X itself, and the last one write Y: elements of fibers in memory.
+#pragma once
+
+#include "kron_phase.cuh"
+#include "kron_staging.cuh"
+
+namespace kronop {
+namespace kron {
+
+// How a phase meets memory: in whole vectors, with a source Z or without; or one element at a time.
+// Loops are made for each, since a choice inside would keep loads and products from overlapping.
+enum class Access { kWide, kWideWithSource, kNarrow };
+
+template <class Step, int Phase>
+inline constexpr bool reads_memory = Phase == 0 && !Step::kStagedIn;
+template <class Step, int Phase>
+inline constexpr bool writes_memory = Phase + 1 == Step::kPhases && !Step::kStagedOut;
+
+// Calls visit.template operator()<Access>() with what this phase can do on this window.
+template <class Step, int Phase, class Parameters, class Visit>
+KRONOP_INLINE void with_access(const Parameters& parameters, const Window<Step>& window, Visit visit) {
+  constexpr bool reads = reads_memory<Step, Phase>, writes = writes_memory<Step, Phase>;
+  if constexpr (!reads && !writes) {
+    visit.template operator()<Access::kWide>();
+  } else {
+    const bool x = !reads || wide<Step>(Step::kXVector, parameters.x_vector, window);
+    const bool y = !writes || wide<Step>(Step::kYVector, parameters.y_vector, window);
+    if (!(x && y)) {
+      visit.template operator()<Access::kNarrow>();
+    } else if (writes && parameters.z) {
+      if constexpr (writes) visit.template operator()<Access::kWideWithSource>();
+    } else {
+      visit.template operator()<Access::kWide>();
+    }
+  }
+}
+
+// Whether element `lane` behind `place` exists. Lanes are columns where a tile has several.
+template <class Step>
+KRONOP_INLINE bool exists(const Place& place, int lane, const Window<Step>& window) {
+  return (Step::kRows == 1 || place.row < window.rows) && (Step::kColumns == 1 || place.column + lane < window.columns);
+}
+
+// Offset of a row of the window; the only row of a tile has been added to the operand's pointer.
+template <class Step>
+KRONOP_INLINE long long row_offset(const Window<Step>& window, int operand, const Place& place) {
+  return Step::kRows == 1 || place.row >= window.rows ? 0 : window.offsets(operand)[place.row];
+}
+template <class Step>
+KRONOP_INLINE long long only_row(const Window<Step>& window, int operand) {
+  return Step::kRows == 1 ? window.offsets(operand)[0] : 0;
+}
+
+// X as a phase reads it.
+template <class Step, Access kAccess>
+struct Source {
+  using Input = typename Step::Input;
+  static constexpr bool kWide = kAccess != Access::kNarrow;
+  static constexpr int kVector = kWide ? Step::kXVector : 1;
+  const Input* x;
+  Strides<kWide, Step::kXDigit> strides;
+  const Window<Step>& window;
+
+  template <class Parameters>
+  KRONOP_INLINE Source(const Parameters& parameters, const Window<Step>& where)
+      : x(static_cast<const Input*>(parameters.x) + only_row(where, 0)), strides(parameters.digit_x, parameters.inner_x), window(where) {}
+
+  KRONOP_INLINE const Input* at(const Place& place) const {
+    return x + (row_offset(window, 0, place) + place.k * strides.digit + place.column * strides.inner);
+  }
+  // N elements along the digits, or along the columns, from index k behind `place`; zeros beyond the window.
+  template <int N, bool kAlongDigits>
+  KRONOP_INLINE void read(Input (&items)[N], const Place& place, const Input* from, int k) const {
+    constexpr int vector = N < kVector ? N : kVector;
+#pragma unroll
+    for (int first = 0; first < N; first += vector) {
+      Vector<Input, vector> part{};
+      const long long step = first * (kAlongDigits ? strides.digit : strides.inner);
+      if (exists(place, kAlongDigits ? 0 : first, window)) part = load<Input, vector>(from + (k * strides.digit + step));
+#pragma unroll
+      for (int v = 0; v < vector; ++v) items[first + v] = part.data[v];
+    }
+  }
+};
+
+// Y as a phase writes it, through the epilogue.
+template <class Step, Access kAccess>
+struct Sink {
+  using Output = typename Step::Output;
+  using Accumulator = typename Step::Accumulator;
+  static constexpr bool kWide = kAccess != Access::kNarrow;
+  static constexpr int kVector = kWide ? Step::kYVector : 1;
+  struct Spot {
+    Output* y;
+    const Output* z;
+  };
+  Output* y;
+  const Output* z;
+  Strides<kWide, Step::kYDigit> y_strides, z_strides;
+  const Window<Step>& window;
+  const Finish<Step>& finish;
+
+  template <class Parameters>
+  KRONOP_INLINE Sink(const Parameters& parameters, const Window<Step>& where, const Finish<Step>& functor)
+      : y(static_cast<Output*>(parameters.y) + only_row(where, 1)),
+        z(parameters.z ? static_cast<const Output*>(parameters.z) + only_row(where, 2) : nullptr),
+        y_strides(parameters.digit_y, parameters.inner_y),
+        z_strides(parameters.digit_z, parameters.inner_z),
+        window(where),
+        finish(functor) {}
+
+  KRONOP_INLINE Spot at(const Place& place) const {
+    return {y + (row_offset(window, 1, place) + place.k * y_strides.digit + place.column * y_strides.inner),
+            z + (row_offset(window, 2, place) + place.k * z_strides.digit + place.column * z_strides.inner)};
+  }
+  // N sums along the digits, or along the columns, to index k behind `place`.
+  template <int N, bool kAlongDigits>
+  KRONOP_INLINE void write(const Accumulator (&values)[N], const Place& place, const Spot& to, int k) const {
+    constexpr int vector = N < kVector ? N : kVector;
+#pragma unroll
+    for (int first = 0; first < N; first += vector) {
+      if (!exists(place, kAlongDigits ? 0 : first, window)) continue;
+      const long long y_step = k * y_strides.digit + first * (kAlongDigits ? y_strides.digit : y_strides.inner);
+      const long long z_step = k * z_strides.digit + first * (kAlongDigits ? z_strides.digit : z_strides.inner);
+      Vector<Output, vector> source{}, result;
+      if (kAccess == Access::kWideWithSource || (kAccess == Access::kNarrow && z)) source = load<Output, vector>(to.z + z_step);
+#pragma unroll
+      for (int v = 0; v < vector; ++v) result.data[v] = finish(values[first + v], source.data[v], Output{});
+      store<Output, vector>(to.y + y_step, result);
+    }
+  }
+};
+
+}  // namespace kron
+}  // namespace kronop

@@ -1,0 +1,337 @@
+// A phase that contracts two digits, the first result never leaving the registers.
+//
+// The elements are the right operand of the first product, contracted index along the threads of a
+// quad: Y1 = F1^T X, whose columns come out along the quad. So they are at once the left operand of the
+// second product, Y2 = Y1 F2: the transposition between the two digits is free.
+#pragma once
+
+#include "kron_ends.cuh"
+
+namespace kronop {
+namespace kron {
+
+// The left operand of a product whose 8 produced rows leave half of the tensor core's: the rounded
+// values and what rounding left, so that two products do what otherwise takes three.
+template <class T>
+struct alignas(16) Stacked {
+  T data[4];
+  Stacked() = default;
+  KRONOP_INLINE explicit Stacked(const T (&from)[2]) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      data[2 * r] = round_to_tf32(from[r]);
+      data[2 * r + 1] = from[r] - data[2 * r];
+    }
+  }
+};
+
+// What such a phase is made of. A block is all elements of the two digits at one free index.
+template <class Step, int Phase>
+struct PairOf {
+  using Accumulator = typename Step::Accumulator;
+  static constexpr int kInner = Step::kPhaseDigit[Phase], kOuter = Step::kPhaseOther[Phase];
+  static constexpr int kP1 = Step::kContracted[kInner], kQ1 = Step::kProduced[kInner];
+  static constexpr int kP2 = Step::kContracted[kOuter], kQ2 = Step::kProduced[kOuter];
+  static constexpr int kStride1 = Step::kStride[kInner], kStride2 = Step::kStride[kOuter];
+  static constexpr bool kUnit = kStride1 == 1;
+  // Parts of 8 of the contracted indices and of the second produced one; of 16 of the first one.
+  static constexpr int kParts1 = (kP1 + 7) / 8, kParts2 = (kP2 + 7) / 8, kProduced2 = (kQ2 + 7) / 8, kProduced1 = (kQ1 + 15) / 16;
+  static constexpr int kLanes = 2 * Step::kPhaseGroups[Phase];  // blocks that a warp takes at once
+  static constexpr bool kNeighbours = Step::kPhaseNeighbours[Phase];
+  static constexpr int kPlaces = kNeighbours ? 1 : kLanes;
+  static constexpr int kBlocks = Step::kPhaseFibers[Phase];
+  // Whether 8 rows hold a block's first produced index: the second product takes two blocks at once.
+  static constexpr bool kHalf = kQ1 <= 8;
+  static constexpr int kSets = kHalf ? kLanes / 2 : kLanes;
+  static constexpr bool kSplitX = Step::kSplitX && !(Phase == 0 && sizeof(typename Step::Input) == 2);
+  static constexpr bool kStacked = kHalf && Step::kSplitFactor;
+  static constexpr int kTogether = Step::kSplitFactor ? 2 : 1 << 20;  // parts whose sums are one chain
+  using Left = Either<kStacked, Stacked<Accumulator>, Split<Accumulator, 4, Step::kSplitFactor>>;
+  using Right = Split<Accumulator, 2, Step::kSplitFactor>;
+  using Elements = Accumulator[kLanes][kParts1][kParts2][2];
+  using Sums = Accumulator[kSets][kProduced2][4];
+
+  // Index of a row of 8 along the first produced digit: so that 16-byte accesses meet no bank twice.
+  KRONOP_INLINE static constexpr int row(int g) { return (g & 4) | (g & 1) << 1 | (g & 2) >> 1; }
+  KRONOP_INLINE static constexpr int along(int t, int r) { return kUnit ? 2 * t + r : t + 4 * r; }
+
+  struct LeftFragments {
+    using Operand = Left;
+    static constexpr int kDigit = kInner, kCount = kProduced1 * kParts1, kElements = kStacked ? 2 : 4;
+    KRONOP_INLINE static int contracted(int part, int thread, int i) {
+      return part % kParts1 * 8 + along(thread % 4, kStacked ? i : i / 2);
+    }
+    KRONOP_INLINE static int produced(int part, int thread, int i) {
+      return part / kParts1 * 16 + row(thread / 4) + (kStacked ? 0 : i % 2 * 8);
+    }
+  };
+  struct RightFragments {
+    using Operand = Right;
+    static constexpr int kDigit = kOuter, kCount = kParts2 * kProduced2, kElements = 2;
+    KRONOP_INLINE static int contracted(int part, int thread, int r) { return part / kProduced2 * 8 + thread % 4 * 2 + r; }
+    KRONOP_INLINE static int produced(int part, int thread, int) {
+      const int g = thread / 4;
+      return part % kProduced2 * 8 + g / 2 + g % 2 * 4;
+    }
+  };
+};
+
+// The blocks of a thread, from X. All loads are issued before one is needed.
+template <class Step, int Phase, Access kAccess, class Of = PairOf<Step, Phase>>
+KRONOP_INLINE void read_blocks(typename Of::Elements& x, const Place (&places)[Of::kPlaces], const bool (&live)[Of::kPlaces],
+                               const Source<Step, kAccess>& source) {
+  using Input = typename Step::Input;
+  // A pair of a contiguous digit, if it ends with the digit; or all lanes.
+  constexpr int width = Of::kUnit ? (Of::kP1 % 2 == 0 ? 2 : 1) : Of::kPlaces == 1 ? Of::kLanes : 1;
+  constexpr int at1 = Step::kGroupStrideIn[Of::kInner], at2 = Step::kGroupStrideIn[Of::kOuter];
+  const int t = threadIdx.x % 4, g = threadIdx.x % 32 / 4;
+  Input items[Of::kParts1][Of::kParts2][Of::kLanes * 2] = {};
+#pragma unroll
+  for (int i = 0; i < Of::kPlaces; ++i) {
+    Place place = places[i];
+    place.k += Of::along(t, 0) * at1 + g * at2;
+    const Input* from = source.at(place);
+    if (!live[i]) continue;
+#pragma unroll
+    for (int s = 0; s < Of::kParts1; ++s) {
+#pragma unroll
+      for (int j = 0; j < Of::kParts2; ++j) {
+        if (Of::kP2 % 8 != 0 && 8 * j + g >= Of::kP2) continue;
+#pragma unroll
+        for (int r = 0; r < 2; r += Of::kUnit ? width : 1) {
+          if (Of::kP1 % 8 != 0 && 8 * s + Of::along(t, r) >= Of::kP1) continue;
+          Input part[width];
+          source.template read<width, Step::kColumns == 1>(part, place, from, (8 * s + (Of::kUnit ? r : 4 * r)) * at1 + 8 * j * at2);
+#pragma unroll
+          for (int v = 0; v < width; ++v) items[s][j][Of::kUnit ? 2 * i + r + v : 2 * (i + v) + r] = part[v];
+        }
+      }
+    }
+  }
+#pragma unroll
+  for (int s = 0; s < Of::kParts1; ++s) {
+#pragma unroll
+    for (int j = 0; j < Of::kParts2; ++j) {
+#pragma unroll
+      for (int e = 0; e < 2 * Of::kLanes; ++e) x[e / 2][s][j][e % 2] = convert<typename Step::Accumulator>(items[s][j][e]);
+    }
+  }
+}
+
+// The blocks of a thread, from the tile.
+template <class Step, int Phase, class Of = PairOf<Step, Phase>>
+KRONOP_INLINE void read_blocks(typename Of::Elements& x, const Place (&places)[Of::kPlaces], const bool (&live)[Of::kPlaces],
+                               const typename Step::Accumulator* tile) {
+  using Accumulator = typename Step::Accumulator;
+  constexpr int vector = Of::kNeighbours ? Of::kLanes : 1;
+  const int t = threadIdx.x % 4, g = threadIdx.x % 32 / 4;
+#pragma unroll
+  for (int i = 0; i < Of::kPlaces; ++i) {
+    const Accumulator* from = tile + places[i].shared + Of::along(t, 0) * Of::kStride1 + g * Of::kStride2;
+#pragma unroll
+    for (int s = 0; s < Of::kParts1; ++s) {
+#pragma unroll
+      for (int j = 0; j < Of::kParts2; ++j) {
+        const bool outer = live[i] && (Of::kP2 % 8 == 0 || 8 * j + g < Of::kP2);
+        if constexpr (Of::kUnit) {
+          // The slots of a digit are even, so that a pair stays within them.
+          const int p = 8 * s + 2 * t;
+          const auto pair = load_if<Accumulator, 2>(outer && (Of::kP1 % 8 == 0 || p < Of::kP1), from + 8 * s + 8 * j * Of::kStride2);
+#pragma unroll
+          for (int r = 0; r < 2; ++r) x[i][s][j][r] = Of::kP1 % 8 == 0 || p + r < Of::kP1 ? pair.data[r] : Accumulator{};
+        } else {
+#pragma unroll
+          for (int r = 0; r < 2; ++r) {
+            const bool there = outer && (Of::kP1 % 8 == 0 || 8 * s + t + 4 * r < Of::kP1);
+            const auto row = load_if<Accumulator, vector>(there, from + (8 * s + 4 * r) * Of::kStride1 + 8 * j * Of::kStride2);
+#pragma unroll
+            for (int v = 0; v < vector; ++v) x[i + v][s][j][r] = row.data[v];
+          }
+        }
+      }
+    }
+  }
+}
+
+// One block's first product, 16 produced indices of it (8 where they are all).
+template <class Step, int Phase, class Of = PairOf<Step, Phase>>
+KRONOP_INLINE void multiply_left(typename Step::Accumulator (&sums)[Of::kParts2][4],
+                                 const typename Step::Accumulator (&x)[Of::kParts1][Of::kParts2][2], const typename Of::Left* factor, int m) {
+  using Accumulator = typename Step::Accumulator;
+#pragma unroll
+  for (int first = 0; first < Of::kParts1; first += Of::kTogether) {
+    Accumulator part[Of::kParts2][4] = {};
+#pragma unroll
+    for (int s = first; s < Of::kParts1 && s < first + Of::kTogether; ++s) {
+      const typename Of::Left a = factor[(m * Of::kParts1 + s) * 32];
+      Split<Accumulator, 2, Of::kSplitX> b[Of::kParts2];
+#pragma unroll
+      for (int j = 0; j < Of::kParts2; ++j) b[j] = Split<Accumulator, 2, Of::kSplitX>(x[s][j]);
+      if constexpr (Of::kStacked) {
+        if constexpr (Of::kSplitX) {
+#pragma unroll
+          for (int j = 0; j < Of::kParts2; ++j) warp_multiply_add(part[j], a.data, b[j].rest);
+        }
+#pragma unroll
+        for (int j = 0; j < Of::kParts2; ++j) warp_multiply_add(part[j], a.data, b[j].value);
+      } else {
+        add_row(part, a, b);
+      }
+    }
+#pragma unroll
+    for (int j = 0; j < Of::kParts2; ++j) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) sums[j][e] = first == 0 ? part[j][e] : sums[j][e] + part[j][e];
+    }
+  }
+  if constexpr (Of::kStacked) {
+    // What the rests of the factor gave goes to what its values gave.
+#pragma unroll
+    for (int j = 0; j < Of::kParts2; ++j) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) sums[j][r] += sums[j][2 + r];
+    }
+  }
+}
+
+// The second product of one set of blocks, from the sums of the first.
+template <class Step, int Phase, class Of = PairOf<Step, Phase>>
+KRONOP_INLINE void multiply_right(typename Step::Accumulator (&sums)[Of::kProduced2][4],
+                                  const typename Step::Accumulator (&left)[Of::kHalf ? 2 : 1][Of::kParts2][4], const typename Of::Right* factor) {
+  using Accumulator = typename Step::Accumulator;
+#pragma unroll
+  for (int first = 0; first < Of::kParts2; first += Of::kTogether) {
+    Accumulator part[Of::kProduced2][4] = {};
+#pragma unroll
+    for (int j = first; j < Of::kParts2 && j < first + Of::kTogether; ++j) {
+      Accumulator fiber[4];
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+#pragma unroll
+        for (int r = 0; r < 2; ++r) fiber[h + 2 * r] = Of::kHalf ? left[h][j][r] : left[0][j][2 * h + r];
+      }
+      const Split<Accumulator, 4, Step::kSplitX> a(fiber);
+      typename Of::Right b[Of::kProduced2];
+#pragma unroll
+      for (int n = 0; n < Of::kProduced2; ++n) b[n] = factor[(j * Of::kProduced2 + n) * 32];
+      add_row(part, a, b);
+    }
+#pragma unroll
+    for (int n = 0; n < Of::kProduced2; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) sums[n][e] = first == 0 ? part[n][e] : sums[n][e] + part[n][e];
+    }
+  }
+}
+
+// Calls visit(lane, second index, its value for all lanes) for the thread's results of row tile m.
+template <class Step, int Phase, class Of = PairOf<Step, Phase>, class Visit>
+KRONOP_INLINE void for_each_result(const typename Of::Sums& sums, int m, Visit visit) {
+  const int t = threadIdx.x % 4, g = threadIdx.x % 32 / 4;
+#pragma unroll
+  for (int h = 0; h < (Of::kHalf ? 1 : 2); ++h) {
+    const int row = 16 * m + 8 * h;
+    if (row + Of::row(g) >= Of::kQ1) continue;
+#pragma unroll
+    for (int n = 0; n < Of::kProduced2; ++n) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        if (Of::kQ2 % 8 != 0 && 8 * n + t + 4 * r >= Of::kQ2) continue;
+        typename Step::Accumulator values[Of::kLanes];
+#pragma unroll
+        for (int lane = 0; lane < Of::kLanes; ++lane) {
+          values[lane] = Of::kHalf ? sums[lane / 2][n][lane % 2 * 2 + r] : sums[lane][n][2 * h + r];
+        }
+        visit(values, row, 8 * n + 4 * r);
+      }
+    }
+  }
+}
+
+template <class Step, int Phase, class Of = PairOf<Step, Phase>>
+KRONOP_INLINE void write_blocks(const typename Of::Sums& sums, int m, const Place (&places)[Of::kPlaces], const bool (&live)[Of::kPlaces],
+                                typename Step::Accumulator* tile) {
+  using Accumulator = typename Step::Accumulator;
+  constexpr int vector = Of::kLanes / Of::kPlaces;
+  const int own = Of::row(threadIdx.x % 32 / 4) * Of::kStride1 + threadIdx.x % 4 * Of::kStride2;
+  for_each_result<Step, Phase>(sums, m, [&](const Accumulator (&values)[Of::kLanes], int first, int second) {
+#pragma unroll
+    for (int i = 0; i < Of::kPlaces; ++i) {
+      Vector<Accumulator, vector> row;
+#pragma unroll
+      for (int v = 0; v < vector; ++v) row.data[v] = values[i * vector + v];
+      if (live[i]) store<Accumulator, vector>(tile + places[i].shared + own + (first * Of::kStride1 + second * Of::kStride2), row);
+    }
+  });
+}
+
+// The same results through the epilogue, to Y.
+template <class Step, int Phase, Access kAccess, class Of = PairOf<Step, Phase>>
+KRONOP_INLINE void write_blocks(const typename Of::Sums& sums, int m, const Place (&places)[Of::kPlaces], const bool (&live)[Of::kPlaces],
+                                const Sink<Step, kAccess>& sink) {
+  using Accumulator = typename Step::Accumulator;
+  constexpr int vector = Of::kLanes / Of::kPlaces;
+  constexpr int at1 = Step::kGroupStrideOut[Of::kInner], at2 = Step::kGroupStrideOut[Of::kOuter];
+  Place own[Of::kPlaces];
+  typename Sink<Step, kAccess>::Spot spots[Of::kPlaces];
+#pragma unroll
+  for (int i = 0; i < Of::kPlaces; ++i) {
+    own[i] = places[i];
+    own[i].k += Of::row(threadIdx.x % 32 / 4) * at1 + threadIdx.x % 4 * at2;
+    spots[i] = sink.at(own[i]);
+  }
+  for_each_result<Step, Phase>(sums, m, [&](const Accumulator (&values)[Of::kLanes], int first, int second) {
+#pragma unroll
+    for (int i = 0; i < Of::kPlaces; ++i) {
+      Accumulator row[vector];
+#pragma unroll
+      for (int v = 0; v < vector; ++v) row[v] = values[i * vector + v];
+      if (live[i]) sink.template write<vector, Step::kColumns == 1>(row, own[i], spots[i], first * at1 + second * at2);
+    }
+  });
+}
+
+template <class Step, int Phase, Access kAccess, class Parameters>
+KRONOP_INLINE void run_pair(unsigned char* shared, const Parameters& parameters, const Window<Step>& window) {
+  using Of = PairOf<Step, Phase>;
+  using Accumulator = typename Step::Accumulator;
+  const auto* left = reinterpret_cast<const typename Of::Left*>(shared + Step::kFactorBytesAt[Of::kInner]) + threadIdx.x % 32;
+  const auto* right = reinterpret_cast<const typename Of::Right*>(shared + Step::kFactorBytesAt[Of::kOuter]) + threadIdx.x % 32;
+  Accumulator* tile = reinterpret_cast<Accumulator*>(shared + Step::kTileBytesAt);
+  const Finish<Step> finish(parameters);
+  const Source<Step, kAccess> source(parameters, window);
+  const Sink<Step, kAccess> sink(parameters, window, finish);
+  constexpr int at_once = Step::kThreads / 32 * Of::kLanes;
+#pragma unroll 1
+  for (int start = threadIdx.x / 32 * Of::kLanes; start < Of::kBlocks; start += at_once) {
+    Place places[Of::kPlaces];
+    bool live[Of::kPlaces];
+    places_of<Step, Phase, Of::kLanes / Of::kPlaces, Of::kBlocks % Of::kLanes == 0>(places, live, start, Of::kBlocks);
+    typename Of::Elements x;
+    if constexpr (reads_memory<Step, Phase>) {
+      read_blocks<Step, Phase, kAccess>(x, places, live, source);
+    } else {
+      read_blocks<Step, Phase>(x, places, live, tile);
+    }
+#pragma unroll
+    for (int m = 0; m < Of::kProduced1; ++m) {
+      typename Of::Sums sums;
+#pragma unroll
+      for (int set = 0; set < Of::kSets; ++set) {
+        constexpr int blocks = Of::kHalf ? 2 : 1;
+        Accumulator first[blocks][Of::kParts2][4];
+#pragma unroll
+        for (int h = 0; h < blocks; ++h) multiply_left<Step, Phase>(first[h], x[set * blocks + h], left, m);
+        multiply_right<Step, Phase>(sums[set], first, right);
+      }
+      if constexpr (writes_memory<Step, Phase>) {
+        write_blocks<Step, Phase, kAccess>(sums, m, places, live, sink);
+      } else {
+        write_blocks<Step, Phase>(sums, m, places, live, tile);
+      }
+    }
+  }
+}
+
+}  // namespace kron
+}  // namespace kronop

@@ -15,8 +15,8 @@ _ROOT = Path(__file__).parent
 _INCLUDE = {"cuda": _ROOT / "cuda" / "include", "x86": _ROOT / "x86" / "include"}
 _LANGUAGE = {"cuda": Language.CUDA, "x86": Language.CXX}
 _ENTRY = {
-    "cuda": 'extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)\n'
-    "{entry}(const __grid_constant__ Parameters parameters) {{\n"
+    "cuda": 'extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)'
+    "{cluster}\n{entry}(const __grid_constant__ Parameters parameters) {{\n"
     "  {template}<Step>(parameters);\n}}\n",
     "x86": 'extern "C" int {entry}(const void* parameters, int alone) {{\n'
     "  return {template}<Step>(*static_cast<const Parameters*>(parameters), alone != 0);\n}}\n",
@@ -58,9 +58,17 @@ def _text(step: Step, backend: str) -> str:
             "};",
             *_LOCAL[backend][1],
             "",
-            _ENTRY[backend].format(entry=step.entry, template=step.template),
+            _ENTRY[backend].format(
+                entry=step.entry, template=step.template, cluster=_cluster(step)
+            ),
         ]
     )
+
+
+def _cluster(step: Step) -> str:
+    """What makes a kernel's blocks come in clusters."""
+    blocks = dict(step.constants).get("kCluster", 1)
+    return "" if blocks == 1 else " __cluster_dims__(Step::kCluster)"
 
 
 def _constant(name: str, value: Constant) -> str:

@@ -16,6 +16,7 @@
 #define __device__
 #define __grid_constant__
 #define __launch_bounds__(...)
+#define __cluster_dims__(...)
 
 struct Index {
   unsigned x;
@@ -26,7 +27,7 @@ namespace emulation {
 
 inline constexpr std::size_t stack_bytes = 256 * 1024;
 
-enum class Waiting { nothing, warp, block };
+enum class Waiting { nothing, warp, block, cluster };
 
 struct Fibre {
   ucontext_t context;
@@ -38,7 +39,8 @@ struct Fibre {
 inline std::vector<Fibre> fibres;
 inline ucontext_t scheduler;
 inline unsigned current;
-inline std::vector<unsigned char> shared;
+inline std::vector<std::vector<unsigned char>> shared;  // of each block of a cluster
+inline unsigned threads_of_block;
 inline void (*body)();
 
 inline void wait(Waiting waiting) {
@@ -59,8 +61,14 @@ inline void start() {
   fibres[current].done = true;
 }
 
-inline void run_block(unsigned threads) {
-  std::memset(shared.data(), 0xff, shared.size());
+inline unsigned char* shared_of(unsigned block) {
+  const auto address = reinterpret_cast<std::size_t>(shared[block].data());
+  return shared[block].data() + (16 - address % 16) % 16;
+}
+
+// The blocks of a cluster, the first of which is `first`, with so many threads in all.
+inline void run_cluster(unsigned first, unsigned threads) {
+  for (auto& memory : shared) std::memset(memory.data(), 0xff, memory.size());
   for (unsigned thread = 0; thread < threads; ++thread) {
     Fibre& fibre = fibres[thread];
     fibre.stack.resize(stack_bytes);
@@ -77,7 +85,9 @@ inline void run_block(unsigned threads) {
     for (unsigned thread = 0; thread < threads; ++thread) {
       if (fibres[thread].done || fibres[thread].waiting != Waiting::nothing) continue;
       moved = true;
-      current = threadIdx.x = thread;
+      current = thread;
+      threadIdx.x = thread % threads_of_block;
+      blockIdx.x = first + thread / threads_of_block;
       swapcontext(&scheduler, &fibres[thread].context);
       left -= fibres[thread].done;
     }
@@ -85,20 +95,20 @@ inline void run_block(unsigned threads) {
       std::fprintf(stderr, "threads wait for others that do not come\n");
       std::abort();
     }
-    for (unsigned first = 0; first < threads; first += 32) release(first, first + 32, Waiting::warp);
-    release(0, threads, Waiting::block);
+    for (unsigned at = 0; at < threads; at += 32) release(at, at + 32, Waiting::warp);
+    for (unsigned at = 0; at < threads; at += threads_of_block) release(at, at + threads_of_block, Waiting::block);
+    release(0, threads, Waiting::cluster);
   }
 }
 
-inline void run(void (*kernel)(), unsigned blocks, unsigned threads, unsigned shared_bytes) {
+inline void run(void (*kernel)(), unsigned blocks, unsigned threads, unsigned shared_bytes, unsigned cluster) {
   body = kernel;
-  fibres.resize(threads);
-  shared.resize(shared_bytes + 16);
+  threads_of_block = threads;
+  fibres.resize(threads * cluster);
+  shared.resize(cluster);
+  for (auto& memory : shared) memory.resize(shared_bytes + 16);
   gridDim.x = blocks;
-  for (unsigned block = 0; block < blocks; ++block) {
-    blockIdx.x = block;
-    run_block(threads);
-  }
+  for (unsigned block = 0; block < blocks; block += cluster) run_cluster(block, threads * cluster);
 }
 
 }  // namespace emulation
@@ -160,8 +170,12 @@ inline void copy_asynchronously(void* to, const void* from) {
 }
 inline void wait_for_copies() {}
 inline void prefetch(const void*) {}
-inline unsigned char* shared_memory() {
-  const auto address = reinterpret_cast<std::size_t>(emulation::shared.data());
-  return emulation::shared.data() + (16 - address % 16) % 16;
+inline int cluster_rank() { return int(emulation::current / emulation::threads_of_block); }
+inline void cluster_barrier() { emulation::wait(emulation::Waiting::cluster); }
+inline unsigned char* shared_memory() { return emulation::shared_of(cluster_rank()); }
+template <class T>
+inline const T* of_block(const T* pointer, int rank) {
+  const auto offset = reinterpret_cast<const unsigned char*>(pointer) - shared_memory();
+  return reinterpret_cast<const T*>(emulation::shared_of(rank) + offset);
 }
 }  // namespace kronop

@@ -20,9 +20,9 @@ _WRAPPER = """
 static const Parameters* kronop_parameters;
 static void kronop_body() {{ {entry}(*kronop_parameters); }}
 extern "C" void emulate(const void* parameters, unsigned blocks, unsigned threads,
-                        unsigned shared_bytes) {{
+                        unsigned shared_bytes, unsigned cluster) {{
   kronop_parameters = static_cast<const Parameters*>(parameters);
-  emulation::run(kronop_body, blocks, threads, shared_bytes);
+  emulation::run(kronop_body, blocks, threads, shared_bytes, cluster);
 }}
 """
 
@@ -37,12 +37,17 @@ class Emulator:
 
     def __init__(self, plan: Plan, folder: Path) -> None:
         self.kernels = [self._build(source, folder) for source in render(plan)]
+        self.clusters = [dict(step.constants).get("kCluster", 1) for step in plan.steps]
 
     def run(self, launches: Sequence[Launch]) -> None:
         """Runs the launches in order, on pointers of this process."""
         for launch in launches:
             self.kernels[launch.step](
-                launch.parameters, launch.grid[0], launch.block[0], launch.shared_bytes
+                launch.parameters,
+                launch.grid[0],
+                launch.block[0],
+                launch.shared_bytes,
+                self.clusters[launch.step],
             )
 
     def _build(self, source: Source, folder: Path) -> Any:
@@ -60,6 +65,6 @@ class Emulator:
             command = [compiler, *flags, *files]
             subprocess.run(command, check=True, capture_output=True, text=True)
         function = ctypes.CDLL(str(library)).emulate
-        function.argtypes = [ctypes.c_char_p, ctypes.c_uint, ctypes.c_uint, ctypes.c_uint]
+        function.argtypes = [ctypes.c_char_p, *[ctypes.c_uint] * 4]
         function.restype = None
         return function

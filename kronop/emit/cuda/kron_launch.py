@@ -235,7 +235,11 @@ def _tile_launch(index: int, step: Step, problem: KronProblem, cores: int) -> La
     blocks *= operands.cover(math.prod(extents["outer"]), operands.integer(step, "kRows"))
     if step.template == "kronop::kron_mma":
         # Each block prepares the factors once, and then walks over many tiles.
-        blocks = min(blocks, operands.integer(step, "kBlocks") * cores)
+        cluster = operands.integer(step, "kCluster")
+        # NOTE: an H200 has 132 multiprocessors, in groups of 16 and 18: clusters of 4 and 8 blocks
+        # find room on 128 of them.
+        most = operands.integer(step, "kBlocks") * (cores // 16 * 16 if cluster > 2 else cores)
+        blocks = min(blocks, most // cluster) * cluster
     return operands.make_launch(index, step, blocks, values)
 
 

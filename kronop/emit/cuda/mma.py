@@ -45,13 +45,15 @@ class MmaTile(TileShape):
 
     Where X is not staged, the first phase reads it from memory itself; where Y is not, the last one
     writes it. So many `pairs` of neighbouring digits, from the last ones on, are contracted in one
-    phase each. Neighbouring factors are multiplied out up to `merged` rows and columns.
+    phase each. Neighbouring factors are multiplied out up to `merged` rows and columns. The blocks
+    of a `cluster` share a tile by its first digit, which is contracted last.
     """
 
     staged_in: bool
     staged_out: bool
     pairs: int
     merged: int
+    cluster: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,15 +98,19 @@ class Axis:
 class MmaPhase:
     """One digit, or two: what a warp takes at once, and the axes of the fibers.
 
-    A warp takes `groups` times 16 fibers of one digit, or twice as many blocks of two: of `digit`,
-    which is contracted first, and of `other`.
+    A warp takes `groups` times 16 fibers of one digit, so that a thread has `lanes` of them; or as
+    many blocks of two: of `digit`, which is contracted first, and of `other`.
     """
 
     digit: int
     other: int | None
-    groups: int
+    lanes: int
     neighbours: bool
     axes: tuple[Axis, ...]
+
+    @property
+    def groups(self) -> int:
+        return self.lanes // 2
 
     @property
     def fibers(self) -> int:
@@ -188,18 +194,22 @@ def _apart(stride: int, step: int, banks: int) -> int:
     return padded if padded <= 1.25 * stride else stride
 
 
-def row_stride(shape: PassShape, strides: Sequence[int]) -> int:
-    slots = max(shape.group[0])
+def row_stride(shape: PassShape, tile: MmaTile, strides: Sequence[int]) -> int:
+    # A cluster writes the results of its last phase to memory.
+    slots = shape.group[0][0] // tile.cluster if tile.cluster > 1 else max(shape.group[0])
     return strides[0] * (operands.round_up(slots, 2) if strides[0] == 1 else slots)
 
 
 def digits_of_phases(
-    group: Sequence[tuple[int, int]], pairs: int
+    group: Sequence[tuple[int, int]], tile: MmaTile
 ) -> tuple[tuple[int, int | None], ...]:
     """(digit, its partner or None) of the phases in the order of execution: pairs, then the rest."""
     last = len(group) - 1
-    paired = [(last - 2 * index, last - 2 * index - 1) for index in range(pairs)]
-    single = sorted(range(len(group) - 2 * pairs), key=lambda d: (shrinking(group[d]), -d))
+    paired = [(last - 2 * index, last - 2 * index - 1) for index in range(tile.pairs)]
+    single = sorted(
+        range(len(group) - 2 * tile.pairs),
+        key=lambda d: (tile.cluster > 1 and d == 0, shrinking(group[d]), -d),
+    )
     return (*paired, *((digit, None) for digit in single))
 
 
@@ -209,7 +219,7 @@ def phases_of(
     """The phases in the order of execution."""
     done: set[int] = set()
     result = []
-    order = digits_of_phases(shape.group, tile.pairs)
+    order = digits_of_phases(shape.group, tile)
     for place, (digit, other) in enumerate(order):
         reads = place == 0 and not tile.staged_in
         writes = place == len(order) - 1 and not tile.staged_out
@@ -217,7 +227,8 @@ def phases_of(
         if writes:
             done |= {digit} if other is None else {digit, other}
         sizes = [q if index in done else p for index, (p, q) in enumerate(shape.group)]
-        axes = [Axis(extent=tile.rows, shared=row_stride(shape, strides), row=1)]
+        sizes[0] //= tile.cluster
+        axes = [Axis(extent=tile.rows, shared=row_stride(shape, tile, strides), row=1)]
         axes += [
             Axis(
                 extent=size,
@@ -229,11 +240,11 @@ def phases_of(
         ]
         axes.append(Axis(extent=tile.columns, shared=1, column=0 if inside else 1))
         collapsed = _collapse(axes)
-        groups = _groups(shape.group, digit, other, accumulator, strides[digit] == 1)
-        neighbours = _neighbours(collapsed, (digit, other), strides, 2 * groups)
+        lanes = _lanes(shape.group, digit, other, accumulator, strides[digit] == 1)
+        neighbours = _neighbours(collapsed, (digit, other), strides, lanes)
         result.append(
             MmaPhase(
-                digit=digit, other=other, groups=groups, neighbours=neighbours, axes=collapsed
+                digit=digit, other=other, lanes=lanes, neighbours=neighbours, axes=collapsed
             )
         )
         done |= {digit} if other is None else {digit, other}
@@ -274,20 +285,22 @@ def _parts(size: int) -> int:
     return operands.cover(size, 8)
 
 
-def _groups(
+def _lanes(
     group: Sequence[tuple[int, int]],
     digit: int,
     other: int | None,
     accumulator: DataType,
     unit: bool,
 ) -> int:
-    """As many groups of 16 fibers, or pairs of blocks, as a thread holds, in vectors of 16 bytes."""
+    """As many fibers, or blocks of two digits, as a thread holds, in vectors of 16 bytes at most."""
     parts = _parts(group[digit][0])
     if other is None:
-        return 2 if accumulator.bytes == 4 and parts <= 2 else 1
+        return 4 if accumulator.bytes == 4 and parts <= 2 else 2
     parts *= _parts(group[other][0])
-    most = 4 if unit and parts == 1 else 2 if parts <= 4 else 1
-    return max(1, most * 4 // accumulator.bytes)
+    most = (8 if unit else 4) if parts == 1 else 4 if parts <= 4 else 1
+    # Blocks of 8 produced indices are multiplied two by two.
+    least = 2 if group[digit][1] <= 8 else 1
+    return max(least, most * 4 // accumulator.bytes)
 
 
 def registers(shape: PassShape, tile: MmaTile, splits: Splits, accumulator: DataType) -> int:
@@ -296,7 +309,7 @@ def registers(shape: PassShape, tile: MmaTile, splits: Splits, accumulator: Data
         _registers_of_digit(shape, digit, splits, accumulator)
         if other is None
         else _registers_of_pair(shape, digit, other, splits, accumulator)
-        for digit, other in digits_of_phases(shape.group, tile.pairs)
+        for digit, other in digits_of_phases(shape.group, tile)
     )
     # Odd sizes are walked with more index arithmetic; 16-bit operands pass through registers.
     plain = all(size & (size - 1) == 0 for digit in shape.group for size in digit)
@@ -311,7 +324,7 @@ def _registers_of_digit(
     shape: PassShape, index: int, splits: Splits, accumulator: DataType
 ) -> int:
     words, digit = accumulator.bytes // 4, shape.group[index]
-    groups = _groups(shape.group, index, None, accumulator, False)
+    groups = _lanes(shape.group, index, None, accumulator, False) // 2
     parts = _parts(digit[0]) * _parts(digit[1])
     fragment = 2 * words * (1 + splits.factor)
     at_once = min(_parts(digit[1]), (2 if _parts(digit[0]) > 8 else 4) // groups)
@@ -326,7 +339,7 @@ def _registers_of_pair(
 ) -> int:
     words = accumulator.bytes // 4
     (p1, q1), (p2, q2) = shape.group[digit], shape.group[other]
-    lanes = 2 * _groups(shape.group, digit, other, accumulator, True)
+    lanes = _lanes(shape.group, digit, other, accumulator, True)
     sets = lanes // 2 if q1 <= 8 else lanes
     held = lanes * _parts(p1) * _parts(p2) * 2
     sums = sets * _parts(q2) * 4 + _parts(p2) * 8 * (1 + splits.factor)
@@ -349,7 +362,7 @@ def factors_bytes(
     shape: PassShape, tile: MmaTile, splits: Splits, accumulator: DataType
 ) -> tuple[int, ...]:
     """Bytes of each digit's factor in shared memory."""
-    first = {d for d, other in digits_of_phases(shape.group, tile.pairs) if other is not None}
+    first = {d for d, other in digits_of_phases(shape.group, tile) if other is not None}
     return tuple(
         (_left_factor_bytes if index in first else factor_bytes)(digit, splits, accumulator)
         for index, digit in enumerate(shape.group)
@@ -364,7 +377,7 @@ def _offset_bytes(tile: MmaTile) -> int:
 def shared_bytes(shape: PassShape, tile: MmaTile, splits: Splits, accumulator: DataType) -> int:
     """Row offsets, factors, and the tile where more than one phase meets in it."""
     factors = sum(factors_bytes(shape, tile, splits, accumulator))
-    elements = row_stride(shape, strides_of(shape, tile, accumulator)) * tile.rows
+    elements = row_stride(shape, tile, strides_of(shape, tile, accumulator)) * tile.rows
     meets = tile.staged_in or tile.staged_out or len(shape.group) - tile.pairs > 1
     return 2 * _offset_bytes(tile) + factors + elements * accumulator.bytes * meets
 
@@ -375,6 +388,9 @@ def fits(
     """Whether `kron_mma` can run this pass with this tile: the one rule."""
     if len(shape.group) > MOST_DIGITS:
         return Status.reject(f"{len(shape.group)} factors in one pass, at most {MOST_DIGITS}")
+    status = _fits_cluster(shape, tile, target)
+    if not status:
+        return status
     largest = max(p for p, _ in shape.group)
     if largest > MOST_CONTRACTED:
         return Status.reject(
@@ -395,6 +411,20 @@ def fits(
         return Status.reject(
             f"{tile.threads} threads leave too few registers, at most {most // 32 * 32} fit;"
             " change warp_count"
+        )
+    return Status.accept()
+
+
+def _fits_cluster(shape: PassShape, tile: MmaTile, target: Target) -> Status:
+    if tile.cluster == 1:
+        return Status.accept()
+    if target.generation < 9:
+        return Status.reject(f"{target} has no clusters of blocks; use a cluster of 1")
+    if tile.staged_in or tile.staged_out or len(shape.group) <= 2 * tile.pairs:
+        return Status.reject("the first digit of a cluster's tile goes from memory to memory alone")
+    if shape.group[0][0] % tile.cluster:
+        return Status.reject(
+            f"{tile.cluster} blocks do not share a digit of {shape.group[0][0]} evenly"
         )
     return Status.accept()
 
@@ -478,7 +508,7 @@ def _factor_cycles(
 
 def _idle(phase: MmaPhase, warps: int) -> float:
     """How much longer a phase takes because its fibers do not fill all warps."""
-    at_once = 16 * phase.groups if phase.other is None else 2 * phase.groups
+    at_once = 16 * phase.groups if phase.other is None else phase.lanes
     pieces = operands.cover(phase.fibers, at_once)
     return operands.cover(pieces, warps) * warps / pieces
 
@@ -565,7 +595,7 @@ def _vector(
         return operands.widest_divisor(alignment, [tile.columns if tile.columns > 1 else last])
     if strides[phase.digit] == 1:
         return operands.widest_divisor(min(alignment, 2), [shape.group[phase.digit][produced]])
-    return math.gcd(alignment, 2 * phase.groups) if phase.neighbours else 1
+    return math.gcd(alignment, phase.lanes) if phase.neighbours else 1
 
 
 def _factor_constants(
@@ -594,6 +624,7 @@ def _tile_constants(
         ("kStagedIn", tile.staged_in),
         ("kStagedOut", tile.staged_out),
         ("kRegular", _powers(tile, shape)),
+        ("kCluster", tile.cluster),
         ("kOffsetBytes", _offset_bytes(tile)),
         ("kSquare", all(p == q for p, q in shape.group)),
         ("kRows", tile.rows),
@@ -606,7 +637,7 @@ def _tile_constants(
         ("kGroupStrideIn", tuple(math.prod(ins[index + 1 :]) for index in range(len(ins)))),
         ("kGroupStrideOut", tuple(math.prod(outs[index + 1 :]) for index in range(len(outs)))),
         ("kStride", tuple(strides)),
-        ("kRowStride", row_stride(shape, strides)),
+        ("kRowStride", row_stride(shape, tile, strides)),
         ("kDenseIn", False),
         ("kDenseOut", False),
         ("kFactorBytesAt", tuple(at + sum(sizes[:index]) for index in range(len(sizes)))),
@@ -623,7 +654,7 @@ def _phase_constants(phases: Sequence[MmaPhase]) -> tuple[tuple[str, Constant], 
         ("kPhases", len(phases)),
         ("kPhaseDigit", tuple(phase.digit for phase in phases)),
         ("kPhaseOther", tuple(-1 if phase.other is None else phase.other for phase in phases)),
-        ("kPhaseGroups", tuple(phase.groups for phase in phases)),
+        ("kPhaseLanes", tuple(phase.lanes for phase in phases)),
         ("kPhaseNeighbours", tuple(int(phase.neighbours) for phase in phases)),
         ("kPhaseFibers", tuple(phase.fibers for phase in phases)),
         ("kPhaseAxis", tuple(ends)),

@@ -317,6 +317,7 @@ def _mma_tiles(key: _Key, shape: PassShape, ends: Ends, accumulator: DataType) -
             staged_out=staged,
             pairs=0,
             merged=merged,
+            cluster=1,
         )
         for merged in _mergers(shape)
         for rows, columns, threads in plain

@@ -63,7 +63,9 @@ struct Source {
 
   template <class Parameters>
   KRONOP_INLINE Source(const Parameters& parameters, const Window<Step>& where)
-      : x(static_cast<const Input*>(parameters.x) + only_row(where, 0)), strides(parameters.digit_x, parameters.inner_x), window(where) {}
+      : x(static_cast<const Input*>(parameters.x) + only_row(where, 0)), strides(parameters.digit_x, parameters.inner_x), window(where) {
+    x += rank_of_block<Step>() * (Step::kGroupIn / Step::kCluster) * strides.digit;
+  }
 
   KRONOP_INLINE const Input* at(const Place& place) const {
     return x + (row_offset(window, 0, place) + place.k * strides.digit + place.column * strides.inner);

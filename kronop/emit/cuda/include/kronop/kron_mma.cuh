@@ -51,6 +51,17 @@ KRONOP_INLINE void read_memory(typename Of::Fibers& a, const Place (&places)[Of:
   }
 }
 
+// Where a phase finds index p of its digit in the tile: of this block, or of the block that has it.
+template <class Step, int Phase, class Of = PhaseOf<Step, Phase>>
+KRONOP_INLINE const typename Step::Accumulator* of_digit(const typename Step::Accumulator* tile, int p) {
+  if constexpr (Step::kCluster > 1 && Phase + 1 == Step::kPhases) {
+    constexpr int share = Of::kContracted / Step::kCluster;
+    return of_block(tile, p / share) + p % share * Of::kStride;
+  } else {
+    return tile + p * Of::kStride;
+  }
+}
+
 // The fibers of a thread, from the tile.
 template <class Step, int Phase, class Of = PhaseOf<Step, Phase>>
 KRONOP_INLINE void read_tile(typename Of::Fibers& a, const Place (&places)[Of::kPlaces], const bool (&live)[Of::kPlaces],
@@ -74,10 +85,11 @@ KRONOP_INLINE void read_tile(typename Of::Fibers& a, const Place (&places)[Of::k
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
         const int p = Of::index(s, r);
+        const Accumulator* from = of_digit<Step, Phase>(tile, p);
 #pragma unroll
         for (int first = 0; first < Of::kLanes; first += vector) {
           const bool there = live[first / vector] && (whole || p < Of::kContracted);
-          const auto row = load_if<Accumulator, vector>(there, tile + places[first / vector].shared + p * Of::kStride);
+          const auto row = load_if<Accumulator, vector>(there, from + places[first / vector].shared);
 #pragma unroll
           for (int v = 0; v < vector; ++v) a[s][(first + v) / 2][(first + v) % 2 + 2 * r] = row.data[v];
         }
@@ -212,10 +224,13 @@ KRONOP_INLINE void run_phase(unsigned char* shared, const Parameters& parameters
 #pragma unroll
     for (int part = 0; part < parts; ++part) held[part] = factor[part * 32];
   }
-  constexpr int at_once = Step::kThreads / 32 * fibers_at_once;
+  // The blocks of a cluster share the fibers of the last phase.
+  constexpr int blocks = Phase + 1 == Step::kPhases ? Step::kCluster : 1;
+  constexpr int at_once = Step::kThreads / 32 * fibers_at_once * blocks;
+  const int warp = (blocks > 1 ? rank_of_block<Step>() * (Step::kThreads / 32) : 0) + threadIdx.x / 32;
   constexpr int unrolled = Step::kRegular && Of::kFibers % (at_once * 2) == 0 ? 2 : 1;
 #pragma unroll 1
-  for (int start = threadIdx.x / 32 * fibers_at_once; start < Of::kFibers; start += at_once * unrolled) {
+  for (int start = warp * fibers_at_once; start < Of::kFibers; start += at_once * unrolled) {
     Place bases[Of::kPlaces];
     bool live[Of::kPlaces];
 #pragma unroll
@@ -289,7 +304,7 @@ KRONOP_INLINE void run_phases(unsigned char* shared, const Parameters& parameter
     }
   });
   if constexpr (Phase + 1 < Step::kPhases) {
-    __syncthreads();
+    wait_for_threads<Step, Phase + 2 == Step::kPhases>();
     if constexpr (Phase == 0 && !Step::kStagedIn) prefetch_tile<Step>(parameters, next);
     run_phases<Step, Phase + 1>(shared, parameters, window, next);
   }
@@ -304,7 +319,7 @@ KRONOP_INLINE void kron_mma(const Parameters& parameters) {
   auto* tile = reinterpret_cast<typename Step::Accumulator*>(shared + Step::kTileBytesAt);
   const kron::Tiles<Step, Parameters> tiles(parameters);
   const bool batched = kron::batched_factors<Step>(parameters);
-  long long index = blockIdx.x, loaded = -1;
+  long long index = blockIdx.x / Step::kCluster, loaded = -1;
   if (index >= tiles.count()) return;
   kron::Window<Step> now = tiles.open(index, 0);
   bool staged = !Step::kStagedIn;
@@ -320,14 +335,14 @@ KRONOP_INLINE void kron_mma(const Parameters& parameters) {
     }
     wait_for_copies();
     __syncthreads();
-    index += gridDim.x;
+    index += gridDim.x / Step::kCluster;
     const bool more = index < tiles.count();
     // The offsets of the tile before this one are done with since the barrier.
     kron::Window<Step> next = now;
     next.rows = 0;
     if (more) next = tiles.open(index, Step::kOffsetBytes - now.at);
     kron::run_phases<Step>(shared, parameters, now, next);
-    __syncthreads();
+    kron::wait_for_threads<Step, true>();
     if constexpr (Step::kStagedIn && Step::kStagedOut) staged = more && kron::exchange<Step>(tile, parameters, now, next);
     if constexpr (Step::kStagedOut) {
       if (!Step::kStagedIn || !staged) kron::finish_tile<Step>(tile, parameters, now);

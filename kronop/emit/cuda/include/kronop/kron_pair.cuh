@@ -36,7 +36,7 @@ struct PairOf {
   static constexpr bool kUnit = kStride1 == 1;
   // Parts of 8 of the contracted indices and of the second produced one; of 16 of the first one.
   static constexpr int kParts1 = (kP1 + 7) / 8, kParts2 = (kP2 + 7) / 8, kProduced2 = (kQ2 + 7) / 8, kProduced1 = (kQ1 + 15) / 16;
-  static constexpr int kLanes = 2 * Step::kPhaseGroups[Phase];  // blocks that a warp takes at once
+  static constexpr int kLanes = Step::kPhaseLanes[Phase];  // blocks that a warp takes at once
   static constexpr bool kNeighbours = Step::kPhaseNeighbours[Phase];
   static constexpr int kPlaces = kNeighbours ? 1 : kLanes;
   static constexpr int kBlocks = Step::kPhaseFibers[Phase];

@@ -52,6 +52,22 @@ struct Chunk {
   KRONOP_INLINE int column_of(int v) const { return kAlongDigits ? column : column + v; }
 };
 
+// The blocks of a cluster share a tile: each has as many steps of the first digit. Results of that digit,
+// which the last phase contracts, go to memory from wherever they are computed.
+template <class Step>
+KRONOP_INLINE int rank_of_block() {
+  if constexpr (Step::kCluster > 1) return cluster_rank();
+  return 0;
+}
+template <class Step, bool kAll>
+KRONOP_INLINE void wait_for_threads() {
+  if constexpr (Step::kCluster > 1 && kAll) {
+    cluster_barrier();
+  } else {
+    __syncthreads();
+  }
+}
+
 // A tile's rows in memory and how much of it exists. Offsets of rows are in shared memory, from byte `at`.
 template <class Step>
 struct Window {

@@ -51,8 +51,8 @@ struct PhaseOf {
   static constexpr int kContractedParts = (kContracted + 7) / 8, kProducedParts = (kProduced + 7) / 8;
   // Whether the digit itself is what is contiguous in the tile.
   static constexpr bool kUnit = kStride == 1;
-  static constexpr int kGroups = Step::kPhaseGroups[Phase];  // of 16 fibers that a warp takes at once
-  static constexpr int kLanes = 2 * kGroups;                 // fibers of a thread
+  static constexpr int kLanes = Step::kPhaseLanes[Phase];  // fibers of a thread
+  static constexpr int kGroups = kLanes / 2;               // of 16 fibers that a warp takes at once
   // Whether a thread's fibers are neighbours in memory, one vector.
   static constexpr bool kNeighbours = Step::kPhaseNeighbours[Phase];
   static constexpr int kPlaces = kNeighbours ? 1 : kLanes;

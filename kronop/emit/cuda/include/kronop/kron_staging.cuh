@@ -107,14 +107,16 @@ struct StageIn {
 template <class Step, class Parameters>
 KRONOP_INLINE void prefetch_tile(const Parameters& parameters, const Window<Step>& window) {
   using Input = typename Step::Input;
-  constexpr int line = 128 / sizeof(Input), run = Step::kColumns > 1 ? Step::kColumns : Step::kGroupIn;
-  constexpr int lines = (run + line - 1) / line, runs = Step::kColumns > 1 ? Step::kGroupIn : 1;
+  constexpr int group = Step::kGroupIn / Step::kCluster, line = 128 / sizeof(Input);
+  constexpr int run = Step::kColumns > 1 ? Step::kColumns : group, runs = Step::kColumns > 1 ? group : 1;
+  constexpr int lines = (run + line - 1) / line;
   if (!wide<Step>(Step::kXVector, parameters.x_vector, window)) return;
   const Strides<true, Step::kXDigit> strides(parameters.digit_x, parameters.inner_x);
+  const Input* x = static_cast<const Input*>(parameters.x) + rank_of_block<Step>() * group * strides.digit;
 #pragma unroll 1
   for (int i = threadIdx.x; i < window.rows * runs * lines; i += Step::kThreads) {
     const int row = i / (runs * lines), k = i / lines % runs;
-    prefetch(static_cast<const Input*>(parameters.x) + (window.x(row) + k * strides.digit + i % lines * line));
+    prefetch(x + (window.x(row) + k * strides.digit + i % lines * line));
   }
 }
 

@@ -43,6 +43,22 @@ template <bool kFirst, class A, class B>
 using Either = typename detail::either<kFirst, A, B>::type;
 
 #if !defined(KRONOP_EMULATION)
+// Blocks of a cluster: which one this is, a barrier for all of them, and another one's shared memory.
+KRONOP_INLINE int cluster_rank() {
+  unsigned rank;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return int(rank);
+}
+KRONOP_INLINE void cluster_barrier() {
+  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+template <class T>
+KRONOP_INLINE const T* of_block(const T* pointer, int rank) {
+  const T* there;
+  asm("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(pointer), "r"(rank));
+  return there;
+}
+
 // Asks for a line of global memory to be brought to the level-2 cache.
 KRONOP_INLINE void prefetch(const void* pointer) { asm volatile("prefetch.global.L2 [%0];" ::"l"(pointer)); }
 

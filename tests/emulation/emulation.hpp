@@ -154,10 +154,37 @@ inline void warp_multiply_add(T (&sums)[4], const T (&a)[4], const T (&b)[2]) {
   wait(Waiting::warp);
 }
 
+// The rows of a warp do not depend on the other warps of its group.
+template <int N>
+inline void group_multiply_add(float (&sums)[N][4], const float (&a)[4], const float* b, int columns, bool more) {
+  const unsigned warp = current / 32, thread = current % 32;
+  if (operands<float>.size() <= warp) operands<float>.resize(warp + 1);
+  std::memcpy(operands<float>[warp].a[thread], a, sizeof(a));
+  wait(Waiting::warp);
+  const Operands<float>& all = operands<float>[warp];
+  for (int n = 0; n < N; ++n) {
+    for (int e = 0; e < 4; ++e) {
+      const int lane = thread / 4 + 8 * (e / 2), column = 8 * n + thread % 4 * 2 + e % 2;
+      double sum = more ? sums[n][e] : 0;
+      for (int k = 0; k < 8; ++k) {
+        const float left = all.a[lane % 8 * 4 + k % 4][lane / 8 + 2 * (k / 4)];
+        const float right = b[(k / 4 * (columns / 8) + column / 8) * 32 + column % 8 * 4 + k % 4];
+        sum += double(operand(left)) * double(operand(right));
+      }
+      sums[n][e] = float(sum);
+    }
+  }
+  wait(Waiting::warp);
+}
+
 }  // namespace emulation
 
 namespace kronop {
+using emulation::group_multiply_add;
 using emulation::warp_multiply_add;
+inline void begin_group_products() {}
+inline void end_group_products() {}
+inline void publish_to_group_products() {}
 inline float round_to_tf32(float x) {
   return __builtin_bit_cast(float, (__builtin_bit_cast(unsigned, x) + 0x1000u) & 0xffffe000u);
 }

@@ -24,6 +24,7 @@ from kronop.target import Target
 MOST_CONTRACTED = 128
 MOST_DIGITS = 16
 _HELD_FACTOR_BYTES = 64
+_LEAST_GROUPED = 32
 _OFFSETS_OF_A_ROW = 3 * 8
 # Measured with ptxas 13.4: what addresses and loops take besides.
 _REGISTERS_PLAIN, _REGISTERS_OTHERS, _REGISTERS_LONG = 56, 80, 32
@@ -46,7 +47,8 @@ class MmaTile(TileShape):
     Where X is not staged, the first phase reads it from memory itself; where Y is not, the last one
     writes it. So many `pairs` of neighbouring digits, from the last ones on, are contracted in one
     phase each. Neighbouring factors are multiplied out up to `merged` rows and columns. The blocks
-    of a `cluster` share a tile by its first digit, which is contracted last.
+    of a `cluster` share a tile by its first digit, which is contracted last. With `grouped`, four
+    warps multiply digits of 32 and more together.
     """
 
     staged_in: bool
@@ -54,6 +56,7 @@ class MmaTile(TileShape):
     pairs: int
     merged: int
     cluster: int
+    grouped: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +109,7 @@ class MmaPhase:
     other: int | None
     lanes: int
     neighbours: bool
+    grouped: bool
     axes: tuple[Axis, ...]
 
     @property
@@ -244,7 +248,12 @@ def phases_of(
         neighbours = _neighbours(collapsed, (digit, other), strides, lanes)
         result.append(
             MmaPhase(
-                digit=digit, other=other, lanes=lanes, neighbours=neighbours, axes=collapsed
+                digit=digit,
+                other=other,
+                lanes=lanes,
+                neighbours=neighbours,
+                grouped=other is None and _grouped(shape.group[digit], tile),
+                axes=collapsed,
             )
         )
         done |= {digit} if other is None else {digit, other}
@@ -283,6 +292,10 @@ def _collapse(axes: Sequence[Axis]) -> tuple[Axis, ...]:
 
 def _parts(size: int) -> int:
     return operands.cover(size, 8)
+
+
+def _grouped(digit: tuple[int, int], tile: MmaTile) -> bool:
+    return tile.grouped and digit[0] >= _LEAST_GROUPED
 
 
 def _lanes(
@@ -363,10 +376,15 @@ def factors_bytes(
 ) -> tuple[int, ...]:
     """Bytes of each digit's factor in shared memory."""
     first = {d for d, other in digits_of_phases(shape.group, tile) if other is not None}
-    return tuple(
-        (_left_factor_bytes if index in first else factor_bytes)(digit, splits, accumulator)
-        for index, digit in enumerate(shape.group)
-    )
+
+    def size(index: int, digit: tuple[int, int]) -> int:
+        if index in first:
+            return _left_factor_bytes(digit, splits, accumulator)
+        if _grouped(digit, tile):
+            digit = (digit[0], operands.round_up(digit[1], 64 if digit[1] > 32 else 32))
+        return factor_bytes(digit, splits, accumulator)
+
+    return tuple(size(index, digit) for index, digit in enumerate(shape.group))
 
 
 def _offset_bytes(tile: MmaTile) -> int:
@@ -388,7 +406,7 @@ def fits(
     """Whether `kron_mma` can run this pass with this tile: the one rule."""
     if len(shape.group) > MOST_DIGITS:
         return Status.reject(f"{len(shape.group)} factors in one pass, at most {MOST_DIGITS}")
-    status = _fits_cluster(shape, tile, target)
+    status = _fits_cluster(shape, tile, target) and _fits_groups(tile, accumulator, target)
     if not status:
         return status
     largest = max(p for p, _ in shape.group)
@@ -412,6 +430,16 @@ def fits(
             f"{tile.threads} threads leave too few registers, at most {most // 32 * 32} fit;"
             " change warp_count"
         )
+    return Status.accept()
+
+
+def _fits_groups(tile: MmaTile, accumulator: DataType, target: Target) -> Status:
+    if not tile.grouped:
+        return Status.accept()
+    if target.arch != "sm_90a" or accumulator.bytes != 4:
+        return Status.reject(f"{target} has no products of warp groups for {accumulator}")
+    if tile.threads % 128:
+        return Status.reject(f"{tile.threads} threads are no groups of four warps")
     return Status.accept()
 
 
@@ -655,6 +683,7 @@ def _phase_constants(phases: Sequence[MmaPhase]) -> tuple[tuple[str, Constant], 
         ("kPhaseDigit", tuple(phase.digit for phase in phases)),
         ("kPhaseOther", tuple(-1 if phase.other is None else phase.other for phase in phases)),
         ("kPhaseLanes", tuple(phase.lanes for phase in phases)),
+        ("kPhaseGrouped", tuple(int(phase.grouped) for phase in phases)),
         ("kPhaseNeighbours", tuple(int(phase.neighbours) for phase in phases)),
         ("kPhaseFibers", tuple(phase.fibers for phase in phases)),
         ("kPhaseAxis", tuple(ends)),

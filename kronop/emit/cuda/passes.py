@@ -318,6 +318,7 @@ def _mma_tiles(key: _Key, shape: PassShape, ends: Ends, accumulator: DataType) -
             pairs=0,
             merged=merged,
             cluster=1,
+            grouped=False,
         )
         for merged in _mergers(shape)
         for rows, columns, threads in plain

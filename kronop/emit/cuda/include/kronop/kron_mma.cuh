@@ -208,6 +208,54 @@ KRONOP_INLINE void multiply(typename Step::Accumulator (&sums)[Of::kAtOnce][Of::
   }
 }
 
+// The sums of one chunk of the produced index, of four warps together.
+template <class Step, int Phase, class Of = PhaseOf<Step, Phase>>
+KRONOP_INLINE void multiply_grouped(typename Step::Accumulator (&sums)[Of::kChunk / 8][1][4], const typename Of::Fibers& fibers,
+                                    const typename Step::Accumulator* factor) {
+  using Accumulator = typename Step::Accumulator;
+  constexpr int together = Step::kSplitFactor ? 2 : Of::kContractedParts;
+  constexpr int part_of_factor = 8 * Of::kColumns, rest_of_factor = Of::kContractedParts * part_of_factor;
+#pragma unroll
+  for (int first = 0; first < Of::kContractedParts; first += together) {
+    constexpr int most = together < Of::kContractedParts ? together : Of::kContractedParts;
+    typename Of::A a[most];
+#pragma unroll
+    for (int s = 0; s < most && first + s < Of::kContractedParts; ++s) {
+      Accumulator fiber[4];
+#pragma unroll
+      for (int e = 0; e < 4; ++e) fiber[e] = renewed(fibers[first + s][0][e]);
+      a[s] = typename Of::A(fiber);
+    }
+    Accumulator part[Of::kChunk / 8][4];
+    begin_group_products();
+    bool more = false;
+    // Small products first, as everywhere.
+#pragma unroll
+    for (int kind = 0; kind < products_of<typename Of::A, typename Of::B>; ++kind) {
+#pragma unroll
+      for (int s = 0; s < most && first + s < Of::kContractedParts; ++s) {
+        const Accumulator* b = factor + (first + s) * part_of_factor;
+        if constexpr (Of::kSplitA) {
+          if (kind == 0) {
+            group_multiply_add(part, a[s].rest, b, Of::kColumns, more);
+            more = true;
+            continue;
+          }
+        }
+        const bool rest = Step::kSplitFactor && kind == int(Of::kSplitA);
+        group_multiply_add(part, a[s].value, rest ? b + rest_of_factor : b, Of::kColumns, more);
+        more = true;
+      }
+    }
+    end_group_products();
+#pragma unroll
+    for (int n = 0; n < Of::kChunk / 8; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) sums[n][0][e] = first == 0 ? part[n][e] : sums[n][0][e] + part[n][e];
+    }
+  }
+}
+
 template <class Step, int Phase, Access kAccess, class Parameters>
 KRONOP_INLINE void run_phase(unsigned char* shared, const Parameters& parameters, const Window<Step>& window) {
   using Of = PhaseOf<Step, Phase>;
@@ -230,13 +278,14 @@ KRONOP_INLINE void run_phase(unsigned char* shared, const Parameters& parameters
   const int warp = (blocks > 1 ? rank_of_block<Step>() * (Step::kThreads / 32) : 0) + threadIdx.x / 32;
   constexpr int unrolled = Step::kRegular && Of::kFibers % (at_once * 2) == 0 ? 2 : 1;
 #pragma unroll 1
-  for (int start = warp * fibers_at_once; start < Of::kFibers; start += at_once * unrolled) {
+  // Warps of a group go on together.
+  for (int start = warp * fibers_at_once; (Of::kGrouped ? start / 64 * 64 : start) < Of::kFibers; start += at_once * unrolled) {
     Place bases[Of::kPlaces];
     bool live[Of::kPlaces];
 #pragma unroll
     for (int i = 0; i < Of::kPlaces; ++i) {
       const int fiber = Of::fiber(start, i);
-      live[i] = Of::kFibers % fibers_at_once == 0 || fiber < Of::kFibers;
+      live[i] = Of::kFibers % (Of::kGrouped ? 64 : fibers_at_once) == 0 || fiber < Of::kFibers;
       walk<Step, Phase>(bases[i], live[i] ? fiber : 0);
     }
 #pragma unroll
@@ -257,7 +306,12 @@ KRONOP_INLINE void run_phase(unsigned char* shared, const Parameters& parameters
 #pragma unroll(Of::kHoldFactor ? Of::kProducedParts : 1)
     for (int n0 = 0; n0 < Of::kProducedParts; n0 += Of::kAtOnce) {
       Accumulator sums[Of::kAtOnce][Of::kGroups][4];
-      multiply<Step, Phase>(sums, a, n0, [&](int part) { return Of::kHoldFactor ? held[Of::kHoldFactor ? part : 0] : factor[part * 32]; });
+      if constexpr (Of::kGrouped) {
+        const auto* matrix = reinterpret_cast<const Accumulator*>(shared + Step::kFactorBytesAt[Of::kDigit]);
+        multiply_grouped<Step, Phase>(sums, a, matrix + n0 * 32);
+      } else {
+        multiply<Step, Phase>(sums, a, n0, [&](int part) { return Of::kHoldFactor ? held[Of::kHoldFactor ? part : 0] : factor[part * 32]; });
+      }
 #pragma unroll
       for (int n = 0; n < Of::kAtOnce; ++n) {
         if (n0 + n < Of::kProducedParts) {
@@ -287,7 +341,9 @@ KRONOP_INLINE void load_factors(unsigned char* shared, const Parameters& paramet
     load_fragments<Step, typename Of::LeftFragments>(shared, parameters, batch);
     load_fragments<Step, typename Of::RightFragments>(shared, parameters, batch);
   } else {
-    load_fragments<Step, typename PhaseOf<Step, Phase>::Fragments>(shared, parameters, batch);
+    using Of = PhaseOf<Step, Phase>;
+    load_fragments<Step, Either<Of::kGrouped, typename Of::GroupFragments, typename Of::Fragments>>(shared, parameters, batch);
+    if constexpr (Of::kGrouped) publish_to_group_products();
   }
   if constexpr (Phase + 1 < Step::kPhases) load_factors<Step, Phase + 1>(shared, parameters, batch);
 }

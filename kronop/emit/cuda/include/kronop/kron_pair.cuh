@@ -64,6 +64,9 @@ struct PairOf {
     KRONOP_INLINE static int produced(int part, int thread, int i) {
       return part / kParts1 * 16 + row(thread / 4) + (kStacked ? 0 : i % 2 * 8);
     }
+    KRONOP_INLINE static void put(Accumulator* to, int e, const Accumulator (&items)[kElements]) {
+      reinterpret_cast<Operand*>(to)[e] = Operand(items);
+    }
   };
   struct RightFragments {
     using Operand = Right;
@@ -72,6 +75,9 @@ struct PairOf {
     KRONOP_INLINE static int produced(int part, int thread, int) {
       const int g = thread / 4;
       return part % kProduced2 * 8 + g / 2 + g % 2 * 4;
+    }
+    KRONOP_INLINE static void put(Accumulator* to, int e, const Accumulator (&items)[2]) {
+      reinterpret_cast<Operand*>(to)[e] = Operand(items);
     }
   };
 };
@@ -313,7 +319,8 @@ KRONOP_INLINE void run_pair(unsigned char* shared, const Parameters& parameters,
     } else {
       read_blocks<Step, Phase>(x, places, live, tile);
     }
-#pragma unroll
+    // Rolled, so that split elements do not stay alive from one to the next.
+#pragma unroll 1
     for (int m = 0; m < Of::kProduced1; ++m) {
       typename Of::Sums sums;
 #pragma unroll

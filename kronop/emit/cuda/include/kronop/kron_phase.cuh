@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kron_parameters.cuh"
-#include "mma.cuh"
+#include "group_mma.cuh"
 
 namespace kronop {
 namespace kron {
@@ -57,16 +57,19 @@ struct PhaseOf {
   static constexpr bool kNeighbours = Step::kPhaseNeighbours[Phase];
   static constexpr int kPlaces = kNeighbours ? 1 : kLanes;
   static constexpr int kFibers = Step::kPhaseFibers[Phase];
+  // Whether four warps multiply together, by so many produced indices at a time of all that there are.
+  static constexpr bool kGrouped = Step::kPhaseGrouped[Phase];
+  static constexpr int kChunk = kProduced > 32 ? 64 : 32, kColumns = (kProduced + kChunk - 1) / kChunk * kChunk;
   // 16-bit inputs are exact in the operand type.
   static constexpr bool kSplitA = Step::kSplitX && !(Phase == 0 && sizeof(typename Step::Input) == 2);
   using Fibers = Accumulator[kContractedParts][kGroups][4];  // as the tensor cores take them, unsplit
   using A = Split<Accumulator, 4, kSplitA>;
   using B = Split<Accumulator, 2, Step::kSplitFactor>;
   // Held in registers for the whole phase where there are few.
-  static constexpr bool kHoldFactor = kContractedParts * kProducedParts * sizeof(B) <= 64;
+  static constexpr bool kHoldFactor = !kGrouped && kContractedParts * kProducedParts * sizeof(B) <= 64;
   // Parts of the produced index whose sums a thread holds at once: independent products hide latency.
   static constexpr int kSums = (kContractedParts > 8 ? 2 : 4) / kGroups;
-  static constexpr int kAtOnce = kProducedParts < kSums ? kProducedParts : kSums;
+  static constexpr int kAtOnce = kGrouped ? kChunk / 8 : kProducedParts < kSums ? kProducedParts : kSums;
 
   // Index along the digit of a thread's element r of part s.
   KRONOP_INLINE static int index(int s, int r) {
@@ -89,6 +92,31 @@ struct PhaseOf {
     KRONOP_INLINE static int produced(int part, int thread, int) {
       const int g = thread / 4;
       return part % kProducedParts * 8 + (kUnit ? g : g / 2 + g % 2 * 4);
+    }
+    KRONOP_INLINE static void put(Accumulator* to, int e, const Accumulator (&items)[2]) {
+      reinterpret_cast<Operand*>(to)[e] = Operand(items);
+    }
+  };
+
+  // The factor for warp groups: its values, and then what rounding left, 8 contracted indices after the
+  // other, as the tensor cores read them. An element is one of 4 contracted indices of a core's column.
+  struct GroupFragments {
+    static constexpr int kDigit = PhaseOf::kDigit, kCount = kContractedParts * kColumns / 32 * 8, kElements = 1;
+    KRONOP_INLINE static int row(int e) { return e / (8 * kColumns) * 8 + e / (4 * kColumns) % 2 * 4 + e % 4; }
+    KRONOP_INLINE static int column(int e) { return e / 4 % kColumns; }
+    KRONOP_INLINE static int contracted(int part, int thread, int) {
+      const int i = row(part * 32 + thread);
+      return i / 8 * 8 + (kUnit ? i % 4 * 2 + i % 8 / 4 : i % 8);
+    }
+    KRONOP_INLINE static int produced(int part, int thread, int) {
+      const int n = column(part * 32 + thread), g = n % 8;
+      return n / 8 * 8 + (kUnit ? g : g / 2 + g % 2 * 4);
+    }
+    KRONOP_INLINE static void put(Accumulator* to, int e, const Accumulator (&items)[1]) {
+      const Split<Accumulator, 1, Step::kSplitFactor> item(items);
+      const int at = row(e) / 8 * 8 * kColumns + place_in_cores(row(e) % 8, column(e), kColumns);
+      to[at] = item.value[0];
+      if constexpr (Step::kSplitFactor) to[kContractedParts * 8 * kColumns + at] = item.rest[0];
     }
   };
 };
@@ -115,12 +143,12 @@ KRONOP_INLINE typename Step::Accumulator factor_element(const typename Step::Fac
 // kElements elements of the factor. `Fragments` says which ones.
 template <class Step, class Fragments, class Parameters>
 KRONOP_INLINE void load_fragments(unsigned char* shared, const Parameters& parameters, long long batch) {
-  using Operand = typename Fragments::Operand;
+  using Accumulator = typename Step::Accumulator;
   constexpr int digit = Fragments::kDigit, count = Fragments::kCount * 32, elements = Fragments::kElements;
   constexpr int first = Step::kFactorFirst[digit], last = Step::kFactorFirst[digit + 1] - 1;
   // Many loads in flight, but where each element is a product of several.
   constexpr int unroll = first == last ? 16 / elements : 1;
-  auto* to = reinterpret_cast<Operand*>(shared + Step::kFactorBytesAt[digit]);
+  auto* to = reinterpret_cast<Accumulator*>(shared + Step::kFactorBytesAt[digit]);
   const typename Step::Factor* sources[last - first + 1];
 #pragma unroll
   for (int i = first; i <= last; ++i) {
@@ -143,7 +171,7 @@ KRONOP_INLINE void load_fragments(unsigned char* shared, const Parameters& param
 #pragma unroll
     for (int u = 0; u < unroll; ++u) {
       const int e = start + u * Step::kThreads;
-      if (e < count) to[e] = Operand(items[u]);
+      if (e < count) Fragments::put(to, e, items[u]);
     }
   }
 }

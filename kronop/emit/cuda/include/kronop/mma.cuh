@@ -58,7 +58,7 @@ struct alignas(sizeof(T) * N > 16 ? 16 : sizeof(T) * N) Split {
   }
 };
 template <class T, int N>
-struct alignas(16) Split<T, N, true> {
+struct alignas(sizeof(T) * 2 * N > 16 ? 16 : sizeof(T) * 2 * N) Split<T, N, true> {
   T value[N];
   T rest[N];
   Split() = default;

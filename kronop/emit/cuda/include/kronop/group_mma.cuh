@@ -1,0 +1,57 @@
+// Products of warp groups, four warps at once, whose right operand is read from shared memory.
+//
+// A warp holds its 16 of the 64 rows and its sums as in mma.cuh. The right operand is a matrix of 8
+// contracted rows and `columns`, of which the first 64 or 32 take part, in cores of 8 columns x 4 rows:
+// [row / 4][column / 8][column % 8][row % 4].
+#pragma once
+
+#include "mma.cuh"
+
+namespace kronop {
+
+KRONOP_INLINE constexpr int place_in_cores(int row, int column, int columns) {
+  return (row / 4 * (columns / 8) + column / 8) * 32 + column % 8 * 4 + row % 4;
+}
+
+#if !defined(KRONOP_EMULATION)
+// What the tensor cores are told of a matrix in shared memory: its place, and the bytes from core to core
+// along the contracted and the produced index.
+KRONOP_INLINE unsigned long long matrix_of(const float* from, int columns) {
+  const unsigned long long start = (__cvta_generic_to_shared(from) & 0x3ffff) >> 4;
+  return start | (unsigned long long)(columns * 16 >> 4) << 16 | (128ull >> 4) << 32;
+}
+KRONOP_INLINE void group_multiply_add(float (&sums)[8][4], const float (&a)[4], const float* from, int columns, bool more) {
+  const unsigned long long b = matrix_of(from, columns);
+  asm volatile("{.reg .pred more; setp.ne.b32 more, %37, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, {%32, %33, %34, %35}, %36, more, 1, 1;}"
+      : "+f"(sums[0][0]), "+f"(sums[0][1]), "+f"(sums[0][2]), "+f"(sums[0][3]),
+        "+f"(sums[1][0]), "+f"(sums[1][1]), "+f"(sums[1][2]), "+f"(sums[1][3]),
+        "+f"(sums[2][0]), "+f"(sums[2][1]), "+f"(sums[2][2]), "+f"(sums[2][3]),
+        "+f"(sums[3][0]), "+f"(sums[3][1]), "+f"(sums[3][2]), "+f"(sums[3][3]),
+        "+f"(sums[4][0]), "+f"(sums[4][1]), "+f"(sums[4][2]), "+f"(sums[4][3]),
+        "+f"(sums[5][0]), "+f"(sums[5][1]), "+f"(sums[5][2]), "+f"(sums[5][3]),
+        "+f"(sums[6][0]), "+f"(sums[6][1]), "+f"(sums[6][2]), "+f"(sums[6][3]),
+        "+f"(sums[7][0]), "+f"(sums[7][1]), "+f"(sums[7][2]), "+f"(sums[7][3])
+      : "r"(__float_as_uint(a[0])), "r"(__float_as_uint(a[1])), "r"(__float_as_uint(a[2])), "r"(__float_as_uint(a[3])), "l"(b), "r"(int(more)));
+}
+KRONOP_INLINE void group_multiply_add(float (&sums)[4][4], const float (&a)[4], const float* from, int columns, bool more) {
+  const unsigned long long b = matrix_of(from, columns);
+  asm volatile("{.reg .pred more; setp.ne.b32 more, %21, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n32k8.f32.tf32.tf32 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, {%16, %17, %18, %19}, %20, more, 1, 1;}"
+      : "+f"(sums[0][0]), "+f"(sums[0][1]), "+f"(sums[0][2]), "+f"(sums[0][3]),
+        "+f"(sums[1][0]), "+f"(sums[1][1]), "+f"(sums[1][2]), "+f"(sums[1][3]),
+        "+f"(sums[2][0]), "+f"(sums[2][1]), "+f"(sums[2][2]), "+f"(sums[2][3]),
+        "+f"(sums[3][0]), "+f"(sums[3][1]), "+f"(sums[3][2]), "+f"(sums[3][3])
+      : "r"(__float_as_uint(a[0])), "r"(__float_as_uint(a[1])), "r"(__float_as_uint(a[2])), "r"(__float_as_uint(a[3])), "l"(b), "r"(int(more)));
+}
+// Products follow, whose operands are in registers by now.
+KRONOP_INLINE void begin_group_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+// Waits for the products since then.
+KRONOP_INLINE void end_group_products() {
+  asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;" ::: "memory");
+}
+// Makes what this thread has written to shared memory known to the products of warp groups.
+KRONOP_INLINE void publish_to_group_products() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+#endif
+
+}  // namespace kronop

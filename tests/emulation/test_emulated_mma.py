@@ -34,7 +34,10 @@ def run(
     folder: Path, factors: list[tuple[int, int]], rows: int, element: DataType, **options: Any
 ) -> int:
     instruction = MathInstruction.tensor_op(element)
-    return run_kron(folder, factors, rows, element, math_instruction=instruction, **options)
+    # What is between two 16-bit factors has the significand of float16.
+    between = float16 if element.bytes == 2 else None
+    options = {"math_instruction": instruction, "intermediate": between} | options
+    return run_kron(folder, factors, rows, element, **options)
 
 
 @pytest.mark.parametrize("element", [float32, float64, float16, bfloat16])
@@ -117,6 +120,6 @@ def test_batches_of_small_matrices_share_tiles(folder: Path) -> None:
 @pytest.mark.parametrize("side", Side)
 def test_intermediates_in_parts(folder: Path, side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kron_launch, "_PART_BYTES", 1 << 17)
-    factors = [(40, 40)] * 3
+    factors = [(61, 61), (61, 61), (17, 17)]  # 61 has no divisor that a cluster could have.
     assert run(folder, factors, 3, float32, side=side, source=True) > 1
     assert run(folder, factors, 1, float16, side=side, batch=(2, 3), factor_batch=(2, 1)) > 1

@@ -235,7 +235,15 @@ def test_a_tile_of_the_tensor_cores_is_obeyed_or_refused_with_sizes() -> None:
 def test_strides_keep_a_warps_lanes_in_different_banks() -> None:
     shape = PassShape(group=((8, 8),) * 3, left=1, right=64)
     shape_of_tile = mma.MmaTile(
-        rows=1, columns=32, threads=128, staged_in=True, staged_out=True, pairs=0, merged=1, cluster=1, grouped=False
+        rows=1,
+        columns=32,
+        threads=128,
+        staged_in=True,
+        staged_out=True,
+        pairs=0,
+        merged=1,
+        cluster=1,
+        grouped=False,
     )
     strides = mma.strides_of(shape, shape_of_tile, float32)
     for stride in strides:

@@ -23,6 +23,7 @@ from kronop.target import Target
 # A warp holds 16 whole fibers of a digit in registers.
 MOST_CONTRACTED = 128
 MOST_DIGITS = 16
+_PRODUCTS_OF_SPLIT = 3
 _HELD_FACTOR_BYTES = 64
 _LEAST_GROUPED = 32
 _OFFSETS_OF_A_ROW = 3 * 8
@@ -57,17 +58,6 @@ class MmaTile(TileShape):
     merged: int
     cluster: int
     grouped: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Splits:
-    """Whether X and the factors are taken as two operands each: a rounded value and its rest."""
-
-    x: bool
-    factor: bool
-
-    def products(self, exact_x: bool) -> int:
-        return 1 + (self.x and not exact_x) + self.factor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,31 +135,23 @@ def merge(shape: PassShape, merged: int) -> PassShape:
     return replace(shape, group=tuple(group))
 
 
-def splits_of(math_instruction: MathInstruction) -> Splits | None:
-    """How operands are split for this instruction; None where `kron_mma` has no such product."""
+def splits_of(math_instruction: MathInstruction) -> bool | None:
+    """Whether operands are taken as two each for this instruction, a rounded value and its rest.
+
+    None where `kron_mma` has no such product. What is between two 16-bit factors is rounded as
+    TF32, whose significand is that of float16.
+    """
     if math_instruction.opcode_class is not OpClass.TensorOp:
         return None
     element, operation = math_instruction.element_a, math_instruction.math_operation
-    shape = math_instruction.instruction_shape
     if element is float64:
-        return Splits(x=False, factor=False)
-    if shape != (16, 8, 8):
+        return False
+    if math_instruction.instruction_shape != (16, 8, 8):
         return None
     if element is float32 and operation is MathOperation.multiply_add_fast_f32:
-        return Splits(x=True, factor=True)
-    if operation is not MathOperation.multiply_add:
-        return None
-    if element is float32:
-        return Splits(x=False, factor=False)
-    # 16-bit operands are exact; intermediates are not.
-    return Splits(x=True, factor=False) if element in (float16, bfloat16) else None
-
-
-def splits_for(splits: Splits, shape: PassShape, merged: int) -> Splits:
-    """As `splits`; but products of 16-bit factors are no longer exact."""
-    if splits.x and any(run > 1 for run in runs_of(shape.group, merged)):
-        return Splits(x=True, factor=True)
-    return splits
+        return True
+    known = operation is MathOperation.multiply_add and element in (float32, float16, bfloat16)
+    return False if known else None
 
 
 def strides_of(shape: PassShape, tile: MmaTile, accumulator: DataType) -> tuple[int, ...]:
@@ -207,7 +189,7 @@ def row_stride(shape: PassShape, tile: MmaTile, strides: Sequence[int]) -> int:
 def digits_of_phases(
     group: Sequence[tuple[int, int]], tile: MmaTile
 ) -> tuple[tuple[int, int | None], ...]:
-    """(digit, its partner or None) of the phases in the order of execution: pairs, then the rest."""
+    """(digit, its partner or None) of the phases in their order: pairs, then the rest."""
     last = len(group) - 1
     paired = [(last - 2 * index, last - 2 * index - 1) for index in range(tile.pairs)]
     single = sorted(
@@ -305,7 +287,7 @@ def _lanes(
     accumulator: DataType,
     unit: bool,
 ) -> int:
-    """As many fibers, or blocks of two digits, as a thread holds, in vectors of 16 bytes at most."""
+    """Fibers, or blocks of two digits, that a thread holds: in vectors of 16 bytes at most."""
     parts = _parts(group[digit][0])
     if other is None:
         return 4 if accumulator.bytes == 4 and parts <= 2 else 2
@@ -316,7 +298,7 @@ def _lanes(
     return max(least, most * 4 // accumulator.bytes)
 
 
-def registers(shape: PassShape, tile: MmaTile, splits: Splits, accumulator: DataType) -> int:
+def registers(shape: PassShape, tile: MmaTile, splits: bool, accumulator: DataType) -> int:
     """An upper estimate of the registers of a thread: fibers, factor parts, sums, addresses."""
     wanted = max(
         _registers_of_digit(shape, digit, splits, accumulator)
@@ -324,55 +306,53 @@ def registers(shape: PassShape, tile: MmaTile, splits: Splits, accumulator: Data
         else _registers_of_pair(shape, digit, other, splits, accumulator)
         for digit, other in digits_of_phases(shape.group, tile)
     )
-    # Odd sizes are walked with more index arithmetic; 16-bit operands pass through registers.
+    # Odd sizes are walked with more index arithmetic.
     plain = all(size & (size - 1) == 0 for digit in shape.group for size in digit)
-    other = _REGISTERS_PLAIN if plain and splits.x == splits.factor else _REGISTERS_OTHERS
+    other = _REGISTERS_PLAIN if plain else _REGISTERS_OTHERS
     # NOTE: at P = 64 three blocks of 168 registers spilled a little and took 0.85 ms where two of
     # 240 took 0.74.
-    long = max(_parts(p) for p, _ in shape.group) >= 8 and splits.x == splits.factor
+    long = max(_parts(p) for p, _ in shape.group) >= 8
     return min(255, wanted + other + _REGISTERS_LONG * long)
 
 
-def _registers_of_digit(
-    shape: PassShape, index: int, splits: Splits, accumulator: DataType
-) -> int:
+def _registers_of_digit(shape: PassShape, index: int, splits: bool, accumulator: DataType) -> int:
     words, digit = accumulator.bytes // 4, shape.group[index]
     groups = _lanes(shape.group, index, None, accumulator, False) // 2
     parts = _parts(digit[0]) * _parts(digit[1])
-    fragment = 2 * words * (1 + splits.factor)
+    fragment = 2 * words * (1 + splits)
     at_once = min(_parts(digit[1]), (2 if _parts(digit[0]) > 8 else 4) // groups)
-    held = (_parts(digit[0]) + 1 + splits.x) * 4 * groups * words
-    sums = at_once * groups * 4 * words * (1 + splits.factor)
+    held = (_parts(digit[0]) + 1 + splits) * 4 * groups * words
+    sums = at_once * groups * 4 * words * (1 + splits)
     factor = fragment * (parts if parts * fragment * 4 <= _HELD_FACTOR_BYTES else at_once)
     return held + sums + factor
 
 
 def _registers_of_pair(
-    shape: PassShape, digit: int, other: int, splits: Splits, accumulator: DataType
+    shape: PassShape, digit: int, other: int, splits: bool, accumulator: DataType
 ) -> int:
     words = accumulator.bytes // 4
     (p1, q1), (p2, q2) = shape.group[digit], shape.group[other]
     lanes = _lanes(shape.group, digit, other, accumulator, True)
     sets = lanes // 2 if q1 <= 8 else lanes
     held = lanes * _parts(p1) * _parts(p2) * 2
-    sums = sets * _parts(q2) * 4 + _parts(p2) * 8 * (1 + splits.factor)
-    return (held + sums + 8 * (1 + splits.factor)) * words
+    sums = sets * _parts(q2) * 4 + _parts(p2) * 8 * (1 + splits)
+    return (held + sums + 8 * (1 + splits)) * words
 
 
-def factor_bytes(digit: tuple[int, int], splits: Splits, accumulator: DataType) -> int:
+def factor_bytes(digit: tuple[int, int], splits: bool, accumulator: DataType) -> int:
     """Bytes of one factor as its phase's threads take it."""
-    return _parts(digit[0]) * _parts(digit[1]) * 32 * 2 * (1 + splits.factor) * accumulator.bytes
+    return _parts(digit[0]) * _parts(digit[1]) * 32 * 2 * (1 + splits) * accumulator.bytes
 
 
-def _left_factor_bytes(digit: tuple[int, int], splits: Splits, accumulator: DataType) -> int:
+def _left_factor_bytes(digit: tuple[int, int], splits: bool, accumulator: DataType) -> int:
     """The same for the digit that a pair contracts first: 16 produced indices at a time."""
     stacked = digit[1] <= 8
-    elements = 4 * (1 + (splits.factor and not stacked))
+    elements = 4 * (1 + (splits and not stacked))
     return _parts(digit[0]) * operands.cover(digit[1], 16) * 32 * elements * accumulator.bytes
 
 
 def factors_bytes(
-    shape: PassShape, tile: MmaTile, splits: Splits, accumulator: DataType
+    shape: PassShape, tile: MmaTile, splits: bool, accumulator: DataType
 ) -> tuple[int, ...]:
     """Bytes of each digit's factor in shared memory."""
     first = {d for d, other in digits_of_phases(shape.group, tile) if other is not None}
@@ -392,7 +372,7 @@ def _offset_bytes(tile: MmaTile) -> int:
     return operands.round_up(_OFFSETS_OF_A_ROW * tile.rows, operands.VECTOR_BYTES)
 
 
-def shared_bytes(shape: PassShape, tile: MmaTile, splits: Splits, accumulator: DataType) -> int:
+def shared_bytes(shape: PassShape, tile: MmaTile, splits: bool, accumulator: DataType) -> int:
     """Row offsets, factors, and the tile where more than one phase meets in it."""
     factors = sum(factors_bytes(shape, tile, splits, accumulator))
     elements = row_stride(shape, tile, strides_of(shape, tile, accumulator)) * tile.rows
@@ -401,7 +381,7 @@ def shared_bytes(shape: PassShape, tile: MmaTile, splits: Splits, accumulator: D
 
 
 def fits(
-    shape: PassShape, tile: MmaTile, splits: Splits, accumulator: DataType, target: Target
+    shape: PassShape, tile: MmaTile, splits: bool, accumulator: DataType, target: Target
 ) -> Status:
     """Whether `kron_mma` can run this pass with this tile: the one rule."""
     if len(shape.group) > MOST_DIGITS:
@@ -461,7 +441,7 @@ def cycles(
     shape: PassShape,
     ends: Ends,
     tile: MmaTile,
-    splits: Splits,
+    splits: bool,
     accumulator: DataType,
     target: Target,
     partial: float,
@@ -474,9 +454,8 @@ def cycles(
     phases = phases_of(shape, tile, strides, accumulator)
     elements = 128.0
     for index, phase in enumerate(phases):
-        exact = index == 0 and ends.source.bytes == 2
         idle = _idle(phase, tile.threads // 32)
-        products = _products(shape, phase, splits, exact, elements)
+        products = _products(shape, phase, splits, elements)
         tensor += products * _CYCLES_OF_PRODUCT[accumulator.bytes] * idle
         shared += _factor_cycles(shape, phase, splits, accumulator, elements)
         width = accumulator.bytes / _SHARED_BYTES_PER_CYCLE
@@ -503,31 +482,29 @@ def cycles(
     return max(memory, compute) + exposed * min(memory, compute) + latency
 
 
-def _products(
-    shape: PassShape, phase: MmaPhase, splits: Splits, exact: bool, elements: float
-) -> float:
+def _products(shape: PassShape, phase: MmaPhase, splits: bool, elements: float) -> float:
     """Products of the tensor cores for so many elements of a phase."""
     p, q = shape.group[phase.digit]
-    each = splits.products(exact)
+    each = _PRODUCTS_OF_SPLIT if splits else 1
     if phase.other is None:
         return _parts(p) * _parts(q) * elements / (16 * p) * each
     p2, q2 = shape.group[phase.other]
     rows = operands.cover(q, 16)
-    first = 2 if q <= 8 and splits.factor else each
+    first = 2 if q <= 8 and splits else each
     left = _parts(p) * _parts(p2) * rows * first
-    right = (0.5 if q <= 8 else rows) * _parts(p2) * _parts(q2) * splits.products(False)
+    right = (0.5 if q <= 8 else rows) * _parts(p2) * _parts(q2) * each
     return (left + right) * elements / (p * p2)
 
 
 def _factor_cycles(
-    shape: PassShape, phase: MmaPhase, splits: Splits, accumulator: DataType, elements: float
+    shape: PassShape, phase: MmaPhase, splits: bool, accumulator: DataType, elements: float
 ) -> float:
     """Cycles of shared memory for the factors that a phase does not hold in registers."""
     p, q = shape.group[phase.digit]
     fragment = factor_bytes((8, 8), splits, accumulator) / _SHARED_BYTES_PER_CYCLE
     parts = _parts(p) * _parts(q)
     if phase.other is None:
-        held = parts * 2 * accumulator.bytes * (1 + splits.factor) <= _HELD_FACTOR_BYTES
+        held = parts * 2 * accumulator.bytes * (1 + splits) <= _HELD_FACTOR_BYTES
         return 0 if held else parts * elements / (16 * p) / phase.groups * fragment
     p2, q2 = shape.group[phase.other]
     parts += _parts(p2) * _parts(q2)
@@ -546,7 +523,7 @@ def mma_step(
     shape: PassShape,
     ends: Ends,
     tile: MmaTile,
-    splits: Splits,
+    splits: bool,
     target: Target,
     *,
     entry: str,
@@ -557,7 +534,6 @@ def mma_step(
     """The step of a pass that `fits`."""
     accumulator = description.math.element_accumulator
     factors, runs = shape.group, runs_of(shape.group, tile.merged)
-    splits = splits_for(splits, shape, tile.merged)
     order = sorted(factors, key=shrinking)
     operations = 2 * multiply_adds(list(order), shape.left, shape.right)
     shape = merge(shape, tile.merged)
@@ -584,8 +560,7 @@ def mma_step(
             ("kYVector", y_vector),
             ("kXDigit", 0 if ends.source_by_rows else shape.right),
             ("kYDigit", 0 if ends.output_by_rows else shape.right),
-            ("kSplitX", splits.x),
-            ("kSplitFactor", splits.factor),
+            ("kSplit", splits),
             ("kSaturate", operands.saturates(epilogue)),
             *_factor_constants(factors, runs),
             *_tile_constants(shape, tile, strides, splits, accumulator),
@@ -642,7 +617,7 @@ def _tile_constants(
     shape: PassShape,
     tile: MmaTile,
     strides: Sequence[int],
-    splits: Splits,
+    splits: bool,
     accumulator: DataType,
 ) -> tuple[tuple[str, Constant], ...]:
     at = 2 * _offset_bytes(tile)

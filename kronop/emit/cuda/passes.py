@@ -9,8 +9,9 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from kronop.artifacts import Status
 from kronop.descriptions.datatype import DataType, RowMajor
@@ -272,7 +273,7 @@ def _choose_mma(
     key: _Key,
     shape: PassShape,
     ends: Ends,
-    splits: mma.Splits,
+    splits: bool,
     target: Target,
     found: list[Choice],
 ) -> Status:
@@ -282,11 +283,10 @@ def _choose_mma(
     for candidate in _mma_tiles(key, shape, ends, accumulator):
         status = _obeys(key, shape, ends, candidate)
         digits = mma.merge(shape, candidate.merged)
-        split = mma.splits_for(splits, shape, candidate.merged)
-        status = status and mma.fits(digits, candidate, split, accumulator, target)
+        status = status and mma.fits(digits, candidate, splits, accumulator, target)
         if status:
             partial = _partial(shape, ends, candidate)
-            cost = mma.cycles(digits, ends, candidate, split, accumulator, target, partial)
+            cost = mma.cycles(digits, ends, candidate, splits, accumulator, target, partial)
             found.append(Choice(tile=candidate, cost=cost / _CYCLES_OF_A_BYTE))
     return Status.accept() if found else status
 
@@ -306,28 +306,50 @@ def _mma_tiles(key: _Key, shape: PassShape, ends: Ends, accumulator: DataType) -
                 for threads in (128, 256, 512):
                     if threads * 32 <= max(4096, rows * slots * columns):
                         plain[rows, columns, threads] = None
-    # One contiguous digit needs no tile: its phase reads and writes memory in pairs.
-    direct = shape.right == 1 and not ends.source_by_rows
     return [
-        MmaTile(
-            rows=rows,
-            columns=columns,
-            threads=threads,
-            staged_in=staged,
-            staged_out=staged,
-            pairs=0,
-            merged=merged,
-            cluster=1,
-            grouped=False,
-        )
+        MmaTile(rows=rows, columns=columns, threads=threads, merged=merged, **style)
         for merged in _mergers(shape)
+        for style in _styles(mma.merge(shape, merged), accumulator)
         for rows, columns, threads in plain
-        for staged in (
-            (True, False)
-            if direct and columns == 1 and len(mma.runs_of(shape.group, merged)) == 1
-            else (True,)
-        )
+        if style["cluster"] == 1 or rows == columns == 1
     ]
+
+
+def _styles(shape: PassShape, accumulator: DataType) -> Iterator[dict[str, Any]]:
+    """Ways to go about the phases of a pass.
+
+    Staged, which suits any layout; or with ends in memory: digits one by one, by two, or shared
+    by a cluster; each with warps that multiply alone or, for large digits, in groups.
+    """
+    digits = shape.group
+    groups = (
+        (False, True) if max(p for p, _ in digits) >= 32 and accumulator.bytes == 4 else (False,)
+    )
+    pairs = sorted({0, _most_pairs(digits), min(_most_pairs(digits), (len(digits) - 1) // 2)})
+    for grouped in groups:
+        yield {"staged_in": True, "staged_out": True, "pairs": 0, "cluster": 1, "grouped": grouped}
+        for count in pairs:
+            for cluster in (1, 2, 4, 8):
+                if cluster == 1 or (len(digits) > 1 and digits[0][0] % cluster == 0):
+                    yield {
+                        "staged_in": False,
+                        "staged_out": False,
+                        "pairs": count,
+                        "cluster": cluster,
+                        "grouped": grouped,
+                    }
+
+
+def _most_pairs(digits: Sequence[Shape]) -> int:
+    """How many pairs of neighbouring digits, from the last ones on, fit a thread's registers."""
+    last = len(digits) - 1
+    count = 0
+    while (
+        2 * count + 1 <= last
+        and max(*digits[last - 2 * count], *digits[last - 2 * count - 1]) <= 32
+    ):
+        count += 1
+    return count
 
 
 def _mergers(shape: PassShape) -> list[int]:

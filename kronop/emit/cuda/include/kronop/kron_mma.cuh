@@ -157,8 +157,9 @@ KRONOP_INLINE void write_memory(const typename Step::Accumulator (&values)[2][Of
 }
 
 // All products of one part of the contraction, into the sums of parts n0 ... of the produced index.
-template <int kIndex, int kParts, class T, class A, class B, int kGroups, int kAtOnce>
-KRONOP_INLINE void add_products(T (&sums)[kAtOnce][kGroups][4], const A (&a)[kGroups], const B (&b)[kAtOnce], int n0) {
+template <int kIndex, int kParts, class T, bool kSplit, int kGroups, int kAtOnce>
+KRONOP_INLINE void add_products(T (&sums)[kAtOnce][kGroups][4], const Split<T, 4, kSplit> (&a)[kGroups],
+                                const Split<T, 2, kSplit> (&b)[kAtOnce], int n0) {
 #pragma unroll
   for (int n = 0; n < kAtOnce; ++n) {
 #pragma unroll
@@ -166,7 +167,7 @@ KRONOP_INLINE void add_products(T (&sums)[kAtOnce][kGroups][4], const A (&a)[kGr
       if (n0 + n < kParts) add_product<kIndex>(sums[n][u], a[u], b[n]);
     }
   }
-  if constexpr (kIndex + 1 < products_of<A, B>) add_products<kIndex + 1, kParts>(sums, a, b, n0);
+  if constexpr (kIndex + 1 < products_of<kSplit>) add_products<kIndex + 1, kParts>(sums, a, b, n0);
 }
 
 // The sums of parts n0 ... of the produced index.
@@ -176,7 +177,7 @@ KRONOP_INLINE void multiply(typename Step::Accumulator (&sums)[Of::kAtOnce][Of::
   // NOTE: the tensor cores truncate each sum. Where float32 accuracy is wanted, the ordinary cores, which
   // round, add up short sums: measured at P = 64 and 128, errors of 8e-7 and 1.7e-6 become 2e-7.
   using Accumulator = typename Step::Accumulator;
-  constexpr int together = Step::kSplitFactor ? 2 : Of::kContractedParts;
+  constexpr int together = Step::kSplit ? 2 : Of::kContractedParts;
 #pragma unroll
   for (int first = 0; first < Of::kContractedParts; first += together) {
     Accumulator part[Of::kAtOnce][Of::kGroups][4] = {};
@@ -213,7 +214,7 @@ template <class Step, int Phase, class Of = PhaseOf<Step, Phase>>
 KRONOP_INLINE void multiply_grouped(typename Step::Accumulator (&sums)[Of::kChunk / 8][1][4], const typename Of::Fibers& fibers,
                                     const typename Step::Accumulator* factor) {
   using Accumulator = typename Step::Accumulator;
-  constexpr int together = Step::kSplitFactor ? 2 : Of::kContractedParts;
+  constexpr int together = Step::kSplit ? 2 : Of::kContractedParts;
   constexpr int part_of_factor = 8 * Of::kColumns, rest_of_factor = Of::kContractedParts * part_of_factor;
 #pragma unroll
   for (int first = 0; first < Of::kContractedParts; first += together) {
@@ -231,19 +232,15 @@ KRONOP_INLINE void multiply_grouped(typename Step::Accumulator (&sums)[Of::kChun
     bool more = false;
     // Small products first, as everywhere.
 #pragma unroll
-    for (int kind = 0; kind < products_of<typename Of::A, typename Of::B>; ++kind) {
+    for (int kind = 0; kind < products_of<Step::kSplit>; ++kind) {
 #pragma unroll
       for (int s = 0; s < most && first + s < Of::kContractedParts; ++s) {
         const Accumulator* b = factor + (first + s) * part_of_factor;
-        if constexpr (Of::kSplitA) {
-          if (kind == 0) {
-            group_multiply_add(part, a[s].rest, b, Of::kColumns, more);
-            more = true;
-            continue;
-          }
+        if constexpr (Step::kSplit) {
+          group_multiply_add(part, kind == 0 ? a[s].rest : a[s].value, kind == 1 ? b + rest_of_factor : b, Of::kColumns, more);
+        } else {
+          group_multiply_add(part, a[s].value, b, Of::kColumns, more);
         }
-        const bool rest = Step::kSplitFactor && kind == int(Of::kSplitA);
-        group_multiply_add(part, a[s].value, rest ? b + rest_of_factor : b, Of::kColumns, more);
         more = true;
       }
     }

@@ -43,11 +43,10 @@ struct PairOf {
   // Whether 8 rows hold a block's first produced index: the second product takes two blocks at once.
   static constexpr bool kHalf = kQ1 <= 8;
   static constexpr int kSets = kHalf ? kLanes / 2 : kLanes;
-  static constexpr bool kSplitX = Step::kSplitX && !(Phase == 0 && sizeof(typename Step::Input) == 2);
-  static constexpr bool kStacked = kHalf && Step::kSplitFactor;
-  static constexpr int kTogether = Step::kSplitFactor ? 2 : 1 << 20;  // parts whose sums are one chain
-  using Left = Either<kStacked, Stacked<Accumulator>, Split<Accumulator, 4, Step::kSplitFactor>>;
-  using Right = Split<Accumulator, 2, Step::kSplitFactor>;
+  static constexpr bool kStacked = kHalf && Step::kSplit;
+  static constexpr int kTogether = Step::kSplit ? 2 : 1 << 20;  // parts whose sums are one chain
+  using Left = Either<kStacked, Stacked<Accumulator>, Split<Accumulator, 4, Step::kSplit>>;
+  using Right = Split<Accumulator, 2, Step::kSplit>;
   using Elements = Accumulator[kLanes][kParts1][kParts2][2];
   using Sums = Accumulator[kSets][kProduced2][4];
 
@@ -170,14 +169,12 @@ KRONOP_INLINE void multiply_left(typename Step::Accumulator (&sums)[Of::kParts2]
 #pragma unroll
     for (int s = first; s < Of::kParts1 && s < first + Of::kTogether; ++s) {
       const typename Of::Left a = factor[(m * Of::kParts1 + s) * 32];
-      Split<Accumulator, 2, Of::kSplitX> b[Of::kParts2];
+      Split<Accumulator, 2, Step::kSplit> b[Of::kParts2];
 #pragma unroll
-      for (int j = 0; j < Of::kParts2; ++j) b[j] = Split<Accumulator, 2, Of::kSplitX>(x[s][j]);
+      for (int j = 0; j < Of::kParts2; ++j) b[j] = Split<Accumulator, 2, Step::kSplit>(x[s][j]);
       if constexpr (Of::kStacked) {
-        if constexpr (Of::kSplitX) {
 #pragma unroll
-          for (int j = 0; j < Of::kParts2; ++j) warp_multiply_add(part[j], a.data, b[j].rest);
-        }
+        for (int j = 0; j < Of::kParts2; ++j) warp_multiply_add(part[j], a.data, b[j].rest);
 #pragma unroll
         for (int j = 0; j < Of::kParts2; ++j) warp_multiply_add(part[j], a.data, b[j].value);
       } else {
@@ -216,7 +213,7 @@ KRONOP_INLINE void multiply_right(typename Step::Accumulator (&sums)[Of::kProduc
 #pragma unroll
         for (int r = 0; r < 2; ++r) fiber[h + 2 * r] = Of::kHalf ? left[h][j][r] : left[0][j][2 * h + r];
       }
-      const Split<Accumulator, 4, Step::kSplitX> a(fiber);
+      const Split<Accumulator, 4, Step::kSplit> a(fiber);
       typename Of::Right b[Of::kProduced2];
 #pragma unroll
       for (int n = 0; n < Of::kProduced2; ++n) b[n] = factor[(j * Of::kProduced2 + n) * 32];

@@ -60,11 +60,9 @@ struct PhaseOf {
   // Whether four warps multiply together, by so many produced indices at a time of all that there are.
   static constexpr bool kGrouped = Step::kPhaseGrouped[Phase];
   static constexpr int kChunk = kProduced > 32 ? 64 : 32, kColumns = (kProduced + kChunk - 1) / kChunk * kChunk;
-  // 16-bit inputs are exact in the operand type.
-  static constexpr bool kSplitA = Step::kSplitX && !(Phase == 0 && sizeof(typename Step::Input) == 2);
   using Fibers = Accumulator[kContractedParts][kGroups][4];  // as the tensor cores take them, unsplit
-  using A = Split<Accumulator, 4, kSplitA>;
-  using B = Split<Accumulator, 2, Step::kSplitFactor>;
+  using A = Split<Accumulator, 4, Step::kSplit>;
+  using B = Split<Accumulator, 2, Step::kSplit>;
   // Held in registers for the whole phase where there are few.
   static constexpr bool kHoldFactor = !kGrouped && kContractedParts * kProducedParts * sizeof(B) <= 64;
   // Parts of the produced index whose sums a thread holds at once: independent products hide latency.
@@ -113,10 +111,10 @@ struct PhaseOf {
       return n / 8 * 8 + (kUnit ? g : g / 2 + g % 2 * 4);
     }
     KRONOP_INLINE static void put(Accumulator* to, int e, const Accumulator (&items)[1]) {
-      const Split<Accumulator, 1, Step::kSplitFactor> item(items);
+      const Split<Accumulator, 1, Step::kSplit> item(items);
       const int at = row(e) / 8 * 8 * kColumns + place_in_cores(row(e) % 8, column(e), kColumns);
       to[at] = item.value[0];
-      if constexpr (Step::kSplitFactor) to[kContractedParts * 8 * kColumns + at] = item.rest[0];
+      if constexpr (Step::kSplit) to[kContractedParts * 8 * kColumns + at] = item.rest[0];
     }
   };
 };

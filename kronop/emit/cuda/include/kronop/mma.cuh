@@ -73,17 +73,15 @@ struct alignas(sizeof(T) * 2 * N > 16 ? 16 : sizeof(T) * 2 * N) Split<T, N, true
 
 // How many products one multiply-add of split operands takes, small ones first. The product of both
 // rests is left out: without it the error is that of float32 arithmetic.
-template <class A, class B>
-inline constexpr int products_of = 1;
-template <class T, int N, int M, bool kSplitA, bool kSplitB>
-inline constexpr int products_of<Split<T, N, kSplitA>, Split<T, M, kSplitB>> = 1 + kSplitA + kSplitB;
+template <bool kSplit>
+inline constexpr int products_of = kSplit ? 3 : 1;
 
 // Product `kIndex` of them. Products of one sum depend on each other: callers put other sums between.
-template <int kIndex, class T, bool kSplitA, bool kSplitB>
-KRONOP_INLINE void add_product(T (&sums)[4], const Split<T, 4, kSplitA>& a, const Split<T, 2, kSplitB>& b) {
-  if constexpr (kSplitA && kIndex == 0) {
+template <int kIndex, class T, bool kSplit>
+KRONOP_INLINE void add_product(T (&sums)[4], const Split<T, 4, kSplit>& a, const Split<T, 2, kSplit>& b) {
+  if constexpr (kSplit && kIndex == 0) {
     warp_multiply_add(sums, a.rest, b.value);
-  } else if constexpr (kSplitB && kIndex == int(kSplitA)) {
+  } else if constexpr (kSplit && kIndex == 1) {
     warp_multiply_add(sums, a.value, b.rest);
   } else {
     warp_multiply_add(sums, a.value, b.value);
@@ -91,11 +89,11 @@ KRONOP_INLINE void add_product(T (&sums)[4], const Split<T, 4, kSplitA>& a, cons
 }
 
 // All products of one left operand with several right ones.
-template <int kIndex = 0, class T, class A, class B, int N>
-KRONOP_INLINE void add_row(T (&sums)[N][4], const A& a, const B (&b)[N]) {
+template <int kIndex = 0, class T, bool kSplit, int N>
+KRONOP_INLINE void add_row(T (&sums)[N][4], const Split<T, 4, kSplit>& a, const Split<T, 2, kSplit> (&b)[N]) {
 #pragma unroll
   for (int n = 0; n < N; ++n) add_product<kIndex>(sums[n], a, b[n]);
-  if constexpr (kIndex + 1 < products_of<A, B>) add_row<kIndex + 1>(sums, a, b);
+  if constexpr (kIndex + 1 < products_of<kSplit>) add_row<kIndex + 1>(sums, a, b);
 }
 
 }  // namespace kronop

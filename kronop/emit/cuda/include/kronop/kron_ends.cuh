@@ -7,9 +7,9 @@
 namespace kronop {
 namespace kron {
 
-// How a phase meets memory: in whole vectors, with a source Z or without; or one element at a time.
-// Loops are made for each, since a choice inside would keep loads and products from overlapping.
-enum class Access { kWide, kWideWithSource, kNarrow };
+// How a phase meets memory: in whole vectors, or one element at a time. There is a loop for each, since
+// a choice inside would keep loads and products from overlapping.
+enum class Access { kWide, kNarrow };
 
 template <class Step, int Phase>
 inline constexpr bool reads_memory = Phase == 0 && !Step::kStagedIn;
@@ -25,12 +25,10 @@ KRONOP_INLINE void with_access(const Parameters& parameters, const Window<Step>&
   } else {
     const bool x = !reads || wide<Step>(Step::kXVector, parameters.x_vector, window);
     const bool y = !writes || wide<Step>(Step::kYVector, parameters.y_vector, window);
-    if (!(x && y)) {
-      visit.template operator()<Access::kNarrow>();
-    } else if (writes && parameters.z) {
-      if constexpr (writes) visit.template operator()<Access::kWideWithSource>();
-    } else {
+    if (x && y) {
       visit.template operator()<Access::kWide>();
+    } else {
+      visit.template operator()<Access::kNarrow>();
     }
   }
 }
@@ -125,7 +123,7 @@ struct Sink {
       const long long y_step = k * y_strides.digit + first * (kAlongDigits ? y_strides.digit : y_strides.inner);
       const long long z_step = k * z_strides.digit + first * (kAlongDigits ? z_strides.digit : z_strides.inner);
       Vector<Output, vector> source{}, result;
-      if (kAccess == Access::kWideWithSource || (kAccess == Access::kNarrow && z)) source = load<Output, vector>(to.z + z_step);
+      if (z) source = load<Output, vector>(to.z + z_step);
 #pragma unroll
       for (int v = 0; v < vector; ++v) result.data[v] = finish(values[first + v], source.data[v], Output{});
       store<Output, vector>(to.y + y_step, result);

@@ -1,0 +1,119 @@
+"""Every way to go about the phases of a tensor-core pass, run on the CPU from the same headers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kronop.descriptions.datatype import DataType, bfloat16, float16, float32, float64
+from kronop.descriptions.kron import Side
+from kronop.emit.cuda import mma, passes
+from tests.emulation.emulator import host_compiler
+from tests.emulation.test_emulated_kernels import folder
+from tests.emulation.test_emulated_mma import run
+
+pytestmark = pytest.mark.skipif(
+    host_compiler() is None, reason="no g++ to build the emulation with"
+)
+__all__ = ["folder"]
+
+_CASES: list[tuple[list[tuple[int, int]], int, DataType, dict[str, Any]]] = [
+    ([(8, 8)] * 4, 2, float32, {"alignment": 4, "source": True}),
+    ([(16, 16)] * 2, 5, float32, {"alignment": 4, "side": Side.Left}),
+    ([(16, 16)] * 3, 1, float64, {"alignment": 2}),
+    ([(6, 7), (5, 5), (9, 4), (3, 2)], 5, float32, {"side": Side.Left, "source": True}),
+    ([(12, 20), (9, 31)], 5, float64, {"source": True}),
+    ([(24, 8), (8, 16), (16, 8)], 3, float16, {"alignment": 8}),
+    ([(4, 8), (5, 7)], 20, float32, {"batch": (2, 3), "factor_batch": (3,)}),
+    ([(32, 32)] * 2, 5, bfloat16, {"alignment": 8}),
+]
+
+
+@pytest.fixture(autouse=True)
+def _forget() -> Iterator[None]:
+    yield
+    passes._choices.cache_clear()
+
+
+def force(monkeypatch: pytest.MonkeyPatch, **style: Any) -> None:
+    """Has the planner choose among tiles of one style, as far as a pass allows it."""
+    offered = passes._mma_tiles
+
+    def tiles(key: Any, shape: Any, ends: Any, accumulator: Any) -> list[Any]:
+        digits = mma.merge(shape, 1).group
+        blocks = math.gcd(style.get("cluster", 1), digits[0][0]) if len(digits) > 1 else 1
+        most = (len(digits) - (blocks > 1)) // 2
+        changes = style | {"cluster": blocks, "pairs": min(style.get("pairs", 0), most)}
+        plain = [item for item in offered(key, shape, ends, accumulator) if item.staged_in]
+        return [
+            replace(item, merged=1, threads=max(128, item.threads), **changes) for item in plain
+        ]
+
+    passes._choices.cache_clear()
+    monkeypatch.setattr(passes, "_mma_tiles", tiles)
+
+
+@pytest.mark.parametrize(("factors", "rows", "element", "options"), _CASES)
+@pytest.mark.parametrize("staged_in", [True, False])
+@pytest.mark.parametrize("staged_out", [True, False])
+@pytest.mark.parametrize("pairs", [0, 2])
+def test_ends_and_pairs(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    staged_in: bool,
+    staged_out: bool,
+    pairs: int,
+    factors: list[tuple[int, int]],
+    rows: int,
+    element: DataType,
+    options: dict[str, Any],
+) -> None:
+    force(monkeypatch, staged_in=staged_in, staged_out=staged_out, pairs=pairs)
+    run(folder, factors, rows, element, **options)
+
+
+@pytest.mark.parametrize(("factors", "rows", "element", "options"), _CASES)
+@pytest.mark.parametrize(("cluster", "pairs"), [(2, 0), (8, 1)])
+def test_clusters(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    cluster: int,
+    pairs: int,
+    factors: list[tuple[int, int]],
+    rows: int,
+    element: DataType,
+    options: dict[str, Any],
+) -> None:
+    ends = {"staged_in": False, "staged_out": False}
+    force(monkeypatch, cluster=cluster, pairs=pairs, **ends)
+    run(folder, factors, rows, element, **options)
+
+
+@pytest.mark.parametrize("staged", [True, False])
+@pytest.mark.parametrize(
+    ("factors", "rows", "element", "options"),
+    [
+        ([(64, 64)] * 2, 3, float32, {"alignment": 4}),
+        ([(40, 50), (33, 70)], 5, float32, {"source": True}),
+        ([(64, 64), (8, 8)], 3, float32, {"alignment": 4, "side": Side.Left}),
+        ([(128, 100)], 70, float32, {"alignment": 4}),
+        ([(32, 32)] * 3, 2, float16, {"alignment": 8}),
+        ([(86, 86), (8, 8)], 3, bfloat16, {"alignment": 2}),
+    ],
+)
+def test_products_of_warp_groups(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    staged: bool,
+    factors: list[tuple[int, int]],
+    rows: int,
+    element: DataType,
+    options: dict[str, Any],
+) -> None:
+    force(monkeypatch, grouped=True, staged_in=staged, staged_out=staged)
+    run(folder, factors, rows, element, **options)

@@ -57,7 +57,7 @@ def gemkm(
         ArgumentError: shapes, devices or scalars that do not fit.
         ElementTypeError: types that do not.
     """
-    return _kron(x, factors, Side.Right, alpha, beta, z, out)
+    return _kron("gemkm", x, factors, Side.Right, alpha, beta, z, out)
 
 
 def gekmm(
@@ -85,7 +85,7 @@ def gekmm(
         ArgumentError: shapes, devices or scalars that do not fit.
         ElementTypeError: types that do not.
     """
-    return _kron(x, factors, Side.Left, alpha, beta, z, out)
+    return _kron("gekmm", x, factors, Side.Left, alpha, beta, z, out)
 
 
 def ksmm(
@@ -152,11 +152,18 @@ def ksmm(
 
 
 def _kron(
-    x: Any, factors: Sequence[Any], side: Side, alpha: float, beta: float, z: Any, out: Any
+    name: str,
+    x: Any,
+    factors: Sequence[Any],
+    side: Side,
+    alpha: float,
+    beta: float,
+    z: Any,
+    out: Any,
 ) -> Any:
     lesson = None
     if type(factors) is list or type(factors) is tuple:
-        result, lesson = prepared.repeat(side.value, alpha, beta, [x, *factors, z, out])
+        result, lesson = prepared.repeat(name, alpha, beta, [x, *factors, z, out])
         if result is not None:
             return result
     arguments = kron_arguments(x, factors, side, alpha, beta, z, out)

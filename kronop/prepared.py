@@ -30,6 +30,7 @@ from kronop.operation import Served
 # A pointer to slot i reads (i + 1) << 48, plus this so that displacements of both signs fit.
 _SLOT_BITS, _MIDDLE = 48, 1 << 47
 _MOST_CALLS = 512
+_NUMBERS = (float, int)
 
 _Key = tuple[Any, ...]
 _Patch = tuple[int, int, int]  # Word of the parameters, slot, and bytes to add to its address.
@@ -66,14 +67,15 @@ def _symbol(slot: int, low: int) -> int:
     return (slot + 1 << _SLOT_BITS) + _MIDDLE + low
 
 
-def patches(words: Sequence[int], pointers: Sequence[int], lows: Sequence[int]) -> list[_Patch]:
-    """Which of the words are addresses, of what, from parameters that were packed over symbols.
+def patches(parameters: bytes, pointers: Sequence[int], lows: Sequence[int]) -> list[_Patch]:
+    """What makes parameters that were packed over symbols those of a call.
 
     Args:
-        words: the parameters.
-        pointers: the words that are pointers; those that are 0 stay so.
+        parameters: packed.
+        pointers: which of their words are addresses; those that are 0 stay so.
         lows: for each slot, the low bits that its symbol had.
     """
+    words = memoryview(parameters).cast("Q")
     found = []
     for at in pointers:
         if words[at]:
@@ -109,10 +111,11 @@ class Step:
             raise _UnfitError
         self.scratch_bytes = symbols.nbytes
         self._kernels = served.kernels
-        self._pointers = [
-            served.plan.steps[item.step].signature.pointers for item in self._launches
+        lows = [address % signature.ALIGNMENT for address in addresses] + [0]
+        self._patches = [
+            patches(item.parameters, served.plan.steps[item.step].signature.pointers, lows)
+            for item in self._launches
         ]
-        self._lows = [address % signature.ALIGNMENT for address in addresses] + [0]
         # Sets of launchers that no thread uses: each thread takes one, and gives it back.
         self._ready: list[_Ready] = []
 
@@ -131,10 +134,10 @@ class Step:
     def _bind(self) -> _Ready:
         every: list[tuple[Any, int, int, int]] = []
         launchers = []
-        for launch, pointers in zip(self._launches, self._pointers, strict=True):
+        for launch, found in zip(self._launches, self._patches, strict=True):
             launcher, words = self._kernels[launch.step].bind_words(launch, self._device)
             launchers.append(launcher)
-            every += [(words, *patch) for patch in patches(words, pointers, self._lows)]
+            every += [(words, *patch) for patch in found]
         return every, launchers
 
 
@@ -299,7 +302,16 @@ def repeat(
         alpha, beta: scalars.
         tensors: X, other inputs, Z and the result, None for those that are not given.
     """
-    if not _are_plain(alpha, beta) or (reading := signature.read(tensors)) is None:
+    # Equal scalars must mean the same: no bool is among them, and no zero has a sign.
+    if (
+        not alpha
+        or type(alpha) not in _NUMBERS
+        or type(beta) not in _NUMBERS
+        or (not beta and math.copysign(1.0, beta) < 0.0)
+    ):
+        return None, None
+    reading = signature.read(tensors)
+    if reading is None:
         return None, None
     facts, addresses = reading
     key = (
@@ -314,17 +326,8 @@ def repeat(
     )
     call = _calls.get(key)
     if call is not None and call.knobs is knobs.current():
-        result = call.run(tensors, addresses)
-        return result, None
+        return call.run(tensors, addresses), None
     return None, _lesson(key, beta, tensors, addresses)
-
-
-def _are_plain(alpha: Any, beta: Any) -> bool:
-    """Whether equal scalars mean the same: no zero has a sign, and no bool is among them."""
-    kinds = (float, int)
-    if type(alpha) not in kinds or type(beta) not in kinds or not alpha:
-        return False
-    return bool(beta) or math.copysign(1.0, beta) > 0.0
 
 
 def _lesson(key: _Key, beta: float, tensors: Sequence[Any], addresses: list[int]) -> Lesson | None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import kronop
 from kronop import prepared
-from kronop.args import host, signature
+from kronop.args import host, memory, signature
 from kronop.args.staging import Placement
 from kronop.args.view import CPU, Device
 from tests import support
@@ -86,8 +86,8 @@ def _at(array: Any, offset: int) -> Any:
     return copy
 
 
-def _check(operation: Any, build: Any, tensors: dict[str, Any]) -> None:
-    """The launches learned from some tensors, over the addresses of others, are the others'."""
+def _serve(operation: Any) -> _Kernel:
+    """Has the operation run its own plan on a kernel's double."""
     kernel = _Kernel()
     operation.plan_for = lambda rows, device=None: operation.plan
     operation.serve = lambda plan: SimpleNamespace(
@@ -96,6 +96,12 @@ def _check(operation: Any, build: Any, tensors: dict[str, Any]) -> None:
         launches=operation.launches,
         workspace_bytes=functools.partial(operation._emitter.workspace_bytes, plan),
     )
+    return kernel
+
+
+def _check(operation: Any, build: Any, tensors: dict[str, Any]) -> None:
+    """The launches learned from some tensors, over the addresses of others, are the others'."""
+    kernel = _serve(operation)
     device = CPU if operation.target.backend == "x86" else Device("cuda", 0)
     distinct = {id(item): _elsewhere(item) for item in tensors.values()}
     others = {name: distinct[id(item)] for name, item in tensors.items()}
@@ -316,3 +322,29 @@ def test_what_is_learned_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(prepared._seen) <= 4
     prepared.forget()
     assert not prepared._calls
+
+
+@pytest.mark.parametrize("captured", [False, True])
+def test_scratch_memory_of_a_gpu_is_given_back_or_stays_with_the_graph(
+    gpu: Driver, captured: bool
+) -> None:
+    operation = support.kron_operation("sm_90a", kronop.float32, [(16, 16)] * 4)
+    kernel = _serve(operation)
+    x, y = (np.ones((4, 16**4), np.float32) for _ in range(2))
+    factors = [np.eye(16, dtype=np.float32) for _ in range(4)]
+    tensors = _named(x, factors, y, y)
+    arguments = _arguments(kronop.KronMatmulArguments, operation, None, tensors)
+    given = [x, *factors, None, y]
+    addresses = [0 if item is None else item.ctypes.data for item in given]
+    slots = {f"factors[{index}]": 1 + index for index in range(4)}
+    slots |= {"X": 0, "Y": len(given) - 1, "": len(given)}
+    step = prepared.Step(arguments, slots, addresses, None)
+    assert step.scratch_bytes
+    call = prepared.Call(given, addresses, 0.0, [step], Device("cuda", 0), "numpy")
+    if captured:
+        gpu.capturing.add(0)
+    for _ in range(3):
+        assert call.run(given, list(addresses)) is y
+    assert len(kernel.seen) == 3 * len(operation.plan.steps)
+    assert len(memory._captured) == (3 if captured else 0)
+    assert kronop.get_allocated_size() == len(memory._captured) * step.scratch_bytes

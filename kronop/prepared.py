@@ -25,7 +25,6 @@ from kronop.args.staging import Form, in_use
 from kronop.args.stream import stream_handle
 from kronop.args.tensor import view
 from kronop.args.view import Device, TensorView, contiguous_strides
-from kronop.operation import Served
 
 # A pointer to slot i reads (i + 1) << 48, plus this so that displacements of both signs fit.
 _SLOT_BITS, _MIDDLE = 48, 1 << 47
@@ -104,7 +103,7 @@ class Step:
         operation: Any = arguments.operation
         self.make = make
         self._device = arguments.device.index
-        served: Served[Any] = operation.serve(operation.plan_for(arguments.rows, self._device))
+        served = operation.serve(operation.plan_for(arguments.rows, self._device))
         symbols = _Symbols(slots, addresses, arguments.device)
         self._launches = arguments.launches(served, symbols)
         if not self._launches:
@@ -304,9 +303,9 @@ def repeat(
     """
     # Equal scalars must mean the same: no bool is among them, and no zero has a sign.
     if (
-        not alpha
-        or type(alpha) not in _NUMBERS
+        type(alpha) not in _NUMBERS
         or type(beta) not in _NUMBERS
+        or not alpha
         or (not beta and math.copysign(1.0, beta) < 0.0)
     ):
         return None, None

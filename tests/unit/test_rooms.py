@@ -22,7 +22,7 @@ _ALLOWED = {
     "operation": _LEAVES | {"descriptions", "emit", "compiler", "args", "winners"},
     "result": _LEAVES | {"args"},
     "tuning": _LEAVES | {"emit", "compiler", "args", "winners", "operation", "result"},
-    "prepared": _LEAVES | {"args", "winners", "operation"},
+    "prepared": _LEAVES | {"args", "winners"},
     "functional": _LEAVES | {"descriptions", "args", "operation", "prepared"},
     "torch": _LEAVES | {"functional", "torch"},
 }

@@ -152,6 +152,7 @@ def test_scalars_that_change(counter: _Counter) -> None:
         (True, kronop.ElementTypeError),
         (np.nan, kronop.ArgumentError),
         (10**40, kronop.ArgumentError),
+        (np.ones(2), kronop.ElementTypeError),
         ("1", kronop.ElementTypeError),
     ):
         for _ in range(3):

@@ -101,8 +101,11 @@ def _serve(operation: Any) -> _Kernel:
 
 def _check(operation: Any, build: Any, tensors: dict[str, Any]) -> None:
     """The launches learned from some tensors, over the addresses of others, are the others'."""
+    # The CUDA array interface has no name for bfloat16.
+    is_host = operation.target.backend == "x86"
+    assume(is_host or operation.description.X.element is not kronop.bfloat16)
     kernel = _serve(operation)
-    device = CPU if operation.target.backend == "x86" else Device("cuda", 0)
+    device = CPU if is_host else Device("cuda", 0)
     distinct = {id(item): _elsewhere(item) for item in tensors.values()}
     others = {name: distinct[id(item)] for name, item in tensors.items()}
     slots = {name: slot for slot, name in enumerate(tensors)} | {"": len(tensors)}
@@ -134,8 +137,6 @@ def _check(operation: Any, build: Any, tensors: dict[str, Any]) -> None:
 
 def _arguments(kind: Any, operation: Any, output_op: Any, tensors: dict[str, Any]) -> Any:
     if operation.target.backend == "cuda":
-        # The interface has no name for it.
-        assume(operation.description.X.element is not kronop.bfloat16)
         tensors = {name: _OnGpu(item) for name, item in tensors.items()}
     given: dict[str, Any] = {}
     for name, item in tensors.items():

@@ -29,6 +29,8 @@ from kronop.args.view import Device, TensorView, contiguous_strides
 # A pointer to slot i reads (i + 1) << 48, plus this so that displacements of both signs fit.
 _SLOT_BITS, _MIDDLE = 48, 1 << 47
 _MOST_CALLS = 512
+# Beyond these the checks cost little beside the work, and the memory of what is kept has a bound.
+_MOST_TENSORS, _MOST_LAUNCHES = 1 << 10, 64
 _NUMBERS = (float, int)
 
 _Key = tuple[Any, ...]
@@ -37,7 +39,7 @@ _Ready = tuple[list[tuple[Any, int, int, int]], list[Callable[[int], None]]]
 
 
 class _UnfitError(Exception):
-    """A call that cannot be repeated by addresses alone: it copies something."""
+    """A call that is not to be repeated by addresses alone: it copies, or is empty or enormous."""
 
 
 class _Symbols:
@@ -106,7 +108,7 @@ class Step:
         served = operation.serve(operation.plan_for(arguments.rows, self._device))
         symbols = _Symbols(slots, addresses, arguments.device)
         self._launches = arguments.launches(served, symbols)
-        if not self._launches:
+        if not 0 < len(self._launches) <= _MOST_LAUNCHES:
             raise _UnfitError
         self.scratch_bytes = symbols.nbytes
         self._kernels = served.kernels
@@ -331,7 +333,9 @@ def repeat(
 
 def _lesson(key: _Key, beta: float, tensors: Sequence[Any], addresses: list[int]) -> Lesson | None:
     """From the second call on: what is called once is not worth learning."""
-    if knobs.current().debug or (key in _calls and _calls[key] is None):
+    if len(tensors) > _MOST_TENSORS or knobs.current().debug:
+        return None
+    if _calls.get(key, False) is None:
         return None
     if key in _seen:
         return Lesson(key, beta, tensors, addresses)

@@ -186,6 +186,14 @@ def test_copies_are_made_in_every_call(counter: _Counter) -> None:
     assert counter.declined == 0
 
 
+@pytest.mark.parametrize("bound", ["_MOST_TENSORS", "_MOST_LAUNCHES"])
+def test_enormous_calls_go_the_long_way(
+    counter: _Counter, monkeypatch: pytest.MonkeyPatch, bound: str
+) -> None:
+    monkeypatch.setattr(prepared, bound, 0)
+    _check(counter, lambda: kronop.gemkm(_random(1, 4) * 0, [np.eye(2, dtype=_FLOAT)] * 2), False)
+
+
 def _same_refusal(call: Callable[[], Any], kind: type[Exception], match: str) -> None:
     with pytest.raises(kind, match=match) as expected:
         _long_way(call)

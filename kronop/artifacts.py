@@ -139,6 +139,11 @@ class KernelSignature:
     def size(self) -> int:
         return 8 * sum(item.count for item in self.fields)
 
+    @property
+    def pointers(self) -> tuple[int, ...]:
+        """Which of the struct's 8-byte words are addresses."""
+        return _pointers(self)
+
     def offsets(self) -> dict[str, int]:
         """Byte offset of each field."""
         result, offset = {}, 0
@@ -194,6 +199,12 @@ def _layout(signature: KernelSignature) -> struct.Struct:
     return struct.Struct(
         "=" + "".join(f"{item.count}{item.scalar.code}" for item in signature.fields)
     )
+
+
+@functools.cache
+def _pointers(signature: KernelSignature) -> tuple[int, ...]:
+    words = [item.scalar for item in signature.fields for _ in range(item.count)]
+    return tuple(index for index, scalar in enumerate(words) if scalar is Scalar.POINTER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

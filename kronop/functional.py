@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kronop import prepared
 from kronop.args.base import check_overlap
 from kronop.args.device import target_of
 from kronop.args.kron import KronMatmulArguments
@@ -26,6 +27,7 @@ from kronop.descriptions.shared import check_flag
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.operation import KronMatmulOperation, KSparseOperation
+from kronop.prepared import Lesson
 
 _ORDER = {Side.Right: "gemkm(x, factors)", Side.Left: "gekmm(factors, x)"}
 
@@ -55,7 +57,7 @@ def gemkm(
         ArgumentError: shapes, devices or scalars that do not fit.
         ElementTypeError: types that do not.
     """
-    return _finish(kron_arguments(x, factors, Side.Right, alpha, beta, z, out))
+    return _kron("gemkm", x, factors, Side.Right, alpha, beta, z, out)
 
 
 def gekmm(
@@ -83,7 +85,7 @@ def gekmm(
         ArgumentError: shapes, devices or scalars that do not fit.
         ElementTypeError: types that do not.
     """
-    return _finish(kron_arguments(x, factors, Side.Left, alpha, beta, z, out))
+    return _kron("gekmm", x, factors, Side.Left, alpha, beta, z, out)
 
 
 def ksmm(
@@ -122,19 +124,54 @@ def ksmm(
         ArgumentError: shapes, devices or scalars that do not fit.
         ElementTypeError: types that do not.
     """
+    chain = list(weights) if isinstance(weights, (list, tuple)) else [weights]
+    lesson = None
+    if type(batch_last) is bool and (activation is None or type(activation) is str):
+        form = (activation, batch_last)
+        result, lesson = prepared.repeat(form, alpha, beta, [x, *chain, bias, z, out])
+        if result is not None:
+            return result
     _check_activation(activation)
     check_flag("batch_last", batch_last)
-    chain = list(weights) if isinstance(weights, (list, tuple)) else [weights]
     patterns = _chain_patterns(chain)
     if out is not None and len(chain) > 1:
         _check_separate(out, x, chain, bias)
-    for weight, pattern in zip(chain[:-1], patterns[:-1], strict=True):
-        x = _finish(ksparse_arguments(x, weight, pattern, batch_last))
-    return _finish(
+    for index, (weight, pattern) in enumerate(zip(chain[:-1], patterns[:-1], strict=True)):
+        x = _finish(ksparse_arguments(x, weight, pattern, batch_last), lesson, {"W": 1 + index})
+    count = len(chain)
+    result = _finish(
         ksparse_arguments(
             x, chain[-1], patterns[-1], batch_last, bias, activation, (alpha, beta), z, out
-        )
+        ),
+        lesson,
+        {"W": count, "bias": count + 1, "Z": count + 2},
     )
+    if lesson is not None:
+        lesson.end()
+    return result
+
+
+def _kron(
+    name: str,
+    x: Any,
+    factors: Sequence[Any],
+    side: Side,
+    alpha: float,
+    beta: float,
+    z: Any,
+    out: Any,
+) -> Any:
+    lesson = None
+    if type(factors) is list or type(factors) is tuple:
+        result, lesson = prepared.repeat(name, alpha, beta, [x, *factors, z, out])
+        if result is not None:
+            return result
+    arguments = kron_arguments(x, factors, side, alpha, beta, z, out)
+    slots = {f"factors[{index}]": 1 + index for index in range(len(factors))}
+    result = _finish(arguments, lesson, slots | {"Z": 1 + len(factors)})
+    if lesson is not None:
+        lesson.end()
+    return result
 
 
 def _check_separate(out: Any, x: Any, weights: Sequence[Any], bias: Any) -> None:
@@ -226,8 +263,10 @@ def ksparse_arguments(
     )
 
 
-def _finish(arguments: Any) -> Any:
+def _finish(arguments: Any, lesson: Lesson | None, slots: Mapping[str, int]) -> Any:
     arguments.operation.run(arguments)
+    if lesson is not None:
+        lesson.add(arguments, slots)
     return arguments.Y
 
 

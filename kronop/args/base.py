@@ -12,7 +12,7 @@ from typing import Any, Protocol, Self, TypeVar
 from kronop.args.device import check, cuda_driver, current, default_device, target_of_device
 from kronop.args.host import thread_count
 from kronop.args.overlap import overlaps, overlaps_itself, same_elements
-from kronop.args.staging import Placement, in_use
+from kronop.args.staging import Form, Placement, in_use
 from kronop.args.stream import stream_handle
 from kronop.args.view import CPU, Device, TensorView
 from kronop.artifacts import Launch
@@ -38,6 +38,18 @@ class Planned(Protocol):
     def workspace_bytes(self, rows: int, threads: int) -> int: ...
 
     def launches(self, problem: Any) -> tuple[Launch, ...]: ...
+
+
+class Places(Protocol):
+    """Where kernels find operands (by their names) and workspace; see `Placement`."""
+
+    def input(self, name: str, item: TensorView, form: Form | None) -> TensorView: ...
+
+    def output(
+        self, name: str, item: TensorView, form: Form | None, *, read: bool
+    ) -> TensorView: ...
+
+    def workspace(self, nbytes: int) -> int: ...
 
 
 class OperationLike(Planned, Protocol):
@@ -103,8 +115,16 @@ class Arguments(abc.ABC):
         """Rows in all, M times the batch."""
 
     @abc.abstractmethod
-    def _problem(self, placement: Placement, workspace: int) -> Any:
+    def _problem(self, places: Places, workspace: int) -> Any:
         """The problem over memory that kernels can reach."""
+
+    def launches(self, planned: Planned, places: Places) -> tuple[Launch, ...]:
+        """The kernel calls over the memory of `places`; none where there is nothing to do."""
+        rows = self._rows()
+        if not rows:
+            return ()
+        workspace = places.workspace(planned.workspace_bytes(rows, self._threads))
+        return planned.launches(self._problem(places, workspace))
 
     def bind(self, kernels: Sequence[KernelLike], planned: Planned | None = None) -> None:
         """Allocates, computes the launches and prepares them, anew where that was done before.
@@ -131,6 +151,11 @@ class Arguments(abc.ABC):
         return self._device
 
     @property
+    def framework(self) -> str:
+        """Whose tensor X is: "numpy", "torch", "cupy" or "dlpack"."""
+        return self._framework
+
+    @property
     def stream(self) -> int:
         """Handle of the stream of the last run; 0 before there was one."""
         return self._stream
@@ -149,15 +174,10 @@ class Arguments(abc.ABC):
         return twin
 
     def _bind(self, kernels: Sequence[KernelLike], planned: Planned) -> tuple[Launcher, ...]:
-        rows = self._rows()
-        if not rows:
-            self.launchers = self._steps = ()
-            return self._steps
         placement = Placement(self._device)
-        workspace = placement.workspace(planned.workspace_bytes(rows, self._threads))
-        launches = planned.launches(self._problem(placement, workspace))
         launchers = tuple(
-            kernels[launch.step].bind(launch, self._device.index) for launch in launches
+            kernels[launch.step].bind(launch, self._device.index)
+            for launch in self.launches(planned, placement)
         )
         self._placement = placement
         self.launchers = launchers

@@ -61,3 +61,27 @@ class HostBuffer:
         address = self._memory.__array_interface__["data"][0]
         self.pointer: int = -(-address // _CACHE_LINE) * _CACHE_LINE
         self.nbytes = nbytes
+
+
+# Buffers that nobody uses at the moment. Fresh memory costs its pages anew in every run.
+_idle: list[HostBuffer] = []
+_MOST_IDLE, _MOST_IDLE_BYTES = 8, 4 << 20
+
+
+def borrow(nbytes: int) -> HostBuffer:
+    """Scratch memory of at least `nbytes` bytes for one run, to be given back after it.
+
+    Raises:
+        OutOfMemoryError: no memory for it.
+    """
+    try:
+        buffer = _idle.pop()  # Lists pop and append at once: threads need no lock.
+    except IndexError:
+        return HostBuffer(nbytes)
+    return buffer if buffer.nbytes >= nbytes else HostBuffer(nbytes)
+
+
+def give_back(buffer: HostBuffer) -> None:
+    """Keeps the buffer for the next one who borrows, unless it is large or there are enough."""
+    if buffer.nbytes <= _MOST_IDLE_BYTES and len(_idle) < _MOST_IDLE:
+        _idle.append(buffer)

@@ -7,9 +7,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from kronop.args.base import Arguments, OperationLike, check_source, description_of
+from kronop.args.base import Arguments, OperationLike, Places, check_source, description_of
 from kronop.args.overlap import same_elements
-from kronop.args.staging import Form, Placement, form_for
+from kronop.args.staging import Form, form_for
 from kronop.args.strides import Loops, broadcast_shapes, broadcast_strides, collapse, flat_stride
 from kronop.args.tensor import check_promise, empty, view
 from kronop.args.view import TensorView, contiguous_strides
@@ -267,7 +267,7 @@ class KronMatmulArguments(Arguments):
     def _rows(self) -> int:
         return self._m * math.prod(self._batch)
 
-    def _problem(self, placement: Placement, workspace: int) -> KronProblem:
+    def _problem(self, places: Places, workspace: int) -> KronProblem:
         matrices: dict[str, StridedMatrix] = {}
         loops, right = self._loops, self._description.side is Side.Right
         for position, (name, operand) in enumerate(self._operands.items()):
@@ -275,9 +275,10 @@ class KronMatmulArguments(Arguments):
                 matrices["Z"] = matrices["Y"]
                 continue
             if name == "Y":
-                place = placement.output(operand.view, operand.form, read=self._source_is_result)
+                read = self._source_is_result
+                place = places.output(name, operand.view, operand.form, read=read)
             else:
-                place = placement.input(operand.view, operand.form)
+                place = places.input(name, operand.view, operand.form)
             row, column = operand.matrix if right else operand.matrix[::-1]
             if position < len(loops.row_strides):
                 row = loops.row_strides[position]

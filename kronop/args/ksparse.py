@@ -6,9 +6,9 @@ import dataclasses
 import math
 from typing import Any
 
-from kronop.args.base import Arguments, OperationLike, check_source, description_of
+from kronop.args.base import Arguments, OperationLike, Places, check_source, description_of
 from kronop.args.overlap import same_elements
-from kronop.args.staging import Form, Placement, form_for
+from kronop.args.staging import Form, form_for
 from kronop.args.strides import flat_stride, matrix_strides
 from kronop.args.tensor import check_promise, empty, keeps_promise, view
 from kronop.args.view import TensorView, contiguous_strides
@@ -75,7 +75,9 @@ class KSparseArguments(Arguments):
         check_promise(views["W"], what.W, "W")
         if "bias" in views:
             check_promise(views["bias"], TensorDescription(what.Y.element), "bias")
-        flats = {name: self._flat(views[name], name) for name in ("X", "Z", "Y") if name in views}
+        flats: dict[str, _Flat] = {
+            name: self._flat(views[name], name) for name in ("X", "Z", "Y") if name in views
+        }
         if Y is None:
             flats["Y"] = self._new_result(views["X"])
         else:
@@ -177,24 +179,21 @@ class KSparseArguments(Arguments):
     def _rows(self) -> int:
         return math.prod(self._lead)
 
-    def _problem(self, placement: Placement, workspace: int) -> KSparseProblem:
+    def _problem(self, places: Places, workspace: int) -> KSparseProblem:
         what, flats = self._description, self._flats
         y = flats["Y"]
-        result = _matrix(y, placement.output(y.view, y.form, read=self._source_is_result))
+        read = self._source_is_result
+        result = _matrix(y, places.output("Y", y.view, y.form, read=read))
         source = None
         if self.output_op.beta:
-            source = (
-                result
-                if self._source_is_result
-                else _matrix(flats["Z"], _placed(placement, flats["Z"]))
-            )
+            source = result if self._source_is_result else self._placed(places, "Z")
         form = form_for(self._weights, what.W, self._device)
-        weights = placement.input(self._weights, form)
+        weights = places.input("W", self._weights, form)
         strides = self._weights.strides if form is None else form.strides
-        bias, bias_stride = self._place_bias(placement)
+        bias, bias_stride = self._place_bias(places)
         return KSparseProblem(
             rows=self._rows(),
-            x=_matrix(flats["X"], _placed(placement, flats["X"])),
+            x=self._placed(places, "X"),
             weights=weights.pointer,
             weight_strides=(strides[0], strides[1], strides[2], strides[3]),
             z=source,
@@ -206,16 +205,16 @@ class KSparseArguments(Arguments):
             threads=self._threads,
         )
 
-    def _place_bias(self, placement: Placement) -> tuple[int, int]:
+    def _placed(self, places: Places, name: str) -> StridedMatrix:
+        flat = self._flats[name]
+        return _matrix(flat, places.input(name, flat.view, flat.form))
+
+    def _place_bias(self, places: Places) -> tuple[int, int]:
         if self._bias is None:
             return 0, 0
         form = form_for(self._bias, TensorDescription(self._bias.element), self._device)
         strides = self._bias.strides if form is None else form.strides
-        return placement.input(self._bias, form).pointer, strides[0]
-
-
-def _placed(placement: Placement, flat: _Flat) -> TensorView:
-    return placement.input(flat.view, flat.form)
+        return places.input("bias", self._bias, form).pointer, strides[0]
 
 
 def _matrix(flat: _Flat, place: TensorView) -> StridedMatrix:

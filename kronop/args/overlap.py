@@ -54,7 +54,8 @@ def _addresses(
     return raw_array(fake)
 
 
-def _span(item: TensorView) -> tuple[int, int]:
+def span(item: TensorView) -> tuple[int, int]:
+    """Addresses of the first byte of the lowest element, and behind the highest one."""
     low, high = reach(item.shape, item.strides)
     size = item.element.bytes
     return item.pointer + low * size, item.pointer + (high + 1) * size
@@ -64,8 +65,8 @@ def overlaps(first: TensorView, second: TensorView) -> bool:
     """Whether an element of one shares a byte with an element of the other. Exact."""
     if 0 in first.shape or 0 in second.shape or not (first.in_place and second.in_place):
         return False
-    first_low, first_high = _span(first)
-    second_low, second_high = _span(second)
+    first_low, first_high = span(first)
+    second_low, second_high = span(second)
     if first_high <= second_low or second_high <= first_low:
         return False
     arrays = (_addresses(item, item.pointer, item.shape, item.strides) for item in (first, second))

@@ -78,8 +78,11 @@ class Placement:
         self._host: list[HostBuffer] = []
         self._known: dict[Any, TensorView] = {}
 
-    def input(self, item: TensorView, form: Form | None) -> TensorView:
-        """Where kernels read `item`: in place, or a copy of it that is renewed before each run."""
+    def input(self, name: str, item: TensorView, form: Form | None) -> TensorView:
+        """Where kernels read `item`: in place, or a copy of it that is renewed before each run.
+
+        Memory does not depend on what an operand is called; other places may.
+        """
         if form is None and item.device == self.device:
             return item
         shape = None if form is None else (form.shape, form.strides)
@@ -100,7 +103,7 @@ class Placement:
         self.before.append(_upload(target, source))
         return target
 
-    def output(self, item: TensorView, form: Form | None, *, read: bool) -> TensorView:
+    def output(self, name: str, item: TensorView, form: Form | None, *, read: bool) -> TensorView:
         """Where kernels write `item`; with `read` they find its values there before each run."""
         if item.device == self.device:
             if form is None:

@@ -50,9 +50,13 @@ def _current(framework: str, index: int) -> int:
     if framework == "torch":
         torch = sys.modules["torch"]
         # Where torch has not started CUDA, nobody can have changed its stream.
-        return (
-            int(torch.cuda.current_stream(index).cuda_stream) if torch.cuda.is_initialized() else 0
-        )
+        if not torch.cuda.is_initialized():
+            return 0
+        # Without a Stream object around it, as kernels of torch.compile get it.
+        handle = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+        if handle is not None:
+            return int(handle(index))
+        return int(torch.cuda.current_stream(index).cuda_stream)
     if framework == "cupy":
         cupy = sys.modules["cupy"]
         with cupy.cuda.Device(index):

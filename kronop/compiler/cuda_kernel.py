@@ -12,10 +12,12 @@ from typing import Any
 
 from kronop import knobs
 from kronop.artifacts import Binary, Launch, Status
+from kronop.compiler.parameters import parameter_words
 from kronop.errors import DeviceError, OutOfMemoryError, mismatch
 
 # More dynamic shared memory than this has to be asked for.
 _DEFAULT_SHARED_BYTES = 48 * 1024
+_MOST_CONFIGS = 64  # Streams come and go; handles of those that went are not told from others.
 
 
 @functools.cache
@@ -67,10 +69,15 @@ class CudaKernel:
         Raises:
             DeviceError: there is no such device, or it can't give the shared memory.
         """
+        return self.bind_words(launch, device)[0]
+
+    def bind_words(self, launch: Launch, device: int = 0) -> tuple[Callable[[int], None], Any]:
+        """(as `bind`, the launcher's parameters as 8-byte words, which may be changed between two
+        of its calls: a launch copies them)."""
         driver = _driver()
         context = _primary_context(device)
         self._raise_shared_bytes(launch.shared_bytes, device)
-        buffer = ctypes.create_string_buffer(launch.parameters, max(len(launch.parameters), 1))
+        words, buffer = parameter_words(launch)
         pointers = (ctypes.c_void_p * 1)(ctypes.addressof(buffer))
         function = driver.CUfunction(int(self._kernel))
         parameters = ctypes.addressof(pointers)
@@ -82,6 +89,8 @@ class CudaKernel:
         def run(stream: int, _keep: object = (buffer, pointers, self)) -> None:
             config = configs.get(stream)
             if config is None:
+                if len(configs) >= _MOST_CONFIGS:
+                    configs.clear()
                 config = configs[stream] = _config(launch, stream)
             foreign = current()[1] != context
             if foreign:
@@ -92,7 +101,7 @@ class CudaKernel:
             if error:
                 check((error,), subject)
 
-        return _printing(run, subject, context) if knobs.current().debug >= 1 else run
+        return (_printing(run, subject, context) if knobs.current().debug >= 1 else run), words
 
     def _raise_shared_bytes(self, wanted: int, device: int) -> None:
         """Allow `wanted` bytes of dynamic shared memory; never fewer than were allowed before."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from kronop import knobs
 from kronop.artifacts import Binary, Launch
+from kronop.compiler.parameters import parameter_words
 from kronop.errors import DescriptionError, DeviceError, OutOfMemoryError, mismatch
 from kronop.target import Target
 
@@ -47,8 +48,13 @@ class HostKernel:
         It holds a copy of the parameters. What they point to is the caller's to keep. In a forked
         child the work of all threads is done by the calling one, one share after the other.
         """
+        return self.bind_words(launch, device)[0]
+
+    def bind_words(self, launch: Launch, device: int = 0) -> tuple[Callable[[int], None], Any]:
+        """(as `bind`, the launcher's parameters as 8-byte words, which may be changed between two
+        of its calls)."""
         function, entry, alone = self.function, self.entry, _alone
-        buffer = ctypes.create_string_buffer(launch.parameters, max(len(launch.parameters), 1))
+        words, buffer = parameter_words(launch)
         # A ready c_void_p is the cheapest argument: an address would be converted in every call.
         pointer = ctypes.cast(buffer, ctypes.c_void_p)
 
@@ -56,7 +62,7 @@ class HostKernel:
             if status := function(pointer, alone):
                 _fail(entry, status)
 
-        return _printing(run, self.entry) if knobs.current().debug >= 1 else run
+        return (_printing(run, self.entry) if knobs.current().debug >= 1 else run), words
 
 
 def _fail(entry: str, status: int) -> None:

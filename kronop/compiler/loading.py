@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 from kronop.artifacts import Binary, BinaryFormat, Launch
 from kronop.compiler.cuda_kernel import load_cuda
@@ -22,6 +22,9 @@ class Kernel(Protocol):
 
     def bind(self, launch: Launch, device: int = 0) -> Callable[[int], None]:
         """A ready launcher of `launch`, called with a CUstream as int (0 = default stream)."""
+
+    def bind_words(self, launch: Launch, device: int = 0) -> tuple[Callable[[int], None], Any]:
+        """As `bind`, and the 8-byte words that the launcher passes, to be changed by its owner."""
 
 
 _kernels: dict[str, Kernel] = {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
+from kronop.torch.gradient import leading
 
 
 def of_product(
@@ -28,8 +28,7 @@ def of_product(
     if grad is not None and needs_z:
         of_z = grad.sum_to_size(ctx.z_shape) * ctx.beta
     if grad is not None and any(needs):
-        batch = torch.broadcast_shapes(*(item.shape[:-2] for item in (x, *factors)))
-        grad = grad.sum_to_size(*batch, *grad.shape[-2:])  # Z may have had more.
+        grad = grad.sum_to_size(*leading(x, *factors), *grad.shape[-2:])  # Z may have had more.
         found = _scatter(kron_backward(grad, x, factors, ctx.alpha, ctx.left, needs), needs)
     return found[0], found[1:], of_z, None, None, None
 

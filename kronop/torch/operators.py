@@ -32,9 +32,7 @@ def _compute(x: Any, factors: Any, z: Any, alpha: Any, beta: Any, left: bool) ->
     out = None if z is None else x.new_empty(_result_shape(x, factors, z, left))
     scalars = {"alpha": alpha, "beta": beta, "z": z, "out": out}
     with torch.no_grad():
-        if left:
-            return gekmm(factors, x, **scalars)
-        return gemkm(x, factors, **scalars)
+        return gekmm(factors, x, **scalars) if left else gemkm(x, factors, **scalars)
 
 
 def _compute_backward(

@@ -175,3 +175,20 @@ def test_debug_prints_launches(double: Path, level: int, time: str) -> None:
         "kronop: launch of kron on GPU 0, grid (3, 2, 1), block (128, 2, 1), "
         f"0 bytes of shared memory, stream 0xff{time}\n"
     )
+
+
+def test_parameters_may_change_between_launches_on_any_number_of_streams(double: Path) -> None:
+    lines, _ = run(
+        double,
+        """
+run, words = kernel().bind_words(launch(1, 5))
+for stream in range(200):
+    words[0] = 2**63 + stream
+    run(stream)
+""",
+    )
+    launched = [line for line in lines if line.startswith("launch")]
+    assert launched == [
+        f"{GEOMETRY} shared 0 stream {stream} values {stream - 2**63} 5 in 100"
+        for stream in range(200)
+    ]

@@ -22,7 +22,8 @@ _ALLOWED = {
     "operation": _LEAVES | {"descriptions", "emit", "compiler", "args", "winners"},
     "result": _LEAVES | {"args"},
     "tuning": _LEAVES | {"emit", "compiler", "args", "winners", "operation", "result"},
-    "functional": _LEAVES | {"descriptions", "args", "operation"},
+    "prepared": _LEAVES | {"args", "winners"},
+    "functional": _LEAVES | {"descriptions", "args", "operation", "prepared"},
     "torch": _LEAVES | {"functional", "torch"},
 }
 _GUARDED = {"torch", "cupy", "rmm", "cuda", "ml_dtypes"}

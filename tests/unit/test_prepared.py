@@ -1,0 +1,351 @@
+"""What is kept of a call: its launches as functions of addresses, signatures, bounds on memory."""
+
+from __future__ import annotations
+
+import functools
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+import kronop
+from kronop import prepared
+from kronop.args import host, memory, signature
+from kronop.args.staging import Placement
+from kronop.args.view import CPU, Device
+from tests import support
+from tests.test_properties import _kron_problems, _ksparse_problems
+from tests.unit.gpu_double import Driver, gpu
+
+__all__ = ["gpu"]
+
+_SETTINGS = settings(
+    deadline=None,
+    max_examples=60,
+    suppress_health_check=[
+        HealthCheck.too_slow,
+        HealthCheck.data_too_large,
+        HealthCheck.function_scoped_fixture,
+    ],
+)
+_TARGETS = ["x86", "x86-generic", "sm_80", "sm_90a"]
+
+
+class _OnGpu:
+    """An array that says that it is on a GPU."""
+
+    def __init__(self, array: Any) -> None:
+        self.__cuda_array_interface__ = {**array.__array_interface__, "version": 2}
+        self.array = array
+
+
+class _Scratch(Placement):
+    """Memory, and where its workspace is."""
+
+    def workspace(self, nbytes: int) -> int:
+        self.address = super().workspace(nbytes)
+        return self.address
+
+
+class _Kernel:
+    """Records what it is launched with."""
+
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+
+    def bind_words(self, launch: Any, device: int) -> Any:
+        words = np.frombuffer(bytearray(launch.parameters), np.uint64)
+        rest = (launch.step, launch.grid, launch.block, launch.shared_bytes)
+
+        def launcher(stream: int) -> None:
+            self.seen.append((words.tobytes(), *rest, stream))
+
+        return launcher, words
+
+
+def _elsewhere(array: Any) -> Any:
+    """A copy with the same strides, at another address with the same low bits."""
+    low, high = np.lib.array_utils.byte_bounds(array)
+    memory = np.zeros(high - low + 32, np.uint8)
+    start = (low - memory.ctypes.data) % signature.ALIGNMENT
+    offset = start + array.ctypes.data - low
+    copy = np.ndarray(array.shape, array.dtype, memory, offset, array.strides)
+    copy[...] = array
+    return copy
+
+
+def _at(array: Any, offset: int) -> Any:
+    """A contiguous copy `offset` bytes behind a multiple of 16."""
+    memory = np.zeros(array.nbytes + 32, np.uint8)
+    start = -memory.ctypes.data % 16 + offset
+    copy = np.ndarray(array.shape, array.dtype, memory, start)
+    copy[...] = array
+    return copy
+
+
+def _serve(operation: Any) -> _Kernel:
+    """Has the operation run its own plan on a kernel's double."""
+    kernel = _Kernel()
+    operation.plan_for = lambda rows, device=None: operation.plan
+    operation.serve = lambda plan: SimpleNamespace(
+        plan=plan,
+        kernels=(kernel,) * len(plan.steps),
+        launches=operation.launches,
+        workspace_bytes=functools.partial(operation._emitter.workspace_bytes, plan),
+    )
+    return kernel
+
+
+def _check(operation: Any, build: Any, tensors: dict[str, Any]) -> None:
+    """The launches learned from some tensors, over the addresses of others, are the others'."""
+    # The CUDA array interface has no name for bfloat16.
+    is_host = operation.target.backend == "x86"
+    assume(is_host or operation.description.X.element is not kronop.bfloat16)
+    kernel = _serve(operation)
+    device = CPU if is_host else Device("cuda", 0)
+    distinct = {id(item): _elsewhere(item) for item in tensors.values()}
+    others = {name: distinct[id(item)] for name, item in tensors.items()}
+    slots = {name: slot for slot, name in enumerate(tensors)} | {"": len(tensors)}
+    first, second = build(tensors), build(others)
+    addresses = [item.ctypes.data for item in tensors.values()]
+    if not first.rows:
+        with pytest.raises(prepared._UnfitError):
+            prepared.Step(first, slots, addresses, None)
+        return
+    if len(getattr(first, "_batch", ())) > 4:  # Some of these are copied.
+        return
+    try:
+        step = prepared.Step(first, slots, addresses, None)
+    except prepared._UnfitError:
+        placement = Placement(device)
+        first.launches(operation, placement)
+        assert placement.before or placement.after
+        return
+    memory = _Scratch(device)
+    expected = second.launches(operation, memory)
+    scratch = memory.address
+    assert bool(scratch) == bool(step.scratch_bytes)
+    step.launch([*(item.ctypes.data for item in others.values()), scratch], 7)
+    assert kernel.seen == [
+        (item.parameters, item.step, item.grid, item.block, item.shared_bytes, 7)
+        for item in expected
+    ]
+
+
+def _arguments(kind: Any, operation: Any, output_op: Any, tensors: dict[str, Any]) -> Any:
+    if operation.target.backend == "cuda":
+        tensors = {name: _OnGpu(item) for name, item in tensors.items()}
+    given: dict[str, Any] = {}
+    for name, item in tensors.items():
+        if name.startswith("factors"):
+            given.setdefault("factors", []).append(item)
+        else:
+            given[name] = item
+    return kind(operation=operation, output_op=output_op, **given)
+
+
+def _named(x: Any, factors: Any, z: Any, y: Any) -> dict[str, Any]:
+    matrices = {f"factors[{index}]": item for index, item in enumerate(factors)}
+    return {"X": x, **matrices, "Z": z, "Y": y}
+
+
+@pytest.mark.parametrize("target", _TARGETS)
+@_SETTINGS
+@given(st.data(), st.sampled_from([0, 1, -2]), st.booleans())
+def test_kron_launches_are_functions_of_addresses(
+    gpu: Driver, target: str, data: Any, beta: int, in_place: bool
+) -> None:
+    operation, x, factors, z, y = data.draw(_kron_problems(target))
+    gpu.abilities = (int(target[3]), 0, 227 * 1024) if "sm" in target else gpu.abilities
+    tensors = _named(x, factors, y if in_place else z, y)
+    output_op = operation.epilogue_type(3, beta)
+    build = functools.partial(_arguments, kronop.KronMatmulArguments, operation, output_op)
+    _check(operation, build, tensors)
+
+
+@pytest.mark.parametrize("target", _TARGETS)
+@_SETTINGS
+@given(st.data(), st.sampled_from([0, 1, -2]), st.booleans(), st.booleans())
+def test_ksparse_launches_are_functions_of_addresses(
+    gpu: Driver, target: str, data: Any, beta: int, in_place: bool, with_bias: bool
+) -> None:
+    operation, x, weights, bias, z, y = data.draw(_ksparse_problems(target))
+    gpu.abilities = (int(target[3]), 0, 227 * 1024) if "sm" in target else gpu.abilities
+    tensors = {"X": x, "W": weights, "Z": y if in_place else z, "Y": y}
+    if with_bias:
+        tensors["bias"] = bias
+    output_op = operation.epilogue_type(3, beta)
+    build = functools.partial(_arguments, kronop.KSparseArguments, operation, output_op)
+    _check(operation, build, tensors)
+
+
+@pytest.mark.parametrize("target", _TARGETS)
+@_SETTINGS
+@given(st.data())
+def test_vectors_depend_on_the_low_bits_alone(gpu: Driver, target: str, data: Any) -> None:
+    """Operations that promise alignment, over several passes, with operands at every offset."""
+    gpu.abilities = (int(target[3]), 0, 227 * 1024) if "sm" in target else gpu.abilities
+    element = data.draw(st.sampled_from(support.ELEMENTS))
+    widest = 16 // element.bytes
+    alignment = data.draw(st.sampled_from([1, widest // 2 or 1, widest]))
+    factors = data.draw(st.sampled_from([[(8, 8)] * 2, [(16, 16)] * 4, [(64, 64), (8, 16)]]))
+    layout = data.draw(st.sampled_from([kronop.RowMajor, kronop.ColumnMajor]))
+    side = kronop.Side.Right if layout is kronop.RowMajor else kronop.Side.Left
+    operation = support.kron_operation(
+        target, element, factors, alignment=alignment, side=side, layout=kronop.RowMajor
+    )
+    random = np.random.default_rng(0)
+    step, what = alignment * element.bytes, operation.description
+
+    def operand(shape: Any, unit: int) -> Any:
+        offset = data.draw(st.integers(0, 15 // unit)) * unit
+        return _at(support.random_array(random, shape, element), offset)
+
+    x, y, z = (operand(shape(16), step) for shape in (what.x_shape, what.y_shape, what.y_shape))
+    matrices = [operand(shape, element.bytes) for shape in factors]
+    output_op = operation.epilogue_type(1, data.draw(st.sampled_from([0, 1])))
+    build = functools.partial(_arguments, kronop.KronMatmulArguments, operation, output_op)
+    _check(operation, build, _named(x, matrices, z, y))
+
+
+@given(st.lists(st.integers(0, 3), max_size=4), st.permutations(range(4)), st.booleans())
+def test_an_array_is_where_numpy_says(shape: list[int], order: Any, backwards: bool) -> None:
+    array = np.zeros((*shape, *[2] * (4 - len(shape))), np.int16).transpose(order)
+    array = array[::-1, 1:] if backwards else array
+    assert signature.address_of_array(array) == array.__array_interface__["data"][0]
+    assert signature._interface_address(array) == signature.address_of_array(array)
+
+
+def test_only_plain_tensors_have_a_signature() -> None:
+    class Sub(np.ndarray):
+        pass
+
+    plain = np.zeros((2, 2), np.float32)
+    assert signature.read([plain, None]) is not None
+    for odd in (plain.view(Sub), np.ma.masked_array(plain), [[1.0]], 1.0, np.float32(1)):
+        assert signature.read([plain, odd]) is None
+
+
+def test_only_plain_torch_tensors_have_a_signature() -> None:
+    torch = pytest.importorskip("torch")
+    plain = torch.zeros(2, 2)
+    parameter = torch.nn.Parameter(torch.zeros(2, 2))
+    assert signature.read([plain, None]) is not None
+    assert signature.read([parameter]) is None
+    with torch.no_grad():
+        assert signature.read([parameter]) is not None
+    negated = torch.zeros(2, 2, dtype=torch.complex64).conj().imag
+    assert negated.is_neg()
+    freed = torch.zeros(2, 2)
+    freed.untyped_storage().resize_(0)
+    odd = (
+        torch.zeros(2, 2, requires_grad=True),
+        torch.zeros(2, 2, device="meta"),
+        torch.zeros(0, 2),
+        torch.eye(2).to_sparse(),
+        torch.eye(2).to_sparse_csr(),
+        torch.eye(2).to_mkldnn(),
+        torch.nested.nested_tensor([torch.zeros(2), torch.zeros(3)]),
+        negated,
+        freed,
+    )
+    for tensor in odd:
+        assert signature.read([tensor]) is None, tensor
+
+    def inside(tensor: Any) -> Any:
+        assert type(tensor) is torch.Tensor
+        with torch.no_grad():
+            assert signature.read([tensor]) is None
+        return tensor.sum()
+
+    for transform in (torch.vmap, torch.func.grad, torch.func.functionalize):
+        transform(inside)(plain)
+    with torch._subclasses.FakeTensorMode() as mode:
+        assert signature.read([mode.from_tensor(plain)]) is None
+
+
+def _facts(*tensors: Any) -> Any:
+    reading = signature.read(tensors)
+    assert reading is not None
+    return reading[0]
+
+
+def test_signatures_tell_apart_what_the_checks_do() -> None:
+    array = np.zeros((4, 4), np.float32)
+    frozen = array.view()
+    frozen.flags.writeable = False
+    others = [
+        array[:2],
+        array.T,
+        array[::-1],
+        array.astype(">f4"),
+        array.astype(np.int32),
+        _at(array, 4),
+        frozen,
+    ]
+    same = _facts(_elsewhere(array))
+    for other in others:
+        assert (_facts(other) == _facts(array)) is False
+    assert same == _facts(array)
+    torch = pytest.importorskip("torch")
+    tensor = torch.zeros(4, 4)
+    assert _facts(tensor) == _facts(torch.zeros(4, 4)) != _facts(array)
+    for other in (tensor.T, tensor[:2], tensor.double(), torch.zeros(17)[1:].view(4, 4)):
+        assert _facts(other) != _facts(tensor)
+
+
+def test_scratch_memory_is_kept_within_bounds() -> None:
+    host._idle.clear()
+    small = [host.borrow(100) for _ in range(20)]
+    large = host.borrow(1 << 24)
+    for buffer in (large, *small):
+        host.give_back(buffer)
+    assert 0 < len(host._idle) <= host._MOST_IDLE
+    assert sum(item.nbytes for item in host._idle) <= 20 * 100
+    assert host.borrow(200).nbytes >= 200
+    before = len(host._idle)
+    buffer = host.borrow(1)
+    assert len(host._idle) == before - 1
+    assert buffer.pointer % 64 == 0
+
+
+def test_what_is_learned_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prepared, "_MOST_CALLS", 4)
+    prepared.forget()
+    factors = [np.ones((2, 2), np.float32)] * 2
+    for rows in range(1, 20):
+        for _ in range(3):
+            kronop.gemkm(np.ones((rows, 4), np.float32), factors)
+        assert len(prepared._calls) <= 4
+        assert len(prepared._seen) <= 4
+    prepared.forget()
+    assert not prepared._calls
+
+
+@pytest.mark.parametrize("captured", [False, True])
+def test_scratch_memory_of_a_gpu_is_given_back_or_stays_with_the_graph(
+    gpu: Driver, captured: bool
+) -> None:
+    operation = support.kron_operation("sm_90a", kronop.float32, [(16, 16)] * 4)
+    kernel = _serve(operation)
+    x, y = (np.ones((4, 16**4), np.float32) for _ in range(2))
+    factors = [np.eye(16, dtype=np.float32) for _ in range(4)]
+    tensors = _named(x, factors, y, y)
+    arguments = _arguments(kronop.KronMatmulArguments, operation, None, tensors)
+    given = [x, *factors, None, y]
+    addresses = [0 if item is None else item.ctypes.data for item in given]
+    slots = {f"factors[{index}]": 1 + index for index in range(4)}
+    slots |= {"X": 0, "Y": len(given) - 1, "": len(given)}
+    step = prepared.Step(arguments, slots, addresses, None)
+    assert step.scratch_bytes
+    call = prepared.Call(given, addresses, 0.0, [step], Device("cuda", 0), "numpy")
+    if captured:
+        gpu.capturing.add(0)
+    for _ in range(3):
+        assert call.run(given, list(addresses)) is y
+    assert len(kernel.seen) == 3 * len(operation.plan.steps)
+    assert len(memory._captured) == (3 if captured else 0)
+    assert kronop.get_allocated_size() == len(memory._captured) * step.scratch_bytes

@@ -241,16 +241,40 @@ def contract_step(
     traffic: tuple[int, int],
 ) -> Step:
     """The step; `traffic` is (bytes, operations) per row of X."""
-    accumulator = math.element_accumulator
+    scalar = operands.scalar_kind(epilogue)
+    return Step(
+        entry=entry,
+        header="kronop/contract.cuh",
+        template="kronop::contract_tiles",
+        parameters=f"kronop::ContractParameters<{scalar.cxx}>",
+        types=operands.element_types(math, work.source, work.output, epilogue),
+        constants=_constants(work, tile, math.element_accumulator, epilogue, target),
+        signature=_signature(scalar),
+        epilogue=epilogue,
+        threads=tile.threads,
+        shared_bytes=shared_bytes(tile, math.element_accumulator),
+        bytes_per_row=traffic[0],
+        operations_per_row=traffic[1],
+        note=note,
+        launch=tuple(launch),
+    )
+
+
+def _constants(
+    work: Contraction,
+    tile: ContractTile,
+    accumulator: DataType,
+    epilogue: Epilogue | None,
+    target: Target,
+) -> tuple[tuple[str, Constant], ...]:
     vector = operands.vector_of(accumulator)
     vector_m, vector_n = min(vector, tile.thread_m), min(vector, tile.thread_n)
     x_vector, w_vector, y_vector = vectors(work, tile)
-    scalar = operands.scalar_kind(epilogue)
     wanted, held = shared_bytes(tile, accumulator), registers(tile, work, accumulator)
     blocks = operands.affordable_blocks(
         operands.resident_blocks(tile.threads, held, wanted, target), tile.threads, held
     )
-    constants: list[tuple[str, Constant]] = [
+    return (
         ("kThreads", tile.threads),
         ("kBlocks", blocks),
         ("kStages", tile.stages),
@@ -274,22 +298,6 @@ def contract_step(
         ("kPad", vector),
         ("kTileBytesAt", _rows_bytes(tile)),
         ("kSaturate", operands.saturates(epilogue)),
-    ]
-    return Step(
-        entry=entry,
-        header="kronop/contract.cuh",
-        template="kronop::contract_tiles",
-        parameters=f"kronop::ContractParameters<{scalar.cxx}>",
-        types=operands.element_types(math, work.source, work.output, epilogue),
-        constants=tuple(constants),
-        signature=_signature(scalar),
-        epilogue=epilogue,
-        threads=tile.threads,
-        shared_bytes=wanted,
-        bytes_per_row=traffic[0],
-        operations_per_row=traffic[1],
-        note=note,
-        launch=tuple(launch),
     )
 
 

@@ -183,12 +183,14 @@ namespace kronop {
 using emulation::group_multiply_add;
 using emulation::warp_multiply_add;
 inline void begin_group_products() {}
-inline void end_group_products() {}
+inline void commit_group_products() {}
+inline void wait_for_group_products() {}
 inline void publish_to_group_products() {}
 inline float round_to_tf32(float x) {
   return __builtin_bit_cast(float, (__builtin_bit_cast(unsigned, x) + 0x1000u) & 0xffffe000u);
 }
 inline double round_to_tf32(double x) { return x; }
+inline float cut_to_tf32(float x) { return __builtin_bit_cast(float, __builtin_bit_cast(unsigned, x) & 0xffffe000u); }
 inline float renewed(float x) { return x; }
 inline double renewed(double x) { return x; }
 template <int Bytes>
@@ -196,7 +198,8 @@ inline void copy_asynchronously(void* to, const void* from) {
   std::memcpy(to, from, Bytes);
 }
 inline void wait_for_copies() {}
-inline void prefetch(const void*) {}
+inline constexpr int kPrefetch = 4096;
+inline void prefetch(const char*, int) {}
 inline int cluster_rank() { return int(emulation::current / emulation::threads_of_block); }
 inline void cluster_barrier() { emulation::wait(emulation::Waiting::cluster); }
 inline unsigned char* shared_memory() { return emulation::shared_of(cluster_rank()); }

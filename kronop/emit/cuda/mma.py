@@ -25,6 +25,7 @@ MOST_CONTRACTED = 128
 MOST_DIGITS = 16
 _PRODUCTS_OF_SPLIT = 3
 _HELD_FACTOR_BYTES = 64
+_AHEAD_BYTES, _AHEAD_THREADS = 64, 512
 _LEAST_GROUPED = 32
 _OFFSETS_OF_A_ROW = 3 * 8
 # Measured with ptxas 13.4: what addresses and loops take besides.
@@ -556,6 +557,7 @@ def mma_step(
         constants=(
             ("kThreads", tile.threads),
             ("kBlocks", blocks),
+            ("kAhead", _reads_ahead(shape, phases[0], tile, accumulator, blocks)),
             ("kXVector", x_vector),
             ("kYVector", y_vector),
             ("kXDigit", 0 if ends.source_by_rows else shape.right),
@@ -574,6 +576,20 @@ def mma_step(
         operations_per_row=operations,
         note=note,
         launch=tuple(launch),
+    )
+
+
+def _reads_ahead(
+    shape: PassShape, phase: MmaPhase, tile: MmaTile, accumulator: DataType, blocks: int
+) -> bool:
+    """Whether the phase that reads X has registers for the elements of two turns."""
+    elements = 2 * phase.lanes * _parts(shape.group[phase.digit][0])
+    if phase.other is not None:
+        elements *= _parts(shape.group[phase.other][0])
+    return (
+        not tile.staged_in
+        and elements * accumulator.bytes <= _AHEAD_BYTES
+        and tile.threads * blocks <= _AHEAD_THREADS
     )
 
 

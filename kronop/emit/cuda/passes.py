@@ -303,7 +303,7 @@ def _mma_tiles(key: _Key, shape: PassShape, ends: Ends, accumulator: DataType) -
         for columns in sorted(_columns(shape, ends))[-2:]:
             for elements in (4096, 8192, 16384, 32768):
                 rows = max(1, elements // slots // columns)
-                for threads in (128, 256, 512):
+                for threads in (128, 256, 384, 512, 1024):
                     if threads * 32 <= max(4096, rows * slots * columns):
                         plain[rows, columns, threads] = None
     return [

@@ -46,10 +46,9 @@ KRONOP_INLINE void group_multiply_add(float (&sums)[4][4], const float (&a)[4], 
 }
 // Products follow, whose operands are in registers by now.
 KRONOP_INLINE void begin_group_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-// Waits for the products since then.
-KRONOP_INLINE void end_group_products() {
-  asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;" ::: "memory");
-}
+// These are all; their operands stay as they are until they are done.
+KRONOP_INLINE void commit_group_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+KRONOP_INLINE void wait_for_group_products() { asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory"); }
 // Makes what this thread has written to shared memory known to the products of warp groups.
 KRONOP_INLINE void publish_to_group_products() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 #endif

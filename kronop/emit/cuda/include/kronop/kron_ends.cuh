@@ -7,28 +7,32 @@
 namespace kronop {
 namespace kron {
 
-// How a phase meets memory: in whole vectors, or one element at a time. There is a loop for each, since
-// a choice inside would keep loads and products from overlapping.
-enum class Access { kWide, kNarrow };
+// How a phase meets memory: in whole vectors, without a source Z or with one; or one element at a time.
+// There is a loop for each, since a choice inside would keep loads and products from overlapping.
+enum class Access { kPlain, kSource, kNarrow };
 
 template <class Step, int Phase>
 inline constexpr bool reads_memory = Phase == 0 && !Step::kStagedIn;
 template <class Step, int Phase>
 inline constexpr bool writes_memory = Phase + 1 == Step::kPhases && !Step::kStagedOut;
+template <class Step, int Phase>
+inline constexpr bool reads_ahead = Step::kAhead && reads_memory<Step, Phase>;
 
 // Calls visit.template operator()<Access>() with what this phase can do on this window.
 template <class Step, int Phase, class Parameters, class Visit>
 KRONOP_INLINE void with_access(const Parameters& parameters, const Window<Step>& window, Visit visit) {
   constexpr bool reads = reads_memory<Step, Phase>, writes = writes_memory<Step, Phase>;
   if constexpr (!reads && !writes) {
-    visit.template operator()<Access::kWide>();
+    visit.template operator()<Access::kPlain>();
   } else {
     const bool x = !reads || wide<Step>(Step::kXVector, parameters.x_vector, window);
     const bool y = !writes || wide<Step>(Step::kYVector, parameters.y_vector, window);
-    if (x && y) {
-      visit.template operator()<Access::kWide>();
-    } else {
+    if (!x || !y) {
       visit.template operator()<Access::kNarrow>();
+    } else if (writes && parameters.z) {
+      visit.template operator()<Access::kSource>();
+    } else {
+      visit.template operator()<Access::kPlain>();
     }
   }
 }
@@ -88,7 +92,7 @@ template <class Step, Access kAccess>
 struct Sink {
   using Output = typename Step::Output;
   using Accumulator = typename Step::Accumulator;
-  static constexpr bool kWide = kAccess != Access::kNarrow;
+  static constexpr bool kWide = kAccess != Access::kNarrow, kSource = kAccess != Access::kPlain;
   static constexpr int kVector = kWide ? Step::kYVector : 1;
   struct Spot {
     Output* y;
@@ -123,9 +127,9 @@ struct Sink {
       const long long y_step = k * y_strides.digit + first * (kAlongDigits ? y_strides.digit : y_strides.inner);
       const long long z_step = k * z_strides.digit + first * (kAlongDigits ? z_strides.digit : z_strides.inner);
       Vector<Output, vector> source{}, result;
-      if (z) source = load<Output, vector>(to.z + z_step);
+      if (kSource && z) source = load<Output, vector>(to.z + z_step);
 #pragma unroll
-      for (int v = 0; v < vector; ++v) result.data[v] = finish(values[first + v], source.data[v], Output{});
+      for (int v = 0; v < vector; ++v) result.data[v] = kSource ? finish(values[first + v], source.data[v]) : finish(values[first + v]);
       store<Output, vector>(to.y + y_step, result);
     }
   }

@@ -177,12 +177,11 @@ KRONOP_INLINE void multiply(typename Step::Accumulator (&sums)[Of::kAtOnce][Of::
   // NOTE: the tensor cores truncate each sum. Where float32 accuracy is wanted, the ordinary cores, which
   // round, add up short sums: measured at P = 64 and 128, errors of 8e-7 and 1.7e-6 become 2e-7.
   using Accumulator = typename Step::Accumulator;
-  constexpr int together = Step::kSplit ? 2 : Of::kContractedParts;
 #pragma unroll
-  for (int first = 0; first < Of::kContractedParts; first += together) {
+  for (int first = 0; first < Of::kContractedParts; first += Of::kTogether) {
     Accumulator part[Of::kAtOnce][Of::kGroups][4] = {};
 #pragma unroll
-    for (int s = first; s < Of::kContractedParts && s < first + together; ++s) {
+    for (int s = first; s < Of::kContractedParts && s < first + Of::kTogether; ++s) {
       typename Of::B b[Of::kAtOnce];
       typename Of::A a[Of::kGroups];
 #pragma unroll
@@ -194,7 +193,7 @@ KRONOP_INLINE void multiply(typename Step::Accumulator (&sums)[Of::kAtOnce][Of::
         Accumulator fiber[4];
 #pragma unroll
         for (int e = 0; e < 4; ++e) fiber[e] = Of::kContractedParts > 8 ? renewed(fibers[s][u][e]) : fibers[s][u][e];
-        a[u] = typename Of::A(fiber);
+        a[u] = Of::A::of_data(fiber);
       }
       add_products<0, Of::kProducedParts>(part, a, b, n0);
     }
@@ -209,48 +208,57 @@ KRONOP_INLINE void multiply(typename Step::Accumulator (&sums)[Of::kAtOnce][Of::
   }
 }
 
-// The sums of one chunk of the produced index, of four warps together.
-template <class Step, int Phase, class Of = PhaseOf<Step, Phase>>
-KRONOP_INLINE void multiply_grouped(typename Step::Accumulator (&sums)[Of::kChunk / 8][1][4], const typename Of::Fibers& fibers,
-                                    const typename Step::Accumulator* factor) {
-  using Accumulator = typename Step::Accumulator;
-  constexpr int together = Step::kSplit ? 2 : Of::kContractedParts;
+// Some parts of the contraction, as the left operands of warp groups.
+template <class Of, int kParts>
+KRONOP_INLINE void take_parts(typename Of::A (&a)[kParts], const typename Of::Fibers& fibers, int first) {
+#pragma unroll
+  for (int s = 0; s < kParts; ++s) {
+    typename Of::Accumulator fiber[4];
+#pragma unroll
+    for (int e = 0; e < 4; ++e) fiber[e] = renewed(fibers[first + s][0][e]);
+    a[s] = Of::A::of_data(fiber);
+  }
+}
+
+// Starts all their products; small ones first, as everywhere.
+template <class Step, class Of, int kParts>
+KRONOP_INLINE void start_products(typename Of::Accumulator (&sums)[Of::kChunk / 8][4], const typename Of::A (&a)[kParts],
+                                  const typename Of::Accumulator* factor) {
   constexpr int part_of_factor = 8 * Of::kColumns, rest_of_factor = Of::kContractedParts * part_of_factor;
+  begin_group_products();
 #pragma unroll
-  for (int first = 0; first < Of::kContractedParts; first += together) {
-    constexpr int most = together < Of::kContractedParts ? together : Of::kContractedParts;
-    typename Of::A a[most];
+  for (int kind = 0; kind < products_of<Step::kSplit>; ++kind) {
 #pragma unroll
-    for (int s = 0; s < most && first + s < Of::kContractedParts; ++s) {
-      Accumulator fiber[4];
-#pragma unroll
-      for (int e = 0; e < 4; ++e) fiber[e] = renewed(fibers[first + s][0][e]);
-      a[s] = typename Of::A(fiber);
-    }
-    Accumulator part[Of::kChunk / 8][4];
-    begin_group_products();
-    bool more = false;
-    // Small products first, as everywhere.
-#pragma unroll
-    for (int kind = 0; kind < products_of<Step::kSplit>; ++kind) {
-#pragma unroll
-      for (int s = 0; s < most && first + s < Of::kContractedParts; ++s) {
-        const Accumulator* b = factor + (first + s) * part_of_factor;
-        if constexpr (Step::kSplit) {
-          group_multiply_add(part, kind == 0 ? a[s].rest : a[s].value, kind == 1 ? b + rest_of_factor : b, Of::kColumns, more);
-        } else {
-          group_multiply_add(part, a[s].value, b, Of::kColumns, more);
-        }
-        more = true;
+    for (int s = 0; s < kParts; ++s) {
+      const auto* b = factor + s * part_of_factor;
+      const bool more = kind > 0 || s > 0;
+      if constexpr (Step::kSplit) {
+        group_multiply_add(sums, kind == 0 ? a[s].rest : a[s].value, kind == 1 ? b + rest_of_factor : b, Of::kColumns, more);
+      } else {
+        group_multiply_add(sums, a[s].value, b, Of::kColumns, more);
       }
     }
-    end_group_products();
-#pragma unroll
-    for (int n = 0; n < Of::kChunk / 8; ++n) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) sums[n][0][e] = first == 0 ? part[n][e] : sums[n][0][e] + part[n][e];
-    }
   }
+  commit_group_products();
+}
+
+// The sums of one chunk of the produced index, of four warps together. The next parts of the contraction
+// are split while products of the ones before are under way.
+template <class Step, int Phase, int kFirst = 0, class Of = PhaseOf<Step, Phase>, int kParts>
+KRONOP_INLINE void multiply_grouped(typename Of::Accumulator (&sums)[Of::kChunk / 8][1][4], const typename Of::A (&a)[kParts],
+                                    const typename Of::Fibers& fibers, const typename Of::Accumulator* factor) {
+  constexpr int left = Of::kContractedParts - kFirst - kParts, next = left < Of::kTogether ? left : Of::kTogether;
+  typename Of::Accumulator part[Of::kChunk / 8][4];
+  start_products<Step, Of>(part, a, factor + kFirst * 8 * Of::kColumns);
+  typename Of::A then[next > 0 ? next : 1];
+  if constexpr (next > 0) take_parts<Of>(then, fibers, kFirst + kParts);
+  wait_for_group_products();
+#pragma unroll
+  for (int n = 0; n < Of::kChunk / 8; ++n) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) sums[n][0][e] = kFirst == 0 ? part[n][e] : sums[n][0][e] + part[n][e];
+  }
+  if constexpr (next > 0) multiply_grouped<Step, Phase, kFirst + kParts>(sums, then, fibers, factor);
 }
 
 template <class Step, int Phase, Access kAccess, class Parameters>
@@ -273,61 +281,52 @@ KRONOP_INLINE void run_phase(unsigned char* shared, const Parameters& parameters
   constexpr int blocks = Phase + 1 == Step::kPhases ? Step::kCluster : 1;
   constexpr int at_once = Step::kThreads / 32 * fibers_at_once * blocks;
   const int warp = (blocks > 1 ? rank_of_block<Step>() * (Step::kThreads / 32) : 0) + threadIdx.x / 32;
-  constexpr int unrolled = Step::kRegular && Of::kFibers % (at_once * 2) == 0 ? 2 : 1;
-#pragma unroll 1
-  // Warps of a group go on together.
-  for (int start = warp * fibers_at_once; (Of::kGrouped ? start / 64 * 64 : start) < Of::kFibers; start += at_once * unrolled) {
-    Place bases[Of::kPlaces];
-    bool live[Of::kPlaces];
-#pragma unroll
-    for (int i = 0; i < Of::kPlaces; ++i) {
-      const int fiber = Of::fiber(start, i);
-      live[i] = Of::kFibers % (Of::kGrouped ? 64 : fibers_at_once) == 0 || fiber < Of::kFibers;
-      walk<Step, Phase>(bases[i], live[i] ? fiber : 0);
-    }
-#pragma unroll
-    for (int again = 0; again < unrolled; ++again) {
+  struct Part {
     Place places[Of::kPlaces];
-#pragma unroll
-    for (int i = 0; i < Of::kPlaces; ++i) {
-      places[i] = bases[i];
-      walk<Step, Phase>(places[i], again * at_once);
-    }
-    typename Of::Fibers a;
+    bool live[Of::kPlaces];
+    typename Of::Fibers elements;
+  };
+  const auto fetch = [&](Part& to, int start, int offset) {
+    places_of<Step, Phase, Of::kNext, Of::kFibers % (Of::kGrouped ? 64 : fibers_at_once) == 0>(to.places, to.live, Of::fiber(start), offset, Of::kFibers);
     if constexpr (reads_memory<Step, Phase>) {
-      read_memory<Step, Phase, kAccess>(a, places, live, source);
+      read_memory<Step, Phase, kAccess>(to.elements, to.places, to.live, source);
     } else {
-      read_tile<Step, Phase>(a, places, live, tile);
+      read_tile<Step, Phase>(to.elements, to.places, to.live, tile);
     }
+  };
+  const auto use = [&](const Part& now) {
     // Held factors need constant indices; elsewhere a rolled loop keeps split fibers from staying alive.
 #pragma unroll(Of::kHoldFactor ? Of::kProducedParts : 1)
     for (int n0 = 0; n0 < Of::kProducedParts; n0 += Of::kAtOnce) {
       Accumulator sums[Of::kAtOnce][Of::kGroups][4];
       if constexpr (Of::kGrouped) {
         const auto* matrix = reinterpret_cast<const Accumulator*>(shared + Step::kFactorBytesAt[Of::kDigit]);
-        multiply_grouped<Step, Phase>(sums, a, matrix + n0 * 32);
+        typename Of::A first[Of::kTogether < Of::kContractedParts ? Of::kTogether : Of::kContractedParts];
+        take_parts<Of>(first, now.elements, 0);
+        multiply_grouped<Step, Phase>(sums, first, now.elements, matrix + n0 * 32);
       } else {
-        multiply<Step, Phase>(sums, a, n0, [&](int part) { return Of::kHoldFactor ? held[Of::kHoldFactor ? part : 0] : factor[part * 32]; });
+        multiply<Step, Phase>(sums, now.elements, n0, [&](int part) { return Of::kHoldFactor ? held[Of::kHoldFactor ? part : 0] : factor[part * 32]; });
       }
 #pragma unroll
       for (int n = 0; n < Of::kAtOnce; ++n) {
-        if (n0 + n < Of::kProducedParts) {
-          Accumulator values[2][Of::kLanes];
+        if (n0 + n >= Of::kProducedParts) break;
+        Accumulator values[2][Of::kLanes];
 #pragma unroll
-          for (int r = 0; r < 2; ++r) {
+        for (int r = 0; r < 2; ++r) {
 #pragma unroll
-            for (int lane = 0; lane < Of::kLanes; ++lane) values[r][lane] = sums[n][lane / 2][lane % 2 * 2 + r];
-          }
-          if constexpr (writes_memory<Step, Phase>) {
-            write_memory<Step, Phase, kAccess>(values, n0 + n, live, places, sink);
-          } else {
-            write_tile<Step, Phase>(values, n0 + n, live, places, tile);
-          }
+          for (int lane = 0; lane < Of::kLanes; ++lane) values[r][lane] = sums[n][lane / 2][lane % 2 * 2 + r];
+        }
+        if constexpr (writes_memory<Step, Phase>) {
+          write_memory<Step, Phase, kAccess>(values, n0 + n, now.live, now.places, sink);
+        } else {
+          write_tile<Step, Phase>(values, n0 + n, now.live, now.places, tile);
         }
       }
     }
-    }
-  }
+  };
+  // Warps of a group go on together.
+  constexpr int end = Of::kGrouped ? (Of::kFibers + 63) / 64 * 64 : Of::kFibers;
+  for_each_piece_of_phase<Step, Part, end, at_once, reads_ahead<Step, Phase>>(warp * fibers_at_once, fetch, use);
 }
 
 // The factors of all phases, as their threads take them.

@@ -25,6 +25,23 @@ struct alignas(16) Stacked {
   }
 };
 
+// A factor's fragments of a thread: in registers for as long as this lives, or in shared memory, from where they come each time.
+template <class Fragment, int kCount, bool kInRegisters>
+struct Held {
+  Fragment fragments[kCount];
+  KRONOP_INLINE explicit Held(const Fragment* from) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) fragments[i] = from[i * 32];
+  }
+  KRONOP_INLINE const Fragment& operator[](int i) const { return fragments[i]; }
+};
+template <class Fragment, int kCount>
+struct Held<Fragment, kCount, false> {
+  const Fragment* from;
+  KRONOP_INLINE explicit Held(const Fragment* shared) : from(shared) {}
+  KRONOP_INLINE const Fragment& operator[](int i) const { return from[i * 32]; }
+};
+
 // What such a phase is made of. A block is all elements of the two digits at one free index.
 template <class Step, int Phase>
 struct PairOf {
@@ -47,6 +64,11 @@ struct PairOf {
   static constexpr int kTogether = Step::kSplit ? 2 : 1 << 20;  // parts whose sums are one chain
   using Left = Either<kStacked, Stacked<Accumulator>, Split<Accumulator, 4, Step::kSplit>>;
   using Right = Split<Accumulator, 2, Step::kSplit>;
+  static constexpr int kLeftCount = kProduced1 * kParts1, kRightCount = kParts2 * kProduced2;
+  // Held in registers for the whole phase where there are few.
+  static constexpr bool kHoldFactors = kProduced1 == 1 && kLeftCount * sizeof(Left) + kRightCount * sizeof(Right) <= 64;
+  using LeftFactor = Held<Left, kLeftCount, kHoldFactors>;
+  using RightFactor = Held<Right, kRightCount, kHoldFactors>;
   using Elements = Accumulator[kLanes][kParts1][kParts2][2];
   using Sums = Accumulator[kSets][kProduced2][4];
 
@@ -56,7 +78,7 @@ struct PairOf {
 
   struct LeftFragments {
     using Operand = Left;
-    static constexpr int kDigit = kInner, kCount = kProduced1 * kParts1, kElements = kStacked ? 2 : 4;
+    static constexpr int kDigit = kInner, kCount = kLeftCount, kElements = kStacked ? 2 : 4;
     KRONOP_INLINE static int contracted(int part, int thread, int i) {
       return part % kParts1 * 8 + along(thread % 4, kStacked ? i : i / 2);
     }
@@ -69,7 +91,7 @@ struct PairOf {
   };
   struct RightFragments {
     using Operand = Right;
-    static constexpr int kDigit = kOuter, kCount = kParts2 * kProduced2, kElements = 2;
+    static constexpr int kDigit = kOuter, kCount = kRightCount, kElements = 2;
     KRONOP_INLINE static int contracted(int part, int thread, int r) { return part / kProduced2 * 8 + thread % 4 * 2 + r; }
     KRONOP_INLINE static int produced(int part, int thread, int) {
       const int g = thread / 4;
@@ -161,17 +183,17 @@ KRONOP_INLINE void read_blocks(typename Of::Elements& x, const Place (&places)[O
 // One block's first product, 16 produced indices of it (8 where they are all).
 template <class Step, int Phase, class Of = PairOf<Step, Phase>>
 KRONOP_INLINE void multiply_left(typename Step::Accumulator (&sums)[Of::kParts2][4],
-                                 const typename Step::Accumulator (&x)[Of::kParts1][Of::kParts2][2], const typename Of::Left* factor, int m) {
+                                 const typename Step::Accumulator (&x)[Of::kParts1][Of::kParts2][2], const typename Of::LeftFactor& factor, int m) {
   using Accumulator = typename Step::Accumulator;
 #pragma unroll
   for (int first = 0; first < Of::kParts1; first += Of::kTogether) {
     Accumulator part[Of::kParts2][4] = {};
 #pragma unroll
     for (int s = first; s < Of::kParts1 && s < first + Of::kTogether; ++s) {
-      const typename Of::Left a = factor[(m * Of::kParts1 + s) * 32];
+      const typename Of::Left a = factor[m * Of::kParts1 + s];
       Split<Accumulator, 2, Step::kSplit> b[Of::kParts2];
 #pragma unroll
-      for (int j = 0; j < Of::kParts2; ++j) b[j] = Split<Accumulator, 2, Step::kSplit>(x[s][j]);
+      for (int j = 0; j < Of::kParts2; ++j) b[j] = Split<Accumulator, 2, Step::kSplit>::of_data(x[s][j]);
       if constexpr (Of::kStacked) {
 #pragma unroll
         for (int j = 0; j < Of::kParts2; ++j) warp_multiply_add(part[j], a.data, b[j].rest);
@@ -200,7 +222,7 @@ KRONOP_INLINE void multiply_left(typename Step::Accumulator (&sums)[Of::kParts2]
 // The second product of one set of blocks, from the sums of the first.
 template <class Step, int Phase, class Of = PairOf<Step, Phase>>
 KRONOP_INLINE void multiply_right(typename Step::Accumulator (&sums)[Of::kProduced2][4],
-                                  const typename Step::Accumulator (&left)[Of::kHalf ? 2 : 1][Of::kParts2][4], const typename Of::Right* factor) {
+                                  const typename Step::Accumulator (&left)[Of::kHalf ? 2 : 1][Of::kParts2][4], const typename Of::RightFactor& factor) {
   using Accumulator = typename Step::Accumulator;
 #pragma unroll
   for (int first = 0; first < Of::kParts2; first += Of::kTogether) {
@@ -213,10 +235,10 @@ KRONOP_INLINE void multiply_right(typename Step::Accumulator (&sums)[Of::kProduc
 #pragma unroll
         for (int r = 0; r < 2; ++r) fiber[h + 2 * r] = Of::kHalf ? left[h][j][r] : left[0][j][2 * h + r];
       }
-      const Split<Accumulator, 4, Step::kSplit> a(fiber);
+      const auto a = Split<Accumulator, 4, Step::kSplit>::of_data(fiber);
       typename Of::Right b[Of::kProduced2];
 #pragma unroll
-      for (int n = 0; n < Of::kProduced2; ++n) b[n] = factor[(j * Of::kProduced2 + n) * 32];
+      for (int n = 0; n < Of::kProduced2; ++n) b[n] = factor[j * Of::kProduced2 + n];
       add_row(part, a, b);
     }
 #pragma unroll
@@ -298,43 +320,47 @@ template <class Step, int Phase, Access kAccess, class Parameters>
 KRONOP_INLINE void run_pair(unsigned char* shared, const Parameters& parameters, const Window<Step>& window) {
   using Of = PairOf<Step, Phase>;
   using Accumulator = typename Step::Accumulator;
-  const auto* left = reinterpret_cast<const typename Of::Left*>(shared + Step::kFactorBytesAt[Of::kInner]) + threadIdx.x % 32;
-  const auto* right = reinterpret_cast<const typename Of::Right*>(shared + Step::kFactorBytesAt[Of::kOuter]) + threadIdx.x % 32;
+  const typename Of::LeftFactor left(reinterpret_cast<const typename Of::Left*>(shared + Step::kFactorBytesAt[Of::kInner]) + threadIdx.x % 32);
+  const typename Of::RightFactor right(reinterpret_cast<const typename Of::Right*>(shared + Step::kFactorBytesAt[Of::kOuter]) + threadIdx.x % 32);
   Accumulator* tile = reinterpret_cast<Accumulator*>(shared + Step::kTileBytesAt);
   const Finish<Step> finish(parameters);
   const Source<Step, kAccess> source(parameters, window);
   const Sink<Step, kAccess> sink(parameters, window, finish);
-  constexpr int at_once = Step::kThreads / 32 * Of::kLanes;
-#pragma unroll 1
-  for (int start = threadIdx.x / 32 * Of::kLanes; start < Of::kBlocks; start += at_once) {
+  struct Blocks {
     Place places[Of::kPlaces];
     bool live[Of::kPlaces];
-    places_of<Step, Phase, Of::kLanes / Of::kPlaces, Of::kBlocks % Of::kLanes == 0>(places, live, start, Of::kBlocks);
-    typename Of::Elements x;
+    typename Of::Elements elements;
+  };
+  const auto fetch = [&](Blocks& blocks, int start, int offset) {
+    places_of<Step, Phase, Of::kLanes / Of::kPlaces, Of::kBlocks % Of::kLanes == 0>(blocks.places, blocks.live, start, offset, Of::kBlocks);
     if constexpr (reads_memory<Step, Phase>) {
-      read_blocks<Step, Phase, kAccess>(x, places, live, source);
+      read_blocks<Step, Phase, kAccess>(blocks.elements, blocks.places, blocks.live, source);
     } else {
-      read_blocks<Step, Phase>(x, places, live, tile);
+      read_blocks<Step, Phase>(blocks.elements, blocks.places, blocks.live, tile);
     }
+  };
+  const auto use = [&](const Blocks& blocks) {
     // Rolled, so that split elements do not stay alive from one to the next.
 #pragma unroll 1
     for (int m = 0; m < Of::kProduced1; ++m) {
       typename Of::Sums sums;
 #pragma unroll
       for (int set = 0; set < Of::kSets; ++set) {
-        constexpr int blocks = Of::kHalf ? 2 : 1;
-        Accumulator first[blocks][Of::kParts2][4];
+        constexpr int count = Of::kHalf ? 2 : 1;
+        Accumulator first[count][Of::kParts2][4];
 #pragma unroll
-        for (int h = 0; h < blocks; ++h) multiply_left<Step, Phase>(first[h], x[set * blocks + h], left, m);
+        for (int h = 0; h < count; ++h) multiply_left<Step, Phase>(first[h], blocks.elements[set * count + h], left, m);
         multiply_right<Step, Phase>(sums[set], first, right);
       }
       if constexpr (writes_memory<Step, Phase>) {
-        write_blocks<Step, Phase, kAccess>(sums, m, places, live, sink);
+        write_blocks<Step, Phase, kAccess>(sums, m, blocks.places, blocks.live, sink);
       } else {
-        write_blocks<Step, Phase>(sums, m, places, live, tile);
+        write_blocks<Step, Phase>(sums, m, blocks.places, blocks.live, tile);
       }
     }
-  }
+  };
+  constexpr int at_once = Step::kThreads / 32 * Of::kLanes;
+  for_each_piece_of_phase<Step, Blocks, Of::kBlocks, at_once, reads_ahead<Step, Phase>>(threadIdx.x / 32 * Of::kLanes, fetch, use);
 }
 
 }  // namespace kron

@@ -26,18 +26,45 @@ KRONOP_INLINE void walk(Place& place, int fiber) {
   if constexpr (!first) walk<Step, Phase, Axis - 1>(place, fiber / extent);
 }
 
-// Places of fibers start, start + kStep, ... below `count`, which kAll of them are. Where all sizes are powers of two, no carry
-// links `start` with the steps, which are constants then.
+// Places of fibers start + offset, start + offset + kStep, ... below `count`, which kAll of them are. Where all sizes are
+// powers of two, no carry links `start` with the steps, which are constants then.
 template <class Step, int Phase, int kStep, bool kAll, int N>
-KRONOP_INLINE void places_of(Place (&places)[N], bool (&live)[N], int start, int count) {
+KRONOP_INLINE void places_of(Place (&places)[N], bool (&live)[N], int start, int offset, int count) {
   Place base;
   if constexpr (Step::kRegular) walk<Step, Phase>(base, start);
 #pragma unroll
   for (int i = 0; i < N; ++i) {
-    const int fiber = start + i * kStep;
-    live[i] = kAll || fiber < count;
+    const int step = offset + i * kStep;
+    live[i] = kAll || start + step < count;
     places[i] = base;
-    walk<Step, Phase>(places[i], Step::kRegular ? i * kStep : live[i] ? fiber : 0);
+    walk<Step, Phase>(places[i], Step::kRegular ? step : live[i] ? start + step : 0);
+  }
+}
+
+// Takes pieces `start`, `start` + kStep, ... below kEnd. Where kAhead, a piece is on its way while the one before it is in use;
+// elsewhere two small ones share the arithmetic of their indices, where they can.
+template <class Step, class Piece, int kEnd, int kStep, bool kAhead, class Fetch, class Use>
+KRONOP_INLINE void for_each_piece_of_phase(int start, Fetch fetch, Use use) {
+  Piece now;
+  if constexpr (kAhead) {
+    if (start < kEnd) fetch(now, start, 0);
+#pragma unroll 1
+    for (; start < kEnd; start += kStep) {
+      Piece next;
+      if (start + kStep < kEnd) fetch(next, start + kStep, 0);
+      use(now);
+      now = next;
+    }
+  } else {
+    constexpr int times = Step::kRegular && kEnd % (2 * kStep) == 0 && sizeof(now.elements) <= 64 ? 2 : 1;
+#pragma unroll 1
+    for (; start < kEnd; start += times * kStep) {
+#pragma unroll
+      for (int again = 0; again < times; ++again) {
+        fetch(now, start, again * kStep);
+        use(now);
+      }
+    }
   }
 }
 
@@ -60,6 +87,8 @@ struct PhaseOf {
   // Whether four warps multiply together, by so many produced indices at a time of all that there are.
   static constexpr bool kGrouped = Step::kPhaseGrouped[Phase];
   static constexpr int kChunk = kProduced > 32 ? 64 : 32, kColumns = (kProduced + kChunk - 1) / kChunk * kChunk;
+  // Parts of the contraction whose products are one chain of sums in the tensor cores.
+  static constexpr int kTogether = Step::kSplit ? (kGrouped ? 4 : 2) : kContractedParts;
   using Fibers = Accumulator[kContractedParts][kGroups][4];  // as the tensor cores take them, unsplit
   using A = Split<Accumulator, 4, Step::kSplit>;
   using B = Split<Accumulator, 2, Step::kSplit>;
@@ -74,10 +103,9 @@ struct PhaseOf {
     const int t = threadIdx.x % 4;
     return 8 * s + (kUnit ? 2 * t + r : t + 4 * r);
   }
-  KRONOP_INLINE static int fiber(int first, int lane) {
-    const int g = threadIdx.x % 32 / 4;
-    return first + (kUnit ? 8 * lane + g : kLanes * g + lane);
-  }
+  // A thread's first fiber of those from `first` on, and the steps to its next places.
+  KRONOP_INLINE static int fiber(int first) { return first + (kUnit ? 1 : kLanes) * (threadIdx.x % 32 / 4); }
+  static constexpr int kNext = kUnit ? 8 : 1;
 
   // The factor: [part of P][part of Q].
   struct Fragments {

@@ -103,20 +103,21 @@ struct StageIn {
   }
 };
 
-// Asks for X's lines of a window, where they are whole.
+// Asks for a window's X, where it comes in whole vectors.
 template <class Step, class Parameters>
 KRONOP_INLINE void prefetch_tile(const Parameters& parameters, const Window<Step>& window) {
   using Input = typename Step::Input;
-  constexpr int group = Step::kGroupIn / Step::kCluster, line = 128 / sizeof(Input);
-  constexpr int run = Step::kColumns > 1 ? Step::kColumns : group, runs = Step::kColumns > 1 ? group : 1;
-  constexpr int lines = (run + line - 1) / line;
+  constexpr int group = Step::kGroupIn / Step::kCluster;
+  constexpr int run = (Step::kColumns > 1 ? Step::kColumns : group) * sizeof(Input), runs = Step::kColumns > 1 ? group : 1;
+  constexpr int pieces = (run + kPrefetch - 1) / kPrefetch;
   if (!wide<Step>(Step::kXVector, parameters.x_vector, window)) return;
   const Strides<true, Step::kXDigit> strides(parameters.digit_x, parameters.inner_x);
   const Input* x = static_cast<const Input*>(parameters.x) + rank_of_block<Step>() * group * strides.digit;
 #pragma unroll 1
-  for (int i = threadIdx.x; i < window.rows * runs * lines; i += Step::kThreads) {
-    const int row = i / (runs * lines), k = i / lines % runs;
-    prefetch(x + (window.x(row) + k * strides.digit + i % lines * line));
+  for (int i = threadIdx.x; i < window.rows * runs * pieces; i += Step::kThreads) {
+    const int row = i / (runs * pieces), k = i / pieces % runs, piece = i % pieces * kPrefetch;
+    const char* from = reinterpret_cast<const char*>(x + (window.x(row) + k * strides.digit));
+    prefetch(from + piece, run - piece < kPrefetch ? run - piece : kPrefetch);
   }
 }
 
@@ -150,7 +151,9 @@ struct StageOut {
     for (int first = 0; first < kVector; first += kPiece) {
       const auto values = load<Accumulator, kPiece>(tile + piece.at + first);
 #pragma unroll
-      for (int v = 0; v < kPiece; ++v) result.data[first + v] = finish(values.data[v], source.data[first + v], Output{});
+      for (int v = 0; v < kPiece; ++v) {
+        result.data[first + v] = kSource ? finish(values.data[v], source.data[first + v]) : finish(values.data[v]);
+      }
     }
     store<Output, kVector>(piece.of(y, row_offset, y_strides), result);
   }

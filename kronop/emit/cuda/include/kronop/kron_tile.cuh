@@ -291,7 +291,7 @@ KRONOP_INLINE void store_tile(const typename Step::Accumulator* tile, const Para
     for (int v = 0; v < vector; ++v) {
       if (z && !wide && part.column_of(v) < window.columns) source.data[v] = z[from + v * from_step];
       const int at = part.row * Step::kRowStride + spread<Step, true>(part.digit(v)) + part.column_of(v);
-      result.data[v] = finish(tile[place<Step>(at)], source.data[v], Output{});
+      result.data[v] = finish(tile[place<Step>(at)], source.data[v]);
     }
     if (wide) {
       store<Output, vector>(y + to, result);

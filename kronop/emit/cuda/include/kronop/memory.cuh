@@ -49,8 +49,10 @@ KRONOP_INLINE int cluster_rank() {
   asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return int(rank);
 }
+// NOTE: a release to the cluster waits for all of the block's stores to global memory as well. What others read here is in
+// this block's own shared memory, where an order within the block is an order for all.
 KRONOP_INLINE void cluster_barrier() {
-  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+  asm volatile("fence.acq_rel.cta;\nbarrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 template <class T>
 KRONOP_INLINE const T* of_block(const T* pointer, int rank) {
@@ -59,8 +61,17 @@ KRONOP_INLINE const T* of_block(const T* pointer, int rank) {
   return there;
 }
 
-// Asks for a line of global memory to be brought to the level-2 cache.
-KRONOP_INLINE void prefetch(const void* pointer) { asm volatile("prefetch.global.L2 [%0];" ::"l"(pointer)); }
+// Asks for some bytes of global memory to be brought to the level-2 cache: kPrefetch of them at most.
+#if __CUDA_ARCH__ >= 900
+inline constexpr int kPrefetch = 4096;
+KRONOP_INLINE void prefetch(const char* from, int bytes) {
+  const unsigned long long first = (unsigned long long)from & ~15ull, end = ((unsigned long long)from + bytes + 15) & ~15ull;
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(first), "r"(unsigned(end - first)));
+}
+#else
+inline constexpr int kPrefetch = 128;
+KRONOP_INLINE void prefetch(const char* from, int) { asm volatile("prefetch.global.L2 [%0];" ::"l"(from)); }
+#endif
 
 KRONOP_INLINE unsigned char* shared_memory() {
   extern __shared__ __align__(16) unsigned char kronop_shared[];
@@ -138,8 +149,26 @@ struct Finish {
   KRONOP_INLINE explicit Finish(const Parameters& parameters) : functor(parameters.scalars) {}
 
   KRONOP_INLINE Output operator()(Accumulator value, Output source, Output bias) const {
-    using Compute = typename Functor::Compute;
-    const Compute result = functor(convert<Compute>(value), convert<Compute>(source), convert<Compute>(bias));
+    return stored(functor(convert<Compute>(value), convert<Compute>(source), convert<Compute>(bias)));
+  }
+  KRONOP_INLINE Output operator()(Accumulator value, Output source) const {
+    return stored(functor(convert<Compute>(value), convert<Compute>(source), no_bias()));
+  }
+  KRONOP_INLINE Output operator()(Accumulator value) const {
+    return stored(functor(convert<Compute>(value), Compute{}, no_bias()));
+  }
+
+ private:
+  using Compute = typename Functor::Compute;
+  // Of floats, what no sum changes by: the compiler leaves it out.
+  KRONOP_INLINE static Compute no_bias() {
+    if constexpr (detail::same<Compute, float> || detail::same<Compute, double>) {
+      return Compute(-0.0);
+    } else {
+      return Compute{};
+    }
+  }
+  KRONOP_INLINE static Output stored(Compute result) {
     if constexpr (Step::kSaturate) {
       return convert_saturate<Output>(result);
     } else {

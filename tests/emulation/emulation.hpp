@@ -190,7 +190,6 @@ inline float round_to_tf32(float x) {
   return __builtin_bit_cast(float, (__builtin_bit_cast(unsigned, x) + 0x1000u) & 0xffffe000u);
 }
 inline double round_to_tf32(double x) { return x; }
-inline float cut_to_tf32(float x) { return __builtin_bit_cast(float, __builtin_bit_cast(unsigned, x) & 0xffffe000u); }
 inline float renewed(float x) { return x; }
 inline double renewed(double x) { return x; }
 template <int Bytes>

@@ -193,7 +193,7 @@ KRONOP_INLINE void multiply(typename Step::Accumulator (&sums)[Of::kAtOnce][Of::
         Accumulator fiber[4];
 #pragma unroll
         for (int e = 0; e < 4; ++e) fiber[e] = Of::kContractedParts > 8 ? renewed(fibers[s][u][e]) : fibers[s][u][e];
-        a[u] = Of::A::of_data(fiber);
+        a[u] = typename Of::A(fiber);
       }
       add_products<0, Of::kProducedParts>(part, a, b, n0);
     }
@@ -216,7 +216,7 @@ KRONOP_INLINE void take_parts(typename Of::A (&a)[kParts], const typename Of::Fi
     typename Of::Accumulator fiber[4];
 #pragma unroll
     for (int e = 0; e < 4; ++e) fiber[e] = renewed(fibers[first + s][0][e]);
-    a[s] = Of::A::of_data(fiber);
+    a[s] = typename Of::A(fiber);
   }
 }
 

@@ -193,7 +193,7 @@ KRONOP_INLINE void multiply_left(typename Step::Accumulator (&sums)[Of::kParts2]
       const typename Of::Left a = factor[m * Of::kParts1 + s];
       Split<Accumulator, 2, Step::kSplit> b[Of::kParts2];
 #pragma unroll
-      for (int j = 0; j < Of::kParts2; ++j) b[j] = Split<Accumulator, 2, Step::kSplit>::of_data(x[s][j]);
+      for (int j = 0; j < Of::kParts2; ++j) b[j] = Split<Accumulator, 2, Step::kSplit>(x[s][j]);
       if constexpr (Of::kStacked) {
 #pragma unroll
         for (int j = 0; j < Of::kParts2; ++j) warp_multiply_add(part[j], a.data, b[j].rest);
@@ -235,7 +235,7 @@ KRONOP_INLINE void multiply_right(typename Step::Accumulator (&sums)[Of::kProduc
 #pragma unroll
         for (int r = 0; r < 2; ++r) fiber[h + 2 * r] = Of::kHalf ? left[h][j][r] : left[0][j][2 * h + r];
       }
-      const auto a = Split<Accumulator, 4, Step::kSplit>::of_data(fiber);
+      const Split<Accumulator, 4, Step::kSplit> a(fiber);
       typename Of::Right b[Of::kProduced2];
 #pragma unroll
       for (int n = 0; n < Of::kProduced2; ++n) b[n] = factor[j * Of::kProduced2 + n];

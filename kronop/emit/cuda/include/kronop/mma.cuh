@@ -38,7 +38,6 @@ KRONOP_INLINE float round_to_tf32(float x) {
   return __uint_as_float((__float_as_uint(x) + 0x1000u) & 0xffffe000u);
 }
 KRONOP_INLINE double round_to_tf32(double x) { return x; }
-KRONOP_INLINE float cut_to_tf32(float x) { return __uint_as_float(__float_as_uint(x) & 0xffffe000u); }
 // The same value, which the compiler takes for a new one: what is computed from it is not kept for later.
 KRONOP_INLINE float renewed(float x) {
   asm volatile("" : "+f"(x));
@@ -57,7 +56,6 @@ struct alignas(sizeof(T) * N > 16 ? 16 : sizeof(T) * N) Split {
 #pragma unroll
     for (int i = 0; i < N; ++i) value[i] = round_to_tf32(from[i]);
   }
-  KRONOP_INLINE static Split of_data(const T (&from)[N]) { return Split(from); }
 };
 template <class T, int N>
 struct alignas(sizeof(T) * 2 * N > 16 ? 16 : sizeof(T) * 2 * N) Split<T, N, true> {
@@ -70,18 +68,6 @@ struct alignas(sizeof(T) * 2 * N > 16 ? 16 : sizeof(T) * 2 * N) Split<T, N, true
       value[i] = round_to_tf32(from[i]);
       rest[i] = from[i] - value[i];
     }
-  }
-  // NOTE: the operand that is split for each product is cut off, not rounded: two instructions instead of three. Its rest has
-  // two bits more than the cores take, half a unit of which is added here. The rest of the other operand is rounded, so
-  // that the product of both rests, which is left out, has no sign of its own.
-  KRONOP_INLINE static Split of_data(const T (&from)[N]) {
-    Split to;
-#pragma unroll
-    for (int i = 0; i < N; ++i) {
-      to.value[i] = cut_to_tf32(from[i]);
-      to.rest[i] = multiply_add(-to.value[i], T(1 - 0x1p-24), from[i]);
-    }
-    return to;
   }
 };
 

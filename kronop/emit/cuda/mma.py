@@ -26,19 +26,24 @@ MOST_DIGITS = 16
 _PRODUCTS_OF_SPLIT = 3
 _HELD_FACTOR_BYTES = 64
 _AHEAD_BYTES, _AHEAD_THREADS = 64, 512
-_LEAST_GROUPED = 32
+LEAST_GROUPED = 32
 _OFFSETS_OF_A_ROW = 3 * 8
-# Measured with ptxas 13.4: what addresses and loops take besides.
+# Measured with ptxas 13.4: what addresses and loops take besides; and how much of all this it gets
+# by with where it has to, without a spill.
 _REGISTERS_PLAIN, _REGISTERS_OTHERS, _REGISTERS_LONG = 56, 80, 32
-# NOTE: fitted to 500 tiles of 17 passes on one H200 (copy 4.27 TB/s over 132 multiprocessors at
-# 1.755 GHz), its choice 2 % from the best in the mean: 0.87 of copy speed, cycles of a 16 x 8 x 8
-# product by bytes of the accumulator, what one block alone does not overlap, latency of a tile,
-# warps that hide the latency of products.
+_REGISTERS_SHARE = 0.72
+# NOTE: fitted to 300 tiles of 20 passes on one H200 (copy 4.27 TB/s over 132 multiprocessors at
+# 1.755 GHz): 0.87 of copy speed; cycles of a 16 x 8 x 8 product of a warp, by bytes of the
+# accumulator, and of four warps; of an instruction of 32 threads; of a tile, a phase and a
+# cluster's barriers, which other blocks hide; between a warp's instructions; and how little what
+# goes on at once adds up.
 _MEMORY_BYTES_PER_CYCLE = 16.0
-_CYCLES_OF_PRODUCT = {4: 2.4, 8: 7.6}
-_EXPOSED = 0.8
-_CYCLES_OF_TILE = 500
-_WARPS = 8
+_CYCLES_OF_PRODUCT = {4: 3.95, 8: 14.9}
+_CYCLES_OF_GROUPED = 2.77
+_CYCLES_OF_INSTRUCTION = 0.15
+_CYCLES_OF_TILE, _CYCLES_OF_PHASE, _CYCLES_OF_CLUSTER = 515, 78, 6900
+_CYCLES_BETWEEN = 3.8
+_OVERLAP = 2.4
 _SHARED_BYTES_PER_CYCLE = 128
 
 
@@ -102,6 +107,10 @@ class MmaPhase:
     neighbours: bool
     grouped: bool
     axes: tuple[Axis, ...]
+
+    @property
+    def digits(self) -> tuple[int, ...]:
+        return (self.digit,) if self.other is None else (self.digit, self.other)
 
     @property
     def groups(self) -> int:
@@ -278,7 +287,7 @@ def _parts(size: int) -> int:
 
 
 def _grouped(digit: tuple[int, int], tile: MmaTile) -> bool:
-    return tile.grouped and digit[0] >= _LEAST_GROUPED
+    return tile.grouped and digit[0] >= LEAST_GROUPED
 
 
 def _lanes(
@@ -300,7 +309,7 @@ def _lanes(
 
 
 def registers(shape: PassShape, tile: MmaTile, splits: bool, accumulator: DataType) -> int:
-    """An upper estimate of the registers of a thread: fibers, factor parts, sums, addresses."""
+    """An estimate of the registers of a thread: fibers, factor parts, sums, addresses."""
     wanted = max(
         _registers_of_digit(shape, digit, splits, accumulator)
         if other is None
@@ -313,7 +322,7 @@ def registers(shape: PassShape, tile: MmaTile, splits: bool, accumulator: DataTy
     # NOTE: at P = 64 three blocks of 168 registers spilled a little and took 0.85 ms where two of
     # 240 took 0.74.
     long = max(_parts(p) for p, _ in shape.group) >= 8
-    return min(255, wanted + other + _REGISTERS_LONG * long)
+    return min(255, round(_REGISTERS_SHARE * (wanted + other + _REGISTERS_LONG * long)))
 
 
 def _registers_of_digit(shape: PassShape, index: int, splits: bool, accumulator: DataType) -> int:
@@ -450,37 +459,68 @@ def cycles(
     """Cycles of one multiprocessor for 128 elements of X; `partial` is lost memory bandwidth."""
     x, y = ends.source.bytes, ends.output.bytes * shape.group_out / shape.group_in
     memory = 128 * (x + y) * partial / _MEMORY_BYTES_PER_CYCLE
-    tensor = shared = 0.0
     strides = strides_of(shape, tile, accumulator)
     phases = phases_of(shape, tile, strides, accumulator)
+    tensor = shared = instructions = 0.0
     elements = 128.0
     for index, phase in enumerate(phases):
         idle = _idle(phase, tile.threads // 32)
-        products = _products(shape, phase, splits, elements)
-        tensor += products * _CYCLES_OF_PRODUCT[accumulator.bytes] * idle
-        shared += _factor_cycles(shape, phase, splits, accumulator, elements)
-        width = accumulator.bytes / _SHARED_BYTES_PER_CYCLE
-        (p, q), unit = shape.group[phase.digit], strides[phase.digit] == 1
-        # What a phase reads in memory itself comes in short runs.
-        direct = unit and index == 0 and not tile.staged_in
-        shared += elements * width * (2 if direct and p > 8 else 1)
-        elements *= q / p
-        if phase.other is not None:
-            elements *= shape.group[phase.other][1] / shape.group[phase.other][0]
-        direct = unit and index == len(phases) - 1 and not tile.staged_out
-        shared += elements * width * (2 if direct and q > 8 else 1)
-    shared += 128 * accumulator.bytes / _SHARED_BYTES_PER_CYCLE * tile.staged_in
-    shared += elements * accumulator.bytes / _SHARED_BYTES_PER_CYCLE * tile.staged_out
-    compute = max(tensor, shared) + 0.25 * min(tensor, shared) + 3 * len(phases)
+        products = _products(shape, phase, splits, elements) * idle
+        tensor += products * _cycles_of_product(phase, accumulator)
+        instructions += _instructions(shape, phase, splits, elements) * idle
+        shared += _factor_cycles(shape, phase, splits, accumulator, elements) * idle
+        direct = index == 0 and not tile.staged_in
+        shared += _access_cycles(shape, phase, strides, accumulator, elements, direct, 0)
+        for digit in phase.digits:
+            elements *= shape.group[digit][1] / shape.group[digit][0]
+        direct = index == len(phases) - 1 and not tile.staged_out
+        shared += _access_cycles(shape, phase, strides, accumulator, elements, direct, 1)
+        instructions += products * (not phase.grouped)
+    staged = tile.staged_in + tile.staged_out
+    shared += elements * accumulator.bytes / _SHARED_BYTES_PER_CYCLE * staged
+    instructions += elements / 32 * 2 * staged
     wanted = shared_bytes(shape, tile, splits, accumulator)
     blocks = operands.resident_blocks(
         tile.threads, registers(shape, tile, splits, accumulator), wanted, target
     )
-    compute *= math.sqrt(max(1.0, _WARPS / (blocks * tile.threads / 32)))
-    held = tile.rows * tile.columns * shape.group_in * blocks
-    latency = _CYCLES_OF_TILE * 128 / held
-    exposed = _EXPOSED / math.sqrt(blocks)
-    return max(memory, compute) + exposed * min(memory, compute) + latency
+    of_tile = _CYCLES_OF_TILE + _CYCLES_OF_PHASE * len(phases)
+    of_tile += _CYCLES_OF_CLUSTER * (tile.cluster > 1)
+    held = tile.rows * tile.columns * shape.group_in / tile.cluster
+    latency = of_tile * 128 / held + instructions * _CYCLES_BETWEEN / (tile.threads / 32)
+    issue = instructions * _CYCLES_OF_INSTRUCTION
+    return _overlapped(memory, tensor, shared, issue, latency / blocks)
+
+
+def _overlapped(*cycles: float) -> float:
+    """Cycles of what goes on at once: the longest, and a little for the others."""
+    return float(sum(item**_OVERLAP for item in cycles) ** (1 / _OVERLAP))
+
+
+def _cycles_of_product(phase: MmaPhase, accumulator: DataType) -> float:
+    return _CYCLES_OF_GROUPED if phase.grouped else _CYCLES_OF_PRODUCT[accumulator.bytes]
+
+
+def _instructions(shape: PassShape, phase: MmaPhase, splits: bool, elements: float) -> float:
+    """Instructions of a warp for so many elements of a phase: to split, sum up and move them."""
+    p, _ = shape.group[phase.digit]
+    # Of a long digit, elements are split again for the second half of the results.
+    split = (3 if splits else 1) * len(phase.digits) * (1 if p <= 64 else 2)
+    sums = 1 + _parts(p) / 2 if splits else 1
+    return elements / 32 * (split + 4 + sums)
+
+
+def _access_cycles(
+    shape: PassShape,
+    phase: MmaPhase,
+    strides: Sequence[int],
+    accumulator: DataType,
+    elements: float,
+    direct: bool,
+    produced: int,
+) -> float:
+    """Cycles of shared memory, or of memory in its short runs, for a phase's elements."""
+    short = direct and strides[phase.digit] == 1 and shape.group[phase.digit][produced] > 8
+    return elements * accumulator.bytes / _SHARED_BYTES_PER_CYCLE * (2 if short else 1)
 
 
 def _products(shape: PassShape, phase: MmaPhase, splits: bool, elements: float) -> float:
@@ -501,6 +541,8 @@ def _factor_cycles(
     shape: PassShape, phase: MmaPhase, splits: bool, accumulator: DataType, elements: float
 ) -> float:
     """Cycles of shared memory for the factors that a phase does not hold in registers."""
+    if phase.grouped:
+        return 0.0
     p, q = shape.group[phase.digit]
     fragment = factor_bytes((8, 8), splits, accumulator) / _SHARED_BYTES_PER_CYCLE
     parts = _parts(p) * _parts(q)

@@ -32,6 +32,7 @@ _CYCLES_OF_A_BYTE = 128 / 16
 _TILE_ELEMENTS = 8192
 _GOOD_RUN_BYTES = 64
 _WHOLE_LINES = 128
+_MOST_STAGED = 64
 # What the tuner may choose from: ways to group digits, and about so many tilings of each.
 _MOST_GROUPINGS = 4
 _MOST_VARIANTS = 32
@@ -303,41 +304,39 @@ def _mma_tiles(key: _Key, shape: PassShape, ends: Ends, accumulator: DataType) -
         for columns in sorted(_columns(shape, ends))[-2:]:
             for elements in (4096, 8192, 16384, 32768):
                 rows = max(1, elements // slots // columns)
-                for threads in (128, 256, 384, 512, 1024):
+                for threads in (128, 256, 512):
                     if threads * 32 <= max(4096, rows * slots * columns):
                         plain[rows, columns, threads] = None
     return [
         MmaTile(rows=rows, columns=columns, threads=threads, merged=merged, **style)
         for merged in _mergers(shape)
-        for style in _styles(mma.merge(shape, merged), accumulator)
         for rows, columns, threads in plain
-        if style["cluster"] == 1 or rows == columns == 1
+        for style in _styles(mma.merge(shape, merged), columns, rows, accumulator)
     ]
 
 
-def _styles(shape: PassShape, accumulator: DataType) -> Iterator[dict[str, Any]]:
+def _styles(
+    shape: PassShape, columns: int, rows: int, accumulator: DataType
+) -> Iterator[dict[str, Any]]:
     """Ways to go about the phases of a pass.
 
     Staged, which suits any layout; or with ends in memory: digits one by one, by two, or shared
-    by a cluster; each with warps that multiply alone or, for large digits, in groups.
+    by a cluster of two; each with warps that multiply alone or, for large digits, in groups.
     """
+    # NOTE: measured: clusters of 4 and 8 blocks took 1.1 to 3 times as long as of 2, or as two
+    # passes; tiles of columns with ends in memory 1.1 to 2.6 times as long as staged ones, but for
+    # one digit too long to stage.
     digits = shape.group
-    groups = (
-        (False, True) if max(p for p, _ in digits) >= 32 and accumulator.bytes == 4 else (False,)
-    )
+    large = accumulator.bytes == 4 and max(p for p, _ in digits) >= mma.LEAST_GROUPED
     pairs = sorted({0, _most_pairs(digits), min(_most_pairs(digits), (len(digits) - 1) // 2)})
-    for grouped in groups:
-        yield {"staged_in": True, "staged_out": True, "pairs": 0, "cluster": 1, "grouped": grouped}
-        for count in pairs:
-            for cluster in (1, 2, 4, 8):
-                if cluster == 1 or (len(digits) > 1 and digits[0][0] % cluster == 0):
-                    yield {
-                        "staged_in": False,
-                        "staged_out": False,
-                        "pairs": count,
-                        "cluster": cluster,
-                        "grouped": grouped,
-                    }
+    direct = columns == 1 or (len(digits) == 1 and digits[0][0] > _MOST_STAGED)
+    for grouped in (False, True) if large else (False,):
+        style = {"grouped": grouped, "cluster": 1, "pairs": 0}
+        yield {**style, "staged_in": True, "staged_out": True}
+        style |= {"staged_in": False, "staged_out": False}
+        for count in pairs if direct else ():
+            for cluster in (1, 2) if rows == columns == 1 else (1,):
+                yield {**style, "pairs": count, "cluster": cluster}
 
 
 def _most_pairs(digits: Sequence[Shape]) -> int:

@@ -59,6 +59,17 @@ KRONOP_INLINE const T* of_block(const T* pointer, int rank) {
   return there;
 }
 
+// The same value, which the compiler takes for a new one: what is computed from it is computed where it is needed, and not
+// ahead of a loop.
+KRONOP_INLINE unsigned renewed(unsigned x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
+KRONOP_INLINE long long renewed(long long x) {
+  asm volatile("" : "+l"(x));
+  return x;
+}
+
 // Asks for a line of global memory to be brought to the level-2 cache.
 KRONOP_INLINE void prefetch(const void* pointer) { asm volatile("prefetch.global.L2 [%0];" ::"l"(pointer)); }
 
@@ -84,12 +95,12 @@ KRONOP_INLINE constexpr long long ceil_div(long long value, long long divisor) {
   return (value + divisor - 1) / divisor;
 }
 
-// Takes the digit below `extent` from an index. A 64-bit division costs some 100 instructions.
+// Takes the digit below `extent` from an index. A 64-bit division costs some 100 instructions, and most problems need none.
 KRONOP_INLINE long long split(long long& index, long long extent) {
   if (extent == 1) return 0;
-  if (((index | extent) >> 32) == 0) {
-    const unsigned rest = unsigned(index) / unsigned(extent), digit = unsigned(index) - rest * unsigned(extent);
-    index = rest;
+  if (index < extent) {
+    const long long digit = index;
+    index = 0;
     return digit;
   }
   const long long rest = index / extent, digit = index - rest * extent;

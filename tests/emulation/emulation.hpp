@@ -192,6 +192,8 @@ inline float round_to_tf32(float x) {
 inline double round_to_tf32(double x) { return x; }
 inline float renewed(float x) { return x; }
 inline double renewed(double x) { return x; }
+inline unsigned renewed(unsigned x) { return x; }
+inline long long renewed(long long x) { return x; }
 template <int Bytes>
 inline void copy_asynchronously(void* to, const void* from) {
   std::memcpy(to, from, Bytes);

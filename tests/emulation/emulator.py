@@ -60,7 +60,9 @@ class Emulator:
             if compiler is None:
                 raise FileNotFoundError("no g++ to build the emulation with")
             includes = [f"-I{directory}" for directory in source.include_directories]
-            flags = ["-std=c++20", "-O1", "-w", "-mf16c", "-mfma", "-fPIC", "-shared"]
+            # Each kernel has a Step of its own: constants of one must not stand for those of another.
+            local = ["-fPIC", "-shared", "-fno-gnu-unique"]
+            flags = ["-std=c++20", "-O1", "-w", "-mf16c", "-mfma", *local]
             files = ["-include", str(_HEADER), *includes, str(code), "-o", str(library)]
             command = [compiler, *flags, *files]
             subprocess.run(command, check=True, capture_output=True, text=True)

@@ -217,7 +217,6 @@ def _tile_launch(index: int, step: Step, problem: KronProblem, cores: int) -> La
         vector, element = operands.integer(step, width), operands.element_of(step, alias)
         return operands.allows_vectors(views[name], sizes, along, vector, element)
 
-    batches = math.prod(extents["batch"])
     values: dict[str, int | tuple[int, ...] | tuple[float, ...]] = {
         "x_vector": flag("x", "kXVector", "Input"),
         "y_vector": flag("y", "kYVector", "Output")
@@ -231,8 +230,10 @@ def _tile_launch(index: int, step: Step, problem: KronProblem, cores: int) -> La
     for name, item in views.items():
         values |= item.field(name)
     values |= {f"{name}_extent": size for name, size in extents.items()}
-    blocks = batches * operands.cover(extents["inner"][0], columns)
-    blocks *= operands.cover(math.prod(extents["outer"]), operands.integer(step, "kRows"))
+    across = operands.cover(extents["inner"][0], columns)
+    down = operands.cover(math.prod(extents["outer"]), operands.integer(step, "kRows"))
+    blocks = across * down * math.prod(extents["batch"])
+    values["tiles"] = (across, down, blocks)
     if step.template == "kronop::kron_mma":
         # Each block prepares the factors once, and then walks over many tiles.
         cluster = operands.integer(step, "kCluster")

@@ -355,6 +355,7 @@ def tile_signature(scalar: Scalar, factors: int) -> KernelSignature:
         [
             ("x_vector", 1),
             ("y_vector", 1),
+            ("tiles", 3),
             *((f"outer_{name}", 2) for name in ("extent", "x", "y", "z")),
             *((f"inner_{name}", 1) for name in ("extent", "x", "y", "z")),
             *((f"digit_{name}", 1) for name in ("x", "y", "z")),

@@ -9,7 +9,7 @@
 
 namespace kronop {
 
-KRONOP_INLINE constexpr int place_in_cores(int row, int column, int columns) {
+KRONOP_INLINE constexpr unsigned place_in_cores(unsigned row, unsigned column, unsigned columns) {
   return (row / 4 * (columns / 8) + column / 8) * 32 + column % 8 * 4 + row % 4;
 }
 

@@ -329,19 +329,37 @@ KRONOP_INLINE void run_phase(unsigned char* shared, const Parameters& parameters
   for_each_piece_of_phase<Step, Part, end, at_once, reads_ahead<Step, Phase>>(warp * fibers_at_once, fetch, use);
 }
 
-// The factors of all phases, as their threads take them.
-template <class Step, int Phase = 0, class Parameters>
-KRONOP_INLINE void load_factors(unsigned char* shared, const Parameters& parameters, long long batch) {
-  if constexpr (Step::kPhaseOther[Phase] >= 0) {
-    using Of = PairOf<Step, Phase>;
-    load_fragments<Step, typename Of::LeftFragments>(shared, parameters, batch);
-    load_fragments<Step, typename Of::RightFragments>(shared, parameters, batch);
+// The factors of phases Phase ... All loads that registers have room for are under way before one is
+// waited for, and `then` runs meanwhile.
+template <class Step, int Phase, int kHeld, class Parameters, class Then>
+KRONOP_INLINE void load_factors(const Factors<Step, Parameters>& factors, Then then) {
+  if constexpr (Phase == Step::kPhases) {
+    then();
   } else {
-    using Of = PhaseOf<Step, Phase>;
-    load_fragments<Step, Either<Of::kGrouped, typename Of::GroupFragments, typename Of::Fragments>>(shared, parameters, batch);
-    if constexpr (Of::kGrouped) publish_to_group_products();
+    const auto rest = [&]<int kMore>() { load_factors<Step, Phase + 1, kMore>(factors, then); };
+    if constexpr (Step::kPhaseOther[Phase] >= 0) {
+      using Of = PairOf<Step, Phase>;
+      load_fragments<Step, typename Of::LeftFragments, kHeld>(factors, [&]<int kMore>() {
+        load_fragments<Step, typename Of::RightFragments, kMore>(factors, rest);
+      });
+    } else {
+      using Of = PhaseOf<Step, Phase>;
+      load_fragments<Step, Either<Of::kGrouped, typename Of::GroupFragments, typename Of::Fragments>, kHeld>(factors, rest);
+    }
   }
-  if constexpr (Phase + 1 < Step::kPhases) load_factors<Step, Phase + 1>(shared, parameters, batch);
+}
+
+// What the phases of a batch's first tile wait for: the factors. X, where a phase reads it, is asked for as well.
+template <class Step, class Parameters>
+KRONOP_INLINE void prepare(unsigned char* shared, const Parameters& parameters, const Window<Step>& window) {
+  const Factors<Step, Parameters> factors(shared, parameters, window.batch);
+  load_factors<Step, 0, 0>(factors, [&]() {
+    if constexpr (!Step::kStagedIn) {
+      __syncthreads();
+      prefetch_tile<Step>(parameters, window);
+    }
+  });
+  if constexpr (grouped_phases<Step>() > 0) publish_to_group_products();
 }
 
 // All phases. Where the first one reads X itself, the next tile's X is asked for as soon as it has.
@@ -370,7 +388,6 @@ KRONOP_INLINE void kron_mma(const Parameters& parameters) {
   unsigned char* shared = shared_memory();
   auto* tile = reinterpret_cast<typename Step::Accumulator*>(shared + Step::kTileBytesAt);
   const kron::Tiles<Step, Parameters> tiles(parameters);
-  const bool batched = kron::batched_factors<Step>(parameters);
   long long index = blockIdx.x / Step::kCluster, loaded = -1;
   if (index >= tiles.count()) return;
   kron::Window<Step> now = tiles.open(index, 0);
@@ -381,9 +398,9 @@ KRONOP_INLINE void kron_mma(const Parameters& parameters) {
       __syncthreads();
       kron::stage_in<Step>(tile, parameters, now);
     }
-    if (loaded < 0 || (batched && now.batch != loaded)) {
+    if (now.batch != loaded) {
+      if (loaded < 0 || kron::batched_factors<Step>(parameters)) kron::prepare<Step>(shared, parameters, now);
       loaded = now.batch;
-      kron::load_factors<Step>(shared, parameters, loaded);
     }
     wait_for_copies();
     __syncthreads();

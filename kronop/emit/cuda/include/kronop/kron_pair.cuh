@@ -79,25 +79,29 @@ struct PairOf {
   struct LeftFragments {
     using Operand = Left;
     static constexpr int kDigit = kInner, kCount = kLeftCount, kElements = kStacked ? 2 : 4;
-    KRONOP_INLINE static int contracted(int part, int thread, int i) {
+    static constexpr bool kWhole = kP1 % 8 == 0 && kQ1 % (kStacked ? 8 : 16) == 0;
+    KRONOP_INLINE static unsigned contracted(unsigned part, unsigned thread, int i) {
       return part % kParts1 * 8 + along(thread % 4, kStacked ? i : i / 2);
     }
-    KRONOP_INLINE static int produced(int part, int thread, int i) {
+    KRONOP_INLINE static unsigned produced(unsigned part, unsigned thread, int i) {
       return part / kParts1 * 16 + row(thread / 4) + (kStacked ? 0 : i % 2 * 8);
     }
-    KRONOP_INLINE static void put(Accumulator* to, int e, const Accumulator (&items)[kElements]) {
+    KRONOP_INLINE static unsigned place(unsigned e) { return e; }
+    KRONOP_INLINE static void put(Accumulator* to, unsigned e, const Accumulator (&items)[kElements]) {
       reinterpret_cast<Operand*>(to)[e] = Operand(items);
     }
   };
   struct RightFragments {
     using Operand = Right;
     static constexpr int kDigit = kOuter, kCount = kRightCount, kElements = 2;
-    KRONOP_INLINE static int contracted(int part, int thread, int r) { return part / kProduced2 * 8 + thread % 4 * 2 + r; }
-    KRONOP_INLINE static int produced(int part, int thread, int) {
-      const int g = thread / 4;
+    static constexpr bool kWhole = kP2 % 8 == 0 && kQ2 % 8 == 0;
+    KRONOP_INLINE static unsigned contracted(unsigned part, unsigned thread, int r) { return part / kProduced2 * 8 + thread % 4 * 2 + r; }
+    KRONOP_INLINE static unsigned produced(unsigned part, unsigned thread, int) {
+      const unsigned g = thread / 4;
       return part % kProduced2 * 8 + g / 2 + g % 2 * 4;
     }
-    KRONOP_INLINE static void put(Accumulator* to, int e, const Accumulator (&items)[2]) {
+    KRONOP_INLINE static unsigned place(unsigned e) { return e; }
+    KRONOP_INLINE static void put(Accumulator* to, unsigned e, const Accumulator (&items)[2]) {
       reinterpret_cast<Operand*>(to)[e] = Operand(items);
     }
   };

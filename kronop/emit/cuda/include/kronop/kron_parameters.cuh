@@ -11,6 +11,7 @@ struct KronTileParameters {
   void* y;
   void* z;
   long long x_vector, y_vector;  // whether pointers and strides allow the step's vector accesses
+  long long tiles[3];            // of columns, of rows, and all there are
   long long outer_extent[2], outer_x[2], outer_y[2], outer_z[2];
   long long inner_extent, inner_x, inner_y, inner_z;
   long long digit_x, digit_y, digit_z;
@@ -81,6 +82,14 @@ struct Window {
   KRONOP_INLINE long long z(int row) const { return offsets(2)[row]; }
 };
 
+// Digits of a batch's linear index. Most problems have one batch; and a loop, not four copies of a division, since a
+// block runs this once or twice: what it has not run yet comes from memory.
+template <class Parameters, class Visit>
+KRONOP_INLINE void for_each_batch_digit(long long batch, const Parameters& parameters, Visit visit) {
+#pragma unroll 1
+  for (int axis = 3; batch != 0; --axis) visit(axis, split(batch, parameters.batch_extent[axis]));
+}
+
 // Which tiles there are: blocks walk over (batch, tile of rows, tile of columns), columns fastest.
 // Little is kept between tiles, for the sake of registers.
 template <class Step, class Parameters>
@@ -89,18 +98,13 @@ struct Tiles {
 
   KRONOP_INLINE explicit Tiles(const Parameters& from) : parameters(from) {}
   KRONOP_INLINE long long outer() const { return parameters.outer_extent[0] * parameters.outer_extent[1]; }
-  KRONOP_INLINE long long inner_tiles() const { return ceil_div(parameters.inner_extent, Step::kColumns); }
-  KRONOP_INLINE long long outer_tiles() const { return ceil_div(outer(), Step::kRows); }
-  KRONOP_INLINE long long count() const {
-    return inner_tiles() * outer_tiles() * parameters.batch_extent[0] * parameters.batch_extent[1] *
-           parameters.batch_extent[2] * parameters.batch_extent[3];
-  }
+  KRONOP_INLINE long long count() const { return parameters.tiles[2]; }
 
   // Writes the row offsets of tile `index` from byte `at`, which a barrier has to make visible.
   KRONOP_INLINE Window<Step> open(long long index, int at) const {
     long long batch = index, x = 0, y = 0, z = 0;
-    const long long column = split(batch, inner_tiles()) * Step::kColumns, row = split(batch, outer_tiles()) * Step::kRows;
-    for_each_digit<4>(batch, parameters.batch_extent, [&](int axis, long long digit) {
+    const long long column = split(batch, parameters.tiles[0]) * Step::kColumns, row = split(batch, parameters.tiles[1]) * Step::kRows;
+    for_each_batch_digit(batch, parameters, [&](int axis, long long digit) {
       x += digit * parameters.batch_x[axis];
       y += digit * parameters.batch_y[axis];
       z += digit * parameters.batch_z[axis];
@@ -108,7 +112,10 @@ struct Tiles {
     const long long rows = outer() - row, columns = parameters.inner_extent - column;
     const Window<Step> window{at, int(rows < Step::kRows ? rows : Step::kRows),
                               int(columns < Step::kColumns ? columns : Step::kColumns), batch};
-    for (int r = threadIdx.x; r < window.rows; r += Step::kThreads) {
+#pragma unroll 1
+    for (int first = 0; first < Step::kRows; first += Step::kThreads) {
+      const int r = first + threadIdx.x;
+      if (r >= window.rows) break;
       long long at_x = x + column * parameters.inner_x, at_y = y + column * parameters.inner_y,
                 at_z = z + column * parameters.inner_z;
       for_each_digit<2>(row + r, parameters.outer_extent, [&](int axis, long long digit) {
@@ -124,14 +131,15 @@ struct Tiles {
   }
 };
 
-// Elements between factor `digit` of batch 0 and of the batch with this linear index.
-template <class Parameters>
-KRONOP_INLINE long long factor_offset(const Parameters& parameters, int digit, long long batch) {
-  long long offset = 0;
-  for_each_digit<4>(batch, parameters.batch_extent, [&](int axis, long long index) {
-    offset += index * parameters.factor_batch[digit * 4 + axis];
+// Elements between factors `first` ... of batch 0 and of the batch with this linear index.
+template <int N, class Parameters>
+KRONOP_INLINE void factor_offsets(long long (&offsets)[N], const Parameters& parameters, int first, long long batch) {
+#pragma unroll
+  for (int i = 0; i < N; ++i) offsets[i] = 0;
+  for_each_batch_digit(batch, parameters, [&](int axis, long long digit) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) offsets[i] += digit * parameters.factor_batch[(first + i) * 4 + axis];
   });
-  return offset;
 }
 
 }  // namespace kron

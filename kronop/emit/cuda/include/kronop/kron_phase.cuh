@@ -111,15 +111,17 @@ struct PhaseOf {
   struct Fragments {
     using Operand = B;
     static constexpr int kDigit = PhaseOf::kDigit, kCount = kContractedParts * kProducedParts, kElements = 2;
-    KRONOP_INLINE static int contracted(int part, int thread, int r) {
-      const int t = thread % 4;
+    static constexpr bool kWhole = kContracted % 8 == 0 && kProduced % 8 == 0;  // no element is beyond the factor
+    KRONOP_INLINE static unsigned contracted(unsigned part, unsigned thread, int r) {
+      const unsigned t = thread % 4;
       return part / kProducedParts * 8 + (kUnit ? 2 * t + r : t + 4 * r);
     }
-    KRONOP_INLINE static int produced(int part, int thread, int) {
-      const int g = thread / 4;
+    KRONOP_INLINE static unsigned produced(unsigned part, unsigned thread, int) {
+      const unsigned g = thread / 4;
       return part % kProducedParts * 8 + (kUnit ? g : g / 2 + g % 2 * 4);
     }
-    KRONOP_INLINE static void put(Accumulator* to, int e, const Accumulator (&items)[2]) {
+    KRONOP_INLINE static unsigned place(unsigned e) { return e; }
+    KRONOP_INLINE static void put(Accumulator* to, unsigned e, const Accumulator (&items)[2]) {
       reinterpret_cast<Operand*>(to)[e] = Operand(items);
     }
   };
@@ -128,76 +130,154 @@ struct PhaseOf {
   // other, as the tensor cores read them. An element is one of 4 contracted indices of a core's column.
   struct GroupFragments {
     static constexpr int kDigit = PhaseOf::kDigit, kCount = kContractedParts * kColumns / 32 * 8, kElements = 1;
-    KRONOP_INLINE static int row(int e) { return e / (8 * kColumns) * 8 + e / (4 * kColumns) % 2 * 4 + e % 4; }
-    KRONOP_INLINE static int column(int e) { return e / 4 % kColumns; }
-    KRONOP_INLINE static int contracted(int part, int thread, int) {
-      const int i = row(part * 32 + thread);
+    static constexpr bool kWhole = kContracted % 8 == 0 && kProduced == kColumns;
+    KRONOP_INLINE static unsigned row(unsigned e) { return e / (8 * kColumns) * 8 + e / (4 * kColumns) % 2 * 4 + e % 4; }
+    KRONOP_INLINE static unsigned column(unsigned e) { return e / 4 % kColumns; }
+    KRONOP_INLINE static unsigned contracted(unsigned part, unsigned thread, int) {
+      const unsigned i = row(part * 32 + thread);
       return i / 8 * 8 + (kUnit ? i % 4 * 2 + i % 8 / 4 : i % 8);
     }
-    KRONOP_INLINE static int produced(int part, int thread, int) {
-      const int n = column(part * 32 + thread), g = n % 8;
+    KRONOP_INLINE static unsigned produced(unsigned part, unsigned thread, int) {
+      const unsigned n = column(part * 32 + thread), g = n % 8;
       return n / 8 * 8 + (kUnit ? g : g / 2 + g % 2 * 4);
     }
-    KRONOP_INLINE static void put(Accumulator* to, int e, const Accumulator (&items)[1]) {
+    KRONOP_INLINE static unsigned place(unsigned e) {
+      return row(e) / 8 * 8 * kColumns + place_in_cores(row(e) % 8, column(e), kColumns);
+    }
+    KRONOP_INLINE static void put(Accumulator* to, unsigned at, const Accumulator (&items)[1]) {
       const Split<Accumulator, 1, Step::kSplit> item(items);
-      const int at = row(e) / 8 * 8 * kColumns + place_in_cores(row(e) % 8, column(e), kColumns);
       to[at] = item.value[0];
       if constexpr (Step::kSplit) to[kContractedParts * 8 * kColumns + at] = item.rest[0];
     }
   };
 };
 
-// Element (p, q) of a digit's factor: the product of the elements of the factors that it is made of.
-template <class Step, int Factor, int First, class Parameters>
-KRONOP_INLINE typename Step::Accumulator factor_element(const typename Step::Factor* const (&sources)[Factor - First + 1],
-                                                        const Parameters& parameters, int p, int q) {
-  constexpr int contracted = Step::kFactorContracted[Factor], produced = Step::kFactorProduced[Factor];
-  const int row = Factor == First ? p : p % contracted, column = Factor == First ? q : q % produced;
-  const auto value = convert<typename Step::Accumulator>(
-      sources[Factor - First][row * parameters.factor_row[Factor] + column * parameters.factor_column[Factor]]);
-  if constexpr (Factor == First) {
-    return value;
-  } else {
-    const typename Step::Factor* rest[Factor - First];
-#pragma unroll
-    for (int i = 0; i < Factor - First; ++i) rest[i] = sources[i];
-    return factor_element<Step, Factor - 1, First>(rest, parameters, p / contracted, q / produced) * value;
-  }
+// How many phases' products four warps compute together.
+template <class Step>
+KRONOP_INLINE constexpr int grouped_phases() {
+  int count = 0;
+  for (int phase = 0; phase < Step::kPhases; ++phase) count += Step::kPhaseGrouped[phase];
+  return count;
 }
 
-// A digit's factor in shared memory, as a phase's threads take it: [fragment][32 threads], each made of
-// kElements elements of the factor. `Fragments` says which ones.
-template <class Step, class Fragments, class Parameters>
-KRONOP_INLINE void load_fragments(unsigned char* shared, const Parameters& parameters, long long batch) {
+// Registers of a thread for factors that are under way: a third of those that it has; more than 64 are of no use.
+template <class Step>
+inline constexpr int room_for_factors = Step::kThreads * Step::kBlocks * 192 <= 65536 ? 64 : 65536 / (Step::kThreads * Step::kBlocks * 3);
+
+// A thread's elements of a digit's factor on their way: from memory to registers, and from there, as the threads of a
+// phase take them, to shared memory: [fragment][32 threads], each made of kElements elements of the factor. `Fragments`
+// says which ones. An element is the product of elements of the factors that the digit is made of.
+template <class Step, class Fragments>
+struct FactorLoad {
+  using Factor = typename Step::Factor;
   using Accumulator = typename Step::Accumulator;
-  constexpr int digit = Fragments::kDigit, count = Fragments::kCount * 32, elements = Fragments::kElements;
-  constexpr int first = Step::kFactorFirst[digit], last = Step::kFactorFirst[digit + 1] - 1;
-  // Many loads in flight, but where each element is a product of several.
-  constexpr int unroll = first == last ? 16 / elements : 1;
-  auto* to = reinterpret_cast<Accumulator*>(shared + Step::kFactorBytesAt[digit]);
-  const typename Step::Factor* sources[last - first + 1];
-#pragma unroll
-  for (int i = first; i <= last; ++i) {
-    sources[i - first] = static_cast<const typename Step::Factor*>(parameters.factor[i]) + factor_offset(parameters, i, batch);
+  static constexpr int kDigit = Fragments::kDigit, kCount = Fragments::kCount * 32, kElements = Fragments::kElements;
+  static constexpr int kFirst = Step::kFactorFirst[kDigit], kFactors = Step::kFactorFirst[kDigit + 1] - kFirst;
+  static constexpr int kContracted = Step::kContracted[kDigit], kProduced = Step::kProduced[kDigit];
+  // Fragments of a thread, and those that are under way at once: all, or some power of two.
+  static constexpr int kShare = (kCount + Step::kThreads - 1) / Step::kThreads;
+  static constexpr int kWords = kElements * kFactors * (sizeof(Factor) > 4 ? 2 : 1);  // registers for one of them
+  KRONOP_INLINE static constexpr int at_once() {
+    constexpr int most = room_for_factors<Step> / 2 / kWords;
+    if (kShare <= most) return kShare;
+    int count = 1;
+    while (2 * count <= most) count *= 2;
+    return count;
   }
-#pragma unroll 1
-  for (int start = threadIdx.x; start < count; start += Step::kThreads * unroll) {
-    typename Step::Accumulator items[unroll][elements] = {};
+  static constexpr int kAtOnce = at_once();
+  Factor items[kAtOnce][kElements][kFactors];
+
+  // Where all sizes are powers of two, no carry links fragment `start` with the steps from it: steps are constants then.
+  struct Spot {
+    unsigned p, q;
+    KRONOP_INLINE Spot(unsigned e, int i) : p(Fragments::contracted(e / 32, e % 32, i)), q(Fragments::produced(e / 32, e % 32, i)) {}
+  };
+  KRONOP_INLINE static unsigned base(unsigned start) { return Step::kRegular ? start : 0; }
+  KRONOP_INLINE static unsigned step(unsigned start, int u) { return (Step::kRegular ? 0 : start) + u * Step::kThreads; }
+  KRONOP_INLINE static bool exists(unsigned start, int u) {
+    return kCount % (Step::kThreads * kAtOnce) == 0 || start + u * Step::kThreads < kCount;
+  }
+
+  // Index along factor f of an index along the digit.
+  template <bool kOfProduced>
+  KRONOP_INLINE static unsigned index(unsigned along, int f) {
+    const auto size = [](int i) { return kOfProduced ? Step::kFactorProduced[kFirst + i] : Step::kFactorContracted[kFirst + i]; };
+    unsigned below = 1;
 #pragma unroll
-    for (int u = 0; u < unroll; ++u) {
-      const int e = start + u * Step::kThreads;
+    for (int i = f + 1; i < kFactors; ++i) below *= size(i);
+    return f == 0 ? along / below : along / below % size(f);
+  }
+
+  template <class From>
+  KRONOP_INLINE void ask(const From& source, unsigned start) {
+    const Spot own(base(start), 0);
 #pragma unroll
-      for (int i = 0; i < elements; ++i) {
-        const int p = Fragments::contracted(e / 32, e % 32, i), q = Fragments::produced(e / 32, e % 32, i);
-        if (e < count && p < Step::kContracted[digit] && q < Step::kProduced[digit]) {
-          items[u][i] = factor_element<Step, last, first>(sources, parameters, p, q);
+    for (int f = 0; f < kFactors; ++f) {
+      // Unsigned indices: their products with 64-bit strides take two instructions.
+      const unsigned long long row = source.parameters.factor_row[kFirst + f], column = source.parameters.factor_column[kFirst + f];
+      const auto offset = [&](const Spot& at) {
+        return index<false>(at.p, f) * row + index<true>(at.q, f) * column;
+      };
+      const Factor* from = static_cast<const Factor*>(source.parameters.factor[kFirst + f]) + source.offsets[kFirst + f];
+      if constexpr (Step::kRegular) from += offset(own);
+#pragma unroll
+      for (int u = 0; u < kAtOnce; ++u) {
+#pragma unroll
+        for (int i = 0; i < kElements; ++i) {
+          const Spot at(step(start, u), i);
+          const unsigned p = at.p + (Step::kRegular ? own.p : 0), q = at.q + (Step::kRegular ? own.q : 0);
+          items[u][i][f] = Factor{};
+          if (exists(start, u) && (Fragments::kWhole || (p < kContracted && q < kProduced))) items[u][i][f] = from[offset(at)];
         }
       }
     }
+  }
+
+  KRONOP_INLINE void put(unsigned char* shared, unsigned start) const {
+    auto* to = reinterpret_cast<Accumulator*>(shared + Step::kFactorBytesAt[kDigit]);
+    const unsigned own = Fragments::place(base(start));
 #pragma unroll
-    for (int u = 0; u < unroll; ++u) {
-      const int e = start + u * Step::kThreads;
-      if (e < count) Fragments::put(to, e, items[u]);
+    for (int u = 0; u < kAtOnce; ++u) {
+      Accumulator values[kElements];
+#pragma unroll
+      for (int i = 0; i < kElements; ++i) {
+        values[i] = convert<Accumulator>(items[u][i][0]);
+#pragma unroll
+        for (int f = 1; f < kFactors; ++f) values[i] = values[i] * convert<Accumulator>(items[u][i][f]);
+      }
+      if (exists(start, u)) Fragments::put(to, (Step::kRegular ? own : 0) + Fragments::place(step(start, u)), values);
+    }
+  }
+};
+
+// Where the factors of a batch come from, and where they go.
+template <class Step, class Parameters>
+struct Factors {
+  unsigned char* shared;
+  const Parameters& parameters;
+  // NOTE: renewed, or else addresses would be computed ahead of the walk over the tiles, and held all the way.
+  unsigned thread = renewed(unsigned(threadIdx.x));
+  long long offsets[Step::kFactors];
+  KRONOP_INLINE Factors(unsigned char* to, const Parameters& from, long long batch) : shared(to), parameters(from) {
+    factor_offsets(offsets, parameters, 0, batch);
+  }
+};
+
+// A digit's factor. Where registers have room next to kHeld of them, its loads are under way while next.operator()<held>() runs.
+template <class Step, class Fragments, int kHeld, class Parameters, class Next>
+KRONOP_INLINE void load_fragments(const Factors<Step, Parameters>& factors, Next next) {
+  FactorLoad<Step, Fragments> load;
+  constexpr int held = kHeld + load.kAtOnce * load.kWords;
+  if constexpr (load.kAtOnce == load.kShare && held <= room_for_factors<Step>) {
+    load.ask(factors, factors.thread);
+    next.template operator()<held>();
+    load.put(factors.shared, factors.thread);
+  } else {
+    next.template operator()<kHeld>();
+#pragma unroll 1
+    for (unsigned start = factors.thread; start < load.kCount; start += Step::kThreads * load.kAtOnce) {
+      load.ask(factors, start);
+      load.put(factors.shared, start);
     }
   }
 }
@@ -205,10 +285,10 @@ KRONOP_INLINE void load_fragments(unsigned char* shared, const Parameters& param
 // Whether factors differ from batch to batch.
 template <class Step, class Parameters>
 KRONOP_INLINE bool batched_factors(const Parameters& parameters) {
-  bool batched = false;
-#pragma unroll 1
-  for (int i = 0; i < Step::kFactors * 4; ++i) batched = batched || parameters.factor_batch[i] != 0;
-  return batched;
+  long long strides = 0;
+#pragma unroll 4
+  for (int i = 0; i < Step::kFactors * 4; ++i) strides |= parameters.factor_batch[i];
+  return strides != 0;
 }
 
 }  // namespace kron

@@ -12,12 +12,12 @@ KRONOP_INLINE bool wide(int vector, long long allowed, const Window<Step>& windo
   return vector > 1 && allowed && (Step::kColumns == 1 || window.columns == Step::kColumns);
 }
 
-// An operand in memory: its strides, as constants where the step knows them.
+// An operand in memory: its strides, as constants where the step knows them. Others are rare, and nothing of them is to be held.
 template <bool kWide, int kDigit>
 struct Strides {
   long long digit, inner;
   KRONOP_INLINE Strides(long long digit, long long inner)
-      : digit(kWide && kDigit ? kDigit : digit), inner(kWide ? 1 : inner) {}
+      : digit(kWide && kDigit ? kDigit : renewed(digit)), inner(kWide ? 1 : renewed(inner)) {}
 };
 
 // A chunk of the window: its row, the column, the index k of its digits as a thread's own part and a

@@ -197,7 +197,9 @@ template <class Step, int Contracted, int Produced, int Pitch, class Parameters>
 KRONOP_INLINE void load_factor(typename Step::Accumulator* to, int digit, const Parameters& parameters, long long batch) {
   using Accumulator = typename Step::Accumulator;
   const auto* source = static_cast<const typename Step::Factor*>(parameters.factor[digit]);
-  source += factor_offset(parameters, digit, batch);
+  long long offset[1];
+  factor_offsets(offset, parameters, digit, batch);
+  source += offset[0];
 #pragma unroll 1
   for (int e = threadIdx.x; e < Contracted * Pitch; e += Step::kThreads) {
     const int p = e / Pitch, q = e % Pitch;

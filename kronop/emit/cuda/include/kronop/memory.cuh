@@ -61,6 +61,17 @@ KRONOP_INLINE const T* of_block(const T* pointer, int rank) {
   return there;
 }
 
+// The same value, which the compiler takes for a new one: what is computed from it is computed where it is needed, and not
+// ahead of a loop.
+KRONOP_INLINE unsigned renewed(unsigned x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
+KRONOP_INLINE long long renewed(long long x) {
+  asm volatile("" : "+l"(x));
+  return x;
+}
+
 // Asks for some bytes of global memory to be brought to the level-2 cache: kPrefetch of them at most.
 #if __CUDA_ARCH__ >= 900
 inline constexpr int kPrefetch = 4096;
@@ -95,9 +106,14 @@ KRONOP_INLINE constexpr long long ceil_div(long long value, long long divisor) {
   return (value + divisor - 1) / divisor;
 }
 
-// Takes the digit below `extent` from an index. A 64-bit division costs some 100 instructions.
+// Takes the digit below `extent` from an index. A 64-bit division costs some 100 instructions, and most problems need none.
 KRONOP_INLINE long long split(long long& index, long long extent) {
   if (extent == 1) return 0;
+  if (index < extent) {
+    const long long digit = index;
+    index = 0;
+    return digit;
+  }
   if (((index | extent) >> 32) == 0) {
     const unsigned rest = unsigned(index) / unsigned(extent), digit = unsigned(index) - rest * unsigned(extent);
     index = rest;

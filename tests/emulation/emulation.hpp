@@ -199,8 +199,9 @@ inline void copy_asynchronously(void* to, const void* from) {
   std::memcpy(to, from, Bytes);
 }
 inline void wait_for_copies() {}
-inline constexpr int kPrefetch = 4096;
-inline void prefetch(const char*, int) {}
+inline constexpr bool kPrefetchesPieces = true;
+inline void prefetch_line(const void*) {}
+inline void prefetch_piece(const void*, int) {}
 inline int cluster_rank() { return int(emulation::current / emulation::threads_of_block); }
 inline void cluster_barrier() { emulation::wait(emulation::Waiting::cluster); }
 inline unsigned char* shared_memory() { return emulation::shared_of(cluster_rank()); }

@@ -110,6 +110,7 @@ inline void run(void (*kernel)(), unsigned blocks, unsigned threads, unsigned sh
   for (auto& memory : shared) memory.resize(shared_bytes + 16);
   gridDim.x = blocks;
   for (unsigned block = 0; block < blocks; block += cluster) run_cluster(block, threads * cluster);
+  fibres = {};  // Each kernel has its own, whose stacks are large.
 }
 
 }  // namespace emulation

@@ -399,7 +399,7 @@ def _may_exchange(tile: MmaTile) -> bool:
 
 
 def exchanged(shape: PassShape, tile: MmaTile, phases: Sequence[MmaPhase]) -> int:
-    """Fibers of the first phase in each chunk that it exchanges with the last one; 0 if it does not.
+    """Fibers of the first phase in each chunk that it exchanges with the last one; 0 if it cannot.
 
     A chunk is all indices of both phases' digits, at one of those between: the last phase of a tile
     reads where the first one of the next writes, without a barrier between.
@@ -422,7 +422,9 @@ def shared_bytes(shape: PassShape, tile: MmaTile, splits: bool, accumulator: Dat
     factors = sum(factors_bytes(shape, tile, splits, accumulator))
     elements = row_stride(shape, tile, strides_of(shape, tile, accumulator)) * tile.rows
     meets = tile.staged_in or tile.staged_out or len(shape.group) - tile.pairs > 1
-    return _offset_tiles(tile) * _offset_bytes(tile) + factors + elements * accumulator.bytes * meets
+    return (
+        _offset_tiles(tile) * _offset_bytes(tile) + factors + elements * accumulator.bytes * meets
+    )
 
 
 def fits(
@@ -725,7 +727,6 @@ def _tile_constants(
         ("kRegular", _powers(tile, shape)),
         ("kCluster", tile.cluster),
         ("kOffsetBytes", _offset_bytes(tile)),
-        ("kOffsetTiles", _offset_tiles(tile)),
         ("kSquare", all(p == q for p, q in shape.group)),
         ("kRows", tile.rows),
         ("kColumns", tile.columns),

@@ -110,7 +110,7 @@ struct Sink {
   const Output* z;
   Strides<kWide, Step::kYDigit> y_strides, z_strides;
   const Window<Step>& window;
-  const Finish<Step>& finish;
+  const Finish<Step> finish;
 
   template <class Parameters>
   KRONOP_INLINE Sink(const Parameters& parameters, const Window<Step>& where, const Finish<Step>& functor)

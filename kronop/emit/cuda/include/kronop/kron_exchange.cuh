@@ -19,43 +19,40 @@ using PlainWork = Either<(Step::kPhaseOther[Phase] >= 0), PairWork<Step, Phase, 
 template <class Step>
 inline constexpr bool exchanges_in_groups = Step::kPhaseGrouped[0];
 
+// The last phase of tile `before`, if `leaves`, and the first one of tile `now`, if `comes`.
 template <class Step, class Parameters>
-KRONOP_INLINE void run_exchange(unsigned char* shared, const Parameters& parameters, const Window<Step>& now, const Window<Step>& next) {
+KRONOP_INLINE void run_exchange(unsigned char* shared, const Parameters& parameters, const Window<Step>& before, bool leaves,
+                                const Window<Step>& now, bool comes) {
   using Last = PlainWork<Step, Step::kPhases - 1, 0>;
   using First = PlainWork<Step, 0, Step::kExchange>;
   constexpr int warps = exchanges_in_groups<Step> ? 4 : 1, crews = Step::kThreads / 32 / warps;
   constexpr int coming = warps * First::kAtOnce, leaving = warps * Last::kAtOnce;
   constexpr int tasks = First::kFibers / coming, pieces = Last::kFibers / tasks / leaving;
   static_assert(First::kFibers % (coming * crews) == 0 && Last::kFibers % (tasks * leaving) == 0, "crews take whole chunks");
-  const Last last(shared, parameters, now);
-  const First first(shared, parameters, next);
+  const Last last(shared, parameters, before);
+  const First first(shared, parameters, now);
   const int warp = threadIdx.x / 32 % warps, crew = threadIdx.x / 32 / warps;
 #pragma unroll 1
   for (int task = crew; task < tasks; task += crews) {
+    // Values that the compiler takes for new ones keep it from making a loop for each case, and from moving the first
+    // phase, which waits for X, ahead of the last one.
     typename First::Piece in;
-    first.fetch(in, task * coming + warp * First::kAtOnce, 0);
+    if (renewed(unsigned(comes))) first.fetch(in, task * coming + warp * First::kAtOnce, 0);
+    if (renewed(unsigned(leaves))) {
 #pragma unroll
-    for (int piece = 0; piece < pieces; ++piece) {
-      typename Last::Piece out;
-      last.fetch(out, task * pieces * leaving + warp * Last::kAtOnce, piece * leaving);
-      last.use(out);
+      for (int piece = 0; piece < pieces; ++piece) {
+        typename Last::Piece out;
+        last.fetch(out, task * pieces * leaving + warp * Last::kAtOnce, piece * leaving);
+        last.use(out);
+      }
     }
     if constexpr (exchanges_in_groups<Step>) {
       wait_for_group(crew);
     } else {
       wait_for_warp();
     }
-    first.use(in);
+    if (renewed(unsigned(comes))) first.use(in);
   }
-}
-
-// The two phases together, where both ends are plain and one factor does for both. False where not, and nothing is done.
-template <class Step, class Parameters>
-KRONOP_INLINE bool exchange_phases(unsigned char* shared, const Parameters& parameters, const Window<Step>& now, const Window<Step>& next) {
-  if (next.rows == 0 || next.batch != now.batch || parameters.z) return false;
-  if (!wide<Step>(Step::kXVector, parameters.x_vector, next) || !wide<Step>(Step::kYVector, parameters.y_vector, now)) return false;
-  run_exchange<Step>(shared, parameters, now, next);
-  return true;
 }
 
 }  // namespace kron

@@ -45,42 +45,81 @@ KRONOP_INLINE void prepare(unsigned char* shared, const Parameters& parameters, 
   if constexpr (grouped_phases<Step>() > 0) publish_to_group_products();
 }
 
+template <class Step, int Phase, Access kAccess, class Parameters>
+KRONOP_INLINE void run_one(unsigned char* shared, const Parameters& parameters, const Window<Step>& window) {
+  if constexpr (Step::kPhaseOther[Phase] >= 0) {
+    run_pair<Step, Phase, kAccess>(shared, parameters, window);
+  } else {
+    run_phase<Step, Phase, kAccess>(shared, parameters, window);
+  }
+}
+
 // Phases Phase ... kEnd - 1. Where the first one reads X itself, the next tile's X is asked for as soon as it has.
 template <class Step, int Phase = 0, int kEnd = Step::kPhases, class Parameters>
 KRONOP_INLINE void run_phases(unsigned char* shared, const Parameters& parameters, const Window<Step>& window,
                               const Window<Step>& next) {
-  with_access<Step, Phase>(parameters, window, [&]<Access kAccess>() {
-    if constexpr (Step::kPhaseOther[Phase] >= 0) {
-      run_pair<Step, Phase, kAccess>(shared, parameters, window);
-    } else {
-      run_phase<Step, Phase, kAccess>(shared, parameters, window);
-    }
-  });
-  if constexpr (Phase + 1 < Step::kPhases) {
+  with_access<Step, Phase>(parameters, window, [&]<Access kAccess>() { run_one<Step, Phase, kAccess>(shared, parameters, window); });
+  if constexpr (Phase + 1 < kEnd) {
     wait_for_threads<Step, Phase + 2 == Step::kPhases>();
     if constexpr (Phase == 0 && !Step::kStagedIn) prefetch_tile<Step>(parameters, next);
-    if constexpr (Phase + 1 < kEnd) run_phases<Step, Phase + 1, kEnd>(shared, parameters, window, next);
+    run_phases<Step, Phase + 1, kEnd>(shared, parameters, window, next);
   }
 }
 
-// All phases of a tile, but the first one where the tile before has done it. Returns whether the next tile's is done, too.
+// The last phase of tile `before`, if `leaves`, and the first one of tile `now`, if `comes`: together, as far as their ends are plain.
 template <class Step, class Parameters>
-KRONOP_INLINE bool run_tile(unsigned char* shared, const Parameters& parameters, const Window<Step>& window, const Window<Step>& next,
-                            bool begun) {
-  if constexpr (Step::kExchange > 0) {
-    constexpr int last = Step::kPhases - 1;
-    if (begun) {
-      prefetch_tile<Step>(parameters, next);
+KRONOP_INLINE void end_and_begin(unsigned char* shared, const Parameters& parameters, const Window<Step>& before, bool leaves,
+                                 const Window<Step>& now, bool comes) {
+  constexpr int last = Step::kPhases - 1;
+  const bool wide_in = wide<Step>(Step::kXVector, parameters.x_vector, now), wide_out = wide<Step>(Step::kYVector, parameters.y_vector, now);
+  const bool plain_out = wide_out && !parameters.z;
+  if (leaves && !plain_out) {
+    if (wide_out) {
+      run_one<Step, last, Access::kSource>(shared, parameters, before);
     } else {
-      run_phases<Step, 0, 1>(shared, parameters, window, next);
+      run_one<Step, last, Access::kNarrow>(shared, parameters, before);
     }
-    run_phases<Step, 1, last>(shared, parameters, window, next);
-    if (exchange_phases<Step>(shared, parameters, window, next)) return true;
-    run_phases<Step, last>(shared, parameters, window, next);
-  } else {
-    run_phases<Step>(shared, parameters, window, next);
+    __syncthreads();
   }
-  return false;
+  run_exchange<Step>(shared, parameters, before, leaves && plain_out, now, comes && wide_in);
+  if (comes && !wide_in) {
+    __syncthreads();
+    run_one<Step, 0, Access::kNarrow>(shared, parameters, now);
+  }
+}
+
+// A block walks over its tiles, each of which begins while the one before it ends. X of the one after them is on its way.
+template <class Step, class Parameters>
+KRONOP_INLINE void walk_exchanging(const Parameters& parameters) {
+  unsigned char* shared = shared_memory();
+  const Tiles<Step, Parameters> tiles(parameters);
+  long long index = blockIdx.x;
+  const auto open = [&](int at) {
+    Window<Step> window{at, 0, 0, 0};
+    if (index < tiles.count()) window = tiles.open(index, at);
+    index += gridDim.x;
+    return window;
+  };
+  Window<Step> before{}, now = open(0), next = open(Step::kOffsetBytes);
+  bool ready = false;  // whether the factors are those of `now`
+#pragma unroll 1
+  while (true) {
+    const bool comes = now.rows > 0 && (ready || before.rows == 0);
+    if (comes && !ready) prepare<Step>(shared, parameters, now);
+    __syncthreads();
+    end_and_begin<Step>(shared, parameters, before, before.rows > 0, now, comes);
+    if (now.rows == 0) return;
+    __syncthreads();
+    before = now;
+    before.rows = comes;
+    if (!comes) continue;
+    prefetch_tile<Step>(parameters, next);
+    const int at = (next.at + Step::kOffsetBytes) % (3 * Step::kOffsetBytes);
+    now = next;
+    next = open(at);
+    run_phases<Step, 1, Step::kPhases - 1>(shared, parameters, before, now);
+    ready = now.batch == before.batch || !batched_factors<Step>(parameters);
+  }
 }
 
 }  // namespace kron
@@ -88,22 +127,14 @@ KRONOP_INLINE bool run_tile(unsigned char* shared, const Parameters& parameters,
 // A block walks over its tiles. The next tile's X is on its way while results leave, where it can be.
 template <class Step, class Parameters>
 KRONOP_INLINE void kron_mma(const Parameters& parameters) {
+  if constexpr (Step::kExchange > 0) return kron::walk_exchanging<Step>(parameters);
   unsigned char* shared = shared_memory();
   auto* tile = reinterpret_cast<typename Step::Accumulator*>(shared + Step::kTileBytesAt);
   const kron::Tiles<Step, Parameters> tiles(parameters);
   long long index = blockIdx.x / Step::kCluster, loaded = -1;
   if (index >= tiles.count()) return;
-  // Opens the tile after that of a window, if there is one, where no living tile's offsets are.
-  const auto follow = [&](kron::Window<Step> window) {
-    const int at = (window.at + Step::kOffsetBytes) % (Step::kOffsetTiles * Step::kOffsetBytes);
-    index += gridDim.x / Step::kCluster;
-    window.rows = 0;
-    if (index < tiles.count()) window = tiles.open(index, at);
-    return window;
-  };
-  kron::Window<Step> now = tiles.open(index, 0), next = now;
-  if constexpr (Step::kExchange > 0) next = follow(now);
-  bool staged = !Step::kStagedIn, begun = false;
+  kron::Window<Step> now = tiles.open(index, 0);
+  bool staged = !Step::kStagedIn;
 #pragma unroll 1
   while (true) {
     if (!staged) {
@@ -116,20 +147,20 @@ KRONOP_INLINE void kron_mma(const Parameters& parameters) {
     }
     wait_for_copies();
     __syncthreads();
+    index += gridDim.x / Step::kCluster;
+    const bool more = index < tiles.count();
     // The offsets of the tile before this one are done with since the barrier.
-    const kron::Window<Step> after = follow(Step::kExchange > 0 ? next : now);
-    if constexpr (Step::kExchange == 0) next = after;
-    const bool more = next.rows > 0;
-    begun = kron::run_tile<Step>(shared, parameters, now, next, begun);
-    // Others wait at the next tile's barrier.
-    if (Step::kStagedOut || Step::kCluster > 1 || next.batch != now.batch) kron::wait_for_threads<Step, true>();
+    kron::Window<Step> next = now;
+    next.rows = 0;
+    if (more) next = tiles.open(index, Step::kOffsetBytes - now.at);
+    kron::run_phases<Step>(shared, parameters, now, next);
+    kron::wait_for_threads<Step, true>();
     if constexpr (Step::kStagedIn && Step::kStagedOut) staged = more && kron::exchange<Step>(tile, parameters, now, next);
     if constexpr (Step::kStagedOut) {
       if (!Step::kStagedIn || !staged) kron::finish_tile<Step>(tile, parameters, now);
     }
     if (!more) return;
     now = next;
-    next = after;
   }
 }
 

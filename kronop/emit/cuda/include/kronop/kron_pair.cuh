@@ -334,7 +334,6 @@ struct PairWork {
   const typename Of::LeftFactor left;
   const typename Of::RightFactor right;
   Accumulator* tile;
-  const Finish<Step> finish;
   const Source<Step, kAccess> source;
   const Sink<Step, kAccess> sink;
 
@@ -343,9 +342,8 @@ struct PairWork {
       : left(reinterpret_cast<const typename Of::Left*>(shared + Step::kFactorBytesAt[Of::kInner]) + threadIdx.x % 32),
         right(reinterpret_cast<const typename Of::Right*>(shared + Step::kFactorBytesAt[Of::kOuter]) + threadIdx.x % 32),
         tile(reinterpret_cast<Accumulator*>(shared + Step::kTileBytesAt)),
-        finish(parameters),
         source(parameters, window),
-        sink(parameters, window, finish) {}
+        sink(parameters, window, Finish<Step>(parameters)) {}
 
   KRONOP_INLINE void fetch(Piece& to, int start, int offset) const {
     places_of<Step, Phase, Of::kLanes / Of::kPlaces, Of::kBlocks % Of::kLanes == 0, kEach>(to.places, to.live, start, offset, kFibers);

@@ -271,7 +271,6 @@ struct PhaseWork {
   const B* factor;
   const Accumulator* matrix;
   Accumulator* tile;
-  const Finish<Step> finish;
   const Source<Step, kAccess> source;
   const Sink<Step, kAccess> sink;
   B held[kParts];
@@ -281,9 +280,8 @@ struct PhaseWork {
       : factor(reinterpret_cast<const B*>(shared + Step::kFactorBytesAt[Of::kDigit]) + threadIdx.x % 32),
         matrix(reinterpret_cast<const Accumulator*>(shared + Step::kFactorBytesAt[Of::kDigit])),
         tile(reinterpret_cast<Accumulator*>(shared + Step::kTileBytesAt)),
-        finish(parameters),
         source(parameters, window),
-        sink(parameters, window, finish) {
+        sink(parameters, window, Finish<Step>(parameters)) {
     if constexpr (Of::kHoldFactor) {
 #pragma unroll
       for (int part = 0; part < kParts; ++part) held[part] = factor[part * 32];

@@ -19,7 +19,8 @@ using PlainWork = Either<(Step::kPhaseOther[Phase] >= 0), PairWork<Step, Phase, 
 template <class Step>
 inline constexpr bool exchanges_in_groups = Step::kPhaseGrouped[0];
 
-// The last phase of tile `before`, if `leaves`, and the first one of tile `now`, if `comes`.
+// The last phase of tile `before`, if `leaves`, and the first one of tile `now`, if `comes`. X is asked for ahead of the barrier
+// that both begin with.
 template <class Step, class Parameters>
 KRONOP_INLINE void run_exchange(unsigned char* shared, const Parameters& parameters, const Window<Step>& before, bool leaves,
                                 const Window<Step>& now, bool comes) {
@@ -29,15 +30,20 @@ KRONOP_INLINE void run_exchange(unsigned char* shared, const Parameters& paramet
   constexpr int coming = warps * First::kAtOnce, leaving = warps * Last::kAtOnce;
   constexpr int tasks = First::kFibers / coming, pieces = Last::kFibers / tasks / leaving;
   static_assert(First::kFibers % (coming * crews) == 0 && Last::kFibers % (tasks * leaving) == 0, "crews take whole chunks");
+  const int warp = threadIdx.x / 32 % warps, crew = threadIdx.x / 32 / warps;
+  // Values that the compiler takes for new ones keep it from making a loop for each case, and from moving the first phase,
+  // which waits for X, ahead of the last one.
+  typename First::Piece in;
+  const First ahead(shared, parameters, now);  // of which nothing is taken that has to wait for the barrier
+  const auto fetch = [&](int task) {
+    if (task < tasks && renewed(unsigned(comes))) ahead.fetch(in, task * coming + warp * First::kAtOnce, 0);
+  };
+  fetch(crew);
+  __syncthreads();
   const Last last(shared, parameters, before);
   const First first(shared, parameters, now);
-  const int warp = threadIdx.x / 32 % warps, crew = threadIdx.x / 32 / warps;
 #pragma unroll 1
   for (int task = crew; task < tasks; task += crews) {
-    // Values that the compiler takes for new ones keep it from making a loop for each case, and from moving the first
-    // phase, which waits for X, ahead of the last one.
-    typename First::Piece in;
-    if (renewed(unsigned(comes))) first.fetch(in, task * coming + warp * First::kAtOnce, 0);
     if (renewed(unsigned(leaves))) {
 #pragma unroll
       for (int piece = 0; piece < pieces; ++piece) {
@@ -52,6 +58,7 @@ KRONOP_INLINE void run_exchange(unsigned char* shared, const Parameters& paramet
       wait_for_warp();
     }
     if (renewed(unsigned(comes))) first.use(in);
+    fetch(task + crews);
   }
 }
 

@@ -74,12 +74,12 @@ KRONOP_INLINE void end_and_begin(unsigned char* shared, const Parameters& parame
   const bool wide_in = wide<Step>(Step::kXVector, parameters.x_vector, now), wide_out = wide<Step>(Step::kYVector, parameters.y_vector, now);
   const bool plain_out = wide_out && !parameters.z;
   if (leaves && !plain_out) {
+    __syncthreads();
     if (wide_out) {
       run_one<Step, last, Access::kSource>(shared, parameters, before);
     } else {
       run_one<Step, last, Access::kNarrow>(shared, parameters, before);
     }
-    __syncthreads();
   }
   run_exchange<Step>(shared, parameters, before, leaves && plain_out, now, comes && wide_in);
   if (comes && !wide_in) {
@@ -106,7 +106,6 @@ KRONOP_INLINE void walk_exchanging(const Parameters& parameters) {
   while (true) {
     const bool comes = now.rows > 0 && (ready || before.rows == 0);
     if (comes && !ready) prepare<Step>(shared, parameters, now);
-    __syncthreads();
     end_and_begin<Step>(shared, parameters, before, before.rows > 0, now, comes);
     if (now.rows == 0) return;
     __syncthreads();

@@ -27,7 +27,7 @@ namespace emulation {
 
 inline constexpr std::size_t stack_bytes = 256 * 1024;
 
-enum class Waiting { nothing, warp, block, cluster };
+enum class Waiting { nothing, warp, group, block, cluster };
 
 struct Fibre {
   ucontext_t context;
@@ -96,6 +96,7 @@ inline void run_cluster(unsigned first, unsigned threads) {
       std::abort();
     }
     for (unsigned at = 0; at < threads; at += 32) release(at, at + 32, Waiting::warp);
+    for (unsigned at = 0; at + 128 <= threads; at += 128) release(at, at + 128, Waiting::group);
     for (unsigned at = 0; at < threads; at += threads_of_block) release(at, at + threads_of_block, Waiting::block);
     release(0, threads, Waiting::cluster);
   }
@@ -109,6 +110,7 @@ inline void run(void (*kernel)(), unsigned blocks, unsigned threads, unsigned sh
   for (auto& memory : shared) memory.resize(shared_bytes + 16);
   gridDim.x = blocks;
   for (unsigned block = 0; block < blocks; block += cluster) run_cluster(block, threads * cluster);
+  fibres = {};  // Each kernel has its own, whose stacks are large.
 }
 
 }  // namespace emulation
@@ -198,6 +200,8 @@ template <int Bytes>
 inline void copy_asynchronously(void* to, const void* from) {
   std::memcpy(to, from, Bytes);
 }
+inline void wait_for_warp() { emulation::wait(emulation::Waiting::warp); }
+inline void wait_for_group(int) { emulation::wait(emulation::Waiting::group); }
 inline void wait_for_copies() {}
 inline constexpr bool kPrefetchesPieces = true;
 inline void prefetch_line(const void*) {}

@@ -117,6 +117,11 @@ class MmaPhase:
         return self.lanes // 2
 
     @property
+    def at_once(self) -> int:
+        """Fibers or blocks that a warp, or a group of four, takes at once."""
+        return 64 if self.grouped else self.lanes if self.other is not None else 16 * self.groups
+
+    @property
     def fibers(self) -> int:
         return math.prod(axis.extent for axis in self.axes)
 
@@ -380,8 +385,38 @@ def factors_bytes(
 
 
 def _offset_bytes(tile: MmaTile) -> int:
-    """Bytes of the row offsets of one of the two tiles that are in flight."""
+    """Bytes of the row offsets of one of the tiles that are in flight."""
     return operands.round_up(_OFFSETS_OF_A_ROW * tile.rows, operands.VECTOR_BYTES)
+
+
+def _offset_tiles(tile: MmaTile) -> int:
+    """So many tiles are in flight: the one at work and the next; and, where these two may be
+    exchanged, the one after, which memory is asked for."""
+    return 3 if _may_exchange(tile) else 2
+
+
+def _may_exchange(tile: MmaTile) -> bool:
+    staged = tile.staged_in or tile.staged_out
+    return tile.rows == tile.columns == tile.cluster == 1 and not staged
+
+
+def exchanged(shape: PassShape, tile: MmaTile, phases: Sequence[MmaPhase]) -> int:
+    """Fibers of the first phase in each chunk that it exchanges with the last one; 0 if it cannot.
+
+    A chunk is all indices of both phases' digits, at one of those between: the last phase of a tile
+    reads where the first one of the next writes, without a barrier between.
+    """
+    first, last = phases[0], phases[-1]
+    if not (_may_exchange(tile) and len(phases) > 2 and _powers(tile, shape)):
+        return 0
+    square = all(p == q for p, q in shape.group)
+    if not square or max(last.digits) > min(first.digits) or first.grouped != last.grouped:
+        return 0
+    each = math.prod(shape.group[digit][0] for digit in last.digits)
+    # Each turn of a warp is some whole chunks, and of the first phase all that it takes at once.
+    tasks, crews = first.fibers // first.at_once, tile.threads // (128 if first.grouped else 32)
+    whole = first.at_once % each == 0 and last.fibers % (tasks * last.at_once) == 0
+    return each if whole and tasks % max(crews, 1) == 0 and tasks > 0 else 0
 
 
 def shared_bytes(shape: PassShape, tile: MmaTile, splits: bool, accumulator: DataType) -> int:
@@ -389,7 +424,9 @@ def shared_bytes(shape: PassShape, tile: MmaTile, splits: bool, accumulator: Dat
     factors = sum(factors_bytes(shape, tile, splits, accumulator))
     elements = row_stride(shape, tile, strides_of(shape, tile, accumulator)) * tile.rows
     meets = tile.staged_in or tile.staged_out or len(shape.group) - tile.pairs > 1
-    return 2 * _offset_bytes(tile) + factors + elements * accumulator.bytes * meets
+    return (
+        _offset_tiles(tile) * _offset_bytes(tile) + factors + elements * accumulator.bytes * meets
+    )
 
 
 def fits(
@@ -592,6 +629,8 @@ def mma_step(
     scalar = operands.scalar_kind(epilogue)
     x_vector = _vector(shape, phases[0], tile, strides, ends.source_alignment, 0)
     y_vector = _vector(shape, phases[-1], tile, strides, ends.output_alignment, 1)
+    ahead = _reads_ahead(shape, phases[0], tile, accumulator, blocks)
+    exchange = exchanged(shape, tile, phases) if ahead and min(x_vector, y_vector) > 1 else 0
     return Step(
         entry=entry,
         header="kronop/kron_mma.cuh",
@@ -601,7 +640,8 @@ def mma_step(
         constants=(
             ("kThreads", tile.threads),
             ("kBlocks", blocks),
-            ("kAhead", _reads_ahead(shape, phases[0], tile, accumulator, blocks)),
+            ("kAhead", ahead),
+            ("kExchange", exchange),
             ("kXVector", x_vector),
             ("kYVector", y_vector),
             ("kXDigit", 0 if ends.source_by_rows else shape.right),
@@ -680,7 +720,7 @@ def _tile_constants(
     splits: bool,
     accumulator: DataType,
 ) -> tuple[tuple[str, Constant], ...]:
-    at = 2 * _offset_bytes(tile)
+    at = _offset_tiles(tile) * _offset_bytes(tile)
     sizes = factors_bytes(shape, tile, splits, accumulator)
     ins, outs = [p for p, _ in shape.group], [q for _, q in shape.group]
     return (

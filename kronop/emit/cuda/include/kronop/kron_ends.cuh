@@ -18,6 +18,14 @@ inline constexpr bool writes_memory = Phase + 1 == Step::kPhases && !Step::kStag
 template <class Step, int Phase>
 inline constexpr bool reads_ahead = Step::kAhead && reads_memory<Step, Phase>;
 
+// Takes pieces `start`, `start` + kStep, ... below kEnd of a phase at work.
+template <class Step, int Phase, int kEnd, int kStep, class Work>
+KRONOP_INLINE void work_on_pieces(const Work& work, int start) {
+  using Piece = typename Work::Piece;
+  for_each_piece_of_phase<Step, Piece, kEnd, kStep, reads_ahead<Step, Phase>>(
+      start, [&](Piece& piece, int first, int offset) { work.fetch(piece, first, offset); }, [&](const Piece& piece) { work.use(piece); });
+}
+
 // Calls visit.template operator()<Access>() with what this phase can do on this window.
 template <class Step, int Phase, class Parameters, class Visit>
 KRONOP_INLINE void with_access(const Parameters& parameters, const Window<Step>& window, Visit visit) {
@@ -102,7 +110,7 @@ struct Sink {
   const Output* z;
   Strides<kWide, Step::kYDigit> y_strides, z_strides;
   const Window<Step>& window;
-  const Finish<Step>& finish;
+  const Finish<Step> finish;
 
   template <class Parameters>
   KRONOP_INLINE Sink(const Parameters& parameters, const Window<Step>& where, const Finish<Step>& functor)

@@ -320,30 +320,41 @@ KRONOP_INLINE void write_blocks(const typename Of::Sums& sums, int m, const Plac
   });
 }
 
-template <class Step, int Phase, Access kAccess, class Parameters>
-KRONOP_INLINE void run_pair(unsigned char* shared, const Parameters& parameters, const Window<Step>& window) {
+// Such a phase at work on a window: what its threads keep, and how they take a piece of its blocks and leave the results.
+template <class Step, int Phase, Access kAccess, int kEach = 0>
+struct PairWork {
   using Of = PairOf<Step, Phase>;
   using Accumulator = typename Step::Accumulator;
-  const typename Of::LeftFactor left(reinterpret_cast<const typename Of::Left*>(shared + Step::kFactorBytesAt[Of::kInner]) + threadIdx.x % 32);
-  const typename Of::RightFactor right(reinterpret_cast<const typename Of::Right*>(shared + Step::kFactorBytesAt[Of::kOuter]) + threadIdx.x % 32);
-  Accumulator* tile = reinterpret_cast<Accumulator*>(shared + Step::kTileBytesAt);
-  const Finish<Step> finish(parameters);
-  const Source<Step, kAccess> source(parameters, window);
-  const Sink<Step, kAccess> sink(parameters, window, finish);
-  struct Blocks {
+  static constexpr int kFibers = Of::kBlocks, kAtOnce = Of::kLanes;  // of a warp
+  struct Piece {
     Place places[Of::kPlaces];
     bool live[Of::kPlaces];
     typename Of::Elements elements;
   };
-  const auto fetch = [&](Blocks& blocks, int start, int offset) {
-    places_of<Step, Phase, Of::kLanes / Of::kPlaces, Of::kBlocks % Of::kLanes == 0>(blocks.places, blocks.live, start, offset, Of::kBlocks);
+  const typename Of::LeftFactor left;
+  const typename Of::RightFactor right;
+  Accumulator* tile;
+  const Source<Step, kAccess> source;
+  const Sink<Step, kAccess> sink;
+
+  template <class Parameters>
+  KRONOP_INLINE PairWork(unsigned char* shared, const Parameters& parameters, const Window<Step>& window)
+      : left(reinterpret_cast<const typename Of::Left*>(shared + Step::kFactorBytesAt[Of::kInner]) + threadIdx.x % 32),
+        right(reinterpret_cast<const typename Of::Right*>(shared + Step::kFactorBytesAt[Of::kOuter]) + threadIdx.x % 32),
+        tile(reinterpret_cast<Accumulator*>(shared + Step::kTileBytesAt)),
+        source(parameters, window),
+        sink(parameters, window, Finish<Step>(parameters)) {}
+
+  KRONOP_INLINE void fetch(Piece& to, int start, int offset) const {
+    places_of<Step, Phase, Of::kLanes / Of::kPlaces, Of::kBlocks % Of::kLanes == 0, kEach>(to.places, to.live, start, offset, kFibers);
     if constexpr (reads_memory<Step, Phase>) {
-      read_blocks<Step, Phase, kAccess>(blocks.elements, blocks.places, blocks.live, source);
+      read_blocks<Step, Phase, kAccess>(to.elements, to.places, to.live, source);
     } else {
-      read_blocks<Step, Phase>(blocks.elements, blocks.places, blocks.live, tile);
+      read_blocks<Step, Phase>(to.elements, to.places, to.live, tile);
     }
-  };
-  const auto use = [&](const Blocks& blocks) {
+  }
+
+  KRONOP_INLINE void use(const Piece& now) const {
     // Rolled, so that split elements do not stay alive from one to the next.
 #pragma unroll 1
     for (int m = 0; m < Of::kProduced1; ++m) {
@@ -353,18 +364,24 @@ KRONOP_INLINE void run_pair(unsigned char* shared, const Parameters& parameters,
         constexpr int count = Of::kHalf ? 2 : 1;
         Accumulator first[count][Of::kParts2][4];
 #pragma unroll
-        for (int h = 0; h < count; ++h) multiply_left<Step, Phase>(first[h], blocks.elements[set * count + h], left, m);
+        for (int h = 0; h < count; ++h) multiply_left<Step, Phase>(first[h], now.elements[set * count + h], left, m);
         multiply_right<Step, Phase>(sums[set], first, right);
       }
       if constexpr (writes_memory<Step, Phase>) {
-        write_blocks<Step, Phase, kAccess>(sums, m, blocks.places, blocks.live, sink);
+        write_blocks<Step, Phase, kAccess>(sums, m, now.places, now.live, sink);
       } else {
-        write_blocks<Step, Phase>(sums, m, blocks.places, blocks.live, tile);
+        write_blocks<Step, Phase>(sums, m, now.places, now.live, tile);
       }
     }
-  };
-  constexpr int at_once = Step::kThreads / 32 * Of::kLanes;
-  for_each_piece_of_phase<Step, Blocks, Of::kBlocks, at_once, reads_ahead<Step, Phase>>(threadIdx.x / 32 * Of::kLanes, fetch, use);
+  }
+};
+
+template <class Step, int Phase, Access kAccess, class Parameters>
+KRONOP_INLINE void run_pair(unsigned char* shared, const Parameters& parameters, const Window<Step>& window) {
+  using Work = PairWork<Step, Phase, kAccess>;
+  const Work work(shared, parameters, window);
+  constexpr int at_once = Step::kThreads / 32 * Work::kAtOnce;
+  work_on_pieces<Step, Phase, Work::kFibers, at_once>(work, threadIdx.x / 32 * Work::kAtOnce);
 }
 
 }  // namespace kron

@@ -26,18 +26,30 @@ KRONOP_INLINE void walk(Place& place, int fiber) {
   if constexpr (!first) walk<Step, Phase, Axis - 1>(place, fiber / extent);
 }
 
-// Places of fibers start + offset, start + offset + kStep, ... below `count`, which kAll of them are. Where all sizes are
-// powers of two, no carry links `start` with the steps, which are constants then.
-template <class Step, int Phase, int kStep, bool kAll, int N>
+// The number of a phase's fiber in its own order from that by chunks, each of which is kEach fibers as far apart as can be.
+template <int kFibers, int kEach>
+KRONOP_INLINE constexpr int in_order(int fiber) {
+  if constexpr (kEach == 0) {
+    return fiber;
+  } else {
+    return unsigned(fiber) % kEach * (kFibers / kEach) + unsigned(fiber) / kEach;
+  }
+}
+
+// Places of fibers start + offset, start + offset + kStep, ... below `count`, which kAll of them are; by chunks of kEach where
+// that is given. Where all sizes are powers of two, no carry links `start` with the steps, which are constants then.
+template <class Step, int Phase, int kStep, bool kAll, int kEach = 0, int N>
 KRONOP_INLINE void places_of(Place (&places)[N], bool (&live)[N], int start, int offset, int count) {
+  static_assert(kEach == 0 || Step::kRegular, "chunks are found without carries");
+  constexpr int fibers = Step::kPhaseFibers[Phase];
   Place base;
-  if constexpr (Step::kRegular) walk<Step, Phase>(base, start);
+  if constexpr (Step::kRegular) walk<Step, Phase>(base, in_order<fibers, kEach>(start));
 #pragma unroll
   for (int i = 0; i < N; ++i) {
     const int step = offset + i * kStep;
     live[i] = kAll || start + step < count;
     places[i] = base;
-    walk<Step, Phase>(places[i], Step::kRegular ? step : live[i] ? start + step : 0);
+    walk<Step, Phase>(places[i], Step::kRegular ? in_order<fibers, kEach>(step) : live[i] ? start + step : 0);
   }
 }
 

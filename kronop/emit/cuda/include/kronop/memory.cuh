@@ -100,6 +100,9 @@ KRONOP_INLINE void copy_asynchronously(void* to, const void* from) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared), "l"(from), "n"(Bytes));
   }
 }
+// Barriers of a warp, and of the four warps of group `group`.
+KRONOP_INLINE void wait_for_warp() { __syncwarp(); }
+KRONOP_INLINE void wait_for_group(int group) { asm volatile("bar.sync %0, 128;" ::"r"(1 + group) : "memory"); }
 KRONOP_INLINE void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 #endif
 

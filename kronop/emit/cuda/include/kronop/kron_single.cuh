@@ -1,0 +1,350 @@
+// A phase that contracts one digit of all fibers along it, by the products of warps or of warp groups.
+#pragma once
+
+#include "kron_ends.cuh"
+
+namespace kronop {
+namespace kron {
+
+// The fibers of a thread, from X. All loads are issued before one is needed.
+template <class Step, int Phase, Access kAccess, class Of = PhaseOf<Step, Phase>>
+KRONOP_INLINE void read_memory(typename Of::Fibers& a, const Place (&places)[Of::kPlaces],
+                               const bool (&live)[Of::kPlaces], const Source<Step, kAccess>& source) {
+  using Input = typename Step::Input;
+  // A pair of a contiguous digit, if it ends with the digit; or all lanes.
+  constexpr int width = Of::kUnit ? (Of::kContracted % 2 == 0 ? 2 : 1) : Of::kLanes / Of::kPlaces;
+  constexpr int at = Step::kGroupStrideIn[Of::kDigit];
+  Input items[Of::kContractedParts][2][Of::kLanes] = {};
+#pragma unroll
+  for (int i = 0; i < Of::kPlaces; ++i) {
+    Place place = places[i];
+    place.k += Of::index(0, 0) * at;
+    const Input* from = source.at(place);
+    if (!live[i]) continue;
+#pragma unroll
+    for (int s = 0; s < Of::kContractedParts; ++s) {
+#pragma unroll
+      for (int r = 0; r < 2; r += Of::kUnit ? width : 1) {
+        if (Of::kContracted % 8 != 0 && Of::index(s, r) >= Of::kContracted) continue;
+        Input part[width];
+        source.template read<width, Step::kColumns == 1>(part, place, from, (8 * s + (Of::kUnit ? r : 4 * r)) * at);
+#pragma unroll
+        for (int v = 0; v < width; ++v) items[s][Of::kUnit ? r + v : r][Of::kUnit ? i : i + v] = part[v];
+      }
+    }
+  }
+#pragma unroll
+  for (int s = 0; s < Of::kContractedParts; ++s) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+#pragma unroll
+      for (int lane = 0; lane < Of::kLanes; ++lane) {
+        a[s][lane / 2][lane % 2 + 2 * r] = convert<typename Step::Accumulator>(items[s][r][lane]);
+      }
+    }
+  }
+}
+
+// Where a phase finds index p of its digit in the tile: of this block, or of the block that has it.
+template <class Step, int Phase, class Of = PhaseOf<Step, Phase>>
+KRONOP_INLINE const typename Step::Accumulator* of_digit(const typename Step::Accumulator* tile, int p) {
+  if constexpr (Step::kCluster > 1 && Phase + 1 == Step::kPhases) {
+    constexpr int share = Of::kContracted / Step::kCluster;
+    return of_block(tile, p / share) + p % share * Of::kStride;
+  } else {
+    return tile + p * Of::kStride;
+  }
+}
+
+// The fibers of a thread, from the tile.
+template <class Step, int Phase, class Of = PhaseOf<Step, Phase>>
+KRONOP_INLINE void read_tile(typename Of::Fibers& a, const Place (&places)[Of::kPlaces], const bool (&live)[Of::kPlaces],
+                             const typename Step::Accumulator* tile) {
+  using Accumulator = typename Step::Accumulator;
+  constexpr bool whole = Of::kContracted % 8 == 0;
+#pragma unroll
+  for (int s = 0; s < Of::kContractedParts; ++s) {
+    if constexpr (Of::kUnit) {
+      const int p = Of::index(s, 0);
+      // The slots of a digit are even, so that a pair stays within them.
+#pragma unroll
+      for (int lane = 0; lane < Of::kLanes; ++lane) {
+        const bool there = live[lane] && (whole || p < Of::kContracted);
+        const auto pair = load_if<Accumulator, 2>(there, tile + places[lane].shared + p);
+#pragma unroll
+        for (int r = 0; r < 2; ++r) a[s][lane / 2][lane % 2 + 2 * r] = whole || p + r < Of::kContracted ? pair.data[r] : Accumulator{};
+      }
+    } else {
+      constexpr int vector = Of::kNeighbours ? Of::kLanes : 1;
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        const int p = Of::index(s, r);
+        const Accumulator* from = of_digit<Step, Phase>(tile, p);
+#pragma unroll
+        for (int first = 0; first < Of::kLanes; first += vector) {
+          const bool there = live[first / vector] && (whole || p < Of::kContracted);
+          const auto row = load_if<Accumulator, vector>(there, from + places[first / vector].shared);
+#pragma unroll
+          for (int v = 0; v < vector; ++v) a[s][(first + v) / 2][(first + v) % 2 + 2 * r] = row.data[v];
+        }
+      }
+    }
+  }
+}
+
+// Sums of the produced indices of part n, as [r][lane], to the tile.
+template <class Step, int Phase, class Of = PhaseOf<Step, Phase>>
+KRONOP_INLINE void write_tile(const typename Step::Accumulator (&values)[2][Of::kLanes], int n, const bool (&live)[Of::kPlaces],
+                              const Place (&places)[Of::kPlaces], typename Step::Accumulator* tile) {
+  using Accumulator = typename Step::Accumulator;
+  constexpr bool whole = Of::kProduced % 8 == 0;
+  if constexpr (Of::kUnit) {
+    const int q = Of::index(n, 0);
+    if (!whole && q >= Of::kProduced) return;
+#pragma unroll
+    for (int lane = 0; lane < Of::kLanes; ++lane) {
+      if (live[lane]) store<Accumulator, 2>(tile + places[lane].shared + q, {values[0][lane], values[1][lane]});
+    }
+  } else {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const int q = Of::index(n, r);
+      if (!whole && q >= Of::kProduced) continue;
+      if constexpr (Of::kNeighbours) {
+        Vector<Accumulator, Of::kLanes> row;
+#pragma unroll
+        for (int lane = 0; lane < Of::kLanes; ++lane) row.data[lane] = values[r][lane];
+        if (live[0]) store<Accumulator, Of::kLanes>(tile + places[0].shared + q * Of::kStride, row);
+      } else {
+#pragma unroll
+        for (int lane = 0; lane < Of::kLanes; ++lane) {
+          if (live[lane]) tile[places[lane].shared + q * Of::kStride] = values[r][lane];
+        }
+      }
+    }
+  }
+}
+
+// The same sums through the epilogue, to Y.
+template <class Step, int Phase, Access kAccess, class Of = PhaseOf<Step, Phase>>
+KRONOP_INLINE void write_memory(const typename Step::Accumulator (&values)[2][Of::kLanes], int n,
+                                const bool (&live)[Of::kPlaces], const Place (&places)[Of::kPlaces],
+                                const Sink<Step, kAccess>& sink) {
+  using Accumulator = typename Step::Accumulator;
+  constexpr int width = Of::kUnit ? (Of::kProduced % 2 == 0 ? 2 : 1) : Of::kLanes / Of::kPlaces;
+  constexpr int at = Step::kGroupStrideOut[Of::kDigit];
+#pragma unroll
+  for (int i = 0; i < Of::kPlaces; ++i) {
+    if (!live[i]) continue;
+    Place place = places[i];
+    place.k += Of::index(0, 0) * at;
+    const auto spot = sink.at(place);
+#pragma unroll
+    for (int r = 0; r < 2; r += Of::kUnit ? width : 1) {
+      if (Of::kProduced % 8 != 0 && Of::index(n, r) >= Of::kProduced) continue;
+      Accumulator part[width];
+#pragma unroll
+      for (int v = 0; v < width; ++v) part[v] = Of::kUnit ? values[r + v][i] : values[r][i + v];
+      sink.template write<width, Step::kColumns == 1>(part, place, spot, (8 * n + (Of::kUnit ? r : 4 * r)) * at);
+    }
+  }
+}
+
+// All products of one part of the contraction, into the sums of parts n0 ... of the produced index.
+template <int kIndex, int kParts, class T, bool kSplit, int kGroups, int kAtOnce>
+KRONOP_INLINE void add_products(T (&sums)[kAtOnce][kGroups][4], const Split<T, 4, kSplit> (&a)[kGroups],
+                                const Split<T, 2, kSplit> (&b)[kAtOnce], int n0) {
+#pragma unroll
+  for (int n = 0; n < kAtOnce; ++n) {
+#pragma unroll
+    for (int u = 0; u < kGroups; ++u) {
+      if (n0 + n < kParts) add_product<kIndex>(sums[n][u], a[u], b[n]);
+    }
+  }
+  if constexpr (kIndex + 1 < products_of<kSplit>) add_products<kIndex + 1, kParts>(sums, a, b, n0);
+}
+
+// The sums of parts n0 ... of the produced index.
+template <class Step, int Phase, class Of = PhaseOf<Step, Phase>, class Factor>
+KRONOP_INLINE void multiply(typename Step::Accumulator (&sums)[Of::kAtOnce][Of::kGroups][4], const typename Of::Fibers& fibers, int n0,
+                            const Factor& factor) {
+  // NOTE: the tensor cores truncate each sum. Where float32 accuracy is wanted, the ordinary cores, which
+  // round, add up short sums: measured at P = 64 and 128, errors of 8e-7 and 1.7e-6 become 2e-7.
+  using Accumulator = typename Step::Accumulator;
+#pragma unroll
+  for (int first = 0; first < Of::kContractedParts; first += Of::kTogether) {
+    Accumulator part[Of::kAtOnce][Of::kGroups][4] = {};
+#pragma unroll
+    for (int s = first; s < Of::kContractedParts && s < first + Of::kTogether; ++s) {
+      typename Of::B b[Of::kAtOnce];
+      typename Of::A a[Of::kGroups];
+#pragma unroll
+      for (int n = 0; n < Of::kAtOnce; ++n) {
+        if (n0 + n < Of::kProducedParts) b[n] = factor(s * Of::kProducedParts + n0 + n);
+      }
+#pragma unroll
+      for (int u = 0; u < Of::kGroups; ++u) {
+        Accumulator fiber[4];
+#pragma unroll
+        for (int e = 0; e < 4; ++e) fiber[e] = Of::kContractedParts > 8 ? renewed(fibers[s][u][e]) : fibers[s][u][e];
+        a[u] = typename Of::A(fiber);
+      }
+      add_products<0, Of::kProducedParts>(part, a, b, n0);
+    }
+#pragma unroll
+    for (int n = 0; n < Of::kAtOnce; ++n) {
+#pragma unroll
+      for (int u = 0; u < Of::kGroups; ++u) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) sums[n][u][e] = first == 0 ? part[n][u][e] : sums[n][u][e] + part[n][u][e];
+      }
+    }
+  }
+}
+
+// Some parts of the contraction, as the left operands of warp groups.
+template <class Of, int kParts>
+KRONOP_INLINE void take_parts(typename Of::A (&a)[kParts], const typename Of::Fibers& fibers, int first) {
+#pragma unroll
+  for (int s = 0; s < kParts; ++s) {
+    typename Of::Accumulator fiber[4];
+#pragma unroll
+    for (int e = 0; e < 4; ++e) fiber[e] = renewed(fibers[first + s][0][e]);
+    a[s] = typename Of::A(fiber);
+  }
+}
+
+// Starts all their products; small ones first, as everywhere.
+template <class Step, class Of, int kParts>
+KRONOP_INLINE void start_products(typename Of::Accumulator (&sums)[Of::kChunk / 8][4], const typename Of::A (&a)[kParts],
+                                  const typename Of::Accumulator* factor) {
+  constexpr int part_of_factor = 8 * Of::kColumns, rest_of_factor = Of::kContractedParts * part_of_factor;
+  begin_group_products();
+#pragma unroll
+  for (int kind = 0; kind < products_of<Step::kSplit>; ++kind) {
+#pragma unroll
+    for (int s = 0; s < kParts; ++s) {
+      const auto* b = factor + s * part_of_factor;
+      const bool more = kind > 0 || s > 0;
+      if constexpr (Step::kSplit) {
+        group_multiply_add(sums, kind == 0 ? a[s].rest : a[s].value, kind == 1 ? b + rest_of_factor : b, Of::kColumns, more);
+      } else {
+        group_multiply_add(sums, a[s].value, b, Of::kColumns, more);
+      }
+    }
+  }
+  commit_group_products();
+}
+
+// The sums of one chunk of the produced index, of four warps together. The next parts of the contraction
+// are split while products of the ones before are under way.
+template <class Step, int Phase, int kFirst = 0, class Of = PhaseOf<Step, Phase>, int kParts>
+KRONOP_INLINE void multiply_grouped(typename Of::Accumulator (&sums)[Of::kChunk / 8][1][4], const typename Of::A (&a)[kParts],
+                                    const typename Of::Fibers& fibers, const typename Of::Accumulator* factor) {
+  constexpr int left = Of::kContractedParts - kFirst - kParts, next = left < Of::kTogether ? left : Of::kTogether;
+  typename Of::Accumulator part[Of::kChunk / 8][4];
+  start_products<Step, Of>(part, a, factor + kFirst * 8 * Of::kColumns);
+  typename Of::A then[next > 0 ? next : 1];
+  if constexpr (next > 0) take_parts<Of>(then, fibers, kFirst + kParts);
+  wait_for_group_products();
+#pragma unroll
+  for (int n = 0; n < Of::kChunk / 8; ++n) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) sums[n][0][e] = kFirst == 0 ? part[n][e] : sums[n][0][e] + part[n][e];
+  }
+  if constexpr (next > 0) multiply_grouped<Step, Phase, kFirst + kParts>(sums, then, fibers, factor);
+}
+
+// Such a phase at work on a window: what its threads keep, and how they take a piece of its fibers and leave the results.
+template <class Step, int Phase, Access kAccess, int kEach = 0>
+struct PhaseWork {
+  using Of = PhaseOf<Step, Phase>;
+  using Accumulator = typename Step::Accumulator;
+  using B = typename Of::B;
+  static constexpr int kFibers = Of::kFibers, kAtOnce = 16 * Of::kGroups;  // of a warp
+  static constexpr int kParts = Of::kHoldFactor ? Of::kContractedParts * Of::kProducedParts : 1;
+  struct Piece {
+    Place places[Of::kPlaces];
+    bool live[Of::kPlaces];
+    typename Of::Fibers elements;
+  };
+  const B* factor;
+  const Accumulator* matrix;
+  Accumulator* tile;
+  const Source<Step, kAccess> source;
+  const Sink<Step, kAccess> sink;
+  B held[kParts];
+
+  template <class Parameters>
+  KRONOP_INLINE PhaseWork(unsigned char* shared, const Parameters& parameters, const Window<Step>& window)
+      : factor(reinterpret_cast<const B*>(shared + Step::kFactorBytesAt[Of::kDigit]) + threadIdx.x % 32),
+        matrix(reinterpret_cast<const Accumulator*>(shared + Step::kFactorBytesAt[Of::kDigit])),
+        tile(reinterpret_cast<Accumulator*>(shared + Step::kTileBytesAt)),
+        source(parameters, window),
+        sink(parameters, window, Finish<Step>(parameters)) {
+    if constexpr (Of::kHoldFactor) {
+#pragma unroll
+      for (int part = 0; part < kParts; ++part) held[part] = factor[part * 32];
+    }
+  }
+
+  KRONOP_INLINE void fetch(Piece& to, int start, int offset) const {
+    constexpr bool all = Of::kFibers % (Of::kGrouped ? 64 : kAtOnce) == 0;
+    places_of<Step, Phase, Of::kNext, all, kEach>(to.places, to.live, Of::fiber(start), offset, kFibers);
+    if constexpr (reads_memory<Step, Phase>) {
+      read_memory<Step, Phase, kAccess>(to.elements, to.places, to.live, source);
+    } else {
+      read_tile<Step, Phase>(to.elements, to.places, to.live, tile);
+    }
+  }
+
+  KRONOP_INLINE void use(const Piece& now) const {
+    // Held factors need constant indices; elsewhere a rolled loop keeps split fibers from staying alive.
+#pragma unroll(Of::kHoldFactor ? Of::kProducedParts : 1)
+    for (int n0 = 0; n0 < Of::kProducedParts; n0 += Of::kAtOnce) {
+      Accumulator sums[Of::kAtOnce][Of::kGroups][4];
+      if constexpr (Of::kGrouped) {
+        typename Of::A first[Of::kTogether < Of::kContractedParts ? Of::kTogether : Of::kContractedParts];
+        take_parts<Of>(first, now.elements, 0);
+        multiply_grouped<Step, Phase>(sums, first, now.elements, matrix + n0 * 32);
+      } else {
+        multiply<Step, Phase>(sums, now.elements, n0, [&](int part) { return Of::kHoldFactor ? held[Of::kHoldFactor ? part : 0] : factor[part * 32]; });
+      }
+#pragma unroll
+      for (int n = 0; n < Of::kAtOnce; ++n) {
+        if (n0 + n < Of::kProducedParts) leave(sums[n], n0 + n, now);
+      }
+    }
+  }
+
+ private:
+  KRONOP_INLINE void leave(const Accumulator (&sums)[Of::kGroups][4], int n, const Piece& now) const {
+    Accumulator values[2][Of::kLanes];
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+#pragma unroll
+      for (int lane = 0; lane < Of::kLanes; ++lane) values[r][lane] = sums[lane / 2][lane % 2 * 2 + r];
+    }
+    if constexpr (writes_memory<Step, Phase>) {
+      write_memory<Step, Phase, kAccess>(values, n, now.live, now.places, sink);
+    } else {
+      write_tile<Step, Phase>(values, n, now.live, now.places, tile);
+    }
+  }
+};
+
+template <class Step, int Phase, Access kAccess, class Parameters>
+KRONOP_INLINE void run_phase(unsigned char* shared, const Parameters& parameters, const Window<Step>& window) {
+  using Work = PhaseWork<Step, Phase, kAccess>;
+  const Work work(shared, parameters, window);
+  // The blocks of a cluster share the fibers of the last phase.
+  constexpr int blocks = Phase + 1 == Step::kPhases ? Step::kCluster : 1;
+  constexpr int at_once = Step::kThreads / 32 * Work::kAtOnce * blocks;
+  const int warp = (blocks > 1 ? rank_of_block<Step>() * (Step::kThreads / 32) : 0) + threadIdx.x / 32;
+  // Warps of a group go on together.
+  constexpr int end = Work::Of::kGrouped ? (Work::kFibers + 63) / 64 * 64 : Work::kFibers;
+  work_on_pieces<Step, Phase, end, at_once>(work, warp * Work::kAtOnce);
+}
+
+}  // namespace kron
+}  // namespace kronop

@@ -117,3 +117,47 @@ def test_products_of_warp_groups(
 ) -> None:
     force(monkeypatch, grouped=True, staged_in=staged, staged_out=staged)
     run(folder, factors, rows, element, **options)
+
+
+_HALF_CASES: list[tuple[list[tuple[int, int]], int, DataType, dict[str, Any]]] = [
+    ([(64, 64)] * 2, 2, bfloat16, {"alignment": 8}),
+    ([(32, 32)] * 2, 5, float16, {"alignment": 8, "source": True}),
+    ([(16, 16)] * 3, 1, bfloat16, {"alignment": 8}),
+    ([(86, 86), (8, 8)], 3, bfloat16, {"alignment": 2, "source": True}),
+    ([(20, 12), (86, 70)], 3, float16, {"alignment": 2}),
+    ([(6, 7), (5, 5), (9, 4), (3, 2)], 5, float16, {"source": True}),
+    ([(6, 7), (5, 5), (9, 11)], 5, bfloat16, {"side": Side.Left, "source": True}),
+    ([(32, 16), (16, 40)], 40, float16, {"side": Side.Left, "alignment": 8}),
+    ([(128, 100)], 70, bfloat16, {"alignment": 4}),
+    ([(48, 32)], 300, float16, {"alignment": 8, "source": True}),
+    ([(33, 31)], 20, float16, {}),
+    ([(4, 8), (5, 7)], 20, bfloat16, {"batch": (2, 3), "factor_batch": (3,)}),
+    ([(8, 8)] * 4, 2, float16, {"alignment": 8}),
+]
+
+
+@pytest.mark.parametrize(("factors", "rows", "element", "options"), _HALF_CASES)
+@pytest.mark.parametrize("staged_in", [True, False])
+@pytest.mark.parametrize("staged_out", [True, False])
+@pytest.mark.parametrize("grouped", [False, True])
+def test_tiles_of_16_bit_elements(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    staged_in: bool,
+    staged_out: bool,
+    grouped: bool,
+    factors: list[tuple[int, int]],
+    rows: int,
+    element: DataType,
+    options: dict[str, Any],
+) -> None:
+    # Ends in memory are for contiguous digits; both, for one digit.
+    ends = (staged_in, staged_out) if options.get("side") is not Side.Left else (True, True)
+    if not any(ends) and len(factors) > 1:
+        ends = (False, True)
+    style = {"staged_in": ends[0], "staged_out": ends[1], "grouped": grouped}
+    force(monkeypatch, half=True, **style)
+    monkeypatch.setattr(passes, "_tiles", lambda *_: [])
+    monkeypatch.setattr(passes.contract, "candidates", lambda *_: ([], []))
+    between = {"intermediate": element}
+    assert run(folder, factors, rows, element, **options, **between) == 1

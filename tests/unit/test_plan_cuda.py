@@ -244,6 +244,7 @@ def test_strides_keep_a_warps_lanes_in_different_banks() -> None:
         merged=1,
         cluster=1,
         grouped=False,
+        half=False,
     )
     strides = mma.strides_of(shape, shape_of_tile, float32)
     for stride in strides:

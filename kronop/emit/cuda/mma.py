@@ -14,7 +14,7 @@ from kronop.artifacts import Status
 from kronop.descriptions.datatype import DataType, bfloat16, float16, float32, float64
 from kronop.descriptions.kron import KronMatmulDescription
 from kronop.descriptions.math_instruction import MathInstruction, MathOperation, OpClass
-from kronop.emit.cuda import operands
+from kronop.emit.cuda import half, operands
 from kronop.emit.cuda.shapes import Ends, PassShape, multiply_adds, shrinking
 from kronop.emit.cuda.tile import TileShape, tile_signature
 from kronop.emit.plan import Constant, Step
@@ -49,7 +49,7 @@ class MmaTile(TileShape):
     writes it. So many `pairs` of neighbouring digits, from the last ones on, are contracted in one
     phase each. Neighbouring factors are multiplied out up to `merged` rows and columns. The blocks
     of a `cluster` share a tile by its first digit, which is contracted last. With `grouped`, four
-    warps multiply digits of 32 and more together.
+    warps multiply digits of 32 and more together. With `half`, the tile holds 16-bit elements.
     """
 
     staged_in: bool
@@ -58,6 +58,7 @@ class MmaTile(TileShape):
     merged: int
     cluster: int
     grouped: bool
+    half: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +157,8 @@ def splits_of(math_instruction: MathInstruction) -> bool | None:
 
 def strides_of(shape: PassShape, tile: MmaTile, accumulator: DataType) -> tuple[int, ...]:
     """Stride of each digit in the tile, last digit contiguous or next to the columns."""
+    if tile.half:
+        return half.strides_of(shape.group, tile.columns)[1:]
     strides: list[int] = []
     stride = tile.columns
     count = len(shape.group)
@@ -181,6 +184,8 @@ def _apart(stride: int, step: int, banks: int) -> int:
 
 
 def row_stride(shape: PassShape, tile: MmaTile, strides: Sequence[int]) -> int:
+    if tile.half:
+        return half.strides_of(shape.group, tile.columns)[0]
     # A cluster writes the results of its last phase to memory.
     slots = shape.group[0][0] // tile.cluster if tile.cluster > 1 else max(shape.group[0])
     return strides[0] * (operands.round_up(slots, 2) if strides[0] == 1 else slots)
@@ -190,6 +195,8 @@ def digits_of_phases(
     group: Sequence[tuple[int, int]], tile: MmaTile
 ) -> tuple[tuple[int, int | None], ...]:
     """(digit, its partner or None) of the phases in their order: pairs, then the rest."""
+    if tile.half:
+        return tuple((digit, None) for digit in half.order(group, tile))
     last = len(group) - 1
     paired = [(last - 2 * index, last - 2 * index - 1) for index in range(tile.pairs)]
     single = sorted(
@@ -225,8 +232,12 @@ def phases_of(
             if index not in (digit, other)
         ]
         axes.append(Axis(extent=tile.columns, shared=1, column=0 if inside else 1))
+        if tile.half and strides[digit] > 1:
+            axes = _in_rows(axes, columns=tile.columns > 1)
         collapsed = _collapse(axes)
         lanes = _lanes(shape.group, digit, other, accumulator, strides[digit] == 1)
+        if tile.half:
+            lanes = _half_lanes(shape.group[digit], strides[digit] == 1, collapsed, tile)
         neighbours = _neighbours(collapsed, (digit, other), strides, lanes)
         result.append(
             MmaPhase(
@@ -240,6 +251,18 @@ def phases_of(
         )
         done |= {digit} if other is None else {digit, other}
     return tuple(result)
+
+
+def _in_rows(axes: Sequence[Axis], columns: bool) -> list[Axis]:
+    """The axes with what is contiguous in the tile in rows: columns, or the last digit."""
+    index = len(axes) - (1 if columns else 2)
+    inner = Axis(extent=half.rows(axes[index].extent), shared=half.ROW)
+    return [*axes[:index], inner]
+
+
+def _half_lanes(digit: tuple[int, int], unit: bool, axes: Sequence[Axis], tile: MmaTile) -> int:
+    fibers = math.prod(axis.extent for axis in axes)
+    return 2 * half.groups(digit, unit, fibers, _grouped(digit, tile), tile.threads // 32)
 
 
 def _neighbours(
@@ -300,6 +323,8 @@ def _lanes(
 
 def registers(shape: PassShape, tile: MmaTile, splits: bool, accumulator: DataType) -> int:
     """An upper estimate of the registers of a thread: fibers, factor parts, sums, addresses."""
+    if tile.half:
+        return half.registers(shape, tile, [_grouped(digit, tile) for digit in shape.group])
     wanted = max(
         _registers_of_digit(shape, digit, splits, accumulator)
         if other is None
@@ -358,6 +383,8 @@ def factors_bytes(
     first = {d for d, other in digits_of_phases(shape.group, tile) if other is not None}
 
     def size(index: int, digit: tuple[int, int]) -> int:
+        if tile.half:
+            return half.factor_bytes(digit, tile, _grouped(digit, tile))
         if index in first:
             return _left_factor_bytes(digit, splits, accumulator)
         if _grouped(digit, tile):
@@ -377,7 +404,9 @@ def shared_bytes(shape: PassShape, tile: MmaTile, splits: bool, accumulator: Dat
     factors = sum(factors_bytes(shape, tile, splits, accumulator))
     elements = row_stride(shape, tile, strides_of(shape, tile, accumulator)) * tile.rows
     meets = tile.staged_in or tile.staged_out or len(shape.group) - tile.pairs > 1
-    return 2 * _offset_bytes(tile) + factors + elements * accumulator.bytes * meets
+    size = half.BYTES if tile.half else accumulator.bytes
+    spare = half.SPARE_BYTES * tile.half
+    return 2 * _offset_bytes(tile) + factors + spare + elements * size * meets
 
 
 def fits(
@@ -387,6 +416,8 @@ def fits(
     if len(shape.group) > MOST_DIGITS:
         return Status.reject(f"{len(shape.group)} factors in one pass, at most {MOST_DIGITS}")
     status = _fits_cluster(shape, tile, target) and _fits_groups(tile, accumulator, target)
+    if tile.half:
+        status = status and half.fits(shape, tile, target)
     if not status:
         return status
     largest = max(p for p, _ in shape.group)
@@ -561,6 +592,9 @@ def mma_step(
             ("kXDigit", 0 if ends.source_by_rows else shape.right),
             ("kYDigit", 0 if ends.output_by_rows else shape.right),
             ("kSplit", splits),
+            ("kHalf", tile.half),
+            ("kReadVector", half.vector(shape.group[phases[0].digit][0])),
+            ("kWriteVector", half.vector(shape.group[phases[-1].digit][1])),
             ("kSaturate", operands.saturates(epilogue)),
             *_factor_constants(factors, runs),
             *_tile_constants(shape, tile, strides, splits, accumulator),
@@ -597,7 +631,9 @@ def _vector(
     if tile.staged_out if produced else tile.staged_in:
         return operands.widest_divisor(alignment, [tile.columns if tile.columns > 1 else last])
     if strides[phase.digit] == 1:
-        return operands.widest_divisor(min(alignment, 2), [shape.group[phase.digit][produced]])
+        size = shape.group[phase.digit][produced]
+        most = half.vector(size) if tile.half else 2
+        return operands.widest_divisor(min(alignment, most), [size])
     return math.gcd(alignment, phase.lanes) if phase.neighbours else 1
 
 
@@ -644,7 +680,7 @@ def _tile_constants(
         ("kDenseIn", False),
         ("kDenseOut", False),
         ("kFactorBytesAt", tuple(at + sum(sizes[:index]) for index in range(len(sizes)))),
-        ("kTileBytesAt", at + sum(sizes)),
+        ("kTileBytesAt", at + sum(sizes) + half.SPARE_BYTES * tile.half),
     )
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from kronop.artifacts import Status
 from kronop.descriptions.datatype import DataType, RowMajor
 from kronop.descriptions.kron import KronMatmulDescription, Side
-from kronop.emit.cuda import contract, mma, operands, tile
+from kronop.emit.cuda import contract, half, mma, operands, tile
 from kronop.emit.cuda.contract import Contraction, ContractTile, Order
 from kronop.emit.cuda.mma import MmaTile
 from kronop.emit.cuda.shapes import Ends, PassShape, Shape, multiply_adds, shrinking
@@ -309,7 +309,10 @@ def _mma_tiles(key: _Key, shape: PassShape, ends: Ends, accumulator: DataType) -
     return [
         MmaTile(rows=rows, columns=columns, threads=threads, merged=merged, **style)
         for merged in _mergers(shape)
-        for style in _styles(mma.merge(shape, merged), accumulator)
+        for style in (
+            *_styles(mma.merge(shape, merged), accumulator),
+            *_half_styles(key, mma.merge(shape, merged), ends),
+        )
         for rows, columns, threads in plain
         if style["cluster"] == 1 or rows == columns == 1
     ]
@@ -327,7 +330,14 @@ def _styles(shape: PassShape, accumulator: DataType) -> Iterator[dict[str, Any]]
     )
     pairs = sorted({0, _most_pairs(digits), min(_most_pairs(digits), (len(digits) - 1) // 2)})
     for grouped in groups:
-        yield {"staged_in": True, "staged_out": True, "pairs": 0, "cluster": 1, "grouped": grouped}
+        yield {
+            "staged_in": True,
+            "staged_out": True,
+            "pairs": 0,
+            "cluster": 1,
+            "grouped": grouped,
+            "half": False,
+        }
         for count in pairs:
             for cluster in (1, 2, 4, 8):
                 if cluster == 1 or (len(digits) > 1 and digits[0][0] % cluster == 0):
@@ -337,7 +347,25 @@ def _styles(shape: PassShape, accumulator: DataType) -> Iterator[dict[str, Any]]
                         "pairs": count,
                         "cluster": cluster,
                         "grouped": grouped,
+                        "half": False,
                     }
+
+
+def _half_styles(key: _Key, shape: PassShape, ends: Ends) -> Iterator[dict[str, Any]]:
+    """The same with a tile of 16-bit elements: staged, or one end in memory."""
+    if not half.takes(key.math, ends):
+        return
+    grouped = (False, True) if max(p for p, _ in shape.group) >= 32 else (False,)
+    both = (True, False)
+    for together, staged_in, staged_out in itertools.product(grouped, both, both):
+        yield {
+            "staged_in": staged_in,
+            "staged_out": staged_out,
+            "pairs": 0,
+            "cluster": 1,
+            "grouped": together,
+            "half": True,
+        }
 
 
 def _most_pairs(digits: Sequence[Shape]) -> int:

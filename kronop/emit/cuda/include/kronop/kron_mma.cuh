@@ -7,6 +7,7 @@
 // whose fibers are contiguous in memory may read X or write Y itself.
 #pragma once
 
+#include "kron_half.cuh"
 #include "kron_pair.cuh"
 
 namespace kronop {
@@ -333,7 +334,9 @@ KRONOP_INLINE void run_phase(unsigned char* shared, const Parameters& parameters
 // The factors of all phases, as their threads take them.
 template <class Step, int Phase = 0, class Parameters>
 KRONOP_INLINE void load_factors(unsigned char* shared, const Parameters& parameters, long long batch) {
-  if constexpr (Step::kPhaseOther[Phase] >= 0) {
+  if constexpr (Step::kHalf) {
+    load_half_factor<Step, Phase>(shared, parameters, batch);
+  } else if constexpr (Step::kPhaseOther[Phase] >= 0) {
     using Of = PairOf<Step, Phase>;
     load_fragments<Step, typename Of::LeftFragments>(shared, parameters, batch);
     load_fragments<Step, typename Of::RightFragments>(shared, parameters, batch);
@@ -350,7 +353,9 @@ template <class Step, int Phase = 0, class Parameters>
 KRONOP_INLINE void run_phases(unsigned char* shared, const Parameters& parameters, const Window<Step>& window,
                               const Window<Step>& next) {
   with_access<Step, Phase>(parameters, window, [&]<Access kAccess>() {
-    if constexpr (Step::kPhaseOther[Phase] >= 0) {
+    if constexpr (Step::kHalf) {
+      run_half<Step, Phase, kAccess>(shared, parameters, window);
+    } else if constexpr (Step::kPhaseOther[Phase] >= 0) {
       run_pair<Step, Phase, kAccess>(shared, parameters, window);
     } else {
       run_phase<Step, Phase, kAccess>(shared, parameters, window);
@@ -369,7 +374,7 @@ KRONOP_INLINE void run_phases(unsigned char* shared, const Parameters& parameter
 template <class Step, class Parameters>
 KRONOP_INLINE void kron_mma(const Parameters& parameters) {
   unsigned char* shared = shared_memory();
-  auto* tile = reinterpret_cast<typename Step::Accumulator*>(shared + Step::kTileBytesAt);
+  auto* tile = reinterpret_cast<kron::TileElement<Step>*>(shared + Step::kTileBytesAt);
   const kron::Tiles<Step, Parameters> tiles(parameters);
   const bool batched = kron::batched_factors<Step>(parameters);
   long long index = blockIdx.x / Step::kCluster, loaded = -1;

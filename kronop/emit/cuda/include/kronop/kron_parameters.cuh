@@ -22,6 +22,10 @@ struct KronTileParameters {
 
 namespace kron {
 
+// What the tile holds: with 16-bit operands they may stay as they are.
+template <class Step>
+using TileElement = Either<Step::kHalf, typename Step::Input, typename Step::Accumulator>;
+
 // Offset in the tile of the group's linear index k, over contracted or produced sizes.
 template <class Step, bool Produced, int Digit = Step::kDigits - 1>
 KRONOP_INLINE int spread(int k) {

@@ -17,7 +17,7 @@ from kronop.emit.cuda.shapes import Ends, PassShape, Shape, shrinking
 from kronop.target import Target
 
 if TYPE_CHECKING:
-    from kronop.emit.cuda.mma import MmaTile
+    from kronop.emit.cuda.mma import MmaPhase, MmaTile
 
 BYTES = 2
 # Rows of zeros and of what nobody reads, before the tile.
@@ -89,17 +89,29 @@ def factor_bytes(digit: Shape, tile: MmaTile, grouped: bool) -> int:
     return parts(p) * produced * _PART * _PART * BYTES
 
 
+def products(digit: Shape) -> float:
+    """Products of the tensor cores for one fiber: of 16 fibers by 8 produced indices each."""
+    return parts(digit[0]) * parts(digit[1]) * 2 / _PART
+
+
+def factor_bytes_read(digit: Shape, phase: MmaPhase) -> float:
+    """Bytes of a factor from shared memory for one fiber; four warps together read it once."""
+    at_once = _PART * (4 if phase.grouped else phase.groups)
+    return parts(digit[0]) * parts(digit[1]) * _PART * _PART * BYTES / at_once
+
+
 def vector(size: int) -> int:
     """Elements of a thread's access to memory along a digit of this size."""
     return next(width for width in (8, 4, 2) if width == 2 or size % (4 * width) == 0)
 
 
 def registers(shape: PassShape, tile: MmaTile, grouped: Sequence[bool]) -> int:
-    """An upper estimate of the registers of a thread: fibers, sums, parts of a factor, addresses."""
+    """An upper estimate of the registers of a thread: fibers, sums, factor, addresses."""
 
     def of_digit(digit: Shape, together: bool) -> int:
         count = 1 if together else 4 if parts(digit[0]) <= 2 else 2
-        columns = 64 if together and digit[1] > 32 else 32 if together or not tile.staged_out else 16
+        several = 32 if together or not tile.staged_out else 16
+        columns = 64 if together and digit[1] > 32 else several
         return 4 * count * parts(digit[0]) + count * columns // 2 + 8
 
     plain = all(size & (size - 1) == 0 for digit in shape.group for size in digit)

@@ -481,26 +481,30 @@ def cycles(
     x, y = ends.source.bytes, ends.output.bytes * shape.group_out / shape.group_in
     memory = 128 * (x + y) * partial / _MEMORY_BYTES_PER_CYCLE
     tensor = shared = 0.0
+    width = (half.BYTES if tile.half else accumulator.bytes) / _SHARED_BYTES_PER_CYCLE
     strides = strides_of(shape, tile, accumulator)
     phases = phases_of(shape, tile, strides, accumulator)
     elements = 128.0
     for index, phase in enumerate(phases):
-        idle = _idle(phase, tile.threads // 32)
-        products = _products(shape, phase, splits, elements)
-        tensor += products * _CYCLES_OF_PRODUCT[accumulator.bytes] * idle
-        shared += _factor_cycles(shape, phase, splits, accumulator, elements)
-        width = accumulator.bytes / _SHARED_BYTES_PER_CYCLE
         (p, q), unit = shape.group[phase.digit], strides[phase.digit] == 1
+        idle = _idle(phase, tile.threads // 32, tile.half and not unit)
+        if tile.half:
+            products = half.products((p, q)) * elements / p
+            shared += half.factor_bytes_read((p, q), phase) * elements / p / _SHARED_BYTES_PER_CYCLE
+        else:
+            products = _products(shape, phase, splits, elements)
+            shared += _factor_cycles(shape, phase, splits, accumulator, elements)
+        tensor += products * _CYCLES_OF_PRODUCT[accumulator.bytes] * idle
         # What a phase reads in memory itself comes in short runs.
-        direct = unit and index == 0 and not tile.staged_in
+        direct = not tile.half and unit and index == 0 and not tile.staged_in
         shared += elements * width * (2 if direct and p > 8 else 1)
         elements *= q / p
         if phase.other is not None:
             elements *= shape.group[phase.other][1] / shape.group[phase.other][0]
-        direct = unit and index == len(phases) - 1 and not tile.staged_out
+        direct = not tile.half and unit and index == len(phases) - 1 and not tile.staged_out
         shared += elements * width * (2 if direct and q > 8 else 1)
-    shared += 128 * accumulator.bytes / _SHARED_BYTES_PER_CYCLE * tile.staged_in
-    shared += elements * accumulator.bytes / _SHARED_BYTES_PER_CYCLE * tile.staged_out
+    shared += 128 * width * tile.staged_in
+    shared += elements * width * tile.staged_out
     compute = max(tensor, shared) + 0.25 * min(tensor, shared) + 3 * len(phases)
     wanted = shared_bytes(shape, tile, splits, accumulator)
     blocks = operands.resident_blocks(
@@ -542,9 +546,9 @@ def _factor_cycles(
     return 0 if parts <= 2 else parts * elements / (p * p2) * fragment
 
 
-def _idle(phase: MmaPhase, warps: int) -> float:
-    """How much longer a phase takes because its fibers do not fill all warps."""
-    at_once = 16 * phase.groups if phase.other is None else phase.lanes
+def _idle(phase: MmaPhase, warps: int, rows: bool) -> float:
+    """How much longer a phase takes because its fibers, or rows of them, do not fill all warps."""
+    at_once = (2 if rows else 16) * phase.groups if phase.other is None else phase.lanes
     pieces = operands.cover(phase.fibers, at_once)
     return operands.cover(pieces, warps) * warps / pieces
 

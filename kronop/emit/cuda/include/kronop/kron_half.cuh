@@ -151,7 +151,7 @@ KRONOP_INLINE void read_half_memory(typename Of::Fibers& a, int start, const Sou
 #pragma unroll
     for (int j = 0; j < 4 * Of::kParts; j += width) {
       const int p = Of::along(width, 0, j);
-      const bool some = there && (Of::kContracted % (4 * width) == 0 || first + p < Of::kContracted);
+      const bool some = there && (Of::kContracted % 16 == 0 || first + p < Of::kContracted);
       unsigned words[width / 2] = {};
       if constexpr (vector > 1) {
 #pragma unroll
@@ -173,36 +173,38 @@ KRONOP_INLINE void read_half_memory(typename Of::Fibers& a, int start, const Sou
   }
 }
 
-// Sums of produced parts n0 ... through the epilogue, to Y.
+// Sums of produced parts n0 ..., to Y: as they are where there is no source, or else through the epilogue.
 template <class Step, int Phase, Access kAccess, class Of = HalfOf<Step, Phase>>
 KRONOP_INLINE void write_half_memory(const typename Of::Sums& sums, int n0, int start, const Sink<Step, kAccess>& sink) {
-  constexpr int width = Of::kWrite;
+  using Output = typename Step::Output;
+  constexpr int width = Of::kWrite, vector = Sink<Step, kAccess>::kVector;
   Place places[2 * Of::kGroups];
   bool live[2 * Of::kGroups];
   places_in_memory<Step, Phase>(places, live, start);
   const int first = threadIdx.x % 4 * width;
 #pragma unroll
   for (int i = 0; i < 2 * Of::kGroups; ++i) {
-    if (!live[i]) continue;
+    if (!live[i] || !exists(places[i], 0, sink.window)) continue;
     Place place = places[i];
     place.k += first;
     const auto spot = sink.at(place);
 #pragma unroll
-    for (int j = 0; j < 4 * Of::kAtOnce; j += width) {
+    for (int j = 0; j < 4 * Of::kAtOnce; j += vector) {
+      // What follows the thread's first element, which is known at compile time.
       const int q = Of::along(width, 0, 4 * n0 + j);
-      float values[width];
+      if (q >= Of::kProduced || (Of::kProduced % 16 != 0 && first + q >= Of::kProduced)) continue;
+      float values[vector];
 #pragma unroll
-      for (int v = 0; v < width; ++v) values[v] = sums[i / 2][(j + v) / 2][i % 2 * 2 + (j + v) % 2];
-      if constexpr (Of::kProduced % (4 * width) == 0) {
-        if (q < Of::kProduced) sink.template write<width, true>(values, place, spot, q);
-      } else if constexpr (Of::kProduced % width == 0) {
-        if (first + q < Of::kProduced) sink.template write<width, true>(values, place, spot, q);
+      for (int v = 0; v < vector; ++v) values[v] = sums[i / 2][(j + v) / 2][i % 2 * 2 + (j + v) % 2];
+      if (sink.z) {
+        sink.template write<vector, true>(values, place, spot, q);
+      } else if constexpr (vector > 1) {
+        Vector<unsigned, vector / 2> words;
+#pragma unroll
+        for (int w = 0; w < vector / 2; ++w) words.data[w] = pack<Output>(values[2 * w], values[2 * w + 1]);
+        store<unsigned, vector / 2>(reinterpret_cast<unsigned*>(spot.y + q * sink.y_strides.digit), words);
       } else {
-#pragma unroll
-        for (int v = 0; v < width; ++v) {
-          const float one[1] = {values[v]};
-          if (first + q + v < Of::kProduced) sink.template write<1, true>(one, place, spot, q + v);
-        }
+        spot.y[q * sink.y_strides.digit] = convert<Output>(values[0]);
       }
     }
   }
@@ -245,7 +247,7 @@ KRONOP_INLINE void multiply_half_grouped(typename Of::Sums& sums, const typename
   end_group_products();
 }
 
-// Sums through an epilogue that has no source, where the last phase leaves its results in the tile.
+// Results, where the epilogue has no source.
 template <class Step, int N>
 KRONOP_INLINE void finish_sums(float (&sums)[N][4], const Finish<Step>& finish) {
   using Compute = typename Finish<Step>::Functor::Compute;
@@ -287,13 +289,13 @@ KRONOP_INLINE void run_half(unsigned char* shared, const Parameters& parameters,
       } else {
         multiply_half<Step, Phase>(sums, a, n0, reinterpret_cast<const typename Of::Factor*>(matrix) + threadIdx.x % 32);
       }
+      if (last && !parameters.z) {
+#pragma unroll
+        for (int u = 0; u < Of::kGroups; ++u) finish_sums<Step>(sums[u], finish);
+      }
       if constexpr (Of::kWrites) {
         write_half_memory<Step, Phase, kAccess>(sums, n0, start, sink);
       } else {
-        if (last && !parameters.z) {
-#pragma unroll
-          for (int u = 0; u < Of::kGroups; ++u) finish_sums<Step>(sums[u], finish);
-        }
         write_half_tile<Step, Phase>(sums, n0, rows, live, tile);
       }
     }

@@ -13,6 +13,7 @@ import pytest
 from kronop.descriptions.datatype import DataType, bfloat16, float16, float32, float64
 from kronop.descriptions.kron import Side
 from kronop.emit.cuda import mma, passes
+from tests.emulation import test_emulated_kernels
 from tests.emulation.emulator import host_compiler
 from tests.emulation.test_emulated_kernels import folder
 from tests.emulation.test_emulated_mma import run
@@ -139,13 +140,14 @@ _HALF_CASES: list[tuple[list[tuple[int, int]], int, DataType, dict[str, Any]]] =
 @pytest.mark.parametrize(("factors", "rows", "element", "options"), _HALF_CASES)
 @pytest.mark.parametrize("staged_in", [True, False])
 @pytest.mark.parametrize("staged_out", [True, False])
-@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize(("grouped", "buffers"), [(False, 1), (False, 2), (True, 2)])
 def test_tiles_of_16_bit_elements(
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
     staged_in: bool,
     staged_out: bool,
     grouped: bool,
+    buffers: int,
     factors: list[tuple[int, int]],
     rows: int,
     element: DataType,
@@ -156,8 +158,24 @@ def test_tiles_of_16_bit_elements(
     if not any(ends) and len(factors) > 1:
         ends = (False, True)
     style = {"staged_in": ends[0], "staged_out": ends[1], "grouped": grouped}
+    if ends[0] and len(factors) > 1:
+        style["buffers"] = buffers
     force(monkeypatch, half=True, **style)
     monkeypatch.setattr(passes, "_tiles", lambda *_: [])
     monkeypatch.setattr(passes.contract, "candidates", lambda *_: ([], []))
     between = {"intermediate": element}
     assert run(folder, factors, rows, element, **options, **between) == 1
+
+
+@pytest.mark.parametrize("buffers", [1, 2])
+@pytest.mark.parametrize("staged_out", [True, False])
+def test_a_block_fills_one_tile_while_it_works_on_another(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, staged_out: bool, buffers: int
+) -> None:
+    one = replace(test_emulated_kernels._TARGET, cores=1)
+    monkeypatch.setattr(test_emulated_kernels, "_TARGET", one)
+    style = {"staged_in": True, "staged_out": staged_out, "buffers": buffers}
+    force(monkeypatch, half=True, **style)
+    options: dict[str, Any] = {"alignment": 8, "intermediate": bfloat16}
+    run(folder, [(16, 16), (8, 8)], 1000, bfloat16, **options)
+    run(folder, [(16, 16), (9, 8)], 700, bfloat16, source=True, **options)

@@ -245,6 +245,7 @@ def test_strides_keep_a_warps_lanes_in_different_banks() -> None:
         cluster=1,
         grouped=False,
         half=False,
+        buffers=1,
     )
     strides = mma.strides_of(shape, shape_of_tile, float32)
     for stride in strides:

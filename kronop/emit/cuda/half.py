@@ -125,6 +125,8 @@ def fits(shape: PassShape, tile: MmaTile, target: Target) -> Status:
         return Status.reject(f"{target} does not store matrices of 16-bit elements")
     if tile.pairs or tile.cluster > 1:
         return Status.reject("digits of 16-bit elements are contracted one by one, by one block")
+    if tile.buffers > 1 and not (tile.staged_in and len(shape.group) > 1):
+        return Status.reject("the next tile is filled between two phases of a staged one")
     direct = not tile.staged_in, not tile.staged_out
     if any(direct) and tile.columns > 1:
         return Status.reject("only a contiguous digit of 16-bit elements meets memory itself")

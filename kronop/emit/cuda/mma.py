@@ -49,7 +49,8 @@ class MmaTile(TileShape):
     writes it. So many `pairs` of neighbouring digits, from the last ones on, are contracted in one
     phase each. Neighbouring factors are multiplied out up to `merged` rows and columns. The blocks
     of a `cluster` share a tile by its first digit, which is contracted last. With `grouped`, four
-    warps multiply digits of 32 and more together. With `half`, the tile holds 16-bit elements.
+    warps multiply digits of 32 and more together. With `half`, the tile holds 16-bit elements,
+    and of two `buffers` one is filled while the other one is worked on.
     """
 
     staged_in: bool
@@ -59,6 +60,7 @@ class MmaTile(TileShape):
     cluster: int
     grouped: bool
     half: bool
+    buffers: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -406,7 +408,7 @@ def shared_bytes(shape: PassShape, tile: MmaTile, splits: bool, accumulator: Dat
     meets = tile.staged_in or tile.staged_out or len(shape.group) - tile.pairs > 1
     size = half.BYTES if tile.half else accumulator.bytes
     spare = half.SPARE_BYTES * tile.half
-    return 2 * _offset_bytes(tile) + factors + spare + elements * size * meets
+    return 2 * _offset_bytes(tile) + factors + spare + elements * size * meets * tile.buffers
 
 
 def fits(
@@ -513,7 +515,7 @@ def cycles(
     compute *= math.sqrt(max(1.0, _WARPS / (blocks * tile.threads / 32)))
     held = tile.rows * tile.columns * shape.group_in * blocks
     latency = _CYCLES_OF_TILE * 128 / held
-    exposed = _EXPOSED / math.sqrt(blocks)
+    exposed = _EXPOSED / math.sqrt(blocks * tile.buffers)
     return max(memory, compute) + exposed * min(memory, compute) + latency
 
 
@@ -684,6 +686,8 @@ def _tile_constants(
         ("kDenseIn", False),
         ("kDenseOut", False),
         ("kFactorBytesAt", tuple(at + sum(sizes[:index]) for index in range(len(sizes)))),
+        ("kBuffers", tile.buffers),
+        ("kTileBytes", row_stride(shape, tile, strides) * tile.rows * half.BYTES),
         ("kTileBytesAt", at + sum(sizes) + half.SPARE_BYTES * tile.half),
     )
 

@@ -337,6 +337,7 @@ def _styles(shape: PassShape, accumulator: DataType) -> Iterator[dict[str, Any]]
             "cluster": 1,
             "grouped": grouped,
             "half": False,
+            "buffers": 1,
         }
         for count in pairs:
             for cluster in (1, 2, 4, 8):
@@ -348,6 +349,7 @@ def _styles(shape: PassShape, accumulator: DataType) -> Iterator[dict[str, Any]]
                         "cluster": cluster,
                         "grouped": grouped,
                         "half": False,
+                        "buffers": 1,
                     }
 
 
@@ -357,7 +359,7 @@ def _half_styles(key: _Key, shape: PassShape, ends: Ends) -> Iterator[dict[str, 
         return
     grouped = (False, True) if max(p for p, _ in shape.group) >= 32 else (False,)
     both = (True, False)
-    for together, staged_in, staged_out in itertools.product(grouped, both, both):
+    for together, staged_in, staged_out, buffers in itertools.product(grouped, both, both, (1, 2)):
         yield {
             "staged_in": staged_in,
             "staged_out": staged_out,
@@ -365,6 +367,7 @@ def _half_styles(key: _Key, shape: PassShape, ends: Ends) -> Iterator[dict[str, 
             "cluster": 1,
             "grouped": together,
             "half": True,
+            "buffers": buffers,
         }
 
 

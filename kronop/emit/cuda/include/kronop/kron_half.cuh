@@ -84,8 +84,7 @@ KRONOP_INLINE void rows_of(const typename Of::Element* (&rows)[Of::kGroups], boo
 // The fibers of a thread, from the tile.
 template <class Step, int Phase, class Of = HalfOf<Step, Phase>>
 KRONOP_INLINE void read_half_tile(typename Of::Fibers& a, const typename Of::Element* const (&rows)[Of::kGroups],
-                                  const bool (&live)[Of::kGroups], const typename Of::Element* tile) {
-  const auto* zeros = tile - 16;
+                                  const bool (&live)[Of::kGroups], const typename Of::Element* zeros) {
   const int lane = threadIdx.x % 32, row = lane / 16 * 8 + (Of::kUnit ? 0 : lane % 8), t = lane % 4;
 #pragma unroll
   for (int s = 0; s < Of::kParts; ++s) {
@@ -110,9 +109,8 @@ KRONOP_INLINE void read_half_tile(typename Of::Fibers& a, const typename Of::Ele
 // Sums of produced parts n0 ..., to the tile.
 template <class Step, int Phase, class Of = HalfOf<Step, Phase>>
 KRONOP_INLINE void write_half_tile(const typename Of::Sums& sums, int n0, const typename Of::Element* const (&rows)[Of::kGroups],
-                                   const bool (&live)[Of::kGroups], typename Of::Element* tile) {
+                                   const bool (&live)[Of::kGroups], typename Of::Element* unread) {
   using Element = typename Of::Element;
-  auto* unread = tile - 8;
   const int lane = threadIdx.x % 32, row = lane / 16 * 8 + (Of::kUnit ? 0 : lane % 8);
 #pragma unroll
   for (int n = 0; n < Of::kAtOnce; ++n) {
@@ -264,7 +262,7 @@ KRONOP_INLINE void run_half(unsigned char* shared, const Parameters& parameters,
   using Element = typename Of::Element;
   constexpr bool last = Phase + 1 == Step::kPhases;
   const unsigned char* matrix = shared + Step::kFactorBytesAt[Of::kDigit];
-  Element* tile = reinterpret_cast<Element*>(shared + Step::kTileBytesAt);
+  Element* spare = reinterpret_cast<Element*>(shared + Step::kTileBytesAt) - 16;
   const Finish<Step> finish(parameters);
   const Source<Step, kAccess> source(parameters, window);
   const Sink<Step, kAccess> sink(parameters, window, finish);
@@ -274,12 +272,12 @@ KRONOP_INLINE void run_half(unsigned char* shared, const Parameters& parameters,
   for (int start = threadIdx.x / 32 * Of::kOfWarp; (Of::kGrouped ? start / together * together : start) < Of::kFibers; start += at_once) {
     const Element* rows[Of::kGroups];
     bool live[Of::kGroups];
-    if constexpr (!Of::kReads || !Of::kWrites) rows_of<Step, Phase>(rows, live, start, tile);
+    if constexpr (!Of::kReads || !Of::kWrites) rows_of<Step, Phase>(rows, live, start, tile_of<Step>(shared, window));
     typename Of::Fibers a;
     if constexpr (Of::kReads) {
       read_half_memory<Step, Phase, kAccess>(a, start, source, window);
     } else {
-      read_half_tile<Step, Phase>(a, rows, live, tile);
+      read_half_tile<Step, Phase>(a, rows, live, spare);
     }
 #pragma unroll
     for (int n0 = 0; n0 < Of::kProducedParts; n0 += Of::kAtOnce) {
@@ -296,7 +294,7 @@ KRONOP_INLINE void run_half(unsigned char* shared, const Parameters& parameters,
       if constexpr (Of::kWrites) {
         write_half_memory<Step, Phase, kAccess>(sums, n0, start, sink);
       } else {
-        write_half_tile<Step, Phase>(sums, n0, rows, live, tile);
+        write_half_tile<Step, Phase>(sums, n0, rows, live, spare + 8);
       }
     }
   }

@@ -348,7 +348,8 @@ KRONOP_INLINE void load_factors(unsigned char* shared, const Parameters& paramet
   if constexpr (Phase + 1 < Step::kPhases) load_factors<Step, Phase + 1>(shared, parameters, batch);
 }
 
-// All phases. Where the first one reads X itself, the next tile's X is asked for as soon as it has.
+// All phases. Where the first one reads X itself, the next tile's X is asked for as soon as it has; where
+// there are two tiles, it is on its way to the other one.
 template <class Step, int Phase = 0, class Parameters>
 KRONOP_INLINE void run_phases(unsigned char* shared, const Parameters& parameters, const Window<Step>& window,
                               const Window<Step>& next) {
@@ -364,6 +365,9 @@ KRONOP_INLINE void run_phases(unsigned char* shared, const Parameters& parameter
   if constexpr (Phase + 1 < Step::kPhases) {
     wait_for_threads<Step, Phase + 2 == Step::kPhases>();
     if constexpr (Phase == 0 && !Step::kStagedIn) prefetch_tile<Step>(parameters, next);
+    if constexpr (Phase == 0 && Step::kBuffers > 1) {
+      if (next.rows > 0) stage_in<Step>(tile_of<Step>(shared, next), parameters, next);
+    }
     run_phases<Step, Phase + 1>(shared, parameters, window, next);
   }
 }
@@ -374,7 +378,6 @@ KRONOP_INLINE void run_phases(unsigned char* shared, const Parameters& parameter
 template <class Step, class Parameters>
 KRONOP_INLINE void kron_mma(const Parameters& parameters) {
   unsigned char* shared = shared_memory();
-  auto* tile = reinterpret_cast<kron::TileElement<Step>*>(shared + Step::kTileBytesAt);
   const kron::Tiles<Step, Parameters> tiles(parameters);
   const bool batched = kron::batched_factors<Step>(parameters);
   long long index = blockIdx.x / Step::kCluster, loaded = -1;
@@ -385,7 +388,7 @@ KRONOP_INLINE void kron_mma(const Parameters& parameters) {
   while (true) {
     if (!staged) {
       __syncthreads();
-      kron::stage_in<Step>(tile, parameters, now);
+      kron::stage_in<Step>(kron::tile_of<Step>(shared, now), parameters, now);
     }
     if (loaded < 0 || (batched && now.batch != loaded)) {
       loaded = now.batch;
@@ -401,10 +404,13 @@ KRONOP_INLINE void kron_mma(const Parameters& parameters) {
     if (more) next = tiles.open(index, Step::kOffsetBytes - now.at);
     kron::run_phases<Step>(shared, parameters, now, next);
     kron::wait_for_threads<Step, true>();
-    if constexpr (Step::kStagedIn && Step::kStagedOut) staged = more && kron::exchange<Step>(tile, parameters, now, next);
+    auto* tile = kron::tile_of<Step>(shared, now);
+    constexpr bool exchanges = Step::kStagedIn && Step::kStagedOut && Step::kBuffers == 1;
+    if constexpr (exchanges) staged = more && kron::exchange<Step>(tile, parameters, now, next);
     if constexpr (Step::kStagedOut) {
-      if (!Step::kStagedIn || !staged) kron::finish_tile<Step>(tile, parameters, now);
+      if (!exchanges || !staged) kron::finish_tile<Step>(tile, parameters, now);
     }
+    if constexpr (Step::kBuffers > 1) staged = more;
     if (!more) return;
     now = next;
   }

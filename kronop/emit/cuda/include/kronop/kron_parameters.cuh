@@ -85,6 +85,13 @@ struct Window {
   KRONOP_INLINE long long z(int row) const { return offsets(2)[row]; }
 };
 
+// The tile of a window. Of two, one is filled while the other one is worked on.
+template <class Step>
+KRONOP_INLINE TileElement<Step>* tile_of(unsigned char* shared, const Window<Step>& window) {
+  const int at = Step::kBuffers > 1 && window.at != 0 ? Step::kTileBytes : 0;
+  return reinterpret_cast<TileElement<Step>*>(shared + Step::kTileBytesAt + at);
+}
+
 // Which tiles there are: blocks walk over (batch, tile of rows, tile of columns), columns fastest.
 // Little is kept between tiles, for the sake of registers.
 template <class Step, class Parameters>

@@ -3,6 +3,9 @@
 What is contiguous in the tile comes in rows of 8 elements, 16 bytes, which a warp loads and stores
 8 at a time: so all strides are multiples of 8, and odd ones where that is cheap, since 8 rows at an
 odd multiple of 16 bytes meet no bank of shared memory twice.
+
+NOTE: what is between two factors, and with a source Z what the epilogue starts from, is rounded to
+the 16-bit type: beyond 65504 it is infinite in float16.
 """
 
 from __future__ import annotations

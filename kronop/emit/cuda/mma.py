@@ -141,8 +141,9 @@ def merge(shape: PassShape, merged: int) -> PassShape:
 def splits_of(math_instruction: MathInstruction) -> bool | None:
     """Whether operands are taken as two each for this instruction, a rounded value and its rest.
 
-    None where `kron_mma` has no such product. What is between two 16-bit factors is rounded as
-    TF32, whose significand is that of float16.
+    None where `kron_mma` has no such product. What is between two 16-bit factors is rounded to
+    their type where the tile holds such elements, and else as TF32, whose significand is that of
+    float16.
     """
     if math_instruction.opcode_class is not OpClass.TensorOp:
         return None

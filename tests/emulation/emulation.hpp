@@ -248,9 +248,16 @@ inline void warp_multiply_add(float (&sums)[4], const unsigned (&a)[4], unsigned
   wait(Waiting::warp);
 }
 
+struct Matrix {
+  const unsigned char* from;
+  int columns;
+  Matrix(const void* from, int columns) : from(static_cast<const unsigned char*>(from)), columns(columns) {}
+};
+
 template <class T, int N>
-inline void group_multiply_add(float (&sums)[N][4], const unsigned (&a)[4], const T* from, int columns, bool more) {
-  const auto* b = reinterpret_cast<const unsigned short*>(from);
+inline void group_multiply_add(float (&sums)[N][4], const unsigned (&a)[4], const Matrix& matrix, int bytes, bool more) {
+  const auto* b = reinterpret_cast<const unsigned short*>(matrix.from + bytes);
+  const int columns = matrix.columns;
   const unsigned warp = current / 32, thread = current % 32;
   if (words_of.size() <= warp) words_of.resize(warp + 1);
   std::memcpy(words_of[warp].a[thread], a, sizeof(a));
@@ -272,6 +279,7 @@ inline void group_multiply_add(float (&sums)[N][4], const unsigned (&a)[4], cons
 
 namespace kronop {
 using emulation::group_multiply_add;
+using emulation::Matrix;
 
 using emulation::warp_multiply_add;
 template <bool kTurned>

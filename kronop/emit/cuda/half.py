@@ -84,10 +84,10 @@ def groups(digit: Shape, unit: bool, fibers: int, grouped: bool, warps: int) -> 
     return next((count for count in (4, 2) if count <= most and count * each <= fibers), 1)
 
 
-def factor_bytes(digit: Shape, tile: MmaTile, grouped: bool) -> int:
+def factor_bytes(digit: Shape, grouped: bool) -> int:
     """Bytes of one factor as its phase's threads take it; sums may be of 32 or 64 columns."""
     p, q = digit
-    together = (4 if q > 32 else 2) if grouped else (1 if tile.staged_out or q % 32 else 2)
+    together = (4 if q > 32 else 2) if grouped else 1
     produced = operands.round_up(parts(q), together)
     return parts(p) * produced * _PART * _PART * BYTES
 

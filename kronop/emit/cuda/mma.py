@@ -387,7 +387,7 @@ def factors_bytes(
 
     def size(index: int, digit: tuple[int, int]) -> int:
         if tile.half:
-            return half.factor_bytes(digit, tile, _grouped(digit, tile))
+            return half.factor_bytes(digit, _grouped(digit, tile))
         if index in first:
             return _left_factor_bytes(digit, splits, accumulator)
         if _grouped(digit, tile):

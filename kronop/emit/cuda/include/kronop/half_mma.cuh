@@ -84,9 +84,19 @@ KRONOP_INLINE void warp_multiply_add(float (&sums)[4], const unsigned (&a)[4], u
       "more, 1, 1, 0;}"                                                                                        \
       : KRONOP_SUMS(0), KRONOP_SUMS(1), KRONOP_SUMS(2), KRONOP_SUMS(3)                                         \
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int(more)))
+// The description is made once: what lies so many bytes further differs in its lower half alone.
+struct Matrix {
+  unsigned start, rest;
+  KRONOP_INLINE Matrix(const void* from, int columns) {
+    const unsigned long long description = matrix_of(from, columns);
+    start = unsigned(description);
+    rest = unsigned(description >> 32);
+  }
+  KRONOP_INLINE unsigned long long after(int bytes) const { return (unsigned long long)rest << 32 | (start + (bytes >> 4)); }
+};
 template <class T, int N>
-KRONOP_INLINE void group_multiply_add(float (&sums)[N][4], const unsigned (&a)[4], const T* from, int columns, bool more) {
-  const unsigned long long b = matrix_of(from, columns);
+KRONOP_INLINE void group_multiply_add(float (&sums)[N][4], const unsigned (&a)[4], const Matrix& matrix, int bytes, bool more) {
+  const unsigned long long b = matrix.after(bytes);
   if constexpr (N == 8 && detail::same<T, half_t>) {
     KRONOP_GROUP_PRODUCT_64("f16");
   } else if constexpr (N == 8) {

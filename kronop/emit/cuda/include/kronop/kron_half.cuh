@@ -185,7 +185,7 @@ KRONOP_INLINE void write_half_memory(const typename Of::Sums& sums, int n0, int 
     if (!live[i] || !exists(places[i], 0, sink.window)) continue;
     Place place = places[i];
     place.k += first;
-    const auto spot = sink.at(place);
+    auto* to = sink.y + (row_offset(sink.window, 1, place) + place.k * sink.y_strides.digit);
 #pragma unroll
     for (int j = 0; j < 4 * Of::kAtOnce; j += vector) {
       // What follows the thread's first element, which is known at compile time.
@@ -195,14 +195,14 @@ KRONOP_INLINE void write_half_memory(const typename Of::Sums& sums, int n0, int 
 #pragma unroll
       for (int v = 0; v < vector; ++v) values[v] = sums[i / 2][(j + v) / 2][i % 2 * 2 + (j + v) % 2];
       if (sink.z) {
-        sink.template write<vector, true>(values, place, spot, q);
+        sink.template write<vector, true>(values, place, sink.at(place), q);
       } else if constexpr (vector > 1) {
         Vector<unsigned, vector / 2> words;
 #pragma unroll
         for (int w = 0; w < vector / 2; ++w) words.data[w] = pack<Output>(values[2 * w], values[2 * w + 1]);
-        store<unsigned, vector / 2>(reinterpret_cast<unsigned*>(spot.y + q * sink.y_strides.digit), words);
+        store<unsigned, vector / 2>(reinterpret_cast<unsigned*>(to + q * sink.y_strides.digit), words);
       } else {
-        spot.y[q * sink.y_strides.digit] = convert<Output>(values[0]);
+        to[q * sink.y_strides.digit] = convert<Output>(values[0]);
       }
     }
   }
@@ -235,12 +235,14 @@ KRONOP_INLINE void multiply_half(typename Of::Sums& sums, const typename Of::Fib
 
 // The same sums, of four warps together.
 template <class Step, int Phase, class Of = HalfOf<Step, Phase>>
-KRONOP_INLINE void multiply_half_grouped(typename Of::Sums& sums, const typename Of::Fibers& a, const typename Of::Element* factor) {
+KRONOP_INLINE void multiply_half_grouped(typename Of::Sums& sums, const typename Of::Fibers& a, int n0, const Matrix& factor) {
   begin_group_products();
 #pragma unroll
   for (int u = 0; u < Of::kGroups; ++u) {
 #pragma unroll
-    for (int s = 0; s < Of::kParts; ++s) group_multiply_add(sums[u], a[s][u], factor + s * 16 * Of::kColumns, Of::kColumns, s > 0);
+    for (int s = 0; s < Of::kParts; ++s) {
+      group_multiply_add<typename Of::Element>(sums[u], a[s][u], factor, 16 * (2 * s * Of::kColumns + 16 * n0), s > 0);
+    }
   }
   end_group_products();
 }
@@ -261,7 +263,7 @@ KRONOP_INLINE void run_half(unsigned char* shared, const Parameters& parameters,
   using Of = HalfOf<Step, Phase>;
   using Element = typename Of::Element;
   constexpr bool last = Phase + 1 == Step::kPhases;
-  const unsigned char* matrix = shared + Step::kFactorBytesAt[Of::kDigit];
+  const Matrix matrix(shared + Step::kFactorBytesAt[Of::kDigit], Of::kColumns);
   Element* spare = reinterpret_cast<Element*>(shared + Step::kTileBytesAt) - 16;
   const Finish<Step> finish(parameters);
   const Source<Step, kAccess> source(parameters, window);
@@ -283,9 +285,9 @@ KRONOP_INLINE void run_half(unsigned char* shared, const Parameters& parameters,
     for (int n0 = 0; n0 < Of::kProducedParts; n0 += Of::kAtOnce) {
       typename Of::Sums sums;
       if constexpr (Of::kGrouped) {
-        multiply_half_grouped<Step, Phase>(sums, a, reinterpret_cast<const Element*>(matrix) + n0 * 16 * 8);
+        multiply_half_grouped<Step, Phase>(sums, a, n0, matrix);
       } else {
-        multiply_half<Step, Phase>(sums, a, n0, reinterpret_cast<const typename Of::Factor*>(matrix) + threadIdx.x % 32);
+        multiply_half<Step, Phase>(sums, a, n0, reinterpret_cast<const typename Of::Factor*>(shared + Step::kFactorBytesAt[Of::kDigit]) + threadIdx.x % 32);
       }
       if (last && !parameters.z) {
 #pragma unroll

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <type_traits>
 #include <vector>
 
 #define KRONOP_EMULATION
@@ -22,6 +23,11 @@ struct Index {
   unsigned x;
 };
 inline Index threadIdx, blockIdx, gridDim;
+
+namespace kronop {
+struct half_t;
+struct bfloat16_t;
+}  // namespace kronop
 
 namespace emulation {
 
@@ -179,11 +185,113 @@ inline void group_multiply_add(float (&sums)[N][4], const float (&a)[4], const f
   wait(Waiting::warp);
 }
 
+// Four 8 x 8 matrices of 16-bit elements, of which each thread gives the place of one row.
+struct Matrices {
+  unsigned short* rows[32];
+};
+inline std::vector<Matrices> matrices;
+
+template <bool kTurned, bool kStore>
+inline void move_matrices(unsigned (&words)[4], const void* row) {
+  const unsigned warp = current / 32, thread = current % 32;
+  if (matrices.size() <= warp) matrices.resize(warp + 1);
+  matrices[warp].rows[thread] = static_cast<unsigned short*>(const_cast<void*>(row));
+  if (reinterpret_cast<std::size_t>(row) % 16 != 0) std::abort();
+  wait(Waiting::warp);
+  for (int m = 0; m < 4; ++m) {
+    for (int r = 0; r < 2; ++r) {
+      const int lane = thread / 4, index = thread % 4 * 2 + r;
+      unsigned short& element = kTurned ? matrices[warp].rows[8 * m + index][lane] : matrices[warp].rows[8 * m + lane][index];
+      if constexpr (kStore) {
+        element = static_cast<unsigned short>(words[m] >> 16 * r);
+      } else {
+        words[m] = (r ? words[m] & 0xffffu : 0) | unsigned(element) << 16 * r;
+      }
+    }
+  }
+  wait(Waiting::warp);
+}
+
+// What the threads of a warp bring to a product of 16-bit operands.
+struct Words {
+  unsigned a[32][4], b[32][2];
+};
+inline std::vector<Words> words_of;
+
+// Row `lane` of the left operand, contracted index k.
+inline unsigned short left_of(const Words& all, int lane, int k) {
+  return static_cast<unsigned short>(all.a[lane % 8 * 4 + k % 8 / 2][lane / 8 + k / 8 * 2] >> 16 * (k % 2));
+}
+
+template <class T>
+inline double widened(unsigned short bits) {
+  if (std::is_same_v<T, kronop::half_t>) return double(__builtin_bit_cast(_Float16, bits));
+  return double(__builtin_bit_cast(float, unsigned(bits) << 16));
+}
+
+template <class T>
+inline void warp_multiply_add(float (&sums)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+  const unsigned warp = current / 32, thread = current % 32;
+  if (words_of.size() <= warp) words_of.resize(warp + 1);
+  std::memcpy(words_of[warp].a[thread], a, sizeof(a));
+  words_of[warp].b[thread][0] = b0;
+  words_of[warp].b[thread][1] = b1;
+  wait(Waiting::warp);
+  const Words& all = words_of[warp];
+  for (int e = 0; e < 4; ++e) {
+    const int lane = thread / 4 + 8 * (e / 2), produced = thread % 4 * 2 + e % 2;
+    double sum = sums[e];
+    for (int k = 0; k < 16; ++k) {
+      const unsigned word = all.b[produced * 4 + k % 8 / 2][k / 8];
+      sum += widened<T>(left_of(all, lane, k)) * widened<T>(static_cast<unsigned short>(word >> 16 * (k % 2)));
+    }
+    sums[e] = float(sum);
+  }
+  wait(Waiting::warp);
+}
+
+struct Matrix {
+  const unsigned char* from;
+  int columns;
+  Matrix(const void* from, int columns) : from(static_cast<const unsigned char*>(from)), columns(columns) {}
+};
+
+template <class T, int N>
+inline void group_multiply_add(float (&sums)[N][4], const unsigned (&a)[4], const Matrix& matrix, int bytes, bool more) {
+  const auto* b = reinterpret_cast<const unsigned short*>(matrix.from + bytes);
+  const int columns = matrix.columns;
+  const unsigned warp = current / 32, thread = current % 32;
+  if (words_of.size() <= warp) words_of.resize(warp + 1);
+  std::memcpy(words_of[warp].a[thread], a, sizeof(a));
+  wait(Waiting::warp);
+  for (int n = 0; n < N; ++n) {
+    for (int e = 0; e < 4; ++e) {
+      const int lane = thread / 4 + 8 * (e / 2), column = 8 * n + thread % 4 * 2 + e % 2;
+      double sum = more ? sums[n][e] : 0;
+      for (int k = 0; k < 16; ++k) {
+        sum += widened<T>(left_of(words_of[warp], lane, k)) * widened<T>(b[(k / 8 * columns + column) * 8 + k % 8]);
+      }
+      sums[n][e] = float(sum);
+    }
+  }
+  wait(Waiting::warp);
+}
+
 }  // namespace emulation
 
 namespace kronop {
 using emulation::group_multiply_add;
+using emulation::Matrix;
+
 using emulation::warp_multiply_add;
+template <bool kTurned>
+inline void load_matrices(unsigned (&words)[4], const void* row) {
+  emulation::move_matrices<kTurned, false>(words, row);
+}
+template <bool kTurned>
+inline void store_matrices(void* row, const unsigned (&words)[4]) {
+  emulation::move_matrices<kTurned, true>(const_cast<unsigned (&)[4]>(words), row);
+}
 inline void begin_group_products() {}
 inline void commit_group_products() {}
 inline void wait_for_group_products() {}

@@ -122,4 +122,5 @@ def test_intermediates_in_parts(folder: Path, side: Side, monkeypatch: pytest.Mo
     monkeypatch.setattr(kron_launch, "_PART_BYTES", 1 << 17)
     factors = [(61, 61), (61, 61), (17, 17)]  # 61 has no divisor that a cluster could have.
     assert run(folder, factors, 3, float32, side=side, source=True) > 1
+    factors[2] = (31, 31)  # Too large for a tile of 16-bit elements.
     assert run(folder, factors, 1, float16, side=side, batch=(2, 3), factor_batch=(2, 1)) > 1

@@ -49,7 +49,8 @@ def force(monkeypatch: pytest.MonkeyPatch, **style: Any) -> None:
         digits = mma.merge(shape, 1).group
         blocks = math.gcd(style.get("cluster", 1), digits[0][0]) if len(digits) > 1 else 1
         most = (len(digits) - (blocks > 1)) // 2
-        changes = style | {"cluster": blocks, "pairs": min(style.get("pairs", 0), most)}
+        changes = {"half": False, "buffers": 1} | style
+        changes |= {"cluster": blocks, "pairs": min(style.get("pairs", 0), most)}
         plain = [item for item in offered(key, shape, ends, accumulator) if item.staged_in]
         return [
             replace(item, merged=1, threads=max(128, item.threads), **changes) for item in plain
@@ -160,3 +161,64 @@ def test_a_tile_ends_while_the_next_begins(
     monkeypatch.setattr(kernels, "_TARGET", replace(kernels._TARGET, cores=1))
     run(folder, factors, rows, element, **options)
     assert [operands.integer(item, "kExchange") for item in steps] == [factors[0][0]]
+
+
+_HALF_CASES: list[tuple[list[tuple[int, int]], int, DataType, dict[str, Any]]] = [
+    ([(64, 64)] * 2, 2, bfloat16, {"alignment": 8}),
+    ([(32, 32)] * 2, 5, float16, {"alignment": 8, "source": True}),
+    ([(16, 16)] * 3, 1, bfloat16, {"alignment": 8}),
+    ([(86, 86), (8, 8)], 3, bfloat16, {"alignment": 2, "source": True}),
+    ([(20, 12), (86, 70)], 3, float16, {"alignment": 2}),
+    ([(6, 7), (5, 5), (9, 4), (3, 2)], 5, float16, {"source": True}),
+    ([(6, 7), (5, 5), (9, 11)], 5, bfloat16, {"side": Side.Left, "source": True}),
+    ([(32, 16), (16, 40)], 40, float16, {"side": Side.Left, "alignment": 8}),
+    ([(128, 100)], 70, bfloat16, {"alignment": 4}),
+    ([(48, 32)], 300, float16, {"alignment": 8, "source": True}),
+    ([(33, 31)], 20, float16, {}),
+    ([(4, 8), (5, 7)], 20, bfloat16, {"batch": (2, 3), "factor_batch": (3,)}),
+    ([(8, 8)] * 4, 2, float16, {"alignment": 8}),
+]
+
+
+@pytest.mark.parametrize(("factors", "rows", "element", "options"), _HALF_CASES)
+@pytest.mark.parametrize("staged_in", [True, False])
+@pytest.mark.parametrize("staged_out", [True, False])
+@pytest.mark.parametrize(("grouped", "buffers"), [(False, 1), (False, 2), (True, 2)])
+def test_tiles_of_16_bit_elements(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    staged_in: bool,
+    staged_out: bool,
+    grouped: bool,
+    buffers: int,
+    factors: list[tuple[int, int]],
+    rows: int,
+    element: DataType,
+    options: dict[str, Any],
+) -> None:
+    # Ends in memory are for contiguous digits; both, for one digit.
+    ends = (staged_in, staged_out) if options.get("side") is not Side.Left else (True, True)
+    if not any(ends) and len(factors) > 1:
+        ends = (False, True)
+    style = {"staged_in": ends[0], "staged_out": ends[1], "grouped": grouped}
+    if ends[0] and len(factors) > 1:
+        style["buffers"] = buffers
+    force(monkeypatch, half=True, **style)
+    monkeypatch.setattr(passes, "_tiles", lambda *_: [])
+    monkeypatch.setattr(passes.contract, "candidates", lambda *_: ([], []))
+    between = {"intermediate": element}
+    assert run(folder, factors, rows, element, **options, **between) == 1
+
+
+@pytest.mark.parametrize("buffers", [1, 2])
+@pytest.mark.parametrize("staged_out", [True, False])
+def test_a_block_fills_one_tile_while_it_works_on_another(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, staged_out: bool, buffers: int
+) -> None:
+    one = replace(kernels._TARGET, cores=1)
+    monkeypatch.setattr(kernels, "_TARGET", one)
+    style = {"staged_in": True, "staged_out": staged_out, "buffers": buffers}
+    force(monkeypatch, half=True, **style)
+    options: dict[str, Any] = {"alignment": 8, "intermediate": bfloat16}
+    run(folder, [(16, 16), (8, 8)], 1000, bfloat16, **options)
+    run(folder, [(16, 16), (9, 8)], 700, bfloat16, source=True, **options)

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from kronop.artifacts import Launch
-from kronop.descriptions.datatype import DataType, float16, float32, float64, int32
+from kronop.descriptions.datatype import DataType, bfloat16, float16, float32, float64, int32
 from kronop.descriptions.epilogue import LinearCombination
 from kronop.descriptions.kron import KronMatmulDescription, KronProblem, Side, StridedMatrix
 from kronop.descriptions.ksparse import KSparseDescription
 from kronop.descriptions.math_instruction import MathInstruction, OpClass
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
-from kronop.emit.cuda import kron_launch, mma, tile
+from kronop.emit.cuda import half, kron_launch, mma, tile
 from kronop.emit.cuda.kron import CudaKronEmitter
 from kronop.emit.cuda.ksparse import CudaKSparseEmitter
 from kronop.emit.cuda.operands import MOST_BLOCKS, View, allows_vectors
@@ -244,6 +244,8 @@ def test_strides_keep_a_warps_lanes_in_different_banks() -> None:
         merged=1,
         cluster=1,
         grouped=False,
+        half=False,
+        buffers=1,
     )
     strides = mma.strides_of(shape, shape_of_tile, float32)
     for stride in strides:
@@ -252,6 +254,29 @@ def test_strides_keep_a_warps_lanes_in_different_banks() -> None:
             (t * stride + 4 * g + e) % 32 for t in range(4) for g in range(2) for e in range(4)
         ]
         assert sorted(banks) == list(range(32))
+
+
+@pytest.mark.parametrize("columns", [1, 5, 32])
+@pytest.mark.parametrize(
+    "digits", [((64, 64), (64, 64)), ((32, 20), (86, 86), (16, 16)), ((9, 5),)]
+)
+def test_rows_of_16_bit_elements_are_aligned_and_in_different_banks(
+    digits: tuple[tuple[int, int], ...], columns: int
+) -> None:
+    strides = half.strides_of(digits, columns)
+    steps = strides[:-1] if columns == 1 else strides
+    assert (strides[-1] == 1) == (columns == 1)
+    assert all(stride % 16 == 8 for stride in steps)
+    for outer, inner, digit in zip(strides, strides[1:], digits, strict=False):
+        assert outer >= inner * max(digit)
+
+
+def test_16_bit_operands_stay_as_they_are_in_one_pass() -> None:
+    for element, expected in ((bfloat16, True), (float16, True), (float32, False)):
+        instruction = MathInstruction.tensor_op(element)
+        plan = KRON.plan(kron([(64, 64)] * 2, element, instruction=instruction), HOPPER)
+        (step,) = plan.steps
+        assert step.constant("kHalf") is expected
 
 
 def test_a_tile_steers_the_plan() -> None:

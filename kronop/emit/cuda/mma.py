@@ -14,7 +14,7 @@ from kronop.artifacts import Status
 from kronop.descriptions.datatype import DataType, bfloat16, float16, float32, float64
 from kronop.descriptions.kron import KronMatmulDescription
 from kronop.descriptions.math_instruction import MathInstruction, MathOperation, OpClass
-from kronop.emit.cuda import operands
+from kronop.emit.cuda import half, operands
 from kronop.emit.cuda.shapes import Ends, PassShape, multiply_adds, shrinking
 from kronop.emit.cuda.tile import TileShape, tile_signature
 from kronop.emit.plan import Constant, Step
@@ -44,6 +44,7 @@ _CYCLES_OF_INSTRUCTION = 0.15
 _CYCLES_OF_TILE, _CYCLES_OF_PHASE, _CYCLES_OF_CLUSTER = 515, 78, 6900
 _CYCLES_BETWEEN = 3.8
 _OVERLAP = 2.4
+_EXCHANGED = 2.0
 _SHARED_BYTES_PER_CYCLE = 128
 
 
@@ -55,7 +56,8 @@ class MmaTile(TileShape):
     writes it. So many `pairs` of neighbouring digits, from the last ones on, are contracted in one
     phase each. Neighbouring factors are multiplied out up to `merged` rows and columns. The blocks
     of a `cluster` share a tile by its first digit, which is contracted last. With `grouped`, four
-    warps multiply digits of 32 and more together.
+    warps multiply digits of 32 and more together. With `half`, the tile holds 16-bit elements,
+    and of two `buffers` one is filled while the other one is worked on.
     """
 
     staged_in: bool
@@ -64,6 +66,8 @@ class MmaTile(TileShape):
     merged: int
     cluster: int
     grouped: bool
+    half: bool = False
+    buffers: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,8 +157,9 @@ def merge(shape: PassShape, merged: int) -> PassShape:
 def splits_of(math_instruction: MathInstruction) -> bool | None:
     """Whether operands are taken as two each for this instruction, a rounded value and its rest.
 
-    None where `kron_mma` has no such product. What is between two 16-bit factors is rounded as
-    TF32, whose significand is that of float16.
+    None where `kron_mma` has no such product. What is between two 16-bit factors is rounded to
+    their type where the tile holds such elements, and else as TF32, whose significand is that of
+    float16.
     """
     if math_instruction.opcode_class is not OpClass.TensorOp:
         return None
@@ -171,6 +176,8 @@ def splits_of(math_instruction: MathInstruction) -> bool | None:
 
 def strides_of(shape: PassShape, tile: MmaTile, accumulator: DataType) -> tuple[int, ...]:
     """Stride of each digit in the tile, last digit contiguous or next to the columns."""
+    if tile.half:
+        return half.strides_of(shape.group, tile.columns)[1:]
     strides: list[int] = []
     stride = tile.columns
     count = len(shape.group)
@@ -196,6 +203,8 @@ def _apart(stride: int, step: int, banks: int) -> int:
 
 
 def row_stride(shape: PassShape, tile: MmaTile, strides: Sequence[int]) -> int:
+    if tile.half:
+        return half.strides_of(shape.group, tile.columns)[0]
     # A cluster writes the results of its last phase to memory.
     slots = shape.group[0][0] // tile.cluster if tile.cluster > 1 else max(shape.group[0])
     return strides[0] * (operands.round_up(slots, 2) if strides[0] == 1 else slots)
@@ -205,6 +214,8 @@ def digits_of_phases(
     group: Sequence[tuple[int, int]], tile: MmaTile
 ) -> tuple[tuple[int, int | None], ...]:
     """(digit, its partner or None) of the phases in their order: pairs, then the rest."""
+    if tile.half:
+        return tuple((digit, None) for digit in half.order(group, tile))
     last = len(group) - 1
     paired = [(last - 2 * index, last - 2 * index - 1) for index in range(tile.pairs)]
     single = sorted(
@@ -240,8 +251,12 @@ def phases_of(
             if index not in (digit, other)
         ]
         axes.append(Axis(extent=tile.columns, shared=1, column=0 if inside else 1))
+        if tile.half and strides[digit] > 1:
+            axes = _in_rows(axes, columns=tile.columns > 1)
         collapsed = _collapse(axes)
         lanes = _lanes(shape.group, digit, other, accumulator, strides[digit] == 1)
+        if tile.half:
+            lanes = _half_lanes(shape.group[digit], strides[digit] == 1, collapsed, tile)
         neighbours = _neighbours(collapsed, (digit, other), strides, lanes)
         result.append(
             MmaPhase(
@@ -255,6 +270,18 @@ def phases_of(
         )
         done |= {digit} if other is None else {digit, other}
     return tuple(result)
+
+
+def _in_rows(axes: Sequence[Axis], columns: bool) -> list[Axis]:
+    """The axes with what is contiguous in the tile in rows: columns, or the last digit."""
+    index = len(axes) - (1 if columns else 2)
+    inner = Axis(extent=half.rows(axes[index].extent), shared=half.ROW)
+    return [*axes[:index], inner]
+
+
+def _half_lanes(digit: tuple[int, int], unit: bool, axes: Sequence[Axis], tile: MmaTile) -> int:
+    fibers = math.prod(axis.extent for axis in axes)
+    return 2 * half.groups(digit, unit, fibers, _grouped(digit, tile), tile.threads // 32)
 
 
 def _neighbours(
@@ -315,6 +342,8 @@ def _lanes(
 
 def registers(shape: PassShape, tile: MmaTile, splits: bool, accumulator: DataType) -> int:
     """An estimate of the registers of a thread: fibers, factor parts, sums, addresses."""
+    if tile.half:
+        return half.registers(shape, tile, [_grouped(digit, tile) for digit in shape.group])
     wanted = max(
         _registers_of_digit(shape, digit, splits, accumulator)
         if other is None
@@ -375,6 +404,8 @@ def factors_bytes(
     first = {d for d, other in digits_of_phases(shape.group, tile) if other is not None}
 
     def size(index: int, digit: tuple[int, int]) -> int:
+        if tile.half:
+            return half.factor_bytes(digit, _grouped(digit, tile))
         if index in first:
             return _left_factor_bytes(digit, splits, accumulator)
         if _grouped(digit, tile):
@@ -424,8 +455,10 @@ def shared_bytes(shape: PassShape, tile: MmaTile, splits: bool, accumulator: Dat
     factors = sum(factors_bytes(shape, tile, splits, accumulator))
     elements = row_stride(shape, tile, strides_of(shape, tile, accumulator)) * tile.rows
     meets = tile.staged_in or tile.staged_out or len(shape.group) - tile.pairs > 1
+    spare = half.SPARE_BYTES * tile.half
+    offsets = _offset_tiles(tile) * _offset_bytes(tile)
     return (
-        _offset_tiles(tile) * _offset_bytes(tile) + factors + elements * accumulator.bytes * meets
+        offsets + factors + spare + elements * _tile_bytes(tile, accumulator) * meets * tile.buffers
     )
 
 
@@ -436,6 +469,8 @@ def fits(
     if len(shape.group) > MOST_DIGITS:
         return Status.reject(f"{len(shape.group)} factors in one pass, at most {MOST_DIGITS}")
     status = _fits_cluster(shape, tile, target) and _fits_groups(tile, accumulator, target)
+    if tile.half:
+        status = status and half.fits(shape, tile, target)
     if not status:
         return status
     largest = max(p for p, _ in shape.group)
@@ -486,6 +521,15 @@ def _fits_cluster(shape: PassShape, tile: MmaTile, target: Target) -> Status:
     return Status.accept()
 
 
+@dataclass(slots=True)
+class _Work:
+    """What some elements of X ask of a multiprocessor: cycles of a unit each, and instructions."""
+
+    tensor: float = 0.0
+    shared: float = 0.0
+    instructions: float = 0.0
+
+
 def cycles(
     shape: PassShape,
     ends: Ends,
@@ -500,34 +544,69 @@ def cycles(
     memory = 128 * (x + y) * partial / _MEMORY_BYTES_PER_CYCLE
     strides = strides_of(shape, tile, accumulator)
     phases = phases_of(shape, tile, strides, accumulator)
-    tensor = shared = instructions = 0.0
+    work = _Work()
     elements = 128.0
     for index, phase in enumerate(phases):
-        idle = _idle(phase, tile.threads // 32)
-        products = _products(shape, phase, splits, elements) * idle
-        tensor += products * _cycles_of_product(phase, accumulator)
-        instructions += _instructions(shape, phase, splits, elements) * idle
-        shared += _factor_cycles(shape, phase, splits, accumulator, elements) * idle
-        direct = index == 0 and not tile.staged_in
-        shared += _access_cycles(shape, phase, strides, accumulator, elements, direct, 0)
-        for digit in phase.digits:
-            elements *= shape.group[digit][1] / shape.group[digit][0]
-        direct = index == len(phases) - 1 and not tile.staged_out
-        shared += _access_cycles(shape, phase, strides, accumulator, elements, direct, 1)
-        instructions += products * (not phase.grouped)
+        ends_here = index == 0, index == len(phases) - 1
+        elements = _add_phase(
+            work, shape, tile, phase, strides, splits, accumulator, elements, ends_here
+        )
     staged = tile.staged_in + tile.staged_out
-    shared += elements * accumulator.bytes / _SHARED_BYTES_PER_CYCLE * staged
-    instructions += elements / 32 * 2 * staged
-    wanted = shared_bytes(shape, tile, splits, accumulator)
+    work.shared += elements * _tile_bytes(tile, accumulator) / _SHARED_BYTES_PER_CYCLE * staged
+    work.instructions += elements / 32 * 2 * staged
     blocks = operands.resident_blocks(
-        tile.threads, registers(shape, tile, splits, accumulator), wanted, target
+        tile.threads,
+        registers(shape, tile, splits, accumulator),
+        shared_bytes(shape, tile, splits, accumulator),
+        target,
     )
     of_tile = _CYCLES_OF_TILE + _CYCLES_OF_PHASE * len(phases)
     of_tile += _CYCLES_OF_CLUSTER * (tile.cluster > 1)
     held = tile.rows * tile.columns * shape.group_in / tile.cluster
-    latency = of_tile * 128 / held + instructions * _CYCLES_BETWEEN / (tile.threads / 32)
-    issue = instructions * _CYCLES_OF_INSTRUCTION
-    return _overlapped(memory, tensor, shared, issue, latency / blocks)
+    latency = of_tile * 128 / held + work.instructions * _CYCLES_BETWEEN / (tile.threads / 32)
+    latency /= blocks * tile.buffers * (_EXCHANGED if exchanged(shape, tile, phases) else 1)
+    issue = work.instructions * _CYCLES_OF_INSTRUCTION
+    return _overlapped(memory, work.tensor, work.shared, issue, latency)
+
+
+def _add_phase(
+    work: _Work,
+    shape: PassShape,
+    tile: MmaTile,
+    phase: MmaPhase,
+    strides: Sequence[int],
+    splits: bool,
+    accumulator: DataType,
+    elements: float,
+    ends: tuple[bool, bool],
+) -> float:
+    """Adds what so many elements of a phase take; the elements that it produces."""
+    p, q = shape.group[phase.digit]
+    unit = strides[phase.digit] == 1
+    idle = _idle(phase, tile.threads // 32, tile.half and not unit)
+    # What a phase reads or writes in memory itself goes in short runs.
+    reads, writes = ends[0] and not tile.staged_in, ends[1] and not tile.staged_out
+    short = [not tile.half and unit and direct for direct in (reads, writes)]
+    width = _tile_bytes(tile, accumulator) / _SHARED_BYTES_PER_CYCLE
+    if tile.half:
+        products = half.products((p, q)) * elements / p
+        factor = half.factor_bytes_read((p, q), phase) * elements / p / _SHARED_BYTES_PER_CYCLE
+    else:
+        products = _products(shape, phase, splits, elements)
+        factor = _factor_cycles(shape, phase, splits, accumulator, elements)
+    work.instructions += _instructions(shape, phase, splits, elements) * idle
+    work.instructions += products * idle * (not phase.grouped)
+    work.tensor += products * idle * _cycles_of_product(phase, accumulator)
+    work.shared += factor * idle + elements * width * (2 if short[0] and p > 8 else 1)
+    for digit in phase.digits:
+        elements *= shape.group[digit][1] / shape.group[digit][0]
+    work.shared += elements * width * (2 if short[1] and q > 8 else 1)
+    return elements
+
+
+def _tile_bytes(tile: MmaTile, accumulator: DataType) -> int:
+    """Bytes of an element of the tile."""
+    return half.BYTES if tile.half else accumulator.bytes
 
 
 def _overlapped(*cycles: float) -> float:
@@ -546,20 +625,6 @@ def _instructions(shape: PassShape, phase: MmaPhase, splits: bool, elements: flo
     split = (3 if splits else 1) * len(phase.digits) * (1 if p <= 64 else 2)
     sums = 1 + _parts(p) / 2 if splits else 1
     return elements / 32 * (split + 4 + sums)
-
-
-def _access_cycles(
-    shape: PassShape,
-    phase: MmaPhase,
-    strides: Sequence[int],
-    accumulator: DataType,
-    elements: float,
-    direct: bool,
-    produced: int,
-) -> float:
-    """Cycles of shared memory, or of memory in its short runs, for a phase's elements."""
-    short = direct and strides[phase.digit] == 1 and shape.group[phase.digit][produced] > 8
-    return elements * accumulator.bytes / _SHARED_BYTES_PER_CYCLE * (2 if short else 1)
 
 
 def _products(shape: PassShape, phase: MmaPhase, splits: bool, elements: float) -> float:
@@ -593,9 +658,9 @@ def _factor_cycles(
     return 0 if parts <= 2 else parts * elements / (p * p2) * fragment
 
 
-def _idle(phase: MmaPhase, warps: int) -> float:
-    """How much longer a phase takes because its fibers do not fill all warps."""
-    at_once = 16 * phase.groups if phase.other is None else phase.lanes
+def _idle(phase: MmaPhase, warps: int, rows: bool) -> float:
+    """How much longer a phase takes because its fibers, or rows of them, do not fill all warps."""
+    at_once = (2 if rows else 16) * phase.groups if phase.other is None else phase.lanes
     pieces = operands.cover(phase.fibers, at_once)
     return operands.cover(pieces, warps) * warps / pieces
 
@@ -647,6 +712,9 @@ def mma_step(
             ("kXDigit", 0 if ends.source_by_rows else shape.right),
             ("kYDigit", 0 if ends.output_by_rows else shape.right),
             ("kSplit", splits),
+            ("kHalf", tile.half),
+            ("kReadVector", half.vector(shape.group[phases[0].digit][0])),
+            ("kWriteVector", half.vector(shape.group[phases[-1].digit][1])),
             ("kSaturate", operands.saturates(epilogue)),
             *_factor_constants(factors, runs),
             *_tile_constants(shape, tile, strides, splits, accumulator),
@@ -697,7 +765,9 @@ def _vector(
     if tile.staged_out if produced else tile.staged_in:
         return operands.widest_divisor(alignment, [tile.columns if tile.columns > 1 else last])
     if strides[phase.digit] == 1:
-        return operands.widest_divisor(min(alignment, 2), [shape.group[phase.digit][produced]])
+        size = shape.group[phase.digit][produced]
+        most = half.vector(size) if tile.half else 2
+        return operands.widest_divisor(min(alignment, most), [size])
     return math.gcd(alignment, phase.lanes) if phase.neighbours else 1
 
 
@@ -744,7 +814,9 @@ def _tile_constants(
         ("kDenseIn", False),
         ("kDenseOut", False),
         ("kFactorBytesAt", tuple(at + sum(sizes[:index]) for index in range(len(sizes)))),
-        ("kTileBytesAt", at + sum(sizes)),
+        ("kBuffers", tile.buffers),
+        ("kTileBytes", row_stride(shape, tile, strides) * tile.rows * half.BYTES),
+        ("kTileBytesAt", at + sum(sizes) + half.SPARE_BYTES * tile.half),
     )
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from kronop.artifacts import Status
 from kronop.descriptions.datatype import DataType, RowMajor
 from kronop.descriptions.kron import KronMatmulDescription, Side
-from kronop.emit.cuda import contract, mma, operands, tile
+from kronop.emit.cuda import contract, half, mma, operands, tile
 from kronop.emit.cuda.contract import Contraction, ContractTile, Order
 from kronop.emit.cuda.mma import MmaTile
 from kronop.emit.cuda.shapes import Ends, PassShape, Shape, multiply_adds, shrinking
@@ -311,7 +311,10 @@ def _mma_tiles(key: _Key, shape: PassShape, ends: Ends, accumulator: DataType) -
         MmaTile(rows=rows, columns=columns, threads=threads, merged=merged, **style)
         for merged in _mergers(shape)
         for rows, columns, threads in plain
-        for style in _styles(mma.merge(shape, merged), columns, rows, accumulator)
+        for style in (
+            *_styles(mma.merge(shape, merged), columns, rows, accumulator),
+            *_half_styles(key, mma.merge(shape, merged), ends),
+        )
     ]
 
 
@@ -337,6 +340,24 @@ def _styles(
         for count in pairs if direct else ():
             for cluster in (1, 2) if rows == columns == 1 else (1,):
                 yield {**style, "pairs": count, "cluster": cluster}
+
+
+def _half_styles(key: _Key, shape: PassShape, ends: Ends) -> Iterator[dict[str, Any]]:
+    """The same with a tile of 16-bit elements: staged, or one end in memory."""
+    if not half.takes(key.math, ends):
+        return
+    grouped = (False, True) if max(p for p, _ in shape.group) >= mma.LEAST_GROUPED else (False,)
+    both = (True, False)
+    for together, staged_in, staged_out, buffers in itertools.product(grouped, both, both, (1, 2)):
+        yield {
+            "staged_in": staged_in,
+            "staged_out": staged_out,
+            "pairs": 0,
+            "cluster": 1,
+            "grouped": together,
+            "half": True,
+            "buffers": buffers,
+        }
 
 
 def _most_pairs(digits: Sequence[Shape]) -> int:

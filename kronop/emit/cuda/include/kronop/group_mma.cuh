@@ -16,7 +16,7 @@ KRONOP_INLINE constexpr unsigned place_in_cores(unsigned row, unsigned column, u
 #if !defined(KRONOP_EMULATION)
 // What the tensor cores are told of a matrix in shared memory: its place, and the bytes from core to core
 // along the contracted and the produced index.
-KRONOP_INLINE unsigned long long matrix_of(const float* from, int columns) {
+KRONOP_INLINE unsigned long long matrix_of(const void* from, int columns) {
   const unsigned long long start = (__cvta_generic_to_shared(from) & 0x3ffff) >> 4;
   return start | (unsigned long long)(columns * 16 >> 4) << 16 | (128ull >> 4) << 32;
 }

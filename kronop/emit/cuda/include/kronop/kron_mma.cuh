@@ -8,6 +8,7 @@
 #pragma once
 
 #include "kron_exchange.cuh"
+#include "kron_half.cuh"
 
 namespace kronop {
 namespace kron {
@@ -20,7 +21,10 @@ KRONOP_INLINE void load_factors(const Factors<Step, Parameters>& factors, Then t
     then();
   } else {
     const auto rest = [&]<int kMore>() { load_factors<Step, Phase + 1, kMore>(factors, then); };
-    if constexpr (Step::kPhaseOther[Phase] >= 0) {
+    if constexpr (Step::kHalf) {
+      using Of = HalfOf<Step, Phase>;
+      load_fragments<Step, Either<Of::kGrouped, typename Of::GroupFragments, typename Of::Fragments>, kHeld>(factors, rest);
+    } else if constexpr (Step::kPhaseOther[Phase] >= 0) {
       using Of = PairOf<Step, Phase>;
       load_fragments<Step, typename Of::LeftFragments, kHeld>(factors, [&]<int kMore>() {
         load_fragments<Step, typename Of::RightFragments, kMore>(factors, rest);
@@ -42,19 +46,23 @@ KRONOP_INLINE void prepare(unsigned char* shared, const Parameters& parameters, 
       prefetch_tile<Step>(parameters, window);
     }
   });
+  if constexpr (Step::kHalf) put_zeros<Step>(shared);
   if constexpr (grouped_phases<Step>() > 0) publish_to_group_products();
 }
 
 template <class Step, int Phase, Access kAccess, class Parameters>
 KRONOP_INLINE void run_one(unsigned char* shared, const Parameters& parameters, const Window<Step>& window) {
-  if constexpr (Step::kPhaseOther[Phase] >= 0) {
+  if constexpr (Step::kHalf) {
+    run_half<Step, Phase, kAccess>(shared, parameters, window);
+  } else if constexpr (Step::kPhaseOther[Phase] >= 0) {
     run_pair<Step, Phase, kAccess>(shared, parameters, window);
   } else {
     run_phase<Step, Phase, kAccess>(shared, parameters, window);
   }
 }
 
-// Phases Phase ... kEnd - 1. Where the first one reads X itself, the next tile's X is asked for as soon as it has.
+// Phases Phase ... kEnd - 1. Where the first one reads X itself, the next tile's X is asked for as soon as it has; where there are
+// two tiles, it is on its way to the other one.
 template <class Step, int Phase = 0, int kEnd = Step::kPhases, class Parameters>
 KRONOP_INLINE void run_phases(unsigned char* shared, const Parameters& parameters, const Window<Step>& window,
                               const Window<Step>& next) {
@@ -62,6 +70,9 @@ KRONOP_INLINE void run_phases(unsigned char* shared, const Parameters& parameter
   if constexpr (Phase + 1 < kEnd) {
     wait_for_threads<Step, Phase + 2 == Step::kPhases>();
     if constexpr (Phase == 0 && !Step::kStagedIn) prefetch_tile<Step>(parameters, next);
+    if constexpr (Phase == 0 && Step::kBuffers > 1) {
+      if (next.rows > 0) stage_in<Step>(tile_of<Step>(shared, next), parameters, next);
+    }
     run_phases<Step, Phase + 1, kEnd>(shared, parameters, window, next);
   }
 }
@@ -128,7 +139,6 @@ template <class Step, class Parameters>
 KRONOP_INLINE void kron_mma(const Parameters& parameters) {
   if constexpr (Step::kExchange > 0) return kron::walk_exchanging<Step>(parameters);
   unsigned char* shared = shared_memory();
-  auto* tile = reinterpret_cast<typename Step::Accumulator*>(shared + Step::kTileBytesAt);
   const kron::Tiles<Step, Parameters> tiles(parameters);
   long long index = blockIdx.x / Step::kCluster, loaded = -1;
   if (index >= tiles.count()) return;
@@ -138,7 +148,7 @@ KRONOP_INLINE void kron_mma(const Parameters& parameters) {
   while (true) {
     if (!staged) {
       __syncthreads();
-      kron::stage_in<Step>(tile, parameters, now);
+      kron::stage_in<Step>(kron::tile_of<Step>(shared, now), parameters, now);
     }
     if (now.batch != loaded) {
       if (loaded < 0 || kron::batched_factors<Step>(parameters)) kron::prepare<Step>(shared, parameters, now);
@@ -154,10 +164,13 @@ KRONOP_INLINE void kron_mma(const Parameters& parameters) {
     if (more) next = tiles.open(index, Step::kOffsetBytes - now.at);
     kron::run_phases<Step>(shared, parameters, now, next);
     kron::wait_for_threads<Step, true>();
-    if constexpr (Step::kStagedIn && Step::kStagedOut) staged = more && kron::exchange<Step>(tile, parameters, now, next);
+    auto* tile = kron::tile_of<Step>(shared, now);
+    constexpr bool exchanges = Step::kStagedIn && Step::kStagedOut && Step::kBuffers == 1;
+    if constexpr (exchanges) staged = more && kron::exchange<Step>(tile, parameters, now, next);
     if constexpr (Step::kStagedOut) {
-      if (!Step::kStagedIn || !staged) kron::finish_tile<Step>(tile, parameters, now);
+      if (!exchanges || !staged) kron::finish_tile<Step>(tile, parameters, now);
     }
+    if constexpr (Step::kBuffers > 1) staged = more;
     if (!more) return;
     now = next;
   }

@@ -23,6 +23,10 @@ struct KronTileParameters {
 
 namespace kron {
 
+// What the tile holds: with 16-bit operands they may stay as they are.
+template <class Step>
+using TileElement = Either<Step::kHalf, typename Step::Input, typename Step::Accumulator>;
+
 // Offset in the tile of the group's linear index k, over contracted or produced sizes.
 template <class Step, bool Produced, int Digit = Step::kDigits - 1>
 KRONOP_INLINE int spread(int k) {
@@ -81,6 +85,13 @@ struct Window {
   KRONOP_INLINE long long y(int row) const { return offsets(1)[row]; }
   KRONOP_INLINE long long z(int row) const { return offsets(2)[row]; }
 };
+
+// The tile of a window. Of two, one is filled while the other one is worked on.
+template <class Step>
+KRONOP_INLINE TileElement<Step>* tile_of(unsigned char* shared, const Window<Step>& window) {
+  const int at = Step::kBuffers > 1 && window.at != 0 ? Step::kTileBytes : 0;
+  return reinterpret_cast<TileElement<Step>*>(shared + Step::kTileBytesAt + at);
+}
 
 // Digits of a batch's linear index. Most problems have one batch; and a loop, not four copies of a division, since a
 // block runs this once or twice: what it has not run yet comes from memory.

@@ -75,29 +75,29 @@ KRONOP_INLINE void for_each_piece(const Window<Step>& window, const long long* o
 template <class Step, bool kWide, class Parameters>
 struct StageIn {
   using Input = typename Step::Input;
-  using Accumulator = typename Step::Accumulator;
+  using Element = TileElement<Step>;
   static constexpr int kVector = kWide ? Step::kXVector : 1, kPiece = kVector < 4 ? kVector : 4;
   const Input* x;
   Strides<kWide, Step::kXDigit> strides;
-  Accumulator* tile;
+  Element* tile;
   const Window<Step>& window;
 
-  KRONOP_INLINE StageIn(Accumulator* to, const Parameters& parameters, const Window<Step>& where)
+  KRONOP_INLINE StageIn(Element* to, const Parameters& parameters, const Window<Step>& where)
       : x(static_cast<const Input*>(parameters.x)), strides(parameters.digit_x, parameters.inner_x), tile(to), window(where) {}
 
   KRONOP_INLINE void operator()(const Piece& piece, long long row_offset) const {
     if (!piece.in(window)) return;
     const Input* from = piece.of(x, row_offset, strides);
-    if constexpr (detail::same<Input, Accumulator>) {
+    if constexpr (detail::same<Input, Element> && kVector * sizeof(Input) >= 4) {
       copy_asynchronously<kVector * sizeof(Input)>(tile + piece.at, from);
     } else {
       const auto items = load<Input, kVector>(from);
 #pragma unroll
       for (int first = 0; first < kVector; first += kPiece) {
-        Vector<Accumulator, kPiece> values;
+        Vector<Element, kPiece> values;
 #pragma unroll
-        for (int v = 0; v < kPiece; ++v) values.data[v] = convert<Accumulator>(items.data[first + v]);
-        store<Accumulator, kPiece>(tile + piece.at + first, values);
+        for (int v = 0; v < kPiece; ++v) values.data[v] = convert<Element>(items.data[first + v]);
+        store<Element, kPiece>(tile + piece.at + first, values);
       }
     }
   }
@@ -133,16 +133,16 @@ KRONOP_INLINE void prefetch_tile(const Parameters& parameters, const Window<Step
 template <class Step, bool kWide, bool kSource, class Parameters>
 struct StageOut {
   using Output = typename Step::Output;
-  using Accumulator = typename Step::Accumulator;
+  using Element = TileElement<Step>;
   static constexpr int kVector = kWide ? Step::kYVector : 1, kPiece = kVector < 4 ? kVector : 4;
   Output* y;
   const Output* z;
   Strides<kWide, Step::kYDigit> y_strides, z_strides;
-  const Accumulator* tile;
+  const Element* tile;
   const Window<Step>& window;
   Finish<Step> finish;
 
-  KRONOP_INLINE StageOut(const Accumulator* from, const Parameters& parameters, const Window<Step>& where)
+  KRONOP_INLINE StageOut(const Element* from, const Parameters& parameters, const Window<Step>& where)
       : y(static_cast<Output*>(parameters.y)),
         z(static_cast<const Output*>(parameters.z)),
         y_strides(parameters.digit_y, parameters.inner_y),
@@ -153,14 +153,20 @@ struct StageOut {
 
   KRONOP_INLINE void operator()(const Piece& piece, long long row_offset) const {
     if (!piece.in(window)) return;
+    if constexpr (Step::kHalf && !kSource) {
+      // The last phase has been through the epilogue.
+      store<Output, kVector>(piece.of(y, row_offset, y_strides), load<Output, kVector>(tile + piece.at));
+      return;
+    }
     Vector<Output, kVector> source{}, result;
     if constexpr (kSource) source = load<Output, kVector>(piece.of(z, window.z(piece.row), z_strides));
 #pragma unroll
     for (int first = 0; first < kVector; first += kPiece) {
-      const auto values = load<Accumulator, kPiece>(tile + piece.at + first);
+      const auto values = load<Element, kPiece>(tile + piece.at + first);
 #pragma unroll
       for (int v = 0; v < kPiece; ++v) {
-        result.data[first + v] = kSource ? finish(values.data[v], source.data[first + v]) : finish(values.data[v]);
+        const auto value = convert<typename Step::Accumulator>(values.data[v]);
+        result.data[first + v] = kSource ? finish(value, source.data[first + v]) : finish(value);
       }
     }
     store<Output, kVector>(piece.of(y, row_offset, y_strides), result);
@@ -168,7 +174,7 @@ struct StageOut {
 };
 
 template <class Step, class Parameters>
-KRONOP_INLINE void stage_in(typename Step::Accumulator* tile, const Parameters& parameters, const Window<Step>& window) {
+KRONOP_INLINE void stage_in(TileElement<Step>* tile, const Parameters& parameters, const Window<Step>& window) {
   if (wide<Step>(Step::kXVector, parameters.x_vector, window)) {
     using Stage = StageIn<Step, true, Parameters>;
     for_each_piece<Step, false, Stage::kVector>(window, window.offsets(0), Stage(tile, parameters, window));
@@ -179,7 +185,7 @@ KRONOP_INLINE void stage_in(typename Step::Accumulator* tile, const Parameters& 
 }
 
 template <class Step, bool kSource, class Parameters>
-KRONOP_INLINE void stage_out(const typename Step::Accumulator* tile, const Parameters& parameters, const Window<Step>& window) {
+KRONOP_INLINE void stage_out(const TileElement<Step>* tile, const Parameters& parameters, const Window<Step>& window) {
   if (wide<Step>(Step::kYVector, parameters.y_vector, window)) {
     using Stage = StageOut<Step, true, kSource, Parameters>;
     for_each_piece<Step, true, Stage::kVector>(window, window.offsets(1), Stage(tile, parameters, window));
@@ -190,7 +196,7 @@ KRONOP_INLINE void stage_out(const typename Step::Accumulator* tile, const Param
 }
 
 template <class Step, class Parameters>
-KRONOP_INLINE void finish_tile(const typename Step::Accumulator* tile, const Parameters& parameters, const Window<Step>& window) {
+KRONOP_INLINE void finish_tile(const TileElement<Step>* tile, const Parameters& parameters, const Window<Step>& window) {
   if (parameters.z) {
     stage_out<Step, true>(tile, parameters, window);
   } else {
@@ -201,7 +207,7 @@ KRONOP_INLINE void finish_tile(const typename Step::Accumulator* tile, const Par
 // Results leave the tile and the next tile's X comes right behind them, where both have the same
 // chunks: a thread overwrites what it has just read. False where they have not, and nothing is done.
 template <class Step, class Parameters>
-KRONOP_INLINE bool exchange(typename Step::Accumulator* tile, const Parameters& parameters, const Window<Step>& now, const Window<Step>& next) {
+KRONOP_INLINE bool exchange(TileElement<Step>* tile, const Parameters& parameters, const Window<Step>& now, const Window<Step>& next) {
   if constexpr (Step::kSquare && Step::kXVector == Step::kYVector) {
     if (!parameters.z && wide<Step>(Step::kXVector, parameters.x_vector, next) && wide<Step>(Step::kYVector, parameters.y_vector, now)) {
       const StageOut<Step, true, false, Parameters> out(tile, parameters, now);

@@ -163,6 +163,7 @@ struct Finish {
   using Output = typename Step::Output;
   using Accumulator = typename Step::Accumulator;
   using Functor = typename Step::Epilogue;
+  using Compute = typename Functor::Compute;
   Functor functor;
 
   template <class Parameters>
@@ -178,8 +179,6 @@ struct Finish {
     return stored(functor(convert<Compute>(value), Compute{}, no_bias()));
   }
 
- private:
-  using Compute = typename Functor::Compute;
   // Of floats, what no sum changes by: the compiler leaves it out.
   KRONOP_INLINE static Compute no_bias() {
     if constexpr (detail::same<Compute, float> || detail::same<Compute, double>) {
@@ -188,6 +187,8 @@ struct Finish {
       return Compute{};
     }
   }
+
+ private:
   KRONOP_INLINE static Output stored(Compute result) {
     if constexpr (Step::kSaturate) {
       return convert_saturate<Output>(result);

@@ -60,7 +60,7 @@ class Emulator:
             if compiler is None:
                 raise FileNotFoundError("no g++ to build the emulation with")
             includes = [f"-I{directory}" for directory in source.include_directories]
-            # Each kernel has a Step of its own: constants of one must not stand for those of another.
+            # Every kernel has a Step: constants of one must not stand for those of another.
             local = ["-fPIC", "-shared", "-fno-gnu-unique"]
             flags = ["-std=c++20", "-O1", "-w", "-mf16c", "-mfma", *local]
             files = ["-include", str(_HEADER), *includes, str(code), "-o", str(library)]

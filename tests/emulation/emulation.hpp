@@ -203,8 +203,9 @@ inline void copy_asynchronously(void* to, const void* from) {
 inline void wait_for_warp() { emulation::wait(emulation::Waiting::warp); }
 inline void wait_for_group(int) { emulation::wait(emulation::Waiting::group); }
 inline void wait_for_copies() {}
-inline constexpr int kPrefetch = 4096;
-inline void prefetch(const char*, int) {}
+inline constexpr bool kPrefetchesPieces = true;
+inline void prefetch_line(const void*) {}
+inline void prefetch_piece(const void*, int) {}
 inline int cluster_rank() { return int(emulation::current / emulation::threads_of_block); }
 inline void cluster_barrier() { emulation::wait(emulation::Waiting::cluster); }
 inline unsigned char* shared_memory() { return emulation::shared_of(cluster_rank()); }

@@ -327,7 +327,9 @@ def registers(shape: PassShape, tile: MmaTile, splits: bool, accumulator: DataTy
     # NOTE: at P = 64 three blocks of 168 registers spilled a little and took 0.85 ms where two of
     # 240 took 0.74.
     long = max(_parts(p) for p, _ in shape.group) >= 8
-    return min(255, round(_REGISTERS_SHARE * (wanted + other + _REGISTERS_LONG * long)))
+    most = max(p for p, _ in shape.group)
+    share = _REGISTERS_SHARE if most <= (64 if tile.grouped else 32) else 1.0
+    return min(255, round(share * (wanted + other + _REGISTERS_LONG * long)))
 
 
 def _registers_of_digit(shape: PassShape, index: int, splits: bool, accumulator: DataType) -> int:

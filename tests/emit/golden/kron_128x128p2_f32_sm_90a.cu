@@ -1,24 +1,25 @@
-// digit 0 of 2 (128x128), tiles of 4 x 128 x 32 in shared memory
+// digit 0 of 2 (128x128), tiles of 8 x 128 x 32 in shared memory
 #include "kronop/kron_mma.cuh"
 
 using Parameters = kronop::KronTileParameters<double, 1>;
-static_assert(sizeof(Parameters{.x = {}, .y = {}, .z = {}, .x_vector = {}, .y_vector = {},
-    .outer_extent = {}, .outer_x = {}, .outer_y = {}, .outer_z = {}, .inner_extent = {}, .inner_x =
-    {}, .inner_y = {}, .inner_z = {}, .digit_x = {}, .digit_y = {}, .digit_z = {}, .batch_extent =
-    {}, .batch_x = {}, .batch_y = {}, .batch_z = {}, .factor = {}, .factor_row = {}, .factor_column
-    = {}, .factor_batch = {}, .scalars = {}}) == 376);
+static_assert(sizeof(Parameters{.x = {}, .y = {}, .z = {}, .x_vector = {}, .y_vector = {}, .tiles =
+    {}, .outer_extent = {}, .outer_x = {}, .outer_y = {}, .outer_z = {}, .inner_extent = {},
+    .inner_x = {}, .inner_y = {}, .inner_z = {}, .digit_x = {}, .digit_y = {}, .digit_z = {},
+    .batch_extent = {}, .batch_x = {}, .batch_y = {}, .batch_z = {}, .factor = {}, .factor_row = {},
+    .factor_column = {}, .factor_batch = {}, .scalars = {}}) == 400);
 static_assert(sizeof(Parameters::x) == 8 && sizeof(Parameters::y) == 8 && sizeof(Parameters::z) == 8
     && sizeof(Parameters::x_vector) == 8 && sizeof(Parameters::y_vector) == 8 &&
-    sizeof(Parameters::outer_extent) == 16 && sizeof(Parameters::outer_x) == 16 &&
-    sizeof(Parameters::outer_y) == 16 && sizeof(Parameters::outer_z) == 16 &&
-    sizeof(Parameters::inner_extent) == 8 && sizeof(Parameters::inner_x) == 8 &&
-    sizeof(Parameters::inner_y) == 8 && sizeof(Parameters::inner_z) == 8 &&
-    sizeof(Parameters::digit_x) == 8 && sizeof(Parameters::digit_y) == 8 &&
-    sizeof(Parameters::digit_z) == 8 && sizeof(Parameters::batch_extent) == 32 &&
-    sizeof(Parameters::batch_x) == 32 && sizeof(Parameters::batch_y) == 32 &&
-    sizeof(Parameters::batch_z) == 32 && sizeof(Parameters::factor) == 8 &&
-    sizeof(Parameters::factor_row) == 8 && sizeof(Parameters::factor_column) == 8 &&
-    sizeof(Parameters::factor_batch) == 32 && sizeof(Parameters::scalars) == 32);
+    sizeof(Parameters::tiles) == 24 && sizeof(Parameters::outer_extent) == 16 &&
+    sizeof(Parameters::outer_x) == 16 && sizeof(Parameters::outer_y) == 16 &&
+    sizeof(Parameters::outer_z) == 16 && sizeof(Parameters::inner_extent) == 8 &&
+    sizeof(Parameters::inner_x) == 8 && sizeof(Parameters::inner_y) == 8 &&
+    sizeof(Parameters::inner_z) == 8 && sizeof(Parameters::digit_x) == 8 &&
+    sizeof(Parameters::digit_y) == 8 && sizeof(Parameters::digit_z) == 8 &&
+    sizeof(Parameters::batch_extent) == 32 && sizeof(Parameters::batch_x) == 32 &&
+    sizeof(Parameters::batch_y) == 32 && sizeof(Parameters::batch_z) == 32 &&
+    sizeof(Parameters::factor) == 8 && sizeof(Parameters::factor_row) == 8 &&
+    sizeof(Parameters::factor_column) == 8 && sizeof(Parameters::factor_batch) == 32 &&
+    sizeof(Parameters::scalars) == 32);
 
 struct Step {
   using Input = float;
@@ -28,43 +29,51 @@ struct Step {
   using Epilogue = kronop::Identity<float>;
   static constexpr int kThreads = 256;
   static constexpr int kBlocks = 1;
-  static constexpr int kXVector = 4;
-  static constexpr int kYVector = 4;
+  static constexpr bool kAhead = false;
+  static constexpr int kXVector = 2;
+  static constexpr int kYVector = 2;
   static constexpr int kXDigit = 128;
   static constexpr int kYDigit = 128;
-  static constexpr bool kSplitX = true;
-  static constexpr bool kSplitFactor = true;
+  static constexpr bool kSplit = true;
   static constexpr bool kSaturate = false;
   static constexpr int kFactors = 1;
   static constexpr int kFactorFirst[] = {0, 1};
   static constexpr int kFactorContracted[] = {128};
   static constexpr int kFactorProduced[] = {128};
-  static constexpr bool kStaged = true;
+  static constexpr bool kStagedIn = false;
+  static constexpr bool kStagedOut = false;
   static constexpr bool kRegular = true;
-  static constexpr int kOffsetBytes = 96;
+  static constexpr int kCluster = 1;
+  static constexpr int kOffsetBytes = 192;
   static constexpr bool kSquare = true;
-  static constexpr int kRows = 4;
+  static constexpr int kRows = 8;
   static constexpr int kColumns = 32;
   static constexpr int kDigits = 1;
   static constexpr int kGroupIn = 128;
   static constexpr int kGroupOut = 128;
   static constexpr int kContracted[] = {128};
   static constexpr int kProduced[] = {128};
+  static constexpr int kGroupStrideIn[] = {1};
+  static constexpr int kGroupStrideOut[] = {1};
   static constexpr int kStride[] = {40};
   static constexpr int kRowStride = 5120;
   static constexpr bool kDenseIn = false;
   static constexpr bool kDenseOut = false;
-  static constexpr int kFactorBytesAt[] = {192};
-  static constexpr int kTileBytesAt = 131264;
+  static constexpr int kFactorBytesAt[] = {384};
+  static constexpr int kTileBytesAt = 131456;
   static constexpr int kPhases = 1;
   static constexpr int kPhaseDigit[] = {0};
-  static constexpr int kPhaseGroups[] = {1};
+  static constexpr int kPhaseOther[] = {-1};
+  static constexpr int kPhaseLanes[] = {2};
+  static constexpr int kPhaseGrouped[] = {1};
   static constexpr int kPhaseNeighbours[] = {1};
-  static constexpr int kPhaseFibers[] = {128};
+  static constexpr int kPhaseFibers[] = {256};
   static constexpr int kPhaseAxis[] = {0, 2};
-  static constexpr int kAxisExtent[] = {4, 32};
+  static constexpr int kAxisExtent[] = {8, 32};
   static constexpr int kAxisShared[] = {5120, 1};
   static constexpr int kAxisRow[] = {1, 0};
+  static constexpr int kAxisGroup[] = {0, 0};
+  static constexpr int kAxisColumn[] = {0, 1};
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
@@ -76,23 +85,24 @@ kron_f32_128x128_mma_r_d0of2_s0of2_f32_linear_sm_90a(const __grid_constant__ Par
 #include "kronop/kron_mma.cuh"
 
 using Parameters = kronop::KronTileParameters<double, 1>;
-static_assert(sizeof(Parameters{.x = {}, .y = {}, .z = {}, .x_vector = {}, .y_vector = {},
-    .outer_extent = {}, .outer_x = {}, .outer_y = {}, .outer_z = {}, .inner_extent = {}, .inner_x =
-    {}, .inner_y = {}, .inner_z = {}, .digit_x = {}, .digit_y = {}, .digit_z = {}, .batch_extent =
-    {}, .batch_x = {}, .batch_y = {}, .batch_z = {}, .factor = {}, .factor_row = {}, .factor_column
-    = {}, .factor_batch = {}, .scalars = {}}) == 376);
+static_assert(sizeof(Parameters{.x = {}, .y = {}, .z = {}, .x_vector = {}, .y_vector = {}, .tiles =
+    {}, .outer_extent = {}, .outer_x = {}, .outer_y = {}, .outer_z = {}, .inner_extent = {},
+    .inner_x = {}, .inner_y = {}, .inner_z = {}, .digit_x = {}, .digit_y = {}, .digit_z = {},
+    .batch_extent = {}, .batch_x = {}, .batch_y = {}, .batch_z = {}, .factor = {}, .factor_row = {},
+    .factor_column = {}, .factor_batch = {}, .scalars = {}}) == 400);
 static_assert(sizeof(Parameters::x) == 8 && sizeof(Parameters::y) == 8 && sizeof(Parameters::z) == 8
     && sizeof(Parameters::x_vector) == 8 && sizeof(Parameters::y_vector) == 8 &&
-    sizeof(Parameters::outer_extent) == 16 && sizeof(Parameters::outer_x) == 16 &&
-    sizeof(Parameters::outer_y) == 16 && sizeof(Parameters::outer_z) == 16 &&
-    sizeof(Parameters::inner_extent) == 8 && sizeof(Parameters::inner_x) == 8 &&
-    sizeof(Parameters::inner_y) == 8 && sizeof(Parameters::inner_z) == 8 &&
-    sizeof(Parameters::digit_x) == 8 && sizeof(Parameters::digit_y) == 8 &&
-    sizeof(Parameters::digit_z) == 8 && sizeof(Parameters::batch_extent) == 32 &&
-    sizeof(Parameters::batch_x) == 32 && sizeof(Parameters::batch_y) == 32 &&
-    sizeof(Parameters::batch_z) == 32 && sizeof(Parameters::factor) == 8 &&
-    sizeof(Parameters::factor_row) == 8 && sizeof(Parameters::factor_column) == 8 &&
-    sizeof(Parameters::factor_batch) == 32 && sizeof(Parameters::scalars) == 32);
+    sizeof(Parameters::tiles) == 24 && sizeof(Parameters::outer_extent) == 16 &&
+    sizeof(Parameters::outer_x) == 16 && sizeof(Parameters::outer_y) == 16 &&
+    sizeof(Parameters::outer_z) == 16 && sizeof(Parameters::inner_extent) == 8 &&
+    sizeof(Parameters::inner_x) == 8 && sizeof(Parameters::inner_y) == 8 &&
+    sizeof(Parameters::inner_z) == 8 && sizeof(Parameters::digit_x) == 8 &&
+    sizeof(Parameters::digit_y) == 8 && sizeof(Parameters::digit_z) == 8 &&
+    sizeof(Parameters::batch_extent) == 32 && sizeof(Parameters::batch_x) == 32 &&
+    sizeof(Parameters::batch_y) == 32 && sizeof(Parameters::batch_z) == 32 &&
+    sizeof(Parameters::factor) == 8 && sizeof(Parameters::factor_row) == 8 &&
+    sizeof(Parameters::factor_column) == 8 && sizeof(Parameters::factor_batch) == 32 &&
+    sizeof(Parameters::scalars) == 32);
 
 struct Epilogue {
   using Compute = float;
@@ -117,19 +127,21 @@ struct Step {
   using Epilogue = ::Epilogue;
   static constexpr int kThreads = 256;
   static constexpr int kBlocks = 1;
+  static constexpr bool kAhead = false;
   static constexpr int kXVector = 2;
   static constexpr int kYVector = 2;
   static constexpr int kXDigit = 1;
   static constexpr int kYDigit = 1;
-  static constexpr bool kSplitX = true;
-  static constexpr bool kSplitFactor = true;
+  static constexpr bool kSplit = true;
   static constexpr bool kSaturate = false;
   static constexpr int kFactors = 1;
   static constexpr int kFactorFirst[] = {0, 1};
   static constexpr int kFactorContracted[] = {128};
   static constexpr int kFactorProduced[] = {128};
-  static constexpr bool kStaged = false;
+  static constexpr bool kStagedIn = false;
+  static constexpr bool kStagedOut = false;
   static constexpr bool kRegular = true;
+  static constexpr int kCluster = 1;
   static constexpr int kOffsetBytes = 6144;
   static constexpr bool kSquare = true;
   static constexpr int kRows = 256;
@@ -139,6 +151,8 @@ struct Step {
   static constexpr int kGroupOut = 128;
   static constexpr int kContracted[] = {128};
   static constexpr int kProduced[] = {128};
+  static constexpr int kGroupStrideIn[] = {1};
+  static constexpr int kGroupStrideOut[] = {1};
   static constexpr int kStride[] = {1};
   static constexpr int kRowStride = 128;
   static constexpr bool kDenseIn = false;
@@ -147,13 +161,17 @@ struct Step {
   static constexpr int kTileBytesAt = 143360;
   static constexpr int kPhases = 1;
   static constexpr int kPhaseDigit[] = {0};
-  static constexpr int kPhaseGroups[] = {1};
+  static constexpr int kPhaseOther[] = {-1};
+  static constexpr int kPhaseLanes[] = {2};
+  static constexpr int kPhaseGrouped[] = {1};
   static constexpr int kPhaseNeighbours[] = {0};
   static constexpr int kPhaseFibers[] = {256};
   static constexpr int kPhaseAxis[] = {0, 1};
   static constexpr int kAxisExtent[] = {256};
   static constexpr int kAxisShared[] = {128};
   static constexpr int kAxisRow[] = {1};
+  static constexpr int kAxisGroup[] = {0};
+  static constexpr int kAxisColumn[] = {0};
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

@@ -1,24 +1,25 @@
-// digits 0 to 3 of 4 (8x8p4), tiles of 2 x 4096 x 1 in shared memory
+// digits 0 to 3 of 4 (8x8p4), tiles of 4 x 4096 x 1 in shared memory
 #include "kronop/kron_mma.cuh"
 
 using Parameters = kronop::KronTileParameters<double, 4>;
-static_assert(sizeof(Parameters{.x = {}, .y = {}, .z = {}, .x_vector = {}, .y_vector = {},
-    .outer_extent = {}, .outer_x = {}, .outer_y = {}, .outer_z = {}, .inner_extent = {}, .inner_x =
-    {}, .inner_y = {}, .inner_z = {}, .digit_x = {}, .digit_y = {}, .digit_z = {}, .batch_extent =
-    {}, .batch_x = {}, .batch_y = {}, .batch_z = {}, .factor = {}, .factor_row = {}, .factor_column
-    = {}, .factor_batch = {}, .scalars = {}}) == 544);
+static_assert(sizeof(Parameters{.x = {}, .y = {}, .z = {}, .x_vector = {}, .y_vector = {}, .tiles =
+    {}, .outer_extent = {}, .outer_x = {}, .outer_y = {}, .outer_z = {}, .inner_extent = {},
+    .inner_x = {}, .inner_y = {}, .inner_z = {}, .digit_x = {}, .digit_y = {}, .digit_z = {},
+    .batch_extent = {}, .batch_x = {}, .batch_y = {}, .batch_z = {}, .factor = {}, .factor_row = {},
+    .factor_column = {}, .factor_batch = {}, .scalars = {}}) == 568);
 static_assert(sizeof(Parameters::x) == 8 && sizeof(Parameters::y) == 8 && sizeof(Parameters::z) == 8
     && sizeof(Parameters::x_vector) == 8 && sizeof(Parameters::y_vector) == 8 &&
-    sizeof(Parameters::outer_extent) == 16 && sizeof(Parameters::outer_x) == 16 &&
-    sizeof(Parameters::outer_y) == 16 && sizeof(Parameters::outer_z) == 16 &&
-    sizeof(Parameters::inner_extent) == 8 && sizeof(Parameters::inner_x) == 8 &&
-    sizeof(Parameters::inner_y) == 8 && sizeof(Parameters::inner_z) == 8 &&
-    sizeof(Parameters::digit_x) == 8 && sizeof(Parameters::digit_y) == 8 &&
-    sizeof(Parameters::digit_z) == 8 && sizeof(Parameters::batch_extent) == 32 &&
-    sizeof(Parameters::batch_x) == 32 && sizeof(Parameters::batch_y) == 32 &&
-    sizeof(Parameters::batch_z) == 32 && sizeof(Parameters::factor) == 32 &&
-    sizeof(Parameters::factor_row) == 32 && sizeof(Parameters::factor_column) == 32 &&
-    sizeof(Parameters::factor_batch) == 128 && sizeof(Parameters::scalars) == 32);
+    sizeof(Parameters::tiles) == 24 && sizeof(Parameters::outer_extent) == 16 &&
+    sizeof(Parameters::outer_x) == 16 && sizeof(Parameters::outer_y) == 16 &&
+    sizeof(Parameters::outer_z) == 16 && sizeof(Parameters::inner_extent) == 8 &&
+    sizeof(Parameters::inner_x) == 8 && sizeof(Parameters::inner_y) == 8 &&
+    sizeof(Parameters::inner_z) == 8 && sizeof(Parameters::digit_x) == 8 &&
+    sizeof(Parameters::digit_y) == 8 && sizeof(Parameters::digit_z) == 8 &&
+    sizeof(Parameters::batch_extent) == 32 && sizeof(Parameters::batch_x) == 32 &&
+    sizeof(Parameters::batch_y) == 32 && sizeof(Parameters::batch_z) == 32 &&
+    sizeof(Parameters::factor) == 32 && sizeof(Parameters::factor_row) == 32 &&
+    sizeof(Parameters::factor_column) == 32 && sizeof(Parameters::factor_batch) == 128 &&
+    sizeof(Parameters::scalars) == 32);
 
 struct Epilogue {
   using Compute = float;
@@ -41,45 +42,53 @@ struct Step {
   using Output = kronop::bfloat16_t;
   using Accumulator = float;
   using Epilogue = ::Epilogue;
-  static constexpr int kThreads = 128;
-  static constexpr int kBlocks = 4;
+  static constexpr int kThreads = 256;
+  static constexpr int kBlocks = 3;
+  static constexpr bool kAhead = false;
   static constexpr int kXVector = 1;
   static constexpr int kYVector = 1;
   static constexpr int kXDigit = 1;
   static constexpr int kYDigit = 1;
-  static constexpr bool kSplitX = true;
-  static constexpr bool kSplitFactor = false;
+  static constexpr bool kSplit = false;
   static constexpr bool kSaturate = false;
   static constexpr int kFactors = 4;
   static constexpr int kFactorFirst[] = {0, 1, 2, 3, 4};
   static constexpr int kFactorContracted[] = {8, 8, 8, 8};
   static constexpr int kFactorProduced[] = {8, 8, 8, 8};
-  static constexpr bool kStaged = true;
+  static constexpr bool kStagedIn = false;
+  static constexpr bool kStagedOut = false;
   static constexpr bool kRegular = true;
-  static constexpr int kOffsetBytes = 48;
+  static constexpr int kCluster = 1;
+  static constexpr int kOffsetBytes = 96;
   static constexpr bool kSquare = true;
-  static constexpr int kRows = 2;
+  static constexpr int kRows = 4;
   static constexpr int kColumns = 1;
   static constexpr int kDigits = 4;
   static constexpr int kGroupIn = 4096;
   static constexpr int kGroupOut = 4096;
   static constexpr int kContracted[] = {8, 8, 8, 8};
   static constexpr int kProduced[] = {8, 8, 8, 8};
-  static constexpr int kStride[] = {584, 72, 8, 1};
-  static constexpr int kRowStride = 4672;
+  static constexpr int kGroupStrideIn[] = {512, 64, 8, 1};
+  static constexpr int kGroupStrideOut[] = {512, 64, 8, 1};
+  static constexpr int kStride[] = {580, 72, 8, 1};
+  static constexpr int kRowStride = 4640;
   static constexpr bool kDenseIn = false;
   static constexpr bool kDenseOut = false;
-  static constexpr int kFactorBytesAt[] = {96, 352, 608, 864};
-  static constexpr int kTileBytesAt = 1120;
-  static constexpr int kPhases = 4;
-  static constexpr int kPhaseDigit[] = {3, 2, 1, 0};
-  static constexpr int kPhaseGroups[] = {2, 2, 2, 2};
-  static constexpr int kPhaseNeighbours[] = {0, 1, 1, 1};
-  static constexpr int kPhaseFibers[] = {1024, 1024, 1024, 1024};
-  static constexpr int kPhaseAxis[] = {0, 4, 8, 11, 14};
-  static constexpr int kAxisExtent[] = {2, 8, 8, 8, 2, 8, 8, 8, 2, 8, 64, 2, 8, 64};
-  static constexpr int kAxisShared[] = {4672, 584, 72, 8, 4672, 584, 72, 1, 4672, 584, 1, 4672, 72, 1};
-  static constexpr int kAxisRow[] = {1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 1, 0, 0};
+  static constexpr int kFactorBytesAt[] = {192, 448, 960, 1216};
+  static constexpr int kTileBytesAt = 1728;
+  static constexpr int kPhases = 2;
+  static constexpr int kPhaseDigit[] = {3, 1};
+  static constexpr int kPhaseOther[] = {2, 0};
+  static constexpr int kPhaseLanes[] = {8, 4};
+  static constexpr int kPhaseGrouped[] = {0, 0};
+  static constexpr int kPhaseNeighbours[] = {0, 1};
+  static constexpr int kPhaseFibers[] = {256, 256};
+  static constexpr int kPhaseAxis[] = {0, 3, 5};
+  static constexpr int kAxisExtent[] = {4, 8, 8, 4, 64};
+  static constexpr int kAxisShared[] = {4640, 580, 72, 4640, 1};
+  static constexpr int kAxisRow[] = {1, 0, 0, 1, 0};
+  static constexpr int kAxisGroup[] = {0, 512, 64, 0, 1};
+  static constexpr int kAxisColumn[] = {0, 0, 0, 0, 0};
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

@@ -2,23 +2,24 @@
 #include "kronop/kron_mma.cuh"
 
 using Parameters = kronop::KronTileParameters<double, 3>;
-static_assert(sizeof(Parameters{.x = {}, .y = {}, .z = {}, .x_vector = {}, .y_vector = {},
-    .outer_extent = {}, .outer_x = {}, .outer_y = {}, .outer_z = {}, .inner_extent = {}, .inner_x =
-    {}, .inner_y = {}, .inner_z = {}, .digit_x = {}, .digit_y = {}, .digit_z = {}, .batch_extent =
-    {}, .batch_x = {}, .batch_y = {}, .batch_z = {}, .factor = {}, .factor_row = {}, .factor_column
-    = {}, .factor_batch = {}, .scalars = {}}) == 488);
+static_assert(sizeof(Parameters{.x = {}, .y = {}, .z = {}, .x_vector = {}, .y_vector = {}, .tiles =
+    {}, .outer_extent = {}, .outer_x = {}, .outer_y = {}, .outer_z = {}, .inner_extent = {},
+    .inner_x = {}, .inner_y = {}, .inner_z = {}, .digit_x = {}, .digit_y = {}, .digit_z = {},
+    .batch_extent = {}, .batch_x = {}, .batch_y = {}, .batch_z = {}, .factor = {}, .factor_row = {},
+    .factor_column = {}, .factor_batch = {}, .scalars = {}}) == 512);
 static_assert(sizeof(Parameters::x) == 8 && sizeof(Parameters::y) == 8 && sizeof(Parameters::z) == 8
     && sizeof(Parameters::x_vector) == 8 && sizeof(Parameters::y_vector) == 8 &&
-    sizeof(Parameters::outer_extent) == 16 && sizeof(Parameters::outer_x) == 16 &&
-    sizeof(Parameters::outer_y) == 16 && sizeof(Parameters::outer_z) == 16 &&
-    sizeof(Parameters::inner_extent) == 8 && sizeof(Parameters::inner_x) == 8 &&
-    sizeof(Parameters::inner_y) == 8 && sizeof(Parameters::inner_z) == 8 &&
-    sizeof(Parameters::digit_x) == 8 && sizeof(Parameters::digit_y) == 8 &&
-    sizeof(Parameters::digit_z) == 8 && sizeof(Parameters::batch_extent) == 32 &&
-    sizeof(Parameters::batch_x) == 32 && sizeof(Parameters::batch_y) == 32 &&
-    sizeof(Parameters::batch_z) == 32 && sizeof(Parameters::factor) == 24 &&
-    sizeof(Parameters::factor_row) == 24 && sizeof(Parameters::factor_column) == 24 &&
-    sizeof(Parameters::factor_batch) == 96 && sizeof(Parameters::scalars) == 32);
+    sizeof(Parameters::tiles) == 24 && sizeof(Parameters::outer_extent) == 16 &&
+    sizeof(Parameters::outer_x) == 16 && sizeof(Parameters::outer_y) == 16 &&
+    sizeof(Parameters::outer_z) == 16 && sizeof(Parameters::inner_extent) == 8 &&
+    sizeof(Parameters::inner_x) == 8 && sizeof(Parameters::inner_y) == 8 &&
+    sizeof(Parameters::inner_z) == 8 && sizeof(Parameters::digit_x) == 8 &&
+    sizeof(Parameters::digit_y) == 8 && sizeof(Parameters::digit_z) == 8 &&
+    sizeof(Parameters::batch_extent) == 32 && sizeof(Parameters::batch_x) == 32 &&
+    sizeof(Parameters::batch_y) == 32 && sizeof(Parameters::batch_z) == 32 &&
+    sizeof(Parameters::factor) == 24 && sizeof(Parameters::factor_row) == 24 &&
+    sizeof(Parameters::factor_column) == 24 && sizeof(Parameters::factor_batch) == 96 &&
+    sizeof(Parameters::scalars) == 32);
 
 struct Step {
   using Input = float;
@@ -26,21 +27,23 @@ struct Step {
   using Output = float;
   using Accumulator = float;
   using Epilogue = kronop::Identity<float>;
-  static constexpr int kThreads = 128;
+  static constexpr int kThreads = 256;
   static constexpr int kBlocks = 2;
+  static constexpr bool kAhead = false;
   static constexpr int kXVector = 4;
   static constexpr int kYVector = 4;
   static constexpr int kXDigit = 0;
   static constexpr int kYDigit = 0;
-  static constexpr bool kSplitX = true;
-  static constexpr bool kSplitFactor = true;
+  static constexpr bool kSplit = true;
   static constexpr bool kSaturate = false;
   static constexpr int kFactors = 3;
   static constexpr int kFactorFirst[] = {0, 1, 2, 3};
   static constexpr int kFactorContracted[] = {8, 8, 8};
   static constexpr int kFactorProduced[] = {8, 8, 8};
-  static constexpr bool kStaged = true;
+  static constexpr bool kStagedIn = true;
+  static constexpr bool kStagedOut = true;
   static constexpr bool kRegular = true;
+  static constexpr int kCluster = 1;
   static constexpr int kOffsetBytes = 32;
   static constexpr bool kSquare = true;
   static constexpr int kRows = 1;
@@ -50,6 +53,8 @@ struct Step {
   static constexpr int kGroupOut = 512;
   static constexpr int kContracted[] = {8, 8, 8};
   static constexpr int kProduced[] = {8, 8, 8};
+  static constexpr int kGroupStrideIn[] = {64, 8, 1};
+  static constexpr int kGroupStrideOut[] = {64, 8, 1};
   static constexpr int kStride[] = {2632, 328, 40};
   static constexpr int kRowStride = 21056;
   static constexpr bool kDenseIn = false;
@@ -58,13 +63,17 @@ struct Step {
   static constexpr int kTileBytesAt = 1600;
   static constexpr int kPhases = 3;
   static constexpr int kPhaseDigit[] = {2, 1, 0};
-  static constexpr int kPhaseGroups[] = {2, 2, 2};
+  static constexpr int kPhaseOther[] = {-1, -1, -1};
+  static constexpr int kPhaseLanes[] = {4, 4, 4};
+  static constexpr int kPhaseGrouped[] = {0, 0, 0};
   static constexpr int kPhaseNeighbours[] = {1, 1, 1};
   static constexpr int kPhaseFibers[] = {2048, 2048, 2048};
   static constexpr int kPhaseAxis[] = {0, 3, 6, 9};
   static constexpr int kAxisExtent[] = {8, 8, 32, 8, 8, 32, 8, 8, 32};
   static constexpr int kAxisShared[] = {2632, 328, 1, 2632, 40, 1, 328, 40, 1};
   static constexpr int kAxisRow[] = {0, 0, 0, 0, 0, 0, 0, 0, 0};
+  static constexpr int kAxisGroup[] = {0, 0, 0, 0, 0, 0, 0, 0, 0};
+  static constexpr int kAxisColumn[] = {0, 0, 0, 0, 0, 0, 0, 0, 0};
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
@@ -72,27 +81,28 @@ kron_f32_8x8p3_mma_l_d0of5_s0of2_f32_linear_sm_90a(const __grid_constant__ Param
   kronop::kron_mma<Step>(parameters);
 }
 
-// digits 3 to 4 of 5 (8x8p2), tiles of 4 x 64 x 32 in shared memory
+// digits 3 to 4 of 5 (8x8p2), tiles of 2 x 64 x 32 in shared memory
 #include "kronop/kron_mma.cuh"
 
 using Parameters = kronop::KronTileParameters<double, 2>;
-static_assert(sizeof(Parameters{.x = {}, .y = {}, .z = {}, .x_vector = {}, .y_vector = {},
-    .outer_extent = {}, .outer_x = {}, .outer_y = {}, .outer_z = {}, .inner_extent = {}, .inner_x =
-    {}, .inner_y = {}, .inner_z = {}, .digit_x = {}, .digit_y = {}, .digit_z = {}, .batch_extent =
-    {}, .batch_x = {}, .batch_y = {}, .batch_z = {}, .factor = {}, .factor_row = {}, .factor_column
-    = {}, .factor_batch = {}, .scalars = {}}) == 432);
+static_assert(sizeof(Parameters{.x = {}, .y = {}, .z = {}, .x_vector = {}, .y_vector = {}, .tiles =
+    {}, .outer_extent = {}, .outer_x = {}, .outer_y = {}, .outer_z = {}, .inner_extent = {},
+    .inner_x = {}, .inner_y = {}, .inner_z = {}, .digit_x = {}, .digit_y = {}, .digit_z = {},
+    .batch_extent = {}, .batch_x = {}, .batch_y = {}, .batch_z = {}, .factor = {}, .factor_row = {},
+    .factor_column = {}, .factor_batch = {}, .scalars = {}}) == 456);
 static_assert(sizeof(Parameters::x) == 8 && sizeof(Parameters::y) == 8 && sizeof(Parameters::z) == 8
     && sizeof(Parameters::x_vector) == 8 && sizeof(Parameters::y_vector) == 8 &&
-    sizeof(Parameters::outer_extent) == 16 && sizeof(Parameters::outer_x) == 16 &&
-    sizeof(Parameters::outer_y) == 16 && sizeof(Parameters::outer_z) == 16 &&
-    sizeof(Parameters::inner_extent) == 8 && sizeof(Parameters::inner_x) == 8 &&
-    sizeof(Parameters::inner_y) == 8 && sizeof(Parameters::inner_z) == 8 &&
-    sizeof(Parameters::digit_x) == 8 && sizeof(Parameters::digit_y) == 8 &&
-    sizeof(Parameters::digit_z) == 8 && sizeof(Parameters::batch_extent) == 32 &&
-    sizeof(Parameters::batch_x) == 32 && sizeof(Parameters::batch_y) == 32 &&
-    sizeof(Parameters::batch_z) == 32 && sizeof(Parameters::factor) == 16 &&
-    sizeof(Parameters::factor_row) == 16 && sizeof(Parameters::factor_column) == 16 &&
-    sizeof(Parameters::factor_batch) == 64 && sizeof(Parameters::scalars) == 32);
+    sizeof(Parameters::tiles) == 24 && sizeof(Parameters::outer_extent) == 16 &&
+    sizeof(Parameters::outer_x) == 16 && sizeof(Parameters::outer_y) == 16 &&
+    sizeof(Parameters::outer_z) == 16 && sizeof(Parameters::inner_extent) == 8 &&
+    sizeof(Parameters::inner_x) == 8 && sizeof(Parameters::inner_y) == 8 &&
+    sizeof(Parameters::inner_z) == 8 && sizeof(Parameters::digit_x) == 8 &&
+    sizeof(Parameters::digit_y) == 8 && sizeof(Parameters::digit_z) == 8 &&
+    sizeof(Parameters::batch_extent) == 32 && sizeof(Parameters::batch_x) == 32 &&
+    sizeof(Parameters::batch_y) == 32 && sizeof(Parameters::batch_z) == 32 &&
+    sizeof(Parameters::factor) == 16 && sizeof(Parameters::factor_row) == 16 &&
+    sizeof(Parameters::factor_column) == 16 && sizeof(Parameters::factor_batch) == 64 &&
+    sizeof(Parameters::scalars) == 32);
 
 struct Epilogue {
   using Compute = float;
@@ -116,44 +126,52 @@ struct Step {
   using Accumulator = float;
   using Epilogue = ::Epilogue;
   static constexpr int kThreads = 128;
-  static constexpr int kBlocks = 4;
+  static constexpr int kBlocks = 7;
+  static constexpr bool kAhead = false;
   static constexpr int kXVector = 4;
   static constexpr int kYVector = 4;
   static constexpr int kXDigit = 0;
   static constexpr int kYDigit = 0;
-  static constexpr bool kSplitX = true;
-  static constexpr bool kSplitFactor = true;
+  static constexpr bool kSplit = true;
   static constexpr bool kSaturate = false;
   static constexpr int kFactors = 2;
   static constexpr int kFactorFirst[] = {0, 1, 2};
   static constexpr int kFactorContracted[] = {8, 8};
   static constexpr int kFactorProduced[] = {8, 8};
-  static constexpr bool kStaged = true;
+  static constexpr bool kStagedIn = true;
+  static constexpr bool kStagedOut = true;
   static constexpr bool kRegular = true;
-  static constexpr int kOffsetBytes = 96;
+  static constexpr int kCluster = 1;
+  static constexpr int kOffsetBytes = 48;
   static constexpr bool kSquare = true;
-  static constexpr int kRows = 4;
+  static constexpr int kRows = 2;
   static constexpr int kColumns = 32;
   static constexpr int kDigits = 2;
   static constexpr int kGroupIn = 64;
   static constexpr int kGroupOut = 64;
   static constexpr int kContracted[] = {8, 8};
   static constexpr int kProduced[] = {8, 8};
+  static constexpr int kGroupStrideIn[] = {8, 1};
+  static constexpr int kGroupStrideOut[] = {8, 1};
   static constexpr int kStride[] = {328, 40};
   static constexpr int kRowStride = 2624;
   static constexpr bool kDenseIn = false;
   static constexpr bool kDenseOut = false;
-  static constexpr int kFactorBytesAt[] = {192, 704};
-  static constexpr int kTileBytesAt = 1216;
+  static constexpr int kFactorBytesAt[] = {96, 608};
+  static constexpr int kTileBytesAt = 1120;
   static constexpr int kPhases = 2;
   static constexpr int kPhaseDigit[] = {1, 0};
-  static constexpr int kPhaseGroups[] = {2, 2};
+  static constexpr int kPhaseOther[] = {-1, -1};
+  static constexpr int kPhaseLanes[] = {4, 4};
+  static constexpr int kPhaseGrouped[] = {0, 0};
   static constexpr int kPhaseNeighbours[] = {1, 1};
-  static constexpr int kPhaseFibers[] = {1024, 1024};
+  static constexpr int kPhaseFibers[] = {512, 512};
   static constexpr int kPhaseAxis[] = {0, 3, 6};
-  static constexpr int kAxisExtent[] = {4, 8, 32, 4, 8, 32};
+  static constexpr int kAxisExtent[] = {2, 8, 32, 2, 8, 32};
   static constexpr int kAxisShared[] = {2624, 328, 1, 2624, 40, 1};
   static constexpr int kAxisRow[] = {1, 0, 0, 1, 0, 0};
+  static constexpr int kAxisGroup[] = {0, 0, 0, 0, 0, 0};
+  static constexpr int kAxisColumn[] = {0, 0, 0, 0, 0, 0};
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

@@ -2,23 +2,24 @@
 #include "kronop/kron_mma.cuh"
 
 using Parameters = kronop::KronTileParameters<double, 3>;
-static_assert(sizeof(Parameters{.x = {}, .y = {}, .z = {}, .x_vector = {}, .y_vector = {},
-    .outer_extent = {}, .outer_x = {}, .outer_y = {}, .outer_z = {}, .inner_extent = {}, .inner_x =
-    {}, .inner_y = {}, .inner_z = {}, .digit_x = {}, .digit_y = {}, .digit_z = {}, .batch_extent =
-    {}, .batch_x = {}, .batch_y = {}, .batch_z = {}, .factor = {}, .factor_row = {}, .factor_column
-    = {}, .factor_batch = {}, .scalars = {}}) == 488);
+static_assert(sizeof(Parameters{.x = {}, .y = {}, .z = {}, .x_vector = {}, .y_vector = {}, .tiles =
+    {}, .outer_extent = {}, .outer_x = {}, .outer_y = {}, .outer_z = {}, .inner_extent = {},
+    .inner_x = {}, .inner_y = {}, .inner_z = {}, .digit_x = {}, .digit_y = {}, .digit_z = {},
+    .batch_extent = {}, .batch_x = {}, .batch_y = {}, .batch_z = {}, .factor = {}, .factor_row = {},
+    .factor_column = {}, .factor_batch = {}, .scalars = {}}) == 512);
 static_assert(sizeof(Parameters::x) == 8 && sizeof(Parameters::y) == 8 && sizeof(Parameters::z) == 8
     && sizeof(Parameters::x_vector) == 8 && sizeof(Parameters::y_vector) == 8 &&
-    sizeof(Parameters::outer_extent) == 16 && sizeof(Parameters::outer_x) == 16 &&
-    sizeof(Parameters::outer_y) == 16 && sizeof(Parameters::outer_z) == 16 &&
-    sizeof(Parameters::inner_extent) == 8 && sizeof(Parameters::inner_x) == 8 &&
-    sizeof(Parameters::inner_y) == 8 && sizeof(Parameters::inner_z) == 8 &&
-    sizeof(Parameters::digit_x) == 8 && sizeof(Parameters::digit_y) == 8 &&
-    sizeof(Parameters::digit_z) == 8 && sizeof(Parameters::batch_extent) == 32 &&
-    sizeof(Parameters::batch_x) == 32 && sizeof(Parameters::batch_y) == 32 &&
-    sizeof(Parameters::batch_z) == 32 && sizeof(Parameters::factor) == 24 &&
-    sizeof(Parameters::factor_row) == 24 && sizeof(Parameters::factor_column) == 24 &&
-    sizeof(Parameters::factor_batch) == 96 && sizeof(Parameters::scalars) == 32);
+    sizeof(Parameters::tiles) == 24 && sizeof(Parameters::outer_extent) == 16 &&
+    sizeof(Parameters::outer_x) == 16 && sizeof(Parameters::outer_y) == 16 &&
+    sizeof(Parameters::outer_z) == 16 && sizeof(Parameters::inner_extent) == 8 &&
+    sizeof(Parameters::inner_x) == 8 && sizeof(Parameters::inner_y) == 8 &&
+    sizeof(Parameters::inner_z) == 8 && sizeof(Parameters::digit_x) == 8 &&
+    sizeof(Parameters::digit_y) == 8 && sizeof(Parameters::digit_z) == 8 &&
+    sizeof(Parameters::batch_extent) == 32 && sizeof(Parameters::batch_x) == 32 &&
+    sizeof(Parameters::batch_y) == 32 && sizeof(Parameters::batch_z) == 32 &&
+    sizeof(Parameters::factor) == 24 && sizeof(Parameters::factor_row) == 24 &&
+    sizeof(Parameters::factor_column) == 24 && sizeof(Parameters::factor_batch) == 96 &&
+    sizeof(Parameters::scalars) == 32);
 
 struct Epilogue {
   using Compute = float;
@@ -42,20 +43,22 @@ struct Step {
   using Accumulator = float;
   using Epilogue = ::Epilogue;
   static constexpr int kThreads = 128;
-  static constexpr int kBlocks = 3;
+  static constexpr int kBlocks = 4;
+  static constexpr bool kAhead = true;
   static constexpr int kXVector = 1;
   static constexpr int kYVector = 1;
   static constexpr int kXDigit = 1;
   static constexpr int kYDigit = 1;
-  static constexpr bool kSplitX = true;
-  static constexpr bool kSplitFactor = true;
+  static constexpr bool kSplit = true;
   static constexpr bool kSaturate = false;
   static constexpr int kFactors = 3;
   static constexpr int kFactorFirst[] = {0, 2, 3};
   static constexpr int kFactorContracted[] = {2, 5, 6};
   static constexpr int kFactorProduced[] = {3, 2, 4};
-  static constexpr bool kStaged = true;
+  static constexpr bool kStagedIn = false;
+  static constexpr bool kStagedOut = false;
   static constexpr bool kRegular = false;
+  static constexpr int kCluster = 1;
   static constexpr int kOffsetBytes = 4368;
   static constexpr bool kSquare = false;
   static constexpr int kRows = 182;
@@ -65,6 +68,8 @@ struct Step {
   static constexpr int kGroupOut = 24;
   static constexpr int kContracted[] = {10, 6};
   static constexpr int kProduced[] = {6, 4};
+  static constexpr int kGroupStrideIn[] = {6, 1};
+  static constexpr int kGroupStrideOut[] = {4, 1};
   static constexpr int kStride[] = {6, 1};
   static constexpr int kRowStride = 60;
   static constexpr bool kDenseIn = false;
@@ -73,13 +78,17 @@ struct Step {
   static constexpr int kTileBytesAt = 10272;
   static constexpr int kPhases = 2;
   static constexpr int kPhaseDigit[] = {1, 0};
-  static constexpr int kPhaseGroups[] = {2, 2};
+  static constexpr int kPhaseOther[] = {-1, -1};
+  static constexpr int kPhaseLanes[] = {4, 4};
+  static constexpr int kPhaseGrouped[] = {0, 0};
   static constexpr int kPhaseNeighbours[] = {0, 0};
   static constexpr int kPhaseFibers[] = {1820, 728};
   static constexpr int kPhaseAxis[] = {0, 2, 4};
   static constexpr int kAxisExtent[] = {182, 10, 182, 4};
   static constexpr int kAxisShared[] = {60, 6, 60, 1};
   static constexpr int kAxisRow[] = {1, 0, 1, 0};
+  static constexpr int kAxisGroup[] = {0, 6, 0, 1};
+  static constexpr int kAxisColumn[] = {0, 0, 0, 0};
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

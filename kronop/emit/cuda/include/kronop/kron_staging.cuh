@@ -109,15 +109,23 @@ KRONOP_INLINE void prefetch_tile(const Parameters& parameters, const Window<Step
   using Input = typename Step::Input;
   constexpr int group = Step::kGroupIn / Step::kCluster;
   constexpr int run = (Step::kColumns > 1 ? Step::kColumns : group) * sizeof(Input), runs = Step::kColumns > 1 ? group : 1;
-  constexpr int pieces = (run + kPrefetch - 1) / kPrefetch;
+  // NOTE: the instruction for a piece goes one thread after the other, about 100 cycles each: one thread of each warp.
+  constexpr bool pieces = kPrefetchesPieces && run >= 4096;
+  constexpr int warps = Step::kThreads / 32;
+  constexpr int size = !pieces ? 128 : run / warps > 4096 ? (run + warps - 1) / warps : 4096, count = (run + size - 1) / size;
+  if (pieces && threadIdx.x % 32 != 0) return;
   if (!wide<Step>(Step::kXVector, parameters.x_vector, window)) return;
   const Strides<true, Step::kXDigit> strides(parameters.digit_x, parameters.inner_x);
   const Input* x = static_cast<const Input*>(parameters.x) + rank_of_block<Step>() * group * strides.digit;
 #pragma unroll 1
-  for (int i = threadIdx.x; i < window.rows * runs * pieces; i += Step::kThreads) {
-    const int row = i / (runs * pieces), k = i / pieces % runs, piece = i % pieces * kPrefetch;
-    const char* from = reinterpret_cast<const char*>(x + (window.x(row) + k * strides.digit));
-    prefetch(from + piece, run - piece < kPrefetch ? run - piece : kPrefetch);
+  for (int i = pieces ? threadIdx.x / 32 : threadIdx.x; i < window.rows * runs * count; i += pieces ? warps : Step::kThreads) {
+    const int row = i / (runs * count), k = i / count % runs, at = i % count * size;
+    const char* from = reinterpret_cast<const char*>(x + (window.x(row) + k * strides.digit)) + at;
+    if constexpr (pieces) {
+      prefetch_piece(from, run - at < size ? run - at : size);
+    } else {
+      prefetch_line(from);
+    }
   }
 }
 

@@ -72,16 +72,17 @@ KRONOP_INLINE long long renewed(long long x) {
   return x;
 }
 
-// Asks for some bytes of global memory to be brought to the level-2 cache: kPrefetch of them at most.
+// Asks for a line of global memory to be brought to the level-2 cache, or for a longer piece of it.
+KRONOP_INLINE void prefetch_line(const void* from) { asm volatile("prefetch.global.L2 [%0];" ::"l"(from)); }
 #if __CUDA_ARCH__ >= 900
-inline constexpr int kPrefetch = 4096;
-KRONOP_INLINE void prefetch(const char* from, int bytes) {
+inline constexpr bool kPrefetchesPieces = true;
+KRONOP_INLINE void prefetch_piece(const void* from, int bytes) {
   const unsigned long long first = (unsigned long long)from & ~15ull, end = ((unsigned long long)from + bytes + 15) & ~15ull;
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(first), "r"(unsigned(end - first)));
 }
 #else
-inline constexpr int kPrefetch = 128;
-KRONOP_INLINE void prefetch(const char* from, int) { asm volatile("prefetch.global.L2 [%0];" ::"l"(from)); }
+inline constexpr bool kPrefetchesPieces = false;
+KRONOP_INLINE void prefetch_piece(const void*, int) {}
 #endif
 
 KRONOP_INLINE unsigned char* shared_memory() {

@@ -10,7 +10,15 @@ from typing import Any
 
 import pytest
 
-from kronop.descriptions.datatype import DataType, bfloat16, float16, float32, float64
+from kronop.descriptions.datatype import (
+    ColumnMajor,
+    DataType,
+    RowMajor,
+    bfloat16,
+    float16,
+    float32,
+    float64,
+)
 from kronop.descriptions.kron import Side
 from kronop.emit.cuda import kron, mma, operands, passes
 from tests.emulation import test_emulated_kernels as kernels
@@ -121,15 +129,18 @@ def test_products_of_warp_groups(
     run(folder, factors, rows, element, **options)
 
 
-_TILES_IN_A_ROW = [
+_SHORT = [(16, 16), (8, 8), (8, 8), (16, 16)]
+_TILES_IN_A_ROW: list[tuple[list[tuple[int, int]], int, DataType, dict[str, Any]]] = [
     ([(8, 8)] * 5, 4, float32, {"pairs": 2}),
     ([(8, 8)] * 5, 3, float16, {"pairs": 2, "alignment": 8}),
-    ([(16, 16)] * 3, 7, float32, {"pairs": 0, "side": Side.Left}),
-    ([(16, 16)] * 3, 5, float64, {"pairs": 0, "alignment": 2}),
-    ([(16, 16)] * 3, 1, float32, {"pairs": 0, "batch": (2, 3), "factor_batch": (2, 1)}),
-    ([(16, 16)] * 3, 5, float32, {"pairs": 0, "source": True}),
-    ([(32, 32)] * 3, 3, float32, {"pairs": 0, "grouped": True}),
-    ([(32, 32), (8, 8), (32, 32)], 5, float32, {"pairs": 0, "grouped": True}),
+    (_SHORT, 5, float32, {"side": Side.Left}),
+    (_SHORT, 1, float32, {"batch": (2, 3), "factor_batch": (2, 1)}),
+    (_SHORT, 3, float32, {"source": True}),
+    (_SHORT, 3, float32, {"layouts": (RowMajor, RowMajor, ColumnMajor)}),
+    (_SHORT, 3, float32, {"layouts": (ColumnMajor, RowMajor, RowMajor)}),
+    ([(16, 16)] * 3, 5, float64, {"alignment": 2}),
+    ([(32, 32)] * 3, 3, float32, {"grouped": True}),
+    ([(32, 32), (8, 8), (32, 32)], 5, float32, {"grouped": True}),
 ]
 
 
@@ -145,17 +156,17 @@ def test_a_tile_ends_while_the_next_begins(
     style = {"pairs": 0, "grouped": False, "cluster": 1, "staged_in": False, "staged_out": False}
     options = {"alignment": 4, **options}
     style |= {name: options.pop(name) for name in ("pairs", "grouped") if name in options}
-    threads = 128 if factors == [(16, 16)] * 3 else 512
-    tile = mma.MmaTile(rows=1, columns=1, threads=threads, merged=1, **style)
+    tile = mma.MmaTile(rows=1, columns=1, threads=512, merged=1, **style)
     steps = []
-    offered = mma.mma_step
+
+    def whole(_: Any, shape: Any, *__: Any) -> list[Any]:
+        return [tile] if len(shape.group) == len(factors) else []
 
     def step(*args: Any, **named: Any) -> Any:
-        steps.append(offered(*args, **named))
+        steps.append(mma.mma_step(*args, **named))
         return steps[-1]
 
     passes._choices.cache_clear()
-    whole = lambda _, shape, *__: [tile] if len(shape.group) == len(factors) else []
     monkeypatch.setattr(passes, "_mma_tiles", whole)
     monkeypatch.setattr(kron, "mma_step", step)
     monkeypatch.setattr(kernels, "_TARGET", replace(kernels._TARGET, cores=1))

@@ -695,7 +695,8 @@ def mma_step(
     x_vector = _vector(shape, phases[0], tile, strides, ends.source_alignment, 0)
     y_vector = _vector(shape, phases[-1], tile, strides, ends.output_alignment, 1)
     ahead = _reads_ahead(shape, phases[0], tile, accumulator, blocks)
-    exchange = exchanged(shape, tile, phases) if ahead and min(x_vector, y_vector) > 1 else 0
+    # Several blocks go on at once anyway.
+    alone = ahead and blocks == 1 and min(x_vector, y_vector) > 1
     return Step(
         entry=entry,
         header="kronop/kron_mma.cuh",
@@ -706,7 +707,7 @@ def mma_step(
             ("kThreads", tile.threads),
             ("kBlocks", blocks),
             ("kAhead", ahead),
-            ("kExchange", exchange),
+            ("kExchange", exchanged(shape, tile, phases) if alone else 0),
             ("kXVector", x_vector),
             ("kYVector", y_vector),
             ("kXDigit", 0 if ends.source_by_rows else shape.right),

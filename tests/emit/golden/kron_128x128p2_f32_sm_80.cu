@@ -30,6 +30,7 @@ struct Step {
   static constexpr int kThreads = 256;
   static constexpr int kBlocks = 1;
   static constexpr bool kAhead = false;
+  static constexpr int kExchange = 0;
   static constexpr int kXVector = 2;
   static constexpr int kYVector = 2;
   static constexpr int kXDigit = 128;
@@ -128,6 +129,7 @@ struct Step {
   static constexpr int kThreads = 256;
   static constexpr int kBlocks = 1;
   static constexpr bool kAhead = false;
+  static constexpr int kExchange = 0;
   static constexpr int kXVector = 2;
   static constexpr int kYVector = 2;
   static constexpr int kXDigit = 1;

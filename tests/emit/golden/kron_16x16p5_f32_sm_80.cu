@@ -30,6 +30,7 @@ struct Step {
   static constexpr int kThreads = 256;
   static constexpr int kBlocks = 2;
   static constexpr bool kAhead = false;
+  static constexpr int kExchange = 0;
   static constexpr int kXVector = 4;
   static constexpr int kYVector = 4;
   static constexpr int kXDigit = 4096;
@@ -128,6 +129,7 @@ struct Step {
   static constexpr int kThreads = 128;
   static constexpr int kBlocks = 4;
   static constexpr bool kAhead = true;
+  static constexpr int kExchange = 0;
   static constexpr int kXVector = 2;
   static constexpr int kYVector = 4;
   static constexpr int kXDigit = 1;

@@ -45,6 +45,7 @@ struct Step {
   static constexpr int kThreads = 256;
   static constexpr int kBlocks = 3;
   static constexpr bool kAhead = false;
+  static constexpr int kExchange = 0;
   static constexpr int kXVector = 1;
   static constexpr int kYVector = 1;
   static constexpr int kXDigit = 1;

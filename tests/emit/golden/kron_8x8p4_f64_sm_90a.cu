@@ -45,6 +45,7 @@ struct Step {
   static constexpr int kThreads = 128;
   static constexpr int kBlocks = 6;
   static constexpr bool kAhead = false;
+  static constexpr int kExchange = 0;
   static constexpr int kXVector = 1;
   static constexpr int kYVector = 1;
   static constexpr int kXDigit = 1;
@@ -74,8 +75,8 @@ struct Step {
   static constexpr int kRowStride = 4384;
   static constexpr bool kDenseIn = false;
   static constexpr bool kDenseOut = false;
-  static constexpr int kFactorBytesAt[] = {64, 576, 1088, 1600};
-  static constexpr int kTileBytesAt = 2112;
+  static constexpr int kFactorBytesAt[] = {96, 608, 1120, 1632};
+  static constexpr int kTileBytesAt = 2144;
   static constexpr int kPhases = 4;
   static constexpr int kPhaseDigit[] = {3, 2, 1, 0};
   static constexpr int kPhaseOther[] = {-1, -1, -1, -1};

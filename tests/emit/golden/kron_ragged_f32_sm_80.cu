@@ -45,6 +45,7 @@ struct Step {
   static constexpr int kThreads = 128;
   static constexpr int kBlocks = 4;
   static constexpr bool kAhead = true;
+  static constexpr int kExchange = 0;
   static constexpr int kXVector = 1;
   static constexpr int kYVector = 1;
   static constexpr int kXDigit = 1;

@@ -18,6 +18,27 @@ inline constexpr bool writes_memory = Phase + 1 == Step::kPhases && !Step::kStag
 template <class Step, int Phase>
 inline constexpr bool reads_ahead = Step::kAhead && reads_memory<Step, Phase>;
 
+// What a phase by chunks holds of X: other work goes on meanwhile, which must not wait for X to be converted.
+template <class Step, int kEach>
+using OnItsWay = Either<(kEach > 0), typename Step::Input, typename Step::Accumulator>;
+
+template <class T, class From, int A, int B, int C>
+KRONOP_INLINE void convert_all(T (&to)[A][B][C], const From (&from)[A][B][C]) {
+#pragma unroll
+  for (int a = 0; a < A; ++a) {
+#pragma unroll
+    for (int b = 0; b < B; ++b) {
+#pragma unroll
+      for (int c = 0; c < C; ++c) to[a][b][c] = convert<T>(from[a][b][c]);
+    }
+  }
+}
+template <class T, class From, int A, int B, int C, int D>
+KRONOP_INLINE void convert_all(T (&to)[A][B][C][D], const From (&from)[A][B][C][D]) {
+#pragma unroll
+  for (int a = 0; a < A; ++a) convert_all(to[a], from[a]);
+}
+
 // Takes pieces `start`, `start` + kStep, ... below kEnd of a phase at work.
 template <class Step, int Phase, int kEnd, int kStep, class Work>
 KRONOP_INLINE void work_on_pieces(const Work& work, int start) {

@@ -13,11 +13,8 @@ namespace kronop {
 namespace kron {
 
 template <class Step, int Phase, int kEach>
-using PlainWork = Either<(Step::kPhaseOther[Phase] >= 0), PairWork<Step, Phase, Access::kPlain, kEach>, PhaseWork<Step, Phase, Access::kPlain, kEach>>;
-
-// Whether the threads that take a chunk together are a warp group. Others are a warp.
-template <class Step>
-inline constexpr bool exchanges_in_groups = Step::kPhaseGrouped[0];
+using PlainWork = Either<(Step::kPhaseOther[Phase] >= 0), PairWork<Step, Phase, Access::kPlain, kEach>,
+                         PhaseWork<Step, Phase, Access::kPlain, kEach>>;
 
 // The last phase of tile `before`, if `leaves`, and the first one of tile `now`, if `comes`. X is asked for ahead of the barrier
 // that both begin with.
@@ -26,7 +23,8 @@ KRONOP_INLINE void run_exchange(unsigned char* shared, const Parameters& paramet
                                 const Window<Step>& now, bool comes) {
   using Last = PlainWork<Step, Step::kPhases - 1, 0>;
   using First = PlainWork<Step, 0, Step::kExchange>;
-  constexpr int warps = exchanges_in_groups<Step> ? 4 : 1, crews = Step::kThreads / 32 / warps;
+  // The threads that take chunks together are a warp, or the four of a group.
+  constexpr int warps = Step::kPhaseGrouped[0] ? 4 : 1, crews = Step::kThreads / 32 / warps;
   constexpr int coming = warps * First::kAtOnce, leaving = warps * Last::kAtOnce;
   constexpr int tasks = First::kFibers / coming, pieces = Last::kFibers / tasks / leaving;
   static_assert(First::kFibers % (coming * crews) == 0 && Last::kFibers % (tasks * leaving) == 0, "crews take whole chunks");
@@ -52,7 +50,7 @@ KRONOP_INLINE void run_exchange(unsigned char* shared, const Parameters& paramet
         last.use(out);
       }
     }
-    if constexpr (exchanges_in_groups<Step>) {
+    if constexpr (warps > 1) {
       wait_for_group(crew);
     } else {
       wait_for_warp();

@@ -77,12 +77,14 @@ KRONOP_INLINE void run_phases(unsigned char* shared, const Parameters& parameter
   }
 }
 
-// The last phase of tile `before`, if `leaves`, and the first one of tile `now`, if `comes`: together, as far as their ends are plain.
+// The last phase of tile `before`, if `leaves`, and the first one of tile `now`, if `comes`: together, as far as their ends
+// are plain.
 template <class Step, class Parameters>
 KRONOP_INLINE void end_and_begin(unsigned char* shared, const Parameters& parameters, const Window<Step>& before, bool leaves,
                                  const Window<Step>& now, bool comes) {
   constexpr int last = Step::kPhases - 1;
-  const bool wide_in = wide<Step>(Step::kXVector, parameters.x_vector, now), wide_out = wide<Step>(Step::kYVector, parameters.y_vector, now);
+  const bool wide_in = wide<Step>(Step::kXVector, parameters.x_vector, now);
+  const bool wide_out = wide<Step>(Step::kYVector, parameters.y_vector, before);
   const bool plain_out = wide_out && !parameters.z;
   if (leaves && !plain_out) {
     __syncthreads();
@@ -99,7 +101,8 @@ KRONOP_INLINE void end_and_begin(unsigned char* shared, const Parameters& parame
   }
 }
 
-// A block walks over its tiles, each of which begins while the one before it ends. X of the one after them is on its way.
+// A block walks over its tiles, each of which begins while the one before it ends. Factors that differ from those of the tile
+// before wait for its end.
 template <class Step, class Parameters>
 KRONOP_INLINE void walk_exchanging(const Parameters& parameters) {
   unsigned char* shared = shared_memory();
@@ -136,8 +139,7 @@ KRONOP_INLINE void walk_exchanging(const Parameters& parameters) {
 
 // A block walks over its tiles. The next tile's X is on its way while results leave, where it can be.
 template <class Step, class Parameters>
-KRONOP_INLINE void kron_mma(const Parameters& parameters) {
-  if constexpr (Step::kExchange > 0) return kron::walk_exchanging<Step>(parameters);
+KRONOP_INLINE void walk_over_tiles(const Parameters& parameters) {
   unsigned char* shared = shared_memory();
   const kron::Tiles<Step, Parameters> tiles(parameters);
   long long index = blockIdx.x / Step::kCluster, loaded = -1;
@@ -173,6 +175,15 @@ KRONOP_INLINE void kron_mma(const Parameters& parameters) {
     if constexpr (Step::kBuffers > 1) staged = more;
     if (!more) return;
     now = next;
+  }
+}
+
+template <class Step, class Parameters>
+KRONOP_INLINE void kron_mma(const Parameters& parameters) {
+  if constexpr (Step::kExchange > 0) {
+    kron::walk_exchanging<Step>(parameters);
+  } else {
+    walk_over_tiles<Step>(parameters);
   }
 }
 

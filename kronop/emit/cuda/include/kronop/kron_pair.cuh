@@ -69,7 +69,9 @@ struct PairOf {
   static constexpr bool kHoldFactors = kProduced1 == 1 && kLeftCount * sizeof(Left) + kRightCount * sizeof(Right) <= 64;
   using LeftFactor = Held<Left, kLeftCount, kHoldFactors>;
   using RightFactor = Held<Right, kRightCount, kHoldFactors>;
-  using Elements = Accumulator[kLanes][kParts1][kParts2][2];
+  template <class T>
+  using ElementsOf = T[kLanes][kParts1][kParts2][2];
+  using Elements = ElementsOf<Accumulator>;
   using Sums = Accumulator[kSets][kProduced2][4];
 
   // Index of a row of 8 along the first produced digit: so that 16-byte accesses meet no bank twice.
@@ -108,8 +110,8 @@ struct PairOf {
 };
 
 // The blocks of a thread, from X. All loads are issued before one is needed.
-template <class Step, int Phase, Access kAccess, class Of = PairOf<Step, Phase>>
-KRONOP_INLINE void read_blocks(typename Of::Elements& x, const Place (&places)[Of::kPlaces], const bool (&live)[Of::kPlaces],
+template <class Step, int Phase, Access kAccess, class Of = PairOf<Step, Phase>, class Element>
+KRONOP_INLINE void read_blocks(Element (&x)[Of::kLanes][Of::kParts1][Of::kParts2][2], const Place (&places)[Of::kPlaces], const bool (&live)[Of::kPlaces],
                                const Source<Step, kAccess>& source) {
   using Input = typename Step::Input;
   // A pair of a contiguous digit, if it ends with the digit; or all lanes.
@@ -144,7 +146,7 @@ KRONOP_INLINE void read_blocks(typename Of::Elements& x, const Place (&places)[O
 #pragma unroll
     for (int j = 0; j < Of::kParts2; ++j) {
 #pragma unroll
-      for (int e = 0; e < 2 * Of::kLanes; ++e) x[e / 2][s][j][e % 2] = convert<typename Step::Accumulator>(items[s][j][e]);
+      for (int e = 0; e < 2 * Of::kLanes; ++e) x[e / 2][s][j][e % 2] = convert<Element>(items[s][j][e]);
     }
   }
 }
@@ -329,7 +331,7 @@ struct PairWork {
   struct Piece {
     Place places[Of::kPlaces];
     bool live[Of::kPlaces];
-    typename Of::Elements elements;
+    typename Of::template ElementsOf<OnItsWay<Step, kEach>> elements;
   };
   const typename Of::LeftFactor left;
   const typename Of::RightFactor right;
@@ -355,6 +357,8 @@ struct PairWork {
   }
 
   KRONOP_INLINE void use(const Piece& now) const {
+    typename Of::Elements elements;
+    convert_all(elements, now.elements);
     // Rolled, so that split elements do not stay alive from one to the next.
 #pragma unroll 1
     for (int m = 0; m < Of::kProduced1; ++m) {
@@ -364,7 +368,7 @@ struct PairWork {
         constexpr int count = Of::kHalf ? 2 : 1;
         Accumulator first[count][Of::kParts2][4];
 #pragma unroll
-        for (int h = 0; h < count; ++h) multiply_left<Step, Phase>(first[h], now.elements[set * count + h], left, m);
+        for (int h = 0; h < count; ++h) multiply_left<Step, Phase>(first[h], elements[set * count + h], left, m);
         multiply_right<Step, Phase>(sums[set], first, right);
       }
       if constexpr (writes_memory<Step, Phase>) {

@@ -101,7 +101,9 @@ struct PhaseOf {
   static constexpr int kChunk = kProduced > 32 ? 64 : 32, kColumns = (kProduced + kChunk - 1) / kChunk * kChunk;
   // Parts of the contraction whose products are one chain of sums in the tensor cores.
   static constexpr int kTogether = Step::kSplit ? (kGrouped ? 4 : 2) : kContractedParts;
-  using Fibers = Accumulator[kContractedParts][kGroups][4];  // as the tensor cores take them, unsplit
+  template <class T>
+  using FibersOf = T[kContractedParts][kGroups][4];
+  using Fibers = FibersOf<Accumulator>;  // as the tensor cores take them, unsplit
   using A = Split<Accumulator, 4, Step::kSplit>;
   using B = Split<Accumulator, 2, Step::kSplit>;
   // Held in registers for the whole phase where there are few.

@@ -7,8 +7,8 @@ namespace kronop {
 namespace kron {
 
 // The fibers of a thread, from X. All loads are issued before one is needed.
-template <class Step, int Phase, Access kAccess, class Of = PhaseOf<Step, Phase>>
-KRONOP_INLINE void read_memory(typename Of::Fibers& a, const Place (&places)[Of::kPlaces],
+template <class Step, int Phase, Access kAccess, class Of = PhaseOf<Step, Phase>, class Element>
+KRONOP_INLINE void read_memory(Element (&a)[Of::kContractedParts][Of::kGroups][4], const Place (&places)[Of::kPlaces],
                                const bool (&live)[Of::kPlaces], const Source<Step, kAccess>& source) {
   using Input = typename Step::Input;
   // A pair of a contiguous digit, if it ends with the digit; or all lanes.
@@ -39,7 +39,7 @@ KRONOP_INLINE void read_memory(typename Of::Fibers& a, const Place (&places)[Of:
     for (int r = 0; r < 2; ++r) {
 #pragma unroll
       for (int lane = 0; lane < Of::kLanes; ++lane) {
-        a[s][lane / 2][lane % 2 + 2 * r] = convert<typename Step::Accumulator>(items[s][r][lane]);
+        a[s][lane / 2][lane % 2 + 2 * r] = convert<Element>(items[s][r][lane]);
       }
     }
   }
@@ -266,7 +266,7 @@ struct PhaseWork {
   struct Piece {
     Place places[Of::kPlaces];
     bool live[Of::kPlaces];
-    typename Of::Fibers elements;
+    typename Of::template FibersOf<OnItsWay<Step, kEach>> elements;
   };
   const B* factor;
   const Accumulator* matrix;
@@ -299,16 +299,18 @@ struct PhaseWork {
   }
 
   KRONOP_INLINE void use(const Piece& now) const {
+    typename Of::Fibers elements;
+    convert_all(elements, now.elements);
     // Held factors need constant indices; elsewhere a rolled loop keeps split fibers from staying alive.
 #pragma unroll(Of::kHoldFactor ? Of::kProducedParts : 1)
     for (int n0 = 0; n0 < Of::kProducedParts; n0 += Of::kAtOnce) {
       Accumulator sums[Of::kAtOnce][Of::kGroups][4];
       if constexpr (Of::kGrouped) {
         typename Of::A first[Of::kTogether < Of::kContractedParts ? Of::kTogether : Of::kContractedParts];
-        take_parts<Of>(first, now.elements, 0);
-        multiply_grouped<Step, Phase>(sums, first, now.elements, matrix + n0 * 32);
+        take_parts<Of>(first, elements, 0);
+        multiply_grouped<Step, Phase>(sums, first, elements, matrix + n0 * 32);
       } else {
-        multiply<Step, Phase>(sums, now.elements, n0, [&](int part) { return Of::kHoldFactor ? held[Of::kHoldFactor ? part : 0] : factor[part * 32]; });
+        multiply<Step, Phase>(sums, elements, n0, [&](int part) { return Of::kHoldFactor ? held[Of::kHoldFactor ? part : 0] : factor[part * 32]; });
       }
 #pragma unroll
       for (int n = 0; n < Of::kAtOnce; ++n) {

@@ -329,15 +329,15 @@ def test_what_is_learned_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_scratch_memory_of_a_gpu_is_given_back_or_stays_with_the_graph(
     gpu: Driver, captured: bool
 ) -> None:
-    operation = support.kron_operation("sm_90a", kronop.float32, [(16, 16)] * 4)
+    operation = support.kron_operation("sm_90a", kronop.float32, [(16, 16)] * 5)
     kernel = _serve(operation)
-    x, y = (np.ones((4, 16**4), np.float32) for _ in range(2))
-    factors = [np.eye(16, dtype=np.float32) for _ in range(4)]
+    x, y = (np.ones((1, 16**5), np.float32) for _ in range(2))
+    factors = [np.eye(16, dtype=np.float32) for _ in range(5)]
     tensors = _named(x, factors, y, y)
     arguments = _arguments(kronop.KronMatmulArguments, operation, None, tensors)
     given = [x, *factors, None, y]
     addresses = [0 if item is None else item.ctypes.data for item in given]
-    slots = {f"factors[{index}]": 1 + index for index in range(4)}
+    slots = {f"factors[{index}]": 1 + index for index in range(5)}
     slots |= {"X": 0, "Y": len(given) - 1, "": len(given)}
     step = prepared.Step(arguments, slots, addresses, None)
     assert step.scratch_bytes

@@ -32,19 +32,20 @@ _OFFSETS_OF_A_ROW = 3 * 8
 # by with where it has to, without a spill.
 _REGISTERS_PLAIN, _REGISTERS_OTHERS, _REGISTERS_LONG = 56, 80, 32
 _REGISTERS_SHARE = 0.72
-# NOTE: fitted to 300 tiles of 20 passes on one H200 (copy 4.27 TB/s over 132 multiprocessors at
-# 1.755 GHz): 0.87 of copy speed; cycles of a 16 x 8 x 8 product of a warp, by bytes of the
-# accumulator, and of four warps; of an instruction of 32 threads; of a tile, a phase and a
-# cluster's barriers, which other blocks hide; between a warp's instructions; and how little what
-# goes on at once adds up.
+# NOTE: fitted to 450 tiles of 29 passes on one H200 (copy 4.27 TB/s over 132 multiprocessors at
+# 1.755 GHz), its choice 4 % from the best in the mean: 0.87 of copy speed; cycles of a product of a
+# warp, by bytes of the accumulator, and of four warps, and of both with 16-bit operands (set: the
+# fit does not tell); of an instruction of 32 threads, of which 16-bit tiles take fewer; a tile, a
+# phase and a cluster's barriers, which other blocks and tiles hide; between a warp's instructions;
+# and how little what goes on at once adds up.
 _MEMORY_BYTES_PER_CYCLE = 16.0
-_CYCLES_OF_PRODUCT = {4: 3.95, 8: 14.9}
-_CYCLES_OF_GROUPED = 2.77
-_CYCLES_OF_INSTRUCTION = 0.15
-_CYCLES_OF_TILE, _CYCLES_OF_PHASE, _CYCLES_OF_CLUSTER = 515, 78, 6900
-_CYCLES_BETWEEN = 3.8
-_OVERLAP = 2.4
-_EXCHANGED = 2.0
+_CYCLES_OF_PRODUCT, _CYCLES_OF_GROUPED = {4: 2.34, 8: 13.6}, 1.76
+_CYCLES_OF_HALF_PRODUCT, _CYCLES_OF_HALF_GROUPED = 3.0, 1.5
+_CYCLES_OF_INSTRUCTION, _HALF_INSTRUCTIONS = 0.175, 0.85
+_CYCLES_OF_TILE, _CYCLES_OF_PHASE, _CYCLES_OF_CLUSTER = 832, 230, 4590
+_CYCLES_BETWEEN = 5.2
+_OVERLAP = 3.2
+_EXCHANGED = 1.45
 _SHARED_BYTES_PER_CYCLE = 128
 
 
@@ -594,9 +595,9 @@ def _add_phase(
     else:
         products = _products(shape, phase, splits, elements)
         factor = _factor_cycles(shape, phase, splits, accumulator, elements)
-    work.instructions += _instructions(shape, phase, splits, elements) * idle
-    work.instructions += products * idle * (not phase.grouped)
-    work.tensor += products * idle * _cycles_of_product(phase, accumulator)
+    instructions = _instructions(shape, phase, splits, elements) + products * (not phase.grouped)
+    work.instructions += instructions * idle * (_HALF_INSTRUCTIONS if tile.half else 1)
+    work.tensor += products * idle * _cycles_of_product(tile, phase, accumulator)
     work.shared += factor * idle + elements * width * (2 if short[0] and p > 8 else 1)
     for digit in phase.digits:
         elements *= shape.group[digit][1] / shape.group[digit][0]
@@ -614,7 +615,9 @@ def _overlapped(*cycles: float) -> float:
     return float(sum(item**_OVERLAP for item in cycles) ** (1 / _OVERLAP))
 
 
-def _cycles_of_product(phase: MmaPhase, accumulator: DataType) -> float:
+def _cycles_of_product(tile: MmaTile, phase: MmaPhase, accumulator: DataType) -> float:
+    if tile.half:
+        return _CYCLES_OF_HALF_GROUPED if phase.grouped else _CYCLES_OF_HALF_PRODUCT
     return _CYCLES_OF_GROUPED if phase.grouped else _CYCLES_OF_PRODUCT[accumulator.bytes]
 
 

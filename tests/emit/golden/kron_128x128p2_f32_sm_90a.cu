@@ -36,6 +36,9 @@ struct Step {
   static constexpr int kXDigit = 128;
   static constexpr int kYDigit = 128;
   static constexpr bool kSplit = true;
+  static constexpr bool kHalf = false;
+  static constexpr int kReadVector = 8;
+  static constexpr int kWriteVector = 8;
   static constexpr bool kSaturate = false;
   static constexpr int kFactors = 1;
   static constexpr int kFactorFirst[] = {0, 1};
@@ -61,6 +64,8 @@ struct Step {
   static constexpr bool kDenseIn = false;
   static constexpr bool kDenseOut = false;
   static constexpr int kFactorBytesAt[] = {384};
+  static constexpr int kBuffers = 1;
+  static constexpr int kTileBytes = 81920;
   static constexpr int kTileBytesAt = 131456;
   static constexpr int kPhases = 1;
   static constexpr int kPhaseDigit[] = {0};
@@ -135,6 +140,9 @@ struct Step {
   static constexpr int kXDigit = 1;
   static constexpr int kYDigit = 1;
   static constexpr bool kSplit = true;
+  static constexpr bool kHalf = false;
+  static constexpr int kReadVector = 8;
+  static constexpr int kWriteVector = 8;
   static constexpr bool kSaturate = false;
   static constexpr int kFactors = 1;
   static constexpr int kFactorFirst[] = {0, 1};
@@ -160,6 +168,8 @@ struct Step {
   static constexpr bool kDenseIn = false;
   static constexpr bool kDenseOut = false;
   static constexpr int kFactorBytesAt[] = {12288};
+  static constexpr int kBuffers = 1;
+  static constexpr int kTileBytes = 65536;
   static constexpr int kTileBytesAt = 143360;
   static constexpr int kPhases = 1;
   static constexpr int kPhaseDigit[] = {0};

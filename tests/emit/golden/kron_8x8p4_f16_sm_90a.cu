@@ -51,6 +51,9 @@ struct Step {
   static constexpr int kXDigit = 1;
   static constexpr int kYDigit = 1;
   static constexpr bool kSplit = false;
+  static constexpr bool kHalf = false;
+  static constexpr int kReadVector = 2;
+  static constexpr int kWriteVector = 2;
   static constexpr bool kSaturate = false;
   static constexpr int kFactors = 4;
   static constexpr int kFactorFirst[] = {0, 1, 2, 3, 4};
@@ -76,6 +79,8 @@ struct Step {
   static constexpr bool kDenseIn = false;
   static constexpr bool kDenseOut = false;
   static constexpr int kFactorBytesAt[] = {192, 448, 960, 1216};
+  static constexpr int kBuffers = 1;
+  static constexpr int kTileBytes = 37120;
   static constexpr int kTileBytesAt = 1728;
   static constexpr int kPhases = 2;
   static constexpr int kPhaseDigit[] = {3, 1};

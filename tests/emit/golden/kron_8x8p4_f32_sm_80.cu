@@ -43,7 +43,7 @@ struct Step {
   using Accumulator = float;
   using Epilogue = ::Epilogue;
   static constexpr int kThreads = 128;
-  static constexpr int kBlocks = 7;
+  static constexpr int kBlocks = 5;
   static constexpr bool kAhead = false;
   static constexpr int kExchange = 0;
   static constexpr int kXVector = 2;
@@ -51,6 +51,9 @@ struct Step {
   static constexpr int kXDigit = 1;
   static constexpr int kYDigit = 1;
   static constexpr bool kSplit = true;
+  static constexpr bool kHalf = false;
+  static constexpr int kReadVector = 2;
+  static constexpr int kWriteVector = 2;
   static constexpr bool kSaturate = false;
   static constexpr int kFactors = 4;
   static constexpr int kFactorFirst[] = {0, 1, 2, 3, 4};
@@ -76,20 +79,22 @@ struct Step {
   static constexpr bool kDenseIn = false;
   static constexpr bool kDenseOut = false;
   static constexpr int kFactorBytesAt[] = {96, 608, 1120, 1632};
+  static constexpr int kBuffers = 1;
+  static constexpr int kTileBytes = 9344;
   static constexpr int kTileBytesAt = 2144;
-  static constexpr int kPhases = 4;
-  static constexpr int kPhaseDigit[] = {3, 2, 1, 0};
-  static constexpr int kPhaseOther[] = {-1, -1, -1, -1};
-  static constexpr int kPhaseLanes[] = {4, 4, 4, 4};
-  static constexpr int kPhaseGrouped[] = {0, 0, 0, 0};
-  static constexpr int kPhaseNeighbours[] = {0, 1, 1, 1};
-  static constexpr int kPhaseFibers[] = {512, 512, 512, 512};
-  static constexpr int kPhaseAxis[] = {0, 3, 6, 8, 10};
-  static constexpr int kAxisExtent[] = {8, 8, 8, 8, 8, 8, 8, 64, 8, 64};
-  static constexpr int kAxisShared[] = {584, 72, 8, 584, 72, 1, 584, 1, 72, 1};
-  static constexpr int kAxisRow[] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
-  static constexpr int kAxisGroup[] = {512, 64, 8, 0, 0, 0, 0, 0, 64, 1};
-  static constexpr int kAxisColumn[] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+  static constexpr int kPhases = 3;
+  static constexpr int kPhaseDigit[] = {3, 1, 0};
+  static constexpr int kPhaseOther[] = {2, -1, -1};
+  static constexpr int kPhaseLanes[] = {8, 4, 4};
+  static constexpr int kPhaseGrouped[] = {0, 0, 0};
+  static constexpr int kPhaseNeighbours[] = {0, 1, 1};
+  static constexpr int kPhaseFibers[] = {64, 512, 512};
+  static constexpr int kPhaseAxis[] = {0, 2, 4, 6};
+  static constexpr int kAxisExtent[] = {8, 8, 8, 64, 8, 64};
+  static constexpr int kAxisShared[] = {584, 72, 584, 1, 72, 1};
+  static constexpr int kAxisRow[] = {0, 0, 0, 0, 0, 0};
+  static constexpr int kAxisGroup[] = {512, 64, 0, 0, 64, 1};
+  static constexpr int kAxisColumn[] = {0, 0, 0, 0, 0, 0};
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

@@ -36,6 +36,9 @@ struct Step {
   static constexpr int kXDigit = 0;
   static constexpr int kYDigit = 0;
   static constexpr bool kSplit = true;
+  static constexpr bool kHalf = false;
+  static constexpr int kReadVector = 2;
+  static constexpr int kWriteVector = 2;
   static constexpr bool kSaturate = false;
   static constexpr int kFactors = 3;
   static constexpr int kFactorFirst[] = {0, 1, 2, 3};
@@ -61,6 +64,8 @@ struct Step {
   static constexpr bool kDenseIn = false;
   static constexpr bool kDenseOut = false;
   static constexpr int kFactorBytesAt[] = {64, 576, 1088};
+  static constexpr int kBuffers = 1;
+  static constexpr int kTileBytes = 42112;
   static constexpr int kTileBytesAt = 1600;
   static constexpr int kPhases = 3;
   static constexpr int kPhaseDigit[] = {2, 1, 0};
@@ -135,6 +140,9 @@ struct Step {
   static constexpr int kXDigit = 0;
   static constexpr int kYDigit = 0;
   static constexpr bool kSplit = true;
+  static constexpr bool kHalf = false;
+  static constexpr int kReadVector = 2;
+  static constexpr int kWriteVector = 2;
   static constexpr bool kSaturate = false;
   static constexpr int kFactors = 2;
   static constexpr int kFactorFirst[] = {0, 1, 2};
@@ -160,6 +168,8 @@ struct Step {
   static constexpr bool kDenseIn = false;
   static constexpr bool kDenseOut = false;
   static constexpr int kFactorBytesAt[] = {96, 608};
+  static constexpr int kBuffers = 1;
+  static constexpr int kTileBytes = 10496;
   static constexpr int kTileBytesAt = 1120;
   static constexpr int kPhases = 2;
   static constexpr int kPhaseDigit[] = {1, 0};

@@ -51,6 +51,9 @@ struct Step {
   static constexpr int kXDigit = 1;
   static constexpr int kYDigit = 1;
   static constexpr bool kSplit = true;
+  static constexpr bool kHalf = false;
+  static constexpr int kReadVector = 2;
+  static constexpr int kWriteVector = 2;
   static constexpr bool kSaturate = false;
   static constexpr int kFactors = 3;
   static constexpr int kFactorFirst[] = {0, 2, 3};
@@ -76,6 +79,8 @@ struct Step {
   static constexpr bool kDenseIn = false;
   static constexpr bool kDenseOut = false;
   static constexpr int kFactorBytesAt[] = {4384, 5408};
+  static constexpr int kBuffers = 1;
+  static constexpr int kTileBytes = 10920;
   static constexpr int kTileBytesAt = 5920;
   static constexpr int kPhases = 2;
   static constexpr int kPhaseDigit[] = {1, 0};

@@ -328,6 +328,7 @@ struct PairWork {
   using Of = PairOf<Step, Phase>;
   using Accumulator = typename Step::Accumulator;
   static constexpr int kFibers = Of::kBlocks, kAtOnce = Of::kLanes;  // of a warp
+  static constexpr int kLeftAt = Step::kFactorBytesAt[Of::kInner], kRightAt = Step::kFactorBytesAt[Of::kOuter];
   struct Piece {
     Place places[Of::kPlaces];
     bool live[Of::kPlaces];
@@ -341,8 +342,8 @@ struct PairWork {
 
   template <class Parameters>
   KRONOP_INLINE PairWork(unsigned char* shared, const Parameters& parameters, const Window<Step>& window)
-      : left(reinterpret_cast<const typename Of::Left*>(shared + Step::kFactorBytesAt[Of::kInner]) + threadIdx.x % 32),
-        right(reinterpret_cast<const typename Of::Right*>(shared + Step::kFactorBytesAt[Of::kOuter]) + threadIdx.x % 32),
+      : left(reinterpret_cast<const typename Of::Left*>(shared + kLeftAt) + threadIdx.x % 32),
+        right(reinterpret_cast<const typename Of::Right*>(shared + kRightAt) + threadIdx.x % 32),
         tile(reinterpret_cast<Accumulator*>(shared + Step::kTileBytesAt)),
         source(parameters, window),
         sink(parameters, window, Finish<Step>(parameters)) {}

@@ -262,6 +262,7 @@ struct PhaseWork {
   using Accumulator = typename Step::Accumulator;
   using B = typename Of::B;
   static constexpr int kFibers = Of::kFibers, kAtOnce = 16 * Of::kGroups;  // of a warp
+  static constexpr int kFactorAt = Step::kFactorBytesAt[Of::kDigit];
   static constexpr int kParts = Of::kHoldFactor ? Of::kContractedParts * Of::kProducedParts : 1;
   struct Piece {
     Place places[Of::kPlaces];
@@ -277,8 +278,8 @@ struct PhaseWork {
 
   template <class Parameters>
   KRONOP_INLINE PhaseWork(unsigned char* shared, const Parameters& parameters, const Window<Step>& window)
-      : factor(reinterpret_cast<const B*>(shared + Step::kFactorBytesAt[Of::kDigit]) + threadIdx.x % 32),
-        matrix(reinterpret_cast<const Accumulator*>(shared + Step::kFactorBytesAt[Of::kDigit])),
+      : factor(reinterpret_cast<const B*>(shared + kFactorAt) + threadIdx.x % 32),
+        matrix(reinterpret_cast<const Accumulator*>(shared + kFactorAt)),
         tile(reinterpret_cast<Accumulator*>(shared + Step::kTileBytesAt)),
         source(parameters, window),
         sink(parameters, window, Finish<Step>(parameters)) {

@@ -12,17 +12,17 @@
 namespace kronop {
 namespace kron {
 
-template <class Step, int Phase, int kEach>
+template <class Step, int Phase, class Parameters, int kEach>
 using PlainWork = Either<(Step::kPhaseOther[Phase] >= 0), PairWork<Step, Phase, Access::kPlain, kEach>,
-                         PhaseWork<Step, Phase, Access::kPlain, kEach>>;
+                         PhaseWork<Step, Phase, Access::kPlain, Parameters, kEach>>;
 
 // The last phase of tile `before`, if `leaves`, and the first one of tile `now`, if `comes`. X is asked for ahead of the barrier
 // that both begin with.
 template <class Step, class Parameters>
 KRONOP_INLINE void run_exchange(unsigned char* shared, const Parameters& parameters, const Window<Step>& before, bool leaves,
                                 const Window<Step>& now, bool comes) {
-  using Last = PlainWork<Step, Step::kPhases - 1, 0>;
-  using First = PlainWork<Step, 0, Step::kExchange>;
+  using Last = PlainWork<Step, Step::kPhases - 1, Parameters, 0>;
+  using First = PlainWork<Step, 0, Parameters, Step::kExchange>;
   // The threads that take chunks together are a warp, or the four of a group.
   constexpr int warps = Step::kPhaseGrouped[0] ? 4 : 1, crews = Step::kThreads / 32 / warps;
   constexpr int coming = warps * First::kAtOnce, leaving = warps * Last::kAtOnce;

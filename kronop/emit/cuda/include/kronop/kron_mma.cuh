@@ -61,12 +61,26 @@ KRONOP_INLINE void run_one(unsigned char* shared, const Parameters& parameters, 
   }
 }
 
+// Whether a phase has one loop for every access: products of long digits, four warps at once.
+template <class Step, int Phase>
+KRONOP_INLINE constexpr bool chooses_inside() {
+  if constexpr (Step::kHalf || !Step::kPhaseGrouped[Phase]) {
+    return false;
+  } else {
+    return PhaseOf<Step, Phase>::kContractedParts > 8;
+  }
+}
+
 // Phases Phase ... kEnd - 1. Where the first one reads X itself, the next tile's X is asked for as soon as it has; where there are
 // two tiles, it is on its way to the other one.
 template <class Step, int Phase = 0, int kEnd = Step::kPhases, class Parameters>
 KRONOP_INLINE void run_phases(unsigned char* shared, const Parameters& parameters, const Window<Step>& window,
                               const Window<Step>& next) {
-  with_access<Step, Phase>(parameters, window, [&]<Access kAccess>() { run_one<Step, Phase, kAccess>(shared, parameters, window); });
+  if constexpr (chooses_inside<Step, Phase>()) {
+    run_one<Step, Phase, Access::kAny>(shared, parameters, window);
+  } else {
+    with_access<Step, Phase>(parameters, window, [&]<Access kAccess>() { run_one<Step, Phase, kAccess>(shared, parameters, window); });
+  }
   if constexpr (Phase + 1 < kEnd) {
     wait_for_threads<Step, Phase + 2 == Step::kPhases>();
     if constexpr (Phase == 0 && !Step::kStagedIn) prefetch_tile<Step>(parameters, next);

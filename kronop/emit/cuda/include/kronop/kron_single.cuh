@@ -256,7 +256,7 @@ KRONOP_INLINE void multiply_grouped(typename Of::Accumulator (&sums)[Of::kChunk 
 }
 
 // Such a phase at work on a window: what its threads keep, and how they take a piece of its fibers and leave the results.
-template <class Step, int Phase, Access kAccess, int kEach = 0>
+template <class Step, int Phase, Access kAccess, class Parameters, int kEach = 0>
 struct PhaseWork {
   using Of = PhaseOf<Step, Phase>;
   using Accumulator = typename Step::Accumulator;
@@ -272,17 +272,14 @@ struct PhaseWork {
   const B* factor;
   const Accumulator* matrix;
   Accumulator* tile;
-  const Source<Step, kAccess> source;
-  const Sink<Step, kAccess> sink;
+  const Ends<Step, kAccess, Parameters> ends;
   B held[kParts];
 
-  template <class Parameters>
   KRONOP_INLINE PhaseWork(unsigned char* shared, const Parameters& parameters, const Window<Step>& window)
       : factor(reinterpret_cast<const B*>(shared + kFactorAt) + threadIdx.x % 32),
         matrix(reinterpret_cast<const Accumulator*>(shared + kFactorAt)),
         tile(reinterpret_cast<Accumulator*>(shared + Step::kTileBytesAt)),
-        source(parameters, window),
-        sink(parameters, window, Finish<Step>(parameters)) {
+        ends(parameters, window) {
     if constexpr (Of::kHoldFactor) {
 #pragma unroll
       for (int part = 0; part < kParts; ++part) held[part] = factor[part * 32];
@@ -293,7 +290,9 @@ struct PhaseWork {
     constexpr bool all = Of::kFibers % (Of::kGrouped ? 64 : kAtOnce) == 0;
     places_of<Step, Phase, Of::kNext, all, kEach>(to.places, to.live, Of::fiber(start), offset, kFibers);
     if constexpr (reads_memory<Step, Phase>) {
-      read_memory<Step, Phase, kAccess>(to.elements, to.places, to.live, source);
+      ends.with_source([&]<Access kNow>(const Source<Step, kNow>& source) {
+        read_memory<Step, Phase, kNow>(to.elements, to.places, to.live, source);
+      });
     } else {
       read_tile<Step, Phase>(to.elements, to.places, to.live, tile);
     }
@@ -329,7 +328,9 @@ struct PhaseWork {
       for (int lane = 0; lane < Of::kLanes; ++lane) values[r][lane] = sums[lane / 2][lane % 2 * 2 + r];
     }
     if constexpr (writes_memory<Step, Phase>) {
-      write_memory<Step, Phase, kAccess>(values, n, now.live, now.places, sink);
+      ends.with_sink([&]<Access kNow>(const Sink<Step, kNow>& sink) {
+        write_memory<Step, Phase, kNow>(values, n, now.live, now.places, sink);
+      });
     } else {
       write_tile<Step, Phase>(values, n, now.live, now.places, tile);
     }
@@ -338,7 +339,7 @@ struct PhaseWork {
 
 template <class Step, int Phase, Access kAccess, class Parameters>
 KRONOP_INLINE void run_phase(unsigned char* shared, const Parameters& parameters, const Window<Step>& window) {
-  using Work = PhaseWork<Step, Phase, kAccess>;
+  using Work = PhaseWork<Step, Phase, kAccess, Parameters>;
   const Work work(shared, parameters, window);
   // The blocks of a cluster share the fibers of the last phase.
   constexpr int blocks = Phase + 1 == Step::kPhases ? Step::kCluster : 1;

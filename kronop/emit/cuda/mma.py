@@ -429,7 +429,8 @@ def _offset_tiles(tile: MmaTile) -> int:
 
 def _may_exchange(tile: MmaTile) -> bool:
     staged = tile.staged_in or tile.staged_out
-    return tile.rows == tile.columns == tile.cluster == 1 and not staged
+    # Phases of 16-bit tiles have a loop of their own, which is not cut into chunks.
+    return tile.rows == tile.columns == tile.cluster == 1 and not (staged or tile.half)
 
 
 def exchanged(shape: PassShape, tile: MmaTile, phases: Sequence[MmaPhase]) -> int:

@@ -156,7 +156,11 @@ def _ranked_groups(
         found: list[tuple[float, Groups]] = []
         for first in range(end - 1, max(-1, end - 1 - tile.MOST_FACTORS), -1):
             shape = PassShape(group=digits[first:end], left=1, right=after[end])
-            choice, status = choose(description, shape, ends_of(description), target)
+            ends = ends_of(description)
+            if end - first < len(digits):
+                # Another pass reads what this one writes, or wrote what it reads.
+                ends = replace(ends, output=description.math.element_accumulator)
+            choice, status = choose(description, shape, ends, target)
             if choice is None:
                 reasons[first, end] = status.reason
                 # A larger group wants no less of anything.

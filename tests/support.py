@@ -141,7 +141,13 @@ def expected_kron(
     steps = sum(size for size, _ in description.contractions) + len(factors)
     plain = _magnitudes_of(description)
     magnitude = plain.reference(np.abs(_wide(x)), [np.abs(_wide(item)) for item in factors])
-    return Expected(value, _bound(description, value, magnitude, steps, z, None, output_op))
+    bound = _bound(description, value, magnitude, steps, z, None, output_op)
+    math = description.math
+    if math.opcode_class is kronop.OpClass.TensorOp and math.element_a.bytes == 2:
+        # What is between two factors has the operands' significand.
+        scalars = output_op or description.epilogue.epilogue_type()
+        bound = bound + 2 * len(factors) * _UNIT[math.element_a] * abs(scalars.alpha) * magnitude
+    return Expected(value, bound)
 
 
 def expected_ksparse(

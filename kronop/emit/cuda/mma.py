@@ -46,6 +46,8 @@ _CYCLES_OF_TILE, _CYCLES_OF_PHASE, _CYCLES_OF_CLUSTER = 832, 230, 4590
 _CYCLES_BETWEEN = 5.2
 _OVERLAP = 3.2
 _EXCHANGED = 1.45
+# How much longer a warp's short runs of memory take, by bytes of their elements (set as well).
+_SHORT_RUNS = {4: 4.0, 8: 1.0}
 _SHARED_BYTES_PER_CYCLE = 128
 
 
@@ -599,10 +601,11 @@ def _add_phase(
     instructions = _instructions(shape, phase, splits, elements) + products * (not phase.grouped)
     work.instructions += instructions * idle * (_HALF_INSTRUCTIONS if tile.half else 1)
     work.tensor += products * idle * _cycles_of_product(tile, phase, accumulator)
-    work.shared += factor * idle + elements * width * (2 if short[0] and p > 8 else 1)
+    runs = _SHORT_RUNS[accumulator.bytes]
+    work.shared += factor * idle + elements * width * (runs if short[0] and p > 8 else 1)
     for digit in phase.digits:
         elements *= shape.group[digit][1] / shape.group[digit][0]
-    work.shared += elements * width * (2 if short[1] and q > 8 else 1)
+    work.shared += elements * width * (runs if short[1] and q > 8 else 1)
     return elements
 
 

@@ -268,7 +268,8 @@ KRONOP_INLINE void run_half(unsigned char* shared, const Parameters& parameters,
   using Of = HalfOf<Step, Phase>;
   using Element = typename Of::Element;
   constexpr bool last = Phase + 1 == Step::kPhases;
-  const Matrix matrix(shared + Step::kFactorBytesAt[Of::kDigit], Of::kColumns);
+  constexpr int factor_at = Step::kFactorBytesAt[Of::kDigit];
+  const Matrix matrix(shared + factor_at, Of::kColumns);
   Element* spare = reinterpret_cast<Element*>(shared + Step::kTileBytesAt) - 16;
   const Finish<Step> finish(parameters);
   const Source<Step, kAccess> source(parameters, window);
@@ -292,7 +293,7 @@ KRONOP_INLINE void run_half(unsigned char* shared, const Parameters& parameters,
       if constexpr (Of::kGrouped) {
         multiply_half_grouped<Step, Phase>(sums, a, n0, matrix);
       } else {
-        multiply_half<Step, Phase>(sums, a, n0, reinterpret_cast<const typename Of::Factor*>(shared + Step::kFactorBytesAt[Of::kDigit]) + threadIdx.x % 32);
+        multiply_half<Step, Phase>(sums, a, n0, reinterpret_cast<const typename Of::Factor*>(shared + factor_at) + threadIdx.x % 32);
       }
       if (last && !parameters.z) {
 #pragma unroll

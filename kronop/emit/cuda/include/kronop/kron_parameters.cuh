@@ -33,10 +33,12 @@ KRONOP_INLINE int spread(int k) {
   if constexpr (Produced ? Step::kDenseOut : Step::kDenseIn) {
     return k * Step::kColumns;
   } else if constexpr (Digit == 0) {
-    return k * Step::kStride[0];
+    constexpr int stride = Step::kStride[0];
+    return k * stride;
   } else {
     constexpr int size = Produced ? Step::kProduced[Digit] : Step::kContracted[Digit];
-    return k % size * Step::kStride[Digit] + spread<Step, Produced, Digit - 1>(k / size);
+    constexpr int stride = Step::kStride[Digit];
+    return k % size * stride + spread<Step, Produced, Digit - 1>(k / size);
   }
 }
 

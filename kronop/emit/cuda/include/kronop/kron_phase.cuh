@@ -18,11 +18,13 @@ template <class Step, int Phase, int Axis = Step::kPhaseAxis[Phase + 1] - 1>
 KRONOP_INLINE void walk(Place& place, int fiber) {
   constexpr bool first = Axis == Step::kPhaseAxis[Phase];
   constexpr int extent = Step::kAxisExtent[Axis];
+  // Constants of their own: nvcc knows no arrays of constants in device code.
+  constexpr int shared = Step::kAxisShared[Axis], row = Step::kAxisRow[Axis], k = Step::kAxisGroup[Axis], column = Step::kAxisColumn[Axis];
   const int index = first ? fiber : fiber % extent;
-  place.shared += index * Step::kAxisShared[Axis];
-  place.row += index * Step::kAxisRow[Axis];
-  place.k += index * Step::kAxisGroup[Axis];
-  place.column += index * Step::kAxisColumn[Axis];
+  place.shared += index * shared;
+  place.row += index * row;
+  place.k += index * k;
+  place.column += index * column;
   if constexpr (!first) walk<Step, Phase, Axis - 1>(place, fiber / extent);
 }
 
@@ -212,43 +214,47 @@ struct FactorLoad {
     return kCount % (Step::kThreads * kAtOnce) == 0 || start + u * Step::kThreads < kCount;
   }
 
-  // Index along factor f of an index along the digit.
+  // Index along factor kAt of an index along the digit.
   template <bool kOfProduced>
-  KRONOP_INLINE static unsigned index(unsigned along, int f) {
-    const auto size = [](int i) { return kOfProduced ? Step::kFactorProduced[kFirst + i] : Step::kFactorContracted[kFirst + i]; };
-    unsigned below = 1;
-#pragma unroll
-    for (int i = f + 1; i < kFactors; ++i) below *= size(i);
-    return f == 0 ? along / below : along / below % size(f);
+  KRONOP_INLINE static constexpr unsigned size(int factor) {
+    return kOfProduced ? Step::kFactorProduced[kFirst + factor] : Step::kFactorContracted[kFirst + factor];
+  }
+  template <bool kOfProduced, int kAt>
+  KRONOP_INLINE static constexpr unsigned below() {
+    unsigned product = 1;
+    for (int i = kAt + 1; i < kFactors; ++i) product *= size<kOfProduced>(i);
+    return product;
+  }
+  template <bool kOfProduced, int kAt>
+  KRONOP_INLINE static unsigned index(unsigned along) {
+    constexpr unsigned inner = below<kOfProduced, kAt>(), own = size<kOfProduced>(kAt);
+    return kAt == 0 ? along / inner : along / inner % own;
   }
 
-  template <class From>
+  template <int kAt = 0, class From>
   KRONOP_INLINE void ask(const From& source, unsigned start) {
     const Spot own(base(start), 0);
+    // Unsigned indices: their products with 64-bit strides take two instructions.
+    const unsigned long long row = source.parameters.factor_row[kFirst + kAt], column = source.parameters.factor_column[kFirst + kAt];
+    const auto offset = [&](const Spot& at) { return index<false, kAt>(at.p) * row + index<true, kAt>(at.q) * column; };
+    const Factor* from = static_cast<const Factor*>(source.parameters.factor[kFirst + kAt]) + source.offsets[kFirst + kAt];
+    if constexpr (Step::kRegular) from += offset(own);
 #pragma unroll
-    for (int f = 0; f < kFactors; ++f) {
-      // Unsigned indices: their products with 64-bit strides take two instructions.
-      const unsigned long long row = source.parameters.factor_row[kFirst + f], column = source.parameters.factor_column[kFirst + f];
-      const auto offset = [&](const Spot& at) {
-        return index<false>(at.p, f) * row + index<true>(at.q, f) * column;
-      };
-      const Factor* from = static_cast<const Factor*>(source.parameters.factor[kFirst + f]) + source.offsets[kFirst + f];
-      if constexpr (Step::kRegular) from += offset(own);
+    for (int u = 0; u < kAtOnce; ++u) {
 #pragma unroll
-      for (int u = 0; u < kAtOnce; ++u) {
-#pragma unroll
-        for (int i = 0; i < kElements; ++i) {
-          const Spot at(step(start, u), i);
-          const unsigned p = at.p + (Step::kRegular ? own.p : 0), q = at.q + (Step::kRegular ? own.q : 0);
-          items[u][i][f] = Factor{};
-          if (exists(start, u) && (Fragments::kWhole || (p < kContracted && q < kProduced))) items[u][i][f] = from[offset(at)];
-        }
+      for (int i = 0; i < kElements; ++i) {
+        const Spot at(step(start, u), i);
+        const unsigned p = at.p + (Step::kRegular ? own.p : 0), q = at.q + (Step::kRegular ? own.q : 0);
+        items[u][i][kAt] = Factor{};
+        if (exists(start, u) && (Fragments::kWhole || (p < kContracted && q < kProduced))) items[u][i][kAt] = from[offset(at)];
       }
     }
+    if constexpr (kAt + 1 < kFactors) ask<kAt + 1>(source, start);
   }
 
   KRONOP_INLINE void put(unsigned char* shared, unsigned start) const {
-    auto* to = reinterpret_cast<Accumulator*>(shared + Step::kFactorBytesAt[kDigit]);
+    constexpr int bytes = Step::kFactorBytesAt[kDigit];
+    auto* to = reinterpret_cast<Accumulator*>(shared + bytes);
     const unsigned own = Fragments::place(base(start));
 #pragma unroll
     for (int u = 0; u < kAtOnce; ++u) {

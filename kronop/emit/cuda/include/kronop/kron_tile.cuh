@@ -37,10 +37,12 @@ KRONOP_INLINE int place(int base, int placed_base, int offset) {
 template <class Step, int Axis, int First>
 KRONOP_INLINE int fiber_offset(int fiber) {
   if constexpr (Axis == First) {
-    return fiber * Step::kAxisStride[Axis];
+    constexpr int stride = Step::kAxisStride[Axis];
+    return fiber * stride;
   } else {
     constexpr int extent = Step::kAxisExtent[Axis];
-    return fiber % extent * Step::kAxisStride[Axis] + fiber_offset<Step, Axis - 1, First>(fiber / extent);
+    constexpr int stride = Step::kAxisStride[Axis];
+    return fiber % extent * stride + fiber_offset<Step, Axis - 1, First>(fiber / extent);
   }
 }
 
@@ -104,9 +106,9 @@ template <class Step, int Phase>
 KRONOP_INLINE void small_phase(typename Step::Accumulator* tile, const typename Step::Accumulator* factors) {
   using Accumulator = typename Step::Accumulator;
   constexpr int block_size = Step::kPhaseBlock[Phase];
-  constexpr int stride = Step::kPhaseStride[Phase];
+  constexpr int stride = Step::kPhaseStride[Phase], fibers = Step::kPhaseFibers[Phase];
 #pragma unroll 1
-  for (int fiber = threadIdx.x; fiber < Step::kPhaseFibers[Phase]; fiber += Step::kThreads) {
+  for (int fiber = threadIdx.x; fiber < fibers; fiber += Step::kThreads) {
     const int base = fiber_offset<Step, Step::kPhaseAxis[Phase + 1] - 1, Step::kPhaseAxis[Phase]>(fiber);
     const int placed = place<Step>(base);
     Accumulator block[block_size];
@@ -152,18 +154,18 @@ KRONOP_INLINE void large_phase(typename Step::Accumulator* tile, const typename 
   using Accumulator = typename Step::Accumulator;
   constexpr int digit = Step::kPhaseFirst[Phase], stride = Step::kPhaseStride[Phase];
   constexpr int contracted = Step::kContracted[digit], produced = Step::kProduced[digit];
-  constexpr int chunk = Step::kChunk, together = Step::kPhaseTogether[Phase];
+  constexpr int chunk = Step::kChunk, together = Step::kPhaseTogether[Phase], fibers = Step::kPhaseFibers[Phase];
   constexpr int whole = produced / chunk * chunk;
   const Accumulator* factor = factors + Step::kFactorOffset[digit];
 #pragma unroll 1
-  for (int first = threadIdx.x; first < Step::kPhaseFibers[Phase]; first += Step::kThreads * together) {
+  for (int first = threadIdx.x; first < fibers; first += Step::kThreads * together) {
     Accumulator x[together][contracted];
     int base[together], live = 0;
 #pragma unroll
     for (int g = 0; g < together; ++g) {
       const int fiber = first + g * Step::kThreads;
       // A fiber past the end is computed as the first one and not written.
-      const bool exists = fiber < Step::kPhaseFibers[Phase];
+      const bool exists = fiber < fibers;
       live += exists;
       base[g] = fiber_offset<Step, Step::kPhaseAxis[Phase + 1] - 1, Step::kPhaseAxis[Phase]>(exists ? fiber : first);
 #pragma unroll

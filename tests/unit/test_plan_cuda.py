@@ -420,3 +420,22 @@ def test_intermediates_beyond_a_gigabyte_go_in_parts(batch: tuple[int, ...]) -> 
         (1 << 30) + part * most * description.input_columns * 4 for part in range(len(starts))
     ]
     assert len(starts) == -(-2100 // most)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_tiles_too_small_for_a_chunk_still_have_a_plan(target: Target) -> None:
+    instruction = MathInstruction.tensor_op(float32)
+    tiles = TileDescription((1, 64, 4), 1, (1, 1, 1), instruction)
+    plan = KRON.plan(kron([(4, 4)] * 3, tiles=tiles, instruction=instruction), target)
+    assert all(dict(step.constants)["kExchange"] == 0 for step in plan.steps)
+
+
+def test_factors_of_float16_are_multiplied_out_in_float32_only() -> None:
+    for element, halves in ((float16, False), (bfloat16, True)):
+        instruction = MathInstruction.tensor_op(element)
+        description = kron([(4, 4)] * 4, element, alignment=8, instruction=instruction)
+        for step in KRON.plan(description, HOPPER).steps:
+            constants = dict(step.constants)
+            merged = constants["kDigits"] < constants["kFactors"]
+            assert merged or not halves
+            assert not (merged and constants["kHalf"]) or halves

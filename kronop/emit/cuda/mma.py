@@ -450,8 +450,9 @@ def exchanged(shape: PassShape, tile: MmaTile, phases: Sequence[MmaPhase]) -> in
     each = math.prod(shape.group[digit][0] for digit in last.digits)
     # Each turn of a warp is some whole chunks, and of the first phase all that it takes at once.
     tasks, crews = first.fibers // first.at_once, tile.threads // (128 if first.grouped else 32)
-    whole = first.at_once % each == 0 and last.fibers % (tasks * last.at_once) == 0
-    return each if whole and tasks % max(crews, 1) == 0 and tasks > 0 else 0
+    if not tasks or first.at_once % each or last.fibers % (tasks * last.at_once):
+        return 0
+    return each if tasks % max(crews, 1) == 0 else 0
 
 
 def shared_bytes(shape: PassShape, tile: MmaTile, splits: bool, accumulator: DataType) -> int:
@@ -516,7 +517,7 @@ def _fits_cluster(shape: PassShape, tile: MmaTile, target: Target) -> Status:
         return Status.accept()
     if target.generation < 9:
         return Status.reject(f"{target} has no clusters of blocks; use a cluster of 1")
-    if tile.staged_in or tile.staged_out or len(shape.group) <= 2 * tile.pairs:
+    if tile.staged_in or tile.staged_out or len(shape.group) <= max(1, 2 * tile.pairs):
         return Status.reject("the first digit of a cluster's tile goes from memory to memory alone")
     if shape.group[0][0] % tile.cluster:
         return Status.reject(

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kronop.artifacts import Status
-from kronop.descriptions.datatype import DataType, RowMajor
+from kronop.descriptions.datatype import DataType, RowMajor, float16
 from kronop.descriptions.kron import KronMatmulDescription, Side
 from kronop.emit.cuda import contract, half, mma, operands, tile
 from kronop.emit.cuda.contract import Contraction, ContractTile, Order
@@ -317,7 +317,7 @@ def _mma_tiles(key: _Key, shape: PassShape, ends: Ends, accumulator: DataType) -
         for rows, columns, threads in plain
         for style in (
             *_styles(mma.merge(shape, merged), columns, rows, accumulator),
-            *_half_styles(key, mma.merge(shape, merged), ends),
+            *_half_styles(key, shape, mma.merge(shape, merged), ends),
         )
     ]
 
@@ -342,13 +342,18 @@ def _styles(
         yield {**style, "staged_in": True, "staged_out": True}
         style |= {"staged_in": False, "staged_out": False}
         for count in pairs if direct else ():
-            for cluster in (1, 2) if rows == columns == 1 else (1,):
+            for cluster in (1, 2) if rows == columns == 1 < len(digits) else (1,):
                 yield {**style, "pairs": count, "cluster": cluster}
 
 
-def _half_styles(key: _Key, shape: PassShape, ends: Ends) -> Iterator[dict[str, Any]]:
+def _half_styles(
+    key: _Key, factors: PassShape, shape: PassShape, ends: Ends
+) -> Iterator[dict[str, Any]]:
     """The same with a tile of 16-bit elements: staged, or one end in memory."""
     if not half.takes(key.math, ends):
+        return
+    # Products of factors may leave the range of float16 where the result does not.
+    if ends.source is float16 and shape.group != factors.group:
         return
     grouped = (False, True) if max(p for p, _ in shape.group) >= mma.LEAST_GROUPED else (False,)
     both = (True, False)

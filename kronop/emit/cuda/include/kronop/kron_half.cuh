@@ -250,6 +250,15 @@ KRONOP_INLINE void multiply_half_grouped(typename Of::Sums& sums, const typename
   }
   commit_group_products();
   wait_for_group_products();
+  // New values, or else the compiler might read them ahead of the wait.
+#pragma unroll
+  for (int u = 0; u < Of::kGroups; ++u) {
+#pragma unroll
+    for (int n = 0; n < 2 * Of::kAtOnce; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) sums[u][n][e] = renewed(sums[u][n][e]);
+    }
+  }
 }
 
 // Results, where the epilogue has no source.

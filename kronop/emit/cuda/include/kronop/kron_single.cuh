@@ -250,7 +250,11 @@ KRONOP_INLINE void multiply_grouped(typename Of::Accumulator (&sums)[Of::kChunk 
 #pragma unroll
   for (int n = 0; n < Of::kChunk / 8; ++n) {
 #pragma unroll
-    for (int e = 0; e < 4; ++e) sums[n][0][e] = kFirst == 0 ? part[n][e] : sums[n][0][e] + part[n][e];
+    for (int e = 0; e < 4; ++e) {
+      // New values, or else the compiler might read them ahead of the wait.
+      part[n][e] = renewed(part[n][e]);
+      sums[n][0][e] = kFirst == 0 ? part[n][e] : sums[n][0][e] + part[n][e];
+    }
   }
   if constexpr (next > 0) multiply_grouped<Step, Phase, kFirst + kParts>(sums, then, fibers, factor);
 }

@@ -23,8 +23,7 @@ from kronop.target import Target
 # A warp holds 16 whole fibers of a digit in registers.
 MOST_CONTRACTED = 128
 MOST_DIGITS = 16
-_PRODUCTS_OF_SPLIT = 3
-_HELD_FACTOR_BYTES = 64
+HELD_FACTOR_BYTES = 64
 _AHEAD_BYTES, _AHEAD_THREADS = 64, 512
 LEAST_GROUPED = 32
 _OFFSETS_OF_A_ROW = 3 * 8
@@ -32,23 +31,7 @@ _OFFSETS_OF_A_ROW = 3 * 8
 # by with where it has to, without a spill.
 _REGISTERS_PLAIN, _REGISTERS_OTHERS, _REGISTERS_LONG = 56, 80, 32
 _REGISTERS_SHARE = 0.72
-# NOTE: fitted to 450 tiles of 29 passes on one H200 (copy 4.27 TB/s over 132 multiprocessors at
-# 1.755 GHz), its choice 4 % from the best in the mean: 0.87 of copy speed; cycles of a product of a
-# warp, by bytes of the accumulator, and of four warps, and of both with 16-bit operands (set: the
-# fit does not tell); of an instruction of 32 threads, of which 16-bit tiles take fewer; a tile, a
-# phase and a cluster's barriers, which other blocks and tiles hide; between a warp's instructions;
-# and how little what goes on at once adds up.
-_MEMORY_BYTES_PER_CYCLE = 16.0
-_CYCLES_OF_PRODUCT, _CYCLES_OF_GROUPED = {4: 2.34, 8: 13.6}, 1.76
-_CYCLES_OF_HALF_PRODUCT, _CYCLES_OF_HALF_GROUPED = 3.0, 1.5
-_CYCLES_OF_INSTRUCTION, _HALF_INSTRUCTIONS = 0.175, 0.85
-_CYCLES_OF_TILE, _CYCLES_OF_PHASE, _CYCLES_OF_CLUSTER = 832, 230, 4590
-_CYCLES_BETWEEN = 5.2
-_OVERLAP = 3.2
-_EXCHANGED = 1.45
-# How much longer a warp's short runs of memory take, by bytes of their elements (set as well).
-_SHORT_RUNS = {4: 4.0, 8: 1.0}
-_SHARED_BYTES_PER_CYCLE = 128
+SHARED_BYTES_PER_CYCLE = 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,7 +167,7 @@ def strides_of(shape: PassShape, tile: MmaTile, accumulator: DataType) -> tuple[
     strides: list[int] = []
     stride = tile.columns
     count = len(shape.group)
-    banks = _SHARED_BYTES_PER_CYCLE // accumulator.bytes
+    banks = SHARED_BYTES_PER_CYCLE // accumulator.bytes
     for index in reversed(range(count)):
         # Of two digits that are contracted together, a warp walks 8 steps of the first one.
         outer = (count - index) % 2 == 0 and count - index <= 2 * tile.pairs and strides[-1] > 1
@@ -317,7 +300,7 @@ def _collapse(axes: Sequence[Axis]) -> tuple[Axis, ...]:
     return tuple(result) or (Axis(extent=1, shared=0),)
 
 
-def _parts(size: int) -> int:
+def parts_of(size: int) -> int:
     return operands.cover(size, 8)
 
 
@@ -333,10 +316,10 @@ def _lanes(
     unit: bool,
 ) -> int:
     """Fibers, or blocks of two digits, that a thread holds: in vectors of 16 bytes at most."""
-    parts = _parts(group[digit][0])
+    parts = parts_of(group[digit][0])
     if other is None:
         return 4 if accumulator.bytes == 4 and parts <= 2 else 2
-    parts *= _parts(group[other][0])
+    parts *= parts_of(group[other][0])
     most = (8 if unit else 4) if parts == 1 else 4 if parts <= 4 else 1
     # Blocks of 8 produced indices are multiplied two by two.
     least = 2 if group[digit][1] <= 8 else 1
@@ -358,7 +341,7 @@ def registers(shape: PassShape, tile: MmaTile, splits: bool, accumulator: DataTy
     other = _REGISTERS_PLAIN if plain else _REGISTERS_OTHERS
     # NOTE: at P = 64 three blocks of 168 registers spilled a little and took 0.85 ms where two of
     # 240 took 0.74.
-    long = max(_parts(p) for p, _ in shape.group) >= 8
+    long = max(parts_of(p) for p, _ in shape.group) >= 8
     most = max(p for p, _ in shape.group)
     share = _REGISTERS_SHARE if most <= (64 if tile.grouped else 32) else 1.0
     return min(255, round(share * (wanted + other + _REGISTERS_LONG * long)))
@@ -367,12 +350,12 @@ def registers(shape: PassShape, tile: MmaTile, splits: bool, accumulator: DataTy
 def _registers_of_digit(shape: PassShape, index: int, splits: bool, accumulator: DataType) -> int:
     words, digit = accumulator.bytes // 4, shape.group[index]
     groups = _lanes(shape.group, index, None, accumulator, False) // 2
-    parts = _parts(digit[0]) * _parts(digit[1])
+    parts = parts_of(digit[0]) * parts_of(digit[1])
     fragment = 2 * words * (1 + splits)
-    at_once = min(_parts(digit[1]), (2 if _parts(digit[0]) > 8 else 4) // groups)
-    held = (_parts(digit[0]) + 1 + splits) * 4 * groups * words
+    at_once = min(parts_of(digit[1]), (2 if parts_of(digit[0]) > 8 else 4) // groups)
+    held = (parts_of(digit[0]) + 1 + splits) * 4 * groups * words
     sums = at_once * groups * 4 * words * (1 + splits)
-    factor = fragment * (parts if parts * fragment * 4 <= _HELD_FACTOR_BYTES else at_once)
+    factor = fragment * (parts if parts * fragment * 4 <= HELD_FACTOR_BYTES else at_once)
     return held + sums + factor
 
 
@@ -383,21 +366,21 @@ def _registers_of_pair(
     (p1, q1), (p2, q2) = shape.group[digit], shape.group[other]
     lanes = _lanes(shape.group, digit, other, accumulator, True)
     sets = lanes // 2 if q1 <= 8 else lanes
-    held = lanes * _parts(p1) * _parts(p2) * 2
-    sums = sets * _parts(q2) * 4 + _parts(p2) * 8 * (1 + splits)
+    held = lanes * parts_of(p1) * parts_of(p2) * 2
+    sums = sets * parts_of(q2) * 4 + parts_of(p2) * 8 * (1 + splits)
     return (held + sums + 8 * (1 + splits)) * words
 
 
 def factor_bytes(digit: tuple[int, int], splits: bool, accumulator: DataType) -> int:
     """Bytes of one factor as its phase's threads take it."""
-    return _parts(digit[0]) * _parts(digit[1]) * 32 * 2 * (1 + splits) * accumulator.bytes
+    return parts_of(digit[0]) * parts_of(digit[1]) * 32 * 2 * (1 + splits) * accumulator.bytes
 
 
 def _left_factor_bytes(digit: tuple[int, int], splits: bool, accumulator: DataType) -> int:
     """The same for the digit that a pair contracts first: 16 produced indices at a time."""
     stacked = digit[1] <= 8
     elements = 4 * (1 + (splits and not stacked))
-    return _parts(digit[0]) * operands.cover(digit[1], 16) * 32 * elements * accumulator.bytes
+    return parts_of(digit[0]) * operands.cover(digit[1], 16) * 32 * elements * accumulator.bytes
 
 
 def factors_bytes(
@@ -463,7 +446,7 @@ def shared_bytes(shape: PassShape, tile: MmaTile, splits: bool, accumulator: Dat
     spare = half.SPARE_BYTES * tile.half
     offsets = _offset_tiles(tile) * _offset_bytes(tile)
     return (
-        offsets + factors + spare + elements * _tile_bytes(tile, accumulator) * meets * tile.buffers
+        offsets + factors + spare + elements * tile_bytes(tile, accumulator) * meets * tile.buffers
     )
 
 
@@ -526,151 +509,9 @@ def _fits_cluster(shape: PassShape, tile: MmaTile, target: Target) -> Status:
     return Status.accept()
 
 
-@dataclass(slots=True)
-class _Work:
-    """What some elements of X ask of a multiprocessor: cycles of a unit each, and instructions."""
-
-    tensor: float = 0.0
-    shared: float = 0.0
-    instructions: float = 0.0
-
-
-def cycles(
-    shape: PassShape,
-    ends: Ends,
-    tile: MmaTile,
-    splits: bool,
-    accumulator: DataType,
-    target: Target,
-    partial: float,
-) -> float:
-    """Cycles of one multiprocessor for 128 elements of X; `partial` is lost memory bandwidth."""
-    x, y = ends.source.bytes, ends.output.bytes * shape.group_out / shape.group_in
-    memory = 128 * (x + y) * partial / _MEMORY_BYTES_PER_CYCLE
-    strides = strides_of(shape, tile, accumulator)
-    phases = phases_of(shape, tile, strides, accumulator)
-    work = _Work()
-    elements = 128.0
-    for index, phase in enumerate(phases):
-        ends_here = index == 0, index == len(phases) - 1
-        elements = _add_phase(
-            work, shape, tile, phase, strides, splits, accumulator, elements, ends_here
-        )
-    staged = tile.staged_in + tile.staged_out
-    work.shared += elements * _tile_bytes(tile, accumulator) / _SHARED_BYTES_PER_CYCLE * staged
-    work.instructions += elements / 32 * 2 * staged
-    blocks = operands.resident_blocks(
-        tile.threads,
-        registers(shape, tile, splits, accumulator),
-        shared_bytes(shape, tile, splits, accumulator),
-        target,
-    )
-    of_tile = _CYCLES_OF_TILE + _CYCLES_OF_PHASE * len(phases)
-    of_tile += _CYCLES_OF_CLUSTER * (tile.cluster > 1)
-    held = tile.rows * tile.columns * shape.group_in / tile.cluster
-    latency = of_tile * 128 / held + work.instructions * _CYCLES_BETWEEN / (tile.threads / 32)
-    latency /= blocks * tile.buffers * (_EXCHANGED if exchanged(shape, tile, phases) else 1)
-    issue = work.instructions * _CYCLES_OF_INSTRUCTION
-    return _overlapped(memory, work.tensor, work.shared, issue, latency)
-
-
-def _add_phase(
-    work: _Work,
-    shape: PassShape,
-    tile: MmaTile,
-    phase: MmaPhase,
-    strides: Sequence[int],
-    splits: bool,
-    accumulator: DataType,
-    elements: float,
-    ends: tuple[bool, bool],
-) -> float:
-    """Adds what so many elements of a phase take; the elements that it produces."""
-    p, q = shape.group[phase.digit]
-    unit = strides[phase.digit] == 1
-    idle = _idle(phase, tile.threads // 32, tile.half and not unit)
-    # What a phase reads or writes in memory itself goes in short runs.
-    reads, writes = ends[0] and not tile.staged_in, ends[1] and not tile.staged_out
-    short = [not tile.half and unit and direct for direct in (reads, writes)]
-    width = _tile_bytes(tile, accumulator) / _SHARED_BYTES_PER_CYCLE
-    if tile.half:
-        products = half.products((p, q)) * elements / p
-        factor = half.factor_bytes_read((p, q), phase) * elements / p / _SHARED_BYTES_PER_CYCLE
-    else:
-        products = _products(shape, phase, splits, elements)
-        factor = _factor_cycles(shape, phase, splits, accumulator, elements)
-    instructions = _instructions(shape, phase, splits, elements) + products * (not phase.grouped)
-    work.instructions += instructions * idle * (_HALF_INSTRUCTIONS if tile.half else 1)
-    work.tensor += products * idle * _cycles_of_product(tile, phase, accumulator)
-    runs = _SHORT_RUNS[accumulator.bytes]
-    work.shared += factor * idle + elements * width * (runs if short[0] and p > 8 else 1)
-    for digit in phase.digits:
-        elements *= shape.group[digit][1] / shape.group[digit][0]
-    work.shared += elements * width * (runs if short[1] and q > 8 else 1)
-    return elements
-
-
-def _tile_bytes(tile: MmaTile, accumulator: DataType) -> int:
+def tile_bytes(tile: MmaTile, accumulator: DataType) -> int:
     """Bytes of an element of the tile."""
     return half.BYTES if tile.half else accumulator.bytes
-
-
-def _overlapped(*cycles: float) -> float:
-    """Cycles of what goes on at once: the longest, and a little for the others."""
-    return float(sum(item**_OVERLAP for item in cycles) ** (1 / _OVERLAP))
-
-
-def _cycles_of_product(tile: MmaTile, phase: MmaPhase, accumulator: DataType) -> float:
-    if tile.half:
-        return _CYCLES_OF_HALF_GROUPED if phase.grouped else _CYCLES_OF_HALF_PRODUCT
-    return _CYCLES_OF_GROUPED if phase.grouped else _CYCLES_OF_PRODUCT[accumulator.bytes]
-
-
-def _instructions(shape: PassShape, phase: MmaPhase, splits: bool, elements: float) -> float:
-    """Instructions of a warp for so many elements of a phase: to split, sum up and move them."""
-    p, _ = shape.group[phase.digit]
-    # Of a long digit, elements are split again for the second half of the results.
-    split = (3 if splits else 1) * len(phase.digits) * (1 if p <= 64 else 2)
-    sums = 1 + _parts(p) / 2 if splits else 1
-    return elements / 32 * (split + 4 + sums)
-
-
-def _products(shape: PassShape, phase: MmaPhase, splits: bool, elements: float) -> float:
-    """Products of the tensor cores for so many elements of a phase."""
-    p, q = shape.group[phase.digit]
-    each = _PRODUCTS_OF_SPLIT if splits else 1
-    if phase.other is None:
-        return _parts(p) * _parts(q) * elements / (16 * p) * each
-    p2, q2 = shape.group[phase.other]
-    rows = operands.cover(q, 16)
-    first = 2 if q <= 8 and splits else each
-    left = _parts(p) * _parts(p2) * rows * first
-    right = (0.5 if q <= 8 else rows) * _parts(p2) * _parts(q2) * each
-    return (left + right) * elements / (p * p2)
-
-
-def _factor_cycles(
-    shape: PassShape, phase: MmaPhase, splits: bool, accumulator: DataType, elements: float
-) -> float:
-    """Cycles of shared memory for the factors that a phase does not hold in registers."""
-    if phase.grouped:
-        return 0.0
-    p, q = shape.group[phase.digit]
-    fragment = factor_bytes((8, 8), splits, accumulator) / _SHARED_BYTES_PER_CYCLE
-    parts = _parts(p) * _parts(q)
-    if phase.other is None:
-        held = parts * 2 * accumulator.bytes * (1 + splits) <= _HELD_FACTOR_BYTES
-        return 0 if held else parts * elements / (16 * p) / phase.groups * fragment
-    p2, q2 = shape.group[phase.other]
-    parts += _parts(p2) * _parts(q2)
-    return 0 if parts <= 2 else parts * elements / (p * p2) * fragment
-
-
-def _idle(phase: MmaPhase, warps: int, rows: bool) -> float:
-    """How much longer a phase takes because its fibers, or rows of them, do not fill all warps."""
-    at_once = (2 if rows else 16) * phase.groups if phase.other is None else phase.lanes
-    pieces = operands.cover(phase.fibers, at_once)
-    return operands.cover(pieces, warps) * warps / pieces
 
 
 def mma_step(
@@ -700,11 +541,6 @@ def mma_step(
     )
     epilogue = description.epilogue if last else None
     scalar = operands.scalar_kind(epilogue)
-    x_vector = _vector(shape, phases[0], tile, strides, ends.source_alignment, 0)
-    y_vector = _vector(shape, phases[-1], tile, strides, ends.output_alignment, 1)
-    ahead = _reads_ahead(shape, phases[0], tile, accumulator, blocks)
-    # Several blocks go on at once anyway.
-    alone = ahead and blocks == 1 and min(x_vector, y_vector) > 1
     return Step(
         entry=entry,
         header="kronop/kron_mma.cuh",
@@ -712,14 +548,7 @@ def mma_step(
         parameters=f"kronop::KronTileParameters<{scalar.cxx}, {len(factors)}>",
         types=operands.element_types(description.math, ends.source, ends.output, epilogue),
         constants=(
-            ("kThreads", tile.threads),
-            ("kBlocks", blocks),
-            ("kAhead", ahead),
-            ("kExchange", exchanged(shape, tile, phases) if alone else 0),
-            ("kXVector", x_vector),
-            ("kYVector", y_vector),
-            ("kXDigit", 0 if ends.source_by_rows else shape.right),
-            ("kYDigit", 0 if ends.output_by_rows else shape.right),
+            *_block_constants(shape, ends, tile, strides, phases, accumulator, blocks),
             ("kSplit", splits),
             ("kHalf", tile.half),
             ("kReadVector", half.vector(shape.group[phases[0].digit][0])),
@@ -740,13 +569,40 @@ def mma_step(
     )
 
 
+def _block_constants(
+    shape: PassShape,
+    ends: Ends,
+    tile: MmaTile,
+    strides: Sequence[int],
+    phases: Sequence[MmaPhase],
+    accumulator: DataType,
+    blocks: int,
+) -> tuple[tuple[str, Constant], ...]:
+    """The threads of a block, and how they go about memory."""
+    x_vector = _vector(shape, phases[0], tile, strides, ends.source_alignment, 0)
+    y_vector = _vector(shape, phases[-1], tile, strides, ends.output_alignment, 1)
+    ahead = _reads_ahead(shape, phases[0], tile, accumulator, blocks)
+    # Several blocks go on at once anyway.
+    alone = ahead and blocks == 1 and min(x_vector, y_vector) > 1
+    return (
+        ("kThreads", tile.threads),
+        ("kBlocks", blocks),
+        ("kAhead", ahead),
+        ("kExchange", exchanged(shape, tile, phases) if alone else 0),
+        ("kXVector", x_vector),
+        ("kYVector", y_vector),
+        ("kXDigit", 0 if ends.source_by_rows else shape.right),
+        ("kYDigit", 0 if ends.output_by_rows else shape.right),
+    )
+
+
 def _reads_ahead(
     shape: PassShape, phase: MmaPhase, tile: MmaTile, accumulator: DataType, blocks: int
 ) -> bool:
     """Whether the phase that reads X has registers for the elements of two turns."""
-    elements = 2 * phase.lanes * _parts(shape.group[phase.digit][0])
+    elements = 2 * phase.lanes * parts_of(shape.group[phase.digit][0])
     if phase.other is not None:
-        elements *= _parts(shape.group[phase.other][0])
+        elements *= parts_of(shape.group[phase.other][0])
     return (
         not tile.staged_in
         and elements * accumulator.bytes <= _AHEAD_BYTES

@@ -16,7 +16,7 @@ from typing import Any
 from kronop.artifacts import Status
 from kronop.descriptions.datatype import DataType, RowMajor, float16
 from kronop.descriptions.kron import KronMatmulDescription, Side
-from kronop.emit.cuda import contract, half, mma, operands, tile
+from kronop.emit.cuda import contract, half, mma, mma_cost, operands, tile
 from kronop.emit.cuda.contract import Contraction, ContractTile, Order
 from kronop.emit.cuda.mma import MmaTile
 from kronop.emit.cuda.shapes import Ends, PassShape, Shape, multiply_adds, shrinking
@@ -291,7 +291,7 @@ def _choose_mma(
         status = status and mma.fits(digits, candidate, splits, accumulator, target)
         if status:
             partial = _partial(shape, ends, candidate)
-            cost = mma.cycles(digits, ends, candidate, splits, accumulator, target, partial)
+            cost = mma_cost.cycles(digits, ends, candidate, splits, accumulator, target, partial)
             found.append(Choice(tile=candidate, cost=cost / _CYCLES_OF_A_BYTE))
     return Status.accept() if found else status
 

@@ -1,0 +1,177 @@
+"""What a `kron_mma` pass costs: the planner's model of one multiprocessor.
+
+Memory, the tensor cores, shared memory, the issue of instructions and the latency of a tile go on
+at once; the longest counts, and a little of the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kronop.descriptions.datatype import DataType
+from kronop.emit.cuda import half, mma, operands
+from kronop.emit.cuda.mma import MmaPhase, MmaTile
+from kronop.emit.cuda.shapes import Ends, PassShape
+from kronop.target import Target
+
+_PRODUCTS_OF_SPLIT = 3
+# NOTE: fitted to 450 tiles of 29 passes on one H200 (copy 4.27 TB/s over 132 multiprocessors at
+# 1.755 GHz), its choice 4 % from the best in the mean: 0.87 of copy speed; cycles of a product of a
+# warp, by bytes of the accumulator, and of four warps, and of both with 16-bit operands (set: the
+# fit does not tell); of an instruction of 32 threads, of which 16-bit tiles take fewer; a tile, a
+# phase and a cluster's barriers, which other blocks and tiles hide; between a warp's instructions;
+# and how little what goes on at once adds up.
+_MEMORY_BYTES_PER_CYCLE = 16.0
+_CYCLES_OF_PRODUCT, _CYCLES_OF_GROUPED = {4: 2.34, 8: 13.6}, 1.76
+_CYCLES_OF_HALF_PRODUCT, _CYCLES_OF_HALF_GROUPED = 3.0, 1.5
+_CYCLES_OF_INSTRUCTION, _HALF_INSTRUCTIONS = 0.175, 0.85
+_CYCLES_OF_TILE, _CYCLES_OF_PHASE, _CYCLES_OF_CLUSTER = 832, 230, 4590
+_CYCLES_BETWEEN = 5.2
+_OVERLAP = 3.2
+_EXCHANGED = 1.45
+# How much longer a warp's short runs of memory take, by bytes of their elements (set as well).
+_SHORT_RUNS = {4: 4.0, 8: 1.0}
+
+
+@dataclass(slots=True)
+class _Work:
+    """What some elements of X ask of a multiprocessor: cycles of a unit each, and instructions."""
+
+    tensor: float = 0.0
+    shared: float = 0.0
+    instructions: float = 0.0
+
+
+def cycles(
+    shape: PassShape,
+    ends: Ends,
+    tile: MmaTile,
+    splits: bool,
+    accumulator: DataType,
+    target: Target,
+    partial: float,
+) -> float:
+    """Cycles of one multiprocessor for 128 elements of X; `partial` is lost memory bandwidth."""
+    x, y = ends.source.bytes, ends.output.bytes * shape.group_out / shape.group_in
+    memory = 128 * (x + y) * partial / _MEMORY_BYTES_PER_CYCLE
+    strides = mma.strides_of(shape, tile, accumulator)
+    phases = mma.phases_of(shape, tile, strides, accumulator)
+    work = _Work()
+    elements = 128.0
+    for index, phase in enumerate(phases):
+        ends_here = index == 0, index == len(phases) - 1
+        elements = _add_phase(
+            work, shape, tile, phase, strides, splits, accumulator, elements, ends_here
+        )
+    staged = tile.staged_in + tile.staged_out
+    width = mma.tile_bytes(tile, accumulator) / mma.SHARED_BYTES_PER_CYCLE
+    work.shared += elements * width * staged
+    work.instructions += elements / 32 * 2 * staged
+    blocks = operands.resident_blocks(
+        tile.threads,
+        mma.registers(shape, tile, splits, accumulator),
+        mma.shared_bytes(shape, tile, splits, accumulator),
+        target,
+    )
+    of_tile = _CYCLES_OF_TILE + _CYCLES_OF_PHASE * len(phases)
+    of_tile += _CYCLES_OF_CLUSTER * (tile.cluster > 1)
+    held = tile.rows * tile.columns * shape.group_in / tile.cluster
+    latency = of_tile * 128 / held + work.instructions * _CYCLES_BETWEEN / (tile.threads / 32)
+    latency /= blocks * tile.buffers * (_EXCHANGED if mma.exchanged(shape, tile, phases) else 1)
+    issue = work.instructions * _CYCLES_OF_INSTRUCTION
+    return _overlapped(memory, work.tensor, work.shared, issue, latency)
+
+
+def _add_phase(
+    work: _Work,
+    shape: PassShape,
+    tile: MmaTile,
+    phase: MmaPhase,
+    strides: Sequence[int],
+    splits: bool,
+    accumulator: DataType,
+    elements: float,
+    ends: tuple[bool, bool],
+) -> float:
+    """Adds what so many elements of a phase take; the elements that it produces."""
+    p, q = shape.group[phase.digit]
+    unit = strides[phase.digit] == 1
+    idle = _idle(phase, tile.threads // 32, tile.half and not unit)
+    # What a phase reads or writes in memory itself goes in short runs.
+    reads, writes = ends[0] and not tile.staged_in, ends[1] and not tile.staged_out
+    short = [not tile.half and unit and direct for direct in (reads, writes)]
+    width = mma.tile_bytes(tile, accumulator) / mma.SHARED_BYTES_PER_CYCLE
+    if tile.half:
+        products = half.products((p, q)) * elements / p
+        factor = half.factor_bytes_read((p, q), phase) * elements / p / mma.SHARED_BYTES_PER_CYCLE
+    else:
+        products = _products(shape, phase, splits, elements)
+        factor = _factor_cycles(shape, phase, splits, accumulator, elements)
+    instructions = _instructions(shape, phase, splits, elements) + products * (not phase.grouped)
+    work.instructions += instructions * idle * (_HALF_INSTRUCTIONS if tile.half else 1)
+    work.tensor += products * idle * _cycles_of_product(tile, phase, accumulator)
+    runs = _SHORT_RUNS[accumulator.bytes]
+    work.shared += factor * idle + elements * width * (runs if short[0] and p > 8 else 1)
+    for digit in phase.digits:
+        elements *= shape.group[digit][1] / shape.group[digit][0]
+    work.shared += elements * width * (runs if short[1] and q > 8 else 1)
+    return elements
+
+
+def _overlapped(*cycles: float) -> float:
+    """Cycles of what goes on at once: the longest, and a little for the others."""
+    return float(sum(item**_OVERLAP for item in cycles) ** (1 / _OVERLAP))
+
+
+def _cycles_of_product(tile: MmaTile, phase: MmaPhase, accumulator: DataType) -> float:
+    if tile.half:
+        return _CYCLES_OF_HALF_GROUPED if phase.grouped else _CYCLES_OF_HALF_PRODUCT
+    return _CYCLES_OF_GROUPED if phase.grouped else _CYCLES_OF_PRODUCT[accumulator.bytes]
+
+
+def _instructions(shape: PassShape, phase: MmaPhase, splits: bool, elements: float) -> float:
+    """Instructions of a warp for so many elements of a phase: to split, sum up and move them."""
+    p, _ = shape.group[phase.digit]
+    # Of a long digit, elements are split again for the second half of the results.
+    split = (3 if splits else 1) * len(phase.digits) * (1 if p <= 64 else 2)
+    sums = 1 + mma.parts_of(p) / 2 if splits else 1
+    return elements / 32 * (split + 4 + sums)
+
+
+def _products(shape: PassShape, phase: MmaPhase, splits: bool, elements: float) -> float:
+    """Products of the tensor cores for so many elements of a phase."""
+    p, q = shape.group[phase.digit]
+    each = _PRODUCTS_OF_SPLIT if splits else 1
+    if phase.other is None:
+        return mma.parts_of(p) * mma.parts_of(q) * elements / (16 * p) * each
+    p2, q2 = shape.group[phase.other]
+    rows = operands.cover(q, 16)
+    first = 2 if q <= 8 and splits else each
+    left = mma.parts_of(p) * mma.parts_of(p2) * rows * first
+    right = (0.5 if q <= 8 else rows) * mma.parts_of(p2) * mma.parts_of(q2) * each
+    return (left + right) * elements / (p * p2)
+
+
+def _factor_cycles(
+    shape: PassShape, phase: MmaPhase, splits: bool, accumulator: DataType, elements: float
+) -> float:
+    """Cycles of shared memory for the factors that a phase does not hold in registers."""
+    if phase.grouped:
+        return 0.0
+    p, q = shape.group[phase.digit]
+    fragment = mma.factor_bytes((8, 8), splits, accumulator) / mma.SHARED_BYTES_PER_CYCLE
+    parts = mma.parts_of(p) * mma.parts_of(q)
+    if phase.other is None:
+        held = parts * 2 * accumulator.bytes * (1 + splits) <= mma.HELD_FACTOR_BYTES
+        return 0 if held else parts * elements / (16 * p) / phase.groups * fragment
+    p2, q2 = shape.group[phase.other]
+    parts += mma.parts_of(p2) * mma.parts_of(q2)
+    return 0 if parts <= 2 else parts * elements / (p * p2) * fragment
+
+
+def _idle(phase: MmaPhase, warps: int, rows: bool) -> float:
+    """How much longer a phase takes because its fibers, or rows of them, do not fill all warps."""
+    at_once = (2 if rows else 16) * phase.groups if phase.other is None else phase.lanes
+    pieces = operands.cover(phase.fibers, at_once)
+    return operands.cover(pieces, warps) * warps / pieces

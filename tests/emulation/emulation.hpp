@@ -308,6 +308,14 @@ template <int Bytes>
 inline void copy_asynchronously(void* to, const void* from) {
   std::memcpy(to, from, Bytes);
 }
+template <int Bytes>
+inline void copy_or_clear(void* to, const void* from, int bytes) {
+  std::memset(to, 0, Bytes);
+  if (bytes > 0) std::memcpy(to, from, bytes);
+}
+inline void commit_copies() {}
+template <int N>
+inline void wait_for_older_copies() {}
 inline void wait_for_warp() { emulation::wait(emulation::Waiting::warp); }
 inline void wait_for_group(int) { emulation::wait(emulation::Waiting::group); }
 inline void wait_for_copies() {}

@@ -1,0 +1,152 @@
+"""The gradient of weights: of those of a Kronecker-sparse product, or of one factor's.
+
+With X the operand of a product with K = I_a x dense(b, c) x I_d in structure (see `ksparse`) and G
+the gradient of its result, that of the weights W (a, b, c, d) is, n being the batch,
+
+    Y[i, p, q, l] = sum over n of G[n, i, p, l] X[n, i, q, l]
+
+A digit of a Kronecker product has the same matrix F (c, b) for every i and l: its weights are
+tied, `a` is what is before the digit and `d` what is behind it, and
+
+    Y[q, p] = sum over n, i and l of G[n, i, p, l] X[n, i, q, l]
+
+is the gradient of F, where G and X have the same digits around it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kronop.descriptions.epilogue import Epilogue, EpilogueArguments
+from kronop.descriptions.kron import StridedMatrix
+from kronop.descriptions.math_instruction import MathInstruction
+from kronop.descriptions.numeric import finish, widen
+from kronop.descriptions.shared import check_flag, check_operands, check_sizes
+from kronop.descriptions.tensor import TensorDescription
+from kronop.descriptions.tile import TileDescription
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KSparseGradientDescription:
+    """One gradient of weights.
+
+    Attributes:
+        math: the multiply-add; `tile.math_instruction` where a tile is given.
+        tile: tile sizes, or None for the planner's choice.
+        X, G, Y: operand, gradient of the product and result (Z is like Y).
+        epilogue: what happens to the sums.
+        pattern: (a, b, c, d).
+        tied: whether all i and l share one (c, b) matrix.
+        batch_last: X is (a c d, B) and G (a b d, B), instead of (B, a c d) and (B, a b d).
+        products: extent of a dimension in front of X, G and Y, with a gradient for each of its
+            indices; 1 is no such dimension.
+
+    Raises:
+        DescriptionError: element types that differ, or sizes that are not positive.
+    """
+
+    math: MathInstruction
+    tile: TileDescription | None
+    X: TensorDescription
+    G: TensorDescription
+    Y: TensorDescription
+    epilogue: Epilogue
+    pattern: tuple[int, int, int, int]
+    tied: bool = False
+    batch_last: bool = False
+    products: int = 1
+
+    def __post_init__(self) -> None:
+        check_operands(self.math, self.tile, self.epilogue, {"X": self.X, "G": self.G}, self.Y)
+        check_sizes("pattern", ("a", "b", "c", "d"), self.pattern)
+        check_sizes("products", ("products",), (self.products,))
+        check_flag("tied", self.tied)
+        check_flag("batch_last", self.batch_last)
+
+    @property
+    def lead(self) -> tuple[int, ...]:
+        """The dimension in front, if there is one."""
+        return () if self.products == 1 else (self.products,)
+
+    @property
+    def weights(self) -> tuple[int, ...]:
+        """Shape of one gradient."""
+        _, b, c, _ = self.pattern
+        return (c, b) if self.tied else self.pattern
+
+    def x_shape(self, rows: int) -> tuple[int, ...]:
+        """Shape of X for a batch of `rows`."""
+        a, _, c, d = self.pattern
+        return self._operand(rows, a * c * d)
+
+    def g_shape(self, rows: int) -> tuple[int, ...]:
+        """Shape of G for a batch of `rows`."""
+        a, b, _, d = self.pattern
+        return self._operand(rows, a * b * d)
+
+    def y_shape(self, rows: int) -> tuple[int, ...]:
+        """Shape of Y and Z, whatever the batch."""
+        return (*self.lead, *self.weights)
+
+    def _operand(self, rows: int, features: int) -> tuple[int, ...]:
+        matrix = (features, rows) if self.batch_last else (rows, features)
+        return (*self.lead, *matrix)
+
+    def reference(
+        self, x: Any, g: Any, z: Any = None, output_op: EpilogueArguments | None = None
+    ) -> Any:
+        """The result by NumPy in float64.
+
+        Args:
+            x: of `x_shape`.
+            g: of `g_shape`.
+            z: like the result, or None.
+            output_op: the epilogue's scalars; its defaults where None.
+        """
+        wide = widen(self.math.element_accumulator)
+        a, b, c, d = self.pattern
+        x, g = np.asarray(x, wide), np.asarray(g, wide)
+        if self.batch_last:
+            x, g = x.swapaxes(-1, -2), g.swapaxes(-1, -2)
+        rows = x.shape[-2]
+        x = x.reshape(self.products, rows, a, c, d)
+        g = g.reshape(self.products, rows, a, b, d)
+        indices = "gniql,gnipl->gqp" if self.tied else "gniql,gnipl->gipql"
+        value = np.einsum(indices, x, g, optimize=True).reshape(self.y_shape(rows))
+        return finish(self.epilogue, output_op, value, z)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StridedWeights:
+    """Weights of the canonical form: (product, i, l, p, q), strides in elements.
+
+    Tied ones have no i and no l.
+    """
+
+    pointer: int
+    strides: tuple[int, int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KSparseGradientProblem:
+    """A gradient of weights with its memory: what launches are computed from.
+
+    Attributes:
+        rows: the batch B.
+        x, g: rows are the batch, columns the features, with one batch stride, of the products.
+        y: the result.
+        z: like y, or None where beta is 0.
+        scalars: the epilogue's, in its order.
+        workspace: pointer to the bytes that the plan asked for.
+    """
+
+    rows: int
+    x: StridedMatrix
+    g: StridedMatrix
+    y: StridedWeights
+    z: StridedWeights | None
+    scalars: tuple[float, ...]
+    workspace: int

@@ -18,10 +18,12 @@ from kronop.args.base import most_threads
 from kronop.args.device import default_device
 from kronop.args.kron import KronMatmulArguments
 from kronop.args.ksparse import KSparseArguments
+from kronop.args.ksparse_gradient import KSparseGradientArguments
 from kronop.artifacts import Binary, Launch, Source
 from kronop.descriptions.epilogue import Epilogue, EpilogueArguments
 from kronop.descriptions.kron import KronMatmulDescription, KronProblem, Side
 from kronop.descriptions.ksparse import KSparseDescription, KSparseProblem
+from kronop.descriptions.ksparse_gradient import KSparseGradientDescription, KSparseGradientProblem
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription, whole
@@ -43,9 +45,12 @@ class Sizes:
     workspace_bytes: int
 
 
-AnyDescription = TypeVar("AnyDescription", bound=KronMatmulDescription | KSparseDescription)
-AnyProblem = TypeVar("AnyProblem", bound=KronProblem | KSparseProblem)
-AnyArguments = TypeVar("AnyArguments", bound=KronMatmulArguments | KSparseArguments)
+_Described = KronMatmulDescription | KSparseDescription | KSparseGradientDescription
+AnyDescription = TypeVar("AnyDescription", bound=_Described)
+AnyProblem = TypeVar("AnyProblem", bound=KronProblem | KSparseProblem | KSparseGradientProblem)
+AnyArguments = TypeVar(
+    "AnyArguments", bound=KronMatmulArguments | KSparseArguments | KSparseGradientArguments
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +81,9 @@ class Operation(Generic[AnyDescription, AnyProblem, AnyArguments]):
         self.description = description
         self.target = Target.parse(target)
         self.plan = _plan(description, self.target)
-        self._emitter: Emitter[AnyDescription, AnyProblem] = EMITTERS[
-            type(description), self.target.backend
-        ]
+        self._emitter: Emitter[AnyDescription, AnyProblem] = _emitter(
+            type(description), self.target
+        )
         self._binaries: tuple[Binary, ...] | None = None
         self._plans: dict[tuple[int, int, int], Plan] = {}
         # By identity, for a plan is long to hash; what is served keeps its plan alive.
@@ -293,9 +298,74 @@ class KSparseOperation(Operation[KSparseDescription, KSparseProblem, KSparseArgu
         super().__init__(target, description)
 
 
+class KSparseGradientOperation(
+    Operation[KSparseGradientDescription, KSparseGradientProblem, KSparseGradientArguments]
+):
+    """Y = epilogue(the gradient of a Kronecker-sparse product's weights, or of a factor).
+
+    Args:
+        target: 80, 90, "sm_80" or "sm_90a".
+        tile_description: tile sizes and math, or None for the planner's choice.
+        X, G, Y: descriptions of the product's operand, of its result's gradient and of the result.
+        epilogue_functor: one of the four.
+        pattern: (a, b, c, d) of the product; of a factor, what is before its digit, its columns,
+            its rows and what is behind it.
+        tied: whether one (c, b) matrix, a factor, stands for all weights.
+        batch_last: X is (a c d, B) and G (a b d, B).
+        products: how many products there are, in a dimension in front of X, G and Y; None where
+            they have none.
+
+    Raises:
+        DescriptionError: no kernel serves this; the message says why and what to change.
+    """
+
+    def __init__(
+        self,
+        target: object,
+        tile_description: TileDescription | None,
+        X: TensorDescription,
+        G: TensorDescription,
+        Y: TensorDescription,
+        epilogue_functor: Epilogue,
+        pattern: Sequence[int],
+        tied: bool = False,
+        batch_last: bool = False,
+        products: int | None = None,
+    ) -> None:
+        target = Target.parse(target)
+        description = KSparseGradientDescription(
+            math=_math(KSparseGradientDescription, target, tile_description, X),
+            tile=tile_description,
+            X=X,
+            G=G,
+            Y=Y,
+            epilogue=epilogue_functor,
+            pattern=_tuple("pattern", pattern),
+            tied=tied,
+            batch_last=batch_last,
+            products=products,
+        )
+        super().__init__(target, description)
+
+
+def _emitter(family: type, target: Target) -> Emitter[Any, Any]:
+    found = EMITTERS.get((family, target.backend))
+    if found is None:
+        targets = sorted({backend for kind, backend in EMITTERS if kind is family})
+        raise DescriptionError(
+            mismatch(
+                f"target of a {family.__name__.removesuffix('Description')}Operation",
+                expected=f"one of {', '.join(targets)}",
+                got=target.name,
+                hint="no kernel of that family is there for this target",
+            )
+        )
+    return found
+
+
 @functools.lru_cache(maxsize=1024)
-def _plan(description: KronMatmulDescription | KSparseDescription, target: Target) -> Plan:
-    emitter = EMITTERS[type(description), target.backend]
+def _plan(description: _Described, target: Target) -> Plan:
+    emitter = _emitter(type(description), target)
     status = emitter.supports(description, target)
     if not status:
         raise DescriptionError(f"{type(description).__name__} on {target}: {status.reason}")
@@ -320,7 +390,7 @@ def _math(
                 hint="build one with kronop",
             )
         )
-    return EMITTERS[family, target.backend].instruction(X.element)
+    return _emitter(family, target).instruction(X.element)
 
 
 def _tuple(name: str, values: Any) -> Any:

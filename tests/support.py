@@ -90,6 +90,36 @@ def ksparse_operation(
     )
 
 
+def gradient_operation(
+    target: object,
+    element: DataType,
+    pattern: Any,
+    *,
+    tied: bool = False,
+    batch_last: bool = False,
+    products: int | None = None,
+    alignment: int = 1,
+    layout: Any = kronop.RowMajor,
+    output: DataType | None = None,
+    tile: Any = None,
+) -> kronop.KSparseGradientOperation:
+    matrix = kronop.TensorDescription(element, layout, alignment)
+    output = output or element
+    epilogue = kronop.LinearCombination(output, 1, accumulator(element), accumulator(element))
+    return kronop.KSparseGradientOperation(
+        target,
+        tile,
+        matrix,
+        matrix,
+        kronop.TensorDescription(output),
+        epilogue,
+        pattern,
+        tied,
+        batch_last,
+        products,
+    )
+
+
 def random_array(random: np.random.Generator, shape: Any, element: DataType) -> Any:
     """Values of a magnitude that no element type overflows on."""
     if element.kind == "int":
@@ -169,6 +199,21 @@ def expected_ksparse(
     return Expected(
         value, _bound(description, value, magnitude, description.pattern[2] + 1, z, bias, output_op)
     )
+
+
+def expected_gradient(
+    operation: kronop.KSparseGradientOperation, x: Any, g: Any, z: Any = None, output_op: Any = None
+) -> Expected:
+    description = operation.description
+    value = description.reference(_wide(x), _wide(g), None if z is None else _wide(z), output_op)
+    plain = _magnitudes_of(description)
+    magnitude = plain.reference(np.abs(_wide(x)), np.abs(_wide(g)))
+    # Sums of 8 to 32 products on the tensor cores, which cut off instead of rounding, and of as
+    # many such sums as there are: the bound of long sums in any order.
+    a, _, _, d = description.pattern
+    rows = x.shape[-1 if description.batch_last else -2]
+    steps = rows * (a * d if description.tied else 1) + 32
+    return Expected(value, _bound(description, value, magnitude, steps, z, None, output_op))
 
 
 def _wide(array: Any) -> Any:

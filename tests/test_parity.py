@@ -99,3 +99,31 @@ def test_ksparse(target, element, pattern, batch_last) -> None:
         operation.run(arguments)
         arguments.sync()
         support.expected_ksparse(operation, x, weights, z, bias, output_op).check(y)
+
+
+@pytest.mark.parametrize("tied", [False, True], ids=["apart", "tied"])
+@pytest.mark.parametrize("batch_last", [False, True], ids=["first", "last"])
+@pytest.mark.parametrize("pattern", list(_PATTERNS.values()), ids=list(_PATTERNS))
+@pytest.mark.parametrize(("target", "element"), _cells(kronop.KSparseGradientDescription))
+def test_ksparse_gradient(target, element, pattern, batch_last, tied) -> None:
+    if element.kind == "int":
+        with pytest.raises(kronop.DescriptionError, match="no kernel"):
+            support.gradient_operation(target, element, pattern)
+        return
+    random = np.random.default_rng()
+    for products, rows in ((None, 1), (None, 133), (3, 20)):
+        operation = support.gradient_operation(
+            target, element, pattern, tied=tied, batch_last=batch_last, products=products
+        )
+        description = operation.description
+        x = support.random_array(random, description.x_shape(rows), element)
+        g = support.random_array(random, description.g_shape(rows), element)
+        z = support.random_array(random, description.y_shape(rows), element)
+        y = support.poison(z.shape, element)
+        output_op = operation.epilogue_type(0.5, -1.5)
+        arguments = kronop.KSparseGradientArguments(
+            operation=operation, X=x, G=g, Z=z, Y=y, output_op=output_op
+        )
+        operation.run(arguments)
+        arguments.sync()
+        support.expected_gradient(operation, x, g, z, output_op).check(y)

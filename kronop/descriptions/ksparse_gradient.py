@@ -42,7 +42,7 @@ class KSparseGradientDescription:
         tied: whether all i and l share one (c, b) matrix.
         batch_last: X is (a c d, B) and G (a b d, B), instead of (B, a c d) and (B, a b d).
         products: extent of a dimension in front of X, G and Y, with a gradient for each of its
-            indices; 1 is no such dimension.
+            indices; None where there is no such dimension.
 
     Raises:
         DescriptionError: element types that differ, or sizes that are not positive.
@@ -57,19 +57,20 @@ class KSparseGradientDescription:
     pattern: tuple[int, int, int, int]
     tied: bool = False
     batch_last: bool = False
-    products: int = 1
+    products: int | None = None
 
     def __post_init__(self) -> None:
         check_operands(self.math, self.tile, self.epilogue, {"X": self.X, "G": self.G}, self.Y)
         check_sizes("pattern", ("a", "b", "c", "d"), self.pattern)
-        check_sizes("products", ("products",), (self.products,))
+        if self.products is not None:
+            check_sizes("products", ("products",), (self.products,))
         check_flag("tied", self.tied)
         check_flag("batch_last", self.batch_last)
 
     @property
     def lead(self) -> tuple[int, ...]:
         """The dimension in front, if there is one."""
-        return () if self.products == 1 else (self.products,)
+        return () if self.products is None else (self.products,)
 
     @property
     def weights(self) -> tuple[int, ...]:
@@ -112,8 +113,8 @@ class KSparseGradientDescription:
         if self.batch_last:
             x, g = x.swapaxes(-1, -2), g.swapaxes(-1, -2)
         rows = x.shape[-2]
-        x = x.reshape(self.products, rows, a, c, d)
-        g = g.reshape(self.products, rows, a, b, d)
+        x = x.reshape(self.products or 1, rows, a, c, d)
+        g = g.reshape(self.products or 1, rows, a, b, d)
         indices = "gniql,gnipl->gqp" if self.tied else "gniql,gnipl->gipql"
         value = np.einsum(indices, x, g, optimize=True).reshape(self.y_shape(rows))
         return finish(self.epilogue, output_op, value, z)

@@ -13,12 +13,11 @@ from typing import Any
 import torch
 
 from kronop.functional import gekmm, gemkm
+from kronop.gradients import weight_gradient
 from kronop.torch.grouping import Group, groups, permutes
 
 # Rows are taken in parts of so many bytes: what a core's cache holds, and on a GPU what memory has.
 _PART_BYTES = {"cpu": 2**23, "cuda": 2**30}
-# NOTE: dG has few elements and sums over very many; a GPU needs some hundred sums at once.
-_SUMS_AT_ONCE = 256
 
 
 def gradients(
@@ -57,6 +56,11 @@ def leading(*tensors: Any) -> Any:
     return torch.broadcast_shapes(*shapes) if shapes else ()
 
 
+def _on_gpu(item: Any) -> bool:
+    """Whether kernels of kronop's own sum up; on CPUs torch's matrix products do."""
+    return bool(item.is_cuda)
+
+
 def _like(gradient: Any, item: Any) -> Any:
     """Summed over what was broadcast, in the shape and type of what it belongs to."""
     if gradient.numel() == item.numel():
@@ -76,7 +80,7 @@ def _chain(
         matrices = [matrix.reshape(matrix.shape[-2:]) for matrix in matrices]
     shapes = tuple((int(item.shape[-2]), int(item.shape[-1])) for item in matrices)
     inner = int(x.shape[-1]) if left else 1
-    parts = groups(shapes, tuple(needs[1:]), needs[0], inner, x.element_size(), x.is_cuda)
+    parts = groups(shapes, tuple(needs[1:]), needs[0], inner, x.element_size(), _on_gpu(x))
     a = _canonical(x.expand(*grad.shape[:-2], -1, -1) if shared else x, left, shared)
     b = _canonical(grad, left, shared)
     of_x = b.new_empty(*b.shape[:-2], a.shape[-2], inner) if needs[0] else None
@@ -90,7 +94,7 @@ def _chain(
         own = matrices[group.start : group.stop]
         if group.wanted:
             for at, item in enumerate(_split(_summed(merged, own), own), group.start + 1):
-                found[at] = (item.mT if left else item) * alpha
+                found[at] = item.mT if left else item
     if of_x is not None:
         found[0] = of_x.reshape(*grad.shape[:-2], *x.shape[-2:])
     return found
@@ -134,7 +138,7 @@ class _Chain:
     """The groups' products from both ends, for some rows at a time.
 
     Attributes:
-        sums: dG of every group, over the rows that were added.
+        sums: alpha dG of every group, over the rows that were added.
     """
 
     def __init__(self, matrices: Sequence[Any], parts: Sequence[Group], alpha: Any) -> None:
@@ -156,8 +160,7 @@ class _Chain:
         for at in reversed(range(len(self._parts))):
             group = self._parts[at]
             if group.wanted:
-                merged = _contract(seen[at], b, group)
-                self.sums[at] = merged if self.sums[at] is None else self.sums[at].add_(merged)
+                self.sums[at] = _contract(seen[at], b, group, self._alpha, self.sums[at])
             if group.stop <= self._last:
                 self._buffers.give(seen[at])
             if of_x is not None or group.start > self._first:
@@ -202,22 +205,36 @@ def _over_rows(matrix: Any) -> Any:
     return matrix.unsqueeze(-3) if matrix.dim() > 2 else matrix
 
 
-def _contract(a: Any, b: Any, group: Group) -> Any:
-    """dG (*lead, P, Q), the gradient of the merged factor, in the type that sums are taken in."""
+def _contract(a: Any, b: Any, group: Group, alpha: Any, sums: Any) -> Any:
+    """alpha dG (*lead, P, Q), the gradient of the merged factor, in the type that sums are taken
+    in; added to `sums` where that is not None."""
     *lead, outer, _, inner = b.shape
     size, count, behind = math.prod(lead), outer * group.before, group.behind * inner
-    a = a.expand(*lead, *a.shape[-3:]).reshape(size, count, group.rows, behind)
-    b = b.reshape(size, count, group.columns, behind)
-    if behind == 1 or permutes(group, inner):
-        at_once = math.gcd(count * behind, _SUMS_AT_ONCE) if b.is_cuda else 1
-        a = a.mT.reshape(size, at_once, -1, group.rows).mT
-        b = b.mT.reshape(size, at_once, -1, group.columns)
-    else:
-        b = b.mT
+    shape = (*lead, group.rows, group.columns)
     kind = torch.float32 if b.element_size() == 2 else b.dtype
-    if not b.is_cuda:  # Few CPUs multiply 16-bit matrices fast.
-        a, b = a.to(kind), b.to(kind)
-    return (a @ b).sum(1, dtype=kind).reshape(*lead, group.rows, group.columns)
+    a = a.expand(*lead, *a.shape[-3:])
+    if not _on_gpu(b):  # Few CPUs multiply 16-bit matrices fast.
+        a = a.to(kind).reshape(size, count, group.rows, behind)
+        b = b.to(kind).reshape(size, count, group.columns, behind)
+        found = _by_matmul(a, b, permutes(group, inner)).view(shape).mul_(alpha)
+        return found if sums is None else sums.add_(found)
+    beta = 0 if sums is None else 1
+    sums = b.new_empty(shape, dtype=kind) if sums is None else sums
+    front = (size,) if lead else ()
+    out = sums.view(*front, group.rows, group.columns)
+    a = a.reshape(*front, -1, group.rows * behind)
+    b = b.reshape(*front, -1, group.columns * behind)
+    pattern = (1, group.columns, group.rows, behind)
+    weight_gradient(a, b, pattern, tied=True, alpha=alpha, beta=beta, z=out, out=out)
+    return sums
+
+
+def _by_matmul(a: Any, b: Any, permuted: bool) -> Any:
+    """dG (size, P, Q) of (size, count, P or Q, behind)."""
+    if b.shape[-1] == 1 or permuted:
+        a, b = (item.mT.reshape(len(b), -1, item.shape[-2]) for item in (a, b))
+        return a.mT @ b
+    return (a @ b.mT).sum(1)
 
 
 def _summed(merged: Any, matrices: Sequence[Any]) -> Any:

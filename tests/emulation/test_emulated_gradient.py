@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from kronop.descriptions.datatype import (
-    ColumnMajor,
     DataType,
     Layout,
     RowMajor,
@@ -58,7 +57,7 @@ def run(
     batch_last: bool = False,
     alignment: int = 1,
     layouts: tuple[Layout, Layout] = (RowMajor, RowMajor),
-    products: int = 1,
+    products: int | None = None,
     source: bool = False,
     output: DataType | None = None,
     math_instruction: MathInstruction | None = None,
@@ -89,7 +88,7 @@ def run(
     z = values(random, y.shape, output) if source else None
     scalars = epilogue.epilogue_type(2, 3 if source else 0)
     workspace = np.full(emitter.workspace_bytes(plan, rows, 1) + 256, 255, np.uint8)
-    lead = (products,) if products > 1 else ()
+    lead = description.lead
     problem = KSparseGradientProblem(
         rows=rows,
         x=matrix(x, batch_last, lead),
@@ -131,7 +130,7 @@ def test_patterns(folder: Path, pattern: Any, batch_last: bool, tied: bool) -> N
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("batch_last", [False, True])
 @pytest.mark.parametrize(
-    "pattern", [(1, 64, 64, 1), (2, 64, 64, 8), (1, 64, 64, 32), (1, 128, 24, 4), (2, 4, 8, 2)]
+    "pattern", [(1, 64, 64, 1), (2, 32, 64, 8), (1, 32, 32, 20), (1, 128, 24, 4), (2, 4, 8, 2)]
 )
 def test_wide_copies(folder: Path, pattern: Any, batch_last: bool, tied: bool) -> None:
     run(folder, pattern, 60, tied=tied, batch_last=batch_last, alignment=4)
@@ -139,13 +138,13 @@ def test_wide_copies(folder: Path, pattern: Any, batch_last: bool, tied: bool) -
 
 @pytest.mark.parametrize("element", [float64, float16, bfloat16])
 @pytest.mark.parametrize("tied", [True, False])
-@pytest.mark.parametrize("pattern", [(2, 64, 64, 1), (1, 32, 32, 64), (3, 5, 7, 5), (2, 16, 8, 4)])
+@pytest.mark.parametrize("pattern", [(1, 64, 64, 1), (1, 16, 32, 18), (3, 5, 7, 5), (2, 16, 8, 4)])
 def test_element_types(folder: Path, pattern: Any, tied: bool, element: DataType) -> None:
     alignment = 16 // element.bytes if pattern[1] % 8 == 0 else 1
-    run(folder, pattern, 48, element, tied=tied, alignment=alignment)
-    run(folder, pattern, 48, element, tied=tied, alignment=alignment, batch_last=True)
+    run(folder, pattern, 16, element, tied=tied, alignment=alignment)
+    run(folder, pattern, 16, element, tied=tied, alignment=alignment, batch_last=True)
     if element.bytes == 2:
-        run(folder, pattern, 30, element, tied=tied, output=float32)
+        run(folder, pattern, 9, element, tied=tied, output=float32)
 
 
 def test_tf32_rounds_its_operands(folder: Path) -> None:
@@ -160,12 +159,21 @@ def test_tf32_rounds_its_operands(folder: Path) -> None:
 def test_every_layout(folder: Path, batch_last: bool, layouts: tuple[Layout, Layout]) -> None:
     for tied in (True, False):
         run(folder, (2, 8, 12, 4), 20, tied=tied, batch_last=batch_last, layouts=layouts)
-        run(folder, (2, 8, 12, 4), 20, tied=tied, batch_last=batch_last, layouts=layouts, alignment=4)
+        run(
+            folder,
+            (2, 8, 12, 4),
+            20,
+            tied=tied,
+            batch_last=batch_last,
+            layouts=layouts,
+            alignment=4,
+        )
 
 
 def test_products_are_apart(folder: Path) -> None:
     run(folder, (2, 3, 5, 2), 20, products=3, source=True)
     run(folder, (2, 3, 5, 2), 20, products=3, tied=False)
+    run(folder, (2, 3, 5, 2), 20, products=1)
 
 
 def test_nothing_is_summed_up_to_zero(folder: Path) -> None:
@@ -184,5 +192,4 @@ def test_nothing_is_summed_up_to_zero(folder: Path) -> None:
 @pytest.mark.parametrize("pattern", [(1, 70, 40, 1), (2, 30, 30, 24)])
 def test_tiles(folder: Path, pattern: Any, shape: Any, stages: int, warps: Any) -> None:
     tile = TileDescription(shape, stages, warps, MathInstruction.tensor_op(float32))
-    run(folder, pattern, 300, tile=tile)
-    run(folder, pattern, 300, tile=tile, tied=False)
+    run(folder, pattern, 130, tile=tile, source=True)

@@ -24,7 +24,8 @@ _ALLOWED = {
     "tuning": _LEAVES | {"emit", "compiler", "args", "winners", "operation", "result"},
     "prepared": _LEAVES | {"args", "winners"},
     "functional": _LEAVES | {"descriptions", "args", "operation", "prepared"},
-    "torch": _LEAVES | {"functional", "torch"},
+    "gradients": _LEAVES | {"descriptions", "args", "operation", "prepared"},
+    "torch": _LEAVES | {"functional", "gradients", "torch"},
 }
 _GUARDED = {"torch", "cupy", "rmm", "cuda", "ml_dtypes"}
 _MODULES = sorted(path for path in _ROOT.rglob("*.py"))

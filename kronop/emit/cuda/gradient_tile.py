@@ -203,9 +203,7 @@ def cost(tile: GradientTile, work: Sums, target: Target) -> float:
     issued = warps * (loaded + 1.7 * products + 12) + copies * 10 / 128
     read = (min(tile.p, work.p) + min(tile.q, work.q)) * tiles * work.lanes * HALF
     moved = read * work.element.bytes / _BYTES_A_CLOCK
-    under_way = (
-        resident(tile, work, target) * (tile.stages - 1) * sum(stage_bytes(tile, work))
-    )
+    under_way = resident(tile, work, target) * (tile.stages - 1) * sum(stage_bytes(tile, work))
     moved *= max(1.0, _UNDER_WAY / under_way)
     warps_there = resident(tile, work, target) * tile.threads / 32
     idle = max(1.0, 12 / warps_there)

@@ -44,9 +44,7 @@ class CudaKSparseGradientEmitter:
         status = _accept_math(description.math)
         if not status:
             return status
-        accepted, rejected = gradient_tile.candidates(
-            _sums(description), target, description.tile
-        )
+        accepted, rejected = gradient_tile.candidates(_sums(description), target, description.tile)
         return Status.accept() if accepted else Status.reject(rejected[0][1])
 
     def plan(self, description: KSparseGradientDescription, target: Target) -> Plan:
@@ -169,6 +167,7 @@ def _sum_step(
     kind = "apart" if work.apart else "tied"
     element = work.element
     columns = a * (b + c) * d
+    lead = description.products or 1
     return Step(
         entry=f"ksparse_gradient_{element.short}_{b}x{c}_{order}_{kind}_{target.arch}",
         header="kronop/ksparse_gradient.cuh",
@@ -187,15 +186,13 @@ def _sum_step(
             ("pattern", (a, b, c, d)),
             ("by_rows", _by_rows(description.X, description.batch_last)),
             ("tied", description.tied),
-            ("products", description.products * (1 if description.tied else a * d // work.lanes)),
-            ("lead", description.products),
+            ("products", lead * (1 if description.tied else a * d // work.lanes)),
+            ("lead", lead),
         ),
     )
 
 
-def _constants(
-    work: Sums, tile: GradientTile, target: Target
-) -> tuple[tuple[str, Constant], ...]:
+def _constants(work: Sums, tile: GradientTile, target: Target) -> tuple[tuple[str, Constant], ...]:
     bytes_p, bytes_q = gradient_tile.stage_bytes(tile, work)
     return (
         ("kThreads", tile.threads),
@@ -281,7 +278,7 @@ def _sum_launch(
 ) -> Launch:
     run, extents = _positions(step, problem.rows)
     positions, width = operands.integer(step, "kPositions"), operands.integer(step, "kAcross")
-    values = {
+    values: dict[str, int | tuple[int, ...]] = {
         "partial": problem.workspace,
         "shares": shares,
         "tiles": tiles,
@@ -300,15 +297,23 @@ def _matrices(step: Step) -> tuple[int, int, int]:
     """How many products there are: in front, for i, and for the blocks of lanes."""
     a, _, _, d = operands.integers(step, "pattern")
     lead = operands.integer(step, "lead")
-    return (lead, 1, 1) if step.constant("tied") else (lead, a, d // operands.integer(step, "kLanes"))
+    return (
+        (lead, 1, 1) if step.constant("tied") else (lead, a, d // operands.integer(step, "kLanes"))
+    )
 
 
-def _operand(step: Step, name: str, item: StridedMatrix, size: int) -> dict[str, int | tuple[int, ...]]:
+def _operand(
+    step: Step, name: str, item: StridedMatrix, size: int
+) -> dict[str, int | tuple[int, ...]]:
     """Strides of X or G, whose column (i, own, l) is of `size` indices `own`."""
     _, _, _, d = operands.integers(step, "pattern")
     column, group, vector = item.column, size * d * item.column, operands.integer(step, "kVector")
     if step.constant("by_rows"):
-        axes = (group, column, vector * item.row) if step.constant("tied") else (0, 0, vector * item.row)
+        axes = (
+            (group, column, vector * item.row)
+            if step.constant("tied")
+            else (0, 0, vector * item.row)
+        )
     elif not step.constant("tied"):
         axes = (0, 0, item.row)
     elif step.constant("kAlongSums"):
@@ -360,7 +365,7 @@ def _add_step(description: KSparseGradientDescription, target: Target) -> Step:
         launch=(
             ("pattern", description.pattern),
             ("tied", description.tied),
-            ("lead", description.products),
+            ("lead", description.products or 1),
         ),
     )
 
@@ -370,7 +375,7 @@ def _add_launch(step: Step, problem: KSparseGradientProblem, shares: int) -> Lau
     outer = (1, 1) if step.constant("tied") else (a, d)
     extents = (operands.integer(step, "lead"), *outer, b, c)
     z = problem.z or StridedWeights(pointer=0, strides=(0, 0, 0, 0, 0))
-    values = {
+    values: dict[str, int | tuple[int, ...] | tuple[float, ...]] = {
         "partial": problem.workspace,
         "y": problem.y.pointer,
         "z": z.pointer,

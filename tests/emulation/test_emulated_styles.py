@@ -40,6 +40,7 @@ _CASES: list[tuple[list[tuple[int, int]], int, DataType, dict[str, Any]]] = [
     ([(24, 8), (8, 16), (16, 8)], 3, float16, {"alignment": 8}),
     ([(4, 8), (5, 7)], 20, float32, {"batch": (2, 3), "factor_batch": (3,)}),
     ([(32, 32)] * 2, 5, bfloat16, {"alignment": 8}),
+    ([(6, 5), (22, 20)], 3, float32, {"alignment": 4}),
 ]
 
 

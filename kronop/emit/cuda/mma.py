@@ -31,6 +31,8 @@ _OFFSETS_OF_A_ROW = 3 * 8
 # by with where it has to, without a spill.
 _REGISTERS_PLAIN, _REGISTERS_OTHERS, _REGISTERS_LONG = 56, 80, 32
 _REGISTERS_SHARE = 0.72
+# Elements that go from or to the tile in shared memory in one access.
+_PIECE = 4
 SHARED_BYTES_PER_CYCLE = 128
 
 
@@ -626,14 +628,26 @@ def _vector(
     produced: int,
 ) -> int:
     """Elements of one access to memory: of a staged tile, or of a phase's pair."""
-    last = shape.group[-1][produced]
     if tile.staged_out if produced else tile.staged_in:
-        return operands.widest_divisor(alignment, [tile.columns if tile.columns > 1 else last])
+        return _staged_vector(shape, tile, strides, alignment, produced)
     if strides[phase.digit] == 1:
         size = shape.group[phase.digit][produced]
         most = half.vector(size) if tile.half else 2
         return operands.widest_divisor(min(alignment, most), [size])
     return math.gcd(alignment, phase.lanes) if phase.neighbours else 1
+
+
+def _staged_vector(
+    shape: PassShape, tile: MmaTile, strides: Sequence[int], alignment: int, produced: int
+) -> int:
+    """Elements of a run that go from the tile to memory or back at once."""
+    run = tile.columns if tile.columns > 1 else shape.group[-1][produced]
+    width = operands.widest_divisor(alignment, [run])
+    # A row of a 16-bit tile is aligned to whole vectors; elsewhere these are cut into pieces.
+    piece = width if tile.half else min(width, _PIECE)
+    outer = strides if tile.columns > 1 else strides[:-1]
+    fits = operands.widest_divisor(piece, [*outer, row_stride(shape, tile, strides)])
+    return width if fits == piece else fits
 
 
 def _factor_constants(

@@ -427,7 +427,7 @@ def exchanged(shape: PassShape, tile: MmaTile, phases: Sequence[MmaPhase]) -> in
     reads where the first one of the next writes, without a barrier between.
     """
     first, last = phases[0], phases[-1]
-    if not (_may_exchange(tile) and len(phases) > 2 and _powers(tile, shape)):
+    if not (_may_exchange(tile) and len(phases) > 2 and powers(shape, tile)):
         return 0
     square = all(p == q for p, q in shape.group)
     if not square or max(last.digits) > min(first.digits) or first.grouped != last.grouped:
@@ -612,7 +612,7 @@ def _reads_ahead(
     )
 
 
-def _powers(tile: MmaTile, shape: PassShape) -> bool:
+def powers(shape: PassShape, tile: MmaTile) -> bool:
     """Whether all sizes are powers of two, so that indices split into parts without carries."""
     digits = (size for digit in shape.group for size in digit)
     sizes = (tile.rows, tile.columns, tile.threads, *digits)
@@ -675,7 +675,7 @@ def _tile_constants(
     return (
         ("kStagedIn", tile.staged_in),
         ("kStagedOut", tile.staged_out),
-        ("kRegular", _powers(tile, shape)),
+        ("kRegular", powers(shape, tile)),
         ("kCluster", tile.cluster),
         ("kOffsetBytes", _offset_bytes(tile)),
         ("kSquare", all(p == q for p, q in shape.group)),

@@ -17,21 +17,24 @@ from kronop.target import Target
 
 _PRODUCTS_OF_SPLIT = 3
 # NOTE: fitted to 450 tiles of 29 passes on one H200 (copy 4.27 TB/s over 132 multiprocessors at
-# 1.755 GHz), its choice 4 % from the best in the mean: 0.87 of copy speed; cycles of a product of a
+# 1.755 GHz), its choice 2 % from the best in the mean: 0.87 of copy speed; cycles of a product of a
 # warp, by bytes of the accumulator, and of four warps, and of both with 16-bit operands (set: the
-# fit does not tell); of an instruction of 32 threads, of which 16-bit tiles take fewer; a tile, a
-# phase and a cluster's barriers, which other blocks and tiles hide; between a warp's instructions;
-# and how little what goes on at once adds up.
+# fit does not tell); of an instruction of 32 threads, of which 16-bit tiles take fewer, indices that
+# carry more, and every end in memory of a digit by itself some for each of its accesses; a tile, a
+# phase and a cluster's barriers, and what of a tile's memory is not hidden when it is staged, which
+# other blocks and tiles hide; between a warp's instructions; how little what goes on at once adds up.
 _MEMORY_BYTES_PER_CYCLE = 16.0
-_CYCLES_OF_PRODUCT, _CYCLES_OF_GROUPED = {4: 2.34, 8: 13.6}, 1.76
+_CYCLES_OF_PRODUCT, _CYCLES_OF_GROUPED = {4: 3.18, 8: 14.1}, 1.86
 _CYCLES_OF_HALF_PRODUCT, _CYCLES_OF_HALF_GROUPED = 3.0, 1.5
-_CYCLES_OF_INSTRUCTION, _HALF_INSTRUCTIONS = 0.175, 0.85
-_CYCLES_OF_TILE, _CYCLES_OF_PHASE, _CYCLES_OF_CLUSTER = 832, 230, 4590
-_CYCLES_BETWEEN = 5.2
-_OVERLAP = 3.2
-_EXCHANGED = 1.45
-# How much longer a warp's short runs of memory take, by bytes of their elements (set as well).
-_SHORT_RUNS = {4: 4.0, 8: 1.0}
+_CYCLES_OF_INSTRUCTION, _HALF_INSTRUCTIONS, _CARRIED_INSTRUCTIONS = 0.212, 0.14, 2.64
+_INSTRUCTIONS_OF_END = 10.4
+_CYCLES_OF_TILE, _CYCLES_OF_PHASE, _CYCLES_OF_CLUSTER = 74, 70, 8680
+_STAGED = 0.63
+_CYCLES_BETWEEN = 2.8
+_OVERLAP = 3.5
+_EXCHANGED = 1.05
+# How much longer a warp's short runs of memory take, by bytes of their elements.
+_SHORT_RUNS = {4: 2.0, 8: 1.0}
 
 
 @dataclass(slots=True)
@@ -68,6 +71,12 @@ def cycles(
     width = mma.tile_bytes(tile, accumulator) / mma.SHARED_BYTES_PER_CYCLE
     work.shared += elements * width * staged
     work.instructions += elements / 32 * 2 * staged
+    if phases[0].other is None:
+        work.instructions += 128 / 32 * _INSTRUCTIONS_OF_END * (2 - staged)
+    if not mma.powers(shape, tile):
+        work.instructions *= _CARRIED_INSTRUCTIONS
+    if tile.half:
+        work.instructions *= _HALF_INSTRUCTIONS
     blocks = operands.resident_blocks(
         tile.threads,
         mma.registers(shape, tile, splits, accumulator),
@@ -78,6 +87,7 @@ def cycles(
     of_tile += _CYCLES_OF_CLUSTER * (tile.cluster > 1)
     held = tile.rows * tile.columns * shape.group_in / tile.cluster
     latency = of_tile * 128 / held + work.instructions * _CYCLES_BETWEEN / (tile.threads / 32)
+    latency += _STAGED * staged / 2 * memory
     latency /= blocks * tile.buffers * (_EXCHANGED if mma.exchanged(shape, tile, phases) else 1)
     issue = work.instructions * _CYCLES_OF_INSTRUCTION
     return _overlapped(memory, work.tensor, work.shared, issue, latency)
@@ -109,7 +119,7 @@ def _add_phase(
         products = _products(shape, phase, splits, elements)
         factor = _factor_cycles(shape, phase, splits, accumulator, elements)
     instructions = _instructions(shape, phase, splits, elements) + products * (not phase.grouped)
-    work.instructions += instructions * idle * (_HALF_INSTRUCTIONS if tile.half else 1)
+    work.instructions += instructions * idle
     work.tensor += products * idle * _cycles_of_product(tile, phase, accumulator)
     runs = _SHORT_RUNS[accumulator.bytes]
     work.shared += factor * idle + elements * width * (runs if short[0] and p > 8 else 1)

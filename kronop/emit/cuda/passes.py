@@ -397,8 +397,9 @@ def _partial(shape: PassShape, ends: Ends, candidate: TileShape) -> float:
         else operands.cover(shape.right, candidate.columns) * candidate.columns / shape.right
     )
     partial = math.pow(max(1.0, _WHOLE_LINES / (run * ends.source.bytes)), 0.4)
-    if candidate.columns > 1 and candidate.columns * ends.source.bytes % 32:
-        partial *= 1.15
+    if candidate.columns > 1:
+        bytes_of_run = candidate.columns * ends.source.bytes
+        partial *= 1.15 if bytes_of_run % 32 else 1.05 if bytes_of_run <= _WHOLE_LINES else 1.0
     return partial * ragged
 
 

@@ -452,6 +452,16 @@ def shared_bytes(shape: PassShape, tile: MmaTile, splits: bool, accumulator: Dat
     )
 
 
+def blocks_of(
+    shape: PassShape, tile: MmaTile, splits: bool, accumulator: DataType, target: Target
+) -> int:
+    """Blocks that a multiprocessor holds."""
+    wanted = shared_bytes(shape, tile, splits, accumulator)
+    return operands.resident_blocks(
+        tile.threads, registers(shape, tile, splits, accumulator), wanted, target
+    )
+
+
 def fits(
     shape: PassShape, tile: MmaTile, splits: bool, accumulator: DataType, target: Target
 ) -> Status:
@@ -538,9 +548,7 @@ def mma_step(
     strides = strides_of(shape, tile, accumulator)
     phases = phases_of(shape, tile, strides, accumulator)
     wanted = shared_bytes(shape, tile, splits, accumulator)
-    blocks = operands.resident_blocks(
-        tile.threads, registers(shape, tile, splits, accumulator), wanted, target
-    )
+    blocks = blocks_of(shape, tile, splits, accumulator, target)
     epilogue = description.epilogue if last else None
     scalar = operands.scalar_kind(epilogue)
     return Step(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from kronop.args.base import (
@@ -42,6 +43,8 @@ class KSparseGradientArguments(Arguments):
         Y: where the result goes: (a, b, c, d), or (c, b) where weights are tied; any strides. None
             for a new tensor like X.
         output_op: `operation.epilogue_type(alpha, beta, ...)`; None for its defaults.
+        factors: a (rows, columns) matrix for each factor of the operation, if it has any; Y is
+            then a vector of all of their gradients.
 
     With several products, all four have a dimension for them in front. Everything is checked here;
     nothing is computed, and nothing but Y is allocated, before the first run.
@@ -61,6 +64,7 @@ class KSparseGradientArguments(Arguments):
         Z: Any = None,
         Y: Any = None,
         output_op: EpilogueArguments | None = None,
+        factors: Sequence[Any] = (),
     ) -> None:
         self._description = what = description_of(operation, KSparseGradientDescription)
         super().__init__(operation, output_op)
@@ -68,12 +72,13 @@ class KSparseGradientArguments(Arguments):
         views = {
             name: view(item, name) for name, item in given if item is not None or name in ("X", "G")
         }
+        self._factors = tuple(f"factors[{index}]" for index in range(len(factors)))
+        views |= {name: view(item, name) for name, item in zip(self._factors, factors, strict=True)}
         check_source(self.output_op.beta, views.get("Z"))
         self._check_shapes(views)
         self._settle(views)
-        for name, promised in (("X", what.X), ("G", what.G), ("Z", what.Y), ("Y", what.Y)):
-            if name in views:
-                check_promise(views[name], promised, name)
+        for name, item in views.items():
+            check_promise(item, self._promised(name), name)
         if Y is None:
             self.Y = empty(views["X"], what.y_shape(self._batch), what.Y.element)
             views["Y"] = view(self.Y, "Y")
@@ -92,6 +97,16 @@ class KSparseGradientArguments(Arguments):
             "Z": what.y_shape(self._batch),
             "Y": what.y_shape(self._batch),
         }
+        if len(self._factors) != len(what.factors):
+            raise ArgumentError(
+                mismatch(
+                    "factors",
+                    expected=f"{len(what.factors)} matrices, for {list(what.factors)}",
+                    got=len(self._factors),
+                    hint="pass one for each factor of the operation",
+                )
+            )
+        expected |= dict(zip(self._factors, what.factors, strict=True))
         for name, item in views.items():
             if item.shape != expected[name]:
                 raise ArgumentError(
@@ -111,6 +126,11 @@ class KSparseGradientArguments(Arguments):
                     hint="add up the gradients of parts with beta = 1",
                 )
             )
+
+    def _promised(self, name: str) -> TensorDescription:
+        what = self._description
+        every = {"X": what.X, "G": what.G, "Z": what.Y, "Y": what.Y}
+        return every.get(name) or TensorDescription(what.X.element)
 
     def _rows(self) -> int:
         return self._batch
@@ -136,14 +156,13 @@ class KSparseGradientArguments(Arguments):
             z=source,
             scalars=self.output_op.scalars,
             workspace=workspace,
+            factors=tuple(self._factor(places, name) for name in self._factors),
         )
 
     def _input(self, places: Places, name: str) -> TensorView:
         """Where kernels find the operand, with the strides it has there."""
         item = self._views[name]
-        what = self._description
-        promised: TensorDescription = {"X": what.X, "G": what.G, "Z": what.Y}[name]
-        form = form_for(item, promised, self._device)
+        form = form_for(item, self._promised(name), self._device)
         place = places.input(name, item, form)
         strides = item.strides if form is None else form.strides
         return place.reshaped(item.shape, strides)
@@ -157,8 +176,15 @@ class KSparseGradientArguments(Arguments):
             row, column = column, row
         return StridedMatrix(pointer=place.pointer, row=row, column=column, batch=tuple(lead))
 
+    def _factor(self, places: Places, name: str) -> StridedMatrix:
+        place = self._input(places, name)
+        row, column = place.strides
+        return StridedMatrix(pointer=place.pointer, row=row, column=column)
+
     def _weights(self, place: TensorView) -> StridedWeights:
         strides = place.strides
+        if self._description.factors:
+            return StridedWeights(pointer=place.pointer, strides=(0, 0, 0, 0, *strides))
         lead = 0
         if self._description.lead:
             lead, *rest = strides

@@ -63,6 +63,7 @@ def run(
     math_instruction: MathInstruction | None = None,
     unit: float | None = None,
     tile: TileDescription | None = None,
+    factors: tuple[tuple[int, int], ...] = (),
 ) -> None:
     """Runs and compares; `layouts` are those of X and G."""
     random, emitter = np.random.default_rng(7), CudaKSparseGradientEmitter()
@@ -80,6 +81,7 @@ def run(
         tied=tied,
         batch_last=batch_last,
         products=products,
+        factors=factors,
     )
     plan = emitter.plan(description, _TARGET)
     x = stored(values(random, description.x_shape(rows), element), layouts[0])
@@ -89,6 +91,8 @@ def run(
     scalars = epilogue.epilogue_type(2, 3 if source else 0)
     workspace = np.full(emitter.workspace_bytes(plan, rows, 1) + 256, 255, np.uint8)
     lead = description.lead
+    # Transposed, as those of gekmm are.
+    matrices = [values(random, shape[::-1], element).T for shape in factors]
     problem = KSparseGradientProblem(
         rows=rows,
         x=matrix(x, batch_last, lead),
@@ -97,10 +101,16 @@ def run(
         z=None if z is None else _weights(z, description),
         scalars=scalars.scalars,
         workspace=workspace.ctypes.data + -workspace.ctypes.data % 256,
+        factors=tuple(matrix(item, False) for item in matrices),
     )
     Emulator(plan, folder).run(emitter.launches(plan, problem))
-    expected = description.reference(wide(x), wide(g), None if z is None else wide(z), scalars)
-    magnitude = description.reference(np.abs(wide(x)), np.abs(wide(g)), None, scalars)
+    others = [wide(item) for item in matrices]
+    expected = description.reference(
+        wide(x), wide(g), None if z is None else wide(z), scalars, others
+    )
+    magnitude = description.reference(
+        np.abs(wide(x)), np.abs(wide(g)), None, scalars, [np.abs(item) for item in others]
+    )
     unit = unit or 8 * _UNIT[math_instruction.element_accumulator]
     bound = unit * magnitude + 2 * _UNIT[output] * np.abs(expected) + 1e-30
     assert (np.abs(wide(y) - expected) <= bound).all()
@@ -109,6 +119,8 @@ def run(
 def _weights(array: Any, description: KSparseGradientDescription) -> StridedWeights:
     strides = [stride // array.itemsize for stride in array.strides]
     lead = strides.pop(0) if description.lead else 0
+    if description.factors:
+        return StridedWeights(pointer=array.ctypes.data, strides=(0, 0, 0, 0, *strides))
     if description.tied:
         q, p = strides
         return StridedWeights(pointer=array.ctypes.data, strides=(lead, 0, 0, p, q))
@@ -174,6 +186,26 @@ def test_products_are_apart(folder: Path) -> None:
     run(folder, (2, 3, 5, 2), 20, products=3, source=True)
     run(folder, (2, 3, 5, 2), 20, products=3, tied=False)
     run(folder, (2, 3, 5, 2), 20, products=1)
+
+
+@pytest.mark.parametrize("element", [float32, float64, bfloat16])
+@pytest.mark.parametrize(
+    "factors",
+    [
+        ((8, 8), (8, 8)),
+        ((2, 3), (5, 1), (3, 4)),
+        ((2, 2),) * 6,
+        ((1, 1), (40, 7)),
+        ((1, 2), (3, 1)),
+    ],
+)
+def test_factors(folder: Path, factors: Any, element: DataType) -> None:
+    rows, columns = (int(np.prod(sizes)) for sizes in zip(*factors, strict=True))
+    output = float32 if element.bytes == 2 else element
+    options = {"factors": factors, "output": output}
+    run(folder, (2, columns, rows, 3), 23, element, **options)
+    run(folder, (1, columns, rows, 1), 40, element, source=True, **options)
+    run(folder, (1, columns, rows, 1), 0, element, source=True, **options)
 
 
 def test_nothing_is_summed_up_to_zero(folder: Path) -> None:

@@ -183,6 +183,8 @@ def run_gradient(problem: KSparseGradientProblem, what: KSparseGradientDescripti
         return at(item.pointer, shape, strides, element).reshape(count, -1, a, own, d)
 
     def weights(item: Any) -> Any:
+        if what.factors:
+            return at(item.pointer, what.y_shape(0), item.strides[-1:], output)
         outer = (1, 1) if what.tied else (a, d)
         return at(item.pointer, (count, *outer, b, c), item.strides, output)
 
@@ -191,5 +193,13 @@ def run_gradient(problem: KSparseGradientProblem, what: KSparseGradientDescripti
         kind = "gniql,gnipl->gpq" if what.tied else "gniql,gnipl->gilpq"
         value = np.einsum(kind, matrix(problem.x, c), matrix(problem.g, b))
         value = value[:, None, None] if what.tied else value
+    if what.factors:
+        value = what._of_factors(
+            value.reshape(b, c).T if problem.rows else np.zeros((c, b)),
+            [
+                at(item.pointer, shape, (item.row, item.column), element)
+                for item, shape in zip(problem.factors, what.factors, strict=True)
+            ],
+        )
     source = None if problem.z is None else weights(problem.z)
     weights(problem.y)[...] = _finish(value, problem, source)

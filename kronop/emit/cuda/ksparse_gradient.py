@@ -11,11 +11,11 @@ from kronop.descriptions.kron import StridedMatrix
 from kronop.descriptions.ksparse_gradient import (
     KSparseGradientDescription,
     KSparseGradientProblem,
-    StridedWeights,
 )
 from kronop.descriptions.math_instruction import MathInstruction, MathOperation, OpClass
 from kronop.descriptions.tensor import TensorDescription
 from kronop.emit.cuda import gradient_tile, operands
+from kronop.emit.cuda.gradient_ends import end_launches, end_steps
 from kronop.emit.cuda.gradient_tile import GradientTile, Sums
 from kronop.emit.plan import Constant, Plan, Step
 from kronop.errors import DescriptionError
@@ -25,9 +25,7 @@ _MOST_REJECTED = 8
 # With so many elements behind the digit, k is taken along them; with fewer they are lanes.
 _LONG_RUN = 16
 _MOST_APART = 4
-_AXES, _RESULT_AXES = 3, 5
-_SLICES = 16
-_WARP = 32
+_AXES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +45,22 @@ class CudaKSparseGradientEmitter:
         accepted, rejected = gradient_tile.candidates(_sums(description), target, description.tile)
         return Status.accept() if accepted else Status.reject(rejected[0][1])
 
-    def plan(self, description: KSparseGradientDescription, target: Target) -> Plan:
-        """Two steps: the sums with the cheapest tile that fits, and what adds them up.
+    def plan(
+        self, description: KSparseGradientDescription, target: Target, rows: int | None = None
+    ) -> Plan:
+        """The sums with the cheapest tile that fits, what adds them up, and what gives factors theirs.
 
         Raises:
             DescriptionError: `supports` says no.
         """
-        return self.candidates(description, target, 1)[0]
+        return self.candidates(description, target, 1, rows)[0]
 
     def candidates(
-        self, description: KSparseGradientDescription, target: Target, count: int
+        self,
+        description: KSparseGradientDescription,
+        target: Target,
+        count: int,
+        rows: int | None = None,
     ) -> tuple[Plan, ...]:
         """The `count` cheapest tiles that fit, the cheapest first, with what it beat.
 
@@ -72,11 +76,12 @@ class CudaKSparseGradientEmitter:
             (str(tile), f"cost {cost:.1f}, the best {accepted[0][0]:.1f}")
             for cost, tile in accepted[1:]
         ]
+        ends = end_steps(description, target)
         beaten = (*slower[:_MOST_REJECTED], *rejected[:_MOST_REJECTED])
         return tuple(
             Plan(
                 target=target,
-                steps=(_sum_step(description, work, tile, target), _add_step(description, target)),
+                steps=(_sum_step(description, work, tile, target), *ends),
                 rejected=() if place else beaten,
             )
             for place, (_, tile) in enumerate(accepted[:count])
@@ -89,16 +94,16 @@ class CudaKSparseGradientEmitter:
         size = operands.element_of(step, "Accumulator").bytes
         p, q = operands.integer(step, "kP"), operands.integer(step, "kQ")
         matrices = operands.integer(step, "products") * operands.integer(step, "kMatrices")
-        return every * matrices * p * q * size
+        return max(1, every) * matrices * p * q * size
 
     def launches(self, plan: Plan, problem: KSparseGradientProblem) -> tuple[Launch, ...]:
-        """The sums, where there is anything to sum up, and what adds their shares."""
+        """The sums, where there is anything to sum up, and what is made of their shares."""
         step = plan.steps[0]
         shares, tiles, blocks = _counts(step, plan.target, problem.rows)
-        adding = _add_launch(plan.steps[1], problem, shares)
+        ends = end_launches(plan.steps, problem, shares)
         if not shares:
-            return (adding,)
-        return _sum_launch(step, problem, shares, tiles, blocks), adding
+            return ends
+        return _sum_launch(step, problem, shares, tiles, blocks), *ends
 
 
 def _accept_math(instruction: MathInstruction) -> Status:
@@ -328,61 +333,3 @@ def _operand(
         f"{name}_lane": column,
         f"{name}_matrix": (lead, group, operands.integer(step, "kLanes") * column),
     }
-
-
-def _add_step(description: KSparseGradientDescription, target: Target) -> Step:
-    epilogue, output = description.epilogue, description.Y.element
-    scalar = operands.scalar_kind(epilogue)
-    accumulator = description.math.element_accumulator
-    results = math.prod(description.y_shape(0))
-    return Step(
-        entry=f"add_shares_{output.short}_{epilogue.name}_{target.arch}",
-        header="kronop/add_shares.cuh",
-        template="kronop::add_shares",
-        parameters=f"kronop::AddSharesParameters<{scalar.cxx}>",
-        types=operands.element_types(description.math, accumulator, output, epilogue),
-        constants=(
-            ("kThreads", _WARP * _SLICES),
-            ("kBlocks", 2),
-            ("kSlices", _SLICES),
-            ("kSaturate", operands.saturates(epilogue)),
-        ),
-        signature=operands.signature(
-            "AddSharesParameters",
-            scalar,
-            [(name, 1) for name in ("partial", "y", "z")],
-            [
-                ("shares", 1),
-                *((name, _RESULT_AXES) for name in ("extent", "y_stride", "z_stride")),
-            ],
-        ),
-        epilogue=epilogue,
-        threads=_WARP * _SLICES,
-        shared_bytes=_WARP * _SLICES * accumulator.bytes,
-        bytes_per_row=0,
-        operations_per_row=0,
-        note=f"adds the shares of {results} results",
-        launch=(
-            ("pattern", description.pattern),
-            ("tied", description.tied),
-            ("lead", description.products or 1),
-        ),
-    )
-
-
-def _add_launch(step: Step, problem: KSparseGradientProblem, shares: int) -> Launch:
-    a, b, c, d = operands.integers(step, "pattern")
-    outer = (1, 1) if step.constant("tied") else (a, d)
-    extents = (operands.integer(step, "lead"), *outer, b, c)
-    z = problem.z or StridedWeights(pointer=0, strides=(0, 0, 0, 0, 0))
-    values: dict[str, int | tuple[int, ...] | tuple[float, ...]] = {
-        "partial": problem.workspace,
-        "y": problem.y.pointer,
-        "z": z.pointer,
-        "shares": shares,
-        "extent": extents,
-        "y_stride": problem.y.strides,
-        "z_stride": z.strides,
-        "scalars": problem.scalars,
-    }
-    return operands.make_launch(1, step, operands.cover(math.prod(extents), _WARP), values)

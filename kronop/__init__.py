@@ -54,21 +54,21 @@ if TYPE_CHECKING:
     from kronop.args.ksparse import KSparseArguments
     from kronop.args.ksparse_gradient import KSparseGradientArguments
     from kronop.args.memory import get_allocated_size, get_memory_pool
+    from kronop.families import KronMatmulOperation, KSparseGradientOperation, KSparseOperation
     from kronop.functional import gekmm, gemkm, ksmm
     from kronop.gradients import weight_gradient
-    from kronop.operation import KronMatmulOperation, KSparseGradientOperation, KSparseOperation
     from kronop.tuning import TuningReport, tune
 
 # Describing is cheap to import; what plans, compiles and runs is imported when it is first named.
 _LATER = {
     "KSparseArguments": "kronop.args.ksparse",
     "KSparseGradientArguments": "kronop.args.ksparse_gradient",
-    "KSparseGradientOperation": "kronop.operation",
-    "KSparseOperation": "kronop.operation",
+    "KSparseGradientOperation": "kronop.families",
+    "KSparseOperation": "kronop.families",
     "KronMatmulArguments": "kronop.args.kron",
     "TuningReport": "kronop.tuning",
     "tune": "kronop.tuning",
-    "KronMatmulOperation": "kronop.operation",
+    "KronMatmulOperation": "kronop.families",
     "compiler": "kronop.compiler",
     "gekmm": "kronop.functional",
     "gemkm": "kronop.functional",

@@ -14,7 +14,7 @@ from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import LinearCombination
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tensor import TensorDescription
-from kronop.operation import KSparseGradientOperation
+from kronop.families import KSparseGradientOperation
 
 _Pattern = tuple[int, int, int, int]
 
@@ -30,6 +30,7 @@ def weight_gradient(
     beta: float = 0.0,
     z: Any = None,
     out: Any = None,
+    factors: Sequence[Any] = (),
 ) -> Any:
     """alpha times the gradient of the weights of `ksmm`, or of a factor of `gemkm`, plus beta z.
 
@@ -49,9 +50,12 @@ def weight_gradient(
         z: like the result; it may be `out`.
         out: where to write the result, of x's element type or float32; a new tensor like `x`
             where None.
+        factors: the at least two matrices whose Kronecker product the tied (c, b) matrix is, for
+            their gradients instead of its own; there is no dimension in front then.
 
     Returns:
-        (..., a, b, c, d), or (..., c, b) where `tied`.
+        (..., a, b, c, d), or (..., c, b) where `tied`; of `factors` one vector with all of their
+        gradients, each row-major, in their order.
 
     Raises:
         ArgumentError: shapes, devices or scalars that do not fit.
@@ -59,14 +63,48 @@ def weight_gradient(
         DescriptionError: integers, or tensors on the host.
     """
     lesson = None
-    if type(pattern) is tuple:
+    if type(pattern) is tuple and type(factors) in (tuple, list):
         form = ("weight_gradient", pattern, tied, batch_last)
-        result, lesson = prepared.repeat(form, alpha, beta, [x, g, z, out])
+        result, lesson = prepared.repeat(form, alpha, beta, [x, g, *factors, z, out])
         if result is not None:
             return result
+    arguments = gradient_arguments(
+        x,
+        g,
+        pattern,
+        tied=tied,
+        batch_last=batch_last,
+        alpha=alpha,
+        beta=beta,
+        z=z,
+        out=out,
+        factors=factors,
+    )
+    operation: Any = arguments.operation
+    operation.run(arguments)
+    if lesson is not None:
+        slots = {f"factors[{index}]": 2 + index for index in range(len(factors))}
+        lesson.add(arguments, {"G": 1, "Z": 2 + len(factors)} | slots)
+        lesson.end()
+    return arguments.Y
+
+
+def gradient_arguments(
+    x: Any,
+    g: Any,
+    pattern: Sequence[int],
+    *,
+    tied: bool = False,
+    batch_last: bool = False,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    z: Any = None,
+    out: Any = None,
+    factors: Sequence[Any] = (),
+) -> KSparseGradientArguments:
+    """The arguments, of the operation for these tensors, that `weight_gradient` runs."""
     x_view, g_view = view(x, "X"), view(g, "G")
     element = x_view.element if out is None else view(out, "Y").element
-    products = x_view.shape[0] if len(x_view.shape) == 3 else None
     operation = _operation(
         target_of(x_view),
         describe(x_view, "X"),
@@ -75,21 +113,18 @@ def weight_gradient(
         tuple(pattern),
         tied,
         batch_last,
-        products,
+        x_view.shape[0] if len(x_view.shape) == 3 else None,
+        tuple(view(item, f"factors[{index}]").shape for index, item in enumerate(factors)),
     )
-    arguments = KSparseGradientArguments(
+    return KSparseGradientArguments(
         operation=operation,
         X=x,
         G=g,
         Z=z,
         Y=out,
         output_op=operation.epilogue_type(alpha, beta),
+        factors=factors,
     )
-    operation.run(arguments)
-    if lesson is not None:
-        lesson.add(arguments, {"G": 1, "Z": 2})
-        lesson.end()
-    return arguments.Y
 
 
 @functools.lru_cache(maxsize=512)
@@ -102,10 +137,11 @@ def _operation(
     tied: bool,
     batch_last: bool,
     products: int | None,
+    factors: tuple[tuple[int, ...], ...],
 ) -> KSparseGradientOperation:
     accumulator = MathInstruction.simt(X.element).element_accumulator
     epilogue = LinearCombination(element, 1, accumulator, accumulator)
     Y = TensorDescription(element)
     return KSparseGradientOperation(
-        target, None, X, G, Y, epilogue, pattern, tied, batch_last, products
+        target, None, X, G, Y, epilogue, pattern, tied, batch_last, products, factors
     )

@@ -184,7 +184,7 @@ class KSparseGradientArguments(Arguments):
     def _weights(self, place: TensorView) -> StridedWeights:
         strides = place.strides
         if self._description.factors:
-            return StridedWeights(pointer=place.pointer, strides=(0, 0, 0, 0, *strides))
+            return StridedWeights(pointer=place.pointer, strides=(0, 0, 0, 0, strides[0]))
         lead = 0
         if self._description.lead:
             lead, *rest = strides

@@ -112,14 +112,14 @@ def _check(operation: Any, build: Any, tensors: dict[str, Any]) -> None:
     first, second = build(tensors), build(others)
     addresses = [item.ctypes.data for item in tensors.values()]
     if not first.rows:
-        with pytest.raises(prepared._UnfitError):
-            prepared.Step(first, slots, addresses, None)
+        with pytest.raises(prepared.UnfitError):
+            prepared.Step(first, prepared.Symbols(slots, addresses, device))
         return
     if len(getattr(first, "_batch", ())) > 4:  # Some of these are copied.
         return
     try:
-        step = prepared.Step(first, slots, addresses, None)
-    except prepared._UnfitError:
+        step = prepared.Step(first, prepared.Symbols(slots, addresses, device))
+    except prepared.UnfitError:
         placement = Placement(device)
         first.launches(operation, placement)
         assert placement.before or placement.after
@@ -339,7 +339,8 @@ def test_scratch_memory_of_a_gpu_is_given_back_or_stays_with_the_graph(
     addresses = [0 if item is None else item.ctypes.data for item in given]
     slots = {f"factors[{index}]": 1 + index for index in range(5)}
     slots |= {"X": 0, "Y": len(given) - 1, "": len(given)}
-    step = prepared.Step(arguments, slots, addresses, None)
+    symbols = prepared.Symbols(slots, addresses, Device("cuda", 0))
+    step = prepared.Step(arguments, symbols)
     assert step.scratch_bytes
     call = prepared.Call(given, addresses, 0.0, [step], Device("cuda", 0), "numpy")
     if captured:

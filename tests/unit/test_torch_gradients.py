@@ -11,8 +11,10 @@ torch = pytest.importorskip("torch")
 
 import kronop  # noqa: E402
 import kronop.torch  # noqa: E402
-from kronop.torch import gradient  # noqa: E402
+from kronop import program  # noqa: E402
+from kronop.torch import calls, gradient, sums  # noqa: E402
 from kronop.torch.grouping import Group, groups, permutes  # noqa: E402
+from kronop.torch.sums import _split  # noqa: E402
 
 
 def _random(*shape: int, dtype: Any = torch.float64) -> Any:
@@ -80,22 +82,36 @@ _SHAPES = {
 
 
 def _weight_gradient(
-    x: Any, g: Any, pattern: Any, *, tied: bool, alpha: float, beta: float, z: Any, out: Any
+    x: Any,
+    g: Any,
+    pattern: Any,
+    *,
+    tied: bool,
+    alpha: float,
+    beta: float,
+    z: Any,
+    out: Any,
+    factors: Any = (),
 ) -> None:
     """What the kernels of a GPU compute, by torch."""
     _, b, c, d = pattern
     assert tied
-    assert z is out
+    assert z is out or not beta
     sums = torch.einsum(
         "...kql,...kpl->...qp", x.unflatten(-1, (c, d)).to(out), g.unflatten(-1, (b, d)).to(out)
     )
+    if factors:
+        sums = torch.cat([item.reshape(-1) for item in _split(sums, factors)])
     out.copy_(alpha * sums if beta == 0 else alpha * sums + beta * z)
 
 
 @pytest.fixture
 def as_on_a_gpu(monkeypatch) -> None:
-    monkeypatch.setattr(gradient, "_on_gpu", lambda item: True)
-    monkeypatch.setattr(gradient, "weight_gradient", _weight_gradient)
+    for module in (gradient, sums):
+        monkeypatch.setattr(module, "on_gpu", lambda item: True)
+    for module in (calls, sums):
+        monkeypatch.setattr(module, "weight_gradient", _weight_gradient)
+    monkeypatch.setattr(program, "repeat", lambda *arguments: (None, None))
 
 
 def _close(ours: Any, exact: Any, unit: float) -> None:

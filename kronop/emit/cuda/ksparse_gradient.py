@@ -48,7 +48,7 @@ class CudaKSparseGradientEmitter:
     def plan(
         self, description: KSparseGradientDescription, target: Target, rows: int | None = None
     ) -> Plan:
-        """The sums with the cheapest tile that fits, what adds them up, and what gives factors theirs.
+        """The sums with the cheapest tile that fits, and what is made of them.
 
         Raises:
             DescriptionError: `supports` says no.

@@ -25,6 +25,7 @@ _GRADIENTS = {
     "64_64_1_tied": ((1, 64, 64, 1), {"alignment": 4, "tied": True}),
     "64_64_64_tied": ((1, 64, 64, 64), {"alignment": 4, "tied": True}),
     "8_8_8_tied": ((3, 8, 8, 8), {"alignment": 4, "tied": True}),
+    "8x8_8x8_64": ((1, 64, 64, 64), {"alignment": 4, "tied": True, "factors": ((8, 8), (8, 8))}),
     "3_5_7_5": ((3, 5, 7, 5), {}),
     "2_48_192_4_last": ((2, 48, 192, 4), {"alignment": 4, "batch_last": True}),
     "1_192_48_2": ((1, 192, 48, 2), {"alignment": 4}),

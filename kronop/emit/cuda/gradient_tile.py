@@ -19,13 +19,22 @@ _MOST_HALVES = 8
 _MOST_STEPS = 4
 _ACROSS = 8
 _STAGES = 3
-# Bytes that a multiprocessor should have under way to keep memory busy.
-# NOTE: 4.2 TB/s on 132 of them for about a microsecond.
-_UNDER_WAY = 40 * 1024
-# Clocks of a quarter of a multiprocessor for one product of 16 x 8 x 8, and bytes that memory
-# brings to a multiprocessor in one clock.
-_PRODUCT_CLOCKS = {4: 6.4, 8: 27.0}
-_BYTES_A_CLOCK = 18.7
+# Bytes that a multiprocessor should have under way to keep memory busy, and that it gets in one
+# clock.
+_UNDER_WAY = 51 * 1024
+_BYTES_A_CLOCK = 18.0
+# NOTE: what follows was fitted to 172 kernels of 26 problems, timed on one H200 (sm_90a): it is 12 %
+# off in the mean, and the cheapest of the tiles that were timed is 2 % slower than the fastest.
+# Clocks of a quarter of a multiprocessor for one product of 16 x 8 x 8, by the bytes of a sum.
+_PRODUCT_CLOCKS = {4: 7.5, 8: 28.0}
+# Issue slots of a warp: for one such product, to split or to convert one number of an operand, for
+# each bite, for each copy and for each tile along k.
+_PRODUCT_SLOTS, _SPLIT_SLOTS, _CONVERT_SLOTS = 1.3, 5.4, 1.9
+_BITE_SLOTS, _COPY_SLOTS, _TILE_SLOTS = 83.0, 17.6, 90.0
+# What barriers add for a multiprocessor with one block, and how sharply the larger of two times
+# that overlap decides: of products and other instructions, of both and memory.
+_ALONE = 0.17
+_SHARPNESS, _MEMORY_SHARPNESS = 1.5, 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,26 +200,32 @@ def resident(tile: GradientTile, work: Sums, target: Target) -> int:
 
 
 def cost(tile: GradientTile, work: Sums, target: Target) -> float:
-    """Clocks of a multiprocessor for 8 indices along k of all lanes and results."""
+    """Clocks of a multiprocessor for 8 indices along k (of one lane) and all results."""
     tiles = operands.cover(work.p, tile.p) * operands.cover(work.q, tile.q)
-    halves = tile.halves_p + tile.halves_q
+    blocks, warps = resident(tile, work, target), tiles * tile.warps_p * tile.warps_q
     products = operands.cover(tile.halves_p, 2) * tile.halves_q * (3 if work.split else 1)
-    warps = tiles * tile.warps_p * tile.warps_q * work.lanes / 4
-    clocks = _PRODUCT_CLOCKS[work.math.element_accumulator.bytes]
-    multiplied = warps * products * clocks
-    loaded = halves * 2 * (1 / min(work.chunk, tile.halves_q) + (3 if work.split else 1))
-    copies = tiles * (tile.p + tile.q) * work.lanes * HALF / work.vector
-    issued = warps * (loaded + 1.7 * products + 12) + copies * 10 / 128
-    read = (min(tile.p, work.p) + min(tile.q, work.q)) * tiles * work.lanes * HALF
-    moved = read * work.element.bytes / _BYTES_A_CLOCK
-    under_way = resident(tile, work, target) * (tile.stages - 1) * sum(stage_bytes(tile, work))
-    moved *= max(1.0, _UNDER_WAY / under_way)
-    warps_there = resident(tile, work, target) * tile.threads / 32
-    idle = max(1.0, 12 / warps_there)
-    busy = [moved, multiplied * idle, issued * idle]
-    # What each block leaves in the workspace is written and read for all of k together.
-    left = resident(tile, work, target) * tile.p * tile.q * 4e-5
-    return max(busy) + 0.15 * sum(busy) + left
+    multiplied = products * _PRODUCT_CLOCKS[work.math.element_accumulator.bytes]
+    each = (multiplied, products * _PRODUCT_SLOTS + _other_slots(tile, work))
+    busy = sum(clocks**_SHARPNESS for clocks in each) ** (1 / _SHARPNESS)
+    busy *= warps / 4 * (1 + _ALONE / blocks)
+    read = (min(tile.p, work.p) + min(tile.q, work.q)) * tiles * HALF * work.element.bytes
+    under_way = blocks * (tile.stages - 1) * sum(stage_bytes(tile, work))
+    moved = read / _BYTES_A_CLOCK * max(1.0, _UNDER_WAY / under_way)
+    both = busy**_MEMORY_SHARPNESS + moved**_MEMORY_SHARPNESS
+    return float(both ** (1 / _MEMORY_SHARPNESS))
+
+
+def _other_slots(tile: GradientTile, work: Sums) -> float:
+    """Issue slots of a warp for 8 indices along k besides its products."""
+    changed = 0.0
+    if work.element.bytes < 8:
+        each = _SPLIT_SLOTS if work.split else _CONVERT_SLOTS
+        changed = 2 * (tile.halves_p + tile.halves_q) * each
+    warps = tile.warps_p * tile.warps_q
+    copies = (tile.p + tile.q) * HALF / work.vector / 32
+    steps = tile.k * (1 if work.along_sums else work.lanes) / HALF
+    per_tile = _TILE_SLOTS * warps * tile.warps_k / steps
+    return changed + _BITE_SLOTS / work.steps + (copies * _COPY_SLOTS + per_tile) / warps
 
 
 def candidates(

@@ -1,4 +1,4 @@
-// sums over rows of 480 elements, tiles of 64 x 64 x 16, 2 x 4 x 1 warps, 3 stages
+// sums over rows of 480 elements, tiles of 64 x 64 x 32, 2 x 2 x 1 warps, 3 stages
 #include "kronop/ksparse_gradient.cuh"
 
 using Parameters = kronop::KSparseGradientParameters;
@@ -20,7 +20,7 @@ struct Step {
   using Output = float;
   using Accumulator = float;
   using Epilogue = kronop::Identity<float>;
-  static constexpr int kThreads = 256;
+  static constexpr int kThreads = 128;
   static constexpr int kBlocks = 2;
   static constexpr int kStages = 3;
   static constexpr int kP = 192;
@@ -28,22 +28,22 @@ struct Step {
   static constexpr int kTileP = 64;
   static constexpr int kTileQ = 64;
   static constexpr int kHalvesP = 4;
-  static constexpr int kHalvesQ = 2;
+  static constexpr int kHalvesQ = 4;
   static constexpr int kWarpsP = 2;
-  static constexpr int kWarpsQ = 4;
+  static constexpr int kWarpsQ = 2;
   static constexpr int kWarpsK = 1;
   static constexpr bool kAlongSums = false;
   static constexpr int kLanes = 2;
   static constexpr int kMatrices = 2;
   static constexpr int kVector = 4;
-  static constexpr int kPositions = 16;
-  static constexpr int kAcross = 16;
-  static constexpr int kBites = 2;
+  static constexpr int kPositions = 32;
+  static constexpr int kAcross = 8;
+  static constexpr int kBites = 4;
   static constexpr int kSteps = 2;
   static constexpr int kPitchP = 544;
   static constexpr int kPitchQ = 544;
-  static constexpr int kBytesP = 8704;
-  static constexpr int kBytesQ = 8704;
+  static constexpr int kBytesP = 17408;
+  static constexpr int kBytesQ = 17408;
   static constexpr bool kSplit = true;
 };
 

@@ -1,4 +1,4 @@
-// sums over rows of 180 elements, tiles of 8 x 8 x 128, 1 x 1 x 8 warps, 3 stages
+// sums over rows of 180 elements, tiles of 8 x 8 x 128, 1 x 1 x 4 warps, 3 stages
 #include "kronop/ksparse_gradient.cuh"
 
 using Parameters = kronop::KSparseGradientParameters;
@@ -20,8 +20,8 @@ struct Step {
   using Output = float;
   using Accumulator = float;
   using Epilogue = kronop::Identity<float>;
-  static constexpr int kThreads = 256;
-  static constexpr int kBlocks = 3;
+  static constexpr int kThreads = 128;
+  static constexpr int kBlocks = 7;
   static constexpr int kStages = 3;
   static constexpr int kP = 5;
   static constexpr int kQ = 7;
@@ -31,7 +31,7 @@ struct Step {
   static constexpr int kHalvesQ = 1;
   static constexpr int kWarpsP = 1;
   static constexpr int kWarpsQ = 1;
-  static constexpr int kWarpsK = 8;
+  static constexpr int kWarpsK = 4;
   static constexpr bool kAlongSums = false;
   static constexpr int kLanes = 1;
   static constexpr int kMatrices = 1;

@@ -1,4 +1,4 @@
-// sums over rows of 128 elements, tiles of 64 x 64 x 32, 2 x 2 x 1 warps, 3 stages
+// sums over rows of 128 elements, tiles of 64 x 64 x 64, 2 x 1 x 2 warps, 3 stages
 #include "kronop/ksparse_gradient.cuh"
 
 using Parameters = kronop::KSparseGradientParameters;
@@ -21,29 +21,29 @@ struct Step {
   using Accumulator = float;
   using Epilogue = kronop::Identity<float>;
   static constexpr int kThreads = 128;
-  static constexpr int kBlocks = 3;
+  static constexpr int kBlocks = 2;
   static constexpr int kStages = 3;
   static constexpr int kP = 64;
   static constexpr int kQ = 64;
   static constexpr int kTileP = 64;
   static constexpr int kTileQ = 64;
   static constexpr int kHalvesP = 4;
-  static constexpr int kHalvesQ = 4;
+  static constexpr int kHalvesQ = 8;
   static constexpr int kWarpsP = 2;
-  static constexpr int kWarpsQ = 2;
-  static constexpr int kWarpsK = 1;
+  static constexpr int kWarpsQ = 1;
+  static constexpr int kWarpsK = 2;
   static constexpr bool kAlongSums = false;
   static constexpr int kLanes = 1;
   static constexpr int kMatrices = 1;
   static constexpr int kVector = 8;
-  static constexpr int kPositions = 32;
+  static constexpr int kPositions = 64;
   static constexpr int kAcross = 8;
-  static constexpr int kBites = 2;
+  static constexpr int kBites = 4;
   static constexpr int kSteps = 2;
   static constexpr int kPitchP = 160;
   static constexpr int kPitchQ = 160;
-  static constexpr int kBytesP = 5120;
-  static constexpr int kBytesQ = 5120;
+  static constexpr int kBytesP = 10240;
+  static constexpr int kBytesQ = 10240;
   static constexpr bool kSplit = false;
 };
 

@@ -1,4 +1,4 @@
-// sums over rows of 128 elements, tiles of 64 x 64 x 32, 2 x 2 x 2 warps, 3 stages
+// sums over rows of 128 elements, tiles of 64 x 64 x 32, 4 x 1 x 1 warps, 3 stages
 #include "kronop/ksparse_gradient.cuh"
 
 using Parameters = kronop::KSparseGradientParameters;
@@ -20,18 +20,18 @@ struct Step {
   using Output = double;
   using Accumulator = double;
   using Epilogue = kronop::Identity<double>;
-  static constexpr int kThreads = 256;
-  static constexpr int kBlocks = 1;
+  static constexpr int kThreads = 128;
+  static constexpr int kBlocks = 2;
   static constexpr int kStages = 3;
   static constexpr int kP = 64;
   static constexpr int kQ = 64;
   static constexpr int kTileP = 64;
   static constexpr int kTileQ = 64;
-  static constexpr int kHalvesP = 4;
-  static constexpr int kHalvesQ = 4;
-  static constexpr int kWarpsP = 2;
-  static constexpr int kWarpsQ = 2;
-  static constexpr int kWarpsK = 2;
+  static constexpr int kHalvesP = 2;
+  static constexpr int kHalvesQ = 8;
+  static constexpr int kWarpsP = 4;
+  static constexpr int kWarpsQ = 1;
+  static constexpr int kWarpsK = 1;
   static constexpr bool kAlongSums = false;
   static constexpr int kLanes = 1;
   static constexpr int kMatrices = 1;

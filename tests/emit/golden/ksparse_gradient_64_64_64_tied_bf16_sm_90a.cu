@@ -1,4 +1,4 @@
-// sums over rows of 8192 elements, tiles of 64 x 64 x 128, 2 x 1 x 4 warps, 3 stages
+// sums over rows of 8192 elements, tiles of 64 x 64 x 128, 2 x 1 x 2 warps, 3 stages
 #include "kronop/ksparse_gradient.cuh"
 
 using Parameters = kronop::KSparseGradientParameters;
@@ -20,8 +20,8 @@ struct Step {
   using Output = kronop::bfloat16_t;
   using Accumulator = float;
   using Epilogue = kronop::Identity<float>;
-  static constexpr int kThreads = 256;
-  static constexpr int kBlocks = 1;
+  static constexpr int kThreads = 128;
+  static constexpr int kBlocks = 2;
   static constexpr int kStages = 3;
   static constexpr int kP = 64;
   static constexpr int kQ = 64;
@@ -31,7 +31,7 @@ struct Step {
   static constexpr int kHalvesQ = 8;
   static constexpr int kWarpsP = 2;
   static constexpr int kWarpsQ = 1;
-  static constexpr int kWarpsK = 4;
+  static constexpr int kWarpsK = 2;
   static constexpr bool kAlongSums = true;
   static constexpr int kLanes = 1;
   static constexpr int kMatrices = 1;

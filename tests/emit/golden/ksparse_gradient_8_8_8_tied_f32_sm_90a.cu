@@ -1,4 +1,4 @@
-// sums over rows of 384 elements, tiles of 8 x 8 x 64, 1 x 1 x 8 warps, 3 stages
+// sums over rows of 384 elements, tiles of 8 x 8 x 64, 1 x 1 x 4 warps, 3 stages
 #include "kronop/ksparse_gradient.cuh"
 
 using Parameters = kronop::KSparseGradientParameters;
@@ -20,7 +20,7 @@ struct Step {
   using Output = float;
   using Accumulator = float;
   using Epilogue = kronop::Identity<float>;
-  static constexpr int kThreads = 256;
+  static constexpr int kThreads = 128;
   static constexpr int kBlocks = 2;
   static constexpr int kStages = 3;
   static constexpr int kP = 8;
@@ -31,7 +31,7 @@ struct Step {
   static constexpr int kHalvesQ = 1;
   static constexpr int kWarpsP = 1;
   static constexpr int kWarpsQ = 1;
-  static constexpr int kWarpsK = 8;
+  static constexpr int kWarpsK = 4;
   static constexpr bool kAlongSums = false;
   static constexpr int kLanes = 8;
   static constexpr int kMatrices = 1;

@@ -80,7 +80,7 @@ class KSparseGradientArguments(Arguments):
         for name, item in views.items():
             check_promise(item, self._promised(name), name)
         if Y is None:
-            self.Y = empty(views["X"], what.y_shape(self._batch), what.Y.element)
+            self.Y = empty(views["X"], what.y_shape(self._batch_size), what.Y.element)
             views["Y"] = view(self.Y, "Y")
         else:
             self._take_result(Y, views)
@@ -90,12 +90,12 @@ class KSparseGradientArguments(Arguments):
     def _check_shapes(self, views: dict[str, TensorView]) -> None:
         what, shape = self._description, views["X"].shape
         dimensions = len(what.lead) + 2
-        self._batch = shape[-1 if what.batch_last else -2] if len(shape) == dimensions else 0
+        self._batch_size = shape[-1 if what.batch_last else -2] if len(shape) == dimensions else 0
         expected = {
-            "X": what.x_shape(self._batch),
-            "G": what.g_shape(self._batch),
-            "Z": what.y_shape(self._batch),
-            "Y": what.y_shape(self._batch),
+            "X": what.x_shape(self._batch_size),
+            "G": what.g_shape(self._batch_size),
+            "Z": what.y_shape(self._batch_size),
+            "Y": what.y_shape(self._batch_size),
         }
         if len(self._factors) != len(what.factors):
             raise ArgumentError(
@@ -117,12 +117,12 @@ class KSparseGradientArguments(Arguments):
                         hint="check it against the pattern (a, b, c, d) and the batch of X",
                     )
                 )
-        if self._batch > _MOST_ROWS:
+        if self._batch_size > _MOST_ROWS:
             raise ArgumentError(
                 mismatch(
                     "batch of X",
                     expected=f"at most {_MOST_ROWS}",
-                    got=self._batch,
+                    got=self._batch_size,
                     hint="add up the gradients of parts with beta = 1",
                 )
             )
@@ -133,11 +133,11 @@ class KSparseGradientArguments(Arguments):
         return every.get(name) or TensorDescription(what.X.element)
 
     def _rows(self) -> int:
-        return self._batch
+        return self._batch_size
 
     def launches(self, planned: Planned, places: Places) -> tuple[Launch, ...]:
         """The kernel calls over the memory of `places`; an empty sum is written as well."""
-        workspace = places.workspace(planned.workspace_bytes(self._batch, self._threads))
+        workspace = places.workspace(planned.workspace_bytes(self._batch_size, self._threads))
         return planned.launches(self._problem(places, workspace))
 
     def _problem(self, places: Places, workspace: int) -> KSparseGradientProblem:
@@ -149,7 +149,7 @@ class KSparseGradientArguments(Arguments):
         if self.output_op.beta:
             source = result if self._source_is_result else self._weights(self._input(places, "Z"))
         return KSparseGradientProblem(
-            rows=self._batch,
+            rows=self._batch_size,
             x=self._matrix(places, "X"),
             g=self._matrix(places, "G"),
             y=result,
@@ -168,7 +168,7 @@ class KSparseGradientArguments(Arguments):
         return place.reshaped(item.shape, strides)
 
     def _matrix(self, places: Places, name: str) -> StridedMatrix:
-        if not self._batch:
+        if not self._batch_size:
             return _NOTHING
         place = self._input(places, name)
         *lead, row, column = place.strides

@@ -17,7 +17,7 @@ from kronop.args import host, memory, signature
 from kronop.args.staging import Placement
 from kronop.args.view import CPU, Device
 from tests import support
-from tests.test_properties import _kron_problems, _ksparse_problems
+from tests.test_properties import _gradient_problems, _kron_problems, _ksparse_problems
 from tests.unit.gpu_double import Driver, gpu
 
 __all__ = ["gpu"]
@@ -111,7 +111,7 @@ def _check(operation: Any, build: Any, tensors: dict[str, Any]) -> None:
     slots = {name: slot for slot, name in enumerate(tensors)} | {"": len(tensors)}
     first, second = build(tensors), build(others)
     addresses = [item.ctypes.data for item in tensors.values()]
-    if not first.rows:
+    if not first.rows and not hasattr(operation.description, "tied"):
         with pytest.raises(prepared.UnfitError):
             prepared.Step(first, prepared.Symbols(slots, addresses, device))
         return
@@ -179,6 +179,21 @@ def test_ksparse_launches_are_functions_of_addresses(
         tensors["bias"] = bias
     output_op = operation.epilogue_type(3, beta)
     build = functools.partial(_arguments, kronop.KSparseArguments, operation, output_op)
+    _check(operation, build, tensors)
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+@_SETTINGS
+@given(st.data(), st.sampled_from([0, 1, -2]), st.booleans())
+def test_gradient_launches_are_functions_of_addresses(
+    gpu: Driver, target: str, data: Any, beta: int, in_place: bool
+) -> None:
+    operation, x, g, z, y, matrices = data.draw(_gradient_problems(target))
+    gpu.abilities = (int(target[3]), 0, 227 * 1024)
+    factors = {f"factors[{index}]": item for index, item in enumerate(matrices)}
+    tensors = {"X": x, "G": g, "Z": y if in_place else z, "Y": y, **factors}
+    output_op = operation.epilogue_type(3, beta)
+    build = functools.partial(_arguments, kronop.KSparseGradientArguments, operation, output_op)
     _check(operation, build, tensors)
 
 

@@ -1,4 +1,4 @@
-"""Backwards that are repeated from addresses: on the CPU, with sums by a double of their kernels."""
+"""Backwards that are repeated from addresses: on a CPU, with sums by a double of their kernels."""
 
 from __future__ import annotations
 

@@ -23,8 +23,8 @@ _STAGES = 3
 # clock.
 _UNDER_WAY = 51 * 1024
 _BYTES_A_CLOCK = 18.0
-# NOTE: what follows was fitted to 172 kernels of 26 problems, timed on one H200 (sm_90a): it is 12 %
-# off in the mean, and the cheapest of the tiles that were timed is 2 % slower than the fastest.
+# NOTE: what follows was fitted to 172 kernels of 26 problems, timed on one H200 (sm_90a): it is
+# 12 % off in the mean; the cheapest of the tiles that were timed is 2 % slower than the fastest.
 # Clocks of a quarter of a multiprocessor for one product of 16 x 8 x 8, by the bytes of a sum.
 _PRODUCT_CLOCKS = {4: 7.5, 8: 28.0}
 # Issue slots of a warp: for one such product, to split or to convert one number of an operand, for

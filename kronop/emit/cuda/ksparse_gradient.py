@@ -22,8 +22,8 @@ from kronop.errors import DescriptionError
 from kronop.target import Target
 
 _MOST_REJECTED = 8
-# With so many elements behind the digit, k is taken along them; with fewer they are lanes.
-_LONG_RUN = 16
+# With so many elements behind the digit, or bytes, k is taken along them; with fewer they are lanes.
+_LONG_RUN, _LONG_RUN_BYTES = 16, 64
 _MOST_APART = 4
 _AXES = 3
 
@@ -127,7 +127,8 @@ def _by_rows(tensor: TensorDescription, batch_last: bool) -> bool:
 def _sums(description: KSparseGradientDescription) -> Sums:
     _, b, c, d = description.pattern
     by_rows = _by_rows(description.X, description.batch_last)
-    along_sums = by_rows or (description.tied and d >= _LONG_RUN)
+    is_long = d >= min(_LONG_RUN, _LONG_RUN_BYTES // description.X.element.bytes)
+    along_sums = by_rows or (description.tied and is_long)
     if along_sums:
         lanes = 1
     elif description.tied:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from kronop.artifacts import Status
-from kronop.descriptions.datatype import DataType, bfloat16, float16, float32, float64
+from kronop.descriptions.datatype import DataType, bfloat16, float16, float32, float64, int8
 from kronop.descriptions.kron import KronMatmulDescription
 from kronop.descriptions.math_instruction import MathInstruction, MathOperation, OpClass
 from kronop.emit.cuda import half, operands
@@ -150,7 +150,7 @@ def splits_of(math_instruction: MathInstruction) -> bool | None:
     if math_instruction.opcode_class is not OpClass.TensorOp:
         return None
     element, operation = math_instruction.element_a, math_instruction.math_operation
-    if element is float64:
+    if element in (float64, int8):
         return False
     if math_instruction.instruction_shape != (16, 8, 8):
         return None
@@ -304,6 +304,19 @@ def parts_of(size: int) -> int:
     return operands.cover(size, 8)
 
 
+def steps_of(size: int, accumulator: DataType) -> int:
+    """Products along a contracted index: of bytes each takes 32 of its elements."""
+    return operands.cover(size, 32 if accumulator.kind == "int" else 8)
+
+
+def planes_of(place: int, source: DataType, accumulator: DataType) -> int:
+    """Bytes of an element of the phase at this place that count: a product with each of them."""
+    if accumulator.kind == "float":
+        return 1
+    # Of what comes in; of a sum of up to MOST_CONTRACTED products of two bytes; of other sums.
+    return (1, 3)[place] if source is int8 and place < 2 else 4
+
+
 def _grouped(digit: tuple[int, int], tile: MmaTile) -> bool:
     return tile.grouped and digit[0] >= LEAST_GROUPED
 
@@ -350,11 +363,16 @@ def registers(shape: PassShape, tile: MmaTile, splits: bool, accumulator: DataTy
 def _registers_of_digit(shape: PassShape, index: int, splits: bool, accumulator: DataType) -> int:
     words, digit = accumulator.bytes // 4, shape.group[index]
     groups = _lanes(shape.group, index, None, accumulator, False) // 2
-    parts = parts_of(digit[0]) * parts_of(digit[1])
+    steps = steps_of(digit[0], accumulator)
+    parts = steps * parts_of(digit[1])
     fragment = 2 * words * (1 + splits)
     at_once = min(parts_of(digit[1]), (2 if parts_of(digit[0]) > 8 else 4) // groups)
     held = (parts_of(digit[0]) + 1 + splits) * 4 * groups * words
     sums = at_once * groups * 4 * words * (1 + splits)
+    if accumulator.kind == "int":
+        # Planes of bytes take the place of the elements; all of a chunk's factor is at hand.
+        held = (4 * steps + 1) * 4 * groups
+        at_once *= steps
     factor = fragment * (parts if parts * fragment * 4 <= HELD_FACTOR_BYTES else at_once)
     return held + sums + factor
 
@@ -373,7 +391,8 @@ def _registers_of_pair(
 
 def factor_bytes(digit: tuple[int, int], splits: bool, accumulator: DataType) -> int:
     """Bytes of one factor as its phase's threads take it."""
-    return parts_of(digit[0]) * parts_of(digit[1]) * 32 * 2 * (1 + splits) * accumulator.bytes
+    steps = steps_of(digit[0], accumulator) * parts_of(digit[1])
+    return steps * 32 * 2 * (1 + splits) * accumulator.bytes
 
 
 def _left_factor_bytes(digit: tuple[int, int], splits: bool, accumulator: DataType) -> int:
@@ -488,7 +507,7 @@ def fits(
 def _fits_groups(tile: MmaTile, accumulator: DataType, target: Target) -> Status:
     if not tile.grouped:
         return Status.accept()
-    if target.arch != "sm_90a" or accumulator.bytes != 4:
+    if target.arch != "sm_90a" or accumulator is not float32:
         return Status.reject(f"{target} has no products of warp groups for {accumulator}")
     if tile.threads % 128:
         return Status.reject(f"{tile.threads} threads are no groups of four warps")

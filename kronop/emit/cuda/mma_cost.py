@@ -61,8 +61,9 @@ def cycles(
     elements = 128.0
     for index, phase in enumerate(phases):
         ends_here = index == 0, index == len(phases) - 1
+        planes = mma.planes_of(index, ends.source, accumulator)
         elements = _add_phase(
-            work, shape, tile, phase, strides, splits, accumulator, elements, ends_here
+            work, shape, tile, phase, strides, splits, accumulator, elements, ends_here, planes
         )
     staged = tile.staged_in + tile.staged_out
     width = mma.tile_bytes(tile, accumulator) / mma.SHARED_BYTES_PER_CYCLE
@@ -93,6 +94,7 @@ def _add_phase(
     accumulator: DataType,
     elements: float,
     ends: tuple[bool, bool],
+    planes: int,
 ) -> float:
     """Adds what so many elements of a phase take; the elements that it produces."""
     p, q = shape.group[phase.digit]
@@ -106,9 +108,11 @@ def _add_phase(
         products = half.products((p, q)) * elements / p
         factor = half.factor_bytes_read((p, q), phase) * elements / p / mma.SHARED_BYTES_PER_CYCLE
     else:
-        products = _products(shape, phase, splits, elements)
+        products = _products(shape, phase, splits, accumulator, elements) * planes
         factor = _factor_cycles(shape, phase, splits, accumulator, elements)
     instructions = _instructions(shape, phase, splits, elements) + products * (not phase.grouped)
+    if accumulator.kind == "int":
+        instructions += elements / 32 * planes  # To put bytes together, and to shift sums.
     work.instructions += instructions * idle * (_HALF_INSTRUCTIONS if tile.half else 1)
     work.tensor += products * idle * _cycles_of_product(tile, phase, accumulator)
     runs = _SHORT_RUNS[accumulator.bytes]
@@ -139,12 +143,15 @@ def _instructions(shape: PassShape, phase: MmaPhase, splits: bool, elements: flo
     return elements / 32 * (split + 4 + sums)
 
 
-def _products(shape: PassShape, phase: MmaPhase, splits: bool, elements: float) -> float:
+def _products(
+    shape: PassShape, phase: MmaPhase, splits: bool, accumulator: DataType, elements: float
+) -> float:
     """Products of the tensor cores for so many elements of a phase."""
     p, q = shape.group[phase.digit]
     each = _PRODUCTS_OF_SPLIT if splits else 1
     if phase.other is None:
-        return mma.parts_of(p) * mma.parts_of(q) * elements / (16 * p) * each
+        parts = mma.steps_of(p, accumulator) * mma.parts_of(q)
+        return parts * elements / (16 * p) * each
     p2, q2 = shape.group[phase.other]
     rows = operands.cover(q, 16)
     first = 2 if q <= 8 and splits else each
@@ -161,7 +168,7 @@ def _factor_cycles(
         return 0.0
     p, q = shape.group[phase.digit]
     fragment = mma.factor_bytes((8, 8), splits, accumulator) / mma.SHARED_BYTES_PER_CYCLE
-    parts = mma.parts_of(p) * mma.parts_of(q)
+    parts = mma.steps_of(p, accumulator) * mma.parts_of(q)
     if phase.other is None:
         held = parts * 2 * accumulator.bytes * (1 + splits) <= mma.HELD_FACTOR_BYTES
         return 0 if held else parts * elements / (16 * p) / phase.groups * fragment

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kronop.artifacts import Status
-from kronop.descriptions.datatype import DataType, RowMajor, float16
+from kronop.descriptions.datatype import DataType, RowMajor, float16, float32
 from kronop.descriptions.kron import KronMatmulDescription, Side
 from kronop.emit.cuda import contract, half, mma, mma_cost, operands, tile
 from kronop.emit.cuda.contract import Contraction, ContractTile, Order
@@ -313,7 +313,7 @@ def _mma_tiles(key: _Key, shape: PassShape, ends: Ends, accumulator: DataType) -
                         plain[rows, columns, threads] = None
     return [
         MmaTile(rows=rows, columns=columns, threads=threads, merged=merged, **style)
-        for merged in _mergers(shape)
+        for merged in (_mergers(shape) if accumulator.kind == "float" else (1,))
         for rows, columns, threads in plain
         for style in (
             *_styles(mma.merge(shape, merged), columns, rows, accumulator),
@@ -334,8 +334,9 @@ def _styles(
     # passes; tiles of columns with ends in memory 1.1 to 2.6 times as long as staged ones, but for
     # one digit too long to stage.
     digits = shape.group
-    large = accumulator.bytes == 4 and max(p for p, _ in digits) >= mma.LEAST_GROUPED
-    pairs = sorted({0, _most_pairs(digits), min(_most_pairs(digits), (len(digits) - 1) // 2)})
+    large = accumulator is float32 and max(p for p, _ in digits) >= mma.LEAST_GROUPED
+    most = _most_pairs(digits) if accumulator.kind == "float" else 0
+    pairs = sorted({0, most, min(most, (len(digits) - 1) // 2)})
     direct = columns == 1 or (len(digits) == 1 and digits[0][0] > _MOST_STAGED)
     for grouped in (False, True) if large else (False,):
         style = {"grouped": grouped, "cluster": 1, "pairs": 0}

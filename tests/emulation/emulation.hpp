@@ -251,8 +251,8 @@ inline void warp_multiply_add(float (&sums)[4], const unsigned (&a)[4], unsigned
 }
 
 // The same of bytes: of the left operand signed or not; sums wrap.
-template <class Sum>
-inline void warp_multiply_add(Sum (&sums)[4], const unsigned (&a)[4], const unsigned (&b)[2], bool is_signed) {
+template <class Sum, int N>
+inline void warp_multiply_add(Sum (&sums)[4], const unsigned (&a)[2 * N], const unsigned (&b)[N], bool is_signed) {
   const unsigned warp = current / 32, thread = current % 32;
   if (words_of.size() <= warp) words_of.resize(warp + 1);
   std::memcpy(words_of[warp].a[thread], a, sizeof(a));
@@ -262,7 +262,7 @@ inline void warp_multiply_add(Sum (&sums)[4], const unsigned (&a)[4], const unsi
   for (int e = 0; e < 4; ++e) {
     const int lane = thread / 4 + 8 * (e / 2), produced = thread % 4 * 2 + e % 2;
     unsigned sum = sums[e].value;
-    for (int k = 0; k < 32; ++k) {
+    for (int k = 0; k < 16 * N; ++k) {
       const unsigned left = all.a[lane % 8 * 4 + k % 16 / 4][lane / 8 + k / 16 * 2] >> 8 * (k % 4) & 0xffu;
       const unsigned right = all.b[produced * 4 + k % 16 / 4][k / 16] >> 8 * (k % 4) & 0xffu;
       sum += (is_signed ? int(static_cast<signed char>(left)) : int(left)) * int(static_cast<signed char>(right));

@@ -14,7 +14,7 @@ from kronop.artifacts import Status
 from kronop.descriptions.datatype import DataType, bfloat16, float16, float32, float64, int8
 from kronop.descriptions.kron import KronMatmulDescription
 from kronop.descriptions.math_instruction import MathInstruction, MathOperation, OpClass
-from kronop.emit.cuda import half, operands
+from kronop.emit.cuda import bytewise, half, operands
 from kronop.emit.cuda.shapes import Ends, PassShape, multiply_adds, shrinking
 from kronop.emit.cuda.tile import TileShape, tile_signature
 from kronop.emit.plan import Constant, Step
@@ -304,19 +304,6 @@ def parts_of(size: int) -> int:
     return operands.cover(size, 8)
 
 
-def steps_of(size: int, accumulator: DataType) -> int:
-    """Products along a contracted index: of bytes each takes 32 of its elements."""
-    return operands.cover(size, 32 if accumulator.kind == "int" else 8)
-
-
-def planes_of(place: int, source: DataType, accumulator: DataType) -> int:
-    """Bytes of an element of the phase at this place that count: a product with each of them."""
-    if accumulator.kind == "float":
-        return 1
-    # Of what comes in; of a sum of up to MOST_CONTRACTED products of two bytes; of other sums.
-    return (1, 3)[place] if source is int8 and place < 2 else 4
-
-
 def _grouped(digit: tuple[int, int], tile: MmaTile) -> bool:
     return tile.grouped and digit[0] >= LEAST_GROUPED
 
@@ -363,16 +350,13 @@ def registers(shape: PassShape, tile: MmaTile, splits: bool, accumulator: DataTy
 def _registers_of_digit(shape: PassShape, index: int, splits: bool, accumulator: DataType) -> int:
     words, digit = accumulator.bytes // 4, shape.group[index]
     groups = _lanes(shape.group, index, None, accumulator, False) // 2
-    steps = steps_of(digit[0], accumulator)
-    parts = steps * parts_of(digit[1])
+    parts = parts_of(digit[0]) * parts_of(digit[1])
     fragment = 2 * words * (1 + splits)
     at_once = min(parts_of(digit[1]), (2 if parts_of(digit[0]) > 8 else 4) // groups)
+    if bytewise.takes(accumulator):
+        return bytewise.registers(digit, groups, at_once)
     held = (parts_of(digit[0]) + 1 + splits) * 4 * groups * words
     sums = at_once * groups * 4 * words * (1 + splits)
-    if accumulator.kind == "int":
-        # Planes of bytes take the place of the elements; all of a chunk's factor is at hand.
-        held = (4 * steps + 1) * 4 * groups
-        at_once *= steps
     factor = fragment * (parts if parts * fragment * 4 <= HELD_FACTOR_BYTES else at_once)
     return held + sums + factor
 
@@ -391,8 +375,9 @@ def _registers_of_pair(
 
 def factor_bytes(digit: tuple[int, int], splits: bool, accumulator: DataType) -> int:
     """Bytes of one factor as its phase's threads take it."""
-    steps = steps_of(digit[0], accumulator) * parts_of(digit[1])
-    return steps * 32 * 2 * (1 + splits) * accumulator.bytes
+    if bytewise.takes(accumulator):
+        return bytewise.factor_bytes(digit)
+    return parts_of(digit[0]) * parts_of(digit[1]) * 32 * 2 * (1 + splits) * accumulator.bytes
 
 
 def _left_factor_bytes(digit: tuple[int, int], splits: bool, accumulator: DataType) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kronop.descriptions.datatype import DataType
-from kronop.emit.cuda import half, mma, operands
+from kronop.emit.cuda import bytewise, half, mma, operands
 from kronop.emit.cuda.mma import MmaPhase, MmaTile
 from kronop.emit.cuda.shapes import Ends, PassShape
 from kronop.target import Target
@@ -61,7 +61,7 @@ def cycles(
     elements = 128.0
     for index, phase in enumerate(phases):
         ends_here = index == 0, index == len(phases) - 1
-        planes = mma.planes_of(index, ends.source, accumulator)
+        planes = bytewise.planes(index, ends.source) if bytewise.takes(accumulator) else 0
         elements = _add_phase(
             work, shape, tile, phase, strides, splits, accumulator, elements, ends_here, planes
         )
@@ -108,11 +108,12 @@ def _add_phase(
         products = half.products((p, q)) * elements / p
         factor = half.factor_bytes_read((p, q), phase) * elements / p / mma.SHARED_BYTES_PER_CYCLE
     else:
-        products = _products(shape, phase, splits, accumulator, elements) * planes
+        products = _products(shape, phase, splits, elements)
         factor = _factor_cycles(shape, phase, splits, accumulator, elements)
+    if planes:
+        products = bytewise.steps(p) * mma.parts_of(q) * elements / (16 * p) * planes
     instructions = _instructions(shape, phase, splits, elements) + products * (not phase.grouped)
-    if accumulator.kind == "int":
-        instructions += elements / 32 * planes  # To put bytes together, and to shift sums.
+    instructions += elements / 32 * planes  # To put bytes together, and to shift sums.
     work.instructions += instructions * idle * (_HALF_INSTRUCTIONS if tile.half else 1)
     work.tensor += products * idle * _cycles_of_product(tile, phase, accumulator)
     runs = _SHORT_RUNS[accumulator.bytes]
@@ -143,15 +144,12 @@ def _instructions(shape: PassShape, phase: MmaPhase, splits: bool, elements: flo
     return elements / 32 * (split + 4 + sums)
 
 
-def _products(
-    shape: PassShape, phase: MmaPhase, splits: bool, accumulator: DataType, elements: float
-) -> float:
+def _products(shape: PassShape, phase: MmaPhase, splits: bool, elements: float) -> float:
     """Products of the tensor cores for so many elements of a phase."""
     p, q = shape.group[phase.digit]
     each = _PRODUCTS_OF_SPLIT if splits else 1
     if phase.other is None:
-        parts = mma.steps_of(p, accumulator) * mma.parts_of(q)
-        return parts * elements / (16 * p) * each
+        return mma.parts_of(p) * mma.parts_of(q) * elements / (16 * p) * each
     p2, q2 = shape.group[phase.other]
     rows = operands.cover(q, 16)
     first = 2 if q <= 8 and splits else each
@@ -168,10 +166,11 @@ def _factor_cycles(
         return 0.0
     p, q = shape.group[phase.digit]
     fragment = mma.factor_bytes((8, 8), splits, accumulator) / mma.SHARED_BYTES_PER_CYCLE
-    parts = mma.steps_of(p, accumulator) * mma.parts_of(q)
+    parts = mma.parts_of(p) * mma.parts_of(q)
     if phase.other is None:
-        held = parts * 2 * accumulator.bytes * (1 + splits) <= mma.HELD_FACTOR_BYTES
-        return 0 if held else parts * elements / (16 * p) / phase.groups * fragment
+        whole = mma.factor_bytes((p, q), splits, accumulator)
+        cycles = whole / mma.SHARED_BYTES_PER_CYCLE * elements / (16 * p) / phase.groups
+        return 0 if whole <= 32 * mma.HELD_FACTOR_BYTES else cycles
     p2, q2 = shape.group[phase.other]
     parts += mma.parts_of(p2) * mma.parts_of(q2)
     return 0 if parts <= 2 else parts * elements / (p * p2) * fragment

@@ -16,7 +16,7 @@ from typing import Any
 from kronop.artifacts import Status
 from kronop.descriptions.datatype import DataType, RowMajor, float16, float32
 from kronop.descriptions.kron import KronMatmulDescription, Side
-from kronop.emit.cuda import contract, half, mma, mma_cost, operands, tile
+from kronop.emit.cuda import bytewise, contract, half, mma, mma_cost, operands, tile
 from kronop.emit.cuda.contract import Contraction, ContractTile, Order
 from kronop.emit.cuda.mma import MmaTile
 from kronop.emit.cuda.shapes import Ends, PassShape, Shape, multiply_adds, shrinking
@@ -313,7 +313,7 @@ def _mma_tiles(key: _Key, shape: PassShape, ends: Ends, accumulator: DataType) -
                         plain[rows, columns, threads] = None
     return [
         MmaTile(rows=rows, columns=columns, threads=threads, merged=merged, **style)
-        for merged in (_mergers(shape) if accumulator.kind == "float" else (1,))
+        for merged in ((1,) if bytewise.takes(accumulator) else _mergers(shape))
         for rows, columns, threads in plain
         for style in (
             *_styles(mma.merge(shape, merged), columns, rows, accumulator),
@@ -335,7 +335,7 @@ def _styles(
     # one digit too long to stage.
     digits = shape.group
     large = accumulator is float32 and max(p for p, _ in digits) >= mma.LEAST_GROUPED
-    most = _most_pairs(digits) if accumulator.kind == "float" else 0
+    most = 0 if bytewise.takes(accumulator) else _most_pairs(digits)
     pairs = sorted({0, most, min(most, (len(digits) - 1) // 2)})
     direct = columns == 1 or (len(digits) == 1 and digits[0][0] > _MOST_STAGED)
     for grouped in (False, True) if large else (False,):

@@ -107,13 +107,13 @@ struct PhaseOf {
   template <class T>
   using FibersOf = T[kContractedParts][kGroups][4];
   using Fibers = FibersOf<Accumulator>;  // as the tensor cores take them, unsplit
-  // Bytes: a product takes four parts of the contraction; and of what comes in, of the sums of up to 128 products of two
-  // bytes, and of other sums so many bytes count.
+  // Of bytes, a product takes several parts of the contraction; and of what comes in, of the sums of up to 128 products of
+  // two bytes, and of other sums so many bytes count.
   static constexpr bool kBytes = detail::same<typename Step::Factor, int8_t>;
-  static constexpr int kDeep = kBytes ? 4 : 1, kSteps = (kContractedParts + kDeep - 1) / kDeep;
+  static constexpr int kDeep = !kBytes ? 1 : kContractedParts <= 2 ? 2 : 4, kSteps = (kContractedParts + kDeep - 1) / kDeep;
   static constexpr int kPlanes = !detail::same<typename Step::Input, int8_t> || Phase > 1 ? 4 : Phase == 0 ? 1 : 3;
   using A = Split<Accumulator, 4, Step::kSplit>;
-  using B = Either<kBytes, ByteFactor, Split<Accumulator, 2, Step::kSplit>>;
+  using B = Either<kBytes, ByteFactor<kDeep>, Split<Accumulator, 2, Step::kSplit>>;
   using Left = Either<kBytes, BytePlanes<PhaseOf>, const Fibers&>;  // what `multiply` takes
   // Held in registers for the whole phase where there are few.
   static constexpr bool kHoldFactor = !kGrouped && kSteps * kProducedParts * sizeof(B) <= 64;

@@ -607,6 +607,8 @@ def _reads_ahead(
     elements = 2 * phase.lanes * parts_of(shape.group[phase.digit][0])
     if phase.other is not None:
         elements *= parts_of(shape.group[phase.other][0])
+    if bytewise.takes(accumulator):
+        elements *= 2  # Planes of bytes stand beside the elements.
     return (
         not tile.staged_in
         and elements * accumulator.bytes <= _AHEAD_BYTES

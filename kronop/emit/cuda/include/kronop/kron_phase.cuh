@@ -112,6 +112,7 @@ struct PhaseOf {
   static constexpr bool kBytes = detail::same<typename Step::Factor, int8_t>;
   static constexpr int kDeep = !kBytes ? 1 : kContractedParts <= 2 ? 2 : 4, kSteps = (kContractedParts + kDeep - 1) / kDeep;
   static constexpr int kPlanes = !detail::same<typename Step::Input, int8_t> || Phase > 1 ? 4 : Phase == 0 ? 1 : 3;
+  static_assert(!kBytes || kContracted <= 128, "sums of more products of two bytes would take more than three bytes");
   using A = Split<Accumulator, 4, Step::kSplit>;
   using B = Either<kBytes, ByteFactor<kDeep>, Split<Accumulator, 2, Step::kSplit>>;
   using Left = Either<kBytes, BytePlanes<PhaseOf>, const Fibers&>;  // what `multiply` takes

@@ -7,6 +7,8 @@ from kronop.emit.cuda import operands
 from kronop.emit.cuda.shapes import Shape
 
 _PART, _WARP = 8, 32
+# Words at hand while bytes change places.
+_TURNED = 8
 
 
 def takes(accumulator: DataType) -> bool:
@@ -48,4 +50,4 @@ def registers(digit: Shape, groups: int, at_once: int) -> int:
     p, q = digit
     held = depth(p) * steps(p) + operands.cover(p, _PART)
     fragments = steps(p) * min(at_once, operands.cover(q, _PART))
-    return 4 * groups * (held + at_once) + fragments * depth(p) // 2
+    return 4 * groups * (held + at_once) + fragments * depth(p) // 2 + _TURNED

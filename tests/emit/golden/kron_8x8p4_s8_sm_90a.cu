@@ -43,7 +43,7 @@ struct Step {
   using Accumulator = kronop::int32_t;
   using Epilogue = ::Epilogue;
   static constexpr int kThreads = 128;
-  static constexpr int kBlocks = 8;
+  static constexpr int kBlocks = 7;
   static constexpr bool kAhead = false;
   static constexpr int kExchange = 0;
   static constexpr int kXVector = 1;

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from kronop.artifacts import Status
-from kronop.descriptions.datatype import DataType, bfloat16, float16, float32, float64
+from kronop.descriptions.datatype import DataType, bfloat16, float16, float32, float64, int8
 from kronop.descriptions.kron import KronMatmulDescription
 from kronop.descriptions.math_instruction import MathInstruction, MathOperation, OpClass
-from kronop.emit.cuda import half, operands
+from kronop.emit.cuda import bytewise, half, operands
 from kronop.emit.cuda.shapes import Ends, PassShape, multiply_adds, shrinking
 from kronop.emit.cuda.tile import TileShape, tile_signature
 from kronop.emit.plan import Constant, Step
@@ -152,7 +152,7 @@ def splits_of(math_instruction: MathInstruction) -> bool | None:
     if math_instruction.opcode_class is not OpClass.TensorOp:
         return None
     element, operation = math_instruction.element_a, math_instruction.math_operation
-    if element is float64:
+    if element in (float64, int8):
         return False
     if math_instruction.instruction_shape != (16, 8, 8):
         return None
@@ -355,6 +355,8 @@ def _registers_of_digit(shape: PassShape, index: int, splits: bool, accumulator:
     parts = parts_of(digit[0]) * parts_of(digit[1])
     fragment = 2 * words * (1 + splits)
     at_once = min(parts_of(digit[1]), (2 if parts_of(digit[0]) > 8 else 4) // groups)
+    if bytewise.takes(accumulator):
+        return bytewise.registers(digit, groups, at_once)
     held = (parts_of(digit[0]) + 1 + splits) * 4 * groups * words
     sums = at_once * groups * 4 * words * (1 + splits)
     factor = fragment * (parts if parts * fragment * 4 <= HELD_FACTOR_BYTES else at_once)
@@ -375,6 +377,8 @@ def _registers_of_pair(
 
 def factor_bytes(digit: tuple[int, int], splits: bool, accumulator: DataType) -> int:
     """Bytes of one factor as its phase's threads take it."""
+    if bytewise.takes(accumulator):
+        return bytewise.factor_bytes(digit)
     return parts_of(digit[0]) * parts_of(digit[1]) * 32 * 2 * (1 + splits) * accumulator.bytes
 
 
@@ -500,7 +504,7 @@ def fits(
 def _fits_groups(tile: MmaTile, accumulator: DataType, target: Target) -> Status:
     if not tile.grouped:
         return Status.accept()
-    if target.arch != "sm_90a" or accumulator.bytes != 4:
+    if target.arch != "sm_90a" or accumulator is not float32:
         return Status.reject(f"{target} has no products of warp groups for {accumulator}")
     if tile.threads % 128:
         return Status.reject(f"{tile.threads} threads are no groups of four warps")
@@ -613,6 +617,8 @@ def _reads_ahead(
     elements = 2 * phase.lanes * parts_of(shape.group[phase.digit][0])
     if phase.other is not None:
         elements *= parts_of(shape.group[phase.other][0])
+    if bytewise.takes(accumulator):
+        elements *= 2  # Planes of bytes stand beside the elements.
     return (
         not tile.staged_in
         and elements * accumulator.bytes <= _AHEAD_BYTES

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kronop.descriptions.datatype import DataType
-from kronop.emit.cuda import half, mma, operands
+from kronop.emit.cuda import bytewise, half, mma, operands
 from kronop.emit.cuda.mma import MmaPhase, MmaTile
 from kronop.emit.cuda.shapes import Ends, PassShape
 from kronop.target import Target
@@ -65,7 +65,7 @@ def cycles(
     """Cycles of one multiprocessor for 128 elements of X; `partial` is lost memory bandwidth."""
     x, y = ends.source.bytes, ends.output.bytes * shape.group_out / shape.group_in
     memory = 128 * (x + y) * partial / _MEMORY_BYTES_PER_CYCLE
-    phases, work = _phases_and_work(shape, tile, splits, accumulator)
+    phases, work = _phases_and_work(shape, ends, tile, splits, accumulator)
     instructions = work.instructions
     if not mma.powers(shape, tile):
         instructions *= _CARRIED_INSTRUCTIONS
@@ -83,10 +83,10 @@ def cycles(
 
 
 def lone(
-    shape: PassShape, tile: MmaTile, splits: bool, accumulator: DataType
+    shape: PassShape, ends: Ends, tile: MmaTile, splits: bool, accumulator: DataType
 ) -> tuple[float, float]:
     """Cycles of a block's factors, and of one tile that no other block or tile hides."""
-    phases, work = _phases_and_work(shape, tile, splits, accumulator)
+    phases, work = _phases_and_work(shape, ends, tile, splits, accumulator)
     elements = sum(mma.factors_bytes(shape, tile, splits, accumulator)) / 4 / tile.threads
     each = _CYCLES_OF_LONE if mma.powers(shape, tile) else _CYCLES_OF_CARRIED
     of_warp = work.instructions / (tile.threads / 32) * each + work.tensor * _LONE_PRODUCTS
@@ -96,7 +96,7 @@ def lone(
 
 
 def _phases_and_work(
-    shape: PassShape, tile: MmaTile, splits: bool, accumulator: DataType
+    shape: PassShape, ends: Ends, tile: MmaTile, splits: bool, accumulator: DataType
 ) -> tuple[Sequence[MmaPhase], _Work]:
     """The phases of a tile, and what 128 elements of X ask for in them."""
     strides = mma.strides_of(shape, tile, accumulator)
@@ -105,8 +105,9 @@ def _phases_and_work(
     elements = 128.0
     for index, phase in enumerate(phases):
         ends_here = index == 0, index == len(phases) - 1
+        planes = bytewise.planes(index, ends.source) if bytewise.takes(accumulator) else 0
         elements = _add_phase(
-            work, shape, tile, phase, strides, splits, accumulator, elements, ends_here
+            work, shape, tile, phase, strides, splits, accumulator, elements, ends_here, planes
         )
     staged = tile.staged_in + tile.staged_out
     work.shared += (
@@ -128,6 +129,7 @@ def _add_phase(
     accumulator: DataType,
     elements: float,
     ends: tuple[bool, bool],
+    planes: int,
 ) -> float:
     """Adds what so many elements of a phase take; the elements that it produces."""
     p, q = shape.group[phase.digit]
@@ -143,7 +145,10 @@ def _add_phase(
     else:
         products = _products(shape, phase, splits, elements)
         factor = _factor_cycles(shape, phase, splits, accumulator, elements)
+    if planes:
+        products = bytewise.steps(p) * mma.parts_of(q) * elements / (16 * p) * planes
     instructions = _instructions(shape, phase, splits, elements) + products * (not phase.grouped)
+    instructions += elements / 32 * planes  # To put bytes together, and to shift sums.
     work.instructions += instructions * idle
     work.tensor += products * idle * _cycles_of_product(tile, phase, accumulator)
     runs = _SHORT_RUNS[accumulator.bytes]
@@ -198,8 +203,9 @@ def _factor_cycles(
     fragment = mma.factor_bytes((8, 8), splits, accumulator) / mma.SHARED_BYTES_PER_CYCLE
     parts = mma.parts_of(p) * mma.parts_of(q)
     if phase.other is None:
-        held = parts * 2 * accumulator.bytes * (1 + splits) <= mma.HELD_FACTOR_BYTES
-        return 0 if held else parts * elements / (16 * p) / phase.groups * fragment
+        whole = mma.factor_bytes((p, q), splits, accumulator)
+        cycles = whole / mma.SHARED_BYTES_PER_CYCLE * elements / (16 * p) / phase.groups
+        return 0 if whole <= 32 * mma.HELD_FACTOR_BYTES else cycles
     p2, q2 = shape.group[phase.other]
     parts += mma.parts_of(p2) * mma.parts_of(q2)
     return 0 if parts <= 2 else parts * elements / (p * p2) * fragment

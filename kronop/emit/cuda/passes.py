@@ -330,7 +330,7 @@ def _cost(
     steady = cost * _CYCLES_OF_A_BYTE * elements / 128
     count = few_rows.tiles_of(rows, shape, ends, candidate)
     if isinstance(candidate, MmaTile):
-        start, alone = mma_cost.lone(digits, candidate, splits, accumulator)
+        start, alone = mma_cost.lone(digits, ends, candidate, splits, accumulator)
         blocks = mma.blocks_of(digits, candidate, splits, accumulator, target)
         count, steady = count * candidate.cluster, steady / candidate.cluster
     else:

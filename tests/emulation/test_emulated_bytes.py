@@ -13,7 +13,7 @@ from kronop.descriptions.datatype import Layout, RowMajor, int8, int32
 from kronop.descriptions.epilogue import LinearCombinationClamp
 from kronop.descriptions.kron import Side
 from kronop.descriptions.math_instruction import MathInstruction
-from kronop.emit.cuda import passes
+from kronop.emit.cuda import passes, tiles
 from tests.emulation import test_emulated_kernels
 from tests.emulation.emulator import host_compiler
 from tests.emulation.test_emulated_kernels import folder, run_kron
@@ -34,7 +34,7 @@ def only_tensor_cores(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         return np.where(random.random(shape) < 0.2, bounds.min, drawn).astype(element.name)
 
     monkeypatch.setattr(test_emulated_kernels, "values", values)
-    monkeypatch.setattr(passes, "_tiles", lambda *_: [])
+    monkeypatch.setattr(tiles, "simt_tiles", lambda *_: [])
     monkeypatch.setattr(passes.contract, "candidates", lambda *_: ([], []))
     passes._choices.cache_clear()
     yield

@@ -6,6 +6,7 @@ accesses apart in its banks.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -31,6 +32,7 @@ _OFFSETS_OF_A_ROW = 3 * 8
 # by with where it has to, without a spill.
 _REGISTERS_PLAIN, _REGISTERS_OTHERS, _REGISTERS_LONG = 56, 80, 32
 _REGISTERS_SHARE = 0.72
+_REGISTERS_OF_COLUMNS, _REGISTERS_OF_DOUBLES = 4, 24
 # Elements that go from or to the tile in shared memory in one access.
 _PIECE = 4
 SHARED_BYTES_PER_CYCLE = 128
@@ -132,6 +134,12 @@ def runs_of(group: Sequence[tuple[int, int]], merged: int) -> tuple[int, ...]:
     return tuple(runs)
 
 
+def alone(shape: PassShape) -> PassShape:
+    """The digits without what stands around them."""
+    return PassShape(group=shape.group, left=1, right=1)
+
+
+@functools.lru_cache(maxsize=4096)
 def merge(shape: PassShape, merged: int) -> PassShape:
     """The pass with its factors multiplied out into digits."""
     group, first = [], 0
@@ -346,7 +354,11 @@ def registers(shape: PassShape, tile: MmaTile, splits: bool, accumulator: DataTy
     long = max(parts_of(p) for p, _ in shape.group) >= 8
     most = max(p for p, _ in shape.group)
     share = _REGISTERS_SHARE if most <= (64 if tile.grouped else 32) else 1.0
-    return min(255, round(share * (wanted + other + _REGISTERS_LONG * long)))
+    # NOTE: NVRTC 13.0 spilled 4 to 24 bytes without these.
+    spare = _REGISTERS_OF_COLUMNS * (tile.columns > 1) + _REGISTERS_OF_DOUBLES * (
+        accumulator.bytes == 8
+    )
+    return min(255, round(share * (wanted + other + _REGISTERS_LONG * long)) + spare)
 
 
 def _registers_of_digit(shape: PassShape, index: int, splits: bool, accumulator: DataType) -> int:
@@ -466,6 +478,7 @@ def blocks_of(
     )
 
 
+@functools.lru_cache(maxsize=1 << 16)
 def fits(
     shape: PassShape, tile: MmaTile, splits: bool, accumulator: DataType, target: Target
 ) -> Status:

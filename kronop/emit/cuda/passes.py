@@ -298,7 +298,7 @@ def _choose_mma(
     for candidate in tiles.mma_tiles(key, shape, ends, accumulator, rows is not None):
         status = _obeys(key, shape, ends, candidate)
         digits = mma.merge(shape, candidate.merged)
-        status = status and mma.fits(digits, candidate, splits, accumulator, target)
+        status = status and mma.fits(mma.alone(digits), candidate, splits, accumulator, target)
         if status:
             found.append(candidate)
     return Status.accept() if found else status
@@ -330,8 +330,7 @@ def _cost(
     steady = cost * _CYCLES_OF_A_BYTE * elements / 128
     count = few_rows.tiles_of(rows, shape, ends, candidate)
     if isinstance(candidate, MmaTile):
-        start, alone = mma_cost.lone(digits, ends, candidate, splits, accumulator)
-        blocks = mma.blocks_of(digits, candidate, splits, accumulator, target)
+        start, alone, blocks = mma_cost.lone(digits, ends, candidate, splits, accumulator, target)
         count, steady = count * candidate.cluster, steady / candidate.cluster
     else:
         blocks = _simt_blocks(shape, candidate, accumulator, target)

@@ -79,8 +79,9 @@ def _small(shape: PassShape, ends: Ends) -> Iterator[tuple[int, int, int]]:
     slots = math.prod(max(digit) for digit in shape.group)
     for columns in [size for size in _columns(shape, ends) if size in (8, 16, 32)] or [1]:
         for rows in (1, 2, 4):
+            elements = rows * slots * columns
             for threads in (32, 64, 128, 256, 512):
-                if threads * 4 <= max(128, rows * slots * columns):
+                if threads * 8 <= max(256, elements) and elements <= threads * 128:
                     yield rows, columns, threads
 
 

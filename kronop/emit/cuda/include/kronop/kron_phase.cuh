@@ -119,7 +119,7 @@ struct PhaseOf {
   // Held in registers for the whole phase where there are few.
   static constexpr bool kHoldFactor = !kGrouped && kSteps * kProducedParts * sizeof(B) <= 64;
   // Parts of the produced index whose sums a thread holds at once: independent products hide latency.
-  static constexpr int kSums = (kContractedParts > 8 ? 2 : 4) / kGroups;
+  static constexpr int kSums = (kContractedParts > 8 ? (sizeof(Accumulator) > 4 ? 1 : 2) : 4) / kGroups;
   static constexpr int kAtOnce = kGrouped ? kChunk / 8 : kProducedParts < kSums ? kProducedParts : kSums;
 
   // Index along the digit of a thread's element r of part s.

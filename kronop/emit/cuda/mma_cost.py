@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kronop.descriptions.datatype import DataType
-from kronop.emit.cuda import bytewise, half, mma, operands
+from kronop.emit.cuda import bytewise, half, mma, mma_resources, operands
 from kronop.emit.cuda.mma import MmaPhase, MmaTile
 from kronop.emit.cuda.shapes import Ends, PassShape
 from kronop.target import Target
@@ -117,7 +117,7 @@ def lone(
     """Cycles of a block's factors, and of one tile that no other block or tile hides; the blocks
     that a multiprocessor holds."""
     figures = _figures(mma.alone(shape), ends, tile, splits, accumulator, target)
-    elements = sum(mma.factors_bytes(shape, tile, splits, accumulator)) / 4 / tile.threads
+    elements = sum(mma_resources.factors_bytes(shape, tile, splits, accumulator)) / 4 / tile.threads
     each = _CYCLES_OF_CARRIED if figures.carries else _CYCLES_OF_LONE
     of_warp = figures.instructions / (tile.threads / 32) * each + figures.tensor * _LONE_PRODUCTS
     held = _held(shape, tile)
@@ -161,8 +161,8 @@ def _figures(
     width = mma.tile_bytes(tile, accumulator) / mma.SHARED_BYTES_PER_CYCLE
     piece = _CARRIED_INSTRUCTIONS_OF_PIECE if carries else _INSTRUCTIONS_OF_PIECE
     direct = 128 / 32 * _INSTRUCTIONS_OF_END * (2 - staged)
-    blocks = mma.blocks_of(shape, tile, splits, accumulator, target)
-    exchanged = _EXCHANGED if mma.exchanged(shape, tile, phases) else 1.0
+    blocks = mma_resources.blocks_of(shape, tile, splits, accumulator, target)
+    exchanged = _EXCHANGED if mma_resources.exchanged(shape, tile, phases) else 1.0
     return _Figures(
         phases=len(phases),
         tensor=work.tensor,
@@ -256,12 +256,12 @@ def _factor_cycles(
     if phase.grouped:
         return 0.0
     p, q = shape.group[phase.digit]
-    fragment = mma.factor_bytes((8, 8), splits, accumulator) / mma.SHARED_BYTES_PER_CYCLE
+    fragment = mma_resources.factor_bytes((8, 8), splits, accumulator) / mma.SHARED_BYTES_PER_CYCLE
     parts = mma.parts_of(p) * mma.parts_of(q)
     if phase.other is None:
-        whole = mma.factor_bytes((p, q), splits, accumulator)
+        whole = mma_resources.factor_bytes((p, q), splits, accumulator)
         cycles = whole / mma.SHARED_BYTES_PER_CYCLE * elements / (16 * p) / phase.groups
-        return 0 if whole <= 32 * mma.HELD_FACTOR_BYTES else cycles
+        return 0 if whole <= 32 * mma_resources.HELD_FACTOR_BYTES else cycles
     p2, q2 = shape.group[phase.other]
     parts += mma.parts_of(p2) * mma.parts_of(q2)
     return 0 if parts <= 2 else parts * elements / (p * p2) * fragment

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from kronop.artifacts import Status
 from kronop.descriptions.datatype import DataType, RowMajor
 from kronop.descriptions.kron import KronMatmulDescription, Side
-from kronop.emit.cuda import contract, few_rows, mma, mma_cost, operands, tile, tiles
+from kronop.emit.cuda import contract, few_rows, mma, mma_cost, mma_resources, operands, tile, tiles
 from kronop.emit.cuda.contract import Contraction, ContractTile, Order
 from kronop.emit.cuda.mma import MmaTile
 from kronop.emit.cuda.shapes import Ends, PassShape, Shape, multiply_adds, shrinking
@@ -298,7 +298,9 @@ def _choose_mma(
     for candidate in tiles.mma_tiles(key, shape, ends, accumulator, rows is not None):
         status = _obeys(key, shape, ends, candidate)
         digits = mma.merge(shape, candidate.merged)
-        status = status and mma.fits(mma.alone(digits), candidate, splits, accumulator, target)
+        status = status and mma_resources.fits(
+            mma.alone(digits), candidate, splits, accumulator, target
+        )
         if status:
             found.append(candidate)
     return Status.accept() if found else status

@@ -75,13 +75,14 @@ def _large(shape: PassShape, ends: Ends) -> Iterator[tuple[int, int, int]]:
 
 
 def _small(shape: PassShape, ends: Ends) -> Iterator[tuple[int, int, int]]:
-    """The same of tiles that hold few rows, whose fibers keep no more than so many warps busy."""
+    """The same of tiles that hold few rows; their threads have elements, or factors to prepare."""
     slots = math.prod(max(digit) for digit in shape.group)
+    largest = max(p * q for p, q in shape.group)
     for columns in [size for size in _columns(shape, ends) if size in (8, 16, 32)] or [1]:
         for rows in (1, 2, 4):
             elements = rows * slots * columns
             for threads in (32, 64, 128, 256, 512):
-                if threads * 8 <= max(256, elements) and elements <= threads * 128:
+                if threads * 8 <= max(256, elements, largest) and elements <= threads * 128:
                     yield rows, columns, threads
 
 

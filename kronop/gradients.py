@@ -10,7 +10,7 @@ from kronop import prepared
 from kronop.args.device import target_of
 from kronop.args.ksparse_gradient import KSparseGradientArguments
 from kronop.args.tensor import describe, view
-from kronop.descriptions.datatype import DataType
+from kronop.descriptions.datatype import DataType, result_type
 from kronop.descriptions.epilogue import LinearCombination
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tensor import TensorDescription
@@ -104,7 +104,7 @@ def gradient_arguments(
 ) -> KSparseGradientArguments:
     """The arguments, of the operation for these tensors, that `weight_gradient` runs."""
     x_view, g_view = view(x, "X"), view(g, "G")
-    element = x_view.element if out is None else view(out, "Y").element
+    element = result_type(x_view.element) if out is None else view(out, "Y").element
     operation = _operation(
         target_of(x_view),
         describe(x_view, "X"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 import kronop
-from kronop.descriptions.datatype import TENSOR_TYPES, DataType
+from kronop.descriptions.datatype import TENSOR_TYPES, DataType, result_type
 from kronop.emit.table import EMITTERS
 
 _TARGETS = ("sm_80", "sm_90a", "x86-avx512", "x86-avx2", "x86-generic")
@@ -47,7 +47,8 @@ def _supported(family: type, element: DataType, target: kronop.Target) -> bool:
         return False
     tensor = kronop.TensorDescription(element)
     accumulator = math.element_accumulator
-    epilogue = kronop.LinearCombination(element, 1, accumulator, accumulator)
+    result = kronop.TensorDescription(result_type(element))
+    epilogue = kronop.LinearCombination(result.element, 1, accumulator, accumulator)
     description: object
     if family is kronop.KronMatmulDescription:
         description = kronop.KronMatmulDescription(
@@ -55,7 +56,7 @@ def _supported(family: type, element: DataType, target: kronop.Target) -> bool:
             tile=None,
             X=tensor,
             F=tensor,
-            Y=tensor,
+            Y=result,
             epilogue=epilogue,
             factors=((8, 8), (8, 8)),
         )
@@ -65,7 +66,7 @@ def _supported(family: type, element: DataType, target: kronop.Target) -> bool:
             tile=None,
             X=tensor,
             G=tensor,
-            Y=tensor,
+            Y=result,
             epilogue=epilogue,
             pattern=(2, 8, 8, 2),
         )
@@ -75,7 +76,7 @@ def _supported(family: type, element: DataType, target: kronop.Target) -> bool:
             tile=None,
             X=tensor,
             W=tensor,
-            Y=tensor,
+            Y=result,
             epilogue=epilogue,
             pattern=(2, 8, 8, 2),
         )

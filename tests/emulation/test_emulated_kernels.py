@@ -22,6 +22,7 @@ from kronop.descriptions.datatype import (
     int8,
     int32,
     int64,
+    result_type,
 )
 from kronop.descriptions.epilogue import (
     Epilogue,
@@ -104,7 +105,7 @@ def agree(result: Any, expected: Any, element: DataType, intermediate: DataType)
 
 def linear(element: DataType) -> LinearCombination:
     accumulator = MathInstruction.simt(element).element_accumulator
-    return LinearCombination(element, 1, accumulator, accumulator)
+    return LinearCombination(result_type(element), 1, accumulator, accumulator)
 
 
 def run_kron(
@@ -138,7 +139,7 @@ def run_kron(
         tile=None,
         X=TensorDescription(element, x_layout, alignment),
         F=TensorDescription(element, f_layout),
-        Y=TensorDescription(output, y_layout, alignment),
+        Y=TensorDescription(output, y_layout, min(alignment, 16 // output.bytes)),
         epilogue=epilogue,
         factors=tuple(factors),
         side=side,
@@ -212,7 +213,7 @@ def test_batches_broadcast(folder: Path, factor_batch: tuple[int, ...]) -> None:
     run_kron(folder, [(40, 3), (2, 2)], 1, batch=(2, 3), factor_batch=factor_batch, side=Side.Left)
 
 
-@pytest.mark.parametrize("element", [float64, float16, bfloat16, int32, int64])
+@pytest.mark.parametrize("element", [float64, float16, bfloat16, int32, int64, int8])
 def test_element_types(folder: Path, element: DataType) -> None:
     run_kron(folder, _RAGGED, 7, element, source=True)
     # The second pass reads intermediates in the accumulator type and factors in their own.
@@ -266,24 +267,23 @@ def run_ksparse(
     random, emitter = np.random.default_rng(7), CudaKSparseEmitter()
     tensor = TensorDescription(element, RowMajor, alignment)
     instruction = MathInstruction.simt(element)
+    output = result_type(element)
     description = KSparseDescription(
         math=instruction,
         tile=None,
         X=tensor,
         W=tensor,
-        Y=tensor,
+        Y=TensorDescription(output, RowMajor, min(alignment, 16 // output.bytes)),
         epilogue=linear(element),
         pattern=pattern,
         batch_last=batch_last,
     )
     plan = emitter.plan(description, _TARGET)
-    x, z = (
-        stored(values(random, shape, element), RowMajor)
-        for shape in (description.x_shape(rows), description.y_shape(rows))
-    )
+    x = stored(values(random, description.x_shape(rows), element), RowMajor)
+    z = stored(values(random, description.y_shape(rows), output), RowMajor)
     weights = stored(values(random, pattern, element), RowMajor)
-    bias = values(random, (description.output_columns,), element)
-    y = poisoned(z.shape, element)
+    bias = values(random, (description.output_columns,), output)
+    y = poisoned(z.shape, output)
     scalars = description.epilogue.epilogue_type(2, 3)
     a, b, c, d = (stride // weights.itemsize for stride in weights.strides)
     problem = KSparseProblem(
@@ -301,7 +301,7 @@ def run_ksparse(
     )
     Emulator(plan, folder).run(emitter.launches(plan, problem))
     expected = description.reference(wide(x), wide(weights), wide(z), wide(bias), scalars)
-    agree(y, expected, element, instruction.element_accumulator)
+    agree(y, expected, output, instruction.element_accumulator)
 
 
 @pytest.mark.parametrize("batch_last", [False, True])
@@ -321,7 +321,7 @@ def test_ksparse_of_a_large_batch(folder: Path) -> None:
     run_ksparse(folder, (2, 12, 20, 1), 1000, batch_last=False, alignment=4)
 
 
-@pytest.mark.parametrize("element", [float64, float16, bfloat16, int32, int64])
+@pytest.mark.parametrize("element", [float64, float16, bfloat16, int32, int64, int8])
 def test_ksparse_element_types(folder: Path, element: DataType) -> None:
     run_ksparse(
         folder, (2, 12, 20, 4), 50, element, batch_last=False, alignment=16 // element.bytes

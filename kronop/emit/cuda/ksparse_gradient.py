@@ -22,7 +22,8 @@ from kronop.errors import DescriptionError
 from kronop.target import Target
 
 _MOST_REJECTED = 8
-# With so many elements behind the digit, or bytes, k is taken along them; with fewer they are lanes.
+# With so many elements, or bytes, behind the digit, k is taken along them; with fewer they are
+# lanes.
 _LONG_RUN, _LONG_RUN_BYTES = 16, 64
 _MOST_APART = 4
 _AXES = 3

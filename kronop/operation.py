@@ -84,7 +84,7 @@ class Operation(Generic[AnyDescription, AnyProblem, AnyArguments]):
             type(description), self.target
         )
         self._binaries: tuple[Binary, ...] | None = None
-        self._plans: dict[tuple[int, int, int], Plan] = {}
+        self._plans: dict[tuple[int, int, int | None], Plan] = {}
         # By identity, for a plan is long to hash; what is served keeps its plan alive.
         self._served: dict[int, Served[AnyProblem]] = {}
 
@@ -144,20 +144,20 @@ class Operation(Generic[AnyDescription, AnyProblem, AnyArguments]):
 
         Args:
             rows: M times the batch.
-            device: index of the GPU; None for the current one. Not used on x86.
+            device: index of the GPU; None for the current one, without a GPU for none. Not used on
+                x86.
         """
         if self.target.backend == "x86":
             device = 0
-        elif device is None:
-            if not compiler.cuda_devices():
-                return self.plan
+        elif device is None and compiler.cuda_devices():
             device = default_device().index
         slot = (winners.generation(), winners.bucket(rows), device)
         plan = self._plans.get(slot)
         if plan is None:
             plan = winners.recall(self.description, self._emitter, self.target, rows, device)
-            if plan.steps == self.plan.steps:
-                plan = self.plan
+            # The kernels of equal plans are loaded once.
+            known = (self.plan, *self._plans.values())
+            plan = next((item for item in known if item.steps == plan.steps), plan)
             self._plans[slot] = plan
         return plan
 

@@ -66,11 +66,13 @@ def machine(target: Target, index: int) -> str:
 
 
 def recall(
-    description: Any, emitter: Emitter[Any, Any], target: Target, rows: int, index: int
+    description: Any, emitter: Emitter[Any, Any], target: Target, rows: int, index: int | None
 ) -> Plan:
     """The plan to run: the winner of the rows' bucket on GPU `index` (or the CPU), else the
-    planner's for the bucket."""
+    planner's for the bucket; without a machine (None) no winner."""
     few = bucket(rows)
+    if index is None:
+        return emitter.plan(description, target, few)
     key = _key(description, target, rows, index)
     cache = compiler.default_cache()
     winner = _process.found.get((cache.path, key)) or cache.winner(key)

@@ -319,8 +319,13 @@ def _new_event(index: int) -> Any:
     from cuda.core import Device
 
     device = Device(index)
+    driver = cuda_driver()
+    before = check(driver.cuCtxGetCurrent(), "asking for the current context")
     device.set_current()  # As for a stream: another thread may have made the pool.
-    return device.create_event()
+    try:
+        return device.create_event()
+    finally:
+        check(driver.cuCtxSetCurrent(before), "restoring the current context")
 
 
 def _release_unseen(pool: Pool, pointer: int, nbytes: int, uses: dict[int, Any]) -> None:

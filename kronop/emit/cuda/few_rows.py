@@ -12,6 +12,8 @@ from kronop.target import Target
 # NOTE: measured on one H200 inside CUDA graphs, in cycles of 1.755 GHz: the launch, and X and Y
 # once through memory.
 _CYCLES_OF_CALL = 3740
+# So many turns of all blocks even out.
+_MANY_TURNS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,13 +24,11 @@ class TileTimes:
         start: before the first tile.
         alone: of one tile in a block for itself.
         steady: of one tile where there are many.
-        blocks: that a multiprocessor holds.
     """
 
     start: float
     alone: float
     steady: float
-    blocks: int
 
 
 def tiles_of(rows: int, shape: PassShape, ends: Ends, tile: TileShape) -> int:
@@ -43,5 +43,9 @@ def tiles_of(rows: int, shape: PassShape, ends: Ends, tile: TileShape) -> int:
 def cycles(tiles: int, times: TileTimes, target: Target) -> float:
     """Cycles of a call with so many tiles."""
     each = operands.cover(tiles, target.cores)
-    in_turn = operands.cover(each, times.blocks) * times.alone
-    return _CYCLES_OF_CALL + times.start + max(in_turn, times.alone + (each - 1) * times.steady)
+    return _CYCLES_OF_CALL + times.start + times.alone + (each - 1) * times.steady
+
+
+def is_many(tiles: int, blocks: int, target: Target) -> bool:
+    """Whether so many tiles take as long as if there were no end of them, by the cost of each."""
+    return tiles >= _MANY_TURNS * blocks * target.cores

@@ -65,7 +65,6 @@ class _Figures:
         phases: how many.
         instructions: of one warp after the other, without those of ends in memory.
         ends: those.
-        blocks: that a multiprocessor holds.
         hidden: how many tiles hide each other's latency.
     """
 
@@ -75,7 +74,6 @@ class _Figures:
     instructions: float
     ends: float
     carries: bool
-    blocks: int
     hidden: float
 
 
@@ -113,18 +111,18 @@ def lone(
     splits: bool,
     accumulator: DataType,
     target: Target,
-) -> tuple[float, float, int]:
-    """Cycles of a block's factors, and of one tile that no other block or tile hides; the blocks
-    that a multiprocessor holds."""
+) -> tuple[float, float]:
+    """Cycles of a block's factors, and of one tile that no other block or tile hides."""
     figures = _figures(mma.alone(shape), ends, tile, splits, accumulator, target)
     elements = sum(mma_resources.factors_bytes(shape, tile, splits, accumulator)) / 4 / tile.threads
     each = _CYCLES_OF_CARRIED if figures.carries else _CYCLES_OF_LONE
+    each *= _HALF_INSTRUCTIONS if tile.half else 1
     of_warp = figures.instructions / (tile.threads / 32) * each + figures.tensor * _LONE_PRODUCTS
     held = _held(shape, tile)
     of_tile = of_warp * held / 128 + figures.phases * _CYCLES_OF_LONE_PHASE
     of_tile += _CYCLES_OF_LONE_CLUSTER * (tile.cluster > 1)
     memory = _bytes_of_element(shape, ends) * held / _MEMORY_BYTES_PER_CYCLE
-    return elements * _CYCLES_OF_FACTOR, max(of_tile, memory), figures.blocks
+    return elements * _CYCLES_OF_FACTOR, max(of_tile, memory)
 
 
 def _held(shape: PassShape, tile: MmaTile) -> float:
@@ -170,7 +168,6 @@ def _figures(
         instructions=work.instructions + elements / 32 * piece * staged,
         ends=direct if phases[0].other is None else 0.0,
         carries=carries,
-        blocks=blocks,
         hidden=blocks * tile.buffers * exchanged,
     )
 

@@ -10,7 +10,7 @@ import functools
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from kronop.artifacts import Status
 from kronop.descriptions.datatype import DataType, RowMajor
@@ -48,7 +48,7 @@ class Choice:
     """
 
     tile: TileShape | MmaTile | ContractTile
-    cost: float
+    cost: float = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,7 @@ def split(
     """
     rejected: list[tuple[str, str]] = []
     passes = _cheapest(description, target, None, rejected)
-    if rows is not None and passes:
+    if rows is not None and passes and not _are_many(description, passes, target, rows):
         few = _cheapest(description, target, rows, [])
         key = Key(description)
         took, least = (
@@ -94,6 +94,21 @@ def split(
         if few and took > _GAIN_OF_FEW_ROWS * least:
             passes = few
     return passes, tuple(rejected)
+
+
+def _are_many(
+    description: KronMatmulDescription, passes: tuple[Pass, ...], target: Target, rows: int
+) -> bool:
+    """Whether rows beyond these change nothing for any of the passes."""
+    return all(
+        isinstance(item.choice.tile, TileShape)
+        and few_rows.is_many(
+            few_rows.tiles_of(rows, item.shape, item.ends, item.choice.tile),
+            _blocks(Key(description), item.shape, item.choice.tile, target),
+            target,
+        )
+        for item in passes
+    )
 
 
 def _cheapest(
@@ -186,9 +201,14 @@ def _ranked_groups(
     for end in range(1, len(digits) + 1):
         found: list[tuple[float, Groups]] = []
         for first in range(end - 1, max(-1, end - 1 - tile.MOST_FACTORS), -1):
-            left = 1 if rows is None else math.prod(p for p, _ in digits[:first])
-            shape = PassShape(group=digits[first:end], left=left, right=after[end])
             ends = ends_of(description)
+            # Many rows need no others; columns that are rows of X stand beside all other digits.
+            left = (
+                1
+                if rows is None and not ends.source_by_rows
+                else math.prod(p for p, _ in digits[:first])
+            )
+            shape = PassShape(group=digits[first:end], left=left, right=after[end])
             if end - first < len(digits):
                 # Another pass reads what this one writes, or wrote what it reads.
                 ends = replace(ends, output=description.math.element_accumulator)
@@ -332,12 +352,11 @@ def _cost(
     steady = cost * _CYCLES_OF_A_BYTE * elements / 128
     count = few_rows.tiles_of(rows, shape, ends, candidate)
     if isinstance(candidate, MmaTile):
-        start, alone, blocks = mma_cost.lone(digits, ends, candidate, splits, accumulator, target)
+        start, alone = mma_cost.lone(digits, ends, candidate, splits, accumulator, target)
         count, steady = count * candidate.cluster, steady / candidate.cluster
     else:
-        blocks = _simt_blocks(shape, candidate, accumulator, target)
-        start, alone = 0.0, steady * blocks
-    times = few_rows.TileTimes(start=start, alone=alone, steady=steady, blocks=blocks)
+        start, alone = 0.0, steady * _blocks(key, shape, candidate, target)
+    times = few_rows.TileTimes(start=start, alone=alone, steady=steady)
     return few_rows.cycles(count, times, target)
 
 
@@ -348,23 +367,28 @@ def _contract_cycles(
     across = operands.cover(produced, candidate.n)
     steady = cost * _CYCLES_OF_A_BYTE * candidate.m * contracted / across / 128
     count = operands.cover(rows * shape.left * shape.right, candidate.m) * across
-    times = few_rows.TileTimes(start=0.0, alone=2 * steady, steady=steady, blocks=2)
+    times = few_rows.TileTimes(start=0.0, alone=2 * steady, steady=steady)
     return few_rows.cycles(count, times, target)
 
 
 def _partial(shape: PassShape, ends: Ends, candidate: TileShape) -> float:
     """How much longer memory takes for short runs and for columns that do not exist."""
     run = candidate.columns if candidate.columns > 1 else shape.group_in
-    ragged = (
-        1.0
-        if ends.source_by_rows
-        else operands.cover(shape.right, candidate.columns) * candidate.columns / shape.right
-    )
+    ragged = _ragged(shape, ends, candidate)
     partial = math.pow(max(1.0, _WHOLE_LINES / (run * ends.source.bytes)), 0.4)
     if candidate.columns > 1:
         bytes_of_run = candidate.columns * ends.source.bytes
         partial *= 1.15 if bytes_of_run % 32 else 1.05 if bytes_of_run <= _WHOLE_LINES else 1.0
     return partial * ragged
+
+
+def _ragged(shape: PassShape, ends: Ends, candidate: TileShape) -> float:
+    """How much more tiles hold than there is, across the digits around the group."""
+    if ends.source_by_rows:
+        exist, size = shape.left * shape.right, candidate.rows
+    else:
+        exist, size = shape.right, candidate.columns
+    return operands.cover(exist, size) * size / exist
 
 
 def _fits(
@@ -405,11 +429,7 @@ def _tile_cost(
     """Time in bytes per element of X: traffic, arithmetic, and what does not overlap."""
     x, y = ends.source.bytes, ends.output.bytes * shape.group_out / shape.group_in
     run = candidate.columns if candidate.columns > 1 else shape.group_in
-    ragged = (
-        1.0
-        if ends.source_by_rows
-        else (operands.cover(shape.right, candidate.columns) * candidate.columns / shape.right)
-    )
+    ragged = _ragged(shape, ends, candidate)
     partial = math.sqrt(max(1.0, _GOOD_RUN_BYTES / (run * ends.source.bytes)))
     if candidate.columns > 1 and candidate.columns * ends.source.bytes % 32:
         partial *= 1.15
@@ -428,6 +448,15 @@ def _tile_cost(
     exposed = 1.0 if blocks < 2 else 0.4
     slow, fast = max(memory, arithmetic + phases), min(memory, arithmetic + phases)
     return (slow + exposed * fast + factors) * (1 + 0.15 * (1 - resident)) * _SIMT_OVERHEAD
+
+
+def _blocks(key: Key, shape: PassShape, candidate: TileShape, target: Target) -> int:
+    """Blocks that a multiprocessor holds."""
+    accumulator = key.math.element_accumulator
+    if isinstance(candidate, MmaTile):
+        splits, digits = bool(mma.splits_of(key.math)), mma.merge(shape, candidate.merged)
+        return mma_resources.blocks_of(digits, candidate, splits, accumulator, target)
+    return _simt_blocks(shape, candidate, accumulator, target)
 
 
 def _simt_blocks(

@@ -36,6 +36,7 @@ from kronop.descriptions.kron import KronMatmulDescription, KronProblem, Side, S
 from kronop.descriptions.ksparse import KSparseDescription, KSparseProblem
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tensor import TensorDescription
+from kronop.descriptions.tile import TileDescription
 from kronop.emit.cuda.kron import CudaKronEmitter
 from kronop.emit.cuda.ksparse import CudaKSparseEmitter
 from kronop.target import Target
@@ -258,15 +259,20 @@ def run_ksparse(
     *,
     batch_last: bool,
     alignment: int = 1,
-) -> None:
+    instruction: MathInstruction | None = None,
+    unit: DataType | None = None,
+    layout: Layout = RowMajor,
+    tile: TileDescription | None = None,
+) -> str:
+    """Runs, compares, and returns the kernel's template; `unit` is what operands are rounded to."""
     random, emitter = np.random.default_rng(7), CudaKSparseEmitter()
-    tensor = TensorDescription(element, RowMajor, alignment)
-    instruction = MathInstruction.simt(element)
+    tensor = TensorDescription(element, layout, alignment)
+    instruction = instruction or MathInstruction.simt(element)
     description = KSparseDescription(
         math=instruction,
-        tile=None,
+        tile=tile,
         X=tensor,
-        W=tensor,
+        W=TensorDescription(element, RowMajor, alignment),
         Y=tensor,
         epilogue=linear(element),
         pattern=pattern,
@@ -274,12 +280,12 @@ def run_ksparse(
     )
     plan = emitter.plan(description, _TARGET)
     x, z = (
-        stored(values(random, shape, element), RowMajor)
+        stored(values(random, shape, element), layout)
         for shape in (description.x_shape(rows), description.y_shape(rows))
     )
     weights = stored(values(random, pattern, element), RowMajor)
     bias = values(random, (description.output_columns,), element)
-    y = poisoned(z.shape, element)
+    y = poisoned(z.shape, element, layout)
     scalars = description.epilogue.epilogue_type(2, 3)
     a, b, c, d = (stride // weights.itemsize for stride in weights.strides)
     problem = KSparseProblem(
@@ -297,7 +303,8 @@ def run_ksparse(
     )
     Emulator(plan, folder).run(emitter.launches(plan, problem))
     expected = description.reference(wide(x), wide(weights), wide(z), wide(bias), scalars)
-    agree(y, expected, element, instruction.element_accumulator)
+    agree(y, expected, element, unit or instruction.element_accumulator)
+    return plan.steps[0].template
 
 
 @pytest.mark.parametrize("batch_last", [False, True])

@@ -9,7 +9,7 @@ from kronop.descriptions.datatype import DataType
 from kronop.descriptions.kron import KronMatmulDescription, KronProblem, Side
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.cuda import operands
-from kronop.emit.cuda.contract import contract_step
+from kronop.emit.cuda.contract_step import contract_step
 from kronop.emit.cuda.kron_launch import launch_steps, workspace_bytes
 from kronop.emit.cuda.mma import MmaTile, mma_step, splits_of
 from kronop.emit.cuda.passes import Pass, by_columns, contraction, split, variants

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 from kronop.artifacts import Launch, Status
@@ -11,13 +12,13 @@ from kronop.descriptions.ksparse import KSparseDescription, KSparseProblem
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tensor import TensorDescription
 from kronop.emit.cuda import operands
-from kronop.emit.cuda.contract import (
-    Contraction,
-    ContractTile,
-    Order,
+from kronop.emit.cuda.contract import Contraction, Order
+from kronop.emit.cuda.contract_step import (
+    Tile,
     candidates,
     contract_launch,
     contract_step,
+    splits,
 )
 from kronop.emit.plan import Plan, Step
 from kronop.errors import DescriptionError
@@ -31,13 +32,17 @@ class CudaKSparseEmitter:
     """Plans Kronecker-sparse products for sm_80 and sm_90a."""
 
     def instruction(self, element: DataType) -> MathInstruction:
-        return MathInstruction.simt(element)
+        """The tensor cores for floats, as accurate as SIMT; integers have none that wrap."""
+        if element.kind == "int":
+            return MathInstruction.simt(element)
+        return MathInstruction.tensor_op(element)
 
     def supports(self, description: KSparseDescription, target: Target) -> Status:
         """Whether `plan` will succeed, and the reason where not."""
-        status = operands.accept_math(description.math)
-        if not status:
-            return status
+        if splits(description.math) is None:
+            status = operands.accept_math(description.math)
+            if not status:
+                return status
         accepted, rejected = _candidates(description, target)
         return Status.accept() if accepted else Status.reject(rejected[0][1])
 
@@ -94,11 +99,12 @@ def _order(tensor: TensorDescription, batch_last: bool, lanes: int) -> Order:
 
 
 def _contraction(description: KSparseDescription) -> Contraction:
-    _, b, c, d = description.pattern
+    a, b, c, d = description.pattern
     return Contraction(
         contracted=c,
         produced=b,
         lanes=d,
+        copies=a,
         source=description.X.element,
         output=description.Y.element,
         x_alignment=description.X.alignment,
@@ -110,15 +116,14 @@ def _contraction(description: KSparseDescription) -> Contraction:
     )
 
 
+@functools.lru_cache(maxsize=256)
 def _candidates(
     description: KSparseDescription, target: Target
-) -> tuple[list[tuple[float, ContractTile]], list[tuple[str, str]]]:
-    return candidates(
-        _contraction(description), description.math.element_accumulator, target, description.tile
-    )
+) -> tuple[list[tuple[float, Tile]], list[tuple[str, str]]]:
+    return candidates(_contraction(description), description.math, target, description.tile)
 
 
-def _step(description: KSparseDescription, tile: ContractTile, target: Target) -> Step:
+def _step(description: KSparseDescription, tile: Tile, target: Target) -> Step:
     a, b, c, d = description.pattern
     x, y = description.X.element, description.Y.element
     first = "batch_last" if description.batch_last else "batch_first"

@@ -16,8 +16,9 @@ from typing import Any
 from kronop.artifacts import Status
 from kronop.descriptions.datatype import DataType, RowMajor, float16
 from kronop.descriptions.kron import KronMatmulDescription, Side
-from kronop.emit.cuda import contract, half, mma, mma_cost, operands, tile
-from kronop.emit.cuda.contract import Contraction, ContractTile, Order
+from kronop.emit.cuda import contract_step, half, mma, mma_cost, operands, tile
+from kronop.emit.cuda.contract import Contraction, Order
+from kronop.emit.cuda.contract_cost import SIMT_OVERHEAD
 from kronop.emit.cuda.mma import MmaTile
 from kronop.emit.cuda.shapes import Ends, PassShape, Shape, multiply_adds, shrinking
 from kronop.emit.cuda.tile import TileShape
@@ -25,8 +26,6 @@ from kronop.target import Target
 
 # NOTE: one H200 copies 4.28 TB/s and does about 25 T multiply-adds/s in float32: 0.17 bytes each.
 _BYTES_OF_MULTIPLY_ADD = 0.17
-# Measured over modelled time of the SIMT kernels, 8^5 to 128^2 on one H200.
-_SIMT_OVERHEAD = 1.65
 # Cycles of one multiprocessor for 128 elements, for each byte of memory traffic an element.
 _CYCLES_OF_A_BYTE = 128 / 16
 _TILE_ELEMENTS = 8192
@@ -44,7 +43,7 @@ Groups = tuple[tuple[int, int], ...]
 class Choice:
     """How one pass runs: a tile of one of the kernels; the cost is in bytes per element."""
 
-    tile: TileShape | MmaTile | ContractTile
+    tile: TileShape | MmaTile | contract_step.Tile
     cost: float
 
 
@@ -131,9 +130,9 @@ def _product(group: Sequence[Shape]) -> Shape:
 
 
 def _ends(description: KronMatmulDescription, is_first: bool, is_last: bool) -> Ends:
-    """Intermediates are dense, in the accumulator type, and keep the order of X."""
+    """Intermediates are dense and keep the order of X."""
     ends = ends_of(description)
-    between = description.math.element_accumulator
+    between = _between(description)
     widest = operands.vector_of(between)
     if not is_first:
         ends = replace(ends, source=between, source_alignment=widest)
@@ -142,6 +141,13 @@ def _ends(description: KronMatmulDescription, is_first: bool, is_last: bool) -> 
             ends, output=between, output_alignment=widest, output_by_rows=ends.source_by_rows
         )
     return ends
+
+
+def _between(description: KronMatmulDescription) -> DataType:
+    """The type of intermediates: the accumulator's; or what the tensor cores will round it to."""
+    math = description.math
+    rounds = mma.splits_of(math) is not None and math.element_a.bytes == half.BYTES
+    return math.element_a if rounds else math.element_accumulator
 
 
 def _ranked_groups(
@@ -159,7 +165,7 @@ def _ranked_groups(
             ends = ends_of(description)
             if end - first < len(digits):
                 # Another pass reads what this one writes, or wrote what it reads.
-                ends = replace(ends, output=description.math.element_accumulator)
+                ends = replace(ends, output=_between(description))
             choice, status = choose(description, shape, ends, target)
             if choice is None:
                 reasons[first, end] = status.reason
@@ -222,10 +228,9 @@ def _choices(
     splits = mma.splits_of(key.math)
     if splits is not None:
         status = _choose_mma(key, shape, ends, splits, target, found)
-        if key.tile is not None:
-            # A tile names its instruction: no other kernel stands in for it.
-            return _ranked(found), status
-    for shape_of_tile in _tiles(key, shape, ends, accumulator):
+    # A tile names its instruction: no kernel for other cores stands in for it.
+    simt = splits is None or key.tile is None
+    for shape_of_tile in _tiles(key, shape, ends, accumulator) if simt else ():
         status = _fits(key, shape, ends, shape_of_tile, accumulator, target)
         if status:
             found.append(
@@ -234,17 +239,11 @@ def _choices(
                     cost=_tile_cost(shape, ends, shape_of_tile, accumulator, target),
                 )
             )
-    if len(shape.group) == 1:
+    if len(shape.group) == 1 and (simt or max(shape.group[0]) > mma.MOST_CONTRACTED):
         work = contraction(key.by_columns, key.factor_alignment, shape, ends)
-        accepted, rejected = contract.candidates(work, accumulator, target, key.tile)
-        if accepted:
-            found.append(
-                Choice(
-                    tile=accepted[0][1],
-                    cost=_contract_cost(shape, ends, accepted[0][1], accumulator),
-                )
-            )
-        elif rejected:
+        accepted, rejected = contract_step.candidates(work, key.math, target, key.tile)
+        found += [Choice(tile=item, cost=cost) for cost, item in accepted[:_MOST_VARIANTS]]
+        if rejected and not accepted:
             status = Status.reject(f"{status.reason}; as a contraction: {rejected[0][1]}")
     return _ranked(found), Status.accept() if found else status
 
@@ -423,6 +422,7 @@ def contraction(
         contracted=contracted,
         produced=produced,
         lanes=1,
+        copies=shape.left * shape.right,
         source=ends.source,
         output=ends.output,
         x_alignment=ends.source_alignment,
@@ -496,17 +496,4 @@ def _tile_cost(
     # Two or more resident blocks overlap one's memory with another's arithmetic.
     exposed = 1.0 if blocks < 2 else 0.4
     slow, fast = max(memory, arithmetic + phases), min(memory, arithmetic + phases)
-    return (slow + exposed * fast + factors) * (1 + 0.15 * (1 - resident)) * _SIMT_OVERHEAD
-
-
-def _contract_cost(
-    shape: PassShape, ends: Ends, candidate: ContractTile, accumulator: DataType
-) -> float:
-    ((contracted, produced),) = shape.group
-    x, y = ends.source.bytes, ends.output.bytes * produced / contracted
-    padded = operands.cover(produced, candidate.n) * candidate.n
-    again = operands.cover(produced, candidate.n) - 1
-    shared = 1 + (1 / candidate.thread_m + 1 / candidate.thread_n) * 2
-    arithmetic = padded * operands.round_up(contracted, candidate.k) / contracted * shared
-    work = arithmetic * _BYTES_OF_MULTIPLY_ADD * accumulator.bytes / 4
-    return (x * (1 + 0.3 * again) + y + work) * _SIMT_OVERHEAD
+    return (slow + exposed * fast + factors) * (1 + 0.15 * (1 - resident)) * SIMT_OVERHEAD

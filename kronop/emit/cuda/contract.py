@@ -31,13 +31,13 @@ class Order(enum.IntEnum):
 class Contraction:
     """What a step computes: sizes, element types, promised alignments and orders of memory.
 
-    There are `copies` products of its kind, rows or groups, for each row of the batch.
+    Tiles are chosen for so many `rows`, those of all groups: a plan knows no batch.
     """
 
     contracted: int
     produced: int
     lanes: int
-    copies: int
+    rows: int
     source: DataType
     output: DataType
     x_alignment: int

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Callable
+from typing import NamedTuple
 
 from kronop.descriptions.datatype import DataType
 from kronop.emit.cuda import operands
@@ -18,11 +19,18 @@ _ROW, _BANK, _BANKS = 128, 4, 32
 _MATRIX_ROWS = 8
 
 
+class Pitch(NamedTuple):
+    """Elements from one run to the next, and turns that the banks take for each element."""
+
+    stride: int
+    turns: float
+
+
 @functools.cache
 def pitch(
     run: int, order: Order, lanes: int, warp_lanes: int, element: DataType, spread: bool
-) -> int:
-    """Elements from one run of an operand to the next: fewest conflicts of its fragments.
+) -> Pitch:
+    """The pitch of an operand with the fewest conflicts of its fragments.
 
     Args:
         run: elements of a run; of [k], [wide] or [k][lanes], by the order.
@@ -48,7 +56,7 @@ def pitch(
 
 
 @functools.cache
-def results_pitch(run: int, order: Order, lanes: int, accumulator: DataType) -> int:
+def results_pitch(run: int, order: Order, lanes: int, accumulator: DataType) -> Pitch:
     """The same for results, which a thread has of rows g and g + 8 and outputs 2 t and 2 t + 1."""
 
     def place(lane: int, stride: int) -> int:
@@ -62,19 +70,22 @@ def results_pitch(run: int, order: Order, lanes: int, accumulator: DataType) -> 
     return _best(run, accumulator.bytes, 2 if order is Order.Own else 1, place)
 
 
-def _best(run: int, size: int, width: int, place: Callable[[int, int], int]) -> int:
+def _best(run: int, size: int, width: int, place: Callable[[int, int], int]) -> Pitch:
     """The least pitch of whole 16-byte pieces with the fewest conflicts."""
     piece = operands.VECTOR_BYTES // size
     first = operands.round_up(run, piece)
-    return min(
-        range(first, first + _ROW // size, piece),
-        key=lambda stride: (_ways(stride, size, width, place), stride),
-    )
-
-
-def _ways(stride: int, size: int, width: int, place: Callable[[int, int], int]) -> int:
-    """Turns that the banks need for the threads which are served at once."""
     together = min(32, _ROW // max(_BANK, size * width))
+    ways, stride = min(
+        (_ways(stride, size, width, together, place), stride)
+        for stride in range(first, first + _ROW // size, piece)
+    )
+    return Pitch(stride, ways / (width * together))
+
+
+def _ways(
+    stride: int, size: int, width: int, together: int, place: Callable[[int, int], int]
+) -> int:
+    """Turns that the banks need for the threads which are served at once."""
     words = {
         (place(lane, stride) * size + byte) // _BANK
         for lane in range(together)

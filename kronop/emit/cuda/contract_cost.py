@@ -26,8 +26,6 @@ _SCHEDULERS = 4
 _PRODUCTS_OF_SPLIT = 3
 # Cycles of a block that nothing of its own hides, and of a stage.
 _BLOCK, _STAGE = 2600.0, 120.0
-# What a plan, which knows no batch, takes one to be.
-_TYPICAL_ROWS = 1024
 
 
 def of_simt(work: Contraction, tile: ContractTile, accumulator: DataType) -> float:
@@ -61,11 +59,10 @@ def of_mma(
     alone = _BLOCK + operands.cover(work.contracted, tile.k) * _STAGE + busy
     outputs = operands.cover(work.produced, tile.n)
     lanes = operands.cover(work.lanes, tile.lanes)
-    rows = _TYPICAL_ROWS * work.copies
-    blocks = operands.cover(rows, tile.m) * outputs * lanes
+    blocks = operands.cover(work.rows, tile.m) * outputs * lanes
     turns = operands.cover(blocks, target.cores)
     cycles = turns * max(busy, alone / min(resident, turns))
-    return cycles * target.cores * _MEMORY / (rows * work.contracted * work.lanes)
+    return cycles * target.cores * _MEMORY / (work.rows * work.contracted * work.lanes)
 
 
 def _units(
@@ -84,12 +81,15 @@ def _units(
     wide = tile.warp_m * ROWS + tile.warp_n * OUTPUTS
     fragments = warps * slabs * tile.warp_lanes * wide * SLAB
     results = tile.lanes * tile.m * tile.n
-    shared = x + w + fragments * work.source.bytes + 2 * results * accumulator.bytes
+    x_pitch, w_pitch, _ = contract_mma.pitches(work, tile, accumulator)
+    turns = tile.warp_m * ROWS * x_pitch.turns + tile.warp_n * OUTPUTS * w_pitch.turns
+    loads = warps * slabs * tile.warp_lanes * SLAB * turns
+    shared = loads + (x + w + 2 * results * accumulator.bytes) / _SHARED
     return (
         (x / outputs + y) / _MEMORY,
         (x + w + y) / _LEVEL_2,
         products * _PRODUCT_OF_SLAB[work.source.bytes],
-        shared / _SHARED,
+        shared,
         _instructions(work, tile, fragments, products, splits) / _SCHEDULERS,
     )
 

@@ -13,6 +13,7 @@ from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tile import TileDescription
 from kronop.emit.cuda import contract_banks, operands
 from kronop.emit.cuda.contract import Contraction, Order, rows_bytes
+from kronop.emit.cuda.contract_banks import Pitch
 from kronop.emit.plan import Constant
 from kronop.target import Target
 
@@ -106,11 +107,11 @@ def vectors(work: Contraction, tile: ContractMmaTile) -> tuple[int, int, int]:
 
 def pitches(
     work: Contraction, tile: ContractMmaTile, accumulator: DataType
-) -> tuple[int, int, int]:
-    """Elements from one run of X, W and of the results to the next in shared memory."""
+) -> tuple[Pitch, Pitch, Pitch]:
+    """From one run of X, W and of the results to the next in shared memory."""
     spread = work.w_order is Order.Lanes
 
-    def operand(order: Order, wide: int) -> int:
+    def operand(order: Order, wide: int) -> Pitch:
         run = {Order.Own: tile.k, Order.Rows: wide, Order.Lanes: tile.k * tile.lanes}[order]
         return contract_banks.pitch(run, order, tile.lanes, tile.warp_lanes, work.source, spread)
 
@@ -127,7 +128,7 @@ def _size(order: Order, lanes: int, own: int, wide: int, pitch: int) -> int:
 
 def shared_bytes(work: Contraction, tile: ContractMmaTile, accumulator: DataType) -> int:
     """Row offsets, and the larger of all stages and of one part of the results."""
-    x, w, y = pitches(work, tile, accumulator)
+    x, w, y = (item.stride for item in pitches(work, tile, accumulator))
     stage = _size(work.x_order, tile.lanes, tile.k, tile.m, x)
     stage += _size(work.w_order, tile.lanes, tile.k, tile.n, w)
     rows, outputs = tile.part_by_rows if work.y_order is Order.Rows else tile.part
@@ -256,7 +257,7 @@ def constants(
     """The trait struct of `contract_mma`."""
     accumulator = math.element_accumulator
     x_vector, w_vector, y_vector = vectors(work, tile)
-    x_pitch, w_pitch, y_pitch = pitches(work, tile, accumulator)
+    x_pitch, w_pitch, y_pitch = (item.stride for item in pitches(work, tile, accumulator))
     held, wanted = registers(work, tile, splits), shared_bytes(work, tile, accumulator)
     blocks = operands.affordable_blocks(
         operands.resident_blocks(tile.threads, held, wanted, target), tile.threads, held

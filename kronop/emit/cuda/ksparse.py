@@ -25,6 +25,8 @@ from kronop.errors import DescriptionError
 from kronop.target import Target
 
 _MOST_REJECTED = 8
+# A plan knows no batch: one that training has.
+_TYPICAL_ROWS = 16384
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +106,7 @@ def _contraction(description: KSparseDescription) -> Contraction:
         contracted=c,
         produced=b,
         lanes=d,
-        copies=a,
+        rows=_TYPICAL_ROWS * a,
         source=description.X.element,
         output=description.Y.element,
         x_alignment=description.X.alignment,

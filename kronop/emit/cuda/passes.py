@@ -29,6 +29,7 @@ _BYTES_OF_MULTIPLY_ADD = 0.17
 # Cycles of one multiprocessor for 128 elements, for each byte of memory traffic an element.
 _CYCLES_OF_A_BYTE = 128 / 16
 _TILE_ELEMENTS = 8192
+_TYPICAL_ROWS = 1024
 _GOOD_RUN_BYTES = 64
 _WHOLE_LINES = 128
 _MOST_STAGED = 64
@@ -422,7 +423,7 @@ def contraction(
         contracted=contracted,
         produced=produced,
         lanes=1,
-        copies=shape.left * shape.right,
+        rows=_TYPICAL_ROWS * shape.left * shape.right,
         source=ends.source,
         output=ends.output,
         x_alignment=ends.source_alignment,

@@ -143,6 +143,8 @@ def registers(work: Contraction, tile: ContractMmaTile, splits: bool) -> int:
     sums = lanes * m * n * 4 * words
     if work.source.bytes == 2:
         fragments = 2 * lanes * n + 4 * lanes
+        # Contiguous lanes are unpacked from what an access brings.
+        fragments += 4 * lanes * (Order.Lanes in (work.x_order, work.w_order))
     else:
         # Two steps of eight: W's split, X's as they are but for one lane, and sums of a chain.
         fragments = 4 * lanes * n * words * (1 + splits) + 8 * lanes * words
@@ -152,7 +154,7 @@ def registers(work: Contraction, tile: ContractMmaTile, splits: bool) -> int:
         operands.cover(tile.lanes * tile.k * size // vector, tile.threads)
         for size, vector in ((tile.m, x), (tile.n, w))
     )
-    return sums + fragments + 2 * pieces + _REGISTERS
+    return sums + fragments + pieces + _REGISTERS
 
 
 def fits(

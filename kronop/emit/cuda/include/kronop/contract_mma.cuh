@@ -147,7 +147,13 @@ KRONOP_INLINE void multiply(const Parameters& parameters, const Place& place, co
       const Operand* from = stages + stage * stage_size;
 #pragma unroll 1
       for (int k = warp.slab * kSlab; k < Step::kTileK; k += kSlab * Step::kWarpsK) {
-        sums.add(from + X::at(warp.lane, k, warp.m), from + X::kSize + W::at(warp.lane, k, warp.n));
+        const Operand *at_x = from + X::at(warp.lane, k, warp.m), *at_w = from + X::kSize + W::at(warp.lane, k, warp.n);
+        // A batch of few rows has none for the others.
+        if (Step::kWarpM == 1 || place.rows <= Sums<Step>::kRowsApart) {
+          sums.template add<1>(at_x, at_w);
+        } else {
+          sums.template add<Step::kWarpM>(at_x, at_w);
+        }
       }
     }
     stage = stage + 1 == Step::kStages ? 0 : stage + 1;

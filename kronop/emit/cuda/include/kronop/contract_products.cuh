@@ -110,21 +110,24 @@ struct Sums {
   static constexpr bool kSpread = Step::kWOrder == kAlongLanes;
   Accumulator of[kLanes][kM][kN][4] = {};
 
+  // Of the first kRows times 16 rows.
+  template <int kRows>
   KRONOP_INLINE void add(const Operand* x, const Operand* w) {
     if constexpr (sizeof(Operand) == 2) {
-      add_words(x, w);
+      add_words<kRows>(x, w);
     } else {
-      add_elements(x, w);
+      add_elements<kRows>(x, w);
     }
   }
 
  private:
+  template <int kRows>
   KRONOP_INLINE void add_words(const Operand* x, const Operand* w) {
     unsigned b[kN / 2][kLanes][4];
 #pragma unroll
     for (int n = 0; n < kN / 2; ++n) load_words<W, kOutputsApart, kSpread>(b[n], w + 2 * n * kOutputsApart * W::kWide);
 #pragma unroll
-    for (int m = 0; m < kM; ++m) {
+    for (int m = 0; m < kRows; ++m) {
       unsigned a[kLanes][4];
       load_words<X, 8, kSpread>(a, x + m * kRowsApart * X::kWide);
 #pragma unroll
@@ -136,6 +139,7 @@ struct Sums {
   }
 
   // NOTE: the tensor cores truncate sums: only two products follow each other, ordinary additions collect them.
+  template <int kRows>
   KRONOP_INLINE void add_elements(const Operand* x, const Operand* w) {
     constexpr bool split = Step::kSplit;
     Split<Operand, 2, split> b[2][kLanes][kN];
@@ -150,7 +154,7 @@ struct Sums {
       }
     }
 #pragma unroll
-    for (int m = 0; m < kM; ++m) {
+    for (int m = 0; m < kRows; ++m) {
       Operand a[2][kLanes][4];
 #pragma unroll
       for (int step = 0; step < 2; ++step) load_elements<X, 2, 8, kSpread>(a[step], x + m * kRowsApart * X::kWide + step * 8 * X::kOwn);

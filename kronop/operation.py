@@ -69,7 +69,8 @@ class Operation(Generic[AnyDescription, AnyProblem, AnyArguments]):
     Attributes:
         description: the frozen description.
         target: what it is made for.
-        plan: the steps, printable; `plan_for` has those that run where the operation was tuned.
+        plan: the steps for many rows, printable; `plan_for` has those that run for some rows, which
+            may be others where they are few or the operation was tuned.
     """
 
     def __init__(self, target: object, description: AnyDescription) -> None:
@@ -135,7 +136,8 @@ class Operation(Generic[AnyDescription, AnyProblem, AnyArguments]):
         return max(self._emitter.workspace_bytes(plan, rows, threads) for plan in plans)
 
     def plan_for(self, rows: int, device: int | None = None) -> Plan:
-        """What runs for `rows` rows in all: the plan, or what `kronop.tune` found to be faster.
+        """What runs for `rows` rows in all: what `kronop.tune` found to be fastest, else what the
+        planner takes for so many (or a power of two below): mostly `plan`.
 
         Args:
             rows: M times the batch.
@@ -150,13 +152,16 @@ class Operation(Generic[AnyDescription, AnyProblem, AnyArguments]):
         slot = (winners.generation(), winners.bucket(rows), device)
         plan = self._plans.get(slot)
         if plan is None:
-            plan = winners.recall(self.description, self._emitter, self.plan, rows, device)
+            plan = winners.recall(self.description, self._emitter, self.target, rows, device)
+            if plan.steps == self.plan.steps:
+                plan = self.plan
             self._plans[slot] = plan
         return plan
 
-    def candidates(self, count: int) -> tuple[Plan, ...]:
-        """Up to `count` plans worth measuring; the first is `plan`."""
-        return self._emitter.candidates(self.description, self.target, count)
+    def candidates(self, count: int, rows: int | None = None) -> tuple[Plan, ...]:
+        """Up to `count` plans worth measuring for about `rows` rows (None: for many); the first is
+        what runs for them untuned."""
+        return self._emitter.candidates(self.description, self.target, count, rows)
 
     def launches(self, problem: AnyProblem) -> tuple[Launch, ...]:
         """The kernel calls of `plan` that compute `problem`, in order."""

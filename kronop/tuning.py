@@ -144,7 +144,7 @@ def tune(
         CompileError, DeviceError: the planner's own choice does not compile or run.
     """
     _check(operation, arguments, candidates)
-    plans = _distinct((operation.plan, *operation.candidates(candidates)[1:]))
+    plans = _distinct(operation.candidates(candidates, winners.bucket(arguments.rows)))
     bar = _Bar(progress)
     binaries = _compile_all(plans, bar)
     with _kept(arguments) as result:

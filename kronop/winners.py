@@ -65,17 +65,20 @@ def machine(target: Target, index: int) -> str:
         return platform.processor() or platform.machine()
 
 
-def recall(description: Any, emitter: Emitter[Any, Any], plan: Plan, rows: int, index: int) -> Plan:
-    """The plan to run: the winner of the rows' bucket on GPU `index` (or the CPU), else `plan`."""
-    key = _key(description, plan.target, rows, index)
+def recall(
+    description: Any, emitter: Emitter[Any, Any], target: Target, rows: int, index: int
+) -> Plan:
+    """The plan to run: the winner of the rows' bucket on GPU `index` (or the CPU), else the
+    planner's for the bucket."""
+    few = bucket(rows)
+    key = _key(description, target, rows, index)
     cache = compiler.default_cache()
     winner = _process.found.get((cache.path, key)) or cache.winner(key)
-    if winner is None or winner.place == 0:
-        return plan
-    plans = emitter.candidates(description, plan.target, winner.place + 1)
-    if len(plans) <= winner.place or fingerprint(plans[winner.place]) != winner.fingerprint:
-        return plan
-    return plans[winner.place]
+    if winner is not None and winner.place > 0:
+        plans = emitter.candidates(description, target, winner.place + 1, few)
+        if len(plans) > winner.place and fingerprint(plans[winner.place]) == winner.fingerprint:
+            return plans[winner.place]
+    return emitter.plan(description, target, few)
 
 
 def remember(description: Any, plan: Plan, place: int, rows: int, index: int) -> None:

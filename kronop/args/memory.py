@@ -94,7 +94,7 @@ class CorePool:
 
 
 def _new_stream(device: Any) -> Any:
-    # cuda-core asks that it has made the device current itself, even where it is already.
+    # cuda-core asks that it has made the device current itself, in each thread, even where it is.
     device.set_current()
     return device.create_stream()
 
@@ -315,10 +315,12 @@ class DeviceBuffer:
             _release(*detached[2])
 
 
-def _new_event(device: int) -> Any:
+def _new_event(index: int) -> Any:
     from cuda.core import Device
 
-    return Device(device).create_event()
+    device = Device(index)
+    device.set_current()  # As for a stream: another thread may have made the pool.
+    return device.create_event()
 
 
 def _release_unseen(pool: Pool, pointer: int, nbytes: int, uses: dict[int, Any]) -> None:

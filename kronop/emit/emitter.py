@@ -25,11 +25,18 @@ class Emitter(Protocol[Description, Problem]):
         """Whether `plan` will succeed, and the reason where not."""
         ...
 
-    def plan(self, description: Description, target: Target) -> Plan:
-        """The steps for a description that `supports` accepted."""
+    def plan(self, description: Description, target: Target, rows: int | None = None) -> Plan:
+        """The steps for a description that `supports` accepted.
+
+        Args:
+            rows: about so many rows in all (M times the batch); None for many. Where other steps
+                gain nothing to speak of, they are those for many.
+        """
         ...
 
-    def candidates(self, description: Description, target: Target, count: int) -> tuple[Plan, ...]:
+    def candidates(
+        self, description: Description, target: Target, count: int, rows: int | None = None
+    ) -> tuple[Plan, ...]:
         """Up to `count` plans for the tuner to measure, at least 1; the first is that of `plan`."""
         ...
 

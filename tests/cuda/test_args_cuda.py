@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 from typing import Any
 
 import numpy as np
@@ -323,6 +324,26 @@ def test_a_buffer_survives_streams_that_are_gone() -> None:
     buffer.close()
     gpu.sync()
     assert get_allocated_size() == base
+
+
+def test_memory_of_a_pool_that_another_thread_made() -> None:
+    torch = _torch()
+    errors: list[BaseException] = []
+
+    def use() -> None:
+        try:
+            torch.zeros(1, device="cuda")  # Makes the device current, but not for cuda-core.
+            handle = torch.cuda.current_stream().cuda_stream
+            DeviceBuffer(1 << 10, device.default_device().index, handle).used_on(handle)
+        except BaseException as error:
+            errors.append(error)
+
+    memory._pools.clear()
+    for _ in range(2):
+        thread = threading.Thread(target=use)
+        thread.start()
+        thread.join()
+    assert not errors
 
 
 def test_descriptions_promise_what_kernels_may_use() -> None:

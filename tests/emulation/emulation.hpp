@@ -306,7 +306,10 @@ inline unsigned renewed(unsigned x) { return x; }
 inline long long renewed(long long x) { return x; }
 template <int Bytes>
 inline void copy_asynchronously(void* to, const void* from) {
-  std::memcpy(to, from, Bytes);
+  struct alignas(Bytes) Piece {
+    unsigned char bytes[Bytes];
+  };
+  *static_cast<Piece*>(to) = *static_cast<const Piece*>(from);
 }
 template <int Bytes>
 inline void copy_or_zero(void* to, const void* from, int there) {

@@ -16,6 +16,8 @@ from kronop.emit.plan import Plan
 from kronop.emit.render import render
 
 _HEADER = Path(__file__).with_name("emulation.hpp")
+# A vector that is not aligned to its size ends the process here, as it ends a kernel on a GPU.
+_CHECKS = ("-fsanitize=alignment", "-fsanitize-undefined-trap-on-error")
 _WRAPPER = """
 static const Parameters* kronop_parameters;
 static void kronop_body() {{ {entry}(*kronop_parameters); }}
@@ -62,7 +64,7 @@ class Emulator:
             includes = [f"-I{directory}" for directory in source.include_directories]
             # Every kernel has a Step: constants of one must not stand for those of another.
             local = ["-fPIC", "-shared", "-fno-gnu-unique"]
-            flags = ["-std=c++20", "-O1", "-w", "-mf16c", "-mfma", *local]
+            flags = ["-std=c++20", "-O1", "-w", "-mf16c", "-mfma", *local, *_CHECKS]
             files = ["-include", str(_HEADER), *includes, str(code), "-o", str(library)]
             command = [compiler, *flags, *files]
             subprocess.run(command, check=True, capture_output=True, text=True)

@@ -123,8 +123,12 @@ def run_kron(
     epilogue: Epilogue | None = None,
     math_instruction: MathInstruction | None = None,
     intermediate: DataType | None = None,
+    few: bool = False,
 ) -> int:
-    """Runs, compares, and returns the number of steps; `layouts` are those of X, F and Y."""
+    """Runs, compares, and returns the number of steps.
+
+    `layouts` are those of X, F and Y; with `few` the plan is that for so few rows.
+    """
     random, emitter = np.random.default_rng(7), CudaKronEmitter()
     math_instruction = math_instruction or MathInstruction.simt(element)
     epilogue = epilogue or linear(element)
@@ -140,7 +144,7 @@ def run_kron(
         factors=tuple(factors),
         side=side,
     )
-    plan = emitter.plan(description, _TARGET)
+    plan = emitter.plan(description, _TARGET, rows * math.prod(batch) if few else None)
     x = stored(values(random, (*batch, *description.x_shape(rows)), element), x_layout)
     matrices = [
         stored(values(random, (*factor_batch, *shape), element), f_layout) for shape in factors

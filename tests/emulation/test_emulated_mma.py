@@ -76,6 +76,19 @@ def test_tf32_rounds_its_operands(folder: Path) -> None:
         run_kron(folder, [(8, 8), (40, 24)], 20, float32, math_instruction=tf32)
 
 
+@pytest.mark.parametrize("element", [float32, float64, bfloat16])
+@pytest.mark.parametrize(
+    ("factors", "rows"),
+    [([(2, 2)] * 7, 20), ([(64, 64)] * 2, 3), ([(86, 86), (40, 30)], 1), ([(7, 7), (31, 31)], 40)],
+)
+def test_plans_for_few_rows(
+    folder: Path, factors: list[tuple[int, int]], rows: int, element: DataType
+) -> None:
+    alignment = 16 // element.bytes
+    run(folder, factors, rows, element, few=True, alignment=alignment, source=True)
+    run(folder, factors, rows, element, few=True, side=Side.Left)
+
+
 @pytest.mark.parametrize("rows", [1, 300])
 def test_tiles_beyond_the_last_row_and_several_tiles_of_a_block(folder: Path, rows: int) -> None:
     run(folder, [(8, 8)] * 2, rows, float32, alignment=4)

@@ -20,7 +20,7 @@ from kronop.descriptions.datatype import (
     float64,
 )
 from kronop.descriptions.kron import Side
-from kronop.emit.cuda import kron, mma, operands, passes
+from kronop.emit.cuda import kron, mma, operands, passes, tiles
 from tests.emulation import test_emulated_kernels as kernels
 from tests.emulation.emulator import host_compiler
 from tests.emulation.test_emulated_kernels import folder
@@ -40,6 +40,7 @@ _CASES: list[tuple[list[tuple[int, int]], int, DataType, dict[str, Any]]] = [
     ([(24, 8), (8, 16), (16, 8)], 3, float16, {"alignment": 8}),
     ([(4, 8), (5, 7)], 20, float32, {"batch": (2, 3), "factor_batch": (3,)}),
     ([(32, 32)] * 2, 5, bfloat16, {"alignment": 8}),
+    ([(6, 5), (22, 20)], 3, float32, {"alignment": 4}),
 ]
 
 
@@ -51,21 +52,21 @@ def _forget() -> Iterator[None]:
 
 def force(monkeypatch: pytest.MonkeyPatch, **style: Any) -> None:
     """Has the planner choose among tiles of one style, as far as a pass allows it."""
-    offered = passes._mma_tiles
+    offered = tiles.mma_tiles
 
-    def tiles(key: Any, shape: Any, ends: Any, accumulator: Any) -> list[Any]:
+    def of_one_style(key: Any, shape: Any, ends: Any, accumulator: Any, few: bool) -> list[Any]:
         digits = mma.merge(shape, 1).group
         blocks = math.gcd(style.get("cluster", 1), digits[0][0]) if len(digits) > 1 else 1
         most = (len(digits) - (blocks > 1)) // 2
         changes = {"half": False, "buffers": 1} | style
         changes |= {"cluster": blocks, "pairs": min(style.get("pairs", 0), most)}
-        plain = [item for item in offered(key, shape, ends, accumulator) if item.staged_in]
+        plain = [item for item in offered(key, shape, ends, accumulator, few) if item.staged_in]
         return [
             replace(item, merged=1, threads=max(128, item.threads), **changes) for item in plain
         ]
 
     passes._choices.cache_clear()
-    monkeypatch.setattr(passes, "_mma_tiles", tiles)
+    monkeypatch.setattr(tiles, "mma_tiles", of_one_style)
 
 
 @pytest.mark.parametrize(("factors", "rows", "element", "options"), _CASES)
@@ -167,7 +168,7 @@ def test_a_tile_ends_while_the_next_begins(
         return steps[-1]
 
     passes._choices.cache_clear()
-    monkeypatch.setattr(passes, "_mma_tiles", whole)
+    monkeypatch.setattr(tiles, "mma_tiles", whole)
     monkeypatch.setattr(kron, "mma_step", step)
     monkeypatch.setattr(kernels, "_TARGET", replace(kernels._TARGET, cores=1))
     run(folder, factors, rows, element, **options)

@@ -439,3 +439,24 @@ def test_factors_of_float16_are_multiplied_out_in_float32_only() -> None:
             merged = constants["kDigits"] < constants["kFactors"]
             assert merged or not halves
             assert not (merged and constants["kHalf"]) or halves
+
+
+@pytest.mark.parametrize(
+    ("factors", "rows"),
+    [([(2, 2)] * 7, 16), ([(64, 64)] * 2, 8), ([(128, 128)] * 2, 1), ([(7, 7), (31, 31)], 1024)],
+)
+def test_few_rows_have_more_blocks(factors: list[tuple[int, int]], rows: int) -> None:
+    description = kron(factors, instruction=MathInstruction.tensor_op(float32), alignment=4)
+    many, few = (
+        KRON.launches(plan, problem(description, rows, workspace=1 << 30))
+        for plan in (KRON.plan(description, HOPPER), KRON.plan(description, HOPPER, rows))
+    )
+    assert few[0].grid[0] > 2 * many[0].grid[0]
+
+
+def test_many_rows_have_the_plan_without_rows() -> None:
+    description = kron([(8, 8)] * 5, instruction=MathInstruction.tensor_op(float32), alignment=4)
+    assert KRON.plan(description, HOPPER, 1 << 20).steps == KRON.plan(description, HOPPER).steps
+    assert KRON.candidates(description, HOPPER, 3, 1 << 20)[0].steps == (
+        KRON.plan(description, HOPPER).steps
+    )

@@ -61,8 +61,13 @@ def of_mma(
     lanes = operands.cover(work.lanes, tile.lanes)
     blocks = operands.cover(work.rows, tile.m) * outputs * lanes
     turns = operands.cover(blocks, target.cores)
-    cycles = turns * max(busy, alone / min(resident, turns))
-    return cycles * target.cores * _MEMORY / (work.rows * work.contracted * work.lanes)
+    took = turns * max(busy, alone / min(resident, turns))
+    return took * target.cores * _MEMORY / (work.rows * work.contracted * work.lanes)
+
+
+def cycles(work: Contraction, cost: float, target: Target) -> float:
+    """The cycles of a call that such a cost stands for."""
+    return cost * work.rows * work.contracted * work.lanes / (target.cores * _MEMORY)
 
 
 def _units(

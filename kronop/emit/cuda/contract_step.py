@@ -65,6 +65,19 @@ def candidates(
     return _ranked(accepted), rejected + refused
 
 
+def cost(work: Contraction, math: MathInstruction, tile: Tile, target: Target) -> float:
+    """Bytes of memory traffic for each element of X that a tile's time stands for."""
+    accumulator = math.element_accumulator
+    if isinstance(tile, ContractMmaTile):
+        return contract_cost.of_mma(work, tile, bool(splits(math)), accumulator, target)
+    return contract_cost.of_simt(work, tile, accumulator)
+
+
+def cycles(work: Contraction, cost: float, target: Target) -> float:
+    """The cycles that such a cost stands for."""
+    return contract_cost.cycles(work, cost, target)
+
+
 def _ranked(accepted: list[tuple[float, Tile]]) -> list[tuple[float, Tile]]:
     return sorted(accepted, key=lambda item: item[0])
 

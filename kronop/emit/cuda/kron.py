@@ -12,9 +12,10 @@ from kronop.emit.cuda import operands
 from kronop.emit.cuda.contract_step import contract_step
 from kronop.emit.cuda.kron_launch import launch_steps, workspace_bytes
 from kronop.emit.cuda.mma import MmaTile, mma_step, splits_of
-from kronop.emit.cuda.passes import Pass, by_columns, contraction, split, variants
+from kronop.emit.cuda.passes import Pass, contraction, split, variants
 from kronop.emit.cuda.shapes import multiply_adds
 from kronop.emit.cuda.tile import TileShape, tile_step
+from kronop.emit.cuda.tiles import by_columns
 from kronop.emit.plan import Constant, Plan, Step
 from kronop.errors import DescriptionError
 from kronop.target import Target
@@ -39,7 +40,9 @@ class CudaKronEmitter:
         passes, rejected = split(description, target)
         return Status.accept() if passes else Status.reject(rejected[-1][1])
 
-    def plan(self, description: KronMatmulDescription, target: Target) -> Plan:
+    def plan(
+        self, description: KronMatmulDescription, target: Target, rows: int | None = None
+    ) -> Plan:
         """The passes as steps.
 
         Raises:
@@ -48,24 +51,28 @@ class CudaKronEmitter:
         status = self.supports(description, target)
         if not status:
             raise DescriptionError(status.reason)
-        passes, rejected = split(description, target)
+        passes, rejected = split(description, target, rows)
         steps = tuple(_step(description, passes, index, target) for index in range(len(passes)))
         return Plan(target=target, steps=steps, rejected=rejected)
 
     def candidates(
-        self, description: KronMatmulDescription, target: Target, count: int
+        self,
+        description: KronMatmulDescription,
+        target: Target,
+        count: int,
+        rows: int | None = None,
     ) -> tuple[Plan, ...]:
         """The plan, then other tiles of its passes and other passes, the cheapest first.
 
         Raises:
             DescriptionError: `supports` says no.
         """
-        plan = self.plan(description, target)
+        plan = self.plan(description, target, rows)
         if count == 1:
             return (plan,)
         others = [
             tuple(_step(description, passes, index, target) for index in range(len(passes)))
-            for passes in variants(description, target)[1:count]
+            for passes in variants(description, target, rows)[1:count]
         ]
         return (plan, *(Plan(target=target, steps=steps) for steps in others))
 

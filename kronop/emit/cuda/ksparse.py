@@ -48,7 +48,9 @@ class CudaKSparseEmitter:
         accepted, rejected = _candidates(description, target)
         return Status.accept() if accepted else Status.reject(rejected[0][1])
 
-    def plan(self, description: KSparseDescription, target: Target) -> Plan:
+    def plan(
+        self, description: KSparseDescription, target: Target, rows: int | None = None
+    ) -> Plan:
         """One step: the cheapest tile that fits.
 
         Raises:
@@ -57,7 +59,11 @@ class CudaKSparseEmitter:
         return self.candidates(description, target, 1)[0]
 
     def candidates(
-        self, description: KSparseDescription, target: Target, count: int
+        self,
+        description: KSparseDescription,
+        target: Target,
+        count: int,
+        rows: int | None = None,
     ) -> tuple[Plan, ...]:
         """The `count` cheapest tiles that fit, the cheapest first, with what it beat.
 

@@ -31,6 +31,8 @@ _OFFSETS_OF_A_ROW = 3 * 8
 # by with where it has to, without a spill.
 _REGISTERS_PLAIN, _REGISTERS_OTHERS, _REGISTERS_LONG = 56, 80, 32
 _REGISTERS_SHARE = 0.72
+# Elements that go from or to the tile in shared memory in one access.
+_PIECE = 4
 SHARED_BYTES_PER_CYCLE = 128
 
 
@@ -425,7 +427,7 @@ def exchanged(shape: PassShape, tile: MmaTile, phases: Sequence[MmaPhase]) -> in
     reads where the first one of the next writes, without a barrier between.
     """
     first, last = phases[0], phases[-1]
-    if not (_may_exchange(tile) and len(phases) > 2 and _powers(tile, shape)):
+    if not (_may_exchange(tile) and len(phases) > 2 and powers(shape, tile)):
         return 0
     square = all(p == q for p, q in shape.group)
     if not square or max(last.digits) > min(first.digits) or first.grouped != last.grouped:
@@ -447,6 +449,16 @@ def shared_bytes(shape: PassShape, tile: MmaTile, splits: bool, accumulator: Dat
     offsets = _offset_tiles(tile) * _offset_bytes(tile)
     return (
         offsets + factors + spare + elements * tile_bytes(tile, accumulator) * meets * tile.buffers
+    )
+
+
+def blocks_of(
+    shape: PassShape, tile: MmaTile, splits: bool, accumulator: DataType, target: Target
+) -> int:
+    """Blocks that a multiprocessor holds."""
+    wanted = shared_bytes(shape, tile, splits, accumulator)
+    return operands.resident_blocks(
+        tile.threads, registers(shape, tile, splits, accumulator), wanted, target
     )
 
 
@@ -536,9 +548,7 @@ def mma_step(
     strides = strides_of(shape, tile, accumulator)
     phases = phases_of(shape, tile, strides, accumulator)
     wanted = shared_bytes(shape, tile, splits, accumulator)
-    blocks = operands.resident_blocks(
-        tile.threads, registers(shape, tile, splits, accumulator), wanted, target
-    )
+    blocks = blocks_of(shape, tile, splits, accumulator, target)
     epilogue = description.epilogue if last else None
     scalar = operands.scalar_kind(epilogue)
     return Step(
@@ -610,7 +620,7 @@ def _reads_ahead(
     )
 
 
-def _powers(tile: MmaTile, shape: PassShape) -> bool:
+def powers(shape: PassShape, tile: MmaTile) -> bool:
     """Whether all sizes are powers of two, so that indices split into parts without carries."""
     digits = (size for digit in shape.group for size in digit)
     sizes = (tile.rows, tile.columns, tile.threads, *digits)
@@ -626,14 +636,26 @@ def _vector(
     produced: int,
 ) -> int:
     """Elements of one access to memory: of a staged tile, or of a phase's pair."""
-    last = shape.group[-1][produced]
     if tile.staged_out if produced else tile.staged_in:
-        return operands.widest_divisor(alignment, [tile.columns if tile.columns > 1 else last])
+        return _staged_vector(shape, tile, strides, alignment, produced)
     if strides[phase.digit] == 1:
         size = shape.group[phase.digit][produced]
         most = half.vector(size) if tile.half else 2
         return operands.widest_divisor(min(alignment, most), [size])
     return math.gcd(alignment, phase.lanes) if phase.neighbours else 1
+
+
+def _staged_vector(
+    shape: PassShape, tile: MmaTile, strides: Sequence[int], alignment: int, produced: int
+) -> int:
+    """Elements of a run that go from the tile to memory or back at once."""
+    run = tile.columns if tile.columns > 1 else shape.group[-1][produced]
+    width = operands.widest_divisor(alignment, [run])
+    # A row of a 16-bit tile is aligned to whole vectors; elsewhere these are cut into pieces.
+    piece = width if tile.half else min(width, _PIECE)
+    outer = strides if tile.columns > 1 else strides[:-1]
+    fits = operands.widest_divisor(piece, [*outer, row_stride(shape, tile, strides)])
+    return width if fits == piece else fits
 
 
 def _factor_constants(
@@ -661,7 +683,7 @@ def _tile_constants(
     return (
         ("kStagedIn", tile.staged_in),
         ("kStagedOut", tile.staged_out),
-        ("kRegular", _powers(tile, shape)),
+        ("kRegular", powers(shape, tile)),
         ("kCluster", tile.cluster),
         ("kOffsetBytes", _offset_bytes(tile)),
         ("kSquare", all(p == q for p, q in shape.group)),

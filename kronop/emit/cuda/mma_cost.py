@@ -17,21 +17,31 @@ from kronop.target import Target
 
 _PRODUCTS_OF_SPLIT = 3
 # NOTE: fitted to 450 tiles of 29 passes on one H200 (copy 4.27 TB/s over 132 multiprocessors at
-# 1.755 GHz), its choice 4 % from the best in the mean: 0.87 of copy speed; cycles of a product of a
+# 1.755 GHz), its choice 2 % from the best in the mean: 0.87 of copy speed; cycles of a product of a
 # warp, by bytes of the accumulator, and of four warps, and of both with 16-bit operands (set: the
-# fit does not tell); of an instruction of 32 threads, of which 16-bit tiles take fewer; a tile, a
-# phase and a cluster's barriers, which other blocks and tiles hide; between a warp's instructions;
-# and how little what goes on at once adds up.
+# fit does not tell); of an instruction of 32 threads, of which 16-bit tiles take fewer, indices
+# that carry more, and each end in memory of a digit by itself some for every access; a tile, a
+# phase and a cluster's barriers, and what of a tile's memory is not hidden when it is staged, which
+# other blocks and tiles hide; between a warp's instructions; how little what goes on at once adds
+# up.
 _MEMORY_BYTES_PER_CYCLE = 16.0
-_CYCLES_OF_PRODUCT, _CYCLES_OF_GROUPED = {4: 2.34, 8: 13.6}, 1.76
+_CYCLES_OF_PRODUCT, _CYCLES_OF_GROUPED = {4: 3.18, 8: 14.1}, 1.86
 _CYCLES_OF_HALF_PRODUCT, _CYCLES_OF_HALF_GROUPED = 3.0, 1.5
-_CYCLES_OF_INSTRUCTION, _HALF_INSTRUCTIONS = 0.175, 0.85
-_CYCLES_OF_TILE, _CYCLES_OF_PHASE, _CYCLES_OF_CLUSTER = 832, 230, 4590
-_CYCLES_BETWEEN = 5.2
-_OVERLAP = 3.2
-_EXCHANGED = 1.45
-# How much longer a warp's short runs of memory take, by bytes of their elements (set as well).
-_SHORT_RUNS = {4: 4.0, 8: 1.0}
+_CYCLES_OF_INSTRUCTION, _HALF_INSTRUCTIONS, _CARRIED_INSTRUCTIONS = 0.212, 0.14, 2.64
+_INSTRUCTIONS_OF_END = 10.4
+_CYCLES_OF_TILE, _CYCLES_OF_PHASE, _CYCLES_OF_CLUSTER = 74, 70, 8680
+_STAGED = 0.63
+_CYCLES_BETWEEN = 2.8
+_OVERLAP = 3.5
+_EXCHANGED = 1.05
+# How much longer a warp's short runs of memory take, by bytes of their elements.
+_SHORT_RUNS = {4: 2.0, 8: 1.0}
+# NOTE: fitted to 143 calls of one tile a block inside a CUDA graph, 8 % off in the mean: cycles of
+# an element of the factors that a thread prepares; of a tile's phase, an instruction of a warp, one
+# with indices that carry, and how much of its products' cycles a tile takes.
+_CYCLES_OF_FACTOR = 24.0
+_CYCLES_OF_LONE_PHASE, _CYCLES_OF_LONE, _CYCLES_OF_CARRIED = 285, 1.5, 4.2
+_LONE_PRODUCTS = 0.26
 
 
 @dataclass(slots=True)
@@ -55,6 +65,40 @@ def cycles(
     """Cycles of one multiprocessor for 128 elements of X; `partial` is lost memory bandwidth."""
     x, y = ends.source.bytes, ends.output.bytes * shape.group_out / shape.group_in
     memory = 128 * (x + y) * partial / _MEMORY_BYTES_PER_CYCLE
+    phases, work = _phases_and_work(shape, tile, splits, accumulator)
+    instructions = work.instructions
+    if not mma.powers(shape, tile):
+        instructions *= _CARRIED_INSTRUCTIONS
+    if tile.half:
+        instructions *= _HALF_INSTRUCTIONS
+    of_tile = _CYCLES_OF_TILE + _CYCLES_OF_PHASE * len(phases)
+    of_tile += _CYCLES_OF_CLUSTER * (tile.cluster > 1)
+    held = tile.rows * tile.columns * shape.group_in / tile.cluster
+    latency = of_tile * 128 / held + instructions * _CYCLES_BETWEEN / (tile.threads / 32)
+    latency += _STAGED * (tile.staged_in + tile.staged_out) / 2 * memory
+    blocks = mma.blocks_of(shape, tile, splits, accumulator, target)
+    latency /= blocks * tile.buffers * (_EXCHANGED if mma.exchanged(shape, tile, phases) else 1)
+    issue = instructions * _CYCLES_OF_INSTRUCTION
+    return _overlapped(memory, work.tensor, work.shared, issue, latency)
+
+
+def lone(
+    shape: PassShape, tile: MmaTile, splits: bool, accumulator: DataType
+) -> tuple[float, float]:
+    """Cycles of a block's factors, and of one tile that no other block or tile hides."""
+    phases, work = _phases_and_work(shape, tile, splits, accumulator)
+    elements = sum(mma.factors_bytes(shape, tile, splits, accumulator)) / 4 / tile.threads
+    each = _CYCLES_OF_LONE if mma.powers(shape, tile) else _CYCLES_OF_CARRIED
+    of_warp = work.instructions / (tile.threads / 32) * each + work.tensor * _LONE_PRODUCTS
+    held = tile.rows * tile.columns * shape.group_in / tile.cluster
+    of_tile = of_warp * held / 128 + len(phases) * _CYCLES_OF_LONE_PHASE
+    return elements * _CYCLES_OF_FACTOR, of_tile
+
+
+def _phases_and_work(
+    shape: PassShape, tile: MmaTile, splits: bool, accumulator: DataType
+) -> tuple[Sequence[MmaPhase], _Work]:
+    """The phases of a tile, and what 128 elements of X ask for in them."""
     strides = mma.strides_of(shape, tile, accumulator)
     phases = mma.phases_of(shape, tile, strides, accumulator)
     work = _Work()
@@ -65,22 +109,13 @@ def cycles(
             work, shape, tile, phase, strides, splits, accumulator, elements, ends_here
         )
     staged = tile.staged_in + tile.staged_out
-    width = mma.tile_bytes(tile, accumulator) / mma.SHARED_BYTES_PER_CYCLE
-    work.shared += elements * width * staged
-    work.instructions += elements / 32 * 2 * staged
-    blocks = operands.resident_blocks(
-        tile.threads,
-        mma.registers(shape, tile, splits, accumulator),
-        mma.shared_bytes(shape, tile, splits, accumulator),
-        target,
+    work.shared += (
+        elements * mma.tile_bytes(tile, accumulator) / mma.SHARED_BYTES_PER_CYCLE * staged
     )
-    of_tile = _CYCLES_OF_TILE + _CYCLES_OF_PHASE * len(phases)
-    of_tile += _CYCLES_OF_CLUSTER * (tile.cluster > 1)
-    held = tile.rows * tile.columns * shape.group_in / tile.cluster
-    latency = of_tile * 128 / held + work.instructions * _CYCLES_BETWEEN / (tile.threads / 32)
-    latency /= blocks * tile.buffers * (_EXCHANGED if mma.exchanged(shape, tile, phases) else 1)
-    issue = work.instructions * _CYCLES_OF_INSTRUCTION
-    return _overlapped(memory, work.tensor, work.shared, issue, latency)
+    work.instructions += elements / 32 * 2 * staged
+    if phases[0].other is None:
+        work.instructions += 128 / 32 * _INSTRUCTIONS_OF_END * (2 - staged)
+    return phases, work
 
 
 def _add_phase(
@@ -109,7 +144,7 @@ def _add_phase(
         products = _products(shape, phase, splits, elements)
         factor = _factor_cycles(shape, phase, splits, accumulator, elements)
     instructions = _instructions(shape, phase, splits, elements) + products * (not phase.grouped)
-    work.instructions += instructions * idle * (_HALF_INSTRUCTIONS if tile.half else 1)
+    work.instructions += instructions * idle
     work.tensor += products * idle * _cycles_of_product(tile, phase, accumulator)
     runs = _SHORT_RUNS[accumulator.bytes]
     work.shared += factor * idle + elements * width * (runs if short[0] and p > 8 else 1)

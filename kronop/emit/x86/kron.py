@@ -58,7 +58,9 @@ class X86KronEmitter:
         status = tile_status(setting)
         return status and _scratch_status(setting)
 
-    def plan(self, description: KronMatmulDescription, target: Target) -> Plan:
+    def plan(
+        self, description: KronMatmulDescription, target: Target, rows: int | None = None
+    ) -> Plan:
         """The cheapest legal candidate.
 
         Raises:
@@ -67,7 +69,11 @@ class X86KronEmitter:
         return self.candidates(description, target, 1)[0]
 
     def candidates(
-        self, description: KronMatmulDescription, target: Target, count: int
+        self,
+        description: KronMatmulDescription,
+        target: Target,
+        count: int,
+        rows: int | None = None,
     ) -> tuple[Plan, ...]:
         """The `count` cheapest legal candidates, the cheapest first, with what it beat.
 

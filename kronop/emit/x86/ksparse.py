@@ -44,7 +44,9 @@ class X86KSparseEmitter:
         reasons = [legality(candidate, setting) for candidate in candidates(setting)]
         return Status.accept() if any(reasons) else reasons[0]
 
-    def plan(self, description: KSparseDescription, target: Target) -> Plan:
+    def plan(
+        self, description: KSparseDescription, target: Target, rows: int | None = None
+    ) -> Plan:
         """The cheapest legal candidate.
 
         Raises:
@@ -53,7 +55,11 @@ class X86KSparseEmitter:
         return self.candidates(description, target, 1)[0]
 
     def candidates(
-        self, description: KSparseDescription, target: Target, count: int
+        self,
+        description: KSparseDescription,
+        target: Target,
+        count: int,
+        rows: int | None = None,
     ) -> tuple[Plan, ...]:
         """The `count` cheapest legal candidates, the cheapest first, with what it beat.
 

@@ -1,4 +1,4 @@
-// digit 0 of 2 (128x128), tiles of 8 x 128 x 32 in shared memory
+// digit 0 of 2 (128x128), tiles of 4 x 128 x 64 in shared memory
 #include "kronop/kron_mma.cuh"
 
 using Parameters = kronop::KronTileParameters<double, 1>;
@@ -48,10 +48,10 @@ struct Step {
   static constexpr bool kStagedOut = false;
   static constexpr bool kRegular = true;
   static constexpr int kCluster = 1;
-  static constexpr int kOffsetBytes = 192;
+  static constexpr int kOffsetBytes = 96;
   static constexpr bool kSquare = true;
-  static constexpr int kRows = 8;
-  static constexpr int kColumns = 32;
+  static constexpr int kRows = 4;
+  static constexpr int kColumns = 64;
   static constexpr int kDigits = 1;
   static constexpr int kGroupIn = 128;
   static constexpr int kGroupOut = 128;
@@ -59,14 +59,14 @@ struct Step {
   static constexpr int kProduced[] = {128};
   static constexpr int kGroupStrideIn[] = {1};
   static constexpr int kGroupStrideOut[] = {1};
-  static constexpr int kStride[] = {40};
-  static constexpr int kRowStride = 5120;
+  static constexpr int kStride[] = {72};
+  static constexpr int kRowStride = 9216;
   static constexpr bool kDenseIn = false;
   static constexpr bool kDenseOut = false;
-  static constexpr int kFactorBytesAt[] = {384};
+  static constexpr int kFactorBytesAt[] = {192};
   static constexpr int kBuffers = 1;
-  static constexpr int kTileBytes = 81920;
-  static constexpr int kTileBytesAt = 131456;
+  static constexpr int kTileBytes = 73728;
+  static constexpr int kTileBytesAt = 131264;
   static constexpr int kPhases = 1;
   static constexpr int kPhaseDigit[] = {0};
   static constexpr int kPhaseOther[] = {-1};
@@ -75,8 +75,8 @@ struct Step {
   static constexpr int kPhaseNeighbours[] = {1};
   static constexpr int kPhaseFibers[] = {256};
   static constexpr int kPhaseAxis[] = {0, 2};
-  static constexpr int kAxisExtent[] = {8, 32};
-  static constexpr int kAxisShared[] = {5120, 1};
+  static constexpr int kAxisExtent[] = {4, 64};
+  static constexpr int kAxisShared[] = {9216, 1};
   static constexpr int kAxisRow[] = {1, 0};
   static constexpr int kAxisGroup[] = {0, 0};
   static constexpr int kAxisColumn[] = {0, 1};

@@ -87,7 +87,7 @@ kron_f32_8x8p3_mma_l_d0of5_s0of2_f32_linear_sm_90a(const __grid_constant__ Param
   kronop::kron_mma<Step>(parameters);
 }
 
-// digits 3 to 4 of 5 (8x8p2), tiles of 2 x 64 x 32 in shared memory
+// digits 3 to 4 of 5 (8x8p2), tiles of 1 x 64 x 64 in shared memory
 #include "kronop/kron_mma.cuh"
 
 using Parameters = kronop::KronTileParameters<double, 2>;
@@ -152,10 +152,10 @@ struct Step {
   static constexpr bool kStagedOut = true;
   static constexpr bool kRegular = true;
   static constexpr int kCluster = 1;
-  static constexpr int kOffsetBytes = 48;
+  static constexpr int kOffsetBytes = 32;
   static constexpr bool kSquare = true;
-  static constexpr int kRows = 2;
-  static constexpr int kColumns = 32;
+  static constexpr int kRows = 1;
+  static constexpr int kColumns = 64;
   static constexpr int kDigits = 2;
   static constexpr int kGroupIn = 64;
   static constexpr int kGroupOut = 64;
@@ -163,14 +163,14 @@ struct Step {
   static constexpr int kProduced[] = {8, 8};
   static constexpr int kGroupStrideIn[] = {8, 1};
   static constexpr int kGroupStrideOut[] = {8, 1};
-  static constexpr int kStride[] = {328, 40};
-  static constexpr int kRowStride = 2624;
+  static constexpr int kStride[] = {584, 72};
+  static constexpr int kRowStride = 4672;
   static constexpr bool kDenseIn = false;
   static constexpr bool kDenseOut = false;
-  static constexpr int kFactorBytesAt[] = {96, 608};
+  static constexpr int kFactorBytesAt[] = {64, 576};
   static constexpr int kBuffers = 1;
-  static constexpr int kTileBytes = 10496;
-  static constexpr int kTileBytesAt = 1120;
+  static constexpr int kTileBytes = 9344;
+  static constexpr int kTileBytesAt = 1088;
   static constexpr int kPhases = 2;
   static constexpr int kPhaseDigit[] = {1, 0};
   static constexpr int kPhaseOther[] = {-1, -1};
@@ -178,12 +178,12 @@ struct Step {
   static constexpr int kPhaseGrouped[] = {0, 0};
   static constexpr int kPhaseNeighbours[] = {1, 1};
   static constexpr int kPhaseFibers[] = {512, 512};
-  static constexpr int kPhaseAxis[] = {0, 3, 6};
-  static constexpr int kAxisExtent[] = {2, 8, 32, 2, 8, 32};
-  static constexpr int kAxisShared[] = {2624, 328, 1, 2624, 40, 1};
-  static constexpr int kAxisRow[] = {1, 0, 0, 1, 0, 0};
-  static constexpr int kAxisGroup[] = {0, 0, 0, 0, 0, 0};
-  static constexpr int kAxisColumn[] = {0, 0, 0, 0, 0, 0};
+  static constexpr int kPhaseAxis[] = {0, 2, 4};
+  static constexpr int kAxisExtent[] = {8, 64, 8, 64};
+  static constexpr int kAxisShared[] = {584, 1, 72, 1};
+  static constexpr int kAxisRow[] = {0, 0, 0, 0};
+  static constexpr int kAxisGroup[] = {0, 0, 0, 0};
+  static constexpr int kAxisColumn[] = {0, 0, 0, 0};
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

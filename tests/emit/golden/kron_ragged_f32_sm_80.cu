@@ -44,7 +44,7 @@ struct Step {
   using Epilogue = ::Epilogue;
   static constexpr int kThreads = 128;
   static constexpr int kBlocks = 4;
-  static constexpr bool kAhead = true;
+  static constexpr bool kAhead = false;
   static constexpr int kExchange = 0;
   static constexpr int kXVector = 1;
   static constexpr int kYVector = 1;
@@ -59,8 +59,8 @@ struct Step {
   static constexpr int kFactorFirst[] = {0, 2, 3};
   static constexpr int kFactorContracted[] = {2, 5, 6};
   static constexpr int kFactorProduced[] = {3, 2, 4};
-  static constexpr bool kStagedIn = false;
-  static constexpr bool kStagedOut = false;
+  static constexpr bool kStagedIn = true;
+  static constexpr bool kStagedOut = true;
   static constexpr bool kRegular = false;
   static constexpr int kCluster = 1;
   static constexpr int kOffsetBytes = 2192;
@@ -93,7 +93,7 @@ struct Step {
   static constexpr int kAxisExtent[] = {91, 10, 91, 4};
   static constexpr int kAxisShared[] = {60, 6, 60, 1};
   static constexpr int kAxisRow[] = {1, 0, 1, 0};
-  static constexpr int kAxisGroup[] = {0, 6, 0, 1};
+  static constexpr int kAxisGroup[] = {0, 0, 0, 0};
   static constexpr int kAxisColumn[] = {0, 0, 0, 0};
 };
 

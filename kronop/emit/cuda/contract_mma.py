@@ -133,6 +133,7 @@ def shared_bytes(work: Contraction, tile: ContractMmaTile, accumulator: DataType
     stage += _size(work.w_order, tile.lanes, tile.k, tile.n, w)
     rows, outputs = tile.part_by_rows if work.y_order is Order.Rows else tile.part
     results = _size(work.y_order, tile.lanes, outputs, rows, y) * accumulator.bytes
+    results *= tile.warps[3]
     return rows_bytes(tile.m) + max(tile.stages * stage * work.source.bytes, results)
 
 

@@ -13,6 +13,7 @@ namespace kronop {
 namespace contract {
 
 // A part of the block's results, 8 outputs of each warp where Y is contiguous along rows, else 16 rows.
+// Warps that share the contracted index have a copy each.
 template <class Step>
 struct Part {
   using Accumulator = typename Step::Accumulator;
@@ -27,24 +28,27 @@ struct Part {
   static KRONOP_INLINE int row(int index) { return kByRows ? 0 : index * kRows; }
   static KRONOP_INLINE int output(int index) { return kByRows ? index * kOutputs : 0; }
 
-  // The sums of a warp's part to their places, or added to what is there.
-  template <bool kAdd>
+  // The sums of a warp's part to their places.
   static KRONOP_INLINE void deposit(Accumulator* results, const Warp<Step>& warp, const Sums<Step>& sums, int index) {
     const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-    Accumulator* to = results + Tile::at(warp.lane, warp.n + 2 * t, warp.m + g);
+    Accumulator* to = results + warp.slab * Tile::kSize + Tile::at(warp.lane, warp.n + 2 * t, warp.m + g);
 #pragma unroll
     for (int m = 0; m < Step::kWarpM; ++m) {
 #pragma unroll
       for (int n = 0; n < Step::kWarpN; ++n) {
         if ((kByRows ? n : m) != index) continue;
 #pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          const int output = (kByRows ? 0 : n * 8 * Step::kWarpsN) + e % 2;
-          const int row = (kByRows ? m * 16 * Step::kWarpsM : 0) + e / 2 * 8;
+        for (int h = 0; h < 2; ++h) {
 #pragma unroll
           for (int l = 0; l < Step::kWarpLanes; ++l) {
-            Accumulator& place = to[Tile::at(l, output, row)];
-            place = kAdd ? place + sums.of[l][m][n][e] : sums.of[l][m][n][e];
+            Accumulator* pair = to + Tile::at(l, kByRows ? 0 : n * 8 * Step::kWarpsN, (kByRows ? m * 16 * Step::kWarpsM : 0) + 8 * h);
+            const Accumulator(&from)[4] = sums.of[l][m][n];
+            if constexpr (Step::kYOrder == kAlongOwn) {
+              store<Accumulator, 2>(pair, {from[2 * h], from[2 * h + 1]});
+            } else {
+              pair[0] = from[2 * h];
+              pair[Tile::kOwn] = from[2 * h + 1];
+            }
           }
         }
       }
@@ -52,63 +56,126 @@ struct Part {
   }
 };
 
-// Which of a block's results one is.
-struct Result {
-  int row, output, lane;
-};
+// VectorSize results that are neighbours in shared memory, added up over the warps that have them.
+template <class Step, int VectorSize>
+KRONOP_INLINE Vector<typename Step::Accumulator, VectorSize> collect(const typename Step::Accumulator* from) {
+  using Accumulator = typename Step::Accumulator;
+  constexpr int at_once = VectorSize * sizeof(Accumulator) > 16 ? 16 / sizeof(Accumulator) : VectorSize;
+  Vector<Accumulator, VectorSize> sums;
+#pragma unroll
+  for (int v = 0; v < VectorSize; v += at_once) {
+    auto few = load<Accumulator, at_once>(from + v);
+#pragma unroll
+    for (int k = 1; k < Step::kWarpsK; ++k) {
+      const auto more = load<Accumulator, at_once>(from + k * Part<Step>::Tile::kSize + v);
+#pragma unroll
+      for (int u = 0; u < at_once; ++u) few.data[u] += more.data[u];
+    }
+#pragma unroll
+    for (int u = 0; u < at_once; ++u) sums.data[v + u] = few.data[u];
+  }
+  return sums;
+}
 
-// Results of one part -> epilogue -> Y, in the order of Y's memory.
+// Whether a block has all of its rows, at places that are one stride apart.
 template <class Step, class Parameters>
-KRONOP_INLINE void store_part(const typename Step::Accumulator* results, const Parameters& parameters, const Place& place, const RowOffsets& offsets, int index) {
+KRONOP_INLINE bool has_even_rows(const Parameters& parameters, const Place& place) {
+  return parameters.row_extent[1] == 1 && parameters.row_extent[2] == 1 && place.rows == Step::kTileM;
+}
+
+// Results of a part -> epilogue -> Y, in the order of Y's memory.
+template <class Step, class Parameters>
+struct Outcome {
   using Output = typename Step::Output;
   using Accumulator = typename Step::Accumulator;
   using Whole = Part<Step>;
-  constexpr int vector = Step::kYVector;
-  constexpr int at_once = vector * sizeof(Accumulator) > 16 ? 16 / sizeof(Accumulator) : vector;
-  using Chunk = Piece<Step::kYOrder, Step::kLanes, Whole::kOutputs, Whole::kRows, vector>;
-  const Finish<Step> finish(parameters);
-  Output* y = static_cast<Output*>(parameters.y) + place.y;
-  const Output* z = parameters.z ? static_cast<const Output*>(parameters.z) + place.z : nullptr;
-  const Output* bias = parameters.bias ? static_cast<const Output*>(parameters.bias) + place.bias : nullptr;
-#pragma unroll 1
-  for (int at = threadIdx.x; at < Chunk::kCount; at += Step::kThreads) {
-    const Chunk chunk(at);
-    const int row = Whole::row(index) + chunk.wide, output = Whole::output(index) + chunk.own;
-    if (row >= place.rows || output >= place.outputs || chunk.lane >= place.lanes) continue;
-    Vector<Accumulator, vector> sums;
-    const Accumulator* from = results + Whole::Tile::at(chunk.lane, chunk.own, chunk.wide);
-#pragma unroll
-    for (int v = 0; v < vector; v += at_once) {
-      const auto few = load<Accumulator, at_once>(from + v);
-#pragma unroll
-      for (int u = 0; u < at_once; ++u) sums.data[v + u] = few.data[u];
-    }
-    // The element v of the chunk: its row, output and lane.
-    const auto of = [&](int v) {
-      const int lane = chunk.lane + (Step::kYOrder == kAlongLanes ? v : 0), over = lane / Step::kLanes;
-      return Result{row + (Whole::kByRows ? v : 0), output + (Step::kYOrder == kAlongOwn ? v : over), lane - over * Step::kLanes};
-    };
-    const bool whole = !Whole::kByRows || row + vector <= place.rows;
-    Vector<Output, vector> source{}, result;
-    const bool wide = vector == 1 || (parameters.y_vector && whole);
-    if (z && wide) {
-      source = load<Output, vector>(z + offsets.z[row] + output * parameters.produced_z + chunk.lane * parameters.lane_z);
-    }
-#pragma unroll
-    for (int v = 0; v < vector; ++v) {
-      const auto [m, n, l] = of(v);
-      if (!wide && (m >= place.rows || n >= place.outputs || l >= place.lanes)) continue;
-      if (z && !wide) source.data[v] = z[offsets.z[m] + n * parameters.produced_z + l * parameters.lane_z];
-      Output shift{};
-      if (bias) shift = bias[n * parameters.produced_bias + l * parameters.lane_bias];
-      result.data[v] = finish(sums.data[v], source.data[v], shift);
-      if (!wide) y[offsets.y[m] + n * parameters.produced_y + l * parameters.lane_y] = result.data[v];
-    }
-    if (wide) {
-      store<Output, vector>(y + offsets.y[row] + output * parameters.produced_y + chunk.lane * parameters.lane_y, result);
+  static constexpr int kVector = Step::kYVector;
+  using Mine = Share<Step::kYOrder, Step::kLanes, Whole::kOutputs, Whole::kRows, kVector, Step::kThreads>;
+  using Chunk = typename Mine::Part;
+  using Ends = Places<Output, Mine, Listed>;
+  const Parameters& parameters;
+  const Place& place;
+  const RowOffsets& offsets;
+  Finish<Step> finish;
+  const Output *y, *z, *bias;
+
+  KRONOP_INLINE Outcome(const Parameters& with, const Place& here, const RowOffsets& rows)
+      : parameters(with), place(here), offsets(rows), finish(with), y(static_cast<const Output*>(with.y) + here.y),
+        z(with.z ? static_cast<const Output*>(with.z) + here.z : nullptr),
+        bias(with.bias ? static_cast<const Output*>(with.bias) + here.bias : nullptr) {}
+
+  KRONOP_INLINE Listed rows_of(const long long* list, long long stride, int first) const {
+    return {list + first, has_even_rows<Step>(parameters, place), stride};
+  }
+  KRONOP_INLINE void store_part(const Accumulator* results, int index) const {
+    if (Mine::kRegular && !Whole::kByRows && has_even_rows<Step>(parameters, place)) {
+      store_part<true>(results, index);
+    } else {
+      store_part<false>(results, index);
     }
   }
-}
+
+ private:
+  template <bool kEven>
+  KRONOP_INLINE void store_part(const Accumulator* results, int index) const {
+    const Mine mine;
+    const int row = Whole::row(index), output = Whole::output(index);
+    const Ends to(y + output * parameters.produced_y, parameters.produced_y, parameters.lane_y, rows_of(offsets.y, parameters.row_y[0], row), mine);
+    const Ends from(z + output * parameters.produced_z, parameters.produced_z, parameters.lane_z, rows_of(offsets.z, parameters.row_z[0], row), mine);
+#pragma unroll(Mine::kEach < 4 ? Mine::kEach : 4)
+    for (int i = 0; i < Mine::kEach; ++i) {
+      if (!mine.has(i)) break;
+      const Chunk chunk = mine[i];
+      const int rows = place.rows - row - chunk.wide;
+      if (rows <= 0 || chunk.own + output >= place.outputs || chunk.lane >= place.lanes) continue;
+      const Accumulator* sums = results + Whole::Tile::at(chunk.lane, chunk.own, chunk.wide);
+      if (kVector == 1 || (parameters.y_vector && (!Whole::kByRows || rows >= kVector))) {
+        store<Output, kVector>(const_cast<Output*>(to.template at<kEven>(mine, i)), finished<kEven>(collect<Step, kVector>(sums), from, mine, i, output));
+      } else {
+        store_each(sums, chunk, row, output);
+      }
+    }
+  }
+  // Element v of a chunk, counted from the part's first.
+  static KRONOP_INLINE Chunk element(const Chunk& chunk, int v) {
+    const int lane = chunk.lane + (Step::kYOrder == kAlongLanes ? v : 0), over = lane / Step::kLanes;
+    return Chunk(lane - over * Step::kLanes, chunk.own + (Step::kYOrder == kAlongOwn ? v : over), chunk.wide + (Whole::kByRows ? v : 0));
+  }
+  KRONOP_INLINE Output shift(const Chunk& one, int output) const {
+    return bias[(output + one.own) * parameters.produced_bias + one.lane * parameters.lane_bias];
+  }
+  template <bool kEven>
+  KRONOP_INLINE Vector<Output, kVector> finished(const Vector<Accumulator, kVector>& sums, const Ends& from, const Mine& mine, int i, int output) const {
+    Vector<Output, kVector> result;
+    if (!z && !bias) {
+#pragma unroll
+      for (int v = 0; v < kVector; ++v) result.data[v] = finish(sums.data[v]);
+    } else {
+      Vector<Output, kVector> source{}, shifts{};
+      if (z) source = load<Output, kVector>(from.template at<kEven>(mine, i));
+      if (bias) {
+#pragma unroll
+        for (int v = 0; v < kVector; ++v) shifts.data[v] = shift(element(mine[i], v), output);
+      }
+#pragma unroll
+      for (int v = 0; v < kVector; ++v) result.data[v] = finish(sums.data[v], source.data[v], shifts.data[v]);
+    }
+    return result;
+  }
+  // Of a Y that allows no vectors, and of the last rows.
+  KRONOP_INLINE void store_each(const Accumulator* sums, const Chunk& chunk, int row, int output) const {
+#pragma unroll 1
+    for (int v = 0; v < kVector; ++v) {
+      const Chunk one = element(chunk, v);
+      if (row + one.wide >= place.rows || output + one.own >= place.outputs || one.lane >= place.lanes) continue;
+      Output source{}, moved{};
+      if (z) source = z[offsets.z[row + one.wide] + (output + one.own) * parameters.produced_z + one.lane * parameters.lane_z];
+      if (bias) moved = shift(one, output);
+      const long long to = offsets.y[row + one.wide] + (output + one.own) * parameters.produced_y + one.lane * parameters.lane_y;
+      const_cast<Output*>(y)[to] = finish(collect<Step, 1>(sums + v).data[0], source, moved);
+    }
+  }
+};
 
 // All products of a block's tile: stages are filled ahead of the one that is multiplied. A single stage is
 // for a single step.
@@ -120,12 +187,14 @@ KRONOP_INLINE void multiply(const Parameters& parameters, const Place& place, co
   constexpr int steps = (Step::kContracted + Step::kTileK - 1) / Step::kTileK;
   constexpr int ahead = Step::kStages - 1, stage_size = X::kSize + W::kSize;
   Operand* stages = reinterpret_cast<Operand*>(shared);
-  auto x = make_copies<Step, Operand, Step::kXOrder, Step::kTileM, Step::kXVector, Step::kXPitch>(
+  Copies<Step, Operand, Step::kXOrder, Step::kTileM, Step::kXVector, Step::kXPitch, 0, Listed> x(
       static_cast<const Operand*>(parameters.x) + place.x, parameters.contracted_x, parameters.lane_x, parameters.x_vector,
-      place.rows, place.lanes, [&](int row) { return offsets.x[row]; });
-  auto w = make_copies<Step, Operand, Step::kWOrder, Step::kTileN, Step::kWVector, Step::kWPitch>(
+      place.rows, place.lanes, Listed{offsets.x, has_even_rows<Step>(parameters, place), parameters.row_x[0]});
+  Copies<Step, Operand, Step::kWOrder, Step::kTileN, Step::kWVector, Step::kWPitch, Step::kProduced, Evenly> w(
       static_cast<const Operand*>(parameters.w) + place.w, parameters.contracted_w, parameters.lane_w, parameters.w_vector,
-      place.outputs, place.lanes, [&](int output) { return output * parameters.produced_w; });
+      place.outputs, place.lanes, Evenly{parameters.produced_w});
+  const Operand* at_x = stages + X::at(warp.lane, warp.slab * kSlab, warp.m);
+  const Operand* at_w = stages + X::kSize + W::at(warp.lane, warp.slab * kSlab, warp.n);
   int stage = ahead > 0 ? 1 : 0;  // Of step -ahead.
 #pragma unroll 1
   for (int step = -ahead; step < steps; ++step) {
@@ -135,27 +204,15 @@ KRONOP_INLINE void multiply(const Parameters& parameters, const Place& place, co
     }
     if (step + ahead < steps) {
       Operand* to = stages + (stage == 0 ? ahead : stage - 1) * stage_size;
-      x.fill(to, (step + ahead) * Step::kTileK);
-      w.fill(to + X::kSize, (step + ahead) * Step::kTileK);
+      x.fill(to);
+      w.fill(to + X::kSize);
     }
     commit_copies();
     if (ahead == 0) {
       wait_for_copies_but<0>();
       __syncthreads();
     }
-    if (step >= 0) {
-      const Operand* from = stages + stage * stage_size;
-#pragma unroll 1
-      for (int k = warp.slab * kSlab; k < Step::kTileK; k += kSlab * Step::kWarpsK) {
-        const Operand *at_x = from + X::at(warp.lane, k, warp.m), *at_w = from + X::kSize + W::at(warp.lane, k, warp.n);
-        // A batch of few rows has none for the others.
-        if (Step::kWarpM == 1 || place.rows <= Sums<Step>::kRowsApart) {
-          sums.template add<1>(at_x, at_w);
-        } else {
-          sums.template add<Step::kWarpM>(at_x, at_w);
-        }
-      }
-    }
+    if (step >= 0) sums.add(at_x + stage * stage_size, at_w + stage * stage_size);
     stage = stage + 1 == Step::kStages ? 0 : stage + 1;
   }
   wait_for_copies_but<0>();
@@ -179,17 +236,13 @@ KRONOP_INLINE void contract_mma(const Parameters& parameters) {
     contract::Sums<Step> sums;
     contract::multiply<Step>(parameters, place, offsets, shared + Step::kTileBytesAt, warp, sums);
     // The operands' tiles have been used up: their place takes the results.
+    const contract::Outcome<Step, Parameters> outcome(parameters, place, offsets);
 #pragma unroll 1
     for (int part = 0; part < Whole::kParts; ++part) {
       __syncthreads();
-      if (warp.slab == 0) Whole::template deposit<false>(results, warp, sums, part);
+      Whole::deposit(results, warp, sums, part);
       __syncthreads();
-#pragma unroll
-      for (int other = 1; other < Step::kWarpsK; ++other) {
-        if (warp.slab == other) Whole::template deposit<true>(results, warp, sums, part);
-        __syncthreads();
-      }
-      contract::store_part<Step>(results, parameters, place, offsets, part);
+      outcome.store_part(results, part);
     }
     __syncthreads();
   }

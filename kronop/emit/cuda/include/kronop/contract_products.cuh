@@ -66,15 +66,17 @@ KRONOP_INLINE void load_elements(T (&to)[kLanes][2 * kHalves], const T* tile) {
   }
 }
 
-// Of 16-bit operands: 16 wide indices, eight of them `kApart` after the others, and 16 contracted ones, as
-// registers h + 2 i (half_mma.cuh).
-template <class Tile, int kApart, bool kSpread, int kLanes, class T>
+// Of 16-bit operands: 16 wide indices, eight of them (h = 1) `kApart` after the others, and 16 contracted ones
+// (i = 1: the last eight), as registers h + 2 i (half_mma.cuh). Or, where kPairs, 2 h + i: two right operands,
+// each in registers that are neighbours.
+template <class Tile, int kApart, bool kSpread, bool kPairs, int kLanes, class T>
 KRONOP_INLINE void load_words(unsigned (&to)[kLanes][4], const T* tile) {
   const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
   if constexpr (Tile::kOrder != kAlongLanes) {
     constexpr bool turned = Tile::kOrder == kAlongRows;
-    // Row `row` of matrix h + 2 i is a wide index, or a contracted one.
-    const int row = threadIdx.x % 8, h = threadIdx.x / 8 % 2, i = threadIdx.x / 16 % 2;
+    // Row `row` of a matrix is a wide index, or a contracted one.
+    const int row = threadIdx.x % 8, first = threadIdx.x / 8 % 2, second = threadIdx.x / 16 % 2;
+    const int h = kPairs ? second : first, i = kPairs ? first : second;
     const int step = kSpread ? row / 2 + row % 2 * 4 : row;
     const T* from = turned ? tile + (8 * i + step) * Tile::kOwn + h * kApart : tile + (row + h * kApart) * Tile::kWide + 8 * i;
 #pragma unroll
@@ -91,7 +93,7 @@ KRONOP_INLINE void load_words(unsigned (&to)[kLanes][4], const T* tile) {
           const auto low = load<T, vector>(from + step_of<kSpread>(t, 0) * Tile::kOwn + l);
           const auto high = load<T, vector>(from + step_of<kSpread>(t, 1) * Tile::kOwn + l);
 #pragma unroll
-          for (int v = 0; v < vector; ++v) to[l + v][h + 2 * i] = low.data[v].bits | unsigned(high.data[v].bits) << 16;
+          for (int v = 0; v < vector; ++v) to[l + v][kPairs ? 2 * h + i : h + 2 * i] = low.data[v].bits | unsigned(high.data[v].bits) << 16;
         }
       }
     }
@@ -110,36 +112,36 @@ struct Sums {
   static constexpr bool kSpread = Step::kWOrder == kAlongLanes;
   Accumulator of[kLanes][kM][kN][4] = {};
 
-  // Of the first kRows times 16 rows.
-  template <int kRows>
+  // All slabs of a stage that are this warp's, the first at x and w.
   KRONOP_INLINE void add(const Operand* x, const Operand* w) {
-    if constexpr (sizeof(Operand) == 2) {
-      add_words<kRows>(x, w);
-    } else {
-      add_elements<kRows>(x, w);
+#pragma unroll(sizeof(Operand) == 2 ? 8 : 1)
+    for (int k = 0; k < Step::kTileK; k += kSlab * Step::kWarpsK) {
+      if constexpr (sizeof(Operand) == 2) {
+        add_words(x + k * X::kOwn, w + k * W::kOwn);
+      } else {
+        add_elements(x + k * X::kOwn, w + k * W::kOwn);
+      }
     }
   }
 
  private:
-  template <int kRows>
   KRONOP_INLINE void add_words(const Operand* x, const Operand* w) {
     unsigned b[kN / 2][kLanes][4];
 #pragma unroll
-    for (int n = 0; n < kN / 2; ++n) load_words<W, kOutputsApart, kSpread>(b[n], w + 2 * n * kOutputsApart * W::kWide);
+    for (int n = 0; n < kN / 2; ++n) load_words<W, kOutputsApart, kSpread, true>(b[n], w + 2 * n * kOutputsApart * W::kWide);
 #pragma unroll
-    for (int m = 0; m < kRows; ++m) {
+    for (int m = 0; m < kM; ++m) {
       unsigned a[kLanes][4];
-      load_words<X, 8, kSpread>(a, x + m * kRowsApart * X::kWide);
+      load_words<X, 8, kSpread, false>(a, x + m * kRowsApart * X::kWide);
 #pragma unroll
       for (int l = 0; l < kLanes; ++l) {
 #pragma unroll
-        for (int n = 0; n < kN; ++n) warp_multiply_add<Operand>(of[l][m][n], a[l], b[n / 2][l][n % 2], b[n / 2][l][n % 2 + 2]);
+        for (int n = 0; n < kN; ++n) warp_multiply_add<Operand>(of[l][m][n], a[l], b[n / 2][l][n % 2 * 2], b[n / 2][l][n % 2 * 2 + 1]);
       }
     }
   }
 
   // NOTE: the tensor cores truncate sums: only two products follow each other, ordinary additions collect them.
-  template <int kRows>
   KRONOP_INLINE void add_elements(const Operand* x, const Operand* w) {
     constexpr bool split = Step::kSplit;
     Split<Operand, 2, split> b[2][kLanes][kN];
@@ -154,7 +156,7 @@ struct Sums {
       }
     }
 #pragma unroll
-    for (int m = 0; m < kRows; ++m) {
+    for (int m = 0; m < kM; ++m) {
       Operand a[2][kLanes][4];
 #pragma unroll
       for (int step = 0; step < 2; ++step) load_elements<X, 2, 8, kSpread>(a[step], x + m * kRowsApart * X::kWide + step * 8 * X::kOwn);

@@ -24,8 +24,10 @@ _MEMORY, _LEVEL_2, _SHARED = 16.0, 28.0, 128.0
 _PRODUCT_OF_SLAB = {2: 1.6, 4: 3.4, 8: 17.0}
 _SCHEDULERS = 4
 _PRODUCTS_OF_SPLIT = 3
-# Cycles of a block that nothing of its own hides, and of a stage.
-_BLOCK, _STAGE = 2600.0, 120.0
+# Cycles of a block that nothing of its own hides: its start and end, a step, and a load from
+# memory, which as many steps hide as there are other stages. Instructions of a warp for a step.
+_BLOCK, _STEP, _LOAD = 1900.0, 70.0, 800.0
+_OF_A_STEP = 40
 
 
 def of_simt(work: Contraction, tile: ContractTile, accumulator: DataType) -> float:
@@ -56,7 +58,8 @@ def of_mma(
         contract_mma.shared_bytes(work, tile, accumulator),
         target,
     )
-    alone = _BLOCK + operands.cover(work.contracted, tile.k) * _STAGE + busy
+    steps = operands.cover(work.contracted, tile.k)
+    alone = _BLOCK + steps * max(_STEP, _LOAD / max(1, tile.stages - 1)) + busy
     outputs = operands.cover(work.produced, tile.n)
     lanes = operands.cover(work.lanes, tile.lanes)
     blocks = operands.cover(work.rows, tile.m) * outputs * lanes
@@ -103,11 +106,18 @@ def _instructions(
     work: Contraction, tile: ContractMmaTile, fragments: int, products: int, splits: bool
 ) -> float:
     """Instructions of warps: products, fragments, copies and results."""
-    steps = 2 if work.source.bytes > 2 else 1
+    words = work.source.bytes > 2
     x, w, y = contract_mma.vectors(work, tile)
     depth = operands.round_up(work.contracted, tile.k)
     copies = tile.lanes * depth * (tile.m / x + tile.n / w) / 32 * 5
     joins = Order.Lanes in (work.x_order, work.w_order)
-    each = 4.0 if splits else 1.5 if joins or work.source.bytes > 2 else 0.3
-    results = tile.lanes * tile.m * tile.n / 32 * (3 + 16 / y)
-    return products * steps + fragments / 32 * each + copies + results
+    each = 3.5 if splits else 1.0 if joins or words else 0.15
+    results = tile.lanes * tile.m * tile.n / 32
+    sums = results * depth / SLAB if splits else 0
+    return (
+        products * (2 if words else 1)
+        + fragments / 32 * each
+        + sums
+        + copies
+        + results * (3 + 16 / y)
+    )

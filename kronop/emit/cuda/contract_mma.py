@@ -21,6 +21,9 @@ from kronop.target import Target
 SLAB, ROWS, OUTPUTS = 16, 16, 8
 _MOST_SUMS, _MOST_STAGES = 128, 4
 _MOST_THREADS, _MOST_DEPTH = 256, 128
+_DEPTHS = (16, 32, 64, 128, 256, 512)
+# Results of a warp, in products, up to which more than two may share the contracted index.
+_FEW_PRODUCTS = 4
 # Measured with ptxas 13.4: what addresses and loops take besides sums and fragments.
 _REGISTERS = 68
 
@@ -149,7 +152,8 @@ def registers(work: Contraction, tile: ContractMmaTile, splits: bool) -> int:
     else:
         # Two steps of eight: W's split, X's as they are but for one lane, and sums of a chain.
         fragments = 4 * lanes * n * words * (1 + splits) + 8 * lanes * words
-        fragments += (8 + 4 * n) * splits
+        # Several lanes are unpacked from what an access brings.
+        fragments += (8 + 4 * n + 12 * (lanes > 1)) * splits
     x, w, _ = vectors(work, tile)
     pieces = sum(
         operands.cover(tile.lanes * tile.k * size // vector, tile.threads)
@@ -229,20 +233,23 @@ def _warps(work: Contraction, lanes: int, tile: TileDescription | None) -> Itera
     """Products of a warp of so many lanes, warps along rows, outputs and k, k and stages."""
     words = max(1, work.source.bytes // 4)
     depth = operands.round_up(work.contracted, SLAB)
-    depths = [
-        size for size in (16, 32, 64) if size * work.source.bytes <= _MOST_DEPTH and size <= depth
-    ]
     stages = range(1, _MOST_STAGES + 1)
     if tile is not None:
-        depths, stages = [tile.threadblock_shape[2]], range(tile.stages, tile.stages + 1)
+        stages = range(tile.stages, tile.stages + 1)
     outputs = operands.round_up(work.produced, 2 * OUTPUTS)
     for warp_m, warp_n in itertools.product((1, 2, 4), (2, 4, 8)):
         if lanes * warp_m * warp_n * 4 * words > _MOST_SUMS:
             continue
-        for m, n, k in itertools.product((1, 2, 4, 8), (1, 2, 4, 8), (1, 2)):
+        shared = (1, 2, 4, 8) if lanes * warp_m * warp_n <= _FEW_PRODUCTS else (1, 2)
+        for m, n, k in itertools.product((1, 2, 4, 8), (1, 2, 4, 8), shared):
             wide = warp_n * OUTPUTS * n
             if tile is None and wide > max(2 * OUTPUTS, 2 * outputs):
                 continue
+            if tile is None:
+                most = min(_MOST_DEPTH // work.source.bytes * k, depth)
+                depths = [size for size in _DEPTHS if SLAB * k <= size <= most]
+            else:
+                depths = [tile.threadblock_shape[2]]
             for size, count in itertools.product(depths, stages):
                 steps = operands.cover(work.contracted, size)
                 if tile is not None or (count <= steps and (count > 1 or steps == 1)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import prod
 
 from kronop.artifacts import KernelSignature, Launch, Scalar
@@ -162,6 +163,7 @@ def contract_launch(
 
     `extents` are those of row, contracted, produced, lane and group.
     """
+    views, extents = _merged_rows(views, extents)
     own = {"x": "contracted", "w": "contracted", "y": "produced"}
     rows = {"x": "row", "w": "produced", "y": "row"}
 
@@ -194,3 +196,28 @@ def contract_launch(
         * prod(extents["group"])
     )
     return operands.make_launch(index, step, blocks, values)
+
+
+def _merged_rows(
+    views: Mapping[str, operands.View], extents: Mapping[str, tuple[int, ...]]
+) -> tuple[dict[str, operands.View], dict[str, tuple[int, ...]]]:
+    """Row axes that all operands walk in steps of one size become one: the first, if it is all."""
+    names = [name for name in ("x", "y", "z") if name != "z" or views[name].pointer]
+    merged: list[tuple[int, dict[str, int]]] = []
+    for axis, size in enumerate(extents["row"]):
+        strides = {name: views[name].strides["row"][axis] for name in names}
+        if size == 1:
+            continue
+        if merged and all(merged[-1][1][name] == size * strides[name] for name in names):
+            size *= merged.pop()[0]
+        merged.append((size, strides))
+    merged += [(1, dict.fromkeys(names, 0))] * (ROW_AXES - len(merged))
+    changed = {
+        name: replace(
+            views[name],
+            strides={**views[name].strides, "row": tuple(strides[name] for _, strides in merged)},
+        )
+        for name in names
+    }
+    absent = {"z": replace(views["z"], strides={**views["z"].strides, "row": (0,) * ROW_AXES})}
+    return {**views, **absent, **changed}, {**extents, "row": tuple(size for size, _ in merged)}

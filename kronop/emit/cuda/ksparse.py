@@ -18,8 +18,10 @@ from kronop.emit.cuda.contract_step import (
     candidates,
     contract_launch,
     contract_step,
+    cost,
     splits,
 )
+from kronop.emit.cuda.few_rows import GAIN_OF_FEW_ROWS
 from kronop.emit.plan import Plan, Step
 from kronop.errors import DescriptionError
 from kronop.target import Target
@@ -45,7 +47,7 @@ class CudaKSparseEmitter:
             status = operands.accept_math(description.math)
             if not status:
                 return status
-        accepted, rejected = _candidates(description, target)
+        accepted, rejected = _candidates(description, target, None)
         return Status.accept() if accepted else Status.reject(rejected[0][1])
 
     def plan(
@@ -56,7 +58,7 @@ class CudaKSparseEmitter:
         Raises:
             DescriptionError: `supports` says no.
         """
-        return self.candidates(description, target, 1)[0]
+        return self.candidates(description, target, 1, rows)[0]
 
     def candidates(
         self,
@@ -73,7 +75,7 @@ class CudaKSparseEmitter:
         status = self.supports(description, target)
         if not status:
             raise DescriptionError(status.reason)
-        accepted, rejected = _candidates(description, target)
+        accepted, rejected = _ranked(description, target, rows)
         slower = [
             (str(tile), f"cost {cost:.2f}, the best {accepted[0][0]:.2f}")
             for cost, tile in accepted[1:]
@@ -106,13 +108,13 @@ def _order(tensor: TensorDescription, batch_last: bool, lanes: int) -> Order:
     return Order.Own if lanes == 1 else Order.Lanes
 
 
-def _contraction(description: KSparseDescription) -> Contraction:
+def _contraction(description: KSparseDescription, rows: int | None) -> Contraction:
     a, b, c, d = description.pattern
     return Contraction(
         contracted=c,
         produced=b,
         lanes=d,
-        rows=_TYPICAL_ROWS * a,
+        rows=(rows or _TYPICAL_ROWS) * a,
         source=description.X.element,
         output=description.Y.element,
         x_alignment=description.X.alignment,
@@ -126,9 +128,24 @@ def _contraction(description: KSparseDescription) -> Contraction:
 
 @functools.lru_cache(maxsize=256)
 def _candidates(
-    description: KSparseDescription, target: Target
+    description: KSparseDescription, target: Target, rows: int | None
 ) -> tuple[list[tuple[float, Tile]], list[tuple[str, str]]]:
-    return candidates(_contraction(description), description.math, target, description.tile)
+    work = _contraction(description, rows)
+    return candidates(work, description.math, target, description.tile)
+
+
+def _ranked(
+    description: KSparseDescription, target: Target, rows: int | None
+) -> tuple[list[tuple[float, Tile]], list[tuple[str, str]]]:
+    """Candidates for so many rows; that for many rows is first, unless others gain much."""
+    accepted, rejected = _candidates(description, target, rows)
+    if rows is None:
+        return accepted, rejected
+    usual, work = _candidates(description, target, None)[0][0][1], _contraction(description, rows)
+    took = cost(work, description.math, usual, target)
+    if took > GAIN_OF_FEW_ROWS * accepted[0][0]:
+        return accepted, rejected
+    return [(took, usual), *(item for item in accepted if item[1] != usual)], rejected
 
 
 def _step(description: KSparseDescription, tile: Tile, target: Target) -> Step:
@@ -141,7 +158,7 @@ def _step(description: KSparseDescription, tile: Tile, target: Target) -> Step:
     )
     return contract_step(
         description.math,
-        _contraction(description),
+        _contraction(description, None),
         tile,
         description.epilogue,
         target,

@@ -30,8 +30,6 @@ _BYTES_OF_MULTIPLY_ADD = 0.17
 # Cycles of one multiprocessor for 128 elements, for each byte of memory traffic an element.
 _CYCLES_OF_A_BYTE = 128 / 16
 _TYPICAL_ROWS = 1024
-# Another plan for few rows, which is another kernel to compile, has to gain that much.
-_GAIN_OF_FEW_ROWS = 1.15
 _GOOD_RUN_BYTES = 64
 _WHOLE_LINES = 128
 # What the tuner may choose from: ways to group digits, and about so many tilings of each.
@@ -92,7 +90,7 @@ def split(
             sum(_cost(key, item.shape, item.ends, item.choice.tile, target, rows) for item in way)
             for way in (passes, few)
         )
-        if few and took > _GAIN_OF_FEW_ROWS * least:
+        if few and took > few_rows.GAIN_OF_FEW_ROWS * least:
             passes = few
     return passes, tuple(rejected)
 

@@ -14,11 +14,12 @@ from kronop.args.kron import KronMatmulArguments
 from kronop.args.ksparse import KSparseArguments
 from kronop.args.tensor import TensorView, describe, view
 from kronop.descriptions import epilogue as epilogues
-from kronop.descriptions.datatype import DataType, Layout
+from kronop.descriptions.datatype import DataType, Layout, int8, result_type
 from kronop.descriptions.epilogue import (
     ACTIVATION_NAMES,
     Epilogue,
     LinearCombination,
+    LinearCombinationClamp,
     LinearCombinationGeneric,
 )
 from kronop.descriptions.kron import Side
@@ -51,7 +52,8 @@ def gemkm(
         out: where to write the result; a new tensor like `x` where None.
 
     Returns:
-        (..., M, product of the factors' columns), of x's kind, element type and device.
+        (..., M, product of the factors' columns), of x's kind, element type and device. Of int8 it
+        is int32, wrapped where sums leave its range; to an `out` of int8 it saturates.
 
     Raises:
         ArgumentError: shapes, devices or scalars that do not fit.
@@ -79,7 +81,8 @@ def gekmm(
         out: where to write the result; a new tensor like `x` where None.
 
     Returns:
-        (..., product of the factors' rows, M), of x's kind, element type and device.
+        (..., product of the factors' rows, M), of x's kind, element type and device. Of int8 it is
+        int32, wrapped where sums leave its range; to an `out` of int8 it saturates.
 
     Raises:
         ArgumentError: shapes, devices or scalars that do not fit.
@@ -118,7 +121,8 @@ def ksmm(
             where None.
 
     Returns:
-        (..., a b d), or (a b d, ...) with `batch_last`, of x's kind, element type and device.
+        (..., a b d), or (a b d, ...) with `batch_last`, of x's kind, element type and device; of
+        int8 as for `gemkm`, and of one factor only.
 
     Raises:
         ArgumentError: shapes, devices or scalars that do not fit.
@@ -134,6 +138,8 @@ def ksmm(
     _check_activation(activation)
     check_flag("batch_last", batch_last)
     patterns = _chain_patterns(chain)
+    if len(chain) > 1:
+        _check_chained(x)
     if out is not None and len(chain) > 1:
         _check_separate(out, x, chain, bias)
     for index, (weight, pattern) in enumerate(zip(chain[:-1], patterns[:-1], strict=True)):
@@ -180,6 +186,20 @@ def _check_separate(out: Any, x: Any, weights: Sequence[Any], bias: Any) -> None
     if bias is not None:
         inputs["bias"] = bias
     check_overlap(view(out, "Y"), {name: view(item, name) for name, item in inputs.items()}, None)
+
+
+def _check_chained(x: Any) -> None:
+    """Refuses what a second factor of the same type would not take."""
+    element = view(x, "X").element
+    if result_type(element) != element:
+        raise ElementTypeError(
+            mismatch(
+                "element type of X in a chain",
+                expected="a type that results have as well",
+                got=f"{element.name}, of which results are {result_type(element).name}",
+                hint="convert x and the weights to it, or apply one factor at a time",
+            )
+        )
 
 
 def _operand(x: Any) -> TensorView:
@@ -319,13 +339,15 @@ def _chain_patterns(chain: Sequence[Any]) -> list[tuple[int, int, int, int]]:
     return patterns
 
 
-def _output_description(element: DataType, inner: int, z: Any, out: Any) -> TensorDescription:
+def _output_description(x: DataType, inner: int, z: Any, out: Any) -> TensorDescription:
     """The strongest promise that Y and Z keep; `inner` is the contiguous size of a Y made here."""
     given = [
         describe(view(item, name), name)
         for name, item in (("Z", z), ("Y", out))
         if item is not None
     ]
+    is_narrow = out is not None and given[-1].element == x
+    element = x if is_narrow else result_type(x)
     if out is None:
         given.append(
             TensorDescription(element, Layout.RowMajor, math.gcd(inner, 16 // element.bytes) or 1)
@@ -344,7 +366,7 @@ def _kron_operation(
     factors: tuple[tuple[int, int], ...],
     side: Side,
 ) -> KronMatmulOperation:
-    epilogue = _epilogue(Y, None)
+    epilogue = _epilogue(X.element, Y, None)
     return KronMatmulOperation(
         target, None, X, TensorDescription(X.element), Y, epilogue, factors, side
     )
@@ -360,15 +382,17 @@ def _ksparse_operation(
     activation: str | None,
 ) -> KSparseOperation:
     W = TensorDescription(X.element)
-    return KSparseOperation(target, None, X, W, Y, _epilogue(Y, activation), pattern, batch_last)
+    epilogue = _epilogue(X.element, Y, activation)
+    return KSparseOperation(target, None, X, W, Y, epilogue, pattern, batch_last)
 
 
-def _epilogue(Y: TensorDescription, activation: str | None) -> Epilogue:
-    accumulator = MathInstruction.simt(Y.element).element_accumulator
+def _epilogue(x: DataType, Y: TensorDescription, activation: str | None) -> Epilogue:
+    accumulator = MathInstruction.simt(x).element_accumulator
     if activation is None:
-        return LinearCombination(Y.element, Y.alignment, accumulator, accumulator)
-    functor = getattr(epilogues, activation)(accumulator)
-    return LinearCombinationGeneric(functor, Y.element, Y.alignment, accumulator, accumulator)
+        functor = LinearCombinationClamp if Y.element == int8 else LinearCombination
+        return functor(Y.element, Y.alignment, accumulator, accumulator)
+    function = getattr(epilogues, activation)(accumulator)
+    return LinearCombinationGeneric(function, Y.element, Y.alignment, accumulator, accumulator)
 
 
 def _check_activation(activation: object) -> None:

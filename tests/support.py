@@ -11,7 +11,7 @@ import numpy as np
 import kronop
 from kronop import compiler
 from kronop.args.device import default_device, target_of_device
-from kronop.descriptions.datatype import DataType
+from kronop.descriptions.datatype import DataType, result_type
 
 ELEMENTS = (
     kronop.float32,
@@ -20,6 +20,7 @@ ELEMENTS = (
     kronop.bfloat16,
     kronop.int32,
     kronop.int64,
+    kronop.int8,
 )
 _UNIT = {
     kronop.float64: 2.0**-53,
@@ -51,7 +52,19 @@ def accumulator(element: DataType) -> DataType:
 
 
 def linear(element: DataType, alignment: int = 1) -> kronop.LinearCombination:
-    return kronop.LinearCombination(element, alignment, accumulator(element), accumulator(element))
+    """The plain epilogue of products of such tensors."""
+    compute, output = accumulator(element), result_type(element)
+    return kronop.LinearCombination(output, _narrower(output, alignment), compute, compute)
+
+
+def _narrower(output: DataType, alignment: int) -> int:
+    """That alignment, or what one access of results has room for."""
+    return min(alignment, 16 // output.bytes)
+
+
+def _result(epilogue: Any, layout: Any, alignment: int) -> kronop.TensorDescription:
+    output = epilogue.element_output
+    return kronop.TensorDescription(output, layout, _narrower(output, alignment))
 
 
 def kron_operation(
@@ -68,7 +81,8 @@ def kron_operation(
     matrix = kronop.TensorDescription(element, layout, alignment)
     plain = kronop.TensorDescription(element)
     epilogue = epilogue or linear(element, alignment)
-    return kronop.KronMatmulOperation(target, tile, matrix, plain, matrix, epilogue, factors, side)
+    result = _result(epilogue, layout, alignment)
+    return kronop.KronMatmulOperation(target, tile, matrix, plain, result, epilogue, factors, side)
 
 
 def ksparse_operation(
@@ -85,8 +99,9 @@ def ksparse_operation(
     matrix = kronop.TensorDescription(element, layout, alignment)
     plain = kronop.TensorDescription(element)
     epilogue = epilogue or linear(element, alignment)
+    result = _result(epilogue, layout, alignment)
     return kronop.KSparseOperation(
-        target, tile, matrix, plain, matrix, epilogue, pattern, batch_last
+        target, tile, matrix, plain, result, epilogue, pattern, batch_last
     )
 
 

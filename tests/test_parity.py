@@ -64,11 +64,12 @@ def _with_bias(element):
 def test_kron(target, element, factors, side) -> None:
     random = np.random.default_rng()
     operation = support.kron_operation(target, element, factors, side=side)
+    output = operation.description.Y.element
     matrices = [support.random_array(random, shape, element) for shape in factors]
     for rows in (1, 19):
         x = support.random_array(random, operation.sizes(rows).x_shape, element)
-        z = support.random_array(random, operation.sizes(rows).y_shape, element)
-        y = support.poison(z.shape, element)
+        z = support.random_array(random, operation.sizes(rows).y_shape, output)
+        y = support.poison(z.shape, output)
         output_op = operation.epilogue_type(2, -3)
         arguments = kronop.KronMatmulArguments(
             operation=operation, X=x, factors=matrices, Z=z, Y=y, output_op=output_op
@@ -86,12 +87,13 @@ def test_ksparse(target, element, pattern, batch_last) -> None:
     operation = support.ksparse_operation(
         target, element, pattern, batch_last=batch_last, epilogue=_with_bias(element)
     )
+    output = operation.description.Y.element
     weights = support.random_array(random, pattern, element)
-    bias = support.random_array(random, (operation.description.output_columns,), element)
+    bias = support.random_array(random, (operation.description.output_columns,), output)
     for rows in (1, 133):
         x = support.random_array(random, operation.sizes(rows).x_shape, element)
-        z = support.random_array(random, operation.sizes(rows).y_shape, element)
-        y = support.poison(z.shape, element)
+        z = support.random_array(random, operation.sizes(rows).y_shape, output)
+        y = support.poison(z.shape, output)
         output_op = operation.epilogue_type(*(0.5, -1.5) if element.kind == "float" else (2, -3))
         arguments = kronop.KSparseArguments(
             operation=operation, X=x, W=weights, Z=z, Y=y, bias=bias, output_op=output_op

@@ -61,8 +61,7 @@ def _kron_problems(draw, target):
         operation,
         x,
         matrices,
-        _strided(draw, random, shape, element),
-        _strided(draw, random, shape, element),
+        *(_strided(draw, random, shape, operation.description.Y.element) for _ in range(2)),
     )
 
 
@@ -90,7 +89,7 @@ def test_gemkm_and_gekmm(problem) -> None:
         y = kronop.gemkm(x, factors, alpha=2, beta=3, z=z)
     else:
         y = kronop.gekmm(factors, x, alpha=2, beta=3, z=z)
-    assert y.dtype == x.dtype
+    assert y.dtype == support.numpy_type(operation.description.Y.element)
     support.expected_kron(operation, x, factors, z, operation.epilogue_type(2, 3)).check(y)
 
 
@@ -106,9 +105,10 @@ def _ksparse_problems(draw, target):
     rows = draw(st.integers(0, 40))
     x = _strided(draw, random, operation.description.x_shape(rows), element)
     weights = _strided(draw, random, pattern, element)
-    bias = _strided(draw, random, (operation.description.output_columns,), element)
+    output = operation.description.Y.element
+    bias = _strided(draw, random, (operation.description.output_columns,), output)
     shape = operation.description.y_shape(rows)
-    z, y = (_strided(draw, random, shape, element) for _ in range(2))
+    z, y = (_strided(draw, random, shape, output) for _ in range(2))
     return operation, x, weights, bias, z, y
 
 
@@ -135,5 +135,5 @@ def test_ksmm(problem) -> None:
     operation, x, weights, bias, z, _ = problem
     batch_last = operation.description.batch_last
     y = kronop.ksmm(x, weights, batch_last=batch_last, bias=bias, alpha=2, beta=3, z=z)
-    assert y.dtype == x.dtype
+    assert y.dtype == support.numpy_type(operation.description.Y.element)
     support.expected_ksparse(operation, x, weights, z, bias, operation.epilogue_type(2, 3)).check(y)

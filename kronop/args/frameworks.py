@@ -17,7 +17,7 @@ from kronop.args.view import CPU, Device, TensorView, contiguous_strides
 from kronop.descriptions.datatype import TENSOR_TYPES, DataType
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 
-_KNOWN = f"one of {', '.join(name for name in TENSOR_TYPES if name != 'int8')}, or int8 for Y and Z"
+_KNOWN = f"one of {', '.join(TENSOR_TYPES)}"
 
 
 def view(tensor: Any, name: str) -> TensorView:

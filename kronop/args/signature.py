@@ -119,18 +119,18 @@ def read(tensors: Sequence[Any]) -> tuple[list[Any], list[int]] | None:
 
 def maker(framework: str, shape: tuple[int, ...], result: Any) -> Maker:
     """What makes, from an X on the same device, a new tensor of the type of `result`."""
+    dtype = result.dtype
     if framework == "numpy":
-        dtype = result.dtype
         return lambda x: np.empty(shape, dtype)
     if framework == "torch":
-        return lambda x: x.new_empty(shape)
+        return lambda x: x.new_empty(shape, dtype=dtype)
     import cupy  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
     def make(x: Any) -> Any:
         with cupy.cuda.Device(index):
             return cupy.empty(shape, dtype)
 
-    dtype, index = result.dtype, result.device.id
+    index = result.device.id
     return make
 
 

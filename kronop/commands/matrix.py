@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 import kronop
-from kronop.descriptions.datatype import TENSOR_TYPES, DataType
+from kronop.descriptions.datatype import TENSOR_TYPES, DataType, result_type
 from kronop.emit.table import EMITTERS
 
 _TARGETS = ("sm_80", "sm_90a", "x86-avx512", "x86-avx2", "x86-generic")
@@ -42,7 +42,8 @@ def _supported(family: type, element: DataType, target: kronop.Target) -> bool:
         return False
     tensor = kronop.TensorDescription(element)
     accumulator = math.element_accumulator
-    epilogue = kronop.LinearCombination(element, 1, accumulator, accumulator)
+    result = kronop.TensorDescription(result_type(element))
+    epilogue = kronop.LinearCombination(result.element, 1, accumulator, accumulator)
     description: kronop.KronMatmulDescription | kronop.KSparseDescription
     if family is kronop.KronMatmulDescription:
         description = kronop.KronMatmulDescription(
@@ -50,7 +51,7 @@ def _supported(family: type, element: DataType, target: kronop.Target) -> bool:
             tile=None,
             X=tensor,
             F=tensor,
-            Y=tensor,
+            Y=result,
             epilogue=epilogue,
             factors=((8, 8), (8, 8)),
         )
@@ -60,7 +61,7 @@ def _supported(family: type, element: DataType, target: kronop.Target) -> bool:
             tile=None,
             X=tensor,
             W=tensor,
-            Y=tensor,
+            Y=result,
             epilogue=epilogue,
             pattern=(2, 8, 8, 2),
         )

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import kronop
 from kronop import compiler
 from kronop.artifacts import Resources
-from kronop.descriptions.datatype import TENSOR_TYPES
+from kronop.descriptions.datatype import TENSOR_TYPES, result_type
 from kronop.errors import ArgumentError, CompileError, mismatch
 
 
@@ -21,9 +21,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--target", default="x86", help="80, 90, sm_80, sm_90a, x86, x86-avx2, ... (default x86)"
     )
-    parser.add_argument(
-        "--dtype", default="float32", choices=[name for name in TENSOR_TYPES if name != "int8"]
-    )
+    parser.add_argument("--dtype", default="float32", choices=list(TENSOR_TYPES))
     parser.add_argument(
         "--alignment", type=int, default=1, help="of X and Y, in elements (default 1)"
     )
@@ -86,8 +84,10 @@ def _operation(options: argparse.Namespace) -> kronop.KronMatmulOperation | kron
     accumulator = kronop.MathInstruction.simt(element).element_accumulator
     matrix = kronop.TensorDescription(element, kronop.RowMajor, options.alignment)
     small = kronop.TensorDescription(element)
-    epilogue = kronop.LinearCombination(element, options.alignment, accumulator, accumulator)
-    common = (options.target, None, matrix, small, matrix, epilogue)
+    output = result_type(element)
+    result = kronop.TensorDescription(output, kronop.RowMajor, options.alignment)
+    epilogue = kronop.LinearCombination(output, options.alignment, accumulator, accumulator)
+    common = (options.target, None, matrix, small, result, epilogue)
     if options.family == "kron":
         side = kronop.Side.Left if options.left else kronop.Side.Right
         factors = [integers(item, r"x") for item in options.shape.split(",")]

@@ -53,6 +53,11 @@ TENSOR_TYPES = {
 }
 
 
+def result_type(element: DataType) -> DataType:
+    """What products of such tensors are where nothing else is asked for: of int8 they are int32."""
+    return int32 if element == int8 else element
+
+
 class Layout(enum.Enum):
     """Which index of a matrix is contiguous in memory."""
 

@@ -15,6 +15,7 @@ from kronop.descriptions.datatype import (
     int8,
     int32,
     int64,
+    result_type,
     tfloat32,
 )
 from kronop.errors import DescriptionError, mismatch
@@ -28,7 +29,11 @@ class OpClass(enum.Enum):
 
 
 class MathOperation(enum.Enum):
-    """How a product is formed and added; fast_* forms split wide operands over narrow cores."""
+    """How a product is formed and added; fast_* forms split wide operands over narrow cores.
+
+    multiply_add_saturate is PyCUTLASS's name for int8 on the tensor cores. A sum is exact while it
+    stays within int32; one that does not wraps, so that results are those of `simt` to the bit.
+    """
 
     multiply_add = "multiply_add"
     multiply_add_saturate = "multiply_add_saturate"
@@ -60,7 +65,7 @@ _VALID: tuple[
     (OpClass.Simt, _SIMT_SHAPE, (float64,), (float64,), (_MA,)),
     (OpClass.Simt, _SIMT_SHAPE, (float32,), (float32,), (_MA,)),
     (OpClass.Simt, _SIMT_SHAPE, (float16, bfloat16), (float32,), (_MA,)),
-    (OpClass.Simt, _SIMT_SHAPE, (int32,), (int32,), (_MA,)),
+    (OpClass.Simt, _SIMT_SHAPE, (int32, int8), (int32,), (_MA,)),
     (OpClass.Simt, _SIMT_SHAPE, (int64,), (int64,), (_MA,)),
     (OpClass.TensorOp, (8, 8, 4), (float64,), (float64,), (_MA,)),
     (
@@ -150,6 +155,9 @@ class MathInstruction:
     def simt(cls, element: DataType) -> MathInstruction:
         """The SIMT instruction for tensors of `element`.
 
+        Sums of 16-bit floats are float32, those of int8 int32. What is between two factors is of
+        the type of the sum: of int8 it is int32, and wraps as int32 does.
+
         Raises:
             DescriptionError: an element that is none of SIMT_ELEMENTS.
         """
@@ -162,7 +170,7 @@ class MathInstruction:
                     hint="convert the tensors to one of these",
                 )
             )
-        accumulator = float32 if element in (float16, bfloat16) else element
+        accumulator = float32 if element in (float16, bfloat16) else result_type(element)
         return cls(_SIMT_SHAPE, element, element, accumulator, OpClass.Simt, _MA)
 
     @classmethod
@@ -170,10 +178,12 @@ class MathInstruction:
         """The tensor-core instruction for `element` that is as accurate as the SIMT one.
 
         Raises:
-            DescriptionError: the tensor cores have none; integers go through `simt`.
+            DescriptionError: the tensor cores have none; int32 and int64 go through `simt`.
         """
         if element is float64:
             return cls((8, 8, 4), element, element, element, OpClass.TensorOp, _MA)
+        if element is int8:
+            return cls((16, 8, 32), element, element, int32, OpClass.TensorOp, _SATURATE)
         operation = MathOperation.multiply_add_fast_f32 if element is float32 else _MA
         return cls((16, 8, 8), element, element, float32, OpClass.TensorOp, operation)
 

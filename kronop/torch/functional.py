@@ -36,7 +36,7 @@ def gemkm(
         z: like the result.
 
     Returns:
-        (..., M, product of the factors' columns), of x's element type and device.
+        (..., M, product of the factors' columns), of x's element type (int32 of int8) and device.
 
     Raises:
         ArgumentError: shapes, devices or scalars that do not fit.
@@ -57,7 +57,7 @@ def gekmm(
         z: like the result.
 
     Returns:
-        (..., product of the factors' rows, M), of x's element type and device.
+        (..., product of the factors' rows, M), of x's element type (int32 of int8) and device.
 
     The gradients, what they cost and the errors are those of `gemkm`.
     """

@@ -29,7 +29,7 @@ kron_backward = torch.ops.kronop.kron_backward.default
 
 def _compute(x: Any, factors: Any, z: Any, alpha: Any, beta: Any, left: bool) -> Any:
     # Row-major whatever Z is, as torch.compile was told.
-    out = None if z is None else x.new_empty(_result_shape(x, factors, z, left))
+    out = None if z is None else _fake(x, factors, z, alpha, beta, left)
     scalars = {"alpha": alpha, "beta": beta, "z": z, "out": out}
     with torch.no_grad():
         return gekmm(factors, x, **scalars) if left else gemkm(x, factors, **scalars)
@@ -75,7 +75,8 @@ def _result_shape(x: Any, factors: Any, z: Any, left: bool) -> tuple[Any, ...]:
 
 
 def _fake(x: Any, factors: Any, z: Any, alpha: Any, beta: Any, left: bool) -> Any:
-    return x.new_empty(_result_shape(x, factors, z, left))
+    element = torch.int32 if x.dtype is torch.int8 else x.dtype
+    return x.new_empty(_result_shape(x, factors, z, left), dtype=element)
 
 
 def _fake_backward(

@@ -18,8 +18,10 @@ from kronop.descriptions.datatype import (
     float16,
     float32,
     float64,
+    int8,
     int32,
     int64,
+    result_type,
 )
 from kronop.descriptions.epilogue import (
     Epilogue,
@@ -71,17 +73,20 @@ def kron(
     *,
     by_columns: bool = False,
     epilogue: Epilogue | None = None,
+    tensor_op: bool = False,
 ) -> KronMatmulDescription:
-    instruction = MathInstruction.simt(element)
+    instruction = (MathInstruction.tensor_op if tensor_op else MathInstruction.simt)(element)
     accumulator = instruction.element_accumulator
     layout = ColumnMajor if by_columns else RowMajor
-    epilogue = epilogue or LinearCombination(element, alignment, accumulator, accumulator)
+    output = result_type(element)
+    epilogue = epilogue or LinearCombination(output, alignment, accumulator, accumulator)
+    y_alignment = epilogue.epilogue_vector_length
     return KronMatmulDescription(
         math=instruction,
         tile=None,
         X=TensorDescription(element, layout, alignment),
         F=TensorDescription(element),
-        Y=TensorDescription(epilogue.element_output, layout, alignment),
+        Y=TensorDescription(epilogue.element_output, layout, y_alignment),
         factors=tuple(factors),
         side=side,
         epilogue=epilogue,
@@ -109,6 +114,8 @@ KRON = [
     ([(505, 3)], float64, Side.Right, 1),
     ([(128, 128)] * 2, int64, Side.Right, 1),
     ([(20000, 20000)], bfloat16, Side.Left, 8),
+    ([(8, 8)] * 5, int8, Side.Right, 4),
+    ([(127, 31)], int8, Side.Left, 1),
 ]
 
 
@@ -118,6 +125,29 @@ def test_kron(
     factors: list[tuple[int, int]], element: DataType, side: Side, alignment: int, target: str
 ) -> None:
     check(CudaKronEmitter().plan(kron(factors, element, side, alignment), Target.parse(target)))
+
+
+# Elements and planes of their bytes stand beside each other for a while.
+BYTES = [
+    ([(8, 8)] * 5, Side.Right, 16),
+    ([(16, 16), (2, 2)], Side.Left, 16),
+    ([(16, 16)] * 4, Side.Right, 16),
+    ([(32, 32)] * 2, Side.Right, 16),
+    ([(64, 64)] * 3, Side.Left, 1),
+    ([(128, 128)], Side.Right, 16),
+    ([(6, 7), (31, 86)], Side.Right, 2),
+]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(("factors", "side", "alignment"), BYTES)
+def test_bytes(factors: list[tuple[int, int]], side: Side, alignment: int, target: str) -> None:
+    clamp = LinearCombinationClamp(int8, alignment, int32, int32)
+    for epilogue in (LinearCombination(int32, min(4, alignment), int32, int32), clamp):
+        description = kron(factors, int8, side, alignment, epilogue=epilogue, tensor_op=True)
+        plan = CudaKronEmitter().plan(description, Target.parse(target))
+        assert {step.template for step in plan.steps} == {"kronop::kron_mma"}
+        check(plan)
 
 
 @pytest.mark.parametrize("target", TARGETS)

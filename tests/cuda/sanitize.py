@@ -32,7 +32,7 @@ _PATTERNS = (
     (2, 2, 2, 64),
     (1, 33, 17, 3),
 )
-_ELEMENTS = (kronop.float32, kronop.float64, kronop.float16)
+_ELEMENTS = (kronop.float32, kronop.float64, kronop.float16, kronop.int8)
 
 
 def main() -> None:

@@ -250,6 +250,36 @@ inline void warp_multiply_add(float (&sums)[4], const unsigned (&a)[4], unsigned
   wait(Waiting::warp);
 }
 
+// The same of bytes: of the left operand signed or not; sums wrap.
+template <class Sum, int N>
+inline void warp_multiply_add(Sum (&sums)[4], const unsigned (&a)[2 * N], const unsigned (&b)[N], bool is_signed) {
+  const unsigned warp = current / 32, thread = current % 32;
+  if (words_of.size() <= warp) words_of.resize(warp + 1);
+  std::memcpy(words_of[warp].a[thread], a, sizeof(a));
+  std::memcpy(words_of[warp].b[thread], b, sizeof(b));
+  wait(Waiting::warp);
+  const Words& all = words_of[warp];
+  for (int e = 0; e < 4; ++e) {
+    const int lane = thread / 4 + 8 * (e / 2), produced = thread % 4 * 2 + e % 2;
+    unsigned sum = sums[e].value;
+    for (int k = 0; k < 16 * N; ++k) {
+      const unsigned left = all.a[lane % 8 * 4 + k % 16 / 4][lane / 8 + k / 16 * 2] >> 8 * (k % 4) & 0xffu;
+      const unsigned right = all.b[produced * 4 + k % 16 / 4][k / 16] >> 8 * (k % 4) & 0xffu;
+      sum += (is_signed ? int(static_cast<signed char>(left)) : int(left)) * int(static_cast<signed char>(right));
+    }
+    sums[e].value = int(sum);
+  }
+  wait(Waiting::warp);
+}
+
+template <unsigned kWhich>
+inline unsigned take_bytes(unsigned first, unsigned second) {
+  const unsigned long long both = (unsigned long long)second << 32 | first;
+  unsigned word = 0;
+  for (int i = 0; i < 4; ++i) word |= unsigned(both >> 8 * (kWhich >> 4 * i & 7u) & 0xffu) << 8 * i;
+  return word;
+}
+
 struct Matrix {
   const unsigned char* from;
   int columns;
@@ -282,6 +312,7 @@ inline void group_multiply_add(float (&sums)[N][4], const unsigned (&a)[4], cons
 namespace kronop {
 using emulation::group_multiply_add;
 using emulation::Matrix;
+using emulation::take_bytes;
 
 using emulation::warp_multiply_add;
 template <bool kTurned>

@@ -22,6 +22,7 @@ from kronop.descriptions.datatype import (
     int8,
     int32,
     int64,
+    result_type,
 )
 from kronop.descriptions.epilogue import (
     Epilogue,
@@ -105,7 +106,7 @@ def agree(result: Any, expected: Any, element: DataType, intermediate: DataType)
 
 def linear(element: DataType) -> LinearCombination:
     accumulator = MathInstruction.simt(element).element_accumulator
-    return LinearCombination(element, 1, accumulator, accumulator)
+    return LinearCombination(result_type(element), 1, accumulator, accumulator)
 
 
 def run_kron(
@@ -139,7 +140,7 @@ def run_kron(
         tile=None,
         X=TensorDescription(element, x_layout, alignment),
         F=TensorDescription(element, f_layout),
-        Y=TensorDescription(output, y_layout, alignment),
+        Y=TensorDescription(output, y_layout, min(alignment, 16 // output.bytes)),
         epilogue=epilogue,
         factors=tuple(factors),
         side=side,
@@ -213,7 +214,7 @@ def test_batches_broadcast(folder: Path, factor_batch: tuple[int, ...]) -> None:
     run_kron(folder, [(40, 3), (2, 2)], 1, batch=(2, 3), factor_batch=factor_batch, side=Side.Left)
 
 
-@pytest.mark.parametrize("element", [float64, float16, bfloat16, int32, int64])
+@pytest.mark.parametrize("element", [float64, float16, bfloat16, int32, int64, int8])
 def test_element_types(folder: Path, element: DataType) -> None:
     run_kron(folder, _RAGGED, 7, element, source=True)
     # The second pass reads intermediates in the accumulator type and factors in their own.
@@ -272,24 +273,23 @@ def run_ksparse(
     random, emitter = np.random.default_rng(7), CudaKSparseEmitter()
     tensor = TensorDescription(element, layout, alignment)
     instruction = instruction or MathInstruction.simt(element)
+    output = result_type(element)
     description = KSparseDescription(
         math=instruction,
         tile=tile,
         X=tensor,
         W=TensorDescription(element, RowMajor, alignment),
-        Y=tensor,
+        Y=TensorDescription(output, layout, min(alignment, 16 // output.bytes)),
         epilogue=linear(element),
         pattern=pattern,
         batch_last=batch_last,
     )
     plan = emitter.plan(description, _TARGET)
-    x, z = (
-        stored(values(random, shape, element), layout)
-        for shape in (description.x_shape(rows), description.y_shape(rows))
-    )
+    x = stored(values(random, description.x_shape(rows), element), layout)
+    z = stored(values(random, description.y_shape(rows), output), layout)
     weights = stored(values(random, pattern, element), RowMajor)
-    bias = values(random, (description.output_columns,), element)
-    y = poisoned(z.shape, element, layout)
+    bias = values(random, (description.output_columns,), output)
+    y = poisoned(z.shape, output, layout)
     scalars = description.epilogue.epilogue_type(2, 3)
     a, b, c, d = (stride // weights.itemsize for stride in weights.strides)
     problem = KSparseProblem(
@@ -307,7 +307,7 @@ def run_ksparse(
     )
     Emulator(plan, folder).run(emitter.launches(plan, problem))
     expected = description.reference(wide(x), wide(weights), wide(z), wide(bias), scalars)
-    agree(y, expected, element, unit or instruction.element_accumulator)
+    agree(y, expected, output, unit or instruction.element_accumulator)
     return plan.steps[0].template
 
 
@@ -328,7 +328,7 @@ def test_ksparse_of_a_large_batch(folder: Path) -> None:
     run_ksparse(folder, (2, 12, 20, 1), 1000, batch_last=False, alignment=4)
 
 
-@pytest.mark.parametrize("element", [float64, float16, bfloat16, int32, int64])
+@pytest.mark.parametrize("element", [float64, float16, bfloat16, int32, int64, int8])
 def test_ksparse_element_types(folder: Path, element: DataType) -> None:
     run_ksparse(
         folder, (2, 12, 20, 4), 50, element, batch_last=False, alignment=16 // element.bytes

@@ -20,7 +20,7 @@ from kronop.descriptions.datatype import (
     float64,
 )
 from kronop.descriptions.kron import Side
-from kronop.emit.cuda import kron, mma, operands, passes, tiles
+from kronop.emit.cuda import kron, mma, mma_step, operands, passes, tiles
 from tests.emulation import test_emulated_kernels as kernels
 from tests.emulation.emulator import host_compiler
 from tests.emulation.test_emulated_kernels import folder
@@ -164,7 +164,7 @@ def test_a_tile_ends_while_the_next_begins(
         return [tile] if len(shape.group) == len(factors) else []
 
     def step(*args: Any, **named: Any) -> Any:
-        steps.append(mma.mma_step(*args, **named))
+        steps.append(mma_step.mma_step(*args, **named))
         return steps[-1]
 
     passes._choices.cache_clear()

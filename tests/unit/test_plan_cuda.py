@@ -11,7 +11,16 @@ from typing import Any
 import pytest
 
 from kronop.artifacts import Launch
-from kronop.descriptions.datatype import DataType, bfloat16, float16, float32, float64, int32
+from kronop.descriptions.datatype import (
+    DataType,
+    bfloat16,
+    float16,
+    float32,
+    float64,
+    int8,
+    int32,
+    result_type,
+)
 from kronop.descriptions.epilogue import LinearCombination
 from kronop.descriptions.kron import KronMatmulDescription, KronProblem, Side, StridedMatrix
 from kronop.descriptions.ksparse import KSparseDescription
@@ -44,17 +53,17 @@ def kron(
     instruction: MathInstruction | None = None,
 ) -> KronMatmulDescription:
     instruction = instruction or MathInstruction.simt(element)
-    accumulator = instruction.element_accumulator
+    accumulator, output = instruction.element_accumulator, result_type(element)
     tensor = TensorDescription(element, alignment=alignment)
     return KronMatmulDescription(
         math=instruction,
         tile=tiles,
         X=tensor,
         F=tensor,
-        Y=tensor,
+        Y=TensorDescription(output, alignment=alignment),
         factors=tuple(factors),
         side=side,
-        epilogue=LinearCombination(element, alignment, accumulator, accumulator),
+        epilogue=LinearCombination(output, alignment, accumulator, accumulator),
     )
 
 
@@ -210,6 +219,28 @@ def test_floats_take_the_tensor_cores(element: DataType) -> None:
     description = kron([(16, 16)] * 3, element, instruction=instruction, alignment=alignment)
     assert {step.template for step in KRON.plan(description, HOPPER).steps} == {"kronop::kron_mma"}
     assert KRON.instruction(int32) == MathInstruction.simt(int32)
+
+
+def test_bytes_take_the_tensor_cores_and_share_what_simt_serves() -> None:
+    instruction = KRON.instruction(int8)
+    assert instruction == MathInstruction.tensor_op(int8)
+
+    def step_of(factors: list[tuple[int, int]], **options: TileDescription) -> Step:
+        (step,) = KRON.plan(kron(factors, int8, instruction=instruction, **options), HOPPER).steps
+        return step
+
+    for factors in ([(64, 64)] * 2, [(16, 16)] * 3):
+        step = step_of(factors)
+        assert step.template == "kronop::kron_mma"
+        # Products of bytes are no bytes: nothing is multiplied out.
+        assert step.constant("kContracted") == tuple(p for p, _ in factors)
+    assert step_of([(200, 8)]).template == "kronop::contract_tiles"
+    # A fragment has two bytes of each part of 8 contracted indices, of two parts or of four.
+    tile = TileDescription([16, 1024, 1], 1, [2, 2, 1], instruction)
+    for factors, size in (([(8, 8), (8, 8)], 128), ([(32, 8), (32, 8)], 256)):
+        step = step_of(factors, tiles=tile)
+        first, second = step.constant("kFactorBytesAt")
+        assert second - first == size
 
 
 def test_tiny_factors_are_multiplied_out() -> None:

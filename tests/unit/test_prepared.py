@@ -200,11 +200,13 @@ def test_vectors_depend_on_the_low_bits_alone(gpu: Driver, target: str, data: An
     random = np.random.default_rng(0)
     step, what = alignment * element.bytes, operation.description
 
-    def operand(shape: Any, unit: int) -> Any:
+    def operand(shape: Any, unit: int, of: Any = element) -> Any:
         offset = data.draw(st.integers(0, 15 // unit)) * unit
-        return _at(support.random_array(random, shape, element), offset)
+        return _at(support.random_array(random, shape, of), offset)
 
-    x, y, z = (operand(shape(16), step) for shape in (what.x_shape, what.y_shape, what.y_shape))
+    x = operand(what.x_shape(16), step)
+    step = what.Y.alignment * what.Y.element.bytes
+    y, z = (operand(what.y_shape(16), step, what.Y.element) for _ in range(2))
     matrices = [operand(shape, element.bytes) for shape in factors]
     output_op = operation.epilogue_type(1, data.draw(st.sampled_from([0, 1])))
     build = functools.partial(_arguments, kronop.KronMatmulArguments, operation, output_op)

@@ -128,6 +128,14 @@ def test_a_transposed_z_and_integers(torch: Any, operands: Any) -> None:
     whole = torch.arange(8).reshape(2, 4)
     pair = [torch.tensor([[1, 2], [3, 4]])] * 2
     assert torch.equal(kronop.torch.gemkm(whole, pair, alpha=3), 3 * whole @ torch.kron(*pair))
+    few, small = whole.to(torch.int8), [item.to(torch.int8) for item in pair]
+    z = torch.arange(8, dtype=torch.int32).reshape(2, 4)
+    expected = (3 * whole @ torch.kron(*pair) + 2 * z).to(torch.int32)
+    calls = (kronop.torch.gemkm, torch.compile(kronop.torch.gemkm, backend="aot_eager"))
+    for call in calls:
+        y = call(few, small, alpha=3, beta=2, z=z)
+        assert y.dtype is torch.int32
+        assert torch.equal(y, expected)
 
 
 def test_what_does_not_fit_is_refused(torch: Any) -> None:

@@ -68,14 +68,14 @@ def test_bias_and_activation_of_every_name() -> None:
         assert not np.array_equal(actual, plain)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "int32", "int64"])
+@pytest.mark.parametrize("dtype", [item.name for item in support.ELEMENTS])
 def test_torch_tensors_give_torch_tensors(dtype: str) -> None:
     torch = pytest.importorskip("torch")
     kind = getattr(torch, dtype)
     x = (torch.randn(3, 7, 8) * 4).to(kind)
     factors = [(torch.randn(2, 3) * 4).to(kind), (torch.randn(4, 5) * 4).to(kind)]
     y = kronop.gemkm(x, factors)
-    assert y.dtype == kind
+    assert y.dtype == (torch.int32 if dtype == "int8" else kind)
     assert y.shape == (3, 7, 15)
     wide = torch.float64 if kind.is_floating_point else torch.int64
     expected = x.to(wide) @ torch.kron(factors[0].to(wide), factors[1].to(wide))
@@ -169,15 +169,25 @@ _REFUSED = {
         kronop.ArgumentError,
         "gelu",
     ),
-    "int8": (
-        lambda: kronop.gemkm(_X.astype(np.int8), [f.astype(np.int8) for f in _F]),
+    "uint8": (
+        lambda: kronop.gemkm(_X.astype(np.uint8), [f.astype(np.uint8) for f in _F]),
         kronop.ElementTypeError,
-        "^element type of X: expected one of float64, float32, float16, bfloat16, int32, int64, g",
+        "^element type of X: expected one of float64, [^\n]*, int32, int8, got uint8",
     ),
     "int8 in a chain": (
-        lambda: kronop.ksmm(_X.astype(np.int8), [_random(1, 2, 3, 2).astype(np.int8)]),
+        lambda: kronop.ksmm(
+            _X.astype(np.int8),
+            [_random(1, 2, 3, 2).astype(np.int8), _random(1, 3, 2, 2).astype(np.int8)],
+        ),
         kronop.ElementTypeError,
-        "^element type of X: expected one of [^\n]*, got int8",
+        "^element type of X in a chain: expected [^\n]*, got int8, of which results are int32",
+    ),
+    "a source of int8": (
+        lambda: kronop.gemkm(
+            _X.astype(np.int8), [f.astype(np.int8) for f in _F], beta=1, z=np.ones((4, 12), "i1")
+        ),
+        kronop.ElementTypeError,
+        "^element type of Z: expected kronop.int32",
     ),
     "swapped arguments": (
         lambda: kronop.gekmm(_X, _F),
@@ -245,3 +255,42 @@ def test_scalars_may_be_arrays_or_tensors_without_dimensions() -> None:
     for wrong in (np.array([2.5]), torch.tensor([2.5]), torch.tensor(2.5, requires_grad=True)):
         with pytest.raises(kronop.ElementTypeError, match="0-d"):
             kronop.gemkm(_X, _F, alpha=wrong)
+
+
+def _bytes(*shape: int):
+    return np.random.default_rng(1).integers(-128, 128, shape).astype(np.int8)
+
+
+def test_int8_gives_int32_or_saturates() -> None:
+    x, factors = _bytes(5, 24), [_bytes(4, 3), _bytes(6, 5)]
+    product = x.astype(np.int64) @ np.kron(*(item.astype(np.int64) for item in factors))
+    y = kronop.gemkm(x, factors)
+    assert y.dtype == np.int32
+    np.testing.assert_array_equal(y, product)
+    turned = kronop.gekmm([item.T for item in factors], np.ascontiguousarray(x.T))
+    np.testing.assert_array_equal(turned, product.T)
+    few = kronop.ksmm(x, _bytes(2, 5, 4, 3))
+    np.testing.assert_array_equal(few, kronop.ksmm(x.astype("i4"), _bytes(2, 5, 4, 3).astype("i4")))
+    # Values around both ends of int8, and the source in its place.
+    x, factors = x // 16, [item // 16 for item in factors]
+    product = x.astype(np.int64) @ np.kron(*(item.astype(np.int64) for item in factors))
+    out = np.full((5, 15), 77, np.int8)
+    assert kronop.gemkm(x, factors, out=out) is out
+    assert product.min() < -128
+    assert product.max() > 127
+    np.testing.assert_array_equal(out, np.clip(product, -128, 127))
+    kronop.gemkm(x, factors, alpha=-1, beta=2, z=out, out=out)
+    expected = np.clip(2 * np.clip(product, -128, 127) - product, -128, 127)
+    np.testing.assert_array_equal(out, expected)
+
+
+def test_what_is_between_factors_of_int8_wraps_as_int32() -> None:
+    factors = [np.full((16, 16), -128, np.int8)] * 3
+    x = np.full((2, 16**3), -128, np.int8)
+    x[1, ::3] = 127
+    wide = [item.astype(np.int32) for item in factors]
+    y = kronop.gemkm(x, factors)
+    np.testing.assert_array_equal(y, kronop.gemkm(x.astype(np.int32), wide))
+    product = x.astype(object).reshape(2, 16, 16, 16).sum((1, 2, 3)) * (-128) ** 3
+    expected = [(int(item) + 2**31) % 2**32 - 2**31 for item in product]
+    assert [sorted(set(row)) for row in y.tolist()] == [[item] for item in expected]

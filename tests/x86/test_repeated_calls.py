@@ -172,7 +172,7 @@ def test_layouts_types_and_alignments_that_change(counter: _Counter, convert: An
             counter,
             lambda other=other: kronop.gemkm(convert(other), [convert(item) for item in factors]),
         )
-    for dtype in (np.float64, np.float16, np.int32, np.int64):
+    for dtype in (np.float64, np.float16, np.int32, np.int64, np.int8):
         operands = [convert((item * 4).astype(dtype)) for item in (x, *factors)]
         _check(counter, lambda operands=operands: kronop.gemkm(operands[0], operands[1:]))
     _check(counter, lambda: kronop.gemkm(x[::-1, ::-1], factors))

@@ -27,8 +27,10 @@ Tile = ContractTile | ContractMmaTile
 
 
 def splits(math: MathInstruction) -> bool | None:
-    """Whether operands are taken as two each, as in `splits_of`; None without tensor cores."""
+    """Whether operands are taken as two each, as in `splits_of`; None where no tensor core does."""
     shape, accumulator = math.instruction_shape, math.element_accumulator
+    if accumulator.kind == "int":
+        return None
     if shape == (16, 8, 16) and accumulator is float32:
         return False
     return splits_of(math)

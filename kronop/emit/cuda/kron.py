@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kronop.artifacts import Launch, Status
-from kronop.descriptions.datatype import DataType
+from kronop.descriptions.datatype import DataType, int32, int64
 from kronop.descriptions.kron import KronMatmulDescription, KronProblem, Side
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.contract_step import contract_step
 from kronop.emit.cuda.kron_launch import launch_steps, workspace_bytes
-from kronop.emit.cuda.mma import MmaTile, mma_step, splits_of
+from kronop.emit.cuda.mma import MmaTile, splits_of
+from kronop.emit.cuda.mma_step import mma_step
 from kronop.emit.cuda.passes import Pass, contraction, split, variants
 from kronop.emit.cuda.shapes import multiply_adds
 from kronop.emit.cuda.tile import TileShape, tile_step
@@ -26,8 +27,8 @@ class CudaKronEmitter:
     """Plans Kronecker matmuls for sm_80 and sm_90a."""
 
     def instruction(self, element: DataType) -> MathInstruction:
-        """The tensor cores for floats, as accurate as SIMT; integers have none that wrap."""
-        if element.kind == "int":
+        """The tensor cores for floats, as accurate as SIMT, and for int8, with the same results."""
+        if element in (int32, int64):
             return MathInstruction.simt(element)
         return MathInstruction.tensor_op(element)
 

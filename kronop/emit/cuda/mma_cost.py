@@ -6,11 +6,12 @@ at once; the longest counts, and a little of the others.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kronop.descriptions.datatype import DataType
-from kronop.emit.cuda import half, mma, operands
+from kronop.emit.cuda import bytewise, half, mma, mma_resources, operands
 from kronop.emit.cuda.mma import MmaPhase, MmaTile
 from kronop.emit.cuda.shapes import Ends, PassShape
 from kronop.target import Target
@@ -29,6 +30,8 @@ _CYCLES_OF_PRODUCT, _CYCLES_OF_GROUPED = {4: 3.18, 8: 14.1}, 1.86
 _CYCLES_OF_HALF_PRODUCT, _CYCLES_OF_HALF_GROUPED = 3.0, 1.5
 _CYCLES_OF_INSTRUCTION, _HALF_INSTRUCTIONS, _CARRIED_INSTRUCTIONS = 0.212, 0.14, 2.64
 _INSTRUCTIONS_OF_END = 10.4
+# Of what is staged, where no index carries; and where each does (set: 20 to 30 % of 5^5, 48 x 20).
+_INSTRUCTIONS_OF_PIECE, _CARRIED_INSTRUCTIONS_OF_PIECE = 2, 8
 _CYCLES_OF_TILE, _CYCLES_OF_PHASE, _CYCLES_OF_CLUSTER = 74, 70, 8680
 _STAGED = 0.63
 _CYCLES_BETWEEN = 2.8
@@ -36,12 +39,13 @@ _OVERLAP = 3.5
 _EXCHANGED = 1.05
 # How much longer a warp's short runs of memory take, by bytes of their elements.
 _SHORT_RUNS = {4: 2.0, 8: 1.0}
-# NOTE: fitted to 143 calls of one tile a block inside a CUDA graph, 8 % off in the mean: cycles of
+# NOTE: fitted to 143 calls of one tile a block inside a CUDA graph, 7 % off in the mean: cycles of
 # an element of the factors that a thread prepares; of a tile's phase, an instruction of a warp, one
 # with indices that carry, and how much of its products' cycles a tile takes.
-_CYCLES_OF_FACTOR = 24.0
-_CYCLES_OF_LONE_PHASE, _CYCLES_OF_LONE, _CYCLES_OF_CARRIED = 285, 1.5, 4.2
-_LONE_PRODUCTS = 0.26
+_CYCLES_OF_FACTOR = 22.0
+_CYCLES_OF_LONE_PHASE, _CYCLES_OF_LONE, _CYCLES_OF_CARRIED = 313, 2.1, 6.7
+_LONE_PRODUCTS = 0.22
+_CYCLES_OF_LONE_CLUSTER = 2000
 
 
 @dataclass(slots=True)
@@ -51,6 +55,28 @@ class _Work:
     tensor: float = 0.0
     shared: float = 0.0
     instructions: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Figures:
+    """What a tile's phases come to, for 128 elements of X.
+
+    Attributes:
+        phases: how many.
+        instructions: of one warp after the other, without those of ends in memory.
+        ends: those.
+        blocks: that a multiprocessor holds.
+        hidden: how many tiles hide each other's latency.
+    """
+
+    phases: int
+    tensor: float
+    shared: float
+    instructions: float
+    ends: float
+    carries: bool
+    blocks: int
+    hidden: float
 
 
 def cycles(
@@ -63,59 +89,90 @@ def cycles(
     partial: float,
 ) -> float:
     """Cycles of one multiprocessor for 128 elements of X; `partial` is lost memory bandwidth."""
-    x, y = ends.source.bytes, ends.output.bytes * shape.group_out / shape.group_in
-    memory = 128 * (x + y) * partial / _MEMORY_BYTES_PER_CYCLE
-    phases, work = _phases_and_work(shape, tile, splits, accumulator)
-    instructions = work.instructions
-    if not mma.powers(shape, tile):
+    memory = 128 * _bytes_of_element(shape, ends) * partial / _MEMORY_BYTES_PER_CYCLE
+    figures = _figures(mma.alone(shape), ends, tile, splits, accumulator, target)
+    instructions = figures.instructions + figures.ends
+    if figures.carries:
         instructions *= _CARRIED_INSTRUCTIONS
     if tile.half:
         instructions *= _HALF_INSTRUCTIONS
-    of_tile = _CYCLES_OF_TILE + _CYCLES_OF_PHASE * len(phases)
+    of_tile = _CYCLES_OF_TILE + _CYCLES_OF_PHASE * figures.phases
     of_tile += _CYCLES_OF_CLUSTER * (tile.cluster > 1)
-    held = tile.rows * tile.columns * shape.group_in / tile.cluster
-    latency = of_tile * 128 / held + instructions * _CYCLES_BETWEEN / (tile.threads / 32)
+    latency = of_tile * 128 / _held(shape, tile)
+    latency += instructions * _CYCLES_BETWEEN / (tile.threads / 32)
     latency += _STAGED * (tile.staged_in + tile.staged_out) / 2 * memory
-    blocks = mma.blocks_of(shape, tile, splits, accumulator, target)
-    latency /= blocks * tile.buffers * (_EXCHANGED if mma.exchanged(shape, tile, phases) else 1)
+    latency /= figures.hidden
     issue = instructions * _CYCLES_OF_INSTRUCTION
-    return _overlapped(memory, work.tensor, work.shared, issue, latency)
+    return _overlapped(memory, figures.tensor, figures.shared, issue, latency)
 
 
 def lone(
-    shape: PassShape, tile: MmaTile, splits: bool, accumulator: DataType
-) -> tuple[float, float]:
-    """Cycles of a block's factors, and of one tile that no other block or tile hides."""
-    phases, work = _phases_and_work(shape, tile, splits, accumulator)
-    elements = sum(mma.factors_bytes(shape, tile, splits, accumulator)) / 4 / tile.threads
-    each = _CYCLES_OF_LONE if mma.powers(shape, tile) else _CYCLES_OF_CARRIED
-    of_warp = work.instructions / (tile.threads / 32) * each + work.tensor * _LONE_PRODUCTS
-    held = tile.rows * tile.columns * shape.group_in / tile.cluster
-    of_tile = of_warp * held / 128 + len(phases) * _CYCLES_OF_LONE_PHASE
-    return elements * _CYCLES_OF_FACTOR, of_tile
+    shape: PassShape,
+    ends: Ends,
+    tile: MmaTile,
+    splits: bool,
+    accumulator: DataType,
+    target: Target,
+) -> tuple[float, float, int]:
+    """Cycles of a block's factors, and of one tile that no other block or tile hides; the blocks
+    that a multiprocessor holds."""
+    figures = _figures(mma.alone(shape), ends, tile, splits, accumulator, target)
+    elements = sum(mma_resources.factors_bytes(shape, tile, splits, accumulator)) / 4 / tile.threads
+    each = _CYCLES_OF_CARRIED if figures.carries else _CYCLES_OF_LONE
+    of_warp = figures.instructions / (tile.threads / 32) * each + figures.tensor * _LONE_PRODUCTS
+    held = _held(shape, tile)
+    of_tile = of_warp * held / 128 + figures.phases * _CYCLES_OF_LONE_PHASE
+    of_tile += _CYCLES_OF_LONE_CLUSTER * (tile.cluster > 1)
+    memory = _bytes_of_element(shape, ends) * held / _MEMORY_BYTES_PER_CYCLE
+    return elements * _CYCLES_OF_FACTOR, max(of_tile, memory), figures.blocks
 
 
-def _phases_and_work(
-    shape: PassShape, tile: MmaTile, splits: bool, accumulator: DataType
-) -> tuple[Sequence[MmaPhase], _Work]:
-    """The phases of a tile, and what 128 elements of X ask for in them."""
+def _held(shape: PassShape, tile: MmaTile) -> float:
+    """Elements of X in a block."""
+    return tile.rows * tile.columns * shape.group_in / tile.cluster
+
+
+def _bytes_of_element(shape: PassShape, ends: Ends) -> float:
+    """Bytes of memory for an element of X, and for what it produces."""
+    return ends.source.bytes + ends.output.bytes * shape.group_out / shape.group_in
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _figures(
+    shape: PassShape,
+    ends: Ends,
+    tile: MmaTile,
+    splits: bool,
+    accumulator: DataType,
+    target: Target,
+) -> _Figures:
+    """`shape` is the digits alone: the same wherever they stand."""
     strides = mma.strides_of(shape, tile, accumulator)
     phases = mma.phases_of(shape, tile, strides, accumulator)
     work = _Work()
     elements = 128.0
     for index, phase in enumerate(phases):
         ends_here = index == 0, index == len(phases) - 1
+        planes = bytewise.planes(index, ends.source) if bytewise.takes(accumulator) else 0
         elements = _add_phase(
-            work, shape, tile, phase, strides, splits, accumulator, elements, ends_here
+            work, shape, tile, phase, strides, splits, accumulator, elements, ends_here, planes
         )
-    staged = tile.staged_in + tile.staged_out
-    work.shared += (
-        elements * mma.tile_bytes(tile, accumulator) / mma.SHARED_BYTES_PER_CYCLE * staged
+    staged, carries = tile.staged_in + tile.staged_out, not mma.powers(shape, tile)
+    width = mma.tile_bytes(tile, accumulator) / mma.SHARED_BYTES_PER_CYCLE
+    piece = _CARRIED_INSTRUCTIONS_OF_PIECE if carries else _INSTRUCTIONS_OF_PIECE
+    direct = 128 / 32 * _INSTRUCTIONS_OF_END * (2 - staged)
+    blocks = mma_resources.blocks_of(shape, tile, splits, accumulator, target)
+    exchanged = _EXCHANGED if mma_resources.exchanged(shape, tile, phases) else 1.0
+    return _Figures(
+        phases=len(phases),
+        tensor=work.tensor,
+        shared=work.shared + elements * width * staged,
+        instructions=work.instructions + elements / 32 * piece * staged,
+        ends=direct if phases[0].other is None else 0.0,
+        carries=carries,
+        blocks=blocks,
+        hidden=blocks * tile.buffers * exchanged,
     )
-    work.instructions += elements / 32 * 2 * staged
-    if phases[0].other is None:
-        work.instructions += 128 / 32 * _INSTRUCTIONS_OF_END * (2 - staged)
-    return phases, work
 
 
 def _add_phase(
@@ -128,6 +185,7 @@ def _add_phase(
     accumulator: DataType,
     elements: float,
     ends: tuple[bool, bool],
+    planes: int,
 ) -> float:
     """Adds what so many elements of a phase take; the elements that it produces."""
     p, q = shape.group[phase.digit]
@@ -143,7 +201,10 @@ def _add_phase(
     else:
         products = _products(shape, phase, splits, elements)
         factor = _factor_cycles(shape, phase, splits, accumulator, elements)
+    if planes:
+        products = bytewise.steps(p) * mma.parts_of(q) * elements / (16 * p) * planes
     instructions = _instructions(shape, phase, splits, elements) + products * (not phase.grouped)
+    instructions += elements / 32 * planes  # To put bytes together, and to shift sums.
     work.instructions += instructions * idle
     work.tensor += products * idle * _cycles_of_product(tile, phase, accumulator)
     runs = _SHORT_RUNS[accumulator.bytes]
@@ -195,11 +256,12 @@ def _factor_cycles(
     if phase.grouped:
         return 0.0
     p, q = shape.group[phase.digit]
-    fragment = mma.factor_bytes((8, 8), splits, accumulator) / mma.SHARED_BYTES_PER_CYCLE
+    fragment = mma_resources.factor_bytes((8, 8), splits, accumulator) / mma.SHARED_BYTES_PER_CYCLE
     parts = mma.parts_of(p) * mma.parts_of(q)
     if phase.other is None:
-        held = parts * 2 * accumulator.bytes * (1 + splits) <= mma.HELD_FACTOR_BYTES
-        return 0 if held else parts * elements / (16 * p) / phase.groups * fragment
+        whole = mma_resources.factor_bytes((p, q), splits, accumulator)
+        cycles = whole / mma.SHARED_BYTES_PER_CYCLE * elements / (16 * p) / phase.groups
+        return 0 if whole <= 32 * mma_resources.HELD_FACTOR_BYTES else cycles
     p2, q2 = shape.group[phase.other]
     parts += mma.parts_of(p2) * mma.parts_of(q2)
     return 0 if parts <= 2 else parts * elements / (p * p2) * fragment

@@ -15,7 +15,17 @@ from dataclasses import dataclass, replace
 from kronop.artifacts import Status
 from kronop.descriptions.datatype import DataType, RowMajor
 from kronop.descriptions.kron import KronMatmulDescription, Side
-from kronop.emit.cuda import contract_step, few_rows, half, mma, mma_cost, operands, tile, tiles
+from kronop.emit.cuda import (
+    contract_step,
+    few_rows,
+    half,
+    mma,
+    mma_cost,
+    mma_resources,
+    operands,
+    tile,
+    tiles,
+)
 from kronop.emit.cuda.contract import Contraction, ContractTile, Order
 from kronop.emit.cuda.contract_cost import SIMT_OVERHEAD
 from kronop.emit.cuda.contract_mma import ContractMmaTile
@@ -251,7 +261,9 @@ def _choices(
             found.append(shape_of_tile)
         elif not found:
             status = fits
-    if len(shape.group) == 1 and (simt or max(shape.group[0]) > mma.MOST_CONTRACTED):
+    large = max(shape.group[0]) > mma.MOST_CONTRACTED
+    phases = any(isinstance(item, MmaTile) for item in found)
+    if len(shape.group) == 1 and (large or (simt and not phases)):
         work = contraction(key.by_columns, key.factor_alignment, shape, ends, rows)
         accepted, rejected = contract_step.candidates(work, key.math, target, key.tile)
         found += [item for _, item in accepted[:_MOST_VARIANTS]]
@@ -303,7 +315,9 @@ def _choose_mma(
     for candidate in tiles.mma_tiles(key, shape, ends, accumulator, rows is not None):
         status = _obeys(key, shape, ends, candidate)
         digits = mma.merge(shape, candidate.merged)
-        status = status and mma.fits(digits, candidate, splits, accumulator, target)
+        status = status and mma_resources.fits(
+            mma.alone(digits), candidate, splits, accumulator, target
+        )
         if status:
             found.append(candidate)
     return Status.accept() if found else status
@@ -340,8 +354,7 @@ def _cost(
     steady = cost * _CYCLES_OF_A_BYTE * elements / 128
     count = few_rows.tiles_of(rows, shape, ends, candidate)
     if isinstance(candidate, MmaTile):
-        start, alone = mma_cost.lone(digits, candidate, splits, accumulator)
-        blocks = mma.blocks_of(digits, candidate, splits, accumulator, target)
+        start, alone, blocks = mma_cost.lone(digits, ends, candidate, splits, accumulator, target)
         count, steady = count * candidate.cluster, steady / candidate.cluster
     else:
         blocks = _simt_blocks(shape, candidate, accumulator, target)

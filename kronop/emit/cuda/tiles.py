@@ -7,9 +7,9 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kronop.descriptions.datatype import DataType, RowMajor, float16
+from kronop.descriptions.datatype import DataType, RowMajor, float16, float32
 from kronop.descriptions.kron import KronMatmulDescription, Side
-from kronop.emit.cuda import half, mma
+from kronop.emit.cuda import bytewise, half, mma
 from kronop.emit.cuda.mma import MmaTile
 from kronop.emit.cuda.shapes import Ends, PassShape, Shape
 from kronop.emit.cuda.tile import TileShape
@@ -53,7 +53,7 @@ def mma_tiles(
         plain = [*_large(shape, ends), *(_small(shape, ends) if few else ())]
     return [
         MmaTile(rows=rows, columns=columns, threads=threads, merged=merged, **style)
-        for merged in _mergers(shape)
+        for merged in ((1,) if bytewise.takes(accumulator) else _mergers(shape))
         for rows, columns, threads in dict.fromkeys(plain)
         for style in (
             *_styles(mma.merge(shape, merged), columns, rows, accumulator),
@@ -75,12 +75,14 @@ def _large(shape: PassShape, ends: Ends) -> Iterator[tuple[int, int, int]]:
 
 
 def _small(shape: PassShape, ends: Ends) -> Iterator[tuple[int, int, int]]:
-    """The same of tiles that hold few rows, whose fibers keep no more than so many warps busy."""
+    """The same of tiles that hold few rows; their threads have elements, or factors to prepare."""
     slots = math.prod(max(digit) for digit in shape.group)
+    largest = max(p * q for p, q in shape.group)
     for columns in [size for size in _columns(shape, ends) if size in (8, 16, 32)] or [1]:
         for rows in (1, 2, 4):
+            elements = rows * slots * columns
             for threads in (32, 64, 128, 256, 512):
-                if threads * 4 <= max(128, rows * slots * columns):
+                if threads * 8 <= max(256, elements, largest) and elements <= threads * 128:
                     yield rows, columns, threads
 
 
@@ -96,8 +98,9 @@ def _styles(
     # passes; tiles of columns with ends in memory 1.1 to 2.6 times as long as staged ones, but for
     # one digit too long to stage.
     digits = shape.group
-    large = accumulator.bytes == 4 and max(p for p, _ in digits) >= mma.LEAST_GROUPED
-    pairs = sorted({0, _most_pairs(digits), min(_most_pairs(digits), (len(digits) - 1) // 2)})
+    large = accumulator is float32 and max(p for p, _ in digits) >= mma.LEAST_GROUPED
+    most = 0 if bytewise.takes(accumulator) else _most_pairs(digits)
+    pairs = sorted({0, most, min(most, (len(digits) - 1) // 2)})
     direct = columns == 1 or (len(digits) == 1 and digits[0][0] > _MOST_STAGED)
     for grouped in (False, True) if large else (False,):
         style = {"grouped": grouped, "cluster": 1, "pairs": 0}

@@ -1,27 +1,25 @@
-// digit 0 of 2 (128x128), tiles of 1 lanes x 64 x 128 x 16, 2 stages, 1 x 2 x 2 x 1 warps of 32 x 64
-#include "kronop/contract_mma.cuh"
+// digit 0 of 2 (128x128), tiles of 4 x 128 x 64 in shared memory
+#include "kronop/kron_mma.cuh"
 
-using Parameters = kronop::ContractParameters<double>;
-static_assert(sizeof(Parameters{.x = {}, .w = {}, .y = {}, .z = {}, .bias = {}, .x_vector = {},
-    .w_vector = {}, .y_vector = {}, .row_extent = {}, .row_x = {}, .row_y = {}, .row_z = {},
-    .contracted_x = {}, .contracted_w = {}, .produced_w = {}, .produced_y = {}, .produced_z = {},
-    .produced_bias = {}, .lane_extent = {}, .lane_x = {}, .lane_w = {}, .lane_y = {}, .lane_z = {},
-    .lane_bias = {}, .group_extent = {}, .group_x = {}, .group_w = {}, .group_y = {}, .group_z = {},
-    .group_bias = {}, .scalars = {}}) == 480);
-static_assert(sizeof(Parameters::x) == 8 && sizeof(Parameters::w) == 8 && sizeof(Parameters::y) == 8
-    && sizeof(Parameters::z) == 8 && sizeof(Parameters::bias) == 8 && sizeof(Parameters::x_vector)
-    == 8 && sizeof(Parameters::w_vector) == 8 && sizeof(Parameters::y_vector) == 8 &&
-    sizeof(Parameters::row_extent) == 24 && sizeof(Parameters::row_x) == 24 &&
-    sizeof(Parameters::row_y) == 24 && sizeof(Parameters::row_z) == 24 &&
-    sizeof(Parameters::contracted_x) == 8 && sizeof(Parameters::contracted_w) == 8 &&
-    sizeof(Parameters::produced_w) == 8 && sizeof(Parameters::produced_y) == 8 &&
-    sizeof(Parameters::produced_z) == 8 && sizeof(Parameters::produced_bias) == 8 &&
-    sizeof(Parameters::lane_extent) == 8 && sizeof(Parameters::lane_x) == 8 &&
-    sizeof(Parameters::lane_w) == 8 && sizeof(Parameters::lane_y) == 8 && sizeof(Parameters::lane_z)
-    == 8 && sizeof(Parameters::lane_bias) == 8 && sizeof(Parameters::group_extent) == 32 &&
-    sizeof(Parameters::group_x) == 32 && sizeof(Parameters::group_w) == 32 &&
-    sizeof(Parameters::group_y) == 32 && sizeof(Parameters::group_z) == 32 &&
-    sizeof(Parameters::group_bias) == 32 && sizeof(Parameters::scalars) == 32);
+using Parameters = kronop::KronTileParameters<double, 1>;
+static_assert(sizeof(Parameters{.x = {}, .y = {}, .z = {}, .x_vector = {}, .y_vector = {}, .tiles =
+    {}, .outer_extent = {}, .outer_x = {}, .outer_y = {}, .outer_z = {}, .inner_extent = {},
+    .inner_x = {}, .inner_y = {}, .inner_z = {}, .digit_x = {}, .digit_y = {}, .digit_z = {},
+    .batch_extent = {}, .batch_x = {}, .batch_y = {}, .batch_z = {}, .factor = {}, .factor_row = {},
+    .factor_column = {}, .factor_batch = {}, .scalars = {}}) == 400);
+static_assert(sizeof(Parameters::x) == 8 && sizeof(Parameters::y) == 8 && sizeof(Parameters::z) == 8
+    && sizeof(Parameters::x_vector) == 8 && sizeof(Parameters::y_vector) == 8 &&
+    sizeof(Parameters::tiles) == 24 && sizeof(Parameters::outer_extent) == 16 &&
+    sizeof(Parameters::outer_x) == 16 && sizeof(Parameters::outer_y) == 16 &&
+    sizeof(Parameters::outer_z) == 16 && sizeof(Parameters::inner_extent) == 8 &&
+    sizeof(Parameters::inner_x) == 8 && sizeof(Parameters::inner_y) == 8 &&
+    sizeof(Parameters::inner_z) == 8 && sizeof(Parameters::digit_x) == 8 &&
+    sizeof(Parameters::digit_y) == 8 && sizeof(Parameters::digit_z) == 8 &&
+    sizeof(Parameters::batch_extent) == 32 && sizeof(Parameters::batch_x) == 32 &&
+    sizeof(Parameters::batch_y) == 32 && sizeof(Parameters::batch_z) == 32 &&
+    sizeof(Parameters::factor) == 8 && sizeof(Parameters::factor_row) == 8 &&
+    sizeof(Parameters::factor_column) == 8 && sizeof(Parameters::factor_batch) == 32 &&
+    sizeof(Parameters::scalars) == 32);
 
 struct Step {
   using Input = float;
@@ -29,65 +27,88 @@ struct Step {
   using Output = float;
   using Accumulator = float;
   using Epilogue = kronop::Identity<float>;
-  static constexpr int kThreads = 128;
-  static constexpr int kBlocks = 2;
-  static constexpr int kStages = 2;
-  static constexpr int kLanes = 1;
-  static constexpr int kTileM = 64;
-  static constexpr int kTileN = 128;
-  static constexpr int kTileK = 16;
-  static constexpr int kWarpLanes = 1;
-  static constexpr int kWarpM = 2;
-  static constexpr int kWarpN = 8;
-  static constexpr int kWarpsLanes = 1;
-  static constexpr int kWarpsM = 2;
-  static constexpr int kWarpsN = 2;
-  static constexpr int kWarpsK = 1;
+  static constexpr int kThreads = 256;
+  static constexpr int kBlocks = 1;
+  static constexpr bool kAhead = false;
+  static constexpr int kExchange = 0;
+  static constexpr int kXVector = 2;
+  static constexpr int kYVector = 2;
+  static constexpr int kXDigit = 128;
+  static constexpr int kYDigit = 128;
   static constexpr bool kSplit = true;
-  static constexpr int kContracted = 128;
-  static constexpr int kProduced = 128;
-  static constexpr int kXOrder = 1;
-  static constexpr int kWOrder = 1;
-  static constexpr int kYOrder = 1;
-  static constexpr int kXVector = 4;
-  static constexpr int kWVector = 4;
-  static constexpr int kYVector = 4;
-  static constexpr int kXPitch = 68;
-  static constexpr int kWPitch = 132;
-  static constexpr int kYPitch = 68;
-  static constexpr int kTileBytesAt = 1536;
+  static constexpr bool kHalf = false;
+  static constexpr int kReadVector = 8;
+  static constexpr int kWriteVector = 8;
   static constexpr bool kSaturate = false;
+  static constexpr int kFactors = 1;
+  static constexpr int kFactorFirst[] = {0, 1};
+  static constexpr int kFactorContracted[] = {128};
+  static constexpr int kFactorProduced[] = {128};
+  static constexpr bool kStagedIn = false;
+  static constexpr bool kStagedOut = false;
+  static constexpr bool kRegular = true;
+  static constexpr int kCluster = 1;
+  static constexpr int kOffsetBytes = 96;
+  static constexpr bool kSquare = true;
+  static constexpr int kRows = 4;
+  static constexpr int kColumns = 64;
+  static constexpr int kDigits = 1;
+  static constexpr int kGroupIn = 128;
+  static constexpr int kGroupOut = 128;
+  static constexpr int kContracted[] = {128};
+  static constexpr int kProduced[] = {128};
+  static constexpr int kGroupStrideIn[] = {1};
+  static constexpr int kGroupStrideOut[] = {1};
+  static constexpr int kStride[] = {72};
+  static constexpr int kRowStride = 9216;
+  static constexpr bool kDenseIn = false;
+  static constexpr bool kDenseOut = false;
+  static constexpr int kFactorBytesAt[] = {192};
+  static constexpr int kBuffers = 1;
+  static constexpr int kTileBytes = 73728;
+  static constexpr int kTileBytesAt = 131264;
+  static constexpr int kPhases = 1;
+  static constexpr int kPhaseDigit[] = {0};
+  static constexpr int kPhaseOther[] = {-1};
+  static constexpr int kPhaseLanes[] = {2};
+  static constexpr int kPhaseGrouped[] = {0};
+  static constexpr int kPhaseNeighbours[] = {1};
+  static constexpr int kPhaseFibers[] = {256};
+  static constexpr int kPhaseAxis[] = {0, 2};
+  static constexpr int kAxisExtent[] = {4, 64};
+  static constexpr int kAxisShared[] = {9216, 1};
+  static constexpr int kAxisRow[] = {1, 0};
+  static constexpr int kAxisGroup[] = {0, 0};
+  static constexpr int kAxisColumn[] = {0, 1};
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
-kron_f32_128x128_contract_r_d0of2_s0of2_f32_linear_sm_80(const __grid_constant__ Parameters parameters) {
-  kronop::contract_mma<Step>(parameters);
+kron_f32_128x128_mma_r_d0of2_s0of2_f32_linear_sm_80(const __grid_constant__ Parameters parameters) {
+  kronop::kron_mma<Step>(parameters);
 }
 
-// digit 1 of 2 (128x128), tiles of 1 lanes x 64 x 128 x 16, 2 stages, 1 x 2 x 2 x 1 warps of 32 x 64
-#include "kronop/contract_mma.cuh"
+// digit 1 of 2 (128x128), tiles of 256 x 128 x 1 in shared memory
+#include "kronop/kron_mma.cuh"
 
-using Parameters = kronop::ContractParameters<double>;
-static_assert(sizeof(Parameters{.x = {}, .w = {}, .y = {}, .z = {}, .bias = {}, .x_vector = {},
-    .w_vector = {}, .y_vector = {}, .row_extent = {}, .row_x = {}, .row_y = {}, .row_z = {},
-    .contracted_x = {}, .contracted_w = {}, .produced_w = {}, .produced_y = {}, .produced_z = {},
-    .produced_bias = {}, .lane_extent = {}, .lane_x = {}, .lane_w = {}, .lane_y = {}, .lane_z = {},
-    .lane_bias = {}, .group_extent = {}, .group_x = {}, .group_w = {}, .group_y = {}, .group_z = {},
-    .group_bias = {}, .scalars = {}}) == 480);
-static_assert(sizeof(Parameters::x) == 8 && sizeof(Parameters::w) == 8 && sizeof(Parameters::y) == 8
-    && sizeof(Parameters::z) == 8 && sizeof(Parameters::bias) == 8 && sizeof(Parameters::x_vector)
-    == 8 && sizeof(Parameters::w_vector) == 8 && sizeof(Parameters::y_vector) == 8 &&
-    sizeof(Parameters::row_extent) == 24 && sizeof(Parameters::row_x) == 24 &&
-    sizeof(Parameters::row_y) == 24 && sizeof(Parameters::row_z) == 24 &&
-    sizeof(Parameters::contracted_x) == 8 && sizeof(Parameters::contracted_w) == 8 &&
-    sizeof(Parameters::produced_w) == 8 && sizeof(Parameters::produced_y) == 8 &&
-    sizeof(Parameters::produced_z) == 8 && sizeof(Parameters::produced_bias) == 8 &&
-    sizeof(Parameters::lane_extent) == 8 && sizeof(Parameters::lane_x) == 8 &&
-    sizeof(Parameters::lane_w) == 8 && sizeof(Parameters::lane_y) == 8 && sizeof(Parameters::lane_z)
-    == 8 && sizeof(Parameters::lane_bias) == 8 && sizeof(Parameters::group_extent) == 32 &&
-    sizeof(Parameters::group_x) == 32 && sizeof(Parameters::group_w) == 32 &&
-    sizeof(Parameters::group_y) == 32 && sizeof(Parameters::group_z) == 32 &&
-    sizeof(Parameters::group_bias) == 32 && sizeof(Parameters::scalars) == 32);
+using Parameters = kronop::KronTileParameters<double, 1>;
+static_assert(sizeof(Parameters{.x = {}, .y = {}, .z = {}, .x_vector = {}, .y_vector = {}, .tiles =
+    {}, .outer_extent = {}, .outer_x = {}, .outer_y = {}, .outer_z = {}, .inner_extent = {},
+    .inner_x = {}, .inner_y = {}, .inner_z = {}, .digit_x = {}, .digit_y = {}, .digit_z = {},
+    .batch_extent = {}, .batch_x = {}, .batch_y = {}, .batch_z = {}, .factor = {}, .factor_row = {},
+    .factor_column = {}, .factor_batch = {}, .scalars = {}}) == 400);
+static_assert(sizeof(Parameters::x) == 8 && sizeof(Parameters::y) == 8 && sizeof(Parameters::z) == 8
+    && sizeof(Parameters::x_vector) == 8 && sizeof(Parameters::y_vector) == 8 &&
+    sizeof(Parameters::tiles) == 24 && sizeof(Parameters::outer_extent) == 16 &&
+    sizeof(Parameters::outer_x) == 16 && sizeof(Parameters::outer_y) == 16 &&
+    sizeof(Parameters::outer_z) == 16 && sizeof(Parameters::inner_extent) == 8 &&
+    sizeof(Parameters::inner_x) == 8 && sizeof(Parameters::inner_y) == 8 &&
+    sizeof(Parameters::inner_z) == 8 && sizeof(Parameters::digit_x) == 8 &&
+    sizeof(Parameters::digit_y) == 8 && sizeof(Parameters::digit_z) == 8 &&
+    sizeof(Parameters::batch_extent) == 32 && sizeof(Parameters::batch_x) == 32 &&
+    sizeof(Parameters::batch_y) == 32 && sizeof(Parameters::batch_z) == 32 &&
+    sizeof(Parameters::factor) == 8 && sizeof(Parameters::factor_row) == 8 &&
+    sizeof(Parameters::factor_column) == 8 && sizeof(Parameters::factor_batch) == 32 &&
+    sizeof(Parameters::scalars) == 32);
 
 struct Epilogue {
   using Compute = float;
@@ -110,37 +131,62 @@ struct Step {
   using Output = float;
   using Accumulator = float;
   using Epilogue = ::Epilogue;
-  static constexpr int kThreads = 128;
-  static constexpr int kBlocks = 2;
-  static constexpr int kStages = 2;
-  static constexpr int kLanes = 1;
-  static constexpr int kTileM = 64;
-  static constexpr int kTileN = 128;
-  static constexpr int kTileK = 16;
-  static constexpr int kWarpLanes = 1;
-  static constexpr int kWarpM = 2;
-  static constexpr int kWarpN = 8;
-  static constexpr int kWarpsLanes = 1;
-  static constexpr int kWarpsM = 2;
-  static constexpr int kWarpsN = 2;
-  static constexpr int kWarpsK = 1;
+  static constexpr int kThreads = 256;
+  static constexpr int kBlocks = 1;
+  static constexpr bool kAhead = false;
+  static constexpr int kExchange = 0;
+  static constexpr int kXVector = 2;
+  static constexpr int kYVector = 2;
+  static constexpr int kXDigit = 1;
+  static constexpr int kYDigit = 1;
   static constexpr bool kSplit = true;
-  static constexpr int kContracted = 128;
-  static constexpr int kProduced = 128;
-  static constexpr int kXOrder = 0;
-  static constexpr int kWOrder = 1;
-  static constexpr int kYOrder = 0;
-  static constexpr int kXVector = 4;
-  static constexpr int kWVector = 4;
-  static constexpr int kYVector = 4;
-  static constexpr int kXPitch = 24;
-  static constexpr int kWPitch = 132;
-  static constexpr int kYPitch = 136;
-  static constexpr int kTileBytesAt = 1536;
+  static constexpr bool kHalf = false;
+  static constexpr int kReadVector = 8;
+  static constexpr int kWriteVector = 8;
   static constexpr bool kSaturate = false;
+  static constexpr int kFactors = 1;
+  static constexpr int kFactorFirst[] = {0, 1};
+  static constexpr int kFactorContracted[] = {128};
+  static constexpr int kFactorProduced[] = {128};
+  static constexpr bool kStagedIn = false;
+  static constexpr bool kStagedOut = false;
+  static constexpr bool kRegular = true;
+  static constexpr int kCluster = 1;
+  static constexpr int kOffsetBytes = 6144;
+  static constexpr bool kSquare = true;
+  static constexpr int kRows = 256;
+  static constexpr int kColumns = 1;
+  static constexpr int kDigits = 1;
+  static constexpr int kGroupIn = 128;
+  static constexpr int kGroupOut = 128;
+  static constexpr int kContracted[] = {128};
+  static constexpr int kProduced[] = {128};
+  static constexpr int kGroupStrideIn[] = {1};
+  static constexpr int kGroupStrideOut[] = {1};
+  static constexpr int kStride[] = {1};
+  static constexpr int kRowStride = 128;
+  static constexpr bool kDenseIn = false;
+  static constexpr bool kDenseOut = false;
+  static constexpr int kFactorBytesAt[] = {12288};
+  static constexpr int kBuffers = 1;
+  static constexpr int kTileBytes = 65536;
+  static constexpr int kTileBytesAt = 143360;
+  static constexpr int kPhases = 1;
+  static constexpr int kPhaseDigit[] = {0};
+  static constexpr int kPhaseOther[] = {-1};
+  static constexpr int kPhaseLanes[] = {2};
+  static constexpr int kPhaseGrouped[] = {0};
+  static constexpr int kPhaseNeighbours[] = {0};
+  static constexpr int kPhaseFibers[] = {256};
+  static constexpr int kPhaseAxis[] = {0, 1};
+  static constexpr int kAxisExtent[] = {256};
+  static constexpr int kAxisShared[] = {128};
+  static constexpr int kAxisRow[] = {1};
+  static constexpr int kAxisGroup[] = {0};
+  static constexpr int kAxisColumn[] = {0};
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
-kron_f32_128x128_contract_r_d1of2_s1of2_f32_linear_sm_80(const __grid_constant__ Parameters parameters) {
-  kronop::contract_mma<Step>(parameters);
+kron_f32_128x128_mma_r_d1of2_s1of2_f32_linear_sm_80(const __grid_constant__ Parameters parameters) {
+  kronop::kron_mma<Step>(parameters);
 }

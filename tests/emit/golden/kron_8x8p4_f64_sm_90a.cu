@@ -43,8 +43,8 @@ struct Step {
   using Accumulator = double;
   using Epilogue = ::Epilogue;
   static constexpr int kThreads = 128;
-  static constexpr int kBlocks = 5;
-  static constexpr bool kAhead = false;
+  static constexpr int kBlocks = 4;
+  static constexpr bool kAhead = true;
   static constexpr int kExchange = 0;
   static constexpr int kXVector = 1;
   static constexpr int kYVector = 1;

@@ -132,7 +132,7 @@ struct Step {
   using Accumulator = float;
   using Epilogue = ::Epilogue;
   static constexpr int kThreads = 128;
-  static constexpr int kBlocks = 7;
+  static constexpr int kBlocks = 6;
   static constexpr bool kAhead = false;
   static constexpr int kExchange = 0;
   static constexpr int kXVector = 4;

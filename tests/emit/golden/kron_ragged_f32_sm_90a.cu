@@ -1,4 +1,4 @@
-// digits 0 to 2 of 3 (2x3_5x2_6x4), tiles of 91 x 60 x 1 in shared memory
+// digits 0 to 2 of 3 (2x3_5x2_6x4), tiles of 45 x 60 x 1 in shared memory
 #include "kronop/kron_mma.cuh"
 
 using Parameters = kronop::KronTileParameters<double, 3>;
@@ -43,8 +43,8 @@ struct Step {
   using Accumulator = float;
   using Epilogue = ::Epilogue;
   static constexpr int kThreads = 128;
-  static constexpr int kBlocks = 5;
-  static constexpr bool kAhead = false;
+  static constexpr int kBlocks = 4;
+  static constexpr bool kAhead = true;
   static constexpr int kExchange = 0;
   static constexpr int kXVector = 1;
   static constexpr int kYVector = 1;
@@ -56,45 +56,45 @@ struct Step {
   static constexpr int kWriteVector = 2;
   static constexpr bool kSaturate = false;
   static constexpr int kFactors = 3;
-  static constexpr int kFactorFirst[] = {0, 1, 2, 3};
+  static constexpr int kFactorFirst[] = {0, 2, 3};
   static constexpr int kFactorContracted[] = {2, 5, 6};
   static constexpr int kFactorProduced[] = {3, 2, 4};
-  static constexpr bool kStagedIn = true;
-  static constexpr bool kStagedOut = true;
+  static constexpr bool kStagedIn = false;
+  static constexpr bool kStagedOut = false;
   static constexpr bool kRegular = false;
   static constexpr int kCluster = 1;
-  static constexpr int kOffsetBytes = 2192;
+  static constexpr int kOffsetBytes = 1088;
   static constexpr bool kSquare = false;
-  static constexpr int kRows = 91;
+  static constexpr int kRows = 45;
   static constexpr int kColumns = 1;
-  static constexpr int kDigits = 3;
+  static constexpr int kDigits = 2;
   static constexpr int kGroupIn = 60;
   static constexpr int kGroupOut = 24;
-  static constexpr int kContracted[] = {2, 5, 6};
-  static constexpr int kProduced[] = {3, 2, 4};
-  static constexpr int kGroupStrideIn[] = {30, 6, 1};
-  static constexpr int kGroupStrideOut[] = {8, 4, 1};
-  static constexpr int kStride[] = {30, 6, 1};
-  static constexpr int kRowStride = 90;
+  static constexpr int kContracted[] = {10, 6};
+  static constexpr int kProduced[] = {6, 4};
+  static constexpr int kGroupStrideIn[] = {6, 1};
+  static constexpr int kGroupStrideOut[] = {4, 1};
+  static constexpr int kStride[] = {6, 1};
+  static constexpr int kRowStride = 60;
   static constexpr bool kDenseIn = false;
   static constexpr bool kDenseOut = false;
-  static constexpr int kFactorBytesAt[] = {4384, 4896, 5408};
+  static constexpr int kFactorBytesAt[] = {2176, 3200};
   static constexpr int kBuffers = 1;
-  static constexpr int kTileBytes = 16380;
-  static constexpr int kTileBytesAt = 5920;
-  static constexpr int kPhases = 3;
-  static constexpr int kPhaseDigit[] = {1, 2, 0};
-  static constexpr int kPhaseOther[] = {-1, -1, -1};
-  static constexpr int kPhaseLanes[] = {4, 4, 4};
-  static constexpr int kPhaseGrouped[] = {0, 0, 0};
-  static constexpr int kPhaseNeighbours[] = {0, 0, 0};
-  static constexpr int kPhaseFibers[] = {1092, 364, 728};
-  static constexpr int kPhaseAxis[] = {0, 3, 6, 9};
-  static constexpr int kAxisExtent[] = {91, 2, 6, 91, 2, 2, 91, 2, 4};
-  static constexpr int kAxisShared[] = {90, 30, 1, 90, 30, 6, 90, 6, 1};
-  static constexpr int kAxisRow[] = {1, 0, 0, 1, 0, 0, 1, 0, 0};
-  static constexpr int kAxisGroup[] = {0, 0, 0, 0, 0, 0, 0, 0, 0};
-  static constexpr int kAxisColumn[] = {0, 0, 0, 0, 0, 0, 0, 0, 0};
+  static constexpr int kTileBytes = 5400;
+  static constexpr int kTileBytesAt = 3712;
+  static constexpr int kPhases = 1;
+  static constexpr int kPhaseDigit[] = {1};
+  static constexpr int kPhaseOther[] = {0};
+  static constexpr int kPhaseLanes[] = {4};
+  static constexpr int kPhaseGrouped[] = {0};
+  static constexpr int kPhaseNeighbours[] = {0};
+  static constexpr int kPhaseFibers[] = {45};
+  static constexpr int kPhaseAxis[] = {0, 1};
+  static constexpr int kAxisExtent[] = {45};
+  static constexpr int kAxisShared[] = {60};
+  static constexpr int kAxisRow[] = {1};
+  static constexpr int kAxisGroup[] = {0};
+  static constexpr int kAxisColumn[] = {0};
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

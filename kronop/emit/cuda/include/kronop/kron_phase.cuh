@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kron_parameters.cuh"
+#include "byte_mma.cuh"
 #include "group_mma.cuh"
 
 namespace kronop {
@@ -106,12 +107,19 @@ struct PhaseOf {
   template <class T>
   using FibersOf = T[kContractedParts][kGroups][4];
   using Fibers = FibersOf<Accumulator>;  // as the tensor cores take them, unsplit
+  // Of bytes, a product takes several parts of the contraction; and of what comes in, of the sums of up to 128 products of
+  // two bytes, and of other sums so many bytes count.
+  static constexpr bool kBytes = detail::same<typename Step::Factor, int8_t>;
+  static constexpr int kDeep = !kBytes ? 1 : kContractedParts <= 2 ? 2 : 4, kSteps = (kContractedParts + kDeep - 1) / kDeep;
+  static constexpr int kPlanes = !detail::same<typename Step::Input, int8_t> || Phase > 1 ? 4 : Phase == 0 ? 1 : 3;
+  static_assert(!kBytes || kContracted <= 128, "sums of more products of two bytes would take more than three bytes");
   using A = Split<Accumulator, 4, Step::kSplit>;
-  using B = Split<Accumulator, 2, Step::kSplit>;
+  using B = Either<kBytes, ByteFactor<kDeep>, Split<Accumulator, 2, Step::kSplit>>;
+  using Left = Either<kBytes, BytePlanes<PhaseOf>, const Fibers&>;  // what `multiply` takes
   // Held in registers for the whole phase where there are few.
-  static constexpr bool kHoldFactor = !kGrouped && kContractedParts * kProducedParts * sizeof(B) <= 64;
+  static constexpr bool kHoldFactor = !kGrouped && kSteps * kProducedParts * sizeof(B) <= 64;
   // Parts of the produced index whose sums a thread holds at once: independent products hide latency.
-  static constexpr int kSums = (kContractedParts > 8 ? 2 : 4) / kGroups;
+  static constexpr int kSums = (kContractedParts > 8 ? (sizeof(Accumulator) > 4 ? 1 : 2) : 4) / kGroups;
   static constexpr int kAtOnce = kGrouped ? kChunk / 8 : kProducedParts < kSums ? kProducedParts : kSums;
 
   // Index along the digit of a thread's element r of part s.
@@ -126,18 +134,18 @@ struct PhaseOf {
   // The factor: [part of P][part of Q].
   struct Fragments {
     using Operand = B;
-    static constexpr int kDigit = PhaseOf::kDigit, kCount = kContractedParts * kProducedParts, kElements = 2;
-    static constexpr bool kWhole = kContracted % 8 == 0 && kProduced % 8 == 0;  // no element is beyond the factor
-    KRONOP_INLINE static unsigned contracted(unsigned part, unsigned thread, int r) {
-      const unsigned t = thread % 4;
-      return part / kProducedParts * 8 + (kUnit ? 2 * t + r : t + 4 * r);
+    static constexpr int kDigit = PhaseOf::kDigit, kCount = kSteps * kProducedParts, kElements = 2 * kDeep;
+    static constexpr bool kWhole = kContracted % (8 * kDeep) == 0 && kProduced % 8 == 0;  // no element is beyond the factor
+    KRONOP_INLINE static unsigned contracted(unsigned part, unsigned thread, int i) {
+      const unsigned t = thread % 4, r = i % 2;
+      return (part / kProducedParts * kDeep + i / 2) * 8 + (kUnit ? 2 * t + r : t + 4 * r);
     }
     KRONOP_INLINE static unsigned produced(unsigned part, unsigned thread, int) {
       const unsigned g = thread / 4;
       return part % kProducedParts * 8 + (kUnit ? g : g / 2 + g % 2 * 4);
     }
     KRONOP_INLINE static unsigned place(unsigned e) { return e; }
-    KRONOP_INLINE static void put(Accumulator* to, unsigned e, const Accumulator (&items)[2]) {
+    KRONOP_INLINE static void put(Accumulator* to, unsigned e, const Accumulator (&items)[kElements]) {
       reinterpret_cast<Operand*>(to)[e] = Operand(items);
     }
   };

@@ -267,7 +267,7 @@ struct PhaseWork {
   using B = typename Of::B;
   static constexpr int kFibers = Of::kFibers, kAtOnce = 16 * Of::kGroups;  // of a warp
   static constexpr int kFactorAt = Step::kFactorBytesAt[Of::kDigit];
-  static constexpr int kParts = Of::kHoldFactor ? Of::kContractedParts * Of::kProducedParts : 1;
+  static constexpr int kParts = Of::kHoldFactor ? Of::kSteps * Of::kProducedParts : 1;
   struct Piece {
     Place places[Of::kPlaces];
     bool live[Of::kPlaces];
@@ -305,6 +305,7 @@ struct PhaseWork {
   KRONOP_INLINE void use(const Piece& now) const {
     typename Of::Fibers elements;
     convert_all(elements, now.elements);
+    const typename Of::Left left(elements);
     // Held factors need constant indices; elsewhere a rolled loop keeps split fibers from staying alive.
 #pragma unroll(Of::kHoldFactor ? Of::kProducedParts : 1)
     for (int n0 = 0; n0 < Of::kProducedParts; n0 += Of::kAtOnce) {
@@ -314,7 +315,7 @@ struct PhaseWork {
         take_parts<Of>(first, elements, 0);
         multiply_grouped<Step, Phase>(sums, first, elements, matrix + n0 * 32);
       } else {
-        multiply<Step, Phase>(sums, elements, n0, [&](int part) { return Of::kHoldFactor ? held[Of::kHoldFactor ? part : 0] : factor[part * 32]; });
+        multiply<Step, Phase>(sums, left, n0, [&](int part) { return Of::kHoldFactor ? held[Of::kHoldFactor ? part : 0] : factor[part * 32]; });
       }
 #pragma unroll
       for (int n = 0; n < Of::kAtOnce; ++n) {

@@ -85,19 +85,53 @@ struct StageIn {
   KRONOP_INLINE StageIn(Element* to, const Parameters& parameters, const Window<Step>& where)
       : x(static_cast<const Input*>(parameters.x)), strides(parameters.digit_x, parameters.inner_x), tile(to), window(where) {}
 
+  // Whether a piece goes to the tile by itself, and nobody waits for it here.
+  static constexpr bool kAlone = detail::same<Input, Element> && kVector * sizeof(Input) >= 4;
+
   KRONOP_INLINE void operator()(const Piece& piece, long long row_offset) const {
     if (!piece.in(window)) return;
     const Input* from = piece.of(x, row_offset, strides);
-    if constexpr (detail::same<Input, Element> && kVector * sizeof(Input) >= 4) {
+    if constexpr (kAlone) {
       copy_asynchronously<kVector * sizeof(Input)>(tile + piece.at, from);
     } else {
-      const auto items = load<Input, kVector>(from);
+      put(load<Input, kVector>(from), piece.at);
+    }
+  }
+
+  KRONOP_INLINE void put(const Vector<Input, kVector>& items, int at) const {
 #pragma unroll
-      for (int first = 0; first < kVector; first += kPiece) {
-        Vector<Element, kPiece> values;
+    for (int first = 0; first < kVector; first += kPiece) {
+      Vector<Element, kPiece> values;
 #pragma unroll
-        for (int v = 0; v < kPiece; ++v) values.data[v] = convert<Element>(items.data[first + v]);
-        store<Element, kPiece>(tile + piece.at + first, values);
+      for (int v = 0; v < kPiece; ++v) values.data[v] = convert<Element>(items.data[first + v]);
+      store<Element, kPiece>(tile + at + first, values);
+    }
+  }
+
+  // All of a thread's pieces, several of them on their way at once.
+  KRONOP_INLINE void run() const {
+    using Part = Chunk<Step, Step::kGroupIn, kVector>;
+    if constexpr (kAlone || (Step::kRegular && Part::kCount % Step::kThreads == 0)) {
+      for_each_piece<Step, false, kVector>(window, window.offsets(0), *this);
+    } else {
+      constexpr int at_once = sizeof(Vector<Input, kVector>) <= 4 ? 8 : 2;
+#pragma unroll 1
+      for (int start = threadIdx.x; start < Part::kCount; start += at_once * Step::kThreads) {
+        Vector<Input, kVector> items[at_once];
+        int places[at_once];
+#pragma unroll
+        for (int u = 0; u < at_once; ++u) {
+          const int index = start + u * Step::kThreads;
+          const Part part(index);
+          const Piece piece{part.row, part.column, part.k, 0, part.row * Step::kRowStride + spread<Step, false>(part.k) + part.column};
+          const bool there = index < Part::kCount && piece.in(window);
+          places[u] = there ? piece.at : -1;
+          if (there) items[u] = load<Input, kVector>(piece.of(x, window.offsets(0)[part.row], strides));
+        }
+#pragma unroll
+        for (int u = 0; u < at_once; ++u) {
+          if (places[u] >= 0) put(items[u], places[u]);
+        }
       }
     }
   }
@@ -176,11 +210,9 @@ struct StageOut {
 template <class Step, class Parameters>
 KRONOP_INLINE void stage_in(TileElement<Step>* tile, const Parameters& parameters, const Window<Step>& window) {
   if (wide<Step>(Step::kXVector, parameters.x_vector, window)) {
-    using Stage = StageIn<Step, true, Parameters>;
-    for_each_piece<Step, false, Stage::kVector>(window, window.offsets(0), Stage(tile, parameters, window));
+    StageIn<Step, true, Parameters>(tile, parameters, window).run();
   } else {
-    using Stage = StageIn<Step, false, Parameters>;
-    for_each_piece<Step, false, Stage::kVector>(window, window.offsets(0), Stage(tile, parameters, window));
+    StageIn<Step, false, Parameters>(tile, parameters, window).run();
   }
 }
 

@@ -1,0 +1,103 @@
+// digits 0 to 3 of 4 (8x8p4), tiles of 1 x 4096 x 1 in shared memory
+#include "kronop/kron_mma.cuh"
+
+using Parameters = kronop::KronTileParameters<long long, 4>;
+static_assert(sizeof(Parameters{.x = {}, .y = {}, .z = {}, .x_vector = {}, .y_vector = {}, .tiles =
+    {}, .outer_extent = {}, .outer_x = {}, .outer_y = {}, .outer_z = {}, .inner_extent = {},
+    .inner_x = {}, .inner_y = {}, .inner_z = {}, .digit_x = {}, .digit_y = {}, .digit_z = {},
+    .batch_extent = {}, .batch_x = {}, .batch_y = {}, .batch_z = {}, .factor = {}, .factor_row = {},
+    .factor_column = {}, .factor_batch = {}, .scalars = {}}) == 568);
+static_assert(sizeof(Parameters::x) == 8 && sizeof(Parameters::y) == 8 && sizeof(Parameters::z) == 8
+    && sizeof(Parameters::x_vector) == 8 && sizeof(Parameters::y_vector) == 8 &&
+    sizeof(Parameters::tiles) == 24 && sizeof(Parameters::outer_extent) == 16 &&
+    sizeof(Parameters::outer_x) == 16 && sizeof(Parameters::outer_y) == 16 &&
+    sizeof(Parameters::outer_z) == 16 && sizeof(Parameters::inner_extent) == 8 &&
+    sizeof(Parameters::inner_x) == 8 && sizeof(Parameters::inner_y) == 8 &&
+    sizeof(Parameters::inner_z) == 8 && sizeof(Parameters::digit_x) == 8 &&
+    sizeof(Parameters::digit_y) == 8 && sizeof(Parameters::digit_z) == 8 &&
+    sizeof(Parameters::batch_extent) == 32 && sizeof(Parameters::batch_x) == 32 &&
+    sizeof(Parameters::batch_y) == 32 && sizeof(Parameters::batch_z) == 32 &&
+    sizeof(Parameters::factor) == 32 && sizeof(Parameters::factor_row) == 32 &&
+    sizeof(Parameters::factor_column) == 32 && sizeof(Parameters::factor_batch) == 128 &&
+    sizeof(Parameters::scalars) == 32);
+
+struct Epilogue {
+  using Compute = kronop::int32_t;
+  Compute alpha, beta;
+  template <class Scalar>
+  KRONOP_INLINE explicit Epilogue(const Scalar* scalars) : alpha(Compute(scalars[0])), beta(Compute(scalars[1])) {}
+  KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
+    namespace math = kronop::math;
+    const Compute v0 = alpha * accumulator;
+    const Compute v1 = beta * source;
+    const Compute v2 = v0 + v1;
+    const Compute v3 = v2 + bias;
+    return v3;
+  }
+};
+
+struct Step {
+  using Input = kronop::int8_t;
+  using Factor = kronop::int8_t;
+  using Output = kronop::int32_t;
+  using Accumulator = kronop::int32_t;
+  using Epilogue = ::Epilogue;
+  static constexpr int kThreads = 128;
+  static constexpr int kBlocks = 7;
+  static constexpr bool kAhead = false;
+  static constexpr int kExchange = 0;
+  static constexpr int kXVector = 1;
+  static constexpr int kYVector = 1;
+  static constexpr int kXDigit = 1;
+  static constexpr int kYDigit = 1;
+  static constexpr bool kSplit = false;
+  static constexpr bool kHalf = false;
+  static constexpr int kReadVector = 2;
+  static constexpr int kWriteVector = 2;
+  static constexpr bool kSaturate = false;
+  static constexpr int kFactors = 4;
+  static constexpr int kFactorFirst[] = {0, 1, 2, 3, 4};
+  static constexpr int kFactorContracted[] = {8, 8, 8, 8};
+  static constexpr int kFactorProduced[] = {8, 8, 8, 8};
+  static constexpr bool kStagedIn = true;
+  static constexpr bool kStagedOut = true;
+  static constexpr bool kRegular = true;
+  static constexpr int kCluster = 1;
+  static constexpr int kOffsetBytes = 32;
+  static constexpr bool kSquare = true;
+  static constexpr int kRows = 1;
+  static constexpr int kColumns = 1;
+  static constexpr int kDigits = 4;
+  static constexpr int kGroupIn = 4096;
+  static constexpr int kGroupOut = 4096;
+  static constexpr int kContracted[] = {8, 8, 8, 8};
+  static constexpr int kProduced[] = {8, 8, 8, 8};
+  static constexpr int kGroupStrideIn[] = {512, 64, 8, 1};
+  static constexpr int kGroupStrideOut[] = {512, 64, 8, 1};
+  static constexpr int kStride[] = {584, 72, 8, 1};
+  static constexpr int kRowStride = 4672;
+  static constexpr bool kDenseIn = false;
+  static constexpr bool kDenseOut = false;
+  static constexpr int kFactorBytesAt[] = {64, 192, 320, 448};
+  static constexpr int kBuffers = 1;
+  static constexpr int kTileBytes = 9344;
+  static constexpr int kTileBytesAt = 576;
+  static constexpr int kPhases = 4;
+  static constexpr int kPhaseDigit[] = {3, 2, 1, 0};
+  static constexpr int kPhaseOther[] = {-1, -1, -1, -1};
+  static constexpr int kPhaseLanes[] = {4, 4, 4, 4};
+  static constexpr int kPhaseGrouped[] = {0, 0, 0, 0};
+  static constexpr int kPhaseNeighbours[] = {0, 1, 1, 1};
+  static constexpr int kPhaseFibers[] = {512, 512, 512, 512};
+  static constexpr int kPhaseAxis[] = {0, 3, 6, 8, 10};
+  static constexpr int kAxisExtent[] = {8, 8, 8, 8, 8, 8, 8, 64, 8, 64};
+  static constexpr int kAxisShared[] = {584, 72, 8, 584, 72, 1, 584, 1, 72, 1};
+  static constexpr int kAxisRow[] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+  static constexpr int kAxisGroup[] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+  static constexpr int kAxisColumn[] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+};
+
+extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
+kron_s8_8x8p4_mma_r_d0of4_s0of1_s32_linear_sm_90a(const __grid_constant__ Parameters parameters) {
+  kronop::kron_mma<Step>(parameters);
+}

@@ -89,6 +89,25 @@ def test_a_tile_of_ones_own_with_warps_along_the_contracted_index(folder: Path) 
         run(folder, (1, 40, 130, d), 70, element, batch_last=False, tile=tile)
 
 
+@pytest.mark.parametrize("element", [float32, float64, bfloat16])
+def test_plans_for_few_rows(folder: Path, element: DataType) -> None:
+    for batch_last in (False, True):
+        run(folder, (1, 40, 260, 2), 1, element, batch_last=batch_last, few=True)
+        run(folder, (2, 33, 200, 1), 3, element, batch_last=batch_last, few=True)
+    math = MathInstruction.tensor_op(element)
+    between = element if element is bfloat16 else None
+    run_kron(
+        folder,
+        [(3, 4), (300, 40)],
+        2,
+        element,
+        source=True,
+        few=True,
+        math_instruction=math,
+        intermediate=between,
+    )
+
+
 @pytest.mark.parametrize("side", Side)
 @pytest.mark.parametrize("element", [float32, float64, float16])
 def test_large_kronecker_factors(folder: Path, side: Side, element: DataType) -> None:

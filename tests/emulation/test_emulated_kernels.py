@@ -268,6 +268,7 @@ def run_ksparse(
     unit: DataType | None = None,
     layout: Layout = RowMajor,
     tile: TileDescription | None = None,
+    few: bool = False,
 ) -> str:
     """Runs, compares, and returns the kernel's template; `unit` is what operands are rounded to."""
     random, emitter = np.random.default_rng(7), CudaKSparseEmitter()
@@ -284,7 +285,7 @@ def run_ksparse(
         pattern=pattern,
         batch_last=batch_last,
     )
-    plan = emitter.plan(description, _TARGET)
+    plan = emitter.plan(description, _TARGET, rows if few else None)
     x = stored(values(random, description.x_shape(rows), element), layout)
     z = stored(values(random, description.y_shape(rows), output), layout)
     weights = stored(values(random, pattern, element), RowMajor)

@@ -165,7 +165,7 @@ def contract_launch(
 
     `extents` are those of row, contracted, produced, lane and group.
     """
-    views, extents = _merged_rows(views, extents)
+    views, extents = merged_rows(views, extents)
     own = {"x": "contracted", "w": "contracted", "y": "produced"}
     rows = {"x": "row", "w": "produced", "y": "row"}
 
@@ -200,7 +200,7 @@ def contract_launch(
     return operands.make_launch(index, step, blocks, values)
 
 
-def _merged_rows(
+def merged_rows(
     views: Mapping[str, operands.View], extents: Mapping[str, tuple[int, ...]]
 ) -> tuple[dict[str, operands.View], dict[str, tuple[int, ...]]]:
     """Row axes that all operands walk in steps of one size become one: the first, if it is all."""

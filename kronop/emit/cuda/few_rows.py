@@ -12,6 +12,8 @@ from kronop.target import Target
 # NOTE: measured on one H200 inside CUDA graphs, in cycles of 1.755 GHz: the launch, and X and Y
 # once through memory.
 CYCLES_OF_CALL = 3740
+# Cycles of one multiprocessor for 128 elements, for each byte of memory traffic an element.
+CYCLES_OF_A_BYTE = 128 / 16
 # Another plan for few rows, which is another kernel to compile, has to gain that much.
 GAIN_OF_FEW_ROWS = 1.15
 

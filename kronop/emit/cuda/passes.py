@@ -16,6 +16,7 @@ from kronop.artifacts import Status
 from kronop.descriptions.datatype import DataType, RowMajor
 from kronop.descriptions.kron import KronMatmulDescription, Side
 from kronop.emit.cuda import (
+    contract_pass,
     contract_step,
     few_rows,
     half,
@@ -26,7 +27,7 @@ from kronop.emit.cuda import (
     tile,
     tiles,
 )
-from kronop.emit.cuda.contract import Contraction, ContractTile, Order
+from kronop.emit.cuda.contract import ContractTile
 from kronop.emit.cuda.contract_cost import SIMT_OVERHEAD
 from kronop.emit.cuda.contract_mma import ContractMmaTile
 from kronop.emit.cuda.mma import MmaTile
@@ -37,9 +38,6 @@ from kronop.target import Target
 
 # NOTE: one H200 copies 4.28 TB/s and does about 25 T multiply-adds/s in float32: 0.17 bytes each.
 _BYTES_OF_MULTIPLY_ADD = 0.17
-# Cycles of one multiprocessor for 128 elements, for each byte of memory traffic an element.
-_CYCLES_OF_A_BYTE = 128 / 16
-_TYPICAL_ROWS = 1024
 _GOOD_RUN_BYTES = 64
 _WHOLE_LINES = 128
 # What the tuner may choose from: ways to group digits, and about so many tilings of each.
@@ -264,7 +262,7 @@ def _choices(
     large = max(shape.group[0]) > mma.MOST_CONTRACTED
     phases = any(isinstance(item, MmaTile) for item in found)
     if len(shape.group) == 1 and (large or (simt and not phases)):
-        work = contraction(key.by_columns, key.factor_alignment, shape, ends, rows)
+        work = contract_pass.contraction(key.by_columns, key.factor_alignment, shape, ends, rows)
         accepted, rejected = contract_step.candidates(work, key.math, target, key.tile)
         found += [item for _, item in accepted[:_MOST_VARIANTS]]
         if rejected and not accepted:
@@ -334,24 +332,18 @@ def _cost(
     """Of many rows in bytes per element of X, of `rows` rows in cycles."""
     accumulator = key.math.element_accumulator
     if isinstance(candidate, ContractTile | ContractMmaTile):
-        work = contraction(key.by_columns, key.factor_alignment, shape, ends, rows)
-        cost = contract_step.cost(work, key.math, candidate, target)
-        if rows is None:
-            return cost
-        if isinstance(candidate, ContractTile):
-            return _contract_cycles(shape, candidate, cost, target, rows)
-        return few_rows.CYCLES_OF_CALL + contract_step.cycles(work, cost, target)
+        return contract_pass.cost(key, shape, ends, candidate, target, rows)
     if isinstance(candidate, MmaTile):
         partial = _partial(shape, ends, candidate)
         splits, digits = bool(mma.splits_of(key.math)), mma.merge(shape, candidate.merged)
         cost = mma_cost.cycles(digits, ends, candidate, splits, accumulator, target, partial)
-        cost /= _CYCLES_OF_A_BYTE
+        cost /= few_rows.CYCLES_OF_A_BYTE
     else:
         cost = _tile_cost(shape, ends, candidate, accumulator, target)
     if rows is None:
         return cost
     elements = candidate.rows * candidate.columns * shape.group_in
-    steady = cost * _CYCLES_OF_A_BYTE * elements / 128
+    steady = cost * few_rows.CYCLES_OF_A_BYTE * elements / 128
     count = few_rows.tiles_of(rows, shape, ends, candidate)
     if isinstance(candidate, MmaTile):
         start, alone, blocks = mma_cost.lone(digits, ends, candidate, splits, accumulator, target)
@@ -360,17 +352,6 @@ def _cost(
         blocks = _simt_blocks(shape, candidate, accumulator, target)
         start, alone = 0.0, steady * blocks
     times = few_rows.TileTimes(start=start, alone=alone, steady=steady, blocks=blocks)
-    return few_rows.cycles(count, times, target)
-
-
-def _contract_cycles(
-    shape: PassShape, candidate: ContractTile, cost: float, target: Target, rows: int
-) -> float:
-    ((contracted, produced),) = shape.group
-    across = operands.cover(produced, candidate.n)
-    steady = cost * _CYCLES_OF_A_BYTE * candidate.m * contracted / across / 128
-    count = operands.cover(rows * shape.left * shape.right, candidate.m) * across
-    times = few_rows.TileTimes(start=0.0, alone=2 * steady, steady=steady, blocks=2)
     return few_rows.cycles(count, times, target)
 
 
@@ -398,28 +379,6 @@ def _fits(
     target: Target,
 ) -> Status:
     return _obeys(key, shape, ends, candidate) and tile.fits(shape, candidate, accumulator, target)
-
-
-def contraction(
-    by_columns: bool, factor_alignment: int, shape: PassShape, ends: Ends, rows: int | None = None
-) -> Contraction:
-    """One digit as a contraction whose rows are all free indices."""
-    ((contracted, produced),) = shape.group
-    inside = Order.Rows if shape.right > 1 else Order.Own
-    return Contraction(
-        contracted=contracted,
-        produced=produced,
-        lanes=1,
-        rows=(rows or _TYPICAL_ROWS) * shape.left * shape.right,
-        source=ends.source,
-        output=ends.output,
-        x_alignment=ends.source_alignment,
-        w_alignment=factor_alignment,
-        y_alignment=ends.output_alignment,
-        x_order=Order.Rows if ends.source_by_rows else inside,
-        w_order=Order.Rows if by_columns else Order.Own,
-        y_order=Order.Rows if ends.output_by_rows else inside,
-    )
 
 
 def _tile_cost(

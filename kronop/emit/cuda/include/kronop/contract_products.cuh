@@ -114,7 +114,8 @@ struct Sums {
 
   // All slabs of a stage that are this warp's, the first at x and w.
   KRONOP_INLINE void add(const Operand* x, const Operand* w) {
-#pragma unroll(sizeof(Operand) == 2 ? 8 : 1)
+    constexpr int at_once = sizeof(Operand) == 2 ? (kLanes > 1 ? 2 : 8) : 1;
+#pragma unroll(at_once)
     for (int k = 0; k < Step::kTileK; k += kSlab * Step::kWarpsK) {
       if constexpr (sizeof(Operand) == 2) {
         add_words(x + k * X::kOwn, w + k * W::kOwn);

@@ -37,6 +37,7 @@ from kronop.descriptions.kron import KronMatmulDescription, KronProblem, Side, S
 from kronop.descriptions.ksparse import KSparseDescription, KSparseProblem
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tensor import TensorDescription
+from kronop.descriptions.tile import TileDescription
 from kronop.emit.cuda.kron import CudaKronEmitter
 from kronop.emit.cuda.ksparse import CudaKSparseEmitter
 from kronop.target import Target
@@ -263,27 +264,33 @@ def run_ksparse(
     *,
     batch_last: bool,
     alignment: int = 1,
-) -> None:
+    instruction: MathInstruction | None = None,
+    unit: DataType | None = None,
+    layout: Layout = RowMajor,
+    tile: TileDescription | None = None,
+    few: bool = False,
+) -> str:
+    """Runs, compares, and returns the kernel's template; `unit` is what operands are rounded to."""
     random, emitter = np.random.default_rng(7), CudaKSparseEmitter()
-    tensor = TensorDescription(element, RowMajor, alignment)
-    instruction = MathInstruction.simt(element)
+    tensor = TensorDescription(element, layout, alignment)
+    instruction = instruction or MathInstruction.simt(element)
     output = result_type(element)
     description = KSparseDescription(
         math=instruction,
-        tile=None,
+        tile=tile,
         X=tensor,
-        W=tensor,
-        Y=TensorDescription(output, RowMajor, min(alignment, 16 // output.bytes)),
+        W=TensorDescription(element, RowMajor, alignment),
+        Y=TensorDescription(output, layout, min(alignment, 16 // output.bytes)),
         epilogue=linear(element),
         pattern=pattern,
         batch_last=batch_last,
     )
-    plan = emitter.plan(description, _TARGET)
-    x = stored(values(random, description.x_shape(rows), element), RowMajor)
-    z = stored(values(random, description.y_shape(rows), output), RowMajor)
+    plan = emitter.plan(description, _TARGET, rows if few else None)
+    x = stored(values(random, description.x_shape(rows), element), layout)
+    z = stored(values(random, description.y_shape(rows), output), layout)
     weights = stored(values(random, pattern, element), RowMajor)
     bias = values(random, (description.output_columns,), output)
-    y = poisoned(z.shape, output)
+    y = poisoned(z.shape, output, layout)
     scalars = description.epilogue.epilogue_type(2, 3)
     a, b, c, d = (stride // weights.itemsize for stride in weights.strides)
     problem = KSparseProblem(
@@ -301,7 +308,8 @@ def run_ksparse(
     )
     Emulator(plan, folder).run(emitter.launches(plan, problem))
     expected = description.reference(wide(x), wide(weights), wide(z), wide(bias), scalars)
-    agree(y, expected, output, instruction.element_accumulator)
+    agree(y, expected, output, unit or instruction.element_accumulator)
+    return plan.steps[0].template
 
 
 @pytest.mark.parametrize("batch_last", [False, True])

@@ -28,6 +28,7 @@ from kronop.descriptions.math_instruction import MathInstruction, OpClass
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
 from kronop.emit.cuda import half, kron_launch, mma, tile
+from kronop.emit.cuda.contract_step import merged_rows
 from kronop.emit.cuda.kron import CudaKronEmitter
 from kronop.emit.cuda.ksparse import CudaKSparseEmitter
 from kronop.emit.cuda.operands import MOST_BLOCKS, View, allows_vectors
@@ -74,8 +75,9 @@ def ksparse(
     batch_last: bool = False,
     tiles: TileDescription | None = None,
     alignment: int = 1,
+    instruction: MathInstruction | None = None,
 ) -> KSparseDescription:
-    instruction = MathInstruction.simt(element)
+    instruction = instruction or MathInstruction.simt(element)
     tensor = TensorDescription(element, alignment=alignment)
     accumulator = instruction.element_accumulator
     return KSparseDescription(
@@ -483,6 +485,37 @@ def test_few_rows_have_more_blocks(factors: list[tuple[int, int]], rows: int) ->
         for plan in (KRON.plan(description, HOPPER), KRON.plan(description, HOPPER, rows))
     )
     assert few[0].grid[0] > 2 * many[0].grid[0]
+
+
+@pytest.mark.parametrize("element", [float32, float64, bfloat16])
+def test_large_factors_and_patterns_have_more_blocks_for_few_rows(element: DataType) -> None:
+    instruction = MathInstruction.tensor_op(element)
+    large = kron([(1024, 1024)], element, instruction=instruction, alignment=2)
+    (many,), (few,) = (KRON.plan(large, HOPPER, rows).steps for rows in (None, 1))
+    assert many.template == few.template == "kronop::contract_mma"
+    assert many.constant("kTileN") > few.constant("kTileN") == 16
+    assert few.constant("kTileM") == 16
+    assert few.constant("kWarpsK") in (4, 8)
+    assert KRON.plan(large, HOPPER, 1024).steps == KRON.plan(large, HOPPER).steps
+    sparse = ksparse((1, 512, 512, 1), element, instruction=instruction)
+    (many,), (few,) = (KSPARSE.plan(sparse, HOPPER, rows).steps for rows in (None, 1))
+    assert many.constant("kTileN") > few.constant("kTileN")
+
+
+def test_row_axes_that_all_operands_walk_in_even_steps_are_one() -> None:
+    def view(*strides: int) -> View:
+        return View(pointer=64, strides={"row": strides, "lane": (1,)})
+
+    def merged(x: View, z: View) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        views, extents = merged_rows({"x": x, "y": view(90, 30, 5), "z": z}, {"row": (2, 3, 6)})
+        return extents["row"], views["y"].strides["row"]
+
+    even, nothing = view(180, 60, 10), View(pointer=0, strides={"row": (0, 0, 0)})
+    assert merged(even, nothing) == ((36, 1, 1), (5, 0, 0))
+    assert merged(view(200, 60, 10), nothing) == ((2, 18, 1), (90, 5, 0))
+    assert merged(even, view(180, 61, 10)) == ((2, 3, 6), (90, 30, 5))
+    views, extents = merged_rows({"x": even, "y": even, "z": nothing}, {"row": (1, 3, 1)})
+    assert (extents["row"], views["x"].strides["row"]) == ((3, 1, 1), (60, 0, 0))
 
 
 def test_many_rows_have_the_plan_without_rows() -> None:

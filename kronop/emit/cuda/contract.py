@@ -1,26 +1,22 @@
-"""Planning of one `contract_tiles` step: a digit too large for registers, or a sparse one."""
+"""Planning of a contraction on the ordinary cores (`contract_tiles`): its tiles."""
 
 from __future__ import annotations
 
 import enum
 import itertools
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
 
-from kronop.artifacts import KernelSignature, Launch, Scalar, Status
+from kronop.artifacts import Status
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue
-from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tile import TileDescription
 from kronop.emit.cuda import operands
-from kronop.emit.plan import Constant, Step
+from kronop.emit.plan import Constant
 from kronop.target import Target
 
 MOST_LANES = 8
 MOST_THREADS = 256
 _OFFSETS_OF_A_ROW = 3 * 8
-ROW_AXES, GROUP_AXES = 3, 4
 
 
 class Order(enum.IntEnum):
@@ -33,11 +29,15 @@ class Order(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contraction:
-    """What a step computes: sizes, element types, promised alignments and orders of memory."""
+    """What a step computes: sizes, element types, promised alignments and orders of memory.
+
+    Tiles are chosen for so many `rows`, those of all groups: a plan knows no batch.
+    """
 
     contracted: int
     produced: int
     lanes: int
+    rows: int
     source: DataType
     output: DataType
     x_alignment: int
@@ -89,11 +89,12 @@ def shared_bytes(tile: ContractTile, accumulator: DataType) -> int:
     stage = sum(tile.lanes * (tile.k * (width + pad) + pad) for width in (tile.m, tile.n))
     # The shorter side is padded where Y is contiguous along it: the worse of both orders.
     results = tile.lanes * (tile.m * tile.n + pad * max(tile.m, tile.n) + pad)
-    return _rows_bytes(tile) + max(tile.stages * stage, results) * accumulator.bytes
+    return rows_bytes(tile.m) + max(tile.stages * stage, results) * accumulator.bytes
 
 
-def _rows_bytes(tile: ContractTile) -> int:
-    return operands.round_up(_OFFSETS_OF_A_ROW * tile.m, operands.VECTOR_BYTES)
+def rows_bytes(rows: int) -> int:
+    """Bytes of the offsets of a block's rows."""
+    return operands.round_up(_OFFSETS_OF_A_ROW * rows, operands.VECTOR_BYTES)
 
 
 def registers(tile: ContractTile, work: Contraction, accumulator: DataType) -> int:
@@ -228,45 +229,14 @@ def _cost(tile: ContractTile, work: Contraction, accumulator: DataType, target: 
     return (per_step + fixed) * steps * waste * lanes_waste * rows_waste * idle
 
 
-def contract_step(
-    math: MathInstruction,
-    work: Contraction,
-    tile: ContractTile,
-    epilogue: Epilogue | None,
-    target: Target,
-    *,
-    entry: str,
-    note: str,
-    launch: Sequence[tuple[str, Constant]],
-    traffic: tuple[int, int],
-) -> Step:
-    """The step; `traffic` is (bytes, operations) per row of X."""
-    scalar = operands.scalar_kind(epilogue)
-    return Step(
-        entry=entry,
-        header="kronop/contract.cuh",
-        template="kronop::contract_tiles",
-        parameters=f"kronop::ContractParameters<{scalar.cxx}>",
-        types=operands.element_types(math, work.source, work.output, epilogue),
-        constants=_constants(work, tile, math.element_accumulator, epilogue, target),
-        signature=_signature(scalar),
-        epilogue=epilogue,
-        threads=tile.threads,
-        shared_bytes=shared_bytes(tile, math.element_accumulator),
-        bytes_per_row=traffic[0],
-        operations_per_row=traffic[1],
-        note=note,
-        launch=tuple(launch),
-    )
-
-
-def _constants(
+def constants(
     work: Contraction,
     tile: ContractTile,
     accumulator: DataType,
     epilogue: Epilogue | None,
     target: Target,
 ) -> tuple[tuple[str, Constant], ...]:
+    """The trait struct of `contract_tiles`."""
     vector = operands.vector_of(accumulator)
     vector_m, vector_n = min(vector, tile.thread_m), min(vector, tile.thread_n)
     x_vector, w_vector, y_vector = vectors(work, tile)
@@ -296,65 +266,6 @@ def _constants(
         ("kWVector", w_vector),
         ("kYVector", y_vector),
         ("kPad", vector),
-        ("kTileBytesAt", _rows_bytes(tile)),
+        ("kTileBytesAt", rows_bytes(tile.m)),
         ("kSaturate", operands.saturates(epilogue)),
     )
-
-
-def _signature(scalar: Scalar) -> KernelSignature:
-    return operands.signature(
-        "ContractParameters",
-        scalar,
-        [(name, 1) for name in ("x", "w", "y", "z", "bias")],
-        [
-            ("x_vector", 1),
-            ("w_vector", 1),
-            ("y_vector", 1),
-            *((f"row_{name}", ROW_AXES) for name in ("extent", "x", "y", "z")),
-            ("contracted_x", 1),
-            ("contracted_w", 1),
-            *((f"produced_{name}", 1) for name in ("w", "y", "z", "bias")),
-            *((f"lane_{name}", 1) for name in ("extent", "x", "w", "y", "z", "bias")),
-            *((f"group_{name}", GROUP_AXES) for name in ("extent", "x", "w", "y", "z", "bias")),
-        ],
-    )
-
-
-def contract_launch(
-    index: int,
-    step: Step,
-    views: Mapping[str, operands.View],
-    extents: Mapping[str, tuple[int, ...]],
-    scalars: tuple[float, ...],
-) -> Launch:
-    """The launch for the operands x, w, y, z and bias; a pointer of 0 where z or bias is absent.
-
-    `extents` are those of row, contracted, produced, lane and group.
-    """
-    own = {"x": "contracted", "w": "contracted", "y": "produced"}
-    rows = {"x": "row", "w": "produced", "y": "row"}
-
-    def flag(name: str, view: operands.View, element: DataType) -> int:
-        order = Order(operands.integer(step, f"k{name.upper()}Order"))
-        along = {Order.Own: own[name], Order.Rows: rows[name], Order.Lanes: "lane"}[order]
-        width = operands.integer(step, f"k{name.upper()}Vector")
-        return operands.allows_vectors(view, extents, along, width, element)
-
-    source, output = operands.element_of(step, "Input"), operands.element_of(step, "Output")
-    values: dict[str, int | tuple[int, ...] | tuple[float, ...]] = {
-        "x_vector": flag("x", views["x"], source),
-        "w_vector": flag("w", views["w"], operands.element_of(step, "Factor")),
-        "y_vector": flag("y", views["y"], output)
-        and (views["z"].pointer == 0 or flag("y", views["z"], output)),
-        "scalars": scalars,
-    }
-    for name, view in views.items():
-        values |= view.field(name)
-    values |= {f"{name}_extent": extents[name] for name in ("row", "lane", "group")}
-    blocks = (
-        operands.cover(extents["produced"][0], operands.integer(step, "kTileN"))
-        * operands.cover(prod(extents["row"]), operands.integer(step, "kTileM"))
-        * operands.cover(extents["lane"][0], operands.integer(step, "kLanes"))
-        * prod(extents["group"])
-    )
-    return operands.make_launch(index, step, blocks, values)

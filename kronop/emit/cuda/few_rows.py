@@ -11,7 +11,11 @@ from kronop.target import Target
 
 # NOTE: measured on one H200 inside CUDA graphs, in cycles of 1.755 GHz: the launch, and X and Y
 # once through memory.
-_CYCLES_OF_CALL = 3740
+CYCLES_OF_CALL = 3740
+# Cycles of one multiprocessor for 128 elements, for each byte of memory traffic an element.
+CYCLES_OF_A_BYTE = 128 / 16
+# Another plan for few rows, which is another kernel to compile, has to gain that much.
+GAIN_OF_FEW_ROWS = 1.15
 # So many turns of all blocks even out.
 _MANY_TURNS = 8
 
@@ -43,7 +47,7 @@ def tiles_of(rows: int, shape: PassShape, ends: Ends, tile: TileShape) -> int:
 def cycles(tiles: int, times: TileTimes, target: Target) -> float:
     """Cycles of a call with so many tiles."""
     each = operands.cover(tiles, target.cores)
-    return _CYCLES_OF_CALL + times.start + times.alone + (each - 1) * times.steady
+    return CYCLES_OF_CALL + times.start + times.alone + (each - 1) * times.steady
 
 
 def is_many(tiles: int, blocks: int, target: Target) -> bool:

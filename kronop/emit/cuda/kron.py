@@ -9,11 +9,12 @@ from kronop.descriptions.datatype import DataType, int32, int64
 from kronop.descriptions.kron import KronMatmulDescription, KronProblem, Side
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.cuda import operands
-from kronop.emit.cuda.contract import contract_step
+from kronop.emit.cuda.contract_pass import contraction
+from kronop.emit.cuda.contract_step import contract_step
 from kronop.emit.cuda.kron_launch import launch_steps, workspace_bytes
 from kronop.emit.cuda.mma import MmaTile, splits_of
 from kronop.emit.cuda.mma_step import mma_step
-from kronop.emit.cuda.passes import Pass, contraction, split, variants
+from kronop.emit.cuda.passes import Pass, split, variants
 from kronop.emit.cuda.shapes import multiply_adds
 from kronop.emit.cuda.tile import TileShape, tile_step
 from kronop.emit.cuda.tiles import by_columns

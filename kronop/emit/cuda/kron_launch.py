@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from kronop.artifacts import Launch
 from kronop.descriptions.kron import MOST_BATCH_DIMENSIONS, KronProblem, StridedMatrix
 from kronop.emit.cuda import operands
-from kronop.emit.cuda.contract import contract_launch
+from kronop.emit.cuda.contract_step import contract_launch
 from kronop.emit.plan import Plan, Step
 
 _NOTHING = StridedMatrix(pointer=0, row=0, column=0)

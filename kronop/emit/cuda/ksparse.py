@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 from kronop.artifacts import Launch, Status
@@ -11,19 +12,23 @@ from kronop.descriptions.ksparse import KSparseDescription, KSparseProblem
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tensor import TensorDescription
 from kronop.emit.cuda import operands
-from kronop.emit.cuda.contract import (
-    Contraction,
-    ContractTile,
-    Order,
+from kronop.emit.cuda.contract import Contraction, Order
+from kronop.emit.cuda.contract_step import (
+    Tile,
     candidates,
     contract_launch,
     contract_step,
+    cost,
+    splits,
 )
+from kronop.emit.cuda.few_rows import GAIN_OF_FEW_ROWS
 from kronop.emit.plan import Plan, Step
 from kronop.errors import DescriptionError
 from kronop.target import Target
 
 _MOST_REJECTED = 8
+# A plan knows no batch: one that training has.
+_TYPICAL_ROWS = 16384
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +36,18 @@ class CudaKSparseEmitter:
     """Plans Kronecker-sparse products for sm_80 and sm_90a."""
 
     def instruction(self, element: DataType) -> MathInstruction:
-        return MathInstruction.simt(element)
+        """The tensor cores for floats, as accurate as SIMT; integers have none that wrap."""
+        if element.kind == "int":
+            return MathInstruction.simt(element)
+        return MathInstruction.tensor_op(element)
 
     def supports(self, description: KSparseDescription, target: Target) -> Status:
         """Whether `plan` will succeed, and the reason where not."""
-        status = operands.accept_math(description.math)
-        if not status:
-            return status
-        accepted, rejected = _candidates(description, target)
+        if splits(description.math) is None:
+            status = operands.accept_math(description.math)
+            if not status:
+                return status
+        accepted, rejected = _candidates(description, target, None)
         return Status.accept() if accepted else Status.reject(rejected[0][1])
 
     def plan(
@@ -49,7 +58,7 @@ class CudaKSparseEmitter:
         Raises:
             DescriptionError: `supports` says no.
         """
-        return self.candidates(description, target, 1)[0]
+        return self.candidates(description, target, 1, rows)[0]
 
     def candidates(
         self,
@@ -66,7 +75,7 @@ class CudaKSparseEmitter:
         status = self.supports(description, target)
         if not status:
             raise DescriptionError(status.reason)
-        accepted, rejected = _candidates(description, target)
+        accepted, rejected = _ranked(description, target, rows)
         slower = [
             (str(tile), f"cost {cost:.2f}, the best {accepted[0][0]:.2f}")
             for cost, tile in accepted[1:]
@@ -99,12 +108,13 @@ def _order(tensor: TensorDescription, batch_last: bool, lanes: int) -> Order:
     return Order.Own if lanes == 1 else Order.Lanes
 
 
-def _contraction(description: KSparseDescription) -> Contraction:
-    _, b, c, d = description.pattern
+def _contraction(description: KSparseDescription, rows: int | None) -> Contraction:
+    a, b, c, d = description.pattern
     return Contraction(
         contracted=c,
         produced=b,
         lanes=d,
+        rows=(rows or _TYPICAL_ROWS) * a,
         source=description.X.element,
         output=description.Y.element,
         x_alignment=description.X.alignment,
@@ -116,15 +126,29 @@ def _contraction(description: KSparseDescription) -> Contraction:
     )
 
 
+@functools.lru_cache(maxsize=256)
 def _candidates(
-    description: KSparseDescription, target: Target
-) -> tuple[list[tuple[float, ContractTile]], list[tuple[str, str]]]:
-    return candidates(
-        _contraction(description), description.math.element_accumulator, target, description.tile
-    )
+    description: KSparseDescription, target: Target, rows: int | None
+) -> tuple[list[tuple[float, Tile]], list[tuple[str, str]]]:
+    work = _contraction(description, rows)
+    return candidates(work, description.math, target, description.tile)
 
 
-def _step(description: KSparseDescription, tile: ContractTile, target: Target) -> Step:
+def _ranked(
+    description: KSparseDescription, target: Target, rows: int | None
+) -> tuple[list[tuple[float, Tile]], list[tuple[str, str]]]:
+    """Candidates for so many rows; that for many rows is first, unless others gain much."""
+    accepted, rejected = _candidates(description, target, rows)
+    if rows is None:
+        return accepted, rejected
+    usual, work = _candidates(description, target, None)[0][0][1], _contraction(description, rows)
+    took = cost(work, description.math, usual, target)
+    if took > GAIN_OF_FEW_ROWS * accepted[0][0]:
+        return accepted, rejected
+    return [(took, usual), *(item for item in accepted if item[1] != usual)], rejected
+
+
+def _step(description: KSparseDescription, tile: Tile, target: Target) -> Step:
     a, b, c, d = description.pattern
     x, y = description.X.element, description.Y.element
     first = "batch_last" if description.batch_last else "batch_first"
@@ -134,7 +158,7 @@ def _step(description: KSparseDescription, tile: ContractTile, target: Target) -
     )
     return contract_step(
         description.math,
-        _contraction(description),
+        _contraction(description, None),
         tile,
         description.epilogue,
         target,

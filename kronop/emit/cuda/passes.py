@@ -15,8 +15,21 @@ from dataclasses import dataclass, field, replace
 from kronop.artifacts import Status
 from kronop.descriptions.datatype import DataType, RowMajor
 from kronop.descriptions.kron import KronMatmulDescription, Side
-from kronop.emit.cuda import contract, few_rows, mma, mma_cost, mma_resources, operands, tile, tiles
-from kronop.emit.cuda.contract import Contraction, ContractTile, Order
+from kronop.emit.cuda import (
+    contract_pass,
+    contract_step,
+    few_rows,
+    half,
+    mma,
+    mma_cost,
+    mma_resources,
+    operands,
+    tile,
+    tiles,
+)
+from kronop.emit.cuda.contract import ContractTile
+from kronop.emit.cuda.contract_cost import SIMT_OVERHEAD
+from kronop.emit.cuda.contract_mma import ContractMmaTile
 from kronop.emit.cuda.mma import MmaTile
 from kronop.emit.cuda.shapes import Ends, PassShape, Shape, multiply_adds, shrinking
 from kronop.emit.cuda.tile import TileShape
@@ -25,12 +38,6 @@ from kronop.target import Target
 
 # NOTE: one H200 copies 4.28 TB/s and does about 25 T multiply-adds/s in float32: 0.17 bytes each.
 _BYTES_OF_MULTIPLY_ADD = 0.17
-# Measured over modelled time of the SIMT kernels, 8^5 to 128^2 on one H200.
-_SIMT_OVERHEAD = 1.65
-# Cycles of one multiprocessor for 128 elements, for each byte of memory traffic an element.
-_CYCLES_OF_A_BYTE = 128 / 16
-# Another plan for few rows, which is another kernel to compile, has to gain that much.
-_GAIN_OF_FEW_ROWS = 1.15
 _GOOD_RUN_BYTES = 64
 _WHOLE_LINES = 128
 # What the tuner may choose from: ways to group digits, and about so many tilings of each.
@@ -47,7 +54,7 @@ class Choice:
     The cost is in bytes per element of X; where rows are counted, in cycles of the whole pass.
     """
 
-    tile: TileShape | MmaTile | ContractTile
+    tile: TileShape | MmaTile | contract_step.Tile
     cost: float = field(compare=False)
 
 
@@ -91,7 +98,7 @@ def split(
             sum(_cost(key, item.shape, item.ends, item.choice.tile, target, rows) for item in way)
             for way in (passes, few)
         )
-        if few and took > _GAIN_OF_FEW_ROWS * least:
+        if few and took > few_rows.GAIN_OF_FEW_ROWS * least:
             passes = few
     return passes, tuple(rejected)
 
@@ -174,9 +181,9 @@ def _product(group: Sequence[Shape]) -> Shape:
 
 
 def _ends(description: KronMatmulDescription, is_first: bool, is_last: bool) -> Ends:
-    """Intermediates are dense, in the accumulator type, and keep the order of X."""
+    """Intermediates are dense and keep the order of X."""
     ends = ends_of(description)
-    between = description.math.element_accumulator
+    between = _between(description)
     widest = operands.vector_of(between)
     if not is_first:
         ends = replace(ends, source=between, source_alignment=widest)
@@ -185,6 +192,13 @@ def _ends(description: KronMatmulDescription, is_first: bool, is_last: bool) -> 
             ends, output=between, output_alignment=widest, output_by_rows=ends.source_by_rows
         )
     return ends
+
+
+def _between(description: KronMatmulDescription) -> DataType:
+    """The type of intermediates: the accumulator's; or what the tensor cores will round it to."""
+    math = description.math
+    rounds = mma.splits_of(math) is not None and math.element_a.bytes == half.BYTES
+    return math.element_a if rounds else math.element_accumulator
 
 
 def _ranked_groups(
@@ -211,7 +225,7 @@ def _ranked_groups(
             shape = PassShape(group=digits[first:end], left=left, right=after[end])
             if end - first < len(digits):
                 # Another pass reads what this one writes, or wrote what it reads.
-                ends = replace(ends, output=description.math.element_accumulator)
+                ends = replace(ends, output=_between(description))
             choice, status = choose(description, shape, ends, target, rows)
             if choice is None:
                 reasons[first, end] = status.reason
@@ -253,25 +267,26 @@ def _choices(
     """The ways to run a pass, the cheapest first, or the reason why there is none."""
     accumulator = key.math.element_accumulator
     status = Status.reject("no tile")
-    found: list[TileShape | ContractTile] = []
+    found: list[TileShape | contract_step.Tile] = []
     splits = mma.splits_of(key.math)
     if splits is not None:
         status = _choose_mma(key, shape, ends, splits, target, rows, found)
-    # A tile names its instruction: no other kernel stands in for it.
-    if splits is None or key.tile is None:
-        for shape_of_tile in tiles.simt_tiles(key, shape, ends, accumulator):
-            fits = _fits(key, shape, ends, shape_of_tile, accumulator, target)
-            if fits:
-                found.append(shape_of_tile)
-            elif not found:
-                status = fits
-        if len(shape.group) == 1:
-            work = contraction(key.by_columns, key.factor_alignment, shape, ends)
-            accepted, rejected = contract.candidates(work, accumulator, target, key.tile)
-            if accepted:
-                found.append(accepted[0][1])
-            elif rejected:
-                status = Status.reject(f"{status.reason}; as a contraction: {rejected[0][1]}")
+    # A tile names its instruction: no kernel for other cores stands in for it.
+    simt = splits is None or key.tile is None
+    for shape_of_tile in tiles.simt_tiles(key, shape, ends, accumulator) if simt else ():
+        fits = _fits(key, shape, ends, shape_of_tile, accumulator, target)
+        if fits:
+            found.append(shape_of_tile)
+        elif not found:
+            status = fits
+    large = max(shape.group[0]) > mma.MOST_CONTRACTED
+    phases = any(isinstance(item, MmaTile) for item in found)
+    if len(shape.group) == 1 and (large or (simt and not phases)):
+        work = contract_pass.contraction(key.by_columns, key.factor_alignment, shape, ends, rows)
+        accepted, rejected = contract_step.candidates(work, key.math, target, key.tile)
+        found += [item for _, item in accepted[:_MOST_VARIANTS]]
+        if rejected and not accepted:
+            status = Status.reject(f"{status.reason}; as a contraction: {rejected[0][1]}")
     choices = [
         Choice(tile=item, cost=_cost(key, shape, ends, item, target, rows)) for item in found
     ]
@@ -310,7 +325,7 @@ def _choose_mma(
     splits: bool,
     target: Target,
     rows: int | None,
-    found: list[TileShape | ContractTile],
+    found: list[TileShape | contract_step.Tile],
 ) -> Status:
     """Adds the tiles that `kron_mma` can run; the last reason where there are none."""
     accumulator = key.math.element_accumulator
@@ -330,26 +345,25 @@ def _cost(
     key: Key,
     shape: PassShape,
     ends: Ends,
-    candidate: TileShape | ContractTile,
+    candidate: TileShape | contract_step.Tile,
     target: Target,
     rows: int | None,
 ) -> float:
     """Of many rows in bytes per element of X, of `rows` rows in cycles."""
     accumulator = key.math.element_accumulator
-    if isinstance(candidate, ContractTile):
-        cost = _contract_cost(shape, ends, candidate, accumulator)
-        return cost if rows is None else _contract_cycles(shape, candidate, cost, target, rows)
+    if isinstance(candidate, ContractTile | ContractMmaTile):
+        return contract_pass.cost(key, shape, ends, candidate, target, rows)
     if isinstance(candidate, MmaTile):
         partial = _partial(shape, ends, candidate)
         splits, digits = bool(mma.splits_of(key.math)), mma.merge(shape, candidate.merged)
         cost = mma_cost.cycles(digits, ends, candidate, splits, accumulator, target, partial)
-        cost /= _CYCLES_OF_A_BYTE
+        cost /= few_rows.CYCLES_OF_A_BYTE
     else:
         cost = _tile_cost(shape, ends, candidate, accumulator, target)
     if rows is None:
         return cost
     elements = candidate.rows * candidate.columns * shape.group_in
-    steady = cost * _CYCLES_OF_A_BYTE * elements / 128
+    steady = cost * few_rows.CYCLES_OF_A_BYTE * elements / 128
     count = few_rows.tiles_of(rows, shape, ends, candidate)
     if isinstance(candidate, MmaTile):
         start, alone = mma_cost.lone(digits, ends, candidate, splits, accumulator, target)
@@ -357,17 +371,6 @@ def _cost(
     else:
         start, alone = 0.0, steady * _blocks(key, shape, candidate, target)
     times = few_rows.TileTimes(start=start, alone=alone, steady=steady)
-    return few_rows.cycles(count, times, target)
-
-
-def _contract_cycles(
-    shape: PassShape, candidate: ContractTile, cost: float, target: Target, rows: int
-) -> float:
-    ((contracted, produced),) = shape.group
-    across = operands.cover(produced, candidate.n)
-    steady = cost * _CYCLES_OF_A_BYTE * candidate.m * contracted / across / 128
-    count = operands.cover(rows * shape.left * shape.right, candidate.m) * across
-    times = few_rows.TileTimes(start=0.0, alone=2 * steady, steady=steady)
     return few_rows.cycles(count, times, target)
 
 
@@ -402,27 +405,6 @@ def _fits(
     return _obeys(key, shape, ends, candidate) and tile.fits(shape, candidate, accumulator, target)
 
 
-def contraction(
-    by_columns: bool, factor_alignment: int, shape: PassShape, ends: Ends
-) -> Contraction:
-    """One digit as a contraction whose rows are all free indices."""
-    ((contracted, produced),) = shape.group
-    inside = Order.Rows if shape.right > 1 else Order.Own
-    return Contraction(
-        contracted=contracted,
-        produced=produced,
-        lanes=1,
-        source=ends.source,
-        output=ends.output,
-        x_alignment=ends.source_alignment,
-        w_alignment=factor_alignment,
-        y_alignment=ends.output_alignment,
-        x_order=Order.Rows if ends.source_by_rows else inside,
-        w_order=Order.Rows if by_columns else Order.Own,
-        y_order=Order.Rows if ends.output_by_rows else inside,
-    )
-
-
 def _tile_cost(
     shape: PassShape, ends: Ends, candidate: TileShape, accumulator: DataType, target: Target
 ) -> float:
@@ -447,7 +429,7 @@ def _tile_cost(
     # Two or more resident blocks overlap one's memory with another's arithmetic.
     exposed = 1.0 if blocks < 2 else 0.4
     slow, fast = max(memory, arithmetic + phases), min(memory, arithmetic + phases)
-    return (slow + exposed * fast + factors) * (1 + 0.15 * (1 - resident)) * _SIMT_OVERHEAD
+    return (slow + exposed * fast + factors) * (1 + 0.15 * (1 - resident)) * SIMT_OVERHEAD
 
 
 def _blocks(key: Key, shape: PassShape, candidate: TileShape, target: Target) -> int:
@@ -467,16 +449,3 @@ def _simt_blocks(
     )
     registers = tile.registers(shape, accumulator)
     return operands.resident_blocks(candidate.threads, registers, wanted, target)
-
-
-def _contract_cost(
-    shape: PassShape, ends: Ends, candidate: ContractTile, accumulator: DataType
-) -> float:
-    ((contracted, produced),) = shape.group
-    x, y = ends.source.bytes, ends.output.bytes * produced / contracted
-    padded = operands.cover(produced, candidate.n) * candidate.n
-    again = operands.cover(produced, candidate.n) - 1
-    shared = 1 + (1 / candidate.thread_m + 1 / candidate.thread_n) * 2
-    arithmetic = padded * operands.round_up(contracted, candidate.k) / contracted * shared
-    work = arithmetic * _BYTES_OF_MULTIPLY_ADD * accumulator.bytes / 4
-    return (x * (1 + 0.3 * again) + y + work) * _SIMT_OVERHEAD

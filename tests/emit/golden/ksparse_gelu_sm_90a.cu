@@ -1,5 +1,5 @@
-// I_6 x dense(64, 64) x I_1, batch_first, tiles of 1 lanes x 128 x 64 x 8, 8 x 8 a thread
-#include "kronop/contract.cuh"
+// I_6 x dense(64, 64) x I_1, batch_first, tiles of 1 lanes x 128 x 64 x 16, 2 stages, 1 x 4 x 1 x 1 warps of 32 x 64
+#include "kronop/contract_mma.cuh"
 
 using Parameters = kronop::ContractParameters<double>;
 static_assert(sizeof(Parameters{.x = {}, .w = {}, .y = {}, .z = {}, .bias = {}, .x_vector = {},
@@ -55,26 +55,31 @@ struct Step {
   static constexpr int kLanes = 1;
   static constexpr int kTileM = 128;
   static constexpr int kTileN = 64;
-  static constexpr int kTileK = 8;
-  static constexpr int kThreadM = 8;
-  static constexpr int kThreadN = 8;
-  static constexpr int kVectorM = 4;
-  static constexpr int kVectorN = 4;
-  static constexpr int kUnroll = 8;
+  static constexpr int kTileK = 16;
+  static constexpr int kWarpLanes = 1;
+  static constexpr int kWarpM = 2;
+  static constexpr int kWarpN = 8;
+  static constexpr int kWarpsLanes = 1;
+  static constexpr int kWarpsM = 4;
+  static constexpr int kWarpsN = 1;
+  static constexpr int kWarpsK = 1;
+  static constexpr bool kSplit = true;
   static constexpr int kContracted = 64;
   static constexpr int kProduced = 64;
   static constexpr int kXOrder = 0;
   static constexpr int kWOrder = 0;
   static constexpr int kYOrder = 0;
-  static constexpr int kXVector = 1;
-  static constexpr int kWVector = 1;
-  static constexpr int kYVector = 1;
-  static constexpr int kPad = 4;
+  static constexpr int kXVector = 4;
+  static constexpr int kWVector = 4;
+  static constexpr int kYVector = 4;
+  static constexpr int kXPitch = 24;
+  static constexpr int kWPitch = 24;
+  static constexpr int kYPitch = 72;
   static constexpr int kTileBytesAt = 3072;
   static constexpr bool kSaturate = false;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
 ksparse_f32_6_64_64_1_batch_first_f32_gelu_sm_90a(const __grid_constant__ Parameters parameters) {
-  kronop::contract_tiles<Step>(parameters);
+  kronop::contract_mma<Step>(parameters);
 }

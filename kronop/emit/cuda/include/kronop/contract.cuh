@@ -288,11 +288,9 @@ KRONOP_INLINE Place locate(const Parameters& parameters, const RowOffsets& offse
   const long long rows = parameters.row_extent[0] * parameters.row_extent[1] * parameters.row_extent[2];
   const long long row_tiles = ceil_div(rows, Step::kTileM);
   const long long lane_tiles = ceil_div(parameters.lane_extent, Step::kLanes);
-  const int output = int(block % output_tiles) * Step::kTileN;
-  block /= output_tiles;
-  const long long row = block % row_tiles * Step::kTileM;
-  block /= row_tiles;
-  const long long lane = block % lane_tiles * Step::kLanes;
+  const int output = int(split(block, output_tiles)) * Step::kTileN;
+  const long long row = split(block, row_tiles) * Step::kTileM;
+  const long long lane = split(block, lane_tiles) * Step::kLanes;
   Place place;
   place.rows = int(rows - row < Step::kTileM ? rows - row : Step::kTileM);
   place.outputs = Step::kProduced - output < Step::kTileN ? Step::kProduced - output : Step::kTileN;
@@ -302,16 +300,17 @@ KRONOP_INLINE Place locate(const Parameters& parameters, const RowOffsets& offse
   place.y = lane * parameters.lane_y + output * parameters.produced_y;
   place.z = lane * parameters.lane_z + output * parameters.produced_z;
   place.bias = lane * parameters.lane_bias + output * parameters.produced_bias;
-  for_each_digit<4>(block / lane_tiles, parameters.group_extent, [&](int axis, long long digit) {
+  for_each_digit<4>(block, parameters.group_extent, [&](int axis, long long digit) {
     place.x += digit * parameters.group_x[axis];
     place.w += digit * parameters.group_w[axis];
     place.y += digit * parameters.group_y[axis];
     place.z += digit * parameters.group_z[axis];
     place.bias += digit * parameters.group_bias[axis];
   });
-  for (int r = threadIdx.x; r < place.rows; r += Step::kThreads) {
+  // Lists go on with the last row, so that they can be read without a question.
+  for (int r = threadIdx.x; r < Step::kTileM; r += Step::kThreads) {
     long long x = 0, y = 0, z = 0;
-    for_each_digit<3>(row + r, parameters.row_extent, [&](int axis, long long digit) {
+    for_each_digit<3>(row + (r < place.rows ? r : place.rows - 1), parameters.row_extent, [&](int axis, long long digit) {
       x += digit * parameters.row_x[axis];
       y += digit * parameters.row_y[axis];
       z += digit * parameters.row_z[axis];

@@ -1,0 +1,94 @@
+"""Pitches of `contract_mma`'s tiles in shared memory: counts the bank conflicts of its accesses.
+
+NOTE: shared memory has 32 banks of 4 bytes; accesses of 8 and 16 bytes are served by half and by
+quarter warps.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Callable
+from typing import NamedTuple
+
+from kronop.descriptions.datatype import DataType
+from kronop.emit.cuda import operands
+from kronop.emit.cuda.contract import Order
+
+_ROW, _BANK, _BANKS = 128, 4, 32
+_MATRIX_ROWS = 8
+
+
+class Pitch(NamedTuple):
+    """Elements from one run to the next, and turns that the banks take for each element."""
+
+    stride: int
+    turns: float
+
+
+@functools.cache
+def pitch(
+    run: int, order: Order, lanes: int, warp_lanes: int, element: DataType, spread: bool
+) -> Pitch:
+    """The pitch of an operand with the fewest conflicts of its fragments.
+
+    Args:
+        run: elements of a run; of [k], [wide] or [k][lanes], by the order.
+        lanes, warp_lanes: lanes of a block and of a warp.
+        spread: whether the threads of a quad take neighbouring steps, or a thread does.
+    """
+    vector = min(operands.vector_of(element), warp_lanes & -warp_lanes)
+
+    def place(lane: int, stride: int) -> int:
+        g, t = divmod(lane, 4)
+        step = t if spread else 2 * t
+        return {
+            Order.Own: g * stride + step,
+            Order.Rows: step * stride + g,
+            Order.Lanes: g * stride + step * lanes,
+        }[order]
+
+    if element.bytes == 2 and order is not Order.Lanes:
+        # Matrices of rows of 16 bytes, eight at a time.
+        return _best(run, element.bytes, _MATRIX_ROWS, lambda lane, stride: lane % 8 * stride)
+    width = {Order.Own: 1 if spread else 2, Order.Rows: 1, Order.Lanes: vector}[order]
+    return _best(run, element.bytes, width, place)
+
+
+@functools.cache
+def results_pitch(run: int, order: Order, lanes: int, accumulator: DataType) -> Pitch:
+    """The same for results, which a thread has of rows g and g + 8 and outputs 2 t and 2 t + 1."""
+
+    def place(lane: int, stride: int) -> int:
+        g, t = divmod(lane, 4)
+        return {
+            Order.Own: g * stride + 2 * t,
+            Order.Rows: 2 * t * stride + g,
+            Order.Lanes: g * stride + 2 * t * lanes,
+        }[order]
+
+    return _best(run, accumulator.bytes, 2 if order is Order.Own else 1, place)
+
+
+def _best(run: int, size: int, width: int, place: Callable[[int, int], int]) -> Pitch:
+    """The least pitch of whole 16-byte pieces with the fewest conflicts."""
+    piece = operands.VECTOR_BYTES // size
+    first = operands.round_up(run, piece)
+    together = min(32, _ROW // max(_BANK, size * width))
+    ways, stride = min(
+        (_ways(stride, size, width, together, place), stride)
+        for stride in range(first, first + _ROW // size, piece)
+    )
+    return Pitch(stride, ways / (width * together))
+
+
+def _ways(
+    stride: int, size: int, width: int, together: int, place: Callable[[int, int], int]
+) -> int:
+    """Turns that the banks need for the threads which are served at once."""
+    words = {
+        (place(lane, stride) * size + byte) // _BANK
+        for lane in range(together)
+        for byte in range(0, size * width, min(_BANK, size * width))
+    }
+    return max(Counter(word % _BANKS for word in words).values())

@@ -1,0 +1,123 @@
+"""What a contraction costs: one scale for the tiles of ordinary and of tensor cores.
+
+Costs are in bytes of memory traffic for each element of X, as those of other passes. A block's
+loads, products, shared memory and instructions go on at once with those of the blocks beside it.
+"""
+
+from __future__ import annotations
+
+import math
+
+from kronop.descriptions.datatype import DataType
+from kronop.emit.cuda import contract_mma, operands
+from kronop.emit.cuda.contract import Contraction, ContractTile, Order
+from kronop.emit.cuda.contract_mma import OUTPUTS, ROWS, SLAB, ContractMmaTile
+from kronop.target import Target
+
+# NOTE: one H200 copies 4.28 TB/s and does about 25 T multiply-adds/s in float32: 0.17 bytes each.
+_BYTES_OF_MULTIPLY_ADD = 0.17
+# Measured over modelled time of the SIMT kernels, 8^5 to 128^2 on one H200.
+SIMT_OVERHEAD = 1.65
+# Bytes of memory, of the level-2 cache and of shared memory a cycle of one multiprocessor.
+_MEMORY, _LEVEL_2, _SHARED = 16.0, 28.0, 128.0
+# Cycles of a warp's product of a slab of 16 steps, by bytes of an operand; and schedulers.
+_PRODUCT_OF_SLAB = {2: 1.6, 4: 3.4, 8: 17.0}
+_SCHEDULERS = 4
+_PRODUCTS_OF_SPLIT = 3
+# Cycles of a block that nothing of its own hides: its start and end, a step, and a load from
+# memory, which as many steps hide as there are other stages. Instructions of a warp for a step.
+_BLOCK, _STEP, _LOAD = 1900.0, 70.0, 800.0
+_OF_A_STEP = 40
+
+
+def of_simt(work: Contraction, tile: ContractTile, accumulator: DataType) -> float:
+    """Bytes for an element of X: traffic and arithmetic one after the other."""
+    contracted, produced = work.contracted, work.produced
+    x, y = work.source.bytes, work.output.bytes * produced / contracted
+    padded = operands.cover(produced, tile.n) * tile.n
+    again = operands.cover(produced, tile.n) - 1
+    shared = 1 + (1 / tile.thread_m + 1 / tile.thread_n) * 2
+    arithmetic = padded * operands.round_up(contracted, tile.k) / contracted * shared
+    multiply_adds = arithmetic * _BYTES_OF_MULTIPLY_ADD * accumulator.bytes / 4
+    return (x * (1 + 0.3 * again) + y + multiply_adds) * SIMT_OVERHEAD
+
+
+def of_mma(
+    work: Contraction,
+    tile: ContractMmaTile,
+    splits: bool,
+    accumulator: DataType,
+    target: Target,
+) -> float:
+    """The same for the tensor cores, of a typical batch: its blocks fill so many turns."""
+    units = _units(work, tile, splits, accumulator)
+    busy = math.hypot(*units)
+    resident = operands.resident_blocks(
+        tile.threads,
+        contract_mma.registers(work, tile, splits),
+        contract_mma.shared_bytes(work, tile, accumulator),
+        target,
+    )
+    steps = operands.cover(work.contracted, tile.k)
+    alone = _BLOCK + steps * max(_STEP, _LOAD / max(1, tile.stages - 1)) + busy
+    outputs = operands.cover(work.produced, tile.n)
+    lanes = operands.cover(work.lanes, tile.lanes)
+    blocks = operands.cover(work.rows, tile.m) * outputs * lanes
+    turns = operands.cover(blocks, target.cores)
+    took = turns * max(busy, alone / min(resident, turns))
+    return took * target.cores * _MEMORY / (work.rows * work.contracted * work.lanes)
+
+
+def cycles(work: Contraction, cost: float, target: Target) -> float:
+    """The cycles of a call that such a cost stands for."""
+    return cost * work.rows * work.contracted * work.lanes / (target.cores * _MEMORY)
+
+
+def _units(
+    work: Contraction, tile: ContractMmaTile, splits: bool, accumulator: DataType
+) -> tuple[float, ...]:
+    """Cycles of memory, of the level-2 cache, of the tensor cores, of shared memory, of issue."""
+    outputs = operands.cover(work.produced, tile.n)
+    x = tile.lanes * tile.m * work.contracted * work.source.bytes
+    w = tile.lanes * min(tile.n, work.produced) * work.contracted * work.source.bytes
+    y = tile.lanes * tile.m * min(tile.n, work.produced) * work.output.bytes
+    slabs = operands.round_up(work.contracted, tile.k) // SLAB
+    products = tile.lanes * tile.m // ROWS * tile.n // OUTPUTS * slabs
+    products *= _PRODUCTS_OF_SPLIT if splits else 1
+    warps = tile.warps[0] * tile.warps[1] * tile.warps[2]
+    # A warp's fragments: 16 steps of its rows and outputs.
+    wide = tile.warp_m * ROWS + tile.warp_n * OUTPUTS
+    fragments = warps * slabs * tile.warp_lanes * wide * SLAB
+    results = tile.lanes * tile.m * tile.n
+    x_pitch, w_pitch, _ = contract_mma.pitches(work, tile, accumulator)
+    turns = tile.warp_m * ROWS * x_pitch.turns + tile.warp_n * OUTPUTS * w_pitch.turns
+    loads = warps * slabs * tile.warp_lanes * SLAB * turns
+    shared = loads + (x + w + 2 * results * accumulator.bytes) / _SHARED
+    return (
+        (x / outputs + y) / _MEMORY,
+        (x + w + y) / _LEVEL_2,
+        products * _PRODUCT_OF_SLAB[work.source.bytes],
+        shared,
+        _instructions(work, tile, fragments, products, splits) / _SCHEDULERS,
+    )
+
+
+def _instructions(
+    work: Contraction, tile: ContractMmaTile, fragments: int, products: int, splits: bool
+) -> float:
+    """Instructions of warps: products, fragments, copies and results."""
+    words = work.source.bytes > 2
+    x, w, y = contract_mma.vectors(work, tile)
+    depth = operands.round_up(work.contracted, tile.k)
+    copies = tile.lanes * depth * (tile.m / x + tile.n / w) / 32 * 5
+    joins = Order.Lanes in (work.x_order, work.w_order)
+    each = 3.5 if splits else 1.0 if joins or words else 0.15
+    results = tile.lanes * tile.m * tile.n / 32
+    sums = results * depth / SLAB if splits else 0
+    return (
+        products * (2 if words else 1)
+        + fragments / 32 * each
+        + sums
+        + copies
+        + results * (3 + 16 / y)
+    )

@@ -1,0 +1,225 @@
+"""The step of a contraction, on ordinary or on tensor cores, and its launch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import prod
+
+from kronop.artifacts import KernelSignature, Launch, Scalar
+from kronop.descriptions.datatype import DataType, float32
+from kronop.descriptions.epilogue import Epilogue
+from kronop.descriptions.math_instruction import MathInstruction
+from kronop.descriptions.tile import TileDescription
+from kronop.emit.cuda import contract, contract_cost, contract_mma, operands
+from kronop.emit.cuda.contract import Contraction, ContractTile, Order
+from kronop.emit.cuda.contract_mma import ContractMmaTile
+from kronop.emit.cuda.mma import splits_of
+from kronop.emit.plan import Constant, Step
+from kronop.target import Target
+
+ROW_AXES, GROUP_AXES = 3, 4
+
+# Sizes from which on the tensor cores' products are full enough to win for sure.
+LEAST_OF_MMA = 16
+
+Tile = ContractTile | ContractMmaTile
+
+
+def splits(math: MathInstruction) -> bool | None:
+    """Whether operands are taken as two each, as in `splits_of`; None where no tensor core does."""
+    shape, accumulator = math.instruction_shape, math.element_accumulator
+    if accumulator.kind == "int":
+        return None
+    if shape == (16, 8, 16) and accumulator is float32:
+        return False
+    return splits_of(math)
+
+
+def candidates(
+    work: Contraction, math: MathInstruction, target: Target, given: TileDescription | None
+) -> tuple[list[tuple[float, Tile]], list[tuple[str, str]]]:
+    """Tiles that fit, cheapest first, and those that do not, with the reason.
+
+    A given tile names its instruction: tiles of other cores do not stand in for it.
+    """
+    accepted: list[tuple[float, Tile]] = []
+    rejected: list[tuple[str, str]] = []
+    accumulator, split = math.element_accumulator, splits(math)
+    if split is not None:
+        for item in contract_mma.proposed(work, given):
+            status = contract_mma.fits(work, item, split, accumulator, target)
+            if status:
+                cost = contract_cost.of_mma(work, item, split, accumulator, target)
+                accepted.append((cost, item))
+            else:
+                rejected.append((str(item), status.reason))
+        if given is not None:
+            if not accepted and not rejected:
+                rejected.append(("threadblock_shape", _undivided(given)))
+            return _ranked(accepted), rejected
+    if accepted and min(work.contracted, work.produced) >= LEAST_OF_MMA:
+        return _ranked(accepted), rejected
+    simt, refused = contract.candidates(work, accumulator, target, given)
+    if simt:
+        # Their own costs tell them from each other alone.
+        best = contract_cost.of_simt(work, simt[0][1], accumulator)
+        accepted += [(best * cost / simt[0][0], item) for cost, item in simt]
+    return _ranked(accepted), rejected + refused
+
+
+def cost(work: Contraction, math: MathInstruction, tile: Tile, target: Target) -> float:
+    """Bytes of memory traffic for each element of X that a tile's time stands for."""
+    accumulator = math.element_accumulator
+    if isinstance(tile, ContractMmaTile):
+        return contract_cost.of_mma(work, tile, bool(splits(math)), accumulator, target)
+    return contract_cost.of_simt(work, tile, accumulator)
+
+
+def cycles(work: Contraction, cost: float, target: Target) -> float:
+    """The cycles that such a cost stands for."""
+    return contract_cost.cycles(work, cost, target)
+
+
+def _ranked(accepted: list[tuple[float, Tile]]) -> list[tuple[float, Tile]]:
+    return sorted(accepted, key=lambda item: item[0])
+
+
+def _undivided(given: TileDescription) -> str:
+    m, n, k = given.threadblock_shape
+    return (
+        f"{given.warps} warps do not share {m} x {n} results in {k} steps: expected 16, 32 or 64"
+        " rows and 16, 32 or 64 outputs for each, and steps in multiples of 16; change"
+        " threadblock_shape or warp_count"
+    )
+
+
+def contract_step(
+    math: MathInstruction,
+    work: Contraction,
+    tile: Tile,
+    epilogue: Epilogue | None,
+    target: Target,
+    *,
+    entry: str,
+    note: str,
+    launch: Sequence[tuple[str, Constant]],
+    traffic: tuple[int, int],
+) -> Step:
+    """The step; `traffic` is (bytes, operations) per row of X."""
+    scalar, accumulator = operands.scalar_kind(epilogue), math.element_accumulator
+    if isinstance(tile, ContractMmaTile):
+        name, header = "contract_mma", "contract_mma"
+        constants = contract_mma.constants(math, bool(splits(math)), work, tile, epilogue, target)
+        shared_bytes = contract_mma.shared_bytes(work, tile, accumulator)
+        joins = contract_mma.joined(work, tile)
+    else:
+        name, header, joins = "contract_tiles", "contract", False
+        constants = contract.constants(work, tile, accumulator, epilogue, target)
+        shared_bytes = contract.shared_bytes(tile, accumulator)
+    return Step(
+        entry=entry,
+        header=f"kronop/{header}.cuh",
+        template=f"kronop::{name}",
+        parameters=f"kronop::ContractParameters<{scalar.cxx}>",
+        types=operands.element_types(math, work.source, work.output, epilogue),
+        constants=constants,
+        signature=_signature(scalar),
+        epilogue=epilogue,
+        threads=tile.threads,
+        shared_bytes=shared_bytes,
+        bytes_per_row=traffic[0],
+        operations_per_row=traffic[1],
+        note=note,
+        launch=(*launch, ("joins", joins), ("mma", name == "contract_mma")),
+    )
+
+
+def _signature(scalar: Scalar) -> KernelSignature:
+    return operands.signature(
+        "ContractParameters",
+        scalar,
+        [(name, 1) for name in ("x", "w", "y", "z", "bias")],
+        [
+            ("x_vector", 1),
+            ("w_vector", 1),
+            ("y_vector", 1),
+            *((f"row_{name}", ROW_AXES) for name in ("extent", "x", "y", "z")),
+            ("contracted_x", 1),
+            ("contracted_w", 1),
+            *((f"produced_{name}", 1) for name in ("w", "y", "z", "bias")),
+            *((f"lane_{name}", 1) for name in ("extent", "x", "w", "y", "z", "bias")),
+            *((f"group_{name}", GROUP_AXES) for name in ("extent", "x", "w", "y", "z", "bias")),
+        ],
+    )
+
+
+def contract_launch(
+    index: int,
+    step: Step,
+    views: Mapping[str, operands.View],
+    extents: Mapping[str, tuple[int, ...]],
+    scalars: tuple[float, ...],
+) -> Launch:
+    """The launch for the operands x, w, y, z and bias; a pointer of 0 where z or bias is absent.
+
+    `extents` are those of row, contracted, produced, lane and group.
+    """
+    views, extents = merged_rows(views, extents)
+    own = {"x": "contracted", "w": "contracted", "y": "produced"}
+    rows = {"x": "row", "w": "produced", "y": "row"}
+
+    def flag(name: str, view: operands.View, element: DataType) -> int:
+        order = Order(operands.integer(step, f"k{name.upper()}Order"))
+        width = operands.integer(step, f"k{name.upper()}Vector")
+        if step.constant("mma"):
+            joins = bool(step.constant("joins"))
+            return contract_mma.allows_vectors(
+                view, extents, order, own[name], rows[name], width, element, joins
+            )
+        along = {Order.Own: own[name], Order.Rows: rows[name], Order.Lanes: "lane"}[order]
+        return operands.allows_vectors(view, extents, along, width, element)
+
+    source, output = operands.element_of(step, "Input"), operands.element_of(step, "Output")
+    values: dict[str, int | tuple[int, ...] | tuple[float, ...]] = {
+        "x_vector": flag("x", views["x"], source),
+        "w_vector": flag("w", views["w"], operands.element_of(step, "Factor")),
+        "y_vector": flag("y", views["y"], output)
+        and (views["z"].pointer == 0 or flag("y", views["z"], output)),
+        "scalars": scalars,
+    }
+    for name, view in views.items():
+        values |= view.field(name)
+    values |= {f"{name}_extent": extents[name] for name in ("row", "lane", "group")}
+    blocks = (
+        operands.cover(extents["produced"][0], operands.integer(step, "kTileN"))
+        * operands.cover(prod(extents["row"]), operands.integer(step, "kTileM"))
+        * operands.cover(extents["lane"][0], operands.integer(step, "kLanes"))
+        * prod(extents["group"])
+    )
+    return operands.make_launch(index, step, blocks, values)
+
+
+def merged_rows(
+    views: Mapping[str, operands.View], extents: Mapping[str, tuple[int, ...]]
+) -> tuple[dict[str, operands.View], dict[str, tuple[int, ...]]]:
+    """Row axes that all operands walk in steps of one size become one: the first, if it is all."""
+    names = [name for name in ("x", "y", "z") if name != "z" or views[name].pointer]
+    merged: list[tuple[int, dict[str, int]]] = []
+    for axis, size in enumerate(extents["row"]):
+        strides = {name: views[name].strides["row"][axis] for name in names}
+        if size == 1:
+            continue
+        if merged and all(merged[-1][1][name] == size * strides[name] for name in names):
+            size *= merged.pop()[0]
+        merged.append((size, strides))
+    merged += [(1, dict.fromkeys(names, 0))] * (ROW_AXES - len(merged))
+    changed = {
+        name: replace(
+            views[name],
+            strides={**views[name].strides, "row": tuple(strides[name] for _, strides in merged)},
+        )
+        for name in names
+    }
+    absent = {"z": replace(views["z"], strides={**views["z"].strides, "row": (0,) * ROW_AXES})}
+    return {**views, **absent, **changed}, {**extents, "row": tuple(size for size, _ in merged)}

@@ -1,0 +1,251 @@
+// One contraction as a tiled product on the tensor cores: Y[row, j] = sum over k of X[row, k] W[k, j], in
+// lanes and groups, as in contract.cuh.
+//
+// The tiles of kStages steps of kTileK are on their way to shared memory while products go on. A block
+// has several lanes where lanes are contiguous in memory, and a warp those that one access brings.
+// Several warps may share the contracted index; their sums meet in shared memory, through which results
+// go to Y, in parts: in the order of its memory.
+#pragma once
+
+#include "contract_products.cuh"
+
+namespace kronop {
+namespace contract {
+
+// A part of the block's results, 8 outputs of each warp where Y is contiguous along rows, else 16 rows.
+// Warps that share the contracted index have a copy each.
+template <class Step>
+struct Part {
+  using Accumulator = typename Step::Accumulator;
+  using Output = typename Step::Output;
+  static constexpr bool kByRows = Step::kYOrder == kAlongRows;
+  static constexpr int kParts = kByRows ? Step::kWarpN : Step::kWarpM;
+  static constexpr int kOutputs = kByRows ? 8 * Step::kWarpsN : Step::kTileN;
+  static constexpr int kRows = kByRows ? Step::kTileM : 16 * Step::kWarpsM;
+  using Tile = Layout<Step::kYOrder, Step::kLanes, kOutputs, kRows, Step::kYPitch>;
+
+  // The first row and output of part `index`.
+  static KRONOP_INLINE int row(int index) { return kByRows ? 0 : index * kRows; }
+  static KRONOP_INLINE int output(int index) { return kByRows ? index * kOutputs : 0; }
+
+  // The sums of a warp's part to their places.
+  static KRONOP_INLINE void deposit(Accumulator* results, const Warp<Step>& warp, const Sums<Step>& sums, int index) {
+    const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+    Accumulator* to = results + warp.slab * Tile::kSize + Tile::at(warp.lane, warp.n + 2 * t, warp.m + g);
+#pragma unroll
+    for (int m = 0; m < Step::kWarpM; ++m) {
+#pragma unroll
+      for (int n = 0; n < Step::kWarpN; ++n) {
+        if ((kByRows ? n : m) != index) continue;
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+#pragma unroll
+          for (int l = 0; l < Step::kWarpLanes; ++l) {
+            Accumulator* pair = to + Tile::at(l, kByRows ? 0 : n * 8 * Step::kWarpsN, (kByRows ? m * 16 * Step::kWarpsM : 0) + 8 * h);
+            const Accumulator(&from)[4] = sums.of[l][m][n];
+            if constexpr (Step::kYOrder == kAlongOwn) {
+              store<Accumulator, 2>(pair, {from[2 * h], from[2 * h + 1]});
+            } else {
+              pair[0] = from[2 * h];
+              pair[Tile::kOwn] = from[2 * h + 1];
+            }
+          }
+        }
+      }
+    }
+  }
+};
+
+// VectorSize results that are neighbours in shared memory, added up over the warps that have them.
+template <class Step, int VectorSize>
+KRONOP_INLINE Vector<typename Step::Accumulator, VectorSize> collect(const typename Step::Accumulator* from) {
+  using Accumulator = typename Step::Accumulator;
+  constexpr int at_once = VectorSize * sizeof(Accumulator) > 16 ? 16 / sizeof(Accumulator) : VectorSize;
+  Vector<Accumulator, VectorSize> sums;
+#pragma unroll
+  for (int v = 0; v < VectorSize; v += at_once) {
+    auto few = load<Accumulator, at_once>(from + v);
+#pragma unroll
+    for (int k = 1; k < Step::kWarpsK; ++k) {
+      const auto more = load<Accumulator, at_once>(from + k * Part<Step>::Tile::kSize + v);
+#pragma unroll
+      for (int u = 0; u < at_once; ++u) few.data[u] += more.data[u];
+    }
+#pragma unroll
+    for (int u = 0; u < at_once; ++u) sums.data[v + u] = few.data[u];
+  }
+  return sums;
+}
+
+// Whether a block has all of its rows, at places that are one stride apart.
+template <class Step, class Parameters>
+KRONOP_INLINE bool has_even_rows(const Parameters& parameters, const Place& place) {
+  return parameters.row_extent[1] == 1 && parameters.row_extent[2] == 1 && place.rows == Step::kTileM;
+}
+
+// Results of a part -> epilogue -> Y, in the order of Y's memory.
+template <class Step, class Parameters>
+struct Outcome {
+  using Output = typename Step::Output;
+  using Accumulator = typename Step::Accumulator;
+  using Whole = Part<Step>;
+  static constexpr int kVector = Step::kYVector;
+  using Mine = Share<Step::kYOrder, Step::kLanes, Whole::kOutputs, Whole::kRows, kVector, Step::kThreads>;
+  using Chunk = typename Mine::Part;
+  using Ends = Places<Output, Mine, Listed>;
+  const Parameters& parameters;
+  const Place& place;
+  const RowOffsets& offsets;
+  Finish<Step> finish;
+  const Output *y, *z, *bias;
+
+  KRONOP_INLINE Outcome(const Parameters& with, const Place& here, const RowOffsets& rows)
+      : parameters(with), place(here), offsets(rows), finish(with), y(static_cast<const Output*>(with.y) + here.y),
+        z(with.z ? static_cast<const Output*>(with.z) + here.z : nullptr),
+        bias(with.bias ? static_cast<const Output*>(with.bias) + here.bias : nullptr) {}
+
+  KRONOP_INLINE Listed rows_of(const long long* list, long long stride, int first) const {
+    return {list + first, has_even_rows<Step>(parameters, place), stride};
+  }
+  KRONOP_INLINE void store_part(const Accumulator* results, int index) const {
+    if (Mine::kRegular && !Whole::kByRows && has_even_rows<Step>(parameters, place)) {
+      store_part<true>(results, index);
+    } else {
+      store_part<false>(results, index);
+    }
+  }
+
+ private:
+  template <bool kEven>
+  KRONOP_INLINE void store_part(const Accumulator* results, int index) const {
+    const Mine mine;
+    const int row = Whole::row(index), output = Whole::output(index);
+    const Ends to(y + output * parameters.produced_y, parameters.produced_y, parameters.lane_y, rows_of(offsets.y, parameters.row_y[0], row), mine);
+    const Ends from(z + output * parameters.produced_z, parameters.produced_z, parameters.lane_z, rows_of(offsets.z, parameters.row_z[0], row), mine);
+#pragma unroll(Mine::kEach < 4 ? Mine::kEach : 4)
+    for (int i = 0; i < Mine::kEach; ++i) {
+      if (!mine.has(i)) break;
+      const Chunk chunk = mine[i];
+      const int rows = place.rows - row - chunk.wide;
+      if (rows <= 0 || chunk.own + output >= place.outputs || chunk.lane >= place.lanes) continue;
+      const Accumulator* sums = results + Whole::Tile::at(chunk.lane, chunk.own, chunk.wide);
+      if (kVector == 1 || (parameters.y_vector && (!Whole::kByRows || rows >= kVector))) {
+        store<Output, kVector>(const_cast<Output*>(to.template at<kEven>(mine, i)), finished<kEven>(collect<Step, kVector>(sums), from, mine, i, output));
+      } else {
+        store_each(sums, chunk, row, output);
+      }
+    }
+  }
+  // Element v of a chunk, counted from the part's first.
+  static KRONOP_INLINE Chunk element(const Chunk& chunk, int v) {
+    const int lane = chunk.lane + (Step::kYOrder == kAlongLanes ? v : 0), over = lane / Step::kLanes;
+    return Chunk(lane - over * Step::kLanes, chunk.own + (Step::kYOrder == kAlongOwn ? v : over), chunk.wide + (Whole::kByRows ? v : 0));
+  }
+  KRONOP_INLINE Output shift(const Chunk& one, int output) const {
+    return bias[(output + one.own) * parameters.produced_bias + one.lane * parameters.lane_bias];
+  }
+  template <bool kEven>
+  KRONOP_INLINE Vector<Output, kVector> finished(const Vector<Accumulator, kVector>& sums, const Ends& from, const Mine& mine, int i, int output) const {
+    Vector<Output, kVector> result;
+    if (!z && !bias) {
+#pragma unroll
+      for (int v = 0; v < kVector; ++v) result.data[v] = finish(sums.data[v]);
+    } else {
+      Vector<Output, kVector> source{}, shifts{};
+      if (z) source = load<Output, kVector>(from.template at<kEven>(mine, i));
+      if (bias) {
+#pragma unroll
+        for (int v = 0; v < kVector; ++v) shifts.data[v] = shift(element(mine[i], v), output);
+      }
+#pragma unroll
+      for (int v = 0; v < kVector; ++v) result.data[v] = finish(sums.data[v], source.data[v], shifts.data[v]);
+    }
+    return result;
+  }
+  // Of a Y that allows no vectors, and of the last rows.
+  KRONOP_INLINE void store_each(const Accumulator* sums, const Chunk& chunk, int row, int output) const {
+#pragma unroll 1
+    for (int v = 0; v < kVector; ++v) {
+      const Chunk one = element(chunk, v);
+      if (row + one.wide >= place.rows || output + one.own >= place.outputs || one.lane >= place.lanes) continue;
+      Output source{}, moved{};
+      if (z) source = z[offsets.z[row + one.wide] + (output + one.own) * parameters.produced_z + one.lane * parameters.lane_z];
+      if (bias) moved = shift(one, output);
+      const long long to = offsets.y[row + one.wide] + (output + one.own) * parameters.produced_y + one.lane * parameters.lane_y;
+      const_cast<Output*>(y)[to] = finish(collect<Step, 1>(sums + v).data[0], source, moved);
+    }
+  }
+};
+
+// All products of a block's tile: stages are filled ahead of the one that is multiplied. A single stage is
+// for a single step.
+template <class Step, class Parameters>
+KRONOP_INLINE void multiply(const Parameters& parameters, const Place& place, const RowOffsets& offsets, unsigned char* shared, const Warp<Step>& warp, Sums<Step>& sums) {
+  using Operand = typename Step::Factor;
+  using X = typename Sums<Step>::X;
+  using W = typename Sums<Step>::W;
+  constexpr int steps = (Step::kContracted + Step::kTileK - 1) / Step::kTileK;
+  constexpr int ahead = Step::kStages - 1, stage_size = X::kSize + W::kSize;
+  Operand* stages = reinterpret_cast<Operand*>(shared);
+  Copies<Step, Operand, Step::kXOrder, Step::kTileM, Step::kXVector, Step::kXPitch, 0, Listed> x(
+      static_cast<const Operand*>(parameters.x) + place.x, parameters.contracted_x, parameters.lane_x, parameters.x_vector,
+      place.rows, place.lanes, Listed{offsets.x, has_even_rows<Step>(parameters, place), parameters.row_x[0]});
+  Copies<Step, Operand, Step::kWOrder, Step::kTileN, Step::kWVector, Step::kWPitch, Step::kProduced, Evenly> w(
+      static_cast<const Operand*>(parameters.w) + place.w, parameters.contracted_w, parameters.lane_w, parameters.w_vector,
+      place.outputs, place.lanes, Evenly{parameters.produced_w});
+  const Operand* at_x = stages + X::at(warp.lane, warp.slab * kSlab, warp.m);
+  const Operand* at_w = stages + X::kSize + W::at(warp.lane, warp.slab * kSlab, warp.n);
+  int stage = ahead > 0 ? 1 : 0;  // Of step -ahead.
+#pragma unroll 1
+  for (int step = -ahead; step < steps; ++step) {
+    if (ahead > 0 && step >= 0) {
+      wait_for_copies_but<(ahead > 0 ? ahead - 1 : 0)>();
+      __syncthreads();
+    }
+    if (step + ahead < steps) {
+      Operand* to = stages + (stage == 0 ? ahead : stage - 1) * stage_size;
+      x.fill(to);
+      w.fill(to + X::kSize);
+    }
+    commit_copies();
+    if (ahead == 0) {
+      wait_for_copies_but<0>();
+      __syncthreads();
+    }
+    if (step >= 0) sums.add(at_x + stage * stage_size, at_w + stage * stage_size);
+    stage = stage + 1 == Step::kStages ? 0 : stage + 1;
+  }
+  wait_for_copies_but<0>();
+}
+
+}  // namespace contract
+
+// Blocks walk over (group, lanes, rows, outputs), outputs fastest so that neighbours share rows of X.
+template <class Step, class Parameters>
+KRONOP_INLINE void contract_mma(const Parameters& parameters) {
+  using Whole = contract::Part<Step>;
+  unsigned char* shared = shared_memory();
+  const RowOffsets offsets(shared, Step::kTileM);
+  auto* results = reinterpret_cast<typename Step::Accumulator*>(shared + Step::kTileBytesAt);
+  const contract::Warp<Step> warp;
+  const long long blocks = contract::count_blocks<Step>(parameters);
+#pragma unroll 1
+  for (long long block = blockIdx.x; block < blocks; block += gridDim.x) {
+    const contract::Place place = contract::locate<Step>(parameters, offsets, block);
+    __syncthreads();
+    contract::Sums<Step> sums;
+    contract::multiply<Step>(parameters, place, offsets, shared + Step::kTileBytesAt, warp, sums);
+    // The operands' tiles have been used up: their place takes the results.
+    const contract::Outcome<Step, Parameters> outcome(parameters, place, offsets);
+#pragma unroll 1
+    for (int part = 0; part < Whole::kParts; ++part) {
+      __syncthreads();
+      Whole::deposit(results, warp, sums, part);
+      __syncthreads();
+      outcome.store_part(results, part);
+    }
+    __syncthreads();
+  }
+}
+
+}  // namespace kronop

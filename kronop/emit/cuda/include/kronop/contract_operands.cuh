@@ -1,0 +1,209 @@
+// Tiles of a contraction's operands in shared memory, in the order of their memory, and how they get there.
+//
+// An operand has lanes, an index of its own (contracted; of the results: produced) and a wide one (rows
+// of X, outputs of W). Which of them is contiguous in memory is so in shared memory as well:
+//   kAlongOwn   [lane][wide][own]
+//   kAlongRows  [lane][own][wide]
+//   kAlongLanes [wide][own][lane]
+// with a pitch from one run to the next that keeps the accesses of a warp apart in the banks.
+#pragma once
+
+#include "async_copy.cuh"
+#include "contract.cuh"
+
+namespace kronop {
+namespace contract {
+
+// Places in such a tile.
+template <int Order, int Lanes, int Own, int Wide, int Pitch>
+struct Layout {
+  static constexpr int kOrder = Order, kLanes = Lanes;
+  static constexpr int kLane = Order == kAlongLanes ? 1 : (Order == kAlongOwn ? Wide : Own) * Pitch;
+  static constexpr int kOwn = Order == kAlongOwn ? 1 : Order == kAlongRows ? Pitch : Lanes;
+  static constexpr int kWide = Order == kAlongRows ? 1 : Pitch;
+  static constexpr int kSize = Order == kAlongLanes ? Wide * Pitch : Lanes * kLane;
+  static KRONOP_INLINE constexpr int at(int lane, int own, int wide) { return lane * kLane + own * kOwn + wide * kWide; }
+};
+
+// Piece `index` of a tile in the order of its memory, VectorSize elements of one run: its first one.
+// Runs along lanes go on along the own index: where a block has all lanes, memory does so too.
+template <int Order, int Lanes, int Own, int Wide, int VectorSize>
+struct Piece {
+  static constexpr int kCount = Lanes * Own * Wide / VectorSize;
+  // Pieces of a run, and runs of a lane.
+  static constexpr int kRun = (Order == kAlongOwn ? Own : Order == kAlongRows ? Wide : Lanes * Own) / VectorSize;
+  static constexpr int kRuns = Order == kAlongRows ? Own : Wide;
+  int lane, own, wide;
+  KRONOP_INLINE constexpr Piece(int lane_of, int own_of, int wide_of) : lane(lane_of), own(own_of), wide(wide_of) {}
+  KRONOP_INLINE explicit Piece(int index) {
+    const int at = index % kRun * VectorSize, run = index / kRun;
+    lane = Lanes == 1 ? 0 : Order == kAlongLanes ? at % Lanes : run / kRuns;
+    own = Order == kAlongOwn ? at : Order == kAlongRows ? run - lane * kRuns : at / Lanes;
+    wide = Order == kAlongRows ? at : Order == kAlongLanes ? run : run - lane * kRuns;
+  }
+};
+
+// The pieces of a thread, kThreads apart. Where they are whole runs apart, they differ by constants.
+template <int Order, int Lanes, int Own, int Wide, int VectorSize, int Threads>
+struct Share {
+  using Part = Piece<Order, Lanes, Own, Wide, VectorSize>;
+  static constexpr int kOrder = Order, kEach = (Part::kCount + Threads - 1) / Threads;
+  static constexpr int kApart = Threads / Part::kRun > 0 ? Threads / Part::kRun : 1;
+  static constexpr bool kRegular = Threads % Part::kRun == 0 && (Part::kRuns % kApart == 0 || kApart % Part::kRuns == 0 || Part::kCount <= Threads);
+  Part first{int(threadIdx.x)};
+
+  KRONOP_INLINE bool has(int i) const { return Part::kCount % Threads == 0 || int(threadIdx.x) + i * Threads < Part::kCount; }
+  // How piece i differs from the first, where they are regular.
+  static KRONOP_INLINE constexpr Part apart(int i) {
+    constexpr int runs = Order == kAlongLanes ? Part::kRuns * Lanes : Part::kRuns;
+    const int lane = i * kApart / runs, run = i * kApart % runs;
+    return Part(lane, Order == kAlongRows ? run : 0, Order == kAlongRows ? 0 : run);
+  }
+  KRONOP_INLINE Part operator[](int i) const {
+    if constexpr (kRegular) {
+      const Part more = apart(i);
+      return Part(first.lane + more.lane, first.own + more.own, first.wide + more.wide);
+    } else {
+      return Part(int(threadIdx.x) + i * Threads);
+    }
+  }
+};
+
+// Where wide indices are in memory: one stride apart, or as a list in shared memory says.
+struct Evenly {
+  static constexpr bool kListed = false;
+  long long stride;
+  KRONOP_INLINE long long operator[](int wide) const { return wide * stride; }
+};
+struct Listed {
+  static constexpr bool kListed = true;
+  const long long* of;
+  bool even;  // whether all of them exist and are `stride` apart
+  long long stride;
+  KRONOP_INLINE long long operator[](int wide) const { return of[wide]; }
+};
+
+// Where the pieces of a thread are in memory. What they share is computed once.
+template <class Element, class Mine, class Wide>
+struct Places {
+  static constexpr bool kOneByOne = Wide::kListed && Mine::kOrder != kAlongRows;
+  const Element* start;
+  long long own_stride, lane_stride;
+  Wide wide;
+  KRONOP_INLINE Places(const Element* base, long long own, long long lane, Wide places, const Mine& mine)
+      : start(base), own_stride(own), lane_stride(lane), wide(places) {
+    if constexpr (Mine::kRegular) {
+      if (mine.has(0)) {
+        start += mine.first.own * own_stride + mine.first.lane * lane_stride;
+        if constexpr (!kOneByOne) {
+          start += wide[mine.first.wide];
+        } else if (wide.even) {
+          start += wide[0] + mine.first.wide * wide.stride;
+        }
+      }
+    }
+  }
+  // kEven: whether this is known of listed ones.
+  template <bool kEven>
+  KRONOP_INLINE const Element* at(const Mine& mine, int i) const {
+    if constexpr (Mine::kRegular) {
+      const auto more = Mine::apart(i);
+      const Element* place = start + (more.own * own_stride + more.lane * lane_stride);
+      if constexpr (kOneByOne && kEven) {
+        return place + more.wide * wide.stride;
+      } else if constexpr (kOneByOne) {
+        return place + wide[mine.first.wide + more.wide];
+      } else if constexpr (Wide::kListed) {
+        return place;
+      } else {
+        return place + wide[more.wide];
+      }
+    } else {
+      const auto part = mine[i];
+      return start + (part.own * own_stride + part.lane * lane_stride + wide[part.wide]);
+    }
+  }
+};
+
+// How a block copies an operand, tile after tile along the contracted index. `wide` and `lanes` are how
+// many of them exist; Extent is how many wide ones all tiles have, 0 where lists go on for those that do not exist.
+template <class Step, class Element, int Order, int Width, int VectorSize, int Pitch, int Extent, class Wide>
+struct Copies {
+  using Tile = Layout<Order, Step::kLanes, Step::kTileK, Width, Pitch>;
+  using Mine = Share<Order, Step::kLanes, Step::kTileK, Width, VectorSize, Step::kThreads>;
+  static constexpr int kBytes = VectorSize * sizeof(Element) < 4 ? 4 : VectorSize * int(sizeof(Element));
+  static constexpr bool kRaggedSteps = Step::kContracted % Step::kTileK != 0;
+  static constexpr bool kRaggedWide = Extent > 0 ? Extent % Width != 0 : Order == kAlongRows;
+  const Element* base;
+  bool vectors;
+  int wide, lanes, k0 = 0;
+  Mine mine;
+  Places<Element, Mine, Wide> places;
+
+  KRONOP_INLINE Copies(const Element* from, long long own_stride, long long lane_stride, bool aligned, int wide_there, int lanes_there, Wide where)
+      : base(from), vectors(aligned), wide(wide_there), lanes(lanes_there), places(from, own_stride, lane_stride, where, mine) {}
+
+  // The next kTileK contracted steps; zeros where there are none.
+  KRONOP_INLINE void fill(Element* tile) {
+    if (VectorSize * sizeof(Element) >= 4 && vectors) {
+      if constexpr (decltype(places)::kOneByOne && Mine::kRegular) {
+        if (places.wide.even) {
+          fill_pieces<true>(tile);
+        } else {
+          fill_pieces<false>(tile);
+        }
+      } else {
+        fill_pieces<false>(tile);
+      }
+    } else {
+      fill_elements(tile);
+    }
+    k0 += Step::kTileK;
+    places.start += Step::kTileK * places.own_stride;
+  }
+
+ private:
+  // Bytes of a piece that exist. Results of wide indices that do not are never looked at, but their
+  // places may not be read.
+  template <class Part>
+  KRONOP_INLINE int bytes_of(const Part& part) const {
+    int bytes = kBytes;
+    if constexpr (kRaggedWide) {
+      // The last rows may end within a piece.
+      const int most = (wide - part.wide) * int(sizeof(Element));
+      if (Order != kAlongRows || most < bytes) bytes = most <= 0 ? 0 : Order == kAlongRows ? most : bytes;
+    }
+    if (kRaggedSteps && part.own + k0 >= Step::kContracted) bytes = 0;
+    if (Step::kLanes > 1 && part.lane >= lanes) bytes = 0;
+    return bytes;
+  }
+  template <bool kEven>
+  KRONOP_INLINE void fill_pieces(Element* tile) const {
+    Element* to = tile + Tile::at(mine.first.lane, mine.first.own, mine.first.wide);
+#pragma unroll
+    for (int i = 0; i < Mine::kEach; ++i) {
+      if (!mine.has(i)) break;
+      const auto part = mine[i];
+      if constexpr (Mine::kRegular) {
+        const auto more = Mine::apart(i);
+        copy_or_zero<kBytes>(to + Tile::at(more.lane, more.own, more.wide), places.template at<kEven>(mine, i), bytes_of(part));
+      } else {
+        copy_or_zero<kBytes>(tile + Tile::at(part.lane, part.own, part.wide), places.template at<kEven>(mine, i), bytes_of(part));
+      }
+    }
+  }
+  // Of operands that allow no vectors.
+  KRONOP_INLINE void fill_elements(Element* tile) const {
+    using One = Piece<Order, Step::kLanes, Step::kTileK, Width, 1>;
+#pragma unroll 2
+    for (int index = threadIdx.x; index < One::kCount; index += Step::kThreads) {
+      const One one(index);
+      const bool there = one.wide < wide && one.lane < lanes && one.own + k0 < Step::kContracted;
+      const Element* from = base + ((one.own + k0) * places.own_stride + one.lane * places.lane_stride + places.wide[one.wide]);
+      copy_element(tile + Tile::at(one.lane, one.own, one.wide), there ? from : base, there);
+    }
+  }
+};
+
+}  // namespace contract
+}  // namespace kronop

@@ -1,0 +1,185 @@
+// The products of a contraction on the tensor cores: fragments of both operands' tiles, and their sums.
+//
+// A warp has kWarpLanes lanes, each with kWarpM times 16 rows and kWarpN times 8 outputs, kTileM and
+// kTileN apart from each other's: so that what a block has first of all warps is together in memory.
+#pragma once
+
+#include "contract_operands.cuh"
+#include "half_mma.cuh"
+
+namespace kronop {
+namespace contract {
+
+// Contracted steps that the products of a warp take at once.
+inline constexpr int kSlab = 16;
+
+// The place of a warp in its block: its first lane, row, output and slab.
+template <class Step>
+struct Warp {
+  int lane, m, n, slab;
+  KRONOP_INLINE Warp() {
+    const int index = threadIdx.x / 32;
+    n = index % Step::kWarpsN * 8;
+    m = index / Step::kWarpsN % Step::kWarpsM * 16;
+    lane = index / (Step::kWarpsN * Step::kWarpsM) % Step::kWarpsLanes * Step::kWarpLanes;
+    slab = index / (Step::kWarpsN * Step::kWarpsM * Step::kWarpsLanes);
+  }
+};
+
+// Which contracted step of eight element r of thread t is. Where lanes are contiguous, the four threads
+// of a quad take neighbours; else a thread does.
+template <bool kSpread>
+KRONOP_INLINE int step_of(int t, int r) {
+  return kSpread ? t + 4 * r : 2 * t + r;
+}
+
+// Lanes of one access, where lanes are contiguous.
+template <int kLanes, int kBytes>
+inline constexpr int vector_of_lanes = (kLanes & -kLanes) * kBytes < 16 ? (kLanes & -kLanes) : 16 / kBytes;
+
+// What a thread holds of an operand's 16 (kHalves = 2) or 8 wide indices and 8 contracted ones: (wide
+// g + apart h, contracted (t, r)) as element h + kHalves r, for each of the warp's lanes.
+template <class Tile, int kHalves, int kApart, bool kSpread, int kLanes, class T>
+KRONOP_INLINE void load_elements(T (&to)[kLanes][2 * kHalves], const T* tile) {
+  const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+#pragma unroll
+  for (int h = 0; h < kHalves; ++h) {
+    const T* from = tile + (g + kApart * h) * Tile::kWide;
+    if constexpr (Tile::kOrder == kAlongOwn && !kSpread) {
+#pragma unroll
+      for (int l = 0; l < kLanes; ++l) {
+        const auto pair = load<T, 2>(from + l * Tile::kLane + 2 * t);
+        to[l][h] = pair.data[0], to[l][h + kHalves] = pair.data[1];
+      }
+    } else {
+      constexpr int vector = Tile::kOrder == kAlongLanes ? vector_of_lanes<kLanes, sizeof(T)> : 1;
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+#pragma unroll
+        for (int l = 0; l < kLanes; l += vector) {
+          const auto part = load<T, vector>(from + step_of<kSpread>(t, r) * Tile::kOwn + l * Tile::kLane);
+#pragma unroll
+          for (int v = 0; v < vector; ++v) to[l + v][h + kHalves * r] = part.data[v];
+        }
+      }
+    }
+  }
+}
+
+// Of 16-bit operands: 16 wide indices, eight of them (h = 1) `kApart` after the others, and 16 contracted ones
+// (i = 1: the last eight), as registers h + 2 i (half_mma.cuh). Or, where kPairs, 2 h + i: two right operands,
+// each in registers that are neighbours.
+template <class Tile, int kApart, bool kSpread, bool kPairs, int kLanes, class T>
+KRONOP_INLINE void load_words(unsigned (&to)[kLanes][4], const T* tile) {
+  const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+  if constexpr (Tile::kOrder != kAlongLanes) {
+    constexpr bool turned = Tile::kOrder == kAlongRows;
+    // Row `row` of a matrix is a wide index, or a contracted one.
+    const int row = threadIdx.x % 8, first = threadIdx.x / 8 % 2, second = threadIdx.x / 16 % 2;
+    const int h = kPairs ? second : first, i = kPairs ? first : second;
+    const int step = kSpread ? row / 2 + row % 2 * 4 : row;
+    const T* from = turned ? tile + (8 * i + step) * Tile::kOwn + h * kApart : tile + (row + h * kApart) * Tile::kWide + 8 * i;
+#pragma unroll
+    for (int l = 0; l < kLanes; ++l) load_matrices<turned>(to[l], from + l * Tile::kLane);
+  } else {
+    constexpr int vector = vector_of_lanes<kLanes, sizeof(T)>;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const T* from = tile + (g + kApart * h) * Tile::kWide + 8 * i * Tile::kOwn;
+#pragma unroll
+        for (int l = 0; l < kLanes; l += vector) {
+          const auto low = load<T, vector>(from + step_of<kSpread>(t, 0) * Tile::kOwn + l);
+          const auto high = load<T, vector>(from + step_of<kSpread>(t, 1) * Tile::kOwn + l);
+#pragma unroll
+          for (int v = 0; v < vector; ++v) to[l + v][kPairs ? 2 * h + i : h + 2 * i] = low.data[v].bits | unsigned(high.data[v].bits) << 16;
+        }
+      }
+    }
+  }
+}
+
+// The sums of a warp, and the products of one slab of both operands' tiles, from the warp's place on.
+template <class Step>
+struct Sums {
+  using Accumulator = typename Step::Accumulator;
+  using Operand = typename Step::Factor;
+  using X = Layout<Step::kXOrder, Step::kLanes, Step::kTileK, Step::kTileM, Step::kXPitch>;
+  using W = Layout<Step::kWOrder, Step::kLanes, Step::kTileK, Step::kTileN, Step::kWPitch>;
+  static constexpr int kLanes = Step::kWarpLanes, kM = Step::kWarpM, kN = Step::kWarpN;
+  static constexpr int kRowsApart = 16 * Step::kWarpsM, kOutputsApart = 8 * Step::kWarpsN;
+  static constexpr bool kSpread = Step::kWOrder == kAlongLanes;
+  Accumulator of[kLanes][kM][kN][4] = {};
+
+  // All slabs of a stage that are this warp's, the first at x and w.
+  KRONOP_INLINE void add(const Operand* x, const Operand* w) {
+    constexpr int at_once = sizeof(Operand) == 2 ? (kLanes > 1 ? 2 : 8) : 1;
+#pragma unroll(at_once)
+    for (int k = 0; k < Step::kTileK; k += kSlab * Step::kWarpsK) {
+      if constexpr (sizeof(Operand) == 2) {
+        add_words(x + k * X::kOwn, w + k * W::kOwn);
+      } else {
+        add_elements(x + k * X::kOwn, w + k * W::kOwn);
+      }
+    }
+  }
+
+ private:
+  KRONOP_INLINE void add_words(const Operand* x, const Operand* w) {
+    unsigned b[kN / 2][kLanes][4];
+#pragma unroll
+    for (int n = 0; n < kN / 2; ++n) load_words<W, kOutputsApart, kSpread, true>(b[n], w + 2 * n * kOutputsApart * W::kWide);
+#pragma unroll
+    for (int m = 0; m < kM; ++m) {
+      unsigned a[kLanes][4];
+      load_words<X, 8, kSpread, false>(a, x + m * kRowsApart * X::kWide);
+#pragma unroll
+      for (int l = 0; l < kLanes; ++l) {
+#pragma unroll
+        for (int n = 0; n < kN; ++n) warp_multiply_add<Operand>(of[l][m][n], a[l], b[n / 2][l][n % 2 * 2], b[n / 2][l][n % 2 * 2 + 1]);
+      }
+    }
+  }
+
+  // NOTE: the tensor cores truncate sums: only two products follow each other, ordinary additions collect them.
+  KRONOP_INLINE void add_elements(const Operand* x, const Operand* w) {
+    constexpr bool split = Step::kSplit;
+    Split<Operand, 2, split> b[2][kLanes][kN];
+#pragma unroll
+    for (int n = 0; n < kN; ++n) {
+#pragma unroll
+      for (int step = 0; step < 2; ++step) {
+        Operand values[kLanes][2];
+        load_elements<W, 1, 0, kSpread>(values, w + n * kOutputsApart * W::kWide + step * 8 * W::kOwn);
+#pragma unroll
+        for (int l = 0; l < kLanes; ++l) b[step][l][n] = Split<Operand, 2, split>(values[l]);
+      }
+    }
+#pragma unroll
+    for (int m = 0; m < kM; ++m) {
+      Operand a[2][kLanes][4];
+#pragma unroll
+      for (int step = 0; step < 2; ++step) load_elements<X, 2, 8, kSpread>(a[step], x + m * kRowsApart * X::kWide + step * 8 * X::kOwn);
+#pragma unroll
+      for (int l = 0; l < kLanes; ++l) {
+        if constexpr (split) {
+          Operand chains[kN][4] = {};
+#pragma unroll
+          for (int step = 0; step < 2; ++step) add_row(chains, Split<Operand, 4, true>(a[step][l]), b[step][l]);
+#pragma unroll
+          for (int n = 0; n < kN; ++n) {
+#pragma unroll
+            for (int e = 0; e < 4; ++e) of[l][m][n][e] += chains[n][e];
+          }
+        } else {
+#pragma unroll
+          for (int step = 0; step < 2; ++step) add_row(of[l][m], Split<Operand, 4, false>(a[step][l]), b[step][l]);
+        }
+      }
+    }
+  }
+};
+
+}  // namespace contract
+}  // namespace kronop

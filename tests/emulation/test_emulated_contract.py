@@ -1,0 +1,127 @@
+"""Contractions on the tensor cores, run on the CPU from the same headers, against the reference."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kronop.descriptions.datatype import (
+    ColumnMajor,
+    DataType,
+    Layout,
+    bfloat16,
+    float16,
+    float32,
+    float64,
+)
+from kronop.descriptions.kron import Side
+from kronop.descriptions.math_instruction import MathInstruction, OpClass
+from kronop.descriptions.tile import TileDescription
+from tests.emulation.emulator import host_compiler
+from tests.emulation.test_emulated_kernels import folder, run_kron, run_ksparse
+
+pytestmark = pytest.mark.skipif(
+    host_compiler() is None, reason="no g++ to build the emulation with"
+)
+__all__ = ["folder"]
+
+
+def run(
+    folder: Path,
+    pattern: tuple[int, int, int, int],
+    rows: int,
+    element: DataType = float32,
+    *,
+    batch_last: bool,
+    **options: Any,
+) -> None:
+    instruction = MathInstruction.tensor_op(element)
+    template = run_ksparse(
+        folder, pattern, rows, element, batch_last=batch_last, instruction=instruction, **options
+    )
+    assert template == "kronop::contract_mma"
+
+
+@pytest.mark.parametrize("batch_last", [False, True], ids=["first", "last"])
+@pytest.mark.parametrize("element", [float32, float64, float16, bfloat16])
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        (1, 48, 32, 2),
+        (2, 40, 36, 4),
+        (3, 24, 64, 1),
+        (1, 32, 24, 8),
+        (2, 20, 17, 3),
+        (1, 33, 40, 6),
+    ],
+)
+def test_patterns(
+    folder: Path, pattern: tuple[int, int, int, int], element: DataType, batch_last: bool
+) -> None:
+    for rows in (1, 40, 71):
+        run(folder, pattern, rows, element, batch_last=batch_last)
+
+
+@pytest.mark.parametrize("batch_last", [False, True], ids=["first", "last"])
+@pytest.mark.parametrize("d", [5, 12, 24, 37])
+def test_lanes_that_blocks_share(folder: Path, d: int, batch_last: bool) -> None:
+    run(folder, (1, 20, 24, d), 19, float32, batch_last=batch_last)
+    run(folder, (1, 20, 24, d), 19, float16, batch_last=batch_last)
+
+
+@pytest.mark.parametrize("d", [1, 4])
+@pytest.mark.parametrize("batch_last", [False, True], ids=["first", "last"])
+def test_other_layouts(folder: Path, d: int, batch_last: bool) -> None:
+    for element in (float32, float16):
+        run(folder, (2, 20, 24, d), 48, element, batch_last=batch_last, layout=ColumnMajor)
+
+
+def test_tf32_rounds_its_operands(folder: Path) -> None:
+    tf32 = MathInstruction([16, 8, 8], float32, float32, float32, OpClass.TensorOp)
+    run_ksparse(folder, (1, 48, 40, 2), 30, batch_last=False, instruction=tf32, unit=float16)
+
+
+def test_a_tile_of_ones_own_with_warps_along_the_contracted_index(folder: Path) -> None:
+    for element, d in ((float32, 1), (float16, 1), (float64, 2)):
+        tile = TileDescription([64, 32, 32], 3, [2, 1, 2 * d], MathInstruction.tensor_op(element))
+        run(folder, (1, 40, 130, d), 70, element, batch_last=False, tile=tile)
+
+
+@pytest.mark.parametrize("element", [float32, float64, bfloat16])
+def test_plans_for_few_rows(folder: Path, element: DataType) -> None:
+    for batch_last in (False, True):
+        run(folder, (1, 40, 260, 2), 1, element, batch_last=batch_last, few=True)
+        run(folder, (2, 33, 200, 1), 3, element, batch_last=batch_last, few=True)
+    math = MathInstruction.tensor_op(element)
+    between = element if element is bfloat16 else None
+    run_kron(
+        folder,
+        [(3, 4), (300, 40)],
+        2,
+        element,
+        source=True,
+        few=True,
+        math_instruction=math,
+        intermediate=between,
+    )
+
+
+@pytest.mark.parametrize("side", Side)
+@pytest.mark.parametrize("element", [float32, float64, float16])
+def test_large_kronecker_factors(folder: Path, side: Side, element: DataType) -> None:
+    options: dict[str, Any] = {"math_instruction": MathInstruction.tensor_op(element)}
+    options |= {"side": side, "intermediate": float16 if element is float16 else None}
+    run_kron(folder, [(136, 40)], 37, element, source=True, **options)
+    run_kron(folder, [(3, 4), (130, 24), (2, 2)], 5, element, source=True, **options)
+    run_kron(folder, [(144, 16), (130, 17)], 3, element, batch=(2,), factor_batch=(2,), **options)
+
+
+@pytest.mark.parametrize("layouts", [(x, f, y) for x in Layout for f in Layout for y in Layout])
+def test_layouts_of_kronecker_operands(
+    folder: Path, layouts: tuple[Layout, Layout, Layout]
+) -> None:
+    math = MathInstruction.tensor_op(float16)
+    options: dict[str, Any] = {"layouts": layouts, "math_instruction": math}
+    run_kron(folder, [(4, 8), (136, 24)], 16, float16, intermediate=float16, **options)

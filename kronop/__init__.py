@@ -32,6 +32,7 @@ from kronop.descriptions.epilogue import (
 )
 from kronop.descriptions.kron import KronMatmulDescription, Side
 from kronop.descriptions.ksparse import KSparseDescription
+from kronop.descriptions.ksparse_gradient import KSparseGradientDescription
 from kronop.descriptions.math_instruction import MathInstruction, MathOperation, OpClass
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
@@ -51,25 +52,30 @@ if TYPE_CHECKING:
     from kronop import compiler
     from kronop.args.kron import KronMatmulArguments
     from kronop.args.ksparse import KSparseArguments
+    from kronop.args.ksparse_gradient import KSparseGradientArguments
     from kronop.args.memory import get_allocated_size, get_memory_pool
+    from kronop.families import KronMatmulOperation, KSparseGradientOperation, KSparseOperation
     from kronop.functional import gekmm, gemkm, ksmm
-    from kronop.operation import KronMatmulOperation, KSparseOperation
+    from kronop.gradients import weight_gradient
     from kronop.tuning import TuningReport, tune
 
 # Describing is cheap to import; what plans, compiles and runs is imported when it is first named.
 _LATER = {
     "KSparseArguments": "kronop.args.ksparse",
-    "KSparseOperation": "kronop.operation",
+    "KSparseGradientArguments": "kronop.args.ksparse_gradient",
+    "KSparseGradientOperation": "kronop.families",
+    "KSparseOperation": "kronop.families",
     "KronMatmulArguments": "kronop.args.kron",
     "TuningReport": "kronop.tuning",
     "tune": "kronop.tuning",
-    "KronMatmulOperation": "kronop.operation",
+    "KronMatmulOperation": "kronop.families",
     "compiler": "kronop.compiler",
     "gekmm": "kronop.functional",
     "gemkm": "kronop.functional",
     "get_allocated_size": "kronop.args.memory",
     "get_memory_pool": "kronop.args.memory",
     "ksmm": "kronop.functional",
+    "weight_gradient": "kronop.gradients",
 }
 
 __all__ = [
@@ -83,6 +89,9 @@ __all__ = [
     "FastLinearCombinationClamp",
     "KSparseArguments",
     "KSparseDescription",
+    "KSparseGradientArguments",
+    "KSparseGradientDescription",
+    "KSparseGradientOperation",
     "KSparseOperation",
     "KronMatmulArguments",
     "KronMatmulDescription",
@@ -125,6 +134,7 @@ __all__ = [
     "tanh",
     "tfloat32",
     "tune",
+    "weight_gradient",
 ]
 
 

@@ -27,7 +27,7 @@ from kronop.descriptions.math_instruction import SIMT_ELEMENTS, MathInstruction
 from kronop.descriptions.shared import check_flag
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
-from kronop.operation import KronMatmulOperation, KSparseOperation
+from kronop.families import KronMatmulOperation, KSparseOperation
 from kronop.prepared import Lesson
 
 _ORDER = {Side.Right: "gemkm(x, factors)", Side.Left: "gekmm(factors, x)"}

@@ -1,4 +1,4 @@
-"""Operations: a description, a target, and the way from there to a result.
+"""What all operations do: a description, a target, and the way from there to a result.
 
 This is the only module that knows every folder: it asks the table of emitters for a plan, the
 compiler for kernels, and lets arguments launch them.
@@ -18,13 +18,13 @@ from kronop.args.base import most_threads
 from kronop.args.device import default_device
 from kronop.args.kron import KronMatmulArguments
 from kronop.args.ksparse import KSparseArguments
+from kronop.args.ksparse_gradient import KSparseGradientArguments
 from kronop.artifacts import Binary, Launch, Source
-from kronop.descriptions.epilogue import Epilogue, EpilogueArguments
-from kronop.descriptions.kron import KronMatmulDescription, KronProblem, Side
+from kronop.descriptions.epilogue import EpilogueArguments
+from kronop.descriptions.kron import KronMatmulDescription, KronProblem
 from kronop.descriptions.ksparse import KSparseDescription, KSparseProblem
-from kronop.descriptions.math_instruction import MathInstruction
-from kronop.descriptions.tensor import TensorDescription
-from kronop.descriptions.tile import TileDescription, whole
+from kronop.descriptions.ksparse_gradient import KSparseGradientDescription, KSparseGradientProblem
+from kronop.descriptions.tile import whole
 from kronop.emit.emitter import Emitter
 from kronop.emit.plan import Plan
 from kronop.emit.render import render
@@ -43,9 +43,12 @@ class Sizes:
     workspace_bytes: int
 
 
-AnyDescription = TypeVar("AnyDescription", bound=KronMatmulDescription | KSparseDescription)
-AnyProblem = TypeVar("AnyProblem", bound=KronProblem | KSparseProblem)
-AnyArguments = TypeVar("AnyArguments", bound=KronMatmulArguments | KSparseArguments)
+_Described = KronMatmulDescription | KSparseDescription | KSparseGradientDescription
+AnyDescription = TypeVar("AnyDescription", bound=_Described)
+AnyProblem = TypeVar("AnyProblem", bound=KronProblem | KSparseProblem | KSparseGradientProblem)
+AnyArguments = TypeVar(
+    "AnyArguments", bound=KronMatmulArguments | KSparseArguments | KSparseGradientArguments
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +80,9 @@ class Operation(Generic[AnyDescription, AnyProblem, AnyArguments]):
         self.description = description
         self.target = Target.parse(target)
         self.plan = _plan(description, self.target)
-        self._emitter: Emitter[AnyDescription, AnyProblem] = EMITTERS[
-            type(description), self.target.backend
-        ]
+        self._emitter: Emitter[AnyDescription, AnyProblem] = emitter_of(
+            type(description), self.target
+        )
         self._binaries: tuple[Binary, ...] | None = None
         self._plans: dict[tuple[int, int, int], Plan] = {}
         # By identity, for a plan is long to hash; what is served keeps its plan alive.
@@ -111,7 +114,7 @@ class Operation(Generic[AnyDescription, AnyProblem, AnyArguments]):
         The scratch memory of a host operation grows with the threads. What is given is for the
         larger of OpenMP's number and that of torch where it is imported; a run takes no more.
         """
-        rows, *lead = _tuple("batch", (rows, *_tuple("batch", batch)))
+        rows, *lead = integers("batch", (rows, *integers("batch", batch)))
         for size in (rows, *lead):
             if not isinstance(size, int) or isinstance(size, bool) or size < 0:
                 raise ArgumentError(
@@ -218,89 +221,29 @@ class Operation(Generic[AnyDescription, AnyProblem, AnyArguments]):
         return served
 
 
-class KronMatmulOperation(Operation[KronMatmulDescription, KronProblem, KronMatmulArguments]):
-    """Y = epilogue(X (F1 x ... x FN)), or with X on the other side.
-
-    Args:
-        target: "x86" (or "x86-avx512", "x86-avx2", "x86-generic"), 80, 90, "sm_80" or "sm_90a".
-        tile_description: tile sizes and math, or None for the planner's choice.
-        X, F, Y: descriptions of the operand, of the factors and of the result.
-        epilogue_functor: one of the four.
-        factors: (rows, columns) of each factor, in the order of the product.
-        side: Side.Right for X (F1 x ... x FN), Side.Left for (F1 x ... x FN) X.
+def emitter_of(family: type, target: Target) -> Emitter[Any, Any]:
+    """What plans descriptions of a family for a target.
 
     Raises:
-        DescriptionError: no kernel serves this; the message says why and what to change.
+        DescriptionError: there is no kernel of that family for it.
     """
-
-    def __init__(
-        self,
-        target: object,
-        tile_description: TileDescription | None,
-        X: TensorDescription,
-        F: TensorDescription,
-        Y: TensorDescription,
-        epilogue_functor: Epilogue,
-        factors: Sequence[Sequence[int]],
-        side: Side = Side.Right,
-    ) -> None:
-        target = Target.parse(target)
-        description = KronMatmulDescription(
-            math=_math(KronMatmulDescription, target, tile_description, X),
-            tile=tile_description,
-            X=X,
-            F=F,
-            Y=Y,
-            epilogue=epilogue_functor,
-            factors=_shapes(factors),
-            side=_side(side),
+    found = EMITTERS.get((family, target.backend))
+    if found is None:
+        targets = sorted({backend for kind, backend in EMITTERS if kind is family})
+        raise DescriptionError(
+            mismatch(
+                f"target of a {family.__name__.removesuffix('Description')}Operation",
+                expected=f"one of {', '.join(targets)}",
+                got=target.name,
+                hint="no kernel of that family is there for this target",
+            )
         )
-        super().__init__(target, description)
-
-
-class KSparseOperation(Operation[KSparseDescription, KSparseProblem, KSparseArguments]):
-    """Y = epilogue(X K') (batch first) or epilogue(K X) (batch last), K Kronecker-sparse.
-
-    Args:
-        target: "x86" (or "x86-avx512", "x86-avx2", "x86-generic"), 80, 90, "sm_80" or "sm_90a".
-        tile_description: tile sizes and math, or None for the planner's choice.
-        X, W, Y: descriptions of the operand, of the weights and of the result.
-        epilogue_functor: one of the four; the bias is added before the activation.
-        pattern: (a, b, c, d): K is I_a x dense(b, c) x I_d in structure, weights are (a, b, c, d).
-        batch_last: X is (a c d, B) and Y (a b d, B).
-
-    Raises:
-        DescriptionError: no kernel serves this; the message says why and what to change.
-    """
-
-    def __init__(
-        self,
-        target: object,
-        tile_description: TileDescription | None,
-        X: TensorDescription,
-        W: TensorDescription,
-        Y: TensorDescription,
-        epilogue_functor: Epilogue,
-        pattern: Sequence[int],
-        batch_last: bool = False,
-    ) -> None:
-        target = Target.parse(target)
-        description = KSparseDescription(
-            math=_math(KSparseDescription, target, tile_description, X),
-            tile=tile_description,
-            X=X,
-            W=W,
-            Y=Y,
-            epilogue=epilogue_functor,
-            pattern=_tuple("pattern", pattern),
-            batch_last=batch_last,
-        )
-        super().__init__(target, description)
+    return found
 
 
 @functools.lru_cache(maxsize=1024)
-def _plan(description: KronMatmulDescription | KSparseDescription, target: Target) -> Plan:
-    emitter = EMITTERS[type(description), target.backend]
+def _plan(description: _Described, target: Target) -> Plan:
+    emitter = emitter_of(type(description), target)
     status = emitter.supports(description, target)
     if not status:
         raise DescriptionError(f"{type(description).__name__} on {target}: {status.reason}")
@@ -310,25 +253,8 @@ def _plan(description: KronMatmulDescription | KSparseDescription, target: Targe
     return plan
 
 
-def _math(
-    family: type, target: Target, tile: TileDescription | None, X: TensorDescription
-) -> MathInstruction:
-    if isinstance(tile, TileDescription):
-        return tile.math_instruction
-    if tile is not None or not isinstance(X, TensorDescription):
-        name, value = ("X", X) if tile is None else ("tile_description", tile)
-        raise ElementTypeError(
-            mismatch(
-                name,
-                expected="a TileDescription or None" if tile is not None else "a TensorDescription",
-                got=repr(value),
-                hint="build one with kronop",
-            )
-        )
-    return EMITTERS[family, target.backend].instruction(X.element)
-
-
-def _tuple(name: str, values: Any) -> Any:
+def integers(name: str, values: Any) -> Any:
+    """A tuple of Python's own integers, where the items are integers of any kind."""
     try:
         return tuple(map(whole, values))
     except TypeError:
@@ -337,22 +263,3 @@ def _tuple(name: str, values: Any) -> Any:
                 name, expected="a sequence of integers", got=repr(values), hint="give every size"
             )
         ) from None
-
-
-def _shapes(factors: Sequence[Sequence[int]]) -> tuple[tuple[int, int], ...]:
-    return tuple(
-        _tuple(f"factors[{index}]", shape) for index, shape in enumerate(_tuple("factors", factors))
-    )
-
-
-def _side(side: object) -> Side:
-    if not isinstance(side, Side):
-        raise ElementTypeError(
-            mismatch(
-                "side",
-                expected="kronop.Side.Right or kronop.Side.Left",
-                got=repr(side),
-                hint="name one",
-            )
-        )
-    return side

@@ -33,38 +33,58 @@ _MOST_CALLS = 512
 _MOST_TENSORS, _MOST_LAUNCHES = 1 << 10, 64
 _NUMBERS = (float, int)
 
-_Key = tuple[Any, ...]
+Key = tuple[Any, ...]
 _Patch = tuple[int, int, int]  # Word of the parameters, slot, and bytes to add to its address.
 _Ready = tuple[list[tuple[Any, int, int, int]], list[Callable[[int], None]]]
 
 
-class _UnfitError(Exception):
+class UnfitError(Exception):
     """A call that is not to be repeated by addresses alone: it copies, or is empty or enormous."""
 
 
-class _Symbols:
-    """Places that stand in for memory: what kernels are given tells which operand it is."""
+class Symbols:
+    """Places that stand in for memory: what kernels are given tells which operand it is.
+
+    Args:
+        slots: operands' names -> slots; "" is the scratch memory.
+        addresses: of the slots of operands, as they were when the arguments ran.
+        device: where that was.
+
+    Attributes:
+        nbytes: of scratch memory.
+    """
 
     def __init__(self, slots: Mapping[str, int], addresses: Sequence[int], device: Device) -> None:
         self.nbytes = 0
         self._slots, self._addresses, self._device = slots, addresses, device
 
+    @property
+    def lows(self) -> list[int]:
+        """For each slot, the low bits that its symbol has."""
+        return [address % signature.ALIGNMENT for address in self._addresses] + [0]
+
     def input(self, name: str, item: TensorView, form: Form | None) -> TensorView:
+        if form is not None or item.device != self._device:
+            raise UnfitError
+        return dataclasses.replace(item, pointer=self._symbol(name, item.pointer))
+
+    def _symbol(self, name: str, pointer: int) -> int:
         slot = self._slots[name]
         # Another address than the signature's: somebody moved the tensor in between.
-        if form is not None or item.device != self._device or item.pointer != self._addresses[slot]:
-            raise _UnfitError
-        return dataclasses.replace(item, pointer=_symbol(slot, item.pointer % signature.ALIGNMENT))
+        if pointer != self._addresses[slot]:
+            raise UnfitError
+        return symbol(slot, pointer % signature.ALIGNMENT)
 
     def output(self, name: str, item: TensorView, form: Form | None, *, read: bool) -> TensorView:
         return self.input(name, item, form)
 
     def workspace(self, nbytes: int) -> int:
         self.nbytes = nbytes
-        return _symbol(self._slots[""], 0) if nbytes else 0
+        return symbol(self._slots[""], 0) if nbytes else 0
 
 
-def _symbol(slot: int, low: int) -> int:
+def symbol(slot: int, low: int) -> int:
+    """What stands for the address of a slot."""
     return (slot + 1 << _SLOT_BITS) + _MIDDLE + low
 
 
@@ -81,7 +101,7 @@ def patches(parameters: bytes, pointers: Sequence[int], lows: Sequence[int]) -> 
     for at in pointers:
         if words[at]:
             slot = (words[at] >> _SLOT_BITS) - 1
-            found.append((at, slot, words[at] - _symbol(slot, lows[slot])))
+            found.append((at, slot, words[at] - symbol(slot, lows[slot])))
     return found
 
 
@@ -90,29 +110,23 @@ class Step:
 
     Args:
         arguments: what was run.
-        slots: operands' names -> slots; "" is the scratch memory.
-        addresses: of the slots of operands, as they were when the arguments ran.
+        symbols: where its operands were.
         make: makes the result; None where it is given.
     """
 
     def __init__(
-        self,
-        arguments: Arguments,
-        slots: Mapping[str, int],
-        addresses: Sequence[int],
-        make: signature.Maker | None,
+        self, arguments: Arguments, symbols: Symbols, make: signature.Maker | None = None
     ) -> None:
         operation: Any = arguments.operation
         self.make = make
         self._device = arguments.device.index
         served = operation.serve(operation.plan_for(arguments.rows, self._device))
-        symbols = _Symbols(slots, addresses, arguments.device)
         self._launches = arguments.launches(served, symbols)
         if not 0 < len(self._launches) <= _MOST_LAUNCHES:
-            raise _UnfitError
+            raise UnfitError
         self.scratch_bytes = symbols.nbytes
         self._kernels = served.kernels
-        lows = [address % signature.ALIGNMENT for address in addresses] + [0]
+        lows = symbols.lows
         self._patches = [
             patches(item.parameters, served.plan.steps[item.step].signature.pointers, lows)
             for item in self._launches
@@ -232,9 +246,7 @@ def _span(slot: int, tensor: Any) -> tuple[int, int, int]:
 class Lesson:
     """What is noted while a call is made the long way, for those that follow."""
 
-    def __init__(
-        self, key: _Key, beta: float, tensors: Sequence[Any], addresses: list[int]
-    ) -> None:
+    def __init__(self, key: Key, beta: float, tensors: Sequence[Any], addresses: list[int]) -> None:
         self._key, self._beta, self._tensors, self._given = key, beta, tensors, addresses
         self._addresses = list(addresses)
         self._x = 0
@@ -252,7 +264,7 @@ class Lesson:
         try:
             self._steps.append(self._step(arguments, slots))
             self._place = arguments.device, arguments.framework
-        except _UnfitError:
+        except UnfitError:
             self._steps = None
 
     def _step(self, arguments: Arguments, slots: Mapping[str, int]) -> Step:
@@ -262,12 +274,12 @@ class Lesson:
             at = len(self._addresses)
             item = view(result, "Y")
             if item.pointer % signature.ALIGNMENT or item.strides != contiguous_strides(item.shape):
-                raise _UnfitError
+                raise UnfitError
             make = signature.maker(arguments.framework, item.shape, result)
             self._addresses.append(item.pointer)
         places = {**slots, "X": self._x, "Y": at, "": len(self._addresses)}
         self._x = at
-        return Step(arguments, places, self._addresses, make)
+        return Step(arguments, Symbols(places, self._addresses, arguments.device), make)
 
     def end(self) -> None:
         """Remembers what was noted, or that calls with this signature go the long way."""
@@ -282,8 +294,8 @@ class Lesson:
 
 # By signature; None for those that have to go the long way. Dictionaries need no lock for this:
 # at worst two threads learn the same, or one forgets what another has just learned.
-_calls: dict[_Key, Call | None] = {}
-_seen: dict[_Key, None] = {}
+_calls: dict[Key, Call | None] = {}
+_seen: dict[Key, None] = {}
 
 
 def forget() -> None:
@@ -303,35 +315,17 @@ def repeat(
         alpha, beta: scalars.
         tensors: X, other inputs, Z and the result, None for those that are not given.
     """
-    # Equal scalars must mean the same: no bool is among them, and no zero has a sign.
-    if (
-        type(alpha) not in _NUMBERS
-        or type(beta) not in _NUMBERS
-        or not alpha
-        or (not beta and math.copysign(1.0, beta) < 0.0)
-    ):
+    known = recognise(form, alpha, beta, tensors)
+    if known is None:
         return None, None
-    reading = signature.read(tensors)
-    if reading is None:
-        return None, None
-    facts, addresses = reading
-    key = (
-        form,
-        alpha,
-        beta,
-        addresses[-1] == addresses[-2],
-        host_threads("torch"),
-        host.thread_count(),
-        winners.generation(),
-        *facts,
-    )
+    key, addresses = known
     call = _calls.get(key)
     if call is not None and call.knobs is knobs.current():
         return call.run(tensors, addresses), None
     return None, _lesson(key, beta, tensors, addresses)
 
 
-def _lesson(key: _Key, beta: float, tensors: Sequence[Any], addresses: list[int]) -> Lesson | None:
+def _lesson(key: Key, beta: float, tensors: Sequence[Any], addresses: list[int]) -> Lesson | None:
     """From the second call on: what is called once is not worth learning."""
     if len(tensors) > _MOST_TENSORS or knobs.current().debug:
         return None
@@ -343,3 +337,32 @@ def _lesson(key: _Key, beta: float, tensors: Sequence[Any], addresses: list[int]
         _seen.clear()
     _seen[key] = None
     return None
+
+
+def recognise(
+    form: object, alpha: Any, beta: Any, tensors: Sequence[Any]
+) -> tuple[Key, list[int]] | None:
+    """(what calls are told apart by, the tensors' addresses); None for odd ones. See `repeat`."""
+    # Equal scalars must mean the same: no bool is among them, and no zero has a sign.
+    if (
+        type(alpha) not in _NUMBERS
+        or type(beta) not in _NUMBERS
+        or not alpha
+        or (not beta and math.copysign(1.0, beta) < 0.0)
+    ):
+        return None
+    reading = signature.read(tensors)
+    if reading is None:
+        return None
+    facts, addresses = reading
+    key: Key = (
+        form,
+        alpha,
+        beta,
+        addresses[-1] == addresses[-2],
+        host_threads("torch"),
+        host.thread_count(),
+        winners.generation(),
+        *facts,
+    )
+    return key, addresses

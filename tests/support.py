@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -105,6 +106,38 @@ def ksparse_operation(
     )
 
 
+def gradient_operation(
+    target: object,
+    element: DataType,
+    pattern: Any,
+    *,
+    tied: bool = False,
+    batch_last: bool = False,
+    products: int | None = None,
+    alignment: int = 1,
+    layout: Any = kronop.RowMajor,
+    output: DataType | None = None,
+    tile: Any = None,
+    factors: Any = (),
+) -> kronop.KSparseGradientOperation:
+    matrix = kronop.TensorDescription(element, layout, alignment)
+    output = output or result_type(element)
+    epilogue = kronop.LinearCombination(output, 1, accumulator(element), accumulator(element))
+    return kronop.KSparseGradientOperation(
+        target,
+        tile,
+        matrix,
+        matrix,
+        kronop.TensorDescription(output),
+        epilogue,
+        pattern,
+        tied,
+        batch_last,
+        products,
+        factors,
+    )
+
+
 def random_array(random: np.random.Generator, shape: Any, element: DataType) -> Any:
     """Values of a magnitude that no element type overflows on."""
     if element.kind == "int":
@@ -184,6 +217,33 @@ def expected_ksparse(
     return Expected(
         value, _bound(description, value, magnitude, description.pattern[2] + 1, z, bias, output_op)
     )
+
+
+def expected_gradient(
+    operation: kronop.KSparseGradientOperation,
+    x: Any,
+    g: Any,
+    z: Any = None,
+    output_op: Any = None,
+    factors: Any = (),
+) -> Expected:
+    description = operation.description
+    wide = [_wide(item) for item in factors]
+    value = description.reference(
+        _wide(x), _wide(g), None if z is None else _wide(z), output_op, wide
+    )
+    plain = _magnitudes_of(description)
+    magnitude = plain.reference(
+        np.abs(_wide(x)), np.abs(_wide(g)), factors=[np.abs(item) for item in wide]
+    )
+    # Sums of 8 to 32 products on the tensor cores, which cut off instead of rounding, and of as
+    # many such sums as there are: the bound of long sums in any order.
+    a, _, _, d = description.pattern
+    rows = x.shape[-1 if description.batch_last else -2]
+    steps = rows * (a * d if description.tied else 1) + 32
+    # Of factors: as many again as the product has elements, and the products of the others'.
+    steps += math.prod(description.pattern[1:3]) + len(factors) if factors else 0
+    return Expected(value, _bound(description, value, magnitude, steps, z, None, output_op))
 
 
 def _wide(array: Any) -> Any:

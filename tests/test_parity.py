@@ -5,6 +5,8 @@ Sizes are ragged on purpose; outputs are poisoned; inputs are fresh for every ru
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -101,3 +103,57 @@ def test_ksparse(target, element, pattern, batch_last) -> None:
         operation.run(arguments)
         arguments.sync()
         support.expected_ksparse(operation, x, weights, z, bias, output_op).check(y)
+
+
+@pytest.mark.parametrize("tied", [False, True], ids=["apart", "tied"])
+@pytest.mark.parametrize("batch_last", [False, True], ids=["first", "last"])
+@pytest.mark.parametrize("pattern", list(_PATTERNS.values()), ids=list(_PATTERNS))
+@pytest.mark.parametrize(("target", "element"), _cells(kronop.KSparseGradientDescription))
+def test_ksparse_gradient(target, element, pattern, batch_last, tied) -> None:
+    if element.kind == "int":
+        with pytest.raises(kronop.DescriptionError, match="no kernel"):
+            support.gradient_operation(target, element, pattern)
+        return
+    random = np.random.default_rng()
+    for products, rows in ((None, 1), (None, 133), (3, 20)):
+        operation = support.gradient_operation(
+            target, element, pattern, tied=tied, batch_last=batch_last, products=products
+        )
+        description = operation.description
+        x = support.random_array(random, description.x_shape(rows), element)
+        g = support.random_array(random, description.g_shape(rows), element)
+        z = support.random_array(random, description.y_shape(rows), element)
+        y = support.poison(z.shape, element)
+        output_op = operation.epilogue_type(0.5, -1.5)
+        arguments = kronop.KSparseGradientArguments(
+            operation=operation, X=x, G=g, Z=z, Y=y, output_op=output_op
+        )
+        operation.run(arguments)
+        arguments.sync()
+        support.expected_gradient(operation, x, g, z, output_op).check(y)
+
+
+@pytest.mark.parametrize("batch_last", [False, True], ids=["first", "last"])
+@pytest.mark.parametrize("factors", [((8, 8), (8, 8)), ((2, 3), (5, 1), (3, 4)), ((2, 2),) * 6])
+@pytest.mark.parametrize(("target", "element"), _cells(kronop.KSparseGradientDescription))
+def test_ksparse_gradient_of_factors(target, element, factors, batch_last) -> None:
+    if element.kind == "int":
+        return
+    random = np.random.default_rng()
+    rows, columns = (math.prod(sizes) for sizes in zip(*factors, strict=True))
+    for pattern, batch in (((2, columns, rows, 3), 70), ((1, columns, rows, 16), 33)):
+        operation = support.gradient_operation(
+            target, element, pattern, tied=True, batch_last=batch_last, factors=factors
+        )
+        what = operation.description
+        shapes = (what.x_shape(batch), what.g_shape(batch), what.y_shape(batch))
+        x, g, z = (support.random_array(random, shape, element) for shape in shapes)
+        matrices = [support.random_array(random, shape[::-1], element).T for shape in factors]
+        y = support.poison(z.shape, element)
+        output_op = operation.epilogue_type(0.5, -1.5)
+        arguments = kronop.KSparseGradientArguments(
+            operation=operation, X=x, G=g, Z=z, Y=y, output_op=output_op, factors=matrices
+        )
+        operation.run(arguments)
+        arguments.sync()
+        support.expected_gradient(operation, x, g, z, output_op, matrices).check(y)

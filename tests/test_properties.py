@@ -1,4 +1,4 @@
-"""Random shapes, element types, strides and batches, for both families, against the reference."""
+"""Random shapes, element types, strides and batches, for every family, against the reference."""
 
 from __future__ import annotations
 
@@ -127,6 +127,41 @@ def test_ksparse(target, data, alpha, beta, with_bias) -> None:
     operation.run(arguments)
     arguments.sync()
     support.expected_ksparse(operation, x, weights, z, bias, output_op).check(y)
+
+
+@st.composite
+def _gradient_problems(draw, target):
+    element = draw(st.sampled_from([item for item in support.ELEMENTS if item.kind == "float"]))
+    random = np.random.default_rng(draw(st.integers(0, 2**32)))
+    a, d = draw(st.integers(1, 3)), draw(st.integers(1, 20))
+    factors = draw(st.lists(st.tuples(_SIZE, _SIZE), max_size=2).filter(lambda row: len(row) != 1))
+    b, c = draw(st.tuples(st.integers(1, 20), st.integers(1, 20)))
+    options = {"tied": draw(st.booleans()), "products": draw(st.sampled_from([None, 1, 2]))}
+    if factors:
+        c, b = (int(np.prod(sizes)) for sizes in zip(*factors, strict=True))
+        options = {"tied": True, "factors": tuple(factors)}
+    operation = support.gradient_operation(
+        target, element, (a, b, c, d), batch_last=draw(st.booleans()), **options
+    )
+    what, rows = operation.description, draw(st.integers(0, 40))
+    shapes = (what.x_shape(rows), what.g_shape(rows), *[what.y_shape(rows)] * 2, *factors)
+    x, g, z, y, *matrices = (_strided(draw, random, shape, element) for shape in shapes)
+    return operation, x, g, z, y, matrices
+
+
+@pytest.mark.cuda
+@_SETTINGS
+@given(st.data(), st.sampled_from([1, 2, -3]), st.sampled_from([0, 1, -2]))
+def test_ksparse_gradient(data, alpha, beta) -> None:
+    operation, x, g, z, y, matrices = data.draw(_gradient_problems(support.cuda_target()))
+    y[...] = support.poison(y.shape, operation.description.Y.element)
+    output_op = operation.epilogue_type(alpha, beta)
+    arguments = kronop.KSparseGradientArguments(
+        operation=operation, X=x, G=g, Z=z, Y=y, output_op=output_op, factors=matrices
+    )
+    operation.run(arguments)
+    arguments.sync()
+    support.expected_gradient(operation, x, g, z, output_op, matrices).check(y)
 
 
 @_SETTINGS

@@ -12,6 +12,7 @@ _TARGETS = ("sm_80", "sm_90a", "x86-avx512", "x86-avx2", "x86-generic")
 _FAMILIES = {
     kronop.KronMatmulDescription: "Kronecker",
     kronop.KSparseDescription: "Kronecker-sparse",
+    kronop.KSparseGradientDescription: "gradient of weights",
 }
 
 
@@ -31,20 +32,24 @@ def table() -> str:
             types = [
                 item.name for item in TENSOR_TYPES.values() if _supported(family, item, target)
             ]
-            lines.append(f"| {name} | {target} | {', '.join(types)} |")
+            if types:
+                lines.append(f"| {name} | {target} | {', '.join(types)} |")
     return "\n".join(lines)
 
 
 def _supported(family: type, element: DataType, target: kronop.Target) -> bool:
+    emitter = EMITTERS.get((family, target.backend))
+    if emitter is None:
+        return False
     try:
-        math = kronop.MathInstruction.simt(element)
+        math = emitter.instruction(element)
     except kronop.DescriptionError:
         return False
     tensor = kronop.TensorDescription(element)
     accumulator = math.element_accumulator
     result = kronop.TensorDescription(result_type(element))
     epilogue = kronop.LinearCombination(result.element, 1, accumulator, accumulator)
-    description: kronop.KronMatmulDescription | kronop.KSparseDescription
+    description: object
     if family is kronop.KronMatmulDescription:
         description = kronop.KronMatmulDescription(
             math=math,
@@ -54,6 +59,16 @@ def _supported(family: type, element: DataType, target: kronop.Target) -> bool:
             Y=result,
             epilogue=epilogue,
             factors=((8, 8), (8, 8)),
+        )
+    elif family is kronop.KSparseGradientDescription:
+        description = kronop.KSparseGradientDescription(
+            math=math,
+            tile=None,
+            X=tensor,
+            G=tensor,
+            Y=result,
+            epilogue=epilogue,
+            pattern=(2, 8, 8, 2),
         )
     else:
         description = kronop.KSparseDescription(
@@ -65,5 +80,4 @@ def _supported(family: type, element: DataType, target: kronop.Target) -> bool:
             epilogue=epilogue,
             pattern=(2, 8, 8, 2),
         )
-    emitter = EMITTERS.get((family, target.backend))
-    return emitter is not None and bool(emitter.supports(description, target))
+    return bool(emitter.supports(description, target))

@@ -6,8 +6,10 @@ from typing import Any
 
 from kronop.descriptions.kron import KronMatmulDescription
 from kronop.descriptions.ksparse import KSparseDescription
+from kronop.descriptions.ksparse_gradient import KSparseGradientDescription
 from kronop.emit.cuda.kron import CudaKronEmitter
 from kronop.emit.cuda.ksparse import CudaKSparseEmitter
+from kronop.emit.cuda.ksparse_gradient import CudaKSparseGradientEmitter
 from kronop.emit.emitter import Emitter
 from kronop.emit.x86.kron import X86KronEmitter
 from kronop.emit.x86.ksparse import X86KSparseEmitter
@@ -17,4 +19,5 @@ EMITTERS: dict[tuple[type, str], Emitter[Any, Any]] = {
     (KronMatmulDescription, "x86"): X86KronEmitter(),
     (KSparseDescription, "cuda"): CudaKSparseEmitter(),
     (KSparseDescription, "x86"): X86KSparseEmitter(),
+    (KSparseGradientDescription, "cuda"): CudaKSparseGradientEmitter(),
 }

@@ -22,10 +22,9 @@ def gemkm(
     - of x alone: one product, with the transposed factors.
     - of N factors: neighbours are taken together in n <= N groups (n = 3 for 8^5 and 64^3, 2 for
       2^12), and the backward is 2 n - 1 products of one group each, the gradient of x among them,
-      and n contractions over all rows by torch's matmul. Only x and the factors are kept between
-      forward and backward; the backward works on parts of the rows (gekmm: of the batch), in at
-      most n buffers.
-    - what torch's matmul does in float32 follows torch.set_float32_matmul_precision.
+      and n contractions over all rows (on CPUs by torch's matmul). Only x and the factors are
+      kept between forward and backward; the backward works on parts of the rows (gekmm: of the
+      batch), in at most n buffers.
     - a second derivative takes up to 2 N + 1 products and N + 1 backwards.
 
     Args:

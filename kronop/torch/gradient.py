@@ -7,18 +7,21 @@ the other way round for gekmm. Where no factor has a batch, leading dimensions b
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
+from kronop import program
 from kronop.functional import gekmm, gemkm
-from kronop.torch.grouping import Group, groups, permutes
+from kronop.torch.calls import Calls, NotedCalls
+from kronop.torch.grouping import Group, groups
+from kronop.torch.sums import KernelSums, MatrixSums, leading, on_gpu
+
+__all__ = ["gradients", "leading"]
 
 # Rows are taken in parts of so many bytes: what a core's cache holds, and on a GPU what memory has.
 _PART_BYTES = {"cpu": 2**23, "cuda": 2**30}
-# NOTE: dG has few elements and sums over very many; a GPU needs some hundred sums at once.
-_SUMS_AT_ONCE = 256
 
 
 def gradients(
@@ -51,12 +54,6 @@ def gradients(
     return [_like(found[at], item) for at, item in enumerate(tensors) if needs[at]]
 
 
-def leading(*tensors: Any) -> Any:
-    """What the dimensions before the last two broadcast to."""
-    shapes = [shape for item in tensors if (shape := item.shape[:-2])]
-    return torch.broadcast_shapes(*shapes) if shapes else ()
-
-
 def _like(gradient: Any, item: Any) -> Any:
     """Summed over what was broadcast, in the shape and type of what it belongs to."""
     if gradient.numel() == item.numel():
@@ -70,30 +67,52 @@ def _chain(
     grad: Any, x: Any, factors: Sequence[Any], alpha: Any, left: bool, needs: Sequence[bool]
 ) -> dict[int, Any]:
     """Every gradient by its index in `needs`, from products at both ends: see `grouping`."""
-    matrices = [factor.mT if left else factor for factor in factors]
-    shared = all(math.prod(matrix.shape[:-2]) == 1 for matrix in matrices)
+    shared = all(math.prod(factor.shape[:-2]) == 1 for factor in factors)
     if shared:
-        matrices = [matrix.reshape(matrix.shape[-2:]) for matrix in matrices]
-    shapes = tuple((int(item.shape[-2]), int(item.shape[-1])) for item in matrices)
-    inner = int(x.shape[-1]) if left else 1
-    parts = groups(shapes, tuple(needs[1:]), needs[0], inner, x.element_size(), x.is_cuda)
+        factors = [factor.reshape(factor.shape[-2:]) for factor in factors]
     a = _canonical(x.expand(*grad.shape[:-2], -1, -1) if shared else x, left, shared)
     b = _canonical(grad, left, shared)
-    of_x = b.new_empty(*b.shape[:-2], a.shape[-2], inner) if needs[0] else None
-    chain = _Chain(matrices, parts, alpha)
-    step = _rows_at_once(a, b)
-    for start in range(0, b.shape[-3], step):
-        rows = slice(start, start + step)
-        chain.add(*(None if item is None else item[..., rows, :, :] for item in (a, b, of_x)))
-    found = {}
-    for group, merged in zip(parts, chain.sums, strict=True):
-        own = matrices[group.start : group.stop]
-        if group.wanted:
-            for at, item in enumerate(_split(_summed(merged, own), own), group.start + 1):
-                found[at] = (item.mT if left else item) * alpha
+    if shared and on_gpu(x):
+        of_x, found = _by_kernels(a, b, factors, alpha, left, needs)
+    else:
+        run = _Backward(a, b, factors, alpha, left, needs, Calls())
+        sums = MatrixSums(run.matrices, run.parts, alpha)
+        of_x = run.through(sums)
+        found = {at + 1: item.mT if left else item for at, item in sums.found().items()}
     if of_x is not None:
         found[0] = of_x.reshape(*grad.shape[:-2], *x.shape[-2:])
     return found
+
+
+def _by_kernels(
+    a: Any, b: Any, factors: Sequence[Any], alpha: Any, left: bool, needs: Sequence[bool]
+) -> tuple[Any, dict[int, Any]]:
+    """(that of x or None, those of the factors by index); launched from addresses alone where such
+    a backward was made before."""
+    form, tensors = ("backward", left, *needs), [b, a, *factors]
+    results, recording = program.repeat(form, alpha, tensors)
+    if results is None:
+        calls = Calls() if recording is None else NotedCalls(recording)
+        run = _Backward(a, b, factors, alpha, left, needs, calls)
+        sums = KernelSums(factors, run.parts, alpha, left, calls)
+        of_x = run.through(sums)
+        results = [sums.flat] if of_x is None else [sums.flat, of_x]
+        if recording is not None:
+            makers = [(item, _maker(item)) for item in results]
+            recording.end(makers, run.memory, _make_bytes)
+    flat, of_x = results[0], results[1] if needs[0] else None
+    # Each in memory of its own: results of an operator share none.
+    every = torch.split_with_sizes_copy(flat.to(b.dtype), [item.numel() for item in factors])
+    return of_x, {at: item.view(factors[at - 1].shape) for at, item in enumerate(every, 1)}
+
+
+def _maker(item: Any) -> Callable[[Any], Any]:
+    shape, dtype = item.shape, item.dtype
+    return lambda like: like.new_empty(shape, dtype=dtype)
+
+
+def _make_bytes(like: Any, nbytes: int) -> Any:
+    return like.new_empty(nbytes, dtype=torch.uint8)
 
 
 def _canonical(item: Any, left: bool, shared: bool) -> Any:
@@ -110,16 +129,25 @@ def _rows_at_once(a: Any, b: Any) -> int:
 
 class _Buffers:
     """Memory for what is between two products, taken again by later ones: fresh pages cost more
-    than the products."""
+    than the products.
+
+    Attributes:
+        every: all that was allocated.
+    """
 
     def __init__(self) -> None:
+        self.every: list[Any] = []
         self._free: list[Any] = []
         self._lent: dict[int, Any] = {}
 
     def take(self, shape: Sequence[int], like: Any) -> Any:
         size = math.prod(shape)
         fitting = [at for at, item in enumerate(self._free) if item.numel() >= size]
-        memory = self._free.pop(fitting[0]) if fitting else like.new_empty(size)
+        if fitting:
+            memory = self._free.pop(fitting[0])
+        else:
+            memory = like.new_empty(size)
+            self.every.append(memory)
         self._lent[memory.data_ptr()] = memory
         return memory[:size].view(shape)
 
@@ -130,34 +158,68 @@ class _Buffers:
             self._free.append(memory)
 
 
-class _Chain:
+class _Backward:
     """The groups' products from both ends, for some rows at a time.
 
+    Args:
+        a, b: x and the gradient, as above.
+        factors: as given to the product.
+        alpha, left, needs: as for `gradients`.
+        calls: what makes the products.
+
     Attributes:
-        sums: dG of every group, over the rows that were added.
+        matrices: the factors (..., P, Q), as x is contracted.
+        parts: the groups.
     """
 
-    def __init__(self, matrices: Sequence[Any], parts: Sequence[Group], alpha: Any) -> None:
-        self.sums: list[Any] = [None] * len(parts)
-        self._parts = parts
-        self._own = [matrices[group.start : group.stop] for group in parts]
-        self._last = max(group.stop for group in parts if group.wanted)
-        self._first = min(group.start for group in parts if group.wanted)
-        self._alpha = alpha
+    def __init__(
+        self,
+        a: Any,
+        b: Any,
+        factors: Sequence[Any],
+        alpha: Any,
+        left: bool,
+        needs: Sequence[bool],
+        calls: Calls,
+    ) -> None:
+        self.matrices = [factor.mT if left else factor for factor in factors]
+        shapes = tuple((int(item.shape[-2]), int(item.shape[-1])) for item in self.matrices)
+        wanted, inner = tuple(needs[1:]), int(a.shape[-1])
+        self.parts = groups(shapes, wanted, needs[0], inner, a.element_size(), on_gpu(a))
+        self._a, self._b, self._alpha, self._wants_x = a, b, alpha, needs[0]
+        self._own = [self.matrices[group.start : group.stop] for group in self.parts]
+        self._last = max(group.stop for group in self.parts if group.wanted)
+        self._first = min(group.start for group in self.parts if group.wanted)
         self._buffers = _Buffers()
+        self._calls = calls
 
-    def add(self, a: Any, b: Any, of_x: Any) -> None:
-        """Adds rows: `a` of x, `b` of the gradient; `of_x` is written where it is not None."""
+    @property
+    def memory(self) -> list[Any]:
+        """What was allocated for operands in between."""
+        return self._buffers.every
+
+    def through(self, sums: MatrixSums | KernelSums) -> Any:
+        """Adds all rows to `sums`; the gradient of x (*lead, outer, digits, inner), or None."""
+        a, b, of_x = self._a, self._b, None
+        if self._wants_x:
+            of_x = b.new_empty(*b.shape[:-2], a.shape[-2], a.shape[-1])
+        step = _rows_at_once(a, b)
+        for start in range(0, b.shape[-3], step):
+            rows = slice(start, start + step)
+            some = (None if item is None else item[..., rows, :, :] for item in (a, b, of_x))
+            self._add(sums, *some)
+        return of_x
+
+    def _add(self, sums: MatrixSums | KernelSums, a: Any, b: Any, of_x: Any) -> None:
         seen = []
-        for group, own in zip(self._parts, self._own, strict=True):
+        for group, own in zip(self.parts, self._own, strict=True):
             seen.append(a)
             if group.stop < self._last:
                 a = self._apply(a, own, group, 1.0, None)
-        for at in reversed(range(len(self._parts))):
-            group = self._parts[at]
+        for at in reversed(range(len(self.parts))):
+            group = self.parts[at]
             if group.wanted:
-                merged = _contract(seen[at], b, group)
-                self.sums[at] = merged if self.sums[at] is None else self.sums[at].add_(merged)
+                sums.add(at, seen[at], b)
             if group.stop <= self._last:
                 self._buffers.give(seen[at])
             if of_x is not None or group.start > self._first:
@@ -180,74 +242,16 @@ class _Chain:
             shape = (*lead, outer, before * columns * group.behind, inner)
             out = self._buffers.take(shape, item)
         rows = digits * inner // (before * behind)
-        if behind == 1:
-            gemkm(
-                item.reshape(*item.shape[:-3], outer * before, rows),
-                matrices,
-                alpha=alpha,
-                out=out.view(*lead, outer * before, columns),
-            )
-        else:
-            gekmm(
-                [_over_rows(matrix.mT) for matrix in matrices],
-                item.reshape(*item.shape[:-3], outer * before, rows, behind),
-                alpha=alpha,
-                out=out.view(*lead, outer * before, columns, behind),
-            )
+        left = behind > 1
+        if left:
+            matrices = [_over_rows(matrix.mT) for matrix in matrices]
+        tail = (behind,) if left else ()
+        source = item.reshape(*item.shape[:-3], outer * before, rows, *tail)
+        result = out.view(*lead, outer * before, columns, *tail)
+        self._calls.product(source, matrices, left, alpha, result)
         return out
 
 
 def _over_rows(matrix: Any) -> Any:
     """A batch of matrices, with the dimension of rows that it is the same for."""
     return matrix.unsqueeze(-3) if matrix.dim() > 2 else matrix
-
-
-def _contract(a: Any, b: Any, group: Group) -> Any:
-    """dG (*lead, P, Q), the gradient of the merged factor, in the type that sums are taken in."""
-    *lead, outer, _, inner = b.shape
-    size, count, behind = math.prod(lead), outer * group.before, group.behind * inner
-    a = a.expand(*lead, *a.shape[-3:]).reshape(size, count, group.rows, behind)
-    b = b.reshape(size, count, group.columns, behind)
-    if behind == 1 or permutes(group, inner):
-        at_once = math.gcd(count * behind, _SUMS_AT_ONCE) if b.is_cuda else 1
-        a = a.mT.reshape(size, at_once, -1, group.rows).mT
-        b = b.mT.reshape(size, at_once, -1, group.columns)
-    else:
-        b = b.mT
-    kind = torch.float32 if b.element_size() == 2 else b.dtype
-    if not b.is_cuda:  # Few CPUs multiply 16-bit matrices fast.
-        a, b = a.to(kind), b.to(kind)
-    return (a @ b).sum(1, dtype=kind).reshape(*lead, group.rows, group.columns)
-
-
-def _summed(merged: Any, matrices: Sequence[Any]) -> Any:
-    """Summed over the leading dimensions that no factor of the group has."""
-    lead = leading(*matrices)
-    return merged.sum_to_size(*lead, *merged.shape[-2:])
-
-
-def _split(merged: Any, matrices: Sequence[Any]) -> list[Any]:
-    """The gradients of the factors, from that of their Kronecker product."""
-    if len(matrices) == 1:
-        return [merged]
-    half = len(matrices) // 2
-    first, second = matrices[:half], matrices[half:]
-    left, right = _kron(first).to(merged.dtype), _kron(second).to(merged.dtype)
-    digits = merged.reshape(
-        *merged.shape[:-2], left.shape[-2], right.shape[-2], left.shape[-1], right.shape[-1]
-    )
-    # Sums of products, because torch.einsum takes twice the time to find out that it is one.
-    return [
-        *_split((digits * right[..., None, :, None, :]).sum((-3, -1)), first),
-        *_split((digits * left[..., :, None, :, None]).sum((-4, -2)), second),
-    ]
-
-
-def _kron(matrices: Sequence[Any]) -> Any:
-    """The Kronecker product of batches of matrices, formed."""
-    result = matrices[0]
-    for item in matrices[1:]:
-        rows, columns = result.shape[-2] * item.shape[-2], result.shape[-1] * item.shape[-1]
-        result = result[..., :, None, :, None] * item[..., None, :, None, :]
-        result = result.reshape(*result.shape[:-4], rows, columns)
-    return result

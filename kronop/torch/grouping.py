@@ -15,10 +15,12 @@ import functools
 import math
 from dataclasses import dataclass
 
-# Multiply-adds that a matrix product does while memory moves one byte.
-# NOTE: 51 TFLOP/s in float32 against 4.3 TB/s on an H200, 199 GFLOP/s against 13 GB/s on two
-# AVX-512 cores; an H200 has 650 TFLOP/s in 16 bits.
-_RATE, _TENSOR_CORE_RATE = 6.0, 75.0
+# Multiply-adds that a matrix product does while memory moves one byte, by the bytes of an element.
+# NOTE: 199 GFLOP/s against 13 GB/s on two AVX-512 cores. An H200 has 62 TFLOP/s in float64 against
+# 4.3 TB/s; what sums dG up gets about 90 in float32 (three products of TF32), three times that in
+# 16 bits.
+_RATE_OF_CPU = 6.0
+_RATE_OF_GPU = {8: 7.0, 4: 10.0, 2: 30.0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,17 +61,17 @@ def groups(
         wants_x: whether that of x is.
         inner: contiguous elements behind the digits: M for gekmm, 1 for gemkm.
         element_bytes: of one element of x.
-        on_gpu: where tensor cores multiply 16-bit elements.
+        on_gpu: where kernels of kronop's own sum dG up, in place and on tensor cores.
     """
     count = len(shapes)
-    rate = element_bytes * (_TENSOR_CORE_RATE if on_gpu and element_bytes == 2 else _RATE)
+    rate = element_bytes * (_RATE_OF_GPU[element_bytes] if on_gpu else _RATE_OF_CPU)
     best: list[tuple[float, tuple[Group, ...]]] = [(0.0, ())]
     for stop in range(1, count + 1):
         choices = []
         for start in range(stop):
             group = _group(shapes, wanted, start, stop)
             passes = int(any(wanted[stop:])) + int(wants_x or any(wanted[:start]))
-            cost = best[start][0] + _cost(shapes, group, passes, inner, rate)
+            cost = best[start][0] + _cost(shapes, group, passes, inner, rate, on_gpu)
             choices.append((cost, (*best[start][1], group)))
         best.append(min(choices, key=lambda choice: choice[0]))
     return best[count][1]
@@ -90,7 +92,8 @@ def _group(
 
 
 def permutes(group: Group, inner: int) -> bool:
-    """Whether dG is one product of copies with the digits last, not a sum of many small ones.
+    """Whether, on a CPU, dG is one product of copies with the digits last, not a sum of many small
+    ones.
 
     The copies move 2 (P + Q) R elements, the small products write and read 2 P Q, for R behind.
     """
@@ -104,6 +107,7 @@ def _cost(
     passes: int,
     inner: int,
     rate: float,
+    on_gpu: bool,
 ) -> float:
     """Elements moved for one row; `rate` multiply-adds count as one."""
     behind = group.behind * inner
@@ -114,9 +118,9 @@ def _cost(
     if group.wanted:
         moved += both
         multiplies += group.before * behind * group.rows * group.columns
-        if permutes(group, inner):
+        if not on_gpu and permutes(group, inner):
             moved += 2 * both
-        elif behind > 1:
+        elif not on_gpu and behind > 1:
             moved += 2 * group.before * group.rows * group.columns
     return moved + multiplies / rate
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import kronop
+from kronop import program
 
 pytestmark = pytest.mark.cuda
 
@@ -113,6 +114,55 @@ def test_a_backward_on_another_stream_sees_what_was_written_there(torch: Any) ->
     right = torch.autograd.grad(exact.square().sum(), operands)
     for found, expected in zip(ours, right, strict=True):
         assert float((found - expected).norm() / expected.norm()) < 1e-5
+
+
+@pytest.mark.parametrize("left", [False, True])
+@pytest.mark.parametrize("case", ["8^5", "64^3", "ragged", "twos", "one"])
+def test_a_repeated_backward_is_that_of_other_tensors(torch: Any, case: str, left: bool) -> None:
+    program.forget()
+    streams = [torch.cuda.current_stream(), torch.cuda.Stream()]
+    for step in range(6):
+        torch.manual_seed(step)
+        operands = _operands(torch, *_CASES[case], torch.float32, left)
+        weights = None
+        streams[step % 2].wait_stream(streams[1 - step % 2])
+        with torch.cuda.stream(streams[step % 2]):
+            x, *factors = [item * 2 for item in operands]
+            y = kronop.torch.gekmm(factors, x) if left else kronop.torch.gemkm(x, factors)
+            weights = torch.randn_like(y)
+            ours = torch.autograd.grad(y, operands, weights)
+        torch.cuda.synchronize()
+        exactly = [item.detach().double().requires_grad_() for item in operands]
+        x, *factors = [item * 2 for item in exactly]
+        right = torch.autograd.grad(_shuffle(x, factors, left), exactly, weights.double())
+        for found, expected in zip(ours, right, strict=True):
+            assert float((found - expected).norm() / expected.norm()) < 1e-5
+    (learned,) = program._programs.values()
+    assert learned is not None
+
+
+def test_a_captured_backward_is_replayed(torch: Any) -> None:
+    x, *factors = _operands(torch, (64,), [(8, 8)] * 4, torch.float32, False)
+    weights = torch.randn_like(x)
+
+    def call() -> Any:
+        return torch.autograd.grad(kronop.torch.gemkm(x, factors), (x, *factors), weights)
+
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(4):
+            call()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = call()
+    with torch.no_grad():
+        for item in (x, *factors, weights):
+            item.copy_(torch.randn_like(item))
+    graph.replay()
+    for found, expected in zip(captured, call(), strict=True):
+        torch.testing.assert_close(found, expected, rtol=0, atol=0)
 
 
 def test_compiled_whole(torch: Any) -> None:

@@ -21,10 +21,24 @@ _KSPARSE = {
     "2_48_192_4_last": ((2, 48, 192, 4), {"alignment": 4, "batch_last": True}),
     "3_5_7_5": ((3, 5, 7, 5), {}),
 }
+_GRADIENTS = {
+    "64_64_1_tied": ((1, 64, 64, 1), {"alignment": 4, "tied": True}),
+    "64_64_64_tied": ((1, 64, 64, 64), {"alignment": 4, "tied": True}),
+    "8_8_8_tied": ((3, 8, 8, 8), {"alignment": 4, "tied": True}),
+    "8x8_8x8_64": ((1, 64, 64, 64), {"alignment": 4, "tied": True, "factors": ((8, 8), (8, 8))}),
+    "3_5_7_5": ((3, 5, 7, 5), {}),
+    "2_48_192_4_last": ((2, 48, 192, 4), {"alignment": 4, "batch_last": True}),
+    "1_192_48_2": ((1, 192, 48, 2), {"alignment": 4}),
+}
 _TARGETS = ("sm_80", "sm_90a", "x86-avx512", "x86-avx2", "x86-generic")
 
 
-def operations() -> Iterator[tuple[str, kronop.KronMatmulOperation | kronop.KSparseOperation]]:
+_Named = tuple[
+    str, kronop.KronMatmulOperation | kronop.KSparseOperation | kronop.KSparseGradientOperation
+]
+
+
+def operations() -> Iterator[_Named]:
     """(name, operation): shapes in float32 on each target, each element type on one shape."""
     for target in _TARGETS:
         for name, (factors, options) in _KRON.items():
@@ -35,6 +49,7 @@ def operations() -> Iterator[tuple[str, kronop.KronMatmulOperation | kronop.KSpa
         for name, (pattern, options) in _KSPARSE.items():
             operation = support.ksparse_operation(target, kronop.float32, pattern, **options)
             yield f"ksparse_{name}_f32_{target}", operation
+    yield from _gradients()
     for target in ("sm_90a", "x86-avx512"):
         for element in support.ELEMENTS[1:]:
             yield (
@@ -53,3 +68,18 @@ def operations() -> Iterator[tuple[str, kronop.KronMatmulOperation | kronop.KSpa
             target, kronop.float32, (6, 64, 64, 1), epilogue=epilogue
         )
         yield f"ksparse_gelu_{target}", operation
+
+
+def _gradients() -> Iterator[_Named]:
+    for target in ("sm_80", "sm_90a"):
+        for name, (pattern, options) in _GRADIENTS.items():
+            operation = support.gradient_operation(target, kronop.float32, pattern, **options)
+            yield f"ksparse_gradient_{name}_f32_{target}", operation
+    for element in support.ELEMENTS[1:]:
+        if element.kind == "float":
+            options = {"alignment": 16 // element.bytes, "tied": True}
+            for d in (1, 64):
+                yield (
+                    f"ksparse_gradient_64_64_{d}_tied_{element.short}_sm_90a",
+                    support.gradient_operation("sm_90a", element, (1, 64, 64, d), **options),
+                )

@@ -14,6 +14,10 @@ from kronop.descriptions.datatype import DataType, float32, float64, int32, int6
 from kronop.descriptions.epilogue import LinearCombination
 from kronop.descriptions.kron import KronMatmulDescription, KronProblem, Side
 from kronop.descriptions.ksparse import KSparseDescription, KSparseProblem
+from kronop.descriptions.ksparse_gradient import (
+    KSparseGradientDescription,
+    KSparseGradientProblem,
+)
 from kronop.descriptions.math_instruction import MathInstruction, MathOperation, OpClass
 from kronop.descriptions.tensor import TensorDescription
 from kronop.target import Target
@@ -111,7 +115,9 @@ class OperationDouble:
 
     def bind(self, launch: Launch, device: int) -> Any:
         problem = self.problems[-1]
-        run = run_kron if isinstance(problem, KronProblem) else run_ksparse
+        run: Any = run_ksparse
+        if not isinstance(problem, KSparseProblem):
+            run = run_kron if isinstance(problem, KronProblem) else run_gradient
 
         def launcher(stream: int) -> None:
             self.streams.append(stream)
@@ -164,3 +170,36 @@ def run_ksparse(problem: KSparseProblem, what: KSparseDescription) -> None:
         bias = at(problem.bias, (a * b * d,), (problem.bias_stride,), output)
     y = at(problem.y.pointer, shape, (problem.y.row, problem.y.column), output)
     y[...] = _finish(value, problem, source, 0 if bias is None else bias)
+
+
+def run_gradient(problem: KSparseGradientProblem, what: KSparseGradientDescription) -> None:
+    a, b, c, d = what.pattern
+    element, output = what.X.element, what.Y.element
+    count = what.products or 1
+
+    def matrix(item: Any, own: int) -> Any:
+        strides = (item.batch[0] if item.batch else 0, item.row, item.column)
+        shape = (count, problem.rows, a * own * d)
+        return at(item.pointer, shape, strides, element).reshape(count, -1, a, own, d)
+
+    def weights(item: Any) -> Any:
+        if what.factors:
+            return at(item.pointer, what.y_shape(0), item.strides[-1:], output)
+        outer = (1, 1) if what.tied else (a, d)
+        return at(item.pointer, (count, *outer, b, c), item.strides, output)
+
+    value: Any = 0
+    if problem.rows:
+        kind = "gniql,gnipl->gpq" if what.tied else "gniql,gnipl->gilpq"
+        value = np.einsum(kind, matrix(problem.x, c), matrix(problem.g, b))
+        value = value[:, None, None] if what.tied else value
+    if what.factors:
+        value = what._of_factors(
+            value.reshape(b, c).T if problem.rows else np.zeros((c, b)),
+            [
+                at(item.pointer, shape, (item.row, item.column), element)
+                for item, shape in zip(problem.factors, what.factors, strict=True)
+            ],
+        )
+    source = None if problem.z is None else weights(problem.z)
+    weights(problem.y)[...] = _finish(value, problem, source)

@@ -17,7 +17,7 @@ from kronop.args import host, memory, signature
 from kronop.args.staging import Placement
 from kronop.args.view import CPU, Device
 from tests import support
-from tests.test_properties import _kron_problems, _ksparse_problems
+from tests.test_properties import _gradient_problems, _kron_problems, _ksparse_problems
 from tests.unit.gpu_double import Driver, gpu
 
 __all__ = ["gpu"]
@@ -111,15 +111,15 @@ def _check(operation: Any, build: Any, tensors: dict[str, Any]) -> None:
     slots = {name: slot for slot, name in enumerate(tensors)} | {"": len(tensors)}
     first, second = build(tensors), build(others)
     addresses = [item.ctypes.data for item in tensors.values()]
-    if not first.rows:
-        with pytest.raises(prepared._UnfitError):
-            prepared.Step(first, slots, addresses, None)
+    if not first.rows and not hasattr(operation.description, "tied"):
+        with pytest.raises(prepared.UnfitError):
+            prepared.Step(first, prepared.Symbols(slots, addresses, device))
         return
     if len(getattr(first, "_batch", ())) > 4:  # Some of these are copied.
         return
     try:
-        step = prepared.Step(first, slots, addresses, None)
-    except prepared._UnfitError:
+        step = prepared.Step(first, prepared.Symbols(slots, addresses, device))
+    except prepared.UnfitError:
         placement = Placement(device)
         first.launches(operation, placement)
         assert placement.before or placement.after
@@ -179,6 +179,21 @@ def test_ksparse_launches_are_functions_of_addresses(
         tensors["bias"] = bias
     output_op = operation.epilogue_type(3, beta)
     build = functools.partial(_arguments, kronop.KSparseArguments, operation, output_op)
+    _check(operation, build, tensors)
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+@_SETTINGS
+@given(st.data(), st.sampled_from([0, 1, -2]), st.booleans())
+def test_gradient_launches_are_functions_of_addresses(
+    gpu: Driver, target: str, data: Any, beta: int, in_place: bool
+) -> None:
+    operation, x, g, z, y, matrices = data.draw(_gradient_problems(target))
+    gpu.abilities = (int(target[3]), 0, 227 * 1024)
+    factors = {f"factors[{index}]": item for index, item in enumerate(matrices)}
+    tensors = {"X": x, "G": g, "Z": y if in_place else z, "Y": y, **factors}
+    output_op = operation.epilogue_type(3, beta)
+    build = functools.partial(_arguments, kronop.KSparseGradientArguments, operation, output_op)
     _check(operation, build, tensors)
 
 
@@ -341,7 +356,8 @@ def test_scratch_memory_of_a_gpu_is_given_back_or_stays_with_the_graph(
     addresses = [0 if item is None else item.ctypes.data for item in given]
     slots = {f"factors[{index}]": 1 + index for index in range(5)}
     slots |= {"X": 0, "Y": len(given) - 1, "": len(given)}
-    step = prepared.Step(arguments, slots, addresses, None)
+    symbols = prepared.Symbols(slots, addresses, Device("cuda", 0))
+    step = prepared.Step(arguments, symbols)
     assert step.scratch_bytes
     call = prepared.Call(given, addresses, 0.0, [step], Device("cuda", 0), "numpy")
     if captured:

@@ -23,8 +23,11 @@ _ALLOWED = {
     "result": _LEAVES | {"args"},
     "tuning": _LEAVES | {"emit", "compiler", "args", "winners", "operation", "result"},
     "prepared": _LEAVES | {"args", "winners"},
-    "functional": _LEAVES | {"descriptions", "args", "operation", "prepared"},
-    "torch": _LEAVES | {"functional", "torch"},
+    "families": _LEAVES | {"descriptions", "args", "operation"},
+    "program": _LEAVES | {"args", "prepared"},
+    "functional": _LEAVES | {"descriptions", "args", "families", "prepared"},
+    "gradients": _LEAVES | {"descriptions", "args", "families", "prepared"},
+    "torch": _LEAVES | {"descriptions", "functional", "gradients", "program", "torch"},
 }
 _GUARDED = {"torch", "cupy", "rmm", "cuda", "ml_dtypes"}
 _MODULES = sorted(path for path in _ROOT.rglob("*.py"))

@@ -11,8 +11,10 @@ torch = pytest.importorskip("torch")
 
 import kronop  # noqa: E402
 import kronop.torch  # noqa: E402
-from kronop.torch import gradient  # noqa: E402
+from kronop import program  # noqa: E402
+from kronop.torch import calls, gradient, sums  # noqa: E402
 from kronop.torch.grouping import Group, groups, permutes  # noqa: E402
+from kronop.torch.sums import _split  # noqa: E402
 
 
 def _random(*shape: int, dtype: Any = torch.float64) -> Any:
@@ -79,6 +81,39 @@ _SHAPES = {
 }
 
 
+def _weight_gradient(
+    x: Any,
+    g: Any,
+    pattern: Any,
+    *,
+    tied: bool,
+    alpha: float,
+    beta: float,
+    z: Any,
+    out: Any,
+    factors: Any = (),
+) -> None:
+    """What the kernels of a GPU compute, by torch."""
+    _, b, c, d = pattern
+    assert tied
+    assert z is out or not beta
+    sums = torch.einsum(
+        "...kql,...kpl->...qp", x.unflatten(-1, (c, d)).to(out), g.unflatten(-1, (b, d)).to(out)
+    )
+    if factors:
+        sums = torch.cat([item.reshape(-1) for item in _split(sums, factors)])
+    out.copy_(alpha * sums if beta == 0 else alpha * sums + beta * z)
+
+
+@pytest.fixture
+def as_on_a_gpu(monkeypatch) -> None:
+    for module in (gradient, sums):
+        monkeypatch.setattr(module, "on_gpu", lambda item: True)
+    for module in (calls, sums):
+        monkeypatch.setattr(module, "weight_gradient", _weight_gradient)
+    monkeypatch.setattr(program, "repeat", lambda *arguments: (None, None))
+
+
 def _close(ours: Any, exact: Any, unit: float) -> None:
     assert len(ours) == len(exact)
     for found, right in zip(ours, exact, strict=True):
@@ -109,6 +144,30 @@ def test_every_grouping_and_part_gives_the_gradients_of_the_formed_product(
         ours = torch.autograd.grad(result, asked, weights, retain_graph=True)
         exactly = torch.autograd.grad(exact, asked, weights, retain_graph=True)
         _close(ours, exactly, 1e-13)
+
+
+@pytest.mark.parametrize("part_bytes", [1, 2**23])
+@pytest.mark.parametrize("left", [False, True])
+@pytest.mark.parametrize("case", _SHAPES.values(), ids=_SHAPES.keys())
+@pytest.mark.usefixtures("as_on_a_gpu")
+def test_sums_of_kernels_are_those_of_matmul(
+    case: Any, left: bool, part_bytes: int, monkeypatch
+) -> None:
+    test_every_grouping_and_part_gives_the_gradients_of_the_formed_product(
+        case, left, part_bytes, monkeypatch
+    )
+
+
+@pytest.mark.parametrize("case", ["batched factors", "left batched", "batched x"])
+@pytest.mark.usefixtures("as_on_a_gpu")
+def test_factors_with_a_batch_have_sums_of_their_own(case: str) -> None:
+    test_first_and_second_derivatives_are_those_of_finite_differences(_CASES[case])
+
+
+@pytest.mark.usefixtures("as_on_a_gpu")
+def test_sums_of_16_bit_operands_are_wider() -> None:
+    for dtype in (torch.float16, torch.bfloat16):
+        test_gradients_in_other_types(dtype, False)
 
 
 @pytest.mark.parametrize("needs", [(True, False, True), (False, True, False), (False, False, True)])
@@ -171,6 +230,13 @@ def test_groups_save_passes_where_contractions_stay_cheap() -> None:
         found = cut(shapes, inner=3)
         assert [start for start, _ in found] == [0, *(stop for _, stop in found[:-1])]
         assert found[-1][1] == len(shapes)
+
+
+def test_on_a_gpu_no_copies_are_counted() -> None:
+    # Two digits of 16 in one sum: the copies of a CPU would cost more than the pass they save.
+    shapes, wanted = ((2, 2),) * 12, (True,) * 12
+    found = groups(shapes, wanted, True, 1, 4, True)
+    assert [(group.start, group.stop) for group in found] == [(0, 6), (6, 12)]
 
 
 def test_digits_behind_decide_whether_copies_pay() -> None:

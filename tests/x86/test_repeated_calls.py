@@ -300,9 +300,9 @@ def test_a_new_winner_runs(counter: _Counter, monkeypatch: pytest.MonkeyPatch) -
     expected = _warm(lambda: kronop.gemkm(x, factors))
     asked: list[Any] = []
 
-    def recall(description: Any, emitter: Any, plan: Any, *place: Any) -> Any:
+    def recall(description: Any, emitter: Any, target: Any, *place: Any) -> Any:
         asked.append(place)
-        return emitter.candidates(description, plan.target, 2)[1]
+        return emitter.candidates(description, target, 2)[1]
 
     monkeypatch.setattr(winners, "recall", recall)
     monkeypatch.setattr(winners._process, "generation", winners.generation() + 1)

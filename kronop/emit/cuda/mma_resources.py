@@ -32,7 +32,6 @@ _OFFSETS_OF_A_ROW = 3 * 8
 # by with where it has to, without a spill.
 _REGISTERS_PLAIN, _REGISTERS_OTHERS, _REGISTERS_LONG = 56, 80, 32
 _REGISTERS_SHARE = 0.72
-_REGISTERS_OF_COLUMNS, _REGISTERS_OF_DOUBLES = 4, 24
 
 
 def registers(shape: PassShape, tile: MmaTile, splits: bool, accumulator: DataType) -> int:
@@ -53,11 +52,21 @@ def registers(shape: PassShape, tile: MmaTile, splits: bool, accumulator: DataTy
     long = max(parts_of(p) for p, _ in shape.group) >= 8
     most = max(p for p, _ in shape.group)
     share = _REGISTERS_SHARE if most <= (64 if tile.grouped else 32) else 1.0
-    # NOTE: NVRTC 13.0 spilled 4 to 24 bytes without these.
-    spare = _REGISTERS_OF_COLUMNS * (tile.columns > 1) + _REGISTERS_OF_DOUBLES * (
-        accumulator.bytes == 8
-    )
+    spare = _spare_registers(shape, tile, accumulator, plain)
     return min(255, round(share * (wanted + other + _REGISTERS_LONG * long)) + spare)
+
+
+def _spare_registers(shape: PassShape, tile: MmaTile, accumulator: DataType, plain: bool) -> int:
+    """NOTE: NVRTC 13.0 spilled 4 to 130 bytes without these."""
+    spare = 4 * (tile.columns > 1) + 24 * (accumulator.bytes == 8)
+    if tile.pairs and not plain:
+        spare += 32 if any(q > p for p, q in shape.group) else 24
+    if tile.grouped and len(set(shape.group)) > 1:
+        spare += 4 if plain else 16
+    alone = not (tile.staged_in or tile.pairs or tile.grouped or tile.half)
+    if alone and len(shape.group) > 2 and max(p for p, _ in shape.group) > 8:
+        spare += 56
+    return spare
 
 
 def _registers_of_digit(shape: PassShape, index: int, splits: bool, accumulator: DataType) -> int:

@@ -1,0 +1,91 @@
+// The gradients of the factors of a Kronecker product, from that of the product: of factor i, for each of its elements, a sum
+// over the digits of all others of the gradient times their elements. A block has one element.
+#pragma once
+
+#include "memory.cuh"
+
+namespace kronop {
+
+template <class Scalar, int kFactors>
+struct FactorGradientsParameters {
+  void* sums;  // [column][row] of the product
+  void* y;     // of all factors, one after the other, row-major
+  void* z;
+  void* factor[kFactors];
+  long long factor_row[kFactors], factor_column[kFactors];
+  long long y_stride, z_stride;
+  Scalar scalars[4];
+};
+
+namespace gradient {
+
+// Which factor, and which of its elements, a block has.
+template <class Step>
+struct Element {
+  int own = 0, row, column;
+
+  KRONOP_INLINE explicit Element(int index) {
+#pragma unroll
+    for (int i = 0; i < Step::kFactors; ++i) {
+      if (own == i && index >= Step::kRows[i] * Step::kColumns[i]) {
+        index -= Step::kRows[i] * Step::kColumns[i];
+        ++own;
+      }
+      if (own == i) row = index / Step::kColumns[i], column = index % Step::kColumns[i];
+    }
+  }
+};
+
+// The digits of one summand, and what the factors contribute to it.
+template <class Step, class Parameters>
+KRONOP_INLINE typename Step::Accumulator summand(const Parameters& parameters, const Element<Step>& element, int rest) {
+  using Accumulator = typename Step::Accumulator;
+  int rows[Step::kFactors], row = 0, column = 0, weight = 1;
+  // The rows are next to each other in the sums, and so are those of a warp's summands.
+#pragma unroll
+  for (int i = Step::kFactors - 1; i >= 0; --i) {
+    rows[i] = i == element.own ? element.row : rest % Step::kRows[i];
+    rest = i == element.own ? rest : rest / Step::kRows[i];
+    row += rows[i] * weight;
+    weight *= Step::kRows[i];
+  }
+  Accumulator product = 1;
+  weight = 1;
+#pragma unroll
+  for (int i = Step::kFactors - 1; i >= 0; --i) {
+    const int digit = i == element.own ? element.column : rest % Step::kColumns[i];
+    rest = i == element.own ? rest : rest / Step::kColumns[i];
+    column += digit * weight;
+    weight *= Step::kColumns[i];
+    const auto* factor = static_cast<const typename Step::Factor*>(parameters.factor[i]);
+    if (i != element.own) product *= convert<Accumulator>(factor[rows[i] * parameters.factor_row[i] + digit * parameters.factor_column[i]]);
+  }
+  return product * static_cast<const Accumulator*>(parameters.sums)[column * Step::kAllRows + row];
+}
+
+}  // namespace gradient
+
+template <class Step, class Parameters>
+KRONOP_INLINE void factor_gradients(const Parameters& parameters) {
+  using Accumulator = typename Step::Accumulator;
+  using Output = typename Step::Output;
+  Accumulator* found = reinterpret_cast<Accumulator*>(shared_memory());
+  const gradient::Element<Step> element(blockIdx.x);
+  int summands = 1;
+#pragma unroll
+  for (int i = 0; i < Step::kFactors; ++i) summands *= i == element.own ? 1 : Step::kRows[i] * Step::kColumns[i];
+  Accumulator sum{};
+  for (int rest = threadIdx.x; rest < summands; rest += Step::kThreads) sum += gradient::summand<Step>(parameters, element, rest);
+  found[threadIdx.x] = sum;
+#pragma unroll
+  for (int half = Step::kThreads / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (threadIdx.x < half) found[threadIdx.x] += found[threadIdx.x + half];
+  }
+  if (threadIdx.x > 0) return;
+  const Finish<Step> finish(parameters);
+  const Output source = parameters.z ? static_cast<const Output*>(parameters.z)[blockIdx.x * parameters.z_stride] : Output{};
+  static_cast<Output*>(parameters.y)[blockIdx.x * parameters.y_stride] = finish(found[0], source);
+}
+
+}  // namespace kronop

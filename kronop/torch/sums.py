@@ -1,0 +1,169 @@
+"""The gradients of the factors of groups, from the operands that their products had.
+
+What these are is said in `grouping`: A (outer, before rows behind, inner) of x, B (outer, before
+columns behind, inner) of the gradient, one behind the other in memory, for some rows at a time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from kronop.gradients import weight_gradient
+from kronop.torch.calls import Calls
+from kronop.torch.grouping import Group, permutes
+
+
+def leading(*tensors: Any) -> Any:
+    """What the dimensions before the last two broadcast to."""
+    shapes = [shape for item in tensors if (shape := item.shape[:-2])]
+    return torch.broadcast_shapes(*shapes) if shapes else ()
+
+
+def kind_of(item: Any) -> Any:
+    """The type that sums are taken in."""
+    return torch.float32 if item.element_size() == 2 else item.dtype
+
+
+def on_gpu(item: Any) -> bool:
+    """Whether kernels of kronop's own sum up; on CPUs torch's matrix products do."""
+    return bool(item.is_cuda)
+
+
+class MatrixSums:
+    """Of factors that may have a batch, by the gradients of the groups' merged factors.
+
+    Args:
+        matrices: (..., P, Q), as x is contracted.
+        parts: the groups.
+        alpha: what gradients are scaled by.
+    """
+
+    def __init__(self, matrices: Sequence[Any], parts: Sequence[Group], alpha: Any) -> None:
+        self._matrices, self._parts, self._alpha = matrices, parts, alpha
+        self._sums: list[Any] = [None] * len(parts)
+
+    def add(self, at: int, a: Any, b: Any) -> None:
+        """Adds some rows to the gradient of group `at`."""
+        self._sums[at] = _contract(a, b, self._parts[at], self._alpha, self._sums[at])
+
+    def found(self) -> dict[int, Any]:
+        """The gradient of each factor of the groups that were asked for, by its index."""
+        every: dict[int, Any] = {}
+        for group, merged in zip(self._parts, self._sums, strict=True):
+            if group.wanted:
+                own = self._matrices[group.start : group.stop]
+                found = _split(_summed(merged, own), own)
+                every |= dict(enumerate(found, group.start))
+        return every
+
+
+class KernelSums:
+    """Of single matrices, by kernels: all of them go to one tensor, of the type of sums.
+
+    Args:
+        factors: matrices, as they were given to the product.
+        parts: the groups.
+        alpha: what gradients are scaled by.
+        left: whether the product is gekmm.
+        calls: what makes calls.
+
+    Attributes:
+        flat: the gradients of the factors, each row-major, one after the other.
+    """
+
+    def __init__(
+        self, factors: Sequence[Any], parts: Sequence[Group], alpha: Any, left: bool, calls: Calls
+    ) -> None:
+        self._factors, self._parts, self._alpha, self._left = factors, parts, alpha, left
+        self._calls = calls
+        sizes = [item.numel() for item in factors]
+        self._starts = [sum(sizes[:at]) for at in range(len(sizes) + 1)]
+        self.flat = factors[0].new_empty(sum(sizes), dtype=kind_of(factors[0]))
+        self._begun: set[int] = set()
+
+    def add(self, at: int, a: Any, b: Any) -> None:
+        """Adds some rows to the gradients of group `at`."""
+        group = self._parts[at]
+        own = self._factors[group.start : group.stop]
+        out = self.flat[self._starts[group.start] : self._starts[group.stop]]
+        behind = group.behind * a.shape[-1]
+        rows, columns = group.rows, group.columns
+        if self._left:  # Factors were turned: so are their gradients.
+            a, b, rows, columns = b, a, columns, rows
+        self._calls.weight_gradient(
+            a.reshape(-1, rows * behind),
+            b.reshape(-1, columns * behind),
+            (1, columns, rows, behind),
+            alpha=self._alpha,
+            beta=int(at in self._begun),
+            out=out if len(own) > 1 else out.view(rows, columns),
+            factors=own if len(own) > 1 else [],
+        )
+        self._begun.add(at)
+
+
+def _contract(a: Any, b: Any, group: Group, alpha: Any, sums: Any) -> Any:
+    """alpha dG (*lead, P, Q), the gradient of the merged factor, in the type that sums are taken
+    in; added to `sums` where that is not None."""
+    *lead, outer, _, inner = b.shape
+    size, count, behind = math.prod(lead), outer * group.before, group.behind * inner
+    shape, kind = (*lead, group.rows, group.columns), kind_of(b)
+    a = a.expand(*lead, *a.shape[-3:])
+    if not on_gpu(b):  # Few CPUs multiply 16-bit matrices fast.
+        a = a.to(kind).reshape(size, count, group.rows, behind)
+        b = b.to(kind).reshape(size, count, group.columns, behind)
+        found = _by_matmul(a, b, permutes(group, inner)).view(shape).mul_(alpha)
+        return found if sums is None else sums.add_(found)
+    beta = 0 if sums is None else 1
+    sums = b.new_empty(shape, dtype=kind) if sums is None else sums
+    out = sums.view(size, group.rows, group.columns)
+    a = a.reshape(size, -1, group.rows * behind)
+    b = b.reshape(size, -1, group.columns * behind)
+    pattern = (1, group.columns, group.rows, behind)
+    weight_gradient(a, b, pattern, tied=True, alpha=alpha, beta=beta, z=out, out=out)
+    return sums
+
+
+def _by_matmul(a: Any, b: Any, permuted: bool) -> Any:
+    """dG (size, P, Q) of (size, count, P or Q, behind)."""
+    if b.shape[-1] == 1 or permuted:
+        a, b = (item.mT.reshape(len(b), -1, item.shape[-2]) for item in (a, b))
+        return a.mT @ b
+    return (a @ b.mT).sum(1)
+
+
+def _summed(merged: Any, matrices: Sequence[Any]) -> Any:
+    """Summed over the leading dimensions that no factor of the group has."""
+    lead = leading(*matrices)
+    return merged.sum_to_size(*lead, *merged.shape[-2:])
+
+
+def _split(merged: Any, matrices: Sequence[Any]) -> list[Any]:
+    """The gradients of the factors, from that of their Kronecker product."""
+    if len(matrices) == 1:
+        return [merged]
+    half = len(matrices) // 2
+    first, second = matrices[:half], matrices[half:]
+    left, right = _kron(first).to(merged.dtype), _kron(second).to(merged.dtype)
+    digits = merged.reshape(
+        *merged.shape[:-2], left.shape[-2], right.shape[-2], left.shape[-1], right.shape[-1]
+    )
+    # Sums of products, because torch.einsum takes twice the time to find out that it is one.
+    return [
+        *_split((digits * right[..., None, :, None, :]).sum((-3, -1)), first),
+        *_split((digits * left[..., :, None, :, None]).sum((-4, -2)), second),
+    ]
+
+
+def _kron(matrices: Sequence[Any]) -> Any:
+    """The Kronecker product of batches of matrices, formed."""
+    result = matrices[0]
+    for item in matrices[1:]:
+        rows, columns = result.shape[-2] * item.shape[-2], result.shape[-1] * item.shape[-1]
+        result = result[..., :, None, :, None] * item[..., None, :, None, :]
+        result = result.reshape(*result.shape[:-4], rows, columns)
+    return result

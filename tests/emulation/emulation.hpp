@@ -343,14 +343,14 @@ inline void copy_asynchronously(void* to, const void* from) {
   *static_cast<Piece*>(to) = *static_cast<const Piece*>(from);
 }
 template <int Bytes>
-inline void copy_or_zero(void* to, const void* from, int there) {
-  if (reinterpret_cast<std::size_t>(to) % Bytes != 0 || (there && reinterpret_cast<std::size_t>(from) % Bytes != 0)) std::abort();
-  std::memcpy(to, from, there);
-  std::memset(static_cast<char*>(to) + there, 0, Bytes - there);
+inline void copy_or_clear(void* to, const void* from, int bytes) {
+  if (reinterpret_cast<std::size_t>(to) % Bytes != 0 || (bytes > 0 && reinterpret_cast<std::size_t>(from) % Bytes != 0)) std::abort();
+  std::memset(to, 0, Bytes);
+  if (bytes > 0) std::memcpy(to, from, bytes);
 }
 inline void commit_copies() {}
-template <int kGroups>
-inline void wait_for_copies_but() {}
+template <int N>
+inline void wait_for_older_copies() {}
 inline void wait_for_warp() { emulation::wait(emulation::Waiting::warp); }
 inline void wait_for_group(int) { emulation::wait(emulation::Waiting::group); }
 inline void wait_for_copies() {}

@@ -199,7 +199,7 @@ KRONOP_INLINE void multiply(const Parameters& parameters, const Place& place, co
 #pragma unroll 1
   for (int step = -ahead; step < steps; ++step) {
     if (ahead > 0 && step >= 0) {
-      wait_for_copies_but<(ahead > 0 ? ahead - 1 : 0)>();
+      wait_for_older_copies<(ahead > 0 ? ahead - 1 : 0)>();
       __syncthreads();
     }
     if (step + ahead < steps) {
@@ -209,13 +209,13 @@ KRONOP_INLINE void multiply(const Parameters& parameters, const Place& place, co
     }
     commit_copies();
     if (ahead == 0) {
-      wait_for_copies_but<0>();
+      wait_for_older_copies<0>();
       __syncthreads();
     }
     if (step >= 0) sums.add(at_x + stage * stage_size, at_w + stage * stage_size);
     stage = stage + 1 == Step::kStages ? 0 : stage + 1;
   }
-  wait_for_copies_but<0>();
+  wait_for_older_copies<0>();
 }
 
 }  // namespace contract

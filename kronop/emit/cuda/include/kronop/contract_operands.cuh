@@ -8,7 +8,6 @@
 // with a pitch from one run to the next that keeps the accesses of a warp apart in the banks.
 #pragma once
 
-#include "async_copy.cuh"
 #include "contract.cuh"
 
 namespace kronop {
@@ -125,6 +124,18 @@ struct Places {
   }
 };
 
+// One element, of any type; those of two bytes go through a register.
+template <class Element>
+KRONOP_INLINE void copy_element(Element* to, const Element* from, bool there) {
+  if constexpr (sizeof(Element) >= 4) {
+    copy_or_clear<sizeof(Element)>(to, from, there ? int(sizeof(Element)) : 0);
+  } else {
+    Element value{};
+    if (there) value = *from;
+    *to = value;
+  }
+}
+
 // How a block copies an operand, tile after tile along the contracted index. `wide` and `lanes` are how
 // many of them exist; Extent is how many wide ones all tiles have, 0 where lists go on for those that do not exist.
 template <class Step, class Element, int Order, int Width, int VectorSize, int Pitch, int Extent, class Wide>
@@ -186,9 +197,9 @@ struct Copies {
       const auto part = mine[i];
       if constexpr (Mine::kRegular) {
         const auto more = Mine::apart(i);
-        copy_or_zero<kBytes>(to + Tile::at(more.lane, more.own, more.wide), places.template at<kEven>(mine, i), bytes_of(part));
+        copy_or_clear<kBytes>(to + Tile::at(more.lane, more.own, more.wide), places.template at<kEven>(mine, i), bytes_of(part));
       } else {
-        copy_or_zero<kBytes>(tile + Tile::at(part.lane, part.own, part.wide), places.template at<kEven>(mine, i), bytes_of(part));
+        copy_or_clear<kBytes>(tile + Tile::at(part.lane, part.own, part.wide), places.template at<kEven>(mine, i), bytes_of(part));
       }
     }
   }

@@ -518,9 +518,28 @@ def test_row_axes_that_all_operands_walk_in_even_steps_are_one() -> None:
     assert (extents["row"], views["x"].strides["row"]) == ((3, 1, 1), (60, 0, 0))
 
 
-def test_many_rows_have_the_plan_without_rows() -> None:
+def test_candidates_for_many_rows_begin_with_their_plan() -> None:
     description = kron([(8, 8)] * 5, instruction=MathInstruction.tensor_op(float32), alignment=4)
     assert KRON.plan(description, HOPPER, 1 << 20).steps == KRON.plan(description, HOPPER).steps
     assert KRON.candidates(description, HOPPER, 3, 1 << 20)[0].steps == (
         KRON.plan(description, HOPPER).steps
     )
+
+
+@pytest.mark.parametrize("side", Side)
+@pytest.mark.parametrize("element", [float32, float64, bfloat16])
+@pytest.mark.parametrize("factors", [[(8, 8)] * 4, [(5, 5)] * 4, [(7, 7)] * 3, [(32, 32)] * 2])
+def test_the_plan_for_many_rows_needs_no_count(
+    factors: list[tuple[int, int]], element: DataType, side: Side
+) -> None:
+    instruction = MathInstruction.tensor_op(element)
+    description = kron(factors, element, instruction=instruction, side=side, alignment=2)
+    plan = KRON.plan(description, HOPPER)
+    assert KRON.plan(description, HOPPER, 1 << 24).steps == plan.steps
+
+
+@pytest.mark.parametrize("rows", [None, 16, 1 << 20])
+def test_candidates_are_distinct(rows: int | None) -> None:
+    description = kron([(8, 8)] * 4, instruction=MathInstruction.tensor_op(float32), alignment=4)
+    found = KRON.candidates(description, HOPPER, 16, rows)
+    assert len({plan.steps for plan in found}) == len(found)

@@ -46,6 +46,8 @@ _CYCLES_OF_FACTOR = 22.0
 _CYCLES_OF_LONE_PHASE, _CYCLES_OF_LONE, _CYCLES_OF_CARRIED = 313, 2.1, 6.7
 _LONE_PRODUCTS = 0.22
 _CYCLES_OF_LONE_CLUSTER = 2000
+# Digits beyond 64: factors come in turns, and the sums of few fibers wait for each other.
+_LONG_LONE = 2.0
 
 
 @dataclass(slots=True)
@@ -121,6 +123,8 @@ def lone(
     held = _held(shape, tile)
     of_tile = of_warp * held / 128 + figures.phases * _CYCLES_OF_LONE_PHASE
     of_tile += _CYCLES_OF_LONE_CLUSTER * (tile.cluster > 1)
+    if max(p for p, _ in shape.group) > 64:
+        elements, of_tile = elements * _LONG_LONE, of_tile * _LONG_LONE
     memory = _bytes_of_element(shape, ends) * held / _MEMORY_BYTES_PER_CYCLE
     return elements * _CYCLES_OF_FACTOR, max(of_tile, memory)
 

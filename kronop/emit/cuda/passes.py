@@ -43,6 +43,8 @@ _WHOLE_LINES = 128
 # What the tuner may choose from: ways to group digits, and about so many tilings of each.
 _MOST_GROUPINGS = 4
 _MOST_VARIANTS = 32
+# A digit from which on few rows may go through a contraction.
+_LEAST_OF_FEW = 64
 
 Groups = tuple[tuple[int, int], ...]
 
@@ -280,7 +282,9 @@ def _choices(
         elif not found:
             status = fits
     large = max(shape.group[0]) > mma.MOST_CONTRACTED
-    phases = any(isinstance(item, MmaTile) for item in found)
+    # Of few rows a tile of phases, which holds whole digits, leaves multiprocessors without work.
+    few = rows is not None and max(shape.group[0]) >= _LEAST_OF_FEW
+    phases = any(isinstance(item, MmaTile) for item in found) and not few
     if len(shape.group) == 1 and (large or (simt and not phases)):
         work = contract_pass.contraction(key.by_columns, key.factor_alignment, shape, ends, rows)
         accepted, rejected = contract_step.candidates(work, key.math, target, key.tile)

@@ -12,7 +12,6 @@
 // A bite is what a warp multiplies at once: kSteps steps of 8 contracted indices (of each lane: of one).
 #pragma once
 
-#include "async_copy.cuh"
 #include "mma.cuh"
 
 namespace kronop {
@@ -60,7 +59,7 @@ struct Walk {
 template <int Bytes>
 KRONOP_INLINE void copy_part(unsigned char* to, const unsigned char* from, int bytes) {
   if constexpr (Bytes >= 4) {
-    copy_or_zero<Bytes>(to, from, bytes);
+    copy_or_clear<Bytes>(to, from, bytes);
   } else {
     unsigned short value = 0;
     if (bytes > 0) value = *reinterpret_cast<const unsigned short*>(from);
@@ -361,7 +360,7 @@ KRONOP_INLINE void ksparse_gradient(const Parameters& parameters) {
   int stage = 0, next = Step::kStages - 1;
 #pragma unroll 1
   for (int tile = 0; tile < tiles; ++tile) {
-    wait_for_copies_but<Step::kStages - 2>();
+    wait_for_older_copies<Step::kStages - 2>();
     __syncthreads();
     if (tile + Step::kStages - 1 < tiles) gradient::copy_tile<Step>(shared + next * bytes, parameters, place, slot, walk);
     commit_copies();

@@ -100,6 +100,22 @@ KRONOP_INLINE void copy_asynchronously(void* to, const void* from) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared), "l"(from), "n"(Bytes));
   }
 }
+// As copy_asynchronously, of the first `bytes` of them; zeros for the others. `from` is not read where there are none.
+template <int Bytes>
+KRONOP_INLINE void copy_or_clear(void* to, const void* from, int bytes) {
+  const unsigned shared = unsigned(__cvta_generic_to_shared(to));
+  if constexpr (Bytes == 16) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(from), "r"(bytes));
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared), "l"(from), "n"(Bytes), "r"(bytes));
+  }
+}
+// The copies so far make a group; waits until all but the last N groups of this thread are there.
+KRONOP_INLINE void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int N>
+KRONOP_INLINE void wait_for_older_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+}
 // Barriers of a warp, and of the four warps of group `group`.
 KRONOP_INLINE void wait_for_warp() { __syncwarp(); }
 KRONOP_INLINE void wait_for_group(int group) { asm volatile("bar.sync %0, 128;" ::"r"(1 + group) : "memory"); }

@@ -130,7 +130,7 @@ def test_kron(
 # Elements and planes of their bytes stand beside each other for a while.
 BYTES = [
     ([(8, 8)] * 5, Side.Right, 16),
-    ([(16, 16), (2, 2)], Side.Left, 16),
+    ([(32, 32), (2, 2)], Side.Left, 16),
     ([(16, 16)] * 4, Side.Right, 16),
     ([(32, 32)] * 2, Side.Right, 16),
     ([(64, 64)] * 3, Side.Left, 1),

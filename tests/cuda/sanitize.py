@@ -59,9 +59,9 @@ def main() -> None:
 
 
 def _kron(random: np.random.Generator, operation: kronop.KronMatmulOperation, rows: int) -> None:
-    element = operation.description.X.element
+    element, output = operation.description.X.element, operation.description.Y.element
     x = support.random_array(random, operation.sizes(rows).x_shape, element)
-    z = support.random_array(random, operation.sizes(rows).y_shape, element)
+    z = support.random_array(random, operation.sizes(rows).y_shape, output)
     factors = [
         support.random_array(random, shape, element) for shape in operation.description.factors
     ]
@@ -71,7 +71,7 @@ def _kron(random: np.random.Generator, operation: kronop.KronMatmulOperation, ro
         X=cupy.asarray(x),
         factors=list(map(cupy.asarray, factors)),
         Z=cupy.asarray(z),
-        Y=cupy.asarray(support.poison(z.shape, element)),
+        Y=cupy.asarray(support.poison(z.shape, output)),
         output_op=output_op,
     )
     operation.run(arguments)
@@ -79,11 +79,11 @@ def _kron(random: np.random.Generator, operation: kronop.KronMatmulOperation, ro
 
 
 def _ksparse(random: np.random.Generator, operation: kronop.KSparseOperation, rows: int) -> None:
-    element = operation.description.X.element
+    element, output = operation.description.X.element, operation.description.Y.element
     x = support.random_array(random, operation.sizes(rows).x_shape, element)
     weights = support.random_array(random, operation.description.pattern, element)
-    bias = support.random_array(random, (operation.description.output_columns,), element)
-    y = support.poison(operation.sizes(rows).y_shape, element)
+    bias = support.random_array(random, (operation.description.output_columns,), output)
+    y = support.poison(operation.sizes(rows).y_shape, output)
     arguments = kronop.KSparseArguments(
         operation=operation,
         X=cupy.asarray(x),

@@ -29,7 +29,7 @@ def test_candidates_agree_and_the_fastest_runs(dtype: str, tmp_path) -> None:
         assert not any("away" in item.reason for item in report.outcomes)
         operation.run(arguments)
         arguments.sync()
-        best = operation.candidates(6)[report.kept.place]
+        best = operation.candidates(6, 64)[report.kept.place]
         assert operation.plan_for(64, 0).steps == best.steps
     difference = (arguments.Y - expected).double().norm() / expected.double().norm()
     assert float(difference) < (1e-5 if dtype == "float32" else 5e-3)

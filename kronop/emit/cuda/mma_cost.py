@@ -46,7 +46,9 @@ _CYCLES_OF_FACTOR = 22.0
 _CYCLES_OF_LONE_PHASE, _CYCLES_OF_LONE, _CYCLES_OF_CARRIED = 313, 2.1, 6.7
 _LONE_PRODUCTS = 0.22
 _CYCLES_OF_LONE_CLUSTER = 2000
-# Digits beyond 64: factors come in turns, and the sums of few fibers wait for each other.
+# What 16-bit tiles take of the instructions (set: between what 7 x 31 and what 86 x 128 ask for).
+_HALF_LONE = 0.4
+# A digit beyond 64 alone: its factor comes in turns, and sums of few fibers wait for each other.
 _LONG_LONE = 2.0
 
 
@@ -118,12 +120,12 @@ def lone(
     figures = _figures(mma.alone(shape), ends, tile, splits, accumulator, target)
     elements = sum(mma_resources.factors_bytes(shape, tile, splits, accumulator)) / 4 / tile.threads
     each = _CYCLES_OF_CARRIED if figures.carries else _CYCLES_OF_LONE
-    each *= _HALF_INSTRUCTIONS if tile.half else 1
+    each *= _HALF_LONE if tile.half else 1
     of_warp = figures.instructions / (tile.threads / 32) * each + figures.tensor * _LONE_PRODUCTS
     held = _held(shape, tile)
     of_tile = of_warp * held / 128 + figures.phases * _CYCLES_OF_LONE_PHASE
     of_tile += _CYCLES_OF_LONE_CLUSTER * (tile.cluster > 1)
-    if max(p for p, _ in shape.group) > 64:
+    if len(shape.group) == 1 and shape.group[0][0] > 64:
         elements, of_tile = elements * _LONG_LONE, of_tile * _LONG_LONE
     memory = _bytes_of_element(shape, ends) * held / _MEMORY_BYTES_PER_CYCLE
     return elements * _CYCLES_OF_FACTOR, max(of_tile, memory)

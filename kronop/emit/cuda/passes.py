@@ -43,6 +43,9 @@ _WHOLE_LINES = 128
 # What the tuner may choose from: ways to group digits, and about so many tilings of each.
 _MOST_GROUPINGS = 4
 _MOST_VARIANTS = 32
+# NOTE: costs are no better than that; of tiles within it the smallest was fastest: 1.5 % from the
+# best of 450 tiles in the mean, without it 2.1.
+_AS_GOOD = 1.01
 # A digit from which on few rows may go through a contraction.
 _LEAST_OF_FEW = 64
 
@@ -298,7 +301,15 @@ def _choices(
 
 
 def _ranked(found: list[Choice]) -> tuple[Choice, ...]:
-    return tuple(sorted(found, key=lambda item: item.cost)[:_MOST_VARIANTS])
+    """The cheapest first; of those that are as good, the smallest tile."""
+    least = min((item.cost for item in found), default=0.0)
+
+    def place(item: Choice) -> tuple[float, int]:
+        tile = item.tile
+        size = tile.rows * tile.columns if isinstance(tile, TileShape) else 0
+        return (least, size) if item.cost <= _AS_GOOD * least else (item.cost, size)
+
+    return tuple(sorted(found, key=place)[:_MOST_VARIANTS])
 
 
 def _obeys(key: Key, shape: PassShape, ends: Ends, candidate: TileShape) -> Status:

@@ -87,7 +87,7 @@ kron_f32_8x8p3_mma_l_d0of5_s0of2_f32_linear_sm_90a(const __grid_constant__ Param
   kronop::kron_mma<Step>(parameters);
 }
 
-// digits 3 to 4 of 5 (8x8p2), tiles of 2 x 64 x 64 in shared memory
+// digits 3 to 4 of 5 (8x8p2), tiles of 1 x 64 x 64 in shared memory
 #include "kronop/kron_mma.cuh"
 
 using Parameters = kronop::KronTileParameters<double, 2>;
@@ -152,9 +152,9 @@ struct Step {
   static constexpr bool kStagedOut = true;
   static constexpr bool kRegular = true;
   static constexpr int kCluster = 1;
-  static constexpr int kOffsetBytes = 48;
+  static constexpr int kOffsetBytes = 32;
   static constexpr bool kSquare = true;
-  static constexpr int kRows = 2;
+  static constexpr int kRows = 1;
   static constexpr int kColumns = 64;
   static constexpr int kDigits = 2;
   static constexpr int kGroupIn = 64;
@@ -167,23 +167,23 @@ struct Step {
   static constexpr int kRowStride = 4672;
   static constexpr bool kDenseIn = false;
   static constexpr bool kDenseOut = false;
-  static constexpr int kFactorBytesAt[] = {96, 608};
+  static constexpr int kFactorBytesAt[] = {64, 576};
   static constexpr int kBuffers = 1;
-  static constexpr int kTileBytes = 18688;
-  static constexpr int kTileBytesAt = 1120;
+  static constexpr int kTileBytes = 9344;
+  static constexpr int kTileBytesAt = 1088;
   static constexpr int kPhases = 2;
   static constexpr int kPhaseDigit[] = {1, 0};
   static constexpr int kPhaseOther[] = {-1, -1};
   static constexpr int kPhaseLanes[] = {4, 4};
   static constexpr int kPhaseGrouped[] = {0, 0};
   static constexpr int kPhaseNeighbours[] = {1, 1};
-  static constexpr int kPhaseFibers[] = {1024, 1024};
-  static constexpr int kPhaseAxis[] = {0, 3, 6};
-  static constexpr int kAxisExtent[] = {2, 8, 64, 2, 8, 64};
-  static constexpr int kAxisShared[] = {4672, 584, 1, 4672, 72, 1};
-  static constexpr int kAxisRow[] = {1, 0, 0, 1, 0, 0};
-  static constexpr int kAxisGroup[] = {0, 0, 0, 0, 0, 0};
-  static constexpr int kAxisColumn[] = {0, 0, 0, 0, 0, 0};
+  static constexpr int kPhaseFibers[] = {512, 512};
+  static constexpr int kPhaseAxis[] = {0, 2, 4};
+  static constexpr int kAxisExtent[] = {8, 64, 8, 64};
+  static constexpr int kAxisShared[] = {584, 1, 72, 1};
+  static constexpr int kAxisRow[] = {0, 0, 0, 0};
+  static constexpr int kAxisGroup[] = {0, 0, 0, 0};
+  static constexpr int kAxisColumn[] = {0, 0, 0, 0};
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

@@ -1,4 +1,4 @@
-// digit 0 of 2 (128x128), tiles of 2 x 128 x 64 in shared memory
+// digit 0 of 2 (128x128), tiles of 4 x 128 x 64 in shared memory
 #include "kronop/kron_mma.cuh"
 
 using Parameters = kronop::KronTileParameters<double, 1>;
@@ -48,9 +48,9 @@ struct Step {
   static constexpr bool kStagedOut = false;
   static constexpr bool kRegular = true;
   static constexpr int kCluster = 1;
-  static constexpr int kOffsetBytes = 48;
+  static constexpr int kOffsetBytes = 96;
   static constexpr bool kSquare = true;
-  static constexpr int kRows = 2;
+  static constexpr int kRows = 4;
   static constexpr int kColumns = 64;
   static constexpr int kDigits = 1;
   static constexpr int kGroupIn = 128;
@@ -63,19 +63,19 @@ struct Step {
   static constexpr int kRowStride = 9216;
   static constexpr bool kDenseIn = false;
   static constexpr bool kDenseOut = false;
-  static constexpr int kFactorBytesAt[] = {96};
+  static constexpr int kFactorBytesAt[] = {192};
   static constexpr int kBuffers = 1;
-  static constexpr int kTileBytes = 36864;
-  static constexpr int kTileBytesAt = 131168;
+  static constexpr int kTileBytes = 73728;
+  static constexpr int kTileBytesAt = 131264;
   static constexpr int kPhases = 1;
   static constexpr int kPhaseDigit[] = {0};
   static constexpr int kPhaseOther[] = {-1};
   static constexpr int kPhaseLanes[] = {2};
   static constexpr int kPhaseGrouped[] = {1};
   static constexpr int kPhaseNeighbours[] = {1};
-  static constexpr int kPhaseFibers[] = {128};
+  static constexpr int kPhaseFibers[] = {256};
   static constexpr int kPhaseAxis[] = {0, 2};
-  static constexpr int kAxisExtent[] = {2, 64};
+  static constexpr int kAxisExtent[] = {4, 64};
   static constexpr int kAxisShared[] = {9216, 1};
   static constexpr int kAxisRow[] = {1, 0};
   static constexpr int kAxisGroup[] = {0, 0};
@@ -87,7 +87,7 @@ kron_f32_128x128_mma_r_d0of2_s0of2_f32_linear_sm_90a(const __grid_constant__ Par
   kronop::kron_mma<Step>(parameters);
 }
 
-// digit 1 of 2 (128x128), tiles of 128 x 128 x 1 in shared memory
+// digit 1 of 2 (128x128), tiles of 256 x 128 x 1 in shared memory
 #include "kronop/kron_mma.cuh"
 
 using Parameters = kronop::KronTileParameters<double, 1>;
@@ -152,9 +152,9 @@ struct Step {
   static constexpr bool kStagedOut = false;
   static constexpr bool kRegular = true;
   static constexpr int kCluster = 1;
-  static constexpr int kOffsetBytes = 3072;
+  static constexpr int kOffsetBytes = 6144;
   static constexpr bool kSquare = true;
-  static constexpr int kRows = 128;
+  static constexpr int kRows = 256;
   static constexpr int kColumns = 1;
   static constexpr int kDigits = 1;
   static constexpr int kGroupIn = 128;
@@ -167,19 +167,19 @@ struct Step {
   static constexpr int kRowStride = 128;
   static constexpr bool kDenseIn = false;
   static constexpr bool kDenseOut = false;
-  static constexpr int kFactorBytesAt[] = {6144};
+  static constexpr int kFactorBytesAt[] = {12288};
   static constexpr int kBuffers = 1;
-  static constexpr int kTileBytes = 32768;
-  static constexpr int kTileBytesAt = 137216;
+  static constexpr int kTileBytes = 65536;
+  static constexpr int kTileBytesAt = 143360;
   static constexpr int kPhases = 1;
   static constexpr int kPhaseDigit[] = {0};
   static constexpr int kPhaseOther[] = {-1};
   static constexpr int kPhaseLanes[] = {2};
   static constexpr int kPhaseGrouped[] = {1};
   static constexpr int kPhaseNeighbours[] = {0};
-  static constexpr int kPhaseFibers[] = {128};
+  static constexpr int kPhaseFibers[] = {256};
   static constexpr int kPhaseAxis[] = {0, 1};
-  static constexpr int kAxisExtent[] = {128};
+  static constexpr int kAxisExtent[] = {256};
   static constexpr int kAxisShared[] = {128};
   static constexpr int kAxisRow[] = {1};
   static constexpr int kAxisGroup[] = {0};

@@ -87,7 +87,7 @@ kron_f32_16x16p2_mma_r_d0of5_s0of2_f32_linear_sm_80(const __grid_constant__ Para
   kronop::kron_mma<Step>(parameters);
 }
 
-// digits 2 to 4 of 5 (16x16p3), tiles of 1 x 4096 x 1 in shared memory
+// digits 2 to 4 of 5 (16x16p3), tiles of 2 x 4096 x 1 in shared memory
 #include "kronop/kron_mma.cuh"
 
 using Parameters = kronop::KronTileParameters<double, 3>;
@@ -152,9 +152,9 @@ struct Step {
   static constexpr bool kStagedOut = false;
   static constexpr bool kRegular = true;
   static constexpr int kCluster = 1;
-  static constexpr int kOffsetBytes = 32;
+  static constexpr int kOffsetBytes = 48;
   static constexpr bool kSquare = true;
-  static constexpr int kRows = 1;
+  static constexpr int kRows = 2;
   static constexpr int kColumns = 1;
   static constexpr int kDigits = 3;
   static constexpr int kGroupIn = 4096;
@@ -169,7 +169,7 @@ struct Step {
   static constexpr bool kDenseOut = false;
   static constexpr int kFactorBytesAt[] = {96, 2144, 4192};
   static constexpr int kBuffers = 1;
-  static constexpr int kTileBytes = 8448;
+  static constexpr int kTileBytes = 16896;
   static constexpr int kTileBytesAt = 6240;
   static constexpr int kPhases = 2;
   static constexpr int kPhaseDigit[] = {2, 0};
@@ -177,13 +177,13 @@ struct Step {
   static constexpr int kPhaseLanes[] = {4, 4};
   static constexpr int kPhaseGrouped[] = {0, 0};
   static constexpr int kPhaseNeighbours[] = {0, 1};
-  static constexpr int kPhaseFibers[] = {16, 256};
-  static constexpr int kPhaseAxis[] = {0, 1, 2};
-  static constexpr int kAxisExtent[] = {16, 256};
-  static constexpr int kAxisShared[] = {264, 1};
-  static constexpr int kAxisRow[] = {0, 0};
-  static constexpr int kAxisGroup[] = {256, 1};
-  static constexpr int kAxisColumn[] = {0, 0};
+  static constexpr int kPhaseFibers[] = {32, 512};
+  static constexpr int kPhaseAxis[] = {0, 2, 4};
+  static constexpr int kAxisExtent[] = {2, 16, 2, 256};
+  static constexpr int kAxisShared[] = {4224, 264, 4224, 1};
+  static constexpr int kAxisRow[] = {1, 0, 1, 0};
+  static constexpr int kAxisGroup[] = {0, 256, 0, 1};
+  static constexpr int kAxisColumn[] = {0, 0, 0, 0};
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

@@ -1,4 +1,4 @@
-// digits 0 to 3 of 4 (8x8p4), tiles of 1 x 4096 x 1 in shared memory
+// digits 0 to 3 of 4 (8x8p4), tiles of 4 x 4096 x 1 in shared memory
 #include "kronop/kron_mma.cuh"
 
 using Parameters = kronop::KronTileParameters<double, 4>;
@@ -42,8 +42,8 @@ struct Step {
   using Output = kronop::bfloat16_t;
   using Accumulator = float;
   using Epilogue = ::Epilogue;
-  static constexpr int kThreads = 128;
-  static constexpr int kBlocks = 6;
+  static constexpr int kThreads = 256;
+  static constexpr int kBlocks = 3;
   static constexpr bool kAhead = false;
   static constexpr int kExchange = 0;
   static constexpr int kXVector = 1;
@@ -63,9 +63,9 @@ struct Step {
   static constexpr bool kStagedOut = false;
   static constexpr bool kRegular = true;
   static constexpr int kCluster = 1;
-  static constexpr int kOffsetBytes = 32;
+  static constexpr int kOffsetBytes = 96;
   static constexpr bool kSquare = true;
-  static constexpr int kRows = 1;
+  static constexpr int kRows = 4;
   static constexpr int kColumns = 1;
   static constexpr int kDigits = 4;
   static constexpr int kGroupIn = 4096;
@@ -78,23 +78,23 @@ struct Step {
   static constexpr int kRowStride = 4640;
   static constexpr bool kDenseIn = false;
   static constexpr bool kDenseOut = false;
-  static constexpr int kFactorBytesAt[] = {96, 352, 864, 1120};
+  static constexpr int kFactorBytesAt[] = {192, 448, 960, 1216};
   static constexpr int kBuffers = 1;
-  static constexpr int kTileBytes = 9280;
-  static constexpr int kTileBytesAt = 1632;
+  static constexpr int kTileBytes = 37120;
+  static constexpr int kTileBytesAt = 1728;
   static constexpr int kPhases = 2;
   static constexpr int kPhaseDigit[] = {3, 1};
   static constexpr int kPhaseOther[] = {2, 0};
   static constexpr int kPhaseLanes[] = {8, 4};
   static constexpr int kPhaseGrouped[] = {0, 0};
   static constexpr int kPhaseNeighbours[] = {0, 1};
-  static constexpr int kPhaseFibers[] = {64, 64};
-  static constexpr int kPhaseAxis[] = {0, 2, 3};
-  static constexpr int kAxisExtent[] = {8, 8, 64};
-  static constexpr int kAxisShared[] = {580, 72, 1};
-  static constexpr int kAxisRow[] = {0, 0, 0};
-  static constexpr int kAxisGroup[] = {512, 64, 1};
-  static constexpr int kAxisColumn[] = {0, 0, 0};
+  static constexpr int kPhaseFibers[] = {256, 256};
+  static constexpr int kPhaseAxis[] = {0, 3, 5};
+  static constexpr int kAxisExtent[] = {4, 8, 8, 4, 64};
+  static constexpr int kAxisShared[] = {4640, 580, 72, 4640, 1};
+  static constexpr int kAxisRow[] = {1, 0, 0, 1, 0};
+  static constexpr int kAxisGroup[] = {0, 512, 64, 0, 1};
+  static constexpr int kAxisColumn[] = {0, 0, 0, 0, 0};
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

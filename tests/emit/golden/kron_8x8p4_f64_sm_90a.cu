@@ -43,8 +43,8 @@ struct Step {
   using Accumulator = double;
   using Epilogue = ::Epilogue;
   static constexpr int kThreads = 128;
-  static constexpr int kBlocks = 5;
-  static constexpr bool kAhead = false;
+  static constexpr int kBlocks = 4;
+  static constexpr bool kAhead = true;
   static constexpr int kExchange = 0;
   static constexpr int kXVector = 1;
   static constexpr int kYVector = 1;
@@ -81,20 +81,20 @@ struct Step {
   static constexpr int kFactorBytesAt[] = {96, 608, 1120, 1632};
   static constexpr int kBuffers = 1;
   static constexpr int kTileBytes = 8768;
-  static constexpr int kTileBytesAt = 2144;
-  static constexpr int kPhases = 4;
-  static constexpr int kPhaseDigit[] = {3, 2, 1, 0};
-  static constexpr int kPhaseOther[] = {-1, -1, -1, -1};
-  static constexpr int kPhaseLanes[] = {2, 2, 2, 2};
-  static constexpr int kPhaseGrouped[] = {0, 0, 0, 0};
-  static constexpr int kPhaseNeighbours[] = {0, 1, 1, 1};
-  static constexpr int kPhaseFibers[] = {512, 512, 512, 512};
-  static constexpr int kPhaseAxis[] = {0, 3, 6, 8, 10};
-  static constexpr int kAxisExtent[] = {8, 8, 8, 8, 8, 8, 8, 64, 8, 64};
-  static constexpr int kAxisShared[] = {548, 68, 8, 548, 68, 1, 548, 1, 68, 1};
-  static constexpr int kAxisRow[] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
-  static constexpr int kAxisGroup[] = {512, 64, 8, 0, 0, 0, 0, 0, 64, 1};
-  static constexpr int kAxisColumn[] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+  static constexpr int kTileBytesAt = 2656;
+  static constexpr int kPhases = 3;
+  static constexpr int kPhaseDigit[] = {3, 1, 0};
+  static constexpr int kPhaseOther[] = {2, -1, -1};
+  static constexpr int kPhaseLanes[] = {4, 2, 2};
+  static constexpr int kPhaseGrouped[] = {0, 0, 0};
+  static constexpr int kPhaseNeighbours[] = {0, 1, 1};
+  static constexpr int kPhaseFibers[] = {64, 512, 512};
+  static constexpr int kPhaseAxis[] = {0, 2, 4, 6};
+  static constexpr int kAxisExtent[] = {8, 8, 8, 64, 8, 64};
+  static constexpr int kAxisShared[] = {548, 68, 548, 1, 68, 1};
+  static constexpr int kAxisRow[] = {0, 0, 0, 0, 0, 0};
+  static constexpr int kAxisGroup[] = {512, 64, 0, 0, 64, 1};
+  static constexpr int kAxisColumn[] = {0, 0, 0, 0, 0, 0};
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

@@ -1,4 +1,4 @@
-// digits 0 to 3 of 4 (8x8p4), tiles of 1 x 4096 x 1 in shared memory
+// digits 0 to 3 of 4 (8x8p4), tiles of 2 x 4096 x 1 in shared memory
 #include "kronop/kron_tile.cuh"
 
 using Parameters = kronop::KronTileParameters<long long, 4>;
@@ -50,7 +50,7 @@ struct Step {
   static constexpr int kPadShift = 6;
   static constexpr bool kPadAdds = true;
   static constexpr bool kSaturate = false;
-  static constexpr int kRows = 1;
+  static constexpr int kRows = 2;
   static constexpr int kColumns = 1;
   static constexpr int kDigits = 4;
   static constexpr bool kEqualFactors = true;
@@ -65,8 +65,8 @@ struct Step {
   static constexpr int kFactorPitch[] = {8, 8, 8, 8};
   static constexpr int kFactorOffset[] = {0, 64, 128, 192};
   static constexpr int kFactorVector = 4;
-  static constexpr int kFactorBytesAt = 32;
-  static constexpr int kTileBytesAt = 1056;
+  static constexpr int kFactorBytesAt = 48;
+  static constexpr int kTileBytesAt = 1072;
   static constexpr int kChunk = 8;
   static constexpr int kTogether = 4;
   static constexpr int kPhases = 2;
@@ -74,11 +74,11 @@ struct Step {
   static constexpr int kPhaseEnd[] = {2, 4};
   static constexpr int kPhaseBlock[] = {64, 64};
   static constexpr int kPhaseStride[] = {64, 1};
-  static constexpr int kPhaseFibers[] = {64, 64};
+  static constexpr int kPhaseFibers[] = {128, 128};
   static constexpr int kPhaseTogether[] = {0, 0};
-  static constexpr int kPhaseAxis[] = {0, 1, 2};
-  static constexpr int kAxisExtent[] = {64, 64};
-  static constexpr int kAxisStride[] = {1, 64};
+  static constexpr int kPhaseAxis[] = {0, 2, 3};
+  static constexpr int kAxisExtent[] = {2, 64, 128};
+  static constexpr int kAxisStride[] = {4096, 1, 64};
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

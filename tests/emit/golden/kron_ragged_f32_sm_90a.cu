@@ -1,4 +1,4 @@
-// digits 0 to 2 of 3 (2x3_5x2_6x4), tiles of 45 x 60 x 1 in shared memory
+// digits 0 to 2 of 3 (2x3_5x2_6x4), tiles of 364 x 60 x 1 in shared memory
 #include "kronop/kron_mma.cuh"
 
 using Parameters = kronop::KronTileParameters<double, 3>;
@@ -63,9 +63,9 @@ struct Step {
   static constexpr bool kStagedOut = false;
   static constexpr bool kRegular = false;
   static constexpr int kCluster = 1;
-  static constexpr int kOffsetBytes = 1088;
+  static constexpr int kOffsetBytes = 8736;
   static constexpr bool kSquare = false;
-  static constexpr int kRows = 45;
+  static constexpr int kRows = 364;
   static constexpr int kColumns = 1;
   static constexpr int kDigits = 2;
   static constexpr int kGroupIn = 60;
@@ -78,19 +78,19 @@ struct Step {
   static constexpr int kRowStride = 60;
   static constexpr bool kDenseIn = false;
   static constexpr bool kDenseOut = false;
-  static constexpr int kFactorBytesAt[] = {2176, 3200};
+  static constexpr int kFactorBytesAt[] = {17472, 18496};
   static constexpr int kBuffers = 1;
-  static constexpr int kTileBytes = 5400;
-  static constexpr int kTileBytesAt = 3712;
+  static constexpr int kTileBytes = 43680;
+  static constexpr int kTileBytesAt = 19008;
   static constexpr int kPhases = 1;
   static constexpr int kPhaseDigit[] = {1};
   static constexpr int kPhaseOther[] = {0};
   static constexpr int kPhaseLanes[] = {4};
   static constexpr int kPhaseGrouped[] = {0};
   static constexpr int kPhaseNeighbours[] = {0};
-  static constexpr int kPhaseFibers[] = {45};
+  static constexpr int kPhaseFibers[] = {364};
   static constexpr int kPhaseAxis[] = {0, 1};
-  static constexpr int kAxisExtent[] = {45};
+  static constexpr int kAxisExtent[] = {364};
   static constexpr int kAxisShared[] = {60};
   static constexpr int kAxisRow[] = {1};
   static constexpr int kAxisGroup[] = {0};

@@ -35,7 +35,7 @@ def only_tensor_cores(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     monkeypatch.setattr(test_emulated_kernels, "values", values)
     monkeypatch.setattr(tiles, "simt_tiles", lambda *_: [])
-    monkeypatch.setattr(passes.contract, "candidates", lambda *_: ([], []))
+    monkeypatch.setattr(passes.contract_step, "candidates", lambda *_: ([], []))
     passes._choices.cache_clear()
     yield
     passes._choices.cache_clear()

@@ -216,8 +216,8 @@ def test_tiles_of_16_bit_elements(
     if ends[0] and len(factors) > 1:
         style["buffers"] = buffers
     force(monkeypatch, half=True, **style)
-    monkeypatch.setattr(passes, "_tiles", lambda *_: [])
-    monkeypatch.setattr(passes.contract, "candidates", lambda *_: ([], []))
+    monkeypatch.setattr(tiles, "simt_tiles", lambda *_: [])
+    monkeypatch.setattr(passes.contract_step, "candidates", lambda *_: ([], []))
     between = {"intermediate": element}
     assert run(folder, factors, rows, element, **options, **between) == 1
 

@@ -64,7 +64,7 @@ def _spare_registers(shape: PassShape, tile: MmaTile, accumulator: DataType, pla
     if tile.grouped and len(set(shape.group)) > 1:
         spare += 4 if plain else 16
     alone = not (tile.staged_in or tile.pairs or tile.grouped or tile.half)
-    if alone and len(shape.group) > 2 and max(p for p, _ in shape.group) > 8:
+    if alone and len(shape.group) > 3 and min(p for p, _ in shape.group) > 8:
         spare += 56
     return spare
 

@@ -34,6 +34,7 @@ from kronop.descriptions.kron import KronMatmulDescription, Side
 from kronop.descriptions.ksparse import KSparseDescription
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tensor import TensorDescription
+from kronop.emit.cuda import passes, tiles
 from kronop.emit.cuda.kron import CudaKronEmitter
 from kronop.emit.cuda.ksparse import CudaKSparseEmitter
 from kronop.emit.plan import Plan
@@ -130,6 +131,7 @@ def test_kron(
 # Elements and planes of their bytes stand beside each other for a while.
 BYTES = [
     ([(8, 8)] * 5, Side.Right, 16),
+    ([(16, 16), (2, 2)], Side.Left, 16),
     ([(32, 32), (2, 2)], Side.Left, 16),
     ([(16, 16)] * 4, Side.Right, 16),
     ([(32, 32)] * 2, Side.Right, 16),
@@ -141,13 +143,23 @@ BYTES = [
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(("factors", "side", "alignment"), BYTES)
-def test_bytes(factors: list[tuple[int, int]], side: Side, alignment: int, target: str) -> None:
+def test_bytes(
+    monkeypatch: pytest.MonkeyPatch,
+    factors: list[tuple[int, int]],
+    side: Side,
+    alignment: int,
+    target: str,
+) -> None:
+    # Ordinary cores may be the planner's choice; this is about the tensor cores.
+    monkeypatch.setattr(tiles, "simt_tiles", lambda *_: [])
+    passes._choices.cache_clear()
     clamp = LinearCombinationClamp(int8, alignment, int32, int32)
     for epilogue in (LinearCombination(int32, min(4, alignment), int32, int32), clamp):
         description = kron(factors, int8, side, alignment, epilogue=epilogue, tensor_op=True)
         plan = CudaKronEmitter().plan(description, Target.parse(target))
         assert {step.template for step in plan.steps} == {"kronop::kron_mma"}
         check(plan)
+    passes._choices.cache_clear()
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -14,8 +14,8 @@ from kronop.target import Target
 CYCLES_OF_CALL = 3740
 # Cycles of one multiprocessor for 128 elements, for each byte of memory traffic an element.
 CYCLES_OF_A_BYTE = 128 / 16
-# Another plan for few rows, which is another kernel to compile, has to gain that much; below it the
-# model was wrong as often as right (16 x 8^4, 1024 x 16^3, 1024 x 9^4).
+# Another plan for few rows, which is another kernel to compile, has to gain that much: three
+# that the model expected to gain 17 to 24 % lost when they ran (16 x 8^4, 1024 x 16^3, 1024 x 9^4).
 GAIN_OF_FEW_ROWS = 1.3
 # So many turns of all blocks even out.
 _MANY_TURNS = 8

@@ -18,8 +18,8 @@ from kronop.target import Target
 
 _PRODUCTS_OF_SPLIT = 3
 # NOTE: fitted to 450 tiles of 29 passes on one H200 (copy 4.27 TB/s over 132 multiprocessors at
-# 1.755 GHz), its choice 2 % from the best in the mean: 0.87 of copy speed; cycles of a product of a
-# warp, by bytes of the accumulator, and of four warps, and of both with 16-bit operands (set: the
+# 1.755 GHz), its choice 2 % from the best of the same in the mean: 0.87 of copy speed; cycles of a
+# product of a warp, by bytes of the accumulator, and of four warps, and of both with 16-bit operands (set: the
 # fit does not tell); of an instruction of 32 threads, of which 16-bit tiles take fewer, indices
 # that carry more, and each end in memory of a digit by itself some for every access; a tile, a
 # phase and a cluster's barriers, and what of a tile's memory is not hidden when it is staged, which
@@ -39,9 +39,9 @@ _OVERLAP = 3.5
 _EXCHANGED = 1.05
 # How much longer a warp's short runs of memory take, by bytes of their elements.
 _SHORT_RUNS = {4: 2.0, 8: 1.0}
-# NOTE: fitted to 143 calls of one tile a block inside a CUDA graph, 7 % off in the mean: cycles of
-# an element of the factors that a thread prepares; of a tile's phase, an instruction of a warp, one
-# with indices that carry, and how much of its products' cycles a tile takes.
+# NOTE: fitted to 143 calls of one tile a block inside a CUDA graph, 7 % off in the mean of these:
+# cycles of an element of the factors that a thread prepares; of a tile's phase, an instruction of a
+# warp, one with indices that carry, and how much of its products' cycles a tile takes.
 _CYCLES_OF_FACTOR = 22.0
 _CYCLES_OF_LONE_PHASE, _CYCLES_OF_LONE, _CYCLES_OF_CARRIED = 313, 2.1, 6.7
 _LONE_PRODUCTS = 0.22

@@ -18,13 +18,13 @@ from kronop.target import Target
 
 _PRODUCTS_OF_SPLIT = 3
 # NOTE: fitted to 450 tiles of 29 passes on one H200 (copy 4.27 TB/s over 132 multiprocessors at
-# 1.755 GHz), its choice 2 % from the best of the same in the mean: 0.87 of copy speed; cycles of a
-# product of a warp, by bytes of the accumulator, and of four warps, and of both with 16-bit operands (set: the
-# fit does not tell); of an instruction of 32 threads, of which 16-bit tiles take fewer, indices
-# that carry more, and each end in memory of a digit by itself some for every access; a tile, a
-# phase and a cluster's barriers, and what of a tile's memory is not hidden when it is staged, which
-# other blocks and tiles hide; between a warp's instructions; how little what goes on at once adds
-# up.
+# 1.755 GHz), its choice 2 % from the best of the same in the mean: 0.87 of copy speed; cycles of
+# a product of a warp, by bytes of the accumulator, and of four warps, and of both with 16-bit
+# operands (set: the fit does not tell); of an instruction of 32 threads, of which 16-bit tiles
+# take fewer, indices that carry more, and each end in memory of a digit by itself some for every
+# access; a tile, a phase and a cluster's barriers, and what of a tile's memory is not hidden when
+# it is staged, which other blocks and tiles hide; between a warp's instructions; how little what
+# goes on at once adds up.
 _MEMORY_BYTES_PER_CYCLE = 16.0
 _CYCLES_OF_PRODUCT, _CYCLES_OF_GROUPED = {4: 3.18, 8: 14.1}, 1.86
 _CYCLES_OF_HALF_PRODUCT, _CYCLES_OF_HALF_GROUPED = 3.0, 1.5

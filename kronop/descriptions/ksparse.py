@@ -93,14 +93,19 @@ class KSparseDescription:
             output_op: the epilogue's scalars; its defaults where None.
         """
         wide = widen(self.math.element_accumulator)
-        a, _, c, d = self.pattern
         rows = np.asarray(x, wide).T if self.batch_last else np.asarray(x, wide)
-        value = np.einsum("nikl,ijkl->nijl", rows.reshape(-1, a, c, d), np.asarray(weights, wide))
-        value = value.reshape(-1, self.output_columns)
+        value = product_of_rows(self.pattern, rows, np.asarray(weights, wide))
         if self.batch_last:
             value = value.T
             bias = None if bias is None else np.asarray(bias)[:, None]
         return finish(self.epilogue, output_op, value, z, bias)
+
+
+def product_of_rows(pattern: tuple[int, int, int, int], rows: Any, weights: Any) -> Any:
+    """rows K' by NumPy: (B, a c d) -> (B, a b d)."""
+    a, b, c, d = pattern
+    value = np.einsum("nikl,ijkl->nijl", rows.reshape(-1, a, c, d), weights)
+    return value.reshape(-1, a * b * d)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,14 +19,14 @@ _BYTES_OF_MULTIPLY_ADD = 0.17
 # Measured over modelled time of the SIMT kernels, 8^5 to 128^2 on one H200.
 SIMT_OVERHEAD = 1.65
 # Bytes of memory, of the level-2 cache and of shared memory a cycle of one multiprocessor.
-_MEMORY, _LEVEL_2, _SHARED = 16.0, 28.0, 128.0
+MEMORY, LEVEL_2, _SHARED = 16.0, 28.0, 128.0
 # Cycles of a warp's product of a slab of 16 steps, by bytes of an operand; and schedulers.
 _PRODUCT_OF_SLAB = {2: 1.6, 4: 3.4, 8: 17.0}
 _SCHEDULERS = 4
 _PRODUCTS_OF_SPLIT = 3
 # Cycles of a block that nothing of its own hides: its start and end, a step, and a load from
 # memory, which as many steps hide as there are other stages. Instructions of a warp for a step.
-_BLOCK, _STEP, _LOAD = 1900.0, 70.0, 800.0
+BLOCK, STEP, LOAD = 1900.0, 70.0, 800.0
 _OF_A_STEP = 40
 
 
@@ -50,8 +50,8 @@ def of_mma(
     target: Target,
 ) -> float:
     """The same for the tensor cores, of a typical batch: its blocks fill so many turns."""
-    units = _units(work, tile, splits, accumulator)
-    busy = math.hypot(*units)
+    used = units(work, tile, splits, accumulator)
+    busy = math.hypot(*used)
     resident = operands.resident_blocks(
         tile.threads,
         contract_mma.registers(work, tile, splits),
@@ -59,21 +59,21 @@ def of_mma(
         target,
     )
     steps = operands.cover(work.contracted, tile.k)
-    alone = _BLOCK + steps * max(_STEP, _LOAD / max(1, tile.stages - 1)) + busy
+    alone = BLOCK + steps * max(STEP, LOAD / max(1, tile.stages - 1)) + busy
     outputs = operands.cover(work.produced, tile.n)
     lanes = operands.cover(work.lanes, tile.lanes)
     blocks = operands.cover(work.rows, tile.m) * outputs * lanes
     turns = operands.cover(blocks, target.cores)
     took = turns * max(busy, alone / min(resident, turns))
-    return took * target.cores * _MEMORY / (work.rows * work.contracted * work.lanes)
+    return took * target.cores * MEMORY / (work.rows * work.contracted * work.lanes)
 
 
 def cycles(work: Contraction, cost: float, target: Target) -> float:
     """The cycles of a call that such a cost stands for."""
-    return cost * work.rows * work.contracted * work.lanes / (target.cores * _MEMORY)
+    return cost * work.rows * work.contracted * work.lanes / (target.cores * MEMORY)
 
 
-def _units(
+def units(
     work: Contraction, tile: ContractMmaTile, splits: bool, accumulator: DataType
 ) -> tuple[float, ...]:
     """Cycles of memory, of the level-2 cache, of the tensor cores, of shared memory, of issue."""
@@ -94,8 +94,8 @@ def _units(
     loads = warps * slabs * tile.warp_lanes * SLAB * turns
     shared = loads + (x + w + 2 * results * accumulator.bytes) / _SHARED
     return (
-        (x / outputs + y) / _MEMORY,
-        (x + w + y) / _LEVEL_2,
+        (x / outputs + y) / MEMORY,
+        (x + w + y) / LEVEL_2,
         products * _PRODUCT_OF_SLAB[work.source.bytes],
         shared,
         _instructions(work, tile, fragments, products, splits) / _SCHEDULERS,

@@ -124,20 +124,26 @@ def pitches(
     return operand(work.x_order, tile.m), operand(work.w_order, tile.n), results
 
 
-def _size(order: Order, lanes: int, own: int, wide: int, pitch: int) -> int:
+def tile_size(order: Order, lanes: int, own: int, wide: int, pitch: int) -> int:
     """Elements of a tile of an operand, as `Layout` in contract_operands.cuh has it."""
     return pitch * {Order.Own: lanes * wide, Order.Rows: lanes * own, Order.Lanes: wide}[order]
 
 
 def shared_bytes(work: Contraction, tile: ContractMmaTile, accumulator: DataType) -> int:
     """Row offsets, and the larger of all stages and of one part of the results."""
-    x, w, y = (item.stride for item in pitches(work, tile, accumulator))
-    stage = _size(work.x_order, tile.lanes, tile.k, tile.m, x)
-    stage += _size(work.w_order, tile.lanes, tile.k, tile.n, w)
-    rows, outputs = tile.part_by_rows if work.y_order is Order.Rows else tile.part
-    results = _size(work.y_order, tile.lanes, outputs, rows, y) * accumulator.bytes
-    results *= tile.warps[3]
+    x, w, _ = (item.stride for item in pitches(work, tile, accumulator))
+    stage = tile_size(work.x_order, tile.lanes, tile.k, tile.m, x)
+    stage += tile_size(work.w_order, tile.lanes, tile.k, tile.n, w)
+    results = results_bytes(work, tile, accumulator)
     return rows_bytes(tile.m) + max(tile.stages * stage * work.source.bytes, results)
+
+
+def results_bytes(work: Contraction, tile: ContractMmaTile, accumulator: DataType) -> int:
+    """Bytes of one part of the results, once for each warp along the contracted index."""
+    rows, outputs = tile.part_by_rows if work.y_order is Order.Rows else tile.part
+    pitch = pitches(work, tile, accumulator)[2].stride
+    size = tile_size(work.y_order, tile.lanes, outputs, rows, pitch)
+    return size * accumulator.bytes * tile.warps[3]
 
 
 def registers(work: Contraction, tile: ContractMmaTile, splits: bool) -> int:
@@ -193,7 +199,7 @@ def fits(
 
 def proposed(work: Contraction, tile: TileDescription | None) -> Iterator[ContractMmaTile]:
     """Tiles to consider: all that a user's tile leaves open, or of several sizes."""
-    for lanes, along in _lanes(work):
+    for lanes, along in lanes_of(work):
         for shape in _warps(work, lanes // along, tile):
             warp_m, warp_n, (m, n, k), depth, stages = shape
             candidate = ContractMmaTile(
@@ -212,7 +218,7 @@ def proposed(work: Contraction, tile: TileDescription | None) -> Iterator[Contra
                 yield candidate
 
 
-def _lanes(work: Contraction) -> list[tuple[int, int]]:
+def lanes_of(work: Contraction) -> list[tuple[int, int]]:
     """Lanes of a block, and warps along them: where lanes are contiguous, whole accesses."""
     if Order.Lanes not in (work.x_order, work.w_order, work.y_order):
         return [(1, 1)]

@@ -19,6 +19,7 @@ from kronop.emit.cuda.contract_step import (
     contract_launch,
     contract_step,
     cost,
+    cycles,
     splits,
 )
 from kronop.emit.cuda.few_rows import GAIN_OF_FEW_ROWS
@@ -108,7 +109,8 @@ def _order(tensor: TensorDescription, batch_last: bool, lanes: int) -> Order:
     return Order.Own if lanes == 1 else Order.Lanes
 
 
-def _contraction(description: KSparseDescription, rows: int | None) -> Contraction:
+def contraction(description: KSparseDescription, rows: int | None) -> Contraction:
+    """The product, of so many rows or of a typical batch."""
     a, b, c, d = description.pattern
     return Contraction(
         contracted=c,
@@ -130,7 +132,7 @@ def _contraction(description: KSparseDescription, rows: int | None) -> Contracti
 def _candidates(
     description: KSparseDescription, target: Target, rows: int | None
 ) -> tuple[list[tuple[float, Tile]], list[tuple[str, str]]]:
-    work = _contraction(description, rows)
+    work = contraction(description, rows)
     return candidates(work, description.math, target, description.tile)
 
 
@@ -141,11 +143,17 @@ def _ranked(
     accepted, rejected = _candidates(description, target, rows)
     if rows is None:
         return accepted, rejected
-    usual, work = _candidates(description, target, None)[0][0][1], _contraction(description, rows)
+    usual, work = _candidates(description, target, None)[0][0][1], contraction(description, rows)
     took = cost(work, description.math, usual, target)
     if took > GAIN_OF_FEW_ROWS * accepted[0][0]:
         return accepted, rejected
     return [(took, usual), *(item for item in accepted if item[1] != usual)], rejected
+
+
+def modelled_cycles(description: KSparseDescription, target: Target, rows: int | None) -> float:
+    """What the plan for so many rows is expected to take."""
+    work = contraction(description, rows)
+    return cycles(work, _ranked(description, target, rows)[0][0][0], target)
 
 
 def _step(description: KSparseDescription, tile: Tile, target: Target) -> Step:
@@ -158,7 +166,7 @@ def _step(description: KSparseDescription, tile: Tile, target: Target) -> Step:
     )
     return contract_step(
         description.math,
-        _contraction(description, None),
+        contraction(description, None),
         tile,
         description.epilogue,
         target,
@@ -169,7 +177,7 @@ def _step(description: KSparseDescription, tile: Tile, target: Target) -> Step:
     )
 
 
-def _view(matrix: StridedMatrix, own: str, size: int, d: int) -> operands.View:
+def view(matrix: StridedMatrix, own: str, size: int, d: int) -> operands.View:
     """X or Y: column (i, own, l) of a row."""
     column = matrix.column
     return operands.View(
@@ -189,7 +197,7 @@ def _launch(step: Step, problem: KSparseProblem) -> Launch:
     nothing = StridedMatrix(pointer=0, row=0, column=0)
     bias = problem.bias_stride
     views = {
-        "x": _view(problem.x, "contracted", c, d),
+        "x": view(problem.x, "contracted", c, d),
         "w": operands.View(
             pointer=problem.weights,
             strides={
@@ -199,8 +207,8 @@ def _launch(step: Step, problem: KSparseProblem) -> Launch:
                 "group": (w_a, 0, 0, 0),
             },
         ),
-        "y": _view(problem.y, "produced", b, d),
-        "z": _view(problem.z or nothing, "produced", b, d),
+        "y": view(problem.y, "produced", b, d),
+        "z": view(problem.z or nothing, "produced", b, d),
         "bias": operands.View(
             pointer=problem.bias,
             strides={"produced": (d * bias,), "lane": (bias,), "group": (b * d * bias, 0, 0, 0)},

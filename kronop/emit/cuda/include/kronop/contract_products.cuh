@@ -110,6 +110,8 @@ struct Sums {
   static constexpr int kLanes = Step::kWarpLanes, kM = Step::kWarpM, kN = Step::kWarpN;
   static constexpr int kRowsApart = 16 * Step::kWarpsM, kOutputsApart = 8 * Step::kWarpsN;
   static constexpr bool kSpread = Step::kWOrder == kAlongLanes;
+  // An X that is contiguous along the contracted index has been written in the order that W wants.
+  static constexpr bool kXSpread = kSpread && Step::kXOrder != kAlongOwn;
   Accumulator of[kLanes][kM][kN][4] = {};
 
   // All slabs of a stage that are this warp's, the first at x and w.
@@ -133,7 +135,7 @@ struct Sums {
 #pragma unroll
     for (int m = 0; m < kM; ++m) {
       unsigned a[kLanes][4];
-      load_words<X, 8, kSpread, false>(a, x + m * kRowsApart * X::kWide);
+      load_words<X, 8, kXSpread, false>(a, x + m * kRowsApart * X::kWide);
 #pragma unroll
       for (int l = 0; l < kLanes; ++l) {
 #pragma unroll
@@ -160,7 +162,7 @@ struct Sums {
     for (int m = 0; m < kM; ++m) {
       Operand a[2][kLanes][4];
 #pragma unroll
-      for (int step = 0; step < 2; ++step) load_elements<X, 2, 8, kSpread>(a[step], x + m * kRowsApart * X::kWide + step * 8 * X::kOwn);
+      for (int step = 0; step < 2; ++step) load_elements<X, 2, 8, kXSpread>(a[step], x + m * kRowsApart * X::kWide + step * 8 * X::kOwn);
 #pragma unroll
       for (int l = 0; l < kLanes; ++l) {
         if constexpr (split) {

@@ -1,0 +1,343 @@
+// Two Kronecker-sparse products in one launch: what is between them stays in shared memory.
+//
+// A block takes kTileM rows of one of the pair's independent parts. The first product goes through its
+// units (group, lanes, outputs) and leaves its sums, rounded to the tensors' type, in the middle: for each
+// group and lane of the second product a matrix [row][contracted], in the order that fragments want.
+// The second one reads it from there, and its results leave as those of contract_mma do. Tiles of X
+// and of both factors come through one ring of kStages, which goes on across units, products and rows.
+// Where kResident, a block keeps all tiles of the factors, and the ring has those of X alone.
+#pragma once
+
+#include "contract_mma.cuh"
+
+namespace kronop {
+
+// Names are those of ContractParameters; x belongs to the first product, y, z and bias to the second.
+template <class Scalar>
+struct ChainParameters {
+  void* x;
+  void* first;
+  void* second;
+  void* y;
+  void* z;
+  void* bias;
+  long long x_vector, first_vector, second_vector, y_vector;  // whether pointers and strides allow vector accesses
+  long long row_extent[3], row_x[3], row_y[3], row_z[3];
+  long long contracted_x, contracted_first, contracted_second;
+  long long produced_first, produced_second, produced_y, produced_z, produced_bias;
+  long long lane_x, lane_first, lane_second, lane_y, lane_z, lane_bias;
+  long long group_x, group_first, group_second, group_y, group_z, group_bias;
+  Scalar scalars[4];
+};
+
+namespace chain {
+
+// The constants of one of both products, under the names that contract_*.cuh know.
+template <class Step, int Index>
+struct Product : Step {
+  static constexpr int kWarpsK = 1;
+  static constexpr int kLanes = Step::kPairLanes[Index], kWarpLanes = Step::kPairWarpLanes[Index], kWarpsLanes = Step::kPairWarpsLanes[Index];
+  static constexpr int kWarpM = Step::kPairWarpM[Index], kWarpsM = Step::kPairWarpsM[Index];
+  static constexpr int kTileN = Step::kPairTileN[Index], kWarpN = Step::kPairWarpN[Index], kWarpsN = Step::kPairWarpsN[Index];
+  static constexpr int kTileK = Step::kPairTileK[Index];
+  static constexpr int kContracted = Step::kPairContracted[Index], kProduced = Step::kPairProduced[Index];
+  static constexpr int kWOrder = Step::kPairWOrder[Index], kWVector = Step::kPairWVector[Index], kWPitch = Step::kPairWPitch[Index];
+  static constexpr int kXOrder = Index == 0 ? int(Step::kXOrder) : int(kAlongOwn);
+  static constexpr int kXPitch = Index == 0 ? Step::kXPitch : Step::kMiddlePitch;
+  // Groups and lanes of a part, and the tiles that cover it.
+  static constexpr int kGroups = Step::kPairGroups[Index], kAllLanes = Step::kPairAllLanes[Index];
+  static constexpr int kOutputTiles = (kProduced + kTileN - 1) / kTileN, kLaneTiles = (kAllLanes + kLanes - 1) / kLanes;
+  static constexpr int kUnits = kGroups * kLaneTiles * kOutputTiles;
+  static constexpr int kSteps = (kContracted + kTileK - 1) / kTileK;
+};
+template <class Step>
+using First = Product<Step, 0>;
+template <class Step>
+using Second = Product<Step, 1>;
+
+// A unit of a product: one group, a tile of lanes and one of outputs; these fastest.
+template <class Of>
+struct Unit {
+  int group, lane, output;
+  KRONOP_INLINE explicit Unit(int index) : group(index / (Of::kOutputTiles * Of::kLaneTiles)), lane(index / Of::kOutputTiles % Of::kLaneTiles * Of::kLanes), output(index % Of::kOutputTiles * Of::kTileN) {}
+  KRONOP_INLINE int lanes() const { return Of::kAllLanes - lane < Of::kLanes ? Of::kAllLanes - lane : Of::kLanes; }
+  KRONOP_INLINE int outputs() const { return Of::kProduced - output < Of::kTileN ? Of::kProduced - output : Of::kTileN; }
+};
+
+// The part of the pair that a block works on: products with common groups, and with some of the common lanes.
+template <class Step>
+struct PartOfPair {
+  int group, lane;
+  KRONOP_INLINE explicit PartOfPair(int index) : group(index / (Step::kCommonLanes / Step::kPartLanes)), lane(index % (Step::kCommonLanes / Step::kPartLanes) * Step::kPartLanes) {}
+  // A group and a lane of the part -> those of the whole product.
+  template <class Of>
+  KRONOP_INLINE int group_of(const Unit<Of>& unit) const { return group * Of::kGroups + unit.group; }
+  template <class Of>
+  KRONOP_INLINE int lane_of(const Unit<Of>& unit) const { return unit.lane / Step::kPartLanes * Step::kCommonLanes + unit.lane % Step::kPartLanes + lane; }
+};
+
+// Where a contracted index of the second product is within its row: neighbours where the two that a thread
+// takes as one register are (see step_of).
+template <bool kSpread>
+KRONOP_INLINE constexpr int arranged(int index) {
+  return kSpread ? (index & ~7) | (index & 3) << 1 | (index >> 2 & 1) : index;
+}
+
+// Fills one tile of the ring after the other: for each tile of rows those of the first product, then those
+// of the second.
+template <class Step, class Parameters>
+struct Loader {
+  using Element = typename Step::Factor;
+  using X = contract::Copies<First<Step>, Element, First<Step>::kXOrder, Step::kTileM, Step::kXVector, Step::kXPitch, 1, contract::Evenly>;
+  template <class Of>
+  using W = contract::Copies<Of, Element, Of::kWOrder, Of::kTileN, Of::kWVector, Of::kWPitch, Of::kProduced, contract::Evenly>;
+  static constexpr int kFirstSteps = First<Step>::kUnits * First<Step>::kSteps;
+  static constexpr int kAllSteps = kFirstSteps + (Step::kResident ? 0 : Second<Step>::kUnits * Second<Step>::kSteps);
+  const Parameters& parameters;
+  const PartOfPair<Step>& part;
+  long long tile, tiles, apart;
+  int index = 0;
+  X x;
+  W<First<Step>> first;
+  W<Second<Step>> second;
+
+  KRONOP_INLINE Loader(const Parameters& with, const PartOfPair<Step>& here, long long tile_at, long long count, long long stride)
+      : parameters(with), part(here), tile(tile_at), tiles(count), apart(stride), x(rows_of(with, here, tile_at, Unit<First<Step>>(0))),
+        first(first_of(with, here, Unit<First<Step>>(0))), second(second_of(with, here, Unit<Second<Step>>(0))) {}
+
+  KRONOP_INLINE void fill(Element* to) {
+    if (tile >= tiles) return;
+    if (Step::kResident || index < kFirstSteps) {
+      if (index % First<Step>::kSteps == 0) {
+        const Unit<First<Step>> unit(index / First<Step>::kSteps);
+        x = rows_of(parameters, part, tile, unit);
+        if (!Step::kResident) first = first_of(parameters, part, unit);
+      }
+      x.fill(to);
+      if (!Step::kResident) first.fill(to + X::Tile::kSize);
+    } else {
+      const int at = index - kFirstSteps;
+      if (at % Second<Step>::kSteps == 0) second = second_of(parameters, part, Unit<Second<Step>>(at / Second<Step>::kSteps));
+      second.fill(to);
+    }
+    if (++index == kAllSteps) index = 0, tile += apart;
+  }
+  // All tiles of both factors, in the order of their use.
+  KRONOP_INLINE void fill_weights(Element* to) const {
+#pragma unroll 1
+    for (int unit = 0; unit < First<Step>::kUnits; ++unit) {
+      auto copies = first_of(parameters, part, Unit<First<Step>>(unit));
+#pragma unroll 1
+      for (int k = 0; k < First<Step>::kSteps; ++k, to += decltype(copies)::Tile::kSize) copies.fill(to);
+    }
+#pragma unroll 1
+    for (int unit = 0; unit < Second<Step>::kUnits; ++unit) {
+      auto copies = second_of(parameters, part, Unit<Second<Step>>(unit));
+#pragma unroll 1
+      for (int k = 0; k < Second<Step>::kSteps; ++k, to += decltype(copies)::Tile::kSize) copies.fill(to);
+    }
+  }
+
+ private:
+  static KRONOP_INLINE X rows_of(const Parameters& parameters, const PartOfPair<Step>& part, long long tile, const Unit<First<Step>>& unit) {
+    const long long row = tile * Step::kTileM, left = parameters.row_extent[0] - row;
+    const Element* from = static_cast<const Element*>(parameters.x) + row * parameters.row_x[0];
+    from += part.group_of(unit) * parameters.group_x + part.lane_of(unit) * parameters.lane_x;
+    return X(from, parameters.contracted_x, parameters.lane_x, parameters.x_vector, int(left < Step::kTileM ? left : Step::kTileM), unit.lanes(), contract::Evenly{parameters.row_x[0]});
+  }
+  static KRONOP_INLINE W<First<Step>> first_of(const Parameters& parameters, const PartOfPair<Step>& part, const Unit<First<Step>>& unit) {
+    const Element* from = static_cast<const Element*>(parameters.first) + part.group_of(unit) * parameters.group_first + part.lane_of(unit) * parameters.lane_first;
+    return {from + unit.output * parameters.produced_first, parameters.contracted_first, parameters.lane_first, bool(parameters.first_vector), unit.outputs(), unit.lanes(), contract::Evenly{parameters.produced_first}};
+  }
+  static KRONOP_INLINE W<Second<Step>> second_of(const Parameters& parameters, const PartOfPair<Step>& part, const Unit<Second<Step>>& unit) {
+    const Element* from = static_cast<const Element*>(parameters.second) + part.group_of(unit) * parameters.group_second + part.lane_of(unit) * parameters.lane_second;
+    return {from + unit.output * parameters.produced_second, parameters.contracted_second, parameters.lane_second, bool(parameters.second_vector), unit.outputs(), unit.lanes(), contract::Evenly{parameters.produced_second}};
+  }
+};
+
+// The tiles that are on their way or in use.
+template <class Step, class Parameters>
+struct Ring {
+  using Element = typename Step::Factor;
+  Loader<Step, Parameters> loader;
+  Element* slots;
+  int slot = 0;
+
+  // The loader's first tiles are on their way afterwards.
+  KRONOP_INLINE Ring(const Loader<Step, Parameters>& of, unsigned char* memory) : loader(of), slots(reinterpret_cast<Element*>(memory)) {
+#pragma unroll 1
+    for (int stage = 0; stage + 1 < Step::kStages; ++stage) {
+      loader.fill(slots + stage * Step::kSlot);
+      commit_copies();
+    }
+  }
+  // The next tile, which is there; that before it is filled anew.
+  KRONOP_INLINE const Element* next() {
+    wait_for_older_copies<Step::kStages - 2>();
+    __syncthreads();
+    loader.fill(slots + (slot == 0 ? Step::kStages - 1 : slot - 1) * Step::kSlot);
+    commit_copies();
+    const Element* ready = slots + slot * Step::kSlot;
+    slot = slot + 1 == Step::kStages ? 0 : slot + 1;
+    return ready;
+  }
+};
+
+// What is between the products.
+template <class Step>
+struct Middle {
+  using Element = typename Step::Factor;
+  using Of = Second<Step>;
+  static constexpr bool kSpread = Of::kWOrder == kAlongLanes;
+  static constexpr int kMatrix = Step::kTileM * Step::kMiddlePitch, kSize = Of::kGroups * Of::kAllLanes * kMatrix;
+  // Whether two outputs of the first product that are neighbours are so in the middle.
+  static constexpr bool kPairs = First<Step>::kAllLanes == 1 && Of::kAllLanes == 1 && First<Step>::kProduced % 2 == 0 && Of::kContracted % 2 == 0;
+  Element* memory;
+
+  // Zeros behind the contracted index: tiles of it go on there.
+  KRONOP_INLINE void clear() const {
+    if constexpr (Of::kSteps * Of::kTileK != Of::kContracted) {
+      constexpr int vector = 16 / sizeof(Element);
+      for (int at = threadIdx.x * vector; at < kSize; at += Step::kThreads * vector) store<Element, vector>(memory + at, {});
+    }
+  }
+  // Where a feature of the part is, in row 0.
+  static KRONOP_INLINE int at(int feature) {
+    const int lane = feature % Of::kAllLanes, rest = feature / Of::kAllLanes;
+    return (rest / Of::kContracted * Of::kAllLanes + lane) * kMatrix + arranged<kSpread>(rest % Of::kContracted);
+  }
+  KRONOP_INLINE const Element* of(const Unit<Of>& unit) const { return memory + (unit.group * Of::kAllLanes + unit.lane) * kMatrix; }
+
+  // The sums of a unit of the first product.
+  KRONOP_INLINE void take(const contract::Sums<First<Step>>& sums, const contract::Warp<First<Step>>& warp, const Unit<First<Step>>& unit) const {
+    using From = First<Step>;
+    const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+    Element* rows = memory + (warp.m + g) * Step::kMiddlePitch;
+#pragma unroll
+    for (int n = 0; n < From::kWarpN; ++n) {
+#pragma unroll
+      for (int r = 0; r < 2; r += kPairs ? 2 : 1) {
+        const int output = unit.output + warp.n + n * 8 * From::kWarpsN + 2 * t + r;
+        if (From::kProduced % From::kTileN != 0 && output >= From::kProduced) continue;
+#pragma unroll
+        for (int l = 0; l < From::kWarpLanes; ++l) {
+          const int lane = unit.lane + warp.lane + l;
+          if (From::kAllLanes % From::kLanes != 0 && lane >= From::kAllLanes) continue;
+          Element* to = rows + at((unit.group * From::kProduced + output) * From::kAllLanes + lane);
+#pragma unroll
+          for (int m = 0; m < From::kWarpM; ++m) {
+#pragma unroll
+            for (int h = 0; h < 2; ++h) {
+              Element* place = to + (m * 16 * From::kWarpsM + 8 * h) * Step::kMiddlePitch;
+              const auto& of = sums.of[l][m][n];
+              if constexpr (kPairs) {
+                store<Element, 2>(place, {convert<Element>(of[2 * h]), convert<Element>(of[2 * h + 1])});
+              } else {
+                *place = convert<Element>(of[2 * h + r]);
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+};
+
+// The first product of a tile of rows.
+template <class Step, class Parameters>
+KRONOP_INLINE void multiply_first(Ring<Step, Parameters>& ring, const typename Step::Factor* weights, const Middle<Step>& middle) {
+  using Of = First<Step>;
+  using X = typename contract::Sums<Of>::X;
+  using W = typename contract::Sums<Of>::W;
+  const contract::Warp<Of> warp;
+  const int at_x = X::at(warp.lane, 0, warp.m), at_w = W::at(warp.lane, 0, warp.n);
+#pragma unroll 1
+  for (int index = 0; index < Of::kUnits; ++index) {
+    contract::Sums<Of> sums;
+#pragma unroll 1
+    for (int k = 0; k < Of::kSteps; ++k) {
+      const auto* tile = ring.next();
+      sums.add(tile + at_x, (Step::kResident ? weights + (index * Of::kSteps + k) * W::kSize : tile + X::kSize) + at_w);
+    }
+    middle.take(sums, warp, Unit<Of>(index));
+  }
+}
+
+// The second one, to Y.
+template <class Step, class Parameters>
+KRONOP_INLINE void multiply_second(const Parameters& parameters, const PartOfPair<Step>& part, Ring<Step, Parameters>& ring, const typename Step::Factor* weights, const Middle<Step>& middle, int rows, const RowOffsets& offsets, typename Step::Accumulator* results) {
+  using Of = Second<Step>;
+  using Whole = contract::Part<Of>;
+  using X = typename contract::Sums<Of>::X;
+  using W = typename contract::Sums<Of>::W;
+  const contract::Warp<Of> warp;
+  const int at_x = X::at(warp.lane, 0, warp.m), at_w = W::at(warp.lane, 0, warp.n);
+#pragma unroll 1
+  for (int index = 0; index < Of::kUnits; ++index) {
+    const Unit<Of> unit(index);
+    const auto* x = middle.of(unit) + at_x;
+    contract::Sums<Of> sums;
+#pragma unroll 1
+    for (int k = 0; k < Of::kSteps; ++k) {
+      sums.add(x + k * Of::kTileK, (Step::kResident ? weights + (index * Of::kSteps + k) * W::kSize : ring.next()) + at_w);
+    }
+    const int group = part.group_of(unit), lane = part.lane_of(unit);
+    contract::Place place;
+    place.rows = rows, place.outputs = unit.outputs(), place.lanes = unit.lanes();
+    place.y = group * parameters.group_y + lane * parameters.lane_y + unit.output * parameters.produced_y;
+    place.z = group * parameters.group_z + lane * parameters.lane_z + unit.output * parameters.produced_z;
+    place.bias = group * parameters.group_bias + lane * parameters.lane_bias + unit.output * parameters.produced_bias;
+    const contract::Outcome<Of, Parameters> outcome(parameters, place, offsets);
+#pragma unroll 1
+    for (int index_of_part = 0; index_of_part < Whole::kParts; ++index_of_part) {
+      __syncthreads();
+      Whole::deposit(results, warp, sums, index_of_part);
+      __syncthreads();
+      outcome.store_part(results, index_of_part);
+    }
+  }
+}
+
+// Where the rows of a tile are in Y and Z; lists go on with the last row.
+template <class Step, class Parameters>
+KRONOP_INLINE void list_rows(const Parameters& parameters, const RowOffsets& offsets, long long first, int rows) {
+  for (int r = threadIdx.x; r < Step::kTileM; r += Step::kThreads) {
+    const long long row = first + (r < rows ? r : rows - 1);
+    offsets.y[r] = row * parameters.row_y[0];
+    offsets.z[r] = row * parameters.row_z[0];
+  }
+}
+
+}  // namespace chain
+
+// Blocks walk over the tiles of rows of their part; neighbours share rows.
+template <class Step, class Parameters>
+KRONOP_INLINE void chain_mma(const Parameters& parameters) {
+  using Element = typename Step::Factor;
+  unsigned char* shared = shared_memory();
+  const RowOffsets offsets(shared, Step::kTileM);
+  const chain::Middle<Step> middle{reinterpret_cast<Element*>(shared + Step::kMiddleAt)};
+  Element* weights = reinterpret_cast<Element*>(shared + Step::kWeightsAt);
+  auto* results = reinterpret_cast<typename Step::Accumulator*>(shared + Step::kResultsAt);
+  constexpr int first_weights = chain::First<Step>::kUnits * chain::First<Step>::kSteps * contract::Sums<chain::First<Step>>::W::kSize;
+  const long long rows = parameters.row_extent[0], tiles = ceil_div(rows, Step::kTileM), apart = gridDim.x / Step::kParts;
+  const chain::PartOfPair<Step> part(blockIdx.x % Step::kParts);
+  long long tile = blockIdx.x / Step::kParts;
+  const chain::Loader<Step, Parameters> loader(parameters, part, tile, tiles, apart);
+  if (Step::kResident) loader.fill_weights(weights);
+  chain::Ring<Step, Parameters> ring(loader, shared + Step::kRingAt);
+  middle.clear();
+#pragma unroll 1
+  for (; tile < tiles; tile += apart) {
+    const long long first = tile * Step::kTileM;
+    const int there = int(rows - first < Step::kTileM ? rows - first : Step::kTileM);
+    chain::list_rows<Step>(parameters, offsets, first, there);
+    chain::multiply_first(ring, weights, middle);
+    __syncthreads();
+    chain::multiply_second(parameters, part, ring, weights + first_weights, middle, there, offsets, results);
+    __syncthreads();
+  }
+  wait_for_older_copies<0>();
+}
+
+}  // namespace kronop

@@ -1,0 +1,107 @@
+"""Chains of Kronecker-sparse factors on CPUs: one product after the other."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+from kronop.artifacts import Launch, Status
+from kronop.descriptions.datatype import DataType
+from kronop.descriptions.ksparse import KSparseDescription
+from kronop.descriptions.ksparse_chain import KSparseChainDescription, KSparseChainProblem
+from kronop.descriptions.math_instruction import MathInstruction
+from kronop.emit import chains
+from kronop.emit.plan import Plan
+from kronop.emit.x86.ksparse import X86KSparseEmitter
+from kronop.target import Target
+
+_SINGLE = X86KSparseEmitter()
+
+
+class X86KSparseChainEmitter:
+    """Plans chains for x86 targets: a step for each factor, with what is between in the workspace."""
+
+    def instruction(self, element: DataType) -> MathInstruction:
+        return _SINGLE.instruction(element)
+
+    def supports(self, description: KSparseChainDescription, target: Target) -> Status:
+        """Whether every factor has a plan, and why not where one has none."""
+        for item in _products(description):
+            status = _SINGLE.supports(item, target)
+            if not status:
+                return status
+        return Status.accept()
+
+    def plan(
+        self, description: KSparseChainDescription, target: Target, rows: int | None = None
+    ) -> Plan:
+        """The cheapest plan of each factor.
+
+        Raises:
+            DescriptionError: `supports` rejects the description.
+        """
+        return self.candidates(description, target, 1, rows)[0]
+
+    def candidates(
+        self,
+        description: KSparseChainDescription,
+        target: Target,
+        count: int,
+        rows: int | None = None,
+    ) -> tuple[Plan, ...]:
+        """The cheapest plans of all factors, then the next ones of each in turn.
+
+        Raises:
+            DescriptionError: `supports` rejects the description.
+        """
+        products = _products(description)
+        choices = [_SINGLE.candidates(item, target, count, rows) for item in products]
+        return tuple(_plan(products, picked) for picked in _picks(choices, count))
+
+    def workspace_bytes(self, plan: Plan, rows: int, threads: int) -> int:
+        """What is between factors, and the scratch memory of the step that wants most."""
+        scratch = max(_SINGLE.workspace_bytes(one, rows, threads) for one in _alone(plan))
+        return sum(chains.buffers(plan, rows)) + scratch
+
+    def launches(self, plan: Plan, problem: KSparseChainProblem) -> tuple[Launch, ...]:
+        """One call for each factor; none where the batch is 0."""
+        return tuple(
+            dataclasses.replace(launch, step=index)
+            for index, (one, part) in enumerate(
+                zip(_alone(plan), chains.problems(plan, problem), strict=True)
+            )
+            for launch in _SINGLE.launches(one, chains.single(part))
+        )
+
+
+def _products(description: KSparseChainDescription) -> list[KSparseDescription]:
+    return [chains.product(description, index) for index in range(len(description.patterns))]
+
+
+def _picks(choices: Sequence[Sequence[Plan]], count: int) -> Iterator[list[Plan]]:
+    """The first of each; then one factor's others, with the first of the rest."""
+    first = [plans[0] for plans in choices]
+    others = (
+        [*first[:index], plans[place], *first[index + 1 :]]
+        for place in range(1, max(map(len, choices)))
+        for index, plans in enumerate(choices)
+        if place < len(plans)
+    )
+    yield first
+    for _, pick in zip(range(count - 1), others, strict=False):
+        yield pick
+
+
+def _plan(products: Sequence[KSparseDescription], picked: Sequence[Plan]) -> Plan:
+    return Plan(
+        target=picked[0].target,
+        steps=tuple(
+            chains.piece(plan.steps[0], item, 1)
+            for plan, item in zip(picked, products, strict=True)
+        ),
+        rejected=tuple(pair for plan in picked for pair in plan.rejected),
+    )
+
+
+def _alone(plan: Plan) -> list[Plan]:
+    return [dataclasses.replace(plan, steps=(step,), rejected=()) for step in plan.steps]

@@ -1,0 +1,158 @@
+"""Fused pairs of Kronecker-sparse products, run on the CPU from the same headers, against the reference."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kronop.descriptions.datatype import (
+    ColumnMajor,
+    DataType,
+    Layout,
+    RowMajor,
+    bfloat16,
+    float16,
+    float32,
+    float64,
+)
+from kronop.descriptions.epilogue import LinearCombinationGeneric, relu
+from kronop.descriptions.ksparse_chain import (
+    KSparseChainDescription,
+    KSparseChainProblem,
+    Pattern,
+    StridedFactor,
+)
+from kronop.descriptions.math_instruction import MathInstruction
+from kronop.descriptions.tensor import TensorDescription
+from kronop.emit.cuda.ksparse_chain import CudaKSparseChainEmitter
+from kronop.emit.plan import Plan, Step
+from kronop.target import Target
+from tests.emulation.emulator import Emulator, host_compiler
+from tests.emulation.test_emulated_kernels import (
+    _UNIT,
+    folder,
+    linear,
+    matrix,
+    poisoned,
+    stored,
+    values,
+    wide,
+)
+
+pytestmark = pytest.mark.skipif(
+    host_compiler() is None, reason="no g++ to build the emulation with"
+)
+__all__ = ["folder"]
+
+_TARGET = Target.parse("sm_90a")
+_FUSED = "kronop::chain_mma"
+
+
+def fused(step: Step) -> bool:
+    return step.template == _FUSED
+
+
+def describe(
+    patterns: list[Pattern],
+    element: DataType,
+    batch_last: bool,
+    layout: Layout = RowMajor,
+    activation: bool = False,
+) -> KSparseChainDescription:
+    tensor = TensorDescription(element, layout, 16 // element.bytes)
+    math = MathInstruction.tensor_op(element)
+    sums = math.element_accumulator
+    epilogue = LinearCombinationGeneric(relu(sums), element, 1, sums, sums)
+    return KSparseChainDescription(
+        math=math,
+        tile=None,
+        X=tensor,
+        W=TensorDescription(element),
+        Y=tensor,
+        epilogue=epilogue if activation else linear(element),
+        patterns=tuple(patterns),
+        batch_last=batch_last,
+    )
+
+
+def pick(
+    description: KSparseChainDescription, wanted: Callable[[Plan], bool], count: int = 400
+) -> Plan:
+    """The cheapest plan that is as wanted."""
+    plans = CudaKSparseChainEmitter().candidates(description, _TARGET, count)
+    return next(plan for plan in plans if wanted(plan))
+
+
+def run(
+    folder: Path, description: KSparseChainDescription, plan: Plan, rows: int, few: int = 0
+) -> None:
+    """Runs and compares; with `few` blocks at most, which go over several tiles of rows."""
+    random, emitter = np.random.default_rng(7), CudaKSparseChainEmitter()
+    element, layout = description.X.element, description.X.layout
+    last = description.batch_last
+    x = stored(values(random, description.x_shape(rows), element), layout)
+    z = stored(values(random, description.y_shape(rows), element), layout)
+    weights = [stored(values(random, item, element), RowMajor) for item in description.patterns]
+    bias = values(random, (description.output_columns,), element)
+    y = poisoned(z.shape, element, layout)
+    scalars = description.epilogue.epilogue_type(2, 3)
+    workspace = np.full(emitter.workspace_bytes(plan, rows, 1) + 256, 255, np.uint8)
+    problem = KSparseChainProblem(
+        rows=rows,
+        x=matrix(x, last),
+        weights=tuple(factor(item) for item in weights),
+        z=matrix(z, last),
+        bias=bias.ctypes.data,
+        bias_stride=1,
+        y=matrix(y, last),
+        scalars=scalars.scalars,
+        workspace=workspace.ctypes.data + -workspace.ctypes.data % 256,
+        threads=1,
+    )
+    launches = emitter.launches(plan, problem)
+    if few:
+        launches = tuple(
+            dataclasses.replace(item, grid=(min(few, item.grid[0]), 1, 1)) for item in launches
+        )
+    Emulator(plan, folder).run(launches)
+    expected = description.reference(
+        wide(x), [wide(item) for item in weights], wide(z), wide(bias), scalars
+    )
+    unit = _UNIT[element] if element.bytes == 2 else _UNIT[description.math.element_accumulator]
+    # What is between is rounded once for each factor; sums of some hundred terms besides.
+    bound = 64 * unit * len(description.patterns) * np.abs(expected).max(initial=1)
+    assert np.abs(wide(y) - expected).max(initial=0) <= bound
+
+
+def factor(array: Any) -> StridedFactor:
+    a, b, c, d = (stride // array.itemsize for stride in array.strides)
+    return StridedFactor(pointer=array.ctypes.data, strides=(a, b, c, d))
+
+
+_PAIRS: dict[str, list[Pattern]] = {
+    "interleaved": [(2, 24, 32, 1), (1, 40, 24, 2)],
+    "odd": [(3, 10, 17, 1), (1, 18, 10, 3)],
+    "groups": [(4, 16, 24, 1), (2, 33, 32, 1)],
+    "lanes": [(1, 16, 20, 4), (1, 24, 8, 8)],
+    "parts": [(2, 20, 16, 3), (4, 16, 10, 3)],
+    "plain": [(1, 31, 33, 1), (1, 17, 31, 1)],
+}
+
+
+@pytest.mark.parametrize("batch_last", [False, True], ids=["first", "last"])
+@pytest.mark.parametrize("element", [float32, float64, float16, bfloat16])
+@pytest.mark.parametrize("patterns", list(_PAIRS.values()), ids=list(_PAIRS))
+def test_pairs(
+    folder: Path, patterns: list[Pattern], element: DataType, batch_last: bool
+) -> None:
+    description = describe(patterns, element, batch_last)
+    plan = pick(description, lambda item: fused(item.steps[0]))
+    for rows in (1, 71):
+        run(folder, description, plan, rows)
+    run(folder, description, plan, 200, few=2 * int(plan.steps[0].constant("kParts")))

@@ -32,6 +32,7 @@ from kronop.descriptions.epilogue import (
 )
 from kronop.descriptions.kron import KronMatmulDescription, Side
 from kronop.descriptions.ksparse import KSparseDescription
+from kronop.descriptions.ksparse_chain import KSparseChainDescription
 from kronop.descriptions.ksparse_gradient import KSparseGradientDescription
 from kronop.descriptions.math_instruction import MathInstruction, MathOperation, OpClass
 from kronop.descriptions.tensor import TensorDescription
@@ -52,9 +53,15 @@ if TYPE_CHECKING:
     from kronop import compiler
     from kronop.args.kron import KronMatmulArguments
     from kronop.args.ksparse import KSparseArguments
+    from kronop.args.ksparse_chain import KSparseChainArguments
     from kronop.args.ksparse_gradient import KSparseGradientArguments
     from kronop.args.memory import get_allocated_size, get_memory_pool
-    from kronop.families import KronMatmulOperation, KSparseGradientOperation, KSparseOperation
+    from kronop.families import (
+        KronMatmulOperation,
+        KSparseChainOperation,
+        KSparseGradientOperation,
+        KSparseOperation,
+    )
     from kronop.functional import gekmm, gemkm, ksmm
     from kronop.gradients import weight_gradient
     from kronop.tuning import TuningReport, tune
@@ -62,6 +69,8 @@ if TYPE_CHECKING:
 # Describing is cheap to import; what plans, compiles and runs is imported when it is first named.
 _LATER = {
     "KSparseArguments": "kronop.args.ksparse",
+    "KSparseChainArguments": "kronop.args.ksparse_chain",
+    "KSparseChainOperation": "kronop.families",
     "KSparseGradientArguments": "kronop.args.ksparse_gradient",
     "KSparseGradientOperation": "kronop.families",
     "KSparseOperation": "kronop.families",
@@ -88,6 +97,9 @@ __all__ = [
     "ElementTypeError",
     "FastLinearCombinationClamp",
     "KSparseArguments",
+    "KSparseChainArguments",
+    "KSparseChainDescription",
+    "KSparseChainOperation",
     "KSparseDescription",
     "KSparseGradientArguments",
     "KSparseGradientDescription",

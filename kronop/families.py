@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 from kronop.args.kron import KronMatmulArguments
 from kronop.args.ksparse import KSparseArguments
+from kronop.args.ksparse_chain import KSparseChainArguments
 from kronop.args.ksparse_gradient import KSparseGradientArguments
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.kron import KronMatmulDescription, KronProblem, Side
 from kronop.descriptions.ksparse import KSparseDescription, KSparseProblem
+from kronop.descriptions.ksparse_chain import KSparseChainDescription, KSparseChainProblem
 from kronop.descriptions.ksparse_gradient import KSparseGradientDescription, KSparseGradientProblem
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tensor import TensorDescription
@@ -94,6 +96,54 @@ class KSparseOperation(Operation[KSparseDescription, KSparseProblem, KSparseArgu
             Y=Y,
             epilogue=epilogue_functor,
             pattern=integers("pattern", pattern),
+            batch_last=batch_last,
+        )
+        super().__init__(target, description)
+
+
+class KSparseChainOperation(
+    Operation[KSparseChainDescription, KSparseChainProblem, KSparseChainArguments]
+):
+    """Y = epilogue(X K1' ... KL') (batch first) or epilogue(KL ... K1 X) (batch last).
+
+    On a GPU two adjacent factors are one launch where the planner expects that to be faster.
+
+    Args:
+        target: "x86" (or "x86-avx512", "x86-avx2", "x86-generic"), 80, 90, "sm_80" or "sm_90a".
+        tile_description: tile sizes and math of every product, each of which is then a launch of
+            its own; None for the planner's choice.
+        X, W, Y: descriptions of the operand, of all weights and of the result.
+        epilogue_functor: one of the four, applied after the last factor; the bias is added before
+            the activation. What is between two factors is rounded to the element type of X.
+        patterns: (a, b, c, d) of each factor, the right-most one, which is applied first, first.
+        batch_last: X is (a c d, B) and Y (a b d, B).
+
+    Raises:
+        DescriptionError: factors that do not follow each other, or no kernel serves this; the
+            message says why and what to change.
+    """
+
+    def __init__(
+        self,
+        target: object,
+        tile_description: TileDescription | None,
+        X: TensorDescription,
+        W: TensorDescription,
+        Y: TensorDescription,
+        epilogue_functor: Epilogue,
+        patterns: Sequence[Sequence[int]],
+        batch_last: bool = False,
+    ) -> None:
+        target = Target.parse(target)
+        each = enumerate(integers("patterns", patterns))
+        description = KSparseChainDescription(
+            math=_math(KSparseChainDescription, target, tile_description, X),
+            tile=tile_description,
+            X=X,
+            W=W,
+            Y=Y,
+            epilogue=epilogue_functor,
+            patterns=tuple(integers(f"patterns[{index}]", item) for index, item in each),
             batch_last=batch_last,
         )
         super().__init__(target, description)

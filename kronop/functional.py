@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kronop import prepared
-from kronop.args.base import check_overlap
 from kronop.args.device import target_of
 from kronop.args.kron import KronMatmulArguments
-from kronop.args.ksparse import KSparseArguments
+from kronop.args.ksparse import KSparseArguments, SparseArguments
+from kronop.args.ksparse_chain import KSparseChainArguments
 from kronop.args.tensor import TensorView, describe, view
 from kronop.descriptions import epilogue as epilogues
 from kronop.descriptions.datatype import DataType, Layout, int8, result_type
@@ -23,11 +23,12 @@ from kronop.descriptions.epilogue import (
     LinearCombinationGeneric,
 )
 from kronop.descriptions.kron import Side
+from kronop.descriptions.ksparse_chain import Pattern
 from kronop.descriptions.math_instruction import SIMT_ELEMENTS, MathInstruction
 from kronop.descriptions.shared import check_flag
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
-from kronop.families import KronMatmulOperation, KSparseOperation
+from kronop.families import KronMatmulOperation, KSparseChainOperation, KSparseOperation
 from kronop.prepared import Lesson
 
 _ORDER = {Side.Right: "gemkm(x, factors)", Side.Left: "gekmm(factors, x)"}
@@ -105,9 +106,9 @@ def ksmm(
 ) -> Any:
     """activation(alpha x K' + beta z + bias), K Kronecker-sparse or a product of such factors.
 
-    Factors are applied one after the other; alpha, beta, z, bias and activation come after the
-    last. What is between two factors is of x's element type: in float16 it overflows beyond
-    65504, even where the result would not.
+    Several factors are one operation, of as few launches as pay; alpha, beta, z, bias and
+    activation come after the last. What is between two factors is of x's element type: in float16
+    it overflows beyond 65504, even where the result would not.
 
     Args:
         x: (..., a c d), or (a c d, ...) with `batch_last`.
@@ -137,21 +138,11 @@ def ksmm(
             return result
     _check_activation(activation)
     check_flag("batch_last", batch_last)
-    patterns = _chain_patterns(chain)
-    if len(chain) > 1:
-        _check_chained(x)
-    if out is not None and len(chain) > 1:
-        _check_separate(out, x, chain, bias)
-    for index, (weight, pattern) in enumerate(zip(chain[:-1], patterns[:-1], strict=True)):
-        x = _finish(ksparse_arguments(x, weight, pattern, batch_last), lesson, {"W": 1 + index})
+    arguments = _sparse_arguments(x, chain, batch_last, bias, activation, (alpha, beta), z, out)
     count = len(chain)
-    result = _finish(
-        ksparse_arguments(
-            x, chain[-1], patterns[-1], batch_last, bias, activation, (alpha, beta), z, out
-        ),
-        lesson,
-        {"W": count, "bias": count + 1, "Z": count + 2},
-    )
+    slots = {f"weights[{index}]": 1 + index for index in range(count)}
+    slots |= {"W": 1, "bias": count + 1, "Z": count + 2}
+    result = _finish(arguments, lesson, slots)
     if lesson is not None:
         lesson.end()
     return result
@@ -178,14 +169,6 @@ def _kron(
     if lesson is not None:
         lesson.end()
     return result
-
-
-def _check_separate(out: Any, x: Any, weights: Sequence[Any], bias: Any) -> None:
-    """Holds the result of a chain apart from every input; each layer knows only its own."""
-    inputs = {"X": x} | {f"weights[{index}]": item for index, item in enumerate(weights)}
-    if bias is not None:
-        inputs["bias"] = bias
-    check_overlap(view(out, "Y"), {name: view(item, name) for name, item in inputs.items()}, None)
 
 
 def _check_chained(x: Any) -> None:
@@ -252,10 +235,29 @@ def kron_arguments(
     )
 
 
+def _sparse_arguments(
+    x: Any,
+    chain: Sequence[Any],
+    batch_last: bool,
+    bias: Any,
+    activation: str | None,
+    scalars: tuple[float, float],
+    z: Any,
+    out: Any,
+) -> SparseArguments:
+    """The arguments, of the operation for these tensors, that `ksmm` runs."""
+    patterns = _chain_patterns(chain)
+    if len(chain) > 1:
+        return chain_arguments(x, chain, patterns, batch_last, bias, activation, scalars, z, out)
+    return ksparse_arguments(
+        x, chain[0], patterns[0], batch_last, bias, activation, scalars, z, out
+    )
+
+
 def ksparse_arguments(
     x: Any,
     weight: Any,
-    pattern: tuple[int, int, int, int],
+    pattern: Pattern,
     batch_last: bool,
     bias: Any = None,
     activation: str | None = None,
@@ -264,14 +266,8 @@ def ksparse_arguments(
     out: Any = None,
 ) -> KSparseArguments:
     """The arguments, of the operation for these tensors, that `ksmm` runs for one factor."""
-    x_view = _operand(x)
-    a, b, _, d = pattern
-    flat = len(x_view.shape) == 1
-    inner = math.prod(x_view.shape[1:]) if batch_last and not flat else a * b * d
-    Y = _output_description(x_view.element, inner, z, out)
-    operation = _ksparse_operation(
-        target_of(x_view), describe(x_view, "X"), Y, pattern, batch_last, activation
-    )
+    X, Y, target = _sparse_ends(x, pattern, batch_last, z, out)
+    operation = _ksparse_operation(target, X, Y, pattern, batch_last, activation)
     return KSparseArguments(
         operation=operation,
         X=x,
@@ -281,6 +277,44 @@ def ksparse_arguments(
         bias=bias,
         output_op=operation.epilogue_type(*scalars),
     )
+
+
+def chain_arguments(
+    x: Any,
+    weights: Sequence[Any],
+    patterns: Sequence[Pattern],
+    batch_last: bool,
+    bias: Any = None,
+    activation: str | None = None,
+    scalars: tuple[float, float] = (1.0, 0.0),
+    z: Any = None,
+    out: Any = None,
+) -> KSparseChainArguments:
+    """The arguments, of the operation for these tensors, that `ksmm` runs for several factors."""
+    _check_chained(x)
+    X, Y, target = _sparse_ends(x, patterns[-1], batch_last, z, out)
+    operation = _chain_operation(target, X, Y, tuple(patterns), batch_last, activation)
+    return KSparseChainArguments(
+        operation=operation,
+        X=x,
+        weights=weights,
+        Z=z,
+        Y=out,
+        bias=bias,
+        output_op=operation.epilogue_type(*scalars),
+    )
+
+
+def _sparse_ends(
+    x: Any, last: Pattern, batch_last: bool, z: Any, out: Any
+) -> tuple[TensorDescription, TensorDescription, str]:
+    """What is promised of X and of Y, whose last factor has that pattern; and the target."""
+    x_view = _operand(x)
+    a, b, _, d = last
+    flat = len(x_view.shape) == 1
+    inner = math.prod(x_view.shape[1:]) if batch_last and not flat else a * b * d
+    Y = _output_description(x_view.element, inner, z, out)
+    return describe(x_view, "X"), Y, target_of(x_view)
 
 
 def _finish(arguments: Any, lesson: Lesson | None, slots: Mapping[str, int]) -> Any:
@@ -300,7 +334,7 @@ def _matrix_shape(factor: TensorView, index: int) -> tuple[int, int]:
     return factor.shape[-2], factor.shape[-1]
 
 
-def _chain_patterns(chain: Sequence[Any]) -> list[tuple[int, int, int, int]]:
+def _chain_patterns(chain: Sequence[Any]) -> list[Pattern]:
     """The patterns of a list of weights, checked to chain."""
     if not chain:
         raise ArgumentError(
@@ -311,7 +345,7 @@ def _chain_patterns(chain: Sequence[Any]) -> list[tuple[int, int, int, int]]:
                 hint="give the right-most factor first",
             )
         )
-    patterns: list[tuple[int, int, int, int]] = []
+    patterns: list[Pattern] = []
     for index, weight in enumerate(chain):
         shape = view(weight, f"weights[{index}]").shape
         if len(shape) != 4:
@@ -377,13 +411,27 @@ def _ksparse_operation(
     target: str,
     X: TensorDescription,
     Y: TensorDescription,
-    pattern: tuple[int, int, int, int],
+    pattern: Pattern,
     batch_last: bool,
     activation: str | None,
 ) -> KSparseOperation:
     W = TensorDescription(X.element)
     epilogue = _epilogue(X.element, Y, activation)
     return KSparseOperation(target, None, X, W, Y, epilogue, pattern, batch_last)
+
+
+@functools.lru_cache(maxsize=512)
+def _chain_operation(
+    target: str,
+    X: TensorDescription,
+    Y: TensorDescription,
+    patterns: tuple[Pattern, ...],
+    batch_last: bool,
+    activation: str | None,
+) -> KSparseChainOperation:
+    W = TensorDescription(X.element)
+    epilogue = _epilogue(X.element, Y, activation)
+    return KSparseChainOperation(target, None, X, W, Y, epilogue, patterns, batch_last)
 
 
 def _epilogue(x: DataType, Y: TensorDescription, activation: str | None) -> Epilogue:

@@ -18,11 +18,13 @@ from kronop.args.base import most_threads
 from kronop.args.device import default_device
 from kronop.args.kron import KronMatmulArguments
 from kronop.args.ksparse import KSparseArguments
+from kronop.args.ksparse_chain import KSparseChainArguments
 from kronop.args.ksparse_gradient import KSparseGradientArguments
 from kronop.artifacts import Binary, Launch, Source
 from kronop.descriptions.epilogue import EpilogueArguments
 from kronop.descriptions.kron import KronMatmulDescription, KronProblem
 from kronop.descriptions.ksparse import KSparseDescription, KSparseProblem
+from kronop.descriptions.ksparse_chain import KSparseChainDescription, KSparseChainProblem
 from kronop.descriptions.ksparse_gradient import KSparseGradientDescription, KSparseGradientProblem
 from kronop.descriptions.tile import whole
 from kronop.emit.emitter import Emitter
@@ -43,11 +45,20 @@ class Sizes:
     workspace_bytes: int
 
 
-_Described = KronMatmulDescription | KSparseDescription | KSparseGradientDescription
+_Described = (
+    KronMatmulDescription
+    | KSparseDescription
+    | KSparseChainDescription
+    | KSparseGradientDescription
+)
 AnyDescription = TypeVar("AnyDescription", bound=_Described)
-AnyProblem = TypeVar("AnyProblem", bound=KronProblem | KSparseProblem | KSparseGradientProblem)
+AnyProblem = TypeVar(
+    "AnyProblem",
+    bound=KronProblem | KSparseProblem | KSparseChainProblem | KSparseGradientProblem,
+)
 AnyArguments = TypeVar(
-    "AnyArguments", bound=KronMatmulArguments | KSparseArguments | KSparseGradientArguments
+    "AnyArguments",
+    bound=KronMatmulArguments | KSparseArguments | KSparseChainArguments | KSparseGradientArguments,
 )
 
 

@@ -1,9 +1,14 @@
-"""Arguments of the Kronecker-sparse family: tensors of any framework -> KSparseProblem."""
+"""Arguments of Kronecker-sparse products: tensors of any framework -> KSparseProblem.
+
+Those of chains differ in their weights alone: they are in ksparse_chain.
+"""
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from kronop.args.base import Arguments, OperationLike, Places, check_source, description_of
@@ -16,6 +21,11 @@ from kronop.descriptions.datatype import Layout
 from kronop.descriptions.epilogue import EpilogueArguments
 from kronop.descriptions.kron import StridedMatrix
 from kronop.descriptions.ksparse import KSparseDescription, KSparseProblem
+from kronop.descriptions.ksparse_chain import (
+    KSparseChainDescription,
+    Pattern,
+    StridedFactor,
+)
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, mismatch
 
@@ -30,49 +40,41 @@ class _Flat:
     column: int
 
 
-class KSparseArguments(Arguments):
-    """Y = epilogue(X K'), or K X with batch_last, for the weights W of a Kronecker-sparse K.
+class SparseArguments(Arguments):
+    """What the arguments of one factor and of a chain have in common: X, Z, Y, bias and scalars.
 
     Args:
-        operation: a KSparseOperation.
-        X: (..., a c d), or (a c d, ...) with batch_last; the other dimensions are the batch. A
-            vector is a batch of 1.
-        W: (a, b, c, d), any strides.
-        Z: like Y; needed where beta is not 0. It may be Y itself.
-        Y: where the result goes, shaped as X with a b d features; None for a new tensor like X.
-        bias: (a b d,) of Y's element type, added to every row; or None.
-        output_op: `operation.epilogue_type(alpha, beta, ...)`; None for its defaults.
-
-    A batch that no single stride walks is copied (Y: written through a copy). Everything is
-    checked here; nothing is computed, and nothing but Y is allocated, before the first run.
-
-    Raises:
-        ElementTypeError: not a tensor, or another element type than the operation's.
-        ArgumentError: shapes, strides, alignment, devices or overlaps that do not fit.
-        OutOfMemoryError: no room for Y.
+        operation, X, Z, Y, bias, output_op: as for KSparseArguments.
+        kind: the family's description.
+        weights: the factors' weights under the names that messages give them.
     """
+
+    _description: KSparseDescription | KSparseChainDescription
 
     def __init__(
         self,
-        *,
         operation: OperationLike,
+        kind: type[KSparseDescription] | type[KSparseChainDescription],
         X: Any,
-        W: Any,
-        Z: Any = None,
-        Y: Any = None,
-        bias: Any = None,
-        output_op: EpilogueArguments | None = None,
+        weights: Mapping[str, Any],
+        Z: Any,
+        Y: Any,
+        bias: Any,
+        output_op: EpilogueArguments | None,
     ) -> None:
-        self._description = what = description_of(operation, KSparseDescription)
+        self._description = what = description_of(operation, kind)
         super().__init__(operation, output_op)
-        given = (("X", X), ("W", W), ("bias", bias), ("Z", Z), ("Y", Y))
+        given = (("X", X), *weights.items(), ("bias", bias), ("Z", Z), ("Y", Y))
         views = {
-            name: view(item, name) for name, item in given if item is not None or name in ("X", "W")
+            name: view(item, name)
+            for name, item in given
+            if item is not None or name == "X" or name in weights
         }
         check_source(self.output_op.beta, views.get("Z"))
         self._check_shapes(views)
         self._settle(views)
-        check_promise(views["W"], what.W, "W")
+        for name in weights:
+            check_promise(views[name], what.W, name)
         if "bias" in views:
             check_promise(views["bias"], TensorDescription(what.Y.element), "bias")
         flats: dict[str, _Flat] = {
@@ -83,18 +85,23 @@ class KSparseArguments(Arguments):
         else:
             self._take_result(Y, views)
         self._flats = flats
-        self._weights = views["W"]
+        self._weights = {name: views[name] for name in weights}
         self._bias = views.get("bias")
         self._source_is_result = self.output_op.beta != 0 and same_elements(
             flats["Z"].view, flats["Y"].view
         )
+
+    @property
+    @abc.abstractmethod
+    def _patterns(self) -> Mapping[str, Pattern]:
+        """Of the weights, by their names."""
 
     def _check_shapes(self, views: dict[str, TensorView]) -> None:
         what = self._description
         shape = views["X"].shape
         at = 0 if what.batch_last else -1
         if not shape or shape[at] != what.input_columns:
-            a, _, c, d = what.pattern
+            a, _, c, d = next(iter(self._patterns.values()))
             where = "first" if what.batch_last else "last"
             expected = f"{a} x {c} x {d} = {what.input_columns} as {where} extent"
             raise ArgumentError(
@@ -111,7 +118,7 @@ class KSparseArguments(Arguments):
             (*features, *self._lead) if what.batch_last else (*self._lead, *features)
         )
         expected_shapes = {
-            "W": what.pattern,
+            **self._patterns,
             "bias": features,
             "Z": self._result_shape,
             "Y": self._result_shape,
@@ -179,30 +186,34 @@ class KSparseArguments(Arguments):
     def _rows(self) -> int:
         return math.prod(self._lead)
 
-    def _problem(self, places: Places, workspace: int) -> KSparseProblem:
-        what, flats = self._description, self._flats
-        y = flats["Y"]
+    def _ends(self, places: Places, workspace: int) -> dict[str, Any]:
+        """What problems of one factor and of chains have in common."""
+        y = self._flats["Y"]
         read = self._source_is_result
         result = _matrix(y, places.output("Y", y.view, y.form, read=read))
         source = None
         if self.output_op.beta:
             source = result if self._source_is_result else self._placed(places, "Z")
-        form = form_for(self._weights, what.W, self._device)
-        weights = places.input("W", self._weights, form)
-        strides = self._weights.strides if form is None else form.strides
         bias, bias_stride = self._place_bias(places)
-        return KSparseProblem(
-            rows=self._rows(),
-            x=self._placed(places, "X"),
-            weights=weights.pointer,
-            weight_strides=(strides[0], strides[1], strides[2], strides[3]),
-            z=source,
-            bias=bias,
-            bias_stride=bias_stride,
-            y=result,
-            scalars=self.output_op.scalars,
-            workspace=workspace,
-            threads=self._threads,
+        return {
+            "rows": self._rows(),
+            "x": self._placed(places, "X"),
+            "z": source,
+            "bias": bias,
+            "bias_stride": bias_stride,
+            "y": result,
+            "scalars": self.output_op.scalars,
+            "workspace": workspace,
+            "threads": self._threads,
+        }
+
+    def _place_weights(self, places: Places, name: str) -> StridedFactor:
+        item = self._weights[name]
+        form = form_for(item, self._description.W, self._device)
+        strides = item.strides if form is None else form.strides
+        return StridedFactor(
+            pointer=places.input(name, item, form).pointer,
+            strides=(strides[0], strides[1], strides[2], strides[3]),
         )
 
     def _placed(self, places: Places, name: str) -> StridedMatrix:
@@ -215,6 +226,53 @@ class KSparseArguments(Arguments):
         form = form_for(self._bias, TensorDescription(self._bias.element), self._device)
         strides = self._bias.strides if form is None else form.strides
         return places.input("bias", self._bias, form).pointer, strides[0]
+
+
+class KSparseArguments(SparseArguments):
+    """Y = epilogue(X K'), or K X with batch_last, for the weights W of a Kronecker-sparse K.
+
+    Args:
+        operation: a KSparseOperation.
+        X: (..., a c d), or (a c d, ...) with batch_last; the other dimensions are the batch. A
+            vector is a batch of 1.
+        W: (a, b, c, d), any strides.
+        Z: like Y; needed where beta is not 0. It may be Y itself.
+        Y: where the result goes, shaped as X with a b d features; None for a new tensor like X.
+        bias: (a b d,) of Y's element type, added to every row; or None.
+        output_op: `operation.epilogue_type(alpha, beta, ...)`; None for its defaults.
+
+    A batch that no single stride walks is copied (Y: written through a copy). Everything is
+    checked here; nothing is computed, and nothing but Y is allocated, before the first run.
+
+    Raises:
+        ElementTypeError: not a tensor, or another element type than the operation's.
+        ArgumentError: shapes, strides, alignment, devices or overlaps that do not fit.
+        OutOfMemoryError: no room for Y.
+    """
+
+    _description: KSparseDescription
+
+    def __init__(
+        self,
+        *,
+        operation: OperationLike,
+        X: Any,
+        W: Any,
+        Z: Any = None,
+        Y: Any = None,
+        bias: Any = None,
+        output_op: EpilogueArguments | None = None,
+    ) -> None:
+        super().__init__(operation, KSparseDescription, X, {"W": W}, Z, Y, bias, output_op)
+
+    @property
+    def _patterns(self) -> Mapping[str, Pattern]:
+        return {"W": self._description.pattern}
+
+    def _problem(self, places: Places, workspace: int) -> KSparseProblem:
+        ends = self._ends(places, workspace)
+        weights = self._place_weights(places, "W")
+        return KSparseProblem(weights=weights.pointer, weight_strides=weights.strides, **ends)
 
 
 def _matrix(flat: _Flat, place: TensorView) -> StridedMatrix:

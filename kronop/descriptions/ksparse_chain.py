@@ -1,8 +1,9 @@
 """The family of chains of Kronecker-sparse factors: Y = epilogue(X K1' K2' ... KL').
 
-K1 is the right-most factor of the matrix product KL ... K2 K1 and is applied first. Batch first, X is
-(B, a1 c1 d1) and Y (B, aL bL dL); batch last, X is (a1 c1 d1, B) and Y = KL ... K1 X is (aL bL dL, B).
-See ksparse for one factor. What is between two factors is rounded to the tensors' element type.
+K1 is the right-most factor of the matrix product KL ... K2 K1 and is applied first. Batch first, X
+is (B, a1 c1 d1) and Y (B, aL bL dL); batch last, X is (a1 c1 d1, B) and Y = KL ... K1 X is
+(aL bL dL, B). See ksparse for one factor. What is between two factors is rounded to the tensors'
+element type.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ class KSparseChainDescription:
         batch_last: X is (a c d, B) and Y (a b d, B), instead of (B, a c d) and (B, a b d).
 
     Raises:
-        DescriptionError: element types that differ, sizes that are not positive, or factors that do not
-            follow each other.
+        DescriptionError: element types that differ, sizes that are not positive, or factors that do
+            not follow each other.
     """
 
     math: MathInstruction

@@ -1,9 +1,8 @@
-"""Fused pairs of Kronecker-sparse products, run on the CPU from the same headers, against the reference."""
+"""Fused pairs of Kronecker-sparse products, run on the CPU from the same headers."""
 
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ import numpy as np
 import pytest
 
 from kronop.descriptions.datatype import (
-    ColumnMajor,
     DataType,
     Layout,
     RowMajor,
@@ -148,9 +146,7 @@ _PAIRS: dict[str, list[Pattern]] = {
 @pytest.mark.parametrize("batch_last", [False, True], ids=["first", "last"])
 @pytest.mark.parametrize("element", [float32, float64, float16, bfloat16])
 @pytest.mark.parametrize("patterns", list(_PAIRS.values()), ids=list(_PAIRS))
-def test_pairs(
-    folder: Path, patterns: list[Pattern], element: DataType, batch_last: bool
-) -> None:
+def test_pairs(folder: Path, patterns: list[Pattern], element: DataType, batch_last: bool) -> None:
     description = describe(patterns, element, batch_last)
     plan = pick(description, lambda item: fused(item.steps[0]))
     for rows in (1, 71):

@@ -16,8 +16,9 @@ class Pair:
     """Two products and how they fall into parts that share no feature.
 
     The middle's features are (i1, j1, l1) of the first product and (i2, k2, l2) of the second. What
-    both a have in common is a leading digit of both, what both d have in common a trailing one: features with
-    other digits there never meet. A part has one of the leading digits and `lanes` of the trailing ones.
+    both a have in common is a leading digit of both, what both d have in common a trailing one:
+    features with other digits there never meet. A part has one of the leading digits and `lanes` of
+    the trailing ones.
 
     Attributes:
         first, second: the products, over all features.

@@ -1,4 +1,4 @@
-"""The step of a fused pair of Kronecker-sparse products (`chain_mma`), its candidates, its launch."""
+"""The step of a fused pair of products (`chain_mma`), its candidates and its launch."""
 
 from __future__ import annotations
 
@@ -60,7 +60,8 @@ def _proposed(pair: Pair, description: KSparseDescription, split: bool) -> Itera
                 for place, item in enumerate(chain_tile.proposed(pair, index, m, threads))
             ]
             best.append([item for _, _, item in heapq.nsmallest(_BEST_OF_EACH, own)])
-        for one, other, stages, resident in itertools.product(*best, _STAGES, (False, True)):
+        pool = itertools.product(best[0], best[1], _STAGES, (False, True))
+        for one, other, stages, resident in pool:
             yield ChainTile(
                 first=replace(one, stages=stages),
                 second=replace(other, stages=stages),
@@ -142,7 +143,7 @@ def _signature(scalar: Scalar) -> KernelSignature:
 def chain_launch(index: int, step: Step, problem: KSparseChainProblem, cores: int) -> Launch:
     """The launch of a fused pair: as many blocks as there is room for, in turns over the rows."""
     patterns = operands.integers(step, "patterns")
-    a1, b1, c1, d1, a2, b2, c2, d2 = patterns
+    (_, _, c1, d1), (_, b2, _, d2) = patterns[:4], patterns[4:]
     first, second = problem.weights
     views = {
         "x": view(problem.x, "contracted", c1, d1),

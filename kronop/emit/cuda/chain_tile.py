@@ -60,7 +60,7 @@ class ChainTile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """Shared memory of a block: where regions start, in bytes, and the elements of a ring's slot."""
+    """Shared memory of a block: where regions start, in bytes; elements of a slot of the ring."""
 
     middle: int
     weights: int
@@ -122,9 +122,8 @@ def room(pair: Pair, tile: ChainTile, math: MathInstruction) -> Room:
         weights=weights_at,
         ring=ring_at,
         results=results_at,
-        total=results_at + contract_mma.results_bytes(
-            pair.second, tile.second, math.element_accumulator
-        ),
+        total=results_at
+        + contract_mma.results_bytes(pair.second, tile.second, math.element_accumulator),
         slot=slot,
     )
 
@@ -138,7 +137,9 @@ def registers(pair: Pair, tile: ChainTile, splits: bool) -> int:
     return held + _REGISTERS_OF_RING
 
 
-def fits(pair: Pair, tile: ChainTile, splits: bool, math: MathInstruction, target: Target) -> Status:
+def fits(
+    pair: Pair, tile: ChainTile, splits: bool, math: MathInstruction, target: Target
+) -> Status:
     """Whether `chain_mma` can run this tile: the one rule."""
     wanted = room(pair, tile, math)
     if wanted.total > target.shared_bytes:
@@ -282,9 +283,7 @@ def _of_both(
     )
 
 
-def blocks(
-    pair: Pair, tile: ChainTile, splits: bool, math: MathInstruction, target: Target
-) -> int:
+def blocks(pair: Pair, tile: ChainTile, splits: bool, math: MathInstruction, target: Target) -> int:
     """Blocks that a multiprocessor holds at once."""
     held, wanted = registers(pair, tile, splits), room(pair, tile, math).total
     resident = operands.resident_blocks(tile.threads, held, wanted, target)

@@ -89,8 +89,7 @@ class CudaKSparseChainEmitter:
         if problem.rows == 0:
             return ()
         return tuple(
-            _launch(plan, index, part)
-            for index, part in enumerate(chains.problems(plan, problem))
+            _launch(plan, index, part) for index, part in enumerate(chains.problems(plan, problem))
         )
 
 

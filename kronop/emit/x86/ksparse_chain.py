@@ -19,7 +19,7 @@ _SINGLE = X86KSparseEmitter()
 
 
 class X86KSparseChainEmitter:
-    """Plans chains for x86 targets: a step for each factor, with what is between in the workspace."""
+    """Plans chains for x86 targets: a step for each factor; what is between is workspace."""
 
     def instruction(self, element: DataType) -> MathInstruction:
         return _SINGLE.instruction(element)

@@ -1,14 +1,16 @@
 """Chains of Kronecker-sparse products as steps: single products, and what lies between them.
 
-Each step of a chain's plan says in `launch` how many factors it takes and what it produces. What is
-between steps is in the workspace, in two buffers that take turns, in the order of X's memory.
+A piece of a chain's plan is a step, or steps that prepare weights and then one: which says in
+`launch` how many factors it takes and what it produces. What is between pieces is in the workspace,
+in two buffers that take turns, in the order of X's memory.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
+from kronop.artifacts import Launch
 from kronop.descriptions.datatype import RowMajor
 from kronop.descriptions.epilogue import LinearCombination
 from kronop.descriptions.kron import StridedMatrix
@@ -43,34 +45,63 @@ def product(description: KSparseChainDescription, index: int) -> KSparseDescript
     )
 
 
-def piece(step: Step, last: KSparseDescription, factors: int) -> Step:
-    """A step of a chain: it takes so many factors, of which `last` is the last one."""
+def piece(steps: Sequence[Step], last: KSparseDescription, factors: int) -> tuple[Step, ...]:
+    """Steps as a piece of a chain: they take so many factors, of which `last` is the last one."""
     marks = (
         ("factors", factors),
         ("columns_out", last.output_columns),
         ("bytes_out", last.Y.element.bytes),
         ("by_rows", last.batch_last == (last.Y.layout is RowMajor)),
     )
-    return dataclasses.replace(step, launch=(*step.launch, *marks))
+    *before, step = steps
+    return *before, dataclasses.replace(step, launch=(*step.launch, *marks))
 
 
-def buffers(plan: Plan, rows: int) -> tuple[int, int]:
-    """Bytes of what even and odd steps leave to the next one."""
+def pieces(plan: Plan) -> list[Plan]:
+    """The plan of each piece."""
+    found, begin = [], 0
+    for end, step in enumerate(plan.steps, 1):
+        if "factors" in dict(step.launch):
+            found.append(dataclasses.replace(plan, steps=plan.steps[begin:end], rejected=()))
+            begin = end
+    return found
+
+
+def launches(
+    plan: Plan,
+    problem: KSparseChainProblem,
+    of_piece: Callable[[Plan, KSparseChainProblem], Sequence[Launch]],
+) -> tuple[Launch, ...]:
+    """The launches of all pieces."""
+    found: list[Launch] = []
+    begin, each = 0, pieces(plan)
+    for own, part in zip(each, _problems(each, problem), strict=True):
+        found += [
+            dataclasses.replace(launch, step=begin + launch.step) for launch in of_piece(own, part)
+        ]
+        begin += len(own.steps)
+    return tuple(found)
+
+
+def buffers(plans: Sequence[Plan], rows: int) -> tuple[int, int]:
+    """Bytes of what even and odd pieces leave to the next one."""
     sizes = [0, 0]
-    for index, step in enumerate(plan.steps[:-1]):
+    for index, item in enumerate(plans[:-1]):
+        step = item.steps[-1]
         row, column = _strides(step, rows)
         wanted = _size(step, "bytes_out") * max(row * rows, column * _size(step, "columns_out"))
         sizes[index % 2] = max(sizes[index % 2], -(-wanted // _ALIGNMENT) * _ALIGNMENT)
     return sizes[0], sizes[1]
 
 
-def problems(plan: Plan, problem: KSparseChainProblem) -> Iterator[KSparseChainProblem]:
-    """Each step's part of the problem; the workspace left to it is behind both buffers."""
-    even, odd = buffers(plan, problem.rows)
+def _problems(plans: Sequence[Plan], problem: KSparseChainProblem) -> Iterator[KSparseChainProblem]:
+    """Each piece's part of the problem; the workspace left to it is behind both buffers."""
+    even, odd = buffers(plans, problem.rows)
     starts = (problem.workspace, problem.workspace + even)
     x, taken = problem.x, 0
-    for index, step in enumerate(plan.steps):
-        is_last, count = index == len(plan.steps) - 1, _size(step, "factors")
+    for index, item in enumerate(plans):
+        step = item.steps[-1]
+        is_last, count = index == len(plans) - 1, _size(step, "factors")
         row, column = _strides(step, problem.rows)
         y = StridedMatrix(pointer=starts[index % 2], row=row, column=column)
         yield dataclasses.replace(

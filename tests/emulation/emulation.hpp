@@ -307,9 +307,125 @@ inline void group_multiply_add(float (&sums)[N][4], const unsigned (&a)[4], cons
   wait(Waiting::warp);
 }
 
+// Lets the other threads go on until `is_done`.
+template <class Condition>
+inline void wait_until(Condition is_done) {
+  for (long rounds = 0; !is_done(); ++rounds) {
+    if (rounds > 10000000) {
+      std::fprintf(stderr, "a barrier waits for threads that do not come\n");
+      std::abort();
+    }
+    wait(Waiting::nothing);
+  }
+}
+
+// A barrier in shared memory: its phase ends when all have arrived.
+struct Barrier {
+  short count, missing;
+  unsigned phase;
+  void begin(int threads) {
+    count = missing = short(threads);
+    phase = 0;
+  }
+  void arrive() {
+    if (--missing == 0) {
+      missing = count;
+      ++phase;
+    }
+  }
+  void arrive_after_copies() { arrive(); }
+  void wait(unsigned parity) {
+    wait_until([&] { return (phase & 1) != parity; });
+  }
+};
+
+struct NamedBarrier {
+  unsigned arrived, phase;
+};
+inline NamedBarrier named_barriers[16];
+
+template <int kThreads>
+inline void wait_for_team(int index) {
+  NamedBarrier& barrier = named_barriers[index];
+  const unsigned phase = barrier.phase;
+  if (++barrier.arrived == kThreads) {
+    barrier.arrived = 0;
+    ++barrier.phase;
+  }
+  wait_until([&] { return barrier.phase != phase; });
+}
+
+// A matrix in cores of 8 rows of 16 bytes, and its elements.
+struct CoreMatrix {
+  const unsigned char* from;
+  int along_contracted, along_wide;
+  CoreMatrix(const void* from, int along_contracted, int along_wide)
+      : from(static_cast<const unsigned char*>(from)), along_contracted(along_contracted), along_wide(along_wide) {}
+  CoreMatrix after(int bytes) const { return {from + bytes, along_contracted, along_wide}; }
+  template <class T>
+  T at(int wide, int contracted) const {
+    constexpr int core = 16 / sizeof(T);
+    const auto* row = from + wide / 8 * along_wide + wide % 8 * 16 + contracted / core * along_contracted;
+    return reinterpret_cast<const T*>(row)[contracted % core];
+  }
+  unsigned short turned(int wide, int contracted) const {
+    const auto* row = from + wide / 8 * along_wide + contracted / 8 * along_contracted + contracted % 8 * 16;
+    return reinterpret_cast<const unsigned short*>(row)[wide % 8];
+  }
+};
+
+// What a thread has of 16 rows x 8 N sums; left(row, k) is of this warp's rows.
+template <int N, class Left, class Right>
+inline void add_group_product(float (&sums)[N][4], bool more, int steps, Left left, Right right) {
+  const unsigned thread = current % 32;
+  for (int n = 0; n < N; ++n) {
+    for (int e = 0; e < 4; ++e) {
+      const int row = thread / 4 + 8 * (e / 2), column = 8 * n + thread % 4 * 2 + e % 2;
+      double sum = more ? sums[n][e] : 0;
+      for (int k = 0; k < steps; ++k) sum += left(row, k) * right(column, k);
+      sums[n][e] = float(sum);
+    }
+  }
+}
+
+template <class T, int N>
+inline void group_product(float (&sums)[N][4], const unsigned (&a)[4], const CoreMatrix& b, bool more) {
+  const unsigned warp = current / 32;
+  if (words_of.size() <= warp) words_of.resize(warp + 1);
+  std::memcpy(words_of[warp].a[current % 32], a, sizeof(a));
+  wait(Waiting::warp);
+  const Words& all = words_of[warp];
+  if constexpr (sizeof(T) == 4) {
+    const auto left = [&](int row, int k) { return double(operand(__builtin_bit_cast(float, all.a[row % 8 * 4 + k % 4][row / 8 + 2 * (k / 4)]))); };
+    add_group_product(sums, more, 8, left, [&](int column, int k) { return double(operand(b.at<float>(column, k))); });
+  } else {
+    const auto left = [&](int row, int k) { return widened<T>(left_of(all, row, k)); };
+    add_group_product(sums, more, 16, left, [&](int column, int k) { return widened<T>(b.at<unsigned short>(column, k)); });
+  }
+  wait(Waiting::warp);
+}
+
+template <class T, bool kTurned, int N>
+inline void group_product(float (&sums)[N][4], const CoreMatrix& a, const CoreMatrix& b, bool more) {
+  const int first = int(current / 32 % 4 * 16);
+  const auto left = [&](int row, int k) { return widened<T>(kTurned ? a.turned(first + row, k) : a.at<unsigned short>(first + row, k)); };
+  add_group_product(sums, more, 16, left, [&](int column, int k) { return widened<T>(b.at<unsigned short>(column, k)); });
+}
+
 }  // namespace emulation
 
 namespace kronop {
+using emulation::Barrier;
+using emulation::CoreMatrix;
+using emulation::group_product;
+using emulation::wait_for_team;
+inline void publish_barriers() {}
+template <int kCount>
+inline void give_registers_back() {}
+template <int kCount>
+inline void take_registers() {}
+template <int N>
+inline void wait_for_group_products() {}
 using emulation::group_multiply_add;
 using emulation::Matrix;
 using emulation::take_bytes;
@@ -347,6 +463,11 @@ inline void copy_or_clear(void* to, const void* from, int bytes) {
   if (reinterpret_cast<std::size_t>(to) % Bytes != 0 || (bytes > 0 && reinterpret_cast<std::size_t>(from) % Bytes != 0)) std::abort();
   std::memset(to, 0, Bytes);
   if (bytes > 0) std::memcpy(to, from, bytes);
+}
+template <int N>
+inline void store_words(void* to, const unsigned (&words)[N]) {
+  if (reinterpret_cast<std::size_t>(to) % sizeof(words) != 0) std::abort();
+  std::memcpy(to, words, sizeof(words));
 }
 inline void commit_copies() {}
 template <int N>

@@ -269,8 +269,13 @@ def run_ksparse(
     layout: Layout = RowMajor,
     tile: TileDescription | None = None,
     few: bool = False,
+    target: Target = _TARGET,
+    turned: bool = False,
 ) -> str:
-    """Runs, compares, and returns the kernel's template; `unit` is what operands are rounded to."""
+    """Runs, compares, and returns the kernel's template; `unit` is what operands are rounded to.
+
+    Weights are a view of (a, c, b, d) where `turned`, as in a backward.
+    """
     random, emitter = np.random.default_rng(7), CudaKSparseEmitter()
     tensor = TensorDescription(element, layout, alignment)
     instruction = instruction or MathInstruction.simt(element)
@@ -285,14 +290,18 @@ def run_ksparse(
         pattern=pattern,
         batch_last=batch_last,
     )
-    plan = emitter.plan(description, _TARGET, rows if few else None)
+    plan = emitter.plan(description, target, rows if few else None)
     x = stored(values(random, description.x_shape(rows), element), layout)
     z = stored(values(random, description.y_shape(rows), output), layout)
-    weights = stored(values(random, pattern, element), RowMajor)
+    a, b, c, d = pattern
+    shape = (a, c, b, d) if turned else pattern
+    weights = stored(values(random, shape, element), RowMajor)
+    weights = weights.transpose(0, 2, 1, 3) if turned else weights
     bias = values(random, (description.output_columns,), output)
     y = poisoned(z.shape, output, layout)
     scalars = description.epilogue.epilogue_type(2, 3)
     a, b, c, d = (stride // weights.itemsize for stride in weights.strides)
+    workspace = np.full(emitter.workspace_bytes(plan, rows, 1) + 256, 255, np.uint8)
     problem = KSparseProblem(
         rows=rows,
         x=matrix(x, batch_last),
@@ -303,13 +312,13 @@ def run_ksparse(
         bias_stride=1,
         y=matrix(y, batch_last),
         scalars=scalars.scalars,
-        workspace=0,
+        workspace=(workspace.ctypes.data + 255) // 256 * 256,
         threads=1,
     )
     Emulator(plan, folder).run(emitter.launches(plan, problem))
     expected = description.reference(wide(x), wide(weights), wide(z), wide(bias), scalars)
     agree(y, expected, output, unit or instruction.element_accumulator)
-    return plan.steps[0].template
+    return plan.steps[-1].template
 
 
 @pytest.mark.parametrize("batch_last", [False, True])

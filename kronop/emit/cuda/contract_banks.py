@@ -70,6 +70,22 @@ def results_pitch(run: int, order: Order, lanes: int, accumulator: DataType) -> 
     return _best(run, accumulator.bytes, 2 if order is Order.Own else 1, place)
 
 
+@functools.cache
+def deposit_pitch(run: int, order: Order, lanes: int, team_lanes: int) -> int:
+    """The same of float32 results whose lanes a thread stores in whole accesses."""
+    width = {Order.Own: 2, Order.Rows: 1, Order.Lanes: min(4, team_lanes & -team_lanes)}[order]
+
+    def place(lane: int, stride: int) -> int:
+        g, t = divmod(lane, 4)
+        return {
+            Order.Own: g * stride + 2 * t,
+            Order.Rows: 2 * t * stride + g,
+            Order.Lanes: g * stride + 2 * t * lanes,
+        }[order]
+
+    return _best(run, 4, width, place).stride
+
+
 def _best(run: int, size: int, width: int, place: Callable[[int, int], int]) -> Pitch:
     """The least pitch of whole 16-byte pieces with the fewest conflicts."""
     piece = operands.VECTOR_BYTES // size

@@ -73,6 +73,11 @@ def cycles(work: Contraction, cost: float, target: Target) -> float:
     return cost * work.rows * work.contracted * work.lanes / (target.cores * MEMORY)
 
 
+def of_cycles(work: Contraction, cycles: float, target: Target) -> float:
+    """The cost that stands for the cycles of a call."""
+    return cycles * target.cores * MEMORY / (work.rows * work.contracted * work.lanes)
+
+
 def units(
     work: Contraction, tile: ContractMmaTile, splits: bool, accumulator: DataType
 ) -> tuple[float, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from kronop.artifacts import Status
 from kronop.descriptions.datatype import DataType
@@ -80,12 +81,19 @@ class ContractMmaTile:
         return f"{block}, {warps} warps of {self.warp_m * ROWS} x {self.warp_n * OUTPUTS}"
 
 
-def joined(work: Contraction, tile: ContractMmaTile) -> bool:
+class Block(Protocol):
+    """What is asked of a tile here."""
+
+    @property
+    def lanes(self) -> int: ...
+
+
+def joined(work: Contraction, tile: Block) -> bool:
     """Whether a block has all lanes, so that runs along them go on along the own index."""
     return 1 < work.lanes == tile.lanes
 
 
-def vectors(work: Contraction, tile: ContractMmaTile) -> tuple[int, int, int]:
+def vectors(work: Contraction, tile: Block) -> tuple[int, int, int]:
     """Elements of one access to X, W and Y, as far as sizes allow; a launch checks the strides."""
 
     def widest(order: Order, own: int, element: DataType) -> int:

@@ -11,8 +11,17 @@ from kronop.descriptions.datatype import DataType, float32
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tile import TileDescription
-from kronop.emit.cuda import contract, contract_cost, contract_mma, operands
+from kronop.emit.cuda import (
+    contract,
+    contract_cost,
+    contract_group,
+    contract_group_cost,
+    contract_group_step,
+    contract_mma,
+    operands,
+)
 from kronop.emit.cuda.contract import Contraction, ContractTile, Order
+from kronop.emit.cuda.contract_group import GroupTile
 from kronop.emit.cuda.contract_mma import ContractMmaTile
 from kronop.emit.cuda.mma import splits_of
 from kronop.emit.plan import Constant, Step
@@ -23,7 +32,7 @@ ROW_AXES, GROUP_AXES = 3, 4
 # Sizes from which on the tensor cores' products are full enough to win for sure.
 LEAST_OF_MMA = 16
 
-Tile = ContractTile | ContractMmaTile
+Tile = ContractTile | ContractMmaTile | GroupTile
 
 
 def splits(math: MathInstruction) -> bool | None:
@@ -37,11 +46,16 @@ def splits(math: MathInstruction) -> bool | None:
 
 
 def candidates(
-    work: Contraction, math: MathInstruction, target: Target, given: TileDescription | None
+    work: Contraction,
+    math: MathInstruction,
+    target: Target,
+    given: TileDescription | None,
+    even_rows: bool = False,
 ) -> tuple[list[tuple[float, Tile]], list[tuple[str, str]]]:
     """Tiles that fit, cheapest first, and those that do not, with the reason.
 
-    A given tile names its instruction: tiles of other cores do not stand in for it.
+    A given tile names its instruction: tiles of other cores do not stand in for it. Where rows
+    are one stride apart (`even_rows`), there are those of `contract_group` too.
     """
     accepted: list[tuple[float, Tile]] = []
     rejected: list[tuple[str, str]] = []
@@ -54,6 +68,8 @@ def candidates(
                 accepted.append((cost, item))
             else:
                 rejected.append((str(item), status.reason))
+        if even_rows:
+            _add_groups(work, split, target, given, accepted, rejected)
         if given is not None:
             if not accepted and not rejected:
                 rejected.append(("threadblock_shape", _undivided(given)))
@@ -68,9 +84,33 @@ def candidates(
     return _ranked(accepted), rejected + refused
 
 
+def _add_groups(
+    work: Contraction,
+    split: bool,
+    target: Target,
+    given: TileDescription | None,
+    accepted: list[tuple[float, Tile]],
+    rejected: list[tuple[str, str]],
+) -> None:
+    for item in contract_group.proposed(work, split, target, given):
+        status = contract_group.fits(work, item, split, target)
+        if status:
+            accepted.append((_of_group(work, item, split, target), item))
+        else:
+            rejected.append((str(item), status.reason))
+
+
+def _of_group(work: Contraction, tile: GroupTile, split: bool, target: Target) -> float:
+    packs = work.source.bytes > 2 or work.lanes > 1
+    took = contract_group_cost.cycles(work, tile, split, packs, target)
+    return contract_cost.of_cycles(work, took, target)
+
+
 def cost(work: Contraction, math: MathInstruction, tile: Tile, target: Target) -> float:
     """Bytes of memory traffic for each element of X that a tile's time stands for."""
     accumulator = math.element_accumulator
+    if isinstance(tile, GroupTile):
+        return _of_group(work, tile, bool(splits(math)), target)
     if isinstance(tile, ContractMmaTile):
         return contract_cost.of_mma(work, tile, bool(splits(math)), accumulator, target)
     return contract_cost.of_simt(work, tile, accumulator)
@@ -108,7 +148,13 @@ def contract_step(
 ) -> Step:
     """The step; `traffic` is (bytes, operations) per row of X."""
     scalar, accumulator = operands.scalar_kind(epilogue), math.element_accumulator
-    if isinstance(tile, ContractMmaTile):
+    cores: tuple[tuple[str, Constant], ...] = ()
+    if isinstance(tile, GroupTile):
+        name, header = "contract_group", "contract_group"
+        constants = contract_group.constants(work, tile, bool(splits(math)), epilogue)
+        shared_bytes = contract_group.shared_bytes(work, tile, bool(splits(math)))
+        joins, cores = contract_mma.joined(work, tile), (("cores", target.cores),)
+    elif isinstance(tile, ContractMmaTile):
         name, header = "contract_mma", "contract_mma"
         constants = contract_mma.constants(math, bool(splits(math)), work, tile, epilogue, target)
         shared_bytes = contract_mma.shared_bytes(work, tile, accumulator)
@@ -131,7 +177,7 @@ def contract_step(
         bytes_per_row=traffic[0],
         operations_per_row=traffic[1],
         note=note,
-        launch=(*launch, ("joins", joins), ("mma", name == "contract_mma")),
+        launch=(*launch, *cores, ("joins", joins), ("mma", name != "contract_tiles")),
     )
 
 
@@ -169,7 +215,11 @@ def contract_launch(
     own = {"x": "contracted", "w": "contracted", "y": "produced"}
     rows = {"x": "row", "w": "produced", "y": "row"}
 
+    grouped = "cores" in dict(step.launch)
+
     def flag(name: str, view: operands.View, element: DataType) -> int:
+        if grouped and name == "w":
+            return 1
         order = Order(operands.integer(step, f"k{name.upper()}Order"))
         width = operands.integer(step, f"k{name.upper()}Vector")
         if step.constant("mma"):
@@ -191,6 +241,8 @@ def contract_launch(
     for name, view in views.items():
         values |= view.field(name)
     values |= {f"{name}_extent": extents[name] for name in ("row", "lane", "group")}
+    if grouped:
+        return operands.make_launch(index, step, contract_group_step.grid(step, extents), values)
     blocks = (
         operands.cover(extents["produced"][0], operands.integer(step, "kTileN"))
         * operands.cover(prod(extents["row"]), operands.integer(step, "kTileM"))

@@ -13,6 +13,8 @@ from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tensor import TensorDescription
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.contract import Contraction, Order
+from kronop.emit.cuda.contract_group import GroupTile
+from kronop.emit.cuda.contract_group_step import is_direct, pack_launch, pack_step, packed_bytes
 from kronop.emit.cuda.contract_step import (
     Tile,
     candidates,
@@ -85,21 +87,24 @@ class CudaKSparseEmitter:
         return tuple(
             Plan(
                 target=target,
-                steps=(_step(description, item, target),),
+                steps=_steps(description, item, target),
                 rejected=() if place else beaten,
             )
             for place, (_, item) in enumerate(accepted[:count])
         )
 
     def workspace_bytes(self, plan: Plan, rows: int, threads: int) -> int:
-        """None: the product is one step."""
-        return 0
+        """Room for packed weights, where a plan has a step for them."""
+        if len(plan.steps) == 1:
+            return 0
+        a, _, _, d = operands.integers(plan.steps[-1], "pattern")
+        return packed_bytes(plan.steps[0], d, a)
 
     def launches(self, plan: Plan, problem: KSparseProblem) -> tuple[Launch, ...]:
-        """One launch; none for an empty batch."""
+        """One launch, or one before it that packs weights; none for an empty batch."""
         if problem.rows == 0:
             return ()
-        return (_launch(plan.steps[0], problem),)
+        return _launches(plan, problem)
 
 
 def _order(tensor: TensorDescription, batch_last: bool, lanes: int) -> Order:
@@ -133,7 +138,7 @@ def _candidates(
     description: KSparseDescription, target: Target, rows: int | None
 ) -> tuple[list[tuple[float, Tile]], list[tuple[str, str]]]:
     work = contraction(description, rows)
-    return candidates(work, description.math, target, description.tile)
+    return candidates(work, description.math, target, description.tile, even_rows=True)
 
 
 def _ranked(
@@ -154,6 +159,14 @@ def modelled_cycles(description: KSparseDescription, target: Target, rows: int |
     """What the plan for so many rows is expected to take."""
     work = contraction(description, rows)
     return cycles(work, _ranked(description, target, rows)[0][0][0], target)
+
+
+def _steps(description: KSparseDescription, tile: Tile, target: Target) -> tuple[Step, ...]:
+    step = _step(description, tile, target)
+    if not isinstance(tile, GroupTile):
+        return (step,)
+    work, split = contraction(description, None), bool(splits(description.math))
+    return pack_step(description.math, work, split, target, step.entry), step
 
 
 def _step(description: KSparseDescription, tile: Tile, target: Target) -> Step:
@@ -191,7 +204,8 @@ def view(matrix: StridedMatrix, own: str, size: int, d: int) -> operands.View:
     )
 
 
-def _launch(step: Step, problem: KSparseProblem) -> Launch:
+def _launches(plan: Plan, problem: KSparseProblem) -> tuple[Launch, ...]:
+    step = plan.steps[-1]
     a, b, c, d = operands.integers(step, "pattern")
     w_a, w_b, w_c, w_d = problem.weight_strides
     nothing = StridedMatrix(pointer=0, row=0, column=0)
@@ -221,4 +235,9 @@ def _launch(step: Step, problem: KSparseProblem) -> Launch:
         "lane": (d,),
         "group": (a, 1, 1, 1),
     }
-    return contract_launch(0, step, views, extents, problem.scalars)
+    index = len(plan.steps) - 1
+    element = operands.element_of(step, "Factor")
+    if index == 0 or is_direct(views["w"], extents, element):
+        return (contract_launch(index, step, views, extents, problem.scalars),)
+    pack, views["w"] = pack_launch(0, plan.steps[0], views["w"], extents, problem.workspace)
+    return pack, contract_launch(index, step, views, extents, problem.scalars)

@@ -81,16 +81,16 @@ class CudaKSparseChainEmitter:
         return (dataclasses.replace(first, rejected=_beaten(work)), *others)
 
     def workspace_bytes(self, plan: Plan, rows: int, threads: int) -> int:
-        """What is between steps."""
-        return sum(chains.buffers(plan, rows))
+        """What is between pieces, and the packed weights of the one that has most."""
+        pieces = chains.pieces(plan)
+        packed = max(
+            0 if _is_fused(one) else _SINGLE.workspace_bytes(one, rows, threads) for one in pieces
+        )
+        return sum(chains.buffers(pieces, rows)) + packed
 
     def launches(self, plan: Plan, problem: KSparseChainProblem) -> tuple[Launch, ...]:
-        """One launch for each step; none for an empty batch."""
-        if problem.rows == 0:
-            return ()
-        return tuple(
-            _launch(plan, index, part) for index, part in enumerate(chains.problems(plan, problem))
-        )
+        """Those of each piece; none for an empty batch."""
+        return chains.launches(plan, problem, _launches) if problem.rows else ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -166,29 +166,28 @@ def _cuts(work: _Work) -> Iterator[_Cut]:
             yield (*best[:index], (factors, place), *best[index + 1 :])
 
 
-def _step(work: _Work, at: int, factors: int, place: int) -> Step | None:
-    """Choice `place` of a step; None where there are fewer."""
+def _piece(work: _Work, at: int, factors: int, place: int) -> tuple[Step, ...]:
+    """Steps of choice `place` for so many factors; none where there are fewer choices."""
     one, last = (chains.product(work.description, index) for index in (at, at + factors - 1))
     if factors == 1:
         plans = _SINGLE.candidates(one, work.target, place + 1, work.rows)
-        return chains.piece(plans[place].steps[0], last, 1) if place < len(plans) else None
+        return chains.piece(plans[place].steps, last, 1) if place < len(plans) else ()
     fused = _fused(work, at)
     if place >= len(fused):
-        return None
-    return chains.piece(chain_step(one, last, fused[place], work.target), last, 2)
+        return ()
+    return chains.piece((chain_step(one, last, fused[place], work.target),), last, 2)
 
 
 def _plans(work: _Work) -> Iterator[Plan]:
     """The plans of all cuts for which there are steps."""
     for cut in _cuts(work):
         starts = itertools.accumulate((factors for factors, _ in cut), initial=0)
-        steps = [
-            _step(work, at, factors, place)
+        pieces = [
+            _piece(work, at, factors, place)
             for at, (factors, place) in zip(starts, cut, strict=False)
         ]
-        there = tuple(step for step in steps if step is not None)
-        if len(there) == len(cut):
-            yield Plan(target=work.target, steps=there)
+        if all(pieces):
+            yield Plan(target=work.target, steps=tuple(itertools.chain(*pieces)))
 
 
 def _beaten(work: _Work) -> tuple[tuple[str, str], ...]:
@@ -204,10 +203,11 @@ def _beaten(work: _Work) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _launch(plan: Plan, index: int, problem: KSparseChainProblem) -> Launch:
-    step = plan.steps[index]
-    if step.template == _FUSED:
-        return chain_launch(index, step, problem, plan.target.cores)
-    alone = dataclasses.replace(plan, steps=(step,), rejected=())
-    (launch,) = _SINGLE.launches(alone, chains.single(problem))
-    return dataclasses.replace(launch, step=index)
+def _is_fused(piece: Plan) -> bool:
+    return piece.steps[-1].template == _FUSED
+
+
+def _launches(piece: Plan, problem: KSparseChainProblem) -> tuple[Launch, ...]:
+    if _is_fused(piece):
+        return (chain_launch(0, piece.steps[0], problem, piece.target.cores),)
+    return _SINGLE.launches(piece, chains.single(problem))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 
 from kronop.artifacts import Launch, Status
@@ -59,18 +58,15 @@ class X86KSparseChainEmitter:
         return tuple(_plan(products, picked) for picked in _picks(choices, count))
 
     def workspace_bytes(self, plan: Plan, rows: int, threads: int) -> int:
-        """What is between factors, and the scratch memory of the step that wants most."""
-        scratch = max(_SINGLE.workspace_bytes(one, rows, threads) for one in _alone(plan))
-        return sum(chains.buffers(plan, rows)) + scratch
+        """What is between factors, and the scratch memory of the piece that wants most."""
+        pieces = chains.pieces(plan)
+        scratch = max(_SINGLE.workspace_bytes(one, rows, threads) for one in pieces)
+        return sum(chains.buffers(pieces, rows)) + scratch
 
     def launches(self, plan: Plan, problem: KSparseChainProblem) -> tuple[Launch, ...]:
         """One call for each factor; none where the batch is 0."""
-        return tuple(
-            dataclasses.replace(launch, step=index)
-            for index, (one, part) in enumerate(
-                zip(_alone(plan), chains.problems(plan, problem), strict=True)
-            )
-            for launch in _SINGLE.launches(one, chains.single(part))
+        return chains.launches(
+            plan, problem, lambda one, part: _SINGLE.launches(one, chains.single(part))
         )
 
 
@@ -96,12 +92,9 @@ def _plan(products: Sequence[KSparseDescription], picked: Sequence[Plan]) -> Pla
     return Plan(
         target=picked[0].target,
         steps=tuple(
-            chains.piece(plan.steps[0], item, 1)
+            step
             for plan, item in zip(picked, products, strict=True)
+            for step in chains.piece(plan.steps, item, 1)
         ),
         rejected=tuple(pair for plan in picked for pair in plan.rejected),
     )
-
-
-def _alone(plan: Plan) -> list[Plan]:
-    return [dataclasses.replace(plan, steps=(step,), rejected=()) for step in plan.steps]

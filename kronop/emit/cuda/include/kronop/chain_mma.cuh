@@ -88,9 +88,14 @@ KRONOP_INLINE constexpr int arranged(int index) {
 template <class Step, class Parameters>
 struct Loader {
   using Element = typename Step::Factor;
-  using X = contract::Copies<First<Step>, Element, First<Step>::kXOrder, Step::kTileM, Step::kXVector, Step::kXPitch, 1, contract::Evenly>;
+  // How many rows exist is not known beforehand.
+  static constexpr int kAnyRows = Step::kTileM + 1;
+  using TileOfX = typename contract::Sums<First<Step>>::X;
   template <class Of>
-  using W = contract::Copies<Of, Element, Of::kWOrder, Of::kTileN, Of::kWVector, Of::kWPitch, Of::kProduced, contract::Evenly>;
+  using TileOfW = typename contract::Sums<Of>::W;
+  using X = contract::Copies<First<Step>, Element, TileOfX, First<Step>::kXOrder, Step::kTileM, Step::kXVector, kAnyRows, contract::Evenly>;
+  template <class Of>
+  using W = contract::Copies<Of, Element, TileOfW<Of>, Of::kWOrder, Of::kTileN, Of::kWVector, Of::kProduced, contract::Evenly>;
   static constexpr int kFirstSteps = First<Step>::kUnits * First<Step>::kSteps;
   static constexpr int kAllSteps = kFirstSteps + (Step::kResident ? 0 : Second<Step>::kUnits * Second<Step>::kSteps);
   const Parameters& parameters;
@@ -114,7 +119,7 @@ struct Loader {
         if (!Step::kResident) first = first_of(parameters, part, unit);
       }
       x.fill(to);
-      if (!Step::kResident) first.fill(to + X::Tile::kSize);
+      if (!Step::kResident) first.fill(to + TileOfX::kSize);
     } else {
       const int at = index - kFirstSteps;
       if (at % Second<Step>::kSteps == 0) second = second_of(parameters, part, Unit<Second<Step>>(at / Second<Step>::kSteps));
@@ -128,13 +133,13 @@ struct Loader {
     for (int unit = 0; unit < First<Step>::kUnits; ++unit) {
       auto copies = first_of(parameters, part, Unit<First<Step>>(unit));
 #pragma unroll 1
-      for (int k = 0; k < First<Step>::kSteps; ++k, to += decltype(copies)::Tile::kSize) copies.fill(to);
+      for (int k = 0; k < First<Step>::kSteps; ++k, to += TileOfW<First<Step>>::kSize) copies.fill(to);
     }
 #pragma unroll 1
     for (int unit = 0; unit < Second<Step>::kUnits; ++unit) {
       auto copies = second_of(parameters, part, Unit<Second<Step>>(unit));
 #pragma unroll 1
-      for (int k = 0; k < Second<Step>::kSteps; ++k, to += decltype(copies)::Tile::kSize) copies.fill(to);
+      for (int k = 0; k < Second<Step>::kSteps; ++k, to += TileOfW<Second<Step>>::kSize) copies.fill(to);
     }
   }
 

@@ -57,17 +57,16 @@ struct Part {
 };
 
 // VectorSize results that are neighbours in shared memory, added up over the warps that have them.
-template <class Step, int VectorSize>
-KRONOP_INLINE Vector<typename Step::Accumulator, VectorSize> collect(const typename Step::Accumulator* from) {
-  using Accumulator = typename Step::Accumulator;
+template <class Accumulator, int kCopies, int kApart, int VectorSize>
+KRONOP_INLINE Vector<Accumulator, VectorSize> collect(const Accumulator* from) {
   constexpr int at_once = VectorSize * sizeof(Accumulator) > 16 ? 16 / sizeof(Accumulator) : VectorSize;
   Vector<Accumulator, VectorSize> sums;
 #pragma unroll
   for (int v = 0; v < VectorSize; v += at_once) {
     auto few = load<Accumulator, at_once>(from + v);
 #pragma unroll
-    for (int k = 1; k < Step::kWarpsK; ++k) {
-      const auto more = load<Accumulator, at_once>(from + k * Part<Step>::Tile::kSize + v);
+    for (int k = 1; k < kCopies; ++k) {
+      const auto more = load<Accumulator, at_once>(from + k * kApart + v);
 #pragma unroll
       for (int u = 0; u < at_once; ++u) few.data[u] += more.data[u];
     }
@@ -83,30 +82,35 @@ KRONOP_INLINE bool has_even_rows(const Parameters& parameters, const Place& plac
   return parameters.row_extent[1] == 1 && parameters.row_extent[2] == 1 && place.rows == Step::kTileM;
 }
 
+// Rows of results that are one stride apart, where no list of them is wanted.
+struct EvenRows {
+  Evenly y, z;
+};
+KRONOP_INLINE Listed rows_from(const long long* list, bool even, long long stride, int first) { return {list + first, even, stride}; }
+KRONOP_INLINE Evenly rows_from(const Evenly& rows, bool, long long, int) { return rows; }
+KRONOP_INLINE long long start_of(const long long*, int) { return 0; }
+KRONOP_INLINE long long start_of(const Evenly& rows, int first) { return rows[first]; }
+
 // Results of a part -> epilogue -> Y, in the order of Y's memory.
-template <class Step, class Parameters>
+template <class Step, class Parameters, class Whole = Part<Step>, class Offsets = RowOffsets, class Wide = Listed>
 struct Outcome {
   using Output = typename Step::Output;
   using Accumulator = typename Step::Accumulator;
-  using Whole = Part<Step>;
   static constexpr int kVector = Step::kYVector;
   using Mine = Share<Step::kYOrder, Step::kLanes, Whole::kOutputs, Whole::kRows, kVector, Step::kThreads>;
   using Chunk = typename Mine::Part;
-  using Ends = Places<Output, Mine, Listed>;
+  using Ends = Places<Output, Mine, Wide>;
   const Parameters& parameters;
   const Place& place;
-  const RowOffsets& offsets;
+  const Offsets& offsets;
   Finish<Step> finish;
   const Output *y, *z, *bias;
 
-  KRONOP_INLINE Outcome(const Parameters& with, const Place& here, const RowOffsets& rows)
+  KRONOP_INLINE Outcome(const Parameters& with, const Place& here, const Offsets& rows)
       : parameters(with), place(here), offsets(rows), finish(with), y(static_cast<const Output*>(with.y) + here.y),
         z(with.z ? static_cast<const Output*>(with.z) + here.z : nullptr),
         bias(with.bias ? static_cast<const Output*>(with.bias) + here.bias : nullptr) {}
 
-  KRONOP_INLINE Listed rows_of(const long long* list, long long stride, int first) const {
-    return {list + first, has_even_rows<Step>(parameters, place), stride};
-  }
   KRONOP_INLINE void store_part(const Accumulator* results, int index) const {
     if (Mine::kRegular && !Whole::kByRows && has_even_rows<Step>(parameters, place)) {
       store_part<true>(results, index);
@@ -116,12 +120,19 @@ struct Outcome {
   }
 
  private:
+  template <int VectorSize>
+  KRONOP_INLINE static Vector<Accumulator, VectorSize> gathered(const Accumulator* from) {
+    return collect<Accumulator, Step::kWarpsK, Whole::Tile::kSize, VectorSize>(from);
+  }
   template <bool kEven>
   KRONOP_INLINE void store_part(const Accumulator* results, int index) const {
     const Mine mine;
     const int row = Whole::row(index), output = Whole::output(index);
-    const Ends to(y + output * parameters.produced_y, parameters.produced_y, parameters.lane_y, rows_of(offsets.y, parameters.row_y[0], row), mine);
-    const Ends from(z + output * parameters.produced_z, parameters.produced_z, parameters.lane_z, rows_of(offsets.z, parameters.row_z[0], row), mine);
+    const bool even = has_even_rows<Step>(parameters, place);
+    const Ends to(y + (output * parameters.produced_y + start_of(offsets.y, row)), parameters.produced_y, parameters.lane_y,
+        rows_from(offsets.y, even, parameters.row_y[0], row), mine);
+    const Ends from(z + (output * parameters.produced_z + start_of(offsets.z, row)), parameters.produced_z, parameters.lane_z,
+        rows_from(offsets.z, even, parameters.row_z[0], row), mine);
 #pragma unroll(Mine::kEach < 4 ? Mine::kEach : 4)
     for (int i = 0; i < Mine::kEach; ++i) {
       if (!mine.has(i)) break;
@@ -130,7 +141,7 @@ struct Outcome {
       if (rows <= 0 || chunk.own + output >= place.outputs || chunk.lane >= place.lanes) continue;
       const Accumulator* sums = results + Whole::Tile::at(chunk.lane, chunk.own, chunk.wide);
       if (kVector == 1 || (parameters.y_vector && (!Whole::kByRows || rows >= kVector))) {
-        store<Output, kVector>(const_cast<Output*>(to.template at<kEven>(mine, i)), finished<kEven>(collect<Step, kVector>(sums), from, mine, i, output));
+        store_whole<Output, kVector>(const_cast<Output*>(to.template at<kEven>(mine, i)), finished<kEven>(gathered<kVector>(sums), from, mine, i, output));
       } else {
         store_each(sums, chunk, row, output);
       }
@@ -172,7 +183,7 @@ struct Outcome {
       if (z) source = z[offsets.z[row + one.wide] + (output + one.own) * parameters.produced_z + one.lane * parameters.lane_z];
       if (bias) moved = shift(one, output);
       const long long to = offsets.y[row + one.wide] + (output + one.own) * parameters.produced_y + one.lane * parameters.lane_y;
-      const_cast<Output*>(y)[to] = finish(collect<Step, 1>(sums + v).data[0], source, moved);
+      const_cast<Output*>(y)[to] = finish(gathered<1>(sums + v).data[0], source, moved);
     }
   }
 };
@@ -187,10 +198,10 @@ KRONOP_INLINE void multiply(const Parameters& parameters, const Place& place, co
   constexpr int steps = (Step::kContracted + Step::kTileK - 1) / Step::kTileK;
   constexpr int ahead = Step::kStages - 1, stage_size = X::kSize + W::kSize;
   Operand* stages = reinterpret_cast<Operand*>(shared);
-  Copies<Step, Operand, Step::kXOrder, Step::kTileM, Step::kXVector, Step::kXPitch, 0, Listed> x(
+  Copies<Step, Operand, X, Step::kXOrder, Step::kTileM, Step::kXVector, 0, Listed> x(
       static_cast<const Operand*>(parameters.x) + place.x, parameters.contracted_x, parameters.lane_x, parameters.x_vector,
       place.rows, place.lanes, Listed{offsets.x, has_even_rows<Step>(parameters, place), parameters.row_x[0]});
-  Copies<Step, Operand, Step::kWOrder, Step::kTileN, Step::kWVector, Step::kWPitch, Step::kProduced, Evenly> w(
+  Copies<Step, Operand, W, Step::kWOrder, Step::kTileN, Step::kWVector, Step::kProduced, Evenly> w(
       static_cast<const Operand*>(parameters.w) + place.w, parameters.contracted_w, parameters.lane_w, parameters.w_vector,
       place.outputs, place.lanes, Evenly{parameters.produced_w});
   const Operand* at_x = stages + X::at(warp.lane, warp.slab * kSlab, warp.m);

@@ -42,16 +42,22 @@ struct Piece {
   }
 };
 
-// The pieces of a thread, kThreads apart. Where they are whole runs apart, they differ by constants.
+// The pieces of a thread, those of as many threads as have whole runs apart: then they differ by constants.
 template <int Order, int Lanes, int Own, int Wide, int VectorSize, int Threads>
 struct Share {
   using Part = Piece<Order, Lanes, Own, Wide, VectorSize>;
-  static constexpr int kOrder = Order, kEach = (Part::kCount + Threads - 1) / Threads;
-  static constexpr int kApart = Threads / Part::kRun > 0 ? Threads / Part::kRun : 1;
-  static constexpr bool kRegular = Threads % Part::kRun == 0 && (Part::kRuns % kApart == 0 || kApart % Part::kRuns == 0 || Part::kCount <= Threads);
-  Part first{int(threadIdx.x)};
+  static constexpr int kOrder = Order, kApart = Threads / Part::kRun > 0 ? Threads / Part::kRun : 1;
+  static constexpr bool kRegular =
+      Part::kRun <= Threads && (Lanes == 1 || Order == kAlongLanes || Part::kRuns % kApart == 0 || kApart % Part::kRuns == 0 || Part::kCount <= Threads);
+  static constexpr int kThreads = kRegular ? kApart * Part::kRun : Threads, kEach = (Part::kCount + kThreads - 1) / kThreads;
+  Part first{thread()};
 
-  KRONOP_INLINE bool has(int i) const { return Part::kCount % Threads == 0 || int(threadIdx.x) + i * Threads < Part::kCount; }
+  // Teams of a block are whole multiples of their size apart.
+  static KRONOP_INLINE int thread() { return int(threadIdx.x) % Threads; }
+  KRONOP_INLINE bool has(int i) const {
+    if (kThreads < Threads && thread() >= kThreads) return false;
+    return Part::kCount % kThreads == 0 || thread() + i * kThreads < Part::kCount;
+  }
   // How piece i differs from the first, where they are regular.
   static KRONOP_INLINE constexpr Part apart(int i) {
     constexpr int runs = Order == kAlongLanes ? Part::kRuns * Lanes : Part::kRuns;
@@ -63,7 +69,7 @@ struct Share {
       const Part more = apart(i);
       return Part(first.lane + more.lane, first.own + more.own, first.wide + more.wide);
     } else {
-      return Part(int(threadIdx.x) + i * Threads);
+      return Part(thread() + i * Threads);
     }
   }
 };
@@ -138,9 +144,9 @@ KRONOP_INLINE void copy_element(Element* to, const Element* from, bool there) {
 
 // How a block copies an operand, tile after tile along the contracted index. `wide` and `lanes` are how
 // many of them exist; Extent is how many wide ones all tiles have, 0 where lists go on for those that do not exist.
-template <class Step, class Element, int Order, int Width, int VectorSize, int Pitch, int Extent, class Wide>
+// Tile is where they go.
+template <class Step, class Element, class Tile, int Order, int Width, int VectorSize, int Extent, class Wide>
 struct Copies {
-  using Tile = Layout<Order, Step::kLanes, Step::kTileK, Width, Pitch>;
   using Mine = Share<Order, Step::kLanes, Step::kTileK, Width, VectorSize, Step::kThreads>;
   static constexpr int kBytes = VectorSize * sizeof(Element) < 4 ? 4 : VectorSize * int(sizeof(Element));
   static constexpr bool kRaggedSteps = Step::kContracted % Step::kTileK != 0;
@@ -207,7 +213,7 @@ struct Copies {
   KRONOP_INLINE void fill_elements(Element* tile) const {
     using One = Piece<Order, Step::kLanes, Step::kTileK, Width, 1>;
 #pragma unroll 2
-    for (int index = threadIdx.x; index < One::kCount; index += Step::kThreads) {
+    for (int index = Mine::thread(); index < One::kCount; index += Step::kThreads) {
       const One one(index);
       const bool there = one.wide < wide && one.lane < lanes && one.own + k0 < Step::kContracted;
       const Element* from = base + ((one.own + k0) * places.own_stride + one.lane * places.lane_stride + places.wide[one.wide]);

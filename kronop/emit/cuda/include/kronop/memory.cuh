@@ -72,6 +72,19 @@ KRONOP_INLINE long long renewed(long long x) {
   return x;
 }
 
+// Words to global memory in one access: compilers take vectors apart that come from computations.
+template <int N>
+KRONOP_INLINE void store_words(void* to, const unsigned (&words)[N]) {
+  static_assert(N == 1 || N == 2 || N == 4);
+  if constexpr (N == 1) {
+    asm volatile("st.global.b32 [%0], %1;" ::"l"(to), "r"(words[0]) : "memory");
+  } else if constexpr (N == 2) {
+    asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(to), "r"(words[0]), "r"(words[1]) : "memory");
+  } else {
+    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3]) : "memory");
+  }
+}
+
 // Asks for a line of global memory to be brought to the level-2 cache, or for a longer piece of it.
 KRONOP_INLINE void prefetch_line(const void* from) { asm volatile("prefetch.global.L2 [%0];" ::"l"(from)); }
 #if __CUDA_ARCH__ >= 900
@@ -121,6 +134,24 @@ KRONOP_INLINE void wait_for_warp() { __syncwarp(); }
 KRONOP_INLINE void wait_for_group(int group) { asm volatile("bar.sync %0, 128;" ::"r"(1 + group) : "memory"); }
 KRONOP_INLINE void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 #endif
+
+// N elements to global memory in one access, of up to 16 bytes.
+template <class T, int N>
+KRONOP_INLINE void store_whole(T* to, const Vector<T, N>& value) {
+  if constexpr (sizeof(T) == 2 && N > 1) {
+    unsigned words[N / 2];
+#pragma unroll
+    for (int i = 0; i < N / 2; ++i) words[i] = value.data[2 * i].bits | unsigned(value.data[2 * i + 1].bits) << 16;
+    store_words(to, words);
+  } else if constexpr (sizeof(T) == 4) {
+    unsigned words[N];
+#pragma unroll
+    for (int i = 0; i < N; ++i) words[i] = __builtin_bit_cast(unsigned, value.data[i]);
+    store_words(to, words);
+  } else {
+    store<T, N>(to, value);
+  }
+}
 
 KRONOP_INLINE constexpr long long ceil_div(long long value, long long divisor) {
   return (value + divisor - 1) / divisor;

@@ -1,0 +1,280 @@
+"""Planning of a contraction for many rows on sm_90a (`contract_group`): its tiles, and their trait struct."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kronop.artifacts import Status
+from kronop.descriptions.epilogue import Epilogue
+from kronop.descriptions.tile import TileDescription
+from kronop.emit.cuda import contract_banks, contract_mma, operands
+from kronop.emit.cuda.contract import Contraction, Order
+from kronop.emit.plan import Constant
+from kronop.target import Target
+
+TEAM_ROWS, TEAM = 64, 128
+# Teams that multiply; one more copies.
+TEAMS = 2
+THREADS = (TEAMS + 1) * TEAM
+# Registers of a thread that copies, and of one that multiplies: 65536 in all.
+_COPY_REGISTERS, _PRODUCT_REGISTERS = 56, 224
+# What addresses and loops of a product take besides sums and fragments, measured with ptxas 13.0.
+_REGISTERS = 48
+_MOST_SUMS, _MOST_STAGES, _LEAST_STAGES = 128, 8, 2
+_OUTPUTS = (16, 32, 48, 64, 96, 128, 192, 256)
+_DEPTHS = (16, 32, 64, 128)
+# Results of one row of a part that leaves at once, in elements of all lanes.
+_PART = 64
+_BARRIER = 8
+# Measured with ptxas 13.0: addresses of more copies of a thread are spilled.
+_MOST_PIECES = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupTile:
+    """What a block takes of a contraction.
+
+    Attributes:
+        lanes: lanes of a block; all of them, or what an access brings.
+        team_m: how many times 64 rows a team has.
+        n: outputs.
+        along_lanes: teams that share rows and have lanes of their own; the others share lanes.
+        k: contracted steps of a stage.
+        stages: tiles of X (and of W where it does not stay) that are on their way or in use.
+        resident: whether W stays in shared memory.
+    """
+
+    lanes: int
+    team_m: int
+    n: int
+    along_lanes: int
+    k: int
+    stages: int
+    resident: bool
+
+    @property
+    def m(self) -> int:
+        return TEAM_ROWS * self.team_m * TEAMS // self.along_lanes
+
+    @property
+    def threads(self) -> int:
+        return THREADS
+
+    @property
+    def team_lanes(self) -> int:
+        return self.lanes // self.along_lanes
+
+    @property
+    def part_n(self) -> int:
+        """Outputs of a part of the results."""
+        most = max(8, _PART // self.lanes)
+        return next(n for n in range(self.n, 0, -8) if self.n % n == 0 and n <= most)
+
+    def __str__(self) -> str:
+        w = "W stays" if self.resident else "W in stages"
+        teams = f"{TEAMS} teams along {'lanes' if self.along_lanes > 1 else 'rows'}"
+        return f"{self.lanes} lanes x {self.m} x {self.n} x {self.k}, {self.stages} stages, {teams}, {w}"
+
+
+def direct(work: Contraction, tile: GroupTile) -> bool:
+    """Whether X is multiplied from shared memory as it lies there."""
+    return work.source.bytes == 2 and tile.lanes == 1
+
+
+def planes(splits: bool) -> int:
+    """Values that stand for a weight."""
+    return 2 if splits else 1
+
+
+def packed_depth(work: Contraction) -> int:
+    """Elements from one output of packed weights to the next."""
+    return operands.round_up(work.contracted, operands.vector_of(work.source))
+
+
+def _cores(own: int, wide: int, turned: bool, element_bytes: int) -> int:
+    """Elements of a tile in cores, as `Cores` in contract_group.cuh has it."""
+    core = operands.VECTOR_BYTES // element_bytes
+    pitch = (own if turned else wide) * core + core
+    return (wide if turned else own) // core * pitch
+
+
+def _pitches(work: Contraction, tile: GroupTile) -> tuple[int, int]:
+    """From one run of X and of the results to the next in shared memory."""
+    spread = work.source.bytes > 2
+    run = {Order.Own: tile.k, Order.Rows: tile.m, Order.Lanes: tile.k * tile.lanes}[work.x_order]
+    x = contract_banks.pitch(run, work.x_order, tile.lanes, tile.team_lanes, work.source, spread)
+    run = {
+        Order.Own: tile.part_n,
+        Order.Rows: TEAM_ROWS,
+        Order.Lanes: tile.part_n * tile.lanes,
+    }[work.y_order]
+    y = contract_banks.deposit_pitch(run, work.y_order, tile.lanes, tile.team_lanes)
+    return x.stride, y
+
+
+def _x_size(work: Contraction, tile: GroupTile) -> int:
+    if direct(work, tile):
+        return _cores(tile.k, tile.m, work.x_order is Order.Rows, work.source.bytes)
+    pitch = _pitches(work, tile)[0]
+    runs = {
+        Order.Own: tile.lanes * tile.m,
+        Order.Rows: tile.lanes * tile.k,
+        Order.Lanes: tile.m,
+    }
+    return pitch * runs[work.x_order]
+
+
+def _w_size(work: Contraction, tile: GroupTile, splits: bool) -> int:
+    return planes(splits) * tile.lanes * _cores(tile.k, tile.n, False, work.source.bytes)
+
+
+def _results_bytes(work: Contraction, tile: GroupTile) -> int:
+    pitch = _pitches(work, tile)[1]
+    runs = {
+        Order.Own: tile.lanes * TEAM_ROWS,
+        Order.Rows: tile.lanes * tile.part_n,
+        Order.Lanes: TEAM_ROWS,
+    }
+    return TEAMS // tile.along_lanes * pitch * runs[work.y_order] * 4
+
+
+def _results_at(tile: GroupTile) -> int:
+    return operands.round_up((2 * tile.stages + 2) * _BARRIER, operands.VECTOR_BYTES)
+
+
+def shared_bytes(work: Contraction, tile: GroupTile, splits: bool) -> int:
+    """Barriers, results on their way, stages, and W where it stays."""
+    w = _w_size(work, tile, splits)
+    steps = operands.cover(work.contracted, tile.k)
+    elements = tile.stages * (_x_size(work, tile) + (0 if tile.resident else w))
+    elements += steps * w if tile.resident else 0
+    return _results_at(tile) + _results_bytes(work, tile) + elements * work.source.bytes
+
+
+def registers(work: Contraction, tile: GroupTile, splits: bool) -> int:
+    """An upper estimate of the registers of a thread that multiplies."""
+    held = tile.team_lanes * tile.team_m * tile.n // 2
+    if splits:
+        held += tile.n + (64 if tile.team_lanes == 1 and tile.k >= 32 else 16 * tile.team_lanes)
+    elif not direct(work, tile):
+        held += 4 * tile.team_lanes * (2 if tile.team_lanes <= 4 else 1)
+    return held + _REGISTERS
+
+
+def fits(work: Contraction, tile: GroupTile, splits: bool, target: Target) -> Status:
+    """Whether `contract_group` can run this tile: the one rule."""
+    wanted = shared_bytes(work, tile, splits)
+    if wanted > target.shared_bytes:
+        return Status.reject(
+            f"a tile of {tile} wants {wanted} bytes of shared memory, {target.shared_bytes} are"
+            " there; use a smaller threadblock_shape or fewer stages"
+        )
+    pieces = max(tile.m, tile.n) * tile.lanes * tile.k // operands.vector_of(work.source) // TEAM
+    if pieces > _MOST_PIECES:
+        return Status.reject(
+            f"{tile} has {pieces} copies of a thread for a stage, at most {_MOST_PIECES} go on at"
+            " once; use a smaller Tile_K"
+        )
+    held = registers(work, tile, splits)
+    if held > _PRODUCT_REGISTERS:
+        return Status.reject(
+            f"{tile} wants about {held} registers of {_PRODUCT_REGISTERS}; use a smaller"
+            " threadblock_shape"
+        )
+    return Status.accept()
+
+
+def serves(work: Contraction, target: Target) -> bool:
+    """Whether there is such a kernel for these element types on this machine."""
+    return target.arch == "sm_90a" and work.source.kind == "float" and work.source.bytes in (2, 4)
+
+
+def proposed(
+    work: Contraction, splits: bool, target: Target, given: TileDescription | None
+) -> Iterator[GroupTile]:
+    """Tiles to consider: all that a user's tile leaves open, or of several sizes."""
+    if not serves(work, target):
+        return
+    outputs = operands.round_up(work.produced, 16)
+    for (lanes, along), team_m, n in itertools.product(_lanes(work), (1, 2, 4), _OUTPUTS):
+        if lanes // along * team_m * n // 2 > _MOST_SUMS or n > max(16, outputs + 15):
+            continue
+        for k, resident in itertools.product(_depths(work), (True, False)):
+            stages = range(_MOST_STAGES, _LEAST_STAGES - 1, -1)
+            if given is not None:
+                stages = range(given.stages, given.stages - 1, -1)
+            for count in stages:
+                tile = GroupTile(
+                    lanes=lanes,
+                    team_m=team_m,
+                    n=n,
+                    along_lanes=along,
+                    k=k,
+                    stages=count,
+                    resident=resident,
+                )
+                if given is not None and (tile.m, n, k, THREADS) != (
+                    *given.threadblock_shape,
+                    32 * given.warps,
+                ):
+                    continue
+                if given is not None or fits(work, tile, splits, target):
+                    yield tile
+                    break
+
+
+def _depths(work: Contraction) -> list[int]:
+    depth = operands.round_up(work.contracted, 16)
+    return [k for k in _DEPTHS if k <= min(depth, 256 // work.source.bytes)]
+
+
+def _lanes(work: Contraction) -> list[tuple[int, int]]:
+    """Lanes of a block, and teams along them: where lanes are contiguous, whole accesses."""
+    if Order.Lanes not in (work.x_order, work.y_order):
+        return [(1, 1)]
+    access = operands.vector_of(work.source)
+    sizes = {access, 2 * access} if work.lanes > 2 * access else {work.lanes}
+    return [
+        (lanes, along) for lanes in sorted(sizes) for along in (1, TEAMS) if lanes % along == 0
+    ]
+
+
+def constants(
+    work: Contraction, tile: GroupTile, splits: bool, epilogue: Epilogue | None
+) -> tuple[tuple[str, Constant], ...]:
+    """The trait struct of `contract_group`."""
+    x_vector, _, y_vector = contract_mma.vectors(work, tile)
+    x_pitch, y_pitch = _pitches(work, tile)
+    return (
+        ("kThreads", tile.threads),
+        ("kBlocks", 1),
+        ("kStages", tile.stages),
+        ("kResident", tile.resident),
+        ("kDirect", direct(work, tile)),
+        ("kSplit", splits),
+        ("kLanes", tile.lanes),
+        ("kTileM", tile.m),
+        ("kTileN", tile.n),
+        ("kTileK", tile.k),
+        ("kTeamM", tile.team_m),
+        ("kGroupsM", TEAMS // tile.along_lanes),
+        ("kGroupsLanes", tile.along_lanes),
+        ("kPartN", tile.part_n),
+        ("kContracted", work.contracted),
+        ("kProduced", work.produced),
+        ("kPlane", work.produced * packed_depth(work)),
+        ("kXOrder", int(work.x_order)),
+        ("kYOrder", int(work.y_order)),
+        ("kXVector", x_vector),
+        ("kWVector", operands.vector_of(work.source)),
+        ("kYVector", y_vector),
+        ("kXPitch", x_pitch),
+        ("kYPitch", y_pitch),
+        ("kResultsAt", _results_at(tile)),
+        ("kStagesAt", _results_at(tile) + _results_bytes(work, tile)),
+        ("kCopyRegisters", _COPY_REGISTERS),
+        ("kProductRegisters", _PRODUCT_REGISTERS),
+        ("kSaturate", operands.saturates(epilogue)),
+    )

@@ -1,0 +1,449 @@
+// One contraction for many rows on the tensor cores of sm_90a: Y[row, j] = sum over k of X[row, k] W[k, j], in
+// lanes and groups, as in contract.cuh. Rows are one stride apart.
+//
+// A block stays on its multiprocessor and takes tiles of rows x outputs (x lanes) in turn. Its last four warps do
+// nothing but copy what is next into a ring of stages; the others, in groups of four warps, multiply what is there and
+// store results while copies go on. W lies in the tiles as the tensor cores read it (contracted index contiguous: see
+// pack_weights.cuh): all of it for as long as a block has the same outputs where kResident, else stage by stage.
+// X of 16 bits and one lane is read from shared memory too; lanes are sorted, and float32 is split, in registers.
+#pragma once
+
+#include "barrier.cuh"
+#include "contract_mma.cuh"
+#include "group_products.cuh"
+
+namespace kronop {
+namespace contract {
+
+inline constexpr int kTeam = 128, kTeamRows = 64;
+
+// A tile in cores of 8 rows of 16 bytes (group_products.cuh): one more row than there are keeps copies apart in the banks.
+template <int Order, int Lanes, int Own, int Wide, class Element>
+struct Cores {
+  static constexpr int kOrder = Order, kCore = 16 / int(sizeof(Element));
+  static constexpr bool kTurned = Order == kAlongRows;
+  static constexpr int kPitch = (kTurned ? Own : Wide) * kCore + kCore;
+  static constexpr int kLane = (kTurned ? Wide : Own) / kCore * kPitch, kSize = Lanes * kLane;
+  static constexpr int kBetween = kPitch * int(sizeof(Element)), kInside = 128;
+  static KRONOP_INLINE constexpr int at(int lane, int own, int wide) {
+    return lane * kLane + (kTurned ? wide / kCore * kPitch + own * kCore + wide % kCore : own / kCore * kPitch + wide * kCore + own % kCore);
+  }
+  static KRONOP_INLINE constexpr int bytes(int lane, int own, int wide) { return at(lane, own, wide) * int(sizeof(Element)); }
+  static KRONOP_INLINE CoreMatrix matrix(const Element* from) {
+    return CoreMatrix(from, kTurned ? kInside : kBetween, kTurned ? kBetween : kInside);
+  }
+};
+
+// What a block has in shared memory, in elements of its operands.
+template <class Step>
+struct GroupTiles {
+  using Operand = typename Step::Factor;
+  using X = Either<Step::kDirect, Cores<Step::kXOrder, Step::kLanes, Step::kTileK, Step::kTileM, Operand>,
+      Layout<Step::kXOrder, Step::kLanes, Step::kTileK, Step::kTileM, Step::kXPitch>>;
+  using W = Cores<kAlongOwn, Step::kLanes, Step::kTileK, Step::kTileN, Operand>;
+  static constexpr int kPlanes = Step::kSplit ? 2 : 1, kWSize = kPlanes * W::kSize;
+  static constexpr int kSteps = (Step::kContracted + Step::kTileK - 1) / Step::kTileK;
+  static constexpr int kStage = X::kSize + (Step::kResident ? 0 : kWSize);
+  static constexpr int kWarps = Step::kGroupsM * Step::kGroupsLanes * 4;
+};
+
+// Barriers of a block: stages that are filled and that are free, and the same of W where it stays.
+template <class Step>
+struct GroupBarriers {
+  Barrier filled[Step::kStages], free[Step::kStages], w_filled, w_free;
+
+  KRONOP_INLINE void begin() {
+    constexpr int users = GroupTiles<Step>::kWarps;
+    for (int stage = 0; stage < Step::kStages; ++stage) {
+      filled[stage].begin(kTeam);
+      free[stage].begin(users);
+    }
+    w_filled.begin(kTeam);
+    w_free.begin(users);
+  }
+};
+
+// The tiles of a block in turn. Where W stays, rows are fastest and a block has neighbours; else outputs are, so that
+// blocks that run side by side share rows of X.
+template <class Step>
+struct TileWalk {
+  static constexpr int kOutputTiles = (Step::kProduced + Step::kTileN - 1) / Step::kTileN;
+  long long row_tiles, item, end, step;
+
+  template <class Parameters>
+  KRONOP_INLINE explicit TileWalk(const Parameters& parameters) {
+    row_tiles = ceil_div(parameters.row_extent[0], Step::kTileM);
+    const long long groups = parameters.group_extent[0] * parameters.group_extent[1] * parameters.group_extent[2] * parameters.group_extent[3];
+    const long long all = row_tiles * kOutputTiles * ceil_div(parameters.lane_extent, Step::kLanes) * groups;
+    item = Step::kResident ? all * blockIdx.x / gridDim.x : blockIdx.x;
+    end = Step::kResident ? all * (blockIdx.x + 1) / gridDim.x : all;
+    step = Step::kResident ? 1 : gridDim.x;
+  }
+  KRONOP_INLINE bool more() const { return item < end; }
+  KRONOP_INLINE void advance() { item += step; }
+
+  // Where the tile is; `which` tells tiles of different parts of W apart.
+  template <class Parameters>
+  KRONOP_INLINE Place place(const Parameters& parameters, long long& which) const {
+    long long rest = item, row = 0;
+    if (Step::kResident) row = split(rest, row_tiles);
+    which = rest;
+    const int output = int(split(rest, kOutputTiles)) * Step::kTileN;
+    if (!Step::kResident) row = split(rest, row_tiles);
+    row *= Step::kTileM;
+    const long long lane = split(rest, ceil_div(parameters.lane_extent, Step::kLanes)) * Step::kLanes;
+    const auto least = [](long long left, int most) { return left < most ? int(left) : most; };
+    Place place;
+    place.rows = least(parameters.row_extent[0] - row, Step::kTileM);
+    place.outputs = least(Step::kProduced - output, Step::kTileN);
+    place.lanes = least(parameters.lane_extent - lane, Step::kLanes);
+    place.x = lane * parameters.lane_x + row * parameters.row_x[0];
+    place.w = lane * parameters.lane_w + output * parameters.produced_w;
+    place.y = lane * parameters.lane_y + output * parameters.produced_y + row * parameters.row_y[0];
+    place.z = lane * parameters.lane_z + output * parameters.produced_z + row * parameters.row_z[0];
+    place.bias = lane * parameters.lane_bias + output * parameters.produced_bias;
+    for_each_digit<4>(rest, parameters.group_extent, [&](int axis, long long digit) {
+      place.x += digit * parameters.group_x[axis];
+      place.w += digit * parameters.group_w[axis];
+      place.y += digit * parameters.group_y[axis];
+      place.z += digit * parameters.group_z[axis];
+      place.bias += digit * parameters.group_bias[axis];
+    });
+    return place;
+  }
+};
+
+// Copies of X and W by one team.
+template <class Step, class Parameters>
+struct GroupCopies {
+  struct Fill : Step {
+    static constexpr int kThreads = kTeam;
+  };
+  using Tiles = GroupTiles<Step>;
+  using Operand = typename Step::Factor;
+  // How many rows exist is not known beforehand.
+  static constexpr int kAnyRows = Step::kTileM + 1;
+  using CopiesOfX = Copies<Fill, Operand, typename Tiles::X, Step::kXOrder, Step::kTileM, Step::kXVector, kAnyRows, Evenly>;
+  using CopiesOfW = Copies<Fill, Operand, typename Tiles::W, kAlongOwn, Step::kTileN, Step::kWVector, Step::kProduced, Evenly>;
+  const Parameters& parameters;
+
+  KRONOP_INLINE CopiesOfX x(const Place& place) const {
+    return CopiesOfX(static_cast<const Operand*>(parameters.x) + place.x, parameters.contracted_x, parameters.lane_x,
+        parameters.x_vector, place.rows, place.lanes, Evenly{parameters.row_x[0]});
+  }
+  KRONOP_INLINE CopiesOfW w(const Place& place, int plane) const {
+    return CopiesOfW(static_cast<const Operand*>(parameters.w) + (place.w + plane * Step::kPlane), parameters.contracted_w, parameters.lane_w,
+        parameters.w_vector, place.outputs, place.lanes, Evenly{parameters.produced_w});
+  }
+  // What was filled with ordinary stores has to be made known to the tensor cores by who stored it.
+  KRONOP_INLINE void tell(Barrier& barrier) const {
+    if (parameters.x_vector && parameters.w_vector) {
+      barrier.arrive_after_copies();
+    } else {
+      wait_for_copies();
+      publish_to_group_products();
+      barrier.arrive();
+    }
+  }
+};
+
+template <class Step, class Parameters>
+KRONOP_INLINE void fill_stages(const Parameters& parameters, GroupBarriers<Step>& barriers, typename Step::Factor* stages, typename Step::Factor* resident) {
+  using Tiles = GroupTiles<Step>;
+  const GroupCopies<Step, Parameters> copies{parameters};
+  Turn<Step::kStages> turn;
+  Turn<1> w_turn;
+  long long had = -1;
+#pragma unroll 1
+  for (TileWalk<Step> walk(parameters); walk.more(); walk.advance()) {
+    long long which;
+    const Place place = walk.place(parameters, which);
+    if (Step::kResident && which != had) {
+      if (had >= 0) {
+        barriers.w_free.wait(w_turn.parity);
+        w_turn.advance();
+      }
+      had = which;
+#pragma unroll 1
+      for (int plane = 0; plane < Tiles::kPlanes; ++plane) {
+        auto w = copies.w(place, plane);
+#pragma unroll 1
+        for (int step = 0; step < Tiles::kSteps; ++step) w.fill(resident + step * Tiles::kWSize + plane * Tiles::W::kSize);
+      }
+      copies.tell(barriers.w_filled);
+    }
+    auto x = copies.x(place);
+    auto w = copies.w(place, 0), rest = copies.w(place, Tiles::kPlanes - 1);
+#pragma unroll 1
+    for (int step = 0; step < Tiles::kSteps; ++step) {
+      // The first round finds all stages free.
+      barriers.free[turn.stage].wait(turn.parity ^ 1);
+      auto* to = stages + turn.stage * Tiles::kStage;
+      x.fill(to);
+      if constexpr (!Step::kResident) {
+        w.fill(to + Tiles::X::kSize);
+        if constexpr (Step::kSplit) rest.fill(to + Tiles::X::kSize + Tiles::W::kSize);
+      }
+      copies.tell(barriers.filled[turn.stage]);
+      turn.advance();
+    }
+  }
+}
+
+// The sums of a team, and the products of a stage.
+template <class Step>
+struct GroupSums {
+  using Operand = typename Step::Factor;
+  using Tiles = GroupTiles<Step>;
+  using X = typename Tiles::X;
+  using W = typename Tiles::W;
+  static constexpr int kLanes = Step::kLanes / Step::kGroupsLanes, kM = Step::kTeamM, kN = Step::kTileN / 8;
+  static constexpr int kApart = kTeamRows * Step::kGroupsM;  // from a team's rows to its next ones
+  static constexpr int kSlab = 32 / int(sizeof(Operand));    // contracted steps of a product
+  float of[kLanes][kM][kN][4] = {};
+
+  // The first lane and row of this team, and of this warp.
+  static KRONOP_INLINE int lane() { return threadIdx.x / kTeam % Step::kGroupsLanes * kLanes; }
+  static KRONOP_INLINE int row() { return threadIdx.x / (kTeam * Step::kGroupsLanes) * kTeamRows; }
+  static KRONOP_INLINE int warp_row() { return row() + threadIdx.x / 32 % 4 * 16; }
+
+  // Products that are left in flight read the stage that they were started for.
+  KRONOP_INLINE void add(const Operand* x, const Operand* w) {
+    const CoreMatrix right = W::matrix(w + W::at(lane(), 0, 0));
+    if constexpr (Step::kDirect) {
+      add_direct(X::matrix(x + X::at(0, 0, row())), right);
+    } else if constexpr (sizeof(Operand) == 2) {
+      add_words(x + X::at(lane(), 0, warp_row()), right);
+    } else {
+      add_elements(x + X::at(lane(), 0, warp_row()), right);
+    }
+  }
+
+ private:
+  KRONOP_INLINE void add_direct(const CoreMatrix& left, const CoreMatrix& right) {
+    begin_group_products();
+#pragma unroll
+    for (int k = 0; k < Step::kTileK; k += kSlab) {
+#pragma unroll
+      for (int m = 0; m < kM; ++m) {
+        group_product<Operand, X::kTurned>(of[0][m], left.after(X::bytes(0, k, m * kApart)), right.after(W::bytes(0, k, 0)), true);
+      }
+    }
+    commit_group_products();
+  }
+
+  // Fragments of the next products are loaded while those before are multiplied, where there is room for both.
+  KRONOP_INLINE void add_words(const Operand* x, const CoreMatrix& right) {
+    constexpr int jobs = Step::kTileK / kSlab * kM, buffers = kLanes <= 4 && jobs % 2 == 0 ? 2 : 1;
+    unsigned a[buffers][kLanes][4];
+#pragma unroll
+    for (int k = 0; k < Step::kTileK; k += kSlab) {
+#pragma unroll
+      for (int m = 0; m < kM; ++m) {
+        const int job = k / kSlab * kM + m;
+        wait_for_group_products<buffers - 1>();
+        load_words<X, 8, false, false>(a[job % buffers], x + k * X::kOwn + m * kApart * X::kWide);
+        begin_group_products();
+#pragma unroll
+        for (int l = 0; l < kLanes; ++l) group_product<Operand>(of[l][m], a[job % buffers][l], right.after(W::bytes(l, k, 0)), true);
+        commit_group_products();
+      }
+    }
+  }
+
+  // NOTE: the tensor cores truncate sums: a few products follow each other, ordinary additions collect them.
+  KRONOP_INLINE void add_elements(const Operand* x, const CoreMatrix& right) {
+    constexpr int steps = Step::kSplit ? (kLanes == 1 && Step::kTileK >= 4 * kSlab ? 4 : 1) : 1;
+    float chain[2][kN][4];
+    unsigned a[2][steps][kLanes][4], rest[2][steps][kLanes][4];
+    int job = 0;
+#pragma unroll
+    for (int m = 0; m < kM; ++m) {
+#pragma unroll
+      for (int k = 0; k < Step::kTileK; k += kSlab * steps) {
+        const int buffer = (m * (Step::kTileK / (kSlab * steps)) + k / (kSlab * steps)) % 2;
+#pragma unroll
+        for (int s = 0; s < steps; ++s) load_split(a[buffer][s], rest[buffer][s], x + (k + s * kSlab) * X::kOwn + m * kApart * X::kWide);
+#pragma unroll
+        for (int l = 0; l < kLanes; ++l) {
+          begin_group_products();
+          if constexpr (Step::kSplit) {
+            multiply_chain<steps>(chain[job % 2], a[buffer], rest[buffer], l, k, right);
+          } else {
+            group_product<Operand>(of[l][m], a[buffer][0][l], right.after(W::bytes(l, k, 0)), true);
+          }
+          commit_group_products();
+          wait_for_group_products<1>();
+          if constexpr (Step::kSplit) {
+            if (job > 0) collect_chain(chain[(job - 1) % 2], job - 1);
+          }
+          ++job;
+        }
+      }
+    }
+    wait_for_group_products<0>();
+    if constexpr (Step::kSplit) collect_chain(chain[(job - 1) % 2], job - 1);
+  }
+  // Jobs are in the order of rows, steps and lanes.
+  KRONOP_INLINE void collect_chain(const float (&chain)[kN][4], int job) {
+    constexpr int steps = kLanes == 1 && Step::kTileK >= 4 * kSlab ? 4 : 1, jobs = Step::kTileK / (kSlab * steps) * kLanes;
+#pragma unroll
+    for (int n = 0; n < kN; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) of[job % kLanes][job / jobs][n][e] += chain[n][e];
+    }
+  }
+  // Small products first.
+  template <int kSteps>
+  KRONOP_INLINE void multiply_chain(float (&chain)[kN][4], const unsigned (&a)[kSteps][kLanes][4], const unsigned (&rest)[kSteps][kLanes][4], int l, int k, const CoreMatrix& right) {
+    constexpr int plane = W::kSize * int(sizeof(Operand));
+#pragma unroll
+    for (int s = 0; s < kSteps; ++s) {
+      const int place = W::bytes(l, k + s * kSlab, 0);
+      group_product<Operand>(chain, rest[s][l], right.after(place), s > 0);
+      group_product<Operand>(chain, a[s][l], right.after(place + plane), true);
+    }
+#pragma unroll
+    for (int s = 0; s < kSteps; ++s) group_product<Operand>(chain, a[s][l], right.after(W::bytes(l, k + s * kSlab, 0)), true);
+  }
+  static KRONOP_INLINE void load_split(unsigned (&a)[kLanes][4], unsigned (&rest)[kLanes][4], const Operand* x) {
+    Operand values[kLanes][4];
+    load_elements<X, 2, 8, true>(values, x);
+#pragma unroll
+    for (int l = 0; l < kLanes; ++l) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const Operand value = round_to_tf32(values[l][e]);
+        a[l][e] = __builtin_bit_cast(unsigned, value);
+        if constexpr (Step::kSplit) rest[l][e] = __builtin_bit_cast(unsigned, values[l][e] - value);
+      }
+    }
+  }
+};
+
+// A part of a tile's results: kPartN outputs of 64 rows, of all lanes; of one team, or of those that share rows.
+template <class Step>
+struct GroupPart {
+  using Accumulator = typename Step::Accumulator;
+  using Sums = GroupSums<Step>;
+  static constexpr bool kByRows = Step::kYOrder == kAlongRows;
+  static constexpr int kAcross = Step::kTileN / Step::kPartN, kParts = Step::kTeamM * kAcross;
+  static constexpr int kOutputs = Step::kPartN, kRows = kTeamRows;
+  using Tile = Layout<Step::kYOrder, Step::kLanes, kOutputs, kRows, Step::kYPitch>;
+
+  static KRONOP_INLINE int row(int index) { return Sums::row() + index / kAcross * Sums::kApart; }
+  static KRONOP_INLINE int output(int index) { return index % kAcross * kOutputs; }
+
+  static KRONOP_INLINE void deposit(Accumulator* results, const Sums& sums, int index) {
+    constexpr int vector = Step::kYOrder == kAlongLanes ? vector_of_lanes<Sums::kLanes, sizeof(Accumulator)> : 1;
+    const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, row = threadIdx.x / 32 % 4 * 16 + g;
+    Accumulator* to = results + Tile::at(Sums::lane(), 2 * t, row);
+#pragma unroll
+    for (int m = 0; m < Step::kTeamM; ++m) {
+#pragma unroll
+      for (int n = 0; n < Sums::kN; ++n) {
+        if (m * kAcross + n * 8 / kOutputs != index) continue;
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+#pragma unroll
+          for (int l = 0; l < Sums::kLanes; l += vector) {
+            Accumulator* pair = to + Tile::at(l, n * 8 % kOutputs, 8 * h);
+            if constexpr (Step::kYOrder == kAlongOwn) {
+              store<Accumulator, 2>(pair, {sums.of[l][m][n][2 * h], sums.of[l][m][n][2 * h + 1]});
+            } else {
+#pragma unroll
+              for (int r = 0; r < 2; ++r) {
+                Vector<Accumulator, vector> few;
+#pragma unroll
+                for (int v = 0; v < vector; ++v) few.data[v] = sums.of[l + v][m][n][2 * h + r];
+                store<Accumulator, vector>(pair + r * Tile::kOwn, few);
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+};
+
+// Who stores a part together.
+template <class Step>
+struct Storing : Step {
+  static constexpr int kThreads = kTeam * Step::kGroupsLanes, kWarpsK = 1;
+};
+
+template <class Step, class Parameters>
+KRONOP_INLINE void use_stages(const Parameters& parameters, GroupBarriers<Step>& barriers, const typename Step::Factor* stages, const typename Step::Factor* resident, typename Step::Accumulator* results) {
+  using Tiles = GroupTiles<Step>;
+  using Whole = GroupPart<Step>;
+  using Team = Storing<Step>;
+  const int team = threadIdx.x / Team::kThreads;
+  const bool speaks = threadIdx.x % 32 == 0;
+  results += team * Whole::Tile::kSize;
+  const EvenRows rows{{parameters.row_y[0]}, {parameters.row_z[0]}};
+  Turn<Step::kStages> turn;
+  Turn<1> w_turn;
+  long long had = -1;
+#pragma unroll 1
+  for (TileWalk<Step> walk(parameters); walk.more(); walk.advance()) {
+    long long which;
+    const Place place = walk.place(parameters, which);
+    if (Step::kResident && which != had) {
+      if (had >= 0 && speaks) barriers.w_free.arrive();
+      barriers.w_filled.wait(w_turn.parity);
+      w_turn.advance();
+      had = which;
+    }
+    GroupSums<Step> sums;
+    int before = -1;
+#pragma unroll 1
+    for (int step = 0; step < Tiles::kSteps; ++step) {
+      barriers.filled[turn.stage].wait(turn.parity);
+      publish_to_group_products();
+      const auto* stage = stages + turn.stage * Tiles::kStage;
+      sums.add(stage, Step::kResident ? resident + step * Tiles::kWSize : stage + Tiles::X::kSize);
+      // The products of the stage before are done when only those of this one are left.
+      wait_for_group_products<1>();
+      if (before >= 0 && speaks) barriers.free[before].arrive();
+      before = turn.stage;
+      turn.advance();
+    }
+    wait_for_group_products<0>();
+    if (speaks) barriers.free[before].arrive();
+    const Outcome<Team, Parameters, Whole, EvenRows, Evenly> outcome(parameters, place, rows);
+#pragma unroll 1
+    for (int part = 0; part < Whole::kParts; ++part) {
+      wait_for_team<Team::kThreads>(team);
+      Whole::deposit(results, sums, part);
+      wait_for_team<Team::kThreads>(team);
+      outcome.store_part(results, part);
+    }
+  }
+}
+
+}  // namespace contract
+
+template <class Step, class Parameters>
+KRONOP_INLINE void contract_group(const Parameters& parameters) {
+  using Tiles = contract::GroupTiles<Step>;
+  using Operand = typename Step::Factor;
+  unsigned char* shared = shared_memory();
+  auto& barriers = *reinterpret_cast<contract::GroupBarriers<Step>*>(shared);
+  auto* results = reinterpret_cast<typename Step::Accumulator*>(shared + Step::kResultsAt);
+  auto* stages = reinterpret_cast<Operand*>(shared + Step::kStagesAt);
+  auto* resident = stages + Step::kStages * Tiles::kStage;
+  if (threadIdx.x == 0) {
+    barriers.begin();
+    publish_barriers();
+  }
+  __syncthreads();
+  if (threadIdx.x >= Tiles::kWarps * 32) {
+    give_registers_back<Step::kCopyRegisters>();
+    contract::fill_stages<Step>(parameters, barriers, stages, resident);
+  } else {
+    take_registers<Step::kProductRegisters>();
+    contract::use_stages<Step>(parameters, barriers, stages, resident, results);
+  }
+}
+
+}  // namespace kronop

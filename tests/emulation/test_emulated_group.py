@@ -1,0 +1,99 @@
+"""Contractions for many rows on sm_90a, run on the CPU from the same headers, against the reference."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kronop.descriptions.datatype import ColumnMajor, DataType, bfloat16, float16, float32
+from kronop.descriptions.math_instruction import MathInstruction, OpClass
+from kronop.descriptions.tile import TileDescription
+from kronop.target import Target
+from tests.emulation.emulator import host_compiler
+from tests.emulation.test_emulated_kernels import folder, run_ksparse
+
+pytestmark = pytest.mark.skipif(
+    host_compiler() is None, reason="no g++ to build the emulation with"
+)
+__all__ = ["folder"]
+
+# Few multiprocessors, so that a block has several tiles.
+_TARGET = replace(Target.parse("sm_90a"), cores=3)
+
+
+def run(
+    folder: Path,
+    pattern: tuple[int, int, int, int],
+    rows: int,
+    element: DataType,
+    shape: tuple[int, int, int],
+    stages: int = 2,
+    *,
+    batch_last: bool = False,
+    math: MathInstruction | None = None,
+    **options: Any,
+) -> None:
+    math = math or MathInstruction.tensor_op(element)
+    tile = TileDescription(list(shape), stages, [2, 6, 1], math)
+    options = {"alignment": 16 // element.bytes} | options
+    template = run_ksparse(
+        folder,
+        pattern,
+        rows,
+        element,
+        batch_last=batch_last,
+        tile=tile,
+        instruction=math,
+        target=_TARGET,
+        **options,
+    )
+    assert template == "kronop::contract_group"
+
+
+@pytest.mark.parametrize("batch_last", [False, True], ids=["first", "last"])
+@pytest.mark.parametrize("element", [float16, bfloat16, float32])
+def test_a_lane(folder: Path, element: DataType, batch_last: bool) -> None:
+    run(folder, (2, 48, 64, 1), 400, element, (128, 48, 32), 3, batch_last=batch_last)
+    run(folder, (1, 80, 96, 1), 261, element, (256, 32, 32), batch_last=batch_last)
+
+
+@pytest.mark.parametrize("batch_last", [False, True], ids=["first", "last"])
+@pytest.mark.parametrize("element", [float16, float32])
+@pytest.mark.parametrize("d", [2, 3, 4, 8, 10, 24])
+def test_lanes(folder: Path, d: int, element: DataType, batch_last: bool) -> None:
+    rows = 128 if batch_last or d < 8 else 64
+    run(folder, (1, 48, 40, d), 150, element, (rows, 16, 16), batch_last=batch_last)
+
+
+@pytest.mark.parametrize("batch_last", [False, True], ids=["first", "last"])
+@pytest.mark.parametrize("element", [float16, float32])
+@pytest.mark.parametrize("pattern", [(2, 33, 35, 1), (1, 30, 27, 3), (1, 17, 50, 5)])
+def test_odd_sizes(
+    folder: Path, pattern: tuple[int, int, int, int], element: DataType, batch_last: bool
+) -> None:
+    n = 16 if pattern[3] > 3 else 32
+    run(folder, pattern, 133, element, (128, n, 16), batch_last=batch_last, alignment=1)
+
+
+@pytest.mark.parametrize("element", [float16, float32])
+def test_weights_that_stream(folder: Path, element: DataType) -> None:
+    run(folder, (1, 128, 1040, 1), 140, element, (128, 64, 32), 4)
+    run(folder, (1, 64, 272, 4), 70, element, (128, 32, 16), 3)
+
+
+def test_weights_that_are_turned(folder: Path) -> None:
+    for d in (1, 4):
+        run(folder, (2, 48, 64, d), 140, float16, (128, 48, 32), turned=True)
+
+
+def test_layouts_of_x_and_y(folder: Path) -> None:
+    for element in (float16, float32):
+        run(folder, (2, 48, 32, 4), 136, element, (128, 16, 16), layout=ColumnMajor)
+
+
+def test_tf32_rounds_its_operands(folder: Path) -> None:
+    tf32 = MathInstruction([16, 8, 8], float32, float32, float32, OpClass.TensorOp)
+    run(folder, (1, 48, 40, 2), 130, float32, (128, 48, 16), math=tf32, unit=float16)

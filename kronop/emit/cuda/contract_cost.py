@@ -19,14 +19,14 @@ _BYTES_OF_MULTIPLY_ADD = 0.17
 # Measured over modelled time of the SIMT kernels, 8^5 to 128^2 on one H200.
 SIMT_OVERHEAD = 1.65
 # Bytes of memory, of the level-2 cache and of shared memory a cycle of one multiprocessor.
-MEMORY, LEVEL_2, _SHARED = 16.0, 28.0, 128.0
+MEMORY, _LEVEL_2, _SHARED = 16.0, 28.0, 128.0
 # Cycles of a warp's product of a slab of 16 steps, by bytes of an operand; and schedulers.
 _PRODUCT_OF_SLAB = {2: 1.6, 4: 3.4, 8: 17.0}
 _SCHEDULERS = 4
 _PRODUCTS_OF_SPLIT = 3
 # Cycles of a block that nothing of its own hides: its start and end, a step, and a load from
 # memory, which as many steps hide as there are other stages. Instructions of a warp for a step.
-BLOCK, STEP, LOAD = 1900.0, 70.0, 800.0
+_BLOCK, _STEP, LOAD = 1900.0, 70.0, 800.0
 _OF_A_STEP = 40
 
 
@@ -59,7 +59,7 @@ def of_mma(
         target,
     )
     steps = operands.cover(work.contracted, tile.k)
-    alone = BLOCK + steps * max(STEP, LOAD / max(1, tile.stages - 1)) + busy
+    alone = _BLOCK + steps * max(_STEP, LOAD / max(1, tile.stages - 1)) + busy
     outputs = operands.cover(work.produced, tile.n)
     lanes = operands.cover(work.lanes, tile.lanes)
     blocks = operands.cover(work.rows, tile.m) * outputs * lanes
@@ -100,7 +100,7 @@ def units(
     shared = loads + (x + w + 2 * results * accumulator.bytes) / _SHARED
     return (
         (x / outputs + y) / MEMORY,
-        (x + w + y) / LEVEL_2,
+        (x + w + y) / _LEVEL_2,
         products * _PRODUCT_OF_SLAB[work.source.bytes],
         shared,
         _instructions(work, tile, fragments, products, splits) / _SCHEDULERS,

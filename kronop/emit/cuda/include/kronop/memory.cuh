@@ -99,7 +99,7 @@ KRONOP_INLINE void prefetch_piece(const void*, int) {}
 #endif
 
 KRONOP_INLINE unsigned char* shared_memory() {
-  extern __shared__ __align__(16) unsigned char kronop_shared[];
+  extern __shared__ __align__(1024) unsigned char kronop_shared[];
   return kronop_shared;
 }
 

@@ -187,7 +187,7 @@ def _chain_gradients(
 ) -> tuple[Any, list[Any]]:
     """The gradients of x and of the weights, from the operands that were kept."""
     count, last = len(needed), ctx.batch_last
-    x, *others = ctx.saved_tensors
+    _, *others = ctx.saved_tensors
     chain, operands = others[:count], others[count:]
     found: list[Any] = [None] * count
     if not any(needed):

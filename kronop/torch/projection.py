@@ -26,6 +26,7 @@ one factor after the other by conjugate gradients, with the others held.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -63,7 +64,7 @@ def is_butterfly(chain: Sequence[Pattern]) -> bool:
     """Whether products of neighbours are Kronecker-sparse, from the left."""
     return all(
         a2 % a1 == 0 and d1 % d2 == 0 and a1 * c1 % a2 == 0 and a1 * c1 * d1 == a2 * b2 * d2
-        for (a1, _, c1, d1), (a2, b2, _, d2) in zip(chain, chain[1:], strict=False)
+        for (a1, _, c1, d1), (a2, b2, _, d2) in itertools.pairwise(chain)
     )
 
 

@@ -12,7 +12,6 @@ from typing import Any
 import torch
 
 from kronop.torch.ksparse import ksmm
-from kronop.torch.ksparse_operators import cast
 from kronop.torch.ksparse_shapes import as_matrix, outputs_of, result_shape
 from kronop.torch.sparse import sparse_product
 
@@ -74,9 +73,8 @@ def _bmm(x: Any, weight: Any, batch_last: bool) -> Any:
 
 def _sparse(blocks: bool) -> Callable[[Any, Any, bool], Any]:
     def apply(x: Any, weight: Any, batch_last: bool) -> Any:
-        device = x.device.type
-        if torch.is_autocast_enabled(device):
-            x, weight = cast(device, x, weight)
+        if torch._C._are_functorch_transforms_active():  # For these torch has no sparse matrices.
+            return _einsum(x, weight, batch_last)
         shape = result_shape(x, outputs_of(weight.shape), batch_last)
         return sparse_product(as_matrix(x, batch_last), weight, batch_last, blocks).reshape(shape)
 

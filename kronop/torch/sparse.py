@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from kronop.torch.autocasting import cast, register
 from kronop.torch.ksparse_shapes import inputs_of, outputs_of, turned
 
 _LIBRARY = torch.library.Library("kronop", "FRAGMENT")
@@ -119,8 +120,13 @@ def _weight_gradient(x: Any, grad: Any, pattern: Sequence[int], batch_last: bool
     return torch.einsum("ikln,ijln->ijkl" if batch_last else "nikl,nijl->ijkl", x, grad)
 
 
+def _cast(device: str, x: Any, weight: Any, *others: Any) -> Any:
+    return *cast(device, x, weight), *others
+
+
 for _device in ("CPU", "CUDA"):
     _LIBRARY.impl("sparse_product", _compute, _device)
+register(_LIBRARY, "sparse_product", _cast)
 torch.library.register_fake("kronop::sparse_product", _fake, lib=_LIBRARY)
 torch.library.register_autograd(
     "kronop::sparse_product", _differentiate, setup_context=_keep, lib=_LIBRARY

@@ -33,8 +33,8 @@ def by_rows(weight: Any) -> Any:
     starts = torch.arange(rows + 1, dtype=torch.int32, device=weight.device) * c
     return torch.sparse_csr_tensor(
         starts,
-        places.expand(a, b, d, c).reshape(-1),
-        weight.permute(0, 1, 3, 2).reshape(-1),
+        _flat(places.expand(a, b, d, c)),
+        _flat(weight.permute(0, 1, 3, 2)),
         size=(rows, columns),
         check_invariants=False,
     )
@@ -49,16 +49,21 @@ def by_blocks(weight: Any) -> Any:
     size = _block_size(b, c)
     high, wide, count = b // size, c // size, a * d
     every = torch.arange(count * wide, dtype=torch.int32, device=weight.device)
-    places = every.view(count, 1, wide).expand(count, high, wide).reshape(-1)
+    places = _flat(every.view(count, 1, wide).expand(count, high, wide))
     starts = torch.arange(count * high + 1, dtype=torch.int32, device=weight.device) * wide
     blocks = weight.permute(0, 3, 1, 2).reshape(count, high, size, wide, size).transpose(2, 3)
     return torch.sparse_bsr_tensor(
         starts,
         places,
-        blocks.reshape(-1, size, size),
+        blocks.reshape(-1, size, size).contiguous(),
         size=(count * b, count * c),
         check_invariants=False,
     )
+
+
+def _flat(item: Any) -> Any:
+    """A vector in its own memory: torch's sparse products take no strides, and do not say so."""
+    return item.reshape(-1).contiguous()
 
 
 def _block_size(b: int, c: int) -> int:

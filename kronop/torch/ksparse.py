@@ -10,7 +10,7 @@ from torch.autograd import forward_ad
 
 from kronop import functional
 from kronop.descriptions.epilogue import ACTIVATION_NAMES
-from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.errors import ArgumentError, mismatch
 from kronop.torch import ksparse_formulas, ksparse_operators, ksparse_transforms
 from kronop.torch.autocasting import cast
 from kronop.torch.checks import check_source, check_tensor, number
@@ -61,7 +61,7 @@ def ksmm(
         ElementTypeError: what is no torch tensor, or element types that do not fit.
     """
     chain = list(weights) if isinstance(weights, (list, tuple)) else [weights]
-    if _is_plain((x, *chain, bias, z)):
+    if x is not None and _is_plain((x, *chain, bias, z)):
         return _eager(x, chain, batch_last, bias, activation, alpha, beta, z)
     _check(x, chain, bias, z, activation)
     alpha, beta = number("alpha", alpha), number("beta", beta)
@@ -227,7 +227,7 @@ def _check_activation(activation: object) -> None:
 def _check(x: Any, chain: Sequence[Any], bias: Any, z: Any, activation: Any) -> None:
     """Refuses what an operator's own messages would not explain."""
     if not chain:
-        raise ElementTypeError(
+        raise ArgumentError(
             mismatch(
                 "weights",
                 expected="at least one (a, b, c, d) tensor",

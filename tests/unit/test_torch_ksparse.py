@@ -274,7 +274,9 @@ def test_what_does_not_fit_is_refused() -> None:
     grad = torch.ones(2, 3, 4, 1, requires_grad=True)
     cases = [
         (lambda: ksmm(np.ones((3, 8)), weight), kronop.ElementTypeError, "torch tensor"),
-        (lambda: ksmm(x, []), kronop.KronopError, "at least one"),
+        (lambda: ksmm(None, weight), kronop.ElementTypeError, "torch tensor"),
+        (lambda: ksmm(x, []), kronop.ArgumentError, "at least one"),
+        (lambda: ksmm(x.to("meta"), []), kronop.ArgumentError, "at least one"),
         (lambda: ksmm(x[:, :7], weight), kronop.ArgumentError, "8"),
         (lambda: ksmm(x, [weight, weight]), kronop.ArgumentError, "6"),
         (lambda: ksmm(x, grad, beta=1.0), kronop.ArgumentError, "Z"),

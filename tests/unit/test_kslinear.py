@@ -29,6 +29,12 @@ _CHAINS = {
 _SMALL = [(2, 4, 8, 1), (1, 8, 4, 2)]
 
 
+@pytest.fixture(autouse=True)
+def _forgotten_graphs() -> None:
+    """torch compiles one function for few kinds of layers only, and refuses the next."""
+    torch._dynamo.reset()
+
+
 def _operand(layer: Any, lead: tuple[int, ...], dtype: Any = torch.float64) -> Any:
     generator = torch.Generator().manual_seed(len(lead) + layer.in_features)
     shape = (layer.in_features, *lead) if layer.bs_last else (*lead, layer.in_features)

@@ -266,8 +266,7 @@ def ksparse_arguments(
     """The arguments, of the operation for these tensors, that `ksmm` runs for one factor."""
     x_view = _operand(x)
     a, b, _, d = pattern
-    flat = len(x_view.shape) == 1
-    inner = math.prod(x_view.shape[1:]) if batch_last and not flat else a * b * d
+    inner = math.prod(x_view.shape[1:]) if batch_last else a * b * d
     Y = _output_description(x_view.element, inner, z, out)
     operation = _ksparse_operation(
         target_of(x_view), describe(x_view, "X"), Y, pattern, batch_last, activation

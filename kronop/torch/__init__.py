@@ -11,5 +11,6 @@ except ImportError as _error:
     ) from _error
 
 from kronop.torch.functional import gekmm, gemkm
+from kronop.torch.ksparse import ksmm
 
-__all__ = ["gekmm", "gemkm"]
+__all__ = ["gekmm", "gemkm", "ksmm"]

@@ -20,10 +20,11 @@ from kronop.descriptions.datatype import TENSOR_TYPES
 
 ALGORITHMS = ("kernel", "bmm", "einsum", "bsr", "dense", "sparse")
 OURS = "kernel"
+_SPARSE = ("bsr", "sparse")
 # What is compared with float64: rows of results, and blocks of weights for their gradients.
 _CHECKED_ROWS, _CHECKED_BLOCKS = 64, 4
 # Bytes of an index of torch's sparse layouts.
-_INDEX_BYTES = 8
+_INDEX_BYTES = 4
 
 
 class Inputs:
@@ -51,19 +52,28 @@ class Inputs:
 
     def layer(self, algorithm: str) -> Any:
         """A layer without bias, with these weights."""
+        from kronop.bench.models.formed import Dense, Sparse
+        from kronop.torch.algorithms import dense_factor
         from kronop.torch.nn import KSLinear
 
         case, weight = self.case, self.weight
+        is_last = case.layout == "last"
+        if algorithm == "dense":
+            return Dense(dense_factor(weight), is_last).requires_grad_(case.backward)
+        # torch multiplies sparse matrices of 16 bits on GPUs only, and has no gradient of them.
+        if algorithm in _SPARSE and not case.backward and self._is_multiplied():
+            return Sparse(weight, is_last, algorithm == "bsr")
         layer = KSLinear(
             [case.pattern.sizes],
             weights=[weight],
             bias=False,
             algo=algorithm,
-            dtype=weight.dtype,
-            bs_last=case.layout == "last",
-            device=weight.device,
+            bs_last=is_last,
         )
-        return layer.eval().requires_grad_(case.backward)
+        return layer.requires_grad_(case.backward)
+
+    def _is_multiplied(self) -> bool:
+        return bool(self.weight.is_cuda or self.weight.element_size() > 2)
 
     def calls(self, layer: Any) -> list[Call]:
         """One for each set, that returns what it computed: Y and, backward, gradients.
@@ -129,12 +139,18 @@ class Check:
             return math.inf
         found = [self._picked(item) for item in results[:2]]
         if self._case.backward:
-            weights = results[2].double().reshape(self._case.pattern.sizes)
-            found.append(torch.stack([weights[i, :, :, l] for i, l in self._blocks]))
+            found.append(torch.stack([self._block(results[2], i, l) for i, l in self._blocks]))
         return max(
             float((item - expected).norm() / expected.norm())
             for item, expected in zip(found, self._expected, strict=True)
         )
+
+    def _block(self, gradient: Any, i: int, l: int) -> Any:
+        """The (b, c) weights [i, :, :, l], also of a dense matrix."""
+        a, b, c, d = self._case.pattern.sizes
+        if gradient.dim() == 2:
+            return gradient.view(a, b, d, a, c, d)[i, :, l, i, :, l].double()
+        return gradient[i, :, :, l].double()
 
     def _picked(self, value: Any) -> Any:
         """The rows of the sample in float64, as (rows, features)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
+import warnings
 from collections.abc import Sequence
 
 import kronop
@@ -64,7 +65,9 @@ def execute(options: argparse.Namespace) -> None:
         return
     _check(options)
     known = rows.read(options.csv) if options.csv else []
-    found = _run(options, known)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sparse .* support is in beta")
+        found = _run(options, known)
     print()
     _conclude(options, found)
     failed = [row for row in found if row.algorithm == layers.OURS and row.ms is None]

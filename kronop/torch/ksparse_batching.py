@@ -39,9 +39,7 @@ def ksmm(
     z = None if z is None else _features(_mapped(z, in_dims[3], size), batch_last)
     folded = [
         _mapped(item, dim, size).flatten(0, 1)
-        for item, dim in zip(
-            [*weights, *([] if bias is None else [bias])], of_weights, strict=True
-        )
+        for item, dim in zip([*weights, *([] if bias is None else [bias])], of_weights, strict=True)
     ]
     if bias is not None:
         *folded, bias = folded

@@ -170,9 +170,7 @@ for _device in ("CPU", "CUDA"):
     _LIBRARY.impl("ksmm_gradient", _compute_gradient, _device)
 torch.library.register_fake("kronop::ksmm", _fake, lib=_LIBRARY)
 torch.library.register_fake("kronop::ksmm_gradient", _fake_gradient, lib=_LIBRARY)
-torch.library.register_autograd(
-    "kronop::ksmm", _differentiate, setup_context=_keep, lib=_LIBRARY
-)
+torch.library.register_autograd("kronop::ksmm", _differentiate, setup_context=_keep, lib=_LIBRARY)
 torch.library.register_autograd(
     "kronop::ksmm_gradient", _differentiate_gradient, setup_context=_keep_gradient, lib=_LIBRARY
 )

@@ -24,9 +24,7 @@ def ksmm(
     return _Product.apply(alpha, beta, batch_last, activation, bias, z, x, *weights)
 
 
-def ksmm_gradient(
-    x: Any, grad: Any, pattern: Sequence[int], alpha: Any, batch_last: bool
-) -> Any:
+def ksmm_gradient(x: Any, grad: Any, pattern: Sequence[int], alpha: Any, batch_last: bool) -> Any:
     """kronop::ksmm_gradient."""
     return _Gradient.apply(pattern, alpha, batch_last, x, grad)
 

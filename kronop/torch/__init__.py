@@ -10,7 +10,8 @@ except ImportError as _error:
         "kronop.torch: expected torch, got none; pip install 'kronop[torch]'"
     ) from _error
 
+from kronop.torch import nn
 from kronop.torch.functional import gekmm, gemkm
 from kronop.torch.ksparse import ksmm
 
-__all__ = ["gekmm", "gemkm", "ksmm"]
+__all__ = ["gekmm", "gemkm", "ksmm", "nn"]

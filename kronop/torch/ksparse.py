@@ -12,8 +12,9 @@ from kronop import functional
 from kronop.descriptions.epilogue import ACTIVATION_NAMES
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.torch import ksparse_formulas, ksparse_operators, ksparse_transforms
+from kronop.torch.autocasting import cast
 from kronop.torch.checks import check_source, check_tensor, number
-from kronop.torch.ksparse_operators import cast, compute_gradient
+from kronop.torch.ksparse_operators import compute_gradient
 from kronop.torch.ksparse_shapes import turned
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -164,6 +165,7 @@ class _Chain(torch.autograd.Function):  # type: ignore[misc]  # torch is Any to 
                 _Kept(ctx), *_OPERATORS, grad, needs_x, needed, needs_bias, needs_z
             )
         else:
+            grad = ksparse_formulas.settled(grad)
             of_bias = ksparse_formulas.bias_gradient(grad, ctx.batch_last) if needs_bias else None
             of_z = grad * ctx.beta if needs_z else None
             of_x, found = _chain_gradients(ctx, grad, needs_x, needed)
@@ -187,7 +189,7 @@ def _chain_gradients(
 ) -> tuple[Any, list[Any]]:
     """The gradients of x and of the weights, from the operands that were kept."""
     count, last = len(needed), ctx.batch_last
-    x, *others = ctx.saved_tensors
+    _, *others = ctx.saved_tensors
     chain, operands = others[:count], others[count:]
     found: list[Any] = [None] * count
     if not any(needed):

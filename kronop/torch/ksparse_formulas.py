@@ -33,7 +33,7 @@ def of_product(
     What is between factors is computed again, from x.
     """
     x, *weights = ctx.saved_tensors
-    last = ctx.batch_last
+    last, grad = ctx.batch_last, settled(grad)
     of_bias = bias_gradient(grad, last) if needs_bias else None
     of_z = grad * ctx.beta if needs_z else None
     found: list[Any] = [None] * len(weights)
@@ -53,6 +53,12 @@ def of_product(
         if at > first:
             grad, alpha = ksmm(grad, [turned(weight)], None, None, alpha, 0, last, None), 1
     return grad if needs_x else None, found, of_bias, of_z
+
+
+def settled(grad: Any) -> Any:
+    """In memory of its own where many elements share one, as the gradient of a sum: a kernel for
+    that alone would be compiled."""
+    return grad.contiguous() if 0 in grad.stride() else grad
 
 
 def bias_gradient(grad: Any, batch_last: bool) -> Any:

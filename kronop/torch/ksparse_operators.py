@@ -15,6 +15,7 @@ from kronop import functional
 from kronop.errors import ArgumentError, mismatch
 from kronop.gradients import weight_gradient
 from kronop.torch import ksparse_batching, ksparse_formulas
+from kronop.torch.autocasting import cast, register, without_autocast
 from kronop.torch.ksparse_shapes import (
     as_matrix,
     check_features,
@@ -94,9 +95,10 @@ def compute_gradient(
     if on_gpu(x):
         return weight_gradient(x, grad, (a, b, c, d), batch_last=batch_last, alpha=alpha)
     kind, at = kind_of(x), 0 if batch_last else 1
-    x = x.to(kind).unflatten(at, (a, c, d))
-    grad = grad.to(kind).unflatten(at, (a, b, d))
-    sums = torch.einsum("ikln,ijln->ijkl" if batch_last else "nikl,nijl->ijkl", x, grad)
+    with without_autocast():
+        x = x.to(kind).unflatten(at, (a, c, d))
+        grad = grad.to(kind).unflatten(at, (a, b, d))
+        sums = torch.einsum("ikln,ijln->ijkl" if batch_last else "nikl,nijl->ijkl", x, grad)
     return (sums * alpha).to(element).contiguous()
 
 
@@ -142,32 +144,15 @@ def _differentiate_gradient(ctx: Any, direction: Any) -> Any:
     return *found, None, None, None
 
 
-def cast(device: str, *tensors: Any) -> list[Any]:
-    """The tensors as autocast has operands of `linear`: floats but float64 in its type."""
-    kind = torch.get_autocast_dtype(device)
-    return [
-        item.to(kind)
-        if item is not None and item.is_floating_point() and item.dtype is not torch.float64
-        else item
-        for item in tensors
-    ]
-
-
-def _autocast(device: str) -> Any:
-    keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, f"Autocast{device}"))
-
-    def product(x: Any, weights: Any, bias: Any, z: Any, *others: Any) -> Any:
-        x, bias, z, *weights = cast(device.lower(), x, bias, z, *weights)
-        with torch._C._ExcludeDispatchKeyGuard(keys):
-            return ksmm(x, weights, bias, z, *others)
-
-    return product
+def _cast(device: str, x: Any, weights: Any, bias: Any, z: Any, *others: Any) -> Any:
+    x, bias, z, *weights = cast(device, x, bias, z, *weights)
+    return x, weights, bias, z, *others
 
 
 for _device in ("CPU", "CUDA"):
     _LIBRARY.impl("ksmm", _compute, _device)
-    _LIBRARY.impl("ksmm", _autocast(_device), f"Autocast{_device}")
     _LIBRARY.impl("ksmm_gradient", _compute_gradient, _device)
+register(_LIBRARY, "ksmm", _cast)
 torch.library.register_fake("kronop::ksmm", _fake, lib=_LIBRARY)
 torch.library.register_fake("kronop::ksmm_gradient", _fake_gradient, lib=_LIBRARY)
 torch.library.register_autograd("kronop::ksmm", _differentiate, setup_context=_keep, lib=_LIBRARY)

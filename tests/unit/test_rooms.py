@@ -27,7 +27,8 @@ _ALLOWED = {
     "program": _LEAVES | {"args", "prepared"},
     "functional": _LEAVES | {"descriptions", "args", "families", "prepared"},
     "gradients": _LEAVES | {"descriptions", "args", "families", "prepared"},
-    "torch": _LEAVES | {"descriptions", "functional", "gradients", "program", "torch"},
+    "torch": _LEAVES
+    | {"descriptions", "args", "families", "functional", "gradients", "program", "torch"},
 }
 _GUARDED = {"torch", "cupy", "rmm", "cuda", "ml_dtypes"}
 _MODULES = sorted(path for path in _ROOT.rglob("*.py"))

@@ -55,7 +55,10 @@ class Setting:
 def measure(
     case: Case, algorithms: Sequence[str], setting: Setting, tell: Callable[[str], None]
 ) -> list[Row]:
-    """A row for each algorithm; what goes wrong with one is told there."""
+    """A row for each algorithm, which tells what went wrong with it.
+
+    Where the GPU stops answering, only for those up to the one that it stopped at.
+    """
     timings = {name: Timing() for name in algorithms}
     floor = _floor(case, setting, setting.ceilings.copy_bytes_per_second)
     try:
@@ -69,19 +72,25 @@ def measure(
                 if timing.ms is None and timing.reason == OUT_OF_MEMORY:
                     timing.reason = ""
                     _measure_group(inputs, check, {name: timing}, setting, tell)
+    except _LostError:
+        pass
     except Exception as error:  # Any of torch's; what was measured before stays.
         for timing in timings.values():
             if timing.ms is None:
                 timing.reason = timing.reason or first_line(error)
-    setting.arrays.release()
-    return [_row(case, name, timing, floor, setting) for name, timing in timings.items()]
+    known = {name: item for name, item in timings.items() if item.ms is not None or item.reason}
+    return [_row(case, name, timing, floor, setting) for name, timing in known.items()]
 
 
-def check_alive(setting: Setting) -> None:
-    """Whether the GPU still answers.
+class _LostError(Exception):
+    """The GPU does not answer any more, as after an illegal access."""
+
+
+def settle(setting: Setting) -> None:
+    """Waits for the device and gives memory back.
 
     Raises:
-        DeviceError: it does not; nothing more can be measured in this process.
+        DeviceError: the GPU does not answer; nothing more can be measured in this process.
     """
     try:
         setting.clock.wait()
@@ -89,11 +98,12 @@ def check_alive(setting: Setting) -> None:
         raise DeviceError(
             mismatch(
                 "GPU",
-                expected="answers",
+                expected="an answer",
                 got=first_line(error),
-                hint="start again: with --csv the run goes on behind this case",
+                hint="start again: with --csv the run goes on behind this",
             )
         ) from error
+    setting.arrays.release()
 
 
 def _floor(case: Case, setting: Setting, bandwidth: float) -> Floor:
@@ -150,17 +160,39 @@ def _measure_group(
             calls = inputs.calls(inputs.layer(name))
             inputs.poison(setting.arrays)
             timing.error = check.error(calls[0]())
-            probes[name] = setting.clock.milliseconds(calls[-1], _PROBE_LEAD)
+            probes[name] = _probe(calls, setting)
             variants[name] = calls
         except Exception as error:  # An algorithm may fail in any way; the others are timed.
             timing.reason = first_line(error)
         if timing.reason:
-            setting.arrays.release()
+            _recover(setting)
     tell(f"timing {', '.join(variants)}")
     for name in [name for name, ms in probes.items() if ms > _BUDGET_MS]:
         group[name].ms = probes[name]
         del variants[name]
-    _time(inputs, variants, group, probes, setting)
+    try:
+        _time(inputs, variants, group, probes, setting)
+    except Exception as error:  # All together may need more memory than there is.
+        for name in variants:
+            group[name].reason = first_line(error)
+    if any(group[name].ms is None for name in variants):
+        _recover(setting)
+
+
+def _probe(calls: Sequence[Call], setting: Setting) -> float:
+    """Milliseconds of a call, by which the number of rounds is chosen."""
+    ms = setting.clock.milliseconds(calls[-1], _PROBE_LEAD)
+    if ms > _BUDGET_MS:  # Its only time: it should not hold what only a first call on a set does.
+        ms = setting.clock.milliseconds(calls[-1], _PROBE_LEAD)
+    return ms
+
+
+def _recover(setting: Setting) -> None:
+    """After a failure: waits, and gives memory back."""
+    try:
+        settle(setting)
+    except DeviceError as error:
+        raise _LostError from error
 
 
 def _time(

@@ -73,8 +73,12 @@ def measure(
     """torch's own layers and those of each algorithm, with the same random images."""
     linear = [LINEAR, LINEAR_TF32] if dtype == "float32" else [LINEAR]
     found = [Measured(algorithm=name, dtype=dtype) for name in (*linear, *algorithms)]
-    for part in (_infer, _train):
-        part(found, setting, tell)
+    for part, doing in ((_infer, "inference"), (_train, "training")):
+        try:
+            part(found, setting, tell)
+        except Exception as error:  # All together may need more memory than there is.
+            for item in found:
+                item.reasons.append(f"{doing}: {first_line(error)}")
         setting.arrays.release()
     return found
 

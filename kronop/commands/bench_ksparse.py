@@ -137,9 +137,10 @@ def _run(options: argparse.Namespace, known: Sequence[Row]) -> list[Row]:
         there |= {row.key: row for row in measured}
         if options.csv:
             rows.append(options.csv, measured)
-        whole = [there[rows.key_of(device, case, name)] for name in algorithms]
-        print(layer_report.line(whole), flush=True)
-        layer_case.check_alive(setting)
+        keys = [rows.key_of(device, case, name) for name in algorithms]
+        if whole := [there[key] for key in keys if key in there]:
+            print(layer_report.line(whole), flush=True)
+        layer_case.settle(setting)
     return [there[rows.key_of(device, case, name)] for case in cases for name in algorithms]
 
 

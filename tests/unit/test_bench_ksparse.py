@@ -10,7 +10,7 @@ import pytest
 
 import kronop
 from kronop.__main__ import main
-from kronop.bench import layer_report, layers, patterns, plot, roofline, rows, summary
+from kronop.bench import layer_case, layer_report, layers, patterns, plot, roofline, rows, summary
 from kronop.bench.arrays import TorchArrays
 from kronop.bench.patterns import Case, Pattern
 from kronop.bench.protocol import HostClock, rounds
@@ -281,6 +281,63 @@ def test_failures_are_rows(monkeypatch, capsys, tmp_path) -> None:
     assert einsum.ms is not None
     assert (bmm.ms, bmm.reason) == (None, "out of memory")
     assert "bmm: out of memory" in capsys.readouterr().out
+
+
+def test_what_does_not_fit_together_is_measured_alone(monkeypatch, tmp_path) -> None:
+    timed = layer_case.medians
+
+    def medians(variants, *rest):
+        if len(variants) > 1:
+            raise torch.OutOfMemoryError("too much")
+        return timed(variants, *rest)
+
+    monkeypatch.setattr(layer_case, "medians", medians)
+    path = str(tmp_path / "rows.csv")
+    command = [*_TINY, "--patterns", "2,3,4,3", "--layouts", "first", "--csv", path]
+    assert main([*command, "--algorithms", "kernel", "bmm"]) == 0
+    assert [(row.ms is None, row.reason) for row in rows.read(path)] == [(False, "")] * 2
+
+
+def test_what_takes_long_is_timed_once(monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr(layer_case, "_BUDGET_MS", 0.0)
+    monkeypatch.setattr(layer_case, "medians", lambda variants, *rest: dict.fromkeys(variants, 7))
+    path = str(tmp_path / "rows.csv")
+    command = [*_TINY, "--patterns", "2,3,4,3", "--layouts", "first", "--csv", path]
+    assert main([*command, "--algorithms", "kernel"]) == 0
+    (row,) = rows.read(path)
+    assert row.ms is not None
+    assert row.ms != 7
+
+
+def test_a_lost_gpu_ends_the_run_which_goes_on_later(monkeypatch, capsys, tmp_path) -> None:
+    made, lost = layers.Inputs.layer, []
+
+    def layer(self, algorithm):
+        if algorithm == "bmm":
+            lost.append(True)
+            raise RuntimeError("an illegal access")
+        return made(self, algorithm)
+
+    def wait(self):
+        if lost:
+            raise RuntimeError("an illegal access")
+
+    monkeypatch.setattr(layers.Inputs, "layer", layer)
+    monkeypatch.setattr(HostClock, "wait", wait)
+    path = str(tmp_path / "rows.csv")
+    command = [*_TINY, "--patterns", "2,3,4,3", "--layouts", "first", "--csv", path]
+    command += ["--algorithms", "kernel", "bmm", "einsum"]
+    assert main(command) == 1
+    assert "start again" in capsys.readouterr().err
+    (bmm,) = rows.read(path)
+    assert (bmm.algorithm, bmm.reason) == ("bmm", "an illegal access")
+    lost.clear()
+    assert main(command) == 0
+    assert [(row.algorithm, row.ms is None) for row in rows.read(path)] == [
+        ("bmm", True),
+        ("kernel", False),
+        ("einsum", False),
+    ]
 
 
 def test_a_case_without_our_time_ends_with_an_error(monkeypatch, capsys) -> None:

@@ -172,19 +172,25 @@ class TorchArrays:
         return told | _cpu() | {"threads": self._torch.get_num_threads()}
 
 
-def arrays_for(device: str) -> Arrays:
+def arrays_for(device: str, *, layers: bool = False) -> Arrays:
     """torch's tensors on that device; NumPy's on the CPU where torch is not installed.
+
+    Args:
+        device: "cpu" or "cuda".
+        layers: torch's layers are timed too.
 
     Raises:
         DeviceError: no GPU, or no torch to time one with.
     """
     if importlib.util.find_spec("torch") is not None:
         return TorchArrays(device)
-    if device == "cuda":
+    if device == "cuda" or layers:
         raise DeviceError(
             mismatch(
-                "--device cuda",
-                expected="torch, which times the GPU",
+                "layers" if layers else "--device cuda",
+                expected="torch, whose layers are timed"
+                if layers
+                else "torch, which times the GPU",
                 got="no such package",
                 hint="pip install 'kronop[torch]'",
             )

@@ -65,7 +65,7 @@ def _check_imports(path: Path, tree: ast.Module) -> None:
         guarded = {name.split(".")[0] for name in _imports(tree, top_level_only=False)} & _GUARDED
         assert not guarded, f"{room} must not import {guarded}"
     top = {name.split(".")[0] for name in _imports(tree, top_level_only=True)} & _GUARDED
-    if room == "torch":  # Whoever imports kronop.torch asks for torch.
+    if room == "torch" or path.parent.name == "models":  # Whoever imports these asks for torch.
         top -= {"torch"}
     assert not top, f"{path.name} imports {top} when it is imported"
 

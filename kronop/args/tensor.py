@@ -9,7 +9,7 @@ import numpy as np
 
 from kronop.args.frameworks import view
 from kronop.args.view import CPU, Device, TensorView
-from kronop.descriptions.datatype import DataType, Layout
+from kronop.descriptions.datatype import DataType, Layout, bfloat16
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, ElementTypeError, OutOfMemoryError, mismatch
 
@@ -169,7 +169,7 @@ def _empty(like: TensorView, shape: tuple[int, ...], element: DataType) -> Any:
 
 
 def _numpy_type(like: TensorView, element: DataType) -> Any:
-    if element.name != "bfloat16":
+    if element != bfloat16:
         return np.dtype(element.name)
     if (
         like.element == element

@@ -37,6 +37,8 @@ def pitch(
         lanes, warp_lanes: lanes of a block and of a warp.
         spread: whether the threads of a quad take neighbouring steps, or a thread does.
     """
+    if element.bytes == 1:
+        return _of_bytes(run, order, lanes, warp_lanes)
     vector = min(operands.vector_of(element), warp_lanes & -warp_lanes)
 
     def place(lane: int, stride: int) -> int:
@@ -53,6 +55,18 @@ def pitch(
         return _best(run, element.bytes, _MATRIX_ROWS, lambda lane, stride: lane % 8 * stride)
     width = {Order.Own: 1 if spread else 2, Order.Rows: 1, Order.Lanes: vector}[order]
     return _best(run, element.bytes, width, place)
+
+
+def _of_bytes(run: int, order: Order, lanes: int, warp_lanes: int) -> Pitch:
+    """Of bytes, a thread has four neighbours: one run where its warp has all lanes.
+
+    Along rows it takes two times two of them from matrices; see contract_bytes.cuh.
+    """
+    if order is Order.Rows:
+        return _best(run, 1, 16, lambda row, stride: (row % 8 // 2 * 4 + row % 2) * stride)
+    together = 4 * warp_lanes if lanes == warp_lanes else warp_lanes
+    width = min(operands.VECTOR_BYTES, together & -together)
+    return _best(run, 1, width, lambda lane, stride: lane // 4 * stride + lane % 4 * 4 * lanes)
 
 
 @functools.cache

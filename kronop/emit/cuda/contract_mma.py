@@ -22,6 +22,8 @@ SLAB, ROWS, OUTPUTS = 16, 16, 8
 _MOST_SUMS, _MOST_STAGES = 128, 4
 _MOST_THREADS, _MOST_DEPTH = 256, 128
 _DEPTHS = (16, 32, 64, 128, 256, 512)
+# Of memory, which no run of a step should use in part.
+_SECTOR_BYTES = 32
 # Results of a warp, in products, up to which more than two may share the contracted index.
 _FEW_PRODUCTS = 4
 # Measured with ptxas 13.4: what addresses and loops take besides sums and fragments.
@@ -145,7 +147,7 @@ def registers(work: Contraction, tile: ContractMmaTile, splits: bool) -> int:
     lanes, m, n = tile.warp_lanes, tile.warp_m, tile.warp_n
     words = max(1, work.source.bytes // 4)
     sums = lanes * m * n * 4 * words
-    if work.source.bytes == 2:
+    if work.source.bytes <= 2:
         fragments = 2 * lanes * n + 4 * lanes
         # Contiguous lanes are unpacked from what an access brings.
         fragments += 4 * lanes * (Order.Lanes in (work.x_order, work.w_order))
@@ -234,6 +236,9 @@ def _warps(work: Contraction, lanes: int, tile: TileDescription | None) -> Itera
     words = max(1, work.source.bytes // 4)
     depth = operands.round_up(work.contracted, SLAB)
     stages = range(1, _MOST_STAGES + 1)
+    least = 0
+    if Order.Own in (work.x_order, work.w_order):
+        least = min(_SECTOR_BYTES // work.source.bytes, depth)
     if tile is not None:
         stages = range(tile.stages, tile.stages + 1)
     outputs = operands.round_up(work.produced, 2 * OUTPUTS)
@@ -247,7 +252,7 @@ def _warps(work: Contraction, lanes: int, tile: TileDescription | None) -> Itera
                 continue
             if tile is None:
                 most = min(_MOST_DEPTH // work.source.bytes * k, depth)
-                depths = [size for size in _DEPTHS if SLAB * k <= size <= most]
+                depths = [size for size in _DEPTHS if max(SLAB * k, least) <= size <= most]
             else:
                 depths = [tile.threadblock_shape[2]]
             for size, count in itertools.product(depths, stages):

@@ -70,18 +70,24 @@ def _of_bytes(run: int, order: Order, lanes: int, warp_lanes: int) -> Pitch:
 
 
 @functools.cache
-def results_pitch(run: int, order: Order, lanes: int, accumulator: DataType) -> Pitch:
-    """The same for results, which a thread has of rows g and g + 8 and outputs 2 t and 2 t + 1."""
+def results_pitch(run: int, order: Order, lanes: int, accumulator: DataType, pairs: bool) -> Pitch:
+    """The same for results, which a thread has of rows g and g + 8 and outputs 2 t and 2 t + 1.
+
+    Args:
+        pairs: whether the rows are 2 g and 2 g + 1 instead.
+    """
+    row = 2 if pairs else 1
 
     def place(lane: int, stride: int) -> int:
         g, t = divmod(lane, 4)
         return {
-            Order.Own: g * stride + 2 * t,
-            Order.Rows: 2 * t * stride + g,
-            Order.Lanes: g * stride + 2 * t * lanes,
+            Order.Own: row * g * stride + 2 * t,
+            Order.Rows: 2 * t * stride + row * g,
+            Order.Lanes: row * g * stride + 2 * t * lanes,
         }[order]
 
-    return _best(run, accumulator.bytes, 2 if order is Order.Own else 1, place)
+    joined = order is Order.Own or (order is Order.Rows and pairs)
+    return _best(run, accumulator.bytes, 2 if joined else 1, place)
 
 
 def _best(run: int, size: int, width: int, place: Callable[[int, int], int]) -> Pitch:

@@ -122,7 +122,8 @@ def pitches(
 
     rows, outputs = tile.part_by_rows if work.y_order is Order.Rows else tile.part
     run = {Order.Own: outputs, Order.Rows: rows, Order.Lanes: outputs * tile.lanes}[work.y_order]
-    results = contract_banks.results_pitch(run, work.y_order, tile.lanes, accumulator)
+    pairs = work.source.bytes == 1 and work.x_order is Order.Rows
+    results = contract_banks.results_pitch(run, work.y_order, tile.lanes, accumulator, pairs)
     return operand(work.x_order, tile.m), operand(work.w_order, tile.n), results
 
 
@@ -150,7 +151,8 @@ def registers(work: Contraction, tile: ContractMmaTile, splits: bool) -> int:
     if work.source.bytes <= 2:
         fragments = 2 * lanes * n + 4 * lanes
         # Contiguous lanes are unpacked from what an access brings.
-        fragments += 4 * lanes * (Order.Lanes in (work.x_order, work.w_order))
+        joins = Order.Lanes in (work.x_order, work.w_order)
+        fragments += (4 * lanes + 8 * (work.source.bytes == 1)) * joins
     else:
         # Two steps of eight: W's split, X's as they are but for one lane, and sums of a chain.
         fragments = 4 * lanes * n * words * (1 + splits) + 8 * lanes * words

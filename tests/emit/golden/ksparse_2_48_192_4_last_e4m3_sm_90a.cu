@@ -1,4 +1,4 @@
-// I_2 x dense(48, 192) x I_4, batch_last, tiles of 4 lanes x 64 x 64 x 16, 3 stages, 1 x 1 x 4 x 1 warps of 64 x 16
+// I_2 x dense(48, 192) x I_4, batch_last, tiles of 4 lanes x 64 x 64 x 16, 3 stages, 2 x 1 x 2 x 1 warps of 64 x 32
 #include "kronop/contract_mma.cuh"
 
 using Parameters = kronop::ContractParameters<double>;
@@ -51,12 +51,12 @@ struct Step {
   static constexpr int kTileM = 64;
   static constexpr int kTileN = 64;
   static constexpr int kTileK = 16;
-  static constexpr int kWarpLanes = 4;
+  static constexpr int kWarpLanes = 2;
   static constexpr int kWarpM = 4;
-  static constexpr int kWarpN = 2;
-  static constexpr int kWarpsLanes = 1;
+  static constexpr int kWarpN = 4;
+  static constexpr int kWarpsLanes = 2;
   static constexpr int kWarpsM = 1;
-  static constexpr int kWarpsN = 4;
+  static constexpr int kWarpsN = 2;
   static constexpr int kWarpsK = 1;
   static constexpr bool kSplit = false;
   static constexpr int kContracted = 192;

@@ -42,10 +42,13 @@ struct Part {
         for (int h = 0; h < 2; ++h) {
 #pragma unroll
           for (int l = 0; l < Step::kWarpLanes; ++l) {
-            Accumulator* pair = to + Tile::at(l, kByRows ? 0 : n * 8 * Step::kWarpsN, (kByRows ? m * 16 * Step::kWarpsM : 0) + Of::kHalf * h);
+            Accumulator* product = to + Tile::at(l, kByRows ? 0 : n * 8 * Step::kWarpsN, kByRows ? m * 16 * Step::kWarpsM : 0);
+            Accumulator* pair = product + Tile::at(0, 0, Of::kHalf * h);
             const Accumulator(&from)[4] = sums.of[l][m][n];
             if constexpr (Step::kYOrder == kAlongOwn) {
               store<Accumulator, 2>(pair, {from[2 * h], from[2 * h + 1]});
+            } else if constexpr (kByRows && Of::kRowsInPairs) {
+              store<Accumulator, 2>(product + Tile::at(0, h, 0), {from[h], from[2 + h]});
             } else {
               pair[0] = from[2 * h];
               pair[Tile::kOwn] = from[2 * h + 1];

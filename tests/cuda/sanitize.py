@@ -3,11 +3,14 @@
     compute-sanitizer --tool memcheck  python -m tests.cuda.sanitize
     compute-sanitizer --tool racecheck python -m tests.cuda.sanitize
 
+`products`, `bytes` and `gradients` behind it, one or several, run these alone.
+
 Tensors are single allocations without a pool, so that an access beyond one of them is seen.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain, product
@@ -47,12 +50,13 @@ _FLOATS = (kronop.float32, kronop.float64, kronop.float16)
 _ROWS = (1, 37)
 
 
-def main() -> None:
+def main(chosen: list[str]) -> None:
     """Runs and checks every case; prints how many there were."""
+    groups = {"products": _products, "bytes": _products_of_bytes, "gradients": _gradients}
     cupy.cuda.set_allocator(None)
     random = np.random.default_rng()
     count = 0
-    for case in chain(_products(), _products_of_bytes(), _gradients()):
+    for case in chain.from_iterable(groups[name]() for name in chosen or groups):
         case(random)
         count += 1
     print(f"{count} cases agree with the reference")
@@ -174,4 +178,4 @@ def _gradient(
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -65,7 +65,7 @@ def test_every_value_on_either_kind_of_cores(torch: Any, element: Any) -> None:
         one = torch.zeros(1, size, size, 1, device="cuda")
         one[0, :, 0, 0] = 1
         x = torch.zeros(256, size, device="cuda").to(kind)
-        x[:, :1] = every
+        x.view(torch.uint8)[:, :1] = every.view(torch.uint8)
         y = kronop.ksmm(x, one.to(kind), out=torch.empty(256, size, device="cuda"))
         torch.testing.assert_close(
             y, every.float().expand(-1, size), rtol=0, atol=0, equal_nan=True

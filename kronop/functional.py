@@ -14,7 +14,7 @@ from kronop.args.kron import KronMatmulArguments
 from kronop.args.ksparse import KSparseArguments
 from kronop.args.tensor import TensorView, describe, view
 from kronop.descriptions import epilogue as epilogues
-from kronop.descriptions.datatype import DataType, Layout, int8, result_type
+from kronop.descriptions.datatype import FLOAT8, DataType, Layout, int8, result_type
 from kronop.descriptions.epilogue import (
     ACTIVATION_NAMES,
     Epilogue,
@@ -121,8 +121,10 @@ def ksmm(
             where None.
 
     Returns:
-        (..., a b d), or (a b d, ...) with `batch_last`, of x's kind, element type and device; of
-        int8 as for `gemkm`, and of one factor only.
+        (..., a b d), or (a b d, ...) with `batch_last`, of x's kind, element type and device. Of
+        one factor only: of int8 as for `gemkm`; of 8-bit floats bfloat16, or what `out` is of
+        (float16 and float32 as well), and `bias` and `z` are of that type. `alpha` is then the
+        product of both operands' scales.
 
     Raises:
         ArgumentError: shapes, devices or scalars that do not fit.
@@ -345,8 +347,9 @@ def _output_description(x: DataType, inner: int, z: Any, out: Any) -> TensorDesc
         for name, item in (("Z", z), ("Y", out))
         if item is not None
     ]
-    is_narrow = out is not None and given[-1].element == x
-    element = x if is_narrow else result_type(x)
+    element = result_type(x)
+    if out is not None and (given[-1].element == x or x in FLOAT8):
+        element = given[-1].element
     if out is None:
         given.append(
             TensorDescription(element, Layout.RowMajor, math.gcd(inner, 16 // element.bytes) or 1)

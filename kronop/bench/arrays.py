@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from kronop.bench.protocol import ROTATED_BYTES
-from kronop.errors import ArgumentError, DeviceError, mismatch
+from kronop.errors import ArgumentError, DeviceError, installing, mismatch
 
 
 class Arrays(Protocol):
@@ -19,7 +19,8 @@ class Arrays(Protocol):
     device: str
 
     def random(self, shape: tuple[int, ...], dtype: str) -> Any:
-        """Normally distributed, the same in every process."""
+        """Normally distributed, the same in every process; of one byte so wide that integers,
+        rounded towards 0, are mostly others."""
         ...
 
     def poisoned(self, shape: tuple[int, ...], dtype: str) -> Any:
@@ -66,13 +67,15 @@ class NumpyArrays:
         self._waste = np.ones(0, np.float32)
 
     def random(self, shape: tuple[int, ...], dtype: str) -> Any:
+        if dtype == "int8":
+            return (4 * self._random.standard_normal(shape)).astype(np.int8)
         if dtype not in ("float32", "float64"):
             raise ArgumentError(
                 mismatch(
                     "dtype",
-                    expected="float32 or float64 where torch is not installed",
+                    expected="float32, float64 or int8 where torch is not installed",
                     got=dtype,
-                    hint="pip install 'kronop[torch]'",
+                    hint=installing("torch"),
                 )
             )
         return self._random.standard_normal(shape, np.dtype(dtype).type)
@@ -131,6 +134,8 @@ class TorchArrays:
 
     def random(self, shape: tuple[int, ...], dtype: str) -> Any:
         kind = getattr(self._torch, dtype)
+        if kind.itemsize == 1:
+            return (4 * self.random(shape, "float32")).to(kind)
         return self._torch.randn(shape, generator=self._random, device=self.device, dtype=kind)
 
     def poisoned(self, shape: tuple[int, ...], dtype: str) -> Any:
@@ -192,7 +197,7 @@ def arrays_for(device: str, *, layers: bool = False) -> Arrays:
                 if layers
                 else "torch, which times the GPU",
                 got="no such package",
-                hint="pip install 'kronop[torch]'",
+                hint=installing("torch"),
             )
         )
     return NumpyArrays()

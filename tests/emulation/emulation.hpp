@@ -185,20 +185,20 @@ inline void group_multiply_add(float (&sums)[N][4], const float (&a)[4], const f
   wait(Waiting::warp);
 }
 
-// Four 8 x 8 matrices of 16-bit elements, of which each thread gives the place of one row.
+// Several 8 x 8 matrices of 16-bit elements, of which each thread gives the place of one row.
 struct Matrices {
   unsigned short* rows[32];
 };
 inline std::vector<Matrices> matrices;
 
-template <bool kTurned, bool kStore>
-inline void move_matrices(unsigned (&words)[4], const void* row) {
+template <bool kTurned, bool kStore, int N>
+inline void move_matrices(unsigned (&words)[N], const void* row) {
   const unsigned warp = current / 32, thread = current % 32;
   if (matrices.size() <= warp) matrices.resize(warp + 1);
   matrices[warp].rows[thread] = static_cast<unsigned short*>(const_cast<void*>(row));
   if (reinterpret_cast<std::size_t>(row) % 16 != 0) std::abort();
   wait(Waiting::warp);
-  for (int m = 0; m < 4; ++m) {
+  for (int m = 0; m < N; ++m) {
     for (int r = 0; r < 2; ++r) {
       const int lane = thread / 4, index = thread % 4 * 2 + r;
       unsigned short& element = kTurned ? matrices[warp].rows[8 * m + index][lane] : matrices[warp].rows[8 * m + lane][index];
@@ -272,11 +272,10 @@ inline void warp_multiply_add(Sum (&sums)[4], const unsigned (&a)[2 * N], const 
   wait(Waiting::warp);
 }
 
-template <unsigned kWhich>
-inline unsigned take_bytes(unsigned first, unsigned second) {
+inline unsigned take_bytes(unsigned first, unsigned second, unsigned which) {
   const unsigned long long both = (unsigned long long)second << 32 | first;
   unsigned word = 0;
-  for (int i = 0; i < 4; ++i) word |= unsigned(both >> 8 * (kWhich >> 4 * i & 7u) & 0xffu) << 8 * i;
+  for (int i = 0; i < 4; ++i) word |= unsigned(both >> 8 * (which >> 4 * i & 7u) & 0xffu) << 8 * i;
   return word;
 }
 
@@ -438,6 +437,9 @@ inline void load_matrices(unsigned (&words)[4], const void* row) {
 template <bool kTurned>
 inline void store_matrices(void* row, const unsigned (&words)[4]) {
   emulation::move_matrices<kTurned, true>(const_cast<unsigned (&)[4]>(words), row);
+}
+inline void load_turned_matrices(unsigned (&words)[2], const void* row) {
+  emulation::move_matrices<true, false>(words, row);
 }
 inline void begin_group_products() {}
 inline void commit_group_products() {}

@@ -21,6 +21,7 @@ _ALLOWED = {
     "winners": _LEAVES | {"descriptions", "emit", "compiler", "args"},
     "operation": _LEAVES | {"descriptions", "emit", "compiler", "args", "winners"},
     "result": _LEAVES | {"args"},
+    "tuning_table": _LEAVES | {"compiler", "args", "winners"},
     "tuning": _LEAVES | {"emit", "compiler", "args", "winners", "operation", "result"},
     "prepared": _LEAVES | {"args", "winners"},
     "families": _LEAVES | {"descriptions", "args", "operation"},

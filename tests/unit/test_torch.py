@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import kronop
+from kronop.errors import installing
 
 _ROOT = Path(__file__).resolve().parents[2]
 
@@ -176,7 +177,7 @@ def test_without_torch_the_error_says_what_to_install() -> None:
     code = "import sys; sys.modules['torch'] = None; import kronop, kronop.torch"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.returncode
-    assert result.stderr.splitlines()[-1].endswith("pip install 'kronop[torch]'")
+    assert result.stderr.splitlines()[-1].endswith(installing("torch"))
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/design.md", "docs/layers.md"])

@@ -9,6 +9,8 @@ from kronop.descriptions.datatype import (
     Layout,
     RowMajor,
     bfloat16,
+    float8_e4m3fn,
+    float8_e5m2,
     float16,
     float32,
     float64,
@@ -62,7 +64,8 @@ if TYPE_CHECKING:
         KSparseGradientOperation,
         KSparseOperation,
     )
-    from kronop.functional import gekmm, gemkm, ksmm
+    from kronop.functional import gekmm, gemkm
+    from kronop.functional_ksparse import ksmm
     from kronop.gradients import weight_gradient
     from kronop.tuning import TuningReport, tune
 
@@ -83,7 +86,7 @@ _LATER = {
     "gemkm": "kronop.functional",
     "get_allocated_size": "kronop.args.memory",
     "get_memory_pool": "kronop.args.memory",
-    "ksmm": "kronop.functional",
+    "ksmm": "kronop.functional_ksparse",
     "weight_gradient": "kronop.gradients",
 }
 
@@ -126,6 +129,8 @@ __all__ = [
     "__version__",
     "bfloat16",
     "compiler",
+    "float8_e4m3fn",
+    "float8_e5m2",
     "float16",
     "float32",
     "float64",

@@ -44,3 +44,8 @@ class CompileError(KronopError, RuntimeError):
 def mismatch(subject: str, *, expected: object, got: object, hint: str) -> str:
     """The one shape of kronop's messages: what was expected, what came, what to do."""
     return f"{subject}: expected {expected}, got {got}; {hint}"
+
+
+def installing(extra: str) -> str:
+    """How to get an optional part of kronop, which no index has: the names are pyproject.toml's."""
+    return f"pip install -e '.[{extra}]' in the folder of kronop's pyproject.toml"

@@ -10,25 +10,20 @@ from typing import Any
 from kronop import prepared
 from kronop.args.device import target_of
 from kronop.args.kron import KronMatmulArguments
-from kronop.args.ksparse import KSparseArguments, SparseArguments
-from kronop.args.ksparse_chain import KSparseChainArguments
 from kronop.args.tensor import TensorView, describe, view
 from kronop.descriptions import epilogue as epilogues
-from kronop.descriptions.datatype import DataType, Layout, int8, result_type
+from kronop.descriptions.datatype import FLOAT8, DataType, Layout, int8, result_type
 from kronop.descriptions.epilogue import (
-    ACTIVATION_NAMES,
     Epilogue,
     LinearCombination,
     LinearCombinationClamp,
     LinearCombinationGeneric,
 )
 from kronop.descriptions.kron import Side
-from kronop.descriptions.ksparse_chain import Pattern
 from kronop.descriptions.math_instruction import SIMT_ELEMENTS, MathInstruction
-from kronop.descriptions.shared import check_flag
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
-from kronop.families import KronMatmulOperation, KSparseChainOperation, KSparseOperation
+from kronop.families import KronMatmulOperation
 from kronop.prepared import Lesson
 
 _ORDER = {Side.Right: "gemkm(x, factors)", Side.Left: "gekmm(factors, x)"}
@@ -92,62 +87,6 @@ def gekmm(
     return _kron("gekmm", x, factors, Side.Left, alpha, beta, z, out)
 
 
-def ksmm(
-    x: Any,
-    weights: Any,
-    *,
-    batch_last: bool = False,
-    bias: Any = None,
-    activation: str | None = None,
-    alpha: float = 1.0,
-    beta: float = 0.0,
-    z: Any = None,
-    out: Any = None,
-) -> Any:
-    """activation(alpha x K' + beta z + bias), K Kronecker-sparse or a product of such factors.
-
-    Several factors are one operation, of as few launches as pay; alpha, beta, z, bias and
-    activation come after the last. What is between two factors is of x's element type: in float16
-    it overflows beyond 65504, even where the result would not.
-
-    Args:
-        x: (..., a c d), or (a c d, ...) with `batch_last`.
-        weights: one (a, b, c, d) tensor, or a list of them, the right-most factor first.
-        batch_last: the batch is behind the features.
-        bias: (a b d,) of the last factor applied.
-        activation: None, or one of relu, leaky_relu, tanh, sigmoid, silu, hardswish, gelu.
-        alpha, beta: scalars; beta needs `z`.
-        z: like the result.
-        out: where to write the result, apart from x, weights and bias; a new tensor like `x`
-            where None.
-
-    Returns:
-        (..., a b d), or (a b d, ...) with `batch_last`, of x's kind, element type and device; of
-        int8 as for `gemkm`, and of one factor only.
-
-    Raises:
-        ArgumentError: shapes, devices or scalars that do not fit.
-        ElementTypeError: types that do not.
-    """
-    chain = list(weights) if isinstance(weights, (list, tuple)) else [weights]
-    lesson = None
-    if type(batch_last) is bool and (activation is None or type(activation) is str):
-        form = (activation, batch_last)
-        result, lesson = prepared.repeat(form, alpha, beta, [x, *chain, bias, z, out])
-        if result is not None:
-            return result
-    _check_activation(activation)
-    check_flag("batch_last", batch_last)
-    arguments = _sparse_arguments(x, chain, batch_last, bias, activation, (alpha, beta), z, out)
-    count = len(chain)
-    slots = {f"weights[{index}]": 1 + index for index in range(count)}
-    slots |= {"W": 1, "bias": count + 1, "Z": count + 2}
-    result = _finish(arguments, lesson, slots)
-    if lesson is not None:
-        lesson.end()
-    return result
-
-
 def _kron(
     name: str,
     x: Any,
@@ -165,27 +104,13 @@ def _kron(
             return result
     arguments = kron_arguments(x, factors, side, alpha, beta, z, out)
     slots = {f"factors[{index}]": 1 + index for index in range(len(factors))}
-    result = _finish(arguments, lesson, slots | {"Z": 1 + len(factors)})
+    result = finish(arguments, lesson, slots | {"Z": 1 + len(factors)})
     if lesson is not None:
         lesson.end()
     return result
 
 
-def _check_chained(x: Any) -> None:
-    """Refuses what a second factor of the same type would not take."""
-    element = view(x, "X").element
-    if result_type(element) != element:
-        raise ElementTypeError(
-            mismatch(
-                "element type of X in a chain",
-                expected="a type that results have as well",
-                got=f"{element.name}, of which results are {result_type(element).name}",
-                hint="convert x and the weights to it, or apply one factor at a time",
-            )
-        )
-
-
-def _operand(x: Any) -> TensorView:
+def operand_of(x: Any) -> TensorView:
     """X, of an element type that kernels multiply."""
     x_view = view(x, "X")
     if x_view.element not in SIMT_ELEMENTS:
@@ -219,11 +144,11 @@ def kron_arguments(
                 hint=f"the order is {_ORDER[side]}; wrap a single factor in a list",
             )
         )
-    x_view = _operand(x)
+    x_view = operand_of(x)
     shapes = tuple(_matrix_shape(view(item, f"factors[{i}]"), i) for i, item in enumerate(factors))
     columns = math.prod(shape[1 if side is Side.Right else 0] for shape in shapes)
     inner = columns if side is Side.Right else (x_view.shape[-1] if len(x_view.shape) > 1 else 1)
-    Y = _output_description(x_view.element, inner, z, out)
+    Y = describe_output(x_view.element, inner, z, out)
     operation = _kron_operation(target_of(x_view), describe(x_view, "X"), Y, shapes, side)
     return KronMatmulArguments(
         operation=operation,
@@ -235,89 +160,7 @@ def kron_arguments(
     )
 
 
-def _sparse_arguments(
-    x: Any,
-    chain: Sequence[Any],
-    batch_last: bool,
-    bias: Any,
-    activation: str | None,
-    scalars: tuple[float, float],
-    z: Any,
-    out: Any,
-) -> SparseArguments:
-    """The arguments, of the operation for these tensors, that `ksmm` runs."""
-    patterns = _chain_patterns(chain)
-    if len(chain) > 1:
-        return chain_arguments(x, chain, patterns, batch_last, bias, activation, scalars, z, out)
-    return ksparse_arguments(
-        x, chain[0], patterns[0], batch_last, bias, activation, scalars, z, out
-    )
-
-
-def ksparse_arguments(
-    x: Any,
-    weight: Any,
-    pattern: Pattern,
-    batch_last: bool,
-    bias: Any = None,
-    activation: str | None = None,
-    scalars: tuple[float, float] = (1.0, 0.0),
-    z: Any = None,
-    out: Any = None,
-) -> KSparseArguments:
-    """The arguments, of the operation for these tensors, that `ksmm` runs for one factor."""
-    X, Y, target = _sparse_ends(x, pattern, batch_last, z, out)
-    operation = _ksparse_operation(target, X, Y, pattern, batch_last, activation)
-    return KSparseArguments(
-        operation=operation,
-        X=x,
-        W=weight,
-        Z=z,
-        Y=out,
-        bias=bias,
-        output_op=operation.epilogue_type(*scalars),
-    )
-
-
-def chain_arguments(
-    x: Any,
-    weights: Sequence[Any],
-    patterns: Sequence[Pattern],
-    batch_last: bool,
-    bias: Any = None,
-    activation: str | None = None,
-    scalars: tuple[float, float] = (1.0, 0.0),
-    z: Any = None,
-    out: Any = None,
-) -> KSparseChainArguments:
-    """The arguments, of the operation for these tensors, that `ksmm` runs for several factors."""
-    _check_chained(x)
-    X, Y, target = _sparse_ends(x, patterns[-1], batch_last, z, out)
-    operation = _chain_operation(target, X, Y, tuple(patterns), batch_last, activation)
-    return KSparseChainArguments(
-        operation=operation,
-        X=x,
-        weights=weights,
-        Z=z,
-        Y=out,
-        bias=bias,
-        output_op=operation.epilogue_type(*scalars),
-    )
-
-
-def _sparse_ends(
-    x: Any, last: Pattern, batch_last: bool, z: Any, out: Any
-) -> tuple[TensorDescription, TensorDescription, str]:
-    """What is promised of X and of Y, whose last factor has that pattern; and the target."""
-    x_view = _operand(x)
-    a, b, _, d = last
-    flat = len(x_view.shape) == 1
-    inner = math.prod(x_view.shape[1:]) if batch_last and not flat else a * b * d
-    Y = _output_description(x_view.element, inner, z, out)
-    return describe(x_view, "X"), Y, target_of(x_view)
-
-
-def _finish(arguments: Any, lesson: Lesson | None, slots: Mapping[str, int]) -> Any:
+def finish(arguments: Any, lesson: Lesson | None, slots: Mapping[str, int]) -> Any:
     arguments.operation.run(arguments)
     if lesson is not None:
         lesson.add(arguments, slots)
@@ -334,54 +177,16 @@ def _matrix_shape(factor: TensorView, index: int) -> tuple[int, int]:
     return factor.shape[-2], factor.shape[-1]
 
 
-def _chain_patterns(chain: Sequence[Any]) -> list[Pattern]:
-    """The patterns of a list of weights, checked to chain."""
-    if not chain:
-        raise ArgumentError(
-            mismatch(
-                "weights",
-                expected="at least one (a, b, c, d) tensor",
-                got="an empty list",
-                hint="give the right-most factor first",
-            )
-        )
-    patterns: list[Pattern] = []
-    for index, weight in enumerate(chain):
-        shape = view(weight, f"weights[{index}]").shape
-        if len(shape) != 4:
-            raise ArgumentError(
-                mismatch(
-                    f"weights[{index}]",
-                    expected="shape (a, b, c, d)",
-                    got=shape,
-                    hint="K is I_a x dense(b, c) x I_d in structure",
-                )
-            )
-        a, b, c, d = shape
-        if patterns:
-            before = patterns[-1][0] * patterns[-1][1] * patterns[-1][3]
-            if a * c * d != before:
-                raise ArgumentError(
-                    mismatch(
-                        f"weights[{index}]",
-                        expected=f"a c d = {before}, the outputs of weights[{index - 1}]",
-                        got=f"{a * c * d} from {shape}",
-                        hint="list the right-most factor first",
-                    )
-                )
-        patterns.append((a, b, c, d))
-    return patterns
-
-
-def _output_description(x: DataType, inner: int, z: Any, out: Any) -> TensorDescription:
+def describe_output(x: DataType, inner: int, z: Any, out: Any) -> TensorDescription:
     """The strongest promise that Y and Z keep; `inner` is the contiguous size of a Y made here."""
     given = [
         describe(view(item, name), name)
         for name, item in (("Z", z), ("Y", out))
         if item is not None
     ]
-    is_narrow = out is not None and given[-1].element == x
-    element = x if is_narrow else result_type(x)
+    element = result_type(x)
+    if out is not None and (given[-1].element == x or x in FLOAT8):
+        element = given[-1].element
     if out is None:
         given.append(
             TensorDescription(element, Layout.RowMajor, math.gcd(inner, 16 // element.bytes) or 1)
@@ -400,58 +205,16 @@ def _kron_operation(
     factors: tuple[tuple[int, int], ...],
     side: Side,
 ) -> KronMatmulOperation:
-    epilogue = _epilogue(X.element, Y, None)
+    epilogue = epilogue_of(X.element, Y, None)
     return KronMatmulOperation(
         target, None, X, TensorDescription(X.element), Y, epilogue, factors, side
     )
 
 
-@functools.lru_cache(maxsize=512)
-def _ksparse_operation(
-    target: str,
-    X: TensorDescription,
-    Y: TensorDescription,
-    pattern: Pattern,
-    batch_last: bool,
-    activation: str | None,
-) -> KSparseOperation:
-    W = TensorDescription(X.element)
-    epilogue = _epilogue(X.element, Y, activation)
-    return KSparseOperation(target, None, X, W, Y, epilogue, pattern, batch_last)
-
-
-@functools.lru_cache(maxsize=512)
-def _chain_operation(
-    target: str,
-    X: TensorDescription,
-    Y: TensorDescription,
-    patterns: tuple[Pattern, ...],
-    batch_last: bool,
-    activation: str | None,
-) -> KSparseChainOperation:
-    W = TensorDescription(X.element)
-    epilogue = _epilogue(X.element, Y, activation)
-    return KSparseChainOperation(target, None, X, W, Y, epilogue, patterns, batch_last)
-
-
-def _epilogue(x: DataType, Y: TensorDescription, activation: str | None) -> Epilogue:
+def epilogue_of(x: DataType, Y: TensorDescription, activation: str | None) -> Epilogue:
     accumulator = MathInstruction.simt(x).element_accumulator
     if activation is None:
         functor = LinearCombinationClamp if Y.element == int8 else LinearCombination
         return functor(Y.element, Y.alignment, accumulator, accumulator)
     function = getattr(epilogues, activation)(accumulator)
     return LinearCombinationGeneric(function, Y.element, Y.alignment, accumulator, accumulator)
-
-
-def _check_activation(activation: object) -> None:
-    # By hand and first: activations are keys of a cache, and a list can be none.
-    named = isinstance(activation, str) and activation in ACTIVATION_NAMES
-    if activation is not None and not named:
-        raise ArgumentError(
-            mismatch(
-                "activation",
-                expected=f"None or one of {', '.join(ACTIVATION_NAMES)}",
-                got=repr(activation),
-                hint="for other functions apply them to the result",
-            )
-        )

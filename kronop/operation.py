@@ -157,7 +157,14 @@ class Operation(Generic[AnyDescription, AnyProblem, AnyArguments]):
             rows: M times the batch.
             device: index of the GPU; None for the current one, without a GPU for none. Not used on
                 x86.
+
+        Raises:
+            ArgumentError: fewer than no rows.
         """
+        if rows < 0:
+            raise ArgumentError(
+                mismatch("rows", expected="at least 0", got=rows, hint="count all rows of X")
+            )
         if self.target.backend == "x86":
             device = 0
         elif device is None and compiler.cuda_devices():

@@ -21,6 +21,8 @@ from kronop.emit.render import render
 from kronop.target import Target
 from kronop.version import __version__
 
+_DRIVER = ", driver "
+
 
 class _Process:
     """Winners that this process found, for folders that keep none; how often it found any."""
@@ -43,6 +45,11 @@ def bucket(rows: int) -> int:
     return 1 << max(rows, 1).bit_length() - 1
 
 
+def model(device: str) -> str:
+    """What of a device's text stays when its driver changes."""
+    return device.partition(_DRIVER)[0]
+
+
 @functools.cache
 def machine(target: Target, index: int) -> str:
     """Name of the device in hand, and what else of it decides times: the driver's version.
@@ -57,7 +64,7 @@ def machine(target: Target, index: int) -> str:
         handle = check(driver.cuDeviceGet(index), f"opening GPU {index}")
         name = check(driver.cuDeviceGetName(256, handle), f"asking GPU {index} for its name")
         version = check(driver.cuDriverGetVersion(), "asking for the driver's version")
-        return f"{name.decode().split(chr(0))[0]}, driver {version}"
+        return f"{name.decode().split(chr(0))[0]}{_DRIVER}{version}"
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         return next(line.split(":", 1)[1].strip() for line in lines if "model name" in line)
@@ -73,7 +80,7 @@ def recall(
     few = bucket(rows)
     if index is None:
         return emitter.plan(description, target, few)
-    key = _key(description, target, rows, index)
+    key = key_of(repr(description), target.name, machine(target, index), few)
     cache = compiler.default_cache()
     winner = _process.found.get((cache.path, key)) or cache.winner(key)
     if winner is not None and winner.place > 0:
@@ -85,9 +92,28 @@ def recall(
 
 def remember(description: Any, plan: Plan, place: int, rows: int, index: int) -> None:
     """Keep candidate `place` as the winner of the rows' bucket on that device."""
-    winner = Winner(
-        key=_key(description, plan.target, rows, index), place=place, fingerprint=fingerprint(plan)
+    # Descriptions are frozen values all the way down: their text is all there is to them.
+    of = (repr(description), plan.target.name, machine(plan.target, index), bucket(rows))
+    keep(winner_of(*of, place=place, fingerprint=fingerprint(plan)))
+
+
+def winner_of(
+    description: str, target: str, device: str, rows: int, *, place: int, fingerprint: str
+) -> Winner:
+    """The winner for a description's text, a target's name, a device and a bucket of rows."""
+    return Winner(
+        key=key_of(description, target, device, rows),
+        place=place,
+        fingerprint=fingerprint,
+        description=description,
+        target=target,
+        device=device,
+        rows=rows,
     )
+
+
+def keep(winner: Winner) -> None:
+    """Put it in place of what was found before for its key."""
     cache = compiler.default_cache()
     cache.crown(winner)
     _process.found[cache.path, winner.key] = winner
@@ -103,14 +129,6 @@ def fingerprint(plan: Plan) -> str:
     return digest("kronop plan", *parts)
 
 
-def _key(description: Any, target: Target, rows: int, index: int) -> str:
-    # Descriptions are frozen values all the way down: their text is all there is to them.
-    return digest(
-        "kronop winner",
-        SCHEMA,
-        __version__,
-        repr(description),
-        target.name,
-        machine(target, index),
-        bucket(rows),
-    )
+def key_of(description: str, target: str, device: str, rows: int) -> str:
+    """The key of a description's text, a target's name, a device and a bucket of rows."""
+    return digest("kronop winner", SCHEMA, __version__, description, target, device, rows)

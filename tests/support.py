@@ -23,6 +23,8 @@ ELEMENTS = (
     kronop.int64,
     kronop.int8,
 )
+# What only Kronecker-sparse products read.
+FLOAT8 = (kronop.float8_e4m3fn, kronop.float8_e5m2)
 _UNIT = {
     kronop.float64: 2.0**-53,
     kronop.float32: 2.0**-24,
@@ -45,7 +47,7 @@ def cuda_target() -> str:
 
 
 def numpy_type(element: DataType) -> np.dtype[Any]:
-    return np.dtype(ml_dtypes.bfloat16 if element == kronop.bfloat16 else element.name)
+    return np.dtype(getattr(ml_dtypes, element.name, element.name))
 
 
 def accumulator(element: DataType) -> DataType:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import kronop
+from kronop.descriptions.datatype import result_type
 from kronop.emit.table import EMITTERS
 from kronop.target import detect_x86_arch
 from tests import support
@@ -43,12 +44,13 @@ _PATTERNS = {
 
 
 def _cells(family: type):
+    narrow = support.FLOAT8 if family is kronop.KSparseDescription else ()
     return [
         pytest.param(*target.values, element, id=f"{target.id}-{element.short}", marks=target.marks)
         for kind, backend in EMITTERS
         if kind is family
         for target in _TARGETS[backend]
-        for element in support.ELEMENTS
+        for element in (*support.ELEMENTS, *narrow)
     ]
 
 
@@ -57,7 +59,8 @@ def _with_bias(element):
     compute = support.accumulator(element)
     if element.kind == "int":
         return support.linear(element)
-    return kronop.LinearCombinationGeneric(kronop.gelu(compute), element, 1, compute, compute)
+    output = result_type(element)
+    return kronop.LinearCombinationGeneric(kronop.gelu(compute), output, 1, compute, compute)
 
 
 @pytest.mark.parametrize("side", list(kronop.Side), ids=["right", "left"])

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kronop.args.view import CPU, Device, TensorView
-from kronop.errors import DescriptionError, DeviceError, OutOfMemoryError, mismatch
+from kronop.errors import DescriptionError, DeviceError, OutOfMemoryError, installing, mismatch
 from kronop.target import every_target
 
 _TARGETS = {target.generation: target for target in every_target() if target.backend == "cuda"}
@@ -24,7 +24,7 @@ def _probe() -> tuple[Any, str]:
     try:
         from cuda.bindings import driver
     except ImportError as error:
-        return None, f"the package cuda-bindings is missing ({error}); pip install 'kronop[cuda13]'"
+        return None, f"the package cuda-bindings is missing ({error}); {installing('cuda13')}"
     try:
         (status,) = driver.cuInit(0)
         count = driver.cuDeviceGetCount()[1] if not int(status) else 0

@@ -10,6 +10,8 @@ from kronop.args.view import CPU, Device, contiguous_strides
 from kronop.errors import ArgumentError, mismatch
 
 _CPU, _CUDA, _CUDA_HOST, _CUDA_MANAGED = 1, 2, 3, 13
+# NOTE: DLPack 1.1 has a code for each of these, which holds the width too.
+_WHOLE_TYPES = {10: "float8_e4m3fn", 12: "float8_e5m2"}
 _TYPE_CODES = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}
 _READ_ONLY, _IS_COPIED = 1, 2  # What is written to a copy would never reach the tensor.
 
@@ -130,11 +132,12 @@ def _decode(item: Any, capsule: Any, name: str, *, writable: bool) -> DLPackTens
     shape = tuple(item.shape[: item.ndim])
     strides = tuple(item.strides[: item.ndim]) if item.strides else contiguous_strides(shape)
     lanes = f"x{item.lanes}" if item.lanes != 1 else ""
+    code = f"{_TYPE_CODES.get(item.code, f'code {item.code} ')}{item.bits}"
     return DLPackTensor(
         pointer=(item.data or 0) + item.byte_offset,
         shape=shape,
         strides=strides,
-        type_name=f"{_TYPE_CODES.get(item.code, f'code {item.code} ')}{item.bits}{lanes}",
+        type_name=_WHOLE_TYPES.get(item.code, code) + lanes,
         device=device,
         writable=writable,
         capsule=capsule,

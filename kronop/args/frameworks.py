@@ -137,7 +137,7 @@ def _torch(torch: Any, tensor: Any, name: str) -> TensorView:
                 name,
                 expected="a tensor without gradient",
                 got="requires_grad=True",
-                hint="kronop.torch.gemkm and kronop.torch.gekmm have gradients; without one"
+                hint="kronop.torch.gemkm, gekmm and ksmm have gradients; without one"
                 " pass .detach(), or work under torch.no_grad()",
             )
         )

@@ -9,9 +9,15 @@ import numpy as np
 
 from kronop.args.frameworks import view
 from kronop.args.view import CPU, Device, TensorView
-from kronop.descriptions.datatype import DataType, Layout
+from kronop.descriptions.datatype import DataType, Layout, bfloat16
 from kronop.descriptions.tensor import TensorDescription
-from kronop.errors import ArgumentError, ElementTypeError, OutOfMemoryError, mismatch
+from kronop.errors import (
+    ArgumentError,
+    ElementTypeError,
+    OutOfMemoryError,
+    installing,
+    mismatch,
+)
 
 __all__ = [
     "CPU",
@@ -169,7 +175,7 @@ def _empty(like: TensorView, shape: tuple[int, ...], element: DataType) -> Any:
 
 
 def _numpy_type(like: TensorView, element: DataType) -> Any:
-    if element.name != "bfloat16":
+    if element != bfloat16:
         return np.dtype(element.name)
     if (
         like.element == element
@@ -205,6 +211,6 @@ def device_framework() -> str:
             "a GPU tensor of another framework",
             expected="CuPy or torch, to make tensors and copies",
             got="neither",
-            hint="pip install 'kronop[cuda13]', or pass contiguous tensors and Y",
+            hint=f"{installing('cuda13')}, or pass contiguous tensors and Y",
         )
     )

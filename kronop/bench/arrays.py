@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from kronop.bench.protocol import ROTATED_BYTES
-from kronop.errors import ArgumentError, DeviceError, mismatch
+from kronop.errors import ArgumentError, DeviceError, installing, mismatch
 
 
 class Arrays(Protocol):
@@ -19,7 +19,8 @@ class Arrays(Protocol):
     device: str
 
     def random(self, shape: tuple[int, ...], dtype: str) -> Any:
-        """Normally distributed, the same in every process."""
+        """Normally distributed, the same in every process; of one byte so wide that integers,
+        rounded towards 0, are mostly others."""
         ...
 
     def poisoned(self, shape: tuple[int, ...], dtype: str) -> Any:
@@ -66,13 +67,15 @@ class NumpyArrays:
         self._waste = np.ones(0, np.float32)
 
     def random(self, shape: tuple[int, ...], dtype: str) -> Any:
+        if dtype == "int8":
+            return (4 * self._random.standard_normal(shape)).astype(np.int8)
         if dtype not in ("float32", "float64"):
             raise ArgumentError(
                 mismatch(
                     "dtype",
-                    expected="float32 or float64 where torch is not installed",
+                    expected="float32, float64 or int8 where torch is not installed",
                     got=dtype,
-                    hint="pip install 'kronop[torch]'",
+                    hint=installing("torch"),
                 )
             )
         return self._random.standard_normal(shape, np.dtype(dtype).type)
@@ -131,6 +134,8 @@ class TorchArrays:
 
     def random(self, shape: tuple[int, ...], dtype: str) -> Any:
         kind = getattr(self._torch, dtype)
+        if kind.itemsize == 1:
+            return (4 * self.random(shape, "float32")).to(kind)
         return self._torch.randn(shape, generator=self._random, device=self.device, dtype=kind)
 
     def poisoned(self, shape: tuple[int, ...], dtype: str) -> Any:
@@ -172,21 +177,27 @@ class TorchArrays:
         return told | _cpu() | {"threads": self._torch.get_num_threads()}
 
 
-def arrays_for(device: str) -> Arrays:
+def arrays_for(device: str, *, layers: bool = False) -> Arrays:
     """torch's tensors on that device; NumPy's on the CPU where torch is not installed.
+
+    Args:
+        device: "cpu" or "cuda".
+        layers: torch's layers are timed too.
 
     Raises:
         DeviceError: no GPU, or no torch to time one with.
     """
     if importlib.util.find_spec("torch") is not None:
         return TorchArrays(device)
-    if device == "cuda":
+    if device == "cuda" or layers:
         raise DeviceError(
             mismatch(
-                "--device cuda",
-                expected="torch, which times the GPU",
+                "layers" if layers else "--device cuda",
+                expected="torch, whose layers are timed"
+                if layers
+                else "torch, which times the GPU",
                 got="no such package",
-                hint="pip install 'kronop[torch]'",
+                hint=installing("torch"),
             )
         )
     return NumpyArrays()

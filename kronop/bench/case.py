@@ -31,6 +31,7 @@ DTYPES = ("float64", "float32", "float16", "bfloat16")
 PASSES = ("fit", "plan", "1", "2")
 # Elements of X that are checked against float64; where there are more, rows are picked.
 _CHECKED = 1 << 25
+OUT_OF_MEMORY = "out of memory"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +104,7 @@ def run(shape: Shape, dtype: str, setting: Setting, tell: Callable[[str], None])
         _measure(result, setting, tell)
     except (KronopError, MemoryError, RuntimeError) as error:
         # torch's errors, out of memory among them, are RuntimeErrors.
-        result.kronop = Timing(reason=_first_line(error))
+        result.kronop = Timing(reason=first_line(error))
     setting.arrays.release()
     return result
 
@@ -218,7 +219,7 @@ def _peer(
         calls = peers.calls_of(name, setting.arrays, result.shape, result.dtype, xs, factors)
         timing.error = check.error(peers.result_of(name, calls[0]()))
     except Exception as error:  # A peer may fail in any way; the others are still timed.
-        timing.reason = _first_line(error)
+        timing.reason = first_line(error)
         setting.arrays.release()
         return {}
     return {name: calls}
@@ -234,7 +235,7 @@ def _time(result: Result, setting: Setting, variants: dict[str, list[Call]]) -> 
         if not others:
             raise
         for name in others:
-            result.peers[name].reason = f"when timed: {_first_line(error)}"
+            result.peers[name].reason = f"when timed: {first_line(error)}"
             del variants[name]
         setting.arrays.release()
         times = medians(variants, setting.clock, setting.repeats, flush)
@@ -250,7 +251,7 @@ def _time_graph(timing: Timing, calls: Sequence[Call], repeats: int) -> None:
     try:
         timing.graph_ms = graph_milliseconds(calls, repeats)
     except Exception as error:  # Not everything that a peer does can be captured.
-        timing.reason = f"not captured: {_first_line(error)}"
+        timing.reason = f"not captured: {first_line(error)}"
 
 
 def _set_floor(result: Result, setting: Setting, copied: int, target: kronop.Target) -> None:
@@ -277,8 +278,9 @@ def _set_floor(result: Result, setting: Setting, copied: int, target: kronop.Tar
     )
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """Why something failed, in a line."""
     if "OutOfMemory" in type(error).__name__ or isinstance(error, MemoryError):
-        return "out of memory"
+        return OUT_OF_MEMORY
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__

@@ -8,7 +8,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from kronop.bench.case import Result
+from kronop.bench.layers import OURS
+from kronop.bench.patterns import Case
 from kronop.bench.roofline import Ceilings
+from kronop.bench.rows import Row
+from kronop.descriptions.datatype import TENSOR_TYPES
 from kronop.errors import ArgumentError, mismatch
 
 _MARKERS = {"kronop": "o", "shuffle": "x", "fastkron": "^", "linear_operator": "+"}
@@ -51,6 +55,36 @@ def save(path: str, results: Sequence[Result], ceilings: Ceilings, title: str) -
     axes.set_title(title)
     axes.grid(True, which="both", alpha=0.2)
     axes.legend(fontsize=8)
+    figure.savefig(path)
+
+
+def save_gains(path: str, rows: Sequence[Row]) -> None:
+    """Draws the time of the best other algorithm over kronop's, over operations per byte; a PNG."""
+    cases: dict[Case, list[Row]] = {}
+    for row in rows:
+        cases.setdefault(row.case, []).append(row)
+    points: dict[str, list[tuple[float, float]]] = {}
+    for case, found in cases.items():
+        ours = [row.ms for row in found if row.algorithm == OURS and row.ms]
+        others = [row.ms for row in found if row.algorithm != OURS and row.ms]
+        if ours and others:
+            element = TENSOR_TYPES[case.dtype].bytes
+            where = case.operations / case.bytes(element), min(others) / ours[0]
+            points.setdefault(f"{case.dtype}, batch {case.layout}", []).append(where)
+    figure = importlib.import_module("matplotlib.figure").Figure(figsize=(10, 7), dpi=120)
+    axes = figure.subplots()
+    for index, (label, places) in enumerate(points.items()):
+        x, y = zip(*places, strict=True)
+        axes.plot(x, y, "ox^+sd"[index % 6], color=f"C{index}", alpha=0.7, label=label)
+    axes.axhline(1, color="black", lw=1)
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log", base=2)
+    axes.set_xlabel("useful operations per useful byte")
+    axes.set_ylabel("time of the best other algorithm over kronop's")
+    axes.set_title(f"Kronecker-sparse products on {rows[0].device}")
+    axes.grid(True, which="both", alpha=0.2)
+    if points:
+        axes.legend(fontsize=8)
     figure.savefig(path)
 
 

@@ -89,7 +89,7 @@ def needs_flush(bytes_per_call: int) -> bool:
 def medians(
     variants: Mapping[str, Sequence[Call]],
     clock: Clock,
-    repeats: int,
+    repeats: int | Mapping[str, int],
     flush: Call | None = None,
 ) -> dict[str, float]:
     """Median milliseconds of each variant; arguments as for `rounds`."""
@@ -100,7 +100,7 @@ def medians(
 def rounds(
     variants: Mapping[str, Sequence[Call]],
     clock: Clock,
-    repeats: int,
+    repeats: int | Mapping[str, int],
     flush: Call | None = None,
 ) -> dict[str, list[float]]:
     """Milliseconds of each variant in every round, after a warm-up.
@@ -108,14 +108,18 @@ def rounds(
     Args:
         variants: calls by name, one for each set of buffers.
         clock: of the device that they run on.
-        repeats: rounds; every variant is timed once in each.
+        repeats: rounds; every variant is timed once in each. Where variants have their own
+            numbers, each takes part in so many first ones.
         flush: called before each timed call, outside of its time; variants that are flushed have
             at least two calls.
     """
     leads = {name: _warm_up(calls, clock) for name, calls in variants.items()}
     times: dict[str, list[float]] = {name: [] for name in variants}
-    for repeat in range(repeats):
+    counts = dict.fromkeys(variants, repeats) if isinstance(repeats, int) else repeats
+    for repeat in range(max(counts.values(), default=0)):
         for name, calls in variants.items():
+            if repeat >= counts[name]:
+                continue
             if flush is not None:
                 flush()
                 # The same work on other buffers brings back what a flush should have spared: code,
@@ -139,8 +143,9 @@ def _warm_up(calls: Sequence[Call], clock: Clock) -> float:
     return seconds
 
 
-def graph_milliseconds(calls: Sequence[Call], repeats: int) -> float:
-    """Milliseconds of a call when a CUDA graph replays it; its operands may be in the L2 cache.
+def graph_milliseconds(calls: Sequence[Call], repeats: int, count: int = _GRAPH_CALLS) -> float:
+    """Milliseconds of a call when a CUDA graph of `count` calls, or of one of each, replays it; its
+    operands may be in the L2 cache.
 
     Raises:
         RuntimeError: torch's, where a call cannot be captured.
@@ -153,7 +158,7 @@ def graph_milliseconds(calls: Sequence[Call], repeats: int) -> float:
         for call in calls:
             call()
     torch.cuda.current_stream().wait_stream(stream)
-    count = max(_GRAPH_CALLS, len(calls))
+    count = max(count, len(calls))
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, stream=stream):
         for index in range(count):

@@ -52,13 +52,13 @@ def row(result: Result, peers: Sequence[str]) -> str:
         result.shape.text,
         result.dtype,
         str(result.steps),
-        _milliseconds(result.kronop.ms),
+        milliseconds(result.kronop.ms),
         _microseconds(result.kronop.graph_ms),
         f"{result.share:.2f}",
-        _milliseconds(result.floor.ms),
+        milliseconds(result.floor.ms),
         result.floor.bound,
-        _milliseconds(result.floor.one_pass_ms),
-        _error(result.kronop.error),
+        milliseconds(result.floor.one_pass_ms),
+        error_text(result.kronop.error),
     ]
     padded = [cell.ljust(width) for cell, (_, width) in zip(cells, _COLUMNS, strict=True)]
     padded += [_peer(result, result.peers[name]).ljust(_PEER_WIDTH) for name in peers]
@@ -136,10 +136,11 @@ def _peer(result: Result, timing: Timing) -> str:
     if timing.ms is None or not result.kronop.ms:
         return "-"
     mark = "" if timing.error != float("inf") else " wrong"
-    return f"{_milliseconds(timing.ms)} ({timing.ms / result.kronop.ms:.2f}x){mark}"
+    return f"{milliseconds(timing.ms)} ({timing.ms / result.kronop.ms:.2f}x){mark}"
 
 
-def _milliseconds(value: float | None) -> str:
+def milliseconds(value: float | None) -> str:
+    """In four digits."""
     return "-" if value is None else f"{value:.4g}" if value < 1000 else f"{value:.0f}"
 
 
@@ -147,5 +148,6 @@ def _microseconds(value: float | None) -> str:
     return "-" if value is None else f"{value * 1e3:.2f}"
 
 
-def _error(value: float | None) -> str:
+def error_text(value: float | None) -> str:
+    """In two digits."""
     return "-" if value is None else f"{value:.1e}"

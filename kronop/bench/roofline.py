@@ -9,6 +9,7 @@ import contextlib
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -75,13 +76,26 @@ class Floor:
         return "1 pass" if self.passes == 1 else f"{self.passes} passes"
 
 
+class Work(Protocol):
+    """A problem as the roofline sees it."""
+
+    def bytes(self, element_bytes: int) -> int:
+        """Useful bytes: every input read once, every output written once."""
+        ...
+
+    @property
+    def operations(self) -> int:
+        """Useful multiplications and additions."""
+        ...
+
+
 def floor_of(
-    shape: Shape, dtype: str, element_bytes: int, ceilings: Ceilings, bandwidth: float, passes: int
+    work: Work, dtype: str, element_bytes: int, ceilings: Ceilings, bandwidth: float, passes: int
 ) -> Floor:
-    """The floor of a shape; `bandwidth` in bytes per second."""
+    """The floor of a problem; `bandwidth` in bytes per second."""
     return Floor(
-        one_pass_ms=shape.bytes(element_bytes) / bandwidth * 1e3,
-        arithmetic_ms=shape.operations / ceilings.rate(dtype) * 1e3,
+        one_pass_ms=work.bytes(element_bytes) / bandwidth * 1e3,
+        arithmetic_ms=work.operations / ceilings.rate(dtype) * 1e3,
         passes=passes,
     )
 
@@ -105,7 +119,7 @@ def measure(arrays: Arrays, clock: Clock, dtypes: Sequence[str]) -> Ceilings:
         for dtype in dict.fromkeys(["float32", *dtypes])
     }
     if arrays.device == "cuda":
-        with _tf32():
+        with tf32():
             rates["tf32"] = _product_rate(arrays, clock, "float32", size)
     return Ceilings(
         copy_bytes_per_second=copy_bandwidth(arrays, clock),
@@ -144,7 +158,8 @@ def _seconds(calls: Sequence[Call], arrays: Arrays, clock: Clock) -> float:
 
 
 @contextlib.contextmanager
-def _tf32() -> Iterator[None]:
+def tf32() -> Iterator[None]:
+    """Lets torch multiply float32 matrices in TF32 for a `with` block."""
     import torch
 
     before = torch.get_float32_matmul_precision()

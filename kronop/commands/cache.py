@@ -1,12 +1,13 @@
-"""What compiled_cache.db holds: list it, show one kernel, or clear it."""
+"""What compiled_cache.db holds: list it, show one kernel, clear it, carry tuning elsewhere."""
 
 from __future__ import annotations
 
 import argparse
 import datetime
 from collections.abc import Sequence
+from pathlib import Path
 
-from kronop import compiler
+from kronop import compiler, tuning_table
 from kronop.errors import ArgumentError, mismatch
 
 
@@ -15,7 +16,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     actions.add_parser("list", help="a line for each kernel, the last used first")
     show = actions.add_parser("show", help="one kernel: resources, compiler, log and source")
     show.add_argument("key", help="the first characters of its key, or its name")
-    actions.add_parser("clear", help="remove every kernel")
+    actions.add_parser("clear", help="remove every kernel, and what tuning found")
+    export = actions.add_parser("export-tuning", help="write what tuning found to a table (JSON)")
+    export.add_argument("file", help="to write or to replace")
+    taken = actions.add_parser("import-tuning", help="keep what such a table says")
+    taken.add_argument("file", help="of export-tuning, from a machine with the same device")
 
 
 def execute(options: argparse.Namespace) -> None:
@@ -24,8 +29,46 @@ def execute(options: argparse.Namespace) -> None:
         _list(cache)
     elif options.action == "show":
         _show(cache.show(_key(cache.list(), options.key)))
+    elif options.action == "export-tuning":
+        _export(cache, options.file)
+    elif options.action == "import-tuning":
+        _import(cache, options.file)
     else:
         print(f"removed {_count(cache.clear())} from {cache.path}")
+
+
+def _export(cache: compiler.Cache, file: str) -> None:
+    text = tuning_table.export_table()
+    try:
+        Path(file).write_text(text)
+    except OSError as error:
+        raise _unusable(file, error) from error
+    print(f"wrote what tuning found in {cache.path}, {_winners(len(cache.winners()))}, to {file}")
+
+
+def _import(cache: compiler.Cache, file: str) -> None:
+    try:
+        text = Path(file).read_text()
+    except (OSError, UnicodeError) as error:
+        raise _unusable(file, error) from error
+    taken = tuning_table.import_table(text)
+    print(
+        f"kept in {cache.path}: {_winners(taken.here)} for this machine's devices,"
+        f" {taken.elsewhere} for others"
+    )
+
+
+def _unusable(file: str, error: Exception) -> ArgumentError:
+    reason = getattr(error, "strerror", None) or error
+    return ArgumentError(
+        mismatch(
+            "file", expected="one that can be used", got=f"{file}: {reason}", hint="see --help"
+        )
+    )
+
+
+def _winners(count: int) -> str:
+    return "1 winner" if count == 1 else f"{count} winners"
 
 
 def _key(entries: Sequence[compiler.Entry], text: str) -> str:

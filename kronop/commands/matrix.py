@@ -42,16 +42,24 @@ def _supported(family: type, element: DataType, target: kronop.Target) -> bool:
     if emitter is None:
         return False
     try:
-        math = emitter.instruction(element)
-    except kronop.DescriptionError:
+        description = _description(family, element, emitter.instruction(element))
+    except (kronop.DescriptionError, kronop.ElementTypeError):
         return False
+    return bool(emitter.supports(description, target))
+
+
+def _description(family: type, element: DataType, math: kronop.MathInstruction) -> object:
+    """A small operation of a family.
+
+    Raises:
+        ElementTypeError: the family has none of this type.
+    """
     tensor = kronop.TensorDescription(element)
     accumulator = math.element_accumulator
     result = kronop.TensorDescription(result_type(element))
     epilogue = kronop.LinearCombination(result.element, 1, accumulator, accumulator)
-    description: object
     if family is kronop.KronMatmulDescription:
-        description = kronop.KronMatmulDescription(
+        return kronop.KronMatmulDescription(
             math=math,
             tile=None,
             X=tensor,
@@ -60,8 +68,8 @@ def _supported(family: type, element: DataType, target: kronop.Target) -> bool:
             epilogue=epilogue,
             factors=((8, 8), (8, 8)),
         )
-    elif family is kronop.KSparseGradientDescription:
-        description = kronop.KSparseGradientDescription(
+    if family is kronop.KSparseGradientDescription:
+        return kronop.KSparseGradientDescription(
             math=math,
             tile=None,
             X=tensor,
@@ -70,14 +78,12 @@ def _supported(family: type, element: DataType, target: kronop.Target) -> bool:
             epilogue=epilogue,
             pattern=(2, 8, 8, 2),
         )
-    else:
-        description = kronop.KSparseDescription(
-            math=math,
-            tile=None,
-            X=tensor,
-            W=tensor,
-            Y=result,
-            epilogue=epilogue,
-            pattern=(2, 8, 8, 2),
-        )
-    return bool(emitter.supports(description, target))
+    return kronop.KSparseDescription(
+        math=math,
+        tile=None,
+        X=tensor,
+        W=tensor,
+        Y=result,
+        epilogue=epilogue,
+        pattern=(2, 8, 8, 2),
+    )

@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 import argparse
+import itertools
+import math
 from typing import Any
 
 import kronop
 from kronop.args.base import Arguments
 from kronop.bench.arrays import Arrays, arrays_for
 from kronop.commands.show import integers
+from kronop.descriptions.datatype import TENSOR_TYPES
 from kronop.errors import ArgumentError, mismatch
-from kronop.functional import kron_arguments, ksparse_arguments
+from kronop.functional import kron_arguments
+from kronop.functional_ksparse import ksparse_arguments
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("family", choices=("kron", "ksparse"))
     parser.add_argument(
-        "shape", help="factors as 8x8,8x8,5x3 (kron), pattern as 6,64,64,1 (ksparse)"
+        "shape",
+        nargs="+",
+        help="one or several: factors as 8x8,8x8,5x3 (kron), patterns as 6,64,64,1 (ksparse)",
     )
     parser.add_argument(
         "--rows", type=int, nargs="+", default=[1024], help="M, one or several (default 1024)"
     )
     parser.add_argument(
-        "--dtype", default="float32", choices=("float64", "float32", "float16", "bfloat16")
+        "--dtype",
+        nargs="+",
+        default=["float32"],
+        choices=list(TENSOR_TYPES),
+        help="one or several (default float32)",
     )
     parser.add_argument(
         "--target", default="x86", help="x86, or the GPU's: 80, 90, sm_80, sm_90a (default x86)"
@@ -36,12 +46,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace) -> None:
     target = kronop.Target.parse(options.target)
     arrays = arrays_for("cuda" if target.backend == "cuda" else "cpu")
-    for rows in options.rows:
-        if rows < 1:
-            raise ArgumentError(
-                mismatch("--rows", expected="at least 1", got=rows, hint="there is no work in none")
+    if min(options.rows) < 1:
+        raise ArgumentError(
+            mismatch(
+                "--rows",
+                expected="at least 1",
+                got=min(options.rows),
+                hint="there is no work in none",
             )
-        arguments = _arguments(options, arrays, rows)
+        )
+    for shape, dtype, rows in itertools.product(options.shape, options.dtype, options.rows):
+        arguments = _arguments(options, arrays, shape, dtype, rows)
         operation: Any = arguments.operation
         if operation.target != target:
             raise ArgumentError(
@@ -62,25 +77,23 @@ def execute(options: argparse.Namespace) -> None:
         )
 
 
-def _arguments(options: argparse.Namespace, arrays: Arrays, rows: int) -> Arguments:
+def _arguments(
+    options: argparse.Namespace, arrays: Arrays, text: str, dtype: str, rows: int
+) -> Arguments:
     """Those of the one-line forms, so that what is found serves them."""
     if options.family == "kron":
         side = kronop.Side.Left if options.left else kronop.Side.Right
-        shapes = [integers(item, r"x") for item in options.shape.split(",")]
+        shapes = [integers(item, r"x") for item in text.split(",")]
         if any(len(shape) != 2 for shape in shapes):
-            raise ArgumentError(
-                mismatch("shape", expected="8x8,8x8", got=options.shape, hint="see --help")
-            )
-        factors = [arrays.random(shape, options.dtype) for shape in shapes]
-        size = 1
-        for shape in shapes:
-            size *= shape[1 if options.left else 0]
+            raise ArgumentError(mismatch("shape", expected="8x8,8x8", got=text, hint="see --help"))
+        factors = [arrays.random(shape, dtype) for shape in shapes]
+        size = math.prod(shape[1 if options.left else 0] for shape in shapes)
         x_shape = (size, rows) if options.left else (rows, size)
-        return kron_arguments(arrays.random(x_shape, options.dtype), factors, side)
-    a, b, c, d = pattern = _pattern(options.shape)
+        return kron_arguments(arrays.random(x_shape, dtype), factors, side)
+    a, b, c, d = pattern = _pattern(text)
     features = a * c * d
     x_shape = (features, rows) if options.batch_last else (rows, features)
-    x, weight = (arrays.random(shape, options.dtype) for shape in (x_shape, pattern))
+    x, weight = (arrays.random(shape, dtype) for shape in (x_shape, pattern))
     return ksparse_arguments(x, weight, (a, b, c, d), options.batch_last)
 
 

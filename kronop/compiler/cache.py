@@ -120,6 +120,10 @@ class Cache:
         """What tuning found fastest for `key`, or None."""
         return self._run(lambda db: rows.winner(db, key), None)
 
+    def winners(self) -> list[Winner]:
+        """All that tuning found, the oldest first."""
+        return self._run(rows.winners, [])
+
     def crown(self, winner: Winner) -> None:
         """Keep `winner` in place of what was found before for its key."""
         self._run(lambda db: rows.crown(db, winner), None)

@@ -13,7 +13,7 @@ from typing import Any
 from kronop import knobs
 from kronop.artifacts import Binary, Launch, Status
 from kronop.compiler.parameters import parameter_words
-from kronop.errors import DeviceError, OutOfMemoryError, mismatch
+from kronop.errors import DeviceError, OutOfMemoryError, installing, mismatch
 
 # More dynamic shared memory than this has to be asked for.
 _DEFAULT_SHARED_BYTES = 48 * 1024
@@ -35,7 +35,7 @@ def cuda_devices() -> Status:
     try:
         driver = _driver()
     except ImportError:
-        return Status.reject("cuda-bindings is not installed; pip install 'kronop[cuda13]'")
+        return Status.reject(f"cuda-bindings is not installed; {installing('cuda13')}")
     (error,) = driver.cuInit(0)
     if error:
         return Status.reject(f"the NVIDIA driver does not start: {error.name}")

@@ -15,7 +15,7 @@ from kronop.compiler import nvrtc_memo
 from kronop.compiler.backend import Product, RefusalError
 from kronop.compiler.cache import Cache
 from kronop.compiler.ptxas import resources_of
-from kronop.errors import CompileError
+from kronop.errors import CompileError, installing
 from kronop.target import Target
 
 # NVRTC's own disk cache would only repeat ours.
@@ -70,7 +70,7 @@ def _full_build() -> str:
     ptx = _compile(empty, ("-arch=compute_80", "--no-cache"), "PTX")[0].decode(errors="replace")
     header = [line.strip("/ ") for line in ptx.splitlines() if line.startswith("// C")]
     if not header:
-        raise CompileError("NVRTC does not say its version; pip install --upgrade 'kronop[cuda13]'")
+        raise CompileError(f"NVRTC does not say its version; {installing('cuda13')}")
     return "NVRTC " + ", ".join(header)
 
 
@@ -82,11 +82,11 @@ def _nvrtc() -> Any:
         status, major, minor = module.nvrtcVersion()
     except (ImportError, OSError, RuntimeError) as error:
         raise CompileError(
-            f"NVRTC is not installed ({type(error).__name__}); pip install 'kronop[cuda13]'"
+            f"NVRTC is not installed ({type(error).__name__}); {installing('cuda13')}"
         ) from error
     if int(status) != 0 or major < 13:
         raise CompileError(
-            f"NVRTC: expected 13.0 or later, got {major}.{minor}; pip install 'kronop[cuda13]'"
+            f"NVRTC: expected 13.0 or later, got {major}.{minor}; {installing('cuda13')}"
         )
     return module
 

@@ -7,6 +7,7 @@ import json
 import os
 import sqlite3
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,7 +46,8 @@ _CREATE = (
     "DROP TABLE IF EXISTS winners",
     """CREATE TABLE winners (
         key TEXT PRIMARY KEY, place INTEGER NOT NULL, fingerprint TEXT NOT NULL,
-        checksum TEXT NOT NULL)""",
+        description TEXT NOT NULL, target TEXT NOT NULL, device TEXT NOT NULL,
+        rows INTEGER NOT NULL, checksum TEXT NOT NULL)""",
 )
 # Every folder on a search path that changes makes another memo; old ones are of no use.
 _KEPT_MEMOS = 64
@@ -53,6 +55,19 @@ _KEPT_WINNERS = 16384
 _PATIENCE_SECONDS = 5.0
 _READ = f"SELECT {', '.join(_COLUMNS)} FROM kernels WHERE key = ?"
 _WRITE = f"INSERT OR REPLACE INTO kernels VALUES ({', '.join('?' * len(_COLUMNS))})"
+
+
+_OF_WINNER = (
+    "key",
+    "place",
+    "fingerprint",
+    "description",
+    "target",
+    "device",
+    "rows",
+    "checksum",
+)
+_WINNERS = f"SELECT {', '.join(_OF_WINNER)} FROM winners"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,14 +102,27 @@ class Winner:
     """Which candidate tuning found fastest.
 
     Attributes:
-        key: digest of description, target, device and bucket of rows.
+        key: digest of description, target, device and rows.
         place: which of the planner's candidates it is, from 0.
         fingerprint: digest of that candidate's sources.
+        description: the operation's, as text.
+        target: its name.
+        device: what was measured on, with its driver.
+        rows: the least of the rows it is for.
     """
 
     key: str
     place: int
     fingerprint: str
+    description: str
+    target: str
+    device: str
+    rows: int
+
+    @property
+    def checksum(self) -> str:
+        """A digest of all of it."""
+        return digest("winner", *dataclasses.astuple(self))
 
 
 def prepare(db: sqlite3.Connection, schema: int) -> None:
@@ -216,24 +244,35 @@ def remember(db: sqlite3.Connection, memo: Memo) -> None:
 
 def winner(db: sqlite3.Connection, key: str) -> Winner | None:
     """The winner of `key`, or None where there is none or its checksum does not hold."""
-    query = "SELECT place, fingerprint, checksum FROM winners WHERE key = ?"
-    found = db.execute(query, (key,)).fetchone()
-    try:
-        if found is None or found[2] != digest("winner", key, *found[:2]):
-            return None
-    except TypeError:
+    found = db.execute(f"{_WINNERS} WHERE key = ?", (key,)).fetchone()
+    return None if found is None else checked_winner(dict(zip(_OF_WINNER, found, strict=True)))
+
+
+def winners(db: sqlite3.Connection) -> list[Winner]:
+    """All winners whose checksums hold, the oldest first."""
+    every = db.execute(f"{_WINNERS} ORDER BY rowid").fetchall()
+    found = (checked_winner(dict(zip(_OF_WINNER, row, strict=True))) for row in every)
+    return [item for item in found if item is not None]
+
+
+def checked_winner(values: Mapping[str, Any]) -> Winner | None:
+    """The winner of these fields; None where one is missing, or not what the checksum is of."""
+    whole: dict[str, Any] = {name: values.get(name) for name in _OF_WINNER}
+    sizes = (whole["place"], whole["rows"])
+    texts = (value for name, value in whole.items() if name not in ("place", "rows"))
+    if not all(isinstance(value, str) for value in texts):
         return None
-    if not isinstance(found[0], int) or found[0] < 0:
+    if not all(type(size) is int and size >= 0 for size in sizes):
         return None
-    return Winner(key=key, place=found[0], fingerprint=str(found[1]))
+    checksum = whole.pop("checksum")
+    found = Winner(**whole)
+    return found if found.checksum == checksum else None
 
 
 def crown(db: sqlite3.Connection, found: Winner) -> None:
     """Keep `found` and the latest of the others."""
-    values = (found.key, found.place, found.fingerprint)
-    db.execute(
-        "INSERT OR REPLACE INTO winners VALUES (?, ?, ?, ?)", (*values, digest("winner", *values))
-    )
+    values = (*dataclasses.astuple(found), found.checksum)
+    db.execute(f"INSERT OR REPLACE INTO winners VALUES ({', '.join('?' * len(values))})", values)
     db.execute(
         "DELETE FROM winners WHERE rowid <= (SELECT MAX(rowid) FROM winners) - ?",
         (_KEPT_WINNERS,),

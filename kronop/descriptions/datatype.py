@@ -28,7 +28,9 @@ class DataType:
 
     @property
     def short(self) -> str:
-        """For kernel names: f32, f64, f16, bf16, tf32, s8, s32, s64."""
+        """For kernel names: f32, f64, f16, bf16, tf32, e4m3, e5m2, s8, s32, s64."""
+        if self in FLOAT8:
+            return self.cxx.removeprefix("kronop::float_").removesuffix("_t")
         prefix = {"bfloat16": "bf", "tfloat32": "tf"}.get(
             self.name, "f" if self.kind == "float" else "s"
         )
@@ -43,18 +45,40 @@ float32 = DataType("float32", 32, "float", "float")
 tfloat32 = DataType("tfloat32", 32, "float", "kronop::tfloat32_t")
 float16 = DataType("float16", 16, "float", "kronop::half_t")
 bfloat16 = DataType("bfloat16", 16, "float", "kronop::bfloat16_t")
+# "fn", as in torch and ml_dtypes: finite values up to 448 and NaN, but no infinities.
+float8_e4m3fn = DataType("float8_e4m3fn", 8, "float", "kronop::float_e4m3_t")
+float8_e5m2 = DataType("float8_e5m2", 8, "float", "kronop::float_e5m2_t")
 int64 = DataType("int64", 64, "int", "kronop::int64_t")
 int32 = DataType("int32", 32, "int", "kronop::int32_t")
 int8 = DataType("int8", 8, "int", "kronop::int8_t")
 
 # The types a tensor can have; tfloat32 exists only inside a tensor core.
 TENSOR_TYPES = {
-    item.name: item for item in (float64, float32, float16, bfloat16, int64, int32, int8)
+    item.name: item
+    for item in (
+        float64,
+        float32,
+        float16,
+        bfloat16,
+        float8_e4m3fn,
+        float8_e5m2,
+        int64,
+        int32,
+        int8,
+    )
 }
+# Operands of Kronecker-sparse products alone: results are of a type that can hold them.
+FLOAT8 = (float8_e4m3fn, float8_e5m2)
+RESULT_TYPES = {name: item for name, item in TENSOR_TYPES.items() if item not in FLOAT8}
 
 
 def result_type(element: DataType) -> DataType:
-    """What products of such tensors are where nothing else is asked for: of int8 they are int32."""
+    """What products of such tensors are where nothing else is asked for.
+
+    Of int8 they are int32; of 8-bit floats bfloat16, which has the range of their float32 sums.
+    """
+    if element in FLOAT8:
+        return bfloat16
     return int32 if element == int8 else element
 
 

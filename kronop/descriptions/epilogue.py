@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kronop.descriptions.datatype import (
-    TENSOR_TYPES,
+    RESULT_TYPES,
     DataType,
     bfloat16,
     float16,
@@ -54,7 +54,7 @@ def check_accumulator(element: object, subject: str) -> None:
                 subject,
                 expected=f"one of {', '.join(item.name for item in _COMPUTE_FOR)}",
                 got=repr(element),
-                hint="16-bit operands accumulate in float32, with"
+                hint="8-bit and 16-bit floats accumulate in float32, with"
                 " kronop.MathInstruction.simt(element) for example, int8 in int32",
             )
         )
@@ -182,12 +182,12 @@ class Epilogue:
     def __post_init__(self) -> None:
         if (
             not isinstance(self.element_output, DataType)
-            or self.element_output.name not in TENSOR_TYPES
+            or self.element_output.name not in RESULT_TYPES
         ):
             raise DescriptionError(
                 mismatch(
                     "element_output",
-                    expected=f"one of {', '.join(TENSOR_TYPES)}",
+                    expected=f"one of {', '.join(RESULT_TYPES)}",
                     got=repr(self.element_output),
                     hint="an output must have one of these types",
                 )

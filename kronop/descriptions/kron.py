@@ -23,7 +23,7 @@ import numpy as np
 from kronop.descriptions.epilogue import Epilogue, EpilogueArguments
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.numeric import finish, widen
-from kronop.descriptions.shared import check_operands, check_sizes
+from kronop.descriptions.shared import check_operands, check_sizes, refuse_float8
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
 from kronop.errors import DescriptionError, mismatch
@@ -67,6 +67,7 @@ class KronMatmulDescription:
 
     def __post_init__(self) -> None:
         check_operands(self.math, self.tile, self.epilogue, {"X": self.X, "F": self.F}, self.Y)
+        refuse_float8(self.math, "Kronecker product")
         if not self.factors:
             raise DescriptionError(
                 mismatch(

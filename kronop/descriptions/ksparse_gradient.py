@@ -30,7 +30,7 @@ from kronop.descriptions.epilogue import Epilogue, EpilogueArguments
 from kronop.descriptions.kron import StridedMatrix
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.numeric import finish, widen
-from kronop.descriptions.shared import check_flag, check_operands, check_sizes
+from kronop.descriptions.shared import check_flag, check_operands, check_sizes, refuse_float8
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
 from kronop.errors import DescriptionError, mismatch
@@ -73,6 +73,7 @@ class KSparseGradientDescription:
 
     def __post_init__(self) -> None:
         check_operands(self.math, self.tile, self.epilogue, {"X": self.X, "G": self.G}, self.Y)
+        refuse_float8(self.math, "gradient of weights")
         check_sizes("pattern", ("a", "b", "c", "d"), self.pattern)
         if self.products is not None:
             check_sizes("products", ("products",), (self.products,))

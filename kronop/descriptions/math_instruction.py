@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kronop.descriptions.datatype import (
+    FLOAT8,
     DataType,
     bfloat16,
     float16,
@@ -64,7 +65,7 @@ _VALID: tuple[
 ] = (
     (OpClass.Simt, _SIMT_SHAPE, (float64,), (float64,), (_MA,)),
     (OpClass.Simt, _SIMT_SHAPE, (float32,), (float32,), (_MA,)),
-    (OpClass.Simt, _SIMT_SHAPE, (float16, bfloat16), (float32,), (_MA,)),
+    (OpClass.Simt, _SIMT_SHAPE, (float16, bfloat16, *FLOAT8), (float32,), (_MA,)),
     (OpClass.Simt, _SIMT_SHAPE, (int32, int8), (int32,), (_MA,)),
     (OpClass.Simt, _SIMT_SHAPE, (int64,), (int64,), (_MA,)),
     (OpClass.TensorOp, (8, 8, 4), (float64,), (float64,), (_MA,)),
@@ -78,6 +79,7 @@ _VALID: tuple[
     (OpClass.TensorOp, (16, 8, 16), (float16,), (float16, float32), (_MA,)),
     (OpClass.TensorOp, (16, 8, 16), (bfloat16,), (float32,), (_MA,)),
     (OpClass.TensorOp, (16, 8, 32), (int8,), (int32,), (_SATURATE,)),
+    (OpClass.TensorOp, (16, 8, 32), FLOAT8, (float32,), (_MA,)),
 )
 
 
@@ -155,8 +157,8 @@ class MathInstruction:
     def simt(cls, element: DataType) -> MathInstruction:
         """The SIMT instruction for tensors of `element`.
 
-        Sums of 16-bit floats are float32, those of int8 int32. What is between two factors is of
-        the type of the sum: of int8 it is int32, and wraps as int32 does.
+        Sums of 8-bit and 16-bit floats are float32, those of int8 int32. What is between two
+        factors is of the type of the sum: of int8 it is int32, and wraps as int32 does.
 
         Raises:
             DescriptionError: an element that is none of SIMT_ELEMENTS.
@@ -170,7 +172,8 @@ class MathInstruction:
                     hint="convert the tensors to one of these",
                 )
             )
-        accumulator = float32 if element in (float16, bfloat16) else result_type(element)
+        narrow = (float16, bfloat16, *FLOAT8)
+        accumulator = float32 if element in narrow else result_type(element)
         return cls(_SIMT_SHAPE, element, element, accumulator, OpClass.Simt, _MA)
 
     @classmethod
@@ -184,6 +187,8 @@ class MathInstruction:
             return cls((8, 8, 4), element, element, element, OpClass.TensorOp, _MA)
         if element is int8:
             return cls((16, 8, 32), element, element, int32, OpClass.TensorOp, _SATURATE)
+        if element in FLOAT8:
+            return cls((16, 8, 32), element, element, float32, OpClass.TensorOp, _MA)
         operation = MathOperation.multiply_add_fast_f32 if element is float32 else _MA
         return cls((16, 8, 8), element, element, float32, OpClass.TensorOp, operation)
 

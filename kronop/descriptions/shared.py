@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from kronop.descriptions.datatype import FLOAT8
 from kronop.descriptions.epilogue import Epilogue, check_accumulator
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tensor import TensorDescription
@@ -70,6 +71,20 @@ def check_operands(
                     hint="use one type for both",
                 )
             )
+
+
+def refuse_float8(math: MathInstruction, family: str) -> None:
+    """Raises ElementTypeError where operands are of 8 bits, which few families take."""
+    if math.element_a in FLOAT8:
+        raise ElementTypeError(
+            mismatch(
+                f"element type of a {family}",
+                expected="a float of at least 16 bits or an integer",
+                got=repr(math.element_a),
+                hint="convert the tensors to float16, which holds all their values; only"
+                " Kronecker-sparse products (kronop.ksmm) read 8-bit floats",
+            )
+        )
 
 
 def check_flag(subject: str, value: object) -> None:

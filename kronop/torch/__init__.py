@@ -3,13 +3,15 @@
 Imported explicitly (`import kronop.torch`); `import kronop` alone does not import torch.
 """
 
+from kronop.errors import installing as _installing
+
 try:
     import torch as _torch  # noqa: F401
 except ImportError as _error:
-    raise ImportError(
-        "kronop.torch: expected torch, got none; pip install 'kronop[torch]'"
-    ) from _error
+    raise ImportError(f"kronop.torch: expected torch, got none; {_installing('torch')}") from _error
 
+from kronop.torch import nn
 from kronop.torch.functional import gekmm, gemkm
+from kronop.torch.ksparse import ksmm
 
-__all__ = ["gekmm", "gemkm"]
+__all__ = ["gekmm", "gemkm", "ksmm", "nn"]

@@ -9,6 +9,7 @@ import torch
 
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.torch import operators, transforms
+from kronop.torch.checks import check_source, check_tensor, number
 
 
 def gemkm(
@@ -78,10 +79,9 @@ def _kron(x: Any, factors: Any, alpha: Any, beta: Any, z: Any, left: bool) -> An
     if z is not None:
         tensors["z"] = z
     for name, item in tensors.items():
-        _check_tensor(name, item, 1 if name in ("x", "z") else 2)
-    alpha, beta = _number("alpha", alpha), _number("beta", beta)
-    if z is None and beta:
-        raise ArgumentError(mismatch("beta", expected="0 without z", got=beta, hint="pass z"))
+        check_tensor(name, item, 1 if name in ("x", "z") else 2, "kronop.gemkm and kronop.gekmm")
+    alpha, beta = number("alpha", alpha), number("beta", beta)
+    check_source(beta, z)
     at = -1 if left else -2
     if x.dim() == 1:
         z = None if z is None else z.unsqueeze(at)
@@ -99,37 +99,3 @@ def _call(x: Any, factors: Any, z: Any, alpha: Any, beta: Any, left: bool) -> An
     if torch._C._are_functorch_transforms_active():
         product = transforms.kron
     return product(x, list(factors), z, alpha, beta, left)
-
-
-def _check_tensor(name: str, item: Any, dimensions: int) -> None:
-    if not isinstance(item, torch.Tensor):
-        raise ElementTypeError(
-            mismatch(
-                name,
-                expected="a torch tensor",
-                got=type(item).__name__,
-                hint="kronop.gemkm and kronop.gekmm take tensors of other frameworks",
-            )
-        )
-    if item.dim() < dimensions:
-        raise ArgumentError(
-            mismatch(
-                f"shape of {name}",
-                expected=f"at least {dimensions} dimensions",
-                got=tuple(item.shape),
-                hint="reshape it",
-            )
-        )
-
-
-def _number(name: str, value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        raise ElementTypeError(
-            mismatch(
-                name,
-                expected="a number",
-                got="a tensor",
-                hint="multiply the tensors by it: scalars of kronop have no gradient",
-            )
-        )
-    return value if isinstance(value, int) else float(value)

@@ -15,6 +15,8 @@ from kronop.descriptions.datatype import (
     DataType,
     RowMajor,
     bfloat16,
+    float8_e4m3fn,
+    float8_e5m2,
     float16,
     float32,
     float64,
@@ -39,6 +41,7 @@ from kronop.emit.cuda.kron import CudaKronEmitter
 from kronop.emit.cuda.ksparse import CudaKSparseEmitter
 from kronop.emit.plan import Plan
 from kronop.emit.render import render
+from kronop.errors import DescriptionError
 from kronop.target import Target
 
 pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
@@ -237,21 +240,58 @@ def test_ksparse(
     target: str,
 ) -> None:
     instruction = MathInstruction.simt(element)
+    check(_ksparse(instruction, pattern, batch_last, alignment, target))
+
+
+FLOAT8_PATTERNS = [
+    (6, 64, 64, 1),
+    (1, 768, 192, 2),
+    (1, 128, 128, 3),
+    (2, 48, 192, 4),
+    (1, 48, 48, 6),
+    (1, 96, 96, 16),
+    (1, 128, 128, 64),
+    (3, 5, 7, 5),
+]
+
+
+@pytest.mark.parametrize("batch_last", [False, True])
+@pytest.mark.parametrize("pattern", FLOAT8_PATTERNS)
+def test_8_bit_floats(pattern: tuple[int, int, int, int], batch_last: bool) -> None:
+    for element, alignment in ((float8_e4m3fn, 16), (float8_e5m2, 1)):
+        instruction = MathInstruction.tensor_op(element)
+        check(_ksparse(instruction, pattern, batch_last, alignment, "sm_90a"))
+
+
+def test_8_bit_floats_are_for_gpus_that_convert_them() -> None:
+    with pytest.raises(DescriptionError, match="float8_e5m2, which sm_80 cannot convert; use sm_9"):
+        _ksparse(MathInstruction.simt(float8_e5m2), (2, 3, 5, 1), False, 1, "sm_80")
+
+
+def _ksparse(
+    instruction: MathInstruction,
+    pattern: tuple[int, int, int, int],
+    batch_last: bool,
+    alignment: int,
+    target: str,
+) -> Plan:
+    """The plan, with the heaviest of epilogues."""
+    element, accumulator = instruction.element_a, instruction.element_accumulator
+    output = result_type(element)
     tensor = TensorDescription(element, RowMajor, alignment)
-    accumulator = instruction.element_accumulator
     epilogue = (
-        LinearCombinationGeneric(gelu(accumulator), element, 1, accumulator, accumulator)
+        LinearCombinationGeneric(gelu(accumulator), output, 1, accumulator, accumulator)
         if element.kind == "float"
-        else LinearCombination(element, 1, accumulator, accumulator)
+        else LinearCombination(output, 1, accumulator, accumulator)
     )
     description = KSparseDescription(
         math=instruction,
         tile=None,
         X=tensor,
         W=tensor,
-        Y=tensor,
+        Y=TensorDescription(output, RowMajor, min(alignment, 16 // output.bytes)),
         epilogue=epilogue,
         pattern=pattern,
         batch_last=batch_last,
     )
-    check(CudaKSparseEmitter().plan(description, Target.parse(target)))
+    return CudaKSparseEmitter().plan(description, Target.parse(target))

@@ -173,7 +173,7 @@ def test_missing_compilers_are_one_line_that_says_what_to_install(
     monkeypatch.setitem(build._CUDA_COMPILERS, "nvrtc", NvrtcCompiler(build.default_cache))
     monkeypatch.setattr(nvcc_backend.shutil, "which", lambda *_, **__: None)
     for choose, hint in (
-        (compiler.nvrtc, r"pip install 'kronop\[cuda13\]'"),
+        (compiler.nvrtc, r"pip install -e '.\[cuda13\]' in the folder of kronop's pyproject.toml"),
         (compiler.nvcc, "toolkit"),
     ):
         choose()

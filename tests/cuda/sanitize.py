@@ -3,16 +3,27 @@
     compute-sanitizer --tool memcheck  python -m tests.cuda.sanitize
     compute-sanitizer --tool racecheck python -m tests.cuda.sanitize
 
+`products`, `bytes` and `gradients` behind it, one or several, run these alone.
+
 Tensors are single allocations without a pool, so that an access beyond one of them is seen.
 """
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import chain, product
+from typing import Any
+
 import cupy
 import numpy as np
+import torch
 
 import kronop
 from tests import support
+
+Case = Callable[[np.random.Generator], None]
 
 _FACTORS = (
     [(8, 8)] * 3,
@@ -32,30 +43,79 @@ _PATTERNS = (
     (2, 2, 2, 64),
     (1, 33, 17, 3),
 )
-_ELEMENTS = (kronop.float32, kronop.float64, kronop.float16, kronop.int8)
+# Of 8 bits those whose copies are whole accesses, too.
+_PATTERNS_OF_BYTES = (*_PATTERNS, (2, 32, 48, 1), (1, 24, 64, 4), (1, 32, 32, 32))
+_GRADIENTS_OF_FACTORS = (((8, 8), (8, 8)), ((2, 3), (5, 1), (3, 4)))
+_FLOATS = (kronop.float32, kronop.float64, kronop.float16)
+_ROWS = (1, 37)
 
 
-def main() -> None:
+def main(chosen: list[str]) -> None:
     """Runs and checks every case; prints how many there were."""
+    groups = {"products": _products, "bytes": _products_of_bytes, "gradients": _gradients}
     cupy.cuda.set_allocator(None)
     random = np.random.default_rng()
     count = 0
-    for element in _ELEMENTS:
-        for factors in _FACTORS:
-            for side in kronop.Side:
-                operation = support.kron_operation("sm_90a", element, factors, side=side)
-                for rows in (1, 37):
-                    _kron(random, operation, rows)
-                    count += 1
-        for pattern in _PATTERNS:
-            for batch_last in (False, True):
-                operation = support.ksparse_operation(
-                    "sm_90a", element, pattern, batch_last=batch_last
-                )
-                for rows in (1, 37):
-                    _ksparse(random, operation, rows)
-                    count += 1
+    for case in chain.from_iterable(groups[name]() for name in chosen or groups):
+        case(random)
+        count += 1
     print(f"{count} cases agree with the reference")
+
+
+def _products() -> Iterator[Case]:
+    for element in (*_FLOATS, kronop.int8):
+        for factors, side in product(_FACTORS, kronop.Side):
+            kron = support.kron_operation("sm_90a", element, factors, side=side)
+            yield from (partial(_kron, operation=kron, rows=rows) for rows in _ROWS)
+        for pattern, batch_last in product(_PATTERNS, (False, True)):
+            ksparse = support.ksparse_operation("sm_90a", element, pattern, batch_last=batch_last)
+            yield from (partial(_ksparse, operation=ksparse, rows=rows) for rows in _ROWS)
+
+
+def _products_of_bytes() -> Iterator[Case]:
+    """8-bit floats, whose results are float32 here: CuPy has that type."""
+    single = kronop.LinearCombination(kronop.float32, 1, kronop.float32, kronop.float32)
+    for element in support.FLOAT8:
+        for pattern, batch_last in product(_PATTERNS_OF_BYTES, (False, True)):
+            operation = support.ksparse_operation(
+                "sm_90a", element, pattern, batch_last=batch_last, epilogue=single
+            )
+            for rows in (*_ROWS, 64):
+                yield partial(_ksparse, operation=operation, rows=rows)
+
+
+def _gradients() -> Iterator[Case]:
+    for element in _FLOATS:
+        for pattern, batch_last, tied in product(_PATTERNS, (False, True), (False, True)):
+            for products, rows in ((None, 37), (3, 1)):
+                operation = support.gradient_operation(
+                    "sm_90a",
+                    element,
+                    pattern,
+                    tied=tied,
+                    batch_last=batch_last,
+                    products=products,
+                )
+                yield partial(_gradient, operation=operation, rows=rows)
+        for factors, batch_last in product(_GRADIENTS_OF_FACTORS, (False, True)):
+            rows, columns = (int(np.prod(sizes)) for sizes in zip(*factors, strict=True))
+            operation = support.gradient_operation(
+                "sm_90a",
+                element,
+                (2, columns, rows, 3),
+                tied=True,
+                batch_last=batch_last,
+                factors=factors,
+            )
+            yield partial(_gradient, operation=operation, rows=37)
+
+
+def _on_gpu(array: Any) -> Any:
+    """The same values in memory of their own; of types that CuPy has not, as a tensor of torch."""
+    if array.dtype.isbuiltin == 1:
+        return cupy.asarray(array)
+    bits = cupy.asarray(array.view(np.uint8))
+    return torch.from_dlpack(bits).view(getattr(torch, array.dtype.name))
 
 
 def _kron(random: np.random.Generator, operation: kronop.KronMatmulOperation, rows: int) -> None:
@@ -86,8 +146,8 @@ def _ksparse(random: np.random.Generator, operation: kronop.KSparseOperation, ro
     y = support.poison(operation.sizes(rows).y_shape, output)
     arguments = kronop.KSparseArguments(
         operation=operation,
-        X=cupy.asarray(x),
-        W=cupy.asarray(weights),
+        X=_on_gpu(x),
+        W=_on_gpu(weights),
         Y=cupy.asarray(y),
         bias=cupy.asarray(bias),
     )
@@ -95,5 +155,27 @@ def _ksparse(random: np.random.Generator, operation: kronop.KSparseOperation, ro
     support.expected_ksparse(operation, x, weights, None, bias).check(arguments.Y.get())
 
 
+def _gradient(
+    random: np.random.Generator, operation: kronop.KSparseGradientOperation, rows: int
+) -> None:
+    what = operation.description
+    element = what.X.element
+    shapes = (what.x_shape(rows), what.g_shape(rows), what.y_shape(rows))
+    x, g, z = (support.random_array(random, shape, element) for shape in shapes)
+    matrices = [support.random_array(random, shape, element) for shape in what.factors]
+    output_op = operation.epilogue_type(0.5, -1.5)
+    arguments = kronop.KSparseGradientArguments(
+        operation=operation,
+        X=cupy.asarray(x),
+        G=cupy.asarray(g),
+        Z=cupy.asarray(z),
+        Y=cupy.asarray(support.poison(z.shape, element)),
+        output_op=output_op,
+        factors=list(map(cupy.asarray, matrices)),
+    )
+    operation.run(arguments)
+    support.expected_gradient(operation, x, g, z, output_op, matrices).check(arguments.Y.get())
+
+
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -21,6 +21,12 @@ _KSPARSE = {
     "2_48_192_4_last": ((2, 48, 192, 4), {"alignment": 4, "batch_last": True}),
     "3_5_7_5": ((3, 5, 7, 5), {}),
 }
+_FLOAT8 = {
+    "6_64_64_1": ((6, 64, 64, 1), {"alignment": 16}),
+    "1_192_48_2": ((1, 192, 48, 2), {"alignment": 16}),
+    "2_48_192_4_last": ((2, 48, 192, 4), {"alignment": 16, "batch_last": True}),
+    "3_5_7_5": ((3, 5, 7, 5), {}),
+}
 _GRADIENTS = {
     "64_64_1_tied": ((1, 64, 64, 1), {"alignment": 4, "tied": True}),
     "64_64_64_tied": ((1, 64, 64, 64), {"alignment": 4, "tied": True}),
@@ -50,6 +56,7 @@ def operations() -> Iterator[_Named]:
             operation = support.ksparse_operation(target, kronop.float32, pattern, **options)
             yield f"ksparse_{name}_f32_{target}", operation
     yield from _gradients()
+    yield from _float8()
     for target in ("sm_90a", "x86-avx512"):
         for element in support.ELEMENTS[1:]:
             yield (
@@ -68,6 +75,15 @@ def operations() -> Iterator[_Named]:
             target, kronop.float32, (6, 64, 64, 1), epilogue=epilogue
         )
         yield f"ksparse_gelu_{target}", operation
+
+
+def _float8() -> Iterator[_Named]:
+    for name, (pattern, options) in _FLOAT8.items():
+        operation = support.ksparse_operation("sm_90a", kronop.float8_e4m3fn, pattern, **options)
+        yield f"ksparse_{name}_e4m3_sm_90a", operation
+    for target in ("sm_90a", "x86-avx512"):
+        operation = support.ksparse_operation(target, kronop.float8_e5m2, (3, 5, 7, 5))
+        yield f"ksparse_3_5_7_5_e5m2_{target}", operation
 
 
 def _gradients() -> Iterator[_Named]:

@@ -69,7 +69,7 @@ inline void start() {
 
 inline unsigned char* shared_of(unsigned block) {
   const auto address = reinterpret_cast<std::size_t>(shared[block].data());
-  return shared[block].data() + (16 - address % 16) % 16;
+  return shared[block].data() + (1024 - address % 1024) % 1024;
 }
 
 // The blocks of a cluster, the first of which is `first`, with so many threads in all.
@@ -113,7 +113,7 @@ inline void run(void (*kernel)(), unsigned blocks, unsigned threads, unsigned sh
   threads_of_block = threads;
   fibres.resize(threads * cluster);
   shared.resize(cluster);
-  for (auto& memory : shared) memory.resize(shared_bytes + 16);
+  for (auto& memory : shared) memory.resize(shared_bytes + 1024);
   gridDim.x = blocks;
   for (unsigned block = 0; block < blocks; block += cluster) run_cluster(block, threads * cluster);
   fibres = {};  // Each kernel has its own, whose stacks are large.
@@ -185,20 +185,20 @@ inline void group_multiply_add(float (&sums)[N][4], const float (&a)[4], const f
   wait(Waiting::warp);
 }
 
-// Four 8 x 8 matrices of 16-bit elements, of which each thread gives the place of one row.
+// Several 8 x 8 matrices of 16-bit elements, of which each thread gives the place of one row.
 struct Matrices {
   unsigned short* rows[32];
 };
 inline std::vector<Matrices> matrices;
 
-template <bool kTurned, bool kStore>
-inline void move_matrices(unsigned (&words)[4], const void* row) {
+template <bool kTurned, bool kStore, int N>
+inline void move_matrices(unsigned (&words)[N], const void* row) {
   const unsigned warp = current / 32, thread = current % 32;
   if (matrices.size() <= warp) matrices.resize(warp + 1);
   matrices[warp].rows[thread] = static_cast<unsigned short*>(const_cast<void*>(row));
   if (reinterpret_cast<std::size_t>(row) % 16 != 0) std::abort();
   wait(Waiting::warp);
-  for (int m = 0; m < 4; ++m) {
+  for (int m = 0; m < N; ++m) {
     for (int r = 0; r < 2; ++r) {
       const int lane = thread / 4, index = thread % 4 * 2 + r;
       unsigned short& element = kTurned ? matrices[warp].rows[8 * m + index][lane] : matrices[warp].rows[8 * m + lane][index];
@@ -272,11 +272,10 @@ inline void warp_multiply_add(Sum (&sums)[4], const unsigned (&a)[2 * N], const 
   wait(Waiting::warp);
 }
 
-template <unsigned kWhich>
-inline unsigned take_bytes(unsigned first, unsigned second) {
+inline unsigned take_bytes(unsigned first, unsigned second, unsigned which) {
   const unsigned long long both = (unsigned long long)second << 32 | first;
   unsigned word = 0;
-  for (int i = 0; i < 4; ++i) word |= unsigned(both >> 8 * (kWhich >> 4 * i & 7u) & 0xffu) << 8 * i;
+  for (int i = 0; i < 4; ++i) word |= unsigned(both >> 8 * (which >> 4 * i & 7u) & 0xffu) << 8 * i;
   return word;
 }
 
@@ -355,22 +354,22 @@ inline void wait_for_team(int index) {
   wait_until([&] { return barrier.phase != phase; });
 }
 
-// A matrix in cores of 8 rows of 16 bytes, and its elements.
-struct CoreMatrix {
-  const unsigned char* from;
-  int along_contracted, along_wide;
-  CoreMatrix(const void* from, int along_contracted, int along_wide)
-      : from(static_cast<const unsigned char*>(from)), along_contracted(along_contracted), along_wide(along_wide) {}
-  CoreMatrix after(int bytes) const { return {from + bytes, along_contracted, along_wide}; }
-  template <class T>
-  T at(int wide, int contracted) const {
-    constexpr int core = 16 / sizeof(T);
-    const auto* row = from + wide / 8 * along_wide + wide % 8 * 16 + contracted / core * along_contracted;
-    return reinterpret_cast<const T*>(row)[contracted % core];
+// A matrix in swizzled rows, and its elements.
+struct GroupMatrix {
+  std::size_t from;
+  int eight_rows, row_bytes;
+  GroupMatrix(const void* from, int eight_rows, int row_bytes)
+      : from(reinterpret_cast<std::size_t>(from)), eight_rows(eight_rows), row_bytes(row_bytes) {}
+  GroupMatrix after(int bytes) const {
+    GroupMatrix result = *this;
+    result.from += bytes;
+    return result;
   }
-  unsigned short turned(int wide, int contracted) const {
-    const auto* row = from + wide / 8 * along_wide + contracted / 8 * along_contracted + contracted % 8 * 16;
-    return reinterpret_cast<const unsigned short*>(row)[wide % 8];
+  template <class T>
+  T at(int row, int along) const {
+    const std::size_t place = from + row / 8 * eight_rows + row % 8 * row_bytes + along * sizeof(T);
+    const std::size_t mask = row_bytes == 128 ? 7 : row_bytes == 64 ? 3 : 1;
+    return *reinterpret_cast<const T*>(place ^ (place >> 7 & mask) << 4);
   }
 };
 
@@ -389,7 +388,7 @@ inline void add_group_product(float (&sums)[N][4], bool more, int steps, Left le
 }
 
 template <class T, int N>
-inline void group_product(float (&sums)[N][4], const unsigned (&a)[4], const CoreMatrix& b, bool more) {
+inline void group_product(float (&sums)[N][4], const unsigned (&a)[4], const GroupMatrix& b, bool more) {
   const unsigned warp = current / 32;
   if (words_of.size() <= warp) words_of.resize(warp + 1);
   std::memcpy(words_of[warp].a[current % 32], a, sizeof(a));
@@ -406,9 +405,9 @@ inline void group_product(float (&sums)[N][4], const unsigned (&a)[4], const Cor
 }
 
 template <class T, bool kTurned, int N>
-inline void group_product(float (&sums)[N][4], const CoreMatrix& a, const CoreMatrix& b, bool more) {
+inline void group_product(float (&sums)[N][4], const GroupMatrix& a, const GroupMatrix& b, bool more) {
   const int first = int(current / 32 % 4 * 16);
-  const auto left = [&](int row, int k) { return widened<T>(kTurned ? a.turned(first + row, k) : a.at<unsigned short>(first + row, k)); };
+  const auto left = [&](int row, int k) { return widened<T>(kTurned ? a.at<unsigned short>(k, first + row) : a.at<unsigned short>(first + row, k)); };
   add_group_product(sums, more, 16, left, [&](int column, int k) { return widened<T>(b.at<unsigned short>(column, k)); });
 }
 
@@ -416,7 +415,7 @@ inline void group_product(float (&sums)[N][4], const CoreMatrix& a, const CoreMa
 
 namespace kronop {
 using emulation::Barrier;
-using emulation::CoreMatrix;
+using emulation::GroupMatrix;
 using emulation::group_product;
 using emulation::wait_for_team;
 inline void publish_barriers() {}
@@ -438,6 +437,9 @@ inline void load_matrices(unsigned (&words)[4], const void* row) {
 template <bool kTurned>
 inline void store_matrices(void* row, const unsigned (&words)[4]) {
   emulation::move_matrices<kTurned, true>(const_cast<unsigned (&)[4]>(words), row);
+}
+inline void load_turned_matrices(unsigned (&words)[2], const void* row) {
+  emulation::move_matrices<true, false>(words, row);
 }
 inline void begin_group_products() {}
 inline void commit_group_products() {}

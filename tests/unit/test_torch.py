@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import kronop
+from kronop.errors import installing
 
 _ROOT = Path(__file__).resolve().parents[2]
 
@@ -176,10 +177,10 @@ def test_without_torch_the_error_says_what_to_install() -> None:
     code = "import sys; sys.modules['torch'] = None; import kronop, kronop.torch"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.returncode
-    assert result.stderr.splitlines()[-1].endswith("pip install 'kronop[torch]'")
+    assert result.stderr.splitlines()[-1].endswith(installing("torch"))
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/design.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/design.md", "docs/layers.md"])
 def test_blocks_that_need_torch_run(torch: Any, page: str) -> None:
     names: dict[str, Any] = {}
     for block in re.findall(r"```py\n(.*?)```", (_ROOT / page).read_text(), re.S):

@@ -114,17 +114,30 @@ def test_a_winner_runs_in_its_bucket_only(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", ["fingerprint = 'x'", "place = 2", "place = 'x'", "checksum = 0", "place = -1"]
+    "change",
+    [
+        "fingerprint = 'x'",
+        "place = 2",
+        "place = 'x'",
+        "checksum = 0",
+        "place = -1",
+        "device = 'there'",
+    ],
 )
 def test_a_damaged_winner_is_a_miss(folder: Path, change: str) -> None:
     cache = Cache(folder)
-    cache.crown(Winner(key="k", place=1, fingerprint="f"))
-    assert Cache(folder).winner("k") == Winner(key="k", place=1, fingerprint="f")
+    found = Winner(
+        key="k", place=1, fingerprint="f", description="d", target="x86", device="here", rows=4
+    )
+    cache.crown(found)
+    assert Cache(folder).winner("k") == found
+    assert Cache(folder).winners() == [found]
     assert cache.winner("other") is None
     cache.close()
     with sqlite3.connect(cache.path) as db:
         db.execute(f"UPDATE winners SET {change}")
     assert cache.winner("k") is None
+    assert cache.winners() == []
 
 
 def test_a_winner_of_another_planner_is_a_miss(monkeypatch) -> None:

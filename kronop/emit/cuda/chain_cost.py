@@ -28,7 +28,7 @@ def of_pair(
     brought += 0 if tile.resident else weights
     products, instructions = _used(pair, tile, splits, instruction)
     both = (memory / contract_cost.MEMORY, brought / _LEVEL_2, products + instructions)
-    busy = sum(item**_SHARPNESS for item in both) ** (1 / _SHARPNESS)
+    busy = float(sum(item**_SHARPNESS for item in both) ** (1 / _SHARPNESS))
     resident = chain_tile.blocks(pair, tile, splits, instruction, target)
     tiles = operands.cover(pair.rows, tile.m) * pair.parts
     # Which share of the last turn is empty differs from batch to batch: half of it is.

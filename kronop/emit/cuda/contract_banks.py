@@ -37,6 +37,8 @@ def pitch(
         lanes, warp_lanes: lanes of a block and of a warp.
         spread: whether the threads of a quad take neighbouring steps, or a thread does.
     """
+    if element.bytes == 1:
+        return _of_bytes(run, order, lanes, warp_lanes)
     vector = min(operands.vector_of(element), warp_lanes & -warp_lanes)
 
     def place(lane: int, stride: int) -> int:
@@ -55,19 +57,37 @@ def pitch(
     return _best(run, element.bytes, width, place)
 
 
+def _of_bytes(run: int, order: Order, lanes: int, warp_lanes: int) -> Pitch:
+    """Of bytes, a thread has four neighbours: one run where its warp has all lanes.
+
+    Along rows it takes two times two of them from matrices; see contract_bytes.cuh.
+    """
+    if order is Order.Rows:
+        return _best(run, 1, 16, lambda row, stride: (row % 8 // 2 * 4 + row % 2) * stride)
+    together = 4 * warp_lanes if lanes == warp_lanes else warp_lanes
+    width = min(operands.VECTOR_BYTES, together & -together)
+    return _best(run, 1, width, lambda lane, stride: lane // 4 * stride + lane % 4 * 4 * lanes)
+
+
 @functools.cache
-def results_pitch(run: int, order: Order, lanes: int, accumulator: DataType) -> Pitch:
-    """The same for results, which a thread has of rows g and g + 8 and outputs 2 t and 2 t + 1."""
+def results_pitch(run: int, order: Order, lanes: int, accumulator: DataType, pairs: bool) -> Pitch:
+    """The same for results, which a thread has of rows g and g + 8 and outputs 2 t and 2 t + 1.
+
+    Args:
+        pairs: whether the rows are 2 g and 2 g + 1 instead.
+    """
+    row = 2 if pairs else 1
 
     def place(lane: int, stride: int) -> int:
         g, t = divmod(lane, 4)
         return {
-            Order.Own: g * stride + 2 * t,
-            Order.Rows: 2 * t * stride + g,
-            Order.Lanes: g * stride + 2 * t * lanes,
+            Order.Own: row * g * stride + 2 * t,
+            Order.Rows: 2 * t * stride + row * g,
+            Order.Lanes: row * g * stride + 2 * t * lanes,
         }[order]
 
-    return _best(run, accumulator.bytes, 2 if order is Order.Own else 1, place)
+    joined = order is Order.Own or (order is Order.Rows and pairs)
+    return _best(run, accumulator.bytes, 2 if joined else 1, place)
 
 
 @functools.cache

@@ -21,7 +21,7 @@ SIMT_OVERHEAD = 1.65
 # Bytes of memory, of the level-2 cache and of shared memory a cycle of one multiprocessor.
 MEMORY, _LEVEL_2, _SHARED = 16.0, 28.0, 128.0
 # Cycles of a warp's product of a slab of 16 steps, by bytes of an operand; and schedulers.
-_PRODUCT_OF_SLAB = {2: 1.6, 4: 3.4, 8: 17.0}
+_PRODUCT_OF_SLAB = {1: 1.6, 2: 1.6, 4: 3.4, 8: 17.0}
 _SCHEDULERS = 4
 _PRODUCTS_OF_SPLIT = 3
 # Cycles of a block that nothing of its own hides: its start and end, a step, and a load from
@@ -116,7 +116,8 @@ def _instructions(
     depth = operands.round_up(work.contracted, tile.k)
     copies = tile.lanes * depth * (tile.m / x + tile.n / w) / 32 * 5
     joins = Order.Lanes in (work.x_order, work.w_order)
-    each = 3.5 if splits else 1.0 if joins or words else 0.15
+    narrow = work.source.bytes == 1  # Two are widened by one instruction.
+    each = 3.5 if splits else 1.0 if joins or words or narrow else 0.15
     results = tile.lanes * tile.m * tile.n / 32
     sums = results * depth / SLAB if splits else 0
     return (

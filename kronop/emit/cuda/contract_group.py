@@ -15,11 +15,12 @@ from kronop.emit.plan import Constant
 from kronop.target import Target
 
 TEAM_ROWS, TEAM = 64, 128
-# Teams that multiply; one more copies.
+# Teams that multiply.
 TEAMS = 2
-THREADS = (TEAMS + 1) * TEAM
-# Registers of a thread that copies, and of one that multiplies: 65536 in all.
-_COPY_REGISTERS, _PRODUCT_REGISTERS = 56, 224
+# Registers of a thread that copies, and of one that multiplies, by the teams that copy: 65536 in all.
+_COPY_REGISTERS, _PRODUCT_REGISTERS = 56, {1: 224, 2: 200}
+# NOTE: ptxas 13.0 wants more than 128 registers at the start of a kernel with products of 256 outputs.
+_MOST_OUTPUTS = {1: 256, 2: 192}
 # What addresses and loops of a product take besides sums and fragments, measured with ptxas 13.0.
 _REGISTERS = 48
 _MOST_SUMS, _MOST_STAGES, _LEAST_STAGES = 128, 8, 2
@@ -27,7 +28,7 @@ _OUTPUTS = (16, 32, 48, 64, 96, 128, 192, 256)
 _DEPTHS = (16, 32, 64, 128)
 # Results of one row of a part that leaves at once, in elements of all lanes.
 _PART = 64
-_BARRIER = 8
+_BARRIER, _ALIGNMENT = 8, 1024
 # Measured with ptxas 13.0: addresses of more copies of a thread are spilled.
 _MOST_PIECES = 16
 
@@ -44,6 +45,7 @@ class GroupTile:
         k: contracted steps of a stage.
         stages: tiles of X (and of W where it does not stay) that are on their way or in use.
         resident: whether W stays in shared memory.
+        copiers: teams that copy.
     """
 
     lanes: int
@@ -53,6 +55,7 @@ class GroupTile:
     k: int
     stages: int
     resident: bool
+    copiers: int
 
     @property
     def m(self) -> int:
@@ -60,7 +63,7 @@ class GroupTile:
 
     @property
     def threads(self) -> int:
-        return THREADS
+        return (TEAMS + self.copiers) * TEAM
 
     @property
     def team_lanes(self) -> int:
@@ -75,7 +78,8 @@ class GroupTile:
     def __str__(self) -> str:
         w = "W stays" if self.resident else "W in stages"
         teams = f"{TEAMS} teams along {'lanes' if self.along_lanes > 1 else 'rows'}"
-        return f"{self.lanes} lanes x {self.m} x {self.n} x {self.k}, {self.stages} stages, {teams}, {w}"
+        block = f"{self.lanes} lanes x {self.m} x {self.n} x {self.k}, {self.stages} stages"
+        return f"{block}, {teams}, {self.copiers} of copies, {w}"
 
 
 def direct(work: Contraction, tile: GroupTile) -> bool:
@@ -91,13 +95,6 @@ def planes(splits: bool) -> int:
 def packed_depth(work: Contraction) -> int:
     """Elements from one output of packed weights to the next."""
     return operands.round_up(work.contracted, operands.vector_of(work.source))
-
-
-def _cores(own: int, wide: int, turned: bool, element_bytes: int) -> int:
-    """Elements of a tile in cores, as `Cores` in contract_group.cuh has it."""
-    core = operands.VECTOR_BYTES // element_bytes
-    pitch = (own if turned else wide) * core + core
-    return (wide if turned else own) // core * pitch
 
 
 def _pitches(work: Contraction, tile: GroupTile) -> tuple[int, int]:
@@ -116,7 +113,7 @@ def _pitches(work: Contraction, tile: GroupTile) -> tuple[int, int]:
 
 def _x_size(work: Contraction, tile: GroupTile) -> int:
     if direct(work, tile):
-        return _cores(tile.k, tile.m, work.x_order is Order.Rows, work.source.bytes)
+        return tile.k * tile.m
     pitch = _pitches(work, tile)[0]
     runs = {
         Order.Own: tile.lanes * tile.m,
@@ -127,7 +124,7 @@ def _x_size(work: Contraction, tile: GroupTile) -> int:
 
 
 def _w_size(work: Contraction, tile: GroupTile, splits: bool) -> int:
-    return planes(splits) * tile.lanes * _cores(tile.k, tile.n, False, work.source.bytes)
+    return planes(splits) * tile.lanes * tile.k * tile.n
 
 
 def _results_bytes(work: Contraction, tile: GroupTile) -> int:
@@ -140,17 +137,26 @@ def _results_bytes(work: Contraction, tile: GroupTile) -> int:
     return TEAMS // tile.along_lanes * pitch * runs[work.y_order] * 4
 
 
-def _results_at(tile: GroupTile) -> int:
-    return operands.round_up((2 * tile.stages + 2) * _BARRIER, operands.VECTOR_BYTES)
+def _x_bytes(work: Contraction, tile: GroupTile) -> int:
+    """Bytes of X in a stage; what follows starts where products want it."""
+    return operands.round_up(_x_size(work, tile) * work.source.bytes, _ALIGNMENT)
+
+
+def _results_at(work: Contraction, tile: GroupTile, splits: bool) -> int:
+    w = _w_size(work, tile, splits) * work.source.bytes
+    steps = operands.cover(work.contracted, tile.k)
+    stages = tile.stages * (_x_bytes(work, tile) + (0 if tile.resident else w))
+    return stages + (steps * w if tile.resident else 0)
+
+
+def _barriers_at(work: Contraction, tile: GroupTile, splits: bool) -> int:
+    return _results_at(work, tile, splits) + _results_bytes(work, tile)
 
 
 def shared_bytes(work: Contraction, tile: GroupTile, splits: bool) -> int:
-    """Barriers, results on their way, stages, and W where it stays."""
-    w = _w_size(work, tile, splits)
-    steps = operands.cover(work.contracted, tile.k)
-    elements = tile.stages * (_x_size(work, tile) + (0 if tile.resident else w))
-    elements += steps * w if tile.resident else 0
-    return _results_at(tile) + _results_bytes(work, tile) + elements * work.source.bytes
+    """Stages, W where it stays, results on their way, and barriers."""
+    barriers = operands.round_up((2 * tile.stages + 2) * _BARRIER, operands.VECTOR_BYTES)
+    return _barriers_at(work, tile, splits) + barriers
 
 
 def registers(work: Contraction, tile: GroupTile, splits: bool) -> int:
@@ -171,17 +177,18 @@ def fits(work: Contraction, tile: GroupTile, splits: bool, target: Target) -> St
             f"a tile of {tile} wants {wanted} bytes of shared memory, {target.shared_bytes} are"
             " there; use a smaller threadblock_shape or fewer stages"
         )
-    pieces = max(tile.m, tile.n) * tile.lanes * tile.k // operands.vector_of(work.source) // TEAM
+    pieces = max(tile.m, tile.n) * tile.lanes * tile.k // operands.vector_of(work.source)
+    pieces //= tile.copiers * TEAM
     if pieces > _MOST_PIECES:
         return Status.reject(
             f"{tile} has {pieces} copies of a thread for a stage, at most {_MOST_PIECES} go on at"
             " once; use a smaller Tile_K"
         )
     held = registers(work, tile, splits)
-    if held > _PRODUCT_REGISTERS:
+    if held > _PRODUCT_REGISTERS[tile.copiers] or tile.n > _MOST_OUTPUTS[tile.copiers]:
         return Status.reject(
-            f"{tile} wants about {held} registers of {_PRODUCT_REGISTERS}; use a smaller"
-            " threadblock_shape"
+            f"{tile} wants about {held} registers of {_PRODUCT_REGISTERS[tile.copiers]}; use a"
+            " smaller threadblock_shape"
         )
     return Status.accept()
 
@@ -201,7 +208,7 @@ def proposed(
     for (lanes, along), team_m, n in itertools.product(_lanes(work), (1, 2, 4), _OUTPUTS):
         if lanes // along * team_m * n // 2 > _MOST_SUMS or n > max(16, outputs + 15):
             continue
-        for k, resident in itertools.product(_depths(work), (True, False)):
+        for k, resident, copiers in itertools.product(_depths(work), (True, False), (1, 2)):
             stages = range(_MOST_STAGES, _LEAST_STAGES - 1, -1)
             if given is not None:
                 stages = range(given.stages, given.stages - 1, -1)
@@ -214,8 +221,9 @@ def proposed(
                     k=k,
                     stages=count,
                     resident=resident,
+                    copiers=copiers,
                 )
-                if given is not None and (tile.m, n, k, THREADS) != (
+                if given is not None and (tile.m, n, k, tile.threads) != (
                     *given.threadblock_shape,
                     32 * given.warps,
                 ):
@@ -272,9 +280,11 @@ def constants(
         ("kYVector", y_vector),
         ("kXPitch", x_pitch),
         ("kYPitch", y_pitch),
-        ("kResultsAt", _results_at(tile)),
-        ("kStagesAt", _results_at(tile) + _results_bytes(work, tile)),
+        ("kXSize", _x_bytes(work, tile) // work.source.bytes),
+        ("kResultsAt", _results_at(work, tile, splits)),
+        ("kBarriersAt", _barriers_at(work, tile, splits)),
+        ("kCopyThreads", tile.copiers * TEAM),
         ("kCopyRegisters", _COPY_REGISTERS),
-        ("kProductRegisters", _PRODUCT_REGISTERS),
+        ("kProductRegisters", _PRODUCT_REGISTERS[tile.copiers]),
         ("kSaturate", operands.saturates(epilogue)),
     )

@@ -8,7 +8,7 @@ from kronop.emit.cuda.contract_group import GroupTile
 from kronop.target import Target
 
 # Bytes of memory, of the level-2 cache and of shared memory a cycle of one multiprocessor.
-_MEMORY, _LEVEL_2, _SHARED = 18.0, 36.0, 128.0
+_MEMORY, _LEVEL_2, _SHARED = 18.0, {1: 19.0, 2: 27.0}, 128.0
 # Multiply-adds of 2-byte operands a cycle; those of 4 bytes take twice as long.
 _RATE = 2048 * 0.8
 _PRODUCTS_OF_SPLIT = 3
@@ -34,7 +34,7 @@ def cycles(
     parts = tile.team_m * tile.n // tile.part_n
     used = max(products / _RATE, shared) + depth / tile.k * _STEP + parts * _PART + _TILE
     memory = (x / outputs + y) / _MEMORY
-    brought = (x + (0 if tile.resident else w)) / _LEVEL_2
+    brought = (x + (0 if tile.resident else w)) / _LEVEL_2[tile.copiers]
     tiles = operands.cover(work.rows, tile.m) * outputs * lanes
     turns = tiles / target.cores if tiles > 8 * target.cores else operands.cover(tiles, target.cores)
     return turns * max(memory, brought, used) + _CALL + (_PACK if packs else 0)

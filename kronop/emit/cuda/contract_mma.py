@@ -23,6 +23,8 @@ SLAB, ROWS, OUTPUTS = 16, 16, 8
 _MOST_SUMS, _MOST_STAGES = 128, 4
 _MOST_THREADS, _MOST_DEPTH = 256, 128
 _DEPTHS = (16, 32, 64, 128, 256, 512)
+# Of memory, which no run of a step should use in part.
+_SECTOR_BYTES = 32
 # Results of a warp, in products, up to which more than two may share the contracted index.
 _FEW_PRODUCTS = 4
 # Measured with ptxas 13.4: what addresses and loops take besides sums and fragments.
@@ -128,7 +130,8 @@ def pitches(
 
     rows, outputs = tile.part_by_rows if work.y_order is Order.Rows else tile.part
     run = {Order.Own: outputs, Order.Rows: rows, Order.Lanes: outputs * tile.lanes}[work.y_order]
-    results = contract_banks.results_pitch(run, work.y_order, tile.lanes, accumulator)
+    pairs = work.source.bytes == 1 and work.x_order is Order.Rows
+    results = contract_banks.results_pitch(run, work.y_order, tile.lanes, accumulator, pairs)
     return operand(work.x_order, tile.m), operand(work.w_order, tile.n), results
 
 
@@ -159,10 +162,11 @@ def registers(work: Contraction, tile: ContractMmaTile, splits: bool) -> int:
     lanes, m, n = tile.warp_lanes, tile.warp_m, tile.warp_n
     words = max(1, work.source.bytes // 4)
     sums = lanes * m * n * 4 * words
-    if work.source.bytes == 2:
+    if work.source.bytes <= 2:
         fragments = 2 * lanes * n + 4 * lanes
         # Contiguous lanes are unpacked from what an access brings.
-        fragments += 4 * lanes * (Order.Lanes in (work.x_order, work.w_order))
+        joins = Order.Lanes in (work.x_order, work.w_order)
+        fragments += (4 * lanes + 8 * (work.source.bytes == 1)) * joins
     else:
         # Two steps of eight: W's split, X's as they are but for one lane, and sums of a chain.
         fragments = 4 * lanes * n * words * (1 + splits) + 8 * lanes * words
@@ -248,6 +252,9 @@ def _warps(work: Contraction, lanes: int, tile: TileDescription | None) -> Itera
     words = max(1, work.source.bytes // 4)
     depth = operands.round_up(work.contracted, SLAB)
     stages = range(1, _MOST_STAGES + 1)
+    least = 0
+    if Order.Own in (work.x_order, work.w_order):
+        least = min(_SECTOR_BYTES // work.source.bytes, depth)
     if tile is not None:
         stages = range(tile.stages, tile.stages + 1)
     outputs = operands.round_up(work.produced, 2 * OUTPUTS)
@@ -261,7 +268,7 @@ def _warps(work: Contraction, lanes: int, tile: TileDescription | None) -> Itera
                 continue
             if tile is None:
                 most = min(_MOST_DEPTH // work.source.bytes * k, depth)
-                depths = [size for size in _DEPTHS if SLAB * k <= size <= most]
+                depths = [size for size in _DEPTHS if max(SLAB * k, least) <= size <= most]
             else:
                 depths = [tile.threadblock_shape[2]]
             for size, count in itertools.product(depths, stages):

@@ -6,7 +6,7 @@ import functools
 from dataclasses import dataclass
 
 from kronop.artifacts import Launch, Status
-from kronop.descriptions.datatype import DataType, RowMajor
+from kronop.descriptions.datatype import FLOAT8, DataType, RowMajor
 from kronop.descriptions.kron import StridedMatrix
 from kronop.descriptions.ksparse import KSparseDescription, KSparseProblem
 from kronop.descriptions.math_instruction import MathInstruction
@@ -46,6 +46,9 @@ class CudaKSparseEmitter:
 
     def supports(self, description: KSparseDescription, target: Target) -> Status:
         """Whether `plan` will succeed, and the reason where not."""
+        status = _accept_element(description.math.element_a, target)
+        if not status:
+            return status
         if splits(description.math) is None:
             status = operands.accept_math(description.math)
             if not status:
@@ -105,6 +108,16 @@ class CudaKSparseEmitter:
         if problem.rows == 0:
             return ()
         return _launches(plan, problem)
+
+
+def _accept_element(element: DataType, target: Target) -> Status:
+    """8-bit floats become 16-bit ones by an instruction that GPUs before sm_89 do not have."""
+    if element in FLOAT8 and target.generation < 9:
+        return Status.reject(
+            f"no kernel for {element.name}, which {target} cannot convert; use sm_90a, or convert"
+            " the tensors to float16, which holds all their values"
+        )
+    return Status.accept()
 
 
 def _order(tensor: TensorDescription, batch_last: bool, lanes: int) -> Order:

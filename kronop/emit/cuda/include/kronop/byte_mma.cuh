@@ -13,14 +13,6 @@
 namespace kronop {
 
 #if !defined(KRONOP_EMULATION)
-// Bytes of the two words, by the four low digits of a hexadecimal number: 0 to 3 of the first, 4 to 7 of the second.
-template <unsigned kWhich>
-KRONOP_INLINE unsigned take_bytes(unsigned first, unsigned second) {
-  unsigned word;
-  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(word) : "r"(first), "r"(second), "n"(kWhich));
-  return word;
-}
-
 // Of the left operand, bytes are signed or not. Sums wrap.
 #define KRONOP_BYTE_PRODUCT(shape, type, a_registers, b_registers, ...)                                                \
   asm("mma.sync.aligned." shape ".row.col.s32." type ".s8.s32 {%0,%1,%2,%3}, " a_registers ", " b_registers ", {%0,%1,%2,%3};" \
@@ -51,12 +43,12 @@ KRONOP_INLINE void warp_multiply_add(int32_t (&sums)[4], const unsigned (&a)[2],
 // Four words as four of their lowest bytes, of the next ones, and so on.
 KRONOP_INLINE void turn_bytes(unsigned (&planes)[4], const int32_t (&items)[4]) {
   const unsigned a = items[0].value, b = items[1].value, c = items[2].value, d = items[3].value;
-  const unsigned low[2] = {take_bytes<0x5140>(a, b), take_bytes<0x5140>(c, d)};
-  const unsigned high[2] = {take_bytes<0x7362>(a, b), take_bytes<0x7362>(c, d)};
-  planes[0] = take_bytes<0x5410>(low[0], low[1]);
-  planes[1] = take_bytes<0x7632>(low[0], low[1]);
-  planes[2] = take_bytes<0x5410>(high[0], high[1]);
-  planes[3] = take_bytes<0x7632>(high[0], high[1]);
+  const unsigned low[2] = {take_bytes(a, b, 0x5140), take_bytes(c, d, 0x5140)};
+  const unsigned high[2] = {take_bytes(a, b, 0x7362), take_bytes(c, d, 0x7362)};
+  planes[0] = take_bytes(low[0], low[1], 0x5410);
+  planes[1] = take_bytes(low[0], low[1], 0x7632);
+  planes[2] = take_bytes(high[0], high[1], 0x5410);
+  planes[3] = take_bytes(high[0], high[1], 0x7632);
 }
 
 // A thread's elements, which fit a byte, of a right operand of kParts parts of 8 contracted indices.

@@ -1,7 +1,7 @@
 // One contraction for many rows on the tensor cores of sm_90a: Y[row, j] = sum over k of X[row, k] W[k, j], in
 // lanes and groups, as in contract.cuh. Rows are one stride apart.
 //
-// A block stays on its multiprocessor and takes tiles of rows x outputs (x lanes) in turn. Its last four warps do
+// A block stays on its multiprocessor and takes tiles of rows x outputs (x lanes) in turn. Its last warps do
 // nothing but copy what is next into a ring of stages; the others, in groups of four warps, multiply what is there and
 // store results while copies go on. W lies in the tiles as the tensor cores read it (contracted index contiguous: see
 // pack_weights.cuh): all of it for as long as a block has the same outputs where kResident, else stage by stage.
@@ -17,33 +17,41 @@ namespace contract {
 
 inline constexpr int kTeam = 128, kTeamRows = 64;
 
-// A tile in cores of 8 rows of 16 bytes (group_products.cuh): one more row than there are keeps copies apart in the banks.
+// A tile in rows whose pieces are swizzled, as the tensor cores read it (group_products.cuh).
 template <int Order, int Lanes, int Own, int Wide, class Element>
-struct Cores {
-  static constexpr int kOrder = Order, kCore = 16 / int(sizeof(Element));
+struct Swizzled {
   static constexpr bool kTurned = Order == kAlongRows;
-  static constexpr int kPitch = (kTurned ? Own : Wide) * kCore + kCore;
-  static constexpr int kLane = (kTurned ? Wide : Own) / kCore * kPitch, kSize = Lanes * kLane;
-  static constexpr int kBetween = kPitch * int(sizeof(Element)), kInside = 128;
+  static constexpr int kPiece = 16 / int(sizeof(Element)), kLongest = 128 / int(sizeof(Element));
+  static constexpr int kRow = kTurned || Own > kLongest ? kLongest : Own, kRowBytes = kRow * int(sizeof(Element));
+  static constexpr int kRows = kTurned ? Own : Wide, kPart = kRows * kRow;  // rows, and elements of them that lie together
+  static constexpr int kLane = Own * Wide, kSize = Lanes * kLane;
+  static constexpr int kSwizzle = kRowBytes == 128 ? 1 : kRowBytes == 64 ? 2 : 4;  // rows with the same places of pieces
+
+  // Without the swizzle, as the tensor cores are told.
+  static KRONOP_INLINE constexpr int start(int lane, int own, int wide) {
+    const int along = kTurned ? wide : own, row = kTurned ? own : wide;
+    return lane * kLane + along / kRow * kPart + row * kRow + along % kRow;
+  }
+  static KRONOP_INLINE constexpr int bytes(int lane, int own, int wide) { return start(lane, own, wide) * int(sizeof(Element)); }
   static KRONOP_INLINE constexpr int at(int lane, int own, int wide) {
-    return lane * kLane + (kTurned ? wide / kCore * kPitch + own * kCore + wide % kCore : own / kCore * kPitch + wide * kCore + own % kCore);
+    const int row = kTurned ? own : wide;
+    return start(lane, own, wide) ^ row / kSwizzle % (kRow / kPiece) * kPiece;
   }
-  static KRONOP_INLINE constexpr int bytes(int lane, int own, int wide) { return at(lane, own, wide) * int(sizeof(Element)); }
-  static KRONOP_INLINE CoreMatrix matrix(const Element* from) {
-    return CoreMatrix(from, kTurned ? kInside : kBetween, kTurned ? kBetween : kInside);
-  }
+  // Whether places that many rows apart differ by a constant.
+  static constexpr bool even(int rows) { return rows % 8 == 0; }
+  static KRONOP_INLINE GroupMatrix matrix(const Element* from) { return GroupMatrix(from, 8 * kRowBytes, kRowBytes); }
 };
 
 // What a block has in shared memory, in elements of its operands.
 template <class Step>
 struct GroupTiles {
   using Operand = typename Step::Factor;
-  using X = Either<Step::kDirect, Cores<Step::kXOrder, Step::kLanes, Step::kTileK, Step::kTileM, Operand>,
+  using X = Either<Step::kDirect, Swizzled<Step::kXOrder, Step::kLanes, Step::kTileK, Step::kTileM, Operand>,
       Layout<Step::kXOrder, Step::kLanes, Step::kTileK, Step::kTileM, Step::kXPitch>>;
-  using W = Cores<kAlongOwn, Step::kLanes, Step::kTileK, Step::kTileN, Operand>;
+  using W = Swizzled<kAlongOwn, Step::kLanes, Step::kTileK, Step::kTileN, Operand>;
   static constexpr int kPlanes = Step::kSplit ? 2 : 1, kWSize = kPlanes * W::kSize;
   static constexpr int kSteps = (Step::kContracted + Step::kTileK - 1) / Step::kTileK;
-  static constexpr int kStage = X::kSize + (Step::kResident ? 0 : kWSize);
+  static constexpr int kStage = Step::kXSize + (Step::kResident ? 0 : kWSize);
   static constexpr int kWarps = Step::kGroupsM * Step::kGroupsLanes * 4;
 };
 
@@ -55,10 +63,10 @@ struct GroupBarriers {
   KRONOP_INLINE void begin() {
     constexpr int users = GroupTiles<Step>::kWarps;
     for (int stage = 0; stage < Step::kStages; ++stage) {
-      filled[stage].begin(kTeam);
+      filled[stage].begin(Step::kCopyThreads);
       free[stage].begin(users);
     }
-    w_filled.begin(kTeam);
+    w_filled.begin(Step::kCopyThreads);
     w_free.begin(users);
   }
 };
@@ -113,11 +121,11 @@ struct TileWalk {
   }
 };
 
-// Copies of X and W by one team.
+// Copies of X and W by those that do nothing else.
 template <class Step, class Parameters>
 struct GroupCopies {
   struct Fill : Step {
-    static constexpr int kThreads = kTeam;
+    static constexpr int kThreads = Step::kCopyThreads;
   };
   using Tiles = GroupTiles<Step>;
   using Operand = typename Step::Factor;
@@ -181,8 +189,8 @@ KRONOP_INLINE void fill_stages(const Parameters& parameters, GroupBarriers<Step>
       auto* to = stages + turn.stage * Tiles::kStage;
       x.fill(to);
       if constexpr (!Step::kResident) {
-        w.fill(to + Tiles::X::kSize);
-        if constexpr (Step::kSplit) rest.fill(to + Tiles::X::kSize + Tiles::W::kSize);
+        w.fill(to + Step::kXSize);
+        if constexpr (Step::kSplit) rest.fill(to + Step::kXSize + Tiles::W::kSize);
       }
       copies.tell(barriers.filled[turn.stage]);
       turn.advance();
@@ -209,9 +217,9 @@ struct GroupSums {
 
   // Products that are left in flight read the stage that they were started for.
   KRONOP_INLINE void add(const Operand* x, const Operand* w) {
-    const CoreMatrix right = W::matrix(w + W::at(lane(), 0, 0));
+    const GroupMatrix right = W::matrix(w + W::start(lane(), 0, 0));
     if constexpr (Step::kDirect) {
-      add_direct(X::matrix(x + X::at(0, 0, row())), right);
+      add_direct(X::matrix(x + X::start(0, 0, row())), right);
     } else if constexpr (sizeof(Operand) == 2) {
       add_words(x + X::at(lane(), 0, warp_row()), right);
     } else {
@@ -220,7 +228,7 @@ struct GroupSums {
   }
 
  private:
-  KRONOP_INLINE void add_direct(const CoreMatrix& left, const CoreMatrix& right) {
+  KRONOP_INLINE void add_direct(const GroupMatrix& left, const GroupMatrix& right) {
     begin_group_products();
 #pragma unroll
     for (int k = 0; k < Step::kTileK; k += kSlab) {
@@ -233,7 +241,7 @@ struct GroupSums {
   }
 
   // Fragments of the next products are loaded while those before are multiplied, where there is room for both.
-  KRONOP_INLINE void add_words(const Operand* x, const CoreMatrix& right) {
+  KRONOP_INLINE void add_words(const Operand* x, const GroupMatrix& right) {
     constexpr int jobs = Step::kTileK / kSlab * kM, buffers = kLanes <= 4 && jobs % 2 == 0 ? 2 : 1;
     unsigned a[buffers][kLanes][4];
 #pragma unroll
@@ -252,7 +260,7 @@ struct GroupSums {
   }
 
   // NOTE: the tensor cores truncate sums: a few products follow each other, ordinary additions collect them.
-  KRONOP_INLINE void add_elements(const Operand* x, const CoreMatrix& right) {
+  KRONOP_INLINE void add_elements(const Operand* x, const GroupMatrix& right) {
     constexpr int steps = Step::kSplit ? (kLanes == 1 && Step::kTileK >= 4 * kSlab ? 4 : 1) : 1;
     float chain[2][kN][4];
     unsigned a[2][steps][kLanes][4], rest[2][steps][kLanes][4];
@@ -295,7 +303,7 @@ struct GroupSums {
   }
   // Small products first.
   template <int kSteps>
-  KRONOP_INLINE void multiply_chain(float (&chain)[kN][4], const unsigned (&a)[kSteps][kLanes][4], const unsigned (&rest)[kSteps][kLanes][4], int l, int k, const CoreMatrix& right) {
+  KRONOP_INLINE void multiply_chain(float (&chain)[kN][4], const unsigned (&a)[kSteps][kLanes][4], const unsigned (&rest)[kSteps][kLanes][4], int l, int k, const GroupMatrix& right) {
     constexpr int plane = W::kSize * int(sizeof(Operand));
 #pragma unroll
     for (int s = 0; s < kSteps; ++s) {
@@ -401,7 +409,7 @@ KRONOP_INLINE void use_stages(const Parameters& parameters, GroupBarriers<Step>&
       barriers.filled[turn.stage].wait(turn.parity);
       publish_to_group_products();
       const auto* stage = stages + turn.stage * Tiles::kStage;
-      sums.add(stage, Step::kResident ? resident + step * Tiles::kWSize : stage + Tiles::X::kSize);
+      sums.add(stage, Step::kResident ? resident + step * Tiles::kWSize : stage + Step::kXSize);
       // The products of the stage before are done when only those of this one are left.
       wait_for_group_products<1>();
       if (before >= 0 && speaks) barriers.free[before].arrive();
@@ -428,9 +436,9 @@ KRONOP_INLINE void contract_group(const Parameters& parameters) {
   using Tiles = contract::GroupTiles<Step>;
   using Operand = typename Step::Factor;
   unsigned char* shared = shared_memory();
-  auto& barriers = *reinterpret_cast<contract::GroupBarriers<Step>*>(shared);
+  auto& barriers = *reinterpret_cast<contract::GroupBarriers<Step>*>(shared + Step::kBarriersAt);
   auto* results = reinterpret_cast<typename Step::Accumulator*>(shared + Step::kResultsAt);
-  auto* stages = reinterpret_cast<Operand*>(shared + Step::kStagesAt);
+  auto* stages = reinterpret_cast<Operand*>(shared);
   auto* resident = stages + Step::kStages * Tiles::kStage;
   if (threadIdx.x == 0) {
     barriers.begin();

@@ -31,7 +31,8 @@ struct Part {
   // The sums of a warp's part to their places.
   static KRONOP_INLINE void deposit(Accumulator* results, const Warp<Step>& warp, const Sums<Step>& sums, int index) {
     const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-    Accumulator* to = results + warp.slab * Tile::kSize + Tile::at(warp.lane, warp.n + 2 * t, warp.m + g);
+    using Of = Sums<Step>;
+    Accumulator* to = results + warp.slab * Tile::kSize + Tile::at(warp.lane, warp.n + 2 * t, warp.m + g * Of::kRow);
 #pragma unroll
     for (int m = 0; m < Step::kWarpM; ++m) {
 #pragma unroll
@@ -41,10 +42,13 @@ struct Part {
         for (int h = 0; h < 2; ++h) {
 #pragma unroll
           for (int l = 0; l < Step::kWarpLanes; ++l) {
-            Accumulator* pair = to + Tile::at(l, kByRows ? 0 : n * 8 * Step::kWarpsN, (kByRows ? m * 16 * Step::kWarpsM : 0) + 8 * h);
+            Accumulator* product = to + Tile::at(l, kByRows ? 0 : n * 8 * Step::kWarpsN, kByRows ? m * 16 * Step::kWarpsM : 0);
+            Accumulator* pair = product + Tile::at(0, 0, Of::kHalf * h);
             const Accumulator(&from)[4] = sums.of[l][m][n];
             if constexpr (Step::kYOrder == kAlongOwn) {
               store<Accumulator, 2>(pair, {from[2 * h], from[2 * h + 1]});
+            } else if constexpr (kByRows && Of::kRowsInPairs) {
+              store<Accumulator, 2>(product + Tile::at(0, h, 0), {from[h], from[2 + h]});
             } else {
               pair[0] = from[2 * h];
               pair[Tile::kOwn] = from[2 * h + 1];

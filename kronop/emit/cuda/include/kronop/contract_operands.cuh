@@ -22,6 +22,8 @@ struct Layout {
   static constexpr int kWide = Order == kAlongRows ? 1 : Pitch;
   static constexpr int kSize = Order == kAlongLanes ? Wide * Pitch : Lanes * kLane;
   static KRONOP_INLINE constexpr int at(int lane, int own, int wide) { return lane * kLane + own * kOwn + wide * kWide; }
+  // Places differ by constants.
+  static constexpr bool even(int) { return true; }
 };
 
 // Piece `index` of a tile in the order of its memory, VectorSize elements of one run: its first one.
@@ -201,7 +203,7 @@ struct Copies {
     for (int i = 0; i < Mine::kEach; ++i) {
       if (!mine.has(i)) break;
       const auto part = mine[i];
-      if constexpr (Mine::kRegular) {
+      if constexpr (Mine::kRegular && Tile::even(Mine::kApart)) {
         const auto more = Mine::apart(i);
         copy_or_clear<kBytes>(to + Tile::at(more.lane, more.own, more.wide), places.template at<kEven>(mine, i), bytes_of(part));
       } else {

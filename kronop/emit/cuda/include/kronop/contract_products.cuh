@@ -4,8 +4,7 @@
 // kTileN apart from each other's: so that what a block has first of all warps is together in memory.
 #pragma once
 
-#include "contract_operands.cuh"
-#include "half_mma.cuh"
+#include "contract_bytes.cuh"
 
 namespace kronop {
 namespace contract {
@@ -66,13 +65,15 @@ KRONOP_INLINE void load_elements(T (&to)[kLanes][2 * kHalves], const T* tile) {
   }
 }
 
-// Of 16-bit operands: 16 wide indices, eight of them (h = 1) `kApart` after the others, and 16 contracted ones
+// Of 16-bit operands, or as if of such: 16 wide indices, eight of them (h = 1) `kApart` after the others, and 16 contracted ones
 // (i = 1: the last eight), as registers h + 2 i (half_mma.cuh). Or, where kPairs, 2 h + i: two right operands,
 // each in registers that are neighbours.
 template <class Tile, int kApart, bool kSpread, bool kPairs, int kLanes, class T>
 KRONOP_INLINE void load_words(unsigned (&to)[kLanes][4], const T* tile) {
   const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-  if constexpr (Tile::kOrder != kAlongLanes) {
+  if constexpr (sizeof(T) == 1) {
+    load_bytes<Tile, kApart, kPairs>(to, tile);
+  } else if constexpr (Tile::kOrder != kAlongLanes) {
     constexpr bool turned = Tile::kOrder == kAlongRows;
     // Row `row` of a matrix is a wide index, or a contracted one.
     const int row = threadIdx.x % 8, first = threadIdx.x / 8 % 2, second = threadIdx.x / 16 % 2;
@@ -112,14 +113,19 @@ struct Sums {
   static constexpr bool kSpread = Step::kWOrder == kAlongLanes;
   // An X that is contiguous along the contracted index has been written in the order that W wants.
   static constexpr bool kXSpread = kSpread && Step::kXOrder != kAlongOwn;
+  // A warp's 16-bit products, of what is narrow as well; and the rows of a product, from g to g + 1 and between its halves.
+  static constexpr bool kWords = sizeof(Operand) <= 2;
+  using Multiplied = Either<sizeof(Operand) == 1, half_t, Operand>;
+  static constexpr bool kRowsInPairs = sizeof(Operand) == 1 && Step::kXOrder == kAlongRows;
+  static constexpr int kRow = kRowsInPairs ? 2 : 1, kHalf = kRowsInPairs ? 1 : 8;
   Accumulator of[kLanes][kM][kN][4] = {};
 
   // All slabs of a stage that are this warp's, the first at x and w.
   KRONOP_INLINE void add(const Operand* x, const Operand* w) {
-    constexpr int at_once = sizeof(Operand) == 2 ? (kLanes > 1 ? 2 : 8) : 1;
+    constexpr int at_once = kWords ? (kLanes > 1 ? 2 : 8) : 1;
 #pragma unroll(at_once)
     for (int k = 0; k < Step::kTileK; k += kSlab * Step::kWarpsK) {
-      if constexpr (sizeof(Operand) == 2) {
+      if constexpr (kWords) {
         add_words(x + k * X::kOwn, w + k * W::kOwn);
       } else {
         add_elements(x + k * X::kOwn, w + k * W::kOwn);
@@ -139,7 +145,7 @@ struct Sums {
 #pragma unroll
       for (int l = 0; l < kLanes; ++l) {
 #pragma unroll
-        for (int n = 0; n < kN; ++n) warp_multiply_add<Operand>(of[l][m][n], a[l], b[n / 2][l][n % 2 * 2], b[n / 2][l][n % 2 * 2 + 1]);
+        for (int n = 0; n < kN; ++n) warp_multiply_add<Multiplied>(of[l][m][n], a[l], b[n / 2][l][n % 2 * 2], b[n / 2][l][n % 2 * 2 + 1]);
       }
     }
   }

@@ -85,6 +85,13 @@ KRONOP_INLINE void store_words(void* to, const unsigned (&words)[N]) {
   }
 }
 
+// Bytes of the two words, by the four low digits of a hexadecimal number: 0 to 3 of the first, 4 to 7 of the second.
+KRONOP_INLINE unsigned take_bytes(unsigned first, unsigned second, unsigned which) {
+  unsigned word;
+  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(word) : "r"(first), "r"(second), "r"(which));
+  return word;
+}
+
 // Asks for a line of global memory to be brought to the level-2 cache, or for a longer piece of it.
 KRONOP_INLINE void prefetch_line(const void* from) { asm volatile("prefetch.global.L2 [%0];" ::"l"(from)); }
 #if __CUDA_ARCH__ >= 900
@@ -99,7 +106,7 @@ KRONOP_INLINE void prefetch_piece(const void*, int) {}
 #endif
 
 KRONOP_INLINE unsigned char* shared_memory() {
-  extern __shared__ __align__(16) unsigned char kronop_shared[];
+  extern __shared__ __align__(1024) unsigned char kronop_shared[];
   return kronop_shared;
 }
 

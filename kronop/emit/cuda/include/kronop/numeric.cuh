@@ -43,6 +43,14 @@ struct bfloat16_t {
   unsigned short bits;
   bfloat16_t() = default;
 };
+struct float_e4m3_t {
+  unsigned char bits;
+  float_e4m3_t() = default;
+};
+struct float_e5m2_t {
+  unsigned char bits;
+  float_e5m2_t() = default;
+};
 
 // One multiply-add of the accumulator type.
 KRONOP_INLINE float multiply_add(float a, float b, float c) { return ::fmaf(a, b, c); }
@@ -87,6 +95,13 @@ inline bfloat16_t float_to_bfloat16(float from) {
   to.bits = static_cast<unsigned short>(from == from ? rounded : 0x7fffu);
   return to;
 }
+// As half_t: that with this fraction, whose exponent is 8 too small.
+inline unsigned e4m3_to_half(unsigned byte) {
+  const unsigned magnitude = byte & 0x7fu, sign = (byte & 0x80u) << 8;
+  const auto small = __builtin_bit_cast(_Float16, static_cast<unsigned short>(magnitude << 7));
+  return sign | (magnitude == 0x7fu ? 0x7fffu : __builtin_bit_cast(unsigned short, _Float16(float(small) * 256)));
+}
+inline unsigned e4m3_pair_to_half(unsigned pair) { return e4m3_to_half(pair & 0xffu) | e4m3_to_half(pair >> 8 & 0xffu) << 16; }
 inline float bits_to_float(unsigned bits) { return __builtin_bit_cast(float, bits); }
 template <class Float>
 inline long long round_saturate(Float from) {
@@ -111,6 +126,12 @@ KRONOP_INLINE bfloat16_t float_to_bfloat16(float from) {
   asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(to.bits) : "f"(from));
   return to;
 }
+// NOTE: from sm_89 on.
+KRONOP_INLINE unsigned e4m3_pair_to_half(unsigned pair) {
+  unsigned to;
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(to) : "h"((unsigned short)pair));
+  return to;
+}
 KRONOP_INLINE float bits_to_float(unsigned bits) { return __uint_as_float(bits); }
 // NOTE: PTX converts NaN to 0 in 32 bits only; for 64 bits it gives the smallest value.
 KRONOP_INLINE long long round_saturate(float from) {
@@ -131,12 +152,28 @@ KRONOP_INLINE Integer clamp_to(long long value) {
   return Integer(value > Of::most ? Of::most : value < Of::least ? Of::least : value);
 }
 
+// Two of the four 8-bit floats in a word, the lower or the upper ones, as half_t: exactly.
+template <class T>
+KRONOP_INLINE unsigned widen_pair(unsigned word, int upper) {
+  const unsigned pair = word >> 16 * upper;
+  if constexpr (same<T, float_e4m3_t>) {
+    return e4m3_pair_to_half(pair);
+  } else {
+    // The upper byte of a half_t.
+    return (pair & 0xffu) << 8 | (pair & 0xff00u) << 16;
+  }
+}
+
 template <class From>
 KRONOP_INLINE auto widen(From from) {
   if constexpr (same<From, half_t>) {
     return half_to_float(from);
   } else if constexpr (same<From, bfloat16_t>) {
     return bits_to_float(unsigned(from.bits) << 16);
+  } else if constexpr (same<From, float_e4m3_t> || same<From, float_e5m2_t>) {
+    half_t half;
+    half.bits = (unsigned short)widen_pair<From>(from.bits, 0);
+    return half_to_float(half);
   } else {
     return from;
   }

@@ -10,6 +10,7 @@ namespace kronop {
 using int8_t = signed char;
 using int32_t = int;
 using int64_t = long long;
+using uint8_t = unsigned char;
 using uint16_t = unsigned short;
 using uint32_t = unsigned int;
 using uint64_t = unsigned long long;
@@ -20,6 +21,12 @@ struct half_t {
 };
 struct bfloat16_t {
   uint16_t bits;
+};
+struct float_e4m3_t {
+  uint8_t bits;
+};
+struct float_e5m2_t {
+  uint8_t bits;
 };
 
 template <class To, class From>
@@ -77,6 +84,15 @@ KRONOP_INLINE uint16_t to_half(float value) {
   return uint16_t(result | ((bits >> 16) & 0x8000u));
 }
 
+// As from_half, but that there are no infinities, and only one magnitude is no number.
+KRONOP_INLINE float from_e4m3(uint8_t byte) {
+  const uint32_t magnitude = byte & 0x7fu;
+  const uint32_t normal = (magnitude << 20) + (120u << 23);
+  const uint32_t small = bit_cast<uint32_t>(bit_cast<float>(0x3c800000u | (magnitude << 20)) - 0x1p-6f);
+  const uint32_t finite = magnitude < 8u ? small : normal;
+  return bit_cast<float>((magnitude == 0x7fu ? 0x7fc00000u : finite) | uint32_t(byte & 0x80u) << 24);
+}
+
 KRONOP_INLINE float from_bfloat16(uint16_t value) { return bit_cast<float>(uint32_t(value) << 16); }
 
 KRONOP_INLINE uint16_t to_bfloat16(float value) {
@@ -119,6 +135,10 @@ struct Convert {
       return To(from_half(value.bits));
     } else if constexpr (is_same<From, bfloat16_t>) {
       return To(from_bfloat16(value.bits));
+    } else if constexpr (is_same<From, float_e4m3_t>) {
+      return To(from_e4m3(value.bits));
+    } else if constexpr (is_same<From, float_e5m2_t>) {
+      return To(from_half(uint16_t(value.bits << 8)));
     } else if constexpr (is_floating<From> && !is_floating<To>) {
       return round_to_integer<To>(value);
     } else {

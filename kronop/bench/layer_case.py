@@ -1,0 +1,242 @@
+"""One Kronecker-sparse product, measured with every algorithm of the layer."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from kronop.bench import layers
+from kronop.bench.arrays import Arrays
+from kronop.bench.case import OUT_OF_MEMORY, Timing, first_line
+from kronop.bench.layers import Check, Inputs
+from kronop.bench.patterns import Case
+from kronop.bench.protocol import (
+    SHORT_MS,
+    Call,
+    Clock,
+    graph_milliseconds,
+    medians,
+    needs_flush,
+    rounds,
+)
+from kronop.bench.roofline import Ceilings, Floor, floor_of
+from kronop.bench.rows import Row
+from kronop.descriptions.datatype import TENSOR_TYPES
+from kronop.errors import DeviceError, mismatch
+
+# All rounds of a variant take about so long; what takes longer in one is timed once.
+_BUDGET_MS = 100.0
+_LEAST_ROUNDS = 3
+_COPY_ROUNDS = 5
+# Host seconds of a first timed call, which is only to tell how many more there can be.
+_PROBE_LEAD = 1e-3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What all cases of a run share.
+
+    Attributes:
+        repeats: rounds at most.
+        device: name of the GPU or CPU.
+        versions: of kronop and torch.
+    """
+
+    arrays: Arrays
+    clock: Clock
+    ceilings: Ceilings
+    repeats: int
+    device: str
+    versions: str
+
+
+def measure(
+    case: Case, algorithms: Sequence[str], setting: Setting, tell: Callable[[str], None]
+) -> list[Row]:
+    """A row for each algorithm, which tells what went wrong with it.
+
+    Where the GPU stops answering, only for those up to the one that it stopped at.
+    """
+    timings = {name: Timing() for name in algorithms}
+    floor = _floor(case, setting, setting.ceilings.copy_bytes_per_second)
+    try:
+        tell("inputs")
+        inputs = Inputs(case, setting.arrays)
+        check = Check(inputs)
+        floor = _floor(case, setting, _bandwidth(inputs, setting))
+        for group in _groups(inputs, timings, setting):
+            _measure_group(inputs, check, group, setting, tell)
+            for name, timing in group.items() if len(group) > 1 else ():
+                if timing.ms is None and timing.reason == OUT_OF_MEMORY:
+                    timing.reason = ""
+                    _measure_group(inputs, check, {name: timing}, setting, tell)
+    except _LostError:
+        pass
+    except Exception as error:  # Any of torch's; what was measured before stays.
+        for timing in timings.values():
+            if timing.ms is None:
+                timing.reason = timing.reason or first_line(error)
+    known = {name: item for name, item in timings.items() if item.ms is not None or item.reason}
+    return [_row(case, name, timing, floor, setting) for name, timing in known.items()]
+
+
+class _LostError(Exception):
+    """The GPU does not answer any more, as after an illegal access."""
+
+
+def settle(setting: Setting) -> None:
+    """Waits for the device and gives memory back.
+
+    Raises:
+        DeviceError: the GPU does not answer; nothing more can be measured in this process.
+    """
+    try:
+        setting.clock.wait()
+    except RuntimeError as error:
+        raise DeviceError(
+            mismatch(
+                "GPU",
+                expected="an answer",
+                got=first_line(error),
+                hint="start again: with --csv the run goes on behind this",
+            )
+        ) from error
+    setting.arrays.release()
+
+
+def _floor(case: Case, setting: Setting, bandwidth: float) -> Floor:
+    element = TENSOR_TYPES[case.dtype].bytes
+    return floor_of(case, case.dtype, element, setting.ceilings, bandwidth, 1)
+
+
+def _bandwidth(inputs: Inputs, setting: Setting) -> float:
+    """Bytes per second of a copy; on a CPU, whose last-level cache may hold X, at least of X's."""
+    ceiling = setting.ceilings.copy_bytes_per_second
+    if setting.arrays.device != "cpu":
+        return ceiling
+    xs = [x.detach() for x in inputs.xs]
+    calls = [functools.partial(setting.arrays.copy, x.clone(), x) for x in xs]
+    seconds = min(rounds({"copy": calls}, setting.clock, _COPY_ROUNDS)["copy"]) / 1e3
+    copied: int = 2 * xs[0].numel() * xs[0].element_size()
+    return max(ceiling, copied / seconds)
+
+
+def _groups(
+    inputs: Inputs, timings: Mapping[str, Timing], setting: Setting
+) -> Iterator[dict[str, Timing]]:
+    """Algorithms that fit in memory together; one that does not fit alone is told so."""
+    free = layers.free_bytes(setting.arrays.device)
+    group: dict[str, Timing] = {}
+    used = 0
+    for name, timing in timings.items():
+        needed = layers.needed_bytes(inputs.case, name, inputs.sets)
+        if needed > free:
+            timing.reason = f"needs {needed / 1e9:.1f} GB of memory, {free / 1e9:.1f} GB are free"
+            continue
+        if used + needed > free:
+            yield group
+            group, used = {}, 0
+        group[name] = timing
+        used += needed
+    if group:
+        yield group
+
+
+def _measure_group(
+    inputs: Inputs,
+    check: Check,
+    group: Mapping[str, Timing],
+    setting: Setting,
+    tell: Callable[[str], None],
+) -> None:
+    """Fills in times, errors and reasons."""
+    variants: dict[str, list[Call]] = {}
+    probes: dict[str, float] = {}
+    for name, timing in group.items():
+        tell(f"warming up {name}")
+        try:
+            calls = inputs.calls(inputs.layer(name))
+            inputs.poison(setting.arrays)
+            timing.error = check.error(calls[0]())
+            probes[name] = _probe(calls, setting)
+            variants[name] = calls
+        except Exception as error:  # An algorithm may fail in any way; the others are timed.
+            timing.reason = first_line(error)
+        if timing.reason:
+            _recover(setting)
+    tell(f"timing {', '.join(variants)}")
+    for name in [name for name, ms in probes.items() if ms > _BUDGET_MS]:
+        group[name].ms = probes[name]
+        del variants[name]
+    try:
+        _time(inputs, variants, group, probes, setting)
+    except Exception as error:  # All together may need more memory than there is.
+        for name in variants:
+            group[name].reason = first_line(error)
+    if any(group[name].ms is None for name in variants):
+        _recover(setting)
+
+
+def _probe(calls: Sequence[Call], setting: Setting) -> float:
+    """Milliseconds of a call, by which the number of rounds is chosen."""
+    ms = setting.clock.milliseconds(calls[-1], _PROBE_LEAD)
+    if ms > _BUDGET_MS:  # Its only time: it should not hold what only a first call on a set does.
+        ms = setting.clock.milliseconds(calls[-1], _PROBE_LEAD)
+    return ms
+
+
+def _recover(setting: Setting) -> None:
+    """After a failure: waits, and gives memory back."""
+    try:
+        settle(setting)
+    except DeviceError as error:
+        raise _LostError from error
+
+
+def _time(
+    inputs: Inputs,
+    variants: Mapping[str, Sequence[Call]],
+    group: Mapping[str, Timing],
+    probes: Mapping[str, float],
+    setting: Setting,
+) -> None:
+    element = TENSOR_TYPES[inputs.case.dtype].bytes
+    flush = setting.arrays.flush if needs_flush(inputs.case.bytes(element)) else None
+    counts = {
+        name: max(min(setting.repeats, int(_BUDGET_MS / probes[name])), _LEAST_ROUNDS)
+        for name in variants
+    }
+    for name, ms in medians(variants, setting.clock, counts, flush).items():
+        timing = group[name]
+        timing.ms = ms
+        if setting.arrays.device == "cuda" and ms < SHORT_MS:
+            try:
+                timing.graph_ms = graph_milliseconds(variants[name], _LEAST_ROUNDS)
+            except Exception as error:  # Not everything that an algorithm does can be captured.
+                timing.reason = f"not captured: {first_line(error)}"
+
+
+def _row(case: Case, algorithm: str, timing: Timing, floor: Floor, setting: Setting) -> Row:
+    infinite = timing.error == math.inf
+    a, b, c, d = case.pattern.sizes
+    return Row(
+        device=setting.device,
+        versions=setting.versions,
+        a=a,
+        b=b,
+        c=c,
+        d=d,
+        batch=case.batch,
+        dtype=case.dtype,
+        layout=case.layout,
+        backward=case.backward,
+        algorithm=algorithm,
+        ms=None if infinite else timing.ms,
+        graph_ms=None if infinite else timing.graph_ms,
+        floor_ms=floor.ms,
+        bound=floor.bound,
+        error=timing.error,
+        reason="the result is not finite" if infinite else timing.reason,
+    )

@@ -1,0 +1,215 @@
+"""Kronecker-sparse layers as a benchmark sees them: inputs, calls, the check, memory.
+
+torch is imported where it is used.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from kronop.bench.arrays import Arrays
+from kronop.bench.patterns import Case, Pattern
+from kronop.bench.protocol import Call, sets_for
+from kronop.descriptions.datatype import TENSOR_TYPES
+
+ALGORITHMS = ("kernel", "bmm", "einsum", "bsr", "dense", "sparse")
+OURS = "kernel"
+_SPARSE = ("bsr", "sparse")
+# What is compared with float64: rows of results, and blocks of weights for their gradients.
+_CHECKED_ROWS, _CHECKED_BLOCKS = 64, 4
+# Bytes of an index of torch's sparse layouts.
+_INDEX_BYTES = 4
+
+
+class Inputs:
+    """What all algorithms of a case are given: sets of X (and of Y's gradient), and the weights."""
+
+    def __init__(self, case: Case, arrays: Arrays) -> None:
+        pattern, element = case.pattern, TENSOR_TYPES[case.dtype].bytes
+        self.case = case
+        self.sets = sets_for(case.bytes(element))
+        self.xs = [arrays.random(self._shape(pattern.inputs), case.dtype) for _ in range(self.sets)]
+        self.gs = [
+            arrays.random(self._shape(pattern.outputs), case.dtype)
+            for _ in range(self.sets * case.backward)
+        ]
+        self.weight = arrays.random(pattern.sizes, case.dtype) / math.sqrt(pattern.c)
+        for x in self.xs:
+            x.requires_grad_(case.backward)
+
+    def _shape(self, features: int) -> tuple[int, int]:
+        return (
+            (self.case.batch, features)
+            if self.case.layout == "first"
+            else (features, self.case.batch)
+        )
+
+    def layer(self, algorithm: str) -> Any:
+        """A layer without bias, with these weights."""
+        from kronop.bench.models.formed import Dense, Sparse
+        from kronop.torch.algorithms import dense_factor
+        from kronop.torch.nn import KSLinear
+
+        case, weight = self.case, self.weight
+        is_last = case.layout == "last"
+        if algorithm == "dense":
+            return Dense(dense_factor(weight), is_last).requires_grad_(case.backward)
+        # torch multiplies sparse matrices of 16 bits on GPUs only, and has no gradient of them.
+        if algorithm in _SPARSE and not case.backward and self._is_multiplied():
+            return Sparse(weight, is_last, algorithm == "bsr")
+        layer = KSLinear(
+            [case.pattern.sizes],
+            weights=[weight],
+            bias=False,
+            algo=algorithm,
+            bs_last=is_last,
+        )
+        return layer.requires_grad_(case.backward)
+
+    def _is_multiplied(self) -> bool:
+        return bool(self.weight.is_cuda or self.weight.element_size() > 2)
+
+    def calls(self, layer: Any) -> list[Call]:
+        """One for each set, that returns what it computed: Y and, backward, gradients.
+
+        Where there are several sets, each keeps its results until its next call, so that results
+        rotate among buffers as inputs do.
+        """
+        run = self._backward if self.case.backward else self._forward
+        kept: list[Any] = [None] * self.sets
+        return [functools.partial(run, layer, index, kept) for index in range(self.sets)]
+
+    def _forward(self, layer: Any, index: int, kept: list[Any]) -> list[Any]:
+        import torch
+
+        kept[index] = None
+        with torch.no_grad():
+            return self._keep([layer(self.xs[index])], index, kept)
+
+    def _backward(self, layer: Any, index: int, kept: list[Any]) -> list[Any]:
+        import torch
+
+        kept[index] = None
+        x = self.xs[index]
+        y = layer(x)
+        gradients = torch.autograd.grad(y, [x, *layer.parameters()], self.gs[index])
+        return self._keep([y.detach(), *gradients], index, kept)
+
+    def _keep(self, results: list[Any], index: int, kept: list[Any]) -> list[Any]:
+        if self.sets > 1:
+            kept[index] = results
+        return results
+
+    def poison(self, arrays: Arrays) -> None:
+        """Fills with NaN the memory that the next result is likely to be given."""
+        arrays.poisoned(self._shape(self.case.pattern.outputs), self.case.dtype)
+
+
+class Check:
+    """Compares results on the first set with float64: a random sample of rows and of blocks."""
+
+    def __init__(self, inputs: Inputs) -> None:
+        case, pattern = inputs.case, inputs.case.pattern
+        picked = random.Random(0)
+        count = min(_CHECKED_ROWS, case.batch)
+        self._rows = sorted({0, case.batch - 1, *picked.sample(range(case.batch), count)})
+        self._blocks = [
+            (picked.randrange(pattern.a), picked.randrange(pattern.d))
+            for _ in range(_CHECKED_BLOCKS)
+        ]
+        self._case = case
+        weight = inputs.weight.double()
+        self._expected = [_product(self._picked(inputs.xs[0]), weight, pattern, "abcd")]
+        if case.backward:
+            g = self._picked(inputs.gs[0])
+            self._expected.append(_product(g, weight.transpose(1, 2), pattern, "acbd"))
+            self._expected.append(self._weight_gradient(inputs.xs[0], inputs.gs[0]))
+
+    def error(self, results: Sequence[Any]) -> float:
+        """The largest relative error; infinite where an element is not finite."""
+        import torch
+
+        if not all(math.isfinite(float(item.sum(dtype=torch.float32))) for item in results):
+            return math.inf
+        found = [self._picked(item) for item in results[:2]]
+        if self._case.backward:
+            found.append(torch.stack([self._block(results[2], i, l) for i, l in self._blocks]))
+        return max(
+            float((item - expected).norm() / expected.norm())
+            for item, expected in zip(found, self._expected, strict=True)
+        )
+
+    def _block(self, gradient: Any, i: int, l: int) -> Any:
+        """The (b, c) weights [i, :, :, l], also of a dense matrix."""
+        a, b, c, d = self._case.pattern.sizes
+        if gradient.dim() == 2:
+            return gradient.view(a, b, d, a, c, d)[i, :, l, i, :, l].double()
+        return gradient[i, :, :, l].double()
+
+    def _picked(self, value: Any) -> Any:
+        """The rows of the sample in float64, as (rows, features)."""
+        value = value.detach()
+        picked = value[self._rows] if self._case.layout == "first" else value[:, self._rows].T
+        return picked.double()
+
+    def _weight_gradient(self, x: Any, g: Any) -> Any:
+        """Of the weights [i, :, :, l] of the sample."""
+        import torch
+
+        a, b, c, d = self._case.pattern.sizes
+        if self._case.layout == "last":
+            x, g = x.T, g.T
+        x, g = x.detach().reshape(-1, a, c, d), g.reshape(-1, a, b, d)
+        return torch.stack(
+            [g[:, i, :, l].double().T @ x[:, i, :, l].double() for i, l in self._blocks]
+        )
+
+
+def _product(x: Any, weight: Any, pattern: Pattern, order: str) -> Any:
+    """Rows of X times K', or times K where `order` is "acbd" and the weights are turned."""
+    import torch
+
+    a, d = pattern.a, pattern.d
+    inner = weight.shape[2]
+    rows = x.reshape(len(x), a, inner, d)
+    return torch.einsum("nikl,ijkl->nijl", rows, weight).reshape(len(x), -1)
+
+
+def needed_bytes(case: Case, algorithm: str, sets: int) -> int:
+    """Memory that an algorithm takes beside the inputs, at least.
+
+    Permuted copies for bmm and einsum, the matrix and what it is made from for dense, values and
+    indices for the sparse ones.
+    """
+    element, pattern = TENSOR_TYPES[case.dtype].bytes, case.pattern
+    x, y = case.batch * pattern.inputs, case.batch * pattern.outputs
+    results = (y + (x + pattern.weights) * case.backward) * sets * element
+    matrix = pattern.inputs * pattern.outputs * element
+    extra = {
+        "kernel": 0,
+        "bmm": (x + y) * element,
+        "einsum": (x + y) * element,
+        "bsr": (x + y) * element + 2 * pattern.weights * (element + _INDEX_BYTES),
+        "dense": (2 + case.backward) * matrix,
+        "sparse": (x + y) * element + 2 * pattern.weights * (element + _INDEX_BYTES),
+    }[algorithm]
+    return results + extra
+
+
+def free_bytes(device: str) -> int:
+    """Memory of the device that is free now."""
+    if device == "cuda":
+        import torch
+
+        return int(torch.cuda.mem_get_info()[0])
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return next(1024 * int(line.split()[1]) for line in lines if "MemAvailable" in line)
+    except (OSError, StopIteration):
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

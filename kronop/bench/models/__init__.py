@@ -1,0 +1,1 @@
+"""Whole models to be timed; importing one imports torch."""

@@ -1,0 +1,67 @@
+"""Layers whose matrix is formed once, as those of other libraries are.
+
+The layer of this package keeps the weights (a, b, c, d) whatever its algorithm, and forms dense and
+sparse matrices of them in every call: that is no time to compare with.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from kronop.torch.sparse import by_blocks, by_rows
+
+
+class Dense(nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
+    """As nn.Linear without bias, in both layouts; `weight` is (outputs, inputs)."""
+
+    def __init__(self, weight: Tensor, batch_last: bool) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(weight)
+        self.batch_last = batch_last
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(batch, inputs) to (batch, outputs), or (inputs, batch) to (outputs, batch)."""
+        if self.batch_last:
+            return self.weight @ x
+        return torch.nn.functional.linear(x, self.weight)
+
+
+class Sparse(nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
+    """By torch's sparse matrices, by rows or by blocks; without gradients.
+
+    Args:
+        weight: (a, b, c, d).
+        batch_last: the batch is behind the features.
+        blocks: a matrix of blocks, on the diagonal once the last two digits of the features are
+            exchanged; the exchanges are a part of the product. Else one of rows.
+    """
+
+    def __init__(self, weight: Tensor, batch_last: bool, blocks: bool) -> None:
+        super().__init__()
+        self.pattern = tuple(weight.shape)
+        self.batch_last = batch_last
+        # cuSPARSE takes no blocks of one element.
+        self.blocks = blocks and math.gcd(*weight.shape[1:3]) > 1
+        self.matrix: Any = by_blocks(weight) if self.blocks else by_rows(weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(batch, inputs) to (batch, outputs), or (inputs, batch) to (outputs, batch)."""
+        a, b, c, d = self.pattern
+        columns = x if self.batch_last else x.mT
+        if self.blocks:
+            columns = _exchanged(columns, (a, c, d))
+        result = self.matrix @ columns
+        if self.blocks:
+            result = _exchanged(result, (a, d, b))
+        return result if self.batch_last else result.mT
+
+
+def _exchanged(columns: Tensor, digits: tuple[int, int, int]) -> Tensor:
+    """The last two of three digits of the features, in the other order."""
+    if 1 in digits[1:]:
+        return columns
+    return columns.unflatten(0, digits).transpose(1, 2).flatten(0, 2)

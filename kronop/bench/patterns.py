@@ -1,0 +1,166 @@
+"""Kronecker-sparse patterns: the grid of the paper, samples of it, and problems made of them.
+
+The grid is that of Gonon, Zheng, Carrivain and Le, "Fast inference with Kronecker-sparse matrices"
+(arXiv 2405.15013), appendix B.1.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kronop.errors import ArgumentError, mismatch
+
+# 196 tokens of 128 images.
+BATCH = 25088
+LAYOUTS = ("first", "last")
+_COUNTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
+_SIZES = (48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
+_RATIOS = (1, 4)
+_DROPPED = {frozenset(pair) for pair in ((1024, 256), (512, 128), (256, 64))}
+# Elements of X, of Y or of the weights must be fewer.
+_MOST_ELEMENTS = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Pattern:
+    """K is I_a x dense(b, c) x I_d in structure."""
+
+    a: int
+    b: int
+    c: int
+    d: int
+
+    def __str__(self) -> str:
+        return f"({self.a},{self.b},{self.c},{self.d})"
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int]:
+        return self.a, self.b, self.c, self.d
+
+    @property
+    def inputs(self) -> int:
+        """Features of X."""
+        return self.a * self.c * self.d
+
+    @property
+    def outputs(self) -> int:
+        """Features of Y."""
+        return self.a * self.b * self.d
+
+    @property
+    def weights(self) -> int:
+        """Elements of K that may differ from 0."""
+        return self.a * self.b * self.c * self.d
+
+    @property
+    def density(self) -> float:
+        """Of K."""
+        return 1 / (self.a * self.d)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One product to be timed.
+
+    Attributes:
+        layout: "first" for X of (batch, features), "last" for (features, batch).
+        backward: with the gradients of X and of the weights.
+    """
+
+    pattern: Pattern
+    dtype: str
+    layout: str
+    batch: int
+    backward: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.pattern} {self.dtype} {self.layout}"
+
+    def bytes(self, element_bytes: int) -> int:
+        """Every input read once, every output written once, forward and backward each."""
+        x, y = self.batch * self.pattern.inputs, self.batch * self.pattern.outputs
+        w = self.pattern.weights
+        elements = x + y + w
+        if self.backward:
+            # Read: X, the weights and the gradient of Y; written: those of X and of the weights.
+            elements += 2 * x + y + 2 * w
+        return element_bytes * elements
+
+    @property
+    def operations(self) -> int:
+        """Multiplications and additions; a gradient takes as many as the product."""
+        return 2 * self.batch * self.pattern.weights * (3 if self.backward else 1)
+
+
+def grid() -> list[Pattern]:
+    """The patterns of the paper's benchmark, which are those of its batch whatever one is timed."""
+    return [
+        Pattern(a, b, c, d)
+        for a, d in itertools.product(_COUNTS, repeat=2)
+        for b, c in itertools.product(_SIZES, repeat=2)
+        if 1 in (a, d)
+        and any(max(b, c) == ratio * min(b, c) for ratio in _RATIOS)
+        and frozenset((b, c)) not in _DROPPED
+        and _is_indexed(Pattern(a, b, c, d))
+    ]
+
+
+def _is_indexed(pattern: Pattern) -> bool:
+    elements = BATCH * max(pattern.inputs, pattern.outputs), pattern.weights
+    return max(elements) < _MOST_ELEMENTS
+
+
+def sample(count: int) -> list[Pattern]:
+    """`count` patterns of the grid, the same ones every time, and among those of larger samples.
+
+    All (a, d) are taken in turn, each time with the (b, c) that was taken least often so far.
+
+    Raises:
+        ArgumentError: fewer than 1.
+    """
+    if count < 1:
+        raise ArgumentError(
+            mismatch("--sample", expected="at least 1", got=count, hint="60 take minutes")
+        )
+    patterns = grid()
+    random.Random(0).shuffle(patterns)
+    strata: dict[tuple[int, int], list[Pattern]] = {}
+    for pattern in patterns:
+        strata.setdefault((pattern.a, pattern.d), []).append(pattern)
+    taken: list[Pattern] = []
+    seen: Counter[tuple[int, int]] = Counter()
+    for stratum in itertools.cycle(strata.values()):
+        if len(taken) == min(count, len(patterns)):
+            return taken
+        if stratum:
+            best = min(stratum, key=lambda item: seen[item.b, item.c])
+            stratum.remove(best)
+            seen[best.b, best.c] += 1
+            taken.append(best)
+    raise AssertionError("strata hold every pattern")
+
+
+def parse(texts: Sequence[str]) -> list[Pattern]:
+    """The patterns that `texts` name, each as a,b,c,d.
+
+    Raises:
+        ArgumentError: one names none.
+    """
+    found = []
+    for text in texts:
+        if not re.fullmatch(r"[1-9]\d*(,[1-9]\d*){3}", text):
+            raise ArgumentError(
+                mismatch(
+                    "--patterns",
+                    expected="a,b,c,d, as 6,64,64,1",
+                    got=repr(text),
+                    hint="K is I_a x dense(b, c) x I_d in structure",
+                )
+            )
+        found.append(Pattern(*map(int, text.split(","))))
+    return found

@@ -1,0 +1,190 @@
+"""Whole vision transformers timed: inference and training steps, against `nn.Linear`.
+
+torch is imported where it is used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from kronop.bench.arrays import Arrays
+from kronop.bench.case import first_line
+from kronop.bench.protocol import Call, Clock, graph_milliseconds, medians
+from kronop.bench.roofline import tf32
+
+if TYPE_CHECKING:
+    from kronop.bench.models.vit import Sizes
+
+LINEAR = "linear"
+# `nn.Linear` in float32 with TF32 allowed, which torch does not by default.
+LINEAR_TF32 = "linear-tf32"
+_CHECKED_IMAGES = 2
+_RATE = 1e-4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What all models of a run share.
+
+    Attributes:
+        images: in a batch.
+        repeats: rounds of inference.
+        steps: timed training steps.
+    """
+
+    arrays: Arrays
+    clock: Clock
+    sizes: Sizes
+    images: int
+    repeats: int
+    steps: int
+
+
+@dataclass(slots=True, kw_only=True)
+class Measured:
+    """One model.
+
+    Attributes:
+        algorithm: of its layers; LINEAR or LINEAR_TF32 for torch's own.
+        eager_ms, graph_ms: inference of a batch, launched from Python and by a CUDA graph.
+        step_ms: forward, backward and the optimizer's step.
+        error: relative error of the scores against the float64 model with dense products.
+        losses: before every step.
+        reasons: why something is not there.
+    """
+
+    algorithm: str
+    dtype: str
+    eager_ms: float | None = None
+    graph_ms: float | None = None
+    step_ms: float | None = None
+    error: float | None = None
+    losses: list[Any] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
+
+
+def measure(
+    dtype: str, algorithms: Sequence[str], setting: Setting, tell: Callable[[str], None]
+) -> list[Measured]:
+    """torch's own layers and those of each algorithm, with the same random images."""
+    linear = [LINEAR, LINEAR_TF32] if dtype == "float32" else [LINEAR]
+    found = [Measured(algorithm=name, dtype=dtype) for name in (*linear, *algorithms)]
+    for part, doing in ((_infer, "inference"), (_train, "training")):
+        try:
+            part(found, setting, tell)
+        except Exception as error:  # All together may need more memory than there is.
+            for item in found:
+                item.reasons.append(f"{doing}: {first_line(error)}")
+        setting.arrays.release()
+    return found
+
+
+def _infer(found: Sequence[Measured], setting: Setting, tell: Callable[[str], None]) -> None:
+    import torch
+
+    from kronop.bench.models.vit import dense_copy
+
+    dtype = getattr(torch, found[0].dtype)
+    patches = _patches(setting).to(dtype)
+    calls: dict[str, list[Call]] = {}
+    for item in found:
+        tell(f"{item.dtype} inference: warming up {item.algorithm}")
+        with _told(item, "inference"):
+            model = _model(item, setting).to(dtype).eval()
+            call = functools.partial(_scores, model, item.algorithm, patches)
+            some = patches[:_CHECKED_IMAGES]
+            with torch.no_grad():
+                exact = dense_copy(model)(some.double())
+            scores = call()[:_CHECKED_IMAGES]
+            item.error = float((scores.double() - exact).norm() / exact.norm())
+            calls[item.algorithm] = [call]
+    tell(f"{found[0].dtype} inference: timing")
+    times = medians(calls, setting.clock, setting.repeats)
+    for item in found:
+        item.eager_ms = times.get(item.algorithm)
+        if setting.arrays.device == "cuda" and item.eager_ms:
+            with _told(item, "CUDA graph"):
+                graph = calls[item.algorithm]
+                item.graph_ms = graph_milliseconds(graph, setting.repeats, count=1)
+
+
+def _train(found: Sequence[Measured], setting: Setting, tell: Callable[[str], None]) -> None:
+    """With float32 weights; other types by autocast, as models are trained."""
+    import torch
+
+    dtype = getattr(torch, found[0].dtype)
+    patches = _patches(setting)
+    labels = torch.arange(setting.images, device=patches.device) % setting.sizes.classes
+    calls: dict[str, list[Call]] = {}
+    for item in found:
+        tell(f"{item.dtype} training: warming up {item.algorithm}")
+        with _told(item, "training"):
+            model = _model(item, setting).train()
+            optimizer = torch.optim.AdamW(
+                model.parameters(), lr=_RATE, fused=patches.device.type == "cuda"
+            )
+            step = functools.partial(_step, model, optimizer, patches, labels, dtype, item)
+            step()
+            calls[item.algorithm] = [step]
+    tell(f"{found[0].dtype} training: timing")
+    times = medians(calls, setting.clock, setting.steps)
+    for item in found:
+        item.step_ms = times.get(item.algorithm)
+        item.losses = [float(loss) for loss in item.losses]
+
+
+def _patches(setting: Setting) -> Any:
+    from kronop.bench.models.vit import PIXELS
+
+    return setting.arrays.random((setting.images, setting.sizes.tokens, PIXELS), "float32")
+
+
+def _model(item: Measured, setting: Setting) -> Any:
+    """The same weights whatever the algorithm: all take them in the same order."""
+    import torch
+
+    from kronop.bench.models.vit import VisionTransformer
+
+    torch.manual_seed(0)
+    name = LINEAR if item.algorithm == LINEAR_TF32 else item.algorithm
+    return VisionTransformer(setting.sizes, name).to(setting.arrays.device)
+
+
+def _scores(model: Any, algorithm: str, patches: Any) -> Any:
+    import torch
+
+    with torch.no_grad(), _precision(algorithm):
+        return model(patches)
+
+
+def _step(
+    model: Any, optimizer: Any, patches: Any, labels: Any, dtype: Any, item: Measured
+) -> None:
+    import torch
+
+    narrow = dtype != torch.float32
+    with _precision(item.algorithm):
+        with torch.autocast(patches.device.type, dtype=dtype, enabled=narrow):
+            scores = model(patches)
+        loss = torch.nn.functional.cross_entropy(scores.float(), labels)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    item.losses.append(loss.detach())
+
+
+def _precision(algorithm: str) -> contextlib.AbstractContextManager[None]:
+    return tf32() if algorithm == LINEAR_TF32 else contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def _told(item: Measured, doing: str) -> Any:
+    """What fails is told in the result, and the others are measured."""
+    try:
+        yield
+    except Exception as error:
+        item.reasons.append(f"{doing}: {first_line(error)}")

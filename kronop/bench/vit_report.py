@@ -1,0 +1,62 @@
+"""Times of whole models as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kronop.bench.report import error_text, milliseconds
+from kronop.bench.vit import LINEAR, LINEAR_TF32, Measured, Setting
+
+_COLUMNS = (
+    ("type", 9),
+    ("layers", 12),
+    ("inference ms", 22),
+    ("in a CUDA graph", 22),
+    ("training step ms", 22),
+    ("loss", 16),
+    ("error", 8),
+)
+
+
+def head(setting: Setting, machine: dict[str, str | int]) -> str:
+    """What the figures were measured on, and of what."""
+    told = ", ".join(f"{name} {value}" for name, value in machine.items())
+    sizes = setting.sizes
+    return (
+        f"{told}\n{setting.images} images of {sizes.tokens} tokens, dim {sizes.dim}, depth"
+        f" {sizes.depth}, {sizes.heads} heads, mlp {sizes.mlp}; in brackets: time over that with"
+        f" {LINEAR} layers, and over {LINEAR_TF32}"
+    )
+
+
+def columns() -> str:
+    """The heading of the table."""
+    return " ".join(name.ljust(width) for name, width in _COLUMNS).rstrip()
+
+
+def lines(found: Sequence[Measured]) -> list[str]:
+    """A line for each model of one element type; below it, what went wrong."""
+    told = []
+    for item in found:
+        losses = f"{item.losses[0]:.3f} to {item.losses[-1]:.3f}" if item.losses else "-"
+        cells = [
+            item.dtype,
+            item.algorithm,
+            *(_time(name, item, found) for name in ("eager_ms", "graph_ms", "step_ms")),
+            losses,
+            error_text(item.error),
+        ]
+        padded = [cell.ljust(width) for cell, (_, width) in zip(cells, _COLUMNS, strict=True)]
+        told.append(" ".join(padded).rstrip())
+        told += [f"  {reason}" for reason in item.reasons]
+    return told
+
+
+def _time(name: str, item: Measured, found: Sequence[Measured]) -> str:
+    value: float | None = getattr(item, name)
+    shares = [
+        f"{value / base:.2f}"
+        for other in found
+        if other.algorithm in (LINEAR, LINEAR_TF32) and value and (base := getattr(other, name))
+    ]
+    return milliseconds(value) + (f" ({', '.join(shares)})" if shares else "")

@@ -1,0 +1,62 @@
+"""Kernels that a benchmark will want, compiled beforehand on all cores."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from kronop.bench.patterns import Case
+from kronop.errors import KronopError
+from kronop.functional_ksparse import ksparse_arguments
+from kronop.gradients import gradient_arguments
+
+
+def compile_all(cases: Sequence[Case], device: str, tell: Callable[[str], None]) -> None:
+    """Plans one case after the other and compiles what they need in threads meanwhile.
+
+    What does not compile is told where it is measured.
+    """
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        jobs = []
+        for done, case in enumerate(cases):
+            tell(f"planning {done + 1}/{len(cases)}")
+            jobs += [pool.submit(_serve, *item) for item in _operations(case, device)]
+        for done, job in enumerate(jobs):
+            tell(f"compiling {done + 1}/{len(jobs)}")
+            job.result()
+
+
+def _operations(case: Case, device: str) -> Iterator[tuple[Any, int, int]]:
+    """Operations of a case with their rows and the index of their GPU.
+
+    Their tensors hold no values: memory is only reserved, and not touched.
+    """
+    import torch
+
+    is_last, (a, b, c, d) = case.layout == "last", case.pattern.sizes
+
+    def empty(*shape: int) -> Any:
+        return torch.empty(shape, dtype=getattr(torch, case.dtype), device=device)
+
+    def matrix(features: int) -> Any:
+        return empty(features, case.batch) if is_last else empty(case.batch, features)
+
+    # A problem that does not fit in memory, or has no kernel, is not measured either.
+    with contextlib.suppress(KronopError, RuntimeError, MemoryError):
+        x, weight = matrix(case.pattern.inputs), empty(a, b, c, d)
+        made: list[Any] = [ksparse_arguments(x, weight, (a, b, c, d), is_last)]
+        if case.backward:
+            g = matrix(case.pattern.outputs)
+            made.append(ksparse_arguments(g, weight.transpose(1, 2), (a, c, b, d), is_last))
+            if device == "cuda":
+                made.append(gradient_arguments(x, g, (a, b, c, d), batch_last=is_last))
+        for arguments in made:
+            yield arguments.operation, arguments.rows, arguments.device.index
+
+
+def _serve(operation: Any, rows: int, device: int) -> None:
+    with contextlib.suppress(KronopError):
+        operation.serve(operation.plan_for(rows, device))

@@ -1,0 +1,113 @@
+"""Kronecker products timed against their roofline and against what else is installed."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import kronop
+from kronop.bench import case, peers, plot, report, roofline, shapes
+from kronop.bench.arrays import Arrays, arrays_for
+from kronop.bench.output import Progress, check_folders
+from kronop.bench.protocol import clock_for
+from kronop.errors import ArgumentError, DeviceError, mismatch
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--device", choices=("cpu", "cuda"), default="cpu")
+    add("--dtype", nargs="+", choices=case.DTYPES, default=["float32", "float64"])
+    add("--shapes", nargs="+", metavar="SHAPE", help="M and factors: 1024x8^5 1024x7x31 16x4:3^2")
+    add("--rows", nargs="+", type=int, default=[], metavar="M", help="instead of each shape's own")
+    add("--passes", choices=case.PASSES, default="fit", help="of the floor (default: what fits)")
+    add("--peers", nargs="*", choices=peers.NAMES, default=list(peers.NAMES))
+    add(
+        "--graph",
+        action="store_true",
+        help="replay every case in a CUDA graph, not only short ones",
+    )
+    add("--repeats", type=int, default=15, help="rounds of timing (default 15)")
+    add("--json", metavar="FILE", help="write everything that was measured")
+    add("--plot", metavar="FILE.png", help="draw the roofline (needs matplotlib)")
+
+
+def execute(options: argparse.Namespace) -> None:
+    """Prints a line for each case as soon as it is measured.
+
+    Raises:
+        DeviceError: some cases failed; the table says why.
+    """
+    problems = shapes.parse_all(options.shapes or shapes.DEFAULTS[options.device], options.rows)
+    _check(options)
+    arrays = arrays_for(options.device)
+    setting = _setting(options, arrays)
+    machine = {"kronop": kronop.__version__, **arrays.describe()}
+    print(report.head(setting.ceilings, machine))
+    print(report.columns(setting.peers), flush=True)
+    cases = [(shape, dtype) for dtype in options.dtype for shape in problems]
+    results = []
+    for index, (shape, dtype) in enumerate(cases):
+        progress = Progress(f"{index + 1}/{len(cases)} {shape.text} {dtype}")
+        results.append(case.run(shape, dtype, setting, progress.tell))
+        progress.clear()
+        print(report.row(results[-1], setting.peers), flush=True)
+    for note in report.notes(results):
+        print(note)
+    _write(options, results, setting.ceilings, machine)
+    _check_all_ran(results)
+
+
+def _check(options: argparse.Namespace) -> None:
+    if options.repeats < 1:
+        raise ArgumentError(
+            mismatch("--repeats", expected="at least 1", got=options.repeats, hint="15 is usual")
+        )
+    check_folders(options.json, options.plot)
+    if options.plot:
+        plot.check(options.plot)
+
+
+def _setting(options: argparse.Namespace, arrays: Arrays) -> case.Setting:
+    clock = clock_for(options.device)
+    progress = Progress("ceilings")
+    progress.tell("copy and matrix products")
+    ceilings = roofline.measure(arrays, clock, options.dtype)
+    progress.clear()
+    return case.Setting(
+        arrays=arrays,
+        clock=clock,
+        ceilings=ceilings,
+        peers=tuple(dict.fromkeys(options.peers)),
+        repeats=options.repeats,
+        passes=options.passes,
+        graph=options.graph,
+    )
+
+
+def _write(
+    options: argparse.Namespace,
+    results: list[case.Result],
+    ceilings: roofline.Ceilings,
+    machine: dict[str, str | int],
+) -> None:
+    if options.json:
+        told: Any = report.as_json(results, ceilings, machine, options.repeats)
+        Path(options.json).write_text(json.dumps(told, indent=2, allow_nan=False) + "\n")
+    if options.plot:
+        title = f"Kronecker products on {machine['device']}"
+        plot.save(options.plot, results, ceilings, title)
+
+
+def _check_all_ran(results: list[case.Result]) -> None:
+    failed = [result.shape.text for result in results if result.floor is None]
+    if failed:
+        raise DeviceError(
+            mismatch(
+                "benchmark",
+                expected=f"{len(results)} results",
+                got=f"{len(results) - len(failed)}; {', '.join(failed)} failed",
+                hint="the table says why",
+            )
+        )

@@ -1,0 +1,109 @@
+"""A vision transformer with Kronecker-sparse layers, against the same one with dense layers."""
+
+from __future__ import annotations
+
+import argparse
+
+import kronop
+from kronop.bench import layers, vit_report, warm
+from kronop.bench.arrays import arrays_for
+from kronop.bench.output import Progress
+from kronop.bench.patterns import Case, Pattern
+from kronop.bench.protocol import clock_for
+from kronop.bench.vit import Measured, Setting, measure
+from kronop.errors import ArgumentError, DeviceError, mismatch
+
+DTYPES = ("float32", "float16", "bfloat16")
+# ViT-S/16 and the batch of the paper; on a CPU, what takes seconds.
+_DEFAULTS = {
+    "cuda": {"images": 128, "tokens": 196, "depth": 12},
+    "cpu": {"images": 2, "tokens": 49, "depth": 2},
+}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--device", choices=("cpu", "cuda"), default="cpu")
+    add("--dtype", nargs="+", choices=DTYPES, default=list(DTYPES))
+    add("--algorithms", nargs="+", choices=layers.ALGORITHMS, default=["kernel", "bmm"])
+    add("--images", type=int, help="in a batch (default: 128, on a CPU 2)")
+    add("--tokens", type=int, help="of an image (default: 196, on a CPU 49)")
+    add("--depth", type=int, help="blocks (default: 12, on a CPU 2)")
+    add("--repeats", type=int, default=10, help="rounds of inference (default 10)")
+    add("--steps", type=int, default=5, help="timed training steps (default 5)")
+
+
+def execute(options: argparse.Namespace) -> None:
+    """Prints a line for each model.
+
+    Raises:
+        ArgumentError: a number that is not positive.
+        DeviceError: no torch or no GPU, or something was not measured; the table says why.
+    """
+    setting = _setting(options)
+    algorithms = list(dict.fromkeys(options.algorithms))
+    progress = Progress("preparing")
+    if layers.OURS in algorithms:
+        warm.compile_all(_cases(options, setting), options.device, progress.tell)
+    progress.clear()
+    print(vit_report.head(setting, {"kronop": kronop.__version__, **setting.arrays.describe()}))
+    print(vit_report.columns(), flush=True)
+    found: list[Measured] = []
+    for dtype in dict.fromkeys(options.dtype):
+        progress = Progress("vit")
+        measured = measure(dtype, algorithms, setting, progress.tell)
+        progress.clear()
+        for line in vit_report.lines(measured):
+            print(line, flush=True)
+        found += measured
+    failed = [item for item in found if item.reasons]
+    if failed:
+        raise DeviceError(
+            mismatch(
+                "benchmark",
+                expected="every model measured",
+                got=f"{len(failed)} of {len(found)} not or in part",
+                hint="the table says why",
+            )
+        )
+
+
+def _setting(options: argparse.Namespace) -> Setting:
+    numbers = {
+        name: getattr(options, name) or default
+        for name, default in _DEFAULTS[options.device].items()
+    }
+    for name, value in {**vars(options), **numbers}.items():
+        if type(value) is int and value < 1:
+            raise ArgumentError(
+                mismatch(f"--{name}", expected="at least 1", got=value, hint="see --help")
+            )
+    arrays = arrays_for(options.device, layers=True)
+    from kronop.bench.models.vit import Sizes
+
+    return Setting(
+        arrays=arrays,
+        clock=clock_for(options.device),
+        sizes=Sizes(depth=numbers["depth"], tokens=numbers["tokens"]),
+        images=numbers["images"],
+        repeats=options.repeats,
+        steps=options.steps,
+    )
+
+
+def _cases(options: argparse.Namespace, setting: Setting) -> list[Case]:
+    """Products of the model's layers, for their kernels."""
+    from kronop.bench.models.vit import chains
+
+    return [
+        Case(
+            pattern=Pattern(*pattern),
+            dtype=dtype,
+            layout="first",
+            batch=setting.images * setting.sizes.tokens,
+            backward=True,
+        )
+        for dtype in options.dtype
+        for chain in chains()
+        for pattern in chain
+    ]

@@ -1,0 +1,257 @@
+"""Kronecker-sparse products in one line, on plain tensors: of one factor, or of a chain."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from kronop import prepared
+from kronop.args.device import target_of
+from kronop.args.ksparse import KSparseArguments, SparseArguments
+from kronop.args.ksparse_chain import KSparseChainArguments
+from kronop.args.tensor import describe, view
+from kronop.descriptions.datatype import result_type
+from kronop.descriptions.epilogue import ACTIVATION_NAMES
+from kronop.descriptions.ksparse_chain import Pattern
+from kronop.descriptions.shared import check_flag
+from kronop.descriptions.tensor import TensorDescription
+from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.families import KSparseChainOperation, KSparseOperation
+from kronop.functional import describe_output, epilogue_of, finish, operand_of
+
+
+def ksmm(
+    x: Any,
+    weights: Any,
+    *,
+    batch_last: bool = False,
+    bias: Any = None,
+    activation: str | None = None,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    z: Any = None,
+    out: Any = None,
+) -> Any:
+    """activation(alpha x K' + beta z + bias), K Kronecker-sparse or a product of such factors.
+
+    Several factors are one operation, of as few launches as pay; alpha, beta, z, bias and
+    activation come after the last. What is between two factors is of x's element type: in float16
+    it overflows beyond 65504, even where the result would not.
+
+    Args:
+        x: (..., a c d), or (a c d, ...) with `batch_last`.
+        weights: one (a, b, c, d) tensor, or a list of them, the right-most factor first.
+        batch_last: the batch is behind the features.
+        bias: (a b d,) of the last factor applied.
+        activation: None, or one of relu, leaky_relu, tanh, sigmoid, silu, hardswish, gelu.
+        alpha, beta: scalars; beta needs `z`.
+        z: like the result.
+        out: where to write the result, apart from x, weights and bias; a new tensor like `x`
+            where None.
+
+    Returns:
+        (..., a b d), or (a b d, ...) with `batch_last`, of x's kind, element type and device. Of
+        one factor only: of int8 as for `gemkm`; of 8-bit floats bfloat16, or what `out` is of
+        (float16 and float32 as well), and `bias` and `z` are of that type. `alpha` is then the
+        product of both operands' scales.
+
+    Raises:
+        ArgumentError: shapes, devices or scalars that do not fit.
+        ElementTypeError: types that do not.
+    """
+    chain = list(weights) if isinstance(weights, (list, tuple)) else [weights]
+    lesson = None
+    if type(batch_last) is bool and (activation is None or type(activation) is str):
+        form = (activation, batch_last)
+        result, lesson = prepared.repeat(form, alpha, beta, [x, *chain, bias, z, out])
+        if result is not None:
+            return result
+    _check_activation(activation)
+    check_flag("batch_last", batch_last)
+    arguments = _sparse_arguments(x, chain, batch_last, bias, activation, (alpha, beta), z, out)
+    count = len(chain)
+    slots = {f"weights[{index}]": 1 + index for index in range(count)}
+    slots |= {"W": 1, "bias": count + 1, "Z": count + 2}
+    result = finish(arguments, lesson, slots)
+    if lesson is not None:
+        lesson.end()
+    return result
+
+
+def _sparse_arguments(
+    x: Any,
+    chain: Sequence[Any],
+    batch_last: bool,
+    bias: Any,
+    activation: str | None,
+    scalars: tuple[float, float],
+    z: Any,
+    out: Any,
+) -> SparseArguments:
+    """The arguments, of the operation for these tensors, that `ksmm` runs."""
+    patterns = _chain_patterns(chain)
+    if len(chain) > 1:
+        return chain_arguments(x, chain, patterns, batch_last, bias, activation, scalars, z, out)
+    return ksparse_arguments(
+        x, chain[0], patterns[0], batch_last, bias, activation, scalars, z, out
+    )
+
+
+def ksparse_arguments(
+    x: Any,
+    weight: Any,
+    pattern: Pattern,
+    batch_last: bool,
+    bias: Any = None,
+    activation: str | None = None,
+    scalars: tuple[float, float] = (1.0, 0.0),
+    z: Any = None,
+    out: Any = None,
+) -> KSparseArguments:
+    """The arguments, of the operation for these tensors, that `ksmm` runs for one factor."""
+    X, Y, target = _sparse_ends(x, pattern, batch_last, z, out)
+    operation = _ksparse_operation(target, X, Y, pattern, batch_last, activation)
+    return KSparseArguments(
+        operation=operation,
+        X=x,
+        W=weight,
+        Z=z,
+        Y=out,
+        bias=bias,
+        output_op=operation.epilogue_type(*scalars),
+    )
+
+
+def chain_arguments(
+    x: Any,
+    weights: Sequence[Any],
+    patterns: Sequence[Pattern],
+    batch_last: bool,
+    bias: Any = None,
+    activation: str | None = None,
+    scalars: tuple[float, float] = (1.0, 0.0),
+    z: Any = None,
+    out: Any = None,
+) -> KSparseChainArguments:
+    """The arguments, of the operation for these tensors, that `ksmm` runs for several factors."""
+    _check_chained(x)
+    X, Y, target = _sparse_ends(x, patterns[-1], batch_last, z, out)
+    operation = _chain_operation(target, X, Y, tuple(patterns), batch_last, activation)
+    return KSparseChainArguments(
+        operation=operation,
+        X=x,
+        weights=weights,
+        Z=z,
+        Y=out,
+        bias=bias,
+        output_op=operation.epilogue_type(*scalars),
+    )
+
+
+def _sparse_ends(
+    x: Any, last: Pattern, batch_last: bool, z: Any, out: Any
+) -> tuple[TensorDescription, TensorDescription, str]:
+    """What is promised of X and of Y, whose last factor has that pattern; and the target."""
+    x_view = operand_of(x)
+    a, b, _, d = last
+    flat = len(x_view.shape) == 1
+    inner = math.prod(x_view.shape[1:]) if batch_last and not flat else a * b * d
+    Y = describe_output(x_view.element, inner, z, out)
+    return describe(x_view, "X"), Y, target_of(x_view)
+
+
+def _chain_patterns(chain: Sequence[Any]) -> list[Pattern]:
+    """The patterns of a list of weights, checked to chain."""
+    if not chain:
+        raise ArgumentError(
+            mismatch(
+                "weights",
+                expected="at least one (a, b, c, d) tensor",
+                got="an empty list",
+                hint="give the right-most factor first",
+            )
+        )
+    patterns: list[Pattern] = []
+    for index, weight in enumerate(chain):
+        shape = view(weight, f"weights[{index}]").shape
+        if len(shape) != 4:
+            raise ArgumentError(
+                mismatch(
+                    f"weights[{index}]",
+                    expected="shape (a, b, c, d)",
+                    got=shape,
+                    hint="K is I_a x dense(b, c) x I_d in structure",
+                )
+            )
+        a, b, c, d = shape
+        if patterns:
+            before = patterns[-1][0] * patterns[-1][1] * patterns[-1][3]
+            if a * c * d != before:
+                raise ArgumentError(
+                    mismatch(
+                        f"weights[{index}]",
+                        expected=f"a c d = {before}, the outputs of weights[{index - 1}]",
+                        got=f"{a * c * d} from {shape}",
+                        hint="list the right-most factor first",
+                    )
+                )
+        patterns.append((a, b, c, d))
+    return patterns
+
+
+def _check_chained(x: Any) -> None:
+    """Refuses what a second factor of the same type would not take."""
+    element = view(x, "X").element
+    if result_type(element) != element:
+        raise ElementTypeError(
+            mismatch(
+                "element type of X in a chain",
+                expected="a type that results have as well",
+                got=f"{element.name}, of which results are {result_type(element).name}",
+                hint="convert x and the weights to it, or apply one factor at a time",
+            )
+        )
+
+
+@functools.lru_cache(maxsize=512)
+def _ksparse_operation(
+    target: str,
+    X: TensorDescription,
+    Y: TensorDescription,
+    pattern: Pattern,
+    batch_last: bool,
+    activation: str | None,
+) -> KSparseOperation:
+    W = TensorDescription(X.element)
+    epilogue = epilogue_of(X.element, Y, activation)
+    return KSparseOperation(target, None, X, W, Y, epilogue, pattern, batch_last)
+
+
+@functools.lru_cache(maxsize=512)
+def _chain_operation(
+    target: str,
+    X: TensorDescription,
+    Y: TensorDescription,
+    patterns: tuple[Pattern, ...],
+    batch_last: bool,
+    activation: str | None,
+) -> KSparseChainOperation:
+    W = TensorDescription(X.element)
+    epilogue = epilogue_of(X.element, Y, activation)
+    return KSparseChainOperation(target, None, X, W, Y, epilogue, patterns, batch_last)
+
+
+def _check_activation(activation: object) -> None:
+    # By hand and first: activations are keys of a cache, and a list can be none.
+    named = isinstance(activation, str) and activation in ACTIVATION_NAMES
+    if activation is not None and not named:
+        raise ArgumentError(
+            mismatch(
+                "activation",
+                expected=f"None or one of {', '.join(ACTIVATION_NAMES)}",
+                got=repr(activation),
+                hint="for other functions apply them to the result",
+            )
+        )

@@ -1,0 +1,108 @@
+"""The ways to multiply by a chain of Kronecker-sparse factors, by name; all give the same.
+
+Each takes an operand (..., a c d), or (a c d, ...) with `batch_last`, the weights (a, b, c, d) with
+the right-most factor first, and a bias (a b d,) or None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from kronop.torch.ksparse import ksmm
+from kronop.torch.ksparse_shapes import as_matrix, outputs_of, result_shape
+from kronop.torch.sparse import sparse_product
+
+Algorithm = Callable[[Any, Sequence[Any], Any, bool], Any]
+
+
+def dense_product(weights: Sequence[Any]) -> Any:
+    """W = K_1 ... K_L (out, in), the right-most factor first in `weights`; differentiable."""
+    result = dense_factor(weights[0])
+    for weight in weights[1:]:
+        result = dense_factor(weight) @ result
+    return result
+
+
+def dense_factor(weight: Any) -> Any:
+    """K (a b d, a c d) of weights (a, b, c, d), with its zeros."""
+    a, b, c, d = weight.shape
+    lanes = torch.diag_embed(weight, dim1=2, dim2=4)  # (a, b, d, c, d)
+    both = torch.diag_embed(lanes.movedim(0, -1), dim1=0, dim2=3)  # (a, b, d, a, c, d)
+    return both.reshape(a * b * d, a * c * d)
+
+
+def _kernel(x: Any, weights: Sequence[Any], bias: Any, batch_last: bool) -> Any:
+    return ksmm(x, weights, bias=bias, batch_last=batch_last)
+
+
+def _dense(x: Any, weights: Sequence[Any], bias: Any, batch_last: bool) -> Any:
+    """One product with the chain's matrix, which is formed every time: it is no parameter."""
+    matrix = dense_product(weights)
+    if not batch_last:
+        return torch.nn.functional.linear(x, matrix, bias)
+    result = matrix @ as_matrix(x, True)
+    return _biased(result.reshape(result_shape(x, len(matrix), True)), bias, True)
+
+
+def _einsum(x: Any, weight: Any, batch_last: bool) -> Any:
+    a, _, c, d = weight.shape
+    if batch_last:
+        x = x.unflatten(0, (a, c, d))
+        return torch.einsum("ikl...,ijkl->ijl...", x, weight).flatten(0, 2)
+    x = x.unflatten(-1, (a, c, d))
+    return torch.einsum("...ikl,ijkl->...ijl", x, weight).flatten(-3)
+
+
+def _bmm(x: Any, weight: Any, batch_last: bool) -> Any:
+    """a d matrix products side by side, with the permutations that they need."""
+    a, b, c, d = weight.shape
+    shape = result_shape(x, outputs_of(weight.shape), batch_last)
+    matrices = weight.permute(0, 3, 1, 2).reshape(a * d, b, c)
+    flat = as_matrix(x, batch_last)
+    if batch_last:
+        operand = flat.view(a, c, d, -1).transpose(1, 2).reshape(a * d, c, -1)
+        result = torch.bmm(matrices, operand).view(a, d, b, -1).transpose(1, 2)
+    else:
+        operand = flat.view(-1, a, c, d).permute(1, 3, 0, 2).reshape(a * d, -1, c)
+        result = torch.bmm(operand, matrices.mT).view(a, d, -1, b).permute(2, 0, 3, 1)
+    return result.reshape(shape)
+
+
+def _sparse(blocks: bool) -> Callable[[Any, Any, bool], Any]:
+    def apply(x: Any, weight: Any, batch_last: bool) -> Any:
+        if torch._C._are_functorch_transforms_active():  # For these torch has no sparse matrices.
+            return _einsum(x, weight, batch_last)
+        shape = result_shape(x, outputs_of(weight.shape), batch_last)
+        return sparse_product(as_matrix(x, batch_last), weight, batch_last, blocks).reshape(shape)
+
+    return apply
+
+
+def _one_by_one(apply: Callable[[Any, Any, bool], Any]) -> Algorithm:
+    def chain(x: Any, weights: Sequence[Any], bias: Any, batch_last: bool) -> Any:
+        for weight in weights:
+            x = apply(x, weight, batch_last)
+        return _biased(x, bias, batch_last)
+
+    return chain
+
+
+def _biased(result: Any, bias: Any, batch_last: bool) -> Any:
+    if bias is None:
+        return result
+    if batch_last:
+        bias = bias.view(-1, *[1] * (result.dim() - 1))
+    return result + bias.to(result.dtype)  # Under autocast their types differ.
+
+
+ALGORITHMS: dict[str, Algorithm] = {
+    "kernel": _kernel,
+    "bmm": _one_by_one(_bmm),
+    "bsr": _one_by_one(_sparse(blocks=True)),
+    "einsum": _one_by_one(_einsum),
+    "dense": _dense,
+    "sparse": _one_by_one(_sparse(blocks=False)),
+}

@@ -1,0 +1,49 @@
+"""Autocast, as torch's `linear` has it: what is given becomes of the type that it is for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+_DEVICES = ("CPU", "CUDA")
+_KEYS = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU) | torch._C.DispatchKeySet(
+    torch._C.DispatchKey.AutocastCUDA
+)
+
+
+def cast(device: str, *tensors: Any) -> list[Any]:
+    """The tensors in autocast's type for that type of device: floats but float64."""
+    kind = torch.get_autocast_dtype(device)
+    return [
+        item.to(kind)
+        if item is not None and item.is_floating_point() and item.dtype is not torch.float64
+        else item
+        for item in tensors
+    ]
+
+
+def without_autocast() -> Any:
+    """A context in which nothing is cast."""
+    return torch._C._ExcludeDispatchKeyGuard(_KEYS)
+
+
+def register(library: Any, name: str, casting: Callable[..., Any]) -> None:
+    """Lets an operator of `library` cast its tensors.
+
+    Args:
+        casting: from the type of device and the operator's arguments, the arguments to take.
+    """
+    operator = getattr(torch.ops.kronop, name).default
+
+    def kernel(device: str) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            arguments = casting(device, *arguments)
+            with without_autocast():
+                return operator(*arguments)
+
+        return call
+
+    for device in _DEVICES:
+        library.impl(name, kernel(device.lower()), f"Autocast{device}")

@@ -1,0 +1,55 @@
+"""What the functions hold their arguments to before an operator sees them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from kronop.errors import ArgumentError, ElementTypeError, mismatch
+
+
+def check_tensor(name: str, item: Any, dimensions: int, elsewhere: str) -> None:
+    """Refuses what is no torch tensor, or one of fewer dimensions.
+
+    Args:
+        elsewhere: the functions that take tensors of other frameworks.
+    """
+    if not isinstance(item, torch.Tensor):
+        raise ElementTypeError(
+            mismatch(
+                name,
+                expected="a torch tensor",
+                got=type(item).__name__,
+                hint=f"{elsewhere} take tensors of other frameworks",
+            )
+        )
+    if item.dim() < dimensions:
+        raise ArgumentError(
+            mismatch(
+                f"shape of {name}",
+                expected=f"at least {dimensions} dimensions",
+                got=tuple(item.shape),
+                hint="reshape it",
+            )
+        )
+
+
+def number(name: str, value: Any) -> Any:
+    """A scalar that is no tensor."""
+    if isinstance(value, torch.Tensor):
+        raise ElementTypeError(
+            mismatch(
+                name,
+                expected="a number",
+                got="a tensor",
+                hint="multiply the tensors by it: scalars of kronop have no gradient",
+            )
+        )
+    return value if isinstance(value, int) else float(value)
+
+
+def check_source(beta: Any, z: Any) -> None:
+    """Refuses a beta that scales nothing."""
+    if z is None and beta:
+        raise ArgumentError(mismatch("beta", expected="0 without z", got=beta, hint="pass z"))

@@ -1,0 +1,248 @@
+"""Chains of Kronecker-sparse products with gradients, on torch tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.autograd import forward_ad
+
+from kronop import functional_ksparse
+from kronop.descriptions.epilogue import ACTIVATION_NAMES
+from kronop.errors import ArgumentError, mismatch
+from kronop.torch import ksparse_formulas, ksparse_operators, ksparse_transforms
+from kronop.torch.autocasting import cast
+from kronop.torch.checks import check_source, check_tensor, number
+from kronop.torch.ksparse_operators import compute_gradient
+from kronop.torch.ksparse_shapes import turned
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+def ksmm(
+    x: Any,
+    weights: Any,
+    *,
+    batch_last: bool = False,
+    bias: Any = None,
+    activation: str | None = None,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    z: Any = None,
+) -> Any:
+    """activation(alpha x K' + beta z + bias), differentiable in x, all weights, bias and z.
+
+    As `kronop.ksmm`, and a torch operator: autograd to any order, autocast, torch.compile without
+    a graph break, torch.export, torch.vmap, torch.func. Gradients are computed by kronop's kernels
+    (those of weights on a CPU by torch's matrix products): one product with the transposed factor
+    and one gradient of weights for each factor.
+
+    Without a gradient, a list of weights is one call. With one, factors are applied one by one and
+    what is between them is kept, as in a sequence of modules: to compute it again costs a product
+    for every factor but the last; torch.utils.checkpoint does so. A second derivative computes it
+    again. An activation is then applied by torch, for its gradient needs what it was applied to.
+
+    Args:
+        x: (..., a c d), or (a c d, ...) with `batch_last`.
+        weights: one (a, b, c, d) tensor, or a list of them, the right-most factor first.
+        batch_last: the batch is behind the features.
+        bias: (a b d,) of the last factor applied.
+        activation: None, or one of relu, leaky_relu, tanh, sigmoid, silu, hardswish, gelu.
+        alpha, beta: numbers, without gradient; beta needs `z`.
+        z: like the result.
+
+    Returns:
+        (..., a b d), or (a b d, ...) with `batch_last`, of x's element type (int32 of int8) and
+        device.
+
+    Raises:
+        ArgumentError: shapes, devices or scalars that do not fit.
+        ElementTypeError: what is no torch tensor, or element types that do not fit.
+    """
+    chain = list(weights) if isinstance(weights, (list, tuple)) else [weights]
+    if x is not None and _is_plain((x, *chain, bias, z)):
+        return _eager(x, chain, batch_last, bias, activation, alpha, beta, z)
+    _check(x, chain, bias, z, activation)
+    alpha, beta = number("alpha", alpha), number("beta", beta)
+    check_source(beta, z)
+    if torch.compiler.is_exporting() or not _needs_gradient((x, *chain, bias, z)):
+        outside = activation if _needs_gradient((x, *chain, bias, z)) else None
+        fused = None if outside else activation
+        result = _operator()(x, chain, bias, z, alpha, beta, batch_last, fused)
+        return _activated(result, outside)
+    for weight in chain[:-1]:
+        x = _operator()(x, [weight], None, None, 1, 0, batch_last, None)
+    result = _operator()(x, chain[-1:], bias, z, alpha, beta, batch_last, None)
+    return _activated(result, activation)
+
+
+def _operator() -> Any:
+    if torch._C._are_functorch_transforms_active():
+        return ksparse_transforms.ksmm
+    return ksparse_operators.ksmm
+
+
+def _needs_gradient(tensors: Sequence[Any]) -> bool:
+    return torch.is_grad_enabled() and any(
+        item is not None and item.requires_grad for item in tensors
+    )
+
+
+def _is_plain(tensors: Sequence[Any]) -> bool:
+    """Whether nothing but autograd has to know of the call: the dispatcher costs several times
+    what a kernel's launch does."""
+    return (
+        all(item is None or type(item) in _PLAIN for item in tensors)
+        and not torch.compiler.is_compiling()
+        and tensors[0].device.type in ("cpu", "cuda")
+        and not torch._C._are_functorch_transforms_active()
+        and not torch._C._len_torch_dispatch_stack()
+        and torch._C._get_tracing_state() is None
+        and forward_ad._current_level < 0
+    )
+
+
+def _eager(
+    x: Any,
+    chain: Sequence[Any],
+    batch_last: bool,
+    bias: Any,
+    activation: str | None,
+    alpha: Any,
+    beta: Any,
+    z: Any,
+) -> Any:
+    device = x.device.type
+    if torch.is_autocast_enabled(device):
+        x, bias, z, *chain = cast(device, x, bias, z, *chain)
+    if _needs_gradient((x, *chain, bias, z)):
+        _check_activation(activation)
+        alpha, beta = number("alpha", alpha), number("beta", beta)
+        result = _Chain.apply(batch_last, alpha, beta, bias, z, x, *chain)
+        return _activated(result, activation)
+    return functional_ksparse.ksmm(
+        x,
+        chain,
+        batch_last=batch_last,
+        bias=bias,
+        activation=activation,
+        alpha=alpha,
+        beta=beta,
+        z=z,
+    )
+
+
+class _Chain(torch.autograd.Function):  # type: ignore[misc]  # torch is Any to mypy.
+    """A chain whose backward is kernels launched one after the other."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, batch_last: bool, alpha: Any, beta: Any, bias: Any, z: Any, x: Any, *chain: Any
+    ) -> Any:
+        ctx.alpha, ctx.beta, ctx.batch_last = alpha, beta, batch_last
+        ctx.set_materialize_grads(False)
+        needed = ctx.needs_input_grad[6:]
+        last = {"batch_last": batch_last, "bias": bias, "alpha": alpha, "beta": beta, "z": z}
+        if not any(needed):
+            ctx.save_for_backward(x, *chain)
+            return functional_ksparse.ksmm(x, chain, **last)
+        operands = [x]
+        for weight in chain[:-1]:
+            operands.append(functional_ksparse.ksmm(operands[-1], [weight], batch_last=batch_last))
+        kept = [operands[at] if need else None for at, need in enumerate(needed)]
+        ctx.save_for_backward(x, *chain, *kept)
+        return functional_ksparse.ksmm(operands[-1], chain[-1:], **last)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        *_, needs_bias, needs_z, needs_x = ctx.needs_input_grad[:6]
+        needed = ctx.needs_input_grad[6:]
+        if grad is None:
+            return (None,) * (6 + len(needed))
+        if torch.is_grad_enabled():
+            of_x, found, of_bias, of_z = ksparse_formulas.of_product(
+                _Kept(ctx), *_OPERATORS, grad, needs_x, needed, needs_bias, needs_z
+            )
+        else:
+            grad = ksparse_formulas.settled(grad)
+            of_bias = ksparse_formulas.bias_gradient(grad, ctx.batch_last) if needs_bias else None
+            of_z = grad * ctx.beta if needs_z else None
+            of_x, found = _chain_gradients(ctx, grad, needs_x, needed)
+        return None, None, None, of_bias, of_z, of_x, *found
+
+
+_OPERATORS = (ksparse_operators.ksmm, ksparse_operators.ksmm_gradient)
+
+
+class _Kept:
+    """What the formulas take from a chain's context: x and the weights, without the operands that
+    were computed from them, which autograd knows nothing of."""
+
+    def __init__(self, ctx: Any) -> None:
+        self.alpha, self.beta, self.batch_last = ctx.alpha, ctx.beta, ctx.batch_last
+        self.saved_tensors = ctx.saved_tensors[: len(ctx.needs_input_grad) - 5]
+
+
+def _chain_gradients(
+    ctx: Any, grad: Any, needs_x: bool, needed: Sequence[bool]
+) -> tuple[Any, list[Any]]:
+    """The gradients of x and of the weights, from the operands that were kept."""
+    count, last = len(needed), ctx.batch_last
+    _, *others = ctx.saved_tensors
+    chain, operands = others[:count], others[count:]
+    found: list[Any] = [None] * count
+    if not any(needed):
+        around = [turned(weight) for weight in reversed(chain)]
+        of_x = (
+            functional_ksparse.ksmm(grad, around, batch_last=last, alpha=ctx.alpha)
+            if needs_x
+            else None
+        )
+        return of_x, found
+    first = -1 if needs_x else list(needed).index(True)
+    alpha = ctx.alpha  # Of the first step back; the gradient has it from there on.
+    for at in reversed(range(count)):
+        weight = chain[at]
+        if needed[at]:
+            found[at] = compute_gradient(operands[at], grad, tuple(weight.shape), alpha, last)
+        if at > first:
+            grad = functional_ksparse.ksmm(grad, [turned(weight)], batch_last=last, alpha=alpha)
+            alpha = 1.0
+    return (grad if needs_x else None), found
+
+
+def _activated(result: Any, activation: str | None) -> Any:
+    return result if activation is None else getattr(torch.nn.functional, activation)(result)
+
+
+def _check_activation(activation: object) -> None:
+    if activation is not None and activation not in ACTIVATION_NAMES:
+        raise ArgumentError(
+            mismatch(
+                "activation",
+                expected=f"None or one of {', '.join(ACTIVATION_NAMES)}",
+                got=repr(activation),
+                hint="apply other functions to the result",
+            )
+        )
+
+
+def _check(x: Any, chain: Sequence[Any], bias: Any, z: Any, activation: Any) -> None:
+    """Refuses what an operator's own messages would not explain."""
+    if not chain:
+        raise ArgumentError(
+            mismatch(
+                "weights",
+                expected="at least one (a, b, c, d) tensor",
+                got="an empty list",
+                hint="give the right-most factor first",
+            )
+        )
+    check_tensor("x", x, 1, "kronop.ksmm does")
+    for index, item in enumerate(chain):
+        check_tensor(f"weights[{index}]", item, 4, "kronop.ksmm does")
+    for name, item in (("bias", bias), ("z", z)):
+        if item is not None:
+            check_tensor(name, item, 1, "kronop.ksmm does")
+    _check_activation(activation)

@@ -1,0 +1,89 @@
+"""What Kronecker-sparse weights map: shapes of chains, and weights turned round."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kronop.errors import ArgumentError, mismatch
+
+Pattern = tuple[int, int, int, int]
+
+
+def inputs_of(pattern: Sequence[int]) -> int:
+    """Features of the operand: a c d."""
+    a, _, c, d = pattern
+    return a * c * d
+
+
+def outputs_of(pattern: Sequence[int]) -> int:
+    """Features of the result: a b d."""
+    a, b, _, d = pattern
+    return a * b * d
+
+
+def turned(weight: Any) -> Any:
+    """The weights (a, c, b, d) of the transposed factor, as a view."""
+    return weight.transpose(1, 2)
+
+
+def check_chain(patterns: Sequence[Sequence[int]], name: str) -> None:
+    """Refuses factors of which one takes other features than the one before gives.
+
+    Args:
+        patterns: (a, b, c, d) of each factor, the right-most first.
+        name: what messages call them.
+    """
+    for index in range(1, len(patterns)):
+        given, taken = outputs_of(patterns[index - 1]), inputs_of(patterns[index])
+        if given != taken:
+            raise ArgumentError(
+                mismatch(
+                    f"{name}[{index}]",
+                    expected=f"a c d = {given}, the outputs a b d of {name}[{index - 1}]",
+                    got=f"{taken} from {tuple(patterns[index])}",
+                    hint="list the right-most factor, which is applied first, first",
+                )
+            )
+
+
+def check_weights(weights: Sequence[Any]) -> None:
+    """Refuses weights that are no chain of (a, b, c, d) tensors."""
+    for index, weight in enumerate(weights):
+        if weight.dim() != 4:
+            raise ArgumentError(
+                mismatch(
+                    f"shape of weights[{index}]",
+                    expected="(a, b, c, d)",
+                    got=tuple(weight.shape),
+                    hint="K is I_a x dense(b, c) x I_d in structure",
+                )
+            )
+    check_chain([tuple(weight.shape) for weight in weights], "weights")
+
+
+def check_features(x: Any, features: int, batch_last: bool) -> None:
+    """Refuses an operand of other features."""
+    if not x.dim() or x.shape[0 if batch_last else -1] != features:
+        raise ArgumentError(
+            mismatch(
+                "shape of X",
+                expected=f"({features}, ...)" if batch_last else f"(..., {features})",
+                got=tuple(x.shape),
+                hint="the batch is behind the features"
+                if batch_last
+                else "the features are the last dimension",
+            )
+        )
+
+
+def result_shape(x: Any, features: int, batch_last: bool) -> tuple[Any, ...]:
+    """Shape of the result for an operand that fits."""
+    return (features, *x.shape[1:]) if batch_last else (*x.shape[:-1], features)
+
+
+def as_matrix(x: Any, batch_last: bool) -> Any:
+    """(batch, features), or (features, batch); a vector is a batch of one."""
+    if batch_last:
+        return x.reshape(x.shape[0], -1)
+    return x.reshape(-1, x.shape[-1])

@@ -1,0 +1,138 @@
+"""Kronecker-sparse products by torch's own sparse matrices, with derivatives.
+
+torch has no gradient for the entries of a sparse matrix that stays sparse, so the product is an
+operator: linear in the operand and in the weights, with the derivatives of `ksparse_formulas`. The
+gradient of weights is a batch of small matrix products.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from kronop.torch.autocasting import cast, register
+from kronop.torch.ksparse_shapes import inputs_of, outputs_of, turned
+
+_LIBRARY = torch.library.Library("kronop", "FRAGMENT")
+_LIBRARY.define("sparse_product(Tensor x, Tensor weight, bool batch_last, bool blocks) -> Tensor")
+sparse_product = torch.ops.kronop.sparse_product.default
+# Triton's kernels for torch's block-sparse matrices take powers of two from here on.
+_LEAST_POWER = 16
+
+
+def by_rows(weight: Any) -> Any:
+    """K (a b d, a c d) as a CSR matrix."""
+    a, b, c, d = weight.shape
+    rows, columns = outputs_of(weight.shape), inputs_of(weight.shape)
+    group, lane = _digits(weight, a, d)
+    entries = torch.arange(c, dtype=torch.int32, device=weight.device) * d
+    places = group.view(a, 1, 1, 1) * (c * d) + lane.view(1, 1, d, 1) + entries
+    starts = torch.arange(rows + 1, dtype=torch.int32, device=weight.device) * c
+    return torch.sparse_csr_tensor(
+        starts,
+        _flat(places.expand(a, b, d, c)),
+        _flat(weight.permute(0, 1, 3, 2)),
+        size=(rows, columns),
+        check_invariants=False,
+    )
+
+
+def by_blocks(weight: Any) -> Any:
+    """K with rows ordered (a, d, b) and columns (a, d, c), block-diagonal then, as a BSR matrix.
+
+    Its blocks are square, because torch multiplies by no others.
+    """
+    a, b, c, d = weight.shape
+    size = _block_size(b, c)
+    high, wide, count = b // size, c // size, a * d
+    every = torch.arange(count * wide, dtype=torch.int32, device=weight.device)
+    places = _flat(every.view(count, 1, wide).expand(count, high, wide))
+    starts = torch.arange(count * high + 1, dtype=torch.int32, device=weight.device) * wide
+    blocks = weight.permute(0, 3, 1, 2).reshape(count, high, size, wide, size).transpose(2, 3)
+    return torch.sparse_bsr_tensor(
+        starts,
+        places,
+        blocks.reshape(-1, size, size).contiguous(),
+        size=(count * b, count * c),
+        check_invariants=False,
+    )
+
+
+def _flat(item: Any) -> Any:
+    """A vector in its own memory: torch's sparse products take no strides, and do not say so."""
+    return item.reshape(-1).contiguous()
+
+
+def _block_size(b: int, c: int) -> int:
+    common = math.gcd(b, c)
+    power = common & -common
+    return power if power >= _LEAST_POWER else common
+
+
+def _digits(weight: Any, *counts: int) -> list[Any]:
+    return [torch.arange(count, dtype=torch.int32, device=weight.device) for count in counts]
+
+
+def _compute(x: Any, weight: Any, batch_last: bool, blocks: bool) -> Any:
+    a, b, c, d = weight.shape
+    kind = x.dtype
+    if not x.is_cuda and x.element_size() == 2:  # torch multiplies these on GPUs only.
+        x, weight = x.float(), weight.float()
+    columns = x if batch_last else x.mT
+    # cuSPARSE takes no blocks of one element: then rows of entries are the same matrix.
+    if blocks and _block_size(b, c) > 1:
+        columns = _swapped(columns, (a, c, d))
+        result = _swapped(by_blocks(weight) @ columns, (a, d, b))
+    else:
+        result = by_rows(weight) @ columns
+    return (result if batch_last else result.mT).to(kind).contiguous()
+
+
+def _swapped(columns: Any, digits: Sequence[int]) -> Any:
+    """The last two of three digits of the features exchanged."""
+    if 1 in digits[1:]:
+        return columns
+    return columns.unflatten(0, tuple(digits)).transpose(1, 2).flatten(0, 2)
+
+
+def _fake(x: Any, weight: Any, batch_last: bool, blocks: bool) -> Any:
+    features = outputs_of(weight.shape)
+    return x.new_empty((features, x.shape[1]) if batch_last else (x.shape[0], features))
+
+
+def _keep(ctx: Any, inputs: Any, output: Any) -> None:
+    x, weight, ctx.batch_last, ctx.blocks = inputs
+    ctx.save_for_backward(x, weight)
+
+
+def _differentiate(ctx: Any, grad: Any) -> Any:
+    x, weight = ctx.saved_tensors
+    of_x = of_weight = None
+    if ctx.needs_input_grad[0]:
+        of_x = sparse_product(grad, turned(weight), ctx.batch_last, ctx.blocks)
+    if ctx.needs_input_grad[1]:
+        of_weight = _weight_gradient(x, grad, weight.shape, ctx.batch_last)
+    return of_x, of_weight, None, None
+
+
+def _weight_gradient(x: Any, grad: Any, pattern: Sequence[int], batch_last: bool) -> Any:
+    a, b, c, d = pattern
+    at = 0 if batch_last else 1
+    x, grad = x.unflatten(at, (a, c, d)), grad.unflatten(at, (a, b, d))
+    return torch.einsum("ikln,ijln->ijkl" if batch_last else "nikl,nijl->ijkl", x, grad)
+
+
+def _cast(device: str, x: Any, weight: Any, *others: Any) -> Any:
+    return *cast(device, x, weight), *others
+
+
+for _device in ("CPU", "CUDA"):
+    _LIBRARY.impl("sparse_product", _compute, _device)
+register(_LIBRARY, "sparse_product", _cast)
+torch.library.register_fake("kronop::sparse_product", _fake, lib=_LIBRARY)
+torch.library.register_autograd(
+    "kronop::sparse_product", _differentiate, setup_context=_keep, lib=_LIBRARY
+)

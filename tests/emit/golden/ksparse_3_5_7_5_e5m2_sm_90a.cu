@@ -1,0 +1,75 @@
+// I_3 x dense(5, 7) x I_5, batch_first, tiles of 5 lanes x 64 x 8 x 8, 4 x 4 a thread
+#include "kronop/contract.cuh"
+
+using Parameters = kronop::ContractParameters<double>;
+static_assert(sizeof(Parameters{.x = {}, .w = {}, .y = {}, .z = {}, .bias = {}, .x_vector = {},
+    .w_vector = {}, .y_vector = {}, .row_extent = {}, .row_x = {}, .row_y = {}, .row_z = {},
+    .contracted_x = {}, .contracted_w = {}, .produced_w = {}, .produced_y = {}, .produced_z = {},
+    .produced_bias = {}, .lane_extent = {}, .lane_x = {}, .lane_w = {}, .lane_y = {}, .lane_z = {},
+    .lane_bias = {}, .group_extent = {}, .group_x = {}, .group_w = {}, .group_y = {}, .group_z = {},
+    .group_bias = {}, .scalars = {}}) == 480);
+static_assert(sizeof(Parameters::x) == 8 && sizeof(Parameters::w) == 8 && sizeof(Parameters::y) == 8
+    && sizeof(Parameters::z) == 8 && sizeof(Parameters::bias) == 8 && sizeof(Parameters::x_vector)
+    == 8 && sizeof(Parameters::w_vector) == 8 && sizeof(Parameters::y_vector) == 8 &&
+    sizeof(Parameters::row_extent) == 24 && sizeof(Parameters::row_x) == 24 &&
+    sizeof(Parameters::row_y) == 24 && sizeof(Parameters::row_z) == 24 &&
+    sizeof(Parameters::contracted_x) == 8 && sizeof(Parameters::contracted_w) == 8 &&
+    sizeof(Parameters::produced_w) == 8 && sizeof(Parameters::produced_y) == 8 &&
+    sizeof(Parameters::produced_z) == 8 && sizeof(Parameters::produced_bias) == 8 &&
+    sizeof(Parameters::lane_extent) == 8 && sizeof(Parameters::lane_x) == 8 &&
+    sizeof(Parameters::lane_w) == 8 && sizeof(Parameters::lane_y) == 8 && sizeof(Parameters::lane_z)
+    == 8 && sizeof(Parameters::lane_bias) == 8 && sizeof(Parameters::group_extent) == 32 &&
+    sizeof(Parameters::group_x) == 32 && sizeof(Parameters::group_w) == 32 &&
+    sizeof(Parameters::group_y) == 32 && sizeof(Parameters::group_z) == 32 &&
+    sizeof(Parameters::group_bias) == 32 && sizeof(Parameters::scalars) == 32);
+
+struct Epilogue {
+  using Compute = float;
+  Compute alpha, beta;
+  template <class Scalar>
+  KRONOP_INLINE explicit Epilogue(const Scalar* scalars) : alpha(Compute(scalars[0])), beta(Compute(scalars[1])) {}
+  KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
+    namespace math = kronop::math;
+    const Compute v0 = alpha * accumulator;
+    const Compute v1 = beta * source;
+    const Compute v2 = v0 + v1;
+    const Compute v3 = v2 + bias;
+    return v3;
+  }
+};
+
+struct Step {
+  using Input = kronop::float_e5m2_t;
+  using Factor = kronop::float_e5m2_t;
+  using Output = kronop::bfloat16_t;
+  using Accumulator = float;
+  using Epilogue = ::Epilogue;
+  static constexpr int kThreads = 160;
+  static constexpr int kBlocks = 1;
+  static constexpr int kStages = 2;
+  static constexpr int kLanes = 5;
+  static constexpr int kTileM = 64;
+  static constexpr int kTileN = 8;
+  static constexpr int kTileK = 8;
+  static constexpr int kThreadM = 4;
+  static constexpr int kThreadN = 4;
+  static constexpr int kVectorM = 4;
+  static constexpr int kVectorN = 4;
+  static constexpr int kUnroll = 8;
+  static constexpr int kContracted = 7;
+  static constexpr int kProduced = 5;
+  static constexpr int kXOrder = 2;
+  static constexpr int kWOrder = 2;
+  static constexpr int kYOrder = 2;
+  static constexpr int kXVector = 1;
+  static constexpr int kWVector = 1;
+  static constexpr int kYVector = 1;
+  static constexpr int kPad = 4;
+  static constexpr int kTileBytesAt = 1536;
+  static constexpr bool kSaturate = false;
+};
+
+extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
+ksparse_e5m2_3_5_7_5_batch_first_bf16_linear_sm_90a(const __grid_constant__ Parameters parameters) {
+  kronop::contract_tiles<Step>(parameters);
+}

@@ -1,0 +1,78 @@
+"""8-bit floats, widened on their way to products, on the CPU from the same headers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kronop.descriptions.datatype import (
+    ColumnMajor,
+    DataType,
+    bfloat16,
+    float8_e4m3fn,
+    float8_e5m2,
+)
+from kronop.descriptions.math_instruction import MathInstruction
+from kronop.descriptions.tile import TileDescription
+from tests.emulation.emulator import host_compiler
+from tests.emulation.test_emulated_contract import run
+from tests.emulation.test_emulated_kernels import folder, run_ksparse
+
+pytestmark = pytest.mark.skipif(
+    host_compiler() is None, reason="no g++ to build the emulation with"
+)
+__all__ = ["folder"]
+
+
+@pytest.mark.parametrize("batch_last", [False, True], ids=["first", "last"])
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        (3, 24, 64, 1),
+        (1, 33, 41, 1),
+        (1, 48, 32, 2),
+        (2, 20, 17, 3),
+        (2, 40, 36, 4),
+        (1, 20, 24, 5),
+        (1, 33, 40, 6),
+        (1, 32, 24, 8),
+        (1, 20, 24, 12),
+        (1, 20, 24, 37),
+        (1, 20, 24, 64),
+    ],
+)
+def test_patterns(folder: Path, pattern: tuple[int, int, int, int], batch_last: bool) -> None:
+    for rows in (1, 40, 71):
+        run(folder, pattern, rows, float8_e4m3fn, batch_last=batch_last)
+    run(folder, pattern, 64, float8_e5m2, batch_last=batch_last)
+
+
+@pytest.mark.parametrize("batch_last", [False, True], ids=["first", "last"])
+@pytest.mark.parametrize("element", [float8_e4m3fn, float8_e5m2])
+def test_on_ordinary_cores(folder: Path, element: DataType, batch_last: bool) -> None:
+    for pattern in ((2, 3, 5, 3), (2, 2, 2, 1), (1, 48, 20, 4)):
+        simt = run_ksparse(folder, pattern, 37, element, batch_last=batch_last, alignment=1)
+        assert simt == "kronop::contract_tiles"
+    run_ksparse(folder, (2, 12, 32, 16), 64, element, batch_last=batch_last, alignment=16)
+
+
+@pytest.mark.parametrize("batch_last", [False, True], ids=["first", "last"])
+def test_other_layouts(folder: Path, batch_last: bool) -> None:
+    for d in (1, 4):
+        run(folder, (2, 32, 48, d), 48, float8_e4m3fn, batch_last=batch_last, layout=ColumnMajor)
+
+
+def test_warps_along_the_contracted_index_and_few_rows(folder: Path) -> None:
+    for d in (1, 2):
+        tile = TileDescription(
+            [64, 32, 32], 3, [2, 1, 2 * d], MathInstruction.tensor_op(float8_e4m3fn)
+        )
+        run(folder, (1, 40, 130, d), 70, float8_e4m3fn, batch_last=False, tile=tile)
+        run(folder, (1, 40, 260, d), 1, float8_e4m3fn, batch_last=d == 2, few=True)
+
+
+def test_bfloat16_is_what_results_are() -> None:
+    from kronop.descriptions.datatype import result_type
+
+    assert result_type(float8_e4m3fn) is result_type(float8_e5m2) is bfloat16

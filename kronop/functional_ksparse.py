@@ -156,8 +156,7 @@ def _sparse_ends(
     """What is promised of X and of Y, whose last factor has that pattern; and the target."""
     x_view = operand_of(x)
     a, b, _, d = last
-    flat = len(x_view.shape) == 1
-    inner = math.prod(x_view.shape[1:]) if batch_last and not flat else a * b * d
+    inner = math.prod(x_view.shape[1:]) if batch_last else a * b * d
     Y = describe_output(x_view.element, inner, z, out)
     return describe(x_view, "X"), Y, target_of(x_view)
 

@@ -108,6 +108,26 @@ def ksparse_operation(
     )
 
 
+def chain_operation(
+    target: object,
+    element: DataType,
+    patterns: Any,
+    *,
+    batch_last: bool = False,
+    alignment: int = 1,
+    layout: Any = kronop.RowMajor,
+    epilogue: Any = None,
+    tile: Any = None,
+) -> kronop.KSparseChainOperation:
+    matrix = kronop.TensorDescription(element, layout, alignment)
+    plain = kronop.TensorDescription(element)
+    epilogue = epilogue or linear(element, alignment)
+    result = _result(epilogue, layout, alignment)
+    return kronop.KSparseChainOperation(
+        target, tile, matrix, plain, result, epilogue, patterns, batch_last
+    )
+
+
 def gradient_operation(
     target: object,
     element: DataType,
@@ -219,6 +239,31 @@ def expected_ksparse(
     return Expected(
         value, _bound(description, value, magnitude, description.pattern[2] + 1, z, bias, output_op)
     )
+
+
+def expected_chain(
+    operation: kronop.KSparseChainOperation,
+    x: Any,
+    weights: Any,
+    z: Any = None,
+    bias: Any = None,
+    output_op: Any = None,
+) -> Expected:
+    description = operation.description
+    value = description.reference(x, weights, z, bias, output_op)
+    if value.dtype.kind == "i":
+        return Expected(value, 0)
+    plain = _magnitudes_of(description)
+    magnitude = plain.reference(np.abs(_wide(x)), [np.abs(_wide(item)) for item in weights])
+    if bias is not None and description.batch_last:
+        bias = np.asarray(bias)[:, None]
+    steps = sum(pattern[2] for pattern in description.patterns) + 1
+    bound = _bound(description, value, magnitude, steps, z, bias, output_op)
+    # What is between two factors is rounded to the tensors' type; an activation doubles errors at
+    # most, as in `_bound`.
+    scalars = output_op or description.epilogue.epilogue_type()
+    unit = _UNIT[description.X.element]
+    return Expected(value, bound + 2 * len(weights) * unit * abs(scalars.alpha) * magnitude)
 
 
 def expected_gradient(

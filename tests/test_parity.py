@@ -41,6 +41,10 @@ _PATTERNS = {
     "wide": (2, 2, 2, 64),
     "tall": (1, 129, 67, 3),
 }
+_CHAINS = {
+    "pair": [(2, 24, 32, 1), (1, 40, 24, 2)],
+    "odd": [(3, 10, 17, 1), (1, 18, 10, 3), (9, 5, 6, 1)],
+}
 
 
 def _cells(family: type):
@@ -106,6 +110,38 @@ def test_ksparse(target, element, pattern, batch_last) -> None:
         operation.run(arguments)
         arguments.sync()
         support.expected_ksparse(operation, x, weights, z, bias, output_op).check(y)
+
+
+@pytest.mark.parametrize("batch_last", [False, True], ids=["first", "last"])
+@pytest.mark.parametrize("patterns", list(_CHAINS.values()), ids=list(_CHAINS))
+@pytest.mark.parametrize(("target", "element"), _cells(kronop.KSparseChainDescription))
+def test_ksparse_chain(target, element, patterns, batch_last) -> None:
+    if result_type(element) != element:
+        with pytest.raises(kronop.DescriptionError, match="a type that results have as well"):
+            support.chain_operation(target, element, patterns)
+        return
+    random = np.random.default_rng()
+    operation = support.chain_operation(
+        target, element, patterns, batch_last=batch_last, epilogue=_with_bias(element)
+    )
+    output = operation.description.Y.element
+    weights = [support.random_array(random, pattern, element) for pattern in patterns]
+    bias = support.random_array(random, (operation.description.output_columns,), output)
+    output_op = operation.epilogue_type(*(0.5, -1.5) if element.kind == "float" else (2, -3))
+    for rows in (1, 133):
+        x = support.random_array(random, operation.sizes(rows).x_shape, element)
+        z = support.random_array(random, operation.sizes(rows).y_shape, output)
+        expected = support.expected_chain(operation, x, weights, z, bias, output_op)
+        # On CPUs other plans have other tiles, which other tests run.
+        for plan in operation.candidates(1 if target.startswith("x86") else 3):
+            y = support.poison(z.shape, output)
+            arguments = kronop.KSparseChainArguments(
+                operation=operation, X=x, weights=weights, Z=z, Y=y, bias=bias, output_op=output_op
+            )
+            served = operation.serve(plan)
+            arguments.run(served.kernels, None, served)
+            arguments.sync()
+            expected.check(y)
 
 
 @pytest.mark.parametrize("tied", [False, True], ids=["apart", "tied"])

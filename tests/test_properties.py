@@ -15,6 +15,8 @@ _SETTINGS = settings(
     max_examples=40,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
+# Of chains, of which each has several kernels to compile.
+_FEW = settings(_SETTINGS, max_examples=12)
 _TARGETS = ["x86", pytest.param(support.cuda_target(), marks=pytest.mark.cuda)]
 _ELEMENTS = st.sampled_from(support.ELEMENTS)
 _SIZE = st.integers(1, 9)
@@ -127,6 +129,55 @@ def test_ksparse(target, data, alpha, beta, with_bias) -> None:
     operation.run(arguments)
     arguments.sync()
     support.expected_ksparse(operation, x, weights, z, bias, output_op).check(y)
+
+
+@st.composite
+def _chain_problems(draw, target):
+    element = draw(st.sampled_from([item for item in support.ELEMENTS if item != kronop.int8]))
+    patterns, features = [], draw(st.sampled_from([6, 12, 24, 35]))
+    for _ in range(draw(st.integers(1, 3))):
+        a, d = draw(st.sampled_from(_splits(features)))
+        patterns.append((a, draw(st.integers(1, 12)), features // (a * d), d))
+        features = a * patterns[-1][1] * d
+    random = np.random.default_rng(draw(st.integers(0, 2**32)))
+    operation = support.chain_operation(target, element, patterns, batch_last=draw(st.booleans()))
+    what, rows = operation.description, draw(st.integers(0, 40))
+    x = _strided(draw, random, what.x_shape(rows), element)
+    weights = [_strided(draw, random, pattern, element) for pattern in patterns]
+    bias = _strided(draw, random, (what.output_columns,), element)
+    z, y = (_strided(draw, random, what.y_shape(rows), element) for _ in range(2))
+    return operation, x, weights, bias, z, y
+
+
+def _splits(features: int) -> list[tuple[int, int]]:
+    """Small (a, d) whose product divides the features."""
+    sizes = range(1, 5)
+    return [(a, d) for a in sizes for d in sizes if features % (a * d) == 0]
+
+
+@pytest.mark.parametrize("target", _TARGETS)
+@_FEW
+@given(st.data(), st.sampled_from([1, 2, -3]), st.sampled_from([0, 1, -2]), st.booleans())
+def test_ksparse_chain(target, data, alpha, beta, with_bias) -> None:
+    operation, x, weights, bias, z, y = data.draw(_chain_problems(target))
+    bias = bias if with_bias else None
+    y[...] = support.poison(y.shape, operation.description.Y.element)
+    output_op = operation.epilogue_type(alpha, beta)
+    arguments = kronop.KSparseChainArguments(
+        operation=operation, X=x, weights=weights, Z=z, Y=y, bias=bias, output_op=output_op
+    )
+    operation.run(arguments)
+    arguments.sync()
+    support.expected_chain(operation, x, weights, z, bias, output_op).check(y)
+
+
+@_FEW
+@given(_chain_problems("x86"))
+def test_ksmm_of_several(problem) -> None:
+    operation, x, weights, bias, z, _ = problem
+    batch_last, output_op = operation.description.batch_last, operation.epilogue_type(2, 3)
+    y = kronop.ksmm(x, weights, batch_last=batch_last, bias=bias, alpha=2, beta=3, z=z)
+    support.expected_chain(operation, x, weights, z, bias, output_op).check(y)
 
 
 @st.composite

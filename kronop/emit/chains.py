@@ -20,8 +20,8 @@ from kronop.descriptions.tensor import TensorDescription
 from kronop.emit.plan import Plan, Step
 
 _ALIGNMENT, _ACCESS = 256, 16
-# alpha and beta of what stays in the workspace.
-_UNSCALED = (1.0, 0.0)
+# alpha and beta of what stays in the workspace, for epilogues in integers as well.
+_UNSCALED = (1, 0)
 
 
 def product(description: KSparseChainDescription, index: int) -> KSparseDescription:

@@ -27,6 +27,11 @@ _FLOAT8 = {
     "2_48_192_4_last": ((2, 48, 192, 4), {"alignment": 16, "batch_last": True}),
     "3_5_7_5": ((3, 5, 7, 5), {}),
 }
+_CHAINS = {
+    "qkv": (((2, 48, 192, 1), (1, 192, 48, 2)), {}),
+    "up_last": (((6, 64, 64, 1), (1, 768, 192, 2)), {"batch_last": True}),
+    "ragged": (((2, 20, 16, 3), (4, 16, 10, 3), (1, 9, 24, 8)), {}),
+}
 _GRADIENTS = {
     "64_64_1_tied": ((1, 64, 64, 1), {"alignment": 4, "tied": True}),
     "64_64_64_tied": ((1, 64, 64, 64), {"alignment": 4, "tied": True}),
@@ -40,7 +45,11 @@ _TARGETS = ("sm_80", "sm_90a", "x86-avx512", "x86-avx2", "x86-generic")
 
 
 _Named = tuple[
-    str, kronop.KronMatmulOperation | kronop.KSparseOperation | kronop.KSparseGradientOperation
+    str,
+    kronop.KronMatmulOperation
+    | kronop.KSparseOperation
+    | kronop.KSparseChainOperation
+    | kronop.KSparseGradientOperation,
 ]
 
 
@@ -56,6 +65,7 @@ def operations() -> Iterator[_Named]:
             operation = support.ksparse_operation(target, kronop.float32, pattern, **options)
             yield f"ksparse_{name}_f32_{target}", operation
     yield from _gradients()
+    yield from _chains()
     yield from _float8()
     for target in ("sm_90a", "x86-avx512"):
         for element in support.ELEMENTS[1:]:
@@ -84,6 +94,18 @@ def _float8() -> Iterator[_Named]:
     for target in ("sm_90a", "x86-avx512"):
         operation = support.ksparse_operation(target, kronop.float8_e5m2, (3, 5, 7, 5))
         yield f"ksparse_3_5_7_5_e5m2_{target}", operation
+
+
+def _chains() -> Iterator[_Named]:
+    elements = [kronop.float32, kronop.float16, kronop.float64]
+    for target in ("sm_80", "sm_90a", "x86-avx512"):
+        for element in elements if target != "x86-avx512" else elements[:1]:
+            for name, (patterns, options) in _CHAINS.items():
+                alignment = 1 if name == "ragged" else 16 // element.bytes
+                operation = support.chain_operation(
+                    target, element, patterns, alignment=alignment, **options
+                )
+                yield f"ksparse_chain_{name}_{element.short}_{target}", operation
 
 
 def _gradients() -> Iterator[_Named]:

@@ -22,8 +22,9 @@ _MOST_SLOT = 40960
 _WARPS = (4, 8)
 ROWS_OF_BLOCK = (16, 32, 48, 64, 96, 128)
 _DEPTHS = (16, 32, 64, 128, 256)
-# Measured with ptxas 13.0: what the ring and its copies hold besides a contraction's registers.
-_REGISTERS_OF_RING = 24
+# Measured with ptxas 13.0: what the ring and its copies hold besides a contraction's registers;
+# and where operands are split and a warp has one lane, which contract_mma counts closer.
+_REGISTERS_OF_RING, _REGISTERS_OF_SPLIT_RING = 24, 54
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,11 +131,11 @@ def room(pair: Pair, tile: ChainTile, math: MathInstruction) -> Room:
 
 def registers(pair: Pair, tile: ChainTile, splits: bool) -> int:
     """An upper estimate of the registers of a thread."""
-    held = max(
+    return max(
         contract_mma.registers(work, own, splits)
+        + (_REGISTERS_OF_SPLIT_RING if splits and own.warp_lanes == 1 else _REGISTERS_OF_RING)
         for work, own in zip(pair.products, tile.tiles, strict=True)
     )
-    return held + _REGISTERS_OF_RING
 
 
 def fits(

@@ -168,10 +168,12 @@ def _ranked(
     return [(took, usual), *(item for item in accepted if item[1] != usual)], rejected
 
 
-def modelled_cycles(description: KSparseDescription, target: Target, rows: int | None) -> float:
-    """What the plan for so many rows is expected to take."""
-    work = contraction(description, rows)
-    return cycles(work, _ranked(description, target, rows)[0][0][0], target)
+def modelled(
+    description: KSparseDescription, target: Target, rows: int | None
+) -> tuple[float, Tile]:
+    """The plan's tile for so many rows, and the cycles that it is expected to take."""
+    cost, tile = _ranked(description, target, rows)[0][0]
+    return cycles(contraction(description, rows), cost, target), tile
 
 
 def _steps(description: KSparseDescription, tile: Tile, target: Target) -> tuple[Step, ...]:

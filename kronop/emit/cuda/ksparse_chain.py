@@ -13,7 +13,7 @@ from kronop.descriptions.datatype import DataType
 from kronop.descriptions.ksparse_chain import KSparseChainDescription, KSparseChainProblem
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit import chains
-from kronop.emit.cuda.chain_cost import OF_A_LAUNCH
+from kronop.emit.cuda.chain_cost import OF_A_LAUNCH, OF_A_PRODUCT
 from kronop.emit.cuda.chain_step import (
     Fused,
     candidates,
@@ -21,8 +21,9 @@ from kronop.emit.cuda.chain_step import (
     chain_step,
     repriced,
 )
+from kronop.emit.cuda.contract_mma import ContractMmaTile
 from kronop.emit.cuda.few_rows import GAIN_OF_FEW_ROWS
-from kronop.emit.cuda.ksparse import CudaKSparseEmitter, modelled_cycles
+from kronop.emit.cuda.ksparse import CudaKSparseEmitter, modelled
 from kronop.emit.plan import Plan, Step
 from kronop.errors import DescriptionError
 from kronop.target import Target
@@ -125,7 +126,8 @@ def _fused(work: _Work, at: int) -> list[Fused]:
 def _cost_of(work: _Work, at: int, factors: int) -> float:
     """Modelled cycles of a step; infinitely many where there is none."""
     if factors == 1:
-        return modelled_cycles(chains.product(work.description, at), work.target, work.rows)
+        took, tile = modelled(chains.product(work.description, at), work.target, work.rows)
+        return took * (OF_A_PRODUCT if isinstance(tile, ContractMmaTile) else 1)
     fused = _fused(work, at)
     return fused[0][0] if fused else math.inf
 

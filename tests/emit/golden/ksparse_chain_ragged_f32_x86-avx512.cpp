@@ -1,0 +1,170 @@
+// one Kronecker-sparse factor: 256 rows by 20 outputs by 3 slices, 16 contraction steps at once, 2 vectors
+#include "kronop_x86/ksparse.hpp"
+
+using Parameters = kronop::KSparseParameters<2, double>;
+static_assert(sizeof(Parameters{.x = {}, .weights = {}, .z = {}, .bias = {}, .y = {}, .workspace =
+    {}, .rows = {}, .row_tile = {}, .threads = {}, .x_strides = {}, .z_strides = {}, .y_strides =
+    {}, .weight_strides = {}, .bias_stride = {}, .slice = {}, .scalars = {}}) == 184);
+static_assert(sizeof(Parameters::x) == 8 && sizeof(Parameters::weights) == 8 &&
+    sizeof(Parameters::z) == 8 && sizeof(Parameters::bias) == 8 && sizeof(Parameters::y) == 8 &&
+    sizeof(Parameters::workspace) == 8 && sizeof(Parameters::rows) == 8 &&
+    sizeof(Parameters::row_tile) == 8 && sizeof(Parameters::threads) == 8 &&
+    sizeof(Parameters::x_strides) == 16 && sizeof(Parameters::z_strides) == 16 &&
+    sizeof(Parameters::y_strides) == 16 && sizeof(Parameters::weight_strides) == 32 &&
+    sizeof(Parameters::bias_stride) == 8 && sizeof(Parameters::slice) == 8 &&
+    sizeof(Parameters::scalars) == 16);
+
+namespace {
+struct Epilogue {
+  using Compute = float;
+  Compute alpha, beta;
+  template <class Scalar>
+  KRONOP_INLINE explicit Epilogue(const Scalar* scalars) : alpha(Compute(scalars[0])), beta(Compute(scalars[1])) {}
+  KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
+    namespace math = kronop::math;
+    const Compute v0 = alpha * accumulator;
+    const Compute v1 = beta * source;
+    const Compute v2 = v0 + v1;
+    const Compute v3 = v2 + bias;
+    return v3;
+  }
+};
+
+struct Step {
+  using Element = float;
+  using Output = float;
+  using Compute = float;
+  using Epilogue = ::Epilogue;
+  static constexpr int kWidth = 16;
+  static constexpr int kVectors = 2;
+  static constexpr int kUnroll = 4;
+  static constexpr bool kSaturate = false;
+  static constexpr int kA = 2;
+  static constexpr int kB = 20;
+  static constexpr int kC = 16;
+  static constexpr int kD = 3;
+  static constexpr int kRowTile = 256;
+  static constexpr int kSlices = 3;
+  static constexpr int kOutputs = 20;
+  static constexpr int kDepth = 16;
+  static constexpr int kTile = 7;
+};
+}  // namespace
+
+extern "C" int ksparse_f32_2_20_16_3_avx512(const void* parameters, int alone) {
+  return kronop::ksparse_matmul<Step>(*static_cast<const Parameters*>(parameters), alone != 0);
+}
+
+// one Kronecker-sparse factor: 256 rows by 16 outputs by 3 slices, 10 contraction steps at once, 2 vectors
+#include "kronop_x86/ksparse.hpp"
+
+using Parameters = kronop::KSparseParameters<2, double>;
+static_assert(sizeof(Parameters{.x = {}, .weights = {}, .z = {}, .bias = {}, .y = {}, .workspace =
+    {}, .rows = {}, .row_tile = {}, .threads = {}, .x_strides = {}, .z_strides = {}, .y_strides =
+    {}, .weight_strides = {}, .bias_stride = {}, .slice = {}, .scalars = {}}) == 184);
+static_assert(sizeof(Parameters::x) == 8 && sizeof(Parameters::weights) == 8 &&
+    sizeof(Parameters::z) == 8 && sizeof(Parameters::bias) == 8 && sizeof(Parameters::y) == 8 &&
+    sizeof(Parameters::workspace) == 8 && sizeof(Parameters::rows) == 8 &&
+    sizeof(Parameters::row_tile) == 8 && sizeof(Parameters::threads) == 8 &&
+    sizeof(Parameters::x_strides) == 16 && sizeof(Parameters::z_strides) == 16 &&
+    sizeof(Parameters::y_strides) == 16 && sizeof(Parameters::weight_strides) == 32 &&
+    sizeof(Parameters::bias_stride) == 8 && sizeof(Parameters::slice) == 8 &&
+    sizeof(Parameters::scalars) == 16);
+
+namespace {
+struct Epilogue {
+  using Compute = float;
+  Compute alpha, beta;
+  template <class Scalar>
+  KRONOP_INLINE explicit Epilogue(const Scalar* scalars) : alpha(Compute(scalars[0])), beta(Compute(scalars[1])) {}
+  KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
+    namespace math = kronop::math;
+    const Compute v0 = alpha * accumulator;
+    const Compute v1 = beta * source;
+    const Compute v2 = v0 + v1;
+    const Compute v3 = v2 + bias;
+    return v3;
+  }
+};
+
+struct Step {
+  using Element = float;
+  using Output = float;
+  using Compute = float;
+  using Epilogue = ::Epilogue;
+  static constexpr int kWidth = 16;
+  static constexpr int kVectors = 2;
+  static constexpr int kUnroll = 4;
+  static constexpr bool kSaturate = false;
+  static constexpr int kA = 4;
+  static constexpr int kB = 16;
+  static constexpr int kC = 10;
+  static constexpr int kD = 3;
+  static constexpr int kRowTile = 256;
+  static constexpr int kSlices = 3;
+  static constexpr int kOutputs = 16;
+  static constexpr int kDepth = 10;
+  static constexpr int kTile = 8;
+};
+}  // namespace
+
+extern "C" int ksparse_f32_4_16_10_3_avx512(const void* parameters, int alone) {
+  return kronop::ksparse_matmul<Step>(*static_cast<const Parameters*>(parameters), alone != 0);
+}
+
+// one Kronecker-sparse factor: 256 rows by 9 outputs by 8 slices, 24 contraction steps at once, 1 vectors
+#include "kronop_x86/ksparse.hpp"
+
+using Parameters = kronop::KSparseParameters<2, double>;
+static_assert(sizeof(Parameters{.x = {}, .weights = {}, .z = {}, .bias = {}, .y = {}, .workspace =
+    {}, .rows = {}, .row_tile = {}, .threads = {}, .x_strides = {}, .z_strides = {}, .y_strides =
+    {}, .weight_strides = {}, .bias_stride = {}, .slice = {}, .scalars = {}}) == 184);
+static_assert(sizeof(Parameters::x) == 8 && sizeof(Parameters::weights) == 8 &&
+    sizeof(Parameters::z) == 8 && sizeof(Parameters::bias) == 8 && sizeof(Parameters::y) == 8 &&
+    sizeof(Parameters::workspace) == 8 && sizeof(Parameters::rows) == 8 &&
+    sizeof(Parameters::row_tile) == 8 && sizeof(Parameters::threads) == 8 &&
+    sizeof(Parameters::x_strides) == 16 && sizeof(Parameters::z_strides) == 16 &&
+    sizeof(Parameters::y_strides) == 16 && sizeof(Parameters::weight_strides) == 32 &&
+    sizeof(Parameters::bias_stride) == 8 && sizeof(Parameters::slice) == 8 &&
+    sizeof(Parameters::scalars) == 16);
+
+namespace {
+struct Epilogue {
+  using Compute = float;
+  Compute alpha, beta;
+  template <class Scalar>
+  KRONOP_INLINE explicit Epilogue(const Scalar* scalars) : alpha(Compute(scalars[0])), beta(Compute(scalars[1])) {}
+  KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
+    namespace math = kronop::math;
+    const Compute v0 = alpha * accumulator;
+    const Compute v1 = beta * source;
+    const Compute v2 = v0 + v1;
+    const Compute v3 = v2 + bias;
+    return v3;
+  }
+};
+
+struct Step {
+  using Element = float;
+  using Output = float;
+  using Compute = float;
+  using Epilogue = ::Epilogue;
+  static constexpr int kWidth = 16;
+  static constexpr int kVectors = 1;
+  static constexpr int kUnroll = 4;
+  static constexpr bool kSaturate = false;
+  static constexpr int kA = 1;
+  static constexpr int kB = 9;
+  static constexpr int kC = 24;
+  static constexpr int kD = 8;
+  static constexpr int kRowTile = 256;
+  static constexpr int kSlices = 8;
+  static constexpr int kOutputs = 9;
+  static constexpr int kDepth = 24;
+  static constexpr int kTile = 5;
+};
+}  // namespace
+
+extern "C" int ksparse_f32_1_9_24_8_avx512(const void* parameters, int alone) {
+  return kronop::ksparse_matmul<Step>(*static_cast<const Parameters*>(parameters), alone != 0);
+}

@@ -1,0 +1,231 @@
+// weights in the order of products, 8192 bytes for each group
+#include "kronop/pack_weights.cuh"
+
+using Parameters = kronop::PackParameters;
+static_assert(sizeof(Parameters{.w = {}, .packed = {}, .lanes = {}, .groups = {}, .w_vector = {},
+    .contracted_w = {}, .produced_w = {}, .lane_w = {}, .group_w = {}}) == 72);
+static_assert(sizeof(Parameters::w) == 8 && sizeof(Parameters::packed) == 8 &&
+    sizeof(Parameters::lanes) == 8 && sizeof(Parameters::groups) == 8 &&
+    sizeof(Parameters::w_vector) == 8 && sizeof(Parameters::contracted_w) == 8 &&
+    sizeof(Parameters::produced_w) == 8 && sizeof(Parameters::lane_w) == 8 &&
+    sizeof(Parameters::group_w) == 8);
+
+struct Step {
+  using Input = kronop::half_t;
+  using Factor = kronop::half_t;
+  using Output = kronop::half_t;
+  using Accumulator = float;
+  using Epilogue = kronop::Identity<float>;
+  static constexpr int kThreads = 128;
+  static constexpr int kBlocks = 1;
+  static constexpr int kLanes = 1;
+  static constexpr int kPlanes = 1;
+  static constexpr int kPitch = 64;
+  static constexpr int kContracted = 64;
+  static constexpr int kProduced = 64;
+};
+
+extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
+pack_ksparse_f16_6_64_64_1_batch_last_f16_linear_sm_90a(const __grid_constant__ Parameters parameters) {
+  kronop::pack_weights<Step>(parameters);
+}
+
+// I_6 x dense(64, 64) x I_1, batch_last, tiles of 1 lanes x 128 x 64 x 64, 8 stages, 2 teams along rows, 1 of copies, W stays
+#include "kronop/contract_group.cuh"
+
+using Parameters = kronop::ContractParameters<double>;
+static_assert(sizeof(Parameters{.x = {}, .w = {}, .y = {}, .z = {}, .bias = {}, .x_vector = {},
+    .w_vector = {}, .y_vector = {}, .row_extent = {}, .row_x = {}, .row_y = {}, .row_z = {},
+    .contracted_x = {}, .contracted_w = {}, .produced_w = {}, .produced_y = {}, .produced_z = {},
+    .produced_bias = {}, .lane_extent = {}, .lane_x = {}, .lane_w = {}, .lane_y = {}, .lane_z = {},
+    .lane_bias = {}, .group_extent = {}, .group_x = {}, .group_w = {}, .group_y = {}, .group_z = {},
+    .group_bias = {}, .scalars = {}}) == 480);
+static_assert(sizeof(Parameters::x) == 8 && sizeof(Parameters::w) == 8 && sizeof(Parameters::y) == 8
+    && sizeof(Parameters::z) == 8 && sizeof(Parameters::bias) == 8 && sizeof(Parameters::x_vector)
+    == 8 && sizeof(Parameters::w_vector) == 8 && sizeof(Parameters::y_vector) == 8 &&
+    sizeof(Parameters::row_extent) == 24 && sizeof(Parameters::row_x) == 24 &&
+    sizeof(Parameters::row_y) == 24 && sizeof(Parameters::row_z) == 24 &&
+    sizeof(Parameters::contracted_x) == 8 && sizeof(Parameters::contracted_w) == 8 &&
+    sizeof(Parameters::produced_w) == 8 && sizeof(Parameters::produced_y) == 8 &&
+    sizeof(Parameters::produced_z) == 8 && sizeof(Parameters::produced_bias) == 8 &&
+    sizeof(Parameters::lane_extent) == 8 && sizeof(Parameters::lane_x) == 8 &&
+    sizeof(Parameters::lane_w) == 8 && sizeof(Parameters::lane_y) == 8 && sizeof(Parameters::lane_z)
+    == 8 && sizeof(Parameters::lane_bias) == 8 && sizeof(Parameters::group_extent) == 32 &&
+    sizeof(Parameters::group_x) == 32 && sizeof(Parameters::group_w) == 32 &&
+    sizeof(Parameters::group_y) == 32 && sizeof(Parameters::group_z) == 32 &&
+    sizeof(Parameters::group_bias) == 32 && sizeof(Parameters::scalars) == 32);
+
+struct Epilogue {
+  using Compute = float;
+  Compute alpha, beta;
+  template <class Scalar>
+  KRONOP_INLINE explicit Epilogue(const Scalar* scalars) : alpha(Compute(scalars[0])), beta(Compute(scalars[1])) {}
+  KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
+    namespace math = kronop::math;
+    const Compute v0 = alpha * accumulator;
+    const Compute v1 = beta * source;
+    const Compute v2 = v0 + v1;
+    const Compute v3 = v2 + bias;
+    return v3;
+  }
+};
+
+struct Step {
+  using Input = kronop::half_t;
+  using Factor = kronop::half_t;
+  using Output = kronop::half_t;
+  using Accumulator = float;
+  using Epilogue = ::Epilogue;
+  static constexpr int kThreads = 384;
+  static constexpr int kBlocks = 1;
+  static constexpr int kStages = 8;
+  static constexpr bool kResident = true;
+  static constexpr bool kDirect = true;
+  static constexpr bool kSplit = false;
+  static constexpr int kLanes = 1;
+  static constexpr int kTileM = 128;
+  static constexpr int kTileN = 64;
+  static constexpr int kTileK = 64;
+  static constexpr int kTeamM = 1;
+  static constexpr int kGroupsM = 2;
+  static constexpr int kGroupsLanes = 1;
+  static constexpr int kPartN = 64;
+  static constexpr int kContracted = 64;
+  static constexpr int kProduced = 64;
+  static constexpr int kPlane = 4096;
+  static constexpr int kXOrder = 1;
+  static constexpr int kYOrder = 1;
+  static constexpr int kXVector = 8;
+  static constexpr int kWVector = 8;
+  static constexpr int kYVector = 8;
+  static constexpr int kXPitch = 136;
+  static constexpr int kYPitch = 68;
+  static constexpr int kXSize = 8192;
+  static constexpr int kResultsAt = 139264;
+  static constexpr int kBarriersAt = 174080;
+  static constexpr int kCopyThreads = 128;
+  static constexpr int kCopyRegisters = 56;
+  static constexpr int kProductRegisters = 224;
+  static constexpr bool kSaturate = false;
+};
+
+extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
+ksparse_f16_6_64_64_1_batch_last_f16_linear_sm_90a(const __grid_constant__ Parameters parameters) {
+  kronop::contract_group<Step>(parameters);
+}
+
+// weights in the order of products, 589824 bytes for each group
+#include "kronop/pack_weights.cuh"
+
+using Parameters = kronop::PackParameters;
+static_assert(sizeof(Parameters{.w = {}, .packed = {}, .lanes = {}, .groups = {}, .w_vector = {},
+    .contracted_w = {}, .produced_w = {}, .lane_w = {}, .group_w = {}}) == 72);
+static_assert(sizeof(Parameters::w) == 8 && sizeof(Parameters::packed) == 8 &&
+    sizeof(Parameters::lanes) == 8 && sizeof(Parameters::groups) == 8 &&
+    sizeof(Parameters::w_vector) == 8 && sizeof(Parameters::contracted_w) == 8 &&
+    sizeof(Parameters::produced_w) == 8 && sizeof(Parameters::lane_w) == 8 &&
+    sizeof(Parameters::group_w) == 8);
+
+struct Step {
+  using Input = kronop::half_t;
+  using Factor = kronop::half_t;
+  using Output = kronop::half_t;
+  using Accumulator = float;
+  using Epilogue = kronop::Identity<float>;
+  static constexpr int kThreads = 128;
+  static constexpr int kBlocks = 1;
+  static constexpr int kLanes = 2;
+  static constexpr int kPlanes = 1;
+  static constexpr int kPitch = 192;
+  static constexpr int kContracted = 192;
+  static constexpr int kProduced = 768;
+};
+
+extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
+pack_ksparse_f16_1_768_192_2_batch_last_f16_linear_sm_90a(const __grid_constant__ Parameters parameters) {
+  kronop::pack_weights<Step>(parameters);
+}
+
+// I_1 x dense(768, 192) x I_2, batch_last, tiles of 1 lanes x 128 x 256 x 64, 6 stages, 2 teams along rows, 1 of copies, W stays
+#include "kronop/contract_group.cuh"
+
+using Parameters = kronop::ContractParameters<double>;
+static_assert(sizeof(Parameters{.x = {}, .w = {}, .y = {}, .z = {}, .bias = {}, .x_vector = {},
+    .w_vector = {}, .y_vector = {}, .row_extent = {}, .row_x = {}, .row_y = {}, .row_z = {},
+    .contracted_x = {}, .contracted_w = {}, .produced_w = {}, .produced_y = {}, .produced_z = {},
+    .produced_bias = {}, .lane_extent = {}, .lane_x = {}, .lane_w = {}, .lane_y = {}, .lane_z = {},
+    .lane_bias = {}, .group_extent = {}, .group_x = {}, .group_w = {}, .group_y = {}, .group_z = {},
+    .group_bias = {}, .scalars = {}}) == 480);
+static_assert(sizeof(Parameters::x) == 8 && sizeof(Parameters::w) == 8 && sizeof(Parameters::y) == 8
+    && sizeof(Parameters::z) == 8 && sizeof(Parameters::bias) == 8 && sizeof(Parameters::x_vector)
+    == 8 && sizeof(Parameters::w_vector) == 8 && sizeof(Parameters::y_vector) == 8 &&
+    sizeof(Parameters::row_extent) == 24 && sizeof(Parameters::row_x) == 24 &&
+    sizeof(Parameters::row_y) == 24 && sizeof(Parameters::row_z) == 24 &&
+    sizeof(Parameters::contracted_x) == 8 && sizeof(Parameters::contracted_w) == 8 &&
+    sizeof(Parameters::produced_w) == 8 && sizeof(Parameters::produced_y) == 8 &&
+    sizeof(Parameters::produced_z) == 8 && sizeof(Parameters::produced_bias) == 8 &&
+    sizeof(Parameters::lane_extent) == 8 && sizeof(Parameters::lane_x) == 8 &&
+    sizeof(Parameters::lane_w) == 8 && sizeof(Parameters::lane_y) == 8 && sizeof(Parameters::lane_z)
+    == 8 && sizeof(Parameters::lane_bias) == 8 && sizeof(Parameters::group_extent) == 32 &&
+    sizeof(Parameters::group_x) == 32 && sizeof(Parameters::group_w) == 32 &&
+    sizeof(Parameters::group_y) == 32 && sizeof(Parameters::group_z) == 32 &&
+    sizeof(Parameters::group_bias) == 32 && sizeof(Parameters::scalars) == 32);
+
+struct Epilogue {
+  using Compute = float;
+  Compute alpha, beta;
+  template <class Scalar>
+  KRONOP_INLINE explicit Epilogue(const Scalar* scalars) : alpha(Compute(scalars[0])), beta(Compute(scalars[1])) {}
+  KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
+    namespace math = kronop::math;
+    const Compute v0 = alpha * accumulator;
+    const Compute v1 = beta * source;
+    const Compute v2 = v0 + v1;
+    const Compute v3 = v2 + bias;
+    return v3;
+  }
+};
+
+struct Step {
+  using Input = kronop::half_t;
+  using Factor = kronop::half_t;
+  using Output = kronop::half_t;
+  using Accumulator = float;
+  using Epilogue = ::Epilogue;
+  static constexpr int kThreads = 384;
+  static constexpr int kBlocks = 1;
+  static constexpr int kStages = 6;
+  static constexpr bool kResident = true;
+  static constexpr bool kDirect = true;
+  static constexpr bool kSplit = false;
+  static constexpr int kLanes = 1;
+  static constexpr int kTileM = 128;
+  static constexpr int kTileN = 256;
+  static constexpr int kTileK = 64;
+  static constexpr int kTeamM = 1;
+  static constexpr int kGroupsM = 2;
+  static constexpr int kGroupsLanes = 1;
+  static constexpr int kPartN = 64;
+  static constexpr int kContracted = 192;
+  static constexpr int kProduced = 768;
+  static constexpr int kPlane = 147456;
+  static constexpr int kXOrder = 1;
+  static constexpr int kYOrder = 1;
+  static constexpr int kXVector = 8;
+  static constexpr int kWVector = 8;
+  static constexpr int kYVector = 8;
+  static constexpr int kXPitch = 136;
+  static constexpr int kYPitch = 68;
+  static constexpr int kXSize = 8192;
+  static constexpr int kResultsAt = 196608;
+  static constexpr int kBarriersAt = 231424;
+  static constexpr int kCopyThreads = 128;
+  static constexpr int kCopyRegisters = 56;
+  static constexpr int kProductRegisters = 224;
+  static constexpr bool kSaturate = false;
+};
+
+extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
+ksparse_f16_1_768_192_2_batch_last_f16_linear_sm_90a(const __grid_constant__ Parameters parameters) {
+  kronop::contract_group<Step>(parameters);
+}

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from kronop.descriptions.datatype import (
+    ColumnMajor,
     DataType,
     Layout,
     RowMajor,
@@ -28,6 +29,8 @@ from kronop.descriptions.ksparse_chain import (
 )
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tensor import TensorDescription
+from kronop.emit import chains
+from kronop.emit.cuda import chain_step
 from kronop.emit.cuda.ksparse_chain import CudaKSparseChainEmitter
 from kronop.emit.plan import Plan, Step
 from kronop.target import Target
@@ -152,3 +155,44 @@ def test_pairs(folder: Path, patterns: list[Pattern], element: DataType, batch_l
     for rows in (1, 71):
         run(folder, description, plan, rows)
     run(folder, description, plan, 200, few=2 * int(plan.steps[0].constant("kParts")))
+
+
+@pytest.mark.parametrize("batch_last", [False, True], ids=["first", "last"])
+@pytest.mark.parametrize("element", [float32, float16])
+@pytest.mark.parametrize("resident", [True, False], ids=["resident", "streamed"])
+def test_weights_that_stay_and_weights_that_stream(
+    folder: Path, element: DataType, batch_last: bool, resident: bool
+) -> None:
+    description = describe([(2, 20, 24, 3), (4, 33, 10, 3)], element, batch_last)
+    one, two = (chains.product(description, index) for index in (0, 1))
+    found = chain_step.candidates(one, two, _TARGET, None)
+    item = next(item for item in found if item[2].resident is resident and item[2].stages == 3)
+    step = chain_step.chain_step(one, two, item, _TARGET)
+    plan = Plan(target=_TARGET, steps=chains.piece((step,), two, 2))
+    few = int(plan.steps[0].constant("kParts"))
+    for rows in (7, 150):
+        run(folder, description, plan, rows, few=few)
+
+
+@pytest.mark.parametrize("element", [float32, bfloat16])
+def test_a_long_chain_with_an_activation(folder: Path, element: DataType) -> None:
+    patterns: list[Pattern] = [(2, 16, 12, 2), (1, 24, 32, 2), (4, 10, 12, 1)]
+    description = describe(patterns, element, False, activation=True)
+    plans = CudaKSparseChainEmitter().candidates(description, _TARGET, 3)
+    cuts = [
+        tuple(piece.steps[-1].constant("factors") for piece in chains.pieces(item))
+        for item in plans
+    ]
+    assert (1, 1, 1) in cuts
+    assert any(2 in cut for cut in cuts)
+    for plan in plans:
+        run(folder, description, plan, 40)
+
+
+@pytest.mark.parametrize("batch_last", [False, True], ids=["first", "last"])
+def test_tensors_that_allow_no_vectors(folder: Path, batch_last: bool) -> None:
+    patterns: list[Pattern] = [(2, 24, 32, 1), (1, 40, 24, 2)]
+    for element, layout in ((float16, RowMajor), (float32, ColumnMajor)):
+        description = describe(patterns, element, batch_last, layout)
+        plan = pick(description, lambda item: fused(item.steps[0]))
+        run(folder, description, plan, 37)

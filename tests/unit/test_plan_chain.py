@@ -1,0 +1,108 @@
+"""How chains of Kronecker-sparse factors are cut into steps."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+import kronop
+from kronop.emit import chains
+from kronop.emit.cuda import chain_tile
+from kronop.emit.cuda.chain_pair import pairs
+from tests import support
+
+_QKV = ((2, 48, 192, 1), (1, 192, 48, 2))
+_FUSED = "kronop::chain_mma"
+
+
+def _operation(target: str, element: Any, patterns: Any = _QKV, **options: Any) -> Any:
+    return support.chain_operation(
+        target, element, patterns, alignment=16 // element.bytes, **options
+    )
+
+
+def _factors(plan: Any) -> list[int]:
+    return [piece.steps[-1].constant("factors") for piece in chains.pieces(plan)]
+
+
+def test_a_pair_is_fused_where_that_takes_less_time() -> None:
+    plan = _operation("sm_80", kronop.float16).plan
+    (step,) = plan.steps
+    assert step.template == _FUSED
+    assert step.bytes_per_row == (384 + 384) * 2
+    assert step.operations_per_row == 2 * (2 * 48 * 192 + 192 * 48 * 2)
+    ((name, reason),) = plan.rejected
+    assert name == "a product + a product"
+    assert "cycles, the best" in reason
+
+
+@pytest.mark.parametrize("element", [kronop.int32, kronop.int64])
+def test_integers_and_given_tiles_are_products_of_their_own(element: Any) -> None:
+    operation = _operation("sm_90a", element)
+    assert all(_factors(plan) == [1, 1] for plan in operation.candidates(6))
+
+
+def test_a_long_chain_takes_few_launches() -> None:
+    operation = _operation("sm_80", kronop.float16, (*_QKV, *_QKV, _QKV[0]))
+    assert len(_factors(operation.plan)) == 3
+    assert sum(_factors(operation.plan)) == 5
+
+
+def test_other_cuts_and_tiles_are_candidates_in_one_order() -> None:
+    operation = _operation("sm_90a", kronop.float32)
+    plans = operation.candidates(12)
+    assert plans[0] == operation.plan
+    assert {tuple(_factors(plan)) for plan in plans} == {(2,), (1, 1)}
+    assert len({plan.steps for plan in plans}) == 12
+    shorter = operation.candidates(5)
+    assert [plan.steps for plan in shorter] == [plan.steps for plan in plans[:5]]
+
+
+def test_few_rows_get_a_plan_of_their_own_or_the_usual_one() -> None:
+    operation = _operation("sm_80", kronop.float16)
+    (few,) = operation.candidates(1, 64)
+    assert sum(_factors(few)) == 2
+    (many,) = operation.candidates(1, 16384)
+    assert many.steps == operation.plan.steps
+
+
+def test_what_is_between_pieces_is_in_two_buffers_that_take_turns() -> None:
+    operation = _operation("sm_80", kronop.int32, ((1, 10, 8, 1), (1, 30, 10, 1), (1, 7, 30, 1)))
+    pieces = chains.pieces(operation.plan)
+    # Rows of 10 and of 30 elements, each of whole accesses, for 5 rows.
+    assert chains.buffers(pieces, 5) == (256, 768)
+    assert operation.workspace_bytes(5, 1) == 1024
+
+
+def test_a_fused_pair_wants_no_workspace() -> None:
+    operation = _operation("sm_80", kronop.float16)
+    assert operation._emitter.workspace_bytes(operation.plan, 1000, 1) == 0
+
+
+def test_parts_of_a_pair_share_no_feature() -> None:
+    description = _operation("sm_90a", kronop.float16, ((6, 8, 8, 4), (4, 24, 6, 8))).description
+    one, two = (chains.product(description, index) for index in (0, 1))
+    (pair,) = [item for item in pairs(one, two, None) if item.lanes == 4]
+    assert (pair.parts, pair.groups, pair.all_lanes, pair.middle) == (2, (3, 2), (4, 8), 96)
+
+
+def test_a_tile_that_does_not_fit_says_why() -> None:
+    description = _operation("sm_80", kronop.float32, ((1, 4096, 64, 1), (1, 64, 4096, 1)))
+    description = description.description
+    one, two = (chains.product(description, index) for index in (0, 1))
+    (pair,) = pairs(one, two, None)
+    tile = next(chain_tile.proposed(pair, 0, 64, 128))
+    other = next(chain_tile.proposed(pair, 1, 64, 128))
+    both = chain_tile.ChainTile(first=tile, second=other, stages=2, resident=False)
+    status = chain_tile.fits(pair, both, True, description.math, kronop.Target.parse("sm_80"))
+    assert not status
+    assert "bytes of shared memory" in status.reason
+
+
+def test_a_chain_is_described_by_equal_values() -> None:
+    description = _operation("x86", kronop.float32).description
+    assert description == _operation("x86", kronop.float32).description
+    assert dataclasses.replace(description, batch_last=True) != description
+    assert (description.input_columns, description.output_columns) == (384, 384)

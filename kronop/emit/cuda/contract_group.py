@@ -32,7 +32,7 @@ _BARRIER, _ALIGNMENT = 8, 1024
 # Weights of a block up to which it packs them itself, and a launch before it is saved.
 _MOST_PACKED = 24576
 # Measured with ptxas 13.0: addresses of more copies of a thread are spilled.
-_MOST_PIECES = 16
+_MOST_PIECES, _MOST_PIECES_OF_LANES = 16, 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,12 +198,18 @@ def fits(work: Contraction, tile: GroupTile, splits: bool, target: Target) -> St
             f"a tile of {tile} wants {wanted} bytes of shared memory, {target.shared_bytes} are"
             " there; use a smaller threadblock_shape or fewer stages"
         )
+    turned = direct(work, tile) and work.x_order is Order.Rows
+    if turned and tile.m > tile.copiers * TEAM:
+        return Status.reject(
+            f"{tile}: {tile.copiers * TEAM} threads copy at most as many rows of X; use fewer"
+        )
     pieces = max(tile.m, tile.n) * tile.lanes * tile.k // operands.vector_of(work.source)
     pieces //= tile.copiers * TEAM
-    if pieces > _MOST_PIECES:
+    most = _MOST_PIECES if tile.lanes == 1 else _MOST_PIECES_OF_LANES // tile.copiers
+    if pieces > most:
         return Status.reject(
-            f"{tile} has {pieces} copies of a thread for a stage, at most {_MOST_PIECES} go on at"
-            " once; use a smaller Tile_K"
+            f"{tile} has {pieces} copies of a thread for a stage, at most {most} go on at once;"
+            " use a smaller Tile_K"
         )
     held = registers(work, tile, splits)
     if held > _PRODUCT_REGISTERS[tile.copiers] or tile.n > _MOST_OUTPUTS[tile.copiers]:
@@ -265,9 +271,7 @@ def _lanes(work: Contraction) -> list[tuple[int, int]]:
         return [(1, 1)]
     access = operands.vector_of(work.source)
     sizes = {access, 2 * access} if work.lanes > 2 * access else {work.lanes}
-    return [
-        (lanes, along) for lanes in sorted(sizes) for along in (1, TEAMS) if lanes % along == 0
-    ]
+    return [(lanes, along) for lanes in sorted(sizes) for along in (1, TEAMS) if lanes % along == 0]
 
 
 def constants(

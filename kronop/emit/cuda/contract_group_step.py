@@ -67,9 +67,7 @@ def packed_bytes(step: Step, lanes: int, groups: int) -> int:
     return operands.round_up(groups * lanes * planes * produced * pitch * element, 256)
 
 
-def is_direct(
-    view: operands.View, extents: Mapping[str, Sequence[int]], element: DataType
-) -> bool:
+def is_direct(view: operands.View, extents: Mapping[str, Sequence[int]], element: DataType) -> bool:
     """Whether products can read weights where they are: 16-bit ones, contracted index contiguous."""
     piece = operands.vector_of(element)
     return (

@@ -22,7 +22,7 @@ def pack_step(
     math: MathInstruction, work: Contraction, splits: bool, target: Target, entry: str
 ) -> Step:
     """The step that brings weights in order."""
-    lanes = operands.widest_divisor(operands.vector_of(work.source), [work.lanes])
+    lanes = contract_group.weight_lanes(work)
     planes, pitch = contract_group.planes(splits), contract_group.packed_depth(work)
     bytes_of_weights = work.lanes * work.produced * work.contracted * work.source.bytes
     names = ("lanes", "groups", "w_vector", "contracted_w", "produced_w", "lane_w", "group_w")
@@ -67,9 +67,7 @@ def packed_bytes(step: Step, lanes: int, groups: int) -> int:
     return operands.round_up(groups * lanes * planes * produced * pitch * element, 256)
 
 
-def is_direct(
-    view: operands.View, extents: Mapping[str, Sequence[int]], element: DataType
-) -> bool:
+def is_direct(view: operands.View, extents: Mapping[str, Sequence[int]], element: DataType) -> bool:
     """Whether products can read weights where they are: 16-bit ones, contracted index contiguous."""
     piece = operands.vector_of(element)
     return (

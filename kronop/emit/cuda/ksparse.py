@@ -11,7 +11,7 @@ from kronop.descriptions.kron import StridedMatrix
 from kronop.descriptions.ksparse import KSparseDescription, KSparseProblem
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tensor import TensorDescription
-from kronop.emit.cuda import operands
+from kronop.emit.cuda import contract_group, operands
 from kronop.emit.cuda.contract import Contraction, Order
 from kronop.emit.cuda.contract_group import GroupTile
 from kronop.emit.cuda.contract_group_step import is_direct, pack_launch, pack_step, packed_bytes
@@ -178,9 +178,10 @@ def modelled(
 
 def _steps(description: KSparseDescription, tile: Tile, target: Target) -> tuple[Step, ...]:
     step = _step(description, tile, target)
-    if not isinstance(tile, GroupTile):
+    work = contraction(description, None)
+    if not isinstance(tile, GroupTile) or contract_group.packs(work, tile):
         return (step,)
-    work, split = contraction(description, None), bool(splits(description.math))
+    split = bool(splits(description.math))
     return pack_step(description.math, work, split, target, step.entry), step
 
 

@@ -21,6 +21,7 @@ from kronop.emit.cuda.chain_step import (
     chain_step,
     repriced,
 )
+from kronop.emit.cuda.contract_group import GroupTile
 from kronop.emit.cuda.contract_mma import ContractMmaTile
 from kronop.emit.cuda.few_rows import GAIN_OF_FEW_ROWS
 from kronop.emit.cuda.ksparse import CudaKSparseEmitter, modelled
@@ -127,6 +128,8 @@ def _cost_of(work: _Work, at: int, factors: int) -> float:
     """Modelled cycles of a step; infinitely many where there is none."""
     if factors == 1:
         took, tile = modelled(chains.product(work.description, at), work.target, work.rows)
+        if isinstance(tile, GroupTile):
+            return took - OF_A_LAUNCH  # It is in there.
         return took * (OF_A_PRODUCT if isinstance(tile, ContractMmaTile) else 1)
     fused = _fused(work, at)
     return fused[0][0] if fused else math.inf

@@ -1,36 +1,4 @@
-// weights in the order of products, 16384 bytes for each group
-#include "kronop/pack_weights.cuh"
-
-using Parameters = kronop::PackParameters;
-static_assert(sizeof(Parameters{.w = {}, .packed = {}, .lanes = {}, .groups = {}, .w_vector = {},
-    .contracted_w = {}, .produced_w = {}, .lane_w = {}, .group_w = {}}) == 72);
-static_assert(sizeof(Parameters::w) == 8 && sizeof(Parameters::packed) == 8 &&
-    sizeof(Parameters::lanes) == 8 && sizeof(Parameters::groups) == 8 &&
-    sizeof(Parameters::w_vector) == 8 && sizeof(Parameters::contracted_w) == 8 &&
-    sizeof(Parameters::produced_w) == 8 && sizeof(Parameters::lane_w) == 8 &&
-    sizeof(Parameters::group_w) == 8);
-
-struct Step {
-  using Input = float;
-  using Factor = float;
-  using Output = float;
-  using Accumulator = float;
-  using Epilogue = kronop::Identity<float>;
-  static constexpr int kThreads = 128;
-  static constexpr int kBlocks = 1;
-  static constexpr int kLanes = 1;
-  static constexpr int kPlanes = 2;
-  static constexpr int kPitch = 64;
-  static constexpr int kContracted = 64;
-  static constexpr int kProduced = 64;
-};
-
-extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
-pack_ksparse_f32_6_64_64_1_batch_last_f32_linear_sm_90a(const __grid_constant__ Parameters parameters) {
-  kronop::pack_weights<Step>(parameters);
-}
-
-// I_6 x dense(64, 64) x I_1, batch_last, tiles of 1 lanes x 128 x 64 x 16, 8 stages, 2 teams along rows, 1 of copies, W stays
+// I_6 x dense(64, 64) x I_1, batch_last, tiles of 1 lanes x 128 x 64 x 64, 4 stages, 2 teams along rows, 1 of copies, W stays
 #include "kronop/contract_group.cuh"
 
 using Parameters = kronop::ContractParameters<double>;
@@ -78,14 +46,15 @@ struct Step {
   using Epilogue = ::Epilogue;
   static constexpr int kThreads = 384;
   static constexpr int kBlocks = 1;
-  static constexpr int kStages = 8;
+  static constexpr int kStages = 4;
   static constexpr bool kResident = true;
+  static constexpr bool kPacks = true;
   static constexpr bool kDirect = false;
   static constexpr bool kSplit = true;
   static constexpr int kLanes = 1;
   static constexpr int kTileM = 128;
   static constexpr int kTileN = 64;
-  static constexpr int kTileK = 16;
+  static constexpr int kTileK = 64;
   static constexpr int kTeamM = 1;
   static constexpr int kGroupsM = 2;
   static constexpr int kGroupsLanes = 1;
@@ -97,15 +66,17 @@ struct Step {
   static constexpr int kYOrder = 1;
   static constexpr int kXVector = 4;
   static constexpr int kWVector = 4;
+  static constexpr int kWLanes = 1;
   static constexpr int kYVector = 4;
   static constexpr int kXPitch = 136;
   static constexpr int kYPitch = 68;
-  static constexpr int kXSize = 2304;
-  static constexpr int kResultsAt = 106496;
-  static constexpr int kBarriersAt = 141312;
+  static constexpr int kXSize = 8704;
+  static constexpr int kWRoom = 0;
+  static constexpr int kResultsAt = 172032;
+  static constexpr int kBarriersAt = 207360;
   static constexpr int kCopyThreads = 128;
-  static constexpr int kCopyRegisters = 56;
-  static constexpr int kProductRegisters = 224;
+  static constexpr int kCopyRegisters = 88;
+  static constexpr int kProductRegisters = 208;
   static constexpr bool kSaturate = false;
 };
 
@@ -146,7 +117,7 @@ pack_ksparse_f32_1_768_192_2_batch_last_f32_linear_sm_90a(const __grid_constant_
   kronop::pack_weights<Step>(parameters);
 }
 
-// I_1 x dense(768, 192) x I_2, batch_last, tiles of 1 lanes x 256 x 64 x 16, 5 stages, 2 teams along rows, 1 of copies, W stays
+// I_1 x dense(768, 192) x I_2, batch_last, tiles of 1 lanes x 128 x 64 x 32, 5 stages, 2 teams along rows, 1 of copies, W in stages
 #include "kronop/contract_group.cuh"
 
 using Parameters = kronop::ContractParameters<double>;
@@ -195,14 +166,15 @@ struct Step {
   static constexpr int kThreads = 384;
   static constexpr int kBlocks = 1;
   static constexpr int kStages = 5;
-  static constexpr bool kResident = true;
+  static constexpr bool kResident = false;
+  static constexpr bool kPacks = false;
   static constexpr bool kDirect = false;
   static constexpr bool kSplit = true;
   static constexpr int kLanes = 1;
-  static constexpr int kTileM = 256;
+  static constexpr int kTileM = 128;
   static constexpr int kTileN = 64;
-  static constexpr int kTileK = 16;
-  static constexpr int kTeamM = 2;
+  static constexpr int kTileK = 32;
+  static constexpr int kTeamM = 1;
   static constexpr int kGroupsM = 2;
   static constexpr int kGroupsLanes = 1;
   static constexpr int kPartN = 64;
@@ -213,15 +185,17 @@ struct Step {
   static constexpr int kYOrder = 1;
   static constexpr int kXVector = 4;
   static constexpr int kWVector = 4;
+  static constexpr int kWLanes = 1;
   static constexpr int kYVector = 4;
-  static constexpr int kXPitch = 264;
+  static constexpr int kXPitch = 136;
   static constexpr int kYPitch = 68;
   static constexpr int kXSize = 4352;
-  static constexpr int kResultsAt = 185344;
-  static constexpr int kBarriersAt = 220160;
+  static constexpr int kWRoom = 4096;
+  static constexpr int kResultsAt = 168960;
+  static constexpr int kBarriersAt = 204288;
   static constexpr int kCopyThreads = 128;
-  static constexpr int kCopyRegisters = 56;
-  static constexpr int kProductRegisters = 224;
+  static constexpr int kCopyRegisters = 88;
+  static constexpr int kProductRegisters = 208;
   static constexpr bool kSaturate = false;
 };
 

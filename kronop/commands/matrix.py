@@ -12,6 +12,7 @@ _TARGETS = ("sm_80", "sm_90a", "x86-avx512", "x86-avx2", "x86-generic")
 _FAMILIES = {
     kronop.KronMatmulDescription: "Kronecker",
     kronop.KSparseDescription: "Kronecker-sparse",
+    kronop.KSparseChainDescription: "chain of Kronecker-sparse",
     kronop.KSparseGradientDescription: "gradient of weights",
 }
 
@@ -67,6 +68,16 @@ def _description(family: type, element: DataType, math: kronop.MathInstruction) 
             Y=result,
             epilogue=epilogue,
             factors=((8, 8), (8, 8)),
+        )
+    if family is kronop.KSparseChainDescription:
+        return kronop.KSparseChainDescription(
+            math=math,
+            tile=None,
+            X=tensor,
+            W=tensor,
+            Y=result,
+            epilogue=epilogue,
+            patterns=((2, 8, 8, 2), (2, 8, 8, 2)),
         )
     if family is kronop.KSparseGradientDescription:
         return kronop.KSparseGradientDescription(

@@ -16,11 +16,11 @@ from kronop.emit.cuda.contract import Contraction, Order
 from kronop.emit.cuda.contract_group import GroupTile
 from kronop.emit.cuda.contract_group_step import is_direct, pack_launch, pack_step, packed_bytes
 from kronop.emit.cuda.contract_step import (
-    Tile,
-    candidates,
+    EvenTile,
     contract_launch,
     contract_step,
     cost,
+    even_candidates,
     splits,
 )
 from kronop.emit.cuda.few_rows import GAIN_OF_FEW_ROWS
@@ -147,14 +147,14 @@ def _contraction(description: KSparseDescription, rows: int | None) -> Contracti
 @functools.lru_cache(maxsize=256)
 def _candidates(
     description: KSparseDescription, target: Target, rows: int | None
-) -> tuple[list[tuple[float, Tile]], list[tuple[str, str]]]:
+) -> tuple[list[tuple[float, EvenTile]], list[tuple[str, str]]]:
     work = _contraction(description, rows)
-    return candidates(work, description.math, target, description.tile, even_rows=True)
+    return even_candidates(work, description.math, target, description.tile)
 
 
 def _ranked(
     description: KSparseDescription, target: Target, rows: int | None
-) -> tuple[list[tuple[float, Tile]], list[tuple[str, str]]]:
+) -> tuple[list[tuple[float, EvenTile]], list[tuple[str, str]]]:
     """Candidates for so many rows; that for many rows is first, unless others gain much."""
     accepted, rejected = _candidates(description, target, rows)
     if rows is None:
@@ -166,7 +166,7 @@ def _ranked(
     return [(took, usual), *(item for item in accepted if item[1] != usual)], rejected
 
 
-def _steps(description: KSparseDescription, tile: Tile, target: Target) -> tuple[Step, ...]:
+def _steps(description: KSparseDescription, tile: EvenTile, target: Target) -> tuple[Step, ...]:
     step = _step(description, tile, target)
     work = _contraction(description, None)
     if not isinstance(tile, GroupTile) or contract_group.packs(work, tile):
@@ -175,7 +175,7 @@ def _steps(description: KSparseDescription, tile: Tile, target: Target) -> tuple
     return pack_step(description.math, work, split, target, step.entry), step
 
 
-def _step(description: KSparseDescription, tile: Tile, target: Target) -> Step:
+def _step(description: KSparseDescription, tile: EvenTile, target: Target) -> Step:
     a, b, c, d = description.pattern
     x, y = description.X.element, description.Y.element
     first = "batch_last" if description.batch_last else "batch_first"

@@ -1,5 +1,5 @@
-// I_6 x dense(64, 64) x I_1, batch_first, tiles of 1 lanes x 128 x 64 x 16, 2 stages, 1 x 4 x 1 x 1 warps of 32 x 64
-#include "kronop/contract_mma.cuh"
+// I_6 x dense(64, 64) x I_1, batch_first, tiles of 1 lanes x 128 x 64 x 64, 4 stages, 2 teams along rows, 1 of copies, W stays
+#include "kronop/contract_group.cuh"
 
 using Parameters = kronop::ContractParameters<double>;
 static_assert(sizeof(Parameters{.x = {}, .w = {}, .y = {}, .z = {}, .bias = {}, .x_vector = {},
@@ -49,37 +49,43 @@ struct Step {
   using Output = float;
   using Accumulator = float;
   using Epilogue = ::Epilogue;
-  static constexpr int kThreads = 128;
-  static constexpr int kBlocks = 2;
-  static constexpr int kStages = 2;
+  static constexpr int kThreads = 384;
+  static constexpr int kBlocks = 1;
+  static constexpr int kStages = 4;
+  static constexpr bool kResident = true;
+  static constexpr bool kPacks = true;
+  static constexpr bool kDirect = false;
+  static constexpr bool kSplit = true;
   static constexpr int kLanes = 1;
   static constexpr int kTileM = 128;
   static constexpr int kTileN = 64;
-  static constexpr int kTileK = 16;
-  static constexpr int kWarpLanes = 1;
-  static constexpr int kWarpM = 2;
-  static constexpr int kWarpN = 8;
-  static constexpr int kWarpsLanes = 1;
-  static constexpr int kWarpsM = 4;
-  static constexpr int kWarpsN = 1;
-  static constexpr int kWarpsK = 1;
-  static constexpr bool kSplit = true;
+  static constexpr int kTileK = 64;
+  static constexpr int kTeamM = 1;
+  static constexpr int kGroupsM = 2;
+  static constexpr int kGroupsLanes = 1;
+  static constexpr int kPartN = 64;
   static constexpr int kContracted = 64;
   static constexpr int kProduced = 64;
+  static constexpr int kPlane = 4096;
   static constexpr int kXOrder = 0;
-  static constexpr int kWOrder = 0;
   static constexpr int kYOrder = 0;
   static constexpr int kXVector = 4;
   static constexpr int kWVector = 4;
+  static constexpr int kWLanes = 1;
   static constexpr int kYVector = 4;
-  static constexpr int kXPitch = 24;
-  static constexpr int kWPitch = 24;
-  static constexpr int kYPitch = 72;
-  static constexpr int kTileBytesAt = 3072;
+  static constexpr int kXPitch = 68;
+  static constexpr int kYPitch = 68;
+  static constexpr int kXSize = 8704;
+  static constexpr int kWRoom = 0;
+  static constexpr int kResultsAt = 172032;
+  static constexpr int kBarriersAt = 207360;
+  static constexpr int kCopyThreads = 128;
+  static constexpr int kCopyRegisters = 88;
+  static constexpr int kProductRegisters = 208;
   static constexpr bool kSaturate = false;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
 ksparse_f32_6_64_64_1_batch_first_f32_gelu_sm_90a(const __grid_constant__ Parameters parameters) {
-  kronop::contract_mma<Step>(parameters);
+  kronop::contract_group<Step>(parameters);
 }

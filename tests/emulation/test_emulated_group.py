@@ -1,4 +1,4 @@
-"""Contractions for many rows on sm_90a, run on the CPU from the same headers, against the reference."""
+"""Contractions for many rows on sm_90a, run on the CPU, against the reference."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def run(
     math = math or MathInstruction.tensor_op(element)
     tile = TileDescription(list(shape), stages, [2, 6, 1], math)
     options = {"alignment": 16 // element.bytes} | options
-    template = run_ksparse(
+    run_ksparse(
         folder,
         pattern,
         rows,
@@ -48,23 +48,24 @@ def run(
         tile=tile,
         instruction=math,
         target=_TARGET,
+        template="contract_group",
         **options,
     )
-    assert template == "kronop::contract_group"
 
 
 @pytest.mark.parametrize("batch_last", [False, True], ids=["first", "last"])
 @pytest.mark.parametrize("element", [float16, bfloat16, float32])
 def test_a_lane(folder: Path, element: DataType, batch_last: bool) -> None:
     run(folder, (2, 48, 64, 1), 400, element, (128, 48, 32), 3, batch_last=batch_last)
-    run(folder, (1, 80, 96, 1), 261, element, (256, 32, 32), batch_last=batch_last)
+    rows = 128 if batch_last else 256
+    run(folder, (1, 80, 96, 1), 261, element, (rows, 32, 32), batch_last=batch_last)
 
 
 @pytest.mark.parametrize("batch_last", [False, True], ids=["first", "last"])
 @pytest.mark.parametrize("element", [float16, float32])
-@pytest.mark.parametrize("d", [2, 3, 4, 8, 10, 24])
+@pytest.mark.parametrize("d", [2, 3, 4, 6, 8, 24])
 def test_lanes(folder: Path, d: int, element: DataType, batch_last: bool) -> None:
-    rows = 128 if batch_last or d < 8 else 64
+    rows = 128 if batch_last or d < 4 else 64
     run(folder, (1, 48, 40, d), 150, element, (rows, 16, 16), batch_last=batch_last)
 
 
@@ -85,8 +86,8 @@ def test_weights_that_stream(folder: Path, element: DataType) -> None:
 
 
 def test_weights_that_are_turned(folder: Path) -> None:
-    for d in (1, 4):
-        run(folder, (2, 48, 64, d), 140, float16, (128, 48, 32), turned=True)
+    for d, depth in ((1, 32), (4, 16)):
+        run(folder, (2, 48, 64, d), 140, float16, (128, 48, depth), turned=True)
 
 
 def test_layouts_of_x_and_y(folder: Path) -> None:

@@ -271,10 +271,12 @@ def run_ksparse(
     few: bool = False,
     target: Target = _TARGET,
     turned: bool = False,
+    template: str = "",
 ) -> str:
     """Runs, compares, and returns the kernel's template; `unit` is what operands are rounded to.
 
-    Weights are a view of (a, c, b, d) where `turned`, as in a backward.
+    Weights are a view of (a, c, b, d) where `turned`, as in a backward. Of the candidates, the
+    first with `template` is taken.
     """
     random, emitter = np.random.default_rng(7), CudaKSparseEmitter()
     tensor = TensorDescription(element, layout, alignment)
@@ -290,7 +292,8 @@ def run_ksparse(
         pattern=pattern,
         batch_last=batch_last,
     )
-    plan = emitter.plan(description, target, rows if few else None)
+    plans = emitter.candidates(description, target, 999, rows if few else None)
+    plan = next(plan for plan in plans if template in plan.steps[-1].template)
     x = stored(values(random, description.x_shape(rows), element), layout)
     z = stored(values(random, description.y_shape(rows), output), layout)
     a, b, c, d = pattern

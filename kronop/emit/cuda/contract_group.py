@@ -1,4 +1,4 @@
-"""Planning of a contraction for many rows on sm_90a (`contract_group`): its tiles, and their trait struct."""
+"""Planning of a contraction for many rows on sm_90a (`contract_group`): its tiles, and the step."""
 
 from __future__ import annotations
 
@@ -17,11 +17,14 @@ from kronop.target import Target
 TEAM_ROWS, TEAM = 64, 128
 # Teams that multiply.
 TEAMS = 2
-# Registers of a thread that copies, and of one that multiplies, by the teams that copy: 65536 in all.
+# Registers of a thread that copies, and of one that multiplies, by the teams that copy: 65536 in
+# all.
 _COPY_REGISTERS, _PRODUCT_REGISTERS = {1: 88, 2: 64}, {1: 208, 2: 192}
-# NOTE: ptxas 13.0 wants more than 128 registers at the start of a kernel with products of 256 outputs.
+# NOTE: ptxas 13.0 wants more than 128 registers at the start of a kernel with products of 256
+# outputs.
 _MOST_OUTPUTS = {1: 256, 2: 192}
-# What addresses and loops take besides sums and fragments, measured with ptxas 13.0; and where chains of sums are collected.
+# What addresses and loops take besides sums and fragments, measured with ptxas 13.0; and where
+# chains of sums are collected.
 _REGISTERS, _REGISTERS_OF_CHAINS = 48, 72
 _MOST_SUMS, _MOST_STAGES, _LEAST_STAGES = 128, 8, 2
 _OUTPUTS = (16, 32, 48, 64, 96, 128, 192, 256)
@@ -95,7 +98,7 @@ def weight_lanes(work: Contraction) -> int:
 
 
 def packs(work: Contraction, tile: GroupTile) -> bool:
-    """Whether blocks pack their weights themselves: few, that stay, and are in no order for products."""
+    """Whether blocks pack weights themselves: few, that stay, and are in no order for products."""
     few = tile.lanes * tile.n * work.contracted <= _MOST_PACKED
     return tile.resident and few and (work.source.bytes > 2 or work.lanes > 1)
 
@@ -205,7 +208,8 @@ def fits(work: Contraction, tile: GroupTile, splits: bool, target: Target) -> St
         )
     pieces = max(tile.m, tile.n) * tile.lanes * tile.k // operands.vector_of(work.source)
     pieces //= tile.copiers * TEAM
-    most = _MOST_PIECES if tile.lanes == 1 else _MOST_PIECES_OF_LANES // tile.copiers
+    sorts = work.source.bytes == 2 and tile.lanes > 1
+    most = _MOST_PIECES_OF_LANES // tile.copiers if sorts else _MOST_PIECES
     if pieces > most:
         return Status.reject(
             f"{tile} has {pieces} copies of a thread for a stage, at most {most} go on at once;"

@@ -7,19 +7,20 @@ from kronop.emit.cuda.contract import Contraction, Order
 from kronop.emit.cuda.contract_group import GroupTile
 from kronop.target import Target
 
-# NOTE: fitted to 579 tiles of 31 problems in both layouts, float16 and float32, batch 25088, on one H200: in the mean
-# the choice among them takes 3 % longer than the best.
+# NOTE: fitted to 579 tiles of 31 problems in both layouts, float16 and float32, batch 25088, on one
+# H200: in the mean the choice among them takes 3 % longer than the best.
 # Bytes of memory, of what copies bring and of shared memory a cycle of one multiprocessor.
 _MEMORY, _BROUGHT, _SHARED = 16.5, 31.0, 128.0
 # Cycles from the copy of a stage to its arrival, and stages that are not on their way.
 _LATENCY, _HELD = 2060.0, 1.4
 # A run of memory, in bytes, that keeps copies at their rate.
 _RUN = 64
-# Multiply-adds of 2-byte operands a cycle, and where three products stand for one those of half the size.
+# Multiply-adds of 2-byte operands a cycle, and where three products stand for one those of half the
+# size.
 _RATE, _RATE_OF_SPLIT = 2048.0, 1775.0
 _PRODUCTS_OF_SPLIT = 3
-# Cycles of a step, of a part of the results and of a sum of it, of a tile, of an element of X that goes through
-# registers; of a call, and of weights that are packed before it.
+# Cycles of a step, of a part of the results and of a sum of it, of a tile, of an element of X that
+# goes through registers; of a call, and of weights that are packed before it.
 _STEP, _PART, _SUM, _TILE, _FRAGMENT = 216.0, 788.0, 0.028, 289.0, 0.046
 _CALL, _PACK = 7300.0, 4500.0
 # Elements that a block packs in a cycle.

@@ -1,4 +1,4 @@
-"""Steps and launches of `contract_group`: weights are packed first, where memory has them otherwise."""
+"""Steps and launches of `contract_group`: weights are packed first, where it must be."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def packed_bytes(step: Step, lanes: int, groups: int) -> int:
 
 
 def is_direct(view: operands.View, extents: Mapping[str, Sequence[int]], element: DataType) -> bool:
-    """Whether products can read weights where they are: 16-bit ones, contracted index contiguous."""
+    """Whether products read weights where they are: of 16 bits, contracted index contiguous."""
     piece = operands.vector_of(element)
     return (
         element.bytes == 2

@@ -32,7 +32,9 @@ ROW_AXES, GROUP_AXES = 3, 4
 # Sizes from which on the tensor cores' products are full enough to win for sure.
 LEAST_OF_MMA = 16
 
-Tile = ContractTile | ContractMmaTile | GroupTile
+Tile = ContractTile | ContractMmaTile
+# Those of rows that are one stride apart, too.
+EvenTile = Tile | GroupTile
 
 
 def splits(math: MathInstruction) -> bool | None:
@@ -47,16 +49,11 @@ def splits(math: MathInstruction) -> bool | None:
 
 
 def candidates(
-    work: Contraction,
-    math: MathInstruction,
-    target: Target,
-    given: TileDescription | None,
-    even_rows: bool = False,
+    work: Contraction, math: MathInstruction, target: Target, given: TileDescription | None
 ) -> tuple[list[tuple[float, Tile]], list[tuple[str, str]]]:
     """Tiles that fit, cheapest first, and those that do not, with the reason.
 
-    A given tile names its instruction: tiles of other cores do not stand in for it. Where rows
-    are one stride apart (`even_rows`), there are those of `contract_group` too.
+    A given tile names its instruction: tiles of other cores do not stand in for it.
     """
     accepted: list[tuple[float, Tile]] = []
     rejected: list[tuple[str, str]] = []
@@ -69,8 +66,6 @@ def candidates(
                 accepted.append((cost, item))
             else:
                 rejected.append((str(item), status.reason))
-        if even_rows:
-            _add_groups(work, split, target, given, accepted, rejected)
         if given is not None:
             if not accepted and not rejected:
                 rejected.append(("threadblock_shape", _undivided(given)))
@@ -85,20 +80,24 @@ def candidates(
     return _ranked(accepted), rejected + refused
 
 
-def _add_groups(
-    work: Contraction,
-    split: bool,
-    target: Target,
-    given: TileDescription | None,
-    accepted: list[tuple[float, Tile]],
-    rejected: list[tuple[str, str]],
-) -> None:
+def even_candidates(
+    work: Contraction, math: MathInstruction, target: Target, given: TileDescription | None
+) -> tuple[list[tuple[float, EvenTile]], list[tuple[str, str]]]:
+    """The same where rows are one stride apart: the tiles of `contract_group` are among them."""
+    others, rejected = candidates(work, math, target, given)
+    accepted: list[tuple[float, EvenTile]] = [*others]
+    split = splits(math)
+    if split is None:
+        return accepted, rejected
+    refused: list[tuple[str, str]] = []
     for item in contract_group.proposed(work, split, target, given):
         status = contract_group.fits(work, item, split, target)
         if status:
             accepted.append((_of_group(work, item, split, target), item))
         else:
-            rejected.append((str(item), status.reason))
+            refused.append((str(item), status.reason))
+    accepted.sort(key=lambda item: item[0])
+    return accepted, [*refused, *rejected]
 
 
 def _of_group(work: Contraction, tile: GroupTile, split: bool, target: Target) -> float:
@@ -108,7 +107,7 @@ def _of_group(work: Contraction, tile: GroupTile, split: bool, target: Target) -
     return contract_cost.of_cycles(work, took, target)
 
 
-def cost(work: Contraction, math: MathInstruction, tile: Tile, target: Target) -> float:
+def cost(work: Contraction, math: MathInstruction, tile: EvenTile, target: Target) -> float:
     """Bytes of memory traffic for each element of X that a tile's time stands for."""
     accumulator = math.element_accumulator
     if isinstance(tile, GroupTile):
@@ -139,7 +138,7 @@ def _undivided(given: TileDescription) -> str:
 def contract_step(
     math: MathInstruction,
     work: Contraction,
-    tile: Tile,
+    tile: EvenTile,
     epilogue: Epilogue | None,
     target: Target,
     *,

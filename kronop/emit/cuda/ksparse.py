@@ -16,12 +16,12 @@ from kronop.emit.cuda.contract import Contraction, Order
 from kronop.emit.cuda.contract_group import GroupTile
 from kronop.emit.cuda.contract_group_step import is_direct, pack_launch, pack_step, packed_bytes
 from kronop.emit.cuda.contract_step import (
-    Tile,
-    candidates,
+    EvenTile,
     contract_launch,
     contract_step,
     cost,
     cycles,
+    even_candidates,
     splits,
 )
 from kronop.emit.cuda.few_rows import GAIN_OF_FEW_ROWS
@@ -149,14 +149,14 @@ def contraction(description: KSparseDescription, rows: int | None) -> Contractio
 @functools.lru_cache(maxsize=256)
 def _candidates(
     description: KSparseDescription, target: Target, rows: int | None
-) -> tuple[list[tuple[float, Tile]], list[tuple[str, str]]]:
+) -> tuple[list[tuple[float, EvenTile]], list[tuple[str, str]]]:
     work = contraction(description, rows)
-    return candidates(work, description.math, target, description.tile, even_rows=True)
+    return even_candidates(work, description.math, target, description.tile)
 
 
 def _ranked(
     description: KSparseDescription, target: Target, rows: int | None
-) -> tuple[list[tuple[float, Tile]], list[tuple[str, str]]]:
+) -> tuple[list[tuple[float, EvenTile]], list[tuple[str, str]]]:
     """Candidates for so many rows; that for many rows is first, unless others gain much."""
     accepted, rejected = _candidates(description, target, rows)
     if rows is None:
@@ -170,13 +170,13 @@ def _ranked(
 
 def modelled(
     description: KSparseDescription, target: Target, rows: int | None
-) -> tuple[float, Tile]:
+) -> tuple[float, EvenTile]:
     """The plan's tile for so many rows, and the cycles that it is expected to take."""
     cost, tile = _ranked(description, target, rows)[0][0]
     return cycles(contraction(description, rows), cost, target), tile
 
 
-def _steps(description: KSparseDescription, tile: Tile, target: Target) -> tuple[Step, ...]:
+def _steps(description: KSparseDescription, tile: EvenTile, target: Target) -> tuple[Step, ...]:
     step = _step(description, tile, target)
     work = contraction(description, None)
     if not isinstance(tile, GroupTile) or contract_group.packs(work, tile):
@@ -185,7 +185,7 @@ def _steps(description: KSparseDescription, tile: Tile, target: Target) -> tuple
     return pack_step(description.math, work, split, target, step.entry), step
 
 
-def _step(description: KSparseDescription, tile: Tile, target: Target) -> Step:
+def _step(description: KSparseDescription, tile: EvenTile, target: Target) -> Step:
     a, b, c, d = description.pattern
     x, y = description.X.element, description.Y.element
     first = "batch_last" if description.batch_last else "batch_first"

@@ -162,7 +162,7 @@ def _ranked(
     if rows is None:
         return accepted, rejected
     usual, work = _candidates(description, target, None)[0][0][1], contraction(description, rows)
-    took = cost(work, description.math, usual, target)
+    took = even_cost(work, description.math, usual, target)
     if took > GAIN_OF_FEW_ROWS * accepted[0][0]:
         return accepted, rejected
     return [(took, usual), *(item for item in accepted if item[1] != usual)], rejected

@@ -11,10 +11,11 @@ from kronop.descriptions.kron import StridedMatrix
 from kronop.descriptions.ksparse import KSparseDescription, KSparseProblem
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tensor import TensorDescription
-from kronop.emit.cuda import operands
+from kronop.emit.cuda import contract_parted, operands
 from kronop.emit.cuda.contract import Contraction, Order
 from kronop.emit.cuda.contract_group import GroupTile
 from kronop.emit.cuda.contract_group_step import is_direct, pack_launch, pack_step, packed_bytes
+from kronop.emit.cuda.contract_parted import PartedTile
 from kronop.emit.cuda.contract_step import (
     Tile,
     candidates,
@@ -31,6 +32,8 @@ from kronop.target import Target
 _MOST_REJECTED = 8
 # A plan knows no batch: one that training has.
 _TYPICAL_ROWS = 16384
+
+Candidate = Tile | PartedTile
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +99,17 @@ class CudaKSparseEmitter:
         )
 
     def workspace_bytes(self, plan: Plan, rows: int, threads: int) -> int:
-        """Room for packed weights, where a plan has a step for them."""
+        """Room for packed weights, where a plan has a step for them, and for lanes apart."""
         if len(plan.steps) == 1:
             return 0
-        a, _, _, d = operands.integers(plan.steps[-1], "pattern")
-        return packed_bytes(plan.steps[0], d, a)
+        a, _, _, d = operands.integers(plan.steps[_product(plan)], "pattern")
+        packed = packed_bytes(plan.steps[0], d, a)
+        if not contract_parted.is_parted(plan):
+            return packed
+        return packed + contract_parted.workspace_bytes(plan, rows, a)
 
     def launches(self, plan: Plan, problem: KSparseProblem) -> tuple[Launch, ...]:
-        """One launch, or one before it that packs weights; none for an empty batch."""
+        """Products, and what packs weights and moves lanes for them; none for an empty batch."""
         if problem.rows == 0:
             return ()
         return _launches(plan, problem)
@@ -147,52 +153,85 @@ def _contraction(description: KSparseDescription, rows: int | None) -> Contracti
 @functools.lru_cache(maxsize=256)
 def _candidates(
     description: KSparseDescription, target: Target, rows: int | None
-) -> tuple[list[tuple[float, Tile]], list[tuple[str, str]]]:
+) -> tuple[list[tuple[float, Candidate]], list[tuple[str, str]]]:
+    work, split = _contraction(description, rows), splits(description.math)
+    accepted, rejected = candidates(
+        work, description.math, target, description.tile, even_rows=True
+    )
+    every: list[tuple[float, Candidate]] = [*accepted]
+    if split is not None:
+        every += contract_parted.candidates(work, split, target, description.tile)
+    return sorted(every, key=lambda item: item[0]), rejected
+
+
+def _cost(description: KSparseDescription, tile: Candidate, target: Target, rows: int) -> float:
     work = _contraction(description, rows)
-    return candidates(work, description.math, target, description.tile, even_rows=True)
+    if isinstance(tile, PartedTile):
+        return contract_parted.cost(work, tile, bool(splits(description.math)), target)
+    return cost(work, description.math, tile, target)
 
 
 def _ranked(
     description: KSparseDescription, target: Target, rows: int | None
-) -> tuple[list[tuple[float, Tile]], list[tuple[str, str]]]:
+) -> tuple[list[tuple[float, Candidate]], list[tuple[str, str]]]:
     """Candidates for so many rows; that for many rows is first, unless others gain much."""
     accepted, rejected = _candidates(description, target, rows)
     if rows is None:
         return accepted, rejected
-    usual, work = _candidates(description, target, None)[0][0][1], _contraction(description, rows)
-    took = cost(work, description.math, usual, target)
+    usual = _candidates(description, target, None)[0][0][1]
+    took = _cost(description, usual, target, rows)
     if took > GAIN_OF_FEW_ROWS * accepted[0][0]:
         return accepted, rejected
     return [(took, usual), *(item for item in accepted if item[1] != usual)], rejected
 
 
-def _steps(description: KSparseDescription, tile: Tile, target: Target) -> tuple[Step, ...]:
-    step = _step(description, tile, target)
-    if not isinstance(tile, GroupTile):
-        return (step,)
-    work, split = _contraction(description, None), bool(splits(description.math))
-    return pack_step(description.math, work, split, target, step.entry), step
+def _product(plan: Plan) -> int:
+    """Which step multiplies."""
+    return next(at for at, step in enumerate(plan.steps) if "pattern" in dict(step.launch))
 
 
-def _step(description: KSparseDescription, tile: Tile, target: Target) -> Step:
+def _steps(description: KSparseDescription, tile: Candidate, target: Target) -> tuple[Step, ...]:
     a, b, c, d = description.pattern
     x, y = description.X.element, description.Y.element
     first = "batch_last" if description.batch_last else "batch_first"
+    work, split = _contraction(description, None), bool(splits(description.math))
+    entry = (
+        f"ksparse_{x.short}_{a}_{b}_{c}_{d}_{first}_{y.short}_{description.epilogue.name}"
+        f"_{target.arch}"
+    )
+    note = f"I_{a} x dense({b}, {c}) x I_{d}, {first}, tiles of {tile}"
+    launch = (("pattern", (a, b, c, d)),)
     traffic = (
         description.input_columns * x.bytes + description.output_columns * y.bytes,
         2 * a * b * c * d,
     )
-    return contract_step(
+    if isinstance(tile, PartedTile):
+        return contract_parted.steps(
+            description.math,
+            work,
+            tile,
+            split,
+            description.epilogue,
+            target,
+            entry=entry,
+            note=note,
+            launch=launch,
+            traffic=traffic,
+        )
+    step = contract_step(
         description.math,
-        _contraction(description, None),
+        work,
         tile,
         description.epilogue,
         target,
-        entry=f"ksparse_{x.short}_{a}_{b}_{c}_{d}_{first}_{y.short}_{description.epilogue.name}_{target.arch}",
-        note=f"I_{a} x dense({b}, {c}) x I_{d}, {first}, tiles of {tile}",
-        launch=[("pattern", (a, b, c, d))],
+        entry=entry,
+        note=note,
+        launch=launch,
         traffic=traffic,
     )
+    if not isinstance(tile, GroupTile):
+        return (step,)
+    return pack_step(description.math, work, split, target, entry), step
 
 
 def _view(matrix: StridedMatrix, own: str, size: int, d: int) -> operands.View:
@@ -210,7 +249,8 @@ def _view(matrix: StridedMatrix, own: str, size: int, d: int) -> operands.View:
 
 
 def _launches(plan: Plan, problem: KSparseProblem) -> tuple[Launch, ...]:
-    step = plan.steps[-1]
+    index = _product(plan)
+    step = plan.steps[index]
     a, b, c, d = operands.integers(step, "pattern")
     w_a, w_b, w_c, w_d = problem.weight_strides
     nothing = StridedMatrix(pointer=0, row=0, column=0)
@@ -240,9 +280,18 @@ def _launches(plan: Plan, problem: KSparseProblem) -> tuple[Launch, ...]:
         "lane": (d,),
         "group": (a, 1, 1, 1),
     }
-    index = len(plan.steps) - 1
+    packs: tuple[Launch, ...] = ()
+    packed = views["w"]
     element = operands.element_of(step, "Factor")
-    if index == 0 or is_direct(views["w"], extents, element):
-        return (contract_launch(index, step, views, extents, problem.scalars),)
-    pack, views["w"] = pack_launch(0, plan.steps[0], views["w"], extents, problem.workspace)
-    return pack, contract_launch(index, step, views, extents, problem.scalars)
+    if index > 0 and not is_direct(views["w"], extents, element):
+        pack, packed = pack_launch(0, plan.steps[0], views["w"], extents, problem.workspace)
+        packs = (pack,)
+    views["w"] = packed
+    if not contract_parted.is_parted(plan):
+        return *packs, contract_launch(index, step, views, extents, problem.scalars)
+    matrices = {"x": problem.x, "z": problem.z, "y": problem.y}
+    room = problem.workspace + packed_bytes(plan.steps[0], d, a)
+    moved = contract_parted.launches(
+        plan, matrices, problem.rows, views, extents, problem.scalars, room
+    )
+    return *packs, *moved

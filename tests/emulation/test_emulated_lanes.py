@@ -64,6 +64,8 @@ def test_lanes_apart(folder: Path, d: int, element: DataType) -> None:
 
 
 @pytest.mark.parametrize("element", [float16, float32])
-@pytest.mark.parametrize("pattern", [(1, 19, 35, 5), (1, 24, 20, 131)])
-def test_odd_sizes(folder: Path, pattern: tuple[int, int, int, int], element: DataType) -> None:
+@pytest.mark.parametrize("pattern", [(1, 24, 40, 5), (1, 8, 16, 131)])
+def test_any_number_of_lanes(
+    folder: Path, pattern: tuple[int, int, int, int], element: DataType
+) -> None:
     run(folder, pattern, 35, element, (128, 16, 16), alignment=1)

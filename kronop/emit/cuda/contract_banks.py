@@ -91,9 +91,12 @@ def results_pitch(run: int, order: Order, lanes: int, accumulator: DataType, pai
 
 
 @functools.cache
-def deposit_pitch(run: int, order: Order, lanes: int, team_lanes: int) -> int:
-    """The same of float32 results whose lanes a thread stores in whole accesses."""
-    width = {Order.Own: 2, Order.Rows: 1, Order.Lanes: min(4, team_lanes & -team_lanes)}[order]
+def deposit_pitch(run: int, order: Order, lanes: int, team_lanes: int, output: DataType) -> int:
+    """The same of a team's finished results, whose lanes a thread stores in whole accesses."""
+    if output.bytes == 2 and order is not Order.Lanes:
+        return _best(run, 2, _MATRIX_ROWS, lambda lane, stride: lane % 8 * stride).stride
+    access = operands.vector_of(output)
+    width = min(access, team_lanes & -team_lanes) if order is Order.Lanes else 1
 
     def place(lane: int, stride: int) -> int:
         g, t = divmod(lane, 4)
@@ -103,7 +106,7 @@ def deposit_pitch(run: int, order: Order, lanes: int, team_lanes: int) -> int:
             Order.Lanes: g * stride + 2 * t * lanes,
         }[order]
 
-    return _best(run, 4, width, place).stride
+    return _best(run, output.bytes, width, place).stride
 
 
 def _best(run: int, size: int, width: int, place: Callable[[int, int], int]) -> Pitch:

@@ -18,17 +18,19 @@ TEAM_ROWS, TEAM = 64, 128
 # Teams that multiply.
 TEAMS = 2
 # Registers of a thread that copies, and of one that multiplies, by the teams that copy: 65536 in all.
-_COPY_REGISTERS, _PRODUCT_REGISTERS = 56, {1: 224, 2: 200}
+_COPY_REGISTERS, _PRODUCT_REGISTERS = {1: 88, 2: 64}, {1: 208, 2: 192}
 # NOTE: ptxas 13.0 wants more than 128 registers at the start of a kernel with products of 256 outputs.
 _MOST_OUTPUTS = {1: 256, 2: 192}
-# What addresses and loops of a product take besides sums and fragments, measured with ptxas 13.0.
-_REGISTERS = 48
+# What addresses and loops take besides sums and fragments, measured with ptxas 13.0; and where chains of sums are collected.
+_REGISTERS, _REGISTERS_OF_CHAINS = 48, 72
 _MOST_SUMS, _MOST_STAGES, _LEAST_STAGES = 128, 8, 2
 _OUTPUTS = (16, 32, 48, 64, 96, 128, 192, 256)
 _DEPTHS = (16, 32, 64, 128)
 # Results of one row of a part that leaves at once, in elements of all lanes.
 _PART = 64
 _BARRIER, _ALIGNMENT = 8, 1024
+# Weights of a block up to which it packs them itself, and a launch before it is saved.
+_MOST_PACKED = 24576
 # Measured with ptxas 13.0: addresses of more copies of a thread are spilled.
 _MOST_PIECES = 16
 
@@ -87,6 +89,17 @@ def direct(work: Contraction, tile: GroupTile) -> bool:
     return work.source.bytes == 2 and tile.lanes == 1
 
 
+def weight_lanes(work: Contraction) -> int:
+    """Neighbouring lanes of weights that one access brings."""
+    return operands.widest_divisor(operands.vector_of(work.source), [work.lanes])
+
+
+def packs(work: Contraction, tile: GroupTile) -> bool:
+    """Whether blocks pack their weights themselves: few, that stay, and are in no order for products."""
+    few = tile.lanes * tile.n * work.contracted <= _MOST_PACKED
+    return tile.resident and few and (work.source.bytes > 2 or work.lanes > 1)
+
+
 def planes(splits: bool) -> int:
     """Values that stand for a weight."""
     return 2 if splits else 1
@@ -107,7 +120,7 @@ def _pitches(work: Contraction, tile: GroupTile) -> tuple[int, int]:
         Order.Rows: TEAM_ROWS,
         Order.Lanes: tile.part_n * tile.lanes,
     }[work.y_order]
-    y = contract_banks.deposit_pitch(run, work.y_order, tile.lanes, tile.team_lanes)
+    y = contract_banks.deposit_pitch(run, work.y_order, tile.lanes, tile.team_lanes, work.output)
     return x.stride, y
 
 
@@ -134,7 +147,9 @@ def _results_bytes(work: Contraction, tile: GroupTile) -> int:
         Order.Rows: tile.lanes * tile.part_n,
         Order.Lanes: TEAM_ROWS,
     }
-    return TEAMS // tile.along_lanes * pitch * runs[work.y_order] * 4
+    shifts = tile.part_n * tile.lanes
+    of_team = (pitch * runs[work.y_order] + shifts) * work.output.bytes
+    return operands.round_up(TEAMS // tile.along_lanes * of_team, operands.VECTOR_BYTES)
 
 
 def _x_bytes(work: Contraction, tile: GroupTile) -> int:
@@ -142,11 +157,17 @@ def _x_bytes(work: Contraction, tile: GroupTile) -> int:
     return operands.round_up(_x_size(work, tile) * work.source.bytes, _ALIGNMENT)
 
 
+def _w_room(work: Contraction, tile: GroupTile, splits: bool) -> int:
+    """The same of W."""
+    room = operands.round_up(_w_size(work, tile, splits) * work.source.bytes, _ALIGNMENT)
+    return 0 if tile.resident else room
+
+
 def _results_at(work: Contraction, tile: GroupTile, splits: bool) -> int:
-    w = _w_size(work, tile, splits) * work.source.bytes
     steps = operands.cover(work.contracted, tile.k)
-    stages = tile.stages * (_x_bytes(work, tile) + (0 if tile.resident else w))
-    return stages + (steps * w if tile.resident else 0)
+    stages = tile.stages * (_x_bytes(work, tile) + _w_room(work, tile, splits))
+    kept = steps * _w_size(work, tile, splits) * work.source.bytes
+    return stages + (kept if tile.resident else 0)
 
 
 def _barriers_at(work: Contraction, tile: GroupTile, splits: bool) -> int:
@@ -163,8 +184,8 @@ def registers(work: Contraction, tile: GroupTile, splits: bool) -> int:
     """An upper estimate of the registers of a thread that multiplies."""
     held = tile.team_lanes * tile.team_m * tile.n // 2
     if splits:
-        held += tile.n + (64 if tile.team_lanes == 1 and tile.k >= 32 else 16 * tile.team_lanes)
-    elif not direct(work, tile):
+        return held + tile.n + max(32, 16 * tile.team_lanes) + _REGISTERS_OF_CHAINS
+    if not direct(work, tile):
         held += 4 * tile.team_lanes * (2 if tile.team_lanes <= 4 else 1)
     return held + _REGISTERS
 
@@ -260,6 +281,7 @@ def constants(
         ("kBlocks", 1),
         ("kStages", tile.stages),
         ("kResident", tile.resident),
+        ("kPacks", packs(work, tile)),
         ("kDirect", direct(work, tile)),
         ("kSplit", splits),
         ("kLanes", tile.lanes),
@@ -277,14 +299,16 @@ def constants(
         ("kYOrder", int(work.y_order)),
         ("kXVector", x_vector),
         ("kWVector", operands.vector_of(work.source)),
+        ("kWLanes", operands.widest_divisor(weight_lanes(work), [tile.lanes])),
         ("kYVector", y_vector),
         ("kXPitch", x_pitch),
         ("kYPitch", y_pitch),
         ("kXSize", _x_bytes(work, tile) // work.source.bytes),
+        ("kWRoom", _w_room(work, tile, splits) // work.source.bytes),
         ("kResultsAt", _results_at(work, tile, splits)),
         ("kBarriersAt", _barriers_at(work, tile, splits)),
         ("kCopyThreads", tile.copiers * TEAM),
-        ("kCopyRegisters", _COPY_REGISTERS),
+        ("kCopyRegisters", _COPY_REGISTERS[tile.copiers]),
         ("kProductRegisters", _PRODUCT_REGISTERS[tile.copiers]),
         ("kSaturate", operands.saturates(epilogue)),
     )

@@ -22,7 +22,7 @@ def pack_step(
     math: MathInstruction, work: Contraction, splits: bool, target: Target, entry: str
 ) -> Step:
     """The step that brings weights in order."""
-    lanes = operands.widest_divisor(operands.vector_of(work.source), [work.lanes])
+    lanes = contract_group.weight_lanes(work)
     planes, pitch = contract_group.planes(splits), contract_group.packed_depth(work)
     bytes_of_weights = work.lanes * work.produced * work.contracted * work.source.bytes
     names = ("lanes", "groups", "w_vector", "contracted_w", "produced_w", "lane_w", "group_w")

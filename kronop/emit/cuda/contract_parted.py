@@ -35,6 +35,8 @@ _MOST_WORKSPACE = 256 << 20
 _BY_ROWS = True
 # Rows of a launch are multiples of all tiles.
 _ROWS = 512
+# Places of the steps, from the end of all.
+_PART, _PART_Z, _PRODUCT, _JOIN = -4, -3, -2, -1
 # A pass through memory, in bytes a cycle of one multiprocessor (3.5 TB/s), and cycles of a launch.
 _MEMORY, _CALL = 15.0, 3500.0
 
@@ -58,10 +60,9 @@ class PartedTile:
 
 
 def product_of(work: Contraction) -> Contraction:
-    """The products between: whole pieces of the contracted index, one lane after the other."""
+    """The products between: one lane after the other."""
     return replace(
         work,
-        contracted=lanes.pitch(work.contracted, work.source),
         x_order=Order.Own,
         w_order=Order.Own,
         y_order=Order.Own,
@@ -76,6 +77,8 @@ def serves(work: Contraction, target: Target) -> bool:
         contract_group.serves(work, target)
         and (work.x_order, work.y_order) == (Order.Lanes, Order.Lanes)
         and work.output.bytes in (2, 4)
+        and work.contracted % operands.vector_of(work.source) == 0
+        and work.produced % operands.vector_of(work.output) == 0
         and work.lanes <= lanes.MOST_LANES
     )
 
@@ -133,8 +136,9 @@ def steps(
         launch=(*launch, ("by_rows", _BY_ROWS), ("workspace", _MOST_WORKSPACE)),
         traffic=traffic,
     )
+    packs = (contract_group_step.pack_step(math, work, splits, target, entry),)
     return (
-        contract_group_step.pack_step(math, work, splits, target, entry),
+        *(() if contract_group.packs(product_of(work), tile.product) else packs),
         move(work.source, work.contracted, "part"),
         move(work.output, work.produced, "part_z"),
         product,
@@ -144,7 +148,7 @@ def steps(
 
 def is_parted(plan: Plan) -> bool:
     """Whether this is a plan of these steps."""
-    return len(plan.steps) == 5
+    return plan.steps[-1].template == "kronop::move_lanes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,29 +162,29 @@ class _Room:
 
 
 def _room(plan: Plan, rows: int, groups: int) -> _Room:
-    part, product, join = plan.steps[1], plan.steps[3], plan.steps[4]
-    sizes = []
-    for step in (part, join):
-        element, of_lanes = operands.element_of(step, "Input"), operands.integer(step, "kLanes")
-        pitch = lanes.pitch(operands.integer(step, "kOwn"), element)
-        sizes.append((pitch, of_lanes, element.bytes))
-    of_row = sum(groups * pitch * of_lanes * size for pitch, of_lanes, size in sizes)
+    part, _, product, join = plan.steps[_PART:]
+    of_lanes = operands.integer(part, "kLanes")
+    sizes = [
+        (operands.integer(step, "kOwn"), operands.element_of(step, "Input").bytes)
+        for step in (part, join)
+    ]
+    of_row = sum(groups * of_lanes * own * size for own, size in sizes)
     most = max(1, operands.integer(product, "workspace") // (of_row * _ROWS)) * _ROWS
     launches = operands.cover(rows, most)
     together = min(rows, operands.round_up(operands.cover(rows, launches), _ROWS))
     at, places = 0, []
-    for pitch, of_lanes, size in sizes:
+    for own, size in sizes:
         if product.constant("by_rows"):
-            places.append(lanes.Apart(at, groups * of_lanes * pitch, of_lanes * pitch, pitch))
+            places.append(lanes.Apart(at, groups * of_lanes * own, of_lanes * own, own))
         else:
-            places.append(lanes.Apart(at, pitch, together * of_lanes * pitch, together * pitch))
-        at += operands.round_up(together * groups * of_lanes * pitch * size, 256)
+            places.append(lanes.Apart(at, own, together * of_lanes * own, together * own))
+        at += operands.round_up(together * groups * of_lanes * own * size, 256)
     return _Room(together, places[0], places[1], at)
 
 
 def workspace_bytes(plan: Plan, rows: int, groups: int) -> int:
-    """Bytes of X and Y with lanes apart."""
-    return _room(plan, rows, groups).end if rows else 0
+    """Bytes of X and Y with lanes apart; none of other plans."""
+    return _room(plan, rows, groups).end if rows and is_parted(plan) else 0
 
 
 def launches(
@@ -200,15 +204,16 @@ def launches(
     views = {**views, "x": _view(x, "contracted"), "y": _view(y, "produced")}
     views["z"] = _view(y if matrices["z"] else lanes.Apart(0, 0, 0, 0), "produced")
     found: list[Launch] = []
+    at = len(plan.steps)
     for first in range(0, rows, room.rows):
         count = min(room.rows, rows - first)
         here = {**extents, "row": (count, 1, 1)}
         moves = [
-            lanes.launch(index, plan.steps[index], first, count, groups, apart, matrix)
-            for index, name, apart in ((1, "x", x), (2, "z", y), (4, "y", y))
+            lanes.launch(at + step, plan.steps[step], first, count, groups, apart, matrix)
+            for step, name, apart in ((_PART, "x", x), (_PART_Z, "z", y), (_JOIN, "y", y))
             if (matrix := matrices[name]) is not None
         ]
-        product = contract_launch(3, plan.steps[3], views, here, scalars)
+        product = contract_launch(at + _PRODUCT, plan.steps[_PRODUCT], views, here, scalars)
         found += (*moves[:-1], product, moves[-1])
     return tuple(found)
 

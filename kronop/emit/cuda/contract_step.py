@@ -103,6 +103,7 @@ def _add_groups(
 
 def _of_group(work: Contraction, tile: GroupTile, split: bool, target: Target) -> float:
     packs = work.source.bytes > 2 or work.lanes > 1
+    packs = packs and not contract_group.packs(work, tile)
     took = contract_group_cost.cycles(work, tile, split, packs, target)
     return contract_cost.of_cycles(work, took, target)
 
@@ -220,7 +221,9 @@ def contract_launch(
 
     def flag(name: str, view: operands.View, element: DataType) -> int:
         if grouped and name == "w":
-            return 1
+            width = operands.integer(step, "kWLanes")
+            packs = bool(step.constant("kPacks"))
+            return operands.allows_vectors(view, extents, "lane", width, element) if packs else 1
         order = Order(operands.integer(step, f"k{name.upper()}Order"))
         width = operands.integer(step, f"k{name.upper()}Vector")
         if step.constant("mma"):

@@ -11,7 +11,7 @@ from kronop.descriptions.kron import StridedMatrix
 from kronop.descriptions.ksparse import KSparseDescription, KSparseProblem
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tensor import TensorDescription
-from kronop.emit.cuda import contract_parted, operands
+from kronop.emit.cuda import contract_group, contract_parted, operands
 from kronop.emit.cuda.contract import Contraction, Order
 from kronop.emit.cuda.contract_group import GroupTile
 from kronop.emit.cuda.contract_group_step import is_direct, pack_launch, pack_step, packed_bytes
@@ -100,12 +100,8 @@ class CudaKSparseEmitter:
 
     def workspace_bytes(self, plan: Plan, rows: int, threads: int) -> int:
         """Room for packed weights, where a plan has a step for them, and for lanes apart."""
-        if len(plan.steps) == 1:
-            return 0
         a, _, _, d = operands.integers(plan.steps[_product(plan)], "pattern")
-        packed = packed_bytes(plan.steps[0], d, a)
-        if not contract_parted.is_parted(plan):
-            return packed
+        packed = packed_bytes(plan.steps[0], d, a) if _packs(plan) else 0
         return packed + contract_parted.workspace_bytes(plan, rows, a)
 
     def launches(self, plan: Plan, problem: KSparseProblem) -> tuple[Launch, ...]:
@@ -190,6 +186,11 @@ def _product(plan: Plan) -> int:
     return next(at for at, step in enumerate(plan.steps) if "pattern" in dict(step.launch))
 
 
+def _packs(plan: Plan) -> bool:
+    """Whether the first step packs weights."""
+    return plan.steps[0].template == "kronop::pack_weights"
+
+
 def _steps(description: KSparseDescription, tile: Candidate, target: Target) -> tuple[Step, ...]:
     a, b, c, d = description.pattern
     x, y = description.X.element, description.Y.element
@@ -229,7 +230,7 @@ def _steps(description: KSparseDescription, tile: Candidate, target: Target) -> 
         launch=launch,
         traffic=traffic,
     )
-    if not isinstance(tile, GroupTile):
+    if not isinstance(tile, GroupTile) or contract_group.packs(work, tile):
         return (step,)
     return pack_step(description.math, work, split, target, entry), step
 
@@ -283,14 +284,14 @@ def _launches(plan: Plan, problem: KSparseProblem) -> tuple[Launch, ...]:
     packs: tuple[Launch, ...] = ()
     packed = views["w"]
     element = operands.element_of(step, "Factor")
-    if index > 0 and not is_direct(views["w"], extents, element):
+    if _packs(plan) and not is_direct(views["w"], extents, element):
         pack, packed = pack_launch(0, plan.steps[0], views["w"], extents, problem.workspace)
         packs = (pack,)
     views["w"] = packed
     if not contract_parted.is_parted(plan):
         return *packs, contract_launch(index, step, views, extents, problem.scalars)
     matrices = {"x": problem.x, "z": problem.z, "y": problem.y}
-    room = problem.workspace + packed_bytes(plan.steps[0], d, a)
+    room = problem.workspace + (packed_bytes(plan.steps[0], d, a) if _packs(plan) else 0)
     moved = contract_parted.launches(
         plan, matrices, problem.rows, views, extents, problem.scalars, room
     )

@@ -22,11 +22,6 @@ _NAMES = (
 )
 
 
-def pitch(own: int, element: DataType) -> int:
-    """Elements from one lane's own indices to the next's: whole pieces."""
-    return operands.round_up(own, operands.vector_of(element))
-
-
 def step(
     math: MathInstruction, element: DataType, own: int, lanes: int, *, join: bool, entry: str
 ) -> Step:
@@ -98,7 +93,6 @@ def launch(
     vector = (
         together.column == 1
         and pointer % operands.VECTOR_BYTES == 0
-        and (own * lanes) % piece == 0
         and (rows == 1 or together.row % piece == 0)
     )
     octets, matrices = operands.integer(step, "kOctets"), operands.integer(step, "kMatrices")

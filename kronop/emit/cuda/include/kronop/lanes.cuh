@@ -2,6 +2,7 @@
 //
 // A block takes a few matrices, or some own indices of one, with all lanes: whole lines of memory both ways. Pieces of 16
 // bytes reach shared memory as they lie in memory, and are collected from there element by element.
+// There are whole pieces of own indices.
 #pragma once
 
 #include "memory.cuh"
@@ -95,12 +96,11 @@ KRONOP_INLINE void fill_together(const Work<Step>& work, typename Step::Input* t
       copy_asynchronously<16>(to, from + first);
     } else {
 #pragma unroll 1
-      for (int v = 0; v < Of::kPiece && first + v < Of::kElements; ++v) to[v] = from[(first + v) * work.parameters.column];
+      for (int v = 0; v < Of::kPiece; ++v) to[v] = from[(first + v) * work.parameters.column];
     }
   }
 }
 
-// Own indices past the end become zeros, as far as pieces go.
 template <class Step>
 KRONOP_INLINE void store_apart(const Work<Step>& work, const typename Step::Input* tile) {
   using Of = Tile<Step>;
@@ -109,11 +109,9 @@ KRONOP_INLINE void store_apart(const Work<Step>& work, const typename Step::Inpu
     const int first = (work.octet + piece.octet) * Of::kPiece;
     if (!work.has(piece.matrix) || first >= Step::kOwn) continue;
     const auto* from = tile + Of::together(piece.matrix * Of::kOctets + piece.octet, piece.lane);
-    Vector<typename Step::Input, Of::kPiece> values{};
+    Vector<typename Step::Input, Of::kPiece> values;
 #pragma unroll
-    for (int v = 0; v < Of::kPiece; ++v) {
-      if (Step::kOwn % Of::kPiece == 0 || first + v < Step::kOwn) values.data[v] = from[v * Of::kLanes];
-    }
+    for (int v = 0; v < Of::kPiece; ++v) values.data[v] = from[v * Of::kLanes];
     store_whole<typename Step::Input, Of::kPiece>(work.apart(piece.matrix) + (piece.lane * work.parameters.lane_apart + first), values);
   }
 }
@@ -155,9 +153,7 @@ KRONOP_INLINE void store_together(const Work<Step>& work, const typename Step::I
       store_whole<typename Step::Input, Of::kPiece>(to + first, values);
     } else {
 #pragma unroll
-      for (int v = 0; v < Of::kPiece; ++v) {
-        if (first + v < Of::kElements) to[(first + v) * work.parameters.column] = values.data[v];
-      }
+      for (int v = 0; v < Of::kPiece; ++v) to[(first + v) * work.parameters.column] = values.data[v];
     }
   }
 }

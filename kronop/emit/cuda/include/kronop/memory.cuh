@@ -160,6 +160,19 @@ KRONOP_INLINE void store_whole(T* to, const Vector<T, N>& value) {
   }
 }
 
+// The same to shared memory.
+template <class T, int N>
+KRONOP_INLINE void store_shared(T* to, const Vector<T, N>& value) {
+  if constexpr (sizeof(T) == 2 && N > 1) {
+    Vector<unsigned, N / 2> words;
+#pragma unroll
+    for (int i = 0; i < N / 2; ++i) words.data[i] = value.data[2 * i].bits | unsigned(value.data[2 * i + 1].bits) << 16;
+    store<unsigned, N / 2>(reinterpret_cast<unsigned*>(to), words);
+  } else {
+    store<T, N>(to, value);
+  }
+}
+
 KRONOP_INLINE constexpr long long ceil_div(long long value, long long divisor) {
   return (value + divisor - 1) / divisor;
 }

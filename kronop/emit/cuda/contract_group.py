@@ -280,6 +280,7 @@ def constants(
         ("kThreads", tile.threads),
         ("kBlocks", 1),
         ("kStages", tile.stages),
+        ("kBroad", False),
         ("kResident", tile.resident),
         ("kPacks", packs(work, tile)),
         ("kDirect", direct(work, tile)),

@@ -13,6 +13,7 @@ from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tile import TileDescription
 from kronop.emit.cuda import (
     contract,
+    contract_broad,
     contract_cost,
     contract_group,
     contract_group_cost,
@@ -21,6 +22,7 @@ from kronop.emit.cuda import (
     operands,
 )
 from kronop.emit.cuda.contract import Contraction, ContractTile, Order
+from kronop.emit.cuda.contract_broad import BroadTile
 from kronop.emit.cuda.contract_group import GroupTile
 from kronop.emit.cuda.contract_mma import ContractMmaTile
 from kronop.emit.cuda.mma import splits_of
@@ -32,7 +34,7 @@ ROW_AXES, GROUP_AXES = 3, 4
 # Sizes from which on the tensor cores' products are full enough to win for sure.
 LEAST_OF_MMA = 16
 
-Tile = ContractTile | ContractMmaTile | GroupTile
+Tile = ContractTile | ContractMmaTile | GroupTile | BroadTile
 
 
 def splits(math: MathInstruction) -> bool | None:
@@ -99,6 +101,17 @@ def _add_groups(
             accepted.append((_of_group(work, item, split, target), item))
         else:
             rejected.append((str(item), status.reason))
+    for broad in contract_broad.proposed(work, target, given):
+        status = contract_broad.fits(work, broad, target)
+        if status:
+            accepted.append((_of_broad(work, broad, split, target), broad))
+        else:
+            rejected.append((str(broad), status.reason))
+
+
+def _of_broad(work: Contraction, tile: BroadTile, split: bool, target: Target) -> float:
+    took = contract_broad.cycles(work, tile, split, target)
+    return contract_cost.of_cycles(work, took, target)
 
 
 def _of_group(work: Contraction, tile: GroupTile, split: bool, target: Target) -> float:
@@ -111,6 +124,8 @@ def _of_group(work: Contraction, tile: GroupTile, split: bool, target: Target) -
 def cost(work: Contraction, math: MathInstruction, tile: Tile, target: Target) -> float:
     """Bytes of memory traffic for each element of X that a tile's time stands for."""
     accumulator = math.element_accumulator
+    if isinstance(tile, BroadTile):
+        return _of_broad(work, tile, bool(splits(math)), target)
     if isinstance(tile, GroupTile):
         return _of_group(work, tile, bool(splits(math)), target)
     if isinstance(tile, ContractMmaTile):
@@ -155,6 +170,11 @@ def contract_step(
         name, header = "contract_group", "contract_group"
         constants = contract_group.constants(work, tile, bool(splits(math)), epilogue)
         shared_bytes = contract_group.shared_bytes(work, tile, bool(splits(math)))
+        joins, cores = contract_mma.joined(work, tile), (("cores", target.cores),)
+    elif isinstance(tile, BroadTile):
+        name, header = "contract_broad", "contract_broad"
+        constants = contract_broad.constants(work, tile, bool(splits(math)), epilogue)
+        shared_bytes = contract_broad.shared_bytes(work, tile)
         joins, cores = contract_mma.joined(work, tile), (("cores", target.cores),)
     elif isinstance(tile, ContractMmaTile):
         name, header = "contract_mma", "contract_mma"

@@ -51,7 +51,7 @@ struct GroupTiles {
   using X = Either<Step::kDirect, Swizzled<Step::kXOrder, Step::kLanes, Step::kTileK, Step::kTileM, Operand>,
       Layout<Step::kXOrder, Step::kLanes, Step::kTileK, Step::kTileM, Step::kXPitch>>;
   using W = Swizzled<kAlongOwn, Step::kLanes, Step::kTileK, Step::kTileN, Operand>;
-  static constexpr int kPlanes = Step::kSplit ? 2 : 1, kWSize = kPlanes * W::kSize;
+  static constexpr int kPlanes = Step::kSplit && !Step::kBroad ? 2 : 1, kWSize = kPlanes * W::kSize;
   static constexpr int kSteps = (Step::kContracted + Step::kTileK - 1) / Step::kTileK;
   static constexpr int kStage = Step::kXSize + (Step::kResident ? 0 : Step::kWRoom);
   static constexpr int kWarps = Step::kGroupsM * Step::kGroupsLanes * 4;
@@ -157,21 +157,27 @@ struct GroupCopies {
   // All of W for a tile, from whatever order memory has it in.
   KRONOP_INLINE void pack(const Place& place, Operand* resident) const {
     using W = typename Tiles::W;
-    using Pieces = WeightPieces<Operand, Step::kWLanes>;
+    using Pieces = WeightPieces<Operand, Step::kWLanes, Step::kBroad ? 4 : 16 / int(sizeof(Operand))>;
+    constexpr int apart = Step::kBroad ? 4 : 1;  // contracted steps of a piece
     constexpr int pieces = Tiles::kSteps * Step::kTileK / Pieces::kPiece;
 #pragma unroll 1
     for (int index = threadIdx.x % Step::kCopyThreads; index < pieces * Step::kTileN * (Step::kLanes / Step::kWLanes); index += Step::kCopyThreads) {
-      const int k = index % pieces * Pieces::kPiece, n = index / pieces % Step::kTileN, lane = index / (pieces * Step::kTileN) * Step::kWLanes;
+      const int at = index % pieces * Pieces::kPiece, k = Step::kBroad ? at / 16 * 16 + at % 16 / 4 : at;
+      const int n = index / pieces % Step::kTileN, lane = index / (pieces * Step::kTileN) * Step::kWLanes;
       const Operand* from = static_cast<const Operand*>(parameters.w) + (place.w + n * parameters.produced_w + lane * parameters.lane_w + k * parameters.contracted_w);
       const int lanes = place.lanes - lane;
       const bool there = n < place.outputs && lanes > 0;
-      const Pieces weights(from, parameters.contracted_w, parameters.lane_w, there ? Step::kContracted - k : 0, lanes, parameters.w_vector);
-      Operand* to = resident + k / Step::kTileK * Tiles::kWSize;
+      const Pieces weights(from, apart * parameters.contracted_w, parameters.lane_w, there ? Step::kContracted - k : 0, lanes, parameters.w_vector);
+      Operand* to = resident + at / Step::kTileK * Tiles::kWSize;
 #pragma unroll
       for (int l = 0; l < Step::kWLanes; ++l) {
-        Operand* place_of_piece = to + W::at(lane + l, k % Step::kTileK, n);
+        Operand* place_of_piece = to + W::at(lane + l, at % Step::kTileK, n);
+        if constexpr (Step::kBroad) {
+          store_shared<Operand, Pieces::kPiece>(place_of_piece, weights.of(l));
+          continue;
+        }
         store_shared<Operand, Pieces::kPiece>(place_of_piece, weights.template plane<false>(l));
-        if constexpr (Step::kSplit) store_shared<Operand, Pieces::kPiece>(place_of_piece + W::kSize, weights.template plane<true>(l));
+        if constexpr (Tiles::kPlanes > 1) store_shared<Operand, Pieces::kPiece>(place_of_piece + W::kSize, weights.template plane<true>(l));
       }
     }
   }
@@ -244,8 +250,12 @@ struct GroupSums {
   static constexpr int kLanes = Step::kLanes / Step::kGroupsLanes, kM = Step::kTeamM, kN = Step::kTileN / 8;
   static constexpr int kApart = kTeamRows * Step::kGroupsM;  // from a team's rows to its next ones
   static constexpr int kSlab = 32 / int(sizeof(Operand));    // contracted steps of a product
+  static constexpr int kPartRows = kTeamRows;                // rows of results that leave together
   float of[kLanes][kM][kN][4] = {};
 
+  // The first output of this warp, and the row of this thread in its part.
+  static KRONOP_INLINE constexpr int output() { return 0; }
+  static KRONOP_INLINE int part_row() { return threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4; }
   // The first lane and row of this team, and of this warp.
   static KRONOP_INLINE int lane() { return threadIdx.x / kTeam % Step::kGroupsLanes * kLanes; }
   static KRONOP_INLINE int row() { return threadIdx.x / (kTeam * Step::kGroupsLanes) * kTeamRows; }
@@ -367,15 +377,14 @@ struct GroupSums {
 
 // Results on their way to Y, part by part: kPartN outputs of 64 rows, of all lanes; of one team, or of those that share
 // rows. What is added to them takes the same way first; then registers meet it, through the epilogue.
-template <class Step, class Parameters>
+template <class Step, class Parameters, class Sums>
 struct GroupResults {
   using Output = typename Step::Output;
-  using Sums = GroupSums<Step>;
   static constexpr int kThreads = kTeam * Step::kGroupsLanes, kVector = Step::kYVector;
   static constexpr bool kByRows = Step::kYOrder == kAlongRows, kMatrices = sizeof(Output) == 2 && Step::kYOrder != kAlongLanes;
-  static constexpr int kAcross = Step::kTileN / Step::kPartN, kParts = Step::kTeamM * kAcross;
-  using Tile = Layout<Step::kYOrder, Step::kLanes, Step::kPartN, kTeamRows, Step::kYPitch>;
-  using Mine = Share<Step::kYOrder, Step::kLanes, Step::kPartN, kTeamRows, kVector, kThreads>;
+  static constexpr int kAcross = Step::kTileN / Step::kPartN, kParts = Sums::kM * kAcross;
+  using Tile = Layout<Step::kYOrder, Step::kLanes, Step::kPartN, Sums::kPartRows, Step::kYPitch>;
+  using Mine = Share<Step::kYOrder, Step::kLanes, Step::kPartN, Sums::kPartRows, kVector, kThreads>;
   using Ends = Places<Output, Mine, Evenly>;
   static constexpr int kShifts = Step::kPartN * Step::kLanes;
   using Words = Vector<unsigned, (kVector * int(sizeof(Output)) < 4 ? 1 : kVector * int(sizeof(Output)) / 4)>;
@@ -478,10 +487,10 @@ struct GroupResults {
   template <bool kMore>
   KRONOP_INLINE void deposit(const Sums& sums, int part) const {
 #pragma unroll
-    for (int m = 0; m < Step::kTeamM; ++m) {
+    for (int m = 0; m < Sums::kM; ++m) {
 #pragma unroll
       for (int n = 0; n < Sums::kN; n += kMatrices ? 2 : 1) {
-        if (m * kAcross + n * 8 / Step::kPartN != part) continue;
+        if (m * kAcross + (Sums::output() + n * 8) / Step::kPartN != part || Sums::output() >= Step::kTileN) continue;
         if constexpr (kMatrices) {
           deposit_matrices<kMore>(sums, m, n);
         } else {
@@ -517,7 +526,7 @@ struct GroupResults {
   template <bool kMore>
   KRONOP_INLINE void deposit_lanes(const Sums& sums, int m, int n) const {
     constexpr int vector = Step::kYOrder == kAlongLanes ? vector_of_lanes<Sums::kLanes, sizeof(Output)> : 1;
-    const int row = threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4, column = n * 8 % Step::kPartN + threadIdx.x % 4 * 2;
+    const int row = Sums::part_row(), column = (Sums::output() + n * 8) % Step::kPartN + threadIdx.x % 4 * 2;
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
 #pragma unroll
@@ -536,11 +545,11 @@ struct GroupResults {
   }
 };
 
-template <class Step, class Parameters>
+template <class Step, class Sums, class Parameters>
 KRONOP_INLINE void use_stages(const Parameters& parameters, GroupBarriers<Step>& barriers, const typename Step::Factor* stages, const typename Step::Factor* resident, typename Step::Output* staged) {
   using Tiles = GroupTiles<Step>;
   const bool speaks = threadIdx.x % 32 == 0;
-  const GroupResults<Step, Parameters> results(parameters, staged);
+  const GroupResults<Step, Parameters, Sums> results(parameters, staged);
   Turn<Step::kStages> turn;
   Turn<1> w_turn;
   long long had = -1;
@@ -553,7 +562,7 @@ KRONOP_INLINE void use_stages(const Parameters& parameters, GroupBarriers<Step>&
       w_turn.advance();
       had = walk.part;
     }
-    GroupSums<Step> sums;
+    Sums sums;
     int before = -1;
 #pragma unroll 1
     for (int step = 0; step < Tiles::kSteps; ++step) {
@@ -575,8 +584,8 @@ KRONOP_INLINE void use_stages(const Parameters& parameters, GroupBarriers<Step>&
 
 }  // namespace contract
 
-template <class Step, class Parameters>
-KRONOP_INLINE void contract_group(const Parameters& parameters) {
+template <class Step, class Sums, class Parameters>
+KRONOP_INLINE void contract_with(const Parameters& parameters) {
   using Tiles = contract::GroupTiles<Step>;
   using Operand = typename Step::Factor;
   unsigned char* shared = shared_memory();
@@ -594,8 +603,13 @@ KRONOP_INLINE void contract_group(const Parameters& parameters) {
     contract::fill_stages<Step>(parameters, barriers, stages, resident);
   } else {
     take_registers<Step::kProductRegisters>();
-    contract::use_stages<Step>(parameters, barriers, stages, resident, results);
+    contract::use_stages<Step, Sums>(parameters, barriers, stages, resident, results);
   }
+}
+
+template <class Step, class Parameters>
+KRONOP_INLINE void contract_group(const Parameters& parameters) {
+  contract_with<Step, contract::GroupSums<Step>>(parameters);
 }
 
 }  // namespace kronop

@@ -15,10 +15,10 @@ struct PackParameters {
   long long contracted_w, produced_w, lane_w, group_w;
 };
 
-// 16 bytes along the contracted index, of kLanes neighbouring lanes.
-template <class Element, int kLanes>
+// A piece along the contracted index, of 16 bytes or as given, of kLanes neighbouring lanes.
+template <class Element, int kLanes, int kSize = 16 / int(sizeof(Element))>
 struct WeightPieces {
-  static constexpr int kPiece = 16 / sizeof(Element);
+  static constexpr int kPiece = kSize;
   Element values[kLanes][kPiece];
 
   // `steps` and `lanes` are how many of them exist; `vectors` whether all lanes of a step may be read at once.
@@ -40,7 +40,14 @@ struct WeightPieces {
       for (int l = 0; l < kLanes; ++l) values[l][i] = part.data[l];
     }
   }
-  // Plane 0 of lane l, or plane 1.
+  // Lane l as it is.
+  KRONOP_INLINE Vector<Element, kPiece> of(int l) const {
+    Vector<Element, kPiece> result;
+#pragma unroll
+    for (int i = 0; i < kPiece; ++i) result.data[i] = values[l][i];
+    return result;
+  }
+  // Plane 0 of it, or plane 1.
   template <bool kRest>
   KRONOP_INLINE Vector<Element, kPiece> plane(int l) const {
     Vector<Element, kPiece> result;

@@ -17,8 +17,10 @@ from kronop.target import Target
 # Rows, outputs and contracted steps of a warp's products.
 ROWS, OUTPUTS, SLAB = 16, 16, 16
 _TEAM_WARPS, _MOST_TEAMS, _COPIERS = 4, 3, 1
-# Registers of a thread that copies, and of one that multiplies, by the teams that multiply.
-_COPY_REGISTERS, _PRODUCT_REGISTERS = {1: 96, 2: 96, 3: 72}, {1: 232, 2: 208, 3: 144}
+# NOTE: registers of a thread that copies and of one that multiplies, without spills by ptxas 13.0:
+# by the teams that multiply and, of three teams, by the bytes of an element.
+_REGISTERS = {1: (96, 232), 2: (96, 208)}
+_REGISTERS_OF_THREE = {2: (56, 152), 4: (80, 144)}
 _MOST_STAGES, _LEAST_STAGES = 6, 2
 # Bytes of a run of lanes.
 _LEAST_RUN, _MOST_RUN = 16, 128
@@ -186,6 +188,8 @@ def constants(
     """The trait struct of `contract_broad`."""
     x_vector, _, y_vector = contract_mma.vectors(work, tile)
     x_pitch, y_pitch = _pitches(work, tile)
+    of_three = _REGISTERS_OF_THREE[work.source.bytes]
+    copying, multiplying = _REGISTERS.get(tile.teams, of_three)
     return (
         ("kThreads", tile.threads),
         ("kBlocks", 1),
@@ -211,7 +215,7 @@ def constants(
         ("kYOrder", int(work.y_order)),
         ("kXVector", x_vector),
         ("kWVector", operands.vector_of(work.source)),
-        ("kWLanes", operands.widest_divisor(contract_group.weight_lanes(work), [tile.lanes])),
+        ("kWLanes", operands.widest_divisor(4, [work.lanes, tile.lanes])),
         ("kYVector", y_vector),
         ("kXPitch", x_pitch),
         ("kYPitch", y_pitch),
@@ -220,7 +224,7 @@ def constants(
         ("kResultsAt", _results_at(work, tile)),
         ("kBarriersAt", _barriers_at(work, tile)),
         ("kCopyThreads", _COPIERS * contract_group.TEAM),
-        ("kCopyRegisters", _COPY_REGISTERS[tile.teams]),
-        ("kProductRegisters", _PRODUCT_REGISTERS[tile.teams]),
+        ("kCopyRegisters", copying),
+        ("kProductRegisters", multiplying),
         ("kSaturate", operands.saturates(epilogue)),
     )

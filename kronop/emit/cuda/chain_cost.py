@@ -11,9 +11,6 @@ from kronop.target import Target
 
 # Cycles between a launch and the next one that waits for it: the chip drains and fills.
 OF_A_LAUNCH = 4000.0
-# NOTE: contract_cost tells tiles from each other; two products of contract_mma took 1.3 to 1.7
-# times what it says (one H200, the pairs below in float32).
-OF_A_PRODUCT = 1.4
 # NOTE: fitted to 148 tiles on one H200 (25088 rows of ViT-S patterns in float16 and float32, 10 %
 # off in the mean). Few warps share a multiprocessor: products and instructions wait for each other
 # and add up, while memory goes on. Cycles of a step's barrier and copies, of a part of the results

@@ -35,7 +35,7 @@ _BARRIER, _ALIGNMENT = 8, 1024
 # Weights of a block up to which it packs them itself, and a launch before it is saved.
 _MOST_PACKED = 24576
 # Measured with ptxas 13.0: addresses of more copies of a thread are spilled.
-_MOST_PIECES, _MOST_PIECES_OF_LANES = 16, 8
+_MOST_PIECES, _MOST_PIECES_OF_LANES = 16, 18
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,13 +206,16 @@ def fits(work: Contraction, tile: GroupTile, splits: bool, target: Target) -> St
         return Status.reject(
             f"{tile}: {tile.copiers * TEAM} threads copy at most as many rows of X; use fewer"
         )
-    pieces = max(tile.m, tile.n) * tile.lanes * tile.k // operands.vector_of(work.source)
-    pieces //= tile.copiers * TEAM
+    pieces = [
+        size * tile.lanes * tile.k // operands.vector_of(work.source) // (tile.copiers * TEAM)
+        for size in (tile.m, tile.n)
+    ]
     sorts = work.source.bytes == 2 and tile.lanes > 1
-    most = _MOST_PIECES_OF_LANES // tile.copiers if sorts else _MOST_PIECES
-    if pieces > most:
+    if max(pieces) > _MOST_PIECES or (
+        sorts and (tile.copiers > 1 or sum(pieces) > _MOST_PIECES_OF_LANES)
+    ):
         return Status.reject(
-            f"{tile} has {pieces} copies of a thread for a stage, at most {most} go on at once;"
+            f"{tile} has {pieces} copies of a thread for a stage, more than it has registers for;"
             " use a smaller Tile_K"
         )
     held = registers(work, tile, splits)

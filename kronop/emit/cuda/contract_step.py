@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from math import prod
+from math import pow, prod
 
 from kronop.artifacts import KernelSignature, Launch, Scalar
 from kronop.descriptions.datatype import DataType, float32
@@ -32,9 +32,9 @@ ROW_AXES, GROUP_AXES = 3, 4
 # Sizes from which on the tensor cores' products are full enough to win for sure.
 LEAST_OF_MMA = 16
 
-# NOTE: 34 Kronecker-sparse problems at batch 25088 in both layouts on one H200: `contract_mma` takes 1.25 times its model
-# in the median (0.9 to 3.2), where memory has runs of 16 bytes 1.6 to 5.3 times. The model of `contract_group` was fitted
-# to the same problems.
+# NOTE: 34 Kronecker-sparse problems, batch 25088, both layouts, on one H200: `contract_mma` takes
+# 1.25 times its model in the median (0.9 to 3.2), where memory has runs of 16 bytes 1.6 to 5.3
+# times. The model of `contract_group` was fitted to the same problems.
 _OVER_MODEL, _WHOLE_RUN = 1.35, 64
 
 Tile = ContractTile | ContractMmaTile
@@ -113,7 +113,7 @@ def _over_model(work: Contraction, tile: Tile) -> float:
         return 1.0
     short = Order.Lanes in (work.x_order, work.y_order) and tile.lanes < work.lanes
     run = tile.lanes * work.source.bytes if short else _WHOLE_RUN
-    return _OVER_MODEL * max(1.0, _WHOLE_RUN / run) ** 0.75
+    return _OVER_MODEL * pow(max(1.0, _WHOLE_RUN / run), 0.75)
 
 
 def _of_group(work: Contraction, tile: GroupTile, split: bool, target: Target) -> float:

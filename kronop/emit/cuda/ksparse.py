@@ -11,17 +11,18 @@ from kronop.descriptions.kron import StridedMatrix
 from kronop.descriptions.ksparse import KSparseDescription, KSparseProblem
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tensor import TensorDescription
-from kronop.emit.cuda import contract_group, operands
+from kronop.emit.cuda import contract_group, contract_parted, operands
 from kronop.emit.cuda.contract import Contraction, Order
 from kronop.emit.cuda.contract_group import GroupTile
 from kronop.emit.cuda.contract_group_step import is_direct, pack_launch, pack_step, packed_bytes
+from kronop.emit.cuda.contract_parted import PartedTile
 from kronop.emit.cuda.contract_step import (
     EvenTile,
     contract_launch,
     contract_step,
-    cost,
     cycles,
     even_candidates,
+    even_cost,
     splits,
 )
 from kronop.emit.cuda.few_rows import GAIN_OF_FEW_ROWS
@@ -32,6 +33,8 @@ from kronop.target import Target
 _MOST_REJECTED = 8
 # A plan knows no batch: one that training has.
 _TYPICAL_ROWS = 16384
+
+Candidate = EvenTile | PartedTile
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +100,13 @@ class CudaKSparseEmitter:
         )
 
     def workspace_bytes(self, plan: Plan, rows: int, threads: int) -> int:
-        """Room for packed weights, where a plan has a step for them."""
-        if len(plan.steps) == 1:
-            return 0
-        a, _, _, d = operands.integers(plan.steps[-1], "pattern")
-        return packed_bytes(plan.steps[0], d, a)
+        """Room for packed weights, where a plan has a step for them, and for lanes apart."""
+        a, _, _, d = operands.integers(plan.steps[_product(plan)], "pattern")
+        packed = packed_bytes(plan.steps[0], d, a) if _packs(plan) else 0
+        return packed + contract_parted.workspace_bytes(plan, rows, a)
 
     def launches(self, plan: Plan, problem: KSparseProblem) -> tuple[Launch, ...]:
-        """One launch, or one before it that packs weights; none for an empty batch."""
+        """Products, and what packs weights and moves lanes for them; none for an empty batch."""
         if problem.rows == 0:
             return ()
         return _launches(plan, problem)
@@ -149,20 +151,31 @@ def contraction(description: KSparseDescription, rows: int | None) -> Contractio
 @functools.lru_cache(maxsize=256)
 def _candidates(
     description: KSparseDescription, target: Target, rows: int | None
-) -> tuple[list[tuple[float, EvenTile]], list[tuple[str, str]]]:
+) -> tuple[list[tuple[float, Candidate]], list[tuple[str, str]]]:
+    work, split = contraction(description, rows), splits(description.math)
+    accepted, rejected = even_candidates(work, description.math, target, description.tile)
+    every: list[tuple[float, Candidate]] = [*accepted]
+    if split is not None:
+        every += contract_parted.candidates(work, split, target, description.tile)
+    return sorted(every, key=lambda item: item[0]), rejected
+
+
+def _cost(description: KSparseDescription, tile: Candidate, target: Target, rows: int) -> float:
     work = contraction(description, rows)
-    return even_candidates(work, description.math, target, description.tile)
+    if isinstance(tile, PartedTile):
+        return contract_parted.cost(work, tile, bool(splits(description.math)), target)
+    return even_cost(work, description.math, tile, target)
 
 
 def _ranked(
     description: KSparseDescription, target: Target, rows: int | None
-) -> tuple[list[tuple[float, EvenTile]], list[tuple[str, str]]]:
+) -> tuple[list[tuple[float, Candidate]], list[tuple[str, str]]]:
     """Candidates for so many rows; that for many rows is first, unless others gain much."""
     accepted, rejected = _candidates(description, target, rows)
     if rows is None:
         return accepted, rejected
-    usual, work = _candidates(description, target, None)[0][0][1], contraction(description, rows)
-    took = even_cost(work, description.math, usual, target)
+    usual = _candidates(description, target, None)[0][0][1]
+    took = _cost(description, usual, target, rows)
     if took > GAIN_OF_FEW_ROWS * accepted[0][0]:
         return accepted, rejected
     return [(took, usual), *(item for item in accepted if item[1] != usual)], rejected
@@ -170,40 +183,64 @@ def _ranked(
 
 def modelled(
     description: KSparseDescription, target: Target, rows: int | None
-) -> tuple[float, EvenTile]:
+) -> tuple[float, Candidate]:
     """The plan's tile for so many rows, and the cycles that it is expected to take."""
     cost, tile = _ranked(description, target, rows)[0][0]
     return cycles(contraction(description, rows), cost, target), tile
 
 
-def _steps(description: KSparseDescription, tile: EvenTile, target: Target) -> tuple[Step, ...]:
-    step = _step(description, tile, target)
-    work = contraction(description, None)
-    if not isinstance(tile, GroupTile) or contract_group.packs(work, tile):
-        return (step,)
-    split = bool(splits(description.math))
-    return pack_step(description.math, work, split, target, step.entry), step
+def _product(plan: Plan) -> int:
+    """Which step multiplies."""
+    return next(at for at, step in enumerate(plan.steps) if "pattern" in dict(step.launch))
 
 
-def _step(description: KSparseDescription, tile: EvenTile, target: Target) -> Step:
+def _packs(plan: Plan) -> bool:
+    """Whether the first step packs weights."""
+    return plan.steps[0].template == "kronop::pack_weights"
+
+
+def _steps(description: KSparseDescription, tile: Candidate, target: Target) -> tuple[Step, ...]:
     a, b, c, d = description.pattern
     x, y = description.X.element, description.Y.element
     first = "batch_last" if description.batch_last else "batch_first"
+    work, split = contraction(description, None), bool(splits(description.math))
+    entry = (
+        f"ksparse_{x.short}_{a}_{b}_{c}_{d}_{first}_{y.short}_{description.epilogue.name}"
+        f"_{target.arch}"
+    )
+    note = f"I_{a} x dense({b}, {c}) x I_{d}, {first}, tiles of {tile}"
+    launch = (("pattern", (a, b, c, d)),)
     traffic = (
         description.input_columns * x.bytes + description.output_columns * y.bytes,
         2 * a * b * c * d,
     )
-    return contract_step(
+    if isinstance(tile, PartedTile):
+        return contract_parted.steps(
+            description.math,
+            work,
+            tile,
+            split,
+            description.epilogue,
+            target,
+            entry=entry,
+            note=note,
+            launch=launch,
+            traffic=traffic,
+        )
+    step = contract_step(
         description.math,
-        contraction(description, None),
+        work,
         tile,
         description.epilogue,
         target,
-        entry=f"ksparse_{x.short}_{a}_{b}_{c}_{d}_{first}_{y.short}_{description.epilogue.name}_{target.arch}",
-        note=f"I_{a} x dense({b}, {c}) x I_{d}, {first}, tiles of {tile}",
-        launch=[("pattern", (a, b, c, d))],
+        entry=entry,
+        note=note,
+        launch=launch,
         traffic=traffic,
     )
+    if not isinstance(tile, GroupTile) or contract_group.packs(work, tile):
+        return (step,)
+    return pack_step(description.math, work, split, target, entry), step
 
 
 def view(matrix: StridedMatrix, own: str, size: int, d: int) -> operands.View:
@@ -221,7 +258,8 @@ def view(matrix: StridedMatrix, own: str, size: int, d: int) -> operands.View:
 
 
 def _launches(plan: Plan, problem: KSparseProblem) -> tuple[Launch, ...]:
-    step = plan.steps[-1]
+    index = _product(plan)
+    step = plan.steps[index]
     a, b, c, d = operands.integers(step, "pattern")
     w_a, w_b, w_c, w_d = problem.weight_strides
     nothing = StridedMatrix(pointer=0, row=0, column=0)
@@ -251,9 +289,18 @@ def _launches(plan: Plan, problem: KSparseProblem) -> tuple[Launch, ...]:
         "lane": (d,),
         "group": (a, 1, 1, 1),
     }
-    index = len(plan.steps) - 1
+    packs: tuple[Launch, ...] = ()
+    packed = views["w"]
     element = operands.element_of(step, "Factor")
-    if index == 0 or is_direct(views["w"], extents, element):
-        return (contract_launch(index, step, views, extents, problem.scalars),)
-    pack, views["w"] = pack_launch(0, plan.steps[0], views["w"], extents, problem.workspace)
-    return pack, contract_launch(index, step, views, extents, problem.scalars)
+    if _packs(plan) and not is_direct(views["w"], extents, element):
+        pack, packed = pack_launch(0, plan.steps[0], views["w"], extents, problem.workspace)
+        packs = (pack,)
+    views["w"] = packed
+    if not contract_parted.is_parted(plan):
+        return *packs, contract_launch(index, step, views, extents, problem.scalars)
+    matrices = {"x": problem.x, "z": problem.z, "y": problem.y}
+    room = problem.workspace + (packed_bytes(plan.steps[0], d, a) if _packs(plan) else 0)
+    moved = contract_parted.launches(
+        plan, matrices, problem.rows, views, extents, problem.scalars, room
+    )
+    return *packs, *moved

@@ -13,7 +13,7 @@ from kronop.descriptions.datatype import DataType
 from kronop.descriptions.ksparse_chain import KSparseChainDescription, KSparseChainProblem
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit import chains
-from kronop.emit.cuda.chain_cost import OF_A_LAUNCH, OF_A_PRODUCT
+from kronop.emit.cuda.chain_cost import OF_A_LAUNCH
 from kronop.emit.cuda.chain_step import (
     Fused,
     candidates,
@@ -22,7 +22,6 @@ from kronop.emit.cuda.chain_step import (
     repriced,
 )
 from kronop.emit.cuda.contract_group import GroupTile
-from kronop.emit.cuda.contract_mma import ContractMmaTile
 from kronop.emit.cuda.few_rows import GAIN_OF_FEW_ROWS
 from kronop.emit.cuda.ksparse import CudaKSparseEmitter, modelled
 from kronop.emit.plan import Plan, Step
@@ -130,7 +129,7 @@ def _cost_of(work: _Work, at: int, factors: int) -> float:
         took, tile = modelled(chains.product(work.description, at), work.target, work.rows)
         if isinstance(tile, GroupTile):
             return took - OF_A_LAUNCH  # It is in there.
-        return took * (OF_A_PRODUCT if isinstance(tile, ContractMmaTile) else 1)
+        return took
     fused = _fused(work, at)
     return fused[0][0] if fused else math.inf
 

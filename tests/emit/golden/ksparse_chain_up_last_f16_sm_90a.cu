@@ -1,5 +1,37 @@
-// I_6 x dense(64, 64) x I_1, batch_last, tiles of 1 lanes x 256 x 64 x 16, 2 stages, 1 x 4 x 1 x 1 warps of 64 x 64
-#include "kronop/contract_mma.cuh"
+// weights in the order of products, 8192 bytes for each group
+#include "kronop/pack_weights.cuh"
+
+using Parameters = kronop::PackParameters;
+static_assert(sizeof(Parameters{.w = {}, .packed = {}, .lanes = {}, .groups = {}, .w_vector = {},
+    .contracted_w = {}, .produced_w = {}, .lane_w = {}, .group_w = {}}) == 72);
+static_assert(sizeof(Parameters::w) == 8 && sizeof(Parameters::packed) == 8 &&
+    sizeof(Parameters::lanes) == 8 && sizeof(Parameters::groups) == 8 &&
+    sizeof(Parameters::w_vector) == 8 && sizeof(Parameters::contracted_w) == 8 &&
+    sizeof(Parameters::produced_w) == 8 && sizeof(Parameters::lane_w) == 8 &&
+    sizeof(Parameters::group_w) == 8);
+
+struct Step {
+  using Input = kronop::half_t;
+  using Factor = kronop::half_t;
+  using Output = kronop::half_t;
+  using Accumulator = float;
+  using Epilogue = kronop::Identity<float>;
+  static constexpr int kThreads = 128;
+  static constexpr int kBlocks = 1;
+  static constexpr int kLanes = 1;
+  static constexpr int kPlanes = 1;
+  static constexpr int kPitch = 64;
+  static constexpr int kContracted = 64;
+  static constexpr int kProduced = 64;
+};
+
+extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
+pack_ksparse_f16_6_64_64_1_batch_last_f16_linear_sm_90a(const __grid_constant__ Parameters parameters) {
+  kronop::pack_weights<Step>(parameters);
+}
+
+// I_6 x dense(64, 64) x I_1, batch_last, tiles of 1 lanes x 256 x 64 x 64, 6 stages, 2 teams along rows, 2 of copies, W stays
+#include "kronop/contract_group.cuh"
 
 using Parameters = kronop::ContractParameters<double>;
 static_assert(sizeof(Parameters{.x = {}, .w = {}, .y = {}, .z = {}, .bias = {}, .x_vector = {},
@@ -44,39 +76,45 @@ struct Step {
   using Output = kronop::half_t;
   using Accumulator = float;
   using Epilogue = ::Epilogue;
-  static constexpr int kThreads = 128;
-  static constexpr int kBlocks = 2;
-  static constexpr int kStages = 2;
+  static constexpr int kThreads = 512;
+  static constexpr int kBlocks = 1;
+  static constexpr int kStages = 6;
+  static constexpr bool kResident = true;
+  static constexpr bool kPacks = false;
+  static constexpr bool kDirect = true;
+  static constexpr bool kSplit = false;
   static constexpr int kLanes = 1;
   static constexpr int kTileM = 256;
   static constexpr int kTileN = 64;
-  static constexpr int kTileK = 16;
-  static constexpr int kWarpLanes = 1;
-  static constexpr int kWarpM = 4;
-  static constexpr int kWarpN = 8;
-  static constexpr int kWarpsLanes = 1;
-  static constexpr int kWarpsM = 4;
-  static constexpr int kWarpsN = 1;
-  static constexpr int kWarpsK = 1;
-  static constexpr bool kSplit = false;
+  static constexpr int kTileK = 64;
+  static constexpr int kTeamM = 2;
+  static constexpr int kGroupsM = 2;
+  static constexpr int kGroupsLanes = 1;
+  static constexpr int kPartN = 64;
   static constexpr int kContracted = 64;
   static constexpr int kProduced = 64;
+  static constexpr int kPlane = 4096;
   static constexpr int kXOrder = 1;
-  static constexpr int kWOrder = 0;
   static constexpr int kYOrder = 1;
   static constexpr int kXVector = 8;
   static constexpr int kWVector = 8;
+  static constexpr int kWLanes = 1;
   static constexpr int kYVector = 8;
   static constexpr int kXPitch = 264;
-  static constexpr int kWPitch = 24;
-  static constexpr int kYPitch = 260;
-  static constexpr int kTileBytesAt = 6144;
+  static constexpr int kYPitch = 72;
+  static constexpr int kXSize = 16384;
+  static constexpr int kWRoom = 0;
+  static constexpr int kResultsAt = 204800;
+  static constexpr int kBarriersAt = 223488;
+  static constexpr int kCopyThreads = 256;
+  static constexpr int kCopyRegisters = 64;
+  static constexpr int kProductRegisters = 192;
   static constexpr bool kSaturate = false;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
 ksparse_f16_6_64_64_1_batch_last_f16_linear_sm_90a(const __grid_constant__ Parameters parameters) {
-  kronop::contract_mma<Step>(parameters);
+  kronop::contract_group<Step>(parameters);
 }
 
 // weights in the order of products, 589824 bytes for each group

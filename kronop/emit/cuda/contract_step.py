@@ -91,7 +91,7 @@ def even_candidates(
     """The same where rows are one stride apart: the tiles of `contract_group` are among them."""
     others, rejected = candidates(work, math, target, given)
     split = splits(math)
-    if split is None:
+    if split is None or not contract_group.serves(work, target):
         return [*others], rejected
     accepted: list[tuple[float, EvenTile]] = [
         (cost * _over_model(work, item), item) for cost, item in others
@@ -108,9 +108,9 @@ def even_candidates(
 
 
 def _over_model(work: Contraction, tile: Tile) -> float:
-    """Measured over modelled time of `contract_mma`; lanes that are a part of theirs are short."""
+    """Measured over modelled time; lanes that are a part of theirs are short runs."""
     if isinstance(tile, ContractTile):
-        return 1.0
+        return _OVER_MODEL
     short = Order.Lanes in (work.x_order, work.y_order) and tile.lanes < work.lanes
     run = tile.lanes * work.source.bytes if short else _WHOLE_RUN
     return _OVER_MODEL * pow(max(1.0, _WHOLE_RUN / run), 0.75)
@@ -135,8 +135,8 @@ def cost(work: Contraction, math: MathInstruction, tile: EvenTile, target: Targe
 
 def even_cost(work: Contraction, math: MathInstruction, tile: EvenTile, target: Target) -> float:
     """The same on the scale of `even_candidates`."""
-    over = 1.0 if isinstance(tile, GroupTile) else _over_model(work, tile)
-    return over * cost(work, math, tile, target)
+    alone = isinstance(tile, GroupTile) or not contract_group.serves(work, target)
+    return cost(work, math, tile, target) * (1.0 if alone else _over_model(work, tile))
 
 
 def cycles(work: Contraction, cost: float, target: Target) -> float:

@@ -1,5 +1,5 @@
-// I_3 x dense(5, 7) x I_5, batch_first, tiles of 5 lanes x 32 x 8 x 8, 2 x 4 a thread
-#include "kronop/contract.cuh"
+// I_3 x dense(5, 7) x I_5, batch_first, tiles of 5 lanes x 64 x 16 x 16, 1 stages, 5 x 1 x 1 x 1 warps of 64 x 16
+#include "kronop/contract_mma.cuh"
 
 using Parameters = kronop::ContractParameters<double>;
 static_assert(sizeof(Parameters{.x = {}, .w = {}, .y = {}, .z = {}, .bias = {}, .x_vector = {},
@@ -45,17 +45,20 @@ struct Step {
   using Accumulator = float;
   using Epilogue = ::Epilogue;
   static constexpr int kThreads = 160;
-  static constexpr int kBlocks = 2;
-  static constexpr int kStages = 2;
+  static constexpr int kBlocks = 1;
+  static constexpr int kStages = 1;
   static constexpr int kLanes = 5;
-  static constexpr int kTileM = 32;
-  static constexpr int kTileN = 8;
-  static constexpr int kTileK = 8;
-  static constexpr int kThreadM = 2;
-  static constexpr int kThreadN = 4;
-  static constexpr int kVectorM = 2;
-  static constexpr int kVectorN = 4;
-  static constexpr int kUnroll = 8;
+  static constexpr int kTileM = 64;
+  static constexpr int kTileN = 16;
+  static constexpr int kTileK = 16;
+  static constexpr int kWarpLanes = 1;
+  static constexpr int kWarpM = 4;
+  static constexpr int kWarpN = 2;
+  static constexpr int kWarpsLanes = 5;
+  static constexpr int kWarpsM = 1;
+  static constexpr int kWarpsN = 1;
+  static constexpr int kWarpsK = 1;
+  static constexpr bool kSplit = true;
   static constexpr int kContracted = 7;
   static constexpr int kProduced = 5;
   static constexpr int kXOrder = 2;
@@ -64,12 +67,14 @@ struct Step {
   static constexpr int kXVector = 1;
   static constexpr int kWVector = 1;
   static constexpr int kYVector = 1;
-  static constexpr int kPad = 4;
-  static constexpr int kTileBytesAt = 768;
+  static constexpr int kXPitch = 84;
+  static constexpr int kWPitch = 84;
+  static constexpr int kYPitch = 84;
+  static constexpr int kTileBytesAt = 1536;
   static constexpr bool kSaturate = false;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
 ksparse_f32_3_5_7_5_batch_first_f32_linear_sm_90a(const __grid_constant__ Parameters parameters) {
-  kronop::contract_tiles<Step>(parameters);
+  kronop::contract_mma<Step>(parameters);
 }

@@ -91,7 +91,7 @@ def even_candidates(
     """The same where rows are one stride apart: the tiles of `contract_group` are among them."""
     others, rejected = candidates(work, math, target, given)
     split = splits(math)
-    if split is None or not contract_group.serves(work, target):
+    if split is None:
         return [*others], rejected
     accepted: list[tuple[float, EvenTile]] = [
         (cost * _over_model(work, item), item) for cost, item in others
@@ -135,8 +135,8 @@ def cost(work: Contraction, math: MathInstruction, tile: EvenTile, target: Targe
 
 def even_cost(work: Contraction, math: MathInstruction, tile: EvenTile, target: Target) -> float:
     """The same on the scale of `even_candidates`."""
-    alone = isinstance(tile, GroupTile) or not contract_group.serves(work, target)
-    return cost(work, math, tile, target) * (1.0 if alone else _over_model(work, tile))
+    over = 1.0 if isinstance(tile, GroupTile) else _over_model(work, tile)
+    return over * cost(work, math, tile, target)
 
 
 def cycles(work: Contraction, cost: float, target: Target) -> float:

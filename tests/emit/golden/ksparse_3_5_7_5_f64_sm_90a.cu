@@ -1,5 +1,5 @@
-// I_3 x dense(5, 7) x I_5, batch_first, tiles of 2 lanes x 128 x 16 x 16, 1 stages, 1 x 4 x 1 x 1 warps of 32 x 16
-#include "kronop/contract_mma.cuh"
+// I_3 x dense(5, 7) x I_5, batch_first, tiles of 5 lanes x 32 x 8 x 8, 2 x 4 a thread
+#include "kronop/contract.cuh"
 
 using Parameters = kronop::ContractParameters<double>;
 static_assert(sizeof(Parameters{.x = {}, .w = {}, .y = {}, .z = {}, .bias = {}, .x_vector = {},
@@ -44,21 +44,18 @@ struct Step {
   using Output = double;
   using Accumulator = double;
   using Epilogue = ::Epilogue;
-  static constexpr int kThreads = 128;
-  static constexpr int kBlocks = 2;
-  static constexpr int kStages = 1;
-  static constexpr int kLanes = 2;
-  static constexpr int kTileM = 128;
-  static constexpr int kTileN = 16;
-  static constexpr int kTileK = 16;
-  static constexpr int kWarpLanes = 2;
-  static constexpr int kWarpM = 2;
-  static constexpr int kWarpN = 2;
-  static constexpr int kWarpsLanes = 1;
-  static constexpr int kWarpsM = 4;
-  static constexpr int kWarpsN = 1;
-  static constexpr int kWarpsK = 1;
-  static constexpr bool kSplit = false;
+  static constexpr int kThreads = 160;
+  static constexpr int kBlocks = 1;
+  static constexpr int kStages = 2;
+  static constexpr int kLanes = 5;
+  static constexpr int kTileM = 32;
+  static constexpr int kTileN = 8;
+  static constexpr int kTileK = 8;
+  static constexpr int kThreadM = 2;
+  static constexpr int kThreadN = 4;
+  static constexpr int kVectorM = 2;
+  static constexpr int kVectorN = 2;
+  static constexpr int kUnroll = 8;
   static constexpr int kContracted = 7;
   static constexpr int kProduced = 5;
   static constexpr int kXOrder = 2;
@@ -67,14 +64,12 @@ struct Step {
   static constexpr int kXVector = 1;
   static constexpr int kWVector = 1;
   static constexpr int kYVector = 1;
-  static constexpr int kXPitch = 40;
-  static constexpr int kWPitch = 40;
-  static constexpr int kYPitch = 34;
-  static constexpr int kTileBytesAt = 3072;
+  static constexpr int kPad = 2;
+  static constexpr int kTileBytesAt = 768;
   static constexpr bool kSaturate = false;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
 ksparse_f64_3_5_7_5_batch_first_f64_linear_sm_90a(const __grid_constant__ Parameters parameters) {
-  kronop::contract_mma<Step>(parameters);
+  kronop::contract_tiles<Step>(parameters);
 }

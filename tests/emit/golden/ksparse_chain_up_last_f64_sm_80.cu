@@ -1,27 +1,31 @@
-// I_6 x dense(64, 64) x I_1, batch_last, tiles of 1 lanes x 64 x 64 x 16, 2 stages, 1 x 2 x 2 x 1 warps of 32 x 32
-#include "kronop/contract_mma.cuh"
+// (6, 64, 64, 1) then (1, 768, 192, 2), batch_last, [1 lanes x 32 x 64 x 16, 2 stages, 1 x 1 x 4 x 1 warps of 32 x 16] then [2 lanes x 32 x 64 x 16, 2 stages, 2 x 1 x 2 x 1 warps of 32 x 32], 2 stages
+#include "kronop/chain_mma.cuh"
 
-using Parameters = kronop::ContractParameters<double>;
-static_assert(sizeof(Parameters{.x = {}, .w = {}, .y = {}, .z = {}, .bias = {}, .x_vector = {},
-    .w_vector = {}, .y_vector = {}, .row_extent = {}, .row_x = {}, .row_y = {}, .row_z = {},
-    .contracted_x = {}, .contracted_w = {}, .produced_w = {}, .produced_y = {}, .produced_z = {},
-    .produced_bias = {}, .lane_extent = {}, .lane_x = {}, .lane_w = {}, .lane_y = {}, .lane_z = {},
-    .lane_bias = {}, .group_extent = {}, .group_x = {}, .group_w = {}, .group_y = {}, .group_z = {},
-    .group_bias = {}, .scalars = {}}) == 480);
-static_assert(sizeof(Parameters::x) == 8 && sizeof(Parameters::w) == 8 && sizeof(Parameters::y) == 8
-    && sizeof(Parameters::z) == 8 && sizeof(Parameters::bias) == 8 && sizeof(Parameters::x_vector)
-    == 8 && sizeof(Parameters::w_vector) == 8 && sizeof(Parameters::y_vector) == 8 &&
-    sizeof(Parameters::row_extent) == 24 && sizeof(Parameters::row_x) == 24 &&
-    sizeof(Parameters::row_y) == 24 && sizeof(Parameters::row_z) == 24 &&
-    sizeof(Parameters::contracted_x) == 8 && sizeof(Parameters::contracted_w) == 8 &&
-    sizeof(Parameters::produced_w) == 8 && sizeof(Parameters::produced_y) == 8 &&
+using Parameters = kronop::ChainParameters<double>;
+static_assert(sizeof(Parameters{.x = {}, .first = {}, .second = {}, .y = {}, .z = {}, .bias = {},
+    .x_vector = {}, .first_vector = {}, .second_vector = {}, .y_vector = {}, .row_extent = {},
+    .row_x = {}, .row_y = {}, .row_z = {}, .contracted_x = {}, .contracted_first = {},
+    .contracted_second = {}, .produced_first = {}, .produced_second = {}, .produced_y = {},
+    .produced_z = {}, .produced_bias = {}, .lane_x = {}, .lane_first = {}, .lane_second = {},
+    .lane_y = {}, .lane_z = {}, .lane_bias = {}, .group_x = {}, .group_first = {}, .group_second =
+    {}, .group_y = {}, .group_z = {}, .group_bias = {}, .scalars = {}}) == 368);
+static_assert(sizeof(Parameters::x) == 8 && sizeof(Parameters::first) == 8 &&
+    sizeof(Parameters::second) == 8 && sizeof(Parameters::y) == 8 && sizeof(Parameters::z) == 8 &&
+    sizeof(Parameters::bias) == 8 && sizeof(Parameters::x_vector) == 8 &&
+    sizeof(Parameters::first_vector) == 8 && sizeof(Parameters::second_vector) == 8 &&
+    sizeof(Parameters::y_vector) == 8 && sizeof(Parameters::row_extent) == 24 &&
+    sizeof(Parameters::row_x) == 24 && sizeof(Parameters::row_y) == 24 && sizeof(Parameters::row_z)
+    == 24 && sizeof(Parameters::contracted_x) == 8 && sizeof(Parameters::contracted_first) == 8 &&
+    sizeof(Parameters::contracted_second) == 8 && sizeof(Parameters::produced_first) == 8 &&
+    sizeof(Parameters::produced_second) == 8 && sizeof(Parameters::produced_y) == 8 &&
     sizeof(Parameters::produced_z) == 8 && sizeof(Parameters::produced_bias) == 8 &&
-    sizeof(Parameters::lane_extent) == 8 && sizeof(Parameters::lane_x) == 8 &&
-    sizeof(Parameters::lane_w) == 8 && sizeof(Parameters::lane_y) == 8 && sizeof(Parameters::lane_z)
-    == 8 && sizeof(Parameters::lane_bias) == 8 && sizeof(Parameters::group_extent) == 32 &&
-    sizeof(Parameters::group_x) == 32 && sizeof(Parameters::group_w) == 32 &&
-    sizeof(Parameters::group_y) == 32 && sizeof(Parameters::group_z) == 32 &&
-    sizeof(Parameters::group_bias) == 32 && sizeof(Parameters::scalars) == 32);
+    sizeof(Parameters::lane_x) == 8 && sizeof(Parameters::lane_first) == 8 &&
+    sizeof(Parameters::lane_second) == 8 && sizeof(Parameters::lane_y) == 8 &&
+    sizeof(Parameters::lane_z) == 8 && sizeof(Parameters::lane_bias) == 8 &&
+    sizeof(Parameters::group_x) == 8 && sizeof(Parameters::group_first) == 8 &&
+    sizeof(Parameters::group_second) == 8 && sizeof(Parameters::group_y) == 8 &&
+    sizeof(Parameters::group_z) == 8 && sizeof(Parameters::group_bias) == 8 &&
+    sizeof(Parameters::scalars) == 32);
 
 struct Epilogue {
   using Compute = double;
@@ -45,117 +49,46 @@ struct Step {
   using Accumulator = double;
   using Epilogue = ::Epilogue;
   static constexpr int kThreads = 128;
-  static constexpr int kBlocks = 2;
-  static constexpr int kStages = 2;
-  static constexpr int kLanes = 1;
-  static constexpr int kTileM = 64;
-  static constexpr int kTileN = 64;
-  static constexpr int kTileK = 16;
-  static constexpr int kWarpLanes = 1;
-  static constexpr int kWarpM = 2;
-  static constexpr int kWarpN = 4;
-  static constexpr int kWarpsLanes = 1;
-  static constexpr int kWarpsM = 2;
-  static constexpr int kWarpsN = 2;
-  static constexpr int kWarpsK = 1;
-  static constexpr bool kSplit = false;
-  static constexpr int kContracted = 64;
-  static constexpr int kProduced = 64;
-  static constexpr int kXOrder = 1;
-  static constexpr int kWOrder = 0;
-  static constexpr int kYOrder = 1;
-  static constexpr int kXVector = 2;
-  static constexpr int kWVector = 2;
-  static constexpr int kYVector = 2;
-  static constexpr int kXPitch = 66;
-  static constexpr int kWPitch = 24;
-  static constexpr int kYPitch = 66;
-  static constexpr int kTileBytesAt = 1536;
-  static constexpr bool kSaturate = false;
-};
-
-extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
-ksparse_f64_6_64_64_1_batch_last_f64_linear_sm_80(const __grid_constant__ Parameters parameters) {
-  kronop::contract_mma<Step>(parameters);
-}
-
-// I_1 x dense(768, 192) x I_2, batch_last, tiles of 2 lanes x 64 x 64 x 16, 4 stages, 2 x 2 x 2 x 1 warps of 32 x 32
-#include "kronop/contract_mma.cuh"
-
-using Parameters = kronop::ContractParameters<double>;
-static_assert(sizeof(Parameters{.x = {}, .w = {}, .y = {}, .z = {}, .bias = {}, .x_vector = {},
-    .w_vector = {}, .y_vector = {}, .row_extent = {}, .row_x = {}, .row_y = {}, .row_z = {},
-    .contracted_x = {}, .contracted_w = {}, .produced_w = {}, .produced_y = {}, .produced_z = {},
-    .produced_bias = {}, .lane_extent = {}, .lane_x = {}, .lane_w = {}, .lane_y = {}, .lane_z = {},
-    .lane_bias = {}, .group_extent = {}, .group_x = {}, .group_w = {}, .group_y = {}, .group_z = {},
-    .group_bias = {}, .scalars = {}}) == 480);
-static_assert(sizeof(Parameters::x) == 8 && sizeof(Parameters::w) == 8 && sizeof(Parameters::y) == 8
-    && sizeof(Parameters::z) == 8 && sizeof(Parameters::bias) == 8 && sizeof(Parameters::x_vector)
-    == 8 && sizeof(Parameters::w_vector) == 8 && sizeof(Parameters::y_vector) == 8 &&
-    sizeof(Parameters::row_extent) == 24 && sizeof(Parameters::row_x) == 24 &&
-    sizeof(Parameters::row_y) == 24 && sizeof(Parameters::row_z) == 24 &&
-    sizeof(Parameters::contracted_x) == 8 && sizeof(Parameters::contracted_w) == 8 &&
-    sizeof(Parameters::produced_w) == 8 && sizeof(Parameters::produced_y) == 8 &&
-    sizeof(Parameters::produced_z) == 8 && sizeof(Parameters::produced_bias) == 8 &&
-    sizeof(Parameters::lane_extent) == 8 && sizeof(Parameters::lane_x) == 8 &&
-    sizeof(Parameters::lane_w) == 8 && sizeof(Parameters::lane_y) == 8 && sizeof(Parameters::lane_z)
-    == 8 && sizeof(Parameters::lane_bias) == 8 && sizeof(Parameters::group_extent) == 32 &&
-    sizeof(Parameters::group_x) == 32 && sizeof(Parameters::group_w) == 32 &&
-    sizeof(Parameters::group_y) == 32 && sizeof(Parameters::group_z) == 32 &&
-    sizeof(Parameters::group_bias) == 32 && sizeof(Parameters::scalars) == 32);
-
-struct Epilogue {
-  using Compute = double;
-  Compute alpha, beta;
-  template <class Scalar>
-  KRONOP_INLINE explicit Epilogue(const Scalar* scalars) : alpha(Compute(scalars[0])), beta(Compute(scalars[1])) {}
-  KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
-    namespace math = kronop::math;
-    const Compute v0 = alpha * accumulator;
-    const Compute v1 = beta * source;
-    const Compute v2 = v0 + v1;
-    const Compute v3 = v2 + bias;
-    return v3;
-  }
-};
-
-struct Step {
-  using Input = double;
-  using Factor = double;
-  using Output = double;
-  using Accumulator = double;
-  using Epilogue = ::Epilogue;
-  static constexpr int kThreads = 256;
   static constexpr int kBlocks = 1;
-  static constexpr int kStages = 4;
-  static constexpr int kLanes = 2;
-  static constexpr int kTileM = 64;
-  static constexpr int kTileN = 64;
-  static constexpr int kTileK = 16;
-  static constexpr int kWarpLanes = 1;
-  static constexpr int kWarpM = 2;
-  static constexpr int kWarpN = 4;
-  static constexpr int kWarpsLanes = 2;
-  static constexpr int kWarpsM = 2;
-  static constexpr int kWarpsN = 2;
-  static constexpr int kWarpsK = 1;
+  static constexpr int kStages = 2;
+  static constexpr bool kResident = false;
+  static constexpr int kTileM = 32;
   static constexpr bool kSplit = false;
-  static constexpr int kContracted = 192;
-  static constexpr int kProduced = 768;
+  static constexpr int kParts = 1;
+  static constexpr int kCommonLanes = 1;
+  static constexpr int kPartLanes = 1;
   static constexpr int kXOrder = 1;
-  static constexpr int kWOrder = 2;
   static constexpr int kYOrder = 1;
   static constexpr int kXVector = 2;
-  static constexpr int kWVector = 2;
   static constexpr int kYVector = 2;
-  static constexpr int kXPitch = 68;
-  static constexpr int kWPitch = 36;
-  static constexpr int kYPitch = 66;
-  static constexpr int kTileBytesAt = 1536;
+  static constexpr int kXPitch = 34;
+  static constexpr int kMiddlePitch = 200;
+  static constexpr int kYPitch = 34;
+  static constexpr int kPairGroups[] = {6, 1};
+  static constexpr int kPairAllLanes[] = {1, 2};
+  static constexpr int kPairContracted[] = {64, 192};
+  static constexpr int kPairProduced[] = {64, 768};
+  static constexpr int kPairLanes[] = {1, 2};
+  static constexpr int kPairTileN[] = {64, 64};
+  static constexpr int kPairTileK[] = {16, 16};
+  static constexpr int kPairWarpLanes[] = {1, 1};
+  static constexpr int kPairWarpM[] = {2, 2};
+  static constexpr int kPairWarpN[] = {2, 4};
+  static constexpr int kPairWarpsLanes[] = {1, 2};
+  static constexpr int kPairWarpsM[] = {1, 1};
+  static constexpr int kPairWarpsN[] = {4, 2};
+  static constexpr int kPairWOrder[] = {0, 2};
+  static constexpr int kPairWVector[] = {2, 2};
+  static constexpr int kPairWPitch[] = {24, 36};
+  static constexpr int kMiddleAt = 768;
+  static constexpr int kWeightsAt = 103168;
+  static constexpr int kRingAt = 103168;
+  static constexpr int kSlot = 2304;
+  static constexpr int kResultsAt = 140032;
   static constexpr bool kSaturate = false;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
-ksparse_f64_1_768_192_2_batch_last_f64_linear_sm_80(const __grid_constant__ Parameters parameters) {
-  kronop::contract_mma<Step>(parameters);
+ksparse_pair_f64_6_64_64_1_then_1_768_192_2_batch_last_f64_linear_sm_80(const __grid_constant__ Parameters parameters) {
+  kronop::chain_mma<Step>(parameters);
 }

@@ -25,6 +25,8 @@ _DEPTHS = (16, 32, 64, 128, 256)
 # Measured with ptxas 13.0: what the ring and its copies hold besides a contraction's registers;
 # and where operands are split and a warp has one lane, which contract_mma counts closer.
 _REGISTERS_OF_RING, _REGISTERS_OF_SPLIT_RING = 24, 54
+# Measured with ptxas 13.0: (2, 48, 192, 1), (1, 192, 48, 2) in float64 spilled 100 bytes without.
+_REGISTERS_OF_DOUBLES = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +136,7 @@ def registers(pair: Pair, tile: ChainTile, splits: bool) -> int:
     return max(
         contract_mma.registers(work, own, splits)
         + (_REGISTERS_OF_SPLIT_RING if splits and own.warp_lanes == 1 else _REGISTERS_OF_RING)
+        + (_REGISTERS_OF_DOUBLES if work.source.bytes == 8 else 0)
         for work, own in zip(pair.products, tile.tiles, strict=True)
     )
 

@@ -33,9 +33,10 @@ ROW_AXES, GROUP_AXES = 3, 4
 LEAST_OF_MMA = 16
 
 # NOTE: 34 Kronecker-sparse problems, batch 25088, both layouts, on one H200: `contract_mma` takes
-# 1.25 times its model in the median (0.9 to 3.2), where memory has runs of 16 bytes 1.6 to 5.3
-# times. The model of `contract_group` was fitted to the same problems.
-_OVER_MODEL, _WHOLE_RUN = 1.35, 64
+# 1.25 times its model in the median (0.9 to 3.2, once 12: small ones of 16 bits are at the
+# upper end), where memory has runs of 16 bytes 1.6 to 5.3 times. The model of `contract_group` was
+# fitted to the same problems.
+_OVER_MODEL, _WHOLE_RUN = {2: 2.0, 4: 1.35, 8: 1.35}, 64
 
 Tile = ContractTile | ContractMmaTile
 # Those of rows that are one stride apart, too.
@@ -109,11 +110,12 @@ def even_candidates(
 
 def _over_model(work: Contraction, tile: Tile) -> float:
     """Measured over modelled time; lanes that are a part of theirs are short runs."""
+    over = _OVER_MODEL.get(work.source.bytes, 1.0)
     if isinstance(tile, ContractTile):
-        return _OVER_MODEL
+        return over
     short = Order.Lanes in (work.x_order, work.y_order) and tile.lanes < work.lanes
     run = tile.lanes * work.source.bytes if short else _WHOLE_RUN
-    return _OVER_MODEL * pow(max(1.0, _WHOLE_RUN / run), 0.75)
+    return over * pow(max(1.0, _WHOLE_RUN / run), 0.75)
 
 
 def _of_group(work: Contraction, tile: GroupTile, split: bool, target: Target) -> float:

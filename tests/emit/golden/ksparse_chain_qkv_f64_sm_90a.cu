@@ -1,4 +1,4 @@
-// (2, 48, 192, 1) then (1, 192, 48, 2), batch_first, [1 lanes x 48 x 64 x 16, 2 stages, 1 x 1 x 4 x 1 warps of 48 x 16] then [2 lanes x 48 x 64 x 16, 2 stages, 2 x 1 x 2 x 1 warps of 48 x 32], 2 stages
+// (2, 48, 192, 1) then (1, 192, 48, 2), batch_first, [1 lanes x 32 x 64 x 32, 2 stages, 1 x 1 x 4 x 1 warps of 32 x 16] then [2 lanes x 32 x 64 x 16, 2 stages, 2 x 1 x 2 x 1 warps of 32 x 32], 2 stages
 #include "kronop/chain_mma.cuh"
 
 using Parameters = kronop::ChainParameters<double>;
@@ -52,7 +52,7 @@ struct Step {
   static constexpr int kBlocks = 2;
   static constexpr int kStages = 2;
   static constexpr bool kResident = false;
-  static constexpr int kTileM = 48;
+  static constexpr int kTileM = 32;
   static constexpr bool kSplit = false;
   static constexpr int kParts = 1;
   static constexpr int kCommonLanes = 1;
@@ -61,7 +61,7 @@ struct Step {
   static constexpr int kYOrder = 2;
   static constexpr int kXVector = 2;
   static constexpr int kYVector = 2;
-  static constexpr int kXPitch = 24;
+  static constexpr int kXPitch = 40;
   static constexpr int kMiddlePitch = 56;
   static constexpr int kYPitch = 130;
   static constexpr int kPairGroups[] = {2, 1};
@@ -70,21 +70,21 @@ struct Step {
   static constexpr int kPairProduced[] = {48, 192};
   static constexpr int kPairLanes[] = {1, 2};
   static constexpr int kPairTileN[] = {64, 64};
-  static constexpr int kPairTileK[] = {16, 16};
+  static constexpr int kPairTileK[] = {32, 16};
   static constexpr int kPairWarpLanes[] = {1, 1};
-  static constexpr int kPairWarpM[] = {3, 3};
+  static constexpr int kPairWarpM[] = {2, 2};
   static constexpr int kPairWarpN[] = {2, 4};
   static constexpr int kPairWarpsLanes[] = {1, 2};
   static constexpr int kPairWarpsM[] = {1, 1};
   static constexpr int kPairWarpsN[] = {4, 2};
   static constexpr int kPairWOrder[] = {0, 2};
   static constexpr int kPairWVector[] = {2, 2};
-  static constexpr int kPairWPitch[] = {24, 36};
-  static constexpr int kMiddleAt = 1152;
-  static constexpr int kWeightsAt = 44160;
-  static constexpr int kRingAt = 44160;
-  static constexpr int kSlot = 2688;
-  static constexpr int kResultsAt = 87168;
+  static constexpr int kPairWPitch[] = {40, 36};
+  static constexpr int kMiddleAt = 768;
+  static constexpr int kWeightsAt = 29440;
+  static constexpr int kRingAt = 29440;
+  static constexpr int kSlot = 3840;
+  static constexpr int kResultsAt = 90880;
   static constexpr bool kSaturate = false;
 };
 

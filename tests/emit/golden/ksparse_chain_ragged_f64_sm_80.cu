@@ -79,7 +79,7 @@ ksparse_f64_2_20_16_3_batch_first_f64_linear_sm_80(const __grid_constant__ Param
   kronop::contract_mma<Step>(parameters);
 }
 
-// (4, 16, 10, 3) then (1, 9, 24, 8), batch_first, [3 lanes x 32 x 16 x 16, 2 stages, 3 x 2 x 1 x 1 warps of 16 x 16] then [4 lanes x 32 x 48 x 16, 2 stages, 2 x 1 x 3 x 1 warps of 32 x 16], 2 stages
+// (4, 16, 10, 3) then (1, 9, 24, 8), batch_first, [3 lanes x 32 x 16 x 16, 2 stages, 3 x 2 x 1 x 1 warps of 16 x 16] then [2 lanes x 32 x 48 x 32, 2 stages, 2 x 1 x 3 x 1 warps of 32 x 16], 2 stages
 #include "kronop/chain_mma.cuh"
 
 using Parameters = kronop::ChainParameters<double>;
@@ -144,15 +144,15 @@ struct Step {
   static constexpr int kYVector = 2;
   static constexpr int kXPitch = 52;
   static constexpr int kMiddlePitch = 40;
-  static constexpr int kYPitch = 194;
+  static constexpr int kYPitch = 98;
   static constexpr int kPairGroups[] = {4, 1};
   static constexpr int kPairAllLanes[] = {3, 8};
   static constexpr int kPairContracted[] = {10, 24};
   static constexpr int kPairProduced[] = {16, 9};
-  static constexpr int kPairLanes[] = {3, 4};
+  static constexpr int kPairLanes[] = {3, 2};
   static constexpr int kPairTileN[] = {16, 48};
-  static constexpr int kPairTileK[] = {16, 16};
-  static constexpr int kPairWarpLanes[] = {1, 2};
+  static constexpr int kPairTileK[] = {16, 32};
+  static constexpr int kPairWarpLanes[] = {1, 1};
   static constexpr int kPairWarpM[] = {1, 2};
   static constexpr int kPairWarpN[] = {2, 2};
   static constexpr int kPairWarpsLanes[] = {3, 2};
@@ -160,12 +160,12 @@ struct Step {
   static constexpr int kPairWarpsN[] = {1, 3};
   static constexpr int kPairWOrder[] = {2, 2};
   static constexpr int kPairWVector[] = {2, 2};
-  static constexpr int kPairWPitch[] = {52, 66};
+  static constexpr int kPairWPitch[] = {52, 68};
   static constexpr int kMiddleAt = 768;
   static constexpr int kWeightsAt = 82688;
   static constexpr int kRingAt = 82688;
-  static constexpr int kSlot = 3168;
-  static constexpr int kResultsAt = 133376;
+  static constexpr int kSlot = 3264;
+  static constexpr int kResultsAt = 134912;
   static constexpr bool kSaturate = false;
 };
 

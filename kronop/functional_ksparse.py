@@ -91,7 +91,7 @@ def _sparse_arguments(
     out: Any,
 ) -> SparseArguments:
     """The arguments, of the operation for these tensors, that `ksmm` runs."""
-    patterns = _chain_patterns(chain)
+    patterns = chain_patterns(chain)
     if len(chain) > 1:
         return chain_arguments(x, chain, patterns, batch_last, bias, activation, scalars, z, out)
     return ksparse_arguments(
@@ -161,7 +161,7 @@ def _sparse_ends(
     return describe(x_view, "X"), Y, target_of(x_view)
 
 
-def _chain_patterns(chain: Sequence[Any]) -> list[Pattern]:
+def chain_patterns(chain: Sequence[Any]) -> list[Pattern]:
     """The patterns of a list of weights, checked to chain."""
     if not chain:
         raise ArgumentError(

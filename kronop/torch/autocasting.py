@@ -14,11 +14,11 @@ _KEYS = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU) | torch._C.Dis
 
 
 def cast(device: str, *tensors: Any) -> list[Any]:
-    """The tensors in autocast's type for that type of device: floats but float64."""
+    """The tensors in autocast's type for that type of device: floats of 16 and 32 bits."""
     kind = torch.get_autocast_dtype(device)
     return [
         item.to(kind)
-        if item is not None and item.is_floating_point() and item.dtype is not torch.float64
+        if item is not None and item.is_floating_point() and item.element_size() in (2, 4)
         else item
         for item in tensors
     ]

@@ -10,7 +10,7 @@ from torch.autograd import forward_ad
 
 from kronop import functional_ksparse
 from kronop.descriptions.epilogue import ACTIVATION_NAMES
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.torch import ksparse_formulas, ksparse_operators, ksparse_transforms
 from kronop.torch.autocasting import cast
 from kronop.torch.checks import check_source, check_tensor, number
@@ -60,7 +60,8 @@ def ksmm(
         ArgumentError: shapes, devices or scalars that do not fit.
         ElementTypeError: what is no torch tensor, or element types that do not fit.
     """
-    chain = list(weights) if isinstance(weights, (list, tuple)) else [weights]
+    lists = (list, tuple, torch.nn.ParameterList)
+    chain = list(weights) if isinstance(weights, lists) else [weights]
     if x is not None and _is_plain((x, *chain, bias, z)):
         return _eager(x, chain, batch_last, bias, activation, alpha, beta, z)
     _check(x, chain, bias, z, activation)
@@ -118,6 +119,7 @@ def _eager(
         x, bias, z, *chain = cast(device, x, bias, z, *chain)
     if _needs_gradient((x, *chain, bias, z)):
         _check_activation(activation)
+        _check_gradient(x, chain)
         alpha, beta = number("alpha", alpha), number("beta", beta)
         result = _Chain.apply(batch_last, alpha, beta, bias, z, x, *chain)
         return _activated(result, activation)
@@ -226,6 +228,22 @@ def _check_activation(activation: object) -> None:
                 hint="apply other functions to the result",
             )
         )
+
+
+def _check_gradient(x: Any, chain: Sequence[Any]) -> None:
+    """Refuses before the first factor what a later one, or the backward, would."""
+    for name, item in (("x", x), *((f"weights[{at}]", item) for at, item in enumerate(chain))):
+        if item.is_floating_point() and item.element_size() == 1:
+            raise ElementTypeError(
+                mismatch(
+                    f"element type of {name}",
+                    expected="one that has gradients",
+                    got=item.dtype,
+                    hint="8-bit floats have none; convert the tensors, or use torch.no_grad()",
+                )
+            )
+    if len(chain) > 1:
+        functional_ksparse.chain_patterns([weight.detach() for weight in chain])
 
 
 def _check(x: Any, chain: Sequence[Any], bias: Any, z: Any, activation: Any) -> None:

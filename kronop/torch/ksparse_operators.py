@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from kronop import functional_ksparse
+from kronop.descriptions.datatype import TENSOR_TYPES, result_type
 from kronop.errors import ArgumentError, mismatch
 from kronop.gradients import weight_gradient
 from kronop.torch import ksparse_batching, ksparse_formulas
@@ -77,8 +78,10 @@ def _fake(
     check_weights(weights)
     check_features(x, inputs_of(weights[0].shape), batch_last)
     shape = result_shape(x, outputs_of(weights[-1].shape), batch_last)
-    element = torch.int32 if x.dtype is torch.int8 else x.dtype
-    return x.new_empty(shape, dtype=element)
+    if z is not None:
+        return x.new_empty(shape, dtype=z.dtype)
+    element = result_type(TENSOR_TYPES[str(x.dtype).removeprefix("torch.")])
+    return x.new_empty(shape, dtype=getattr(torch, element.name))
 
 
 def compute_gradient(

@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 
-from kronop.descriptions.datatype import ColumnMajor, DataType, bfloat16, float16, float32
+from kronop.descriptions.datatype import (
+    ColumnMajor,
+    DataType,
+    RowMajor,
+    bfloat16,
+    float16,
+    float32,
+)
 from kronop.descriptions.math_instruction import MathInstruction, OpClass
 from kronop.descriptions.tile import TileDescription
 from kronop.target import Target
@@ -93,6 +100,16 @@ def test_weights_that_are_turned(folder: Path) -> None:
 def test_layouts_of_x_and_y(folder: Path) -> None:
     for element in (float16, float32):
         run(folder, (2, 48, 32, 4), 136, element, (128, 16, 16), layout=ColumnMajor)
+
+
+@pytest.mark.parametrize("batch_last", [False, True], ids=["first", "last"])
+@pytest.mark.parametrize("d", [2, 8])
+def test_one_of_x_and_y_along_lanes(folder: Path, d: int, batch_last: bool) -> None:
+    rows = 128 if d == 2 else 64
+    for element in (float16, float32):
+        for layout, y_layout in ((RowMajor, ColumnMajor), (ColumnMajor, RowMajor)):
+            shape, options = (rows, 16, 16), {"layout": layout, "y_layout": y_layout}
+            run(folder, (1, 48, 32, d), 128, element, shape, batch_last=batch_last, **options)
 
 
 def test_tf32_rounds_its_operands(folder: Path) -> None:

@@ -267,6 +267,7 @@ def run_ksparse(
     instruction: MathInstruction | None = None,
     unit: DataType | None = None,
     layout: Layout = RowMajor,
+    y_layout: Layout | None = None,
     tile: TileDescription | None = None,
     few: bool = False,
     target: Target = _TARGET,
@@ -287,7 +288,7 @@ def run_ksparse(
         tile=tile,
         X=tensor,
         W=TensorDescription(element, RowMajor, alignment),
-        Y=TensorDescription(output, layout, min(alignment, 16 // output.bytes)),
+        Y=TensorDescription(output, y_layout or layout, min(alignment, 16 // output.bytes)),
         epilogue=linear(element),
         pattern=pattern,
         batch_last=batch_last,
@@ -295,13 +296,13 @@ def run_ksparse(
     plans = emitter.candidates(description, target, 999, rows if few else None)
     plan = next(plan for plan in plans if template in plan.steps[-1].template)
     x = stored(values(random, description.x_shape(rows), element), layout)
-    z = stored(values(random, description.y_shape(rows), output), layout)
+    z = stored(values(random, description.y_shape(rows), output), y_layout or layout)
     a, b, c, d = pattern
     shape = (a, c, b, d) if turned else pattern
     weights = stored(values(random, shape, element), RowMajor)
     weights = weights.transpose(0, 2, 1, 3) if turned else weights
     bias = values(random, (description.output_columns,), output)
-    y = poisoned(z.shape, output, layout)
+    y = poisoned(z.shape, output, y_layout or layout)
     scalars = description.epilogue.epilogue_type(2, 3)
     a, b, c, d = (stride // weights.itemsize for stride in weights.strides)
     workspace = np.full(emitter.workspace_bytes(plan, rows, 1) + 256, 255, np.uint8)

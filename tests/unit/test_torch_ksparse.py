@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch")
 
 import kronop  # noqa: E402
 import kronop.torch  # noqa: E402
+from kronop.errors import ArgumentError, ElementTypeError  # noqa: E402
 from kronop.torch import ksparse_operators  # noqa: E402
 from kronop.torch.algorithms import dense_product  # noqa: E402
 
@@ -295,3 +296,27 @@ def test_what_does_not_fit_is_refused() -> None:
     for call, error, word in cases:
         with pytest.raises(error, match=word):
             call()
+
+
+def test_a_chain_with_gradients_is_checked_before_its_first_factor() -> None:
+    x, first = torch.randn(5, 32), torch.randn(4, 8, 8, 1)
+    second = torch.nn.Parameter(torch.randn(1, 32, 16, 2))
+    with pytest.raises(ArgumentError, match=r"weights\[1\]"):
+        kronop.torch.ksmm(x, [second, first])
+    good = torch.nn.ParameterList([first, torch.randn(1, 32, 16, 2)])
+    assert kronop.torch.ksmm(x, good).shape == (5, 64)
+    bytes_of = x.to(torch.float8_e4m3fn)
+    weight = first.to(torch.float8_e4m3fn).requires_grad_()
+    with pytest.raises(ElementTypeError, match="gradients"):
+        kronop.torch.ksmm(bytes_of, weight)
+
+
+def test_operators_expect_the_types_that_products_have() -> None:
+    x, weight = torch.randn(5, 32).to(torch.float8_e4m3fn), torch.randn(4, 8, 8, 1)
+    weight = weight.to(torch.float8_e4m3fn)
+    arguments = (None, None, 1, 0, False, None)
+    real = torch.ops.kronop.ksmm(x, [weight], *arguments)
+    with torch._subclasses.FakeTensorMode() as mode:
+        fakes = mode.from_tensor(x), [mode.from_tensor(weight)]
+        fake = torch.ops.kronop.ksmm(*fakes, *arguments)
+    assert fake.dtype is real.dtype is torch.bfloat16

@@ -93,7 +93,7 @@ def results_pitch(run: int, order: Order, lanes: int, accumulator: DataType, pai
 @functools.cache
 def deposit_pitch(run: int, order: Order, lanes: int, team_lanes: int, output: DataType) -> int:
     """The same of a team's finished results, whose lanes a thread stores in whole accesses."""
-    if output.bytes == 2 and order is not Order.Lanes:
+    if output.bytes == 2 and lanes == 1:
         return _best(run, 2, _MATRIX_ROWS, lambda lane, stride: lane % 8 * stride).stride
     access = operands.vector_of(output)
     width = min(access, team_lanes & -team_lanes) if order is Order.Lanes else 1

@@ -116,12 +116,22 @@ def steps(
     note: str,
     launch: tuple[tuple[str, Constant], ...],
     traffic: tuple[int, int],
+    groups: int,
 ) -> tuple[Step, ...]:
     """Weights packed; X apart, Z apart where there is one, products, results together."""
 
     def move(element: DataType, own: int, name: str) -> Step:
-        join = name == "join"
-        return lanes.step(math, element, own, work.lanes, join=join, entry=f"{name}_{entry}")
+        # There is seldom a Z.
+        moved = 0 if name == "part_z" else 2 * groups * own * work.lanes * element.bytes
+        return lanes.step(
+            math,
+            element,
+            own,
+            work.lanes,
+            join=name == "join",
+            entry=f"{name}_{entry}",
+            traffic=moved,
+        )
 
     product = contract_step(
         math,

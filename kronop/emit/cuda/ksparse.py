@@ -226,6 +226,7 @@ def _steps(description: KSparseDescription, tile: Candidate, target: Target) -> 
             note=note,
             launch=launch,
             traffic=traffic,
+            groups=a,
         )
     step = contract_step(
         description.math,

@@ -22,6 +22,7 @@ from kronop.emit.cuda.chain_step import (
     repriced,
 )
 from kronop.emit.cuda.contract_group import GroupTile
+from kronop.emit.cuda.contract_parted import PartedTile
 from kronop.emit.cuda.few_rows import GAIN_OF_FEW_ROWS
 from kronop.emit.cuda.ksparse import CudaKSparseEmitter, modelled
 from kronop.emit.plan import Plan, Step
@@ -127,7 +128,7 @@ def _cost_of(work: _Work, at: int, factors: int) -> float:
     """Modelled cycles of a step; infinitely many where there is none."""
     if factors == 1:
         took, tile = modelled(chains.product(work.description, at), work.target, work.rows)
-        if isinstance(tile, GroupTile):
+        if isinstance(tile, GroupTile | PartedTile):
             return took - OF_A_LAUNCH  # It is in there.
         return took
     fused = _fused(work, at)

@@ -23,9 +23,16 @@ _NAMES = (
 
 
 def step(
-    math: MathInstruction, element: DataType, own: int, lanes: int, *, join: bool, entry: str
+    math: MathInstruction,
+    element: DataType,
+    own: int,
+    lanes: int,
+    *,
+    join: bool,
+    entry: str,
+    traffic: int,
 ) -> Step:
-    """The step for matrices of `own` x `lanes` elements."""
+    """The step for matrices of `own` x `lanes` elements; `traffic` is in bytes per row of X."""
     piece = operands.vector_of(element)
     parts = operands.cover(operands.cover(own, piece), _MOST_OCTETS)
     octets = operands.cover(operands.cover(own, piece), parts)
@@ -59,7 +66,7 @@ def step(
         epilogue=None,
         threads=_THREADS,
         shared_bytes=pieces * operands.VECTOR_BYTES,
-        bytes_per_row=2 * own * lanes * element.bytes,
+        bytes_per_row=traffic,
         operations_per_row=0,
         note=f"{lanes} lanes of {own} {'together' if join else 'apart'}",
     )

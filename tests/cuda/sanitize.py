@@ -3,7 +3,7 @@
     compute-sanitizer --tool memcheck  python -m tests.cuda.sanitize
     compute-sanitizer --tool racecheck python -m tests.cuda.sanitize
 
-`products`, `bytes` and `gradients` behind it, one or several, run these alone.
+`products`, `bytes`, `gradients` and `many` behind it, one or several, run these alone.
 
 Tensors are single allocations without a pool, so that an access beyond one of them is seen.
 """
@@ -48,11 +48,25 @@ _PATTERNS_OF_BYTES = (*_PATTERNS, (2, 32, 48, 1), (1, 24, 64, 4), (1, 32, 32, 32
 _GRADIENTS_OF_FACTORS = (((8, 8), (8, 8)), ((2, 3), (5, 1), (3, 4)))
 _FLOATS = (kronop.float32, kronop.float64, kronop.float16)
 _ROWS = (1, 37)
+_MANY_ROWS = 2051
+_PATTERNS_OF_MANY_ROWS = (
+    (2, 48, 64, 1),
+    (1, 40, 34, 1),
+    (1, 48, 32, 8),
+    (1, 64, 48, 3),
+    (1, 32, 64, 40),
+)
+_CHAIN = [(2, 48, 192, 1), (1, 192, 48, 2)]
 
 
 def main(chosen: list[str]) -> None:
     """Runs and checks every case; prints how many there were."""
-    groups = {"products": _products, "bytes": _products_of_bytes, "gradients": _gradients}
+    groups = {
+        "products": _products,
+        "bytes": _products_of_bytes,
+        "gradients": _gradients,
+        "many": _many_rows,
+    }
     cupy.cuda.set_allocator(None)
     random = np.random.default_rng()
     count = 0
@@ -108,6 +122,41 @@ def _gradients() -> Iterator[Case]:
                 factors=factors,
             )
             yield partial(_gradient, operation=operation, rows=37)
+
+
+def _many_rows() -> Iterator[Case]:
+    """What plans for many rows are made of: warp groups, moved lanes, packed weights, chains."""
+    for element, pattern, batch_last in product(
+        (np.float16, np.float32), _PATTERNS_OF_MANY_ROWS, (False, True)
+    ):
+        yield partial(_chain, element=element, patterns=[pattern], batch_last=batch_last)
+    for element, batch_last in product((np.float16, np.float32), (False, True)):
+        yield partial(_chain, element=element, patterns=_CHAIN, batch_last=batch_last)
+
+
+def _chain(
+    random: np.random.Generator,
+    element: Any,
+    patterns: list[tuple[int, int, int, int]],
+    batch_last: bool,
+) -> None:
+    (a, _, c, d), rows = patterns[0], _MANY_ROWS
+    x = random.standard_normal((a * c * d, rows) if batch_last else (rows, a * c * d))
+    weights = [random.standard_normal(pattern) / pattern[2] ** 0.5 for pattern in patterns]
+    found = kronop.ksmm(
+        cupy.asarray(x.astype(element)),
+        [cupy.asarray(weight.astype(element)) for weight in weights],
+        batch_last=batch_last,
+    )
+    expected = x.T if batch_last else x
+    for weight, (a, _, c, d) in zip(weights, patterns, strict=True):
+        groups = expected.reshape(rows, a, c, d)
+        expected = np.einsum("nikl,ijkl->nijl", groups, weight, optimize=True).reshape(rows, -1)
+    error = np.linalg.norm(
+        found.get().astype(np.float64) - (expected.T if batch_last else expected)
+    )
+    # Inputs and, in chains, what is between factors are rounded to the element type.
+    assert error < 3 * np.finfo(element).eps * np.linalg.norm(expected), (patterns, batch_last)
 
 
 def _on_gpu(array: Any) -> Any:

@@ -45,6 +45,8 @@ _PATTERNS = (
 )
 # Of 8 bits those whose copies are whole accesses, too.
 _PATTERNS_OF_BYTES = (*_PATTERNS, (2, 32, 48, 1), (1, 24, 64, 4), (1, 32, 32, 32))
+# Whose tiles have fewer pieces than threads.
+_WIDE = (2, 96, 96, 1)
 _GRADIENTS_OF_FACTORS = (((8, 8), (8, 8)), ((2, 3), (5, 1), (3, 4)))
 _FLOATS = (kronop.float32, kronop.float64, kronop.float16)
 _ROWS = (1, 37)
@@ -100,7 +102,7 @@ def _products_of_bytes() -> Iterator[Case]:
 
 def _gradients() -> Iterator[Case]:
     for element in _FLOATS:
-        for pattern, batch_last, tied in product(_PATTERNS, (False, True), (False, True)):
+        for pattern, batch_last, tied in product((*_PATTERNS, _WIDE), (False, True), (False, True)):
             for products, rows in ((None, 37), (3, 1)):
                 operation = support.gradient_operation(
                     "sm_90a",

@@ -128,6 +128,14 @@ def _weights(array: Any, description: KSparseGradientDescription) -> StridedWeig
     return StridedWeights(pointer=array.ctypes.data, strides=(lead, i, l, p, q))
 
 
+@pytest.mark.parametrize("element", [float16, float32])
+@pytest.mark.parametrize("pattern", [(2, 96, 96, 1), (1, 96, 384, 3)])
+def test_tiles_with_fewer_pieces_than_threads(
+    folder: Path, pattern: Any, element: DataType
+) -> None:
+    run(folder, pattern, 200, element, tied=False, alignment=16 // element.bytes)
+
+
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("batch_last", [False, True])
 @pytest.mark.parametrize(

@@ -97,6 +97,8 @@ struct Operand {
   // Starts copying what belongs to the thread's position: `count` indices of the digit, `bytes` of each copy (0: zeros).
   static KRONOP_INLINE void copy(unsigned char* tile, const Input* from, long long own_stride, long long lane_stride, int position, int slot, int count, int bytes) {
     constexpr int vector = Step::kVector, slots = Slot<Step>::kSlots;
+    // There may be more slots than the tile has pieces, and more indices than the tile has.
+    if (count > kTile) count = kTile;
     if constexpr (Step::kAlongSums) {
       constexpr int slab = kSlabBytes / kBytesOf;
       const int k = position * vector, inner = k % slab;

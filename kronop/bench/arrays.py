@@ -73,7 +73,7 @@ class NumpyArrays:
             raise ArgumentError(
                 mismatch(
                     "dtype",
-                    expected="float32, float64 or int8 where torch is not installed",
+                    expected="float32 or float64 where torch is not installed",
                     got=dtype,
                     hint=installing("torch"),
                 )

@@ -20,6 +20,9 @@ from kronop.torch.ksparse_shapes import (
 )
 from kronop.torch.projection import project
 
+# What is compiled or exported takes the choice as it is then, not the planning behind it.
+_choose = torch.compiler.assume_constant_result(choose)
+
 _TYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
 
@@ -117,25 +120,20 @@ class KSLinear(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
                 )
             )
         self._algo = name
-        self._choose()
 
-    def _choose(self) -> None:
-        """Takes the algorithm that runs; of "auto" where the parameters are now."""
-        self._runs = self._algo
-        if self._algo == AUTO:
-            like = self.weights[0]
-            self._runs = choose(self.patterns, like.dtype, like.device, self.bs_last)
-
-    def _apply(self, *arguments: Any, **options: Any) -> Any:
-        module = super()._apply(*arguments, **options)
-        self._choose()
-        return module
+    def _runs(self) -> str:
+        """The algorithm that runs; of "auto" where the parameters are now."""
+        if self._algo != AUTO:
+            return self._algo
+        like = self.weights[0]
+        return _choose(self.patterns, like.dtype, like.device, self.bs_last)
 
     def forward(self, x: Any) -> Any:
         """x (..., in_features) -> (..., out_features), or (in_features, ...) with `bs_last`."""
-        if self._runs != "kernel":  # The kernel's own checks say the same.
+        runs = self._runs()
+        if runs != "kernel":  # The kernel's own checks say the same.
             check_features(x, self.in_features, self.bs_last)
-        return ALGORITHMS[self._runs](x, list(self.weights), self.bias, self.bs_last)
+        return ALGORITHMS[runs](x, list(self.weights), self.bias, self.bs_last)
 
     def get_dense_product(self) -> Any:
         """W (out_features, in_features), of the layer's type and device; differentiable."""

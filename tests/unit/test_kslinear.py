@@ -253,8 +253,8 @@ def test_auto_takes_the_kernel_where_there_is_much_to_save_and_moves_with_the_la
     monkeypatch.setitem(choice._RATES["cpu"], "bfloat16", (1.0, 1000.0))
     choice._choose.cache_clear()
     layer = KSLinear([(16, 16, 16, 1)], algo="auto")
-    assert layer._runs == "kernel"
-    assert layer.to(torch.bfloat16)._runs == "dense"
+    assert layer._runs() == "kernel"
+    assert layer.to(torch.bfloat16)._runs() == "dense"
     assert layer.algo == "auto"
     choice._choose.cache_clear()
 

@@ -97,10 +97,15 @@ def weight_lanes(work: Contraction) -> int:
     return operands.widest_divisor(operands.vector_of(work.source), [work.lanes])
 
 
+def wants_packing(work: Contraction) -> bool:
+    """Whether contiguous weights are in no order for products."""
+    return work.source.bytes > 2 or work.lanes > 1
+
+
 def packs(work: Contraction, tile: GroupTile) -> bool:
     """Whether blocks pack weights themselves: few, that stay, and are in no order for products."""
     few = tile.lanes * tile.n * work.contracted <= _MOST_PACKED
-    return tile.resident and few and (work.source.bytes > 2 or work.lanes > 1)
+    return tile.resident and few and wants_packing(work)
 
 
 def planes(splits: bool) -> int:

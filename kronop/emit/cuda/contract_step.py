@@ -119,8 +119,7 @@ def _over_model(work: Contraction, tile: Tile) -> float:
 
 
 def _of_group(work: Contraction, tile: GroupTile, split: bool, target: Target) -> float:
-    packs = work.source.bytes > 2 or work.lanes > 1
-    packs = packs and not contract_group.packs(work, tile)
+    packs = contract_group.wants_packing(work) and not contract_group.packs(work, tile)
     took = contract_group_cost.cycles(work, tile, split, packs, target)
     return contract_cost.of_cycles(work, took, target)
 

@@ -177,7 +177,8 @@ struct GroupCopies {
   }
   // What was filled with ordinary stores has to be made known to the tensor cores by who stored it: so where pieces of X are
   // too small for asynchronous copies.
-  // NOTE: of asynchronous copies the reader's fence is enough, as measured on one H200: all results of some 1200 tiles agree.
+  // NOTE: of asynchronous copies only the reader makes a fence. PTX does not promise that this is enough; results of some
+  // 1100 tiles on one H200 agreed with float64.
   KRONOP_INLINE void tell(Barrier& barrier) const {
     constexpr bool copied = Step::kXVector * sizeof(Operand) >= 4;
     if (copied && parameters.x_vector && (Step::kPacks || parameters.w_vector)) {

@@ -126,7 +126,7 @@ class KSLinear(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
         if self._algo != AUTO:
             return self._algo
         like = self.weights[0]
-        return _choose(self.patterns, like.dtype, like.device, self.bs_last)
+        return str(_choose(self.patterns, like.dtype, like.device, self.bs_last))
 
     def forward(self, x: Any) -> Any:
         """x (..., in_features) -> (..., out_features), or (in_features, ...) with `bs_last`."""

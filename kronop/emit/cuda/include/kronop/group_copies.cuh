@@ -1,0 +1,117 @@
+// Copies of X and W into the stages of contract_group.cuh, by the warps that do nothing else.
+#pragma once
+
+#include "group_tiles.cuh"
+#include "pack_weights.cuh"
+
+namespace kronop {
+namespace contract {
+
+// Copies of X and W by those that do nothing else.
+template <class Step, class Parameters>
+struct GroupCopies {
+  struct Fill : Step {
+    static constexpr int kThreads = Step::kCopyThreads;
+  };
+  using Tiles = GroupTiles<Step>;
+  using Operand = typename Step::Factor;
+  // How many rows exist is not known beforehand.
+  static constexpr int kAnyRows = Step::kTileM + 1;
+  using CopiesOfX = Copies<Fill, Operand, typename Tiles::X, Step::kXOrder, Step::kTileM, Step::kXVector, kAnyRows, Evenly>;
+  using CopiesOfW = Copies<Fill, Operand, typename Tiles::W, kAlongOwn, Step::kTileN, Step::kWVector, Step::kProduced, Evenly>;
+  const Parameters& parameters;
+
+  KRONOP_INLINE CopiesOfX x(const Place& place) const {
+    return CopiesOfX(static_cast<const Operand*>(parameters.x) + place.x, parameters.contracted_x, parameters.lane_x,
+        parameters.x_vector, place.rows, place.lanes, Evenly{parameters.row_x[0]});
+  }
+  KRONOP_INLINE CopiesOfW w(const Place& place, int plane) const {
+    return CopiesOfW(static_cast<const Operand*>(parameters.w) + (place.w + plane * Step::kPlane), parameters.contracted_w, parameters.lane_w,
+        parameters.w_vector, place.outputs, place.lanes, Evenly{parameters.produced_w});
+  }
+  // All of W for a tile, from whatever order memory has it in.
+  KRONOP_INLINE void pack(const Place& place, Operand* resident) const {
+    using W = typename Tiles::W;
+    using Pieces = WeightPieces<Operand, Step::kWLanes>;
+    constexpr int pieces = Tiles::kSteps * Step::kTileK / Pieces::kPiece;
+#pragma unroll 1
+    for (int index = threadIdx.x % Step::kCopyThreads; index < pieces * Step::kTileN * (Step::kLanes / Step::kWLanes); index += Step::kCopyThreads) {
+      const int k = index % pieces * Pieces::kPiece, n = index / pieces % Step::kTileN, lane = index / (pieces * Step::kTileN) * Step::kWLanes;
+      const Operand* from = static_cast<const Operand*>(parameters.w) + (place.w + n * parameters.produced_w + lane * parameters.lane_w + k * parameters.contracted_w);
+      const int lanes = place.lanes - lane;
+      const bool there = n < place.outputs && lanes > 0;
+      const Pieces weights(from, parameters.contracted_w, parameters.lane_w, there ? Step::kContracted - k : 0, lanes, parameters.w_vector);
+      Operand* to = resident + k / Step::kTileK * Tiles::kWSize;
+#pragma unroll
+      for (int l = 0; l < Step::kWLanes; ++l) {
+        Operand* place_of_piece = to + W::at(lane + l, k % Step::kTileK, n);
+        store_shared<Operand, Pieces::kPiece>(place_of_piece, weights.template plane<false>(l));
+        if constexpr (Step::kSplit) store_shared<Operand, Pieces::kPiece>(place_of_piece + W::kSize, weights.template plane<true>(l));
+      }
+    }
+  }
+  // What was filled with ordinary stores has to be made known to the tensor cores by who stored it: so where pieces of X are
+  // too small for asynchronous copies.
+  // NOTE: of asynchronous copies only the reader makes a fence. PTX does not promise that this is enough; results of some
+  // 1100 tiles on one H200 agreed with float64.
+  KRONOP_INLINE void tell(Barrier& barrier) const {
+    constexpr bool copied = Step::kXVector * sizeof(Operand) >= 4;
+    if (copied && parameters.x_vector && (Step::kPacks || parameters.w_vector)) {
+      barrier.arrive_after_copies();
+    } else {
+      wait_for_copies();
+      publish_to_group_products();
+      barrier.arrive();
+    }
+  }
+};
+
+template <class Step, class Parameters>
+KRONOP_INLINE void fill_stages(const Parameters& parameters, GroupBarriers<Step>& barriers, typename Step::Factor* stages, typename Step::Factor* resident) {
+  using Tiles = GroupTiles<Step>;
+  const GroupCopies<Step, Parameters> copies{parameters};
+  Turn<Step::kStages> turn;
+  Turn<1> w_turn;
+  long long had = -1;
+#pragma unroll 1
+  for (TileWalk<Step, Parameters> walk(parameters); walk.more(); walk.advance()) {
+    const Place& place = walk.place;
+    if (Step::kResident && walk.part != had) {
+      if (had >= 0) {
+        barriers.w_free.wait(w_turn.parity);
+        w_turn.advance();
+      }
+      had = walk.part;
+      if constexpr (Step::kPacks) {
+        copies.pack(place, resident);
+        publish_to_group_products();
+        barriers.w_filled.arrive();
+      }
+#pragma unroll 1
+      for (int plane = 0; !Step::kPacks && plane < Tiles::kPlanes; ++plane) {
+        auto w = copies.w(place, plane);
+#pragma unroll 1
+        for (int step = 0; step < Tiles::kSteps; ++step) w.fill(resident + step * Tiles::kWSize + plane * Tiles::W::kSize);
+      }
+      if constexpr (!Step::kPacks) copies.tell(barriers.w_filled);
+    }
+    auto x = copies.x(place);
+    auto w = copies.w(place, 0), rest = copies.w(place, Tiles::kPlanes - 1);
+#pragma unroll 1
+    for (int step = 0; step < Tiles::kSteps; ++step) {
+      // The first round finds all stages free.
+      barriers.free[turn.stage].wait(turn.parity ^ 1);
+      auto* to = stages + turn.stage * Tiles::kStage;
+      x.fill(to);
+      if constexpr (!Step::kResident) {
+        w.fill(to + Step::kXSize);
+        if constexpr (Step::kSplit) rest.fill(to + Step::kXSize + Tiles::W::kSize);
+      }
+      copies.tell(barriers.filled[turn.stage]);
+      turn.advance();
+    }
+  }
+}
+
+}  // namespace contract
+}  // namespace kronop

@@ -1,0 +1,127 @@
+// What blocks of contract_group.cuh have in shared memory, and the tiles that they take in turn.
+#pragma once
+
+#include "barrier.cuh"
+#include "contract_mma.cuh"
+#include "group_products.cuh"
+
+namespace kronop {
+namespace contract {
+
+inline constexpr int kTeam = 128, kTeamRows = 64;
+
+// A tile in rows whose pieces are swizzled, as the tensor cores read it (group_products.cuh).
+template <int Order, int Lanes, int Own, int Wide, class Element>
+struct Swizzled {
+  static constexpr bool kTurned = Order == kAlongRows;
+  static constexpr int kPiece = 16 / int(sizeof(Element)), kLongest = 128 / int(sizeof(Element));
+  static constexpr int kRow = kTurned || Own > kLongest ? kLongest : Own, kRowBytes = kRow * int(sizeof(Element));
+  static constexpr int kRows = kTurned ? Own : Wide, kPart = kRows * kRow;  // rows, and elements of them that lie together
+  static constexpr int kLane = Own * Wide, kSize = Lanes * kLane;
+  static constexpr int kSwizzle = kRowBytes == 128 ? 1 : kRowBytes == 64 ? 2 : 4;  // rows with the same places of pieces
+
+  // Without the swizzle, as the tensor cores are told.
+  static KRONOP_INLINE constexpr int start(int lane, int own, int wide) {
+    const int along = kTurned ? wide : own, row = kTurned ? own : wide;
+    return lane * kLane + along / kRow * kPart + row * kRow + along % kRow;
+  }
+  static KRONOP_INLINE constexpr int bytes(int lane, int own, int wide) { return start(lane, own, wide) * int(sizeof(Element)); }
+  static KRONOP_INLINE constexpr int at(int lane, int own, int wide) {
+    const int row = kTurned ? own : wide;
+    return start(lane, own, wide) ^ row / kSwizzle % (kRow / kPiece) * kPiece;
+  }
+  // Whether places that many rows apart differ by a constant.
+  static constexpr bool even(int rows) { return rows % 8 == 0; }
+  static KRONOP_INLINE GroupMatrix matrix(const Element* from) { return GroupMatrix(from, 8 * kRowBytes, kRowBytes); }
+};
+
+// What a block has in shared memory, in elements of its operands.
+template <class Step>
+struct GroupTiles {
+  using Operand = typename Step::Factor;
+  using X = Either<Step::kDirect, Swizzled<Step::kXOrder, Step::kLanes, Step::kTileK, Step::kTileM, Operand>,
+      Layout<Step::kXOrder, Step::kLanes, Step::kTileK, Step::kTileM, Step::kXPitch>>;
+  using W = Swizzled<kAlongOwn, Step::kLanes, Step::kTileK, Step::kTileN, Operand>;
+  static constexpr int kPlanes = Step::kSplit ? 2 : 1, kWSize = kPlanes * W::kSize;
+  static constexpr int kSteps = (Step::kContracted + Step::kTileK - 1) / Step::kTileK;
+  static constexpr int kStage = Step::kXSize + (Step::kResident ? 0 : Step::kWRoom);
+  static constexpr int kWarps = Step::kGroupsM * Step::kGroupsLanes * 4;
+};
+
+// Barriers of a block: stages that are filled and that are free, and the same of W where it stays.
+template <class Step>
+struct GroupBarriers {
+  Barrier filled[Step::kStages], free[Step::kStages], w_filled, w_free;
+
+  KRONOP_INLINE void begin() {
+    constexpr int users = GroupTiles<Step>::kWarps;
+    for (int stage = 0; stage < Step::kStages; ++stage) {
+      filled[stage].begin(Step::kCopyThreads);
+      free[stage].begin(users);
+    }
+    w_filled.begin(Step::kCopyThreads);
+    w_free.begin(users);
+  }
+};
+
+// The tiles of a block in turn. Where W stays, rows are fastest and a block has neighbours; else outputs are, so that
+// blocks that run side by side share rows of X.
+template <class Step, class Parameters>
+struct TileWalk {
+  static constexpr int kOutputTiles = (Step::kProduced + Step::kTileN - 1) / Step::kTileN;
+  const Parameters& parameters;
+  long long row_tiles, item, end, row = 0;
+  Place place;
+  long long part = -1;  // tells tiles of different parts of W apart
+
+  KRONOP_INLINE explicit TileWalk(const Parameters& with) : parameters(with) {
+    row_tiles = ceil_div(parameters.row_extent[0], Step::kTileM);
+    const long long groups = parameters.group_extent[0] * parameters.group_extent[1] * parameters.group_extent[2] * parameters.group_extent[3];
+    const long long all = row_tiles * kOutputTiles * ceil_div(parameters.lane_extent, Step::kLanes) * groups;
+    item = Step::kResident ? all * blockIdx.x / gridDim.x : blockIdx.x;
+    end = Step::kResident ? all * (blockIdx.x + 1) / gridDim.x : all;
+    if (more()) locate();
+  }
+  KRONOP_INLINE bool more() const { return item < end; }
+  KRONOP_INLINE void advance() {
+    item += Step::kResident ? 1 : gridDim.x;
+    if (Step::kResident && ++row < row_tiles) {
+      place.x += Step::kTileM * parameters.row_x[0];
+      place.y += Step::kTileM * parameters.row_y[0];
+      place.z += Step::kTileM * parameters.row_z[0];
+      place.rows = least(parameters.row_extent[0] - row * Step::kTileM, Step::kTileM);
+    } else if (more()) {
+      locate();
+    }
+  }
+
+ private:
+  static KRONOP_INLINE int least(long long left, int most) { return left < most ? int(left) : most; }
+  KRONOP_INLINE void locate() {
+    long long rest = item;
+    if (Step::kResident) row = split(rest, row_tiles);
+    part = rest;
+    const int output = int(split(rest, kOutputTiles)) * Step::kTileN;
+    if (!Step::kResident) row = split(rest, row_tiles);
+    const long long first = row * Step::kTileM, lane = split(rest, ceil_div(parameters.lane_extent, Step::kLanes)) * Step::kLanes;
+    place = Place{};
+    place.rows = least(parameters.row_extent[0] - first, Step::kTileM);
+    place.outputs = least(Step::kProduced - output, Step::kTileN);
+    place.lanes = least(parameters.lane_extent - lane, Step::kLanes);
+    place.x = lane * parameters.lane_x + first * parameters.row_x[0];
+    place.w = lane * parameters.lane_w + output * parameters.produced_w;
+    place.y = lane * parameters.lane_y + output * parameters.produced_y + first * parameters.row_y[0];
+    place.z = lane * parameters.lane_z + output * parameters.produced_z + first * parameters.row_z[0];
+    place.bias = lane * parameters.lane_bias + output * parameters.produced_bias;
+    for_each_digit<4>(rest, parameters.group_extent, [&](int axis, long long digit) {
+      place.x += digit * parameters.group_x[axis];
+      place.w += digit * parameters.group_w[axis];
+      place.y += digit * parameters.group_y[axis];
+      place.z += digit * parameters.group_z[axis];
+      place.bias += digit * parameters.group_bias[axis];
+    });
+  }
+};
+
+}  // namespace contract
+}  // namespace kronop

@@ -44,7 +44,7 @@ def run(
     **options: Any,
 ) -> None:
     math = math or MathInstruction.tensor_op(element)
-    tile = TileDescription(list(shape), stages, [2, 6, 1], math)
+    tile = TileDescription(list(shape), stages, [4, 4, 1], math)
     options = {"alignment": 16 // element.bytes} | options
     run_ksparse(
         folder,

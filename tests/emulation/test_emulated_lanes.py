@@ -41,7 +41,7 @@ def run(
     **options: Any,
 ) -> str:
     math = MathInstruction.tensor_op(element)
-    tile = TileDescription(list(shape), 2, [2, 6, 1], math)
+    tile = TileDescription(list(shape), 2, [4, 4, 1], math)
     options = {"alignment": 16 // element.bytes} | options
     return run_ksparse(
         folder,

@@ -17,24 +17,30 @@ from kronop.target import Target
 TEAM_ROWS, TEAM, _TEAM_WARPS = 64, 128, 4
 # Teams that multiply.
 TEAMS = 2
-# Registers of a thread that copies, and of one that multiplies, by the teams that copy: 65536 in
-# all; and where a thread has many copies of several lanes.
-_REGISTERS_OF = {1: (88, 208), 2: (64, 192)}
-_MANY_PIECES, _REGISTERS_OF_MANY = 12, (104, 200)
-# NOTE: ptxas 13.0 wants more than 128 registers at the start of a kernel with products of 256
-# outputs.
-_MOST_OUTPUTS = {1: 256, 2: 192}
+# Registers of a thread that copies, of one that multiplies and of one that stores: 512 for four
+# teams. Where both operands are in shared memory, where lanes are sorted, where operands are split,
+# and where a thread has many copies of several lanes.
+_REGISTERS_DIRECT, _REGISTERS_OF_LANES, _REGISTERS_OF_SPLIT = (
+    (88, 168, 88),
+    (88, 176, 72),
+    (72, 184, 72),
+)
+_MANY_PIECES, _REGISTERS_OF_MANY = 12, (104, 168, 72)
+# Outputs of products whose left operand is in registers.
+_MOST_OUTPUTS = 192
 # What addresses and loops take besides sums and fragments, measured with ptxas 13.0; and where
 # chains of sums are collected.
-_REGISTERS, _REGISTERS_OF_CHAINS = 40, 72
+_REGISTERS, _REGISTERS_OF_CHAINS = 32, 56
 _MOST_SUMS, _MOST_STAGES, _LEAST_STAGES = 128, 8, 2
 _OUTPUTS = (16, 32, 48, 64, 96, 128, 192, 256)
 _DEPTHS = (16, 32, 64, 128)
-# Results of one row of a part that leaves at once, in elements of all lanes.
-_PART = 64
+# Results of one row of a part that leaves at once, in elements of all lanes, and bytes of a part.
+_PART, _PART_BYTES = 64, 4096
 _BARRIER, _ALIGNMENT = 8, 1024
 # Multiprocessors that have to be busy where all parts of W shall have as many blocks.
 _LEAST_BUSY = 0.9
+# Bytes of results from which on they may leave in halves.
+_LEAST_HALVED = 32768
 # Weights of a block up to which it packs them itself, and a launch before it is saved.
 _MOST_PACKED = 32768
 # Measured with ptxas 13.0: addresses of more copies of a thread are spilled.
@@ -53,7 +59,8 @@ class GroupTile:
         k: contracted steps of a stage.
         stages: tiles of X (and of W where it does not stay) that are on their way or in use.
         resident: whether W stays in shared memory.
-        copiers: teams that copy.
+        halves: whether there is room in shared memory for one half of the results at a time; else
+            for all of them.
     """
 
     lanes: int
@@ -63,7 +70,7 @@ class GroupTile:
     k: int
     stages: int
     resident: bool
-    copiers: int
+    halves: bool = False
 
     @property
     def m(self) -> int:
@@ -71,23 +78,18 @@ class GroupTile:
 
     @property
     def threads(self) -> int:
-        return (TEAMS + self.copiers) * TEAM
+        return (TEAMS + 2) * TEAM
 
     @property
     def team_lanes(self) -> int:
         return self.lanes // self.along_lanes
 
-    @property
-    def part_n(self) -> int:
-        """Outputs of a part of the results."""
-        most = max(8, _PART // self.lanes)
-        return next(n for n in range(self.n, 0, -8) if self.n % n == 0 and n <= most)
-
     def __str__(self) -> str:
         w = "W stays" if self.resident else "W in stages"
         teams = f"{TEAMS} teams along {'lanes' if self.along_lanes > 1 else 'rows'}"
         block = f"{self.lanes} lanes x {self.m} x {self.n} x {self.k}, {self.stages} stages"
-        return f"{block}, {teams}, {self.copiers} of copies, {w}"
+        results = ", results in halves" if self.halves else ""
+        return f"{block}, {teams}, {w}{results}"
 
 
 def direct(work: Contraction, tile: GroupTile) -> bool:
@@ -121,10 +123,22 @@ def packed_depth(work: Contraction) -> int:
     return operands.round_up(work.contracted, operands.vector_of(work.source))
 
 
-def _part_rows(work: Contraction, tile: GroupTile) -> int:
+def _part_rows(work: Contraction) -> int:
     """Rows of a part of the results: a warp's, or a team's where memory has rows side by side."""
-    alone = tile.along_lanes == 1 and work.y_order is not Order.Rows
-    return TEAM_ROWS // _TEAM_WARPS if alone else TEAM_ROWS
+    return TEAM_ROWS if work.y_order is Order.Rows else TEAM_ROWS // _TEAM_WARPS
+
+
+def part_outputs(work: Contraction, tile: GroupTile) -> int:
+    """Outputs of a part: one run of memory, and few enough for the registers of who stores it."""
+    row = _part_rows(work) * tile.lanes * work.output.bytes
+    most = max(8, min(_PART // tile.lanes, _PART_BYTES // row))
+    return next(n for n in range(tile.n, 0, -8) if tile.n % n == 0 and n <= most)
+
+
+def _kept(work: Contraction, tile: GroupTile) -> int:
+    """Parts of a team's results that have room in shared memory."""
+    parts = tile.team_m * tile.n // part_outputs(work, tile)
+    return parts // 2 if tile.halves else parts
 
 
 def _pitches(work: Contraction, tile: GroupTile) -> tuple[int, int]:
@@ -133,9 +147,9 @@ def _pitches(work: Contraction, tile: GroupTile) -> tuple[int, int]:
     run = {Order.Own: tile.k, Order.Rows: tile.m, Order.Lanes: tile.k * tile.lanes}[work.x_order]
     x = contract_banks.pitch(run, work.x_order, tile.lanes, tile.team_lanes, work.source, spread)
     run = {
-        Order.Own: tile.part_n,
-        Order.Rows: _part_rows(work, tile),
-        Order.Lanes: tile.part_n * tile.lanes,
+        Order.Own: part_outputs(work, tile),
+        Order.Rows: _part_rows(work),
+        Order.Lanes: part_outputs(work, tile) * tile.lanes,
     }[work.y_order]
     y = contract_banks.deposit_pitch(run, work.y_order, tile.lanes, tile.team_lanes, work.output)
     return x.stride, y
@@ -158,16 +172,15 @@ def _w_size(work: Contraction, tile: GroupTile, splits: bool) -> int:
 
 
 def _results_bytes(work: Contraction, tile: GroupTile) -> int:
-    pitch, rows = _pitches(work, tile)[1], _part_rows(work, tile)
+    pitch, rows = _pitches(work, tile)[1], _part_rows(work)
     runs = {
         Order.Own: tile.lanes * rows,
-        Order.Rows: tile.lanes * tile.part_n,
+        Order.Rows: tile.lanes * part_outputs(work, tile),
         Order.Lanes: rows,
     }
-    parts = tile.team_m * tile.n // tile.part_n
-    each = parts * pitch * runs[work.y_order] + tile.n * tile.lanes
-    takers = TEAMS // tile.along_lanes * TEAM_ROWS // rows
-    return operands.round_up(takers * each * work.output.bytes, operands.VECTOR_BYTES)
+    units = TEAMS // tile.along_lanes * TEAM_ROWS // rows
+    elements = units * _kept(work, tile) * pitch * runs[work.y_order] + tile.n * tile.lanes
+    return operands.round_up(elements * work.output.bytes, operands.VECTOR_BYTES)
 
 
 def _x_bytes(work: Contraction, tile: GroupTile) -> int:
@@ -194,7 +207,7 @@ def _barriers_at(work: Contraction, tile: GroupTile, splits: bool) -> int:
 
 def shared_bytes(work: Contraction, tile: GroupTile, splits: bool) -> int:
     """Stages, W where it stays, results on their way, and barriers."""
-    barriers = operands.round_up((2 * tile.stages + 2) * _BARRIER, operands.VECTOR_BYTES)
+    barriers = operands.round_up((2 * tile.stages + 4) * _BARRIER, operands.VECTOR_BYTES)
     return _barriers_at(work, tile, splits) + barriers
 
 
@@ -211,7 +224,7 @@ def registers(work: Contraction, tile: GroupTile, splits: bool) -> int:
 def _pieces(work: Contraction, tile: GroupTile) -> tuple[int, int]:
     """Copies of a thread for a stage, of X and of W; W that stays is there before."""
     x, w = (
-        size * tile.lanes * tile.k // operands.vector_of(work.source) // (tile.copiers * TEAM)
+        size * tile.lanes * tile.k // operands.vector_of(work.source) // TEAM
         for size in (tile.m, tile.n)
     )
     return x, 0 if tile.resident else w
@@ -227,9 +240,13 @@ def _is_crowded(work: Contraction, tile: GroupTile) -> bool:
     return _sorts(work, tile) and sum(_pieces(work, tile)) > _MANY_PIECES
 
 
-def _shares(work: Contraction, tile: GroupTile) -> tuple[int, int]:
-    """Registers of a thread that copies, and of one that multiplies."""
-    return _REGISTERS_OF_MANY if _is_crowded(work, tile) else _REGISTERS_OF[tile.copiers]
+def _shares(work: Contraction, tile: GroupTile, splits: bool) -> tuple[int, int, int]:
+    """Registers of a thread that copies, of one that multiplies and of one that stores."""
+    if _is_crowded(work, tile):
+        return _REGISTERS_OF_MANY
+    if direct(work, tile):
+        return _REGISTERS_DIRECT
+    return _REGISTERS_OF_SPLIT if splits else _REGISTERS_OF_LANES
 
 
 def _lanes_at_once(work: Contraction, tile: GroupTile) -> int:
@@ -246,21 +263,14 @@ def fits(work: Contraction, tile: GroupTile, splits: bool, target: Target) -> St
             f"a tile of {tile} wants {wanted} bytes of shared memory, {target.shared_bytes} are"
             " there; use a smaller threadblock_shape or fewer stages"
         )
-    turned = direct(work, tile) and work.x_order is Order.Rows
-    if turned and tile.m > tile.copiers * TEAM:
-        return Status.reject(
-            f"{tile}: {tile.copiers * TEAM} threads copy at most as many rows of X; use fewer"
-        )
     pieces = _pieces(work, tile)
-    if max(pieces) > _MOST_PIECES or (
-        _sorts(work, tile) and (tile.copiers > 1 or sum(pieces) > _MOST_PIECES_OF_LANES)
-    ):
+    if max(pieces) > _MOST_PIECES or (_sorts(work, tile) and sum(pieces) > _MOST_PIECES_OF_LANES):
         return Status.reject(
             f"{tile} has {pieces} copies of a thread for a stage, more than it has registers for;"
             " use a smaller Tile_K"
         )
-    held, there = registers(work, tile, splits), _shares(work, tile)[1]
-    if held > there or tile.n > _MOST_OUTPUTS[tile.copiers]:
+    held, there = registers(work, tile, splits), _shares(work, tile, splits)[1]
+    if held > there or (tile.n > _MOST_OUTPUTS and not direct(work, tile)):
         return Status.reject(
             f"{tile} wants about {held} registers of {there}; use a smaller threadblock_shape"
         )
@@ -282,7 +292,7 @@ def proposed(
     for (lanes, along), team_m, n in itertools.product(_lanes(work), (1, 2, 4), _OUTPUTS):
         if lanes // along * team_m * n // 2 > _MOST_SUMS or n > max(16, outputs + 15):
             continue
-        for k, resident, copiers in itertools.product(_depths(work), (True, False), (1, 2)):
+        for k, resident, halves in itertools.product(_depths(work), (True, False), (False, True)):
             stages = range(_MOST_STAGES, _LEAST_STAGES - 1, -1)
             if given is not None:
                 stages = range(given.stages, given.stages - 1, -1)
@@ -295,16 +305,24 @@ def proposed(
                     k=k,
                     stages=count,
                     resident=resident,
-                    copiers=copiers,
+                    halves=halves,
                 )
                 if given is not None and (tile.m, n, k, tile.threads) != (
                     *given.threadblock_shape,
                     32 * given.warps,
                 ):
                     continue
+                if halves and not _has_halves(work, tile):
+                    continue
                 if given is not None or fits(work, tile, splits, target):
                     yield tile
                     break
+
+
+def _has_halves(work: Contraction, tile: GroupTile) -> bool:
+    """Whether results are so many that a half of their room is worth a stage, and even parts."""
+    results = tile.lanes * tile.m * tile.n * work.output.bytes
+    return results > _LEAST_HALVED and tile.team_m * tile.n // part_outputs(work, tile) % 2 == 0
 
 
 def _depths(work: Contraction) -> list[int]:
@@ -336,7 +354,7 @@ def constants(
     """The trait struct of `contract_group`."""
     x_vector, _, y_vector = contract_mma.vectors(work, tile)
     x_pitch, y_pitch = _pitches(work, tile)
-    copy_registers, product_registers = _shares(work, tile)
+    copy_registers, product_registers, store_registers = _shares(work, tile, splits)
     return (
         ("kThreads", tile.threads),
         ("kBlocks", 1),
@@ -352,8 +370,9 @@ def constants(
         ("kTeamM", tile.team_m),
         ("kGroupsM", TEAMS // tile.along_lanes),
         ("kGroupsLanes", tile.along_lanes),
-        ("kPartM", _part_rows(work, tile)),
-        ("kPartN", tile.part_n),
+        ("kPartM", _part_rows(work)),
+        ("kPartN", part_outputs(work, tile)),
+        ("kKept", _kept(work, tile)),
         ("kContracted", work.contracted),
         ("kProduced", work.produced),
         ("kPlane", work.produced * packed_depth(work)),
@@ -369,8 +388,8 @@ def constants(
         ("kWRoom", _w_room(work, tile, splits) // work.source.bytes),
         ("kResultsAt", _results_at(work, tile, splits)),
         ("kBarriersAt", _barriers_at(work, tile, splits)),
-        ("kCopyThreads", tile.copiers * TEAM),
         ("kCopyRegisters", copy_registers),
         ("kProductRegisters", product_registers),
+        ("kStoreRegisters", store_registers),
         ("kSaturate", operands.saturates(epilogue)),
     )

@@ -79,7 +79,7 @@ def _used(work: Contraction, tile: GroupTile, splits: bool, x: int, w: int, y: i
     products = sums * depth * times * element / 2 / (_RATE_OF_SPLIT if splits else _RATE)
     right = sums * depth * element * (times if splits else 1) / contract_group.TEAM_ROWS
     shared = (2 * x + w + right + 3 * sums * work.output.bytes) / _SHARED
-    parts = tile.team_m * tile.n // tile.part_n
+    parts = tile.team_m * tile.n // contract_group.part_outputs(work, tile)
     took = max(products, shared) + depth // tile.k * _STEP
     stores = parts * _PART + y / _STORED
     if contract_group.direct(work, tile):

@@ -1,9 +1,9 @@
 // One contraction for many rows on the tensor cores of sm_90a: Y[row, j] = sum over k of X[row, k] W[k, j], in
 // lanes and groups, as in contract.cuh. Rows are one stride apart.
 //
-// A block stays on its multiprocessor and takes tiles of rows x outputs (x lanes) in turn. Its last warps do
-// nothing but copy what is next into a ring of stages; the others, in groups of four warps, multiply what is there and
-// store results while copies go on. W lies in the tiles as the tensor cores read it (contracted index contiguous: see
+// A block stays on its multiprocessor and takes tiles of rows x outputs (x lanes) in turn. Groups of four warps multiply what is in
+// a ring of stages, and leave results in shared memory; a group of its own does nothing but copy what is next into the ring, and
+// another stores results while products go on. W lies in the tiles as the tensor cores read it (contracted index contiguous: see
 // pack_weights.cuh): all of it for as long as a block has the same outputs where kResident, else stage by stage. Few
 // weights that stay are packed on their way here (kPacks).
 // X of 16 bits and one lane is read from shared memory too; lanes are sorted, and float32 is split, in registers.
@@ -19,15 +19,12 @@ template <class Step, class Parameters>
 KRONOP_INLINE void use_stages(const Parameters& parameters, GroupBarriers<Step>& barriers, const typename Step::Factor* stages, const typename Step::Factor* resident, typename Step::Output* staged) {
   using Tiles = GroupTiles<Step>;
   const bool speaks = threadIdx.x % 32 == 0;
-  const GroupResults<Step, Parameters> results(parameters, staged);
+  GroupResults<Step, Parameters> results(parameters, barriers, staged);
   Turn<Step::kStages> turn;
   Turn<1> w_turn;
-  constexpr int parts = decltype(results)::kParts, leave = (parts + Tiles::kSteps - 1) / Tiles::kSteps;
   int had = -1;
-  Place last{};  // of results that are on their way
 #pragma unroll 1
   for (TileWalk<Step, Parameters> walk(parameters); walk.more(); walk.advance()) {
-    const Place& place = walk.place;
     if (Step::kResident && walk.part != had) {
       if (had >= 0 && speaks) barriers.w_free.arrive();
       barriers.w_filled.wait(w_turn.parity);
@@ -42,7 +39,6 @@ KRONOP_INLINE void use_stages(const Parameters& parameters, GroupBarriers<Step>&
       publish_to_group_products();
       const auto* stage = stages + turn.stage * Tiles::kStage;
       sums.add(stage, Step::kResident ? resident + step * Tiles::kWSize : stage + Step::kXSize);
-      if (last.rows > 0) results.store(last, step * leave, leave);
       // The products of the stage before are done when only those of this one are left.
       wait_for_group_products<1>();
       if (before >= 0 && speaks) barriers.free[before].arrive();
@@ -51,10 +47,8 @@ KRONOP_INLINE void use_stages(const Parameters& parameters, GroupBarriers<Step>&
     }
     wait_for_group_products<0>();
     if (speaks) barriers.free[before].arrive();
-    results.take(sums, place);
-    last = place;
+    results.take(sums);
   }
-  if (last.rows > 0) results.store(last, 0, parts);
 }
 
 }  // namespace contract
@@ -73,12 +67,15 @@ KRONOP_INLINE void contract_group(const Parameters& parameters) {
     publish_barriers();
   }
   __syncthreads();
-  if (threadIdx.x >= Tiles::kWarps * 32) {
+  if (threadIdx.x < Tiles::kWarps * 32) {
+    take_registers<Step::kProductRegisters>();
+    contract::use_stages<Step>(parameters, barriers, stages, resident, results);
+  } else if (threadIdx.x < Tiles::kWarps * 32 + contract::kTeam) {
     give_registers_back<Step::kCopyRegisters>();
     contract::fill_stages<Step>(parameters, barriers, stages, resident);
   } else {
-    take_registers<Step::kProductRegisters>();
-    contract::use_stages<Step>(parameters, barriers, stages, resident, results);
+    give_registers_back<Step::kStoreRegisters>();
+    contract::store_results<Step>(parameters, barriers, results);
   }
 }
 

@@ -11,7 +11,7 @@ namespace contract {
 template <class Step, class Parameters>
 struct GroupCopies {
   struct Fill : Step {
-    static constexpr int kThreads = Step::kCopyThreads;
+    static constexpr int kThreads = kTeam;
   };
   using Tiles = GroupTiles<Step>;
   using Operand = typename Step::Factor;
@@ -35,7 +35,7 @@ struct GroupCopies {
     using Pieces = WeightPieces<Operand, Step::kWLanes>;
     constexpr int pieces = Tiles::kSteps * Step::kTileK / Pieces::kPiece;
 #pragma unroll 1
-    for (int index = threadIdx.x % Step::kCopyThreads; index < pieces * Step::kTileN * (Step::kLanes / Step::kWLanes); index += Step::kCopyThreads) {
+    for (int index = threadIdx.x % kTeam; index < pieces * Step::kTileN * (Step::kLanes / Step::kWLanes); index += kTeam) {
       const int k = index % pieces * Pieces::kPiece, n = index / pieces % Step::kTileN, lane = index / (pieces * Step::kTileN) * Step::kWLanes;
       const Operand* from = static_cast<const Operand*>(parameters.w) + (place.w + n * parameters.produced_w + lane * parameters.lane_w + k * parameters.contracted_w);
       const int lanes = place.lanes - lane;

@@ -36,13 +36,20 @@ struct GroupSums {
   }
 
  private:
+  // NOTE: ptxas wants more than the 128 registers that a kernel of 512 threads starts with for a product of 256 outputs, whatever
+  // a team takes later.
   KRONOP_INLINE void add_direct(const GroupMatrix& left, const GroupMatrix& right) {
+    constexpr int products = kN > 24 ? 2 : 1, outputs = kN / products;
     begin_group_products();
 #pragma unroll
     for (int k = 0; k < Step::kTileK; k += kSlab) {
 #pragma unroll
       for (int m = 0; m < kM; ++m) {
-        group_product<Operand, X::kTurned>(of[0][m], left.after(X::bytes(0, k, m * kApart)), right.after(W::bytes(0, k, 0)), true);
+        auto& sums = reinterpret_cast<float(&)[products][outputs][4]>(of[0][m]);
+#pragma unroll
+        for (int p = 0; p < products; ++p) {
+          group_product<Operand, X::kTurned>(sums[p], left.after(X::bytes(0, k, m * kApart)), right.after(W::bytes(0, k, p * outputs * 8)), true);
+        }
       }
     }
     commit_group_products();

@@ -48,19 +48,21 @@ struct GroupTiles {
   static constexpr int kWarps = Step::kGroupsM * Step::kGroupsLanes * 4;
 };
 
-// Barriers of a block: stages that are filled and that are free, and the same of W where it stays.
+// Barriers of a block: stages that are filled and that are free, and the same of W where it stays and of results.
 template <class Step>
 struct GroupBarriers {
-  Barrier filled[Step::kStages], free[Step::kStages], w_filled, w_free;
+  Barrier filled[Step::kStages], free[Step::kStages], w_filled, w_free, results_filled, results_free;
 
   KRONOP_INLINE void begin() {
     constexpr int users = GroupTiles<Step>::kWarps;
     for (int stage = 0; stage < Step::kStages; ++stage) {
-      filled[stage].begin(Step::kCopyThreads);
+      filled[stage].begin(kTeam);
       free[stage].begin(users);
     }
-    w_filled.begin(Step::kCopyThreads);
+    w_filled.begin(kTeam);
     w_free.begin(users);
+    results_filled.begin(users);
+    results_free.begin(kTeam / 32);
   }
 };
 

@@ -70,6 +70,8 @@ def ksmm(
             return result
     _check_activation(activation)
     check_flag("batch_last", batch_last)
+    if not isinstance(weights, (list, tuple)):
+        view(weights, "weights")
     arguments = _sparse_arguments(x, chain, batch_last, bias, activation, (alpha, beta), z, out)
     count = len(chain)
     slots = {f"weights[{index}]": 1 + index for index in range(count)}
@@ -92,6 +94,7 @@ def _sparse_arguments(
 ) -> SparseArguments:
     """The arguments, of the operation for these tensors, that `ksmm` runs."""
     patterns = chain_patterns(chain)
+    _check_types(x, chain)
     if len(chain) > 1:
         return chain_arguments(x, chain, patterns, batch_last, bias, activation, scalars, z, out)
     return ksparse_arguments(
@@ -198,6 +201,22 @@ def chain_patterns(chain: Sequence[Any]) -> list[Pattern]:
                 )
         patterns.append((a, b, c, d))
     return patterns
+
+
+def _check_types(x: Any, chain: Sequence[Any]) -> None:
+    """Refuses operands of several types by both names: either may be the one to convert."""
+    element = operand_of(x).element
+    for index, weight in enumerate(chain):
+        other = view(weight, f"weights[{index}]").element
+        if other != element:
+            raise ElementTypeError(
+                mismatch(
+                    f"element types of X and weights[{index}]",
+                    expected="one type for X and all weights",
+                    got=f"{element.name} of X and {other.name} of weights[{index}]",
+                    hint="convert X to the type of the weights, or the weights to that of X",
+                )
+            )
 
 
 def _check_chained(x: Any) -> None:

@@ -64,6 +64,8 @@ def ksmm(
     chain = list(weights) if isinstance(weights, lists) else [weights]
     if x is not None and _is_plain((x, *chain, bias, z)):
         return _eager(x, chain, batch_last, bias, activation, alpha, beta, z)
+    if not isinstance(weights, lists):
+        check_tensor("weights", weights, 4, "lists of tensors are taken as well; kronop.ksmm does")
     _check(x, chain, bias, z, activation)
     alpha, beta = number("alpha", alpha), number("beta", beta)
     check_source(beta, z)

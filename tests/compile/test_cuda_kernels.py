@@ -288,7 +288,7 @@ def _ksparse(
         math=instruction,
         tile=None,
         X=tensor,
-        W=tensor,
+        W=TensorDescription(element, RowMajor, alignment if pattern[3] > 1 else 1),
         Y=TensorDescription(output, RowMajor, min(alignment, 16 // output.bytes)),
         epilogue=epilogue,
         pattern=pattern,

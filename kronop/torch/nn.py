@@ -29,7 +29,8 @@ class KSLinear(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
     """A linear layer whose weight is a product of Kronecker-sparse factors: W = K_1 ... K_L.
 
     A factor of pattern (a, b, c, d) is I_a x dense(b, c) x I_d in structure: a b d rows, a c d
-    columns and a b c d entries, its weights. It stands where a torch.nn.Linear does.
+    columns and a b c d entries, its weights (kronop.descriptions.ksparse says where). It stands
+    where a torch.nn.Linear does: y = x W' + bias.
 
     Args:
         patterns: (a, b, c, d) of each factor: the right-most one, which is applied first, first.
@@ -41,7 +42,7 @@ class KSLinear(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
             and "bsr" (torch's sparse matrices, by rows and by blocks), or "auto", which takes the
             kernel or the dense product by the planner's model of their times.
         dtype: float32, float16, bfloat16 or float64; None for that of `weights`, else torch's
-            default.
+            default. Operands are of that type too, unless autocast casts both.
         bs_last: the batch is behind the features: x (in_features, ...) gives (out_features, ...),
             instead of (..., in_features) giving (..., out_features).
         device: where the parameters are; None for that of `weights`, else torch's default.

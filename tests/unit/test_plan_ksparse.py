@@ -13,6 +13,8 @@ from tests import support
 
 _HALVES = [kronop.float16, kronop.bfloat16]
 _MANY, _FEW = 25088, 16
+# Of which no block holds the weights.
+_LANES = (1, 512, 512, 32)
 _PACK = "kronop::pack_weights"
 _GROUP, _MMA, _MOVE = "kronop::contract_group", "kronop::contract_mma", "kronop::move_lanes"
 
@@ -63,7 +65,7 @@ def test_float64_has_single_warps_only(target: str, pattern: Any) -> None:
     assert {name for plan in plans for name in _templates(plan)} == {_MMA}
 
 
-@pytest.mark.parametrize("pattern", [(1, 48, 48, 128), (1, 96, 96, 24)])
+@pytest.mark.parametrize("pattern", [_LANES, (1, 1024, 1024, 16)])
 @pytest.mark.parametrize("element", _HALVES)
 def test_many_lanes_of_16_bits_are_brought_apart(element: Any, pattern: Any) -> None:
     operation = _operation("sm_90a", element, pattern)
@@ -74,12 +76,13 @@ def test_many_lanes_of_16_bits_are_brought_apart(element: Any, pattern: Any) -> 
 
 
 def test_lanes_that_are_apart_are_in_the_workspace() -> None:
-    operation = _operation("sm_90a", kronop.float16, (1, 48, 48, 128))
-    apart = 2 * 48 * 128 * 2  # X and Y of a row.
-    wanted = operation.workspace_bytes(512, 1)
-    # Weights have a pitch of whole accesses; parts begin at multiples of 256 bytes.
-    assert 512 * apart <= wanted <= 512 * apart + 48 * 48 * 128 * 2 + 3 * 256
-    assert operation.workspace_bytes(1 << 24, 1) <= (256 << 20) + 48 * 48 * 128 * 2 + 3 * 256
+    operation = _operation("sm_90a", kronop.float16, _LANES)
+    _, b, c, d = _LANES
+    apart = 2 * (b + c) * d  # Bytes of X and Y of a row.
+    packed = 2 * b * c * d
+    assert 512 * apart <= operation.workspace_bytes(512, 1) <= 512 * apart + packed
+    # So much at most, and as many rows as that holds.
+    assert operation.workspace_bytes(1 << 24, 1) <= (256 << 20) + packed
 
 
 @pytest.mark.parametrize(
@@ -150,11 +153,12 @@ def _launched(
 
 
 def test_lanes_are_moved_around_each_product_those_of_a_source_too() -> None:
-    pattern = (1, 48, 48, 128)
-    operation = _operation("sm_90a", kronop.float16, pattern)
+    operation = _operation("sm_90a", kronop.float16, _LANES)
     count = len(operation.plan.steps)
     part, part_z, product, join = range(count - 4, count)
-    plain, both = (_launched(operation, _contiguous(pattern), has_z=has) for has in (False, True))
-    # As many rows at once as the workspace holds, so several times.
-    assert plain == [part, product, join] * (len(plain) // 3)
-    assert both == [part, part_z, product, join] * (len(plain) // 3)
+    plain, both = (_launched(operation, _contiguous(_LANES), has_z=has) for has in (False, True))
+    # Weights once; then as many rows at once as the workspace holds, so several times.
+    turns = len(plain) // 3
+    assert turns > 1
+    assert plain == [*range(count - 4), *[part, product, join] * turns]
+    assert both == [*range(count - 4), *[part, part_z, product, join] * turns]

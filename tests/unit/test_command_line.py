@@ -139,8 +139,6 @@ def test_a_kernel_is_shown_by_its_name_where_only_one_has_it(capsys) -> None:
         (["show", "kron", "8x8,8"], "factors[1]: expected 2 positive integers (rows, columns)"),
         (["show", "kron", "8x8", "4x4"], "join them by commas: 8x8,4x4"),
         (["show", "ksparse", "6,64,64,1", "1,8,8,1"], "a c d = 384, the outputs of patterns[0]"),
-        (["tune", "ksparse", "6,64,64,1", "--target", "90"], "--target 90: expected a GPU"),
-        (["bench", "ksparse", "--device", "cuda"], "--device cuda: expected a GPU"),
         (["show", "ksparse", "6,64,64"], "pattern: expected 4 positive integers (a, b, c, d)"),
     ],
 )
@@ -150,6 +148,24 @@ def test_errors_are_one_line_and_an_exit_status(capsys, command, message) -> Non
     assert captured.out == ""
     assert message in captured.err
     assert captured.err.startswith("kronop: ")
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "instead"),
+    [
+        (["tune", "ksparse", "6,64,64,1", "--target", "90"], "--target 90", "--target x86"),
+        (["bench", "ksparse", "--device", "cuda"], "--device cuda", "--device cpu"),
+    ],
+)
+def test_without_a_gpu_the_option_that_asked_for_one_is_named(
+    command, option, instead, capsys, monkeypatch
+) -> None:
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert main(command) == 1
+    message = capsys.readouterr().err
+    assert message.startswith(f"kronop: {option}: expected a GPU")
+    assert message.endswith(f"or use {instead}\n")
 
 
 def test_the_matrix_has_every_cell() -> None:

@@ -283,6 +283,11 @@ def test_what_does_not_fit_is_refused() -> None:
         (lambda: ksmm(x, grad, beta=1.0), kronop.ArgumentError, "Z"),
         (lambda: ksmm(x, grad, alpha=torch.ones(())), kronop.ElementTypeError, "no gradient"),
         (lambda: ksmm(x.double(), weight), kronop.ElementTypeError, "X and weights.*float64 of X"),
+        (
+            lambda: ksmm(x.double().to("meta"), weight.to("meta")),
+            kronop.ElementTypeError,
+            "of X and",
+        ),
         (lambda: ksmm(x, {}), kronop.ElementTypeError, "weights: .*got dict"),
         (lambda: ksmm(x, [weight, [1.0]]), kronop.ElementTypeError, r"weights\[1\].*got list"),
         (lambda: ksmm(x, grad, activation="celu"), kronop.ArgumentError, "gelu"),

@@ -64,16 +64,23 @@ class KronMatmulOperation(Operation[KronMatmulDescription, KronProblem, KronMatm
 class KSparseOperation(Operation[KSparseDescription, KSparseProblem, KSparseArguments]):
     """Y = epilogue(X K') (batch first) or epilogue(K X) (batch last), K Kronecker-sparse.
 
+    K is I_a x dense(b, c) x I_d in structure, with the weights W of shape (a, b, c, d) for entries:
+    Y[n, i, j, l] = sum over k of X[n, i, k, l] W[i, j, k, l], where features count (i, k, l) and
+    (i, j, l). It runs on `KSparseArguments`, for any number of rows; what it makes is for the
+    promises of X, W and Y (alignments in elements), which these arguments then have to keep.
+
     Args:
         target: "x86" (or "x86-avx512", "x86-avx2", "x86-generic"), 80, 90, "sm_80" or "sm_90a".
         tile_description: tile sizes and math, or None for the planner's choice.
         X, W, Y: descriptions of the operand, of the weights and of the result.
         epilogue_functor: one of the four; the bias is added before the activation.
-        pattern: (a, b, c, d): K is I_a x dense(b, c) x I_d in structure, weights are (a, b, c, d).
-        batch_last: X is (a c d, B) and Y (a b d, B).
+        pattern: (a, b, c, d), positive integers.
+        batch_last: X is (a c d, B) and Y (a b d, B), instead of (B, a c d) and (B, a b d).
 
     Raises:
-        DescriptionError: no kernel serves this; the message says why and what to change.
+        DescriptionError: no kernel serves this, or W promises an alignment along a dimension of
+            one element (d = 1); the message says why and what to change.
+        ElementTypeError: what is no description, epilogue or sequence of integers.
     """
 
     def __init__(
@@ -106,7 +113,9 @@ class KSparseChainOperation(
 ):
     """Y = epilogue(X K1' ... KL') (batch first) or epilogue(KL ... K1 X) (batch last).
 
-    On a GPU two adjacent factors are one launch where the planner expects that to be faster.
+    Each factor is as in `KSparseOperation`, and takes as many features as the one before gives: a c
+    d of a pattern is a b d of the one before. It runs on `KSparseChainArguments`. On a GPU two
+    adjacent factors are one launch where the planner expects that to be faster.
 
     Args:
         target: "x86" (or "x86-avx512", "x86-avx2", "x86-generic"), 80, 90, "sm_80" or "sm_90a".
@@ -116,11 +125,14 @@ class KSparseChainOperation(
         epilogue_functor: one of the four, applied after the last factor; the bias is added before
             the activation. What is between two factors is rounded to the element type of X.
         patterns: (a, b, c, d) of each factor, the right-most one, which is applied first, first.
-        batch_last: X is (a c d, B) and Y (a b d, B).
+        batch_last: X is (a c d, B), a c d of the first pattern, and Y (a b d, B), a b d of the
+            last, instead of (B, a c d) and (B, a b d).
 
     Raises:
-        DescriptionError: factors that do not follow each other, or no kernel serves this; the
-            message says why and what to change.
+        DescriptionError: factors that do not follow each other, or no kernel serves this (8-bit
+            types: a second factor would meet the wider results of the first); the message says
+            why and what to change.
+        ElementTypeError: what is no description, epilogue or sequence of integers.
     """
 
     def __init__(

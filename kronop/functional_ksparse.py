@@ -36,17 +36,27 @@ def ksmm(
 ) -> Any:
     """activation(alpha x K' + beta z + bias), K Kronecker-sparse or a product of such factors.
 
+    A weight w of shape (a, b, c, d) stands for K = I_a x dense(b, c) x I_d in structure, which has
+    a b d rows and a c d columns: with features counted by (i, j, l) and (i, k, l),
+
+        (x K')[..., i, j, l] = sum over k of x[..., i, k, l] w[i, j, k, l]
+
+    (kronop.descriptions.ksparse has its entries). With `batch_last` it is K x.
+
     Several factors are one operation, of as few launches as pay; alpha, beta, z, bias and
     activation come after the last. What is between two factors is of x's element type: in float16
     it overflows beyond 65504, even where the result would not.
 
     Args:
-        x: (..., a c d), or (a c d, ...) with `batch_last`.
-        weights: one (a, b, c, d) tensor, or a list of them, the right-most factor first.
+        x: (..., a c d), or (a c d, ...) with `batch_last`; of NumPy, torch or CuPy, any strides, in
+            float64, 32 or 16, bfloat16, int64, 32 or 8, or (x86, sm_90a) an 8-bit float.
+        weights: one (a, b, c, d) tensor of x's type and device, or a list or tuple of them, the
+            right-most factor, which is applied first, first.
         batch_last: the batch is behind the features.
-        bias: (a b d,) of the last factor applied.
-        activation: None, or one of relu, leaky_relu, tanh, sigmoid, silu, hardswish, gelu.
-        alpha, beta: scalars; beta needs `z`.
+        bias: (a b d,) of the last factor applied, of the result's type.
+        activation: None, or one of relu, leaky_relu, tanh, sigmoid, silu, hardswish, gelu; integers
+            have none.
+        alpha, beta: scalars, whole numbers for integers; beta needs `z`.
         z: like the result.
         out: where to write the result, apart from x, weights and bias; a new tensor like `x`
             where None.
@@ -59,7 +69,10 @@ def ksmm(
 
     Raises:
         ArgumentError: shapes, devices or scalars that do not fit.
-        ElementTypeError: types that do not.
+        ElementTypeError: no tensor, or element types that do not fit.
+        DescriptionError: this device has no kernel for these types.
+        CompileError, DeviceError: no compiler, or a kernel that does not load or run here.
+        OutOfMemoryError: no room for the result or for the workspace.
     """
     chain = list(weights) if isinstance(weights, (list, tuple)) else [weights]
     lesson = None
@@ -70,6 +83,8 @@ def ksmm(
             return result
     _check_activation(activation)
     check_flag("batch_last", batch_last)
+    if not isinstance(weights, (list, tuple)):
+        view(weights, "weights")
     arguments = _sparse_arguments(x, chain, batch_last, bias, activation, (alpha, beta), z, out)
     count = len(chain)
     slots = {f"weights[{index}]": 1 + index for index in range(count)}
@@ -92,6 +107,7 @@ def _sparse_arguments(
 ) -> SparseArguments:
     """The arguments, of the operation for these tensors, that `ksmm` runs."""
     patterns = chain_patterns(chain)
+    _check_types(x, chain)
     if len(chain) > 1:
         return chain_arguments(x, chain, patterns, batch_last, bias, activation, scalars, z, out)
     return ksparse_arguments(
@@ -198,6 +214,22 @@ def chain_patterns(chain: Sequence[Any]) -> list[Pattern]:
                 )
         patterns.append((a, b, c, d))
     return patterns
+
+
+def _check_types(x: Any, chain: Sequence[Any]) -> None:
+    """Refuses operands of several types by both names: either may be the one to convert."""
+    element = operand_of(x).element
+    for index, weight in enumerate(chain):
+        other = view(weight, f"weights[{index}]").element
+        if other != element:
+            raise ElementTypeError(
+                mismatch(
+                    f"element types of X and weights[{index}]",
+                    expected="one type for X and all weights",
+                    got=f"{element.name} of X and {other.name} of weights[{index}]",
+                    hint="convert X to the type of the weights, or the weights to that of X",
+                )
+            )
 
 
 def _check_chained(x: Any) -> None:

@@ -168,7 +168,15 @@ def tune(
         outcomes=outcomes,
     )
     kept = report.kept.place
-    winners.remember(operation.description, plans[kept], kept, arguments.rows, index)
+    winners.remember(
+        operation.description,
+        plans[kept],
+        kept,
+        arguments.rows,
+        index,
+        milliseconds=_milliseconds(report.kept),
+        untuned=_milliseconds(report.outcomes[0]),
+    )
     served = operation.serve(plans[kept])
     arguments.bind(served.kernels, served)
     return report

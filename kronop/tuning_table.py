@@ -98,5 +98,4 @@ def _adopted(found: Winner) -> Winner | None:
     device = winners.machine(target, index)
     if winners.model(device) != winners.model(found.device):
         return None
-    of = (found.description, found.target, device, found.rows)
-    return winners.winner_of(*of, place=found.place, fingerprint=found.fingerprint)
+    return winners.on_device(found, device)

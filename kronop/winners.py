@@ -7,6 +7,7 @@ of a header it is a miss, and the planner's own choice runs.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import platform
 from pathlib import Path
@@ -90,26 +91,44 @@ def recall(
     return emitter.plan(description, target, few)
 
 
-def remember(description: Any, plan: Plan, place: int, rows: int, index: int) -> None:
-    """Keep candidate `place` as the winner of the rows' bucket on that device."""
+def remember(
+    description: Any,
+    plan: Plan,
+    place: int,
+    rows: int,
+    index: int,
+    *,
+    milliseconds: float,
+    untuned: float,
+) -> None:
+    """Keep candidate `place` as the winner of the rows' bucket on that device.
+
+    Args:
+        milliseconds: what a run of it took.
+        untuned: what one of the planner's own choice took.
+    """
     # Descriptions are frozen values all the way down: their text is all there is to them.
     of = (repr(description), plan.target.name, machine(plan.target, index), bucket(rows))
-    keep(winner_of(*of, place=place, fingerprint=fingerprint(plan)))
-
-
-def winner_of(
-    description: str, target: str, device: str, rows: int, *, place: int, fingerprint: str
-) -> Winner:
-    """The winner for a description's text, a target's name, a device and a bucket of rows."""
-    return Winner(
-        key=key_of(description, target, device, rows),
-        place=place,
-        fingerprint=fingerprint,
-        description=description,
-        target=target,
-        device=device,
-        rows=rows,
+    keep(
+        Winner(
+            key=key_of(*of),
+            place=place,
+            fingerprint=fingerprint(plan),
+            description=of[0],
+            target=of[1],
+            device=of[2],
+            rows=of[3],
+            name=", ".join(step.entry for step in plan.steps if step.operations_per_row),
+            nanoseconds=round(milliseconds * 1e6),
+            untuned_nanoseconds=round(untuned * 1e6),
+        )
     )
+
+
+def on_device(winner: Winner, device: str) -> Winner:
+    """The same winner for another device, or another driver of it."""
+    key = key_of(winner.description, winner.target, device, winner.rows)
+    return dataclasses.replace(winner, key=key, device=device)
 
 
 def keep(winner: Winner) -> None:

@@ -108,6 +108,17 @@ def ksparse_operation(
     )
 
 
+def weights_description(
+    element: DataType, pattern: tuple[int, int, int, int], alignment: int
+) -> kronop.TensorDescription:
+    """Of contiguous weights, along their runs; those of one lane run along c."""
+    *_, c, d = pattern
+    if d > 1 or c == 1:
+        alignment = alignment if d > 1 else 1
+        return kronop.TensorDescription(element, kronop.RowMajor, alignment)
+    return kronop.TensorDescription(element, kronop.ColumnMajor, alignment)
+
+
 def chain_operation(
     target: object,
     element: DataType,

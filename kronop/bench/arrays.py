@@ -115,16 +115,18 @@ class TorchArrays:
 
     framework = "torch"
 
-    def __init__(self, device: str) -> None:
+    def __init__(self, device: str, asked: str = "--device cuda") -> None:
         import torch
 
         if device == "cuda" and not torch.cuda.is_available():
+            option = asked.split()[0]
             raise DeviceError(
                 mismatch(
-                    "--device cuda",
+                    asked,
                     expected="a GPU that torch can use",
                     got=f"none with torch {torch.__version__}",
-                    hint="install torch for CUDA and a driver, or use --device cpu",
+                    hint="install torch for CUDA and a driver, or use"
+                    f" {option} {'cpu' if option == '--device' else 'x86'}",
                 )
             )
         self.device = device
@@ -177,22 +179,23 @@ class TorchArrays:
         return told | _cpu() | {"threads": self._torch.get_num_threads()}
 
 
-def arrays_for(device: str, *, layers: bool = False) -> Arrays:
+def arrays_for(device: str, *, layers: bool = False, asked: str = "--device cuda") -> Arrays:
     """torch's tensors on that device; NumPy's on the CPU where torch is not installed.
 
     Args:
         device: "cpu" or "cuda".
         layers: torch's layers are timed too.
+        asked: the option that asks for a GPU, as messages name it.
 
     Raises:
         DeviceError: no GPU, or no torch to time one with.
     """
     if importlib.util.find_spec("torch") is not None:
-        return TorchArrays(device)
+        return TorchArrays(device, asked)
     if device == "cuda" or layers:
         raise DeviceError(
             mismatch(
-                "layers" if layers else "--device cuda",
+                "layers" if layers else asked,
                 expected="torch, whose layers are timed"
                 if layers
                 else "torch, which times the GPU",

@@ -159,9 +159,12 @@ def _measure_group(
         try:
             calls = inputs.calls(inputs.layer(name))
             inputs.poison(setting.arrays)
-            timing.error = check.error(calls[0]())
-            probes[name] = _probe(calls, setting)
-            variants[name] = calls
+            results = calls[0]()
+            timing.reason = check.complaint(results)
+            if not timing.reason:
+                timing.error = check.error(results)
+                probes[name] = _probe(calls, setting)
+                variants[name] = calls
         except Exception as error:  # An algorithm may fail in any way; the others are timed.
             timing.reason = first_line(error)
         if timing.reason:

@@ -10,7 +10,7 @@ from kronop.bench.rows import Row
 
 _COLUMNS = (
     ("a,b,c,d", 18),
-    ("type", 9),
+    ("type", 13),
     ("batch", 6),
     ("ms", 8),
     ("graph ms", 9),

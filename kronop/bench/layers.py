@@ -39,7 +39,9 @@ class Inputs:
             arrays.random(self._shape(pattern.outputs), case.dtype)
             for _ in range(self.sets * case.backward)
         ]
-        self.weight = arrays.random(pattern.sizes, case.dtype) / math.sqrt(pattern.c)
+        self.weight = arrays.random(pattern.sizes, case.dtype)
+        if element > 1:  # Of one byte, torch divides nothing.
+            self.weight /= math.sqrt(pattern.c)
         for x in self.xs:
             x.requires_grad_(case.backward)
 
@@ -51,13 +53,16 @@ class Inputs:
         )
 
     def layer(self, algorithm: str) -> Any:
-        """A layer without bias, with these weights."""
+        """A layer without bias, with these weights; of one byte, which none has, its function."""
         from kronop.bench.models.formed import Dense, Sparse
-        from kronop.torch.algorithms import dense_factor
+        from kronop.torch.algorithms import ALGORITHMS, dense_factor
         from kronop.torch.nn import KSLinear
 
         case, weight = self.case, self.weight
         is_last = case.layout == "last"
+        if weight.element_size() == 1:
+            apply = ALGORITHMS[algorithm]
+            return lambda x: apply(x, [weight], None, is_last)
         if algorithm == "dense":
             return Dense(dense_factor(weight), is_last).requires_grad_(case.backward)
         # torch multiplies sparse matrices of 16 bits on GPUs only, and has no gradient of them.
@@ -108,7 +113,9 @@ class Inputs:
 
     def poison(self, arrays: Arrays) -> None:
         """Fills with NaN the memory that the next result is likely to be given."""
-        arrays.poisoned(self._shape(self.case.pattern.outputs), self.case.dtype)
+        result = self.case.result
+        name = result.name if result.kind == "float" else f"float{8 * result.bytes}"
+        arrays.poisoned(self._shape(self.case.pattern.outputs), name)
 
 
 class Check:
@@ -130,6 +137,11 @@ class Check:
             g = self._picked(inputs.gs[0])
             self._expected.append(_product(g, weight.transpose(1, 2), pattern, "acbd"))
             self._expected.append(self._weight_gradient(inputs.xs[0], inputs.gs[0]))
+
+    def complaint(self, results: Sequence[Any]) -> str:
+        """What a result is that is none; empty for others."""
+        got, expected = str(results[0].dtype), f"torch.{self._case.result.name}"
+        return "" if got == expected else f"its sums are {got}, not {expected}"
 
     def error(self, results: Sequence[Any]) -> float:
         """The largest relative error; infinite where an element is not finite."""
@@ -189,7 +201,8 @@ def needed_bytes(case: Case, algorithm: str, sets: int) -> int:
     """
     element, pattern = TENSOR_TYPES[case.dtype].bytes, case.pattern
     x, y = case.batch * pattern.inputs, case.batch * pattern.outputs
-    results = (y + (x + pattern.weights) * case.backward) * sets * element
+    gradients = (x + pattern.weights) * case.backward * element
+    results = (y * case.result.bytes + gradients) * sets
     matrix = pattern.inputs * pattern.outputs * element
     extra = {
         "kernel": 0,

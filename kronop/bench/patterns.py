@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kronop.descriptions.datatype import TENSOR_TYPES, DataType, result_type
 from kronop.errors import ArgumentError, mismatch
 
 # 196 tokens of 128 images.
@@ -82,14 +83,22 @@ class Case:
         return f"{self.pattern} {self.dtype} {self.layout}"
 
     def bytes(self, element_bytes: int) -> int:
-        """Every input read once, every output written once, forward and backward each."""
+        """Every input read once, every output written once, forward and backward each.
+
+        Results of operands of one byte are wider than these.
+        """
         x, y = self.batch * self.pattern.inputs, self.batch * self.pattern.outputs
         w = self.pattern.weights
-        elements = x + y + w
+        elements = x + w
         if self.backward:
             # Read: X, the weights and the gradient of Y; written: those of X and of the weights.
             elements += 2 * x + y + 2 * w
-        return element_bytes * elements
+        return element_bytes * elements + self.result.bytes * y
+
+    @property
+    def result(self) -> DataType:
+        """Element type of Y."""
+        return result_type(TENSOR_TYPES[self.dtype])
 
     @property
     def operations(self) -> int:

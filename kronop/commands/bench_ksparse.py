@@ -26,9 +26,10 @@ from kronop.bench.output import Progress, check_folders
 from kronop.bench.patterns import Case
 from kronop.bench.protocol import clock_for
 from kronop.bench.rows import Row
+from kronop.descriptions.datatype import TENSOR_TYPES
 from kronop.errors import ArgumentError, DeviceError, mismatch
 
-DTYPES = ("float32", "float16", "bfloat16", "float64")
+DTYPES = ("float32", "float16", "bfloat16", "float64", "float8_e4m3fn", "float8_e5m2", "int8")
 # A CPU is timed with fewer rows: the grid's largest products take teraflops at the paper's.
 _BATCHES = {"cuda": patterns.BATCH, "cpu": 256}
 
@@ -89,6 +90,16 @@ def _check(options: argparse.Namespace) -> None:
             raise ArgumentError(
                 mismatch(f"--{name}", expected="at least 1", got=value, hint="see --help")
             )
+    narrow = [dtype for dtype in options.dtype if TENSOR_TYPES[dtype].bytes == 1]
+    if options.backward and narrow:
+        raise ArgumentError(
+            mismatch(
+                "--backward",
+                expected="types that have gradients",
+                got=", ".join(narrow),
+                hint="time them forward alone",
+            )
+        )
 
 
 def _existing(path: str) -> list[Row]:

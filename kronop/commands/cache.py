@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kronop import compiler, tuning_table
+from kronop.compiler.rows import Winner
 from kronop.errors import ArgumentError, mismatch
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True)
-    actions.add_parser("list", help="a line for each kernel, the last used first")
+    actions.add_parser("list", help="a line for each kernel, and for what was tuned")
     show = actions.add_parser("show", help="one kernel: resources, compiler, log and source")
     show.add_argument("key", help="the first characters of its key, or its name")
     actions.add_parser("clear", help="remove every kernel, and what tuning found")
@@ -98,6 +99,21 @@ def _list(cache: compiler.Cache) -> None:
             f"{entry.key[:12]}  {entry.arch:8}  {entry.size:8} bytes  {entry.seconds:6.2f} s"
             f"  {_time(entry.last_used)}  {entry.entry}"
         )
+    winners = cache.winners()
+    if winners:
+        print(f"\ntuned: {_winners(len(winners))}")
+    for winner in winners:
+        print(_tuned(winner))
+
+
+def _tuned(winner: Winner) -> str:
+    """What was tuned, for how many rows, what it takes now and took before."""
+    ms, untuned = (value / 1e6 for value in (winner.nanoseconds, winner.untuned_nanoseconds))
+    chosen = f"candidate {winner.place}" if winner.place else "the planner's choice"
+    return (
+        f"{ms:10.4f} ms, untuned {untuned:.4f}  rows {winner.rows} to {2 * winner.rows - 1}"
+        f"  {winner.name}  ({chosen} on {winner.device})"
+    )
 
 
 def _show(record: compiler.Record) -> None:

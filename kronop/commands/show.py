@@ -12,11 +12,15 @@ from kronop.artifacts import Resources
 from kronop.descriptions.datatype import TENSOR_TYPES, result_type
 from kronop.errors import ArgumentError, CompileError, mismatch
 
+_Operation = kronop.KronMatmulOperation | kronop.KSparseOperation | kronop.KSparseChainOperation
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("family", choices=("kron", "ksparse"))
     parser.add_argument(
-        "shape", help="factors as 8x8,8x8,5x3 (kron), pattern as 6,64,64,1 (ksparse)"
+        "shape",
+        nargs="+",
+        help="factors as 8x8,8x8,5x3 (kron), pattern as 6,64,64,1, or those of a chain (ksparse)",
     )
     parser.add_argument(
         "--target", default="x86", help="80, 90, sm_80, sm_90a, x86, x86-avx2, ... (default x86)"
@@ -39,7 +43,7 @@ def execute(options: argparse.Namespace) -> None:
     print(_SHOWN[options.view](operation))
 
 
-def _resources(operation: kronop.KronMatmulOperation | kronop.KSparseOperation) -> str:
+def _resources(operation: _Operation) -> str:
     return "\n".join(
         f"{binary.entry}: {_told(binary.resources)}, {len(binary.image)} bytes of"
         f" {binary.format.value}, from {binary.origin.value}, {binary.compiler}"
@@ -59,7 +63,7 @@ def _told(taken: Resources) -> str:
     return ", ".join([*known, *([f"{' and '.join(unknown)} not told"] if unknown else [])])
 
 
-def _machine(operation: kronop.KronMatmulOperation | kronop.KSparseOperation) -> str:
+def _machine(operation: _Operation) -> str:
     texts = [compiler.disassemble(binary) for binary in operation.binaries]
     for text in texts:
         if "\n" not in text.strip():  # One line is what is said where no tool was found.
@@ -67,7 +71,7 @@ def _machine(operation: kronop.KronMatmulOperation | kronop.KSparseOperation) ->
     return "\n".join(texts)
 
 
-_SHOWN: dict[str, Callable[[kronop.KronMatmulOperation | kronop.KSparseOperation], str]] = {
+_SHOWN: dict[str, Callable[[_Operation], str]] = {
     "plan": lambda operation: operation.plan.explain(),
     "source": lambda operation: operation.emit(),
     "assembly": lambda operation: "\n".join(
@@ -78,7 +82,7 @@ _SHOWN: dict[str, Callable[[kronop.KronMatmulOperation | kronop.KSparseOperation
 }
 
 
-def _operation(options: argparse.Namespace) -> kronop.KronMatmulOperation | kronop.KSparseOperation:
+def _operation(options: argparse.Namespace) -> _Operation:
     _check_flags(options)
     element = TENSOR_TYPES[options.dtype]
     accumulator = kronop.MathInstruction.simt(element).element_accumulator
@@ -90,13 +94,17 @@ def _operation(options: argparse.Namespace) -> kronop.KronMatmulOperation | kron
     common = (options.target, None, matrix, small, result, epilogue)
     if options.family == "kron":
         side = kronop.Side.Left if options.left else kronop.Side.Right
-        factors = [integers(item, r"x") for item in options.shape.split(",")]
+        (shape,) = options.shape
+        factors = [integers(item, r"x") for item in shape.split(",")]
         return kronop.KronMatmulOperation(*common, factors, side)
-    return kronop.KSparseOperation(*common, integers(options.shape, r","), options.batch_last)
+    patterns = [integers(item, r",") for item in options.shape]
+    if len(patterns) > 1:
+        return kronop.KSparseChainOperation(*common, patterns, options.batch_last)
+    return kronop.KSparseOperation(*common, patterns[0], options.batch_last)
 
 
 def _check_flags(options: argparse.Namespace) -> None:
-    """Refuses the flag of the other family."""
+    """Refuses the flag of the other family, and several products of factors."""
     family, other, flag, is_set = (
         ("kron", "ksparse", "--batch-last", options.batch_last)
         if options.family == "kron"
@@ -109,6 +117,15 @@ def _check_flags(options: argparse.Namespace) -> None:
                 expected=f"no {flag}, which is of {other}",
                 got=flag,
                 hint="leave it out",
+            )
+        )
+    if options.family == "kron" and len(options.shape) > 1:
+        raise ArgumentError(
+            mismatch(
+                "shape of kron",
+                expected="one, of all factors",
+                got=" ".join(options.shape),
+                hint=f"join them by commas: {','.join(options.shape)}",
             )
         )
 

@@ -45,7 +45,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> None:
     target = kronop.Target.parse(options.target)
-    arrays = arrays_for("cuda" if target.backend == "cuda" else "cpu")
+    device = "cuda" if target.backend == "cuda" else "cpu"
+    arrays = arrays_for(device, asked=f"--target {options.target}")
     if min(options.rows) < 1:
         raise ArgumentError(
             mismatch(

@@ -16,7 +16,7 @@ from kronop.artifacts import Source
 from kronop.target import Target
 from kronop.version import __version__
 
-SCHEMA = 4
+SCHEMA = 5
 """Version of the key and of the tables that are kept with it; older rows are misses."""
 
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*([<"])([^">\r\n]+)[">]', re.MULTILINE)

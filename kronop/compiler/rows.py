@@ -47,7 +47,8 @@ _CREATE = (
     """CREATE TABLE winners (
         key TEXT PRIMARY KEY, place INTEGER NOT NULL, fingerprint TEXT NOT NULL,
         description TEXT NOT NULL, target TEXT NOT NULL, device TEXT NOT NULL,
-        rows INTEGER NOT NULL, checksum TEXT NOT NULL)""",
+        rows INTEGER NOT NULL, name TEXT NOT NULL, nanoseconds INTEGER NOT NULL,
+        untuned_nanoseconds INTEGER NOT NULL, checksum TEXT NOT NULL)""",
 )
 # Every folder on a search path that changes makes another memo; old ones are of no use.
 _KEPT_MEMOS = 64
@@ -65,8 +66,12 @@ _OF_WINNER = (
     "target",
     "device",
     "rows",
+    "name",
+    "nanoseconds",
+    "untuned_nanoseconds",
     "checksum",
 )
+_NUMBERS_OF_WINNER = ("place", "rows", "nanoseconds", "untuned_nanoseconds")
 _WINNERS = f"SELECT {', '.join(_OF_WINNER)} FROM winners"
 
 
@@ -109,6 +114,9 @@ class Winner:
         target: its name.
         device: what was measured on, with its driver.
         rows: the least of the rows it is for.
+        name: the operation's, as in its kernels.
+        nanoseconds: what a run took.
+        untuned_nanoseconds: what a run of the planner's own choice took.
     """
 
     key: str
@@ -118,6 +126,9 @@ class Winner:
     target: str
     device: str
     rows: int
+    name: str
+    nanoseconds: int
+    untuned_nanoseconds: int
 
     @property
     def checksum(self) -> str:
@@ -258,8 +269,8 @@ def winners(db: sqlite3.Connection) -> list[Winner]:
 def checked_winner(values: Mapping[str, Any]) -> Winner | None:
     """The winner of these fields; None where one is missing, or not what the checksum is of."""
     whole: dict[str, Any] = {name: values.get(name) for name in _OF_WINNER}
-    sizes = (whole["place"], whole["rows"])
-    texts = (value for name, value in whole.items() if name not in ("place", "rows"))
+    sizes = (whole[name] for name in _NUMBERS_OF_WINNER)
+    texts = (value for name, value in whole.items() if name not in _NUMBERS_OF_WINNER)
     if not all(isinstance(value, str) for value in texts):
         return None
     if not all(type(size) is int and size >= 0 for size in sizes):

@@ -22,7 +22,7 @@ from kronop.descriptions.epilogue import Epilogue, EpilogueArguments
 from kronop.descriptions.kron import StridedMatrix
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.numeric import finish, widen
-from kronop.descriptions.shared import check_flag, check_operands, check_sizes
+from kronop.descriptions.shared import check_flag, check_operands, check_sizes, check_weights
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
 
@@ -40,7 +40,8 @@ class KSparseDescription:
         batch_last: X is (a c d, B) and Y (a b d, B), instead of (B, a c d) and (B, a b d).
 
     Raises:
-        DescriptionError: element types that differ, or sizes that are not positive.
+        DescriptionError: element types that differ, sizes that are not positive, or an alignment
+            of W that no such weights can have.
     """
 
     math: MathInstruction
@@ -55,6 +56,7 @@ class KSparseDescription:
     def __post_init__(self) -> None:
         check_operands(self.math, self.tile, self.epilogue, {"X": self.X, "W": self.W}, self.Y)
         check_sizes("pattern", ("a", "b", "c", "d"), self.pattern)
+        check_weights(self.W, [self.pattern])
         check_flag("batch_last", self.batch_last)
 
     @property

@@ -21,7 +21,7 @@ from kronop.descriptions.kron import StridedMatrix
 from kronop.descriptions.ksparse import product_of_rows
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.numeric import finish, widen
-from kronop.descriptions.shared import check_flag, check_operands, check_sizes
+from kronop.descriptions.shared import check_flag, check_operands, check_sizes, check_weights
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
 from kronop.errors import DescriptionError, mismatch
@@ -43,8 +43,8 @@ class KSparseChainDescription:
         batch_last: X is (a c d, B) and Y (a b d, B), instead of (B, a c d) and (B, a b d).
 
     Raises:
-        DescriptionError: element types that differ, sizes that are not positive, or factors that do
-            not follow each other.
+        DescriptionError: element types that differ, sizes that are not positive, factors that do
+            not follow each other, or an alignment of W that no such weights can have.
     """
 
     math: MathInstruction
@@ -60,6 +60,7 @@ class KSparseChainDescription:
         check_operands(self.math, self.tile, self.epilogue, {"X": self.X, "W": self.W}, self.Y)
         check_flag("batch_last", self.batch_last)
         _check_patterns(self.patterns)
+        check_weights(self.W, self.patterns)
         element = self.X.element
         if len(self.patterns) > 1 and result_type(element) != element:
             raise DescriptionError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kronop.descriptions.datatype import FLOAT8
+from kronop.descriptions.datatype import FLOAT8, Layout
 from kronop.descriptions.epilogue import Epilogue, check_accumulator
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tensor import TensorDescription
@@ -48,6 +48,16 @@ def check_operands(
             )
         )
     check_accumulator(math.element_accumulator, "math.element_accumulator")
+    if len({item.element for item in inputs.values()}) > 1:
+        given = [f"{item.element!r} of {name}" for name, item in inputs.items()]
+        raise DescriptionError(
+            mismatch(
+                f"elements of {' and '.join(inputs)}",
+                expected="one type for all",
+                got=" and ".join(given),
+                hint="describe all with the type that the tensors have",
+            )
+        )
     agreements = [
         *(
             (f"element of {name}", item.element, "math.element_a", math.element_a)
@@ -71,6 +81,24 @@ def check_operands(
                     hint="use one type for both",
                 )
             )
+
+
+def check_weights(
+    weights: TensorDescription, patterns: Sequence[tuple[int, int, int, int]]
+) -> None:
+    """Raises DescriptionError where an alignment speaks of runs that have one element."""
+    along, at = ("d", 3) if weights.layout is Layout.RowMajor else ("c", 2)
+    single = [pattern for pattern in patterns if pattern[at] == 1]
+    if weights.alignment > 1 and single:
+        raise DescriptionError(
+            mismatch(
+                "alignment of W",
+                expected=f"1 for {weights.layout.value} weights {single[0]}: a run along {along} is"
+                " one element",
+                got=weights.alignment,
+                hint="describe W with alignment 1",
+            )
+        )
 
 
 def refuse_float8(math: MathInstruction, family: str) -> None:

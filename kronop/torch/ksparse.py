@@ -45,7 +45,9 @@ def ksmm(
 
     Args:
         x: (..., a c d), or (a c d, ...) with `batch_last`.
-        weights: one (a, b, c, d) tensor, or a list of them, the right-most factor first.
+        weights: one (a, b, c, d) tensor of x's type and device, or a list, tuple or ParameterList
+            of them, the right-most factor, which is applied first, first. Under autocast types of
+            16 and 32 bits are cast to autocast's.
         batch_last: the batch is behind the features.
         bias: (a b d,) of the last factor applied.
         activation: None, or one of relu, leaky_relu, tanh, sigmoid, silu, hardswish, gelu.
@@ -53,17 +55,20 @@ def ksmm(
         z: like the result.
 
     Returns:
-        (..., a b d), or (a b d, ...) with `batch_last`, of x's element type (int32 of int8) and
-        device.
+        (..., a b d), or (a b d, ...) with `batch_last`, of x's element type (int32 of int8,
+        bfloat16 of 8-bit floats, which have no gradients) and device.
 
     Raises:
         ArgumentError: shapes, devices or scalars that do not fit.
         ElementTypeError: what is no torch tensor, or element types that do not fit.
+        CompileError, DeviceError, OutOfMemoryError: as `kronop.ksmm`.
     """
     lists = (list, tuple, torch.nn.ParameterList)
     chain = list(weights) if isinstance(weights, lists) else [weights]
     if x is not None and _is_plain((x, *chain, bias, z)):
         return _eager(x, chain, batch_last, bias, activation, alpha, beta, z)
+    if not isinstance(weights, lists):
+        check_tensor("weights", weights, 4, "lists of tensors are taken as well; kronop.ksmm does")
     _check(x, chain, bias, z, activation)
     alpha, beta = number("alpha", alpha), number("beta", beta)
     check_source(beta, z)

@@ -20,6 +20,7 @@ from kronop.torch.autocasting import cast, register, without_autocast
 from kronop.torch.ksparse_shapes import (
     as_matrix,
     check_features,
+    check_types,
     check_weights,
     inputs_of,
     outputs_of,
@@ -76,6 +77,7 @@ def _fake(
     activation: str | None,
 ) -> Any:
     check_weights(weights)
+    check_types(x, weights)
     check_features(x, inputs_of(weights[0].shape), batch_last)
     shape = result_shape(x, outputs_of(weights[-1].shape), batch_last)
     if z is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError, ElementTypeError, mismatch
 
 Pattern = tuple[int, int, int, int]
 
@@ -60,6 +60,20 @@ def check_weights(weights: Sequence[Any]) -> None:
                 )
             )
     check_chain([tuple(weight.shape) for weight in weights], "weights")
+
+
+def check_types(x: Any, weights: Sequence[Any]) -> None:
+    """Refuses weights of another element type than the operand's."""
+    for index, weight in enumerate(weights):
+        if weight.dtype != x.dtype:
+            raise ElementTypeError(
+                mismatch(
+                    f"element types of X and weights[{index}]",
+                    expected="one type for X and all weights",
+                    got=f"{x.dtype} of X and {weight.dtype} of weights[{index}]",
+                    hint="convert X to the type of the weights, or the weights to that of X",
+                )
+            )
 
 
 def check_features(x: Any, features: int, batch_last: bool) -> None:

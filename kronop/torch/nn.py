@@ -8,29 +8,29 @@ from typing import Any
 import torch
 
 from kronop.descriptions.shared import check_flag
-from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.errors import ArgumentError, mismatch
 from kronop.torch.algorithms import ALGORITHMS, dense_product
 from kronop.torch.choice import AUTO, choose
-from kronop.torch.ksparse_shapes import (
-    Pattern,
-    check_chain,
-    check_features,
-    inputs_of,
-    outputs_of,
+from kronop.torch.ksparse_shapes import inputs_of, outputs_of
+from kronop.torch.layer_checks import (
+    check_layer_weights,
+    check_linear,
+    check_operand,
+    check_type,
+    checked_patterns,
 )
 from kronop.torch.projection import project
 
 # What is compiled or exported takes the choice as it is then, not the planning behind it.
 _choose = torch.compiler.assume_constant_result(choose)
 
-_TYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
-
 
 class KSLinear(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
     """A linear layer whose weight is a product of Kronecker-sparse factors: W = K_1 ... K_L.
 
     A factor of pattern (a, b, c, d) is I_a x dense(b, c) x I_d in structure: a b d rows, a c d
-    columns and a b c d entries, its weights. It stands where a torch.nn.Linear does.
+    columns and a b c d entries, its weights (kronop.descriptions.ksparse says where). It stands
+    where a torch.nn.Linear does: y = x W' + bias.
 
     Args:
         patterns: (a, b, c, d) of each factor: the right-most one, which is applied first, first.
@@ -42,7 +42,7 @@ class KSLinear(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
             and "bsr" (torch's sparse matrices, by rows and by blocks), or "auto", which takes the
             kernel or the dense product by the planner's model of their times.
         dtype: float32, float16, bfloat16 or float64; None for that of `weights`, else torch's
-            default.
+            default. Operands are of that type too, unless autocast casts both.
         bs_last: the batch is behind the features: x (in_features, ...) gives (out_features, ...),
             instead of (..., in_features) giving (..., out_features).
         device: where the parameters are; None for that of `weights`, else torch's default.
@@ -70,7 +70,7 @@ class KSLinear(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
         device: Any = None,
     ) -> None:
         super().__init__()
-        self.patterns = _checked_patterns(patterns)
+        self.patterns = checked_patterns(patterns)
         self.in_features = inputs_of(self.patterns[0])
         self.out_features = outputs_of(self.patterns[-1])
         check_flag("bias", bias)
@@ -78,11 +78,11 @@ class KSLinear(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
         self.bs_last = bs_last
         self.projection_error: float | None = None
         if weights is not None:
-            _check_weights(weights, self.patterns)
+            check_layer_weights(weights, self.patterns)
             dtype = weights[0].dtype if dtype is None else dtype
             device = weights[0].device if device is None else device
         dtype = torch.get_default_dtype() if dtype is None else dtype
-        _check_type(dtype)
+        check_type("dtype", dtype)
         place = {"dtype": dtype, "device": device}
         self.weights = torch.nn.ParameterList(
             torch.nn.Parameter(torch.empty(pattern, **place)) for pattern in self.patterns
@@ -110,7 +110,7 @@ class KSLinear(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
 
     @algo.setter
     def algo(self, name: str) -> None:
-        if name != AUTO and name not in ALGORITHMS:
+        if not isinstance(name, str) or name not in (*ALGORITHMS, AUTO):
             raise ArgumentError(
                 mismatch(
                     "algo",
@@ -132,7 +132,7 @@ class KSLinear(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
         """x (..., in_features) -> (..., out_features), or (in_features, ...) with `bs_last`."""
         runs = self._runs()
         if runs != "kernel":  # The kernel's own checks say the same.
-            check_features(x, self.in_features, self.bs_last)
+            check_operand(x, self.in_features, self.bs_last, self.weights[0].dtype)
         return ALGORITHMS[runs](x, list(self.weights), self.bias, self.bs_last)
 
     def get_dense_product(self) -> Any:
@@ -168,20 +168,13 @@ class KSLinear(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
             algo, bs_last: as for the layer.
 
         Raises:
-            ArgumentError: patterns that do not chain, or of other features.
+            ArgumentError: patterns that do not chain, or of other features; a weight without finite
+                values.
+            ElementTypeError: no such module, or one whose weight is no float of 16 to 64 bits.
         """
+        chain = checked_patterns(patterns)
+        check_linear(linear, chain)
         weight, bias = linear.weight.detach(), getattr(linear, "bias", None)
-        chain = _checked_patterns(patterns)
-        shape = (outputs_of(chain[-1]), inputs_of(chain[0]))
-        if tuple(weight.shape) != shape:
-            raise ArgumentError(
-                mismatch(
-                    "patterns",
-                    expected=f"a chain of {tuple(weight.shape)}, the shape of linear.weight",
-                    got=f"one of {shape}",
-                    hint="a b d of the last and a c d of the first pattern are the features",
-                )
-            )
         place = {"dtype": weight.dtype, "device": weight.device}
         exact = weight.to("cpu", torch.float64)
         found = project(exact, chain)
@@ -193,66 +186,3 @@ class KSLinear(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
             norm = float(exact.norm())
             layer.projection_error = float((exact - own).norm()) / norm if norm else 0.0
         return layer
-
-
-def _checked_patterns(patterns: Any) -> tuple[Pattern, ...]:
-    """The patterns as tuples of integers, checked to chain."""
-    if not isinstance(patterns, (list, tuple)) or not patterns:
-        raise ElementTypeError(
-            mismatch(
-                "patterns",
-                expected="a list of at least one (a, b, c, d)",
-                got=repr(patterns),
-                hint="give the right-most factor first",
-            )
-        )
-    for index, pattern in enumerate(patterns):
-        sizes = tuple(pattern) if isinstance(pattern, (list, tuple, torch.Size)) else ()
-        whole = all(isinstance(size, int) and not isinstance(size, bool) for size in sizes)
-        if len(sizes) != 4 or not whole or min(sizes) < 1:
-            raise ArgumentError(
-                mismatch(
-                    f"patterns[{index}]",
-                    expected="four positive integers (a, b, c, d)",
-                    got=repr(pattern),
-                    hint="a factor is I_a x dense(b, c) x I_d in structure",
-                )
-            )
-    chain = tuple((a, b, c, d) for a, b, c, d in patterns)
-    check_chain(chain, "patterns")
-    return chain
-
-
-def _check_weights(weights: Any, patterns: Sequence[Pattern]) -> None:
-    every = isinstance(weights, (list, tuple, torch.nn.ParameterList))
-    if not every or not all(isinstance(item, torch.Tensor) for item in weights):
-        raise ElementTypeError(
-            mismatch(
-                "weights",
-                expected="a list of tensors",
-                got=type(weights).__name__,
-                hint="one (a, b, c, d) for each pattern, or None",
-            )
-        )
-    shapes = [tuple(item.shape) for item in weights]
-    if shapes != [*patterns]:
-        raise ArgumentError(
-            mismatch(
-                "shapes of weights",
-                expected=[*patterns],
-                got=shapes,
-                hint="one (a, b, c, d) for each pattern, in their order",
-            )
-        )
-
-
-def _check_type(dtype: Any) -> None:
-    if dtype not in _TYPES:
-        raise ElementTypeError(
-            mismatch(
-                "dtype",
-                expected=f"one of {', '.join(str(item) for item in _TYPES)}",
-                got=repr(dtype),
-                hint="parameters are floats",
-            )
-        )

@@ -43,6 +43,7 @@ from kronop.emit.plan import Plan
 from kronop.emit.render import render
 from kronop.errors import DescriptionError
 from kronop.target import Target
+from tests import support
 
 pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
 
@@ -288,7 +289,7 @@ def _ksparse(
         math=instruction,
         tile=None,
         X=tensor,
-        W=tensor,
+        W=support.weights_description(element, pattern, alignment),
         Y=TensorDescription(output, RowMajor, min(alignment, 16 // output.bytes)),
         epilogue=epilogue,
         pattern=pattern,

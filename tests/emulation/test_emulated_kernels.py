@@ -41,6 +41,7 @@ from kronop.descriptions.tile import TileDescription
 from kronop.emit.cuda.kron import CudaKronEmitter
 from kronop.emit.cuda.ksparse import CudaKSparseEmitter
 from kronop.target import Target
+from tests import support
 from tests.emulation.emulator import Emulator, host_compiler
 
 pytestmark = pytest.mark.skipif(
@@ -287,7 +288,7 @@ def run_ksparse(
         math=instruction,
         tile=tile,
         X=tensor,
-        W=TensorDescription(element, RowMajor, alignment),
+        W=support.weights_description(element, pattern, alignment),
         Y=TensorDescription(output, y_layout or layout, min(alignment, 16 // output.bytes)),
         epilogue=linear(element),
         pattern=pattern,

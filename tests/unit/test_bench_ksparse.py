@@ -19,7 +19,9 @@ from kronop.bench.rows import Row
 
 torch = pytest.importorskip("torch")
 
-_CEILINGS = Ceilings(copy_bytes_per_second=1e10, operations_per_second={"float32": 1e11}, size=1024)
+_BYTES = ("float8_e4m3fn", "float8_e5m2", "int8")
+_RATES = dict.fromkeys(("float32", *_BYTES), 1e11)
+_CEILINGS = Ceilings(copy_bytes_per_second=1e10, operations_per_second=_RATES, size=1024)
 _TINY = ["bench", "ksparse", "--batch", "6", "--repeats", "1", "--dtype", "float32"]
 
 
@@ -235,6 +237,47 @@ def test_a_tiny_run_end_to_end(backward, capsys, tmp_path) -> None:
         assert row.backward is bool(backward)
     for layout in patterns.LAYOUTS:
         assert f"float32, batch {layout}" in printed
+
+
+@pytest.mark.parametrize("dtype", _BYTES)
+def test_types_of_one_byte_are_measured_and_others_say_why_not(dtype, capsys, tmp_path) -> None:
+    path = str(tmp_path / "rows.csv")
+    command = ["bench", "ksparse", "--batch", "6", "--repeats", "1", "--dtype", dtype]
+    assert main([*command, "--patterns", "2,16,32,3", "--csv", path]) == 0
+    found = rows.read(path)
+    assert len(found) == 2 * len(layers.ALGORITHMS)
+    for row in found:
+        if row.algorithm == "kernel":
+            assert row.ms is not None
+            assert row.reason == ""
+            assert row.error <= (0 if dtype == "int8" else 2**-8)
+            # X and W of one byte, Y of two or four.
+            bytes_of_y = 4 if dtype == "int8" else 2
+            useful = 6 * 192 + 2 * 16 * 32 * 3 + bytes_of_y * 6 * 96
+            assert row.case.bytes(1) == useful
+        else:
+            assert row.ms is None
+            assert row.reason
+    capsys.readouterr()
+    assert main([*command, "--patterns", "2,16,32,3", "--backward"]) == 1
+    assert f"types that have gradients, got {dtype}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("dtype", _BYTES)
+def test_rates_of_one_byte(dtype, monkeypatch) -> None:
+    arrays, clock = TorchArrays("cpu"), HostClock()
+    assert roofline._product_rate(arrays, clock, dtype, 64) > 0
+    operands = []
+    name = "_int_mm" if dtype == "int8" else "_scaled_mm"
+
+    def multiply(a, b, *rest, **more):
+        operands.append((a.dtype, b.dtype))
+        raise RuntimeError("not on this machine")
+
+    monkeypatch.setattr(torch, name, multiply)
+    monkeypatch.setattr(roofline, "_seconds", lambda calls, *rest: calls[0]().element_size())
+    assert roofline._product_rate(arrays, clock, dtype, 64) == 2 * 64**3 / 2, "that of 16 bits"
+    assert operands == [(torch.int8 if dtype == "int8" else torch.float8_e4m3fn,) * 2]
 
 
 def test_what_is_in_the_file_is_not_measured_again(capsys, tmp_path) -> None:

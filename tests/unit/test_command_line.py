@@ -54,6 +54,14 @@ def test_show_prints_every_view(capsys) -> None:
     assert ".target sm_80" in capsys.readouterr().out
 
 
+def test_show_takes_a_chain(capsys) -> None:
+    words = ["show", "ksparse", "2,48,192,1", "1,192,48,2"]
+    assert main([*words, "--target", "90", "--dtype", "float16", "--alignment", "8"]) == 0
+    assert "(2, 48, 192, 1) then (1, 192, 48, 2)" in capsys.readouterr().out
+    assert main([*words, "--target", "x86", "--batch-last"]) == 0
+    assert "plan for x86" in capsys.readouterr().out
+
+
 def test_resources_are_told_in_words(capsys) -> None:
     assert main(["show", "kron", "4x4", "--target", "x86", "--view", "resources"]) == 0
     text = capsys.readouterr().out
@@ -129,6 +137,8 @@ def test_a_kernel_is_shown_by_its_name_where_only_one_has_it(capsys) -> None:
         (["show", "ksparse", "6,64,64,1", "--left"], "leave it out"),
         (["show", "kron", "8x8", "--batch-last"], "leave it out"),
         (["show", "kron", "8x8,8"], "factors[1]: expected 2 positive integers (rows, columns)"),
+        (["show", "kron", "8x8", "4x4"], "join them by commas: 8x8,4x4"),
+        (["show", "ksparse", "6,64,64,1", "1,8,8,1"], "a c d = 384, the outputs of patterns[0]"),
         (["show", "ksparse", "6,64,64"], "pattern: expected 4 positive integers (a, b, c, d)"),
     ],
 )
@@ -138,6 +148,24 @@ def test_errors_are_one_line_and_an_exit_status(capsys, command, message) -> Non
     assert captured.out == ""
     assert message in captured.err
     assert captured.err.startswith("kronop: ")
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "instead"),
+    [
+        (["tune", "ksparse", "6,64,64,1", "--target", "90"], "--target 90", "--target x86"),
+        (["bench", "ksparse", "--device", "cuda"], "--device cuda", "--device cpu"),
+    ],
+)
+def test_without_a_gpu_the_option_that_asked_for_one_is_named(
+    command, option, instead, capsys, monkeypatch
+) -> None:
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert main(command) == 1
+    message = capsys.readouterr().err
+    assert message.startswith(f"kronop: {option}: expected a GPU")
+    assert message.endswith(f"or use {instead}\n")
 
 
 def test_the_matrix_has_every_cell() -> None:
@@ -160,6 +188,25 @@ def test_tune_prints_what_it_gained(words, capsys, tmp_path) -> None:
     printed = capsys.readouterr()
     assert "tuning gained" in printed.out
     assert printed.err == ""
+
+
+def test_what_was_tuned_is_listed(capsys, tmp_path) -> None:
+    with knobs.using(cache_dir=tmp_path):
+        words = ["ksparse", "2,3,4,5", "2,4,3,1", "--rows", "40", "--candidates", "2", "--quiet"]
+        assert main(["tune", *words]) == 0
+        told = capsys.readouterr().out
+        assert main(["cache", "list"]) == 0
+    listed = capsys.readouterr().out
+    assert "\ntuned: 2 winners\n" in listed
+    names = re.findall(r"KSparseOperation\((.*)\)", told)
+    times = re.findall(r"^ *0 +([\d.]+) ms", told, re.M)
+    for line, name, untuned in zip(listed.splitlines()[-2:], names, times, strict=True):
+        ms, first = re.findall(r"([\d.]+) ms, untuned ([\d.]+)  rows 32 to 63", line)[0]
+        assert f"  {name}  (" in line
+        assert first == untuned
+        assert float(ms) <= float(untuned)
+    assert main(["cache", "list"]) == 0
+    assert "tuned" not in capsys.readouterr().out, "in a folder where nothing was"
 
 
 @pytest.mark.parametrize(

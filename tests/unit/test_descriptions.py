@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 
@@ -64,7 +65,7 @@ def test_types_must_agree() -> None:
         kronop.TensorDescription(kronop.float64),
     )
     epilogue = support.linear(kronop.float32)
-    with pytest.raises(kronop.DescriptionError, match="element of F"):
+    with pytest.raises(kronop.DescriptionError, match=r"elements of X and F.*float64 of F"):
         kronop.KronMatmulOperation("x86", None, single, double, single, epilogue, [(2, 2)])
     with pytest.raises(kronop.DescriptionError, match="element of Y"):
         kronop.KronMatmulOperation("x86", None, single, single, double, epilogue, [(2, 2)])
@@ -78,6 +79,34 @@ def test_types_must_agree() -> None:
         kronop.KronMatmulOperation("x86", tile, half, half, half, sums, [(2, 2)])
     with pytest.raises(kronop.ElementTypeError, match="epilogue"):
         kronop.KronMatmulOperation("x86", None, single, single, single, "linear", [(2, 2)])
+
+
+def test_weights_promise_no_runs_that_they_do_not_have() -> None:
+    matrix = kronop.TensorDescription(kronop.float32)
+    epilogue = support.linear(kronop.float32)
+    for patterns, layout, refused in [
+        ([(2, 8, 8, 1)], kronop.RowMajor, True),
+        ([(2, 8, 8, 1)], kronop.ColumnMajor, False),
+        ([(2, 8, 1, 8)], kronop.ColumnMajor, True),
+        ([(2, 8, 8, 8)], kronop.RowMajor, False),
+        ([(1, 8, 8, 8), (1, 8, 64, 1)], kronop.RowMajor, True),
+        ([(1, 8, 8, 8), (1, 8, 64, 1)], kronop.ColumnMajor, False),
+    ]:
+        weights = kronop.TensorDescription(kronop.float32, layout, 4)
+        family, asked = (
+            (kronop.KSparseOperation, patterns[0])
+            if len(patterns) == 1
+            else (kronop.KSparseChainOperation, patterns)
+        )
+        expected = (
+            pytest.raises(
+                kronop.DescriptionError, match=r"alignment of W: .*, got 4; .*alignment 1"
+            )
+            if refused
+            else contextlib.nullcontext()
+        )
+        with expected:
+            family("x86", None, matrix, weights, matrix, epilogue, asked)
 
 
 def test_elements_without_a_simt_instruction_get_the_short_list() -> None:

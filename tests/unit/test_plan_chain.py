@@ -9,7 +9,7 @@ import pytest
 
 import kronop
 from kronop.emit import chains
-from kronop.emit.cuda import chain_tile
+from kronop.emit.cuda import chain_step, chain_tile, ksparse_chain
 from kronop.emit.cuda.chain_pair import pairs
 from tests import support
 
@@ -66,6 +66,20 @@ def test_few_rows_get_a_plan_of_their_own_or_the_usual_one() -> None:
     assert sum(_factors(few)) == 2
     (many,) = operation.candidates(1, 16384)
     assert many.steps == operation.plan.steps
+
+
+def test_equal_tiles_of_other_lanes_stay_candidates_for_some_rows() -> None:
+    operation = _operation("sm_90a", kronop.float16, ((2, 16, 16, 32), (2, 16, 16, 32)))
+    one, two = (chains.product(operation.description, index) for index in (0, 1))
+    every = chain_step.candidates(one, two, operation.target, 4096)
+    work = ksparse_chain._Work(operation.description, operation.target, 4096)
+    kept = ksparse_chain._fused(work, 0)
+    first = kept[0]
+    others = {item[1].lanes for item in every if item[2] == first[2]} - {first[1].lanes}
+    assert others, "no other pair has the tile"
+    chosen = [(item[1].lanes, item[2]) for item in kept]
+    assert len(set(chosen)) == len(chosen)
+    assert set(chosen) == {(item[1].lanes, item[2]) for item in every}
 
 
 def test_what_is_between_pieces_is_in_two_buffers_that_take_turns() -> None:

@@ -37,6 +37,7 @@ from kronop.emit.plan import Plan, Step
 from kronop.emit.render import render
 from kronop.errors import DescriptionError
 from kronop.target import Target
+from tests import support
 
 KRON, KSPARSE = CudaKronEmitter(), CudaKSparseEmitter()
 TARGETS = [Target.parse("sm_80"), Target.parse("sm_90a")]
@@ -84,7 +85,7 @@ def ksparse(
         math=instruction,
         tile=tiles,
         X=tensor,
-        W=tensor,
+        W=support.weights_description(element, pattern, alignment),
         Y=tensor,
         pattern=pattern,
         batch_last=batch_last,

@@ -44,7 +44,8 @@ def make_arguments(operation: kronop.KronMatmulOperation, **more: Any) -> Any:
 
 def crown(operation: kronop.KronMatmulOperation, place: int) -> None:
     plan = operation.candidates(place + 1)[place]
-    winners.remember(operation.description, plan, place, ROWS, 0)
+    times = {"milliseconds": 0.25, "untuned": 0.5}
+    winners.remember(operation.description, plan, place, ROWS, 0, **times)
 
 
 @pytest.mark.parametrize("target", ["x86", "sm_80", "sm_90a"])
@@ -122,12 +123,23 @@ def test_a_winner_runs_in_its_bucket_only(folder: Path) -> None:
         "checksum = 0",
         "place = -1",
         "device = 'there'",
+        "nanoseconds = 999",
+        "untuned_nanoseconds = 1.5",
     ],
 )
 def test_a_damaged_winner_is_a_miss(folder: Path, change: str) -> None:
     cache = Cache(folder)
     found = Winner(
-        key="k", place=1, fingerprint="f", description="d", target="x86", device="here", rows=4
+        key="k",
+        place=1,
+        fingerprint="f",
+        description="d",
+        target="x86",
+        device="here",
+        rows=4,
+        name="n",
+        nanoseconds=1000,
+        untuned_nanoseconds=2000,
     )
     cache.crown(found)
     assert Cache(folder).winner("k") == found

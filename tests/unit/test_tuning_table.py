@@ -51,7 +51,8 @@ def test_the_same_gpu_with_another_driver(folder: Path, monkeypatch: pytest.Monk
     plans = operation.candidates(3, winners.bucket(ROWS))
     for place, measured in enumerate(("H200, driver 13000", "A100, driver 1"), 1):
         monkeypatch.setattr(winners, "machine", lambda *_, name=measured: name)
-        winners.remember(operation.description, plans[place], place, ROWS, 0)
+        times = {"milliseconds": 1.0, "untuned": 1.0}
+        winners.remember(operation.description, plans[place], place, ROWS, 0, **times)
     text = tuning_table.export_table()
     with _elsewhere(folder):
         monkeypatch.setattr(winners, "machine", lambda *_: "H200, driver 13010")

@@ -121,7 +121,9 @@ def _fused(work: _Work, at: int) -> list[Fused]:
     usual = repriced(dataclasses.replace(pair, rows=work.rows), tile, one, work.target)
     if usual[0] > GAIN_OF_FEW_ROWS * found[0][0]:
         return found
-    return [usual, *(item for item in found if item[2] != tile)]
+    # Equal tiles of pairs with other lanes are other steps.
+    chosen = (pair.lanes, tile)
+    return [usual, *(item for item in found if (item[1].lanes, item[2]) != chosen)]
 
 
 def _cost_of(work: _Work, at: int, factors: int) -> float:

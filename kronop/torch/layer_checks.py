@@ -1,0 +1,169 @@
+"""What a layer with Kronecker-sparse weights is held to when it is made and when it is called."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from kronop.descriptions.tile import whole
+from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.torch.ksparse_shapes import (
+    Pattern,
+    check_chain,
+    check_features,
+    inputs_of,
+    outputs_of,
+)
+
+_TYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+
+
+def checked_patterns(patterns: Any) -> tuple[Pattern, ...]:
+    """The patterns as tuples of integers, checked to chain."""
+    if not isinstance(patterns, (list, tuple)) or not patterns:
+        raise ElementTypeError(
+            mismatch(
+                "patterns",
+                expected="a list of at least one (a, b, c, d)",
+                got=repr(patterns),
+                hint="give the right-most factor first",
+            )
+        )
+    found = tuple(_checked_pattern(index, item) for index, item in enumerate(patterns))
+    check_chain(found, "patterns")
+    return found
+
+
+def _checked_pattern(index: int, pattern: Any) -> Pattern:
+    is_listed = isinstance(pattern, (list, tuple, torch.Size))
+    given = [*map(whole, pattern)] if is_listed else []
+    sizes = [size for size in given if type(size) is int and size > 0]
+    if len(sizes) != 4 or len(given) != 4:
+        raise ArgumentError(
+            mismatch(
+                f"patterns[{index}]",
+                expected="four positive integers (a, b, c, d)",
+                got=repr(pattern),
+                hint="a factor is I_a x dense(b, c) x I_d in structure"
+                if is_listed
+                else "patterns are a list also where one is given",
+            )
+        )
+    a, b, c, d = sizes
+    return a, b, c, d
+
+
+def check_layer_weights(weights: Any, patterns: Sequence[Pattern]) -> None:
+    """Refuses what is no list of tensors of the patterns' shapes."""
+    hint = "give one (a, b, c, d) for each pattern, in their order, or None"
+    if not isinstance(weights, (list, tuple, torch.nn.ParameterList)):
+        kind = type(weights).__name__
+        raise ElementTypeError(
+            mismatch("weights", expected="a list of torch tensors", got=kind, hint=hint)
+        )
+    for index, item in enumerate(weights):
+        if not isinstance(item, torch.Tensor):
+            kind = type(item).__name__
+            raise ElementTypeError(
+                mismatch(f"weights[{index}]", expected="a torch tensor", got=kind, hint=hint)
+            )
+    shapes = [tuple(item.shape) for item in weights]
+    if shapes != [*patterns]:
+        raise ArgumentError(
+            mismatch("shapes of weights", expected=[*patterns], got=shapes, hint=hint)
+        )
+
+
+def check_type(subject: str, dtype: Any) -> None:
+    """Refuses an element type that parameters cannot have."""
+    if dtype not in _TYPES:
+        raise ElementTypeError(
+            mismatch(
+                subject,
+                expected=f"one of {', '.join(str(item) for item in _TYPES)}",
+                got=repr(dtype),
+                hint="parameters are floats",
+            )
+        )
+
+
+def check_operand(x: Any, features: int, batch_last: bool, dtype: Any) -> None:
+    """Refuses an operand that torch's own operations would with other words."""
+    if not isinstance(x, torch.Tensor):
+        raise ElementTypeError(
+            mismatch(
+                "x", expected="a torch tensor", got=type(x).__name__, hint="see torch.as_tensor"
+            )
+        )
+    check_features(x, features, batch_last)
+    if x.dtype != dtype and not is_casting(x.device.type):
+        raise ElementTypeError(
+            mismatch(
+                "element type of x",
+                expected=f"{dtype}, that of the layer",
+                got=x.dtype,
+                hint="convert x, or the layer with .to(), or use torch.autocast",
+            )
+        )
+
+
+def is_casting(device: str) -> bool:
+    """Whether autocast is on for that type of device; torch knows none for "meta"."""
+    known = torch.amp.autocast_mode.is_autocast_available(device)
+    return bool(known and torch.is_autocast_enabled(device))
+
+
+def check_linear(linear: Any, patterns: Sequence[Pattern]) -> None:
+    """Refuses what has no weight of the chain's shape, with values that can be approximated."""
+    weight, bias = getattr(linear, "weight", None), getattr(linear, "bias", None)
+    is_made = not isinstance(weight, torch.nn.parameter.UninitializedTensorMixin)
+    if not isinstance(weight, torch.Tensor) or not is_made or weight.dim() != 2:
+        raise ElementTypeError(
+            mismatch(
+                "linear",
+                expected="a torch.nn.Linear, or a module with a weight (out, in)",
+                got=_described(linear, weight if is_made else None),
+                hint="give the layer whose weight is to be approximated",
+            )
+        )
+    check_type("element type of linear.weight", weight.dtype)
+    expected = (inputs_of(patterns[0]), outputs_of(patterns[-1]))
+    out, features = weight.shape
+    if (features, out) != expected:
+        raise ArgumentError(
+            mismatch(
+                "patterns",
+                expected=f"a chain from {features} features to {out}, those of linear",
+                got=f"one from {expected[0]} (a c d of the first) to {expected[1]} (a b d of the"
+                " last)",
+                hint="list the right-most factor, which is applied first, first",
+            )
+        )
+    if bias is not None and (not isinstance(bias, torch.Tensor) or tuple(bias.shape) != (out,)):
+        raise ArgumentError(
+            mismatch(
+                "linear.bias",
+                expected=f"None or a tensor ({out},)",
+                got=tuple(bias.shape) if isinstance(bias, torch.Tensor) else type(bias).__name__,
+                hint="the bias has a value for each output",
+            )
+        )
+    if weight.is_meta or not bool(weight.detach().isfinite().all()):
+        raise ArgumentError(
+            mismatch(
+                "linear.weight",
+                expected="finite values",
+                got="none, on the meta device" if weight.is_meta else "infinite ones or NaN",
+                hint="load or initialise the layer first",
+            )
+        )
+
+
+def _described(linear: Any, weight: Any) -> str:
+    """What came instead of a linear layer."""
+    kind = type(linear).__name__
+    if isinstance(weight, torch.Tensor):
+        return f"{kind} with a weight of shape {tuple(weight.shape)}"
+    return kind if weight is None else f"{kind} with a weight of {type(weight).__name__}"

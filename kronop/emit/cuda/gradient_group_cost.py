@@ -15,6 +15,8 @@ _MEMORY, _BROUGHT, _SHARED = 16.5, {1: 18.0, 2: 27.0}, 128.0
 _LATENCY, _HELD = 2060.0, 1.4
 _RATE = 2048.0
 _STEP, _TILE, _CALL = 60.0, 1500.0, 3500.0
+# Of a call, whatever its size: the first copies, and the launch that adds shares up.
+FIXED = _LATENCY + 2 * _CALL
 # Bytes of sums that a block writes in a cycle.
 _WRITTEN = 32.0
 # Rounds of tiles that are considered.
@@ -58,7 +60,7 @@ def _sums(work: GroupSums, tile: GradientGroupTile, count: int, rows: int, cores
     results = work.products * work.p * work.q
     # What was just written is read from the level-2 cache.
     added = results * (4 * count + 2 * element) / (cores * _WRITTEN)
-    return max(turns * one, read) + _LATENCY + 2 * _CALL + added
+    return FIXED + max(turns * one, read) + added
 
 
 def _step(work: GroupSums, tile: GradientGroupTile) -> float:

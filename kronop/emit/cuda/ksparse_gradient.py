@@ -142,7 +142,8 @@ def _candidates(
     a, _, _, d = description.pattern
     bites = (description.products or 1) * a * d * rows / gradient_tile.HALF
     found: list[tuple[float, _Tile]] = [
-        (clocks * bites / target.cores, tile) for clocks, tile in fitting
+        (gradient_group_cost.FIXED + clocks * bites / target.cores, tile)
+        for clocks, tile in fitting
     ]
     grouped = gradient_group.sums_of(description, target)
     if grouped is not None:

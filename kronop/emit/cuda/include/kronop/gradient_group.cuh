@@ -169,17 +169,17 @@ struct TeamSums {
   KRONOP_INLINE void store(float* to, int p0, int q0) const {
     const int quad = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
     const int row = p0 + first() + threadIdx.x / 32 % 4 * 16 + quad, column = q0 + 2 * t;
+    float* start = to + (row * Step::kQ + column);
 #pragma unroll
     for (int m = 0; m < Step::kTeamP; ++m) {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        const int p = row + m * contract::kTeamRows + 8 * h;
-        if (p >= Step::kP) continue;
+        const int further = m * contract::kTeamRows + 8 * h;
+        if (row + further >= Step::kP) continue;
 #pragma unroll
         for (int n = 0; n < kN; ++n) {
-          const int q = column + 8 * n;
           const unsigned words[2] = {__builtin_bit_cast(unsigned, of[m][n][2 * h]), __builtin_bit_cast(unsigned, of[m][n][2 * h + 1])};
-          if (q < Step::kQ) store_words(to + (p * Step::kQ + q), words);
+          if (column + 8 * n < Step::kQ) store_words(start + (further * Step::kQ + 8 * n), words);
         }
       }
     }
@@ -213,9 +213,10 @@ KRONOP_INLINE void use_stages(const GradientGroupParameters& parameters, Stages<
 #pragma unroll 1
   for (Items<Step> items(parameters); items.more(); items.advance()) {
     TeamSums<Step> sums;
-    int before = -1;
+    int before = -1, rows = items.rows;
+    // A share has rows. (A loop that may have none makes the compiler end every product before the next.)
 #pragma unroll 1
-    for (int rows = items.rows; rows > 0; rows -= Step::kTileK) {
+    do {
       barriers.filled[turn.stage].wait(turn.parity);
       publish_to_group_products();
       sums.add(stages + turn.stage * Stages<Step>::kStage);
@@ -224,9 +225,10 @@ KRONOP_INLINE void use_stages(const GradientGroupParameters& parameters, Stages<
       if (before >= 0 && speaks) barriers.free[before].arrive();
       before = turn.stage;
       turn.advance();
-    }
+      rows -= Step::kTileK;
+    } while (rows > 0);
     wait_for_group_products<0>();
-    if (before >= 0 && speaks) barriers.free[before].arrive();
+    if (speaks) barriers.free[before].arrive();
     sums.store(items.to, items.p, items.q);
   }
 }

@@ -31,7 +31,7 @@ class Order(enum.IntEnum):
 class Contraction:
     """What a step computes: sizes, element types, promised alignments and orders of memory.
 
-    Tiles are chosen for so many `rows`, those of all groups: a plan knows no batch.
+    Tiles are chosen for so many `rows`, those of all `groups`: a plan knows no batch.
     """
 
     contracted: int
@@ -46,6 +46,7 @@ class Contraction:
     x_order: Order
     w_order: Order
     y_order: Order
+    groups: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,26 +14,29 @@ from kronop.emit.cuda.contract import Contraction, Order
 from kronop.emit.plan import Constant
 from kronop.target import Target
 
-TEAM_ROWS, TEAM = 64, 128
+TEAM_ROWS, TEAM, _TEAM_WARPS = 64, 128, 4
 # Teams that multiply.
 TEAMS = 2
 # Registers of a thread that copies, and of one that multiplies, by the teams that copy: 65536 in
-# all.
-_COPY_REGISTERS, _PRODUCT_REGISTERS = {1: 88, 2: 64}, {1: 208, 2: 192}
+# all; and where a thread has many copies of several lanes.
+_REGISTERS_OF = {1: (88, 208), 2: (64, 192)}
+_MANY_PIECES, _REGISTERS_OF_MANY = 12, (104, 200)
 # NOTE: ptxas 13.0 wants more than 128 registers at the start of a kernel with products of 256
 # outputs.
 _MOST_OUTPUTS = {1: 256, 2: 192}
 # What addresses and loops take besides sums and fragments, measured with ptxas 13.0; and where
 # chains of sums are collected.
-_REGISTERS, _REGISTERS_OF_CHAINS = 48, 72
+_REGISTERS, _REGISTERS_OF_CHAINS = 40, 72
 _MOST_SUMS, _MOST_STAGES, _LEAST_STAGES = 128, 8, 2
 _OUTPUTS = (16, 32, 48, 64, 96, 128, 192, 256)
 _DEPTHS = (16, 32, 64, 128)
 # Results of one row of a part that leaves at once, in elements of all lanes.
 _PART = 64
 _BARRIER, _ALIGNMENT = 8, 1024
+# Multiprocessors that have to be busy where all parts of W shall have as many blocks.
+_LEAST_BUSY = 0.9
 # Weights of a block up to which it packs them itself, and a launch before it is saved.
-_MOST_PACKED = 24576
+_MOST_PACKED = 32768
 # Measured with ptxas 13.0: addresses of more copies of a thread are spilled.
 _MOST_PIECES, _MOST_PIECES_OF_LANES = 16, 18
 
@@ -118,6 +121,12 @@ def packed_depth(work: Contraction) -> int:
     return operands.round_up(work.contracted, operands.vector_of(work.source))
 
 
+def _part_rows(work: Contraction, tile: GroupTile) -> int:
+    """Rows of a part of the results: a warp's, or a team's where memory has rows side by side."""
+    alone = tile.along_lanes == 1 and work.y_order is not Order.Rows
+    return TEAM_ROWS // _TEAM_WARPS if alone else TEAM_ROWS
+
+
 def _pitches(work: Contraction, tile: GroupTile) -> tuple[int, int]:
     """From one run of X and of the results to the next in shared memory."""
     spread = work.source.bytes > 2
@@ -125,7 +134,7 @@ def _pitches(work: Contraction, tile: GroupTile) -> tuple[int, int]:
     x = contract_banks.pitch(run, work.x_order, tile.lanes, tile.team_lanes, work.source, spread)
     run = {
         Order.Own: tile.part_n,
-        Order.Rows: TEAM_ROWS,
+        Order.Rows: _part_rows(work, tile),
         Order.Lanes: tile.part_n * tile.lanes,
     }[work.y_order]
     y = contract_banks.deposit_pitch(run, work.y_order, tile.lanes, tile.team_lanes, work.output)
@@ -149,15 +158,16 @@ def _w_size(work: Contraction, tile: GroupTile, splits: bool) -> int:
 
 
 def _results_bytes(work: Contraction, tile: GroupTile) -> int:
-    pitch = _pitches(work, tile)[1]
+    pitch, rows = _pitches(work, tile)[1], _part_rows(work, tile)
     runs = {
-        Order.Own: tile.lanes * TEAM_ROWS,
+        Order.Own: tile.lanes * rows,
         Order.Rows: tile.lanes * tile.part_n,
-        Order.Lanes: TEAM_ROWS,
+        Order.Lanes: rows,
     }
-    shifts = tile.part_n * tile.lanes
-    of_team = (pitch * runs[work.y_order] + shifts) * work.output.bytes
-    return operands.round_up(TEAMS // tile.along_lanes * of_team, operands.VECTOR_BYTES)
+    parts = tile.team_m * tile.n // tile.part_n
+    each = parts * pitch * runs[work.y_order] + tile.n * tile.lanes
+    takers = TEAMS // tile.along_lanes * TEAM_ROWS // rows
+    return operands.round_up(takers * each * work.output.bytes, operands.VECTOR_BYTES)
 
 
 def _x_bytes(work: Contraction, tile: GroupTile) -> int:
@@ -198,6 +208,36 @@ def registers(work: Contraction, tile: GroupTile, splits: bool) -> int:
     return held + _REGISTERS
 
 
+def _pieces(work: Contraction, tile: GroupTile) -> tuple[int, int]:
+    """Copies of a thread for a stage, of X and of W; W that stays is there before."""
+    x, w = (
+        size * tile.lanes * tile.k // operands.vector_of(work.source) // (tile.copiers * TEAM)
+        for size in (tile.m, tile.n)
+    )
+    return x, 0 if tile.resident else w
+
+
+def _sorts(work: Contraction, tile: GroupTile) -> bool:
+    """Whether lanes of 16 bits are sorted in registers."""
+    return work.source.bytes == 2 and tile.lanes > 1
+
+
+def _is_crowded(work: Contraction, tile: GroupTile) -> bool:
+    """Whether those who copy need more registers than usual."""
+    return _sorts(work, tile) and sum(_pieces(work, tile)) > _MANY_PIECES
+
+
+def _shares(work: Contraction, tile: GroupTile) -> tuple[int, int]:
+    """Registers of a thread that copies, and of one that multiplies."""
+    return _REGISTERS_OF_MANY if _is_crowded(work, tile) else _REGISTERS_OF[tile.copiers]
+
+
+def _lanes_at_once(work: Contraction, tile: GroupTile) -> int:
+    """Lanes of weights that a thread of a block packs at once."""
+    most = weight_lanes(work) // (2 if _is_crowded(work, tile) else 1)
+    return operands.widest_divisor(most, [tile.lanes])
+
+
 def fits(work: Contraction, tile: GroupTile, splits: bool, target: Target) -> Status:
     """Whether `contract_group` can run this tile: the one rule."""
     wanted = shared_bytes(work, tile, splits)
@@ -211,23 +251,18 @@ def fits(work: Contraction, tile: GroupTile, splits: bool, target: Target) -> St
         return Status.reject(
             f"{tile}: {tile.copiers * TEAM} threads copy at most as many rows of X; use fewer"
         )
-    pieces = [
-        size * tile.lanes * tile.k // operands.vector_of(work.source) // (tile.copiers * TEAM)
-        for size in (tile.m, tile.n)
-    ]
-    sorts = work.source.bytes == 2 and tile.lanes > 1
+    pieces = _pieces(work, tile)
     if max(pieces) > _MOST_PIECES or (
-        sorts and (tile.copiers > 1 or sum(pieces) > _MOST_PIECES_OF_LANES)
+        _sorts(work, tile) and (tile.copiers > 1 or sum(pieces) > _MOST_PIECES_OF_LANES)
     ):
         return Status.reject(
             f"{tile} has {pieces} copies of a thread for a stage, more than it has registers for;"
             " use a smaller Tile_K"
         )
-    held = registers(work, tile, splits)
-    if held > _PRODUCT_REGISTERS[tile.copiers] or tile.n > _MOST_OUTPUTS[tile.copiers]:
+    held, there = registers(work, tile, splits), _shares(work, tile)[1]
+    if held > there or tile.n > _MOST_OUTPUTS[tile.copiers]:
         return Status.reject(
-            f"{tile} wants about {held} registers of {_PRODUCT_REGISTERS[tile.copiers]}; use a"
-            " smaller threadblock_shape"
+            f"{tile} wants about {held} registers of {there}; use a smaller threadblock_shape"
         )
     return Status.accept()
 
@@ -286,12 +321,22 @@ def _lanes(work: Contraction) -> list[tuple[int, int]]:
     return [(lanes, along) for lanes in sorted(sizes) for along in (1, TEAMS) if lanes % along == 0]
 
 
+def blocks(parts: int, rows: int, resident: bool, cores: int) -> int:
+    """Blocks of a launch over so many tiles of rows of each part of W: one for each multiprocessor.
+
+    Where W stays they are a few less if all parts have as many of them then, at the same rows.
+    """
+    even = cores // parts * parts
+    return min(even if resident and even >= _LEAST_BUSY * cores else cores, parts * rows)
+
+
 def constants(
     work: Contraction, tile: GroupTile, splits: bool, epilogue: Epilogue | None
 ) -> tuple[tuple[str, Constant], ...]:
     """The trait struct of `contract_group`."""
     x_vector, _, y_vector = contract_mma.vectors(work, tile)
     x_pitch, y_pitch = _pitches(work, tile)
+    copy_registers, product_registers = _shares(work, tile)
     return (
         ("kThreads", tile.threads),
         ("kBlocks", 1),
@@ -307,6 +352,7 @@ def constants(
         ("kTeamM", tile.team_m),
         ("kGroupsM", TEAMS // tile.along_lanes),
         ("kGroupsLanes", tile.along_lanes),
+        ("kPartM", _part_rows(work, tile)),
         ("kPartN", tile.part_n),
         ("kContracted", work.contracted),
         ("kProduced", work.produced),
@@ -315,7 +361,7 @@ def constants(
         ("kYOrder", int(work.y_order)),
         ("kXVector", x_vector),
         ("kWVector", operands.vector_of(work.source)),
-        ("kWLanes", operands.widest_divisor(weight_lanes(work), [tile.lanes])),
+        ("kWLanes", _lanes_at_once(work, tile)),
         ("kYVector", y_vector),
         ("kXPitch", x_pitch),
         ("kYPitch", y_pitch),
@@ -324,7 +370,7 @@ def constants(
         ("kResultsAt", _results_at(work, tile, splits)),
         ("kBarriersAt", _barriers_at(work, tile, splits)),
         ("kCopyThreads", tile.copiers * TEAM),
-        ("kCopyRegisters", _COPY_REGISTERS[tile.copiers]),
-        ("kProductRegisters", _PRODUCT_REGISTERS[tile.copiers]),
+        ("kCopyRegisters", copy_registers),
+        ("kProductRegisters", product_registers),
         ("kSaturate", operands.saturates(epilogue)),
     )

@@ -11,23 +11,26 @@ from kronop.target import Target
 
 # NOTE: fitted, then rounded; of 506 tiles of 61 problems with their layouts (float16 and float32,
 # batch 25088, one H200) the choice takes 3 % longer than the best in the mean, 37 % at worst.
-# Bytes of memory, of what copies bring and of shared memory a cycle of one multiprocessor.
-_MEMORY, _BROUGHT, _SHARED = 16.5, 31.0, 128.0
+# Bytes of memory, of what copies bring, of results that threads store and of shared memory, a cycle
+# of one multiprocessor.
+_MEMORY, _BROUGHT, _STORED, _SHARED = 20.5, 45.0, 25.0, 128.0
 # Cycles from the copy of a stage to its arrival, and stages that are not on their way.
-_LATENCY, _HELD = 2060.0, 1.4
+_LATENCY, _HELD = 2200.0, 1.4
 # A run of memory, in bytes, that keeps memory and copies at their rate; how much shorter ones slow
 # them: (1, 48, 48, 128) with runs of 16 and 32 bytes takes 1.54 and 0.37 ms in float16.
 _RUN, _SHORT = 64, 1.5
+# How much slower memory is where neighbours in it are used at different times.
+_APART = 1.7
 # Multiply-adds of 2-byte operands a cycle, and where three products stand for one those of half the
 # size.
-_RATE, _RATE_OF_SPLIT = 2048.0, 1775.0
+_RATE, _RATE_OF_SPLIT = 2500.0, 1900.0
 _PRODUCTS_OF_SPLIT = 3
 # Cycles of a step, of a part of the results and of a sum of it, of a tile, of an element of X that
 # goes through registers; of a call, and of weights that are packed before it.
-_STEP, _PART, _SUM, _TILE, _FRAGMENT = 216.0, 788.0, 0.028, 289.0, 0.046
-_CALL, _PACK = 7300.0, 4500.0
+_STEP, _PART, _SUM, _TILE, _FRAGMENT = 160.0, 23.0, 0.06, 330.0, 0.045
+_CALL, _PACK = 11000.0, 5400.0
 # Elements that a block packs in a cycle.
-_PACKS = 1.14
+_PACKS = 1.65
 
 
 def cycles(work: Contraction, tile: GroupTile, splits: bool, packs: bool, target: Target) -> float:
@@ -40,13 +43,17 @@ def cycles(work: Contraction, tile: GroupTile, splits: bool, packs: bool, target
     weights = tile.lanes * tile.n * depth * element * contract_group.planes(splits)
     w = 0 if tile.resident else weights
     y = tile.lanes * tile.m * min(tile.n, work.produced) * work.output.bytes
-    tiles = operands.cover(work.rows, tile.m) * outputs * operands.cover(work.lanes, tile.lanes)
-    turns = operands.cover(tiles, target.cores)
+    parts = outputs * operands.cover(work.lanes, tile.lanes) * work.groups
+    rows = operands.cover(operands.cover(work.rows, work.groups), tile.m)
+    blocks = contract_group.blocks(parts, rows, tile.resident, target.cores)
+    turns = operands.cover(parts * rows, blocks)
     slow = math.pow(max(1.0, _RUN / _run(work, tile)), _SHORT)
+    if tile.resident and blocks % parts:
+        slow *= _APART
     memory = (x / outputs + y) * slow / _MEMORY
     rate = min(_BROUGHT, max(0.5, tile.stages - _HELD) * (x + w) / steps / _LATENCY)
     brought = (x * slow + w) / rate
-    used = _used(work, tile, splits, x, w)
+    used = _used(work, tile, splits, x, w, y)
     # Nothing goes on beside the first copies and the last products.
     took = _CALL + (turns - 1) * max(memory, brought, used) + brought + used
     if packs:
@@ -63,7 +70,7 @@ def _run(work: Contraction, tile: GroupTile) -> int:
     return elements * work.source.bytes
 
 
-def _used(work: Contraction, tile: GroupTile, splits: bool, x: int, w: int) -> float:
+def _used(work: Contraction, tile: GroupTile, splits: bool, x: int, w: int, y: int) -> float:
     """Cycles of the teams that multiply."""
     element = work.source.bytes
     depth = operands.round_up(work.contracted, tile.k)
@@ -72,7 +79,12 @@ def _used(work: Contraction, tile: GroupTile, splits: bool, x: int, w: int) -> f
     products = sums * depth * times * element / 2 / (_RATE_OF_SPLIT if splits else _RATE)
     right = sums * depth * element * (times if splits else 1) / contract_group.TEAM_ROWS
     shared = (2 * x + w + right + 3 * sums * work.output.bytes) / _SHARED
-    fragments = 0.0 if contract_group.direct(work, tile) else x / element * _FRAGMENT
     parts = tile.team_m * tile.n // tile.part_n
-    steps = depth // tile.k * _STEP
-    return max(products, shared) + steps + parts * _PART + sums * _SUM + fragments + _TILE
+    took = max(products, shared) + depth // tile.k * _STEP
+    stores = parts * _PART + y / _STORED
+    if contract_group.direct(work, tile):
+        # Results leave while products go on by themselves.
+        took = max(took, stores)
+    else:
+        took += stores + x / element * _FRAGMENT
+    return took + sums * _SUM + _TILE

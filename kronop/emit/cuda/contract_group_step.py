@@ -14,8 +14,6 @@ from kronop.emit.plan import Step
 from kronop.target import Target
 
 _PACK_THREADS = 128
-# Blocks that have the same outputs are as many, where that leaves few multiprocessors idle.
-_LEAST_BUSY = 0.9
 
 
 def pack_step(
@@ -104,13 +102,10 @@ def pack_launch(
 
 
 def grid(step: Step, extents: Mapping[str, Sequence[int]]) -> int:
-    """Blocks of a launch: one for each multiprocessor, or a few less where outputs are shared."""
-    cores = operands.integer(step, "cores")
+    """Blocks of a launch."""
     outputs = operands.cover(extents["produced"][0], operands.integer(step, "kTileN"))
     rows = operands.cover(prod(extents["row"]), operands.integer(step, "kTileM"))
     lanes = operands.cover(extents["lane"][0], operands.integer(step, "kLanes"))
     parts = outputs * lanes * prod(extents["group"])
-    even = cores // parts * parts
-    if step.constant("kResident") and outputs > 1 and even >= _LEAST_BUSY * cores:
-        cores = even
-    return min(cores, parts * rows)
+    cores = operands.integer(step, "cores")
+    return contract_group.blocks(parts, rows, bool(step.constant("kResident")), cores)

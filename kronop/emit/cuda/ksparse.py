@@ -137,6 +137,7 @@ def contraction(description: KSparseDescription, rows: int | None) -> Contractio
         produced=b,
         lanes=d,
         rows=(rows or _TYPICAL_ROWS) * a,
+        groups=a,
         source=description.X.element,
         output=description.Y.element,
         x_alignment=description.X.alignment,

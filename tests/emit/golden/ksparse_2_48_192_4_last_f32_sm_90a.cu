@@ -1,36 +1,4 @@
-// weights in the order of products, 147456 bytes for each group
-#include "kronop/pack_weights.cuh"
-
-using Parameters = kronop::PackParameters;
-static_assert(sizeof(Parameters{.w = {}, .packed = {}, .lanes = {}, .groups = {}, .w_vector = {},
-    .contracted_w = {}, .produced_w = {}, .lane_w = {}, .group_w = {}}) == 72);
-static_assert(sizeof(Parameters::w) == 8 && sizeof(Parameters::packed) == 8 &&
-    sizeof(Parameters::lanes) == 8 && sizeof(Parameters::groups) == 8 &&
-    sizeof(Parameters::w_vector) == 8 && sizeof(Parameters::contracted_w) == 8 &&
-    sizeof(Parameters::produced_w) == 8 && sizeof(Parameters::lane_w) == 8 &&
-    sizeof(Parameters::group_w) == 8);
-
-struct Step {
-  using Input = float;
-  using Factor = float;
-  using Output = float;
-  using Accumulator = float;
-  using Epilogue = kronop::Identity<float>;
-  static constexpr int kThreads = 128;
-  static constexpr int kBlocks = 1;
-  static constexpr int kLanes = 4;
-  static constexpr int kPlanes = 2;
-  static constexpr int kPitch = 192;
-  static constexpr int kContracted = 192;
-  static constexpr int kProduced = 48;
-};
-
-extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
-pack_ksparse_f32_2_48_192_4_batch_last_f32_linear_sm_90a(const __grid_constant__ Parameters parameters) {
-  kronop::pack_weights<Step>(parameters);
-}
-
-// I_2 x dense(48, 192) x I_4, batch_last, tiles of 1 lanes x 128 x 48 x 64, 3 stages, 2 teams along rows, 1 of copies, W in stages
+// I_2 x dense(48, 192) x I_4, batch_last, tiles of 1 lanes x 128 x 48 x 64, 3 stages, 2 teams along rows, 1 of copies, W stays
 #include "kronop/contract_group.cuh"
 
 using Parameters = kronop::ContractParameters<double>;
@@ -79,8 +47,8 @@ struct Step {
   static constexpr int kThreads = 384;
   static constexpr int kBlocks = 1;
   static constexpr int kStages = 3;
-  static constexpr bool kResident = false;
-  static constexpr bool kPacks = false;
+  static constexpr bool kResident = true;
+  static constexpr bool kPacks = true;
   static constexpr bool kDirect = false;
   static constexpr bool kSplit = true;
   static constexpr int kLanes = 1;
@@ -90,6 +58,7 @@ struct Step {
   static constexpr int kTeamM = 1;
   static constexpr int kGroupsM = 2;
   static constexpr int kGroupsLanes = 1;
+  static constexpr int kPartM = 64;
   static constexpr int kPartN = 48;
   static constexpr int kContracted = 192;
   static constexpr int kProduced = 48;
@@ -103,7 +72,7 @@ struct Step {
   static constexpr int kXPitch = 136;
   static constexpr int kYPitch = 68;
   static constexpr int kXSize = 8704;
-  static constexpr int kWRoom = 6144;
+  static constexpr int kWRoom = 0;
   static constexpr int kResultsAt = 178176;
   static constexpr int kBarriersAt = 204672;
   static constexpr int kCopyThreads = 128;

@@ -1,36 +1,4 @@
-// weights in the order of products, 36864 bytes for each group
-#include "kronop/pack_weights.cuh"
-
-using Parameters = kronop::PackParameters;
-static_assert(sizeof(Parameters{.w = {}, .packed = {}, .lanes = {}, .groups = {}, .w_vector = {},
-    .contracted_w = {}, .produced_w = {}, .lane_w = {}, .group_w = {}}) == 72);
-static_assert(sizeof(Parameters::w) == 8 && sizeof(Parameters::packed) == 8 &&
-    sizeof(Parameters::lanes) == 8 && sizeof(Parameters::groups) == 8 &&
-    sizeof(Parameters::w_vector) == 8 && sizeof(Parameters::contracted_w) == 8 &&
-    sizeof(Parameters::produced_w) == 8 && sizeof(Parameters::lane_w) == 8 &&
-    sizeof(Parameters::group_w) == 8);
-
-struct Step {
-  using Input = float;
-  using Factor = float;
-  using Output = float;
-  using Accumulator = float;
-  using Epilogue = kronop::Identity<float>;
-  static constexpr int kThreads = 128;
-  static constexpr int kBlocks = 1;
-  static constexpr int kLanes = 1;
-  static constexpr int kPlanes = 2;
-  static constexpr int kPitch = 192;
-  static constexpr int kContracted = 192;
-  static constexpr int kProduced = 48;
-};
-
-extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
-pack_ksparse_f32_2_48_192_1_batch_first_f32_linear_sm_90a(const __grid_constant__ Parameters parameters) {
-  kronop::pack_weights<Step>(parameters);
-}
-
-// I_2 x dense(48, 192) x I_1, batch_first, tiles of 1 lanes x 128 x 48 x 64, 3 stages, 2 teams along rows, 1 of copies, W in stages
+// I_2 x dense(48, 192) x I_1, batch_first, tiles of 1 lanes x 128 x 48 x 32, 7 stages, 2 teams along rows, 1 of copies, W stays
 #include "kronop/contract_group.cuh"
 
 using Parameters = kronop::ContractParameters<double>;
@@ -78,18 +46,19 @@ struct Step {
   using Epilogue = ::Epilogue;
   static constexpr int kThreads = 384;
   static constexpr int kBlocks = 1;
-  static constexpr int kStages = 3;
-  static constexpr bool kResident = false;
-  static constexpr bool kPacks = false;
+  static constexpr int kStages = 7;
+  static constexpr bool kResident = true;
+  static constexpr bool kPacks = true;
   static constexpr bool kDirect = false;
   static constexpr bool kSplit = true;
   static constexpr int kLanes = 1;
   static constexpr int kTileM = 128;
   static constexpr int kTileN = 48;
-  static constexpr int kTileK = 64;
+  static constexpr int kTileK = 32;
   static constexpr int kTeamM = 1;
   static constexpr int kGroupsM = 2;
   static constexpr int kGroupsLanes = 1;
+  static constexpr int kPartM = 16;
   static constexpr int kPartN = 48;
   static constexpr int kContracted = 192;
   static constexpr int kProduced = 48;
@@ -100,12 +69,12 @@ struct Step {
   static constexpr int kWVector = 4;
   static constexpr int kWLanes = 1;
   static constexpr int kYVector = 4;
-  static constexpr int kXPitch = 68;
+  static constexpr int kXPitch = 36;
   static constexpr int kYPitch = 52;
-  static constexpr int kXSize = 8704;
-  static constexpr int kWRoom = 6144;
-  static constexpr int kResultsAt = 178176;
-  static constexpr int kBarriersAt = 205184;
+  static constexpr int kXSize = 4608;
+  static constexpr int kWRoom = 0;
+  static constexpr int kResultsAt = 202752;
+  static constexpr int kBarriersAt = 230912;
   static constexpr int kCopyThreads = 128;
   static constexpr int kCopyRegisters = 88;
   static constexpr int kProductRegisters = 208;
@@ -117,8 +86,8 @@ ksparse_f32_2_48_192_1_batch_first_f32_linear_sm_90a(const __grid_constant__ Par
   kronop::contract_group<Step>(parameters);
 }
 
-// I_1 x dense(192, 48) x I_2, batch_first, tiles of 2 lanes x 128 x 48 x 16, 8 stages, 2 teams along rows, 1 of copies, W stays
-#include "kronop/contract_group.cuh"
+// I_1 x dense(192, 48) x I_2, batch_first, tiles of 2 lanes x 64 x 64 x 16, 2 stages, 2 x 2 x 1 x 1 warps of 32 x 64
+#include "kronop/contract_mma.cuh"
 
 using Parameters = kronop::ContractParameters<double>;
 static_assert(sizeof(Parameters{.x = {}, .w = {}, .y = {}, .z = {}, .bias = {}, .x_vector = {},
@@ -163,43 +132,37 @@ struct Step {
   using Output = float;
   using Accumulator = float;
   using Epilogue = ::Epilogue;
-  static constexpr int kThreads = 384;
-  static constexpr int kBlocks = 1;
-  static constexpr int kStages = 8;
-  static constexpr bool kResident = true;
-  static constexpr bool kPacks = true;
-  static constexpr bool kDirect = false;
-  static constexpr bool kSplit = true;
+  static constexpr int kThreads = 128;
+  static constexpr int kBlocks = 2;
+  static constexpr int kStages = 2;
   static constexpr int kLanes = 2;
-  static constexpr int kTileM = 128;
-  static constexpr int kTileN = 48;
+  static constexpr int kTileM = 64;
+  static constexpr int kTileN = 64;
   static constexpr int kTileK = 16;
-  static constexpr int kTeamM = 1;
-  static constexpr int kGroupsM = 2;
-  static constexpr int kGroupsLanes = 1;
-  static constexpr int kPartN = 24;
+  static constexpr int kWarpLanes = 1;
+  static constexpr int kWarpM = 2;
+  static constexpr int kWarpN = 8;
+  static constexpr int kWarpsLanes = 2;
+  static constexpr int kWarpsM = 2;
+  static constexpr int kWarpsN = 1;
+  static constexpr int kWarpsK = 1;
+  static constexpr bool kSplit = true;
   static constexpr int kContracted = 48;
   static constexpr int kProduced = 192;
-  static constexpr int kPlane = 9216;
   static constexpr int kXOrder = 2;
+  static constexpr int kWOrder = 2;
   static constexpr int kYOrder = 2;
   static constexpr int kXVector = 4;
   static constexpr int kWVector = 4;
-  static constexpr int kWLanes = 2;
   static constexpr int kYVector = 4;
-  static constexpr int kXPitch = 40;
-  static constexpr int kYPitch = 48;
-  static constexpr int kXSize = 5120;
-  static constexpr int kWRoom = 0;
-  static constexpr int kResultsAt = 200704;
-  static constexpr int kBarriersAt = 225664;
-  static constexpr int kCopyThreads = 128;
-  static constexpr int kCopyRegisters = 88;
-  static constexpr int kProductRegisters = 208;
+  static constexpr int kXPitch = 36;
+  static constexpr int kWPitch = 36;
+  static constexpr int kYPitch = 132;
+  static constexpr int kTileBytesAt = 1536;
   static constexpr bool kSaturate = false;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
 ksparse_f32_1_192_48_2_batch_first_f32_linear_sm_90a(const __grid_constant__ Parameters parameters) {
-  kronop::contract_group<Step>(parameters);
+  kronop::contract_mma<Step>(parameters);
 }

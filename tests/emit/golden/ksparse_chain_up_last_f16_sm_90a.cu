@@ -30,7 +30,7 @@ pack_ksparse_f16_6_64_64_1_batch_last_f16_linear_sm_90a(const __grid_constant__ 
   kronop::pack_weights<Step>(parameters);
 }
 
-// I_6 x dense(64, 64) x I_1, batch_last, tiles of 1 lanes x 256 x 64 x 64, 6 stages, 2 teams along rows, 2 of copies, W stays
+// I_6 x dense(64, 64) x I_1, batch_last, tiles of 1 lanes x 256 x 64 x 64, 5 stages, 2 teams along rows, 2 of copies, W stays
 #include "kronop/contract_group.cuh"
 
 using Parameters = kronop::ContractParameters<double>;
@@ -78,7 +78,7 @@ struct Step {
   using Epilogue = ::Epilogue;
   static constexpr int kThreads = 512;
   static constexpr int kBlocks = 1;
-  static constexpr int kStages = 6;
+  static constexpr int kStages = 5;
   static constexpr bool kResident = true;
   static constexpr bool kPacks = false;
   static constexpr bool kDirect = true;
@@ -90,6 +90,7 @@ struct Step {
   static constexpr int kTeamM = 2;
   static constexpr int kGroupsM = 2;
   static constexpr int kGroupsLanes = 1;
+  static constexpr int kPartM = 64;
   static constexpr int kPartN = 64;
   static constexpr int kContracted = 64;
   static constexpr int kProduced = 64;
@@ -104,8 +105,8 @@ struct Step {
   static constexpr int kYPitch = 72;
   static constexpr int kXSize = 16384;
   static constexpr int kWRoom = 0;
-  static constexpr int kResultsAt = 204800;
-  static constexpr int kBarriersAt = 223488;
+  static constexpr int kResultsAt = 172032;
+  static constexpr int kBarriersAt = 209152;
   static constexpr int kCopyThreads = 256;
   static constexpr int kCopyRegisters = 64;
   static constexpr int kProductRegisters = 192;
@@ -149,7 +150,7 @@ pack_ksparse_f16_1_768_192_2_batch_last_f16_linear_sm_90a(const __grid_constant_
   kronop::pack_weights<Step>(parameters);
 }
 
-// I_1 x dense(768, 192) x I_2, batch_last, tiles of 1 lanes x 128 x 256 x 64, 7 stages, 2 teams along rows, 1 of copies, W stays
+// I_1 x dense(768, 192) x I_2, batch_last, tiles of 1 lanes x 128 x 256 x 64, 3 stages, 2 teams along rows, 1 of copies, W stays
 #include "kronop/contract_group.cuh"
 
 using Parameters = kronop::ContractParameters<double>;
@@ -197,7 +198,7 @@ struct Step {
   using Epilogue = ::Epilogue;
   static constexpr int kThreads = 384;
   static constexpr int kBlocks = 1;
-  static constexpr int kStages = 7;
+  static constexpr int kStages = 3;
   static constexpr bool kResident = true;
   static constexpr bool kPacks = false;
   static constexpr bool kDirect = true;
@@ -209,6 +210,7 @@ struct Step {
   static constexpr int kTeamM = 1;
   static constexpr int kGroupsM = 2;
   static constexpr int kGroupsLanes = 1;
+  static constexpr int kPartM = 64;
   static constexpr int kPartN = 64;
   static constexpr int kContracted = 192;
   static constexpr int kProduced = 768;
@@ -223,8 +225,8 @@ struct Step {
   static constexpr int kYPitch = 72;
   static constexpr int kXSize = 8192;
   static constexpr int kWRoom = 0;
-  static constexpr int kResultsAt = 212992;
-  static constexpr int kBarriersAt = 231680;
+  static constexpr int kResultsAt = 147456;
+  static constexpr int kBarriersAt = 222208;
   static constexpr int kCopyThreads = 128;
   static constexpr int kCopyRegisters = 88;
   static constexpr int kProductRegisters = 208;

@@ -58,6 +58,7 @@ struct Step {
   static constexpr int kTeamM = 1;
   static constexpr int kGroupsM = 2;
   static constexpr int kGroupsLanes = 1;
+  static constexpr int kPartM = 64;
   static constexpr int kPartN = 64;
   static constexpr int kContracted = 64;
   static constexpr int kProduced = 64;
@@ -85,39 +86,7 @@ ksparse_f32_6_64_64_1_batch_last_f32_linear_sm_90a(const __grid_constant__ Param
   kronop::contract_group<Step>(parameters);
 }
 
-// weights in the order of products, 1179648 bytes for each group
-#include "kronop/pack_weights.cuh"
-
-using Parameters = kronop::PackParameters;
-static_assert(sizeof(Parameters{.w = {}, .packed = {}, .lanes = {}, .groups = {}, .w_vector = {},
-    .contracted_w = {}, .produced_w = {}, .lane_w = {}, .group_w = {}}) == 72);
-static_assert(sizeof(Parameters::w) == 8 && sizeof(Parameters::packed) == 8 &&
-    sizeof(Parameters::lanes) == 8 && sizeof(Parameters::groups) == 8 &&
-    sizeof(Parameters::w_vector) == 8 && sizeof(Parameters::contracted_w) == 8 &&
-    sizeof(Parameters::produced_w) == 8 && sizeof(Parameters::lane_w) == 8 &&
-    sizeof(Parameters::group_w) == 8);
-
-struct Step {
-  using Input = float;
-  using Factor = float;
-  using Output = float;
-  using Accumulator = float;
-  using Epilogue = kronop::Identity<float>;
-  static constexpr int kThreads = 128;
-  static constexpr int kBlocks = 1;
-  static constexpr int kLanes = 2;
-  static constexpr int kPlanes = 2;
-  static constexpr int kPitch = 192;
-  static constexpr int kContracted = 192;
-  static constexpr int kProduced = 768;
-};
-
-extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
-pack_ksparse_f32_1_768_192_2_batch_last_f32_linear_sm_90a(const __grid_constant__ Parameters parameters) {
-  kronop::pack_weights<Step>(parameters);
-}
-
-// I_1 x dense(768, 192) x I_2, batch_last, tiles of 1 lanes x 128 x 64 x 32, 5 stages, 2 teams along rows, 1 of copies, W in stages
+// I_1 x dense(768, 192) x I_2, batch_last, tiles of 1 lanes x 256 x 48 x 32, 3 stages, 2 teams along rows, 1 of copies, W stays
 #include "kronop/contract_group.cuh"
 
 using Parameters = kronop::ContractParameters<double>;
@@ -165,19 +134,20 @@ struct Step {
   using Epilogue = ::Epilogue;
   static constexpr int kThreads = 384;
   static constexpr int kBlocks = 1;
-  static constexpr int kStages = 5;
-  static constexpr bool kResident = false;
-  static constexpr bool kPacks = false;
+  static constexpr int kStages = 3;
+  static constexpr bool kResident = true;
+  static constexpr bool kPacks = true;
   static constexpr bool kDirect = false;
   static constexpr bool kSplit = true;
   static constexpr int kLanes = 1;
-  static constexpr int kTileM = 128;
-  static constexpr int kTileN = 64;
+  static constexpr int kTileM = 256;
+  static constexpr int kTileN = 48;
   static constexpr int kTileK = 32;
-  static constexpr int kTeamM = 1;
+  static constexpr int kTeamM = 2;
   static constexpr int kGroupsM = 2;
   static constexpr int kGroupsLanes = 1;
-  static constexpr int kPartN = 64;
+  static constexpr int kPartM = 64;
+  static constexpr int kPartN = 48;
   static constexpr int kContracted = 192;
   static constexpr int kProduced = 768;
   static constexpr int kPlane = 147456;
@@ -187,12 +157,12 @@ struct Step {
   static constexpr int kWVector = 4;
   static constexpr int kWLanes = 1;
   static constexpr int kYVector = 4;
-  static constexpr int kXPitch = 136;
+  static constexpr int kXPitch = 264;
   static constexpr int kYPitch = 68;
-  static constexpr int kXSize = 4352;
-  static constexpr int kWRoom = 4096;
-  static constexpr int kResultsAt = 168960;
-  static constexpr int kBarriersAt = 204288;
+  static constexpr int kXSize = 8448;
+  static constexpr int kWRoom = 0;
+  static constexpr int kResultsAt = 175104;
+  static constexpr int kBarriersAt = 227712;
   static constexpr int kCopyThreads = 128;
   static constexpr int kCopyRegisters = 88;
   static constexpr int kProductRegisters = 208;

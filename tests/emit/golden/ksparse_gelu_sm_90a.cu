@@ -63,6 +63,7 @@ struct Step {
   static constexpr int kTeamM = 1;
   static constexpr int kGroupsM = 2;
   static constexpr int kGroupsLanes = 1;
+  static constexpr int kPartM = 16;
   static constexpr int kPartN = 64;
   static constexpr int kContracted = 64;
   static constexpr int kProduced = 64;
@@ -78,7 +79,7 @@ struct Step {
   static constexpr int kXSize = 8704;
   static constexpr int kWRoom = 0;
   static constexpr int kResultsAt = 172032;
-  static constexpr int kBarriersAt = 207360;
+  static constexpr int kBarriersAt = 208896;
   static constexpr int kCopyThreads = 128;
   static constexpr int kCopyRegisters = 88;
   static constexpr int kProductRegisters = 208;

@@ -22,7 +22,9 @@ KRONOP_INLINE void use_stages(const Parameters& parameters, GroupBarriers<Step>&
   const GroupResults<Step, Parameters> results(parameters, staged);
   Turn<Step::kStages> turn;
   Turn<1> w_turn;
-  long long had = -1;
+  constexpr int parts = decltype(results)::kParts, leave = (parts + Tiles::kSteps - 1) / Tiles::kSteps;
+  int had = -1;
+  Place last{};  // of results that are on their way
 #pragma unroll 1
   for (TileWalk<Step, Parameters> walk(parameters); walk.more(); walk.advance()) {
     const Place& place = walk.place;
@@ -40,6 +42,7 @@ KRONOP_INLINE void use_stages(const Parameters& parameters, GroupBarriers<Step>&
       publish_to_group_products();
       const auto* stage = stages + turn.stage * Tiles::kStage;
       sums.add(stage, Step::kResident ? resident + step * Tiles::kWSize : stage + Step::kXSize);
+      if (last.rows > 0) results.store(last, step * leave, leave);
       // The products of the stage before are done when only those of this one are left.
       wait_for_group_products<1>();
       if (before >= 0 && speaks) barriers.free[before].arrive();
@@ -48,8 +51,10 @@ KRONOP_INLINE void use_stages(const Parameters& parameters, GroupBarriers<Step>&
     }
     wait_for_group_products<0>();
     if (speaks) barriers.free[before].arrive();
-    results.store_tile(sums, place);
+    results.take(sums, place);
+    last = place;
   }
+  if (last.rows > 0) results.store(last, 0, parts);
 }
 
 }  // namespace contract

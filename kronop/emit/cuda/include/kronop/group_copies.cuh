@@ -72,7 +72,7 @@ KRONOP_INLINE void fill_stages(const Parameters& parameters, GroupBarriers<Step>
   const GroupCopies<Step, Parameters> copies{parameters};
   Turn<Step::kStages> turn;
   Turn<1> w_turn;
-  long long had = -1;
+  int had = -1;
 #pragma unroll 1
   for (TileWalk<Step, Parameters> walk(parameters); walk.more(); walk.advance()) {
     const Place& place = walk.place;

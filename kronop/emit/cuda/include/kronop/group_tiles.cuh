@@ -65,45 +65,63 @@ struct GroupBarriers {
 };
 
 // The tiles of a block in turn. Where W stays, rows are fastest and a block has neighbours; else outputs are, so that
-// blocks that run side by side share rows of X.
+// blocks that run side by side share rows of X. Memory wants what lies together at one time: where rows are whole lines,
+// those that run side by side take one after the other of all lanes and groups too, unless more W than the level-2 cache holds
+// would pass by every time.
 template <class Step, class Parameters>
 struct TileWalk {
   static constexpr int kOutputTiles = (Step::kProduced + Step::kTileN - 1) / Step::kTileN;
+  static constexpr long long kMostWeights = 24 << 20, kWeights = (long long)Step::kContracted * Step::kProduced * GroupTiles<Step>::kPlanes * sizeof(typename Step::Factor);
+  // NOTE: of less than 2^31 tiles: so many would be 4 terabytes of results.
   const Parameters& parameters;
-  long long row_tiles, item, end, row = 0;
+  int item, end, row = 0, part = -1;  // `part` tells tiles of different parts of W apart
   Place place;
-  long long part = -1;  // tells tiles of different parts of W apart
 
   KRONOP_INLINE explicit TileWalk(const Parameters& with) : parameters(with) {
-    row_tiles = ceil_div(parameters.row_extent[0], Step::kTileM);
-    const long long groups = parameters.group_extent[0] * parameters.group_extent[1] * parameters.group_extent[2] * parameters.group_extent[3];
-    const long long all = row_tiles * kOutputTiles * ceil_div(parameters.lane_extent, Step::kLanes) * groups;
-    item = Step::kResident ? all * blockIdx.x / gridDim.x : blockIdx.x;
-    end = Step::kResident ? all * (blockIdx.x + 1) / gridDim.x : all;
+    const long long all = (long long)row_tiles() * kOutputTiles * lane_tiles() * groups();
+    item = Step::kResident ? int(all * blockIdx.x / gridDim.x) : blockIdx.x;
+    end = Step::kResident ? int(all * (blockIdx.x + 1) / gridDim.x) : int(all);
     if (more()) locate();
   }
   KRONOP_INLINE bool more() const { return item < end; }
   KRONOP_INLINE void advance() {
     item += Step::kResident ? 1 : gridDim.x;
-    if (Step::kResident && ++row < row_tiles) {
+    if (Step::kResident && ++row < row_tiles()) {
       place.x += Step::kTileM * parameters.row_x[0];
       place.y += Step::kTileM * parameters.row_y[0];
       place.z += Step::kTileM * parameters.row_z[0];
-      place.rows = least(parameters.row_extent[0] - row * Step::kTileM, Step::kTileM);
+      place.rows = least(parameters.row_extent[0] - (long long)row * Step::kTileM, Step::kTileM);
     } else if (more()) {
       locate();
     }
   }
 
  private:
+  KRONOP_INLINE int row_tiles() const { return int(ceil_div(parameters.row_extent[0], Step::kTileM)); }
+  KRONOP_INLINE int lane_tiles() const { return int(ceil_div(parameters.lane_extent, Step::kLanes)); }
+  KRONOP_INLINE int groups() const {
+    return int(parameters.group_extent[0] * parameters.group_extent[1] * parameters.group_extent[2] * parameters.group_extent[3]);
+  }
   static KRONOP_INLINE int least(long long left, int most) { return left < most ? int(left) : most; }
+  static KRONOP_INLINE int digit(unsigned& index, unsigned extent) {
+    const unsigned rest = index / extent, digit = index - rest * extent;
+    index = rest;
+    return int(digit);
+  }
   KRONOP_INLINE void locate() {
-    long long rest = item;
-    if (Step::kResident) row = split(rest, row_tiles);
-    part = rest;
-    const int output = int(split(rest, kOutputTiles)) * Step::kTileN;
-    if (!Step::kResident) row = split(rest, row_tiles);
-    const long long first = row * Step::kTileM, lane = split(rest, ceil_div(parameters.lane_extent, Step::kLanes)) * Step::kLanes;
+    const bool rows_last = !Step::kResident && Step::kXOrder != kAlongRows && groups() * parameters.lane_extent * kWeights <= kMostWeights;
+    unsigned rest = item;
+    if (Step::kResident) row = digit(rest, row_tiles());
+    part = int(rest);
+    const int output = digit(rest, kOutputTiles) * Step::kTileN;
+    if (!Step::kResident && !rows_last) row = digit(rest, row_tiles());
+    const long long lane = digit(rest, lane_tiles()) * Step::kLanes;
+    if (rows_last) {
+      const int group = digit(rest, groups());
+      row = int(rest);
+      rest = group;
+    }
+    const long long first = (long long)row * Step::kTileM;
     place = Place{};
     place.rows = least(parameters.row_extent[0] - first, Step::kTileM);
     place.outputs = least(Step::kProduced - output, Step::kTileN);

@@ -20,21 +20,18 @@ TEAM, TEAM_ROWS = 128, 64
 LINE, _TEAM_LINES, _PIECE = 64, 16, 8
 # Registers of a thread that copies, and of one that multiplies, by (teams that multiply, that
 # copy): 65536 in all. One team has what ptxas gives it.
-_REGISTERS = {
-    (1, 1): (0, 255),
-    (1, 2): (0, 168),
-    (2, 1): (88, 208),
-    (2, 2): (64, 192),
-    (3, 1): (104, 136),
-}
+# NOTE: measured: a second team of copies never costs time, and three teams have no room for one.
+_REGISTERS = {(1, 2): (0, 168), (2, 2): (64, 192), (3, 1): (104, 136)}
 # What addresses and loops take besides sums; sums of a thread.
 _OTHERS, _MOST_SUMS = 40, 128
 # NOTE: ptxas 13.0 wants more than 128 registers at the start of a kernel with products of 256.
 _MOST_WIDE, _MOST_WIDE_OF_FOUR = 256, 192
 # Measured with ptxas 13.0: addresses of more copies of a thread for a stage are spilled.
 _MOST_COPIES = 24
-_WIDTHS = (16, 32, 48, 64, 96, 128, 192, 256)
-_DEPTHS = (64, 128)
+_WIDTHS = (256, 192, 128, 96, 64, 48, 32, 16)
+_DEPTHS = (128, 64)
+# Times 64 indices p of a team.
+_TEAM_PARTS = (3, 2, 1)
 _MOST_STAGES, _LEAST_STAGES = 8, 2
 _BARRIER = 8
 
@@ -168,9 +165,12 @@ def fits(work: GroupSums, tile: GradientGroupTile, target: Target) -> Status:
 def proposed(
     work: GroupSums, target: Target, given: TileDescription | None
 ) -> Iterator[GradientGroupTile]:
-    """Tiles to consider: all that a user's tile leaves open, or of several sizes."""
+    """Tiles to consider, large ones first: all that a user's tile leaves open, or of several sizes.
+
+    Of tiles that wait for memory alone the large ones read the least again.
+    """
     parts, widest = operands.cover(work.p, TEAM_ROWS), operands.round_up(work.q, 16)
-    for (teams, copiers), team_p in itertools.product(_REGISTERS, (1, 2, 3, 4)):
+    for (teams, copiers), team_p in itertools.product(_REGISTERS, _TEAM_PARTS):
         if teams * team_p >= parts + max(1, teams):
             continue  # A team would have nothing to do.
         for q, k in itertools.product(_WIDTHS, _DEPTHS):

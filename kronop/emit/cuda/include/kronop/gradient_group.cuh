@@ -53,8 +53,8 @@ struct LineCopies {
   long long line, next;  // elements to the next line of a part, and to the next stage
   int piece, first, count;
 
-  KRONOP_INLINE LineCopies(const Element* base, long long own, long long row, int own_count)
-      : line(Of::kTurned ? row : own), next(Step::kTileK * (Of::kTurned ? row : 1)), count(own_count) {
+  KRONOP_INLINE LineCopies(const Element* base, long long own, long long row, int own_count, long long step)
+      : line(Of::kTurned ? row : own), next(step * (Of::kTurned ? row : 1)), count(own_count) {
     const int thread = threadIdx.x % Step::kCopyThreads;
     piece = thread % Of::kPieces, first = thread / Of::kPieces;
     from = base + (first * line + piece * Of::kPiece);
@@ -98,20 +98,23 @@ struct Stages {
   }
 };
 
-// What a block takes in turn: tiles of one product side by side, which share rows; then products, then shares.
+// What a block takes in turn: tiles of one product side by side, which share rows; then products, then shares. A share
+// has every shares-th stage of rows, so that blocks that run side by side read what is side by side in memory.
 template <class Step>
 struct Items {
   using Element = typename Step::Factor;
   static constexpr int kTilesP = (Step::kP + Step::kTileP - 1) / Step::kTileP, kTilesQ = (Step::kQ + Step::kTileQ - 1) / Step::kTileQ;
+  // NOTE: fewer than 2^31 items, whose sums would be some terabytes.
   const GradientGroupParameters& parameters;
-  long long item, end, products;
-  int p, q, rows;  // first indices of the tile; rows of the share
+  unsigned item, end, products;
+  int p, q, stages;  // first indices of the tile; stages of the share
+  long long rows;    // from its first one on
   const Element *g, *x;
   float* to;
 
   KRONOP_INLINE explicit Items(const GradientGroupParameters& with) : parameters(with), item(blockIdx.x) {
-    products = with.matrix[0] * with.matrix[1] * with.matrix[2];
-    end = products * with.shares * (kTilesP * kTilesQ);
+    products = unsigned(with.matrix[0] * with.matrix[1] * with.matrix[2]);
+    end = products * unsigned(with.shares) * (kTilesP * kTilesQ);
     if (more()) locate();
   }
   KRONOP_INLINE bool more() const { return item < end; }
@@ -119,23 +122,24 @@ struct Items {
     item += gridDim.x;
     if (more()) locate();
   }
+  // Rows from one stage of a share to the next.
+  KRONOP_INLINE long long step() const { return parameters.shares * Step::kTileK; }
 
  private:
   KRONOP_INLINE void locate() {
-    long long rest = item;
-    const int tile = int(split(rest, kTilesP * kTilesQ));
+    const unsigned tile = item % (kTilesP * kTilesQ), further = item / (kTilesP * kTilesQ);
+    const unsigned product = further % products, share = further / products;
     p = tile % kTilesP * Step::kTileP, q = tile / kTilesP * Step::kTileQ;
-    const long long product = split(rest, products), share = rest;
-    const long long stages = ceil_div(parameters.rows, Step::kTileK);
-    const long long first = stages * share / parameters.shares * Step::kTileK, last = stages * (share + 1) / parameters.shares * Step::kTileK;
-    rows = int((last < parameters.rows ? last : parameters.rows) - first);
+    const long long first = (long long)share * Step::kTileK;
+    rows = parameters.rows - first;
+    stages = int(ceil_div(rows, step()));
     g = static_cast<const Element*>(parameters.g) + (p * parameters.g_own + first * parameters.g_row);
     x = static_cast<const Element*>(parameters.x) + (q * parameters.x_own + first * parameters.x_row);
     for_each_digit<3>(product, parameters.matrix, [&](int axis, long long digit) {
       g += digit * parameters.g_matrix[axis];
       x += digit * parameters.x_matrix[axis];
     });
-    to = static_cast<float*>(parameters.partial) + (share * products + product) * (Step::kP * Step::kQ);
+    to = static_cast<float*>(parameters.partial) + (long long)further * (Step::kP * Step::kQ);
   }
 };
 
@@ -191,10 +195,11 @@ KRONOP_INLINE void fill_stages(const GradientGroupParameters& parameters, Stages
   Turn<Step::kStages> turn;
 #pragma unroll 1
   for (Items<Step> items(parameters); items.more(); items.advance()) {
-    LineCopies<Step, Step::kTileP> g(items.g, parameters.g_own, parameters.g_row, Step::kP - items.p);
-    LineCopies<Step, Step::kTileQ> x(items.x, parameters.x_own, parameters.x_row, Step::kQ - items.q);
+    LineCopies<Step, Step::kTileP> g(items.g, parameters.g_own, parameters.g_row, Step::kP - items.p, items.step());
+    LineCopies<Step, Step::kTileQ> x(items.x, parameters.x_own, parameters.x_row, Step::kQ - items.q, items.step());
 #pragma unroll 1
-    for (int rows = items.rows; rows > 0; rows -= Step::kTileK) {
+    for (long long left = items.rows; left > 0; left -= items.step()) {
+      const int rows = left < Step::kTileK ? int(left) : Step::kTileK;
       // The first round finds all stages free.
       barriers.free[turn.stage].wait(turn.parity ^ 1);
       auto* to = stages + turn.stage * Stages<Step>::kStage;
@@ -213,8 +218,8 @@ KRONOP_INLINE void use_stages(const GradientGroupParameters& parameters, Stages<
 #pragma unroll 1
   for (Items<Step> items(parameters); items.more(); items.advance()) {
     TeamSums<Step> sums;
-    int before = -1, rows = items.rows;
-    // A share has rows. (A loop that may have none makes the compiler end every product before the next.)
+    int before = -1, left = items.stages;
+    // A share has stages. (A loop that may have none makes the compiler end every product before the next.)
 #pragma unroll 1
     do {
       barriers.filled[turn.stage].wait(turn.parity);
@@ -225,8 +230,7 @@ KRONOP_INLINE void use_stages(const GradientGroupParameters& parameters, Stages<
       if (before >= 0 && speaks) barriers.free[before].arrive();
       before = turn.stage;
       turn.advance();
-      rows -= Step::kTileK;
-    } while (rows > 0);
+    } while (--left > 0);
     wait_for_group_products<0>();
     if (speaks) barriers.free[before].arrive();
     sums.store(items.to, items.p, items.q);

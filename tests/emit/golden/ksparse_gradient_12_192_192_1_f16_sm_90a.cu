@@ -1,4 +1,4 @@
-// sums over rows of 4608 elements, tiles of 192 x 192 x 64, 4 stages, 3 teams, 1 of copies
+// sums over rows of 4608 elements, tiles of 256 x 128 x 64, 4 stages, 2 teams, 2 of copies
 #include "kronop/gradient_group.cuh"
 
 using Parameters = kronop::GradientGroupParameters;
@@ -20,17 +20,17 @@ struct Step {
   static constexpr int kThreads = 512;
   static constexpr int kBlocks = 1;
   static constexpr int kStages = 4;
-  static constexpr int kTeams = 3;
-  static constexpr int kTeamP = 1;
+  static constexpr int kTeams = 2;
+  static constexpr int kTeamP = 2;
   static constexpr int kP = 192;
   static constexpr int kQ = 192;
-  static constexpr int kTileP = 192;
-  static constexpr int kTileQ = 192;
+  static constexpr int kTileP = 256;
+  static constexpr int kTileQ = 128;
   static constexpr int kTileK = 64;
   static constexpr bool kAlongSums = false;
-  static constexpr int kCopyThreads = 128;
-  static constexpr int kCopyRegisters = 104;
-  static constexpr int kProductRegisters = 136;
+  static constexpr int kCopyThreads = 256;
+  static constexpr int kCopyRegisters = 64;
+  static constexpr int kProductRegisters = 192;
   static constexpr int kBarriersAt = 196608;
 };
 

@@ -66,7 +66,7 @@ part_g_gradient_f16_256x6_sm_90a(const __grid_constant__ Parameters parameters) 
   kronop::move_lanes<Step>(parameters);
 }
 
-// sums over rows of 3072 elements, tiles of 256 x 128 x 128, 2 stages, 2 teams, 2 of copies
+// sums over rows of 3072 elements, tiles of 128 x 128 x 128, 3 stages, 1 teams, 2 of copies
 #include "kronop/gradient_group.cuh"
 
 using Parameters = kronop::GradientGroupParameters;
@@ -85,20 +85,20 @@ struct Step {
   using Output = kronop::half_t;
   using Accumulator = float;
   using Epilogue = kronop::Identity<float>;
-  static constexpr int kThreads = 512;
+  static constexpr int kThreads = 384;
   static constexpr int kBlocks = 1;
-  static constexpr int kStages = 2;
-  static constexpr int kTeams = 2;
+  static constexpr int kStages = 3;
+  static constexpr int kTeams = 1;
   static constexpr int kTeamP = 2;
   static constexpr int kP = 256;
   static constexpr int kQ = 256;
-  static constexpr int kTileP = 256;
+  static constexpr int kTileP = 128;
   static constexpr int kTileQ = 128;
   static constexpr int kTileK = 128;
   static constexpr bool kAlongSums = false;
   static constexpr int kCopyThreads = 256;
-  static constexpr int kCopyRegisters = 64;
-  static constexpr int kProductRegisters = 192;
+  static constexpr int kCopyRegisters = 0;
+  static constexpr int kProductRegisters = 168;
   static constexpr int kBarriersAt = 196608;
 };
 

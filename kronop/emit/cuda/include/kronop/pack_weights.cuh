@@ -64,10 +64,7 @@ KRONOP_INLINE void pack_weights(const Parameters& parameters) {
   constexpr int piece = Pieces::kPiece, pieces = Step::kPitch / piece;
   constexpr long long plane = (long long)Step::kProduced * Step::kPitch, lane_size = Step::kPlanes * plane;
   long long index = (long long)blockIdx.x * Step::kThreads + threadIdx.x;
-  // Neighbouring threads read neighbours in memory: of turned weights those are produced ones.
-  const bool turned = parameters.produced_w < parameters.contracted_w;
-  const int first = int(split(index, turned ? Step::kProduced : pieces)), second = int(split(index, turned ? pieces : Step::kProduced));
-  const int k = (turned ? second : first) * piece, produced = turned ? first : second;
+  const int k = int(split(index, pieces)) * piece, produced = int(split(index, Step::kProduced));
   const long long lane = split(index, ceil_div(parameters.lanes, Step::kLanes)) * Step::kLanes;
   if (index >= parameters.groups) return;
   const Element* from = static_cast<const Element*>(parameters.w) + index * parameters.group_w + lane * parameters.lane_w +

@@ -41,6 +41,11 @@ _GRADIENTS = {
     "2_48_192_4_last": ((2, 48, 192, 4), {"alignment": 4, "batch_last": True}),
     "1_192_48_2": ((1, 192, 48, 2), {"alignment": 4}),
 }
+_GROUP_GRADIENTS = {
+    "12_192_192_1": ((12, 192, 192, 1), {"alignment": 8}),
+    "4_256_256_4_last": ((4, 256, 256, 4), {"alignment": 8, "batch_last": True}),
+    "1_256_256_6": ((1, 256, 256, 6), {"alignment": 8}),
+}
 _TARGETS = ("sm_80", "sm_90a", "x86-avx512", "x86-avx2", "x86-generic")
 
 
@@ -113,6 +118,9 @@ def _gradients() -> Iterator[_Named]:
         for name, (pattern, options) in _GRADIENTS.items():
             operation = support.gradient_operation(target, kronop.float32, pattern, **options)
             yield f"ksparse_gradient_{name}_f32_{target}", operation
+    for name, (pattern, options) in _GROUP_GRADIENTS.items():
+        operation = support.gradient_operation("sm_90a", kronop.float16, pattern, **options)
+        yield f"ksparse_gradient_{name}_f16_sm_90a", operation
     for element in support.ELEMENTS[1:]:
         if element.kind == "float":
             options = {"alignment": 16 // element.bytes, "tied": True}

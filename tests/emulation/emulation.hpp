@@ -357,9 +357,9 @@ inline void wait_for_team(int index) {
 // A matrix in swizzled rows, and its elements.
 struct GroupMatrix {
   std::size_t from;
-  int eight_rows, row_bytes;
-  GroupMatrix(const void* from, int eight_rows, int row_bytes)
-      : from(reinterpret_cast<std::size_t>(from)), eight_rows(eight_rows), row_bytes(row_bytes) {}
+  int eight_rows, row_bytes, part;
+  GroupMatrix(const void* from, int eight_rows, int row_bytes, int part = 16)
+      : from(reinterpret_cast<std::size_t>(from)), eight_rows(eight_rows), row_bytes(row_bytes), part(part) {}
   GroupMatrix after(int bytes) const {
     GroupMatrix result = *this;
     result.from += bytes;
@@ -367,7 +367,8 @@ struct GroupMatrix {
   }
   template <class T>
   T at(int row, int along) const {
-    const std::size_t place = from + row / 8 * eight_rows + row % 8 * row_bytes + along * sizeof(T);
+    const int each = row_bytes / int(sizeof(T));
+    const std::size_t place = from + along / each * part + row / 8 * eight_rows + row % 8 * row_bytes + along % each * sizeof(T);
     const std::size_t mask = row_bytes == 128 ? 7 : row_bytes == 64 ? 3 : 1;
     return *reinterpret_cast<const T*>(place ^ (place >> 7 & mask) << 4);
   }
@@ -404,11 +405,12 @@ inline void group_product(float (&sums)[N][4], const unsigned (&a)[4], const Gro
   wait(Waiting::warp);
 }
 
-template <class T, bool kTurned, int N>
+template <class T, bool kTurned, bool kTurnedRight = false, int N>
 inline void group_product(float (&sums)[N][4], const GroupMatrix& a, const GroupMatrix& b, bool more) {
   const int first = int(current / 32 % 4 * 16);
   const auto left = [&](int row, int k) { return widened<T>(kTurned ? a.at<unsigned short>(k, first + row) : a.at<unsigned short>(first + row, k)); };
-  add_group_product(sums, more, 16, left, [&](int column, int k) { return widened<T>(b.at<unsigned short>(column, k)); });
+  const auto right = [&](int column, int k) { return widened<T>(kTurnedRight ? b.at<unsigned short>(k, column) : b.at<unsigned short>(column, k)); };
+  add_group_product(sums, more, 16, left, right);
 }
 
 }  // namespace emulation

@@ -64,8 +64,10 @@ def run(
     unit: float | None = None,
     tile: TileDescription | None = None,
     factors: tuple[tuple[int, int], ...] = (),
+    target: Target = _TARGET,
+    template: str | None = None,
 ) -> None:
-    """Runs and compares; `layouts` are those of X and G."""
+    """Runs and compares; `layouts` are those of X and G, `template` one that has to be there."""
     random, emitter = np.random.default_rng(7), CudaKSparseGradientEmitter()
     math_instruction = math_instruction or MathInstruction.tensor_op(element)
     output = output or element
@@ -83,7 +85,8 @@ def run(
         products=products,
         factors=factors,
     )
-    plan = emitter.plan(description, _TARGET)
+    plan = emitter.plan(description, target)
+    assert template in (None, *(step.template for step in plan.steps))
     x = stored(values(random, description.x_shape(rows), element), layouts[0])
     g = stored(values(random, description.g_shape(rows), element), layouts[1])
     y = poisoned(description.y_shape(rows), output)

@@ -15,9 +15,11 @@ from kronop.emit.cuda import operands
 from kronop.emit.plan import Step
 from kronop.target import Target
 
+_ADD = "kronop::add_shares"
 _RESULT_AXES = 5
-_SLICES = 16
-_WARP = 32
+# Threads of a block, and those that share a result where there are few: as many as make work for
+# all multiprocessors.
+_ADD_THREADS, _MOST_SLICES, _BUSY = 256, 8, 1024
 _ELEMENT_THREADS = 256
 _NOWHERE = StridedWeights(pointer=0, strides=(0, 0, 0, 0, 0))
 
@@ -31,15 +33,16 @@ def end_steps(description: KSparseGradientDescription, target: Target) -> tuple[
 def end_launches(
     steps: tuple[Step, ...], problem: KSparseGradientProblem, shares: int
 ) -> tuple[Launch, ...]:
-    """The launches of `end_steps`, which are all but the first of `steps`."""
-    if len(steps) == 2:
-        return (_add_launch(steps[1], problem, shares),)
-    # Each sum is written where its first share was: only the warp that writes it has read that.
-    size = operands.integers(steps[1], "pattern")[2]
+    """The launches of `end_steps`, which are the last of `steps`."""
+    at = next(index for index, step in enumerate(steps) if step.template == _ADD)
+    if at == len(steps) - 1:
+        return (_add_launch(at, steps[at], problem, shares),)
+    # Each sum is written where its first share was: only the thread that writes it has read that.
+    size = operands.integers(steps[at], "pattern")[2]
     sums = StridedWeights(pointer=problem.workspace, strides=(0, 0, 0, size, 1))
     return (
-        _add_launch(steps[1], problem, shares, sums),
-        _factor_launch(steps[2], problem),
+        _add_launch(at, steps[at], problem, shares, sums),
+        _factor_launch(at + 1, steps[at + 1], problem),
     )
 
 
@@ -51,16 +54,22 @@ def _add_step(description: KSparseGradientDescription, target: Target) -> Step:
     scalar = operands.scalar_kind(epilogue)
     a, b, c, d = description.pattern
     results = (description.products or 1) * b * c * (1 if description.tied else a * d)
+    vector = operands.widest_divisor(operands.vector_of(accumulator), [c])
+    wanted = operands.cover(target.cores * _BUSY * vector, results)
+    slices = max(
+        size for size in operands.powers_of_two(1, _MOST_SLICES) if size <= wanted or size == 1
+    )
     return Step(
         entry=f"add_shares_{output.short}_{epilogue.name}_{target.arch}",
         header="kronop/add_shares.cuh",
-        template="kronop::add_shares",
+        template=_ADD,
         parameters=f"kronop::AddSharesParameters<{scalar.cxx}>",
         types=operands.element_types(description.math, accumulator, output, epilogue),
         constants=(
-            ("kThreads", _WARP * _SLICES),
-            ("kBlocks", 2),
-            ("kSlices", _SLICES),
+            ("kThreads", _ADD_THREADS),
+            ("kBlocks", 4),
+            ("kSlices", slices),
+            ("kVector", vector),
             ("kSaturate", operands.saturates(epilogue)),
         ),
         signature=operands.signature(
@@ -69,12 +78,13 @@ def _add_step(description: KSparseGradientDescription, target: Target) -> Step:
             [(name, 1) for name in ("partial", "y", "z")],
             [
                 ("shares", 1),
+                ("y_vector", 1),
                 *((name, _RESULT_AXES) for name in ("extent", "y_stride", "z_stride")),
             ],
         ),
         epilogue=epilogue,
-        threads=_WARP * _SLICES,
-        shared_bytes=_WARP * _SLICES * accumulator.bytes,
+        threads=_ADD_THREADS,
+        shared_bytes=_ADD_THREADS * vector * accumulator.bytes if slices > 1 else 0,
         bytes_per_row=0,
         operations_per_row=0,
         note=f"adds the shares of {results} results",
@@ -87,6 +97,7 @@ def _add_step(description: KSparseGradientDescription, target: Target) -> Step:
 
 
 def _add_launch(
+    at: int,
     step: Step,
     problem: KSparseGradientProblem,
     shares: int,
@@ -103,12 +114,23 @@ def _add_launch(
         "y": y.pointer,
         "z": z.pointer,
         "shares": shares,
+        "y_vector": _takes_vectors(step, y, extents),
         "extent": extents,
         "y_stride": y.strides,
         "z_stride": z.strides,
         "scalars": problem.scalars if sums is None else (1.0, 0.0),
     }
-    return operands.make_launch(1, step, operands.cover(math.prod(extents), _WARP), values)
+    at_once = operands.integer(step, "kVector") * _ADD_THREADS // operands.integer(step, "kSlices")
+    return operands.make_launch(at, step, operands.cover(math.prod(extents), at_once), values)
+
+
+def _takes_vectors(step: Step, y: StridedWeights, extents: tuple[int, ...]) -> int:
+    """Whether neighbours along the last axis are stored at once."""
+    lead, i, lane, p, q = y.strides
+    view = operands.View(pointer=y.pointer, strides={"rest": (lead, i, lane, p), "last": (q,)})
+    sizes = {"rest": extents[:-1], "last": extents[-1:]}
+    width = operands.integer(step, "kVector")
+    return operands.allows_vectors(view, sizes, "last", width, operands.element_of(step, "Output"))
 
 
 def _factor_step(description: KSparseGradientDescription, target: Target) -> Step:
@@ -148,7 +170,7 @@ def _factor_step(description: KSparseGradientDescription, target: Target) -> Ste
     )
 
 
-def _factor_launch(step: Step, problem: KSparseGradientProblem) -> Launch:
+def _factor_launch(at: int, step: Step, problem: KSparseGradientProblem) -> Launch:
     z = problem.z or _NOWHERE
     values: dict[str, int | tuple[int, ...] | tuple[float, ...]] = {
         "sums": problem.workspace,
@@ -161,4 +183,4 @@ def _factor_launch(step: Step, problem: KSparseGradientProblem) -> Launch:
         "z_stride": z.strides[-1],
         "scalars": problem.scalars,
     }
-    return operands.make_launch(2, step, operands.integer(step, "elements"), values)
+    return operands.make_launch(at, step, operands.integer(step, "elements"), values)

@@ -6,16 +6,22 @@ import math
 from dataclasses import dataclass
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
-from kronop.descriptions.datatype import DataType, RowMajor, float32
+from kronop.descriptions.datatype import DataType, float32
 from kronop.descriptions.kron import StridedMatrix
 from kronop.descriptions.ksparse_gradient import (
     KSparseGradientDescription,
     KSparseGradientProblem,
 )
 from kronop.descriptions.math_instruction import MathInstruction, MathOperation, OpClass
-from kronop.descriptions.tensor import TensorDescription
-from kronop.emit.cuda import gradient_tile, operands
+from kronop.emit.cuda import (
+    gradient_group,
+    gradient_group_cost,
+    gradient_group_step,
+    gradient_tile,
+    operands,
+)
 from kronop.emit.cuda.gradient_ends import end_launches, end_steps
+from kronop.emit.cuda.gradient_group import GradientGroupTile, is_contiguous
 from kronop.emit.cuda.gradient_tile import GradientTile, Sums
 from kronop.emit.plan import Constant, Plan, Step
 from kronop.errors import DescriptionError
@@ -26,6 +32,9 @@ _MOST_REJECTED = 8
 # lanes.
 _LONG_RUN, _LONG_RUN_BYTES = 16, 64
 _MOST_APART = 4
+# What tiles of warps take of their estimate: 1.1 to 1.5 times where they are near the best, up to 4
+# where lanes are taken a few at a time.
+_TAKEN = 1.4
 _AXES = 3
 
 
@@ -43,7 +52,7 @@ class CudaKSparseGradientEmitter:
         status = _accept_math(description.math)
         if not status:
             return status
-        accepted, rejected = gradient_tile.candidates(_sums(description), target, description.tile)
+        accepted, rejected = _candidates(description, target, None)
         return Status.accept() if accepted else Status.reject(rejected[0][1])
 
     def plan(
@@ -71,18 +80,16 @@ class CudaKSparseGradientEmitter:
         status = self.supports(description, target)
         if not status:
             raise DescriptionError(status.reason)
-        work = _sums(description)
-        accepted, rejected = gradient_tile.candidates(work, target, description.tile)
+        accepted, rejected = _candidates(description, target, rows)
         slower = [
-            (str(tile), f"cost {cost:.1f}, the best {accepted[0][0]:.1f}")
+            (str(tile), f"{cost:.0f} cycles, the best {accepted[0][0]:.0f}")
             for cost, tile in accepted[1:]
         ]
-        ends = end_steps(description, target)
         beaten = (*slower[:_MOST_REJECTED], *rejected[:_MOST_REJECTED])
         return tuple(
             Plan(
                 target=target,
-                steps=(_sum_step(description, work, tile, target), *ends),
+                steps=_steps(description, tile, target),
                 rejected=() if place else beaten,
             )
             for place, (_, tile) in enumerate(accepted[:count])
@@ -90,6 +97,8 @@ class CudaKSparseGradientEmitter:
 
     def workspace_bytes(self, plan: Plan, rows: int, threads: int) -> int:
         """What the shares leave: as many matrices as the blocks that run at once have tiles."""
+        if gradient_group_step.is_grouped(plan):
+            return gradient_group_step.shares_of(plan, rows).end
         step = plan.steps[0]
         every, *_ = _counts(step, plan.target, rows)
         size = operands.element_of(step, "Accumulator").bytes
@@ -99,6 +108,10 @@ class CudaKSparseGradientEmitter:
 
     def launches(self, plan: Plan, problem: KSparseGradientProblem) -> tuple[Launch, ...]:
         """The sums, where there is anything to sum up, and what is made of their shares."""
+        if gradient_group_step.is_grouped(plan):
+            cut = gradient_group_step.shares_of(plan, problem.rows)
+            sums = gradient_group_step.launches(plan, problem, cut)
+            return *sums, *end_launches(plan.steps, problem, cut.count)
         step = plan.steps[0]
         shares, tiles, blocks = _counts(step, plan.target, problem.rows)
         ends = end_launches(plan.steps, problem, shares)
@@ -120,14 +133,45 @@ def _accept_math(instruction: MathInstruction) -> Status:
     return Status.reject(f"no kernel for {instruction}; use MathInstruction.tensor_op")
 
 
-def _by_rows(tensor: TensorDescription, batch_last: bool) -> bool:
-    """Whether the batch is contiguous."""
-    return batch_last == (tensor.layout is RowMajor)
+_Tile = GradientTile | GradientGroupTile
+
+
+def _candidates(
+    description: KSparseGradientDescription, target: Target, rows: int | None
+) -> tuple[list[tuple[float, _Tile]], list[tuple[str, str]]]:
+    """Tiles that fit with cycles of a call, cheapest first, and those that do not."""
+    work, rows = _sums(description), rows or gradient_group_cost.MANY_ROWS
+    fitting, rejected = gradient_tile.candidates(work, target, description.tile)
+    a, _, _, d = description.pattern
+    bites = (description.products or 1) * a * d * rows / gradient_tile.HALF
+    found: list[tuple[float, _Tile]] = [
+        (gradient_group_cost.FIXED + _TAKEN * clocks * bites / target.cores, tile)
+        for clocks, tile in fitting
+    ]
+    grouped = gradient_group.sums_of(description, target)
+    if grouped is not None:
+        found += [
+            (gradient_group_cost.cycles(grouped, tile, rows, target), tile)
+            for tile in gradient_group.proposed(grouped, target, description.tile)
+        ]
+    return sorted(found, key=lambda item: item[0]), rejected
+
+
+def _steps(
+    description: KSparseGradientDescription, tile: _Tile, target: Target
+) -> tuple[Step, ...]:
+    ends = end_steps(description, target)
+    if isinstance(tile, GradientTile):
+        return _sum_step(description, _sums(description), tile, target), *ends
+    work = gradient_group.sums_of(description, target)
+    assert work is not None  # The tile was made for it.
+    moves = gradient_group_step.move_steps(description, work, target)
+    return *moves, gradient_group_step.sum_step(description, work, tile, target), *ends
 
 
 def _sums(description: KSparseGradientDescription) -> Sums:
     _, b, c, d = description.pattern
-    by_rows = _by_rows(description.X, description.batch_last)
+    by_rows = is_contiguous(description.X, description.batch_last)
     is_long = d >= min(_LONG_RUN, _LONG_RUN_BYTES // description.X.element.bytes)
     along_sums = by_rows or (description.tied and is_long)
     if along_sums:
@@ -152,7 +196,7 @@ def _vector(
 ) -> int:
     """Elements of one copy: what both operands promise, as far as it divides what is contiguous."""
     _, b, c, d = description.pattern
-    if by_rows != _by_rows(description.G, description.batch_last):
+    if by_rows != is_contiguous(description.G, description.batch_last):
         return 1
     promise = min(
         description.X.alignment,
@@ -191,7 +235,7 @@ def _sum_step(
         note=f"sums over rows of {columns} elements, tiles of {tile}",
         launch=(
             ("pattern", (a, b, c, d)),
-            ("by_rows", _by_rows(description.X, description.batch_last)),
+            ("by_rows", is_contiguous(description.X, description.batch_last)),
             ("tied", description.tied),
             ("products", lead * (1 if description.tied else a * d // work.lanes)),
             ("lead", lead),

@@ -56,12 +56,12 @@ ksparse_gradient_f32_192x48_lanes2_apart_sm_90a(const __grid_constant__ Paramete
 #include "kronop/add_shares.cuh"
 
 using Parameters = kronop::AddSharesParameters<double>;
-static_assert(sizeof(Parameters{.partial = {}, .y = {}, .z = {}, .shares = {}, .extent = {},
-    .y_stride = {}, .z_stride = {}, .scalars = {}}) == 184);
+static_assert(sizeof(Parameters{.partial = {}, .y = {}, .z = {}, .shares = {}, .y_vector = {},
+    .extent = {}, .y_stride = {}, .z_stride = {}, .scalars = {}}) == 192);
 static_assert(sizeof(Parameters::partial) == 8 && sizeof(Parameters::y) == 8 &&
-    sizeof(Parameters::z) == 8 && sizeof(Parameters::shares) == 8 && sizeof(Parameters::extent) ==
-    40 && sizeof(Parameters::y_stride) == 40 && sizeof(Parameters::z_stride) == 40 &&
-    sizeof(Parameters::scalars) == 32);
+    sizeof(Parameters::z) == 8 && sizeof(Parameters::shares) == 8 && sizeof(Parameters::y_vector) ==
+    8 && sizeof(Parameters::extent) == 40 && sizeof(Parameters::y_stride) == 40 &&
+    sizeof(Parameters::z_stride) == 40 && sizeof(Parameters::scalars) == 32);
 
 struct Epilogue {
   using Compute = float;
@@ -84,9 +84,10 @@ struct Step {
   using Output = float;
   using Accumulator = float;
   using Epilogue = ::Epilogue;
-  static constexpr int kThreads = 512;
-  static constexpr int kBlocks = 2;
-  static constexpr int kSlices = 16;
+  static constexpr int kThreads = 256;
+  static constexpr int kBlocks = 4;
+  static constexpr int kSlices = 8;
+  static constexpr int kVector = 4;
   static constexpr bool kSaturate = false;
 };
 

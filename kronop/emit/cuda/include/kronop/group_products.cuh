@@ -4,7 +4,8 @@
 // as element 2 h + r of sums[n]. The left operand comes from registers, as mma.cuh and half_mma.cuh have it, or like
 // the right one from shared memory, in rows of 32, 64 or 128 bytes:
 //   contracted index contiguous: a row is a wide index, and the next products are further along it;
-//   wide index contiguous (16-bit left operands alone): a row is a contracted index and 64 wide ones.
+//   wide index contiguous (operands of 16 bits that both come from shared memory): a row is a contracted index and 64
+//   wide ones, and further ones are a part further on.
 // Piece p (16 bytes) of row r is in place p ^ r % 8 of it (rows of 64 bytes: p ^ r / 2 % 4, of 32: p ^ r / 4 % 2): what
 // starts at a multiple of 1024 bytes is free of bank conflicts in both directions.
 // NOTE: measured on one H200: products reach their full rate so, but they do without swizzle too. What differs are
@@ -16,12 +17,13 @@
 namespace kronop {
 
 #if !defined(KRONOP_EMULATION)
-// A matrix in shared memory as the tensor cores are told of it: its place, bytes from eight rows to the next eight, and the
-// bytes of a row, by which its pieces are swizzled. What lies further differs in its lower half alone.
+// A matrix in shared memory as the tensor cores are told of it: its place, bytes from eight rows to the next eight, the
+// bytes of a row, by which its pieces are swizzled, and bytes to the next part where 64 wide indices are one.
+// What lies further differs in its lower half alone.
 struct GroupMatrix {
   unsigned start, rest;
-  KRONOP_INLINE GroupMatrix(const void* from, int eight_rows, int row_bytes) {
-    start = (unsigned(__cvta_generic_to_shared(from)) & 0x3ffff) >> 4 | 1u << 16;
+  KRONOP_INLINE GroupMatrix(const void* from, int eight_rows, int row_bytes, int part = 16) {
+    start = (unsigned(__cvta_generic_to_shared(from)) & 0x3ffff) >> 4 | unsigned(part >> 4) << 16;
     rest = unsigned(eight_rows >> 4) | unsigned(row_bytes == 128 ? 1 : row_bytes == 64 ? 2 : 3) << 30;
   }
   KRONOP_INLINE unsigned long long after(int bytes) const { return (unsigned long long)rest << 32 | (start + (bytes >> 4)); }
@@ -57,10 +59,11 @@ KRONOP_INLINE void wait_for_group_products() {
       "wgmma.mma_async.sync.aligned.m64n" columns step ".f32." type "." type " {" KRONOP_PLACES_##n "}, "         \
       "{" a0 ", " a1 ", " a2 ", " a3 "}, " b0 ", more, 1, 1" tail ";}"                                            \
       : __VA_ARGS__ : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int(more)))
-#define KRONOP_FROM_SHARED(n, columns, type, a0, b0, m0, t0, ...)                                                  \
+#define KRONOP_FROM_SHARED(n, columns, type, a0, b0, m0, t0, t1, ...)                                              \
   asm volatile("{.reg .pred more; setp.ne.b32 more, " m0 ", 0;\n"                                                 \
       "wgmma.mma_async.sync.aligned.m64n" columns "k16.f32." type "." type " {" KRONOP_PLACES_##n "}, "            \
-      a0 ", " b0 ", more, 1, 1, " t0 ", 0;}" : __VA_ARGS__ : "l"(a), "l"(b), "r"(int(more)), "n"(int(kTurned)))
+      a0 ", " b0 ", more, 1, 1, " t0 ", " t1 ";}"                                                                  \
+      : __VA_ARGS__ : "l"(a), "l"(b), "r"(int(more)), "n"(int(kTurned)), "n"(int(kTurnedRight)))
 #define KRONOP_GROUP_PRODUCTS(n, columns, a0, a1, a2, a3, b0, m0, ...)                                             \
   template <class T>                                                                                              \
   KRONOP_INLINE void group_product(float (&sums)[n][4], const unsigned (&a)[4], unsigned long long b, bool more) { \
@@ -72,12 +75,12 @@ KRONOP_INLINE void wait_for_group_products() {
       KRONOP_FROM_REGISTERS(n, columns, "k8", "tf32", "", a0, a1, a2, a3, b0, m0, __VA_ARGS__);                    \
     }                                                                                                             \
   }                                                                                                               \
-  template <class T, bool kTurned>                                                                                \
+  template <class T, bool kTurned, bool kTurnedRight = false>                                                     \
   KRONOP_INLINE void group_product(float (&sums)[n][4], unsigned long long a, unsigned long long b, bool more) {   \
     if constexpr (detail::same<T, half_t>) {                                                                      \
-      KRONOP_FROM_SHARED(n, columns, "f16", a0, a1, a2, a3, __VA_ARGS__);                                          \
+      KRONOP_FROM_SHARED(n, columns, "f16", a0, a1, a2, a3, b0, __VA_ARGS__);                                          \
     } else {                                                                                                      \
-      KRONOP_FROM_SHARED(n, columns, "bf16", a0, a1, a2, a3, __VA_ARGS__);                                         \
+      KRONOP_FROM_SHARED(n, columns, "bf16", a0, a1, a2, a3, b0, __VA_ARGS__);                                         \
     }                                                                                                             \
   }
 KRONOP_GROUP_PRODUCTS(2, "16", "%8", "%9", "%10", "%11", "%12", "%13", KRONOP_SUMS_2(0))

@@ -1,4 +1,4 @@
-// I_2 x dense(48, 192) x I_4, batch_last, tiles of 1 lanes x 128 x 48 x 64, 3 stages, 2 teams along rows, 1 of copies, W stays
+// I_2 x dense(48, 192) x I_4, batch_last, tiles of 1 lanes x 128 x 48 x 64, 3 stages, 2 teams along rows, W stays
 #include "kronop/contract_group.cuh"
 
 using Parameters = kronop::ContractParameters<double>;
@@ -44,7 +44,7 @@ struct Step {
   using Output = float;
   using Accumulator = float;
   using Epilogue = ::Epilogue;
-  static constexpr int kThreads = 384;
+  static constexpr int kThreads = 512;
   static constexpr int kBlocks = 1;
   static constexpr int kStages = 3;
   static constexpr bool kResident = true;
@@ -59,7 +59,8 @@ struct Step {
   static constexpr int kGroupsM = 2;
   static constexpr int kGroupsLanes = 1;
   static constexpr int kPartM = 64;
-  static constexpr int kPartN = 48;
+  static constexpr int kPartN = 16;
+  static constexpr int kKept = 3;
   static constexpr int kContracted = 192;
   static constexpr int kProduced = 48;
   static constexpr int kPlane = 9216;
@@ -74,10 +75,10 @@ struct Step {
   static constexpr int kXSize = 8704;
   static constexpr int kWRoom = 0;
   static constexpr int kResultsAt = 178176;
-  static constexpr int kBarriersAt = 204672;
-  static constexpr int kCopyThreads = 128;
-  static constexpr int kCopyRegisters = 88;
-  static constexpr int kProductRegisters = 208;
+  static constexpr int kBarriersAt = 204480;
+  static constexpr int kCopyRegisters = 72;
+  static constexpr int kProductRegisters = 184;
+  static constexpr int kStoreRegisters = 72;
   static constexpr bool kSaturate = false;
 };
 

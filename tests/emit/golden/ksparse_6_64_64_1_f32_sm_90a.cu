@@ -1,4 +1,4 @@
-// I_6 x dense(64, 64) x I_1, batch_first, tiles of 1 lanes x 128 x 64 x 64, 4 stages, 2 teams along rows, 1 of copies, W stays
+// I_6 x dense(64, 64) x I_1, batch_first, tiles of 1 lanes x 128 x 64 x 64, 4 stages, 2 teams along rows, W stays
 #include "kronop/contract_group.cuh"
 
 using Parameters = kronop::ContractParameters<double>;
@@ -44,7 +44,7 @@ struct Step {
   using Output = float;
   using Accumulator = float;
   using Epilogue = ::Epilogue;
-  static constexpr int kThreads = 384;
+  static constexpr int kThreads = 512;
   static constexpr int kBlocks = 1;
   static constexpr int kStages = 4;
   static constexpr bool kResident = true;
@@ -60,6 +60,7 @@ struct Step {
   static constexpr int kGroupsLanes = 1;
   static constexpr int kPartM = 16;
   static constexpr int kPartN = 64;
+  static constexpr int kKept = 1;
   static constexpr int kContracted = 64;
   static constexpr int kProduced = 64;
   static constexpr int kPlane = 4096;
@@ -74,10 +75,10 @@ struct Step {
   static constexpr int kXSize = 8704;
   static constexpr int kWRoom = 0;
   static constexpr int kResultsAt = 172032;
-  static constexpr int kBarriersAt = 208896;
-  static constexpr int kCopyThreads = 128;
-  static constexpr int kCopyRegisters = 88;
-  static constexpr int kProductRegisters = 208;
+  static constexpr int kBarriersAt = 207104;
+  static constexpr int kCopyRegisters = 72;
+  static constexpr int kProductRegisters = 184;
+  static constexpr int kStoreRegisters = 72;
   static constexpr bool kSaturate = false;
 };
 

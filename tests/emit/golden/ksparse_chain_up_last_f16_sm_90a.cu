@@ -30,7 +30,7 @@ pack_ksparse_f16_6_64_64_1_batch_last_f16_linear_sm_90a(const __grid_constant__ 
   kronop::pack_weights<Step>(parameters);
 }
 
-// I_6 x dense(64, 64) x I_1, batch_last, tiles of 1 lanes x 256 x 64 x 64, 5 stages, 2 teams along rows, 2 of copies, W stays
+// I_6 x dense(64, 64) x I_1, batch_last, tiles of 1 lanes x 256 x 64 x 64, 5 stages, 2 teams along rows, W stays
 #include "kronop/contract_group.cuh"
 
 using Parameters = kronop::ContractParameters<double>;
@@ -91,7 +91,8 @@ struct Step {
   static constexpr int kGroupsM = 2;
   static constexpr int kGroupsLanes = 1;
   static constexpr int kPartM = 64;
-  static constexpr int kPartN = 64;
+  static constexpr int kPartN = 32;
+  static constexpr int kKept = 4;
   static constexpr int kContracted = 64;
   static constexpr int kProduced = 64;
   static constexpr int kPlane = 4096;
@@ -106,10 +107,10 @@ struct Step {
   static constexpr int kXSize = 16384;
   static constexpr int kWRoom = 0;
   static constexpr int kResultsAt = 172032;
-  static constexpr int kBarriersAt = 209152;
-  static constexpr int kCopyThreads = 256;
-  static constexpr int kCopyRegisters = 64;
-  static constexpr int kProductRegisters = 192;
+  static constexpr int kBarriersAt = 209024;
+  static constexpr int kCopyRegisters = 88;
+  static constexpr int kProductRegisters = 168;
+  static constexpr int kStoreRegisters = 88;
   static constexpr bool kSaturate = false;
 };
 
@@ -150,7 +151,7 @@ pack_ksparse_f16_1_768_192_2_batch_last_f16_linear_sm_90a(const __grid_constant_
   kronop::pack_weights<Step>(parameters);
 }
 
-// I_1 x dense(768, 192) x I_2, batch_last, tiles of 1 lanes x 128 x 256 x 64, 3 stages, 2 teams along rows, 1 of copies, W stays
+// I_1 x dense(768, 192) x I_2, batch_last, tiles of 1 lanes x 128 x 256 x 64, 5 stages, 2 teams along rows, W stays, results in halves
 #include "kronop/contract_group.cuh"
 
 using Parameters = kronop::ContractParameters<double>;
@@ -196,9 +197,9 @@ struct Step {
   using Output = kronop::half_t;
   using Accumulator = float;
   using Epilogue = ::Epilogue;
-  static constexpr int kThreads = 384;
+  static constexpr int kThreads = 512;
   static constexpr int kBlocks = 1;
-  static constexpr int kStages = 3;
+  static constexpr int kStages = 5;
   static constexpr bool kResident = true;
   static constexpr bool kPacks = false;
   static constexpr bool kDirect = true;
@@ -211,7 +212,8 @@ struct Step {
   static constexpr int kGroupsM = 2;
   static constexpr int kGroupsLanes = 1;
   static constexpr int kPartM = 64;
-  static constexpr int kPartN = 64;
+  static constexpr int kPartN = 32;
+  static constexpr int kKept = 4;
   static constexpr int kContracted = 192;
   static constexpr int kProduced = 768;
   static constexpr int kPlane = 147456;
@@ -225,11 +227,11 @@ struct Step {
   static constexpr int kYPitch = 72;
   static constexpr int kXSize = 8192;
   static constexpr int kWRoom = 0;
-  static constexpr int kResultsAt = 147456;
-  static constexpr int kBarriersAt = 222208;
-  static constexpr int kCopyThreads = 128;
+  static constexpr int kResultsAt = 180224;
+  static constexpr int kBarriersAt = 217600;
   static constexpr int kCopyRegisters = 88;
-  static constexpr int kProductRegisters = 208;
+  static constexpr int kProductRegisters = 168;
+  static constexpr int kStoreRegisters = 88;
   static constexpr bool kSaturate = false;
 };
 

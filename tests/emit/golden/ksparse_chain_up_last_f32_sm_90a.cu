@@ -1,4 +1,4 @@
-// I_6 x dense(64, 64) x I_1, batch_last, tiles of 1 lanes x 128 x 64 x 64, 4 stages, 2 teams along rows, 1 of copies, W stays
+// I_6 x dense(64, 64) x I_1, batch_last, tiles of 1 lanes x 128 x 64 x 64, 4 stages, 2 teams along rows, W stays
 #include "kronop/contract_group.cuh"
 
 using Parameters = kronop::ContractParameters<double>;
@@ -44,7 +44,7 @@ struct Step {
   using Output = float;
   using Accumulator = float;
   using Epilogue = ::Epilogue;
-  static constexpr int kThreads = 384;
+  static constexpr int kThreads = 512;
   static constexpr int kBlocks = 1;
   static constexpr int kStages = 4;
   static constexpr bool kResident = true;
@@ -59,7 +59,8 @@ struct Step {
   static constexpr int kGroupsM = 2;
   static constexpr int kGroupsLanes = 1;
   static constexpr int kPartM = 64;
-  static constexpr int kPartN = 64;
+  static constexpr int kPartN = 16;
+  static constexpr int kKept = 4;
   static constexpr int kContracted = 64;
   static constexpr int kProduced = 64;
   static constexpr int kPlane = 4096;
@@ -74,10 +75,10 @@ struct Step {
   static constexpr int kXSize = 8704;
   static constexpr int kWRoom = 0;
   static constexpr int kResultsAt = 172032;
-  static constexpr int kBarriersAt = 207360;
-  static constexpr int kCopyThreads = 128;
-  static constexpr int kCopyRegisters = 88;
-  static constexpr int kProductRegisters = 208;
+  static constexpr int kBarriersAt = 207104;
+  static constexpr int kCopyRegisters = 72;
+  static constexpr int kProductRegisters = 184;
+  static constexpr int kStoreRegisters = 72;
   static constexpr bool kSaturate = false;
 };
 
@@ -86,7 +87,7 @@ ksparse_f32_6_64_64_1_batch_last_f32_linear_sm_90a(const __grid_constant__ Param
   kronop::contract_group<Step>(parameters);
 }
 
-// I_1 x dense(768, 192) x I_2, batch_last, tiles of 1 lanes x 256 x 48 x 32, 3 stages, 2 teams along rows, 1 of copies, W stays
+// I_1 x dense(768, 192) x I_2, batch_last, tiles of 1 lanes x 256 x 48 x 32, 3 stages, 2 teams along rows, W stays
 #include "kronop/contract_group.cuh"
 
 using Parameters = kronop::ContractParameters<double>;
@@ -132,7 +133,7 @@ struct Step {
   using Output = float;
   using Accumulator = float;
   using Epilogue = ::Epilogue;
-  static constexpr int kThreads = 384;
+  static constexpr int kThreads = 512;
   static constexpr int kBlocks = 1;
   static constexpr int kStages = 3;
   static constexpr bool kResident = true;
@@ -147,7 +148,8 @@ struct Step {
   static constexpr int kGroupsM = 2;
   static constexpr int kGroupsLanes = 1;
   static constexpr int kPartM = 64;
-  static constexpr int kPartN = 48;
+  static constexpr int kPartN = 16;
+  static constexpr int kKept = 6;
   static constexpr int kContracted = 192;
   static constexpr int kProduced = 768;
   static constexpr int kPlane = 147456;
@@ -162,10 +164,10 @@ struct Step {
   static constexpr int kXSize = 8448;
   static constexpr int kWRoom = 0;
   static constexpr int kResultsAt = 175104;
-  static constexpr int kBarriersAt = 227712;
-  static constexpr int kCopyThreads = 128;
-  static constexpr int kCopyRegisters = 88;
-  static constexpr int kProductRegisters = 208;
+  static constexpr int kBarriersAt = 227520;
+  static constexpr int kCopyRegisters = 72;
+  static constexpr int kProductRegisters = 184;
+  static constexpr int kStoreRegisters = 72;
   static constexpr bool kSaturate = false;
 };
 

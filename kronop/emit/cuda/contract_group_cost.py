@@ -13,24 +13,24 @@ from kronop.target import Target
 # batch 25088, one H200) the choice takes 3 % longer than the best in the mean, 37 % at worst.
 # Bytes of memory, of what copies bring, of results that threads store and of shared memory, a cycle
 # of one multiprocessor.
-_MEMORY, _BROUGHT, _STORED, _SHARED = 20.5, 45.0, 25.0, 128.0
+_MEMORY, _BROUGHT, _STORED, _SHARED = 19.5, 32.0, 13.0, 128.0
 # Cycles from the copy of a stage to its arrival, and stages that are not on their way.
-_LATENCY, _HELD = 2200.0, 1.4
+_LATENCY, _HELD = 3200.0, 0.9
 # A run of memory, in bytes, that keeps memory and copies at their rate; how much shorter ones slow
 # them: (1, 48, 48, 128) with runs of 16 and 32 bytes takes 1.54 and 0.37 ms in float16.
 _RUN, _SHORT = 64, 1.5
 # How much slower memory is where neighbours in it are used at different times.
-_APART = 1.7
+_APART = 1.8
 # Multiply-adds of 2-byte operands a cycle, and where three products stand for one those of half the
 # size.
-_RATE, _RATE_OF_SPLIT = 2500.0, 1900.0
+_RATE, _RATE_OF_SPLIT = 2600.0, 2000.0
 _PRODUCTS_OF_SPLIT = 3
 # Cycles of a step, of a part of the results and of a sum of it, of a tile, of an element of X that
 # goes through registers; of a call, and of weights that are packed before it.
-_STEP, _PART, _SUM, _TILE, _FRAGMENT = 160.0, 23.0, 0.06, 330.0, 0.045
-_CALL, _PACK = 11000.0, 5400.0
+_STEP, _PART, _SUM, _TILE, _FRAGMENT = 165.0, 4.0, 0.066, 130.0, 0.055
+_CALL, _PACK = 5100.0, 3300.0
 # Elements that a block packs in a cycle.
-_PACKS = 1.65
+_PACKS = 2.2
 
 
 def cycles(work: Contraction, tile: GroupTile, splits: bool, packs: bool, target: Target) -> float:
@@ -53,14 +53,18 @@ def cycles(work: Contraction, tile: GroupTile, splits: bool, packs: bool, target
     memory = (x / outputs + y) * slow / _MEMORY
     rate = min(_BROUGHT, max(0.5, tile.stages - _HELD) * (x + w) / steps / _LATENCY)
     brought = (x * slow + w) / rate
-    used = _used(work, tile, splits, x, w, y)
-    # Nothing goes on beside the first copies and the last products.
-    took = _CALL + (turns - 1) * max(memory, brought, used) + brought + used
-    if packs:
-        took += _PACK
-    elif contract_group.packs(work, tile):
-        took += tile.lanes * tile.n * work.contracted / _PACKS
-    return took
+    used = _used(work, tile, splits, x, w)
+    parts = tile.team_m * tile.n // contract_group.part_outputs(work, tile)
+    stored = parts * _PART + y / _STORED
+    # Nothing goes on beside the first copies and the last results.
+    took = _CALL + (turns - 1) * max(memory, brought, used, stored) + brought + used + stored
+    if tile.resident:
+        # Nothing goes on while a block takes another part of W, either.
+        own = weights / rate + _LATENCY
+        if contract_group.packs(work, tile):
+            own = tile.lanes * tile.n * work.contracted / _PACKS
+        took += own * (1 if blocks % parts == 0 else 1 + parts / blocks)
+    return took + (_PACK if packs else 0)
 
 
 def _run(work: Contraction, tile: GroupTile) -> int:
@@ -70,7 +74,7 @@ def _run(work: Contraction, tile: GroupTile) -> int:
     return elements * work.source.bytes
 
 
-def _used(work: Contraction, tile: GroupTile, splits: bool, x: int, w: int, y: int) -> float:
+def _used(work: Contraction, tile: GroupTile, splits: bool, x: int, w: int) -> float:
     """Cycles of the teams that multiply."""
     element = work.source.bytes
     depth = operands.round_up(work.contracted, tile.k)
@@ -79,12 +83,7 @@ def _used(work: Contraction, tile: GroupTile, splits: bool, x: int, w: int, y: i
     products = sums * depth * times * element / 2 / (_RATE_OF_SPLIT if splits else _RATE)
     right = sums * depth * element * (times if splits else 1) / contract_group.TEAM_ROWS
     shared = (2 * x + w + right + 3 * sums * work.output.bytes) / _SHARED
-    parts = tile.team_m * tile.n // contract_group.part_outputs(work, tile)
     took = max(products, shared) + depth // tile.k * _STEP
-    stores = parts * _PART + y / _STORED
-    if contract_group.direct(work, tile):
-        # Results leave while products go on by themselves.
-        took = max(took, stores)
-    else:
-        took += stores + x / element * _FRAGMENT
+    if not contract_group.direct(work, tile):
+        took += x / element * _FRAGMENT
     return took + sums * _SUM + _TILE

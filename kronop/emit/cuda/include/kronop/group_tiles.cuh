@@ -66,10 +66,11 @@ struct GroupBarriers {
   }
 };
 
-// The tiles of a block in turn. Where W stays, rows are fastest and a block has neighbours; else outputs are, so that
-// blocks that run side by side share rows of X. Memory wants what lies together at one time: where rows are whole lines,
-// those that run side by side take one after the other of all lanes and groups too, unless more W than the level-2 cache holds
-// would pass by every time.
+// The tiles of a block in turn, such that blocks that run side by side are at neighbouring places of memory. Where W stays, a
+// block keeps its part of it and takes a range of all tiles, rows fastest; or, where rows are whole lines and all parts have n
+// blocks, every n-th tile of rows. Else outputs are fastest, so that rows of X are shared, then what lies together in
+// memory: where rows are whole lines, all lanes and groups of them, unless more W than the level-2 cache holds would
+// pass by every time.
 template <class Step, class Parameters>
 struct TileWalk {
   static constexpr int kOutputTiles = (Step::kProduced + Step::kTileN - 1) / Step::kTileN;
@@ -77,10 +78,20 @@ struct TileWalk {
   // NOTE: of less than 2^31 tiles: so many would be 4 terabytes of results.
   const Parameters& parameters;
   int item, end, row = 0, part = -1;  // `part` tells tiles of different parts of W apart
+  int apart = 1;                      // tiles of rows that a block takes one after the other
   Place place;
 
   KRONOP_INLINE explicit TileWalk(const Parameters& with) : parameters(with) {
-    const long long all = (long long)row_tiles() * kOutputTiles * lane_tiles() * groups();
+    const long long parts = (long long)kOutputTiles * lane_tiles() * groups(), all = parts * row_tiles();
+    if (Step::kResident && Step::kXOrder != kAlongRows && gridDim.x % parts == 0) {
+      apart = int(gridDim.x / parts);
+      row = int(blockIdx.x / parts);
+      part = int(blockIdx.x % parts);
+      item = 0;
+      end = int(ceil_div(row_tiles() - row, apart));
+      if (more()) locate_part(part);
+      return;
+    }
     item = Step::kResident ? int(all * blockIdx.x / gridDim.x) : blockIdx.x;
     end = Step::kResident ? int(all * (blockIdx.x + 1) / gridDim.x) : int(all);
     if (more()) locate();
@@ -88,10 +99,11 @@ struct TileWalk {
   KRONOP_INLINE bool more() const { return item < end; }
   KRONOP_INLINE void advance() {
     item += Step::kResident ? 1 : gridDim.x;
-    if (Step::kResident && ++row < row_tiles()) {
-      place.x += Step::kTileM * parameters.row_x[0];
-      place.y += Step::kTileM * parameters.row_y[0];
-      place.z += Step::kTileM * parameters.row_z[0];
+    row += apart;
+    if (Step::kResident && row < row_tiles()) {
+      place.x += apart * Step::kTileM * parameters.row_x[0];
+      place.y += apart * Step::kTileM * parameters.row_y[0];
+      place.z += apart * Step::kTileM * parameters.row_z[0];
       place.rows = least(parameters.row_extent[0] - (long long)row * Step::kTileM, Step::kTileM);
     } else if (more()) {
       locate();
@@ -111,10 +123,14 @@ struct TileWalk {
     return int(digit);
   }
   KRONOP_INLINE void locate() {
-    const bool rows_last = !Step::kResident && Step::kXOrder != kAlongRows && groups() * parameters.lane_extent * kWeights <= kMostWeights;
     unsigned rest = item;
     if (Step::kResident) row = digit(rest, row_tiles());
     part = int(rest);
+    locate_part(rest);
+  }
+  // With the row, where that is not a digit of its own.
+  KRONOP_INLINE void locate_part(unsigned rest) {
+    const bool rows_last = !Step::kResident && Step::kXOrder != kAlongRows && groups() * parameters.lane_extent * kWeights <= kMostWeights;
     const int output = digit(rest, kOutputTiles) * Step::kTileN;
     if (!Step::kResident && !rows_last) row = digit(rest, row_tiles());
     const long long lane = digit(rest, lane_tiles()) * Step::kLanes;

@@ -86,7 +86,7 @@ def test_lanes_that_are_apart_are_in_the_workspace() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pattern", "batch_last"), [((6, 64, 64, 1), False), ((1, 48, 48, 128), True)]
+    ("pattern", "batch_last"), [((6, 64, 64, 1), False), ((1, 48, 48, 8), True)]
 )
 def test_small_weights_are_packed_in_the_block(pattern: Any, batch_last: bool) -> None:
     # Out of order: to be split, or of several lanes.

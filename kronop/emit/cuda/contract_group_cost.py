@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import math
 
-from kronop.emit.cuda import contract_group, operands
+from kronop.emit.cuda import contract_group, contract_mma, operands
 from kronop.emit.cuda.contract import Contraction, Order
 from kronop.emit.cuda.contract_group import GroupTile
 from kronop.target import Target
 
-# NOTE: fitted, then rounded; of 506 tiles of 61 problems with their layouts (float16 and float32,
-# batch 25088, one H200) the choice takes 3 % longer than the best in the mean, 37 % at worst.
+# NOTE: fitted, then rounded; of 394 tiles of 65 problems with their layouts (float16 and float32,
+# batch 25088, one H200) the choice takes 4 % longer than the best in the mean, 23 % at worst; of 46
+# problems with many lanes, those that are moved apart among them, 5 % and 48 %.
 # Bytes of memory, of what copies bring, of results that threads store and of shared memory, a cycle
 # of one multiprocessor.
 _MEMORY, _BROUGHT, _STORED, _SHARED = 19.5, 32.0, 13.0, 128.0
 # Cycles from the copy of a stage to its arrival, and stages that are not on their way.
 _LATENCY, _HELD = 3200.0, 0.9
 # A run of memory, in bytes, that keeps memory and copies at their rate; how much shorter ones slow
-# them: (1, 48, 48, 128) with runs of 16 and 32 bytes takes 1.54 and 0.37 ms in float16.
-_RUN, _SHORT = 64, 1.5
+# what is read and written.
+_RUN, _SHORT_READ, _SHORT_WRITTEN = 64, 0.9, 1.3
 # How much slower memory is where neighbours in it are used at different times.
 _APART = 1.8
 # Multiply-adds of 2-byte operands a cycle, and where three products stand for one those of half the
@@ -47,12 +48,14 @@ def cycles(work: Contraction, tile: GroupTile, splits: bool, packs: bool, target
     rows = operands.cover(operands.cover(work.rows, work.groups), tile.m)
     blocks = contract_group.blocks(parts, rows, tile.resident, target.cores)
     turns = operands.cover(parts * rows, blocks)
-    slow = math.pow(max(1.0, _RUN / _run(work, tile)), _SHORT)
+    short = max(1.0, _RUN / _run(work, tile))
+    slow, slow_y = math.pow(short, _SHORT_READ), math.pow(short, _SHORT_WRITTEN)
+    memory = (x / outputs * slow + y * slow_y) / _MEMORY
     if tile.resident and blocks % parts:
-        slow *= _APART
-    memory = (x / outputs + y) * slow / _MEMORY
+        memory *= _APART
     rate = min(_BROUGHT, max(0.5, tile.stages - _HELD) * (x + w) / steps / _LATENCY)
-    brought = (x * slow + w) / rate
+    narrow = operands.VECTOR_BYTES / (element * contract_mma.vectors(work, tile)[0])
+    brought = (x * slow * narrow + w) / rate
     used = _used(work, tile, splits, x, w)
     parts = tile.team_m * tile.n // contract_group.part_outputs(work, tile)
     stored = parts * _PART + y / _STORED

@@ -98,7 +98,8 @@ def even_candidates(
         (cost * _over_model(work, item), item) for cost, item in others
     ]
     refused: list[tuple[str, str]] = []
-    for item in contract_group.proposed(work, split, target, given):
+    small = given is None and min(work.contracted, work.produced) < LEAST_OF_MMA
+    for item in () if small else contract_group.proposed(work, split, target, given):
         status = contract_group.fits(work, item, split, target)
         if status:
             accepted.append((_of_group(work, item, split, target), item))

@@ -1,5 +1,5 @@
-// I_1 x dense(192, 48) x I_2, batch_first, tiles of 2 lanes x 64 x 64 x 16, 2 stages, 2 x 2 x 1 x 1 warps of 32 x 64
-#include "kronop/contract_mma.cuh"
+// I_1 x dense(192, 48) x I_2, batch_first, tiles of 2 lanes x 64 x 64 x 32, 7 stages, 2 teams along lanes, W stays
+#include "kronop/contract_group.cuh"
 
 using Parameters = kronop::ContractParameters<double>;
 static_assert(sizeof(Parameters{.x = {}, .w = {}, .y = {}, .z = {}, .bias = {}, .x_vector = {},
@@ -44,37 +44,45 @@ struct Step {
   using Output = float;
   using Accumulator = float;
   using Epilogue = ::Epilogue;
-  static constexpr int kThreads = 128;
-  static constexpr int kBlocks = 2;
-  static constexpr int kStages = 2;
+  static constexpr int kThreads = 512;
+  static constexpr int kBlocks = 1;
+  static constexpr int kStages = 7;
+  static constexpr bool kResident = true;
+  static constexpr bool kPacks = true;
+  static constexpr bool kDirect = false;
+  static constexpr bool kSplit = true;
   static constexpr int kLanes = 2;
   static constexpr int kTileM = 64;
   static constexpr int kTileN = 64;
-  static constexpr int kTileK = 16;
-  static constexpr int kWarpLanes = 1;
-  static constexpr int kWarpM = 2;
-  static constexpr int kWarpN = 8;
-  static constexpr int kWarpsLanes = 2;
-  static constexpr int kWarpsM = 2;
-  static constexpr int kWarpsN = 1;
-  static constexpr int kWarpsK = 1;
-  static constexpr bool kSplit = true;
+  static constexpr int kTileK = 32;
+  static constexpr int kTeamM = 1;
+  static constexpr int kGroupsM = 1;
+  static constexpr int kGroupsLanes = 2;
+  static constexpr int kPartM = 16;
+  static constexpr int kPartN = 32;
+  static constexpr int kKept = 2;
   static constexpr int kContracted = 48;
   static constexpr int kProduced = 192;
+  static constexpr int kPlane = 9216;
   static constexpr int kXOrder = 2;
-  static constexpr int kWOrder = 2;
   static constexpr int kYOrder = 2;
   static constexpr int kXVector = 4;
   static constexpr int kWVector = 4;
+  static constexpr int kWLanes = 2;
   static constexpr int kYVector = 4;
-  static constexpr int kXPitch = 36;
-  static constexpr int kWPitch = 36;
-  static constexpr int kYPitch = 132;
-  static constexpr int kTileBytesAt = 1536;
+  static constexpr int kXPitch = 68;
+  static constexpr int kYPitch = 68;
+  static constexpr int kXSize = 4352;
+  static constexpr int kWRoom = 0;
+  static constexpr int kResultsAt = 187392;
+  static constexpr int kBarriersAt = 222720;
+  static constexpr int kCopyRegisters = 72;
+  static constexpr int kProductRegisters = 184;
+  static constexpr int kStoreRegisters = 72;
   static constexpr bool kSaturate = false;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
 ksparse_f32_1_192_48_2_batch_first_f32_linear_sm_90a(const __grid_constant__ Parameters parameters) {
-  kronop::contract_mma<Step>(parameters);
+  kronop::contract_group<Step>(parameters);
 }

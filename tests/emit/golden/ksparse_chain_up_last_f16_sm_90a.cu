@@ -30,7 +30,7 @@ pack_ksparse_f16_6_64_64_1_batch_last_f16_linear_sm_90a(const __grid_constant__ 
   kronop::pack_weights<Step>(parameters);
 }
 
-// I_6 x dense(64, 64) x I_1, batch_last, tiles of 1 lanes x 256 x 64 x 64, 5 stages, 2 teams along rows, W stays
+// I_6 x dense(64, 64) x I_1, batch_last, tiles of 1 lanes x 128 x 64 x 64, 8 stages, 2 teams along rows, W in stages
 #include "kronop/contract_group.cuh"
 
 using Parameters = kronop::ContractParameters<double>;
@@ -78,21 +78,21 @@ struct Step {
   using Epilogue = ::Epilogue;
   static constexpr int kThreads = 512;
   static constexpr int kBlocks = 1;
-  static constexpr int kStages = 5;
-  static constexpr bool kResident = true;
+  static constexpr int kStages = 8;
+  static constexpr bool kResident = false;
   static constexpr bool kPacks = false;
   static constexpr bool kDirect = true;
   static constexpr bool kSplit = false;
   static constexpr int kLanes = 1;
-  static constexpr int kTileM = 256;
+  static constexpr int kTileM = 128;
   static constexpr int kTileN = 64;
   static constexpr int kTileK = 64;
-  static constexpr int kTeamM = 2;
+  static constexpr int kTeamM = 1;
   static constexpr int kGroupsM = 2;
   static constexpr int kGroupsLanes = 1;
   static constexpr int kPartM = 64;
   static constexpr int kPartN = 32;
-  static constexpr int kKept = 4;
+  static constexpr int kKept = 2;
   static constexpr int kContracted = 64;
   static constexpr int kProduced = 64;
   static constexpr int kPlane = 4096;
@@ -102,12 +102,12 @@ struct Step {
   static constexpr int kWVector = 8;
   static constexpr int kWLanes = 1;
   static constexpr int kYVector = 8;
-  static constexpr int kXPitch = 264;
+  static constexpr int kXPitch = 136;
   static constexpr int kYPitch = 72;
-  static constexpr int kXSize = 16384;
-  static constexpr int kWRoom = 0;
-  static constexpr int kResultsAt = 172032;
-  static constexpr int kBarriersAt = 209024;
+  static constexpr int kXSize = 8192;
+  static constexpr int kWRoom = 4096;
+  static constexpr int kResultsAt = 196608;
+  static constexpr int kBarriersAt = 215168;
   static constexpr int kCopyRegisters = 88;
   static constexpr int kProductRegisters = 168;
   static constexpr int kStoreRegisters = 88;
@@ -151,7 +151,7 @@ pack_ksparse_f16_1_768_192_2_batch_last_f16_linear_sm_90a(const __grid_constant_
   kronop::pack_weights<Step>(parameters);
 }
 
-// I_1 x dense(768, 192) x I_2, batch_last, tiles of 1 lanes x 128 x 256 x 64, 5 stages, 2 teams along rows, W stays, results in halves
+// I_1 x dense(768, 192) x I_2, batch_last, tiles of 1 lanes x 128 x 192 x 64, 7 stages, 2 teams along rows, W stays, results in halves
 #include "kronop/contract_group.cuh"
 
 using Parameters = kronop::ContractParameters<double>;
@@ -199,21 +199,21 @@ struct Step {
   using Epilogue = ::Epilogue;
   static constexpr int kThreads = 512;
   static constexpr int kBlocks = 1;
-  static constexpr int kStages = 5;
+  static constexpr int kStages = 7;
   static constexpr bool kResident = true;
   static constexpr bool kPacks = false;
   static constexpr bool kDirect = true;
   static constexpr bool kSplit = false;
   static constexpr int kLanes = 1;
   static constexpr int kTileM = 128;
-  static constexpr int kTileN = 256;
+  static constexpr int kTileN = 192;
   static constexpr int kTileK = 64;
   static constexpr int kTeamM = 1;
   static constexpr int kGroupsM = 2;
   static constexpr int kGroupsLanes = 1;
   static constexpr int kPartM = 64;
   static constexpr int kPartN = 32;
-  static constexpr int kKept = 4;
+  static constexpr int kKept = 3;
   static constexpr int kContracted = 192;
   static constexpr int kProduced = 768;
   static constexpr int kPlane = 147456;
@@ -227,8 +227,8 @@ struct Step {
   static constexpr int kYPitch = 72;
   static constexpr int kXSize = 8192;
   static constexpr int kWRoom = 0;
-  static constexpr int kResultsAt = 180224;
-  static constexpr int kBarriersAt = 217600;
+  static constexpr int kResultsAt = 188416;
+  static constexpr int kBarriersAt = 216448;
   static constexpr int kCopyRegisters = 88;
   static constexpr int kProductRegisters = 168;
   static constexpr int kStoreRegisters = 88;

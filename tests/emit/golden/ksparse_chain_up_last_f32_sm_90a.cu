@@ -87,7 +87,7 @@ ksparse_f32_6_64_64_1_batch_last_f32_linear_sm_90a(const __grid_constant__ Param
   kronop::contract_group<Step>(parameters);
 }
 
-// I_1 x dense(768, 192) x I_2, batch_last, tiles of 1 lanes x 256 x 48 x 32, 3 stages, 2 teams along rows, W stays
+// I_1 x dense(768, 192) x I_2, batch_last, tiles of 1 lanes x 128 x 48 x 64, 3 stages, 2 teams along rows, W stays
 #include "kronop/contract_group.cuh"
 
 using Parameters = kronop::ContractParameters<double>;
@@ -141,15 +141,15 @@ struct Step {
   static constexpr bool kDirect = false;
   static constexpr bool kSplit = true;
   static constexpr int kLanes = 1;
-  static constexpr int kTileM = 256;
+  static constexpr int kTileM = 128;
   static constexpr int kTileN = 48;
-  static constexpr int kTileK = 32;
-  static constexpr int kTeamM = 2;
+  static constexpr int kTileK = 64;
+  static constexpr int kTeamM = 1;
   static constexpr int kGroupsM = 2;
   static constexpr int kGroupsLanes = 1;
   static constexpr int kPartM = 64;
   static constexpr int kPartN = 16;
-  static constexpr int kKept = 6;
+  static constexpr int kKept = 3;
   static constexpr int kContracted = 192;
   static constexpr int kProduced = 768;
   static constexpr int kPlane = 147456;
@@ -159,12 +159,12 @@ struct Step {
   static constexpr int kWVector = 4;
   static constexpr int kWLanes = 1;
   static constexpr int kYVector = 4;
-  static constexpr int kXPitch = 264;
+  static constexpr int kXPitch = 136;
   static constexpr int kYPitch = 68;
-  static constexpr int kXSize = 8448;
+  static constexpr int kXSize = 8704;
   static constexpr int kWRoom = 0;
-  static constexpr int kResultsAt = 175104;
-  static constexpr int kBarriersAt = 227520;
+  static constexpr int kResultsAt = 178176;
+  static constexpr int kBarriersAt = 204480;
   static constexpr int kCopyRegisters = 72;
   static constexpr int kProductRegisters = 184;
   static constexpr int kStoreRegisters = 72;

@@ -37,6 +37,8 @@ LEAST_OF_MMA = 16
 # upper end), where memory has runs of 16 bytes 1.6 to 5.3 times. The model of `contract_group` was
 # fitted to the same problems.
 _OVER_MODEL, _WHOLE_RUN = {2: 2.0, 4: 1.35, 8: 1.35}, 64
+# Cycles of a call that their models lack, and rows from which on that was measured.
+_CALL_OVER_MODEL, _MANY_ROWS = 6000.0, 8192
 
 Tile = ContractTile | ContractMmaTile
 # Those of rows that are one stride apart, too.
@@ -95,7 +97,7 @@ def even_candidates(
     if split is None:
         return [*others], rejected
     accepted: list[tuple[float, EvenTile]] = [
-        (cost * _over_model(work, item), item) for cost, item in others
+        (_measured(work, item, cost, target), item) for cost, item in others
     ]
     refused: list[tuple[str, str]] = []
     small = given is None and min(work.contracted, work.produced) < LEAST_OF_MMA
@@ -107,6 +109,12 @@ def even_candidates(
             refused.append((str(item), status.reason))
     accepted.sort(key=lambda item: item[0])
     return accepted, [*refused, *rejected]
+
+
+def _measured(work: Contraction, tile: Tile, cost: float, target: Target) -> float:
+    """What a modelled cost comes to on the scale of `contract_group`."""
+    call = _CALL_OVER_MODEL if work.rows >= _MANY_ROWS else 0.0
+    return _over_model(work, tile) * cost + contract_cost.of_cycles(work, call, target)
 
 
 def _over_model(work: Contraction, tile: Tile) -> float:
@@ -137,8 +145,8 @@ def cost(work: Contraction, math: MathInstruction, tile: EvenTile, target: Targe
 
 def even_cost(work: Contraction, math: MathInstruction, tile: EvenTile, target: Target) -> float:
     """The same on the scale of `even_candidates`."""
-    over = 1.0 if isinstance(tile, GroupTile) else _over_model(work, tile)
-    return over * cost(work, math, tile, target)
+    took = cost(work, math, tile, target)
+    return took if isinstance(tile, GroupTile) else _measured(work, tile, took, target)
 
 
 def cycles(work: Contraction, cost: float, target: Target) -> float:

@@ -1,5 +1,5 @@
-// I_2 x dense(20, 16) x I_3, batch_first, tiles of 3 lanes x 128 x 32 x 16, 1 stages, 3 x 2 x 1 x 1 warps of 64 x 32
-#include "kronop/contract_mma.cuh"
+// I_2 x dense(20, 16) x I_3, batch_first, tiles of 3 lanes x 128 x 32 x 16, 8 stages, 2 teams along rows, W stays
+#include "kronop/contract_group.cuh"
 
 using Parameters = kronop::ContractParameters<double>;
 static_assert(sizeof(Parameters{.x = {}, .w = {}, .y = {}, .z = {}, .bias = {}, .x_vector = {},
@@ -44,39 +44,47 @@ struct Step {
   using Output = kronop::half_t;
   using Accumulator = float;
   using Epilogue = ::Epilogue;
-  static constexpr int kThreads = 192;
-  static constexpr int kBlocks = 2;
-  static constexpr int kStages = 1;
+  static constexpr int kThreads = 512;
+  static constexpr int kBlocks = 1;
+  static constexpr int kStages = 8;
+  static constexpr bool kResident = true;
+  static constexpr bool kPacks = true;
+  static constexpr bool kDirect = false;
+  static constexpr bool kSplit = false;
   static constexpr int kLanes = 3;
   static constexpr int kTileM = 128;
   static constexpr int kTileN = 32;
   static constexpr int kTileK = 16;
-  static constexpr int kWarpLanes = 1;
-  static constexpr int kWarpM = 4;
-  static constexpr int kWarpN = 4;
-  static constexpr int kWarpsLanes = 3;
-  static constexpr int kWarpsM = 2;
-  static constexpr int kWarpsN = 1;
-  static constexpr int kWarpsK = 1;
-  static constexpr bool kSplit = false;
+  static constexpr int kTeamM = 1;
+  static constexpr int kGroupsM = 2;
+  static constexpr int kGroupsLanes = 1;
+  static constexpr int kPartM = 16;
+  static constexpr int kPartN = 16;
+  static constexpr int kKept = 2;
   static constexpr int kContracted = 16;
   static constexpr int kProduced = 20;
+  static constexpr int kPlane = 320;
   static constexpr int kXOrder = 2;
-  static constexpr int kWOrder = 2;
   static constexpr int kYOrder = 2;
   static constexpr int kXVector = 8;
   static constexpr int kWVector = 8;
+  static constexpr int kWLanes = 1;
   static constexpr int kYVector = 4;
-  static constexpr int kXPitch = 48;
-  static constexpr int kWPitch = 48;
-  static constexpr int kYPitch = 100;
-  static constexpr int kTileBytesAt = 3072;
+  static constexpr int kXPitch = 56;
+  static constexpr int kYPitch = 56;
+  static constexpr int kXSize = 7168;
+  static constexpr int kWRoom = 0;
+  static constexpr int kResultsAt = 117760;
+  static constexpr int kBarriersAt = 146624;
+  static constexpr int kCopyRegisters = 88;
+  static constexpr int kProductRegisters = 176;
+  static constexpr int kStoreRegisters = 72;
   static constexpr bool kSaturate = false;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
 ksparse_f16_2_20_16_3_batch_first_f16_linear_sm_90a(const __grid_constant__ Parameters parameters) {
-  kronop::contract_mma<Step>(parameters);
+  kronop::contract_group<Step>(parameters);
 }
 
 // (4, 16, 10, 3) then (1, 9, 24, 8), batch_first, [3 lanes x 64 x 16 x 16, 2 stages, 1 x 4 x 1 x 1 warps of 16 x 16] then [8 lanes x 64 x 16 x 32, 2 stages, 2 x 2 x 1 x 1 warps of 32 x 16], 2 stages

@@ -1,4 +1,93 @@
-// (2, 20, 16, 3) then (4, 16, 10, 3), batch_first, [3 lanes x 64 x 32 x 16, 2 stages, 1 x 2 x 2 x 1 warps of 32 x 16] then [3 lanes x 64 x 16 x 16, 2 stages, 1 x 4 x 1 x 1 warps of 16 x 16], 2 stages, weights resident
+// I_2 x dense(20, 16) x I_3, batch_first, tiles of 3 lanes x 128 x 32 x 16, 6 stages, 2 teams along rows, W stays
+#include "kronop/contract_group.cuh"
+
+using Parameters = kronop::ContractParameters<double>;
+static_assert(sizeof(Parameters{.x = {}, .w = {}, .y = {}, .z = {}, .bias = {}, .x_vector = {},
+    .w_vector = {}, .y_vector = {}, .row_extent = {}, .row_x = {}, .row_y = {}, .row_z = {},
+    .contracted_x = {}, .contracted_w = {}, .produced_w = {}, .produced_y = {}, .produced_z = {},
+    .produced_bias = {}, .lane_extent = {}, .lane_x = {}, .lane_w = {}, .lane_y = {}, .lane_z = {},
+    .lane_bias = {}, .group_extent = {}, .group_x = {}, .group_w = {}, .group_y = {}, .group_z = {},
+    .group_bias = {}, .scalars = {}}) == 480);
+static_assert(sizeof(Parameters::x) == 8 && sizeof(Parameters::w) == 8 && sizeof(Parameters::y) == 8
+    && sizeof(Parameters::z) == 8 && sizeof(Parameters::bias) == 8 && sizeof(Parameters::x_vector)
+    == 8 && sizeof(Parameters::w_vector) == 8 && sizeof(Parameters::y_vector) == 8 &&
+    sizeof(Parameters::row_extent) == 24 && sizeof(Parameters::row_x) == 24 &&
+    sizeof(Parameters::row_y) == 24 && sizeof(Parameters::row_z) == 24 &&
+    sizeof(Parameters::contracted_x) == 8 && sizeof(Parameters::contracted_w) == 8 &&
+    sizeof(Parameters::produced_w) == 8 && sizeof(Parameters::produced_y) == 8 &&
+    sizeof(Parameters::produced_z) == 8 && sizeof(Parameters::produced_bias) == 8 &&
+    sizeof(Parameters::lane_extent) == 8 && sizeof(Parameters::lane_x) == 8 &&
+    sizeof(Parameters::lane_w) == 8 && sizeof(Parameters::lane_y) == 8 && sizeof(Parameters::lane_z)
+    == 8 && sizeof(Parameters::lane_bias) == 8 && sizeof(Parameters::group_extent) == 32 &&
+    sizeof(Parameters::group_x) == 32 && sizeof(Parameters::group_w) == 32 &&
+    sizeof(Parameters::group_y) == 32 && sizeof(Parameters::group_z) == 32 &&
+    sizeof(Parameters::group_bias) == 32 && sizeof(Parameters::scalars) == 32);
+
+struct Epilogue {
+  using Compute = float;
+  Compute alpha, beta;
+  template <class Scalar>
+  KRONOP_INLINE explicit Epilogue(const Scalar* scalars) : alpha(Compute(scalars[0])), beta(Compute(scalars[1])) {}
+  KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
+    namespace math = kronop::math;
+    const Compute v0 = alpha * accumulator;
+    const Compute v1 = beta * source;
+    const Compute v2 = v0 + v1;
+    const Compute v3 = v2 + bias;
+    return v3;
+  }
+};
+
+struct Step {
+  using Input = float;
+  using Factor = float;
+  using Output = float;
+  using Accumulator = float;
+  using Epilogue = ::Epilogue;
+  static constexpr int kThreads = 512;
+  static constexpr int kBlocks = 1;
+  static constexpr int kStages = 6;
+  static constexpr bool kResident = true;
+  static constexpr bool kPacks = true;
+  static constexpr bool kDirect = false;
+  static constexpr bool kSplit = true;
+  static constexpr int kLanes = 3;
+  static constexpr int kTileM = 128;
+  static constexpr int kTileN = 32;
+  static constexpr int kTileK = 16;
+  static constexpr int kTeamM = 1;
+  static constexpr int kGroupsM = 2;
+  static constexpr int kGroupsLanes = 1;
+  static constexpr int kPartM = 16;
+  static constexpr int kPartN = 16;
+  static constexpr int kKept = 2;
+  static constexpr int kContracted = 16;
+  static constexpr int kProduced = 20;
+  static constexpr int kPlane = 320;
+  static constexpr int kXOrder = 2;
+  static constexpr int kYOrder = 2;
+  static constexpr int kXVector = 4;
+  static constexpr int kWVector = 4;
+  static constexpr int kWLanes = 1;
+  static constexpr int kYVector = 4;
+  static constexpr int kXPitch = 52;
+  static constexpr int kYPitch = 52;
+  static constexpr int kXSize = 6656;
+  static constexpr int kWRoom = 0;
+  static constexpr int kResultsAt = 172032;
+  static constexpr int kBarriersAt = 225664;
+  static constexpr int kCopyRegisters = 72;
+  static constexpr int kProductRegisters = 184;
+  static constexpr int kStoreRegisters = 72;
+  static constexpr bool kSaturate = false;
+};
+
+extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
+ksparse_f32_2_20_16_3_batch_first_f32_linear_sm_90a(const __grid_constant__ Parameters parameters) {
+  kronop::contract_group<Step>(parameters);
+}
+
+// (4, 16, 10, 3) then (1, 9, 24, 8), batch_first, [3 lanes x 64 x 16 x 16, 2 stages, 1 x 4 x 1 x 1 warps of 16 x 16] then [8 lanes x 64 x 16 x 16, 2 stages, 4 x 1 x 1 x 1 warps of 64 x 16], 2 stages, weights resident
 #include "kronop/chain_mma.cuh"
 
 using Parameters = kronop::ChainParameters<double>;
@@ -49,127 +138,46 @@ struct Step {
   using Accumulator = float;
   using Epilogue = ::Epilogue;
   static constexpr int kThreads = 128;
-  static constexpr int kBlocks = 2;
+  static constexpr int kBlocks = 1;
   static constexpr int kStages = 2;
   static constexpr bool kResident = true;
   static constexpr int kTileM = 64;
   static constexpr bool kSplit = true;
-  static constexpr int kParts = 2;
-  static constexpr int kCommonLanes = 3;
-  static constexpr int kPartLanes = 3;
+  static constexpr int kParts = 1;
+  static constexpr int kCommonLanes = 1;
+  static constexpr int kPartLanes = 1;
   static constexpr int kXOrder = 2;
   static constexpr int kYOrder = 2;
-  static constexpr int kXVector = 4;
+  static constexpr int kXVector = 2;
   static constexpr int kYVector = 4;
   static constexpr int kXPitch = 52;
-  static constexpr int kMiddlePitch = 24;
-  static constexpr int kYPitch = 52;
-  static constexpr int kPairGroups[] = {1, 2};
-  static constexpr int kPairAllLanes[] = {3, 3};
-  static constexpr int kPairContracted[] = {16, 10};
-  static constexpr int kPairProduced[] = {20, 16};
-  static constexpr int kPairLanes[] = {3, 3};
-  static constexpr int kPairTileN[] = {32, 16};
-  static constexpr int kPairTileK[] = {16, 16};
-  static constexpr int kPairWarpLanes[] = {3, 3};
-  static constexpr int kPairWarpM[] = {2, 1};
-  static constexpr int kPairWarpN[] = {2, 2};
-  static constexpr int kPairWarpsLanes[] = {1, 1};
-  static constexpr int kPairWarpsM[] = {2, 4};
-  static constexpr int kPairWarpsN[] = {2, 1};
-  static constexpr int kPairWOrder[] = {2, 2};
-  static constexpr int kPairWVector[] = {4, 2};
-  static constexpr int kPairWPitch[] = {52, 52};
-  static constexpr int kMiddleAt = 1536;
-  static constexpr int kWeightsAt = 38400;
-  static constexpr int kRingAt = 51712;
-  static constexpr int kSlot = 3328;
-  static constexpr int kResultsAt = 78336;
-  static constexpr bool kSaturate = false;
-};
-
-extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
-ksparse_pair_f32_2_20_16_3_then_4_16_10_3_batch_first_f32_linear_sm_90a(const __grid_constant__ Parameters parameters) {
-  kronop::chain_mma<Step>(parameters);
-}
-
-// I_1 x dense(9, 24) x I_8, batch_first, tiles of 8 lanes x 64 x 16 x 16, 2 stages, 4 x 1 x 1 x 1 warps of 64 x 16
-#include "kronop/contract_mma.cuh"
-
-using Parameters = kronop::ContractParameters<double>;
-static_assert(sizeof(Parameters{.x = {}, .w = {}, .y = {}, .z = {}, .bias = {}, .x_vector = {},
-    .w_vector = {}, .y_vector = {}, .row_extent = {}, .row_x = {}, .row_y = {}, .row_z = {},
-    .contracted_x = {}, .contracted_w = {}, .produced_w = {}, .produced_y = {}, .produced_z = {},
-    .produced_bias = {}, .lane_extent = {}, .lane_x = {}, .lane_w = {}, .lane_y = {}, .lane_z = {},
-    .lane_bias = {}, .group_extent = {}, .group_x = {}, .group_w = {}, .group_y = {}, .group_z = {},
-    .group_bias = {}, .scalars = {}}) == 480);
-static_assert(sizeof(Parameters::x) == 8 && sizeof(Parameters::w) == 8 && sizeof(Parameters::y) == 8
-    && sizeof(Parameters::z) == 8 && sizeof(Parameters::bias) == 8 && sizeof(Parameters::x_vector)
-    == 8 && sizeof(Parameters::w_vector) == 8 && sizeof(Parameters::y_vector) == 8 &&
-    sizeof(Parameters::row_extent) == 24 && sizeof(Parameters::row_x) == 24 &&
-    sizeof(Parameters::row_y) == 24 && sizeof(Parameters::row_z) == 24 &&
-    sizeof(Parameters::contracted_x) == 8 && sizeof(Parameters::contracted_w) == 8 &&
-    sizeof(Parameters::produced_w) == 8 && sizeof(Parameters::produced_y) == 8 &&
-    sizeof(Parameters::produced_z) == 8 && sizeof(Parameters::produced_bias) == 8 &&
-    sizeof(Parameters::lane_extent) == 8 && sizeof(Parameters::lane_x) == 8 &&
-    sizeof(Parameters::lane_w) == 8 && sizeof(Parameters::lane_y) == 8 && sizeof(Parameters::lane_z)
-    == 8 && sizeof(Parameters::lane_bias) == 8 && sizeof(Parameters::group_extent) == 32 &&
-    sizeof(Parameters::group_x) == 32 && sizeof(Parameters::group_w) == 32 &&
-    sizeof(Parameters::group_y) == 32 && sizeof(Parameters::group_z) == 32 &&
-    sizeof(Parameters::group_bias) == 32 && sizeof(Parameters::scalars) == 32);
-
-struct Epilogue {
-  using Compute = float;
-  Compute alpha, beta;
-  template <class Scalar>
-  KRONOP_INLINE explicit Epilogue(const Scalar* scalars) : alpha(Compute(scalars[0])), beta(Compute(scalars[1])) {}
-  KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
-    namespace math = kronop::math;
-    const Compute v0 = alpha * accumulator;
-    const Compute v1 = beta * source;
-    const Compute v2 = v0 + v1;
-    const Compute v3 = v2 + bias;
-    return v3;
-  }
-};
-
-struct Step {
-  using Input = float;
-  using Factor = float;
-  using Output = float;
-  using Accumulator = float;
-  using Epilogue = ::Epilogue;
-  static constexpr int kThreads = 128;
-  static constexpr int kBlocks = 2;
-  static constexpr int kStages = 2;
-  static constexpr int kLanes = 8;
-  static constexpr int kTileM = 64;
-  static constexpr int kTileN = 16;
-  static constexpr int kTileK = 16;
-  static constexpr int kWarpLanes = 2;
-  static constexpr int kWarpM = 4;
-  static constexpr int kWarpN = 2;
-  static constexpr int kWarpsLanes = 4;
-  static constexpr int kWarpsM = 1;
-  static constexpr int kWarpsN = 1;
-  static constexpr int kWarpsK = 1;
-  static constexpr bool kSplit = true;
-  static constexpr int kContracted = 24;
-  static constexpr int kProduced = 9;
-  static constexpr int kXOrder = 2;
-  static constexpr int kWOrder = 2;
-  static constexpr int kYOrder = 2;
-  static constexpr int kXVector = 4;
-  static constexpr int kWVector = 4;
-  static constexpr int kYVector = 4;
-  static constexpr int kXPitch = 132;
-  static constexpr int kWPitch = 132;
+  static constexpr int kMiddlePitch = 40;
   static constexpr int kYPitch = 132;
-  static constexpr int kTileBytesAt = 1536;
+  static constexpr int kPairGroups[] = {4, 1};
+  static constexpr int kPairAllLanes[] = {3, 8};
+  static constexpr int kPairContracted[] = {10, 24};
+  static constexpr int kPairProduced[] = {16, 9};
+  static constexpr int kPairLanes[] = {3, 8};
+  static constexpr int kPairTileN[] = {16, 16};
+  static constexpr int kPairTileK[] = {16, 16};
+  static constexpr int kPairWarpLanes[] = {3, 2};
+  static constexpr int kPairWarpM[] = {1, 4};
+  static constexpr int kPairWarpN[] = {2, 2};
+  static constexpr int kPairWarpsLanes[] = {1, 4};
+  static constexpr int kPairWarpsM[] = {4, 1};
+  static constexpr int kPairWarpsN[] = {1, 1};
+  static constexpr int kPairWOrder[] = {2, 2};
+  static constexpr int kPairWVector[] = {2, 4};
+  static constexpr int kPairWPitch[] = {52, 132};
+  static constexpr int kMiddleAt = 1536;
+  static constexpr int kWeightsAt = 83456;
+  static constexpr int kRingAt = 113664;
+  static constexpr int kSlot = 3328;
+  static constexpr int kResultsAt = 140288;
   static constexpr bool kSaturate = false;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
-ksparse_f32_1_9_24_8_batch_first_f32_linear_sm_90a(const __grid_constant__ Parameters parameters) {
-  kronop::contract_mma<Step>(parameters);
+ksparse_pair_f32_4_16_10_3_then_1_9_24_8_batch_first_f32_linear_sm_90a(const __grid_constant__ Parameters parameters) {
+  kronop::chain_mma<Step>(parameters);
 }

@@ -151,7 +151,7 @@ pack_ksparse_f16_1_768_192_2_batch_last_f16_linear_sm_90a(const __grid_constant_
   kronop::pack_weights<Step>(parameters);
 }
 
-// I_1 x dense(768, 192) x I_2, batch_last, tiles of 1 lanes x 128 x 192 x 64, 7 stages, 2 teams along rows, W stays, results in halves
+// I_1 x dense(768, 192) x I_2, batch_last, tiles of 1 lanes x 128 x 192 x 64, 4 stages, 2 teams along rows, W in stages
 #include "kronop/contract_group.cuh"
 
 using Parameters = kronop::ContractParameters<double>;
@@ -199,8 +199,8 @@ struct Step {
   using Epilogue = ::Epilogue;
   static constexpr int kThreads = 512;
   static constexpr int kBlocks = 1;
-  static constexpr int kStages = 7;
-  static constexpr bool kResident = true;
+  static constexpr int kStages = 4;
+  static constexpr bool kResident = false;
   static constexpr bool kPacks = false;
   static constexpr bool kDirect = true;
   static constexpr bool kSplit = false;
@@ -213,7 +213,7 @@ struct Step {
   static constexpr int kGroupsLanes = 1;
   static constexpr int kPartM = 64;
   static constexpr int kPartN = 32;
-  static constexpr int kKept = 3;
+  static constexpr int kKept = 6;
   static constexpr int kContracted = 192;
   static constexpr int kProduced = 768;
   static constexpr int kPlane = 147456;
@@ -226,9 +226,9 @@ struct Step {
   static constexpr int kXPitch = 136;
   static constexpr int kYPitch = 72;
   static constexpr int kXSize = 8192;
-  static constexpr int kWRoom = 0;
-  static constexpr int kResultsAt = 188416;
-  static constexpr int kBarriersAt = 216448;
+  static constexpr int kWRoom = 12288;
+  static constexpr int kResultsAt = 163840;
+  static constexpr int kBarriersAt = 219520;
   static constexpr int kCopyRegisters = 88;
   static constexpr int kProductRegisters = 168;
   static constexpr int kStoreRegisters = 88;

@@ -47,6 +47,7 @@ _PATTERNS = (
 _PATTERNS_OF_BYTES = (*_PATTERNS, (2, 32, 48, 1), (1, 24, 64, 4), (1, 32, 32, 32))
 # Whose tiles have fewer pieces than threads.
 _WIDE = (2, 96, 96, 1)
+_GRADIENTS_OF_MANY_ROWS = ((6, 64, 256, 1), (1, 48, 40, 8))
 _GRADIENTS_OF_FACTORS = (((8, 8), (8, 8)), ((2, 3), (5, 1), (3, 4)))
 _FLOATS = (kronop.float32, kronop.float64, kronop.float16)
 _ROWS = (1, 37)
@@ -113,6 +114,12 @@ def _gradients() -> Iterator[Case]:
                     products=products,
                 )
                 yield partial(_gradient, operation=operation, rows=rows)
+        # Those of warp groups, and those whose lanes are moved apart for them.
+        for pattern, batch_last in product(_GRADIENTS_OF_MANY_ROWS, (False, True)):
+            operation = support.gradient_operation(
+                "sm_90a", element, pattern, batch_last=batch_last, alignment=16 // element.bytes
+            )
+            yield partial(_gradient, operation=operation, rows=2048)
         for factors, batch_last in product(_GRADIENTS_OF_FACTORS, (False, True)):
             rows, columns = (int(np.prod(sizes)) for sizes in zip(*factors, strict=True))
             operation = support.gradient_operation(

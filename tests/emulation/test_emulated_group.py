@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from kronop.descriptions.datatype import (
 )
 from kronop.descriptions.math_instruction import MathInstruction, OpClass
 from kronop.descriptions.tile import TileDescription
+from kronop.emit.cuda import contract_group, ksparse
+from kronop.emit.cuda.contract_group import GroupTile
 from kronop.target import Target
 from tests.emulation.emulator import host_compiler
 from tests.emulation.test_emulated_kernels import folder, run_ksparse
@@ -27,8 +30,7 @@ pytestmark = pytest.mark.skipif(
 )
 __all__ = ["folder"]
 
-# Few multiprocessors, so that a block has several tiles.
-_TARGET = replace(Target.parse("sm_90a"), cores=3)
+_TARGET = Target.parse("sm_90a")
 
 
 def run(
@@ -41,8 +43,10 @@ def run(
     *,
     batch_last: bool = False,
     math: MathInstruction | None = None,
+    cores: int = 3,
     **options: Any,
 ) -> None:
+    """On few multiprocessors, so that a block has several tiles."""
     math = math or MathInstruction.tensor_op(element)
     tile = TileDescription(list(shape), stages, [4, 4, 1], math)
     options = {"alignment": 16 // element.bytes} | options
@@ -54,7 +58,7 @@ def run(
         batch_last=batch_last,
         tile=tile,
         instruction=math,
-        target=_TARGET,
+        target=replace(_TARGET, cores=cores),
         template="contract_group",
         **options,
     )
@@ -90,6 +94,40 @@ def test_odd_sizes(
 def test_weights_that_stream(folder: Path, element: DataType) -> None:
     run(folder, (1, 128, 1040, 1), 140, element, (128, 64, 32), 4)
     run(folder, (1, 64, 272, 4), 70, element, (128, 32, 16), 3)
+
+
+@pytest.fixture
+def only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Callable[[Callable[[GroupTile], bool]], None]]:
+    """Leaves the planner some tiles alone."""
+    every = contract_group.proposed
+
+    def leave(keep: Callable[[GroupTile], bool]) -> None:
+        monkeypatch.setattr(contract_group, "proposed", lambda *given: filter(keep, every(*given)))
+        ksparse._candidates.cache_clear()
+
+    yield leave
+    ksparse._candidates.cache_clear()
+
+
+def test_results_in_halves(folder: Path, only: Any) -> None:
+    only(lambda tile: tile.halves)
+    run(folder, (1, 48, 32, 1), 600, float16, (512, 48, 16), batch_last=True)
+    run(folder, (1, 40, 20, 4), 150, float32, (128, 32, 16))
+
+
+def test_every_second_tile_of_rows(folder: Path, only: Any) -> None:
+    only(lambda tile: tile.resident)
+    run(folder, (2, 32, 32, 1), 901, float16, (128, 32, 32), cores=4)
+
+
+def test_weights_that_stay_and_were_packed_before(
+    folder: Path, only: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(contract_group, "_MOST_PACKED", 0)
+    only(lambda tile: tile.resident)
+    run(folder, (2, 40, 40, 1), 300, float32, (128, 16, 16), batch_last=True)
 
 
 def test_weights_that_are_turned(folder: Path) -> None:

@@ -131,8 +131,10 @@ def _part_rows(work: Contraction) -> int:
 def part_outputs(work: Contraction, tile: GroupTile) -> int:
     """Outputs of a part: one run of memory, and few enough for the registers of who stores it."""
     row = _part_rows(work) * tile.lanes * work.output.bytes
-    most = max(8, min(_PART // tile.lanes, _PART_BYTES // row))
-    return next(n for n in range(tile.n, 0, -8) if tile.n % n == 0 and n <= most)
+    # 16-bit results of one lane leave registers as pairs of matrices of 8 outputs.
+    least = 16 if work.output.bytes == 2 and tile.lanes == 1 else 8
+    most = max(least, min(_PART // tile.lanes, _PART_BYTES // row))
+    return next(n for n in range(tile.n, 0, -least) if tile.n % n == 0 and n <= most)
 
 
 def _kept(work: Contraction, tile: GroupTile) -> int:

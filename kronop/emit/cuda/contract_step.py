@@ -113,7 +113,8 @@ def even_candidates(
 
 def _measured(work: Contraction, tile: Tile, cost: float, target: Target) -> float:
     """What a modelled cost comes to on the scale of `contract_group`."""
-    call = _CALL_OVER_MODEL if work.rows >= _MANY_ROWS else 0.0
+    many = operands.cover(work.rows, work.groups) >= _MANY_ROWS
+    call = _CALL_OVER_MODEL if many else 0.0
     return _over_model(work, tile) * cost + contract_cost.of_cycles(work, call, target)
 
 

@@ -188,7 +188,7 @@ def proposed(
                     32 * given.warps,
                 ):
                     continue
-                if fits(work, tile, target):
+                if given is not None or fits(work, tile, target):
                     yield tile
                     break
 

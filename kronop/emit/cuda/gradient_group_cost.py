@@ -31,6 +31,8 @@ FIXED = _CALL + _ADD
 _MOVED, _MOVE = 17.3, 7000.0
 # Rounds of tiles that are considered.
 _MOST_ROUNDS = 16
+# Rows that tensor cores add up; they truncate each sum, by 5e-5 of it.
+_MOST_ROWS = 32768
 
 
 def tiles_of(work: GroupSums, tile: GradientGroupTile) -> int:
@@ -54,7 +56,9 @@ def cycles(work: GroupSums, tile: GradientGroupTile, rows: int, target: Target) 
 
 def _best(work: GroupSums, tile: GradientGroupTile, rows: int, cores: int) -> tuple[float, int]:
     tiles, steps = tiles_of(work, tile), operands.cover(rows, tile.k)
-    counts = {min(steps, max(1, rounds * cores // tiles)) for rounds in range(1, _MOST_ROUNDS + 1)}
+    least = operands.cover(rows, _MOST_ROWS)
+    rounds = range(1, _MOST_ROUNDS + 1)
+    counts = {min(steps, max(least, count * cores // tiles)) for count in rounds}
     return min((_sums(work, tile, count, rows, cores), count) for count in counts)
 
 

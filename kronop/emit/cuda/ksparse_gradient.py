@@ -149,12 +149,15 @@ def _candidates(
         for clocks, tile in fitting
     ]
     grouped = gradient_group.sums_of(description, target)
+    refused: list[tuple[str, str]] = []
     if grouped is not None:
-        found += [
-            (gradient_group_cost.cycles(grouped, tile, rows, target), tile)
-            for tile in gradient_group.proposed(grouped, target, description.tile)
-        ]
-    return sorted(found, key=lambda item: item[0]), rejected
+        for tile in gradient_group.proposed(grouped, target, description.tile):
+            status = gradient_group.fits(grouped, tile, target)
+            if status:
+                found.append((gradient_group_cost.cycles(grouped, tile, rows, target), tile))
+            else:
+                refused.append((str(tile), status.reason))
+    return sorted(found, key=lambda item: item[0]), [*refused, *rejected]
 
 
 def _steps(

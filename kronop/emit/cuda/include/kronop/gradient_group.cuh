@@ -6,8 +6,8 @@
 // write their sums to the workspace, where add_shares.cuh adds the shares up.
 // Both operands are multiplied from shared memory in the order that memory has them in, whether their own index is
 // contiguous or the rows are, in lines of 128 bytes (group_products.cuh). Nothing is turned on its way.
-// NOTE: the tensor cores truncate what they add up. Over the some 1600 products of 25088 rows that is 1e-4 of a sum at
-// most, below the rounding of a result of 16 bits.
+// NOTE: the tensor cores truncate what they add up: over the 2048 products of the most rows that a share has about 5e-5 of a
+// sum, below the rounding of a result of 16 bits.
 #pragma once
 
 #include "group_tiles.cuh"

@@ -205,7 +205,8 @@ def test_what_was_tuned_is_listed(capsys, tmp_path) -> None:
         assert f"  {name}  (" in line
         assert first == untuned
         assert float(ms) <= float(untuned)
-    assert main(["cache", "list"]) == 0
+    with knobs.using(cache_dir=tmp_path / "another"):
+        assert main(["cache", "list"]) == 0
     assert "tuned" not in capsys.readouterr().out, "in a folder where nothing was"
 
 

@@ -92,7 +92,7 @@ def test_what_has_no_kernel_is_refused(element: kronop.DataType) -> None:
         kronop.gemkm(x, [weights[0, :, :, 0].T])
     with pytest.raises(kronop.ElementTypeError, match="gradient of weights: expected a float of"):
         support.gradient_operation("sm_90a", element, _PATTERN)
-    with pytest.raises(kronop.DescriptionError, match="element of W"):
+    with pytest.raises(kronop.DescriptionError, match="elements of X and W: expected one type"):
         kronop.KSparseOperation(
             "x86",
             None,

@@ -207,7 +207,7 @@ def test_what_was_tuned_is_listed(capsys, tmp_path) -> None:
         assert float(ms) <= float(untuned)
     with knobs.using(cache_dir=tmp_path / "another"):
         assert main(["cache", "list"]) == 0
-    assert "tuned" not in capsys.readouterr().out, "in a folder where nothing was"
+    assert "tuned: " not in capsys.readouterr().out, "in a folder where nothing was"
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -213,11 +214,26 @@ def shared_bytes(work: Contraction, tile: GroupTile, splits: bool) -> int:
     return _barriers_at(work, tile, splits) + barriers
 
 
+def chain_outputs(tile: GroupTile) -> int:
+    """Outputs of a chain of products of split operands."""
+    return tile.n // 2 if tile.n > 64 else tile.n
+
+
+def together(work: Contraction, tile: GroupTile, splits: bool) -> int:
+    """Stages whose products follow each other without a wait for the last of them."""
+    steps = operands.cover(work.contracted, tile.k)
+    fragments = tile.team_m * tile.k // (16 if tile.team_lanes == 1 else 8)
+    if not splits or fragments % 2:
+        return 1
+    most = int(os.environ.get("KT", "6"))
+    return max(i for i in range(1, most + 1) if steps % i == 0)
+
+
 def registers(work: Contraction, tile: GroupTile, splits: bool) -> int:
     """An upper estimate of the registers of a thread that multiplies."""
     held = tile.team_lanes * tile.team_m * tile.n // 2
     if splits:
-        return held + tile.n + max(32, 16 * tile.team_lanes) + _REGISTERS_OF_CHAINS
+        return held + chain_outputs(tile) + max(32, 16 * tile.team_lanes) + _REGISTERS_OF_CHAINS
     if not direct(work, tile):
         held += 4 * tile.team_lanes * (2 if tile.team_lanes <= 4 else 1)
     return held + _REGISTERS
@@ -369,6 +385,8 @@ def constants(
         ("kTileM", tile.m),
         ("kTileN", tile.n),
         ("kTileK", tile.k),
+        ("kTogether", together(work, tile, splits)),
+        ("kChainN", chain_outputs(tile)),
         ("kTeamM", tile.team_m),
         ("kGroupsM", TEAMS // tile.along_lanes),
         ("kGroupsLanes", tile.along_lanes),

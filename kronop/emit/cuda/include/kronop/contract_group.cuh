@@ -28,22 +28,26 @@ KRONOP_INLINE void use_stages(const Parameters& parameters, GroupBarriers<Step>&
     if (Step::kResident && walk.part != had) {
       if (had >= 0 && speaks) barriers.w_free.arrive();
       barriers.w_filled.wait(w_turn.parity);
+      publish_to_group_products();
       w_turn.advance();
       had = walk.part;
     }
     GroupSums<Step> sums;
     int before = -1;
 #pragma unroll 1
-    for (int step = 0; step < Tiles::kSteps; ++step) {
-      barriers.filled[turn.stage].wait(turn.parity);
-      publish_to_group_products();
-      const auto* stage = stages + turn.stage * Tiles::kStage;
-      sums.add(stage, Step::kResident ? resident + step * Tiles::kWSize : stage + Step::kXSize);
-      // The products of the stage before are done when only those of this one are left.
-      wait_for_group_products<1>();
-      if (before >= 0 && speaks) barriers.free[before].arrive();
-      before = turn.stage;
-      turn.advance();
+    for (int step = 0; step < Tiles::kSteps; step += Step::kTogether) {
+#pragma unroll
+      for (int i = 0; i < Step::kTogether; ++i) {
+        barriers.filled[turn.stage].wait(turn.parity);
+        if constexpr (!Step::kResident || Step::kDirect) publish_to_group_products();
+        const auto* stage = stages + turn.stage * Tiles::kStage;
+        sums.add(stage, Step::kResident ? resident + (step + i) * Tiles::kWSize : stage + Step::kXSize, i > 0, [&] {
+          if (before >= 0 && speaks) barriers.free[before].arrive();
+        });
+        before = turn.stage;
+        turn.advance();
+      }
+      sums.settle();
     }
     wait_for_group_products<0>();
     if (speaks) barriers.free[before].arrive();

@@ -31,7 +31,7 @@ _MANY_PIECES, _REGISTERS_OF_MANY = 12, (104, 168, 72)
 _MOST_OUTPUTS = 192
 # What addresses and loops take besides sums and fragments, measured with ptxas 13.0; and where
 # chains of sums are collected.
-_REGISTERS, _REGISTERS_OF_CHAINS = 32, 56
+_REGISTERS, _REGISTERS_OF_CHAINS, _REGISTERS_OF_LANE_CHAINS = 32, 24, 56
 _MOST_SUMS, _MOST_STAGES, _LEAST_STAGES = 128, 8, 2
 _OUTPUTS = (16, 32, 48, 64, 96, 128, 192, 256)
 _DEPTHS = (16, 32, 64, 128)
@@ -216,16 +216,20 @@ def shared_bytes(work: Contraction, tile: GroupTile, splits: bool) -> int:
 
 def chain_outputs(tile: GroupTile) -> int:
     """Outputs of a chain of products of split operands."""
-    return tile.n // 2 if tile.n > 64 else tile.n
+    return tile.n // 2 if tile.n > 64 and tile.team_lanes == 1 else tile.n
+
+
+def chain_slabs(tile: GroupTile) -> int:
+    """Products of 8 contracted steps that follow each other before sums are collected."""
+    return min(2 * int(os.environ.get("KC", "2")), tile.k // 8) if tile.team_lanes == 1 else 1
 
 
 def together(work: Contraction, tile: GroupTile, splits: bool) -> int:
     """Stages whose products follow each other without a wait for the last of them."""
-    steps = operands.cover(work.contracted, tile.k)
-    fragments = tile.team_m * tile.k // (16 if tile.team_lanes == 1 else 8)
-    if not splits or fragments % 2:
+    if not splits or tile.team_lanes > 1:
         return 1
-    most = int(os.environ.get("KT", "6"))
+    most = 1 if tile.team_m * tile.n > 96 else 4 if tile.team_m * tile.n > 64 else 6
+    steps, most = operands.cover(work.contracted, tile.k), min(most, int(os.environ.get("KT", "6")))
     return max(i for i in range(1, most + 1) if steps % i == 0)
 
 
@@ -233,7 +237,8 @@ def registers(work: Contraction, tile: GroupTile, splits: bool) -> int:
     """An upper estimate of the registers of a thread that multiplies."""
     held = tile.team_lanes * tile.team_m * tile.n // 2
     if splits:
-        return held + chain_outputs(tile) + max(32, 16 * tile.team_lanes) + _REGISTERS_OF_CHAINS
+        more = _REGISTERS_OF_LANE_CHAINS if tile.team_lanes > 1 else _REGISTERS_OF_CHAINS
+        return held + chain_outputs(tile) + max(32, 16 * tile.team_lanes) + more
     if not direct(work, tile):
         held += 4 * tile.team_lanes * (2 if tile.team_lanes <= 4 else 1)
     return held + _REGISTERS
@@ -386,6 +391,9 @@ def constants(
         ("kTileN", tile.n),
         ("kTileK", tile.k),
         ("kTogether", together(work, tile, splits)),
+        ("kChainSlabs", chain_slabs(tile)),
+        ("kLate", int(os.environ.get("KL", "0"))),
+        ("kDry", int(os.environ.get("KD", "0"))),
         ("kChainN", chain_outputs(tile)),
         ("kTeamM", tile.team_m),
         ("kGroupsM", TEAMS // tile.along_lanes),

@@ -41,13 +41,13 @@ KRONOP_INLINE void use_stages(const Parameters& parameters, GroupBarriers<Step>&
         barriers.filled[turn.stage].wait(turn.parity);
         if constexpr (!Step::kResident || Step::kDirect) publish_to_group_products();
         const auto* stage = stages + turn.stage * Tiles::kStage;
-        sums.add(stage, Step::kResident ? resident + (step + i) * Tiles::kWSize : stage + Step::kXSize, i > 0, [&] {
+        sums.add(stage, Step::kResident ? resident + (step + i) * Tiles::kWSize : stage + Step::kXSize, i, [&] {
           if (before >= 0 && speaks) barriers.free[before].arrive();
         });
         before = turn.stage;
         turn.advance();
       }
-      sums.settle();
+      sums.settle(Step::kTogether);
     }
     wait_for_group_products<0>();
     if (speaks) barriers.free[before].arrive();

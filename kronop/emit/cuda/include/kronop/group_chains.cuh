@@ -17,61 +17,60 @@ struct GroupChains {
   using W = typename GroupTiles<Step>::W;
   static constexpr int kLanes = Step::kLanes / Step::kGroupsLanes, kM = Step::kTeamM, kN = Step::kTileN / 8;
   static constexpr int kApart = kTeamRows * Step::kGroupsM, kSlab = 8;
-  // Slabs of a chain, outputs / 8 of it, chains of a fragment of one lane, and fragments and chains of a stage.
-  static constexpr int kSlabs = kLanes == 1 ? 2 : 1, kOutputs = Step::kChainN / 8, kAcross = kN / kOutputs;
-  static constexpr int kDepth = Step::kTileK / (kSlab * kSlabs), kFragments = kM * kDepth, kJobs = kFragments * kLanes * kAcross;
-  // Two fragments take turns; an odd number of them in a stage would meet the next one's first.
-  static constexpr bool kFollows = kFragments % 2 == 0;
+  // Slabs of a fragment, fragments of a stage's contracted steps and of a chain.
+  static constexpr int kSlabs = kLanes == 1 ? 2 : 1, kDepth = Step::kTileK / (kSlab * kSlabs), kLong = Step::kChainSlabs / kSlabs;
+  // Outputs / 8 of a chain, chains side by side, chains of a stage, and how many have registers.
+  static constexpr int kOutputs = Step::kChainN / 8, kAcross = kN / kOutputs * kLanes, kHeld = kLong > 1 && kAcross > 2 ? kAcross : 2;
+  static constexpr int kFragments = kM * kDepth, kGroups = kFragments * kAcross;  // of products that are waited for together
   using Sums = float[kLanes][kM][kN][4];
-  float chain[2][kOutputs][4];
+  float chain[kHeld][kOutputs][4];
   unsigned a[2][kSlabs][kLanes][4], rest[2][kSlabs][kLanes][4];
 
-  // `follows` says that the last chain of a stage before is in flight; `release` is called when that is done.
+  // Of number `stage` of those that follow each other; `release` is called when the products of the stage before are done.
   template <class Release>
-  KRONOP_INLINE void add(Sums& of, const Operand* x, const GroupMatrix& right, bool follows, const Release& release) {
+  KRONOP_INLINE void add(Sums& of, const Operand* x, const GroupMatrix& right, int stage, const Release& release) {
 #pragma unroll
     for (int f = 0; f < kFragments; ++f) {
       const int k = f % kDepth * kSlab * kSlabs;
 #pragma unroll
-      for (int s = 0; s < kSlabs; ++s) load_split(a[f % 2][s], rest[f % 2][s], x + (k + s * kSlab) * X::kOwn + f / kDepth * kApart * X::kWide);
+      for (int s = 0; s < kSlabs; ++s) load_split(a[(stage * kFragments + f) % 2][s], rest[(stage * kFragments + f) % 2][s], x + (k + s * kSlab) * X::kOwn + f / kDepth * kApart * X::kWide);
 #pragma unroll
-      for (int i = 0; i < kLanes * kAcross; ++i) {
-        const int job = f * kLanes * kAcross + i;
+      for (int i = 0; i < kAcross; ++i) {
+        const int group = (stage * kFragments + f) * kAcross + i;
         begin_group_products();
-        multiply(chain[job % 2], a[f % 2], rest[f % 2], i / kAcross, k, i % kAcross * kOutputs * 8, right);
+        multiply(chain[chain_of(group) % kHeld], a[(stage * kFragments + f) % 2], rest[(stage * kFragments + f) % 2], i % kLanes, k, i / kLanes * kOutputs * 8, f % kLong > 0, right);
         commit_group_products();
         wait_for_group_products<1>();
-        if (job > 0 || follows) collect(of, (job + kJobs - 1) % kJobs);
-        if (job == 0) release();
+        if (group > 0) collect_after(of, group - 1);
+        if (f + i == 0) release();
       }
     }
-    if constexpr (!kFollows) settle(of);
   }
-  KRONOP_INLINE void settle(Sums& of) {
+  // After so many stages.
+  KRONOP_INLINE void settle(Sums& of, int stages) {
     wait_for_group_products<0>();
-    collect(of, kJobs - 1);
-  }
-
-  KRONOP_INLINE void end(Sums& of) {
-    if constexpr (kFollows) settle(of);
+    collect_after(of, stages * kGroups - 1);
   }
 
  private:
-  KRONOP_INLINE void collect(Sums& of, int job) {
-    const int across = job % kAcross, l = job / kAcross % kLanes, m = job / (kAcross * kLanes * kDepth);
+  static KRONOP_INLINE constexpr int chain_of(int group) { return group / (kAcross * kLong) * kAcross + group % kAcross; }
+  // If this is the last group of its chain.
+  KRONOP_INLINE void collect_after(Sums& of, int group) {
+    const int f = group / kAcross % kFragments, i = group % kAcross, l = i % kLanes, m = f / kDepth;
+    if (f % kLong < kLong - 1) return;
 #pragma unroll
     for (int n = 0; n < kOutputs; ++n) {
 #pragma unroll
-      for (int e = 0; e < 4; ++e) of[l][m][across * kOutputs + n][e] += chain[job % 2][n][e];
+      for (int e = 0; e < 4; ++e) of[l][m][i / kLanes * kOutputs + n][e] += chain[chain_of(group) % kHeld][n][e];
     }
   }
   // Small products first.
-  static KRONOP_INLINE void multiply(float (&chain)[kOutputs][4], const unsigned (&a)[kSlabs][kLanes][4], const unsigned (&rest)[kSlabs][kLanes][4], int l, int k, int n, const GroupMatrix& right) {
+  static KRONOP_INLINE void multiply(float (&chain)[kOutputs][4], const unsigned (&a)[kSlabs][kLanes][4], const unsigned (&rest)[kSlabs][kLanes][4], int l, int k, int n, bool more, const GroupMatrix& right) {
     constexpr int plane = W::kSize * int(sizeof(Operand));
 #pragma unroll
     for (int s = 0; s < kSlabs; ++s) {
       const int place = W::bytes(l, k + s * kSlab, n);
-      group_product<Operand>(chain, rest[s][l], right.after(place), s > 0);
+      group_product<Operand>(chain, rest[s][l], right.after(place), more || s > 0);
       group_product<Operand>(chain, a[s][l], right.after(place + plane), true);
     }
 #pragma unroll

@@ -25,13 +25,13 @@ struct GroupSums {
   static KRONOP_INLINE int row() { return threadIdx.x / (kTeam * Step::kGroupsLanes) * kTeamRows; }
   static KRONOP_INLINE int warp_row() { return row() + threadIdx.x / 32 % 4 * 16; }
 
-  // Products that are left in flight read the stage that they were started for. `follows` says that such are in flight;
-  // `release` is called when those are done.
+  // Products that are left in flight read the stage that they were started for. Of stages whose
+  // products follow each other this is number `stage`; `release` is called when those of the one before are done.
   template <class Release>
-  KRONOP_INLINE void add(const Operand* x, const Operand* w, bool follows, const Release& release) {
+  KRONOP_INLINE void add(const Operand* x, const Operand* w, int stage, const Release& release) {
     const GroupMatrix right = W::matrix(w + W::start(lane(), 0, 0));
     if constexpr (Step::kSplit) {
-      chains.add(of, x + X::at(lane(), 0, warp_row()), right, follows, release);
+      chains.add(of, x + X::at(lane(), 0, warp_row()), right, stage, release);
     } else {
       if constexpr (Step::kDirect) {
         add_direct(X::matrix(x + X::start(0, 0, row())), right);
@@ -44,9 +44,9 @@ struct GroupSums {
       release();
     }
   }
-  // Stages end, that `add` was told follow each other.
-  KRONOP_INLINE void settle() {
-    if constexpr (Step::kSplit) chains.end(of);
+  // After so many stages.
+  KRONOP_INLINE void settle(int stages) {
+    if constexpr (Step::kSplit) chains.settle(of, stages);
   }
 
  private:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -30,8 +29,13 @@ _MANY_PIECES, _REGISTERS_OF_MANY = 12, (104, 168, 72)
 # Outputs of products whose left operand is in registers.
 _MOST_OUTPUTS = 192
 # What addresses and loops take besides sums and fragments, measured with ptxas 13.0; and where
-# chains of sums are collected.
+# chains of sums are collected, of one lane or of several.
 _REGISTERS, _REGISTERS_OF_CHAINS, _REGISTERS_OF_LANE_CHAINS = 32, 24, 56
+# Contracted steps of a product of split operands, how many products are a chain at most, and
+# outputs of it.
+_SLAB, _CHAIN, _MOST_CHAINED = 8, 4, 64
+# Stages that are multiplied together, and outputs of a team up to which they are.
+_TOGETHER, _MOST_TOGETHER = 4, 96
 _MOST_SUMS, _MOST_STAGES, _LEAST_STAGES = 128, 8, 2
 _OUTPUTS = (16, 32, 48, 64, 96, 128, 192, 256)
 _DEPTHS = (16, 32, 64, 128)
@@ -216,21 +220,26 @@ def shared_bytes(work: Contraction, tile: GroupTile, splits: bool) -> int:
 
 def chain_outputs(tile: GroupTile) -> int:
     """Outputs of a chain of products of split operands."""
-    return tile.n // 2 if tile.n > 64 and tile.team_lanes == 1 else tile.n
+    halves = tile.team_lanes == 1 and tile.n > _MOST_CHAINED
+    return tile.n // 2 if halves else tile.n
 
 
 def chain_slabs(tile: GroupTile) -> int:
     """Products of 8 contracted steps that follow each other before sums are collected."""
-    return min(2 * int(os.environ.get("KC", "2")), tile.k // 8) if tile.team_lanes == 1 else 1
+    return min(_CHAIN, tile.k // _SLAB) if tile.team_lanes == 1 else 1
 
 
 def together(work: Contraction, tile: GroupTile, splits: bool) -> int:
-    """Stages whose products follow each other without a wait for the last of them."""
-    if not splits or tile.team_lanes > 1:
+    """Stages that are multiplied without a wait for the last products of each.
+
+    Their code is as long: measured, it pays where chains have half of the outputs and registers
+    for the next ones are left.
+    """
+    outputs = tile.team_m * tile.n
+    if not splits or chain_slabs(tile) < _CHAIN or not _MOST_CHAINED < outputs <= _MOST_TOGETHER:
         return 1
-    most = 1 if tile.team_m * tile.n > 96 else 4 if tile.team_m * tile.n > 64 else 6
-    steps, most = operands.cover(work.contracted, tile.k), min(most, int(os.environ.get("KT", "6")))
-    return max(i for i in range(1, most + 1) if steps % i == 0)
+    steps = operands.cover(work.contracted, tile.k)
+    return max(count for count in range(1, _TOGETHER + 1) if steps % count == 0)
 
 
 def registers(work: Contraction, tile: GroupTile, splits: bool) -> int:
@@ -392,8 +401,6 @@ def constants(
         ("kTileK", tile.k),
         ("kTogether", together(work, tile, splits)),
         ("kChainSlabs", chain_slabs(tile)),
-        ("kLate", int(os.environ.get("KL", "0"))),
-        ("kDry", int(os.environ.get("KD", "0"))),
         ("kChainN", chain_outputs(tile)),
         ("kTeamM", tile.team_m),
         ("kGroupsM", TEAMS // tile.along_lanes),

@@ -47,7 +47,7 @@ KRONOP_INLINE void use_stages(const Parameters& parameters, GroupBarriers<Step>&
         before = turn.stage;
         turn.advance();
       }
-      sums.settle(Step::kTogether);
+      sums.settle();
     }
     wait_for_group_products<0>();
     if (speaks) barriers.free[before].arrive();

@@ -25,8 +25,8 @@ struct GroupSums {
   static KRONOP_INLINE int row() { return threadIdx.x / (kTeam * Step::kGroupsLanes) * kTeamRows; }
   static KRONOP_INLINE int warp_row() { return row() + threadIdx.x / 32 % 4 * 16; }
 
-  // Products that are left in flight read the stage that they were started for. Of stages whose
-  // products follow each other this is number `stage`; `release` is called when those of the one before are done.
+  // Products that are left in flight read the stage that they were started for. Of stages that are multiplied
+  // together this is number `stage`; `release` is called when the products of the stage before are done.
   template <class Release>
   KRONOP_INLINE void add(const Operand* x, const Operand* w, int stage, const Release& release) {
     const GroupMatrix right = W::matrix(w + W::start(lane(), 0, 0));
@@ -44,9 +44,9 @@ struct GroupSums {
       release();
     }
   }
-  // After so many stages.
-  KRONOP_INLINE void settle(int stages) {
-    if constexpr (Step::kSplit) chains.settle(of, stages);
+  // After the last of stages that are multiplied together.
+  KRONOP_INLINE void settle() {
+    if constexpr (Step::kSplit) chains.settle(of);
   }
 
  private:

@@ -35,7 +35,7 @@ _REGISTERS, _REGISTERS_OF_CHAINS, _REGISTERS_OF_LANE_CHAINS = 32, 24, 56
 # outputs of it.
 _SLAB, _CHAIN, _MOST_CHAINED = 8, 4, 64
 # Stages that are multiplied together, and outputs of a team up to which they are.
-_TOGETHER, _MOST_TOGETHER = 4, 96
+_TOGETHER, _MOST_TOGETHER = 3, 96
 _MOST_SUMS, _MOST_STAGES, _LEAST_STAGES = 128, 8, 2
 _OUTPUTS = (16, 32, 48, 64, 96, 128, 192, 256)
 _DEPTHS = (16, 32, 64, 128)
@@ -232,8 +232,8 @@ def chain_slabs(tile: GroupTile) -> int:
 def together(work: Contraction, tile: GroupTile, splits: bool) -> int:
     """Stages that are multiplied without a wait for the last products of each.
 
-    Their code is as long: measured, it pays where chains have half of the outputs and registers
-    for the next ones are left.
+    Their code is longer: measured, that pays where products of a stage are few for registers that
+    sums take, and neither below nor above.
     """
     outputs = tile.team_m * tile.n
     if not splits or chain_slabs(tile) < _CHAIN or not _MOST_CHAINED < outputs <= _MOST_TOGETHER:

@@ -24,12 +24,14 @@ _RUN, _SHORT_READ, _SHORT_WRITTEN = 64, 0.9, 1.3
 _APART = 1.8
 # Multiply-adds of 2-byte operands a cycle, and where three products stand for one those of half the
 # size.
-_RATE, _RATE_OF_SPLIT = 2600.0, 2000.0
+_RATE, _RATE_OF_SPLIT = 2600.0, 1870.0
 _PRODUCTS_OF_SPLIT = 3
 # Cycles of a step, of a part of the results and of a sum of it, of a tile, of an element of X that
 # goes through registers; of a call, and of weights that are packed before it.
 _STEP, _PART, _SUM, _TILE, _FRAGMENT = 165.0, 4.0, 0.066, 130.0, 0.055
 _CALL, _PACK = 5100.0, 3300.0
+# How much of the time that a half of float32 results takes to leave is spent waiting for its room.
+_HALVED = 0.4
 # Elements that a block packs in a cycle.
 _PACKS = 2.2
 
@@ -89,4 +91,6 @@ def _used(work: Contraction, tile: GroupTile, splits: bool, x: int, w: int) -> f
     took = max(products, shared) + depth // tile.k * _STEP
     if not contract_group.direct(work, tile):
         took += x / element * _FRAGMENT
+    if tile.halves and splits:
+        took += _HALVED * sums * work.output.bytes / 2 / _STORED
     return took + sums * _SUM + _TILE

@@ -34,6 +34,8 @@ _MOST_OUTPUTS = 192
 _REGISTERS, _REGISTERS_OF_CHAINS = 32, 56
 _MOST_SUMS, _MOST_STAGES, _LEAST_STAGES = 128, 8, 2
 _OUTPUTS = (16, 32, 48, 64, 96, 128, 192, 256)
+# The same of a product.
+_OUTPUTS_OF_TEAM = (16, 24, *_OUTPUTS[1:])
 _DEPTHS = (16, 32, 64, 128)
 # Results of one row of a part that leaves at once, in elements of all lanes, and bytes of a part.
 _PART, _PART_BYTES = 64, 4096
@@ -291,7 +293,7 @@ def fits(work: Contraction, tile: GroupTile, splits: bool, target: Target) -> St
             " use a smaller Tile_K"
         )
     held, there = registers(work, tile, splits), _shares(work, tile, splits)[1]
-    if held > there or (tile.n > _MOST_OUTPUTS and not direct(work, tile)):
+    if held > there or (tile.team_n > _MOST_OUTPUTS and not direct(work, tile)):
         return Status.reject(
             f"{tile} wants about {held} registers of {there}; use a smaller threadblock_shape"
         )
@@ -312,7 +314,7 @@ def proposed(
     outputs = operands.round_up(work.produced, 16)
     for (lanes, *along), team_m, n in itertools.product(_lanes(work), (1, 2, 4), _OUTPUTS):
         sums = lanes * team_m * n // (2 * prod(along))
-        if sums > _MOST_SUMS or n > max(16, outputs + 15) or n // along[1] not in _OUTPUTS:
+        if sums > _MOST_SUMS or n > max(16, outputs + 15) or n // along[1] not in _OUTPUTS_OF_TEAM:
             continue
         for k, resident, halves in itertools.product(_depths(work), (True, False), (False, True)):
             stages = range(_MOST_STAGES, _LEAST_STAGES - 1, -1)

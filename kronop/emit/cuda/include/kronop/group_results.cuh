@@ -182,13 +182,14 @@ struct GroupStores {
 
   KRONOP_INLINE GroupStores(const Parameters& with, Output* of_all) : parameters(with), results(of_all) {}
 
-  // Makes room for kKept parts of a unit from `first` on, and brings what is added to them.
-  KRONOP_INLINE void offer(GroupBarriers<Step>& barriers, const Place& place, int unit, int first) const {
-    if (parameters.z) {
-      move_unit<true>(static_cast<Output*>(parameters.z) + place.z, parameters.produced_z, parameters.lane_z, parameters.row_z[0], place, unit, first);
-    }
+  // There is room for kKept parts of a unit.
+  static KRONOP_INLINE void offer(GroupBarriers<Step>& barriers, int unit) {
     wait_for_warp();
     if (threadIdx.x % 32 == 0) barriers.results_free[unit].arrive();
+  }
+  // What is added to kKept parts of a unit from `first` on.
+  KRONOP_INLINE void bring(const Place& place, int unit, int first) const {
+    move_unit<true>(static_cast<Output*>(parameters.z) + place.z, parameters.produced_z, parameters.lane_z, parameters.row_z[0], place, unit, first);
   }
   KRONOP_INLINE void store(const Place& place, int unit, int first) const {
     move_unit<false>(static_cast<Output*>(parameters.y) + place.y, parameters.produced_y, parameters.lane_y, parameters.row_y[0], place, unit, first);
@@ -301,35 +302,36 @@ struct GroupStores {
 template <class Step, class Parameters>
 KRONOP_INLINE void store_results(const Parameters& parameters, GroupBarriers<Step>& barriers, typename Step::Output* staged) {
   using Stores = GroupStores<Step, Parameters>;
-  constexpr int parts = GroupRoom<Step>::kParts, units = GroupTiles<Step>::kUnits;
+  constexpr int units = GroupTiles<Step>::kUnits;
   const Stores stores(parameters, staged);
   Turn<1> turn, shift;
   int had = -1;
 #pragma unroll 1
   for (TileWalk<Step, Parameters> walk(parameters); walk.more(); walk.advance()) {
-    const bool begins = had < 0;
     if (walk.part != had && (parameters.z || parameters.bias)) {
       // When all warps have brought those before, nobody reads those before them any more.
-      if (!begins) {
+      if (had >= 0) {
         barriers.shifts_filled.wait(shift.parity);
         shift.advance();
       }
       stores.load_shifts(barriers, walk.place, shift.parity);
     }
+    bool offers = had < 0 || parameters.z;
     had = walk.part;
 #pragma unroll 1
-    for (int unit = Stores::first_unit(); unit < units; unit += Stores::kUnitsApart) {
-      if (begins || parameters.z) stores.offer(barriers, walk.place, unit, 0);
-    }
+    for (int first = 0; first < GroupRoom<Step>::kParts; first += Step::kKept) {
 #pragma unroll 1
-    for (int first = 0; first < parts; first += Step::kKept) {
-      const bool last = first + Step::kKept == parts;
+      for (int unit = Stores::first_unit(); offers && unit < units; unit += Stores::kUnitsApart) {
+        if (parameters.z) stores.bring(walk.place, unit, first);
+        Stores::offer(barriers, unit);
+      }
 #pragma unroll 1
       for (int unit = Stores::first_unit(); unit < units; unit += Stores::kUnitsApart) {
         barriers.results_filled[unit].wait(turn.parity);
         stores.store(walk.place, unit, first);
-        if (!last || !parameters.z) stores.offer(barriers, walk.place, unit, first + Step::kKept);
+        if (!parameters.z) Stores::offer(barriers, unit);
       }
+      offers = parameters.z;
       turn.advance();
     }
   }

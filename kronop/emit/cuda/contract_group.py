@@ -58,8 +58,8 @@ class GroupTile:
         lanes: lanes of a block; all of them, or what an access brings.
         team_m: how many times 64 rows a team has.
         n: outputs.
-        along_lanes, along_outputs: teams that share rows and have lanes or outputs of their own; the
-            others have rows of their own.
+        along_lanes, along_outputs: teams that share rows and have lanes or outputs of their own;
+            the others have rows of their own.
         k: contracted steps of a stage.
         stages: tiles of X (and of W where it does not stay) that are on their way or in use.
         resident: whether W stays in shared memory.
@@ -347,7 +347,8 @@ def proposed(
 def _has_halves(work: Contraction, tile: GroupTile) -> bool:
     """Whether results are so many that a half of their room is worth a stage, and even parts."""
     results = tile.lanes * tile.m * tile.n * work.output.bytes
-    return results > _LEAST_HALVED and tile.team_m * tile.team_n // part_outputs(work, tile) % 2 == 0
+    parts = tile.team_m * tile.team_n // part_outputs(work, tile)
+    return results > _LEAST_HALVED and parts % 2 == 0
 
 
 def _depths(work: Contraction) -> list[int]:
@@ -356,7 +357,7 @@ def _depths(work: Contraction) -> list[int]:
 
 
 def _lanes(work: Contraction) -> list[tuple[int, int, int]]:
-    """Lanes of a block, and teams along them and along outputs: of contiguous lanes whole accesses."""
+    """Lanes of a block, of contiguous ones whole accesses; teams along them and along outputs."""
     if Order.Lanes not in (work.x_order, work.y_order):
         return [(1, 1, 1)]
     access = operands.vector_of(work.source)

@@ -131,6 +131,24 @@ class Step:
             patches(item.parameters, served.plan.steps[item.step].signature.pointers, lows)
             for item in self._launches
         ]
+        self.launch = Launches([self]).launch
+
+    def bind(self) -> _Ready:
+        """New launchers: where addresses go in their parameters, and what launches them."""
+        every: list[tuple[Any, int, int, int]] = []
+        launchers = []
+        for launch, found in zip(self._launches, self._patches, strict=True):
+            launcher, words = self._kernels[launch.step].bind_words(launch, self._device)
+            launchers.append(launcher)
+            every += [(words, *patch) for patch in found]
+        return every, launchers
+
+
+class Launches:
+    """All launches of some steps, over addresses, by any number of threads."""
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self._steps = steps
         # Sets of launchers that no thread uses: each thread takes one, and gives it back.
         self._ready: list[_Ready] = []
 
@@ -139,21 +157,15 @@ class Step:
         try:
             ready = self._ready.pop()
         except IndexError:
-            ready = self._bind()
+            every = [step.bind() for step in self._steps]
+            ready = [item for own, _ in every for item in own], [
+                launcher for _, own in every for launcher in own
+            ]
         for words, at, slot, displacement in ready[0]:
             words[at] = addresses[slot] + displacement
         for launcher in ready[1]:
             launcher(stream)
         self._ready.append(ready)
-
-    def _bind(self) -> _Ready:
-        every: list[tuple[Any, int, int, int]] = []
-        launchers = []
-        for launch, found in zip(self._launches, self._patches, strict=True):
-            launcher, words = self._kernels[launch.step].bind_words(launch, self._device)
-            launchers.append(launcher)
-            every += [(words, *patch) for patch in found]
-        return every, launchers
 
 
 class Call:

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 
 from kronop import functional_ksparse
-from kronop.errors import ElementTypeError, mismatch
 from kronop.torch import ksparse_formulas, ksparse_operators, ksparse_steps
 from kronop.torch.autocasting import cast_to
 from kronop.torch.ksparse_shapes import turned
+from kronop.torch.ksparse_steps import check_differentiable
 
 _GIVEN = 7  # Arguments of the function in front of the weights.
 
@@ -35,7 +35,6 @@ class Chain(torch.autograd.Function):  # type: ignore[misc]  # torch is Any to m
         x: Any,
         *weights: Any,
     ) -> Any:
-        _check_types(x, weights)
         ctx.alpha, ctx.beta, ctx.batch_last = alpha, beta, last
         ctx.bias_kind = None if bias is None else bias.dtype
         ctx.set_materialize_grads(False)
@@ -45,12 +44,14 @@ class Chain(torch.autograd.Function):  # type: ignore[misc]  # torch is Any to m
             chain = narrow
         needed = ctx.needs_input_grad[_GIVEN:]
         if not any(needed):
+            check_differentiable(x, chain)
             ctx.save_for_backward(x, *weights, *narrow)
             return _product(x, chain, last, alpha, bias, beta, z)
         if z is None and not beta:
             *between, result = ksparse_steps.products(x, chain, bias, alpha, last)
         else:
-            functional_ksparse.chain_patterns(chain)  # Before the first factor: see `products`.
+            check_differentiable(x, chain)
+            functional_ksparse.chain_patterns(chain)
             between = ksparse_steps.products(x, chain[:-1], None, 1.0, last) if chain[1:] else []
             result = _product((x, *between)[-1], chain[-1:], last, alpha, bias, beta, z)
         kept = zip((x, *between), needed, strict=True)
@@ -125,17 +126,3 @@ def _gradients(
 def _gradient_kind(weight: Any, x: Any) -> Any:
     """The weight's own type where kernels give it; autograd casts others."""
     return weight.dtype if weight.dtype is torch.float32 else x.dtype
-
-
-def _check_types(x: Any, weights: Sequence[Any]) -> None:
-    """Refuses what the backward would."""
-    for name, item in (("x", x), *((f"weights[{at}]", item) for at, item in enumerate(weights))):
-        if item.element_size() == 1 and item.is_floating_point():
-            raise ElementTypeError(
-                mismatch(
-                    f"element type of {name}",
-                    expected="one that has gradients",
-                    got=item.dtype,
-                    hint="8-bit floats have none; convert the tensors, or use torch.no_grad()",
-                )
-            )

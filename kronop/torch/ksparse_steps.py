@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kronop import program
+from kronop.errors import ElementTypeError, mismatch
 from kronop.functional_ksparse import chain_patterns, ksmm, ksparse_arguments
 from kronop.gradients import gradient_arguments
 from kronop.torch.gradient import Buffers, make_bytes, maker_of
@@ -60,7 +61,8 @@ def products(x: Any, chain: Sequence[Any], bias: Any, alpha: Any, last: bool) ->
     results, recording = program.repeat(("factors", last, bias is None), alpha, tensors)
     if results is not None:
         return results
-    chain_patterns(chain)  # Refuses before the first factor what a later one would.
+    check_differentiable(x, chain)
+    chain_patterns(chain)  # Before the first factor: what a later one would refuse.
     calls = _Calls() if recording is None else _NotedCalls(recording)
     results = []
     for weight in chain[:-1]:
@@ -108,7 +110,24 @@ def gradients(
             recording.end(every, run.buffers.every, make_bytes)
     found = iter(results)
     of_weights = [None if kind is None else next(found) for kind in kinds]
-    return (next(found).view(shape) if needs_x else None), of_weights
+    of_x = next(found) if needs_x else None
+    if needs_x and of_x.shape != shape:
+        of_x = of_x.view(shape)
+    return of_x, of_weights
+
+
+def check_differentiable(x: Any, weights: Sequence[Any]) -> None:
+    """Refuses operands of types that the backward would refuse."""
+    for name, item in (("x", x), *((f"weights[{at}]", item) for at, item in enumerate(weights))):
+        if item.element_size() == 1 and item.is_floating_point():
+            raise ElementTypeError(
+                mismatch(
+                    f"element type of {name}",
+                    expected="one that has gradients",
+                    got=item.dtype,
+                    hint="8-bit floats have none; convert the tensors, or use torch.no_grad()",
+                )
+            )
 
 
 class _Backward:

@@ -158,9 +158,10 @@ class Launches:
             ready = self._ready.pop()
         except IndexError:
             every = [step.bind() for step in self._steps]
-            ready = [item for own, _ in every for item in own], [
-                launcher for _, own in every for launcher in own
-            ]
+            ready = (
+                [item for own, _ in every for item in own],
+                [launcher for _, own in every for launcher in own],
+            )
         for words, at, slot, displacement in ready[0]:
             words[at] = addresses[slot] + displacement
         for launcher in ready[1]:

@@ -38,10 +38,10 @@ class Chain(torch.autograd.Function):  # type: ignore[misc]  # torch is Any to m
         ctx.alpha, ctx.beta, ctx.batch_last = alpha, beta, last
         ctx.bias_kind = None if bias is None else bias.dtype
         ctx.set_materialize_grads(False)
-        ctx.is_cast, chain, narrow = kind is not None, weights, []
+        ctx.is_cast, narrow = kind is not None, []
         if ctx.is_cast:
             bias, *narrow = cast_to(kind, bias, *weights)
-            chain = narrow
+        chain = narrow or weights
         needed = ctx.needs_input_grad[_GIVEN:]
         if not any(needed):
             check_differentiable(x, chain)
@@ -55,7 +55,9 @@ class Chain(torch.autograd.Function):  # type: ignore[misc]  # torch is Any to m
             between = ksparse_steps.products(x, chain[:-1], None, 1.0, last) if chain[1:] else []
             result = _product((x, *between)[-1], chain[-1:], last, alpha, bias, beta, z)
         kept = zip((x, *between), needed, strict=True)
-        ctx.save_for_backward(x, *weights, *narrow, *(item if need else None for item, need in kept))
+        ctx.save_for_backward(
+            x, *weights, *narrow, *(item if need else None for item, need in kept)
+        )
         return result
 
     @staticmethod
@@ -101,9 +103,7 @@ def _product(
     )
 
 
-def _gradients(
-    ctx: Any, grad: Any, needs_x: bool, needed: Sequence[bool]
-) -> tuple[Any, list[Any]]:
+def _gradients(ctx: Any, grad: Any, needs_x: bool, needed: Sequence[bool]) -> tuple[Any, list[Any]]:
     """The gradients of x and of the weights, from what was kept."""
     x, *others = ctx.saved_tensors
     count, last = len(needed), ctx.batch_last

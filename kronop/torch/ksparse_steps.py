@@ -110,7 +110,7 @@ def gradients(
             recording.end(every, run.buffers.every, make_bytes)
     found = iter(results)
     of_weights = [None if kind is None else next(found) for kind in kinds]
-    of_x = next(found) if needs_x else None
+    of_x: Any = next(found) if needs_x else None
     if needs_x and of_x.shape != shape:
         of_x = of_x.view(shape)
     return of_x, of_weights

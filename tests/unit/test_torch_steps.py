@@ -120,7 +120,9 @@ def _check(operands: Any, grad: Any, asked: Any, last: bool, alpha: float = 0.7)
 
 @pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize("chain", _CHAINS.values(), ids=_CHAINS.keys())
-def test_a_repeated_step_is_that_of_other_tensors(counter: _Counter, chain: Any, last: bool) -> None:
+def test_a_repeated_step_is_that_of_other_tensors(
+    counter: _Counter, chain: Any, last: bool
+) -> None:
     every, count = [], len(chain)
     some = {tuple(range(2 + count)), (2,), (0, 1 + count), tuple(range(1, 2 + count))}
     for asked in some:

@@ -1,7 +1,8 @@
 """Pitches of `contract_mma`'s tiles in shared memory: counts the bank conflicts of its accesses.
 
 NOTE: shared memory has 32 banks of 4 bytes; accesses of 8 and 16 bytes are served by half and by
-quarter warps.
+quarter warps. Asynchronous copies ask the level-2 cache for sectors of 32 bytes, and for one twice
+whose halves do not go to one sector of shared memory.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from kronop.descriptions.datatype import DataType
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.contract import Order
 
-_ROW, _BANK, _BANKS = 128, 4, 32
+_ROW, _SECTOR, _BANK, _BANKS = 128, 32, 4, 32
 _MATRIX_ROWS = 8
 
 
@@ -44,8 +45,10 @@ def pitch(
     def place(lane: int, stride: int) -> int:
         g, t = divmod(lane, 4)
         step = t if spread else 2 * t
+        # `Crossed` in group_tiles.cuh.
+        crossed = g // 4 * 4 if spread else 0
         return {
-            Order.Own: g * stride + step,
+            Order.Own: g * stride + (step ^ crossed),
             Order.Rows: step * stride + g,
             Order.Lanes: g * stride + step * lanes,
         }[order]
@@ -54,7 +57,7 @@ def pitch(
         # Matrices of rows of 16 bytes, eight at a time.
         return _best(run, element.bytes, _MATRIX_ROWS, lambda lane, stride: lane % 8 * stride)
     width = {Order.Own: 1 if spread else 2, Order.Rows: 1, Order.Lanes: vector}[order]
-    return _best(run, element.bytes, width, place)
+    return _best(run, element.bytes, width, place, _SECTOR)
 
 
 def _of_bytes(run: int, order: Order, lanes: int, warp_lanes: int) -> Pitch:
@@ -109,9 +112,15 @@ def deposit_pitch(run: int, order: Order, lanes: int, team_lanes: int, output: D
     return _best(run, output.bytes, width, place).stride
 
 
-def _best(run: int, size: int, width: int, place: Callable[[int, int], int]) -> Pitch:
-    """The least pitch of whole 16-byte pieces with the fewest conflicts."""
-    piece = operands.VECTOR_BYTES // size
+def _best(
+    run: int,
+    size: int,
+    width: int,
+    place: Callable[[int, int], int],
+    whole: int = operands.VECTOR_BYTES,
+) -> Pitch:
+    """The least pitch of so many whole bytes with the fewest conflicts."""
+    piece = whole // size
     first = operands.round_up(run, piece)
     together = min(32, _ROW // max(_BANK, size * width))
     ways, stride = min(

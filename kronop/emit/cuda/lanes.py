@@ -38,7 +38,10 @@ def step(
     octets = operands.cover(operands.cover(own, piece), parts)
     run = next(size for size in operands.powers_of_two(1, _MOST_OCTETS) if size >= octets)
     matrices = max(1, _TILE_BYTES // (octets * lanes * operands.VECTOR_BYTES))
-    pieces = matrices * lanes * run if join else matrices * octets * (lanes | 1)
+    # Octets start in different banks. Where memory has them an even number of pieces apart, so they
+    # are here: sectors of 32 bytes stay whole.
+    pitch = lanes + 2 if lanes % 4 == 0 else lanes
+    pieces = matrices * lanes * run if join else matrices * octets * pitch
     return Step(
         entry=entry,
         header="kronop/lanes.cuh",
@@ -54,6 +57,7 @@ def step(
             ("kMatrices", matrices),
             ("kOctets", octets),
             ("kRun", run),
+            ("kPitch", pitch),
         ),
         signature=KernelSignature(
             "LanesParameters",

@@ -67,8 +67,8 @@ struct Step {
   static constexpr int kXVector = 4;
   static constexpr int kWVector = 4;
   static constexpr int kYVector = 4;
-  static constexpr int kXPitch = 36;
-  static constexpr int kWPitch = 36;
+  static constexpr int kXPitch = 40;
+  static constexpr int kWPitch = 40;
   static constexpr int kYPitch = 132;
   static constexpr int kTileBytesAt = 1536;
   static constexpr bool kSaturate = false;

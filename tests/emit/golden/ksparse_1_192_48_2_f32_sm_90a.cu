@@ -70,12 +70,12 @@ struct Step {
   static constexpr int kWVector = 4;
   static constexpr int kWLanes = 2;
   static constexpr int kYVector = 4;
-  static constexpr int kXPitch = 68;
+  static constexpr int kXPitch = 72;
   static constexpr int kYPitch = 68;
-  static constexpr int kXSize = 4352;
+  static constexpr int kXSize = 4608;
   static constexpr int kWRoom = 0;
-  static constexpr int kResultsAt = 187392;
-  static constexpr int kBarriersAt = 222720;
+  static constexpr int kResultsAt = 194560;
+  static constexpr int kBarriersAt = 229888;
   static constexpr int kCopyRegisters = 72;
   static constexpr int kProductRegisters = 184;
   static constexpr int kStoreRegisters = 72;

@@ -68,7 +68,7 @@ struct Step {
   static constexpr int kWVector = 4;
   static constexpr int kYVector = 4;
   static constexpr int kXPitch = 72;
-  static constexpr int kWPitch = 68;
+  static constexpr int kWPitch = 72;
   static constexpr int kYPitch = 68;
   static constexpr int kTileBytesAt = 1536;
   static constexpr bool kSaturate = false;

@@ -67,8 +67,8 @@ struct Step {
   static constexpr int kXVector = 1;
   static constexpr int kWVector = 1;
   static constexpr int kYVector = 1;
-  static constexpr int kXPitch = 84;
-  static constexpr int kWPitch = 84;
+  static constexpr int kXPitch = 88;
+  static constexpr int kWPitch = 88;
   static constexpr int kYPitch = 84;
   static constexpr int kTileBytesAt = 1536;
   static constexpr bool kSaturate = false;

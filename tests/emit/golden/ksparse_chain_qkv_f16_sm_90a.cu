@@ -79,7 +79,7 @@ struct Step {
   static constexpr int kPairWarpsN[] = {4, 2};
   static constexpr int kPairWOrder[] = {0, 2};
   static constexpr int kPairWVector[] = {8, 8};
-  static constexpr int kPairWPitch[] = {72, 104};
+  static constexpr int kPairWPitch[] = {72, 112};
   static constexpr int kMiddleAt = 1152;
   static constexpr int kWeightsAt = 11904;
   static constexpr int kRingAt = 11904;

@@ -1,4 +1,4 @@
-// (2, 48, 192, 1) then (1, 192, 48, 2), batch_first, [1 lanes x 48 x 64 x 32, 2 stages, 1 x 1 x 4 x 1 warps of 48 x 16] then [2 lanes x 48 x 64 x 48, 2 stages, 2 x 1 x 2 x 1 warps of 48 x 32], 2 stages
+// (2, 48, 192, 1) then (1, 192, 48, 2), batch_first, [1 lanes x 48 x 64 x 32, 2 stages, 1 x 1 x 4 x 1 warps of 48 x 16] then [2 lanes x 48 x 64 x 16, 2 stages, 2 x 1 x 2 x 1 warps of 48 x 32], 2 stages
 #include "kronop/chain_mma.cuh"
 
 using Parameters = kronop::ChainParameters<double>;
@@ -70,7 +70,7 @@ struct Step {
   static constexpr int kPairProduced[] = {48, 192};
   static constexpr int kPairLanes[] = {1, 2};
   static constexpr int kPairTileN[] = {64, 64};
-  static constexpr int kPairTileK[] = {32, 48};
+  static constexpr int kPairTileK[] = {32, 16};
   static constexpr int kPairWarpLanes[] = {1, 1};
   static constexpr int kPairWarpM[] = {3, 3};
   static constexpr int kPairWarpN[] = {2, 4};
@@ -79,12 +79,12 @@ struct Step {
   static constexpr int kPairWarpsN[] = {4, 2};
   static constexpr int kPairWOrder[] = {0, 2};
   static constexpr int kPairWVector[] = {4, 4};
-  static constexpr int kPairWPitch[] = {40, 100};
+  static constexpr int kPairWPitch[] = {40, 40};
   static constexpr int kMiddleAt = 1152;
   static constexpr int kWeightsAt = 22656;
   static constexpr int kRingAt = 22656;
-  static constexpr int kSlot = 6400;
-  static constexpr int kResultsAt = 73856;
+  static constexpr int kSlot = 4480;
+  static constexpr int kResultsAt = 58496;
   static constexpr bool kSaturate = false;
 };
 

@@ -1,4 +1,4 @@
-// I_2 x dense(48, 192) x I_1, batch_first, tiles of 1 lanes x 128 x 48 x 32, 7 stages, 2 teams along rows, W stays
+// I_2 x dense(48, 192) x I_1, batch_first, tiles of 1 lanes x 128 x 48 x 32, 6 stages, 2 teams along rows, W stays
 #include "kronop/contract_group.cuh"
 
 using Parameters = kronop::ContractParameters<double>;
@@ -46,7 +46,7 @@ struct Step {
   using Epilogue = ::Epilogue;
   static constexpr int kThreads = 512;
   static constexpr int kBlocks = 1;
-  static constexpr int kStages = 7;
+  static constexpr int kStages = 6;
   static constexpr bool kResident = true;
   static constexpr bool kPacks = true;
   static constexpr bool kDirect = false;
@@ -70,12 +70,12 @@ struct Step {
   static constexpr int kWVector = 4;
   static constexpr int kWLanes = 1;
   static constexpr int kYVector = 4;
-  static constexpr int kXPitch = 36;
+  static constexpr int kXPitch = 40;
   static constexpr int kYPitch = 52;
-  static constexpr int kXSize = 4608;
+  static constexpr int kXSize = 5120;
   static constexpr int kWRoom = 0;
-  static constexpr int kResultsAt = 202752;
-  static constexpr int kBarriersAt = 229568;
+  static constexpr int kResultsAt = 196608;
+  static constexpr int kBarriersAt = 223424;
   static constexpr int kCopyRegisters = 72;
   static constexpr int kProductRegisters = 184;
   static constexpr int kStoreRegisters = 72;
@@ -159,12 +159,12 @@ struct Step {
   static constexpr int kWVector = 4;
   static constexpr int kWLanes = 2;
   static constexpr int kYVector = 4;
-  static constexpr int kXPitch = 68;
+  static constexpr int kXPitch = 72;
   static constexpr int kYPitch = 68;
-  static constexpr int kXSize = 4352;
+  static constexpr int kXSize = 4608;
   static constexpr int kWRoom = 0;
-  static constexpr int kResultsAt = 187392;
-  static constexpr int kBarriersAt = 222720;
+  static constexpr int kResultsAt = 194560;
+  static constexpr int kBarriersAt = 229888;
   static constexpr int kCopyRegisters = 72;
   static constexpr int kProductRegisters = 184;
   static constexpr int kStoreRegisters = 72;

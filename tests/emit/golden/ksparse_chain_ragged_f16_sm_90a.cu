@@ -70,12 +70,12 @@ struct Step {
   static constexpr int kWVector = 8;
   static constexpr int kWLanes = 1;
   static constexpr int kYVector = 4;
-  static constexpr int kXPitch = 56;
+  static constexpr int kXPitch = 48;
   static constexpr int kYPitch = 56;
-  static constexpr int kXSize = 7168;
+  static constexpr int kXSize = 6144;
   static constexpr int kWRoom = 0;
-  static constexpr int kResultsAt = 117760;
-  static constexpr int kBarriersAt = 146624;
+  static constexpr int kResultsAt = 101376;
+  static constexpr int kBarriersAt = 130240;
   static constexpr int kCopyRegisters = 88;
   static constexpr int kProductRegisters = 176;
   static constexpr int kStoreRegisters = 72;

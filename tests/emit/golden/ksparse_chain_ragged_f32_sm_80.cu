@@ -67,8 +67,8 @@ struct Step {
   static constexpr int kXVector = 4;
   static constexpr int kWVector = 4;
   static constexpr int kYVector = 4;
-  static constexpr int kXPitch = 52;
-  static constexpr int kWPitch = 52;
+  static constexpr int kXPitch = 56;
+  static constexpr int kWPitch = 56;
   static constexpr int kYPitch = 100;
   static constexpr int kTileBytesAt = 1536;
   static constexpr bool kSaturate = false;
@@ -142,7 +142,7 @@ struct Step {
   static constexpr int kYOrder = 2;
   static constexpr int kXVector = 2;
   static constexpr int kYVector = 4;
-  static constexpr int kXPitch = 52;
+  static constexpr int kXPitch = 56;
   static constexpr int kMiddlePitch = 40;
   static constexpr int kYPitch = 132;
   static constexpr int kPairGroups[] = {4, 1};
@@ -160,12 +160,12 @@ struct Step {
   static constexpr int kPairWarpsN[] = {1, 1};
   static constexpr int kPairWOrder[] = {2, 2};
   static constexpr int kPairWVector[] = {2, 4};
-  static constexpr int kPairWPitch[] = {52, 132};
+  static constexpr int kPairWPitch[] = {56, 128};
   static constexpr int kMiddleAt = 1536;
   static constexpr int kWeightsAt = 83456;
-  static constexpr int kRingAt = 113664;
-  static constexpr int kSlot = 3328;
-  static constexpr int kResultsAt = 140288;
+  static constexpr int kRingAt = 114176;
+  static constexpr int kSlot = 3584;
+  static constexpr int kResultsAt = 142848;
   static constexpr bool kSaturate = false;
 };
 

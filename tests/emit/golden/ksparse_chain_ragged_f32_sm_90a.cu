@@ -1,4 +1,4 @@
-// I_2 x dense(20, 16) x I_3, batch_first, tiles of 3 lanes x 128 x 32 x 16, 6 stages, 2 teams along rows, W stays
+// I_2 x dense(20, 16) x I_3, batch_first, tiles of 3 lanes x 128 x 32 x 16, 6 stages, 2 teams along rows, W stays, results in halves
 #include "kronop/contract_group.cuh"
 
 using Parameters = kronop::ContractParameters<double>;
@@ -60,7 +60,7 @@ struct Step {
   static constexpr int kGroupsLanes = 1;
   static constexpr int kPartM = 16;
   static constexpr int kPartN = 16;
-  static constexpr int kKept = 2;
+  static constexpr int kKept = 1;
   static constexpr int kContracted = 16;
   static constexpr int kProduced = 20;
   static constexpr int kPlane = 320;
@@ -70,12 +70,12 @@ struct Step {
   static constexpr int kWVector = 4;
   static constexpr int kWLanes = 1;
   static constexpr int kYVector = 4;
-  static constexpr int kXPitch = 52;
+  static constexpr int kXPitch = 56;
   static constexpr int kYPitch = 52;
-  static constexpr int kXSize = 6656;
+  static constexpr int kXSize = 7168;
   static constexpr int kWRoom = 0;
-  static constexpr int kResultsAt = 172032;
-  static constexpr int kBarriersAt = 225664;
+  static constexpr int kResultsAt = 184320;
+  static constexpr int kBarriersAt = 211328;
   static constexpr int kCopyRegisters = 72;
   static constexpr int kProductRegisters = 184;
   static constexpr int kStoreRegisters = 72;
@@ -150,7 +150,7 @@ struct Step {
   static constexpr int kYOrder = 2;
   static constexpr int kXVector = 2;
   static constexpr int kYVector = 4;
-  static constexpr int kXPitch = 52;
+  static constexpr int kXPitch = 56;
   static constexpr int kMiddlePitch = 40;
   static constexpr int kYPitch = 132;
   static constexpr int kPairGroups[] = {4, 1};
@@ -168,12 +168,12 @@ struct Step {
   static constexpr int kPairWarpsN[] = {1, 1};
   static constexpr int kPairWOrder[] = {2, 2};
   static constexpr int kPairWVector[] = {2, 4};
-  static constexpr int kPairWPitch[] = {52, 132};
+  static constexpr int kPairWPitch[] = {56, 128};
   static constexpr int kMiddleAt = 1536;
   static constexpr int kWeightsAt = 83456;
-  static constexpr int kRingAt = 113664;
-  static constexpr int kSlot = 3328;
-  static constexpr int kResultsAt = 140288;
+  static constexpr int kRingAt = 114176;
+  static constexpr int kSlot = 3584;
+  static constexpr int kResultsAt = 142848;
   static constexpr bool kSaturate = false;
 };
 

@@ -79,12 +79,12 @@ struct Step {
   static constexpr int kPairWarpsN[] = {4, 4};
   static constexpr int kPairWOrder[] = {0, 2};
   static constexpr int kPairWVector[] = {8, 8};
-  static constexpr int kPairWPitch[] = {72, 72};
+  static constexpr int kPairWPitch[] = {72, 80};
   static constexpr int kMiddleAt = 1536;
   static constexpr int kWeightsAt = 52736;
   static constexpr int kRingAt = 52736;
-  static constexpr int kSlot = 18432;
-  static constexpr int kResultsAt = 126464;
+  static constexpr int kSlot = 20480;
+  static constexpr int kResultsAt = 134656;
   static constexpr bool kSaturate = false;
 };
 

@@ -1,4 +1,4 @@
-// I_6 x dense(64, 64) x I_1, batch_last, tiles of 1 lanes x 64 x 64 x 64, 1 stages, 1 x 1 x 2 x 2 warps of 64 x 32
+// I_6 x dense(64, 64) x I_1, batch_last, tiles of 1 lanes x 128 x 64 x 16, 2 stages, 1 x 4 x 1 x 1 warps of 32 x 64
 #include "kronop/contract_mma.cuh"
 
 using Parameters = kronop::ContractParameters<double>;
@@ -46,18 +46,18 @@ struct Step {
   using Epilogue = ::Epilogue;
   static constexpr int kThreads = 128;
   static constexpr int kBlocks = 2;
-  static constexpr int kStages = 1;
+  static constexpr int kStages = 2;
   static constexpr int kLanes = 1;
-  static constexpr int kTileM = 64;
+  static constexpr int kTileM = 128;
   static constexpr int kTileN = 64;
-  static constexpr int kTileK = 64;
+  static constexpr int kTileK = 16;
   static constexpr int kWarpLanes = 1;
-  static constexpr int kWarpM = 4;
-  static constexpr int kWarpN = 4;
+  static constexpr int kWarpM = 2;
+  static constexpr int kWarpN = 8;
   static constexpr int kWarpsLanes = 1;
-  static constexpr int kWarpsM = 1;
-  static constexpr int kWarpsN = 2;
-  static constexpr int kWarpsK = 2;
+  static constexpr int kWarpsM = 4;
+  static constexpr int kWarpsN = 1;
+  static constexpr int kWarpsK = 1;
   static constexpr bool kSplit = true;
   static constexpr int kContracted = 64;
   static constexpr int kProduced = 64;
@@ -67,10 +67,10 @@ struct Step {
   static constexpr int kXVector = 4;
   static constexpr int kWVector = 4;
   static constexpr int kYVector = 4;
-  static constexpr int kXPitch = 68;
-  static constexpr int kWPitch = 72;
-  static constexpr int kYPitch = 68;
-  static constexpr int kTileBytesAt = 1536;
+  static constexpr int kXPitch = 136;
+  static constexpr int kWPitch = 24;
+  static constexpr int kYPitch = 132;
+  static constexpr int kTileBytesAt = 3072;
   static constexpr bool kSaturate = false;
 };
 
@@ -149,7 +149,7 @@ struct Step {
   static constexpr int kWVector = 4;
   static constexpr int kYVector = 4;
   static constexpr int kXPitch = 72;
-  static constexpr int kWPitch = 36;
+  static constexpr int kWPitch = 40;
   static constexpr int kYPitch = 68;
   static constexpr int kTileBytesAt = 1536;
   static constexpr bool kSaturate = false;

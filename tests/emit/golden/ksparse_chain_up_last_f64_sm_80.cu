@@ -61,7 +61,7 @@ struct Step {
   static constexpr int kYOrder = 1;
   static constexpr int kXVector = 2;
   static constexpr int kYVector = 2;
-  static constexpr int kXPitch = 34;
+  static constexpr int kXPitch = 36;
   static constexpr int kMiddlePitch = 200;
   static constexpr int kYPitch = 34;
   static constexpr int kPairGroups[] = {6, 1};

@@ -61,7 +61,7 @@ struct Step {
   static constexpr int kYOrder = 1;
   static constexpr int kXVector = 2;
   static constexpr int kYVector = 2;
-  static constexpr int kXPitch = 34;
+  static constexpr int kXPitch = 36;
   static constexpr int kMiddlePitch = 200;
   static constexpr int kYPitch = 34;
   static constexpr int kPairGroups[] = {6, 1};
@@ -83,8 +83,8 @@ struct Step {
   static constexpr int kMiddleAt = 768;
   static constexpr int kWeightsAt = 103168;
   static constexpr int kRingAt = 103168;
-  static constexpr int kSlot = 6784;
-  static constexpr int kResultsAt = 211712;
+  static constexpr int kSlot = 6912;
+  static constexpr int kResultsAt = 213760;
   static constexpr bool kSaturate = false;
 };
 

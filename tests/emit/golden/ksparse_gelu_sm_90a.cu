@@ -75,12 +75,12 @@ struct Step {
   static constexpr int kWVector = 4;
   static constexpr int kWLanes = 1;
   static constexpr int kYVector = 4;
-  static constexpr int kXPitch = 68;
+  static constexpr int kXPitch = 72;
   static constexpr int kYPitch = 68;
-  static constexpr int kXSize = 8704;
+  static constexpr int kXSize = 9216;
   static constexpr int kWRoom = 0;
-  static constexpr int kResultsAt = 172032;
-  static constexpr int kBarriersAt = 207104;
+  static constexpr int kResultsAt = 180224;
+  static constexpr int kBarriersAt = 215296;
   static constexpr int kCopyRegisters = 72;
   static constexpr int kProductRegisters = 184;
   static constexpr int kStoreRegisters = 72;

@@ -25,6 +25,7 @@ struct Step {
   static constexpr int kMatrices = 21;
   static constexpr int kOctets = 8;
   static constexpr int kRun = 8;
+  static constexpr int kPitch = 6;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
@@ -59,6 +60,7 @@ struct Step {
   static constexpr int kMatrices = 21;
   static constexpr int kOctets = 8;
   static constexpr int kRun = 8;
+  static constexpr int kPitch = 6;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

@@ -24,6 +24,7 @@ struct Layout {
   static KRONOP_INLINE constexpr int at(int lane, int own, int wide) { return lane * kLane + own * kOwn + wide * kWide; }
   // Places differ by constants.
   static constexpr bool even(int) { return true; }
+  static constexpr bool kCrossed = false;
 };
 
 // Piece `index` of a tile in the order of its memory, VectorSize elements of one run: its first one.

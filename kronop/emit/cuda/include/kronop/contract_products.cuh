@@ -40,7 +40,7 @@ inline constexpr int vector_of_lanes = (kLanes & -kLanes) * kBytes < 16 ? (kLane
 // g + apart h, contracted (t, r)) as element h + kHalves r, for each of the warp's lanes.
 template <class Tile, int kHalves, int kApart, bool kSpread, int kLanes, class T>
 KRONOP_INLINE void load_elements(T (&to)[kLanes][2 * kHalves], const T* tile) {
-  const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+  const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, crossed = Tile::kCrossed ? g / 4 : 0;
 #pragma unroll
   for (int h = 0; h < kHalves; ++h) {
     const T* from = tile + (g + kApart * h) * Tile::kWide;
@@ -56,7 +56,7 @@ KRONOP_INLINE void load_elements(T (&to)[kLanes][2 * kHalves], const T* tile) {
       for (int r = 0; r < 2; ++r) {
 #pragma unroll
         for (int l = 0; l < kLanes; l += vector) {
-          const auto part = load<T, vector>(from + step_of<kSpread>(t, r) * Tile::kOwn + l * Tile::kLane);
+          const auto part = load<T, vector>(from + step_of<kSpread>(t, r ^ crossed) * Tile::kOwn + l * Tile::kLane);
 #pragma unroll
           for (int v = 0; v < vector; ++v) to[l + v][h + kHalves * r] = part.data[v];
         }

@@ -35,12 +35,24 @@ struct Swizzled {
   static KRONOP_INLINE GroupMatrix matrix(const Element* from) { return GroupMatrix(from, 8 * kRowBytes, kRowBytes); }
 };
 
+// Rows of 4-byte elements, a pitch of an odd number of sectors apart; in rows 4 to 7 of eight the halves of every sector of 32 bytes
+// change places: so fragments meet no bank twice, and each sector of memory goes to one of shared memory.
+template <int Lanes, int Own, int Wide, int Pitch>
+struct Crossed : Layout<kAlongOwn, Lanes, Own, Wide, Pitch> {
+  static KRONOP_INLINE constexpr int at(int lane, int own, int wide) {
+    return Layout<kAlongOwn, Lanes, Own, Wide, Pitch>::at(lane, own ^ wide / 4 % 2 * 4, wide);
+  }
+  static constexpr bool even(int rows) { return rows % 8 == 0; }
+  static constexpr bool kCrossed = true;
+};
+
 // What a block has in shared memory, in elements of its operands.
 template <class Step>
 struct GroupTiles {
   using Operand = typename Step::Factor;
   using X = Either<Step::kDirect, Swizzled<Step::kXOrder, Step::kLanes, Step::kTileK, Step::kTileM, Operand>,
-      Layout<Step::kXOrder, Step::kLanes, Step::kTileK, Step::kTileM, Step::kXPitch>>;
+      Either<sizeof(Operand) == 4 && Step::kXOrder == kAlongOwn, Crossed<Step::kLanes, Step::kTileK, Step::kTileM, Step::kXPitch>,
+          Layout<Step::kXOrder, Step::kLanes, Step::kTileK, Step::kTileM, Step::kXPitch>>>;
   using W = Swizzled<kAlongOwn, Step::kLanes, Step::kTileK, Step::kTileN, Operand>;
   static constexpr int kPlanes = Step::kSplit ? 2 : 1, kWSize = kPlanes * W::kSize;
   static constexpr int kSteps = (Step::kContracted + Step::kTileK - 1) / Step::kTileK;

@@ -27,8 +27,8 @@ struct Tile {
   using Element = typename Step::Input;
   static constexpr int kPiece = 16 / sizeof(Element), kLanes = Step::kLanes, kOctets = Step::kOctets;
   static constexpr int kPieces = Step::kMatrices * kOctets * kLanes;
-  // Together: octets lie one after the other, an odd number of pieces apart, so that they start in different banks.
-  static constexpr int kOctet = (kLanes | 1) * kPiece;
+  // Together: octets lie one after the other, so many elements apart.
+  static constexpr int kOctet = Step::kPitch * kPiece;
   // Apart: a run of each lane, whose pieces change places so that lanes a piece apart start in different banks.
   static constexpr int kRun = Step::kRun;
   static constexpr int kElements = Step::kOwn * kLanes;

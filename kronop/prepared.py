@@ -131,6 +131,24 @@ class Step:
             patches(item.parameters, served.plan.steps[item.step].signature.pointers, lows)
             for item in self._launches
         ]
+        self.launch = Launches([self]).launch
+
+    def bind(self) -> _Ready:
+        """New launchers: where addresses go in their parameters, and what launches them."""
+        every: list[tuple[Any, int, int, int]] = []
+        launchers = []
+        for launch, found in zip(self._launches, self._patches, strict=True):
+            launcher, words = self._kernels[launch.step].bind_words(launch, self._device)
+            launchers.append(launcher)
+            every += [(words, *patch) for patch in found]
+        return every, launchers
+
+
+class Launches:
+    """All launches of some steps, over addresses, by any number of threads."""
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self._steps = steps
         # Sets of launchers that no thread uses: each thread takes one, and gives it back.
         self._ready: list[_Ready] = []
 
@@ -139,21 +157,16 @@ class Step:
         try:
             ready = self._ready.pop()
         except IndexError:
-            ready = self._bind()
+            every = [step.bind() for step in self._steps]
+            ready = (
+                [item for own, _ in every for item in own],
+                [launcher for _, own in every for launcher in own],
+            )
         for words, at, slot, displacement in ready[0]:
             words[at] = addresses[slot] + displacement
         for launcher in ready[1]:
             launcher(stream)
         self._ready.append(ready)
-
-    def _bind(self) -> _Ready:
-        every: list[tuple[Any, int, int, int]] = []
-        launchers = []
-        for launch, found in zip(self._launches, self._patches, strict=True):
-            launcher, words = self._kernels[launch.step].bind_words(launch, self._device)
-            launchers.append(launcher)
-            every += [(words, *patch) for patch in found]
-        return every, launchers
 
 
 class Call:
@@ -183,6 +196,7 @@ class Call:
         self._steps = tuple(steps)
         self._is_host, self._device, self._framework = device.is_host, device.index, framework
         self._address = signature.addresser(framework)
+        self._make_scratch = None if device.is_host else signature.scratch_maker(framework)
         source, result = len(tensors) - 2, len(tensors) - 1
         # Z may be anywhere where it is not read, or where it is the result itself.
         is_apart = bool(beta) and addresses[source] != addresses[result]
@@ -208,22 +222,32 @@ class Call:
                 if not address or address % signature.ALIGNMENT:
                     return None
                 addresses.append(address)
-            if step.scratch_bytes:
-                self._launch_with_scratch(step, addresses, stream)
-            else:
+            if not step.scratch_bytes:
                 step.launch(addresses, stream)
+            elif not self._launch_with_scratch(step, addresses, stream, x):
+                return None
             del source
         return result
 
-    def _launch_with_scratch(self, step: Step, addresses: list[int], stream: int) -> None:
+    def _launch_with_scratch(self, step: Step, addresses: list[int], stream: int, x: Any) -> bool:
+        """Whether there was memory in the framework's allocator, where it comes from there."""
         if self._is_host:
             borrowed = host.borrow(step.scratch_bytes)
             step.launch([*addresses, borrowed.pointer], stream)
             host.give_back(borrowed)
-            return
-        buffer = DeviceBuffer(step.scratch_bytes, self._device)
-        with in_use([buffer], stream):
-            step.launch([*addresses, buffer.pointer], stream)
+            return True
+        if self._make_scratch is None:
+            buffer = DeviceBuffer(step.scratch_bytes, self._device)
+            with in_use([buffer], stream):
+                step.launch([*addresses, buffer.pointer], stream)
+            return True
+        try:
+            memory = self._make_scratch(x, step.scratch_bytes)
+        except (MemoryError, RuntimeError):
+            return False
+        # Freed before its kernels have run: what gets it next follows them on their stream.
+        step.launch([*addresses, self._address(memory)], stream)
+        return True
 
     def _may_overlap(self, addresses: Sequence[int]) -> bool:
         """Whether the result that is given and an operand lie in each other's bounds."""

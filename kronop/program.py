@@ -20,7 +20,7 @@ from kronop.args.overlap import span
 from kronop.args.stream import stream_handle
 from kronop.args.tensor import view
 from kronop.args.view import Device
-from kronop.prepared import Key, Step, Symbols, UnfitError, symbol
+from kronop.prepared import Key, Launches, Step, Symbols, UnfitError, symbol
 
 _MOST_PROGRAMS, _MOST_CALLS = 256, 64
 # What kernels take their scratch memory to be aligned to, on every target.
@@ -95,7 +95,7 @@ class Program:
         framework: str,
     ) -> None:
         self.knobs = knobs.current()
-        self._steps, self._results = tuple(steps), len(makers)
+        self._launch, self._results = Launches(steps).launch, len(makers)
         self._makers = [*makers] if make_scratch is None else [*makers, make_scratch]
         self._is_host, self._device, self._framework = device.is_host, device.index, framework
         self._address = signature.addresser(framework)
@@ -119,8 +119,7 @@ class Program:
             made.append(item)
             addresses.append(address)
         stream = 0 if self._is_host else stream_handle(None, self._framework, self._device)
-        for step in self._steps:
-            step.launch(addresses, stream)
+        self._launch(addresses, stream)
         # The scratch memory goes back to its framework, whose own order on the stream it has.
         return made[: self._results]
 

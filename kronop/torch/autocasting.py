@@ -14,8 +14,12 @@ _KEYS = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU) | torch._C.Dis
 
 
 def cast(device: str, *tensors: Any) -> list[Any]:
-    """The tensors in autocast's type for that type of device: floats of 16 and 32 bits."""
-    kind = torch.get_autocast_dtype(device)
+    """The tensors in autocast's type for that type of device."""
+    return cast_to(torch.get_autocast_dtype(device), *tensors)
+
+
+def cast_to(kind: Any, *tensors: Any) -> list[Any]:
+    """Those of floats of 16 and 32 bits in that type, the others as they are."""
     return [
         item.to(kind)
         if item is not None and item.is_floating_point() and item.element_size() in (2, 4)

@@ -18,7 +18,7 @@ from kronop.torch.calls import Calls, NotedCalls
 from kronop.torch.grouping import Group, groups
 from kronop.torch.sums import KernelSums, MatrixSums, leading, on_gpu
 
-__all__ = ["gradients", "leading"]
+__all__ = ["Buffers", "gradients", "leading", "make_bytes", "maker_of"]
 
 # Rows are taken in parts of so many bytes: what a core's cache holds, and on a GPU what memory has.
 _PART_BYTES = {"cpu": 2**23, "cuda": 2**30}
@@ -98,20 +98,22 @@ def _by_kernels(
         of_x = run.through(sums)
         results = [sums.flat] if of_x is None else [sums.flat, of_x]
         if recording is not None:
-            makers = [(item, _maker(item)) for item in results]
-            recording.end(makers, run.memory, _make_bytes)
+            makers = [(item, maker_of(item)) for item in results]
+            recording.end(makers, run.memory, make_bytes)
     flat, of_x = results[0], results[1] if needs[0] else None
     # Each in memory of its own: results of an operator share none.
     every = torch.split_with_sizes_copy(flat.to(b.dtype), [item.numel() for item in factors])
     return of_x, {at: item.view(factors[at - 1].shape) for at, item in enumerate(every, 1)}
 
 
-def _maker(item: Any) -> Callable[[Any], Any]:
+def maker_of(item: Any) -> Callable[[Any], Any]:
+    """What makes, like a tensor on a device, another one of the contiguous `item`'s kind there."""
     shape, dtype = item.shape, item.dtype
     return lambda like: like.new_empty(shape, dtype=dtype)
 
 
-def _make_bytes(like: Any, nbytes: int) -> Any:
+def make_bytes(like: Any, nbytes: int) -> Any:
+    """Scratch memory on the device of `like`, in the order of its current stream."""
     return like.new_empty(nbytes, dtype=torch.uint8)
 
 
@@ -127,7 +129,7 @@ def _rows_at_once(a: Any, b: Any) -> int:
     return max(1, _PART_BYTES[b.device.type] // row)
 
 
-class _Buffers:
+class Buffers:
     """Memory for what is between two products, taken again by later ones: fresh pages cost more
     than the products.
 
@@ -190,7 +192,7 @@ class _Backward:
         self._own = [self.matrices[group.start : group.stop] for group in self.parts]
         self._last = max(group.stop for group in self.parts if group.wanted)
         self._first = min(group.start for group in self.parts if group.wanted)
-        self._buffers = _Buffers()
+        self._buffers = Buffers()
         self._calls = calls
 
     @property

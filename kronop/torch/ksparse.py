@@ -10,12 +10,11 @@ from torch.autograd import forward_ad
 
 from kronop import functional_ksparse
 from kronop.descriptions.epilogue import ACTIVATION_NAMES
-from kronop.errors import ArgumentError, ElementTypeError, mismatch
-from kronop.torch import ksparse_formulas, ksparse_operators, ksparse_transforms
-from kronop.torch.autocasting import cast
+from kronop.errors import ArgumentError, mismatch
+from kronop.torch import ksparse_operators, ksparse_transforms
+from kronop.torch.autocasting import cast_to
 from kronop.torch.checks import check_source, check_tensor, number
-from kronop.torch.ksparse_operators import compute_gradient
-from kronop.torch.ksparse_shapes import turned
+from kronop.torch.ksparse_chain import Chain
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
@@ -120,14 +119,16 @@ def _eager(
     z: Any,
 ) -> Any:
     device = x.device.type
-    if torch.is_autocast_enabled(device):
-        x, bias, z, *chain = cast(device, x, bias, z, *chain)
+    kind = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
+    if kind is not None:
+        x, z = cast_to(kind, x, z)
     if _needs_gradient((x, *chain, bias, z)):
         _check_activation(activation)
-        _check_gradient(x, chain)
         alpha, beta = number("alpha", alpha), number("beta", beta)
-        result = _Chain.apply(batch_last, alpha, beta, bias, z, x, *chain)
+        result = Chain.apply(kind, batch_last, alpha, beta, bias, z, x, *chain)
         return _activated(result, activation)
+    if kind is not None:
+        bias, *chain = cast_to(kind, bias, *chain)
     return functional_ksparse.ksmm(
         x,
         chain,
@@ -138,85 +139,6 @@ def _eager(
         beta=beta,
         z=z,
     )
-
-
-class _Chain(torch.autograd.Function):  # type: ignore[misc]  # torch is Any to mypy.
-    """A chain whose backward is kernels launched one after the other."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, batch_last: bool, alpha: Any, beta: Any, bias: Any, z: Any, x: Any, *chain: Any
-    ) -> Any:
-        ctx.alpha, ctx.beta, ctx.batch_last = alpha, beta, batch_last
-        ctx.set_materialize_grads(False)
-        needed = ctx.needs_input_grad[6:]
-        last = {"batch_last": batch_last, "bias": bias, "alpha": alpha, "beta": beta, "z": z}
-        if not any(needed):
-            ctx.save_for_backward(x, *chain)
-            return functional_ksparse.ksmm(x, chain, **last)
-        operands = [x]
-        for weight in chain[:-1]:
-            operands.append(functional_ksparse.ksmm(operands[-1], [weight], batch_last=batch_last))
-        kept = [operands[at] if need else None for at, need in enumerate(needed)]
-        ctx.save_for_backward(x, *chain, *kept)
-        return functional_ksparse.ksmm(operands[-1], chain[-1:], **last)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Any) -> Any:
-        *_, needs_bias, needs_z, needs_x = ctx.needs_input_grad[:6]
-        needed = ctx.needs_input_grad[6:]
-        if grad is None:
-            return (None,) * (6 + len(needed))
-        if torch.is_grad_enabled():
-            of_x, found, of_bias, of_z = ksparse_formulas.of_product(
-                _Kept(ctx), *_OPERATORS, grad, needs_x, needed, needs_bias, needs_z
-            )
-        else:
-            grad = ksparse_formulas.settled(grad)
-            of_bias = ksparse_formulas.bias_gradient(grad, ctx.batch_last) if needs_bias else None
-            of_z = grad * ctx.beta if needs_z else None
-            of_x, found = _chain_gradients(ctx, grad, needs_x, needed)
-        return None, None, None, of_bias, of_z, of_x, *found
-
-
-_OPERATORS = (ksparse_operators.ksmm, ksparse_operators.ksmm_gradient)
-
-
-class _Kept:
-    """What the formulas take from a chain's context: x and the weights, without the operands that
-    were computed from them, which autograd knows nothing of."""
-
-    def __init__(self, ctx: Any) -> None:
-        self.alpha, self.beta, self.batch_last = ctx.alpha, ctx.beta, ctx.batch_last
-        self.saved_tensors = ctx.saved_tensors[: len(ctx.needs_input_grad) - 5]
-
-
-def _chain_gradients(
-    ctx: Any, grad: Any, needs_x: bool, needed: Sequence[bool]
-) -> tuple[Any, list[Any]]:
-    """The gradients of x and of the weights, from the operands that were kept."""
-    count, last = len(needed), ctx.batch_last
-    _, *others = ctx.saved_tensors
-    chain, operands = others[:count], others[count:]
-    found: list[Any] = [None] * count
-    if not any(needed):
-        around = [turned(weight) for weight in reversed(chain)]
-        of_x = (
-            functional_ksparse.ksmm(grad, around, batch_last=last, alpha=ctx.alpha)
-            if needs_x
-            else None
-        )
-        return of_x, found
-    first = -1 if needs_x else list(needed).index(True)
-    alpha = ctx.alpha  # Of the first step back; the gradient has it from there on.
-    for at in reversed(range(count)):
-        weight = chain[at]
-        if needed[at]:
-            found[at] = compute_gradient(operands[at], grad, tuple(weight.shape), alpha, last)
-        if at > first:
-            grad = functional_ksparse.ksmm(grad, [turned(weight)], batch_last=last, alpha=alpha)
-            alpha = 1.0
-    return (grad if needs_x else None), found
 
 
 def _activated(result: Any, activation: str | None) -> Any:
@@ -233,22 +155,6 @@ def _check_activation(activation: object) -> None:
                 hint="apply other functions to the result",
             )
         )
-
-
-def _check_gradient(x: Any, chain: Sequence[Any]) -> None:
-    """Refuses before the first factor what a later one, or the backward, would."""
-    for name, item in (("x", x), *((f"weights[{at}]", item) for at, item in enumerate(chain))):
-        if item.is_floating_point() and item.element_size() == 1:
-            raise ElementTypeError(
-                mismatch(
-                    f"element type of {name}",
-                    expected="one that has gradients",
-                    got=item.dtype,
-                    hint="8-bit floats have none; convert the tensors, or use torch.no_grad()",
-                )
-            )
-    if len(chain) > 1:
-        functional_ksparse.chain_patterns([weight.detach() for weight in chain])
 
 
 def _check(x: Any, chain: Sequence[Any], bias: Any, z: Any, activation: Any) -> None:

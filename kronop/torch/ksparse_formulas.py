@@ -61,10 +61,10 @@ def settled(grad: Any) -> Any:
     return grad.contiguous() if 0 in grad.stride() else grad
 
 
-def bias_gradient(grad: Any, batch_last: bool) -> Any:
-    """The sum over the batch."""
+def bias_gradient(grad: Any, batch_last: bool, element: Any = None) -> Any:
+    """The sum over the batch, of type `element` (None: that of the gradient)."""
     dimensions = tuple(range(1, grad.dim())) if batch_last else tuple(range(grad.dim() - 1))
-    return grad.sum(dimensions) if dimensions else grad
+    return grad.sum(dimensions, dtype=element) if dimensions else grad
 
 
 def of_gradient(

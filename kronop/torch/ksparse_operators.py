@@ -87,18 +87,22 @@ def _fake(
 
 
 def compute_gradient(
-    x: Any, grad: Any, pattern: Sequence[int], alpha: Any, batch_last: bool
+    x: Any, grad: Any, pattern: Sequence[int], alpha: Any, batch_last: bool, element: Any = None
 ) -> Any:
-    """The gradient (a, b, c, d) of weights, of x's type, from plain tensors.
+    """The gradient (a, b, c, d) of weights, from plain tensors.
 
     Sums over the batch are taken in float32 for 16-bit types, and rounded once.
+
+    Args:
+        element: type of the result, x's or float32; x's where None.
     """
-    (a, b, c, d), element = pattern, x.dtype
+    (a, b, c, d), element = pattern, element or x.dtype
     x, grad = as_matrix(x, batch_last), as_matrix(grad, batch_last)
     if not x.numel():
-        return x.new_zeros(a, b, c, d)
+        return x.new_zeros((a, b, c, d), dtype=element)
     if on_gpu(x):
-        return weight_gradient(x, grad, (a, b, c, d), batch_last=batch_last, alpha=alpha)
+        out = x.new_empty((a, b, c, d), dtype=element)
+        return weight_gradient(x, grad, (a, b, c, d), batch_last=batch_last, alpha=alpha, out=out)
     kind, at = kind_of(x), 0 if batch_last else 1
     with without_autocast():
         x = x.to(kind).unflatten(at, (a, c, d))

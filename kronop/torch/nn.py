@@ -133,7 +133,15 @@ class KSLinear(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
         runs = self._runs()
         if runs != "kernel":  # The kernel's own checks say the same.
             check_operand(x, self.in_features, self.bs_last, self.weights[0].dtype)
-        return ALGORITHMS[runs](x, list(self.weights), self.bias, self.bs_last)
+        return ALGORITHMS[runs](x, self._chain(), self.bias, self.bs_last)
+
+    def _chain(self) -> list[Any]:
+        """The weights; without the list's own iteration, which takes 3 microseconds apiece."""
+        weights = self.weights
+        own = weights._parameters
+        if torch.compiler.is_compiling() or len(own) != len(self.patterns):  # Parametrized ones.
+            return list(weights)
+        return [*own.values()]
 
     def get_dense_product(self) -> Any:
         """W (out_features, in_features), of the layer's type and device; differentiable."""

@@ -111,10 +111,28 @@ def only(
     ksparse._candidates.cache_clear()
 
 
+@pytest.mark.parametrize("adds", [False, True])
+@pytest.mark.parametrize("d", [2, 3, 6, 8])
+def test_teams_along_outputs(folder: Path, only: Any, d: int, adds: bool) -> None:
+    for resident in (False, True):
+        only(lambda tile, stays=resident: tile.along_outputs > 1 and tile.resident is stays)
+        run(folder, (1, 96, 40, d), 150, float16, (64, 32, 16), adds=adds)
+    if d == 8:
+        run(folder, (1, 96, 40, d), 150, float16, (64, 48, 16), adds=adds)
+
+
+@pytest.mark.parametrize("batch_last", [False, True], ids=["first", "last"])
+@pytest.mark.parametrize("d", [1, 3])
+def test_a_bias_of_several_tiles(folder: Path, d: int, batch_last: bool) -> None:
+    for element in (float16, float32):
+        run(folder, (2, 80, 32, d), 300, element, (128, 16, 16), batch_last=batch_last, adds=False)
+
+
 def test_results_in_halves(folder: Path, only: Any) -> None:
     only(lambda tile: tile.halves)
     run(folder, (1, 48, 32, 1), 600, float16, (512, 48, 16), batch_last=True)
-    run(folder, (1, 40, 20, 4), 150, float32, (128, 32, 16))
+    for adds in (False, True):
+        run(folder, (1, 40, 20, 4), 150, float32, (128, 32, 16), adds=adds)
 
 
 def test_every_second_tile_of_rows(folder: Path, only: Any) -> None:

@@ -273,9 +273,12 @@ def run_ksparse(
     few: bool = False,
     target: Target = _TARGET,
     turned: bool = False,
+    adds: bool = True,
     template: str = "",
 ) -> str:
     """Runs, compares, and returns the kernel's template; `unit` is what operands are rounded to.
+
+    Where it `adds`, the results get a source of their size and a bias, else a bias alone.
 
     Weights are a view of (a, c, b, d) where `turned`, as in a backward. Of the candidates, the
     first with `template` is taken.
@@ -312,7 +315,7 @@ def run_ksparse(
         x=matrix(x, batch_last),
         weights=weights.ctypes.data,
         weight_strides=(a, b, c, d),
-        z=matrix(z, batch_last),
+        z=matrix(z, batch_last) if adds else None,
         bias=bias.ctypes.data,
         bias_stride=1,
         y=matrix(y, batch_last),
@@ -321,7 +324,8 @@ def run_ksparse(
         threads=1,
     )
     Emulator(plan, folder).run(emitter.launches(plan, problem))
-    expected = description.reference(wide(x), wide(weights), wide(z), wide(bias), scalars)
+    source = wide(z) if adds else np.zeros_like(wide(z))
+    expected = description.reference(wide(x), wide(weights), source, wide(bias), scalars)
     agree(y, expected, output, unit or instruction.element_accumulator)
     return plan.steps[-1].template
 

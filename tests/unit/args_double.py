@@ -180,7 +180,8 @@ def run_gradient(problem: KSparseGradientProblem, what: KSparseGradientDescripti
     def matrix(item: Any, own: int) -> Any:
         strides = (item.batch[0] if item.batch else 0, item.row, item.column)
         shape = (count, problem.rows, a * own * d)
-        return at(item.pointer, shape, strides, element).reshape(count, -1, a, own, d)
+        given = at(item.pointer, shape, strides, element).reshape(count, -1, a, own, d)
+        return given.astype(what.math.element_accumulator.name)
 
     def weights(item: Any) -> Any:
         if what.factors:

@@ -342,28 +342,74 @@ def test_what_is_learned_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not prepared._calls
 
 
-@pytest.mark.parametrize("captured", [False, True])
-def test_scratch_memory_of_a_gpu_is_given_back_or_stays_with_the_graph(
-    gpu: Driver, captured: bool
-) -> None:
+def _call_with_scratch(framework: str) -> tuple[_Kernel, Any, Any, list[int]]:
+    """(the kernel, a call of several steps, what it was learned from, the addresses of that)."""
     operation = support.kron_operation("sm_90a", kronop.float32, [(16, 16)] * 5)
     kernel = _serve(operation)
     x, y = (np.ones((1, 16**5), np.float32) for _ in range(2))
     factors = [np.eye(16, dtype=np.float32) for _ in range(5)]
     tensors = _named(x, factors, y, y)
     arguments = _arguments(kronop.KronMatmulArguments, operation, None, tensors)
-    given = [x, *factors, None, y]
+    given: list[Any] = [x, *factors, None, y]
     addresses = [0 if item is None else item.ctypes.data for item in given]
     slots = {f"factors[{index}]": 1 + index for index in range(5)}
     slots |= {"X": 0, "Y": len(given) - 1, "": len(given)}
     symbols = prepared.Symbols(slots, addresses, Device("cuda", 0))
     step = prepared.Step(arguments, symbols)
     assert step.scratch_bytes
-    call = prepared.Call(given, addresses, 0.0, [step], Device("cuda", 0), "numpy")
+    if framework == "torch":
+        torch = pytest.importorskip("torch")
+        given = [None if item is None else torch.from_numpy(item) for item in given]
+    call = prepared.Call(given, addresses, 0.0, [step], Device("cuda", 0), framework)
+    return kernel, call, given, addresses
+
+
+@pytest.mark.parametrize("captured", [False, True])
+def test_scratch_memory_of_a_gpu_is_given_back_or_stays_with_the_graph(
+    gpu: Driver, captured: bool
+) -> None:
+    kernel, call, given, addresses = _call_with_scratch("numpy")
     if captured:
         gpu.capturing.add(0)
+    (step,) = call._steps
+    launches = len(step.bind()[1])
     for _ in range(3):
-        assert call.run(given, list(addresses)) is y
-    assert len(kernel.seen) == 3 * len(operation.plan.steps)
+        assert call.run(given, list(addresses)) is given[-1]
+    assert len(kernel.seen) == 3 * launches
     assert len(memory._captured) == (3 if captured else 0)
     assert kronop.get_allocated_size() == len(memory._captured) * step.scratch_bytes
+
+
+def test_scratch_memory_of_torchs_tensors_is_torchs(
+    gpu: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel, call, given, addresses = _call_with_scratch("torch")
+    made: list[Any] = []
+    make = call._make_scratch
+
+    def keep(x: Any, nbytes: int) -> Any:
+        made.append(make(x, nbytes))
+        return made[-1]
+
+    monkeypatch.setattr(call, "_make_scratch", keep)
+    assert call.run(given, list(addresses)) is given[-1]
+    (item,) = made
+    assert item.nbytes == call._steps[0].scratch_bytes
+    low, high = item.data_ptr(), item.data_ptr() + item.nbytes
+    words = [word for seen in kernel.seen for word in np.frombuffer(seen[0], np.uint64)]
+    assert any(low <= word < high for word in words)
+    assert not gpu.log
+    assert kronop.get_allocated_size() == 0
+
+
+def test_where_torch_has_no_memory_left_nothing_is_launched(
+    gpu: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel, call, given, addresses = _call_with_scratch("torch")
+
+    def refuse(x: Any, nbytes: int) -> Any:
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(call, "_make_scratch", refuse)
+    assert call.run(given, list(addresses)) is None
+    assert not kernel.seen

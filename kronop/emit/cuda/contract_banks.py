@@ -40,7 +40,10 @@ def pitch(
     """
     if element.bytes == 1:
         return _of_bytes(run, order, lanes, warp_lanes)
-    vector = min(operands.vector_of(element), warp_lanes & -warp_lanes)
+    # The two steps of a thread are one run where its warp has all lanes.
+    joined = element.bytes == 2 and not spread and lanes == warp_lanes
+    together = 2 * lanes if joined else warp_lanes
+    vector = min(operands.vector_of(element), together & -together)
 
     def place(lane: int, stride: int) -> int:
         g, t = divmod(lane, 4)
@@ -95,11 +98,15 @@ def results_pitch(run: int, order: Order, lanes: int, accumulator: DataType, pai
 
 @functools.cache
 def deposit_pitch(run: int, order: Order, lanes: int, team_lanes: int, output: DataType) -> int:
-    """The same of a team's finished results, whose lanes a thread stores in whole accesses."""
+    """The same of a team's finished results, which a thread stores in whole accesses."""
     if output.bytes == 2 and lanes == 1:
         return _best(run, 2, _MATRIX_ROWS, lambda lane, stride: lane % 8 * stride).stride
-    access = operands.vector_of(output)
-    width = min(access, team_lanes & -team_lanes) if order is Order.Lanes else 1
+    together = {
+        Order.Own: 2,
+        Order.Rows: 1,
+        Order.Lanes: 2 * lanes if lanes == team_lanes else team_lanes,
+    }[order]
+    width = min(operands.vector_of(output), together & -together)
 
     def place(lane: int, stride: int) -> int:
         g, t = divmod(lane, 4)

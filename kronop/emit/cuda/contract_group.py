@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import prod
 
 from kronop.artifacts import Status
 from kronop.descriptions.epilogue import Epilogue
@@ -38,6 +39,8 @@ _SLAB, _CHAIN, _MOST_CHAINED = 8, 4, 64
 _TOGETHER, _MOST_TOGETHER = 3, 96
 _MOST_SUMS, _MOST_STAGES, _LEAST_STAGES = 128, 8, 2
 _OUTPUTS = (16, 32, 48, 64, 96, 128, 192, 256)
+# The same of a product.
+_OUTPUTS_OF_TEAM = (16, 24, *_OUTPUTS[1:])
 _DEPTHS = (16, 32, 64, 128)
 # Results of one row of a part that leaves at once, in elements of all lanes, and bytes of a part.
 _PART, _PART_BYTES = 64, 4096
@@ -60,7 +63,8 @@ class GroupTile:
         lanes: lanes of a block; all of them, or what an access brings.
         team_m: how many times 64 rows a team has.
         n: outputs.
-        along_lanes: teams that share rows and have lanes of their own; the others share lanes.
+        along_lanes, along_outputs: teams that share rows and have lanes or outputs of their own;
+            the others have rows of their own.
         k: contracted steps of a stage.
         stages: tiles of X (and of W where it does not stay) that are on their way or in use.
         resident: whether W stays in shared memory.
@@ -75,11 +79,20 @@ class GroupTile:
     k: int
     stages: int
     resident: bool
+    along_outputs: int = 1
     halves: bool = False
 
     @property
+    def along_rows(self) -> int:
+        return TEAMS // (self.along_lanes * self.along_outputs)
+
+    @property
     def m(self) -> int:
-        return TEAM_ROWS * self.team_m * TEAMS // self.along_lanes
+        return TEAM_ROWS * self.team_m * self.along_rows
+
+    @property
+    def team_n(self) -> int:
+        return self.n // self.along_outputs
 
     @property
     def threads(self) -> int:
@@ -91,7 +104,8 @@ class GroupTile:
 
     def __str__(self) -> str:
         w = "W stays" if self.resident else "W in stages"
-        teams = f"{TEAMS} teams along {'lanes' if self.along_lanes > 1 else 'rows'}"
+        along = "lanes" if self.along_lanes > 1 else "outputs" if self.along_outputs > 1 else "rows"
+        teams = f"{TEAMS} teams along {along}"
         block = f"{self.lanes} lanes x {self.m} x {self.n} x {self.k}, {self.stages} stages"
         results = ", results in halves" if self.halves else ""
         return f"{block}, {teams}, {w}{results}"
@@ -139,12 +153,13 @@ def part_outputs(work: Contraction, tile: GroupTile) -> int:
     # 16-bit results of one lane leave registers as pairs of matrices of 8 outputs.
     least = 16 if work.output.bytes == 2 and tile.lanes == 1 else 8
     most = max(least, min(_PART // tile.lanes, _PART_BYTES // row))
-    return next(n for n in range(tile.n, 0, -least) if tile.n % n == 0 and n <= most)
+    own = tile.team_n
+    return next(n for n in range(own, 0, -least) if own % n == 0 and n <= most)
 
 
 def _kept(work: Contraction, tile: GroupTile) -> int:
     """Parts of a team's results that have room in shared memory."""
-    parts = tile.team_m * tile.n // part_outputs(work, tile)
+    parts = tile.team_m * tile.team_n // part_outputs(work, tile)
     return parts // 2 if tile.halves else parts
 
 
@@ -185,9 +200,15 @@ def _results_bytes(work: Contraction, tile: GroupTile) -> int:
         Order.Rows: tile.lanes * part_outputs(work, tile),
         Order.Lanes: rows,
     }
-    units = TEAMS // tile.along_lanes * TEAM_ROWS // rows
-    elements = units * _kept(work, tile) * pitch * runs[work.y_order] + tile.n * tile.lanes
+    elements = _units(work, tile) * _kept(work, tile) * pitch * runs[work.y_order]
+    # What is added to results: of two tiles.
+    elements += 2 * tile.n * tile.lanes
     return operands.round_up(elements * work.output.bytes, operands.VECTOR_BYTES)
+
+
+def _units(work: Contraction, tile: GroupTile) -> int:
+    """Results that are stored apart from others."""
+    return TEAMS // tile.along_lanes * TEAM_ROWS // _part_rows(work)
 
 
 def _x_bytes(work: Contraction, tile: GroupTile) -> int:
@@ -214,14 +235,14 @@ def _barriers_at(work: Contraction, tile: GroupTile, splits: bool) -> int:
 
 def shared_bytes(work: Contraction, tile: GroupTile, splits: bool) -> int:
     """Stages, W where it stays, results on their way, and barriers."""
-    barriers = operands.round_up((2 * tile.stages + 4) * _BARRIER, operands.VECTOR_BYTES)
-    return _barriers_at(work, tile, splits) + barriers
+    barriers = (2 * tile.stages + 2 * _units(work, tile) + 3) * _BARRIER
+    return _barriers_at(work, tile, splits) + operands.round_up(barriers, operands.VECTOR_BYTES)
 
 
 def chain_outputs(tile: GroupTile) -> int:
     """Outputs of a chain of products of split operands."""
-    halves = tile.team_lanes == 1 and tile.n > _MOST_CHAINED
-    return tile.n // 2 if halves else tile.n
+    halves = tile.team_lanes == 1 and tile.team_n > _MOST_CHAINED
+    return tile.team_n // 2 if halves else tile.team_n
 
 
 def chain_slabs(tile: GroupTile) -> int:
@@ -235,7 +256,7 @@ def together(work: Contraction, tile: GroupTile, splits: bool) -> int:
     Their code is longer: measured, that pays where products of a stage are few for registers that
     sums take, and neither below nor above.
     """
-    outputs = tile.team_m * tile.n
+    outputs = tile.team_m * tile.team_n
     if not splits or chain_slabs(tile) < _CHAIN or not _MOST_CHAINED < outputs <= _MOST_TOGETHER:
         return 1
     steps = operands.cover(work.contracted, tile.k)
@@ -244,7 +265,7 @@ def together(work: Contraction, tile: GroupTile, splits: bool) -> int:
 
 def registers(work: Contraction, tile: GroupTile, splits: bool) -> int:
     """An upper estimate of the registers of a thread that multiplies."""
-    held = tile.team_lanes * tile.team_m * tile.n // 2
+    held = tile.team_lanes * tile.team_m * tile.team_n // 2
     if splits:
         more = _REGISTERS_OF_LANE_CHAINS if tile.team_lanes > 1 else _REGISTERS_OF_CHAINS
         return held + chain_outputs(tile) + max(32, 16 * tile.team_lanes) + more
@@ -302,7 +323,7 @@ def fits(work: Contraction, tile: GroupTile, splits: bool, target: Target) -> St
             " use a smaller Tile_K"
         )
     held, there = registers(work, tile, splits), _shares(work, tile, splits)[1]
-    if held > there or (tile.n > _MOST_OUTPUTS and not direct(work, tile)):
+    if held > there or (tile.team_n > _MOST_OUTPUTS and not direct(work, tile)):
         return Status.reject(
             f"{tile} wants about {held} registers of {there}; use a smaller threadblock_shape"
         )
@@ -321,8 +342,9 @@ def proposed(
     if not serves(work, target):
         return
     outputs = operands.round_up(work.produced, 16)
-    for (lanes, along), team_m, n in itertools.product(_lanes(work), (1, 2, 4), _OUTPUTS):
-        if lanes // along * team_m * n // 2 > _MOST_SUMS or n > max(16, outputs + 15):
+    for (lanes, *along), team_m, n in itertools.product(_lanes(work), (1, 2, 4), _OUTPUTS):
+        sums = lanes * team_m * n // (2 * prod(along))
+        if sums > _MOST_SUMS or n > max(16, outputs + 15) or n // along[1] not in _OUTPUTS_OF_TEAM:
             continue
         for k, resident, halves in itertools.product(_depths(work), (True, False), (False, True)):
             stages = range(_MOST_STAGES, _LEAST_STAGES - 1, -1)
@@ -333,7 +355,8 @@ def proposed(
                     lanes=lanes,
                     team_m=team_m,
                     n=n,
-                    along_lanes=along,
+                    along_lanes=along[0],
+                    along_outputs=along[1],
                     k=k,
                     stages=count,
                     resident=resident,
@@ -354,7 +377,8 @@ def proposed(
 def _has_halves(work: Contraction, tile: GroupTile) -> bool:
     """Whether results are so many that a half of their room is worth a stage, and even parts."""
     results = tile.lanes * tile.m * tile.n * work.output.bytes
-    return results > _LEAST_HALVED and tile.team_m * tile.n // part_outputs(work, tile) % 2 == 0
+    parts = tile.team_m * tile.team_n // part_outputs(work, tile)
+    return results > _LEAST_HALVED and parts % 2 == 0
 
 
 def _depths(work: Contraction) -> list[int]:
@@ -362,13 +386,14 @@ def _depths(work: Contraction) -> list[int]:
     return [k for k in _DEPTHS if k <= min(depth, 256 // work.source.bytes)]
 
 
-def _lanes(work: Contraction) -> list[tuple[int, int]]:
-    """Lanes of a block, and teams along them: where lanes are contiguous, whole accesses."""
+def _lanes(work: Contraction) -> list[tuple[int, int, int]]:
+    """Lanes of a block, of contiguous ones whole accesses; teams along them and along outputs."""
     if Order.Lanes not in (work.x_order, work.y_order):
-        return [(1, 1)]
+        return [(1, 1, 1)]
     access = operands.vector_of(work.source)
     sizes = {access, 2 * access} if work.lanes > 2 * access else {work.lanes}
-    return [(lanes, along) for lanes in sorted(sizes) for along in (1, TEAMS) if lanes % along == 0]
+    ways = ((1, 1), (TEAMS, 1), (1, TEAMS))
+    return [(lanes, *way) for lanes in sorted(sizes) for way in ways if lanes % way[0] == 0]
 
 
 def blocks(parts: int, rows: int, resident: bool, cores: int) -> int:
@@ -403,8 +428,9 @@ def constants(
         ("kChainSlabs", chain_slabs(tile)),
         ("kChainN", chain_outputs(tile)),
         ("kTeamM", tile.team_m),
-        ("kGroupsM", TEAMS // tile.along_lanes),
+        ("kGroupsM", tile.along_rows),
         ("kGroupsLanes", tile.along_lanes),
+        ("kGroupsN", tile.along_outputs),
         ("kPartM", _part_rows(work)),
         ("kPartN", part_outputs(work, tile)),
         ("kKept", _kept(work, tile)),

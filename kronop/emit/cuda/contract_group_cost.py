@@ -59,7 +59,7 @@ def cycles(work: Contraction, tile: GroupTile, splits: bool, packs: bool, target
     narrow = operands.VECTOR_BYTES / (element * contract_mma.vectors(work, tile)[0])
     brought = (x * slow * narrow + w) / rate
     used = _used(work, tile, splits, x, w)
-    parts = tile.team_m * tile.n // contract_group.part_outputs(work, tile)
+    parts = tile.team_m * tile.team_n // contract_group.part_outputs(work, tile)
     stored = parts * _PART + y / _STORED
     # Nothing goes on beside the first copies and the last results.
     took = _CALL + (turns - 1) * max(memory, brought, used, stored) + brought + used + stored

@@ -25,13 +25,14 @@ KRONOP_INLINE void use_stages(const Parameters& parameters, GroupBarriers<Step>&
   int had = -1;
 #pragma unroll 1
   for (TileWalk<Step, Parameters> walk(parameters); walk.more(); walk.advance()) {
-    if (Step::kResident && walk.part != had) {
+    const bool fresh = walk.part != had;
+    if (Step::kResident && fresh) {
       if (had >= 0 && speaks) barriers.w_free.arrive();
       barriers.w_filled.wait(w_turn.parity);
       publish_to_group_products();
       w_turn.advance();
-      had = walk.part;
     }
+    had = walk.part;
     GroupSums<Step> sums;
     int before = -1;
 #pragma unroll 1
@@ -51,7 +52,7 @@ KRONOP_INLINE void use_stages(const Parameters& parameters, GroupBarriers<Step>&
     }
     wait_for_group_products<0>();
     if (speaks) barriers.free[before].arrive();
-    results.take(sums);
+    results.take(sums, fresh);
   }
 }
 

@@ -82,6 +82,25 @@ KRONOP_INLINE void load_words(unsigned (&to)[kLanes][4], const T* tile) {
     const T* from = turned ? tile + (8 * i + step) * Tile::kOwn + h * kApart : tile + (row + h * kApart) * Tile::kWide + 8 * i;
 #pragma unroll
     for (int l = 0; l < kLanes; ++l) load_matrices<turned>(to[l], from + l * Tile::kLane);
+  } else if constexpr (!kSpread && Tile::kLanes == kLanes) {
+    // Both steps of a thread are one run.
+    constexpr int vector = vector_of_lanes<2 * kLanes, sizeof(T)>;
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const T* from = tile + (g + kApart * h) * Tile::kWide + (8 * i + 2 * t) * Tile::kOwn;
+        T run[2 * kLanes];
+#pragma unroll
+        for (int first = 0; first < 2 * kLanes; first += vector) {
+          const auto part = load<T, vector>(from + first);
+#pragma unroll
+          for (int v = 0; v < vector; ++v) run[first + v] = part.data[v];
+        }
+#pragma unroll
+        for (int l = 0; l < kLanes; ++l) to[l][kPairs ? 2 * h + i : h + 2 * i] = run[l].bits | unsigned(run[kLanes + l].bits) << 16;
+      }
+    }
   } else {
     constexpr int vector = vector_of_lanes<kLanes, sizeof(T)>;
 #pragma unroll

@@ -14,7 +14,7 @@ struct GroupChains {
   using Operand = typename Step::Factor;
   using X = typename GroupTiles<Step>::X;
   using W = typename GroupTiles<Step>::W;
-  static constexpr int kLanes = Step::kLanes / Step::kGroupsLanes, kM = Step::kTeamM, kN = Step::kTileN / 8;
+  static constexpr int kLanes = Step::kLanes / Step::kGroupsLanes, kM = Step::kTeamM, kN = GroupTiles<Step>::kTeamN / 8;
   static constexpr int kApart = kTeamRows * Step::kGroupsM, kSlab = 8;
   // Slabs of a fragment, fragments of a stage's contracted steps, of a stage and of a chain.
   static constexpr int kSlabs = kLanes == 1 ? 2 : 1, kDepth = Step::kTileK / (kSlab * kSlabs), kFragments = kM * kDepth;

@@ -43,6 +43,7 @@ KRONOP_INLINE void wait_for_group_products() {
 #define KRONOP_SUMS_32(i) KRONOP_SUMS_16(i), KRONOP_SUMS_16(i + 16)
 // The places of so many sums.
 #define KRONOP_PLACES_2 "%0, %1, %2, %3, %4, %5, %6, %7"
+#define KRONOP_PLACES_3 KRONOP_PLACES_2 ", %8, %9, %10, %11"
 #define KRONOP_PLACES_4 KRONOP_PLACES_2 ", " "%8, %9, %10, %11, %12, %13, %14, %15"
 #define KRONOP_PLACES_6 KRONOP_PLACES_4 ", " "%16, %17, %18, %19, %20, %21, %22, %23"
 #define KRONOP_PLACES_8 KRONOP_PLACES_6 ", " "%24, %25, %26, %27, %28, %29, %30, %31"
@@ -84,6 +85,7 @@ KRONOP_INLINE void wait_for_group_products() {
     }                                                                                                             \
   }
 KRONOP_GROUP_PRODUCTS(2, "16", "%8", "%9", "%10", "%11", "%12", "%13", KRONOP_SUMS_2(0))
+KRONOP_GROUP_PRODUCTS(3, "24", "%12", "%13", "%14", "%15", "%16", "%17", KRONOP_SUMS_2(0), KRONOP_SUMS(2))
 KRONOP_GROUP_PRODUCTS(4, "32", "%16", "%17", "%18", "%19", "%20", "%21", KRONOP_SUMS_4(0))
 KRONOP_GROUP_PRODUCTS(6, "48", "%24", "%25", "%26", "%27", "%28", "%29", KRONOP_SUMS_4(0), KRONOP_SUMS_2(4))
 KRONOP_GROUP_PRODUCTS(8, "64", "%32", "%33", "%34", "%35", "%36", "%37", KRONOP_SUMS_8(0))
@@ -95,6 +97,7 @@ KRONOP_GROUP_PRODUCTS(32, "256", "%128", "%129", "%130", "%131", "%132", "%133",
 #undef KRONOP_FROM_SHARED
 #undef KRONOP_FROM_REGISTERS
 #undef KRONOP_PLACES_2
+#undef KRONOP_PLACES_3
 #undef KRONOP_PLACES_4
 #undef KRONOP_PLACES_6
 #undef KRONOP_PLACES_8

@@ -7,20 +7,21 @@ namespace kronop {
 namespace contract {
 
 // Results on their way to Y. Teams leave them in shared memory and go on with the products of the next tile, while a warp of its
-// others store them: kKept parts of each unit of rows at a time, which may be all of a tile. A part has kPartN outputs of kPartM
-// rows, of all lanes; a unit is a warp's rows, or a team's where memory has rows side by side.
-// What is added to results takes the same way before them, and the bias of a tile lies behind; then registers meet both,
-// through the epilogue.
+// others store them, in units: a warp's rows, or a team's where memory has rows side by side, and the outputs of a team. Each has
+// barriers of its own, so that one is filled while another is stored. kKept parts of each unit have room at a time, which may be
+// all of a tile. A part has kPartN outputs of kPartM rows, of all lanes.
+// What is added to results takes the same way before them, and two biases lie behind, of this tile and of the next one that has
+// another; then registers meet both, through the epilogue.
 template <class Step>
 struct GroupRoom {
   using Output = typename Step::Output;
   static constexpr bool kByRows = Step::kYOrder == kAlongRows;
-  static constexpr int kAcross = Step::kTileN / Step::kPartN, kParts = Step::kTeamM * kAcross, kKept = Step::kKept;
-  static constexpr int kUnits = Step::kGroupsM * kTeamRows / Step::kPartM;
+  static constexpr int kAcross = GroupTiles<Step>::kTeamN / Step::kPartN, kParts = Step::kTeamM * kAcross, kKept = Step::kKept;
+  // Units of a team.
+  static constexpr int kOfTeam = kTeamRows / Step::kPartM;
   using Tile = Layout<Step::kYOrder, Step::kLanes, Step::kPartN, Step::kPartM, Step::kYPitch>;
-  static constexpr int kShifts = Step::kTileN * Step::kLanes;
   static KRONOP_INLINE constexpr int at(int unit, int part) { return (unit * kKept + part % kKept) * Tile::kSize; }
-  static KRONOP_INLINE constexpr int shifts() { return kUnits * kKept * Tile::kSize; }
+  static KRONOP_INLINE constexpr int shifts() { return GroupTiles<Step>::kUnits * kKept * Tile::kSize; }
 };
 
 // What a thread that multiplies does with its sums.
@@ -35,31 +36,43 @@ struct GroupResults {
   const Parameters& parameters;
   GroupBarriers<Step>& barriers;
   Finish<Step> finish;
+  const int unit;
   Output* results;
   const Output* shifts;
-  Turn<1> turn;
+  Turn<1> turn, shift;
 
   KRONOP_INLINE GroupResults(const Parameters& with, GroupBarriers<Step>& of_block, Output* of_all)
-      : parameters(with), barriers(of_block), finish(with), results(of_all + Room::at(Sums::warp_row() / Step::kPartM, 0)), shifts(of_all + Room::shifts()) {}
+      : parameters(with), barriers(of_block), finish(with), unit(own_unit()), results(of_all + Room::at(unit, 0)),
+        shifts(of_all + Room::shifts() + Sums::output() * Step::kLanes + Sums::lane()) {}
 
-  KRONOP_INLINE void take(const Sums& sums) {
+  // `fresh`: whether the tile has other outputs, lanes or groups than the one before.
+  KRONOP_INLINE void take(const Sums& sums, bool fresh) {
+    if (fresh && (parameters.z || parameters.bias)) {
+      barriers.shifts_filled.wait(shift.parity);
+      shift.advance();
+    }
     take_parts<0>(sums);
     if constexpr (Room::kKept < Room::kParts) take_parts<Room::kKept>(sums);
   }
 
  private:
+  static KRONOP_INLINE int own_unit() {
+    return threadIdx.x / (kTeam * Step::kGroupsLanes) * Room::kOfTeam + threadIdx.x / 32 % 4 * Room::kOfTeam / 4;
+  }
   template <int kFirst>
   KRONOP_INLINE void take_parts(const Sums& sums) {
-    barriers.results_free.wait(turn.parity);
+    barriers.results_free[unit].wait(turn.parity);
     if (parameters.z || parameters.bias) {
       deposit<true, kFirst>(sums);
     } else {
       deposit<false, kFirst>(sums);
     }
     wait_for_warp();
-    if (threadIdx.x % 32 == 0) barriers.results_filled.arrive();
+    if (threadIdx.x % 32 == 0) barriers.results_filled[unit].arrive();
     turn.advance();
   }
+  // What is added to output `column` of the team, of its first lane: the turn has gone on since.
+  KRONOP_INLINE const Output* shift_of(int column) const { return shifts + ((shift.parity ^ 1) * Step::kTileN + column) * Step::kLanes; }
   KRONOP_INLINE Output* room(int part) const { return results + part % Room::kKept * Tile::kSize; }
   // The first of this warp's rows in its unit.
   static KRONOP_INLINE int first_row() { return Sums::warp_row() % Step::kPartM; }
@@ -99,39 +112,56 @@ struct GroupResults {
     unsigned words[4] = {}, before[4] = {};
     if (kMore && parameters.z) load_matrices<kByRows>(before, to);
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      Output pair[2];
+    for (int j = 0; j < 2; ++j) {
+      Vector<Output, 2> bias{};
+      if constexpr (kMore) bias = load<Output, 2>(shift_of((n + j) * 8 + threadIdx.x % 4 * 2));
 #pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        Output source{}, bias{};
-        if constexpr (kMore) {
-          source.bits = static_cast<unsigned short>(before[i] >> 16 * r);
-          bias = shifts[n * 8 + i / 2 * 8 + threadIdx.x % 4 * 2 + r];
+      for (int h = 0; h < 2; ++h) {
+        Output pair[2];
+#pragma unroll
+        for (int r = 0; r < 2; ++r) {
+          Output source{};
+          if constexpr (kMore) source.bits = static_cast<unsigned short>(before[2 * j + h] >> 16 * r);
+          pair[r] = finished<kMore>(sums, 0, m, n + j, 2 * h + r, source, bias.data[r]);
         }
-        pair[r] = finished<kMore>(sums, 0, m, n + i / 2, i % 2 * 2 + r, source, bias);
+        words[2 * j + h] = pair[0].bits | unsigned(pair[1].bits) << 16;
       }
-      words[i] = pair[0].bits | unsigned(pair[1].bits) << 16;
     }
     store_matrices<kByRows>(to, words);
   }
+  // Two outputs of all lanes, in whole accesses where they, or the outputs or lanes alone, are one run.
   template <bool kMore>
   KRONOP_INLINE void deposit_lanes(const Sums& sums, Output* part, int m, int n) const {
-    constexpr int vector = Step::kYOrder == kAlongLanes ? vector_of_lanes<Sums::kLanes, sizeof(Output)> : 1;
-    const int row = first_row() + threadIdx.x % 32 / 4, column = n * 8 % Step::kPartN + threadIdx.x % 4 * 2;
+    constexpr bool by_lanes = Step::kYOrder == kAlongLanes, joined = by_lanes && Sums::kLanes == Step::kLanes;
+    constexpr int count = 2 * Sums::kLanes, together = joined ? count : by_lanes ? Sums::kLanes : kByRows ? 1 : 2;
+    constexpr int vector = vector_of_lanes<together, sizeof(Output)>;
+    const int row = first_row() + threadIdx.x % 32 / 4, t = threadIdx.x % 4 * 2, column = n * 8 % Step::kPartN + t;
+    const auto output_of = [](int i) { return by_lanes ? i / Sums::kLanes : i % 2; };
+    const auto lane_of = [](int i) { return by_lanes ? i % Sums::kLanes : i / 2; };
+    Output bias[count] = {};
+    if constexpr (kMore) load_shifts<joined ? vector : 1>(bias, shift_of(n * 8 + t), output_of, lane_of);
 #pragma unroll
-    for (int e = 0; e < 4; ++e) {
+    for (int h = 0; h < 2; ++h) {
 #pragma unroll
-      for (int l = 0; l < Sums::kLanes; l += vector) {
-        Output* to = part + Tile::at(Sums::lane() + l, column + e % 2, row + e / 2 * 8);
+      for (int i = 0; i < count; i += vector) {
+        Output* to = part + Tile::at(Sums::lane() + lane_of(i), column + output_of(i), row + 8 * h);
         Vector<Output, vector> before{}, few;
         if (kMore && parameters.z) before = load<Output, vector>(to);
 #pragma unroll
         for (int v = 0; v < vector; ++v) {
-          const Output bias = kMore ? shifts[(n * 8 + threadIdx.x % 4 * 2 + e % 2) * Step::kLanes + Sums::lane() + l + v] : Output{};
-          few.data[v] = finished<kMore>(sums, l + v, m, n, e, before.data[v], bias);
+          few.data[v] = finished<kMore>(sums, lane_of(i + v), m, n, 2 * h + output_of(i + v), before.data[v], bias[i + v]);
         }
         store_shared<Output, vector>(to, few);
       }
+    }
+  }
+  template <int kVector, int kCount, class OutputOf, class LaneOf>
+  static KRONOP_INLINE void load_shifts(Output (&to)[kCount], const Output* from, OutputOf output_of, LaneOf lane_of) {
+#pragma unroll
+    for (int i = 0; i < kCount; i += kVector) {
+      const auto few = load<Output, kVector>(from + output_of(i) * Step::kLanes + lane_of(i));
+#pragma unroll
+      for (int v = 0; v < kVector; ++v) to[i + v] = few.data[v];
     }
   }
 };
@@ -149,31 +179,54 @@ struct GroupStores {
   using Words = Vector<unsigned, (kVector * int(sizeof(Output)) < 4 ? 1 : kVector * int(sizeof(Output)) / 4)>;
   const Parameters& parameters;
   Output* results;
-  Output* shifts;
 
-  KRONOP_INLINE GroupStores(const Parameters& with, Output* of_all) : parameters(with), results(of_all), shifts(of_all + Room::shifts()) {}
+  KRONOP_INLINE GroupStores(const Parameters& with, Output* of_all) : parameters(with), results(of_all) {}
 
-  // Brings what is added to kKept parts from `first` on.
-  KRONOP_INLINE void prepare(const Place& place, int first) const {
-    if (parameters.z) move_all<true>(static_cast<Output*>(parameters.z) + place.z, parameters.produced_z, parameters.lane_z, parameters.row_z[0], place, first);
-    if (first == 0 && (parameters.z || parameters.bias)) load_shifts(place);
+  // There is room for kKept parts of a unit.
+  static KRONOP_INLINE void offer(GroupBarriers<Step>& barriers, int unit) {
+    wait_for_warp();
+    if (threadIdx.x % 32 == 0) barriers.results_free[unit].arrive();
   }
-  KRONOP_INLINE void store(const Place& place, int first) const {
-    move_all<false>(static_cast<Output*>(parameters.y) + place.y, parameters.produced_y, parameters.lane_y, parameters.row_y[0], place, first);
+  // What is added to kKept parts of a unit from `first` on.
+  KRONOP_INLINE void bring(const Place& place, int unit, int first) const {
+    move_unit<true>(static_cast<Output*>(parameters.z) + place.z, parameters.produced_z, parameters.lane_z, parameters.row_z[0], place, unit, first);
   }
+  KRONOP_INLINE void store(const Place& place, int unit, int first) const {
+    move_unit<false>(static_cast<Output*>(parameters.y) + place.y, parameters.produced_y, parameters.lane_y, parameters.row_y[0], place, unit, first);
+  }
+  // What is added to all results of an output and lane.
+  KRONOP_INLINE void load_shifts(GroupBarriers<Step>& barriers, const Place& place, int buffer) const {
+    constexpr int count = Step::kTileN * Step::kLanes;
+    const Output* bias = static_cast<const Output*>(parameters.bias);
+    Output* to = results + Room::shifts() + buffer * count;
+#pragma unroll 1
+    for (int i = threadIdx.x % kTeam; i < count; i += kTeam) {
+      const int n = i / Step::kLanes, lane = i % Step::kLanes;
+      const bool there = bias && n < place.outputs && lane < place.lanes;
+      to[i] = there ? bias[place.bias + n * parameters.produced_bias + lane * parameters.lane_bias] : Output{};
+    }
+    wait_for_warp();
+    if (threadIdx.x % 32 == 0) barriers.shifts_filled.arrive();
+  }
+  // A warp has units of its own, or a share of the parts of each.
+  static constexpr bool kShared = Room::kOfTeam == 1;
+  static KRONOP_INLINE int warp() { return threadIdx.x % kTeam / 32; }
+  static KRONOP_INLINE int first_unit() { return kShared ? 0 : warp(); }
+  static constexpr int kUnitsApart = kShared ? 1 : 4;
 
  private:
   template <bool kToShared>
-  KRONOP_INLINE void move_all(Output* base, long long own, long long lane, long long stride, const Place& place, int first) const {
+  KRONOP_INLINE void move_unit(Output* base, long long own, long long lane, long long stride, const Place& place, int unit, int first) const {
 #pragma unroll 1
-    for (int index = threadIdx.x % kTeam / 32; index < Room::kUnits * Room::kKept; index += kTeam / 32) {
-      move<kToShared>(base, own, lane, stride, place, index / Room::kKept, first + index % Room::kKept);
+    for (int part = kShared ? warp() : 0; part < Room::kKept; part += kShared ? 4 : 1) {
+      move<kToShared>(base, own, lane, stride, place, unit, first + part);
     }
   }
   // Between memory and `results`, in whole accesses where rows and outputs exist.
   template <bool kToShared>
   KRONOP_INLINE void move(Output* base, long long own, long long lane, long long stride, const Place& place, int unit, int part) const {
-    const int row = unit * Step::kPartM + part / Room::kAcross * Sums::kApart, output = part % Room::kAcross * Step::kPartN;
+    const int team = unit / Room::kOfTeam, row = team / Step::kGroupsN * kTeamRows + unit % Room::kOfTeam * Step::kPartM + part / Room::kAcross * Sums::kApart;
+    const int output = team % Step::kGroupsN * GroupTiles<Step>::kTeamN + part % Room::kAcross * Step::kPartN;
     const Mine mine;
     const Evenly wide{stride};
     const Ends ends(base + (output * own + row * stride), own, lane, wide, mine);
@@ -242,31 +295,43 @@ struct GroupStores {
     }
   }
 
-  KRONOP_INLINE void load_shifts(const Place& place) const {
-    const Output* bias = static_cast<const Output*>(parameters.bias);
-#pragma unroll 1
-    for (int i = threadIdx.x % kTeam; i < Room::kShifts; i += kTeam) {
-      const int n = i / Step::kLanes, lane = i % Step::kLanes;
-      const bool there = bias && n < place.outputs && lane < place.lanes;
-      shifts[i] = there ? bias[place.bias + n * parameters.produced_bias + lane * parameters.lane_bias] : Output{};
-    }
-  }
 };
 
+// Room for the next results is offered as soon as those before have left, unit by unit; where something of Y's size is added to
+// them, when that is there.
 template <class Step, class Parameters>
 KRONOP_INLINE void store_results(const Parameters& parameters, GroupBarriers<Step>& barriers, typename Step::Output* staged) {
-  const GroupStores<Step, Parameters> stores(parameters, staged);
-  Turn<1> turn;
+  using Stores = GroupStores<Step, Parameters>;
+  constexpr int units = GroupTiles<Step>::kUnits;
+  const Stores stores(parameters, staged);
+  Turn<1> turn, shift;
+  int had = -1;
 #pragma unroll 1
   for (TileWalk<Step, Parameters> walk(parameters); walk.more(); walk.advance()) {
+    if (walk.part != had && (parameters.z || parameters.bias)) {
+      // When all warps have brought those before, nobody reads those before them any more.
+      if (had >= 0) {
+        barriers.shifts_filled.wait(shift.parity);
+        shift.advance();
+      }
+      stores.load_shifts(barriers, walk.place, shift.parity);
+    }
+    bool offers = had < 0 || parameters.z;
+    had = walk.part;
 #pragma unroll 1
     for (int first = 0; first < GroupRoom<Step>::kParts; first += Step::kKept) {
-      stores.prepare(walk.place, first);
-      wait_for_warp();
-      if (threadIdx.x % 32 == 0) barriers.results_free.arrive();
-      barriers.results_filled.wait(turn.parity);
-      stores.store(walk.place, first);
-      wait_for_warp();
+#pragma unroll 1
+      for (int unit = Stores::first_unit(); offers && unit < units; unit += Stores::kUnitsApart) {
+        if (parameters.z) stores.bring(walk.place, unit, first);
+        Stores::offer(barriers, unit);
+      }
+#pragma unroll 1
+      for (int unit = Stores::first_unit(); unit < units; unit += Stores::kUnitsApart) {
+        barriers.results_filled[unit].wait(turn.parity);
+        stores.store(walk.place, unit, first);
+        if (!parameters.z) Stores::offer(barriers, unit);
+      }
+      offers = parameters.z;
       turn.advance();
     }
   }

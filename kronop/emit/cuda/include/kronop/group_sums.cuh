@@ -15,21 +15,22 @@ struct GroupSums {
   using Tiles = GroupTiles<Step>;
   using X = typename Tiles::X;
   using W = typename Tiles::W;
-  static constexpr int kLanes = Step::kLanes / Step::kGroupsLanes, kM = Step::kTeamM, kN = Step::kTileN / 8;
+  static constexpr int kLanes = Step::kLanes / Step::kGroupsLanes, kM = Step::kTeamM, kN = Tiles::kTeamN / 8;
   static constexpr int kApart = kTeamRows * Step::kGroupsM;  // from a team's rows to its next ones
   static constexpr int kSlab = 32 / int(sizeof(Operand));    // contracted steps of a product
   float of[kLanes][kM][kN][4] = {};
 
-  // The first lane and row of this team, and of this warp.
+  // The first lane, output and row of this team, and of this warp.
   static KRONOP_INLINE int lane() { return threadIdx.x / kTeam % Step::kGroupsLanes * kLanes; }
-  static KRONOP_INLINE int row() { return threadIdx.x / (kTeam * Step::kGroupsLanes) * kTeamRows; }
+  static KRONOP_INLINE int output() { return threadIdx.x / kTeam / Step::kGroupsLanes % Step::kGroupsN * Tiles::kTeamN; }
+  static KRONOP_INLINE int row() { return threadIdx.x / (kTeam * Step::kGroupsLanes * Step::kGroupsN) * kTeamRows; }
   static KRONOP_INLINE int warp_row() { return row() + threadIdx.x / 32 % 4 * 16; }
 
   // Products that are left in flight read the stage that they were started for. Of stages that are multiplied
   // together this is number `stage`; `release` is called when the products of the stage before are done.
   template <class Release>
   KRONOP_INLINE void add(const Operand* x, const Operand* w, int stage, const Release& release) {
-    const GroupMatrix right = W::matrix(w + W::start(lane(), 0, 0));
+    const GroupMatrix right = W::matrix(w + W::start(lane(), 0, output()));
     if constexpr (Step::kSplit) {
       chains.add(of, x + X::at(lane(), 0, warp_row()), right, stage, release);
     } else {

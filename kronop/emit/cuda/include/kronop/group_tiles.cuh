@@ -57,13 +57,19 @@ struct GroupTiles {
   static constexpr int kPlanes = Step::kSplit ? 2 : 1, kWSize = kPlanes * W::kSize;
   static constexpr int kSteps = (Step::kContracted + Step::kTileK - 1) / Step::kTileK;
   static constexpr int kStage = Step::kXSize + (Step::kResident ? 0 : Step::kWRoom);
-  static constexpr int kWarps = Step::kGroupsM * Step::kGroupsLanes * 4;
+  // Teams along outputs share rows, and each has as many of the tile's outputs.
+  static constexpr int kTeams = Step::kGroupsM * Step::kGroupsLanes * Step::kGroupsN, kWarps = kTeams * 4;
+  static constexpr int kTeamN = Step::kTileN / Step::kGroupsN;
+  // Results of so many rows, and of all outputs that a team has, are stored apart from others.
+  static constexpr int kUnits = Step::kGroupsM * Step::kGroupsN * kTeamRows / Step::kPartM;
 };
 
-// Barriers of a block: stages that are filled and that are free, and the same of W where it stays and of results.
+// Barriers of a block: stages that are filled and that are free, the same of W where it stays and of each unit of results, and what
+// is added to results.
 template <class Step>
 struct GroupBarriers {
-  Barrier filled[Step::kStages], free[Step::kStages], w_filled, w_free, results_filled, results_free;
+  Barrier filled[Step::kStages], free[Step::kStages], w_filled, w_free;
+  Barrier results_filled[GroupTiles<Step>::kUnits], results_free[GroupTiles<Step>::kUnits], shifts_filled;
 
   KRONOP_INLINE void begin() {
     constexpr int users = GroupTiles<Step>::kWarps;
@@ -73,8 +79,12 @@ struct GroupBarriers {
     }
     w_filled.begin(kTeam);
     w_free.begin(users);
-    results_filled.begin(users);
-    results_free.begin(kTeam / 32);
+    // A unit has a warp that stores it, or all of them.
+    for (int unit = 0; unit < GroupTiles<Step>::kUnits; ++unit) {
+      results_filled[unit].begin(users / GroupTiles<Step>::kUnits);
+      results_free[unit].begin(Step::kPartM * 4 / kTeamRows);
+    }
+    shifts_filled.begin(kTeam / 32);
   }
 };
 

@@ -1,0 +1,166 @@
+"""A chain applied factor by factor, and its gradients: each launched from one look-up.
+
+What is between factors is kept for the backward. A call with tensors of a signature that was met
+before is a `Program`: the function's Python is gone through the first two times only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kronop import program
+from kronop.errors import ElementTypeError, mismatch
+from kronop.functional_ksparse import chain_patterns, ksmm, ksparse_arguments
+from kronop.gradients import gradient_arguments
+from kronop.torch.gradient import Buffers, make_bytes, maker_of
+from kronop.torch.ksparse_operators import compute_gradient
+from kronop.torch.ksparse_shapes import as_matrix, inputs_of, result_shape
+from kronop.torch.sums import on_gpu
+
+
+class _Calls:
+    """One factor's product and gradient, as they are."""
+
+    def product(self, x: Any, weight: Any, last: bool, alpha: Any, bias: Any, out: Any) -> Any:
+        return ksmm(x, weight, batch_last=last, alpha=alpha, bias=bias, out=out)
+
+    def gradient(self, x: Any, grad: Any, weight: Any, last: bool, alpha: Any, kind: Any) -> Any:
+        return compute_gradient(x, grad, tuple(weight.shape), alpha, last, kind)
+
+
+class _NotedCalls(_Calls):
+    """The same on plain tensors that are not empty, through arguments that a recording notes."""
+
+    def __init__(self, recording: program.Recording) -> None:
+        self._recording = recording
+
+    def product(self, x: Any, weight: Any, last: bool, alpha: Any, bias: Any, out: Any) -> Any:
+        pattern, scalars = tuple(weight.shape), (alpha, 0.0)
+        return self._run(
+            ksparse_arguments(x, weight, pattern, last, bias, None, scalars, None, out)
+        )
+
+    def gradient(self, x: Any, grad: Any, weight: Any, last: bool, alpha: Any, kind: Any) -> Any:
+        pattern = tuple(weight.shape)
+        x, grad = as_matrix(x, last), as_matrix(grad, last)
+        out = x.new_empty(pattern, dtype=kind)
+        return self._run(
+            gradient_arguments(x, grad, pattern, batch_last=last, alpha=alpha, out=out)
+        )
+
+    def _run(self, arguments: Any) -> Any:
+        arguments.operation.run(arguments)
+        self._recording.add(arguments)
+        return arguments.Y
+
+
+def products(x: Any, chain: Sequence[Any], bias: Any, alpha: Any, last: bool) -> list[Any]:
+    """What each factor of the chain gives; the last one `alpha` times, with the bias added."""
+    tensors = [x, *chain] if bias is None else [x, *chain, bias]
+    results, recording = program.repeat(("factors", last, bias is None), alpha, tensors)
+    if results is not None:
+        return results
+    check_differentiable(x, chain)
+    chain_patterns(chain)  # Before the first factor: what a later one would refuse.
+    calls = _Calls() if recording is None else _NotedCalls(recording)
+    results = []
+    for weight in chain[:-1]:
+        x = calls.product(x, weight, last, 1.0, None, None)
+        results.append(x)
+    results.append(calls.product(x, chain[-1], last, alpha, bias, None))
+    if recording is not None:
+        recording.end([(item, maker_of(item)) for item in results], (), make_bytes)
+    return results
+
+
+def gradients(
+    grad: Any,
+    chain: Sequence[Any],
+    operands: Sequence[Any],
+    kinds: Sequence[Any],
+    alpha: Any,
+    last: bool,
+    needs_x: bool,
+) -> tuple[Any, list[Any]]:
+    """The gradients of x (or None) and of the weights, given that of the result.
+
+    Args:
+        operands: what each factor was applied to; None where its gradient is not asked for.
+        kinds: the types of the weights' gradients, None for those that are not asked for; there is
+            one at least.
+    """
+    shape = result_shape(grad, inputs_of(chain[0].shape), last)
+    if not grad.is_contiguous():  # What would be copied below is copied here, and has an address.
+        grad = as_matrix(grad, last)
+    operands = [
+        item if item is None or item.is_contiguous() else as_matrix(item, last) for item in operands
+    ]
+    results = recording = None
+    if on_gpu(grad):
+        given = [item for item in operands if item is not None]
+        form = ("factors' gradients", last, needs_x, *kinds)
+        results, recording = program.repeat(form, alpha, [grad, *chain, *given])
+    if results is None:
+        calls = _Calls() if recording is None else _NotedCalls(recording)
+        run = _Backward(chain, operands, kinds, last, needs_x, calls)
+        results = run.through(grad, alpha)
+        if recording is not None:
+            every = [(item, maker_of(item)) for item in results]
+            recording.end(every, run.buffers.every, make_bytes)
+    found = iter(results)
+    of_weights = [None if kind is None else next(found) for kind in kinds]
+    of_x: Any = next(found) if needs_x else None
+    if needs_x and of_x.shape != shape:
+        of_x = of_x.view(shape)
+    return of_x, of_weights
+
+
+def check_differentiable(x: Any, weights: Sequence[Any]) -> None:
+    """Refuses operands of types that the backward would refuse."""
+    for name, item in (("x", x), *((f"weights[{at}]", item) for at, item in enumerate(weights))):
+        if item.element_size() == 1 and item.is_floating_point():
+            raise ElementTypeError(
+                mismatch(
+                    f"element type of {name}",
+                    expected="one that has gradients",
+                    got=item.dtype,
+                    hint="8-bit floats have none; convert the tensors, or use torch.no_grad()",
+                )
+            )
+
+
+class _Backward:
+    """From the last factor to the first one whose gradient is asked for."""
+
+    def __init__(
+        self,
+        chain: Sequence[Any],
+        operands: Sequence[Any],
+        kinds: Sequence[Any],
+        last: bool,
+        needs_x: bool,
+        calls: _Calls,
+    ) -> None:
+        self._chain, self._operands, self._kinds = chain, operands, kinds
+        self._last, self._needs_x, self._calls = last, needs_x, calls
+        asked = [at for at, kind in enumerate(kinds) if kind is not None]
+        self._first = -1 if needs_x else asked[0]
+        self.buffers = Buffers()
+
+    def through(self, grad: Any, alpha: Any) -> list[Any]:
+        """The gradients of weights that are asked for, in their order, and that of x."""
+        found, last = [], self._last
+        for at in reversed(range(len(self._chain))):
+            weight, kind = self._chain[at], self._kinds[at]
+            if kind is not None:
+                x = self._operands[at]
+                found.append(self._calls.gradient(x, grad, weight, last, alpha, kind))
+            if at > self._first:
+                shape = result_shape(grad, inputs_of(weight.shape), last)
+                out = self.buffers.take(shape, grad) if at else grad.new_empty(shape)
+                self._calls.product(grad, weight.transpose(1, 2), last, alpha, None, out)
+                self.buffers.give(grad)
+                grad, alpha = out, 1.0  # The first step back has scaled it.
+        self.buffers.give(grad)
+        return [*reversed(found), grad] if self._needs_x else found[::-1]

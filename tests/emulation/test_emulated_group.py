@@ -128,6 +128,25 @@ def test_a_bias_of_several_tiles(folder: Path, d: int, batch_last: bool) -> None
         run(folder, (2, 80, 32, d), 300, element, (128, 16, 16), batch_last=batch_last, adds=False)
 
 
+@pytest.mark.parametrize("batch_last", [False, True], ids=["first", "last"])
+@pytest.mark.parametrize("shape", [(128, 128, 32), (256, 64, 32), (128, 96, 64)], ids=str)
+def test_wide_tiles_of_split_products(
+    folder: Path, shape: tuple[int, int, int], batch_last: bool
+) -> None:
+    """Chains of half of the outputs, the last of them of fewer steps than others."""
+    run(folder, (1, shape[1], 84, 1), 300, float32, shape, batch_last=batch_last)
+
+
+@pytest.mark.parametrize("resident", [False, True], ids=["stages", "stays"])
+@pytest.mark.parametrize("contracted", [84, 128, 180])
+def test_stages_that_are_multiplied_together(
+    folder: Path, only: Any, contracted: int, resident: bool
+) -> None:
+    """All three of a tile, two of four, three of six, in a ring of two stages."""
+    only(lambda tile: tile.resident is resident)
+    run(folder, (2, 88, contracted, 1), 300, float32, (128, 96, 32))
+
+
 def test_results_in_halves(folder: Path, only: Any) -> None:
     only(lambda tile: tile.halves)
     run(folder, (1, 48, 32, 1), 600, float16, (512, 48, 16), batch_last=True)

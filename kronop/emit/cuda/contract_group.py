@@ -253,11 +253,11 @@ def chain_slabs(tile: GroupTile) -> int:
 def together(work: Contraction, tile: GroupTile, splits: bool) -> int:
     """Stages that are multiplied without a wait for the last products of each.
 
-    Their code is longer: measured, that pays where products of a stage are few for registers that
-    sums take, and neither below nor above.
+    Their code is longer: measured, that pays where a stage is one chain of each half of the
+    outputs, and registers for the next one are left.
     """
-    outputs = tile.team_m * tile.team_n
-    if not splits or chain_slabs(tile) < _CHAIN or not _MOST_CHAINED < outputs <= _MOST_TOGETHER:
+    one = tile.team_m * tile.k == _SLAB * _CHAIN and tile.team_lanes == 1
+    if not splits or not one or not _MOST_CHAINED < tile.team_n <= _MOST_TOGETHER:
         return 1
     steps = operands.cover(work.contracted, tile.k)
     return max(count for count in range(1, _TOGETHER + 1) if steps % count == 0)

@@ -11,6 +11,7 @@ from kronop.artifacts import Status
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.tile import TileDescription
 from kronop.emit.cuda import contract_banks, contract_mma, operands
+from kronop.emit.cuda import contract_group_chains as chains
 from kronop.emit.cuda.contract import Contraction, Order
 from kronop.emit.plan import Constant
 from kronop.target import Target
@@ -32,11 +33,6 @@ _MOST_OUTPUTS = 192
 # What addresses and loops take besides sums and fragments, measured with ptxas 13.0; and where
 # chains of sums are collected, of one lane or of several.
 _REGISTERS, _REGISTERS_OF_CHAINS, _REGISTERS_OF_LANE_CHAINS = 32, 24, 56
-# Contracted steps of a product of split operands, how many products are a chain at most, and
-# outputs of it.
-_SLAB, _CHAIN, _MOST_CHAINED = 8, 4, 64
-# Stages that are multiplied together, and outputs of a team up to which they are.
-_TOGETHER, _MOST_TOGETHER = 3, 96
 _MOST_SUMS, _MOST_STAGES, _LEAST_STAGES = 128, 8, 2
 _OUTPUTS = (16, 32, 48, 64, 96, 128, 192, 256)
 # The same of a product.
@@ -239,36 +235,12 @@ def shared_bytes(work: Contraction, tile: GroupTile, splits: bool) -> int:
     return _barriers_at(work, tile, splits) + operands.round_up(barriers, operands.VECTOR_BYTES)
 
 
-def chain_outputs(tile: GroupTile) -> int:
-    """Outputs of a chain of products of split operands."""
-    halves = tile.team_lanes == 1 and tile.team_n > _MOST_CHAINED
-    return tile.team_n // 2 if halves else tile.team_n
-
-
-def chain_slabs(tile: GroupTile) -> int:
-    """Products of 8 contracted steps that follow each other before sums are collected."""
-    return min(_CHAIN, tile.k // _SLAB) if tile.team_lanes == 1 else 1
-
-
-def together(work: Contraction, tile: GroupTile, splits: bool) -> int:
-    """Stages that are multiplied without a wait for the last products of each.
-
-    Their code is longer: measured, that pays where a stage is one chain of each half of the
-    outputs, and registers for the next one are left.
-    """
-    one = tile.team_m * tile.k == _SLAB * _CHAIN and tile.team_lanes == 1
-    if not splits or not one or not _MOST_CHAINED < tile.team_n <= _MOST_TOGETHER:
-        return 1
-    steps = operands.cover(work.contracted, tile.k)
-    return max(count for count in range(1, _TOGETHER + 1) if steps % count == 0)
-
-
 def registers(work: Contraction, tile: GroupTile, splits: bool) -> int:
     """An upper estimate of the registers of a thread that multiplies."""
     held = tile.team_lanes * tile.team_m * tile.team_n // 2
     if splits:
         more = _REGISTERS_OF_LANE_CHAINS if tile.team_lanes > 1 else _REGISTERS_OF_CHAINS
-        return held + chain_outputs(tile) + max(32, 16 * tile.team_lanes) + more
+        return held + chains.outputs(tile) + max(32, 16 * tile.team_lanes) + more
     if not direct(work, tile):
         held += 4 * tile.team_lanes * (2 if tile.team_lanes <= 4 else 1)
     return held + _REGISTERS
@@ -424,9 +396,9 @@ def constants(
         ("kTileM", tile.m),
         ("kTileN", tile.n),
         ("kTileK", tile.k),
-        ("kTogether", together(work, tile, splits)),
-        ("kChainSlabs", chain_slabs(tile)),
-        ("kChainN", chain_outputs(tile)),
+        ("kTogether", chains.together(work, tile) if splits else 1),
+        ("kChainSlabs", chains.slabs(tile)),
+        ("kChainN", chains.outputs(tile)),
         ("kTeamM", tile.team_m),
         ("kGroupsM", tile.along_rows),
         ("kGroupsLanes", tile.along_lanes),

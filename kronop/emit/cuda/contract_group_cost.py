@@ -11,7 +11,8 @@ from kronop.target import Target
 
 # NOTE: fitted, then rounded; of 394 tiles of 65 problems with their layouts (float16 and float32,
 # batch 25088, one H200) the choice takes 3 % longer than the best in the mean, 16 % at worst; of 46
-# problems with several lanes batch first, some of them moved apart, 5 % and 48 %.
+# problems with several lanes batch first, some of them moved apart, 5 % and 48 %. The rate of split
+# products and _HALVED: of 42 tiles of ten more problems, 2 % at worst.
 # Bytes of memory, of what copies bring, of results that threads store and of shared memory, a cycle
 # of one multiprocessor.
 _MEMORY, _BROUGHT, _STORED, _SHARED = 19.5, 32.0, 13.0, 128.0
@@ -91,6 +92,6 @@ def _used(work: Contraction, tile: GroupTile, splits: bool, x: int, w: int) -> f
     took = max(products, shared) + depth // tile.k * _STEP
     if not contract_group.direct(work, tile):
         took += x / element * _FRAGMENT
-    if tile.halves and splits:
+    if tile.halves and splits and tile.lanes == 1:
         took += _HALVED * sums * work.output.bytes / 2 / _STORED
     return took + sums * _SUM + _TILE

@@ -55,9 +55,13 @@ struct Step {
   static constexpr int kTileM = 64;
   static constexpr int kTileN = 64;
   static constexpr int kTileK = 32;
+  static constexpr int kTogether = 1;
+  static constexpr int kChainSlabs = 4;
+  static constexpr int kChainN = 64;
   static constexpr int kTeamM = 1;
   static constexpr int kGroupsM = 1;
   static constexpr int kGroupsLanes = 2;
+  static constexpr int kGroupsN = 1;
   static constexpr int kPartM = 16;
   static constexpr int kPartN = 32;
   static constexpr int kKept = 2;
@@ -75,7 +79,7 @@ struct Step {
   static constexpr int kXSize = 4608;
   static constexpr int kWRoom = 0;
   static constexpr int kResultsAt = 194560;
-  static constexpr int kBarriersAt = 229888;
+  static constexpr int kBarriersAt = 230400;
   static constexpr int kCopyRegisters = 72;
   static constexpr int kProductRegisters = 184;
   static constexpr int kStoreRegisters = 72;

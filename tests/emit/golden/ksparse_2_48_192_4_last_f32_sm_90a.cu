@@ -55,9 +55,13 @@ struct Step {
   static constexpr int kTileM = 128;
   static constexpr int kTileN = 48;
   static constexpr int kTileK = 64;
+  static constexpr int kTogether = 1;
+  static constexpr int kChainSlabs = 4;
+  static constexpr int kChainN = 48;
   static constexpr int kTeamM = 1;
   static constexpr int kGroupsM = 2;
   static constexpr int kGroupsLanes = 1;
+  static constexpr int kGroupsN = 1;
   static constexpr int kPartM = 64;
   static constexpr int kPartN = 16;
   static constexpr int kKept = 3;
@@ -75,7 +79,7 @@ struct Step {
   static constexpr int kXSize = 8704;
   static constexpr int kWRoom = 0;
   static constexpr int kResultsAt = 178176;
-  static constexpr int kBarriersAt = 204480;
+  static constexpr int kBarriersAt = 204672;
   static constexpr int kCopyRegisters = 72;
   static constexpr int kProductRegisters = 184;
   static constexpr int kStoreRegisters = 72;

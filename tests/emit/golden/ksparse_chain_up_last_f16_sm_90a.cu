@@ -87,9 +87,13 @@ struct Step {
   static constexpr int kTileM = 128;
   static constexpr int kTileN = 64;
   static constexpr int kTileK = 64;
+  static constexpr int kTogether = 1;
+  static constexpr int kChainSlabs = 4;
+  static constexpr int kChainN = 64;
   static constexpr int kTeamM = 1;
   static constexpr int kGroupsM = 2;
   static constexpr int kGroupsLanes = 1;
+  static constexpr int kGroupsN = 1;
   static constexpr int kPartM = 64;
   static constexpr int kPartN = 32;
   static constexpr int kKept = 2;
@@ -107,7 +111,7 @@ struct Step {
   static constexpr int kXSize = 8192;
   static constexpr int kWRoom = 4096;
   static constexpr int kResultsAt = 196608;
-  static constexpr int kBarriersAt = 215168;
+  static constexpr int kBarriersAt = 215296;
   static constexpr int kCopyRegisters = 88;
   static constexpr int kProductRegisters = 168;
   static constexpr int kStoreRegisters = 88;
@@ -208,9 +212,13 @@ struct Step {
   static constexpr int kTileM = 128;
   static constexpr int kTileN = 192;
   static constexpr int kTileK = 64;
+  static constexpr int kTogether = 1;
+  static constexpr int kChainSlabs = 4;
+  static constexpr int kChainN = 96;
   static constexpr int kTeamM = 1;
   static constexpr int kGroupsM = 2;
   static constexpr int kGroupsLanes = 1;
+  static constexpr int kGroupsN = 1;
   static constexpr int kPartM = 64;
   static constexpr int kPartN = 32;
   static constexpr int kKept = 6;
@@ -228,7 +236,7 @@ struct Step {
   static constexpr int kXSize = 8192;
   static constexpr int kWRoom = 12288;
   static constexpr int kResultsAt = 163840;
-  static constexpr int kBarriersAt = 219520;
+  static constexpr int kBarriersAt = 219904;
   static constexpr int kCopyRegisters = 88;
   static constexpr int kProductRegisters = 168;
   static constexpr int kStoreRegisters = 88;

@@ -55,9 +55,13 @@ struct Step {
   static constexpr int kTileM = 128;
   static constexpr int kTileN = 64;
   static constexpr int kTileK = 64;
+  static constexpr int kTogether = 1;
+  static constexpr int kChainSlabs = 4;
+  static constexpr int kChainN = 64;
   static constexpr int kTeamM = 1;
   static constexpr int kGroupsM = 2;
   static constexpr int kGroupsLanes = 1;
+  static constexpr int kGroupsN = 1;
   static constexpr int kPartM = 64;
   static constexpr int kPartN = 16;
   static constexpr int kKept = 4;
@@ -75,7 +79,7 @@ struct Step {
   static constexpr int kXSize = 8704;
   static constexpr int kWRoom = 0;
   static constexpr int kResultsAt = 172032;
-  static constexpr int kBarriersAt = 207104;
+  static constexpr int kBarriersAt = 207360;
   static constexpr int kCopyRegisters = 72;
   static constexpr int kProductRegisters = 184;
   static constexpr int kStoreRegisters = 72;
@@ -87,7 +91,39 @@ ksparse_f32_6_64_64_1_batch_last_f32_linear_sm_90a(const __grid_constant__ Param
   kronop::contract_group<Step>(parameters);
 }
 
-// I_1 x dense(768, 192) x I_2, batch_last, tiles of 1 lanes x 128 x 48 x 64, 3 stages, 2 teams along rows, W stays
+// weights in the order of products, 1179648 bytes for each group
+#include "kronop/pack_weights.cuh"
+
+using Parameters = kronop::PackParameters;
+static_assert(sizeof(Parameters{.w = {}, .packed = {}, .lanes = {}, .groups = {}, .w_vector = {},
+    .contracted_w = {}, .produced_w = {}, .lane_w = {}, .group_w = {}}) == 72);
+static_assert(sizeof(Parameters::w) == 8 && sizeof(Parameters::packed) == 8 &&
+    sizeof(Parameters::lanes) == 8 && sizeof(Parameters::groups) == 8 &&
+    sizeof(Parameters::w_vector) == 8 && sizeof(Parameters::contracted_w) == 8 &&
+    sizeof(Parameters::produced_w) == 8 && sizeof(Parameters::lane_w) == 8 &&
+    sizeof(Parameters::group_w) == 8);
+
+struct Step {
+  using Input = float;
+  using Factor = float;
+  using Output = float;
+  using Accumulator = float;
+  using Epilogue = kronop::Identity<float>;
+  static constexpr int kThreads = 128;
+  static constexpr int kBlocks = 1;
+  static constexpr int kLanes = 2;
+  static constexpr int kPlanes = 2;
+  static constexpr int kPitch = 192;
+  static constexpr int kContracted = 192;
+  static constexpr int kProduced = 768;
+};
+
+extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
+pack_ksparse_f32_1_768_192_2_batch_last_f32_linear_sm_90a(const __grid_constant__ Parameters parameters) {
+  kronop::pack_weights<Step>(parameters);
+}
+
+// I_1 x dense(768, 192) x I_2, batch_last, tiles of 1 lanes x 128 x 128 x 32, 3 stages, 2 teams along rows, W in stages
 #include "kronop/contract_group.cuh"
 
 using Parameters = kronop::ContractParameters<double>;
@@ -136,20 +172,24 @@ struct Step {
   static constexpr int kThreads = 512;
   static constexpr int kBlocks = 1;
   static constexpr int kStages = 3;
-  static constexpr bool kResident = true;
-  static constexpr bool kPacks = true;
+  static constexpr bool kResident = false;
+  static constexpr bool kPacks = false;
   static constexpr bool kDirect = false;
   static constexpr bool kSplit = true;
   static constexpr int kLanes = 1;
   static constexpr int kTileM = 128;
-  static constexpr int kTileN = 48;
-  static constexpr int kTileK = 64;
+  static constexpr int kTileN = 128;
+  static constexpr int kTileK = 32;
+  static constexpr int kTogether = 1;
+  static constexpr int kChainSlabs = 4;
+  static constexpr int kChainN = 64;
   static constexpr int kTeamM = 1;
   static constexpr int kGroupsM = 2;
   static constexpr int kGroupsLanes = 1;
+  static constexpr int kGroupsN = 1;
   static constexpr int kPartM = 64;
   static constexpr int kPartN = 16;
-  static constexpr int kKept = 3;
+  static constexpr int kKept = 8;
   static constexpr int kContracted = 192;
   static constexpr int kProduced = 768;
   static constexpr int kPlane = 147456;
@@ -161,10 +201,10 @@ struct Step {
   static constexpr int kYVector = 4;
   static constexpr int kXPitch = 136;
   static constexpr int kYPitch = 68;
-  static constexpr int kXSize = 8704;
-  static constexpr int kWRoom = 0;
-  static constexpr int kResultsAt = 178176;
-  static constexpr int kBarriersAt = 204480;
+  static constexpr int kXSize = 4352;
+  static constexpr int kWRoom = 8192;
+  static constexpr int kResultsAt = 150528;
+  static constexpr int kBarriersAt = 221184;
   static constexpr int kCopyRegisters = 72;
   static constexpr int kProductRegisters = 184;
   static constexpr int kStoreRegisters = 72;

@@ -60,9 +60,13 @@ struct Step {
   static constexpr int kTileM = 128;
   static constexpr int kTileN = 64;
   static constexpr int kTileK = 64;
+  static constexpr int kTogether = 1;
+  static constexpr int kChainSlabs = 4;
+  static constexpr int kChainN = 64;
   static constexpr int kTeamM = 1;
   static constexpr int kGroupsM = 2;
   static constexpr int kGroupsLanes = 1;
+  static constexpr int kGroupsN = 1;
   static constexpr int kPartM = 16;
   static constexpr int kPartN = 64;
   static constexpr int kKept = 1;
@@ -76,11 +80,11 @@ struct Step {
   static constexpr int kWLanes = 1;
   static constexpr int kYVector = 4;
   static constexpr int kXPitch = 72;
-  static constexpr int kYPitch = 68;
+  static constexpr int kYPitch = 72;
   static constexpr int kXSize = 9216;
   static constexpr int kWRoom = 0;
   static constexpr int kResultsAt = 180224;
-  static constexpr int kBarriersAt = 215296;
+  static constexpr int kBarriersAt = 217600;
   static constexpr int kCopyRegisters = 72;
   static constexpr int kProductRegisters = 184;
   static constexpr int kStoreRegisters = 72;

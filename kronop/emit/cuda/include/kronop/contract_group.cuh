@@ -35,6 +35,9 @@ KRONOP_INLINE void use_stages(const Parameters& parameters, GroupBarriers<Step>&
     had = walk.part;
     GroupSums<Step> sums;
     int before = -1;
+    const auto release = [&] {
+      if (before >= 0 && speaks) barriers.free[before].arrive();
+    };
 #pragma unroll 1
     for (int step = 0; step < Tiles::kSteps; step += Step::kTogether) {
 #pragma unroll
@@ -42,16 +45,13 @@ KRONOP_INLINE void use_stages(const Parameters& parameters, GroupBarriers<Step>&
         barriers.filled[turn.stage].wait(turn.parity);
         if constexpr (!Step::kResident || Step::kDirect) publish_to_group_products();
         const auto* stage = stages + turn.stage * Tiles::kStage;
-        sums.add(stage, Step::kResident ? resident + (step + i) * Tiles::kWSize : stage + Step::kXSize, i, [&] {
-          if (before >= 0 && speaks) barriers.free[before].arrive();
-        });
+        sums.add(stage, Step::kResident ? resident + (step + i) * Tiles::kWSize : stage + Step::kXSize, i, release);
         before = turn.stage;
         turn.advance();
       }
-      sums.settle();
+      sums.settle(release);
     }
-    wait_for_group_products<0>();
-    if (speaks) barriers.free[before].arrive();
+    sums.finish(release);
     results.take(sums, fresh);
   }
 }

@@ -27,7 +27,7 @@ struct GroupChains {
   using Chain = float[kOutputs][4];
   using Fragments = unsigned[kSlabs][kLanes][4];
 
-  // Of number `stage` of those that are multiplied together; `release` is called when the products of the stage before are done.
+  // Of number `stage` of those that are multiplied together; `release` is called when the products of a stage are done.
   template <class Release>
   KRONOP_INLINE void add(Sums& of, const Operand* x, const GroupMatrix& right, int stage, const Release& release) {
 #pragma unroll
@@ -42,12 +42,14 @@ struct GroupChains {
         commit_group_products();
         wait_for_group_products<1>();
         if (group > 0) collect_after(of, group - 1);
-        if (f + i == 0) release();
+        if (stage > 0 && f + i == 0) release();
       }
     }
   }
-  KRONOP_INLINE void settle(Sums& of) {
+  template <class Release>
+  KRONOP_INLINE void settle(Sums& of, const Release& release) {
     wait_for_group_products<0>();
+    release();
     collect_after(of, Step::kTogether * kFragments * kAcross - 1);
   }
 

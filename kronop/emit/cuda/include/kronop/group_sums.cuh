@@ -46,8 +46,17 @@ struct GroupSums {
     }
   }
   // After the last of stages that are multiplied together.
-  KRONOP_INLINE void settle() {
-    if constexpr (Step::kSplit) chains.settle(of);
+  template <class Release>
+  KRONOP_INLINE void settle(const Release& release) {
+    if constexpr (Step::kSplit) chains.settle(of, release);
+  }
+  // After the last stage of a tile.
+  template <class Release>
+  KRONOP_INLINE void finish(const Release& release) {
+    if constexpr (!Step::kSplit) {
+      wait_for_group_products<0>();
+      release();
+    }
   }
 
  private:

@@ -318,25 +318,57 @@ inline void wait_until(Condition is_done) {
   }
 }
 
-// A barrier in shared memory: its phase ends when all have arrived.
+// Which block of its cluster a thread is in, and the same place in the shared memory of another one.
+inline unsigned rank() { return current / threads_of_block; }
+template <class T>
+inline T* in_block(T* place, unsigned of) {
+  const auto offset = reinterpret_cast<const unsigned char*>(place) - shared_of(rank());
+  return reinterpret_cast<T*>(const_cast<unsigned char*>(shared_of(of) + offset));
+}
+
+// A barrier in shared memory: its phase ends when all have arrived and the bytes that are expected are there.
 struct Barrier {
   short count, missing;
-  unsigned phase;
+  unsigned phase : 1;
+  int bytes : 31;
   void begin(int threads) {
     count = missing = short(threads);
     phase = 0;
+    bytes = 0;
   }
   void arrive() {
-    if (--missing == 0) {
-      missing = count;
-      ++phase;
-    }
+    --missing;
+    end_phase();
   }
   void arrive_after_copies() { arrive(); }
+  void arrive_and_expect(int more) {
+    bytes += more;
+    arrive();
+  }
+  void arrive_at(int of) { in_block(this, of)->arrive(); }
+  template <int kBlocks>
+  void copy_to_blocks(void* to, const void* from, int size) {
+    if ((reinterpret_cast<std::size_t>(to) | reinterpret_cast<std::size_t>(from) | size) % 16 != 0) std::abort();
+    for (int block = 0; block < kBlocks; ++block) {
+      const unsigned of = kBlocks == 1 ? rank() : block;
+      std::memcpy(in_block(static_cast<unsigned char*>(to), of), from, size);
+      Barrier& barrier = *in_block(this, of);
+      barrier.bytes -= size;
+      barrier.end_phase();
+    }
+  }
   void wait(unsigned parity) {
-    wait_until([&] { return (phase & 1) != parity; });
+    wait_until([&] { return phase != parity; });
+  }
+
+ private:
+  void end_phase() {
+    if (missing != 0 || bytes != 0) return;
+    missing = count;
+    ++phase;
   }
 };
+static_assert(sizeof(Barrier) == 8);
 
 struct NamedBarrier {
   unsigned arrived, phase;
@@ -482,12 +514,11 @@ inline void wait_for_copies() {}
 inline constexpr bool kPrefetchesPieces = true;
 inline void prefetch_line(const void*) {}
 inline void prefetch_piece(const void*, int) {}
-inline int cluster_rank() { return int(emulation::current / emulation::threads_of_block); }
+inline int cluster_rank() { return int(emulation::rank()); }
 inline void cluster_barrier() { emulation::wait(emulation::Waiting::cluster); }
 inline unsigned char* shared_memory() { return emulation::shared_of(cluster_rank()); }
 template <class T>
 inline const T* of_block(const T* pointer, int rank) {
-  const auto offset = reinterpret_cast<const unsigned char*>(pointer) - shared_memory();
-  return reinterpret_cast<const T*>(emulation::shared_of(rank) + offset);
+  return emulation::in_block(pointer, rank);
 }
 }  // namespace kronop

@@ -153,3 +153,17 @@ def test_one_of_x_and_y_along_lanes(folder: Path, d: int, batch_last: bool) -> N
 def test_tf32_rounds_its_operands(folder: Path) -> None:
     tf32 = MathInstruction([16, 8, 8], float32, float32, float32, OpClass.TensorOp)
     run(folder, (1, 48, 40, 2), 130, float32, (128, 48, 16), math=tf32, unit=float16)
+
+
+@pytest.mark.parametrize("images", [1, 2, 4])
+@pytest.mark.parametrize("element", [float16, float32])
+def test_images_of_weights(folder: Path, only: Any, element: DataType, images: int) -> None:
+    only(lambda tile: tile.images == images)
+    run(folder, (2, 80, 72, 1), 700, element, (128, 64, 32), 3, cores=5)
+    run(folder, (1, 72, 136, 2), 300, element, (128, 64, 16), batch_last=True, cores=4)
+
+
+def test_images_of_several_lanes(folder: Path, only: Any) -> None:
+    only(lambda tile: tile.images == 2)
+    run(folder, (1, 70, 72, 2), 190, float16, (128, 64, 32), cores=4)
+    run(folder, (1, 64, 66, 4), 190, float16, (64, 64, 16), cores=4)

@@ -39,6 +39,8 @@ _PART, _PART_BYTES = 64, 4096
 _BARRIER, _ALIGNMENT = 8, 1024
 # Multiprocessors that have to be busy where all parts of W shall have as many blocks.
 _LEAST_BUSY = 0.9
+# Blocks that share images of W, and outputs and contracted steps from which on that may pay.
+_IMAGES, _LEAST_OF_IMAGES = (1, 2, 4), 64
 # Bytes of results from which on they may leave in halves.
 _LEAST_HALVED = 32768
 # Weights of a block up to which it packs them itself, and a launch before it is saved.
@@ -61,6 +63,8 @@ class GroupTile:
         resident: whether W stays in shared memory.
         halves: whether there is room in shared memory for one half of the results at a time; else
             for all of them.
+        images: blocks of a cluster that bring W of a stage together, as an image that was packed
+            before; 0 where threads copy it.
     """
 
     lanes: int
@@ -71,6 +75,7 @@ class GroupTile:
     stages: int
     resident: bool
     halves: bool = False
+    images: int = 0
 
     @property
     def m(self) -> int:
@@ -85,7 +90,8 @@ class GroupTile:
         return self.lanes // self.along_lanes
 
     def __str__(self) -> str:
-        w = "W stays" if self.resident else "W in stages"
+        w = "W stays" if self.resident else "W in images" if self.images else "W in stages"
+        w += f" of {self.images} blocks" if self.images > 1 else ""
         teams = f"{TEAMS} teams along {'lanes' if self.along_lanes > 1 else 'rows'}"
         block = f"{self.lanes} lanes x {self.m} x {self.n} x {self.k}, {self.stages} stages"
         results = ", results in halves" if self.halves else ""
@@ -105,6 +111,11 @@ def weight_lanes(work: Contraction) -> int:
 def wants_packing(work: Contraction) -> bool:
     """Whether contiguous weights are in no order for products."""
     return work.source.bytes > 2 or work.lanes > 1
+
+
+def packs_before(work: Contraction, tile: GroupTile) -> bool:
+    """Whether a launch before packs contiguous weights."""
+    return tile.images > 0 or (wants_packing(work) and not packs(work, tile))
 
 
 def packs(work: Contraction, tile: GroupTile) -> bool:
@@ -229,7 +240,7 @@ def _pieces(work: Contraction, tile: GroupTile) -> tuple[int, int]:
         size * tile.lanes * tile.k // operands.vector_of(work.source) // TEAM
         for size in (tile.m, tile.n)
     )
-    return x, 0 if tile.resident else w
+    return x, 0 if tile.resident or tile.images else w
 
 
 def _sorts(work: Contraction, tile: GroupTile) -> bool:
@@ -294,7 +305,9 @@ def proposed(
     for (lanes, along), team_m, n in itertools.product(_lanes(work), (1, 2, 4), _OUTPUTS):
         if lanes // along * team_m * n // 2 > _MOST_SUMS or n > max(16, outputs + 15):
             continue
-        for k, resident, halves in itertools.product(_depths(work), (True, False), (False, True)):
+        for k, (resident, images), halves in itertools.product(
+            _depths(work), _ways_of_weights(work, n), (False, True)
+        ):
             stages = range(_MOST_STAGES, _LEAST_STAGES - 1, -1)
             if given is not None:
                 stages = range(given.stages, given.stages - 1, -1)
@@ -308,6 +321,7 @@ def proposed(
                     stages=count,
                     resident=resident,
                     halves=halves,
+                    images=images,
                 )
                 if given is not None and (tile.m, n, k, tile.threads) != (
                     *given.threadblock_shape,
@@ -327,6 +341,12 @@ def _has_halves(work: Contraction, tile: GroupTile) -> bool:
     return results > _LEAST_HALVED and tile.team_m * tile.n // part_outputs(work, tile) % 2 == 0
 
 
+def _ways_of_weights(work: Contraction, n: int) -> list[tuple[bool, int]]:
+    """Whether W stays, and by how many blocks images of it are brought."""
+    large = n >= _LEAST_OF_IMAGES <= work.contracted
+    return [(True, 0), (False, 0), *((False, count) for count in _IMAGES if large)]
+
+
 def _depths(work: Contraction) -> list[int]:
     depth = operands.round_up(work.contracted, 16)
     return [k for k in _DEPTHS if k <= min(depth, 256 // work.source.bytes)]
@@ -341,11 +361,33 @@ def _lanes(work: Contraction) -> list[tuple[int, int]]:
     return [(lanes, along) for lanes in sorted(sizes) for along in (1, TEAMS) if lanes % along == 0]
 
 
-def blocks(parts: int, rows: int, resident: bool, cores: int) -> int:
+def pack_constants(
+    work: Contraction, tile: GroupTile, splits: bool
+) -> tuple[tuple[str, Constant], ...]:
+    """What the step that packs weights for a tile has of its own."""
+    if not tile.images:
+        return (
+            ("kLanes", weight_lanes(work)),
+            ("kPlanes", planes(splits)),
+            ("kPitch", packed_depth(work)),
+        )
+    return (
+        ("kLanes", operands.widest_divisor(weight_lanes(work), [tile.lanes])),
+        ("kPlanes", planes(splits)),
+        ("kTileLanes", tile.lanes),
+        ("kTileN", tile.n),
+        ("kTileK", tile.k),
+    )
+
+
+def blocks(parts: int, rows: int, resident: bool, cores: int, cluster: int = 1) -> int:
     """Blocks of a launch over so many tiles of rows of each part of W: one for each multiprocessor.
 
     Where W stays they are a few less if all parts have as many of them then, at the same rows.
+    Those of a cluster have rows of their own.
     """
+    if cluster > 1:
+        return min(cores // cluster, parts * operands.cover(rows, cluster)) * cluster
     even = cores // parts * parts
     return min(even if resident and even >= _LEAST_BUSY * cores else cores, parts * rows)
 
@@ -362,6 +404,8 @@ def constants(
         ("kBlocks", 1),
         ("kStages", tile.stages),
         ("kResident", tile.resident),
+        ("kImages", tile.images > 0),
+        ("kCluster", max(1, tile.images)),
         ("kPacks", packs(work, tile)),
         ("kDirect", direct(work, tile)),
         ("kSplit", splits),

@@ -46,16 +46,20 @@ def cycles(work: Contraction, tile: GroupTile, splits: bool, packs: bool, target
     y = tile.lanes * tile.m * min(tile.n, work.produced) * work.output.bytes
     parts = outputs * operands.cover(work.lanes, tile.lanes) * work.groups
     rows = operands.cover(operands.cover(work.rows, work.groups), tile.m)
-    blocks = contract_group.blocks(parts, rows, tile.resident, target.cores)
-    turns = operands.cover(parts * rows, blocks)
+    cluster = max(1, tile.images)
+    blocks = contract_group.blocks(parts, rows, tile.resident, target.cores, cluster)
+    turns = operands.cover(parts * operands.round_up(rows, cluster), blocks)
     short = max(1.0, _RUN / _run(work, tile))
     slow, slow_y = math.pow(short, _SHORT_READ), math.pow(short, _SHORT_WRITTEN)
     memory = (x / outputs * slow + y * slow_y) / _MEMORY
     if tile.resident and blocks % parts:
         memory *= _APART
-    rate = min(_BROUGHT, max(0.5, tile.stages - _HELD) * (x + w) / steps / _LATENCY)
+    rate = max(0.5, tile.stages - _HELD) * (x + w) / steps / _LATENCY
+    rate = rate if tile.images else min(_BROUGHT, rate)
     narrow = operands.VECTOR_BYTES / (element * contract_mma.vectors(work, tile)[0])
-    brought = (x * slow * narrow + w) / rate
+    # Blocks of a cluster read W once for all of them.
+    late = (x * slow * narrow + w) / rate
+    brought = max(late, (x * slow * narrow + w / cluster) / _BROUGHT) if tile.images else late
     used = _used(work, tile, splits, x, w)
     parts = tile.team_m * tile.n // contract_group.part_outputs(work, tile)
     stored = parts * _PART + y / _STORED

@@ -144,9 +144,9 @@ def steps(
         launch=(*launch, ("workspace", _MOST_WORKSPACE)),
         traffic=traffic,
     )
-    packs = (contract_group_step.pack_step(math, work, splits, target, entry),)
+    pack = contract_group_step.pack_step(math, work, tile.product, splits, target, entry)
     return (
-        *(() if contract_group.packs(product_of(work), tile.product) else packs),
+        *(() if contract_group.packs(product_of(work), tile.product) else (pack,)),
         move(work.source, work.contracted, "part"),
         move(work.output, work.produced, "part_z"),
         product,

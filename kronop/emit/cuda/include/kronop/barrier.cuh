@@ -15,12 +15,33 @@ struct Barrier {
   KRONOP_INLINE void arrive() { asm volatile("{.reg .b64 state; mbarrier.arrive.shared.b64 state, [%0];}" ::"r"(place()) : "memory"); }
   // Arrives when this thread's asynchronous copies so far are there.
   KRONOP_INLINE void arrive_after_copies() { asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(place()) : "memory"); }
+  // Arrives, and so many bytes of bulk copies belong to the phase as well.
+  KRONOP_INLINE void arrive_and_expect(int bytes) {
+    asm volatile("{.reg .b64 state; mbarrier.arrive.expect_tx.shared.b64 state, [%0], %1;}" ::"r"(place()), "r"(bytes) : "memory");
+  }
+  // Arrives at the same barrier of another block of the cluster.
+  KRONOP_INLINE void arrive_at(int rank) {
+    asm volatile("{.reg .b32 there; mapa.shared::cluster.u32 there, %0, %1;\nmbarrier.arrive.shared::cluster.b64 _, [there];}" ::"r"(place()), "r"(rank) : "memory");
+  }
   // Until the phase of that parity has ended.
   KRONOP_INLINE void wait(unsigned parity) {
     asm volatile(
         "{.reg .pred done;\n"
         "again: mbarrier.try_wait.parity.shared.b64 done, [%0], %1;\n"
         "@done bra over;\nbra again;\nover:}" ::"r"(place()), "r"(parity) : "memory");
+  }
+
+  // One thread brings bytes, a multiple of 16, from global memory to this place of shared memory in all kBlocks blocks of the
+  // cluster, whose barriers of this place count them.
+  template <int kBlocks>
+  KRONOP_INLINE void copy_to_blocks(void* to, const void* from, int bytes) {
+    const unsigned shared = unsigned(__cvta_generic_to_shared(to));
+    if constexpr (kBlocks == 1) {
+      asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared), "l"(from), "r"(bytes), "r"(place()) : "memory");
+    } else {
+      constexpr unsigned short all = (1 << kBlocks) - 1;
+      asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, [%3], %4;" ::"r"(shared), "l"(from), "r"(bytes), "r"(place()), "h"(all) : "memory");
+    }
   }
 
  private:

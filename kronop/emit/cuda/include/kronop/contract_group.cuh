@@ -5,7 +5,8 @@
 // a ring of stages, and leave results in shared memory; a group of its own does nothing but copy what is next into the ring, and
 // another stores results while products go on. W lies in the tiles as the tensor cores read it (contracted index contiguous: see
 // pack_weights.cuh): all of it for as long as a block has the same outputs where kResident, else stage by stage. Few
-// weights that stay are packed on their way here (kPacks).
+// weights that stay are packed on their way here (kPacks). Stages may be brought as images (kImages, pack_images.cuh): by the
+// blocks of a cluster, each a part into all of them.
 // X of 16 bits and one lane is read from shared memory too; lanes are sorted, and float32 is split, in registers.
 #pragma once
 
@@ -41,13 +42,24 @@ KRONOP_INLINE void use_stages(const Parameters& parameters, GroupBarriers<Step>&
       sums.add(stage, Step::kResident ? resident + step * Tiles::kWSize : stage + Step::kXSize);
       // The products of the stage before are done when only those of this one are left.
       wait_for_group_products<1>();
-      if (before >= 0 && speaks) barriers.free[before].arrive();
+      if (before >= 0) barriers.release(before);
       before = turn.stage;
       turn.advance();
     }
     wait_for_group_products<0>();
-    if (speaks) barriers.free[before].arrive();
+    barriers.release(before);
     results.take(sums);
+  }
+}
+
+// A barrier of the block, or of all blocks of its cluster.
+template <class Step>
+KRONOP_INLINE void wait_for_blocks() {
+  if constexpr (Step::kCluster > 1) {
+    wait_for_warp();
+    cluster_barrier();
+  } else {
+    __syncthreads();
   }
 }
 
@@ -66,7 +78,7 @@ KRONOP_INLINE void contract_group(const Parameters& parameters) {
     barriers.begin();
     publish_barriers();
   }
-  __syncthreads();
+  contract::wait_for_blocks<Step>();
   if (threadIdx.x < Tiles::kWarps * 32) {
     take_registers<Step::kProductRegisters>();
     contract::use_stages<Step>(parameters, barriers, stages, resident, results);
@@ -77,6 +89,8 @@ KRONOP_INLINE void contract_group(const Parameters& parameters) {
     give_registers_back<Step::kStoreRegisters>();
     contract::store_results<Step>(parameters, barriers, results);
   }
+  // Others may still arrive here.
+  if constexpr (Step::kCluster > 1) contract::wait_for_blocks<Step>();
 }
 
 }  // namespace kronop

@@ -56,13 +56,23 @@ struct GroupBarriers {
   KRONOP_INLINE void begin() {
     constexpr int users = GroupTiles<Step>::kWarps;
     for (int stage = 0; stage < Step::kStages; ++stage) {
-      filled[stage].begin(kTeam);
-      free[stage].begin(users);
+      filled[stage].begin(kTeam + (Step::kImages ? 1 : 0));
+      free[stage].begin(users * Step::kCluster);
     }
     w_filled.begin(kTeam);
     w_free.begin(users);
     results_filled.begin(users);
     results_free.begin(kTeam / 32);
+  }
+  // A warp has used a stage: all blocks that bring what is next in there are told.
+  KRONOP_INLINE void release(int stage) {
+    const int lane = threadIdx.x % 32;
+    if (lane >= Step::kCluster) return;
+    if constexpr (Step::kCluster > 1) {
+      free[stage].arrive_at(lane);
+    } else {
+      free[stage].arrive();
+    }
   }
 };
 
@@ -70,7 +80,7 @@ struct GroupBarriers {
 // block keeps its part of it and takes a range of all tiles, rows fastest; or, where rows are whole lines and all parts have n
 // blocks, every n-th tile of rows. Else outputs are fastest, so that rows of X are shared, then what lies together in
 // memory: where rows are whole lines, all lanes and groups of them, unless more W than the level-2 cache holds would
-// pass by every time.
+// pass by every time. Blocks of a cluster take neighbouring rows of the same outputs in step; the last may have none.
 template <class Step, class Parameters>
 struct TileWalk {
   static constexpr int kOutputTiles = (Step::kProduced + Step::kTileN - 1) / Step::kTileN;
@@ -82,6 +92,7 @@ struct TileWalk {
   Place place;
 
   KRONOP_INLINE explicit TileWalk(const Parameters& with) : parameters(with) {
+    static_assert(Step::kCluster == 1 || !Step::kResident);
     const long long parts = (long long)kOutputTiles * lane_tiles() * groups(), all = parts * row_tiles();
     if (Step::kResident && Step::kXOrder != kAlongRows && gridDim.x % parts == 0) {
       apart = int(gridDim.x / parts);
@@ -92,13 +103,13 @@ struct TileWalk {
       if (more()) locate_part(part);
       return;
     }
-    item = Step::kResident ? int(all * blockIdx.x / gridDim.x) : blockIdx.x;
+    item = Step::kResident ? int(all * blockIdx.x / gridDim.x) : blockIdx.x / Step::kCluster;
     end = Step::kResident ? int(all * (blockIdx.x + 1) / gridDim.x) : int(all);
     if (more()) locate();
   }
   KRONOP_INLINE bool more() const { return item < end; }
   KRONOP_INLINE void advance() {
-    item += Step::kResident ? 1 : gridDim.x;
+    item += Step::kResident ? 1 : gridDim.x / Step::kCluster;
     row += apart;
     if (Step::kResident && row < row_tiles()) {
       place.x += apart * Step::kTileM * parameters.row_x[0];
@@ -111,7 +122,8 @@ struct TileWalk {
   }
 
  private:
-  KRONOP_INLINE int row_tiles() const { return int(ceil_div(parameters.row_extent[0], Step::kTileM)); }
+  // Tiles of rows, of all blocks of a cluster at once.
+  KRONOP_INLINE int row_tiles() const { return int(ceil_div(parameters.row_extent[0], Step::kCluster * Step::kTileM)); }
   KRONOP_INLINE int lane_tiles() const { return int(ceil_div(parameters.lane_extent, Step::kLanes)); }
   KRONOP_INLINE int groups() const {
     return int(parameters.group_extent[0] * parameters.group_extent[1] * parameters.group_extent[2] * parameters.group_extent[3]);
@@ -139,7 +151,7 @@ struct TileWalk {
       row = int(rest);
       rest = group;
     }
-    const long long first = (long long)row * Step::kTileM;
+    const long long first = (Step::kCluster > 1 ? (long long)row * Step::kCluster + cluster_rank() : row) * Step::kTileM;
     place = Place{};
     place.rows = least(parameters.row_extent[0] - first, Step::kTileM);
     place.outputs = least(Step::kProduced - output, Step::kTileN);

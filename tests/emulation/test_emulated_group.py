@@ -59,7 +59,7 @@ def run(
         tile=tile,
         instruction=math,
         target=replace(_TARGET, cores=cores),
-        template="contract_group",
+        template=options.pop("template", "contract_group"),
         **options,
     )
 
@@ -167,3 +167,8 @@ def test_images_of_several_lanes(folder: Path, only: Any) -> None:
     only(lambda tile: tile.images == 2)
     run(folder, (1, 70, 72, 2), 190, float16, (128, 64, 32), cores=4)
     run(folder, (1, 64, 66, 4), 190, float16, (64, 64, 16), cores=4)
+
+
+def test_images_of_lanes_that_are_apart(folder: Path, only: Any) -> None:
+    only(lambda tile: tile.images == 2 and tile.lanes == 1)
+    run(folder, (2, 80, 72, 8), 300, float16, (128, 64, 32), cores=4, template="move_lanes")

@@ -145,8 +145,9 @@ KRONOP_INLINE void fill_stages(const Parameters& parameters, GroupBarriers<Step>
       // The first round finds all stages free.
       barriers.free[turn.stage].wait(turn.parity ^ 1);
       auto* to = stages + turn.stage * Tiles::kStage;
-      if constexpr (!Step::kResident) weights.fill(to + Step::kXSize, barriers.filled[turn.stage]);
+      if constexpr (Step::kImages) weights.fill(to + Step::kXSize, barriers.filled[turn.stage]);
       x.fill(to);
+      if constexpr (!Step::kImages && !Step::kResident) weights.fill(to + Step::kXSize, barriers.filled[turn.stage]);
       copies.tell(barriers.filled[turn.stage]);
       turn.advance();
     }

@@ -387,7 +387,7 @@ def blocks(parts: int, rows: int, resident: bool, cores: int, cluster: int = 1) 
     Those of a cluster have rows of their own.
     """
     if cluster > 1:
-        return min(cores // cluster, parts * operands.cover(rows, cluster)) * cluster
+        return min(max(1, cores // cluster), parts * operands.cover(rows, cluster)) * cluster
     even = cores // parts * parts
     return min(even if resident and even >= _LEAST_BUSY * cores else cores, parts * rows)
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass
-from math import prod
 
 from kronop.artifacts import Status
 from kronop.descriptions.epilogue import Epilogue
-from kronop.descriptions.tile import TileDescription
 from kronop.emit.cuda import contract_banks, contract_mma, operands
 from kronop.emit.cuda.contract import Contraction, Order
 from kronop.emit.plan import Constant
@@ -32,18 +28,11 @@ _MOST_OUTPUTS = 192
 # What addresses and loops take besides sums and fragments, measured with ptxas 13.0; and where
 # chains of sums are collected.
 _REGISTERS, _REGISTERS_OF_CHAINS = 32, 56
-_MOST_SUMS, _MOST_STAGES, _LEAST_STAGES = 128, 8, 2
-_OUTPUTS = (16, 32, 48, 64, 96, 128, 192, 256)
-# The same of a product.
-_OUTPUTS_OF_TEAM = (16, 24, *_OUTPUTS[1:])
-_DEPTHS = (16, 32, 64, 128)
 # Results of one row of a part that leaves at once, in elements of all lanes, and bytes of a part.
 _PART, _PART_BYTES = 64, 4096
 _BARRIER, _ALIGNMENT = 8, 1024
 # Multiprocessors that have to be busy where all parts of W shall have as many blocks.
 _LEAST_BUSY = 0.9
-# Bytes of results from which on they may leave in halves.
-_LEAST_HALVED = 32768
 # Weights of a block up to which it packs them itself, and a launch before it is saved.
 _MOST_PACKED = 32768
 # Measured with ptxas 13.0: addresses of more copies of a thread are spilled.
@@ -61,10 +50,14 @@ class GroupTile:
         along_lanes, along_outputs: teams that share rows and have lanes or outputs of their own;
             the others have rows of their own.
         k: contracted steps of a stage.
-        stages: tiles of X (and of W where it does not stay) that are on their way or in use.
+        stages: tiles of X (and of W where it does not stay) that are on their way or in use; of W
+            alone where rows stay.
         resident: whether W stays in shared memory.
         halves: whether there is room in shared memory for one half of the results at a time; else
             for all of them.
+        images: whether W of a stage comes as an image that was packed before; else threads copy it.
+        rows_stay: stages of X, as many as its rows have at least, where a tile of rows stays until
+            all outputs are done; else 0.
     """
 
     lanes: int
@@ -76,6 +69,8 @@ class GroupTile:
     resident: bool
     along_outputs: int = 1
     halves: bool = False
+    images: bool = False
+    rows_stay: int = 0
 
     @property
     def along_rows(self) -> int:
@@ -98,12 +93,13 @@ class GroupTile:
         return self.lanes // self.along_lanes
 
     def __str__(self) -> str:
-        w = "W stays" if self.resident else "W in stages"
+        w = "W stays" if self.resident else "W in images" if self.images else "W in stages"
         along = "lanes" if self.along_lanes > 1 else "outputs" if self.along_outputs > 1 else "rows"
         teams = f"{TEAMS} teams along {along}"
         block = f"{self.lanes} lanes x {self.m} x {self.n} x {self.k}, {self.stages} stages"
+        rows = f", rows stay in {self.rows_stay}" if self.rows_stay else ""
         results = ", results in halves" if self.halves else ""
-        return f"{block}, {teams}, {w}{results}"
+        return f"{block}, {teams}, {w}{rows}{results}"
 
 
 def direct(work: Contraction, tile: GroupTile) -> bool:
@@ -119,6 +115,11 @@ def weight_lanes(work: Contraction) -> int:
 def wants_packing(work: Contraction) -> bool:
     """Whether contiguous weights are in no order for products."""
     return work.source.bytes > 2 or work.lanes > 1
+
+
+def packs_before(work: Contraction, tile: GroupTile) -> bool:
+    """Whether a launch before packs contiguous weights."""
+    return tile.images or (wants_packing(work) and not packs(work, tile))
 
 
 def packs(work: Contraction, tile: GroupTile) -> bool:
@@ -219,9 +220,14 @@ def _w_room(work: Contraction, tile: GroupTile, splits: bool) -> int:
 
 def _results_at(work: Contraction, tile: GroupTile, splits: bool) -> int:
     steps = operands.cover(work.contracted, tile.k)
-    stages = tile.stages * (_x_bytes(work, tile) + _w_room(work, tile, splits))
+    stages = x_stages(tile) * _x_bytes(work, tile) + tile.stages * _w_room(work, tile, splits)
     kept = steps * _w_size(work, tile, splits) * work.source.bytes
     return stages + (kept if tile.resident else 0)
+
+
+def x_stages(tile: GroupTile) -> int:
+    """Stages of X."""
+    return tile.rows_stay or tile.stages
 
 
 def _barriers_at(work: Contraction, tile: GroupTile, splits: bool) -> int:
@@ -230,7 +236,8 @@ def _barriers_at(work: Contraction, tile: GroupTile, splits: bool) -> int:
 
 def shared_bytes(work: Contraction, tile: GroupTile, splits: bool) -> int:
     """Stages, W where it stays, results on their way, and barriers."""
-    barriers = (2 * tile.stages + 2 * _units(work, tile) + 3) * _BARRIER
+    stages = tile.stages + max(1, tile.rows_stay)
+    barriers = (2 * stages + 2 * _units(work, tile) + 3) * _BARRIER
     return _barriers_at(work, tile, splits) + operands.round_up(barriers, operands.VECTOR_BYTES)
 
 
@@ -250,7 +257,7 @@ def _pieces(work: Contraction, tile: GroupTile) -> tuple[int, int]:
         size * tile.lanes * tile.k // operands.vector_of(work.source) // TEAM
         for size in (tile.m, tile.n)
     )
-    return x, 0 if tile.resident else w
+    return x, 0 if tile.resident or tile.images else w
 
 
 def _sorts(work: Contraction, tile: GroupTile) -> bool:
@@ -305,65 +312,23 @@ def serves(work: Contraction, target: Target) -> bool:
     return target.arch == "sm_90a" and work.source.kind == "float" and work.source.bytes in (2, 4)
 
 
-def proposed(
-    work: Contraction, splits: bool, target: Target, given: TileDescription | None
-) -> Iterator[GroupTile]:
-    """Tiles to consider: all that a user's tile leaves open, or of several sizes."""
-    if not serves(work, target):
-        return
-    outputs = operands.round_up(work.produced, 16)
-    for (lanes, *along), team_m, n in itertools.product(_lanes(work), (1, 2, 4), _OUTPUTS):
-        sums = lanes * team_m * n // (2 * prod(along))
-        if sums > _MOST_SUMS or n > max(16, outputs + 15) or n // along[1] not in _OUTPUTS_OF_TEAM:
-            continue
-        for k, resident, halves in itertools.product(_depths(work), (True, False), (False, True)):
-            stages = range(_MOST_STAGES, _LEAST_STAGES - 1, -1)
-            if given is not None:
-                stages = range(given.stages, given.stages - 1, -1)
-            for count in stages:
-                tile = GroupTile(
-                    lanes=lanes,
-                    team_m=team_m,
-                    n=n,
-                    along_lanes=along[0],
-                    along_outputs=along[1],
-                    k=k,
-                    stages=count,
-                    resident=resident,
-                    halves=halves,
-                )
-                if given is not None and (tile.m, n, k, tile.threads) != (
-                    *given.threadblock_shape,
-                    32 * given.warps,
-                ):
-                    continue
-                if halves and not _has_halves(work, tile):
-                    continue
-                if given is not None or fits(work, tile, splits, target):
-                    yield tile
-                    break
-
-
-def _has_halves(work: Contraction, tile: GroupTile) -> bool:
-    """Whether results are so many that a half of their room is worth a stage, and even parts."""
-    results = tile.lanes * tile.m * tile.n * work.output.bytes
-    parts = tile.team_m * tile.team_n // part_outputs(work, tile)
-    return results > _LEAST_HALVED and parts % 2 == 0
-
-
-def _depths(work: Contraction) -> list[int]:
-    depth = operands.round_up(work.contracted, 16)
-    return [k for k in _DEPTHS if k <= min(depth, 256 // work.source.bytes)]
-
-
-def _lanes(work: Contraction) -> list[tuple[int, int, int]]:
-    """Lanes of a block, of contiguous ones whole accesses; teams along them and along outputs."""
-    if Order.Lanes not in (work.x_order, work.y_order):
-        return [(1, 1, 1)]
-    access = operands.vector_of(work.source)
-    sizes = {access, 2 * access} if work.lanes > 2 * access else {work.lanes}
-    ways = ((1, 1), (TEAMS, 1), (1, TEAMS))
-    return [(lanes, *way) for lanes in sorted(sizes) for way in ways if lanes % way[0] == 0]
+def pack_constants(
+    work: Contraction, tile: GroupTile, splits: bool
+) -> tuple[tuple[str, Constant], ...]:
+    """What the step that packs weights for a tile has of its own."""
+    if not tile.images:
+        return (
+            ("kLanes", weight_lanes(work)),
+            ("kPlanes", planes(splits)),
+            ("kPitch", packed_depth(work)),
+        )
+    return (
+        ("kLanes", operands.widest_divisor(weight_lanes(work), [tile.lanes])),
+        ("kPlanes", planes(splits)),
+        ("kTileLanes", tile.lanes),
+        ("kTileN", tile.n),
+        ("kTileK", tile.k),
+    )
 
 
 def blocks(parts: int, rows: int, resident: bool, cores: int) -> int:
@@ -387,6 +352,9 @@ def constants(
         ("kBlocks", 1),
         ("kStages", tile.stages),
         ("kResident", tile.resident),
+        ("kImages", tile.images),
+        ("kXStages", x_stages(tile)),
+        ("kRowsStay", tile.rows_stay > 0),
         ("kPacks", packs(work, tile)),
         ("kDirect", direct(work, tile)),
         ("kSplit", splits),

@@ -19,7 +19,7 @@ from kronop.descriptions.datatype import (
 )
 from kronop.descriptions.math_instruction import MathInstruction, OpClass
 from kronop.descriptions.tile import TileDescription
-from kronop.emit.cuda import contract_group, contract_group_choice, ksparse, operands
+from kronop.emit.cuda import contract_group, contract_group_choice, ksparse
 from kronop.emit.cuda.contract_group import GroupTile
 from kronop.target import Target
 from tests.emulation.emulator import host_compiler
@@ -177,21 +177,13 @@ def test_tf32_rounds_its_operands(folder: Path) -> None:
 
 @pytest.mark.parametrize("element", [float16, float32])
 def test_images_of_weights(folder: Path, only: Any, element: DataType) -> None:
-    only(lambda tile: tile.images and not tile.rows_stay)
+    only(lambda tile: tile.images)
     run(folder, (2, 80, 72, 1), 700, element, (128, 64, 32), 3, cores=5)
     run(folder, (1, 72, 136, 2), 300, element, (128, 64, 16), batch_last=True, cores=4)
 
 
-@pytest.mark.parametrize("ahead", [0, 2])
-def test_rows_stay(folder: Path, only: Any, ahead: int) -> None:
-    only(lambda tile: tile.rows_stay == operands.cover(72, tile.k) + ahead)
-    run(folder, (2, 200, 72, 1), 700, float16, (128, 64, 32), 3, cores=5)
-    run(folder, (2, 200, 72, 1), 700, float32, (128, 64, 32), 2, cores=5)
-    run(folder, (1, 144, 72, 2), 300, float16, (128, 64, 16), 2, batch_last=True, cores=4)
-
-
-def test_rows_of_several_lanes_stay(folder: Path, only: Any) -> None:
-    only(lambda tile: tile.rows_stay > 0)
+def test_images_of_several_lanes(folder: Path, only: Any) -> None:
+    only(lambda tile: tile.images)
     run(folder, (1, 135, 72, 2), 190, float16, (128, 64, 32), cores=4)
     run(folder, (1, 130, 66, 4), 190, float16, (64, 64, 16), 3, cores=2)
 

@@ -50,14 +50,11 @@ class GroupTile:
         along_lanes, along_outputs: teams that share rows and have lanes or outputs of their own;
             the others have rows of their own.
         k: contracted steps of a stage.
-        stages: tiles of X (and of W where it does not stay) that are on their way or in use; of W
-            alone where rows stay.
+        stages: tiles of X (and of W where it does not stay) that are on their way or in use.
         resident: whether W stays in shared memory.
         halves: whether there is room in shared memory for one half of the results at a time; else
             for all of them.
         images: whether W of a stage comes as an image that was packed before; else threads copy it.
-        rows_stay: stages of X, as many as its rows have at least, where a tile of rows stays until
-            all outputs are done; else 0.
     """
 
     lanes: int
@@ -70,7 +67,6 @@ class GroupTile:
     along_outputs: int = 1
     halves: bool = False
     images: bool = False
-    rows_stay: int = 0
 
     @property
     def along_rows(self) -> int:
@@ -97,9 +93,8 @@ class GroupTile:
         along = "lanes" if self.along_lanes > 1 else "outputs" if self.along_outputs > 1 else "rows"
         teams = f"{TEAMS} teams along {along}"
         block = f"{self.lanes} lanes x {self.m} x {self.n} x {self.k}, {self.stages} stages"
-        rows = f", rows stay in {self.rows_stay}" if self.rows_stay else ""
         results = ", results in halves" if self.halves else ""
-        return f"{block}, {teams}, {w}{rows}{results}"
+        return f"{block}, {teams}, {w}{results}"
 
 
 def direct(work: Contraction, tile: GroupTile) -> bool:
@@ -220,14 +215,9 @@ def _w_room(work: Contraction, tile: GroupTile, splits: bool) -> int:
 
 def _results_at(work: Contraction, tile: GroupTile, splits: bool) -> int:
     steps = operands.cover(work.contracted, tile.k)
-    stages = x_stages(tile) * _x_bytes(work, tile) + tile.stages * _w_room(work, tile, splits)
+    stages = tile.stages * (_x_bytes(work, tile) + _w_room(work, tile, splits))
     kept = steps * _w_size(work, tile, splits) * work.source.bytes
     return stages + (kept if tile.resident else 0)
-
-
-def x_stages(tile: GroupTile) -> int:
-    """Stages of X."""
-    return tile.rows_stay or tile.stages
 
 
 def _barriers_at(work: Contraction, tile: GroupTile, splits: bool) -> int:
@@ -236,8 +226,7 @@ def _barriers_at(work: Contraction, tile: GroupTile, splits: bool) -> int:
 
 def shared_bytes(work: Contraction, tile: GroupTile, splits: bool) -> int:
     """Stages, W where it stays, results on their way, and barriers."""
-    stages = tile.stages + max(1, tile.rows_stay)
-    barriers = (2 * stages + 2 * _units(work, tile) + 3) * _BARRIER
+    barriers = (2 * tile.stages + 2 * _units(work, tile) + 3) * _BARRIER
     return _barriers_at(work, tile, splits) + operands.round_up(barriers, operands.VECTOR_BYTES)
 
 
@@ -353,8 +342,6 @@ def constants(
         ("kStages", tile.stages),
         ("kResident", tile.resident),
         ("kImages", tile.images),
-        ("kXStages", x_stages(tile)),
-        ("kRowsStay", tile.rows_stay > 0),
         ("kPacks", packs(work, tile)),
         ("kDirect", direct(work, tile)),
         ("kSplit", splits),

@@ -29,8 +29,6 @@ _DEPTHS = (16, 32, 64, 128)
 _LEAST_HALVED = 32768
 # Outputs and contracted steps from which on images may pay of weights that need no packing.
 _LEAST_OF_IMAGES = 64
-# More stages of X than a tile of rows that stays has.
-_AHEAD = (0, 2, 4)
 
 
 def proposed(
@@ -68,12 +66,8 @@ def _filled(
     given: TileDescription | None,
 ) -> Iterator[GroupTile]:
     """The tile with as many stages as there is room for, for every way that operands take."""
-    for (resident, images), rows in itertools.product(
-        _ways_of_weights(work, least), _ways_of_rows(work, least)
-    ):
-        if rows and not images:
-            continue
-        tile = replace(least, resident=resident, images=images, rows_stay=rows)
+    for resident, images in _ways_of_weights(work, least):
+        tile = replace(least, resident=resident, images=images)
         if given is not None:
             shape = (tile.m, tile.n, tile.k, tile.threads)
             if shape == (*given.threadblock_shape, 32 * given.warps):
@@ -99,12 +93,6 @@ def _ways_of_weights(work: Contraction, tile: GroupTile) -> list[tuple[bool, boo
         return [(True, False), (False, True)]
     large = tile.n >= _LEAST_OF_IMAGES <= work.contracted
     return [(True, False), (False, False), *([(False, True)] if large else [])]
-
-
-def _ways_of_rows(work: Contraction, tile: GroupTile) -> list[int]:
-    """Stages of X: 0 where rows do not stay, for there is one tile of outputs."""
-    steps = operands.cover(work.contracted, tile.k)
-    return [0, *(steps + more for more in _AHEAD if tile.n < work.produced)]
 
 
 def _depths(work: Contraction) -> list[int]:

@@ -40,25 +40,23 @@ def cycles(work: Contraction, tile: GroupTile, splits: bool, packs: bool, target
     depth = operands.round_up(work.contracted, tile.k)
     steps = depth // tile.k
     outputs = operands.cover(work.produced, tile.n)
-    shown = tile.lanes * tile.m * work.contracted * element
-    x = shown / outputs if tile.rows_stay else shown
+    x = tile.lanes * tile.m * work.contracted * element
     weights = tile.lanes * tile.n * depth * element * contract_group.planes(splits)
     w = 0 if tile.resident else weights
     y = tile.lanes * tile.m * min(tile.n, work.produced) * work.output.bytes
     parts = outputs * operands.cover(work.lanes, tile.lanes) * work.groups
     rows = operands.cover(operands.cover(work.rows, work.groups), tile.m)
-    together = outputs if tile.rows_stay else 1
-    blocks = contract_group.blocks(parts // together, rows, tile.resident, target.cores)
-    turns = together * operands.cover(parts // together * rows, blocks)
+    blocks = contract_group.blocks(parts, rows, tile.resident, target.cores)
+    turns = operands.cover(parts * rows, blocks)
     short = max(1.0, _RUN / _run(work, tile))
     slow, slow_y = math.pow(short, _SHORT_READ), math.pow(short, _SHORT_WRITTEN)
-    memory = (shown / outputs * slow + y * slow_y) / _MEMORY
+    memory = (x / outputs * slow + y * slow_y) / _MEMORY
     if tile.resident and blocks % parts:
         memory *= _APART
     rate = min(_BROUGHT, max(0.5, tile.stages - _HELD) * (x + w) / steps / _LATENCY)
     narrow = operands.VECTOR_BYTES / (element * contract_mma.vectors(work, tile)[0])
     brought = (x * slow * narrow + w) / rate
-    used = _used(work, tile, splits, shown, w)
+    used = _used(work, tile, splits, x, w)
     parts = tile.team_m * tile.team_n // contract_group.part_outputs(work, tile)
     stored = parts * _PART + y / _STORED
     # Nothing goes on beside the first copies and the last results.

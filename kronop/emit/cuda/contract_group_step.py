@@ -148,10 +148,9 @@ def pack_launch(
 
 def grid(step: Step, extents: Mapping[str, Sequence[int]]) -> int:
     """Blocks of a launch."""
-    stays = bool(step.constant("kRowsStay"))
     outputs = operands.cover(extents["produced"][0], operands.integer(step, "kTileN"))
     rows = operands.cover(prod(extents["row"]), operands.integer(step, "kTileM"))
     lanes = operands.cover(extents["lane"][0], operands.integer(step, "kLanes"))
-    parts = (1 if stays else outputs) * lanes * prod(extents["group"])
+    parts = outputs * lanes * prod(extents["group"])
     cores = operands.integer(step, "cores")
     return contract_group.blocks(parts, rows, bool(step.constant("kResident")), cores)

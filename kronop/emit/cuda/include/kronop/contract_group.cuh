@@ -5,8 +5,7 @@
 // a ring of stages, and leave results in shared memory; a group of its own does nothing but copy what is next into the ring, and
 // another stores results while products go on. W lies in the tiles as the tensor cores read it (contracted index contiguous: see
 // pack_weights.cuh): all of it for as long as a block has the same outputs where kResident, else stage by stage. Few
-// weights that stay are packed on their way here (kPacks), stages may come as images (kImages, pack_images.cuh). Where kRowsStay
-// a block keeps a tile of rows until all of its outputs are done, and stages are of W alone.
+// weights that stay are packed on their way here (kPacks), stages may come as images (kImages, pack_images.cuh).
 // X of 16 bits and one lane is read from shared memory too; lanes are sorted, and float32 is split, in registers.
 #pragma once
 
@@ -22,13 +21,11 @@ KRONOP_INLINE void use_stages(const Parameters& parameters, GroupBarriers<Step>&
   const bool speaks = threadIdx.x % 32 == 0;
   GroupResults<Step, Parameters> results(parameters, barriers, staged);
   Turn<Step::kStages> turn;
-  Turn<Step::kXStages> x_turn;  // of the first step, where rows stay
   Turn<1> w_turn;
   int had = -1;
 #pragma unroll 1
   for (TileWalk<Step, Parameters> walk(parameters); walk.more(); walk.advance()) {
     const bool fresh = walk.part != had;
-    auto of_rows = x_turn;
     if (Step::kResident && fresh) {
       if (had >= 0 && speaks) barriers.w_free.arrive();
       barriers.w_filled.wait(w_turn.parity);
@@ -36,30 +33,20 @@ KRONOP_INLINE void use_stages(const Parameters& parameters, GroupBarriers<Step>&
     }
     had = walk.part;
     GroupSums<Step> sums;
-    int before = -1, rows_before = -1;
-    const auto release = [&] {
-      if (before < 0 || !speaks) return;
-      barriers.free[before].arrive();
-      if (Step::kRowsStay && walk.last_of_rows()) barriers.x_free[rows_before].arrive();
-    };
+    int before = -1;
 #pragma unroll 1
     for (int step = 0; step < Tiles::kSteps; ++step) {
-      if (Step::kRowsStay && walk.first_of_rows()) barriers.x_filled[of_rows.stage].wait(of_rows.parity);
       barriers.filled[turn.stage].wait(turn.parity);
       publish_to_group_products();
-      const int row_stage = Step::kRowsStay ? of_rows.stage : turn.stage;
-      sums.add(of_x + row_stage * Step::kXSize, of_w + (Step::kResident ? step * Tiles::kWSize : turn.stage * Step::kWRoom));
+      sums.add(of_x + turn.stage * Step::kXSize, of_w + (Step::kResident ? step * Tiles::kWSize : turn.stage * Step::kWRoom));
       // The products of the stage before are done when only those of this one are left.
       wait_for_group_products<1>();
-      release();
+      if (before >= 0 && speaks) barriers.free[before].arrive();
       before = turn.stage;
-      rows_before = row_stage;
       turn.advance();
-      of_rows.advance();
     }
     wait_for_group_products<0>();
-    release();
-    if (walk.last_of_rows()) x_turn = of_rows;
+    if (speaks) barriers.free[before].arrive();
     results.take(sums, fresh);
   }
 }
@@ -74,7 +61,7 @@ KRONOP_INLINE void contract_group(const Parameters& parameters) {
   auto& barriers = *reinterpret_cast<contract::GroupBarriers<Step>*>(shared + Step::kBarriersAt);
   auto* results = reinterpret_cast<typename Step::Output*>(shared + Step::kResultsAt);
   auto* stages = reinterpret_cast<Operand*>(shared);
-  auto* weights = stages + Step::kXStages * Step::kXSize;
+  auto* weights = stages + Step::kStages * Step::kXSize;
   if (threadIdx.x == 0) {
     barriers.begin();
     publish_barriers();

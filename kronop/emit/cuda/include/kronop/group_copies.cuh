@@ -119,7 +119,6 @@ KRONOP_INLINE void fill_stages(const Parameters& parameters, GroupBarriers<Step>
   using Weights = Either<Step::kImages, BroughtWeights<Step, Parameters>, CopiedWeights<Step, Parameters>>;
   const GroupCopies<Step, Parameters> copies{parameters};
   Turn<Step::kStages> turn;
-  Turn<Step::kXStages> x_turn;
   Turn<1> w_turn;
   int had = -1;
 #pragma unroll 1
@@ -141,15 +140,8 @@ KRONOP_INLINE void fill_stages(const Parameters& parameters, GroupBarriers<Step>
       barriers.free[turn.stage].wait(turn.parity ^ 1);
       auto& filled = barriers.filled[turn.stage];
       if constexpr (!Step::kResident) weights.fill(of_w + turn.stage * Step::kWRoom, filled);
-      if constexpr (!Step::kRowsStay) {
-        x.fill(of_x + turn.stage * Step::kXSize);
-        copies.tell(filled);
-      } else if (walk.first_of_rows()) {
-        barriers.x_free[x_turn.stage].wait(x_turn.parity ^ 1);
-        x.fill(of_x + x_turn.stage * Step::kXSize);
-        copies.tell(barriers.x_filled[x_turn.stage]);
-        x_turn.advance();
-      }
+      x.fill(of_x + turn.stage * Step::kXSize);
+      copies.tell(filled);
       turn.advance();
     }
   }

@@ -56,8 +56,6 @@ struct GroupTiles {
   using W = Swizzled<kAlongOwn, Step::kLanes, Step::kTileK, Step::kTileN, Operand>;
   static constexpr int kPlanes = Step::kSplit ? 2 : 1, kWSize = kPlanes * W::kSize;
   static constexpr int kSteps = (Step::kContracted + Step::kTileK - 1) / Step::kTileK;
-  // Stages of X that have barriers of their own.
-  static constexpr int kStagesOfRows = Step::kRowsStay ? Step::kXStages : 1;
   // Teams along outputs share rows, and each has as many of the tile's outputs.
   static constexpr int kTeams = Step::kGroupsM * Step::kGroupsLanes * Step::kGroupsN, kWarps = kTeams * 4;
   static constexpr int kTeamN = Step::kTileN / Step::kGroupsN;
@@ -65,23 +63,18 @@ struct GroupTiles {
   static constexpr int kUnits = Step::kGroupsM * Step::kGroupsN * kTeamRows / Step::kPartM;
 };
 
-// Barriers of a block: stages that are filled and that are free, the same of X where its rows stay, of W where it does and of each
-// unit of results, and what is added to results.
+// Barriers of a block: stages that are filled and that are free, the same of W where it stays and of each unit of results, and what
+// is added to results.
 template <class Step>
 struct GroupBarriers {
   Barrier filled[Step::kStages], free[Step::kStages], w_filled, w_free;
-  Barrier x_filled[GroupTiles<Step>::kStagesOfRows], x_free[GroupTiles<Step>::kStagesOfRows];
   Barrier results_filled[GroupTiles<Step>::kUnits], results_free[GroupTiles<Step>::kUnits], shifts_filled;
 
   KRONOP_INLINE void begin() {
     constexpr int users = GroupTiles<Step>::kWarps;
     for (int stage = 0; stage < Step::kStages; ++stage) {
-      filled[stage].begin((Step::kRowsStay ? 0 : kTeam) + (Step::kImages ? 1 : 0));
+      filled[stage].begin(kTeam + (Step::kImages ? 1 : 0));
       free[stage].begin(users);
-    }
-    for (int stage = 0; Step::kRowsStay && stage < Step::kXStages; ++stage) {
-      x_filled[stage].begin(kTeam);
-      x_free[stage].begin(users);
     }
     w_filled.begin(kTeam);
     w_free.begin(users);
@@ -98,7 +91,7 @@ struct GroupBarriers {
 // block keeps its part of it and takes a range of all tiles, rows fastest; or, where rows are whole lines and all parts have n
 // blocks, every n-th tile of rows. Else outputs are fastest, so that rows of X are shared, then what lies together in
 // memory: where rows are whole lines, all lanes and groups of them, unless more W than the level-2 cache holds would
-// pass by every time. Where rows stay, a block takes all outputs of its rows, one after the other.
+// pass by every time.
 template <class Step, class Parameters>
 struct TileWalk {
   static constexpr int kOutputTiles = (Step::kProduced + Step::kTileN - 1) / Step::kTileN;
@@ -107,11 +100,10 @@ struct TileWalk {
   const Parameters& parameters;
   int item, end, row = 0, part = -1;  // `part` tells tiles of different parts of W apart
   int apart = 1;                      // tiles of rows that a block takes one after the other
-  int output = 0;                     // tile of outputs, where rows stay
   Place place;
 
   KRONOP_INLINE explicit TileWalk(const Parameters& with) : parameters(with) {
-    const long long parts = (long long)(Step::kRowsStay ? 1 : kOutputTiles) * lane_tiles() * groups(), all = parts * row_tiles();
+    const long long parts = (long long)kOutputTiles * lane_tiles() * groups(), all = parts * row_tiles();
     if (Step::kResident && Step::kXOrder != kAlongRows && gridDim.x % parts == 0) {
       apart = int(gridDim.x / parts);
       row = int(blockIdx.x / parts);
@@ -126,14 +118,7 @@ struct TileWalk {
     if (more()) locate();
   }
   KRONOP_INLINE bool more() const { return item < end; }
-  // Whether this is the first, and the last, tile of outputs of rows that stay.
-  KRONOP_INLINE bool first_of_rows() const { return output == 0; }
-  KRONOP_INLINE bool last_of_rows() const { return output == kOutputTiles - 1; }
   KRONOP_INLINE void advance() {
-    if (Step::kRowsStay && !last_of_rows()) {
-      take_next_outputs();
-      return;
-    }
     item += Step::kResident ? 1 : gridDim.x;
     row += apart;
     if (Step::kResident && row < row_tiles()) {
@@ -161,23 +146,13 @@ struct TileWalk {
   KRONOP_INLINE void locate() {
     unsigned rest = item;
     if (Step::kResident) row = digit(rest, row_tiles());
-    part = Step::kRowsStay ? part + 1 : int(rest);
-    output = 0;
+    part = int(rest);
     locate_part(rest);
-  }
-  KRONOP_INLINE void take_next_outputs() {
-    ++output;
-    ++part;
-    place.outputs = least(Step::kProduced - output * Step::kTileN, Step::kTileN);
-    place.w += Step::kTileN * parameters.produced_w;
-    place.y += Step::kTileN * parameters.produced_y;
-    place.z += Step::kTileN * parameters.produced_z;
-    place.bias += Step::kTileN * parameters.produced_bias;
   }
   // With the row, where that is not a digit of its own.
   KRONOP_INLINE void locate_part(unsigned rest) {
     const bool rows_last = !Step::kResident && Step::kXOrder != kAlongRows && groups() * parameters.lane_extent * kWeights <= kMostWeights;
-    const int output = Step::kRowsStay ? 0 : digit(rest, kOutputTiles) * Step::kTileN;
+    const int output = digit(rest, kOutputTiles) * Step::kTileN;
     if (!Step::kResident && !rows_last) row = digit(rest, row_tiles());
     const long long lane = digit(rest, lane_tiles()) * Step::kLanes;
     if (rows_last) {

@@ -48,6 +48,7 @@ struct Step {
   static constexpr int kBlocks = 1;
   static constexpr int kStages = 7;
   static constexpr bool kResident = true;
+  static constexpr bool kImages = false;
   static constexpr bool kPacks = true;
   static constexpr bool kDirect = false;
   static constexpr bool kSplit = true;
@@ -58,6 +59,7 @@ struct Step {
   static constexpr int kTeamM = 1;
   static constexpr int kGroupsM = 1;
   static constexpr int kGroupsLanes = 2;
+  static constexpr int kGroupsN = 1;
   static constexpr int kPartM = 16;
   static constexpr int kPartN = 32;
   static constexpr int kKept = 2;
@@ -75,7 +77,7 @@ struct Step {
   static constexpr int kXSize = 4608;
   static constexpr int kWRoom = 0;
   static constexpr int kResultsAt = 194560;
-  static constexpr int kBarriersAt = 229888;
+  static constexpr int kBarriersAt = 230400;
   static constexpr int kCopyRegisters = 72;
   static constexpr int kProductRegisters = 184;
   static constexpr int kStoreRegisters = 72;

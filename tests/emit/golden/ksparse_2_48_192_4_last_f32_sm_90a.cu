@@ -48,6 +48,7 @@ struct Step {
   static constexpr int kBlocks = 1;
   static constexpr int kStages = 3;
   static constexpr bool kResident = true;
+  static constexpr bool kImages = false;
   static constexpr bool kPacks = true;
   static constexpr bool kDirect = false;
   static constexpr bool kSplit = true;
@@ -58,6 +59,7 @@ struct Step {
   static constexpr int kTeamM = 1;
   static constexpr int kGroupsM = 2;
   static constexpr int kGroupsLanes = 1;
+  static constexpr int kGroupsN = 1;
   static constexpr int kPartM = 64;
   static constexpr int kPartN = 16;
   static constexpr int kKept = 3;
@@ -75,7 +77,7 @@ struct Step {
   static constexpr int kXSize = 8704;
   static constexpr int kWRoom = 0;
   static constexpr int kResultsAt = 178176;
-  static constexpr int kBarriersAt = 204480;
+  static constexpr int kBarriersAt = 204672;
   static constexpr int kCopyRegisters = 72;
   static constexpr int kProductRegisters = 184;
   static constexpr int kStoreRegisters = 72;

@@ -48,6 +48,7 @@ struct Step {
   static constexpr int kBlocks = 1;
   static constexpr int kStages = 6;
   static constexpr bool kResident = true;
+  static constexpr bool kImages = false;
   static constexpr bool kPacks = true;
   static constexpr bool kDirect = false;
   static constexpr bool kSplit = true;
@@ -58,6 +59,7 @@ struct Step {
   static constexpr int kTeamM = 1;
   static constexpr int kGroupsM = 2;
   static constexpr int kGroupsLanes = 1;
+  static constexpr int kGroupsN = 1;
   static constexpr int kPartM = 16;
   static constexpr int kPartN = 48;
   static constexpr int kKept = 1;
@@ -71,11 +73,11 @@ struct Step {
   static constexpr int kWLanes = 1;
   static constexpr int kYVector = 4;
   static constexpr int kXPitch = 40;
-  static constexpr int kYPitch = 52;
+  static constexpr int kYPitch = 56;
   static constexpr int kXSize = 5120;
   static constexpr int kWRoom = 0;
   static constexpr int kResultsAt = 196608;
-  static constexpr int kBarriersAt = 223424;
+  static constexpr int kBarriersAt = 225664;
   static constexpr int kCopyRegisters = 72;
   static constexpr int kProductRegisters = 184;
   static constexpr int kStoreRegisters = 72;
@@ -137,6 +139,7 @@ struct Step {
   static constexpr int kBlocks = 1;
   static constexpr int kStages = 7;
   static constexpr bool kResident = true;
+  static constexpr bool kImages = false;
   static constexpr bool kPacks = true;
   static constexpr bool kDirect = false;
   static constexpr bool kSplit = true;
@@ -147,6 +150,7 @@ struct Step {
   static constexpr int kTeamM = 1;
   static constexpr int kGroupsM = 1;
   static constexpr int kGroupsLanes = 2;
+  static constexpr int kGroupsN = 1;
   static constexpr int kPartM = 16;
   static constexpr int kPartN = 32;
   static constexpr int kKept = 2;
@@ -164,7 +168,7 @@ struct Step {
   static constexpr int kXSize = 4608;
   static constexpr int kWRoom = 0;
   static constexpr int kResultsAt = 194560;
-  static constexpr int kBarriersAt = 229888;
+  static constexpr int kBarriersAt = 230400;
   static constexpr int kCopyRegisters = 72;
   static constexpr int kProductRegisters = 184;
   static constexpr int kStoreRegisters = 72;

@@ -1,4 +1,4 @@
-// I_2 x dense(20, 16) x I_3, batch_first, tiles of 3 lanes x 128 x 32 x 16, 6 stages, 2 teams along rows, W stays, results in halves
+// I_2 x dense(20, 16) x I_3, batch_first, tiles of 3 lanes x 64 x 32 x 16, 8 stages, 2 teams along outputs, W stays
 #include "kronop/contract_group.cuh"
 
 using Parameters = kronop::ContractParameters<double>;
@@ -46,18 +46,20 @@ struct Step {
   using Epilogue = ::Epilogue;
   static constexpr int kThreads = 512;
   static constexpr int kBlocks = 1;
-  static constexpr int kStages = 6;
+  static constexpr int kStages = 8;
   static constexpr bool kResident = true;
+  static constexpr bool kImages = false;
   static constexpr bool kPacks = true;
   static constexpr bool kDirect = false;
   static constexpr bool kSplit = true;
   static constexpr int kLanes = 3;
-  static constexpr int kTileM = 128;
+  static constexpr int kTileM = 64;
   static constexpr int kTileN = 32;
   static constexpr int kTileK = 16;
   static constexpr int kTeamM = 1;
-  static constexpr int kGroupsM = 2;
+  static constexpr int kGroupsM = 1;
   static constexpr int kGroupsLanes = 1;
+  static constexpr int kGroupsN = 2;
   static constexpr int kPartM = 16;
   static constexpr int kPartN = 16;
   static constexpr int kKept = 1;
@@ -71,11 +73,11 @@ struct Step {
   static constexpr int kWLanes = 1;
   static constexpr int kYVector = 4;
   static constexpr int kXPitch = 56;
-  static constexpr int kYPitch = 52;
-  static constexpr int kXSize = 7168;
+  static constexpr int kYPitch = 56;
+  static constexpr int kXSize = 3584;
   static constexpr int kWRoom = 0;
-  static constexpr int kResultsAt = 184320;
-  static constexpr int kBarriersAt = 211328;
+  static constexpr int kResultsAt = 126976;
+  static constexpr int kBarriersAt = 156416;
   static constexpr int kCopyRegisters = 72;
   static constexpr int kProductRegisters = 184;
   static constexpr int kStoreRegisters = 72;

@@ -53,6 +53,7 @@ struct Step {
   static constexpr int kBlocks = 1;
   static constexpr int kStages = 4;
   static constexpr bool kResident = true;
+  static constexpr bool kImages = false;
   static constexpr bool kPacks = true;
   static constexpr bool kDirect = false;
   static constexpr bool kSplit = true;
@@ -63,6 +64,7 @@ struct Step {
   static constexpr int kTeamM = 1;
   static constexpr int kGroupsM = 2;
   static constexpr int kGroupsLanes = 1;
+  static constexpr int kGroupsN = 1;
   static constexpr int kPartM = 16;
   static constexpr int kPartN = 64;
   static constexpr int kKept = 1;
@@ -76,11 +78,11 @@ struct Step {
   static constexpr int kWLanes = 1;
   static constexpr int kYVector = 4;
   static constexpr int kXPitch = 72;
-  static constexpr int kYPitch = 68;
+  static constexpr int kYPitch = 72;
   static constexpr int kXSize = 9216;
   static constexpr int kWRoom = 0;
   static constexpr int kResultsAt = 180224;
-  static constexpr int kBarriersAt = 215296;
+  static constexpr int kBarriersAt = 217600;
   static constexpr int kCopyRegisters = 72;
   static constexpr int kProductRegisters = 184;
   static constexpr int kStoreRegisters = 72;

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 _DEVICES = ("CPU", "CUDA")
+# What autocast casts: floats of 16 and 32 bits.
+_CAST = (torch.float32, torch.float16, torch.bfloat16)
 _KEYS = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU) | torch._C.DispatchKeySet(
     torch._C.DispatchKey.AutocastCUDA
 )
@@ -20,12 +22,24 @@ def cast(device: str, *tensors: Any) -> list[Any]:
 
 def cast_to(kind: Any, *tensors: Any) -> list[Any]:
     """Those of floats of 16 and 32 bits in that type, the others as they are."""
-    return [
-        item.to(kind)
-        if item is not None and item.is_floating_point() and item.element_size() in (2, 4)
-        else item
-        for item in tensors
-    ]
+    return [item.to(kind) if _is_cast(item) else item for item in tensors]
+
+
+def cast_together(kind: Any, tensors: Sequence[Any]) -> list[Any]:
+    """As `cast_to`, in as few launches as torch can; without gradients."""
+    found = list(tensors)
+    places = [at for at, item in enumerate(found) if _is_cast(item) and item.dtype is not kind]
+    if places:
+        given = [found[at] for at in places]
+        made = [torch.empty_like(item, dtype=kind) for item in given]
+        torch._foreach_copy_(made, given)
+        for at, item in zip(places, made, strict=True):
+            found[at] = item
+    return found
+
+
+def _is_cast(item: Any) -> bool:
+    return item is not None and item.dtype in _CAST
 
 
 def without_autocast() -> Any:

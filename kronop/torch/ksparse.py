@@ -12,7 +12,7 @@ from kronop import functional_ksparse
 from kronop.descriptions.epilogue import ACTIVATION_NAMES
 from kronop.errors import ArgumentError, mismatch
 from kronop.torch import ksparse_operators, ksparse_transforms
-from kronop.torch.autocasting import cast_to
+from kronop.torch.autocasting import cast_to, cast_together
 from kronop.torch.checks import check_source, check_tensor, number
 from kronop.torch.ksparse_chain import Chain
 
@@ -128,7 +128,7 @@ def _eager(
         result = Chain.apply(kind, batch_last, alpha, beta, bias, z, x, *chain)
         return _activated(result, activation)
     if kind is not None:
-        bias, *chain = cast_to(kind, bias, *chain)
+        bias, *chain = cast_together(kind, (bias, *chain))
     return functional_ksparse.ksmm(
         x,
         chain,

@@ -9,7 +9,7 @@ import torch
 
 from kronop import functional_ksparse
 from kronop.torch import ksparse_formulas, ksparse_operators, ksparse_steps
-from kronop.torch.autocasting import cast_to
+from kronop.torch.autocasting import cast_together
 from kronop.torch.ksparse_shapes import turned
 from kronop.torch.ksparse_steps import check_differentiable
 
@@ -40,7 +40,7 @@ class Chain(torch.autograd.Function):  # type: ignore[misc]  # torch is Any to m
         ctx.set_materialize_grads(False)
         ctx.is_cast, narrow = kind is not None, []
         if ctx.is_cast:
-            bias, *narrow = cast_to(kind, bias, *weights)
+            bias, *narrow = cast_together(kind, (bias, *weights))
         chain = narrow or weights
         needed = ctx.needs_input_grad[_GIVEN:]
         if not any(needed):
@@ -54,7 +54,7 @@ class Chain(torch.autograd.Function):  # type: ignore[misc]  # torch is Any to m
             functional_ksparse.chain_patterns(chain)
             between = ksparse_steps.products(x, chain[:-1], None, 1.0, last) if chain[1:] else []
             result = _product((x, *between)[-1], chain[-1:], last, alpha, bias, beta, z)
-        kept = zip((x, *between), needed, strict=True)
+        kept = zip(between, needed[1:], strict=True)
         ctx.save_for_backward(
             x, *weights, *narrow, *(item if need else None for item, need in kept)
         )
@@ -108,13 +108,13 @@ def _gradients(ctx: Any, grad: Any, needs_x: bool, needed: Sequence[bool]) -> tu
     x, *others = ctx.saved_tensors
     count, last = len(needed), ctx.batch_last
     weights, others = others[:count], others[count:]
-    chain = others[:count] if ctx.is_cast else weights
+    chain, between = (others[:count], others[count:]) if ctx.is_cast else (weights, others)
     if any(needed):
         kinds = [
             _gradient_kind(weight, x) if need else None
             for weight, need in zip(weights, needed, strict=True)
         ]
-        operands = others[-count:]
+        operands = [x if needed[0] else None, *between]
         return ksparse_steps.gradients(grad, chain, operands, kinds, ctx.alpha, last, needs_x)
     of_x = None
     if needs_x:

@@ -19,7 +19,7 @@ from kronop.descriptions.datatype import (
 )
 from kronop.descriptions.math_instruction import MathInstruction, OpClass
 from kronop.descriptions.tile import TileDescription
-from kronop.emit.cuda import contract_group, ksparse
+from kronop.emit.cuda import contract_group, contract_group_choice, ksparse
 from kronop.emit.cuda.contract_group import GroupTile
 from kronop.target import Target
 from tests.emulation.emulator import host_compiler
@@ -59,7 +59,7 @@ def run(
         tile=tile,
         instruction=math,
         target=replace(_TARGET, cores=cores),
-        template="contract_group",
+        template=options.pop("template", "contract_group"),
         **options,
     )
 
@@ -101,10 +101,12 @@ def only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Callable[[Callable[[GroupTile], bool]], None]]:
     """Leaves the planner some tiles alone."""
-    every = contract_group.proposed
+    every = contract_group_choice.proposed
 
     def leave(keep: Callable[[GroupTile], bool]) -> None:
-        monkeypatch.setattr(contract_group, "proposed", lambda *given: filter(keep, every(*given)))
+        monkeypatch.setattr(
+            contract_group_choice, "proposed", lambda *given: filter(keep, every(*given))
+        )
         ksparse._candidates.cache_clear()
 
     yield leave
@@ -190,3 +192,21 @@ def test_one_of_x_and_y_along_lanes(folder: Path, d: int, batch_last: bool) -> N
 def test_tf32_rounds_its_operands(folder: Path) -> None:
     tf32 = MathInstruction([16, 8, 8], float32, float32, float32, OpClass.TensorOp)
     run(folder, (1, 48, 40, 2), 130, float32, (128, 48, 16), math=tf32, unit=float16)
+
+
+@pytest.mark.parametrize("element", [float16, float32])
+def test_images_of_weights(folder: Path, only: Any, element: DataType) -> None:
+    only(lambda tile: tile.images)
+    run(folder, (2, 80, 72, 1), 700, element, (128, 64, 32), 3, cores=5)
+    run(folder, (1, 72, 136, 2), 300, element, (128, 64, 16), batch_last=True, cores=4)
+
+
+def test_images_of_several_lanes(folder: Path, only: Any) -> None:
+    only(lambda tile: tile.images)
+    run(folder, (1, 135, 72, 2), 190, float16, (128, 64, 32), cores=4)
+    run(folder, (1, 130, 66, 4), 190, float16, (64, 64, 16), 3, cores=2)
+
+
+def test_images_of_lanes_that_are_apart(folder: Path, only: Any) -> None:
+    only(lambda tile: tile.images and tile.lanes == 1)
+    run(folder, (2, 80, 72, 8), 300, float16, (128, 64, 32), cores=4, template="move_lanes")

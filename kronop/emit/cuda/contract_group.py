@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass
-from math import prod
 
 from kronop.artifacts import Status
 from kronop.descriptions.epilogue import Epilogue
-from kronop.descriptions.tile import TileDescription
 from kronop.emit.cuda import contract_banks, contract_mma, operands
 from kronop.emit.cuda import contract_group_chains as chains
 from kronop.emit.cuda.contract import Contraction, Order
@@ -33,18 +29,11 @@ _MOST_OUTPUTS = 192
 # What addresses and loops take besides sums and fragments, measured with ptxas 13.0; and where
 # chains of sums are collected, of one lane or of several.
 _REGISTERS, _REGISTERS_OF_CHAINS, _REGISTERS_OF_LANE_CHAINS = 32, 24, 56
-_MOST_SUMS, _MOST_STAGES, _LEAST_STAGES = 128, 8, 2
-_OUTPUTS = (16, 32, 48, 64, 96, 128, 192, 256)
-# The same of a product.
-_OUTPUTS_OF_TEAM = (16, 24, *_OUTPUTS[1:])
-_DEPTHS = (16, 32, 64, 128)
 # Results of one row of a part that leaves at once, in elements of all lanes, and bytes of a part.
 _PART, _PART_BYTES = 64, 4096
 _BARRIER, _ALIGNMENT = 8, 1024
 # Multiprocessors that have to be busy where all parts of W shall have as many blocks.
 _LEAST_BUSY = 0.9
-# Bytes of results from which on they may leave in halves.
-_LEAST_HALVED = 32768
 # Weights of a block up to which it packs them itself, and a launch before it is saved.
 _MOST_PACKED = 32768
 # Measured with ptxas 13.0: addresses of more copies of a thread are spilled.
@@ -66,6 +55,7 @@ class GroupTile:
         resident: whether W stays in shared memory.
         halves: whether there is room in shared memory for one half of the results at a time; else
             for all of them.
+        images: whether W of a stage comes as an image that was packed before; else threads copy it.
     """
 
     lanes: int
@@ -77,6 +67,7 @@ class GroupTile:
     resident: bool
     along_outputs: int = 1
     halves: bool = False
+    images: bool = False
 
     @property
     def along_rows(self) -> int:
@@ -99,7 +90,7 @@ class GroupTile:
         return self.lanes // self.along_lanes
 
     def __str__(self) -> str:
-        w = "W stays" if self.resident else "W in stages"
+        w = "W stays" if self.resident else "W in images" if self.images else "W in stages"
         along = "lanes" if self.along_lanes > 1 else "outputs" if self.along_outputs > 1 else "rows"
         teams = f"{TEAMS} teams along {along}"
         block = f"{self.lanes} lanes x {self.m} x {self.n} x {self.k}, {self.stages} stages"
@@ -120,6 +111,11 @@ def weight_lanes(work: Contraction) -> int:
 def wants_packing(work: Contraction) -> bool:
     """Whether contiguous weights are in no order for products."""
     return work.source.bytes > 2 or work.lanes > 1
+
+
+def packs_before(work: Contraction, tile: GroupTile) -> bool:
+    """Whether a launch before packs contiguous weights."""
+    return tile.images or (wants_packing(work) and not packs(work, tile))
 
 
 def packs(work: Contraction, tile: GroupTile) -> bool:
@@ -252,7 +248,7 @@ def _pieces(work: Contraction, tile: GroupTile) -> tuple[int, int]:
         size * tile.lanes * tile.k // operands.vector_of(work.source) // TEAM
         for size in (tile.m, tile.n)
     )
-    return x, 0 if tile.resident else w
+    return x, 0 if tile.resident or tile.images else w
 
 
 def _sorts(work: Contraction, tile: GroupTile) -> bool:
@@ -307,65 +303,23 @@ def serves(work: Contraction, target: Target) -> bool:
     return target.arch == "sm_90a" and work.source.kind == "float" and work.source.bytes in (2, 4)
 
 
-def proposed(
-    work: Contraction, splits: bool, target: Target, given: TileDescription | None
-) -> Iterator[GroupTile]:
-    """Tiles to consider: all that a user's tile leaves open, or of several sizes."""
-    if not serves(work, target):
-        return
-    outputs = operands.round_up(work.produced, 16)
-    for (lanes, *along), team_m, n in itertools.product(_lanes(work), (1, 2, 4), _OUTPUTS):
-        sums = lanes * team_m * n // (2 * prod(along))
-        if sums > _MOST_SUMS or n > max(16, outputs + 15) or n // along[1] not in _OUTPUTS_OF_TEAM:
-            continue
-        for k, resident, halves in itertools.product(_depths(work), (True, False), (False, True)):
-            stages = range(_MOST_STAGES, _LEAST_STAGES - 1, -1)
-            if given is not None:
-                stages = range(given.stages, given.stages - 1, -1)
-            for count in stages:
-                tile = GroupTile(
-                    lanes=lanes,
-                    team_m=team_m,
-                    n=n,
-                    along_lanes=along[0],
-                    along_outputs=along[1],
-                    k=k,
-                    stages=count,
-                    resident=resident,
-                    halves=halves,
-                )
-                if given is not None and (tile.m, n, k, tile.threads) != (
-                    *given.threadblock_shape,
-                    32 * given.warps,
-                ):
-                    continue
-                if halves and not _has_halves(work, tile):
-                    continue
-                if given is not None or fits(work, tile, splits, target):
-                    yield tile
-                    break
-
-
-def _has_halves(work: Contraction, tile: GroupTile) -> bool:
-    """Whether results are so many that a half of their room is worth a stage, and even parts."""
-    results = tile.lanes * tile.m * tile.n * work.output.bytes
-    parts = tile.team_m * tile.team_n // part_outputs(work, tile)
-    return results > _LEAST_HALVED and parts % 2 == 0
-
-
-def _depths(work: Contraction) -> list[int]:
-    depth = operands.round_up(work.contracted, 16)
-    return [k for k in _DEPTHS if k <= min(depth, 256 // work.source.bytes)]
-
-
-def _lanes(work: Contraction) -> list[tuple[int, int, int]]:
-    """Lanes of a block, of contiguous ones whole accesses; teams along them and along outputs."""
-    if Order.Lanes not in (work.x_order, work.y_order):
-        return [(1, 1, 1)]
-    access = operands.vector_of(work.source)
-    sizes = {access, 2 * access} if work.lanes > 2 * access else {work.lanes}
-    ways = ((1, 1), (TEAMS, 1), (1, TEAMS))
-    return [(lanes, *way) for lanes in sorted(sizes) for way in ways if lanes % way[0] == 0]
+def pack_constants(
+    work: Contraction, tile: GroupTile, splits: bool
+) -> tuple[tuple[str, Constant], ...]:
+    """What the step that packs weights for a tile has of its own."""
+    if not tile.images:
+        return (
+            ("kLanes", weight_lanes(work)),
+            ("kPlanes", planes(splits)),
+            ("kPitch", packed_depth(work)),
+        )
+    return (
+        ("kLanes", operands.widest_divisor(weight_lanes(work), [tile.lanes])),
+        ("kPlanes", planes(splits)),
+        ("kTileLanes", tile.lanes),
+        ("kTileN", tile.n),
+        ("kTileK", tile.k),
+    )
 
 
 def blocks(parts: int, rows: int, resident: bool, cores: int) -> int:
@@ -389,6 +343,7 @@ def constants(
         ("kBlocks", 1),
         ("kStages", tile.stages),
         ("kResident", tile.resident),
+        ("kImages", tile.images),
         ("kPacks", packs(work, tile)),
         ("kDirect", direct(work, tile)),
         ("kSplit", splits),

@@ -17,6 +17,7 @@ from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tile import TileDescription
 from kronop.emit.cuda import (
     contract_group,
+    contract_group_choice,
     contract_group_cost,
     contract_group_step,
     lanes,
@@ -97,7 +98,7 @@ def candidates(
         return []
     inner = product_of(work)
     found = []
-    for product in contract_group.proposed(inner, splits, target, given):
+    for product in contract_group_choice.proposed(inner, splits, target, given):
         if contract_group.fits(inner, product, splits, target):
             tile = PartedTile(product=product)
             found.append((cost(work, tile, splits, target), tile))
@@ -144,9 +145,9 @@ def steps(
         launch=(*launch, ("workspace", _MOST_WORKSPACE)),
         traffic=traffic,
     )
-    packs = (contract_group_step.pack_step(math, work, splits, target, entry),)
+    pack = contract_group_step.pack_step(math, work, tile.product, splits, target, entry)
     return (
-        *(() if contract_group.packs(product_of(work), tile.product) else packs),
+        *(() if contract_group.packs(product_of(work), tile.product) else (pack,)),
         move(work.source, work.contracted, "part"),
         move(work.output, work.produced, "part_z"),
         product,

@@ -15,6 +15,7 @@ from kronop.emit.cuda import (
     contract,
     contract_cost,
     contract_group,
+    contract_group_choice,
     contract_group_cost,
     contract_group_step,
     contract_mma,
@@ -101,7 +102,7 @@ def even_candidates(
     ]
     refused: list[tuple[str, str]] = []
     small = given is None and min(work.contracted, work.produced) < LEAST_OF_MMA
-    for item in () if small else contract_group.proposed(work, split, target, given):
+    for item in () if small else contract_group_choice.proposed(work, split, target, given):
         status = contract_group.fits(work, item, split, target)
         if status:
             accepted.append((_of_group(work, item, split, target), item))
@@ -129,7 +130,7 @@ def _over_model(work: Contraction, tile: Tile) -> float:
 
 
 def _of_group(work: Contraction, tile: GroupTile, split: bool, target: Target) -> float:
-    packs = contract_group.wants_packing(work) and not contract_group.packs(work, tile)
+    packs = contract_group.packs_before(work, tile)
     took = contract_group_cost.cycles(work, tile, split, packs, target)
     return contract_cost.of_cycles(work, took, target)
 
@@ -255,7 +256,8 @@ def contract_launch(
         if grouped and name == "w":
             width = operands.integer(step, "kWLanes")
             packs = bool(step.constant("kPacks"))
-            return operands.allows_vectors(view, extents, "lane", width, element) if packs else 1
+            allows = contract_group_step.allows_vectors
+            return allows(view, extents, width, element) if packs else 1
         order = Order(operands.integer(step, f"k{name.upper()}Order"))
         width = operands.integer(step, f"k{name.upper()}Vector")
         if step.constant("mma"):

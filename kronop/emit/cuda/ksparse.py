@@ -14,7 +14,13 @@ from kronop.descriptions.tensor import TensorDescription
 from kronop.emit.cuda import contract_group, contract_parted, operands
 from kronop.emit.cuda.contract import Contraction, Order
 from kronop.emit.cuda.contract_group import GroupTile
-from kronop.emit.cuda.contract_group_step import is_direct, pack_launch, pack_step, packed_bytes
+from kronop.emit.cuda.contract_group_step import (
+    is_direct,
+    pack_launch,
+    pack_step,
+    packed_bytes,
+    packs,
+)
 from kronop.emit.cuda.contract_parted import PartedTile
 from kronop.emit.cuda.contract_step import (
     EvenTile,
@@ -197,7 +203,7 @@ def _product(plan: Plan) -> int:
 
 def _packs(plan: Plan) -> bool:
     """Whether the first step packs weights."""
-    return plan.steps[0].template == "kronop::pack_weights"
+    return packs(plan.steps[0])
 
 
 def _steps(description: KSparseDescription, tile: Candidate, target: Target) -> tuple[Step, ...]:
@@ -242,7 +248,7 @@ def _steps(description: KSparseDescription, tile: Candidate, target: Target) -> 
     )
     if not isinstance(tile, GroupTile) or contract_group.packs(work, tile):
         return (step,)
-    return pack_step(description.math, work, split, target, entry), step
+    return pack_step(description.math, work, tile, split, target, entry), step
 
 
 def view(matrix: StridedMatrix, own: str, size: int, d: int) -> operands.View:
@@ -294,7 +300,8 @@ def _launches(plan: Plan, problem: KSparseProblem) -> tuple[Launch, ...]:
     packs: tuple[Launch, ...] = ()
     packed = views["w"]
     element = operands.element_of(step, "Factor")
-    if _packs(plan) and not is_direct(views["w"], extents, element):
+    images = bool(dict(step.constants).get("kImages", False))
+    if _packs(plan) and (images or not is_direct(views["w"], extents, element)):
         pack, packed = pack_launch(0, plan.steps[0], views["w"], extents, problem.workspace)
         packs = (pack,)
     views["w"] = packed

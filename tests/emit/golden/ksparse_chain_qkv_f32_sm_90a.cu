@@ -48,6 +48,7 @@ struct Step {
   static constexpr int kBlocks = 1;
   static constexpr int kStages = 6;
   static constexpr bool kResident = true;
+  static constexpr bool kImages = false;
   static constexpr bool kPacks = true;
   static constexpr bool kDirect = false;
   static constexpr bool kSplit = true;
@@ -141,6 +142,7 @@ struct Step {
   static constexpr int kBlocks = 1;
   static constexpr int kStages = 7;
   static constexpr bool kResident = true;
+  static constexpr bool kImages = false;
   static constexpr bool kPacks = true;
   static constexpr bool kDirect = false;
   static constexpr bool kSplit = true;

@@ -48,6 +48,7 @@ struct Step {
   static constexpr int kBlocks = 1;
   static constexpr int kStages = 8;
   static constexpr bool kResident = true;
+  static constexpr bool kImages = false;
   static constexpr bool kPacks = true;
   static constexpr bool kDirect = false;
   static constexpr bool kSplit = false;

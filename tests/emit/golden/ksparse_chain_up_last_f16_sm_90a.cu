@@ -80,6 +80,7 @@ struct Step {
   static constexpr int kBlocks = 1;
   static constexpr int kStages = 8;
   static constexpr bool kResident = false;
+  static constexpr bool kImages = false;
   static constexpr bool kPacks = false;
   static constexpr bool kDirect = true;
   static constexpr bool kSplit = false;
@@ -124,7 +125,7 @@ ksparse_f16_6_64_64_1_batch_last_f16_linear_sm_90a(const __grid_constant__ Param
 }
 
 // weights in the order of products, 589824 bytes for each group
-#include "kronop/pack_weights.cuh"
+#include "kronop/pack_images.cuh"
 
 using Parameters = kronop::PackParameters;
 static_assert(sizeof(Parameters{.w = {}, .packed = {}, .lanes = {}, .groups = {}, .w_vector = {},
@@ -143,19 +144,21 @@ struct Step {
   using Epilogue = kronop::Identity<float>;
   static constexpr int kThreads = 128;
   static constexpr int kBlocks = 1;
-  static constexpr int kLanes = 2;
+  static constexpr int kLanes = 1;
   static constexpr int kPlanes = 1;
-  static constexpr int kPitch = 192;
+  static constexpr int kTileLanes = 1;
+  static constexpr int kTileN = 192;
+  static constexpr int kTileK = 64;
   static constexpr int kContracted = 192;
   static constexpr int kProduced = 768;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
 pack_ksparse_f16_1_768_192_2_batch_last_f16_linear_sm_90a(const __grid_constant__ Parameters parameters) {
-  kronop::pack_weights<Step>(parameters);
+  kronop::pack_images<Step>(parameters);
 }
 
-// I_1 x dense(768, 192) x I_2, batch_last, tiles of 1 lanes x 128 x 192 x 64, 4 stages, 2 teams along rows, W in stages
+// I_1 x dense(768, 192) x I_2, batch_last, tiles of 1 lanes x 128 x 192 x 64, 4 stages, 2 teams along rows, W in images
 #include "kronop/contract_group.cuh"
 
 using Parameters = kronop::ContractParameters<double>;
@@ -205,6 +208,7 @@ struct Step {
   static constexpr int kBlocks = 1;
   static constexpr int kStages = 4;
   static constexpr bool kResident = false;
+  static constexpr bool kImages = true;
   static constexpr bool kPacks = false;
   static constexpr bool kDirect = true;
   static constexpr bool kSplit = false;

@@ -23,6 +23,13 @@ struct Barrier {
         "@done bra over;\nbra again;\nover:}" ::"r"(place()), "r"(parity) : "memory");
   }
 
+  // One thread brings bytes, a multiple of 16, to shared memory at once. They count as an arrival.
+  KRONOP_INLINE void arrive_with(void* to, const void* from, int bytes) {
+    asm volatile("{.reg .b64 state; mbarrier.arrive.expect_tx.shared.b64 state, [%0], %1;}" ::"r"(place()), "r"(bytes) : "memory");
+    const unsigned shared = unsigned(__cvta_generic_to_shared(to));
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(shared), "l"(from), "r"(bytes), "r"(place()) : "memory");
+  }
+
  private:
   KRONOP_INLINE unsigned place() const { return unsigned(__cvta_generic_to_shared(this)); }
 };

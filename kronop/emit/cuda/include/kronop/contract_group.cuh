@@ -5,7 +5,7 @@
 // a ring of stages, and leave results in shared memory; a group of its own does nothing but copy what is next into the ring, and
 // another stores results while products go on. W lies in the tiles as the tensor cores read it (contracted index contiguous: see
 // pack_weights.cuh): all of it for as long as a block has the same outputs where kResident, else stage by stage. Few
-// weights that stay are packed on their way here (kPacks).
+// weights that stay are packed on their way here (kPacks), stages may come as images (kImages, pack_images.cuh).
 // X of 16 bits and one lane is read from shared memory too; lanes are sorted, and float32 is split, in registers.
 #pragma once
 
@@ -16,7 +16,7 @@ namespace kronop {
 namespace contract {
 
 template <class Step, class Parameters>
-KRONOP_INLINE void use_stages(const Parameters& parameters, GroupBarriers<Step>& barriers, const typename Step::Factor* stages, const typename Step::Factor* resident, typename Step::Output* staged) {
+KRONOP_INLINE void use_stages(const Parameters& parameters, GroupBarriers<Step>& barriers, const typename Step::Factor* of_x, const typename Step::Factor* of_w, typename Step::Output* staged) {
   using Tiles = GroupTiles<Step>;
   const bool speaks = threadIdx.x % 32 == 0;
   GroupResults<Step, Parameters> results(parameters, barriers, staged);
@@ -44,8 +44,8 @@ KRONOP_INLINE void use_stages(const Parameters& parameters, GroupBarriers<Step>&
       for (int i = 0; i < Step::kTogether; ++i) {
         barriers.filled[turn.stage].wait(turn.parity);
         if constexpr (!Step::kResident || Step::kDirect) publish_to_group_products();
-        const auto* stage = stages + turn.stage * Tiles::kStage;
-        sums.add(stage, Step::kResident ? resident + (step + i) * Tiles::kWSize : stage + Step::kXSize, i, release);
+        const auto* w = of_w + (Step::kResident ? (step + i) * Tiles::kWSize : turn.stage * Step::kWRoom);
+        sums.add(of_x + turn.stage * Step::kXSize, w, i, release);
         before = turn.stage;
         turn.advance();
       }
@@ -66,7 +66,7 @@ KRONOP_INLINE void contract_group(const Parameters& parameters) {
   auto& barriers = *reinterpret_cast<contract::GroupBarriers<Step>*>(shared + Step::kBarriersAt);
   auto* results = reinterpret_cast<typename Step::Output*>(shared + Step::kResultsAt);
   auto* stages = reinterpret_cast<Operand*>(shared);
-  auto* resident = stages + Step::kStages * Tiles::kStage;
+  auto* weights = stages + Step::kStages * Step::kXSize;
   if (threadIdx.x == 0) {
     barriers.begin();
     publish_barriers();
@@ -74,10 +74,10 @@ KRONOP_INLINE void contract_group(const Parameters& parameters) {
   __syncthreads();
   if (threadIdx.x < Tiles::kWarps * 32) {
     take_registers<Step::kProductRegisters>();
-    contract::use_stages<Step>(parameters, barriers, stages, resident, results);
+    contract::use_stages<Step>(parameters, barriers, stages, weights, results);
   } else if (threadIdx.x < Tiles::kWarps * 32 + contract::kTeam) {
     give_registers_back<Step::kCopyRegisters>();
-    contract::fill_stages<Step>(parameters, barriers, stages, resident);
+    contract::fill_stages<Step>(parameters, barriers, stages, weights);
   } else {
     give_registers_back<Step::kStoreRegisters>();
     contract::store_results<Step>(parameters, barriers, results);

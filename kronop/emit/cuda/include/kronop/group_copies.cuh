@@ -66,9 +66,57 @@ struct GroupCopies {
   }
 };
 
+// W of the stages of a tile, one after the other: copies of all threads,
 template <class Step, class Parameters>
-KRONOP_INLINE void fill_stages(const Parameters& parameters, GroupBarriers<Step>& barriers, typename Step::Factor* stages, typename Step::Factor* resident) {
+struct CopiedWeights {
   using Tiles = GroupTiles<Step>;
+  using Operand = typename Step::Factor;
+  using OfPlane = typename GroupCopies<Step, Parameters>::CopiesOfW;
+  OfPlane first, last;
+
+  KRONOP_INLINE CopiedWeights(const GroupCopies<Step, Parameters>& copies, const Place& place) : first(copies.w(place, 0)), last(copies.w(place, Tiles::kPlanes - 1)) {}
+  KRONOP_INLINE void fill(Operand* to, Barrier&) {
+    first.fill(to);
+    if constexpr (Step::kSplit) last.fill(to + Tiles::W::kSize);
+  }
+};
+// or images.
+template <class Step, class Parameters>
+struct BroughtWeights {
+  using Operand = typename Step::Factor;
+  static constexpr int kImage = GroupTiles<Step>::kWSize;
+  const Operand* image;
+
+  KRONOP_INLINE BroughtWeights(const GroupCopies<Step, Parameters>& copies, const Place& place) : image(static_cast<const Operand*>(copies.parameters.w) + place.w) {}
+  KRONOP_INLINE void fill(Operand* to, Barrier& filled) {
+    if (threadIdx.x % kTeam == 0) filled.arrive_with(to, image, kImage * int(sizeof(Operand)));
+    image += kImage;
+  }
+};
+
+// All of W for as long as it stays.
+template <class Step, class Parameters>
+KRONOP_INLINE void fill_resident(const GroupCopies<Step, Parameters>& copies, const Place& place, Barrier& filled, typename Step::Factor* resident) {
+  using Tiles = GroupTiles<Step>;
+  if constexpr (Step::kPacks) {
+    copies.pack(place, resident);
+    publish_to_group_products();
+    filled.arrive();
+  } else {
+#pragma unroll 1
+    for (int plane = 0; plane < Tiles::kPlanes; ++plane) {
+      auto w = copies.w(place, plane);
+#pragma unroll 1
+      for (int step = 0; step < Tiles::kSteps; ++step) w.fill(resident + step * Tiles::kWSize + plane * Tiles::W::kSize);
+    }
+    copies.tell(filled);
+  }
+}
+
+template <class Step, class Parameters>
+KRONOP_INLINE void fill_stages(const Parameters& parameters, GroupBarriers<Step>& barriers, typename Step::Factor* of_x, typename Step::Factor* of_w) {
+  using Tiles = GroupTiles<Step>;
+  using Weights = Either<Step::kImages, BroughtWeights<Step, Parameters>, CopiedWeights<Step, Parameters>>;
   const GroupCopies<Step, Parameters> copies{parameters};
   Turn<Step::kStages> turn;
   Turn<1> w_turn;
@@ -82,32 +130,18 @@ KRONOP_INLINE void fill_stages(const Parameters& parameters, GroupBarriers<Step>
         w_turn.advance();
       }
       had = walk.part;
-      if constexpr (Step::kPacks) {
-        copies.pack(place, resident);
-        publish_to_group_products();
-        barriers.w_filled.arrive();
-      }
-#pragma unroll 1
-      for (int plane = 0; !Step::kPacks && plane < Tiles::kPlanes; ++plane) {
-        auto w = copies.w(place, plane);
-#pragma unroll 1
-        for (int step = 0; step < Tiles::kSteps; ++step) w.fill(resident + step * Tiles::kWSize + plane * Tiles::W::kSize);
-      }
-      if constexpr (!Step::kPacks) copies.tell(barriers.w_filled);
+      fill_resident(copies, place, barriers.w_filled, of_w);
     }
     auto x = copies.x(place);
-    auto w = copies.w(place, 0), rest = copies.w(place, Tiles::kPlanes - 1);
+    Weights weights(copies, place);
 #pragma unroll 1
     for (int step = 0; step < Tiles::kSteps; ++step) {
       // The first round finds all stages free.
       barriers.free[turn.stage].wait(turn.parity ^ 1);
-      auto* to = stages + turn.stage * Tiles::kStage;
-      x.fill(to);
-      if constexpr (!Step::kResident) {
-        w.fill(to + Step::kXSize);
-        if constexpr (Step::kSplit) rest.fill(to + Step::kXSize + Tiles::W::kSize);
-      }
-      copies.tell(barriers.filled[turn.stage]);
+      auto& filled = barriers.filled[turn.stage];
+      if constexpr (!Step::kResident) weights.fill(of_w + turn.stage * Step::kWRoom, filled);
+      x.fill(of_x + turn.stage * Step::kXSize);
+      copies.tell(filled);
       turn.advance();
     }
   }

@@ -56,7 +56,6 @@ struct GroupTiles {
   using W = Swizzled<kAlongOwn, Step::kLanes, Step::kTileK, Step::kTileN, Operand>;
   static constexpr int kPlanes = Step::kSplit ? 2 : 1, kWSize = kPlanes * W::kSize;
   static constexpr int kSteps = (Step::kContracted + Step::kTileK - 1) / Step::kTileK;
-  static constexpr int kStage = Step::kXSize + (Step::kResident ? 0 : Step::kWRoom);
   // Teams along outputs share rows, and each has as many of the tile's outputs.
   static constexpr int kTeams = Step::kGroupsM * Step::kGroupsLanes * Step::kGroupsN, kWarps = kTeams * 4;
   static constexpr int kTeamN = Step::kTileN / Step::kGroupsN;
@@ -74,7 +73,7 @@ struct GroupBarriers {
   KRONOP_INLINE void begin() {
     constexpr int users = GroupTiles<Step>::kWarps;
     for (int stage = 0; stage < Step::kStages; ++stage) {
-      filled[stage].begin(kTeam);
+      filled[stage].begin(kTeam + (Step::kImages ? 1 : 0));
       free[stage].begin(users);
     }
     w_filled.begin(kTeam);

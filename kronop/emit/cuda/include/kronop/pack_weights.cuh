@@ -21,8 +21,15 @@ struct WeightPieces {
   static constexpr int kPiece = 16 / sizeof(Element);
   Element values[kLanes][kPiece];
 
-  // `steps` and `lanes` are how many of them exist; `vectors` whether all lanes of a step may be read at once.
+  // `steps` and `lanes` are how many of them exist; `vectors` whether all lanes of a step, or all steps of a lone lane, may be
+  // read at once.
   KRONOP_INLINE WeightPieces(const Element* from, long long contracted, long long lane, int steps, int lanes, bool vectors) {
+    if (kLanes == 1 && vectors && steps >= kPiece) {
+      const auto part = load<Element, kPiece>(from);
+#pragma unroll
+      for (int i = 0; i < kPiece; ++i) values[0][i] = part.data[i];
+      return;
+    }
 #pragma unroll
     for (int i = 0; i < kPiece; ++i, from += contracted) {
       Vector<Element, kLanes> part{};

@@ -1,0 +1,110 @@
+"""Tiles of `contract_group` to choose among."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+from math import prod
+
+from kronop.descriptions.tile import TileDescription
+from kronop.emit.cuda import operands
+from kronop.emit.cuda.contract import Contraction, Order
+from kronop.emit.cuda.contract_group import (
+    TEAMS,
+    GroupTile,
+    fits,
+    part_outputs,
+    serves,
+    wants_packing,
+)
+from kronop.target import Target
+
+_MOST_SUMS, _MOST_STAGES, _LEAST_STAGES = 128, 8, 2
+_OUTPUTS = (16, 32, 48, 64, 96, 128, 192, 256)
+# The same of a team.
+_OUTPUTS_OF_TEAM = (16, 24, *_OUTPUTS[1:])
+_DEPTHS = (16, 32, 64, 128)
+# Bytes of results from which on they may leave in halves.
+_LEAST_HALVED = 32768
+# Outputs and contracted steps from which on images may pay of weights that need no packing.
+_LEAST_OF_IMAGES = 64
+
+
+def proposed(
+    work: Contraction, splits: bool, target: Target, given: TileDescription | None
+) -> Iterator[GroupTile]:
+    """Tiles to consider: all that a user's tile leaves open, or of several sizes."""
+    if not serves(work, target):
+        return
+    outputs = operands.round_up(work.produced, 16)
+    for (lanes, *along), team_m, n in itertools.product(_lanes(work), (1, 2, 4), _OUTPUTS):
+        sums = lanes * team_m * n // (2 * prod(along))
+        if sums > _MOST_SUMS or n > max(16, outputs + 15) or n // along[1] not in _OUTPUTS_OF_TEAM:
+            continue
+        for k, halves in itertools.product(_depths(work), (False, True)):
+            least = GroupTile(
+                lanes=lanes,
+                team_m=team_m,
+                n=n,
+                along_lanes=along[0],
+                along_outputs=along[1],
+                k=k,
+                stages=_LEAST_STAGES,
+                resident=False,
+                halves=halves,
+            )
+            if not halves or _has_halves(work, least):
+                yield from _filled(work, least, splits, target, given)
+
+
+def _filled(
+    work: Contraction,
+    least: GroupTile,
+    splits: bool,
+    target: Target,
+    given: TileDescription | None,
+) -> Iterator[GroupTile]:
+    """The tile with as many stages as there is room for, for every way that operands take."""
+    for resident, images in _ways_of_weights(work, least):
+        tile = replace(least, resident=resident, images=images)
+        if given is not None:
+            shape = (tile.m, tile.n, tile.k, tile.threads)
+            if shape == (*given.threadblock_shape, 32 * given.warps):
+                yield replace(tile, stages=given.stages)
+            continue
+        for count in range(_MOST_STAGES, _LEAST_STAGES - 1, -1):
+            filled = replace(tile, stages=count)
+            if fits(work, filled, splits, target):
+                yield filled
+                break
+
+
+def _has_halves(work: Contraction, tile: GroupTile) -> bool:
+    """Whether results are so many that a half of their room is worth a stage, and even parts."""
+    results = tile.lanes * tile.m * tile.n * work.output.bytes
+    parts = tile.team_m * tile.team_n // part_outputs(work, tile)
+    return results > _LEAST_HALVED and parts % 2 == 0
+
+
+def _ways_of_weights(work: Contraction, tile: GroupTile) -> list[tuple[bool, bool]]:
+    """Whether W stays, and whether it comes as images: always where it has to be packed."""
+    if wants_packing(work):
+        return [(True, False), (False, True)]
+    large = tile.n >= _LEAST_OF_IMAGES <= work.contracted
+    return [(True, False), (False, False), *([(False, True)] if large else [])]
+
+
+def _depths(work: Contraction) -> list[int]:
+    depth = operands.round_up(work.contracted, 16)
+    return [k for k in _DEPTHS if k <= min(depth, 256 // work.source.bytes)]
+
+
+def _lanes(work: Contraction) -> list[tuple[int, int, int]]:
+    """Lanes of a block, of contiguous ones whole accesses; teams along them and along outputs."""
+    if Order.Lanes not in (work.x_order, work.y_order):
+        return [(1, 1, 1)]
+    access = operands.vector_of(work.source)
+    sizes = {access, 2 * access} if work.lanes > 2 * access else {work.lanes}
+    ways = ((1, 1), (TEAMS, 1), (1, TEAMS))
+    return [(lanes, *way) for lanes in sorted(sizes) for way in ways if lanes % way[0] == 0]

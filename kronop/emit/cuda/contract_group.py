@@ -38,6 +38,8 @@ _LEAST_BUSY = 0.9
 _MOST_PACKED = 32768
 # Measured with ptxas 13.0: addresses of more copies of a thread are spilled.
 _MOST_PIECES, _MOST_PIECES_OF_LANES = 16, 18
+# The same: runs of all of more lanes are taken apart in further registers.
+_MOST_JOINED = 11
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,6 +241,8 @@ def registers(work: Contraction, tile: GroupTile, splits: bool) -> int:
         return held + chains.outputs(tile) + max(32, 16 * tile.team_lanes) + more
     if not direct(work, tile):
         held += 4 * tile.team_lanes * (2 if tile.team_lanes <= 4 else 1)
+    if tile.lanes == tile.team_lanes > _MOST_JOINED:
+        held += tile.lanes
     return held + _REGISTERS
 
 

@@ -29,6 +29,11 @@ def slabs(tile: GroupTile) -> int:
     return min(_CHAIN, tile.k // _SLAB) if tile.team_lanes == 1 else 1
 
 
+def steps(tile: GroupTile) -> int:
+    """Contracted steps of a chain."""
+    return _SLAB * slabs(tile)
+
+
 def together(work: Contraction, tile: GroupTile) -> int:
     """Stages that are multiplied without a wait for the last products of each.
 
@@ -38,5 +43,5 @@ def together(work: Contraction, tile: GroupTile) -> int:
     one = tile.team_m * tile.k == _SLAB * _CHAIN and tile.team_lanes == 1
     if not one or not _MOST_CHAINED < tile.team_n <= _MOST_TOGETHER:
         return 1
-    steps = operands.cover(work.contracted, tile.k)
-    return max(count for count in range(1, _TOGETHER + 1) if steps % count == 0)
+    stages = operands.cover(work.contracted, tile.k)
+    return max(count for count in range(1, _TOGETHER + 1) if stages % count == 0)

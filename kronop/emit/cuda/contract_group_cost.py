@@ -2,37 +2,37 @@
 
 from __future__ import annotations
 
-import math
-
 from kronop.emit.cuda import contract_group, contract_mma, operands
+from kronop.emit.cuda import contract_group_chains as chains
 from kronop.emit.cuda.contract import Contraction, Order
 from kronop.emit.cuda.contract_group import GroupTile
 from kronop.target import Target
 
 # NOTE: fitted, then rounded; of 394 tiles of 65 problems with their layouts (float16 and float32,
 # batch 25088, one H200) the choice takes 3 % longer than the best in the mean, 16 % at worst; of 46
-# problems with several lanes batch first, some of them moved apart, 5 % and 48 %. The rate of split
-# products and _HALVED: of 42 tiles of ten more problems, 2 % at worst.
+# problems with several lanes batch first, some of them moved apart, 5 % and 48 %. _COLLECTED and
+# _HALVED: of 42 tiles of ten problems in float32, 1 % and 5 %.
 # Bytes of memory, of what copies bring, of results that threads store and of shared memory, a cycle
 # of one multiprocessor.
-_MEMORY, _BROUGHT, _STORED, _SHARED = 19.5, 32.0, 13.0, 128.0
+_MEMORY, _BROUGHT, _COPIED, _STORED, _SHARED = 17.5, 36.0, 25.0, 20.0, 128.0
 # Cycles from the copy of a stage to its arrival, and stages that are not on their way.
-_LATENCY, _HELD = 3600.0, 1.2
-# A run of memory, in bytes, that keeps memory and copies at their rate; how much shorter ones slow
-# what is read and written.
-_RUN, _SHORT_READ, _SHORT_WRITTEN = 64, 0.9, 1.3
+_LATENCY, _HELD = 3450.0, 1.3
+# Bytes of a line and of a sector of the level-2 cache; requests to it a cycle, and for how many
+# one that writes a part of a sector counts.
+_LINE, _SECTOR, _REQUESTS, _PARTIAL = 128, 32, 0.57, 1.6
 # How much slower memory is where neighbours in it are used at different times.
-_APART = 1.8
+_APART = 2.6
 # Multiply-adds of 2-byte operands a cycle, and where three products stand for one those of half the
 # size.
-_RATE, _RATE_OF_SPLIT = 2600.0, 1870.0
+_RATE, _RATE_OF_SPLIT = 3400.0, 2000.0
 _PRODUCTS_OF_SPLIT = 3
 # Cycles of a step, of a part of the results and of a sum of it, of a tile, of an element of X that
 # goes through registers; of a call, and of weights that are packed before it.
-_STEP, _PART, _SUM, _TILE, _FRAGMENT = 165.0, 4.0, 0.066, 130.0, 0.055
-_CALL, _PACK = 5100.0, 3300.0
-# How much of the time that a half of float32 results takes to leave is spent waiting for its room.
-_HALVED = 0.4
+_STEP, _PART, _SUM, _TILE, _FRAGMENT = 120.0, 0.0, 0.065, 390.0, 0.015
+_CALL, _PACK = 5700.0, 3300.0
+# Of a sum that leaves a chain of split products; and how much of the time that a half of the
+# results takes to leave is waited for.
+_COLLECTED, _HALVED = 0.018, 0.5
 # Elements that a block packs in a cycle.
 _PACKS = 2.2
 
@@ -51,14 +51,14 @@ def cycles(work: Contraction, tile: GroupTile, splits: bool, packs: bool, target
     rows = operands.cover(operands.cover(work.rows, work.groups), tile.m)
     blocks = contract_group.blocks(parts, rows, tile.resident, target.cores)
     turns = operands.cover(parts * rows, blocks)
-    short = max(1.0, _RUN / _run(work, tile))
-    slow, slow_y = math.pow(short, _SHORT_READ), math.pow(short, _SHORT_WRITTEN)
-    memory = (x / outputs * slow + y * slow_y) / _MEMORY
+    memory = (x / outputs + y) / _MEMORY
     if tile.resident and blocks % parts:
         memory *= _APART
-    rate = min(_BROUGHT, max(0.5, tile.stages - _HELD) * (x + w) / steps / _LATENCY)
+    asked = (x / _run(work, tile) + w / _LINE + _asked_to_write(work, tile, y)) / _REQUESTS
     narrow = operands.VECTOR_BYTES / (element * contract_mma.vectors(work, tile)[0])
-    brought = (x * slow * narrow + w) / rate
+    copied = x * narrow + (0 if tile.images else w)
+    on_their_way = max(0.5, tile.stages - _HELD) * (x + w) / steps
+    brought = max(copied / _COPIED, (x + w) / _BROUGHT, (x + w) * _LATENCY / on_their_way, asked)
     used = _used(work, tile, splits, x, w)
     parts = tile.team_m * tile.team_n // contract_group.part_outputs(work, tile)
     stored = parts * _PART + y / _STORED
@@ -66,7 +66,7 @@ def cycles(work: Contraction, tile: GroupTile, splits: bool, packs: bool, target
     took = _CALL + (turns - 1) * max(memory, brought, used, stored) + brought + used + stored
     if tile.resident:
         # Nothing goes on while a block takes another part of W, either.
-        own = weights / rate + _LATENCY
+        own = weights / _COPIED + _LATENCY
         if contract_group.packs(work, tile):
             own = tile.lanes * tile.n * work.contracted / _PACKS
         took += own * (1 if blocks % parts == 0 else 1 + parts / blocks)
@@ -74,10 +74,18 @@ def cycles(work: Contraction, tile: GroupTile, splits: bool, packs: bool, target
 
 
 def _run(work: Contraction, tile: GroupTile) -> int:
-    """Bytes of X that lie together in memory and in a stage."""
+    """Bytes of X that one request to the level-2 cache brings: a run in memory, or a line."""
     lanes = tile.lanes * (tile.k if tile.lanes == work.lanes else 1)
     elements = {Order.Own: tile.k, Order.Rows: tile.m, Order.Lanes: lanes}[work.x_order]
-    return elements * work.source.bytes
+    return min(_LINE, elements * work.source.bytes)
+
+
+def _asked_to_write(work: Contraction, tile: GroupTile, y: int) -> float:
+    """Requests that take so many bytes of results; parts of sectors count as more."""
+    if work.y_order is not Order.Lanes or tile.lanes == work.lanes:
+        return y / _LINE
+    run = tile.lanes * work.output.bytes
+    return y / run * (_PARTIAL if run < _SECTOR else 1.0)
 
 
 def _used(work: Contraction, tile: GroupTile, splits: bool, x: int, w: int) -> float:
@@ -92,6 +100,8 @@ def _used(work: Contraction, tile: GroupTile, splits: bool, x: int, w: int) -> f
     took = max(products, shared) + depth // tile.k * _STEP
     if not contract_group.direct(work, tile):
         took += x / element * _FRAGMENT
-    if tile.halves and splits and tile.lanes == 1:
-        took += _HALVED * sums * work.output.bytes / 2 / _STORED
+    if splits and tile.team_lanes == 1:
+        took += sums * depth / chains.steps(tile) * _COLLECTED
+        if tile.halves:
+            took += _HALVED * sums * work.output.bytes / 2 / _STORED
     return took + sums * _SUM + _TILE

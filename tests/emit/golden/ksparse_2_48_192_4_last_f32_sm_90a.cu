@@ -1,4 +1,4 @@
-// I_2 x dense(48, 192) x I_4, batch_last, tiles of 1 lanes x 128 x 48 x 64, 3 stages, 2 teams along rows, W stays
+// I_2 x dense(48, 192) x I_4, batch_last, tiles of 1 lanes x 128 x 48 x 32, 7 stages, 2 teams along rows, W stays
 #include "kronop/contract_group.cuh"
 
 using Parameters = kronop::ContractParameters<double>;
@@ -46,7 +46,7 @@ struct Step {
   using Epilogue = ::Epilogue;
   static constexpr int kThreads = 512;
   static constexpr int kBlocks = 1;
-  static constexpr int kStages = 3;
+  static constexpr int kStages = 7;
   static constexpr bool kResident = true;
   static constexpr bool kImages = false;
   static constexpr bool kPacks = true;
@@ -55,7 +55,7 @@ struct Step {
   static constexpr int kLanes = 1;
   static constexpr int kTileM = 128;
   static constexpr int kTileN = 48;
-  static constexpr int kTileK = 64;
+  static constexpr int kTileK = 32;
   static constexpr int kTogether = 1;
   static constexpr int kChainSlabs = 4;
   static constexpr int kChainN = 48;
@@ -77,10 +77,10 @@ struct Step {
   static constexpr int kYVector = 4;
   static constexpr int kXPitch = 136;
   static constexpr int kYPitch = 68;
-  static constexpr int kXSize = 8704;
+  static constexpr int kXSize = 4352;
   static constexpr int kWRoom = 0;
-  static constexpr int kResultsAt = 178176;
-  static constexpr int kBarriersAt = 204672;
+  static constexpr int kResultsAt = 195584;
+  static constexpr int kBarriersAt = 222080;
   static constexpr int kCopyRegisters = 72;
   static constexpr int kProductRegisters = 184;
   static constexpr int kStoreRegisters = 72;

@@ -1,4 +1,4 @@
-// I_2 x dense(20, 16) x I_3, batch_first, tiles of 3 lanes x 64 x 32 x 16, 8 stages, 2 teams along outputs, W stays
+// I_2 x dense(20, 16) x I_3, batch_first, tiles of 3 lanes x 128 x 32 x 16, 8 stages, 2 teams along rows, W stays
 #include "kronop/contract_group.cuh"
 
 using Parameters = kronop::ContractParameters<double>;
@@ -53,19 +53,19 @@ struct Step {
   static constexpr bool kDirect = false;
   static constexpr bool kSplit = false;
   static constexpr int kLanes = 3;
-  static constexpr int kTileM = 64;
+  static constexpr int kTileM = 128;
   static constexpr int kTileN = 32;
   static constexpr int kTileK = 16;
   static constexpr int kTogether = 1;
   static constexpr int kChainSlabs = 1;
-  static constexpr int kChainN = 16;
+  static constexpr int kChainN = 32;
   static constexpr int kTeamM = 1;
-  static constexpr int kGroupsM = 1;
+  static constexpr int kGroupsM = 2;
   static constexpr int kGroupsLanes = 1;
-  static constexpr int kGroupsN = 2;
+  static constexpr int kGroupsN = 1;
   static constexpr int kPartM = 16;
   static constexpr int kPartN = 16;
-  static constexpr int kKept = 1;
+  static constexpr int kKept = 2;
   static constexpr int kContracted = 16;
   static constexpr int kProduced = 20;
   static constexpr int kPlane = 320;
@@ -77,10 +77,10 @@ struct Step {
   static constexpr int kYVector = 4;
   static constexpr int kXPitch = 48;
   static constexpr int kYPitch = 56;
-  static constexpr int kXSize = 3072;
+  static constexpr int kXSize = 6144;
   static constexpr int kWRoom = 0;
-  static constexpr int kResultsAt = 52224;
-  static constexpr int kBarriersAt = 66944;
+  static constexpr int kResultsAt = 101376;
+  static constexpr int kBarriersAt = 130432;
   static constexpr int kCopyRegisters = 88;
   static constexpr int kProductRegisters = 176;
   static constexpr int kStoreRegisters = 72;

@@ -17,8 +17,8 @@ OF_A_LAUNCH = 4000.0
 # and of a tile of rows, shared by the blocks of a multiprocessor; bytes a cycle of level-2 cache.
 _STEP, _PART, _TILE, _LEVEL_2 = 200.0, 150.0, 3600.0, 48.0
 _SHARPNESS = 1.5
-# Where single products have warp groups, pairs of 16 bits took 1.5 to 1.9 times their model, the two
-# products of theirs 1.1 to 1.4 times.
+# Where single products have warp groups, pairs of 16 bits took 1.5 to 1.9 times their model, the
+# two products 1.1 to 1.4 times theirs.
 _OVER_MODEL = 1.4
 
 

@@ -8,33 +8,35 @@ from kronop.emit.cuda.contract import Contraction, Order
 from kronop.emit.cuda.contract_group import GroupTile
 from kronop.target import Target
 
-# NOTE: fitted, then rounded; of 394 tiles of 65 problems with their layouts (float16 and float32,
-# batch 25088, one H200) the choice takes 3 % longer than the best in the mean, 16 % at worst; of 46
-# problems with several lanes batch first, some of them moved apart, 5 % and 48 %. _COLLECTED and
-# _HALVED: of 42 tiles of ten problems in float32, 1 % and 5 %.
+# NOTE: fitted, then rounded, to 719 tiles of 204 problems with their layouts (float16 and float32,
+# batch 25088, one H200): 7 % off in the median; of the 99 problems with several tiles, moved lanes
+# among them, the choice takes 3 % longer than the best in the mean, 26 % at worst. _COLLECTED and
+# _HALVED were fitted before, to 42 tiles of ten problems in float32.
 # Bytes of memory, of what copies bring, of results that threads store and of shared memory, a cycle
 # of one multiprocessor.
-_MEMORY, _BROUGHT, _COPIED, _STORED, _SHARED = 17.5, 36.0, 25.0, 20.0, 128.0
+_MEMORY, _BROUGHT, _COPIED, _STORED, _SHARED = 18.5, 40.0, 27.0, 15.0, 128.0
 # Cycles from the copy of a stage to its arrival, and stages that are not on their way.
-_LATENCY, _HELD = 3450.0, 1.3
+_LATENCY, _HELD = 3000.0, 1.0
 # Bytes of a line and of a sector of the level-2 cache; requests to it a cycle, and for how many
 # one that writes a part of a sector counts.
-_LINE, _SECTOR, _REQUESTS, _PARTIAL = 128, 32, 0.57, 1.6
+_LINE, _SECTOR, _REQUESTS, _PARTIAL = 128, 32, 0.57, 1.7
 # How much slower memory is where neighbours in it are used at different times.
-_APART = 2.6
+_APART = 2.5
 # Multiply-adds of 2-byte operands a cycle, and where three products stand for one those of half the
 # size.
-_RATE, _RATE_OF_SPLIT = 3400.0, 2000.0
+_RATE, _RATE_OF_SPLIT = 2500.0, 2300.0
 _PRODUCTS_OF_SPLIT = 3
 # Cycles of a step, of a part of the results and of a sum of it, of a tile, of an element of X that
 # goes through registers; of a call, and of weights that are packed before it.
-_STEP, _PART, _SUM, _TILE, _FRAGMENT = 120.0, 0.0, 0.065, 390.0, 0.015
-_CALL, _PACK = 5700.0, 3300.0
+_STEP, _PART, _SUM, _TILE, _FRAGMENT = 100.0, 2.4, 0.033, 380.0, 0.023
+_CALL, _PACK = 4800.0, 5100.0
 # Of a sum that leaves a chain of split products; and how much of the time that a half of the
 # results takes to leave is waited for.
 _COLLECTED, _HALVED = 0.018, 0.5
+# How little what goes on at the same time disturbs each other: the power of a norm.
+_SHARPNESS = 4.3
 # Elements that a block packs in a cycle.
-_PACKS = 2.2
+_PACKS = 0.93
 
 
 def cycles(work: Contraction, tile: GroupTile, splits: bool, packs: bool, target: Target) -> float:
@@ -63,7 +65,8 @@ def cycles(work: Contraction, tile: GroupTile, splits: bool, packs: bool, target
     parts = tile.team_m * tile.team_n // contract_group.part_outputs(work, tile)
     stored = parts * _PART + y / _STORED
     # Nothing goes on beside the first copies and the last results.
-    took = _CALL + (turns - 1) * max(memory, brought, used, stored) + brought + used + stored
+    together = sum(item**_SHARPNESS for item in (memory, brought, used, stored))
+    took = _CALL + (turns - 1) * together ** (1 / _SHARPNESS) + brought + used + stored
     if tile.resident:
         # Nothing goes on while a block takes another part of W, either.
         own = weights / _COPIED + _LATENCY

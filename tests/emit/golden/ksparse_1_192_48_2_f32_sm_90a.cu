@@ -1,4 +1,4 @@
-// I_1 x dense(192, 48) x I_2, batch_first, tiles of 2 lanes x 64 x 96 x 16, 8 stages, 2 teams along outputs, W stays
+// I_1 x dense(192, 48) x I_2, batch_first, tiles of 2 lanes x 128 x 48 x 16, 7 stages, 2 teams along rows, W stays
 #include "kronop/contract_group.cuh"
 
 using Parameters = kronop::ContractParameters<double>;
@@ -46,23 +46,23 @@ struct Step {
   using Epilogue = ::Epilogue;
   static constexpr int kThreads = 512;
   static constexpr int kBlocks = 1;
-  static constexpr int kStages = 8;
+  static constexpr int kStages = 7;
   static constexpr bool kResident = true;
   static constexpr bool kImages = false;
   static constexpr bool kPacks = true;
   static constexpr bool kDirect = false;
   static constexpr bool kSplit = true;
   static constexpr int kLanes = 2;
-  static constexpr int kTileM = 64;
-  static constexpr int kTileN = 96;
+  static constexpr int kTileM = 128;
+  static constexpr int kTileN = 48;
   static constexpr int kTileK = 16;
   static constexpr int kTogether = 1;
   static constexpr int kChainSlabs = 1;
   static constexpr int kChainN = 48;
   static constexpr int kTeamM = 1;
-  static constexpr int kGroupsM = 1;
+  static constexpr int kGroupsM = 2;
   static constexpr int kGroupsLanes = 1;
-  static constexpr int kGroupsN = 2;
+  static constexpr int kGroupsN = 1;
   static constexpr int kPartM = 16;
   static constexpr int kPartN = 24;
   static constexpr int kKept = 2;
@@ -77,10 +77,10 @@ struct Step {
   static constexpr int kYVector = 4;
   static constexpr int kXPitch = 40;
   static constexpr int kYPitch = 48;
-  static constexpr int kXSize = 2560;
+  static constexpr int kXSize = 5120;
   static constexpr int kWRoom = 0;
-  static constexpr int kResultsAt = 155648;
-  static constexpr int kBarriersAt = 206336;
+  static constexpr int kResultsAt = 180224;
+  static constexpr int kBarriersAt = 230144;
   static constexpr int kCopyRegisters = 72;
   static constexpr int kProductRegisters = 184;
   static constexpr int kStoreRegisters = 72;

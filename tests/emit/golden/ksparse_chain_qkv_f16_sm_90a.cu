@@ -124,7 +124,41 @@ ksparse_f16_2_48_192_1_batch_first_f16_linear_sm_90a(const __grid_constant__ Par
   kronop::contract_group<Step>(parameters);
 }
 
-// I_1 x dense(192, 48) x I_2, batch_first, tiles of 2 lanes x 128 x 64 x 32, 8 stages, 2 teams along rows, W stays
+// weights in the order of products, 36864 bytes for each group
+#include "kronop/pack_images.cuh"
+
+using Parameters = kronop::PackParameters;
+static_assert(sizeof(Parameters{.w = {}, .packed = {}, .lanes = {}, .groups = {}, .w_vector = {},
+    .contracted_w = {}, .produced_w = {}, .lane_w = {}, .group_w = {}}) == 72);
+static_assert(sizeof(Parameters::w) == 8 && sizeof(Parameters::packed) == 8 &&
+    sizeof(Parameters::lanes) == 8 && sizeof(Parameters::groups) == 8 &&
+    sizeof(Parameters::w_vector) == 8 && sizeof(Parameters::contracted_w) == 8 &&
+    sizeof(Parameters::produced_w) == 8 && sizeof(Parameters::lane_w) == 8 &&
+    sizeof(Parameters::group_w) == 8);
+
+struct Step {
+  using Input = kronop::half_t;
+  using Factor = kronop::half_t;
+  using Output = kronop::half_t;
+  using Accumulator = float;
+  using Epilogue = kronop::Identity<float>;
+  static constexpr int kThreads = 128;
+  static constexpr int kBlocks = 1;
+  static constexpr int kLanes = 2;
+  static constexpr int kPlanes = 1;
+  static constexpr int kTileLanes = 2;
+  static constexpr int kTileN = 96;
+  static constexpr int kTileK = 32;
+  static constexpr int kContracted = 48;
+  static constexpr int kProduced = 192;
+};
+
+extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
+pack_ksparse_f16_1_192_48_2_batch_first_f16_linear_sm_90a(const __grid_constant__ Parameters parameters) {
+  kronop::pack_images<Step>(parameters);
+}
+
+// I_1 x dense(192, 48) x I_2, batch_first, tiles of 2 lanes x 64 x 96 x 32, 8 stages, 2 teams along outputs, W in images
 #include "kronop/contract_group.cuh"
 
 using Parameters = kronop::ContractParameters<double>;
@@ -173,24 +207,24 @@ struct Step {
   static constexpr int kThreads = 512;
   static constexpr int kBlocks = 1;
   static constexpr int kStages = 8;
-  static constexpr bool kResident = true;
-  static constexpr bool kImages = false;
-  static constexpr bool kPacks = true;
+  static constexpr bool kResident = false;
+  static constexpr bool kImages = true;
+  static constexpr bool kPacks = false;
   static constexpr bool kDirect = false;
   static constexpr bool kSplit = false;
   static constexpr int kLanes = 2;
-  static constexpr int kTileM = 128;
-  static constexpr int kTileN = 64;
+  static constexpr int kTileM = 64;
+  static constexpr int kTileN = 96;
   static constexpr int kTileK = 32;
   static constexpr int kTogether = 1;
   static constexpr int kChainSlabs = 1;
-  static constexpr int kChainN = 64;
+  static constexpr int kChainN = 48;
   static constexpr int kTeamM = 1;
-  static constexpr int kGroupsM = 2;
+  static constexpr int kGroupsM = 1;
   static constexpr int kGroupsLanes = 1;
-  static constexpr int kGroupsN = 1;
+  static constexpr int kGroupsN = 2;
   static constexpr int kPartM = 16;
-  static constexpr int kPartN = 32;
+  static constexpr int kPartN = 24;
   static constexpr int kKept = 2;
   static constexpr int kContracted = 48;
   static constexpr int kProduced = 192;
@@ -202,11 +236,11 @@ struct Step {
   static constexpr int kWLanes = 2;
   static constexpr int kYVector = 8;
   static constexpr int kXPitch = 80;
-  static constexpr int kYPitch = 80;
-  static constexpr int kXSize = 10240;
-  static constexpr int kWRoom = 0;
+  static constexpr int kYPitch = 48;
+  static constexpr int kXSize = 5120;
+  static constexpr int kWRoom = 6144;
   static constexpr int kResultsAt = 180224;
-  static constexpr int kBarriersAt = 221696;
+  static constexpr int kBarriersAt = 205568;
   static constexpr int kCopyRegisters = 88;
   static constexpr int kProductRegisters = 176;
   static constexpr int kStoreRegisters = 72;

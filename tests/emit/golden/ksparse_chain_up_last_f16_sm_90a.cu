@@ -125,7 +125,7 @@ ksparse_f16_6_64_64_1_batch_last_f16_linear_sm_90a(const __grid_constant__ Param
 }
 
 // weights in the order of products, 589824 bytes for each group
-#include "kronop/pack_weights.cuh"
+#include "kronop/pack_images.cuh"
 
 using Parameters = kronop::PackParameters;
 static_assert(sizeof(Parameters{.w = {}, .packed = {}, .lanes = {}, .groups = {}, .w_vector = {},
@@ -144,19 +144,21 @@ struct Step {
   using Epilogue = kronop::Identity<float>;
   static constexpr int kThreads = 128;
   static constexpr int kBlocks = 1;
-  static constexpr int kLanes = 2;
+  static constexpr int kLanes = 1;
   static constexpr int kPlanes = 1;
-  static constexpr int kPitch = 192;
+  static constexpr int kTileLanes = 1;
+  static constexpr int kTileN = 192;
+  static constexpr int kTileK = 64;
   static constexpr int kContracted = 192;
   static constexpr int kProduced = 768;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
 pack_ksparse_f16_1_768_192_2_batch_last_f16_linear_sm_90a(const __grid_constant__ Parameters parameters) {
-  kronop::pack_weights<Step>(parameters);
+  kronop::pack_images<Step>(parameters);
 }
 
-// I_1 x dense(768, 192) x I_2, batch_last, tiles of 1 lanes x 128 x 256 x 64, 5 stages, 2 teams along rows, W stays, results in halves
+// I_1 x dense(768, 192) x I_2, batch_last, tiles of 1 lanes x 128 x 192 x 64, 4 stages, 2 teams along rows, W in images
 #include "kronop/contract_group.cuh"
 
 using Parameters = kronop::ContractParameters<double>;
@@ -204,26 +206,26 @@ struct Step {
   using Epilogue = ::Epilogue;
   static constexpr int kThreads = 512;
   static constexpr int kBlocks = 1;
-  static constexpr int kStages = 5;
-  static constexpr bool kResident = true;
-  static constexpr bool kImages = false;
+  static constexpr int kStages = 4;
+  static constexpr bool kResident = false;
+  static constexpr bool kImages = true;
   static constexpr bool kPacks = false;
   static constexpr bool kDirect = true;
   static constexpr bool kSplit = false;
   static constexpr int kLanes = 1;
   static constexpr int kTileM = 128;
-  static constexpr int kTileN = 256;
+  static constexpr int kTileN = 192;
   static constexpr int kTileK = 64;
   static constexpr int kTogether = 1;
   static constexpr int kChainSlabs = 4;
-  static constexpr int kChainN = 128;
+  static constexpr int kChainN = 96;
   static constexpr int kTeamM = 1;
   static constexpr int kGroupsM = 2;
   static constexpr int kGroupsLanes = 1;
   static constexpr int kGroupsN = 1;
   static constexpr int kPartM = 64;
   static constexpr int kPartN = 32;
-  static constexpr int kKept = 4;
+  static constexpr int kKept = 6;
   static constexpr int kContracted = 192;
   static constexpr int kProduced = 768;
   static constexpr int kPlane = 147456;
@@ -236,9 +238,9 @@ struct Step {
   static constexpr int kXPitch = 136;
   static constexpr int kYPitch = 72;
   static constexpr int kXSize = 8192;
-  static constexpr int kWRoom = 0;
-  static constexpr int kResultsAt = 180224;
-  static constexpr int kBarriersAt = 218112;
+  static constexpr int kWRoom = 12288;
+  static constexpr int kResultsAt = 163840;
+  static constexpr int kBarriersAt = 219904;
   static constexpr int kCopyRegisters = 88;
   static constexpr int kProductRegisters = 168;
   static constexpr int kStoreRegisters = 88;

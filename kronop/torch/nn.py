@@ -138,10 +138,13 @@ class KSLinear(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
     def _chain(self) -> list[Any]:
         """The weights; without the list's own iteration, which takes 3 microseconds apiece."""
         weights = self.weights
-        own = weights._parameters
-        if torch.compiler.is_compiling() or len(own) != len(self.patterns):  # Parametrized ones.
+        if torch.compiler.is_compiling():
             return list(weights)
-        return [*own.values()]
+        own = weights._parameters
+        try:
+            return [own[str(index)] for index in range(len(self.patterns))]
+        except KeyError:  # Parametrized, pruned or normalised ones.
+            return list(weights)
 
     def get_dense_product(self) -> Any:
         """W (out_features, in_features), of the layer's type and device; differentiable."""

@@ -207,6 +207,22 @@ def test_images_of_several_lanes(folder: Path, only: Any) -> None:
     run(folder, (1, 130, 66, 4), 190, float16, (64, 64, 16), 3, cores=2)
 
 
+@pytest.mark.parametrize(
+    ("element", "pattern", "lanes"),
+    [(float16, (2, 40, 24, 20), 16), (float32, (2, 40, 20, 12), 8)],
+)
+def test_images_of_some_lanes(
+    folder: Path, only: Any, element: DataType, pattern: Any, lanes: int
+) -> None:
+    only(lambda tile: tile.images and tile.lanes == lanes)
+    run(folder, pattern, 70, element, (64, 16, 16), cores=4)
+
+
+def test_images_and_results_in_halves(folder: Path, only: Any) -> None:
+    only(lambda tile: tile.images and tile.halves)
+    run(folder, (2, 70, 24, 1), 300, float32, (256, 64, 16), cores=4)
+
+
 def test_images_of_lanes_that_are_apart(folder: Path, only: Any) -> None:
     only(lambda tile: tile.images and tile.lanes == 1)
     run(folder, (2, 80, 72, 8), 300, float16, (128, 64, 32), cores=4, template="move_lanes")

@@ -12,6 +12,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch.nn.utils import parametrize, prune  # noqa: E402
+
 import kronop  # noqa: E402
 import kronop.torch  # noqa: E402
 from kronop.torch import choice  # noqa: E402
@@ -379,3 +381,30 @@ def test_what_does_not_fit_is_refused(case: int) -> None:
     call, error, word = _REFUSED[case]
     with pytest.raises(error, match=word):
         call()
+
+
+def _prune(weights: Any) -> None:
+    prune.custom_from_mask(weights, "0", torch.arange(32).reshape(2, 4, 4, 1) % 3 > 0)
+
+
+def _prune_for_good(weights: Any) -> None:
+    _prune(weights)
+    prune.remove(weights, "0")
+
+
+def _normalise(weights: Any) -> None:
+    torch.nn.utils.spectral_norm(weights, "1")
+
+
+def _register_again(weights: Any) -> None:
+    parametrize.register_parametrization(weights, "0", torch.nn.Tanh())
+    parametrize.remove_parametrizations(weights, "0")
+
+
+@pytest.mark.parametrize("change", [_prune, _prune_for_good, _normalise, _register_again])
+def test_weights_that_others_replaced_keep_their_places(change: Any) -> None:
+    torch.manual_seed(3)
+    layer = KSLinear([(2, 4, 4, 1)] * 2, bias=False, dtype=torch.float64).eval()
+    change(layer.weights)
+    got = layer(torch.eye(8, dtype=torch.float64))
+    assert torch.allclose(got, layer.get_dense_product().T, rtol=1e-12, atol=1e-12)

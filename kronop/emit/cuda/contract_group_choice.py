@@ -21,6 +21,8 @@ from kronop.emit.cuda.contract_group import (
 from kronop.target import Target
 
 _MOST_SUMS, _MOST_STAGES, _LEAST_STAGES = 128, 8, 2
+# Times 64 rows of a team; more were never faster.
+_ROWS = (1, 2)
 _OUTPUTS = (16, 32, 48, 64, 96, 128, 192, 256)
 # The same of a team.
 _OUTPUTS_OF_TEAM = (16, 24, *_OUTPUTS[1:])
@@ -38,7 +40,8 @@ def proposed(
     if not serves(work, target):
         return
     outputs = operands.round_up(work.produced, 16)
-    for (lanes, *along), team_m, n in itertools.product(_lanes(work), (1, 2, 4), _OUTPUTS):
+    times = _ROWS if given is None else (*_ROWS, 4)
+    for (lanes, *along), team_m, n in itertools.product(_lanes(work), times, _OUTPUTS):
         sums = lanes * team_m * n // (2 * prod(along))
         if sums > _MOST_SUMS or n > max(16, outputs + 15) or n // along[1] not in _OUTPUTS_OF_TEAM:
             continue

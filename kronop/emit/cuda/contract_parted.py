@@ -84,7 +84,9 @@ def serves(work: Contraction, target: Target) -> bool:
 
 def cost(work: Contraction, tile: PartedTile, splits: bool, target: Target) -> float:
     """As in contract_cost: bytes of memory traffic for each element of X."""
-    took = contract_group_cost.cycles(product_of(work), tile.product, splits, True, target)
+    inner = product_of(work)
+    packs = contract_group.packs_before(inner, tile.product)
+    took = contract_group_cost.cycles(inner, tile.product, splits, packs, target)
     moved = 2 * (work.contracted * work.source.bytes + work.produced * work.output.bytes)
     took += moved * work.rows * work.lanes / (target.cores * _MEMORY) + 2 * _CALL
     return of_cycles(work, took, target)

@@ -38,8 +38,8 @@ def step(
     octets = operands.cover(operands.cover(own, piece), parts)
     run = next(size for size in operands.powers_of_two(1, _MOST_OCTETS) if size >= octets)
     matrices = max(1, _TILE_BYTES // (octets * lanes * operands.VECTOR_BYTES))
-    # Octets start in different banks. Where memory has them an even number of pieces apart, so they
-    # are here: sectors of 32 bytes stay whole.
+    # Octets start in different banks, an even number of pieces apart where memory has them so (of
+    # an even number of lanes): sectors of 32 bytes stay whole then.
     pitch = lanes + 2 if lanes % 4 == 0 else lanes
     pieces = matrices * lanes * run if join else matrices * octets * pitch
     return Step(

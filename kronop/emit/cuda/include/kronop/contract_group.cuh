@@ -18,6 +18,7 @@ namespace contract {
 template <class Step, class Parameters>
 KRONOP_INLINE void use_stages(const Parameters& parameters, GroupBarriers<Step>& barriers, const typename Step::Factor* of_x, const typename Step::Factor* of_w, typename Step::Output* staged) {
   using Tiles = GroupTiles<Step>;
+  static_assert(Tiles::kSteps % Step::kTogether == 0, "whole runs of stages");
   const bool speaks = threadIdx.x % 32 == 0;
   GroupResults<Step, Parameters> results(parameters, barriers, staged);
   Turn<Step::kStages> turn;

@@ -20,6 +20,7 @@ struct GroupRoom {
   // Units of a team.
   static constexpr int kOfTeam = kTeamRows / Step::kPartM;
   using Tile = Layout<Step::kYOrder, Step::kLanes, Step::kPartN, Step::kPartM, Step::kYPitch>;
+  static_assert(kKept == kParts || 2 * kKept == kParts, "all results at once, or halves");
   static KRONOP_INLINE constexpr int at(int unit, int part) { return (unit * kKept + part % kKept) * Tile::kSize; }
   static KRONOP_INLINE constexpr int shifts() { return GroupTiles<Step>::kUnits * kKept * Tile::kSize; }
 };
@@ -32,6 +33,7 @@ struct GroupResults {
   using Room = GroupRoom<Step>;
   using Tile = typename Room::Tile;
   static constexpr bool kByRows = Room::kByRows, kMatrices = sizeof(Output) == 2 && Step::kLanes == 1;
+  static_assert(!kMatrices || Sums::kN % 2 == 0, "matrices of results come in pairs");
   static constexpr int kAcross = Room::kAcross;
   const Parameters& parameters;
   GroupBarriers<Step>& barriers;

@@ -369,7 +369,7 @@ def test_threads_do_not_share_launches(counter: _Counter) -> None:
     assert not wrong
     for call in prepared._calls.values():
         assert call is not None
-        assert all(len(step._ready) <= 6 for step in call._steps)
+        assert all(len(step.launch.__self__._ready) <= 6 for step in call._steps)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")

@@ -36,6 +36,8 @@ KRONOP_INLINE void use_stages(const Parameters& parameters, GroupBarriers<Step>&
     had = walk.part;
     GroupSums<Step> sums;
     int before = -1;
+    // NOTE: one thread speaks for its warp: what the others have read went into products that are over. A barrier of the warp before
+    // would say so to the memory model, and spills 20 bytes where 8 lanes lie side by side.
     const auto release = [&] {
       if (before >= 0 && speaks) barriers.free[before].arrive();
     };

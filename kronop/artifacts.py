@@ -212,6 +212,8 @@ class Launch:
     """One kernel call, fully decided: which step's kernel, its geometry and its packed parameter.
 
     Host kernels ignore the geometry. `grid` and `block` count blocks and threads in x, y, z.
+    `overlaps`: the launch before this one only prepares for it, and the kernel itself waits for
+    what that one writes, so it may begin earlier.
     """
 
     step: int
@@ -219,3 +221,4 @@ class Launch:
     grid: tuple[int, int, int] = (1, 1, 1)
     block: tuple[int, int, int] = (1, 1, 1)
     shared_bytes: int = 0
+    overlaps: bool = False

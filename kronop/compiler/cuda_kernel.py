@@ -178,8 +178,19 @@ def _config(launch: Launch, stream: int) -> Any:
     config.blockDimX, config.blockDimY, config.blockDimZ = launch.block
     config.sharedMemBytes = launch.shared_bytes
     config.hStream = stream
-    config.numAttrs = 0
+    config.attrs = [_early()] if launch.overlaps else []
+    config.numAttrs = len(config.attrs)
     return config
+
+
+@functools.cache
+def _early() -> Any:
+    """What lets a kernel begin while the one before it in the stream still runs."""
+    driver = _driver()
+    attribute = driver.CUlaunchAttribute()
+    attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+    attribute.value.programmaticStreamSerializationAllowed = 1
+    return attribute
 
 
 def _geometry(launch: Launch) -> str:

@@ -426,6 +426,8 @@ using emulation::GroupMatrix;
 using emulation::group_product;
 using emulation::wait_for_team;
 inline void publish_barriers() {}
+inline void let_next_launch_begin() {}
+inline void wait_for_launch_before() {}
 template <int kCount>
 inline void give_registers_back() {}
 template <int kCount>

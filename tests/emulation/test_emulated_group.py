@@ -113,6 +113,22 @@ def only(
     ksparse._candidates.cache_clear()
 
 
+@pytest.mark.parametrize("images", [False, True])
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("d", [1, 3, 6, 12])
+def test_packed_weights(
+    folder: Path, only: Any, monkeypatch: pytest.MonkeyPatch, d: int, turned: bool, images: bool
+) -> None:
+    """By a launch before, of more lanes at once than a block has, in all ways of reading."""
+    monkeypatch.setattr(contract_group, "_MOST_PACKED", 0)
+    monkeypatch.setattr(contract_group_choice, "_LEAST_OF_IMAGES", 1)
+    only(lambda tile: tile.images is images)
+    for element, b in ((float16, 56), (float32, 40), (float16, 33)):
+        alignment = 1 if b == 33 else 16 // element.bytes
+        shape, ways = (128, 32, 16), {"batch_last": True, "alignment": alignment}
+        run(folder, (2, b, 40, d), 130, element, shape, turned=turned, **ways)
+
+
 @pytest.mark.parametrize("adds", [False, True])
 @pytest.mark.parametrize("d", [2, 3, 6, 8])
 def test_teams_along_outputs(folder: Path, only: Any, d: int, adds: bool) -> None:

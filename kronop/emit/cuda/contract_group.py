@@ -36,6 +36,8 @@ _BARRIER, _ALIGNMENT = 8, 1024
 _LEAST_BUSY = 0.9
 # Weights of a block up to which it packs them itself, and a launch before it is saved.
 _MOST_PACKED = 32768
+# Lanes of weights that a thread has registers for.
+_MOST_PACKED_LANES = 8
 # Measured with ptxas 13.0: addresses of more copies of a thread are spilled.
 _MOST_PIECES, _MOST_PIECES_OF_LANES = 16, 18
 # The same: runs of all of more lanes are taken apart in further registers.
@@ -108,6 +110,11 @@ def direct(work: Contraction, tile: GroupTile) -> bool:
 def weight_lanes(work: Contraction) -> int:
     """Neighbouring lanes of weights that one access brings."""
     return operands.widest_divisor(operands.vector_of(work.source), [work.lanes])
+
+
+def packed_lanes(work: Contraction) -> int:
+    """Lanes of weights that a thread packs at once: all of a few, whose runs are read whole."""
+    return work.lanes if work.lanes <= _MOST_PACKED_LANES else weight_lanes(work)
 
 
 def wants_packing(work: Contraction) -> bool:
@@ -311,15 +318,11 @@ def pack_constants(
     work: Contraction, tile: GroupTile, splits: bool
 ) -> tuple[tuple[str, Constant], ...]:
     """What the step that packs weights for a tile has of its own."""
+    own = (("kLanes", packed_lanes(work)), ("kPlanes", planes(splits)))
     if not tile.images:
-        return (
-            ("kLanes", weight_lanes(work)),
-            ("kPlanes", planes(splits)),
-            ("kPitch", packed_depth(work)),
-        )
+        return (*own, ("kPitch", packed_depth(work)))
     return (
-        ("kLanes", operands.widest_divisor(weight_lanes(work), [tile.lanes])),
-        ("kPlanes", planes(splits)),
+        *own,
         ("kTileLanes", tile.lanes),
         ("kTileN", tile.n),
         ("kTileK", tile.k),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import IntEnum
 from math import prod
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar
@@ -18,6 +19,12 @@ from kronop.target import Target
 _PACK_THREADS = 128
 
 
+class Reading(IntEnum):
+    """How weights may be read: as in pack_weights.cuh."""
+
+    Singly, Vectors, Turned, Joined = range(4)
+
+
 def pack_step(
     math: MathInstruction,
     work: Contraction,
@@ -29,7 +36,7 @@ def pack_step(
     """The step that brings weights in order, or makes images of them."""
     template = "pack_images" if tile.images else "pack_weights"
     bytes_of_weights = work.lanes * work.produced * work.contracted * work.source.bytes
-    names = ("lanes", "groups", "w_vector", "contracted_w", "produced_w", "lane_w", "group_w")
+    names = ("lanes", "groups", "reading", "contracted_w", "produced_w", "lane_w", "group_w")
     return Step(
         entry=f"pack_{entry}",
         header=f"kronop/{template}.cuh",
@@ -123,6 +130,36 @@ def allows_vectors(
     return operands.allows_vectors(view, extents, along, width, element)
 
 
+def _reading(
+    view: operands.View, extents: Mapping[str, Sequence[int]], at_once: int, element: DataType
+) -> Reading:
+    """How who packs so many lanes at once may read them."""
+    piece = operands.vector_of(element)
+    if at_once == 1:
+        for along, reading in (("contracted", Reading.Vectors), ("produced", Reading.Turned)):
+            if operands.allows_vectors(view, extents, along, piece, element):
+                return reading
+        return Reading.Singly
+    if at_once == extents["lane"][0] and _is_joined(view, extents, element):
+        return Reading.Joined
+    width = operands.widest_divisor(piece, [at_once])
+    return Reading(operands.allows_vectors(view, extents, "lane", width, element))
+
+
+def _is_joined(
+    view: operands.View, extents: Mapping[str, Sequence[int]], element: DataType
+) -> bool:
+    """Whether all lanes of all steps are one run, and every piece of steps is whole accesses."""
+    steps, lanes = extents["contracted"][0], extents["lane"][0]
+    if view.strides["lane"][0] != 1 or view.strides["contracted"][0] != lanes:
+        return False
+    runs = replace(view, strides={**view.strides, "lane": (0,), "contracted": (1,)})
+    one = {**extents, "lane": (1,), "contracted": (steps * lanes,)}
+    return bool(
+        operands.allows_vectors(runs, one, "contracted", operands.vector_of(element), element)
+    )
+
+
 def pack_launch(
     index: int, step: Step, view: operands.View, extents: Mapping[str, Sequence[int]], packed: int
 ) -> tuple[Launch, operands.View]:
@@ -134,12 +171,12 @@ def pack_launch(
         "packed": packed,
         "lanes": lanes,
         "groups": groups,
-        "w_vector": allows_vectors(view, extents, at_once, element),
+        "reading": (reading := _reading(view, extents, at_once, element)),
     }
     flat = {name: item[0] if isinstance(item, tuple) else item for name, item in values.items()}
-    there = _packed(step, lanes, groups)
-    pieces = there.contracted // operands.vector_of(element)
-    threads = groups * operands.cover(there.lanes, at_once) * there.produced * pieces
+    there, piece = _packed(step, lanes, groups), operands.vector_of(element)
+    outputs = operands.cover(there.produced, piece if reading is Reading.Turned else 1)
+    threads = groups * operands.cover(there.lanes, at_once) * outputs * there.contracted // piece
     launch = operands.make_launch(index, step, operands.cover(threads, _PACK_THREADS), flat)
     strides = {name: (there.strides[name],) for name in ("contracted", "produced", "lane")}
     group = (there.strides["group"], 0, 0, 0)

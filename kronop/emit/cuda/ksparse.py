@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kronop.artifacts import Launch, Status
 from kronop.descriptions.datatype import FLOAT8, DataType, RowMajor
@@ -306,7 +306,8 @@ def _launches(plan: Plan, problem: KSparseProblem) -> tuple[Launch, ...]:
         packs = (pack,)
     views["w"] = packed
     if not contract_parted.is_parted(plan):
-        return *packs, contract_launch(index, step, views, extents, problem.scalars)
+        product = contract_launch(index, step, views, extents, problem.scalars)
+        return *packs, replace(product, overlaps=bool(packs))
     matrices = {"x": problem.x, "z": problem.z, "y": problem.y}
     room = problem.workspace + (packed_bytes(plan.steps[0], d, a) if _packs(plan) else 0)
     moved = contract_parted.launches(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
 from kronop.descriptions.datatype import DataType, float32
@@ -111,7 +111,8 @@ class CudaKSparseGradientEmitter:
         if gradient_group_step.is_grouped(plan):
             cut = gradient_group_step.shares_of(plan, problem.rows)
             sums = gradient_group_step.launches(plan, problem, cut)
-            return *sums, *end_launches(plan.steps, problem, cut.count)
+            added, *others = end_launches(plan.steps, problem, cut.count)
+            return *sums, replace(added, overlaps=bool(sums)), *others
         step = plan.steps[0]
         shares, tiles, blocks = _counts(step, plan.target, problem.rows)
         ends = end_launches(plan.steps, problem, shares)

@@ -16,8 +16,10 @@ MOST_LANES = 512
 _THREADS, _BLOCKS, _TILE_BYTES = 256, 5, 16384
 # Pieces of a run: the 128 bytes of a line.
 _MOST_OCTETS = 8
+# Matrices of a block, and two addresses of each.
+_MOST_MATRICES, _START_BYTES = 32, 16
 _NAMES = (
-    *("rows", "groups", "vector", "row_apart", "group_apart", "lane_apart"),
+    *("rows", "groups", "vector", "row_apart", "group_apart"),
     *("row_together", "group_together", "column"),
 )
 
@@ -37,11 +39,13 @@ def step(
     parts = operands.cover(operands.cover(own, piece), _MOST_OCTETS)
     octets = operands.cover(operands.cover(own, piece), parts)
     run = next(size for size in operands.powers_of_two(1, _MOST_OCTETS) if size >= octets)
-    matrices = max(1, _TILE_BYTES // (octets * lanes * operands.VECTOR_BYTES))
+    whole = _TILE_BYTES // (octets * lanes * operands.VECTOR_BYTES)
+    matrices = max(1, min(_MOST_MATRICES, whole))
     # Octets start in different banks, an even number of pieces apart where memory has them so (of
     # an even number of lanes): sectors of 32 bytes stay whole then.
     pitch = lanes + 2 if lanes % 4 == 0 else lanes
     pieces = matrices * lanes * run if join else matrices * octets * pitch
+    tile_bytes = pieces * operands.VECTOR_BYTES
     return Step(
         entry=entry,
         header="kronop/lanes.cuh",
@@ -58,6 +62,7 @@ def step(
             ("kOctets", octets),
             ("kRun", run),
             ("kPitch", pitch),
+            ("kStartsAt", tile_bytes),
         ),
         signature=KernelSignature(
             "LanesParameters",
@@ -69,7 +74,7 @@ def step(
         ),
         epilogue=None,
         threads=_THREADS,
-        shared_bytes=pieces * operands.VECTOR_BYTES,
+        shared_bytes=tile_bytes + matrices * _START_BYTES,
         bytes_per_row=traffic,
         operations_per_row=0,
         note=f"{lanes} lanes of {own} {'together' if join else 'apart'}",
@@ -116,7 +121,6 @@ def launch(
         "vector": int(vector),
         "row_apart": apart.row,
         "group_apart": apart.group,
-        "lane_apart": apart.lane,
         "row_together": together.row,
         "group_together": group,
         "column": together.column,

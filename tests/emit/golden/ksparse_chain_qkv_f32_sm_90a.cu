@@ -2,13 +2,12 @@
 #include "kronop/pack_images.cuh"
 
 using Parameters = kronop::PackParameters;
-static_assert(sizeof(Parameters{.w = {}, .packed = {}, .lanes = {}, .groups = {}, .w_vector = {},
+static_assert(sizeof(Parameters{.w = {}, .packed = {}, .lanes = {}, .groups = {}, .reading = {},
     .contracted_w = {}, .produced_w = {}, .lane_w = {}, .group_w = {}}) == 72);
 static_assert(sizeof(Parameters::w) == 8 && sizeof(Parameters::packed) == 8 &&
-    sizeof(Parameters::lanes) == 8 && sizeof(Parameters::groups) == 8 &&
-    sizeof(Parameters::w_vector) == 8 && sizeof(Parameters::contracted_w) == 8 &&
-    sizeof(Parameters::produced_w) == 8 && sizeof(Parameters::lane_w) == 8 &&
-    sizeof(Parameters::group_w) == 8);
+    sizeof(Parameters::lanes) == 8 && sizeof(Parameters::groups) == 8 && sizeof(Parameters::reading)
+    == 8 && sizeof(Parameters::contracted_w) == 8 && sizeof(Parameters::produced_w) == 8 &&
+    sizeof(Parameters::lane_w) == 8 && sizeof(Parameters::group_w) == 8);
 
 struct Step {
   using Input = float;

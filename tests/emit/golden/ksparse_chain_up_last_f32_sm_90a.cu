@@ -96,13 +96,12 @@ ksparse_f32_6_64_64_1_batch_last_f32_linear_sm_90a(const __grid_constant__ Param
 #include "kronop/pack_images.cuh"
 
 using Parameters = kronop::PackParameters;
-static_assert(sizeof(Parameters{.w = {}, .packed = {}, .lanes = {}, .groups = {}, .w_vector = {},
+static_assert(sizeof(Parameters{.w = {}, .packed = {}, .lanes = {}, .groups = {}, .reading = {},
     .contracted_w = {}, .produced_w = {}, .lane_w = {}, .group_w = {}}) == 72);
 static_assert(sizeof(Parameters::w) == 8 && sizeof(Parameters::packed) == 8 &&
-    sizeof(Parameters::lanes) == 8 && sizeof(Parameters::groups) == 8 &&
-    sizeof(Parameters::w_vector) == 8 && sizeof(Parameters::contracted_w) == 8 &&
-    sizeof(Parameters::produced_w) == 8 && sizeof(Parameters::lane_w) == 8 &&
-    sizeof(Parameters::group_w) == 8);
+    sizeof(Parameters::lanes) == 8 && sizeof(Parameters::groups) == 8 && sizeof(Parameters::reading)
+    == 8 && sizeof(Parameters::contracted_w) == 8 && sizeof(Parameters::produced_w) == 8 &&
+    sizeof(Parameters::lane_w) == 8 && sizeof(Parameters::group_w) == 8);
 
 struct Step {
   using Input = float;
@@ -112,7 +111,7 @@ struct Step {
   using Epilogue = kronop::Identity<float>;
   static constexpr int kThreads = 128;
   static constexpr int kBlocks = 1;
-  static constexpr int kLanes = 1;
+  static constexpr int kLanes = 2;
   static constexpr int kPlanes = 2;
   static constexpr int kTileLanes = 1;
   static constexpr int kTileN = 128;

@@ -3,13 +3,13 @@
 
 using Parameters = kronop::LanesParameters;
 static_assert(sizeof(Parameters{.apart = {}, .together = {}, .rows = {}, .groups = {}, .vector = {},
-    .row_apart = {}, .group_apart = {}, .lane_apart = {}, .row_together = {}, .group_together = {},
-    .column = {}}) == 88);
+    .row_apart = {}, .group_apart = {}, .row_together = {}, .group_together = {}, .column = {}}) ==
+    80);
 static_assert(sizeof(Parameters::apart) == 8 && sizeof(Parameters::together) == 8 &&
     sizeof(Parameters::rows) == 8 && sizeof(Parameters::groups) == 8 && sizeof(Parameters::vector)
     == 8 && sizeof(Parameters::row_apart) == 8 && sizeof(Parameters::group_apart) == 8 &&
-    sizeof(Parameters::lane_apart) == 8 && sizeof(Parameters::row_together) == 8 &&
-    sizeof(Parameters::group_together) == 8 && sizeof(Parameters::column) == 8);
+    sizeof(Parameters::row_together) == 8 && sizeof(Parameters::group_together) == 8 &&
+    sizeof(Parameters::column) == 8);
 
 struct Step {
   using Input = kronop::half_t;
@@ -26,6 +26,7 @@ struct Step {
   static constexpr int kOctets = 8;
   static constexpr int kRun = 8;
   static constexpr int kPitch = 6;
+  static constexpr int kStartsAt = 16128;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
@@ -38,13 +39,13 @@ part_x_gradient_f16_256x6_sm_90a(const __grid_constant__ Parameters parameters) 
 
 using Parameters = kronop::LanesParameters;
 static_assert(sizeof(Parameters{.apart = {}, .together = {}, .rows = {}, .groups = {}, .vector = {},
-    .row_apart = {}, .group_apart = {}, .lane_apart = {}, .row_together = {}, .group_together = {},
-    .column = {}}) == 88);
+    .row_apart = {}, .group_apart = {}, .row_together = {}, .group_together = {}, .column = {}}) ==
+    80);
 static_assert(sizeof(Parameters::apart) == 8 && sizeof(Parameters::together) == 8 &&
     sizeof(Parameters::rows) == 8 && sizeof(Parameters::groups) == 8 && sizeof(Parameters::vector)
     == 8 && sizeof(Parameters::row_apart) == 8 && sizeof(Parameters::group_apart) == 8 &&
-    sizeof(Parameters::lane_apart) == 8 && sizeof(Parameters::row_together) == 8 &&
-    sizeof(Parameters::group_together) == 8 && sizeof(Parameters::column) == 8);
+    sizeof(Parameters::row_together) == 8 && sizeof(Parameters::group_together) == 8 &&
+    sizeof(Parameters::column) == 8);
 
 struct Step {
   using Input = kronop::half_t;
@@ -61,6 +62,7 @@ struct Step {
   static constexpr int kOctets = 8;
   static constexpr int kRun = 8;
   static constexpr int kPitch = 6;
+  static constexpr int kStartsAt = 16128;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

@@ -18,6 +18,7 @@ struct AddSharesParameters {
 // A thread has kVector neighbours along the last axis, of every kSlices-th share.
 template <class Step, class Parameters>
 KRONOP_INLINE void add_shares(const Parameters& parameters) {
+  wait_for_launch_before();
   using Accumulator = typename Step::Accumulator;
   using Output = typename Step::Output;
   using Part = Vector<Accumulator, Step::kVector>;

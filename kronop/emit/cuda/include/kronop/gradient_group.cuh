@@ -241,6 +241,7 @@ KRONOP_INLINE void use_stages(const GradientGroupParameters& parameters, Stages<
 
 template <class Step, class Parameters>
 KRONOP_INLINE void gradient_group(const Parameters& parameters) {
+  let_next_launch_begin();
   unsigned char* shared = shared_memory();
   auto& barriers = *reinterpret_cast<gradient::Stages<Step>*>(shared + Step::kBarriersAt);
   auto* stages = reinterpret_cast<typename Step::Factor*>(shared);

@@ -121,6 +121,8 @@ KRONOP_INLINE void fill_stages(const Parameters& parameters, GroupBarriers<Step>
   Turn<Step::kStages> turn;
   Turn<1> w_turn;
   int had = -1;
+  // What packs weights may still be at it.
+  wait_for_launch_before();
 #pragma unroll 1
   for (TileWalk<Step, Parameters> walk(parameters); walk.more(); walk.advance()) {
     const Place& place = walk.place;

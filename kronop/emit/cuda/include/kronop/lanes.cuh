@@ -9,13 +9,13 @@
 
 namespace kronop {
 
-// Matrix (row, group): where its lanes are apart, they are `lane_apart` from each other; where together, columns are
-// `column` from each other.
+// Matrix (row, group): where its lanes are apart, each follows the one before; where together, columns are `column` from each
+// other.
 struct LanesParameters {
   void* apart;
   void* together;
   long long rows, groups, vector;
-  long long row_apart, group_apart, lane_apart;
+  long long row_apart, group_apart;
   long long row_together, group_together, column;
 };
 
@@ -31,39 +31,49 @@ struct Tile {
   static constexpr int kOctet = Step::kPitch * kPiece;
   // Apart: a run of each lane, whose pieces change places so that lanes a piece apart start in different banks.
   static constexpr int kRun = Step::kRun;
-  static constexpr int kElements = Step::kOwn * kLanes;
 
   static KRONOP_INLINE int together(int octet, int element) { return octet * kOctet + element; }
-  static KRONOP_INLINE int apart(int matrix, int lane, int octet) {
+  static KRONOP_INLINE int apart(int matrix, unsigned lane, int octet) {
     return ((matrix * kLanes + lane) * kRun + (octet ^ lane / kPiece % kRun)) * kPiece;
   }
 };
 
-// Where a block is, and what its pieces are in both orders.
+// Where a matrix of the block, from its first own index on, is in memory.
+template <class Element>
+struct Start {
+  Element* apart;
+  Element* together;
+};
+
+// Where a block is.
 template <class Step>
 struct Work {
   using Of = Tile<Step>;
   using Element = typename Of::Element;
-  static constexpr int kParts = (Step::kOwn + Of::kOctets * Of::kPiece - 1) / (Of::kOctets * Of::kPiece);
+  static constexpr int kOwns = Of::kOctets * Of::kPiece, kParts = (Step::kOwn + kOwns - 1) / kOwns;
   const LanesParameters& parameters;
-  long long matrix, matrices;
-  int octet;  // The first one.
+  Start<Element>* const starts;  // In shared memory.
+  int matrices, own;             // How many there are, and the first own index.
 
-  KRONOP_INLINE explicit Work(const LanesParameters& with) : parameters(with), matrices(with.rows * with.groups) {
-    long long index = blockIdx.x;
-    octet = int(split(index, kParts)) * Of::kOctets;
-    matrix = index * Step::kMatrices;
+  // For all threads of the block.
+  KRONOP_INLINE Work(const LanesParameters& with, Start<Element>* of_block) : parameters(with), starts(of_block) {
+    long long first = blockIdx.x;
+    own = int(split(first, kParts)) * kOwns;
+    first *= Step::kMatrices;
+    const long long left = with.rows * with.groups - first;
+    matrices = left < Step::kMatrices ? int(left) : Step::kMatrices;
+    for (int which = threadIdx.x; which < matrices; which += Step::kThreads) {
+      long long row = first + which;
+      const long long group = split(row, with.groups);
+      Start<Element>& start = starts[which];
+      start.apart = static_cast<Element*>(with.apart) + (row * with.row_apart + group * with.group_apart + own);
+      start.together = static_cast<Element*>(with.together) + (row * with.row_together + group * with.group_together + own * Step::kLanes * with.column);
+    }
+    __syncthreads();
   }
-
-  // Matrix `which` of the block: whether there is one, and its start.
-  KRONOP_INLINE bool has(int which) const { return matrix + which < matrices; }
-  KRONOP_INLINE Element* start(void* from, int which, long long row_stride, long long group_stride) const {
-    long long row = matrix + which;
-    const long long group = split(row, parameters.groups);
-    return static_cast<Element*>(from) + (row * row_stride + group * group_stride);
-  }
-  KRONOP_INLINE Element* apart(int which) const { return start(parameters.apart, which, parameters.row_apart, parameters.group_apart); }
-  KRONOP_INLINE Element* together(int which) const { return start(parameters.together, which, parameters.row_together, parameters.group_together); }
+  // Whether all of the tile is there, in whole accesses.
+  KRONOP_INLINE bool is_whole() const { return parameters.vector && matrices == Step::kMatrices && own + kOwns <= Step::kOwn; }
+  KRONOP_INLINE bool has(int matrix, int octet) const { return matrix < matrices && own + octet * Of::kPiece < Step::kOwn; }
 };
 
 // Piece `index` of a tile where lanes are together: `at` is its first element from the start of its octet.
@@ -71,90 +81,112 @@ template <class Step>
 struct TogetherPiece {
   using Of = Tile<Step>;
   int matrix, octet, at;
-  KRONOP_INLINE explicit TogetherPiece(int index)
+  KRONOP_INLINE explicit TogetherPiece(unsigned index)
       : matrix(index / (Of::kOctets * Of::kLanes)), octet(index / Of::kLanes % Of::kOctets), at(index % Of::kLanes * Of::kPiece) {}
+  KRONOP_INLINE int first() const { return octet * Of::kPiece * Of::kLanes + at; }
 };
 // And where they are apart.
 template <class Step>
 struct ApartPiece {
   using Of = Tile<Step>;
   int matrix, lane, octet;
-  KRONOP_INLINE explicit ApartPiece(int index)
+  KRONOP_INLINE explicit ApartPiece(unsigned index)
       : matrix(index / (Of::kOctets * Of::kLanes)), lane(index / Of::kOctets % Of::kLanes), octet(index % Of::kOctets) {}
+  KRONOP_INLINE int first() const { return lane * Step::kOwn + octet * Of::kPiece; }
 };
 
-template <class Step>
-KRONOP_INLINE void fill_together(const Work<Step>& work, typename Step::Input* tile) {
+// All pieces of a tile that are there.
+template <bool kWhole, class Piece, class Step, class Move>
+KRONOP_INLINE void for_each_piece(const Work<Step>& work, const Move& move) {
   using Of = Tile<Step>;
-  for (int index = threadIdx.x; index < Of::kPieces; index += Step::kThreads) {
-    const TogetherPiece<Step> piece(index);
-    const int first = (work.octet + piece.octet) * Of::kPiece * Of::kLanes + piece.at;
-    if (!work.has(piece.matrix) || first >= Of::kElements) continue;
-    auto* to = tile + Of::together(piece.matrix * Of::kOctets + piece.octet, piece.at);
-    const auto* from = work.together(piece.matrix);
-    if (work.parameters.vector) {
-      copy_asynchronously<16>(to, from + first);
-    } else {
-#pragma unroll 1
-      for (int v = 0; v < Of::kPiece; ++v) to[v] = from[(first + v) * work.parameters.column];
-    }
+  constexpr int each = (Of::kPieces + Step::kThreads - 1) / Step::kThreads, unrolled = kWhole ? each : 1;
+#pragma unroll unrolled
+  for (int i = 0; i < each; ++i) {
+    const unsigned index = threadIdx.x + i * Step::kThreads;
+    if (index >= Of::kPieces) break;
+    const Piece piece(index);
+    if (kWhole || work.has(piece.matrix, piece.octet)) move(piece);
   }
 }
 
-template <class Step>
+template <bool kWhole, class Step>
+KRONOP_INLINE void fill_together(const Work<Step>& work, typename Step::Input* tile) {
+  using Of = Tile<Step>;
+  for_each_piece<kWhole, TogetherPiece<Step>>(work, [&](const TogetherPiece<Step>& piece) {
+    auto* to = tile + Of::together(piece.matrix * Of::kOctets + piece.octet, piece.at);
+    const auto* from = work.starts[piece.matrix].together;
+    if (kWhole || work.parameters.vector) {
+      copy_asynchronously<16>(to, from + piece.first());
+    } else {
+#pragma unroll 1
+      for (int v = 0; v < Of::kPiece; ++v) to[v] = from[(piece.first() + v) * work.parameters.column];
+    }
+  });
+}
+
+template <bool kWhole, class Step>
 KRONOP_INLINE void store_apart(const Work<Step>& work, const typename Step::Input* tile) {
   using Of = Tile<Step>;
-  for (int index = threadIdx.x; index < Of::kPieces; index += Step::kThreads) {
-    const ApartPiece<Step> piece(index);
-    const int first = (work.octet + piece.octet) * Of::kPiece;
-    if (!work.has(piece.matrix) || first >= Step::kOwn) continue;
+  for_each_piece<kWhole, ApartPiece<Step>>(work, [&](const ApartPiece<Step>& piece) {
     const auto* from = tile + Of::together(piece.matrix * Of::kOctets + piece.octet, piece.lane);
     Vector<typename Step::Input, Of::kPiece> values;
 #pragma unroll
     for (int v = 0; v < Of::kPiece; ++v) values.data[v] = from[v * Of::kLanes];
-    store_whole<typename Step::Input, Of::kPiece>(work.apart(piece.matrix) + (piece.lane * work.parameters.lane_apart + first), values);
-  }
+    store_whole<typename Step::Input, Of::kPiece>(work.starts[piece.matrix].apart + piece.first(), values);
+  });
 }
 
-template <class Step>
+template <bool kWhole, class Step>
 KRONOP_INLINE void fill_apart(const Work<Step>& work, typename Step::Input* tile) {
   using Of = Tile<Step>;
-  for (int index = threadIdx.x; index < Of::kPieces; index += Step::kThreads) {
-    const ApartPiece<Step> piece(index);
-    const int first = (work.octet + piece.octet) * Of::kPiece;
-    if (!work.has(piece.matrix) || first >= Step::kOwn) continue;
-    copy_asynchronously<16>(tile + Of::apart(piece.matrix, piece.lane, piece.octet),
-        work.apart(piece.matrix) + (piece.lane * work.parameters.lane_apart + first));
-  }
+  for_each_piece<kWhole, ApartPiece<Step>>(work, [&](const ApartPiece<Step>& piece) {
+    copy_asynchronously<16>(tile + Of::apart(piece.matrix, piece.lane, piece.octet), work.starts[piece.matrix].apart + piece.first());
+  });
 }
 
-template <class Step>
+template <bool kWhole, class Step>
 KRONOP_INLINE void store_together(const Work<Step>& work, const typename Step::Input* tile) {
   using Of = Tile<Step>;
-  for (int index = threadIdx.x; index < Of::kPieces; index += Step::kThreads) {
-    const TogetherPiece<Step> piece(index);
-    const int first = (work.octet + piece.octet) * Of::kPiece * Of::kLanes + piece.at;
-    if (!work.has(piece.matrix) || first >= Of::kElements) continue;
+  for_each_piece<kWhole, TogetherPiece<Step>>(work, [&](const TogetherPiece<Step>& piece) {
     Vector<typename Step::Input, Of::kPiece> values;
-    int own = piece.at / Of::kLanes, lane = piece.at % Of::kLanes;
+    unsigned own = unsigned(piece.at) / Of::kLanes, lane = unsigned(piece.at) % Of::kLanes;
+    if constexpr (Of::kLanes % Of::kPiece == 0) {
+      // Pieces of all of them are in the same place of their runs.
+      const auto* from = tile + Of::apart(piece.matrix, lane, piece.octet) + own;
 #pragma unroll
-    for (int v = 0; v < Of::kPiece; ++v) {
-      values.data[v] = tile[Of::apart(piece.matrix, lane, piece.octet) + own];
-      if constexpr (Of::kLanes % Of::kPiece == 0) {
-        ++lane;
-      } else {
+      for (int v = 0; v < Of::kPiece; ++v) values.data[v] = from[v * Of::kRun * Of::kPiece];
+    } else {
+#pragma unroll
+      for (int v = 0; v < Of::kPiece; ++v) {
+        values.data[v] = tile[Of::apart(piece.matrix, lane, piece.octet) + own];
         const bool over = ++lane == Of::kLanes;
         lane = over ? 0 : lane;
         own += over;
       }
     }
-    auto* to = work.together(piece.matrix);
-    if (work.parameters.vector) {
-      store_whole<typename Step::Input, Of::kPiece>(to + first, values);
+    auto* to = work.starts[piece.matrix].together;
+    if (kWhole || work.parameters.vector) {
+      store_whole<typename Step::Input, Of::kPiece>(to + piece.first(), values);
     } else {
 #pragma unroll
-      for (int v = 0; v < Of::kPiece; ++v) to[(first + v) * work.parameters.column] = values.data[v];
+      for (int v = 0; v < Of::kPiece; ++v) to[(piece.first() + v) * work.parameters.column] = values.data[v];
     }
+  });
+}
+
+template <bool kWhole, class Step>
+KRONOP_INLINE void move(const Work<Step>& work, typename Step::Input* tile) {
+  if constexpr (Step::kJoin) {
+    fill_apart<kWhole>(work, tile);
+  } else {
+    fill_together<kWhole>(work, tile);
+  }
+  wait_for_copies();
+  __syncthreads();
+  if constexpr (Step::kJoin) {
+    store_together<kWhole>(work, tile);
+  } else {
+    store_apart<kWhole>(work, tile);
   }
 }
 
@@ -163,19 +195,13 @@ KRONOP_INLINE void store_together(const Work<Step>& work, const typename Step::I
 // Brings lanes apart, or together where kJoin.
 template <class Step, class Parameters>
 KRONOP_INLINE void move_lanes(const Parameters& parameters) {
-  auto* tile = reinterpret_cast<typename Step::Input*>(shared_memory());
-  const lanes::Work<Step> work(parameters);
-  if constexpr (Step::kJoin) {
-    lanes::fill_apart<Step>(work, tile);
+  using Element = typename Step::Input;
+  auto* tile = reinterpret_cast<Element*>(shared_memory());
+  const lanes::Work<Step> work(parameters, reinterpret_cast<lanes::Start<Element>*>(shared_memory() + Step::kStartsAt));
+  if (work.is_whole()) {
+    lanes::move<true>(work, tile);
   } else {
-    lanes::fill_together<Step>(work, tile);
-  }
-  wait_for_copies();
-  __syncthreads();
-  if constexpr (Step::kJoin) {
-    lanes::store_together<Step>(work, tile);
-  } else {
-    lanes::store_apart<Step>(work, tile);
+    lanes::move<false>(work, tile);
   }
 }
 

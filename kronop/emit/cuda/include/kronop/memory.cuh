@@ -43,6 +43,19 @@ template <bool kFirst, class A, class B>
 using Either = typename detail::either<kFirst, A, B>::type;
 
 #if !defined(KRONOP_EMULATION)
+// The next launch of the stream may begin, if it is one that waits for this one itself
+KRONOP_INLINE void let_next_launch_begin() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+// until all that the launch before wrote is there.
+KRONOP_INLINE void wait_for_launch_before() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 // Blocks of a cluster: which one this is, a barrier for all of them, and another one's shared memory.
 KRONOP_INLINE int cluster_rank() {
   unsigned rank;

@@ -8,46 +8,53 @@
 
 namespace kronop {
 
+// How weights may be read: one by one; neighbouring lanes at once, or of a lone lane the steps of a piece; of a lone lane
+// neighbouring outputs at once, as weights of a turned product lie; or whole runs of several steps with all lanes.
+enum Reading : long long { kSingly, kVectors, kTurned, kJoined };
+
 struct PackParameters {
   void* w;
   void* packed;
-  long long lanes, groups, w_vector;
+  long long lanes, groups, reading;
   long long contracted_w, produced_w, lane_w, group_w;
 };
 
-// 16 bytes along the contracted index, of kLanes neighbouring lanes.
-template <class Element, int kLanes>
+// 16 bytes along the contracted index, of each of kAcross neighbours: lanes, or outputs.
+template <class Element, int kAcross>
 struct WeightPieces {
   static constexpr int kPiece = 16 / sizeof(Element);
-  Element values[kLanes][kPiece];
+  static constexpr int kVector = kAcross % 8 == 0 && kPiece % 8 == 0 ? 8 : kAcross % 4 == 0 ? 4 : kAcross % 2 == 0 ? 2 : 1;
+  Element values[kAcross][kPiece];
 
-  // `steps` and `lanes` are how many of them exist; `vectors` whether all lanes of a step, or all steps of a lone lane, may be
-  // read at once.
-  KRONOP_INLINE WeightPieces(const Element* from, long long contracted, long long lane, int steps, int lanes, bool vectors) {
-    if (kLanes == 1 && vectors && steps >= kPiece) {
-      const auto part = load<Element, kPiece>(from);
-#pragma unroll
-      for (int i = 0; i < kPiece; ++i) values[0][i] = part.data[i];
-      return;
+  // `steps` and `there` are how many of them exist.
+  KRONOP_INLINE WeightPieces(const Element* from, long long contracted, long long across, int steps, int there, long long reading) {
+    if (kAcross == 1 ? reading == kVectors : reading == kJoined) {
+      if (steps >= kPiece) {
+        load_run(from);
+        return;
+      }
     }
+    const bool vectors = kAcross > 1 && (reading == kVectors || reading == kTurned) && there >= kAcross;
 #pragma unroll
     for (int i = 0; i < kPiece; ++i, from += contracted) {
-      Vector<Element, kLanes> part{};
-      if (i < steps) {
-        if (kLanes > 1 && vectors) {
-          part = load<Element, kLanes>(from);
+      const bool exists = i < steps;
+#pragma unroll
+      for (int l = 0; l < kAcross; l += kVector) {
+        Vector<Element, kVector> part{};
+        if (exists && vectors) {
+          part = load<Element, kVector>(from + l);
         } else {
 #pragma unroll
-          for (int l = 0; l < kLanes; ++l) {
-            if (l < lanes) part.data[l] = from[l * lane];
+          for (int v = 0; v < kVector; ++v) {
+            if (exists && l + v < there) part.data[v] = from[(l + v) * across];
           }
         }
-      }
 #pragma unroll
-      for (int l = 0; l < kLanes; ++l) values[l][i] = part.data[l];
+        for (int v = 0; v < kVector; ++v) values[l + v][i] = part.data[v];
+      }
     }
   }
-  // Plane 0 of lane l, or plane 1.
+  // Plane 0 of neighbour l, or plane 1.
   template <bool kRest>
   KRONOP_INLINE Vector<Element, kPiece> plane(int l) const {
     Vector<Element, kPiece> result;
@@ -62,29 +69,61 @@ struct WeightPieces {
     }
     return result;
   }
+
+ private:
+  // A piece of all neighbours, which are as far apart as steps of one are from each other in it.
+  KRONOP_INLINE void load_run(const Element* from) {
+#pragma unroll
+    for (int at = 0; at < kAcross; ++at) {
+      const auto part = load<Element, kPiece>(from + at * kPiece);
+#pragma unroll
+      for (int i = 0; i < kPiece; ++i) values[(at * kPiece + i) % kAcross][(at * kPiece + i) / kAcross] = part.data[i];
+    }
+  }
 };
+
+// What a thread packs of weights that become `width` lanes of `outputs` x `depth`, zeros where the factor has less: a piece of
+// neighbouring lanes, or outputs where kTurned. `place_of` gives the place of a group, lane, output and step, from where the next plane is
+// kPlaneSize elements away.
+template <bool kOfTurned, int kPlaneSize, class Step, class Parameters, class PlaceOf>
+KRONOP_INLINE void pack_pieces(const Parameters& parameters, int depth, int outputs, long long width, const PlaceOf& place_of) {
+  using Element = typename Step::Factor;
+  constexpr int piece = 16 / sizeof(Element), across = kOfTurned ? piece : Step::kLanes, at_once = kOfTurned ? piece : 1;
+  long long group = (long long)blockIdx.x * Step::kThreads + threadIdx.x;
+  // Neighbouring threads have neighbouring lanes, then steps: whole sectors are read, and as far as lanes go written.
+  const long long lane = split(group, ceil_div(width, Step::kLanes)) * Step::kLanes;
+  const int k = int(split(group, depth / piece)) * piece, n = int(split(group, ceil_div(outputs, at_once))) * at_once;
+  if (group >= parameters.groups) return;
+  const Element* from = static_cast<const Element*>(parameters.w) + (group * parameters.group_w + lane * parameters.lane_w + n * parameters.produced_w + k * parameters.contracted_w);
+  const long long left = kOfTurned ? Step::kProduced - n : n < Step::kProduced ? parameters.lanes - lane : 0;
+  const int there = left < 0 ? 0 : left < across ? int(left) : across;
+  const long long apart = kOfTurned ? parameters.produced_w : parameters.lane_w;
+  const WeightPieces<Element, across> weights(from, parameters.contracted_w, apart, there ? Step::kContracted - k : 0, there, parameters.reading);
+#pragma unroll
+  for (int l = 0; l < across; ++l) {
+    if (kOfTurned ? n + l >= outputs : lane + l >= width) break;
+    Element* to = kOfTurned ? place_of(group, lane, n + l, k) : place_of(group, lane + l, n, k);
+    store_whole<Element, piece>(to, weights.template plane<false>(l));
+    if constexpr (Step::kPlanes > 1) store_whole<Element, piece>(to + kPlaneSize, weights.template plane<true>(l));
+  }
+}
+template <int kPlaneSize, class Step, class Parameters, class PlaceOf>
+KRONOP_INLINE void pack(const Parameters& parameters, int depth, int outputs, long long width, const PlaceOf& place_of) {
+  let_next_launch_begin();
+  if (Step::kLanes == 1 && parameters.reading == kTurned) {
+    pack_pieces<true, kPlaneSize, Step>(parameters, depth, outputs, width, place_of);
+  } else {
+    pack_pieces<false, kPlaneSize, Step>(parameters, depth, outputs, width, place_of);
+  }
+}
 
 template <class Step, class Parameters>
 KRONOP_INLINE void pack_weights(const Parameters& parameters) {
   using Element = typename Step::Factor;
-  using Pieces = WeightPieces<Element, Step::kLanes>;
-  constexpr int piece = Pieces::kPiece, pieces = Step::kPitch / piece;
-  constexpr long long plane = (long long)Step::kProduced * Step::kPitch, lane_size = Step::kPlanes * plane;
-  long long index = (long long)blockIdx.x * Step::kThreads + threadIdx.x;
-  const int k = int(split(index, pieces)) * piece, produced = int(split(index, Step::kProduced));
-  const long long lane = split(index, ceil_div(parameters.lanes, Step::kLanes)) * Step::kLanes;
-  if (index >= parameters.groups) return;
-  const Element* from = static_cast<const Element*>(parameters.w) + index * parameters.group_w + lane * parameters.lane_w +
-                        produced * parameters.produced_w + k * parameters.contracted_w;
-  const int lanes = parameters.lanes - lane < Step::kLanes ? int(parameters.lanes - lane) : Step::kLanes;
-  const Pieces weights(from, parameters.contracted_w, parameters.lane_w, Step::kContracted - k, lanes, parameters.w_vector);
-  Element* to = static_cast<Element*>(parameters.packed) + (index * parameters.lanes + lane) * lane_size + (long long)produced * Step::kPitch + k;
-#pragma unroll
-  for (int l = 0; l < Step::kLanes; ++l, to += lane_size) {
-    if (l >= lanes) break;
-    store_whole<Element, piece>(to, weights.template plane<false>(l));
-    if constexpr (Step::kPlanes > 1) store_whole<Element, piece>(to + plane, weights.template plane<true>(l));
-  }
+  constexpr int plane = Step::kProduced * Step::kPitch;
+  pack<plane, Step>(parameters, Step::kPitch, Step::kProduced, parameters.lanes, [&](long long group, long long lane, int n, int k) {
+    return static_cast<Element*>(parameters.packed) + ((group * parameters.lanes + lane) * (Step::kPlanes * (long long)plane) + (long long)n * Step::kPitch + k);
+  });
 }
 
 }  // namespace kronop

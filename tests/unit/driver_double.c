@@ -5,9 +5,12 @@
 #include <string.h>
 
 typedef struct {
+  int id, padding, value[16];
+} Attribute;
+typedef struct {
   unsigned grid[3], block[3], shared;
   void* stream;
-  void* attributes;
+  const Attribute* attributes;
   unsigned attribute_count;
 } Config;
 
@@ -43,10 +46,15 @@ int cuKernelSetAttribute(int attribute, int value, long kernel, int device) {
 
 int cuLaunchKernelEx(const Config* config, long function, void** parameters, void** extra) {
   const long long* values = parameters[0];
-  printf("launch %ld grid %u %u %u block %u %u %u shared %u stream %ld values %lld %lld in %ld%s\n",
+  char attributes[64] = "";
+  if (config->attribute_count) {
+    const Attribute* first = config->attributes;
+    snprintf(attributes, sizeof attributes, " attribute %d = %d", first->id, first->value[0]);
+  }
+  printf("launch %ld grid %u %u %u block %u %u %u shared %u stream %ld values %lld %lld in %ld%s%s\n",
          function, config->grid[0], config->grid[1], config->grid[2], config->block[0],
          config->block[1], config->block[2], config->shared, (long)config->stream, values[0],
-         values[1], depth ? contexts[depth - 1] : 0, extra ? " extra" : "");
+         values[1], depth ? contexts[depth - 1] : 0, extra ? " extra" : "", attributes);
   return values[1] == 2 || values[1] == 1 ? (int)values[1] : 0;
 }
 

@@ -89,6 +89,23 @@ run(77)
     ]
 
 
+def test_a_launch_may_begin_before_the_one_before_it_ends(double: Path) -> None:
+    lines, _ = run(
+        double,
+        """
+import dataclasses
+early = dataclasses.replace(launch(11, 22), overlaps=True)
+for item in (early, launch(11, 22)):
+    kernel().bind(item, device=0)(0)
+allowed = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+say(f"early is {int(allowed)}")
+""",
+    )
+    first, second = (line.split(" in 100")[1] for line in lines if "values" in line)
+    assert lines[-1] == "early is 6"
+    assert (first, second) == (" attribute 6 = 1", "")
+
+
 def test_the_callers_context_is_restored(double: Path) -> None:
     lines, _ = run(
         double,

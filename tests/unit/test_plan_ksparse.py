@@ -15,6 +15,8 @@ _HALVES = [kronop.float16, kronop.bfloat16]
 _MANY, _FEW = 25088, 16
 # Of which no block holds the weights.
 _LANES = (1, 512, 512, 32)
+# Of whose lanes a block has some.
+_SHARED = (1, 48, 48, 96)
 _PACK, _IMAGES = "kronop::pack_weights", "kronop::pack_images"
 _GROUP, _MMA, _MOVE = "kronop::contract_group", "kronop::contract_mma", "kronop::move_lanes"
 
@@ -86,7 +88,7 @@ def test_lanes_that_are_apart_are_in_the_workspace() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pattern", "batch_last"), [((6, 64, 64, 1), False), ((1, 48, 48, 8), True)]
+    ("pattern", "batch_last"), [((4, 16, 16, 1), False), ((1, 48, 16, 4), True)]
 )
 def test_small_weights_are_packed_in_the_block(pattern: Any, batch_last: bool) -> None:
     # Out of order: to be split, or of several lanes.
@@ -110,6 +112,17 @@ def test_large_weights_come_as_images(element: Any, pattern: Any) -> None:
     assert _launched(operation, _contiguous(pattern)) == [0, 1]
 
 
+@pytest.mark.parametrize(
+    ("pattern", "begins"), [((1, 1024, 1024, 1), True), ((1, 48, 48, 8), True), (_SHARED, False)]
+)
+def test_products_begin_while_weights_are_packed_unless_blocks_share_lines(
+    pattern: Any, begins: bool
+) -> None:
+    operation = _operation("sm_90a", kronop.float32, pattern)
+    pack, product = operation.launches(_problem(operation, _contiguous(pattern)))
+    assert (pack.overlaps, product.overlaps) == (False, begins)
+
+
 @pytest.mark.parametrize("element", _HALVES)
 def test_contiguous_weights_of_one_lane_are_read_where_they_are(element: Any) -> None:
     _, b, c, d = pattern = (6, 64, 64, 1)
@@ -130,13 +143,17 @@ def _contiguous(pattern: Any) -> tuple[int, int, int, int]:
     return (b * c * d, c * d, d, 1)
 
 
-def _launched(
-    operation: Any, strides: Any, weights: int = _WEIGHTS, has_z: bool = False
-) -> list[int]:
+def _launched(operation: Any, strides: Any, **options: Any) -> list[int]:
     """Which steps of the plan are launched for weights of these strides."""
+    return [launch.step for launch in operation.launches(_problem(operation, strides, **options))]
+
+
+def _problem(
+    operation: Any, strides: Any, weights: int = _WEIGHTS, has_z: bool = False
+) -> KSparseProblem:
     description = operation.description
     y = StridedMatrix(pointer=_Y, row=description.output_columns, column=1)
-    problem = KSparseProblem(
+    return KSparseProblem(
         rows=_MANY,
         x=StridedMatrix(pointer=_X, row=description.input_columns, column=1),
         weights=weights,
@@ -149,7 +166,6 @@ def _launched(
         workspace=_WORKSPACE,
         threads=1,
     )
-    return [launch.step for launch in operation.launches(problem)]
 
 
 def test_lanes_are_moved_around_each_product_those_of_a_source_too() -> None:

@@ -36,8 +36,8 @@ _MOST_WORKSPACE = 256 << 20
 _ROWS = 512
 # Places of the steps, from the end of all.
 _PART, _PART_Z, _PRODUCT, _JOIN = -4, -3, -2, -1
-# A pass through memory, in bytes a cycle of one multiprocessor (3.5 TB/s), and cycles of a launch.
-_MEMORY, _CALL = 15.0, 3500.0
+# A pass through memory, in bytes a cycle of one multiprocessor (3.7 TB/s), and cycles of a launch.
+_MEMORY, _CALL = 16.0, 3500.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

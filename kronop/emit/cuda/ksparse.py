@@ -254,8 +254,8 @@ def _steps(description: KSparseDescription, tile: Candidate, target: Target) -> 
 def _shares_lines(step: Step, lanes: int) -> bool:
     """Whether neighbouring blocks read parts of the same lines of memory.
 
-    Those have to start together. Measured: (1, 48, 192, 128) in float16, batch first, takes 0.84 ms,
-    and 0.96 to 1.2 where blocks begin as multiprocessors become free.
+    Those have to start together. Measured: (1, 48, 192, 128) in float16, batch first, takes 0.84
+    ms, and 0.96 to 1.2 where blocks begin as multiprocessors become free.
     """
     of_lanes = Order(operands.integer(step, "kXOrder")) is Order.Lanes
     return of_lanes and operands.integer(step, "kLanes") < lanes

@@ -1,4 +1,37 @@
-// I_6 x dense(64, 64) x I_1, batch_first, tiles of 1 lanes x 128 x 64 x 64, 4 stages, 2 teams along rows, W stays
+// weights in the order of products, 16384 bytes for each group
+#include "kronop/pack_images.cuh"
+
+using Parameters = kronop::PackParameters;
+static_assert(sizeof(Parameters{.w = {}, .packed = {}, .lanes = {}, .groups = {}, .reading = {},
+    .contracted_w = {}, .produced_w = {}, .lane_w = {}, .group_w = {}}) == 72);
+static_assert(sizeof(Parameters::w) == 8 && sizeof(Parameters::packed) == 8 &&
+    sizeof(Parameters::lanes) == 8 && sizeof(Parameters::groups) == 8 && sizeof(Parameters::reading)
+    == 8 && sizeof(Parameters::contracted_w) == 8 && sizeof(Parameters::produced_w) == 8 &&
+    sizeof(Parameters::lane_w) == 8 && sizeof(Parameters::group_w) == 8);
+
+struct Step {
+  using Input = float;
+  using Factor = float;
+  using Output = float;
+  using Accumulator = float;
+  using Epilogue = kronop::Identity<float>;
+  static constexpr int kThreads = 128;
+  static constexpr int kBlocks = 1;
+  static constexpr int kLanes = 1;
+  static constexpr int kPlanes = 2;
+  static constexpr int kTileLanes = 1;
+  static constexpr int kTileN = 64;
+  static constexpr int kTileK = 32;
+  static constexpr int kContracted = 64;
+  static constexpr int kProduced = 64;
+};
+
+extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
+pack_ksparse_f32_6_64_64_1_batch_first_f32_linear_sm_90a(const __grid_constant__ Parameters parameters) {
+  kronop::pack_images<Step>(parameters);
+}
+
+// I_6 x dense(64, 64) x I_1, batch_first, tiles of 1 lanes x 128 x 64 x 32, 5 stages, 2 teams along rows, W in images
 #include "kronop/contract_group.cuh"
 
 using Parameters = kronop::ContractParameters<double>;
@@ -46,16 +79,16 @@ struct Step {
   using Epilogue = ::Epilogue;
   static constexpr int kThreads = 512;
   static constexpr int kBlocks = 1;
-  static constexpr int kStages = 4;
-  static constexpr bool kResident = true;
-  static constexpr bool kImages = false;
-  static constexpr bool kPacks = true;
+  static constexpr int kStages = 5;
+  static constexpr bool kResident = false;
+  static constexpr bool kImages = true;
+  static constexpr bool kPacks = false;
   static constexpr bool kDirect = false;
   static constexpr bool kSplit = true;
   static constexpr int kLanes = 1;
   static constexpr int kTileM = 128;
   static constexpr int kTileN = 64;
-  static constexpr int kTileK = 64;
+  static constexpr int kTileK = 32;
   static constexpr int kTogether = 1;
   static constexpr int kChainSlabs = 4;
   static constexpr int kChainN = 64;
@@ -75,12 +108,12 @@ struct Step {
   static constexpr int kWVector = 4;
   static constexpr int kWLanes = 1;
   static constexpr int kYVector = 4;
-  static constexpr int kXPitch = 72;
+  static constexpr int kXPitch = 40;
   static constexpr int kYPitch = 72;
-  static constexpr int kXSize = 9216;
-  static constexpr int kWRoom = 0;
-  static constexpr int kResultsAt = 180224;
-  static constexpr int kBarriersAt = 217600;
+  static constexpr int kXSize = 5120;
+  static constexpr int kWRoom = 4096;
+  static constexpr int kResultsAt = 184320;
+  static constexpr int kBarriersAt = 221696;
   static constexpr int kCopyRegisters = 72;
   static constexpr int kProductRegisters = 184;
   static constexpr int kStoreRegisters = 72;

@@ -125,7 +125,40 @@ ksparse_f32_2_48_192_1_batch_first_f32_linear_sm_90a(const __grid_constant__ Par
   kronop::contract_group<Step>(parameters);
 }
 
-// I_1 x dense(192, 48) x I_2, batch_first, tiles of 2 lanes x 128 x 48 x 16, 7 stages, 2 teams along rows, W stays
+// weights in the order of products, 73728 bytes for each group
+#include "kronop/pack_images.cuh"
+
+using Parameters = kronop::PackParameters;
+static_assert(sizeof(Parameters{.w = {}, .packed = {}, .lanes = {}, .groups = {}, .reading = {},
+    .contracted_w = {}, .produced_w = {}, .lane_w = {}, .group_w = {}}) == 72);
+static_assert(sizeof(Parameters::w) == 8 && sizeof(Parameters::packed) == 8 &&
+    sizeof(Parameters::lanes) == 8 && sizeof(Parameters::groups) == 8 && sizeof(Parameters::reading)
+    == 8 && sizeof(Parameters::contracted_w) == 8 && sizeof(Parameters::produced_w) == 8 &&
+    sizeof(Parameters::lane_w) == 8 && sizeof(Parameters::group_w) == 8);
+
+struct Step {
+  using Input = float;
+  using Factor = float;
+  using Output = float;
+  using Accumulator = float;
+  using Epilogue = kronop::Identity<float>;
+  static constexpr int kThreads = 128;
+  static constexpr int kBlocks = 1;
+  static constexpr int kLanes = 2;
+  static constexpr int kPlanes = 2;
+  static constexpr int kTileLanes = 2;
+  static constexpr int kTileN = 96;
+  static constexpr int kTileK = 16;
+  static constexpr int kContracted = 48;
+  static constexpr int kProduced = 192;
+};
+
+extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
+pack_ksparse_f32_1_192_48_2_batch_first_f32_linear_sm_90a(const __grid_constant__ Parameters parameters) {
+  kronop::pack_images<Step>(parameters);
+}
+
+// I_1 x dense(192, 48) x I_2, batch_first, tiles of 2 lanes x 64 x 96 x 16, 5 stages, 2 teams along outputs, W in images
 #include "kronop/contract_group.cuh"
 
 using Parameters = kronop::ContractParameters<double>;
@@ -173,23 +206,23 @@ struct Step {
   using Epilogue = ::Epilogue;
   static constexpr int kThreads = 512;
   static constexpr int kBlocks = 1;
-  static constexpr int kStages = 7;
-  static constexpr bool kResident = true;
-  static constexpr bool kImages = false;
-  static constexpr bool kPacks = true;
+  static constexpr int kStages = 5;
+  static constexpr bool kResident = false;
+  static constexpr bool kImages = true;
+  static constexpr bool kPacks = false;
   static constexpr bool kDirect = false;
   static constexpr bool kSplit = true;
   static constexpr int kLanes = 2;
-  static constexpr int kTileM = 128;
-  static constexpr int kTileN = 48;
+  static constexpr int kTileM = 64;
+  static constexpr int kTileN = 96;
   static constexpr int kTileK = 16;
   static constexpr int kTogether = 1;
   static constexpr int kChainSlabs = 1;
   static constexpr int kChainN = 48;
   static constexpr int kTeamM = 1;
-  static constexpr int kGroupsM = 2;
+  static constexpr int kGroupsM = 1;
   static constexpr int kGroupsLanes = 1;
-  static constexpr int kGroupsN = 1;
+  static constexpr int kGroupsN = 2;
   static constexpr int kPartM = 16;
   static constexpr int kPartN = 24;
   static constexpr int kKept = 2;
@@ -204,10 +237,10 @@ struct Step {
   static constexpr int kYVector = 4;
   static constexpr int kXPitch = 40;
   static constexpr int kYPitch = 48;
-  static constexpr int kXSize = 5120;
-  static constexpr int kWRoom = 0;
-  static constexpr int kResultsAt = 180224;
-  static constexpr int kBarriersAt = 230144;
+  static constexpr int kXSize = 2560;
+  static constexpr int kWRoom = 6144;
+  static constexpr int kResultsAt = 174080;
+  static constexpr int kBarriersAt = 224768;
   static constexpr int kCopyRegisters = 72;
   static constexpr int kProductRegisters = 184;
   static constexpr int kStoreRegisters = 72;

@@ -11,9 +11,9 @@ from kronop.emit.cuda.contract_group import GroupTile
 from kronop.target import Target
 
 # NOTE: fitted, then rounded, to 719 tiles of 204 problems with their layouts (float16 and float32,
-# batch 25088, one H200); _COLLECTED to 42 tiles of ten problems in float32. _TORN, _TALL, _STAYS,
-# _PACK and _HALVED were fitted later, to 2600 tiles of 276 problems (36 of them of 1024 rows): 7 %
-# off in the median there, and the choice takes 3 % longer than the best in the mean.
+# batch 25088, one H200); _COLLECTED and _HALVED to 42 tiles of ten problems in float32. _TORN and
+# _PACK were set later, by 2600 tiles of 276 problems (36 of them of 1024 rows): 6 % off in the
+# median there, and the choice takes 3 % longer than the best in the mean, 48 % at worst.
 # Bytes of memory, of what copies bring, of results that threads store and of shared memory, a cycle
 # of one multiprocessor.
 _MEMORY, _BROUGHT, _COPIED, _STORED, _SHARED = 18.5, 40.0, 27.0, 15.0, 128.0
@@ -22,9 +22,9 @@ _LATENCY, _HELD = 3000.0, 1.0
 # Bytes of a line and of a sector of the level-2 cache; requests to it a cycle, and for how many
 # one that writes a part of a sector counts.
 _LINE, _SECTOR, _REQUESTS, _PARTIAL = 128, 32, 0.57, 1.7
-# How much slower memory is where neighbours in it are used at different times; X of which stages
-# bring parts of lines; and all of a tile where teams have 128 rows each, or W stays.
-_APART, _TORN, _TALL, _STAYS = 2.5, 1.4, 1.04, 1.07
+# How much slower memory is where neighbours in it are used at different times, and for X of which
+# stages bring parts of lines.
+_APART, _TORN = 2.5, 1.4
 # Multiply-adds of 2-byte operands a cycle, and where three products stand for one those of half the
 # size.
 _RATE, _RATE_OF_SPLIT = 2500.0, 2300.0
@@ -35,7 +35,7 @@ _STEP, _PART, _SUM, _TILE, _FRAGMENT = 100.0, 2.4, 0.033, 380.0, 0.023
 _CALL, _PACK = 4800.0, 1800.0
 # Of a sum that leaves a chain of split products; and how much of the time that a half of the
 # results takes to leave is waited for.
-_COLLECTED, _HALVED = 0.018, 0.75
+_COLLECTED, _HALVED = 0.018, 0.5
 # How little what goes on at the same time disturbs each other: the power of a norm.
 _SHARPNESS = 4.3
 # Elements that a block packs in a cycle.
@@ -70,9 +70,7 @@ def cycles(work: Contraction, tile: GroupTile, splits: bool, packs: bool, target
     stored = parts * _PART + y / _STORED
     # Nothing goes on beside the first copies and the last results.
     together = sum(math.pow(item, _SHARPNESS) for item in (memory, brought, used, stored))
-    turn = math.pow(together, 1 / _SHARPNESS) * (_TALL if tile.team_m > 1 else 1.0)
-    turn *= _STAYS if tile.resident else 1.0
-    took = _CALL + (turns - 1) * turn + brought + used + stored
+    took = _CALL + (turns - 1) * math.pow(together, 1 / _SHARPNESS) + brought + used + stored
     if tile.resident:
         # Nothing goes on while a block takes another part of W, either.
         own = weights / _COPIED + _LATENCY

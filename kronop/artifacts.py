@@ -212,8 +212,8 @@ class Launch:
     """One kernel call, fully decided: which step's kernel, its geometry and its packed parameter.
 
     Host kernels ignore the geometry. `grid` and `block` count blocks and threads in x, y, z.
-    `overlaps`: the launch before this one only prepares for it, and the kernel itself waits for
-    what that one writes, so it may begin earlier.
+    `overlaps`: it may begin while the launch before it runs, for which the kernel itself waits
+    before it reads what that one writes. That one does not overlap: all older ones have ended then.
     """
 
     step: int

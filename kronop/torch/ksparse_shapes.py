@@ -63,8 +63,17 @@ def check_weights(weights: Sequence[Any]) -> None:
 
 
 def check_types(x: Any, weights: Sequence[Any]) -> None:
-    """Refuses weights of another element type than the operand's."""
+    """Refuses weights of another element type, or on another device, than the operand."""
     for index, weight in enumerate(weights):
+        if weight.device != x.device:
+            raise ArgumentError(
+                mismatch(
+                    f"devices of X and weights[{index}]",
+                    expected="one device for X and all weights",
+                    got=f"{x.device} of X and {weight.device} of weights[{index}]",
+                    hint="move X, or the layer, with .to()",
+                )
+            )
         if weight.dtype != x.dtype:
             raise ElementTypeError(
                 mismatch(

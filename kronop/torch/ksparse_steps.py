@@ -15,7 +15,7 @@ from kronop.functional_ksparse import chain_patterns, ksmm, ksparse_arguments
 from kronop.gradients import gradient_arguments
 from kronop.torch.gradient import Buffers, make_bytes, maker_of
 from kronop.torch.ksparse_operators import compute_gradient
-from kronop.torch.ksparse_shapes import as_matrix, inputs_of, result_shape
+from kronop.torch.ksparse_shapes import as_matrix, check_types, inputs_of, result_shape
 from kronop.torch.sums import on_gpu
 
 
@@ -62,7 +62,9 @@ def products(x: Any, chain: Sequence[Any], bias: Any, alpha: Any, last: bool) ->
     if results is not None:
         return results
     check_differentiable(x, chain)
-    chain_patterns(chain)  # Before the first factor: what a later one would refuse.
+    # Before the first factor: what a later one would refuse.
+    chain_patterns(chain)
+    check_types(x, chain)
     calls = _Calls() if recording is None else _NotedCalls(recording)
     results = []
     for weight in chain[:-1]:

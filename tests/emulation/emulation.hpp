@@ -48,6 +48,7 @@ inline unsigned current;
 inline std::vector<std::vector<unsigned char>> shared;  // of each block of a cluster
 inline unsigned threads_of_block;
 inline void (*body)();
+inline unsigned said;  // 1: the next launch may begin; 2: this one waits for the one before.
 
 inline void wait(Waiting waiting) {
   fibres[current].waiting = waiting;
@@ -426,8 +427,8 @@ using emulation::GroupMatrix;
 using emulation::group_product;
 using emulation::wait_for_team;
 inline void publish_barriers() {}
-inline void let_next_launch_begin() {}
-inline void wait_for_launch_before() {}
+inline void let_next_launch_begin() { emulation::said |= 1; }
+inline void wait_for_launch_before() { emulation::said |= 2; }
 template <int kCount>
 inline void give_registers_back() {}
 template <int kCount>

@@ -21,12 +21,16 @@ _CHECKS = ("-fsanitize=alignment", "-fsanitize-undefined-trap-on-error")
 _WRAPPER = """
 static const Parameters* kronop_parameters;
 static void kronop_body() {{ {entry}(*kronop_parameters); }}
-extern "C" void emulate(const void* parameters, unsigned blocks, unsigned threads,
-                        unsigned shared_bytes, unsigned cluster) {{
+extern "C" unsigned emulate(const void* parameters, unsigned blocks, unsigned threads,
+                            unsigned shared_bytes, unsigned cluster) {{
   kronop_parameters = static_cast<const Parameters*>(parameters);
+  emulation::said = 0;
   emulation::run(kronop_body, blocks, threads, shared_bytes, cluster);
+  return emulation::said;
 }}
 """
+# What kernels say of launches that overlap: see emulation.hpp.
+_LETS_NEXT_BEGIN, _WAITS_FOR_BEFORE = 1, 2
 
 
 def host_compiler() -> str | None:
@@ -42,15 +46,23 @@ class Emulator:
         self.clusters = [dict(step.constants).get("kCluster", 1) for step in plan.steps]
 
     def run(self, launches: Sequence[Launch]) -> None:
-        """Runs the launches in order, on pointers of this process."""
+        """Runs the launches in order, on pointers of this process.
+
+        One that overlaps has to wait for the one before it, which does not overlap.
+        """
+        before = 0
         for launch in launches:
-            self.kernels[launch.step](
+            said = self.kernels[launch.step](
                 launch.parameters,
                 launch.grid[0],
                 launch.block[0],
                 launch.shared_bytes,
                 self.clusters[launch.step],
             )
+            if launch.overlaps:
+                assert before == _LETS_NEXT_BEGIN, "the launch before overlaps, or does not say so"
+                assert said == _WAITS_FOR_BEFORE, "nobody waits for the launch before"
+            before = said if not launch.overlaps else 0
 
     def _build(self, source: Source, folder: Path) -> Any:
         text = source.text + _WRAPPER.format(entry=source.entry)
@@ -70,5 +82,5 @@ class Emulator:
             subprocess.run(command, check=True, capture_output=True, text=True)
         function = ctypes.CDLL(str(library)).emulate
         function.argtypes = [ctypes.c_char_p, *[ctypes.c_uint] * 4]
-        function.restype = None
+        function.restype = ctypes.c_uint
         return function

@@ -119,7 +119,7 @@ def only(
 def test_packed_weights(
     folder: Path, only: Any, monkeypatch: pytest.MonkeyPatch, d: int, turned: bool, images: bool
 ) -> None:
-    """By a launch before, of more lanes at once than a block has, in all ways of reading."""
+    """By a launch before, of more lanes at once than a block has."""
     monkeypatch.setattr(contract_group, "_MOST_PACKED", 0)
     monkeypatch.setattr(contract_group_choice, "_LEAST_OF_IMAGES", 1)
     only(lambda tile: tile.images is images)
@@ -127,6 +127,28 @@ def test_packed_weights(
         alignment = 1 if b == 33 else 16 // element.bytes
         shape, ways = (128, 32, 16), {"batch_last": True, "alignment": alignment}
         run(folder, (2, b, 40, d), 130, element, shape, turned=turned, **ways)
+
+
+@pytest.mark.parametrize("images", [False, True])
+@pytest.mark.parametrize("batch_last", [False, True], ids=["first", "last"])
+@pytest.mark.parametrize(
+    ("element", "d"), [(float16, 3), (float32, 3), (float16, 8), (float32, 9), (float16, 17)]
+)
+def test_weights_in_any_order(
+    folder: Path,
+    only: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    element: DataType,
+    d: int,
+    batch_last: bool,
+    images: bool,
+) -> None:
+    """Those of lanes apart, of turned products, and one lane for all; none behind them is read."""
+    monkeypatch.setattr(contract_group, "_MOST_PACKED", 0)
+    only(lambda tile: tile.images is images)
+    shape = (128 if batch_last or d < 8 else 64, 16, 16)
+    for order in ((0, 3, 1, 2), (0, 3, 2, 1), (3, 0, 2, 1), (0, 2, 1, 3), (0, 1, 2)):
+        run(folder, (2, 48, 40, d), 70, element, shape, batch_last=batch_last, order=order)
 
 
 @pytest.mark.parametrize("adds", [False, True])

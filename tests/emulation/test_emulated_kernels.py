@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
+import mmap
 from pathlib import Path
 from typing import Any
 
@@ -257,6 +259,27 @@ def test_no_rows_launch_nothing(folder: Path) -> None:
     run_kron(folder, _RAGGED, 0)
 
 
+def guarded(values: Any, order: tuple[int, ...]) -> Any:
+    """The values with axes in that order in memory, before a page that nobody may read.
+
+    Of an axis that is not in `order`, the first value stands for all.
+    """
+    missing = [axis for axis in range(values.ndim) if axis not in order]
+    first = values[tuple(slice(0, 1) if axis in missing else slice(None) for axis in range(4))]
+    memory = np.ascontiguousarray(first.transpose(*missing, *order))
+    page = mmap.PAGESIZE
+    size = -(-memory.nbytes // page) * page
+    pages = mmap.mmap(-1, size + page)
+    place = np.frombuffer(pages, np.uint8)
+    end = ctypes.c_void_p(place.ctypes.data + size)
+    assert ctypes.CDLL(None).mprotect(end, ctypes.c_size_t(page), 0) == 0
+    start = (size - memory.nbytes) // 16 * 16
+    there = place[start : start + memory.nbytes].view(memory.dtype).reshape(memory.shape)
+    there[...] = memory
+    back = np.argsort([*missing, *order])
+    return np.broadcast_to(there.transpose(*back), values.shape)
+
+
 def run_ksparse(
     folder: Path,
     pattern: tuple[int, int, int, int],
@@ -273,6 +296,7 @@ def run_ksparse(
     few: bool = False,
     target: Target = _TARGET,
     turned: bool = False,
+    order: tuple[int, ...] = (),
     adds: bool = True,
     template: str = "",
 ) -> str:
@@ -280,8 +304,9 @@ def run_ksparse(
 
     Where it `adds`, the results get a source of their size and a bias, else a bias alone.
 
-    Weights are a view of (a, c, b, d) where `turned`, as in a backward. Of the candidates, the
-    first with `template` is taken.
+    Weights are a view of (a, c, b, d) where `turned`, as in a backward. With an `order` of axes in
+    memory nothing may be read behind them; an axis that it lacks is broadcast. Of the candidates,
+    the first with `template` is taken.
     """
     random, emitter = np.random.default_rng(7), CudaKSparseEmitter()
     tensor = TensorDescription(element, layout, alignment)
@@ -305,6 +330,7 @@ def run_ksparse(
     shape = (a, c, b, d) if turned else pattern
     weights = stored(values(random, shape, element), RowMajor)
     weights = weights.transpose(0, 2, 1, 3) if turned else weights
+    weights = guarded(weights, order) if order else weights
     bias = values(random, (description.output_columns,), output)
     y = poisoned(z.shape, output, y_layout or layout)
     scalars = description.epilogue.epilogue_type(2, 3)

@@ -327,3 +327,13 @@ def test_operators_expect_the_types_that_products_have() -> None:
         fakes = mode.from_tensor(x), [mode.from_tensor(weight)]
         fake = torch.ops.kronop.ksmm(*fakes, *arguments)
     assert fake.dtype is real.dtype is torch.bfloat16
+
+
+@pytest.mark.parametrize("needs", [False, True])
+def test_mixed_operands_are_refused_in_the_same_words_each_time(needs: bool) -> None:
+    weights = [torch.ones(2, 3, 4, 1, requires_grad=needs), torch.ones(1, 5, 6, 1)]
+    for _ in range(3):  # The long way, noted, and repeated.
+        with pytest.raises(ElementTypeError, match=r"of X and weights\[0\]: expected one type"):
+            kronop.torch.ksmm(torch.ones(7, 8, dtype=torch.float64), weights)
+        with pytest.raises(ArgumentError, match=r"of X and weights\[0\]: expected one device"):
+            kronop.torch.ksmm(torch.ones(7, 8, device="meta"), weights)

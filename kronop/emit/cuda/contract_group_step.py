@@ -143,7 +143,8 @@ def _reading(
     if at_once == extents["lane"][0] and _is_joined(view, extents, element):
         return Reading.Joined
     width = operands.widest_divisor(piece, [at_once])
-    return Reading(operands.allows_vectors(view, extents, "lane", width, element))
+    allowed = width > 1 and operands.allows_vectors(view, extents, "lane", width, element)
+    return Reading.Vectors if allowed else Reading.Singly
 
 
 def _is_joined(

@@ -17,7 +17,7 @@ _THREADS, _BLOCKS, _TILE_BYTES = 256, 5, 16384
 # Pieces of a run: the 128 bytes of a line.
 _MOST_OCTETS = 8
 # Matrices of a block, and two addresses of each.
-_MOST_MATRICES, _START_BYTES = 32, 16
+_MOST_MATRICES, _START_BYTES = 128, 16
 _NAMES = (
     *("rows", "groups", "vector", "row_apart", "group_apart"),
     *("row_together", "group_together", "column"),
@@ -83,7 +83,7 @@ def step(
 
 @dataclass(frozen=True, slots=True)
 class Apart:
-    """Matrices whose lanes are apart: an address, and strides in elements of one that follows."""
+    """Matrices whose lanes are apart: an address, and strides in elements; lanes have no gaps."""
 
     pointer: int
     row: int

@@ -40,7 +40,7 @@ struct GroupCopies {
       const Operand* from = static_cast<const Operand*>(parameters.w) + (place.w + n * parameters.produced_w + lane * parameters.lane_w + k * parameters.contracted_w);
       const int lanes = place.lanes - lane;
       const bool there = n < place.outputs && lanes > 0;
-      const Pieces weights(from, parameters.contracted_w, parameters.lane_w, there ? Step::kContracted - k : 0, lanes, parameters.w_vector);
+      const Pieces weights(from, parameters.contracted_w, parameters.lane_w, there ? Step::kContracted - k : 0, lanes, parameters.w_vector ? kVectors : kSingly);
       Operand* to = resident + k / Step::kTileK * Tiles::kWSize;
 #pragma unroll
       for (int l = 0; l < Step::kWLanes; ++l) {

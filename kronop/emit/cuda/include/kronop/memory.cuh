@@ -43,13 +43,13 @@ template <bool kFirst, class A, class B>
 using Either = typename detail::either<kFirst, A, B>::type;
 
 #if !defined(KRONOP_EMULATION)
-// The next launch of the stream may begin, if it is one that waits for this one itself
+// The next launch of the stream may begin where it is allowed to overlap: it waits for this one itself.
 KRONOP_INLINE void let_next_launch_begin() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
-// until all that the launch before wrote is there.
+// All that the launch before wrote is there then.
 KRONOP_INLINE void wait_for_launch_before() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");

@@ -85,7 +85,7 @@ struct WeightPieces {
 // What a thread packs of weights that become `width` lanes of `outputs` x `depth`, zeros where the factor has less: a piece of
 // neighbouring lanes, or outputs where kTurned. `place_of` gives the place of a group, lane, output and step, from where the next plane is
 // kPlaneSize elements away.
-template <bool kOfTurned, int kPlaneSize, class Step, class Parameters, class PlaceOf>
+template <bool kOfTurned, long long kPlaneSize, class Step, class Parameters, class PlaceOf>
 KRONOP_INLINE void pack_pieces(const Parameters& parameters, int depth, int outputs, long long width, const PlaceOf& place_of) {
   using Element = typename Step::Factor;
   constexpr int piece = 16 / sizeof(Element), across = kOfTurned ? piece : Step::kLanes, at_once = kOfTurned ? piece : 1;
@@ -95,8 +95,9 @@ KRONOP_INLINE void pack_pieces(const Parameters& parameters, int depth, int outp
   const int k = int(split(group, depth / piece)) * piece, n = int(split(group, ceil_div(outputs, at_once))) * at_once;
   if (group >= parameters.groups) return;
   const Element* from = static_cast<const Element*>(parameters.w) + (group * parameters.group_w + lane * parameters.lane_w + n * parameters.produced_w + k * parameters.contracted_w);
-  const long long left = kOfTurned ? Step::kProduced - n : n < Step::kProduced ? parameters.lanes - lane : 0;
-  const int there = left < 0 ? 0 : left < across ? int(left) : across;
+  const long long lanes = parameters.lanes - lane, outputs_left = Step::kProduced - n;
+  const long long left = lanes <= 0 || outputs_left <= 0 ? 0 : kOfTurned ? outputs_left : lanes;
+  const int there = left < across ? int(left) : across;
   const long long apart = kOfTurned ? parameters.produced_w : parameters.lane_w;
   const WeightPieces<Element, across> weights(from, parameters.contracted_w, apart, there ? Step::kContracted - k : 0, there, parameters.reading);
 #pragma unroll
@@ -107,22 +108,24 @@ KRONOP_INLINE void pack_pieces(const Parameters& parameters, int depth, int outp
     if constexpr (Step::kPlanes > 1) store_whole<Element, piece>(to + kPlaneSize, weights.template plane<true>(l));
   }
 }
-template <int kPlaneSize, class Step, class Parameters, class PlaceOf>
+template <long long kPlaneSize, class Step, class Parameters, class PlaceOf>
 KRONOP_INLINE void pack(const Parameters& parameters, int depth, int outputs, long long width, const PlaceOf& place_of) {
   let_next_launch_begin();
-  if (Step::kLanes == 1 && parameters.reading == kTurned) {
-    pack_pieces<true, kPlaneSize, Step>(parameters, depth, outputs, width, place_of);
-  } else {
-    pack_pieces<false, kPlaneSize, Step>(parameters, depth, outputs, width, place_of);
+  if constexpr (Step::kLanes == 1) {
+    if (parameters.reading == kTurned) {
+      pack_pieces<true, kPlaneSize, Step>(parameters, depth, outputs, width, place_of);
+      return;
+    }
   }
+  pack_pieces<false, kPlaneSize, Step>(parameters, depth, outputs, width, place_of);
 }
 
 template <class Step, class Parameters>
 KRONOP_INLINE void pack_weights(const Parameters& parameters) {
   using Element = typename Step::Factor;
-  constexpr int plane = Step::kProduced * Step::kPitch;
+  constexpr long long plane = (long long)Step::kProduced * Step::kPitch;
   pack<plane, Step>(parameters, Step::kPitch, Step::kProduced, parameters.lanes, [&](long long group, long long lane, int n, int k) {
-    return static_cast<Element*>(parameters.packed) + ((group * parameters.lanes + lane) * (Step::kPlanes * (long long)plane) + (long long)n * Step::kPitch + k);
+    return static_cast<Element*>(parameters.packed) + ((group * parameters.lanes + lane) * (Step::kPlanes * plane) + (long long)n * Step::kPitch + k);
   });
 }
 

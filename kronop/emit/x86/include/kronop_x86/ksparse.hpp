@@ -138,8 +138,8 @@ KRONOP_INLINE void multiply(const Input<typename Step::Compute>& input, const Pa
     for (index_t block = 0; block < block_count(Step::kOutputs, Step::kTile); ++block) {
       const index_t j = block_start(block, Step::kOutputs, Step::kTile);
       register_tile<Step::kTile, Step::kVectors, Step::kWidth, Step::kUnroll>(
-          input.data + l * input.l_step, input.k_step, scratch.output + (j * patch.slices + l) * kLanes,
-          patch.slices * kLanes, panels + block * Step::kC * Step::kTile, depth, k > 0);
+          panels + block * Step::kC * Step::kTile, 1, Step::kTile, input.data + l * input.l_step, input.k_step,
+          scratch.output + (j * patch.slices + l) * kLanes, patch.slices * kLanes, depth, k > 0);
     }
   }
 }

@@ -5,32 +5,33 @@
 
 namespace kronop {
 
-// out[q][lane] (+)= sum over p of in[p][lane] panel[p][q] for kOutputs outputs and kVectors vectors
-// of lanes. `panel` is [contracted][kOutputs]; strides in elements.
-template <int kOutputs, int kVectors, int kWidth, int kUnroll, class Compute>
-inline void register_tile(const Compute* __restrict in, index_t in_stride, Compute* __restrict out,
-                          index_t out_stride, const Compute* __restrict panel, index_t contracted,
-                          bool accumulate) {
+// c[i][v] (+)= sum over p of a[i, p] b[p][v] for kRows values i and kVectors vectors v: single numbers of
+// `a`, whole vectors of `b`. A factor's numbers times data along a contiguous dimension, or a row's
+// numbers times a factor along its outputs: it is the same tile. Strides in elements.
+template <int kRows, int kVectors, int kWidth, int kUnroll, class Compute>
+inline void register_tile(const Compute* __restrict a, index_t a_row, index_t a_step, const Compute* __restrict b,
+                          index_t b_step, Compute* __restrict c, index_t c_row, index_t contracted,
+                          bool accumulate = false) {
   using V = Vector<Compute, kWidth>;
-  V sum[kOutputs][kVectors];
+  V sum[kRows][kVectors];
   KRONOP_UNROLL
-  for (int q = 0; q < kOutputs; ++q) {
+  for (int i = 0; i < kRows; ++i) {
     KRONOP_UNROLL
     for (int v = 0; v < kVectors; ++v) {
-      sum[q][v] = accumulate ? load<Compute, kWidth>(out + q * out_stride + v * kWidth) : V{};
+      sum[i][v] = accumulate ? load<Compute, kWidth>(c + i * c_row + v * kWidth) : V{};
     }
   }
   const auto multiply_add = [&]() __attribute__((always_inline)) {
     V value[kVectors];
     KRONOP_UNROLL
-    for (int v = 0; v < kVectors; ++v) value[v] = load<Compute, kWidth>(in + v * kWidth);
+    for (int v = 0; v < kVectors; ++v) value[v] = load<Compute, kWidth>(b + v * kWidth);
     KRONOP_UNROLL
-    for (int q = 0; q < kOutputs; ++q) {
+    for (int i = 0; i < kRows; ++i) {
       KRONOP_UNROLL
-      for (int v = 0; v < kVectors; ++v) sum[q][v] += value[v] * panel[q];
+      for (int v = 0; v < kVectors; ++v) sum[i][v] += value[v] * a[i * a_row];
     }
-    in += in_stride;
-    panel += kOutputs;
+    a += a_step;
+    b += b_step;
   };
   for (; contracted >= kUnroll; contracted -= kUnroll) {
     KRONOP_UNROLL
@@ -38,9 +39,9 @@ inline void register_tile(const Compute* __restrict in, index_t in_stride, Compu
   }
   for (; contracted > 0; --contracted) multiply_add();
   KRONOP_UNROLL
-  for (int q = 0; q < kOutputs; ++q) {
+  for (int i = 0; i < kRows; ++i) {
     KRONOP_UNROLL
-    for (int v = 0; v < kVectors; ++v) store(out + q * out_stride + v * kWidth, sum[q][v]);
+    for (int v = 0; v < kVectors; ++v) store(c + i * c_row + v * kWidth, sum[i][v]);
   }
 }
 
@@ -87,8 +88,8 @@ inline void mode_product(const ModeShape& shape, const Compute* in, index_t in_p
       const Compute* panel = panels + block * shape.contracted * kTile;
       for (index_t r = 0; r < shape.right; ++r) {
         register_tile<kTile, Step::kVectors, Step::kWidth, Step::kUnroll>(
-            from + r * in_pitch, shape.right * in_pitch, to + r * out_pitch, shape.right * out_pitch,
-            panel, shape.contracted, false);
+            panel, 1, kTile, from + r * in_pitch, shape.right * in_pitch, to + r * out_pitch,
+            shape.right * out_pitch, shape.contracted);
       }
     }
   }

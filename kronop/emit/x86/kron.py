@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
 from kronop.descriptions.datatype import DataType, Layout
+from kronop.descriptions.epilogue import LinearCombination
 from kronop.descriptions.kron import (
     MOST_BATCH_DIMENSIONS,
     KronMatmulDescription,
@@ -17,10 +18,9 @@ from kronop.descriptions.kron import (
 )
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.plan import Plan, Step
-from kronop.emit.x86.kron_cost import cost
-from kronop.emit.x86.kron_plan import Candidate, Kind, Setting, judged, tile_status
+from kronop.emit.x86.kron_parts import Candidate, Kind, Setting
+from kronop.emit.x86.kron_plan import judged, tile_status
 from kronop.emit.x86.planning import (
-    DEFAULT_UNROLL,
     aligned,
     common_status,
     element_types,
@@ -37,6 +37,9 @@ from kronop.target import Target
 
 _MOST_REPORTED = 12
 _MOST_SCRATCH = 1 << 28
+_TYPICAL_ROWS = 64
+# What the busiest thread may do more than its part before threads share every tile.
+_UNEVEN = 1.1
 _NO_MATRIX = StridedMatrix(pointer=0, row=0, column=0)
 
 
@@ -86,7 +89,7 @@ class X86KronEmitter:
         setting = _setting(description, target)
         every = _affordable(setting)
         ranked = sorted(
-            ((cost(item, setting), index, item) for index, (item, ok) in enumerate(every) if ok)
+            ((item.cycles, index, item) for index, (item, ok) in enumerate(every) if ok)
         )
         best = ranked[0][0]
         rejected = [(str(item), status.reason) for item, status in every if not status]
@@ -105,7 +108,8 @@ class X86KronEmitter:
 
     def workspace_bytes(self, plan: Plan, rows: int, threads: int) -> int:
         """One slice of scratch per thread; `rows` is M times the batch."""
-        return plan.steps[0].shared_bytes * max(0, min(rows, threads))
+        step = plan.steps[0]
+        return step.shared_bytes * _threads(step, rows, threads) if rows else 0
 
     def launches(self, plan: Plan, problem: KronProblem) -> tuple[Launch, ...]:
         """One call, or none where a size is 0."""
@@ -128,8 +132,10 @@ def _setting(description: KronMatmulDescription, target: Target) -> Setting:
         x_by_rows=description.X.layout is not straight,
         y_by_rows=description.Y.layout is not straight,
         converts=description.X.element != accumulator,
+        typical_rows=_TYPICAL_ROWS,
         rows=None if tile is None else tile.threadblock_shape[0],
         held=None if tile is None else tile.threadblock_shape[1],
+        unroll=None if tile is None else tile.threadblock_shape[2],
     )
 
 
@@ -205,7 +211,7 @@ def _scratch_status(setting: Setting) -> Status:
 
 def _scratch(chosen: Candidate, setting: Setting) -> tuple[int, ...]:
     """Bytes of panels, of two states, and of the middles, as kron.hpp lays them out."""
-    state = aligned(chosen.peak * setting.width * chosen.vectors * setting.bytes)
+    state = aligned(chosen.state * setting.bytes)
     middle = aligned(chosen.row_tile * chosen.middle * setting.bytes)
     return (
         aligned(chosen.panels * setting.bytes),
@@ -224,13 +230,12 @@ def _constants(
         sum(len(item.products) for item in chosen.passes[: index + 1])
         for index in range(len(chosen.passes))
     ]
-    tile = description.tile
+    tiles = {product.digit: product.tile for product in products}
+    every = [tiles[index] for index in range(len(chosen.digits))]
     return (
         ("kWidth", setting.width),
-        ("kVectors", chosen.vectors),
-        ("kUnroll", DEFAULT_UNROLL if tile is None else tile.threadblock_shape[2]),
         ("kRowTile", chosen.row_tile),
-        ("kPeak", chosen.peak),
+        ("kState", chosen.state),
         ("kSaturate", description.epilogue.saturates),
         ("kFactors", len(description.factors)),
         ("kFactorRows", tuple(p for p, _ in description.contractions)),
@@ -239,11 +244,15 @@ def _constants(
         ("kDigitFactor", (*(digit.first for digit in chosen.digits), len(description.factors))),
         ("kContracted", tuple(digit.contracted for digit in chosen.digits)),
         ("kProduced", tuple(digit.produced for digit in chosen.digits)),
-        ("kTile", chosen.tiles),
-        ("kTiles", tuple(sorted(set(chosen.tiles)))),
+        ("kPanel", tuple(tile.panel for tile in every)),
+        ("kTileRows", tuple(tile.rows for tile in every)),
+        ("kTileVectors", tuple(tile.vectors for tile in every)),
+        ("kTileWidth", tuple(tile.width for tile in every)),
+        ("kUnroll", tuple(tile.unroll for tile in every)),
         ("kPasses", len(chosen.passes)),
         ("kPassKind", tuple(int(item.kind) for item in chosen.passes)),
         ("kPassEnd", tuple(ends)),
+        ("kLanes", tuple(item.lanes for item in chosen.passes)),
         ("kOrder", tuple(product.digit for product in products)),
         ("kLeft", tuple(product.left for product in products)),
         ("kRight", tuple(product.right for product in products)),
@@ -257,7 +266,7 @@ def _signature(description: KronMatmulDescription) -> KernelSignature:
         "KronParameters",
         (
             *(Field(name, Scalar.POINTER) for name in ("x", "z", "y", "workspace")),
-            *(Field(name, whole) for name in ("rows", "row_tile", "threads")),
+            *(Field(name, whole) for name in ("rows", "row_tile", "threads", "together", "plain")),
             Field("batch", whole, batch),
             Field("x_strides", whole, 2),
             Field("x_batch", whole, batch),
@@ -317,7 +326,7 @@ def _fold_last(problem: KronProblem) -> KronProblem:
 def _values(step: Step, problem: KronProblem) -> dict[str, int | Sequence[int] | Sequence[float]]:
     """Values of every field of the signature."""
     z = problem.z or _NO_MATRIX
-    row_tile, threads = _split(step, problem)
+    row_tile, threads, together = _split(step, problem)
     values: dict[str, int | Sequence[int] | Sequence[float]] = {
         "x": problem.x.pointer,
         "z": z.pointer,
@@ -326,6 +335,8 @@ def _values(step: Step, problem: KronProblem) -> dict[str, int | Sequence[int] |
         "rows": problem.rows,
         "row_tile": row_tile,
         "threads": threads,
+        "together": int(together),
+        "plain": int(_is_plain(step, problem)),
         "batch": _padded(problem.batch, 1),
         "slice": step.shared_bytes,
         "factors": [factor.pointer for factor in problem.factors],
@@ -340,22 +351,37 @@ def _values(step: Step, problem: KronProblem) -> dict[str, int | Sequence[int] |
     return values
 
 
-def _split(step: Step, problem: KronProblem) -> tuple[int, int]:
-    """Rows of a tile and threads: few tiles are evened out, so that every thread gets as many."""
-    (most,), (lanes,) = (
-        _whole(step, "kRowTile"),
-        (_whole(step, "kWidth")[0] * _whole(step, "kVectors")[0],),
-    )
+def _threads(step: Step, rows: int, threads: int) -> int:
+    """Threads that a run of so many rows in all takes of those that it may."""
+    return shares(step.operations_per_row // 2 * rows, threads, threads)
+
+
+def _split(step: Step, problem: KronProblem) -> tuple[int, int, bool]:
+    """Rows of a tile, threads, and whether these work on every tile together.
+
+    Few tiles are evened out, so that every thread gets as many; where rows cannot be, threads share
+    the blocks of each.
+    """
+    (most,), (width,) = _whole(step, "kRowTile"), _whole(step, "kWidth")
     batch = math.prod(problem.batch)
-    operations = step.operations_per_row // 2 * problem.rows * batch
-    threads = shares(operations, problem.rows * batch, problem.threads)
+    threads = _threads(step, problem.rows * batch, problem.threads)
     tiles = -(-problem.rows // most)
     if batch == 1 and tiles % threads:
         tiles += threads - tiles % threads
     row_tile = -(-problem.rows // tiles)
-    if most % lanes == 0 and Kind.Trail not in _whole(step, "kPassKind"):
-        row_tile = -(-row_tile // lanes) * lanes
-    return row_tile, min(threads, batch * -(-problem.rows // row_tile))
+    kinds = _whole(step, "kPassKind")
+    if most % width == 0 and kinds[0] in (Kind.Rows, Kind.RowsAndLead):
+        row_tile = -(-row_tile // width) * width
+    items = batch * -(-problem.rows // row_tile)
+    busiest = -(-items // threads) * min(row_tile, problem.rows)
+    if busiest * threads > _UNEVEN * problem.rows * batch:
+        return min(most, problem.rows), threads, True
+    return row_tile, min(threads, items), False
+
+
+def _is_plain(step: Step, problem: KronProblem) -> bool:
+    """Whether results are what the epilogue makes of them, so that it need not run."""
+    return type(step.epilogue) is LinearCombination and tuple(problem.scalars) == (1, 0)
 
 
 def _whole(step: Step, name: str) -> tuple[int, ...]:

@@ -1,71 +1,128 @@
-"""What a Kronecker candidate should cost on a CPU, in cycles per row: a ranking, no forecast."""
+"""What parts of a Kronecker plan should cost on a CPU, in cycles: a ranking, no forecast.
+
+Constants were fitted to one core with AVX2 (two multiply-adds, two loads and one store a cycle).
+"""
 
 from __future__ import annotations
 
-from kronop.emit.x86.kron_plan import Candidate, Kind, Pass, Setting
-from kronop.emit.x86.planning import NEAR_BYTES
+import functools
 
-_TYPICAL_ROWS = 64
-# Cycles per vector: issue of a load or multiply-add, a store with loop control, a transposing
-# transfer, a copy, and what a second-level or farther access adds.
-_ISSUE, _STORE, _TRANSPOSE, _COPY, _NEAR, _FAR = 0.5, 1.0, 5.0, 1.0, 1.0, 6.0
-_TILE_OVERHEAD = 4.0
+from kronop.emit.x86.kron_parts import Kind, Setting, Tile
+from kronop.emit.x86.planning import DEFAULT_UNROLL, NEAR_BYTES
 
-
-def cost(candidate: Candidate, setting: Setting) -> float:
-    """Cycles per row."""
-    total = 0.0
-    last = len(candidate.passes) - 1
-    for index, item in enumerate(candidate.passes):
-        read = _transfer(item, candidate, setting, index == 0, setting.x_by_rows)
-        write = _transfer(item, candidate, setting, index == last, setting.y_by_rows)
-        each = _arithmetic(item, candidate, setting) + item.group * read + item.produced * write
-        total += _vectors(item, candidate, setting) * each
-    return total
+# Cycles: a load, latency of a multiply-add, both ends of a register tile, each sum beyond those
+# that the next tile hides.
+_LOAD, _LATENCY, _TILE, _EDGE, _FREE = 0.53, 4.2, 2.0, 2.0, 9
+_RELOADED, _FEW_ROWS = 1.2, 3
+# Cycles per vector: copied to a state, converted, transposed, taken apart one by one, and what a
+# second-level or farther access adds; per run of lanes: finding its place.
+_COPY, _CONVERT, _TRANSPOSE, _SINGLE, _NEAR, _FAR, _RUN = 1.0, 2.0, 5.0, 2.0, 1.5, 5.0, 3.0
+_LEAST_VECTOR = 16
+_MOST_VECTORS, _MOST_TILE_ROWS = 4, 10
+_UNROLLED = 8
 
 
-def _vectors(item: Pass, candidate: Candidate, setting: Setting) -> float:
-    """Vectors of lanes per row of X, with what incomplete blocks waste."""
-    lanes = setting.width * candidate.vectors
-    rows = min(candidate.row_tile, _TYPICAL_ROWS)
-    count = {Kind.RowsAndLead: rows * item.lead, Kind.Trail: item.trail, Kind.Rows: rows}[item.kind]
-    waste = -(-count // lanes) * lanes / count
-    return item.lead * item.trail / setting.width * waste
+def tile_cycles(contracted: int, rows: int, vectors: int) -> float:
+    """Of one register tile: multiply-adds, loads or latency, and what its edges cost.
+
+    With one vector every multiply-add waits for a load of its own; four vectors of few rows are
+    loaded more than once.
+    """
+    sums = rows * vectors
+    issue = max(sums / 2, _LOAD * (rows + vectors), _LATENCY)
+    if vectors == _MOST_VECTORS and rows <= _FEW_ROWS:
+        issue *= _RELOADED
+    return contracted * issue + _TILE + _EDGE * max(0, sums - _FREE)
 
 
-def _arithmetic(item: Pass, candidate: Candidate, setting: Setting) -> float:
-    state = 2 * item.peak * setting.width * candidate.vectors * setting.bytes
-    total = 0.0
-    for product in item.products:
-        digit, tile = candidate.digits[product.digit], candidate.tiles[product.digit]
-        blocks = -(-digit.produced // tile)
-        sums = tile * candidate.vectors
-        loads = (tile + candidate.vectors) / candidate.vectors
-        step = _ISSUE * max(tile, loads)
-        moved = (digit.contracted * blocks + digit.produced) * _level(state, setting)
-        each = blocks * (digit.contracted * step + tile * (_STORE + _TILE_OVERHEAD / sums)) + moved
-        total += product.left * product.right * each
-    return total
+@functools.lru_cache(maxsize=4096)
+def lane_tile(
+    contracted: int, produced: int, extent: int, width: int, size: int, registers: int, unroll: int
+) -> tuple[Tile, float]:
+    """The best tile for one digit with vectors along `extent` contiguous elements, and its cycles.
+
+    Args:
+        width, size: elements of the widest vector, bytes of one.
+    """
+    width = _width_within(extent, width, size)
+    vectors_in_all = -(-extent // width)
+    best: tuple[float, Tile] | None = None
+    for rows in range(1, min(produced, _MOST_TILE_ROWS) + 1):
+        for vectors in range(1, min(_MOST_VECTORS, extent // width) + 1):
+            if rows * vectors + vectors + 1 > registers:
+                continue
+            tiles = -(-vectors_in_all // vectors) * -(-produced // rows)
+            cycles = tiles * tile_cycles(contracted, rows, vectors)
+            tile = Tile(rows=rows, vectors=vectors, width=width, panel=rows, unroll=unroll)
+            if best is None or cycles < best[0]:
+                best = cycles, tile
+    assert best is not None
+    return best[1], best[0]
 
 
-def _level(size: int, setting: Setting) -> float:
-    if size <= NEAR_BYTES:
+@functools.lru_cache(maxsize=4096)
+def row_tile(
+    contracted: int,
+    produced: int,
+    rows_in_all: int,
+    width: int,
+    size: int,
+    registers: int,
+    unroll: int,
+) -> tuple[Tile, float]:
+    """The best tile for one digit with vectors along its outputs, and its cycles for some rows."""
+    width = _width_within(produced, width, size)
+    best: tuple[float, Tile] | None = None
+    for rows in range(1, min(rows_in_all, _MOST_TILE_ROWS) + 1):
+        for vectors in range(1, min(_MOST_VECTORS, produced // width) + 1):
+            if rows * vectors + vectors + 1 > registers:
+                continue
+            tiles = -(-rows_in_all // rows) * -(-produced // (vectors * width))
+            cycles = tiles * tile_cycles(contracted, rows, vectors)
+            panel = vectors * width
+            tile = Tile(rows=rows, vectors=vectors, width=width, panel=panel, unroll=unroll)
+            if best is None or cycles < best[0]:
+                best = cycles, tile
+    assert best is not None
+    return best[1], best[0]
+
+
+def _width_within(extent: int, width: int, size: int) -> int:
+    """The widest vector that `extent` elements fill."""
+    while width > extent and width * size > _LEAST_VECTOR:
+        width //= 2
+    return width
+
+
+def unroll_of(contracted: int, setting: Setting) -> int:
+    """Contraction steps between two branches."""
+    if setting.unroll is not None:
+        return setting.unroll
+    return contracted if contracted <= _UNROLLED else DEFAULT_UNROLL
+
+
+def residence(size: int, setting: Setting) -> float:
+    """What each access of a vector adds in a working set of `size` bytes."""
+    if size <= NEAR_BYTES // 2:
         return 0.0
-    return _NEAR if size <= setting.target.shared_bytes else _FAR
+    return _NEAR if size <= setting.target.shared_bytes // 2 else _FAR
 
 
-def _transfer(
-    item: Pass, candidate: Candidate, setting: Setting, outside: bool, by_rows: bool
+def transfer(
+    kind: Kind, lanes: int, lead: int, trail: int, outside: bool, by_rows: bool, setting: Setting
 ) -> float:
     """Cycles per vector between memory and the state."""
-    if not outside:
-        middle = candidate.row_tile * candidate.middle * setting.bytes
-        far = _FAR if middle > setting.target.shared_bytes // 2 else _NEAR
-        return far + (_TRANSPOSE if item.kind is Kind.RowsAndLead else 0.0)
-    if item.kind is Kind.Trail:
-        return float(setting.width) * 2 if by_rows else _COPY * (2 if setting.converts else 1)
-    if item.kind is Kind.Rows and not by_rows and item.trail > 1:
-        return float(setting.width) * 2
-    return (
-        _COPY if by_rows and item.lead == 1 else float(setting.width) * 2 if by_rows else _TRANSPOSE
-    )
+    converts = _CONVERT if outside and setting.converts else 0.0
+    straight = not (outside and by_rows)
+    if kind is Kind.Whole:
+        return converts + (0.0 if straight else setting.width * _SINGLE)
+    if kind is Kind.RowsAndLead:
+        if straight:
+            return converts + _TRANSPOSE
+        return converts + (_COPY if lead == 1 else setting.width * _SINGLE)
+    if kind is Kind.Trail:
+        run = _RUN / (lanes / setting.width)
+        return converts + run + (_COPY if straight else setting.width * _SINGLE)
+    if straight:
+        return converts + (_TRANSPOSE if trail == 1 else setting.width * _SINGLE)
+    return converts + _RUN / (lanes / setting.width) + _COPY

@@ -1,4 +1,4 @@
-"""How a row is cut into passes on a CPU: digits, candidates, legality, cost.
+"""How a row is cut into passes on a CPU: digits, candidates, legality.
 
 Order of digits. Applying digit 1 (P1 -> Q1) and then 2 to a tensor with R other elements takes
 R (P1 P2 Q1 + Q1 P2 Q2) multiply-adds, the other order R (P1 P2 Q2 + P1 Q1 Q2). Divided by
@@ -8,128 +8,24 @@ of descending 1/Q - 1/P is best: neighbours out of that order can be exchanged a
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from enum import IntEnum
 
 from kronop.artifacts import Status
-from kronop.emit.x86.planning import NEAR_BYTES, panel_elements, tile_height
-from kronop.target import Target
+from kronop.emit.x86.kron_cost import lane_tile, residence, row_tile, transfer, unroll_of
+from kronop.emit.x86.kron_parts import Candidate, Digit, Kind, Pass, Product, Setting
+from kronop.emit.x86.planning import NEAR_BYTES
 
 # Vector operations beyond its multiply-adds that each result of a mode product costs.
 _OVERHEAD = 3
 _MOST_SPLITS = 16
 _MOST_ROWS = 64
-
-
-class Kind(IntEnum):
-    """What the lanes of a pass are; the values are those of the header."""
-
-    RowsAndLead = 0
-    Trail = 1
-    Rows = 2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Digit:
-    """One digit as the kernel sees it: the product of factors [first, end)."""
-
-    contracted: int
-    produced: int
-    first: int
-    end: int
-
-    @property
-    def priority(self) -> float:
-        return 1 / self.produced - 1 / self.contracted
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Product:
-    """One digit applied inside a pass, whose state is (left, contracted, right)."""
-
-    digit: int
-    left: int
-    right: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pass:
-    """One trip from memory through the states and back; columns are (lead, group, trail)."""
-
-    kind: Kind
-    products: tuple[Product, ...]
-    lead: int
-    group: int
-    produced: int
-    trail: int
-    peak: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
-    """One way to serve a description.
-
-    Attributes:
-        digits: neighbouring factors, merged where that saves more than it costs.
-        tiles: height of the register tile of each digit.
-        passes: in order.
-        vectors: vectors of lanes that a state holds.
-        row_tile: rows of X that a thread takes at once.
-        middle: most elements of a row between passes; 0 for a single pass.
-    """
-
-    digits: tuple[Digit, ...]
-    tiles: tuple[int, ...]
-    passes: tuple[Pass, ...]
-    vectors: int
-    row_tile: int
-    middle: int
-
-    @property
-    def peak(self) -> int:
-        """Most elements that a state holds for one lane."""
-        return max(item.peak for item in self.passes)
-
-    @property
-    def panels(self) -> int:
-        """Elements of all packed factors."""
-        return sum(
-            panel_elements(digit.contracted, digit.produced, tile)
-            for digit, tile in zip(self.digits, self.tiles, strict=True)
-        )
-
-    def __str__(self) -> str:
-        groups = [
-            f"{item.kind.name} {'*'.join(str(product.digit + 1) for product in item.products)}"
-            for item in self.passes
-        ]
-        return f"{', then '.join(groups)} (digits), {self.vectors} vectors, {self.row_tile} rows"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
-    """What candidates are made for.
-
-    Attributes:
-        contractions: (contracted, produced) of each factor.
-        target, width, bytes: the machine, elements of its vectors, bytes of the compute type.
-        x_by_rows, y_by_rows: X and Y are contiguous along rows rather than along columns.
-        converts: X is not stored in the compute type.
-        rows, held: the user's tile: rows, most elements of a row in a state; None where there is
-            none.
-    """
-
-    contractions: tuple[tuple[int, int], ...]
-    target: Target
-    width: int
-    bytes: int
-    x_by_rows: bool
-    y_by_rows: bool
-    converts: bool
-    rows: int | None
-    held: int | None
+# Ways of one pass that candidates differ in.
+_WAYS = 2
+_LINE = 64
+_LEAST_VECTOR = 16
 
 
 def merge(setting: Setting) -> tuple[Digit, ...]:
@@ -167,45 +63,199 @@ def _separate(first: Digit, second: Digit) -> int:
 
 
 def candidates(setting: Setting) -> Iterator[Candidate]:
-    """Every way that is worth a look, legal or not."""
+    """Every way that is worth a look, legal or not: cuts into passes, the best ways of each."""
     digits = merge(setting)
-    for vectors in (1, 2):
-        tiles = tuple(
-            tile_height(digit.produced, vectors, setting.target.registers) for digit in digits
+    for ranges in _cuts(digits, setting):
+        for rows_mode in (False, True) if setting.x_by_rows or setting.y_by_rows else (False,):
+            yield from _of_cut(digits, ranges, rows_mode, setting)
+
+
+def _of_cut(
+    digits: tuple[Digit, ...], ranges: tuple[range, ...], rows_mode: bool, setting: Setting
+) -> Iterator[Candidate]:
+    shapes = _shapes(digits, ranges)
+    middle = max((item.lead * item.group * item.trail for item in shapes[1:]), default=0)
+    rows = _row_tile(setting, shapes, middle, rows_mode)
+    far = residence(rows * middle * setting.bytes, setting)
+    ranked = []
+    for index, shape in enumerate(shapes):
+        ends = index == 0, index == len(shapes) - 1
+        ways = [
+            _with_lanes(shape, digits, kind, lanes, rows, ends, far, setting)
+            for kind, lanes in _ways(shape, digits, rows_mode, setting)
+        ]
+        ranked.append(sorted(ways, key=lambda item: item[0])[:_WAYS])
+    for choice in itertools.product(*ranked):
+        yield Candidate(
+            digits=digits,
+            passes=tuple(item for _, item in choice),
+            row_tile=rows,
+            middle=middle,
+            cycles=sum(cycles for cycles, _ in choice),
         )
-        for ranges in _cuts(digits, setting, vectors):
-            for rows_mode in (False, True) if setting.x_by_rows or setting.y_by_rows else (False,):
-                passes = _passes(digits, ranges, rows_mode)
-                middles = [item.lead * item.group * item.trail for item in passes[1:]]
-                middle = max(middles, default=0)
-                row_tile = _row_tile(setting, passes, middle, vectors)
-                yield Candidate(
-                    digits=digits,
-                    tiles=tiles,
-                    passes=passes,
-                    vectors=vectors,
-                    row_tile=row_tile,
-                    middle=middle,
-                )
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Shape:
+    """What a pass does, before it is known how: products are (digit, left, right)."""
+
+    products: tuple[tuple[int, int, int], ...]
+    lead: int
+    group: int
+    produced: int
+    trail: int
+    peak: int
+
+
+def _shapes(digits: tuple[Digit, ...], ranges: tuple[range, ...]) -> list[_Shape]:
+    size = [digit.contracted for digit in digits]
+    shapes = []
+    for group in ranges:
+        products, peak = _products(digits, group)
+        before = math.prod(size[group.start : group.stop])
+        for index in group:
+            size[index] = digits[index].produced
+        shapes.append(
+            _Shape(
+                products=products,
+                lead=math.prod(size[: group.start]),
+                group=before,
+                produced=math.prod(size[group.start : group.stop]),
+                trail=math.prod(size[group.stop :]),
+                peak=peak,
+            )
+        )
+    return shapes
+
+
+def _products(
+    digits: tuple[Digit, ...], group: range
+) -> tuple[tuple[tuple[int, int, int], ...], int]:
+    """The digits of a group in their best order, and the most elements that are held."""
+    size = {index: digits[index].contracted for index in group}
+    peak = math.prod(size.values())
+    products = []
+    for index in sorted(group, key=lambda item: (-digits[item].priority, -item)):
+        left = math.prod(size[item] for item in group if item < index)
+        right = math.prod(size[item] for item in group if item > index)
+        products.append((index, left, right))
+        size[index] = digits[index].produced
+        peak = max(peak, math.prod(size.values()))
+    return tuple(products), peak
+
+
+def _ways(
+    shape: _Shape, digits: tuple[Digit, ...], rows_mode: bool, setting: Setting
+) -> Iterator[tuple[Kind, int]]:
+    """Kinds and lanes of a pass that are worth a look."""
+    several = [setting.width * count for count in (1, 2, 4)]
+    if rows_mode:
+        yield from ((Kind.Rows, lanes) for lanes in several)
+        return
+    if shape.trail > 1:
+        line = max(setting.width, _LINE // setting.bytes)
+        most = dict.fromkeys(max(setting.width, count * line) for count in (1, 2, 4, 8))
+        lanes = dict.fromkeys(_evenly(shape.trail, limit, setting.width) for limit in most)
+        yield from ((Kind.Trail, count) for count in lanes)
+        return
+    yield from ((Kind.RowsAndLead, lanes) for lanes in several[:2])
+    if all(
+        (digits[index].produced if right == 1 else right) * setting.bytes >= _LEAST_VECTOR
+        for index, _, right in shape.products
+    ):
+        fit = NEAR_BYTES // 4 // (shape.peak * setting.bytes)
+        yield from ((Kind.Whole, lanes) for lanes in {1, max(1, min(shape.lead, fit))})
+
+
+def _evenly(count: int, most: int, width: int) -> int:
+    """Lanes, whole vectors and at most `most`, that cut `count` into equal parts."""
+    each = math.ceil(count / math.ceil(count / most))
+    return math.ceil(each / width) * width
+
+
+def _with_lanes(
+    shape: _Shape,
+    digits: tuple[Digit, ...],
+    kind: Kind,
+    lanes: int,
+    rows: int,
+    ends: tuple[bool, bool],
+    far: float,
+    setting: Setting,
+) -> tuple[float, Pass]:
+    """(cycles of a row, the pass) with so many lanes; `ends`: whether it is the first, the last."""
+    products = []
+    block = 0.0
+    level = residence(2 * shape.peak * lanes * setting.bytes, setting)
+    for index, left, right in shape.products:
+        digit = digits[index]
+        unroll = unroll_of(digit.contracted, setting)
+        machine = (setting.width, setting.bytes, setting.target.registers, unroll)
+        sizes = digit.contracted, digit.produced
+        if kind is Kind.RowsAndLead:
+            tile, cycles = lane_tile(*sizes, right * lanes, *machine)
+            cycles *= left
+        elif kind is not Kind.Whole:
+            tile, cycles = lane_tile(*sizes, lanes, *machine)
+            cycles *= left * right
+        elif right > 1:
+            tile, cycles = lane_tile(*sizes, right, *machine)
+            cycles *= left * lanes
+        else:
+            tile, cycles = row_tile(*sizes, left * lanes, *machine)
+        moved = left * right * lanes * (digit.contracted + digit.produced) / setting.width
+        block += cycles + moved * level
+        products.append(Product(digit=index, left=left, right=right, tile=tile))
+    read = transfer(kind, lanes, shape.lead, shape.trail, ends[0], setting.x_by_rows, setting)
+    write = transfer(kind, lanes, shape.lead, shape.trail, ends[1], setting.y_by_rows, setting)
+    read, write = read + (0.0 if ends[0] else far), write + (0.0 if ends[1] else far)
+    block += (shape.group * read + shape.produced * write) * lanes / setting.width
+    made = Pass(
+        kind=kind,
+        products=tuple(products),
+        lead=shape.lead,
+        group=shape.group,
+        produced=shape.produced,
+        trail=shape.trail,
+        peak=shape.peak,
+        lanes=lanes,
+    )
+    return block * _blocks(shape, kind, lanes, rows, setting), made
+
+
+def _blocks(shape: _Shape, kind: Kind, lanes: int, rows: int, setting: Setting) -> float:
+    """Blocks of a pass, per row."""
+    rows = min(rows, setting.typical_rows)
+    if kind is Kind.Whole:
+        return shape.lead / lanes
+    if kind is Kind.Trail:
+        return shape.lead * -(-shape.trail // lanes)
+    if kind is Kind.RowsAndLead:
+        return -(-rows * shape.lead // lanes) / rows
+    return shape.lead * shape.trail * -(-rows // lanes) / rows
 
 
 def tile_status(setting: Setting) -> Status:
     """Whether some candidate holds as much of a row as the user's tile asks for."""
     if setting.held is None:
         return Status.accept()
-    peaks = sorted({item.peak for item in candidates(setting)})
-    least, fullest = peaks[0], _fullest(peaks, setting.held)
+    takes: dict[int, int] = {}
+    for item in candidates(setting):
+        size = 2 * item.state * setting.bytes
+        takes[item.peak] = min(size, takes.get(item.peak, size))
+    least, fullest = min(takes), _fullest(list(takes), setting.held)
     if not fullest:
         return Status.reject(
             f"Tile_N is {setting.held}, but a state holds {least} elements of a row at least;"
             f" raise threadblock_shape[1] to {least}"
         )
-    each, most = 2 * setting.width * setting.bytes, setting.target.shared_bytes
-    if fullest > least and fullest * each > most:
+    most = setting.target.shared_bytes
+    if fullest > least and takes[fullest] > most:
+        near = max((peak for peak, size in takes.items() if size <= most), default=least)
         return Status.reject(
-            f"Tile_N of {setting.held} takes {fullest * each} bytes for two states of {fullest}"
+            f"Tile_N of {setting.held} takes {takes[fullest]} bytes for two states of {fullest}"
             f" elements of a row, and the level-2 cache has {most};"
-            f" lower threadblock_shape[1] to {max(least, _fullest(peaks, most // each))}"
+            f" lower threadblock_shape[1] to {near}"
         )
     return Status.accept()
 
@@ -237,14 +287,15 @@ def _keeps_to(peak: int, held: int, fullest: int) -> Status:
     )
 
 
-def _cuts(digits: tuple[Digit, ...], setting: Setting, vectors: int) -> list[tuple[range, ...]]:
+def _cuts(digits: tuple[Digit, ...], setting: Setting) -> list[tuple[range, ...]]:
     """Ranges of digits in the order of their passes, without repetition."""
     count = len(digits)
-    lane_bytes = 2 * setting.width * vectors * setting.bytes
+    line = max(_LINE, setting.width * setting.bytes)
     budgets = [
-        NEAR_BYTES // lane_bytes,
-        4 * NEAR_BYTES // lane_bytes,
-        setting.target.shared_bytes // lane_bytes,
+        NEAR_BYTES // (2 * line),
+        NEAR_BYTES // (2 * setting.bytes),
+        setting.target.shared_bytes // (4 * line),
+        setting.target.shared_bytes // (4 * setting.bytes),
     ]
     found: dict[tuple[range, ...], None] = {(range(count),): None}
     for budget in [*budgets, *([] if setting.held is None else [setting.held])]:
@@ -269,53 +320,13 @@ def _greedy(digits: tuple[Digit, ...], budget: int) -> tuple[range, ...]:
     return tuple(ranges)
 
 
-def _products(digits: tuple[Digit, ...], group: range) -> tuple[tuple[Product, ...], int]:
-    """The digits of a group in their best order, and the most elements that are held."""
-    size = {index: digits[index].contracted for index in group}
-    peak = math.prod(size.values())
-    products = []
-    for index in sorted(group, key=lambda item: -digits[item].priority):
-        left = math.prod(size[item] for item in group if item < index)
-        right = math.prod(size[item] for item in group if item > index)
-        products.append(Product(digit=index, left=left, right=right))
-        size[index] = digits[index].produced
-        peak = max(peak, math.prod(size.values()))
-    return tuple(products), peak
-
-
-def _passes(
-    digits: tuple[Digit, ...], ranges: tuple[range, ...], rows_mode: bool
-) -> tuple[Pass, ...]:
-    size = [digit.contracted for digit in digits]
-    passes = []
-    for group in ranges:
-        products, peak = _products(digits, group)
-        before = math.prod(size[group.start : group.stop])
-        for index in group:
-            size[index] = digits[index].produced
-        trail = math.prod(size[group.stop :])
-        kind = Kind.RowsAndLead if group.stop == len(digits) else Kind.Trail
-        passes.append(
-            Pass(
-                kind=Kind.Rows if rows_mode else kind,
-                products=products,
-                lead=math.prod(size[: group.start]),
-                group=before,
-                produced=math.prod(size[group.start : group.stop]),
-                trail=trail,
-                peak=peak,
-            )
-        )
-    return tuple(passes)
-
-
-def _row_tile(setting: Setting, passes: tuple[Pass, ...], middle: int, vectors: int) -> int:
-    """Rows that keep the middle in the second-level cache and the lanes full."""
+def _row_tile(setting: Setting, shapes: Sequence[_Shape], middle: int, rows_mode: bool) -> int:
+    """Rows that keep the middle in a near cache and the lanes full."""
     if setting.rows is not None:
         return setting.rows
-    lanes = setting.width * vectors
-    if passes[0].kind is Kind.Rows or len(passes) == 1:
-        return lanes if middle else max(lanes, _MOST_ROWS)
-    fits = setting.target.shared_bytes // (4 * middle * setting.bytes)
-    full = max(-(-lanes // item.lead) for item in passes if item.kind is Kind.RowsAndLead)
-    return max(1, min(_MOST_ROWS, max(fits, full)))
+    if not middle:
+        return _MOST_ROWS
+    if rows_mode:
+        return setting.width
+    full = max(-(-setting.width // item.lead) if item.trail == 1 else 1 for item in shapes)
+    return max(1, min(_MOST_ROWS, max(2 * NEAR_BYTES // (middle * setting.bytes), full)))

@@ -1,14 +1,15 @@
 // Kronecker matmul: a tile of rows goes through passes, each of which applies a group of adjacent
-// digits to states that stay in the nearest caches.
+// digits to blocks that stay in the nearest caches.
 //
-// In a pass a row's columns are (lead, group, trail). A state holds the whole group for kLanes
-// lanes, and lanes are, by kPassKind: 0 the rows times the leading digits (trail is 1), 1 the
-// trailing digits of one row, 2 the rows. Between passes the tile lies in scratch: (rows, columns),
-// or (columns, rows) where lanes are rows.
+// In a pass a row's columns are (lead, group, trail). A block holds the whole group for kLanes lanes, and
+// lanes are, by kPassKind: 0 the rows times the leading digits (trail is 1), transposed on the way in and
+// out; 1 the trailing digits of one row; 2 the rows. In a pass of kind 3 (trail is 1) a block is kLanes
+// whole groups as they lie in a row, and nothing is transposed: the last digit is applied along its
+// outputs. Between passes the tile lies in scratch: (rows, columns), or (columns, rows) where lanes are rows.
 #pragma once
 
 #include "kronop_x86/parallel.hpp"
-#include "kronop_x86/tile.hpp"
+#include "kronop_x86/sweep.hpp"
 #include "kronop_x86/transfer.hpp"
 
 namespace kronop {
@@ -16,14 +17,15 @@ namespace kronop {
 inline constexpr int kBatchDimensions = 4;
 
 // Strides in elements. Scratch of one thread is `slice` bytes, in whole cache lines: factor panels,
-// two states, and one middle, or two from three passes on, of equal size.
+// two states, and one middle, or two from three passes on, of equal size. `together`: threads share the
+// blocks of every tile rather than the tiles. `plain`: results are what the epilogue would make of them.
 template <int kFactors, int kScalars, class Scalar>
 struct KronParameters {
   const void* x;
   const void* z;
   void* y;
   void* workspace;
-  index_t rows, row_tile, threads;
+  index_t rows, row_tile, threads, together, plain;
   index_t batch[kBatchDimensions];
   index_t x_strides[2], x_batch[kBatchDimensions];
   index_t z_strides[2], z_batch[kBatchDimensions];
@@ -36,7 +38,7 @@ struct KronParameters {
 
 namespace kron {
 
-enum Kind { kRowsAndLead = 0, kTrail = 1, kRows = 2 };
+enum Kind { kRowsAndLead = 0, kTrail = 1, kRows = 2, kWhole = 3 };
 
 // Rows and columns of a tile in memory.
 template <class T>
@@ -62,7 +64,7 @@ struct Tables {
     for (int digit = 0; digit < Step::kDigits; ++digit) {
       size[digit] = Step::kContracted[digit];
       panel[digit] = offset;
-      offset += panel_elements(Step::kContracted[digit], Step::kProduced[digit], Step::kTile[digit]);
+      offset += panel_elements(Step::kContracted[digit], Step::kProduced[digit], Step::kPanel[digit]);
     }
     panels = offset;
     for (int p = 0, first = 0; p < Step::kPasses; first = Step::kPassEnd[p++]) {
@@ -119,14 +121,26 @@ void pack_factors(const Parameters& parameters, const index_t* offsets, typename
     if (Step::kDigitFactor[digit + 1] - first == 1) {
       const auto* data = static_cast<const typename Step::Element*>(parameters.factors[first]) + offsets[first];
       const index_t row = parameters.factor_row[first], column = parameters.factor_column[first];
-      pack_panels(to, Step::kContracted[digit], Step::kProduced[digit], Step::kTile[digit],
+      pack_panels(to, Step::kContracted[digit], Step::kProduced[digit], Step::kPanel[digit],
                   [&](index_t p, index_t q) { return convert<Compute>(data[p * row + q * column]); });
     } else {
-      pack_panels(to, Step::kContracted[digit], Step::kProduced[digit], Step::kTile[digit],
+      pack_panels(to, Step::kContracted[digit], Step::kProduced[digit], Step::kPanel[digit],
                   [&](index_t p, index_t q) { return digit_entry<Step>(parameters, offsets, digit, p, q); });
     }
   }
 }
+
+// The planner's choice for the product at kIndex of all passes.
+template <class Step, int kIndex>
+using DigitOf = Digit<Step::kContracted[Step::kOrder[kIndex]], Step::kProduced[Step::kOrder[kIndex]],
+                      Step::kTileRows[Step::kOrder[kIndex]], Step::kTileVectors[Step::kOrder[kIndex]],
+                      Step::kTileWidth[Step::kOrder[kIndex]], Step::kUnroll[Step::kOrder[kIndex]]>;
+
+// A pass's lanes as those of a step, for transfers and sinks.
+template <class Step, int kPass>
+struct Lane : Step {
+  static constexpr int kLanes = Step::kLanes[kPass], kVectors = kLanes / Step::kWidth;
+};
 
 // Pointers into one thread's slice.
 template <class Compute>
@@ -140,16 +154,61 @@ template <class Step, class Parameters>
 KRONOP_INLINE Scratch<typename Step::Compute> scratch_of(const Parameters& parameters, index_t share) {
   using Compute = typename Step::Compute;
   constexpr index_t kPanelBytes = whole_lines(kTables<Step>.panels * sizeof(Compute));
-  constexpr index_t kStateBytes =
-      whole_lines(index_t(Step::kPeak) * Step::kWidth * Step::kVectors * sizeof(Compute));
+  constexpr index_t kStateBytes = whole_lines(Step::kState * sizeof(Compute));
   const index_t middle_bytes = (parameters.slice - kPanelBytes - 2 * kStateBytes) / (Step::kPasses > 2 ? 2 : 1);
-  char* base = static_cast<char*>(parameters.workspace) + share * parameters.slice;
-  char* middle = base + kPanelBytes + 2 * kStateBytes;
+  char* base = static_cast<char*>(parameters.workspace);
+  char* own = base + share * parameters.slice;
+  char* middle = (parameters.together ? base : own) + kPanelBytes + 2 * kStateBytes;
   const auto at = [](char* pointer) { return reinterpret_cast<Compute*>(pointer); };
-  return {at(base),
-          {at(base + kPanelBytes), at(base + kPanelBytes + kStateBytes)},
+  return {at(own),
+          {at(own + kPanelBytes), at(own + kPanelBytes + kStateBytes)},
           {at(middle), at(middle + middle_bytes)}};
 }
+
+// Whether a tile's numbers from P places that are `step` elements apart stay in the nearest cache
+// until the next outputs read them again. NOTE: with strides of powers of two they collide: 8 x 8
+// factors 4 KiB apart took twice as long, P >= 32 two to four times.
+template <class D, class Compute>
+constexpr bool stays_near(index_t step) {
+  if (D::kProduced <= D::kRows && D::kContracted < 8) return true;
+  const index_t bytes = step * index_t(sizeof(Compute)), lines = bytes / 64;
+  index_t apart = 1;
+  while (apart < 64 && lines % (2 * apart) == 0) apart *= 2;
+  const index_t places = bytes % 64 ? 64 : 64 / apart;
+  return D::kContracted * D::kVectors * D::kWidth * index_t(sizeof(Compute)) / 64 <= 4 * places;
+}
+
+// All products of a pass on a block of `count` lanes (or groups), from `in` to `out` through the states.
+template <class Step, int kPass, class Compute>
+struct Products {
+  static constexpr int kFirst = kPass ? Step::kPassEnd[kPass - 1] : 0, kCount = Step::kPassEnd[kPass] - kFirst;
+  static constexpr bool kIsWhole = Step::kPassKind[kPass] == kWhole;
+
+  const Scratch<Compute>& scratch;
+
+  template <int kIndex>
+  KRONOP_INLINE void one(index_t count, Lined<const Compute>& in, Lined<Compute> out) const {
+    using D = DigitOf<Step, kIndex>;
+    const Compute* panels = scratch.panels + kTables<Step>.panel[Step::kOrder[kIndex]];
+    if constexpr (kIndex + 1 < kFirst + kCount) out = {scratch.state[(kIndex - kFirst + 1) % 2], Step::kLanes[kPass]};
+    if constexpr (!kIsWhole) {
+      lane_product<D>(Step::kLeft[kIndex], Step::kRight[kIndex], Step::kLanes[kPass], in, out, panels);
+    } else if constexpr (Step::kRight[kIndex] == 1) {
+      row_product<D>(count * Step::kLeft[kIndex], in.data, out.data, panels);
+    } else {
+      constexpr index_t kRight = Step::kRight[kIndex];
+      lane_product<D>(count * Step::kLeft[kIndex], 1, kRight, Lined<const Compute>{in.data, kRight},
+                      Lined<Compute>{out.data, kRight}, panels);
+    }
+    in = {out.data, out.step};
+  }
+  template <int... kIndex>
+  KRONOP_INLINE void all(index_t count, Lined<const Compute> in, Lined<Compute> out, Indices<kIndex...>) const {
+    (one<kFirst + kIndex>(count, in, out), ...);
+  }
+  // Where the results go that do not go to their place at once.
+  Lined<Compute> state() const { return {scratch.state[kCount % 2], Step::kLanes[kPass]}; }
+};
 
 // One block of a pass in memory: lanes, and the steps from one group element to the next.
 template <int kLanes>
@@ -175,65 +234,94 @@ KRONOP_INLINE void place_block(Place<kLanes>& place, const View<T>& view, int ki
   }
 }
 
-// Applies the digits of a pass to one block: source -> states -> sink. Where lanes are contiguous, a
-// first digit that reads everything once reads the source itself, and a last digit writes a middle
-// itself. NOTE: reading the source once per block of outputs instead of a copy of it took 2 to 4
-// times as long for P >= 32 in double: its strides are powers of two and collide in the cache.
-template <class Step, class Source, class Sink, class PlaceType>
-KRONOP_INLINE void run_block(int pass, const Source* source, const PlaceType& from, const Sink& sink,
-                             const PlaceType& to, const PlaceType& other, const Block& block,
+// A block of lanes: source -> products -> sink. Where lanes are contiguous, the first product may
+// read the source itself, and the last one write to the sink.
+template <class Step, int kPass, class Source, class Sink, class PlaceType>
+KRONOP_INLINE void run_lanes(const Source* source, const PlaceType& from, const Sink& sink, const PlaceType& to,
+                             const PlaceType& other, const Block& block,
                              const Scratch<typename Step::Compute>& scratch) {
   using Compute = typename Step::Compute;
-  constexpr int kLanes = Step::kWidth * Step::kVectors;
-  const int first = pass ? Step::kPassEnd[pass - 1] : 0, last = Step::kPassEnd[pass] - 1;
-  const Compute* in = scratch.state[0];
-  index_t pitch = kLanes;
+  using Own = Lane<Step, kPass>;
+  using All = Products<Step, kPass, Compute>;
+  constexpr Extents extents = kTables<Step>.pass[kPass];
+  const All products{scratch};
+  Lined<const Compute> in{scratch.state[0], Own::kLanes};
   bool loaded = false;
   if constexpr (detail::is_same<Source, Compute>) {
-    const int digit = Step::kOrder[first];
-    loaded = from.lanes.contiguous && Step::kProduced[digit] <= Step::kTile[digit];
-    if (loaded) in = source + from.base + from.lanes.offset[0], pitch = from.step;
+    loaded = from.lanes.contiguous &&
+             stays_near<DigitOf<Step, All::kFirst>, Compute>(Step::kRight[All::kFirst] * from.step);
+    if (loaded) in = {source + from.base + from.lanes.offset[0], from.step};
   }
-  if (!loaded) {
-    load_block<Step>(scratch.state[0], source + from.base, from.lanes, from.step, kTables<Step>.pass[pass].group);
+  if (!loaded) load_block<Own>(scratch.state[0], source + from.base, from.lanes, from.step, extents.group);
+  Lined<Compute> out = products.state();
+  bool stored = false;
+  if constexpr (Sink::template kTakes<Compute>) {
+    stored = sink.direct() && to.lanes.contiguous && block.begin == 0;
+    if (stored) out = {sink.place() + to.base + to.lanes.offset[0], to.step};
   }
-  for (int i = first; i <= last; ++i) {
-    const int digit = Step::kOrder[i];
-    Compute* out = scratch.state[(i - first + 1) % 2];
-    index_t out_pitch = kLanes;
-    if constexpr (Sink::kDirect) {
-      if (i == last && to.lanes.contiguous) out = sink.to + to.base + to.lanes.offset[0], out_pitch = to.step;
-    }
-    const ModeShape shape{Step::kLeft[i], Step::kContracted[digit], Step::kProduced[digit], Step::kRight[i]};
-    with_tile<Step>(Step::kTile[digit], [&](auto tile) {
-      mode_product<decltype(tile)::value, Step>(shape, in, pitch, out, out_pitch,
-                                                scratch.panels + kTables<Step>.panel[digit]);
-    });
-    in = out;
-    pitch = kLanes;
-  }
-  if (Sink::kDirect && to.lanes.contiguous) return;
-  store_block<Step>(sink.at(to.base, other.base), in, to.lanes, to.step, other.lanes, other.step,
-                    kTables<Step>.pass[pass].produced, block);
+  products.all(Own::kLanes, in, out, FirstIndices<All::kCount>{});
+  if (stored) return;
+  store_block<Own>(sink.at(to.base, other.base), out.data, to.lanes, to.step, other.lanes, other.step,
+                   extents.produced, block);
 }
 
-template <class Step, class Source, class Sink, class Target>
-void run_pass(int pass, index_t rows, const View<const Source>& source, const Sink& sink,
-              const View<Target>& target, const View<const Target>& other,
-              const Scratch<typename Step::Compute>& scratch) {
-  constexpr int kLanes = Step::kWidth * Step::kVectors;
-  const int kind = Step::kPassKind[pass];
-  const Extents& extents = kTables<Step>.pass[pass];
-  const index_t count = kind == kRowsAndLead ? rows * extents.lead : kind == kTrail ? extents.trail : rows;
-  const index_t outers = kind == kRowsAndLead ? 1 : extents.lead * (kind == kTrail ? rows : extents.trail);
-  Place<kLanes> from, to, before;
-  for (index_t outer = 0; outer < outers; ++outer) {
-    for (index_t index = 0; index * kLanes < count; ++index) {
+// `count` whole groups, contiguous in a row: source -> products -> sink.
+template <class Step, int kPass, class Source, class Sink>
+KRONOP_INLINE void run_whole(index_t count, const Source* source, index_t from_column, const Sink& sink, index_t base,
+                             index_t to_column, index_t other_base, index_t other_column,
+                             const Scratch<typename Step::Compute>& scratch) {
+  using Compute = typename Step::Compute;
+  using All = Products<Step, kPass, Compute>;
+  constexpr Extents extents = kTables<Step>.pass[kPass];
+  const All products{scratch};
+  const Compute* in = scratch.state[0];
+  bool loaded = false;
+  if constexpr (detail::is_same<Source, Compute>) {
+    using D = DigitOf<Step, All::kFirst>;
+    loaded = from_column == 1 && (Step::kRight[All::kFirst] == 1 || stays_near<D, Compute>(Step::kRight[All::kFirst]));
+    if (loaded) in = source;
+  }
+  if (!loaded) load_run(scratch.state[0], source, from_column, count * extents.group);
+  Compute* out = products.state().data;
+  bool stored = false;
+  if constexpr (Sink::template kTakes<Compute>) {
+    stored = sink.direct() && to_column == 1;
+    if (stored) out = sink.place() + base;
+  }
+  products.all(count, {in, 0}, {out, 0}, FirstIndices<All::kCount>{});
+  if (!stored) store_run<Step::kWidth>(sink.at(base, other_base), out, to_column, other_column, count * extents.produced);
+}
+
+// One of `shares` parts of a pass over a tile.
+template <class Step, int kPass, class Source, class Sink, class Target>
+void run_pass(index_t rows, const View<const Source>& source, const Sink& sink, const View<Target>& target,
+              const View<const Target>& other, const Scratch<typename Step::Compute>& scratch, index_t share,
+              index_t shares) {
+  constexpr int kLanes = Step::kLanes[kPass], kind = Step::kPassKind[kPass];
+  constexpr Extents extents = kTables<Step>.pass[kPass];
+  const index_t count = kind == kWhole         ? extents.lead
+                        : kind == kRowsAndLead ? rows * extents.lead
+                        : kind == kTrail       ? extents.trail
+                                               : rows;
+  const index_t outers = kind == kWhole         ? rows
+                         : kind == kRowsAndLead ? 1
+                                                : extents.lead * (kind == kTrail ? rows : extents.trail);
+  const index_t blocks = (count + kLanes - 1) / kLanes, all = outers * blocks;
+  for (index_t item = all * share / shares; item < all * (share + 1) / shares; ++item) {
+    const index_t outer = item / blocks, index = item % blocks;
+    if constexpr (kind == kWhole) {
+      const index_t first = index * kLanes, groups = first + kLanes <= count ? kLanes : count - first;
+      run_whole<Step, kPass>(groups, source.data + outer * source.row + first * extents.group * source.column,
+                             source.column, sink, outer * target.row + first * extents.produced * target.column,
+                             target.column, outer * other.row + first * extents.produced * other.column,
+                             other.column, scratch);
+    } else {
+      Place<kLanes> from, to, before;
       const Block block = lane_block(index, count, kLanes);
       place_block(from, source, kind, extents, extents.group, outer, block);
       place_block(to, target, kind, extents, extents.produced, outer, block);
       place_block(before, other, kind, extents, extents.produced, outer, block);
-      run_block<Step>(pass, source.data, from, sink, to, before, block, scratch);
+      run_lanes<Step, kPass>(source.data, from, sink, to, before, block, scratch);
     }
   }
 }
@@ -252,23 +340,19 @@ KRONOP_INLINE View<const T> constant(const View<T>& view) {
   return {view.data, view.row, view.column};
 }
 
-// All passes over a tile of `rows` rows.
-template <class Step, class X, class Y>
-void run_tile(index_t rows, const View<const X>& x, const OutputSink<Step>& sink, const View<Y>& y,
-              const View<const Y>& z, const Scratch<typename Step::Compute>& scratch) {
+// The passes from kPass on over a tile of `rows` rows, or one of `shares` parts of each.
+template <class Step, int kPass = 0, class Source, class Y>
+void run_tile(index_t rows, const View<const Source>& source, const OutputSink<Step>& sink, const View<Y>& y,
+              const View<const Y>& z, const Scratch<typename Step::Compute>& scratch, index_t share, index_t shares) {
   using Compute = typename Step::Compute;
-  constexpr int kLast = Step::kPasses - 1;
-  if constexpr (kLast == 0) {
-    run_pass<Step>(0, rows, x, sink, y, z, scratch);
+  if constexpr (kPass == Step::kPasses - 1) {
+    run_pass<Step, kPass>(rows, source, sink, y, z, scratch, share, shares);
   } else {
-    View<Compute> middle = middle_view<Step>(scratch, 1);
-    run_pass<Step>(0, rows, x, MiddleSink<Compute>{middle.data}, middle, constant(middle), scratch);
-    for (int pass = 1; pass < kLast; ++pass) {
-      const View<Compute> next = middle_view<Step>(scratch, pass + 1);
-      run_pass<Step>(pass, rows, constant(middle), MiddleSink<Compute>{next.data}, next, constant(next), scratch);
-      middle = next;
-    }
-    run_pass<Step>(kLast, rows, constant(middle), sink, y, z, scratch);
+    const View<Compute> middle = middle_view<Step>(scratch, kPass + 1);
+    run_pass<Step, kPass>(rows, source, MiddleSink<Compute>{middle.data}, middle, constant(middle), scratch, share,
+                          shares);
+    if (shares > 1) wait_for_team();
+    run_tile<Step, kPass + 1>(rows, constant(middle), sink, y, z, scratch, share, shares);
   }
 }
 
@@ -298,9 +382,9 @@ KRONOP_INLINE bool find_item(Item<kFactors>& item, const Parameters& parameters,
   return changed;
 }
 
-// One thread's part: tiles [first, end), counted over all batch items.
+// Tiles [first, end), counted over all batch items: all of each, or one of `shares` parts.
 template <class Step, class Parameters>
-void run_share(const Parameters& parameters, index_t share, index_t first, index_t end) {
+void run_tiles(const Parameters& parameters, index_t share, index_t shares, index_t first, index_t end) {
   using Element = typename Step::Element;
   using Output = typename Step::Output;
   const auto scratch = scratch_of<Step>(parameters, share);
@@ -308,6 +392,7 @@ void run_share(const Parameters& parameters, index_t share, index_t first, index
   const index_t* xs = parameters.x_strides;
   const index_t* ys = parameters.y_strides;
   const index_t* zs = parameters.z_strides;
+  const bool alone = !parameters.together;
   Item<Step::kFactors> item{};
   index_t current = -1;
   for (index_t index = first; index < end; ++index) {
@@ -322,8 +407,11 @@ void run_share(const Parameters& parameters, index_t share, index_t first, index
     const View<Output> y{static_cast<Output*>(parameters.y) + item.y + row * ys[0], ys[0], ys[1]};
     const auto* source = static_cast<const Output*>(parameters.z);
     const View<const Output> z{source ? source + item.z + row * zs[0] : nullptr, zs[0], zs[1]};
-    const OutputSink<Step> sink{typename Step::Epilogue(parameters.scalars), y.data, z.data, nullptr};
-    run_tile<Step>(rows, x, sink, y, z, scratch);
+    const OutputSink<Step> sink{typename Step::Epilogue(parameters.scalars), y.data, z.data, nullptr,
+                                parameters.plain != 0};
+    run_tile<Step>(rows, x, sink, y, z, scratch, alone ? 0 : share, alone ? 1 : shares);
+    // The next tile's first pass writes what others may still read.
+    if (!alone && shares > 1 && Step::kPasses > 1) wait_for_team();
   }
 }
 
@@ -333,9 +421,15 @@ template <class Step, class Parameters>
 int kron_matmul(const Parameters& parameters, bool alone) {
   index_t items = (parameters.rows + parameters.row_tile - 1) / parameters.row_tile;
   for (index_t extent : parameters.batch) items *= extent;
-  share_out(items, parameters.threads, alone, [&](index_t share, index_t first, index_t end) {
-    kron::run_share<Step>(parameters, share, first, end);
-  });
+  if (parameters.together) {
+    as_team(parameters.threads, alone, [&](index_t share, index_t shares) {
+      kron::run_tiles<Step>(parameters, share, shares, 0, items);
+    });
+  } else {
+    share_out(items, parameters.threads, alone, [&](index_t share, index_t first, index_t end) {
+      kron::run_tiles<Step>(parameters, share, 1, first, end);
+    });
+  }
   return 0;
 }
 

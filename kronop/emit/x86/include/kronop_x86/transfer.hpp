@@ -52,10 +52,17 @@ KRONOP_INLINE void place_lanes(Lanes<kLanes>& lanes, const Block& block, index_t
   for (index_t i = used; i < kLanes && !lanes.contiguous; ++i) lanes.offset[i] = place;
 }
 
-template <int kCount, class To, class From>
+// NOTE: as vectors, for GCC makes a call or a string instruction of a longer memcpy.
+template <int kCount, int kWidth, class T>
+KRONOP_INLINE void copy_run(T* __restrict to, const T* __restrict from) {
+  constexpr int kPiece = kCount % kWidth ? 1 : kWidth;
+  for (int i = 0; i < kCount; i += kPiece) store(to + i, load<T, kPiece>(from + i));
+}
+
+template <int kCount, int kWidth, class To, class From>
 KRONOP_INLINE void convert_run(To* __restrict to, const From* __restrict from) {
   if constexpr (detail::is_same<To, From>) {
-    __builtin_memcpy(to, from, kCount * sizeof(To));
+    copy_run<kCount, kWidth>(to, from);
   } else {
     for (int i = 0; i < kCount; ++i) to[i] = convert<To>(from[i]);
   }
@@ -72,7 +79,7 @@ KRONOP_INLINE void load_transposed(typename Step::Compute* state, const Element*
     for (int i = 0; i < kWidth; ++i) rows[i] = load<Compute, kWidth>(from + offsets[i]);
   } else {
     Compute staged[kWidth * kWidth];
-    for (int i = 0; i < kWidth; ++i) convert_run<kWidth>(staged + i * kWidth, from + offsets[i]);
+    for (int i = 0; i < kWidth; ++i) convert_run<kWidth, kWidth>(staged + i * kWidth, from + offsets[i]);
     KRONOP_UNROLL
     for (int i = 0; i < kWidth; ++i) rows[i] = load<Compute, kWidth>(staged + i * kWidth);
   }
@@ -88,7 +95,7 @@ void load_block(typename Step::Compute* __restrict state, const Element* __restr
   constexpr int kWidth = Step::kWidth, kLanes = kWidth * Step::kVectors;
   if (lanes.contiguous) {
     for (index_t g = 0; g < count; ++g) {
-      convert_run<kLanes>(state + g * kLanes, from + lanes.offset[0] + g * stride);
+      convert_run<kLanes, kWidth>(state + g * kLanes, from + lanes.offset[0] + g * stride);
     }
     return;
   }
@@ -112,8 +119,12 @@ void load_block(typename Step::Compute* __restrict state, const Element* __restr
 // Where values go that need no epilogue: the compute type, in scratch.
 template <class Compute>
 struct MiddleSink {
-  static constexpr bool kDirect = true;  // a register tile may write there itself
+  template <class T>
+  static constexpr bool kTakes = detail::is_same<T, Compute>;  // register tiles may write there themselves
   Compute* to;
+
+  bool direct() const { return true; }
+  Compute* place() const { return to; }
 
   MiddleSink at(index_t offset, index_t) const { return {to + offset}; }
   bool along(bool contiguous, bool) const { return contiguous; }
@@ -130,14 +141,19 @@ struct OutputSink {
   using Compute = typename Step::Compute;
   using Element = typename Step::Output;
   using Wide = typename Step::Epilogue::Compute;
-  static constexpr bool kDirect = false;
+  // Where the epilogue changes nothing, register tiles may write results of its type themselves.
+  template <class T>
+  static constexpr bool kTakes = detail::is_same<T, Element>;
   typename Step::Epilogue epilogue;
   Element* y;
   const Element* z;
   const Wide* bias;
+  bool plain = false;
 
+  bool direct() const { return plain; }
+  Element* place() const { return y; }
   OutputSink at(index_t y_offset, index_t z_offset) const {
-    return {epilogue, y + y_offset, z ? z + z_offset : z, bias};
+    return {epilogue, y + y_offset, z ? z + z_offset : z, bias, plain};
   }
   bool along(bool y_contiguous, bool z_contiguous) const { return y_contiguous && (!z || z_contiguous); }
 
@@ -168,6 +184,28 @@ struct OutputSink {
     }
   }
 };
+
+// A run of `count` elements, `column` apart in memory, into the state.
+template <class Compute, class Element>
+void load_run(Compute* __restrict state, const Element* __restrict from, index_t column, index_t count) {
+  if (column == 1) {
+    KRONOP_INDEPENDENT
+    for (index_t g = 0; g < count; ++g) state[g] = convert<Compute>(from[g]);
+  } else {
+    for (index_t g = 0; g < count; ++g) state[g] = convert<Compute>(from[g * column]);
+  }
+}
+
+// A run of `count` results through the sink.
+template <int kWidth, class Compute, class Sink>
+void store_run(const Sink& sink, const Compute* state, index_t y_column, index_t z_column, index_t count) {
+  constexpr int kRun = 4 * kWidth;
+  index_t done = 0;
+  if (sink.along(y_column == 1, z_column == 1)) {
+    for (; done + kRun <= count; done += kRun) sink.template run<kRun, true>(state + done, done, done, done);
+  }
+  for (; done < count; ++done) sink.one(state[done], done * y_column, done * z_column, done);
+}
 
 // kWidth lanes x kWidth group elements from `start`, of which those from `fresh` on are stored.
 template <class Step, class Sink, class LaneSet>

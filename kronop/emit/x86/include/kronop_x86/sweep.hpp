@@ -1,0 +1,100 @@
+// Mode products of one digit with its packed factor: all of a block, from one buffer to another.
+#pragma once
+
+#include "kronop_x86/tile.hpp"
+
+namespace kronop {
+
+template <int kValue>
+struct Constant {
+  static constexpr int value = kValue;
+};
+
+// What the planner chose for a digit: outputs (or rows) and vectors of the register tile, numbers in
+// a vector, steps of the contraction between two branches.
+template <int kContracted_, int kProduced_, int kRows_, int kVectors_, int kWidth_, int kUnroll_>
+struct Digit {
+  static constexpr int kContracted = kContracted_, kProduced = kProduced_;
+  static constexpr int kRows = kRows_, kVectors = kVectors_, kWidth = kWidth_, kUnroll = kUnroll_;
+};
+
+// Where the lanes of a tensor (left, size, right, lanes) are: lanes are contiguous, and neighbours of
+// `right` are `step` elements apart.
+template <class T>
+struct Lined {
+  T* data;
+  index_t step;
+};
+
+template <class D, int kVectors, class Compute>
+KRONOP_INLINE void lane_chunk(const Compute* in, index_t in_step, Compute* out, index_t out_step,
+                              const Compute* panels) {
+  for (index_t block = 0; block < block_count(D::kProduced, D::kRows); ++block) {
+    const index_t q = block_start(block, D::kProduced, D::kRows);
+    register_tile<D::kRows, kVectors, D::kWidth, D::kUnroll>(panels + block * D::kContracted * D::kRows, 1, D::kRows,
+                                                              in, in_step, out + q * out_step, out_step,
+                                                              D::kContracted);
+  }
+}
+
+// (left, P, right, lanes) -> (left, Q, right, lanes), vectors along the lanes; at least kWidth of them.
+// The last vectors overlap those before them.
+template <class D, class Compute>
+void lane_product(index_t left, index_t right, index_t lanes, Lined<const Compute> in, Lined<Compute> out,
+                  const Compute* panels) {
+  const index_t in_step = right * in.step, out_step = right * out.step;
+  if (in.step == lanes && out.step == lanes) lanes *= right, right = 1;
+  constexpr int kChunk = D::kVectors * D::kWidth;
+  for (index_t l = 0; l < left; ++l) {
+    for (index_t r = 0; r < right; ++r) {
+      const Compute* from = in.data + l * D::kContracted * in_step + r * in.step;
+      Compute* to = out.data + l * D::kProduced * out_step + r * out.step;
+      if (D::kVectors == 1 || lanes >= kChunk) {
+        for (index_t lane = 0; lane < lanes; lane += kChunk) {
+          const index_t at = lane + kChunk <= lanes ? lane : lanes - kChunk;
+          lane_chunk<D, D::kVectors>(from + at, in_step, to + at, out_step, panels);
+        }
+      } else {
+        for (index_t lane = 0; lane < lanes; lane += D::kWidth) {
+          const index_t at = lane + D::kWidth <= lanes ? lane : lanes - D::kWidth;
+          lane_chunk<D, 1>(from + at, in_step, to + at, out_step, panels);
+        }
+      }
+    }
+  }
+}
+
+// Rows that stay in the nearest cache while all of a factor's panels pass by.
+template <class D, class Compute>
+inline constexpr index_t kRowsAtOnce = [] {
+  const index_t fit = 16384 / (D::kContracted * index_t(sizeof(Compute))) / D::kRows * D::kRows;
+  return fit > D::kRows ? fit : index_t(D::kRows);
+}();
+
+// (rows, P) -> (rows, Q), contiguous, vectors along Q: at least kWidth of it. The last vectors, and the
+// last rows where there are kRows, overlap those before them.
+template <class D, class Compute>
+void row_product(index_t rows, const Compute* in, Compute* out, const Compute* panels) {
+  constexpr index_t kOutputs = D::kVectors * D::kWidth, kBlocks = block_count(D::kProduced, kOutputs);
+  const auto tile = [&](auto height, index_t row, index_t block) __attribute__((always_inline)) {
+    register_tile<decltype(height)::value, D::kVectors, D::kWidth, D::kUnroll>(
+        in + row * D::kContracted, D::kContracted, 1, panels + block * D::kContracted * kOutputs, kOutputs,
+        out + row * D::kProduced + block_start(block, D::kProduced, kOutputs), D::kProduced, D::kContracted);
+  };
+  if (rows < D::kRows) {
+    for (index_t row = 0; row < rows; ++row) {
+      for (index_t block = 0; block < kBlocks; ++block) tile(Constant<1>{}, row, block);
+    }
+    return;
+  }
+  for (index_t first = 0; first < rows; first += kRowsAtOnce<D, Compute>) {
+    const index_t end = first + kRowsAtOnce<D, Compute> < rows ? first + kRowsAtOnce<D, Compute> : rows;
+    for (index_t block = 0; block < kBlocks; ++block) {
+      for (index_t row = first; row < end; row += D::kRows) {
+        tile(Constant<D::kRows>{}, row + D::kRows <= rows ? row : rows - D::kRows, block);
+      }
+    }
+  }
+}
+
+}  // namespace kronop

@@ -1,0 +1,151 @@
+"""The parts of a CPU plan of a Kronecker matmul: digits, register tiles, passes, candidates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from kronop.emit.x86.planning import panel_elements
+from kronop.target import Target
+
+
+class Kind(IntEnum):
+    """What the lanes of a pass are; the values are those of the header."""
+
+    RowsAndLead = 0
+    Trail = 1
+    Rows = 2
+    Whole = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Digit:
+    """One digit as the kernel sees it: the product of factors [first, end)."""
+
+    contracted: int
+    produced: int
+    first: int
+    end: int
+
+    @property
+    def priority(self) -> float:
+        return 1 / self.produced - 1 / self.contracted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tile:
+    """A register tile: `rows` single numbers times `vectors` vectors of `width` elements.
+
+    Attributes:
+        panel: outputs that a panel of the packed factor holds.
+        unroll: contraction steps between two branches.
+    """
+
+    rows: int
+    vectors: int
+    width: int
+    panel: int
+    unroll: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Product:
+    """One digit applied inside a pass, whose state is (left, contracted, right)."""
+
+    digit: int
+    left: int
+    right: int
+    tile: Tile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pass:
+    """One trip from memory through the states and back; columns are (lead, group, trail).
+
+    Attributes:
+        lanes: of a block; of Kind.Whole, groups.
+        peak: most elements of the group in a state.
+    """
+
+    kind: Kind
+    products: tuple[Product, ...]
+    lead: int
+    group: int
+    produced: int
+    trail: int
+    peak: int
+    lanes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """One way to serve a description.
+
+    Attributes:
+        digits: neighbouring factors, merged where that saves more than it costs.
+        passes: in order.
+        row_tile: rows of X that a thread takes at once.
+        middle: most elements of a row between passes; 0 for a single pass.
+        cycles: what a row should take: a ranking, no forecast.
+    """
+
+    digits: tuple[Digit, ...]
+    passes: tuple[Pass, ...]
+    row_tile: int
+    middle: int
+    cycles: float
+
+    @property
+    def peak(self) -> int:
+        """Most elements of a row that a state holds."""
+        return max(item.peak for item in self.passes)
+
+    @property
+    def state(self) -> int:
+        """Elements of a state."""
+        return max(item.peak * item.lanes for item in self.passes)
+
+    @property
+    def panels(self) -> int:
+        """Elements of all packed factors."""
+        return sum(
+            panel_elements(digit.contracted, digit.produced, product.tile.panel)
+            for item in self.passes
+            for product in item.products
+            for digit in [self.digits[product.digit]]
+        )
+
+    def __str__(self) -> str:
+        groups = [
+            f"{item.kind.name} {'*'.join(str(product.digit + 1) for product in item.products)}"
+            f" by {item.lanes}"
+            for item in self.passes
+        ]
+        return f"{', then '.join(groups)} (digits by lanes), {self.row_tile} rows"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What candidates are made for.
+
+    Attributes:
+        contractions: (contracted, produced) of each factor.
+        target, width, bytes: the machine, elements of its vectors, bytes of the compute type.
+        x_by_rows, y_by_rows: X and Y are contiguous along rows rather than along columns.
+        converts: X is not stored in the compute type.
+        typical_rows: about so many rows there will be.
+        rows, held, unroll: the user's tile: rows, most elements of a row in a state, contraction
+            steps; None where there is none.
+    """
+
+    contractions: tuple[tuple[int, int], ...]
+    target: Target
+    width: int
+    bytes: int
+    x_by_rows: bool
+    y_by_rows: bool
+    converts: bool
+    typical_rows: int
+    rows: int | None
+    held: int | None
+    unroll: int | None

@@ -16,7 +16,9 @@ _LOAD, _LATENCY, _TILE, _EDGE, _FREE = 0.53, 4.2, 2.0, 2.0, 9
 _RELOADED, _FEW_ROWS = 1.2, 3
 # Cycles per vector: copied to a state, converted, transposed, taken apart one by one, and what a
 # second-level or farther access adds; per run of lanes: finding its place.
-_COPY, _CONVERT, _TRANSPOSE, _SINGLE, _NEAR, _FAR, _RUN = 1.0, 2.0, 5.0, 2.0, 1.5, 5.0, 3.0
+_COPY, _CONVERT, _TRANSPOSE, _SINGLE, _NEAR, _FAR, _RUN = 1.0, 2.0, 5.0, 2.0, 2.5, 6.0, 1.0
+# The nearest cache holds 32 KiB, and not all of it is the working set's.
+_LEVELS = (NEAR_BYTES // 2, 0.0), (NEAR_BYTES, 0.5), (2 * NEAR_BYTES, 1.5)
 _LEAST_VECTOR = 16
 _MOST_VECTORS, _MOST_TILE_ROWS = 4, 10
 _UNROLLED = 8
@@ -103,9 +105,10 @@ def unroll_of(contracted: int, setting: Setting) -> int:
 
 def residence(size: int, setting: Setting) -> float:
     """What each access of a vector adds in a working set of `size` bytes."""
-    if size <= NEAR_BYTES // 2:
-        return 0.0
-    return _NEAR if size <= setting.target.shared_bytes // 2 else _FAR
+    for most, cycles in _LEVELS:
+        if size <= most:
+            return cycles
+    return _NEAR if size <= setting.target.shared_bytes // 4 else _FAR
 
 
 def transfer(

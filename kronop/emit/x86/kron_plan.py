@@ -186,7 +186,9 @@ def _with_lanes(
     """(cycles of a row, the pass) with so many lanes; `ends`: whether it is the first, the last."""
     products = []
     block = 0.0
-    level = residence(2 * shape.peak * lanes * setting.bytes, setting)
+    # Two states; where lanes are strided, what they are read from and written to as well.
+    parts = 2 if kind is Kind.Whole else 4
+    level = residence(parts * shape.peak * lanes * setting.bytes, setting)
     for index, left, right in shape.products:
         digit = digits[index]
         unroll = unroll_of(digit.contracted, setting)

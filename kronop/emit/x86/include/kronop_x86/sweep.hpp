@@ -40,7 +40,7 @@ KRONOP_INLINE void lane_chunk(const Compute* in, index_t in_step, Compute* out, 
 // (left, P, right, lanes) -> (left, Q, right, lanes), vectors along the lanes; at least kWidth of them.
 // The last vectors overlap those before them.
 template <class D, class Compute>
-void lane_product(index_t left, index_t right, index_t lanes, Lined<const Compute> in, Lined<Compute> out,
+__attribute__((noinline)) void lane_product(index_t left, index_t right, index_t lanes, Lined<const Compute> in, Lined<Compute> out,
                   const Compute* panels) {
   const index_t in_step = right * in.step, out_step = right * out.step;
   if (in.step == lanes && out.step == lanes) lanes *= right, right = 1;
@@ -74,7 +74,7 @@ inline constexpr index_t kRowsAtOnce = [] {
 // (rows, P) -> (rows, Q), contiguous, vectors along Q: at least kWidth of it. The last vectors, and the
 // last rows where there are kRows, overlap those before them.
 template <class D, class Compute>
-void row_product(index_t rows, const Compute* in, Compute* out, const Compute* panels) {
+__attribute__((noinline)) void row_product(index_t rows, const Compute* in, Compute* out, const Compute* panels) {
   constexpr index_t kOutputs = D::kVectors * D::kWidth, kBlocks = block_count(D::kProduced, kOutputs);
   const auto tile = [&](auto height, index_t row, index_t block) __attribute__((always_inline)) {
     register_tile<decltype(height)::value, D::kVectors, D::kWidth, D::kUnroll>(

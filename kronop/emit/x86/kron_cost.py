@@ -16,7 +16,7 @@ _LOAD, _LATENCY, _TILE, _EDGE, _FREE = 0.53, 4.2, 2.0, 2.0, 9
 _RELOADED, _FEW_ROWS = 1.2, 3
 # Cycles per vector: copied to a state, converted, transposed, taken apart one by one, and what a
 # second-level or farther access adds; per run of lanes: finding its place.
-_COPY, _CONVERT, _TRANSPOSE, _SINGLE, _NEAR, _FAR, _RUN = 1.0, 2.0, 5.0, 2.0, 2.5, 6.0, 1.0
+_COPY, _CONVERT, _TRANSPOSE, _SINGLE, _NEAR, _FAR, _RUN = 1.0, 2.0, 8.0, 2.0, 2.5, 4.0, 1.0
 # The nearest cache holds 32 KiB, and not all of it is the working set's.
 _LEVELS = (NEAR_BYTES // 2, 0.0), (NEAR_BYTES, 0.5), (2 * NEAR_BYTES, 1.5)
 _LEAST_VECTOR = 16

@@ -38,10 +38,14 @@ def merge(setting: Setting) -> tuple[Digit, ...]:
     most = most if setting.held is None else min(most, setting.held)
     panel = setting.target.shared_bytes // 2 // setting.bytes
     digits: list[Digit] = []
-    for index, (contracted, produced) in enumerate(setting.contractions):
-        digits.append(Digit(contracted=contracted, produced=produced, first=index, end=index + 1))
+    # From the last factor on: the last digit has the contiguous outputs, so that it is no remnant.
+    for index in reversed(range(len(setting.contractions))):
+        contracted, produced = setting.contractions[index]
+        digits.insert(
+            0, Digit(contracted=contracted, produced=produced, first=index, end=index + 1)
+        )
         while len(digits) > 1:
-            left, right = digits[-2], digits[-1]
+            left, right = digits[:2]
             both = Digit(
                 contracted=left.contracted * right.contracted,
                 produced=left.produced * right.produced,
@@ -53,7 +57,7 @@ def merge(setting: Setting) -> tuple[Digit, ...]:
             fits = fits and both.contracted * both.produced <= panel
             if both.produced * (both.contracted + _OVERHEAD) > apart or not fits:
                 break
-            digits[-2:] = [both]
+            digits[:2] = [both]
     return tuple(digits)
 
 

@@ -217,6 +217,13 @@ KRONOP_INLINE void store_transposed(const Sink& sink, const typename Step::Compu
   KRONOP_UNROLL
   for (int i = 0; i < kWidth; ++i) rows[i] = load<Compute, kWidth>(state + (start + i) * kLanes + v);
   transpose(rows);
+  if constexpr (Sink::template kTakes<Compute>) {
+    if (sink.direct() && fresh == start && block.begin <= v && block.end >= v + kWidth) {
+      KRONOP_UNROLL
+      for (int i = 0; i < kWidth; ++i) store(sink.place() + y.offset[v + i] + start, rows[i]);
+      return;
+    }
+  }
   Compute staged[kWidth * kWidth];
   KRONOP_UNROLL
   for (int i = 0; i < kWidth; ++i) store(staged + i * kWidth, rows[i]);

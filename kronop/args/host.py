@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from kronop.cpus import cpu_count
 from kronop.errors import OutOfMemoryError, mismatch
 
 _CACHE_LINE = 64
@@ -19,22 +19,12 @@ def thread_count() -> int:
     """Threads that a host kernel may use; asked once, as OpenMP does.
 
     OMP_NUM_THREADS where it holds a number (of a list, the first), else the CPUs that this
-    process may use: its affinity, limited by the quota of its cgroup.
+    process may use.
     """
     first = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
     if first.isdecimal() and int(first) > 0:
         return int(first)
-    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(cpus, _quota(Path("/sys/fs/cgroup/cpu.max"), cpus)))
-
-
-def _quota(path: Path, otherwise: int) -> int:
-    """CPUs that version 2 of cgroups grants, rounded up."""
-    try:
-        quota, period = path.read_text().split()
-        return -(-int(quota) // int(period))
-    except (OSError, ValueError):  # No such file, or "max".
-        return otherwise
+    return cpu_count()
 
 
 class HostBuffer:

@@ -119,7 +119,7 @@ class NumpyArrays:
         pass
 
     def describe(self) -> dict[str, str | int]:
-        return {"numpy": np.__version__, **_cpu()}
+        return {"numpy": np.__version__, **_cpu(), "threads": self._threads}
 
 
 class TorchArrays:

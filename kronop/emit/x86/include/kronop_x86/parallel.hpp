@@ -57,14 +57,15 @@ class Enlisted {
 template <class Action>
 KRONOP_INLINE void share_out(index_t items, index_t shares, bool alone, const Action& action) {
   const auto run = [&](index_t share) { action(share, items * share / shares, items * (share + 1) / shares); };
-  const Enlisted enlisted(alone ? 1 : shares);
 #ifdef _OPENMP
+  const Enlisted enlisted(alone ? 1 : shares);
   if (enlisted.threads() > 1) {
 #pragma omp parallel for schedule(static, 1) num_threads(enlisted.threads())
     for (index_t share = 0; share < shares; ++share) run(share);
     return;
   }
 #endif
+  (void)alone;
   for (index_t share = 0; share < shares; ++share) run(share);
 }
 

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import statistics
 import sys
 import time
@@ -20,6 +19,7 @@ from kronop import compiler, winners
 from kronop.args.base import Arguments
 from kronop.args.device import check, cuda_driver, current
 from kronop.artifacts import Binary
+from kronop.cpus import cpu_count
 from kronop.emit.plan import Plan
 from kronop.emit.render import render
 from kronop.errors import ArgumentError, ElementTypeError, KronopError, mismatch
@@ -242,7 +242,7 @@ def _compile_all(plans: dict[int, Plan], bar: _Bar) -> dict[int, tuple[Binary, .
             done += 1
             bar.show("compiling", done, len(plans))
 
-    with ThreadPoolExecutor(min(len(plans), os.cpu_count() or 1)) as pool:
+    with ThreadPoolExecutor(min(len(plans), cpu_count())) as pool:
         return dict(zip(plans, pool.map(compile_one, plans.values()), strict=True))
 
 

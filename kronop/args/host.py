@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 import os
-from pathlib import Path
+import threading
 from typing import Any
 
 import numpy as np
 
+from kronop.cpus import cpu_count
 from kronop.errors import OutOfMemoryError, mismatch
 
 _CACHE_LINE = 64
@@ -19,22 +20,12 @@ def thread_count() -> int:
     """Threads that a host kernel may use; asked once, as OpenMP does.
 
     OMP_NUM_THREADS where it holds a number (of a list, the first), else the CPUs that this
-    process may use: its affinity, limited by the quota of its cgroup.
+    process may use.
     """
     first = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
     if first.isdecimal() and int(first) > 0:
         return int(first)
-    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(cpus, _quota(Path("/sys/fs/cgroup/cpu.max"), cpus)))
-
-
-def _quota(path: Path, otherwise: int) -> int:
-    """CPUs that version 2 of cgroups grants, rounded up."""
-    try:
-        quota, period = path.read_text().split()
-        return -(-int(quota) // int(period))
-    except (OSError, ValueError):  # No such file, or "max".
-        return otherwise
+    return cpu_count()
 
 
 class HostBuffer:
@@ -63,9 +54,10 @@ class HostBuffer:
         self.nbytes = nbytes
 
 
-# Buffers that nobody uses at the moment. Fresh memory costs its pages anew in every run.
-_idle: list[HostBuffer] = []
-_MOST_IDLE, _MOST_IDLE_BYTES = 8, 4 << 20
+# The buffer of each thread, where no run of its uses it. Fresh memory costs its pages anew in every
+# run; what a thread keeps, the same OpenMP threads use again, near whose cores its pages lie.
+_idle = threading.local()
+_MOST_IDLE_BYTES = 4 << 20
 
 
 def borrow(nbytes: int) -> HostBuffer:
@@ -74,14 +66,12 @@ def borrow(nbytes: int) -> HostBuffer:
     Raises:
         OutOfMemoryError: no memory for it.
     """
-    try:
-        buffer = _idle.pop()  # Lists pop and append at once: threads need no lock.
-    except IndexError:
-        return HostBuffer(nbytes)
-    return buffer if buffer.nbytes >= nbytes else HostBuffer(nbytes)
+    # Taken out meanwhile: a signal's handler may run a product in the middle of another.
+    buffer: HostBuffer | None = _idle.__dict__.pop("buffer", None)
+    return buffer if buffer is not None and buffer.nbytes >= nbytes else HostBuffer(nbytes)
 
 
 def give_back(buffer: HostBuffer) -> None:
-    """Keeps the buffer for the next one who borrows, unless it is large or there are enough."""
-    if buffer.nbytes <= _MOST_IDLE_BYTES and len(_idle) < _MOST_IDLE:
-        _idle.append(buffer)
+    """Keeps the buffer for the next run of this thread, unless it is large."""
+    if buffer.nbytes <= _MOST_IDLE_BYTES:
+        _idle.buffer = buffer

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
 import numpy as np
 
+from kronop.args.host import thread_count
 from kronop.bench.protocol import ROTATED_BYTES
 from kronop.errors import ArgumentError, DeviceError, installing, mismatch
+
+# NumPy copies with one thread; more of them pay from so many bytes on.
+_SHARED_BYTES = 1 << 20
 
 
 class Arrays(Protocol):
@@ -65,6 +70,8 @@ class NumpyArrays:
     def __init__(self) -> None:
         self._random = np.random.default_rng(0)
         self._waste = np.ones(0, np.float32)
+        self._threads = thread_count()
+        self._pool = ThreadPoolExecutor(self._threads)
 
     def random(self, shape: tuple[int, ...], dtype: str) -> Any:
         if dtype == "int8":
@@ -87,7 +94,12 @@ class NumpyArrays:
         return np.asarray(value, np.float64)
 
     def copy(self, target: Any, source: Any) -> None:
-        np.copyto(target, source)
+        """Of large arrays on all threads, as the kernels and torch's copies are."""
+        if target.nbytes < _SHARED_BYTES:
+            np.copyto(target, source)
+            return
+        parts = (np.array_split(item, self._threads) for item in (target, source))
+        list(self._pool.map(np.copyto, *parts))
 
     def error(self, actual: Any, expected: Any) -> float:
         return float(np.linalg.norm(actual - expected) / np.linalg.norm(expected))
@@ -107,7 +119,7 @@ class NumpyArrays:
         pass
 
     def describe(self) -> dict[str, str | int]:
-        return {"numpy": np.__version__, **_cpu()}
+        return {"numpy": np.__version__, **_cpu(), "threads": self._threads}
 
 
 class TorchArrays:
@@ -161,7 +173,9 @@ class TorchArrays:
 
     def flush(self) -> None:
         if self._waste is None:
-            self._waste = self._torch.ones(ROTATED_BYTES // 4, device=self.device)
+            ones = self._torch.ones(ROTATED_BYTES // 4, device=self.device)
+            # NumPy's sum has no threads that would spin on while something is timed.
+            self._waste = ones if self.device == "cuda" else ones.numpy()
         self._waste.sum()
 
     def release(self) -> None:

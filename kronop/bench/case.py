@@ -15,6 +15,7 @@ from kronop.bench import peers
 from kronop.bench.arrays import Arrays, shuffle
 from kronop.bench.protocol import (
     SHORT_MS,
+    SPIN_SECONDS,
     Call,
     Clock,
     graph_milliseconds,
@@ -132,8 +133,8 @@ def _measure(result: Result, setting: Setting, tell: Callable[[str], None]) -> N
         variants |= _peer(name, timing, result, setting, xs, factors, check)
     tell(f"timing {', '.join(variants)}")
     _time(result, setting, variants)
-    elements = min(math.prod(xs[0].shape), math.prod(ys[0].shape))
-    copied = 2 * elements * TENSOR_TYPES[dtype].bytes
+    elements = math.prod(xs[0].shape) + math.prod(ys[0].shape)
+    copied = elements // 2 * 2 * TENSOR_TYPES[dtype].bytes
     _set_floor(result, setting, copied, operation.target)
 
 
@@ -178,12 +179,18 @@ def _kronop_calls(
 
 
 def _copies(arrays: Arrays, xs: Sequence[Any], ys: Sequence[Any]) -> list[Call]:
-    """Copies from X to Y, of as many elements as the smaller one has."""
-    count = min(math.prod(xs[0].shape), math.prod(ys[0].shape))
-    return [
-        functools.partial(arrays.copy, y.reshape(-1)[:count], x.reshape(-1)[:count])
-        for x, y in zip(xs, ys, strict=True)
-    ]
+    """Copies that read and write as many elements as X and Y have: from X to Y, and half of what
+    the larger one has more to the other half. What is in X is another then: checks come before."""
+
+    def copy(x: Any, y: Any) -> Call:
+        common = min(len(x), len(y))
+        rest = (x if len(x) > common else y)[common:]
+        half = len(rest) // 2
+        pairs = [(y[:common], x[:common]), (rest[:half], rest[half : 2 * half])]
+        calls = [functools.partial(arrays.copy, *pair) for pair in pairs if len(pair[0])]
+        return calls[0] if len(calls) == 1 else lambda: [call() for call in calls]
+
+    return [copy(x.reshape(-1), y.reshape(-1)) for x, y in zip(xs, ys, strict=True)]
 
 
 class _Check:
@@ -228,8 +235,10 @@ def _peer(
 def _time(result: Result, setting: Setting, variants: dict[str, list[Call]]) -> None:
     """Fills in the times; where not all variants fit in memory together, only kronop's."""
     flush = setting.arrays.flush if needs_flush(result.bytes) else None
+    # A flush takes longer than threads spin.
+    settle = SPIN_SECONDS if setting.arrays.device == "cpu" and flush is None else 0.0
     try:
-        times = medians(variants, setting.clock, setting.repeats, flush)
+        times = medians(variants, setting.clock, setting.repeats, flush, settle)
     except (MemoryError, RuntimeError) as error:
         others = variants.keys() - {"kronop", "copy"}
         if not others:
@@ -238,7 +247,7 @@ def _time(result: Result, setting: Setting, variants: dict[str, list[Call]]) -> 
             result.peers[name].reason = f"when timed: {first_line(error)}"
             del variants[name]
         setting.arrays.release()
-        times = medians(variants, setting.clock, setting.repeats, flush)
+        times = medians(variants, setting.clock, setting.repeats, flush, settle)
     result.copy_ms = times.pop("copy")
     for name, ms in times.items():
         timing = result.kronop if name == "kronop" else result.peers[name]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,9 +18,8 @@ from kronop.bench.protocol import (
     graph_milliseconds,
     medians,
     needs_flush,
-    rounds,
 )
-from kronop.bench.roofline import Ceilings, Floor, floor_of
+from kronop.bench.roofline import Ceilings, Floor, copy_bandwidth, floor_of
 from kronop.bench.rows import Row
 from kronop.descriptions.datatype import TENSOR_TYPES
 from kronop.errors import DeviceError, mismatch
@@ -29,7 +27,6 @@ from kronop.errors import DeviceError, mismatch
 # All rounds of a variant take about so long; what takes longer in one is timed once.
 _BUDGET_MS = 100.0
 _LEAST_ROUNDS = 3
-_COPY_ROUNDS = 5
 # Host seconds of a first timed call, which is only to tell how many more there can be.
 _PROBE_LEAD = 1e-3
 
@@ -65,7 +62,7 @@ def measure(
         tell("inputs")
         inputs = Inputs(case, setting.arrays)
         check = Check(inputs)
-        floor = _floor(case, setting, _bandwidth(inputs, setting))
+        floor = _floor(case, setting, _bandwidth(case, setting))
         for group in _groups(inputs, timings, setting):
             _measure_group(inputs, check, group, setting, tell)
             for name, timing in group.items() if len(group) > 1 else ():
@@ -111,16 +108,14 @@ def _floor(case: Case, setting: Setting, bandwidth: float) -> Floor:
     return floor_of(case, case.dtype, element, setting.ceilings, bandwidth, 1)
 
 
-def _bandwidth(inputs: Inputs, setting: Setting) -> float:
-    """Bytes per second of a copy; on a CPU, whose last-level cache may hold X, at least of X's."""
+def _bandwidth(case: Case, setting: Setting) -> float:
+    """Bytes per second of a copy; on a CPU, whose caches may hold a part, at least of one that
+    moves as many as the case."""
     ceiling = setting.ceilings.copy_bytes_per_second
     if setting.arrays.device != "cpu":
         return ceiling
-    xs = [x.detach() for x in inputs.xs]
-    calls = [functools.partial(setting.arrays.copy, x.clone(), x) for x in xs]
-    seconds = min(rounds({"copy": calls}, setting.clock, _COPY_ROUNDS)["copy"]) / 1e3
-    copied: int = 2 * xs[0].numel() * xs[0].element_size()
-    return max(ceiling, copied / seconds)
+    moved = case.bytes(TENSOR_TYPES[case.dtype].bytes)
+    return max(ceiling, copy_bandwidth(setting.arrays, setting.clock, moved))
 
 
 def _groups(

@@ -3,10 +3,14 @@
 A variant is a list of calls that do the same work on different buffers; they are taken in turn, so
 that no call finds its operands in a cache. Variants follow each other in every round, so that a
 machine that warms up or slows down does so for all of them.
+
+On a CPU the libraries that are compared have threads of their own, which spin for some time when
+their work is done, in case there is more: on the cores that the next variant needs.
 """
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +23,8 @@ ROTATED_BYTES = 256 << 20
 MOST_SETS = 16
 # Calls shorter than this are also timed inside a CUDA graph: there the launch is most of the time.
 SHORT_MS = 0.05
+# Longer than threads spin that wait for more work: OpenBLAS's 27 ms at 2.5 GHz, OpenMP's 10 or 15.
+SPIN_SECONDS = 0.03
 _GRAPH_CALLS = 20
 # While the GPU spins for so many cycles, the host queues what is to be timed.
 _CYCLES_PER_SECOND = 2e9
@@ -91,9 +97,10 @@ def medians(
     clock: Clock,
     repeats: int | Mapping[str, int],
     flush: Call | None = None,
+    settle: float = 0.0,
 ) -> dict[str, float]:
     """Median milliseconds of each variant; arguments as for `rounds`."""
-    times = rounds(variants, clock, repeats, flush)
+    times = rounds(variants, clock, repeats, flush, settle)
     return {name: statistics.median(values) for name, values in times.items()}
 
 
@@ -102,6 +109,7 @@ def rounds(
     clock: Clock,
     repeats: int | Mapping[str, int],
     flush: Call | None = None,
+    settle: float = 0.0,
 ) -> dict[str, list[float]]:
     """Milliseconds of each variant in every round, after a warm-up.
 
@@ -112,6 +120,8 @@ def rounds(
             numbers, each takes part in so many first ones.
         flush: called before each timed call, outside of its time; variants that are flushed have
             at least two calls.
+        settle: seconds for which a variant runs untimed before each timed call, until the threads
+            of others are asleep and its own are awake.
     """
     leads = {name: _warm_up(calls, clock) for name, calls in variants.items()}
     times: dict[str, list[float]] = {name: [] for name in variants}
@@ -120,6 +130,7 @@ def rounds(
         for name, calls in variants.items():
             if repeat >= counts[name]:
                 continue
+            _run_for(settle, calls)
             if flush is not None:
                 flush()
                 # The same work on other buffers brings back what a flush should have spared: code,
@@ -128,6 +139,14 @@ def rounds(
             call = calls[repeat % len(calls)]
             times[name].append(clock.milliseconds(call, leads[name]))
     return times
+
+
+def _run_for(seconds: float, calls: Sequence[Call]) -> None:
+    end = time.perf_counter() + seconds
+    for call in itertools.cycle(calls):
+        if time.perf_counter() >= end:
+            return
+        call()
 
 
 def _warm_up(calls: Sequence[Call], clock: Clock) -> float:

@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from kronop.bench.arrays import Arrays
-from kronop.bench.protocol import Call, Clock, rounds, sets_for
+from kronop.bench.protocol import Call, Clock, needs_flush, rounds, sets_for
 from kronop.bench.shapes import Shape
 from kronop.descriptions.datatype import TENSOR_TYPES
 from kronop.target import Target
@@ -129,17 +129,18 @@ def measure(arrays: Arrays, clock: Clock, dtypes: Sequence[str]) -> Ceilings:
     )
 
 
-def copy_bandwidth(arrays: Arrays, clock: Clock) -> float:
-    """Bytes per second of a large copy, read plus written."""
-    size = _COPIED[arrays.device]
-    shape = (size // 4,)
-    sets = range(sets_for(2 * size))
+def copy_bandwidth(arrays: Arrays, clock: Clock, moved: int | None = None) -> float:
+    """Bytes per second, read plus written, of a copy that moves so many of them; of a large one
+    where None."""
+    shape = (max(1, (moved or 2 * _COPIED[arrays.device]) // 8),)
+    moved = 8 * shape[0]
+    sets = range(sets_for(moved))
     pairs = [(arrays.random(shape, "float32"), arrays.poisoned(shape, "float32")) for _ in sets]
     calls = [lambda a=a, b=b: arrays.copy(b, a) for a, b in pairs]
-    seconds = _seconds(calls, arrays, clock)
+    seconds = _seconds(calls, arrays, clock, arrays.flush if needs_flush(moved) else None)
     pairs.clear()
     arrays.release()
-    return 2 * size / seconds
+    return moved / seconds
 
 
 def _product_rate(arrays: Arrays, clock: Clock, dtype: str, size: int) -> float:
@@ -178,10 +179,12 @@ def _byte_product_rate(arrays: Arrays, clock: Clock, dtype: str, size: int) -> f
     return 2 * size**3 / _seconds([multiply], arrays, clock)
 
 
-def _seconds(calls: Sequence[Call], arrays: Arrays, clock: Clock) -> float:
+def _seconds(
+    calls: Sequence[Call], arrays: Arrays, clock: Clock, flush: Call | None = None
+) -> float:
     """The median on a GPU; on a CPU the least, since other processes can only slow it down."""
     pick = min if arrays.device == "cpu" else statistics.median
-    return pick(rounds({"ceiling": calls}, clock, _REPEATS)["ceiling"]) / 1e3
+    return pick(rounds({"ceiling": calls}, clock, _REPEATS, flush)["ceiling"]) / 1e3
 
 
 @contextlib.contextmanager

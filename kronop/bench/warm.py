@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from kronop.bench.patterns import Case
+from kronop.cpus import cpu_count
 from kronop.errors import KronopError
 from kronop.functional_ksparse import ksparse_arguments
 from kronop.gradients import gradient_arguments
@@ -19,7 +19,7 @@ def compile_all(cases: Sequence[Case], device: str, tell: Callable[[str], None])
 
     What does not compile is told where it is measured.
     """
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+    with ThreadPoolExecutor(cpu_count()) as pool:
         jobs = []
         for done, case in enumerate(cases):
             tell(f"planning {done + 1}/{len(cases)}")

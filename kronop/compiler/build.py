@@ -23,6 +23,7 @@ from kronop.compiler.host_backend import HostCompiler
 from kronop.compiler.keys import source_key
 from kronop.compiler.nvcc_backend import NvccCompiler
 from kronop.compiler.nvrtc_backend import NvrtcCompiler
+from kronop.cpus import cpu_count
 from kronop.errors import CompileError, ElementTypeError, mismatch
 from kronop.target import Target
 
@@ -236,7 +237,7 @@ def _compiler_for(target: Target) -> Compiler:
 def _deliver_all(jobs: Sequence[_Job]) -> list[Binary]:
     if len(jobs) < 2:
         return [_deliver(job) for job in jobs]
-    with ThreadPoolExecutor(min(len(jobs), os.cpu_count() or 1)) as pool:
+    with ThreadPoolExecutor(min(len(jobs), cpu_count())) as pool:
         return list(pool.map(_deliver, jobs))
 
 

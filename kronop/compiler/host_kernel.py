@@ -15,6 +15,7 @@ from typing import Any
 from kronop import knobs
 from kronop.artifacts import Binary, Launch
 from kronop.compiler.parameters import parameter_words
+from kronop.cpus import cpu_count
 from kronop.errors import DescriptionError, DeviceError, OutOfMemoryError, mismatch
 from kronop.target import Target
 
@@ -24,8 +25,18 @@ from kronop.target import Target
 _alone = ctypes.c_int(0)
 
 
+class _Crew(ctypes.Structure):
+    """kronop::Crew of parallel.hpp: by it calls from several threads share the CPUs."""
+
+    _fields_ = (("cpus", ctypes.c_int), ("calls", ctypes.c_int), ("threads", ctypes.c_int))
+
+
+_crew = _Crew(cpu_count())
+
+
 def _stay_alone() -> None:
     _alone.value = 1
+    _crew.calls = _crew.threads = 0  # Those that ran stayed with the parent.
 
 
 if hasattr(os, "register_at_fork"):
@@ -108,6 +119,8 @@ def load_host(binary: Binary) -> HostKernel:
         raise OutOfMemoryError(
             f"{binary.entry}: no memory for {len(binary.image)} bytes of code; free some"
         ) from error
+    with contextlib.suppress(ValueError):  # A kernel that shares no work knows no crew.
+        ctypes.c_void_p.in_dll(library, "kronop_crew").value = ctypes.addressof(_crew)
     function.argtypes = (ctypes.c_void_p, ctypes.c_int)
     function.restype = ctypes.c_int
     return HostKernel(binary.entry, function)

@@ -233,14 +233,6 @@ def test_threads_follow_openmp(monkeypatch: pytest.MonkeyPatch) -> None:
     host.thread_count.cache_clear()
 
 
-def test_a_quota_rounds_up(tmp_path: Any) -> None:
-    path = tmp_path / "cpu.max"
-    for text, expected in (("150000 100000", 2), ("max 100000", 7), ("", 7)):
-        path.write_text(text)
-        assert host._quota(path, 7) == expected
-    assert host._quota(tmp_path / "none", 7) == 7
-
-
 def test_host_buffers_start_on_a_cache_line() -> None:
     assert all(host.HostBuffer(size).pointer % 64 == 0 for size in (0, 1, 63, 4096))
     with pytest.raises(MemoryError, match="host memory"):

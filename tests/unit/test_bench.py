@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import json
 import math
+import time
 
 import numpy as np
 import pytest
@@ -127,6 +129,44 @@ def test_variants_are_interleaved_and_take_their_calls_in_turn() -> None:
     assert timed[2::3] == ["a0", "b0", "a1", "b1", "a0", "b0"]
     assert set(times) == {"a", "b"}
     assert all(value >= 0 for value in times.values())
+
+
+def test_a_variant_runs_until_the_threads_of_others_are_asleep() -> None:
+    """Each timed call comes after calls of the same variant that took so long."""
+    began: list[tuple[str, float]] = []
+    variants = {
+        name: [lambda name=name: began.append((name, time.perf_counter()))] * 2 for name in "ab"
+    }
+    medians(variants, HostClock(), 2, settle=0.01)
+    turns = [[at for _, at in calls] for _, calls in itertools.groupby(began, lambda item: item[0])]
+    assert len(turns) == 2 + 4
+    assert all(calls[-1] - calls[0] > 0.009 for calls in turns[2:])
+
+
+@pytest.mark.parametrize("text", ["3x4:3x5", "3x3:4x5", "6x5:7", "2x3^2"])
+def test_the_copy_moves_as_many_bytes_as_the_case(text: str) -> None:
+    shape = shapes.parse(text)
+    x = np.arange(shape.rows * shape.input_columns, dtype=np.float32)
+    y = np.full(shape.rows * shape.output_columns, np.nan, np.float32)
+    moved: list[int] = []
+
+    class Counted(arrays.NumpyArrays):
+        def copy(self, target, source) -> None:
+            super().copy(target, source)
+            assert not np.shares_memory(target, source)
+            assert np.array_equal(target, source, equal_nan=True)
+            moved.append(target.size + source.size)
+
+    (call,) = case._copies(Counted(), [x.reshape(shape.rows, -1)], [y.reshape(shape.rows, -1)])
+    call()
+    assert sum(moved) == (x.size + y.size) // 2 * 2
+
+
+def test_large_arrays_are_copied_by_all_threads() -> None:
+    source = np.random.default_rng(1).standard_normal(arrays._SHARED_BYTES)
+    target = np.full_like(source, np.nan)
+    arrays.NumpyArrays().copy(target, source)
+    assert np.array_equal(target, source)
 
 
 def test_shuffle_is_the_product() -> None:

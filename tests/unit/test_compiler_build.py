@@ -102,7 +102,7 @@ def test_order_is_kept_and_duplicates_compile_once(counting: CountingCompiler) -
 def test_several_misses_compile_at_once(
     counting: CountingCompiler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(build.os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(build, "cpu_count", lambda: 2)
     compiler.compile_sources([make(f"k{index}") for index in range(6)], X86)
     assert counting.most_running == 2
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -315,17 +316,21 @@ def test_signatures_tell_apart_what_the_checks_do() -> None:
 
 
 def test_scratch_memory_is_kept_within_bounds() -> None:
-    host._idle.clear()
-    small = [host.borrow(100) for _ in range(20)]
-    large = host.borrow(1 << 24)
-    for buffer in (large, *small):
-        host.give_back(buffer)
-    assert 0 < len(host._idle) <= host._MOST_IDLE
-    assert sum(item.nbytes for item in host._idle) <= 20 * 100
+    """One buffer of each thread, which nobody else gets and no second run of its own meanwhile."""
+    large, buffer = host.borrow(1 << 24), host.borrow(100)
+    assert large.nbytes >= 1 << 24
+    host.give_back(large)
+    assert host.borrow(100) is not large
+    host.give_back(buffer)
+    taken: list[host.HostBuffer] = []
+    thread = threading.Thread(target=lambda: taken.append(host.borrow(100)))
+    thread.start()
+    thread.join()
+    assert taken[0] is not buffer
+    assert host.borrow(90) is buffer
+    assert host.borrow(90) is not buffer
+    host.give_back(buffer)
     assert host.borrow(200).nbytes >= 200
-    before = len(host._idle)
-    buffer = host.borrow(1)
-    assert len(host._idle) == before - 1
     assert buffer.pointer % 64 == 0
 
 

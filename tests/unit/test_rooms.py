@@ -12,7 +12,7 @@ import pytest
 import kronop
 
 _ROOT = Path(kronop.__file__).parent
-_LEAVES = {"errors", "knobs", "target", "artifacts", "version"}
+_LEAVES = {"errors", "knobs", "target", "artifacts", "version", "cpus"}
 _ALLOWED = {
     "descriptions": _LEAVES | {"descriptions"},
     "emit": _LEAVES | {"descriptions", "emit"},

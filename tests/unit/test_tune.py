@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,21 @@ def crown(operation: kronop.KronMatmulOperation, place: int) -> None:
     plan = operation.candidates(place + 1)[place]
     times = {"milliseconds": 0.25, "untuned": 0.5}
     winners.remember(operation.description, plan, place, ROWS, 0, **times)
+
+
+def test_candidates_are_compiled_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two compilations have to be under way together, or the barrier breaks."""
+    together = threading.Barrier(2)
+
+    def compile_sources(*arguments: Any) -> tuple[Any, ...]:
+        together.wait(timeout=20)
+        return ()
+
+    monkeypatch.setattr(tuning, "cpu_count", lambda: 2)
+    monkeypatch.setattr(tuning.compiler, "compile_sources", compile_sources)
+    plans = dict(enumerate(make_operation().candidates(4)))
+    assert tuning._compile_all(plans, tuning._Bar(False)) == dict.fromkeys(plans, ())
+    assert len(plans) == 4
 
 
 @pytest.mark.parametrize("target", ["x86", "sm_80", "sm_90a"])

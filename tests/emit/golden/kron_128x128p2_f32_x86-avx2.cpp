@@ -1,4 +1,4 @@
-// X times 2 factors: RowsAndLead 2, then Trail 1 (digits), 2 vectors, 4 rows
+// X times 2 factors: RowsAndLead 2, then Trail 1 (digits), 2 vectors, 2 rows
 #include "kronop_x86/kron.hpp"
 
 using Parameters = kronop::KronParameters<2, 2, double>;
@@ -41,7 +41,7 @@ struct Step {
   static constexpr int kWidth = 8;
   static constexpr int kVectors = 2;
   static constexpr int kUnroll = 4;
-  static constexpr int kRowTile = 4;
+  static constexpr int kRowTile = 2;
   static constexpr int kPeak = 128;
   static constexpr bool kSaturate = false;
   static constexpr int kFactors = 2;

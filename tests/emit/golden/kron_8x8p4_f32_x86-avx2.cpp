@@ -1,4 +1,4 @@
-// X times 4 factors: RowsAndLead 3*4, then Trail 1*2 (digits), 2 vectors, 16 rows
+// X times 4 factors: RowsAndLead 3*4, then Trail 1*2 (digits), 2 vectors, 8 rows
 #include "kronop_x86/kron.hpp"
 
 using Parameters = kronop::KronParameters<4, 2, double>;
@@ -41,7 +41,7 @@ struct Step {
   static constexpr int kWidth = 8;
   static constexpr int kVectors = 2;
   static constexpr int kUnroll = 4;
-  static constexpr int kRowTile = 16;
+  static constexpr int kRowTile = 8;
   static constexpr int kPeak = 64;
   static constexpr bool kSaturate = false;
   static constexpr int kFactors = 4;

@@ -1,4 +1,4 @@
-// X times 5 factors: Rows 3*4*5, then Rows 1*2 (digits), 1 vectors, 4 rows
+// X times 5 factors: Rows 3*4*5, then Rows 1*2 (digits), 2 vectors, 8 rows
 #include "kronop_x86/kron.hpp"
 
 using Parameters = kronop::KronParameters<5, 2, double>;
@@ -39,9 +39,9 @@ struct Step {
   using Compute = float;
   using Epilogue = ::Epilogue;
   static constexpr int kWidth = 4;
-  static constexpr int kVectors = 1;
+  static constexpr int kVectors = 2;
   static constexpr int kUnroll = 4;
-  static constexpr int kRowTile = 4;
+  static constexpr int kRowTile = 8;
   static constexpr int kPeak = 512;
   static constexpr bool kSaturate = false;
   static constexpr int kFactors = 5;
@@ -51,8 +51,8 @@ struct Step {
   static constexpr int kDigitFactor[] = {0, 1, 2, 3, 4, 5};
   static constexpr int kContracted[] = {8, 8, 8, 8, 8};
   static constexpr int kProduced[] = {8, 8, 8, 8, 8};
-  static constexpr int kTile[] = {8, 8, 8, 8, 8};
-  static constexpr int kTiles[] = {8};
+  static constexpr int kTile[] = {4, 4, 4, 4, 4};
+  static constexpr int kTiles[] = {4};
   static constexpr int kPasses = 2;
   static constexpr int kPassKind[] = {2, 2};
   static constexpr int kPassEnd[] = {3, 5};

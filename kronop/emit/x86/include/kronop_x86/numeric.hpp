@@ -200,11 +200,11 @@ namespace math {
 // The first operand where it is NaN; otherwise a NaN second operand fails the comparison and is taken.
 template <class T>
 KRONOP_INLINE T max(T a, T b) {
-  return (a > b) | (a != a) ? a : b;
+  return ((a > b) | (a != a)) ? a : b;
 }
 template <class T>
 KRONOP_INLINE T min(T a, T b) {
-  return (a < b) | (a != a) ? a : b;
+  return ((a < b) | (a != a)) ? a : b;
 }
 KRONOP_INLINE float exp(float x) { return __builtin_expf(x); }
 KRONOP_INLINE double exp(double x) { return __builtin_exp(x); }

@@ -38,6 +38,8 @@ from kronop.target import Target
 _MOST_REPORTED = 12
 _MOST_SCRATCH = 1 << 28
 _TYPICAL_ROWS = 64
+# Results of more bytes go past the caches, which hold them no longer than others do.
+_STREAMED = 1 << 23
 # What the busiest thread may do more than its part before threads share every tile.
 _UNEVEN = 1.1
 _NO_MATRIX = StridedMatrix(pointer=0, row=0, column=0)
@@ -161,6 +163,7 @@ def _step(
         + description.output_columns * description.Y.element.bytes,
         operations_per_row=2 * _multiply_adds(chosen),
         note=f"X times {factors} factors: {chosen}",
+        launch=(("bytes_written", description.output_columns * description.Y.element.bytes),),
     )
 
 
@@ -266,7 +269,10 @@ def _signature(description: KronMatmulDescription) -> KernelSignature:
         "KronParameters",
         (
             *(Field(name, Scalar.POINTER) for name in ("x", "z", "y", "workspace")),
-            *(Field(name, whole) for name in ("rows", "row_tile", "threads", "together", "plain")),
+            *(
+                Field(name, whole)
+                for name in ("rows", "row_tile", "threads", "together", "plain", "stream")
+            ),
             Field("batch", whole, batch),
             Field("x_strides", whole, 2),
             Field("x_batch", whole, batch),
@@ -337,6 +343,7 @@ def _values(step: Step, problem: KronProblem) -> dict[str, int | Sequence[int] |
         "threads": threads,
         "together": int(together),
         "plain": int(_is_plain(step, problem)),
+        "stream": int(_written_bytes(step, problem) > _STREAMED),
         "batch": _padded(problem.batch, 1),
         "slice": step.shared_bytes,
         "factors": [factor.pointer for factor in problem.factors],
@@ -377,6 +384,11 @@ def _split(step: Step, problem: KronProblem) -> tuple[int, int, bool]:
     if busiest * threads > _UNEVEN * problem.rows * batch:
         return min(most, problem.rows), threads, True
     return row_tile, min(threads, items), False
+
+
+def _written_bytes(step: Step, problem: KronProblem) -> int:
+    (row,) = _whole(step, "bytes_written")
+    return row * problem.rows * math.prod(problem.batch)
 
 
 def _is_plain(step: Step, problem: KronProblem) -> bool:

@@ -1,21 +1,23 @@
-// X times 5 factors: Rows 3*4*5, then Rows 1*2 (digits), 2 vectors, 32 rows
+// X times 5 factors: RowsAndLead 5*4*3*2*1 by 32 (digits by lanes), 64 rows
 #include "kronop_x86/kron.hpp"
 
 using Parameters = kronop::KronParameters<5, 2, double>;
 static_assert(sizeof(Parameters{.x = {}, .z = {}, .y = {}, .workspace = {}, .rows = {}, .row_tile =
-    {}, .threads = {}, .batch = {}, .x_strides = {}, .x_batch = {}, .z_strides = {}, .z_batch = {},
-    .y_strides = {}, .y_batch = {}, .slice = {}, .factors = {}, .factor_row = {}, .factor_column =
-    {}, .factor_batch = {}, .scalars = {}}) == 536);
+    {}, .threads = {}, .together = {}, .plain = {}, .stream = {}, .batch = {}, .x_strides = {},
+    .x_batch = {}, .z_strides = {}, .z_batch = {}, .y_strides = {}, .y_batch = {}, .slice = {},
+    .factors = {}, .factor_row = {}, .factor_column = {}, .factor_batch = {}, .scalars = {}}) ==
+    560);
 static_assert(sizeof(Parameters::x) == 8 && sizeof(Parameters::z) == 8 && sizeof(Parameters::y) == 8
     && sizeof(Parameters::workspace) == 8 && sizeof(Parameters::rows) == 8 &&
     sizeof(Parameters::row_tile) == 8 && sizeof(Parameters::threads) == 8 &&
-    sizeof(Parameters::batch) == 32 && sizeof(Parameters::x_strides) == 16 &&
-    sizeof(Parameters::x_batch) == 32 && sizeof(Parameters::z_strides) == 16 &&
-    sizeof(Parameters::z_batch) == 32 && sizeof(Parameters::y_strides) == 16 &&
-    sizeof(Parameters::y_batch) == 32 && sizeof(Parameters::slice) == 8 &&
-    sizeof(Parameters::factors) == 40 && sizeof(Parameters::factor_row) == 40 &&
-    sizeof(Parameters::factor_column) == 40 && sizeof(Parameters::factor_batch) == 160 &&
-    sizeof(Parameters::scalars) == 16);
+    sizeof(Parameters::together) == 8 && sizeof(Parameters::plain) == 8 &&
+    sizeof(Parameters::stream) == 8 && sizeof(Parameters::batch) == 32 &&
+    sizeof(Parameters::x_strides) == 16 && sizeof(Parameters::x_batch) == 32 &&
+    sizeof(Parameters::z_strides) == 16 && sizeof(Parameters::z_batch) == 32 &&
+    sizeof(Parameters::y_strides) == 16 && sizeof(Parameters::y_batch) == 32 &&
+    sizeof(Parameters::slice) == 8 && sizeof(Parameters::factors) == 40 &&
+    sizeof(Parameters::factor_row) == 40 && sizeof(Parameters::factor_column) == 40 &&
+    sizeof(Parameters::factor_batch) == 160 && sizeof(Parameters::scalars) == 16);
 
 namespace {
 struct Epilogue {
@@ -39,10 +41,8 @@ struct Step {
   using Compute = float;
   using Epilogue = ::Epilogue;
   static constexpr int kWidth = 16;
-  static constexpr int kVectors = 2;
-  static constexpr int kUnroll = 4;
-  static constexpr int kRowTile = 32;
-  static constexpr int kPeak = 512;
+  static constexpr int kRowTile = 64;
+  static constexpr int kState = 1048576;
   static constexpr bool kSaturate = false;
   static constexpr int kFactors = 5;
   static constexpr int kFactorRows[] = {8, 8, 8, 8, 8};
@@ -51,14 +51,18 @@ struct Step {
   static constexpr int kDigitFactor[] = {0, 1, 2, 3, 4, 5};
   static constexpr int kContracted[] = {8, 8, 8, 8, 8};
   static constexpr int kProduced[] = {8, 8, 8, 8, 8};
-  static constexpr int kTile[] = {8, 8, 8, 8, 8};
-  static constexpr int kTiles[] = {8};
-  static constexpr int kPasses = 2;
-  static constexpr int kPassKind[] = {2, 2};
-  static constexpr int kPassEnd[] = {3, 5};
-  static constexpr int kOrder[] = {2, 3, 4, 0, 1};
-  static constexpr int kLeft[] = {1, 8, 64, 1, 8};
-  static constexpr int kRight[] = {64, 8, 1, 8, 1};
+  static constexpr int kPanel[] = {4, 4, 4, 4, 4};
+  static constexpr int kTileRows[] = {4, 4, 4, 4, 4};
+  static constexpr int kTileVectors[] = {2, 2, 2, 2, 2};
+  static constexpr int kTileWidth[] = {16, 16, 16, 16, 16};
+  static constexpr int kUnroll[] = {8, 8, 8, 8, 8};
+  static constexpr int kPasses = 1;
+  static constexpr int kPassKind[] = {0};
+  static constexpr int kPassEnd[] = {5};
+  static constexpr int kLanes[] = {32};
+  static constexpr int kOrder[] = {4, 3, 2, 1, 0};
+  static constexpr int kLeft[] = {4096, 512, 64, 8, 1};
+  static constexpr int kRight[] = {1, 8, 64, 512, 4096};
 };
 }  // namespace
 

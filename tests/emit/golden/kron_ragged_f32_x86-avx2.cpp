@@ -1,21 +1,23 @@
-// X times 3 factors: RowsAndLead 2*3*1 (digits), 2 vectors, 64 rows
+// X times 3 factors: RowsAndLead 2*3*1 by 16 (digits by lanes), 64 rows
 #include "kronop_x86/kron.hpp"
 
 using Parameters = kronop::KronParameters<3, 2, double>;
 static_assert(sizeof(Parameters{.x = {}, .z = {}, .y = {}, .workspace = {}, .rows = {}, .row_tile =
-    {}, .threads = {}, .batch = {}, .x_strides = {}, .x_batch = {}, .z_strides = {}, .z_batch = {},
-    .y_strides = {}, .y_batch = {}, .slice = {}, .factors = {}, .factor_row = {}, .factor_column =
-    {}, .factor_batch = {}, .scalars = {}}) == 424);
+    {}, .threads = {}, .together = {}, .plain = {}, .stream = {}, .batch = {}, .x_strides = {},
+    .x_batch = {}, .z_strides = {}, .z_batch = {}, .y_strides = {}, .y_batch = {}, .slice = {},
+    .factors = {}, .factor_row = {}, .factor_column = {}, .factor_batch = {}, .scalars = {}}) ==
+    448);
 static_assert(sizeof(Parameters::x) == 8 && sizeof(Parameters::z) == 8 && sizeof(Parameters::y) == 8
     && sizeof(Parameters::workspace) == 8 && sizeof(Parameters::rows) == 8 &&
     sizeof(Parameters::row_tile) == 8 && sizeof(Parameters::threads) == 8 &&
-    sizeof(Parameters::batch) == 32 && sizeof(Parameters::x_strides) == 16 &&
-    sizeof(Parameters::x_batch) == 32 && sizeof(Parameters::z_strides) == 16 &&
-    sizeof(Parameters::z_batch) == 32 && sizeof(Parameters::y_strides) == 16 &&
-    sizeof(Parameters::y_batch) == 32 && sizeof(Parameters::slice) == 8 &&
-    sizeof(Parameters::factors) == 24 && sizeof(Parameters::factor_row) == 24 &&
-    sizeof(Parameters::factor_column) == 24 && sizeof(Parameters::factor_batch) == 96 &&
-    sizeof(Parameters::scalars) == 16);
+    sizeof(Parameters::together) == 8 && sizeof(Parameters::plain) == 8 &&
+    sizeof(Parameters::stream) == 8 && sizeof(Parameters::batch) == 32 &&
+    sizeof(Parameters::x_strides) == 16 && sizeof(Parameters::x_batch) == 32 &&
+    sizeof(Parameters::z_strides) == 16 && sizeof(Parameters::z_batch) == 32 &&
+    sizeof(Parameters::y_strides) == 16 && sizeof(Parameters::y_batch) == 32 &&
+    sizeof(Parameters::slice) == 8 && sizeof(Parameters::factors) == 24 &&
+    sizeof(Parameters::factor_row) == 24 && sizeof(Parameters::factor_column) == 24 &&
+    sizeof(Parameters::factor_batch) == 96 && sizeof(Parameters::scalars) == 16);
 
 namespace {
 struct Epilogue {
@@ -39,10 +41,8 @@ struct Step {
   using Compute = float;
   using Epilogue = ::Epilogue;
   static constexpr int kWidth = 8;
-  static constexpr int kVectors = 2;
-  static constexpr int kUnroll = 4;
   static constexpr int kRowTile = 64;
-  static constexpr int kPeak = 60;
+  static constexpr int kState = 960;
   static constexpr bool kSaturate = false;
   static constexpr int kFactors = 3;
   static constexpr int kFactorRows[] = {2, 5, 6};
@@ -51,11 +51,15 @@ struct Step {
   static constexpr int kDigitFactor[] = {0, 1, 2, 3};
   static constexpr int kContracted[] = {2, 5, 6};
   static constexpr int kProduced[] = {3, 2, 4};
-  static constexpr int kTile[] = {3, 2, 4};
-  static constexpr int kTiles[] = {2, 3, 4};
+  static constexpr int kPanel[] = {3, 2, 4};
+  static constexpr int kTileRows[] = {3, 2, 4};
+  static constexpr int kTileVectors[] = {3, 4, 2};
+  static constexpr int kTileWidth[] = {8, 8, 8};
+  static constexpr int kUnroll[] = {2, 5, 6};
   static constexpr int kPasses = 1;
   static constexpr int kPassKind[] = {0};
   static constexpr int kPassEnd[] = {3};
+  static constexpr int kLanes[] = {16};
   static constexpr int kOrder[] = {1, 2, 0};
   static constexpr int kLeft[] = {2, 4, 1};
   static constexpr int kRight[] = {6, 1, 8};

@@ -19,13 +19,14 @@ inline constexpr int kBatchDimensions = 4;
 // Strides in elements. Scratch of one thread is `slice` bytes, in whole cache lines: factor panels,
 // two states, and one middle, or two from three passes on, of equal size. `together`: threads share the
 // blocks of every tile rather than the tiles. `plain`: results are what the epilogue would make of them.
+// `stream`: they are too many for the caches.
 template <int kFactors, int kScalars, class Scalar>
 struct KronParameters {
   const void* x;
   const void* z;
   void* y;
   void* workspace;
-  index_t rows, row_tile, threads, together, plain;
+  index_t rows, row_tile, threads, together, plain, stream;
   index_t batch[kBatchDimensions];
   index_t x_strides[2], x_batch[kBatchDimensions];
   index_t z_strides[2], z_batch[kBatchDimensions];
@@ -186,25 +187,52 @@ struct Products {
 
   const Scratch<Compute>& scratch;
 
-  template <int kIndex>
-  KRONOP_INLINE void one(index_t count, Lined<const Compute>& in, Lined<Compute> out) const {
+  // Lanes (or, of whole groups, outputs) that are contiguous where the last product puts its results.
+  static constexpr index_t kRun = !kIsWhole ? index_t(Step::kLanes[kPass])
+                                  : Step::kRight[kFirst + kCount - 1] == 1
+                                      ? index_t(Step::kProduced[Step::kOrder[kFirst + kCount - 1]])
+                                      : index_t(Step::kRight[kFirst + kCount - 1]);
+
+  // Whether results may go past the caches: all vectors of the last product are whole lines, or halves and quarters.
+  template <class Place>
+  static KRONOP_INLINE bool fits_lines(const Place& out) {
+    using D = DigitOf<Step, kFirst + kCount - 1>;
+    constexpr index_t kLine = 64 / sizeof(Compute);
+    const index_t step = kIsWhole ? kRun : out.step;
+    return kRun % kLine == 0 && step % kLine == 0 && D::kVectors * D::kWidth % kLine == 0 &&
+           reinterpret_cast<unsigned long long>(out.data) % 64 == 0;
+  }
+
+  template <int kIndex, bool kStream>
+  KRONOP_INLINE void one(index_t count, const Lined<const Compute>& in, const Lined<Compute>& out) const {
     using D = DigitOf<Step, kIndex>;
     const Compute* panels = scratch.panels + kTables<Step>.panel[Step::kOrder[kIndex]];
-    if constexpr (kIndex + 1 < kFirst + kCount) out = {scratch.state[(kIndex - kFirst + 1) % 2], Step::kLanes[kPass]};
     if constexpr (!kIsWhole) {
-      lane_product<D>(Step::kLeft[kIndex], Step::kRight[kIndex], Step::kLanes[kPass], in, out, panels);
+      lane_product<D, kStream>(Step::kLeft[kIndex], Step::kRight[kIndex], Step::kLanes[kPass], in, out, panels);
     } else if constexpr (Step::kRight[kIndex] == 1) {
-      row_product<D>(count * Step::kLeft[kIndex], in.data, out.data, panels);
+      row_product<D, kStream>(count * Step::kLeft[kIndex], in.data, out.data, panels);
     } else {
       constexpr index_t kRight = Step::kRight[kIndex];
-      lane_product<D>(count * Step::kLeft[kIndex], 1, kRight, Lined<const Compute>{in.data, kRight},
-                      Lined<Compute>{out.data, kRight}, panels);
+      lane_product<D, kStream>(count * Step::kLeft[kIndex], 1, kRight, Lined<const Compute>{in.data, kRight},
+                               Lined<Compute>{out.data, kRight}, panels);
     }
-    in = {out.data, out.step};
   }
   template <int... kIndex>
-  KRONOP_INLINE void all(index_t count, Lined<const Compute> in, Lined<Compute> out, Indices<kIndex...>) const {
-    (one<kFirst + kIndex>(count, in, out), ...);
+  KRONOP_INLINE void all(index_t count, Lined<const Compute> in, Lined<Compute> out, bool past_caches,
+                         Indices<kIndex...>) const {
+    const auto next = [&](auto index) __attribute__((always_inline)) {
+      constexpr int kAt = decltype(index)::value;
+      const Lined<Compute> state{scratch.state[(kAt + 1) % 2], Step::kLanes[kPass]};
+      if constexpr (kAt + 1 < kCount) {
+        one<kFirst + kAt, false>(count, in, state);
+      } else if (kPass == Step::kPasses - 1 && past_caches && fits_lines(out)) {
+        one<kFirst + kAt, true>(count, in, out);
+      } else {
+        one<kFirst + kAt, false>(count, in, out);
+      }
+      in = {state.data, state.step};
+    };
+    (next(Constant<kIndex>{}), ...);
   }
   // Where the results go that do not go to their place at once.
   Lined<Compute> state() const { return {scratch.state[kCount % 2], Step::kLanes[kPass]}; }
@@ -259,7 +287,7 @@ KRONOP_INLINE void run_lanes(const Source* source, const PlaceType& from, const 
     stored = sink.direct() && to.lanes.contiguous && block.begin == 0;
     if (stored) out = {sink.place() + to.base + to.lanes.offset[0], to.step};
   }
-  products.all(Own::kLanes, in, out, FirstIndices<All::kCount>{});
+  products.all(Own::kLanes, in, out, stored && sink.past_caches(), FirstIndices<All::kCount>{});
   if (stored) return;
   store_block<Own>(sink.at(to.base, other.base), out.data, to.lanes, to.step, other.lanes, other.step,
                    extents.produced, block);
@@ -288,7 +316,7 @@ KRONOP_INLINE void run_whole(index_t count, const Source* source, index_t from_c
     stored = sink.direct() && to_column == 1;
     if (stored) out = sink.place() + base;
   }
-  products.all(count, {in, 0}, {out, 0}, FirstIndices<All::kCount>{});
+  products.all(count, {in, 0}, {out, 0}, stored && sink.past_caches(), FirstIndices<All::kCount>{});
   if (!stored) store_run<Step::kWidth>(sink.at(base, other_base), out, to_column, other_column, count * extents.produced);
 }
 
@@ -408,11 +436,12 @@ void run_tiles(const Parameters& parameters, index_t share, index_t shares, inde
     const auto* source = static_cast<const Output*>(parameters.z);
     const View<const Output> z{source ? source + item.z + row * zs[0] : nullptr, zs[0], zs[1]};
     const OutputSink<Step> sink{typename Step::Epilogue(parameters.scalars), y.data, z.data, nullptr,
-                                parameters.plain != 0};
+                                parameters.plain != 0, parameters.stream != 0};
     run_tile<Step>(rows, x, sink, y, z, scratch, alone ? 0 : share, alone ? 1 : shares);
     // The next tile's first pass writes what others may still read.
     if (!alone && shares > 1 && Step::kPasses > 1) wait_for_team();
   }
+  if (parameters.stream) stream_end();
 }
 
 }  // namespace kron

@@ -74,13 +74,14 @@ KRONOP_INLINE void share_out(index_t items, index_t shares, bool alone, const Ac
   for (index_t share = 0; share < shares; ++share) run(share);
 }
 
-// action(share, shares) on `threads` threads at once, which may wait for each other; one share where
-// `alone`, or where OpenMP gives no more.
+// action(share, shares) on at most `threads` threads at once, which may wait for each other; one share
+// where `alone`, or where OpenMP gives no more.
 template <class Action>
 KRONOP_INLINE void as_team(index_t threads, bool alone, const Action& action) {
 #ifdef _OPENMP
-  if (threads > 1 && !alone) {
-#pragma omp parallel num_threads(int(threads))
+  const Enlisted enlisted(alone ? 1 : threads);
+  if (enlisted.threads() > 1) {
+#pragma omp parallel num_threads(enlisted.threads())
     action(omp_get_thread_num(), omp_get_num_threads());
     return;
   }

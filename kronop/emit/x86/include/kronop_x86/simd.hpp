@@ -27,6 +27,37 @@ KRONOP_INLINE void store(T* to, const V& value) {
   __builtin_memcpy(to, &value, sizeof(value));
 }
 
+// A store past the caches, of a vector of at least 16 bytes at a multiple of its size; `stream_end` is owed before
+// other threads may look.
+template <class V, class T>
+KRONOP_INLINE void stream(T* to, const V& value) {
+#if defined(__clang__)
+  __builtin_nontemporal_store(value, reinterpret_cast<V*>(to));
+#elif defined(__SSE2__)
+  if constexpr (sizeof(V) == 16) {
+    __builtin_ia32_movntps(reinterpret_cast<float*>(to), bit_cast<Vector<float, 4>>(value));
+#if defined(__AVX__)
+  } else if constexpr (sizeof(V) == 32) {
+    __builtin_ia32_movntps256(reinterpret_cast<float*>(to), bit_cast<Vector<float, 8>>(value));
+#endif
+#if defined(__AVX512F__)
+  } else if constexpr (sizeof(V) == 64) {
+    __builtin_ia32_movntps512(reinterpret_cast<float*>(to), bit_cast<Vector<float, 16>>(value));
+#endif
+  } else {
+    store(to, value);
+  }
+#else
+  store(to, value);
+#endif
+}
+
+KRONOP_INLINE void stream_end() {
+#if defined(__SSE2__)
+  __builtin_ia32_sfence();
+#endif
+}
+
 template <int... kIndex>
 struct Indices {};
 #if defined(__clang__)

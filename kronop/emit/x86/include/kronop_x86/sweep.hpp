@@ -26,20 +26,20 @@ struct Lined {
   index_t step;
 };
 
-template <class D, int kVectors, class Compute>
+template <class D, int kVectors, bool kStream, class Compute>
 KRONOP_INLINE void lane_chunk(const Compute* in, index_t in_step, Compute* out, index_t out_step,
                               const Compute* panels) {
   for (index_t block = 0; block < block_count(D::kProduced, D::kRows); ++block) {
     const index_t q = block_start(block, D::kProduced, D::kRows);
-    register_tile<D::kRows, kVectors, D::kWidth, D::kUnroll>(panels + block * D::kContracted * D::kRows, 1, D::kRows,
-                                                              in, in_step, out + q * out_step, out_step,
-                                                              D::kContracted);
+    register_tile<D::kRows, kVectors, D::kWidth, D::kUnroll, kStream>(panels + block * D::kContracted * D::kRows, 1,
+                                                                      D::kRows, in, in_step, out + q * out_step,
+                                                                      out_step, D::kContracted);
   }
 }
 
 // (left, P, right, lanes) -> (left, Q, right, lanes), vectors along the lanes; at least kWidth of them.
 // The last vectors overlap those before them.
-template <class D, class Compute>
+template <class D, bool kStream, class Compute>
 __attribute__((noinline)) void lane_product(index_t left, index_t right, index_t lanes, Lined<const Compute> in, Lined<Compute> out,
                   const Compute* panels) {
   const index_t in_step = right * in.step, out_step = right * out.step;
@@ -52,12 +52,12 @@ __attribute__((noinline)) void lane_product(index_t left, index_t right, index_t
       if (D::kVectors == 1 || lanes >= kChunk) {
         for (index_t lane = 0; lane < lanes; lane += kChunk) {
           const index_t at = lane + kChunk <= lanes ? lane : lanes - kChunk;
-          lane_chunk<D, D::kVectors>(from + at, in_step, to + at, out_step, panels);
+          lane_chunk<D, D::kVectors, kStream>(from + at, in_step, to + at, out_step, panels);
         }
       } else {
         for (index_t lane = 0; lane < lanes; lane += D::kWidth) {
           const index_t at = lane + D::kWidth <= lanes ? lane : lanes - D::kWidth;
-          lane_chunk<D, 1>(from + at, in_step, to + at, out_step, panels);
+          lane_chunk<D, 1, kStream>(from + at, in_step, to + at, out_step, panels);
         }
       }
     }
@@ -73,11 +73,11 @@ inline constexpr index_t kRowsAtOnce = [] {
 
 // (rows, P) -> (rows, Q), contiguous, vectors along Q: at least kWidth of it. The last vectors, and the
 // last rows where there are kRows, overlap those before them.
-template <class D, class Compute>
+template <class D, bool kStream, class Compute>
 __attribute__((noinline)) void row_product(index_t rows, const Compute* in, Compute* out, const Compute* panels) {
   constexpr index_t kOutputs = D::kVectors * D::kWidth, kBlocks = block_count(D::kProduced, kOutputs);
   const auto tile = [&](auto height, index_t row, index_t block) __attribute__((always_inline)) {
-    register_tile<decltype(height)::value, D::kVectors, D::kWidth, D::kUnroll>(
+    register_tile<decltype(height)::value, D::kVectors, D::kWidth, D::kUnroll, kStream>(
         in + row * D::kContracted, D::kContracted, 1, panels + block * D::kContracted * kOutputs, kOutputs,
         out + row * D::kProduced + block_start(block, D::kProduced, kOutputs), D::kProduced, D::kContracted);
   };

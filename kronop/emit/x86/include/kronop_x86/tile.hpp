@@ -7,10 +7,11 @@ namespace kronop {
 
 // c[i][v] (+)= sum over p of a[i, p] b[p][v] for kRows values i and kVectors vectors v: single numbers of
 // `a`, whole vectors of `b`. A factor's numbers times data along a contiguous dimension, or a row's
-// numbers times a factor along its outputs: it is the same tile. Strides in elements.
+// numbers times a factor along its outputs: it is the same tile. Strides in elements. Where kStream, results go past
+// the caches: c is a multiple of a vector then, and c_row.
 // NOTE: always inlined, for constant strides are worth a third: 8 x 8 factors, rows' numbers times a factor's
 // outputs, 65 GFLOP/s with strides in registers and 88 without (one core with AVX2, whose peak is 102).
-template <int kRows, int kVectors, int kWidth, int kUnroll, class Compute>
+template <int kRows, int kVectors, int kWidth, int kUnroll, bool kStream = false, class Compute>
 KRONOP_INLINE void register_tile(const Compute* __restrict a, index_t a_row, index_t a_step, const Compute* __restrict b,
                           index_t b_step, Compute* __restrict c, index_t c_row, index_t contracted,
                           bool accumulate = false) {
@@ -43,7 +44,13 @@ KRONOP_INLINE void register_tile(const Compute* __restrict a, index_t a_row, ind
   KRONOP_UNROLL
   for (int i = 0; i < kRows; ++i) {
     KRONOP_UNROLL
-    for (int v = 0; v < kVectors; ++v) store(c + i * c_row + v * kWidth, sum[i][v]);
+    for (int v = 0; v < kVectors; ++v) {
+      if constexpr (kStream) {
+        stream(c + i * c_row + v * kWidth, sum[i][v]);
+      } else {
+        store(c + i * c_row + v * kWidth, sum[i][v]);
+      }
+    }
   }
 }
 

@@ -124,6 +124,7 @@ struct MiddleSink {
   Compute* to;
 
   bool direct() const { return true; }
+  bool past_caches() const { return false; }
   Compute* place() const { return to; }
 
   MiddleSink at(index_t offset, index_t) const { return {to + offset}; }
@@ -148,12 +149,13 @@ struct OutputSink {
   Element* y;
   const Element* z;
   const Wide* bias;
-  bool plain = false;
+  bool plain = false, stream = false;
 
   bool direct() const { return plain; }
+  bool past_caches() const { return stream; }
   Element* place() const { return y; }
   OutputSink at(index_t y_offset, index_t z_offset) const {
-    return {epilogue, y + y_offset, z ? z + z_offset : z, bias, plain};
+    return {epilogue, y + y_offset, z ? z + z_offset : z, bias, plain, stream};
   }
   bool along(bool y_contiguous, bool z_contiguous) const { return y_contiguous && (!z || z_contiguous); }
 

@@ -14,6 +14,7 @@ from kronop import compiler
 from kronop.descriptions.kron import KronMatmulDescription, KronProblem, Side, StridedMatrix
 from kronop.descriptions.ksparse import KSparseDescription, KSparseProblem
 from kronop.emit.render import render
+from kronop.emit.x86 import kron
 from kronop.emit.x86.kron import X86KronEmitter
 from kronop.emit.x86.ksparse import X86KSparseEmitter
 from kronop.target import Target, detect_x86_arch
@@ -36,8 +37,15 @@ def random_array(random, shape, element):
     return random.standard_normal(shape).astype(dtype_of(element))
 
 
-def poisoned(shape, element):
-    return np.full(shape, np.nan if element.kind == "float" else 77, dtype_of(element))
+def poisoned(shape, element, offset=16):
+    """An array that begins `offset` bytes after a cache line."""
+    dtype = dtype_of(element)
+    size = math.prod(shape) * dtype.itemsize
+    memory = np.empty(size + 128, np.uint8)
+    start = -memory.ctypes.data % 64 + offset
+    array = memory[start : start + size].view(dtype).reshape(shape)
+    array[...] = np.nan if element.kind == "float" else 77
+    return array
 
 
 def strided(array, how):
@@ -57,19 +65,21 @@ def matrix(array, swap, batch=()):
     return StridedMatrix(pointer=array.ctypes.data, row=row, column=column, batch=tuple(outer))
 
 
-def launch(emitter, description, problem, arch, rows, threads=2):
+def launch(emitter, description, problem, arch, rows, plan=None, threads=2):
     """Runs a problem in a workspace that has guards on both sides."""
-    plan = emitter.plan(description, Target.parse(arch))
+    plan = plan or emitter.plan(description, Target.parse(arch))
     size = emitter.workspace_bytes(plan, rows, threads)
     memory = np.full(size + 256, 0xFF, np.uint8)
     start = 64 + -memory.ctypes.data % 64
     problem = dataclasses.replace(problem, workspace=memory.ctypes.data + start, threads=threads)
     (binary,) = compiler.compile_sources(render(plan), plan.target)
     kernel = compiler.load(binary, plan.target)
-    for item in emitter.launches(plan, problem):
+    launches = emitter.launches(plan, problem)
+    for item in launches:
         kernel.bind(item)(0)
     assert (memory[:start] == 0xFF).all()
     assert (memory[start + size :] == 0xFF).all()
+    return launches
 
 
 def check(description, actual, expected, magnitude, contracted, output):
@@ -97,7 +107,10 @@ def run_kron(
     views=(None, None, None),
     in_place=False,
     tile=None,
+    candidate=0,
+    offset=16,
 ):
+    """Returns what was launched; Y begins `offset` bytes after a cache line."""
     random = np.random.default_rng(rows)
     output = output or element
     simt = kronop.MathInstruction.simt(element)
@@ -118,7 +131,7 @@ def run_kron(
     x = strided(random_array(random, x_shape, element), views[0])
     fs = [strided(random_array(random, (*f_batch, *shape), element), views[1]) for shape in factors]
     z = strided(random_array(random, (*batch, *description.y_shape(rows)), output), views[2])
-    y = z if in_place else strided(poisoned(z.shape, output), views[2])
+    y = z if in_place else strided(poisoned(z.shape, output, offset), views[2])
     op = description.epilogue.epilogue_type(*scalars)
     source = z.copy() if scalars[1] else None
     problem = KronProblem(
@@ -132,7 +145,9 @@ def run_kron(
         workspace=0,
         threads=0,
     )
-    launch(X86KronEmitter(), description, problem, arch, rows * math.prod(batch))
+    plans = X86KronEmitter().candidates(description, Target.parse(arch), candidate + 1)
+    plan, count = plans[min(candidate, len(plans) - 1)], rows * math.prod(batch)
+    launched = launch(X86KronEmitter(), description, problem, arch, count, plan)
     expected = description.reference(x, fs, source, op)
     magnitude = description.reference(
         np.abs(x.astype(float)), [np.abs(f.astype(float)) for f in fs]
@@ -140,6 +155,7 @@ def run_kron(
     magnitude = abs(scalars[0]) * magnitude + abs(scalars[1]) * np.abs(z.astype(float)).max()
     contracted = sum(p for p, _ in description.contractions)
     check(description, y, expected, magnitude, contracted, output)
+    return plan.steps[0], launched
 
 
 def run_ksparse(
@@ -223,6 +239,39 @@ def test_kron_shapes_rows_sides_and_strides(shape, arch):
 def test_kron_rows_beyond_the_caches(factors):
     run_kron(factors, 3)
     run_kron(factors, 17, side=Side.Left)
+
+
+def field(step, launched, name):
+    offset = step.signature.offsets()[name]
+    return int.from_bytes(launched[0].parameters[offset : offset + 8], "little", signed=True)
+
+
+@pytest.mark.parametrize("candidate", range(1, 12))
+def test_kron_candidates_agree(candidate):
+    for factors, rows in (([(5, 7), (6, 4), (9, 20)], 11), ([(8, 8)] * 4, 3)):
+        run_kron(factors, rows, candidate=candidate)
+        run_kron(factors, rows, candidate=candidate, side=Side.Left)
+        run_kron(factors, rows, candidate=candidate, scalars=(2, 3))
+
+
+@pytest.mark.parametrize("factors", [[(16, 16)] * 5, [(17, 15), (31, 33), (43, 50)]])
+def test_threads_share_a_row(factors):
+    for rows, scalars in ((1, (1, 0)), (3, (2, 3))):
+        for candidate in (0, 3):
+            step, launched = run_kron(factors, rows, scalars=scalars, candidate=candidate)
+            assert field(step, launched, "together") == 1
+
+
+@pytest.mark.parametrize("factors", [[(8, 8)] * 4, [(16, 16), (5, 32)], [(4, 64), (3, 5)]])
+@pytest.mark.parametrize("arch", ARCHS)
+def test_results_that_go_past_the_caches(factors, arch, monkeypatch):
+    monkeypatch.setattr(kron, "_STREAMED", 0)
+    for element in (kronop.float32, kronop.float64):
+        for candidate in (0, 2):
+            for offset in (0, 16):
+                options = {"element": element, "candidate": candidate, "offset": offset}
+                step, launched = run_kron(factors, 9, arch=arch, **options)
+                assert field(step, launched, "stream") == 1
 
 
 @pytest.mark.parametrize("element", ELEMENTS, ids=lambda item: item.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import os
 import threading
 from typing import Any
@@ -13,6 +14,7 @@ from kronop.cpus import cpu_count
 from kronop.errors import OutOfMemoryError, mismatch
 
 _CACHE_LINE = 64
+_LARGE = 1 << 20
 
 
 @functools.cache
@@ -26,6 +28,20 @@ def thread_count() -> int:
     if first.isdecimal() and int(first) > 0:
         return int(first)
     return cpu_count()
+
+
+def empty_array(shape: tuple[int, ...], dtype: Any) -> Any:
+    """As np.empty; large ones begin on a cache line, which kernels then write as a whole.
+
+    NOTE: NumPy's own begin 16 bytes after a page.
+    """
+    dtype = np.dtype(dtype)
+    size = math.prod(shape) * dtype.itemsize
+    if size < _LARGE:
+        return np.empty(shape, dtype)
+    memory = np.empty(size + _CACHE_LINE, np.uint8)
+    start = -memory.__array_interface__["data"][0] % _CACHE_LINE
+    return memory[start : start + size].view(dtype).reshape(shape)
 
 
 class HostBuffer:

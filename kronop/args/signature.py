@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from kronop.args.host import empty_array
+
 ALIGNMENT = 16  # No kernel asks more of an operand's address: accesses have at most 16 bytes.
 
 Facts = tuple[Any, ...]
@@ -121,7 +123,7 @@ def maker(framework: str, shape: tuple[int, ...], result: Any) -> Maker:
     """What makes, from an X on the same device, a new tensor of the type of `result`."""
     dtype = result.dtype
     if framework == "numpy":
-        return lambda x: np.empty(shape, dtype)
+        return lambda x: empty_array(shape, dtype)
     if framework == "torch":
         return lambda x: x.new_empty(shape, dtype=dtype)
     import cupy  # type: ignore[import-not-found, import-untyped, unused-ignore]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from kronop.args.frameworks import view
+from kronop.args.host import empty_array
 from kronop.args.view import CPU, Device, TensorView
 from kronop.descriptions.datatype import DataType, Layout, bfloat16
 from kronop.descriptions.tensor import TensorDescription
@@ -162,7 +163,7 @@ def _empty(like: TensorView, shape: tuple[int, ...], element: DataType) -> Any:
     if framework == "dlpack":
         framework = "numpy" if like.device.is_host else device_framework()
     if framework == "numpy":
-        return np.empty(shape, _numpy_type(like, element))
+        return empty_array(shape, _numpy_type(like, element))
     if framework == "torch":
         import torch
 

@@ -266,6 +266,7 @@ def test_threads_share_a_row(factors):
 @pytest.mark.parametrize("arch", ARCHS)
 def test_results_that_go_past_the_caches(factors, arch, monkeypatch):
     monkeypatch.setattr(kron, "_STREAMED", 0)
+    monkeypatch.setattr(kron, "_LINE", 16)
     for element in (kronop.float32, kronop.float64):
         for candidate in (0, 2):
             for offset in (0, 16):

@@ -11,25 +11,27 @@ from kronop.artifacts import Status
 from kronop.emit.x86.planning import aligned
 from kronop.target import Target
 
-# What of the first-level cache the operand may take that a register tile reads again and again,
-# and what of the second-level cache a block of rows or of weights may.
-_NEAR_BYTES = 16 * 1024
-_BLOCK_BYTES = 192 * 1024
-# Packed weights of a thread: beyond the second-level cache they are streamed, once per block.
-_PANEL_BYTES = 4 << 20
-_LINE = 64
-_ROWS = {"batch": 128, "outputs": 96, "slices": 96}
-# Cycles per vector; see the kernel's header for where each arises.
-_COPY, _TRANSPOSE, _TILE, _FEWEST_SUMS = 1.5, 5.0, 8.0, 8
-_TYPICAL_ROWS = 1024
-
 
 class Way(enum.Enum):
     """What the lanes of a vector are."""
 
     Batch = "batch"
     Outputs = "outputs"
-    Slices = "slices"
+
+
+# What of the first-level cache the operand may take that a register tile reads again and again,
+# and what of the second-level cache a block of rows or of weights may.
+_NEAR_BYTES = 16 * 1024
+_BLOCK_BYTES = 256 * 1024
+_STATE_BYTES = 256 * 1024
+_MOST_SLICES = 32
+# Packed weights of a thread: beyond the second-level cache they are streamed, once per block.
+_PANEL_BYTES = 4 << 20
+_LINE = 64
+_ROWS = {Way.Batch: 128, Way.Outputs: 96}
+# Cycles per vector; see the kernel's header for where each arises.
+_COPY, _TRANSPOSE, _TILE, _PACK, _FEWEST_SUMS = 1.5, 5.0, 8.0, 1.5, 10
+_TYPICAL_ROWS = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +110,7 @@ class Scratch:
 def candidates(setting: Setting) -> Iterator[Candidate]:
     """Every way that is worth a look, legal or not."""
     for way in _ways(setting):
-        for vectors in range(1, 5):
+        for vectors in (1, 2):
             most = (setting.target.registers - 1 - vectors) // vectors
             if most >= 1:
                 yield from _cut(way, vectors, most, setting)
@@ -117,26 +119,22 @@ def candidates(setting: Setting) -> Iterator[Candidate]:
 def _ways(setting: Setting) -> Iterator[Way]:
     if not setting.x_by_rows and setting.d == 1:
         yield Way.Outputs
-    if not setting.x_by_rows and setting.d >= setting.width:
-        yield Way.Slices
     yield Way.Batch
 
 
 def _cut(way: Way, vectors: int, most: int, setting: Setting) -> Iterator[Candidate]:
     """Candidates of a way whose register tiles have so many vectors."""
-    b, c, d, width = setting.b, setting.c, setting.d, setting.width
-    rows, widest, deepest = setting.shape or (_ROWS[way.value], b, c)
-    lanes = width * (1 if way is Way.Slices else vectors)
-    # Elements of what is read again and again, for one k.
-    near = {Way.Batch: lanes, Way.Outputs: lanes, Way.Slices: min(most, b) * width}[way]
+    b, c, width = setting.b, setting.c, setting.width
+    rows, widest, deepest = setting.shape or (_ROWS[way], b, c)
+    lanes = width * vectors
     slices = _slices(way, setting)
     depth = min(deepest, c)
     if setting.shape is None:
-        depth = _even(c, max(16, _NEAR_BYTES // (near * setting.bytes)))
+        depth = _even(c, max(16, _NEAR_BYTES // (lanes * setting.bytes)))
         if way is Way.Batch and slices > 1:
-            depth = _even(depth, max(8, _BLOCK_BYTES // (lanes * (slices | 1) * setting.bytes)))
-            block = depth * (slices | 1) * setting.bytes
-            rows = max(lanes, min(rows, _BLOCK_BYTES // block) // lanes * lanes)
+            line = lanes * (slices | 1) * setting.bytes
+            depth = _even(depth, max(8, _STATE_BYTES // line))
+            rows = max(lanes, min(rows, _STATE_BYTES // (depth * line) * lanes))
     outputs = min(widest, b)
     tile = _tile(most, outputs, vectors) if way is not Way.Outputs else min(most, 8)
     unit = lanes if way is Way.Outputs else tile
@@ -160,13 +158,12 @@ def _cut(way: Way, vectors: int, most: int, setting: Setting) -> Iterator[Candid
 
 
 def _slices(way: Way, setting: Setting) -> int:
-    """Slices of an item: of X contiguous along the features all, or whole lines of a cache."""
-    if way is Way.Batch:
-        return 1 if setting.x_by_rows and setting.y_by_rows else setting.d
-    line = max(1, _LINE // setting.bytes)
-    return line if way is Way.Slices and setting.d >= line else setting.width * (
-        way is Way.Slices
-    ) or 1
+    """Slices of an item: all where X or Y is contiguous along the features, or whole lines."""
+    if way is Way.Outputs or (setting.x_by_rows and setting.y_by_rows):
+        return 1
+    line, d = max(1, _LINE // setting.bytes), setting.d
+    fitting = [s for s in range(line, d + 1, line) if d % s == 0 and s <= _MOST_SLICES]
+    return max(fitting, default=d) if d > _MOST_SLICES else d
 
 
 def _tile(most: int, outputs: int, vectors: int) -> int:
@@ -209,14 +206,9 @@ def scratch_of(candidate: Candidate, setting: Setting, bias_bytes: int) -> Scrat
         blocks = -(-rows // lanes)
         panels, held, made = slices * c * outputs, blocks * depth * pitch, outputs * slices * lanes
         made *= blocks
-    elif candidate.way is Way.Outputs:
+    else:
         pitch = (_up(depth, line) // line | 1) * line
         panels, held, made = c * _up(outputs, width), rows * pitch, rows * _up(outputs, width)
-    else:
-        pitch = (_up(depth * width, line) // line | 1) * line
-        vectors = -(-slices // width)
-        panels, held = vectors * c * outputs * width, rows * pitch
-        made = vectors * rows * outputs * width
     bias = aligned(panels * setting.bytes)
     begin = bias + aligned(outputs * slices * bias_bytes)
     results = begin + aligned(held * setting.bytes)
@@ -231,10 +223,7 @@ def scratch_of(candidate: Candidate, setting: Setting, bias_bytes: int) -> Scrat
 
 def legality(candidate: Candidate, setting: Setting) -> Status:
     """Whether the user's tile is whole vectors."""
-    if candidate.way is Way.Batch:
-        lanes = candidate.vectors * setting.width
-    else:
-        lanes = setting.width
+    lanes = setting.width * (candidate.vectors if candidate.way is Way.Batch else 1)
     if candidate.row_tile % lanes:
         return Status.reject(
             f"Tile_M of {candidate.row_tile} rows is no multiple of {lanes} lanes;"
@@ -252,20 +241,15 @@ def cost(candidate: Candidate, setting: Setting) -> float:
         each = d * _steps(b, tile, vectors) / (width * vectors)
         tiles = d * -(-b // tile) / (width * vectors)
         sums = d * b / width
-    elif candidate.way is Way.Outputs:
+    else:
         full, rest = divmod(b, width * vectors)
         each = (full * _step(tile, vectors) + -(-rest // width) * _step(tile, 1)) / tile
         tiles = (full + -(-rest // width)) / tile
         sums = math.ceil(b / width)
-    else:
-        groups = math.ceil(d / width)
-        each = groups * _steps(b, tile, vectors) / vectors
-        tiles = groups * -(-b // tile) / vectors
-        sums = groups * b
     arithmetic = c * each + depth_parts * (tiles * _TILE + 2 * sums)
     reading = output_parts * c * d / width * _read(candidate, setting)
     writing = sums * _write(candidate, setting)
-    packing = b * c * d * (0.3 if candidate.way is Way.Slices else 1.5) / _TYPICAL_ROWS
+    packing = _PACK * b * c * d / _TYPICAL_ROWS
     return arithmetic + reading + writing + packing
 
 
@@ -273,7 +257,7 @@ def _read(candidate: Candidate, setting: Setting) -> float:
     """Cycles per vector of X on its way to where tiles read it."""
     if candidate.way is Way.Outputs:
         return _COPY if setting.converts else 0.0
-    if candidate.way is Way.Slices or setting.x_by_rows:
+    if setting.x_by_rows:
         return _COPY
     return _TRANSPOSE if candidate.depth * setting.d >= setting.width else 2.0 * setting.width
 

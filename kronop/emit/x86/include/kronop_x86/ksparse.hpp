@@ -34,11 +34,10 @@ constexpr index_t parts(index_t count, index_t size) { return (count + size - 1)
 
 template <class Step>
 KRONOP_INLINE Patch patch_of(index_t index) {
-  constexpr index_t kSliceParts = parts(Step::kD, Step::kSlices), kOutputParts = parts(Step::kB, Step::kOutputs);
-  const index_t j = index % kOutputParts * Step::kOutputs, l = index / kOutputParts % kSliceParts * Step::kSlices;
-  const auto clipped = [](index_t size, index_t left) { return size < left ? size : left; };
-  return {index / kOutputParts / kSliceParts, l, clipped(Step::kSlices, Step::kD - l), j,
-          clipped(Step::kOutputs, Step::kB - j)};
+  constexpr index_t kSliceParts = Step::kD / Step::kSlices, kOutputParts = parts(Step::kB, Step::kOutputs);
+  const index_t j = index % kOutputParts * Step::kOutputs, left = Step::kB - j;
+  return {index / kOutputParts / kSliceParts, index / kOutputParts % kSliceParts * Step::kSlices, j,
+          left < Step::kOutputs ? left : Step::kOutputs};
 }
 
 template <class Step>
@@ -57,7 +56,7 @@ void pack_bias(const Parameters& parameters, const Patch& patch, typename Step::
   const auto* bias = static_cast<const typename Step::Output*>(parameters.bias);
   for (index_t j = 0; j < patch.outputs; ++j) {
     const index_t feature = (patch.i * Step::kB + patch.output + j) * Step::kD + patch.slice;
-    read_run(to + j * patch.slices, bias + feature * parameters.bias_stride, parameters.bias_stride, patch.slices);
+    read_run(to + j * Step::kSlices, bias + feature * parameters.bias_stride, parameters.bias_stride, Step::kSlices);
   }
 }
 
@@ -88,7 +87,7 @@ template <class Way, class Step, class Parameters>
 int matmul(const Parameters& parameters, bool alone) {
   using Element = typename Step::Element;
   const index_t tiles = parts(parameters.rows, parameters.row_tile);
-  const index_t patches = index_t(Step::kA) * parts(Step::kD, Step::kSlices) * parts(Step::kB, Step::kOutputs);
+  const index_t patches = index_t(Step::kA) * (Step::kD / Step::kSlices) * parts(Step::kB, Step::kOutputs);
   const index_t* strides = parameters.weight_strides;
   share_out(patches * tiles, parameters.threads, alone, [&](index_t share, index_t first, index_t end) {
     const Scratch<Step> scratch{static_cast<char*>(parameters.workspace) + share * parameters.slice};
@@ -118,11 +117,6 @@ int ksparse_along_batch(const Parameters& parameters, bool alone) {
 template <class Step, class Parameters>
 int ksparse_along_outputs(const Parameters& parameters, bool alone) {
   return ksparse::matmul<ksparse::AlongOutputs<Step>, Step>(parameters, alone);
-}
-
-template <class Step, class Parameters>
-int ksparse_along_slices(const Parameters& parameters, bool alone) {
-  return ksparse::matmul<ksparse::AlongSlices<Step>, Step>(parameters, alone);
 }
 
 }  // namespace kronop

@@ -1,6 +1,6 @@
-// The three ways to multiply on vectors in a Kronecker-sparse product: lanes along the batch, along the outputs j, or
-// along the slices l. Each packs the weights of a patch, brings X to where a register tile reads it, and
-// leaves its results in scratch or, where nothing is to be done to them (`direct`), in Y.
+// The two ways to multiply on vectors in a Kronecker-sparse product: lanes along the batch, or along the outputs j. Each
+// packs the weights of a patch, brings X to where a register tile reads it, and leaves its
+// results in scratch or, where nothing is to be done to them (`direct`), in Y.
 #pragma once
 
 #include "kronop_x86/tile.hpp"
@@ -8,9 +8,9 @@
 
 namespace kronop::ksparse {
 
-// The weights that an item needs: one i, `slices` of l from `slice`, `outputs` of j from `output`.
+// The weights that an item needs: one i, kSlices of l from `slice`, `outputs` of j from `output`.
 struct Patch {
-  index_t i, slice, slices, output, outputs;
+  index_t i, slice, output, outputs;
 };
 
 // W[j, k, l] from the first element of a patch.
@@ -82,12 +82,14 @@ struct AlongBatch {
   static constexpr int kLanes = Step::kWidth * Step::kVectors;
   static constexpr index_t kBlock = index_t(Step::kDepth) * Step::kPitch;
   static constexpr index_t kSlicePanels = index_t(Step::kC) * Step::kOutputs;
+  static constexpr bool kWhole = Step::kSlices == Step::kD;
+  static_assert(Step::kD % Step::kSlices == 0);
 
   // Panels [l][tile of j][k][j]; the last tile may be lower.
   static void pack(Compute* panels, const Weights<Element>& weights, const Patch& patch) {
     for (index_t j = 0; j < patch.outputs; j += Step::kTile) {
       const index_t height = j + Step::kTile <= patch.outputs ? Step::kTile : patch.outputs - j;
-      for (index_t l = 0; l < patch.slices; ++l) {
+      for (index_t l = 0; l < Step::kSlices; ++l) {
         pack_outputs<Step>(panels + l * kSlicePanels + j * Step::kC, height, weights, j, height, l);
       }
     }
@@ -104,9 +106,9 @@ struct AlongBatch {
 
   static constexpr index_t place(index_t k, index_t l) { return k * Step::kPitch + l * kLanes; }
 
-  static void stage_contiguous(Compute* state, const Input<Element>& from, const Patch& patch, index_t depth) {
+  static void stage_contiguous(Compute* state, const Input<Element>& from, index_t depth) {
     for (index_t k = 0; k < depth; ++k) {
-      for (index_t l = 0; l < patch.slices; ++l) {
+      for (index_t l = 0; l < Step::kSlices; ++l) {
         const Element* x = from.data + (k * Step::kD + l) * from.column;
         Compute* to = state + place(k, l);
         index_t n = 0;
@@ -116,24 +118,26 @@ struct AlongBatch {
     }
   }
 
-  // Contiguous along the features: squares are transposed in registers, along all k and l.
+  // Contiguous along the features: squares are transposed in registers, along all k and l, or along l for every k.
   static void stage_transposed(Compute* state, const Input<Element>& from, index_t depth) {
     constexpr int kWidth = Step::kWidth;
-    const index_t count = depth * Step::kD;
+    const index_t runs = kWhole ? 1 : depth, count = kWhole ? depth * Step::kD : Step::kSlices;
     for (index_t n = 0; n < from.rows; n += kWidth) {
       const Element* rows[kWidth];
       for (index_t i = 0; i < kWidth; ++i) {
         rows[i] = from.data + (n + i < from.rows ? n + i : from.rows - 1) * from.row;
       }
       Compute* to = state + n / kLanes * kBlock + n % kLanes;
-      for (index_t g = 0; g < count; g += kWidth) {
-        const index_t start = g + kWidth <= count ? g : count - kWidth;
-        Vector<Compute, kWidth> square[kWidth];
-        load_rows(square, rows, start);
-        transpose(square);
-        KRONOP_UNROLL
-        for (int i = 0; i < kWidth; ++i) {
-          store(to + place((start + i) / Step::kD, (start + i) % Step::kD), square[i]);
+      for (index_t run = 0; run < runs; ++run) {
+        for (index_t g = 0; g < count; g += kWidth) {
+          const index_t start = g + kWidth <= count ? g : count - kWidth;
+          Vector<Compute, kWidth> square[kWidth];
+          load_rows(square, rows, run * Step::kD + start);
+          transpose(square);
+          KRONOP_UNROLL
+          for (int i = 0; i < kWidth; ++i) {
+            store(to + place(run + (start + i) / Step::kSlices, (start + i) % Step::kSlices), square[i]);
+          }
         }
       }
     }
@@ -153,31 +157,33 @@ struct AlongBatch {
     }
   }
 
-  static void stage_any(Compute* state, const Input<Element>& from, const Patch& patch, index_t depth) {
+  static void stage_any(Compute* state, const Input<Element>& from, index_t depth) {
     for (index_t n = 0; n < from.rows; ++n) {
       Compute* to = state + n / kLanes * kBlock + n % kLanes;
       for (index_t k = 0; k < depth; ++k) {
-        for (index_t l = 0; l < patch.slices; ++l) {
+        for (index_t l = 0; l < Step::kSlices; ++l) {
           to[place(k, l)] = convert<Compute>(from.data[n * from.row + (k * Step::kD + l) * from.column]);
         }
       }
     }
   }
 
-  static void stage(Compute* state, const Input<Element>& from, const Patch& patch, index_t depth) {
+  static void stage(Compute* state, const Input<Element>& from, index_t depth) {
     if (from.row == 1) {
-      if (!is_in_place(from, (from.rows - 1) / kLanes)) stage_contiguous(state, from, patch, depth);
-    } else if (Step::kSlices == Step::kD && from.column == 1 && depth * Step::kD >= Step::kWidth) {
+      if (!is_in_place(from, (from.rows - 1) / kLanes)) stage_contiguous(state, from, depth);
+    } else if (from.column == 1 && (kWhole ? depth : 1) * Step::kSlices >= Step::kWidth) {
       stage_transposed(state, from, depth);
     } else {
-      stage_any(state, from, patch, depth);
+      stage_any(state, from, depth);
     }
   }
 
-  static void multiply(Compute* state, Compute* results, const Compute* panels, const Input<Element>& from,
-                       const Output<Step>& to, const Patch& patch, index_t k, index_t depth) {
-    stage(state, from, patch, depth);
-    for (index_t l = 0; l < patch.slices; ++l) {
+  // Not inlined: the numbers of an epilogue would take registers from the tiles.
+  __attribute__((noinline)) static void multiply(Compute* state, Compute* results, const Compute* panels,
+                                                 const Input<Element>& from, const Output<Step>& to,
+                                                 const Patch& patch, index_t k, index_t depth) {
+    stage(state, from, depth);
+    for (index_t l = 0; l < Step::kSlices; ++l) {
       for (index_t block = 0; block * kLanes < from.rows; ++block) {
         const Compute* x = state + block * kBlock + l * kLanes;
         index_t step = Step::kPitch;
@@ -192,7 +198,7 @@ struct AlongBatch {
         if constexpr (Step::kDirect) {
           if (direct) y = to.sink.y + block * kLanes + l * to.y_column;
         }
-        const index_t row = direct ? Step::kD * to.y_column : patch.slices * kLanes;
+        const index_t row = direct ? Step::kD * to.y_column : Step::kSlices * kLanes;
         const Compute* panel = panels + l * kSlicePanels;
         const auto tile = [&](auto height, index_t j) __attribute__((always_inline)) {
           register_tile<decltype(height)::value, Step::kVectors, Step::kWidth, Step::kUnroll>(
@@ -217,9 +223,20 @@ struct AlongBatch {
       const Block lanes{first, 0, left < kLanes ? left : kLanes};
       place_lanes(y, lanes, 1, to.y_row, 0);
       place_lanes(z, lanes, 1, to.z_row, 0);
-      const index_t step = Step::kSlices == Step::kD ? 1 : Step::kD;
-      store_block<Step>(to.sink, results + block * Step::kOutputs * Step::kSlices * kLanes, y, step * to.y_column, z,
-                        step * to.z_column, patch.outputs * patch.slices, lanes);
+      const Compute* from_block = results + block * Step::kOutputs * Step::kSlices * kLanes;
+      if constexpr (kWhole || Step::kSlices == 1) {
+        constexpr index_t kStep = kWhole ? 1 : Step::kD;
+        store_block<Step>(to.sink, from_block, y, kStep * to.y_column, z, kStep * to.z_column,
+                          patch.outputs * Step::kSlices, lanes);
+      } else {
+        OutputSink<Step> sink = to.sink;
+        for (index_t j = 0; j < patch.outputs; ++j) {
+          store_block<Step>(sink, from_block + j * Step::kSlices * kLanes, y, to.y_column, z, to.z_column,
+                            Step::kSlices, lanes);
+          sink = sink.at(Step::kD * to.y_column, Step::kD * to.z_column);
+          if (sink.bias) sink.bias += Step::kSlices;
+        }
+      }
     }
   }
 };
@@ -254,8 +271,10 @@ struct AlongOutputs {
     return detail::is_same<Element, Compute> && from.column == 1 && from.row * sizeof(Element) % 2048 != 0;
   }
 
-  static void multiply(Compute* state, Compute* results, const Compute* panels, const Input<Element>& from,
-                       const Output<Step>& to, const Patch& patch, index_t k, index_t depth) {
+  // Not inlined: the numbers of an epilogue would take registers from the tiles.
+  __attribute__((noinline)) static void multiply(Compute* state, Compute* results, const Compute* panels,
+                                                 const Input<Element>& from, const Output<Step>& to,
+                                                 const Patch& patch, index_t k, index_t depth) {
     const Compute* x = state;
     index_t x_row = Step::kPitch;
     if (!is_in_place(from)) {
@@ -290,107 +309,6 @@ struct AlongOutputs {
     for (index_t n = 0; n < from.rows; ++n) {
       store_run<Step>(to.sink.at(n * to.y_row, n * to.z_row), results + n * kRow, to.y_column, to.z_column, 0,
                       patch.outputs);
-    }
-  }
-};
-
-// Lanes along the slices, of which there is a vector at least: products of vectors. X in scratch is [n][k][lanes],
-// results are [vector of l][n][j][lanes]. The last vector of l may overlap the one before it.
-template <class Step>
-struct AlongSlices {
-  using Compute = typename Step::Compute;
-  using Element = typename Step::Element;
-  static constexpr int kWidth = Step::kWidth;
-  static constexpr index_t kVectorPanels = index_t(Step::kC) * Step::kOutputs * kWidth;
-  static constexpr index_t kRow = index_t(Step::kOutputs) * kWidth, kVectorResults = Step::kRowTile * kRow;
-
-  // Where in the patch a vector of l begins, and at which of its lanes its own results do.
-  static index_t start(const Patch& patch, index_t l) {
-    return patch.slice + l + kWidth <= Step::kD ? l : Step::kD - kWidth - patch.slice;
-  }
-
-  // Panels [vector of l][tile of j][k][j][lanes].
-  static void pack(Compute* panels, const Weights<Element>& weights, const Patch& patch) {
-    for (index_t l = 0; l < patch.slices; l += kWidth, panels += kVectorPanels) {
-      for (index_t j = 0; j < patch.outputs; j += Step::kTile) {
-        const index_t height = j + Step::kTile <= patch.outputs ? Step::kTile : patch.outputs - j;
-        for (index_t q = 0; q < height; ++q) {
-          const Element* from = weights.data + (j + q) * weights.j + start(patch, l) * weights.l;
-          Compute* to = panels + (j * Step::kC + q) * kWidth;
-          for (index_t k = 0; k < Step::kC; ++k) {
-            copy_lanes(to + k * height * kWidth, from + k * weights.k, weights.l);
-          }
-        }
-      }
-    }
-  }
-
-  KRONOP_INLINE static void copy_lanes(Compute* to, const Element* from, index_t stride) {
-    if (stride == 1) {
-      convert_run<kWidth>(to, from);
-    } else {
-      for (int i = 0; i < kWidth; ++i) to[i] = convert<Compute>(from[i * stride]);
-    }
-  }
-
-  static bool is_direct(const Output<Step>& to, const Patch& patch, index_t l) {
-    return to.plain && to.y_column == 1 && start(patch, l) == l;
-  }
-  // Vectors one after the other, or lines of a cache apart: more would fall into fewer sets of it.
-  static bool is_in_place(const Input<Element>& from) {
-    return detail::is_same<Element, Compute> && from.column == 1 && Step::kD * sizeof(Element) <= 64;
-  }
-
-  static void multiply(Compute* state, Compute* results, const Compute* panels, const Input<Element>& from,
-                       const Output<Step>& to, const Patch& patch, index_t k, index_t depth) {
-    for (index_t l = 0; l < patch.slices; l += kWidth, panels += kVectorPanels, results += kVectorResults) {
-      const Element* first = from.data + start(patch, l) * from.column;
-      const Compute* x = state;
-      index_t x_row = Step::kPitch, x_step = kWidth;
-      if (!is_in_place(from)) {
-        for (index_t n = 0; n < from.rows; ++n) {
-          for (index_t p = 0; p < depth; ++p) {
-            copy_lanes(state + n * Step::kPitch + p * kWidth, first + n * from.row + p * Step::kD * from.column,
-                       from.column);
-          }
-        }
-      } else if constexpr (detail::is_same<Element, Compute>) {
-        x = first, x_row = from.row, x_step = Step::kD;
-      }
-      Compute* y = results;
-      index_t y_row = kRow, y_column = kWidth;
-      if constexpr (Step::kDirect) {
-        if (is_direct(to, patch, l)) y = to.sink.y + l, y_row = to.y_row, y_column = Step::kD;
-      }
-      const auto tiles = [&](auto columns, index_t j) __attribute__((always_inline)) {
-        constexpr int kColumns = decltype(columns)::value;
-        const Compute* panel = panels + (j * Step::kC + k * kColumns) * kWidth;
-        in_tiles<Step::kRows>(from.rows, [&](auto height, index_t n) __attribute__((always_inline)) {
-          vector_tile<decltype(height)::value, kColumns, kWidth, Step::kUnroll>(
-              x + n * x_row, x_row, x_step, panel, y + n * y_row + j * y_column, y_row, y_column, depth, k > 0);
-        });
-      };
-      constexpr int kRest = Step::kB % Step::kTile;
-      index_t j = 0;
-      for (; j + Step::kTile <= patch.outputs; j += Step::kTile) tiles(Height<Step::kTile>{}, j);
-      if constexpr (kRest > 0) {
-        if (j < patch.outputs) tiles(Height<kRest>{}, j);
-      }
-    }
-  }
-
-  static void finish(const Compute* results, const Input<Element>& from, const Output<Step>& to, const Patch& patch) {
-    for (index_t l = 0; l < patch.slices; l += kWidth, results += kVectorResults) {
-      if (is_direct(to, patch, l)) continue;
-      const index_t stale = l - start(patch, l);
-      for (index_t n = 0; n < from.rows; ++n) {
-        for (index_t j = 0; j < patch.outputs; ++j) {
-          const index_t feature = j * Step::kD + l;
-          store_run<Step>(to.sink.at(n * to.y_row + feature * to.y_column, n * to.z_row + feature * to.z_column),
-                          results + n * kRow + j * kWidth + stale, to.y_column, to.z_column, j * patch.slices + l,
-                          kWidth - stale);
-        }
-      }
     }
   }
 };

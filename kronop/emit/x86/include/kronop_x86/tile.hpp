@@ -47,45 +47,6 @@ KRONOP_INLINE void register_tile(const Compute* __restrict a, index_t a_row, ind
   }
 }
 
-// c[i][j] (+)= sum over p of a[i][p] b[p][j], elementwise, for kRows vectors of `a` and kColumns of `b`: products that
-// share no factor along the lanes. Strides in elements.
-template <int kRows, int kColumns, int kWidth, int kUnroll, class Compute>
-inline void vector_tile(const Compute* __restrict a, index_t a_row, index_t a_step, const Compute* __restrict b,
-                        Compute* __restrict c, index_t c_row, index_t c_column, index_t contracted, bool accumulate) {
-  using V = Vector<Compute, kWidth>;
-  V sum[kRows][kColumns];
-  KRONOP_UNROLL
-  for (int i = 0; i < kRows; ++i) {
-    KRONOP_UNROLL
-    for (int j = 0; j < kColumns; ++j) {
-      sum[i][j] = accumulate ? load<Compute, kWidth>(c + i * c_row + j * c_column) : V{};
-    }
-  }
-  const auto multiply_add = [&]() __attribute__((always_inline)) {
-    V value[kRows];
-    KRONOP_UNROLL
-    for (int i = 0; i < kRows; ++i) value[i] = load<Compute, kWidth>(a + i * a_row);
-    KRONOP_UNROLL
-    for (int j = 0; j < kColumns; ++j) {
-      const V factor = load<Compute, kWidth>(b + j * kWidth);
-      KRONOP_UNROLL
-      for (int i = 0; i < kRows; ++i) sum[i][j] += value[i] * factor;
-    }
-    a += a_step;
-    b += kColumns * kWidth;
-  };
-  for (; contracted >= kUnroll; contracted -= kUnroll) {
-    KRONOP_UNROLL
-    for (int u = 0; u < kUnroll; ++u) multiply_add();
-  }
-  for (; contracted > 0; --contracted) multiply_add();
-  KRONOP_UNROLL
-  for (int i = 0; i < kRows; ++i) {
-    KRONOP_UNROLL
-    for (int j = 0; j < kColumns; ++j) store(c + i * c_row + j * c_column, sum[i][j]);
-  }
-}
-
 // action(height as a type, row) for tiles of kHeight rows that cover [0, rows), and lower ones at the end.
 template <int kValue>
 struct Height {

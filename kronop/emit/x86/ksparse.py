@@ -156,6 +156,7 @@ def _step(
             ("kC", c),
             ("kD", d),
             ("kRowTile", chosen.row_tile),
+            ("kBlocks", chosen.blocks),
             ("kSlices", chosen.slices),
             ("kOutputs", chosen.outputs),
             ("kDepth", chosen.depth),
@@ -227,7 +228,11 @@ def _sizes(step: Step) -> dict[str, int]:
 
 def _patches(size: dict[str, int]) -> int:
     """Parts of the result's columns that are computed apart."""
-    return size["kA"] * -(-size["kD"] // size["kSlices"]) * -(-size["kB"] // size["kOutputs"])
+    return (
+        -(-size["kA"] // size["kBlocks"])
+        * (size["kD"] // size["kSlices"])
+        * -(-size["kB"] // size["kOutputs"])
+    )
 
 
 def _threads(step: Step, rows: int, threads: int) -> int:

@@ -28,7 +28,7 @@ _MOST_SLICES = 32
 # Packed weights of a thread: beyond the second-level cache they are streamed, once per block.
 _PANEL_BYTES = 4 << 20
 _LINE = 64
-_ROWS = {Way.Batch: 128, Way.Outputs: 96}
+_ROWS = {Way.Batch: 512, Way.Outputs: 96}
 # Cycles per vector; see the kernel's header for where each arises.
 _COPY, _TRANSPOSE, _TILE, _PACK, _FEWEST_SUMS = 1.5, 5.0, 8.0, 1.5, 10
 _TYPICAL_ROWS = 1024
@@ -42,6 +42,7 @@ class Candidate:
         way: what the lanes of a vector are.
         tile: single values of a register tile: outputs, or rows where the lanes are outputs.
         vectors: vectors that each of them is multiplied with.
+        blocks: indices i of an item of work.
         slices: indices l of an item of work.
         outputs: indices j of an item of work.
         depth: indices k that are taken at once.
@@ -51,6 +52,7 @@ class Candidate:
     way: Way
     tile: int
     vectors: int
+    blocks: int
     slices: int
     outputs: int
     depth: int
@@ -59,8 +61,8 @@ class Candidate:
     def __str__(self) -> str:
         return (
             f"lanes along the {self.way.value}, tiles of {self.tile} by {self.vectors} vectors,"
-            f" {self.row_tile} rows by {self.outputs} outputs by {self.slices} slices,"
-            f" {self.depth} contraction steps at once"
+            f" {self.row_tile} rows by {self.blocks} blocks by {self.outputs} outputs by"
+            f" {self.slices} slices, {self.depth} contraction steps at once"
         )
 
 
@@ -131,7 +133,7 @@ def _cut(way: Way, vectors: int, most: int, setting: Setting) -> Iterator[Candid
     depth = min(deepest, c)
     if setting.shape is None:
         depth = _even(c, max(16, _NEAR_BYTES // (lanes * setting.bytes)))
-        if way is Way.Batch and slices > 1:
+        if way is Way.Batch:
             line = lanes * (slices | 1) * setting.bytes
             depth = _even(depth, max(8, _STATE_BYTES // line))
             rows = max(lanes, min(rows, _STATE_BYTES // (depth * line) * lanes))
@@ -150,6 +152,7 @@ def _cut(way: Way, vectors: int, most: int, setting: Setting) -> Iterator[Candid
         way=way,
         tile=tile,
         vectors=vectors,
+        blocks=_blocks(slices * c * outputs, setting),
         slices=slices,
         outputs=outputs,
         depth=depth,
@@ -164,6 +167,13 @@ def _slices(way: Way, setting: Setting) -> int:
     line, d = max(1, _LINE // setting.bytes), setting.d
     fitting = [s for s in range(line, d + 1, line) if d % s == 0 and s <= _MOST_SLICES]
     return max(fitting, default=d) if d > _MOST_SLICES else d
+
+
+def _blocks(weights: int, setting: Setting) -> int:
+    """Blocks of an item: where a row of X is contiguous, it is read from one end to the other."""
+    if setting.x_by_rows:
+        return 1
+    return min(setting.pattern[0], max(1, _PANEL_BYTES // (weights * setting.bytes)))
 
 
 def _tile(most: int, outputs: int, vectors: int) -> int:
@@ -209,8 +219,9 @@ def scratch_of(candidate: Candidate, setting: Setting, bias_bytes: int) -> Scrat
     else:
         pitch = (_up(depth, line) // line | 1) * line
         panels, held, made = c * _up(outputs, width), rows * pitch, rows * _up(outputs, width)
-    bias = aligned(panels * setting.bytes)
-    begin = bias + aligned(outputs * slices * bias_bytes)
+    blocks = candidate.blocks
+    bias = aligned(blocks * panels * setting.bytes)
+    begin = bias + aligned(blocks * outputs * slices * bias_bytes)
     results = begin + aligned(held * setting.bytes)
     return Scratch(
         pitch=pitch,

@@ -2,8 +2,8 @@
 //
 //     Y[n, i, j, l] = sum over k of X[n, i, k, l] W[i, j, k, l].
 //
-// One item of work is an i, a range of l (kSlices), a range of j (kOutputs) and a range of the
-// batch. Its weights are packed once for all of its rows, which go through kDepth of the k at a time. What vectors hold
+// One item of work is a range of i (kBlocks), of l (kSlices), of j (kOutputs) and of the batch. Its
+// weights are packed once for all items that differ in rows alone, which go through kDepth of the k at a time. What vectors hold
 // is the plan's choice: ksparse_ways.hpp.
 #pragma once
 
@@ -35,9 +35,11 @@ constexpr index_t parts(index_t count, index_t size) { return (count + size - 1)
 template <class Step>
 KRONOP_INLINE Patch patch_of(index_t index) {
   constexpr index_t kSliceParts = Step::kD / Step::kSlices, kOutputParts = parts(Step::kB, Step::kOutputs);
-  const index_t j = index % kOutputParts * Step::kOutputs, left = Step::kB - j;
-  return {index / kOutputParts / kSliceParts, index / kOutputParts % kSliceParts * Step::kSlices, j,
-          left < Step::kOutputs ? left : Step::kOutputs};
+  const index_t block = index / kOutputParts / kSliceParts * Step::kBlocks;
+  const index_t slice = index / kOutputParts % kSliceParts * Step::kSlices;
+  const index_t j = index % kOutputParts * Step::kOutputs;
+  const auto clipped = [](index_t size, index_t left) { return size < left ? size : left; };
+  return {block, clipped(Step::kBlocks, Step::kA - block), slice, j, clipped(Step::kOutputs, Step::kB - j)};
 }
 
 template <class Step>
@@ -51,57 +53,61 @@ struct Scratch {
   typename Step::Compute* results() const { return reinterpret_cast<typename Step::Compute*>(base + Step::kResultsAt); }
 };
 
-template <class Step, class Parameters>
-void pack_bias(const Parameters& parameters, const Patch& patch, typename Step::Epilogue::Compute* to) {
+template <class Way, class Step, class Parameters>
+void pack_patch(const Parameters& parameters, const Patch& patch, const Scratch<Step>& scratch) {
+  using Element = typename Step::Element;
+  const index_t *strides = parameters.weight_strides, bias_stride = parameters.bias_stride;
+  const auto* weights = static_cast<const Element*>(parameters.weights) + patch.output * strides[1] +
+                        patch.slice * strides[3];
   const auto* bias = static_cast<const typename Step::Output*>(parameters.bias);
-  for (index_t j = 0; j < patch.outputs; ++j) {
-    const index_t feature = (patch.i * Step::kB + patch.output + j) * Step::kD + patch.slice;
-    read_run(to + j * Step::kSlices, bias + feature * parameters.bias_stride, parameters.bias_stride, Step::kSlices);
+  for (index_t i = 0; i < patch.blocks; ++i) {
+    Way::pack(scratch.panels() + i * Way::kPanels,
+              Weights<Element>{weights + (patch.block + i) * strides[0], strides[1], strides[2], strides[3]}, patch);
+    for (index_t j = 0; bias && j < patch.outputs; ++j) {
+      const index_t feature = ((patch.block + i) * Step::kB + patch.output + j) * Step::kD + patch.slice;
+      read_run(scratch.bias() + (i * Step::kOutputs + j) * Step::kSlices, bias + feature * bias_stride, bias_stride,
+               Step::kSlices);
+    }
   }
 }
 
-// All rows [row, row + rows) of a patch whose weights are packed.
+// Rows [row, row + rows) of block i of a patch whose weights are packed.
 template <class Way, class Step, class Parameters>
-void run_patch(const Parameters& parameters, const Patch& patch, const Scratch<Step>& scratch, index_t row,
+void run_block(const Parameters& parameters, const Patch& patch, const Scratch<Step>& scratch, index_t i, index_t row,
                index_t rows) {
   using Result = typename Step::Output;
   const index_t *xs = parameters.x_strides, *ys = parameters.y_strides, *zs = parameters.z_strides;
-  const index_t feature = (patch.i * Step::kB + patch.output) * Step::kD + patch.slice;
+  const index_t feature = ((patch.block + i) * Step::kB + patch.output) * Step::kD + patch.slice;
   const auto* z = static_cast<const Result*>(parameters.z);
   const OutputSink<Step> sink{typename Step::Epilogue(parameters.scalars),
                               static_cast<Result*>(parameters.y) + row * ys[0] + feature * ys[1],
                               z ? z + row * zs[0] + feature * zs[1] : z,
-                              parameters.bias ? scratch.bias() : nullptr};
+                              parameters.bias ? scratch.bias() + i * Step::kOutputs * Step::kSlices : nullptr};
   const bool plain = Step::kDirect && parameters.scalars[0] == 1 && !z && !parameters.bias;
   const Output<Step> to{sink, ys[0], ys[1], zs[0], zs[1], plain};
-  const auto* x = static_cast<const typename Step::Element*>(parameters.x) + row * xs[0];
-  Input<typename Step::Element> from{x + (patch.i * Step::kC * Step::kD + patch.slice) * xs[1], xs[0], xs[1], rows};
+  const auto* x = static_cast<const typename Step::Element*>(parameters.x) + row * xs[0] +
+                  ((patch.block + i) * Step::kC * Step::kD + patch.slice) * xs[1];
+  Input<typename Step::Element> from{x, xs[0], xs[1], rows};
   for (index_t k = 0; k < Step::kC; k += Step::kDepth, from.data += Step::kDepth * Step::kD * xs[1]) {
     const index_t depth = k + Step::kDepth <= Step::kC ? Step::kDepth : Step::kC - k;
-    Way::multiply(scratch.input(), scratch.results(), scratch.panels(), from, to, patch, k, depth);
+    Way::multiply(scratch.input(), scratch.results(), scratch.panels() + i * Way::kPanels, from, to, patch, k, depth);
   }
   Way::finish(scratch.results(), from, to, patch);
 }
 
 template <class Way, class Step, class Parameters>
 int matmul(const Parameters& parameters, bool alone) {
-  using Element = typename Step::Element;
   const index_t tiles = parts(parameters.rows, parameters.row_tile);
-  const index_t patches = index_t(Step::kA) * (Step::kD / Step::kSlices) * parts(Step::kB, Step::kOutputs);
-  const index_t* strides = parameters.weight_strides;
+  const index_t patches =
+      parts(Step::kA, Step::kBlocks) * (Step::kD / Step::kSlices) * parts(Step::kB, Step::kOutputs);
   share_out(patches * tiles, parameters.threads, alone, [&](index_t share, index_t first, index_t end) {
     const Scratch<Step> scratch{static_cast<char*>(parameters.workspace) + share * parameters.slice};
     for (index_t index = first; index < end; ++index) {
       const Patch patch = patch_of<Step>(index / tiles);
-      if (index == first || index % tiles == 0) {
-        const auto* weights = static_cast<const Element*>(parameters.weights) + patch.i * strides[0] +
-                              patch.output * strides[1] + patch.slice * strides[3];
-        Way::pack(scratch.panels(), Weights<Element>{weights, strides[1], strides[2], strides[3]}, patch);
-        if (parameters.bias) pack_bias<Step>(parameters, patch, scratch.bias());
-      }
-      const index_t row = index % tiles * parameters.row_tile;
-      const index_t left = parameters.rows - row;
-      run_patch<Way, Step>(parameters, patch, scratch, row, left < parameters.row_tile ? left : parameters.row_tile);
+      if (index == first || index % tiles == 0) pack_patch<Way, Step>(parameters, patch, scratch);
+      const index_t row = index % tiles * parameters.row_tile, left = parameters.rows - row;
+      const index_t rows = left < parameters.row_tile ? left : parameters.row_tile;
+      for (index_t i = 0; i < patch.blocks; ++i) run_block<Way, Step>(parameters, patch, scratch, i, row, rows);
     }
   });
   return 0;

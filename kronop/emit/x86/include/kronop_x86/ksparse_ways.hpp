@@ -8,26 +8,26 @@
 
 namespace kronop::ksparse {
 
-// The weights that an item needs: one i, kSlices of l from `slice`, `outputs` of j from `output`.
+// The weights that an item needs: `blocks` of i from `block`, kSlices of l from `slice`, `outputs` of j from `output`.
 struct Patch {
-  index_t i, slice, output, outputs;
+  index_t block, blocks, slice, output, outputs;
 };
 
-// W[j, k, l] from the first element of a patch.
+// W[j, k, l] of one i from the first element of a patch.
 template <class Element>
 struct Weights {
   const Element* data;
   index_t j, k, l;
 };
 
-// Rows of X from the first element of a patch: x[n, k, l].
+// Rows of X of one i from the first element of a patch: x[n, k, l].
 template <class Element>
 struct Input {
   const Element* data;
   index_t row, column, rows;
 };
 
-// Where results of a patch go: y[n, j, l] from its first element.
+// Where results of one i go: y[n, j, l] from the first element of a patch.
 template <class Step>
 struct Output {
   OutputSink<Step> sink;
@@ -82,6 +82,7 @@ struct AlongBatch {
   static constexpr int kLanes = Step::kWidth * Step::kVectors;
   static constexpr index_t kBlock = index_t(Step::kDepth) * Step::kPitch;
   static constexpr index_t kSlicePanels = index_t(Step::kC) * Step::kOutputs;
+  static constexpr index_t kPanels = kSlicePanels * Step::kSlices;
   static constexpr bool kWhole = Step::kSlices == Step::kD;
   static_assert(Step::kD % Step::kSlices == 0);
 
@@ -249,6 +250,7 @@ struct AlongOutputs {
   using Element = typename Step::Element;
   static constexpr int kSpan = Step::kWidth * Step::kVectors;
   static constexpr index_t kRow = (Step::kOutputs + Step::kWidth - 1) / Step::kWidth * Step::kWidth;
+  static constexpr index_t kPanels = Step::kC * kRow;
 
   // Panels [span of j][k][j], then single vectors of j, the last of which is filled up.
   static void pack(Compute* panels, const Weights<Element>& weights, const Patch& patch) {

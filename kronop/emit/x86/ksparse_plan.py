@@ -21,10 +21,11 @@ class Way(enum.Enum):
 
 # What of the first-level cache the operand may take that a register tile reads again and again,
 # and what of the second-level cache a block of rows or of weights may.
-_NEAR_BYTES = 16 * 1024
+_NEAR_BYTES = 24 * 1024
 _BLOCK_BYTES = 256 * 1024
 _STATE_BYTES = 256 * 1024
 _MOST_SLICES = 32
+_GROUP_BYTES = 512 * 1024
 # Packed weights of a thread: beyond the second-level cache they are streamed, once per block.
 _PANEL_BYTES = 4 << 20
 _LINE = 64
@@ -173,7 +174,7 @@ def _blocks(weights: int, setting: Setting) -> int:
     """Blocks of an item: where a row of X is contiguous, it is read from one end to the other."""
     if setting.x_by_rows:
         return 1
-    return min(setting.pattern[0], max(1, _PANEL_BYTES // (weights * setting.bytes)))
+    return min(setting.pattern[0], max(1, _GROUP_BYTES // (weights * setting.bytes)))
 
 
 def _tile(most: int, outputs: int, vectors: int) -> int:

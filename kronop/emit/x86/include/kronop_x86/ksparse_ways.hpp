@@ -58,6 +58,13 @@ KRONOP_INLINE void store_run(const OutputSink<Step>& sink, const typename Step::
   for (; done < count; ++done) sink.one(values[done], done * y_stride, done * z_stride, group + done);
 }
 
+// Results are often far away: their lines are asked for before a tile's sums are made.
+template <int kRows, class Compute>
+KRONOP_INLINE void expect_rows(const Compute* y, index_t row) {
+  KRONOP_UNROLL
+  for (int i = 0; i < kRows; ++i) __builtin_prefetch(y + i * row, 1);
+}
+
 // The weights of outputs [first, first + width) and slice l -> panel[k][pitch].
 template <class Step>
 void pack_outputs(typename Step::Compute* panel, index_t pitch, const Weights<typename Step::Element>& weights,
@@ -202,6 +209,7 @@ struct AlongBatch {
         const index_t row = direct ? Step::kD * to.y_column : Step::kSlices * kLanes;
         const Compute* panel = panels + l * kSlicePanels;
         const auto tile = [&](auto height, index_t j) __attribute__((always_inline)) {
+          expect_rows<decltype(height)::value>(y + j * row, row);
           register_tile<decltype(height)::value, Step::kVectors, Step::kWidth, Step::kUnroll>(
               panel + j * Step::kC + k * decltype(height)::value, 1, decltype(height)::value, x, step, y + j * row,
               row, depth, k > 0);
@@ -295,6 +303,7 @@ struct AlongOutputs {
       constexpr int kVectors = decltype(vectors)::value;
       const Compute* panel = panels + j * Step::kC + k * kVectors * Step::kWidth;
       in_tiles<Step::kTile>(from.rows, [&](auto height, index_t n) __attribute__((always_inline)) {
+        expect_rows<decltype(height)::value>(y + n * y_row + j, y_row);
         register_tile<decltype(height)::value, kVectors, Step::kWidth, Step::kUnroll>(
             x + n * x_row, x_row, 1, panel, kVectors * Step::kWidth, y + n * y_row + j, y_row, depth, k > 0);
       });

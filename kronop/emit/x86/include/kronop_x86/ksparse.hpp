@@ -65,7 +65,7 @@ void pack_patch(const Parameters& parameters, const Patch& patch, const Scratch<
               Weights<Element>{weights + (patch.block + i) * strides[0], strides[1], strides[2], strides[3]}, patch);
     for (index_t j = 0; bias && j < patch.outputs; ++j) {
       const index_t feature = ((patch.block + i) * Step::kB + patch.output + j) * Step::kD + patch.slice;
-      read_run(scratch.bias() + (i * Step::kOutputs + j) * Step::kSlices, bias + feature * bias_stride, bias_stride,
+      load_run(scratch.bias() + (i * Step::kOutputs + j) * Step::kSlices, bias + feature * bias_stride, bias_stride,
                Step::kSlices);
     }
   }
@@ -79,12 +79,12 @@ void run_block(const Parameters& parameters, const Patch& patch, const Scratch<S
   const index_t *xs = parameters.x_strides, *ys = parameters.y_strides, *zs = parameters.z_strides;
   const index_t feature = ((patch.block + i) * Step::kB + patch.output) * Step::kD + patch.slice;
   const auto* z = static_cast<const Result*>(parameters.z);
+  const bool plain = Step::kDirect && parameters.scalars[0] == 1 && !z && !parameters.bias;
   const OutputSink<Step> sink{typename Step::Epilogue(parameters.scalars),
                               static_cast<Result*>(parameters.y) + row * ys[0] + feature * ys[1],
                               z ? z + row * zs[0] + feature * zs[1] : z,
-                              parameters.bias ? scratch.bias() + i * Step::kOutputs * Step::kSlices : nullptr};
-  const bool plain = Step::kDirect && parameters.scalars[0] == 1 && !z && !parameters.bias;
-  const Output<Step> to{sink, ys[0], ys[1], zs[0], zs[1], plain};
+                              parameters.bias ? scratch.bias() + i * Step::kOutputs * Step::kSlices : nullptr, plain};
+  const Output<Step> to{sink, ys[0], ys[1], zs[0], zs[1]};
   const auto* x = static_cast<const typename Step::Element*>(parameters.x) + row * xs[0] +
                   ((patch.block + i) * Step::kC * Step::kD + patch.slice) * xs[1];
   Input<typename Step::Element> from{x, xs[0], xs[1], rows};

@@ -32,31 +32,7 @@ template <class Step>
 struct Output {
   OutputSink<Step> sink;
   index_t y_row, y_column, z_row, z_column;
-  bool plain;
 };
-
-template <class To, class From>
-KRONOP_INLINE void read_run(To* __restrict to, const From* __restrict from, index_t stride, index_t count) {
-  if (stride == 1) {
-    KRONOP_INDEPENDENT
-    for (index_t i = 0; i < count; ++i) to[i] = convert<To>(from[i]);
-  } else {
-    for (index_t i = 0; i < count; ++i) to[i] = convert<To>(from[i * stride]);
-  }
-}
-
-// `count` results in a row in scratch -> y, through the epilogue; `group` is the first one's bias.
-template <class Step>
-KRONOP_INLINE void store_run(const OutputSink<Step>& sink, const typename Step::Compute* values, index_t y_stride,
-                             index_t z_stride, index_t group, index_t count) {
-  index_t done = 0;
-  if (sink.along(y_stride == 1, z_stride == 1)) {
-    for (; done + Step::kWidth <= count; done += Step::kWidth) {
-      sink.template run<Step::kWidth, true>(values + done, done, done, group + done);
-    }
-  }
-  for (; done < count; ++done) sink.one(values[done], done * y_stride, done * z_stride, group + done);
-}
 
 // Results are often far away: their lines are asked for before a tile's sums are made.
 template <int kRows, class Compute>
@@ -74,7 +50,7 @@ void pack_outputs(typename Step::Compute* panel, index_t pitch, const Weights<ty
   for (index_t k = 0; k < Step::kC; k += kRun) {
     const index_t count = k + kRun <= Step::kC ? kRun : Step::kC - k;
     for (index_t q = 0; q < width; ++q) {
-      read_run(run, weights.data + (first + q) * weights.j + k * weights.k + l * weights.l, weights.k, count);
+      load_run(run, weights.data + (first + q) * weights.j + k * weights.k + l * weights.l, weights.k, count);
       for (index_t i = 0; i < count; ++i) panel[(k + i) * pitch + q] = run[i];
     }
   }
@@ -104,7 +80,7 @@ struct AlongBatch {
   }
 
   static bool is_direct(const Output<Step>& to, const Input<Element>& from, index_t block) {
-    return to.plain && to.y_row == 1 && (block + 1) * kLanes <= from.rows;
+    return to.sink.plain && to.y_row == 1 && (block + 1) * kLanes <= from.rows;
   }
   // X is read in place where it is read only once.
   static bool is_in_place(const Input<Element>& from, index_t block) {
@@ -120,7 +96,7 @@ struct AlongBatch {
         const Element* x = from.data + (k * Step::kD + l) * from.column;
         Compute* to = state + place(k, l);
         index_t n = 0;
-        for (; n + kLanes <= from.rows; n += kLanes, to += kBlock) convert_run<kLanes>(to, x + n);
+        for (; n + kLanes <= from.rows; n += kLanes, to += kBlock) convert_run<kLanes, Step::kWidth>(to, x + n);
         for (index_t i = 0; n + i < from.rows; ++i) to[i] = convert<Compute>(x[n + i]);
       }
     }
@@ -159,7 +135,7 @@ struct AlongBatch {
       for (int i = 0; i < kWidth; ++i) square[i] = load<Compute, kWidth>(rows[i] + start);
     } else {
       Compute staged[kWidth * kWidth];
-      for (int i = 0; i < kWidth; ++i) convert_run<kWidth>(staged + i * kWidth, rows[i] + start);
+      for (int i = 0; i < kWidth; ++i) convert_run<kWidth, kWidth>(staged + i * kWidth, rows[i] + start);
       KRONOP_UNROLL
       for (int i = 0; i < kWidth; ++i) square[i] = load<Compute, kWidth>(staged + i * kWidth);
     }
@@ -274,7 +250,7 @@ struct AlongOutputs {
   }
 
   static bool is_direct(const Output<Step>& to, const Patch& patch) {
-    return to.plain && to.y_column == 1 && patch.outputs % Step::kWidth == 0;
+    return to.sink.plain && to.y_column == 1 && patch.outputs % Step::kWidth == 0;
   }
   // NOTE: rows a multiple of 2 KB apart fall into the same few sets of the first-level cache.
   static bool is_in_place(const Input<Element>& from) {
@@ -289,7 +265,7 @@ struct AlongOutputs {
     index_t x_row = Step::kPitch;
     if (!is_in_place(from)) {
       for (index_t n = 0; n < from.rows; ++n) {
-        read_run(state + n * Step::kPitch, from.data + n * from.row, from.column, depth);
+        load_run(state + n * Step::kPitch, from.data + n * from.row, from.column, depth);
       }
     } else if constexpr (detail::is_same<Element, Compute>) {
       x = from.data, x_row = from.row;
@@ -318,8 +294,8 @@ struct AlongOutputs {
   static void finish(const Compute* results, const Input<Element>& from, const Output<Step>& to, const Patch& patch) {
     if (is_direct(to, patch)) return;
     for (index_t n = 0; n < from.rows; ++n) {
-      store_run<Step>(to.sink.at(n * to.y_row, n * to.z_row), results + n * kRow, to.y_column, to.z_column, 0,
-                      patch.outputs);
+      store_run<Step::kWidth>(to.sink.at(n * to.y_row, n * to.z_row), results + n * kRow, to.y_column, to.z_column,
+                              patch.outputs);
     }
   }
 };

@@ -1,6 +1,6 @@
 """Kernels of both families built with ASan and UBSan, over ragged shapes and strides.
 
-The test runs this file again with ASan's runtime loaded first, so that NumPy's memory has guards around it.
+The test runs this file again with ASan's runtime loaded first: NumPy's memory then has guards around it.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 //     Y[n, i, j, l] = sum over k of X[n, i, k, l] W[i, j, k, l].
 //
 // One item of work is a range of i (kBlocks), of l (kSlices), of j (kOutputs) and of the batch. Its
-// weights are packed once for all items that differ in rows alone, which go through kDepth of the k at a time. What vectors hold
-// is the plan's choice: ksparse_ways.hpp.
+// weights are packed once for all items that differ in rows alone; rows go through kDepth of the k at a
+// time. What vectors hold is the plan's choice: ksparse_ways.hpp.
 #pragma once
 
 #include "kronop_x86/ksparse_ways.hpp"

@@ -1,6 +1,6 @@
-// The two ways to multiply on vectors in a Kronecker-sparse product: lanes along the batch, or along the outputs j. Each
-// packs the weights of a patch, brings X to where a register tile reads it, and leaves its
-// results in scratch or, where nothing is to be done to them (`direct`), in Y.
+// The two ways to multiply on vectors in a Kronecker-sparse product: lanes along the batch, or along the
+// outputs j. Each packs the weights of a patch, brings X to where a register tile reads it, and leaves
+// its results in scratch or, where nothing is to be done to them (`direct`), in Y.
 #pragma once
 
 #include "kronop_x86/tile.hpp"

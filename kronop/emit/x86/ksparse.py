@@ -6,14 +6,20 @@ from collections.abc import Sequence
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
 from kronop.descriptions.datatype import DataType, Layout
+from kronop.descriptions.epilogue import Epilogue, LinearCombination
 from kronop.descriptions.kron import StridedMatrix
 from kronop.descriptions.ksparse import KSparseDescription, KSparseProblem
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.plan import Plan, Step
-from kronop.emit.x86.ksparse_plan import Candidate, Setting, candidates, cost, legality
+from kronop.emit.x86.ksparse_plan import (
+    Candidate,
+    Setting,
+    candidates,
+    cost,
+    legality,
+    scratch_of,
+)
 from kronop.emit.x86.planning import (
-    DEFAULT_UNROLL,
-    aligned,
     common_status,
     element_types,
     kernel_name,
@@ -26,6 +32,8 @@ from kronop.errors import DescriptionError
 from kronop.target import Target
 
 _MOST_REPORTED = 12
+# NOTE: of tiles that fill the registers, 6 x 2 on AVX2, GCC 12 spills sums of an unrolled loop.
+_UNROLL = 1
 _NO_MATRIX = StridedMatrix(pointer=0, row=0, column=0)
 
 
@@ -112,8 +120,16 @@ def _setting(description: KSparseDescription, target: Target) -> Setting:
         bytes=accumulator.bytes,
         x_by_rows=description.X.layout is not straight,
         y_by_rows=description.Y.layout is not straight,
+        converts=description.X.element != accumulator,
+        direct=_is_direct(description.epilogue),
         shape=None if description.tile is None else description.tile.threadblock_shape,
     )
+
+
+def _is_direct(epilogue: Epilogue) -> bool:
+    """Whether sums may be results as they are, where alpha is 1 and nothing is added."""
+    types = {epilogue.element_output, epilogue.element_accumulator, epilogue.element_epilogue}
+    return type(epilogue) is LinearCombination and len(types) == 1
 
 
 def _step(
@@ -121,50 +137,43 @@ def _step(
 ) -> Step:
     a, b, c, d = description.pattern
     element, output = description.X.element, description.Y.element
-    panels, bias, inputs, outputs = _scratch(description, setting, chosen)
+    scratch = scratch_of(chosen, setting, description.epilogue.element_compute.bytes)
     order = "_last" if description.batch_last else ""
     return Step(
         entry=kernel_name("ksparse", element, f"{a}_{b}_{c}_{d}{order}", target),
         header="kronop_x86/ksparse.hpp",
-        template="kronop::ksparse_matmul",
+        template=f"kronop::ksparse_along_{chosen.way.value}",
         parameters=f"kronop::KSparseParameters<{parameter_arguments(description.epilogue)}>",
         types=element_types(element, output, description.math.element_accumulator),
         constants=(
             ("kWidth", setting.width),
             ("kVectors", chosen.vectors),
-            ("kUnroll", DEFAULT_UNROLL),
+            ("kUnroll", _UNROLL),
             ("kSaturate", description.epilogue.saturates),
+            ("kDirect", setting.direct),
             ("kA", a),
             ("kB", b),
             ("kC", c),
             ("kD", d),
             ("kRowTile", chosen.row_tile),
+            ("kBlocks", chosen.blocks),
             ("kSlices", chosen.slices),
             ("kOutputs", chosen.outputs),
             ("kDepth", chosen.depth),
             ("kTile", chosen.tile),
+            ("kPitch", scratch.pitch),
+            ("kBiasAt", scratch.bias),
+            ("kInputAt", scratch.input),
+            ("kResultsAt", scratch.results),
         ),
         signature=_signature(description),
         epilogue=description.epilogue,
         threads=0,
-        shared_bytes=panels + bias + inputs + outputs,
+        shared_bytes=scratch.size,
         bytes_per_row=description.input_columns * element.bytes
         + description.output_columns * output.bytes,
         operations_per_row=2 * a * b * c * d,
         note=f"one Kronecker-sparse factor: {chosen}",
-    )
-
-
-def _scratch(
-    description: KSparseDescription, setting: Setting, chosen: Candidate
-) -> tuple[int, int, int, int]:
-    """Bytes of packed weights, bias, and the states of X and of the results."""
-    lane_bytes = chosen.lanes(setting) * setting.bytes
-    return (
-        aligned(chosen.panel_elements(setting) * setting.bytes),
-        aligned(chosen.outputs * chosen.slices * description.epilogue.element_compute.bytes),
-        aligned(chosen.depth * chosen.slices * lane_bytes),
-        aligned(chosen.outputs * chosen.slices * lane_bytes),
     )
 
 
@@ -219,7 +228,11 @@ def _sizes(step: Step) -> dict[str, int]:
 
 def _patches(size: dict[str, int]) -> int:
     """Parts of the result's columns that are computed apart."""
-    return size["kA"] * -(-size["kD"] // size["kSlices"]) * -(-size["kB"] // size["kOutputs"])
+    return (
+        -(-size["kA"] // size["kBlocks"])
+        * (size["kD"] // size["kSlices"])
+        * -(-size["kB"] // size["kOutputs"])
+    )
 
 
 def _threads(step: Step, rows: int, threads: int) -> int:

@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
+import enum
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kronop.artifacts import Status
-from kronop.emit.x86.planning import NEAR_BYTES, panel_elements, tile_height
+from kronop.emit.x86.planning import aligned
 from kronop.target import Target
 
-_MOST_SLICES = 64
+
+class Way(enum.Enum):
+    """What the lanes of a vector are."""
+
+    Batch = "batch"
+    Outputs = "outputs"
+
+
+# What of the first-level cache the operand may take that a register tile reads again and again,
+# and what of the second-level cache a block of rows or of weights may.
+_NEAR_BYTES = 24 * 1024
+_BLOCK_BYTES = 256 * 1024
+_STATE_BYTES = 256 * 1024
+_MOST_SLICES = 32
+_GROUP_BYTES = 512 * 1024
+# Packed weights of a thread: beyond the second-level cache they are streamed, once per block.
+_PANEL_BYTES = 4 << 20
+_LINE = 64
+_ROWS = {Way.Batch: 512, Way.Outputs: 96}
 # Cycles per vector; see the kernel's header for where each arises.
-_ISSUE, _STORE, _TRANSPOSE, _COPY, _NEAR, _FAR = 0.5, 1.0, 5.0, 1.0, 1.0, 6.0
-_TYPICAL_ROWS = 64
-_ROW_TILE = 256
+_COPY, _TRANSPOSE, _TILE, _PACK, _FEWEST_SUMS = 1.5, 5.0, 8.0, 1.5, 10
+_TYPICAL_ROWS = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,31 +40,30 @@ class Candidate:
     """One way to serve a pattern.
 
     Attributes:
-        vectors: vectors of lanes (rows of the batch) that a state holds.
-        slices: indices l taken together.
-        outputs: indices j whose weights are packed together.
-        depth: indices k that the state of X holds.
-        tile: outputs of the register tile.
+        way: what the lanes of a vector are.
+        tile: single values of a register tile: outputs, or rows where the lanes are outputs.
+        vectors: vectors that each of them is multiplied with.
+        blocks: indices i of an item of work.
+        slices: indices l of an item of work.
+        outputs: indices j of an item of work.
+        depth: indices k that are taken at once.
         row_tile: rows of one item of work.
     """
 
+    way: Way
+    tile: int
     vectors: int
+    blocks: int
     slices: int
     outputs: int
     depth: int
-    tile: int
     row_tile: int
-
-    def panel_elements(self, setting: Setting) -> int:
-        return self.slices * panel_elements(setting.c, self.outputs, self.tile)
-
-    def lanes(self, setting: Setting) -> int:
-        return self.vectors * setting.width
 
     def __str__(self) -> str:
         return (
-            f"{self.row_tile} rows by {self.outputs} outputs by {self.slices} slices,"
-            f" {self.depth} contraction steps at once, {self.vectors} vectors"
+            f"lanes along the {self.way.value}, tiles of {self.tile} by {self.vectors} vectors,"
+            f" {self.row_tile} rows by {self.blocks} blocks by {self.outputs} outputs by"
+            f" {self.slices} slices, {self.depth} contraction steps at once"
         )
 
 
@@ -54,6 +72,7 @@ class Setting:
     """What candidates are made for: the pattern, the machine, and the user's tile (None: any).
 
     `x_by_rows` and `y_by_rows`: contiguous along the batch rather than along the features.
+    `converts`: X is of another type than the sums. `direct`: results are stored as they are.
     """
 
     pattern: tuple[int, int, int, int]
@@ -62,6 +81,8 @@ class Setting:
     bytes: int
     x_by_rows: bool
     y_by_rows: bool
+    converts: bool
+    direct: bool
     shape: tuple[int, int, int] | None
 
     @property
@@ -77,80 +98,185 @@ class Setting:
         return self.pattern[3]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scratch:
+    """Where parts of a thread's scratch memory begin, in bytes; `pitch`: elements from k to k + 1
+    (lanes along the batch), or from row to row, of X in it."""
+
+    pitch: int
+    bias: int
+    input: int
+    results: int
+    size: int
+
+
 def candidates(setting: Setting) -> Iterator[Candidate]:
     """Every way that is worth a look, legal or not."""
-    rows, outputs_most, depth = setting.shape or (_ROW_TILE, setting.b, setting.c)
-    depth = min(depth, setting.c)
-    for vectors in (1, 2):
-        for slices in sorted({1, min(setting.d, setting.width), min(setting.d, _MOST_SLICES)}):
-            tallest = tile_height(min(outputs_most, setting.b), vectors, setting.target.registers)
-            for outputs in _output_choices(
-                min(outputs_most, setting.b), tallest, setting.shape is not None
-            ):
-                tile = tile_height(outputs, vectors, setting.target.registers)
-                if depth < setting.c:
-                    tile = max(size for size in range(1, tile + 1) if outputs % size == 0)
-                yield Candidate(
-                    vectors=vectors,
-                    slices=slices,
-                    outputs=outputs,
-                    depth=depth,
-                    tile=tile,
-                    row_tile=rows,
-                )
+    for way in _ways(setting):
+        for vectors in (1, 2):
+            most = (setting.target.registers - 1 - vectors) // vectors
+            if most >= 1:
+                yield from _cut(way, vectors, most, setting)
 
 
-def _output_choices(most: int, tile: int, fixed: bool) -> list[int]:
-    if fixed:
-        return [most]
-    return sorted({most, *(tile * count for count in (8, 32) if tile * count < most)})
+def _ways(setting: Setting) -> Iterator[Way]:
+    if not setting.x_by_rows and setting.d == 1:
+        yield Way.Outputs
+    yield Way.Batch
+
+
+def _cut(way: Way, vectors: int, most: int, setting: Setting) -> Iterator[Candidate]:
+    """Candidates of a way whose register tiles have so many vectors."""
+    b, c, width = setting.b, setting.c, setting.width
+    rows, widest, deepest = setting.shape or (_ROWS[way], b, c)
+    lanes = width * vectors
+    slices = _slices(way, setting)
+    depth = min(deepest, c)
+    if setting.shape is None:
+        depth = _even(c, max(16, _NEAR_BYTES // (lanes * setting.bytes)))
+        if way is Way.Batch:
+            line = lanes * (slices | 1) * setting.bytes
+            depth = _even(depth, max(8, _STATE_BYTES // line))
+            rows = max(lanes, min(rows, _STATE_BYTES // (depth * line) * lanes))
+    outputs = min(widest, b)
+    tile = _tile(most, outputs, vectors) if way is not Way.Outputs else min(most, 8)
+    unit = lanes if way is Way.Outputs else tile
+    if setting.shape is None:
+        limit = min(
+            _PANEL_BYTES // (c * slices * setting.bytes),
+            _BLOCK_BYTES // (depth * setting.bytes) if way is Way.Batch else b,
+        )
+        outputs = min(b, _up(_even(b, max(limit, unit)), unit))
+    elif outputs < b and way is not Way.Outputs:
+        tile = max(size for size in range(1, tile + 1) if outputs % size == 0)
+    yield Candidate(
+        way=way,
+        tile=tile,
+        vectors=vectors,
+        blocks=_blocks(slices * c * outputs, setting),
+        slices=slices,
+        outputs=outputs,
+        depth=depth,
+        row_tile=rows,
+    )
+
+
+def _slices(way: Way, setting: Setting) -> int:
+    """Slices of an item: all where X or Y is contiguous along the features, or whole lines."""
+    if way is Way.Outputs or (setting.x_by_rows and setting.y_by_rows):
+        return 1
+    line, d = max(1, _LINE // setting.bytes), setting.d
+    fitting = [s for s in range(line, d + 1, line) if d % s == 0 and s <= _MOST_SLICES]
+    return max(fitting, default=d) if d > _MOST_SLICES else d
+
+
+def _blocks(weights: int, setting: Setting) -> int:
+    """Blocks of an item: where a row of X is contiguous, it is read from one end to the other."""
+    if setting.x_by_rows:
+        return 1
+    return min(setting.pattern[0], max(1, _GROUP_BYTES // (weights * setting.bytes)))
+
+
+def _tile(most: int, outputs: int, vectors: int) -> int:
+    """The height that covers all outputs in the least time."""
+    return min(
+        range(1, min(most, outputs) + 1), key=lambda tile: (_steps(outputs, tile, vectors), -tile)
+    )
+
+
+def _steps(outputs: int, tile: int, vectors: int) -> float:
+    """Cycles that tiles of `outputs` values take for one k."""
+    full, rest = divmod(outputs, tile)
+    return full * _step(tile, vectors) + (_step(rest, vectors) if rest else 0)
+
+
+def _step(tile: int, vectors: int) -> float:
+    """Two multiply-adds or loads a cycle, of 4 cycles each."""
+    return max(tile * vectors, tile + vectors, _FEWEST_SUMS) / 2
+
+
+def _even(count: int, most: int) -> int:
+    """The size of the fewest parts of at most `most`, in whole eights where there are several."""
+    parts = -(-count // most)
+    return count if parts == 1 else min(count, _up(-(-count // parts), 8))
+
+
+def _up(value: int, unit: int) -> int:
+    return -(-value // unit) * unit
+
+
+def scratch_of(candidate: Candidate, setting: Setting, bias_bytes: int) -> Scratch:
+    """The scratch memory of a thread; `bias_bytes` for each of the bias's values."""
+    width, slices, c = setting.width, candidate.slices, setting.c
+    rows, outputs, depth = candidate.row_tile, candidate.outputs, candidate.depth
+    line = max(1, _LINE // setting.bytes)
+    if candidate.way is Way.Batch:
+        # NOTE: an odd number of lines spreads over all sets of a cache.
+        lanes = width * candidate.vectors
+        pitch = (slices | 1) * lanes
+        blocks = -(-rows // lanes)
+        panels, held, made = slices * c * outputs, blocks * depth * pitch, outputs * slices * lanes
+        made *= blocks
+    else:
+        pitch = (_up(depth, line) // line | 1) * line
+        panels, held, made = c * _up(outputs, width), rows * pitch, rows * _up(outputs, width)
+    blocks = candidate.blocks
+    bias = aligned(blocks * panels * setting.bytes)
+    begin = bias + aligned(blocks * outputs * slices * bias_bytes)
+    results = begin + aligned(held * setting.bytes)
+    return Scratch(
+        pitch=pitch,
+        bias=bias,
+        input=begin,
+        results=results,
+        size=results + aligned(made * setting.bytes),
+    )
 
 
 def legality(candidate: Candidate, setting: Setting) -> Status:
-    """Whether a tile's rows are whole vectors, and its weights no more than a cache holds."""
-    lanes = candidate.lanes(setting)
+    """Whether the user's tile is whole vectors."""
+    lanes = setting.width * (candidate.vectors if candidate.way is Way.Batch else 1)
     if candidate.row_tile % lanes:
         return Status.reject(
             f"Tile_M of {candidate.row_tile} rows is no multiple of {lanes} lanes;"
             f" use a multiple of {setting.width} in threadblock_shape[0]"
         )
-    size = candidate.panel_elements(setting) * setting.bytes
-    smallest = candidate.slices == 1 and (
-        setting.shape is not None or candidate.outputs <= 8 * candidate.tile
-    )
-    if size > setting.target.shared_bytes // 2 and not smallest:
-        return Status.reject(f"{size} bytes of packed weights, over half of the second-level cache")
     return Status.accept()
 
 
 def cost(candidate: Candidate, setting: Setting) -> float:
     """Cycles per row of the batch, for one i."""
-    lanes = candidate.lanes(setting)
-    rows = min(candidate.row_tile, _TYPICAL_ROWS)
-    waste = -(-rows // lanes) * lanes / rows
-    output_parts = -(-setting.b // candidate.outputs)
-    blocks = output_parts * -(-candidate.outputs // candidate.tile)
-    loads = (candidate.tile + candidate.vectors) / candidate.vectors
-    depth_parts = -(-setting.c // candidate.depth)
-    step = _ISSUE * max(candidate.tile, loads)
-    arithmetic = setting.d * blocks * (setting.c * step + depth_parts * candidate.tile * 2 * _STORE)
-    state = lanes * candidate.slices * (candidate.depth + candidate.outputs) * setting.bytes
-    level = (
-        0.0 if state <= NEAR_BYTES else _NEAR if state <= setting.target.shared_bytes // 2 else _FAR
-    )
-    moved = setting.d * (setting.c * output_parts + setting.b) * level
-    reading = (
-        setting.d * setting.c * output_parts * _transfer(setting.x_by_rows, candidate, setting)
-    )
-    writing = setting.d * setting.b * _transfer(setting.y_by_rows, candidate, setting)
-    return (arithmetic + moved + reading + writing) * waste / setting.width
+    b, c, d, width = setting.b, setting.c, setting.d, setting.width
+    tile, vectors = candidate.tile, candidate.vectors
+    depth_parts, output_parts = math.ceil(c / candidate.depth), math.ceil(b / candidate.outputs)
+    if candidate.way is Way.Batch:
+        each = d * _steps(b, tile, vectors) / (width * vectors)
+        tiles = d * -(-b // tile) / (width * vectors)
+        sums = d * b / width
+    else:
+        full, rest = divmod(b, width * vectors)
+        each = (full * _step(tile, vectors) + -(-rest // width) * _step(tile, 1)) / tile
+        tiles = (full + -(-rest // width)) / tile
+        sums = math.ceil(b / width)
+    arithmetic = c * each + depth_parts * (tiles * _TILE + 2 * sums)
+    reading = output_parts * c * d / width * _read(candidate, setting)
+    writing = sums * _write(candidate, setting)
+    packing = _PACK * b * c * d / _TYPICAL_ROWS
+    return arithmetic + reading + writing + packing
 
 
-def _transfer(by_rows: bool, candidate: Candidate, setting: Setting) -> float:
-    """Cycles per vector between memory and a state."""
-    if by_rows:
+def _read(candidate: Candidate, setting: Setting) -> float:
+    """Cycles per vector of X on its way to where tiles read it."""
+    if candidate.way is Way.Outputs:
+        return _COPY if setting.converts else 0.0
+    if setting.x_by_rows:
         return _COPY
-    run = candidate.slices if candidate.slices < setting.d else candidate.slices * setting.b
-    if run < setting.width or (candidate.slices == 1 and setting.d > 1):
-        return 2.0 * setting.width
-    return _TRANSPOSE
+    return _TRANSPOSE if candidate.depth * setting.d >= setting.width else 2.0 * setting.width
+
+
+def _write(candidate: Candidate, setting: Setting) -> float:
+    """Cycles per vector of results on its way from a tile's scratch to Y."""
+    along = setting.y_by_rows == (candidate.way is Way.Batch)
+    if along:
+        return 0.0 if setting.direct else _COPY
+    return _TRANSPOSE if candidate.way is Way.Batch else 2.0 * setting.width

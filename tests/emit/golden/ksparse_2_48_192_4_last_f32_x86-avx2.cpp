@@ -1,4 +1,4 @@
-// one Kronecker-sparse factor: 256 rows by 48 outputs by 1 slices, 192 contraction steps at once, 2 vectors
+// one Kronecker-sparse factor: lanes along the batch, tiles of 6 by 2 vectors, 336 rows by 1 blocks by 48 outputs by 1 slices, 192 contraction steps at once
 #include "kronop_x86/ksparse.hpp"
 
 using Parameters = kronop::KSparseParameters<2, double>;
@@ -37,20 +37,26 @@ struct Step {
   using Epilogue = ::Epilogue;
   static constexpr int kWidth = 8;
   static constexpr int kVectors = 2;
-  static constexpr int kUnroll = 4;
+  static constexpr int kUnroll = 1;
   static constexpr bool kSaturate = false;
+  static constexpr bool kDirect = true;
   static constexpr int kA = 2;
   static constexpr int kB = 48;
   static constexpr int kC = 192;
   static constexpr int kD = 4;
-  static constexpr int kRowTile = 256;
+  static constexpr int kRowTile = 336;
+  static constexpr int kBlocks = 1;
   static constexpr int kSlices = 1;
   static constexpr int kOutputs = 48;
   static constexpr int kDepth = 192;
   static constexpr int kTile = 6;
+  static constexpr int kPitch = 16;
+  static constexpr int kBiasAt = 36864;
+  static constexpr int kInputAt = 37056;
+  static constexpr int kResultsAt = 295104;
 };
 }  // namespace
 
 extern "C" int ksparse_f32_2_48_192_4_last_avx2(const void* parameters, int alone) {
-  return kronop::ksparse_matmul<Step>(*static_cast<const Parameters*>(parameters), alone != 0);
+  return kronop::ksparse_along_batch<Step>(*static_cast<const Parameters*>(parameters), alone != 0);
 }

@@ -1,4 +1,4 @@
-// one Kronecker-sparse factor: 256 rows by 5 outputs by 5 slices, 7 contraction steps at once, 2 vectors
+// one Kronecker-sparse factor: lanes along the batch, tiles of 5 by 2 vectors, 512 rows by 3 blocks by 5 outputs by 5 slices, 7 contraction steps at once
 #include "kronop_x86/ksparse.hpp"
 
 using Parameters = kronop::KSparseParameters<2, double>;
@@ -37,20 +37,26 @@ struct Step {
   using Epilogue = ::Epilogue;
   static constexpr int kWidth = 16;
   static constexpr int kVectors = 2;
-  static constexpr int kUnroll = 4;
+  static constexpr int kUnroll = 1;
   static constexpr bool kSaturate = false;
+  static constexpr bool kDirect = true;
   static constexpr int kA = 3;
   static constexpr int kB = 5;
   static constexpr int kC = 7;
   static constexpr int kD = 5;
-  static constexpr int kRowTile = 256;
+  static constexpr int kRowTile = 512;
+  static constexpr int kBlocks = 3;
   static constexpr int kSlices = 5;
   static constexpr int kOutputs = 5;
   static constexpr int kDepth = 7;
   static constexpr int kTile = 5;
+  static constexpr int kPitch = 160;
+  static constexpr int kBiasAt = 2112;
+  static constexpr int kInputAt = 2432;
+  static constexpr int kResultsAt = 74112;
 };
 }  // namespace
 
 extern "C" int ksparse_f32_3_5_7_5_avx512(const void* parameters, int alone) {
-  return kronop::ksparse_matmul<Step>(*static_cast<const Parameters*>(parameters), alone != 0);
+  return kronop::ksparse_along_batch<Step>(*static_cast<const Parameters*>(parameters), alone != 0);
 }

@@ -1,4 +1,4 @@
-// one Kronecker-sparse factor: 256 rows by 64 outputs by 1 slices, 64 contraction steps at once, 2 vectors
+// one Kronecker-sparse factor: lanes along the outputs, tiles of 6 by 2 vectors, 96 rows by 6 blocks by 64 outputs by 1 slices, 64 contraction steps at once
 #include "kronop_x86/ksparse.hpp"
 
 using Parameters = kronop::KSparseParameters<2, double>;
@@ -37,20 +37,26 @@ struct Step {
   using Epilogue = ::Epilogue;
   static constexpr int kWidth = 8;
   static constexpr int kVectors = 2;
-  static constexpr int kUnroll = 4;
+  static constexpr int kUnroll = 1;
   static constexpr bool kSaturate = false;
+  static constexpr bool kDirect = true;
   static constexpr int kA = 6;
   static constexpr int kB = 64;
   static constexpr int kC = 64;
   static constexpr int kD = 1;
-  static constexpr int kRowTile = 256;
+  static constexpr int kRowTile = 96;
+  static constexpr int kBlocks = 6;
   static constexpr int kSlices = 1;
   static constexpr int kOutputs = 64;
   static constexpr int kDepth = 64;
   static constexpr int kTile = 6;
+  static constexpr int kPitch = 80;
+  static constexpr int kBiasAt = 98304;
+  static constexpr int kInputAt = 99840;
+  static constexpr int kResultsAt = 130560;
 };
 }  // namespace
 
 extern "C" int ksparse_f32_6_64_64_1_avx2(const void* parameters, int alone) {
-  return kronop::ksparse_matmul<Step>(*static_cast<const Parameters*>(parameters), alone != 0);
+  return kronop::ksparse_along_outputs<Step>(*static_cast<const Parameters*>(parameters), alone != 0);
 }

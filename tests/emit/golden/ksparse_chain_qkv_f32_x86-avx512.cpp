@@ -1,4 +1,4 @@
-// one Kronecker-sparse factor: 256 rows by 48 outputs by 1 slices, 192 contraction steps at once, 2 vectors
+// one Kronecker-sparse factor: lanes along the outputs, tiles of 8 by 2 vectors, 96 rows by 2 blocks by 48 outputs by 1 slices, 192 contraction steps at once
 #include "kronop_x86/ksparse.hpp"
 
 using Parameters = kronop::KSparseParameters<2, double>;
@@ -37,25 +37,31 @@ struct Step {
   using Epilogue = ::Epilogue;
   static constexpr int kWidth = 16;
   static constexpr int kVectors = 2;
-  static constexpr int kUnroll = 4;
+  static constexpr int kUnroll = 1;
   static constexpr bool kSaturate = false;
+  static constexpr bool kDirect = true;
   static constexpr int kA = 2;
   static constexpr int kB = 48;
   static constexpr int kC = 192;
   static constexpr int kD = 1;
-  static constexpr int kRowTile = 256;
+  static constexpr int kRowTile = 96;
+  static constexpr int kBlocks = 2;
   static constexpr int kSlices = 1;
   static constexpr int kOutputs = 48;
   static constexpr int kDepth = 192;
   static constexpr int kTile = 8;
+  static constexpr int kPitch = 208;
+  static constexpr int kBiasAt = 73728;
+  static constexpr int kInputAt = 74112;
+  static constexpr int kResultsAt = 153984;
 };
 }  // namespace
 
 extern "C" int ksparse_f32_2_48_192_1_avx512(const void* parameters, int alone) {
-  return kronop::ksparse_matmul<Step>(*static_cast<const Parameters*>(parameters), alone != 0);
+  return kronop::ksparse_along_outputs<Step>(*static_cast<const Parameters*>(parameters), alone != 0);
 }
 
-// one Kronecker-sparse factor: 256 rows by 192 outputs by 2 slices, 48 contraction steps at once, 2 vectors
+// one Kronecker-sparse factor: lanes along the batch, tiles of 14 by 2 vectors, 448 rows by 1 blocks by 192 outputs by 2 slices, 48 contraction steps at once
 #include "kronop_x86/ksparse.hpp"
 
 using Parameters = kronop::KSparseParameters<2, double>;
@@ -94,20 +100,26 @@ struct Step {
   using Epilogue = ::Epilogue;
   static constexpr int kWidth = 16;
   static constexpr int kVectors = 2;
-  static constexpr int kUnroll = 4;
+  static constexpr int kUnroll = 1;
   static constexpr bool kSaturate = false;
+  static constexpr bool kDirect = true;
   static constexpr int kA = 1;
   static constexpr int kB = 192;
   static constexpr int kC = 48;
   static constexpr int kD = 2;
-  static constexpr int kRowTile = 256;
+  static constexpr int kRowTile = 448;
+  static constexpr int kBlocks = 1;
   static constexpr int kSlices = 2;
   static constexpr int kOutputs = 192;
   static constexpr int kDepth = 48;
-  static constexpr int kTile = 8;
+  static constexpr int kTile = 14;
+  static constexpr int kPitch = 96;
+  static constexpr int kBiasAt = 73728;
+  static constexpr int kInputAt = 75264;
+  static constexpr int kResultsAt = 333312;
 };
 }  // namespace
 
 extern "C" int ksparse_f32_1_192_48_2_avx512(const void* parameters, int alone) {
-  return kronop::ksparse_matmul<Step>(*static_cast<const Parameters*>(parameters), alone != 0);
+  return kronop::ksparse_along_batch<Step>(*static_cast<const Parameters*>(parameters), alone != 0);
 }

@@ -1,4 +1,4 @@
-// one Kronecker-sparse factor: 256 rows by 20 outputs by 3 slices, 16 contraction steps at once, 2 vectors
+// one Kronecker-sparse factor: lanes along the batch, tiles of 14 by 2 vectors, 512 rows by 2 blocks by 20 outputs by 3 slices, 16 contraction steps at once
 #include "kronop_x86/ksparse.hpp"
 
 using Parameters = kronop::KSparseParameters<2, double>;
@@ -37,25 +37,31 @@ struct Step {
   using Epilogue = ::Epilogue;
   static constexpr int kWidth = 16;
   static constexpr int kVectors = 2;
-  static constexpr int kUnroll = 4;
+  static constexpr int kUnroll = 1;
   static constexpr bool kSaturate = false;
+  static constexpr bool kDirect = true;
   static constexpr int kA = 2;
   static constexpr int kB = 20;
   static constexpr int kC = 16;
   static constexpr int kD = 3;
-  static constexpr int kRowTile = 256;
+  static constexpr int kRowTile = 512;
+  static constexpr int kBlocks = 2;
   static constexpr int kSlices = 3;
   static constexpr int kOutputs = 20;
   static constexpr int kDepth = 16;
-  static constexpr int kTile = 7;
+  static constexpr int kTile = 14;
+  static constexpr int kPitch = 96;
+  static constexpr int kBiasAt = 7680;
+  static constexpr int kInputAt = 8192;
+  static constexpr int kResultsAt = 106496;
 };
 }  // namespace
 
 extern "C" int ksparse_f32_2_20_16_3_avx512(const void* parameters, int alone) {
-  return kronop::ksparse_matmul<Step>(*static_cast<const Parameters*>(parameters), alone != 0);
+  return kronop::ksparse_along_batch<Step>(*static_cast<const Parameters*>(parameters), alone != 0);
 }
 
-// one Kronecker-sparse factor: 256 rows by 16 outputs by 3 slices, 10 contraction steps at once, 2 vectors
+// one Kronecker-sparse factor: lanes along the batch, tiles of 11 by 2 vectors, 512 rows by 4 blocks by 16 outputs by 3 slices, 10 contraction steps at once
 #include "kronop_x86/ksparse.hpp"
 
 using Parameters = kronop::KSparseParameters<2, double>;
@@ -94,25 +100,31 @@ struct Step {
   using Epilogue = ::Epilogue;
   static constexpr int kWidth = 16;
   static constexpr int kVectors = 2;
-  static constexpr int kUnroll = 4;
+  static constexpr int kUnroll = 1;
   static constexpr bool kSaturate = false;
+  static constexpr bool kDirect = true;
   static constexpr int kA = 4;
   static constexpr int kB = 16;
   static constexpr int kC = 10;
   static constexpr int kD = 3;
-  static constexpr int kRowTile = 256;
+  static constexpr int kRowTile = 512;
+  static constexpr int kBlocks = 4;
   static constexpr int kSlices = 3;
   static constexpr int kOutputs = 16;
   static constexpr int kDepth = 10;
-  static constexpr int kTile = 8;
+  static constexpr int kTile = 11;
+  static constexpr int kPitch = 96;
+  static constexpr int kBiasAt = 7680;
+  static constexpr int kInputAt = 8448;
+  static constexpr int kResultsAt = 69888;
 };
 }  // namespace
 
 extern "C" int ksparse_f32_4_16_10_3_avx512(const void* parameters, int alone) {
-  return kronop::ksparse_matmul<Step>(*static_cast<const Parameters*>(parameters), alone != 0);
+  return kronop::ksparse_along_batch<Step>(*static_cast<const Parameters*>(parameters), alone != 0);
 }
 
-// one Kronecker-sparse factor: 256 rows by 9 outputs by 8 slices, 24 contraction steps at once, 1 vectors
+// one Kronecker-sparse factor: lanes along the batch, tiles of 9 by 2 vectors, 288 rows by 1 blocks by 9 outputs by 8 slices, 24 contraction steps at once
 #include "kronop_x86/ksparse.hpp"
 
 using Parameters = kronop::KSparseParameters<2, double>;
@@ -150,21 +162,27 @@ struct Step {
   using Compute = float;
   using Epilogue = ::Epilogue;
   static constexpr int kWidth = 16;
-  static constexpr int kVectors = 1;
-  static constexpr int kUnroll = 4;
+  static constexpr int kVectors = 2;
+  static constexpr int kUnroll = 1;
   static constexpr bool kSaturate = false;
+  static constexpr bool kDirect = true;
   static constexpr int kA = 1;
   static constexpr int kB = 9;
   static constexpr int kC = 24;
   static constexpr int kD = 8;
-  static constexpr int kRowTile = 256;
+  static constexpr int kRowTile = 288;
+  static constexpr int kBlocks = 1;
   static constexpr int kSlices = 8;
   static constexpr int kOutputs = 9;
   static constexpr int kDepth = 24;
-  static constexpr int kTile = 5;
+  static constexpr int kTile = 9;
+  static constexpr int kPitch = 288;
+  static constexpr int kBiasAt = 6912;
+  static constexpr int kInputAt = 7232;
+  static constexpr int kResultsAt = 256064;
 };
 }  // namespace
 
 extern "C" int ksparse_f32_1_9_24_8_avx512(const void* parameters, int alone) {
-  return kronop::ksparse_matmul<Step>(*static_cast<const Parameters*>(parameters), alone != 0);
+  return kronop::ksparse_along_batch<Step>(*static_cast<const Parameters*>(parameters), alone != 0);
 }

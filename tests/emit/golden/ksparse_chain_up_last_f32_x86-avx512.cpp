@@ -1,4 +1,4 @@
-// one Kronecker-sparse factor: 256 rows by 64 outputs by 1 slices, 64 contraction steps at once, 2 vectors
+// one Kronecker-sparse factor: lanes along the batch, tiles of 14 by 2 vectors, 512 rows by 1 blocks by 64 outputs by 1 slices, 64 contraction steps at once
 #include "kronop_x86/ksparse.hpp"
 
 using Parameters = kronop::KSparseParameters<2, double>;
@@ -37,25 +37,31 @@ struct Step {
   using Epilogue = ::Epilogue;
   static constexpr int kWidth = 16;
   static constexpr int kVectors = 2;
-  static constexpr int kUnroll = 4;
+  static constexpr int kUnroll = 1;
   static constexpr bool kSaturate = false;
+  static constexpr bool kDirect = true;
   static constexpr int kA = 6;
   static constexpr int kB = 64;
   static constexpr int kC = 64;
   static constexpr int kD = 1;
-  static constexpr int kRowTile = 256;
+  static constexpr int kRowTile = 512;
+  static constexpr int kBlocks = 1;
   static constexpr int kSlices = 1;
   static constexpr int kOutputs = 64;
   static constexpr int kDepth = 64;
-  static constexpr int kTile = 8;
+  static constexpr int kTile = 14;
+  static constexpr int kPitch = 32;
+  static constexpr int kBiasAt = 16384;
+  static constexpr int kInputAt = 16640;
+  static constexpr int kResultsAt = 147712;
 };
 }  // namespace
 
 extern "C" int ksparse_f32_6_64_64_1_last_avx512(const void* parameters, int alone) {
-  return kronop::ksparse_matmul<Step>(*static_cast<const Parameters*>(parameters), alone != 0);
+  return kronop::ksparse_along_batch<Step>(*static_cast<const Parameters*>(parameters), alone != 0);
 }
 
-// one Kronecker-sparse factor: 256 rows by 256 outputs by 1 slices, 192 contraction steps at once, 2 vectors
+// one Kronecker-sparse factor: lanes along the batch, tiles of 14 by 2 vectors, 320 rows by 1 blocks by 266 outputs by 1 slices, 192 contraction steps at once
 #include "kronop_x86/ksparse.hpp"
 
 using Parameters = kronop::KSparseParameters<2, double>;
@@ -94,20 +100,26 @@ struct Step {
   using Epilogue = ::Epilogue;
   static constexpr int kWidth = 16;
   static constexpr int kVectors = 2;
-  static constexpr int kUnroll = 4;
+  static constexpr int kUnroll = 1;
   static constexpr bool kSaturate = false;
+  static constexpr bool kDirect = true;
   static constexpr int kA = 1;
   static constexpr int kB = 768;
   static constexpr int kC = 192;
   static constexpr int kD = 2;
-  static constexpr int kRowTile = 256;
+  static constexpr int kRowTile = 320;
+  static constexpr int kBlocks = 1;
   static constexpr int kSlices = 1;
-  static constexpr int kOutputs = 256;
+  static constexpr int kOutputs = 266;
   static constexpr int kDepth = 192;
-  static constexpr int kTile = 8;
+  static constexpr int kTile = 14;
+  static constexpr int kPitch = 32;
+  static constexpr int kBiasAt = 204288;
+  static constexpr int kInputAt = 205376;
+  static constexpr int kResultsAt = 451136;
 };
 }  // namespace
 
 extern "C" int ksparse_f32_1_768_192_2_last_avx512(const void* parameters, int alone) {
-  return kronop::ksparse_matmul<Step>(*static_cast<const Parameters*>(parameters), alone != 0);
+  return kronop::ksparse_along_batch<Step>(*static_cast<const Parameters*>(parameters), alone != 0);
 }

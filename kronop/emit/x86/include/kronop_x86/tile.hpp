@@ -54,6 +54,20 @@ KRONOP_INLINE void register_tile(const Compute* __restrict a, index_t a_row, ind
   }
 }
 
+// action(height as a type, row) for tiles of kHeight rows that cover [0, rows), and lower ones at the end.
+template <int kValue>
+struct Height {
+  static constexpr int value = kValue;
+};
+
+template <int kHeight, class Action>
+KRONOP_INLINE void in_tiles(index_t rows, const Action& action, index_t row = 0) {
+  for (; row + kHeight <= rows; row += kHeight) action(Height<kHeight>{}, row);
+  if constexpr (kHeight > 1) {
+    if (row < rows) in_tiles<kHeight / 2>(rows, action, row);
+  }
+}
+
 // Outputs are cut into blocks of `tile`; the last one ends at the last output and may overlap the
 // one before it, so that every block is whole.
 constexpr index_t block_count(index_t outputs, index_t tile) { return (outputs + tile - 1) / tile; }

@@ -1,0 +1,64 @@
+"""Kernels of both families built with ASan and UBSan, over ragged shapes and strides.
+
+The test runs this file again with ASan's runtime loaded first, which guards NumPy's memory too.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import kronop
+from tests.x86.test_x86_kernels import run_kron, run_ksparse
+
+# NOTE: the checks left out double GCC's time for a kernel; ASan sees what they are about.
+_CXX = (
+    "g++ -fsanitize=address,undefined -fno-sanitize=null,pointer-overflow,object-size"
+    " -fno-sanitize-recover=all"
+)
+_ROWS = (1, 7, 133)
+
+
+def _runtime() -> str:
+    """ASan's shared object; empty where there is no g++, or none comes with it."""
+    if shutil.which("g++") is None:
+        return ""
+    command = ["g++", "-print-file-name=libasan.so"]
+    found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    return found if Path(found).is_file() else ""
+
+
+@pytest.mark.skipif(not _runtime(), reason="g++ has no address sanitizer here")
+def test_no_access_out_of_bounds_and_no_undefined_behaviour(tmp_path) -> None:
+    environment = {
+        **os.environ,
+        "CXX": _CXX,
+        "KRONOP_CACHE_DIR": str(tmp_path),
+        "LD_PRELOAD": _runtime(),
+        "ASAN_OPTIONS": "detect_leaks=0",
+        "OMP_NUM_THREADS": "2",
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", __name__], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+
+
+def _main() -> None:
+    for rows in _ROWS:
+        run_ksparse((3, 21, 13, 1), rows, bias=True)
+        run_ksparse((3, 21, 13, 1), rows, view="negative")
+        run_ksparse((2, 9, 13, 3), rows, last=True, scalars=(0.5, 2))
+        run_ksparse((2, 13, 9, 5), rows, bias=True, element=kronop.float16)
+        run_ksparse((1, 3, 400, 48), rows)
+        run_kron([(5, 5), (3, 4), (7, 2)], rows)
+    run_kron([(5, 5), (3, 4), (7, 2)], 17, side=kronop.Side.Left)
+
+
+if __name__ == "__main__":
+    _main()

@@ -71,7 +71,7 @@ class X86KronEmitter:
         Raises:
             DescriptionError: `supports` rejects the description.
         """
-        return self.candidates(description, target, 1)[0]
+        return self.candidates(description, target, 1, rows)[0]
 
     def candidates(
         self,
@@ -88,7 +88,7 @@ class X86KronEmitter:
         status = self.supports(description, target)
         if not status:
             raise DescriptionError(status.reason)
-        setting = _setting(description, target)
+        setting = _setting(description, target, rows)
         every = _affordable(setting)
         ranked = sorted(
             ((item.cycles, index, item) for index, (item, ok) in enumerate(every) if ok)
@@ -123,18 +123,24 @@ class X86KronEmitter:
         )
 
 
-def _setting(description: KronMatmulDescription, target: Target) -> Setting:
+def _setting(
+    description: KronMatmulDescription, target: Target, rows: int | None = None
+) -> Setting:
     straight = Layout.RowMajor if description.side is Side.Right else Layout.ColumnMajor
     accumulator, tile = description.math.element_accumulator, description.tile
+    x_by_rows = description.X.layout is not straight
+    y_by_rows = description.Y.layout is not straight
+    by_rows = x_by_rows or y_by_rows
     return Setting(
         contractions=description.contractions,
         target=target,
         width=width(target, accumulator),
         bytes=accumulator.bytes,
-        x_by_rows=description.X.layout is not straight,
-        y_by_rows=description.Y.layout is not straight,
+        x_by_rows=x_by_rows,
+        y_by_rows=y_by_rows,
         converts=description.X.element != accumulator,
-        typical_rows=_TYPICAL_ROWS,
+        # Only rows that are lanes want other plans where they are few.
+        typical_rows=max(1, min(rows, _TYPICAL_ROWS)) if by_rows and rows else _TYPICAL_ROWS,
         rows=None if tile is None else tile.threadblock_shape[0],
         held=None if tile is None else tile.threadblock_shape[1],
         unroll=None if tile is None else tile.threadblock_shape[2],

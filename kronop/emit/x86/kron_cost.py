@@ -17,6 +17,8 @@ _RELOADED, _FEW_ROWS = 1.2, 3
 # Cycles per vector: copied to a state, converted, transposed, taken apart one by one, and what a
 # second-level or farther access adds; per run of lanes: finding its place.
 _COPY, _CONVERT, _TRANSPOSE, _SINGLE, _NEAR, _FAR, _RUN = 1.0, 2.0, 8.0, 2.0, 2.5, 4.0, 1.0
+# NOTE: rows that are 4 KiB apart cost 20 cycles for a number and 40 for a run of lanes.
+_SINGLE_FAR, _FAR_RUN = 10.0, 40.0
 # The nearest cache holds 32 KiB, and not all of it is the working set's.
 _LEVELS = (NEAR_BYTES // 2, 0.0), (NEAR_BYTES, 0.5), (2 * NEAR_BYTES, 1.5)
 _LEAST_VECTOR = 16
@@ -117,15 +119,16 @@ def transfer(
     """Cycles per vector between memory and the state."""
     converts = _CONVERT if outside and setting.converts else 0.0
     straight = not (outside and by_rows)
+    scattered = setting.width * (_SINGLE if setting.typical_rows <= setting.width else _SINGLE_FAR)
     if kind is Kind.Whole:
-        return converts + (0.0 if straight else setting.width * _SINGLE)
+        return converts + (0.0 if straight else scattered)
     if kind is Kind.RowsAndLead:
         if straight:
             return converts + _TRANSPOSE
-        return converts + (_COPY if lead == 1 else setting.width * _SINGLE)
+        return converts + (_FAR_RUN / (lanes / setting.width) if lead == 1 else scattered)
     if kind is Kind.Trail:
         run = _RUN / (lanes / setting.width)
-        return converts + run + (_COPY if straight else setting.width * _SINGLE)
-    if straight:
-        return converts + (_TRANSPOSE if trail == 1 else setting.width * _SINGLE)
-    return converts + _RUN / (lanes / setting.width) + _COPY
+        return converts + run + (_COPY if straight else scattered)
+    if straight and outside:
+        return converts + (_TRANSPOSE if trail == 1 else scattered)
+    return converts + (_FAR_RUN if outside else _RUN) / (lanes / setting.width) + _COPY

@@ -70,23 +70,29 @@ def candidates(setting: Setting) -> Iterator[Candidate]:
     """Every way that is worth a look, legal or not: cuts into passes, the best ways of each."""
     digits = merge(setting)
     for ranges in _cuts(digits, setting):
-        for rows_mode in (False, True) if setting.x_by_rows or setting.y_by_rows else (False,):
-            yield from _of_cut(digits, ranges, rows_mode, setting)
+        shapes = _shapes(digits, ranges)
+        middle = max((item.lead * item.group * item.trail for item in shapes[1:]), default=0)
+        yield from _of_cut(digits, shapes, _row_tile(setting, shapes, middle), False, setting)
+        if setting.x_by_rows or setting.y_by_rows:
+            for rows in _row_lanes(setting):
+                yield from _of_cut(digits, shapes, rows, True, setting)
 
 
 def _of_cut(
-    digits: tuple[Digit, ...], ranges: tuple[range, ...], rows_mode: bool, setting: Setting
+    digits: tuple[Digit, ...],
+    shapes: Sequence[_Shape],
+    rows: int,
+    rows_mode: bool,
+    setting: Setting,
 ) -> Iterator[Candidate]:
-    shapes = _shapes(digits, ranges)
     middle = max((item.lead * item.group * item.trail for item in shapes[1:]), default=0)
-    rows = _row_tile(setting, shapes, middle, rows_mode)
     far = residence(rows * middle * setting.bytes, setting)
     ranked = []
     for index, shape in enumerate(shapes):
         ends = index == 0, index == len(shapes) - 1
         ways = [
             _with_lanes(shape, digits, kind, lanes, rows, ends, far, setting)
-            for kind, lanes in _ways(shape, digits, rows_mode, setting)
+            for kind, lanes in _ways(shape, digits, rows if rows_mode else 0, setting)
         ]
         ranked.append(sorted(ways, key=lambda item: item[0])[:_WAYS])
     for choice in itertools.product(*ranked):
@@ -149,12 +155,11 @@ def _products(
 
 
 def _ways(
-    shape: _Shape, digits: tuple[Digit, ...], rows_mode: bool, setting: Setting
+    shape: _Shape, digits: tuple[Digit, ...], rows: int, setting: Setting
 ) -> Iterator[tuple[Kind, int]]:
-    """Kinds and lanes of a pass that are worth a look."""
-    several = [setting.width * count for count in (1, 2, 4)]
-    if rows_mode:
-        yield from ((Kind.Rows, lanes) for lanes in several)
+    """Kinds and lanes of a pass that are worth a look; lanes are `rows` where these are not 0."""
+    if rows:
+        yield Kind.Rows, math.ceil(rows / setting.width) * setting.width
         return
     if shape.trail > 1:
         line = max(setting.width, _LINE // setting.bytes)
@@ -162,7 +167,7 @@ def _ways(
         lanes = dict.fromkeys(_evenly(shape.trail, limit, setting.width) for limit in most)
         yield from ((Kind.Trail, count) for count in lanes)
         return
-    yield from ((Kind.RowsAndLead, lanes) for lanes in several[:2])
+    yield from ((Kind.RowsAndLead, lanes) for lanes in (setting.width, 2 * setting.width))
     if all(
         (digits[index].produced if right == 1 else right) * setting.bytes >= _LEAST_VECTOR
         for index, _, right in shape.products
@@ -326,13 +331,17 @@ def _greedy(digits: tuple[Digit, ...], budget: int) -> tuple[range, ...]:
     return tuple(ranges)
 
 
-def _row_tile(setting: Setting, shapes: Sequence[_Shape], middle: int, rows_mode: bool) -> int:
+def _row_lanes(setting: Setting) -> Iterator[int]:
+    """Rows of a tile where they are the lanes: whole cache lines of each column."""
+    line = max(setting.width, _LINE // setting.bytes)
+    yield from (line, 2 * line, 4 * line) if setting.rows is None else (setting.rows,)
+
+
+def _row_tile(setting: Setting, shapes: Sequence[_Shape], middle: int) -> int:
     """Rows that keep the middle in a near cache and the lanes full."""
     if setting.rows is not None:
         return setting.rows
     if not middle:
         return _MOST_ROWS
-    if rows_mode:
-        return setting.width
     full = max(-(-setting.width // item.lead) if item.trail == 1 else 1 for item in shapes)
     return max(1, min(_MOST_ROWS, max(2 * NEAR_BYTES // (middle * setting.bytes), full)))

@@ -1,4 +1,4 @@
-// X times 5 factors: Whole 5*4*3 by 1, then Trail 2*1 by 16 (digits by lanes), 1 rows
+// X times 5 factors: Rows 1 by 32, then Rows 3*2 by 32, then Rows 5*4 by 32 (digits by lanes), 32 rows
 #include "kronop_x86/kron.hpp"
 
 using Parameters = kronop::KronParameters<5, 2, double>;
@@ -41,8 +41,8 @@ struct Step {
   using Compute = float;
   using Epilogue = ::Epilogue;
   static constexpr int kWidth = 4;
-  static constexpr int kRowTile = 1;
-  static constexpr int kState = 1024;
+  static constexpr int kRowTile = 32;
+  static constexpr int kState = 2048;
   static constexpr bool kSaturate = false;
   static constexpr int kFactors = 5;
   static constexpr int kFactorRows[] = {8, 8, 8, 8, 8};
@@ -51,18 +51,18 @@ struct Step {
   static constexpr int kDigitFactor[] = {0, 1, 2, 3, 4, 5};
   static constexpr int kContracted[] = {8, 8, 8, 8, 8};
   static constexpr int kProduced[] = {8, 8, 8, 8, 8};
-  static constexpr int kPanel[] = {4, 4, 4, 4, 8};
+  static constexpr int kPanel[] = {4, 4, 4, 4, 4};
   static constexpr int kTileRows[] = {4, 4, 4, 4, 4};
   static constexpr int kTileVectors[] = {2, 2, 2, 2, 2};
   static constexpr int kTileWidth[] = {4, 4, 4, 4, 4};
   static constexpr int kUnroll[] = {8, 8, 8, 8, 8};
-  static constexpr int kPasses = 2;
-  static constexpr int kPassKind[] = {3, 1};
-  static constexpr int kPassEnd[] = {3, 5};
-  static constexpr int kLanes[] = {1, 16};
-  static constexpr int kOrder[] = {4, 3, 2, 1, 0};
-  static constexpr int kLeft[] = {64, 8, 1, 8, 1};
-  static constexpr int kRight[] = {1, 8, 64, 1, 8};
+  static constexpr int kPasses = 3;
+  static constexpr int kPassKind[] = {2, 2, 2};
+  static constexpr int kPassEnd[] = {1, 3, 5};
+  static constexpr int kLanes[] = {32, 32, 32};
+  static constexpr int kOrder[] = {0, 2, 1, 4, 3};
+  static constexpr int kLeft[] = {1, 8, 1, 8, 1};
+  static constexpr int kRight[] = {1, 1, 8, 1, 8};
 };
 }  // namespace
 

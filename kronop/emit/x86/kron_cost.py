@@ -18,7 +18,8 @@ _RELOADED, _FEW_ROWS = 1.2, 3
 # second-level or farther access adds; per run of lanes: finding its place.
 _COPY, _CONVERT, _TRANSPOSE, _SINGLE, _NEAR, _FAR, _RUN = 1.0, 2.0, 8.0, 2.0, 2.5, 4.0, 1.0
 # NOTE: rows that are 4 KiB apart cost 20 cycles for a number and 40 for a run of lanes.
-_SINGLE_FAR, _FAR_RUN = 10.0, 40.0
+# Columns that are written out of order cost 1.5 times as much.
+_SINGLE_FAR, _FAR_RUN, _WRITTEN_FAR = 10.0, 40.0, 1.5
 # The nearest cache holds 32 KiB, and not all of it is the working set's.
 _LEVELS = (NEAR_BYTES // 2, 0.0), (NEAR_BYTES, 0.5), (2 * NEAR_BYTES, 1.5)
 _LEAST_VECTOR = 16
@@ -114,7 +115,14 @@ def residence(size: int, setting: Setting) -> float:
 
 
 def transfer(
-    kind: Kind, lanes: int, lead: int, trail: int, outside: bool, by_rows: bool, setting: Setting
+    kind: Kind,
+    lanes: int,
+    lead: int,
+    trail: int,
+    outside: bool,
+    by_rows: bool,
+    setting: Setting,
+    writes: bool = False,
 ) -> float:
     """Cycles per vector between memory and the state."""
     converts = _CONVERT if outside and setting.converts else 0.0
@@ -131,4 +139,5 @@ def transfer(
         return converts + run + (_COPY if straight else scattered)
     if straight and outside:
         return converts + (_TRANSPOSE if trail == 1 else scattered)
-    return converts + (_FAR_RUN if outside else _RUN) / (lanes / setting.width) + _COPY
+    far = _FAR_RUN * (_WRITTEN_FAR if writes and trail > 1 else 1.0)
+    return converts + (far if outside else _RUN) / (lanes / setting.width) + _COPY

@@ -86,7 +86,8 @@ def _of_cut(
     setting: Setting,
 ) -> Iterator[Candidate]:
     middle = max((item.lead * item.group * item.trail for item in shapes[1:]), default=0)
-    far = residence(rows * middle * setting.bytes, setting)
+    # What is between passes is passed through in order, which a cache foresees.
+    far = residence(rows * middle * setting.bytes, setting) / 2
     ranked = []
     for index, shape in enumerate(shapes):
         ends = index == 0, index == len(shapes) - 1
@@ -218,7 +219,9 @@ def _with_lanes(
         block += cycles + moved * level
         products.append(Product(digit=index, left=left, right=right, tile=tile))
     read = transfer(kind, lanes, shape.lead, shape.trail, ends[0], setting.x_by_rows, setting)
-    write = transfer(kind, lanes, shape.lead, shape.trail, ends[1], setting.y_by_rows, setting)
+    write = transfer(
+        kind, lanes, shape.lead, shape.trail, ends[1], setting.y_by_rows, setting, writes=True
+    )
     read, write = read + (0.0 if ends[0] else far), write + (0.0 if ends[1] else far)
     block += (shape.group * read + shape.produced * write) * lanes / setting.width
     made = Pass(

@@ -59,10 +59,30 @@ KRONOP_INLINE void copy_run(T* __restrict to, const T* __restrict from) {
   for (int i = 0; i < kCount; i += kPiece) store(to + i, load<T, kPiece>(from + i));
 }
 
+// Eight 16-bit floats at once, to nearest even, where one instruction does it.
+#if defined(__F16C__)
+template <class To, class From>
+inline constexpr bool kConvertsEight = (detail::is_same<To, float> && detail::is_same<From, half_t>) ||
+                                       (detail::is_same<To, half_t> && detail::is_same<From, float>);
+KRONOP_INLINE void convert_eight(float* to, const half_t* from) {
+  store(to, __builtin_ia32_vcvtph2ps256(load<short, 8>(reinterpret_cast<const short*>(from))));
+}
+KRONOP_INLINE void convert_eight(half_t* to, const float* from) {
+  store(reinterpret_cast<short*>(to), __builtin_ia32_vcvtps2ph256(load<float, 8>(from), 0));
+}
+#else
+template <class To, class From>
+inline constexpr bool kConvertsEight = false;
+template <class To, class From>
+void convert_eight(To* to, const From* from);
+#endif
+
 template <int kCount, int kWidth, class To, class From>
 KRONOP_INLINE void convert_run(To* __restrict to, const From* __restrict from) {
   if constexpr (detail::is_same<To, From>) {
     copy_run<kCount, kWidth>(to, from);
+  } else if constexpr (kConvertsEight<To, From> && kCount % 8 == 0) {
+    for (int i = 0; i < kCount; i += 8) convert_eight(to + i, from + i);
   } else {
     for (int i = 0; i < kCount; ++i) to[i] = convert<To>(from[i]);
   }
@@ -159,8 +179,10 @@ struct OutputSink {
   }
   bool along(bool y_contiguous, bool z_contiguous) const { return y_contiguous && (!z || z_contiguous); }
 
-  KRONOP_INLINE Element finish(Compute value, Wide source, Wide bias_value) const {
-    const Wide result = epilogue(convert<Wide>(value), source, bias_value);
+  KRONOP_INLINE Wide finish(Compute value, Wide source, Wide bias_value) const {
+    return epilogue(convert<Wide>(value), source, bias_value);
+  }
+  KRONOP_INLINE static Element stored(Wide result) {
     if constexpr (Step::kSaturate) {
       return saturate<Element>(result);
     } else {
@@ -168,21 +190,27 @@ struct OutputSink {
     }
   }
   KRONOP_INLINE void one(Compute value, index_t y_offset, index_t z_offset, index_t group) const {
-    y[y_offset] = finish(value, z ? convert<Wide>(z[z_offset]) : Wide(0), bias ? bias[group] : Wide(0));
+    y[y_offset] = stored(finish(value, z ? convert<Wide>(z[z_offset]) : Wide(0), bias ? bias[group] : Wide(0)));
   }
   // Values in a row in memory, along the group or along the lanes. z may be y itself.
   template <int kCount, bool kAlongGroup>
   KRONOP_INLINE void run(const Compute* values, index_t y_offset, index_t z_offset, index_t group) const {
     Element* to = y + y_offset;
     const Element* from = z ? z + z_offset : z;
-    Wide added[kCount];
+    Wide added[kCount], results[kCount];
     for (int i = 0; i < kCount; ++i) added[i] = bias ? bias[group + (kAlongGroup ? i : 0)] : Wide(0);
     if (z) {
       KRONOP_INDEPENDENT
-      for (int i = 0; i < kCount; ++i) to[i] = finish(values[i], convert<Wide>(from[i]), added[i]);
+      for (int i = 0; i < kCount; ++i) results[i] = finish(values[i], convert<Wide>(from[i]), added[i]);
     } else {
       KRONOP_INDEPENDENT
-      for (int i = 0; i < kCount; ++i) to[i] = finish(values[i], Wide(0), added[i]);
+      for (int i = 0; i < kCount; ++i) results[i] = finish(values[i], Wide(0), added[i]);
+    }
+    if constexpr (kConvertsEight<Element, Wide> && !Step::kSaturate && kCount % 8 == 0) {
+      convert_run<kCount, 8>(to, results);
+    } else {
+      KRONOP_INDEPENDENT
+      for (int i = 0; i < kCount; ++i) to[i] = stored(results[i]);
     }
   }
 };
@@ -191,8 +219,12 @@ struct OutputSink {
 template <class Compute, class Element>
 void load_run(Compute* __restrict state, const Element* __restrict from, index_t column, index_t count) {
   if (column == 1) {
+    index_t done = 0;
+    if constexpr (kConvertsEight<Compute, Element>) {
+      for (; done + 8 <= count; done += 8) convert_eight(state + done, from + done);
+    }
     KRONOP_INDEPENDENT
-    for (index_t g = 0; g < count; ++g) state[g] = convert<Compute>(from[g]);
+    for (index_t g = done; g < count; ++g) state[g] = convert<Compute>(from[g]);
   } else {
     for (index_t g = 0; g < count; ++g) state[g] = convert<Compute>(from[g * column]);
   }

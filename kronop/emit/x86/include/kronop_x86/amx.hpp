@@ -1,0 +1,624 @@
+// Kronecker matmul in dot products of packed numbers: AMX tiles (bf16, int8), AVX512-BF16 vectors.
+//
+// Those instructions multiply kPack numbers that stand next to each other along the contracted digit
+// (two bf16, four int8) and add them up in fp32 or int32. Along the last digit of a row-major tensor
+// that is how memory holds them. For any other digit the data is kept in *lines*: line i holds, for
+// every element of what trails the digit, its numbers i kPack to i kPack + kPack - 1. A sweep (one mode
+// product) rounds its results into the lines of the digit that comes next, so that nothing is
+// rearranged between two sweeps: it costs one shuffle for each vector of results.
+//
+// Results come in blocks of at most 2 x 2 tiles of 16 x 16 sums. An engine leaves a block in a small
+// array, and a sink takes it from there. Extents are any: the last block ends at the last result and
+// overlaps the one before it. A contracted digit is filled up with zeros in the packed factor and in
+// the lines: with zeros in one alone, an infinity in the other would become a NaN.
+#pragma once
+
+#include "kronop_x86/tile.hpp"
+
+#ifdef KRONOP_EMULATED_TILES
+#include "tile_emulation.hpp"
+#else
+#include <immintrin.h>
+#endif
+
+// Blocks whose sums wait while the next ones are multiplied: 0 or 1.
+#ifndef KRONOP_BLOCKS_BEHIND
+#define KRONOP_BLOCKS_BEHIND 1
+#endif
+
+namespace kronop {
+namespace packed {
+
+inline constexpr int kTile = 16;       // lines of a tile, and sums in one of its lines
+inline constexpr int kLineBytes = 64;  // of a tile
+inline constexpr int kPitch = 2 * kTile;
+
+template <class Number>
+struct Kind;
+template <>
+struct Kind<bfloat16_t> {
+  using Sum = float;
+  using Bits = uint16_t;
+  static constexpr int kPack = 2;
+};
+template <>
+struct Kind<int8_t> {
+  using Sum = int32_t;
+  using Bits = int8_t;
+  static constexpr int kPack = 4;
+};
+
+// One or two tiles along an extent. The second begins at `second`, and may overlap the first.
+struct Cut {
+  int size, second;
+
+  constexpr int tiles() const { return second ? 2 : 1; }
+  constexpr int span() const { return size + second; }
+  constexpr index_t blocks(index_t extent) const { return block_count(extent, span()); }
+  constexpr index_t start(index_t block, index_t extent) const { return block_start(block, extent, span()); }
+};
+constexpr Cut cut(index_t extent) {
+  const index_t rest = extent < kTile ? 0 : (extent < 2 * kTile ? extent - kTile : kTile);
+  return {int(extent < kTile ? extent : kTile), int(rest)};
+}
+
+// A contracted digit in `steps` equal steps of `depth` lines.
+template <class Number>
+struct Depth {
+  index_t contracted;
+
+  static constexpr int kMost = kLineBytes / sizeof(Number);
+  constexpr int steps() const { return int((contracted + kMost - 1) / kMost); }
+  constexpr int depth() const {
+    const index_t each = Kind<Number>::kPack * steps();
+    return int((contracted + each - 1) / each);
+  }
+  constexpr int lines() const { return steps() * depth(); }
+  constexpr int numbers() const { return depth() * Kind<Number>::kPack; }  // in one step
+  constexpr int padded() const { return steps() * numbers(); }
+};
+
+// What a sweep's blocks are.
+struct Shape {
+  Cut rows, columns;
+  int depth;
+};
+
+// Where a block's operand is; bytes from one line to the next, to the second tile, to the next step.
+struct Operand {
+  const void* data;
+  index_t line, second, step;
+};
+
+// Where a block's results belong; those before `fresh` are in the block before it too.
+struct Place {
+  index_t row, column, fresh_row, fresh_column;
+};
+
+// Elements from one line to the next. Not a multiple of 512 bytes: a digit's lines would meet in the
+// same few sets of the first-level cache.
+constexpr index_t line_pitch(index_t trail) { return trail % 128 ? trail : trail + kTile; }
+
+// ---- Factors: tiles of 16 lines of 64 bytes, [block of outputs][tile of the block][step] ----
+
+template <class Number, index_t kContracted, index_t kProduced>
+inline constexpr index_t kFactorNumbers = cut(kProduced).blocks(kProduced) * cut(kProduced).tiles() *
+                                          Depth<Number>{kContracted}.steps() * kTile * kLineBytes / sizeof(Number);
+
+// kLeft: a line for each output, along the contracted digit. Otherwise lines as the data's.
+template <bool kLeft, index_t kContracted, index_t kProduced, class Number, class Entry>
+void pack_factor(Number* to, const Entry& entry) {
+  constexpr Depth<Number> kDepth{kContracted};
+  constexpr Cut kCut = cut(kProduced);
+  constexpr int kPack = Kind<Number>::kPack, kLine = kLineBytes / sizeof(Number);
+  __builtin_memset(to, 0, kFactorNumbers<Number, kContracted, kProduced> * sizeof(Number));
+  for (index_t block = 0; block < kCut.blocks(kProduced); ++block) {
+    for (int tile = 0; tile < kCut.tiles(); ++tile) {
+      const index_t first = kCut.start(block, kProduced) + tile * kCut.second;
+      for (index_t p = 0; p < kContracted; ++p) {
+        const index_t place = p % kDepth.numbers();
+        Number* line = to + p / kDepth.numbers() * kTile * kLine + (kLeft ? place : place / kPack * kLine + place % kPack);
+        for (int q = 0; q < kCut.size; ++q) line[q * (kLeft ? kLine : kPack)] = entry(p, first + q);
+      }
+      to += kDepth.steps() * kTile * kLine;
+    }
+  }
+}
+
+template <class Number, index_t kContracted, index_t kProduced>
+KRONOP_INLINE Operand factor_operand(const Number* tiles, index_t block) {
+  constexpr index_t kStep = kTile * kLineBytes, kSecond = kStep * Depth<Number>{kContracted}.steps();
+  const char* bytes = reinterpret_cast<const char*>(tiles);
+  return {bytes + block * kSecond * cut(kProduced).tiles(), kLineBytes, kSecond, kStep};
+}
+
+// ---- Instructions ----
+
+#ifndef KRONOP_EMULATED_TILES
+#ifdef __AVX512BF16__
+// To bf16, nearest even, NaN kept; subnormal numbers become zero.
+KRONOP_INLINE Vector<uint16_t, 32> narrow(Vector<float, 16> low, Vector<float, 16> high) {
+  return bit_cast<Vector<uint16_t, 32>>(_mm512_cvtne2ps_pbh(bit_cast<__m512>(high), bit_cast<__m512>(low)));
+}
+KRONOP_INLINE Vector<float, 16> dot_pairs(Vector<float, 16> sum, Vector<int32_t, 16> a, Vector<int32_t, 16> b) {
+  return bit_cast<Vector<float, 16>>(
+      _mm512_dpbf16_ps(bit_cast<__m512>(sum), bit_cast<__m512bh>(a), bit_cast<__m512bh>(b)));
+}
+#endif
+template <class V>
+KRONOP_INLINE void stream(void* to, const V& value) {
+  _mm512_stream_si512(static_cast<__m512i*>(to), bit_cast<__m512i>(value));
+}
+#endif
+
+// low[0] high[0] low[1] high[1] ...
+KRONOP_INLINE Vector<uint16_t, 32> pairs(Vector<float, 16> low, Vector<float, 16> high) {
+  const Vector<uint16_t, 32> both = narrow(low, high);
+  using Half = Vector<uint16_t, 32>;
+#if defined(__clang__)
+  return __builtin_shufflevector(both, both, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23, 8, 24, 9, 25, 10,
+                                 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+#else
+  return __builtin_shuffle(both, Half{0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
+                                      8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31});
+#endif
+}
+
+// ---- Engines: one block's sums, lines kPitch apart, from `steps` steps ----
+
+struct alignas(64) TileConfiguration {
+  uint8_t palette, start, reserved[14];
+  uint16_t bytes[16];
+  uint8_t lines[16];
+};
+
+// Tiles 0 to 3 are sums, 4 and 5 the left operand, 6 and 7 the right one.
+constexpr TileConfiguration configuration(int rows, int columns, int depth) {
+  TileConfiguration made{1, 0, {}, {}, {}};
+  for (int tile = 0; tile < 8; ++tile) {
+    const bool left = tile == 4 || tile == 5, right = tile > 5;
+    made.lines[tile] = uint8_t(right ? depth : rows);
+    made.bytes[tile] = uint16_t(4 * (left ? depth : columns));
+  }
+  return made;
+}
+template <int kRows, int kColumns, int kDepth>
+inline constexpr TileConfiguration kConfiguration = configuration(kRows, kColumns, kDepth);
+
+#if defined(__AMX_TILE__) || defined(KRONOP_EMULATED_TILES)
+
+// Asks the system for the tiles' state, once in a process: all of its threads have it then. Fails where the
+// system lacks it, or where a thread's signal stack is too small to save it.
+inline bool allow_tiles() {
+#ifndef KRONOP_EMULATED_TILES
+  constexpr long kArchPrctl = 158, kRequestPermission = 0x1023, kTileData = 18;
+  static int allowed = 0;
+  if (__atomic_load_n(&allowed, __ATOMIC_RELAXED)) return true;
+  long result;
+  __asm__ volatile("syscall"
+                   : "=a"(result)
+                   : "a"(kArchPrctl), "D"(kRequestPermission), "S"(kTileData)
+                   : "rcx", "r11", "memory");
+  if (result != 0) return false;
+  __atomic_store_n(&allowed, 1, __ATOMIC_RELAXED);
+#endif
+  return true;
+}
+
+template <class Number, int kSum, int kA, int kB>
+KRONOP_INLINE void tile_dot();
+#define KRONOP_TILE_DOT(sum, a, b)                         \
+  template <>                                              \
+  KRONOP_INLINE void tile_dot<bfloat16_t, sum, a, b>() {   \
+    _tile_dpbf16ps(sum, a, b);                             \
+  }                                                        \
+  template <>                                              \
+  KRONOP_INLINE void tile_dot<int8_t, sum, a, b>() {       \
+    _tile_dpbssd(sum, a, b);                               \
+  }
+KRONOP_TILE_DOT(0, 4, 6)
+KRONOP_TILE_DOT(1, 4, 7)
+KRONOP_TILE_DOT(2, 5, 6)
+KRONOP_TILE_DOT(3, 5, 7)
+#undef KRONOP_TILE_DOT
+
+// A thread's tiles. Loading a configuration zeroes them, and is done where it is another one than before.
+class TileEngine {
+ public:
+  TileEngine() = default;
+  TileEngine(const TileEngine&) = delete;
+  ~TileEngine() {
+    if (current_) _tile_release();
+  }
+
+  template <Shape kShape>
+  KRONOP_INLINE void begin() {
+    const TileConfiguration* wanted = &kConfiguration<kShape.rows.size, kShape.columns.size, kShape.depth>;
+    if (current_ != wanted) _tile_loadconfig(wanted);
+    current_ = wanted;
+  }
+
+  template <class Number, Shape kShape>
+  static KRONOP_INLINE void block(const Operand& a, const Operand& b, int steps, typename Kind<Number>::Sum* sums) {
+    constexpr bool kTall = kShape.rows.tiles() == 2, kWide = kShape.columns.tiles() == 2;
+    const char* left = static_cast<const char*>(a.data);
+    const char* right = static_cast<const char*>(b.data);
+    // NOTE: GCC is not told that _tile_loadd reads memory.
+    __asm__ volatile("" ::: "memory");
+    _tile_zero(0);
+    if constexpr (kWide) _tile_zero(1);
+    if constexpr (kTall) _tile_zero(2);
+    if constexpr (kTall && kWide) _tile_zero(3);
+    for (int step = 0; step < steps; ++step) {
+      _tile_loadd(6, right, b.line);
+      _tile_loadd(4, left, a.line);
+      tile_dot<Number, 0, 4, 6>();
+      if constexpr (kWide) {
+        _tile_loadd(7, right + b.second, b.line);
+        tile_dot<Number, 1, 4, 7>();
+      }
+      if constexpr (kTall) {
+        _tile_loadd(5, left + a.second, a.line);
+        tile_dot<Number, 2, 5, 6>();
+      }
+      if constexpr (kTall && kWide) tile_dot<Number, 3, 5, 7>();
+      left += a.step;
+      right += b.step;
+    }
+    constexpr index_t kLine = kPitch * 4, kDown = kShape.rows.second * kPitch, kAcross = kShape.columns.second;
+    _tile_stored(0, sums, kLine);
+    if constexpr (kWide) _tile_stored(1, sums + kAcross, kLine);
+    if constexpr (kTall) _tile_stored(2, sums + kDown, kLine);
+    if constexpr (kTall && kWide) _tile_stored(3, sums + kDown + kAcross, kLine);
+  }
+
+ private:
+  const TileConfiguration* current_ = nullptr;
+};
+
+#endif
+
+#if defined(__AVX512BF16__) || defined(KRONOP_EMULATED_TILES)
+
+// kRows x kVectors vectors of sums, as register_tile, with a pair where that has a number.
+template <int kRows, int kVectors>
+inline void pair_tile(const char* a, const Operand& left, const char* b, const Operand& right, int depth, int steps,
+                      float* sums, index_t across) {
+  Vector<float, 16> sum[kRows][kVectors] = {};
+  for (int step = 0; step < steps; ++step) {
+    for (int line = 0; line < depth; ++line) {
+      Vector<int32_t, 16> value[kVectors];
+      KRONOP_UNROLL
+      for (int v = 0; v < kVectors; ++v) {
+        value[v] = load<int32_t, 16>(reinterpret_cast<const int32_t*>(b + line * right.line + v * right.second));
+      }
+      KRONOP_UNROLL
+      for (int i = 0; i < kRows; ++i) {
+        int32_t pair;
+        __builtin_memcpy(&pair, a + i * left.line + line * 4, 4);
+        KRONOP_UNROLL
+        for (int v = 0; v < kVectors; ++v) sum[i][v] = dot_pairs(sum[i][v], pair - Vector<int32_t, 16>{}, value[v]);
+      }
+    }
+    a += left.step;
+    b += right.step;
+  }
+  KRONOP_UNROLL
+  for (int i = 0; i < kRows; ++i) {
+    KRONOP_UNROLL
+    for (int v = 0; v < kVectors; ++v) store(sums + i * kPitch + v * across, sum[i][v]);
+  }
+}
+
+// The same blocks through AVX512-BF16. Columns must be whole vectors.
+class PairEngine {
+ public:
+  template <Shape kShape>
+  void begin() const {}
+
+  template <class Number, Shape kShape>
+  static KRONOP_INLINE void block(const Operand& a, const Operand& b, int steps, float* sums) {
+    static_assert(kShape.columns.size == kTile, "columns must be whole vectors");
+    constexpr int kSize = kShape.rows.size, kRows = kSize < 8 ? kSize : 8;
+    constexpr index_t kAcross = kShape.columns.second;
+    for (int tile = 0; tile < kShape.rows.tiles(); ++tile) {
+      for (int part = 0; part * kRows < kSize; ++part) {
+        const int row = part * kRows + kRows <= kSize ? part * kRows : kSize - kRows;
+        const char* from = static_cast<const char*>(a.data) + tile * a.second + row * a.line;
+        pair_tile<kRows, kShape.columns.tiles()>(from, a, static_cast<const char*>(b.data), b, kShape.depth, steps,
+                                                 sums + (tile * kShape.rows.second + row) * kPitch, kAcross);
+      }
+    }
+  }
+};
+
+#endif
+
+// ---- Sinks ----
+
+// The first kCount numbers of a vector.
+template <int kCount, class T, class V>
+KRONOP_INLINE void store_first(T* to, const V& value) {
+  __builtin_memcpy(to, &value, kCount * sizeof(T));
+}
+
+// Rows of the block are numbers of the digit before the last one: into that digit's lines.
+struct RowLines {
+  bfloat16_t* to;
+  index_t pitch, rows;
+
+  template <Shape kShape>
+  KRONOP_INLINE void block(const float* sums, const Place& place) const {
+    constexpr Cut kColumns = kShape.columns;
+    for (index_t i = place.row % 2; i < kShape.rows.span(); i += 2) {
+      const bool alone = place.row + i + 1 == rows;
+      bfloat16_t* line = to + ((place.row + i) / 2 * pitch + place.column) * 2;
+      const auto store_pairs = [&](int column) __attribute__((always_inline)) {
+        const float* from = sums + i * kPitch + column;
+        const auto high = alone ? Vector<float, 16>{} : load<float, 16>(from + kPitch);
+        store_first<kColumns.size * 2>(line + column * 2, pairs(load<float, 16>(from), high));
+      };
+      store_pairs(0);
+      if constexpr (kColumns.second) store_pairs(kColumns.second);
+    }
+  }
+};
+
+// Columns of the block are those of two neighbours along the next digit: into one of its lines.
+struct PairLine {
+  bfloat16_t* to;
+  index_t trail;
+  bool alone;
+
+  template <Shape kShape>
+  KRONOP_INLINE void block(const float* sums, const Place& place) const {
+    constexpr int kSize = kShape.columns.size;
+    for (int i = 0; i < kShape.rows.span(); ++i) {
+      const auto low = load<float, 16>(sums + i * kPitch);
+      const auto high = alone ? Vector<float, 16>{} : load<float, 16>(sums + i * kPitch + kSize);
+      store_first<kSize * 2>(to + ((place.row + i) * trail + place.column) * 2, pairs(low, high));
+    }
+  }
+};
+
+// Rows of bf16, past the caches where kStream and where whole lines are written.
+template <bool kStream>
+struct Rows {
+  bfloat16_t* to;
+  index_t stride;
+
+  template <Shape kShape>
+  KRONOP_INLINE void block(const float* sums, const Place& place) const {
+    constexpr Cut kColumns = kShape.columns;
+    for (int i = 0; i < kShape.rows.span(); ++i) {
+      const float* from = sums + i * kPitch;
+      bfloat16_t* line = to + (place.row + i) * stride + place.column;
+      const auto both = narrow(load<float, 16>(from), load<float, 16>(from + kColumns.second));
+      if constexpr (kColumns.second == kTile) {
+        if (kStream && reinterpret_cast<uint64_t>(line) % 64 == 0) {
+          stream(line, both);
+        } else {
+          store(line, both);
+        }
+      } else {
+        const auto halves = bit_cast<Halves>(both);
+        store_first<kColumns.size>(line, halves.low);
+        if constexpr (kColumns.second) store_first<kColumns.size>(line + kColumns.second, halves.high);
+      }
+    }
+  }
+
+ private:
+  struct Halves {
+    Vector<uint16_t, 16> low, high;
+  };
+};
+
+// Sums as they are, each once: what an epilogue takes.
+template <class Sum>
+struct Sums {
+  Sum* to;
+  index_t stride;
+
+  template <Shape kShape>
+  KRONOP_INLINE void block(const Sum* sums, const Place& place) const {
+    for (index_t i = place.fresh_row; i < kShape.rows.span(); ++i) {
+      for (index_t j = place.fresh_column; j < kShape.columns.span(); ++j) {
+        to[(place.row + i) * stride + place.column + j] = sums[i * kPitch + j];
+      }
+    }
+  }
+};
+
+// Sums on their way from the engine to the sink: a block is taken while the next one is multiplied.
+template <class Sum, Shape kShape, class Sink>
+class Results {
+ public:
+  explicit Results(const Sink& sink) : sink_(sink) {}
+
+  Sum* next() { return sums_[turn_]; }
+  KRONOP_INLINE void made(const Place& place) {
+    if constexpr (KRONOP_BLOCKS_BEHIND == 0) {
+      sink_.template block<kShape>(sums_[0], place);
+    } else {
+      finish();
+      pending_ = place;
+      waiting_ = true;
+      turn_ ^= 1;
+    }
+  }
+  KRONOP_INLINE void finish() {
+    if (waiting_) sink_.template block<kShape>(sums_[turn_ ^ 1], pending_);
+    waiting_ = false;
+  }
+
+ private:
+  alignas(64) Sum sums_[1 + KRONOP_BLOCKS_BEHIND][kPitch * kPitch];
+  Place pending_{};
+  bool waiting_ = false;
+  int turn_ = 0;
+  const Sink& sink_;
+};
+
+constexpr index_t fresh(const Cut& cut, index_t block, index_t extent) {
+  return block * cut.span() - cut.start(block, extent);
+}
+
+// ---- Sweeps ----
+
+// Rows [0, kPitch) of `from`, of which `count` are there, as whole steps with zeros at the end.
+template <class Number, index_t kContracted>
+void stage_rows(Number* to, const Number* from, index_t row_stride, index_t column_stride, int count) {
+  constexpr int kPadded = Depth<Number>{kContracted}.padded();
+  for (int i = 0; i < count; ++i) {
+    for (index_t p = 0; p < kContracted; ++p) to[p] = from[i * row_stride + p * column_stride];
+    for (index_t p = kContracted; p < kPadded; ++p) to[p] = Number{};
+    to += kPadded;
+  }
+}
+
+// The last digit: out[l][q] = sum over p of in[l][p] F[p][q] for `rows` l, of which there are kRows or,
+// where that is kPitch, at least as many. `staged` holds kPitch padded rows. Rows that are whole steps
+// are read in place, and those kAhead bytes on are fetched.
+template <class Number, index_t kContracted, index_t kProduced, index_t kRows, int kAhead = 0>
+struct LastSweep {
+  static constexpr Depth<Number> kDepth{kContracted};
+  static constexpr Shape kShape{cut(kRows), cut(kProduced), kDepth.depth()};
+
+  template <class Engine, class Sink>
+  static void run(Engine& engine, const Number* in, index_t row_stride, index_t column_stride, index_t rows,
+                  const Number* tiles, Number* staged, const Sink& sink) {
+    constexpr Cut kDown = kShape.rows, kAcross = kShape.columns;
+    const bool in_place = column_stride == 1 && kContracted == kDepth.padded();
+    const index_t stride = in_place ? row_stride : kDepth.padded();
+    Results<typename Kind<Number>::Sum, kShape, Sink> results(sink);
+    engine.template begin<kShape>();
+    for (index_t block = 0; block < kDown.blocks(rows); ++block) {
+      const index_t row = kDown.start(block, rows);
+      const Number* from = in + row * row_stride;
+      if (!in_place) {
+        stage_rows<Number, kContracted>(staged, from, row_stride, column_stride, kDown.span());
+        from = staged;
+      } else if constexpr (kAhead > 0) {
+        for (int i = 0; i < kDown.span(); ++i) {
+          const char* line = reinterpret_cast<const char*>(from + i * row_stride) + kAhead;
+          for (index_t byte = 0; byte < kContracted * index_t(sizeof(Number)); byte += 64) __builtin_prefetch(line + byte);
+        }
+      }
+      const index_t line = stride * sizeof(Number);
+      const Operand a{from, line, kDown.second * line, kDepth.depth() * 4};
+      for (index_t q = 0; q < kAcross.blocks(kProduced); ++q) {
+        engine.template block<Number, kShape>(a, factor_operand<Number, kContracted, kProduced>(tiles, q),
+                                              kDepth.steps(), results.next());
+        results.made({row, kAcross.start(q, kProduced), fresh(kDown, block, rows), fresh(kAcross, q, kProduced)});
+      }
+    }
+    results.finish();
+  }
+};
+
+// Columns [0, kCount) of the digit's numbers, `stride` apart, into lines of kCount.
+template <class Number, index_t kContracted, int kCount>
+void stage_lines(Number* to, const Number* from, index_t stride) {
+  constexpr int kPack = Kind<Number>::kPack;
+  using Bits = Vector<typename Kind<Number>::Bits, kPitch>;
+  for (index_t line = 0; line < Depth<Number>{kContracted}.lines(); ++line, to += kCount * kPack) {
+    if constexpr (kCount == kPitch) {
+      Bits rows[kPack];
+      KRONOP_UNROLL
+      for (int i = 0; i < kPack; ++i) {
+        rows[i] = Bits{};
+        if (line * kPack + i < kContracted) __builtin_memcpy(&rows[i], from + (line * kPack + i) * stride, sizeof(Bits));
+      }
+      KRONOP_UNROLL
+      for (int round = kPack; round > 1; round /= 2) {
+        Bits next[kPack];
+        KRONOP_UNROLL
+        for (int i = 0; i < kPack / 2; ++i) {
+          next[2 * i] = interleave<0, kPitch>(rows[i], rows[i + kPack / 2], FirstIndices<kPitch>{});
+          next[2 * i + 1] = interleave<1, kPitch>(rows[i], rows[i + kPack / 2], FirstIndices<kPitch>{});
+        }
+        KRONOP_UNROLL
+        for (int i = 0; i < kPack; ++i) rows[i] = next[i];
+      }
+      KRONOP_UNROLL
+      for (int i = 0; i < kPack; ++i) store(to + i * kPitch, rows[i]);
+    } else {
+      for (int i = 0; i < kPack; ++i) {
+        const index_t p = line * kPack + i;
+        for (int t = 0; t < kCount; ++t) to[t * kPack + i] = p < kContracted ? from[p * stride + t] : Number{};
+      }
+    }
+  }
+}
+
+// Any other digit: out[q][t] = sum over p of F[p][q] in[p][t] for `trail` t, of which there are kTrail or,
+// where that is kPitch, at least as many.
+template <class Number, index_t kContracted, index_t kProduced, index_t kTrail>
+struct LineSweep {
+  static constexpr Depth<Number> kDepth{kContracted};
+  static constexpr Cut kAcross = cut(kTrail), kDown = cut(kProduced);
+  static constexpr Cut kSingle{kAcross.size, 0};
+  static constexpr index_t kStaged = kDepth.padded() * kAcross.span();
+
+  // From lines `pitch` elements apart.
+  template <class Engine, class Sink>
+  static void run(Engine& engine, const Number* in, index_t pitch, index_t trail, const Number* tiles, const Sink& sink) {
+    const auto operand = [&](index_t t) { return lines(in + t * Kind<Number>::kPack, pitch, kAcross.second * 4); };
+    sweep<Shape{kDown, kAcross, kDepth.depth()}, kAcross>(engine, operand, trail, tiles, sink);
+  }
+
+  // From lines, of two neighbours `neighbour` elements apart: for PairLine.
+  template <class Engine, class Sink>
+  static void run_pair(Engine& engine, const Number* in, index_t neighbour, index_t pitch, index_t trail,
+                       const Number* tiles, const Sink& sink) {
+    const index_t second = neighbour * sizeof(Number);
+    const auto operand = [&](index_t t) { return lines(in + t * Kind<Number>::kPack, pitch, second); };
+    sweep<Shape{kDown, Cut{kAcross.size, kAcross.size}, kDepth.depth()}, kSingle>(engine, operand, trail, tiles, sink);
+  }
+
+  // From numbers `stride` elements apart. `staged` holds kStaged numbers.
+  template <class Engine, class Sink>
+  static void run_plain(Engine& engine, const Number* in, index_t stride, index_t trail, const Number* tiles,
+                        Number* staged, const Sink& sink) {
+    const auto operand = [&](index_t t) {
+      stage_lines<Number, kContracted, kAcross.span()>(staged, in + t, stride);
+      return lines(staged, kAcross.span(), kAcross.second * 4);
+    };
+    sweep<Shape{kDown, kAcross, kDepth.depth()}, kAcross>(engine, operand, trail, tiles, sink);
+  }
+
+ private:
+  static KRONOP_INLINE Operand lines(const Number* data, index_t pitch, index_t second) {
+    return {data, pitch * 4, second, kDepth.depth() * pitch * 4};
+  }
+
+  template <Shape kShape, Cut kColumns, class Engine, class FindOperand, class Sink>
+  static KRONOP_INLINE void sweep(Engine& engine, const FindOperand& operand, index_t trail, const Number* tiles,
+                                  const Sink& sink) {
+    Results<typename Kind<Number>::Sum, kShape, Sink> results(sink);
+    engine.template begin<kShape>();
+    for (index_t block = 0; block < kColumns.blocks(trail); ++block) {
+      const index_t t = kColumns.start(block, trail);
+      const Operand b = operand(t);
+      for (index_t q = 0; q < kDown.blocks(kProduced); ++q) {
+        engine.template block<Number, kShape>(factor_operand<Number, kContracted, kProduced>(tiles, q), b,
+                                              kDepth.steps(), results.next());
+        results.made({kDown.start(q, kProduced), t, fresh(kDown, q, kProduced), fresh(kColumns, block, trail)});
+      }
+    }
+    results.finish();
+  }
+};
+
+// Zeros in the lines from the digit's last number on.
+template <index_t kContracted>
+void clear_lines(bfloat16_t* lines, index_t pitch) {
+  constexpr index_t kFirst = (kContracted + 1) / 2, kEnd = Depth<bfloat16_t>{kContracted}.lines();
+  if constexpr (kFirst < kEnd) {
+    __builtin_memset(lines + kFirst * pitch * 2, 0, (kEnd - kFirst) * pitch * 2 * sizeof(bfloat16_t));
+  }
+}
+
+}  // namespace packed
+}  // namespace kronop

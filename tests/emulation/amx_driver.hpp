@@ -41,14 +41,14 @@ void last_into_lines(Engine& engine, const bf16* x, index_t row, index_t column,
     if (left * kPrevious >= kPitch) {
       using Sweep = LastSweep<bf16, kP, kQ, kPitch, kAhead>;
       Sweep::run(engine, x, row, column, left * kPrevious, tiles, staged,
-                 RowLines{lines, line_pitch(kQ), left * kPrevious});
+                 RowLines{lines, line_pitch(kQ)});
       return;
     }
   }
   using Sweep = LastSweep<bf16, kP, kQ, most(kPrevious)>;
   for (index_t l = 0; l < left; ++l) {
     Sweep::run(engine, x + l * kPrevious * row, row, column, kPrevious, tiles, staged,
-               RowLines{lines + l * kSpan, line_pitch(kQ), kPrevious});
+               RowLines{lines + l * kSpan, line_pitch(kQ)});
     clear_lines<kPrevious>(lines + l * kSpan, line_pitch(kQ));
   }
 }

@@ -21,10 +21,12 @@
 #include <immintrin.h>
 #endif
 
-// Blocks whose sums wait while the next ones are multiplied: 0 or 1.
+// For measuring: 0 has a block's sums taken at once, 1 while the next block is multiplied.
 #ifndef KRONOP_BLOCKS_BEHIND
 #define KRONOP_BLOCKS_BEHIND 1
 #endif
+
+#define KRONOP_UNROLL_SOME _Pragma("GCC unroll 4")
 
 namespace kronop {
 namespace packed {
@@ -164,7 +166,8 @@ KRONOP_INLINE Vector<uint16_t, 32> pairs(Vector<float, 16> low, Vector<float, 16
 #endif
 }
 
-// ---- Engines: one block's sums, lines kPitch apart, from `steps` steps ----
+// ---- Engines: one block's sums, lines kPitch apart, from `steps` steps; before they are stored, the sums
+// that were there are taken ----
 
 struct alignas(64) TileConfiguration {
   uint8_t palette, start, reserved[14];
@@ -238,8 +241,9 @@ class TileEngine {
     current_ = wanted;
   }
 
-  template <class Number, Shape kShape>
-  static KRONOP_INLINE void block(const Operand& a, const Operand& b, int steps, typename Kind<Number>::Sum* sums) {
+  template <class Number, Shape kShape, class Take>
+  static KRONOP_INLINE void block(const Operand& a, const Operand& b, int steps, typename Kind<Number>::Sum* sums,
+                                  const Take& take) {
     constexpr bool kTall = kShape.rows.tiles() == 2, kWide = kShape.columns.tiles() == 2;
     const char* left = static_cast<const char*>(a.data);
     const char* right = static_cast<const char*>(b.data);
@@ -265,6 +269,7 @@ class TileEngine {
       left += a.step;
       right += b.step;
     }
+    take();
     constexpr index_t kLine = kPitch * 4, kDown = kShape.rows.second * kPitch, kAcross = kShape.columns.second;
     _tile_stored(0, sums, kLine);
     if constexpr (kWide) _tile_stored(1, sums + kAcross, kLine);
@@ -316,11 +321,12 @@ class PairEngine {
   template <Shape kShape>
   void begin() const {}
 
-  template <class Number, Shape kShape>
-  static KRONOP_INLINE void block(const Operand& a, const Operand& b, int steps, float* sums) {
+  template <class Number, Shape kShape, class Take>
+  static KRONOP_INLINE void block(const Operand& a, const Operand& b, int steps, float* sums, const Take& take) {
     static_assert(kShape.columns.size == kTile, "columns must be whole vectors");
     constexpr int kSize = kShape.rows.size, kRows = kSize < 8 ? kSize : 8;
     constexpr index_t kAcross = kShape.columns.second;
+    take();
     for (int tile = 0; tile < kShape.rows.tiles(); ++tile) {
       for (int part = 0; part * kRows < kSize; ++part) {
         const int row = part * kRows + kRows <= kSize ? part * kRows : kSize - kRows;
@@ -342,29 +348,52 @@ KRONOP_INLINE void store_first(T* to, const V& value) {
   __builtin_memcpy(to, &value, kCount * sizeof(T));
 }
 
-// Rows of the block are numbers of the digit before the last one: into that digit's lines.
+// kCount numbers at `low`, each paired with that `partner_at` after it, or with a zero.
+template <int kCount>
+KRONOP_INLINE void store_pairs(bfloat16_t* line, const float* low, bool partner, index_t partner_at) {
+  const auto high = partner ? load<float, 16>(low + partner_at) : Vector<float, 16>{};
+  store_first<kCount * 2>(line, pairs(load<float, 16>(low), high));
+}
+
+// Rows of the block are numbers of the digit before the last one: into that digit's lines. A number
+// without a partner, the last of an odd count, gets a zero; one whose pair began in the block before
+// is there already.
 struct RowLines {
   bfloat16_t* to;
-  index_t pitch, rows;
+  index_t pitch;
 
   template <Shape kShape>
   KRONOP_INLINE void block(const float* sums, const Place& place) const {
-    constexpr Cut kColumns = kShape.columns;
-    for (index_t i = place.row % 2; i < kShape.rows.span(); i += 2) {
-      const bool alone = place.row + i + 1 == rows;
-      bfloat16_t* line = to + ((place.row + i) / 2 * pitch + place.column) * 2;
-      const auto store_pairs = [&](int column) __attribute__((always_inline)) {
-        const float* from = sums + i * kPitch + column;
-        const auto high = alone ? Vector<float, 16>{} : load<float, 16>(from + kPitch);
-        store_first<kColumns.size * 2>(line + column * 2, pairs(load<float, 16>(from), high));
-      };
-      store_pairs(0);
-      if constexpr (kColumns.second) store_pairs(kColumns.second);
+    if (place.row % 2) {
+      store_lines<kShape, 1>(sums, place);
+    } else {
+      store_lines<kShape, 0>(sums, place);
+    }
+  }
+
+ private:
+  template <Shape kShape, int kFirst>
+  KRONOP_INLINE void store_lines(const float* sums, const Place& place) const {
+    constexpr int kEnd = kShape.rows.span(), kPairs = (kEnd - kFirst) / 2;
+    const index_t step = 2 * pitch;
+    bfloat16_t* line = to + (place.row + kFirst) / 2 * step + place.column * 2;
+    sums += kFirst * kPitch;
+    KRONOP_UNROLL_SOME
+    for (int i = 0; i < kPairs; ++i, line += step, sums += 2 * kPitch) store_line<kShape.columns, true>(line, sums);
+    if constexpr (kFirst + 2 * kPairs < kEnd) store_line<kShape.columns, false>(line, sums);
+  }
+
+  template <Cut kColumns, bool kPartner>
+  static KRONOP_INLINE void store_line(bfloat16_t* line, const float* low) {
+    store_pairs<kColumns.size>(line, low, kPartner, kPitch);
+    if constexpr (kColumns.second) {
+      store_pairs<kColumns.size>(line + 2 * kColumns.second, low + kColumns.second, kPartner, kPitch);
     }
   }
 };
 
-// Columns of the block are those of two neighbours along the next digit: into one of its lines.
+// Columns of the block are those of two neighbours along the next digit: into one of its lines. Where
+// there is but one neighbour, the other counts as zeros.
 struct PairLine {
   bfloat16_t* to;
   index_t trail;
@@ -372,16 +401,16 @@ struct PairLine {
 
   template <Shape kShape>
   KRONOP_INLINE void block(const float* sums, const Place& place) const {
-    constexpr int kSize = kShape.columns.size;
-    for (int i = 0; i < kShape.rows.span(); ++i) {
-      const auto low = load<float, 16>(sums + i * kPitch);
-      const auto high = alone ? Vector<float, 16>{} : load<float, 16>(sums + i * kPitch + kSize);
-      store_first<kSize * 2>(to + ((place.row + i) * trail + place.column) * 2, pairs(low, high));
-    }
+    constexpr int kSize = kShape.columns.size, kEnd = kShape.rows.span();
+    const index_t step = 2 * trail;
+    const bool partner = !alone;
+    bfloat16_t* line = to + place.row * step + place.column * 2;
+    KRONOP_UNROLL_SOME
+    for (int i = 0; i < kEnd; ++i, line += step, sums += kPitch) store_pairs<kSize>(line, sums, partner, kSize);
   }
 };
 
-// Rows of bf16, past the caches where kStream and where whole lines are written.
+// Rows of bf16; past the caches where kStream and whole lines of memory are written.
 template <bool kStream>
 struct Rows {
   bfloat16_t* to;
@@ -389,17 +418,31 @@ struct Rows {
 
   template <Shape kShape>
   KRONOP_INLINE void block(const float* sums, const Place& place) const {
+    bfloat16_t* line = to + place.row * stride + place.column;
+    if constexpr (kStream && kShape.columns.second == kTile) {
+      if ((reinterpret_cast<uint64_t>(line) | uint64_t(stride * 2)) % 64 == 0) {
+        store_rows<kShape>(line, sums, [](bfloat16_t* at, const auto& value) { stream(at, value); });
+        return;
+      }
+    }
+    store_rows<kShape>(line, sums, [](bfloat16_t* at, const auto& value) { store(at, value); });
+  }
+
+ private:
+  struct Halves {
+    Vector<uint16_t, 16> low, high;
+  };
+
+  template <Shape kShape, class StoreLine>
+  KRONOP_INLINE void store_rows(bfloat16_t* line, const float* sums, const StoreLine& store_line) const {
     constexpr Cut kColumns = kShape.columns;
-    for (int i = 0; i < kShape.rows.span(); ++i) {
-      const float* from = sums + i * kPitch;
-      bfloat16_t* line = to + (place.row + i) * stride + place.column;
-      const auto both = narrow(load<float, 16>(from), load<float, 16>(from + kColumns.second));
+    constexpr int kEnd = kShape.rows.span();
+    const index_t step = stride;
+    KRONOP_UNROLL_SOME
+    for (int i = 0; i < kEnd; ++i, line += step, sums += kPitch) {
+      const auto both = narrow(load<float, 16>(sums), load<float, 16>(sums + kColumns.second));
       if constexpr (kColumns.second == kTile) {
-        if (kStream && reinterpret_cast<uint64_t>(line) % 64 == 0) {
-          stream(line, both);
-        } else {
-          store(line, both);
-        }
+        store_line(line, both);
       } else {
         const auto halves = bit_cast<Halves>(both);
         store_first<kColumns.size>(line, halves.low);
@@ -407,11 +450,6 @@ struct Rows {
       }
     }
   }
-
- private:
-  struct Halves {
-    Vector<uint16_t, 16> low, high;
-  };
 };
 
 // Sums as they are, each once: what an epilogue takes.
@@ -430,34 +468,30 @@ struct Sums {
   }
 };
 
-// Sums on their way from the engine to the sink: a block is taken while the next one is multiplied.
-template <class Sum, Shape kShape, class Sink>
+// Sums on their way from an engine to a sink: they are taken while the next block is multiplied.
+// NOTE: in this order a load never follows a store 4096 bytes from it, which would hold it up.
+template <class Number, Shape kShape, class Sink>
 class Results {
  public:
   explicit Results(const Sink& sink) : sink_(sink) {}
 
-  Sum* next() { return sums_[turn_]; }
-  KRONOP_INLINE void made(const Place& place) {
-    if constexpr (KRONOP_BLOCKS_BEHIND == 0) {
-      sink_.template block<kShape>(sums_[0], place);
-    } else {
-      finish();
-      pending_ = place;
-      waiting_ = true;
-      turn_ ^= 1;
-    }
+  template <class Engine>
+  KRONOP_INLINE void add(const Engine& engine, const Operand& a, const Operand& b, int steps, const Place& place) {
+    engine.template block<Number, kShape>(a, b, steps, sums_, [&]() __attribute__((always_inline)) { take(); });
+    place_ = place;
+    waiting_ = true;
+    if constexpr (KRONOP_BLOCKS_BEHIND == 0) take();
   }
-  KRONOP_INLINE void finish() {
-    if (waiting_) sink_.template block<kShape>(sums_[turn_ ^ 1], pending_);
+  KRONOP_INLINE void take() {
+    if (waiting_) sink_.template block<kShape>(sums_, place_);
     waiting_ = false;
   }
 
  private:
-  alignas(64) Sum sums_[1 + KRONOP_BLOCKS_BEHIND][kPitch * kPitch];
-  Place pending_{};
+  alignas(64) typename Kind<Number>::Sum sums_[kPitch * kPitch];
+  Place place_{};
   bool waiting_ = false;
-  int turn_ = 0;
-  const Sink& sink_;
+  const Sink sink_;
 };
 
 constexpr index_t fresh(const Cut& cut, index_t block, index_t extent) {
@@ -491,7 +525,7 @@ struct LastSweep {
     constexpr Cut kDown = kShape.rows, kAcross = kShape.columns;
     const bool in_place = column_stride == 1 && kContracted == kDepth.padded();
     const index_t stride = in_place ? row_stride : kDepth.padded();
-    Results<typename Kind<Number>::Sum, kShape, Sink> results(sink);
+    Results<Number, kShape, Sink> results(sink);
     engine.template begin<kShape>();
     for (index_t block = 0; block < kDown.blocks(rows); ++block) {
       const index_t row = kDown.start(block, rows);
@@ -508,12 +542,11 @@ struct LastSweep {
       const index_t line = stride * sizeof(Number);
       const Operand a{from, line, kDown.second * line, kDepth.depth() * 4};
       for (index_t q = 0; q < kAcross.blocks(kProduced); ++q) {
-        engine.template block<Number, kShape>(a, factor_operand<Number, kContracted, kProduced>(tiles, q),
-                                              kDepth.steps(), results.next());
-        results.made({row, kAcross.start(q, kProduced), fresh(kDown, block, rows), fresh(kAcross, q, kProduced)});
+        results.add(engine, a, factor_operand<Number, kContracted, kProduced>(tiles, q), kDepth.steps(),
+                    {row, kAcross.start(q, kProduced), fresh(kDown, block, rows), fresh(kAcross, q, kProduced)});
       }
     }
-    results.finish();
+    results.take();
   }
 };
 
@@ -596,18 +629,17 @@ struct LineSweep {
   template <Shape kShape, Cut kColumns, class Engine, class FindOperand, class Sink>
   static KRONOP_INLINE void sweep(Engine& engine, const FindOperand& operand, index_t trail, const Number* tiles,
                                   const Sink& sink) {
-    Results<typename Kind<Number>::Sum, kShape, Sink> results(sink);
+    Results<Number, kShape, Sink> results(sink);
     engine.template begin<kShape>();
     for (index_t block = 0; block < kColumns.blocks(trail); ++block) {
       const index_t t = kColumns.start(block, trail);
       const Operand b = operand(t);
       for (index_t q = 0; q < kDown.blocks(kProduced); ++q) {
-        engine.template block<Number, kShape>(factor_operand<Number, kContracted, kProduced>(tiles, q), b,
-                                              kDepth.steps(), results.next());
-        results.made({kDown.start(q, kProduced), t, fresh(kDown, q, kProduced), fresh(kColumns, block, trail)});
+        results.add(engine, factor_operand<Number, kContracted, kProduced>(tiles, q), b, kDepth.steps(),
+                    {kDown.start(q, kProduced), t, fresh(kDown, q, kProduced), fresh(kColumns, block, trail)});
       }
     }
-    results.finish();
+    results.take();
   }
 };
 

@@ -4,6 +4,10 @@
 
 #include "kronop_x86/amx.hpp"
 
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#endif
+
 namespace driver {
 
 using namespace kronop;
@@ -16,9 +20,14 @@ struct Operands {
   const bf16* factors[3];  // [p][q]
 };
 
+// A part of scratch; where addresses are checked, with a cache line after it that nobody may touch.
 inline bf16* take(char*& scratch, index_t numbers) {
   bf16* here = reinterpret_cast<bf16*>(scratch);
   scratch += whole_lines(numbers * sizeof(bf16));
+#ifdef __SANITIZE_ADDRESS__
+  __asan_poison_memory_region(scratch, 64);
+  scratch += 64;
+#endif
   return here;
 }
 

@@ -24,7 +24,9 @@ inline void require(bool holds) {
   if (!holds) std::abort();
 }
 
-inline float flushed(float value) { return std::fpclassify(value) == FP_SUBNORMAL ? std::copysign(0.0f, value) : value; }
+inline float flushed(float value) {
+  return std::fpclassify(value) == FP_SUBNORMAL ? std::copysign(0.0f, value) : value;
+}
 
 inline float from_bits(unsigned short bits) {
   const unsigned wide = unsigned(bits) << 16;
@@ -141,7 +143,8 @@ namespace kronop::packed {
   return load<uint16_t, 32>(result);
 }
 
-[[gnu::noinline]] inline Vector<float, 16> dot_pairs(Vector<float, 16> sum, Vector<int32_t, 16> a, Vector<int32_t, 16> b) {
+[[gnu::noinline]] inline Vector<float, 16> dot_pairs(Vector<float, 16> sum, Vector<int32_t, 16> a,
+                                                     Vector<int32_t, 16> b) {
   float sums[16];
   unsigned short left[32], right[32];
   std::memcpy(sums, &sum, 64);

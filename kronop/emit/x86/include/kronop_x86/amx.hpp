@@ -119,7 +119,8 @@ void pack_factor(Number* to, const Entry& entry) {
       const index_t first = kCut.start(block, kProduced) + tile * kCut.second;
       for (index_t p = 0; p < kContracted; ++p) {
         const index_t place = p % kDepth.numbers();
-        Number* line = to + p / kDepth.numbers() * kTile * kLine + (kLeft ? place : place / kPack * kLine + place % kPack);
+        Number* line = to + p / kDepth.numbers() * kTile * kLine;
+        line += kLeft ? place : place / kPack * kLine + place % kPack;
         for (int q = 0; q < kCut.size; ++q) line[q * (kLeft ? kLine : kPack)] = entry(p, first + q);
       }
       to += kDepth.steps() * kTile * kLine;
@@ -536,7 +537,8 @@ struct LastSweep {
       } else if constexpr (kAhead > 0) {
         for (int i = 0; i < kDown.span(); ++i) {
           const char* line = reinterpret_cast<const char*>(from + i * row_stride) + kAhead;
-          for (index_t byte = 0; byte < kContracted * index_t(sizeof(Number)); byte += 64) __builtin_prefetch(line + byte);
+          constexpr index_t kBytes = kContracted * sizeof(Number);
+          for (index_t byte = 0; byte < kBytes; byte += 64) __builtin_prefetch(line + byte);
         }
       }
       const index_t line = stride * sizeof(Number);
@@ -561,7 +563,8 @@ void stage_lines(Number* to, const Number* from, index_t stride) {
       KRONOP_UNROLL
       for (int i = 0; i < kPack; ++i) {
         rows[i] = Bits{};
-        if (line * kPack + i < kContracted) __builtin_memcpy(&rows[i], from + (line * kPack + i) * stride, sizeof(Bits));
+        const index_t p = line * kPack + i;
+        if (p < kContracted) __builtin_memcpy(&rows[i], from + p * stride, sizeof(Bits));
       }
       KRONOP_UNROLL
       for (int round = kPack; round > 1; round /= 2) {
@@ -596,7 +599,8 @@ struct LineSweep {
 
   // From lines `pitch` elements apart.
   template <class Engine, class Sink>
-  static void run(Engine& engine, const Number* in, index_t pitch, index_t trail, const Number* tiles, const Sink& sink) {
+  static void run(Engine& engine, const Number* in, index_t pitch, index_t trail, const Number* tiles,
+                  const Sink& sink) {
     const auto operand = [&](index_t t) { return lines(in + t * Kind<Number>::kPack, pitch, kAcross.second * 4); };
     sweep<Shape{kDown, kAcross, kDepth.depth()}, kAcross>(engine, operand, trail, tiles, sink);
   }

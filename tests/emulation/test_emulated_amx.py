@@ -1,4 +1,4 @@
-"""The sweeps of amx.hpp: on emulated tiles and vectors, and on the machine's own where it has them."""
+"""The sweeps of amx.hpp: on emulated tiles, and on the machine's own where it has them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-// AMX tiles and the AVX512-BF16 instructions of amx.hpp in plain C++, so that its kernels run anywhere.
+// AMX tiles and the other instructions of amx.hpp in plain C++, so that its kernels run anywhere.
 //
-// Semantics of the Intel manual (volume 2, TDPBF16PS, TDPBSSD, TILELOADD, VDPBF16PS, VCVTNE2PS2BF16):
+// Semantics of the Intel manual (volume 2, TDPBF16PS, TILELOADD, VCVTNE2PS2BF16):
 // bf16 subnormals count as zero, tiny sums are flushed to zero, rounding is to nearest even. A tile
 // instruction whose tiles' sizes do not fit together ends the process, as it faults on the machine.
 #pragma once
@@ -114,24 +114,6 @@ inline void check(const Tile& sum, const Tile& a, const Tile& b) {
   }
 }
 
-[[gnu::noinline]] inline void _tile_dpbssd(int sum, int left, int right) {
-  using namespace emulation;
-  Tile& c = tiles[sum];
-  const Tile &a = tiles[left], &b = tiles[right];
-  check(c, a, b);
-  for (int m = 0; m < c.lines; ++m) {
-    for (int n = 0; n < c.bytes / 4; ++n) {
-      unsigned result = at<unsigned>(c, m, n);
-      for (int k = 0; k < b.lines; ++k) {
-        for (int i = 0; i < 4; ++i) {
-          result += unsigned(at<signed char>(a, m, 4 * k + i) * at<signed char>(b, k, 4 * n + i));
-        }
-      }
-      std::memcpy(c.data[m] + 4 * n, &result, 4);
-    }
-  }
-}
-
 namespace kronop::packed {
 
 [[gnu::noinline]] inline Vector<uint16_t, 32> narrow(Vector<float, 16> low, Vector<float, 16> high) {
@@ -141,28 +123,6 @@ namespace kronop::packed {
   uint16_t result[32];
   for (int i = 0; i < 32; ++i) result[i] = emulation::to_bits(values[i]);
   return load<uint16_t, 32>(result);
-}
-
-[[gnu::noinline]] inline Vector<float, 16> dot_pairs(Vector<float, 16> sum, Vector<int32_t, 16> a,
-                                                     Vector<int32_t, 16> b) {
-  float sums[16];
-  unsigned short left[32], right[32];
-  std::memcpy(sums, &sum, 64);
-  std::memcpy(left, &a, 64);
-  std::memcpy(right, &b, 64);
-  for (int i = 0; i < 16; ++i) {
-    for (int half : {1, 0}) {
-      const float x = emulation::from_bits(left[2 * i + half]), y = emulation::from_bits(right[2 * i + half]);
-      sums[i] = emulation::flushed(std::fma(x, y, sums[i]));
-    }
-  }
-  return load<float, 16>(sums);
-}
-
-template <class V>
-inline void stream(void* to, const V& value) {
-  emulation::require(reinterpret_cast<unsigned long>(to) % 64 == 0);
-  std::memcpy(to, &value, sizeof(value));
 }
 
 }  // namespace kronop::packed

@@ -1,29 +1,30 @@
-// Kronecker matmul in dot products of packed numbers: AMX tiles (bf16, int8), AVX512-BF16 vectors.
+// Kronecker matmul of bf16 on AMX tiles.
 //
-// Those instructions multiply kPack numbers that stand next to each other along the contracted digit
-// (two bf16, four int8) and add them up in fp32 or int32. Along the last digit of a row-major tensor
-// that is how memory holds them. For any other digit the data is kept in *lines*: line i holds, for
-// every element of what trails the digit, its numbers i kPack to i kPack + kPack - 1. A sweep (one mode
-// product) rounds its results into the lines of the digit that comes next, so that nothing is
-// rearranged between two sweeps: it costs one shuffle for each vector of results.
+// A tile product multiplies kPack numbers that stand next to each other along the contracted digit and
+// adds them up in fp32. Along the last digit of a row-major tensor that is how memory holds them. For any
+// other digit the data is kept in *lines*: line i holds, for every element of what trails the digit, its
+// numbers i kPack to i kPack + kPack - 1. A sweep (one mode product) rounds its results into the lines of
+// the digit that comes next, so that nothing is rearranged between two sweeps: it costs one shuffle for
+// each vector of results. Subnormal numbers count as zero.
 //
-// Results come in blocks of at most 2 x 2 tiles of 16 x 16 sums. An engine leaves a block in a small
-// array, and a sink takes it from there. Extents are any: the last block ends at the last result and
-// overlaps the one before it. A contracted digit is filled up with zeros in the packed factor and in
-// the lines: with zeros in one alone, an infinity in the other would become a NaN.
+// Results come in blocks of at most 2 x 2 tiles of 16 x 16 sums. Tiles are stored in a small array, and
+// a sink takes them from there at once. NOTE: taking them while the next block is multiplied was slower
+// (128 x 128 factors took twice as long on Emerald Rapids), as were vdpbf16ps, which took longer than fp32,
+// and X fetched ahead.
+//
+// Extents are any: the last block ends at the last result and overlaps the one before it. A contracted
+// digit is filled up with zeros in the packed factor and in the lines: with zeros in one alone, an infinity
+// in the other would become a NaN.
 #pragma once
 
 #include "kronop_x86/tile.hpp"
 
 #ifdef KRONOP_EMULATED_TILES
 #include "tile_emulation.hpp"
-#else
+#elif defined(__AMX_BF16__) && defined(__AVX512BF16__)
 #include <immintrin.h>
-#endif
-
-// For measuring: 0 has a block's sums taken at once, 1 while the next block is multiplied.
-#ifndef KRONOP_BLOCKS_BEHIND
-#define KRONOP_BLOCKS_BEHIND 1
+#else
+#error "this C++ compiler knows no AMX: it takes g++ 11 or clang++ 12, or the target x86-avx512"
 #endif
 
 #define KRONOP_UNROLL_SOME _Pragma("GCC unroll 4")
@@ -31,24 +32,11 @@
 namespace kronop {
 namespace packed {
 
-inline constexpr int kTile = 16;       // lines of a tile, and sums in one of its lines
-inline constexpr int kLineBytes = 64;  // of a tile
-inline constexpr int kPitch = 2 * kTile;
-
-template <class Number>
-struct Kind;
-template <>
-struct Kind<bfloat16_t> {
-  using Sum = float;
-  using Bits = uint16_t;
-  static constexpr int kPack = 2;
-};
-template <>
-struct Kind<int8_t> {
-  using Sum = int32_t;
-  using Bits = int8_t;
-  static constexpr int kPack = 4;
-};
+inline constexpr int kTile = 16;          // lines of a tile, and sums in one of its lines
+inline constexpr int kLineBytes = 64;     // of a tile
+inline constexpr int kPitch = 2 * kTile;  // of a block's sums
+using Number = bfloat16_t;
+inline constexpr int kPack = 2;
 
 // One or two tiles along an extent. The second begins at `second`, and may overlap the first.
 struct Cut {
@@ -65,18 +53,17 @@ constexpr Cut cut(index_t extent) {
 }
 
 // A contracted digit in `steps` equal steps of `depth` lines.
-template <class Number>
 struct Depth {
   index_t contracted;
 
   static constexpr int kMost = kLineBytes / sizeof(Number);
   constexpr int steps() const { return int((contracted + kMost - 1) / kMost); }
   constexpr int depth() const {
-    const index_t each = Kind<Number>::kPack * steps();
+    const index_t each = kPack * steps();
     return int((contracted + each - 1) / each);
   }
   constexpr int lines() const { return steps() * depth(); }
-  constexpr int numbers() const { return depth() * Kind<Number>::kPack; }  // in one step
+  constexpr int numbers() const { return depth() * kPack; }  // in one step
   constexpr int padded() const { return steps() * numbers(); }
 };
 
@@ -103,17 +90,18 @@ constexpr index_t line_pitch(index_t trail) { return trail % 128 ? trail : trail
 
 // ---- Factors: tiles of 16 lines of 64 bytes, [block of outputs][tile of the block][step] ----
 
-template <class Number, index_t kContracted, index_t kProduced>
-inline constexpr index_t kFactorNumbers = cut(kProduced).blocks(kProduced) * cut(kProduced).tiles() *
-                                          Depth<Number>{kContracted}.steps() * kTile * kLineBytes / sizeof(Number);
+constexpr index_t factor_numbers(index_t contracted, index_t produced) {
+  const Cut each = cut(produced);
+  return each.blocks(produced) * each.tiles() * Depth{contracted}.steps() * kTile * kLineBytes / sizeof(Number);
+}
 
 // kLeft: a line for each output, along the contracted digit. Otherwise lines as the data's.
-template <bool kLeft, index_t kContracted, index_t kProduced, class Number, class Entry>
+template <bool kLeft, index_t kContracted, index_t kProduced, class Entry>
 void pack_factor(Number* to, const Entry& entry) {
-  constexpr Depth<Number> kDepth{kContracted};
+  constexpr Depth kDepth{kContracted};
   constexpr Cut kCut = cut(kProduced);
-  constexpr int kPack = Kind<Number>::kPack, kLine = kLineBytes / sizeof(Number);
-  __builtin_memset(to, 0, kFactorNumbers<Number, kContracted, kProduced> * sizeof(Number));
+  constexpr int kLine = kLineBytes / sizeof(Number);
+  __builtin_memset(to, 0, factor_numbers(kContracted, kProduced) * sizeof(Number));
   for (index_t block = 0; block < kCut.blocks(kProduced); ++block) {
     for (int tile = 0; tile < kCut.tiles(); ++tile) {
       const index_t first = kCut.start(block, kProduced) + tile * kCut.second;
@@ -128,9 +116,9 @@ void pack_factor(Number* to, const Entry& entry) {
   }
 }
 
-template <class Number, index_t kContracted, index_t kProduced>
+template <index_t kContracted, index_t kProduced>
 KRONOP_INLINE Operand factor_operand(const Number* tiles, index_t block) {
-  constexpr index_t kStep = kTile * kLineBytes, kSecond = kStep * Depth<Number>{kContracted}.steps();
+  constexpr index_t kStep = kTile * kLineBytes, kSecond = kStep * Depth{kContracted}.steps();
   const char* bytes = reinterpret_cast<const char*>(tiles);
   return {bytes + block * kSecond * cut(kProduced).tiles(), kLineBytes, kSecond, kStep};
 }
@@ -138,19 +126,9 @@ KRONOP_INLINE Operand factor_operand(const Number* tiles, index_t block) {
 // ---- Instructions ----
 
 #ifndef KRONOP_EMULATED_TILES
-#ifdef __AVX512BF16__
 // To bf16, nearest even, NaN kept; subnormal numbers become zero.
 KRONOP_INLINE Vector<uint16_t, 32> narrow(Vector<float, 16> low, Vector<float, 16> high) {
   return bit_cast<Vector<uint16_t, 32>>(_mm512_cvtne2ps_pbh(bit_cast<__m512>(high), bit_cast<__m512>(low)));
-}
-KRONOP_INLINE Vector<float, 16> dot_pairs(Vector<float, 16> sum, Vector<int32_t, 16> a, Vector<int32_t, 16> b) {
-  return bit_cast<Vector<float, 16>>(
-      _mm512_dpbf16_ps(bit_cast<__m512>(sum), bit_cast<__m512bh>(a), bit_cast<__m512bh>(b)));
-}
-#endif
-template <class V>
-KRONOP_INLINE void stream(void* to, const V& value) {
-  _mm512_stream_si512(static_cast<__m512i*>(to), bit_cast<__m512i>(value));
 }
 #endif
 
@@ -167,8 +145,7 @@ KRONOP_INLINE Vector<uint16_t, 32> pairs(Vector<float, 16> low, Vector<float, 16
 #endif
 }
 
-// ---- Engines: one block's sums, lines kPitch apart, from `steps` steps; before they are stored, the sums
-// that were there are taken ----
+// ---- Tiles ----
 
 struct alignas(64) TileConfiguration {
   uint8_t palette, start, reserved[14];
@@ -189,8 +166,6 @@ constexpr TileConfiguration configuration(int rows, int columns, int depth) {
 template <int kRows, int kColumns, int kDepth>
 inline constexpr TileConfiguration kConfiguration = configuration(kRows, kColumns, kDepth);
 
-#if defined(__AMX_TILE__) || defined(KRONOP_EMULATED_TILES)
-
 // Asks the system for the tiles' state, once in a process: all of its threads have it then. Fails where the
 // system lacks it, or where a thread's signal stack is too small to save it.
 inline bool allow_tiles() {
@@ -209,24 +184,7 @@ inline bool allow_tiles() {
   return true;
 }
 
-template <class Number, int kSum, int kA, int kB>
-KRONOP_INLINE void tile_dot();
-#define KRONOP_TILE_DOT(sum, a, b)                         \
-  template <>                                              \
-  KRONOP_INLINE void tile_dot<bfloat16_t, sum, a, b>() {   \
-    _tile_dpbf16ps(sum, a, b);                             \
-  }                                                        \
-  template <>                                              \
-  KRONOP_INLINE void tile_dot<int8_t, sum, a, b>() {       \
-    _tile_dpbssd(sum, a, b);                               \
-  }
-KRONOP_TILE_DOT(0, 4, 6)
-KRONOP_TILE_DOT(1, 4, 7)
-KRONOP_TILE_DOT(2, 5, 6)
-KRONOP_TILE_DOT(3, 5, 7)
-#undef KRONOP_TILE_DOT
-
-// A thread's tiles. Loading a configuration zeroes them, and is done where it is another one than before.
+// A thread's tiles. A configuration is loaded where it is another one than before.
 class TileEngine {
  public:
   TileEngine() = default;
@@ -242,9 +200,9 @@ class TileEngine {
     current_ = wanted;
   }
 
-  template <class Number, Shape kShape, class Take>
-  static KRONOP_INLINE void block(const Operand& a, const Operand& b, int steps, typename Kind<Number>::Sum* sums,
-                                  const Take& take) {
+  // A block's sums, lines kPitch apart, from `steps` steps.
+  template <Shape kShape>
+  static KRONOP_INLINE void block(const Operand& a, const Operand& b, int steps, float* sums) {
     constexpr bool kTall = kShape.rows.tiles() == 2, kWide = kShape.columns.tiles() == 2;
     const char* left = static_cast<const char*>(a.data);
     const char* right = static_cast<const char*>(b.data);
@@ -257,20 +215,19 @@ class TileEngine {
     for (int step = 0; step < steps; ++step) {
       _tile_loadd(6, right, b.line);
       _tile_loadd(4, left, a.line);
-      tile_dot<Number, 0, 4, 6>();
+      _tile_dpbf16ps(0, 4, 6);
       if constexpr (kWide) {
         _tile_loadd(7, right + b.second, b.line);
-        tile_dot<Number, 1, 4, 7>();
+        _tile_dpbf16ps(1, 4, 7);
       }
       if constexpr (kTall) {
         _tile_loadd(5, left + a.second, a.line);
-        tile_dot<Number, 2, 5, 6>();
+        _tile_dpbf16ps(2, 5, 6);
       }
-      if constexpr (kTall && kWide) tile_dot<Number, 3, 5, 7>();
+      if constexpr (kTall && kWide) _tile_dpbf16ps(3, 5, 7);
       left += a.step;
       right += b.step;
     }
-    take();
     constexpr index_t kLine = kPitch * 4, kDown = kShape.rows.second * kPitch, kAcross = kShape.columns.second;
     _tile_stored(0, sums, kLine);
     if constexpr (kWide) _tile_stored(1, sums + kAcross, kLine);
@@ -281,65 +238,6 @@ class TileEngine {
  private:
   const TileConfiguration* current_ = nullptr;
 };
-
-#endif
-
-#if defined(__AVX512BF16__) || defined(KRONOP_EMULATED_TILES)
-
-// kRows x kVectors vectors of sums, as register_tile, with a pair where that has a number.
-template <int kRows, int kVectors>
-inline void pair_tile(const char* a, const Operand& left, const char* b, const Operand& right, int depth, int steps,
-                      float* sums, index_t across) {
-  Vector<float, 16> sum[kRows][kVectors] = {};
-  for (int step = 0; step < steps; ++step) {
-    for (int line = 0; line < depth; ++line) {
-      Vector<int32_t, 16> value[kVectors];
-      KRONOP_UNROLL
-      for (int v = 0; v < kVectors; ++v) {
-        value[v] = load<int32_t, 16>(reinterpret_cast<const int32_t*>(b + line * right.line + v * right.second));
-      }
-      KRONOP_UNROLL
-      for (int i = 0; i < kRows; ++i) {
-        int32_t pair;
-        __builtin_memcpy(&pair, a + i * left.line + line * 4, 4);
-        KRONOP_UNROLL
-        for (int v = 0; v < kVectors; ++v) sum[i][v] = dot_pairs(sum[i][v], pair - Vector<int32_t, 16>{}, value[v]);
-      }
-    }
-    a += left.step;
-    b += right.step;
-  }
-  KRONOP_UNROLL
-  for (int i = 0; i < kRows; ++i) {
-    KRONOP_UNROLL
-    for (int v = 0; v < kVectors; ++v) store(sums + i * kPitch + v * across, sum[i][v]);
-  }
-}
-
-// The same blocks through AVX512-BF16. Columns must be whole vectors.
-class PairEngine {
- public:
-  template <Shape kShape>
-  void begin() const {}
-
-  template <class Number, Shape kShape, class Take>
-  static KRONOP_INLINE void block(const Operand& a, const Operand& b, int steps, float* sums, const Take& take) {
-    static_assert(kShape.columns.size == kTile, "columns must be whole vectors");
-    constexpr int kSize = kShape.rows.size, kRows = kSize < 8 ? kSize : 8;
-    constexpr index_t kAcross = kShape.columns.second;
-    take();
-    for (int tile = 0; tile < kShape.rows.tiles(); ++tile) {
-      for (int part = 0; part * kRows < kSize; ++part) {
-        const int row = part * kRows + kRows <= kSize ? part * kRows : kSize - kRows;
-        const char* from = static_cast<const char*>(a.data) + tile * a.second + row * a.line;
-        pair_tile<kRows, kShape.columns.tiles()>(from, a, static_cast<const char*>(b.data), b, kShape.depth, steps,
-                                                 sums + (tile * kShape.rows.second + row) * kPitch, kAcross);
-      }
-    }
-  }
-};
-
-#endif
 
 // ---- Sinks ----
 
@@ -422,7 +320,7 @@ struct Rows {
     bfloat16_t* line = to + place.row * stride + place.column;
     if constexpr (kStream && kShape.columns.second == kTile) {
       if ((reinterpret_cast<uint64_t>(line) | uint64_t(stride * 2)) % 64 == 0) {
-        store_rows<kShape>(line, sums, [](bfloat16_t* at, const auto& value) { stream(at, value); });
+        store_rows<kShape>(line, sums, [](bfloat16_t* at, const auto& value) { kronop::stream(at, value); });
         return;
       }
     }
@@ -453,47 +351,13 @@ struct Rows {
   }
 };
 
-// Sums as they are, each once: what an epilogue takes.
-template <class Sum>
-struct Sums {
-  Sum* to;
-  index_t stride;
-
-  template <Shape kShape>
-  KRONOP_INLINE void block(const Sum* sums, const Place& place) const {
-    for (index_t i = place.fresh_row; i < kShape.rows.span(); ++i) {
-      for (index_t j = place.fresh_column; j < kShape.columns.span(); ++j) {
-        to[(place.row + i) * stride + place.column + j] = sums[i * kPitch + j];
-      }
-    }
-  }
-};
-
-// Sums on their way from an engine to a sink: they are taken while the next block is multiplied.
-// NOTE: in this order a load never follows a store 4096 bytes from it, which would hold it up.
-template <class Number, Shape kShape, class Sink>
-class Results {
- public:
-  explicit Results(const Sink& sink) : sink_(sink) {}
-
-  template <class Engine>
-  KRONOP_INLINE void add(const Engine& engine, const Operand& a, const Operand& b, int steps, const Place& place) {
-    engine.template block<Number, kShape>(a, b, steps, sums_, [&]() __attribute__((always_inline)) { take(); });
-    place_ = place;
-    waiting_ = true;
-    if constexpr (KRONOP_BLOCKS_BEHIND == 0) take();
-  }
-  KRONOP_INLINE void take() {
-    if (waiting_) sink_.template block<kShape>(sums_, place_);
-    waiting_ = false;
-  }
-
- private:
-  alignas(64) typename Kind<Number>::Sum sums_[kPitch * kPitch];
-  Place place_{};
-  bool waiting_ = false;
-  const Sink sink_;
-};
+// One block: its sums, and where they belong.
+template <Shape kShape, class Sink>
+KRONOP_INLINE void one_block(const Operand& a, const Operand& b, int steps, const Place& place, const Sink& sink) {
+  alignas(64) float sums[kPitch * kPitch];
+  TileEngine::block<kShape>(a, b, steps, sums);
+  sink.template block<kShape>(sums, place);
+}
 
 constexpr index_t fresh(const Cut& cut, index_t block, index_t extent) {
   return block * cut.span() - cut.start(block, extent);
@@ -502,11 +366,15 @@ constexpr index_t fresh(const Cut& cut, index_t block, index_t extent) {
 // ---- Sweeps ----
 
 // Rows [0, kPitch) of `from`, of which `count` are there, as whole steps with zeros at the end.
-template <class Number, index_t kContracted>
+template <index_t kContracted>
 void stage_rows(Number* to, const Number* from, index_t row_stride, index_t column_stride, int count) {
-  constexpr int kPadded = Depth<Number>{kContracted}.padded();
-  for (int i = 0; i < count; ++i) {
-    for (index_t p = 0; p < kContracted; ++p) to[p] = from[i * row_stride + p * column_stride];
+  constexpr int kPadded = Depth{kContracted}.padded();
+  for (int i = 0; i < count; ++i, from += row_stride) {
+    if (column_stride == 1) {
+      __builtin_memcpy(to, from, kContracted * sizeof(Number));
+    } else {
+      for (index_t p = 0; p < kContracted; ++p) to[p] = from[p * column_stride];
+    }
     for (index_t p = kContracted; p < kPadded; ++p) to[p] = Number{};
     to += kPadded;
   }
@@ -514,115 +382,74 @@ void stage_rows(Number* to, const Number* from, index_t row_stride, index_t colu
 
 // The last digit: out[l][q] = sum over p of in[l][p] F[p][q] for `rows` l, of which there are kRows or,
 // where that is kPitch, at least as many. `staged` holds kPitch padded rows. Rows that are whole steps
-// are read in place, and those kAhead bytes on are fetched.
-template <class Number, index_t kContracted, index_t kProduced, index_t kRows, int kAhead = 0>
+// are read in place.
+template <index_t kContracted, index_t kProduced, index_t kRows>
 struct LastSweep {
-  static constexpr Depth<Number> kDepth{kContracted};
+  static constexpr Depth kDepth{kContracted};
   static constexpr Shape kShape{cut(kRows), cut(kProduced), kDepth.depth()};
 
-  template <class Engine, class Sink>
-  static void run(Engine& engine, const Number* in, index_t row_stride, index_t column_stride, index_t rows,
+  template <class Sink>
+  static void run(TileEngine& engine, const Number* in, index_t row_stride, index_t column_stride, index_t rows,
                   const Number* tiles, Number* staged, const Sink& sink) {
-    constexpr Cut kDown = kShape.rows, kAcross = kShape.columns;
     const bool in_place = column_stride == 1 && kContracted == kDepth.padded();
-    const index_t stride = in_place ? row_stride : kDepth.padded();
-    Results<Number, kShape, Sink> results(sink);
     engine.template begin<kShape>();
     for (index_t block = 0; block < kDown.blocks(rows); ++block) {
-      const index_t row = kDown.start(block, rows);
+      const index_t row = kDown.start(block, rows), fresh_row = fresh(kDown, block, rows);
       const Number* from = in + row * row_stride;
-      if (!in_place) {
-        stage_rows<Number, kContracted>(staged, from, row_stride, column_stride, kDown.span());
-        from = staged;
-      } else if constexpr (kAhead > 0) {
-        for (int i = 0; i < kDown.span(); ++i) {
-          const char* line = reinterpret_cast<const char*>(from + i * row_stride) + kAhead;
-          constexpr index_t kBytes = kContracted * sizeof(Number);
-          for (index_t byte = 0; byte < kBytes; byte += 64) __builtin_prefetch(line + byte);
-        }
-      }
-      const index_t line = stride * sizeof(Number);
-      const Operand a{from, line, kDown.second * line, kDepth.depth() * 4};
-      for (index_t q = 0; q < kAcross.blocks(kProduced); ++q) {
-        results.add(engine, a, factor_operand<Number, kContracted, kProduced>(tiles, q), kDepth.steps(),
-                    {row, kAcross.start(q, kProduced), fresh(kDown, block, rows), fresh(kAcross, q, kProduced)});
+      if (in_place) {
+        blocks(from, row_stride, row, fresh_row, tiles, sink);
+      } else {
+        stage_rows<kContracted>(staged, from, row_stride, column_stride, kDown.span());
+        blocks(staged, kDepth.padded(), row, fresh_row, tiles, sink);
       }
     }
-    results.take();
+  }
+
+  // One block of rows that are staged already.
+  template <class Sink>
+  static void run_staged(TileEngine& engine, const Number* staged, const Number* tiles, const Sink& sink) {
+    engine.template begin<kShape>();
+    blocks(staged, kDepth.padded(), 0, 0, tiles, sink);
+  }
+
+ private:
+  static constexpr Cut kDown = kShape.rows, kAcross = kShape.columns;
+
+  template <class Sink>
+  static KRONOP_INLINE void blocks(const Number* rows, index_t stride, index_t row, index_t fresh_row,
+                                   const Number* tiles, const Sink& sink) {
+    const index_t line = stride * sizeof(Number);
+    const Operand a{rows, line, kDown.second * line, kDepth.depth() * 4};
+    for (index_t q = 0; q < kAcross.blocks(kProduced); ++q) {
+      one_block<kShape>(a, factor_operand<kContracted, kProduced>(tiles, q), kDepth.steps(),
+                        {row, kAcross.start(q, kProduced), fresh_row, fresh(kAcross, q, kProduced)}, sink);
+    }
   }
 };
 
-// Columns [0, kCount) of the digit's numbers, `stride` apart, into lines of kCount.
-template <class Number, index_t kContracted, int kCount>
-void stage_lines(Number* to, const Number* from, index_t stride) {
-  constexpr int kPack = Kind<Number>::kPack;
-  using Bits = Vector<typename Kind<Number>::Bits, kPitch>;
-  for (index_t line = 0; line < Depth<Number>{kContracted}.lines(); ++line, to += kCount * kPack) {
-    if constexpr (kCount == kPitch) {
-      Bits rows[kPack];
-      KRONOP_UNROLL
-      for (int i = 0; i < kPack; ++i) {
-        rows[i] = Bits{};
-        const index_t p = line * kPack + i;
-        if (p < kContracted) __builtin_memcpy(&rows[i], from + p * stride, sizeof(Bits));
-      }
-      KRONOP_UNROLL
-      for (int round = kPack; round > 1; round /= 2) {
-        Bits next[kPack];
-        KRONOP_UNROLL
-        for (int i = 0; i < kPack / 2; ++i) {
-          next[2 * i] = interleave<0, kPitch>(rows[i], rows[i + kPack / 2], FirstIndices<kPitch>{});
-          next[2 * i + 1] = interleave<1, kPitch>(rows[i], rows[i + kPack / 2], FirstIndices<kPitch>{});
-        }
-        KRONOP_UNROLL
-        for (int i = 0; i < kPack; ++i) rows[i] = next[i];
-      }
-      KRONOP_UNROLL
-      for (int i = 0; i < kPack; ++i) store(to + i * kPitch, rows[i]);
-    } else {
-      for (int i = 0; i < kPack; ++i) {
-        const index_t p = line * kPack + i;
-        for (int t = 0; t < kCount; ++t) to[t * kPack + i] = p < kContracted ? from[p * stride + t] : Number{};
-      }
-    }
-  }
-}
-
 // Any other digit: out[q][t] = sum over p of F[p][q] in[p][t] for `trail` t, of which there are kTrail or,
 // where that is kPitch, at least as many.
-template <class Number, index_t kContracted, index_t kProduced, index_t kTrail>
+template <index_t kContracted, index_t kProduced, index_t kTrail>
 struct LineSweep {
-  static constexpr Depth<Number> kDepth{kContracted};
+  static constexpr Depth kDepth{kContracted};
   static constexpr Cut kAcross = cut(kTrail), kDown = cut(kProduced);
   static constexpr Cut kSingle{kAcross.size, 0};
-  static constexpr index_t kStaged = kDepth.padded() * kAcross.span();
 
   // From lines `pitch` elements apart.
-  template <class Engine, class Sink>
-  static void run(Engine& engine, const Number* in, index_t pitch, index_t trail, const Number* tiles,
+  template <class Sink>
+  static void run(TileEngine& engine, const Number* in, index_t pitch, index_t trail, const Number* tiles,
                   const Sink& sink) {
-    const auto operand = [&](index_t t) { return lines(in + t * Kind<Number>::kPack, pitch, kAcross.second * 4); };
+    const auto operand = [&](index_t t) { return lines(in + t * kPack, pitch, kAcross.second * 4); };
     sweep<Shape{kDown, kAcross, kDepth.depth()}, kAcross>(engine, operand, trail, tiles, sink);
   }
 
   // From lines, of two neighbours `neighbour` elements apart: for PairLine.
-  template <class Engine, class Sink>
-  static void run_pair(Engine& engine, const Number* in, index_t neighbour, index_t pitch, index_t trail,
+  template <class Sink>
+  static void run_pair(TileEngine& engine, const Number* in, index_t neighbour, index_t pitch, index_t trail,
                        const Number* tiles, const Sink& sink) {
     const index_t second = neighbour * sizeof(Number);
-    const auto operand = [&](index_t t) { return lines(in + t * Kind<Number>::kPack, pitch, second); };
+    const auto operand = [&](index_t t) { return lines(in + t * kPack, pitch, second); };
     sweep<Shape{kDown, Cut{kAcross.size, kAcross.size}, kDepth.depth()}, kSingle>(engine, operand, trail, tiles, sink);
-  }
-
-  // From numbers `stride` elements apart. `staged` holds kStaged numbers.
-  template <class Engine, class Sink>
-  static void run_plain(Engine& engine, const Number* in, index_t stride, index_t trail, const Number* tiles,
-                        Number* staged, const Sink& sink) {
-    const auto operand = [&](index_t t) {
-      stage_lines<Number, kContracted, kAcross.span()>(staged, in + t, stride);
-      return lines(staged, kAcross.span(), kAcross.second * 4);
-    };
-    sweep<Shape{kDown, kAcross, kDepth.depth()}, kAcross>(engine, operand, trail, tiles, sink);
   }
 
  private:
@@ -630,27 +457,26 @@ struct LineSweep {
     return {data, pitch * 4, second, kDepth.depth() * pitch * 4};
   }
 
-  template <Shape kShape, Cut kColumns, class Engine, class FindOperand, class Sink>
-  static KRONOP_INLINE void sweep(Engine& engine, const FindOperand& operand, index_t trail, const Number* tiles,
+  template <Shape kShape, Cut kColumns, class FindOperand, class Sink>
+  static KRONOP_INLINE void sweep(TileEngine& engine, const FindOperand& operand, index_t trail, const Number* tiles,
                                   const Sink& sink) {
-    Results<Number, kShape, Sink> results(sink);
     engine.template begin<kShape>();
     for (index_t block = 0; block < kColumns.blocks(trail); ++block) {
       const index_t t = kColumns.start(block, trail);
       const Operand b = operand(t);
       for (index_t q = 0; q < kDown.blocks(kProduced); ++q) {
-        results.add(engine, factor_operand<Number, kContracted, kProduced>(tiles, q), b, kDepth.steps(),
-                    {kDown.start(q, kProduced), t, fresh(kDown, q, kProduced), fresh(kColumns, block, trail)});
+        one_block<kShape>(factor_operand<kContracted, kProduced>(tiles, q), b, kDepth.steps(),
+                          {kDown.start(q, kProduced), t, fresh(kDown, q, kProduced), fresh(kColumns, block, trail)},
+                          sink);
       }
     }
-    results.take();
   }
 };
 
 // Zeros in the lines from the digit's last number on.
 template <index_t kContracted>
 void clear_lines(bfloat16_t* lines, index_t pitch) {
-  constexpr index_t kFirst = (kContracted + 1) / 2, kEnd = Depth<bfloat16_t>{kContracted}.lines();
+  constexpr index_t kFirst = (kContracted + 1) / 2, kEnd = Depth{kContracted}.lines();
   if constexpr (kFirst < kEnd) {
     __builtin_memset(lines + kFirst * pitch * 2, 0, (kEnd - kFirst) * pitch * 2 * sizeof(bfloat16_t));
   }

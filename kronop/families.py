@@ -25,7 +25,8 @@ class KronMatmulOperation(Operation[KronMatmulDescription, KronProblem, KronMatm
     """Y = epilogue(X (F1 x ... x FN)), or with X on the other side.
 
     Args:
-        target: "x86" (or "x86-avx512", "x86-avx2", "x86-generic"), 80, 90, "sm_80" or "sm_90a".
+        target: "x86" (or "x86-amx", "x86-avx512", "x86-avx2", "x86-generic"), 80, 90, "sm_80" or
+            "sm_90a".
         tile_description: tile sizes and math, or None for the planner's choice.
         X, F, Y: descriptions of the operand, of the factors and of the result.
         epilogue_functor: one of the four.
@@ -70,7 +71,8 @@ class KSparseOperation(Operation[KSparseDescription, KSparseProblem, KSparseArgu
     promises of X, W and Y (alignments in elements), which these arguments then have to keep.
 
     Args:
-        target: "x86" (or "x86-avx512", "x86-avx2", "x86-generic"), 80, 90, "sm_80" or "sm_90a".
+        target: "x86" (or "x86-amx", "x86-avx512", "x86-avx2", "x86-generic"), 80, 90, "sm_80" or
+            "sm_90a".
         tile_description: tile sizes and math, or None for the planner's choice.
         X, W, Y: descriptions of the operand, of the weights and of the result.
         epilogue_functor: one of the four; the bias is added before the activation.
@@ -118,7 +120,8 @@ class KSparseChainOperation(
     adjacent factors are one launch where the planner expects that to be faster.
 
     Args:
-        target: "x86" (or "x86-avx512", "x86-avx2", "x86-generic"), 80, 90, "sm_80" or "sm_90a".
+        target: "x86" (or "x86-amx", "x86-avx512", "x86-avx2", "x86-generic"), 80, 90, "sm_80" or
+            "sm_90a".
         tile_description: tile sizes and math of every product, each of which is then a launch of
             its own; None for the planner's choice.
         X, W, Y: descriptions of the operand, of all weights and of the result.
@@ -230,7 +233,7 @@ def _math(
                 hint="build one with kronop",
             )
         )
-    return emitter_of(family, target).instruction(X.element)
+    return emitter_of(family, target).instruction(X.element, target)
 
 
 def _shapes(factors: Sequence[Sequence[int]]) -> tuple[tuple[int, int], ...]:

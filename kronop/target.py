@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import platform
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ class Target:
 
     Attributes:
         backend: "cuda" or "x86".
-        arch: "sm_80" or "sm_90a"; "avx512", "avx2" or "generic".
+        arch: "sm_80" or "sm_90a"; "amx", "avx512", "avx2" or "generic".
         cores: multiprocessors of the largest part of that architecture; 0 where the machine
             that runs decides (x86 takes as many threads as OpenMP gives).
         shared_bytes: most dynamic shared memory of a block; on x86 the level-2 cache to plan for.
@@ -35,9 +36,10 @@ class Target:
 
     @classmethod
     def parse(cls, value: object) -> Target:
-        """A Target from 80, 90, "sm_80", "sm_90a", "x86", "x86-avx512", "x86-avx2", "x86-generic".
+        """A Target from 80, 90, "sm_80", "sm_90a", "x86", "x86-amx", "x86-avx512", "x86-avx2",
+        "x86-generic".
 
-        "x86" is the widest of the three that this machine can run. The architectures may also be
+        "x86" is the first of the four that this machine can run. The architectures may also be
         written "80", "90", "90a" and "sm_90".
 
         Raises:
@@ -110,6 +112,8 @@ _AVX512_FLAGS = (
     "-mavx512cd",
     "-mprefer-vector-width=512",
 )
+# What g++ before 11 and clang before 12 do not know.
+AMX_FLAGS = ("-mavx512bf16", "-mamx-tile", "-mamx-bf16")
 _TARGETS = {
     target.name: target
     for target in (
@@ -119,16 +123,23 @@ _TARGETS = {
         # Zen 4; Zen 2 and 3; ARM servers). Plans do not depend on the machine at hand, and to plan
         # for half of what is there cost less than for twice: on Zen 3, whose level 2 has 512 KB,
         # 8^4 took 2.2 ms with plans for 512 KB, 2.3 for 256 KB, 2.6 for 1 MB and 2.7 for 2 MB.
+        _x86("amx", 64, 32, 1 << 20, (*_AVX512_FLAGS, *AMX_FLAGS)),
         _x86("avx512", 64, 32, 1 << 20, _AVX512_FLAGS),
         _x86("avx2", 32, 16, 1 << 19, _AVX2_FLAGS),
         _x86("generic", 16, 16, 1 << 19),
     )
 }
 _ALIASES = {"80": "sm_80", "90": "sm_90a", "90a": "sm_90a", "sm_90": "sm_90a"}
+_AVX2 = frozenset({"avx2", "fma", "f16c"})
+_AVX512 = _AVX2 | {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd"}
 _NEEDED = {
-    "avx512": {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd", "avx2", "fma", "f16c"},
-    "avx2": {"avx2", "fma", "f16c"},
+    "amx": _AVX512 | {"avx512_bf16", "amx_tile", "amx_bf16"},
+    "avx512": _AVX512,
+    "avx2": _AVX2,
+    "generic": frozenset(),
 }
+# arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA): the state of tiles is there for whom asks.
+_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA = 158, 0x1023, 18
 
 
 def every_target() -> tuple[Target, ...]:
@@ -136,9 +147,17 @@ def every_target() -> tuple[Target, ...]:
     return tuple(_TARGETS.values())
 
 
+def runs(arch: str, here: str) -> bool:
+    """Whether a machine of x86 architecture `here` has the instructions that `arch` needs."""
+    return _NEEDED[arch] <= _NEEDED[here]
+
+
 @functools.cache
 def detect_x86_arch() -> str:
-    """The widest of "avx512", "avx2", "generic" that this machine and its kernel support."""
+    """The first of "amx", "avx512", "avx2", "generic" that this machine and its kernel support.
+
+    The system has to grant this process the state of tiles; what runs later keeps that grant.
+    """
     if platform.machine().lower() not in ("x86_64", "amd64"):
         return "generic"
     try:
@@ -146,4 +165,11 @@ def detect_x86_arch() -> str:
     except OSError:
         return "generic"
     flags = next((set(line.split()) for line in lines if line.startswith("flags")), set())
-    return next((arch for arch, needed in _NEEDED.items() if needed <= flags), "generic")
+    fitting = (arch for arch, needed in _NEEDED.items() if needed <= flags)
+    return next(arch for arch in fitting if arch != "amx" or _may_use_tiles())
+
+
+def _may_use_tiles() -> bool:
+    # Only a Linux whose processor has them lists tiles, so that there is such a call.
+    libc = ctypes.CDLL(None)
+    return bool(libc.syscall(_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA) == 0)

@@ -16,7 +16,7 @@ from kronop.emit.table import EMITTERS
 from kronop.target import detect_x86_arch
 from tests import support
 
-_X86 = ("generic", "avx2", "avx512")
+_X86 = ("generic", "avx2", "avx512", "amx")
 _RUNNABLE = _X86[: _X86.index(detect_x86_arch()) + 1]
 _CUDA = support.cuda_target()
 _TARGETS = {

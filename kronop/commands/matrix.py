@@ -8,7 +8,7 @@ import kronop
 from kronop.descriptions.datatype import TENSOR_TYPES, DataType, result_type
 from kronop.emit.table import EMITTERS
 
-_TARGETS = ("sm_80", "sm_90a", "x86-avx512", "x86-avx2", "x86-generic")
+_TARGETS = ("sm_80", "sm_90a", "x86-amx", "x86-avx512", "x86-avx2", "x86-generic")
 _FAMILIES = {
     kronop.KronMatmulDescription: "Kronecker",
     kronop.KSparseDescription: "Kronecker-sparse",
@@ -43,7 +43,7 @@ def _supported(family: type, element: DataType, target: kronop.Target) -> bool:
     if emitter is None:
         return False
     try:
-        description = _description(family, element, emitter.instruction(element))
+        description = _description(family, element, emitter.instruction(element, target))
     except (kronop.DescriptionError, kronop.ElementTypeError):
         return False
     return bool(emitter.supports(description, target))

@@ -12,10 +12,10 @@ import shutil
 import sys
 
 from kronop.artifacts import BinaryFormat, Language, Resources, Source
-from kronop.compiler.backend import Product, RefusalError, include_flags, run_compiler
+from kronop.compiler.backend import Product, RefusalError, include_flags, run, run_compiler
 from kronop.compiler.versions import version_of
 from kronop.errors import CompileError
-from kronop.target import Target
+from kronop.target import AMX_FLAGS, Target
 
 # No -ffast-math: NaN, infinities and signed zeros behave. Traps and errno are the two parts of it
 # that no result shows and that keep loops with a condition or a square root from being vectorised.
@@ -52,7 +52,11 @@ class HostCompiler:
         command = _command()
         has_openmp = not _is_zig(command) and _has_openmp(command, version_of(command))
         openmp = ("-fopenmp",) if has_openmp else ()
-        return (*_FLAGS, *_machine_flags(command), *target.flags, *openmp)
+        chosen = target.flags
+        if set(AMX_FLAGS) <= set(chosen) and not _knows_amx(command, version_of(command)):
+            # Kernels that use tiles say so, and all others are what they are with AVX-512.
+            chosen = tuple(flag for flag in chosen if flag not in AMX_FLAGS)
+        return (*_FLAGS, *_machine_flags(command), *chosen, *openmp)
 
     def compile(self, source: Source, flags: tuple[str, ...]) -> Product:
         command = [*_command(), *flags, *include_flags(source)]
@@ -112,6 +116,12 @@ def _machine_flags(command: tuple[str, ...]) -> tuple[str, ...]:
     if platform.machine().lower() in ("x86_64", "amd64"):
         flags.append("-march=x86_64" if is_zig else "-march=x86-64")
     return tuple(flags)
+
+
+@functools.cache
+def _knows_amx(command: tuple[str, ...], version: tuple[str, ...]) -> bool:
+    probe = [*command, *AMX_FLAGS, "-fsyntax-only", "-x", "c++", os.devnull]
+    return run(probe).returncode == 0
 
 
 @functools.cache

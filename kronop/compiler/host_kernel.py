@@ -17,7 +17,7 @@ from kronop.artifacts import Binary, Launch
 from kronop.compiler.parameters import parameter_words
 from kronop.cpus import cpu_count
 from kronop.errors import DescriptionError, DeviceError, OutOfMemoryError, mismatch
-from kronop.target import Target
+from kronop.target import Target, runs
 
 # Whether a kernel is to do all of its work on the calling thread: 1 in a forked child, where OpenMP
 # would wait for threads that stayed with the parent. One object for all launchers, those included
@@ -130,10 +130,10 @@ def _check_machine(binary: Binary) -> None:
     """Refuse what would end in an illegal instruction."""
     here = Target.parse("x86")
     try:
-        needed = Target.parse(f"x86-{binary.arch}").vector_bytes
+        needed = Target.parse(f"x86-{binary.arch}")
     except DescriptionError as error:
         raise DeviceError(f"kernel {binary.entry}: {error}") from None
-    if needed > here.vector_bytes:
+    if not runs(needed.arch, here.arch):
         raise DeviceError(
             mismatch(
                 f"kernel {binary.entry}",

@@ -23,7 +23,7 @@ from kronop.errors import DescriptionError, mismatch
 
 
 class OpClass(enum.Enum):
-    """Simt: the ordinary cores (on x86 the vector units). TensorOp: the tensor cores."""
+    """Simt: the ordinary cores (on x86 the vector units). TensorOp: tensor cores, or AMX tiles."""
 
     Simt = "simt"
     TensorOp = "tensorop"
@@ -52,7 +52,8 @@ _FAST = (
 _SIMT_SHAPE = (1, 1, 1)
 
 # Rows: class, shape, operand types, accumulator types, operations. The TensorOp rows and the first
-# two Simt rows are PyCUTLASS's; the other Simt rows are what the SIMT and x86 kernels also compute.
+# two Simt rows are PyCUTLASS's, but for the last one, the tiles of x86-amx; the other Simt rows are
+# what the SIMT and x86 kernels also compute.
 _VALID: tuple[
     tuple[
         OpClass,
@@ -80,6 +81,7 @@ _VALID: tuple[
     (OpClass.TensorOp, (16, 8, 16), (bfloat16,), (float32,), (_MA,)),
     (OpClass.TensorOp, (16, 8, 32), (int8,), (int32,), (_SATURATE,)),
     (OpClass.TensorOp, (16, 8, 32), FLOAT8, (float32,), (_MA,)),
+    (OpClass.TensorOp, (16, 16, 32), (bfloat16,), (float32,), (_MA,)),
 )
 
 
@@ -175,6 +177,14 @@ class MathInstruction:
         narrow = (float16, bfloat16, *FLOAT8)
         accumulator = float32 if element in narrow else result_type(element)
         return cls(_SIMT_SHAPE, element, element, accumulator, OpClass.Simt, _MA)
+
+    @classmethod
+    def amx(cls) -> MathInstruction:
+        """The tile product of x86-amx: bfloat16, with sums in float32.
+
+        What is between two factors is rounded to bfloat16, and subnormal numbers count as zero.
+        """
+        return cls((16, 16, 32), bfloat16, bfloat16, float32, OpClass.TensorOp, _MA)
 
     @classmethod
     def tensor_op(cls, element: DataType) -> MathInstruction:

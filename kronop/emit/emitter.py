@@ -17,8 +17,9 @@ Problem = TypeVar("Problem", contravariant=True)
 class Emitter(Protocol[Description, Problem]):
     """Plans a family's descriptions and computes the launches of its problems."""
 
-    def instruction(self, element: DataType) -> MathInstruction:
-        """The multiply-add for tensors of `element` where the user names none."""
+    def instruction(self, element: DataType, target: Target) -> MathInstruction:
+        """The multiply-add for tensors of `element` on `target` where the user
+        names none."""
         ...
 
     def supports(self, description: Description, target: Target) -> Status:

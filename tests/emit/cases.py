@@ -72,6 +72,7 @@ def operations() -> Iterator[_Named]:
     yield from _gradients()
     yield from _chains()
     yield from _float8()
+    yield from _tiles()
     for target in ("sm_90a", "x86-avx512"):
         for element in support.ELEMENTS[1:]:
             yield (
@@ -90,6 +91,13 @@ def operations() -> Iterator[_Named]:
             target, kronop.float32, (6, 64, 64, 1), epilogue=epilogue
         )
         yield f"ksparse_gelu_{target}", operation
+
+
+def _tiles() -> Iterator[_Named]:
+    for name, (factors, options) in _KRON.items():
+        operation = support.kron_operation("x86-amx", kronop.bfloat16, factors, **options)
+        yield f"kron_{name}_bf16_x86-amx", operation
+    yield "kron_8x8p4_f32_x86-amx", support.kron_operation("x86-amx", kronop.float32, [(8, 8)] * 4)
 
 
 def _float8() -> Iterator[_Named]:

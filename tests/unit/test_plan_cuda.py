@@ -216,16 +216,16 @@ def test_tensor_cores_are_refused_with_the_way_out() -> None:
 
 @pytest.mark.parametrize("element", [float32, float64, float16])
 def test_floats_take_the_tensor_cores(element: DataType) -> None:
-    instruction = KRON.instruction(element)
+    instruction = KRON.instruction(element, Target.parse("sm_80"))
     assert instruction.opcode_class is OpClass.TensorOp
     alignment = 16 // element.bytes
     description = kron([(16, 16)] * 3, element, instruction=instruction, alignment=alignment)
     assert {step.template for step in KRON.plan(description, HOPPER).steps} == {"kronop::kron_mma"}
-    assert KRON.instruction(int32) == MathInstruction.simt(int32)
+    assert KRON.instruction(int32, Target.parse("sm_80")) == MathInstruction.simt(int32)
 
 
 def test_bytes_take_the_tensor_cores_and_share_what_simt_serves() -> None:
-    instruction = KRON.instruction(int8)
+    instruction = KRON.instruction(int8, Target.parse("sm_80"))
     assert instruction == MathInstruction.tensor_op(int8)
 
     def step_of(factors: list[tuple[int, int]], **options: TileDescription) -> Step:
@@ -249,7 +249,9 @@ def test_bytes_take_the_tensor_cores_and_share_what_simt_serves() -> None:
 def test_tiny_factors_are_multiplied_out() -> None:
     assert mma.runs_of([(2, 2)] * 7, 8) == (3, 3, 1)
     assert mma.runs_of([(3, 2), (2, 5), (4, 1)], 8) == (1, 2)
-    description = kron([(2, 2)] * 12, instruction=KRON.instruction(float32), alignment=4)
+    description = kron(
+        [(2, 2)] * 12, instruction=KRON.instruction(float32, Target.parse("sm_80")), alignment=4
+    )
     (step,) = KRON.plan(description, HOPPER).steps
     assert step.template == "kronop::kron_mma"
     assert step.constant("kFactors") == 12
@@ -257,7 +259,7 @@ def test_tiny_factors_are_multiplied_out() -> None:
 
 
 def test_a_tile_of_the_tensor_cores_is_obeyed_or_refused_with_sizes() -> None:
-    instruction = KRON.instruction(float32)
+    instruction = KRON.instruction(float32, Target.parse("sm_80"))
     tiles = TileDescription((4, 64, 8), 1, (4, 1, 1), instruction)
     (step,) = KRON.plan(kron([(8, 8)] * 2, tiles=tiles, instruction=instruction), HOPPER).steps
     assert (step.constant("kRows"), step.threads) == (4, 128)
@@ -441,7 +443,9 @@ def test_a_pass_is_limited_in_factors() -> None:
 
 @pytest.mark.parametrize("batch", [(), (3, 700), (700, 3)])
 def test_intermediates_beyond_a_gigabyte_go_in_parts(batch: tuple[int, ...]) -> None:
-    description = kron([(16, 16)] * 5, alignment=4, instruction=KRON.instruction(float32))
+    description = kron(
+        [(16, 16)] * 5, alignment=4, instruction=KRON.instruction(float32, Target.parse("sm_80"))
+    )
     plan = KRON.plan(description, HOPPER)
     rows = 2100 // math.prod(batch)
     most = kron_launch.rows_at_once(plan, 2100)

@@ -30,8 +30,16 @@ SHAPES = {
 }
 
 
-def kron(factors, *, element=kronop.float32, tile=None, side=Side.Right, layout=kronop.RowMajor):
-    math_instruction = kronop.MathInstruction.simt(element)
+def kron(
+    factors,
+    *,
+    element=kronop.float32,
+    tile=None,
+    side=Side.Right,
+    layout=kronop.RowMajor,
+    math_instruction=None,
+):
+    math_instruction = math_instruction or kronop.MathInstruction.simt(element)
     accumulator = math_instruction.element_accumulator
     matrix = kronop.TensorDescription(element, layout)
     return KronMatmulDescription(
@@ -353,3 +361,94 @@ def test_threads_share_a_row_where_rows_do_not_come_out_even(rows, together):
     (launch,) = KRON.launches(plan, problem(rows, (), (), (), threads=2))
     assert field(plan.steps[0], launch, "threads") == 2
     assert field(plan.steps[0], launch, "together") == together
+
+
+AMX = Target.parse("x86-amx")
+
+
+def on_tiles(factors, **options):
+    math_instruction = KRON.instruction(kronop.bfloat16, AMX)
+    return kron(factors, element=kronop.bfloat16, math_instruction=math_instruction, **options)
+
+
+def test_the_instruction_is_that_of_the_target():
+    assert KRON.instruction(kronop.bfloat16, AMX) == kronop.MathInstruction.amx()
+    for element, target in (
+        (kronop.bfloat16, Target.parse("x86-avx512")),
+        (kronop.float16, AMX),
+        (kronop.int8, AMX),
+    ):
+        assert KRON.instruction(element, target) == kronop.MathInstruction.simt(element)
+    assert KSPARSE.instruction(kronop.bfloat16, AMX) == kronop.MathInstruction.simt(kronop.bfloat16)
+    status = KRON.supports(on_tiles(((32, 32),)), Target.parse("x86-avx512"))
+    assert re.search("has no tensor cores for TensorOp 16x16x32", status.reason)
+
+
+@pytest.mark.parametrize(
+    ("factors", "digits"),
+    [
+        (((128, 128),) * 2, (128, 128)),
+        (((64, 64),) * 3, (64, 64, 64)),
+        (((8, 8),) * 4, (64, 64)),
+        (((16, 16),) * 4, (16, 16, 16, 16)),
+    ],
+)
+def test_tiles_take_large_digits_and_merged_ones(factors, digits):
+    (step,) = KRON.plan(on_tiles(factors), AMX).steps
+    assert step.header == "kronop_x86/kron_amx.hpp"
+    assert step.constant("kContracted") == digits
+    assert step.operations_per_row == 2 * math.prod(p for p, _ in factors) * sum(digits)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"factors": ((8, 8),) * 2}, "on vectors about"),
+        ({"factors": ((64, 64),) * 2, "side": Side.Left}, "contiguous along the digits"),
+        ({"factors": ((20000, 20000),)}, "bytes of scratch in each thread"),
+    ],
+)
+def test_vectors_take_the_rest_with_a_reason(options, reason):
+    plan = KRON.plan(on_tiles(**options), AMX)
+    assert plan.steps[0].header == "kronop_x86/kron.hpp"
+    assert plan.rejected[0][0].startswith("on tiles")
+    assert reason in plan.rejected[0][1]
+
+
+def test_simt_on_a_machine_with_tiles_is_that_of_avx512():
+    narrow = Target.parse("x86-avx512")
+    for element in (kronop.bfloat16, kronop.float32):
+        description = kron(((64, 64),) * 2, element=element)
+        (step,), (other,) = KRON.plan(description, AMX).steps, KRON.plan(description, narrow).steps
+        assert (step.constants, step.launch) == (other.constants, other.launch)
+
+
+def test_tiles_take_no_tile_description():
+    tile = kronop.TileDescription([16, 64, 4], 1, [1, 1, 1], kronop.MathInstruction.amx())
+    status = KRON.supports(on_tiles(((64, 64),), tile=tile), AMX)
+    assert "leave it out, or use MathInstruction.simt" in status.reason
+
+
+def test_tiles_share_out_rows_but_never_a_row():
+    (step,) = (plan := KRON.plan(on_tiles(((64, 64),) * 3), AMX)).steps
+    for rows in (1, 3, 1000):
+        problem = KronProblem(
+            rows=rows,
+            batch=(),
+            x=StridedMatrix(pointer=0, row=64**3, column=1),
+            factors=(StridedMatrix(pointer=0, row=64, column=1),) * 3,
+            z=None,
+            y=StridedMatrix(pointer=0, row=64**3, column=1),
+            scalars=(1, 0),
+            workspace=0,
+            threads=2,
+        )
+        (launch,) = KRON.launches(plan, problem)
+        values = {
+            name: int.from_bytes(launch.parameters[at : at + 8], "little")
+            for name, at in step.signature.offsets().items()
+        }
+        assert values["together"] == 0
+        assert values["threads"] == min(rows, 2)
+        assert values["threads"] * step.shared_bytes <= KRON.workspace_bytes(plan, rows, 2)
+        assert values["stream"] == (rows * 64**3 * 2 > 8 << 20)

@@ -14,11 +14,13 @@ from pathlib import Path
 
 import pytest
 
+import kronop
 from kronop import compiler, knobs
 from kronop.artifacts import Binary, BinaryFormat, Language, Launch, Origin, Source
 from kronop.compiler import host_backend, host_kernel
 from kronop.errors import CompileError, DeviceError
 from kronop.target import Target
+from tests import support
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 ROOT = Path(__file__).parents[2]
@@ -115,7 +117,7 @@ def test_many_kernels_are_not_mistaken_for_each_other() -> None:
 
 
 def test_every_arch_that_this_machine_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    archs = ["generic", "avx2", "avx512"]
+    archs = ["generic", "avx2", "avx512", "amx"]
     for arch in archs[: archs.index(X86.arch) + 1]:
         target = Target.parse(f"x86-{arch}")
         (binary,) = compiler.compile_sources([make()], target)
@@ -130,6 +132,42 @@ def test_every_arch_that_this_machine_runs(monkeypatch: pytest.MonkeyPatch) -> N
         host_kernel.load_host(foreign)
     with pytest.raises(DeviceError, match=r"axpy: target: expected one of .*, got 'x86-avx10'"):
         host_kernel.load_host(dataclasses.replace(foreign, arch="avx10"))
+
+
+def test_tiles_are_more_than_vectors_as_wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    (binary,) = compiler.compile_sources([make()], Target.parse("x86-amx"))
+    parse = Target.parse
+    for here, runs in (("x86-avx512", False), ("x86-amx", True)):
+        monkeypatch.setattr(
+            host_kernel.Target, "parse", lambda value, here=here: parse(_or(value, here))
+        )
+        if runs:
+            host_kernel._check_machine(binary)
+            continue
+        with pytest.raises(DeviceError, match="expected a machine with amx, got one with avx512"):
+            host_kernel._check_machine(binary)
+
+
+def _or(value: object, here: str) -> object:
+    return here if value == "x86" else value
+
+
+def test_a_compiler_without_amx_makes_all_but_tiles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "old-g++"
+    script.write_text(
+        "#!/bin/sh\n"
+        'case "$*" in *-mamx*) echo "unrecognized command-line option" >&2; exit 1;; esac\n'
+        'exec g++ "$@"\n'
+    )
+    script.chmod(0o755)
+    monkeypatch.setenv("CXX", str(script))
+    target = Target.parse("x86-amx")
+    (binary,) = compiler.compile_sources([make()], target)
+    assert binary.image
+    with pytest.raises(CompileError, match="knows no AMX: it takes g"):
+        support.kron_operation(target, kronop.bfloat16, [(32, 32)] * 2).binaries  # noqa: B018
 
 
 def test_a_broken_image_is_an_error() -> None:

@@ -19,8 +19,8 @@ from kronop.emit.x86.kron import X86KronEmitter
 from kronop.emit.x86.ksparse import X86KSparseEmitter
 from kronop.target import Target, detect_x86_arch
 
-WIDEST = ("generic", "avx2", "avx512").index(detect_x86_arch())
-ARCHS = [f"x86-{arch}" for arch in ("generic", "avx2", "avx512")[: WIDEST + 1]]
+WIDEST = ("generic", "avx2", "avx512", "amx").index(detect_x86_arch())
+ARCHS = [f"x86-{arch}" for arch in ("generic", "avx2", "avx512", "amx")[: WIDEST + 1]]
 FLOATS = (kronop.float32, kronop.float64, kronop.float16, kronop.bfloat16)
 ELEMENTS = (*FLOATS, kronop.int32, kronop.int64)
 UNIT = {"float32": 2.0**-24, "float64": 2.0**-53, "float16": 2.0**-11, "bfloat16": 2.0**-8}
@@ -65,15 +65,19 @@ def matrix(array, swap, batch=()):
     return StridedMatrix(pointer=array.ctypes.data, row=row, column=column, batch=tuple(outer))
 
 
-def launch(emitter, description, problem, arch, rows, plan=None, threads=2):
+def load(plan):
+    (binary,) = compiler.compile_sources(render(plan), plan.target)
+    return compiler.load(binary, plan.target)
+
+
+def launch(emitter, description, problem, arch, rows, plan=None, threads=2, load=load):
     """Runs a problem in a workspace that has guards on both sides."""
     plan = plan or emitter.plan(description, Target.parse(arch))
     size = emitter.workspace_bytes(plan, rows, threads)
     memory = np.full(size + 256, 0xFF, np.uint8)
     start = 64 + -memory.ctypes.data % 64
     problem = dataclasses.replace(problem, workspace=memory.ctypes.data + start, threads=threads)
-    (binary,) = compiler.compile_sources(render(plan), plan.target)
-    kernel = compiler.load(binary, plan.target)
+    kernel = load(plan)
     launches = emitter.launches(plan, problem)
     for item in launches:
         kernel.bind(item)(0)
@@ -83,12 +87,17 @@ def launch(emitter, description, problem, arch, rows, plan=None, threads=2):
 
 
 def check(description, actual, expected, magnitude, contracted, output):
-    """|error| <= 2 eps (contracted sizes) sum |x| |f| ..., and the rounding of the output."""
+    """|error| <= 2 eps (contracted sizes) sum |x| |f| ..., and the rounding of the output.
+
+    With the tile instruction also of what is between two factors, and of products of factors.
+    """
     if output.kind == "int":
         np.testing.assert_array_equal(actual.astype(np.int64), expected)
         return
     sums = 2 * UNIT[description.math.element_accumulator.name] * (contracted + 4) * magnitude
     bound = sums + 2 * UNIT[output.name] * np.abs(expected) + TINY[output.name]
+    if description.math == kronop.MathInstruction.amx():
+        bound += 2 * len(description.factors) * UNIT["bfloat16"] * magnitude
     assert (np.abs(actual.astype(np.float64) - expected) <= bound).all()
 
 
@@ -109,15 +118,17 @@ def run_kron(
     tile=None,
     candidate=0,
     offset=16,
+    place=lambda array: array,
+    load=load,
 ):
     """Returns what was launched; Y begins `offset` bytes after a cache line."""
     random = np.random.default_rng(rows)
     output = output or element
-    simt = kronop.MathInstruction.simt(element)
-    accumulator = simt.element_accumulator
+    math_instruction = X86KronEmitter().instruction(element, Target.parse(arch))
+    accumulator = math_instruction.element_accumulator
     layouts = [kronop.ColumnMajor if view == "transposed" else kronop.RowMajor for view in views]
     description = KronMatmulDescription(
-        math=simt,
+        math=math_instruction if tile is None else tile.math_instruction,
         tile=tile,
         X=kronop.TensorDescription(element, layouts[0]),
         F=kronop.TensorDescription(element),
@@ -128,10 +139,11 @@ def run_kron(
     )
     swap = side is Side.Left
     x_shape = (*(batch if x_batch is None else x_batch), *description.x_shape(rows))
-    x = strided(random_array(random, x_shape, element), views[0])
+    x = place(strided(random_array(random, x_shape, element), views[0]))
     fs = [strided(random_array(random, (*f_batch, *shape), element), views[1]) for shape in factors]
+    fs = [place(f) for f in fs]
     z = strided(random_array(random, (*batch, *description.y_shape(rows)), output), views[2])
-    y = z if in_place else strided(poisoned(z.shape, output, offset), views[2])
+    y = z if in_place else place(strided(poisoned(z.shape, output, offset), views[2]))
     op = description.epilogue.epilogue_type(*scalars)
     source = z.copy() if scalars[1] else None
     problem = KronProblem(
@@ -147,7 +159,7 @@ def run_kron(
     )
     plans = X86KronEmitter().candidates(description, Target.parse(arch), candidate + 1)
     plan, count = plans[min(candidate, len(plans) - 1)], rows * math.prod(batch)
-    launched = launch(X86KronEmitter(), description, problem, arch, count, plan)
+    launched = launch(X86KronEmitter(), description, problem, arch, count, plan, load=load)
     expected = description.reference(x, fs, source, op)
     magnitude = description.reference(
         np.abs(x.astype(float)), [np.abs(f.astype(float)) for f in fs]

@@ -27,7 +27,7 @@ from kronop.target import Target
 class CudaKronEmitter:
     """Plans Kronecker matmuls for sm_80 and sm_90a."""
 
-    def instruction(self, element: DataType) -> MathInstruction:
+    def instruction(self, element: DataType, target: Target) -> MathInstruction:
         """The tensor cores for floats, as accurate as SIMT, and for int8, with the same results."""
         if element in (int32, int64):
             return MathInstruction.simt(element)

@@ -47,7 +47,7 @@ Candidate = EvenTile | PartedTile
 class CudaKSparseEmitter:
     """Plans Kronecker-sparse products for sm_80 and sm_90a."""
 
-    def instruction(self, element: DataType) -> MathInstruction:
+    def instruction(self, element: DataType, target: Target) -> MathInstruction:
         """The tensor cores for floats, as accurate as SIMT; integers have none that wrap."""
         if element.kind == "int":
             return MathInstruction.simt(element)

@@ -41,9 +41,9 @@ _Cut = tuple[tuple[int, int], ...]
 class CudaKSparseChainEmitter:
     """Plans chains for sm_80 and sm_90a."""
 
-    def instruction(self, element: DataType) -> MathInstruction:
+    def instruction(self, element: DataType, target: Target) -> MathInstruction:
         """That of single products."""
-        return _SINGLE.instruction(element)
+        return _SINGLE.instruction(element, target)
 
     def supports(self, description: KSparseChainDescription, target: Target) -> Status:
         """Whether every factor has a plan of its own, and why not where one has none."""

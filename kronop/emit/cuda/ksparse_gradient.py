@@ -42,7 +42,7 @@ _AXES = 3
 class CudaKSparseGradientEmitter:
     """Plans gradients of weights for sm_80 and sm_90a."""
 
-    def instruction(self, element: DataType) -> MathInstruction:
+    def instruction(self, element: DataType, target: Target) -> MathInstruction:
         if element.kind == "int":
             return MathInstruction.simt(element)
         return MathInstruction.tensor_op(element)

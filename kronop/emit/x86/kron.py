@@ -1,13 +1,13 @@
-"""The Kronecker matmul family on CPUs: one kernel for all factors."""
+"""The Kronecker matmul family on CPUs: one kernel for all factors, on vectors or on AMX tiles."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
-from kronop.descriptions.datatype import DataType, Layout
+from kronop.descriptions.datatype import DataType, Layout, bfloat16
 from kronop.descriptions.epilogue import LinearCombination
 from kronop.descriptions.kron import (
     MOST_BATCH_DIMENSIONS,
@@ -17,8 +17,9 @@ from kronop.descriptions.kron import (
     StridedMatrix,
 )
 from kronop.descriptions.math_instruction import MathInstruction
-from kronop.emit.plan import Plan, Step
-from kronop.emit.x86.kron_parts import Candidate, Kind, Setting
+from kronop.emit.plan import Constant, Plan, Step
+from kronop.emit.x86 import kron_amx
+from kronop.emit.x86.kron_parts import Candidate, Digit, Kind, Setting
 from kronop.emit.x86.kron_plan import judged, tile_status
 from kronop.emit.x86.planning import (
     aligned,
@@ -46,13 +47,20 @@ _NO_MATRIX = StridedMatrix(pointer=0, row=0, column=0)
 
 
 class X86KronEmitter:
-    """Plans Kronecker matmuls for x86 targets; see kron.hpp for what a plan means."""
+    """Plans Kronecker matmuls for x86 targets; see kron.hpp and kron_amx.hpp for what a plan means.
 
-    def instruction(self, element: DataType) -> MathInstruction:
-        return MathInstruction.simt(element)
+    With the tile instruction, shapes that tiles do not make faster still go through vectors: what
+    is between two factors is then not rounded.
+    """
+
+    def instruction(self, element: DataType, target: Target) -> MathInstruction:
+        on_tiles = target.arch == "amx" and element is bfloat16
+        return MathInstruction.amx() if on_tiles else MathInstruction.simt(element)
 
     def supports(self, description: KronMatmulDescription, target: Target) -> Status:
         """Whether a plan exists, and which size of the tile stands in the way where not."""
+        if _asks_for_tiles(description, target):
+            return _tiles_status(description)
         status = common_status(description.math, description.tile, target)
         if not status or description.tile is None:
             return status
@@ -99,6 +107,13 @@ class X86KronEmitter:
             (str(item), f"{cycles:.0f} cycles per row, the best takes {best:.0f}")
             for cycles, _, item in ranked[1:]
         ]
+        if _asks_for_tiles(description, target):
+            tiles = kron_amx.plan(description.contractions)
+            reason = _reason_against_tiles(description, tiles, ranked[0][2])
+            if not reason:
+                step = _tile_step(description, target, tiles)
+                return (Plan(target=target, steps=(step,)),)
+            rejected.insert(0, (str(tiles), reason))
         return tuple(
             Plan(
                 target=target,
@@ -123,10 +138,43 @@ class X86KronEmitter:
         )
 
 
+def _asks_for_tiles(description: KronMatmulDescription, target: Target) -> bool:
+    return target.arch == "amx" and description.math == MathInstruction.amx()
+
+
+def _tiles_status(description: KronMatmulDescription) -> Status:
+    if description.tile is None:
+        return Status.accept()
+    return Status.reject(
+        "AMX tiles take no TileDescription; leave it out, or use MathInstruction.simt"
+    )
+
+
+def _reason_against_tiles(
+    description: KronMatmulDescription, tiles: kron_amx.TilePlan, vectors: Candidate
+) -> str:
+    """Why vectors serve a description; empty where tiles do."""
+    straight = _straight(description.side)
+    if description.X.layout is not straight or description.Y.layout is not straight:
+        return "tiles take rows of X and Y that are contiguous along the digits"
+    if tiles.bytes > _MOST_SCRATCH:
+        return f"takes {tiles.bytes} bytes of scratch in each thread, at most {_MOST_SCRATCH}"
+    products = [(results, vectors.digits[digit].contracted) for digit, results in _results(vectors)]
+    cycles = kron_amx.vector_cycles(description.input_columns, products)
+    if tiles.cycles < cycles:
+        return ""
+    return f"{tiles.cycles:.0f} cycles per row, on vectors about {cycles:.0f}"
+
+
+def _straight(side: Side) -> Layout:
+    """The layout of X and Y whose rows, in the canonical form, are contiguous."""
+    return Layout.RowMajor if side is Side.Right else Layout.ColumnMajor
+
+
 def _setting(
     description: KronMatmulDescription, target: Target, rows: int | None = None
 ) -> Setting:
-    straight = Layout.RowMajor if description.side is Side.Right else Layout.ColumnMajor
+    straight = _straight(description.side)
     accumulator, tile = description.math.element_accumulator, description.tile
     x_by_rows = description.X.layout is not straight
     y_by_rows = description.Y.layout is not straight
@@ -150,40 +198,105 @@ def _setting(
 def _step(
     description: KronMatmulDescription, target: Target, setting: Setting, chosen: Candidate
 ) -> Step:
+    kind, most = chosen.passes[0].kind, chosen.row_tile
+    in_vectors = most % setting.width == 0 and kind in (Kind.Rows, Kind.RowsAndLead)
+    return _kernel(
+        description,
+        target,
+        header="kron.hpp",
+        template="kron_matmul",
+        constants=_constants(description, setting, chosen),
+        shared_bytes=sum(_scratch(chosen, setting)),
+        multiply_adds=_multiply_adds(chosen),
+        chosen=str(chosen),
+        launch=(
+            ("work", _multiply_adds(chosen)),
+            ("row_tile", most),
+            ("row_multiple", setting.width if in_vectors else 1),
+            ("teams", True),
+            ("streamed_bytes", _streamed_bytes(description, target, chosen)),
+        ),
+    )
+
+
+def _tile_step(
+    description: KronMatmulDescription, target: Target, tiles: kron_amx.TilePlan
+) -> Step:
+    constants = (
+        ("kGroup", tiles.group),
+        ("kSlice", tiles.bytes),
+        *_digit_constants(description, tiles.digits),
+    )
+    return _kernel(
+        description,
+        target,
+        header="kron_amx.hpp",
+        template="kron_amx_matmul",
+        constants=constants,
+        shared_bytes=tiles.bytes,
+        multiply_adds=tiles.multiply_adds,
+        chosen=str(tiles),
+        launch=(
+            ("work", tiles.vector_work),
+            ("row_tile", kron_amx.ROWS),
+            ("row_multiple", kron_amx.ROWS_AT_ONCE if len(tiles.digits) == 1 else 1),
+            ("teams", False),
+            ("streamed_bytes", description.output_columns * description.Y.element.bytes),
+        ),
+    )
+
+
+def _kernel(
+    description: KronMatmulDescription,
+    target: Target,
+    *,
+    header: str,
+    template: str,
+    constants: tuple[tuple[str, Constant], ...],
+    shared_bytes: int,
+    multiply_adds: int,
+    chosen: str,
+    launch: tuple[tuple[str, Constant], ...],
+) -> Step:
+    """What steps of both kernels have in common.
+
+    Args:
+        launch: `work` of a row, in multiply-adds of vectors; `row_tile`, most rows of a tile, and
+            what its rows are a multiple of where there are enough; `teams`, whether threads may
+            share a tile; `streamed_bytes` of a row's results that may go past the caches.
+    """
     accumulator, element = description.math.element_accumulator, description.X.element
     factors, arguments = len(description.factors), parameter_arguments(description.epilogue)
-    layout = _scratch(chosen, setting)
     sizes = run_lengths([f"{p}x{q}" for p, q in description.contractions])
     return Step(
         entry=kernel_name("kron", element, sizes, target),
-        header="kronop_x86/kron.hpp",
-        template="kronop::kron_matmul",
+        header=f"kronop_x86/{header}",
+        template=f"kronop::{template}",
         parameters=f"kronop::KronParameters<{factors}, {arguments}>",
         types=element_types(element, description.Y.element, accumulator),
-        constants=_constants(description, setting, chosen),
+        constants=constants,
         signature=_signature(description),
         epilogue=description.epilogue,
         threads=0,
-        shared_bytes=sum(layout),
+        shared_bytes=shared_bytes,
         bytes_per_row=description.input_columns * element.bytes
         + description.output_columns * description.Y.element.bytes,
-        operations_per_row=2 * _multiply_adds(chosen),
+        operations_per_row=2 * multiply_adds,
         note=f"X times {factors} factors: {chosen}",
-        launch=(("streamed_bytes", _streamed_bytes(description, target, chosen)),),
+        launch=launch,
     )
 
 
 def _multiply_adds(chosen: Candidate) -> int:
-    return sum(
-        item.lead
-        * item.trail
-        * product.left
-        * product.right
-        * chosen.digits[product.digit].contracted
-        * chosen.digits[product.digit].produced
-        for item in chosen.passes
-        for product in item.products
-    )
+    return sum(results * chosen.digits[digit].contracted for digit, results in _results(chosen))
+
+
+def _results(chosen: Candidate) -> Iterator[tuple[int, int]]:
+    """(digit, results in a row) of each mode product."""
+    for item in chosen.passes:
+        for product in item.products:
+            produced = chosen.digits[product.digit].produced
+            yield product.digit, item.lead * item.trail * product.left * product.right * produced
 
 
 def _affordable(setting: Setting) -> list[tuple[Candidate, Status]]:
@@ -233,7 +346,7 @@ def _scratch(chosen: Candidate, setting: Setting) -> tuple[int, ...]:
 
 def _constants(
     description: KronMatmulDescription, setting: Setting, chosen: Candidate
-) -> tuple[tuple[str, int | bool | tuple[int, ...]], ...]:
+) -> tuple[tuple[str, Constant], ...]:
     products = [product for item in chosen.passes for product in item.products]
     ends = [
         sum(len(item.products) for item in chosen.passes[: index + 1])
@@ -245,14 +358,7 @@ def _constants(
         ("kWidth", setting.width),
         ("kRowTile", chosen.row_tile),
         ("kState", chosen.state),
-        ("kSaturate", description.epilogue.saturates),
-        ("kFactors", len(description.factors)),
-        ("kFactorRows", tuple(p for p, _ in description.contractions)),
-        ("kFactorColumns", tuple(q for _, q in description.contractions)),
-        ("kDigits", len(chosen.digits)),
-        ("kDigitFactor", (*(digit.first for digit in chosen.digits), len(description.factors))),
-        ("kContracted", tuple(digit.contracted for digit in chosen.digits)),
-        ("kProduced", tuple(digit.produced for digit in chosen.digits)),
+        *_digit_constants(description, chosen.digits),
         ("kPanel", tuple(tile.panel for tile in every)),
         ("kTileRows", tuple(tile.rows for tile in every)),
         ("kTileVectors", tuple(tile.vectors for tile in every)),
@@ -265,6 +371,21 @@ def _constants(
         ("kOrder", tuple(product.digit for product in products)),
         ("kLeft", tuple(product.left for product in products)),
         ("kRight", tuple(product.right for product in products)),
+    )
+
+
+def _digit_constants(
+    description: KronMatmulDescription, digits: Sequence[Digit]
+) -> tuple[tuple[str, Constant], ...]:
+    return (
+        ("kSaturate", description.epilogue.saturates),
+        ("kFactors", len(description.factors)),
+        ("kFactorRows", tuple(p for p, _ in description.contractions)),
+        ("kFactorColumns", tuple(q for _, q in description.contractions)),
+        ("kDigits", len(digits)),
+        ("kDigitFactor", (*(digit.first for digit in digits), len(description.factors))),
+        ("kContracted", tuple(digit.contracted for digit in digits)),
+        ("kProduced", tuple(digit.produced for digit in digits)),
     )
 
 
@@ -366,7 +487,7 @@ def _values(step: Step, problem: KronProblem) -> dict[str, int | Sequence[int] |
 
 def _threads(step: Step, rows: int, threads: int) -> int:
     """Threads that a run of so many rows in all takes of those that it may."""
-    return shares(step.operations_per_row // 2 * rows, threads, threads)
+    return shares(_launch(step, "work") * rows, threads, threads)
 
 
 def _split(step: Step, problem: KronProblem) -> tuple[int, int, bool]:
@@ -375,19 +496,17 @@ def _split(step: Step, problem: KronProblem) -> tuple[int, int, bool]:
     Few tiles are evened out, so that every thread gets as many; where rows cannot be, threads share
     the blocks of each.
     """
-    (most,), (width,) = _whole(step, "kRowTile"), _whole(step, "kWidth")
+    most, multiple = _launch(step, "row_tile"), _launch(step, "row_multiple")
     batch = math.prod(problem.batch)
     threads = _threads(step, problem.rows * batch, problem.threads)
     tiles = -(-problem.rows // most)
     if batch == 1 and tiles % threads:
         tiles += threads - tiles % threads
     row_tile = -(-problem.rows // tiles)
-    kinds = _whole(step, "kPassKind")
-    if most % width == 0 and kinds[0] in (Kind.Rows, Kind.RowsAndLead):
-        row_tile = -(-row_tile // width) * width
+    row_tile = -(-row_tile // multiple) * multiple
     items = batch * -(-problem.rows // row_tile)
     busiest = -(-items // threads) * min(row_tile, problem.rows)
-    if busiest * threads > _UNEVEN * problem.rows * batch:
+    if _launch(step, "teams") and busiest * threads > _UNEVEN * problem.rows * batch:
         return min(most, problem.rows), threads, True
     return row_tile, min(threads, items), False
 
@@ -405,7 +524,7 @@ def _streamed_bytes(description: KronMatmulDescription, target: Target, chosen: 
 
 
 def _is_streamed(step: Step, problem: KronProblem) -> bool:
-    (row,) = _whole(step, "streamed_bytes")
+    row = _launch(step, "streamed_bytes")
     return row * problem.rows * math.prod(problem.batch) > _STREAMED
 
 
@@ -414,9 +533,10 @@ def _is_plain(step: Step, problem: KronProblem) -> bool:
     return type(step.epilogue) is LinearCombination and tuple(problem.scalars) == (1, 0)
 
 
-def _whole(step: Step, name: str) -> tuple[int, ...]:
+def _launch(step: Step, name: str) -> int:
     value = step.constant(name)
-    return value if isinstance(value, tuple) else (int(value),)
+    assert not isinstance(value, tuple)
+    return int(value)
 
 
 def _padded(values: Sequence[int], fill: int) -> list[int]:

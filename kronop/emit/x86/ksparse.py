@@ -40,7 +40,7 @@ _NO_MATRIX = StridedMatrix(pointer=0, row=0, column=0)
 class X86KSparseEmitter:
     """Plans Kronecker-sparse products for x86 targets; see ksparse.hpp for what a plan means."""
 
-    def instruction(self, element: DataType) -> MathInstruction:
+    def instruction(self, element: DataType, target: Target) -> MathInstruction:
         return MathInstruction.simt(element)
 
     def supports(self, description: KSparseDescription, target: Target) -> Status:

@@ -20,8 +20,8 @@ _SINGLE = X86KSparseEmitter()
 class X86KSparseChainEmitter:
     """Plans chains for x86 targets: a step for each factor; what is between is workspace."""
 
-    def instruction(self, element: DataType) -> MathInstruction:
-        return _SINGLE.instruction(element)
+    def instruction(self, element: DataType, target: Target) -> MathInstruction:
+        return _SINGLE.instruction(element, target)
 
     def supports(self, description: KSparseChainDescription, target: Target) -> Status:
         """Whether every factor has a plan, and why not where one has none."""

@@ -35,7 +35,7 @@ def width(target: Target, accumulator: DataType) -> int:
 
 
 def common_status(math: MathInstruction, tile: TileDescription | None, target: Target) -> Status:
-    """What must hold for every family: vector arithmetic, one thread, no stages, a sane unroll."""
+    """What must hold for every family on vectors: their arithmetic, one thread, no stages."""
     if target.backend != "x86":
         return Status.reject(
             f"target {target} is no x86 target; plan with the emitter of its backend"

@@ -410,37 +410,54 @@ KRONOP_INLINE bool find_item(Item<kFactors>& item, const Parameters& parameters,
   return changed;
 }
 
-// Tiles [first, end), counted over all batch items: all of each, or one of `shares` parts.
-template <class Step, class Parameters>
-void run_tiles(const Parameters& parameters, index_t share, index_t shares, index_t first, index_t end) {
+template <class Parameters>
+KRONOP_INLINE index_t tile_count(const Parameters& parameters) {
+  index_t items = (parameters.rows + parameters.row_tile - 1) / parameters.row_tile;
+  for (index_t extent : parameters.batch) items *= extent;
+  return items;
+}
+
+// Tiles [first, end), counted over all batch items: run(rows, x, y, z) for each, after pack(offsets of the
+// factors) where these are other ones than before.
+template <class Step, class Parameters, class Pack, class Run>
+KRONOP_INLINE void each_tile(const Parameters& parameters, index_t first, index_t end, const Pack& pack,
+                             const Run& run) {
   using Element = typename Step::Element;
   using Output = typename Step::Output;
-  const auto scratch = scratch_of<Step>(parameters, share);
   const index_t tiles = (parameters.rows + parameters.row_tile - 1) / parameters.row_tile;
   const index_t* xs = parameters.x_strides;
   const index_t* ys = parameters.y_strides;
   const index_t* zs = parameters.z_strides;
-  const bool alone = !parameters.together;
   Item<Step::kFactors> item{};
   index_t current = -1;
   for (index_t index = first; index < end; ++index) {
     if (index / tiles != current) {
       const bool changed = find_item(item, parameters, index / tiles);
-      if (changed || current < 0) pack_factors<Step>(parameters, item.factors, scratch.panels);
+      if (changed || current < 0) pack(item.factors);
       current = index / tiles;
     }
     const index_t row = index % tiles * parameters.row_tile;
     const index_t rows = row + parameters.row_tile < parameters.rows ? parameters.row_tile : parameters.rows - row;
-    const View<const Element> x{static_cast<const Element*>(parameters.x) + item.x + row * xs[0], xs[0], xs[1]};
-    const View<Output> y{static_cast<Output*>(parameters.y) + item.y + row * ys[0], ys[0], ys[1]};
     const auto* source = static_cast<const Output*>(parameters.z);
-    const View<const Output> z{source ? source + item.z + row * zs[0] : nullptr, zs[0], zs[1]};
+    run(rows, View<const Element>{static_cast<const Element*>(parameters.x) + item.x + row * xs[0], xs[0], xs[1]},
+        View<Output>{static_cast<Output*>(parameters.y) + item.y + row * ys[0], ys[0], ys[1]},
+        View<const Output>{source ? source + item.z + row * zs[0] : nullptr, zs[0], zs[1]});
+  }
+}
+
+// Those tiles: all of each, or one of `shares` parts.
+template <class Step, class Parameters>
+void run_tiles(const Parameters& parameters, index_t share, index_t shares, index_t first, index_t end) {
+  const auto scratch = scratch_of<Step>(parameters, share);
+  const bool alone = !parameters.together;
+  const auto pack = [&](const index_t* offsets) { pack_factors<Step>(parameters, offsets, scratch.panels); };
+  each_tile<Step>(parameters, first, end, pack, [&](index_t rows, const auto& x, const auto& y, const auto& z) {
     const OutputSink<Step> sink{typename Step::Epilogue(parameters.scalars), y.data, z.data, nullptr,
                                 parameters.plain != 0, parameters.stream != 0};
     run_tile<Step>(rows, x, sink, y, z, scratch, alone ? 0 : share, alone ? 1 : shares);
     // The next tile's first pass writes what others may still read.
     if (!alone && shares > 1 && Step::kPasses > 1) wait_for_team();
-  }
+  });
   if (parameters.stream) stream_end();
 }
 
@@ -448,8 +465,7 @@ void run_tiles(const Parameters& parameters, index_t share, index_t shares, inde
 
 template <class Step, class Parameters>
 int kron_matmul(const Parameters& parameters, bool alone) {
-  index_t items = (parameters.rows + parameters.row_tile - 1) / parameters.row_tile;
-  for (index_t extent : parameters.batch) items *= extent;
+  const index_t items = kron::tile_count(parameters);
   if (parameters.together) {
     as_team(parameters.threads, alone, [&](index_t share, index_t shares) {
       kron::run_tiles<Step>(parameters, share, shares, 0, items);

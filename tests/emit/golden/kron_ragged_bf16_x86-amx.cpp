@@ -1,0 +1,71 @@
+// X times 3 factors: RowsAndLead 2*3*1 by 16 (digits by lanes), 64 rows
+#include "kronop_x86/kron.hpp"
+
+using Parameters = kronop::KronParameters<3, 2, double>;
+static_assert(sizeof(Parameters{.x = {}, .z = {}, .y = {}, .workspace = {}, .rows = {}, .row_tile =
+    {}, .threads = {}, .together = {}, .plain = {}, .stream = {}, .batch = {}, .x_strides = {},
+    .x_batch = {}, .z_strides = {}, .z_batch = {}, .y_strides = {}, .y_batch = {}, .slice = {},
+    .factors = {}, .factor_row = {}, .factor_column = {}, .factor_batch = {}, .scalars = {}}) ==
+    448);
+static_assert(sizeof(Parameters::x) == 8 && sizeof(Parameters::z) == 8 && sizeof(Parameters::y) == 8
+    && sizeof(Parameters::workspace) == 8 && sizeof(Parameters::rows) == 8 &&
+    sizeof(Parameters::row_tile) == 8 && sizeof(Parameters::threads) == 8 &&
+    sizeof(Parameters::together) == 8 && sizeof(Parameters::plain) == 8 &&
+    sizeof(Parameters::stream) == 8 && sizeof(Parameters::batch) == 32 &&
+    sizeof(Parameters::x_strides) == 16 && sizeof(Parameters::x_batch) == 32 &&
+    sizeof(Parameters::z_strides) == 16 && sizeof(Parameters::z_batch) == 32 &&
+    sizeof(Parameters::y_strides) == 16 && sizeof(Parameters::y_batch) == 32 &&
+    sizeof(Parameters::slice) == 8 && sizeof(Parameters::factors) == 24 &&
+    sizeof(Parameters::factor_row) == 24 && sizeof(Parameters::factor_column) == 24 &&
+    sizeof(Parameters::factor_batch) == 96 && sizeof(Parameters::scalars) == 16);
+
+namespace {
+struct Epilogue {
+  using Compute = float;
+  Compute alpha, beta;
+  template <class Scalar>
+  KRONOP_INLINE explicit Epilogue(const Scalar* scalars) : alpha(Compute(scalars[0])), beta(Compute(scalars[1])) {}
+  KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
+    namespace math = kronop::math;
+    const Compute v0 = alpha * accumulator;
+    const Compute v1 = beta * source;
+    const Compute v2 = v0 + v1;
+    const Compute v3 = v2 + bias;
+    return v3;
+  }
+};
+
+struct Step {
+  using Element = kronop::bfloat16_t;
+  using Output = kronop::bfloat16_t;
+  using Compute = float;
+  using Epilogue = ::Epilogue;
+  static constexpr int kWidth = 16;
+  static constexpr int kRowTile = 64;
+  static constexpr int kState = 960;
+  static constexpr bool kSaturate = false;
+  static constexpr int kFactors = 3;
+  static constexpr int kFactorRows[] = {2, 5, 6};
+  static constexpr int kFactorColumns[] = {3, 2, 4};
+  static constexpr int kDigits = 3;
+  static constexpr int kDigitFactor[] = {0, 1, 2, 3};
+  static constexpr int kContracted[] = {2, 5, 6};
+  static constexpr int kProduced[] = {3, 2, 4};
+  static constexpr int kPanel[] = {3, 2, 4};
+  static constexpr int kTileRows[] = {3, 2, 4};
+  static constexpr int kTileVectors[] = {3, 3, 1};
+  static constexpr int kTileWidth[] = {16, 16, 16};
+  static constexpr int kUnroll[] = {2, 5, 6};
+  static constexpr int kPasses = 1;
+  static constexpr int kPassKind[] = {0};
+  static constexpr int kPassEnd[] = {3};
+  static constexpr int kLanes[] = {16};
+  static constexpr int kOrder[] = {1, 2, 0};
+  static constexpr int kLeft[] = {2, 4, 1};
+  static constexpr int kRight[] = {6, 1, 8};
+};
+}  // namespace
+
+extern "C" int kron_bf16_2x3_5x2_6x4_amx(const void* parameters, int alone) {
+  return kronop::kron_matmul<Step>(*static_cast<const Parameters*>(parameters), alone != 0);
+}

@@ -1,0 +1,175 @@
+"""Kronecker plans for AMX tiles: on emulated tiles, and on the machine's own where it has them."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import math
+import mmap
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kronop.compiler.host_kernel import HostKernel
+from kronop.descriptions.datatype import bfloat16, float32
+from kronop.descriptions.kron import KronProblem, Side
+from kronop.emit.plan import Plan
+from kronop.emit.render import render
+from kronop.emit.x86 import kron, kron_amx
+from kronop.target import detect_x86_arch
+from tests import support
+from tests.emulation.emulator import host_compiler
+from tests.x86.test_x86_kernels import launch, matrix, run_kron
+from tests.x86.test_x86_kernels import load as load_native
+
+pytestmark = pytest.mark.skipif(
+    host_compiler() is None, reason="no g++ to build the emulation with"
+)
+
+_HERE = Path(__file__).parent
+_FLAGS = (
+    *(
+        "-std=c++20",
+        "-O1",
+        "-w",
+        "-Wno-psabi",
+        "-mf16c",
+        "-mfma",
+        "-DKRONOP_EMULATED_TILES",
+        f"-I{_HERE}",
+    ),
+    *("-Werror=overflow", "-Werror=narrowing", "-fPIC", "-shared", "-fno-gnu-unique"),
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("tiles")
+
+
+_NATIVE = pytest.mark.skipif(detect_x86_arch() != "amx", reason="no AMX here")
+
+
+@pytest.fixture(params=["emulated", pytest.param("native", marks=_NATIVE)])
+def load_kernel(folder: Path, request: pytest.FixtureRequest) -> Callable[[Plan], Any]:
+    def load(plan: Plan) -> Any:
+        assert plan.steps[0].header == "kronop_x86/kron_amx.hpp"
+        return _build(plan, folder) if request.param == "emulated" else load_native(plan)
+
+    return load
+
+
+@pytest.fixture
+def run(load_kernel: Callable[[Plan], Any], monkeypatch: pytest.MonkeyPatch) -> Any:
+    """`run_kron` for bf16 on tiles, whatever vectors would take."""
+    monkeypatch.setattr(kron_amx, "vector_cycles", lambda *_: math.inf)
+
+    return lambda *args, **options: run_kron(
+        *args, element=bfloat16, arch="x86-amx", load=load_kernel, **options
+    )
+
+
+def _build(plan: Plan, folder: Path) -> HostKernel:
+    (source,) = render(plan)
+    name = hashlib.sha256(source.text.encode()).hexdigest()[:16]
+    code, library = folder / f"{name}.cpp", folder / f"{name}.so"
+    if not library.exists():
+        code.write_text(source.text)
+        includes = [f"-I{directory}" for directory in source.include_directories]
+        command = [str(host_compiler()), *_FLAGS, *includes, str(code), "-o", str(library)]
+        subprocess.run(command, check=True)
+    function = getattr(ctypes.CDLL(str(library)), source.entry)
+    function.argtypes = (ctypes.c_void_p, ctypes.c_int)
+    return HostKernel(source.entry, function)
+
+
+def _before_a_wall(array: Any) -> Any:
+    """The same values where the next byte may be neither read nor written."""
+    whole = -(-array.nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
+    memory = mmap.mmap(-1, whole + mmap.PAGESIZE)
+    start = np.frombuffer(memory, np.uint8)
+    wall = ctypes.c_void_p(start.ctypes.data + whole)
+    assert ctypes.CDLL(None).mprotect(wall, ctypes.c_size_t(mmap.PAGESIZE), 0) == 0
+    placed = start[whole - array.nbytes : whole].view(array.dtype).reshape(array.shape)
+    placed[...] = array
+    return placed
+
+
+_SHAPES = {
+    "one": [(64, 64)],
+    "one_ragged": [(31, 17)],
+    "one_deep": [(100, 40)],
+    "two": [(32, 32)] * 2,
+    "two_ragged": [(33, 50), (65, 20)],
+    "two_narrow": [(16, 3), (31, 5)],
+    "three": [(40, 6), (37, 18), (33, 31)],
+    "three_odd": [(67, 5), (33, 20), (34, 17)],
+    "merged": [(8, 8)] * 4,
+    "four": [(16, 16)] * 4,
+    "tiny": [(2, 3), (5, 2), (6, 4)],
+    "column": [(505, 3)],
+    "row": [(1, 7)],
+    "ones": [(1, 1)] * 3 + [(3, 3)] + [(1, 1)] * 66,
+}
+
+
+@pytest.mark.parametrize("shape", list(_SHAPES.values()), ids=list(_SHAPES))
+def test_shapes_and_rows(run: Any, shape: list[tuple[int, int]]) -> None:
+    large = math.prod(p for p, _ in shape) > 30000
+    for rows in (1, 3) if large else (1, 31, 32, 70):
+        run(shape, rows, place=_before_a_wall)
+    run(shape, 2 if large else 35, scalars=(0.5, 2), in_place=True)
+
+
+@pytest.mark.parametrize("shape", [_SHAPES["one_ragged"], _SHAPES["two_ragged"]])
+def test_strides_and_other_results(run: Any, shape: list[tuple[int, int]]) -> None:
+    run(shape, 35, views=("negative",) * 3, scalars=(2, 3))
+    run(shape, 35, side=Side.Left, views=("transposed",) * 3)
+    run(shape, 33, views=(None, "transposed", None), output=float32)
+
+
+def test_batches(run: Any) -> None:
+    run([(16, 8), (33, 32)], 5, batch=(3, 4), x_batch=(3, 1), f_batch=(1, 4))
+    run([(16, 8), (33, 32)], 5, batch=(3,), f_batch=(3,), side=Side.Left, views=("transposed",) * 3)
+
+
+def test_large_results_pass_the_caches_by(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kron, "_STREAMED", 0)
+    for shape in ([(32, 32)] * 2, [(64, 96)], [(33, 50), (65, 20)]):
+        run(shape, 70, offset=0)
+
+
+@pytest.mark.parametrize(
+    "shape", [[(33, 17)] * 2, [(3, 5), (7, 17), (5, 16)], [(31, 17)]], ids=["two", "three", "one"]
+)
+def test_infinities_and_nan_stay_in_their_row(
+    shape: list[tuple[int, int]],
+    load_kernel: Callable[[Plan], Any],
+    run: Any,
+) -> None:
+    # They are the last numbers of odd digits, next to the zeros that fill these up.
+    operation = support.kron_operation("x86-amx", bfloat16, shape)
+    kind = support.numpy_type(bfloat16)
+    x = np.ones((3, operation.description.input_columns), kind)
+    x[1, -1], x[2, -1] = np.inf, np.nan
+    y = np.zeros((3, operation.description.output_columns), kind)
+    factors = [np.ones(size, kind) for size in shape]
+    problem = KronProblem(
+        rows=3,
+        batch=(),
+        x=matrix(x, False),
+        factors=tuple(matrix(factor, False) for factor in factors),
+        z=None,
+        y=matrix(y, False),
+        scalars=(1, 0),
+        workspace=0,
+        threads=1,
+    )
+    launch(kron.X86KronEmitter(), operation.description, problem, "x86-amx", 3, load=load_kernel)
+    assert np.isfinite(y[0].astype(float)).all()
+    assert np.isposinf(y[1].astype(float)).all()
+    assert np.isnan(y[2].astype(float)).all()

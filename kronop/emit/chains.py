@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 
 from kronop.artifacts import Launch
-from kronop.descriptions.datatype import RowMajor
+from kronop.descriptions.datatype import Layout, RowMajor
 from kronop.descriptions.epilogue import LinearCombination
 from kronop.descriptions.kron import StridedMatrix
 from kronop.descriptions.ksparse import KSparseDescription, KSparseProblem
@@ -24,10 +24,14 @@ _ALIGNMENT, _ACCESS = 256, 16
 _UNSCALED = (1, 0)
 
 
-def product(description: KSparseChainDescription, index: int) -> KSparseDescription:
-    """Factor `index` of a chain as a product of its own."""
+def product(
+    description: KSparseChainDescription, index: int, layout: Layout | None = None
+) -> KSparseDescription:
+    """Factor `index` of a chain as a product of its own; `layout`: between factors (None: X's)."""
     between = TensorDescription(
-        description.X.element, description.X.layout, _ACCESS // description.X.element.bytes
+        description.X.element,
+        layout or description.X.layout,
+        _ACCESS // description.X.element.bytes,
     )
     is_last = index == len(description.patterns) - 1
     sums = description.math.element_accumulator

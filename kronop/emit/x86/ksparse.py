@@ -226,8 +226,9 @@ def _sizes(step: Step) -> dict[str, int]:
     return {name: int(value) for name, value in step.constants if isinstance(value, int)}
 
 
-def _patches(size: dict[str, int]) -> int:
-    """Parts of the result's columns that are computed apart."""
+def patches(step: Step) -> int:
+    """Parts of the result's columns that are computed apart, each with weights of its own."""
+    size = _sizes(step)
     return (
         -(-size["kA"] // size["kBlocks"])
         * (size["kD"] // size["kSlices"])
@@ -237,18 +238,18 @@ def _patches(size: dict[str, int]) -> int:
 
 def _threads(step: Step, rows: int, threads: int) -> int:
     """Threads that a run takes of those that it may."""
-    return shares(step.operations_per_row // 2 * rows, rows * _patches(_sizes(step)), threads)
+    return shares(step.operations_per_row // 2 * rows, rows * patches(step), threads)
 
 
 def _split(step: Step, problem: KSparseProblem) -> tuple[int, int]:
     """Rows of an item and threads, so that every thread gets as many items."""
     size = _sizes(step)
-    patches = _patches(size)
+    count = patches(step)
     threads = _threads(step, problem.rows, problem.threads)
     lanes = size["kWidth"] * size["kVectors"]
     tiles = -(-problem.rows // size["kRowTile"])
-    if patches % threads and tiles % threads:
+    if count % threads and tiles % threads:
         tiles += threads - tiles % threads
     row_tile = -(-problem.rows // tiles)
     row_tile = min(size["kRowTile"], -(-row_tile // lanes) * lanes)
-    return row_tile, min(threads, patches * -(-problem.rows // row_tile))
+    return row_tile, min(threads, count * -(-problem.rows // row_tile))

@@ -1,4 +1,4 @@
-"""Chains of Kronecker-sparse factors on CPUs: one product after the other."""
+"""Chains of Kronecker-sparse factors on CPUs: one kernel, or one product after the other."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from kronop.descriptions.ksparse_chain import KSparseChainDescription, KSparseCh
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit import chains
 from kronop.emit.plan import Plan
+from kronop.emit.x86 import ksparse_fused
 from kronop.emit.x86.ksparse import X86KSparseEmitter
 from kronop.target import Target
 
@@ -18,7 +19,7 @@ _SINGLE = X86KSparseEmitter()
 
 
 class X86KSparseChainEmitter:
-    """Plans chains for x86 targets: a step for each factor; what is between is workspace."""
+    """Plans chains for x86 targets: one step, or one for each factor with workspace in between."""
 
     def instruction(self, element: DataType, target: Target) -> MathInstruction:
         return _SINGLE.instruction(element, target)
@@ -34,7 +35,7 @@ class X86KSparseChainEmitter:
     def plan(
         self, description: KSparseChainDescription, target: Target, rows: int | None = None
     ) -> Plan:
-        """The cheapest plan of each factor.
+        """All factors in one step where that pays, else the cheapest plan of each.
 
         Raises:
             DescriptionError: `supports` rejects the description.
@@ -48,26 +49,36 @@ class X86KSparseChainEmitter:
         count: int,
         rows: int | None = None,
     ) -> tuple[Plan, ...]:
-        """The cheapest plans of all factors, then the next ones of each in turn.
+        """The chain in one step, the cheapest plans of all factors, the next ones of each in turn.
 
         Raises:
             DescriptionError: `supports` rejects the description.
         """
         products = _products(description)
         choices = [_SINGLE.candidates(item, target, count, rows) for item in products]
-        return tuple(_plan(products, picked) for picked in _picks(choices, count))
+        apart = tuple(_plan(products, picked) for picked in _picks(choices, count))
+        whole = ksparse_fused.fused(description, target)
+        return apart if whole is None else (whole, *apart)[:count]
 
     def workspace_bytes(self, plan: Plan, rows: int, threads: int) -> int:
         """What is between factors, and the scratch memory of the piece that wants most."""
+        if _is_fused(plan):
+            return ksparse_fused.workspace_bytes(plan.steps[0], rows, threads)
         pieces = chains.pieces(plan)
         scratch = max(_SINGLE.workspace_bytes(one, rows, threads) for one in pieces)
         return sum(chains.buffers(pieces, rows)) + scratch
 
     def launches(self, plan: Plan, problem: KSparseChainProblem) -> tuple[Launch, ...]:
-        """One call for each factor; none where the batch is 0."""
+        """One call for each step; none where the batch is 0."""
+        if _is_fused(plan):
+            return ksparse_fused.launches(plan, problem)
         return chains.launches(
             plan, problem, lambda one, part: _SINGLE.launches(one, chains.single(part))
         )
+
+
+def _is_fused(plan: Plan) -> bool:
+    return plan.steps[0].constant("factors") != 1
 
 
 def _products(description: KSparseChainDescription) -> list[KSparseDescription]:

@@ -16,7 +16,6 @@ from kronop.target import Target
 NEAR_BYTES = 32 * 1024
 DEFAULT_UNROLL = 4
 _MOST_UNROLL = 16
-_TALLEST = 8
 _CACHE_LINE = 64
 # NOTE: entering a parallel region took 3 to 7 microseconds on 2 cores, and 2^18 multiply-adds take
 # a core 5 to 15. Two threads over one: 0.98 at 2^18.6 in all, 1.25 at 2^19, 1.7 at 2^20.
@@ -59,17 +58,6 @@ def unroll_status(steps: int) -> Status:
             f" use at most {_MOST_UNROLL} in threadblock_shape[2]"
         )
     return Status.accept()
-
-
-def tile_height(outputs: int, vectors: int, registers: int) -> int:
-    """Outputs of one register tile: least work per output, within the registers.
-
-    A tile of t outputs and v vectors holds t v sums, v operands and one factor element.
-    """
-    most = min(outputs, _TALLEST, (registers - 1 - vectors) // vectors)
-    return min(
-        range(1, most + 1), key=lambda t: (_blocks(outputs, t) * (t * vectors + vectors + 1), -t)
-    )
 
 
 def _blocks(outputs: int, tile: int) -> int:

@@ -33,6 +33,11 @@ namespace ksparse {
 constexpr index_t parts(index_t count, index_t size) { return (count + size - 1) / size; }
 
 template <class Step>
+constexpr index_t patch_count() {
+  return parts(Step::kA, Step::kBlocks) * (Step::kD / Step::kSlices) * parts(Step::kB, Step::kOutputs);
+}
+
+template <class Step>
 KRONOP_INLINE Patch patch_of(index_t index) {
   constexpr index_t kSliceParts = Step::kD / Step::kSlices, kOutputParts = parts(Step::kB, Step::kOutputs);
   const index_t block = index / kOutputParts / kSliceParts * Step::kBlocks;
@@ -42,15 +47,17 @@ KRONOP_INLINE Patch patch_of(index_t index) {
   return {block, clipped(Step::kBlocks, Step::kA - block), slice, j, clipped(Step::kOutputs, Step::kB - j)};
 }
 
+// `packed`: what one patch needs, kInputAt bytes. `work`: what its rows need.
 template <class Step>
 struct Scratch {
+  using Compute = typename Step::Compute;
   using Wide = typename Step::Epilogue::Compute;
-  char* base;
+  char *packed, *work;
 
-  typename Step::Compute* panels() const { return reinterpret_cast<typename Step::Compute*>(base); }
-  Wide* bias() const { return reinterpret_cast<Wide*>(base + Step::kBiasAt); }
-  typename Step::Compute* input() const { return reinterpret_cast<typename Step::Compute*>(base + Step::kInputAt); }
-  typename Step::Compute* results() const { return reinterpret_cast<typename Step::Compute*>(base + Step::kResultsAt); }
+  Compute* panels() const { return reinterpret_cast<Compute*>(packed); }
+  Wide* bias() const { return reinterpret_cast<Wide*>(packed + Step::kBiasAt); }
+  Compute* input() const { return reinterpret_cast<Compute*>(work); }
+  Compute* results() const { return reinterpret_cast<Compute*>(work + (Step::kResultsAt - Step::kInputAt)); }
 };
 
 template <class Way, class Step, class Parameters>
@@ -95,19 +102,23 @@ void run_block(const Parameters& parameters, const Patch& patch, const Scratch<S
   Way::finish(scratch.results(), from, to, patch);
 }
 
+// The tile of rows that begins at `row`.
+template <class Way, class Step, class Parameters>
+void run_tile(const Parameters& parameters, const Patch& patch, const Scratch<Step>& scratch, index_t row) {
+  const index_t left = parameters.rows - row, rows = left < parameters.row_tile ? left : parameters.row_tile;
+  for (index_t i = 0; i < patch.blocks; ++i) run_block<Way, Step>(parameters, patch, scratch, i, row, rows);
+}
+
 template <class Way, class Step, class Parameters>
 int matmul(const Parameters& parameters, bool alone) {
   const index_t tiles = parts(parameters.rows, parameters.row_tile);
-  const index_t patches =
-      parts(Step::kA, Step::kBlocks) * (Step::kD / Step::kSlices) * parts(Step::kB, Step::kOutputs);
-  share_out(patches * tiles, parameters.threads, alone, [&](index_t share, index_t first, index_t end) {
-    const Scratch<Step> scratch{static_cast<char*>(parameters.workspace) + share * parameters.slice};
+  share_out(patch_count<Step>() * tiles, parameters.threads, alone, [&](index_t share, index_t first, index_t end) {
+    char* slice = static_cast<char*>(parameters.workspace) + share * parameters.slice;
+    const Scratch<Step> scratch{slice, slice + Step::kInputAt};
     for (index_t index = first; index < end; ++index) {
       const Patch patch = patch_of<Step>(index / tiles);
       if (index == first || index % tiles == 0) pack_patch<Way, Step>(parameters, patch, scratch);
-      const index_t row = index % tiles * parameters.row_tile, left = parameters.rows - row;
-      const index_t rows = left < parameters.row_tile ? left : parameters.row_tile;
-      for (index_t i = 0; i < patch.blocks; ++i) run_block<Way, Step>(parameters, patch, scratch, i, row, rows);
+      run_tile<Way, Step>(parameters, patch, scratch, index % tiles * parameters.row_tile);
     }
   });
   return 0;

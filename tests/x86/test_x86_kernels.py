@@ -13,11 +13,18 @@ import kronop
 from kronop import compiler
 from kronop.descriptions.kron import KronMatmulDescription, KronProblem, Side, StridedMatrix
 from kronop.descriptions.ksparse import KSparseDescription, KSparseProblem
+from kronop.descriptions.ksparse_chain import (
+    KSparseChainDescription,
+    KSparseChainProblem,
+    StridedFactor,
+)
 from kronop.emit.render import render
 from kronop.emit.x86 import kron
 from kronop.emit.x86.kron import X86KronEmitter
 from kronop.emit.x86.ksparse import X86KSparseEmitter
+from kronop.emit.x86.ksparse_chain import X86KSparseChainEmitter
 from kronop.target import Target, detect_x86_arch
+from tests.support import chain_operation
 
 WIDEST = ("generic", "avx2", "avx512", "amx").index(detect_x86_arch())
 ARCHS = [f"x86-{arch}" for arch in ("generic", "avx2", "avx512", "amx")[: WIDEST + 1]]
@@ -77,10 +84,10 @@ def launch(emitter, description, problem, arch, rows, plan=None, threads=2, load
     memory = np.full(size + 256, 0xFF, np.uint8)
     start = 64 + -memory.ctypes.data % 64
     problem = dataclasses.replace(problem, workspace=memory.ctypes.data + start, threads=threads)
-    kernel = load(plan)
+    kernels = [load(dataclasses.replace(plan, steps=(step,))) for step in plan.steps]
     launches = emitter.launches(plan, problem)
     for item in launches:
-        kernel.bind(item)(0)
+        kernels[item.step].bind(item)(0)
     assert (memory[:start] == 0xFF).all()
     assert (memory[start + size :] == 0xFF).all()
     return launches
@@ -222,6 +229,63 @@ def run_ksparse(
     check(description, y, expected, magnitude, pattern[2], element)
 
 
+def run_chain(
+    patterns,
+    rows,
+    steps,
+    *,
+    element=kronop.float32,
+    last=False,
+    scalars=(1, 0),
+    bias=False,
+    view=None,
+    threads=2,
+):
+    """The result of the plan that has so many steps."""
+    random = np.random.default_rng(rows)
+    simt = kronop.MathInstruction.simt(element)
+    accumulator = simt.element_accumulator
+    layout = kronop.ColumnMajor if view == "transposed" else kronop.RowMajor
+    tensor = kronop.TensorDescription(element, layout)
+    description = KSparseChainDescription(
+        math=simt,
+        tile=None,
+        X=tensor,
+        W=kronop.TensorDescription(element),
+        Y=tensor,
+        patterns=tuple(patterns),
+        batch_last=last,
+        epilogue=kronop.LinearCombination(element, 1, accumulator, accumulator),
+    )
+    x = strided(random_array(random, description.x_shape(rows), element), view)
+    ws = [strided(random_array(random, pattern, element), view) for pattern in patterns]
+    z = strided(random_array(random, description.y_shape(rows), element), view)
+    y = strided(poisoned(z.shape, element), view)
+    added = random_array(random, (description.output_columns,), element)
+    problem = KSparseChainProblem(
+        rows=rows,
+        x=matrix(x, last),
+        weights=tuple(
+            StridedFactor(
+                pointer=w.ctypes.data, strides=tuple(stride // w.itemsize for stride in w.strides)
+            )
+            for w in ws
+        ),
+        z=matrix(z, last) if scalars[1] else None,
+        bias=added.ctypes.data if bias else 0,
+        bias_stride=1,
+        y=matrix(y, last),
+        scalars=description.epilogue.epilogue_type(*scalars).scalars,
+        workspace=0,
+        threads=0,
+    )
+    emitter = X86KSparseChainEmitter()
+    plans = emitter.candidates(description, Target.parse("x86"), 2)
+    (plan,) = (plan for plan in plans if len(plan.steps) == steps)
+    launch(emitter, description, problem, "x86", rows, plan, threads)
+    return y.astype(np.float64)
+
+
 KRON_SHAPES = {
     "mixed": [(2, 3), (5, 2), (6, 4)],
     "row": [(1, 7)],
@@ -355,3 +419,39 @@ def test_ksparse_tiles(shape):
         list(shape), 1, [1, 1, 1], kronop.MathInstruction.simt(kronop.float32)
     )
     run_ksparse((2, 9, 13, 3), 100, tile=tile, bias=True)
+
+
+CHAIN = ((2, 13, 9, 5), (13, 4, 10, 1), (4, 7, 13, 1))
+
+
+def compare_chain(patterns, rows, **options):
+    """To the bit: middles are rounded alike, sums are in one order, scalars are powers of two."""
+    whole = run_chain(patterns, rows, 1, **options)
+    apart = run_chain(patterns, rows, len(patterns), **options)
+    assert np.isfinite(whole).all()
+    np.testing.assert_array_equal(whole, apart)
+
+
+@pytest.mark.parametrize("element", ELEMENTS, ids=lambda element: element.name)
+def test_a_chain_in_one_kernel_is_the_products_apart(element):
+    for rows, threads in ((1, 1), (7, 2), (133, 1), (301, 3)):
+        compare_chain(CHAIN[:2], rows, element=element, bias=True, threads=threads)
+    compare_chain(CHAIN[:2], 133, element=element, scalars=(2, 4), view="negative")
+
+
+def test_a_chain_in_one_kernel_in_any_order():
+    compare_chain(CHAIN, 301, last=True, bias=True, scalars=(2, 4))
+    compare_chain(CHAIN[:2], 133, scalars=(2, 4), view="transposed")
+
+
+def test_chains_in_one_kernel_keep_what_is_between_in_the_cache():
+    def steps(patterns, **options):
+        operation = chain_operation("x86-avx2", kronop.float32, patterns, **options)
+        return [step.template for step in operation.plan.steps]
+
+    fused = "kronop::ksparse_chain"
+    assert steps(((1, 192, 48, 8), (2, 48, 192, 4))) == [fused]
+    # Too little, too much, and weights that no cache holds.
+    assert len(steps(((2, 48, 192, 1), (1, 192, 48, 2)))) == 2
+    assert len(steps(((1, 4096, 2, 1), (1, 2, 4096, 1)))) == 2
+    assert len(steps(((1, 1024, 1024, 1), (1, 1024, 1024, 1)))) == 2

@@ -1,18 +1,17 @@
-// one Kronecker-sparse factor: lanes along the batch, tiles of 14 by 2 vectors, 512 rows by 2 blocks by 20 outputs by 3 slices, 16 contraction steps at once
-#include "kronop_x86/ksparse.hpp"
+// 3 Kronecker-sparse factors, 96 rows at once: lanes along the batch, tiles of 14 by 2 vectors, 512 rows by 2 blocks by 20 outputs by 3 slices, 16 contraction steps at once; lanes along the batch, tiles of 11 by 2 vectors, 512 rows by 1 blocks by 16 outputs by 1 slices, 10 contraction steps at once; lanes along the batch, tiles of 9 by 2 vectors, 288 rows by 1 blocks by 9 outputs by 8 slices, 24 contraction steps at once
+#include "kronop_x86/ksparse_chain.hpp"
 
-using Parameters = kronop::KSparseParameters<2, double>;
+using Parameters = kronop::KSparseChainParameters<3, 2, double>;
 static_assert(sizeof(Parameters{.x = {}, .weights = {}, .z = {}, .bias = {}, .y = {}, .workspace =
-    {}, .rows = {}, .row_tile = {}, .threads = {}, .x_strides = {}, .z_strides = {}, .y_strides =
-    {}, .weight_strides = {}, .bias_stride = {}, .slice = {}, .scalars = {}}) == 184);
-static_assert(sizeof(Parameters::x) == 8 && sizeof(Parameters::weights) == 8 &&
+    {}, .rows = {}, .threads = {}, .x_strides = {}, .z_strides = {}, .y_strides = {},
+    .weight_strides = {}, .bias_stride = {}, .slice = {}, .scalars = {}}) == 256);
+static_assert(sizeof(Parameters::x) == 8 && sizeof(Parameters::weights) == 24 &&
     sizeof(Parameters::z) == 8 && sizeof(Parameters::bias) == 8 && sizeof(Parameters::y) == 8 &&
     sizeof(Parameters::workspace) == 8 && sizeof(Parameters::rows) == 8 &&
-    sizeof(Parameters::row_tile) == 8 && sizeof(Parameters::threads) == 8 &&
-    sizeof(Parameters::x_strides) == 16 && sizeof(Parameters::z_strides) == 16 &&
-    sizeof(Parameters::y_strides) == 16 && sizeof(Parameters::weight_strides) == 32 &&
-    sizeof(Parameters::bias_stride) == 8 && sizeof(Parameters::slice) == 8 &&
-    sizeof(Parameters::scalars) == 16);
+    sizeof(Parameters::threads) == 8 && sizeof(Parameters::x_strides) == 16 &&
+    sizeof(Parameters::z_strides) == 16 && sizeof(Parameters::y_strides) == 16 &&
+    sizeof(Parameters::weight_strides) == 96 && sizeof(Parameters::bias_stride) == 8 &&
+    sizeof(Parameters::slice) == 8 && sizeof(Parameters::scalars) == 16);
 
 namespace {
 struct Epilogue {
@@ -35,154 +34,37 @@ struct Step {
   using Output = float;
   using Compute = float;
   using Epilogue = ::Epilogue;
-  static constexpr int kWidth = 16;
-  static constexpr int kVectors = 2;
-  static constexpr int kUnroll = 1;
-  static constexpr bool kSaturate = false;
-  static constexpr bool kDirect = true;
-  static constexpr int kA = 2;
-  static constexpr int kB = 20;
-  static constexpr int kC = 16;
-  static constexpr int kD = 3;
-  static constexpr int kRowTile = 512;
-  static constexpr int kBlocks = 2;
-  static constexpr int kSlices = 3;
-  static constexpr int kOutputs = 20;
-  static constexpr int kDepth = 16;
-  static constexpr int kTile = 14;
-  static constexpr int kPitch = 96;
-  static constexpr int kBiasAt = 7680;
-  static constexpr int kInputAt = 8192;
-  static constexpr int kResultsAt = 106496;
+  static constexpr int kFactors = 3;
+  static constexpr int kLanes = 32;
+  static constexpr int kChunk = 96;
+  static constexpr int kPackedAt[] = {0, 8192, 16640};
+  static constexpr int kSlicesAt = 23872;
+  static constexpr int kMiddleAt[] = {0, 53760};
+  static constexpr int kMiddlePitch = 112;
+  static constexpr int kWorkAt = 139776;
+  static constexpr int kAlongOutputs[] = {0, 0, 0};
+  static constexpr int kWidth[] = {16, 16, 16};
+  static constexpr int kVectors[] = {2, 2, 2};
+  static constexpr int kUnroll[] = {1, 1, 1};
+  static constexpr int kSaturate[] = {0, 0, 0};
+  static constexpr int kDirect[] = {1, 1, 1};
+  static constexpr int kA[] = {2, 4, 1};
+  static constexpr int kB[] = {20, 16, 9};
+  static constexpr int kC[] = {16, 10, 24};
+  static constexpr int kD[] = {3, 3, 8};
+  static constexpr int kRowTile[] = {512, 512, 288};
+  static constexpr int kBlocks[] = {2, 1, 1};
+  static constexpr int kSlices[] = {3, 1, 8};
+  static constexpr int kOutputs[] = {20, 16, 9};
+  static constexpr int kDepth[] = {16, 10, 24};
+  static constexpr int kTile[] = {14, 11, 9};
+  static constexpr int kPitch[] = {96, 32, 288};
+  static constexpr int kBiasAt[] = {7680, 640, 6912};
+  static constexpr int kInputAt[] = {8192, 704, 7232};
+  static constexpr int kResultsAt[] = {106496, 21184, 256064};
 };
 }  // namespace
 
-extern "C" int ksparse_f32_2_20_16_3_avx512(const void* parameters, int alone) {
-  return kronop::ksparse_along_batch<Step>(*static_cast<const Parameters*>(parameters), alone != 0);
-}
-
-// one Kronecker-sparse factor: lanes along the batch, tiles of 11 by 2 vectors, 512 rows by 4 blocks by 16 outputs by 3 slices, 10 contraction steps at once
-#include "kronop_x86/ksparse.hpp"
-
-using Parameters = kronop::KSparseParameters<2, double>;
-static_assert(sizeof(Parameters{.x = {}, .weights = {}, .z = {}, .bias = {}, .y = {}, .workspace =
-    {}, .rows = {}, .row_tile = {}, .threads = {}, .x_strides = {}, .z_strides = {}, .y_strides =
-    {}, .weight_strides = {}, .bias_stride = {}, .slice = {}, .scalars = {}}) == 184);
-static_assert(sizeof(Parameters::x) == 8 && sizeof(Parameters::weights) == 8 &&
-    sizeof(Parameters::z) == 8 && sizeof(Parameters::bias) == 8 && sizeof(Parameters::y) == 8 &&
-    sizeof(Parameters::workspace) == 8 && sizeof(Parameters::rows) == 8 &&
-    sizeof(Parameters::row_tile) == 8 && sizeof(Parameters::threads) == 8 &&
-    sizeof(Parameters::x_strides) == 16 && sizeof(Parameters::z_strides) == 16 &&
-    sizeof(Parameters::y_strides) == 16 && sizeof(Parameters::weight_strides) == 32 &&
-    sizeof(Parameters::bias_stride) == 8 && sizeof(Parameters::slice) == 8 &&
-    sizeof(Parameters::scalars) == 16);
-
-namespace {
-struct Epilogue {
-  using Compute = float;
-  Compute alpha, beta;
-  template <class Scalar>
-  KRONOP_INLINE explicit Epilogue(const Scalar* scalars) : alpha(Compute(scalars[0])), beta(Compute(scalars[1])) {}
-  KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
-    namespace math = kronop::math;
-    const Compute v0 = alpha * accumulator;
-    const Compute v1 = beta * source;
-    const Compute v2 = v0 + v1;
-    const Compute v3 = v2 + bias;
-    return v3;
-  }
-};
-
-struct Step {
-  using Element = float;
-  using Output = float;
-  using Compute = float;
-  using Epilogue = ::Epilogue;
-  static constexpr int kWidth = 16;
-  static constexpr int kVectors = 2;
-  static constexpr int kUnroll = 1;
-  static constexpr bool kSaturate = false;
-  static constexpr bool kDirect = true;
-  static constexpr int kA = 4;
-  static constexpr int kB = 16;
-  static constexpr int kC = 10;
-  static constexpr int kD = 3;
-  static constexpr int kRowTile = 512;
-  static constexpr int kBlocks = 4;
-  static constexpr int kSlices = 3;
-  static constexpr int kOutputs = 16;
-  static constexpr int kDepth = 10;
-  static constexpr int kTile = 11;
-  static constexpr int kPitch = 96;
-  static constexpr int kBiasAt = 7680;
-  static constexpr int kInputAt = 8448;
-  static constexpr int kResultsAt = 69888;
-};
-}  // namespace
-
-extern "C" int ksparse_f32_4_16_10_3_avx512(const void* parameters, int alone) {
-  return kronop::ksparse_along_batch<Step>(*static_cast<const Parameters*>(parameters), alone != 0);
-}
-
-// one Kronecker-sparse factor: lanes along the batch, tiles of 9 by 2 vectors, 288 rows by 1 blocks by 9 outputs by 8 slices, 24 contraction steps at once
-#include "kronop_x86/ksparse.hpp"
-
-using Parameters = kronop::KSparseParameters<2, double>;
-static_assert(sizeof(Parameters{.x = {}, .weights = {}, .z = {}, .bias = {}, .y = {}, .workspace =
-    {}, .rows = {}, .row_tile = {}, .threads = {}, .x_strides = {}, .z_strides = {}, .y_strides =
-    {}, .weight_strides = {}, .bias_stride = {}, .slice = {}, .scalars = {}}) == 184);
-static_assert(sizeof(Parameters::x) == 8 && sizeof(Parameters::weights) == 8 &&
-    sizeof(Parameters::z) == 8 && sizeof(Parameters::bias) == 8 && sizeof(Parameters::y) == 8 &&
-    sizeof(Parameters::workspace) == 8 && sizeof(Parameters::rows) == 8 &&
-    sizeof(Parameters::row_tile) == 8 && sizeof(Parameters::threads) == 8 &&
-    sizeof(Parameters::x_strides) == 16 && sizeof(Parameters::z_strides) == 16 &&
-    sizeof(Parameters::y_strides) == 16 && sizeof(Parameters::weight_strides) == 32 &&
-    sizeof(Parameters::bias_stride) == 8 && sizeof(Parameters::slice) == 8 &&
-    sizeof(Parameters::scalars) == 16);
-
-namespace {
-struct Epilogue {
-  using Compute = float;
-  Compute alpha, beta;
-  template <class Scalar>
-  KRONOP_INLINE explicit Epilogue(const Scalar* scalars) : alpha(Compute(scalars[0])), beta(Compute(scalars[1])) {}
-  KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
-    namespace math = kronop::math;
-    const Compute v0 = alpha * accumulator;
-    const Compute v1 = beta * source;
-    const Compute v2 = v0 + v1;
-    const Compute v3 = v2 + bias;
-    return v3;
-  }
-};
-
-struct Step {
-  using Element = float;
-  using Output = float;
-  using Compute = float;
-  using Epilogue = ::Epilogue;
-  static constexpr int kWidth = 16;
-  static constexpr int kVectors = 2;
-  static constexpr int kUnroll = 1;
-  static constexpr bool kSaturate = false;
-  static constexpr bool kDirect = true;
-  static constexpr int kA = 1;
-  static constexpr int kB = 9;
-  static constexpr int kC = 24;
-  static constexpr int kD = 8;
-  static constexpr int kRowTile = 288;
-  static constexpr int kBlocks = 1;
-  static constexpr int kSlices = 8;
-  static constexpr int kOutputs = 9;
-  static constexpr int kDepth = 24;
-  static constexpr int kTile = 9;
-  static constexpr int kPitch = 288;
-  static constexpr int kBiasAt = 6912;
-  static constexpr int kInputAt = 7232;
-  static constexpr int kResultsAt = 256064;
-};
-}  // namespace
-
-extern "C" int ksparse_f32_1_9_24_8_avx512(const void* parameters, int alone) {
-  return kronop::ksparse_along_batch<Step>(*static_cast<const Parameters*>(parameters), alone != 0);
+extern "C" int ksparse_chain_f32_2_20_16_3_then_4_16_10_3_then_1_9_24_8_avx512(const void* parameters, int alone) {
+  return kronop::ksparse_chain<Step>(*static_cast<const Parameters*>(parameters), alone != 0);
 }

@@ -1,4 +1,4 @@
-// X times 5 factors: Rows 5*4 by 64, then Rows 3*2 by 64, then Rows 1 by 64 (digits by lanes), 64 rows
+// X times 5 factors: Rows 1 by 64, then Rows 3*2 by 64, then Rows 5*4 by 64 (digits by lanes), 64 rows
 #include "kronop_x86/kron.hpp"
 
 using Parameters = kronop::KronParameters<5, 2, double>;
@@ -58,11 +58,11 @@ struct Step {
   static constexpr int kUnroll[] = {8, 8, 8, 8, 8};
   static constexpr int kPasses = 3;
   static constexpr int kPassKind[] = {2, 2, 2};
-  static constexpr int kPassEnd[] = {2, 4, 5};
+  static constexpr int kPassEnd[] = {1, 3, 5};
   static constexpr int kLanes[] = {64, 64, 64};
-  static constexpr int kOrder[] = {4, 3, 2, 1, 0};
-  static constexpr int kLeft[] = {8, 1, 8, 1, 1};
-  static constexpr int kRight[] = {1, 8, 1, 8, 1};
+  static constexpr int kOrder[] = {0, 2, 1, 4, 3};
+  static constexpr int kLeft[] = {1, 8, 1, 8, 1};
+  static constexpr int kRight[] = {1, 1, 8, 1, 8};
 };
 }  // namespace
 

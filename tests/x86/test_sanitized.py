@@ -9,6 +9,8 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -53,15 +55,24 @@ def test_no_access_out_of_bounds_and_no_undefined_behaviour(tmp_path) -> None:
     assert done.returncode == 0, done.stderr[-4000:]
 
 
+def _cases(rows: int) -> list[Callable[[], object]]:
+    chain = ((2, 13, 9, 5), (13, 4, 10, 1))
+    return [
+        lambda: run_kron([(3, 3), (3, 4), (4, 2)], rows),
+        lambda: run_kron([(5, 4), (3, 2)], rows, side=kronop.Side.Left),
+        lambda: run_chain(chain, rows, 1, bias=True, element=kronop.float16),
+        lambda: run_ksparse((3, 21, 13, 1), rows, bias=True),
+        lambda: run_ksparse((2, 9, 13, 3), rows, last=True, scalars=(0.5, 2)),
+        lambda: run_ksparse((1, 3, 400, 48), rows),
+        lambda: run_ksparse((3, 21, 13, 1), rows, view="negative"),
+    ]
+
+
 def _main() -> None:
-    for rows in _ROWS:
-        run_ksparse((3, 21, 13, 1), rows, bias=True)
-        run_ksparse((3, 21, 13, 1), rows, view="negative")
-        run_ksparse((2, 9, 13, 3), rows, last=True, scalars=(0.5, 2))
-        run_chain(((2, 13, 9, 5), (13, 4, 10, 1)), rows, 1, bias=True, element=kronop.float16)
-        run_ksparse((1, 3, 400, 48), rows)
-        run_kron([(5, 5), (3, 4), (4, 2)], rows)
-    run_kron([(5, 4), (3, 2)], 17, side=kronop.Side.Left)
+    with ThreadPoolExecutor(2) as pool:  # builds take most of the time
+        for rows in _ROWS:
+            for done in [pool.submit(case) for case in _cases(rows)]:
+                done.result()
 
 
 if __name__ == "__main__":

@@ -21,11 +21,11 @@ def cpu_count() -> int:
 def _quotas(own: Path, root: Path) -> Iterator[int]:
     """CPUs, rounded up, that each group grants which holds this process, of either version."""
     try:
-        lines = own.read_text().splitlines()
+        lines = own.read_text(errors="replace").splitlines()
     except OSError:
         return
     for line in lines:
-        _, controllers, path = line.split(":", 2)
+        _, controllers, path = [*line.split(":", 2), "", ""][:3]
         if controllers and "cpu" not in controllers.split(","):
             continue
         # A container may see its own group as the root, under the path that the host has for it.
@@ -44,5 +44,5 @@ def _quota(folder: Path) -> int | None:
             quota, period = map(int, text.split())
         except (OSError, ValueError):
             continue
-        return -(-quota // period) if quota > 0 else None
+        return -(-quota // period) if quota > 0 and period > 0 else None
     return None

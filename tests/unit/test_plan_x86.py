@@ -234,6 +234,20 @@ def test_tile_n_groups_digits_into_passes(held, peak, groups):
     assert sorted(sizes) == groups
 
 
+def test_candidates_grow_with_passes_and_no_faster():
+    tile = tile_of(1, 2, 1)
+    description = kron(((2, 2),) * 24, tile=tile, layout=kronop.ColumnMajor)
+    plans = KRON.candidates(description, Target.parse("x86-avx2"), 10_000)
+    assert max(plan.steps[0].constant("kPasses") for plan in plans) == 24
+    assert len(plans) < 24 * 10
+
+
+def test_lanes_of_rows_are_bounded_whatever_the_tile():
+    description = kron(((4, 4),) * 2, tile=tile_of(400_000, 16, 4), layout=kronop.ColumnMajor)
+    for plan in KRON.candidates(description, Target.parse("x86-avx2"), 100):
+        assert max(plan.steps[0].constant("kLanes")) <= 256
+
+
 def test_a_state_beyond_the_cache_is_rejected_with_the_sizes():
     target = Target.parse("x86-avx512")
     status = KRON.supports(kron(((128, 128),) * 3, tile=tile_of(16, 1 << 21, 4)), target)

@@ -69,3 +69,15 @@ def test_floats_keep_their_fractions_on_the_way_to_integers() -> None:
     epilogue = _LINEAR(kronop.int32, 1, kronop.float32, kronop.float32)
     y, expected = _run(kronop.float32, epilogue, x, np.ones((2, 1), np.float32))
     assert y.tolist() == expected.tolist() == [[2]]
+
+
+@pytest.mark.parametrize("columns", [5, 64])
+def test_an_epilogue_of_floats_rounds_every_sum(columns) -> None:
+    random = np.random.default_rng(columns)
+    x = random.integers(2**20, 2**21, (13, columns), np.int32)
+    factor = random.integers(1, 20, (columns, columns), np.int32)
+    epilogue = _LINEAR(kronop.int32, 1, kronop.int32, kronop.float32)
+    y, exact = _run(kronop.int32, epilogue, x, factor)
+    rounded = exact.astype(np.float32).astype(np.int64)
+    assert (rounded != exact).any()
+    np.testing.assert_array_equal(y, rounded)

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import kronop
+from kronop.emit.x86 import kron, planning
 from tests.x86.test_x86_kernels import run_chain, run_kron, run_ksparse
 
 # NOTE: the checks left out double GCC's time for a kernel; ASan sees what they are about. The last
@@ -60,6 +61,7 @@ def _cases(rows: int) -> list[Callable[[], object]]:
     return [
         lambda: run_kron([(3, 3), (3, 4), (4, 2)], rows),
         lambda: run_kron([(5, 4), (3, 2)], rows, side=kronop.Side.Left),
+        lambda: run_kron([(8, 8)] * 3, rows, candidate=3, offset=0),
         lambda: run_chain(chain, rows, 1, bias=True, element=kronop.float16),
         lambda: run_ksparse((3, 21, 13, 1), rows, bias=True),
         lambda: run_ksparse((2, 9, 13, 3), rows, last=True, scalars=(0.5, 2)),
@@ -69,6 +71,8 @@ def _cases(rows: int) -> list[Callable[[], object]]:
 
 
 def _main() -> None:
+    # Rows that threads share, and results past the caches, at sizes that take no time.
+    planning._OPERATIONS_PER_THREAD, kron._STREAMED, kron._LINE = 1, 0, 16
     with ThreadPoolExecutor(2) as pool:  # builds take most of the time
         for rows in _ROWS:
             for done in [pool.submit(case) for case in _cases(rows)]:

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
 from kronop.descriptions.datatype import DataType, Layout, bfloat16
-from kronop.descriptions.epilogue import LinearCombination
 from kronop.descriptions.kron import (
     MOST_BATCH_DIMENSIONS,
     KronMatmulDescription,
@@ -25,6 +24,7 @@ from kronop.emit.x86.planning import (
     aligned,
     common_status,
     element_types,
+    keeps_sums,
     kernel_name,
     parameter_arguments,
     run_lengths,
@@ -506,7 +506,8 @@ def _split(step: Step, problem: KronProblem) -> tuple[int, int, bool]:
     row_tile = -(-row_tile // multiple) * multiple
     items = batch * -(-problem.rows // row_tile)
     busiest = -(-items // threads) * min(row_tile, problem.rows)
-    if _launch(step, "teams") and busiest * threads > _UNEVEN * problem.rows * batch:
+    is_uneven = threads > 1 and busiest * threads > _UNEVEN * problem.rows * batch
+    if _launch(step, "teams") and is_uneven:
         return min(most, problem.rows), threads, True
     return row_tile, min(threads, items), False
 
@@ -530,7 +531,8 @@ def _is_streamed(step: Step, problem: KronProblem) -> bool:
 
 def _is_plain(step: Step, problem: KronProblem) -> bool:
     """Whether results are what the epilogue makes of them, so that it need not run."""
-    return type(step.epilogue) is LinearCombination and tuple(problem.scalars) == (1, 0)
+    epilogue = step.epilogue
+    return epilogue is not None and keeps_sums(epilogue) and tuple(problem.scalars) == (1, 0)
 
 
 def _launch(step: Step, name: str) -> int:

@@ -9,7 +9,6 @@ of descending 1/Q - 1/P is best: neighbours out of that order can be exchanged a
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
 from collections.abc import Iterator, Sequence
 
@@ -22,10 +21,12 @@ from kronop.emit.x86.planning import NEAR_BYTES
 _OVERHEAD = 3
 _MOST_SPLITS = 16
 _MOST_ROWS = 64
-# Ways of one pass that candidates differ in.
+# Ways of one pass that candidates differ in: (cycles, the pass).
 _WAYS = 2
-_LINE = 64
+_Way = tuple[float, Pass]
+_LINE, _MOST_LINES = 64, 4
 _LEAST_VECTOR = 16
+_MOST_MIDDLE = 1 << 25
 
 
 def merge(setting: Setting) -> tuple[Digit, ...]:
@@ -74,7 +75,7 @@ def candidates(setting: Setting) -> Iterator[Candidate]:
         middle = max((item.lead * item.group * item.trail for item in shapes[1:]), default=0)
         yield from _of_cut(digits, shapes, _row_tile(setting, shapes, middle), False, setting)
         if setting.x_by_rows or setting.y_by_rows:
-            for rows in _row_lanes(setting):
+            for rows in _row_lanes(setting, middle):
                 yield from _of_cut(digits, shapes, rows, True, setting)
 
 
@@ -96,7 +97,7 @@ def _of_cut(
             for kind, lanes in _ways(shape, digits, rows if rows_mode else 0, setting)
         ]
         ranked.append(sorted(ways, key=lambda item: item[0])[:_WAYS])
-    for choice in itertools.product(*ranked):
+    for choice in _choices(ranked):
         yield Candidate(
             digits=digits,
             passes=tuple(item for _, item in choice),
@@ -104,6 +105,15 @@ def _of_cut(
             middle=middle,
             cycles=sum(cycles for cycles, _ in choice),
         )
+
+
+def _choices(ranked: Sequence[Sequence[_Way]]) -> Iterator[list[_Way]]:
+    """The best way of every pass, then other ways of one pass at a time."""
+    best = [ways[0] for ways in ranked]
+    yield best
+    for index, ways in enumerate(ranked):
+        for way in ways[1:]:
+            yield [*best[:index], way, *best[index + 1 :]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +170,8 @@ def _ways(
 ) -> Iterator[tuple[Kind, int]]:
     """Kinds and lanes of a pass that are worth a look; lanes are `rows` where these are not 0."""
     if rows:
-        yield Kind.Rows, math.ceil(rows / setting.width) * setting.width
+        bound = _MOST_LINES * max(setting.width, _LINE // setting.bytes)
+        yield Kind.Rows, min(bound, math.ceil(rows / setting.width) * setting.width)
         return
     if shape.trail > 1:
         line = max(setting.width, _LINE // setting.bytes)
@@ -334,10 +345,14 @@ def _greedy(digits: tuple[Digit, ...], budget: int) -> tuple[range, ...]:
     return tuple(ranges)
 
 
-def _row_lanes(setting: Setting) -> Iterator[int]:
-    """Rows of a tile where they are the lanes: whole cache lines of each column."""
+def _row_lanes(setting: Setting, middle: int) -> Iterator[int]:
+    """Rows of a tile where they are the lanes: whole cache lines of each column, and one of each
+    where more would take a middle beyond every cache."""
     line = max(setting.width, _LINE // setting.bytes)
-    yield from (line, 2 * line, 4 * line) if setting.rows is None else (setting.rows,)
+    if setting.rows is None and 2 * line * middle * setting.bytes > _MOST_MIDDLE:
+        yield line
+        return
+    yield from (line, 2 * line, _MOST_LINES * line) if setting.rows is None else (setting.rows,)
 
 
 def _row_tile(setting: Setting, shapes: Sequence[_Shape], middle: int) -> int:

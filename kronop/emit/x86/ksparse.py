@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
 from kronop.descriptions.datatype import DataType, Layout
-from kronop.descriptions.epilogue import Epilogue, LinearCombination
 from kronop.descriptions.kron import StridedMatrix
 from kronop.descriptions.ksparse import KSparseDescription, KSparseProblem
 from kronop.descriptions.math_instruction import MathInstruction
@@ -22,6 +21,7 @@ from kronop.emit.x86.ksparse_plan import (
 from kronop.emit.x86.planning import (
     common_status,
     element_types,
+    keeps_sums,
     kernel_name,
     parameter_arguments,
     scalar_fields,
@@ -121,15 +121,9 @@ def _setting(description: KSparseDescription, target: Target) -> Setting:
         x_by_rows=description.X.layout is not straight,
         y_by_rows=description.Y.layout is not straight,
         converts=description.X.element != accumulator,
-        direct=_is_direct(description.epilogue),
+        direct=keeps_sums(description.epilogue),
         shape=None if description.tile is None else description.tile.threadblock_shape,
     )
-
-
-def _is_direct(epilogue: Epilogue) -> bool:
-    """Whether sums may be results as they are, where alpha is 1 and nothing is added."""
-    types = {epilogue.element_output, epilogue.element_accumulator, epilogue.element_epilogue}
-    return type(epilogue) is LinearCombination and len(types) == 1
 
 
 def _step(

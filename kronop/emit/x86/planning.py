@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from kronop.artifacts import Field, Scalar, Status
 from kronop.descriptions.datatype import DataType
-from kronop.descriptions.epilogue import Epilogue
+from kronop.descriptions.epilogue import Epilogue, LinearCombination
 from kronop.descriptions.math_instruction import MathInstruction, OpClass
 from kronop.descriptions.tile import TileDescription
 from kronop.target import Target
@@ -73,6 +73,15 @@ def scalar_fields(epilogue: Epilogue) -> Field:
     """The epilogue's scalars, in the kind that it computes in."""
     kind = Scalar.FLOAT64 if epilogue.element_epilogue.kind == "float" else Scalar.INT64
     return Field("scalars", kind, len(epilogue.scalar_names))
+
+
+def keeps_sums(epilogue: Epilogue) -> bool:
+    """Whether sums may be results as they are, where alpha is 1 and nothing is added.
+
+    An epilogue of another type than theirs rounds them, were it only to a float and back.
+    """
+    types = {epilogue.element_output, epilogue.element_accumulator, epilogue.element_epilogue}
+    return type(epilogue) is LinearCombination and len(types) == 1
 
 
 def parameter_arguments(epilogue: Epilogue) -> str:

@@ -193,7 +193,7 @@ struct Products {
                                       ? index_t(Step::kProduced[Step::kOrder[kFirst + kCount - 1]])
                                       : index_t(Step::kRight[kFirst + kCount - 1]);
 
-  // Whether results may go past the caches: all vectors of the last product are whole lines, or halves and quarters.
+  // Whether results may go past the caches: where a tile's results begin and end, lines do.
   template <class Place>
   static KRONOP_INLINE bool fits_lines(const Place& out) {
     using D = DigitOf<Step, kFirst + kCount - 1>;
@@ -449,14 +449,14 @@ KRONOP_INLINE void each_tile(const Parameters& parameters, index_t first, index_
 template <class Step, class Parameters>
 void run_tiles(const Parameters& parameters, index_t share, index_t shares, index_t first, index_t end) {
   const auto scratch = scratch_of<Step>(parameters, share);
-  const bool alone = !parameters.together;
+  const bool together = parameters.together != 0;
   const auto pack = [&](const index_t* offsets) { pack_factors<Step>(parameters, offsets, scratch.panels); };
   each_tile<Step>(parameters, first, end, pack, [&](index_t rows, const auto& x, const auto& y, const auto& z) {
     const OutputSink<Step> sink{typename Step::Epilogue(parameters.scalars), y.data, z.data, nullptr,
                                 parameters.plain != 0, parameters.stream != 0};
-    run_tile<Step>(rows, x, sink, y, z, scratch, alone ? 0 : share, alone ? 1 : shares);
+    run_tile<Step>(rows, x, sink, y, z, scratch, together ? share : 0, together ? shares : 1);
     // The next tile's first pass writes what others may still read.
-    if (!alone && shares > 1 && Step::kPasses > 1) wait_for_team();
+    if (together && shares > 1 && Step::kPasses > 1) wait_for_team();
   });
   if (parameters.stream) stream_end();
 }

@@ -192,9 +192,9 @@ struct AlongBatch {
         };
         constexpr int kRest = Step::kB % Step::kTile;
         index_t j = 0;
-        for (; j + Step::kTile <= patch.outputs; j += Step::kTile) tile(Height<Step::kTile>{}, j);
+        for (; j + Step::kTile <= patch.outputs; j += Step::kTile) tile(Constant<Step::kTile>{}, j);
         if constexpr (kRest > 0) {
-          if (j < patch.outputs) tile(Height<kRest>{}, j);
+          if (j < patch.outputs) tile(Constant<kRest>{}, j);
         }
       }
     }
@@ -285,9 +285,9 @@ struct AlongOutputs {
       });
     };
     index_t j = 0;
-    for (; j + kSpan <= patch.outputs; j += kSpan) tiles(Height<Step::kVectors>{}, j);
+    for (; j + kSpan <= patch.outputs; j += kSpan) tiles(Constant<Step::kVectors>{}, j);
     if constexpr (Step::kB % kSpan != 0 || Step::kOutputs % kSpan != 0) {
-      for (; j < patch.outputs; j += Step::kWidth) tiles(Height<1>{}, j);
+      for (; j < patch.outputs; j += Step::kWidth) tiles(Constant<1>{}, j);
     }
   }
 

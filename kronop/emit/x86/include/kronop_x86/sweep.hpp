@@ -5,11 +5,6 @@
 
 namespace kronop {
 
-template <int kValue>
-struct Constant {
-  static constexpr int value = kValue;
-};
-
 // What the planner chose for a digit: outputs (or rows) and vectors of the register tile, numbers in
 // a vector, steps of the contraction between two branches.
 template <int kContracted_, int kProduced_, int kRows_, int kVectors_, int kWidth_, int kUnroll_>

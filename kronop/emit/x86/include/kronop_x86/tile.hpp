@@ -54,15 +54,16 @@ KRONOP_INLINE void register_tile(const Compute* __restrict a, index_t a_row, ind
   }
 }
 
-// action(height as a type, row) for tiles of kHeight rows that cover [0, rows), and lower ones at the end.
+// A number as a type.
 template <int kValue>
-struct Height {
+struct Constant {
   static constexpr int value = kValue;
 };
 
+// action(height as a type, row) for tiles of kHeight rows that cover [0, rows), and lower ones at the end.
 template <int kHeight, class Action>
 KRONOP_INLINE void in_tiles(index_t rows, const Action& action, index_t row = 0) {
-  for (; row + kHeight <= rows; row += kHeight) action(Height<kHeight>{}, row);
+  for (; row + kHeight <= rows; row += kHeight) action(Constant<kHeight>{}, row);
   if constexpr (kHeight > 1) {
     if (row < rows) in_tiles<kHeight / 2>(rows, action, row);
   }

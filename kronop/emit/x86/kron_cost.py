@@ -16,7 +16,7 @@ _LOAD, _LATENCY, _TILE, _EDGE, _FREE = 0.53, 4.2, 2.0, 2.0, 9
 _RELOADED, _FEW_ROWS = 1.2, 3
 # Cycles per vector: copied to a state, converted, transposed, taken apart one by one, and what a
 # second-level or farther access adds; per run of lanes: finding its place.
-_COPY, _CONVERT, _TRANSPOSE, _SINGLE, _NEAR, _FAR, _RUN = 1.0, 2.0, 8.0, 2.0, 2.5, 4.0, 1.0
+_COPY, _CONVERT, _TRANSPOSE, SINGLE, _NEAR, _FAR, _RUN = 1.0, 2.0, 8.0, 2.0, 2.5, 4.0, 1.0
 # NOTE: rows that are 4 KiB apart cost 20 cycles for a number and 40 for a run of lanes.
 # Columns that are written out of order cost 1.5 times as much.
 _SINGLE_FAR, _FAR_RUN, _WRITTEN_FAR = 10.0, 40.0, 1.5
@@ -127,7 +127,7 @@ def transfer(
     """Cycles per vector between memory and the state."""
     converts = _CONVERT if outside and setting.converts else 0.0
     straight = not (outside and by_rows)
-    scattered = setting.width * (_SINGLE if setting.typical_rows <= setting.width else _SINGLE_FAR)
+    scattered = setting.width * (SINGLE if setting.typical_rows <= setting.width else _SINGLE_FAR)
     if kind is Kind.Whole:
         return converts + (0.0 if straight else scattered)
     if kind is Kind.RowsAndLead:

@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from kronop.artifacts import Status
-from kronop.emit.x86.kron_cost import lane_tile, residence, row_tile, transfer, unroll_of
+from kronop.emit.x86.kron_cost import SINGLE, lane_tile, residence, row_tile, transfer, unroll_of
 from kronop.emit.x86.kron_parts import Candidate, Digit, Kind, Pass, Product, Setting
 from kronop.emit.x86.planning import NEAR_BYTES
 
@@ -189,9 +189,10 @@ def _ways(
 
 
 def _evenly(count: int, most: int, width: int) -> int:
-    """Lanes, whole vectors and at most `most`, that cut `count` into equal parts."""
+    """Lanes, whole vectors and at most `most`, that cut `count` into equal parts; no more than it
+    where it fills a vector."""
     each = math.ceil(count / math.ceil(count / most))
-    return math.ceil(each / width) * width
+    return min(math.ceil(each / width), max(1, count // width)) * width
 
 
 def _with_lanes(
@@ -234,6 +235,8 @@ def _with_lanes(
         kind, lanes, shape.lead, shape.trail, ends[1], setting.y_by_rows, setting, writes=True
     )
     read, write = read + (0.0 if ends[0] else far), write + (0.0 if ends[1] else far)
+    short, ragged = _incomplete(shape, kind, lanes, rows, setting)
+    read, write = read + short, write + ragged
     block += (shape.group * read + shape.produced * write) * lanes / setting.width
     made = Pass(
         kind=kind,
@@ -246,6 +249,18 @@ def _with_lanes(
         lanes=lanes,
     )
     return block * _blocks(shape, kind, lanes, rows, setting), made
+
+
+def _incomplete(
+    shape: _Shape, kind: Kind, lanes: int, rows: int, setting: Setting
+) -> tuple[float, float]:
+    """Cycles per vector that blocks with too few lanes add to reading and to writing, which go by
+    single numbers there; the last block is complete when read, for it overlaps the one before."""
+    count = {Kind.Trail: shape.trail, Kind.Rows: min(rows, setting.typical_rows)}.get(kind, lanes)
+    single = setting.width * SINGLE
+    if count < lanes:
+        return single, single
+    return 0.0, single / math.ceil(count / lanes) if count % lanes else 0.0
 
 
 def _blocks(shape: _Shape, kind: Kind, lanes: int, rows: int, setting: Setting) -> float:

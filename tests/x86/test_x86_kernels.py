@@ -19,8 +19,9 @@ from kronop.descriptions.ksparse_chain import (
     StridedFactor,
 )
 from kronop.emit.render import render
-from kronop.emit.x86 import kron
+from kronop.emit.x86 import kron, kron_launch
 from kronop.emit.x86.kron import X86KronEmitter
+from kronop.emit.x86.kron_parts import Kind
 from kronop.emit.x86.ksparse import X86KSparseEmitter
 from kronop.emit.x86.ksparse_chain import X86KSparseChainEmitter
 from kronop.target import Target, detect_x86_arch
@@ -338,17 +339,31 @@ def test_threads_share_a_row(factors):
             assert field(step, launched, "together") == 1
 
 
+def fills_lines(step, element):
+    """Whether the last product's tiles are whole lines, and so is what is contiguous of them."""
+    last = step.constant("kOrder")[-1]
+    whole = step.constant("kPassKind")[-1] == Kind.Whole
+    right = step.constant("kRight")[-1]
+    inner = right if right > 1 else step.constant("kProduced")[last]
+    run = inner if whole else step.constant("kLanes")[-1]
+    tile = step.constant("kTileVectors")[last] * step.constant("kTileWidth")[last]
+    return run * element.bytes % 64 == 0 and tile * element.bytes % 64 == 0
+
+
 @pytest.mark.parametrize("factors", [[(8, 8)] * 4, [(16, 16), (5, 32)], [(3, 5), (16, 64)]])
-@pytest.mark.parametrize("arch", ARCHS)
-def test_results_that_go_past_the_caches(factors, arch, monkeypatch):
-    monkeypatch.setattr(kron, "_STREAMED", 0)
-    monkeypatch.setattr(kron, "_LINE", 16)
-    for element in (kronop.float32, kronop.float64):
-        for candidate in (0, 2):
-            for offset in (0, 16):
-                options = {"element": element, "candidate": candidate, "offset": offset}
-                step, launched = run_kron(factors, 9, arch=arch, **options)
-                assert field(step, launched, "stream") == 1
+def test_results_that_go_past_the_caches(factors, monkeypatch):
+    monkeypatch.setattr(kron_launch, "_STREAMED", 0)
+    monkeypatch.setattr(kron, "LINE", 16)
+    filled = 0
+    for arch in ARCHS:
+        for element in (kronop.float32, kronop.float64):
+            for candidate in (0, 1, 2):
+                for offset in (0, 16):
+                    options = {"element": element, "candidate": candidate, "offset": offset}
+                    step, launched = run_kron(factors, 9, arch=arch, **options)
+                    assert field(step, launched, "stream") == 1
+                    filled += offset == 0 and fills_lines(step, element)
+    assert filled > 0
 
 
 @pytest.mark.parametrize("element", ELEMENTS, ids=lambda item: item.name)

@@ -6,30 +6,26 @@ import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 
-from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
+from kronop.artifacts import Launch, Status
 from kronop.descriptions.datatype import DataType, Layout, bfloat16
 from kronop.descriptions.kron import (
-    MOST_BATCH_DIMENSIONS,
     KronMatmulDescription,
     KronProblem,
     Side,
-    StridedMatrix,
 )
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.plan import Constant, Plan, Step
-from kronop.emit.x86 import kron_amx
+from kronop.emit.x86 import kron_amx, kron_launch
 from kronop.emit.x86.kron_parts import Candidate, Digit, Kind, Setting
 from kronop.emit.x86.kron_plan import judged, tile_status
 from kronop.emit.x86.planning import (
+    LINE,
     aligned,
     common_status,
     element_types,
-    keeps_sums,
     kernel_name,
     parameter_arguments,
     run_lengths,
-    scalar_fields,
-    shares,
     unroll_status,
     width,
 )
@@ -39,11 +35,6 @@ from kronop.target import Target
 _MOST_REPORTED = 12
 _MOST_SCRATCH = 1 << 28
 _TYPICAL_ROWS = 64
-# Results of more bytes go past the caches, which hold them no longer than others do.
-_STREAMED, _LINE = 1 << 23, 64
-# What the busiest thread may do more than its part before threads share every tile.
-_UNEVEN = 1.1
-_NO_MATRIX = StridedMatrix(pointer=0, row=0, column=0)
 
 
 class X86KronEmitter:
@@ -126,16 +117,14 @@ class X86KronEmitter:
     def workspace_bytes(self, plan: Plan, rows: int, threads: int) -> int:
         """One slice of scratch per thread; `rows` is M times the batch."""
         step = plan.steps[0]
-        return step.shared_bytes * _threads(step, rows, threads) if rows else 0
+        return step.shared_bytes * kron_launch.threads_of(step, rows, threads) if rows else 0
 
     def launches(self, plan: Plan, problem: KronProblem) -> tuple[Launch, ...]:
         """One call, or none where a size is 0."""
         if problem.rows * math.prod(problem.batch) == 0:
             return ()
         step = plan.steps[0]
-        return (
-            Launch(step=0, parameters=step.signature.pack(_values(step, _fold_batch(problem)))),
-        )
+        return (Launch(step=0, parameters=step.signature.pack(kron_launch.values(step, problem))),)
 
 
 def _asks_for_tiles(description: KronMatmulDescription, target: Target) -> bool:
@@ -275,7 +264,7 @@ def _kernel(
         parameters=f"kronop::KronParameters<{factors}, {arguments}>",
         types=element_types(element, description.Y.element, accumulator),
         constants=constants,
-        signature=_signature(description),
+        signature=kron_launch.signature(description),
         epilogue=description.epilogue,
         threads=0,
         shared_bytes=shared_bytes,
@@ -389,129 +378,6 @@ def _digit_constants(
     )
 
 
-def _signature(description: KronMatmulDescription) -> KernelSignature:
-    factors = len(description.factors)
-    whole, batch = Scalar.INT64, MOST_BATCH_DIMENSIONS
-    return KernelSignature(
-        "KronParameters",
-        (
-            *(Field(name, Scalar.POINTER) for name in ("x", "z", "y", "workspace")),
-            *(
-                Field(name, whole)
-                for name in ("rows", "row_tile", "threads", "together", "plain", "stream")
-            ),
-            Field("batch", whole, batch),
-            Field("x_strides", whole, 2),
-            Field("x_batch", whole, batch),
-            Field("z_strides", whole, 2),
-            Field("z_batch", whole, batch),
-            Field("y_strides", whole, 2),
-            Field("y_batch", whole, batch),
-            Field("slice", whole),
-            Field("factors", Scalar.POINTER, factors),
-            Field("factor_row", whole, factors),
-            Field("factor_column", whole, factors),
-            Field("factor_batch", whole, factors * batch),
-            scalar_fields(description.epilogue),
-        ),
-    )
-
-
-def _fold_batch(problem: KronProblem) -> KronProblem:
-    """The problem with batch dimensions that only continue the rows made rows.
-
-    The last batch dimension continues them where no factor varies along it and one of its steps is
-    all of the rows in X, Y and Z.
-    """
-    while problem.batch and not any(factor.batch[-1] for factor in problem.factors):
-        matrices = [item for item in (problem.x, problem.y, problem.z) if item is not None]
-        if problem.rows > 1 and any(item.batch[-1] != problem.rows * item.row for item in matrices):
-            break
-        problem = _fold_last(problem)
-    return problem
-
-
-def _fold_last(problem: KronProblem) -> KronProblem:
-    def fold(item: StridedMatrix) -> StridedMatrix:
-        row = item.batch[-1] if problem.rows == 1 else item.row
-        return StridedMatrix(
-            pointer=item.pointer, row=row, column=item.column, batch=item.batch[:-1]
-        )
-
-    def drop(item: StridedMatrix) -> StridedMatrix:
-        return StridedMatrix(
-            pointer=item.pointer, row=item.row, column=item.column, batch=item.batch[:-1]
-        )
-
-    return KronProblem(
-        rows=problem.rows * problem.batch[-1],
-        batch=problem.batch[:-1],
-        x=fold(problem.x),
-        factors=tuple(map(drop, problem.factors)),
-        z=None if problem.z is None else fold(problem.z),
-        y=fold(problem.y),
-        scalars=problem.scalars,
-        workspace=problem.workspace,
-        threads=problem.threads,
-    )
-
-
-def _values(step: Step, problem: KronProblem) -> dict[str, int | Sequence[int] | Sequence[float]]:
-    """Values of every field of the signature."""
-    z = problem.z or _NO_MATRIX
-    row_tile, threads, together = _split(step, problem)
-    values: dict[str, int | Sequence[int] | Sequence[float]] = {
-        "x": problem.x.pointer,
-        "z": z.pointer,
-        "y": problem.y.pointer,
-        "workspace": problem.workspace,
-        "rows": problem.rows,
-        "row_tile": row_tile,
-        "threads": threads,
-        "together": int(together),
-        "plain": int(_is_plain(step, problem)),
-        "stream": int(_is_streamed(step, problem)),
-        "batch": _padded(problem.batch, 1),
-        "slice": step.shared_bytes,
-        "factors": [factor.pointer for factor in problem.factors],
-        "factor_row": [factor.row for factor in problem.factors],
-        "factor_column": [factor.column for factor in problem.factors],
-        "factor_batch": [item for factor in problem.factors for item in _padded(factor.batch, 0)],
-        "scalars": problem.scalars,
-    }
-    for name, matrix in (("x", problem.x), ("z", z), ("y", problem.y)):
-        values[f"{name}_strides"] = (matrix.row, matrix.column)
-        values[f"{name}_batch"] = _padded(matrix.batch, 0)
-    return values
-
-
-def _threads(step: Step, rows: int, threads: int) -> int:
-    """Threads that a run of so many rows in all takes of those that it may."""
-    return shares(_launch(step, "work") * rows, threads, threads)
-
-
-def _split(step: Step, problem: KronProblem) -> tuple[int, int, bool]:
-    """Rows of a tile, threads, and whether these work on every tile together.
-
-    Few tiles are evened out, so that every thread gets as many; where rows cannot be, threads share
-    the blocks of each.
-    """
-    most, multiple = _launch(step, "row_tile"), _launch(step, "row_multiple")
-    batch = math.prod(problem.batch)
-    threads = _threads(step, problem.rows * batch, problem.threads)
-    tiles = -(-problem.rows // most)
-    if batch == 1 and tiles % threads:
-        tiles += threads - tiles % threads
-    row_tile = -(-problem.rows // tiles)
-    row_tile = -(-row_tile // multiple) * multiple
-    items = batch * -(-problem.rows // row_tile)
-    busiest = -(-items // threads) * min(row_tile, problem.rows)
-    is_uneven = threads > 1 and busiest * threads > _UNEVEN * problem.rows * batch
-    if _launch(step, "teams") and is_uneven:
-        return min(most, problem.rows), threads, True
-    return row_tile, min(threads, items), False
-
-
 def _streamed_bytes(description: KronMatmulDescription, target: Target, chosen: Candidate) -> int:
     """Bytes of a row's results that may go past the caches: where a store fills a line, or they are
     contiguous.
@@ -519,27 +385,6 @@ def _streamed_bytes(description: KronMatmulDescription, target: Target, chosen: 
     NOTE: with half a line a store and lines that are not neighbours, 16 x 8^6 took 1.4 times as
     long (Zen 3); with whole lines it took half the time (Emerald Rapids).
     """
-    if target.vector_bytes < _LINE and chosen.passes[-1].kind is not Kind.Whole:
+    if target.vector_bytes < LINE and chosen.passes[-1].kind is not Kind.Whole:
         return 0
     return description.output_columns * description.Y.element.bytes
-
-
-def _is_streamed(step: Step, problem: KronProblem) -> bool:
-    row = _launch(step, "streamed_bytes")
-    return row * problem.rows * math.prod(problem.batch) > _STREAMED
-
-
-def _is_plain(step: Step, problem: KronProblem) -> bool:
-    """Whether results are what the epilogue makes of them, so that it need not run."""
-    epilogue = step.epilogue
-    return epilogue is not None and keeps_sums(epilogue) and tuple(problem.scalars) == (1, 0)
-
-
-def _launch(step: Step, name: str) -> int:
-    value = step.constant(name)
-    assert not isinstance(value, tuple)
-    return int(value)
-
-
-def _padded(values: Sequence[int], fill: int) -> list[int]:
-    return [*values, *[fill] * (MOST_BATCH_DIMENSIONS - len(values))]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 
 from kronop.emit.x86.kron_parts import Kind, Setting, Tile
-from kronop.emit.x86.planning import DEFAULT_UNROLL, NEAR_BYTES
+from kronop.emit.x86.planning import DEFAULT_UNROLL, LEAST_VECTOR, NEAR_BYTES
 
 # Cycles: a load, latency of a multiply-add, both ends of a register tile, each sum beyond those
 # that the next tile hides.
@@ -22,7 +22,6 @@ _COPY, _CONVERT, _TRANSPOSE, SINGLE, _NEAR, _FAR, _RUN = 1.0, 2.0, 8.0, 2.0, 2.5
 _SINGLE_FAR, _FAR_RUN, _WRITTEN_FAR = 10.0, 40.0, 1.5
 # The nearest cache holds 32 KiB, and not all of it is the working set's.
 _LEVELS = (NEAR_BYTES // 2, 0.0), (NEAR_BYTES, 0.5), (2 * NEAR_BYTES, 1.5)
-_LEAST_VECTOR = 16
 _MOST_VECTORS, _MOST_TILE_ROWS = 4, 10
 _UNROLLED = 8
 
@@ -94,7 +93,7 @@ def row_tile(
 
 def _width_within(extent: int, width: int, size: int) -> int:
     """The widest vector that `extent` elements fill."""
-    while width > extent and width * size > _LEAST_VECTOR:
+    while width > extent and width * size > LEAST_VECTOR:
         width //= 2
     return width
 

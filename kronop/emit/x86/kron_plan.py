@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from kronop.artifacts import Status
 from kronop.emit.x86.kron_cost import SINGLE, lane_tile, residence, row_tile, transfer, unroll_of
 from kronop.emit.x86.kron_parts import Candidate, Digit, Kind, Pass, Product, Setting
-from kronop.emit.x86.planning import NEAR_BYTES
+from kronop.emit.x86.planning import LEAST_VECTOR, LINE, NEAR_BYTES
 
 # Vector operations beyond its multiply-adds that each result of a mode product costs.
 _OVERHEAD = 3
@@ -24,8 +24,7 @@ _MOST_ROWS = 64
 # Ways of one pass that candidates differ in: (cycles, the pass).
 _WAYS = 2
 _Way = tuple[float, Pass]
-_LINE, _MOST_LINES = 64, 4
-_LEAST_VECTOR = 16
+_MOST_LINES = 4
 _MOST_MIDDLE = 1 << 25
 
 
@@ -72,7 +71,7 @@ def candidates(setting: Setting) -> Iterator[Candidate]:
     digits = merge(setting)
     for ranges in _cuts(digits, setting):
         shapes = _shapes(digits, ranges)
-        middle = max((item.lead * item.group * item.trail for item in shapes[1:]), default=0)
+        middle = _middle(shapes)
         yield from _of_cut(digits, shapes, _row_tile(setting, shapes, middle), False, setting)
         if setting.x_by_rows or setting.y_by_rows:
             for rows in _row_lanes(setting, middle):
@@ -86,7 +85,7 @@ def _of_cut(
     rows_mode: bool,
     setting: Setting,
 ) -> Iterator[Candidate]:
-    middle = max((item.lead * item.group * item.trail for item in shapes[1:]), default=0)
+    middle = _middle(shapes)
     # What is between passes is passed through in order, which a cache foresees.
     far = residence(rows * middle * setting.bytes, setting) / 2
     ranked = []
@@ -105,6 +104,11 @@ def _of_cut(
             middle=middle,
             cycles=sum(cycles for cycles, _ in choice),
         )
+
+
+def _middle(shapes: Sequence[_Shape]) -> int:
+    """Most elements of a row between passes."""
+    return max((item.lead * item.group * item.trail for item in shapes[1:]), default=0)
 
 
 def _choices(ranked: Sequence[Sequence[_Way]]) -> Iterator[list[_Way]]:
@@ -170,18 +174,18 @@ def _ways(
 ) -> Iterator[tuple[Kind, int]]:
     """Kinds and lanes of a pass that are worth a look; lanes are `rows` where these are not 0."""
     if rows:
-        bound = _MOST_LINES * max(setting.width, _LINE // setting.bytes)
+        bound = _MOST_LINES * max(setting.width, LINE // setting.bytes)
         yield Kind.Rows, min(bound, math.ceil(rows / setting.width) * setting.width)
         return
     if shape.trail > 1:
-        line = max(setting.width, _LINE // setting.bytes)
+        line = max(setting.width, LINE // setting.bytes)
         most = dict.fromkeys(max(setting.width, count * line) for count in (1, 2, 4, 8))
         lanes = dict.fromkeys(_evenly(shape.trail, limit, setting.width) for limit in most)
         yield from ((Kind.Trail, count) for count in lanes)
         return
     yield from ((Kind.RowsAndLead, lanes) for lanes in (setting.width, 2 * setting.width))
     if all(
-        (digits[index].produced if right == 1 else right) * setting.bytes >= _LEAST_VECTOR
+        (digits[index].produced if right == 1 else right) * setting.bytes >= LEAST_VECTOR
         for index, _, right in shape.products
     ):
         fit = NEAR_BYTES // 4 // (shape.peak * setting.bytes)
@@ -330,7 +334,7 @@ def _keeps_to(peak: int, held: int, fullest: int) -> Status:
 def _cuts(digits: tuple[Digit, ...], setting: Setting) -> list[tuple[range, ...]]:
     """Ranges of digits in the order of their passes, without repetition."""
     count = len(digits)
-    line = max(_LINE, setting.width * setting.bytes)
+    line = max(LINE, setting.width * setting.bytes)
     budgets = [
         NEAR_BYTES // (2 * line),
         NEAR_BYTES // (2 * setting.bytes),
@@ -361,9 +365,9 @@ def _greedy(digits: tuple[Digit, ...], budget: int) -> tuple[range, ...]:
 
 
 def _row_lanes(setting: Setting, middle: int) -> Iterator[int]:
-    """Rows of a tile where they are the lanes: whole cache lines of each column, and one of each
-    where more would take a middle beyond every cache."""
-    line = max(setting.width, _LINE // setting.bytes)
+    """Rows of a tile where they are the lanes: those of some cache lines of a column, or of
+    one where more would put the middle beyond every cache."""
+    line = max(setting.width, LINE // setting.bytes)
     if setting.rows is None and 2 * line * middle * setting.bytes > _MOST_MIDDLE:
         yield line
         return

@@ -16,7 +16,9 @@ from kronop.target import Target
 NEAR_BYTES = 32 * 1024
 DEFAULT_UNROLL = 4
 _MOST_UNROLL = 16
-_CACHE_LINE = 64
+LINE = 64
+# Bytes of the narrowest vector that is worth a register tile.
+LEAST_VECTOR = 16
 # NOTE: entering a parallel region took 3 to 7 microseconds on 2 cores, and 2^18 multiply-adds take
 # a core 5 to 15. Two threads over one: 0.98 at 2^18.6 in all, 1.25 at 2^19, 1.7 at 2^20.
 _OPERATIONS_PER_THREAD = 1 << 18
@@ -25,7 +27,7 @@ _NAME_LENGTH = 100
 
 def aligned(size: int) -> int:
     """`size` bytes rounded up to whole cache lines."""
-    return -(-size // _CACHE_LINE) * _CACHE_LINE
+    return -(-size // LINE) * LINE
 
 
 def width(target: Target, accumulator: DataType) -> int:

@@ -350,6 +350,21 @@ def fills_lines(step, element):
     return run * element.bytes % 64 == 0 and tile * element.bytes % 64 == 0
 
 
+def test_groups_share_vectors():
+    shared = 0
+    for arch in ARCHS:
+        for element in (kronop.float32, kronop.float64):
+            half = Target.parse(arch).vector_bytes // (2 * element.bytes)
+            for factors in ([(16, 24), (32, half)], [(5, 6), (9, 7), (8 * half, half)]):
+                step, _ = run_kron(factors, 3, arch=arch, element=element)
+                rights, order = step.constant("kRight"), step.constant("kOrder")
+                widths = [step.constant("kTileWidth")[digit] for digit in order]
+                shared += any(
+                    right == half < width for right, width in zip(rights, widths, strict=True)
+                )
+    assert shared > 0
+
+
 @pytest.mark.parametrize("factors", [[(8, 8)] * 4, [(16, 16), (5, 32)], [(3, 5), (16, 64)]])
 def test_results_that_go_past_the_caches(factors, monkeypatch):
     monkeypatch.setattr(kron_launch, "_STREAMED", 0)

@@ -11,8 +11,9 @@ from kronop.emit.x86.kron_parts import Kind, Setting, Tile
 from kronop.emit.x86.planning import DEFAULT_UNROLL, LEAST_VECTOR, NEAR_BYTES
 
 # Cycles: a load, latency of a multiply-add, both ends of a register tile, each sum beyond those
-# that the next tile hides.
-_LOAD, _LATENCY, _TILE, _EDGE, _FREE = 0.53, 4.2, 2.0, 2.0, 9
+# that the next tile hides, with 16 vector registers and with 32. NOTE: with AVX-512, tiles of 8 x 2
+# take 0.89 of the time of 8 x 1 for 16 x 16 factors.
+_LOAD, _LATENCY, _TILE, _EDGE, _EDGE_OF_32, _FREE = 0.53, 4.2, 2.0, 2.0, 1.0, 9
 _RELOADED, _FEW_ROWS = 1.2, 3
 # Cycles per vector: copied to a state, converted, transposed, taken apart one by one, and what a
 # second-level or farther access adds; per run of lanes: finding its place.
@@ -22,11 +23,13 @@ _COPY, _CONVERT, _TRANSPOSE, SINGLE, _NEAR, _FAR, _RUN = 1.0, 2.0, 8.0, 2.0, 2.5
 _SINGLE_FAR, _FAR_RUN, _WRITTEN_FAR = 10.0, 40.0, 1.5
 # The nearest cache holds 32 KiB, and not all of it is the working set's.
 _LEVELS = (NEAR_BYTES // 2, 0.0), (NEAR_BYTES, 0.5), (2 * NEAR_BYTES, 1.5)
+# Cycles: to join two halves of a vector, to take them apart.
+_JOIN, _PART = 0.5, 1.0
 _MOST_VECTORS, _MOST_TILE_ROWS = 4, 10
 _UNROLLED = 8
 
 
-def tile_cycles(contracted: int, rows: int, vectors: int) -> float:
+def tile_cycles(contracted: int, rows: int, vectors: int, registers: int) -> float:
     """Of one register tile: multiply-adds, loads or latency, and what its edges cost.
 
     With one vector every multiply-add waits for a load of its own; four vectors of few rows are
@@ -36,7 +39,8 @@ def tile_cycles(contracted: int, rows: int, vectors: int) -> float:
     issue = max(sums / 2, _LOAD * (rows + vectors), _LATENCY)
     if vectors == _MOST_VECTORS and rows <= _FEW_ROWS:
         issue *= _RELOADED
-    return contracted * issue + _TILE + _EDGE * max(0, sums - _FREE)
+    edge = _EDGE if registers <= 16 else _EDGE_OF_32
+    return contracted * issue + _TILE + edge * max(0, sums - _FREE)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -56,12 +60,30 @@ def lane_tile(
             if rows * vectors + vectors + 1 > registers:
                 continue
             tiles = -(-vectors_in_all // vectors) * -(-produced // rows)
-            cycles = tiles * tile_cycles(contracted, rows, vectors)
+            cycles = tiles * tile_cycles(contracted, rows, vectors, registers)
             tile = Tile(rows=rows, vectors=vectors, width=width, panel=rows, unroll=unroll)
             if best is None or cycles < best[0]:
                 best = cycles, tile
     assert best is not None
     return best[1], best[0]
+
+
+@functools.lru_cache(maxsize=4096)
+def pair_tile(
+    contracted: int, produced: int, width: int, registers: int, unroll: int
+) -> tuple[Tile, float]:
+    """The best tile for one digit where half a vector is contiguous and two groups share one, and
+    its cycles for one group."""
+    best: tuple[float, Tile] | None = None
+    for rows in range(1, min(produced, _MOST_TILE_ROWS, registers - 2) + 1):
+        cycles = -(-produced // rows) * (
+            tile_cycles(contracted, rows, 1, registers) + _JOIN * contracted + _PART * rows
+        )
+        tile = Tile(rows=rows, vectors=1, width=width, panel=rows, unroll=unroll)
+        if best is None or cycles < best[0]:
+            best = cycles, tile
+    assert best is not None
+    return best[1], best[0] / 2
 
 
 @functools.lru_cache(maxsize=4096)
@@ -82,7 +104,7 @@ def row_tile(
             if rows * vectors + vectors + 1 > registers:
                 continue
             tiles = -(-rows_in_all // rows) * -(-produced // (vectors * width))
-            cycles = tiles * tile_cycles(contracted, rows, vectors)
+            cycles = tiles * tile_cycles(contracted, rows, vectors, registers)
             panel = vectors * width
             tile = Tile(rows=rows, vectors=vectors, width=width, panel=panel, unroll=unroll)
             if best is None or cycles < best[0]:

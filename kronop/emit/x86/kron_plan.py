@@ -13,7 +13,15 @@ import math
 from collections.abc import Iterator, Sequence
 
 from kronop.artifacts import Status
-from kronop.emit.x86.kron_cost import SINGLE, lane_tile, residence, row_tile, transfer, unroll_of
+from kronop.emit.x86.kron_cost import (
+    SINGLE,
+    lane_tile,
+    pair_tile,
+    residence,
+    row_tile,
+    transfer,
+    unroll_of,
+)
 from kronop.emit.x86.kron_parts import Candidate, Digit, Kind, Pass, Product, Setting
 from kronop.emit.x86.planning import LEAST_VECTOR, LINE, NEAR_BYTES
 
@@ -227,7 +235,12 @@ def _with_lanes(
             tile, cycles = lane_tile(*sizes, lanes, *machine)
             cycles *= left * right
         elif right > 1:
-            tile, cycles = lane_tile(*sizes, right, *machine)
+            pairs = 2 * right == setting.width and left % 2 == 0
+            tile, cycles = (
+                pair_tile(*sizes, setting.width, setting.target.registers, unroll)
+                if pairs
+                else lane_tile(*sizes, right, *machine)
+            )
             cycles *= left * lanes
         else:
             tile, cycles = row_tile(*sizes, left * lanes, *machine)

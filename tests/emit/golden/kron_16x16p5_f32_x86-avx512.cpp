@@ -52,8 +52,8 @@ struct Step {
   static constexpr int kContracted[] = {16, 16, 16, 16, 16};
   static constexpr int kProduced[] = {16, 16, 16, 16, 16};
   static constexpr int kPanel[] = {8, 8, 4, 8, 16};
-  static constexpr int kTileRows[] = {8, 8, 4, 8, 8};
-  static constexpr int kTileVectors[] = {1, 1, 2, 1, 1};
+  static constexpr int kTileRows[] = {8, 8, 4, 8, 10};
+  static constexpr int kTileVectors[] = {1, 1, 4, 1, 1};
   static constexpr int kTileWidth[] = {16, 16, 16, 16, 16};
   static constexpr int kUnroll[] = {4, 4, 4, 4, 4};
   static constexpr int kPasses = 2;

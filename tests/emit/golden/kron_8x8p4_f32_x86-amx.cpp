@@ -54,7 +54,7 @@ struct Step {
   static constexpr int kPanel[] = {4, 4, 8, 8};
   static constexpr int kTileRows[] = {4, 4, 8, 8};
   static constexpr int kTileVectors[] = {2, 2, 1, 1};
-  static constexpr int kTileWidth[] = {16, 16, 8, 8};
+  static constexpr int kTileWidth[] = {16, 16, 16, 8};
   static constexpr int kUnroll[] = {8, 8, 8, 8};
   static constexpr int kPasses = 2;
   static constexpr int kPassKind[] = {3, 1};

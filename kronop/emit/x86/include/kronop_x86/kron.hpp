@@ -143,16 +143,18 @@ struct Lane : Step {
   static constexpr int kLanes = Step::kLanes[kPass], kVectors = kLanes / Step::kWidth;
 };
 
-// Pointers into one thread's slice.
+// Pointers into one thread's slice, and what that thread reads next.
 template <class Compute>
 struct Scratch {
   Compute* panels;
   Compute* state[2];
   Compute* middle[2];
+  Ahead* ahead;
 };
 
 template <class Step, class Parameters>
-KRONOP_INLINE Scratch<typename Step::Compute> scratch_of(const Parameters& parameters, index_t share) {
+KRONOP_INLINE Scratch<typename Step::Compute> scratch_of(const Parameters& parameters, index_t share,
+                                                         Ahead& ahead) {
   using Compute = typename Step::Compute;
   constexpr index_t kPanelBytes = whole_lines(kTables<Step>.panels * sizeof(Compute));
   constexpr index_t kStateBytes = whole_lines(Step::kState * sizeof(Compute));
@@ -163,7 +165,8 @@ KRONOP_INLINE Scratch<typename Step::Compute> scratch_of(const Parameters& param
   const auto at = [](char* pointer) { return reinterpret_cast<Compute*>(pointer); };
   return {at(own),
           {at(own + kPanelBytes), at(own + kPanelBytes + kStateBytes)},
-          {at(middle), at(middle + middle_bytes)}};
+          {at(middle), at(middle + middle_bytes)},
+          &ahead};
 }
 
 // Whether a tile's numbers from P places that are `step` elements apart stay in the nearest cache
@@ -207,16 +210,34 @@ struct Products {
   KRONOP_INLINE void one(index_t count, const Lined<const Compute>& in, const Lined<Compute>& out) const {
     using D = DigitOf<Step, kIndex>;
     const Compute* panels = scratch.panels + kTables<Step>.panel[Step::kOrder[kIndex]];
+    constexpr index_t kLeft = Step::kLeft[kIndex], kRight = Step::kRight[kIndex];
+    Ahead& ahead = *scratch.ahead;
     if constexpr (!kIsWhole) {
-      lane_product<D, kStream>(Step::kLeft[kIndex], Step::kRight[kIndex], Step::kLanes[kPass], in, out, panels);
-    } else if constexpr (Step::kRight[kIndex] == 1) {
-      row_product<D, kStream>(count * Step::kLeft[kIndex], in.data, out.data, panels);
+      lane_product<D, kStream>(kLeft, kRight, Step::kLanes[kPass], in, out, panels, ahead);
+    } else if constexpr (kRight == 1) {
+      row_product<D, kStream>(count * kLeft, in.data, out.data, panels, ahead);
+    } else if constexpr (kRight < D::kWidth) {
+      static_assert(2 * kRight == D::kWidth && kLeft % 2 == 0 && !kStream);
+      pair_product<D>(count * kLeft, in.data, out.data, panels, ahead);
     } else {
-      constexpr index_t kRight = Step::kRight[kIndex];
-      lane_product<D, kStream>(count * Step::kLeft[kIndex], 1, kRight, Lined<const Compute>{in.data, kRight},
-                               Lined<Compute>{out.data, kRight}, panels);
+      lane_product<D, kStream>(count * kLeft, 1, kRight, Lined<const Compute>{in.data, kRight},
+                               Lined<Compute>{out.data, kRight}, panels, ahead);
     }
   }
+  // Register tiles of a product, about.
+  template <int kIndex>
+  static constexpr index_t tiles() {
+    using D = DigitOf<Step, kIndex>;
+    constexpr index_t kTile = index_t(D::kRows) * D::kVectors * D::kWidth;
+    constexpr index_t kResults =
+        index_t(Step::kLeft[kIndex]) * Step::kRight[kIndex] * D::kProduced * Step::kLanes[kPass];
+    return (kResults + kTile - 1) / kTile;
+  }
+  template <int... kIndex>
+  static constexpr index_t all_tiles(Indices<kIndex...>) {
+    return (tiles<kFirst + kIndex>() + ...);
+  }
+  static constexpr index_t kTiles = all_tiles(FirstIndices<kCount>{});
   template <int... kIndex>
   KRONOP_INLINE void all(index_t count, Lined<const Compute> in, Lined<Compute> out, bool past_caches,
                          Indices<kIndex...>) const {
@@ -260,6 +281,18 @@ KRONOP_INLINE void place_block(Place<kLanes>& place, const View<T>& view, int ki
     place.base = outer / extents.trail * span + outer % extents.trail * view.column;
     place_lanes(place.lanes, block, 1, view.row, 0);
   }
+}
+
+// What a block reads: runs along its lanes, or along the group.
+template <index_t kTiles, int kLanes, class T>
+KRONOP_INLINE Ahead ahead_of(const T* base, const Place<kLanes>& place, index_t group) {
+  const index_t size = sizeof(T);
+  if (place.lanes.contiguous) {
+    return Ahead(base + place.lanes.offset[0], kLanes * size, place.step * size, group, kTiles);
+  }
+  if (place.step != 1) return Ahead();
+  const index_t apart = place.lanes.offset[1] - place.lanes.offset[0];
+  return Ahead(base + place.lanes.offset[0], group * size, apart * size, kLanes, kTiles);
 }
 
 // A block of lanes: source -> products -> sink. Where lanes are contiguous, the first product may
@@ -320,7 +353,7 @@ KRONOP_INLINE void run_whole(index_t count, const Source* source, index_t from_c
   if (!stored) store_run<Step::kWidth>(sink.at(base, other_base), out, to_column, other_column, count * extents.produced);
 }
 
-// One of `shares` parts of a pass over a tile.
+// One of `shares` parts of a pass over a tile. X is asked for ahead; what is between passes is near.
 template <class Step, int kPass, class Source, class Sink, class Target>
 void run_pass(index_t rows, const View<const Source>& source, const Sink& sink, const View<Target>& target,
               const View<const Target>& other, const Scratch<typename Step::Compute>& scratch, index_t share,
@@ -335,10 +368,16 @@ void run_pass(index_t rows, const View<const Source>& source, const Sink& sink, 
                          : kind == kRowsAndLead ? 1
                                                 : extents.lead * (kind == kTrail ? rows : extents.trail);
   const index_t blocks = (count + kLanes - 1) / kLanes, all = outers * blocks;
+  constexpr index_t kTiles = Products<Step, kPass, typename Step::Compute>::kTiles;
   for (index_t item = all * share / shares; item < all * (share + 1) / shares; ++item) {
     const index_t outer = item / blocks, index = item % blocks;
     if constexpr (kind == kWhole) {
       const index_t first = index * kLanes, groups = first + kLanes <= count ? kLanes : count - first;
+      if (kPass == 0 && source.column == 1) {
+        const index_t following = (item + 1) % blocks * kLanes * extents.group;
+        const auto* next = source.data + (item + 1) / blocks * source.row + following;
+        *scratch.ahead = Ahead(next, kLanes * extents.group * index_t(sizeof(*next)), 0, 1, kTiles);
+      }
       run_whole<Step, kPass>(groups, source.data + outer * source.row + first * extents.group * source.column,
                              source.column, sink, outer * target.row + first * extents.produced * target.column,
                              target.column, outer * other.row + first * extents.produced * other.column,
@@ -346,6 +385,11 @@ void run_pass(index_t rows, const View<const Source>& source, const Sink& sink, 
     } else {
       Place<kLanes> from, to, before;
       const Block block = lane_block(index, count, kLanes);
+      if constexpr (kPass == 0) {
+        const Block following = lane_block((item + 1) % blocks, count, kLanes);
+        place_block(from, source, kind, extents, extents.group, (item + 1) / blocks, following);
+        *scratch.ahead = ahead_of<kTiles>(source.data + from.base, from, extents.group);
+      }
       place_block(from, source, kind, extents, extents.group, outer, block);
       place_block(to, target, kind, extents, extents.produced, outer, block);
       place_block(before, other, kind, extents, extents.produced, outer, block);
@@ -448,7 +492,8 @@ KRONOP_INLINE void each_tile(const Parameters& parameters, index_t first, index_
 // Those tiles: all of each, or one of `shares` parts.
 template <class Step, class Parameters>
 void run_tiles(const Parameters& parameters, index_t share, index_t shares, index_t first, index_t end) {
-  const auto scratch = scratch_of<Step>(parameters, share);
+  Ahead ahead;
+  const auto scratch = scratch_of<Step>(parameters, share, ahead);
   const bool together = parameters.together != 0;
   const auto pack = [&](const index_t* offsets) { pack_factors<Step>(parameters, offsets, scratch.panels); };
   each_tile<Step>(parameters, first, end, pack, [&](index_t rows, const auto& x, const auto& y, const auto& z) {

@@ -27,6 +27,54 @@ KRONOP_INLINE void store(T* to, const V& value) {
   __builtin_memcpy(to, &value, sizeof(value));
 }
 
+template <int... kIndex>
+struct Indices {};
+#if defined(__clang__)
+template <class T, T... kIndex>
+using IndicesFrom = Indices<int(kIndex)...>;
+template <int kCount>
+using FirstIndices = __make_integer_seq<IndicesFrom, int, kCount>;
+#else
+template <int kCount>
+using FirstIndices = Indices<__integer_pack(kCount)...>;
+#endif
+
+// A vector whose halves lie in two places. NOTE: GCC has __builtin_shufflevector from 12 on; through memory it is
+// right, and slower.
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_shufflevector)
+#define KRONOP_SHUFFLES_HALVES 1
+#endif
+#endif
+
+template <class V, class H, int... kIndex>
+KRONOP_INLINE V joined(H low, H high, Indices<kIndex...>) {
+#if KRONOP_SHUFFLES_HALVES
+  return __builtin_shufflevector(low, high, kIndex...);
+#else
+  V value;
+  __builtin_memcpy(&value, &low, sizeof(low));
+  __builtin_memcpy(reinterpret_cast<char*>(&value) + sizeof(low), &high, sizeof(high));
+  return value;
+#endif
+}
+
+template <class T, int kWidth>
+KRONOP_INLINE Vector<T, kWidth> load_halves(const T* low, const T* high) {
+  return joined<Vector<T, kWidth>>(load<T, kWidth / 2>(low), load<T, kWidth / 2>(high), FirstIndices<kWidth>{});
+}
+
+template <class V, class T, int... kIndex>
+KRONOP_INLINE void store_halves(T* low, T* high, const V& value, Indices<kIndex...>) {
+#if KRONOP_SHUFFLES_HALVES
+  store(low, __builtin_shufflevector(value, value, kIndex...));
+  store(high, __builtin_shufflevector(value, value, (kIndex + int(sizeof...(kIndex)))...));
+#else
+  __builtin_memcpy(low, &value, sizeof(value) / 2);
+  __builtin_memcpy(high, reinterpret_cast<const char*>(&value) + sizeof(value) / 2, sizeof(value) / 2);
+#endif
+}
+
 // A store past the caches, of a vector of at least 16 bytes at a multiple of its size; `stream_end` is owed before
 // other threads may look.
 template <class V, class T>
@@ -57,18 +105,6 @@ KRONOP_INLINE void stream_end() {
   __builtin_ia32_sfence();
 #endif
 }
-
-template <int... kIndex>
-struct Indices {};
-#if defined(__clang__)
-template <class T, T... kIndex>
-using IndicesFrom = Indices<int(kIndex)...>;
-template <int kCount>
-using FirstIndices = __make_integer_seq<IndicesFrom, int, kCount>;
-#else
-template <int kCount>
-using FirstIndices = Indices<__integer_pack(kCount)...>;
-#endif
 
 // A shuffle of two vectors, element i from place kIndex(i) of their concatenation.
 // NOTE: GCC has __builtin_shufflevector from 12 on only, and Clang no __builtin_shuffle.

@@ -8,13 +8,15 @@ namespace kronop {
 // c[i][v] (+)= sum over p of a[i, p] b[p][v] for kRows values i and kVectors vectors v: single numbers of
 // `a`, whole vectors of `b`. A factor's numbers times data along a contiguous dimension, or a row's
 // numbers times a factor along its outputs: it is the same tile. Strides in elements. Where kStream, results go past
-// the caches: c is a multiple of a vector then, and c_row.
+// the caches: c is a multiple of a vector then, and c_row. Where kHalves, the upper half of a vector lies b_high
+// elements (c_high in c) after the lower one.
 // NOTE: always inlined, for constant strides are worth a third: 8 x 8 factors, rows' numbers times a factor's
 // outputs, 65 GFLOP/s with strides in registers and 88 without (one core with AVX2, whose peak is 102).
-template <int kRows, int kVectors, int kWidth, int kUnroll, bool kStream = false, class Compute>
-KRONOP_INLINE void register_tile(const Compute* __restrict a, index_t a_row, index_t a_step, const Compute* __restrict b,
-                          index_t b_step, Compute* __restrict c, index_t c_row, index_t contracted,
-                          bool accumulate = false) {
+template <int kRows, int kVectors, int kWidth, int kUnroll, bool kStream = false, bool kHalves = false, class Compute>
+KRONOP_INLINE void register_tile(const Compute* __restrict a, index_t a_row, index_t a_step,
+                                 const Compute* __restrict b, index_t b_step, Compute* __restrict c, index_t c_row,
+                                 index_t contracted, bool accumulate = false, index_t b_high = 0, index_t c_high = 0) {
+  static_assert(!kHalves || (kVectors == 1 && !kStream));
   using V = Vector<Compute, kWidth>;
   V sum[kRows][kVectors];
   KRONOP_UNROLL
@@ -27,7 +29,13 @@ KRONOP_INLINE void register_tile(const Compute* __restrict a, index_t a_row, ind
   const auto multiply_add = [&]() __attribute__((always_inline)) {
     V value[kVectors];
     KRONOP_UNROLL
-    for (int v = 0; v < kVectors; ++v) value[v] = load<Compute, kWidth>(b + v * kWidth);
+    for (int v = 0; v < kVectors; ++v) {
+      if constexpr (kHalves) {
+        value[v] = load_halves<Compute, kWidth>(b, b + b_high);
+      } else {
+        value[v] = load<Compute, kWidth>(b + v * kWidth);
+      }
+    }
     KRONOP_UNROLL
     for (int i = 0; i < kRows; ++i) {
       KRONOP_UNROLL
@@ -47,6 +55,8 @@ KRONOP_INLINE void register_tile(const Compute* __restrict a, index_t a_row, ind
     for (int v = 0; v < kVectors; ++v) {
       if constexpr (kStream) {
         stream(c + i * c_row + v * kWidth, sum[i][v]);
+      } else if constexpr (kHalves) {
+        store_halves(c + i * c_row, c + i * c_row + c_high, sum[i][v], FirstIndices<kWidth / 2>{});
       } else {
         store(c + i * c_row + v * kWidth, sum[i][v]);
       }

@@ -1,0 +1,38 @@
+// What the next block reads, asked for while the present one is computed.
+#pragma once
+
+#include "kronop_x86/numeric.hpp"
+
+namespace kronop {
+
+// Runs of cache lines, `step` bytes apart, `rate` lines at a time.
+// NOTE: a core waits for some sixteen lines at most, and none is under way while it computes from its caches. X asked
+// for ahead took 16 x 16 x 16 factors from 2.50 to 1.77 ms, 8^4 from 2.75 to 2.3 (two cores of an Emerald Rapids).
+class Ahead {
+ public:
+  Ahead() = default;
+  // `runs` runs of `bytes` bytes from `first` on, in `calls` calls of `some`.
+  Ahead(const void* first, index_t bytes, index_t step, index_t runs, index_t calls) : step_(step), left_(runs) {
+    const auto address = reinterpret_cast<unsigned long long>(first);
+    run_ = reinterpret_cast<const char*>(address / kLine * kLine);
+    lines_ = index_t((address % kLine + bytes + kLine - 1) / kLine);
+    rate_ = (lines_ * runs + calls - 1) / calls;
+  }
+
+  KRONOP_INLINE void some() {
+    for (index_t i = 0; i < rate_ && left_ > 0; ++i) {
+      __builtin_prefetch(run_ + line_ * kLine, 0, 2);
+      if (++line_ < lines_) continue;
+      line_ = 0;
+      run_ += step_;
+      --left_;
+    }
+  }
+
+ private:
+  static constexpr index_t kLine = 64;
+  const char* run_ = nullptr;
+  index_t lines_ = 0, line_ = 0, step_ = 0, left_ = 0, rate_ = 0;
+};
+
+}  // namespace kronop

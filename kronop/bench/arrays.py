@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from kronop.args.host import thread_count
-from kronop.bench.protocol import ROTATED_BYTES
+from kronop.bench.protocol import ROTATED_BYTES, keep_memory
 from kronop.errors import ArgumentError, DeviceError, installing, mismatch
 
 # NumPy copies with one thread; more of them pay from so many bytes on.
@@ -204,6 +204,8 @@ def arrays_for(device: str, *, layers: bool = False, asked: str = "--device cuda
     Raises:
         DeviceError: no GPU, or no torch to time one with.
     """
+    if device == "cpu":
+        keep_memory()
     if importlib.util.find_spec("torch") is not None:
         return TorchArrays(device, asked)
     if device == "cuda" or layers:

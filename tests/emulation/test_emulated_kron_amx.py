@@ -19,7 +19,7 @@ from kronop.descriptions.datatype import bfloat16, float32
 from kronop.descriptions.kron import KronProblem, Side
 from kronop.emit.plan import Plan
 from kronop.emit.render import render
-from kronop.emit.x86 import kron, kron_amx, kron_launch
+from kronop.emit.x86 import kron, kron_amx, planning
 from kronop.target import detect_x86_arch
 from tests import support
 from tests.emulation.emulator import host_compiler
@@ -138,7 +138,8 @@ def test_batches(run: Any) -> None:
 
 
 def test_large_results_pass_the_caches_by(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kron_launch, "_STREAMED", 0)
+    monkeypatch.setattr(planning, "_PASSING", 0)
+    monkeypatch.setattr(planning, "_PASSING_IN_PARTS", 0)
     for shape in ([(32, 32)] * 2, [(64, 96)], [(33, 50), (65, 20)]):
         run(shape, 70, offset=0)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import kronop
-from kronop.emit.x86 import kron, kron_launch, planning
+from kronop.emit.x86 import kron, planning
 from tests.x86.test_x86_kernels import run_chain, run_kron, run_ksparse
 
 # NOTE: the checks left out double GCC's time for a kernel; ASan sees what they are about. The last
@@ -72,7 +72,8 @@ def _cases(rows: int) -> list[Callable[[], object]]:
 
 def _main() -> None:
     # Rows that threads share, and results past the caches, at sizes that take no time.
-    planning._OPERATIONS_PER_THREAD, kron_launch._STREAMED, kron.LINE = 1, 0, 16
+    planning._OPERATIONS_PER_THREAD, kron.LINE = 1, 16
+    planning._PASSING = planning._PASSING_IN_PARTS = 0
     with ThreadPoolExecutor(2) as pool:  # builds take most of the time
         for rows in _ROWS:
             for done in [pool.submit(case) for case in _cases(rows)]:

@@ -19,7 +19,7 @@ from kronop.descriptions.ksparse_chain import (
     StridedFactor,
 )
 from kronop.emit.render import render
-from kronop.emit.x86 import kron, kron_launch
+from kronop.emit.x86 import kron, planning
 from kronop.emit.x86.kron import X86KronEmitter
 from kronop.emit.x86.kron_parts import Kind
 from kronop.emit.x86.ksparse import X86KSparseEmitter
@@ -367,7 +367,8 @@ def test_groups_share_vectors():
 
 @pytest.mark.parametrize("factors", [[(8, 8)] * 4, [(16, 16), (5, 32)], [(3, 5), (16, 64)]])
 def test_results_that_go_past_the_caches(factors, monkeypatch):
-    monkeypatch.setattr(kron_launch, "_STREAMED", 0)
+    monkeypatch.setattr(planning, "_PASSING", 0)
+    monkeypatch.setattr(planning, "_PASSING_IN_PARTS", 0)
     monkeypatch.setattr(kron, "LINE", 16)
     filled = 0
     for arch in ARCHS:

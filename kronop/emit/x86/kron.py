@@ -25,6 +25,7 @@ from kronop.emit.x86.planning import (
     element_types,
     kernel_name,
     parameter_arguments,
+    passing_rows,
     run_lengths,
     unroll_status,
     width,
@@ -203,7 +204,7 @@ def _step(
             ("row_tile", most),
             ("row_multiple", setting.width if in_vectors else 1),
             ("teams", True),
-            ("streamed_bytes", _streamed_bytes(description, target, chosen)),
+            ("passing_rows", _passing_rows(description, target, chosen)),
         ),
     )
 
@@ -230,7 +231,7 @@ def _tile_step(
             ("row_tile", kron_amx.ROWS),
             ("row_multiple", kron_amx.ROWS_AT_ONCE if len(tiles.digits) == 1 else 1),
             ("teams", False),
-            ("streamed_bytes", description.output_columns * description.Y.element.bytes),
+            ("passing_rows", passing_rows(_row_bytes(description), target)),
         ),
     )
 
@@ -252,7 +253,7 @@ def _kernel(
     Args:
         launch: `work` of a row, in multiply-adds of vectors; `row_tile`, most rows of a tile, and
             what its rows are a multiple of where there are enough; `teams`, whether threads may
-            share a tile; `streamed_bytes` of a row's results that may go past the caches.
+            share a tile; `passing_rows` of results go past the caches, 0: none do.
     """
     accumulator, element = description.math.element_accumulator, description.X.element
     factors, arguments = len(description.factors), parameter_arguments(description.epilogue)
@@ -378,13 +379,17 @@ def _digit_constants(
     )
 
 
-def _streamed_bytes(description: KronMatmulDescription, target: Target, chosen: Candidate) -> int:
-    """Bytes of a row's results that may go past the caches: where a store fills a line, or they are
-    contiguous.
+def _passing_rows(description: KronMatmulDescription, target: Target, chosen: Candidate) -> int:
+    """Rows of results from which on they go past the caches, where a store fills a line or they are
+    contiguous; 0 elsewhere.
 
     NOTE: with half a line a store and lines that are not neighbours, 16 x 8^6 took 1.4 times as
     long (Zen 3); with whole lines it took half the time (Emerald Rapids).
     """
     if target.vector_bytes < LINE and chosen.passes[-1].kind is not Kind.Whole:
         return 0
+    return passing_rows(_row_bytes(description), target)
+
+
+def _row_bytes(description: KronMatmulDescription) -> int:
     return description.output_columns * description.Y.element.bytes

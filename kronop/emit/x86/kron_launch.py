@@ -13,10 +13,8 @@ from kronop.descriptions.kron import (
     StridedMatrix,
 )
 from kronop.emit.plan import Step
-from kronop.emit.x86.planning import keeps_sums, scalar_fields, shares
+from kronop.emit.x86.planning import goes_past, keeps_sums, scalar_fields, shares
 
-# Results of more bytes go past the caches, which hold them no longer than others do.
-_STREAMED = 1 << 23
 # What the busiest thread may do more than its part before threads share every tile.
 _UNEVEN = 1.1
 _NO_MATRIX = StridedMatrix(pointer=0, row=0, column=0)
@@ -104,7 +102,7 @@ def values(step: Step, problem: KronProblem) -> dict[str, int | Sequence[int] | 
         "threads": threads,
         "together": int(together),
         "plain": int(_is_plain(step, problem)),
-        "stream": int(_is_streamed(step, problem)),
+        "stream": goes_past(step, problem.rows * math.prod(problem.batch)),
         "batch": _padded(problem.batch, 1),
         "slice": step.shared_bytes,
         "factors": [factor.pointer for factor in problem.factors],
@@ -144,11 +142,6 @@ def _split(step: Step, problem: KronProblem) -> tuple[int, int, bool]:
     if _launch(step, "teams") and is_uneven:
         return min(most, problem.rows), threads, True
     return row_tile, min(threads, items), False
-
-
-def _is_streamed(step: Step, problem: KronProblem) -> bool:
-    row = _launch(step, "streamed_bytes")
-    return row * problem.rows * math.prod(problem.batch) > _STREAMED
 
 
 def _is_plain(step: Step, problem: KronProblem) -> bool:

@@ -33,6 +33,7 @@ _ROWS = {Way.Batch: 512, Way.Outputs: 96}
 # Cycles per vector; see the kernel's header for where each arises.
 _COPY, _TRANSPOSE, _TILE, _PACK, _FEWEST_SUMS = 1.5, 5.0, 8.0, 1.5, 10
 _TYPICAL_ROWS = 1024
+_MOST_ROWS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +140,7 @@ def _cut(way: Way, vectors: int, most: int, setting: Setting) -> Iterator[Candid
             depth = _even(depth, max(8, _STATE_BYTES // line))
             rows = max(lanes, min(rows, _STATE_BYTES // (depth * line) * lanes))
     outputs = min(widest, b)
-    tile = _tile(most, outputs, vectors) if way is not Way.Outputs else min(most, 8)
+    tile = _tile(most, outputs, vectors) if way is not Way.Outputs else min(most, _MOST_ROWS)
     unit = lanes if way is Way.Outputs else tile
     if setting.shape is None:
         limit = min(

@@ -9,6 +9,7 @@ from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue, LinearCombination
 from kronop.descriptions.math_instruction import MathInstruction, OpClass
 from kronop.descriptions.tile import TileDescription
+from kronop.emit.plan import Step
 from kronop.target import Target
 
 # What a state should fit in: half of the smallest first-level data cache of the last ten years
@@ -22,12 +23,29 @@ LEAST_VECTOR = 16
 # NOTE: entering a parallel region took 3 to 7 microseconds on 2 cores, and 2^18 multiply-adds take
 # a core 5 to 15. Two threads over one: 0.98 at 2^18.6 in all, 1.25 at 2^19, 1.7 at 2^20.
 _OPERATIONS_PER_THREAD = 1 << 18
+# Bytes of results beyond which they go past the caches: in whole lines, and where a vector is less.
+# NOTE: on two cores of an Emerald Rapids, whose third-level cache is hardly nearer than memory, 256
+# rows of 8^4 (4 MB) took 0.43 rather than 0.67 ms; Zen 3's 32 MB are worth keeping.
+_PASSING, _PASSING_IN_PARTS = 1 << 21, 1 << 23
 _NAME_LENGTH = 100
 
 
 def aligned(size: int) -> int:
     """`size` bytes rounded up to whole cache lines."""
     return -(-size // LINE) * LINE
+
+
+def passing_rows(row_bytes: int, target: Target) -> int:
+    """Rows of results, of so many bytes each, from which on they go past the caches."""
+    return (_PASSING if target.vector_bytes >= LINE else _PASSING_IN_PARTS) // row_bytes + 1
+
+
+def goes_past(step: Step, rows: int) -> int:
+    """Whether that many rows of results go past the caches; the launch's `passing_rows` is 0 where
+    none do."""
+    least = step.constant("passing_rows")
+    assert isinstance(least, int)
+    return int(0 < least <= rows)
 
 
 def width(target: Target, accumulator: DataType) -> int:

@@ -13,7 +13,8 @@
 namespace kronop {
 
 // Strides in elements; features are the columns. Scratch of one thread is `slice` bytes, in whole
-// cache lines: weight panels, and from kBiasAt, kInputAt, kResultsAt bias, X and results.
+// cache lines: weight panels, and from kBiasAt, kInputAt, kResultsAt bias, X and results. `stream`: results are too
+// many for the caches.
 template <int kScalars, class Scalar>
 struct KSparseParameters {
   const void* x;
@@ -22,7 +23,7 @@ struct KSparseParameters {
   const void* bias;
   void* y;
   void* workspace;
-  index_t rows, row_tile, threads;
+  index_t rows, row_tile, threads, stream;
   index_t x_strides[2], z_strides[2], y_strides[2], weight_strides[4], bias_stride;
   index_t slice;
   Scalar scalars[kScalars];
@@ -90,14 +91,19 @@ void run_block(const Parameters& parameters, const Patch& patch, const Scratch<S
   const OutputSink<Step> sink{typename Step::Epilogue(parameters.scalars),
                               static_cast<Result*>(parameters.y) + row * ys[0] + feature * ys[1],
                               z ? z + row * zs[0] + feature * zs[1] : z,
-                              parameters.bias ? scratch.bias() + i * Step::kOutputs * Step::kSlices : nullptr, plain};
+                              parameters.bias ? scratch.bias() + i * Step::kOutputs * Step::kSlices : nullptr, plain,
+                              parameters.stream != 0};
   const Output<Step> to{sink, ys[0], ys[1], zs[0], zs[1]};
   const auto* x = static_cast<const typename Step::Element*>(parameters.x) + row * xs[0] +
                   ((patch.block + i) * Step::kC * Step::kD + patch.slice) * xs[1];
+  const index_t part = Step::kDepth * Step::kD * xs[1], block = Step::kC * Step::kD * xs[1];
+  // What is read after the last part: the next block, or the first one of the rows that follow.
+  const auto* after = i + 1 < patch.blocks ? x + block : x - i * block + rows * xs[0];
   Input<typename Step::Element> from{x, xs[0], xs[1], rows};
-  for (index_t k = 0; k < Step::kC; k += Step::kDepth, from.data += Step::kDepth * Step::kD * xs[1]) {
+  for (index_t k = 0; k < Step::kC; k += Step::kDepth, from.data += part) {
     const index_t depth = k + Step::kDepth <= Step::kC ? Step::kDepth : Step::kC - k;
-    Way::multiply(scratch.input(), scratch.results(), scratch.panels() + i * Way::kPanels, from, to, patch, k, depth);
+    Way::multiply(scratch.input(), scratch.results(), scratch.panels() + i * Way::kPanels, from, to, patch, k, depth,
+                  k + depth < Step::kC ? from.data + part : after);
   }
   Way::finish(scratch.results(), from, to, patch);
 }
@@ -120,6 +126,7 @@ int matmul(const Parameters& parameters, bool alone) {
       if (index == first || index % tiles == 0) pack_patch<Way, Step>(parameters, patch, scratch);
       run_tile<Way, Step>(parameters, patch, scratch, index % tiles * parameters.row_tile);
     }
+    if (parameters.stream) stream_end();
   });
   return 0;
 }

@@ -17,7 +17,7 @@ struct KSparseChainParameters {
   const void* bias;
   void* y;
   void* workspace;
-  index_t rows, threads;
+  index_t rows, threads, stream;
   index_t x_strides[2], z_strides[2], y_strides[2], weight_strides[4 * kFactors], bias_stride;
   index_t slice;
   Scalar scalars[kScalars];
@@ -99,6 +99,7 @@ KSparseParameters<kScalars, Scalar> part_of(const KSparseChainParameters<kFactor
     place(part.z_strides, chain.z_strides[0], chain.z_strides[1]);
     part.bias = chain.bias;
     part.bias_stride = chain.bias_stride;
+    part.stream = chain.stream;
     for (int i = 0; i < kScalars; ++i) part.scalars[i] = chain.scalars[i];
   } else {
     part.y = slice + Chain::kMiddleAt[kIndex];
@@ -146,6 +147,7 @@ void run_chain(const Parameters& chain, index_t share, index_t shares, Indices<k
     const index_t rows = row + Chain::kChunk < end ? Chain::kChunk : end - row;
     (run_factor<Chain, kIndices>(chain, slice, row, rows), ...);
   }
+  if (chain.stream) stream_end();
 }
 
 }  // namespace ksparse

@@ -3,6 +3,7 @@
 // its results in scratch or, where nothing is to be done to them (`direct`), in Y.
 #pragma once
 
+#include "kronop_x86/ahead.hpp"
 #include "kronop_x86/tile.hpp"
 #include "kronop_x86/transfer.hpp"
 
@@ -33,6 +34,17 @@ struct Output {
   OutputSink<Step> sink;
   index_t y_row, y_column, z_row, z_column;
 };
+
+// Whether results of register tiles may go past the caches: all of a sum is made at once, and lines begin and end
+// where vectors do.
+template <class Step>
+inline constexpr bool kFillsLines = Step::kWidth * sizeof(typename Step::Compute) % 64 == 0;
+
+template <class Step>
+KRONOP_INLINE bool goes_past(const OutputSink<Step>& sink, const typename Step::Compute* y, index_t row, index_t depth) {
+  return kFillsLines<Step> && sink.stream && depth == Step::kC && reinterpret_cast<unsigned long long>(y) % 64 == 0 &&
+         row * sizeof(*y) % 64 == 0;
+}
 
 // Results are often far away: their lines are asked for before a tile's sums are made.
 template <int kRows, class Compute>
@@ -165,7 +177,7 @@ struct AlongBatch {
   // Not inlined: the numbers of an epilogue would take registers from the tiles.
   __attribute__((noinline)) static void multiply(Compute* state, Compute* results, const Compute* panels,
                                                  const Input<Element>& from, const Output<Step>& to,
-                                                 const Patch& patch, index_t k, index_t depth) {
+                                                 const Patch& patch, index_t k, index_t depth, const Element*) {
     stage(state, from, depth);
     for (index_t l = 0; l < Step::kSlices; ++l) {
       for (index_t block = 0; block * kLanes < from.rows; ++block) {
@@ -184,18 +196,28 @@ struct AlongBatch {
         }
         const index_t row = direct ? Step::kD * to.y_column : Step::kSlices * kLanes;
         const Compute* panel = panels + l * kSlicePanels;
-        const auto tile = [&](auto height, index_t j) __attribute__((always_inline)) {
-          expect_rows<decltype(height)::value>(y + j * row, row);
-          register_tile<decltype(height)::value, Step::kVectors, Step::kWidth, Step::kUnroll>(
-              panel + j * Step::kC + k * decltype(height)::value, 1, decltype(height)::value, x, step, y + j * row,
-              row, depth, k > 0);
+        const auto tile = [&](auto height, auto past, index_t j) __attribute__((always_inline)) {
+          constexpr int kHeight = decltype(height)::value;
+          constexpr bool kPast = decltype(past)::value != 0;
+          if (!kPast) expect_rows<kHeight>(y + j * row, row);
+          register_tile<kHeight, Step::kVectors, Step::kWidth, Step::kUnroll, kPast>(
+              panel + j * Step::kC + k * kHeight, 1, kHeight, x, step, y + j * row, row, depth, k > 0);
         };
-        constexpr int kRest = Step::kB % Step::kTile;
-        index_t j = 0;
-        for (; j + Step::kTile <= patch.outputs; j += Step::kTile) tile(Constant<Step::kTile>{}, j);
-        if constexpr (kRest > 0) {
-          if (j < patch.outputs) tile(Constant<kRest>{}, j);
+        const auto all = [&](auto past) __attribute__((always_inline)) {
+          constexpr int kRest = Step::kB % Step::kTile;
+          index_t j = 0;
+          for (; j + Step::kTile <= patch.outputs; j += Step::kTile) tile(Constant<Step::kTile>{}, past, j);
+          if constexpr (kRest > 0) {
+            if (j < patch.outputs) tile(Constant<kRest>{}, past, j);
+          }
+        };
+        if constexpr (kFillsLines<Step> && Step::kDirect) {
+          if (direct && goes_past<Step>(to.sink, y, row, depth)) {
+            all(Constant<1>{});
+            continue;
+          }
         }
+        all(Constant<0>{});
       }
     }
   }
@@ -260,7 +282,13 @@ struct AlongOutputs {
   // Not inlined: the numbers of an epilogue would take registers from the tiles.
   __attribute__((noinline)) static void multiply(Compute* state, Compute* results, const Compute* panels,
                                                  const Input<Element>& from, const Output<Step>& to,
-                                                 const Patch& patch, index_t k, index_t depth) {
+                                                 const Patch& patch, index_t k, index_t depth, const Element* next) {
+    Ahead ahead;
+    if (from.column == 1) {
+      constexpr index_t kSize = sizeof(Element);
+      const index_t calls = (from.rows + Step::kTile - 1) / Step::kTile * ((patch.outputs + kSpan - 1) / kSpan);
+      ahead = Ahead(next, depth * kSize, from.row * kSize, from.rows, calls);
+    }
     const Compute* x = state;
     index_t x_row = Step::kPitch;
     if (!is_in_place(from)) {
@@ -275,20 +303,29 @@ struct AlongOutputs {
     if constexpr (Step::kDirect) {
       if (is_direct(to, patch)) y = to.sink.y, y_row = to.y_row;
     }
-    const auto tiles = [&](auto vectors, index_t j) __attribute__((always_inline)) {
+    const auto tiles = [&](auto vectors, auto past, index_t j) __attribute__((always_inline)) {
       constexpr int kVectors = decltype(vectors)::value;
+      constexpr bool kPast = decltype(past)::value != 0;
       const Compute* panel = panels + j * Step::kC + k * kVectors * Step::kWidth;
       in_tiles<Step::kTile>(from.rows, [&](auto height, index_t n) __attribute__((always_inline)) {
-        expect_rows<decltype(height)::value>(y + n * y_row + j, y_row);
-        register_tile<decltype(height)::value, kVectors, Step::kWidth, Step::kUnroll>(
+        constexpr int kHeight = decltype(height)::value;
+        ahead.some();
+        if (!kPast) expect_rows<kHeight>(y + n * y_row + j, y_row);
+        register_tile<kHeight, kVectors, Step::kWidth, Step::kUnroll, kPast>(
             x + n * x_row, x_row, 1, panel, kVectors * Step::kWidth, y + n * y_row + j, y_row, depth, k > 0);
       });
     };
-    index_t j = 0;
-    for (; j + kSpan <= patch.outputs; j += kSpan) tiles(Constant<Step::kVectors>{}, j);
-    if constexpr (Step::kB % kSpan != 0 || Step::kOutputs % kSpan != 0) {
-      for (; j < patch.outputs; j += Step::kWidth) tiles(Constant<1>{}, j);
+    const auto all = [&](auto past) __attribute__((always_inline)) {
+      index_t j = 0;
+      for (; j + kSpan <= patch.outputs; j += kSpan) tiles(Constant<Step::kVectors>{}, past, j);
+      if constexpr (Step::kB % kSpan != 0 || Step::kOutputs % kSpan != 0) {
+        for (; j < patch.outputs; j += Step::kWidth) tiles(Constant<1>{}, past, j);
+      }
+    };
+    if constexpr (kFillsLines<Step> && Step::kDirect) {
+      if (is_direct(to, patch) && goes_past<Step>(to.sink, y, y_row, depth)) return all(Constant<1>{});
     }
+    all(Constant<0>{});
   }
 
   static void finish(const Compute* results, const Input<Element>& from, const Output<Step>& to, const Patch& patch) {

@@ -254,7 +254,14 @@ KRONOP_INLINE void store_transposed(const Sink& sink, const typename Step::Compu
   if constexpr (Sink::template kTakes<Compute>) {
     if (sink.direct() && fresh == start && block.begin <= v && block.end >= v + kWidth) {
       KRONOP_UNROLL
-      for (int i = 0; i < kWidth; ++i) store(sink.place() + y.offset[v + i] + start, rows[i]);
+      for (int i = 0; i < kWidth; ++i) {
+        Compute* to = sink.place() + y.offset[v + i] + start;
+        if (sizeof(rows[i]) == 64 && sink.past_caches() && reinterpret_cast<unsigned long long>(to) % 64 == 0) {
+          stream(to, rows[i]);
+        } else {
+          store(to, rows[i]);
+        }
+      }
       return;
     }
   }

@@ -19,7 +19,7 @@ from kronop.descriptions.ksparse_chain import (
     StridedFactor,
 )
 from kronop.emit.render import render
-from kronop.emit.x86 import kron, planning
+from kronop.emit.x86 import planning
 from kronop.emit.x86.kron import X86KronEmitter
 from kronop.emit.x86.kron_parts import Kind
 from kronop.emit.x86.ksparse import X86KSparseEmitter
@@ -29,6 +29,12 @@ from tests.support import chain_operation
 
 WIDEST = ("generic", "avx2", "avx512", "amx").index(detect_x86_arch())
 ARCHS = [f"x86-{arch}" for arch in ("generic", "avx2", "avx512", "amx")[: WIDEST + 1]]
+# Plans of AVX-512, compiled for less where the machine has less.
+WIDE = (
+    "x86-avx512"
+    if "x86-avx512" in ARCHS
+    else dataclasses.replace(Target.parse(ARCHS[-1]), vector_bytes=64, registers=32)
+)
 FLOATS = (kronop.float32, kronop.float64, kronop.float16, kronop.bfloat16)
 ELEMENTS = (*FLOATS, kronop.int32, kronop.int64)
 UNIT = {"float32": 2.0**-24, "float64": 2.0**-53, "float16": 2.0**-11, "bfloat16": 2.0**-8}
@@ -189,7 +195,9 @@ def run_ksparse(
     bias=False,
     view=None,
     tile=None,
+    offset=16,
 ):
+    """Y begins `offset` bytes after a cache line."""
     random = np.random.default_rng(rows)
     simt = kronop.MathInstruction.simt(element)
     accumulator = simt.element_accumulator
@@ -207,7 +215,7 @@ def run_ksparse(
     x = strided(random_array(random, description.x_shape(rows), element), view)
     w = strided(random_array(random, pattern, element), view)
     z = strided(random_array(random, description.y_shape(rows), element), view)
-    y = strided(poisoned(z.shape, element), view)
+    y = strided(poisoned(z.shape, element, offset), view)
     added = random_array(random, (description.output_columns,), element) if bias else None
     op = description.epilogue.epilogue_type(*scalars)
     problem = KSparseProblem(
@@ -352,7 +360,7 @@ def fills_lines(step, element):
 
 def test_groups_share_vectors():
     shared = 0
-    for arch in ARCHS:
+    for arch in (*ARCHS, WIDE):
         for element in (kronop.float32, kronop.float64):
             half = Target.parse(arch).vector_bytes // (2 * element.bytes)
             for factors in ([(16, 24), (32, half)], [(5, 6), (9, 7), (8 * half, half)]):
@@ -368,18 +376,24 @@ def test_groups_share_vectors():
 @pytest.mark.parametrize("factors", [[(8, 8)] * 4, [(16, 16), (5, 32)], [(3, 5), (16, 64)]])
 def test_results_that_go_past_the_caches(factors, monkeypatch):
     monkeypatch.setattr(planning, "_PASSING", 0)
-    monkeypatch.setattr(planning, "_PASSING_IN_PARTS", 0)
-    monkeypatch.setattr(kron, "LINE", 16)
     filled = 0
-    for arch in ARCHS:
-        for element in (kronop.float32, kronop.float64):
-            for candidate in (0, 1, 2):
-                for offset in (0, 16):
-                    options = {"element": element, "candidate": candidate, "offset": offset}
-                    step, launched = run_kron(factors, 9, arch=arch, **options)
-                    assert field(step, launched, "stream") == 1
-                    filled += offset == 0 and fills_lines(step, element)
+    for element in (kronop.float32, kronop.float64):
+        for candidate in (0, 1, 2):
+            for offset in (0, 16):
+                options = {"element": element, "candidate": candidate, "offset": offset}
+                step, launched = run_kron(factors, 9, arch=WIDE, **options)
+                assert field(step, launched, "stream") == 1
+                filled += offset == 0 and fills_lines(step, element)
     assert filled > 0
+
+
+@pytest.mark.parametrize("pattern", [(3, 48, 40, 1), (2, 96, 24, 3), (1, 20, 33, 16)])
+@pytest.mark.parametrize("last", [False, True])
+def test_sparse_results_that_go_past_the_caches(pattern, last, monkeypatch):
+    monkeypatch.setattr(planning, "_PASSING", 0)
+    for rows in (70, 96):
+        for offset in (0, 16):
+            run_ksparse(pattern, rows, last=last, arch=WIDE, offset=offset)
 
 
 @pytest.mark.parametrize("element", ELEMENTS, ids=lambda item: item.name)

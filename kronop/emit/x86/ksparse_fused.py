@@ -12,6 +12,7 @@ from kronop.emit import chains
 from kronop.emit.plan import Constant, Plan, Step
 from kronop.emit.x86.ksparse import X86KSparseEmitter, patches, rows_that_pass
 from kronop.emit.x86.planning import (
+    LINE,
     aligned,
     element_types,
     goes_past,
@@ -31,7 +32,6 @@ _FEWEST_ROWS, _MOST_ROWS = 32, 96
 _LEAST_SHARE = 1 / 6
 # Packed weights of all factors, which every chunk reads.
 _WEIGHT_BYTES = 2 << 20
-_LINE = 64
 _NO_MATRIX = StridedMatrix(pointer=0, row=0, column=0)
 _SINGLE = X86KSparseEmitter()
 
@@ -98,7 +98,7 @@ def _places(
     if chunk < _FEWEST_ROWS or sum(packed) > _WEIGHT_BYTES:
         return None
     # NOTE: an odd number of lines spreads over all sets of a cache.
-    pitch = (aligned(chunk * element_bytes) // _LINE | 1) * _LINE // element_bytes
+    pitch = (aligned(chunk * element_bytes) // LINE | 1) * LINE // element_bytes
     even, odd = (aligned(pitch * count * element_bytes) for count in buffers)
     return {
         "kFactors": len(steps),

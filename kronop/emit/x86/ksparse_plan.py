@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kronop.artifacts import Status
-from kronop.emit.x86.planning import aligned
+from kronop.emit.x86.planning import LINE, aligned
 from kronop.target import Target
 
 
@@ -28,7 +28,6 @@ _MOST_SLICES = 32
 _GROUP_BYTES = 512 * 1024
 # Packed weights of a thread: beyond the second-level cache they are streamed, once per block.
 _PANEL_BYTES = 4 << 20
-_LINE = 64
 _ROWS = {Way.Batch: 512, Way.Outputs: 96}
 # Cycles per vector; see the kernel's header for where each arises.
 _COPY, _TRANSPOSE, _TILE, _PACK, _FEWEST_SUMS = 1.5, 5.0, 8.0, 1.5, 10
@@ -166,7 +165,7 @@ def _slices(way: Way, setting: Setting) -> int:
     """Slices of an item: all where X or Y is contiguous along the features, or whole lines."""
     if way is Way.Outputs or (setting.x_by_rows and setting.y_by_rows):
         return 1
-    line, d = max(1, _LINE // setting.bytes), setting.d
+    line, d = max(1, LINE // setting.bytes), setting.d
     fitting = [s for s in range(line, d + 1, line) if d % s == 0 and s <= _MOST_SLICES]
     return max(fitting, default=d) if d > _MOST_SLICES else d
 
@@ -210,7 +209,7 @@ def scratch_of(candidate: Candidate, setting: Setting, bias_bytes: int) -> Scrat
     """The scratch memory of a thread; `bias_bytes` for each of the bias's values."""
     width, slices, c = setting.width, candidate.slices, setting.c
     rows, outputs, depth = candidate.row_tile, candidate.outputs, candidate.depth
-    line = max(1, _LINE // setting.bytes)
+    line = max(1, LINE // setting.bytes)
     if candidate.way is Way.Batch:
         # NOTE: an odd number of lines spreads over all sets of a cache.
         lanes = width * candidate.vectors

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 
 from kronop.artifacts import Status
 from kronop.emit.x86.kron_cost import (
+    CALL,
     SINGLE,
     lane_tile,
     pair_tile,
@@ -245,7 +246,7 @@ def _with_lanes(
         else:
             tile, cycles = row_tile(*sizes, left * lanes, *machine)
         moved = left * right * lanes * (digit.contracted + digit.produced) / setting.width
-        block += cycles + moved * level
+        block += cycles + moved * level + CALL
         products.append(Product(digit=index, left=left, right=right, tile=tile))
     read = transfer(kind, lanes, shape.lead, shape.trail, ends[0], setting.x_by_rows, setting)
     write = transfer(

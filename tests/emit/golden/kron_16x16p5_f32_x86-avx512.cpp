@@ -1,4 +1,4 @@
-// X times 5 factors: Whole 5*4*3 by 1, then Trail 2*1 by 16 (digits by lanes), 1 rows
+// X times 5 factors: Whole 5*4*3 by 1, then Trail 2*1 by 64 (digits by lanes), 1 rows
 #include "kronop_x86/kron.hpp"
 
 using Parameters = kronop::KronParameters<5, 2, double>;
@@ -42,7 +42,7 @@ struct Step {
   using Epilogue = ::Epilogue;
   static constexpr int kWidth = 16;
   static constexpr int kRowTile = 1;
-  static constexpr int kState = 4096;
+  static constexpr int kState = 16384;
   static constexpr bool kSaturate = false;
   static constexpr int kFactors = 5;
   static constexpr int kFactorRows[] = {16, 16, 16, 16, 16};
@@ -51,15 +51,15 @@ struct Step {
   static constexpr int kDigitFactor[] = {0, 1, 2, 3, 4, 5};
   static constexpr int kContracted[] = {16, 16, 16, 16, 16};
   static constexpr int kProduced[] = {16, 16, 16, 16, 16};
-  static constexpr int kPanel[] = {8, 8, 4, 8, 16};
-  static constexpr int kTileRows[] = {8, 8, 4, 8, 10};
-  static constexpr int kTileVectors[] = {1, 1, 4, 1, 1};
+  static constexpr int kPanel[] = {4, 4, 4, 8, 16};
+  static constexpr int kTileRows[] = {4, 4, 4, 8, 10};
+  static constexpr int kTileVectors[] = {4, 4, 4, 1, 1};
   static constexpr int kTileWidth[] = {16, 16, 16, 16, 16};
   static constexpr int kUnroll[] = {4, 4, 4, 4, 4};
   static constexpr int kPasses = 2;
   static constexpr int kPassKind[] = {3, 1};
   static constexpr int kPassEnd[] = {3, 5};
-  static constexpr int kLanes[] = {1, 16};
+  static constexpr int kLanes[] = {1, 64};
   static constexpr int kOrder[] = {4, 3, 2, 1, 0};
   static constexpr int kLeft[] = {256, 16, 1, 16, 1};
   static constexpr int kRight[] = {1, 16, 256, 1, 16};

@@ -1,4 +1,4 @@
-// X times 4 factors: Whole 4*3*2 by 1, then Trail 1 by 64 (digits by lanes), 2 rows
+// X times 4 factors: Whole 4*3*2 by 2, then Trail 1 by 64 (digits by lanes), 2 rows
 #include "kronop_x86/kron.hpp"
 
 using Parameters = kronop::KronParameters<4, 2, long long>;
@@ -42,7 +42,7 @@ struct Step {
   using Epilogue = ::Epilogue;
   static constexpr int kWidth = 8;
   static constexpr int kRowTile = 2;
-  static constexpr int kState = 512;
+  static constexpr int kState = 1024;
   static constexpr bool kSaturate = false;
   static constexpr int kFactors = 4;
   static constexpr int kFactorRows[] = {8, 8, 8, 8};
@@ -59,7 +59,7 @@ struct Step {
   static constexpr int kPasses = 2;
   static constexpr int kPassKind[] = {3, 1};
   static constexpr int kPassEnd[] = {3, 4};
-  static constexpr int kLanes[] = {1, 64};
+  static constexpr int kLanes[] = {2, 64};
   static constexpr int kOrder[] = {3, 2, 1, 0};
   static constexpr int kLeft[] = {64, 8, 1, 1};
   static constexpr int kRight[] = {1, 8, 64, 1};

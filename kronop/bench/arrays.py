@@ -196,6 +196,8 @@ class TorchArrays:
 def arrays_for(device: str, *, layers: bool = False, asked: str = "--device cuda") -> Arrays:
     """torch's tensors on that device; NumPy's on the CPU where torch is not installed.
 
+    On a CPU this process's malloc keeps what is freed from then on: see `keep_memory`.
+
     Args:
         device: "cpu" or "cuda".
         layers: torch's layers are timed too.

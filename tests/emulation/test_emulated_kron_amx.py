@@ -139,7 +139,6 @@ def test_batches(run: Any) -> None:
 
 def test_large_results_pass_the_caches_by(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planning, "_PASSING", 0)
-    monkeypatch.setattr(planning, "_PASSING_IN_PARTS", 0)
     for shape in ([(32, 32)] * 2, [(64, 96)], [(33, 50), (65, 20)]):
         run(shape, 70, offset=0)
 

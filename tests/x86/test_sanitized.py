@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 import kronop
-from kronop.emit.x86 import kron, planning
-from tests.x86.test_x86_kernels import run_chain, run_kron, run_ksparse
+from kronop.emit.x86 import planning
+from tests.x86.test_x86_kernels import WIDE, run_chain, run_kron, run_ksparse
 
 # NOTE: the checks left out double GCC's time for a kernel; ASan sees what they are about. The last
 # -O counts: kernels at -O3 take several times as long to build.
@@ -62,6 +62,9 @@ def _cases(rows: int) -> list[Callable[[], object]]:
         lambda: run_kron([(3, 3), (3, 4), (4, 2)], rows),
         lambda: run_kron([(5, 4), (3, 2)], rows, side=kronop.Side.Left),
         lambda: run_kron([(8, 8)] * 3, rows, candidate=3, offset=0),
+        lambda: run_kron([(6, 8), (3, 4), (16, 8)], rows, arch=WIDE, offset=0),
+        lambda: run_chain(((2, 16, 9, 6), (6, 32, 32, 1)), rows, 1, arch=WIDE, offset=0),
+        lambda: run_ksparse((3, 48, 13, 1), rows, arch=WIDE, offset=0),
         lambda: run_chain(chain, rows, 1, bias=True, element=kronop.float16),
         lambda: run_ksparse((3, 21, 13, 1), rows, bias=True),
         lambda: run_ksparse((2, 9, 13, 3), rows, last=True, scalars=(0.5, 2)),
@@ -72,7 +75,7 @@ def _cases(rows: int) -> list[Callable[[], object]]:
 
 def _main() -> None:
     # Rows that threads share, and results past the caches, at sizes that take no time.
-    planning._OPERATIONS_PER_THREAD, kron.LINE = 1, 16
+    planning._OPERATIONS_PER_THREAD, planning._FAR = 1, 0
     planning._PASSING = planning._PASSING_IN_PARTS = 0
     with ThreadPoolExecutor(2) as pool:  # builds take most of the time
         for rows in _ROWS:

@@ -197,7 +197,7 @@ def run_ksparse(
     tile=None,
     offset=16,
 ):
-    """Y begins `offset` bytes after a cache line."""
+    """Returns what was launched; Y begins `offset` bytes after a cache line."""
     random = np.random.default_rng(rows)
     simt = kronop.MathInstruction.simt(element)
     accumulator = simt.element_accumulator
@@ -231,11 +231,13 @@ def run_ksparse(
         workspace=0,
         threads=0,
     )
-    launch(X86KSparseEmitter(), description, problem, arch, rows)
+    plan = X86KSparseEmitter().plan(description, Target.parse(arch))
+    launched = launch(X86KSparseEmitter(), description, problem, arch, rows, plan)
     expected = description.reference(x, w, z if scalars[1] else None, added, op)
     magnitude = description.reference(np.abs(x.astype(float)), np.abs(w.astype(float)))
     magnitude = abs(scalars[0]) * magnitude + abs(scalars[1]) * np.abs(z.astype(float)).max() + 4
     check(description, y, expected, magnitude, pattern[2], element)
+    return plan.steps[0], launched
 
 
 def run_chain(
@@ -249,8 +251,10 @@ def run_chain(
     bias=False,
     view=None,
     threads=2,
+    arch="x86",
+    offset=16,
 ):
-    """The result of the plan that has so many steps."""
+    """The result of the plan that has so many steps, and whether it went past the caches."""
     random = np.random.default_rng(rows)
     simt = kronop.MathInstruction.simt(element)
     accumulator = simt.element_accumulator
@@ -269,7 +273,7 @@ def run_chain(
     x = strided(random_array(random, description.x_shape(rows), element), view)
     ws = [strided(random_array(random, pattern, element), view) for pattern in patterns]
     z = strided(random_array(random, description.y_shape(rows), element), view)
-    y = strided(poisoned(z.shape, element), view)
+    y = strided(poisoned(z.shape, element, offset), view)
     added = random_array(random, (description.output_columns,), element)
     problem = KSparseChainProblem(
         rows=rows,
@@ -289,10 +293,10 @@ def run_chain(
         threads=0,
     )
     emitter = X86KSparseChainEmitter()
-    plans = emitter.candidates(description, Target.parse("x86"), 2)
+    plans = emitter.candidates(description, Target.parse(arch), 2)
     (plan,) = (plan for plan in plans if len(plan.steps) == steps)
-    launch(emitter, description, problem, "x86", rows, plan, threads)
-    return y.astype(np.float64)
+    launched = launch(emitter, description, problem, arch, rows, plan, threads)
+    return y.astype(np.float64), field(plan.steps[-1], launched[-1:], "stream")
 
 
 KRON_SHAPES = {
@@ -347,53 +351,68 @@ def test_threads_share_a_row(factors):
             assert field(step, launched, "together") == 1
 
 
-def fills_lines(step, element):
-    """Whether the last product's tiles are whole lines, and so is what is contiguous of them."""
-    last = step.constant("kOrder")[-1]
-    whole = step.constant("kPassKind")[-1] == Kind.Whole
-    right = step.constant("kRight")[-1]
-    inner = right if right > 1 else step.constant("kProduced")[last]
-    run = inner if whole else step.constant("kLanes")[-1]
-    tile = step.constant("kTileVectors")[last] * step.constant("kTileWidth")[last]
-    return run * element.bytes % 64 == 0 and tile * element.bytes % 64 == 0
+def pairs_of(step, half):
+    """Places of products whose vectors two groups share."""
+    kinds, ends = step.constant("kPassKind"), step.constant("kPassEnd")
+    for index, digit in enumerate(step.constant("kOrder")):
+        kind = next(kind for kind, end in zip(kinds, ends, strict=True) if index < end)
+        is_half = step.constant("kRight")[index] == half < step.constant("kTileWidth")[digit]
+        if kind == Kind.Whole and is_half and half > 1:
+            yield index, index + 1 in ends
 
 
-def test_groups_share_vectors():
-    shared = 0
-    for arch in (*ARCHS, WIDE):
-        for element in (kronop.float32, kronop.float64):
-            half = Target.parse(arch).vector_bytes // (2 * element.bytes)
-            for factors in ([(16, 24), (32, half)], [(5, 6), (9, 7), (8 * half, half)]):
-                step, _ = run_kron(factors, 3, arch=arch, element=element)
-                rights, order = step.constant("kRight"), step.constant("kOrder")
-                widths = [step.constant("kTileWidth")[digit] for digit in order]
-                shared += any(
-                    right == half < width for right, width in zip(rights, widths, strict=True)
-                )
-    assert shared > 0
+@pytest.mark.parametrize("element", [kronop.float32, kronop.float64], ids=lambda item: item.name)
+@pytest.mark.parametrize("arch", [ARCHS[-1], WIDE], ids=["widest", "wide"])
+def test_groups_share_vectors(element, arch):
+    """In the middle of a pass, last in one, and where an odd count of them cannot."""
+    half = Target.parse(arch).vector_bytes // (2 * element.bytes)
+    found = set()
+    for factors in (
+        [(16, 16), (16, 16), (half, half)],
+        [(6, 8), (3, 4), (2 * half, half)],
+        [(3, 5), (16, 16), (half, half)],
+        [(8, 2), (2, 2), (64, 4)],
+        [(2, 8), (64, 6), (32, 12), (8, 4)],
+    ):
+        step, _ = run_kron(factors, 3, arch=arch, element=element)
+        found |= {is_last for _, is_last in pairs_of(step, half)}
+    assert found == ({False, True} if half > 1 else set())
 
 
 @pytest.mark.parametrize("factors", [[(8, 8)] * 4, [(16, 16), (5, 32)], [(3, 5), (16, 64)]])
 def test_results_that_go_past_the_caches(factors, monkeypatch):
-    monkeypatch.setattr(planning, "_PASSING", 0)
-    filled = 0
-    for element in (kronop.float32, kronop.float64):
-        for candidate in (0, 1, 2):
-            for offset in (0, 16):
-                options = {"element": element, "candidate": candidate, "offset": offset}
-                step, launched = run_kron(factors, 9, arch=WIDE, **options)
-                assert field(step, launched, "stream") == 1
-                filled += offset == 0 and fills_lines(step, element)
-    assert filled > 0
+    for name in ("_PASSING", "_PASSING_IN_PARTS", "_FAR"):
+        monkeypatch.setattr(planning, name, 0)
+    streamed = 0
+    for arch in (ARCHS[-1], WIDE):
+        for element in (kronop.float32, kronop.float64):
+            for candidate in (0, 1, 2):
+                for offset in (0, 16):
+                    options = {"element": element, "candidate": candidate, "offset": offset}
+                    step, launched = run_kron(factors, 9, arch=arch, **options)
+                    assert field(step, launched, "ahead") == 1
+                    streamed += field(step, launched, "stream")
+    assert streamed >= 12
 
 
 @pytest.mark.parametrize("pattern", [(3, 48, 40, 1), (2, 96, 24, 3), (1, 20, 33, 16)])
 @pytest.mark.parametrize("last", [False, True])
 def test_sparse_results_that_go_past_the_caches(pattern, last, monkeypatch):
-    monkeypatch.setattr(planning, "_PASSING", 0)
+    for name in ("_PASSING", "_FAR"):
+        monkeypatch.setattr(planning, name, 0)
     for rows in (70, 96):
         for offset in (0, 16):
-            run_ksparse(pattern, rows, last=last, arch=WIDE, offset=offset)
+            step, launched = run_ksparse(pattern, rows, last=last, arch=WIDE, offset=offset)
+            assert field(step, launched, "stream") == field(step, launched, "ahead") == 1
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_results_of_chains_that_go_past_the_caches(last, monkeypatch):
+    for name in ("_PASSING", "_FAR"):
+        monkeypatch.setattr(planning, name, 0)
+    for rows in (96, 133):
+        patterns = (2, 16, 9, 6), (6, 32, 32, 1)
+        assert compare_chain(patterns, rows, last=last, arch=WIDE, offset=0) == 1
 
 
 @pytest.mark.parametrize("element", ELEMENTS, ids=lambda item: item.name)
@@ -470,11 +489,15 @@ CHAIN = ((2, 13, 9, 5), (13, 4, 10, 1), (4, 7, 13, 1))
 
 
 def compare_chain(patterns, rows, **options):
-    """To the bit: middles are rounded alike, sums are in one order, scalars are powers of two."""
-    whole = run_chain(patterns, rows, 1, **options)
-    apart = run_chain(patterns, rows, len(patterns), **options)
+    """To the bit: middles are rounded alike, sums are in one order, scalars are powers of two.
+
+    Returns whether results went past the caches.
+    """
+    whole, streamed = run_chain(patterns, rows, 1, **options)
+    apart, _ = run_chain(patterns, rows, len(patterns), **options)
     assert np.isfinite(whole).all()
     np.testing.assert_array_equal(whole, apart)
+    return streamed
 
 
 @pytest.mark.parametrize("element", ELEMENTS, ids=lambda element: element.name)

@@ -19,10 +19,10 @@ from kronop.emit.x86 import kron_amx, kron_launch
 from kronop.emit.x86.kron_parts import Candidate, Digit, Kind, Setting
 from kronop.emit.x86.kron_plan import judged, tile_status
 from kronop.emit.x86.planning import (
-    LINE,
     aligned,
     common_status,
     element_types,
+    far_rows,
     kernel_name,
     parameter_arguments,
     passing_rows,
@@ -204,7 +204,7 @@ def _step(
             ("row_tile", most),
             ("row_multiple", setting.width if in_vectors else 1),
             ("teams", True),
-            ("passing_rows", _passing_rows(description, target, chosen)),
+            *_far(description, target, in_parts=chosen.passes[-1].kind is Kind.Whole),
         ),
     )
 
@@ -231,7 +231,7 @@ def _tile_step(
             ("row_tile", kron_amx.ROWS),
             ("row_multiple", kron_amx.ROWS_AT_ONCE if len(tiles.digits) == 1 else 1),
             ("teams", False),
-            ("passing_rows", passing_rows(_row_bytes(description), target)),
+            *_far(description, target, in_parts=True),
         ),
     )
 
@@ -253,7 +253,7 @@ def _kernel(
     Args:
         launch: `work` of a row, in multiply-adds of vectors; `row_tile`, most rows of a tile, and
             what its rows are a multiple of where there are enough; `teams`, whether threads may
-            share a tile; `passing_rows` of results go past the caches, 0: none do.
+            share a tile; `passing_rows` of results and `far_rows` of X are too many for the caches.
     """
     accumulator, element = description.math.element_accumulator, description.X.element
     factors, arguments = len(description.factors), parameter_arguments(description.epilogue)
@@ -379,17 +379,17 @@ def _digit_constants(
     )
 
 
-def _passing_rows(description: KronMatmulDescription, target: Target, chosen: Candidate) -> int:
-    """Rows of results from which on they go past the caches, where a store fills a line or they are
-    contiguous; 0 elsewhere.
+def _far(
+    description: KronMatmulDescription, target: Target, in_parts: bool
+) -> tuple[tuple[str, Constant], ...]:
+    """From which rows on results and X are too many for the caches.
 
     NOTE: with half a line a store and lines that are not neighbours, 16 x 8^6 took 1.4 times as
-    long (Zen 3); with whole lines it took half the time (Emerald Rapids).
+    long past the caches (Zen 3); with whole lines it took half the time (Emerald Rapids).
     """
-    if target.vector_bytes < LINE and chosen.passes[-1].kind is not Kind.Whole:
-        return 0
-    return passing_rows(_row_bytes(description), target)
-
-
-def _row_bytes(description: KronMatmulDescription) -> int:
-    return description.output_columns * description.Y.element.bytes
+    results = description.output_columns * description.Y.element.bytes
+    x = description.input_columns * description.X.element.bytes
+    return (
+        ("passing_rows", passing_rows(results, target, in_parts=in_parts)),
+        ("far_rows", far_rows(x)),
+    )

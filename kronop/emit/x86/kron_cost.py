@@ -79,7 +79,7 @@ def pair_tile(
     """The best tile for one digit where half a vector is contiguous and two groups share one, and
     its cycles for one group."""
     best: tuple[float, Tile] | None = None
-    for rows in range(1, min(produced, _MOST_TILE_ROWS, registers - 2) + 1):
+    for rows in range(1, min(produced, _MOST_TILE_ROWS) + 1):
         cycles = -(-produced // rows) * (
             tile_cycles(contracted, rows, 1, registers) + _JOIN * contracted + _PART * rows
         )

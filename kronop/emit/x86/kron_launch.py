@@ -13,7 +13,7 @@ from kronop.descriptions.kron import (
     StridedMatrix,
 )
 from kronop.emit.plan import Step
-from kronop.emit.x86.planning import goes_past, keeps_sums, scalar_fields, shares
+from kronop.emit.x86.planning import keeps_sums, reaches, scalar_fields, shares
 
 # What the busiest thread may do more than its part before threads share every tile.
 _UNEVEN = 1.1
@@ -29,7 +29,7 @@ def signature(description: KronMatmulDescription) -> KernelSignature:
             *(Field(name, Scalar.POINTER) for name in ("x", "z", "y", "workspace")),
             *(
                 Field(name, whole)
-                for name in ("rows", "row_tile", "threads", "together", "plain", "stream")
+                for name in ("rows", "row_tile", "threads", "together", "plain", "stream", "ahead")
             ),
             Field("batch", whole, batch),
             Field("x_strides", whole, 2),
@@ -92,6 +92,7 @@ def values(step: Step, problem: KronProblem) -> dict[str, int | Sequence[int] | 
     problem = _fold_batch(problem)
     z = problem.z or _NO_MATRIX
     row_tile, threads, together = _split(step, problem)
+    all_rows = problem.rows * math.prod(problem.batch)
     values: dict[str, int | Sequence[int] | Sequence[float]] = {
         "x": problem.x.pointer,
         "z": z.pointer,
@@ -102,7 +103,8 @@ def values(step: Step, problem: KronProblem) -> dict[str, int | Sequence[int] | 
         "threads": threads,
         "together": int(together),
         "plain": int(_is_plain(step, problem)),
-        "stream": goes_past(step, problem.rows * math.prod(problem.batch)),
+        "stream": reaches(step, "passing_rows", all_rows),
+        "ahead": reaches(step, "far_rows", all_rows),
         "batch": _padded(problem.batch, 1),
         "slice": step.shared_bytes,
         "factors": [factor.pointer for factor in problem.factors],

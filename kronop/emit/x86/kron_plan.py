@@ -236,12 +236,10 @@ def _with_lanes(
             tile, cycles = lane_tile(*sizes, lanes, *machine)
             cycles *= left * right
         elif right > 1:
-            pairs = 2 * right == setting.width and left % 2 == 0
-            tile, cycles = (
-                pair_tile(*sizes, setting.width, setting.target.registers, unroll)
-                if pairs
-                else lane_tile(*sizes, right, *machine)
-            )
+            tiles = [lane_tile(*sizes, right, *machine)]
+            if 2 * right == setting.width and left % 2 == 0:
+                tiles.append(pair_tile(*sizes, setting.width, setting.target.registers, unroll))
+            tile, cycles = min(tiles, key=lambda item: item[1])
             cycles *= left * lanes
         else:
             tile, cycles = row_tile(*sizes, left * lanes, *machine)

@@ -19,14 +19,14 @@ from kronop.emit.x86.ksparse_plan import (
     scratch_of,
 )
 from kronop.emit.x86.planning import (
-    LINE,
     common_status,
     element_types,
-    goes_past,
+    far_rows,
     keeps_sums,
     kernel_name,
     parameter_arguments,
     passing_rows,
+    reaches,
     scalar_fields,
     shares,
     width,
@@ -171,14 +171,11 @@ def _step(
         + description.output_columns * output.bytes,
         operations_per_row=2 * a * b * c * d,
         note=f"one Kronecker-sparse factor: {chosen}",
-        launch=(("passing_rows", rows_that_pass(a * b * d, output, target)),),
+        launch=(
+            ("passing_rows", passing_rows(a * b * d * output.bytes, target)),
+            ("far_rows", far_rows(a * c * d * element.bytes)),
+        ),
     )
-
-
-def rows_that_pass(columns: int, output: DataType, target: Target) -> int:
-    """Rows of results from which on they go past the caches, where a store fills a line; 0
-    elsewhere."""
-    return 0 if target.vector_bytes < LINE else passing_rows(columns * output.bytes, target)
 
 
 def _signature(description: KSparseDescription) -> KernelSignature:
@@ -190,7 +187,7 @@ def _signature(description: KSparseDescription) -> KernelSignature:
                 Field(name, Scalar.POINTER)
                 for name in ("x", "weights", "z", "bias", "y", "workspace")
             ),
-            *(Field(name, whole) for name in ("rows", "row_tile", "threads", "stream")),
+            *(Field(name, whole) for name in ("rows", "row_tile", "threads", "stream", "ahead")),
             *(Field(f"{name}_strides", whole, 2) for name in "xzy"),
             Field("weight_strides", whole, 4),
             Field("bias_stride", whole),
@@ -216,7 +213,8 @@ def _values(
         "rows": problem.rows,
         "row_tile": row_tile,
         "threads": threads,
-        "stream": goes_past(step, problem.rows),
+        "stream": reaches(step, "passing_rows", problem.rows),
+        "ahead": reaches(step, "far_rows", problem.rows),
         "weight_strides": problem.weight_strides,
         "bias_stride": problem.bias_stride,
         "slice": step.shared_bytes,

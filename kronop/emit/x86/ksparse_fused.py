@@ -10,14 +10,16 @@ from kronop.descriptions.kron import StridedMatrix
 from kronop.descriptions.ksparse_chain import KSparseChainDescription, KSparseChainProblem
 from kronop.emit import chains
 from kronop.emit.plan import Constant, Plan, Step
-from kronop.emit.x86.ksparse import X86KSparseEmitter, patches, rows_that_pass
+from kronop.emit.x86.ksparse import X86KSparseEmitter, patches
 from kronop.emit.x86.planning import (
     LINE,
     aligned,
     element_types,
-    goes_past,
+    far_rows,
     kernel_name,
     parameter_arguments,
+    passing_rows,
+    reaches,
     scalar_fields,
     shares,
 )
@@ -75,7 +77,8 @@ def launches(plan: Plan, problem: KSparseChainProblem) -> tuple[Launch, ...]:
         "workspace": problem.workspace,
         "rows": problem.rows,
         "threads": _threads(step, problem.rows, problem.threads),
-        "stream": goes_past(step, problem.rows),
+        "stream": reaches(step, "passing_rows", problem.rows),
+        "ahead": reaches(step, "far_rows", problem.rows),
         "weight_strides": [stride for factor in problem.weights for stride in factor.strides],
         "bias_stride": problem.bias_stride,
         "slice": step.shared_bytes,
@@ -145,7 +148,10 @@ def _step(
         operations_per_row=sum(step.operations_per_row for step in steps),
         note=f"{len(steps)} Kronecker-sparse factors, {places['kChunk']} rows at once: "
         + "; ".join(step.note.partition(": ")[2] for step in steps),
-        launch=(("passing_rows", rows_that_pass(description.output_columns, output, target)),),
+        launch=(
+            ("passing_rows", passing_rows(description.output_columns * output.bytes, target)),
+            ("far_rows", far_rows(description.input_columns * element.bytes)),
+        ),
     )
 
 
@@ -157,7 +163,7 @@ def _signature(description: KSparseChainDescription) -> KernelSignature:
             Field("x", Scalar.POINTER),
             Field("weights", Scalar.POINTER, factors),
             *(Field(name, Scalar.POINTER) for name in ("z", "bias", "y", "workspace")),
-            *(Field(name, whole) for name in ("rows", "threads", "stream")),
+            *(Field(name, whole) for name in ("rows", "threads", "stream", "ahead")),
             *(Field(f"{name}_strides", whole, 2) for name in "xzy"),
             Field("weight_strides", whole, 4 * factors),
             Field("bias_stride", whole),

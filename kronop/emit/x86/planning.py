@@ -23,10 +23,12 @@ LEAST_VECTOR = 16
 # NOTE: entering a parallel region took 3 to 7 microseconds on 2 cores, and 2^18 multiply-adds take
 # a core 5 to 15. Two threads over one: 0.98 at 2^18.6 in all, 1.25 at 2^19, 1.7 at 2^20.
 _OPERATIONS_PER_THREAD = 1 << 18
-# Bytes of results beyond which they go past the caches: in whole lines, and where a vector is less.
+# Bytes of results beyond which they go past the caches, in whole lines and where a vector is less,
+# and of X beyond which it is asked for ahead.
 # NOTE: on two cores of an Emerald Rapids, whose third-level cache is hardly nearer than memory, 256
-# rows of 8^4 (4 MB) took 0.43 rather than 0.67 ms; Zen 3's 32 MB are worth keeping.
-_PASSING, _PASSING_IN_PARTS = 1 << 21, 1 << 23
+# rows of 8^4 (4 MB) took 0.43 rather than 0.67 ms; Zen 3's 32 MB are worth keeping. Asking for what
+# is near costs 4 to 11 % there.
+_PASSING, _PASSING_IN_PARTS, _FAR = 1 << 21, 1 << 23, 1 << 21
 _NAME_LENGTH = 100
 
 
@@ -35,15 +37,25 @@ def aligned(size: int) -> int:
     return -(-size // LINE) * LINE
 
 
-def passing_rows(row_bytes: int, target: Target) -> int:
-    """Rows of results, of so many bytes each, from which on they go past the caches."""
+def passing_rows(row_bytes: int, target: Target, *, in_parts: bool = False) -> int:
+    """Rows of results, of so many bytes each, from which on they go past the caches; 0: none do.
+
+    Args:
+        in_parts: whether they may where a vector is less than a line: they are contiguous.
+    """
+    if target.vector_bytes < LINE and not in_parts:
+        return 0
     return (_PASSING if target.vector_bytes >= LINE else _PASSING_IN_PARTS) // row_bytes + 1
 
 
-def goes_past(step: Step, rows: int) -> int:
-    """Whether that many rows of results go past the caches; the launch's `passing_rows` is 0 where
-    none do."""
-    least = step.constant("passing_rows")
+def far_rows(row_bytes: int) -> int:
+    """Rows of X, of so many bytes each, from which on it is asked for ahead."""
+    return _FAR // row_bytes + 1
+
+
+def reaches(step: Step, name: str, rows: int) -> int:
+    """Whether `rows` are as many as the launch's `name` says; never where that is 0."""
+    least = step.constant(name)
     assert isinstance(least, int)
     return int(0 < least <= rows)
 

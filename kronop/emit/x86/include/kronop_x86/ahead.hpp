@@ -12,10 +12,10 @@ class Ahead {
  public:
   Ahead() = default;
   // `runs` runs of `bytes` bytes from `first` on, in `calls` calls of `some`.
-  Ahead(const void* first, index_t bytes, index_t step, index_t runs, index_t calls) : step_(step), left_(runs) {
-    const auto address = reinterpret_cast<unsigned long long>(first);
-    run_ = reinterpret_cast<const char*>(address / kLine * kLine);
-    lines_ = index_t((address % kLine + bytes + kLine - 1) / kLine);
+  Ahead(const void* first, index_t bytes, index_t step, index_t runs, index_t calls)
+      : run_(static_cast<const char*>(first)), step_(step), left_(runs) {
+    const bool inside = step % kLine != 0 || reinterpret_cast<unsigned long long>(first) % kLine != 0;
+    lines_ = (bytes + kLine - 1) / kLine + inside;
     rate_ = (lines_ * runs + calls - 1) / calls;
   }
 

@@ -19,14 +19,14 @@ inline constexpr int kBatchDimensions = 4;
 // Strides in elements. Scratch of one thread is `slice` bytes, in whole cache lines: factor panels,
 // two states, and one middle, or two from three passes on, of equal size. `together`: threads share the
 // blocks of every tile rather than the tiles. `plain`: results are what the epilogue would make of them.
-// `stream`: they are too many for the caches.
+// `stream`: they are too many for the caches. `ahead`: so is X.
 template <int kFactors, int kScalars, class Scalar>
 struct KronParameters {
   const void* x;
   const void* z;
   void* y;
   void* workspace;
-  index_t rows, row_tile, threads, together, plain, stream;
+  index_t rows, row_tile, threads, together, plain, stream, ahead;
   index_t batch[kBatchDimensions];
   index_t x_strides[2], x_batch[kBatchDimensions];
   index_t z_strides[2], z_batch[kBatchDimensions];
@@ -150,6 +150,7 @@ struct Scratch {
   Compute* state[2];
   Compute* middle[2];
   Ahead* ahead;
+  bool asks;
 };
 
 template <class Step, class Parameters>
@@ -166,7 +167,8 @@ KRONOP_INLINE Scratch<typename Step::Compute> scratch_of(const Parameters& param
   return {at(own),
           {at(own + kPanelBytes), at(own + kPanelBytes + kStateBytes)},
           {at(middle), at(middle + middle_bytes)},
-          &ahead};
+          &ahead,
+          parameters.ahead != 0};
 }
 
 // Whether a tile's numbers from P places that are `step` elements apart stay in the nearest cache
@@ -197,13 +199,16 @@ struct Products {
                                       : index_t(Step::kRight[kFirst + kCount - 1]);
 
   // Whether results may go past the caches: where a tile's results begin and end, lines do.
+  static constexpr index_t kLine = 64 / sizeof(Compute);
+  static constexpr int kTileRun = [] {
+    using D = DigitOf<Step, kFirst + kCount - 1>;
+    return D::kVectors * D::kWidth;
+  }();
+  static constexpr bool kMayPass = kPass + 1 == Step::kPasses && kRun % kLine == 0 && kTileRun % kLine == 0;
   template <class Place>
   static KRONOP_INLINE bool fits_lines(const Place& out) {
-    using D = DigitOf<Step, kFirst + kCount - 1>;
-    constexpr index_t kLine = 64 / sizeof(Compute);
     const index_t step = kIsWhole ? kRun : out.step;
-    return kRun % kLine == 0 && step % kLine == 0 && D::kVectors * D::kWidth % kLine == 0 &&
-           reinterpret_cast<unsigned long long>(out.data) % 64 == 0;
+    return step % kLine == 0 && reinterpret_cast<unsigned long long>(out.data) % 64 == 0;
   }
 
   template <int kIndex, bool kStream>
@@ -246,9 +251,10 @@ struct Products {
       const Lined<Compute> state{scratch.state[(kAt + 1) % 2], Step::kLanes[kPass]};
       if constexpr (kAt + 1 < kCount) {
         one<kFirst + kAt, false>(count, in, state);
-      } else if (kPass == Step::kPasses - 1 && past_caches && fits_lines(out)) {
-        one<kFirst + kAt, true>(count, in, out);
       } else {
+        if constexpr (kMayPass) {
+          if (past_caches && fits_lines(out)) return one<kFirst + kAt, true>(count, in, out);
+        }
         one<kFirst + kAt, false>(count, in, out);
       }
       in = {state.data, state.step};
@@ -283,16 +289,16 @@ KRONOP_INLINE void place_block(Place<kLanes>& place, const View<T>& view, int ki
   }
 }
 
-// What a block reads: runs along its lanes, or along the group.
+// What a block of `lanes` different lanes reads: runs along its lanes, or along the group.
 template <index_t kTiles, int kLanes, class T>
-KRONOP_INLINE Ahead ahead_of(const T* base, const Place<kLanes>& place, index_t group) {
+KRONOP_INLINE Ahead ahead_of(const T* base, const Place<kLanes>& place, index_t group, index_t lanes) {
   const index_t size = sizeof(T);
   if (place.lanes.contiguous) {
     return Ahead(base + place.lanes.offset[0], kLanes * size, place.step * size, group, kTiles);
   }
   if (place.step != 1) return Ahead();
   const index_t apart = place.lanes.offset[1] - place.lanes.offset[0];
-  return Ahead(base + place.lanes.offset[0], group * size, apart * size, kLanes, kTiles);
+  return Ahead(base + place.lanes.offset[0], group * size, apart * size, lanes, kTiles);
 }
 
 // A block of lanes: source -> products -> sink. Where lanes are contiguous, the first product may
@@ -373,10 +379,12 @@ void run_pass(index_t rows, const View<const Source>& source, const Sink& sink, 
     const index_t outer = item / blocks, index = item % blocks;
     if constexpr (kind == kWhole) {
       const index_t first = index * kLanes, groups = first + kLanes <= count ? kLanes : count - first;
-      if (kPass == 0 && source.column == 1) {
-        const index_t following = (item + 1) % blocks * kLanes * extents.group;
-        const auto* next = source.data + (item + 1) / blocks * source.row + following;
-        *scratch.ahead = Ahead(next, kLanes * extents.group * index_t(sizeof(*next)), 0, 1, kTiles);
+      if constexpr (kPass == 0) {
+        if (scratch.asks && source.column == 1) {
+          const index_t following = (item + 1) % blocks * kLanes * extents.group;
+          const auto* next = source.data + (item + 1) / blocks * source.row + following;
+          *scratch.ahead = Ahead(next, kLanes * extents.group * index_t(sizeof(*next)), 0, 1, kTiles);
+        }
       }
       run_whole<Step, kPass>(groups, source.data + outer * source.row + first * extents.group * source.column,
                              source.column, sink, outer * target.row + first * extents.produced * target.column,
@@ -386,9 +394,11 @@ void run_pass(index_t rows, const View<const Source>& source, const Sink& sink, 
       Place<kLanes> from, to, before;
       const Block block = lane_block(index, count, kLanes);
       if constexpr (kPass == 0) {
-        const Block following = lane_block((item + 1) % blocks, count, kLanes);
-        place_block(from, source, kind, extents, extents.group, (item + 1) / blocks, following);
-        *scratch.ahead = ahead_of<kTiles>(source.data + from.base, from, extents.group);
+        if (scratch.asks && item + 1 < all) {
+          const Block following = lane_block((item + 1) % blocks, count, kLanes);
+          place_block(from, source, kind, extents, extents.group, (item + 1) / blocks, following);
+          *scratch.ahead = ahead_of<kTiles>(source.data + from.base, from, extents.group, following.end);
+        }
       }
       place_block(from, source, kind, extents, extents.group, outer, block);
       place_block(to, target, kind, extents, extents.produced, outer, block);

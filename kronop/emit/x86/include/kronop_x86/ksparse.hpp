@@ -14,7 +14,7 @@ namespace kronop {
 
 // Strides in elements; features are the columns. Scratch of one thread is `slice` bytes, in whole
 // cache lines: weight panels, and from kBiasAt, kInputAt, kResultsAt bias, X and results. `stream`: results are too
-// many for the caches.
+// many for the caches; `ahead`: so is X.
 template <int kScalars, class Scalar>
 struct KSparseParameters {
   const void* x;
@@ -23,7 +23,7 @@ struct KSparseParameters {
   const void* bias;
   void* y;
   void* workspace;
-  index_t rows, row_tile, threads, stream;
+  index_t rows, row_tile, threads, stream, ahead;
   index_t x_strides[2], z_strides[2], y_strides[2], weight_strides[4], bias_stride;
   index_t slice;
   Scalar scalars[kScalars];
@@ -97,13 +97,20 @@ void run_block(const Parameters& parameters, const Patch& patch, const Scratch<S
   const auto* x = static_cast<const typename Step::Element*>(parameters.x) + row * xs[0] +
                   ((patch.block + i) * Step::kC * Step::kD + patch.slice) * xs[1];
   const index_t part = Step::kDepth * Step::kD * xs[1], block = Step::kC * Step::kD * xs[1];
-  // What is read after the last part: the next block, or the first one of the rows that follow.
-  const auto* after = i + 1 < patch.blocks ? x + block : x - i * block + rows * xs[0];
+  // What is read after the last part: the next block, or the first one of the rows that follow; null: neither.
+  const typename Step::Element* after = nullptr;
+  if (i + 1 < patch.blocks) {
+    after = x + block;
+  } else if (row + rows < parameters.rows) {
+    after = x - i * block + rows * xs[0];
+  }
   Input<typename Step::Element> from{x, xs[0], xs[1], rows};
   for (index_t k = 0; k < Step::kC; k += Step::kDepth, from.data += part) {
     const index_t depth = k + Step::kDepth <= Step::kC ? Step::kDepth : Step::kC - k;
     Way::multiply(scratch.input(), scratch.results(), scratch.panels() + i * Way::kPanels, from, to, patch, k, depth,
-                  k + depth < Step::kC ? from.data + part : after);
+                  !parameters.ahead        ? nullptr
+                  : k + depth < Step::kC ? from.data + part
+                                         : after);
   }
   Way::finish(scratch.results(), from, to, patch);
 }

@@ -17,7 +17,7 @@ struct KSparseChainParameters {
   const void* bias;
   void* y;
   void* workspace;
-  index_t rows, threads, stream;
+  index_t rows, threads, stream, ahead;
   index_t x_strides[2], z_strides[2], y_strides[2], weight_strides[4 * kFactors], bias_stride;
   index_t slice;
   Scalar scalars[kScalars];
@@ -87,6 +87,7 @@ KSparseParameters<kScalars, Scalar> part_of(const KSparseChainParameters<kFactor
   if constexpr (kIndex == 0) {
     part.x = static_cast<const typename Chain::Element*>(chain.x) + row * chain.x_strides[0];
     place(part.x_strides, chain.x_strides[0], chain.x_strides[1]);
+    part.ahead = chain.ahead;
   } else {
     part.x = slice + Chain::kMiddleAt[kIndex - 1];
     place(part.x_strides, 1, Chain::kMiddlePitch);

@@ -35,14 +35,16 @@ struct Output {
   index_t y_row, y_column, z_row, z_column;
 };
 
-// Whether results of register tiles may go past the caches: all of a sum is made at once, and lines begin and end
-// where vectors do.
+// Whether a vector is whole lines.
 template <class Step>
 inline constexpr bool kFillsLines = Step::kWidth * sizeof(typename Step::Compute) % 64 == 0;
 
+// Whether results of register tiles go past the caches, where vectors are whole lines: all of a sum is made at once,
+// and lines begin where vectors do.
 template <class Step>
-KRONOP_INLINE bool goes_past(const OutputSink<Step>& sink, const typename Step::Compute* y, index_t row, index_t depth) {
-  return kFillsLines<Step> && sink.stream && depth == Step::kC && reinterpret_cast<unsigned long long>(y) % 64 == 0 &&
+KRONOP_INLINE bool fits_lines(const OutputSink<Step>& sink, const typename Step::Compute* y, index_t row,
+                              index_t depth) {
+  return sink.stream && depth == Step::kC && reinterpret_cast<unsigned long long>(y) % 64 == 0 &&
          row * sizeof(*y) % 64 == 0;
 }
 
@@ -212,7 +214,7 @@ struct AlongBatch {
           }
         };
         if constexpr (kFillsLines<Step> && Step::kDirect) {
-          if (direct && goes_past<Step>(to.sink, y, row, depth)) {
+          if (direct && fits_lines<Step>(to.sink, y, row, depth)) {
             all(Constant<1>{});
             continue;
           }
@@ -284,7 +286,7 @@ struct AlongOutputs {
                                                  const Input<Element>& from, const Output<Step>& to,
                                                  const Patch& patch, index_t k, index_t depth, const Element* next) {
     Ahead ahead;
-    if (from.column == 1) {
+    if (next && from.column == 1) {
       constexpr index_t kSize = sizeof(Element);
       const index_t calls = (from.rows + Step::kTile - 1) / Step::kTile * ((patch.outputs + kSpan - 1) / kSpan);
       ahead = Ahead(next, depth * kSize, from.row * kSize, from.rows, calls);
@@ -323,7 +325,7 @@ struct AlongOutputs {
       }
     };
     if constexpr (kFillsLines<Step> && Step::kDirect) {
-      if (is_direct(to, patch) && goes_past<Step>(to.sink, y, y_row, depth)) return all(Constant<1>{});
+      if (is_direct(to, patch) && fits_lines<Step>(to.sink, y, y_row, depth)) return all(Constant<1>{});
     }
     all(Constant<0>{});
   }

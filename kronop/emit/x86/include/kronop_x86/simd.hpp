@@ -92,6 +92,11 @@ KRONOP_INLINE void stream(T* to, const V& value) {
   } else if constexpr (sizeof(V) == 64) {
     __builtin_ia32_movntps512(reinterpret_cast<float*>(to), bit_cast<Vector<float, 16>>(value));
 #endif
+  } else if constexpr (sizeof(V) > 16) {
+    constexpr int kHalf = sizeof(V) / 2;
+    const auto* halves = reinterpret_cast<const unsigned char*>(&value);
+    stream(reinterpret_cast<unsigned char*>(to), load<unsigned char, kHalf>(halves));
+    stream(reinterpret_cast<unsigned char*>(to) + kHalf, load<unsigned char, kHalf>(halves + kHalf));
   } else {
     store(to, value);
   }

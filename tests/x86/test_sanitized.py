@@ -59,7 +59,7 @@ def test_no_access_out_of_bounds_and_no_undefined_behaviour(tmp_path) -> None:
 def _cases(rows: int) -> list[Callable[[], object]]:
     chain = ((2, 13, 9, 5), (13, 4, 10, 1))
     return [
-        lambda: run_kron([(3, 3), (3, 4), (4, 2)], rows),
+        lambda: run_kron([(5, 5), (3, 4), (4, 2)], rows),
         lambda: run_kron([(5, 4), (3, 2)], rows, side=kronop.Side.Left),
         lambda: run_kron([(8, 8)] * 3, rows, candidate=3, offset=0),
         lambda: run_kron([(6, 8), (3, 4), (16, 8)], rows, arch=WIDE, offset=0),

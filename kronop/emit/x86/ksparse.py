@@ -17,6 +17,7 @@ from kronop.emit.x86.ksparse_plan import (
     cost,
     legality,
     scratch_of,
+    streams,
 )
 from kronop.emit.x86.planning import (
     common_status,
@@ -148,6 +149,7 @@ def _step(
             ("kUnroll", _UNROLL),
             ("kSaturate", description.epilogue.saturates),
             ("kDirect", setting.direct),
+            ("kStreams", streams(chosen, setting)),
             ("kA", a),
             ("kB", b),
             ("kC", c),

@@ -124,6 +124,8 @@ def _step(
     element, output = description.X.element, description.Y.element
     sizes = "_then_".join("_".join(map(str, pattern)) for pattern in description.patterns)
     each = {name: tuple(int(_size(step, name)) for step in steps) for name, _ in steps[0].constants}
+    # What is between factors stays in the caches.
+    each["kStreams"] = (*[0] * (len(steps) - 1), each["kStreams"][-1])
     work = max(step.shared_bytes - _size(step, "kInputAt") for step in steps)
     arguments = f"{len(steps)}, {parameter_arguments(description.epilogue)}"
     return Step(

@@ -274,9 +274,19 @@ def _read(candidate: Candidate, setting: Setting) -> float:
     return _TRANSPOSE if candidate.depth * setting.d >= setting.width else 2.0 * setting.width
 
 
+def streams(candidate: Candidate, setting: Setting) -> bool:
+    """Whether register tiles may put results past the caches: whole lines of Y, of whole sums."""
+    whole = setting.target.vector_bytes >= LINE and candidate.depth == setting.c
+    return whole and setting.direct and _is_along(candidate, setting)
+
+
+def _is_along(candidate: Candidate, setting: Setting) -> bool:
+    """Whether the lanes of a vector are contiguous in Y."""
+    return setting.y_by_rows == (candidate.way is Way.Batch)
+
+
 def _write(candidate: Candidate, setting: Setting) -> float:
     """Cycles per vector of results on its way from a tile's scratch to Y."""
-    along = setting.y_by_rows == (candidate.way is Way.Batch)
-    if along:
+    if _is_along(candidate, setting):
         return 0.0 if setting.direct else _COPY
     return _TRANSPOSE if candidate.way is Way.Batch else 2.0 * setting.width

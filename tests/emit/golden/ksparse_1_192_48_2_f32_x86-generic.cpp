@@ -42,6 +42,7 @@ struct Step {
   static constexpr int kUnroll = 1;
   static constexpr bool kSaturate = false;
   static constexpr bool kDirect = true;
+  static constexpr bool kStreams = false;
   static constexpr int kA = 1;
   static constexpr int kB = 192;
   static constexpr int kC = 48;

@@ -42,6 +42,7 @@ struct Step {
   static constexpr int kUnroll = 1;
   static constexpr bool kSaturate = false;
   static constexpr bool kDirect = false;
+  static constexpr bool kStreams = false;
   static constexpr int kA = 3;
   static constexpr int kB = 5;
   static constexpr int kC = 7;

@@ -49,6 +49,7 @@ struct Step {
   static constexpr int kUnroll[] = {1, 1, 1};
   static constexpr int kSaturate[] = {0, 0, 0};
   static constexpr int kDirect[] = {1, 1, 1};
+  static constexpr int kStreams[] = {0, 0, 0};
   static constexpr int kA[] = {2, 4, 1};
   static constexpr int kB[] = {20, 16, 9};
   static constexpr int kC[] = {16, 10, 24};

@@ -49,6 +49,7 @@ struct Step {
   static constexpr int kUnroll[] = {1, 1};
   static constexpr int kSaturate[] = {0, 0};
   static constexpr int kDirect[] = {1, 1};
+  static constexpr int kStreams[] = {0, 1};
   static constexpr int kA[] = {6, 1};
   static constexpr int kB[] = {64, 768};
   static constexpr int kC[] = {64, 192};

@@ -35,17 +35,10 @@ struct Output {
   index_t y_row, y_column, z_row, z_column;
 };
 
-// Whether a vector is whole lines.
+// Whether results of register tiles go past the caches, of a step that may (kStreams): lines begin where vectors do.
 template <class Step>
-inline constexpr bool kFillsLines = Step::kWidth * sizeof(typename Step::Compute) % 64 == 0;
-
-// Whether results of register tiles go past the caches, where vectors are whole lines: all of a sum is made at once,
-// and lines begin where vectors do.
-template <class Step>
-KRONOP_INLINE bool fits_lines(const OutputSink<Step>& sink, const typename Step::Compute* y, index_t row,
-                              index_t depth) {
-  return sink.stream && depth == Step::kC && reinterpret_cast<unsigned long long>(y) % 64 == 0 &&
-         row * sizeof(*y) % 64 == 0;
+KRONOP_INLINE bool fits_lines(const OutputSink<Step>& sink, const typename Step::Compute* y, index_t row) {
+  return sink.stream && reinterpret_cast<unsigned long long>(y) % 64 == 0 && row * sizeof(*y) % 64 == 0;
 }
 
 // Results are often far away: their lines are asked for before a tile's sums are made.
@@ -213,8 +206,8 @@ struct AlongBatch {
             if (j < patch.outputs) tile(Constant<kRest>{}, past, j);
           }
         };
-        if constexpr (kFillsLines<Step> && Step::kDirect) {
-          if (direct && fits_lines<Step>(to.sink, y, row, depth)) {
+        if constexpr (Step::kStreams) {
+          if (direct && fits_lines<Step>(to.sink, y, row)) {
             all(Constant<1>{});
             continue;
           }
@@ -324,8 +317,8 @@ struct AlongOutputs {
         for (; j < patch.outputs; j += Step::kWidth) tiles(Constant<1>{}, past, j);
       }
     };
-    if constexpr (kFillsLines<Step> && Step::kDirect) {
-      if (is_direct(to, patch) && fits_lines<Step>(to.sink, y, y_row, depth)) return all(Constant<1>{});
+    if constexpr (Step::kStreams) {
+      if (is_direct(to, patch) && fits_lines<Step>(to.sink, y, y_row)) return all(Constant<1>{});
     }
     all(Constant<0>{});
   }

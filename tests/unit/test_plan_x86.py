@@ -13,7 +13,7 @@ from kronop.descriptions.kron import KronMatmulDescription, KronProblem, Side, S
 from kronop.descriptions.ksparse import KSparseDescription
 from kronop.emit.render import render
 from kronop.emit.x86.kron import X86KronEmitter
-from kronop.emit.x86.kron_parts import Setting
+from kronop.emit.x86.kron_parts import Kind, Setting
 from kronop.emit.x86.kron_plan import merge
 from kronop.emit.x86.ksparse import X86KSparseEmitter
 from kronop.target import Target
@@ -117,6 +117,34 @@ def test_every_digit_is_applied_once_and_passes_chain(shape, arch):
     for panel, rows, vectors, produced in zip(*map(step.constant, names), strict=True):
         assert 1 <= panel <= produced
         assert (rows + 1) * vectors + 1 <= registers
+
+
+@pytest.mark.parametrize("arch", ["x86-avx512", "x86-avx2", "x86-generic"])
+def test_results_stay_in_place_only_where_no_tile_reads_what_another_wrote(arch):
+    shapes = *SHAPES.values(), ((8, 8),) * 6, ((4, 4),) * 7, ((7, 7),) * 4, ((8, 6), (9, 9))
+    kept = 0
+    for factors in shapes:
+        for plan in KRON.candidates(kron(factors), Target.parse(arch), 12):
+            step = plan.steps[0]
+            for index, stays in enumerate(step.constant("kInPlace")):
+                kept += stays
+                if stays:
+                    check_in_place(step, index)
+    assert kept
+
+
+def check_in_place(step, index):
+    digit, ends = step.constant("kOrder")[index], step.constant("kPassEnd")
+    number = sum(end <= index for end in ends)
+    assert index not in (0, *ends)
+    names = "kContracted", "kProduced", "kTileRows", "kPanel"
+    assert len({step.constant(name)[digit] for name in names}) == 1
+    kind, lanes = step.constant("kPassKind")[number], step.constant("kLanes")[number]
+    right = step.constant("kRight")[index]
+    assert kind != Kind.Whole or right > 1
+    extent = {Kind.Whole: right, Kind.RowsAndLead: right * lanes}.get(kind, lanes)
+    chunk = step.constant("kTileVectors")[digit] * step.constant("kTileWidth")[digit]
+    assert extent % chunk == 0 or (kind == Kind.Whole and 2 * extent == chunk)
 
 
 def setting(factors):

@@ -361,6 +361,7 @@ def _constants(
         ("kOrder", tuple(product.digit for product in products)),
         ("kLeft", tuple(product.left for product in products)),
         ("kRight", tuple(product.right for product in products)),
+        ("kInPlace", tuple(int(product.in_place) for product in products)),
     )
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import functools
 
 from kronop.emit.x86.kron_parts import Kind, Setting, Tile
-from kronop.emit.x86.planning import DEFAULT_UNROLL, LEAST_VECTOR, NEAR_BYTES
+from kronop.emit.x86.planning import DEFAULT_UNROLL, LEAST_VECTOR, near_bytes
 
 # Cycles: a load, latency of a multiply-add, both ends of a register tile, each sum beyond those
 # that the next tile hides, with 16 vector registers and with 32. NOTE: with AVX-512, tiles of 8 x 2
 # take 0.89 of the time of 8 x 1 for 16 x 16 factors.
-_LOAD, _LATENCY, _TILE, _EDGE, _EDGE_OF_32, _FREE = 0.53, 4.2, 2.0, 2.0, 1.0, 9
+_LOAD, _LATENCY, _TILE, _EDGE, _EDGE_OF_32, _FREE = 0.53, 4.2, 2.0, 2.0, 0.5, 9
 _RELOADED, _FEW_ROWS = 1.2, 3
 # Cycles per vector: copied to a state, converted, transposed, taken apart one by one, and what a
 # second-level or farther access adds; per run of lanes: finding its place.
@@ -25,8 +25,8 @@ CALL = 8.0
 # NOTE: rows that are 4 KiB apart cost 20 cycles for a number and 40 for a run of lanes.
 # Columns that are written out of order cost 1.5 times as much.
 _SINGLE_FAR, _FAR_RUN, _WRITTEN_FAR = 10.0, 40.0, 1.5
-# The nearest cache holds 32 KiB, and not all of it is the working set's.
-_LEVELS = (NEAR_BYTES // 2, 0.0), (NEAR_BYTES, 0.5), (2 * NEAR_BYTES, 1.5)
+# Not all of the nearest cache is the working set's.
+_LEVELS = (0.5, 0.0), (0.75, 0.25), (1.0, 0.5), (2.0, 1.5)
 # Cycles: to join two halves of a vector, to take them apart.
 _JOIN, _PART = 0.5, 1.0
 _MOST_VECTORS, _MOST_TILE_ROWS = 4, 10
@@ -49,45 +49,55 @@ def tile_cycles(contracted: int, rows: int, vectors: int, registers: int) -> flo
 
 @functools.lru_cache(maxsize=4096)
 def lane_tile(
-    contracted: int, produced: int, extent: int, width: int, size: int, registers: int, unroll: int
-) -> tuple[Tile, float]:
+    contracted: int,
+    produced: int,
+    extent: int,
+    width: int,
+    size: int,
+    registers: int,
+    unroll: int,
+    whole: bool = False,
+) -> tuple[Tile, float] | None:
     """The best tile for one digit with vectors along `extent` contiguous elements, and its cycles.
 
     Args:
         width, size: elements of the widest vector, bytes of one.
+        whole: tiles hold all outputs, and none overlaps another; there may be none.
     """
     width = _width_within(extent, width, size)
     vectors_in_all = -(-extent // width)
     best: tuple[float, Tile] | None = None
-    for rows in range(1, min(produced, _MOST_TILE_ROWS) + 1):
+    for rows in _heights(produced, whole):
         for vectors in range(1, min(_MOST_VECTORS, extent // width) + 1):
             if rows * vectors + vectors + 1 > registers:
+                continue
+            if whole and extent % (vectors * width):
                 continue
             tiles = -(-vectors_in_all // vectors) * -(-produced // rows)
             cycles = tiles * tile_cycles(contracted, rows, vectors, registers)
             tile = Tile(rows=rows, vectors=vectors, width=width, panel=rows, unroll=unroll)
             if best is None or cycles < best[0]:
                 best = cycles, tile
-    assert best is not None
-    return best[1], best[0]
+    return None if best is None else (best[1], best[0])
 
 
 @functools.lru_cache(maxsize=4096)
 def pair_tile(
-    contracted: int, produced: int, width: int, registers: int, unroll: int
-) -> tuple[Tile, float]:
+    contracted: int, produced: int, width: int, registers: int, unroll: int, whole: bool = False
+) -> tuple[Tile, float] | None:
     """The best tile for one digit where half a vector is contiguous and two groups share one, and
-    its cycles for one group."""
+    its cycles for one group; `whole` as for `lane_tile`."""
     best: tuple[float, Tile] | None = None
-    for rows in range(1, min(produced, _MOST_TILE_ROWS) + 1):
+    for rows in _heights(produced, whole):
+        if rows + 2 > registers:
+            continue
         cycles = -(-produced // rows) * (
             tile_cycles(contracted, rows, 1, registers) + _JOIN * contracted + _PART * rows
         )
         tile = Tile(rows=rows, vectors=1, width=width, panel=rows, unroll=unroll)
         if best is None or cycles < best[0]:
             best = cycles, tile
-    assert best is not None
-    return best[1], best[0] / 2
+    return None if best is None else (best[1], best[0] / 2)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -117,6 +127,11 @@ def row_tile(
     return best[1], best[0]
 
 
+def _heights(produced: int, whole: bool) -> range:
+    """Outputs of register tiles that are worth a look."""
+    return range(produced if whole else 1, min(produced, _MOST_TILE_ROWS) + 1)
+
+
 def _width_within(extent: int, width: int, size: int) -> int:
     """The widest vector that `extent` elements fill."""
     while width > extent and width * size > LEAST_VECTOR:
@@ -131,10 +146,11 @@ def unroll_of(contracted: int, setting: Setting) -> int:
     return contracted if contracted <= _UNROLLED else DEFAULT_UNROLL
 
 
-def residence(size: int, setting: Setting) -> float:
+def residence(size: float, setting: Setting) -> float:
     """What each access of a vector adds in a working set of `size` bytes."""
-    for most, cycles in _LEVELS:
-        if size <= most:
+    nearest = near_bytes(setting.target)
+    for part, cycles in _LEVELS:
+        if size <= part * nearest:
             return cycles
     near = setting.target.shared_bytes
     return _NEAR if size <= near // 4 else _FAR if size <= near else _BEYOND

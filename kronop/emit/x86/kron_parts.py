@@ -50,12 +50,18 @@ class Tile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Product:
-    """One digit applied inside a pass, whose state is (left, contracted, right)."""
+    """One digit applied inside a pass, whose state is (left, contracted, right).
+
+    Attributes:
+        in_place: results take the places of the operands in the state: every tile has read all
+            that it overwrites.
+    """
 
     digit: int
     left: int
     right: int
     tile: Tile
+    in_place: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ from kronop.emit.x86.kron_cost import (
     transfer,
     unroll_of,
 )
-from kronop.emit.x86.kron_parts import Candidate, Digit, Kind, Pass, Product, Setting
+from kronop.emit.x86.kron_parts import Candidate, Digit, Kind, Pass, Product, Setting, Tile
 from kronop.emit.x86.planning import LEAST_VECTOR, LINE, NEAR_BYTES
 
 # Vector operations beyond its multiply-adds that each result of a mode product costs.
@@ -95,14 +95,15 @@ def _of_cut(
     setting: Setting,
 ) -> Iterator[Candidate]:
     middle = _middle(shapes)
-    # What is between passes is passed through in order, which a cache foresees.
-    far = residence(rows * middle * setting.bytes, setting) / 2
+    # What is between passes comes line by line, in an order that a cache foresees.
+    far = residence(rows * middle * setting.bytes, setting) * setting.width * setting.bytes / LINE
     ranked = []
     for index, shape in enumerate(shapes):
         ends = index == 0, index == len(shapes) - 1
         ways = [
-            _with_lanes(shape, digits, kind, lanes, rows, ends, far, setting)
+            _with_lanes(shape, digits, kind, lanes, products, cycles, rows, ends, far, setting)
             for kind, lanes in _ways(shape, digits, rows if rows_mode else 0, setting)
+            for products, cycles in _tilings(shape, digits, kind, lanes, setting)
         ]
         ranked.append(sorted(ways, key=lambda item: item[0])[:_WAYS])
     for choice in _choices(ranked):
@@ -208,44 +209,82 @@ def _evenly(count: int, most: int, width: int) -> int:
     return min(math.ceil(each / width), max(1, count // width)) * width
 
 
+def _tilings(
+    shape: _Shape, digits: tuple[Digit, ...], kind: Kind, lanes: int, setting: Setting
+) -> Iterator[tuple[tuple[Product, ...], float]]:
+    """(products, cycles of a block) with the best tiles, and with such as need but one state."""
+    yield _tiled(shape, digits, kind, lanes, False, setting)
+    kept = _tiled(shape, digits, kind, lanes, True, setting)
+    if any(product.in_place for product in kept[0]):
+        yield kept
+
+
+def _tiled(
+    shape: _Shape,
+    digits: tuple[Digit, ...],
+    kind: Kind,
+    lanes: int,
+    keeps: bool,
+    setting: Setting,
+) -> tuple[tuple[Product, ...], float]:
+    """(products, cycles of a block); `keeps`: results stay in place wherever they may."""
+    products: list[Product] = []
+    arithmetic = 0.0
+    for index, left, right in shape.products:
+        digit = digits[index]
+        # The first product reads what is elsewhere; tiles of a row's numbers overlap at its end.
+        stays = keeps and bool(products) and digit.contracted == digit.produced
+        stays = stays and not (kind is Kind.Whole and right == 1)
+        holding = _tiles(digit, kind, left, right, lanes, True, setting) if stays else []
+        every = holding or _tiles(digit, kind, left, right, lanes, False, setting)
+        tile, cycles = min(every, key=lambda item: item[1])
+        products.append(
+            Product(digit=index, left=left, right=right, tile=tile, in_place=bool(holding))
+        )
+        arithmetic += cycles + CALL
+    # What passes through one state takes room as well. Where lanes are strided, what they are read
+    # from and written to is near.
+    states = 1.5 if keeps and all(product.in_place for product in products[1:]) else 2
+    parts = states if kind is Kind.Whole else states + 2
+    level = residence(parts * shape.peak * lanes * setting.bytes, setting)
+    moved = sum(
+        item.left * item.right * (digits[item.digit].contracted + digits[item.digit].produced)
+        for item in products
+    )
+    return tuple(products), arithmetic + moved * lanes / setting.width * level
+
+
+def _tiles(
+    digit: Digit, kind: Kind, left: int, right: int, lanes: int, whole: bool, setting: Setting
+) -> list[tuple[Tile, float]]:
+    """Tiles of a product, and cycles of its block with each; `whole` as for `lane_tile`."""
+    unroll = unroll_of(digit.contracted, setting)
+    machine = (setting.width, setting.bytes, setting.target.registers, unroll)
+    sizes = digit.contracted, digit.produced
+    if kind is Kind.Whole and right == 1:
+        return [row_tile(*sizes, left * lanes, *machine)]
+    extent = {Kind.Whole: right, Kind.RowsAndLead: right * lanes}.get(kind, lanes)
+    found = [lane_tile(*sizes, extent, *machine, whole)]
+    if kind is Kind.Whole and 2 * right == setting.width and left % 2 == 0:
+        found.append(pair_tile(*sizes, setting.width, setting.target.registers, unroll, whole))
+    times = {Kind.Whole: left * lanes, Kind.RowsAndLead: left}.get(kind, left * right)
+    return [(item[0], item[1] * times) for item in found if item is not None]
+
+
 def _with_lanes(
     shape: _Shape,
     digits: tuple[Digit, ...],
     kind: Kind,
     lanes: int,
+    products: tuple[Product, ...],
+    block: float,
     rows: int,
     ends: tuple[bool, bool],
     far: float,
     setting: Setting,
 ) -> tuple[float, Pass]:
-    """(cycles of a row, the pass) with so many lanes; `ends`: whether it is the first, the last."""
-    products = []
-    block = 0.0
-    # Two states; where lanes are strided, what they are read from and written to as well.
-    parts = 2 if kind is Kind.Whole else 4
-    level = residence(parts * shape.peak * lanes * setting.bytes, setting)
-    for index, left, right in shape.products:
-        digit = digits[index]
-        unroll = unroll_of(digit.contracted, setting)
-        machine = (setting.width, setting.bytes, setting.target.registers, unroll)
-        sizes = digit.contracted, digit.produced
-        if kind is Kind.RowsAndLead:
-            tile, cycles = lane_tile(*sizes, right * lanes, *machine)
-            cycles *= left
-        elif kind is not Kind.Whole:
-            tile, cycles = lane_tile(*sizes, lanes, *machine)
-            cycles *= left * right
-        elif right > 1:
-            tiles = [lane_tile(*sizes, right, *machine)]
-            if 2 * right == setting.width and left % 2 == 0:
-                tiles.append(pair_tile(*sizes, setting.width, setting.target.registers, unroll))
-            tile, cycles = min(tiles, key=lambda item: item[1])
-            cycles *= left * lanes
-        else:
-            tile, cycles = row_tile(*sizes, left * lanes, *machine)
-        moved = left * right * lanes * (digit.contracted + digit.produced) / setting.width
-        block += cycles + moved * level + CALL
-        products.append(Product(digit=index, left=left, right=right, tile=tile))
+    """(cycles of a row, the pass) with products that take `block` cycles; `ends`: whether it is
+    the first, the last."""
     read = transfer(kind, lanes, shape.lead, shape.trail, ends[0], setting.x_by_rows, setting)
     write = transfer(
         kind, lanes, shape.lead, shape.trail, ends[1], setting.y_by_rows, setting, writes=True
@@ -256,7 +295,7 @@ def _with_lanes(
     block += (shape.group * read + shape.produced * write) * lanes / setting.width
     made = Pass(
         kind=kind,
-        products=tuple(products),
+        products=products,
         lead=shape.lead,
         group=shape.group,
         produced=shape.produced,

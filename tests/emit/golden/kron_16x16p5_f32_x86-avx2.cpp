@@ -63,6 +63,7 @@ struct Step {
   static constexpr int kOrder[] = {4, 3, 2, 1, 0};
   static constexpr int kLeft[] = {256, 16, 1, 16, 1};
   static constexpr int kRight[] = {1, 16, 256, 1, 16};
+  static constexpr int kInPlace[] = {0, 0, 0, 0, 0};
 };
 }  // namespace
 

@@ -63,6 +63,7 @@ struct Step {
   static constexpr int kOrder[] = {0};
   static constexpr int kLeft[] = {1};
   static constexpr int kRight[] = {1};
+  static constexpr int kInPlace[] = {0};
 };
 }  // namespace
 

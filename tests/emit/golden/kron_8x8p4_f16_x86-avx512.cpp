@@ -51,8 +51,8 @@ struct Step {
   static constexpr int kDigitFactor[] = {0, 1, 2, 3, 4};
   static constexpr int kContracted[] = {8, 8, 8, 8};
   static constexpr int kProduced[] = {8, 8, 8, 8};
-  static constexpr int kPanel[] = {4, 4, 8, 8};
-  static constexpr int kTileRows[] = {4, 4, 8, 9};
+  static constexpr int kPanel[] = {8, 8, 8, 8};
+  static constexpr int kTileRows[] = {8, 8, 8, 9};
   static constexpr int kTileVectors[] = {2, 2, 1, 1};
   static constexpr int kTileWidth[] = {16, 16, 16, 8};
   static constexpr int kUnroll[] = {8, 8, 8, 8};
@@ -63,6 +63,7 @@ struct Step {
   static constexpr int kOrder[] = {3, 2, 1, 0};
   static constexpr int kLeft[] = {512, 64, 8, 1};
   static constexpr int kRight[] = {1, 8, 64, 512};
+  static constexpr int kInPlace[] = {0, 1, 1, 1};
 };
 }  // namespace
 

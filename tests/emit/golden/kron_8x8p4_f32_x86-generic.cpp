@@ -63,6 +63,7 @@ struct Step {
   static constexpr int kOrder[] = {3, 2, 1, 0};
   static constexpr int kLeft[] = {64, 8, 1, 1};
   static constexpr int kRight[] = {1, 8, 64, 1};
+  static constexpr int kInPlace[] = {0, 0, 0, 0};
 };
 }  // namespace
 

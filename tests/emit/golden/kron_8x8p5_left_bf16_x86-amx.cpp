@@ -1,4 +1,4 @@
-// X times 5 factors: Rows 1 by 64, then Rows 3*2 by 64, then Rows 5*4 by 64 (digits by lanes), 64 rows
+// X times 5 factors: Rows 2*1 by 64, then Rows 5*4*3 by 64 (digits by lanes), 64 rows
 #include "kronop_x86/kron.hpp"
 
 using Parameters = kronop::KronParameters<5, 2, double>;
@@ -42,7 +42,7 @@ struct Step {
   using Epilogue = ::Epilogue;
   static constexpr int kWidth = 16;
   static constexpr int kRowTile = 64;
-  static constexpr int kState = 4096;
+  static constexpr int kState = 32768;
   static constexpr bool kSaturate = false;
   static constexpr int kFactors = 5;
   static constexpr int kFactorRows[] = {8, 8, 8, 8, 8};
@@ -53,16 +53,17 @@ struct Step {
   static constexpr int kProduced[] = {8, 8, 8, 8, 8};
   static constexpr int kPanel[] = {4, 4, 4, 4, 4};
   static constexpr int kTileRows[] = {4, 4, 4, 4, 4};
-  static constexpr int kTileVectors[] = {2, 2, 2, 2, 2};
+  static constexpr int kTileVectors[] = {4, 4, 4, 4, 4};
   static constexpr int kTileWidth[] = {16, 16, 16, 16, 16};
   static constexpr int kUnroll[] = {8, 8, 8, 8, 8};
-  static constexpr int kPasses = 3;
-  static constexpr int kPassKind[] = {2, 2, 2};
-  static constexpr int kPassEnd[] = {1, 3, 5};
-  static constexpr int kLanes[] = {64, 64, 64};
-  static constexpr int kOrder[] = {0, 2, 1, 4, 3};
-  static constexpr int kLeft[] = {1, 8, 1, 8, 1};
-  static constexpr int kRight[] = {1, 1, 8, 1, 8};
+  static constexpr int kPasses = 2;
+  static constexpr int kPassKind[] = {2, 2};
+  static constexpr int kPassEnd[] = {2, 5};
+  static constexpr int kLanes[] = {64, 64};
+  static constexpr int kOrder[] = {1, 0, 4, 3, 2};
+  static constexpr int kLeft[] = {8, 1, 64, 8, 1};
+  static constexpr int kRight[] = {1, 8, 1, 8, 64};
+  static constexpr int kInPlace[] = {0, 0, 0, 0, 0};
 };
 }  // namespace
 

@@ -63,6 +63,7 @@ struct Step {
   static constexpr int kOrder[] = {0, 2, 1, 4, 3};
   static constexpr int kLeft[] = {1, 8, 1, 8, 1};
   static constexpr int kRight[] = {1, 1, 8, 1, 8};
+  static constexpr int kInPlace[] = {0, 0, 0, 0, 0};
 };
 }  // namespace
 

@@ -63,6 +63,7 @@ struct Step {
   static constexpr int kOrder[] = {1, 2, 0};
   static constexpr int kLeft[] = {2, 4, 1};
   static constexpr int kRight[] = {6, 1, 8};
+  static constexpr int kInPlace[] = {0, 0, 0};
 };
 }  // namespace
 

@@ -135,7 +135,8 @@ void pack_factors(const Parameters& parameters, const index_t* offsets, typename
 template <class Step, int kIndex>
 using DigitOf = Digit<Step::kContracted[Step::kOrder[kIndex]], Step::kProduced[Step::kOrder[kIndex]],
                       Step::kTileRows[Step::kOrder[kIndex]], Step::kTileVectors[Step::kOrder[kIndex]],
-                      Step::kTileWidth[Step::kOrder[kIndex]], Step::kUnroll[Step::kOrder[kIndex]]>;
+                      Step::kTileWidth[Step::kOrder[kIndex]], Step::kUnroll[Step::kOrder[kIndex]],
+                      Step::kInPlace[kIndex] != 0>;
 
 // A pass's lanes as those of a step, for transfers and sinks.
 template <class Step, int kPass>
@@ -243,12 +244,21 @@ struct Products {
     return (tiles<kFirst + kIndex>() + ...);
   }
   static constexpr index_t kTiles = all_tiles(FirstIndices<kCount>{});
+  // The state that a product's results go to: the one that its operands are in, or the other one.
+  template <int kAt>
+  static constexpr int state_after() {
+    if constexpr (kAt == 0) {
+      return 1;
+    } else {
+      return Step::kInPlace[kFirst + kAt] ? state_after<kAt - 1>() : 1 - state_after<kAt - 1>();
+    }
+  }
   template <int... kIndex>
   KRONOP_INLINE void all(index_t count, Lined<const Compute> in, Lined<Compute> out, bool past_caches,
                          Indices<kIndex...>) const {
     const auto next = [&](auto index) __attribute__((always_inline)) {
       constexpr int kAt = decltype(index)::value;
-      const Lined<Compute> state{scratch.state[(kAt + 1) % 2], Step::kLanes[kPass]};
+      const Lined<Compute> state{scratch.state[state_after<kAt>()], Step::kLanes[kPass]};
       if constexpr (kAt + 1 < kCount) {
         one<kFirst + kAt, false>(count, in, state);
       } else {
@@ -262,7 +272,7 @@ struct Products {
     (next(Constant<kIndex>{}), ...);
   }
   // Where the results go that do not go to their place at once.
-  Lined<Compute> state() const { return {scratch.state[kCount % 2], Step::kLanes[kPass]}; }
+  Lined<Compute> state() const { return {scratch.state[state_after<kCount - 1>()], Step::kLanes[kPass]}; }
 };
 
 // One block of a pass in memory: lanes, and the steps from one group element to the next.

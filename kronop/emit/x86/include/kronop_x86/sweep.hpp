@@ -7,11 +7,12 @@
 namespace kronop {
 
 // What the planner chose for a digit: outputs (or rows) and vectors of the register tile, numbers in
-// a vector, steps of the contraction between two branches.
-template <int kContracted_, int kProduced_, int kRows_, int kVectors_, int kWidth_, int kUnroll_>
+// a vector, steps of the contraction between two branches, whether results take their operands' places.
+template <int kContracted_, int kProduced_, int kRows_, int kVectors_, int kWidth_, int kUnroll_, bool kInPlace_>
 struct Digit {
   static constexpr int kContracted = kContracted_, kProduced = kProduced_;
   static constexpr int kRows = kRows_, kVectors = kVectors_, kWidth = kWidth_, kUnroll = kUnroll_;
+  static constexpr bool kInPlace = kInPlace_;
 };
 
 // Where the lanes of a tensor (left, size, right, lanes) are: lanes are contiguous, and neighbours of
@@ -35,7 +36,7 @@ KRONOP_INLINE void lane_chunk(const Compute* in, index_t in_step, Compute* out, 
 #if defined(__AVX512F__)
     asm("" : "+r"(panel) : "r"(in));
 #endif
-    register_tile<D::kRows, kVectors, D::kWidth, D::kUnroll, kStream, kHalves>(
+    register_tile<D::kRows, kVectors, D::kWidth, D::kUnroll, kStream, kHalves, D::kInPlace>(
         panel, 1, D::kRows, in, in_step, out + q * out_step, out_step, D::kContracted, false, in_high, out_high);
     ahead.some();
   }

@@ -5,17 +5,30 @@
 
 namespace kronop {
 
+template <bool kAlone, class T>
+struct PointerTo {
+  using type = T*;
+};
+template <class T>
+struct PointerTo<true, T> {
+  using type = T* __restrict;
+};
+template <bool kAlone, class T>
+using Unaliased = typename PointerTo<kAlone, T>::type;
+
 // c[i][v] (+)= sum over p of a[i, p] b[p][v] for kRows values i and kVectors vectors v: single numbers of
 // `a`, whole vectors of `b`. A factor's numbers times data along a contiguous dimension, or a row's
 // numbers times a factor along its outputs: it is the same tile. Strides in elements. Where kStream, results go past
 // the caches: c is a multiple of a vector then, and c_row. Where kHalves, the upper half of a vector lies b_high
-// elements (c_high in c) after the lower one.
+// elements (c_high in c) after the lower one. Where kInPlace, c may be b: all is read before anything is written.
 // NOTE: always inlined, for constant strides are worth a third: 8 x 8 factors, rows' numbers times a factor's
 // outputs, 65 GFLOP/s with strides in registers and 88 without (one core with AVX2, whose peak is 102).
-template <int kRows, int kVectors, int kWidth, int kUnroll, bool kStream = false, bool kHalves = false, class Compute>
+template <int kRows, int kVectors, int kWidth, int kUnroll, bool kStream = false, bool kHalves = false,
+          bool kInPlace = false, class Compute>
 KRONOP_INLINE void register_tile(const Compute* __restrict a, index_t a_row, index_t a_step,
-                                 const Compute* __restrict b, index_t b_step, Compute* __restrict c, index_t c_row,
-                                 index_t contracted, bool accumulate = false, index_t b_high = 0, index_t c_high = 0) {
+                                 Unaliased<!kInPlace, const Compute> b, index_t b_step,
+                                 Unaliased<!kInPlace, Compute> c, index_t c_row, index_t contracted,
+                                 bool accumulate = false, index_t b_high = 0, index_t c_high = 0) {
   static_assert(!kHalves || (kVectors == 1 && !kStream));
   using V = Vector<Compute, kWidth>;
   V sum[kRows][kVectors];

@@ -358,6 +358,7 @@ def _constants(
         ("kPassKind", tuple(int(item.kind) for item in chosen.passes)),
         ("kPassEnd", tuple(ends)),
         ("kLanes", tuple(item.lanes for item in chosen.passes)),
+        ("kPad", tuple(item.pad for item in chosen.passes)),
         ("kOrder", tuple(product.digit for product in products)),
         ("kLeft", tuple(product.left for product in products)),
         ("kRight", tuple(product.right for product in products)),

@@ -17,7 +17,7 @@ _LOAD, _LATENCY, _TILE, _EDGE, _EDGE_OF_32, _FREE = 0.53, 4.2, 2.0, 2.0, 0.5, 9
 _RELOADED, _FEW_ROWS = 1.2, 3
 # Cycles per vector: copied to a state, converted, transposed, taken apart one by one, and what a
 # second-level or farther access adds; per run of lanes: finding its place.
-_COPY, _CONVERT, _TRANSPOSE, SINGLE, _NEAR, _FAR, _RUN = 1.0, 2.0, 8.0, 2.0, 2.5, 4.0, 1.0
+_COPY, _CONVERT, _TRANSPOSE, SINGLE, _NEAR, _FAR, _RUN = 1.0, 2.0, 8.0, 2.0, 2.5, 4.0, 2.0
 # NOTE: AVX-512, a middle of 2 MB: two passes of 8^6 in float64 take 0.77 of the time of three.
 _BEYOND = 8.0
 # Cycles of a product beyond its tiles: 8^4 is 4 to 6 % faster in blocks of four groups.
@@ -25,8 +25,10 @@ CALL = 8.0
 # NOTE: rows that are 4 KiB apart cost 20 cycles for a number and 40 for a run of lanes.
 # Columns that are written out of order cost 1.5 times as much.
 _SINGLE_FAR, _FAR_RUN, _WRITTEN_FAR = 10.0, 40.0, 1.5
-# Not all of the nearest cache is the working set's.
-_LEVELS = (0.5, 0.0), (0.75, 0.25), (1.0, 0.5), (2.0, 1.5)
+# Working sets that are near wherever, that the nearest cache holds, that it holds half of; and what
+# each access of a vector adds in these.
+_CLOSE_BYTES = 24 * 1024
+_NEAREST, _HALF_NEAREST = 0.5, 1.5
 # Cycles: to join two halves of a vector, to take them apart.
 _JOIN, _PART = 0.5, 1.0
 _MOST_VECTORS, _MOST_TILE_ROWS = 4, 10
@@ -148,11 +150,9 @@ def unroll_of(contracted: int, setting: Setting) -> int:
 
 def residence(size: float, setting: Setting) -> float:
     """What each access of a vector adds in a working set of `size` bytes."""
-    nearest = near_bytes(setting.target)
-    for part, cycles in _LEVELS:
-        if size <= part * nearest:
-            return cycles
-    near = setting.target.shared_bytes
+    nearest, near = near_bytes(setting.target), setting.target.shared_bytes
+    if size <= 2 * nearest:
+        return 0.0 if size <= _CLOSE_BYTES else _NEAREST if size <= nearest else _HALF_NEAREST
     return _NEAR if size <= near // 4 else _FAR if size <= near else _BEYOND
 
 

@@ -70,6 +70,7 @@ class Pass:
 
     Attributes:
         lanes: of a block; of Kind.Whole, groups.
+        pad: unused elements after every run of `trail` in what it reads.
         peak: most elements of the group in a state.
     """
 
@@ -81,6 +82,7 @@ class Pass:
     trail: int
     peak: int
     lanes: int
+    pad: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,6 +60,7 @@ struct Step {
   static constexpr int kPassKind[] = {3, 1};
   static constexpr int kPassEnd[] = {1, 2};
   static constexpr int kLanes[] = {16, 16};
+  static constexpr int kPad[] = {0, 0};
   static constexpr int kOrder[] = {1, 0};
   static constexpr int kLeft[] = {1, 1};
   static constexpr int kRight[] = {1, 1};

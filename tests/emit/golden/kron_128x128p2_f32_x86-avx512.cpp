@@ -1,4 +1,4 @@
-// X times 2 factors: Whole 2 by 16, then Trail 1 by 32 (digits by lanes), 1 rows
+// X times 2 factors: Whole 2*1 by 1 (digits by lanes), 64 rows
 #include "kronop_x86/kron.hpp"
 
 using Parameters = kronop::KronParameters<2, 2, double>;
@@ -41,8 +41,8 @@ struct Step {
   using Compute = float;
   using Epilogue = ::Epilogue;
   static constexpr int kWidth = 16;
-  static constexpr int kRowTile = 1;
-  static constexpr int kState = 4096;
+  static constexpr int kRowTile = 64;
+  static constexpr int kState = 16384;
   static constexpr bool kSaturate = false;
   static constexpr int kFactors = 2;
   static constexpr int kFactorRows[] = {128, 128};
@@ -51,18 +51,19 @@ struct Step {
   static constexpr int kDigitFactor[] = {0, 1, 2};
   static constexpr int kContracted[] = {128, 128};
   static constexpr int kProduced[] = {128, 128};
-  static constexpr int kPanel[] = {8, 64};
-  static constexpr int kTileRows[] = {8, 4};
-  static constexpr int kTileVectors[] = {2, 4};
+  static constexpr int kPanel[] = {4, 64};
+  static constexpr int kTileRows[] = {4, 4};
+  static constexpr int kTileVectors[] = {4, 4};
   static constexpr int kTileWidth[] = {16, 16};
   static constexpr int kUnroll[] = {4, 4};
-  static constexpr int kPasses = 2;
-  static constexpr int kPassKind[] = {3, 1};
-  static constexpr int kPassEnd[] = {1, 2};
-  static constexpr int kLanes[] = {16, 32};
+  static constexpr int kPasses = 1;
+  static constexpr int kPassKind[] = {3};
+  static constexpr int kPassEnd[] = {2};
+  static constexpr int kLanes[] = {1};
+  static constexpr int kPad[] = {0};
   static constexpr int kOrder[] = {1, 0};
-  static constexpr int kLeft[] = {1, 1};
-  static constexpr int kRight[] = {1, 1};
+  static constexpr int kLeft[] = {128, 1};
+  static constexpr int kRight[] = {1, 128};
   static constexpr int kInPlace[] = {0, 0};
 };
 }  // namespace

@@ -60,6 +60,7 @@ struct Step {
   static constexpr int kPassKind[] = {3, 1};
   static constexpr int kPassEnd[] = {3, 5};
   static constexpr int kLanes[] = {1, 16};
+  static constexpr int kPad[] = {0, 0};
   static constexpr int kOrder[] = {4, 3, 2, 1, 0};
   static constexpr int kLeft[] = {256, 16, 1, 16, 1};
   static constexpr int kRight[] = {1, 16, 256, 1, 16};

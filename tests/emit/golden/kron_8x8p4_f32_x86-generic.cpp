@@ -1,4 +1,4 @@
-// X times 4 factors: Whole 4*3*2 by 4, then Trail 1 by 128 (digits by lanes), 4 rows
+// X times 4 factors: Whole 4*3*2*1 by 1 (digits by lanes), 64 rows
 #include "kronop_x86/kron.hpp"
 
 using Parameters = kronop::KronParameters<4, 2, double>;
@@ -41,8 +41,8 @@ struct Step {
   using Compute = float;
   using Epilogue = ::Epilogue;
   static constexpr int kWidth = 4;
-  static constexpr int kRowTile = 4;
-  static constexpr int kState = 2048;
+  static constexpr int kRowTile = 64;
+  static constexpr int kState = 4096;
   static constexpr bool kSaturate = false;
   static constexpr int kFactors = 4;
   static constexpr int kFactorRows[] = {8, 8, 8, 8};
@@ -51,19 +51,20 @@ struct Step {
   static constexpr int kDigitFactor[] = {0, 1, 2, 3, 4};
   static constexpr int kContracted[] = {8, 8, 8, 8};
   static constexpr int kProduced[] = {8, 8, 8, 8};
-  static constexpr int kPanel[] = {4, 4, 4, 8};
-  static constexpr int kTileRows[] = {4, 4, 4, 4};
-  static constexpr int kTileVectors[] = {2, 2, 2, 2};
+  static constexpr int kPanel[] = {8, 8, 8, 8};
+  static constexpr int kTileRows[] = {8, 8, 8, 5};
+  static constexpr int kTileVectors[] = {1, 1, 1, 2};
   static constexpr int kTileWidth[] = {4, 4, 4, 4};
   static constexpr int kUnroll[] = {8, 8, 8, 8};
-  static constexpr int kPasses = 2;
-  static constexpr int kPassKind[] = {3, 1};
-  static constexpr int kPassEnd[] = {3, 4};
-  static constexpr int kLanes[] = {4, 128};
+  static constexpr int kPasses = 1;
+  static constexpr int kPassKind[] = {3};
+  static constexpr int kPassEnd[] = {4};
+  static constexpr int kLanes[] = {1};
+  static constexpr int kPad[] = {0};
   static constexpr int kOrder[] = {3, 2, 1, 0};
-  static constexpr int kLeft[] = {64, 8, 1, 1};
-  static constexpr int kRight[] = {1, 8, 64, 1};
-  static constexpr int kInPlace[] = {0, 0, 0, 0};
+  static constexpr int kLeft[] = {512, 64, 8, 1};
+  static constexpr int kRight[] = {1, 8, 64, 512};
+  static constexpr int kInPlace[] = {0, 1, 1, 1};
 };
 }  // namespace
 

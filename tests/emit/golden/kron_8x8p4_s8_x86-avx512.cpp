@@ -60,6 +60,7 @@ struct Step {
   static constexpr int kPassKind[] = {3};
   static constexpr int kPassEnd[] = {4};
   static constexpr int kLanes[] = {1};
+  static constexpr int kPad[] = {0};
   static constexpr int kOrder[] = {3, 2, 1, 0};
   static constexpr int kLeft[] = {512, 64, 8, 1};
   static constexpr int kRight[] = {1, 8, 64, 512};

@@ -60,6 +60,7 @@ struct Step {
   static constexpr int kPassKind[] = {2, 2};
   static constexpr int kPassEnd[] = {2, 5};
   static constexpr int kLanes[] = {64, 64};
+  static constexpr int kPad[] = {0, 0};
   static constexpr int kOrder[] = {1, 0, 4, 3, 2};
   static constexpr int kLeft[] = {8, 1, 64, 8, 1};
   static constexpr int kRight[] = {1, 8, 1, 8, 64};

@@ -60,6 +60,7 @@ struct Step {
   static constexpr int kPassKind[] = {2, 2, 2};
   static constexpr int kPassEnd[] = {1, 3, 5};
   static constexpr int kLanes[] = {64, 64, 64};
+  static constexpr int kPad[] = {0, 0, 0};
   static constexpr int kOrder[] = {0, 2, 1, 4, 3};
   static constexpr int kLeft[] = {1, 8, 1, 8, 1};
   static constexpr int kRight[] = {1, 1, 8, 1, 8};

@@ -1,4 +1,4 @@
-// X times 3 factors: RowsAndLead 2*3*1 by 32 (digits by lanes), 64 rows
+// X times 3 factors: RowsAndLead 2*3*1 by 16 (digits by lanes), 64 rows
 #include "kronop_x86/kron.hpp"
 
 using Parameters = kronop::KronParameters<3, 2, double>;
@@ -42,7 +42,7 @@ struct Step {
   using Epilogue = ::Epilogue;
   static constexpr int kWidth = 16;
   static constexpr int kRowTile = 64;
-  static constexpr int kState = 1920;
+  static constexpr int kState = 960;
   static constexpr bool kSaturate = false;
   static constexpr int kFactors = 3;
   static constexpr int kFactorRows[] = {2, 5, 6};
@@ -53,13 +53,14 @@ struct Step {
   static constexpr int kProduced[] = {3, 2, 4};
   static constexpr int kPanel[] = {3, 2, 4};
   static constexpr int kTileRows[] = {3, 2, 4};
-  static constexpr int kTileVectors[] = {3, 4, 2};
+  static constexpr int kTileVectors[] = {3, 3, 1};
   static constexpr int kTileWidth[] = {16, 16, 16};
   static constexpr int kUnroll[] = {2, 5, 6};
   static constexpr int kPasses = 1;
   static constexpr int kPassKind[] = {0};
   static constexpr int kPassEnd[] = {3};
-  static constexpr int kLanes[] = {32};
+  static constexpr int kLanes[] = {16};
+  static constexpr int kPad[] = {0};
   static constexpr int kOrder[] = {1, 2, 0};
   static constexpr int kLeft[] = {2, 4, 1};
   static constexpr int kRight[] = {6, 1, 8};

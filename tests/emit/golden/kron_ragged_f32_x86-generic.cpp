@@ -60,6 +60,7 @@ struct Step {
   static constexpr int kPassKind[] = {3};
   static constexpr int kPassEnd[] = {3};
   static constexpr int kLanes[] = {1};
+  static constexpr int kPad[] = {0};
   static constexpr int kOrder[] = {1, 2, 0};
   static constexpr int kLeft[] = {2, 4, 1};
   static constexpr int kRight[] = {6, 1, 8};

@@ -48,9 +48,10 @@ struct View {
   index_t row, column;
 };
 
-// The extents of a pass over one row; `group` before the pass and `produced` after it.
+// The extents of a pass over one row; `group` before the pass and `produced` after it. What it reads has `pad`
+// unused elements after every run of `trail`.
 struct Extents {
-  index_t lead, group, produced, trail;
+  index_t lead, group, produced, trail, pad;
 };
 
 // What follows from the plan, computed by the compiler.
@@ -70,6 +71,7 @@ struct Tables {
     panels = offset;
     for (int p = 0, first = 0; p < Step::kPasses; first = Step::kPassEnd[p++]) {
       pass[p] = extents(size, first, Step::kPassEnd[p]);
+      pass[p].pad = Step::kPad[p];
       for (int i = first; i < Step::kPassEnd[p]; ++i) size[Step::kOrder[i]] = Step::kProduced[Step::kOrder[i]];
     }
   }
@@ -81,7 +83,7 @@ struct Tables {
       least = Step::kOrder[i] < least ? Step::kOrder[i] : least;
       most = Step::kOrder[i] > most ? Step::kOrder[i] : most;
     }
-    Extents result{1, 1, 1, 1};
+    Extents result{1, 1, 1, 1, 0};
     for (int digit = 0; digit < least; ++digit) result.lead *= size[digit];
     for (int digit = least; digit <= most; ++digit) {
       result.group *= size[digit];
@@ -137,6 +139,16 @@ using DigitOf = Digit<Step::kContracted[Step::kOrder[kIndex]], Step::kProduced[S
                       Step::kTileRows[Step::kOrder[kIndex]], Step::kTileVectors[Step::kOrder[kIndex]],
                       Step::kTileWidth[Step::kOrder[kIndex]], Step::kUnroll[Step::kOrder[kIndex]],
                       Step::kInPlace[kIndex] != 0>;
+
+// Unused elements after every run that the next pass reads.
+template <class Step, int kPass>
+inline constexpr index_t kPadAfter = [] {
+  if constexpr (kPass + 1 < Step::kPasses) {
+    return index_t(Step::kPad[kPass + 1]);
+  } else {
+    return index_t(0);
+  }
+}();
 
 // A pass's lanes as those of a step, for transfers and sinks.
 template <class Step, int kPass>
@@ -244,6 +256,11 @@ struct Products {
     return (tiles<kFirst + kIndex>() + ...);
   }
   static constexpr index_t kTiles = all_tiles(FirstIndices<kCount>{});
+  // Elements of a group that a product reads.
+  template <int kIndex>
+  static constexpr index_t held() {
+    return index_t(Step::kLeft[kIndex]) * Step::kRight[kIndex] * DigitOf<Step, kIndex>::kContracted;
+  }
   // The state that a product's results go to: the one that its operands are in, or the other one.
   template <int kAt>
   static constexpr int state_after() {
@@ -261,6 +278,11 @@ struct Products {
       const Lined<Compute> state{scratch.state[state_after<kAt>()], Step::kLanes[kPass]};
       if constexpr (kAt + 1 < kCount) {
         one<kFirst + kAt, false>(count, in, state);
+      } else if constexpr (kIsWhole && kPadAfter<Step, kPass> != 0) {
+        for (index_t group = 0; group < count; ++group) {
+          one<kFirst + kAt, false>(1, {in.data + group * held<kFirst + kAt>(), 0},
+                                   {out.data + group * (kTables<Step>.pass[kPass].produced + kPadAfter<Step, kPass>), 0});
+        }
       } else {
         if constexpr (kMayPass) {
           if (past_caches && fits_lines(out)) return one<kFirst + kAt, true>(count, in, out);
@@ -282,11 +304,26 @@ struct Place {
   index_t base, step;
 };
 
+// Steps from one group element to the next, and from one leading index to the next.
+struct Steps {
+  index_t element, lead;
+};
+template <class T>
+KRONOP_INLINE Steps steps_before(const View<T>& view, const Extents& extents) {
+  const index_t element = extents.trail * view.column + extents.pad;
+  return {element, extents.group * element};
+}
+template <class T>
+KRONOP_INLINE Steps steps_after(const View<T>& view, const Extents& extents, index_t pad) {
+  const index_t element = extents.trail * view.column;
+  return {element, extents.produced * element + pad};
+}
+
 template <int kLanes, class T>
 KRONOP_INLINE void place_block(Place<kLanes>& place, const View<T>& view, int kind, const Extents& extents,
-                               index_t group, index_t outer, const Block& block) {
-  const index_t span = group * extents.trail * view.column;
-  place.step = extents.trail * view.column;
+                               const Steps& steps, index_t outer, const Block& block) {
+  const index_t span = steps.lead;
+  place.step = steps.element;
   if (kind == kRowsAndLead) {
     place.base = 0;
     place_lanes(place.lanes, block, extents.lead, view.row, span);
@@ -385,6 +422,9 @@ void run_pass(index_t rows, const View<const Source>& source, const Sink& sink, 
                                                 : extents.lead * (kind == kTrail ? rows : extents.trail);
   const index_t blocks = (count + kLanes - 1) / kLanes, all = outers * blocks;
   constexpr index_t kTiles = Products<Step, kPass, typename Step::Compute>::kTiles;
+  const Steps before = steps_before(source, extents);
+  const Steps after = steps_after(target, extents, kPadAfter<Step, kPass>);
+  const Steps beside = steps_after(other, extents, kPadAfter<Step, kPass>);
   for (index_t item = all * share / shares; item < all * (share + 1) / shares; ++item) {
     const index_t outer = item / blocks, index = item % blocks;
     if constexpr (kind == kWhole) {
@@ -396,24 +436,23 @@ void run_pass(index_t rows, const View<const Source>& source, const Sink& sink, 
           *scratch.ahead = Ahead(next, kLanes * extents.group * index_t(sizeof(*next)), 0, 1, kTiles);
         }
       }
-      run_whole<Step, kPass>(groups, source.data + outer * source.row + first * extents.group * source.column,
-                             source.column, sink, outer * target.row + first * extents.produced * target.column,
-                             target.column, outer * other.row + first * extents.produced * other.column,
-                             other.column, scratch);
+      run_whole<Step, kPass>(groups, source.data + outer * source.row + first * before.lead, source.column, sink,
+                             outer * target.row + first * after.lead, target.column,
+                             outer * other.row + first * beside.lead, other.column, scratch);
     } else {
-      Place<kLanes> from, to, before;
+      Place<kLanes> from, to, also;
       const Block block = lane_block(index, count, kLanes);
       if constexpr (kPass == 0) {
         if (scratch.asks && item + 1 < all) {
           const Block following = lane_block((item + 1) % blocks, count, kLanes);
-          place_block(from, source, kind, extents, extents.group, (item + 1) / blocks, following);
+          place_block(from, source, kind, extents, before, (item + 1) / blocks, following);
           *scratch.ahead = ahead_of<kTiles>(source.data + from.base, from, extents.group, following.end);
         }
       }
-      place_block(from, source, kind, extents, extents.group, outer, block);
-      place_block(to, target, kind, extents, extents.produced, outer, block);
-      place_block(before, other, kind, extents, extents.produced, outer, block);
-      run_lanes<Step, kPass>(source.data, from, sink, to, before, block, scratch);
+      place_block(from, source, kind, extents, before, outer, block);
+      place_block(to, target, kind, extents, after, outer, block);
+      place_block(also, other, kind, extents, beside, outer, block);
+      run_lanes<Step, kPass>(source.data, from, sink, to, also, block, scratch);
     }
   }
 }
@@ -424,7 +463,7 @@ KRONOP_INLINE View<typename Step::Compute> middle_view(const Scratch<typename St
   const Extents& extents = kTables<Step>.pass[pass];
   typename Step::Compute* data = scratch.middle[(pass - 1) % 2];
   if (Step::kPassKind[0] == kRows) return {data, 1, Step::kRowTile};
-  return {data, extents.lead * extents.group * extents.trail, 1};
+  return {data, extents.lead * extents.group * (extents.trail + extents.pad), 1};
 }
 
 template <class T>

@@ -15,13 +15,14 @@ from kronop.bench import peers
 from kronop.bench.arrays import Arrays, shuffle
 from kronop.bench.protocol import (
     SHORT_MS,
-    SPIN_SECONDS,
     Call,
     Clock,
     graph_milliseconds,
+    keeping,
     medians,
     needs_flush,
     sets_for,
+    settle_seconds,
 )
 from kronop.bench.roofline import Ceilings, Floor, floor_of, passes_that_fit
 from kronop.bench.shapes import Shape
@@ -224,6 +225,8 @@ def _peer(
     """The peer's checked calls by its name; where it fails nothing, and why in `timing`."""
     try:
         calls = peers.calls_of(name, setting.arrays, result.shape, result.dtype, xs, factors)
+        if len(calls) > 1:
+            calls = keeping(calls)
         timing.error = check.error(peers.result_of(name, calls[0]()))
     except Exception as error:  # A peer may fail in any way; the others are still timed.
         timing.reason = first_line(error)
@@ -235,8 +238,7 @@ def _peer(
 def _time(result: Result, setting: Setting, variants: dict[str, list[Call]]) -> None:
     """Fills in the times; where not all variants fit in memory together, only kronop's."""
     flush = setting.arrays.flush if needs_flush(result.bytes) else None
-    # A flush takes longer than threads spin.
-    settle = SPIN_SECONDS if setting.arrays.device == "cpu" and flush is None else 0.0
+    settle = settle_seconds(setting.arrays.device, flush)
     try:
         times = medians(variants, setting.clock, setting.repeats, flush, settle)
     except (MemoryError, RuntimeError) as error:

@@ -18,6 +18,7 @@ from kronop.bench.protocol import (
     graph_milliseconds,
     medians,
     needs_flush,
+    settle_seconds,
 )
 from kronop.bench.roofline import Ceilings, Floor, copy_bandwidth, floor_of
 from kronop.bench.rows import Row
@@ -206,7 +207,8 @@ def _time(
         name: max(min(setting.repeats, int(_BUDGET_MS / probes[name])), _LEAST_ROUNDS)
         for name in variants
     }
-    for name, ms in medians(variants, setting.clock, counts, flush).items():
+    settled = settle_seconds(setting.arrays.device, flush)
+    for name, ms in medians(variants, setting.clock, counts, flush, settled).items():
         timing = group[name]
         timing.ms = ms
         if setting.arrays.device == "cuda" and ms < SHORT_MS:

@@ -15,7 +15,7 @@ from typing import Any
 
 from kronop.bench.arrays import Arrays
 from kronop.bench.patterns import Case, Pattern
-from kronop.bench.protocol import Call, sets_for
+from kronop.bench.protocol import Call, keeping, sets_for
 from kronop.descriptions.datatype import TENSOR_TYPES
 
 ALGORITHMS = ("kernel", "bmm", "einsum", "bsr", "dense", "sparse")
@@ -87,29 +87,22 @@ class Inputs:
         rotate among buffers as inputs do.
         """
         run = self._backward if self.case.backward else self._forward
-        kept: list[Any] = [None] * self.sets
-        return [functools.partial(run, layer, index, kept) for index in range(self.sets)]
+        calls: list[Call] = [functools.partial(run, layer, index) for index in range(self.sets)]
+        return keeping(calls) if self.sets > 1 else calls
 
-    def _forward(self, layer: Any, index: int, kept: list[Any]) -> list[Any]:
+    def _forward(self, layer: Any, index: int) -> list[Any]:
         import torch
 
-        kept[index] = None
         with torch.no_grad():
-            return self._keep([layer(self.xs[index])], index, kept)
+            return [layer(self.xs[index])]
 
-    def _backward(self, layer: Any, index: int, kept: list[Any]) -> list[Any]:
+    def _backward(self, layer: Any, index: int) -> list[Any]:
         import torch
 
-        kept[index] = None
         x = self.xs[index]
         y = layer(x)
         gradients = torch.autograd.grad(y, [x, *layer.parameters()], self.gs[index])
-        return self._keep([y.detach(), *gradients], index, kept)
-
-    def _keep(self, results: list[Any], index: int, kept: list[Any]) -> list[Any]:
-        if self.sets > 1:
-            kept[index] = results
-        return results
+        return [y.detach(), *gradients]
 
     def poison(self, arrays: Arrays) -> None:
         """Fills with NaN the memory that the next result is likely to be given."""

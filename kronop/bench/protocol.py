@@ -12,6 +12,7 @@ allocate they are given of memory that the process already has, as torch gives i
 from __future__ import annotations
 
 import ctypes
+import functools
 import itertools
 import statistics
 import time
@@ -26,7 +27,7 @@ MOST_SETS = 16
 # Calls shorter than this are also timed inside a CUDA graph: there the launch is most of the time.
 SHORT_MS = 0.05
 # Longer than threads spin that wait for more work: OpenBLAS's 27 ms at 2.5 GHz, OpenMP's 10 or 15.
-SPIN_SECONDS = 0.03
+_SPIN_SECONDS = 0.03
 _GRAPH_CALLS = 20
 # Options of glibc's mallopt.
 _TRIM_THRESHOLD, _MOST_MAPPED = -1, -4
@@ -106,6 +107,28 @@ def sets_for(bytes_per_call: int) -> int:
 def needs_flush(bytes_per_call: int) -> bool:
     """Whether even MOST_SETS sets of buffers would stay in a cache."""
     return MOST_SETS * bytes_per_call < ROTATED_BYTES
+
+
+def keeping(calls: Sequence[Call]) -> list[Call]:
+    """The calls, each of which keeps what it returns until its next turn.
+
+    Results then rotate among buffers as operands do; what is freed at once is given to the next
+    call, and it is in the caches.
+    """
+    kept: list[Any] = [None] * len(calls)
+
+    def keep(index: int) -> Any:
+        kept[index] = None
+        kept[index] = calls[index]()
+        return kept[index]
+
+    return [functools.partial(keep, index) for index in range(len(calls))]
+
+
+def settle_seconds(device: str, flush: Call | None) -> float:
+    """For how long a variant runs untimed before each timed call; a flush takes longer than
+    threads spin."""
+    return _SPIN_SECONDS if device == "cpu" and flush is None else 0.0
 
 
 def medians(

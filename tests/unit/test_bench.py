@@ -7,6 +7,7 @@ import itertools
 import json
 import math
 import time
+import weakref
 
 import numpy as np
 import pytest
@@ -18,9 +19,11 @@ from kronop.bench.protocol import (
     MOST_SETS,
     ROTATED_BYTES,
     HostClock,
+    keeping,
     medians,
     needs_flush,
     sets_for,
+    settle_seconds,
 )
 from kronop.bench.roofline import Ceilings, Floor, floor_of, passes_that_fit
 
@@ -143,23 +146,24 @@ def test_a_variant_runs_until_the_threads_of_others_are_asleep() -> None:
     assert all(calls[-1] - calls[0] > 0.009 for calls in turns[2:])
 
 
-@pytest.mark.parametrize("text", ["3x4:3x5", "3x3:4x5", "6x5:7", "2x3^2"])
-def test_the_copy_moves_as_many_bytes_as_the_case(text: str) -> None:
-    shape = shapes.parse(text)
-    x = np.arange(shape.rows * shape.input_columns, dtype=np.float32)
-    y = np.full(shape.rows * shape.output_columns, np.nan, np.float32)
-    moved: list[int] = []
+def test_results_are_kept_until_their_calls_next_turn() -> None:
+    results: list[weakref.ref[set[int]]] = []
 
-    class Counted(arrays.NumpyArrays):
-        def copy(self, target, source) -> None:
-            super().copy(target, source)
-            assert not np.shares_memory(target, source)
-            assert np.array_equal(target, source, equal_nan=True)
-            moved.append(target.size + source.size)
+    def call() -> set[int]:
+        result: set[int] = set()
+        results.append(weakref.ref(result))
+        return result
 
-    (call,) = case._copies(Counted(), [x.reshape(shape.rows, -1)], [y.reshape(shape.rows, -1)])
-    call()
-    assert sum(moved) == (x.size + y.size) // 2 * 2
+    calls = keeping([call, call])
+    for index in (0, 1, 0):
+        calls[index]()
+    assert [result() is not None for result in results] == [False, True, True]
+
+
+@pytest.mark.parametrize(("device", "settles"), [("cpu", True), ("cuda", False)])
+def test_only_unflushed_variants_on_cpus_wait_for_threads(device, settles) -> None:
+    assert (settle_seconds(device, None) > 0) == settles
+    assert settle_seconds(device, lambda: None) == 0
 
 
 def test_large_arrays_are_copied_by_all_threads() -> None:

@@ -351,6 +351,20 @@ def test_threads_share_a_row(factors):
             assert field(step, launched, "together") == 1
 
 
+@pytest.mark.parametrize("arch", [*ARCHS[1:2], WIDE], ids=lambda arch: str(arch))
+def test_results_stay_in_place_and_runs_are_padded(arch):
+    """After blocks of one group and of several; with rows of one thread and with shared ones."""
+    kept, padded = False, set()
+    for factors, element in ((4, kronop.float64), (5, kronop.float32), (5, kronop.float64)):
+        for rows in (1, 5):
+            step, _ = run_kron([(8, 8)] * factors, rows, element=element, arch=arch)
+            kept |= any(step.constant("kInPlace"))
+            if any(step.constant("kPad")):
+                padded.add(step.constant("kLanes")[0] > 1)
+    assert kept
+    assert padded == {False, True}
+
+
 def pairs_of(step, half):
     """Places of products whose vectors two groups share."""
     kinds, ends = step.constant("kPassKind"), step.constant("kPassEnd")

@@ -104,9 +104,8 @@ def _of_cut(
     for index, shape in enumerate(shapes):
         ends = index == 0, index == len(shapes) - 1
         ways = [
-            _with_lanes(shape, digits, kind, lanes, products, cycles, rows, ends, far, setting)
+            _with_lanes(shape, digits, kind, lanes, rows, ends, far, setting)
             for kind, lanes in _ways(shape, digits, rows if rows_mode else 0, setting)
-            for products, cycles in _tilings(shape, digits, kind, lanes, setting)
         ]
         ranked.append(sorted(ways, key=lambda item: item[0])[:_WAYS])
     for choice in _choices(ranked):
@@ -236,16 +235,6 @@ def _evenly(count: int, most: int, width: int) -> int:
     return min(math.ceil(each / width), max(1, count // width)) * width
 
 
-def _tilings(
-    shape: _Shape, digits: tuple[Digit, ...], kind: Kind, lanes: int, setting: Setting
-) -> Iterator[tuple[tuple[Product, ...], float]]:
-    """(products, cycles of a block) with the best tiles, and with such as need but one state."""
-    yield _tiled(shape, digits, kind, lanes, False, setting)
-    kept = _tiled(shape, digits, kind, lanes, True, setting)
-    if any(product.in_place for product in kept[0]):
-        yield kept
-
-
 def _tiled(
     shape: _Shape,
     digits: tuple[Digit, ...],
@@ -303,15 +292,16 @@ def _with_lanes(
     digits: tuple[Digit, ...],
     kind: Kind,
     lanes: int,
-    products: tuple[Product, ...],
-    block: float,
     rows: int,
     ends: tuple[bool, bool],
     far: float,
     setting: Setting,
 ) -> tuple[float, Pass]:
-    """(cycles of a row, the pass) with products that take `block` cycles; `ends`: whether it is
-    the first, the last."""
+    """(cycles of a row, the pass) with so many lanes; `ends`: whether it is the first, the last."""
+    products, block = min(
+        (_tiled(shape, digits, kind, lanes, keeps, setting) for keeps in (False, True)),
+        key=lambda item: item[1],
+    )
     read = transfer(kind, lanes, shape.lead, shape.trail, ends[0], setting.x_by_rows, setting)
     write = transfer(
         kind, lanes, shape.lead, shape.trail, ends[1], setting.y_by_rows, setting, writes=True

@@ -5,11 +5,12 @@
 // lanes are, by kPassKind: 0 the rows times the leading digits (trail is 1), transposed on the way in and
 // out; 1 the trailing digits of one row; 2 the rows. In a pass of kind 3 (trail is 1) a block is kLanes
 // whole groups as they lie in a row, and nothing is transposed: the last digit is applied along its
-// outputs. Between passes the tile lies in scratch: (rows, columns), or (columns, rows) where lanes are rows.
+// outputs. Between passes the tile lies in scratch: (rows, columns), with kPad unused elements after every
+// `trail` columns of the pass that reads it, or (columns, rows) where lanes are rows.
 #pragma once
 
+#include "kronop_x86/kron_step.hpp"
 #include "kronop_x86/parallel.hpp"
-#include "kronop_x86/sweep.hpp"
 #include "kronop_x86/transfer.hpp"
 
 namespace kronop {
@@ -47,108 +48,6 @@ struct View {
   T* data;
   index_t row, column;
 };
-
-// The extents of a pass over one row; `group` before the pass and `produced` after it. What it reads has `pad`
-// unused elements after every run of `trail`.
-struct Extents {
-  index_t lead, group, produced, trail, pad;
-};
-
-// What follows from the plan, computed by the compiler.
-template <class Step>
-struct Tables {
-  Extents pass[Step::kPasses];
-  index_t panel[Step::kDigits];
-  index_t panels;
-
-  constexpr Tables() : pass(), panel(), panels() {
-    index_t size[Step::kDigits] = {}, offset = 0;
-    for (int digit = 0; digit < Step::kDigits; ++digit) {
-      size[digit] = Step::kContracted[digit];
-      panel[digit] = offset;
-      offset += panel_elements(Step::kContracted[digit], Step::kProduced[digit], Step::kPanel[digit]);
-    }
-    panels = offset;
-    for (int p = 0, first = 0; p < Step::kPasses; first = Step::kPassEnd[p++]) {
-      pass[p] = extents(size, first, Step::kPassEnd[p]);
-      pass[p].pad = Step::kPad[p];
-      for (int i = first; i < Step::kPassEnd[p]; ++i) size[Step::kOrder[i]] = Step::kProduced[Step::kOrder[i]];
-    }
-  }
-
- private:
-  static constexpr Extents extents(const index_t* size, int first, int end) {
-    int least = Step::kOrder[first], most = least;
-    for (int i = first; i < end; ++i) {
-      least = Step::kOrder[i] < least ? Step::kOrder[i] : least;
-      most = Step::kOrder[i] > most ? Step::kOrder[i] : most;
-    }
-    Extents result{1, 1, 1, 1, 0};
-    for (int digit = 0; digit < least; ++digit) result.lead *= size[digit];
-    for (int digit = least; digit <= most; ++digit) {
-      result.group *= size[digit];
-      result.produced *= Step::kProduced[digit];
-    }
-    for (int digit = most + 1; digit < Step::kDigits; ++digit) result.trail *= size[digit];
-    return result;
-  }
-};
-
-template <class Step>
-inline constexpr Tables<Step> kTables{};
-
-// A digit is the Kronecker product of one or more neighbouring factors; its (p, q) entry.
-template <class Step, class Parameters>
-KRONOP_INLINE typename Step::Compute digit_entry(const Parameters& parameters, const index_t* offsets, int digit,
-                                                 index_t p, index_t q) {
-  using Compute = typename Step::Compute;
-  Compute product = Compute(1);
-  for (int f = Step::kDigitFactor[digit + 1] - 1; f >= Step::kDigitFactor[digit]; --f) {
-    const index_t row = p % Step::kFactorRows[f], column = q % Step::kFactorColumns[f];
-    p /= Step::kFactorRows[f];
-    q /= Step::kFactorColumns[f];
-    const auto* data = static_cast<const typename Step::Element*>(parameters.factors[f]) + offsets[f];
-    const auto entry =
-        convert<Compute>(data[row * parameters.factor_row[f] + column * parameters.factor_column[f]]);
-    product = f == Step::kDigitFactor[digit + 1] - 1 ? entry : product * entry;
-  }
-  return product;
-}
-
-template <class Step, class Parameters>
-void pack_factors(const Parameters& parameters, const index_t* offsets, typename Step::Compute* panels) {
-  using Compute = typename Step::Compute;
-  for (int digit = 0; digit < Step::kDigits; ++digit) {
-    Compute* to = panels + kTables<Step>.panel[digit];
-    const int first = Step::kDigitFactor[digit];
-    if (Step::kDigitFactor[digit + 1] - first == 1) {
-      const auto* data = static_cast<const typename Step::Element*>(parameters.factors[first]) + offsets[first];
-      const index_t row = parameters.factor_row[first], column = parameters.factor_column[first];
-      pack_panels(to, Step::kContracted[digit], Step::kProduced[digit], Step::kPanel[digit],
-                  [&](index_t p, index_t q) { return convert<Compute>(data[p * row + q * column]); });
-    } else {
-      pack_panels(to, Step::kContracted[digit], Step::kProduced[digit], Step::kPanel[digit],
-                  [&](index_t p, index_t q) { return digit_entry<Step>(parameters, offsets, digit, p, q); });
-    }
-  }
-}
-
-// The planner's choice for the product at kIndex of all passes.
-template <class Step, int kIndex>
-using DigitOf = Digit<Step::kContracted[Step::kOrder[kIndex]], Step::kProduced[Step::kOrder[kIndex]],
-                      Step::kTileRows[Step::kOrder[kIndex]], Step::kTileVectors[Step::kOrder[kIndex]],
-                      Step::kTileWidth[Step::kOrder[kIndex]], Step::kUnroll[Step::kOrder[kIndex]],
-                      Step::kInPlace[kIndex] != 0>;
-
-// Unused elements after every run that the next pass reads.
-template <class Step, int kPass>
-inline constexpr index_t kPadAfter = [] {
-  if constexpr (kPass + 1 < Step::kPasses) {
-    return index_t(Step::kPad[kPass + 1]);
-  } else {
-    return index_t(0);
-  }
-}();
 
 // A pass's lanes as those of a step, for transfers and sinks.
 template <class Step, int kPass>
@@ -279,9 +178,10 @@ struct Products {
       if constexpr (kAt + 1 < kCount) {
         one<kFirst + kAt, false>(count, in, state);
       } else if constexpr (kIsWhole && kPadAfter<Step, kPass> != 0) {
+        // What is between passes always takes results at once: this is no state.
+        constexpr index_t kNext = kTables<Step>.pass[kPass].produced + kPadAfter<Step, kPass>;
         for (index_t group = 0; group < count; ++group) {
-          one<kFirst + kAt, false>(1, {in.data + group * held<kFirst + kAt>(), 0},
-                                   {out.data + group * (kTables<Step>.pass[kPass].produced + kPadAfter<Step, kPass>), 0});
+          one<kFirst + kAt, false>(1, {in.data + group * held<kFirst + kAt>(), 0}, {out.data + group * kNext, 0});
         }
       } else {
         if constexpr (kMayPass) {

@@ -72,7 +72,7 @@ def operations() -> Iterator[_Named]:
     yield from _gradients()
     yield from _chains()
     yield from _float8()
-    yield from _tiles()
+    yield from _on_cpus()
     for target in ("sm_90a", "x86-avx512"):
         for element in support.ELEMENTS[1:]:
             yield (
@@ -93,11 +93,15 @@ def operations() -> Iterator[_Named]:
         yield f"ksparse_gelu_{target}", operation
 
 
-def _tiles() -> Iterator[_Named]:
+def _on_cpus() -> Iterator[_Named]:
     for name, (factors, options) in _KRON.items():
         operation = support.kron_operation("x86-amx", kronop.bfloat16, factors, **options)
         yield f"kron_{name}_bf16_x86-amx", operation
     yield "kron_8x8p4_f32_x86-amx", support.kron_operation("x86-amx", kronop.float32, [(8, 8)] * 4)
+    # Runs between passes are padded.
+    for target in ("x86-avx512", "x86-avx2"):
+        operation = support.kron_operation(target, kronop.float32, [(8, 8)] * 5)
+        yield f"kron_8x8p5_f32_{target}", operation
 
 
 def _float8() -> Iterator[_Named]:

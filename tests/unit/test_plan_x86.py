@@ -133,6 +133,51 @@ def test_results_stay_in_place_only_where_no_tile_reads_what_another_wrote(arch)
     assert kept
 
 
+@pytest.mark.parametrize("arch", ["x86-avx512", "x86-avx2"])
+def test_runs_that_are_read_have_an_odd_number_of_lines(arch):
+    target, padded = Target.parse(arch), set()
+    shapes = (
+        ((8, 8),) * 4,
+        ((8, 8),) * 5,
+        ((4, 4),) * 7,
+        ((8, 16), (128, 256)),
+        ((3, 5), *((8, 8),) * 4),
+    )
+    for factors, element in itertools.product(shapes, (kronop.float32, kronop.float64)):
+        description = kron(factors, element=element)
+        for plan in KRON.candidates(description, target, 12):
+            step = plan.steps[0]
+            kinds, lanes, pads = map(step.constant, ("kPassKind", "kLanes", "kPad"))
+            assert pads[0] == 0
+            if any(pads):
+                index = next(i for i, pad in enumerate(pads) if pad)
+                padded.add((kinds[index - 1], lanes[index - 1] > 1))
+                check_padded(plan, index, element.bytes)
+    assert {(Kind.Whole, False), (Kind.Whole, True)} <= padded
+
+
+def check_padded(plan, index, size):
+    """One line after each run of the pass that reads; scratch has room for it."""
+    step = plan.steps[0]
+    order, ends = step.constant("kOrder"), step.constant("kPassEnd")
+    assert step.constant("kPassKind")[index] == Kind.Trail
+    assert step.constant("kPad")[index] * size == 64
+    extents = list(step.constant("kContracted"))
+    for digit in order[: ends[index - 1]]:
+        extents[digit] = step.constant("kProduced")[digit]
+    trail = math.prod(extents[max(order[ends[index - 1] : ends[index]]) + 1 :])
+    assert trail * size // 64 % 2 == 0
+    runs = math.prod(extents) // trail
+    rows = step.constant("row_tile")
+    assert step.shared_bytes >= rows * runs * (trail * size + 64)
+    # A product along its outputs takes the rows of several groups together.
+    last = ends[index - 1] - 1
+    is_along = (
+        step.constant("kPassKind")[index - 1] == Kind.Whole and step.constant("kRight")[last] == 1
+    )
+    assert not is_along or step.constant("kLanes")[index - 1] == 1
+
+
 def check_in_place(step, index):
     digit, ends = step.constant("kOrder")[index], step.constant("kPassEnd")
     number = sum(end <= index for end in ends)

@@ -63,6 +63,8 @@ def _cases(rows: int) -> list[Callable[[], object]]:
         lambda: run_kron([(5, 4), (3, 2)], rows, side=kronop.Side.Left),
         lambda: run_kron([(8, 8)] * 3, rows, candidate=3, offset=0),
         lambda: run_kron([(6, 8), (3, 4), (16, 8)], rows, arch=WIDE, offset=0),
+        lambda: run_kron([(8, 8)] * 5, rows // 7 + 1, arch=WIDE),
+        lambda: run_kron([(8, 8)] * 4, rows // 7 + 1, element=kronop.float64),
         lambda: run_chain(((2, 16, 9, 6), (6, 32, 32, 1)), rows, 1, arch=WIDE, offset=0),
         lambda: run_ksparse((3, 48, 13, 1), rows, arch=WIDE, offset=0),
         lambda: run_chain(chain, rows, 1, bias=True, element=kronop.float16),

@@ -84,6 +84,11 @@ class Pass:
     lanes: int
     pad: int = 0
 
+    @property
+    def is_along_outputs(self) -> bool:
+        """Whether the last product has vectors along its outputs."""
+        return self.kind is Kind.Whole and self.products[-1].right == 1
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:

@@ -135,6 +135,8 @@ def _padded(
     for before, item in itertools.pairwise(passes):
         run, first = item.trail * setting.bytes, digits[item.products[0].digit]
         follows = item.kind is Kind.Trail and before.produced * before.trail == item.trail
+        # Rows of several groups make full tiles of a last product that is along its outputs.
+        follows = follows and not (before.lanes > 1 and before.is_along_outputs)
         few = first.contracted <= _FEW_PLACES and item.lanes * setting.bytes >= 2 * LINE
         if follows and few and run >= _FAR_APART and run % (2 * LINE) == 0:
             item = dataclasses.replace(item, pad=LINE // setting.bytes)
@@ -258,9 +260,10 @@ def _tiled(
             Product(digit=index, left=left, right=right, tile=tile, in_place=bool(holding))
         )
         arithmetic += cycles + CALL
-    # What passes through one state takes room as well. Where lanes are strided, what they are read
-    # from and written to is near.
-    states = 1.5 if keeps and all(product.in_place for product in products[1:]) else 2
+    # What passes through one state takes room as well. The last product mostly writes to its place
+    # at once. Where lanes are strided, what they are read from and written to is near.
+    straight = len(products) <= 2 and kind in (Kind.Whole, Kind.Trail)
+    states = 1.5 if straight or all(product.in_place for product in products[1:]) else 2
     parts = states if kind is Kind.Whole else states + 2
     level = residence(parts * shape.peak * lanes * setting.bytes, setting)
     moved = sum(

@@ -33,7 +33,8 @@ _NAME_LENGTH = 100
 
 
 def near_bytes(target: Target) -> int:
-    """The first-level data cache: 48 KiB in most cores with 64-byte vectors, 32 in others."""
+    """The first-level data cache: 48 KiB where vectors have 64 bytes (Ice Lake and later, Zen 5;
+    Zen 4 and Skylake have 32), 32 KiB elsewhere."""
     return NEAR_BYTES * 3 // 2 if target.vector_bytes >= LINE else NEAR_BYTES
 
 

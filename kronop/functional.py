@@ -44,7 +44,7 @@ def gemkm(
         x: (..., M, K) or (K,), with K the product of the factors' rows.
         factors: one (..., P, Q) tensor each; leading dimensions broadcast as in `matmul`.
         alpha, beta: scalars; beta needs `z`.
-        z: like the result.
+        z: like the result; read only where beta is not 0.
         out: where to write the result; a new tensor like `x` where None.
 
     Returns:
@@ -73,7 +73,7 @@ def gekmm(
         factors: one (..., P, Q) tensor each; leading dimensions broadcast as in `matmul`.
         x: (..., K, M) or (K,), with K the product of the factors' columns.
         alpha, beta: scalars; beta needs `z`.
-        z: like the result.
+        z: like the result; read only where beta is not 0.
         out: where to write the result; a new tensor like `x` where None.
 
     Returns:

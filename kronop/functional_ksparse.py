@@ -57,7 +57,7 @@ def ksmm(
         activation: None, or one of relu, leaky_relu, tanh, sigmoid, silu, hardswish, gelu; integers
             have none.
         alpha, beta: scalars, whole numbers for integers; beta needs `z`.
-        z: like the result.
+        z: like the result; read only where beta is not 0.
         out: where to write the result, apart from x, weights and bias; a new tensor like `x`
             where None.
 

@@ -12,6 +12,7 @@ from kronop.artifacts import Resources
 from kronop.descriptions.datatype import TENSOR_TYPES, result_type
 from kronop.errors import ArgumentError, CompileError, mismatch
 
+_FACTOR = re.compile(r"(\d+)(?:x(\d+))?(?:\^(\d+))?")
 _Operation = kronop.KronMatmulOperation | kronop.KSparseOperation | kronop.KSparseChainOperation
 
 
@@ -20,7 +21,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "shape",
         nargs="+",
-        help="factors as 8x8,8x8,5x3 (kron), pattern as 6,64,64,1, or those of a chain (ksparse)",
+        help="factors as 8x8,8x8,5x3 or 8^2,5x3 (kron), pattern as 6,64,64,1, or those of a chain"
+        " (ksparse)",
     )
     parser.add_argument(
         "--target", default="x86", help="80, 90, sm_80, sm_90a, x86, x86-avx2, ... (default x86)"
@@ -95,9 +97,8 @@ def _operation(options: argparse.Namespace) -> _Operation:
     if options.family == "kron":
         side = kronop.Side.Left if options.left else kronop.Side.Right
         (shape,) = options.shape
-        factors = [integers(item, r"x") for item in shape.split(",")]
-        return kronop.KronMatmulOperation(*common, factors, side)
-    patterns = [integers(item, r",") for item in options.shape]
+        return kronop.KronMatmulOperation(*common, factors_of(shape), side)
+    patterns = [integers(item) for item in options.shape]
     if len(patterns) > 1:
         return kronop.KSparseChainOperation(*common, patterns, options.batch_last)
     return kronop.KSparseOperation(*common, patterns[0], options.batch_last)
@@ -130,10 +131,27 @@ def _check_flags(options: argparse.Namespace) -> None:
         )
 
 
-def integers(text: str, separator: str) -> tuple[int, ...]:
-    """The integers of a shape as it is written on the command line."""
-    if not re.fullmatch(rf"\d+({separator}\d+)*", text):
-        raise kronop.DescriptionError(
-            f"shape: expected integers joined by {separator!r}, got {text!r}; see --help"
+def factors_of(text: str) -> list[tuple[int, int]]:
+    """Factors as they are written on the command line: `8x5,3` is 8 x 5 and 3 x 3, and `8^4` is
+    four of 8 x 8."""
+    found = [_FACTOR.fullmatch(item) for item in text.split(",")]
+    factors: list[tuple[int, int]] = []
+    for item in found:
+        if item is None:
+            raise ArgumentError(
+                mismatch(
+                    "shape", expected="factors as 8x8,8x5 or 8^3,5", got=text, hint="see --help"
+                )
+            )
+        rows, columns, count = item.groups()
+        factors += [(int(rows), int(columns or rows))] * int(count or 1)
+    return factors
+
+
+def integers(text: str) -> tuple[int, ...]:
+    """The integers of a pattern as it is written on the command line."""
+    if not re.fullmatch(r"\d+(,\d+)*", text):
+        raise ArgumentError(
+            mismatch("shape", expected="a pattern as 6,64,64,1", got=text, hint="see --help")
         )
-    return tuple(map(int, text.split(separator)))
+    return tuple(map(int, text.split(",")))

@@ -10,7 +10,7 @@ from typing import Any
 import kronop
 from kronop.args.base import Arguments
 from kronop.bench.arrays import Arrays, arrays_for
-from kronop.commands.show import integers
+from kronop.commands.show import factors_of, integers
 from kronop.descriptions.datatype import TENSOR_TYPES
 from kronop.errors import ArgumentError, mismatch
 from kronop.functional import kron_arguments
@@ -22,7 +22,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "shape",
         nargs="+",
-        help="one or several: factors as 8x8,8x8,5x3 (kron), patterns as 6,64,64,1 (ksparse)",
+        help="one or several: factors as 8x8,8x8,5x3 or 8^2,5x3 (kron), patterns as 6,64,64,1"
+        " (ksparse)",
     )
     parser.add_argument(
         "--rows", type=int, nargs="+", default=[1024], help="M, one or several (default 1024)"
@@ -84,9 +85,7 @@ def _arguments(
     """Those of the one-line forms, so that what is found serves them."""
     if options.family == "kron":
         side = kronop.Side.Left if options.left else kronop.Side.Right
-        shapes = [integers(item, r"x") for item in text.split(",")]
-        if any(len(shape) != 2 for shape in shapes):
-            raise ArgumentError(mismatch("shape", expected="8x8,8x8", got=text, hint="see --help"))
+        shapes = factors_of(text)
         factors = [arrays.random(shape, dtype) for shape in shapes]
         size = math.prod(shape[1 if options.left else 0] for shape in shapes)
         x_shape = (size, rows) if options.left else (rows, size)
@@ -99,7 +98,7 @@ def _arguments(
 
 
 def _pattern(text: str) -> tuple[int, ...]:
-    pattern = integers(text, r",")
+    pattern = integers(text)
     if len(pattern) != 4:
         raise ArgumentError(mismatch("shape", expected="a,b,c,d", got=text, hint="see --help"))
     return pattern

@@ -33,7 +33,7 @@ def gemkm(
         factors: one (..., P, Q) tensor each; leading dimensions broadcast as in `matmul`, and
             gradients are summed over what was broadcast.
         alpha, beta: numbers, without gradient; beta needs `z`.
-        z: like the result.
+        z: like the result; read only where beta is not 0.
 
     Returns:
         (..., M, product of the factors' columns), of x's element type (int32 of int8) and device.
@@ -54,7 +54,7 @@ def gekmm(
         factors: one (..., P, Q) tensor each; leading dimensions broadcast as in `matmul`.
         x: (..., K, M) or (K,), with K the product of the factors' columns.
         alpha, beta: numbers, without gradient; beta needs `z`.
-        z: like the result.
+        z: like the result; read only where beta is not 0.
 
     Returns:
         (..., product of the factors' rows, M), of x's element type (int32 of int8) and device.

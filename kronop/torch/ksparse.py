@@ -51,7 +51,7 @@ def ksmm(
         bias: (a b d,) of the last factor applied.
         activation: None, or one of relu, leaky_relu, tanh, sigmoid, silu, hardswish, gelu.
         alpha, beta: numbers, without gradient; beta needs `z`.
-        z: like the result.
+        z: like the result; read only where beta is not 0.
 
     Returns:
         (..., a b d), or (a b d, ...) with `batch_last`, of x's element type (int32 of int8,

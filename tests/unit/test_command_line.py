@@ -15,6 +15,7 @@ from kronop import compiler, knobs
 from kronop.__main__ import main
 from kronop.commands.cache import _key
 from kronop.commands.matrix import table
+from kronop.commands.show import factors_of
 
 
 def test_demo_runs_the_whole_chain(capsys) -> None:
@@ -52,6 +53,11 @@ def test_show_prints_every_view(capsys) -> None:
         == 0
     )
     assert ".target sm_80" in capsys.readouterr().out
+
+
+def test_factors_may_be_square_and_repeated() -> None:
+    assert factors_of("8^3,5x3,2") == [(8, 8)] * 3 + [(5, 3), (2, 2)]
+    assert factors_of("4x3^2") == [(4, 3)] * 2
 
 
 def test_show_takes_a_chain(capsys) -> None:
@@ -130,13 +136,14 @@ def test_a_kernel_is_shown_by_its_name_where_only_one_has_it(capsys) -> None:
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        (["show", "kron", "4y4"], "expected integers"),
         (["show", "kron", "4x0"], "positive"),
         (["show", "kron", "4x4", "--target", "sm_20"], "sm_90a"),
         (["cache", "show", "none"], "cache list"),
         (["show", "ksparse", "6,64,64,1", "--left"], "leave it out"),
         (["show", "kron", "8x8", "--batch-last"], "leave it out"),
-        (["show", "kron", "8x8,8"], "factors[1]: expected 2 positive integers (rows, columns)"),
+        (["show", "kron", "8x8,8y3"], "expected factors as 8x8,8x5 or 8^3,5, got 8x8,8y3"),
+        (["show", "kron", "8x8,0x3"], "factors[1]: expected 2 positive integers (rows, columns)"),
+        (["show", "ksparse", "8,3x"], "expected a pattern as 6,64,64,1, got 8,3x"),
         (["show", "kron", "8x8", "4x4"], "join them by commas: 8x8,4x4"),
         (["show", "ksparse", "6,64,64,1", "1,8,8,1"], "a c d = 384, the outputs of patterns[0]"),
         (["show", "ksparse", "6,64,64"], "pattern: expected 4 positive integers (a, b, c, d)"),
@@ -212,7 +219,7 @@ def test_what_was_tuned_is_listed(capsys, tmp_path) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [["kron", "4"], ["ksparse", "2,3"], ["kron", "4x4", "--rows", "0"], ["kron", "4,4"]],
+    [["kron", "4x"], ["ksparse", "2,3"], ["kron", "4x4", "--rows", "0"], ["kron", "4x4x4"]],
 )
 def test_tune_refuses_shapes_that_are_none(words, capsys) -> None:
     assert main(["tune", *words]) == 1

@@ -91,8 +91,6 @@ def pair_tile(
     its cycles for one group; `whole` as for `lane_tile`."""
     best: tuple[float, Tile] | None = None
     for rows in _heights(produced, whole):
-        if rows + 2 > registers:
-            continue
         cycles = -(-produced // rows) * (
             tile_cycles(contracted, rows, 1, registers) + _JOIN * contracted + _PART * rows
         )

@@ -138,9 +138,13 @@ def test_batches(run: Any) -> None:
 
 
 def test_large_results_pass_the_caches_by(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    # And X, which is too large as well, is asked for ahead.
     monkeypatch.setattr(planning, "_PASSING", 0)
-    for shape in ([(32, 32)] * 2, [(64, 96)], [(33, 50), (65, 20)]):
-        run(shape, 70, offset=0)
+    monkeypatch.setattr(planning, "_FAR", 0)
+    in_parts = [(33, 200), (5, 150)]
+    for shape in ([(32, 32)] * 2, [(64, 96)], [(33, 50), (65, 20)], in_parts, [(8, 7)] * 3):
+        for rows, offset in ((70, 0), (33, 2)):
+            run(shape, rows, offset=offset)
 
 
 @pytest.mark.parametrize(

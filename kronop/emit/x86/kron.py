@@ -23,6 +23,7 @@ from kronop.emit.x86.planning import (
     common_status,
     element_types,
     far_rows,
+    keeps_sums,
     kernel_name,
     parameter_arguments,
     passing_rows,
@@ -206,6 +207,7 @@ def _step(
             ("row_tile", most),
             ("row_multiple", setting.width if in_vectors else 1),
             ("teams", True),
+            ("keeps_sums", keeps_sums(description.epilogue)),
             *_far(description, target, in_parts=_is_near(chosen.passes[-1], setting)),
         ),
     )
@@ -233,6 +235,7 @@ def _tile_step(
             ("row_tile", kron_amx.ROWS),
             ("row_multiple", kron_amx.ROWS_AT_ONCE if len(tiles.digits) == 1 else 1),
             ("teams", False),
+            ("keeps_sums", keeps_sums(description.epilogue, rounded=True)),
             *_far(description, target, in_parts=True),
         ),
     )
@@ -255,7 +258,8 @@ def _kernel(
     Args:
         launch: `work` of a row, in multiply-adds of vectors; `row_tile`, most rows of a tile, and
             what its rows are a multiple of where there are enough; `teams`, whether threads may
-            share a tile; `passing_rows` of results and `far_rows` of X are too many for the caches.
+            share a tile; `keeps_sums`, whether the epilogue leaves them as they are with (1, 0);
+            `passing_rows` of results and `far_rows` of X are too many for the caches.
     """
     accumulator, element = description.math.element_accumulator, description.X.element
     factors, arguments = len(description.factors), parameter_arguments(description.epilogue)

@@ -16,13 +16,15 @@ from kronop.emit.x86.planning import aligned
 _TILE, _STEP, _PACK, _BYTES = 16, 32, 2, bfloat16.bytes
 # Cycles: a tile of 256 sums from its first operands to their place in memory, and each step of 32
 # numbers of the contraction; one entry of a factor that is a product of several.
-_BLOCK, _EACH_STEP, _ENTRY = 176, 40, 15
+_BLOCK, _EACH_STEP, _ENTRY = 90, 27, 15
 # Vector kernels: multiply-adds a cycle with all that they wait for, what each result costs besides,
 # and what it takes to widen an element of X and to round one of Y, in multiply-adds.
 _VECTOR_RATE, _OVERHEAD, _WIDEN, _ROUND = 16, 3, 4, 8
 _TYPICAL_ROWS = 64
 # Rows of a block, and those that a thread takes at once.
 ROWS_AT_ONCE, ROWS = 2 * _TILE, 64
+# Results of a row that are held at once, and where they are more: so many, in whole such runs.
+_HELD, _HELD_IN_PARTS, _LEAST_PART = 16384, 8192, 64
 # Elements of X that go through the last digit at once, where there are two digits.
 _AT_ONCE = 8192
 
@@ -49,6 +51,8 @@ class TilePlan:
         trail = 1
         for index in reversed(range(len(self.digits))):
             digit = self.digits[index]
+            if not index:
+                total += aligned(_held(digit.produced, trail, alone=digit is last) * _BYTES)
             total += aligned(_factor_numbers(digit) * _BYTES)
             if digit is not last:
                 neighbours = 2 if index else self.group
@@ -154,6 +158,16 @@ def _padded(contracted: int) -> int:
     """The contracted digit in equal steps of whole pairs."""
     each = _PACK * _steps(contracted)
     return -(-contracted // each) * each
+
+
+def _held(rows: int, columns: int, *, alone: bool) -> int:
+    """Results that are put together on their way past the caches."""
+    if alone:
+        return ROWS_AT_ONCE * rows
+    if rows * columns <= _HELD:
+        return rows * columns
+    part = max(_LEAST_PART, _HELD_IN_PARTS // rows // _LEAST_PART * _LEAST_PART)
+    return rows * min(columns, part + ROWS_AT_ONCE)
 
 
 def _pitch(trail: int) -> int:

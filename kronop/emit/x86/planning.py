@@ -113,12 +113,17 @@ def scalar_fields(epilogue: Epilogue) -> Field:
     return Field("scalars", kind, len(epilogue.scalar_names))
 
 
-def keeps_sums(epilogue: Epilogue) -> bool:
+def keeps_sums(epilogue: Epilogue, *, rounded: bool = False) -> bool:
     """Whether sums may be results as they are, where alpha is 1 and nothing is added.
 
     An epilogue of another type than theirs rounds them, were it only to a float and back.
+
+    Args:
+        rounded: whether the kernel itself rounds sums to the type of the results.
     """
-    types = {epilogue.element_output, epilogue.element_accumulator, epilogue.element_epilogue}
+    types = {epilogue.element_accumulator, epilogue.element_epilogue}
+    if not rounded:
+        types.add(epilogue.element_output)
     return type(epilogue) is LinearCombination and len(types) == 1
 
 

@@ -41,7 +41,7 @@ struct Step {
   using Compute = float;
   using Epilogue = ::Epilogue;
   static constexpr int kGroup = 1;
-  static constexpr int kSlice = 110592;
+  static constexpr int kSlice = 143360;
   static constexpr bool kSaturate = false;
   static constexpr int kFactors = 2;
   static constexpr int kFactorRows[] = {128, 128};

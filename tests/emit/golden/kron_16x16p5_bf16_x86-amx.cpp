@@ -41,7 +41,7 @@ struct Step {
   using Compute = float;
   using Epilogue = ::Epilogue;
   static constexpr int kGroup = 1;
-  static constexpr int kSlice = 2385408;
+  static constexpr int kSlice = 2402816;
   static constexpr bool kSaturate = false;
   static constexpr int kFactors = 5;
   static constexpr int kFactorRows[] = {16, 16, 16, 16, 16};

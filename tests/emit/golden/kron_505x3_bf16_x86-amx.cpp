@@ -41,7 +41,7 @@ struct Step {
   using Compute = float;
   using Epilogue = ::Epilogue;
   static constexpr int kGroup = 1;
-  static constexpr int kSlice = 49152;
+  static constexpr int kSlice = 49344;
   static constexpr bool kSaturate = false;
   static constexpr int kFactors = 1;
   static constexpr int kFactorRows[] = {505};

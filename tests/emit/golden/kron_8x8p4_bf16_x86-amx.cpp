@@ -41,7 +41,7 @@ struct Step {
   using Compute = float;
   using Epilogue = ::Epilogue;
   static constexpr int kGroup = 2;
-  static constexpr int kSlice = 36864;
+  static constexpr int kSlice = 45056;
   static constexpr bool kSaturate = false;
   static constexpr int kFactors = 4;
   static constexpr int kFactorRows[] = {8, 8, 8, 8};

@@ -54,7 +54,7 @@ class X86KSparseEmitter:
             return status
         setting = _setting(description, target)
         reasons = [legality(candidate, setting) for candidate in candidates(setting)]
-        return Status.accept() if any(reasons) else reasons[0]
+        return Status.accept() if any(reasons) else reasons[-1]
 
     def plan(
         self, description: KSparseDescription, target: Target, rows: int | None = None

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kronop.artifacts import Status
-from kronop.emit.x86.planning import LINE, aligned
+from kronop.emit.x86.planning import LINE, aligned, near_bytes
 from kronop.target import Target
 
 
@@ -21,13 +21,17 @@ class Way(enum.Enum):
 
 # What of the first-level cache the operand may take that a register tile reads again and again,
 # and what of the second-level cache a block of rows or of weights may.
-_NEAR_BYTES = 24 * 1024
+_NEAR = 0.75
 _BLOCK_BYTES = 256 * 1024
 _STATE_BYTES = 256 * 1024
 _MOST_SLICES = 32
 _GROUP_BYTES = 512 * 1024
 # Packed weights of a thread: beyond the second-level cache they are streamed, once per block.
 _PANEL_BYTES = 4 << 20
+# Sums of a register tile, of all registers.
+# NOTE: of the peak of one core, 8 x 3 tiles reached 0.99, 12 x 2 0.97, 8 x 2 0.95, 14 x 2 0.90, and
+# with 48 x 48 weights 0.86, 0.73, 0.72, 0.66 (Emerald Rapids).
+_SUMS = 0.75
 _ROWS = {Way.Batch: 512, Way.Outputs: 96}
 # Cycles per vector; see the kernel's header for where each arises.
 _COPY, _TRANSPOSE, _TILE, _PACK, _FEWEST_SUMS = 1.5, 5.0, 8.0, 1.5, 10
@@ -113,10 +117,8 @@ class Scratch:
 def candidates(setting: Setting) -> Iterator[Candidate]:
     """Every way that is worth a look, legal or not."""
     for way in _ways(setting):
-        for vectors in (1, 2):
-            most = (setting.target.registers - 1 - vectors) // vectors
-            if most >= 1:
-                yield from _cut(way, vectors, most, setting)
+        for vectors in _spans(way, setting):
+            yield from _cut(way, vectors, setting)
 
 
 def _ways(setting: Setting) -> Iterator[Way]:
@@ -125,19 +127,32 @@ def _ways(setting: Setting) -> Iterator[Way]:
     yield Way.Batch
 
 
-def _cut(way: Way, vectors: int, most: int, setting: Setting) -> Iterator[Candidate]:
+def _spans(way: Way, setting: Setting) -> tuple[int, ...]:
+    """Vectors of a register tile, the better of equals first.
+
+    With 16 registers three vectors leave four numbers to multiply them with; X that is transposed
+    takes more scratch the more of them there are.
+    """
+    are_contiguous = way is Way.Outputs or setting.x_by_rows
+    return (3, 2, 1) if setting.target.registers > 16 and are_contiguous else (2, 1)
+
+
+def _cut(way: Way, vectors: int, setting: Setting) -> Iterator[Candidate]:
     """Candidates of a way whose register tiles have so many vectors."""
+    most = int(setting.target.registers * _SUMS) // vectors
     b, c, width = setting.b, setting.c, setting.width
     rows, widest, deepest = setting.shape or (_ROWS[way], b, c)
     lanes = width * vectors
     slices = _slices(way, setting)
     depth = min(deepest, c)
     if setting.shape is None:
-        depth = _even(c, max(16, _NEAR_BYTES // (lanes * setting.bytes)))
+        depth = _even(
+            c, max(16, int(near_bytes(setting.target) * _NEAR) // (lanes * setting.bytes))
+        )
         if way is Way.Batch:
             line = lanes * (slices | 1) * setting.bytes
             depth = _even(depth, max(8, _STATE_BYTES // line))
-            rows = max(lanes, min(rows, _STATE_BYTES // (depth * line) * lanes))
+            rows = max(1, min(rows, _STATE_BYTES // (depth * line) * lanes) // lanes) * lanes
     outputs = min(widest, b)
     tile = _tile(most, outputs, vectors) if way is not Way.Outputs else min(most, _MOST_ROWS)
     unit = lanes if way is Way.Outputs else tile

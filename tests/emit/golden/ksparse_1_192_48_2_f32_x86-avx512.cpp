@@ -1,4 +1,4 @@
-// one Kronecker-sparse factor: lanes along the batch, tiles of 14 by 2 vectors, 448 rows by 1 blocks by 192 outputs by 2 slices, 48 contraction steps at once
+// one Kronecker-sparse factor: lanes along the batch, tiles of 12 by 2 vectors, 448 rows by 1 blocks by 192 outputs by 2 slices, 48 contraction steps at once
 #include "kronop_x86/ksparse.hpp"
 
 using Parameters = kronop::KSparseParameters<2, double>;
@@ -52,7 +52,7 @@ struct Step {
   static constexpr int kSlices = 2;
   static constexpr int kOutputs = 192;
   static constexpr int kDepth = 48;
-  static constexpr int kTile = 14;
+  static constexpr int kTile = 12;
   static constexpr int kPitch = 96;
   static constexpr int kBiasAt = 73728;
   static constexpr int kInputAt = 75264;

@@ -1,4 +1,4 @@
-// one Kronecker-sparse factor: lanes along the batch, tiles of 14 by 2 vectors, 320 rows by 1 blocks by 48 outputs by 1 slices, 192 contraction steps at once
+// one Kronecker-sparse factor: lanes along the batch, tiles of 8 by 3 vectors, 336 rows by 1 blocks by 48 outputs by 1 slices, 192 contraction steps at once
 #include "kronop_x86/ksparse.hpp"
 
 using Parameters = kronop::KSparseParameters<2, double>;
@@ -38,7 +38,7 @@ struct Step {
   using Compute = float;
   using Epilogue = ::Epilogue;
   static constexpr int kWidth = 16;
-  static constexpr int kVectors = 2;
+  static constexpr int kVectors = 3;
   static constexpr int kUnroll = 1;
   static constexpr bool kSaturate = false;
   static constexpr bool kDirect = true;
@@ -47,16 +47,16 @@ struct Step {
   static constexpr int kB = 48;
   static constexpr int kC = 192;
   static constexpr int kD = 4;
-  static constexpr int kRowTile = 320;
+  static constexpr int kRowTile = 336;
   static constexpr int kBlocks = 1;
   static constexpr int kSlices = 1;
   static constexpr int kOutputs = 48;
   static constexpr int kDepth = 192;
-  static constexpr int kTile = 14;
-  static constexpr int kPitch = 32;
+  static constexpr int kTile = 8;
+  static constexpr int kPitch = 48;
   static constexpr int kBiasAt = 36864;
   static constexpr int kInputAt = 37056;
-  static constexpr int kResultsAt = 282816;
+  static constexpr int kResultsAt = 295104;
 };
 }  // namespace
 

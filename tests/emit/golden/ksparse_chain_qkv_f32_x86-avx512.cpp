@@ -1,4 +1,4 @@
-// one Kronecker-sparse factor: lanes along the outputs, tiles of 8 by 2 vectors, 96 rows by 2 blocks by 48 outputs by 1 slices, 192 contraction steps at once
+// one Kronecker-sparse factor: lanes along the outputs, tiles of 8 by 3 vectors, 96 rows by 2 blocks by 48 outputs by 1 slices, 192 contraction steps at once
 #include "kronop_x86/ksparse.hpp"
 
 using Parameters = kronop::KSparseParameters<2, double>;
@@ -38,7 +38,7 @@ struct Step {
   using Compute = float;
   using Epilogue = ::Epilogue;
   static constexpr int kWidth = 16;
-  static constexpr int kVectors = 2;
+  static constexpr int kVectors = 3;
   static constexpr int kUnroll = 1;
   static constexpr bool kSaturate = false;
   static constexpr bool kDirect = true;
@@ -64,7 +64,7 @@ extern "C" int ksparse_f32_2_48_192_1_avx512(const void* parameters, int alone) 
   return kronop::ksparse_along_outputs<Step>(*static_cast<const Parameters*>(parameters), alone != 0);
 }
 
-// one Kronecker-sparse factor: lanes along the batch, tiles of 14 by 2 vectors, 448 rows by 1 blocks by 192 outputs by 2 slices, 48 contraction steps at once
+// one Kronecker-sparse factor: lanes along the batch, tiles of 12 by 2 vectors, 448 rows by 1 blocks by 192 outputs by 2 slices, 48 contraction steps at once
 #include "kronop_x86/ksparse.hpp"
 
 using Parameters = kronop::KSparseParameters<2, double>;
@@ -118,7 +118,7 @@ struct Step {
   static constexpr int kSlices = 2;
   static constexpr int kOutputs = 192;
   static constexpr int kDepth = 48;
-  static constexpr int kTile = 14;
+  static constexpr int kTile = 12;
   static constexpr int kPitch = 96;
   static constexpr int kBiasAt = 73728;
   static constexpr int kInputAt = 75264;

@@ -1,4 +1,4 @@
-// 2 Kronecker-sparse factors, 96 rows at once: lanes along the batch, tiles of 14 by 2 vectors, 512 rows by 1 blocks by 64 outputs by 1 slices, 64 contraction steps at once; lanes along the batch, tiles of 14 by 2 vectors, 320 rows by 1 blocks by 266 outputs by 1 slices, 192 contraction steps at once
+// 2 Kronecker-sparse factors, 96 rows at once: lanes along the batch, tiles of 8 by 3 vectors, 480 rows by 1 blocks by 64 outputs by 1 slices, 64 contraction steps at once; lanes along the batch, tiles of 8 by 3 vectors, 336 rows by 1 blocks by 256 outputs by 1 slices, 192 contraction steps at once
 #include "kronop_x86/ksparse_chain.hpp"
 
 using Parameters = kronop::KSparseChainParameters<2, 2, double>;
@@ -36,16 +36,16 @@ struct Step {
   using Compute = float;
   using Epilogue = ::Epilogue;
   static constexpr int kFactors = 2;
-  static constexpr int kLanes = 32;
+  static constexpr int kLanes = 48;
   static constexpr int kChunk = 96;
   static constexpr int kPackedAt[] = {0, 99840};
-  static constexpr int kSlicesAt = 1332096;
+  static constexpr int kSlicesAt = 1285632;
   static constexpr int kMiddleAt[] = {0};
   static constexpr int kMiddlePitch = 112;
   static constexpr int kWorkAt = 172032;
   static constexpr int kAlongOutputs[] = {0, 0};
   static constexpr int kWidth[] = {16, 16};
-  static constexpr int kVectors[] = {2, 2};
+  static constexpr int kVectors[] = {3, 3};
   static constexpr int kUnroll[] = {1, 1};
   static constexpr int kSaturate[] = {0, 0};
   static constexpr int kDirect[] = {1, 1};
@@ -54,16 +54,16 @@ struct Step {
   static constexpr int kB[] = {64, 768};
   static constexpr int kC[] = {64, 192};
   static constexpr int kD[] = {1, 2};
-  static constexpr int kRowTile[] = {512, 320};
+  static constexpr int kRowTile[] = {480, 336};
   static constexpr int kBlocks[] = {1, 1};
   static constexpr int kSlices[] = {1, 1};
-  static constexpr int kOutputs[] = {64, 266};
+  static constexpr int kOutputs[] = {64, 256};
   static constexpr int kDepth[] = {64, 192};
-  static constexpr int kTile[] = {14, 14};
-  static constexpr int kPitch[] = {32, 32};
-  static constexpr int kBiasAt[] = {16384, 204288};
-  static constexpr int kInputAt[] = {16640, 205376};
-  static constexpr int kResultsAt[] = {147712, 451136};
+  static constexpr int kTile[] = {8, 8};
+  static constexpr int kPitch[] = {48, 48};
+  static constexpr int kBiasAt[] = {16384, 196608};
+  static constexpr int kInputAt[] = {16640, 197632};
+  static constexpr int kResultsAt[] = {139520, 455680};
 };
 }  // namespace
 

@@ -481,8 +481,10 @@ def test_the_instruction_is_that_of_the_target():
     ],
 )
 def test_tiles_take_large_digits_and_merged_ones(factors, digits):
-    (step,) = KRON.plan(on_tiles(factors), AMX).steps
+    plan = KRON.plan(on_tiles(factors), AMX)
+    (step,) = plan.steps
     assert step.header == "kronop_x86/kron_amx.hpp"
+    assert "cycles per row, on tiles" in plan.explain(), "what was not chosen is said"
     assert step.constant("kContracted") == digits
     assert step.operations_per_row == 2 * math.prod(p for p, _ in factors) * sum(digits)
 

@@ -104,10 +104,13 @@ class X86KronEmitter:
         ]
         if _asks_for_tiles(description, target):
             tiles = kron_amx.plan(description.contractions)
-            reason = _reason_against_tiles(description, tiles, ranked[0][2])
+            vectors = ranked[0][2]
+            cycles = _vector_cycles(description, vectors)
+            reason = _reason_against_tiles(description, tiles, cycles)
             if not reason:
                 step = _tile_step(description, target, tiles)
-                return (Plan(target=target, steps=(step,)),)
+                slower = f"about {cycles:.0f} cycles per row, on tiles {tiles.cycles:.0f}"
+                return (Plan(target=target, steps=(step,), rejected=((str(vectors), slower),)),)
             rejected.insert(0, (str(tiles), reason))
         return tuple(
             Plan(
@@ -144,19 +147,22 @@ def _tiles_status(description: KronMatmulDescription) -> Status:
 
 
 def _reason_against_tiles(
-    description: KronMatmulDescription, tiles: kron_amx.TilePlan, vectors: Candidate
+    description: KronMatmulDescription, tiles: kron_amx.TilePlan, vector_cycles: float
 ) -> str:
-    """Why vectors serve a description; empty where tiles do."""
+    """Why vectors, in so many cycles per row, serve a description; empty where tiles do."""
     straight = _straight(description.side)
     if description.X.layout is not straight or description.Y.layout is not straight:
         return "tiles take rows of X and Y that are contiguous along the digits"
     if tiles.bytes > _MOST_SCRATCH:
         return f"takes {tiles.bytes} bytes of scratch in each thread, at most {_MOST_SCRATCH}"
-    products = [(results, vectors.digits[digit].contracted) for digit, results in _results(vectors)]
-    cycles = kron_amx.vector_cycles(description.input_columns, products)
-    if tiles.cycles < cycles:
+    if tiles.cycles < vector_cycles:
         return ""
-    return f"{tiles.cycles:.0f} cycles per row, on vectors about {cycles:.0f}"
+    return f"{tiles.cycles:.0f} cycles per row, on vectors about {vector_cycles:.0f}"
+
+
+def _vector_cycles(description: KronMatmulDescription, vectors: Candidate) -> float:
+    products = [(results, vectors.digits[digit].contracted) for digit, results in _results(vectors)]
+    return kron_amx.vector_cycles(description.input_columns, products)
 
 
 def _straight(side: Side) -> Layout:

@@ -7,10 +7,11 @@
 
 #include "kronop_x86/simd.hpp"
 
+// NOTE: GCC unrolls short loops before it looks for vectors, and then finds none.
 #if defined(__clang__)
 #define KRONOP_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #else
-#define KRONOP_INDEPENDENT _Pragma("GCC ivdep")
+#define KRONOP_INDEPENDENT _Pragma("GCC ivdep") _Pragma("GCC unroll 1")
 #endif
 
 namespace kronop {
@@ -83,6 +84,9 @@ KRONOP_INLINE void convert_run(To* __restrict to, const From* __restrict from) {
     copy_run<kCount, kWidth>(to, from);
   } else if constexpr (kConvertsEight<To, From> && kCount % 8 == 0) {
     for (int i = 0; i < kCount; i += 8) convert_eight(to + i, from + i);
+  } else if constexpr (kCount >= 16) {
+    KRONOP_INDEPENDENT
+    for (int i = 0; i < kCount; ++i) to[i] = convert<To>(from[i]);
   } else {
     for (int i = 0; i < kCount; ++i) to[i] = convert<To>(from[i]);
   }
@@ -197,20 +201,35 @@ struct OutputSink {
   KRONOP_INLINE void run(const Compute* values, index_t y_offset, index_t z_offset, index_t group) const {
     Element* to = y + y_offset;
     const Element* from = z ? z + z_offset : z;
-    Wide added[kCount], results[kCount];
-    for (int i = 0; i < kCount; ++i) added[i] = bias ? bias[group + (kAlongGroup ? i : 0)] : Wide(0);
-    if (z) {
-      KRONOP_INDEPENDENT
-      for (int i = 0; i < kCount; ++i) results[i] = finish(values[i], convert<Wide>(from[i]), added[i]);
+    const Wide* added = bias ? bias + group : bias;
+    if (from && added) {
+      each<kCount, kAlongGroup, true, true>(values, to, from, added);
+    } else if (from) {
+      each<kCount, kAlongGroup, true, false>(values, to, from, added);
+    } else if (added) {
+      each<kCount, kAlongGroup, false, true>(values, to, from, added);
     } else {
-      KRONOP_INDEPENDENT
-      for (int i = 0; i < kCount; ++i) results[i] = finish(values[i], Wide(0), added[i]);
+      each<kCount, kAlongGroup, false, false>(values, to, from, added);
     }
+  }
+
+ private:
+  // NOTE: a loop for each case: GCC finds vectors where there is neither a branch nor an array in between. Zen 3, ns for a
+  // result, 8 at once: float32 0.40 to 0.12, bfloat16 1.09 to 0.40, int32 1.60 to 0.22.
+  template <int kCount, bool kAlongGroup, bool kSource, bool kBias>
+  KRONOP_INLINE void each(const Compute* values, Element* to, const Element* from, const Wide* added) const {
+    const auto result = [&](int i) __attribute__((always_inline)) {
+      return finish(values[i], kSource ? convert<Wide>(from[i]) : Wide(0),
+                    kBias ? added[kAlongGroup ? i : 0] : Wide(0));
+    };
     if constexpr (kConvertsEight<Element, Wide> && !Step::kSaturate && kCount % 8 == 0) {
+      Wide results[kCount];
+      KRONOP_INDEPENDENT
+      for (int i = 0; i < kCount; ++i) results[i] = result(i);
       convert_run<kCount, 8>(to, results);
     } else {
       KRONOP_INDEPENDENT
-      for (int i = 0; i < kCount; ++i) to[i] = stored(results[i]);
+      for (int i = 0; i < kCount; ++i) to[i] = stored(result(i));
     }
   }
 };

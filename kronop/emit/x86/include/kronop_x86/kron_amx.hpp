@@ -6,7 +6,7 @@
 // The first digit's results go to Y: rounded to bf16, or through the epilogue.
 #pragma once
 
-#include "kronop_x86/amx.hpp"
+#include "kronop_x86/amx_results.hpp"
 #include "kronop_x86/kron.hpp"
 
 namespace kronop {
@@ -51,30 +51,6 @@ template <class Step>
 inline constexpr Layout<Step> kLayout{};
 
 constexpr index_t most(index_t extent) { return extent < kPitch ? extent : kPitch; }
-
-// Blocks through the epilogue, the first `rows` rows of them.
-template <class Step>
-struct Finished {
-  OutputSink<Step> sink;
-  index_t y_row, y_column, z_row, z_column, rows;
-
-  template <Shape kShape>
-  KRONOP_INLINE void block(const float* sums, const Place& place) const {
-    constexpr int kDown = kShape.rows.span(), kAcross = kShape.columns.span();
-    const index_t end = rows - place.row < kDown ? rows - place.row : kDown;
-    const bool along = place.fresh_column == 0 && sink.along(y_column == 1, z_column == 1);
-    for (index_t i = place.fresh_row; i < end; ++i) {
-      const index_t row = place.row + i;
-      const auto at = sink.at(row * y_row + place.column * y_column, row * z_row + place.column * z_column);
-      const float* line = sums + i * kPitch;
-      if (along) {
-        at.template run<kAcross, true>(line, 0, 0, 0);
-      } else {
-        for (index_t j = place.fresh_column; j < kAcross; ++j) at.one(line[j], j * y_column, j * z_column, 0);
-      }
-    }
-  }
-};
 
 // One thread's work.
 template <class Step>

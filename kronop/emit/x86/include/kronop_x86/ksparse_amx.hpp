@@ -1,0 +1,366 @@
+// Kronecker-sparse products of bf16 and int8 on AMX tiles: two more ways beside those of ksparse_ways.hpp.
+//
+// Along the outputs, where there is one slice and X is contiguous along the features: rows of X are the left operand
+// and read where they are, weights lie in lines. Along the batch everything else: weights are the left operand, X lies
+// in lines of *units*, which are kPack numbers that are neighbours along k. Tiles leave their sums in Y or in scratch,
+// where AlongBatch takes them up.
+//
+// What fills up k to whole steps is 0 in weights and in X: in one alone, an infinity in the other would become a NaN.
+#pragma once
+
+#include "kronop_x86/amx_results.hpp"
+#include "kronop_x86/ksparse.hpp"
+
+namespace kronop {
+namespace ksparse {
+
+// What both ways have in common.
+template <class Step>
+struct Tiles {
+  using Compute = typename Step::Compute;
+  using Element = typename Step::Element;
+  static_assert(detail::is_same<Compute, packed::SumOf<Element>> && sizeof(Compute) == packed::kUnitBytes);
+  static constexpr packed::DepthOf<Element> kDepth{Step::kC};
+  static constexpr int kPack = packed::kPackOf<Element>;
+  // Of the weights of one i and l, in units.
+  static constexpr index_t kPanel = packed::factor_numbers<Element>(Step::kC, Step::kOutputs) / kPack;
+  // Whether results without an epilogue are rounded sums.
+  static constexpr bool kRounds =
+      Step::kDirect && detail::is_same<Compute, float> && detail::is_same<typename Step::Output, bfloat16_t>;
+
+  // action(outputs of the patch as a type): there are but two sizes of patches.
+  template <class Action>
+  static KRONOP_INLINE void sized(const Patch& patch, const Action& action) {
+    constexpr int kRest = Step::kB % Step::kOutputs;
+    if constexpr (kRest > 0) {
+      if (patch.outputs == kRest) return action(Constant<kRest>{});
+    }
+    action(Constant<Step::kOutputs>{});
+  }
+
+  template <bool kLeft>
+  static void pack(Compute* panels, const Weights<Element>& weights, const Patch& patch) {
+    sized(patch, [&](auto outputs) {
+      for (index_t l = 0; l < Step::kSlices; ++l) {
+        packed::pack_factor<kLeft, Step::kC, decltype(outputs)::value>(
+            reinterpret_cast<Element*>(panels + l * kPanel),
+            [&](index_t k, index_t j) { return weights.data[j * weights.j + k * weights.k + l * weights.l]; });
+      }
+    });
+  }
+
+  // action(sink) for rows of rounded sums, `row` apart.
+  template <class Action>
+  static KRONOP_INLINE void into_rows(const OutputSink<Step>& sink, bfloat16_t* y, index_t row, const Action& action) {
+    if (sink.stream) {
+      action(packed::Rows<true>{y, row});
+    } else {
+      action(packed::Rows<false>{y, row});
+    }
+  }
+};
+
+// Lines of tiles are rows; X in scratch are rows that are no whole steps where they are.
+template <class Step>
+struct TilesAlongOutputs : Tiles<Step> {
+  using Common = Tiles<Step>;
+  using typename Common::Compute;
+  using typename Common::Element;
+  static constexpr index_t kPanels = Common::kPanel;
+  static_assert(Step::kD == 1);
+
+  static void pack(Compute* panels, const Weights<Element>& weights, const Patch& patch) {
+    Common::template pack<false>(panels, weights, patch);
+  }
+
+  __attribute__((noinline)) static void multiply(Compute* state, Compute*, const Compute* panels,
+                                                 const Input<Element>& from, const Output<Step>& to,
+                                                 const Patch& patch, index_t, index_t, const Element*) {
+    auto* staged = reinterpret_cast<Element*>(state);
+    const auto* tiles = reinterpret_cast<const Element*>(panels);
+    Common::sized(patch, [&](auto outputs) {
+      constexpr int kOutputs = decltype(outputs)::value;
+      if constexpr (Common::kRounds) {
+        if (to.sink.plain && to.y_column == 1 && from.rows >= packed::kPitch) {
+          Common::into_rows(to.sink, to.sink.y, to.y_row,
+                            [&](const auto& sink) { sweep<kOutputs>(from, tiles, staged, sink); });
+          return;
+        }
+      }
+      const packed::Finished<Step> sink{to.sink, to.y_row, to.y_column, to.z_row, to.z_column, from.rows};
+      sweep<kOutputs>(from, tiles, staged, sink);
+    });
+  }
+
+  static void finish(const Compute*, const Input<Element>&, const Output<Step>&, const Patch&) {}
+
+ private:
+  template <int kOutputs, class Sink>
+  static KRONOP_INLINE void sweep(const Input<Element>& from, const Element* tiles, Element* staged, const Sink& sink) {
+    packed::TileEngine engine;
+    if (from.rows >= packed::kPitch) {
+      packed::LastSweep<Step::kC, kOutputs, packed::kPitch, Element>::run(engine, from.data, from.row, from.column,
+                                                                          from.rows, tiles, staged, sink);
+    } else if (from.rows > packed::kTile) {
+      sweep_few<kOutputs, packed::kPitch>(engine, from, tiles, staged, sink);
+    } else {
+      sweep_few<kOutputs, packed::kTile>(engine, from, tiles, staged, sink);
+    }
+  }
+
+  // At most kRows rows; the sink leaves out those of zeros.
+  template <int kOutputs, int kRows, class Sink>
+  static void sweep_few(packed::TileEngine& engine, const Input<Element>& from, const Element* tiles, Element* staged,
+                        const Sink& sink) {
+    __builtin_memset(staged, 0, kRows * Common::kDepth.padded() * sizeof(Element));
+    packed::stage_rows<Step::kC>(staged, from.data, from.row, from.column, int(from.rows));
+    packed::LastSweep<Step::kC, kOutputs, kRows, Element>::run_staged(engine, staged, tiles, sink);
+  }
+};
+
+// What vectors of an element are made of.
+template <class T>
+struct BitsOf {
+  using Type = T;
+};
+template <>
+struct BitsOf<bfloat16_t> {
+  using Type = uint16_t;
+};
+
+// Columns of tiles are rows of X, which in scratch are units [block of lanes][k / kPack][l][lanes]; results are
+// AlongBatch's.
+template <class Step>
+struct TilesAlongBatch : Tiles<Step> {
+  using Common = Tiles<Step>;
+  using typename Common::Compute;
+  using typename Common::Element;
+  using Common::kDepth;
+  using Common::kPack;
+  using Way = AlongBatch<Step>;
+  static constexpr int kLanes = Way::kLanes, kTile = packed::kTile;
+  static constexpr index_t kPanels = Common::kPanel * Step::kSlices;
+  static constexpr index_t kBlock = kDepth.lines() * index_t(Step::kPitch);
+  static_assert(kLanes == packed::kPitch && Step::kWidth == kTile && Step::kDepth == Step::kC);
+
+  static void pack(Compute* panels, const Weights<Element>& weights, const Patch& patch) {
+    Common::template pack<true>(panels, weights, patch);
+  }
+
+  __attribute__((noinline)) static void multiply(Compute* state, Compute* results, const Compute* panels,
+                                                 const Input<Element>& from, const Output<Step>& to,
+                                                 const Patch& patch, index_t, index_t, const Element*) {
+    stage(state, from);
+    const index_t whole = from.rows / kLanes, rest = from.rows % kLanes, end = whole + (rest > kTile);
+    packed::TileEngine engine;
+    Common::sized(patch, [&](auto outputs) {
+      constexpr int kOutputs = decltype(outputs)::value;
+      blocks<kOutputs, kLanes>(engine, {state, results, panels}, from, to, 0, end);
+      // A tile's worth of rows at the end.
+      if (end * kLanes < from.rows) blocks<kOutputs, kTile>(engine, {state, results, panels}, from, to, end, end + 1);
+    });
+  }
+
+  static void finish(const Compute* results, const Input<Element>& from, const Output<Step>& to, const Patch& patch) {
+    Way::finish(results, from, to, patch);
+  }
+
+ private:
+  using Bits = typename BitsOf<Element>::Type;
+  using Numbers = Vector<Bits, kTile * kPack>;
+  using Units = Vector<Compute, kTile>;
+  // Units of which every number is there.
+  static constexpr index_t kFull = Step::kC / kPack;
+  // Numbers of one k in a vector that holds kPack of them, where rows are contiguous.
+  static constexpr int kRun = Step::kD < kTile ? Step::kD : kTile;
+  // Whether such rows fill vectors: whole groups of slices, or stretches of one.
+  static constexpr bool kSmall = Way::kWhole && kTile % Step::kD == 0 && kFull * Step::kD >= kTile;
+  static constexpr bool kLarge = Step::kSlices >= kTile && kFull > 0;
+
+  struct Buffers {
+    const Compute* state;
+    Compute* results;
+    const Compute* panels;
+  };
+
+  // ---- X ----
+
+  // Number i of units [k / kPack][l] in numbers [k][l], kRunLength of each k.
+  template <int kRunLength>
+  struct Neighbours {
+    static constexpr int of(int i) {
+      const int unit = i / kPack;
+      return (unit / kRunLength * kPack + i % kPack) * kRunLength + unit % kRunLength;
+    }
+  };
+  template <int kRunLength>
+  static KRONOP_INLINE Units units(const Numbers& numbers) {
+    return bit_cast<Units>(shuffle<Neighbours<kRunLength>>(numbers, numbers, FirstIndices<kTile * kPack>{}));
+  }
+
+  // kTile numbers of each of kCount neighbours, `step` apart.
+  template <int kCount>
+  static KRONOP_INLINE Vector<Bits, kTile * kCount> load_runs(const Element* from, index_t step) {
+    if constexpr (kCount == 1) {
+      return load<Bits, kTile>(reinterpret_cast<const Bits*>(from));
+    } else {
+      return joined<Vector<Bits, kTile * kCount>>(load_runs<kCount / 2>(from, step),
+                                                  load_runs<kCount / 2>(from + kCount / 2 * step, step),
+                                                  FirstIndices<kTile * kCount>{});
+    }
+  }
+
+  static constexpr index_t place(index_t unit, index_t l) { return unit * Step::kPitch + l * kLanes; }
+  static index_t lane(index_t n) { return n / kLanes * kBlock + n % kLanes; }
+
+  // Numbers k in [first, end) of rows from `row` on, one by one.
+  static void stage_numbers(Compute* state, const Input<Element>& from, index_t first, index_t end, index_t row) {
+    for (index_t n = row; n < from.rows; ++n) {
+      for (index_t k = first; k < end; ++k) {
+        for (index_t l = 0; l < Step::kSlices; ++l) {
+          auto* unit = reinterpret_cast<Element*>(state + lane(n) + place(k / kPack, l));
+          unit[k % kPack] = from.data[n * from.row + (k * Step::kD + l) * from.column];
+        }
+      }
+    }
+  }
+
+  // Contiguous along the batch; returns how many rows are done.
+  static index_t stage_contiguous(Compute* state, const Input<Element>& from) {
+    const index_t step = Step::kD * from.column, end = from.rows / kTile * kTile;
+    for (index_t unit = 0; unit < kFull; ++unit) {
+      for (index_t l = 0; l < Step::kSlices; ++l) {
+        const Element* x = from.data + unit * kPack * step + l * from.column;
+        for (index_t n = 0; n < end; n += kTile) {
+          store(state + lane(n) + place(unit, l), units<kTile>(load_runs<kPack>(x + n, step)));
+        }
+      }
+    }
+    return end;
+  }
+
+  // Contiguous along the features: squares of units are transposed.
+  static void stage_transposed(Compute* state, const Input<Element>& from) {
+    for (index_t n = 0; n < from.rows; n += kTile) {
+      const Element* rows[kTile];
+      for (index_t i = 0; i < kTile; ++i) {
+        rows[i] = from.data + (n + i < from.rows ? n + i : from.rows - 1) * from.row;
+      }
+      Compute* to = state + lane(n);
+      if constexpr (kLarge) {
+        for (index_t unit = 0; unit < kFull; ++unit) {
+          for (index_t l = 0; l < Step::kSlices; l += kTile) {
+            const index_t start = l + kTile <= Step::kSlices ? l : Step::kSlices - kTile;
+            const index_t at = unit * kPack * Step::kD + start;
+            store_square(to, unit * Step::kSlices + start, [&](int i) __attribute__((always_inline)) {
+              return units<kTile>(load_runs<kPack>(rows[i] + at, Step::kD));
+            });
+          }
+        }
+      } else {
+        constexpr index_t kCount = kFull * Step::kD;
+        for (index_t g = 0; g < kCount; g += kTile) {
+          const index_t start = g + kTile <= kCount ? g : kCount - kTile;
+          store_square(to, start, [&](int i) __attribute__((always_inline)) {
+            return units<kRun>(load<Bits, kTile * kPack>(reinterpret_cast<const Bits*>(rows[i] + start * kPack)));
+          });
+        }
+      }
+    }
+  }
+
+  // Units from number `start` of a row's on: units_of(i) are those of lane i.
+  template <class UnitsOf>
+  static KRONOP_INLINE void store_square(Compute* to, index_t start, const UnitsOf& units_of) {
+    Units square[kTile];
+    KRONOP_UNROLL
+    for (int i = 0; i < kTile; ++i) square[i] = units_of(i);
+    transpose(square);
+    KRONOP_UNROLL
+    for (int i = 0; i < kTile; ++i) {
+      store(to + place((start + i) / Step::kSlices, (start + i) % Step::kSlices), square[i]);
+    }
+  }
+
+  static void stage(Compute* state, const Input<Element>& from) {
+    constexpr index_t kWhole = kFull * kPack;
+    if constexpr (kFull < kDepth.lines()) {
+      for (index_t n = 0; n < from.rows; n += kLanes) {
+        __builtin_memset(state + lane(n) + place(kFull, 0), 0, (kBlock - place(kFull, 0)) * sizeof(Compute));
+      }
+      stage_numbers(state, from, kWhole, Step::kC, 0);
+    }
+    index_t done = 0;
+    if (from.row == 1) {
+      done = stage_contiguous(state, from);
+    } else if constexpr (kSmall || kLarge) {
+      if (from.column == 1) {
+        stage_transposed(state, from);
+        return;
+      }
+    }
+    stage_numbers(state, from, 0, kWhole, done);
+  }
+
+  // ---- Products ----
+
+  // Blocks [first, end) of kColumns lanes.
+  template <int kOutputs, int kColumns>
+  static void blocks(packed::TileEngine& engine, const Buffers& at, const Input<Element>& from, const Output<Step>& to,
+                     index_t first, index_t end) {
+    if (first == end) return;
+    constexpr packed::Shape kShape{packed::cut(kOutputs), packed::cut(kColumns), kDepth.depth()};
+    constexpr index_t kLine = Step::kPitch * packed::kUnitBytes, kRow = Step::kSlices * kLanes;
+    engine.template begin<kShape>();
+    for (index_t l = 0; l < Step::kSlices; ++l) {
+      const auto* tiles = reinterpret_cast<const Element*>(at.panels + l * Common::kPanel);
+      for (index_t block = first; block < end; ++block) {
+        const packed::Operand lines{at.state + block * kBlock + l * kLanes, kLine, packed::kLineBytes,
+                                    kDepth.depth() * kLine};
+        if constexpr (Step::kDirect && kColumns == kLanes) {
+          if (Way::is_direct(to, from, block)) {
+            auto* y = to.sink.y + block * kLanes + l * to.y_column;
+            const index_t row = Step::kD * to.y_column;
+            if constexpr (Common::kRounds) {
+              Common::into_rows(to.sink, y, row, [&](const auto& sink) { into_sink<kShape, kOutputs>(tiles, lines, sink); });
+            } else {
+              into_memory<kShape, kOutputs>(tiles, lines, y, row);
+            }
+            continue;
+          }
+        }
+        into_memory<kShape, kOutputs>(tiles, lines, at.results + block * Step::kOutputs * kRow + l * kLanes, kRow);
+      }
+    }
+  }
+
+  template <packed::Shape kShape, int kOutputs>
+  static KRONOP_INLINE void into_memory(const Element* tiles, const packed::Operand& lines, Compute* y, index_t row) {
+    for (index_t q = 0; q < kShape.rows.blocks(kOutputs); ++q) {
+      packed::TileEngine::block<kShape>(packed::factor_operand<Step::kC, kOutputs>(tiles, q), lines, kDepth.steps(),
+                                        y + kShape.rows.start(q, kOutputs) * row, row);
+    }
+  }
+
+  template <packed::Shape kShape, int kOutputs, class Sink>
+  static KRONOP_INLINE void into_sink(const Element* tiles, const packed::Operand& lines, const Sink& sink) {
+    for (index_t q = 0; q < kShape.rows.blocks(kOutputs); ++q) {
+      packed::one_block<kShape, Compute>(packed::factor_operand<Step::kC, kOutputs>(tiles, q), lines, kDepth.steps(),
+                                         {kShape.rows.start(q, kOutputs), 0, 0, 0}, sink);
+    }
+  }
+};
+
+}  // namespace ksparse
+
+template <class Step, class Parameters>
+int ksparse_tiles_along_batch(const Parameters& parameters, bool alone) {
+  return packed::allow_tiles() ? ksparse::matmul<ksparse::TilesAlongBatch<Step>, Step>(parameters, alone) : 1;
+}
+
+template <class Step, class Parameters>
+int ksparse_tiles_along_outputs(const Parameters& parameters, bool alone) {
+  return packed::allow_tiles() ? ksparse::matmul<ksparse::TilesAlongOutputs<Step>, Step>(parameters, alone) : 1;
+}
+
+}  // namespace kronop

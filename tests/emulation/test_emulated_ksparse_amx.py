@@ -64,6 +64,7 @@ _ROWS = {
     "overlap": (1, 20, 37, 1),
     "narrow": (4, 3, 5, 1),
     "deep": (1, 16, 200, 1),
+    "steps": (1, 30, 144, 1),
     "one": (2, 1, 1, 1),
 }
 # Along the batch: squares of groups of slices, of stretches of them, single numbers.
@@ -95,13 +96,14 @@ def test_patterns_and_rows(run: Any, pattern: Any, element: Any, last: bool) -> 
 
 @pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize("element", [bfloat16, int8], ids=lambda item: item.name)
-@pytest.mark.parametrize("pattern", [(2, 20, 37, 1), (2, 20, 37, 4), (1, 5, 9, 17)])
+@pytest.mark.parametrize("pattern", [(2, 20, 40, 1), (2, 20, 37, 4), (1, 5, 9, 17)])
 def test_any_strides(run: Any, pattern: Any, element: Any, last: bool) -> None:
     for rows in (7, 40):
         run(pattern, rows, element=element, last=last, views=("negative",) * 3, scalars=(2, 3))
         for places in ((0, 1, 2), (0,), (1,), (2,)):
             views = ["transposed" if place in places else None for place in range(3)]
             run(pattern, rows, element=element, last=last, views=views, bias=True)
+        run(pattern, rows, element=element, last=last, views=(None, "turned", None))
 
 
 _EPILOGUES = {

@@ -66,6 +66,8 @@ def strided(array, how):
     """The same values under other strides."""
     if how == "transposed":
         return np.ascontiguousarray(array.swapaxes(-1, -2)).swapaxes(-1, -2)
+    if how == "turned":
+        return np.ascontiguousarray(array.swapaxes(1, 2)).swapaxes(1, 2)
     if how == "negative":
         return np.ascontiguousarray(array[..., ::-1, ::-1])[..., ::-1, ::-1]
     return array

@@ -10,6 +10,7 @@
 
 #include "kronop_x86/amx_results.hpp"
 #include "kronop_x86/ksparse.hpp"
+#include "kronop_x86/units.hpp"
 
 namespace kronop {
 namespace ksparse {
@@ -38,15 +39,34 @@ struct Tiles {
     action(Constant<Step::kOutputs>{});
   }
 
-  template <bool kLeft>
-  static void pack(Compute* panels, const Weights<Element>& weights, const Patch& patch) {
-    sized(patch, [&](auto outputs) {
-      for (index_t l = 0; l < Step::kSlices; ++l) {
-        packed::pack_factor<kLeft, Step::kC, decltype(outputs)::value>(
-            reinterpret_cast<Element*>(panels + l * kPanel),
-            [&](index_t k, index_t j) { return weights.data[j * weights.j + k * weights.k + l * weights.l]; });
+  // Weights number by number, whatever their strides.
+  template <bool kLeft, int kOutputs>
+  static void pack_any(Element* to, const Weights<Element>& weights) {
+    for (index_t l = 0; l < Step::kSlices; ++l) {
+      packed::pack_factor<kLeft, Step::kC, kOutputs>(to + l * kPanel * kPack, [&](index_t k, index_t j) {
+        return weights.data[j * weights.j + k * weights.k + l * weights.l];
+      });
+    }
+  }
+
+  // action(tile of one step, its first output, its first k) for the tiles of a packed factor, filled with zeros.
+  template <int kOutputs, class Action>
+  static KRONOP_INLINE void each_tile(Element* to, const Action& action) {
+    constexpr packed::Cut kCut = packed::cut(kOutputs);
+    __builtin_memset(to, 0, kPanel * Step::kSlices * packed::kUnitBytes);
+    for (index_t block = 0; block < kCut.blocks(kOutputs); ++block) {
+      for (int tile = 0; tile < kCut.tiles(); ++tile) {
+        const index_t j = kCut.start(block, kOutputs) + tile * kCut.second;
+        for (index_t k = 0; k < kDepth.steps() * kDepth.numbers(); k += kDepth.numbers(), to += packed::kTile * kLine) {
+          action(to, j, k);
+        }
       }
-    });
+    }
+  }
+  static constexpr int kLine = packed::kLineBytes / sizeof(Element);
+  // Numbers of the step that begins at k.
+  static KRONOP_INLINE index_t count(index_t k) {
+    return Step::kC - k < kDepth.numbers() ? Step::kC - k : kDepth.numbers();
   }
 
   // action(sink) for rows of rounded sums, `row` apart.
@@ -70,7 +90,15 @@ struct TilesAlongOutputs : Tiles<Step> {
   static_assert(Step::kD == 1);
 
   static void pack(Compute* panels, const Weights<Element>& weights, const Patch& patch) {
-    Common::template pack<false>(panels, weights, patch);
+    auto* tiles = reinterpret_cast<Element*>(panels);
+    Common::sized(patch, [&](auto outputs) {
+      constexpr int kOutputs = decltype(outputs)::value;
+      if constexpr (kOutputs >= packed::kTile && Step::kC % Common::kPack == 0) {
+        if (weights.k == 1) return pack_rows<kOutputs>(tiles, weights);
+        if (weights.j == 1) return pack_columns<kOutputs>(tiles, weights);
+      }
+      Common::template pack_any<false, kOutputs>(tiles, weights);
+    });
   }
 
   __attribute__((noinline)) static void multiply(Compute* state, Compute*, const Compute* panels,
@@ -78,54 +106,71 @@ struct TilesAlongOutputs : Tiles<Step> {
                                                  const Patch& patch, index_t, index_t, const Element*) {
     auto* staged = reinterpret_cast<Element*>(state);
     const auto* tiles = reinterpret_cast<const Element*>(panels);
+    packed::TileEngine engine;
     Common::sized(patch, [&](auto outputs) {
       constexpr int kOutputs = decltype(outputs)::value;
+      const packed::Finished<Step> finished{to.sink, to.y_row, to.y_column, to.z_row, to.z_column, from.rows};
+      if (from.rows <= packed::kTile) return sweep_few<kOutputs, packed::kTile>(engine, from, tiles, staged, finished);
+      if (from.rows < packed::kPitch) return sweep_few<kOutputs, packed::kPitch>(engine, from, tiles, staged, finished);
+      const auto sweep = [&](const auto& sink) {
+        packed::LastSweep<Step::kC, kOutputs, packed::kPitch, Element>::run(engine, from.data, from.row, from.column,
+                                                                            from.rows, tiles, staged, sink);
+      };
       if constexpr (Common::kRounds) {
-        if (to.sink.plain && to.y_column == 1 && from.rows >= packed::kPitch) {
-          Common::into_rows(to.sink, to.sink.y, to.y_row,
-                            [&](const auto& sink) { sweep<kOutputs>(from, tiles, staged, sink); });
-          return;
-        }
+        if (to.sink.plain && to.y_column == 1) return Common::into_rows(to.sink, to.sink.y, to.y_row, sweep);
       }
-      const packed::Finished<Step> sink{to.sink, to.y_row, to.y_column, to.z_row, to.z_column, from.rows};
-      sweep<kOutputs>(from, tiles, staged, sink);
+      sweep(finished);
     });
   }
 
   static void finish(const Compute*, const Input<Element>&, const Output<Step>&, const Patch&) {}
 
  private:
-  template <int kOutputs, class Sink>
-  static KRONOP_INLINE void sweep(const Input<Element>& from, const Element* tiles, Element* staged, const Sink& sink) {
-    packed::TileEngine engine;
-    if (from.rows >= packed::kPitch) {
-      packed::LastSweep<Step::kC, kOutputs, packed::kPitch, Element>::run(engine, from.data, from.row, from.column,
-                                                                          from.rows, tiles, staged, sink);
-    } else if (from.rows > packed::kTile) {
-      sweep_few<kOutputs, packed::kPitch>(engine, from, tiles, staged, sink);
-    } else {
-      sweep_few<kOutputs, packed::kTile>(engine, from, tiles, staged, sink);
-    }
+  using Units = packed::Units<Element>;
+
+  // Contiguous along k, of which there are whole units: squares of them are transposed.
+  template <int kOutputs>
+  static void pack_rows(Element* to, const Weights<Element>& weights) {
+    Common::template each_tile<kOutputs>(to, [&](Element* tile, index_t j, index_t k) {
+      const Element* row = weights.data + j * weights.j + k;
+      typename Units::Type square[packed::kTile];
+      if (k + Common::kLine <= Step::kC) {
+        // Lines that are no part of the step are not read.
+        KRONOP_UNROLL
+        for (int i = 0; i < packed::kTile; ++i) {
+          square[i] = bit_cast<typename Units::Type>(Units::load_numbers(row + i * weights.j));
+        }
+      } else {
+        const index_t bytes = Common::count(k) * sizeof(Element);
+        __builtin_memset(square, 0, sizeof(square));
+        for (int i = 0; i < packed::kTile; ++i) __builtin_memcpy(&square[i], row + i * weights.j, bytes);
+      }
+      transpose(square);
+      KRONOP_UNROLL
+      for (int i = 0; i < packed::kTile; ++i) store(tile + i * Common::kLine, square[i]);
+    });
   }
 
-  // At most kRows rows; the sink leaves out those of zeros.
-  template <int kOutputs, int kRows, class Sink>
+  // Contiguous along j: a line is made of as many runs as a unit has numbers.
+  template <int kOutputs>
+  static void pack_columns(Element* to, const Weights<Element>& weights) {
+    Common::template each_tile<kOutputs>(to, [&](Element* tile, index_t j, index_t k) {
+      const Element* columns = weights.data + j + k * weights.k;
+      const index_t units = Common::count(k) / Common::kPack;
+      for (index_t i = 0; i < units; ++i) {
+        store(tile + i * Common::kLine, Units::load_runs(columns + i * Common::kPack * weights.k, weights.k));
+      }
+    });
+  }
+
+  // At most kRows rows; `finished` leaves out those of zeros.
+  template <int kOutputs, int kRows>
   static void sweep_few(packed::TileEngine& engine, const Input<Element>& from, const Element* tiles, Element* staged,
-                        const Sink& sink) {
+                        const packed::Finished<Step>& finished) {
     __builtin_memset(staged, 0, kRows * Common::kDepth.padded() * sizeof(Element));
     packed::stage_rows<Step::kC>(staged, from.data, from.row, from.column, int(from.rows));
-    packed::LastSweep<Step::kC, kOutputs, kRows, Element>::run_staged(engine, staged, tiles, sink);
+    packed::LastSweep<Step::kC, kOutputs, kRows, Element>::run_staged(engine, staged, tiles, finished);
   }
-};
-
-// What vectors of an element are made of.
-template <class T>
-struct BitsOf {
-  using Type = T;
-};
-template <>
-struct BitsOf<bfloat16_t> {
-  using Type = uint16_t;
 };
 
 // Columns of tiles are rows of X, which in scratch are units [block of lanes][k / kPack][l][lanes]; results are
@@ -144,7 +189,18 @@ struct TilesAlongBatch : Tiles<Step> {
   static_assert(kLanes == packed::kPitch && Step::kWidth == kTile && Step::kDepth == Step::kC);
 
   static void pack(Compute* panels, const Weights<Element>& weights, const Patch& patch) {
-    Common::template pack<true>(panels, weights, patch);
+    auto* tiles = reinterpret_cast<Element*>(panels);
+    Common::sized(patch, [&](auto outputs) {
+      constexpr int kOutputs = decltype(outputs)::value;
+      if constexpr (Step::kSlices >= kTile) {
+        if (weights.l == 1) return pack_stretches<kOutputs>(tiles, weights);
+      } else if constexpr (kTile % Step::kD == 0) {
+        if (weights.k == Step::kD && (weights.l == 1 || Step::kD == 1)) {
+          return pack_groups<kOutputs>(tiles, weights, patch.slice);
+        }
+      }
+      Common::template pack_any<true, kOutputs>(tiles, weights);
+    });
   }
 
   __attribute__((noinline)) static void multiply(Compute* state, Compute* results, const Compute* panels,
@@ -166,9 +222,7 @@ struct TilesAlongBatch : Tiles<Step> {
   }
 
  private:
-  using Bits = typename BitsOf<Element>::Type;
-  using Numbers = Vector<Bits, kTile * kPack>;
-  using Units = Vector<Compute, kTile>;
+  using Units = packed::Units<Element>;
   // Units of which every number is there.
   static constexpr index_t kFull = Step::kC / kPack;
   // Numbers of one k in a vector that holds kPack of them, where rows are contiguous.
@@ -183,32 +237,64 @@ struct TilesAlongBatch : Tiles<Step> {
     const Compute* panels;
   };
 
+  // ---- Weights ----
+
+  // Numbers [k][l] in a row, few l: vectors of them are parts of the lines of all l.
+  template <int kOutputs>
+  static void pack_groups(Element* to, const Weights<Element>& weights, index_t slice) {
+    constexpr index_t kEach = Units::kNumbers / Step::kD;
+    each_line<kOutputs>(to, [&](Element* line, index_t j, index_t k, index_t count) {
+      const Element* row = weights.data - slice + j * weights.j + k * Step::kD;
+      index_t done = 0;
+      for (; done + kEach <= count; done += kEach) {
+        const auto turned = Units::template turned<Step::kD>(Units::load_numbers(row + done * Step::kD));
+        const auto* parts = reinterpret_cast<const char*>(&turned) + slice * kEach * sizeof(Element);
+        for (index_t l = 0; l < Step::kSlices; ++l) {
+          __builtin_memcpy(line + l * kPanel + done, parts + l * kEach * sizeof(Element), kEach * sizeof(Element));
+        }
+      }
+      pack_numbers(line, row + slice, Step::kD, done, count);
+    });
+  }
+
+  // Contiguous along many l: squares of units are transposed.
+  template <int kOutputs>
+  static void pack_stretches(Element* to, const Weights<Element>& weights) {
+    each_line<kOutputs>(to, [&](Element* line, index_t j, index_t k, index_t count) {
+      const Element* row = weights.data + j * weights.j + k * weights.k;
+      const index_t full = count / kPack;
+      for (index_t l = 0; l < Step::kSlices; l += kTile) {
+        const index_t start = l + kTile <= Step::kSlices ? l : Step::kSlices - kTile;
+        typename Units::Type square[kTile] = {};
+        KRONOP_UNROLL
+        for (int i = 0; i < kTile; ++i) {
+          if (i < full) square[i] = Units::load_runs(row + i * kPack * weights.k + start, weights.k);
+        }
+        transpose(square);
+        KRONOP_UNROLL
+        for (int i = 0; i < kTile; ++i) store(line + (start + i) * kPanel, square[i]);
+      }
+      pack_numbers(line, row, weights.k, full * kPack, count);
+    });
+  }
+
+  // action(line of the first l, its output, its first k, how many there are).
+  template <int kOutputs, class Action>
+  static KRONOP_INLINE void each_line(Element* to, const Action& action) {
+    Common::template each_tile<kOutputs>(to, [&](Element* tile, index_t j, index_t k) {
+      for (int q = 0; q < packed::cut(kOutputs).size; ++q) action(tile + q * Common::kLine, j + q, k, Common::count(k));
+    });
+  }
+
+  static KRONOP_INLINE void pack_numbers(Element* line, const Element* row, index_t step, index_t first, index_t end) {
+    for (index_t k = first; k < end; ++k) {
+      for (index_t l = 0; l < Step::kSlices; ++l) line[l * kPanel + k] = row[k * step + l];
+    }
+  }
+  // Numbers from one l's weights to the next.
+  static constexpr index_t kPanel = Common::kPanel * kPack;
+
   // ---- X ----
-
-  // Number i of units [k / kPack][l] in numbers [k][l], kRunLength of each k.
-  template <int kRunLength>
-  struct Neighbours {
-    static constexpr int of(int i) {
-      const int unit = i / kPack;
-      return (unit / kRunLength * kPack + i % kPack) * kRunLength + unit % kRunLength;
-    }
-  };
-  template <int kRunLength>
-  static KRONOP_INLINE Units units(const Numbers& numbers) {
-    return bit_cast<Units>(shuffle<Neighbours<kRunLength>>(numbers, numbers, FirstIndices<kTile * kPack>{}));
-  }
-
-  // kTile numbers of each of kCount neighbours, `step` apart.
-  template <int kCount>
-  static KRONOP_INLINE Vector<Bits, kTile * kCount> load_runs(const Element* from, index_t step) {
-    if constexpr (kCount == 1) {
-      return load<Bits, kTile>(reinterpret_cast<const Bits*>(from));
-    } else {
-      return joined<Vector<Bits, kTile * kCount>>(load_runs<kCount / 2>(from, step),
-                                                  load_runs<kCount / 2>(from + kCount / 2 * step, step),
-                                                  FirstIndices<kTile * kCount>{});
-    }
-  }
 
   static constexpr index_t place(index_t unit, index_t l) { return unit * Step::kPitch + l * kLanes; }
   static index_t lane(index_t n) { return n / kLanes * kBlock + n % kLanes; }
@@ -232,7 +318,7 @@ struct TilesAlongBatch : Tiles<Step> {
       for (index_t l = 0; l < Step::kSlices; ++l) {
         const Element* x = from.data + unit * kPack * step + l * from.column;
         for (index_t n = 0; n < end; n += kTile) {
-          store(state + lane(n) + place(unit, l), units<kTile>(load_runs<kPack>(x + n, step)));
+          store(state + lane(n) + place(unit, l), Units::load_runs(x + n, step));
         }
       }
     }
@@ -253,7 +339,7 @@ struct TilesAlongBatch : Tiles<Step> {
             const index_t start = l + kTile <= Step::kSlices ? l : Step::kSlices - kTile;
             const index_t at = unit * kPack * Step::kD + start;
             store_square(to, unit * Step::kSlices + start, [&](int i) __attribute__((always_inline)) {
-              return units<kTile>(load_runs<kPack>(rows[i] + at, Step::kD));
+              return Units::load_runs(rows[i] + at, Step::kD);
             });
           }
         }
@@ -262,7 +348,7 @@ struct TilesAlongBatch : Tiles<Step> {
         for (index_t g = 0; g < kCount; g += kTile) {
           const index_t start = g + kTile <= kCount ? g : kCount - kTile;
           store_square(to, start, [&](int i) __attribute__((always_inline)) {
-            return units<kRun>(load<Bits, kTile * kPack>(reinterpret_cast<const Bits*>(rows[i] + start * kPack)));
+            return Units::template of<kRun>(Units::load_numbers(rows[i] + start * kPack));
           });
         }
       }
@@ -272,7 +358,7 @@ struct TilesAlongBatch : Tiles<Step> {
   // Units from number `start` of a row's on: units_of(i) are those of lane i.
   template <class UnitsOf>
   static KRONOP_INLINE void store_square(Compute* to, index_t start, const UnitsOf& units_of) {
-    Units square[kTile];
+    typename Units::Type square[kTile];
     KRONOP_UNROLL
     for (int i = 0; i < kTile; ++i) square[i] = units_of(i);
     transpose(square);

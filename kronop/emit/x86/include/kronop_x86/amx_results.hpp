@@ -7,6 +7,20 @@
 namespace kronop {
 namespace packed {
 
+// Rows of sums as they are.
+template <class Sum>
+struct SumRows {
+  Sum* to;
+  index_t stride;
+
+  template <Shape kShape>
+  KRONOP_INLINE void block(const Sum* sums, const Place& place) const {
+    constexpr int kAcross = kShape.columns.span();
+    Sum* line = to + place.row * stride + place.column;
+    for (int i = 0; i < kShape.rows.span(); ++i, line += stride, sums += kPitch) copy_run<kAcross, kTile>(line, sums);
+  }
+};
+
 // Blocks through the epilogue, the first `rows` rows of them; the sink's bias is along the columns.
 template <class Step>
 struct Finished {

@@ -69,10 +69,13 @@ struct Tiles {
     return Step::kC - k < kDepth.numbers() ? Step::kC - k : kDepth.numbers();
   }
 
-  // action(sink) for rows of rounded sums, `row` apart.
+  // action(what takes sums as rows of results without an epilogue, `row` apart).
   template <class Action>
-  static KRONOP_INLINE void into_rows(const OutputSink<Step>& sink, bfloat16_t* y, index_t row, const Action& action) {
-    if (sink.stream) {
+  static KRONOP_INLINE void into_rows(const OutputSink<Step>& sink, typename Step::Output* y, index_t row,
+                                      const Action& action) {
+    if constexpr (!kRounds) {
+      action(packed::SumRows<Compute>{y, row});
+    } else if (sink.stream) {
       action(packed::Rows<true>{y, row});
     } else {
       action(packed::Rows<false>{y, row});
@@ -116,7 +119,7 @@ struct TilesAlongOutputs : Tiles<Step> {
         packed::LastSweep<Step::kC, kOutputs, packed::kPitch, Element>::run(engine, from.data, from.row, from.column,
                                                                             from.rows, tiles, staged, sink);
       };
-      if constexpr (Common::kRounds) {
+      if constexpr (Step::kDirect) {
         if (to.sink.plain && to.y_column == 1) return Common::into_rows(to.sink, to.sink.y, to.y_row, sweep);
       }
       sweep(finished);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
@@ -164,6 +165,7 @@ def _step(
         template=f"ksparse_along_{chosen.way.value}",
         direct=setting.direct,
         streams=streams(chosen, setting),
+        work=math.prod(description.pattern),
         cut=chosen,
         scratch=scratch_of(chosen, setting, description.epilogue.element_compute.bytes),
         chosen=str(chosen),
@@ -180,6 +182,7 @@ def _tile_step(
         template=f"ksparse_tiles_along_{tiles.cut.way.value}",
         direct=ksparse_amx.is_direct(description.epilogue),
         streams=False,
+        work=description.pattern[0] * tiles.vector_work,
         cut=tiles.cut,
         scratch=tiles.scratch,
         chosen=str(tiles),
@@ -194,11 +197,17 @@ def _kernel(
     template: str,
     direct: bool,
     streams: bool,
+    work: int,
     cut: Candidate,
     scratch: Scratch,
     chosen: str,
 ) -> Step:
-    """What steps on vectors and on tiles have in common; `streams` is of register tiles."""
+    """What steps on vectors and on tiles have in common.
+
+    Args:
+        direct, streams: whether results may go to Y without an epilogue, and past the caches.
+        work: of a row, in multiply-adds of vectors.
+    """
     a, b, c, d = description.pattern
     element, output = description.X.element, description.Y.element
     order = "_last" if description.batch_last else ""
@@ -239,6 +248,7 @@ def _kernel(
         operations_per_row=2 * a * b * c * d,
         note=f"one Kronecker-sparse factor: {chosen}",
         launch=(
+            ("work", work),
             ("passing_rows", passing_rows(a * b * d * output.bytes, target)),
             ("far_rows", far_rows(a * c * d * element.bytes)),
         ),
@@ -308,7 +318,9 @@ def patches(step: Step) -> int:
 
 def _threads(step: Step, rows: int, threads: int) -> int:
     """Threads that a run takes of those that it may."""
-    return shares(step.operations_per_row // 2 * rows, rows * patches(step), threads)
+    work = step.constant("work")
+    assert isinstance(work, int)
+    return shares(work * rows, rows * patches(step), threads)
 
 
 def _split(step: Step, problem: KSparseProblem) -> tuple[int, int]:

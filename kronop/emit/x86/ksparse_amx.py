@@ -40,6 +40,11 @@ class TilePlan:
     scratch: Scratch
     cycles: float
 
+    @property
+    def vector_work(self) -> int:
+        """Multiply-adds that vectors do in the time of a row and i."""
+        return int(self.cycles * _VECTOR_RATE)
+
     def __str__(self) -> str:
         cut = self.cut
         return (

@@ -571,6 +571,7 @@ def test_tiles_take_sparse_products_of_two_types(element, pattern, options, way)
     assert step.template == f"kronop::ksparse_tiles_along_{way}"
     assert step.constant("kDepth") == pattern[2], "never split"
     assert step.constant("kRowTile") % 32 == 0
+    assert 2 * step.constant("work") < step.operations_per_row // 2, "threads start later"
     assert all(what.startswith("lanes along") for what, _ in plan.rejected)
     assert step.shared_bytes - step.constant("kInputAt") <= 1 << 20
 

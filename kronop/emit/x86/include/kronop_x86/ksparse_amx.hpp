@@ -411,7 +411,8 @@ struct TilesAlongBatch : Tiles<Step> {
             auto* y = to.sink.y + block * kLanes + l * to.y_column;
             const index_t row = Step::kD * to.y_column;
             if constexpr (Common::kRounds) {
-              Common::into_rows(to.sink, y, row, [&](const auto& sink) { into_sink<kShape, kOutputs>(tiles, lines, sink); });
+              Common::into_rows(to.sink, y, row,
+                                [&](const auto& sink) { into_sink<kShape, kOutputs>(tiles, lines, sink); });
             } else {
               into_memory<kShape, kOutputs>(tiles, lines, y, row);
             }

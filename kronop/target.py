@@ -113,7 +113,7 @@ _AVX512_FLAGS = (
     "-mprefer-vector-width=512",
 )
 # What g++ before 11 and clang before 12 do not know.
-AMX_FLAGS = ("-mavx512bf16", "-mamx-tile", "-mamx-bf16")
+AMX_FLAGS = ("-mavx512bf16", "-mamx-tile", "-mamx-bf16", "-mamx-int8")
 _TARGETS = {
     target.name: target
     for target in (
@@ -133,7 +133,7 @@ _ALIASES = {"80": "sm_80", "90": "sm_90a", "90a": "sm_90a", "sm_90": "sm_90a"}
 _AVX2 = frozenset({"avx2", "fma", "f16c"})
 _AVX512 = _AVX2 | {"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd"}
 _NEEDED = {
-    "amx": _AVX512 | {"avx512_bf16", "amx_tile", "amx_bf16"},
+    "amx": _AVX512 | {"avx512_bf16", "amx_tile", "amx_bf16", "amx_int8"},
     "avx512": _AVX512,
     "avx2": _AVX2,
     "generic": frozenset(),

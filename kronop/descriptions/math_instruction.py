@@ -52,7 +52,7 @@ _FAST = (
 _SIMT_SHAPE = (1, 1, 1)
 
 # Rows: class, shape, operand types, accumulator types, operations. The TensorOp rows and the first
-# two Simt rows are PyCUTLASS's, but for the last one, the tiles of x86-amx; the other Simt rows are
+# two Simt rows are PyCUTLASS's, but for the last two, the tiles of x86-amx; the other Simt rows are
 # what the SIMT and x86 kernels also compute.
 _VALID: tuple[
     tuple[
@@ -82,6 +82,7 @@ _VALID: tuple[
     (OpClass.TensorOp, (16, 8, 32), (int8,), (int32,), (_SATURATE,)),
     (OpClass.TensorOp, (16, 8, 32), FLOAT8, (float32,), (_MA,)),
     (OpClass.TensorOp, (16, 16, 32), (bfloat16,), (float32,), (_MA,)),
+    (OpClass.TensorOp, (16, 16, 64), (int8,), (int32,), (_MA,)),
 )
 
 
@@ -179,12 +180,27 @@ class MathInstruction:
         return cls(_SIMT_SHAPE, element, element, accumulator, OpClass.Simt, _MA)
 
     @classmethod
-    def amx(cls) -> MathInstruction:
-        """The tile product of x86-amx: bfloat16, with sums in float32.
+    def amx(cls, element: DataType = bfloat16) -> MathInstruction:
+        """The tile product of x86-amx: bfloat16 with sums in float32, int8 with sums in int32.
 
-        What is between two factors is rounded to bfloat16, and subnormal numbers count as zero.
+        Of bfloat16, what is between two factors is rounded, and subnormal numbers count as zero.
+        Sums of int8 are those of `simt`, to the bit.
+
+        Raises:
+            DescriptionError: an element that is neither.
         """
-        return cls((16, 16, 32), bfloat16, bfloat16, float32, OpClass.TensorOp, _MA)
+        if element is bfloat16:
+            return cls((16, 16, 32), element, element, float32, OpClass.TensorOp, _MA)
+        if element is int8:
+            return cls((16, 16, 64), element, element, int32, OpClass.TensorOp, _MA)
+        raise DescriptionError(
+            mismatch(
+                "element type of AMX tiles",
+                expected="bfloat16 or int8",
+                got=repr(element),
+                hint="use kronop.MathInstruction.simt for other types",
+            )
+        )
 
     @classmethod
     def tensor_op(cls, element: DataType) -> MathInstruction:

@@ -97,6 +97,12 @@ def _on_cpus() -> Iterator[_Named]:
     for name, (factors, options) in _KRON.items():
         operation = support.kron_operation("x86-amx", kronop.bfloat16, factors, **options)
         yield f"kron_{name}_bf16_x86-amx", operation
+    for element in (kronop.bfloat16, kronop.int8):
+        for name in ("6_64_64_1", "2_48_192_4_last", "3_5_7_5"):
+            pattern, _ = _KSPARSE[name]
+            options = {"batch_last": name.endswith("last")}
+            operation = support.ksparse_operation("x86-amx", element, pattern, **options)
+            yield f"ksparse_{name}_{element.short}_x86-amx", operation
     yield "kron_8x8p4_f32_x86-amx", support.kron_operation("x86-amx", kronop.float32, [(8, 8)] * 4)
     # Runs between passes are padded.
     for target in ("x86-avx512", "x86-avx2"):

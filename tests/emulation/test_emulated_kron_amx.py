@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
-import hashlib
 import math
-import mmap
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,35 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kronop.compiler.host_kernel import HostKernel
 from kronop.descriptions.datatype import bfloat16, float32
 from kronop.descriptions.kron import KronProblem, Side
 from kronop.emit.plan import Plan
-from kronop.emit.render import render
 from kronop.emit.x86 import kron, kron_amx, planning
-from kronop.target import detect_x86_arch
 from tests import support
 from tests.emulation.emulator import host_compiler
+from tests.emulation.tiles import NATIVE, before_a_wall, build
 from tests.x86.test_x86_kernels import launch, matrix, run_kron
 from tests.x86.test_x86_kernels import load as load_native
 
 pytestmark = pytest.mark.skipif(
     host_compiler() is None, reason="no g++ to build the emulation with"
-)
-
-_HERE = Path(__file__).parent
-_FLAGS = (
-    *(
-        "-std=c++20",
-        "-O1",
-        "-w",
-        "-Wno-psabi",
-        "-mf16c",
-        "-mfma",
-        "-DKRONOP_EMULATED_TILES",
-        f"-I{_HERE}",
-    ),
-    *("-Werror=overflow", "-Werror=narrowing", "-fPIC", "-shared", "-fno-gnu-unique"),
 )
 
 
@@ -51,14 +30,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("tiles")
 
 
-_NATIVE = pytest.mark.skipif(detect_x86_arch() != "amx", reason="no AMX here")
-
-
-@pytest.fixture(params=["emulated", pytest.param("native", marks=_NATIVE)])
+@pytest.fixture(params=["emulated", pytest.param("native", marks=NATIVE)])
 def load_kernel(folder: Path, request: pytest.FixtureRequest) -> Callable[[Plan], Any]:
     def load(plan: Plan) -> Any:
         assert plan.steps[0].header == "kronop_x86/kron_amx.hpp"
-        return _build(plan, folder) if request.param == "emulated" else load_native(plan)
+        return build(plan, folder) if request.param == "emulated" else load_native(plan)
 
     return load
 
@@ -71,32 +47,6 @@ def run(load_kernel: Callable[[Plan], Any], monkeypatch: pytest.MonkeyPatch) -> 
     return lambda *args, **options: run_kron(
         *args, element=bfloat16, arch="x86-amx", load=load_kernel, **options
     )
-
-
-def _build(plan: Plan, folder: Path) -> HostKernel:
-    (source,) = render(plan)
-    name = hashlib.sha256(source.text.encode()).hexdigest()[:16]
-    code, library = folder / f"{name}.cpp", folder / f"{name}.so"
-    if not library.exists():
-        code.write_text(source.text)
-        includes = [f"-I{directory}" for directory in source.include_directories]
-        command = [str(host_compiler()), *_FLAGS, *includes, str(code), "-o", str(library)]
-        subprocess.run(command, check=True)
-    function = getattr(ctypes.CDLL(str(library)), source.entry)
-    function.argtypes = (ctypes.c_void_p, ctypes.c_int)
-    return HostKernel(source.entry, function)
-
-
-def _before_a_wall(array: Any) -> Any:
-    """The same values where the next byte may be neither read nor written."""
-    whole = -(-array.nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
-    memory = mmap.mmap(-1, whole + mmap.PAGESIZE)
-    start = np.frombuffer(memory, np.uint8)
-    wall = ctypes.c_void_p(start.ctypes.data + whole)
-    assert ctypes.CDLL(None).mprotect(wall, ctypes.c_size_t(mmap.PAGESIZE), 0) == 0
-    placed = start[whole - array.nbytes : whole].view(array.dtype).reshape(array.shape)
-    placed[...] = array
-    return placed
 
 
 _SHAPES = {
@@ -121,7 +71,7 @@ _SHAPES = {
 def test_shapes_and_rows(run: Any, shape: list[tuple[int, int]]) -> None:
     large = math.prod(p for p, _ in shape) > 30000
     for rows in (1, 3) if large else (1, 31, 32, 70):
-        run(shape, rows, place=_before_a_wall)
+        run(shape, rows, place=before_a_wall)
     run(shape, 2 if large else 35, scalars=(0.5, 2), in_place=True)
 
 

@@ -1,6 +1,6 @@
 // AMX tiles and the other instructions of amx.hpp in plain C++, so that its kernels run anywhere.
 //
-// Semantics of the Intel manual (volume 2, TDPBF16PS, TILELOADD, VCVTNE2PS2BF16):
+// Semantics of the Intel manual (volume 2, TDPBF16PS, TDPBSSD, TILELOADD, VCVTNE2PS2BF16):
 // bf16 subnormals count as zero, tiny sums are flushed to zero, rounding is to nearest even. A tile
 // instruction whose tiles' sizes do not fit together ends the process, as it faults on the machine.
 #pragma once
@@ -109,6 +109,22 @@ inline void check(const Tile& sum, const Tile& a, const Tile& b) {
         odd = flushed(std::fma(a[m][2 * k + 1], b[k][2 * n + 1], odd));
       }
       const float result = flushed(at<float>(c, m, n) + flushed(even + odd));
+      std::memcpy(c.data[m] + 4 * n, &result, 4);
+    }
+  }
+}
+
+[[gnu::noinline]] inline void _tile_dpbssd(int sum, int left, int right) {
+  using namespace emulation;
+  Tile& c = tiles[sum];
+  const Tile &a = tiles[left], &b = tiles[right];
+  check(c, a, b);
+  for (int m = 0; m < c.lines; ++m) {
+    for (int n = 0; n < c.bytes / 4; ++n) {
+      unsigned result = at<unsigned>(c, m, n);  // wraps
+      for (int k = 0; k < a.bytes; ++k) {
+        result += unsigned(at<signed char>(a, m, k) * at<signed char>(b, k / 4, 4 * n + k % 4));
+      }
       std::memcpy(c.data[m] + 4 * n, &result, 4);
     }
   }

@@ -16,9 +16,12 @@ from kronop.emit.x86.kron import X86KronEmitter
 from kronop.emit.x86.kron_parts import Kind, Setting
 from kronop.emit.x86.kron_plan import merge
 from kronop.emit.x86.ksparse import X86KSparseEmitter
+from kronop.emit.x86.ksparse_chain import X86KSparseChainEmitter
+from kronop.errors import DescriptionError
 from kronop.target import Target
+from tests import support
 
-KRON, KSPARSE = X86KronEmitter(), X86KSparseEmitter()
+KRON, KSPARSE, CHAIN = X86KronEmitter(), X86KSparseEmitter(), X86KSparseChainEmitter()
 SHAPES = {
     "mixed": ((2, 3), (5, 2), (6, 4)),
     "ones": ((1, 1),) * 70,
@@ -466,7 +469,12 @@ def test_the_instruction_is_that_of_the_target():
         (kronop.int8, AMX),
     ):
         assert KRON.instruction(element, target) == kronop.MathInstruction.simt(element)
-    assert KSPARSE.instruction(kronop.bfloat16, AMX) == kronop.MathInstruction.simt(kronop.bfloat16)
+    for element in (kronop.bfloat16, kronop.int8):
+        assert KSPARSE.instruction(element, AMX) == kronop.MathInstruction.amx(element)
+        assert CHAIN.instruction(element, AMX) == kronop.MathInstruction.simt(element)
+    assert KSPARSE.instruction(kronop.float16, AMX) == kronop.MathInstruction.simt(kronop.float16)
+    with pytest.raises(DescriptionError, match="element type of AMX tiles: expected bfloat16 or"):
+        kronop.MathInstruction.amx(kronop.float32)
     status = KRON.supports(on_tiles(((32, 32),)), Target.parse("x86-avx512"))
     assert re.search("has no tensor cores for TensorOp 16x16x32", status.reason)
 
@@ -542,3 +550,76 @@ def test_tiles_share_out_rows_but_never_a_row():
         assert values["threads"] == min(rows, 2)
         assert values["threads"] * step.shared_bytes <= KRON.workspace_bytes(plan, rows, 2)
         assert values["stream"] == (rows * 64**3 * 2 > 8 << 20)
+
+
+def sparse_on_tiles(pattern, element=kronop.bfloat16, **options):
+    return support.ksparse_operation(AMX, element, pattern, **options).plan
+
+
+@pytest.mark.parametrize(
+    ("pattern", "options", "way"),
+    [
+        ((6, 64, 64, 1), {}, "outputs"),
+        ((6, 64, 64, 1), {"batch_last": True}, "batch"),
+        ((6, 64, 64, 1), {"layout": kronop.ColumnMajor}, "batch"),
+        ((1, 192, 48, 2), {}, "batch"),
+        ((1, 768, 192, 64), {}, "batch"),
+    ],
+)
+@pytest.mark.parametrize("element", [kronop.bfloat16, kronop.int8])
+def test_tiles_take_sparse_products_of_two_types(element, pattern, options, way):
+    plan = sparse_on_tiles(pattern, element, **options)
+    (step,) = plan.steps
+    assert step.header == "kronop_x86/ksparse_amx.hpp"
+    assert step.template == f"kronop::ksparse_tiles_along_{way}"
+    assert step.constant("kDepth") == pattern[2], "never split"
+    assert step.constant("kRowTile") % 32 == 0
+    assert 2 * step.constant("work") < step.operations_per_row // 2, "threads start later"
+    assert all(what.startswith("lanes along") for what, _ in plan.rejected)
+    assert step.shared_bytes - step.constant("kInputAt") <= 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("pattern", "reason"),
+    [((64, 4, 2, 4), "on vectors about"), ((1, 16, 32768, 2), "bytes for X and results")],
+)
+def test_vectors_take_other_sparse_products_with_a_reason(pattern, reason):
+    plan = sparse_on_tiles(pattern)
+    assert plan.steps[0].header == "kronop_x86/ksparse.hpp"
+    assert plan.rejected[0][0].startswith("on tiles")
+    assert reason in plan.rejected[0][1]
+
+
+def test_candidates_are_tiles_and_the_vectors_that_they_beat():
+    operation = support.ksparse_operation(AMX, kronop.int8, (6, 64, 64, 1))
+    headers = [plan.steps[0].header for plan in operation.candidates(3)]
+    assert headers == ["kronop_x86/ksparse_amx.hpp", *["kronop_x86/ksparse.hpp"] * 2]
+    assert operation.candidates(1) == (operation.plan,)
+
+
+def test_sparse_products_on_tiles_take_no_tile_description():
+    math_instruction = kronop.MathInstruction.amx(kronop.int8)
+    tile = kronop.TileDescription([16, 64, 4], 1, [1, 1, 1], math_instruction)
+    with pytest.raises(DescriptionError, match="leave it out, or use MathInstruction"):
+        support.ksparse_operation(AMX, kronop.int8, (6, 64, 64, 1), tile=tile)
+
+
+def test_chains_stay_on_vectors():
+    patterns = ((2, 48, 192, 1), (1, 192, 48, 2))
+    plan = support.chain_operation(AMX, kronop.bfloat16, patterns).plan
+    assert {step.header for step in plan.steps} == {"kronop_x86/ksparse.hpp"}
+    tile = kronop.TileDescription([16, 64, 4], 1, [1, 1, 1], kronop.MathInstruction.amx())
+    with pytest.raises(DescriptionError, match="has no tensor cores for TensorOp 16x16x32"):
+        support.chain_operation(AMX, kronop.bfloat16, patterns, tile=tile)
+
+
+def test_kronecker_products_of_int8_stay_on_vectors():
+    status = KRON.supports(
+        kron(
+            ((64, 64),) * 2,
+            element=kronop.int8,
+            math_instruction=kronop.MathInstruction.amx(kronop.int8),
+        ),
+        AMX,
+    )
+    assert "has no tensor cores for TensorOp 16x16x64" in status.reason

@@ -66,6 +66,8 @@ def strided(array, how):
     """The same values under other strides."""
     if how == "transposed":
         return np.ascontiguousarray(array.swapaxes(-1, -2)).swapaxes(-1, -2)
+    if how == "turned":
+        return np.ascontiguousarray(array.swapaxes(1, 2)).swapaxes(1, 2)
     if how == "negative":
         return np.ascontiguousarray(array[..., ::-1, ::-1])[..., ::-1, ::-1]
     return array
@@ -110,7 +112,8 @@ def check(description, actual, expected, magnitude, contracted, output):
         return
     sums = 2 * UNIT[description.math.element_accumulator.name] * (contracted + 4) * magnitude
     bound = sums + 2 * UNIT[output.name] * np.abs(expected) + TINY[output.name]
-    if description.math == kronop.MathInstruction.amx():
+    is_kron = isinstance(description, KronMatmulDescription)
+    if is_kron and description.math == kronop.MathInstruction.amx():
         bound += 2 * len(description.factors) * UNIT["bfloat16"] * magnitude
     assert (np.abs(actual.astype(np.float64) - expected) <= bound).all()
 
@@ -189,34 +192,41 @@ def run_ksparse(
     rows,
     *,
     element=kronop.float32,
+    epilogue=None,
     last=False,
     arch="x86",
     scalars=(1, 0),
     bias=False,
-    view=None,
+    views=(None, None, None),
     tile=None,
     offset=16,
+    in_place=False,
+    place=lambda array: array,
+    load=load,
 ):
-    """Returns what was launched; Y begins `offset` bytes after a cache line."""
+    """Returns what was launched; `views` are of X, W and Y, `offset` is that of Y from a line."""
     random = np.random.default_rng(rows)
-    simt = kronop.MathInstruction.simt(element)
-    accumulator = simt.element_accumulator
-    tensor = kronop.TensorDescription(element)
+    math_instruction = X86KSparseEmitter().instruction(element, Target.parse(arch))
+    accumulator = math_instruction.element_accumulator
+    epilogue = epilogue or kronop.LinearCombination(element, 1, accumulator, accumulator)
+    output = epilogue.element_output
+    layouts = [kronop.ColumnMajor if view == "transposed" else kronop.RowMajor for view in views]
     description = KSparseDescription(
-        math=simt,
+        math=math_instruction,
         tile=tile,
-        X=tensor,
-        W=tensor,
-        Y=tensor,
+        X=kronop.TensorDescription(element, layouts[0]),
+        W=kronop.TensorDescription(element),
+        Y=kronop.TensorDescription(output, layouts[2]),
         pattern=pattern,
         batch_last=last,
-        epilogue=kronop.LinearCombination(element, 1, accumulator, accumulator),
+        epilogue=epilogue,
     )
-    x = strided(random_array(random, description.x_shape(rows), element), view)
-    w = strided(random_array(random, pattern, element), view)
-    z = strided(random_array(random, description.y_shape(rows), element), view)
-    y = strided(poisoned(z.shape, element, offset), view)
-    added = random_array(random, (description.output_columns,), element) if bias else None
+    x = place(strided(random_array(random, description.x_shape(rows), element), views[0]))
+    w = place(strided(random_array(random, pattern, element), views[1]))
+    z = strided(random_array(random, description.y_shape(rows), output), views[2])
+    y = z if in_place else place(strided(poisoned(z.shape, output, offset), views[2]))
+    source = z.copy() if scalars[1] else None
+    added = random_array(random, (description.output_columns,), output) if bias else None
     op = description.epilogue.epilogue_type(*scalars)
     problem = KSparseProblem(
         rows=rows,
@@ -232,11 +242,14 @@ def run_ksparse(
         threads=0,
     )
     plan = X86KSparseEmitter().plan(description, Target.parse(arch))
-    launched = launch(X86KSparseEmitter(), description, problem, arch, rows, plan)
-    expected = description.reference(x, w, z if scalars[1] else None, added, op)
-    magnitude = description.reference(np.abs(x.astype(float)), np.abs(w.astype(float)))
+    launched = launch(X86KSparseEmitter(), description, problem, arch, rows, plan, load=load)
+    expected = description.reference(x, w, source, added, op)
+    plain = dataclasses.replace(
+        description, epilogue=kronop.LinearCombination(output, 1, accumulator, accumulator)
+    )
+    magnitude = plain.reference(np.abs(x.astype(float)), np.abs(w.astype(float)))
     magnitude = abs(scalars[0]) * magnitude + abs(scalars[1]) * np.abs(z.astype(float)).max() + 4
-    check(description, y, expected, magnitude, pattern[2], element)
+    check(description, y, expected, magnitude, pattern[2], output)
     return plan.steps[0], launched
 
 
@@ -481,7 +494,7 @@ def test_ksparse_patterns_batches_and_strides(pattern, arch):
         for rows in (1, 35, 100):
             run_ksparse(pattern, rows, last=last, arch=arch, bias=rows > 1)
         for view in ("transposed", "negative"):
-            run_ksparse(pattern, 35, last=last, arch=arch, scalars=(0.5, 2), view=view)
+            run_ksparse(pattern, 35, last=last, arch=arch, scalars=(0.5, 2), views=(view,) * 3)
 
 
 @pytest.mark.parametrize("last", [False, True])

@@ -146,9 +146,10 @@ def splits_of(math_instruction: MathInstruction) -> bool | None:
     if math_instruction.opcode_class is not OpClass.TensorOp:
         return None
     element, operation = math_instruction.element_a, math_instruction.math_operation
-    if element in (float64, int8):
+    shape = math_instruction.instruction_shape
+    if (element, shape) in ((float64, (8, 8, 4)), (int8, (16, 8, 32))):
         return False
-    if math_instruction.instruction_shape != (16, 8, 8):
+    if shape != (16, 8, 8):
         return None
     if element is float32 and operation is MathOperation.multiply_add_fast_f32:
         return True

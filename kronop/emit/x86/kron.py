@@ -16,6 +16,7 @@ from kronop.descriptions.kron import (
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.plan import Constant, Plan, Step
 from kronop.emit.x86 import kron_amx, kron_launch
+from kronop.emit.x86.amx import asks_for_tiles, tiles_status
 from kronop.emit.x86.kron_parts import Candidate, Digit, Kind, Pass, Setting
 from kronop.emit.x86.kron_plan import judged, tile_status
 from kronop.emit.x86.planning import (
@@ -55,7 +56,7 @@ class X86KronEmitter:
     def supports(self, description: KronMatmulDescription, target: Target) -> Status:
         """Whether a plan exists, and which size of the tile stands in the way where not."""
         if _asks_for_tiles(description, target):
-            return _tiles_status(description)
+            return tiles_status(description.tile)
         status = common_status(description.math, description.tile, target)
         if not status or description.tile is None:
             return status
@@ -135,15 +136,8 @@ class X86KronEmitter:
 
 
 def _asks_for_tiles(description: KronMatmulDescription, target: Target) -> bool:
-    return target.arch == "amx" and description.math == MathInstruction.amx()
-
-
-def _tiles_status(description: KronMatmulDescription) -> Status:
-    if description.tile is None:
-        return Status.accept()
-    return Status.reject(
-        "AMX tiles take no TileDescription; leave it out, or use MathInstruction.simt"
-    )
+    # What is between two factors of int8 is int32.
+    return description.X.element is bfloat16 and asks_for_tiles(description.math, target)
 
 
 def _reason_against_tiles(

@@ -10,10 +10,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kronop.descriptions.datatype import bfloat16
+from kronop.emit.x86 import amx
 from kronop.emit.x86.kron_parts import Digit
 from kronop.emit.x86.planning import aligned
 
-_TILE, _STEP, _PACK, _BYTES = 16, 32, 2, bfloat16.bytes
+_TILE, _BYTES = amx.TILE, bfloat16.bytes
+_PACK = amx.UNIT_BYTES // _BYTES
 # Cycles: a tile of 256 sums from its first operands to their place in memory, and each step of 32
 # numbers of the contraction; one entry of a factor that is a product of several.
 _BLOCK, _EACH_STEP, _ENTRY = 90, 27, 15
@@ -53,7 +55,7 @@ class TilePlan:
             digit = self.digits[index]
             if not index:
                 total += aligned(_held(digit.produced, trail, alone=digit is last) * _BYTES)
-            total += aligned(_factor_numbers(digit) * _BYTES)
+            total += amx.factor_bytes(digit.contracted, digit.produced, bfloat16)
             if digit is not last:
                 neighbours = 2 if index else self.group
                 total += aligned(_padded(digit.contracted) * _pitch(trail) * neighbours * _BYTES)
@@ -132,7 +134,7 @@ def _cycles(digit: Digit, before: int, after: int) -> float:
     # With the last digit they are what is before it, of several rows.
     along = before * -(-after // _TILE) if after > 1 else before / _TILE
     tiles = along * -(-digit.produced // _TILE)
-    cycles = tiles * (_BLOCK + _EACH_STEP * _steps(digit.contracted))
+    cycles = tiles * (_BLOCK + _EACH_STEP * amx.steps(digit.contracted, bfloat16))
     if digit.end - digit.first > 1:
         cycles += _ENTRY * digit.contracted * digit.produced / _TYPICAL_ROWS
     return cycles
@@ -150,14 +152,9 @@ def _around(digits: Sequence[Digit]) -> list[tuple[Digit, int, int]]:
     ]
 
 
-def _steps(contracted: int) -> int:
-    return -(-contracted // _STEP)
-
-
 def _padded(contracted: int) -> int:
     """The contracted digit in equal steps of whole pairs."""
-    each = _PACK * _steps(contracted)
-    return -(-contracted // each) * each
+    return _PACK * amx.lines(contracted, bfloat16)
 
 
 def _held(rows: int, columns: int, *, alone: bool) -> int:
@@ -172,9 +169,3 @@ def _held(rows: int, columns: int, *, alone: bool) -> int:
 
 def _pitch(trail: int) -> int:
     return trail if trail % 128 else trail + _TILE
-
-
-def _factor_numbers(digit: Digit) -> int:
-    """Numbers of a packed factor: tiles of 16 lines of 32, one or two to a block of outputs."""
-    blocks, tiles = -(-digit.produced // (2 * _TILE)), 1 if digit.produced <= _TILE else 2
-    return blocks * tiles * _steps(digit.contracted) * _TILE * _STEP

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from collections.abc import Sequence
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
-from kronop.descriptions.datatype import DataType, Layout
+from kronop.descriptions.datatype import DataType, Layout, bfloat16, int8
 from kronop.descriptions.kron import StridedMatrix
 from kronop.descriptions.ksparse import KSparseDescription, KSparseProblem
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.plan import Plan, Step
+from kronop.emit.x86 import amx, ksparse_amx
 from kronop.emit.x86.ksparse_plan import (
     Candidate,
+    Scratch,
     Setting,
     candidates,
     cost,
@@ -42,13 +46,19 @@ _NO_MATRIX = StridedMatrix(pointer=0, row=0, column=0)
 
 
 class X86KSparseEmitter:
-    """Plans Kronecker-sparse products for x86 targets; see ksparse.hpp for what a plan means."""
+    """Plans Kronecker-sparse products for x86 targets; see ksparse.hpp for what a plan means.
+
+    With the tile instruction, patterns that tiles do not make faster still go through vectors.
+    """
 
     def instruction(self, element: DataType, target: Target) -> MathInstruction:
-        return MathInstruction.simt(element)
+        on_tiles = target.arch == "amx" and element in (bfloat16, int8)
+        return MathInstruction.amx(element) if on_tiles else MathInstruction.simt(element)
 
     def supports(self, description: KSparseDescription, target: Target) -> Status:
         """Whether a plan exists, and which size of the tile stands in the way where not."""
+        if amx.asks_for_tiles(description.math, target):
+            return amx.tiles_status(description.tile)
         status = common_status(description.math, description.tile, target)
         if not status:
             return status
@@ -86,19 +96,28 @@ class X86KSparseEmitter:
         ranked = sorted(
             (cost(item, setting), index, item) for index, (item, ok) in enumerate(every) if ok
         )
-        best = ranked[0][0]
+        best, beaten = ranked[0][0], ranked[1:]
         rejected = [(str(item), status.reason) for item, status in every if not status]
+        steps = [_step(description, target, setting, item) for _, _, item in ranked[:count]]
+        if amx.asks_for_tiles(description.math, target):
+            tiles = _tiles(description, setting)
+            reason = ksparse_amx.reason_against(tiles, setting, best)
+            if reason:
+                rejected.insert(0, (str(tiles), reason))
+            else:
+                best, beaten = tiles.cycles, ranked
+                steps.insert(0, _tile_step(description, target, tiles))
         rejected += [
             (str(item), f"{cycles:.0f} cycles per row and i, the best takes {best:.0f}")
-            for cycles, _, item in ranked[1:]
+            for cycles, _, item in beaten
         ]
         return tuple(
             Plan(
                 target=target,
-                steps=(_step(description, target, setting, item),),
+                steps=(step,),
                 rejected=() if place else tuple(rejected[:_MOST_REPORTED]),
             )
-            for place, (_, _, item) in enumerate(ranked[:count])
+            for place, step in enumerate(steps[:count])
         )
 
     def workspace_bytes(self, plan: Plan, rows: int, threads: int) -> int:
@@ -130,36 +149,91 @@ def _setting(description: KSparseDescription, target: Target) -> Setting:
     )
 
 
+def _tiles(description: KSparseDescription, setting: Setting) -> ksparse_amx.TilePlan:
+    epilogue = description.epilogue
+    own = dataclasses.replace(setting, direct=ksparse_amx.is_direct(epilogue))
+    return ksparse_amx.plan(own, description.X.element, epilogue.element_compute.bytes)
+
+
 def _step(
     description: KSparseDescription, target: Target, setting: Setting, chosen: Candidate
 ) -> Step:
+    return _kernel(
+        description,
+        target,
+        header="ksparse.hpp",
+        template=f"ksparse_along_{chosen.way.value}",
+        direct=setting.direct,
+        streams=streams(chosen, setting),
+        work=math.prod(description.pattern),
+        cut=chosen,
+        scratch=scratch_of(chosen, setting, description.epilogue.element_compute.bytes),
+        chosen=str(chosen),
+    )
+
+
+def _tile_step(
+    description: KSparseDescription, target: Target, tiles: ksparse_amx.TilePlan
+) -> Step:
+    return _kernel(
+        description,
+        target,
+        header="ksparse_amx.hpp",
+        template=f"ksparse_tiles_along_{tiles.cut.way.value}",
+        direct=ksparse_amx.is_direct(description.epilogue),
+        streams=False,
+        work=description.pattern[0] * tiles.vector_work,
+        cut=tiles.cut,
+        scratch=tiles.scratch,
+        chosen=str(tiles),
+    )
+
+
+def _kernel(
+    description: KSparseDescription,
+    target: Target,
+    *,
+    header: str,
+    template: str,
+    direct: bool,
+    streams: bool,
+    work: int,
+    cut: Candidate,
+    scratch: Scratch,
+    chosen: str,
+) -> Step:
+    """What steps on vectors and on tiles have in common.
+
+    Args:
+        direct, streams: whether results may go to Y without an epilogue, and past the caches.
+        work: of a row, in multiply-adds of vectors.
+    """
     a, b, c, d = description.pattern
     element, output = description.X.element, description.Y.element
-    scratch = scratch_of(chosen, setting, description.epilogue.element_compute.bytes)
     order = "_last" if description.batch_last else ""
     return Step(
         entry=kernel_name("ksparse", element, f"{a}_{b}_{c}_{d}{order}", target),
-        header="kronop_x86/ksparse.hpp",
-        template=f"kronop::ksparse_along_{chosen.way.value}",
+        header=f"kronop_x86/{header}",
+        template=f"kronop::{template}",
         parameters=f"kronop::KSparseParameters<{parameter_arguments(description.epilogue)}>",
         types=element_types(element, output, description.math.element_accumulator),
         constants=(
-            ("kWidth", setting.width),
-            ("kVectors", chosen.vectors),
+            ("kWidth", width(target, description.math.element_accumulator)),
+            ("kVectors", cut.vectors),
             ("kUnroll", _UNROLL),
             ("kSaturate", description.epilogue.saturates),
-            ("kDirect", setting.direct),
-            ("kStreams", streams(chosen, setting)),
+            ("kDirect", direct),
+            ("kStreams", streams),
             ("kA", a),
             ("kB", b),
             ("kC", c),
             ("kD", d),
-            ("kRowTile", chosen.row_tile),
-            ("kBlocks", chosen.blocks),
-            ("kSlices", chosen.slices),
-            ("kOutputs", chosen.outputs),
-            ("kDepth", chosen.depth),
-            ("kTile", chosen.tile),
+            ("kRowTile", cut.row_tile),
+            ("kBlocks", cut.blocks),
+            ("kSlices", cut.slices),
+            ("kOutputs", cut.outputs),
+            ("kDepth", cut.depth),
+            ("kTile", cut.tile),
             ("kPitch", scratch.pitch),
             ("kBiasAt", scratch.bias),
             ("kInputAt", scratch.input),
@@ -174,6 +248,7 @@ def _step(
         operations_per_row=2 * a * b * c * d,
         note=f"one Kronecker-sparse factor: {chosen}",
         launch=(
+            ("work", work),
             ("passing_rows", passing_rows(a * b * d * output.bytes, target)),
             ("far_rows", far_rows(a * c * d * element.bytes)),
         ),
@@ -243,7 +318,9 @@ def patches(step: Step) -> int:
 
 def _threads(step: Step, rows: int, threads: int) -> int:
     """Threads that a run takes of those that it may."""
-    return shares(step.operations_per_row // 2 * rows, rows * patches(step), threads)
+    work = step.constant("work")
+    assert isinstance(work, int)
+    return shares(work * rows, rows * patches(step), threads)
 
 
 def _split(step: Step, problem: KSparseProblem) -> tuple[int, int]:

@@ -13,6 +13,7 @@ from kronop.emit import chains
 from kronop.emit.plan import Plan
 from kronop.emit.x86 import ksparse_fused
 from kronop.emit.x86.ksparse import X86KSparseEmitter
+from kronop.emit.x86.planning import common_status
 from kronop.target import Target
 
 _SINGLE = X86KSparseEmitter()
@@ -22,10 +23,13 @@ class X86KSparseChainEmitter:
     """Plans chains for x86 targets: one step, or one for each factor with workspace in between."""
 
     def instruction(self, element: DataType, target: Target) -> MathInstruction:
-        return _SINGLE.instruction(element, target)
+        return MathInstruction.simt(element)
 
     def supports(self, description: KSparseChainDescription, target: Target) -> Status:
-        """Whether every factor has a plan, and why not where one has none."""
+        """Whether every factor has a plan on vectors, and why not where one has none."""
+        status = common_status(description.math, description.tile, target)
+        if not status:
+            return status
         for item in _products(description):
             status = _SINGLE.supports(item, target)
             if not status:

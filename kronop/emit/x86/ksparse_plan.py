@@ -25,7 +25,7 @@ _NEAR = 0.75
 _BLOCK_BYTES = 256 * 1024
 _STATE_BYTES = 256 * 1024
 _MOST_SLICES = 32
-_GROUP_BYTES = 512 * 1024
+GROUP_BYTES = 512 * 1024
 # Packed weights of a thread: beyond the second-level cache they are streamed, once per block.
 _PANEL_BYTES = 4 << 20
 # Sums of a register tile, of all registers.
@@ -34,7 +34,7 @@ _PANEL_BYTES = 4 << 20
 _SUMS = 0.75
 _ROWS = {Way.Batch: 512, Way.Outputs: 96}
 # Cycles per vector; see the kernel's header for where each arises.
-_COPY, _TRANSPOSE, _TILE, _PACK, _FEWEST_SUMS = 1.5, 5.0, 8.0, 1.5, 10
+COPY, TRANSPOSE, _TILE, _PACK, _FEWEST_SUMS = 1.5, 5.0, 8.0, 1.5, 10
 _TYPICAL_ROWS = 1024
 _MOST_ROWS = 8
 
@@ -143,7 +143,7 @@ def _cut(way: Way, vectors: int, setting: Setting) -> Iterator[Candidate]:
     b, c, width = setting.b, setting.c, setting.width
     rows, widest, deepest = setting.shape or (_ROWS[way], b, c)
     lanes = width * vectors
-    slices = _slices(way, setting)
+    slices = slices_of(way, setting)
     depth = min(deepest, c)
     if setting.shape is None:
         depth = _even(
@@ -176,7 +176,7 @@ def _cut(way: Way, vectors: int, setting: Setting) -> Iterator[Candidate]:
     )
 
 
-def _slices(way: Way, setting: Setting) -> int:
+def slices_of(way: Way, setting: Setting) -> int:
     """Slices of an item: all where X or Y is contiguous along the features, or whole lines."""
     if way is Way.Outputs or (setting.x_by_rows and setting.y_by_rows):
         return 1
@@ -189,7 +189,7 @@ def _blocks(weights: int, setting: Setting) -> int:
     """Blocks of an item: where a row of X is contiguous, it is read from one end to the other."""
     if setting.x_by_rows:
         return 1
-    return min(setting.pattern[0], max(1, _GROUP_BYTES // (weights * setting.bytes)))
+    return min(setting.pattern[0], max(1, GROUP_BYTES // (weights * setting.bytes)))
 
 
 def _tile(most: int, outputs: int, vectors: int) -> int:
@@ -275,7 +275,7 @@ def cost(candidate: Candidate, setting: Setting) -> float:
         sums = math.ceil(b / width)
     arithmetic = c * each + depth_parts * (tiles * _TILE + 2 * sums)
     reading = output_parts * c * d / width * _read(candidate, setting)
-    writing = sums * _write(candidate, setting)
+    writing = sums * write_cycles(candidate.way, setting)
     packing = _PACK * b * c * d / _TYPICAL_ROWS
     return arithmetic + reading + writing + packing
 
@@ -283,25 +283,25 @@ def cost(candidate: Candidate, setting: Setting) -> float:
 def _read(candidate: Candidate, setting: Setting) -> float:
     """Cycles per vector of X on its way to where tiles read it."""
     if candidate.way is Way.Outputs:
-        return _COPY if setting.converts else 0.0
+        return COPY if setting.converts else 0.0
     if setting.x_by_rows:
-        return _COPY
-    return _TRANSPOSE if candidate.depth * setting.d >= setting.width else 2.0 * setting.width
+        return COPY
+    return TRANSPOSE if candidate.depth * setting.d >= setting.width else 2.0 * setting.width
 
 
 def streams(candidate: Candidate, setting: Setting) -> bool:
     """Whether register tiles may put results past the caches: whole lines of Y, of whole sums."""
     whole = setting.target.vector_bytes >= LINE and candidate.depth == setting.c
-    return whole and setting.direct and _is_along(candidate, setting)
+    return whole and setting.direct and _is_along(candidate.way, setting)
 
 
-def _is_along(candidate: Candidate, setting: Setting) -> bool:
+def _is_along(way: Way, setting: Setting) -> bool:
     """Whether the lanes of a vector are contiguous in Y."""
-    return setting.y_by_rows == (candidate.way is Way.Batch)
+    return setting.y_by_rows == (way is Way.Batch)
 
 
-def _write(candidate: Candidate, setting: Setting) -> float:
+def write_cycles(way: Way, setting: Setting) -> float:
     """Cycles per vector of results on its way from a tile's scratch to Y."""
-    if _is_along(candidate, setting):
-        return 0.0 if setting.direct else _COPY
-    return _TRANSPOSE if candidate.way is Way.Batch else 2.0 * setting.width
+    if _is_along(way, setting):
+        return 0.0 if setting.direct else COPY
+    return TRANSPOSE if way is Way.Batch else 2.0 * setting.width

@@ -1,7 +1,7 @@
-// Kronecker matmul of bf16 on AMX tiles.
+// Products on AMX tiles: of bf16 with sums in fp32, of int8 with sums in int32. Kronecker matmuls are of bf16.
 //
 // A tile product multiplies kPack numbers that stand next to each other along the contracted digit and
-// adds them up in fp32. Along the last digit of a row-major tensor that is how memory holds them. For any
+// adds them up. Along the last digit of a row-major tensor that is how memory holds them. For any
 // other digit the data is kept in *lines*: line i holds, for every element of what trails the digit, its
 // numbers i kPack to i kPack + kPack - 1. A sweep (one mode product) rounds its results into the lines of
 // the digit that comes next, so that nothing is rearranged between two sweeps: it costs one shuffle for
@@ -21,7 +21,7 @@
 
 #ifdef KRONOP_EMULATED_TILES
 #include "tile_emulation.hpp"
-#elif defined(__AMX_BF16__) && defined(__AVX512BF16__)
+#elif defined(__AMX_BF16__) && defined(__AMX_INT8__) && defined(__AVX512BF16__)
 #include <immintrin.h>
 #else
 #error "this C++ compiler knows no AMX: it takes g++ 11 or clang++ 12, or the target x86-avx512"
@@ -36,7 +36,21 @@ inline constexpr int kTile = 16;          // lines of a tile, and sums in one of
 inline constexpr int kLineBytes = 64;     // of a tile
 inline constexpr int kPitch = 2 * kTile;  // of a block's sums
 using Number = bfloat16_t;
-inline constexpr int kPack = 2;
+inline constexpr int kUnitBytes = 4;  // what a tile product multiplies at once of a line
+template <class T>
+inline constexpr int kPackOf = kUnitBytes / sizeof(T);
+inline constexpr int kPack = kPackOf<Number>;
+
+template <class T>
+struct SumOfTiles {
+  using Type = float;
+};
+template <>
+struct SumOfTiles<int8_t> {
+  using Type = int32_t;
+};
+template <class T>
+using SumOf = typename SumOfTiles<T>::Type;
 
 // One or two tiles along an extent. The second begins at `second`, and may overlap the first.
 struct Cut {
@@ -52,11 +66,12 @@ constexpr Cut cut(index_t extent) {
   return {int(extent < kTile ? extent : kTile), int(rest)};
 }
 
-// A contracted digit in `steps` equal steps of `depth` lines.
-struct Depth {
+// A contracted digit of numbers T in `steps` equal steps of `depth` lines.
+template <class T>
+struct DepthOf {
   index_t contracted;
 
-  static constexpr int kMost = kLineBytes / sizeof(Number);
+  static constexpr int kPack = kPackOf<T>, kMost = kLineBytes / sizeof(T);
   constexpr int steps() const { return int((contracted + kMost - 1) / kMost); }
   constexpr int depth() const {
     const index_t each = kPack * steps();
@@ -66,6 +81,7 @@ struct Depth {
   constexpr int numbers() const { return depth() * kPack; }  // in one step
   constexpr int padded() const { return steps() * numbers(); }
 };
+using Depth = DepthOf<Number>;
 
 // What a sweep's blocks are.
 struct Shape {
@@ -90,24 +106,25 @@ constexpr index_t line_pitch(index_t trail) { return trail % 128 ? trail : trail
 
 // ---- Factors: tiles of 16 lines of 64 bytes, [block of outputs][tile of the block][step] ----
 
+template <class T = Number>
 constexpr index_t factor_numbers(index_t contracted, index_t produced) {
   const Cut each = cut(produced);
-  return each.blocks(produced) * each.tiles() * Depth{contracted}.steps() * kTile * kLineBytes / sizeof(Number);
+  return each.blocks(produced) * each.tiles() * DepthOf<T>{contracted}.steps() * kTile * kLineBytes / sizeof(T);
 }
 
 // kLeft: a line for each output, along the contracted digit. Otherwise lines as the data's.
-template <bool kLeft, index_t kContracted, index_t kProduced, class Entry>
-void pack_factor(Number* to, const Entry& entry) {
-  constexpr Depth kDepth{kContracted};
+template <bool kLeft, index_t kContracted, index_t kProduced, class T, class Entry>
+void pack_factor(T* to, const Entry& entry) {
+  constexpr DepthOf<T> kDepth{kContracted};
   constexpr Cut kCut = cut(kProduced);
-  constexpr int kLine = kLineBytes / sizeof(Number);
-  __builtin_memset(to, 0, factor_numbers(kContracted, kProduced) * sizeof(Number));
+  constexpr int kLine = kLineBytes / sizeof(T), kPack = kPackOf<T>;
+  __builtin_memset(to, 0, factor_numbers<T>(kContracted, kProduced) * sizeof(T));
   for (index_t block = 0; block < kCut.blocks(kProduced); ++block) {
     for (int tile = 0; tile < kCut.tiles(); ++tile) {
       const index_t first = kCut.start(block, kProduced) + tile * kCut.second;
       for (index_t p = 0; p < kContracted; ++p) {
         const index_t place = p % kDepth.numbers();
-        Number* line = to + p / kDepth.numbers() * kTile * kLine;
+        T* line = to + p / kDepth.numbers() * kTile * kLine;
         line += kLeft ? place : place / kPack * kLine + place % kPack;
         for (int q = 0; q < kCut.size; ++q) line[q * (kLeft ? kLine : kPack)] = entry(p, first + q);
       }
@@ -116,9 +133,9 @@ void pack_factor(Number* to, const Entry& entry) {
   }
 }
 
-template <index_t kContracted, index_t kProduced>
-KRONOP_INLINE Operand factor_operand(const Number* tiles, index_t block) {
-  constexpr index_t kStep = kTile * kLineBytes, kSecond = kStep * Depth{kContracted}.steps();
+template <index_t kContracted, index_t kProduced, class T>
+KRONOP_INLINE Operand factor_operand(const T* tiles, index_t block) {
+  constexpr index_t kStep = kTile * kLineBytes, kSecond = kStep * DepthOf<T>{kContracted}.steps();
   const char* bytes = reinterpret_cast<const char*>(tiles);
   return {bytes + block * kSecond * cut(kProduced).tiles(), kLineBytes, kSecond, kStep};
 }
@@ -184,6 +201,16 @@ inline bool allow_tiles() {
   return true;
 }
 
+// NOTE: GCC's intrinsics take the numbers of tiles as they are written.
+#define KRONOP_TILE_PRODUCT(sum, left, right)      \
+  do {                                             \
+    if constexpr (detail::is_same<Sum, int32_t>) { \
+      _tile_dpbssd(sum, left, right);              \
+    } else {                                       \
+      _tile_dpbf16ps(sum, left, right);            \
+    }                                              \
+  } while (false)
+
 // A thread's tiles, and what it asks for while they are busy, some before every block. A configuration is loaded
 // where it is another one than before.
 class TileEngine {
@@ -204,8 +231,14 @@ class TileEngine {
   }
 
   // A block's sums, lines kPitch apart, from `steps` steps.
-  template <Shape kShape>
-  static KRONOP_INLINE void block(const Operand& a, const Operand& b, int steps, float* sums) {
+  template <Shape kShape, class Sum>
+  static KRONOP_INLINE void block(const Operand& a, const Operand& b, int steps, Sum* sums) {
+    block<kShape>(a, b, steps, sums, kPitch);
+  }
+
+  // Lines `pitch` apart.
+  template <Shape kShape, class Sum>
+  static KRONOP_INLINE void block(const Operand& a, const Operand& b, int steps, Sum* sums, index_t pitch) {
     constexpr bool kTall = kShape.rows.tiles() == 2, kWide = kShape.columns.tiles() == 2;
     const char* left = static_cast<const char*>(a.data);
     const char* right = static_cast<const char*>(b.data);
@@ -218,24 +251,25 @@ class TileEngine {
     for (int step = 0; step < steps; ++step) {
       _tile_loadd(6, right, b.line);
       _tile_loadd(4, left, a.line);
-      _tile_dpbf16ps(0, 4, 6);
+      KRONOP_TILE_PRODUCT(0, 4, 6);
       if constexpr (kWide) {
         _tile_loadd(7, right + b.second, b.line);
-        _tile_dpbf16ps(1, 4, 7);
+        KRONOP_TILE_PRODUCT(1, 4, 7);
       }
       if constexpr (kTall) {
         _tile_loadd(5, left + a.second, a.line);
-        _tile_dpbf16ps(2, 5, 6);
+        KRONOP_TILE_PRODUCT(2, 5, 6);
       }
-      if constexpr (kTall && kWide) _tile_dpbf16ps(3, 5, 7);
+      if constexpr (kTall && kWide) KRONOP_TILE_PRODUCT(3, 5, 7);
       left += a.step;
       right += b.step;
     }
-    constexpr index_t kLine = kPitch * 4, kDown = kShape.rows.second * kPitch, kAcross = kShape.columns.second;
-    _tile_stored(0, sums, kLine);
-    if constexpr (kWide) _tile_stored(1, sums + kAcross, kLine);
-    if constexpr (kTall) _tile_stored(2, sums + kDown, kLine);
-    if constexpr (kTall && kWide) _tile_stored(3, sums + kDown + kAcross, kLine);
+    const index_t line = pitch * kUnitBytes, down = kShape.rows.second * pitch;
+    constexpr index_t kAcross = kShape.columns.second;
+    _tile_stored(0, sums, line);
+    if constexpr (kWide) _tile_stored(1, sums + kAcross, line);
+    if constexpr (kTall) _tile_stored(2, sums + down, line);
+    if constexpr (kTall && kWide) _tile_stored(3, sums + down + kAcross, line);
   }
 
  private:
@@ -343,22 +377,30 @@ struct Rows {
 };
 
 // Numbers past the caches: whole lines of memory, and what is before and after these as ever.
-inline void copy_past(bfloat16_t* to, const bfloat16_t* from, index_t count) {
-  constexpr index_t kLine = kLineBytes / sizeof(*to);
-  const index_t before = -reinterpret_cast<uint64_t>(to) % kLineBytes / sizeof(*to);
+template <class T>
+void copy_past(T* to, const T* from, index_t count) {
+  constexpr index_t kLine = kLineBytes / sizeof(T);
+  const index_t before = -reinterpret_cast<uint64_t>(to) % kLineBytes / sizeof(T);
   index_t done = before < count ? before : count;
-  __builtin_memcpy(to, from, done * sizeof(*to));
+  __builtin_memcpy(to, from, done * sizeof(T));
   for (; done + kLine <= count; done += kLine) {
-    kronop::stream(to + done, load<uint16_t, kLine>(reinterpret_cast<const uint16_t*>(from + done)));
+    kronop::stream(to + done, load<uint8_t, kLineBytes>(reinterpret_cast<const uint8_t*>(from + done)));
   }
-  __builtin_memcpy(to + done, from + done, (count - done) * sizeof(*to));
+  __builtin_memcpy(to + done, from + done, (count - done) * sizeof(T));
+}
+
+// Rows of `columns` numbers that follow each other, to rows `stride` apart.
+template <class T>
+void copy_rows_past(T* to, index_t stride, const T* from, index_t rows, index_t columns) {
+  if (stride == columns) columns *= rows, rows = 1;
+  for (index_t i = 0; i < rows; ++i) copy_past(to + i * stride, from + i * columns, columns);
 }
 
 // One block: its sums, and where they belong.
-template <Shape kShape, class Sink>
+template <Shape kShape, class Sum = float, class Sink>
 KRONOP_INLINE void one_block(TileEngine& engine, const Operand& a, const Operand& b, int steps, const Place& place,
                              const Sink& sink) {
-  alignas(64) float sums[kPitch * kPitch];
+  alignas(64) Sum sums[kPitch * kPitch];
   engine.ahead.some();
   TileEngine::block<kShape>(a, b, steps, sums);
   sink.template block<kShape>(sums, place);
@@ -371,16 +413,16 @@ constexpr index_t fresh(const Cut& cut, index_t block, index_t extent) {
 // ---- Sweeps ----
 
 // Rows [0, kPitch) of `from`, of which `count` are there, as whole steps with zeros at the end.
-template <index_t kContracted>
-void stage_rows(Number* to, const Number* from, index_t row_stride, index_t column_stride, int count) {
-  constexpr int kPadded = Depth{kContracted}.padded();
+template <index_t kContracted, class T>
+void stage_rows(T* to, const T* from, index_t row_stride, index_t column_stride, int count) {
+  constexpr int kPadded = DepthOf<T>{kContracted}.padded();
   for (int i = 0; i < count; ++i, from += row_stride) {
     if (column_stride == 1) {
-      __builtin_memcpy(to, from, kContracted * sizeof(Number));
+      __builtin_memcpy(to, from, kContracted * sizeof(T));
     } else {
       for (index_t p = 0; p < kContracted; ++p) to[p] = from[p * column_stride];
     }
-    for (index_t p = kContracted; p < kPadded; ++p) to[p] = Number{};
+    for (index_t p = kContracted; p < kPadded; ++p) to[p] = T{};
     to += kPadded;
   }
 }
@@ -388,9 +430,9 @@ void stage_rows(Number* to, const Number* from, index_t row_stride, index_t colu
 // The last digit: out[l][q] = sum over p of in[l][p] F[p][q] for `rows` l, of which there are kRows or,
 // where that is kPitch, at least as many. `staged` holds kPitch padded rows. Rows that are whole steps
 // are read in place.
-template <index_t kContracted, index_t kProduced, index_t kRows>
+template <index_t kContracted, index_t kProduced, index_t kRows, class Number = Number>
 struct LastSweep {
-  static constexpr Depth kDepth{kContracted};
+  static constexpr DepthOf<Number> kDepth{kContracted};
   static constexpr Shape kShape{cut(kRows), cut(kProduced), kDepth.depth()};
 
   template <class Sink>
@@ -426,8 +468,9 @@ struct LastSweep {
     const index_t line = stride * sizeof(Number);
     const Operand a{rows, line, kDown.second * line, kDepth.depth() * 4};
     for (index_t q = 0; q < kAcross.blocks(kProduced); ++q) {
-      one_block<kShape>(engine, a, factor_operand<kContracted, kProduced>(tiles, q), kDepth.steps(),
-                        {row, kAcross.start(q, kProduced), fresh_row, fresh(kAcross, q, kProduced)}, sink);
+      one_block<kShape, SumOf<Number>>(engine, a, factor_operand<kContracted, kProduced>(tiles, q), kDepth.steps(),
+                                       {row, kAcross.start(q, kProduced), fresh_row, fresh(kAcross, q, kProduced)},
+                                       sink);
     }
   }
 };

@@ -8,7 +8,7 @@
 // NOTE: 64 bytes here and 64 there took 1.7 times as long as 128 together (Emerald Rapids).
 #pragma once
 
-#include "kronop_x86/amx.hpp"
+#include "kronop_x86/amx_results.hpp"
 #include "kronop_x86/kron.hpp"
 
 namespace kronop {
@@ -70,29 +70,6 @@ struct Layout {
 template <class Step>
 inline constexpr Layout<Step> kLayout{};
 
-// Blocks through the epilogue, the first `rows` rows of them.
-template <class Step>
-struct Finished {
-  OutputSink<Step> sink;
-  index_t y_row, y_column, z_row, z_column, rows;
-
-  template <Shape kShape>
-  KRONOP_INLINE void block(const float* sums, const Place& place) const {
-    constexpr int kDown = kShape.rows.span(), kAcross = kShape.columns.span();
-    const index_t end = rows - place.row < kDown ? rows - place.row : kDown;
-    const bool along = place.fresh_column == 0 && sink.along(y_column == 1, z_column == 1);
-    for (index_t i = place.fresh_row; i < end; ++i) {
-      const index_t row = place.row + i;
-      const auto at = sink.at(row * y_row + place.column * y_column, row * z_row + place.column * z_column);
-      const float* line = sums + i * kPitch;
-      if (along) {
-        at.template run<kAcross, true>(line, 0, 0, 0);
-      } else {
-        for (index_t j = place.fresh_column; j < kAcross; ++j) at.one(line[j], j * y_column, j * z_column, 0);
-      }
-    }
-  }
-};
 
 // One thread's work.
 template <class Step>
@@ -197,13 +174,8 @@ class Worker {
     for (index_t first = 0, columns; first < kTrail; first += columns) {
       columns = kTrail - first < kPart + kPitch ? kTrail - first : kPart;
       run_first(lines + first * kPack, columns, Rows{results, columns});
-      copy_rows(to + first, kTrail, results, kRows, columns);
+      copy_rows_past(to + first, kTrail, results, kRows, columns);
     }
-  }
-
-  static void copy_rows(Number* to, index_t stride, const Number* from, index_t rows, index_t columns) {
-    if (stride == columns) columns *= rows, rows = 1;
-    for (index_t i = 0; i < rows; ++i) copy_past(to + i * stride, from + i * columns, columns);
   }
 
   // The last block of rows ends at the last row.
@@ -213,7 +185,7 @@ class Worker {
     for (index_t block = 0; block < block_count(rows, kPitch); ++block) {
       const index_t row = block_start(block, rows, kPitch);
       run_last(kPitch, {x.data + row * x.row, x.row, x.column}, Rows{results, kProduced});
-      copy_rows(y.data + row * y.row, y.row, results, kPitch, kProduced);
+      copy_rows_past(y.data + row * y.row, y.row, results, kPitch, kProduced);
     }
   }
 

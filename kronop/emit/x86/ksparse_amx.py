@@ -20,10 +20,11 @@ _LANES = _VECTORS * amx.TILE
 # they may; packed weights of an item of work.
 _STATE_BYTES, _MOST_STATE_BYTES, _PANEL_BYTES = 384 * 1024, 1 << 20, 1 << 20
 _ROWS = {Way.Batch: 512, Way.Outputs: 128}
-# NOTE: counted, not measured. Cycles of a tile of 256 sums, from its first operands to memory, and
-# of each step of its contraction; a number that is moved on its own; multiply-adds a cycle that
-# vector kernels reach at most.
-_BLOCK, _EACH_STEP, _NUMBER, _VECTOR_RATE = 70, 20, 2.0, 16
+# Cycles of a tile of 256 sums, from its first operands to memory, and of each step of its
+# contraction, of whole products (two cores of an Emerald Rapids, c = 64 to 768: 275 with 2 steps,
+# 548 with 6, 1821 with 24); a number that is moved on its own (counted); multiply-adds a cycle of
+# vector kernels.
+_BLOCK, _EACH_STEP, _NUMBER, _VECTOR_RATE = 150, 65, 2.0, 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

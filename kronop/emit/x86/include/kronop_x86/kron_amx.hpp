@@ -45,7 +45,8 @@ struct Layout {
     index_t produced = 1, contracted = 1;
     for (int d = Step::kDigits - 1; d >= 0; --d) {
       const Depth depth{Step::kContracted[d]};
-      if (d == 0) results = part(d == Step::kDigits - 1 ? kPitch * Step::kProduced[d] : held(Step::kProduced[d], produced));
+      const bool alone = Step::kDigits == 1;
+      if (d == 0) results = part(alone ? kPitch * Step::kProduced[d] : held(Step::kProduced[d], produced));
       trail[d] = produced, inner[d] = contracted;
       factor[d] = part(factor_numbers(Step::kContracted[d], Step::kProduced[d]));
       if (d == Step::kDigits - 1) {
@@ -107,9 +108,10 @@ class Worker {
         return;
       }
     }
+    const index_t count = kDigits > 1 ? Step::kProduced[0] : rows;
     const auto sink_of = [&](index_t row) {
       const OutputSink<Step> sink{epilogue, y.data + row * y.row, z.data ? z.data + row * z.row : nullptr, nullptr};
-      return Finished<Step>{sink, row_stride(y), y.column, row_stride(z), z.column, kDigits > 1 ? Step::kProduced[0] : rows};
+      return Finished<Step>{sink, row_stride(y), y.column, row_stride(z), z.column, count};
     };
     if constexpr (kDigits > 1) {
       run_rows(rows, x, [&](index_t row, const Number* lines) { run_first(lines, kTrail, sink_of(row)); });

@@ -416,7 +416,7 @@ struct TilesAlongBatch : Tiles<Step> {
             auto* y = to.sink.y + block * kLanes + l * to.y_column;
             const index_t row = Step::kD * to.y_column;
             if constexpr (Common::kRounds) {
-              into_sink<kShape, kOutputs>(engine, tiles, lines, packed::Rows{y, row});
+              into_rows<kShape, kOutputs>(engine, tiles, lines, packed::Rows{y, row});
             } else {
               into_memory<kShape, kOutputs>(tiles, lines, y, row);
             }
@@ -436,11 +436,12 @@ struct TilesAlongBatch : Tiles<Step> {
     }
   }
 
-  template <packed::Shape kShape, int kOutputs, class Sink>
-  static KRONOP_INLINE void into_sink(packed::TileEngine& engine, const Element* tiles, const packed::Operand& lines, const Sink& sink) {
+  template <packed::Shape kShape, int kOutputs>
+  static KRONOP_INLINE void into_rows(packed::TileEngine& engine, const Element* tiles, const packed::Operand& lines,
+                                      const packed::Rows& rows) {
     for (index_t q = 0; q < kShape.rows.blocks(kOutputs); ++q) {
       packed::one_block<kShape, Compute>(engine, packed::factor_operand<Step::kC, kOutputs>(tiles, q), lines,
-                                         kDepth.steps(), {kShape.rows.start(q, kOutputs), 0, 0, 0}, sink);
+                                         kDepth.steps(), {kShape.rows.start(q, kOutputs), 0, 0, 0}, rows);
     }
   }
 };

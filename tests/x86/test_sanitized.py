@@ -71,7 +71,10 @@ def _cases(rows: int) -> list[Callable[[], object]]:
         lambda: run_ksparse((3, 21, 13, 1), rows, bias=True),
         lambda: run_ksparse((2, 9, 13, 3), rows, last=True, scalars=(0.5, 2)),
         lambda: run_ksparse((1, 3, 400, 48), rows),
-        lambda: run_ksparse((3, 21, 13, 1), rows, view="negative"),
+        lambda: run_ksparse((3, 21, 13, 1), rows, views=("negative",) * 3),
+        lambda: run_ksparse(
+            (2, 24, 13, 2), rows, element=kronop.bfloat16, bias=True, scalars=(2, 3), in_place=True
+        ),
     ]
 
 

@@ -7,7 +7,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-_SAMPLE = 250
+_TRIES = 60
 
 
 def pairs(case: Sequence[Any]) -> set[tuple[tuple[int, Any], tuple[int, Any]]]:
@@ -29,15 +29,32 @@ def covering(cases: Mapping[Any, Sequence[Any]]) -> list[Any]:
     return chosen
 
 
-def combinations(**choices: Sequence[Any]) -> list[dict[str, Any]]:
-    """Combinations of the choices, each by its name, with every pair of them."""
-    places = [range(len(of_one)) for of_one in choices.values()]
-    most = list(itertools.product(*places))
-    sample = random.Random(0).sample(most, min(_SAMPLE, len(most)))
-    found = covering({case: case for case in sample})
-    absent = set().union(*map(pairs, most)) - set().union(*map(pairs, found))
-    assert not absent, f"a larger sample is wanted for {len(absent)} pairs"
+def combinations(*, full: bool = False, **choices: Sequence[Any]) -> list[dict[str, Any]]:
+    """Combinations of the choices, each by its name: with every pair of them, or all."""
+    sizes = [len(of_one) for of_one in choices.values()]
+    found = itertools.product(*map(range, sizes)) if full else _pairwise(sizes)
     return [
         {name: of_one[at] for (name, of_one), at in zip(choices.items(), case, strict=True)}
         for case in found
     ]
+
+
+def _pairwise(sizes: Sequence[int]) -> list[tuple[int, ...]]:
+    """Places of choices: each case has the first pair that is missing, and most of some tries."""
+    chance, cases = random.Random(0), []
+    missing = {
+        ((i, first), (j, second)): None
+        for (i, many), (j, others) in itertools.combinations(enumerate(sizes), 2)
+        for first, second in itertools.product(range(many), range(others))
+    }
+    while missing:
+        wanted = dict(next(iter(missing)))
+        tries = [
+            tuple(wanted.get(place, chance.randrange(size)) for place, size in enumerate(sizes))
+            for _ in range(_TRIES)
+        ]
+        best = max(tries, key=lambda case: sum(pair in missing for pair in pairs(case)))
+        for pair in pairs(best):
+            missing.pop(pair, None)
+        cases.append(best)
+    return cases

@@ -155,6 +155,26 @@ def test_nothing_is_kept_or_handed_out_under_a_false_identity(counting: Counting
     }
 
 
+def test_flags_of_a_compiler_that_changes_meanwhile_are_not_kept_under_its_new_name(
+    counting: CountingCompiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled_with = []
+
+    def flags(target: Target) -> tuple[str, ...]:
+        chosen = (f"-of-{counting.version}",)
+        counting.version = "1.1"
+        return chosen
+
+    def compile_it(source: Source, flags: tuple[str, ...]) -> Product:
+        compiled_with.append(flags)
+        return Product(image=b"image", resources=Resources(), log="")
+
+    monkeypatch.setattr(counting, "flags", flags)
+    monkeypatch.setattr(counting, "compile", compile_it)
+    (binary,) = compiler.compile_sources([make()], X86)
+    assert (binary.compiler, compiled_with) == ("counting 1.1", [("-of-1.1",)])
+
+
 def test_a_refused_source_is_left_for_inspection(
     counting: CountingCompiler, tmp_path: Path
 ) -> None:

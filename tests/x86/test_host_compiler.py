@@ -10,6 +10,7 @@ import os
 import struct
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -217,6 +218,26 @@ def real_compiler() -> str:
     if len(command) != 1:
         pytest.skip("needs a compiler that is one command")
     return command[0]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="paths lead through a handle there")
+def test_a_library_that_others_exchange_is_not_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (binary,) = compiler.compile_sources([make()], X86)
+    temporary, load = tmp_path / "temporary", ctypes.CDLL
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+
+    def exchange_and_load(path: str) -> ctypes.CDLL:
+        (folder,) = temporary.iterdir()
+        folder.rename(tmp_path / "moved")
+        folder.mkdir()
+        (folder / Path(path).name).write_text("planted")
+        return load(path)
+
+    monkeypatch.setattr(host_kernel.ctypes, "CDLL", exchange_and_load)
+    assert host_kernel.load_host(binary).entry == "axpy"
 
 
 def test_cxx_is_taken_first_and_its_version_is_in_the_key(

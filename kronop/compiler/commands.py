@@ -94,10 +94,7 @@ def _finished(
         try:
             printed, log = process.communicate(timeout=knobs.current().compile_seconds)
         except BaseException:
-            # Before the block's end, which waits for the process.
-            process.kill()
-            if group is not None:
-                _kill(group)
+            process.kill()  # The block's end waits for it; the group goes after that.
             raise
     return subprocess.CompletedProcess(command, process.returncode, printed, log)
 

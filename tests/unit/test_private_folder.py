@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kronop.artifacts import Language, Source
+from kronop.compiler import private_folder as private_folder_module
 from kronop.compiler.backend import run_compiler
 from kronop.compiler.private_folder import private_folder, sweep
 from kronop.errors import CompileError
@@ -85,20 +86,25 @@ def test_a_folder_that_is_exchanged_before_it_is_opened_is_not_taken(
     assert len(list(temporary.rglob("precious"))) == (exchanged == "full")
 
 
+@pytest.mark.parametrize("step", ["mkdtemp", "_open_folder"])
 def test_a_folder_that_is_swept_before_it_is_locked_is_made_again(
-    temporary: Path, monkeypatch: pytest.MonkeyPatch
+    step: str, temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make, made = tempfile.mkdtemp, []
+    """Right after it was made, or right after it was opened."""
+    holder = tempfile if step == "mkdtemp" else private_folder_module
+    original = getattr(holder, step)
 
-    def mkdtemp(prefix: str) -> str:
-        made.append(make(prefix=prefix))
-        if len(made) == 1:
-            sweep()
-        return made[-1]
+    def once_swept(*arguments: str, **options: str) -> object:
+        made = original(*arguments, **options)
+        monkeypatch.setattr(holder, step, original)
+        sweep()
+        assert list(temporary.iterdir()) == []
+        return made
 
-    monkeypatch.setattr(tempfile, "mkdtemp", mkdtemp)
-    with private_folder():
-        assert [str(path) for path in temporary.iterdir()] == made[1:]
+    monkeypatch.setattr(holder, step, once_swept)
+    with private_folder() as folder:
+        (folder / "file").touch()
+        assert len(list(temporary.glob("*/file"))) == 1
 
 
 @pytest.mark.parametrize("mode", [0o700, 0o1777, 0o777])

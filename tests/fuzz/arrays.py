@@ -46,9 +46,7 @@ class HostMemory:
 
         bits = torch.from_numpy(self._flat.view(f"i{self.element.bytes}"))
         flat = bits.view(getattr(torch, self.element.name))
-        return torch.as_strided(
-            flat, self.operand.shape, self.operand.strides, self.operand.offset
-        )
+        return torch.as_strided(flat, self.operand.shape, self.operand.strides, self.operand.offset)
 
     def fill(self, seed: int, scale: float, wide: bool) -> None:
         """New values, also between and around the tensor's."""

@@ -106,18 +106,14 @@ def _stream(problem: Problem, call: Call, seed: int) -> Steps:
     """The function on a stream that is busy with its operands."""
     import torch
 
-    side = torch.cuda.Stream()
     tensors = Tensors(problem, call, seed)
     for _ in range(_REPEATS):
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            torch.cuda._sleep(_CYCLES)
+        with _busy_stream():
             tensors.fill()
             tensors.expect()
             torch.cuda._sleep(_CYCLES)
             result = invoke.line(tensors)
             trouble = tensors.trouble(result)
-        torch.cuda.current_stream().wait_stream(side)
         yield trouble
 
 
@@ -137,7 +133,7 @@ def _graph(problem: Problem, call: Call, seed: int) -> Steps:
     for _ in range(_REPLAYS):
         tensors.fill()
         if call.out is None:
-            result.view(torch.uint8).fill_(0xFF)
+            result.fill_(float("nan") if result.is_floating_point() else -77)
         tensors.expect()
         graph.replay()
         torch.cuda.synchronize()
@@ -157,20 +153,19 @@ def _backward(problem: Problem, call: Call, seed: int) -> Steps:
     """The result and all gradients, several times; on a GPU also elsewhere than usual."""
     tensors = Tensors(problem, call, seed)
     for repeat in range(_REPEATS):
-        if repeat:
-            tensors.fill()
-        with _busy_stream(call):
+        with _busy_stream() if call.how == "stream" else contextlib.nullcontext():
+            if repeat:
+                tensors.fill()
+            tensors.expect()
             y, found, names = invoke.backward(tensors)
-        yield _judged(tensors, y, found, names)
+        yield tensors.trouble(y) or Gradients(tensors, names).trouble(found)
     if call.how == "graph":
         yield from _captured(tensors)
 
 
 @contextlib.contextmanager
-def _busy_stream(call: Call) -> Iterator[None]:
-    if call.how != "stream":
-        yield
-        return
+def _busy_stream() -> Iterator[None]:
+    """Another stream, which has something to do first."""
     import torch
 
     side = torch.cuda.Stream()
@@ -179,11 +174,6 @@ def _busy_stream(call: Call) -> Iterator[None]:
         torch.cuda._sleep(_CYCLES)
         yield
     torch.cuda.current_stream().wait_stream(side)
-
-
-def _judged(tensors: Tensors, y: Any, found: list[Any], names: list[str]) -> str:
-    tensors.expect()
-    return tensors.trouble(y) or Gradients(tensors, names).trouble(found)
 
 
 def _captured(tensors: Tensors) -> Steps:
@@ -201,9 +191,10 @@ def _captured(tensors: Tensors) -> Steps:
         y, found, names = invoke.backward(tensors)
     for _ in range(_REPLAYS):
         tensors.fill()
+        tensors.expect()
         graph.replay()
         torch.cuda.synchronize()
-        yield _judged(tensors, y, found, names)
+        yield tensors.trouble(y) or Gradients(tensors, names).trouble(found)
 
 
 @contextlib.contextmanager

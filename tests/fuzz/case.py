@@ -43,6 +43,7 @@ class Problem:
         batch_last: the batch is behind the features.
         backward: the gradients of kronop.torch; else those of `weight_gradient`.
         tied, products, factors: of `weight_gradient`.
+        activation: the one that calls have, if they have any.
     """
 
     family: str
@@ -56,6 +57,7 @@ class Problem:
     tied: bool = False
     products: int | None = None
     factors: tuple[tuple[int, int], ...] = ()
+    activation: str = "relu"
 
     @property
     def on_gpu(self) -> bool:
@@ -67,7 +69,7 @@ class Problem:
 
     @property
     def ends(self) -> tuple[int, int]:
-        """Features of a row of X, and of the result (of G, where that is what X is multiplied by)."""
+        """Features of a row of X and of the product's result, which G has as well."""
         if self.of_kron:
             rows, columns = (math.prod(sizes) for sizes in zip(*self.shapes, strict=True))
             return (columns, rows) if self.left else (rows, columns)

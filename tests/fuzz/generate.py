@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 import kronop
 from kronop.descriptions.datatype import DataType, result_type
 from kronop.descriptions.epilogue import ACTIVATION_NAMES
@@ -13,13 +15,14 @@ from tests import support
 from tests.fuzz import sizes
 from tests.fuzz.case import FAMILIES, Call, Case, Operand, Problem
 from tests.fuzz.draw import Draw
-from tests.fuzz.layouts import contiguous, lay
+from tests.fuzz.layouts import kind_of_layout, lay
 
 _FLOATS = tuple(item for item in support.ELEMENTS if item.kind == "float")
 _NOT_CHAINED = (kronop.int8,)
 _WEIGHTS = {"kron": 8, "ksparse": 7, "chain": 4, "gradient": 5}
 _HOST_FAMILIES = {"kron": 8, "ksparse": 7, "chain": 4, "gradient": 2}
-_REPEATED = 0.15
+# Calls whose tensors are as the fastest kernels want them.
+_TIDY = 0.45
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +70,7 @@ def _problem(draw: Draw, settings: Settings) -> Problem:
     family = draw.weighed({item: weights[item] for item in known})
     target = draw.pick(settings.targets)
     make_one = {"kron": _kron, "ksparse": _ksparse, "chain": _chain, "gradient": _gradient}[family]
-    return make_one(draw, target, settings)
+    return replace(make_one(draw, target, settings), activation=draw.pick(ACTIVATION_NAMES))
 
 
 def _has_gradient(settings: Settings) -> bool:
@@ -137,8 +140,9 @@ def _gradient(draw: Draw, target: str, settings: Settings) -> Problem:
 
 def _call(draw: Draw, problem: Problem, settings: Settings) -> Call:
     how, framework = _way(draw, problem, settings)
-    call = _operands(draw, problem, settings, how, framework)
-    return _with_result(draw, problem, call)
+    tidy = draw.chance(_TIDY)
+    call = _operands(draw, problem, settings, how, framework, tidy)
+    return _with_result(draw, problem, call, tidy)
 
 
 def _way(draw: Draw, problem: Problem, settings: Settings) -> tuple[str, str]:
@@ -151,25 +155,30 @@ def _way(draw: Draw, problem: Problem, settings: Settings) -> tuple[str, str]:
         ways = {"line": 8, "bound": 3, "stream": 3, "graph": 3, "described": 1}
         how = draw.weighed(ways)
         return how, "numpy" if how == "described" else "torch"
-    ways = {"described": 4 if settings.problems is None else 12, "line": 5, "bound": 2}
+    # Descriptions without promises have the fewest kernels.
+    ways = {"described": 4 if settings.problems is None else 30, "line": 5, "bound": 2}
     how = draw.weighed(ways)
     return how, "torch" if settings.has_torch and draw.chance(0.3) else "numpy"
 
 
 def _operands(
-    draw: Draw, problem: Problem, settings: Settings, how: str, framework: str
+    draw: Draw, problem: Problem, settings: Settings, how: str, framework: str, tidy: bool
 ) -> Call:
     """The inputs; the result is as it may be."""
     reversible = framework == "numpy"
 
-    def layout(shape: Sequence[int], repeatable: Sequence[int] = ()) -> Operand:
-        # What copies is not to be captured: a new graph would keep a copy for each.
-        return lay(draw, shape, reversible=reversible, repeatable=repeatable)
+    def layout(shape: Sequence[int], repeatable: Sequence[int] = (), kind: str = "") -> Operand:
+        options = {"kind": kind, "tidy": tidy, "reversible": reversible}
+        return lay(draw, shape, repeatable=repeatable, **options)
 
-    lead, part_leads = _leads(draw, problem, settings)
+    limits = sizes.STAGED if settings.on_gpu and framework == "numpy" else settings.limits
+    lead, part_leads = _leads(draw, problem, limits, tidy)
     x = _x_shape(problem, lead)
     batch = range(len(x) - 2) if problem.of_kron else ()
-    x_operand = layout(x, [*batch] if draw.chance(0.7) else [*range(len(x))])
+    kind = kind_of_layout(draw, tidy)
+    x_operand = layout(x, [*batch] if draw.chance(0.7) else [*range(len(x))], kind)
+    # Gradients of weights have kernels of their own for operands that lie alike.
+    g_kind = kind if draw.chance(0.6) else ""
     parts = [
         layout((*own, *shape), range(len(own)))
         for own, shape in zip(part_leads, _part_shapes(problem), strict=True)
@@ -187,9 +196,11 @@ def _operands(
         output=_output(draw, problem),
         alpha=draw.pick((1.0, 1.0, 0.5, -1.5) if floats else (1, 1, 2, -3)),
         beta=0.0 if floats else 0,
-        g=layout(_result_shape(problem, x, lead)) if problem.family == "gradient" else None,
+        g=layout(_shape(problem, lead, problem.ends[1]), kind=g_kind)
+        if problem.is_weight_gradient
+        else None,
         bias=bias,
-        activation=draw.pick(ACTIVATION_NAMES) if acts else None,
+        activation=problem.activation if acts else None,
         wide=not floats and draw.chance(0.4),
     )
 
@@ -207,17 +218,17 @@ def _output(draw: Draw, problem: Problem) -> DataType:
 
 
 def _leads(
-    draw: Draw, problem: Problem, settings: Settings
+    draw: Draw, problem: Problem, limits: sizes.Limits, tidy: bool
 ) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
     """What X has besides its features, and the dimensions in front of every factor or weight."""
-    ends, limits = problem.ends, settings.limits
+    ends = problem.ends
     if problem.of_kron:
         features = math.prod(max(shape) for shape in problem.shapes)
         each = features * sum(max(shape) for shape in problem.shapes)
     else:
         features = max(*ends, *(a * max(b, c) * d for a, b, c, d in problem.shapes))
         each = sum(math.prod(pattern) for pattern in problem.shapes)
-    count = sizes.rows(draw, features, each, limits)
+    count = sizes.rows(draw, features, each, limits, tidy)
     none: list[tuple[int, ...]] = [() for _ in _part_shapes(problem)]
     if problem.is_weight_gradient:
         return (count,), none
@@ -225,7 +236,7 @@ def _leads(
         return (() if count == 1 and draw.chance(0.5) else sizes.split_rows(draw, count, 3)), none
     if count == 1 and draw.chance(0.3):
         return (), none
-    if draw.chance(0.7):
+    if tidy or draw.chance(0.6):
         return (count,), none
     batch = [draw.pick((1, 2, 3)) for _ in range(draw.whole(1, 3))]
     count = max(1, count // math.prod(batch))
@@ -256,17 +267,6 @@ def _shape(problem: Problem, lead: tuple[int, ...], features: int) -> tuple[int,
     return (features, *lead) if problem.batch_last else (*lead, features)
 
 
-def _result_shape(
-    problem: Problem, x: Sequence[int], lead: tuple[int, ...], parts: Sequence[Operand] = ()
-) -> tuple[int, ...]:
-    """Of what the product gives: also of G, the gradient of that."""
-    if problem.of_kron and len(x) > 1:
-        batches = [item.shape[:-2] for item in parts]
-        front = support.np.broadcast_shapes(tuple(lead[:-1]), *batches)
-        lead = (*front, lead[-1])
-    return _shape(problem, lead, problem.ends[1])
-
-
 def _lead(problem: Problem, x: tuple[int, ...]) -> tuple[int, ...]:
     """What X has besides its features."""
     if problem.is_weight_gradient:
@@ -279,7 +279,10 @@ def _lead(problem: Problem, x: tuple[int, ...]) -> tuple[int, ...]:
 def _y_shape(problem: Problem, call: Call) -> tuple[int, ...]:
     if not problem.is_weight_gradient:
         lead = _lead(problem, call.x.shape)
-        return _result_shape(problem, call.x.shape, lead, call.parts)
+        if problem.of_kron and len(lead) > 0:
+            batches = [item.shape[:-2] for item in call.parts]
+            lead = (*np.broadcast_shapes(lead[:-1], *batches), lead[-1])
+        return _shape(problem, lead, problem.ends[1])
     _, b, c, _ = problem.shapes[0]
     if problem.factors:
         return (sum(rows * columns for rows, columns in problem.factors),)
@@ -287,22 +290,19 @@ def _y_shape(problem: Problem, call: Call) -> tuple[int, ...]:
     return (*front, c, b) if problem.tied else (*front, *problem.shapes[0])
 
 
-def _with_result(draw: Draw, problem: Problem, call: Call) -> Call:
+def _with_result(draw: Draw, problem: Problem, call: Call, tidy: bool) -> Call:
     """The same with the result's tensor and Z, where there are some."""
     shape = _y_shape(problem, call)
-    reversible = call.framework == "numpy"
+    options = {"tidy": tidy, "reversible": call.framework == "numpy"}
     if problem.backward:
-        source = lay(draw, shape) if draw.chance(0.4) else None
+        source = lay(draw, shape, **options) if draw.chance(0.4) else None
         beta = draw.pick((1.0, -1.5)) if source else 0.0
-        return replace(call, g=lay(draw, shape), z=source, beta=beta)
+        return replace(call, g=lay(draw, shape, **options), z=source, beta=beta)
     must = call.output != result_type(problem.element)
-    out = lay(draw, shape, reversible=reversible) if must or draw.chance(0.6) else None
+    out = lay(draw, shape, **options) if must or draw.chance(0.6) else None
     if not draw.chance(0.45):
         return replace(call, out=out)
     beta = draw.pick((1.0, 0.5, -1.5) if problem.element.kind == "float" else (1, -2))
     if out is not None and draw.chance(0.4):
         return replace(call, out=out, z=out, in_place=True, beta=beta)
-    return replace(call, out=out, z=lay(draw, shape, reversible=reversible), beta=beta)
-
-
-__all__ = ["Settings", "contiguous", "make"]
+    return replace(call, out=out, z=lay(draw, shape, **options), beta=beta)

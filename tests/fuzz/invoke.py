@@ -10,7 +10,7 @@ from unittest import mock
 import kronop
 from kronop import functional, functional_ksparse, gradients, prepared, program
 from kronop.descriptions.tensor import TensorDescription
-from tests.fuzz.case import Call, Problem
+from tests.fuzz.case import Call
 from tests.fuzz.tensors import Tensors
 
 
@@ -31,7 +31,7 @@ def on_target(target: str) -> Iterator[None]:
         _Here.target = target
     with contextlib.ExitStack() as stack:
         for module in (functional, functional_ksparse):
-            stack.enter_context(mock.patch.object(module, "target_of", lambda view: target))
+            stack.enter_context(mock.patch.object(module, "target_of", return_value=target))
         yield
 
 

@@ -11,26 +11,35 @@ from tests.fuzz.draw import Draw
 # Elements in front of and behind every tensor, whatever its type: whole accesses of 16 bytes.
 GUARD = 32
 _KINDS = {"row": 40, "column": 30, "padded": 14, "permuted": 6, "stepped": 10}
+_TIDY_KINDS = {"row": 60, "column": 40}
 _PADS = (1, 2, 3, 4, 8, 8, 16, 16, 24)
 _OFFSETS = (0, 0, 0, 0, 0, 0, 0, 16, 8, 1, 2, 4, 3)
 
 
-def contiguous(shape: Sequence[int]) -> Operand:
-    """Row by row, as new tensors are."""
-    return _placed(shape, range(len(shape)), (), (), 0)
+def kind_of_layout(draw: Draw, tidy: bool) -> str:
+    """A kind of layouts: what is contiguous, and what is between; of tidy ones nothing is."""
+    return draw.weighed(_TIDY_KINDS if tidy else _KINDS)
 
 
 def lay(
-    draw: Draw, shape: Sequence[int], *, reversible: bool = False, repeatable: Sequence[int] = ()
+    draw: Draw,
+    shape: Sequence[int],
+    *,
+    kind: str = "",
+    tidy: bool = False,
+    reversible: bool = False,
+    repeatable: Sequence[int] = (),
 ) -> Operand:
     """A layout for a tensor of this shape.
 
     Args:
+        kind: of `kind_of_layout`; any where it is "".
+        tidy: whether memory is as the fastest kernels want it: without gaps, and aligned.
         reversible: whether strides may be negative.
         repeatable: dimensions whose indices may all be the same elements (stride 0).
     """
     axes = list(range(len(shape)))
-    kind = draw.weighed(_KINDS)
+    kind = kind or kind_of_layout(draw, tidy)
     if kind == "column" or (kind == "padded" and draw.chance(0.4)):
         axes[-2:] = axes[:-3:-1]
     elif kind in ("permuted", "stepped"):
@@ -41,12 +50,12 @@ def lay(
         pads[axes[-1]] = draw.pick(_PADS)
     if kind == "stepped":
         steps = [draw.pick((1, 1, 2, 3)) for _ in shape]
-    if reversible and draw.chance(0.15):
+    if reversible and not tidy and draw.chance(0.15):
         steps = [draw.pick((1, -1)) * step for step in steps]
-    if repeatable and draw.chance(0.15):
+    if repeatable and not tidy and draw.chance(0.15):
         for axis in repeatable:
             steps[axis] = steps[axis] * draw.whole(0, 1)
-    return _placed(shape, axes, steps, pads, draw.pick(_OFFSETS))
+    return _placed(shape, axes, steps, pads, draw.pick((0, 0, 16) if tidy else _OFFSETS))
 
 
 def _placed(
@@ -59,12 +68,12 @@ def _placed(
     """Axes from the outermost to the innermost; their steps, and what stays empty behind each."""
     strides, stride, first = [0] * len(shape), 1, 0
     for axis in reversed(axes):
-        step = steps[axis] if steps else 1
+        step = steps[axis]
         strides[axis] = stride * step
         if step < 0:
             first += stride * -step * max(0, shape[axis] - 1)
         if step:
-            stride = stride * abs(step) * max(1, shape[axis]) + (pads[axis] if pads else 0)
+            stride = stride * abs(step) * max(1, shape[axis]) + pads[axis]
     room = sum(max(0, n - 1) * abs(s) for n, s in zip(shape, strides, strict=True)) + 1
     if not math.prod(shape):
         room = 0

@@ -12,11 +12,11 @@ from kronop import functional, functional_ksparse, gradients
 from kronop.args.tensor import describe, view
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.kron import Side
-from kronop.emit.plan import Plan, Step
+from kronop.emit.cuda.contract import Order
+from kronop.emit.plan import Plan
 from tests import support
 from tests.fuzz.arrays import array_over
 from tests.fuzz.case import Call, Operand, Problem
-from tests.fuzz.draw import Draw
 
 
 def styles(plan: Plan) -> Iterator[str]:
@@ -24,13 +24,7 @@ def styles(plan: Plan) -> Iterator[str]:
     for step in plan.steps:
         name = step.template.removeprefix("kronop::")
         told = _STYLES.get(name, _plain)(dict((*step.constants, *step.launch)))
-        yield " ".join([name, *filter(None, told)])
-
-
-def tiles(plan: Plan) -> Iterator[str]:
-    """The notes of the steps: sizes and tiles."""
-    for step in plan.steps:
-        yield f"{step.template.removeprefix('kronop::')}: {step.note}"
+        yield f"{name}: {', '.join(filter(None, told)) or 'plain'}"
 
 
 def _plain(of: dict[str, Any]) -> list[str]:
@@ -52,12 +46,12 @@ def _mma(of: dict[str, Any]) -> list[str]:
     ]
 
 
-def _orders(of: dict[str, Any]) -> str:
-    return "".join("orl"[of[key]] if of[key] < 3 else "?" for key in ("kXOrder", "kYOrder"))
+def _orders(of: dict[str, Any]) -> list[str]:
+    return [f"{name} by {Order(of[f'k{name}Order']).name.lower()}" for name in "XY"]
 
 
 def _tiles(of: dict[str, Any]) -> list[str]:
-    return [_family(of), _orders(of), "lanes" if of["kLanes"] > 1 else ""]
+    return [_family(of), *_orders(of), "lanes" if of["kLanes"] > 1 else ""]
 
 
 def _family(of: dict[str, Any]) -> str:
@@ -65,14 +59,18 @@ def _family(of: dict[str, Any]) -> str:
 
 
 def _contract_mma(of: dict[str, Any]) -> list[str]:
-    return [*_tiles(of), "split" if of["kSplit"] else "plain", "along k" if of["kWarpsK"] > 1 else ""]
+    return [
+        *_tiles(of),
+        "split" if of["kSplit"] else "plain",
+        "along k" if of["kWarpsK"] > 1 else "",
+    ]
 
 
 def _contract_group(of: dict[str, Any]) -> list[str]:
     along = {"lanes": of["kGroupsLanes"], "outputs": of["kGroupsN"], "rows": of["kGroupsM"]}
     parts = of["kTeamM"] * of["kTileN"] // of["kGroupsN"] // of["kPartN"]
     return [
-        _orders(of),
+        *_orders(of),
         "resident" if of["kResident"] else "images" if of["kImages"] else "stages",
         f"teams along {next(name for name, count in along.items() if count > 1)}",
         "lanes" if of["kLanes"] > 1 else "",
@@ -85,7 +83,7 @@ def _contract_group(of: dict[str, Any]) -> list[str]:
 def _chain(of: dict[str, Any]) -> list[str]:
     return [
         "resident" if of["kResident"] else "stages",
-        _orders(of),
+        *_orders(of),
         "split" if of["kSplit"] else "plain",
         "lanes" if max(of["kPairLanes"]) > 1 else "",
     ]
@@ -142,9 +140,7 @@ def operation_of(problem: Problem, call: Call) -> Any:
             problem.factors,
         )
     inner = _inner(problem, call)
-    z, out = (
-        None if item is None else _array(item, call.output) for item in (call.z, call.out)
-    )
+    z, out = (None if item is None else _array(item, call.output) for item in (call.z, call.out))
     y = functional.describe_output(problem.element, inner, z, out)
     if problem.of_kron:
         side = Side.Left if problem.left else Side.Right
@@ -178,11 +174,3 @@ def _array(item: Operand, element: DataType) -> Any:
 
 def _seen(item: Operand, element: DataType) -> Any:
     return view(_array(item, element), "X")
-
-
-def note(step: Step) -> str:
-    """The tile's part of a step's note."""
-    return step.note.rpartition("tiles of ")[2]
-
-
-__all__ = ["Draw", "note", "operation_of", "rows_of", "styles", "tiles"]

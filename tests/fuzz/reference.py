@@ -88,7 +88,9 @@ def _of_factors(problem: Problem, sums: Any, factors: Sequence[Any]) -> Any:
     for own in range(count):
         others = [at for at in range(count) if at != own]
         inputs = ",".join([rows + columns, *(rows[at] + columns[at] for at in others)])
-        result = einsum(f"{inputs}->{rows[own]}{columns[own]}", sums, *(factors[at] for at in others))
+        result = einsum(
+            f"{inputs}->{rows[own]}{columns[own]}", sums, *(factors[at] for at in others)
+        )
         found.append(result.reshape(-1))
     return np.concatenate(found) if isinstance(sums, np.ndarray) else _torch().cat(found)
 
@@ -104,13 +106,20 @@ def _torch() -> Any:
 
 
 def _matmul(one: Any, other: Any) -> Any:
-    """A product of matrices; of integers on a GPU, where torch has none, by exact parts."""
+    """A product of matrices; torch has none of integers on a GPU."""
     if isinstance(one, np.ndarray) or one.is_floating_point() or not one.is_cuda:
         return one @ other
-    total = 0
+    return matmul_by_limbs(one, other)
+
+
+def matmul_by_limbs(one: Any, other: Any) -> Any:
+    """The product modulo 2^64 of torch's int64 matrices, by exact products in float64.
+
+    Values are digits of 16 bits: sums of up to 2^21 products of two of them are exact.
+    """
     limbs = range(64 // _LIMB)
-    # Values modulo 2^64 as digits of 16 bits: sums of up to 2^21 of their products are exact.
     ones, others = ([item >> _LIMB * at & 2**_LIMB - 1 for at in limbs] for item in (one, other))
+    total = 0
     for first in limbs:
         for second in limbs[: len(limbs) - first]:
             part = ones[first].double() @ others[second].double()
@@ -165,7 +174,10 @@ class Expected:
         count = int(bad.sum())
         scale = float(abs(self.value).max())
         worst = float(error.max())
-        at = [int(index) for index in (np.argwhere(bad) if isinstance(bad, np.ndarray) else bad.nonzero())[0]]
+        at = [
+            int(index)
+            for index in (np.argwhere(bad) if isinstance(bad, np.ndarray) else bad.nonzero())[0]
+        ]
         return (
             f"{count} of {math.prod(bad.shape)} elements beyond the bound, the first one at {at}:"
             f" {float(actual[tuple(at)])} for {float(self.value[tuple(at)])};"
@@ -178,7 +190,9 @@ def activated(name: str, value: Any) -> Any:
     if not isinstance(value, np.ndarray):
         return getattr(_torch().nn.functional, name)(value)
     activation = getattr(epilogues, name)(float64)
-    return activation.expression(variable("x")).evaluate({"x": value, **dict(activation.parameters)})
+    return activation.expression(variable("x")).evaluate(
+        {"x": value, **dict(activation.parameters)}
+    )
 
 
 def _wrapped(values: Any, element: DataType) -> Any:
@@ -209,7 +223,7 @@ def _bound(
     bound = 2 * (_terms(problem, x) + 8) * unit_of_sums * total
     bound = bound + 2 * unit * abs(value) + 2 * support._TINY[call.output]
     if rounds_between(problem):
-        bound = bound + 2 * len(problem.shapes) * support._UNIT[problem.element] * total
+        bound = bound + 2 * len(problem.shapes) * support._UNIT[problem.element] * magnitude
     return bound
 
 

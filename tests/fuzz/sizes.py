@@ -12,7 +12,9 @@ Pattern = tuple[int, int, int, int]
 _SMALL = tuple(range(1, 10))
 _EDGES = (7, 8, 9, 15, 16, 17, 18, 24, 31, 32, 33, 47, 48, 49, 63, 64, 65)
 _LARGE = (66, 96, 97, 100, 113, 126, 127, 128, 129, 130, 191, 192, 255, 256, 257, 300)
-_EVEN = (8, 16, 16, 24, 32, 32, 48, 64, 64, 96, 128, 192, 256)
+# More than a warp holds of a digit: contractions.
+_HUGE = (129, 130, 191, 192, 255, 256, 257, 300)
+_EVEN = (8, 16, 16, 24, 32, 48, 64, 64, 96, 128, 128, 192, 256, 256)
 _EQUAL = (2, 2, 3, 4, 4, 5, 7, 8, 8, 9, 16, 17, 31, 32, 33, 64, 127, 128, 130)
 _LANES = (2, 3, 4, 7, 8, 9, 15, 16, 17, 18, 31, 32, 33, 48, 64, 65)
 _SOME_ROWS = (15, 16, 17, 31, 32, 33, 63, 64, 65, 100, 127, 128, 129, 200, 256, 257, 512, 1000)
@@ -37,6 +39,8 @@ class Limits:
 
 
 CPU = Limits(features=5_000, weights=60_000, elements=150_000, products=10_000_000)
+# Of products on a GPU whose tensors are NumPy's, and so is the reference.
+STAGED = Limits(features=270_000, weights=4_000_000, elements=300_000, products=50_000_000)
 GPU = Limits(features=270_000, weights=4_000_000, elements=12_000_000, products=6_000_000_000)
 
 
@@ -54,12 +58,14 @@ def factors(draw: Draw, limits: Limits) -> tuple[tuple[int, int], ...]:
     if kind == "single":
         wanted = [(_size(draw), _size(draw))]
     elif kind == "large":
-        sizes = [draw.pick(_LARGE)] * 2 if draw.chance(0.5) else [draw.pick(_LARGE), _size(draw)]
-        wanted = [(sizes[0], sizes[1]) if draw.chance(0.5) else (sizes[1], sizes[0])]
+        large = draw.pick(_HUGE if draw.chance(0.6) else _LARGE)
+        wanted = [draw.pick(((large, large), (large, _size(draw)), (_size(draw), large)))]
         wanted += [_shape(draw, draw.pick((_SMALL, _SMALL, _EDGES))) for _ in range(2)]
         wanted = draw.shuffled(wanted[: draw.whole(2, 3)])
     else:
-        wanted = [_shape(draw, draw.pick((_SMALL, _SMALL, _EDGES))) for _ in range(draw.whole(2, 6))]
+        wanted = [
+            _shape(draw, draw.pick((_SMALL, _SMALL, _EDGES))) for _ in range(draw.whole(2, 6))
+        ]
     return _within(wanted, limits.features)
 
 
@@ -156,10 +162,15 @@ def _butterfly(draw: Draw, limits: Limits) -> tuple[Pattern, ...]:
     return tuple(patterns)
 
 
-def rows(draw: Draw, features: int, products: int, limits: Limits) -> int:
-    """Rows of a call, of so many features and products each: one, a few, or as many as may be."""
+def rows(draw: Draw, features: int, products: int, limits: Limits, tidy: bool) -> int:
+    """Rows of a call, of so many features and products each: one, a few, or as many as may be.
+
+    Tidy ones are many, and whole accesses where they are contiguous.
+    """
     most = max(1, min(limits.elements // max(1, features), limits.products // max(1, products)))
     kind = draw.weighed({"one": 3, "few": 3, "some": 4, "many": 4})
+    if tidy:
+        kind = draw.weighed({"some": 1, "many": 4})
     if kind == "one":
         return 1
     if kind == "few":
@@ -168,7 +179,7 @@ def rows(draw: Draw, features: int, products: int, limits: Limits) -> int:
         return min(most, draw.pick(_SOME_ROWS))
     count = min(most, draw.pick((1000, 5000, 30_000, 100_000)))
     # Where rows are contiguous, their number decides how wide accesses may be.
-    whole = count // 64 * 64 if draw.chance(0.5) else 0
+    whole = count // 64 * 64 if tidy or draw.chance(0.5) else 0
     return whole or max(1, count - draw.pick((0, 1, 4, 7, 63)))
 
 

@@ -10,15 +10,14 @@ from tests.fuzz import reference
 from tests.fuzz.case import Call, Problem
 from tests.fuzz.tensors import Tensors
 
-# Errors of long sums of values of both signs walk at random: so many times the root of the terms.
-_WALK = 4.0
-
 
 class Gradients:
     """The gradients of a call's operands, and for each element the largest error.
 
-    The error of a sum is held to the sum of its terms' magnitudes, which is the gradient of the
-    product of magnitudes.
+    Sums in the accumulator's type are held to the sum of their terms' magnitudes: the gradient of
+    the product of magnitudes. What is rounded to the operands' type on the way adds up at random,
+    and is held to the root of the sum of squares, from the product of squares; where operands
+    repeat the same numbers it does not, and is held to magnitudes too.
 
     Args:
         tensors: filled.
@@ -28,45 +27,51 @@ class Gradients:
     def __init__(self, tensors: Tensors, names: list[str]) -> None:
         problem, call = tensors.problem, tensors.call
         self._names = names
-        exact = _operands(tensors, names)
-        self._values = _differentiated(problem, call, exact, tensors["g"].detach().double())
-        sizes = {name: item.detach().abs() for name, item in exact.items()}
-        g = tensors["g"].detach().double().abs()
-        self._magnitudes = _differentiated(problem, call, sizes, g, magnitudes=True)
-        self._unit = support._UNIT[problem.element]
-        unit = support._UNIT[support.accumulator(problem.element)]
-        self._share = 2 * unit * (_terms(tensors) + 8)
-        # What is between two products is rounded, and parts of sums may be.
-        self._share += 4 * (len(problem.shapes) + 2) * self._unit
+        exact, g = _operands(tensors, names), tensors["g"].detach().double()
+        self._values = _differentiated(problem, call, exact, g)
+        powers = [
+            [
+                size ** (1 / power)
+                for size in _differentiated(
+                    problem,
+                    call,
+                    {name: item.abs() ** power for name, item in exact.items()},
+                    g.abs() ** power,
+                    power,
+                )
+            ]
+            for power in (1, 2)
+        ]
+        repeats = reference.repeats(call)
+        terms = math.prod(call.x.shape) + math.prod(g.shape)
+        terms += sum(math.prod(item.shape) for item in call.parts)
+        unit = support._UNIT[problem.element]
+        of_sums = 2 * support._UNIT[support.accumulator(problem.element)]
+        of_sums *= reference.walk(terms, repeats) + 8
+        self._bounds = [
+            of_sums * size
+            + 8 * (len(problem.shapes) + 2) * unit * (size if repeats else root)
+            + 4 * unit * value.abs()
+            + 2 * support._TINY[problem.element]
+            for size, root, value in zip(*powers, self._values, strict=True)
+        ]
 
     def trouble(self, found: list[Any]) -> str:
         """What is wrong with gradients in the order of the names; "" where nothing is."""
-        tiny = max(support._TINY.values())
-        for name, item, value, size in zip(
-            self._names, found, self._values, self._magnitudes, strict=True
+        for name, item, value, bound in zip(
+            self._names, found, self._values, self._bounds, strict=True
         ):
             if item.shape != value.shape:
                 return f"gradient of {name} of shape {tuple(item.shape)}"
-            bad = ~((item.double() - value).abs() <= self._share * size + 2 * tiny)
+            bad = ~((item.double() - value).abs() <= bound)
             if bad.any():
                 at = tuple(bad.nonzero()[0].tolist())
                 return (
                     f"gradient of {name}: {int(bad.sum())} of {bad.numel()} elements beyond the"
                     f" bound, the first one at {list(at)}: {float(item[at])} for"
-                    f" {float(value[at])}, magnitudes {float(size[at]):.3g}"
+                    f" {float(value[at])}, allowed {float(bound[at]):.3g}"
                 )
         return ""
-
-
-def _terms(tensors: Tensors) -> float:
-    """Terms of the longest sum; for sums of random signs about the root of their number."""
-    problem, call = tensors.problem, tensors.call
-    terms = math.prod(call.x.shape) + math.prod(tensors["g"].shape)
-    terms += sum(math.prod(item.shape) for item in call.parts)
-    # The same number many times is no random walk.
-    if 0 in (*call.x.strides, *(call.g.strides if call.g else ())):
-        return float(terms)
-    return min(float(terms), _WALK * math.sqrt(terms) + 8 * len(problem.shapes))
 
 
 def _operands(tensors: Tensors, names: list[str]) -> dict[str, Any]:
@@ -76,13 +81,14 @@ def _operands(tensors: Tensors, names: list[str]) -> dict[str, Any]:
 
 
 def _differentiated(
-    problem: Problem, call: Call, operands: dict[str, Any], g: Any, *, magnitudes: bool = False
+    problem: Problem, call: Call, operands: dict[str, Any], g: Any, power: int = 0
 ) -> list[Any]:
+    """Gradients of the product; with a power of the product of such powers of magnitudes."""
     import torch
 
     leaves = {name: item.clone().requires_grad_() for name, item in operands.items()}
     parts = [item for name, item in leaves.items() if name.startswith("parts")]
-    alpha, beta = (abs(call.alpha), abs(call.beta)) if magnitudes else (call.alpha, call.beta)
+    alpha, beta = (abs(item) ** power if power else item for item in (call.alpha, call.beta))
     y = alpha * reference.product(problem, leaves["x"], parts)
     if call.z is not None:
         y = y + beta * leaves["z"]

@@ -83,7 +83,9 @@ def test_it_is_that_of_the_descriptions(family) -> None:
         expected, ours = _expected(problem, call, tensors), tensors._expected
         assert ours.trouble(expected.value) == ""
         if problem.element.kind == "float":
-            np.testing.assert_allclose(ours.bound, expected.bound, 1e-3)
+            # Of long sums of both signs the random test allows less.
+            assert (ours.bound <= 1.001 * expected.bound).all()
+            assert problem.is_weight_gradient or (ours.bound >= 0.999 * expected.bound).all()
 
 
 def test_integers_on_a_gpu_are_multiplied_exactly() -> None:

@@ -16,6 +16,7 @@ from kronop.args.device import check, cuda_driver, current
 from kronop.args.host import HostBuffer
 from kronop.args.memory import DeviceBuffer
 from kronop.args.overlap import RawMemory, raw_array
+from kronop.args.stream import torch_stream
 from kronop.args.strides import is_gapless, matrix_strides, reach
 from kronop.args.tensor import device_framework
 from kronop.args.view import CPU, Device, TensorView
@@ -228,7 +229,7 @@ def _device_copy(target: TensorView, source: TensorView) -> Step:
         to, of = (torch.as_tensor(RawMemory(item), device=place) for item in (target, source))
 
         def copy(stream: int) -> None:
-            with torch.cuda.stream(torch.cuda.ExternalStream(stream, device=place)):
+            with torch.cuda.stream(torch_stream(stream, place)):
                 to.copy_(of)
 
         return copy

@@ -8,6 +8,8 @@ from typing import Any
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 
 _ATTRIBUTES = ("cuda_stream", "ptr", "handle")
+# Handles of the legacy default stream: none, and CU_STREAM_LEGACY.
+_DEFAULT = (0, 1)
 
 
 def stream_handle(stream: Any, framework: str, index: int) -> int:
@@ -44,6 +46,18 @@ def stream_handle(stream: Any, framework: str, index: int) -> int:
             mismatch("stream", expected="a CUstream handle", got=handle, hint="pass 0 or a handle")
         )
     return handle
+
+
+def torch_stream(handle: int, device: Any) -> Any:
+    """torch's own object for the stream of a handle.
+
+    NOTE: torch 2.11 makes a new stream of handle 0 (`ExternalStream(0)`), which waits for nothing:
+    copies there raced with kernels on the default stream.
+    """
+    torch = sys.modules["torch"]
+    if handle in _DEFAULT:
+        return torch.cuda.default_stream(device)
+    return torch.cuda.ExternalStream(handle, device=device)
 
 
 def _current(framework: str, index: int) -> int:

@@ -192,6 +192,20 @@ def test_many_batch_dimensions_are_copied_on_the_gpu() -> None:
     assert (problem.rows, problem.x.batch, problem.x.row) == (2, (12,), 6)
 
 
+def test_copies_on_the_gpu_are_in_the_order_of_the_default_stream() -> None:
+    torch = _torch()
+    operation = CopyOperation(ksparse((1, 6, 6, 1)), _target())
+    x = torch.zeros(3, 2, 6, dtype=torch.float64, device="cuda").transpose(0, 1)
+    y = torch.full((3, 2, 6), torch.nan, dtype=torch.float64, device="cuda").transpose(0, 1)
+    weights = torch.zeros(1, 6, 6, 1, dtype=torch.float64, device="cuda")
+    arguments = KSparseArguments(operation=operation, X=x, W=weights, Y=y)
+    for value in range(1, 4):
+        torch.cuda._sleep(20_000_000)  # Some 10 ms: what does not wait for it comes too early.
+        x.fill_(value)
+        arguments.run(operation)
+        assert bool((y == value).all())
+
+
 def test_mixed_devices_are_refused_by_name() -> None:
     torch = _torch()
     x = torch.zeros(4, 6, dtype=torch.float64, device="cuda")

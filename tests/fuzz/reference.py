@@ -187,6 +187,8 @@ class Expected:
 
 def activated(name: str, value: Any) -> Any:
     """An activation of wide values."""
+    if name == "hardswish":  # torch's on a GPU takes a sixth in float32, whatever the type.
+        return value * (value + 3).clip(0, 6) / 6
     if not isinstance(value, np.ndarray):
         return getattr(_torch().nn.functional, name)(value)
     activation = getattr(epilogues, name)(float64)

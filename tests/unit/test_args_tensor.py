@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kronop.args import host
 from kronop.args.base import check_writable
 from kronop.args.overlap import overlaps, overlaps_itself
-from kronop.args.stream import stream_handle
+from kronop.args.stream import stream_handle, torch_stream
 from kronop.args.tensor import check_promise, describe, empty, view
 from kronop.args.view import CPU
 from kronop.descriptions.datatype import ColumnMajor, RowMajor, bfloat16, float32
@@ -247,6 +247,17 @@ class Named:
 class Protocol:
     def __cuda_stream__(self) -> tuple[int, int]:
         return 0, 11
+
+
+def test_the_default_stream_of_torch_is_no_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    made = {"default_stream": lambda device: "default", "ExternalStream": lambda *_, **__: "other"}
+    for name, make in made.items():
+        monkeypatch.setattr(torch.cuda, name, make)
+    assert [torch_stream(handle, "cuda:0") for handle in (0, 1, 2, 4096)] == [
+        *["default"] * 2,
+        *["other"] * 2,
+    ]
 
 
 def test_streams_are_named_in_many_ways() -> None:

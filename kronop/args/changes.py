@@ -17,10 +17,11 @@ def counter(tensor: Any) -> Callable[[tuple[Any, ...]], None] | None:
     Tensors of torch's inference mode have no count, and are passed over: nothing saves them.
 
     NOTE: torch.autograd.graph.increment_version is this after a check of types, in 0.25
-    microseconds instead of 0.1.
+    microseconds instead of 0.1. Its `__call__`, because torch.compile (2.13) takes the function
+    itself, and the public one, into its graph, which then does not count.
     """
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(tensor, torch.Tensor):
         return None
-    count: Callable[[tuple[Any, ...]], None] = torch._C._increment_version
+    count: Callable[[tuple[Any, ...]], None] = torch._C._increment_version.__call__
     return count

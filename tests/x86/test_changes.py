@@ -38,7 +38,7 @@ _WAYS: dict[str, Callable[[Any], Any]] = {
         _X.numpy(), [item.numpy() for item in _FACTORS], out=out
     ),
     "ksmm": lambda out: kronop.ksmm(_X, _WEIGHTS[0], out=out),
-    "ksmm of a chain": lambda out: kronop.ksmm(_X, _WEIGHTS, activation="relu", out=out),
+    "ksmm of a chain": lambda out: kronop.ksmm(_X, _WEIGHTS, out=out),
     "ksmm, batch last": lambda out: kronop.ksmm(_X.mT, _WEIGHTS, batch_last=True, out=out.mT),
     "with a copy": lambda out: kronop.ksmm(_WIDE[:, ::2], _WEIGHTS[0], out=out),
 }
@@ -82,6 +82,15 @@ def test_results_that_require_gradients_are_counted_as_torch_counts_them() -> No
             kronop.gemkm(_X, _FACTORS, out=out)
             torch.mm(_X, torch.kron(*_FACTORS), out=expected)
         assert out._version == expected._version
+
+
+@pytest.mark.filterwarnings("ignore:Dynamo does not know")
+def test_around_graphs_of_torch_compile_results_are_counted_too() -> None:
+    out = torch.zeros(4, 6)
+    compiled = torch.compile(lambda x: kronop.gemkm(x * 2, _FACTORS, out=out) + 1, backend="eager")
+    for count in range(1, 5):
+        compiled(_X)
+        assert out._version == count
 
 
 def test_tensors_of_inference_mode_have_no_count() -> None:

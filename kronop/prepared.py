@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kronop import knobs, winners
-from kronop.args import host, signature
+from kronop.args import changes, host, signature
 from kronop.args.base import Arguments, host_threads
 from kronop.args.memory import DeviceBuffer
 from kronop.args.overlap import span
@@ -198,6 +198,7 @@ class Call:
         self._address = signature.addresser(framework)
         self._make_scratch = None if device.is_host else signature.scratch_maker(framework)
         source, result = len(tensors) - 2, len(tensors) - 1
+        self._count_change = changes.counter(tensors[result])
         # Z may be anywhere where it is not read, or where it is the result itself.
         is_apart = bool(beta) and addresses[source] != addresses[result]
         apart = range(source + is_apart)
@@ -207,8 +208,11 @@ class Call:
     def run(self, tensors: Sequence[Any], addresses: list[int]) -> Any:
         """The result, or None where the checks have to decide: nothing has been written then."""
         given = tensors[-1]
-        if given is not None and self._may_overlap(addresses):
-            return None
+        if given is not None:
+            if self._may_overlap(addresses):
+                return None
+            if self._count_change is not None:
+                self._count_change((given,))
         stream = 0 if self._is_host else stream_handle(None, self._framework, self._device)
         x = result = tensors[0]
         for step in self._steps:

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, Self, TypeVar
 
+from kronop.args import changes
 from kronop.args.device import check, cuda_driver, current, default_device, target_of_device
 from kronop.args.host import thread_count
 from kronop.args.overlap import overlaps, overlaps_itself, same_elements
@@ -93,6 +94,7 @@ class Arguments(abc.ABC):
         self._lock = threading.Lock()  # Held by whoever uses the scratch memory.
         self._steps: tuple[Launcher, ...] | None = None
         self._placement: Placement | None = None
+        self._count_change: Callable[[tuple[Any]], None] | None = None
         self._stream = 0
         self._ran = False
 
@@ -182,6 +184,7 @@ class Arguments(abc.ABC):
         self._placement = placement
         self.launchers = launchers
         self._steps = (*placement.before, *launchers, *placement.after)
+        self._count_change = changes.counter(self.Y)
         return self._steps
 
     def run(
@@ -200,6 +203,8 @@ class Arguments(abc.ABC):
             steps = self._steps
             if steps is None:
                 steps = self._bind(kernels, planned or self.operation)
+            if self._count_change is not None:
+                self._count_change((self.Y,))
             if self._is_host:
                 for step in steps:
                     step(0)
@@ -236,6 +241,8 @@ class Arguments(abc.ABC):
                 for finish in placement.scatter:
                     finish()
                 placement.fresh = False
+                if self._count_change is not None:  # Now host tensors change, not when it ran.
+                    self._count_change((self.Y,))
 
     def _wait(self) -> None:
         with current(self._device.index):

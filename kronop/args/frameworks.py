@@ -141,6 +141,7 @@ def _torch(torch: Any, tensor: Any, name: str) -> TensorView:
                 " pass .detach(), or work under torch.no_grad()",
             )
         )
+    _check_tangent(torch, tensor, name)
     try:
         pointer = tensor.data_ptr()
     except RuntimeError as error:
@@ -162,6 +163,30 @@ def _torch(torch: Any, tensor: Any, name: str) -> TensorView:
         # Not the tensor: `x.data = ...` and `x.set_(...)` would take its storage away.
         owner=tensor.untyped_storage(),
     )
+
+
+def _check_tangent(torch: Any, tensor: Any, name: str) -> None:
+    """Refuses a tensor with a forward-mode derivative, which would be lost."""
+    if _has_tangent(torch, tensor):
+        raise ArgumentError(
+            mismatch(
+                name,
+                expected="a tensor without tangent",
+                got="a dual tensor of torch.autograd.forward_ad",
+                hint="kronop.torch.gemkm, gekmm and ksmm have forward-mode derivatives; without"
+                " one pass torch.autograd.forward_ad.unpack_dual(tensor).primal",
+            )
+        )
+
+
+def _has_tangent(torch: Any, tensor: Any) -> bool:
+    forward_ad = torch.autograd.forward_ad
+    if forward_ad._current_level < 0 or not torch._C._is_fwd_grad_enabled():
+        return False
+    try:
+        return forward_ad.unpack_dual(tensor).tangent is not None
+    except RuntimeError:  # In the kernel of an operator torch unpacks those alone that have none.
+        return True
 
 
 def _cupy(array: Any, name: str) -> TensorView:

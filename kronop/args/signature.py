@@ -67,11 +67,15 @@ def _cupy(array: Any) -> Reading:
 
 
 def _torch_reader(torch: Any) -> Callable[[Any], Reading | None]:
+    from torch.autograd import forward_ad
+
     records = torch.is_grad_enabled
 
     def read(tensor: Any) -> Reading | None:
         address = tensor.data_ptr()
         if tensor.is_neg() or not address or (tensor.requires_grad and records()):
+            return None
+        if forward_ad._current_level >= 0:  # There may be a tangent.
             return None
         return address, (
             tensor.dtype,

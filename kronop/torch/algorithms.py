@@ -13,7 +13,7 @@ import torch
 
 from kronop.torch.ksparse import ksmm
 from kronop.torch.ksparse_shapes import as_matrix, outputs_of, result_shape
-from kronop.torch.sparse import sparse_product
+from kronop.torch.sparse import einsum_product, sparse_product
 
 Algorithm = Callable[[Any, Sequence[Any], Any, bool], Any]
 
@@ -47,15 +47,6 @@ def _dense(x: Any, weights: Sequence[Any], bias: Any, batch_last: bool) -> Any:
     return _biased(result.reshape(result_shape(x, len(matrix), True)), bias, True)
 
 
-def _einsum(x: Any, weight: Any, batch_last: bool) -> Any:
-    a, _, c, d = weight.shape
-    if batch_last:
-        x = x.unflatten(0, (a, c, d))
-        return torch.einsum("ikl...,ijkl->ijl...", x, weight).flatten(0, 2)
-    x = x.unflatten(-1, (a, c, d))
-    return torch.einsum("...ikl,ijkl->...ijl", x, weight).flatten(-3)
-
-
 def _bmm(x: Any, weight: Any, batch_last: bool) -> Any:
     """a d matrix products side by side, with the permutations that they need."""
     a, b, c, d = weight.shape
@@ -73,8 +64,6 @@ def _bmm(x: Any, weight: Any, batch_last: bool) -> Any:
 
 def _sparse(blocks: bool) -> Callable[[Any, Any, bool], Any]:
     def apply(x: Any, weight: Any, batch_last: bool) -> Any:
-        if torch._C._are_functorch_transforms_active():  # For these torch has no sparse matrices.
-            return _einsum(x, weight, batch_last)
         shape = result_shape(x, outputs_of(weight.shape), batch_last)
         return sparse_product(as_matrix(x, batch_last), weight, batch_last, blocks).reshape(shape)
 
@@ -102,7 +91,7 @@ ALGORITHMS: dict[str, Algorithm] = {
     "kernel": _kernel,
     "bmm": _one_by_one(_bmm),
     "bsr": _one_by_one(_sparse(blocks=True)),
-    "einsum": _one_by_one(_einsum),
+    "einsum": _one_by_one(einsum_product),
     "dense": _dense,
     "sparse": _one_by_one(_sparse(blocks=False)),
 }

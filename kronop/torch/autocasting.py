@@ -15,6 +15,12 @@ _KEYS = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU) | torch._C.Dis
 )
 
 
+def is_casting(device: str) -> bool:
+    """Whether autocast is on for that type of device; torch knows none for "meta"."""
+    known = torch.amp.autocast_mode.is_autocast_available(device)
+    return bool(known and torch.is_autocast_enabled(device))
+
+
 def cast(device: str, *tensors: Any) -> list[Any]:
     """The tensors in autocast's type for that type of device."""
     return cast_to(torch.get_autocast_dtype(device), *tensors)

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
-from kronop.torch import operators, transforms
+from kronop.torch import operators
 from kronop.torch.checks import check_source, check_tensor, number
 
 
@@ -17,8 +15,8 @@ def gemkm(
 ) -> Any:
     """alpha x (F1 x ... x FN) + beta z, differentiable in x, every factor and z.
 
-    As `kronop.gemkm`, and a torch operator: autograd to any order, torch.compile without a graph
-    break, torch.vmap, torch.func. Gradients are computed by kronop's own kernels:
+    As `kronop.gemkm`, and a torch operator: autograd to any order and in both modes, torch.compile
+    without a graph break, torch.vmap, torch.func. Gradients are computed by kronop's own kernels:
 
     - of x alone: one product, with the transposed factors.
     - of N factors: neighbours are taken together in n <= N groups (n = 3 for 8^5 and 64^3, 2 for
@@ -27,6 +25,8 @@ def gemkm(
       kept between forward and backward; the backward works on parts of the rows (gekmm: of the
       batch), in at most n buffers.
     - a second derivative takes up to 2 N + 1 products and N + 1 backwards.
+    - a tangent (torch.func.jvp, torch.autograd.forward_ad): one product for each of x and the
+      factors that has one.
 
     Args:
         x: (..., M, K) or (K,), with K the product of the factors' rows.
@@ -95,7 +95,5 @@ def _kron(x: Any, factors: Any, alpha: Any, beta: Any, z: Any, left: bool) -> An
 
 
 def _call(x: Any, factors: Any, z: Any, alpha: Any, beta: Any, left: bool) -> Any:
-    product = operators.kron
-    if torch._C._are_functorch_transforms_active():
-        product = transforms.kron
+    product, _ = operators.forms()
     return product(x, list(factors), z, alpha, beta, left)

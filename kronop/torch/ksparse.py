@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch.autograd import forward_ad
 
 from kronop import functional_ksparse
 from kronop.descriptions.epilogue import ACTIVATION_NAMES
 from kronop.errors import ArgumentError, mismatch
-from kronop.torch import ksparse_operators, ksparse_transforms
+from kronop.torch import ksparse_operators, transforms
 from kronop.torch.autocasting import cast_to, cast_together
 from kronop.torch.checks import check_source, check_tensor, number
 from kronop.torch.ksparse_chain import Chain
@@ -32,10 +31,11 @@ def ksmm(
 ) -> Any:
     """activation(alpha x K' + beta z + bias), differentiable in x, all weights, bias and z.
 
-    As `kronop.ksmm`, and a torch operator: autograd to any order, autocast, torch.compile without
-    a graph break, torch.export, torch.vmap, torch.func. Gradients are computed by kronop's kernels
-    (those of weights on a CPU by torch's matrix products): one product with the transposed factor
-    and one gradient of weights for each factor.
+    As `kronop.ksmm`, and a torch operator: autograd to any order and in both modes, autocast,
+    torch.compile without a graph break, torch.export, torch.vmap, torch.func. Gradients are
+    computed by kronop's kernels (those of weights on a CPU by torch's matrix products): one product
+    with the transposed factor and one gradient of weights for each factor; tangents by one product
+    for each of x and the weights that has one.
 
     Without a gradient, a list of weights is one call. With one, factors are applied one by one and
     what is between them is kept, as in a sequence of modules: to compute it again costs a product
@@ -71,27 +71,31 @@ def ksmm(
     _check(x, chain, bias, z, activation)
     alpha, beta = number("alpha", alpha), number("beta", beta)
     check_source(beta, z)
-    if torch.compiler.is_exporting() or not _needs_gradient((x, *chain, bias, z)):
-        outside = activation if _needs_gradient((x, *chain, bias, z)) else None
-        fused = None if outside else activation
-        result = _operator()(x, chain, bias, z, alpha, beta, batch_last, fused)
-        return _activated(result, outside)
+    product, _ = ksparse_operators.forms()
+    is_derived = _may_need_derivative((x, *chain, bias, z))
+    if torch.compiler.is_exporting() or not is_derived:
+        fused = None if is_derived else activation
+        result = product(x, chain, bias, z, alpha, beta, batch_last, fused)
+        return _activated(result, activation if is_derived else None)
     for weight in chain[:-1]:
-        x = _operator()(x, [weight], None, None, 1, 0, batch_last, None)
-    result = _operator()(x, chain[-1:], bias, z, alpha, beta, batch_last, None)
+        x = product(x, [weight], None, None, 1, 0, batch_last, None)
+    result = product(x, chain[-1:], bias, z, alpha, beta, batch_last, None)
     return _activated(result, activation)
-
-
-def _operator() -> Any:
-    if torch._C._are_functorch_transforms_active():
-        return ksparse_transforms.ksmm
-    return ksparse_operators.ksmm
 
 
 def _needs_gradient(tensors: Sequence[Any]) -> bool:
     return torch.is_grad_enabled() and any(
         item is not None and item.requires_grad for item in tensors
     )
+
+
+def _may_need_derivative(tensors: Sequence[Any]) -> bool:
+    """Also where nothing tells: requires_grad of a mapped row of what requires a gradient is False,
+    and tangents are not to be seen through other transforms."""
+    if not transforms.are_needed():
+        return _needs_gradient(tensors)
+    is_recorded = torch.is_grad_enabled() or transforms.are_tangents_possible()
+    return is_recorded and bool(tensors[0].is_floating_point())
 
 
 def _is_plain(tensors: Sequence[Any]) -> bool:
@@ -101,10 +105,9 @@ def _is_plain(tensors: Sequence[Any]) -> bool:
         all(item is None or type(item) in _PLAIN for item in tensors)
         and not torch.compiler.is_compiling()
         and tensors[0].device.type in ("cpu", "cuda")
-        and not torch._C._are_functorch_transforms_active()
+        and not transforms.are_needed()
         and not torch._C._len_torch_dispatch_stack()
         and torch._C._get_tracing_state() is None
-        and forward_ad._current_level < 0
     )
 
 

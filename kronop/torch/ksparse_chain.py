@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from kronop import functional_ksparse
-from kronop.torch import ksparse_formulas, ksparse_operators, ksparse_steps
+from kronop.torch import ksparse_formulas, ksparse_operators, ksparse_steps, transforms
 from kronop.torch.autocasting import cast_together
 from kronop.torch.ksparse_shapes import turned
 from kronop.torch.ksparse_steps import check_differentiable
@@ -66,9 +66,9 @@ class Chain(torch.autograd.Function):  # type: ignore[misc]  # torch is Any to m
         needed = ctx.needs_input_grad[_GIVEN:]
         if grad is None:
             return (None,) * (_GIVEN + len(needed))
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() or transforms.are_needed():
             of_x, found, of_bias, of_z = ksparse_formulas.of_product(
-                _Kept(ctx), *_OPERATORS, grad, needs_x, needed, needs_bias, needs_z
+                _Kept(ctx), *ksparse_operators.forms(), grad, needs_x, needed, needs_bias, needs_z
             )
         else:
             grad, last = ksparse_formulas.settled(grad), ctx.batch_last
@@ -78,9 +78,6 @@ class Chain(torch.autograd.Function):  # type: ignore[misc]  # torch is Any to m
             of_z = grad * ctx.beta if needs_z else None
             of_x, found = _gradients(ctx, grad, needs_x, needed)
         return None, None, None, None, of_bias, of_z, of_x, *found
-
-
-_OPERATORS = (ksparse_operators.ksmm, ksparse_operators.ksmm_gradient)
 
 
 class _Kept:

@@ -33,6 +33,8 @@ def of_product(
     What is between factors is computed again, from x.
     """
     x, *weights = ctx.saved_tensors
+    if grad is None:
+        return None, [None] * len(weights), None, None
     last, grad = ctx.batch_last, settled(grad)
     of_bias = bias_gradient(grad, last) if needs_bias else None
     of_z = grad * ctx.beta if needs_z else None
@@ -74,8 +76,74 @@ def of_gradient(
     with the direction as weights."""
     x, grad = ctx.saved_tensors
     of_x = of_grad = None
+    if direction is None:
+        return None, None
     if needs_x:
         of_x = ksmm(grad, [turned(direction)], None, None, ctx.alpha, 0, ctx.batch_last, None)
     if needs_grad:
         of_grad = ksmm(x, [direction], None, None, ctx.alpha, 0, ctx.batch_last, None)
     return of_x, of_grad
+
+
+def tangent_of_product(
+    ctx: Any, ksmm: Any, of_bias: Any, of_z: Any, of_x: Any, *of_weights: Any
+) -> Any:
+    """The tangent of the result of kronop::ksmm, given those of its arguments (None where one has
+    none). A factor makes u K' + x dK' of the tangent u of its operand x, where dK has the tangent
+    of the weights for weights."""
+    x, *weights = ctx.saved_tensors
+    last, found = ctx.batch_last, of_x
+    z, beta = (None, 0) if of_z is None or not ctx.beta else (of_z, ctx.beta)
+    if all(item is None for item in (of_x, *of_weights)):
+        return _tangent_of_summands(ctx, x, of_bias, z)
+    for at, (weight, of_weight) in enumerate(zip(weights[:-1], of_weights, strict=False)):
+        found = _sum_of_products(ksmm, found, weight, x, of_weight, (None, None, 1, 0), last)
+        if any(item is not None for item in of_weights[at + 1 :]):
+            x = ksmm(x, [weight], None, None, 1, 0, last, None)
+    others = (of_bias, z, ctx.alpha, beta)
+    return _sum_of_products(ksmm, found, weights[-1], x, of_weights[-1], others, last)
+
+
+def _sum_of_products(
+    ksmm: Any,
+    tangent: Any,
+    weight: Any,
+    x: Any,
+    of_weight: Any,
+    others: tuple[Any, Any, Any, Any],
+    last: bool,
+) -> Any:
+    """alpha (u K' + x dK') + beta z + bias, without what there is no tangent of.
+
+    Args:
+        others: bias, z, alpha and beta.
+    """
+    bias, z, alpha, beta = others
+    found = None
+    if tangent is not None:
+        found = ksmm(tangent, [weight], bias, z, alpha, beta, last, None)
+        bias, z, beta = None, found, 1
+    if of_weight is not None:
+        found = ksmm(x, [of_weight], bias, z, alpha, beta, last, None)
+    return found
+
+
+def _tangent_of_summands(ctx: Any, x: Any, of_bias: Any, of_z: Any) -> Any:
+    found = x.new_zeros(ctx.shape)
+    if of_z is not None:
+        found = found + ctx.beta * of_z
+    if of_bias is not None:
+        behind = len(ctx.shape) - 1 if ctx.batch_last else 0
+        found = found + of_bias.reshape(-1, *[1] * behind)
+    return found
+
+
+def tangent_of_gradient(ctx: Any, ksmm_gradient: Any, of_x: Any, of_grad: Any) -> Any:
+    """The tangent of the result of kronop::ksmm_gradient, given those of x and grad."""
+    x, grad = ctx.saved_tensors
+    pattern, alpha, last = list(ctx.pattern), ctx.alpha, ctx.batch_last
+    found = None if of_x is None else ksmm_gradient(of_x, grad, pattern, alpha, last)
+    if of_grad is None:
+        return found
+    other = ksmm_gradient(x, of_grad, pattern, alpha, last)
+    return other if found is None else found + other

@@ -15,7 +15,7 @@ from kronop import functional_ksparse
 from kronop.descriptions.datatype import TENSOR_TYPES, result_type
 from kronop.errors import ArgumentError, mismatch
 from kronop.gradients import weight_gradient
-from kronop.torch import ksparse_batching, ksparse_formulas
+from kronop.torch import ksparse_batching, ksparse_formulas, ksparse_transforms, transforms
 from kronop.torch.autocasting import cast, register, without_autocast
 from kronop.torch.ksparse_shapes import (
     as_matrix,
@@ -38,6 +38,13 @@ _LIBRARY.define(
 )
 ksmm = torch.ops.kronop.ksmm.default
 ksmm_gradient = torch.ops.kronop.ksmm_gradient.default
+
+
+def forms() -> tuple[Any, Any]:
+    """(kronop::ksmm, kronop::ksmm_gradient) as they have to be called now."""
+    if transforms.are_needed():
+        return ksparse_transforms.ksmm, ksparse_transforms.ksmm_gradient
+    return ksmm, ksmm_gradient
 
 
 def _compute(
@@ -139,7 +146,7 @@ def _keep(ctx: Any, inputs: Any, output: Any) -> None:
 
 
 def _differentiate(ctx: Any, grad: Any) -> Any:
-    found = ksparse_formulas.of_product(ctx, ksmm, ksmm_gradient, grad, *ctx.needs_input_grad[:4])
+    found = ksparse_formulas.of_product(ctx, *forms(), grad, *ctx.needs_input_grad[:4])
     return *found, None, None, None, None
 
 
@@ -149,7 +156,7 @@ def _keep_gradient(ctx: Any, inputs: Any, output: Any) -> None:
 
 
 def _differentiate_gradient(ctx: Any, direction: Any) -> Any:
-    found = ksparse_formulas.of_gradient(ctx, ksmm, direction, *ctx.needs_input_grad[:2])
+    found = ksparse_formulas.of_gradient(ctx, forms()[0], direction, *ctx.needs_input_grad[:2])
     return *found, None, None, None
 
 

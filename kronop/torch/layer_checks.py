@@ -9,6 +9,7 @@ import torch
 
 from kronop.descriptions.tile import whole
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.torch.autocasting import is_casting
 from kronop.torch.ksparse_shapes import (
     Pattern,
     check_chain,
@@ -107,12 +108,6 @@ def check_operand(x: Any, features: int, batch_last: bool, dtype: Any) -> None:
                 hint="convert x, or the layer with .to(), or use torch.autocast",
             )
         )
-
-
-def is_casting(device: str) -> bool:
-    """Whether autocast is on for that type of device; torch knows none for "meta"."""
-    known = torch.amp.autocast_mode.is_autocast_available(device)
-    return bool(known and torch.is_autocast_enabled(device))
 
 
 def check_linear(linear: Any, patterns: Sequence[Pattern]) -> None:

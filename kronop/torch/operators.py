@@ -12,7 +12,7 @@ import torch
 
 from kronop.errors import ArgumentError, mismatch
 from kronop.functional import gekmm, gemkm
-from kronop.torch import batching, formulas
+from kronop.torch import batching, formulas, transforms
 from kronop.torch.gradient import gradients
 
 _LIBRARY = torch.library.Library("kronop", "DEF")
@@ -25,6 +25,13 @@ _LIBRARY.define(
 )
 kron = torch.ops.kronop.kron.default
 kron_backward = torch.ops.kronop.kron_backward.default
+
+
+def forms() -> tuple[Any, Any]:
+    """(kronop::kron, kronop::kron_backward) as they have to be called now."""
+    if transforms.are_needed():
+        return transforms.kron, transforms.kron_backward
+    return kron, kron_backward
 
 
 def _compute(x: Any, factors: Any, z: Any, alpha: Any, beta: Any, left: bool) -> Any:
@@ -94,7 +101,7 @@ def _keep(ctx: Any, inputs: Any, output: Any) -> None:
 
 
 def _differentiate(ctx: Any, grad: Any) -> Any:
-    return formulas.of_product(ctx, kron_backward, grad, *ctx.needs_input_grad[:3])
+    return formulas.of_product(ctx, forms()[1], grad, *ctx.needs_input_grad[:3])
 
 
 def _keep_backward(ctx: Any, inputs: Any, output: Any) -> None:
@@ -105,7 +112,7 @@ def _keep_backward(ctx: Any, inputs: Any, output: Any) -> None:
 
 def _differentiate_backward(ctx: Any, directions: Any) -> Any:
     needs = ctx.needs_input_grad[:3]
-    return formulas.of_gradients(ctx, kron, kron_backward, directions, *needs)
+    return formulas.of_gradients(ctx, *forms(), directions, *needs)
 
 
 for _device in ("CPU", "CUDA"):

@@ -13,14 +13,32 @@ from typing import Any
 
 import torch
 
+from kronop.torch import transforms
 from kronop.torch.autocasting import cast, register
 from kronop.torch.ksparse_shapes import inputs_of, outputs_of, turned
 
 _LIBRARY = torch.library.Library("kronop", "FRAGMENT")
 _LIBRARY.define("sparse_product(Tensor x, Tensor weight, bool batch_last, bool blocks) -> Tensor")
-sparse_product = torch.ops.kronop.sparse_product.default
+_product = torch.ops.kronop.sparse_product.default
 # Triton's kernels for torch's block-sparse matrices take powers of two from here on.
 _LEAST_POWER = 16
+
+
+def sparse_product(x: Any, weight: Any, batch_last: bool, blocks: bool) -> Any:
+    """x K', or K x with `batch_last`, for a matrix x; of square blocks, or else of rows."""
+    if transforms.are_needed():  # For these torch has no sparse matrices.
+        return einsum_product(x, weight, batch_last)
+    return _product(x, weight, batch_last, blocks)
+
+
+def einsum_product(x: Any, weight: Any, batch_last: bool) -> Any:
+    """The same by torch.einsum, for an x of any number of dimensions."""
+    a, _, c, d = weight.shape
+    if batch_last:
+        x = x.unflatten(0, (a, c, d))
+        return torch.einsum("ikl...,ijkl->ijl...", x, weight).flatten(0, 2)
+    x = x.unflatten(-1, (a, c, d))
+    return torch.einsum("...ikl,ijkl->...ijl", x, weight).flatten(-3)
 
 
 def by_rows(weight: Any) -> Any:

@@ -110,6 +110,18 @@ def test_a_second_run_without_sync_goes_on_from_the_first(gpu: Driver) -> None:
     np.testing.assert_array_equal(y, 19)
 
 
+def test_torch_is_told_of_results_when_they_reach_the_host(gpu: Driver) -> None:
+    torch = pytest.importorskip("torch")
+    y = torch.zeros(6, 2, dtype=torch.float64).mT
+    operation = OperationDouble(kron(FACTORS), "sm_90a")
+    arguments = KronMatmulArguments(operation=operation, X=np.ones((2, 6)), factors=_factors(), Y=y)
+    arguments.run(operation)
+    saved = y._version
+    arguments.sync()
+    assert float(y[0, 0]) == 6
+    assert y._version > saved
+
+
 @pytest.mark.parametrize("framework", ["numpy", "torch"])
 def test_shared_factors_are_staged_once(gpu: Driver, framework: str) -> None:
     operation = OperationDouble(kron(((2, 2),) * 3), "sm_90a")

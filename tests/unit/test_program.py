@@ -117,6 +117,15 @@ def _weight_gradient(x: Any, g: Any, pattern: Any, **options: Any) -> None:
     arguments.operation.run(arguments)
 
 
+def test_the_result_of_a_gradient_is_counted_as_changed() -> None:
+    x, g, out = (_random(*shape).detach() for shape in ((5, 2), (5, 3), (2, 3)))
+    options = {"tied": True, "alpha": 1.0, "beta": 0, "z": None, "factors": []}
+    arguments = _arguments(x, g, (1, 3, 2, 1), out=out, **options)
+    for count in (1, 2):
+        arguments.operation.run(arguments)
+        assert arguments.Y._version == count
+
+
 class _Counter:
     repeated = 0
 

@@ -13,6 +13,7 @@ from kronop.args.device import check, cuda_driver, current, default_device, targ
 from kronop.args.host import thread_count
 from kronop.args.overlap import overlaps, overlaps_itself, same_elements
 from kronop.args.staging import Form, Placement, in_use
+from kronop.args.storage import Kept, check_kept
 from kronop.args.stream import stream_handle
 from kronop.args.view import CPU, Device, TensorView
 from kronop.artifacts import Launch
@@ -68,8 +69,9 @@ class Arguments(abc.ABC):
     """Tensors and scalars of one call, checked once and run as often as wished.
 
     The memory that the tensors have when the arguments are built is what every run reads and
-    writes; it is kept alive. What moves a tensor to other memory (`x.data = ...`, `resize_` of a
-    torch tensor) does not move the arguments.
+    writes; it is kept alive. What gives a tensor other memory (`x.data = ...`) does not move the
+    arguments. Memory that is freed, cut or moved under its tensors (a torch storage's `resize_`,
+    `ndarray.resize(refcheck=False)`) is refused by the next run: build the arguments again.
 
     Threads may share arguments: their runs follow each other, since they share scratch memory. On
     a GPU, runs on different streams do so too where there is scratch memory; the order in which
@@ -93,6 +95,7 @@ class Arguments(abc.ABC):
         self._lock = threading.Lock()  # Held by whoever uses the scratch memory.
         self._steps: tuple[Launcher, ...] | None = None
         self._placement: Placement | None = None
+        self._kept: tuple[Kept, ...] = ()
         self._stream = 0
         self._ran = False
 
@@ -170,6 +173,7 @@ class Arguments(abc.ABC):
         twin = copy.copy(self)
         twin._lock = threading.Lock()
         twin.launchers = twin._steps = twin._placement = None
+        twin._kept = ()
         twin._ran = False
         return twin
 
@@ -180,6 +184,7 @@ class Arguments(abc.ABC):
             for launch in self.launches(planned, placement)
         )
         self._placement = placement
+        self._kept = tuple(placement.kept)
         self.launchers = launchers
         self._steps = (*placement.before, *launchers, *placement.after)
         return self._steps
@@ -195,11 +200,15 @@ class Arguments(abc.ABC):
                 Host operations ignore it and are done when this returns. As with torch's and
                 CuPy's own operations, their allocators do not know of a stream that is not the
                 tensors' own: keep the arguments until its work is done, or call `record_stream`.
+
+        Raises:
+            ArgumentError: a tensor's memory is no longer what the arguments were built on.
         """
         with self._lock:
             steps = self._steps
             if steps is None:
                 steps = self._bind(kernels, planned or self.operation)
+            check_kept(self._kept)
             if self._is_host:
                 for step in steps:
                     step(0)

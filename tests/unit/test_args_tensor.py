@@ -46,6 +46,29 @@ def test_numpy_is_read_where_it_lies() -> None:
     assert item.owner is array
 
 
+def test_what_a_subclass_says_of_itself_is_not_taken_for_its_memory() -> None:
+    class Liar(np.ndarray):
+        shape = strides = property(lambda self: (1 << 40, 1 << 20))  # type: ignore[assignment]
+        dtype = property(lambda self: np.dtype(np.int64))  # type: ignore[assignment]
+        base = __array_interface__ = property(lambda self: None)  # type: ignore[assignment]
+        nbytes = property(lambda self: 1 << 60)  # type: ignore[assignment]
+        flags = property(lambda self: np.zeros(1).flags)  # type: ignore[assignment]
+
+        def view(self, *types: Any) -> Any:
+            return self
+
+    plain = np.zeros((4, 6), "f4")
+    plain.flags.writeable = False
+    for array in (plain.view(Liar), plain[1:].view(Liar)[1:]):
+        rows = np.ndarray.shape.__get__(array)[0]  # type: ignore[attr-defined]
+        item = view(array, "X")
+        assert (item.shape, item.strides, item.element) == ((rows, 6), (6, 1), float32)
+        assert item.pointer == plain[4 - rows :].ctypes.data
+        assert not item.writable
+        assert item.storage is not None
+        assert (item.storage.address, item.storage.nbytes) == (plain.ctypes.data, 96)
+
+
 def test_torch_is_read_where_it_lies() -> None:
     torch = pytest.importorskip("torch")
     tensor = torch.zeros(4, 6, dtype=torch.bfloat16).T[1:]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import copy
+import dataclasses
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +19,7 @@ from kronop.args.stream import stream_handle
 from kronop.args.view import CPU, Device, TensorView
 from kronop.artifacts import Launch
 from kronop.descriptions.epilogue import EpilogueArguments
+from kronop.descriptions.shared import beta_beside
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.target import Target
 
@@ -295,7 +297,8 @@ def _check_scalars(
             )
         )
     # Another operation's scalars may be none of this one's: fractions, or beyond its range.
-    return operation.epilogue_type(*output_op.scalars)
+    checked = operation.epilogue_type(*output_op.scalars)
+    return dataclasses.replace(checked, has_beta=output_op.has_beta)
 
 
 def host_threads(framework: str) -> int:
@@ -353,8 +356,9 @@ def _places(views: Mapping[str, TensorView]) -> str:
     return ", ".join(f"{name} on {view.device}" for name, view in views.items())
 
 
-def check_source(beta: float, source: TensorView | None) -> None:
-    """beta without Z is refused: it would read nothing."""
+def check_source(output_op: EpilogueArguments, source: TensorView | None) -> None:
+    """beta without Z is refused: it would scale nothing. So is Z without beta: nobody reads it."""
+    beta = beta_beside(source, output_op.beta if output_op.has_beta else None)
     if beta != 0 and source is None:
         raise ArgumentError(
             mismatch(

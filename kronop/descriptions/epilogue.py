@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from kronop.descriptions.datatype import (
@@ -147,9 +147,15 @@ def gelu(element_epilogue: DataType) -> Activation:
 
 @dataclass(frozen=True, slots=True)
 class EpilogueArguments:
-    """The run-time scalars of an epilogue: alpha, beta, then the activation's own."""
+    """The run-time scalars of an epilogue: alpha, beta, then the activation's own.
+
+    Attributes:
+        scalars: all of them.
+        has_beta: whether beta is one that was asked for, not the default: a Z needs one.
+    """
 
     scalars: tuple[float, ...]
+    has_beta: bool = field(default=True, repr=False, compare=False)
 
     @property
     def alpha(self) -> float:
@@ -266,7 +272,7 @@ class Epilogue:
                 self.scalar_names[len(given) :], self._defaults[len(given) :], strict=True
             )
         ]
-        return EpilogueArguments(tuple(given + rest))
+        return EpilogueArguments(tuple(given + rest), has_beta=len(given) > 1)
 
     def _scalar(self, name: str, value: Any) -> float:
         value = _number(value)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from kronop.descriptions.datatype import FLOAT8, Layout
 from kronop.descriptions.epilogue import Epilogue, check_accumulator
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
-from kronop.errors import DescriptionError, ElementTypeError, mismatch
+from kronop.errors import ArgumentError, DescriptionError, ElementTypeError, mismatch
 
 
 def check_operands(
@@ -113,6 +114,24 @@ def refuse_float8(math: MathInstruction, family: str) -> None:
                 " Kronecker-sparse products (kronop.ksmm) read 8-bit floats",
             )
         )
+
+
+def beta_beside(source: Any, beta: Any) -> Any:
+    """beta, 0 where it is left out (None).
+
+    Raises:
+        ArgumentError: it is left out although there is a Z, which would then be ignored.
+    """
+    if beta is None and source is not None:
+        raise ArgumentError(
+            mismatch(
+                "beta",
+                expected="a number, because Z is given",
+                got="none",
+                hint="pass beta=1 to add Z, or leave Z out: without a beta it is not read",
+            )
+        )
+    return 0.0 if beta is None else beta
 
 
 def check_flag(subject: str, value: object) -> None:

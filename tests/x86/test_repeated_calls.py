@@ -84,7 +84,7 @@ def test_products_of_every_form(counter: _Counter, convert: Any) -> None:
     _check(counter, lambda: kronop.gemkm(x, factors))
     _check(counter, lambda: kronop.gemkm(x, tuple(factors), alpha=-2))
     _check(counter, lambda: kronop.gemkm(x, factors, beta=0.5, z=z))
-    _check(counter, lambda: kronop.gemkm(x, factors, z=z))
+    _check(counter, lambda: kronop.gemkm(x, factors, beta=0, z=z))
     _check(counter, lambda: kronop.gemkm(x[0, 0], factors))
     _check(counter, lambda: kronop.gekmm(factors, convert(_random(12, 4))[:, :1] * 0 + 1))
     _check(counter, lambda: kronop.ksmm(x, weights[0]))

@@ -18,7 +18,7 @@ from kronop.args.tensor import check_promise, describe, empty, view
 from kronop.args.view import CPU
 from kronop.descriptions.datatype import ColumnMajor, RowMajor, bfloat16, float32
 from kronop.descriptions.tensor import TensorDescription
-from kronop.errors import ArgumentError, ElementTypeError, KronopError
+from kronop.errors import ArgumentError, ElementTypeError, KronopError, OutOfMemoryError
 
 
 class Exported:
@@ -116,6 +116,27 @@ def test_dlpack_is_read_without_a_copy(old: bool) -> None:
     tensor = torch.zeros(3, 5, dtype=torch.bfloat16).T
     item = view(Exported(tensor, old), "X")
     assert (item.pointer, item.strides, item.element) == (tensor.data_ptr(), (1, 5), bfloat16)
+
+
+@pytest.mark.parametrize("error", [KeyError, OSError, AttributeError, BufferError, MemoryError])
+@pytest.mark.parametrize("method", ["__dlpack__", "__dlpack_device__"])
+def test_an_export_that_fails_is_an_argument_error(method: str, error: type[Exception]) -> None:
+    def fail(self: Any, **options: Any) -> Any:
+        raise error("no luck")
+
+    failing = type("Failing", (Exported,), {method: fail})(np.ones(3))
+    with pytest.raises(ArgumentError, match=f"W: .* got {error.__name__}: .*no luck.*copy it"):
+        view(failing, "W")
+
+
+def test_sizes_beyond_every_address_are_too_much_memory() -> None:
+    torch = pytest.importorskip("torch")
+    for tensor in (np.ones((1, 1), "f4"), torch.ones(1, 1)):
+        for shape in ((1, 2**63), (2**61,), (0, 2**70), (2**31, 2**31)):
+            with pytest.raises(OutOfMemoryError, match="a new tensor on cpu: expected at most"):
+                empty(view(tensor, "X"), shape, float32)
+    with pytest.raises(OutOfMemoryError, match="host memory"):
+        host.HostBuffer(2**63)
 
 
 def test_a_read_only_export_is_not_writable() -> None:

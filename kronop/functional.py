@@ -21,6 +21,7 @@ from kronop.descriptions.epilogue import (
 )
 from kronop.descriptions.kron import Side
 from kronop.descriptions.math_instruction import SIMT_ELEMENTS, MathInstruction
+from kronop.descriptions.shared import beta_beside
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.families import KronMatmulOperation
@@ -34,7 +35,7 @@ def gemkm(
     factors: Sequence[Any],
     *,
     alpha: float = 1.0,
-    beta: float = 0.0,
+    beta: float | None = None,
     z: Any = None,
     out: Any = None,
 ) -> Any:
@@ -43,7 +44,7 @@ def gemkm(
     Args:
         x: (..., M, K) or (K,), with K the product of the factors' rows.
         factors: one (..., P, Q) tensor each; leading dimensions broadcast as in `matmul`.
-        alpha, beta: scalars; beta needs `z`.
+        alpha, beta: scalars; beta needs `z`, and `z` a beta.
         z: like the result; read only where beta is not 0.
         out: where to write the result; a new tensor like `x` where None.
 
@@ -63,7 +64,7 @@ def gekmm(
     x: Any,
     *,
     alpha: float = 1.0,
-    beta: float = 0.0,
+    beta: float | None = None,
     z: Any = None,
     out: Any = None,
 ) -> Any:
@@ -72,7 +73,7 @@ def gekmm(
     Args:
         factors: one (..., P, Q) tensor each; leading dimensions broadcast as in `matmul`.
         x: (..., K, M) or (K,), with K the product of the factors' columns.
-        alpha, beta: scalars; beta needs `z`.
+        alpha, beta: scalars; beta needs `z`, and `z` a beta.
         z: like the result; read only where beta is not 0.
         out: where to write the result; a new tensor like `x` where None.
 
@@ -93,11 +94,11 @@ def _kron(
     factors: Sequence[Any],
     side: Side,
     alpha: float,
-    beta: float,
+    beta: float | None,
     z: Any,
     out: Any,
 ) -> Any:
-    lesson = None
+    beta, lesson = beta_beside(z, beta), None
     if type(factors) is list or type(factors) is tuple:
         result, lesson = prepared.repeat(name, alpha, beta, [x, *factors, z, out])
         if result is not None:
@@ -130,7 +131,7 @@ def kron_arguments(
     factors: Sequence[Any],
     side: Side,
     alpha: float = 1.0,
-    beta: float = 0.0,
+    beta: float | None = None,
     z: Any = None,
     out: Any = None,
 ) -> KronMatmulArguments:
@@ -156,7 +157,7 @@ def kron_arguments(
         factors=factors,
         Z=z,
         Y=out,
-        output_op=operation.epilogue_type(alpha, beta),
+        output_op=operation.epilogue_type(alpha, beta_beside(z, beta)),
     )
 
 

@@ -15,7 +15,7 @@ from kronop.args.tensor import describe, view
 from kronop.descriptions.datatype import result_type
 from kronop.descriptions.epilogue import ACTIVATION_NAMES
 from kronop.descriptions.ksparse_chain import Pattern
-from kronop.descriptions.shared import check_flag
+from kronop.descriptions.shared import beta_beside, check_flag
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.families import KSparseChainOperation, KSparseOperation
@@ -30,7 +30,7 @@ def ksmm(
     bias: Any = None,
     activation: str | None = None,
     alpha: float = 1.0,
-    beta: float = 0.0,
+    beta: float | None = None,
     z: Any = None,
     out: Any = None,
 ) -> Any:
@@ -56,7 +56,8 @@ def ksmm(
         bias: (a b d,) of the last factor applied, of the result's type.
         activation: None, or one of relu, leaky_relu, tanh, sigmoid, silu, hardswish, gelu; integers
             have none.
-        alpha, beta: scalars, whole numbers for integers; beta needs `z`.
+        alpha, beta: scalars, whole numbers for integers; beta needs `z`, and `z` a
+            beta.
         z: like the result; read only where beta is not 0.
         out: where to write the result, apart from x, weights and bias; a new tensor like `x`
             where None.
@@ -75,7 +76,7 @@ def ksmm(
         OutOfMemoryError: no room for the result or for the workspace.
     """
     chain = list(weights) if isinstance(weights, (list, tuple)) else [weights]
-    lesson = None
+    beta, lesson = beta_beside(z, beta), None
     if type(batch_last) is bool and (activation is None or type(activation) is str):
         form = (activation, batch_last)
         result, lesson = prepared.repeat(form, alpha, beta, [x, *chain, bias, z, out])

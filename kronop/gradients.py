@@ -13,6 +13,7 @@ from kronop.args.tensor import describe, view
 from kronop.descriptions.datatype import DataType, result_type
 from kronop.descriptions.epilogue import LinearCombination
 from kronop.descriptions.math_instruction import MathInstruction
+from kronop.descriptions.shared import beta_beside
 from kronop.descriptions.tensor import TensorDescription
 from kronop.families import KSparseGradientOperation
 
@@ -27,7 +28,7 @@ def weight_gradient(
     tied: bool = False,
     batch_last: bool = False,
     alpha: float = 1.0,
-    beta: float = 0.0,
+    beta: float | None = None,
     z: Any = None,
     out: Any = None,
     factors: Sequence[Any] = (),
@@ -46,7 +47,7 @@ def weight_gradient(
         pattern: (a, b, c, d).
         tied: whether all i and l have the same weights.
         batch_last: the batch is behind the features.
-        alpha, beta: scalars; beta needs `z`.
+        alpha, beta: scalars; beta needs `z`, and `z` a beta.
         z: like the result; it may be `out`.
         out: where to write the result, of x's element type or float32; a new tensor like `x`
             where None.
@@ -62,7 +63,7 @@ def weight_gradient(
         ElementTypeError: types that do not.
         DescriptionError: integers, or tensors on the host.
     """
-    lesson = None
+    beta, lesson = beta_beside(z, beta), None
     if type(pattern) is tuple and type(factors) in (tuple, list):
         form = ("weight_gradient", pattern, tied, batch_last)
         result, lesson = prepared.repeat(form, alpha, beta, [x, g, *factors, z, out])
@@ -97,7 +98,7 @@ def gradient_arguments(
     tied: bool = False,
     batch_last: bool = False,
     alpha: float = 1.0,
-    beta: float = 0.0,
+    beta: float | None = None,
     z: Any = None,
     out: Any = None,
     factors: Sequence[Any] = (),
@@ -122,7 +123,7 @@ def gradient_arguments(
         G=g,
         Z=z,
         Y=out,
-        output_op=operation.epilogue_type(alpha, beta),
+        output_op=operation.epilogue_type(alpha, beta_beside(z, beta)),
         factors=factors,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import copy
+import dataclasses
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -14,10 +15,12 @@ from kronop.args.device import check, cuda_driver, current, default_device, targ
 from kronop.args.host import thread_count
 from kronop.args.overlap import overlaps, overlaps_itself, same_elements
 from kronop.args.staging import Form, Placement, in_use
+from kronop.args.storage import Kept, check_kept
 from kronop.args.stream import stream_handle
 from kronop.args.view import CPU, Device, TensorView
 from kronop.artifacts import Launch
 from kronop.descriptions.epilogue import EpilogueArguments
+from kronop.descriptions.shared import beta_beside
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.target import Target
 
@@ -69,8 +72,9 @@ class Arguments(abc.ABC):
     """Tensors and scalars of one call, checked once and run as often as wished.
 
     The memory that the tensors have when the arguments are built is what every run reads and
-    writes; it is kept alive. What moves a tensor to other memory (`x.data = ...`, `resize_` of a
-    torch tensor) does not move the arguments.
+    writes; it is kept alive. What gives a tensor other memory (`x.data = ...`) does not move the
+    arguments. Memory that is freed, cut or moved under its tensors (a torch storage's `resize_`,
+    `ndarray.resize(refcheck=False)`) is refused by the next run: build the arguments again.
 
     Threads may share arguments: their runs follow each other, since they share scratch memory. On
     a GPU, runs on different streams do so too where there is scratch memory; the order in which
@@ -95,6 +99,7 @@ class Arguments(abc.ABC):
         self._steps: tuple[Launcher, ...] | None = None
         self._placement: Placement | None = None
         self._count_change: Callable[[tuple[Any]], None] | None = None
+        self._kept: tuple[Kept, ...] = ()
         self._stream = 0
         self._ran = False
 
@@ -172,6 +177,7 @@ class Arguments(abc.ABC):
         twin = copy.copy(self)
         twin._lock = threading.Lock()
         twin.launchers = twin._steps = twin._placement = None
+        twin._kept = ()
         twin._ran = False
         return twin
 
@@ -182,6 +188,7 @@ class Arguments(abc.ABC):
             for launch in self.launches(planned, placement)
         )
         self._placement = placement
+        self._kept = tuple(placement.kept)
         self.launchers = launchers
         self._steps = (*placement.before, *launchers, *placement.after)
         self._count_change = changes.counter(self.Y)
@@ -198,11 +205,15 @@ class Arguments(abc.ABC):
                 Host operations ignore it and are done when this returns. As with torch's and
                 CuPy's own operations, their allocators do not know of a stream that is not the
                 tensors' own: keep the arguments until its work is done, or call `record_stream`.
+
+        Raises:
+            ArgumentError: a tensor's memory is no longer what the arguments were built on.
         """
         with self._lock:
             steps = self._steps
             if steps is None:
                 steps = self._bind(kernels, planned or self.operation)
+            check_kept(self._kept)
             if self._count_change is not None:
                 self._count_change((self.Y,))
             if self._is_host:
@@ -293,7 +304,8 @@ def _check_scalars(
             )
         )
     # Another operation's scalars may be none of this one's: fractions, or beyond its range.
-    return operation.epilogue_type(*output_op.scalars)
+    checked = operation.epilogue_type(*output_op.scalars)
+    return dataclasses.replace(checked, has_beta=output_op.has_beta)
 
 
 def host_threads(framework: str) -> int:
@@ -351,8 +363,9 @@ def _places(views: Mapping[str, TensorView]) -> str:
     return ", ".join(f"{name} on {view.device}" for name, view in views.items())
 
 
-def check_source(beta: float, source: TensorView | None) -> None:
-    """beta without Z is refused: it would read nothing."""
+def check_source(output_op: EpilogueArguments, source: TensorView | None) -> None:
+    """beta without Z is refused: it would scale nothing. So is Z without beta: nobody reads it."""
+    beta = beta_beside(source, output_op.beta if output_op.has_beta else None)
     if beta != 0 and source is None:
         raise ArgumentError(
             mismatch(

@@ -94,22 +94,22 @@ def read(tensor: Any, name: str) -> DLPackTensor:
 
 
 def _export(tensor: Any, name: str) -> Any:
-    on_gpu = hasattr(tensor, "__dlpack_device__") and tensor.__dlpack_device__()[0] in (
-        _CUDA,
-        _CUDA_MANAGED,
-    )
-    stream = {"stream": 1} if on_gpu else {}
     try:
+        on_gpu = hasattr(tensor, "__dlpack_device__") and tensor.__dlpack_device__()[0] in (
+            _CUDA,
+            _CUDA_MANAGED,
+        )
+        stream = {"stream": 1} if on_gpu else {}
         try:
             return tensor.__dlpack__(max_version=(1, 0), **stream)
         except TypeError:  # A producer older than DLPack 1.0.
             return tensor.__dlpack__(**stream)
-    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+    except Exception as error:  # Producers raise what they like.
         raise ArgumentError(
             mismatch(
                 name,
                 expected="a tensor that exports through __dlpack__",
-                got=str(error),
+                got=f"{type(error).__name__}: {error}",
                 hint="copy it to NumPy, torch or CuPy",
             )
         ) from error

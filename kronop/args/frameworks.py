@@ -13,6 +13,8 @@ import numpy as np
 
 from kronop.args import dlpack
 from kronop.args.device import check, cuda_driver, current, device_of_pointer
+from kronop.args.storage import Storage, of_array, of_cupy, of_torch
+from kronop.args.strides import reach
 from kronop.args.view import CPU, Device, TensorView, contiguous_strides
 from kronop.descriptions.datatype import TENSOR_TYPES, DataType
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
@@ -91,6 +93,8 @@ def _element_strides(
 def _numpy(array: Any, name: str) -> TensorView:
     if isinstance(array, np.ma.MaskedArray):
         _unreadable(name, "a masked array", "fill it first: array.filled(0)")
+    if type(array) is not np.ndarray:  # What a subclass says of itself need not be so.
+        array = np.ndarray.view(array, np.ndarray)
     element = _numpy_element(array.dtype, name)
     shape = array.shape
     strides = _element_strides(shape, array.strides, element.bytes)
@@ -108,6 +112,7 @@ def _numpy(array: Any, name: str) -> TensorView:
         writable=flags.writeable,
         owner=array,
         in_place=in_place,
+        storage=of_array(array),
     )
 
 
@@ -152,16 +157,19 @@ def _torch(torch: Any, tensor: Any, name: str) -> TensorView:
         _unreadable(
             name, f"a pointer that is no multiple of {element.bytes} bytes", "call .clone() first"
         )
+    shape, strides, storage = tuple(tensor.shape), tensor.stride(), of_torch(tensor)
+    _check_inside(storage, pointer, shape, strides, element, name)
     return TensorView(
         pointer=pointer,
-        shape=tuple(tensor.shape),
-        strides=tensor.stride(),
+        shape=shape,
+        strides=strides,
         element=element,
         device=device,
         framework="torch",
         writable=True,
         # Not the tensor: `x.data = ...` and `x.set_(...)` would take its storage away.
-        owner=tensor.untyped_storage(),
+        owner=storage.holder,
+        storage=storage,
     )
 
 
@@ -189,6 +197,27 @@ def _has_tangent(torch: Any, tensor: Any) -> bool:
         return True
 
 
+def _check_inside(
+    storage: Storage,
+    pointer: int,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    element: DataType,
+    name: str,
+) -> None:
+    """Refuses a tensor that goes on behind its storage: torch lets a storage shrink under it."""
+    if 0 in shape:
+        return
+    first = pointer - storage.address  # Of a stride below 0 torch has no tensors.
+    end = first + (reach(shape, strides)[1] + 1) * element.bytes
+    if first < 0 or end > storage.nbytes:
+        _unreadable(
+            name,
+            f"shape {shape} over bytes {first} to {end} of a storage of {storage.nbytes} bytes",
+            "the storage was resized: give it the tensor's size again, or pass another tensor",
+        )
+
+
 def _cupy(array: Any, name: str) -> TensorView:
     element = _numpy_element(array.dtype, name)
     return _device_view(
@@ -201,6 +230,7 @@ def _cupy(array: Any, name: str) -> TensorView:
         device=Device("cuda", array.device.id),
         framework="cupy",
         writable=True,
+        storage=of_cupy(array),
     )
 
 
@@ -270,6 +300,7 @@ def _device_view(
     device: Device,
     framework: str,
     writable: bool,
+    storage: Storage | None = None,
 ) -> TensorView:
     strides = _element_strides(shape, byte_strides, element.bytes)
     if strides is None or pointer % element.bytes:
@@ -287,6 +318,7 @@ def _device_view(
         framework=framework,
         writable=writable,
         owner=owner,
+        storage=storage,
     )
 
 

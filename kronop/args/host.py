@@ -56,7 +56,7 @@ class HostBuffer:
     def __init__(self, nbytes: int) -> None:
         try:
             self._memory: Any = np.empty(nbytes + _CACHE_LINE, np.uint8)
-        except MemoryError as error:
+        except (MemoryError, ValueError) as error:  # The second one beyond every address.
             raise OutOfMemoryError(
                 mismatch(
                     "host memory",

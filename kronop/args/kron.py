@@ -57,9 +57,9 @@ class KronMatmulArguments(Arguments):
             factors' rows (Left: columns). K elements alone are one row (one column); Y and Z then
             have no dimension M either.
         factors: one (..., rows, columns) tensor per factor, in the order of the product.
-        Z: like Y; needed where beta is not 0. It may be Y itself.
+        Z: like Y; needed where beta is not 0, and read only there. It may be Y itself.
         Y: where the result goes, of the broadcast shape; None for a new tensor like X.
-        output_op: `operation.epilogue_type(alpha, beta, ...)`; None for its defaults.
+        output_op: `operation.epilogue_type(alpha, beta, ...)`; None for its defaults, without Z.
 
     Leading dimensions broadcast as in torch.matmul. Everything is checked here; nothing is
     computed, and nothing but Y is allocated, before the first run.
@@ -120,7 +120,7 @@ class KronMatmulArguments(Arguments):
         }
         views |= {name: view(item, name) for name, item in (("Z", Z), ("Y", Y)) if item is not None}
         self._is_vector = len(views["X"].shape) == 1
-        check_source(self.output_op.beta, views.get("Z"))
+        check_source(self.output_op, views.get("Z"))
         self._check_shapes(views)
         return views
 

@@ -70,7 +70,7 @@ class SparseArguments(Arguments):
             for name, item in given
             if item is not None or name == "X" or name in weights
         }
-        check_source(self.output_op.beta, views.get("Z"))
+        check_source(self.output_op, views.get("Z"))
         self._check_shapes(views)
         self._settle(views)
         for name in weights:
@@ -236,10 +236,10 @@ class KSparseArguments(SparseArguments):
         X: (..., a c d), or (a c d, ...) with batch_last; the other dimensions are the batch. A
             vector is a batch of 1.
         W: (a, b, c, d), any strides.
-        Z: like Y; needed where beta is not 0. It may be Y itself.
+        Z: like Y; needed where beta is not 0, and read only there. It may be Y itself.
         Y: where the result goes, shaped as X with a b d features; None for a new tensor like X.
         bias: (a b d,) of Y's element type, added to every row; or None.
-        output_op: `operation.epilogue_type(alpha, beta, ...)`; None for its defaults.
+        output_op: `operation.epilogue_type(alpha, beta, ...)`; None for its defaults, without Z.
 
     A batch that no single stride walks is copied (Y: written through a copy). Everything is
     checked here; nothing is computed, and nothing but Y is allocated, before the first run.

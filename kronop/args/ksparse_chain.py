@@ -24,11 +24,11 @@ class KSparseChainArguments(SparseArguments):
         X: (..., a c d) of the first factor, or (a c d, ...) with batch_last; the other dimensions
             are the batch. A vector is a batch of 1.
         weights: one (a, b, c, d) tensor for each factor, any strides, in the order of the patterns.
-        Z: like Y; needed where beta is not 0. It may be Y itself.
+        Z: like Y; needed where beta is not 0, and read only there. It may be Y itself.
         Y: where the result goes, shaped as X with a b d features of the last factor; None for a
             new tensor like X.
         bias: (a b d,) of Y's element type, added to every row; or None.
-        output_op: `operation.epilogue_type(alpha, beta, ...)`; None for its defaults.
+        output_op: `operation.epilogue_type(alpha, beta, ...)`; None for its defaults, without Z.
 
     A batch that no single stride walks is copied (Y: written through a copy). Everything is
     checked here; nothing is computed, and nothing but Y is allocated, before the first run.

@@ -39,10 +39,10 @@ class KSparseGradientArguments(Arguments):
         operation: a KSparseGradientOperation.
         X: (B, a c d), or (a c d, B) with batch_last; any strides, which may be 0.
         G: (B, a b d), or (a b d, B) with batch_last.
-        Z: like Y; needed where beta is not 0. It may be Y itself.
+        Z: like Y; needed where beta is not 0, and read only there. It may be Y itself.
         Y: where the result goes: (a, b, c, d), or (c, b) where weights are tied; any strides. None
             for a new tensor like X.
-        output_op: `operation.epilogue_type(alpha, beta, ...)`; None for its defaults.
+        output_op: `operation.epilogue_type(alpha, beta, ...)`; None for its defaults, without Z.
         factors: a (rows, columns) matrix for each factor of the operation, if it has any; Y is
             then a vector of all of their gradients.
 
@@ -74,7 +74,7 @@ class KSparseGradientArguments(Arguments):
         }
         self._factors = tuple(f"factors[{index}]" for index in range(len(factors)))
         views |= {name: view(item, name) for name, item in zip(self._factors, factors, strict=True)}
-        check_source(self.output_op.beta, views.get("Z"))
+        check_source(self.output_op, views.get("Z"))
         self._check_shapes(views)
         self._settle(views)
         for name, item in views.items():

@@ -8,6 +8,7 @@ but torch's Parameter. For anything odd there is none: the checks have the last 
 from __future__ import annotations
 
 import ctypes
+import functools
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -48,6 +49,13 @@ def _array_address() -> Callable[[Any], int]:
 
 
 address_of_array = _array_address()
+
+
+def address_reader(array: Any) -> Callable[[], int]:
+    """What tells the address that the array has by then; the array has to outlive it."""
+    if address_of_array is _struct_address:
+        return functools.partial(getattr, _at(id(array) + _DATA), "value")
+    return functools.partial(_interface_address, array)
 
 
 def _numpy(array: Any) -> Reading:

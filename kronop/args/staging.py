@@ -16,6 +16,7 @@ from kronop.args.device import check, cuda_driver, current
 from kronop.args.host import HostBuffer
 from kronop.args.memory import DeviceBuffer
 from kronop.args.overlap import RawMemory, raw_array
+from kronop.args.storage import Kept, check_kept
 from kronop.args.stream import torch_stream
 from kronop.args.strides import is_gapless, matrix_strides, reach
 from kronop.args.tensor import device_framework
@@ -66,6 +67,7 @@ class Placement:
         fetch: starts copies to the host, called with the stream at `sync`.
         scatter: finishes them when the stream has been waited for.
         buffers: device memory that must outlive the work on every stream.
+        kept: the memory that tensors must still have at each run.
     """
 
     def __init__(self, device: Device) -> None:
@@ -75,15 +77,21 @@ class Placement:
         self.fetch: list[Step] = []
         self.scatter: list[Callable[[], None]] = []
         self.buffers: list[DeviceBuffer] = []
+        self.kept: list[Kept] = []
         self.fresh = False  # Whether a result on the device is newer than its host tensor.
         self._host: list[HostBuffer] = []
         self._known: dict[Any, TensorView] = {}
+        self._held: set[tuple[int, int]] = set()
 
     def input(self, name: str, item: TensorView, form: Form | None) -> TensorView:
         """Where kernels read `item`: in place, or a copy of it that is renewed before each run.
 
         Memory does not depend on what an operand is called; other places may.
+
+        Raises:
+            ArgumentError: the tensor's memory was freed or moved since it was read.
         """
+        self._keep(name, item)
         if form is None and item.device == self.device:
             return item
         shape = None if form is None else (form.shape, form.strides)
@@ -105,7 +113,12 @@ class Placement:
         return target
 
     def output(self, name: str, item: TensorView, form: Form | None, *, read: bool) -> TensorView:
-        """Where kernels write `item`; with `read` they find its values there before each run."""
+        """Where kernels write `item`; with `read` they find its values there before each run.
+
+        Raises:
+            ArgumentError: as for `input`.
+        """
+        self._keep(name, item)
         if item.device == self.device:
             if form is None:
                 return item
@@ -117,11 +130,24 @@ class Placement:
         target, host, gather = self._staged(item, form)
         if read:
             self.before.append(self._unless_fresh([gather, _upload(target, host)]))
+        if item.storage is not None:
+            kept = item.storage.kept(name)
+            self.fetch.append(lambda stream: check_kept((kept,)))
         self.fetch.append(_download(host, target))
         if gather is not None:
             scatter = _copy(item, host)
             self.scatter.append(lambda: scatter(0))
         return target
+
+    def _keep(self, name: str, item: TensorView) -> None:
+        storage = item.storage
+        # Tensors often share theirs. A tensor that was read later may have found a larger one.
+        if storage is None or (id(storage.holder), storage.nbytes) in self._held:
+            return
+        kept = storage.kept(name)
+        check_kept((kept,))  # Before anything asks a driver or a framework for that memory.
+        self._held.add((id(storage.holder), storage.nbytes))
+        self.kept.append(kept)
 
     def workspace(self, nbytes: int) -> int:
         """Address of `nbytes` bytes; 0 for none."""

@@ -11,6 +11,7 @@ from kronop.args.frameworks import view
 from kronop.args.host import empty_array
 from kronop.args.view import CPU, Device, TensorView
 from kronop.descriptions.datatype import DataType, Layout, bfloat16
+from kronop.descriptions.shared import check_memory
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import (
     ArgumentError,
@@ -143,6 +144,7 @@ def empty(like: TensorView, shape: tuple[int, ...], element: DataType) -> Any:
     Raises:
         OutOfMemoryError: no memory for it.
     """
+    check_memory(f"a new tensor on {like.device}", shape, element)
     try:
         return _empty(like, shape, element)
     except (MemoryError, RuntimeError) as error:

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+from kronop.args.storage import Storage
 from kronop.descriptions.datatype import DataType
 
 
@@ -42,6 +43,7 @@ class TensorView:
         owner: what keeps the memory alive: the object itself, or the storage of a torch tensor.
         in_place: False for an array that no kernel can read where it lies (foreign byte order,
             misaligned, strides of odd bytes); pointer is then 0 and it is copied before each run.
+        storage: what the memory is a part of; None where nobody can tell, or nobody can move it.
     """
 
     pointer: int
@@ -53,6 +55,7 @@ class TensorView:
     writable: bool
     owner: Any = field(repr=False, compare=False)
     in_place: bool = True
+    storage: Storage | None = field(default=None, repr=False, compare=False)
 
     @property
     def size(self) -> int:
@@ -71,6 +74,7 @@ class TensorView:
             writable=self.writable,
             owner=self.owner,
             in_place=self.in_place,
+            storage=self.storage,
         )
 
 

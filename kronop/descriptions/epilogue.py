@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from kronop.descriptions.datatype import (
@@ -32,7 +32,7 @@ from kronop.descriptions.datatype import (
     int32,
     int64,
 )
-from kronop.descriptions.expression import Expression, apply, variable
+from kronop.descriptions.expression import Expression, apply, is_identifier, variable
 from kronop.errors import ArgumentError, DescriptionError, ElementTypeError, mismatch
 
 _FINITE_MAX = {
@@ -42,6 +42,11 @@ _FINITE_MAX = {
     float64: 1.7976931348623157e308,
 }
 _MOST_BYTES = 16  # Of one access to D.
+# What the generated functor calls its own things: scalars, operands, and what its code names.
+_EPILOGUE_NAMES = (
+    *("alpha", "beta", "accumulator", "source", "bias"),
+    *("scalars", "math", "kronop", "Compute", "Scalar", "Epilogue"),
+)
 # accumulator -> the types that an epilogue may compute in
 _COMPUTE_FOR = {float32: (float32,), float64: (float64,), int32: (int32, float32), int64: (int64,)}
 
@@ -72,13 +77,34 @@ def _number(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """An activation for LinearCombinationGeneric; `parameters` names its run-time arguments."""
+    """An activation for LinearCombinationGeneric.
+
+    Args:
+        name: one of ACTIVATION_NAMES.
+        element_epilogue: the type that it is computed in, float32 or float64.
+        parameters: names and defaults of its run-time scalars. Kernels call them so: the names are
+            identifiers of C++ (of ASCII letters), and none that the epilogue has already.
+
+    Raises:
+        DescriptionError: another name or type, or parameters that are not so or that its
+            expression lacks.
+    """
 
     name: str
     element_epilogue: DataType
     parameters: tuple[tuple[str, float], ...] = ()
 
     def __post_init__(self) -> None:
+        if self.name not in ACTIVATION_NAMES:
+            raise DescriptionError(
+                mismatch(
+                    "activation",
+                    expected=f"one of {', '.join(ACTIVATION_NAMES)}",
+                    got=repr(self.name),
+                    hint="apply other functions to the result",
+                )
+            )
+        self._check_parameters()
         if self.element_epilogue not in (float32, float64):
             raise DescriptionError(
                 mismatch(
@@ -86,6 +112,32 @@ class Activation:
                     expected="float32 or float64",
                     got=repr(self.element_epilogue),
                     hint="activations are computed in floating point",
+                )
+            )
+
+    def _check_parameters(self) -> None:
+        names = []
+        for item in self.parameters if isinstance(self.parameters, tuple) else (None,):
+            name = item[0] if isinstance(item, tuple) and len(item) == 2 else None
+            if not is_identifier(name) or name in _EPILOGUE_NAMES or name in names:
+                raise DescriptionError(
+                    mismatch(
+                        f"parameters of activation {self.name}",
+                        expected="a tuple of (name, default), each name an identifier of C++ that"
+                        f" is there once and none of {', '.join(_EPILOGUE_NAMES)}",
+                        got=repr(self.parameters),
+                        hint="kronop.leaky_relu(element_epilogue) and its like give the right ones",
+                    )
+                )
+            names.append(name)
+        missing = self.expression(variable("accumulator")).inputs - {"accumulator", *names}
+        if missing:
+            raise DescriptionError(
+                mismatch(
+                    f"parameters of activation {self.name}",
+                    expected=f"{', '.join(sorted(missing))} among them",
+                    got=repr(self.parameters),
+                    hint=f"kronop.{self.name}(element_epilogue) gives the right ones",
                 )
             )
 
@@ -147,9 +199,15 @@ def gelu(element_epilogue: DataType) -> Activation:
 
 @dataclass(frozen=True, slots=True)
 class EpilogueArguments:
-    """The run-time scalars of an epilogue: alpha, beta, then the activation's own."""
+    """The run-time scalars of an epilogue: alpha, beta, then the activation's own.
+
+    Attributes:
+        scalars: all of them.
+        has_beta: whether beta is one that was asked for, not the default: a Z needs one.
+    """
 
     scalars: tuple[float, ...]
+    has_beta: bool = field(default=True, repr=False, compare=False)
 
     @property
     def alpha(self) -> float:
@@ -266,7 +324,7 @@ class Epilogue:
                 self.scalar_names[len(given) :], self._defaults[len(given) :], strict=True
             )
         ]
-        return EpilogueArguments(tuple(given + rest))
+        return EpilogueArguments(tuple(given + rest), has_beta=len(given) > 1)
 
     def _scalar(self, name: str, value: Any) -> float:
         value = _number(value)

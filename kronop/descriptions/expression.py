@@ -7,11 +7,29 @@ compute type. NaN goes through `max` and `min` as it does in NumPy.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+# Of C++20 and C++23, with the words for operators.
+_KEYWORDS = frozenset(
+    re.findall(
+        r"\w+",
+        """
+    alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t
+    char8_t class co_await co_return co_yield compl concept const const_cast consteval constexpr
+    constinit continue decltype default delete do double dynamic_cast else enum explicit export
+    extern false float for friend goto if inline int long mutable namespace new noexcept not not_eq
+    nullptr operator or or_eq private protected public register reinterpret_cast requires return
+    short signed sizeof static static_assert static_cast struct switch template this thread_local
+    throw true try typedef typeid typename union unsigned using virtual void volatile wchar_t while
+    xor xor_eq
+    """,
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +44,14 @@ class Expression:
 
     def __mul__(self, other: Expression | float) -> Expression:
         return Expression("multiply", (self, lift(other)))
+
+    @property
+    def inputs(self) -> set[str]:
+        """Names of the inputs."""
+        if self.operation == "input":
+            return {self.operands[0]}
+        nodes = [item for item in self.operands if isinstance(item, Expression)]
+        return set().union(*(item.inputs for item in nodes))
 
     def evaluate(self, values: Mapping[str, Any]) -> Any:
         """The NumPy value, with the inputs taken from `values`."""
@@ -62,6 +88,19 @@ def lift(value: Expression | float) -> Expression:
 def variable(name: str) -> Expression:
     """An input of the kernel's epilogue."""
     return Expression("input", (name,))
+
+
+def is_identifier(name: object) -> bool:
+    """Whether C++ takes this for the name of a variable, and `render` for none of its own.
+
+    Names with an underscore in front or two in a row are the compilers' own.
+    """
+    return (
+        isinstance(name, str)
+        and re.fullmatch(r"(?!v\d+$)[A-Za-z]\w*", name, re.ASCII) is not None
+        and "__" not in name
+        and name not in _KEYWORDS
+    )
 
 
 def apply(operation: str, *operands: Expression | float) -> Expression:

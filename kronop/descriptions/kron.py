@@ -20,10 +20,11 @@ from typing import Any
 
 import numpy as np
 
+from kronop.descriptions.datatype import float64
 from kronop.descriptions.epilogue import Epilogue, EpilogueArguments
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.numeric import finish, widen
-from kronop.descriptions.shared import check_operands, check_sizes, refuse_float8
+from kronop.descriptions.shared import check_memory, check_operands, check_sizes, refuse_float8
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
 from kronop.errors import DescriptionError, mismatch
@@ -120,12 +121,17 @@ class KronMatmulDescription:
             factors: one (..., rows, columns) array per factor; leading dimensions broadcast.
             z: like the result, or None.
             output_op: the epilogue's scalars; its defaults where None.
+
+        Raises:
+            OutOfMemoryError: a result that no memory could hold.
         """
         wide = widen(self.math.element_accumulator)
         value = np.asarray(x, wide)
         matrices = [np.asarray(item, wide) for item in factors]
         if self.side is Side.Left:
             value, matrices = value.swapaxes(-1, -2), [item.swapaxes(-1, -2) for item in matrices]
+        columns = math.prod(item.shape[-1] for item in matrices)
+        check_memory("the result", (*value.shape[:-1], columns), float64)
         before, after = 1, math.prod(item.shape[-2] for item in matrices)
         for matrix in matrices:
             contracted, produced = matrix.shape[-2:]

@@ -8,6 +8,7 @@ import numpy as np
 
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue, EpilogueArguments
+from kronop.descriptions.shared import beta_beside
 
 
 def widen(element: DataType) -> Any:
@@ -25,8 +26,13 @@ def finish(
     """The epilogue on whole arrays, converted to the range of the output type for integers.
 
     `accumulator` is wrapped to the accumulator's width first, as sums of integers are.
+
+    Raises:
+        ArgumentError: a source, but no beta in `output_op`.
     """
-    scalars = (output_op or epilogue.epilogue_type()).scalars
+    output_op = output_op or epilogue.epilogue_type()
+    beta_beside(source, output_op.beta if output_op.has_beta else None)
+    scalars = output_op.scalars
     wide = widen(epilogue.element_compute)
     if epilogue.element_accumulator.kind == "int":
         accumulator = np.asarray(accumulator).astype(epilogue.element_accumulator.name)

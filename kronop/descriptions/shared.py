@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any
 
-from kronop.descriptions.datatype import FLOAT8, Layout
+from kronop.descriptions.datatype import FLOAT8, DataType, Layout
 from kronop.descriptions.epilogue import Epilogue, check_accumulator
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
-from kronop.errors import DescriptionError, ElementTypeError, mismatch
+from kronop.errors import (
+    ArgumentError,
+    DescriptionError,
+    ElementTypeError,
+    OutOfMemoryError,
+    mismatch,
+)
+
+_MOST_MEMORY = 1 << 62
 
 
 def check_operands(
@@ -115,11 +125,45 @@ def refuse_float8(math: MathInstruction, family: str) -> None:
         )
 
 
+def beta_beside(source: Any, beta: Any) -> Any:
+    """beta, 0 where it is left out (None).
+
+    Raises:
+        ArgumentError: it is left out although there is a Z, which would then be ignored.
+    """
+    if beta is None and source is not None:
+        raise ArgumentError(
+            mismatch(
+                "beta",
+                expected="a number, because Z is given",
+                got="none",
+                hint="pass beta=1 to add Z, or leave Z out: without a beta it is not read",
+            )
+        )
+    return 0.0 if beta is None else beta
+
+
 def check_flag(subject: str, value: object) -> None:
     """Raises ElementTypeError unless `value` is a bool; "no" would count as True."""
     if not isinstance(value, bool):
         raise ElementTypeError(
             mismatch(subject, expected="True or False", got=repr(value), hint="pass a bool")
+        )
+
+
+def check_memory(subject: str, shape: Sequence[int], element: DataType) -> None:
+    """Raises OutOfMemoryError for sizes beyond every address, as of 63 factors that double columns.
+
+    Each framework has an error of its own for them, which may not be one of memory.
+    """
+    if element.bytes * prod(max(extent, 1) for extent in shape) > _MOST_MEMORY:
+        raise OutOfMemoryError(
+            mismatch(
+                subject,
+                expected=f"at most {_MOST_MEMORY} bytes",
+                got=f"{element.name} of shape {tuple(shape)}",
+                hint="take fewer or smaller factors",
+            )
         )
 
 

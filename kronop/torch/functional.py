@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from kronop.descriptions.shared import beta_beside
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.torch import operators
 from kronop.torch.checks import check_source, check_tensor, number
 
 
 def gemkm(
-    x: Any, factors: Sequence[Any], *, alpha: float = 1.0, beta: float = 0.0, z: Any = None
+    x: Any, factors: Sequence[Any], *, alpha: float = 1.0, beta: float | None = None, z: Any = None
 ) -> Any:
     """alpha x (F1 x ... x FN) + beta z, differentiable in x, every factor and z.
 
@@ -32,7 +33,7 @@ def gemkm(
         x: (..., M, K) or (K,), with K the product of the factors' rows.
         factors: one (..., P, Q) tensor each; leading dimensions broadcast as in `matmul`, and
             gradients are summed over what was broadcast.
-        alpha, beta: numbers, without gradient; beta needs `z`.
+        alpha, beta: numbers, without gradient; beta needs `z`, and `z` a beta.
         z: like the result; read only where beta is not 0.
 
     Returns:
@@ -46,14 +47,14 @@ def gemkm(
 
 
 def gekmm(
-    factors: Sequence[Any], x: Any, *, alpha: float = 1.0, beta: float = 0.0, z: Any = None
+    factors: Sequence[Any], x: Any, *, alpha: float = 1.0, beta: float | None = None, z: Any = None
 ) -> Any:
     """alpha (F1 x ... x FN) x + beta z, differentiable in x, every factor and z.
 
     Args:
         factors: one (..., P, Q) tensor each; leading dimensions broadcast as in `matmul`.
         x: (..., K, M) or (K,), with K the product of the factors' columns.
-        alpha, beta: numbers, without gradient; beta needs `z`.
+        alpha, beta: numbers, without gradient; beta needs `z`, and `z` a beta.
         z: like the result; read only where beta is not 0.
 
     Returns:
@@ -80,7 +81,7 @@ def _kron(x: Any, factors: Any, alpha: Any, beta: Any, z: Any, left: bool) -> An
         tensors["z"] = z
     for name, item in tensors.items():
         check_tensor(name, item, 1 if name in ("x", "z") else 2, "kronop.gemkm and kronop.gekmm")
-    alpha, beta = number("alpha", alpha), number("beta", beta)
+    alpha, beta = number("alpha", alpha), number("beta", beta_beside(z, beta))
     check_source(beta, z)
     at = -1 if left else -2
     if x.dim() == 1:

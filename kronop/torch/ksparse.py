@@ -9,6 +9,7 @@ import torch
 
 from kronop import functional_ksparse
 from kronop.descriptions.epilogue import ACTIVATION_NAMES
+from kronop.descriptions.shared import beta_beside
 from kronop.errors import ArgumentError, mismatch
 from kronop.torch import ksparse_operators, transforms
 from kronop.torch.autocasting import cast_to, cast_together
@@ -26,7 +27,7 @@ def ksmm(
     bias: Any = None,
     activation: str | None = None,
     alpha: float = 1.0,
-    beta: float = 0.0,
+    beta: float | None = None,
     z: Any = None,
 ) -> Any:
     """activation(alpha x K' + beta z + bias), differentiable in x, all weights, bias and z.
@@ -50,7 +51,7 @@ def ksmm(
         batch_last: the batch is behind the features.
         bias: (a b d,) of the last factor applied.
         activation: None, or one of relu, leaky_relu, tanh, sigmoid, silu, hardswish, gelu.
-        alpha, beta: numbers, without gradient; beta needs `z`.
+        alpha, beta: numbers, without gradient; beta needs `z`, and `z` a beta.
         z: like the result; read only where beta is not 0.
 
     Returns:
@@ -62,6 +63,7 @@ def ksmm(
         ElementTypeError: what is no torch tensor, or element types that do not fit.
         CompileError, DeviceError, OutOfMemoryError: as `kronop.ksmm`.
     """
+    beta = beta_beside(z, beta)
     lists = (list, tuple, torch.nn.ParameterList)
     chain = list(weights) if isinstance(weights, lists) else [weights]
     if x is not None and _is_plain((x, *chain, bias, z)):

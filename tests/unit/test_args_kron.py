@@ -333,6 +333,8 @@ def test_what_does_not_fit_is_named(
     arguments: dict[str, Any], error: type, words: list[str]
 ) -> None:
     operation = OperationDouble(kron(FACTORS))
+    if "Z" in arguments:
+        arguments = arguments | {"output_op": operation.epilogue_type(1.0, 0.0)}
     with pytest.raises(error) as caught:
         KronMatmulArguments(operation=operation, **arguments)
     for word in words:
@@ -346,6 +348,22 @@ def test_beta_needs_z() -> None:
         KronMatmulArguments(
             operation=operation, **_good(), output_op=operation.epilogue_type(1.0, 0.5)
         )
+
+
+def test_z_needs_beta() -> None:
+    operation = OperationDouble(kron(FACTORS))
+    z = np.ones((4, 6))
+    for scalars in (None, operation.epilogue_type(), operation.epilogue_type(2.0)):
+        with pytest.raises(ArgumentError, match="beta: expected a number, because Z is given"):
+            KronMatmulArguments(operation=operation, **_good(), Z=z, output_op=scalars)
+        with pytest.raises(ArgumentError, match="beta: expected a number, because Z is given"):
+            operation.description.reference(*_good().values(), z, scalars)
+    without = operation.epilogue_type(2.0, 0.0)
+    arguments = KronMatmulArguments(operation=operation, **_good(), Z=z * np.nan, output_op=without)
+    arguments.run(operation)
+    np.testing.assert_array_equal(arguments.Y, 12)
+    expected = operation.description.reference(*_good().values(), z * np.nan, without)
+    np.testing.assert_array_equal(arguments.Y, expected)
 
 
 def test_overlaps_are_refused_and_neighbours_accepted() -> None:

@@ -153,11 +153,22 @@ def test_a_described_tensor_is_always_accepted() -> None:
     ],
 )
 def test_what_does_not_fit_is_named(changes: dict[str, Any], error: type, words: list[str]) -> None:
+    operation = OperationDouble(ksparse(PATTERN))
     arguments = {"X": np.ones((5, 16)), "W": np.ones(PATTERN)} | changes
+    if "Z" in changes:
+        arguments["output_op"] = operation.epilogue_type(1.0, 0.0)
     with pytest.raises(error) as caught:
-        KSparseArguments(operation=OperationDouble(ksparse(PATTERN)), **arguments)
+        KSparseArguments(operation=operation, **arguments)
     for word in words:
         assert word in str(caught.value)
+
+
+def test_z_needs_beta() -> None:
+    operation = OperationDouble(ksparse(PATTERN))
+    arguments = {"X": np.ones((5, 16)), "W": np.ones(PATTERN), "Z": np.ones((5, 12))}
+    for scalars in (None, operation.epilogue_type(2.0)):
+        with pytest.raises(ArgumentError, match="beta: expected a number, because Z is given"):
+            KSparseArguments(operation=operation, **arguments, output_op=scalars)
 
 
 def test_overlap_with_weights_and_bias_is_refused() -> None:

@@ -74,9 +74,12 @@ def test_batches_strides_bias_and_scalars_reach_the_right_elements(batch_last: b
     ],
 )
 def test_what_does_not_fit_is_named(changes: dict[str, Any], error: type, words: list[str]) -> None:
+    operation = _operation()
     arguments = {"X": np.ones((5, 16)), "weights": _weights()} | changes
+    if "Z" in changes:
+        arguments["output_op"] = operation.epilogue_type(1.0, 0.0)
     with pytest.raises(error) as caught:
-        kronop.KSparseChainArguments(operation=_operation(), **arguments)
+        kronop.KSparseChainArguments(operation=operation, **arguments)
     for word in words:
         assert word in str(caught.value)
 

@@ -104,6 +104,7 @@ def test_what_does_not_fit_is_refused() -> None:
         ({"Y": np.broadcast_to(1.0, (4, 3))}, "Y"),
         ({"Y": x.reshape(-1)[:12].reshape(4, 3)}, "Y and X"),
         ({"output_op": operation.epilogue_type(1.0, 1.0)}, "Z"),
+        ({"Z": np.ones((4, 3))}, "beta: expected a number, because Z is given"),
     ):
         with pytest.raises(ArgumentError, match=named):
             call(**changed)

@@ -18,7 +18,7 @@ from kronop.args.tensor import check_promise, describe, empty, view
 from kronop.args.view import CPU
 from kronop.descriptions.datatype import ColumnMajor, RowMajor, bfloat16, float32
 from kronop.descriptions.tensor import TensorDescription
-from kronop.errors import ArgumentError, ElementTypeError, KronopError
+from kronop.errors import ArgumentError, ElementTypeError, KronopError, OutOfMemoryError
 
 
 class Exported:
@@ -44,6 +44,29 @@ def test_numpy_is_read_where_it_lies() -> None:
     assert item.writable
     assert item.in_place
     assert item.owner is array
+
+
+def test_what_a_subclass_says_of_itself_is_not_taken_for_its_memory() -> None:
+    class Liar(np.ndarray):
+        shape = strides = property(lambda self: (1 << 40, 1 << 20))  # type: ignore[assignment]
+        dtype = property(lambda self: np.dtype(np.int64))  # type: ignore[assignment]
+        base = __array_interface__ = property(lambda self: None)  # type: ignore[assignment]
+        nbytes = property(lambda self: 1 << 60)  # type: ignore[assignment]
+        flags = property(lambda self: np.zeros(1).flags)  # type: ignore[assignment]
+
+        def view(self, *types: Any) -> Any:
+            return self
+
+    plain = np.zeros((4, 6), "f4")
+    plain.flags.writeable = False
+    for array in (plain.view(Liar), plain[1:].view(Liar)[1:]):
+        rows = np.ndarray.shape.__get__(array)[0]  # type: ignore[attr-defined]
+        item = view(array, "X")
+        assert (item.shape, item.strides, item.element) == ((rows, 6), (6, 1), float32)
+        assert item.pointer == plain[4 - rows :].ctypes.data
+        assert not item.writable
+        assert item.storage is not None
+        assert (item.storage.address, item.storage.nbytes) == (plain.ctypes.data, 96)
 
 
 def test_torch_is_read_where_it_lies() -> None:
@@ -93,6 +116,27 @@ def test_dlpack_is_read_without_a_copy(old: bool) -> None:
     tensor = torch.zeros(3, 5, dtype=torch.bfloat16).T
     item = view(Exported(tensor, old), "X")
     assert (item.pointer, item.strides, item.element) == (tensor.data_ptr(), (1, 5), bfloat16)
+
+
+@pytest.mark.parametrize("error", [KeyError, OSError, AttributeError, BufferError, MemoryError])
+@pytest.mark.parametrize("method", ["__dlpack__", "__dlpack_device__"])
+def test_an_export_that_fails_is_an_argument_error(method: str, error: type[Exception]) -> None:
+    def fail(self: Any, **options: Any) -> Any:
+        raise error("no luck")
+
+    failing = type("Failing", (Exported,), {method: fail})(np.ones(3))
+    with pytest.raises(ArgumentError, match=f"W: .* got {error.__name__}: .*no luck.*copy it"):
+        view(failing, "W")
+
+
+def test_sizes_beyond_every_address_are_too_much_memory() -> None:
+    torch = pytest.importorskip("torch")
+    for tensor in (np.ones((1, 1), "f4"), torch.ones(1, 1)):
+        for shape in ((1, 2**63), (2**61,), (0, 2**70), (2**31, 2**31)):
+            with pytest.raises(OutOfMemoryError, match="a new tensor on cpu: expected at most"):
+                empty(view(tensor, "X"), shape, float32)
+    with pytest.raises(OutOfMemoryError, match="host memory"):
+        host.HostBuffer(2**63)
 
 
 def test_a_read_only_export_is_not_writable() -> None:

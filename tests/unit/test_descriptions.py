@@ -153,6 +153,16 @@ def test_the_kron_reference_is_the_kronecker_product(side) -> None:
     np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-13 * math.sqrt(product.size))
 
 
+def test_the_kron_reference_of_very_many_factors() -> None:
+    operation = support.kron_operation("x86-generic", kronop.float64, [(1, 1)] * 70)
+    x = np.arange(3.0)[:, None]
+    np.testing.assert_array_equal(
+        operation.description.reference(x, [np.ones((1, 1)) * -1] * 70), x
+    )
+    with pytest.raises(kronop.OutOfMemoryError, match="the result: expected at most"):
+        operation.description.reference(x, [np.ones((1, 2))] * 63)
+
+
 def test_the_kron_reference_broadcasts_batches_as_matmul_does() -> None:
     random = np.random.default_rng()
     operation = support.kron_operation("x86-generic", kronop.float64, [(2, 3), (4, 4)])

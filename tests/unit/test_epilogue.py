@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 
 import kronop
+from kronop.descriptions.epilogue import Activation
 from kronop.descriptions.expression import apply, variable
 from kronop.descriptions.numeric import finish
 
@@ -33,6 +35,39 @@ def test_activations_are_their_formulas(name: str) -> None:
     source = np.linspace(1, 2, 41)
     actual = finish(epilogue, output_op, _X, source)
     np.testing.assert_allclose(actual, _FORMULAS[name](2 * _X - source), rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("name", ["celu", "Activation", "", "x; y", None, ["relu"], 3])
+def test_unknown_activations_are_refused(name: Any) -> None:
+    with pytest.raises(kronop.DescriptionError, match=r"activation: expected one of relu, leaky"):
+        Activation(name, kronop.float32)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("x; int y", "", "1x", "a b", "x\n", "ä", "x²", "class", "and", "co_await", "_x", "x__y"),
+        *("v3", "alpha", "bias", "accumulator", "Compute", "math", "twice", None, 3),
+    ],
+)
+def test_parameters_are_named_as_kernels_can_name_them(name: Any) -> None:
+    with pytest.raises(kronop.DescriptionError, match="parameters of activation relu: expected a"):
+        Activation("relu", kronop.float32, (("twice", 1.0), (name, 1.0)))
+
+
+def test_parameters_are_pairs_and_those_of_the_expression() -> None:
+    for parameters in ([("slope", 1.0)], ("slope",), (("slope",),), None, "ab", (("a", 1, 2),)):
+        with pytest.raises(kronop.DescriptionError, match="parameters of activation relu"):
+            Activation("relu", kronop.float32, parameters)  # type: ignore[arg-type]
+    for other in ((), (("slope", 0.5),)):
+        with pytest.raises(kronop.DescriptionError, match="leaky_relu: expected leaky_alpha among"):
+            Activation("leaky_relu", kronop.float32, other)
+    own = Activation("leaky_relu", kronop.float32, (("slope2", 3.0), ("leaky_alpha", 0.5)))
+    epilogue = kronop.LinearCombinationGeneric(
+        own, kronop.float32, 1, kronop.float32, kronop.float32
+    )
+    assert epilogue.scalar_names == ("alpha", "beta", "slope2", "leaky_alpha")
+    assert finish(epilogue, None, np.array([-2.0, 2.0])).tolist() == [-1.0, 2.0]
 
 
 def test_clamp_keeps_results_finite_and_integers_saturate() -> None:

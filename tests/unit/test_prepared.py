@@ -358,7 +358,8 @@ def _call_with_scratch(framework: str) -> tuple[_Kernel, Any, Any, list[int]]:
     x, y = (np.ones((1, 16**5), np.float32) for _ in range(2))
     factors = [np.eye(16, dtype=np.float32) for _ in range(5)]
     tensors = _named(x, factors, y, y)
-    arguments = _arguments(kronop.KronMatmulArguments, operation, None, tensors)
+    scalars = operation.epilogue_type(1.0, 0.0)
+    arguments = _arguments(kronop.KronMatmulArguments, operation, scalars, tensors)
     given: list[Any] = [x, *factors, None, y]
     addresses = [0 if item is None else item.ctypes.data for item in given]
     slots = {f"factors[{index}]": 1 + index for index in range(5)}

@@ -149,6 +149,8 @@ def test_what_does_not_fit_is_refused(torch: Any) -> None:
         (lambda: gemkm(x, [torch.ones(6)]), kronop.ArgumentError, "2 dimensions"),
         (lambda: gemkm(x[:, :5], factors), kronop.ArgumentError, "6"),
         (lambda: gemkm(x, factors, beta=1.0), kronop.ArgumentError, "z"),
+        (lambda: gemkm(x, factors, z=x), kronop.ArgumentError, "beta: .* Z is given"),
+        (lambda: gekmm(factors, x.T, z=x.T), kronop.ArgumentError, "beta: .* Z is given"),
         (lambda: gemkm(x, factors, beta=1.0, z=x[0]), kronop.ArgumentError, "z"),
         (lambda: gemkm(x, factors, beta=1.0, z=x[:2]), kronop.ArgumentError, "Z"),
         (lambda: gemkm(x, factors, alpha=torch.ones(())), kronop.ElementTypeError, "no gradient"),

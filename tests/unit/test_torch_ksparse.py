@@ -281,6 +281,13 @@ def test_what_does_not_fit_is_refused() -> None:
         (lambda: ksmm(x[:, :7], weight), kronop.ArgumentError, "8"),
         (lambda: ksmm(x, [weight, weight]), kronop.ArgumentError, "6"),
         (lambda: ksmm(x, grad, beta=1.0), kronop.ArgumentError, "Z"),
+        (lambda: ksmm(x, grad, z=x[:, :6]), kronop.ArgumentError, "beta: .* Z is given"),
+        (lambda: ksmm(x, weight, z=x[:, :6]), kronop.ArgumentError, "beta: .* Z is given"),
+        (
+            lambda: ksmm(x.to("meta"), weight.to("meta"), z=x[:, :6].to("meta")),
+            kronop.ArgumentError,
+            "beta: .* Z is given",
+        ),
         (lambda: ksmm(x, grad, alpha=torch.ones(())), kronop.ElementTypeError, "no gradient"),
         (lambda: ksmm(x.double(), weight), kronop.ElementTypeError, "X and weights.*float64 of X"),
         (

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import kronop
+from kronop.gradients import weight_gradient
 from tests import support
 
 
@@ -123,6 +124,26 @@ _REFUSED = {
     ),
     "a list": (lambda: kronop.gemkm([[1.0]], _F), kronop.ElementTypeError, "X"),
     "beta without z": (lambda: kronop.gemkm(_X, _F, beta=1.0), kronop.ArgumentError, "Z"),
+    "z without beta": (
+        lambda: kronop.gemkm(_X, _F, alpha=2, z=_random(4, 12)),
+        kronop.ArgumentError,
+        "beta: expected a number, because Z is given",
+    ),
+    "z without beta, from the left": (
+        lambda: kronop.gekmm(_F, _random(12, 4), z=_random(6, 4), out=_random(6, 4)),
+        kronop.ArgumentError,
+        "beta: expected a number, because Z is given",
+    ),
+    "z without beta, sparse": (
+        lambda: kronop.ksmm(_X, _random(1, 2, 6, 1), z=_random(4, 2)),
+        kronop.ArgumentError,
+        "beta: expected a number, because Z is given",
+    ),
+    "z without beta, a gradient": (
+        lambda: weight_gradient(_X, _X, (1, 6, 6, 1), z=_random(1, 6, 6, 1)),
+        kronop.ArgumentError,
+        "beta: expected a number, because Z is given",
+    ),
     "alpha is nan": (
         lambda: kronop.gemkm(_X, _F, alpha=float("nan")),
         kronop.ArgumentError,

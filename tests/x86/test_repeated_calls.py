@@ -84,7 +84,7 @@ def test_products_of_every_form(counter: _Counter, convert: Any) -> None:
     _check(counter, lambda: kronop.gemkm(x, factors))
     _check(counter, lambda: kronop.gemkm(x, tuple(factors), alpha=-2))
     _check(counter, lambda: kronop.gemkm(x, factors, beta=0.5, z=z))
-    _check(counter, lambda: kronop.gemkm(x, factors, z=z))
+    _check(counter, lambda: kronop.gemkm(x, factors, beta=0, z=z))
     _check(counter, lambda: kronop.gemkm(x[0, 0], factors))
     _check(counter, lambda: kronop.gekmm(factors, convert(_random(12, 4))[:, :1] * 0 + 1))
     _check(counter, lambda: kronop.ksmm(x, weights[0]))
@@ -278,6 +278,33 @@ def test_tensors_without_memory_are_refused_after_real_ones(counter: _Counter) -
     with torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True):
         _same_refusal(lambda: kronop.gemkm(x, factors), kronop.ArgumentError, "Y: expected plain")
     assert kronop.gemkm(x, factors).shape == (3, 4)
+
+
+def test_torch_storages_that_were_cut_are_refused_after_whole_ones(counter: _Counter) -> None:
+    torch = pytest.importorskip("torch")
+    out, factors = torch.zeros(4, 6), [torch.randn(2, 3), torch.randn(3, 2)]
+    for cut in (0, 1):
+        x = torch.randn(8, 6)
+        parts = x[:4], x[4:]
+        for part in parts:
+            _warm(lambda part=part: kronop.gemkm(part, factors, out=out))
+        operands = (x, factors[1])[cut]
+        operands.untyped_storage().resize_(operands.nbytes // 2)
+        before = counter.declined
+        if not cut:
+            kronop.gemkm(parts[0], factors, out=out)  # What it reads is still there.
+        with pytest.raises(
+            kronop.ArgumentError, match=rf"{('X', 'factors.1.')[cut]}: .* storage of"
+        ):
+            kronop.gemkm(parts[1], factors, out=out)
+        assert counter.declined == before + 1
+
+
+def test_operands_of_two_frameworks_are_repeated(counter: _Counter) -> None:
+    torch = pytest.importorskip("torch")
+    x, factors = _random(5, 6), [_random(2, 3), _random(3, 2)]
+    _check(counter, lambda: kronop.gemkm(torch.from_numpy(x), factors))
+    _check(counter, lambda: kronop.gemkm(x, [torch.from_numpy(item) for item in factors]))
 
 
 def test_threads_of_torch_are_those_of_now(counter: _Counter) -> None:

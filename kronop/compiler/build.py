@@ -20,7 +20,9 @@ from kronop.compiler.backend import Compiler, RefusalError
 from kronop.compiler.cache import Cache
 from kronop.compiler.folders import cache_folder
 from kronop.compiler.host_backend import HostCompiler
+from kronop.compiler.images import BrokenImageError
 from kronop.compiler.keys import source_key
+from kronop.compiler.loading import prove
 from kronop.compiler.nvcc_backend import NvccCompiler
 from kronop.compiler.nvrtc_backend import NvrtcCompiler
 from kronop.cpus import cpu_count
@@ -115,6 +117,15 @@ _HOST_COMPILER: Compiler = HostCompiler()
 def forget() -> None:
     """Drop the binaries that this process keeps in memory; the files stay."""
     _process.binaries.clear()
+
+
+def drop(binary: Binary) -> None:
+    """Forget `binary` here and in compiled_cache.db, unless another has taken its place there."""
+    with _process.key_lock(binary.key):
+        known = _process.binaries.get(binary.key)
+        if known is not None and known.image == binary.image:
+            del _process.binaries[binary.key]
+    default_cache().drop(binary)
 
 
 def add_module(operations: Sequence[Compilable]) -> None:
@@ -277,7 +288,7 @@ def _compile(job: _Job) -> Binary:
         product = job.compiler.compile(job.source, job.flags)
     except RefusalError as refusal:
         raise _compile_error(job, f"{job.identity} refused it", refusal.log) from None
-    return Binary(
+    binary = Binary(
         key=job.key,
         entry=job.source.entry,
         arch=job.target.arch,
@@ -288,6 +299,12 @@ def _compile(job: _Job) -> Binary:
         compiler=job.identity,
         seconds=time.perf_counter() - start,
     )
+    try:
+        prove(binary)
+    except BrokenImageError as error:
+        reason = f"{job.identity} made an image that does not load"
+        raise _compile_error(job, reason, f"{error}\n{product.log}") from None
+    return binary
 
 
 def _check_spills(job: _Job, binary: Binary) -> None:

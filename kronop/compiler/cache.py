@@ -108,6 +108,10 @@ class Cache:
         values = rows.format_row(binary, source, time.time())
         self._run(lambda db: rows.write(db, values, binary.key, self.limit_bytes), None)
 
+    def drop(self, binary: Binary) -> None:
+        """Delete the row of `binary`, unless it has another image by now."""
+        self._run(lambda db: rows.delete_image(db, binary.key, binary.image), None)
+
     def recall(self, place: str) -> Memo | None:
         """What was remembered of the compiler that is found at `place`, or None."""
         return self._run(lambda db: rows.recall(db, place), None)

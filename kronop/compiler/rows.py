@@ -206,6 +206,10 @@ def delete(db: sqlite3.Connection, key: str) -> None:
     db.execute("DELETE FROM kernels WHERE key = ?", (key,))
 
 
+def delete_image(db: sqlite3.Connection, key: str, image: bytes) -> None:
+    db.execute("DELETE FROM kernels WHERE key = ? AND image = ?", (key, image))
+
+
 def touch(db: sqlite3.Connection, key: str, now: float) -> None:
     db.execute("UPDATE kernels SET last_used = ? WHERE key = ?", (now, key))
 

@@ -182,25 +182,31 @@ class Cache:
 
     def close(self) -> None:
         """Let go of the file; the next call opens it again."""
-        with self._lock:
-            self._disconnect()
+        with _alone(self._lock) as is_alone:
+            if is_alone:
+                self._disconnect()
 
     def _run(self, action: Callable[[sqlite3.Connection], T], otherwise: T) -> T:
-        """`action` on the open database, repaired at most once; `otherwise` where it can't be."""
-        with self._lock:
-            for repaired in (False, True):
-                if self._unusable:
+        """`action` on the open database; `otherwise` where it can't be used, or is in use by what
+        a signal's handler interrupts in this thread."""
+        with _alone(self._lock) as is_alone:
+            return self._act(action, otherwise) if is_alone else otherwise
+
+    def _act(self, action: Callable[[sqlite3.Connection], T], otherwise: T) -> T:
+        """As `_run`; what is damaged is repaired at most once."""
+        for repaired in (False, True):
+            if self._unusable:
+                return otherwise
+            try:
+                return action(self._open())
+            except (OSError, UntrustedError) as error:
+                self._give_up(str(error))
+            except sqlite3.Error as error:
+                code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+                if code & 0xFF in _BUSY:
+                    self._disconnect()
                     return otherwise
-                try:
-                    return action(self._open())
-                except (OSError, UntrustedError) as error:
-                    self._give_up(str(error))
-                except sqlite3.Error as error:
-                    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
-                    if code & 0xFF in _BUSY:
-                        self._disconnect()
-                        return otherwise
-                    self._recover(code, str(error), repaired=repaired)
+                self._recover(code, str(error), repaired=repaired)
         return otherwise
 
     def _recover(self, code: int, reason: str, *, repaired: bool) -> None:
@@ -251,7 +257,7 @@ class Cache:
         warnings.warn(
             f"{self.path} can't be used, compiled kernels are kept in memory only: {reason}",
             RuntimeWarning,
-            stacklevel=6,
+            stacklevel=7,
         )
 
     def _abandon(self) -> None:
@@ -263,6 +269,27 @@ class Cache:
 
 _caches: weakref.WeakSet[Cache] = weakref.WeakSet()
 _inherited: list[sqlite3.Connection | None] = []
+_threads_inside: set[int] = set()
+
+
+def is_interrupted() -> bool:
+    """Whether this thread is inside a cache: who asks is a signal's handler in the middle of it."""
+    return threading.get_ident() in _threads_inside
+
+
+@contextlib.contextmanager
+def _alone(lock: threading.Lock) -> Iterator[bool]:
+    """Hold `lock`; yields whether it is held: not by a handler that interrupts its own thread."""
+    if is_interrupted():
+        yield False
+        return
+    thread = threading.get_ident()
+    _threads_inside.add(thread)
+    try:
+        with lock:
+            yield True
+    finally:
+        _threads_inside.discard(thread)
 
 
 def _inode(path: Path) -> tuple[int, int] | None:
@@ -274,6 +301,7 @@ def _inode(path: Path) -> tuple[int, int] | None:
 
 
 def _after_fork() -> None:
+    _threads_inside.clear()
     for cache in _caches:
         cache._abandon()
 

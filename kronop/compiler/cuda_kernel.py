@@ -67,7 +67,7 @@ class CudaKernel:
         self._library = library
         self._kernel = kernel
         self._shared_bytes: dict[int, int] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # A signal's handler may bind in the middle of a bind.
 
     def bind(self, launch: Launch, device: int = 0) -> Callable[[int], None]:
         """A launcher of `launch` on GPU `device`, called with the stream's handle.
@@ -124,7 +124,9 @@ class CudaKernel:
                 driver.cuKernelSetAttribute(attribute, wanted, self._kernel, handle),
                 f"{wanted} bytes of dynamic shared memory for {self.entry} on GPU {device}",
             )
-            self._shared_bytes[device] = wanted
+            before, self._shared_bytes[device] = self._shared_bytes.get(device, 0), wanted
+            # What a handler has asked for meanwhile.
+            self._raise_shared_bytes(before, device)
 
 
 def load_cuda(binary: Binary) -> CudaKernel:

@@ -227,7 +227,8 @@ class Cache:
                 return self._connection
             # Removed or repaired by someone else; what is written to the old file is lost.
             self._disconnect()
-        make_private_folder(self.folder)
+        # Without links from now on: a link that is turned meanwhile leads nowhere else.
+        self.folder = make_private_folder(self.folder)
         make_private_file(self.path)
         self._inode = _inode(self.path)
         self._connection = sqlite3.connect(

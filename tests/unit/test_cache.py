@@ -402,6 +402,18 @@ def test_a_folder_that_others_can_write(tmp_path: Path) -> None:
     assert not list((tmp_path / "cache").iterdir())
 
 
+def test_a_link_that_is_turned_leads_nowhere_else(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("first")
+    cache = Cache(tmp_path / "link")
+    cache.put(make(), "source")
+    (tmp_path / "link").unlink()
+    (tmp_path / "link").symlink_to("second")
+    assert cache.get(KEY) is not None
+    cache.close()
+    assert cache.get(KEY) is not None
+    assert not (tmp_path / "second").exists()
+
+
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="users have numbers on POSIX systems only")
 def test_a_folder_of_someone_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "cache").mkdir(mode=0o700)

@@ -8,7 +8,6 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -25,7 +24,7 @@ from kronop.compiler.keys import source_key
 from kronop.compiler.loading import prove
 from kronop.compiler.nvcc_backend import NvccCompiler
 from kronop.compiler.nvrtc_backend import NvrtcCompiler
-from kronop.cpus import cpu_count
+from kronop.cpus import spread
 from kronop.errors import CompileError, ElementTypeError, mismatch
 from kronop.target import Target
 
@@ -263,10 +262,8 @@ def _compiler_for(target: Target) -> Compiler:
 
 
 def _deliver_all(jobs: Sequence[_Job]) -> list[Binary]:
-    if len(jobs) < 2 or _process.is_interrupted():
-        return [_deliver(job) for job in jobs]
-    with ThreadPoolExecutor(min(len(jobs), cpu_count())) as pool:
-        return list(pool.map(_deliver, jobs))
+    # Threads other than the one that is interrupted would wait for it.
+    return spread(_deliver, jobs, threads=1 if _process.is_interrupted() else None)
 
 
 def _deliver(job: _Job) -> Binary:

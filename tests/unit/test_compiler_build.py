@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kronop import compiler, knobs
+from kronop import compiler, cpus, knobs
 from kronop.artifacts import Binary, BinaryFormat, Language, Origin, Resources, Source
 from kronop.compiler import build, rows
 from kronop.compiler.backend import Product, RefusalError
@@ -104,7 +104,7 @@ def test_order_is_kept_and_duplicates_compile_once(counting: CountingCompiler) -
 def test_several_misses_compile_at_once(
     counting: CountingCompiler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(build, "cpu_count", lambda: 2)
+    monkeypatch.setattr(cpus, "cpu_count", lambda: 2)
     compiler.compile_sources([make(f"k{index}") for index in range(6)], X86)
     assert counting.most_running == 2
 

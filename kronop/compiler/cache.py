@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from kronop.artifacts import Binary
-from kronop.compiler import rows
+from kronop.compiler import rows, tables
 from kronop.compiler.claims import claim
 from kronop.compiler.folders import (
     UntrustedError,
@@ -33,13 +33,18 @@ from kronop.errors import ArgumentError, mismatch
 
 FILE_NAME = "compiled_cache.db"
 LIMIT_BYTES = 1 << 30
-_BUSY_SECONDS = 30.0
+# Others write for milliseconds. What takes longer than a compile is not worth waiting for; and who
+# has written for so long goes on, so that for a while the wait is a short one.
+_BUSY_SECONDS, _HURRIED_SECONDS = 1.0, 0.05
+_HURRY_SECONDS = 60.0
+_REPAIR_SECONDS = 30.0
 # A use within this time of the last noted one is not noted: reading must not mean writing.
 _TOUCH_SECONDS = 3600.0
 
 _CORRUPT = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR}
-# No table, or a moved file: another process upgraded or repaired it. Opening it again helps.
-_REOPEN = {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_READONLY}
+# No table, other columns, or a moved file: another process upgraded or repaired it, or someone else
+# changed it. Opening it again helps.
+_REOPEN = {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CONSTRAINT}
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 T = TypeVar("T")
@@ -82,6 +87,7 @@ class Cache:
         self._connection: sqlite3.Connection | None = None
         self._inode: tuple[int, int] | None = None
         self._unusable = False
+        self._hurries_until = 0.0
         self._lock = threading.Lock()
         _caches.add(self)
 
@@ -204,6 +210,8 @@ class Cache:
             except sqlite3.Error as error:
                 code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
                 if code & 0xFF in _BUSY:
+                    if not self._hurries():
+                        self._hurries_until = time.monotonic() + _HURRY_SECONDS
                     self._disconnect()
                     return otherwise
                 self._recover(code, str(error), repaired=repaired)
@@ -222,8 +230,10 @@ class Cache:
             self._disconnect()
 
     def _open(self) -> sqlite3.Connection:
+        patience = _HURRIED_SECONDS if self._hurries() else _BUSY_SECONDS
         if self._connection is not None:
             if _inode(self.path) == self._inode:
+                tables.wait_at_most(self._connection, patience)
                 return self._connection
             # Removed or repaired by someone else; what is written to the old file is lost.
             self._disconnect()
@@ -232,10 +242,13 @@ class Cache:
         make_private_file(self.path)
         self._inode = _inode(self.path)
         self._connection = sqlite3.connect(
-            self.path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+            self.path, timeout=patience, isolation_level=None, check_same_thread=False
         )
-        rows.prepare(self._connection, SCHEMA)
+        tables.prepare(self._connection, SCHEMA, patience)
         return self._connection
+
+    def _hurries(self) -> bool:
+        return time.monotonic() < self._hurries_until
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
@@ -245,7 +258,7 @@ class Cache:
 
     def _discard_damaged(self) -> None:
         """Delete the damaged file, unless another process has already put a new one there."""
-        with claim(self.folder / "repair.claim", patience=_BUSY_SECONDS):
+        with claim(self.folder / "repair.claim", patience=_REPAIR_SECONDS):
             if _inode(self.path) != self._inode:
                 return
             # The log first: a new database must never meet the old one's.

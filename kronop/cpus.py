@@ -1,11 +1,17 @@
-"""How many CPUs this process may use."""
+"""How many CPUs this process may use, and work that is spread over them."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 _OWN, _ROOT = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 
@@ -46,3 +52,44 @@ def _quota(folder: Path) -> int | None:
             continue
         return -(-quota // period) if quota > 0 and period > 0 else None
     return None
+
+
+def spread(
+    work: Callable[[Item], Result], items: Sequence[Item], threads: int | None = None
+) -> list[Result]:
+    """`work` of each item, in their order, by this thread and `threads - 1` others (None: as many
+    threads as there are CPUs).
+
+    After an error no further item is begun; that of the first item that has one is raised when all
+    threads have ended. concurrent.futures would not do: once the main thread has ended, it can
+    neither be imported nor take work, though other threads may still need a kernel.
+    """
+    results: dict[int, Result] = {}
+    errors: dict[int, BaseException] = {}
+    places = iter(range(len(items)))
+
+    def run() -> None:
+        for place in places:
+            try:
+                results[place] = work(items[place])
+            except BaseException as error:
+                errors[place] = error
+            if errors:
+                return
+
+    crew: list[threading.Thread] = []
+    with contextlib.suppress(RuntimeError):  # The system gives no more threads: fewer do.
+        for _ in range(min(len(items), threads or cpu_count()) - 1):
+            thread = threading.Thread(target=run)
+            thread.start()
+            crew.append(thread)
+    try:
+        run()
+        for thread in crew:
+            thread.join()
+    finally:  # Nothing further is begun where this thread is interrupted.
+        for _ in places:
+            pass
+    if errors:
+        raise errors[min(errors)]
+    return [results[place] for place in range(len(items))]

@@ -20,7 +20,8 @@ class Knobs:
     Attributes:
         debug: 1 launches, 2 times, 3 plans and rejected candidates, 4 source, 5 PTX or assembly,
             6 SASS or objdump; each level includes those below it. Printed on standard error.
-        cache_dir: folder of `compiled_cache.db`; the user's cache folder where unset.
+        cache_dir: folder of `compiled_cache.db`, absolute: what lies in the current folder is never
+            run. The user's cache folder where unset.
         dump_dir: folder into which each compiled source is written.
         override_dir: folder whose files replace the emitted source of the same name.
         compiler: "nvrtc" or "nvcc".
@@ -37,6 +38,17 @@ class Knobs:
     line_info: bool = False
     check_spills: bool = False
     compile_seconds: float = 120.0
+
+    def __post_init__(self) -> None:
+        if self.cache_dir is not None and not self.cache_dir.is_absolute():
+            raise DescriptionError(
+                mismatch(
+                    "KRONOP_CACHE_DIR",
+                    expected="an absolute path",
+                    got=repr(str(self.cache_dir)),
+                    hint="a cache in the current folder might be anyone's",
+                )
+            )
 
 
 def read(environment: Mapping[str, str]) -> Knobs:

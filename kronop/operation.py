@@ -233,8 +233,9 @@ class Operation(Generic[AnyDescription, AnyProblem, AnyArguments]):
         served = self._served.get(id(plan))
         if served is None:
             own = plan is self.plan
-            binaries = self.binaries if own else compiler.compile_sources(render(plan), self.target)
-            kernels = tuple(compiler.load(binary, self.target) for binary in binaries)
+            sources = self.sources if own else render(plan)
+            binaries = self.binaries if own else compiler.compile_sources(sources, self.target)
+            kernels = compiler.load_all(binaries, sources, self.target)
             served = self._served[id(plan)] = Served(plan, self._emitter, kernels)
         return served
 

@@ -10,7 +10,6 @@ import statistics
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +18,7 @@ from kronop import compiler, winners
 from kronop.args.base import Arguments
 from kronop.args.device import check, cuda_driver, current
 from kronop.artifacts import Binary
-from kronop.cpus import cpu_count
+from kronop.cpus import spread
 from kronop.emit.plan import Plan
 from kronop.emit.render import render
 from kronop.errors import ArgumentError, ElementTypeError, KronopError, mismatch
@@ -248,8 +247,7 @@ def _compile_all(plans: dict[int, Plan], bar: _Bar) -> dict[int, tuple[Binary, .
             done += 1
             bar.show("compiling", done, len(plans))
 
-    with ThreadPoolExecutor(min(len(plans), cpu_count())) as pool:
-        return dict(zip(plans, pool.map(compile_one, plans.values()), strict=True))
+    return dict(zip(plans, spread(compile_one, tuple(plans.values())), strict=True))
 
 
 def _measure_all(

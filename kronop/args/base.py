@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import abc
+import contextlib
 import copy
 import dataclasses
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, Self, TypeVar
 
 from kronop.args import changes
@@ -21,7 +22,7 @@ from kronop.args.view import CPU, Device, TensorView
 from kronop.artifacts import Launch
 from kronop.descriptions.epilogue import EpilogueArguments
 from kronop.descriptions.shared import beta_beside
-from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.errors import ArgumentError, DeviceError, ElementTypeError, mismatch
 from kronop.target import Target
 
 Launcher = Callable[[int], None]
@@ -76,8 +77,9 @@ class Arguments(abc.ABC):
     arguments. Memory that is freed, cut or moved under its tensors (a torch storage's `resize_`,
     `ndarray.resize(refcheck=False)`) is refused by the next run: build the arguments again.
 
-    Threads may share arguments: their runs follow each other, since they share scratch memory. On
-    a GPU, runs on different streams do so too where there is scratch memory; the order in which
+    Threads may share arguments: their runs follow each other, since they share scratch memory. In
+    the middle of a run, its own thread can't run them again (in a signal's handler). On a GPU, runs
+    on different streams follow each other too where there is scratch memory; the order in which
     they read and write the tensors is the caller's to see to. So is that of replays of a CUDA graph
     which has captured a run.
 
@@ -95,7 +97,9 @@ class Arguments(abc.ABC):
         self.operation = operation
         self.output_op = _check_scalars(operation, output_op)
         self._is_host = operation.target.backend == "x86"
-        self._lock = threading.Lock()  # Held by whoever uses the scratch memory.
+        # Held by whoever uses the scratch memory. A signal's handler in the middle of that gets it
+        # too, and is told by the flag: it would overwrite what the run that it interrupts needs.
+        self._lock, self._in_use = threading.RLock(), False
         self._steps: tuple[Launcher, ...] | None = None
         self._placement: Placement | None = None
         self._count_change: Callable[[tuple[Any]], None] | None = None
@@ -144,7 +148,7 @@ class Arguments(abc.ABC):
             OutOfMemoryError: no room for workspace or copies; nothing is kept then.
             DeviceError: no GPU, or a kernel that does not load.
         """
-        with self._lock:
+        with self._lock, self._use():
             self._bind(kernels, planned or self.operation)
 
     @property
@@ -175,7 +179,7 @@ class Arguments(abc.ABC):
     def unbound(self) -> Self:
         """A twin with the same tensors and scalars that has not been bound."""
         twin = copy.copy(self)
-        twin._lock = threading.Lock()
+        twin._lock, twin._in_use = threading.RLock(), False
         twin.launchers = twin._steps = twin._placement = None
         twin._kept = ()
         twin._ran = False
@@ -208,19 +212,47 @@ class Arguments(abc.ABC):
 
         Raises:
             ArgumentError: a tensor's memory is no longer what the arguments were built on.
+            DeviceError: this thread is in the middle of a run of these arguments.
         """
         with self._lock:
-            steps = self._steps
-            if steps is None:
-                steps = self._bind(kernels, planned or self.operation)
-            check_kept(self._kept)
-            if self._count_change is not None:
-                self._count_change((self.Y,))
-            if self._is_host:
-                for step in steps:
-                    step(0)
-                return
-            self._run_on_gpu(steps, stream_handle(stream, self._framework, self._device.index))
+            if self._in_use:
+                raise self._reentered()
+            self._in_use = True
+            try:  # As in `_use`, which would take a third of the time of a small run.
+                steps = self._steps
+                if steps is None:
+                    steps = self._bind(kernels, planned or self.operation)
+                check_kept(self._kept)
+                if self._count_change is not None:
+                    self._count_change((self.Y,))
+                if self._is_host:
+                    for step in steps:
+                        step(0)
+                    return
+                self._run_on_gpu(steps, stream_handle(stream, self._framework, self._device.index))
+            finally:
+                self._in_use = False
+
+    @contextlib.contextmanager
+    def _use(self) -> Iterator[None]:
+        """For whoever holds the lock: refuses a thread that interrupts itself."""
+        if self._in_use:
+            raise self._reentered()
+        self._in_use = True
+        try:
+            yield
+        finally:
+            self._in_use = False
+
+    def _reentered(self) -> DeviceError:
+        return DeviceError(
+            mismatch(
+                f"arguments of {self.operation!r}",
+                expected="no run in the middle of another one by the same thread",
+                got="one, as by a signal's handler",
+                hint="let the handler build arguments of its own, or set a flag and run later",
+            )
+        )
 
     def _run_on_gpu(self, steps: tuple[Launcher, ...], handle: int) -> None:
         self._stream, self._ran = handle, True
@@ -242,7 +274,7 @@ class Arguments(abc.ABC):
         if placement is None or not placement.fetch:
             self._wait()  # Without the lock: other threads may go on launching.
             return
-        with self._lock:
+        with self._lock, self._use():
             if placement.fresh:
                 with in_use(placement.buffers, self._stream):
                     for step in placement.fetch:

@@ -12,6 +12,7 @@ from kronop.compiler.build import (
 )
 from kronop.compiler.cache import Cache, Entry, Record
 from kronop.compiler.cuda_kernel import cuda_devices
+from kronop.compiler.healing import load_all
 from kronop.compiler.inspection import disassemble
 from kronop.compiler.loading import Kernel, load
 
@@ -29,6 +30,7 @@ __all__ = [
     "disassemble",
     "forget",
     "load",
+    "load_all",
     "nvcc",
     "nvrtc",
 ]

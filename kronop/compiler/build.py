@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import threading
 import time
-from collections import defaultdict
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -17,13 +16,15 @@ from kronop import knobs
 from kronop.artifacts import Binary, Origin, Source
 from kronop.compiler import inspection
 from kronop.compiler.backend import Compiler, RefusalError
-from kronop.compiler.cache import Cache
+from kronop.compiler.cache import Cache, is_interrupted
 from kronop.compiler.folders import cache_folder
 from kronop.compiler.host_backend import HostCompiler
+from kronop.compiler.images import BrokenImageError
 from kronop.compiler.keys import source_key
+from kronop.compiler.loading import prove
 from kronop.compiler.nvcc_backend import NvccCompiler
 from kronop.compiler.nvrtc_backend import NvrtcCompiler
-from kronop.cpus import cpu_count
+from kronop.cpus import spread
 from kronop.errors import CompileError, ElementTypeError, mismatch
 from kronop.target import Target
 
@@ -63,7 +64,10 @@ class _StaleIdentityError(CompileError):
 
 
 class _Process:
-    """What this process has: binaries, caches, one lock per key, the chosen CUDA compiler."""
+    """What this process has: binaries, caches, one lock per key, the chosen CUDA compiler.
+
+    Whatever has no lock is done in one step, which no other thread and no signal interrupts.
+    """
 
     def __init__(self) -> None:
         self.binaries: dict[str, Binary] = {}
@@ -72,12 +76,28 @@ class _Process:
         self.renew_locks()
 
     def renew_locks(self) -> None:
-        self.lock = threading.Lock()
-        self.key_locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+        self.key_locks: dict[str, threading.Lock] = {}
+        self.threads: set[int] = set()
 
-    def key_lock(self, key: str) -> threading.Lock:
-        with self.lock:
-            return self.key_locks[key]
+    def is_interrupted(self) -> bool:
+        """Whether this thread has a turn, or is inside a cache, and its signal's handler calls in
+        the middle of that: to wait would be to wait for itself, or for one that waits for it."""
+        return threading.get_ident() in self.threads or is_interrupted()
+
+    @contextlib.contextmanager
+    def turn(self, key: str) -> Iterator[bool]:
+        """One thread at a time has the turn of `key`; yields whether: one that is interrupted has
+        it not, and does without."""
+        if self.is_interrupted():
+            yield False
+            return
+        thread = threading.get_ident()
+        self.threads.add(thread)
+        try:
+            with self.key_locks.setdefault(key, threading.Lock()):
+                yield True
+        finally:
+            self.threads.discard(thread)
 
 
 _process = _Process()
@@ -99,10 +119,8 @@ def nvcc() -> None:
 def default_cache() -> Cache:
     """The store of the folder that the knob `cache_dir` or the system names."""
     folder = cache_folder()
-    with _process.lock:
-        if folder not in _process.caches:
-            _process.caches[folder] = Cache(folder)
-        return _process.caches[folder]
+    cache = _process.caches.get(folder)
+    return _process.caches.setdefault(folder, Cache(folder)) if cache is None else cache
 
 
 _CUDA_COMPILERS: dict[str, Compiler] = {
@@ -115,6 +133,15 @@ _HOST_COMPILER: Compiler = HostCompiler()
 def forget() -> None:
     """Drop the binaries that this process keeps in memory; the files stay."""
     _process.binaries.clear()
+
+
+def drop(binary: Binary) -> None:
+    """Forget `binary` here and in compiled_cache.db, unless another has taken its place there."""
+    with _process.turn(binary.key):
+        known = _process.binaries.get(binary.key)
+        if known is not None and known.image == binary.image:
+            _process.binaries.pop(binary.key, None)
+    default_cache().drop(binary)
 
 
 def add_module(operations: Sequence[Compilable]) -> None:
@@ -236,29 +263,27 @@ def _compiler_for(target: Target) -> Compiler:
 
 
 def _deliver_all(jobs: Sequence[_Job]) -> list[Binary]:
-    if len(jobs) < 2:
-        return [_deliver(job) for job in jobs]
-    with ThreadPoolExecutor(min(len(jobs), cpu_count())) as pool:
-        return list(pool.map(_deliver, jobs))
+    # Threads other than the one that is interrupted would wait for it.
+    return spread(_deliver, jobs, threads=1 if _process.is_interrupted() else None)
 
 
 def _deliver(job: _Job) -> Binary:
     """The binary of `job`, from wherever it is had first; threads of one key take turns."""
-    with _process.key_lock(job.key):
+    with _process.turn(job.key) as is_turn:
         binary = _process.binaries.get(job.key)
         if binary is None:
-            binary = _from_disk_or_compiler(job)
+            binary = _from_disk_or_compiler(job, may_wait=is_turn)
             _process.binaries[job.key] = dataclasses.replace(binary, origin=Origin.MEMORY)
             inspection.report(job.source, job.name, binary, lambda: _assembly(job))
         return binary
 
 
-def _from_disk_or_compiler(job: _Job) -> Binary:
+def _from_disk_or_compiler(job: _Job, *, may_wait: bool) -> Binary:
     cache = default_cache()
     binary = cache.get(job.key)
     if binary is not None:
         return binary
-    with cache.claim(job.key):
+    with cache.claim(job.key) if may_wait else contextlib.nullcontext():
         # Another process may have compiled it while this one waited.
         binary = cache.get(job.key)
         if binary is None:
@@ -278,7 +303,7 @@ def _compile(job: _Job) -> Binary:
         product = job.compiler.compile(job.source, job.flags)
     except RefusalError as refusal:
         raise _compile_error(job, f"{job.identity} refused it", refusal.log) from None
-    return Binary(
+    binary = Binary(
         key=job.key,
         entry=job.source.entry,
         arch=job.target.arch,
@@ -289,6 +314,12 @@ def _compile(job: _Job) -> Binary:
         compiler=job.identity,
         seconds=time.perf_counter() - start,
     )
+    try:
+        prove(binary)
+    except BrokenImageError as error:
+        reason = f"{job.identity} made an image that does not load"
+        raise _compile_error(job, reason, f"{error}\n{product.log}") from None
+    return binary
 
 
 def _check_spills(job: _Job, binary: Binary) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from kronop.artifacts import Binary
-from kronop.compiler import rows
+from kronop.compiler import rows, tables
 from kronop.compiler.claims import claim
 from kronop.compiler.folders import (
     UntrustedError,
@@ -33,13 +33,18 @@ from kronop.errors import ArgumentError, mismatch
 
 FILE_NAME = "compiled_cache.db"
 LIMIT_BYTES = 1 << 30
-_BUSY_SECONDS = 30.0
+# Others write for milliseconds. What takes longer than a compile is not worth waiting for; and who
+# has written for so long goes on, so that for a while the wait is a short one.
+_BUSY_SECONDS, _HURRIED_SECONDS = 1.0, 0.05
+_HURRY_SECONDS = 60.0
+_REPAIR_SECONDS = 30.0
 # A use within this time of the last noted one is not noted: reading must not mean writing.
 _TOUCH_SECONDS = 3600.0
 
 _CORRUPT = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR}
-# No table, or a moved file: another process upgraded or repaired it. Opening it again helps.
-_REOPEN = {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_READONLY}
+# No table, other columns, or a moved file: another process upgraded or repaired it, or someone else
+# changed it. Opening it again helps.
+_REOPEN = {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CONSTRAINT}
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 T = TypeVar("T")
@@ -82,6 +87,7 @@ class Cache:
         self._connection: sqlite3.Connection | None = None
         self._inode: tuple[int, int] | None = None
         self._unusable = False
+        self._hurries_until = 0.0
         self._lock = threading.Lock()
         _caches.add(self)
 
@@ -107,6 +113,10 @@ class Cache:
         """Keep `binary`; the least recently used rows go when the store exceeds its limit."""
         values = rows.format_row(binary, source, time.time())
         self._run(lambda db: rows.write(db, values, binary.key, self.limit_bytes), None)
+
+    def drop(self, binary: Binary) -> None:
+        """Delete the row of `binary`, unless it has another image by now."""
+        self._run(lambda db: rows.delete_image(db, binary.key, binary.image), None)
 
     def recall(self, place: str) -> Memo | None:
         """What was remembered of the compiler that is found at `place`, or None."""
@@ -178,25 +188,33 @@ class Cache:
 
     def close(self) -> None:
         """Let go of the file; the next call opens it again."""
-        with self._lock:
-            self._disconnect()
+        with _alone(self._lock) as is_alone:
+            if is_alone:
+                self._disconnect()
 
     def _run(self, action: Callable[[sqlite3.Connection], T], otherwise: T) -> T:
-        """`action` on the open database, repaired at most once; `otherwise` where it can't be."""
-        with self._lock:
-            for repaired in (False, True):
-                if self._unusable:
+        """`action` on the open database; `otherwise` where it can't be used, or is in use by what
+        a signal's handler interrupts in this thread."""
+        with _alone(self._lock) as is_alone:
+            return self._act(action, otherwise) if is_alone else otherwise
+
+    def _act(self, action: Callable[[sqlite3.Connection], T], otherwise: T) -> T:
+        """As `_run`; what is damaged is repaired at most once."""
+        for repaired in (False, True):
+            if self._unusable:
+                return otherwise
+            try:
+                return action(self._open())
+            except (OSError, UntrustedError) as error:
+                self._give_up(str(error))
+            except sqlite3.Error as error:
+                code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+                if code & 0xFF in _BUSY:
+                    if not self._hurries():
+                        self._hurries_until = time.monotonic() + _HURRY_SECONDS
+                    self._disconnect()
                     return otherwise
-                try:
-                    return action(self._open())
-                except (OSError, UntrustedError) as error:
-                    self._give_up(str(error))
-                except sqlite3.Error as error:
-                    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
-                    if code & 0xFF in _BUSY:
-                        self._disconnect()
-                        return otherwise
-                    self._recover(code, str(error), repaired=repaired)
+                self._recover(code, str(error), repaired=repaired)
         return otherwise
 
     def _recover(self, code: int, reason: str, *, repaired: bool) -> None:
@@ -212,19 +230,25 @@ class Cache:
             self._disconnect()
 
     def _open(self) -> sqlite3.Connection:
+        patience = _HURRIED_SECONDS if self._hurries() else _BUSY_SECONDS
         if self._connection is not None:
             if _inode(self.path) == self._inode:
+                tables.wait_at_most(self._connection, patience)
                 return self._connection
             # Removed or repaired by someone else; what is written to the old file is lost.
             self._disconnect()
-        make_private_folder(self.folder)
+        # Without links from now on: a link that is turned meanwhile leads nowhere else.
+        self.folder = make_private_folder(self.folder)
         make_private_file(self.path)
         self._inode = _inode(self.path)
         self._connection = sqlite3.connect(
-            self.path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+            self.path, timeout=patience, isolation_level=None, check_same_thread=False
         )
-        rows.prepare(self._connection, SCHEMA)
+        tables.prepare(self._connection, SCHEMA, patience)
         return self._connection
+
+    def _hurries(self) -> bool:
+        return time.monotonic() < self._hurries_until
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
@@ -234,7 +258,7 @@ class Cache:
 
     def _discard_damaged(self) -> None:
         """Delete the damaged file, unless another process has already put a new one there."""
-        with claim(self.folder / "repair.claim", patience=_BUSY_SECONDS):
+        with claim(self.folder / "repair.claim", patience=_REPAIR_SECONDS):
             if _inode(self.path) != self._inode:
                 return
             # The log first: a new database must never meet the old one's.
@@ -247,7 +271,7 @@ class Cache:
         warnings.warn(
             f"{self.path} can't be used, compiled kernels are kept in memory only: {reason}",
             RuntimeWarning,
-            stacklevel=6,
+            stacklevel=7,
         )
 
     def _abandon(self) -> None:
@@ -259,6 +283,27 @@ class Cache:
 
 _caches: weakref.WeakSet[Cache] = weakref.WeakSet()
 _inherited: list[sqlite3.Connection | None] = []
+_threads_inside: set[int] = set()
+
+
+def is_interrupted() -> bool:
+    """Whether this thread is inside a cache: who asks is a signal's handler in the middle of it."""
+    return threading.get_ident() in _threads_inside
+
+
+@contextlib.contextmanager
+def _alone(lock: threading.Lock) -> Iterator[bool]:
+    """Hold `lock`; yields whether it is held: not by a handler that interrupts its own thread."""
+    if is_interrupted():
+        yield False
+        return
+    thread = threading.get_ident()
+    _threads_inside.add(thread)
+    try:
+        with lock:
+            yield True
+    finally:
+        _threads_inside.discard(thread)
 
 
 def _inode(path: Path) -> tuple[int, int] | None:
@@ -270,6 +315,7 @@ def _inode(path: Path) -> tuple[int, int] | None:
 
 
 def _after_fork() -> None:
+    _threads_inside.clear()
     for cache in _caches:
         cache._abandon()
 

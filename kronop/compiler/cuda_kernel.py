@@ -12,11 +12,20 @@ from typing import Any
 
 from kronop import knobs
 from kronop.artifacts import Binary, Launch, Status
+from kronop.compiler.images import broken, check_image
 from kronop.compiler.parameters import parameter_words
 from kronop.errors import DeviceError, OutOfMemoryError, installing, mismatch
 
 # More dynamic shared memory than this has to be asked for.
 _DEFAULT_SHARED_BYTES = 48 * 1024
+# What the driver answers to an image that it can't read. Others tell of the device or the process.
+_BROKEN = {
+    "CUDA_ERROR_INVALID_IMAGE",
+    "CUDA_ERROR_INVALID_SOURCE",
+    "CUDA_ERROR_NOT_FOUND",
+    "CUDA_ERROR_SHARED_OBJECT_INIT_FAILED",
+    "CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND",
+}
 _MOST_CONFIGS = 64  # Streams come and go; handles of those that went are not told from others.
 
 
@@ -58,7 +67,7 @@ class CudaKernel:
         self._library = library
         self._kernel = kernel
         self._shared_bytes: dict[int, int] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # A signal's handler may bind in the middle of a bind.
 
     def bind(self, launch: Launch, device: int = 0) -> Callable[[int], None]:
         """A launcher of `launch` on GPU `device`, called with the stream's handle.
@@ -115,15 +124,19 @@ class CudaKernel:
                 driver.cuKernelSetAttribute(attribute, wanted, self._kernel, handle),
                 f"{wanted} bytes of dynamic shared memory for {self.entry} on GPU {device}",
             )
-            self._shared_bytes[device] = wanted
+            before, self._shared_bytes[device] = self._shared_bytes.get(device, 0), wanted
+            # What a handler has asked for meanwhile.
+            self._raise_shared_bytes(before, device)
 
 
 def load_cuda(binary: Binary) -> CudaKernel:
     """The kernel in `binary`.
 
     Raises:
-        DeviceError: no driver, no GPU, or a cubin that this driver does not take.
+        DeviceError: no driver, no GPU, or neither answers.
+        BrokenImageError: a cubin that this driver does not take.
     """
+    check_image(binary)
     status = cuda_devices()
     if not status:
         raise DeviceError(
@@ -135,13 +148,16 @@ def load_cuda(binary: Binary) -> CudaKernel:
             )
         )
     driver = _driver()
-    library = check(
-        driver.cuLibraryLoadData(binary.image, [], [], 0, [], [], 0), f"load of {binary.entry}"
-    )
-    kernel = check(
-        driver.cuLibraryGetKernel(library, binary.entry.encode()), f"look-up of {binary.entry}"
-    )
+    library = _taken(driver.cuLibraryLoadData(binary.image, [], [], 0, [], [], 0), binary, "load")
+    kernel = _taken(driver.cuLibraryGetKernel(library, binary.entry.encode()), binary, "look-up")
     return CudaKernel(binary.entry, library, kernel)
+
+
+def _taken(result: tuple[Any, ...], binary: Binary, action: str) -> Any:
+    """As `check`, with an error of its own where the image is at fault."""
+    if result[0] and result[0].name in _BROKEN:
+        raise broken(binary, f"{action}: {result[0].name}")
+    return check(result, f"{action} of {binary.entry}")
 
 
 def check(result: tuple[Any, ...], subject: str) -> Any:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 import stat
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
 from kronop import knobs
+
+_MOST_LINKS = 40  # As many as Linux follows.
 
 
 class UntrustedError(Exception):
@@ -15,28 +20,96 @@ class UntrustedError(Exception):
 
 
 def cache_folder() -> Path:
-    """The knob `cache_dir`, or the user's cache folder of this system."""
+    """The knob `cache_dir`, or the user's cache folder of this system.
+
+    What the environment names by a relative path is ignored: that would be a place in the current
+    folder, where anyone may have planted a cache. (Relative where the system knows no home either.)
+    """
     chosen = knobs.current().cache_dir
     if chosen is not None:
-        return chosen.absolute()
+        return chosen
     if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData/Local") / "kronop"
+        local = os.environ.get("LOCALAPPDATA", "")
+        return (Path(local) if os.path.isabs(local) else _home() / "AppData/Local") / "kronop"
     if sys.platform == "darwin":
-        return Path.home() / "Library/Caches/kronop"
-    # The XDG rule: a relative path there is to be ignored.
+        return _home() / "Library/Caches/kronop"
     shared = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(shared) if os.path.isabs(shared) else Path.home() / ".cache") / "kronop"
+    return (Path(shared) if os.path.isabs(shared) else _home() / ".cache") / "kronop"
 
 
-def make_private_folder(folder: Path) -> None:
-    """`folder`, made for this user alone where it is missing.
+def _home() -> Path:
+    """$HOME where it is absolute, else what the system's list of users says."""
+    named = os.path.expanduser("~")
+    if os.path.isabs(named) or sys.platform == "win32":
+        return Path(named)
+    import pwd
+
+    try:
+        return Path(pwd.getpwuid(os.getuid()).pw_dir)
+    except KeyError:
+        return Path(named)
+
+
+def make_private_folder(folder: Path) -> Path:
+    """`folder` without links, made for this user alone where it is missing.
+
+    Nobody else can exchange it: every folder and link on the way to it is this user's or root's.
 
     Raises:
-        UntrustedError: it is someone else's, or others can put native code into it.
+        UntrustedError: it is relative, it or something on the way to it is someone else's, or
+            others can put native code into it.
         OSError: it can't be made.
     """
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _check(folder, folder.stat())
+    if not folder.is_absolute():
+        raise UntrustedError(f"{folder} is relative; set KRONOP_CACHE_DIR to an absolute path")
+    if sys.platform == "win32":
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+    place, pending, links = Path("/"), list(reversed(folder.parts[1:])), 0
+    while pending:
+        _check_parent(place, place.lstat())
+        path = place / pending.pop()
+        found = _made(path)
+        if not stat.S_ISLNK(found.st_mode):
+            place = place.parent if path.name == ".." else path
+            continue
+        _check_owner(path, found, {0})
+        links += 1
+        if links > _MOST_LINKS:
+            raise UntrustedError(f"{folder} leads from link to link; name another folder")
+        target = Path(os.readlink(path))
+        place = Path("/") if target.is_absolute() else place
+        pending += reversed(target.parts[target.is_absolute() :])
+    found = place.lstat()
+    if not stat.S_ISDIR(found.st_mode):
+        raise UntrustedError(f"{place} is no folder; remove it")
+    _check(place, found)
+    return place
+
+
+def _made(path: Path) -> os.stat_result:
+    """What is at `path`; a folder for this user alone where nothing was."""
+    try:
+        return path.lstat()
+    except FileNotFoundError:
+        with contextlib.suppress(FileExistsError):
+            path.mkdir(mode=0o700)
+        return path.lstat()
+
+
+def _check_parent(path: Path, found: os.stat_result) -> None:
+    """Whether nobody else can put something in the place of what lies in the folder `path`.
+
+    In a sticky one, such as /tmp, each user renames only what is his own. Where every user has a
+    group of his own, which has his number, what he makes can be written by that group.
+    """
+    _check_owner(path, found, _roots())
+    writers = stat.S_IWOTH if found.st_gid == os.geteuid() else stat.S_IWOTH | stat.S_IWGRP
+    if found.st_mode & writers and not found.st_mode & stat.S_ISVTX:
+        raise UntrustedError(
+            f"{path} can be written by others; run chmod go-w (or +t) on it, or set "
+            "KRONOP_CACHE_DIR to a folder elsewhere"
+        )
 
 
 def make_private_file(path: Path) -> None:
@@ -56,13 +129,28 @@ def make_private_file(path: Path) -> None:
         os.close(handle)
 
 
+@functools.cache
+def _roots() -> frozenset[int]:
+    """Root, and who stands for it in a container that knows no user but this one."""
+    roots = {0}
+    with contextlib.suppress(OSError, ValueError):
+        known = [line.split() for line in Path("/proc/self/uid_map").read_text().splitlines()]
+        if all(int(first) > 0 for first, _, _ in known):
+            roots.add(int(Path("/proc/sys/kernel/overflowuid").read_text()))
+    return frozenset(roots)
+
+
 def _check(path: Path, found: os.stat_result) -> None:
     if sys.platform == "win32":
         return
-    if found.st_uid != os.geteuid():
+    _check_owner(path, found)
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise UntrustedError(f"{path} can be written by others; run: chmod go-w {path}")
+
+
+def _check_owner(path: Path, found: os.stat_result, trusted: Collection[int] = frozenset()) -> None:
+    if found.st_uid != os.geteuid() and found.st_uid not in trusted:
         raise UntrustedError(
             f"{path} belongs to user {found.st_uid}, not to {os.geteuid()}; "
             "set KRONOP_CACHE_DIR to a folder of your own"
         )
-    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise UntrustedError(f"{path} can be written by others; run: chmod go-w {path}")

@@ -14,6 +14,7 @@ from typing import Any
 
 from kronop import knobs
 from kronop.artifacts import Binary, Launch
+from kronop.compiler.images import broken, check_image
 from kronop.compiler.parameters import parameter_words
 from kronop.compiler.private_folder import private_folder
 from kronop.cpus import cpu_count
@@ -106,18 +107,17 @@ def load_host(binary: Binary) -> HostKernel:
     """The kernel in `binary`, mapped into this process for good.
 
     Raises:
-        DeviceError: this machine lacks the instructions, or the file does not load.
+        DeviceError: this machine lacks the instructions.
+        BrokenImageError: the file does not load.
     """
     _check_machine(binary)
+    check_image(binary)
     try:
         with _file_of(binary) as path:
             library = ctypes.CDLL(path)
         function = getattr(library, binary.entry)
     except (OSError, AttributeError) as error:
-        raise DeviceError(
-            f"{binary.entry} [{binary.arch}] does not load ({error}); "
-            "clear the cache with: python -m kronop cache clear"
-        ) from error
+        raise broken(binary, error) from error
     except MemoryError as error:
         raise OutOfMemoryError(
             f"{binary.entry}: no memory for {len(binary.image)} bytes of code; free some"

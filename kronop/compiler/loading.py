@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from kronop.artifacts import Binary, BinaryFormat, Launch
 from kronop.compiler.cuda_kernel import load_cuda
 from kronop.compiler.host_kernel import load_host
+from kronop.compiler.images import check_image
 from kronop.errors import DeviceError, mismatch
-from kronop.target import Target
+from kronop.target import Target, detect_x86_arch, runs
 
 
 class Kernel(Protocol):
@@ -27,18 +26,9 @@ class Kernel(Protocol):
         """As `bind`, and the 8-byte words that the launcher passes, to be changed by its owner."""
 
 
+# Without a lock, which a signal's handler could meet in the middle of a load: what two threads load
+# at once is loaded twice, and both are given one of the two.
 _kernels: dict[str, Kernel] = {}
-_lock = threading.Lock()
-
-
-def _renew_lock() -> None:
-    """In a forked child: another thread of the parent may have held the lock for ever."""
-    global _lock
-    _lock = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_lock)
 
 
 def load(binary: Binary, target: Target) -> Kernel:
@@ -46,6 +36,7 @@ def load(binary: Binary, target: Target) -> Kernel:
 
     Raises:
         DeviceError: it was compiled for another target, or can't run on this machine.
+        BrokenImageError: nothing can load it.
     """
     if (binary.format is BinaryFormat.CUBIN) != (target.backend == "cuda") or (
         binary.arch != target.arch
@@ -58,10 +49,24 @@ def load(binary: Binary, target: Target) -> Kernel:
                 hint="compile it for this target",
             )
         )
-    with _lock:
-        kernel = _kernels.get(binary.key)
-        if kernel is None:
-            is_cuda = binary.format is BinaryFormat.CUBIN
-            kernel = load_cuda(binary) if is_cuda else load_host(binary)
-            _kernels[binary.key] = kernel
-        return kernel
+    kernel = _kernels.get(binary.key)
+    if kernel is None:
+        is_cuda = binary.format is BinaryFormat.CUBIN
+        kernel = _kernels.setdefault(
+            binary.key, load_cuda(binary) if is_cuda else load_host(binary)
+        )
+    return kernel
+
+
+def prove(binary: Binary) -> None:
+    """Load what was just compiled, so that nothing is kept that does not load.
+
+    A binary for a GPU, or for another processor than this one, is only checked to be whole.
+
+    Raises:
+        BrokenImageError: nothing can load it.
+    """
+    check_image(binary)
+    if binary.format is BinaryFormat.SHARED_OBJECT and runs(binary.arch, detect_x86_arch()):
+        # Whatever was loaded under that key came from another image.
+        _kernels[binary.key] = load_host(binary)

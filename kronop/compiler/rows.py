@@ -1,4 +1,4 @@
-"""The tables of `compiled_cache.db`: their SQL, their columns, and the checksum over each row."""
+"""The rows of `compiled_cache.db`: what is read and written, and the checksum over each of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import dataclasses
 import json
 import os
 import sqlite3
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -31,29 +30,9 @@ _COLUMNS = (
     "source",
     "image",
 )
-_CREATE = (
-    "DROP TABLE IF EXISTS kernels",
-    """CREATE TABLE kernels (
-        key TEXT PRIMARY KEY, entry TEXT NOT NULL, arch TEXT NOT NULL, format TEXT NOT NULL,
-        compiler TEXT NOT NULL, seconds REAL NOT NULL, resources TEXT NOT NULL,
-        checksum TEXT NOT NULL, size INTEGER NOT NULL, created REAL NOT NULL,
-        last_used REAL NOT NULL, log TEXT NOT NULL, source TEXT NOT NULL, image BLOB NOT NULL)""",
-    "CREATE INDEX kernels_by_use ON kernels (last_used, size)",
-    "DROP TABLE IF EXISTS compilers",
-    """CREATE TABLE compilers (
-        place TEXT PRIMARY KEY, library BLOB NOT NULL, stamp TEXT NOT NULL,
-        identity TEXT NOT NULL, checksum TEXT NOT NULL)""",
-    "DROP TABLE IF EXISTS winners",
-    """CREATE TABLE winners (
-        key TEXT PRIMARY KEY, place INTEGER NOT NULL, fingerprint TEXT NOT NULL,
-        description TEXT NOT NULL, target TEXT NOT NULL, device TEXT NOT NULL,
-        rows INTEGER NOT NULL, name TEXT NOT NULL, nanoseconds INTEGER NOT NULL,
-        untuned_nanoseconds INTEGER NOT NULL, checksum TEXT NOT NULL)""",
-)
 # Every folder on a search path that changes makes another memo; old ones are of no use.
 _KEPT_MEMOS = 64
 _KEPT_WINNERS = 16384
-_PATIENCE_SECONDS = 5.0
 _READ = f"SELECT {', '.join(_COLUMNS)} FROM kernels WHERE key = ?"
 _WRITE = f"INSERT OR REPLACE INTO kernels VALUES ({', '.join('?' * len(_COLUMNS))})"
 
@@ -136,44 +115,6 @@ class Winner:
         return digest("winner", *dataclasses.astuple(self))
 
 
-def prepare(db: sqlite3.Connection, schema: int) -> None:
-    """Set `db` up, and make its tables anew where they were made by another schema."""
-    # A scribbled text must fail its checksum, not the reading of it.
-    db.text_factory = lambda raw: raw.decode("utf-8", errors="replace")
-    _write_ahead(db)
-    db.execute("PRAGMA synchronous = NORMAL")
-    if _schema(db) == schema:
-        return
-    db.execute("BEGIN IMMEDIATE")
-    try:
-        if _schema(db) != schema:
-            for statement in _CREATE:
-                db.execute(statement)
-            db.execute(f"PRAGMA user_version = {schema}")
-    except BaseException:
-        db.execute("ROLLBACK")
-        raise
-    db.execute("COMMIT")
-
-
-def _write_ahead(db: sqlite3.Connection) -> None:
-    """Turn the write-ahead log on; SQLite does not wait for other processes here, so this does."""
-    deadline = time.monotonic() + _PATIENCE_SECONDS
-    while True:
-        try:
-            db.execute("PRAGMA journal_mode = WAL")
-            return
-        except sqlite3.OperationalError as error:
-            is_busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
-            if not is_busy or time.monotonic() > deadline:
-                raise
-        time.sleep(0.002)
-
-
-def _schema(db: sqlite3.Connection) -> int:
-    return int(db.execute("PRAGMA user_version").fetchone()[0])
-
-
 def read(db: sqlite3.Connection, key: str) -> tuple[object, ...] | None:
     found: tuple[object, ...] | None = db.execute(_READ, (key,)).fetchone()
     return found
@@ -204,6 +145,10 @@ def _evict(db: sqlite3.Connection, kept: str, excess: int) -> None:
 
 def delete(db: sqlite3.Connection, key: str) -> None:
     db.execute("DELETE FROM kernels WHERE key = ?", (key,))
+
+
+def delete_image(db: sqlite3.Connection, key: str, image: bytes) -> None:
+    db.execute("DELETE FROM kernels WHERE key = ? AND image = ?", (key, image))
 
 
 def touch(db: sqlite3.Connection, key: str, now: float) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -18,7 +19,7 @@ from kronop.args.tensor import describe, view
 from kronop.descriptions.datatype import ColumnMajor, float32, float64, int32
 from kronop.descriptions.kron import Side
 from kronop.descriptions.tensor import TensorDescription
-from kronop.errors import ArgumentError, ElementTypeError
+from kronop.errors import ArgumentError, DeviceError, ElementTypeError
 from tests.unit.args_double import OperationDouble, kron
 
 FACTORS = ((2, 3), (3, 1), (1, 2))
@@ -515,6 +516,41 @@ def test_scalars_are_held_to_the_operation() -> None:
     )
     assert arguments.output_op == whole.epilogue_type(3)
     assert [type(value) for value in arguments.output_op.scalars] == [int, int]
+
+
+def test_a_run_in_the_middle_of_a_run_by_its_own_thread_is_refused() -> None:
+    """As of a signal's handler, which would wait for what it interrupts."""
+    operation = OperationDouble(kron(((2, 2),)))
+    x, factor = np.ones((3, 2)), 2 * np.eye(2)
+    arguments = KronMatmulArguments(operation=operation, X=x, factors=[factor])
+    calls = (
+        lambda: arguments.run(operation),
+        lambda: arguments.bind(operation),
+        lambda: arguments.unbound().run(operation),
+    )
+    computed: list[str] = []
+
+    def handler(stream: int) -> None:
+        for call in calls:
+            try:
+                call()
+                computed.append("yes")
+            except DeviceError as error:
+                computed.append(str(error))
+
+    def run() -> None:
+        arguments.bind(operation)
+        assert arguments._steps is not None
+        arguments._steps = (handler, *arguments._steps)
+        arguments.run(operation)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(20)
+    assert ["in the middle of another one" in text for text in computed] == [True, True, False]
+    assert np.array_equal(arguments.Y, 2 * x)
+    arguments.bind(operation)
+    arguments.run(operation)
 
 
 def test_scratch_is_asked_for_as_many_threads_as_a_run_takes(

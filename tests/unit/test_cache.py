@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sqlite3
@@ -361,6 +362,38 @@ def test_a_schema_that_changes_under_an_open_connection(cache: Cache) -> None:
     assert cache.get(KEY) is not None
 
 
+@pytest.mark.parametrize("is_open", [False, True])
+@pytest.mark.parametrize(
+    "change",
+    [
+        "DROP TABLE kernels",
+        "DROP TABLE winners",
+        "DROP INDEX kernels_by_use",
+        "ALTER TABLE kernels ADD COLUMN pickled BLOB",
+        "ALTER TABLE kernels RENAME COLUMN image TO picture",
+        "CREATE TRIGGER refuse BEFORE INSERT ON kernels BEGIN SELECT RAISE(ABORT, 'no'); END",
+        "DROP TABLE kernels; CREATE VIEW kernels AS SELECT * FROM winners",
+        'CREATE TABLE "of ""someone"" else" (a)',
+    ],
+)
+def test_tables_of_the_right_version_that_are_not_ours_are_made_anew(
+    cache: Cache, change: str, is_open: bool
+) -> None:
+    cache.put(make(), "source")
+    if not is_open:
+        cache.close()
+    with contextlib.closing(sqlite3.connect(cache.path)) as db:
+        db.executescript(change)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        cache.put(make("b2" * 32), "source")
+        again = Cache(cache.folder)
+        again.put(make("c3" * 32), "source")
+        assert again.get("c3" * 32) is not None
+        assert cache.get("c3" * 32) is not None
+        assert (again.winners(), again.recall("here")) == ([], None)
+
+
 def assert_memory_only(folder: Path, reason: str) -> None:
     cache = Cache(folder)
     with pytest.warns(RuntimeWarning, match=reason):
@@ -402,6 +435,18 @@ def test_a_folder_that_others_can_write(tmp_path: Path) -> None:
     assert not list((tmp_path / "cache").iterdir())
 
 
+def test_a_link_that_is_turned_leads_nowhere_else(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("first")
+    cache = Cache(tmp_path / "link")
+    cache.put(make(), "source")
+    (tmp_path / "link").unlink()
+    (tmp_path / "link").symlink_to("second")
+    assert cache.get(KEY) is not None
+    cache.close()
+    assert cache.get(KEY) is not None
+    assert not (tmp_path / "second").exists()
+
+
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="users have numbers on POSIX systems only")
 def test_a_folder_of_someone_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "cache").mkdir(mode=0o700)
@@ -422,6 +467,27 @@ def test_a_busy_database_is_a_miss(cache: Cache, monkeypatch: pytest.MonkeyPatch
         cache.put(make(), "source")
     assert cache.get(KEY) is not None
     other.close()
+
+
+def test_a_writer_that_goes_on_is_waited_for_once(
+    cache: Cache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache_module, "_BUSY_SECONDS", 0.4)
+    cache.put(make("b2" * 32), "source")
+    with contextlib.closing(sqlite3.connect(cache.path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        begin = time.monotonic()
+        for _ in range(5):
+            cache.put(make(), "source")
+        assert time.monotonic() - begin < 1.5
+        assert cache.get("b2" * 32) is not None
+        monkeypatch.setattr(cache, "_hurries_until", 0.0)
+        begin = time.monotonic()
+        cache.put(make(), "source")
+        assert time.monotonic() - begin > 0.3
+        other.execute("ROLLBACK")
+    cache.put(make(), "source")
+    assert cache.get(KEY) is not None
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")

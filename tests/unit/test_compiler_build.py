@@ -7,14 +7,15 @@ import re
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from kronop import compiler, knobs
+from kronop import compiler, cpus, knobs
 from kronop.artifacts import Binary, BinaryFormat, Language, Origin, Resources, Source
-from kronop.compiler import build, inspection
+from kronop.compiler import build, inspection, rows
 from kronop.compiler.backend import Product, RefusalError
 from kronop.compiler.ptxas import resources_of
 from kronop.errors import CompileError, DeviceError, ElementTypeError
@@ -64,6 +65,7 @@ class CountingCompiler:
 def counting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[CountingCompiler]:
     fake = CountingCompiler()
     monkeypatch.setattr(build, "_HOST_COMPILER", fake)
+    monkeypatch.setattr(build, "prove", lambda binary: None)  # Its images are texts.
     monkeypatch.setattr(build, "_process", build._Process())
     with knobs.using(cache_dir=tmp_path / "cache"):
         yield fake
@@ -104,7 +106,7 @@ def test_order_is_kept_and_duplicates_compile_once(counting: CountingCompiler) -
 def test_several_misses_compile_at_once(
     counting: CountingCompiler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(build, "cpu_count", lambda: 2)
+    monkeypatch.setattr(cpus, "cpu_count", lambda: 2)
     compiler.compile_sources([make(f"k{index}") for index in range(6)], X86)
     assert counting.most_running == 2
 
@@ -121,6 +123,65 @@ def test_two_threads_compile_a_kernel_once(counting: CountingCompiler) -> None:
         thread.join()
     assert len(found) == 6
     assert counting.compiled == ["kernel"]
+
+
+def in_time(work: Callable[[], None]) -> None:
+    """`work` by a thread of its own, which may hang."""
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(20)
+    assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("place", ["compile", "identity"])
+def test_a_kernel_is_asked_for_while_its_thread_compiles_it(
+    counting: CountingCompiler, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """As a signal's handler does: it compiles by itself, and waits for nobody."""
+    inner: list[Binary] = []
+    outer: list[Binary] = []
+    real = getattr(counting, place)
+
+    def interrupted(*arguments: Any, **others: Any) -> Any:
+        if outer == [] and not inner and (arguments or others):
+            monkeypatch.setattr(counting, place, real)
+            inner.extend(compiler.compile_sources([make(), make("other")], X86))
+        return real(*arguments, **others)
+
+    monkeypatch.setattr(counting, place, interrupted)
+    in_time(lambda: outer.extend(compiler.compile_sources([make()], X86)))
+    assert [binary.entry for binary in inner] == ["kernel", "other"]
+    assert outer[0].key == inner[0].key
+    assert sorted(counting.compiled) == ["kernel", "kernel", "other"]
+    compiler.forget()
+    compiler.compile_sources([make(), make("other")], X86)
+    assert len(counting.compiled) == 3
+
+
+def test_a_kernel_is_asked_for_inside_the_cache_while_another_thread_compiles_it(
+    counting: CountingCompiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That one waits for the cache, which is this thread's as long as its handler runs."""
+    compiler.compile_sources([make("first")], X86)
+    found: list[Binary] = []
+    read = rows.read
+
+    def interrupted(*arguments: Any) -> Any:
+        monkeypatch.setattr(rows, "read", read)
+        other.start()
+        while not build._process.threads:  # Until the other one has the turn of that key.
+            time.sleep(1e-3)
+        found.extend(compiler.compile_sources([make("second")], X86))
+        return read(*arguments)
+
+    other = threading.Thread(
+        target=lambda: found.extend(compiler.compile_sources([make("second")], X86)), daemon=True
+    )
+    cache = compiler.default_cache()
+    monkeypatch.setattr(rows, "read", interrupted)
+    in_time(lambda: cache.get("00" * 32))
+    other.join(20)
+    assert [binary.entry for binary in found] == ["second"] * 2
 
 
 def test_an_upgraded_compiler_and_another_arch_are_misses(counting: CountingCompiler) -> None:

@@ -28,9 +28,11 @@ from kronop import compiler, knobs
 from kronop.artifacts import Binary, BinaryFormat, Launch, Resources
 from kronop.errors import DeviceError, OutOfMemoryError
 from kronop.target import Target
-def binary(image=b"CUBIN"):
-    return Binary(key=image.decode(), entry="kron", arch="sm_90a", format=BinaryFormat.CUBIN,
-                  image=image, resources=Resources(), log="", compiler="test")
+def image(text):
+    return b"\\x7fELF\\x02\\x01".ljust(64, b"\\0") + text
+def binary(text=b"CUBIN"):
+    return Binary(key=text.decode(), entry="kron", arch="sm_90a", format=BinaryFormat.CUBIN,
+                  image=image(text), resources=Resources(), log="", compiler="test")
 def launch(first, second, shared=0):
     return Launch(step=0, parameters=struct.pack("qq", first, second), grid=(3, 2, 1),
                   block=(128, 2, 1), shared_bytes=shared)
@@ -162,10 +164,64 @@ for kind, action in [
     geometry = "grid (3, 2, 1), block (128, 2, 1), 0 bytes of shared memory"
     assert raised == [
         "raised GPU 5: CUDA_ERROR_INVALID_VALUE (as told)",
+        "raised kron [sm_90a] does not load (load: CUDA_ERROR_INVALID_IMAGE); mend the compiler "
+        "that made it, or install the libraries that it needs",
         f"raised launch of kron on GPU 0, {geometry}: CUDA_ERROR_INVALID_VALUE (as told)",
         f"raised launch of kron on GPU 0, {geometry}: CUDA_ERROR_OUT_OF_MEMORY (as told); "
         "free device memory and try again",
-        "raised load of kron: CUDA_ERROR_INVALID_VALUE (as told)",
+    ]
+
+
+def test_what_the_driver_does_not_take_is_compiled_once_more(double: Path) -> None:
+    lines, _ = run(
+        double,
+        """
+import tempfile
+from pathlib import Path
+from kronop.artifacts import Language, Source
+from kronop.compiler import build
+from kronop.compiler.backend import Product
+class Compiler:
+    format = BinaryFormat.CUBIN
+    def identity(self, *, certain=False):
+        return "test"
+    def flags(self, target):
+        return ()
+    def compile(self, source, flags):
+        say("compiled")
+        return Product(image=image(made.pop()), resources=Resources(), log="")
+build._CUDA_COMPILERS["nvrtc"], made = Compiler(), [b"BAD", b"GOOD", b"BAD"]
+source = Source(entry="kron", text="", language=Language.CUDA, include_directories=())
+target = Target.parse("sm_90a")
+with knobs.using(cache_dir=Path(tempfile.mkdtemp())):
+    compiler.compile_sources([source], target)
+    for _ in range(2):
+        compiler.forget()
+        binaries = compiler.compile_sources([source], target)
+        compiler.load_all(binaries, [source], target)
+    compiler.forget()
+    kept = compiler.default_cache().list()
+    say("kept", compiler.default_cache().show(kept[0].key).binary.image[64:].decode())
+    # What was compiled just now would only be the same again.
+    compiler.default_cache().clear()
+    from kronop.compiler import loading
+    loading._kernels.clear()
+    try:
+        compiler.load_all(compiler.compile_sources([source], target), [source], target)
+    except DeviceError:
+        say("kept", len(compiler.default_cache().list()))
+""",
+    )
+    assert lines == [
+        "compiled",
+        "load BAD",
+        "compiled",
+        "load GOOD",
+        "kernel kron of 7",
+        "kept GOOD",
+        "compiled",
+        "load BAD",
+        "kept 0",
     ]
 
 

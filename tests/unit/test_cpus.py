@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -59,3 +60,45 @@ def test_the_least_of_affinity_and_quotas_counts(monkeypatch: pytest.MonkeyPatch
         cpus.cpu_count.cache_clear()
         assert cpus.cpu_count() == expected
     cpus.cpu_count.cache_clear()
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 20])
+def test_work_is_spread_and_comes_back_in_order(threads: int) -> None:
+    workers: set[int] = set()
+    all_there = threading.Barrier(min(threads, 7))
+
+    def square(item: int) -> int:
+        if threading.get_ident() not in workers:
+            workers.add(threading.get_ident())
+            all_there.wait(20)
+        return item * item
+
+    assert cpus.spread(square, range(7), threads) == [item * item for item in range(7)]
+    assert len(workers) == min(threads, 7)
+    assert cpus.spread(square, (), threads) == []
+
+
+def test_after_an_error_nothing_is_begun() -> None:
+    begun: list[int] = []
+    failed = threading.Event()
+
+    def work(item: int) -> None:
+        begun.append(item)
+        if item == 1:
+            failed.set()
+            raise ValueError("second")
+        assert failed.wait(20)
+        if item == 0:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        cpus.spread(work, range(50), 2)
+    assert sorted(begun) == [0, 1]
+
+
+def test_work_is_done_where_the_system_gives_no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert cpus.spread(str, range(3), 2) == ["0", "1", "2"]

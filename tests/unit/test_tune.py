@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import kronop
-from kronop import compiler, knobs, tuning, winners
+from kronop import compiler, cpus, knobs, tuning, winners
 from kronop.compiler import Cache
 from kronop.compiler.rows import Winner
 from kronop.emit.table import EMITTERS
@@ -57,7 +57,7 @@ def test_candidates_are_compiled_at_once(monkeypatch: pytest.MonkeyPatch) -> Non
         together.wait(timeout=20)
         return ()
 
-    monkeypatch.setattr(tuning, "cpu_count", lambda: 2)
+    monkeypatch.setattr(cpus, "cpu_count", lambda: 2)
     monkeypatch.setattr(tuning.compiler, "compile_sources", compile_sources)
     plans = dict(enumerate(make_operation().candidates(4)))
     assert tuning._compile_all(plans, tuning._Bar(False)) == dict.fromkeys(plans, ())

@@ -18,7 +18,7 @@ import pytest
 import kronop
 from kronop import compiler, knobs
 from kronop.artifacts import Binary, BinaryFormat, Language, Launch, Origin, Source
-from kronop.compiler import host_backend, host_kernel
+from kronop.compiler import host_backend, host_kernel, loading
 from kronop.errors import CompileError, DeviceError
 from kronop.target import Target
 from tests import support
@@ -173,9 +173,44 @@ def test_a_compiler_without_amx_makes_all_but_tiles(
 
 def test_a_broken_image_is_an_error() -> None:
     (binary,) = compiler.compile_sources([make()], X86)
-    for change in ({"image": binary.image[:100]}, {"image": b""}, {"entry": "absent"}):
+    images = (b"", b"garbage" * 2000, binary.image[:100], binary.image[: len(binary.image) // 2])
+    for change in ({"entry": "absent"}, *({"image": image} for image in images)):
         with pytest.raises(DeviceError, match="does not load"):
             host_kernel.load_host(dataclasses.replace(binary, **change))
+
+
+def test_what_a_compiler_cuts_short_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mapped, it would end this process; kept, every later one."""
+    real = real_compiler()
+    for size in (0, 9000):
+        cut = f'{real} "$@" && [ ! -e kernel.so ] || truncate -s {size} kernel.so'
+        monkeypatch.setenv("CXX", script(tmp_path / "cxx", cut))
+        with pytest.raises(CompileError, match="does not load") as caught:
+            compiler.compile_sources([make()], X86)
+        assert f"{size} bytes" in caught.value.log
+        assert compiler.default_cache().list() == ()
+    monkeypatch.setenv("CXX", script(tmp_path / "cxx", f'exec {real} "$@"'))
+    (binary,) = compiler.compile_sources([make()], X86)
+    assert axpy(binary, 2.0, [1.0], [10.0]) == [12.0]
+
+
+def test_what_was_stored_and_does_not_load_is_compiled_once_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    source = make("healed")
+    (good,) = compiler.compile_sources([source], X86)
+    bad = dataclasses.replace(good, image=good.image[:9000])
+    compiler.default_cache().put(bad, source.text)
+    compiler.forget()
+    monkeypatch.setattr(loading, "_kernels", {})  # As in a new process.
+    binaries = compiler.compile_sources([source], X86)
+    assert binaries[0].image == bad.image
+    (kernel,) = compiler.load_all(binaries, [source], X86)
+    assert compiler.load_all(binaries, [source], X86) == (kernel,)
+    assert compiler.default_cache().show(good.key).binary.image == good.image
+    kernel.bind(Launch(step=0, parameters=struct.pack("QQdq", 0, 0, 1.0, 0)))(0)
 
 
 def test_a_refused_source_carries_log_and_path() -> None:

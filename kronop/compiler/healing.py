@@ -1,0 +1,42 @@
+"""Kernels of binaries that may have been damaged before they were stored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kronop.artifacts import Binary, Origin, Source
+from kronop.compiler.build import compile_sources, drop
+from kronop.compiler.images import BrokenImageError
+from kronop.compiler.loading import Kernel, load
+from kronop.target import Target
+
+
+def load_all(
+    binaries: Sequence[Binary], sources: Sequence[Source], target: Target
+) -> tuple[Kernel, ...]:
+    """The kernels in `binaries`, which were compiled from `sources`, in their order.
+
+    One that does not load is dropped, from compiled_cache.db too; unless it was compiled just now,
+    its source is compiled once more.
+
+    Raises:
+        DeviceError: as for `load`.
+        CompileError: a source that has to be compiled once more is refused.
+    """
+    pairs = zip(binaries, sources, strict=True)
+    return tuple(_load(binary, source, target) for binary, source in pairs)
+
+
+def _load(binary: Binary, source: Source, target: Target) -> Kernel:
+    try:
+        return load(binary, target)
+    except BrokenImageError:
+        drop(binary)
+        if binary.origin is Origin.COMPILED:
+            raise
+    (binary,) = compile_sources([source], target)
+    try:
+        return load(binary, target)
+    except BrokenImageError:
+        drop(binary)
+        raise

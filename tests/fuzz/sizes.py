@@ -20,7 +20,7 @@ _LANES = (2, 3, 4, 7, 8, 9, 15, 16, 17, 18, 31, 32, 33, 48, 64, 65)
 # Patterns of 16 and 32 bits whose many results leave in halves, and of 16 bits whose gradients have
 # several teams: next to no others do.
 HALVED = ((1, 128, 256, 4), (1, 192, 256, 4), (1, 96, 256, 8))
-IN_TEAMS = ((1, 192, 512, 1), (1, 256, 512, 1), (1, 300, 512, 1), (1, 192, 512, 2))
+IN_TEAMS = ((1, 192, 512, 1), (1, 192, 512, 2), (1, 576, 512, 1), (4, 576, 640, 1))
 _SOME_ROWS = (15, 16, 17, 31, 32, 33, 63, 64, 65, 100, 127, 128, 129, 200, 256, 257, 512, 1000)
 _MANY_LANES = (64, 96, 128, 192, 255, 256)
 

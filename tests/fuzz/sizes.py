@@ -17,9 +17,10 @@ _HUGE = (129, 130, 191, 192, 255, 256, 257, 300)
 _EVEN = (8, 16, 16, 24, 32, 48, 64, 64, 96, 128, 128, 192, 256, 256)
 _EQUAL = (2, 2, 3, 4, 4, 5, 7, 8, 8, 9, 16, 17, 31, 32, 33, 64, 127, 128, 130)
 _LANES = (2, 3, 4, 7, 8, 9, 15, 16, 17, 18, 31, 32, 33, 48, 64, 65)
-# Patterns of 16 and 32 bits whose many results leave in halves, and of 16 bits whose gradients have
-# several teams: next to no others do.
+# Patterns that meet what next to no others do: many results that leave in halves, blocks of lanes
+# of which the last one is a part, and gradients that have several teams.
 HALVED = ((1, 128, 256, 4), (1, 192, 256, 4), (1, 96, 256, 8))
+PARTIAL = ((2, 96, 16, 17), (1, 64, 16, 33), (3, 200, 16, 18))
 IN_TEAMS = ((1, 192, 512, 1), (1, 192, 512, 2), (1, 576, 512, 1), (4, 576, 640, 1))
 _SOME_ROWS = (15, 16, 17, 31, 32, 33, 63, 64, 65, 100, 127, 128, 129, 200, 256, 257, 512, 1000)
 _MANY_LANES = (64, 96, 128, 192, 255, 256)

@@ -23,6 +23,8 @@ _WEIGHTS = {"kron": 8, "ksparse": 7, "chain": 4, "gradient": 5}
 _HOST_FAMILIES = {"kron": 8, "ksparse": 7, "chain": 4, "gradient": 2}
 # Calls whose tensors are as the fastest kernels want them.
 _TIDY = 0.45
+# Problems that meet what next to no others do.
+_RARE = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +91,10 @@ def _kron(draw: Draw, target: str, settings: Settings) -> Problem:
 
 
 def _ksparse(draw: Draw, target: str, settings: Settings) -> Problem:
+    if settings.on_gpu and draw.chance(_RARE):
+        element = draw.pick((kronop.float16, kronop.bfloat16, kronop.float32))
+        shapes = (draw.pick((*sizes.HALVED, *sizes.PARTIAL)),)
+        return Problem(family="ksparse", target=target, element=element, shapes=shapes)
     narrow = () if target == "sm_80" else support.FLOAT8
     return Problem(
         family="ksparse",
@@ -119,6 +125,14 @@ def _gradient(draw: Draw, target: str, settings: Settings) -> Problem:
         product = (_kron if of_kron else draw.pick((_ksparse, _chain)))(draw, target, settings)
         shapes = product.shapes if of_kron else sizes.chain(draw, limits)[: draw.whole(1, 3)]
         return replace(product, family="gradient", element=element, shapes=shapes, backward=True)
+    if draw.chance(_RARE):
+        return Problem(
+            family="gradient",
+            target=target,
+            element=draw.pick((kronop.float16, kronop.bfloat16)),
+            shapes=(draw.pick(sizes.IN_TEAMS),),
+            batch_last=draw.chance(0.7),
+        )
     batch_last, tied = draw.chance(0.4), draw.chance(0.4)
     of = Problem(
         family="gradient",
@@ -140,7 +154,8 @@ def _gradient(draw: Draw, target: str, settings: Settings) -> Problem:
 
 def _call(draw: Draw, problem: Problem, settings: Settings) -> Call:
     how, framework = _way(draw, problem, settings)
-    tidy = draw.chance(_TIDY)
+    rare = problem.shapes[0] in (*sizes.HALVED, *sizes.PARTIAL, *sizes.IN_TEAMS)
+    tidy = draw.chance(0.9 if rare else _TIDY)
     call = _operands(draw, problem, settings, how, framework, tidy)
     return _with_result(draw, problem, call, tidy)
 
@@ -183,23 +198,30 @@ def _operands(
         layout((*own, *shape), range(len(own)))
         for own, shape in zip(part_leads, _part_shapes(problem), strict=True)
     ]
-    floats = problem.element.kind == "float"
-    has_bias = not problem.of_kron and problem.family != "gradient" and draw.chance(0.4)
-    has_bias |= problem.backward and not problem.of_kron and draw.chance(0.4)
-    bias = layout((problem.ends[1],)) if has_bias else None
-    acts = floats and not problem.of_kron and problem.family != "gradient" and draw.chance(0.35)
-    return Call(
+    g = layout(_shape(problem, lead, problem.ends[1]), kind=g_kind)
+    call = Call(
         how=how,
         framework=framework,
         x=x_operand,
         parts=tuple(parts),
         output=_output(draw, problem),
+        alpha=1,
+        beta=0,
+        g=g if problem.is_weight_gradient else None,
+    )
+    return _with_more(draw, problem, call, tidy)
+
+
+def _with_more(draw: Draw, problem: Problem, call: Call, tidy: bool) -> Call:
+    """The same with alpha, a bias and an activation, where there may be some."""
+    floats = problem.element.kind == "float"
+    has_bias = not problem.of_kron and not problem.is_weight_gradient and draw.chance(0.4)
+    acts = floats and not problem.of_kron and problem.family != "gradient" and draw.chance(0.35)
+    shape, reversible = (problem.ends[1],), call.framework == "numpy"
+    return replace(
+        call,
         alpha=draw.pick((1.0, 1.0, 0.5, -1.5) if floats else (1, 1, 2, -3)),
-        beta=0.0 if floats else 0,
-        g=layout(_shape(problem, lead, problem.ends[1]), kind=g_kind)
-        if problem.is_weight_gradient
-        else None,
-        bias=bias,
+        bias=lay(draw, shape, tidy=tidy, reversible=reversible) if has_bias else None,
         activation=problem.activation if acts else None,
         wide=not floats and draw.chance(0.4),
     )

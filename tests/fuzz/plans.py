@@ -14,6 +14,7 @@ from kronop.descriptions.datatype import DataType
 from kronop.descriptions.kron import Side
 from kronop.emit.cuda.contract import Order
 from kronop.emit.plan import Plan
+from kronop.emit.x86.kron_parts import Kind
 from tests import support
 from tests.fuzz.arrays import array_over
 from tests.fuzz.case import Call, Operand, Problem
@@ -44,6 +45,10 @@ def _mma(of: dict[str, Any]) -> list[str]:
         "merged" if of["kFactors"] > of["kDigits"] else "",
         "exchanged" if of["kExchange"] else "",
     ]
+
+
+def _host_kron(of: dict[str, Any]) -> list[str]:
+    return [Kind(kind).name for kind in dict.fromkeys(of.get("kPassKind", ()))]
 
 
 def _orders(of: dict[str, Any]) -> list[str]:
@@ -111,6 +116,7 @@ def _add(of: dict[str, Any]) -> list[str]:
 
 
 _STYLES = {
+    "kron_matmul": _host_kron,
     "kron_mma": _mma,
     "contract_tiles": _tiles,
     "contract_mma": _contract_mma,

@@ -12,7 +12,7 @@ import shutil
 import sys
 
 from kronop.artifacts import BinaryFormat, Language, Resources, Source
-from kronop.compiler.backend import Product, RefusalError, include_flags, run, run_compiler
+from kronop.compiler.backend import Product, RefusalError, include_flags, run_compiler
 from kronop.compiler.versions import version_of
 from kronop.errors import CompileError
 from kronop.target import AMX_FLAGS, Target
@@ -53,9 +53,14 @@ class HostCompiler:
         has_openmp = not _is_zig(command) and _has_openmp(command, version_of(command))
         openmp = ("-fopenmp",) if has_openmp else ()
         chosen = target.flags
-        if set(AMX_FLAGS) <= set(chosen) and not _knows_amx(command, version_of(command)):
+        if set(AMX_FLAGS) <= set(chosen) and not _knows(command, version_of(command), AMX_FLAGS):
             # Kernels that use tiles say so, and all others are what they are with AVX-512.
             chosen = tuple(flag for flag in chosen if flag not in AMX_FLAGS)
+        if "-mavx512f" in chosen and _is_zig(command):
+            # zig over clang 18 to 21 leaves vectors of 512 bits out unless it is told; 22 dropped
+            # the flag with the choice.
+            wide = ("-mevex512",)
+            chosen += wide if _knows(command, version_of(command), wide) else ()
         return (*_FLAGS, *_machine_flags(command), *chosen, *openmp)
 
     def compile(self, source: Source, flags: tuple[str, ...]) -> Product:
@@ -119,9 +124,9 @@ def _machine_flags(command: tuple[str, ...]) -> tuple[str, ...]:
 
 
 @functools.cache
-def _knows_amx(command: tuple[str, ...], version: tuple[str, ...]) -> bool:
-    probe = [*command, *AMX_FLAGS, "-fsyntax-only", "-x", "c++", os.devnull]
-    return run(probe).returncode == 0
+def _knows(command: tuple[str, ...], version: tuple[str, ...], flags: tuple[str, ...]) -> bool:
+    """Whether the compiler takes `flags`. (zig -fsyntax-only fails whatever it is given.)"""
+    return _compiles([*command, *_machine_flags(command), *flags, "-c"], "")
 
 
 @functools.cache
@@ -129,9 +134,13 @@ def _has_openmp(command: tuple[str, ...], version: tuple[str, ...]) -> bool:
     """g++ always brings OpenMP; clang has it where its runtime is installed."""
     if not any("clang" in line for line in version):
         return True
-    probe = Source(entry="probe", text=_OPENMP_PROBE, language=Language.CXX, include_directories=())
+    return _compiles([*command, "-fopenmp", "-fPIC", "-shared"], _OPENMP_PROBE)
+
+
+def _compiles(command: list[str], text: str) -> bool:
+    probe = Source(entry="probe", text=text, language=Language.CXX, include_directories=())
     try:
-        run_compiler([*command, "-fopenmp", "-fPIC", "-shared"], probe, "probe.so")
+        run_compiler(command, probe, "probe.out")
     except RefusalError:
         return False
     return True

@@ -30,7 +30,7 @@ class _Crew(ctypes.Structure):
 
     _fields_ = (
         *((name, ctypes.c_int) for name in ("cpus", "calls", "threads", "punctual")),
-        *((name, ctypes.c_longlong) for name in ("pause", "resumption")),
+        *((name, ctypes.c_longlong) for name in ("balance", "pause", "resumption")),
     )
 
 

@@ -90,7 +90,7 @@ def _assemble(cpus: int) -> Any:
     """The crew of a process that has run nothing, on so many CPUs."""
     crew = host_kernel._crew
     crew.cpus = crew.punctual = cpus
-    crew.calls = crew.threads = crew.pause = crew.resumption = 0
+    crew.calls = crew.threads = crew.balance = crew.pause = crew.resumption = 0
     return crew
 
 
@@ -117,25 +117,37 @@ def test_a_call_takes_what_others_have_left(
 
 
 @pytest.mark.parametrize(
-    ("spans", "late"),
+    ("spans", "balance"),
     [
-        ((0, 0.1, 0), False),
-        ((0.3, 0.1, 0.5), False),  # Less than a scheduler's slice.
-        ((0, 9, 17), False),  # A share twice as large.
-        ((0, 9, 19), True),
-        ((19, 9, 0), True),
-        ((0, 4, 19, 5, 0), True),
-        ((0, 4, 17, 5, 0), False),
-        ((7, 4, 7, 5, 5), True),
+        ((0, 0.1, 0), 0.1),
+        ((0.3, 0.1, 0.5), 0.1),  # Less than a scheduler's slice.
+        ((0, 9, 8), 1),
+        ((0, 9, 10), None),
+        ((10, 9, 0), None),
+        ((0, 4, 8, 5, 0), 1),
+        ((0, 4, 10, 5, 0), None),
+        ((3, 4, 4, 5, 3), None),
     ],
 )
-def test_threads_are_late_that_are_waited_for_longer_than_work_explains(
-    probe: Probe, spans: Sequence[float], late: bool
+def test_threads_are_late_where_waiting_takes_longer_than_work(
+    probe: Probe, spans: Sequence[float], balance: float | None
 ) -> None:
     crew = _assemble(4)
     assert probe(4, spans) == 4
-    assert crew.punctual == (2 if late else 4)
-    assert (crew.pause > 0) == late
+    assert crew.punctual == (2 if balance is None else 4)
+    assert crew.balance == (balance or 0) * _MILLISECOND
+    assert (crew.pause > 0) == (balance is None)
+
+
+def test_work_in_time_pays_for_a_wait(probe: Probe) -> None:
+    crew = _assemble(2)
+    assert probe(2, (0, 300, 0)) == 2
+    assert crew.balance == 50 * _MILLISECOND
+    for left in (30, 10):
+        assert probe(2, (0, 1, 21)) == 2
+        assert (crew.punctual, crew.balance) == (2, left * _MILLISECOND)
+    assert probe(2, (0, 1, 21)) == 2
+    assert (crew.punctual, crew.balance) == (1, 0)
 
 
 def test_calls_take_fewer_threads_until_none_is_late(probe: Probe) -> None:

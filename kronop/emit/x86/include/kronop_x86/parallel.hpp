@@ -13,11 +13,12 @@ extern "C" int omp_get_num_threads(void) noexcept;
 namespace kronop {
 
 // What the kernels of a process know of each other: the CPUs that they have in common, the calls that
-// run and the threads of these; then how many threads a call may have so that none is late, and after how
-// long a pause, until when, more are not tried (nanoseconds).
+// run and the threads of these; then how many threads a call may have so that none is late, by how much
+// lately more was worked than waited for such, and after how long a pause, until when, more threads are
+// not tried (nanoseconds).
 struct Crew {
   int cpus, calls, threads, punctual;
-  index_t pause, resumption;
+  index_t balance, pause, resumption;
 };
 
 }  // namespace kronop
@@ -53,10 +54,10 @@ static thread_local index_t waited = 0;
 // that come and go, the sum comes to the number of CPUs as soon as each has begun anew.
 //
 // Where other processes keep the CPUs busy, threads that wait for each other do so for milliseconds:
-// OpenMP's spin, and what a thread spins it is not scheduled for later. Where the thread that calls
-// waited twice as long as it worked, which no share explains, the next calls take half as many threads,
-// for four times as long as it waited, or twice as long as the last time where that was lately. Then
-// they take twice as many again until all are back.
+// OpenMP's spin, and what a thread spins it is not scheduled for later. Once those that call have waited
+// longer than they worked, which half as many threads would have done in that time, the next calls take
+// half as many, for four times as long as the last one waited, or twice as long as the last time where
+// that was lately. Then they take twice as many again until all are back.
 class Enlisted {
  public:
   explicit Enlisted(index_t wanted) : crew_(kronop_crew), threads_(int(wanted)) {
@@ -90,8 +91,9 @@ class Enlisted {
   }
 
  private:
-  // NOTE: a thread that slept wakes within 0.1 ms, and a scheduler's slice is some milliseconds.
-  static constexpr index_t kLate = 1000000, kLongest = 1000000000;
+  // NOTE: a thread that slept wakes within 0.1 ms, and a scheduler's slice is some milliseconds. What a quiet
+  // machine takes a CPU away for, a few of them, is not worth a change.
+  static constexpr index_t kLate = 1000000, kMost = 50000000, kLongest = 1000000000;
 
   void begin() {
     begun_ = now();
@@ -104,12 +106,15 @@ class Enlisted {
   }
 
   void end() const {
-    const index_t ended = now(), took = ended - begun_, lost = took - (finished_ - started_) + waited;
-    if (lost > kLate && lost > took / 3 * 2) {
+    const index_t ended = now(), took = ended - begun_, own = finished_ - started_ - waited, lost = took - own;
+    index_t balance = peek(crew_->balance) + own - (lost > kLate ? lost : 0);
+    if (balance < 0) {
       rest(ended, lost);
+      balance = 0;
     } else if (threads_ > peek(crew_->punctual)) {
       put(crew_->punctual, threads_);
     }
+    put(crew_->balance, balance < kMost ? balance : kMost);
   }
 
   void rest(index_t ended, index_t lost) const {
@@ -131,14 +136,15 @@ class Enlisted {
 
 namespace kronop {
 
-// action(share, first, end) for `shares` contiguous parts of [0, items), on as many threads as there
-// are CPUs for, or one after the other where `alone`. One thread makes no parallel region: entering
-// one takes microseconds.
+// action(share, first, end) for `shares` contiguous parts of [0, items), the first the largest, on as many
+// threads as there are CPUs for, or one after the other where `alone`. One thread makes no parallel
+// region: entering one takes microseconds.
 // NOTE: GCC's OpenMP does not survive fork(): in the child it waits for threads that only the parent
 // has. The caller says `alone` there; shares stay as they were cut when the parameters were packed.
 template <class Action>
 KRONOP_INLINE void share_out(index_t items, index_t shares, bool alone, const Action& action) {
-  const auto run = [&](index_t share) { action(share, items * share / shares, items * (share + 1) / shares); };
+  const auto cut = [&](index_t share) { return (items * share + shares - 1) / shares; };
+  const auto run = [&](index_t share) { action(share, cut(share), cut(share + 1)); };
 #ifdef _OPENMP
   Enlisted enlisted(alone ? 1 : shares);
   if (enlisted.threads() > 1) {

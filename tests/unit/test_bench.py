@@ -14,7 +14,7 @@ import pytest
 
 import kronop
 from kronop.__main__ import main
-from kronop.bench import arrays, case, peers, plot, report, shapes
+from kronop.bench import arrays, case, output, peers, plot, report, shapes
 from kronop.bench.protocol import (
     MOST_SETS,
     ROTATED_BYTES,
@@ -204,6 +204,16 @@ def test_a_tiny_run_end_to_end(capsys, tmp_path) -> None:
         assert item["peers"]["shuffle"]["error"] < 1e-6
         assert item["floor"]["passes"] == 1
         assert item["roofline"] == pytest.approx(item["floor"]["ms"] / item["kronop"]["ms"])
+
+
+@pytest.mark.parametrize("busy", [0, 2])
+def test_a_busy_machine_is_told_of(monkeypatch, capsys, busy) -> None:
+    monkeypatch.setattr(output, "busy_cpus", lambda: busy)
+    assert main(["bench", "kron", "--shapes", "4x2^3", "--repeats", "1", "--dtype", "float32"]) == 0
+    told = capsys.readouterr().err
+    assert ("warning: other processes keep 2 of" in told) == bool(busy)
+    output.warn_of_load("cuda")
+    assert not capsys.readouterr().err
 
 
 def test_without_torch_numpy_is_the_peer(monkeypatch, capsys) -> None:

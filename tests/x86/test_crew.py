@@ -24,8 +24,10 @@ _INCLUDE = Path(kronop.__file__).parent / "emit" / "x86" / "include"
 # How often each share runs, then the OpenMP threads that ran them. A list tells what time it is to
 # the thread that calls.
 _PROBE = """
-#include <omp.h>
 #include <time.h>
+static int clock_of_test(clockid_t, timespec* time);
+#define clock_gettime clock_of_test
+#include "kronop_x86/parallel.hpp"
 struct Parameters { long long* counts; long long shares; long long meet; const long long* times; };
 static const long long* times;
 static int clock_of_test(clockid_t, timespec* time) {
@@ -33,8 +35,6 @@ static int clock_of_test(clockid_t, timespec* time) {
   *time = {value / 1000000000, value % 1000000000};
   return 0;
 }
-#define clock_gettime clock_of_test
-#include "kronop_x86/parallel.hpp"
 extern "C" int probe(const void* parameters, int alone) {
   const auto& p = *static_cast<const Parameters*>(parameters);
   times = p.times;

@@ -1,17 +1,13 @@
-"""How many CPUs this process may use, and how many of them others do."""
+"""How many CPUs this process may use."""
 
 from __future__ import annotations
 
 import functools
 import os
-import statistics
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 _OWN, _ROOT = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
-_LOAD = Path("/proc/loadavg")
-_LOOKS, _SECONDS_APART = 5, 0.01
 
 
 @functools.cache
@@ -20,28 +16,6 @@ def cpu_count() -> int:
     known = hasattr(os, "sched_getaffinity")
     cpus = len(os.sched_getaffinity(0)) if known else os.cpu_count() or 1
     return max(1, min([cpus, *_quotas(_OWN, _ROOT)]))
-
-
-def busy_cpus() -> int:
-    """CPUs of those that this process may use which others keep busy, now and not on average.
-
-    Looks for a twentieth of a second, and counts threads that run or could; 0 where the system does
-    not tell.
-    """
-    looks = []
-    for _ in range(_LOOKS):
-        time.sleep(_SECONDS_APART)
-        looks.append(_running(_LOAD) - 1)  # Without this thread.
-    spare = (os.cpu_count() or 1) - cpu_count()
-    return max(0, min(cpu_count(), int(statistics.median(looks)) - spare))
-
-
-def _running(load: Path) -> int:
-    """Threads that run or could: the first number of "7/126", the fourth entry."""
-    try:
-        return int(load.read_text().split()[3].partition("/")[0])
-    except (OSError, ValueError, IndexError):
-        return 1
 
 
 def _quotas(own: Path, root: Path) -> Iterator[int]:

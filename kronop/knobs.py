@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ class Knobs:
         compiler: "nvrtc" or "nvcc".
         line_info: keep source lines in device code, for profilers.
         check_spills: a kernel that spills registers is a CompileError.
+        compile_seconds: longest run of a compiler that is a command; then it is killed.
     """
 
     debug: int = 0
@@ -34,6 +36,7 @@ class Knobs:
     compiler: str = "nvrtc"
     line_info: bool = False
     check_spills: bool = False
+    compile_seconds: float = 120.0
 
 
 def read(environment: Mapping[str, str]) -> Knobs:
@@ -63,6 +66,8 @@ def read(environment: Mapping[str, str]) -> Knobs:
 def _typed(variable: str, name: str, text: str) -> object:
     if name.endswith("_dir"):
         return Path(text)
+    if name.endswith("_seconds"):
+        return _seconds(variable, text)
     by_name: dict[str, dict[str, object]] = {
         "debug": {str(level): level for level in range(7)},
         "compiler": {"nvrtc": "nvrtc", "nvcc": "nvcc"},
@@ -78,6 +83,23 @@ def _typed(variable: str, name: str, text: str) -> object:
             )
         )
     return valid[text]
+
+
+def _seconds(variable: str, text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds <= 86400:
+        raise DescriptionError(
+            mismatch(
+                variable,
+                expected="seconds, more than 0 and at most 86400",
+                got=repr(text),
+                hint="set such a number, or unset it",
+            )
+        )
+    return seconds
 
 
 _current: Knobs | None = None

@@ -18,6 +18,9 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite the golden sources")
+    parser.addoption(
+        "--full", action="store_true", help="all combinations where pairs of choices would do"
+    )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

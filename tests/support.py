@@ -78,13 +78,14 @@ def kron_operation(
     side: Any = kronop.Side.Right,
     alignment: int = 1,
     layout: Any = kronop.RowMajor,
+    y_layout: Any = None,
     epilogue: Any = None,
     tile: Any = None,
 ) -> kronop.KronMatmulOperation:
     matrix = kronop.TensorDescription(element, layout, alignment)
     plain = kronop.TensorDescription(element)
     epilogue = epilogue or linear(element, alignment)
-    result = _result(epilogue, layout, alignment)
+    result = _result(epilogue, y_layout or layout, alignment)
     return kronop.KronMatmulOperation(target, tile, matrix, plain, result, epilogue, factors, side)
 
 
@@ -96,13 +97,14 @@ def ksparse_operation(
     batch_last: bool = False,
     alignment: int = 1,
     layout: Any = kronop.RowMajor,
+    y_layout: Any = None,
     epilogue: Any = None,
     tile: Any = None,
 ) -> kronop.KSparseOperation:
     matrix = kronop.TensorDescription(element, layout, alignment)
     plain = kronop.TensorDescription(element)
     epilogue = epilogue or linear(element, alignment)
-    result = _result(epilogue, layout, alignment)
+    result = _result(epilogue, y_layout or layout, alignment)
     return kronop.KSparseOperation(
         target, tile, matrix, plain, result, epilogue, pattern, batch_last
     )
@@ -127,13 +129,14 @@ def chain_operation(
     batch_last: bool = False,
     alignment: int = 1,
     layout: Any = kronop.RowMajor,
+    y_layout: Any = None,
     epilogue: Any = None,
     tile: Any = None,
 ) -> kronop.KSparseChainOperation:
     matrix = kronop.TensorDescription(element, layout, alignment)
     plain = kronop.TensorDescription(element)
     epilogue = epilogue or linear(element, alignment)
-    result = _result(epilogue, layout, alignment)
+    result = _result(epilogue, y_layout or layout, alignment)
     return kronop.KSparseChainOperation(
         target, tile, matrix, plain, result, epilogue, patterns, batch_last
     )
@@ -182,6 +185,13 @@ def poison(shape: Any, element: DataType) -> Any:
     """An output that betrays every element that was not written."""
     value = np.nan if element.kind == "float" else np.iinfo(element.name).min + 7
     return np.full(shape, value, numpy_type(element))
+
+
+def laid_out(matrix: Any, layout: Any) -> Any:
+    """The same values, contiguous along their rows or along their columns."""
+    if layout is kronop.RowMajor:
+        return np.ascontiguousarray(matrix)
+    return np.ascontiguousarray(matrix.swapaxes(-1, -2)).swapaxes(-1, -2)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from kronop.cpus import busy_cpus, cpu_count
 from kronop.errors import ArgumentError, mismatch
 
 
@@ -23,16 +22,6 @@ class Progress:
     def clear(self) -> None:
         if self._changes:
             print("\r\033[K", end="", file=sys.stderr, flush=True)
-
-
-def warn_of_load(device: str) -> None:
-    """Says on standard error where others keep the CPU busy that is to be timed."""
-    if device == "cpu" and (busy := busy_cpus()):
-        print(
-            f"warning: other processes keep {busy} of {cpu_count()} CPUs busy;"
-            " times and gains are those of a busy machine",
-            file=sys.stderr,
-        )
 
 
 def check_folders(*names: str | None) -> None:

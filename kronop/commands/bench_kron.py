@@ -10,7 +10,8 @@ from typing import Any
 import kronop
 from kronop.bench import case, peers, plot, report, roofline, shapes
 from kronop.bench.arrays import Arrays, arrays_for
-from kronop.bench.output import Progress, check_folders, warn_of_load
+from kronop.bench.load import warn_of_load
+from kronop.bench.output import Progress, check_folders
 from kronop.bench.protocol import clock_for
 from kronop.errors import ArgumentError, DeviceError, mismatch
 

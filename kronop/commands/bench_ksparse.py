@@ -22,7 +22,8 @@ from kronop.bench import (
 )
 from kronop.bench.arrays import Arrays, arrays_for
 from kronop.bench.layer_case import Setting
-from kronop.bench.output import Progress, check_folders, warn_of_load
+from kronop.bench.load import warn_of_load
+from kronop.bench.output import Progress, check_folders
 from kronop.bench.patterns import Case
 from kronop.bench.protocol import clock_for
 from kronop.bench.rows import Row

@@ -7,7 +7,8 @@ import argparse
 import kronop
 from kronop.bench import layers, vit_report, warm
 from kronop.bench.arrays import arrays_for
-from kronop.bench.output import Progress, warn_of_load
+from kronop.bench.load import warn_of_load
+from kronop.bench.output import Progress
 from kronop.bench.patterns import Case, Pattern
 from kronop.bench.protocol import clock_for
 from kronop.bench.vit import Measured, Setting, measure

@@ -3,32 +3,16 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from kronop.artifacts import BinaryFormat, Resources, Source
+from kronop.compiler.commands import advice, run
+from kronop.compiler.private_folder import private_folder, sweep
 from kronop.errors import CompileError
 from kronop.target import Target
-
-# Variables that change what a compiler makes of the same command: no key would notice them.
-_HIDDEN_INPUTS = (
-    "CPATH",
-    "C_INCLUDE_PATH",
-    "CPLUS_INCLUDE_PATH",
-    "GCC_EXEC_PREFIX",
-    "COMPILER_PATH",
-    "LIBRARY_PATH",
-    "LD_RUN_PATH",
-    "CCC_OVERRIDE_OPTIONS",
-    "NVCC_PREPEND_FLAGS",
-    "NVCC_APPEND_FLAGS",
-    "NVCC_CCBIN",
-    "SOURCE_DATE_EPOCH",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,42 +57,35 @@ class Compiler(Protocol):
 def run_compiler(command: Sequence[str], source: Source, output: str) -> tuple[bytes, str]:
     """What `command` writes to `output` for `source`, and what it prints.
 
-    It runs in an empty folder of its own, so that no header of the current folder is picked up.
+    It runs in an empty folder of its own, so that no header of the current folder is picked up and
+    no other user can exchange what it reads and writes.
 
     Raises:
-        RefusalError: the command failed.
-        CompileError: it can't be run at all.
+        RefusalError: the command failed, or ended well without a plain file `output`.
+        CompileError: it can't be run at all, or does not end in time.
     """
-    with tempfile.TemporaryDirectory(prefix="kronop-") as folder:
-        Path(folder, source.file_name).write_text(source.text, encoding="utf-8")
-        done = run([*command, "-o", output, source.file_name], folder=folder)
-        log = done.stdout + done.stderr
-        if done.returncode != 0:
-            raise RefusalError(log or f"exit status {done.returncode}")
-        return Path(folder, output).read_bytes(), log
-
-
-def run(command: Sequence[str], *, folder: str | None = None) -> subprocess.CompletedProcess[str]:
-    """`command` with its output captured, in an environment without hidden inputs.
-
-    Raises:
-        CompileError: the command can't be started.
-    """
-    environment = {name: text for name, text in os.environ.items() if name not in _HIDDEN_INPUTS}
-    environment["LC_ALL"] = "C"
+    sweep()
     try:
-        return subprocess.run(
-            command,
-            cwd=folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-        )
+        with private_folder() as folder:
+            (folder / source.file_name).write_text(source.text, encoding="utf-8")
+            done = run([*command, "-o", output, source.file_name], folder=str(folder))
+            log = done.stdout + done.stderr
+            if done.returncode != 0:
+                raise RefusalError(log or f"exit status {done.returncode}")
+            image = _plain_file(folder / output)
     except OSError as error:
-        raise CompileError(f"{command[0]} can't be run ({error}); mend or reinstall it") from error
+        hint = advice(error, otherwise="set TMPDIR to a folder of your own")
+        raise CompileError(f"{command[0]} has no folder to work in ({error}); {hint}") from error
+    if image is None:
+        raise RefusalError(f"{log}expected a file {output}, got none though the command ended well")
+    return image, log
+
+
+def _plain_file(path: Path) -> bytes | None:
+    """The contents of `path`, or None where it is missing, a link, a pipe or anything the like."""
+    if path.is_symlink() or not path.is_file():
+        return None
+    return path.read_bytes()
 
 
 def include_flags(source: Source) -> list[str]:

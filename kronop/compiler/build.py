@@ -208,7 +208,8 @@ def _jobs(sources: Sequence[Source], target: Target) -> list[_Job]:
     if not sources:
         return []
     compiler = _compiler_for(target)
-    flags, identity = compiler.flags(target), compiler.identity()
+    # In this order: what is learned of the compiler between the two makes the identity stale.
+    identity, flags = compiler.identity(), compiler.flags(target)
     jobs = []
     for emitted in sources:
         name, source = inspection.file_name(emitted), inspection.overridden(emitted)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import importlib.util
+import importlib.machinery
 import os
 import platform
 import shlex
@@ -14,7 +14,7 @@ import sys
 from kronop.artifacts import BinaryFormat, Language, Resources, Source
 from kronop.compiler.backend import Product, RefusalError, include_flags, run_compiler
 from kronop.compiler.versions import version_of
-from kronop.errors import CompileError
+from kronop.errors import CompileError, mismatch
 from kronop.target import AMX_FLAGS, Target
 
 # No -ffast-math: NaN, infinities and signed zeros behave. Traps and errno are the two parts of it
@@ -32,11 +32,13 @@ _FLAGS = (
     "-Werror=overflow",
     "-Werror=narrowing",
 )
-_OPENMP_PROBE = '#include <omp.h>\nextern "C" int probe() { return omp_get_max_threads(); }\n'
+_OPENMP_PROBE = 'extern "C" int omp_in_parallel(); int probe() { return omp_in_parallel(); }'
 _MISSING = (
     "no C++ compiler: $CXX is unset and neither g++ nor clang++ is on PATH; "
     "install g++, or pip install ziglang"
 )
+# Whether OpenMP links, by command and version, as far as it was tried.
+_openmp: dict[tuple[tuple[str, ...], tuple[str, ...]], bool] = {}
 
 
 class HostCompiler:
@@ -46,12 +48,12 @@ class HostCompiler:
 
     def identity(self, *, certain: bool = False) -> str:
         command = _command()
-        return _identity(command, version_of(command, certain=certain))
+        version = version_of(command, certain=certain)
+        return _identity(command, version, _has_openmp(command, version, certain=certain))
 
     def flags(self, target: Target) -> tuple[str, ...]:
         command = _command()
-        has_openmp = not _is_zig(command) and _has_openmp(command, version_of(command))
-        openmp = ("-fopenmp",) if has_openmp else ()
+        openmp = ("-fopenmp",) if _has_openmp(command, version_of(command)) else ()
         chosen = target.flags
         if set(AMX_FLAGS) <= set(chosen) and not _knows(command, version_of(command), AMX_FLAGS):
             # Kernels that use tiles say so, and all others are what they are with AVX-512.
@@ -82,7 +84,7 @@ def _command() -> tuple[str, ...]:
 def _find(cxx: str, path: str) -> tuple[str, ...]:
     """The command of the compiler, given $CXX (which may hold arguments) and $PATH."""
     if cxx.strip():
-        program, *rest = shlex.split(cxx)
+        program, *rest = _words(cxx)
         found = shutil.which(program, path=path)
         if found is None:
             raise CompileError(
@@ -92,17 +94,43 @@ def _find(cxx: str, path: str) -> tuple[str, ...]:
     for name in ("g++", "clang++"):
         if found := shutil.which(name, path=path):
             return (found,)
-    if importlib.util.find_spec("ziglang") is not None:
-        return (sys.executable, "-m", "ziglang", "c++")
+    if _has_zig_wheel():
+        # -P: a package of that name in the current folder is not the wheel.
+        return (sys.executable, "-P", "-m", "ziglang", "c++")
     raise CompileError(_MISSING)
 
 
-def _identity(command: tuple[str, ...], lines: tuple[str, ...]) -> str:
+def _words(cxx: str) -> list[str]:
+    try:
+        return shlex.split(cxx)
+    except ValueError as error:
+        raise CompileError(
+            mismatch("$CXX", expected="a command", got=f"{cxx!r}, {error}", hint="correct it")
+        ) from None
+
+
+def _has_zig_wheel() -> bool:
+    """Whether `python -P` has it, which does not look into the current folder."""
+    places = [place for place in sys.path if place and not _is_current_folder(place)]
+    spec = importlib.machinery.PathFinder.find_spec("ziglang", places)
+    return spec is not None and spec.origin is not None
+
+
+def _is_current_folder(place: str) -> bool:
+    try:
+        return os.path.samefile(place, os.curdir)
+    except OSError:
+        return False
+
+
+def _identity(command: tuple[str, ...], lines: tuple[str, ...], has_openmp: bool) -> str:
     """First line of the version's `lines`, and a digest of all that decides what the command makes.
 
     The machine is in it because "generic" is another instruction set on another processor.
     """
-    parts = (*lines, *command[1:], platform.machine(), sys.platform)
+    parts = [*lines, *command[1:], platform.machine(), sys.platform]
+    if not has_openmp:
+        parts.append("no OpenMP")
     return f"{lines[0]} #{hashlib.sha256(chr(10).join(parts).encode()).hexdigest()[:16]}"
 
 
@@ -129,12 +157,21 @@ def _knows(command: tuple[str, ...], version: tuple[str, ...], flags: tuple[str,
     return _compiles([*command, *_machine_flags(command), *flags, "-c"], "")
 
 
-@functools.cache
-def _has_openmp(command: tuple[str, ...], version: tuple[str, ...]) -> bool:
-    """g++ always brings OpenMP; clang has it where its runtime is installed."""
-    if not any("clang" in line for line in version):
-        return True
-    return _compiles([*command, "-fopenmp", "-fPIC", "-shared"], _OPENMP_PROBE)
+def _has_openmp(
+    command: tuple[str, ...], version: tuple[str, ...], *, certain: bool = False
+) -> bool:
+    """Whether the compiler links OpenMP's runtime, which is a package of its own on many systems.
+
+    Unless it has to be `certain`, it is taken to be there, for finding a kernel must not wait for a
+    trial (40 ms). The trial precedes the first compilation; where it fails, identity and flags are
+    others from then on, so that the keys are made anew.
+    """
+    if _is_zig(command):
+        return False
+    if certain and (command, version) not in _openmp:
+        linking = [*command, "-fopenmp", "-fPIC", "-shared"]
+        _openmp[command, version] = _compiles(linking, _OPENMP_PROBE)
+    return _openmp.get((command, version), True)
 
 
 def _compiles(command: list[str], text: str) -> bool:

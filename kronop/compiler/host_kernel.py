@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import itertools
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -15,10 +15,13 @@ from typing import Any
 from kronop import knobs
 from kronop.artifacts import Binary, Launch
 from kronop.compiler.parameters import parameter_words
+from kronop.compiler.private_folder import private_folder
 from kronop.cpus import cpu_count
 from kronop.errors import DescriptionError, DeviceError, OutOfMemoryError, mismatch
 from kronop.target import Target, runs
 
+# Of the paths that the loader was given.
+_numbers = itertools.count()
 # Whether a kernel is to do all of its work on the calling thread: 1 in a forked child, where OpenMP
 # would wait for threads that stayed with the parent. One object for all launchers, those included
 # that were bound before the fork.
@@ -153,11 +156,10 @@ def _file_of(binary: Binary) -> Iterator[str]:
 
     The image is an anonymous file where the system has them: it needs no disk, and no folder that
     allows execution. The loader takes a path that it has seen for the library that it loaded from
-    it, and numbers of file descriptors come back; so the path is a link in a folder of its own.
+    it, and numbers of file descriptors come back; so the path is a link of a number of its own.
     """
-    # Windows does not delete a file that is mapped: there it stays for the system to clear.
-    with tempfile.TemporaryDirectory(prefix="kronop-", ignore_cleanup_errors=True) as folder:
-        path = os.path.join(folder, f"{binary.entry}.so")
+    with private_folder() as folder:
+        path = f"{folder}/{binary.entry[:200]}-{next(_numbers)}.so"
         if sys.platform != "linux":
             with open(path, "wb") as file:
                 file.write(binary.image)

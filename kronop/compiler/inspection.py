@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -12,8 +13,13 @@ from pathlib import Path
 
 from kronop import knobs
 from kronop.artifacts import Binary, BinaryFormat, Source
+from kronop.compiler.commands import run
+from kronop.compiler.folders import UntrustedError, cache_folder, make_private_folder
 from kronop.compiler.keys import digest
 from kronop.compiler.nvcc_backend import find_cuda_tool
+from kronop.compiler.private_folder import private_folder
+
+_LEFT_AT_MOST = 16
 
 
 def file_name(emitted: Source) -> str:
@@ -41,9 +47,35 @@ def dump(source: Source, name: str) -> None:
 
 
 def leave(source: Source, name: str) -> Path:
-    """Write `source` for a person to look at, into `dump_dir` or a new temporary folder."""
-    folder = knobs.current().dump_dir
-    return _write(folder or Path(tempfile.mkdtemp(prefix="kronop-source-")), source, name)
+    """Write `source` for a person to look at, into `dump_dir` or beside the cache.
+
+    Beside the cache the latest few are kept. Where it can't be used, they go into one temporary
+    folder of this process.
+    """
+    chosen = knobs.current().dump_dir
+    if chosen is not None:
+        return _write(chosen, source, name)
+    try:
+        make_private_folder(cache_folder())
+        folder = cache_folder() / "refused"
+        make_private_folder(folder)
+        path = _write(folder, source, name)
+    except (OSError, UntrustedError):
+        return _write(_temporary_folder(), source, name)
+    _drop_oldest(folder)
+    return path
+
+
+@functools.cache
+def _temporary_folder() -> Path:
+    return Path(tempfile.mkdtemp(prefix="kronop-source-"))
+
+
+def _drop_oldest(folder: Path) -> None:
+    with contextlib.suppress(OSError):  # Another process may do the same.
+        oldest_first = sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime_ns)
+        for path in oldest_first[:-_LEFT_AT_MOST]:
+            path.unlink()
 
 
 def _write(folder: Path, source: Source, name: str) -> Path:
@@ -92,16 +124,10 @@ def disassemble(binary: Binary) -> str:
         missing = "objdump was not found; install binutils"
     for tool, flags in tools:
         if tool is not None:
-            with tempfile.NamedTemporaryFile(suffix=f".{binary.format.value}") as file:
-                file.write(binary.image)
-                file.flush()
-                done = subprocess.run(
-                    [tool, *flags, file.name],
-                    capture_output=True,
-                    text=True,
-                    errors="replace",
-                    check=False,
-                )
+            with private_folder() as folder:
+                name = f"kernel.{binary.format.value}"
+                (folder / name).write_bytes(binary.image)
+                done = run([tool, *flags, name], folder=str(folder))
             return done.stdout if done.returncode == 0 else done.stderr
     return missing
 

@@ -8,7 +8,7 @@ import shlex
 import shutil
 from collections.abc import Sequence
 
-from kronop.compiler.backend import run
+from kronop.compiler.commands import run
 from kronop.errors import CompileError
 
 _Stamp = tuple[tuple[str, int, int], ...]

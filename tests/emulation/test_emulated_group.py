@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 
 from kronop.descriptions.datatype import (
-    ColumnMajor,
     DataType,
-    RowMajor,
     bfloat16,
     float16,
     float32,
@@ -210,21 +208,6 @@ def test_weights_that_stay_and_were_packed_before(
 def test_weights_that_are_turned(folder: Path) -> None:
     for d, depth in ((1, 32), (4, 16)):
         run(folder, (2, 48, 64, d), 140, float16, (128, 48, depth), turned=True)
-
-
-def test_layouts_of_x_and_y(folder: Path) -> None:
-    for element in (float16, float32):
-        run(folder, (2, 48, 32, 4), 136, element, (128, 16, 16), layout=ColumnMajor)
-
-
-@pytest.mark.parametrize("batch_last", [False, True], ids=["first", "last"])
-@pytest.mark.parametrize("d", [2, 8])
-def test_one_of_x_and_y_along_lanes(folder: Path, d: int, batch_last: bool) -> None:
-    rows = 128 if d == 2 else 64
-    for element in (float16, float32):
-        for layout, y_layout in ((RowMajor, ColumnMajor), (ColumnMajor, RowMajor)):
-            shape, options = (rows, 16, 16), {"layout": layout, "y_layout": y_layout}
-            run(folder, (1, 48, 32, d), 128, element, shape, batch_last=batch_last, **options)
 
 
 def test_tf32_rounds_its_operands(folder: Path) -> None:

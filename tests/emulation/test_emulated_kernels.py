@@ -203,14 +203,6 @@ def test_many_factors_are_cut_into_passes(folder: Path) -> None:
     assert run_kron(folder, factors, 3) > 1
 
 
-@pytest.mark.parametrize("side", Side)
-@pytest.mark.parametrize("layouts", [(x, f, y) for x in Layout for f in Layout for y in Layout])
-def test_every_layout(folder: Path, side: Side, layouts: tuple[Layout, Layout, Layout]) -> None:
-    run_kron(
-        folder, [(4, 8), (40, 4), (2, 2)], 4, side=side, layouts=layouts, alignment=4, source=True
-    )
-
-
 @pytest.mark.parametrize("factor_batch", [(), (2, 1), (1, 3), (2, 3)])
 def test_batches_broadcast(folder: Path, factor_batch: tuple[int, ...]) -> None:
     run_kron(folder, _RAGGED, 3, batch=(2, 3), factor_batch=factor_batch)

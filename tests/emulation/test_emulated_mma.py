@@ -10,7 +10,6 @@ import pytest
 from kronop.descriptions.datatype import (
     ColumnMajor,
     DataType,
-    Layout,
     RowMajor,
     bfloat16,
     float16,
@@ -94,12 +93,6 @@ def test_tiles_beyond_the_last_row_and_several_tiles_of_a_block(folder: Path, ro
     run(folder, [(8, 8)] * 2, rows, float32, alignment=4)
     run(folder, [(8, 8)] * 2, rows, float32, alignment=4, source=True)
     run(folder, [(3, 5), (7, 2)], rows, float32)
-
-
-@pytest.mark.parametrize("side", Side)
-@pytest.mark.parametrize("layouts", [(x, f, y) for x in Layout for f in Layout for y in Layout])
-def test_every_layout(folder: Path, side: Side, layouts: tuple[Layout, Layout, Layout]) -> None:
-    run(folder, [(4, 8), (40, 4)], 4, float32, side=side, layouts=layouts, alignment=4)
 
 
 @pytest.mark.parametrize("factor_batch", [(), (3,), (2, 1)])

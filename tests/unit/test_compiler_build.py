@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -12,7 +14,7 @@ import pytest
 
 from kronop import compiler, knobs
 from kronop.artifacts import Binary, BinaryFormat, Language, Origin, Resources, Source
-from kronop.compiler import build
+from kronop.compiler import build, inspection
 from kronop.compiler.backend import Product, RefusalError
 from kronop.compiler.ptxas import resources_of
 from kronop.errors import CompileError, DeviceError, ElementTypeError
@@ -153,6 +155,26 @@ def test_nothing_is_kept_or_handed_out_under_a_false_identity(counting: Counting
     }
 
 
+def test_flags_of_a_compiler_that_changes_meanwhile_are_not_kept_under_its_new_name(
+    counting: CountingCompiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled_with = []
+
+    def flags(target: Target) -> tuple[str, ...]:
+        chosen = (f"-of-{counting.version}",)
+        counting.version = "1.1"
+        return chosen
+
+    def compile_it(source: Source, flags: tuple[str, ...]) -> Product:
+        compiled_with.append(flags)
+        return Product(image=b"image", resources=Resources(), log="")
+
+    monkeypatch.setattr(counting, "flags", flags)
+    monkeypatch.setattr(counting, "compile", compile_it)
+    (binary,) = compiler.compile_sources([make()], X86)
+    assert (binary.compiler, compiled_with) == ("counting 1.1", [("-of-1.1",)])
+
+
 def test_a_refused_source_is_left_for_inspection(
     counting: CountingCompiler, tmp_path: Path
 ) -> None:
@@ -167,6 +189,26 @@ def test_a_refused_source_is_left_for_inspection(
     assert caught.value.source_path is not None
     assert Path(caught.value.source_path).read_text() == "an error"
     assert compiler.default_cache().list() == ()
+
+
+def test_refused_sources_do_not_pile_up(
+    counting: CountingCompiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The latest few lie beside the cache; where it can't be used, all in one temporary folder."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(inspection, "_LEFT_AT_MOST", 3)
+    for text in ("first", "first", "second", "third", "fourth"):
+        path = inspection.leave(make(text=text), f"{text}.cpp")
+        os.utime(path, ns=(path.stat().st_mtime_ns, time.time_ns()))
+        assert path.read_text() == text
+    left = {path.name for path in (tmp_path / "cache/refused").iterdir()}
+    assert left == {"second.cpp", "third.cpp", "fourth.cpp"}
+    (tmp_path / "cache").chmod(0o777)
+    inspection._temporary_folder.cache_clear()
+    for text in ("first", "second"):
+        assert inspection.leave(make(text=text), f"{text}.cpp").read_text() == text
+    assert len(list(tmp_path.glob("kronop-source-*"))) == 1
+    inspection._temporary_folder.cache_clear()
 
 
 def test_spills_are_refused_on_demand_even_from_the_cache(counting: CountingCompiler) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kronop.compiler.backend import run
+from kronop.compiler.commands import run
 from kronop.compiler.nvcc_backend import NvccCompiler
 from kronop.compiler.versions import version_of
 from kronop.errors import CompileError

@@ -59,37 +59,3 @@ def test_the_least_of_affinity_and_quotas_counts(monkeypatch: pytest.MonkeyPatch
         cpus.cpu_count.cache_clear()
         assert cpus.cpu_count() == expected
     cpus.cpu_count.cache_clear()
-
-
-@pytest.mark.parametrize(
-    ("running", "all_cpus", "own", "busy"),
-    [
-        (["1/90"] * 5, 2, 2, 0),
-        (["3/90"] * 5, 2, 2, 2),
-        (["9/90"] * 5, 2, 2, 2),
-        (["5/90"] * 5, 8, 4, 0),  # There is room beside the process's own CPUs,
-        (["7/90"] * 5, 8, 4, 2),  # and now there is not.
-        (["1/90", "4/90", "1/90", "1/90", "3/90"], 2, 2, 0),  # Only for a moment.
-        (["none"] * 5, 2, 2, 0),
-    ],
-)
-def test_cpus_that_others_keep_busy(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    running: list[str],
-    all_cpus: int,
-    own: int,
-    busy: int,
-) -> None:
-    load, told = tmp_path / "loadavg", iter(running)
-    monkeypatch.setattr(cpus, "_LOAD", load)
-    monkeypatch.setattr(
-        cpus.time, "sleep", lambda _: load.write_text(f"0.1 0.1 0.1 {next(told)} 77\n")
-    )
-    monkeypatch.setattr(cpus.os, "cpu_count", lambda: all_cpus)
-    monkeypatch.setattr(cpus, "cpu_count", lambda: own)
-    assert cpus.busy_cpus() == busy
-
-
-def test_no_load_is_told_where_the_system_does_not(tmp_path: Path) -> None:
-    assert cpus._running(tmp_path / "none") == 1

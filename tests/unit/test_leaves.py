@@ -32,13 +32,14 @@ def test_knobs_are_read_typed() -> None:
     values = knobs.read(
         {"KRONOP_DEBUG": "3", "KRONOP_CHECK_SPILLS": "1", "KRONOP_COMPILER": "nvcc", "HOME": "/"}
     )
+    assert knobs.read({"KRONOP_COMPILE_SECONDS": "0.5"}).compile_seconds == 0.5
     assert (values.debug, values.check_spills, values.compiler) == (3, True, "nvcc")
     assert knobs.read({}) == knobs.Knobs()
 
 
 def test_an_empty_variable_is_as_one_that_is_not_set() -> None:
     names = ("DEBUG", "CACHE_DIR", "DUMP_DIR", "OVERRIDE_DIR", "COMPILER", "LINE_INFO")
-    empty = {f"KRONOP_{name}": "" for name in (*names, "CHECK_SPILLS")}
+    empty = {f"KRONOP_{name}": "" for name in (*names, "CHECK_SPILLS", "COMPILE_SECONDS")}
     assert knobs.read(empty) == knobs.Knobs()
 
 
@@ -48,6 +49,9 @@ def test_an_empty_variable_is_as_one_that_is_not_set() -> None:
         ({"KRONOP_DEBGU": "1"}, "KRONOP_DEBUG"),
         ({"KRONOP_DEBUG": "7"}, "one of 0, 1, 2, 3, 4, 5, 6"),
         ({"KRONOP_LINE_INFO": "yes"}, "one of 0, 1"),
+        ({"KRONOP_COMPILE_SECONDS": "0"}, "more than 0"),
+        ({"KRONOP_COMPILE_SECONDS": "inf"}, "at most 86400"),
+        ({"KRONOP_COMPILE_SECONDS": "soon"}, "seconds"),
     ],
 )
 def test_a_misspelt_knob_is_an_error(environment, message) -> None:

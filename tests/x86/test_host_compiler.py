@@ -10,6 +10,7 @@ import os
 import struct
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -219,6 +220,26 @@ def real_compiler() -> str:
     return command[0]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="paths lead through a handle there")
+def test_a_library_that_others_exchange_is_not_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (binary,) = compiler.compile_sources([make()], X86)
+    temporary, load = tmp_path / "temporary", ctypes.CDLL
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+
+    def exchange_and_load(path: str) -> ctypes.CDLL:
+        (folder,) = temporary.iterdir()
+        folder.rename(tmp_path / "moved")
+        folder.mkdir()
+        (folder / Path(path).name).write_text("planted")
+        return load(path)
+
+    monkeypatch.setattr(host_kernel.ctypes, "CDLL", exchange_and_load)
+    assert host_kernel.load_host(binary).entry == "axpy"
+
+
 def test_cxx_is_taken_first_and_its_version_is_in_the_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -267,16 +288,28 @@ def test_a_constant_that_does_not_fit_is_refused() -> None:
             compiler.compile_sources([make(text=text)], X86)
 
 
-def test_clang_without_its_openmp_runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = real_compiler()
-    for has_openmp in (True, False):
-        refuse = "" if has_openmp else 'case "$*" in *-fopenmp*) exit 1;; esac'
-        version = 'if [ "$1" = --version ]; then echo "clang version 19"; exit; fi'
-        path = script(tmp_path / f"clang{has_openmp}", f'{version}\n{refuse}\nexec {real} "$@"')
+@pytest.mark.parametrize("name", ["clang version 19", "g++ 12.2.0"])
+def test_a_compiler_without_the_openmp_runtime(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is seen when linking fails; what is made without is kept under another key."""
+    real, version = real_compiler(), f'if [ "$1" = --version ]; then echo "{name}"; exit; fi'
+    refuse = 'case "$*" in *-fopenmp*) exit 1;; esac'
+    found = []
+    # A new process learns it before it compiles, and finds what the first one made.
+    for link in (refuse, refuse, ""):
+        compiler.forget()
+        monkeypatch.setattr(host_backend, "_openmp", {})
+        path = script(tmp_path / "cxx", f'{version}\n{link}\nexec {real} "$@"')
         monkeypatch.setenv("CXX", path)
-        assert ("-fopenmp" in host_backend.HostCompiler().flags(X86)) is has_openmp
         (binary,) = compiler.compile_sources([make()], X86)
         assert axpy(binary, 2.0, [1.0], [1.0]) == [3.0]
+        assert ("-fopenmp" in host_backend.HostCompiler().flags(X86)) is (not link)
+        assert binary.compiler == host_backend.HostCompiler().identity()
+        found.append((binary.key, binary.origin))
+    without, again, linked = found
+    assert again == (without[0], Origin.DISK)
+    assert linked[0] != without[0]
 
 
 def test_no_compiler_is_one_line_that_says_what_to_install(
@@ -284,7 +317,7 @@ def test_no_compiler_is_one_line_that_says_what_to_install(
 ) -> None:
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(host_backend.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(host_backend, "_has_zig_wheel", lambda: False)
     host_backend._find.cache_clear()
     with pytest.raises(CompileError, match=r"install g\+\+, or pip install ziglang") as caught:
         compiler.compile_sources([make()], X86)
@@ -294,14 +327,43 @@ def test_no_compiler_is_one_line_that_says_what_to_install(
         compiler.compile_sources([make()], X86)
 
 
+@pytest.mark.parametrize("cxx", ['g++ "', "g++ -DNAME='", "g++ \\"])
+def test_cxx_with_broken_quotes_is_an_error(cxx: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", cxx)
+    with pytest.raises(CompileError, match=r"\$CXX: expected a command, got .*; correct it"):
+        compiler.compile_sources([make()], X86)
+
+
 def test_zig_is_the_last_resort(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(host_backend.importlib.util, "find_spec", lambda name: object())
+    monkeypatch.setattr(host_backend, "_has_zig_wheel", lambda: True)
     host_backend._find.cache_clear()
-    assert host_backend._command() == (sys.executable, "-m", "ziglang", "c++")
-    plainest = Target.parse("x86-generic")  # The only one whose flags it need not be asked about.
-    assert "-fopenmp" not in host_backend.HostCompiler().flags(plainest)
+    assert host_backend._command() == (sys.executable, "-P", "-m", "ziglang", "c++")
+    monkeypatch.setattr(host_backend, "version_of", lambda command: ("0.15.2",))
+    assert "-fopenmp" not in host_backend.HostCompiler().flags(X86)
+    host_backend._find.cache_clear()
+
+
+@pytest.mark.parametrize("as_path", ["", "."])
+def test_a_zig_in_the_current_folder_is_neither_found_nor_run(
+    as_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planted, wheel = tmp_path / "planted", tmp_path / "wheel"
+    for place in (planted, wheel):
+        (place / "ziglang").mkdir(parents=True)
+        (place / "ziglang/__init__.py").touch()
+        (place / "ziglang/__main__.py").write_text(f"print({place.name!r})")
+    monkeypatch.chdir(planted)
+    monkeypatch.setattr(sys, "path", [as_path, str(planted)])
+    assert not host_backend._has_zig_wheel()
+    monkeypatch.setattr(sys, "path", [as_path, str(planted), str(wheel)])
+    assert host_backend._has_zig_wheel()
+    monkeypatch.setenv("CXX", "")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(wheel))
+    host_backend._find.cache_clear()
+    assert host_backend.HostCompiler().identity().startswith("wheel #")
     host_backend._find.cache_clear()
 
 
@@ -321,7 +383,7 @@ assert [binary.entry for binary in binaries] == ["one", "two", "three"]
 
 def test_eight_processes_compile_each_kernel_once(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    count = f'case "$*" in *.cpp) echo "$*" >> {log};; esac'
+    count = f'case "$*" in *kernel.so*) echo "$*" >> {log};; esac'
     path = script(tmp_path / "cxx", f'{count}\nexec {real_compiler()} "$@"')
     environment = {**os.environ, "CXX": path, "KRONOP_CACHE_DIR": str(tmp_path / "shared")}
     running = [

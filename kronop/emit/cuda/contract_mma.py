@@ -339,17 +339,16 @@ def allows_vectors(
     """1 where memory is as the plan's accesses of `width` elements want it."""
     along = {Order.Own: own, Order.Rows: wide, Order.Lanes: "lane"}[order]
     if order is Order.Rows and width > 1:
-        # Rows are runs of an axis, which pieces must not cross.
-        axes = [size for size in extents[wide] if size > 1]
-        run = next(
-            (
-                size
-                for stride, size in zip(view.strides[wide], extents[wide], strict=True)
-                if stride == 1 and size > 1
-            ),
-            1,
-        )
-        if len(axes) > 1 and run % width:
+        # A piece has neighbours of the last axis, the fastest: others may be contiguous in vain.
+        axes = [
+            (stride, size)
+            for stride, size in zip(view.strides[wide], extents[wide], strict=True)
+            if size > 1
+        ]
+        if axes and axes[-1][0] != 1:
+            return 0
+        # Nor may a piece cross the end of such a run.
+        if len(axes) > 1 and axes[-1][1] % width:
             return 0
     if order is Order.Lanes and joins and width > 1:
         # A run goes on from the lanes to the own index.

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from kronop.artifacts import Launch
 from kronop.descriptions.kron import MOST_BATCH_DIMENSIONS, KronProblem, StridedMatrix
 from kronop.emit.cuda import operands
+from kronop.emit.cuda.contract import Order
 from kronop.emit.cuda.contract_step import contract_launch
 from kronop.emit.plan import Plan, Step
 
@@ -307,7 +308,10 @@ def _digit_as_planned(step: Step, name: str, view: operands.View, group: int) ->
 def _contract_launch(index: int, step: Step, problem: KronProblem) -> Launch:
     this = _pass_of(step)
     ((contracted, produced),) = this.group
-    by_rows = operands.integer(step, "x_by_rows")
+    # What is contiguous along rows is so along the last axis of them, the fastest. Where nothing is
+    # behind the digit, X in digits is read along the digit, in whatever order its rows are.
+    y_by_rows = operands.integer(step, "kYOrder") == Order.Rows
+    by_rows = operands.integer(step, "x_by_rows") or (this.right == 1 and y_by_rows)
     rows = (
         (this.left, this.right, problem.rows) if by_rows else (problem.rows, this.left, this.right)
     )

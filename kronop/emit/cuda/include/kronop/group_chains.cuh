@@ -23,6 +23,8 @@ struct GroupChains {
   static constexpr int kOutputs = Step::kChainN / 8, kAcross = kN / kOutputs * kLanes;
   static constexpr int kHeld = kLong > 1 && kAcross > 2 ? kAcross : 2;
   static_assert(kDepth % kLong == 0);
+  // Whether all stages of a tile are multiplied together.
+  static constexpr bool kAtOnce = GroupTiles<Step>::kSteps == Step::kTogether;
   using Sums = float[kLanes][kM][kN][4];
   using Chain = float[kOutputs][4];
   using Fragments = unsigned[kSlabs][kLanes][4];
@@ -62,13 +64,21 @@ struct GroupChains {
     return (group / (kAcross * kLong) * kAcross + group % kAcross) % kHeld;
   }
   // If this is the last group of its chain.
+  // NOTE: the first chain of a sum is the sum; nothing is added to zeros. Where several sums that the compiler knows to be zero
+  // take what one chain held in turn, ptxas (13.0 and 13.5) takes `chain + 0` for the same number each time, although a product
+  // wrote the chain anew in between, gives the later sum to all of them and drops the products of the earlier.
   KRONOP_INLINE void collect_after(Sums& of, int group) {
     const int f = group / kAcross % kFragments, i = group % kAcross;
     if (f % kLong < kLong - 1) return;
+    const bool first = kAtOnce && group < kFragments * kAcross && f % kDepth < kLong;
 #pragma unroll
     for (int n = 0; n < kOutputs; ++n) {
 #pragma unroll
-      for (int e = 0; e < 4; ++e) of[i % kLanes][f / kDepth][i / kLanes * kOutputs + n][e] += chains[chain_of(group)][n][e];
+      for (int e = 0; e < 4; ++e) {
+        float& sum = of[i % kLanes][f / kDepth][i / kLanes * kOutputs + n][e];
+        const float more = chains[chain_of(group)][n][e];
+        sum = first ? more : sum + more;
+      }
     }
   }
   // Small products first.

@@ -1,0 +1,139 @@
+"""Commands that end: by themselves, at their time limit, or with this process."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+
+from kronop import knobs
+from kronop.compiler import inheritance
+from kronop.errors import CompileError, mismatch
+
+# Variables that change what a compiler makes of the same command: no key would notice them.
+_HIDDEN_INPUTS = (
+    "CPATH",
+    "C_INCLUDE_PATH",
+    "CPLUS_INCLUDE_PATH",
+    "GCC_EXEC_PREFIX",
+    "COMPILER_PATH",
+    "LIBRARY_PATH",
+    "LD_RUN_PATH",
+    "CCC_OVERRIDE_OPTIONS",
+    "NVCC_PREPEND_FLAGS",
+    "NVCC_APPEND_FLAGS",
+    "NVCC_CCBIN",
+    "SOURCE_DATE_EPOCH",
+)
+_SHELL = "/bin/sh"
+# The pipe that it reads ends when this process closes it, or dies in whatever way.
+_GUARD = "read -r _; kill -KILL 0"
+_ADVICE = {
+    errno.EMFILE: "close files, or raise the limit of open ones: ulimit -n",
+    errno.ENFILE: "close files: the system has no more handles",
+    errno.EAGAIN: "end processes, or raise their limit: ulimit -u",
+    errno.ENOMEM: "free some memory",
+    errno.ENOSPC: "free some space, or set TMPDIR to a folder that has it",
+    errno.EDQUOT: "free some space, or set TMPDIR to a folder that has it",
+}
+
+
+def run(command: Sequence[str], *, folder: str | None = None) -> subprocess.CompletedProcess[str]:
+    """`command` with its output captured, in an environment without hidden inputs.
+
+    Where it runs in a `folder`, its temporary files lie there too. It and all processes that it
+    started in its group are killed after the knob `compile_seconds`, and when this process dies.
+
+    Raises:
+        CompileError: the command can't be started, or does not end in time.
+    """
+    environment = {name: text for name, text in os.environ.items() if name not in _HIDDEN_INPUTS}
+    environment["LC_ALL"] = "C"
+    if folder is not None:
+        environment["TMPDIR"] = "."
+    try:
+        with _guarded_group() as group:
+            return _finished(command, group, folder, environment)
+    except subprocess.TimeoutExpired as expired:
+        raise CompileError(
+            mismatch(
+                command[0],
+                expected=f"an end within {expired.timeout:g} s",
+                got="none, so it was killed",
+                hint="mend the compiler, or raise KRONOP_COMPILE_SECONDS",
+            )
+        ) from None
+    except OSError as error:
+        hint = advice(error, otherwise="mend or reinstall it")
+        raise CompileError(f"{command[0]} can't be run ({error}); {hint}") from error
+
+
+def advice(error: OSError, *, otherwise: str) -> str:
+    """What helps against `error`: where the machine ran out of something, more of that."""
+    return _ADVICE.get(error.errno or 0, otherwise)
+
+
+def _finished(
+    command: Sequence[str], group: int | None, folder: str | None, environment: dict[str, str]
+) -> subprocess.CompletedProcess[str]:
+    with subprocess.Popen(
+        command,
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        process_group=group,
+    ) as process:
+        try:
+            printed, log = process.communicate(timeout=knobs.current().compile_seconds)
+        except BaseException:
+            process.kill()  # The block's end waits for it; the group goes after that.
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, printed, log)
+
+
+@contextlib.contextmanager
+def _guarded_group() -> Iterator[int | None]:
+    """The id of a group of processes that is killed at the end of the block.
+
+    Its first member is a shell that kills the group when this process dies, even by SIGKILL.
+    None where there are no groups, or no shell.
+    """
+    if sys.platform == "win32" or not os.path.exists(_SHELL):
+        yield None
+        return
+    reading, writing = os.pipe()
+    inheritance.hold(writing)
+    try:
+        try:
+            guard = subprocess.Popen(
+                [_SHELL, "-c", _GUARD],
+                stdin=reading,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={},
+                process_group=0,
+            )
+        finally:
+            os.close(reading)
+        try:
+            yield guard.pid
+        finally:
+            # Its id is nobody else's until it is waited for.
+            _kill(guard.pid)
+            guard.wait()
+    finally:
+        inheritance.close(writing)
+
+
+def _kill(group: int) -> None:
+    if sys.platform != "win32":
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, signal.SIGKILL)

@@ -1,0 +1,94 @@
+"""Every product of warp groups that a kernel asks for is in its machine code.
+
+ptxas takes sums of such products for equal where they are not (docs/gotchas.md), and drops the
+products of all but one of them: numbers are wrong on a GPU alone, and nothing is said.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import struct
+from collections.abc import Iterator
+
+import pytest
+
+import kronop
+from kronop.artifacts import Source
+from kronop.compiler import nvrtc_backend
+from kronop.emit.cuda.ksparse import CudaKSparseEmitter
+from kronop.emit.plan import Step
+from kronop.emit.render import render
+from kronop.target import Target
+from tests import support
+
+_TARGET = Target.parse("sm_90a")
+# Where lanes, or rows, of a tile have sums of their own that take what one chain holds in turn.
+_PATTERNS = [(1, 96, 16, 17), (1, 96, 16, 3), (1, 64, 16, 2), (1, 130, 32, 1)]
+
+
+def _sums(step: Step) -> tuple[int, ...]:
+    """What decides the code of a team's sums."""
+    names = ("kTeamM", "kTileK", "kTogether", "kChainN", "kChainSlabs")
+    of = dict(step.constants)
+    team = (of["kLanes"] // of["kGroupsLanes"], of["kTileN"] // of["kGroupsN"])
+    return (*(of[name] for name in names), *team)
+
+
+def _shares_chains(step: Step) -> bool:
+    """Whether split products are over after one round, and several sums share a chain."""
+    if step.template != "kronop::contract_group":
+        return False
+    of = dict(step.constants)
+    lanes = of["kLanes"] // of["kGroupsLanes"]
+    once = of["kContracted"] <= of["kTileK"] * of["kTogether"]
+    return bool(of["kSplit"]) and once and (lanes > 2 or of["kTeamM"] > 1)
+
+
+def _cases() -> Iterator[pytest.param]:
+    emitter, seen = CudaKSparseEmitter(), set()
+    for pattern in _PATTERNS:
+        operation = support.ksparse_operation("sm_90a", kronop.float32, pattern)
+        for plan in emitter.candidates(operation.description, _TARGET, 400):
+            for step, source in zip(plan.steps, render(plan), strict=True):
+                if _shares_chains(step) and (sums := _sums(step)) not in seen:
+                    seen.add(sums)
+                    yield pytest.param(source, id="-".join(map(str, sums)))
+
+
+def _compiled(source: Source) -> tuple[str, bytes]:
+    """PTX and cubin of one compilation."""
+    nvrtc = nvrtc_backend._nvrtc()
+    flags = [*_TARGET.flags, *nvrtc_backend._OPTIONS]
+    options = [*flags, *(f"-I{os.path.abspath(folder)}" for folder in source.include_directories)]
+    with nvrtc_backend._program(nvrtc, source) as program:
+        encoded = [option.encode() for option in options]
+        (status,) = nvrtc.nvrtcCompileProgram(program, len(encoded), encoded)
+        assert int(status) == 0
+        ptx = nvrtc_backend._read(nvrtc, program, "PTX")
+        return ptx.decode(), nvrtc_backend._read(nvrtc, program, "CUBIN")
+
+
+def _text(cubin: bytes) -> Iterator[tuple[int, int]]:
+    """Places of the instructions of an ELF file: where they begin and end."""
+    (sections,) = struct.unpack_from("<Q", cubin, 0x28)
+    size, count, names_at = struct.unpack_from("<3H", cubin, 0x3A)
+    headers = [struct.unpack_from("<2I4Q", cubin, sections + i * size) for i in range(count)]
+    names = headers[names_at][4]
+    for name, _, _, _, offset, length in headers:
+        if cubin.startswith(b".text", names + name):
+            yield offset, offset + length
+
+
+def _products(cubin: bytes) -> int:
+    """HGMMA instructions that leave a result: nine bits of opcode, and no RZ where it goes."""
+    places = itertools.chain.from_iterable(range(*place, 16) for place in _text(cubin))
+    words = (struct.unpack_from("<I", cubin, place)[0] for place in places)
+    return sum(word & 0x1FF == 0x1F0 and word >> 16 & 0xFF != 0xFF for word in words)
+
+
+@pytest.mark.parametrize("source", list(_cases()))
+def test_no_product_is_dropped(source: Source) -> None:
+    ptx, cubin = _compiled(source)
+    assert ptx.count("wgmma.mma_async") > 0
+    assert _products(cubin) >= ptx.count("wgmma.mma_async")

@@ -1,0 +1,176 @@
+"""Which templates and styles of tiles plans are made of, and plans of cases that need no GPU."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from kronop import functional, functional_ksparse, gradients
+from kronop.args.tensor import describe, view
+from kronop.descriptions.datatype import DataType
+from kronop.descriptions.kron import Side
+from kronop.emit.cuda.contract import Order
+from kronop.emit.plan import Plan
+from tests import support
+from tests.fuzz.arrays import array_over
+from tests.fuzz.case import Call, Operand, Problem
+
+
+def styles(plan: Plan) -> Iterator[str]:
+    """A line for every step: the template, and how it goes about its tile."""
+    for step in plan.steps:
+        name = step.template.removeprefix("kronop::")
+        told = _STYLES.get(name, _plain)(dict((*step.constants, *step.launch)))
+        yield f"{name}: {', '.join(filter(None, told)) or 'plain'}"
+
+
+def _plain(of: dict[str, Any]) -> list[str]:
+    return []
+
+
+def _mma(of: dict[str, Any]) -> list[str]:
+    paired = any(other >= 0 for other in of["kPhaseOther"])
+    staged = {(1, 1): "staged", (0, 0): "in memory", (1, 0): "staged in", (0, 1): "staged out"}
+    return [
+        "half" if of["kHalf"] else "split" if of["kSplit"] else "plain",
+        staged[int(of["kStagedIn"]), int(of["kStagedOut"])],
+        "pairs" if paired else "single",
+        "grouped" if any(of["kPhaseGrouped"]) else "",
+        "cluster" if of["kCluster"] > 1 else "",
+        "buffers" if of["kBuffers"] > 1 else "",
+        "merged" if of["kFactors"] > of["kDigits"] else "",
+        "exchanged" if of["kExchange"] else "",
+    ]
+
+
+def _orders(of: dict[str, Any]) -> list[str]:
+    return [f"{name} by {Order(of[f'k{name}Order']).name.lower()}" for name in "XY"]
+
+
+def _tiles(of: dict[str, Any]) -> list[str]:
+    return [_family(of), *_orders(of), "lanes" if of["kLanes"] > 1 else ""]
+
+
+def _family(of: dict[str, Any]) -> str:
+    return "ksparse" if "pattern" in of else "kron"
+
+
+def _contract_mma(of: dict[str, Any]) -> list[str]:
+    return [
+        *_tiles(of),
+        "split" if of["kSplit"] else "plain",
+        "along k" if of["kWarpsK"] > 1 else "",
+    ]
+
+
+def _contract_group(of: dict[str, Any]) -> list[str]:
+    along = {"lanes": of["kGroupsLanes"], "outputs": of["kGroupsN"], "rows": of["kGroupsM"]}
+    parts = of["kTeamM"] * of["kTileN"] // of["kGroupsN"] // of["kPartN"]
+    return [
+        *_orders(of),
+        "resident" if of["kResident"] else "images" if of["kImages"] else "stages",
+        f"teams along {next(name for name, count in along.items() if count > 1)}",
+        "lanes" if of["kLanes"] > 1 else "",
+        "halves" if of["kKept"] < parts else "",
+        "packs" if of["kPacks"] else "",
+        "split" if of["kSplit"] else "plain",
+    ]
+
+
+def _chain(of: dict[str, Any]) -> list[str]:
+    return [
+        "resident" if of["kResident"] else "stages",
+        *_orders(of),
+        "split" if of["kSplit"] else "plain",
+        "lanes" if max(of["kPairLanes"]) > 1 else "",
+    ]
+
+
+def _gradient(of: dict[str, Any]) -> list[str]:
+    return [
+        "along" if of["kAlongSums"] else "lanes" if of["kLanes"] > 1 else "across",
+        "tied" if of["tied"] else "apart",
+        "split" if of["kSplit"] else "plain",
+    ]
+
+
+def _gradient_group(of: dict[str, Any]) -> list[str]:
+    moved = "moved" if of["lanes"] > 1 else ""
+    return [f"{of['kTeams']} teams", "along" if of["kAlongSums"] else "across", moved]
+
+
+def _lanes(of: dict[str, Any]) -> list[str]:
+    return ["together" if of.get("kJoin") else "apart"]
+
+
+def _add(of: dict[str, Any]) -> list[str]:
+    return ["slices" if of["kSlices"] > 1 else "whole"]
+
+
+_STYLES = {
+    "kron_mma": _mma,
+    "contract_tiles": _tiles,
+    "contract_mma": _contract_mma,
+    "contract_group": _contract_group,
+    "chain_mma": _chain,
+    "ksparse_gradient": _gradient,
+    "gradient_group": _gradient_group,
+    "move_lanes": _lanes,
+    "add_shares": _add,
+}
+
+
+def operation_of(problem: Problem, call: Call) -> Any:
+    """The operation that the function would make for such tensors; on any machine."""
+    x = describe(_seen(call.x, problem.element), "X")
+    if problem.is_weight_gradient:
+        assert call.g is not None
+        return gradients._operation(
+            problem.target,
+            x,
+            describe(_seen(call.g, problem.element), "G"),
+            call.output,
+            problem.shapes[0],
+            problem.tied,
+            problem.batch_last,
+            problem.products,
+            problem.factors,
+        )
+    inner = _inner(problem, call)
+    z, out = (None if item is None else _array(item, call.output) for item in (call.z, call.out))
+    y = functional.describe_output(problem.element, inner, z, out)
+    if problem.of_kron:
+        side = Side.Left if problem.left else Side.Right
+        return functional._kron_operation(problem.target, x, y, problem.shapes, side)
+    options = (problem.batch_last, call.activation)
+    if len(problem.shapes) == 1:
+        return functional_ksparse._ksparse_operation(
+            problem.target, x, y, problem.shapes[0], *options
+        )
+    return functional_ksparse._chain_operation(problem.target, x, y, problem.shapes, *options)
+
+
+def _inner(problem: Problem, call: Call) -> int:
+    """Elements of a run of a new result."""
+    if problem.left or problem.batch_last:
+        shape = call.x.shape
+        return shape[-1] if problem.left and len(shape) > 1 else math.prod(shape[1:]) or 1
+    return problem.ends[1]
+
+
+def rows_of(problem: Problem, call: Call) -> int:
+    """Rows of X in all, as plans count them."""
+    return math.prod(call.x.shape) // problem.ends[0] // (problem.products or 1)
+
+
+def _array(item: Operand, element: DataType) -> Any:
+    """An array of that layout, whose memory is never touched."""
+    memory = np.empty(item.size * element.bytes, np.uint8)
+    return array_over(item, memory, support.numpy_type(element))
+
+
+def _seen(item: Operand, element: DataType) -> Any:
+    return view(_array(item, element), "X")

@@ -1,0 +1,37 @@
+"""A minute of the random test, with the same cases every time; hours of it: docs/debugging.md."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.fuzz import attempt, worker
+from tests.fuzz.case import FAMILIES
+from tests.fuzz.generate import make
+
+# Of each family: problems, whose kernels cases share, and cases.
+_SIZES = {"kron": (7, 35), "ksparse": (7, 35), "chain": (3, 12), "gradient": (1, 2)}
+_PROBLEMS = [(family, part) for family in FAMILIES for part in range(2)]
+
+
+@pytest.mark.parametrize(("family", "part"), _PROBLEMS)
+def test_cases_of_fixed_seeds(family, part) -> None:
+    _run("cpu", family, part)
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize(("family", "part"), _PROBLEMS)
+def test_cases_of_fixed_seeds_on_a_gpu(family, part) -> None:
+    pytest.importorskip("torch")
+    _run("cuda", family, part)
+
+
+def _run(device: str, family: str, part: int) -> None:
+    problems, cases = _SIZES[family]
+    settings = worker.settings_for(device, (family,), problems)
+    if family == "gradient":
+        pytest.importorskip("torch")
+    for index in range(cases):
+        name = f"18.{part}.{index}"
+        outcome = attempt.run(make(name, settings))
+        again = f"--device {device} --only {family} --problems {problems} --case {name}"
+        assert not outcome.troubles, f"python -m tests.fuzz {again}\n" + "\n".join(outcome.troubles)

@@ -10,6 +10,7 @@ from typing import Any
 import kronop
 from kronop.bench import case, peers, plot, report, roofline, shapes
 from kronop.bench.arrays import Arrays, arrays_for
+from kronop.bench.load import warn_of_load
 from kronop.bench.output import Progress, check_folders
 from kronop.bench.protocol import clock_for
 from kronop.errors import ArgumentError, DeviceError, mismatch
@@ -42,6 +43,7 @@ def execute(options: argparse.Namespace) -> None:
     problems = shapes.parse_all(options.shapes or shapes.DEFAULTS[options.device], options.rows)
     _check(options)
     arrays = arrays_for(options.device)
+    warn_of_load(options.device)
     setting = _setting(options, arrays)
     machine = {"kronop": kronop.__version__, **arrays.describe()}
     print(report.head(setting.ceilings, machine))

@@ -22,6 +22,7 @@ from kronop.bench import (
 )
 from kronop.bench.arrays import Arrays, arrays_for
 from kronop.bench.layer_case import Setting
+from kronop.bench.load import warn_of_load
 from kronop.bench.output import Progress, check_folders
 from kronop.bench.patterns import Case
 from kronop.bench.protocol import clock_for
@@ -164,6 +165,7 @@ def _left(began: float, done: int, missing: dict[Case, list[str]]) -> str:
 
 
 def _prepare(options: argparse.Namespace, arrays: Arrays, cases: Sequence[Case]) -> Setting:
+    warn_of_load(options.device)
     progress = Progress("preparing")
     if layers.OURS in options.algorithms:
         warm.compile_all(cases, options.device, progress.tell)

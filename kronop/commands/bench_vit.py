@@ -7,6 +7,7 @@ import argparse
 import kronop
 from kronop.bench import layers, vit_report, warm
 from kronop.bench.arrays import arrays_for
+from kronop.bench.load import warn_of_load
 from kronop.bench.output import Progress
 from kronop.bench.patterns import Case, Pattern
 from kronop.bench.protocol import clock_for
@@ -41,6 +42,7 @@ def execute(options: argparse.Namespace) -> None:
         DeviceError: no torch or no GPU, or something was not measured; the table says why.
     """
     setting = _setting(options)
+    warn_of_load(options.device)
     algorithms = list(dict.fromkeys(options.algorithms))
     progress = Progress("preparing")
     if layers.OURS in algorithms:

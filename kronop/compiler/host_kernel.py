@@ -32,10 +32,13 @@ _alone = ctypes.c_int(0)
 class _Crew(ctypes.Structure):
     """kronop::Crew of parallel.hpp: by it calls from several threads share the CPUs."""
 
-    _fields_ = (("cpus", ctypes.c_int), ("calls", ctypes.c_int), ("threads", ctypes.c_int))
+    _fields_ = (
+        *((name, ctypes.c_int) for name in ("cpus", "calls", "threads", "punctual")),
+        *((name, ctypes.c_longlong) for name in ("balance", "pause", "resumption")),
+    )
 
 
-_crew = _Crew(cpu_count())
+_crew = _Crew(cpus=cpu_count(), punctual=cpu_count())
 
 
 def _stay_alone() -> None:

@@ -8,13 +8,14 @@ import json
 import math
 import time
 import weakref
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import kronop
 from kronop.__main__ import main
-from kronop.bench import arrays, case, peers, plot, report, shapes
+from kronop.bench import arrays, case, load, peers, plot, report, shapes
 from kronop.bench.protocol import (
     MOST_SETS,
     ROTATED_BYTES,
@@ -204,6 +205,50 @@ def test_a_tiny_run_end_to_end(capsys, tmp_path) -> None:
         assert item["peers"]["shuffle"]["error"] < 1e-6
         assert item["floor"]["passes"] == 1
         assert item["roofline"] == pytest.approx(item["floor"]["ms"] / item["kronop"]["ms"])
+
+
+@pytest.mark.parametrize("busy", [0, 2])
+def test_a_busy_machine_is_told_of(monkeypatch, capsys, busy) -> None:
+    monkeypatch.setattr(load, "busy_cpus", lambda: busy)
+    assert main(["bench", "kron", "--shapes", "4x2^3", "--repeats", "1", "--dtype", "float32"]) == 0
+    told = capsys.readouterr().err
+    assert ("warning: other processes keep 2 of" in told) == bool(busy)
+    load.warn_of_load("cuda")
+    assert not capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("running", "all_cpus", "own", "busy"),
+    [
+        (["1/90"] * 5, 2, 2, 0),
+        (["3/90"] * 5, 2, 2, 2),
+        (["9/90"] * 5, 2, 2, 2),
+        (["5/90"] * 5, 8, 4, 0),  # There is room beside the process's own CPUs,
+        (["7/90"] * 5, 8, 4, 2),  # and now there is not.
+        (["1/90", "4/90", "1/90", "1/90", "3/90"], 2, 2, 0),  # Only for a moment.
+        (["none"] * 5, 2, 2, 0),
+    ],
+)
+def test_cpus_that_others_keep_busy(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    running: list[str],
+    all_cpus: int,
+    own: int,
+    busy: int,
+) -> None:
+    file, told = tmp_path / "loadavg", iter(running)
+    monkeypatch.setattr(load, "_LOAD", file)
+    monkeypatch.setattr(
+        load.time, "sleep", lambda _: file.write_text(f"0.1 0.1 0.1 {next(told)} 77\n")
+    )
+    monkeypatch.setattr(load.os, "cpu_count", lambda: all_cpus)
+    monkeypatch.setattr(load, "cpu_count", lambda: own)
+    assert load.busy_cpus() == busy
+
+
+def test_no_load_is_told_where_the_system_does_not(tmp_path: Path) -> None:
+    assert load._running(tmp_path / "none") == 1
 
 
 def test_without_torch_numpy_is_the_peer(monkeypatch, capsys) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
+import signal
 
 import pytest
 
@@ -623,3 +624,29 @@ def test_kronecker_products_of_int8_stay_on_vectors():
         AMX,
     )
     assert "has no tensor cores for TensorOp 16x16x64" in status.reason
+
+
+@pytest.fixture
+def soon():
+    """Ends a test that does not end, rather than the suite."""
+
+    def end(*_):
+        raise TimeoutError("not planned within 10 seconds")
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.alarm(10)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.skipif(not hasattr(signal, "alarm"), reason="no alarms on this system")
+@pytest.mark.usefixtures("soon")
+@pytest.mark.parametrize("target", ["x86-generic", "x86-avx512", "x86-amx"])
+@pytest.mark.parametrize("place", range(4))
+def test_any_extent_is_planned_at_once(target, place):
+    pattern = [1, 1, 1, 1]
+    pattern[place] = 2**40
+    for element in (kronop.float32, kronop.bfloat16):
+        operation = support.ksparse_operation(target, element, pattern)
+        assert operation.candidates(3)[0].steps

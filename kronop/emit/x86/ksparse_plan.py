@@ -181,7 +181,7 @@ def slices_of(way: Way, setting: Setting) -> int:
     if way is Way.Outputs or (setting.x_by_rows and setting.y_by_rows):
         return 1
     line, d = max(1, LINE // setting.bytes), setting.d
-    fitting = [s for s in range(line, d + 1, line) if d % s == 0 and s <= _MOST_SLICES]
+    fitting = [s for s in range(line, min(d, _MOST_SLICES) + 1, line) if d % s == 0]
     return max(fitting, default=d) if d > _MOST_SLICES else d
 
 

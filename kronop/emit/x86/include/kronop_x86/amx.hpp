@@ -21,7 +21,9 @@
 
 #ifdef KRONOP_EMULATED_TILES
 #include "tile_emulation.hpp"
-#elif defined(__AMX_BF16__) && defined(__AMX_INT8__) && defined(__AVX512BF16__)
+// NOTE: Clang before 16 writes the names without the first of the inner underscores.
+#elif defined(__AVX512BF16__) && (defined(__AMX_BF16__) || defined(__AMXBF16__)) && \
+    (defined(__AMX_INT8__) || defined(__AMXINT8__))
 #include <immintrin.h>
 #else
 #error "this C++ compiler knows no AMX: it takes g++ 11 or clang++ 12, or the target x86-avx512"

@@ -66,7 +66,12 @@ template <class To, class From>
 inline constexpr bool kConvertsEight = (detail::is_same<To, float> && detail::is_same<From, half_t>) ||
                                        (detail::is_same<To, half_t> && detail::is_same<From, float>);
 KRONOP_INLINE void convert_eight(float* to, const half_t* from) {
+#if defined(__clang__) && !__has_builtin(__builtin_ia32_vcvtph2ps256)
+  // NOTE: Clang 22 has dropped the builtin, and makes the instruction of the conversion.
+  store(to, __builtin_convertvector(load<_Float16, 8>(reinterpret_cast<const _Float16*>(from)), Vector<float, 8>));
+#else
   store(to, __builtin_ia32_vcvtph2ps256(load<short, 8>(reinterpret_cast<const short*>(from))));
+#endif
 }
 KRONOP_INLINE void convert_eight(half_t* to, const float* from) {
   store(reinterpret_cast<short*>(to), __builtin_ia32_vcvtps2ph256(load<float, 8>(from), 0));

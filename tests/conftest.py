@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.covering import combinations
+
 # Tests never touch the user's cache: an empty one for the run, shared by its processes. Those of
 # pytest-xdist inherit the variable from the one that starts them.
 if "PYTEST_XDIST_WORKER" not in os.environ:
@@ -21,6 +23,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--full", action="store_true", help="all combinations where pairs of choices would do"
     )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    for marker in metafunc.definition.iter_markers("covering"):
+        cases = combinations(full=metafunc.config.getoption("--full"), **marker.kwargs)
+        metafunc.parametrize(list(marker.kwargs), [tuple(case.values()) for case in cases])
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

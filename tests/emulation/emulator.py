@@ -67,8 +67,10 @@ class Emulator:
     def _build(self, source: Source, folder: Path) -> Any:
         text = source.text + _WRAPPER.format(entry=source.entry)
         name = hashlib.sha256(text.encode()).hexdigest()[:16]
-        code, library = folder / f"{name}.cpp", folder / f"{name}.so"
+        library = folder / f"{name}.so"
         if not library.exists():
+            own = folder / f"{name}-{os.getpid()}"  # Another process may build the same.
+            code, built = own.with_suffix(".cpp"), own.with_suffix(".so")
             code.write_text(text)
             compiler = host_compiler()
             if compiler is None:
@@ -77,9 +79,10 @@ class Emulator:
             # Every kernel has a Step: constants of one must not stand for those of another.
             local = ["-fPIC", "-shared", "-fno-gnu-unique"]
             flags = ["-std=c++20", "-O1", "-w", "-mf16c", "-mfma", *local, *_CHECKS]
-            files = ["-include", str(_HEADER), *includes, str(code), "-o", str(library)]
+            files = ["-include", str(_HEADER), *includes, str(code), "-o", str(built)]
             command = [compiler, *flags, *files]
             subprocess.run(command, check=True, capture_output=True, text=True)
+            built.replace(library)
         function = ctypes.CDLL(str(library)).emulate
         function.argtypes = [ctypes.c_char_p, *[ctypes.c_uint] * 4]
         function.restype = ctypes.c_uint

@@ -67,10 +67,9 @@ def test_shapes(folder: Path, factors: list[tuple[int, int]]) -> None:
     run(folder, factors, 5, alignment=16)
 
 
-@pytest.mark.parametrize("side", Side)
-@pytest.mark.parametrize("layouts", [(x, f, y) for x in Layout for f in Layout for y in Layout])
-def test_every_layout(folder: Path, side: Side, layouts: tuple[Layout, Layout, Layout]) -> None:
-    run(folder, [(4, 8), (40, 4)], 4, side=side, layouts=layouts, alignment=4)
+@pytest.mark.covering(side=list(Side), x=list(Layout), f=list(Layout), y=list(Layout))
+def test_every_layout(folder: Path, side: Side, x: Layout, f: Layout, y: Layout) -> None:
+    run(folder, [(4, 8), (40, 4)], 4, side=side, layouts=(x, f, y), alignment=4)
 
 
 @pytest.mark.parametrize("factor_batch", [(), (3,), (2, 1)])

@@ -146,9 +146,11 @@ _PAIRS: dict[str, list[Pattern]] = {
 }
 
 
-@pytest.mark.parametrize("batch_last", [False, True], ids=["first", "last"])
-@pytest.mark.parametrize("element", [float32, float64, float16, bfloat16])
-@pytest.mark.parametrize("patterns", list(_PAIRS.values()), ids=list(_PAIRS))
+@pytest.mark.covering(
+    batch_last=[False, True],
+    element=[float32, float64, float16, bfloat16],
+    patterns=list(_PAIRS.values()),
+)
 def test_pairs(folder: Path, patterns: list[Pattern], element: DataType, batch_last: bool) -> None:
     description = describe(patterns, element, batch_last)
     plan = pick(description, lambda item: fused(item.steps[0]))

@@ -42,11 +42,10 @@ def run(
     run_ksparse(folder, pattern, rows, element, **options)
 
 
-@pytest.mark.parametrize("batch_last", [False, True], ids=["first", "last"])
-@pytest.mark.parametrize("element", [float32, float64, float16, bfloat16])
-@pytest.mark.parametrize(
-    "pattern",
-    [
+@pytest.mark.covering(
+    batch_last=[False, True],
+    element=[float32, float64, float16, bfloat16],
+    pattern=[
         (1, 48, 32, 2),
         (2, 40, 36, 4),
         (3, 24, 64, 1),
@@ -116,10 +115,8 @@ def test_large_kronecker_factors(folder: Path, side: Side, element: DataType) ->
     run_kron(folder, [(144, 16), (130, 17)], 3, element, batch=(2,), factor_batch=(2,), **options)
 
 
-@pytest.mark.parametrize("layouts", [(x, f, y) for x in Layout for f in Layout for y in Layout])
-def test_layouts_of_kronecker_operands(
-    folder: Path, layouts: tuple[Layout, Layout, Layout]
-) -> None:
+@pytest.mark.covering(x=list(Layout), f=list(Layout), y=list(Layout))
+def test_layouts_of_kronecker_operands(folder: Path, x: Layout, f: Layout, y: Layout) -> None:
     math = MathInstruction.tensor_op(float16)
-    options: dict[str, Any] = {"layouts": layouts, "math_instruction": math}
+    options: dict[str, Any] = {"layouts": (x, f, y), "math_instruction": math}
     run_kron(folder, [(4, 8), (136, 24)], 16, float16, intermediate=float16, **options)

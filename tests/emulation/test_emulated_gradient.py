@@ -143,29 +143,37 @@ def test_tiles_with_fewer_pieces_than_threads(
     run(folder, pattern, 200, element, tied=False, alignment=16 // element.bytes)
 
 
-@pytest.mark.parametrize("tied", [True, False])
-@pytest.mark.parametrize("batch_last", [False, True])
-@pytest.mark.parametrize(
-    "pattern",
-    [(1, 8, 8, 1), (3, 5, 7, 5), (2, 16, 48, 2), (1, 33, 31, 1), (2, 8, 8, 40), (1, 3, 1, 3)],
+@pytest.mark.covering(
+    tied=[True, False],
+    batch_last=[False, True],
+    pattern=[
+        (1, 8, 8, 1),
+        (3, 5, 7, 5),
+        (2, 16, 48, 2),
+        (1, 33, 31, 1),
+        (2, 8, 8, 40),
+        (1, 3, 1, 3),
+    ],
 )
 def test_patterns(folder: Path, pattern: Any, batch_last: bool, tied: bool) -> None:
     run(folder, pattern, 37, tied=tied, batch_last=batch_last)
     run(folder, pattern, 100, tied=tied, batch_last=batch_last, source=True)
 
 
-@pytest.mark.parametrize("tied", [True, False])
-@pytest.mark.parametrize("batch_last", [False, True])
-@pytest.mark.parametrize(
-    "pattern", [(1, 64, 64, 1), (2, 32, 64, 8), (1, 32, 32, 20), (1, 128, 24, 4), (2, 4, 8, 2)]
+@pytest.mark.covering(
+    tied=[True, False],
+    batch_last=[False, True],
+    pattern=[(1, 64, 64, 1), (2, 32, 64, 8), (1, 32, 32, 20), (1, 128, 24, 4), (2, 4, 8, 2)],
 )
 def test_wide_copies(folder: Path, pattern: Any, batch_last: bool, tied: bool) -> None:
     run(folder, pattern, 60, tied=tied, batch_last=batch_last, alignment=4)
 
 
-@pytest.mark.parametrize("element", [float64, float16, bfloat16])
-@pytest.mark.parametrize("tied", [True, False])
-@pytest.mark.parametrize("pattern", [(1, 64, 64, 1), (1, 16, 32, 18), (3, 5, 7, 5), (2, 16, 8, 4)])
+@pytest.mark.covering(
+    element=[float64, float16, bfloat16],
+    tied=[True, False],
+    pattern=[(1, 64, 64, 1), (1, 16, 32, 18), (3, 5, 7, 5), (2, 16, 8, 4)],
+)
 def test_element_types(folder: Path, pattern: Any, tied: bool, element: DataType) -> None:
     alignment = 16 // element.bytes if pattern[1] % 8 == 0 else 1
     run(folder, pattern, 16, element, tied=tied, alignment=alignment)

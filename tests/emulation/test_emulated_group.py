@@ -70,17 +70,17 @@ def test_a_lane(folder: Path, element: DataType, batch_last: bool) -> None:
     run(folder, (1, 80, 96, 1), 261, element, (rows, 32, 32), batch_last=batch_last)
 
 
-@pytest.mark.parametrize("batch_last", [False, True], ids=["first", "last"])
-@pytest.mark.parametrize("element", [float16, float32])
-@pytest.mark.parametrize("d", [2, 3, 4, 6, 8, 24])
+@pytest.mark.covering(batch_last=[False, True], element=[float16, float32], d=[2, 3, 4, 6, 8, 24])
 def test_lanes(folder: Path, d: int, element: DataType, batch_last: bool) -> None:
     rows = 128 if batch_last or d < 4 else 64
     run(folder, (1, 48, 40, d), 150, element, (rows, 16, 16), batch_last=batch_last)
 
 
-@pytest.mark.parametrize("batch_last", [False, True], ids=["first", "last"])
-@pytest.mark.parametrize("element", [float16, float32])
-@pytest.mark.parametrize("pattern", [(2, 33, 35, 1), (1, 30, 27, 3), (1, 17, 50, 4)])
+@pytest.mark.covering(
+    batch_last=[False, True],
+    element=[float16, float32],
+    pattern=[(2, 33, 35, 1), (1, 30, 27, 3), (1, 17, 50, 4)],
+)
 def test_odd_sizes(
     folder: Path, pattern: tuple[int, int, int, int], element: DataType, batch_last: bool
 ) -> None:
@@ -111,9 +111,7 @@ def only(
     ksparse._candidates.cache_clear()
 
 
-@pytest.mark.parametrize("images", [False, True])
-@pytest.mark.parametrize("turned", [False, True])
-@pytest.mark.parametrize("d", [1, 3, 6, 12])
+@pytest.mark.covering(images=[False, True], turned=[False, True], d=[1, 3, 6, 12])
 def test_packed_weights(
     folder: Path, only: Any, monkeypatch: pytest.MonkeyPatch, d: int, turned: bool, images: bool
 ) -> None:
@@ -127,21 +125,21 @@ def test_packed_weights(
         run(folder, (2, b, 40, d), 130, element, shape, turned=turned, **ways)
 
 
-@pytest.mark.parametrize("images", [False, True])
-@pytest.mark.parametrize("batch_last", [False, True], ids=["first", "last"])
-@pytest.mark.parametrize(
-    ("element", "d"), [(float16, 3), (float32, 3), (float16, 8), (float32, 9), (float16, 17)]
+@pytest.mark.covering(
+    images=[False, True],
+    batch_last=[False, True],
+    lanes=[(float16, 3), (float32, 3), (float16, 8), (float32, 9), (float16, 17)],
 )
 def test_weights_in_any_order(
     folder: Path,
     only: Any,
     monkeypatch: pytest.MonkeyPatch,
-    element: DataType,
-    d: int,
+    lanes: tuple[DataType, int],
     batch_last: bool,
     images: bool,
 ) -> None:
     """Those of lanes apart, of turned products, and one lane for all; none behind them is read."""
+    element, d = lanes
     monkeypatch.setattr(contract_group, "_MOST_PACKED", 0)
     only(lambda tile: tile.images is images)
     shape = (128 if batch_last or d < 8 else 64, 16, 16)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 import mmap
+import os
 from pathlib import Path
 from typing import Any
 
@@ -57,8 +58,11 @@ _UNIT = {float64: 2.0**-53, float32: 2.0**-24, float16: 2.0**-11, bfloat16: 2.0*
 
 
 @pytest.fixture(scope="session")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("emulation")
+def folder() -> Path:
+    """For kernels of this run of the tests, shared by its processes: see conftest.py."""
+    shared = Path(os.environ["KRONOP_CACHE_DIR"], "emulation")
+    shared.mkdir(mode=0o700, exist_ok=True)
+    return shared
 
 
 def numpy_type(element: DataType) -> np.dtype[Any]:

@@ -31,7 +31,8 @@ pytestmark = pytest.mark.skipif(
 )
 __all__ = ["folder"]
 
-_CASES: list[tuple[list[tuple[int, int]], int, DataType, dict[str, Any]]] = [
+_Case = tuple[list[tuple[int, int]], int, DataType, dict[str, Any]]
+_CASES: list[_Case] = [
     ([(8, 8)] * 4, 2, float32, {"alignment": 4, "source": True}),
     ([(16, 16)] * 2, 5, float32, {"alignment": 4, "side": Side.Left}),
     ([(16, 16)] * 3, 1, float64, {"alignment": 2}),
@@ -69,21 +70,16 @@ def force(monkeypatch: pytest.MonkeyPatch, **style: Any) -> None:
     monkeypatch.setattr(tiles, "mma_tiles", of_one_style)
 
 
-@pytest.mark.parametrize(("factors", "rows", "element", "options"), _CASES)
-@pytest.mark.parametrize("staged_in", [True, False])
-@pytest.mark.parametrize("staged_out", [True, False])
-@pytest.mark.parametrize("pairs", [0, 2])
+@pytest.mark.covering(case=_CASES, staged_in=[True, False], staged_out=[True, False], pairs=[0, 2])
 def test_ends_and_pairs(
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
+    case: _Case,
     staged_in: bool,
     staged_out: bool,
     pairs: int,
-    factors: list[tuple[int, int]],
-    rows: int,
-    element: DataType,
-    options: dict[str, Any],
 ) -> None:
+    factors, rows, element, options = case
     force(monkeypatch, staged_in=staged_in, staged_out=staged_out, pairs=pairs)
     run(folder, factors, rows, element, **options)
 
@@ -131,7 +127,7 @@ def test_products_of_warp_groups(
 
 
 _SHORT = [(16, 16), (8, 8), (8, 8), (16, 16)]
-_TILES_IN_A_ROW: list[tuple[list[tuple[int, int]], int, DataType, dict[str, Any]]] = [
+_TILES_IN_A_ROW: list[_Case] = [
     ([(8, 8)] * 5, 4, float32, {"pairs": 2}),
     ([(8, 8)] * 5, 3, float16, {"pairs": 2, "alignment": 8}),
     (_SHORT, 5, float32, {"side": Side.Left}),
@@ -175,7 +171,7 @@ def test_a_tile_ends_while_the_next_begins(
     assert [operands.integer(item, "kExchange") for item in steps] == [factors[0][0]]
 
 
-_HALF_CASES: list[tuple[list[tuple[int, int]], int, DataType, dict[str, Any]]] = [
+_HALF_CASES: list[_Case] = [
     ([(64, 64)] * 2, 2, bfloat16, {"alignment": 8}),
     ([(32, 32)] * 2, 5, float16, {"alignment": 8, "source": True}),
     ([(16, 16)] * 3, 1, bfloat16, {"alignment": 8}),
@@ -192,22 +188,21 @@ _HALF_CASES: list[tuple[list[tuple[int, int]], int, DataType, dict[str, Any]]] =
 ]
 
 
-@pytest.mark.parametrize(("factors", "rows", "element", "options"), _HALF_CASES)
-@pytest.mark.parametrize("staged_in", [True, False])
-@pytest.mark.parametrize("staged_out", [True, False])
-@pytest.mark.parametrize(("grouped", "buffers"), [(False, 1), (False, 2), (True, 2)])
+@pytest.mark.covering(
+    case=_HALF_CASES,
+    staged_in=[True, False],
+    staged_out=[True, False],
+    way=[(False, 1), (False, 2), (True, 2)],
+)
 def test_tiles_of_16_bit_elements(
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
+    case: _Case,
     staged_in: bool,
     staged_out: bool,
-    grouped: bool,
-    buffers: int,
-    factors: list[tuple[int, int]],
-    rows: int,
-    element: DataType,
-    options: dict[str, Any],
+    way: tuple[bool, int],
 ) -> None:
+    (factors, rows, element, options), (grouped, buffers) = case, way
     # Ends in memory are for contiguous digits; both, for one digit.
     ends = (staged_in, staged_out) if options.get("side") is not Side.Left else (True, True)
     if not any(ends) and len(factors) > 1:

@@ -90,7 +90,7 @@ def _find(cxx: str, path: str) -> tuple[str, ...]:
             raise CompileError(
                 f"$CXX names {program!r}, which was not found; correct it or unset it"
             )
-        return (found, *rest)
+        return (os.path.abspath(found), *rest)  # It runs in folders of its own.
     for name in ("g++", "clang++"):
         if found := shutil.which(name, path=path):
             return (found,)

@@ -362,6 +362,16 @@ def test_no_compiler_is_one_line_that_says_what_to_install(
         compiler.compile_sources([make()], X86)
 
 
+def test_cxx_may_be_a_path_from_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_cache: None
+) -> None:
+    script(tmp_path / "own-cxx", f'exec {real_compiler()} "$@"')
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CXX", "./own-cxx")
+    (binary,) = compiler.compile_sources([make()], X86)
+    assert binary.origin is Origin.COMPILED
+
+
 @pytest.mark.parametrize("cxx", ['g++ "', "g++ -DNAME='", "g++ \\"])
 def test_cxx_with_broken_quotes_is_an_error(cxx: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", cxx)

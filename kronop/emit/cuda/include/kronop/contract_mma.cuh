@@ -112,7 +112,9 @@ struct Outcome {
   using Chunk = typename Mine::Part;
   using Ends = Places<Output, Mine, Wide>;
   // 16-bit results of rows that no vector divides, where nothing is added to them.
-  static constexpr bool kPairs = Wide::kListed && sizeof(Output) == 2 && kVector == 1 && Step::kYOrder == kAlongOwn && Whole::kOutputs % 2 == 0;
+  static constexpr bool kHalves = Wide::kListed && sizeof(Output) == 2 && Step::kLanes == 1;
+  static constexpr bool kPairs = kHalves && kVector == 1 && Step::kYOrder == kAlongOwn && Whole::kOutputs % 2 == 0;
+  static constexpr bool kRowPairs = kHalves && Whole::kByRows && Whole::kRows % 2 == 0;
   const Parameters& parameters;
   const Place& place;
   const Offsets& offsets;
@@ -127,6 +129,9 @@ struct Outcome {
   KRONOP_INLINE void store_part(const Accumulator* results, int index) const {
     if constexpr (kPairs) {
       if (parameters.produced_y == 1 && !z && !bias) return store_pairs(results, index);
+    }
+    if constexpr (kRowPairs) {
+      if ((kVector == 1 || !parameters.y_vector) && !z && !bias) return store_row_pairs(results, index);
     }
     if (Mine::kRegular && !Whole::kByRows && has_even_rows<Step>(parameters, place)) {
       store_part<true>(results, index);
@@ -224,6 +229,29 @@ struct Outcome {
       if (odd && pair.own == 0) line[0] = result(0);
     }
   }
+  // The same of two rows, where they share a word.
+  KRONOP_INLINE void store_row_pairs(const Accumulator* results, int index) const {
+    using Pairs = Share<kAlongRows, Step::kLanes, Whole::kOutputs, Whole::kRows, 2, Step::kThreads>;
+    const Pairs pairs;
+    const int row = Whole::row(index), output = Whole::output(index);
+#pragma unroll(Pairs::kEach < 4 ? Pairs::kEach : 4)
+    for (int i = 0; i < Pairs::kEach; ++i) {
+      if (!pairs.has(i)) break;
+      const auto pair = pairs[i];
+      const int rows = place.rows - row - pair.wide;
+      if (rows <= 0 || output + pair.own >= place.outputs || pair.lane >= place.lanes) continue;
+      const auto sums = gathered<2>(results + Whole::Tile::at(pair.lane, pair.own, pair.wide));
+      const long long first = offsets.y[row + pair.wide], apart = offsets.y[row + pair.wide + 1] - first;
+      auto* to = const_cast<Output*>(y) + (first + (output + pair.own) * parameters.produced_y + pair.lane * parameters.lane_y);
+      const Vector<Output, 2> values{finish(sums.data[0]), finish(sums.data[1])};
+      if (rows > 1 && apart == 1 && reinterpret_cast<unsigned long long>(to) % 4 == 0) {
+        store_whole<Output, 2>(to, values);
+      } else {
+        to[0] = values.data[0];
+        if (rows > 1) to[apart] = values.data[1];
+      }
+    }
+  }
 };
 
 // All products of a block's tile: stages are filled ahead of the one that is multiplied. A single stage is
@@ -235,8 +263,10 @@ KRONOP_INLINE void multiply(const Parameters& parameters, const Place& place, co
   using W = typename Sums<Step>::W;
   constexpr int steps = (Step::kContracted + Step::kTileK - 1) / Step::kTileK;
   constexpr int ahead = Step::kStages - 1, stage_size = X::kSize + W::kSize;
-  using OfX = Copies<Step, Operand, X, Step::kXOrder, Step::kTileM, Step::kXVector, 0, Listed, true>;
-  using OfW = Copies<Step, Operand, W, Step::kWOrder, Step::kTileN, Step::kWVector, Step::kProduced, Evenly, true>;
+  // NOTE: with less than 128 registers for a thread, or several lanes, NVRTC 13.5 spilled 32 to 72 bytes of shifted pieces.
+  constexpr bool shifted = Step::kLanes == 1 && Step::kThreads * Step::kBlocks <= 512;
+  using OfX = Copies<Step, Operand, X, Step::kXOrder, Step::kTileM, Step::kXVector, 0, Listed, shifted>;
+  using OfW = Copies<Step, Operand, W, Step::kWOrder, Step::kTileN, Step::kWVector, Step::kProduced, Evenly, shifted>;
   constexpr bool x_later = ahead > 0 && OfX::kLater, w_later = ahead > 0 && OfW::kLater;
   Operand* stages = reinterpret_cast<Operand*>(shared);
   OfX x(

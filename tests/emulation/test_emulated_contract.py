@@ -11,6 +11,7 @@ from kronop.descriptions.datatype import (
     ColumnMajor,
     DataType,
     Layout,
+    RowMajor,
     bfloat16,
     float16,
     float32,
@@ -113,6 +114,32 @@ def test_large_kronecker_factors(folder: Path, side: Side, element: DataType) ->
     run_kron(folder, [(136, 40)], 37, element, source=True, **options)
     run_kron(folder, [(3, 4), (130, 24), (2, 2)], 5, element, source=True, **options)
     run_kron(folder, [(144, 16), (130, 17)], 3, element, batch=(2,), factor_batch=(2,), **options)
+
+
+@pytest.mark.parametrize("rows", [1, 5, 38])
+@pytest.mark.parametrize("factors", [[(129, 33)], [(131, 9), (11, 3)], [(3, 3), (133, 17)]])
+def test_odd_rows_of_16_bits_are_read_in_words_and_no_further(
+    folder: Path, factors: list[tuple[int, int]], rows: int
+) -> None:
+    """With an odd count of elements the first one is the second half of a word of memory."""
+    for element, side, layouts in (
+        (float16, Side.Right, (RowMajor, RowMajor, RowMajor)),
+        (bfloat16, Side.Left, (RowMajor, ColumnMajor, RowMajor)),
+        (float16, Side.Right, (ColumnMajor, ColumnMajor, RowMajor)),
+    ):
+        run_kron(
+            folder,
+            [(q, p) for p, q in factors] if side is Side.Left else factors,
+            rows,
+            element,
+            side=side,
+            layouts=layouts,
+            source=rows == 5,
+            few=rows == 1,
+            math_instruction=MathInstruction.tensor_op(element),
+            intermediate=element,
+            at_the_end=True,
+        )
 
 
 @pytest.mark.covering(x=list(Layout), f=list(Layout), y=list(Layout))

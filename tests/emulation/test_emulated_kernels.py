@@ -75,20 +75,33 @@ def values(random: np.random.Generator, shape: tuple[int, ...], element: DataTyp
     return random.standard_normal(shape).astype(numpy_type(element))
 
 
-def stored(array: Any, layout: Layout) -> Any:
-    """The same values, contiguous along what `layout` says, at a 16-byte boundary."""
+def stored(array: Any, layout: Layout, at_the_end: bool = False) -> Any:
+    """The same values, contiguous along what `layout` says, at a 16-byte boundary.
+
+    Or `at_the_end` of memory, wherever they start then.
+    """
     moved = array if layout is RowMajor else array.swapaxes(-1, -2)
-    buffer = np.empty(moved.nbytes + 16, np.uint8)
-    start = -buffer.ctypes.data % 16
-    result = buffer[start : start + moved.nbytes].view(moved.dtype).reshape(moved.shape)
+    if at_the_end:
+        place = before_a_closed_page(moved.nbytes, 1)
+    else:
+        buffer = np.empty(moved.nbytes + 16, np.uint8)
+        start = -buffer.ctypes.data % 16
+        place = buffer[start : start + moved.nbytes]
+    result = place.view(moved.dtype).reshape(moved.shape)
     result[...] = moved
     return result if layout is RowMajor else result.swapaxes(-1, -2)
 
 
-def poisoned(shape: tuple[int, ...], element: DataType, layout: Layout = RowMajor) -> Any:
+def poisoned(
+    shape: tuple[int, ...],
+    element: DataType,
+    layout: Layout = RowMajor,
+    at_the_end: bool = False,
+) -> Any:
     return stored(
         np.full(shape, np.nan if element.kind == "float" else 77).astype(numpy_type(element)),
         layout,
+        at_the_end,
     )
 
 
@@ -132,10 +145,12 @@ def run_kron(
     math_instruction: MathInstruction | None = None,
     intermediate: DataType | None = None,
     few: bool = False,
+    at_the_end: bool = False,
 ) -> int:
     """Runs, compares, and returns the number of steps.
 
-    `layouts` are those of X, F and Y; with `few` the plan is that for so few rows.
+    `layouts` are those of X, F and Y; with `few` the plan is that for so few rows. `at_the_end`:
+    operands and results lie before pages that nobody may touch, wherever they start then.
     """
     random, emitter = np.random.default_rng(7), CudaKronEmitter()
     math_instruction = math_instruction or MathInstruction.simt(element)
@@ -153,12 +168,14 @@ def run_kron(
         side=side,
     )
     plan = emitter.plan(description, _TARGET, rows * math.prod(batch) if few else None)
-    x = stored(values(random, (*batch, *description.x_shape(rows)), element), x_layout)
+    x_shape, y_shape = description.x_shape(rows), description.y_shape(rows)
+    x = stored(values(random, (*batch, *x_shape), element), x_layout, at_the_end)
     matrices = [
-        stored(values(random, (*factor_batch, *shape), element), f_layout) for shape in factors
+        stored(values(random, (*factor_batch, *shape), element), f_layout, at_the_end)
+        for shape in factors
     ]
-    y = poisoned((*batch, *description.y_shape(rows)), output, y_layout)
-    z = stored(values(random, y.shape, output), y_layout) if source else None
+    y = poisoned((*batch, *y_shape), output, y_layout, at_the_end)
+    z = stored(values(random, y.shape, output), y_layout, at_the_end) if source else None
     scalars = epilogue.epilogue_type(2, 3 if source else 0)
     workspace = np.full(
         emitter.workspace_bytes(plan, rows * math.prod(batch), 1) + 256, 255, np.uint8
@@ -255,6 +272,18 @@ def test_no_rows_launch_nothing(folder: Path) -> None:
     run_kron(folder, _RAGGED, 0)
 
 
+def before_a_closed_page(size: int, alignment: int) -> Any:
+    """So many bytes at that alignment, as near as it allows a page that nobody may touch."""
+    page = mmap.PAGESIZE
+    whole = -(-size // page) * page
+    pages = mmap.mmap(-1, whole + page)
+    place = np.frombuffer(pages, np.uint8)
+    end = ctypes.c_void_p(place.ctypes.data + whole)
+    assert ctypes.CDLL(None).mprotect(end, ctypes.c_size_t(page), 0) == 0
+    start = (whole - size) // alignment * alignment
+    return place[start : start + size]
+
+
 def guarded(values: Any, order: tuple[int, ...]) -> Any:
     """The values with axes in that order in memory, before a page that nobody may read.
 
@@ -263,14 +292,7 @@ def guarded(values: Any, order: tuple[int, ...]) -> Any:
     missing = [axis for axis in range(values.ndim) if axis not in order]
     first = values[tuple(slice(0, 1) if axis in missing else slice(None) for axis in range(4))]
     memory = np.ascontiguousarray(first.transpose(*missing, *order))
-    page = mmap.PAGESIZE
-    size = -(-memory.nbytes // page) * page
-    pages = mmap.mmap(-1, size + page)
-    place = np.frombuffer(pages, np.uint8)
-    end = ctypes.c_void_p(place.ctypes.data + size)
-    assert ctypes.CDLL(None).mprotect(end, ctypes.c_size_t(page), 0) == 0
-    start = (size - memory.nbytes) // 16 * 16
-    there = place[start : start + memory.nbytes].view(memory.dtype).reshape(memory.shape)
+    there = before_a_closed_page(memory.nbytes, 16).view(memory.dtype).reshape(memory.shape)
     there[...] = memory
     back = np.argsort([*missing, *order])
     return np.broadcast_to(there.transpose(*back), values.shape)

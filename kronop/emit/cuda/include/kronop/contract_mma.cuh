@@ -86,6 +86,13 @@ KRONOP_INLINE bool has_even_rows(const Parameters& parameters, const Place& plac
   return parameters.row_extent[1] == 1 && parameters.row_extent[2] == 1 && place.rows == Step::kTileM;
 }
 
+// Whether rows of X are neighbours in memory, in runs no shorter than a piece.
+template <class Parameters>
+KRONOP_INLINE bool has_runs_of_rows(const Parameters& parameters) {
+  const int fastest = parameters.row_extent[2] > 1 ? 2 : parameters.row_extent[1] > 1 ? 1 : 0;
+  return parameters.row_x[fastest] == 1 && parameters.row_extent[fastest] >= Neighbours::kCount;
+}
+
 // Rows of results that are one stride apart, where no list of them is wanted.
 struct EvenRows {
   Evenly y, z;
@@ -104,6 +111,10 @@ struct Outcome {
   using Mine = Share<Step::kYOrder, Step::kLanes, Whole::kOutputs, Whole::kRows, kVector, Step::kThreads>;
   using Chunk = typename Mine::Part;
   using Ends = Places<Output, Mine, Wide>;
+  // 16-bit results of rows that no vector divides, where nothing is added to them.
+  static constexpr bool kHalves = Wide::kListed && sizeof(Output) == 2 && Step::kLanes == 1;
+  static constexpr bool kPairs = kHalves && kVector == 1 && Step::kYOrder == kAlongOwn && Whole::kOutputs % 2 == 0;
+  static constexpr bool kRowPairs = kHalves && Whole::kByRows && Whole::kRows % 2 == 0;
   const Parameters& parameters;
   const Place& place;
   const Offsets& offsets;
@@ -116,6 +127,12 @@ struct Outcome {
         bias(with.bias ? static_cast<const Output*>(with.bias) + here.bias : nullptr) {}
 
   KRONOP_INLINE void store_part(const Accumulator* results, int index) const {
+    if constexpr (kPairs) {
+      if (parameters.produced_y == 1 && !z && !bias) return store_pairs(results, index);
+    }
+    if constexpr (kRowPairs) {
+      if ((kVector == 1 || !parameters.y_vector) && !z && !bias) return store_row_pairs(results, index);
+    }
     if (Mine::kRegular && !Whole::kByRows && has_even_rows<Step>(parameters, place)) {
       store_part<true>(results, index);
     } else {
@@ -190,6 +207,51 @@ struct Outcome {
       const_cast<Output*>(y)[to] = finish(gathered<1>(sums + v).data[0], source, moved);
     }
   }
+  // Two at a time, those that share a word of Y. What shares one with another tile's result, or with none, is stored by itself:
+  // the first of a row that starts in the middle of a word, and the last.
+  KRONOP_INLINE void store_pairs(const Accumulator* results, int index) const {
+    using Pairs = Share<kAlongOwn, Step::kLanes, Whole::kOutputs, Whole::kRows, 2, Step::kThreads>;
+    const Pairs pairs;
+    const int row = Whole::row(index), output = Whole::output(index), outputs = place.outputs - output < Whole::kOutputs ? place.outputs - output : Whole::kOutputs;
+#pragma unroll(Pairs::kEach < 4 ? Pairs::kEach : 4)
+    for (int i = 0; i < Pairs::kEach; ++i) {
+      if (!pairs.has(i)) break;
+      const auto pair = pairs[i];
+      if (row + pair.wide >= place.rows || pair.lane >= place.lanes) continue;
+      auto* line = const_cast<Output*>(y) + (offsets.y[row + pair.wide] + output + pair.lane * parameters.lane_y);
+      const int odd = reinterpret_cast<unsigned long long>(line) / 2 % 2, own = pair.own + odd;
+      const auto result = [&](int of) { return finish(gathered<1>(results + Whole::Tile::at(pair.lane, of, pair.wide)).data[0]); };
+      if (own + 1 < outputs) {
+        store_whole<Output, 2>(line + own, {result(own), result(own + 1)});
+      } else if (own < outputs) {
+        line[own] = result(own);
+      }
+      if (odd && pair.own == 0) line[0] = result(0);
+    }
+  }
+  // The same of two rows, where they share a word.
+  KRONOP_INLINE void store_row_pairs(const Accumulator* results, int index) const {
+    using Pairs = Share<kAlongRows, Step::kLanes, Whole::kOutputs, Whole::kRows, 2, Step::kThreads>;
+    const Pairs pairs;
+    const int row = Whole::row(index), output = Whole::output(index);
+#pragma unroll(Pairs::kEach < 4 ? Pairs::kEach : 4)
+    for (int i = 0; i < Pairs::kEach; ++i) {
+      if (!pairs.has(i)) break;
+      const auto pair = pairs[i];
+      const int rows = place.rows - row - pair.wide;
+      if (rows <= 0 || output + pair.own >= place.outputs || pair.lane >= place.lanes) continue;
+      const auto sums = gathered<2>(results + Whole::Tile::at(pair.lane, pair.own, pair.wide));
+      const long long first = offsets.y[row + pair.wide], apart = offsets.y[row + pair.wide + 1] - first;
+      auto* to = const_cast<Output*>(y) + (first + (output + pair.own) * parameters.produced_y + pair.lane * parameters.lane_y);
+      const Vector<Output, 2> values{finish(sums.data[0]), finish(sums.data[1])};
+      if (rows > 1 && apart == 1 && reinterpret_cast<unsigned long long>(to) % 4 == 0) {
+        store_whole<Output, 2>(to, values);
+      } else {
+        to[0] = values.data[0];
+        if (rows > 1) to[apart] = values.data[1];
+      }
+    }
+  }
 };
 
 // All products of a block's tile: stages are filled ahead of the one that is multiplied. A single stage is
@@ -201,11 +263,16 @@ KRONOP_INLINE void multiply(const Parameters& parameters, const Place& place, co
   using W = typename Sums<Step>::W;
   constexpr int steps = (Step::kContracted + Step::kTileK - 1) / Step::kTileK;
   constexpr int ahead = Step::kStages - 1, stage_size = X::kSize + W::kSize;
+  // NOTE: with less than 128 registers for a thread, or several lanes, NVRTC 13.5 spilled 32 to 72 bytes of shifted pieces.
+  constexpr bool shifted = Step::kLanes == 1 && Step::kThreads * Step::kBlocks <= 512;
+  using OfX = Copies<Step, Operand, X, Step::kXOrder, Step::kTileM, Step::kXVector, 0, Listed, shifted>;
+  using OfW = Copies<Step, Operand, W, Step::kWOrder, Step::kTileN, Step::kWVector, Step::kProduced, Evenly, shifted>;
+  constexpr bool x_later = ahead > 0 && OfX::kLater, w_later = ahead > 0 && OfW::kLater;
   Operand* stages = reinterpret_cast<Operand*>(shared);
-  Copies<Step, Operand, X, Step::kXOrder, Step::kTileM, Step::kXVector, 0, Listed> x(
+  OfX x(
       static_cast<const Operand*>(parameters.x) + place.x, parameters.contracted_x, parameters.lane_x, parameters.x_vector,
-      place.rows, place.lanes, Listed{offsets.x, has_even_rows<Step>(parameters, place), parameters.row_x[0]});
-  Copies<Step, Operand, W, Step::kWOrder, Step::kTileN, Step::kWVector, Step::kProduced, Evenly> w(
+      place.rows, place.lanes, Listed{offsets.x, has_even_rows<Step>(parameters, place), parameters.row_x[0], has_runs_of_rows(parameters)});
+  OfW w(
       static_cast<const Operand*>(parameters.w) + place.w, parameters.contracted_w, parameters.lane_w, parameters.w_vector,
       place.outputs, place.lanes, Evenly{parameters.produced_w});
   const Operand* at_x = stages + X::at(warp.lane, warp.slab * kSlab, warp.m);
@@ -217,10 +284,13 @@ KRONOP_INLINE void multiply(const Parameters& parameters, const Place& place, co
       wait_for_older_copies<(ahead > 0 ? ahead - 1 : 0)>();
       __syncthreads();
     }
-    if (step + ahead < steps) {
-      Operand* to = stages + (stage == 0 ? ahead : stage - 1) * stage_size;
-      x.fill(to);
-      w.fill(to + X::kSize);
+    const bool more = step + ahead < steps;
+    Operand* to = stages + (stage == 0 ? ahead : stage - 1) * stage_size;
+    if (more) {
+      w.begin();
+      x.begin();
+      if (!x_later) x.fill(to);
+      if (!w_later) w.fill(to + X::kSize);
     }
     commit_copies();
     if (ahead == 0) {
@@ -228,6 +298,9 @@ KRONOP_INLINE void multiply(const Parameters& parameters, const Place& place, co
       __syncthreads();
     }
     if (step >= 0) sums.add(at_x + stage * stage_size, at_w + stage * stage_size);
+    // What comes through registers was on its way meanwhile; the next barrier makes it known.
+    if (more && w_later) w.fill(to + X::kSize);
+    if (more && x_later) x.fill(to);
     stage = stage + 1 == Step::kStages ? 0 : stage + 1;
   }
   wait_for_older_copies<0>();

@@ -81,6 +81,8 @@ struct Share {
 struct Evenly {
   static constexpr bool kListed = false;
   long long stride;
+  KRONOP_INLINE bool neighbours() const { return stride == 1; }
+  KRONOP_INLINE bool joined(int, int) const { return true; }
   KRONOP_INLINE long long operator[](int wide) const { return wide * stride; }
 };
 struct Listed {
@@ -88,6 +90,10 @@ struct Listed {
   const long long* of;
   bool even;  // whether all of them exist and are `stride` apart
   long long stride;
+  bool in_runs = false;  // whether neighbours are so in memory too, but where a run ends, at most once in a piece
+  KRONOP_INLINE bool neighbours() const { return in_runs; }
+  // Whether those from `first` to `last` are one run.
+  KRONOP_INLINE bool joined(int first, int last) const { return of[last] - of[first] == last - first; }
   KRONOP_INLINE long long operator[](int wide) const { return of[wide]; }
 };
 
@@ -133,6 +139,49 @@ struct Places {
   }
 };
 
+// Eight 16-bit elements that are neighbours in memory, at any place of it, on their way through registers: whole words of memory,
+// and where they start in the middle of one, the first and the last by themselves. Nothing else is read.
+struct Neighbours {
+  static constexpr int kCount = 8;
+  unsigned words[5];  // of memory, in its order: the first and the last one may be the half of one
+  bool halves;
+
+  template <class Element>
+  KRONOP_INLINE void load_all(const Element* from) {
+    halves = reinterpret_cast<unsigned long long>(from) % 4 != 0;
+    const auto* whole = reinterpret_cast<const unsigned*>(from + (halves ? 1 : 0));
+    words[0] = from->bits;  // of no use where it starts a whole word
+#pragma unroll
+    for (int i = 0; i < 3; ++i) words[1 + i] = load<unsigned, 1>(whole + i).data[0];
+    if (halves) {
+      words[4] = from[kCount - 1].bits;
+    } else {
+      words[4] = load<unsigned, 1>(whole + 3).data[0];
+    }
+  }
+  // The first `there` of them, wherever where(v) says, one by one; zeros for the others.
+  template <class Where>
+  KRONOP_INLINE void load_each(int there, Where where) {
+    unsigned bits[kCount];
+#pragma unroll
+    for (int v = 0; v < kCount; ++v) {
+      bits[v] = 0;
+      if (v < there) bits[v] = where(v)->bits;
+    }
+    halves = false;
+#pragma unroll
+    for (int i = 0; i < kCount / 2; ++i) words[1 + i] = bits[2 * i] | bits[2 * i + 1] << 16;
+  }
+  template <class Element>
+  KRONOP_INLINE void store_all(Element* to) const {
+    const unsigned first = halves ? 0x5410u : 0x7654u, later = halves ? 0x5432u : 0x7654u;
+    Vector<unsigned, 4> result;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) result.data[i] = take_bytes(words[i], words[i + 1], i == 0 ? first : later);
+    store<unsigned, 4>(reinterpret_cast<unsigned*>(to), result);
+  }
+};
+
 // One element, of any type; those of two bytes go through a register.
 template <class Element>
 KRONOP_INLINE void copy_element(Element* to, const Element* from, bool there) {
@@ -147,22 +196,35 @@ KRONOP_INLINE void copy_element(Element* to, const Element* from, bool there) {
 
 // How a block copies an operand, tile after tile along the contracted index. `wide` and `lanes` are how
 // many of them exist; Extent is how many wide ones all tiles have, 0 where lists go on for those that do not exist.
-// Tile is where they go.
-template <class Step, class Element, class Tile, int Order, int Width, int VectorSize, int Extent, class Wide>
+// Tile is where they go. kShifted: whether 16-bit ones that allow no vectors come eight at a time all the same.
+template <class Step, class Element, class Tile, int Order, int Width, int VectorSize, int Extent, class Wide, bool kShifted = false>
 struct Copies {
   using Mine = Share<Order, Step::kLanes, Step::kTileK, Width, VectorSize, Step::kThreads>;
   static constexpr int kBytes = VectorSize * sizeof(Element) < 4 ? 4 : VectorSize * int(sizeof(Element));
   static constexpr bool kRaggedSteps = Step::kContracted % Step::kTileK != 0;
   static constexpr bool kRaggedWide = Extent > 0 ? Extent % Width != 0 : Order == kAlongRows;
+  // Such pieces, and how many of them a thread has on their way at once; kLater: they are known to be what there is, so that
+  // the next ones can be on their way while products go on.
+  static constexpr bool kShifts = kShifted && sizeof(Element) == 2 && Order != kAlongLanes && (Order == kAlongOwn ? Step::kTileK : Width) % Neighbours::kCount == 0;
+  static constexpr bool kLater = kShifts && VectorSize == 1;
+  using Eights = Share<Order, Step::kLanes, Step::kTileK, Width, kShifts ? Neighbours::kCount : 1, Step::kThreads>;
+  static constexpr int kAtOnce = !kShifts ? 1 : Eights::kEach < 4 ? Eights::kEach : 4;
   const Element* base;
   bool vectors;
   int wide, lanes, k0 = 0;
   Mine mine;
   Places<Element, Mine, Wide> places;
+  Neighbours under_way[kAtOnce];
 
   KRONOP_INLINE Copies(const Element* from, long long own_stride, long long lane_stride, bool aligned, int wide_there, int lanes_there, Wide where)
       : base(from), vectors(aligned), wide(wide_there), lanes(lanes_there), places(from, own_stride, lane_stride, where, mine) {}
 
+  // Asks for the first of the pieces that are shifted: several operands may do so before one of them is stored.
+  KRONOP_INLINE void begin() {
+    if constexpr (kShifts) {
+      if (shifted()) fetch(0);
+    }
+  }
   // The next kTileK contracted steps; zeros where there are none.
   KRONOP_INLINE void fill(Element* tile) {
     if (VectorSize * sizeof(Element) >= 4 && vectors) {
@@ -175,6 +237,8 @@ struct Copies {
       } else {
         fill_pieces<false>(tile);
       }
+    } else if (shifted()) {
+      if constexpr (kShifts) fill_shifted(tile);
     } else {
       fill_elements(tile);
     }
@@ -212,7 +276,44 @@ struct Copies {
       }
     }
   }
-  // Of operands that allow no vectors.
+  // Whether pieces of neighbours that allow no vectors are shifted: memory may have any strides then.
+  KRONOP_INLINE bool shifted() const {
+    if (!kShifts || (VectorSize > 1 && vectors)) return false;
+    return Order == kAlongOwn ? places.own_stride == 1 : places.wide.neighbours();
+  }
+  // Pieces of this thread from number `first` on, to registers.
+  KRONOP_INLINE void fetch(int first) {
+    const Eights eights;
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      if (first + i >= Eights::kEach || !eights.has(first + i)) break;
+      const auto part = eights[first + i];
+      const int own = part.own + k0, ends = Order == kAlongOwn ? Step::kContracted - own : wide - part.wide;
+      const bool exists = part.lane < lanes && (Order == kAlongOwn ? part.wide < wide : own < Step::kContracted);
+      const int there = exists ? ends : 0;
+      const Element* from = base + ((Order == kAlongOwn ? own : own * places.own_stride) + part.lane * places.lane_stride);
+      if (there >= Neighbours::kCount && (Order == kAlongOwn || places.wide.joined(part.wide, part.wide + Neighbours::kCount - 1))) {
+        under_way[i].load_all(from + places.wide[part.wide]);
+      } else {
+        under_way[i].load_each(there, [&](int v) { return Order == kAlongOwn ? from + (places.wide[part.wide] + v) : from + places.wide[part.wide + v]; });
+      }
+    }
+  }
+  // What begin() asked for, and all others.
+  KRONOP_INLINE void fill_shifted(Element* tile) {
+    const Eights eights;
+#pragma unroll 1
+    for (int first = 0; first < Eights::kEach; first += kAtOnce) {
+      if (first > 0) fetch(first);
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        if (first + i >= Eights::kEach || !eights.has(first + i)) break;
+        const auto part = eights[first + i];
+        under_way[i].store_all(tile + Tile::at(part.lane, part.own, part.wide));
+      }
+    }
+  }
+  // Of operands that allow no vectors, nor have neighbours.
   KRONOP_INLINE void fill_elements(Element* tile) const {
     using One = Piece<Order, Step::kLanes, Step::kTileK, Width, 1>;
 #pragma unroll 2

@@ -194,8 +194,9 @@ class Arguments(abc.ABC):
         self._placement = placement
         self._kept = tuple(placement.kept)
         self.launchers = launchers
-        self._steps = (*placement.before, *launchers, *placement.after)
         self._count_change = changes.counter(self.Y)
+        # The last one: who finds steps finds all of the above.
+        self._steps = (*placement.before, *launchers, *placement.after)
         return self._steps
 
     def run(

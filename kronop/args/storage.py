@@ -80,7 +80,9 @@ def _behind(item: Any) -> Any:
         return _base_of(item)  # A subclass may tell otherwise.
     if isinstance(item, memoryview):
         return item.obj
-    return getattr(item, "base", None)  # NumPy's as_strided has an object of its own there.
+    if type(item).__module__.startswith("numpy."):
+        return getattr(item, "base", None)  # as_strided has an object of its own there.
+    return None
 
 
 def of_torch(tensor: Any) -> Storage:

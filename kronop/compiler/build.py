@@ -92,8 +92,8 @@ class _Process:
             yield False
             return
         thread = threading.get_ident()
-        self.threads.add(thread)
-        try:
+        try:  # From here on: a handler that raises must not leave the thread's mark behind.
+            self.threads.add(thread)
             with self.key_locks.setdefault(key, threading.Lock()):
                 yield True
         finally:
@@ -196,9 +196,11 @@ def compile_sources(sources: Sequence[Source], target: Target) -> tuple[Binary, 
 
 
 def _binaries(jobs: Sequence[_Job]) -> tuple[Binary, ...]:
-    missing = {job.key: job for job in jobs if job.key not in _process.binaries}
+    # Looked up once: another thread may drop what does not load while others are compiled.
+    known = {job.key: _process.binaries.get(job.key) for job in jobs}
+    missing = {job.key: job for job in jobs if known[job.key] is None}
     found = dict(zip(missing, _deliver_all(tuple(missing.values())), strict=True))
-    binaries = tuple(found.get(job.key) or _process.binaries[job.key] for job in jobs)
+    binaries = tuple(known[job.key] or found[job.key] for job in jobs)
     for job, binary in zip(jobs, binaries, strict=True):
         _check_spills(job, binary)
     return binaries

@@ -298,8 +298,8 @@ def _alone(lock: threading.Lock) -> Iterator[bool]:
         yield False
         return
     thread = threading.get_ident()
-    _threads_inside.add(thread)
-    try:
+    try:  # From here on: a handler that raises (Ctrl-C) must not leave the thread's mark behind.
+        _threads_inside.add(thread)
         with lock:
             yield True
     finally:

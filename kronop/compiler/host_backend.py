@@ -39,6 +39,8 @@ _MISSING = (
 )
 # Whether OpenMP links, by command and version, as far as it was tried.
 _openmp: dict[tuple[tuple[str, ...], tuple[str, ...]], bool] = {}
+# Whether a compiler knows flags, likewise.
+_known: dict[tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]], bool] = {}
 
 
 class HostCompiler:
@@ -151,10 +153,15 @@ def _machine_flags(command: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(flags)
 
 
-@functools.cache
 def _knows(command: tuple[str, ...], version: tuple[str, ...], flags: tuple[str, ...]) -> bool:
     """Whether the compiler takes `flags`. (zig -fsyntax-only fails whatever it is given.)"""
-    return _compiles([*command, *_machine_flags(command), *flags, "-c"], "")
+    key = (command, version, flags)
+    if key not in _known:
+        takes = _takes([*command, *_machine_flags(command), "-c"], flags, "")
+        if takes is None:
+            return False
+        _known[key] = takes
+    return _known[key]
 
 
 def _has_openmp(
@@ -169,9 +176,20 @@ def _has_openmp(
     if _is_zig(command):
         return False
     if certain and (command, version) not in _openmp:
-        linking = [*command, "-fopenmp", "-fPIC", "-shared"]
-        _openmp[command, version] = _compiles(linking, _OPENMP_PROBE)
+        links = _takes([*command, "-fPIC", "-shared"], ("-fopenmp",), _OPENMP_PROBE)
+        if links is not None:
+            _openmp[command, version] = links
     return _openmp.get((command, version), True)
+
+
+def _takes(command: list[str], flags: tuple[str, ...], text: str) -> bool | None:
+    """Whether `command` compiles `text` with these flags too.
+
+    None where it does not without them either, as on a full disk: that tells nothing of the flags.
+    """
+    if _compiles([*command, *flags], text):
+        return True
+    return False if _compiles(command, text) else None
 
 
 def _compiles(command: list[str], text: str) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 
 from kronop import knobs
 from kronop.artifacts import Binary, Launch
+from kronop.compiler.commands import advice
 from kronop.compiler.images import broken, check_image
 from kronop.compiler.parameters import parameter_words
 from kronop.compiler.private_folder import private_folder
@@ -21,6 +22,8 @@ from kronop.cpus import cpu_count
 from kronop.errors import DescriptionError, DeviceError, OutOfMemoryError, mismatch
 from kronop.target import Target, runs
 
+# What the loader says where the machine lacks something, and the image is as it was.
+_LACKS = ("cannot open shared object file", "failed to map segment", "cannot allocate memory")
 # Of the paths that the loader was given.
 _numbers = itertools.count()
 # Whether a kernel is to do all of its work on the calling thread: 1 in a forked child, where OpenMP
@@ -34,7 +37,7 @@ class _Crew(ctypes.Structure):
 
     _fields_ = (
         *((name, ctypes.c_int) for name in ("cpus", "calls", "threads", "punctual")),
-        *((name, ctypes.c_longlong) for name in ("balance", "pause", "resumption")),
+        *((name, ctypes.c_longlong) for name in ("latest", "balance", "pause", "resumption")),
     )
 
 
@@ -117,10 +120,15 @@ def load_host(binary: Binary) -> HostKernel:
     check_image(binary)
     try:
         with _file_of(binary) as path:
-            library = ctypes.CDLL(path)
+            library = _mapped(binary, path)
         function = getattr(library, binary.entry)
-    except (OSError, AttributeError) as error:
+    except AttributeError as error:
         raise broken(binary, error) from error
+    except OSError as error:
+        hint = advice(error, otherwise="set TMPDIR to a folder of your own")
+        raise DeviceError(
+            f"kernel {binary.entry}: no file to load it from ({error}); {hint}"
+        ) from error
     except MemoryError as error:
         raise OutOfMemoryError(
             f"{binary.entry}: no memory for {len(binary.image)} bytes of code; free some"
@@ -130,6 +138,24 @@ def load_host(binary: Binary) -> HostKernel:
     function.argtypes = (ctypes.c_void_p, ctypes.c_int)
     function.restype = ctypes.c_int
     return HostKernel(binary.entry, function)
+
+
+def _mapped(binary: Binary, path: str) -> ctypes.CDLL:
+    """The library at `path`.
+
+    Raises:
+        BrokenImageError: the loader refuses what is in it.
+        DeviceError: the loader lacks something else: handles, memory, or OpenMP's library.
+    """
+    try:
+        return ctypes.CDLL(path)
+    except OSError as error:
+        if any(lack in str(error) for lack in _LACKS):
+            raise DeviceError(
+                f"kernel {binary.entry} can't be loaded ({error}); install what is missing, or "
+                "close files or free memory"
+            ) from error
+        raise broken(binary, error) from error
 
 
 def _check_machine(binary: Binary) -> None:

@@ -13,13 +13,17 @@ import shutil
 import stat
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from kronop import knobs
 from kronop.compiler import inheritance
 
 _PREFIX = "kronop-work-"
 _TRIES = 8
+# What is younger may be in use by another machine.
+_OLD_SECONDS = 3600.0
 
 
 @contextlib.contextmanager
@@ -95,11 +99,17 @@ if sys.platform != "win32":
         with contextlib.suppress(OSError):
             handle = _open_folder(name, parent)
             try:
-                if _lock(handle) and os.fstat(handle).st_uid == os.geteuid():
+                # Where folders can't be locked at all, none is swept.
+                if _is_old(handle) and _lock(handle) and os.fstat(handle).st_uid == os.geteuid():
                     _empty(handle)
                     os.rmdir(name, dir_fd=parent)
             finally:
                 os.close(handle)
+
+    def _is_old(handle: int) -> bool:
+        """Some file systems lock for one machine alone: others may still be at work there."""
+        limit = max(_OLD_SECONDS, 2 * knobs.current().compile_seconds)
+        return time.time() - os.fstat(handle).st_mtime > limit
 
     def _lock(handle: int) -> bool | None:
         """Whether `handle` got the lock; None where the file system has none for folders."""

@@ -6,9 +6,11 @@ import contextlib
 import os
 import shlex
 import shutil
+import subprocess
 from collections.abc import Sequence
 
-from kronop.compiler.commands import run
+from kronop.compiler.commands import advice, run
+from kronop.compiler.private_folder import private_folder
 from kronop.errors import CompileError
 
 _Stamp = tuple[tuple[str, int, int], ...]
@@ -29,7 +31,7 @@ def version_of(command: Sequence[str], *, certain: bool = False) -> tuple[str, .
     kept = _answers.get(key)
     if kept is not None and kept[0] == stamp and not certain:
         return kept[1]
-    done = run([*key, "--version"])
+    done = _asked(key)
     lines = [line for line in done.stdout.splitlines() if line.strip() and ": /" not in line]
     if done.returncode != 0 or not lines:
         raise CompileError(
@@ -38,6 +40,16 @@ def version_of(command: Sequence[str], *, certain: bool = False) -> tuple[str, .
         )
     _answers[key] = stamp, tuple(lines)
     return tuple(lines)
+
+
+def _asked(command: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+    """In an empty folder: `python -m` also looks for packages in the current one."""
+    try:
+        with private_folder() as folder:
+            return run([*command, "--version"], folder=str(folder))
+    except OSError as error:
+        hint = advice(error, otherwise="set TMPDIR to a folder of your own")
+        raise CompileError(f"{command[0]} has no folder to work in ({error}); {hint}") from error
 
 
 def _stamp(command: tuple[str, ...]) -> _Stamp:

@@ -194,3 +194,17 @@ def test_results_are_not_brought_back_to_memory_that_went_away(gpu: Driver) -> N
     _cut(tensors["Y"])
     with pytest.raises(ArgumentError, match="memory of Y"):
         arguments.sync()
+
+
+def test_a_producer_of_an_interface_whose_base_is_itself() -> None:
+    class Producer:
+        def __init__(self) -> None:
+            self.array = np.ones(3)
+            self.__array_interface__ = self.array.__array_interface__
+
+        @property
+        def base(self) -> Any:
+            return self
+
+    array = np.asarray(Producer())
+    assert of_array(array).holder is array

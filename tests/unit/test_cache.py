@@ -18,7 +18,7 @@ import pytest
 
 from kronop import knobs
 from kronop.artifacts import Binary, BinaryFormat, Origin, Resources
-from kronop.compiler import Cache
+from kronop.compiler import Cache, build
 from kronop.compiler import cache as cache_module
 from kronop.compiler.claims import claim
 from kronop.compiler.folders import cache_folder
@@ -537,3 +537,23 @@ def test_the_folder_follows_the_knob_and_the_system(
         monkeypatch.setattr(sys, "platform", "win32")
         monkeypatch.setenv("LOCALAPPDATA", "/local")
         assert cache_folder() == Path("/local/kronop")
+
+
+class _Interrupting(set[int]):
+    """Ctrl-C arrives just when a thread has been marked."""
+
+    def add(self, thread: int) -> None:
+        super().add(thread)
+        raise KeyboardInterrupt
+
+
+def test_an_interrupt_leaves_no_thread_marked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache_module, "_threads_inside", _Interrupting())
+    with pytest.raises(KeyboardInterrupt), cache_module._alone(threading.Lock()):
+        pass
+    assert not cache_module.is_interrupted()
+    process = build._Process()
+    process.threads = _Interrupting()
+    with pytest.raises(KeyboardInterrupt), process.turn("key"):
+        pass
+    assert not process.is_interrupted()

@@ -91,6 +91,7 @@ def test_a_folder_that_is_swept_before_it_is_locked_is_made_again(
     step: str, temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Right after it was made, or right after it was opened."""
+    monkeypatch.setattr(private_folder_module, "_is_old", lambda handle: True)
     holder = tempfile if step == "mkdtemp" else private_folder_module
     original = getattr(holder, step)
 
@@ -115,9 +116,11 @@ def test_what_killed_processes_left_is_swept_where_names_can_be_trusted(
     (left / "deep").mkdir(parents=True, mode=0o700)
     (left / "kernel.cpp").touch()
     (temporary / "kronop-other").mkdir()
+    os.utime(left, (0, 0))
+    (temporary / "kronop-work-of-another-machine").mkdir()
     temporary.chmod(mode)
     with private_folder():
         sweep()
-        assert len(list(temporary.iterdir())) == (3 if mode == 0o777 else 2)
+        assert len(list(temporary.iterdir())) == (4 if mode == 0o777 else 3)
     assert left.exists() == (mode == 0o777)
     assert (temporary / "kronop-other").exists()

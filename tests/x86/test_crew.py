@@ -89,7 +89,7 @@ def probe(own_cache: None) -> Iterator[Probe]:
 def _assemble(cpus: int) -> Any:
     """The crew of a process that has run nothing, on so many CPUs."""
     crew = host_kernel._crew
-    crew.cpus = crew.punctual = cpus
+    crew.cpus = crew.punctual = crew.latest = cpus
     crew.calls = crew.threads = crew.balance = crew.pause = crew.resumption = 0
     return crew
 
@@ -154,17 +154,26 @@ def test_calls_take_fewer_threads_until_none_is_late(probe: Probe) -> None:
     crew, late = _assemble(8), (0, 1, 10)
     assert probe(8, late, begun=100) == 8
     assert (crew.punctual, crew.pause) == (4, 40 * _MILLISECOND)
-    assert probe(8, begun=150) == 4
     assert probe(3, begun=150) == 3
+    assert probe(8, begun=150) == 4
     assert probe(8, late, begun=150) == 4
     assert (crew.punctual, crew.pause) == (2, 80 * _MILLISECOND)
     # After the pause of 161 + 80.
-    assert [probe(8, begun=240), probe(8, begun=242), probe(8, begun=243)] == [2, 4, 8]
+    assert [probe(8, begun=begun) for begun in (240, 242, 243, 244, 245)] == [2, 4, 4, 8, 8]
     assert probe(8, late, begun=300) == 8
     assert (crew.punctual, crew.pause) == (4, 160 * _MILLISECOND)
     assert probe(8, begun=2000) == 8
     assert probe(8, late, begun=2001) == 8
     assert (crew.punctual, crew.pause) == (4, 40 * _MILLISECOND)
+
+
+def test_a_call_that_starts_threads_is_not_judged(probe: Probe) -> None:
+    crew, late = _assemble(8), (0, 1, 10)
+    crew.latest = 4
+    assert probe(8, late) == 8
+    assert (crew.punctual, crew.pause) == (8, 0)
+    assert probe(8, late) == 8
+    assert crew.punctual == 4
 
 
 def test_a_pause_is_a_second_at_most(probe: Probe) -> None:

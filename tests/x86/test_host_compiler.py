@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import errno
 import gc
 import math
 import os
@@ -18,7 +19,7 @@ import pytest
 import kronop
 from kronop import compiler, knobs
 from kronop.artifacts import Binary, BinaryFormat, Language, Launch, Origin, Source
-from kronop.compiler import host_backend, host_kernel, loading
+from kronop.compiler import host_backend, host_kernel, images, loading
 from kronop.errors import CompileError, DeviceError
 from kronop.target import Target
 from tests import support
@@ -345,6 +346,55 @@ def test_a_compiler_without_the_openmp_runtime(
     without, again, linked = found
     assert again == (without[0], Origin.DISK)
     assert linked[0] != without[0]
+
+
+def test_what_a_trial_can_not_tell_is_not_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A compiler that fails whatever it is given, as on a full disk, may know OpenMP."""
+    version = 'if [ "$1" = --version ]; then echo "g++ 12.2.0"; exit; fi'
+    path = script(tmp_path / "cxx", f"{version}\necho No space left on device >&2; exit 1")
+    monkeypatch.setattr(host_backend, "_openmp", {})
+    monkeypatch.setenv("CXX", path)
+    with pytest.raises(CompileError, match="No space left on device"):
+        compiler.compile_sources([make()], X86)
+    assert host_backend._openmp == {}
+
+
+def test_a_machine_that_lacks_handles_does_not_break_what_is_stored(
+    monkeypatch: pytest.MonkeyPatch, own_cache: None
+) -> None:
+    (binary,) = compiler.compile_sources([make()], X86)
+
+    def none_left(name: str, flags: int) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(os, "memfd_create", none_left)
+    with pytest.raises(DeviceError, match=r"no file to load it from .*ulimit -n") as caught:
+        host_kernel.load_host(binary)
+    assert not isinstance(caught.value, images.BrokenImageError)
+
+
+@pytest.mark.parametrize(
+    ("said", "is_broken"),
+    [
+        ("x.so: file too short", True),
+        ("x.so: cannot open shared object file: Too many open files", False),
+        ("libgomp.so.1: cannot open shared object file: No such file or directory", False),
+    ],
+)
+def test_only_what_the_loader_says_of_the_image_makes_it_broken(
+    said: str, is_broken: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (binary,) = compiler.compile_sources([make()], X86)
+
+    def refuse(path: str) -> None:
+        raise OSError(said)
+
+    monkeypatch.setattr(ctypes, "CDLL", refuse)
+    with pytest.raises(DeviceError) as caught:
+        host_kernel.load_host(binary)
+    assert isinstance(caught.value, images.BrokenImageError) is is_broken
 
 
 def test_no_compiler_is_one_line_that_says_what_to_install(

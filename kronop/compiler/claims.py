@@ -9,10 +9,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from kronop.compiler import inheritance
+
 PATIENCE_SECONDS = 300.0
 """Longest wait for another process; after it the kernel is compiled twice, which harms nothing."""
-
-_held: set[int] = set()
 
 
 @contextlib.contextmanager
@@ -54,7 +54,7 @@ def _acquire(path: Path, patience: float) -> int | None:
             os.close(handle)
             return None
         if _is_still(path, handle):
-            _held.add(handle)
+            inheritance.hold(handle)
             return handle
         # The last holder removed this file between our open and our lock: lock its successor.
         os.close(handle)
@@ -68,7 +68,6 @@ def _is_still(path: Path, handle: int) -> bool:
 
 
 def _release(handle: int, path: Path) -> None:
-    _held.discard(handle)
     # Removed while locked, so that nobody can hold a file that is about to vanish. Closing alone
     # would leave the lock to a child that was forked meanwhile, hence the explicit unlock.
     with contextlib.suppress(OSError):
@@ -79,16 +78,4 @@ def _release(handle: int, path: Path) -> None:
         with contextlib.suppress(OSError):
             fcntl.flock(handle, fcntl.LOCK_UN)
     with contextlib.suppress(OSError):
-        os.close(handle)
-
-
-def _drop_inherited() -> None:
-    """In a forked child: let go of the parent's locks, or the child would keep them alive."""
-    for handle in _held:
-        with contextlib.suppress(OSError):
-            os.close(handle)
-    _held.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_drop_inherited)
+        inheritance.close(handle)

@@ -118,7 +118,7 @@ def test_large_kronecker_factors(folder: Path, side: Side, element: DataType) ->
 
 @pytest.mark.parametrize("rows", [1, 5, 38])
 @pytest.mark.parametrize("factors", [[(129, 33)], [(131, 9), (11, 3)], [(3, 3), (133, 17)]])
-def test_odd_rows_of_16_bits_are_read_in_words_and_no_further(
+def test_odd_rows_of_16_bits_are_read_to_their_end_and_no_further(
     folder: Path, factors: list[tuple[int, int]], rows: int
 ) -> None:
     """With an odd count of elements the first one is the second half of a word of memory."""

@@ -31,7 +31,9 @@ class Order(enum.IntEnum):
 class Contraction:
     """What a step computes: sizes, element types, promised alignments and orders of memory.
 
-    Tiles are chosen for so many `rows`, those of all `groups`: a plan knows no batch.
+    Tiles are chosen for so many `rows`, those of all `groups`: a plan knows no batch. Where X and Y
+    are contiguous along rows they are so for `run` of them, and start anew; None where the call
+    decides it.
     """
 
     contracted: int
@@ -47,6 +49,7 @@ class Contraction:
     w_order: Order
     y_order: Order
     groups: int = 1
+    run: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

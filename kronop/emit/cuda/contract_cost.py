@@ -114,7 +114,12 @@ def _instructions(
     words = work.source.bytes > 2
     x, w, y = contract_mma.vectors(work, tile)
     depth = operands.round_up(work.contracted, tile.k)
-    copies = tile.lanes * depth * (tile.m / x + tile.n / w) / 32 * 5
+    # Instructions for each piece: an address and its copy, or two loads, what they join, a store.
+    of_x, of_w = (
+        12 / 2 if paired and vector == 1 else 5 / vector
+        for vector, paired in zip((x, w), contract_mma.pairs(work, tile), strict=True)
+    )
+    copies = tile.lanes * depth * (tile.m * of_x + tile.n * of_w) / 32
     joins = Order.Lanes in (work.x_order, work.w_order)
     narrow = work.source.bytes == 1  # Two are widened by one instruction.
     each = 3.5 if splits else 1.0 if joins or words or narrow else 0.15

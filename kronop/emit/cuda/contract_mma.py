@@ -29,6 +29,8 @@ _SECTOR_BYTES = 32
 _FEW_PRODUCTS = 4
 # Measured with ptxas 13.4: what addresses and loops take besides sums and fragments.
 _REGISTERS = 68
+# Of a thread, on their way through registers: kMost of Pairs in contract_operands.cuh.
+_MOST_PAIRS = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +103,7 @@ def vectors(work: Contraction, tile: Block) -> tuple[int, int, int]:
     def widest(order: Order, own: int, element: DataType) -> int:
         most = operands.vector_of(element)
         if order is Order.Rows:
-            return most
+            return most if work.run is None else operands.widest_divisor(most, [work.run])
         if order is Order.Own:
             return operands.widest_divisor(most, [own])
         if joined(work, tile):
@@ -116,6 +118,23 @@ def vectors(work: Contraction, tile: Block) -> tuple[int, int, int]:
         w,
         widest(work.y_order, work.produced, work.output),
     )
+
+
+def pairs(work: Contraction, tile: ContractMmaTile) -> tuple[bool, bool]:
+    """Whether X and W come in pairs through registers where memory allows no vectors.
+
+    An asynchronous copy brings four bytes at least, so that 16-bit elements at odd places would
+    come one by one. Not where no call of the plan can need it: it takes registers of all of them.
+    """
+
+    def needed(order: Order, vector: int) -> bool:
+        if work.source.bytes != 2 or tile.lanes > 1 or order is Order.Lanes:
+            return False
+        return vector == 1
+
+    x, w, _ = vectors(work, tile)
+    unknown = work.x_order is Order.Rows and work.run is None
+    return needed(work.x_order, 1 if unknown else x), needed(work.w_order, w)
 
 
 def pitches(
@@ -173,10 +192,11 @@ def registers(work: Contraction, tile: ContractMmaTile, splits: bool) -> int:
         # Several lanes are unpacked from what an access brings.
         fragments += (8 + 4 * n + 12 * (lanes > 1)) * splits
     x, w, _ = vectors(work, tile)
-    pieces = sum(
-        operands.cover(tile.lanes * tile.k * size // vector, tile.threads)
-        for size, vector in ((tile.m, x), (tile.n, w))
-    )
+    pieces = 0
+    for size, vector, paired in zip((tile.m, tile.n), (x, w), pairs(work, tile), strict=True):
+        elements = operands.cover(tile.lanes * tile.k * size, tile.threads)
+        always = paired and vector == 1
+        pieces += min(elements, 2 * _MOST_PAIRS) if always else operands.cover(elements, vector)
     return sums + fragments + pieces + _REGISTERS
 
 
@@ -289,6 +309,7 @@ def constants(
     accumulator = math.element_accumulator
     x_vector, w_vector, y_vector = vectors(work, tile)
     x_pitch, w_pitch, y_pitch = (item.stride for item in pitches(work, tile, accumulator))
+    paired = pairs(work, tile)
     held, wanted = registers(work, tile, splits), shared_bytes(work, tile, accumulator)
     blocks = operands.affordable_blocks(
         operands.resident_blocks(tile.threads, held, wanted, target), tile.threads, held
@@ -317,6 +338,8 @@ def constants(
         ("kYOrder", int(work.y_order)),
         ("kXVector", x_vector),
         ("kWVector", w_vector),
+        ("kXPairs", paired[0]),
+        ("kWPairs", paired[1]),
         ("kYVector", y_vector),
         ("kXPitch", x_pitch),
         ("kWPitch", w_pitch),

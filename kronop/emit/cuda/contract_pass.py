@@ -32,6 +32,7 @@ def contraction(
         x_order=Order.Rows if ends.source_by_rows else inside,
         w_order=Order.Rows if by_columns else Order.Own,
         y_order=Order.Rows if ends.output_by_rows else inside,
+        run=None if ends.source_by_rows or ends.output_by_rows else shape.right,
     )
 
 

@@ -66,6 +66,8 @@ struct Step {
   static constexpr int kYOrder = 2;
   static constexpr int kXVector = 16;
   static constexpr int kWVector = 16;
+  static constexpr bool kXPairs = false;
+  static constexpr bool kWPairs = false;
   static constexpr int kYVector = 8;
   static constexpr int kXPitch = 32;
   static constexpr int kWPitch = 32;

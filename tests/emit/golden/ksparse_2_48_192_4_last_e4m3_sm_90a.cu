@@ -66,6 +66,8 @@ struct Step {
   static constexpr int kYOrder = 1;
   static constexpr int kXVector = 16;
   static constexpr int kWVector = 16;
+  static constexpr bool kXPairs = false;
+  static constexpr bool kWPairs = false;
   static constexpr int kYVector = 8;
   static constexpr int kXPitch = 80;
   static constexpr int kWPitch = 64;

@@ -66,6 +66,8 @@ struct Step {
   static constexpr int kYOrder = 1;
   static constexpr int kXVector = 4;
   static constexpr int kWVector = 4;
+  static constexpr bool kXPairs = false;
+  static constexpr bool kWPairs = false;
   static constexpr int kYVector = 4;
   static constexpr int kXPitch = 72;
   static constexpr int kWPitch = 72;

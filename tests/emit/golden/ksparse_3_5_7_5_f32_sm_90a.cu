@@ -66,6 +66,8 @@ struct Step {
   static constexpr int kYOrder = 2;
   static constexpr int kXVector = 1;
   static constexpr int kWVector = 1;
+  static constexpr bool kXPairs = false;
+  static constexpr bool kWPairs = false;
   static constexpr int kYVector = 1;
   static constexpr int kXPitch = 88;
   static constexpr int kWPitch = 88;

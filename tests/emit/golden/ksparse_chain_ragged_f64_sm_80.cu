@@ -66,6 +66,8 @@ struct Step {
   static constexpr int kYOrder = 2;
   static constexpr int kXVector = 2;
   static constexpr int kWVector = 2;
+  static constexpr bool kXPairs = false;
+  static constexpr bool kWPairs = false;
   static constexpr int kYVector = 2;
   static constexpr int kXPitch = 52;
   static constexpr int kWPitch = 52;

@@ -86,13 +86,6 @@ KRONOP_INLINE bool has_even_rows(const Parameters& parameters, const Place& plac
   return parameters.row_extent[1] == 1 && parameters.row_extent[2] == 1 && place.rows == Step::kTileM;
 }
 
-// Whether rows of X are neighbours in memory, in runs no shorter than a piece.
-template <class Parameters>
-KRONOP_INLINE bool has_runs_of_rows(const Parameters& parameters) {
-  const int fastest = parameters.row_extent[2] > 1 ? 2 : parameters.row_extent[1] > 1 ? 1 : 0;
-  return parameters.row_x[fastest] == 1 && parameters.row_extent[fastest] >= Neighbours::kCount;
-}
-
 // Rows of results that are one stride apart, where no list of them is wanted.
 struct EvenRows {
   Evenly y, z;
@@ -263,15 +256,15 @@ KRONOP_INLINE void multiply(const Parameters& parameters, const Place& place, co
   using W = typename Sums<Step>::W;
   constexpr int steps = (Step::kContracted + Step::kTileK - 1) / Step::kTileK;
   constexpr int ahead = Step::kStages - 1, stage_size = X::kSize + W::kSize;
-  // NOTE: with less than 128 registers for a thread, or several lanes, NVRTC 13.5 spilled 32 to 72 bytes of shifted pieces.
-  constexpr bool shifted = Step::kLanes == 1 && Step::kThreads * Step::kBlocks <= 512;
-  using OfX = Copies<Step, Operand, X, Step::kXOrder, Step::kTileM, Step::kXVector, 0, Listed, shifted>;
-  using OfW = Copies<Step, Operand, W, Step::kWOrder, Step::kTileN, Step::kWVector, Step::kProduced, Evenly, shifted>;
+  // NOTE: with less than 128 registers for a thread, or several lanes, NVRTC 13.5 spilled 32 to 72 bytes of what is on its way.
+  constexpr bool paired = Step::kLanes == 1 && Step::kThreads * Step::kBlocks <= 512;
+  using OfX = Copies<Step, Operand, X, Step::kXOrder, Step::kTileM, Step::kXVector, 0, Listed, paired && Step::kXPairs>;
+  using OfW = Copies<Step, Operand, W, Step::kWOrder, Step::kTileN, Step::kWVector, Step::kProduced, Evenly, paired && Step::kWPairs>;
   constexpr bool x_later = ahead > 0 && OfX::kLater, w_later = ahead > 0 && OfW::kLater;
   Operand* stages = reinterpret_cast<Operand*>(shared);
   OfX x(
       static_cast<const Operand*>(parameters.x) + place.x, parameters.contracted_x, parameters.lane_x, parameters.x_vector,
-      place.rows, place.lanes, Listed{offsets.x, has_even_rows<Step>(parameters, place), parameters.row_x[0], has_runs_of_rows(parameters)});
+      place.rows, place.lanes, Listed{offsets.x, has_even_rows<Step>(parameters, place), parameters.row_x[0]});
   OfW w(
       static_cast<const Operand*>(parameters.w) + place.w, parameters.contracted_w, parameters.lane_w, parameters.w_vector,
       place.outputs, place.lanes, Evenly{parameters.produced_w});

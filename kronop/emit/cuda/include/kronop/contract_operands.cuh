@@ -81,20 +81,17 @@ struct Share {
 struct Evenly {
   static constexpr bool kListed = false;
   long long stride;
-  KRONOP_INLINE bool neighbours() const { return stride == 1; }
-  KRONOP_INLINE bool joined(int, int) const { return true; }
   KRONOP_INLINE long long operator[](int wide) const { return wide * stride; }
+  KRONOP_INLINE long long after(int) const { return stride; }
 };
 struct Listed {
   static constexpr bool kListed = true;
   const long long* of;
   bool even;  // whether all of them exist and are `stride` apart
   long long stride;
-  bool in_runs = false;  // whether neighbours are so in memory too, but where a run ends, at most once in a piece
-  KRONOP_INLINE bool neighbours() const { return in_runs; }
-  // Whether those from `first` to `last` are one run.
-  KRONOP_INLINE bool joined(int first, int last) const { return of[last] - of[first] == last - first; }
   KRONOP_INLINE long long operator[](int wide) const { return of[wide]; }
+  // From one to the next.
+  KRONOP_INLINE long long after(int wide) const { return of[wide + 1] - of[wide]; }
 };
 
 // Where the pieces of a thread are in memory. What they share is computed once.
@@ -139,47 +136,77 @@ struct Places {
   }
 };
 
-// Eight 16-bit elements that are neighbours in memory, at any place of it, on their way through registers: whole words of memory,
-// and where they start in the middle of one, the first and the last by themselves. Nothing else is read.
-struct Neighbours {
-  static constexpr int kCount = 8;
-  unsigned words[5];  // of memory, in its order: the first and the last one may be the half of one
-  bool halves;
+// Pairs of 16-bit neighbours on their way through registers, each element by a load of its own: asynchronous copies bring four
+// bytes at least, and these may begin in the middle of such. The lanes of a warp read what follows each other in memory.
+// kAllWide: whether places of wide indices that do not exist may be read.
+template <class Step, class Element, class Tile, int Order, int Width, bool kAllWide, class Wide>
+struct Pairs {
+  using Mine = Share<Order, Step::kLanes, Step::kTileK, Width, 2, Step::kThreads>;
+  static constexpr bool kPossible = Step::kLanes == 1 && Mine::kRegular && Order != kAlongLanes;
+  static constexpr int kMost = 16, kAtOnce = Mine::kEach < kMost ? Mine::kEach : kMost;
+  Mine mine;
+  Places<Element, Mine, Wide> places;
+  long long apart, step;  // from the first element of each pair of this thread to the second, and to the next pair
+  int wide;
+  unsigned first_of[kAtOnce], second_of[kAtOnce];
 
-  template <class Element>
-  KRONOP_INLINE void load_all(const Element* from) {
-    halves = reinterpret_cast<unsigned long long>(from) % 4 != 0;
-    const auto* whole = reinterpret_cast<const unsigned*>(from + (halves ? 1 : 0));
-    words[0] = from->bits;  // of no use where it starts a whole word
+  KRONOP_INLINE Pairs(const Element* from, long long own_stride, int wide_there, Wide where)
+      : places(from, own_stride, 0, where, mine), apart(own_stride), step(Order == kAlongOwn ? Mine::apart(1).wide * where.stride : Mine::apart(1).own * own_stride), wide(wide_there) {
+    if (Order == kAlongRows && mine.has(0)) apart = where.after(mine.first.wide);
+  }
+  // Those of this thread from number `begin` on, from contracted step k0 on.
+  KRONOP_INLINE void fetch(int begin, int k0) {
+    if constexpr (decltype(places)::kOneByOne) {
+      if (!places.wide.even) return fetch<false>(begin, k0);
+    }
+    fetch<true>(begin, k0);
+  }
+  // Those that the first fetch() asked for, and all others.
+  KRONOP_INLINE void fill(Element* tile, int k0) {
+    store(tile, 0);
+#pragma unroll 1
+    for (int begin = kAtOnce; begin < Mine::kEach; begin += kAtOnce) {
+      fetch(begin, k0);
+      store(tile, begin);
+    }
+    places.start += Step::kTileK * places.own_stride;
+  }
+
+ private:
+  template <bool kEven>
+  KRONOP_INLINE void fetch(int begin, int k0) {
+    const Element* from = places.template at<kEven>(mine, begin);
+    const Element* then = from + apart;
+    const long long next = renewed(step);
 #pragma unroll
-    for (int i = 0; i < 3; ++i) words[1 + i] = load<unsigned, 1>(whole + i).data[0];
-    if (halves) {
-      words[4] = from[kCount - 1].bits;
-    } else {
-      words[4] = load<unsigned, 1>(whole + 3).data[0];
+    for (int i = 0; i < kAtOnce; ++i) {
+      if (begin + i >= Mine::kEach || !mine.has(begin + i)) break;
+      const auto part = mine[begin + i];
+      const bool first = part.own + k0 < Step::kContracted && ((Order == kAlongOwn && kAllWide) || part.wide < wide);
+      const bool second = first && (Order == kAlongOwn ? part.own + k0 + 1 < Step::kContracted : part.wide + 1 < wide);
+      first_of[i] = second_of[i] = 0;
+      if (first) first_of[i] = from->bits;
+      if (second) second_of[i] = then->bits;
+      if constexpr (kEven) {
+        from += next;
+      } else if (begin + i + 1 < Mine::kEach && mine.has(begin + i + 1)) {
+        from = places.template at<false>(mine, begin + i + 1);
+      }
+      then = from + apart;
     }
   }
-  // The first `there` of them, wherever where(v) says, one by one; zeros for the others.
-  template <class Where>
-  KRONOP_INLINE void load_each(int there, Where where) {
-    unsigned bits[kCount];
+  KRONOP_INLINE void store(Element* tile, int begin) const {
 #pragma unroll
-    for (int v = 0; v < kCount; ++v) {
-      bits[v] = 0;
-      if (v < there) bits[v] = where(v)->bits;
+    for (int i = 0; i < kAtOnce; ++i) {
+      if (begin + i >= Mine::kEach || !mine.has(begin + i)) break;
+      const auto part = mine[begin + i];
+      *reinterpret_cast<unsigned*>(tile + Tile::at(0, part.own, part.wide)) = first_of[i] | second_of[i] << 16;
     }
-    halves = false;
-#pragma unroll
-    for (int i = 0; i < kCount / 2; ++i) words[1 + i] = bits[2 * i] | bits[2 * i + 1] << 16;
   }
-  template <class Element>
-  KRONOP_INLINE void store_all(Element* to) const {
-    const unsigned first = halves ? 0x5410u : 0x7654u, later = halves ? 0x5432u : 0x7654u;
-    Vector<unsigned, 4> result;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) result.data[i] = take_bytes(words[i], words[i + 1], i == 0 ? first : later);
-    store<unsigned, 4>(reinterpret_cast<unsigned*>(to), result);
-  }
+};
+struct NoPairs {
+  template <class... Ignored>
+  KRONOP_INLINE NoPairs(const Ignored&...) {}
 };
 
 // One element, of any type; those of two bytes go through a register.
@@ -196,33 +223,32 @@ KRONOP_INLINE void copy_element(Element* to, const Element* from, bool there) {
 
 // How a block copies an operand, tile after tile along the contracted index. `wide` and `lanes` are how
 // many of them exist; Extent is how many wide ones all tiles have, 0 where lists go on for those that do not exist.
-// Tile is where they go. kShifted: whether 16-bit ones that allow no vectors come eight at a time all the same.
-template <class Step, class Element, class Tile, int Order, int Width, int VectorSize, int Extent, class Wide, bool kShifted = false>
+// Tile is where they go. kPaired: whether 16-bit ones that allow no vectors come in pairs, each by a load of its own, so that the
+// lanes of a warp read what follows each other in memory.
+template <class Step, class Element, class Tile, int Order, int Width, int VectorSize, int Extent, class Wide, bool kPaired = false>
 struct Copies {
   using Mine = Share<Order, Step::kLanes, Step::kTileK, Width, VectorSize, Step::kThreads>;
   static constexpr int kBytes = VectorSize * sizeof(Element) < 4 ? 4 : VectorSize * int(sizeof(Element));
   static constexpr bool kRaggedSteps = Step::kContracted % Step::kTileK != 0;
   static constexpr bool kRaggedWide = Extent > 0 ? Extent % Width != 0 : Order == kAlongRows;
-  // Such pieces, and how many of them a thread has on their way at once; kLater: they are known to be what there is, so that
-  // the next ones can be on their way while products go on.
-  static constexpr bool kShifts = kShifted && sizeof(Element) == 2 && Order != kAlongLanes && (Order == kAlongOwn ? Step::kTileK : Width) % Neighbours::kCount == 0;
-  static constexpr bool kLater = kShifts && VectorSize == 1;
-  using Eights = Share<Order, Step::kLanes, Step::kTileK, Width, kShifts ? Neighbours::kCount : 1, Step::kThreads>;
-  static constexpr int kAtOnce = !kShifts ? 1 : Eights::kEach < 4 ? Eights::kEach : 4;
+  using OfPairs = Pairs<Step, Element, Tile, Order, Width, !kRaggedWide, Wide>;
+  static constexpr bool kPairs = kPaired && sizeof(Element) == 2 && OfPairs::kPossible;
+  // Whether they are known to be what there is, so that the next ones can be on their way while products go on.
+  static constexpr bool kLater = kPairs && VectorSize == 1;
   const Element* base;
   bool vectors;
   int wide, lanes, k0 = 0;
   Mine mine;
   Places<Element, Mine, Wide> places;
-  Neighbours under_way[kAtOnce];
+  Either<kPairs, OfPairs, NoPairs> pairs;
 
   KRONOP_INLINE Copies(const Element* from, long long own_stride, long long lane_stride, bool aligned, int wide_there, int lanes_there, Wide where)
-      : base(from), vectors(aligned), wide(wide_there), lanes(lanes_there), places(from, own_stride, lane_stride, where, mine) {}
+      : base(from), vectors(aligned), wide(wide_there), lanes(lanes_there), places(from, own_stride, lane_stride, where, mine), pairs(from, own_stride, wide_there, where) {}
 
-  // Asks for the first of the pieces that are shifted: several operands may do so before one of them is stored.
+  // Asks for the first of the pairs: several operands may do so before one of them is stored.
   KRONOP_INLINE void begin() {
-    if constexpr (kShifts) {
-      if (shifted()) fetch(0);
+    if constexpr (kPairs) {
+      if (paired()) pairs.fetch(0, k0);
     }
   }
   // The next kTileK contracted steps; zeros where there are none.
@@ -237,8 +263,8 @@ struct Copies {
       } else {
         fill_pieces<false>(tile);
       }
-    } else if (shifted()) {
-      if constexpr (kShifts) fill_shifted(tile);
+    } else if (paired()) {
+      if constexpr (kPairs) pairs.fill(tile, k0);
     } else {
       fill_elements(tile);
     }
@@ -276,44 +302,8 @@ struct Copies {
       }
     }
   }
-  // Whether pieces of neighbours that allow no vectors are shifted: memory may have any strides then.
-  KRONOP_INLINE bool shifted() const {
-    if (!kShifts || (VectorSize > 1 && vectors)) return false;
-    return Order == kAlongOwn ? places.own_stride == 1 : places.wide.neighbours();
-  }
-  // Pieces of this thread from number `first` on, to registers.
-  KRONOP_INLINE void fetch(int first) {
-    const Eights eights;
-#pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
-      if (first + i >= Eights::kEach || !eights.has(first + i)) break;
-      const auto part = eights[first + i];
-      const int own = part.own + k0, ends = Order == kAlongOwn ? Step::kContracted - own : wide - part.wide;
-      const bool exists = part.lane < lanes && (Order == kAlongOwn ? part.wide < wide : own < Step::kContracted);
-      const int there = exists ? ends : 0;
-      const Element* from = base + ((Order == kAlongOwn ? own : own * places.own_stride) + part.lane * places.lane_stride);
-      if (there >= Neighbours::kCount && (Order == kAlongOwn || places.wide.joined(part.wide, part.wide + Neighbours::kCount - 1))) {
-        under_way[i].load_all(from + places.wide[part.wide]);
-      } else {
-        under_way[i].load_each(there, [&](int v) { return Order == kAlongOwn ? from + (places.wide[part.wide] + v) : from + places.wide[part.wide + v]; });
-      }
-    }
-  }
-  // What begin() asked for, and all others.
-  KRONOP_INLINE void fill_shifted(Element* tile) {
-    const Eights eights;
-#pragma unroll 1
-    for (int first = 0; first < Eights::kEach; first += kAtOnce) {
-      if (first > 0) fetch(first);
-#pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        if (first + i >= Eights::kEach || !eights.has(first + i)) break;
-        const auto part = eights[first + i];
-        under_way[i].store_all(tile + Tile::at(part.lane, part.own, part.wide));
-      }
-    }
-  }
-  // Of operands that allow no vectors, nor have neighbours.
+  KRONOP_INLINE bool paired() const { return kPairs && (VectorSize == 1 || !vectors); }
+  // Of operands that allow no vectors, nor come in pairs.
   KRONOP_INLINE void fill_elements(Element* tile) const {
     using One = Piece<Order, Step::kLanes, Step::kTileK, Width, 1>;
 #pragma unroll 2

@@ -235,7 +235,9 @@ class Operation(Generic[AnyDescription, AnyProblem, AnyArguments]):
             own = plan is self.plan
             sources = self.sources if own else render(plan)
             binaries = self.binaries if own else compiler.compile_sources(sources, self.target)
-            kernels = compiler.load_all(binaries, sources, self.target)
+            binaries, kernels = compiler.load_all(binaries, sources, self.target)
+            if own:
+                self.install(binaries)  # What was damaged has been compiled anew.
             served = self._served[id(plan)] = Served(plan, self._emitter, kernels)
         return served
 

@@ -13,8 +13,8 @@ from kronop.target import Target
 
 def load_all(
     binaries: Sequence[Binary], sources: Sequence[Source], target: Target
-) -> tuple[Kernel, ...]:
-    """The kernels in `binaries`, which were compiled from `sources`, in their order.
+) -> tuple[tuple[Binary, ...], tuple[Kernel, ...]]:
+    """Binaries and the kernels in them, of `binaries` that were compiled from `sources`.
 
     One that does not load is dropped, from compiled_cache.db too; unless it was compiled just now,
     its source is compiled once more.
@@ -24,19 +24,20 @@ def load_all(
         CompileError: a source that has to be compiled once more is refused.
     """
     pairs = zip(binaries, sources, strict=True)
-    return tuple(_load(binary, source, target) for binary, source in pairs)
+    loaded = [_load(binary, source, target) for binary, source in pairs]
+    return tuple(binary for binary, _ in loaded), tuple(kernel for _, kernel in loaded)
 
 
-def _load(binary: Binary, source: Source, target: Target) -> Kernel:
+def _load(binary: Binary, source: Source, target: Target) -> tuple[Binary, Kernel]:
     try:
-        return load(binary, target)
+        return binary, load(binary, target)
     except BrokenImageError:
         drop(binary)
         if binary.origin is Origin.COMPILED:
             raise
     (binary,) = compile_sources([source], target)
     try:
-        return load(binary, target)
+        return binary, load(binary, target)
     except BrokenImageError:
         drop(binary)
         raise

@@ -208,8 +208,9 @@ def test_what_was_stored_and_does_not_load_is_compiled_once_more(
     monkeypatch.setattr(loading, "_kernels", {})  # As in a new process.
     binaries = compiler.compile_sources([source], X86)
     assert binaries[0].image == bad.image
-    (kernel,) = compiler.load_all(binaries, [source], X86)
-    assert compiler.load_all(binaries, [source], X86) == (kernel,)
+    (binary,), (kernel,) = compiler.load_all(binaries, [source], X86)
+    assert binary.image == good.image
+    assert compiler.load_all([binary], [source], X86) == ((binary,), (kernel,))
     assert compiler.default_cache().show(good.key).binary.image == good.image
     kernel.bind(Launch(step=0, parameters=struct.pack("QQdq", 0, 0, 1.0, 0)))(0)
 

@@ -32,10 +32,6 @@ from kronop.descriptions.epilogue import (
     silu,
     tanh,
 )
-from kronop.descriptions.kron import KronMatmulDescription, Side
-from kronop.descriptions.ksparse import KSparseDescription
-from kronop.descriptions.ksparse_chain import KSparseChainDescription
-from kronop.descriptions.ksparse_gradient import KSparseGradientDescription
 from kronop.descriptions.math_instruction import MathInstruction, MathOperation, OpClass
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
@@ -48,48 +44,26 @@ from kronop.errors import (
     KronopError,
     OutOfMemoryError,
 )
+from kronop.families import FAMILIES
 from kronop.target import Target
 from kronop.version import __version__
 
 if TYPE_CHECKING:
-    from kronop import compiler
-    from kronop.args.kron import KronMatmulArguments
-    from kronop.args.ksparse import KSparseArguments
-    from kronop.args.ksparse_chain import KSparseChainArguments
-    from kronop.args.ksparse_gradient import KSparseGradientArguments
-    from kronop.args.memory import get_allocated_size, get_memory_pool
-    from kronop.families import (
-        KronMatmulOperation,
-        KSparseChainOperation,
-        KSparseGradientOperation,
-        KSparseOperation,
-    )
-    from kronop.functional import gekmm, gemkm
-    from kronop.functional_ksparse import ksmm
-    from kronop.gradients import weight_gradient
-    from kronop.tuning import TuningReport, tune
+    from kronop import compiler as compiler
+    from kronop.args.memory import get_allocated_size as get_allocated_size
+    from kronop.args.memory import get_memory_pool as get_memory_pool
+    from kronop.core.tuning import TuningReport as TuningReport
+    from kronop.core.tuning import tune as tune
+    from kronop.families import *  # noqa: F403
 
 # Describing is cheap to import; what plans, compiles and runs is imported when it is first named.
 _LATER = {
-    "KSparseArguments": "kronop.args.ksparse",
-    "KSparseChainArguments": "kronop.args.ksparse_chain",
-    "KSparseChainOperation": "kronop.families",
-    "KSparseGradientArguments": "kronop.args.ksparse_gradient",
-    "KSparseGradientOperation": "kronop.families",
-    "KSparseOperation": "kronop.families",
-    "KronMatmulArguments": "kronop.args.kron",
-    "TuningReport": "kronop.tuning",
-    "tune": "kronop.tuning",
-    "KronMatmulOperation": "kronop.families",
+    "TuningReport": "kronop.core.tuning",
     "compiler": "kronop.compiler",
-    "gekmm": "kronop.functional",
-    "gemkm": "kronop.functional",
     "get_allocated_size": "kronop.args.memory",
     "get_memory_pool": "kronop.args.memory",
-    "ksmm": "kronop.functional_ksparse",
-    "weight_gradient": "kronop.gradients",
+    "tune": "kronop.core.tuning",
 }
-
 __all__ = [
     "ArgumentError",
     "ColumnMajor",
@@ -99,18 +73,6 @@ __all__ = [
     "DeviceError",
     "ElementTypeError",
     "FastLinearCombinationClamp",
-    "KSparseArguments",
-    "KSparseChainArguments",
-    "KSparseChainDescription",
-    "KSparseChainOperation",
-    "KSparseDescription",
-    "KSparseGradientArguments",
-    "KSparseGradientDescription",
-    "KSparseGradientOperation",
-    "KSparseOperation",
-    "KronMatmulArguments",
-    "KronMatmulDescription",
-    "KronMatmulOperation",
     "KronopError",
     "Layout",
     "LinearCombination",
@@ -121,48 +83,47 @@ __all__ = [
     "OpClass",
     "OutOfMemoryError",
     "RowMajor",
-    "Side",
     "Target",
     "TensorDescription",
     "TileDescription",
-    "TuningReport",
     "__version__",
     "bfloat16",
-    "compiler",
     "float8_e4m3fn",
     "float8_e5m2",
     "float16",
     "float32",
     "float64",
-    "gekmm",
     "gelu",
-    "gemkm",
-    "get_allocated_size",
-    "get_memory_pool",
     "hardswish",
     "int8",
     "int32",
     "int64",
-    "ksmm",
     "leaky_relu",
     "relu",
     "sigmoid",
     "silu",
     "tanh",
     "tfloat32",
-    "tune",
-    "weight_gradient",
 ]
 
 
+def _later() -> dict[str, str]:
+    """The module of each public name that is imported late."""
+    return _LATER | {name: module for family in FAMILIES for name, module in family.exports.items()}
+
+
 def __getattr__(name: str) -> object:
-    if name not in _LATER:
+    module = _later().get(name)
+    if module is None:
         raise AttributeError(f"module 'kronop' has no attribute {name!r}")
-    module = importlib.import_module(_LATER[name])
-    value: object = module if name == "compiler" else getattr(module, name)
+    found = importlib.import_module(module)
+    value: object = found if name == "compiler" else getattr(found, name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return sorted({*__all__, *_later()})
+
+
+__all__.extend(_later())

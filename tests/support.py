@@ -230,9 +230,9 @@ def expected_kron(
         return Expected(value, 0)
     # Rounding: one step for each product and sum of each factor, on the sum of magnitudes.
     steps = sum(size for size, _ in description.contractions) + len(factors)
-    plain = _magnitudes_of(description)
+    plain = magnitudes_of(description)
     magnitude = plain.reference(np.abs(_wide(x)), [np.abs(_wide(item)) for item in factors])
-    bound = _bound(description, value, magnitude, steps, z, None, output_op)
+    bound = error_bound(description, value, magnitude, steps, z, None, output_op)
     math = description.math
     if math.opcode_class is kronop.OpClass.TensorOp and math.element_a.bytes == 2:
         # What is between two factors has the operands' significand.
@@ -253,12 +253,13 @@ def expected_ksparse(
     value = description.reference(x, weights, z, bias, output_op)
     if value.dtype.kind == "i":
         return Expected(value, 0)
-    plain = _magnitudes_of(description)
+    plain = magnitudes_of(description)
     magnitude = plain.reference(np.abs(_wide(x)), np.abs(_wide(weights)))
     if bias is not None and description.batch_last:
         bias = np.asarray(bias)[:, None]
     return Expected(
-        value, _bound(description, value, magnitude, description.pattern[2] + 1, z, bias, output_op)
+        value,
+        error_bound(description, value, magnitude, description.pattern[2] + 1, z, bias, output_op),
     )
 
 
@@ -274,14 +275,14 @@ def expected_chain(
     value = description.reference(x, weights, z, bias, output_op)
     if value.dtype.kind == "i":
         return Expected(value, 0)
-    plain = _magnitudes_of(description)
+    plain = magnitudes_of(description)
     magnitude = plain.reference(np.abs(_wide(x)), [np.abs(_wide(item)) for item in weights])
     if bias is not None and description.batch_last:
         bias = np.asarray(bias)[:, None]
     steps = sum(pattern[2] for pattern in description.patterns) + 1
-    bound = _bound(description, value, magnitude, steps, z, bias, output_op)
+    bound = error_bound(description, value, magnitude, steps, z, bias, output_op)
     # What is between two factors is rounded to the tensors' type; an activation doubles errors at
-    # most, as in `_bound`.
+    # most, as in `error_bound`.
     scalars = output_op or description.epilogue.epilogue_type()
     unit = _UNIT[description.X.element]
     return Expected(value, bound + 2 * len(weights) * unit * abs(scalars.alpha) * magnitude)
@@ -300,7 +301,7 @@ def expected_gradient(
     value = description.reference(
         _wide(x), _wide(g), None if z is None else _wide(z), output_op, wide
     )
-    plain = _magnitudes_of(description)
+    plain = magnitudes_of(description)
     magnitude = plain.reference(
         np.abs(_wide(x)), np.abs(_wide(g)), factors=[np.abs(item) for item in wide]
     )
@@ -311,21 +312,21 @@ def expected_gradient(
     steps = rows * (a * d if description.tied else 1) + 32
     # Of factors: as many again as the product has elements, and the products of the others'.
     steps += math.prod(description.pattern[1:3]) + len(factors) if factors else 0
-    return Expected(value, _bound(description, value, magnitude, steps, z, None, output_op))
+    return Expected(value, error_bound(description, value, magnitude, steps, z, None, output_op))
 
 
 def _wide(array: Any) -> Any:
     return np.asarray(array, np.float64)
 
 
-def _magnitudes_of(description: Any) -> Any:
+def magnitudes_of(description: Any) -> Any:
     """The same product with a plain epilogue."""
     import dataclasses
 
     return dataclasses.replace(description, epilogue=linear(description.Y.element))
 
 
-def _bound(
+def error_bound(
     description: Any, value: Any, magnitude: Any, steps: int, z: Any, bias: Any, output_op: Any
 ) -> Any:
     """Standard forward error bound (Higham, section 3.1), the epilogue's operations on top.

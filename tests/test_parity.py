@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import kronop
+from kronop import families
 from kronop.descriptions.datatype import result_type
-from kronop.emit.table import EMITTERS
 from kronop.target import detect_x86_arch
 from tests import support
 from tests.covering import combinations
@@ -114,8 +114,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     full = metafunc.config.getoption("--full")
     cases = [
         pytest.param(case, id=_name(case), marks=[pytest.mark.cuda] if backend == "cuda" else [])
-        for kind, backend in EMITTERS
-        if kind is family
+        for kind in (kind for known in families.FAMILIES for kind in known.kinds)
+        if kind.description.get() is family
+        for backend in kind.emitters
         for case in combinations(full=full, target=_TARGETS[backend], **choices)
     ]
     metafunc.parametrize("case", cases)

@@ -10,8 +10,8 @@ from typing import Any
 from kronop.bench.patterns import Case
 from kronop.cpus import cpu_count
 from kronop.errors import KronopError
-from kronop.functional_ksparse import ksparse_arguments
-from kronop.gradients import gradient_arguments
+from kronop.families.ksparse.api import ksparse_arguments
+from kronop.families.ksparse.gradient_api import gradient_arguments
 
 
 def compile_all(cases: Sequence[Case], device: str, tell: Callable[[str], None]) -> None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import importlib
+from types import ModuleType
 
-from kronop.commands import bench_kron, bench_ksparse, bench_vit
-
-_SUBJECTS = {"kron": bench_kron, "ksparse": bench_ksparse, "vit": bench_vit}
+from kronop import families
+from kronop.commands import bench_vit
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     subjects = parser.add_subparsers(dest="subject", required=True)
-    for name, module in _SUBJECTS.items():
+    for name, module in _subjects().items():
         summary = (module.__doc__ or "").splitlines()[0]
         module.configure(subjects.add_parser(name, help=summary, description=summary))
 
@@ -22,4 +23,11 @@ def execute(options: argparse.Namespace) -> None:
     Raises:
         KronopError: arguments that do not fit, or cases that failed; the output says which.
     """
-    _SUBJECTS[options.subject].execute(options)
+    _subjects()[options.subject].execute(options)
+
+
+def _subjects() -> dict[str, ModuleType]:
+    named = {family.name: family.bench for family in families.FAMILIES if family.bench}
+    return {name: importlib.import_module(module) for name, module in named.items()} | {
+        "vit": bench_vit
+    }

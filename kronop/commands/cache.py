@@ -7,8 +7,9 @@ import datetime
 from collections.abc import Sequence
 from pathlib import Path
 
-from kronop import compiler, tuning_table
+from kronop import compiler
 from kronop.compiler.rows import Winner
+from kronop.core import tuning_table
 from kronop.errors import ArgumentError, mismatch
 
 

@@ -1,20 +1,15 @@
-"""The support matrix: element types of each family on each target, from the table of emitters."""
+"""The support matrix: element types of each kind of operation on each target."""
 
 from __future__ import annotations
 
 import argparse
 
 import kronop
+from kronop import families
+from kronop.core.family import Kind
 from kronop.descriptions.datatype import TENSOR_TYPES, DataType, result_type
-from kronop.emit.table import EMITTERS
 
 _TARGETS = ("sm_80", "sm_90a", "x86-amx", "x86-avx512", "x86-avx2", "x86-generic")
-_FAMILIES = {
-    kronop.KronMatmulDescription: "Kronecker",
-    kronop.KSparseDescription: "Kronecker-sparse",
-    kronop.KSparseChainDescription: "chain of Kronecker-sparse",
-    kronop.KSparseGradientDescription: "gradient of weights",
-}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -28,73 +23,37 @@ def execute(options: argparse.Namespace) -> None:
 def table() -> str:
     """The matrix as a Markdown table."""
     lines = ["| family | target | element types |", "| --- | --- | --- |"]
-    for family, name in _FAMILIES.items():
+    for kind in (kind for family in families.FAMILIES for kind in family.kinds):
         for target in map(kronop.Target.parse, _TARGETS):
-            types = [
-                item.name for item in TENSOR_TYPES.values() if _supported(family, item, target)
-            ]
+            types = [item.name for item in TENSOR_TYPES.values() if _supported(kind, item, target)]
             if types:
-                lines.append(f"| {name} | {target} | {', '.join(types)} |")
+                lines.append(f"| {kind.name} | {target} | {', '.join(types)} |")
     return "\n".join(lines)
 
 
-def _supported(family: type, element: DataType, target: kronop.Target) -> bool:
-    emitter = EMITTERS.get((family, target.backend))
-    if emitter is None:
+def _supported(kind: Kind, element: DataType, target: kronop.Target) -> bool:
+    if target.backend not in kind.emitters:
         return False
+    emitter = kind.emitter(target)
     try:
-        description = _description(family, element, emitter.instruction(element, target))
+        description = _description(kind, element, emitter.instruction(element, target))
     except (kronop.DescriptionError, kronop.ElementTypeError):
         return False
     return bool(emitter.supports(description, target))
 
 
-def _description(family: type, element: DataType, math: kronop.MathInstruction) -> object:
-    """A small operation of a family.
+def _description(kind: Kind, element: DataType, math: kronop.MathInstruction) -> object:
+    """A small operation of a kind.
 
     Raises:
-        ElementTypeError: the family has none of this type.
+        ElementTypeError: there is none of this type.
     """
-    tensor = kronop.TensorDescription(element)
-    accumulator = math.element_accumulator
-    result = kronop.TensorDescription(result_type(element))
-    epilogue = kronop.LinearCombination(result.element, 1, accumulator, accumulator)
-    if family is kronop.KronMatmulDescription:
-        return kronop.KronMatmulDescription(
-            math=math,
-            tile=None,
-            X=tensor,
-            F=tensor,
-            Y=result,
-            epilogue=epilogue,
-            factors=((8, 8), (8, 8)),
-        )
-    if family is kronop.KSparseChainDescription:
-        return kronop.KSparseChainDescription(
-            math=math,
-            tile=None,
-            X=tensor,
-            W=tensor,
-            Y=result,
-            epilogue=epilogue,
-            patterns=((2, 8, 8, 2), (2, 8, 8, 2)),
-        )
-    if family is kronop.KSparseGradientDescription:
-        return kronop.KSparseGradientDescription(
-            math=math,
-            tile=None,
-            X=tensor,
-            G=tensor,
-            Y=result,
-            epilogue=epilogue,
-            pattern=(2, 8, 8, 2),
-        )
-    return kronop.KSparseDescription(
+    accumulator, output = math.element_accumulator, result_type(element)
+    return kind.description.get()(
         math=math,
         tile=None,
-        X=tensor,
-        W=tensor,
-        Y=result,
-        epilogue=epilogue,
-        pattern=(2, 8, 8, 2),
+        Y=kronop.TensorDescription(output),
+        epilogue=kronop.LinearCombination(output, 1, accumulator, accumulator),
+        **dict.fromkeys(kind.inputs, kronop.TensorDescription(element)),
+        **kind.sample,
     )

@@ -10,7 +10,7 @@ from kronop.descriptions.datatype import FLOAT8, DataType, Layout
 from kronop.descriptions.epilogue import Epilogue, check_accumulator
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tensor import TensorDescription
-from kronop.descriptions.tile import TileDescription
+from kronop.descriptions.tile import TileDescription, whole
 from kronop.errors import (
     ArgumentError,
     DescriptionError,
@@ -183,3 +183,30 @@ def check_sizes(subject: str, names: Sequence[str], sizes: Sequence[int]) -> Non
                 else f"give {len(names)} sizes, not {count}",
             )
         )
+
+
+def integers(name: str, values: Any) -> Any:
+    """A tuple of Python's own integers, where the items are integers of any kind.
+
+    Raises:
+        ElementTypeError: no sequence.
+    """
+    try:
+        return tuple(map(whole, values))
+    except TypeError:
+        raise ElementTypeError(
+            mismatch(
+                name, expected="a sequence of integers", got=repr(values), hint="give every size"
+            )
+        ) from None
+
+
+def lists_of_integers(name: str, values: Any) -> Any:
+    """The same of each item: shapes of factors, patterns of a chain."""
+    each = enumerate(integers(name, values))
+    return tuple(integers(f"{name}[{index}]", item) for index, item in each)
+
+
+# For fields that a user may give as any kind of sequence, of any kind of integers.
+INTEGERS: Mapping[str, Any] = {"plain": integers}
+LISTS_OF_INTEGERS: Mapping[str, Any] = {"plain": lists_of_integers}

@@ -30,6 +30,7 @@ class Step:
         bytes_per_row: memory traffic per row of X that is unavoidable in this step.
         operations_per_row: multiplications and additions per row of X.
         note: what this step does, for `print(plan)`.
+        package: the Python package whose folder the header is in; empty for kronop's shared ones.
         launch: name -> value of what only the packing of parameters needs, not the kernel's text.
     """
 
@@ -47,6 +48,7 @@ class Step:
     operations_per_row: int
     note: str
     launch: tuple[tuple[str, Constant], ...] = ()
+    package: str = ""
 
     def constant(self, name: str) -> Constant:
         """A constant of the kernel or of its launch."""

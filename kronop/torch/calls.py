@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kronop.descriptions.kron import Side
-from kronop.functional import gekmm, gemkm, kron_arguments
-from kronop.gradients import gradient_arguments, weight_gradient
-from kronop.program import Recording
+from kronop.core.program import Recording
+from kronop.families.kron.api import gekmm, gemkm, kron_arguments
+from kronop.families.kron.description import Side
+from kronop.families.ksparse.gradient_api import gradient_arguments, weight_gradient
 
 
 class Calls:

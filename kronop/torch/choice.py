@@ -18,7 +18,7 @@ from kronop.descriptions.epilogue import LinearCombination
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import KronopError
-from kronop.families import KSparseOperation
+from kronop.families.ksparse.operation import KSparseOperation
 from kronop.torch.ksparse_shapes import Pattern, inputs_of, outputs_of
 
 AUTO = "auto"

@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from kronop import program
-from kronop.functional import gekmm, gemkm
+from kronop.core import program
+from kronop.families.kron.api import gekmm, gemkm
 from kronop.torch.calls import Calls, NotedCalls
 from kronop.torch.grouping import Group, groups
 from kronop.torch.sums import KernelSums, MatrixSums, leading, on_gpu

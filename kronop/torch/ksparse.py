@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from kronop import functional_ksparse
 from kronop.descriptions.epilogue import ACTIVATION_NAMES
 from kronop.descriptions.shared import beta_beside
 from kronop.errors import ArgumentError, mismatch
+from kronop.families.ksparse import api as functional_ksparse
 from kronop.torch import ksparse_operators, transforms
 from kronop.torch.autocasting import cast_to, cast_together
 from kronop.torch.checks import check_source, check_tensor, number

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from kronop import functional_ksparse
+from kronop.families.ksparse import api as functional_ksparse
 from kronop.torch import ksparse_formulas, ksparse_operators, ksparse_steps, transforms
 from kronop.torch.autocasting import cast_together
 from kronop.torch.ksparse_shapes import turned

@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 
-from kronop import functional_ksparse
 from kronop.descriptions.datatype import TENSOR_TYPES, result_type
 from kronop.errors import ArgumentError, mismatch
-from kronop.gradients import weight_gradient
+from kronop.families.ksparse import api as functional_ksparse
+from kronop.families.ksparse.gradient_api import weight_gradient
 from kronop.torch import ksparse_batching, ksparse_formulas, ksparse_transforms, transforms
 from kronop.torch.autocasting import cast, register, without_autocast
 from kronop.torch.ksparse_shapes import (

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kronop import program
+from kronop.core import program
 from kronop.errors import ElementTypeError, mismatch
-from kronop.functional_ksparse import chain_patterns, ksmm, ksparse_arguments
-from kronop.gradients import gradient_arguments
+from kronop.families.ksparse.api import chain_patterns, ksmm, ksparse_arguments
+from kronop.families.ksparse.gradient_api import gradient_arguments
 from kronop.torch.gradient import Buffers, make_bytes, maker_of
 from kronop.torch.ksparse_operators import compute_gradient
 from kronop.torch.ksparse_shapes import as_matrix, check_types, inputs_of, result_shape

@@ -29,8 +29,8 @@ class KSLinear(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
     """A linear layer whose weight is a product of Kronecker-sparse factors: W = K_1 ... K_L.
 
     A factor of pattern (a, b, c, d) is I_a x dense(b, c) x I_d in structure: a b d rows, a c d
-    columns and a b c d entries, its weights (kronop.descriptions.ksparse says where). It stands
-    where a torch.nn.Linear does: y = x W' + bias.
+    columns and a b c d entries, its weights (kronop.families.ksparse.description says where). It
+    stands where a torch.nn.Linear does: y = x W' + bias.
 
     Args:
         patterns: (a, b, c, d) of each factor: the right-most one, which is applied first, first.

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from kronop.errors import ArgumentError, mismatch
-from kronop.functional import gekmm, gemkm
+from kronop.families.kron.api import gekmm, gemkm
 from kronop.torch import batching, formulas, transforms
 from kronop.torch.gradient import gradients
 

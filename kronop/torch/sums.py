@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from kronop.gradients import weight_gradient
+from kronop.families.ksparse.gradient_api import weight_gradient
 from kronop.torch.calls import Calls
 from kronop.torch.grouping import Group, permutes
 

@@ -32,16 +32,16 @@ from kronop.descriptions.epilogue import (
     LinearCombinationGeneric,
     gelu,
 )
-from kronop.descriptions.kron import KronMatmulDescription, Side
-from kronop.descriptions.ksparse import KSparseDescription
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tensor import TensorDescription
-from kronop.emit.cuda import passes, tiles
-from kronop.emit.cuda.kron import CudaKronEmitter
-from kronop.emit.cuda.ksparse import CudaKSparseEmitter
 from kronop.emit.plan import Plan
 from kronop.emit.render import render
 from kronop.errors import DescriptionError
+from kronop.families.kron.cuda import passes, tiles
+from kronop.families.kron.cuda.emitter import CudaKronEmitter
+from kronop.families.kron.description import KronMatmulDescription, Side
+from kronop.families.ksparse.cuda.emitter import CudaKSparseEmitter
+from kronop.families.ksparse.description import KSparseDescription
 from kronop.target import Target
 from tests import support
 

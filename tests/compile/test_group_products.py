@@ -16,9 +16,9 @@ import pytest
 import kronop
 from kronop.artifacts import Source
 from kronop.compiler import nvrtc_backend
-from kronop.emit.cuda.ksparse import CudaKSparseEmitter
 from kronop.emit.plan import Step
 from kronop.emit.render import render
+from kronop.families.ksparse.cuda.emitter import CudaKSparseEmitter
 from kronop.target import Target
 from tests import support
 

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from kronop.args import device, memory, stream
-from kronop.args.kron import KronMatmulArguments
-from kronop.args.ksparse import KSparseArguments
 from kronop.args.memory import DeviceBuffer, get_allocated_size, get_memory_pool
 from kronop.args.tensor import describe, empty, view
 from kronop.args.view import Device
 from kronop.descriptions.datatype import bfloat16, float32, float64
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, OutOfMemoryError
+from kronop.families.kron.arguments import KronMatmulArguments
+from kronop.families.ksparse.arguments import KSparseArguments
 from tests.unit.args_double import OperationDouble, kron, ksparse
 
 pytestmark = pytest.mark.cuda

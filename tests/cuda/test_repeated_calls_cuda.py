@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import kronop
-from kronop import prepared
 from kronop.args.memory import get_allocated_size
+from kronop.core import prepared
 
 pytestmark = pytest.mark.cuda
 

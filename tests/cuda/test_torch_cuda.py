@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import kronop
-from kronop import program
+from kronop.core import program
 
 pytestmark = pytest.mark.cuda
 

@@ -7,7 +7,7 @@ import pytest
 
 import kronop
 from kronop import knobs
-from kronop.functional import kron_arguments
+from kronop.families.kron.api import kron_arguments
 
 pytestmark = pytest.mark.cuda
 

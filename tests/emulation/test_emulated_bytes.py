@@ -11,9 +11,9 @@ import pytest
 
 from kronop.descriptions.datatype import Layout, RowMajor, int8, int32
 from kronop.descriptions.epilogue import LinearCombinationClamp
-from kronop.descriptions.kron import Side
 from kronop.descriptions.math_instruction import MathInstruction
-from kronop.emit.cuda import passes, tiles
+from kronop.families.kron.cuda import passes, tiles
+from kronop.families.kron.description import Side
 from tests.emulation import test_emulated_kernels
 from tests.emulation.emulator import host_compiler
 from tests.emulation.test_emulated_kernels import folder, run_kron

@@ -21,18 +21,18 @@ from kronop.descriptions.datatype import (
     float64,
 )
 from kronop.descriptions.epilogue import LinearCombinationGeneric, relu
-from kronop.descriptions.ksparse_chain import (
+from kronop.descriptions.math_instruction import MathInstruction
+from kronop.descriptions.tensor import TensorDescription
+from kronop.emit.plan import Plan, Step
+from kronop.families.ksparse import chains
+from kronop.families.ksparse.chain_description import (
     KSparseChainDescription,
     KSparseChainProblem,
     Pattern,
     StridedFactor,
 )
-from kronop.descriptions.math_instruction import MathInstruction
-from kronop.descriptions.tensor import TensorDescription
-from kronop.emit import chains
-from kronop.emit.cuda import chain_step
-from kronop.emit.cuda.ksparse_chain import CudaKSparseChainEmitter
-from kronop.emit.plan import Plan, Step
+from kronop.families.ksparse.cuda import chain_step
+from kronop.families.ksparse.cuda.chain_emitter import CudaKSparseChainEmitter
 from kronop.target import Target
 from tests.emulation.emulator import Emulator, host_compiler
 from tests.emulation.test_emulated_kernels import (

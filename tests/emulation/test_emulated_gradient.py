@@ -17,15 +17,15 @@ from kronop.descriptions.datatype import (
     float32,
     float64,
 )
-from kronop.descriptions.ksparse_gradient import (
+from kronop.descriptions.math_instruction import MathInstruction, OpClass
+from kronop.descriptions.tensor import TensorDescription
+from kronop.descriptions.tile import TileDescription
+from kronop.families.ksparse.cuda.gradient_emitter import CudaKSparseGradientEmitter
+from kronop.families.ksparse.gradient_description import (
     KSparseGradientDescription,
     KSparseGradientProblem,
     StridedWeights,
 )
-from kronop.descriptions.math_instruction import MathInstruction, OpClass
-from kronop.descriptions.tensor import TensorDescription
-from kronop.descriptions.tile import TileDescription
-from kronop.emit.cuda.ksparse_gradient import CudaKSparseGradientEmitter
 from kronop.target import Target
 from tests.emulation.emulator import Emulator, host_compiler
 from tests.emulation.test_emulated_kernels import (

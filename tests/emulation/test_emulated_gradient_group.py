@@ -88,7 +88,7 @@ def test_few_rows_and_none(folder: Path) -> None:
 
 def test_rows_in_parts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where lanes of all rows have no room, parts of the rows follow each other."""
-    step = "kronop.emit.cuda.gradient_group_step"
+    step = "kronop.families.ksparse.cuda.gradient_group_step"
     monkeypatch.setattr(f"{step}._MOST_APART", 1 << 12)
     monkeypatch.setattr(f"{step}._ROWS", 8)
     run(folder, (2, 48, 40, 2), 100, (64, 48, 64), 3)

@@ -17,8 +17,9 @@ from kronop.descriptions.datatype import (
 )
 from kronop.descriptions.math_instruction import MathInstruction, OpClass
 from kronop.descriptions.tile import TileDescription
-from kronop.emit.cuda import contract_group, contract_group_choice, ksparse
+from kronop.emit.cuda import contract_group, contract_group_choice
 from kronop.emit.cuda.contract_group import GroupTile
+from kronop.families.ksparse.cuda import emitter as ksparse
 from kronop.target import Target
 from tests.emulation.emulator import host_compiler
 from tests.emulation.test_emulated_kernels import folder, run_ksparse

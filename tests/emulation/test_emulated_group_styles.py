@@ -12,9 +12,10 @@ import pytest
 
 from kronop.descriptions.datatype import ColumnMajor, DataType, Layout, RowMajor, float16, float32
 from kronop.descriptions.math_instruction import MathInstruction
-from kronop.emit.cuda import contract_group_choice, ksparse
-from kronop.emit.cuda.ksparse import CudaKSparseEmitter
+from kronop.emit.cuda import contract_group_choice
 from kronop.emit.plan import Step
+from kronop.families.ksparse.cuda import emitter as ksparse
+from kronop.families.ksparse.cuda.emitter import CudaKSparseEmitter
 from kronop.target import Target
 from tests import support
 from tests.covering import pairs

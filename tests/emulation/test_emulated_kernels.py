@@ -36,13 +36,14 @@ from kronop.descriptions.epilogue import (
     gelu,
     leaky_relu,
 )
-from kronop.descriptions.kron import KronMatmulDescription, KronProblem, Side, StridedMatrix
-from kronop.descriptions.ksparse import KSparseDescription, KSparseProblem
 from kronop.descriptions.math_instruction import MathInstruction
+from kronop.descriptions.strided import StridedMatrix
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
-from kronop.emit.cuda.kron import CudaKronEmitter
-from kronop.emit.cuda.ksparse import CudaKSparseEmitter
+from kronop.families.kron.cuda.emitter import CudaKronEmitter
+from kronop.families.kron.description import KronMatmulDescription, KronProblem, Side
+from kronop.families.ksparse.cuda.emitter import CudaKSparseEmitter
+from kronop.families.ksparse.description import KSparseDescription, KSparseProblem
 from kronop.target import Target
 from tests import support
 from tests.emulation.emulator import Emulator, host_compiler

@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 from kronop.descriptions.datatype import bfloat16, float32
-from kronop.descriptions.kron import KronProblem, Side
 from kronop.emit.plan import Plan
-from kronop.emit.x86 import kron, kron_amx, planning
+from kronop.emit.x86 import planning
+from kronop.families.kron.description import KronProblem, Side
+from kronop.families.kron.x86 import emitter as kron
+from kronop.families.kron.x86 import kron_amx
 from tests import support
 from tests.emulation.emulator import host_compiler
 from tests.emulation.tiles import NATIVE, before_a_wall, build

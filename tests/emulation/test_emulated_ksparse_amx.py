@@ -11,9 +11,11 @@ import pytest
 
 import kronop
 from kronop.descriptions.datatype import bfloat16, float32, int8, int32
-from kronop.descriptions.ksparse import KSparseProblem
 from kronop.emit.plan import Plan
-from kronop.emit.x86 import ksparse, ksparse_amx, planning
+from kronop.emit.x86 import planning
+from kronop.families.ksparse.description import KSparseProblem
+from kronop.families.ksparse.x86 import emitter as ksparse
+from kronop.families.ksparse.x86 import ksparse_amx
 from tests import support
 from tests.emulation.emulator import host_compiler
 from tests.emulation.tiles import NATIVE, before_a_wall, build

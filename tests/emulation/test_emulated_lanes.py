@@ -11,7 +11,7 @@ import pytest
 from kronop.descriptions.datatype import DataType, bfloat16, float16, float32
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tile import TileDescription
-from kronop.emit.cuda import contract_parted
+from kronop.families.ksparse.cuda import contract_parted
 from kronop.target import Target
 from tests.emulation.emulator import host_compiler
 from tests.emulation.test_emulated_kernels import folder, run_ksparse

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from kronop.descriptions.datatype import ColumnMajor, RowMajor, float16, float32, float64, int32
-from kronop.descriptions.kron import Side
 from kronop.descriptions.math_instruction import MathInstruction
+from kronop.families.kron.description import Side
 from tests.covering import combinations
 from tests.emulation.emulator import host_compiler
 from tests.emulation.test_emulated_kernels import folder, run_kron

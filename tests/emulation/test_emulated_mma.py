@@ -17,9 +17,9 @@ from kronop.descriptions.datatype import (
     float64,
 )
 from kronop.descriptions.epilogue import LinearCombinationClamp, LinearCombinationGeneric, gelu
-from kronop.descriptions.kron import Side
 from kronop.descriptions.math_instruction import MathInstruction, OpClass
-from kronop.emit.cuda import kron_launch
+from kronop.families.kron.cuda import kron_launch
+from kronop.families.kron.description import Side
 from tests.emulation.emulator import host_compiler
 from tests.emulation.test_emulated_kernels import folder, run_kron
 

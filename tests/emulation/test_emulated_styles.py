@@ -19,8 +19,10 @@ from kronop.descriptions.datatype import (
     float32,
     float64,
 )
-from kronop.descriptions.kron import Side
-from kronop.emit.cuda import kron, mma, mma_step, operands, passes, tiles
+from kronop.emit.cuda import operands
+from kronop.families.kron.cuda import emitter as kron
+from kronop.families.kron.cuda import mma, mma_step, passes, tiles
+from kronop.families.kron.description import Side
 from tests.emulation import test_emulated_kernels as kernels
 from tests.emulation.emulator import host_compiler
 from tests.emulation.test_emulated_kernels import folder

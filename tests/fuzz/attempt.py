@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from unittest import mock
 
-from kronop.operation import Operation
+from kronop.core.operation import Operation
 from tests.fuzz import invoke, plans
 from tests.fuzz.case import Call, Case, Problem
 from tests.fuzz.draw import Draw

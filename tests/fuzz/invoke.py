@@ -8,8 +8,11 @@ from typing import Any
 from unittest import mock
 
 import kronop
-from kronop import functional, functional_ksparse, gradients, prepared, program
+from kronop.core import prepared, program
 from kronop.descriptions.tensor import TensorDescription
+from kronop.families.kron import api as functional
+from kronop.families.ksparse import api as functional_ksparse
+from kronop.families.ksparse import gradient_api as gradients
 from tests.fuzz.case import Call
 from tests.fuzz.tensors import Tensors
 

@@ -8,13 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from kronop import functional, functional_ksparse, gradients
 from kronop.args.tensor import describe, view
 from kronop.descriptions.datatype import DataType
-from kronop.descriptions.kron import Side
 from kronop.emit.cuda.contract import Order
 from kronop.emit.plan import Plan
-from kronop.emit.x86.kron_parts import Kind
+from kronop.families.kron import api as functional
+from kronop.families.kron.description import Side
+from kronop.families.kron.x86.kron_parts import Kind
+from kronop.families.ksparse import api as functional_ksparse
+from kronop.families.ksparse import gradient_api as gradients
 from tests import support
 from tests.fuzz.arrays import array_over
 from tests.fuzz.case import Call, Operand, Problem

@@ -12,14 +12,14 @@ from kronop.args.tensor import CPU, TensorView
 from kronop.artifacts import Launch
 from kronop.descriptions.datatype import DataType, float32, float64, int32, int64
 from kronop.descriptions.epilogue import LinearCombination
-from kronop.descriptions.kron import KronMatmulDescription, KronProblem, Side
-from kronop.descriptions.ksparse import KSparseDescription, KSparseProblem
-from kronop.descriptions.ksparse_gradient import (
+from kronop.descriptions.math_instruction import MathInstruction, MathOperation, OpClass
+from kronop.descriptions.tensor import TensorDescription
+from kronop.families.kron.description import KronMatmulDescription, KronProblem, Side
+from kronop.families.ksparse.description import KSparseDescription, KSparseProblem
+from kronop.families.ksparse.gradient_description import (
     KSparseGradientDescription,
     KSparseGradientProblem,
 )
-from kronop.descriptions.math_instruction import MathInstruction, MathOperation, OpClass
-from kronop.descriptions.tensor import TensorDescription
 from kronop.target import Target
 
 _ACCUMULATOR = {"float64": float64, "int32": int32, "int64": int64}

@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kronop.args import base
-from kronop.args.kron import KronMatmulArguments
 from kronop.args.tensor import describe, view
 from kronop.descriptions.datatype import ColumnMajor, float32, float64, int32
-from kronop.descriptions.kron import Side
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, DeviceError, ElementTypeError
+from kronop.families.kron.arguments import KronMatmulArguments
+from kronop.families.kron.description import Side
 from tests.unit.args_double import OperationDouble, kron
 
 FACTORS = ((2, 3), (3, 1), (1, 2))
@@ -410,8 +410,8 @@ def test_a_broken_alignment_is_refused() -> None:
 
 
 def test_gpu_tensors_are_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kronop.args import kron as module
     from kronop.args.view import Device
+    from kronop.families.kron import arguments as module
 
     real = module.view
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kronop.args.kron import KronMatmulArguments
-from kronop.args.ksparse import KSparseArguments
 from kronop.args.tensor import describe, view
 from kronop.descriptions.datatype import ColumnMajor, float64
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, ElementTypeError
+from kronop.families.kron.arguments import KronMatmulArguments
+from kronop.families.ksparse.arguments import KSparseArguments
 from tests.unit.args_double import OperationDouble, kron, ksparse
 from tests.unit.test_args_kron import _integers, _scrambled
 

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kronop.args.ksparse_gradient import KSparseGradientArguments
 from kronop.descriptions.datatype import float64
 from kronop.descriptions.epilogue import LinearCombination
-from kronop.descriptions.ksparse_gradient import KSparseGradientDescription
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, DescriptionError, ElementTypeError
+from kronop.families.ksparse.gradient_arguments import KSparseGradientArguments
+from kronop.families.ksparse.gradient_description import KSparseGradientDescription
 from tests.unit.args_double import OperationDouble
 from tests.unit.test_args_kron import _integers, _scrambled
 

@@ -11,14 +11,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kronop.args import device
-from kronop.args.kron import KronMatmulArguments
-from kronop.args.ksparse import KSparseArguments
 from kronop.args.memory import get_allocated_size
 from kronop.args.tensor import view
 from kronop.descriptions.datatype import float32
-from kronop.descriptions.kron import Side
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, DescriptionError, OutOfMemoryError
+from kronop.families.kron.arguments import KronMatmulArguments
+from kronop.families.kron.description import Side
+from kronop.families.ksparse.arguments import KSparseArguments
 from tests.unit.args_double import OperationDouble, kron, ksparse
 from tests.unit.gpu_double import Driver, Pool, gpu
 from tests.unit.test_args_kron import FACTORS, _integers, _scrambled

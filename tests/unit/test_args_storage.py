@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kronop.args.kron import KronMatmulArguments
-from kronop.args.ksparse import KSparseArguments
 from kronop.args.storage import check_kept, of_array
 from kronop.args.tensor import view
 from kronop.errors import ArgumentError
+from kronop.families.kron.arguments import KronMatmulArguments
+from kronop.families.ksparse.arguments import KSparseArguments
 from tests.unit.args_double import OperationDouble, kron, ksparse
 from tests.unit.gpu_double import Driver, gpu
 

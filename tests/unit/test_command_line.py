@@ -15,7 +15,7 @@ from kronop import compiler, knobs
 from kronop.__main__ import main
 from kronop.commands.cache import _key
 from kronop.commands.matrix import table
-from kronop.commands.show import factors_of
+from kronop.families.kron.command import factors_of
 
 
 def test_demo_runs_the_whole_chain(capsys) -> None:

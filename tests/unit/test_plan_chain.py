@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 import kronop
-from kronop.emit import chains
-from kronop.emit.cuda import chain_step, chain_tile, ksparse_chain
-from kronop.emit.cuda.chain_pair import pairs
+from kronop.families.ksparse import chains
+from kronop.families.ksparse.cuda import chain_emitter as ksparse_chain
+from kronop.families.ksparse.cuda import chain_step, chain_tile
+from kronop.families.ksparse.cuda.chain_pair import pairs
 from tests import support
 
 _QKV = ((2, 48, 192, 1), (1, 192, 48, 2))

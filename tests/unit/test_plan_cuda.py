@@ -22,20 +22,21 @@ from kronop.descriptions.datatype import (
     result_type,
 )
 from kronop.descriptions.epilogue import LinearCombination
-from kronop.descriptions.kron import KronMatmulDescription, KronProblem, Side, StridedMatrix
-from kronop.descriptions.ksparse import KSparseDescription
 from kronop.descriptions.math_instruction import MathInstruction, OpClass
+from kronop.descriptions.strided import StridedMatrix
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
-from kronop.emit.cuda import half, kron_launch, mma, tile
 from kronop.emit.cuda.contract_step import merged_rows
-from kronop.emit.cuda.kron import CudaKronEmitter
-from kronop.emit.cuda.ksparse import CudaKSparseEmitter
 from kronop.emit.cuda.operands import MOST_BLOCKS, View, allows_vectors
-from kronop.emit.cuda.shapes import PassShape, multiply_adds, shrinking
 from kronop.emit.plan import Plan, Step
 from kronop.emit.render import render
 from kronop.errors import DescriptionError
+from kronop.families.kron.cuda import half, kron_launch, mma, tile
+from kronop.families.kron.cuda.emitter import CudaKronEmitter
+from kronop.families.kron.cuda.shapes import PassShape, multiply_adds, shrinking
+from kronop.families.kron.description import KronMatmulDescription, KronProblem, Side
+from kronop.families.ksparse.cuda.emitter import CudaKSparseEmitter
+from kronop.families.ksparse.description import KSparseDescription
 from kronop.target import Target
 from tests import support
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import kronop
-from kronop.descriptions.kron import StridedMatrix
-from kronop.descriptions.ksparse import KSparseProblem
+from kronop.descriptions.strided import StridedMatrix
+from kronop.families.ksparse.description import KSparseProblem
 from tests import support
 
 _HALVES = [kronop.float16, kronop.bfloat16]

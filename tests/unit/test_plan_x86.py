@@ -10,15 +10,16 @@ import signal
 import pytest
 
 import kronop
-from kronop.descriptions.kron import KronMatmulDescription, KronProblem, Side, StridedMatrix
-from kronop.descriptions.ksparse import KSparseDescription
+from kronop.descriptions.strided import StridedMatrix
 from kronop.emit.render import render
-from kronop.emit.x86.kron import X86KronEmitter
-from kronop.emit.x86.kron_parts import Kind, Setting
-from kronop.emit.x86.kron_plan import merge
-from kronop.emit.x86.ksparse import X86KSparseEmitter
-from kronop.emit.x86.ksparse_chain import X86KSparseChainEmitter
 from kronop.errors import DescriptionError
+from kronop.families.kron.description import KronMatmulDescription, KronProblem, Side
+from kronop.families.kron.x86.emitter import X86KronEmitter
+from kronop.families.kron.x86.kron_parts import Kind, Setting
+from kronop.families.kron.x86.kron_plan import merge
+from kronop.families.ksparse.description import KSparseDescription
+from kronop.families.ksparse.x86.chain_emitter import X86KSparseChainEmitter
+from kronop.families.ksparse.x86.emitter import X86KSparseEmitter
 from kronop.target import Target
 from tests import support
 

@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import kronop
-from kronop import prepared
 from kronop.args import host, memory, signature
 from kronop.args.staging import Placement
 from kronop.args.view import CPU, Device
+from kronop.core import prepared
 from tests import support
 from tests.test_properties import _gradient_problems, _kron_problems, _ksparse_problems
 from tests.unit.gpu_double import Driver, gpu

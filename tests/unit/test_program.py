@@ -15,14 +15,14 @@ torch = pytest.importorskip("torch")
 
 import kronop  # noqa: E402
 import kronop.torch  # noqa: E402
-from kronop import program  # noqa: E402
-from kronop.args.ksparse_gradient import KSparseGradientArguments  # noqa: E402
 from kronop.artifacts import Launch  # noqa: E402
+from kronop.core import program  # noqa: E402
 from kronop.descriptions.datatype import float64  # noqa: E402
 from kronop.descriptions.epilogue import LinearCombination  # noqa: E402
-from kronop.descriptions.ksparse_gradient import KSparseGradientDescription  # noqa: E402
 from kronop.descriptions.math_instruction import MathInstruction  # noqa: E402
 from kronop.descriptions.tensor import TensorDescription  # noqa: E402
+from kronop.families.ksparse.gradient_arguments import KSparseGradientArguments  # noqa: E402
+from kronop.families.ksparse.gradient_description import KSparseGradientDescription  # noqa: E402
 from kronop.torch import calls, gradient, sums  # noqa: E402
 from tests.unit.args_double import OperationDouble, run_gradient  # noqa: E402
 from tests.unit.test_torch_gradients import _close, _product, _random, _reference  # noqa: E402

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import kronop
+from kronop import families
 
 _ROOT = Path(kronop.__file__).parent
 _LEAVES = {"errors", "knobs", "target", "artifacts", "version", "cpus"}
@@ -18,28 +19,9 @@ _ALLOWED = {
     "emit": _LEAVES | {"descriptions", "emit"},
     "compiler": _LEAVES | {"compiler"},
     "args": _LEAVES | {"descriptions", "args"},
-    "winners": _LEAVES | {"descriptions", "emit", "compiler", "args"},
-    "operation": _LEAVES | {"descriptions", "emit", "compiler", "args", "winners"},
-    "result": _LEAVES | {"args"},
-    "tuning_table": _LEAVES | {"compiler", "args", "winners"},
-    "tuning": _LEAVES | {"emit", "compiler", "args", "winners", "operation", "result"},
-    "prepared": _LEAVES | {"args", "winners"},
-    "families": _LEAVES | {"descriptions", "args", "operation"},
-    "program": _LEAVES | {"args", "prepared"},
-    "functional": _LEAVES | {"descriptions", "args", "families", "prepared"},
-    "functional_ksparse": _LEAVES | {"descriptions", "args", "families", "functional", "prepared"},
-    "gradients": _LEAVES | {"descriptions", "args", "families", "prepared"},
-    "torch": _LEAVES
-    | {
-        "descriptions",
-        "args",
-        "families",
-        "functional",
-        "functional_ksparse",
-        "gradients",
-        "program",
-        "torch",
-    },
+    "core": _LEAVES | {"descriptions", "emit", "compiler", "args", "core"},
+    "families": _LEAVES | {"descriptions", "emit", "args", "core", "families"},
+    "torch": _LEAVES | {"descriptions", "args", "core", "families", "torch"},
 }
 _GUARDED = {"torch", "cupy", "rmm", "cuda", "ml_dtypes"}
 _MODULES = sorted(path for path in _ROOT.rglob("*.py"))
@@ -109,16 +91,23 @@ def test_importing_kronop_touches_no_framework_and_no_compiler() -> None:
     assert result.stdout.strip() == "set()"
 
 
-def test_every_public_name_is_there_and_typed() -> None:
-    """Names that are imported late are also named for type checkers, from the same place."""
-    source = ast.parse((_ROOT / "__init__.py").read_text())
+def _typed(module: str) -> dict[str, str]:
+    """What a package imports for type checkers alone: names, and the modules that have them."""
+    source = ast.parse((_ROOT.parent / module.replace(".", "/") / "__init__.py").read_text())
     (typed,) = [node for node in source.body if isinstance(node, ast.If)]
     seen = {}
     for node in typed.body:
         assert isinstance(node, ast.ImportFrom)
-        seen |= {alias.name: node.module for alias in node.names}
-    seen["compiler"] = "kronop.compiler"
-    assert seen == kronop._LATER
+        seen |= {alias.name: str(node.module) for alias in node.names if alias.name != "*"}
+    return seen
+
+
+def test_every_public_name_is_there_and_typed() -> None:
+    """Names that are imported late are also named for type checkers, from the same place."""
+    assert _typed("kronop") | {"compiler": "kronop.compiler"} == kronop._LATER
+    for family in families.FAMILIES:
+        assert _typed(f"kronop.families.{family.name}") == family.exports
+        assert set(family.exports) <= set(kronop.__all__)
     for name in kronop.__all__:
         assert getattr(kronop, name) is not None
     with pytest.raises(AttributeError, match="gemm"):

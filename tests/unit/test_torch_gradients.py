@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 
 import kronop  # noqa: E402
 import kronop.torch  # noqa: E402
-from kronop import program  # noqa: E402
+from kronop.core import program  # noqa: E402
 from kronop.torch import calls, gradient, sums  # noqa: E402
 from kronop.torch.grouping import Group, groups, permutes  # noqa: E402
 from kronop.torch.sums import _split  # noqa: E402

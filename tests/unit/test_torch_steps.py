@@ -11,13 +11,13 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import kronop.torch  # noqa: E402
-from kronop import program  # noqa: E402
-from kronop.args.ksparse_gradient import KSparseGradientArguments  # noqa: E402
 from kronop.args.tensor import view  # noqa: E402
+from kronop.core import program  # noqa: E402
 from kronop.descriptions.epilogue import LinearCombination  # noqa: E402
-from kronop.descriptions.ksparse_gradient import KSparseGradientDescription  # noqa: E402
 from kronop.descriptions.math_instruction import MathInstruction  # noqa: E402
 from kronop.descriptions.tensor import TensorDescription  # noqa: E402
+from kronop.families.ksparse.gradient_arguments import KSparseGradientArguments  # noqa: E402
+from kronop.families.ksparse.gradient_description import KSparseGradientDescription  # noqa: E402
 from kronop.torch import ksparse_operators, ksparse_steps  # noqa: E402
 from kronop.torch.algorithms import dense_product  # noqa: E402
 from kronop.torch.nn import KSLinear  # noqa: E402

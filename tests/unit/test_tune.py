@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import kronop
-from kronop import compiler, cpus, knobs, tuning, winners
+from kronop import compiler, cpus, knobs
 from kronop.compiler import Cache
 from kronop.compiler.rows import Winner
-from kronop.emit.table import EMITTERS
+from kronop.core import tuning, winners
 from kronop.errors import CompileError
 
 ROWS = 20
@@ -66,11 +66,9 @@ def test_candidates_are_compiled_at_once(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize("target", ["x86", "sm_80", "sm_90a"])
 def test_the_first_candidate_is_the_plan(target: str) -> None:
-    for family, description in (
-        ("kron", make_operation(target).description),
-        ("ksparse", make_ksparse(target).description),
-    ):
-        emitter = EMITTERS[type(description), kronop.Target.parse(target).backend]
+    for operation in (make_operation(target), make_ksparse(target)):
+        family, description = operation.kind.name, operation.description
+        emitter = operation.kind.emitter(operation.target)
         plan = emitter.plan(description, kronop.Target.parse(target))
         many = emitter.candidates(description, kronop.Target.parse(target), 6)
         assert many[0].steps == plan.steps, family

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 import kronop
-from kronop import compiler, knobs, tuning_table, winners
+from kronop import compiler, knobs
 from kronop.__main__ import main
 from kronop.args.view import Device
+from kronop.core import tuning_table, winners
 from tests.unit.test_tune import ROWS, crown, make_operation
 
 

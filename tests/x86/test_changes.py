@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 
 import kronop  # noqa: E402
 import kronop.torch  # noqa: E402
-from kronop import prepared  # noqa: E402
+from kronop.core import prepared  # noqa: E402
 
 _X, _WIDE = torch.randn(4, 6), torch.randn(4, 12)
 _FACTORS = [torch.randn(2, 2), torch.randn(3, 3)]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import kronop
-from kronop.gradients import weight_gradient
+from kronop.families.ksparse.gradient_api import weight_gradient
 from tests import support
 
 

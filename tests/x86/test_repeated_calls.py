@@ -14,7 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import kronop
-from kronop import knobs, prepared, winners
+from kronop import knobs
+from kronop.core import prepared, winners
 from tests import support
 from tests.test_properties import _kron_problems, _ksparse_problems
 

@@ -11,19 +11,20 @@ import pytest
 
 import kronop
 from kronop import compiler
-from kronop.descriptions.kron import KronMatmulDescription, KronProblem, Side, StridedMatrix
-from kronop.descriptions.ksparse import KSparseDescription, KSparseProblem
-from kronop.descriptions.ksparse_chain import (
+from kronop.descriptions.strided import StridedMatrix
+from kronop.emit.render import render
+from kronop.emit.x86 import planning
+from kronop.families.kron.description import KronMatmulDescription, KronProblem, Side
+from kronop.families.kron.x86.emitter import X86KronEmitter
+from kronop.families.kron.x86.kron_parts import Kind
+from kronop.families.ksparse.chain_description import (
     KSparseChainDescription,
     KSparseChainProblem,
     StridedFactor,
 )
-from kronop.emit.render import render
-from kronop.emit.x86 import planning
-from kronop.emit.x86.kron import X86KronEmitter
-from kronop.emit.x86.kron_parts import Kind
-from kronop.emit.x86.ksparse import X86KSparseEmitter
-from kronop.emit.x86.ksparse_chain import X86KSparseChainEmitter
+from kronop.families.ksparse.description import KSparseDescription, KSparseProblem
+from kronop.families.ksparse.x86.chain_emitter import X86KSparseChainEmitter
+from kronop.families.ksparse.x86.emitter import X86KSparseEmitter
 from kronop.target import Target, detect_x86_arch
 from tests.support import chain_operation
 

@@ -24,7 +24,7 @@ from kronop.emit.cuda import (
 from kronop.emit.cuda.contract import Contraction, ContractTile, Order
 from kronop.emit.cuda.contract_group import GroupTile
 from kronop.emit.cuda.contract_mma import ContractMmaTile
-from kronop.emit.cuda.mma import splits_of
+from kronop.emit.cuda.operands import splits_of
 from kronop.emit.plan import Constant, Step
 from kronop.target import Target
 

@@ -7,9 +7,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
-from kronop.descriptions.datatype import TENSOR_TYPES, DataType
+from kronop.descriptions.datatype import (
+    TENSOR_TYPES,
+    DataType,
+    bfloat16,
+    float16,
+    float32,
+    float64,
+    int8,
+)
 from kronop.descriptions.epilogue import Epilogue
-from kronop.descriptions.math_instruction import MathInstruction, OpClass
+from kronop.descriptions.math_instruction import MathInstruction, MathOperation, OpClass
 from kronop.emit.plan import Step
 from kronop.target import Target
 
@@ -19,6 +27,9 @@ REGISTERS = 65536
 MOST_RESIDENT = 8
 VECTOR_BYTES = 16
 _WARP, _QUARTERS = 32, 4
+# Another plan for few rows, which is another kernel to compile, has to gain that much: three
+# that the model expected to gain 17 to 24 % lost when they ran (16 x 8^4, 1024 x 16^3, 1024 x 9^4).
+GAIN_OF_FEW_ROWS = 1.3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +70,27 @@ def accept_math(instruction: MathInstruction) -> Status:
     if instruction.opcode_class is OpClass.TensorOp:
         return Status.reject(f"no tensor-core kernel for {instruction}; use OpClass.Simt")
     return Status.accept()
+
+
+def splits_of(math_instruction: MathInstruction) -> bool | None:
+    """Whether operands are taken as two each for this instruction, a rounded value and its rest.
+
+    None where `kron_mma` has no such product. What is between two 16-bit factors is rounded to
+    their type where the tile holds such elements, and else as TF32, whose significand is that of
+    float16.
+    """
+    if math_instruction.opcode_class is not OpClass.TensorOp:
+        return None
+    element, operation = math_instruction.element_a, math_instruction.math_operation
+    shape = math_instruction.instruction_shape
+    if (element, shape) in ((float64, (8, 8, 4)), (int8, (16, 8, 32))):
+        return False
+    if shape != (16, 8, 8):
+        return None
+    if element is float32 and operation is MathOperation.multiply_add_fast_f32:
+        return True
+    known = operation is MathOperation.multiply_add and element in (float32, float16, bfloat16)
+    return False if known else None
 
 
 def element_types(

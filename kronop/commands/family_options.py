@@ -1,0 +1,51 @@
+"""The family and the shape of commands that take one, and the flags of each family."""
+
+from __future__ import annotations
+
+import argparse
+
+from kronop import families
+from kronop.core.command import Command
+from kronop.errors import ArgumentError, mismatch
+
+
+def add(parser: argparse.ArgumentParser, several: str) -> None:
+    """The family's name, its shapes (`several`: what more than one means), and all flags."""
+    commands = _commands()
+    told = [f"{command.shapes} ({name})" for name, command in commands.items()]
+    parser.add_argument("family", choices=tuple(commands))
+    parser.add_argument("shape", nargs="+", help=f"{several}{', '.join(told)}")
+    for name, command in commands.items():
+        for flag, text in command.flags.items():
+            parser.add_argument(flag, action="store_true", help=f"{name}: {text}")
+
+
+def chosen(options: argparse.Namespace) -> Command:
+    """That of the family that was named.
+
+    Raises:
+        ArgumentError: a flag of another family is set.
+    """
+    commands = _commands()
+    own = commands[options.family]
+    for name, command in commands.items():
+        for flag in command.flags:
+            is_set = getattr(options, flag.removeprefix("--").replace("-", "_"))
+            if is_set and flag not in own.flags:
+                raise ArgumentError(
+                    mismatch(
+                        f"flags of {options.family}",
+                        expected=f"no {flag}, which is of {name}",
+                        got=flag,
+                        hint="leave it out",
+                    )
+                )
+    return own
+
+
+def _commands() -> dict[str, Command]:
+    return {
+        family.name: family.command.get()
+        for family in families.FAMILIES
+        if family.command is not None
+    }

@@ -1,0 +1,72 @@
+"""What the one-line forms of all families do alike: descriptions of plain tensors, and the run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from kronop.args.tensor import TensorView, describe, view
+from kronop.core.prepared import Lesson
+from kronop.descriptions import epilogue as epilogues
+from kronop.descriptions.datatype import FLOAT8, DataType, Layout, int8, result_type
+from kronop.descriptions.epilogue import (
+    Epilogue,
+    LinearCombination,
+    LinearCombinationClamp,
+    LinearCombinationGeneric,
+)
+from kronop.descriptions.math_instruction import SIMT_ELEMENTS, MathInstruction
+from kronop.descriptions.tensor import TensorDescription
+from kronop.errors import ElementTypeError, mismatch
+
+
+def operand_of(x: Any) -> TensorView:
+    """X, of an element type that kernels multiply."""
+    x_view = view(x, "X")
+    if x_view.element not in SIMT_ELEMENTS:
+        raise ElementTypeError(
+            mismatch(
+                "element type of X",
+                expected=f"one of {', '.join(item.name for item in SIMT_ELEMENTS)}",
+                got=x_view.element.name,
+                hint="convert all tensors to one of these",
+            )
+        )
+    return x_view
+
+
+def describe_output(x: DataType, inner: int, z: Any, out: Any) -> TensorDescription:
+    """The strongest promise that Y and Z keep; `inner` is the contiguous size of a Y made here."""
+    given = [
+        describe(view(item, name), name)
+        for name, item in (("Z", z), ("Y", out))
+        if item is not None
+    ]
+    element = result_type(x)
+    if out is not None and (given[-1].element == x or x in FLOAT8):
+        element = given[-1].element
+    if out is None:
+        given.append(
+            TensorDescription(element, Layout.RowMajor, math.gcd(inner, 16 // element.bytes) or 1)
+        )
+    layouts = {item.layout for item in given}
+    if len(layouts) > 1:
+        return TensorDescription(element, Layout.RowMajor, 1)
+    return TensorDescription(element, layouts.pop(), min(item.alignment for item in given))
+
+
+def epilogue_of(x: DataType, Y: TensorDescription, activation: str | None) -> Epilogue:
+    accumulator = MathInstruction.simt(x).element_accumulator
+    if activation is None:
+        functor = LinearCombinationClamp if Y.element == int8 else LinearCombination
+        return functor(Y.element, Y.alignment, accumulator, accumulator)
+    function = getattr(epilogues, activation)(accumulator)
+    return LinearCombinationGeneric(function, Y.element, Y.alignment, accumulator, accumulator)
+
+
+def finish(arguments: Any, lesson: Lesson | None, slots: Mapping[str, int]) -> Any:
+    arguments.operation.run(arguments)
+    if lesson is not None:
+        lesson.add(arguments, slots)
+    return arguments.Y

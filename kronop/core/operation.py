@@ -1,0 +1,330 @@
+"""What all operations do: a description, a target, and the way from there to a result.
+
+This is the only module that knows every folder: it asks the table of emitters for a plan, the
+compiler for kernels, and lets arguments launch them.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+from kronop import compiler, knobs
+from kronop.args.base import Arguments, most_threads
+from kronop.args.device import default_device
+from kronop.artifacts import Binary, Launch, Source
+from kronop.core import winners
+from kronop.core.family import Kind
+from kronop.descriptions.epilogue import Epilogue, EpilogueArguments
+from kronop.descriptions.math_instruction import MathInstruction
+from kronop.descriptions.shared import integers
+from kronop.descriptions.tensor import TensorDescription
+from kronop.descriptions.tile import TileDescription
+from kronop.emit.emitter import Emitter
+from kronop.emit.plan import Plan
+from kronop.emit.render import render
+from kronop.errors import ArgumentError, DescriptionError, ElementTypeError, mismatch
+from kronop.target import Target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """What a problem takes: shapes of X and of Y with their batch dimensions, and bytes."""
+
+    x_shape: tuple[int, ...]
+    y_shape: tuple[int, ...]
+    y_bytes: int
+    workspace_bytes: int
+
+
+class Description(Protocol):
+    """What every description has; it is frozen, and all that plans depend on beside the target."""
+
+    @property
+    def Y(self) -> TensorDescription: ...
+
+    @property
+    def epilogue(self) -> Epilogue: ...
+
+    def x_shape(self, rows: int) -> tuple[int, ...]: ...
+
+    def y_shape(self, rows: int) -> tuple[int, ...]: ...
+
+
+AnyDescription = TypeVar("AnyDescription", bound=Description)
+AnyProblem = TypeVar("AnyProblem")
+AnyArguments = TypeVar("AnyArguments", bound=Arguments)
+# Not the caller's to name: they follow from the target, the tile and each other.
+_OF_MATH = ("math", "tile")
+# What a description calls otherwise than PyCUTLASS's operations do.
+_PUBLIC_NAMES = {"epilogue": "epilogue_functor"}
+_OWN_NAMES = {public: own for own, public in _PUBLIC_NAMES.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Served(Generic[AnyProblem]):
+    """A plan whose kernels are loaded: what arguments are bound to."""
+
+    plan: Plan
+    emitter: Emitter[Any, AnyProblem]
+    kernels: tuple[compiler.Kernel, ...]
+
+    def workspace_bytes(self, rows: int, threads: int) -> int:
+        return self.emitter.workspace_bytes(self.plan, rows, threads)
+
+    def launches(self, problem: AnyProblem) -> tuple[Launch, ...]:
+        return self.emitter.launches(self.plan, problem)
+
+
+class Operation(Generic[AnyDescription, AnyProblem, AnyArguments]):
+    """A described operation for one target, compiled when needed or by `compiler.add_module`.
+
+    Attributes:
+        description: the frozen description.
+        target: what it is made for.
+        plan: the steps for many rows, printable; `plan_for` has those that run for some rows, which
+            may be others where they are few or the operation was tuned.
+    """
+
+    kind: ClassVar[Kind]
+
+    def __init_subclass__(cls, *, kind: Kind, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        cls.kind = kind
+        cls.__signature__ = _signature(kind.description.get())  # type: ignore[attr-defined]
+
+    def __init__(
+        self,
+        target: object,
+        tile_description: TileDescription | None,
+        *described: Any,
+        **by_name: Any,
+    ) -> None:
+        self.target = Target.parse(target)
+        emitter: Any = self.kind.emitter(self.target)
+        self._emitter: Emitter[Any, AnyProblem] = emitter
+        self.description: AnyDescription = _described(
+            type(self), emitter, self.target, tile_description, described, by_name
+        )
+        self.plan = _plan(emitter, self.description, self.target)
+        self._binaries: tuple[Binary, ...] | None = None
+        self._plans: dict[tuple[int, int, int | None], Plan] = {}
+        # By identity, for a plan is long to hash; what is served keeps its plan alive.
+        self._served: dict[int, Served[AnyProblem]] = {}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(step.entry for step in self.plan.steps)})"
+
+    def epilogue_type(self, *scalars: float) -> EpilogueArguments:
+        """The run-time scalars of the epilogue: alpha, beta, then those of the activation."""
+        return self.description.epilogue.epilogue_type(*scalars)
+
+    @functools.cached_property
+    def sources(self) -> tuple[Source, ...]:
+        """One translation unit for each step."""
+        return render(self.plan)
+
+    def emit(self) -> str:
+        """The emitted source text of all steps."""
+        return "\n".join(source.text for source in self.sources)
+
+    def sizes(self, rows: int, batch: Sequence[int] = ()) -> Sizes:
+        """Shapes and bytes for M (the batch size, for Kronecker-sparse) of `rows`.
+
+        Args:
+            rows: M, at least 0.
+            batch: further leading dimensions of X and Y.
+
+        The scratch memory of a host operation grows with the threads. What is given is for the
+        larger of OpenMP's number and that of torch where it is imported; a run takes no more.
+        """
+        rows, *lead = integers("batch", (rows, *integers("batch", batch)))
+        for size in (rows, *lead):
+            if not isinstance(size, int) or isinstance(size, bool) or size < 0:
+                raise ArgumentError(
+                    mismatch(
+                        "sizes",
+                        expected="integers of at least 0",
+                        got=repr(size),
+                        hint="count rows from 0",
+                    )
+                )
+        y_shape = (*lead, *self.description.y_shape(rows))
+        return Sizes(
+            x_shape=(*lead, *self.description.x_shape(rows)),
+            y_shape=y_shape,
+            y_bytes=math.prod(y_shape) * self.description.Y.element.bytes,
+            workspace_bytes=self.workspace_bytes(rows * math.prod(lead), most_threads()),
+        )
+
+    def workspace_bytes(self, rows: int, threads: int) -> int:
+        """Bytes of scratch memory for `rows` rows in all (M times the batch), tuned or not."""
+        plans = (self.plan, self.plan_for(rows))
+        return max(self._emitter.workspace_bytes(plan, rows, threads) for plan in plans)
+
+    def plan_for(self, rows: int, device: int | None = None) -> Plan:
+        """What runs for `rows` rows in all: what `kronop.tune` found to be fastest, else what the
+        planner takes for so many (or a power of two below): mostly `plan`.
+
+        Args:
+            rows: M times the batch.
+            device: index of the GPU; None for the current one, without a GPU for none. Not used on
+                x86.
+
+        Raises:
+            ArgumentError: fewer than no rows.
+        """
+        if rows < 0:
+            raise ArgumentError(
+                mismatch("rows", expected="at least 0", got=rows, hint="count all rows of X")
+            )
+        if self.target.backend == "x86":
+            device = 0
+        elif device is None and compiler.cuda_devices():
+            device = default_device().index
+        slot = (winners.generation(), winners.bucket(rows), device)
+        plan = self._plans.get(slot)
+        if plan is None:
+            plan = winners.recall(self.description, self._emitter, self.target, rows, device)
+            # The kernels of equal plans are loaded once.
+            known = (self.plan, *self._plans.values())
+            plan = next((item for item in known if item.steps == plan.steps), plan)
+            self._plans[slot] = plan
+        return plan
+
+    def candidates(self, count: int, rows: int | None = None) -> tuple[Plan, ...]:
+        """Up to `count` plans worth measuring for about `rows` rows (None: for many); the first is
+        what runs for them untuned."""
+        return self._emitter.candidates(self.description, self.target, count, rows)
+
+    def launches(self, problem: AnyProblem) -> tuple[Launch, ...]:
+        """The kernel calls of `plan` that compute `problem`, in order."""
+        return self._emitter.launches(self.plan, problem)
+
+    @property
+    def binaries(self) -> tuple[Binary, ...]:
+        """The compiled steps; compiles or reads the cache when first asked."""
+        if self._binaries is None:
+            compiler.add_module([self])
+        assert self._binaries is not None
+        return self._binaries
+
+    def install(self, binaries: tuple[Binary, ...]) -> None:
+        """Takes the compiled steps; called by `compiler.add_module`."""
+        self._binaries = binaries
+
+    def run(self, arguments: AnyArguments, stream: object = None) -> None:
+        """Launches the operation on `arguments` and returns at once on a GPU.
+
+        Args:
+            arguments: of this operation.
+            stream: a CUDA stream (of torch, CuPy or cuda-core, or a handle); None for the current
+                one of the tensors' framework. Not used on x86.
+        """
+        if getattr(arguments, "operation", None) is not self:
+            raise ElementTypeError(
+                mismatch(
+                    "run",
+                    expected=f"arguments made for {self!r}",
+                    got=repr(arguments),
+                    hint="build them with operation=this operation",
+                )
+            )
+        if arguments.launchers is None:
+            served = self.serve(self.plan_for(arguments.rows, arguments.device.index))
+            arguments.run(served.kernels, stream, served)
+        else:
+            arguments.run((), stream)
+
+    def serve(self, plan: Plan) -> Served[AnyProblem]:
+        """One of the operation's plans with its kernels, compiled and loaded when first asked.
+
+        Raises:
+            CompileError: a compiler is missing or refused a source.
+            DeviceError: a kernel does not load here.
+        """
+        served = self._served.get(id(plan))
+        if served is None:
+            own = plan is self.plan
+            sources = self.sources if own else render(plan)
+            binaries = self.binaries if own else compiler.compile_sources(sources, self.target)
+            binaries, kernels = compiler.load_all(binaries, sources, self.target)
+            if own:
+                self.install(binaries)  # What was damaged has been compiled anew.
+            served = self._served[id(plan)] = Served(plan, self._emitter, kernels)
+        return served
+
+
+def _signature(description: type) -> inspect.Signature:
+    """That of an operation: a target, a tile, and what its description is made of."""
+    first = [
+        inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        for name in ("target", "tile_description")
+    ]
+    others = [
+        inspect.Parameter(
+            _PUBLIC_NAMES.get(item.name, item.name),
+            inspect.Parameter.POSITIONAL_OR_KEYWORD,
+            default=inspect.Parameter.empty if item.default is MISSING else item.default,
+        )
+        for item in fields(description)
+        if item.name not in _OF_MATH
+    ]
+    return inspect.Signature([*first, *others])
+
+
+def _described(
+    operation: type[Operation[Any, Any, Any]],
+    emitter: Emitter[Any, Any],
+    target: Target,
+    tile: TileDescription | None,
+    described: tuple[Any, ...],
+    by_name: Mapping[str, Any],
+) -> Any:
+    """The description that an operation is made from."""
+    kind = operation.kind.description.get()
+    bound = inspect.signature(operation).bind(target, tile, *described, **by_name)
+    given = {_OWN_NAMES.get(name, name): value for name, value in bound.arguments.items()}
+    del given["target"], given["tile_description"]
+    math = _math(emitter, target, tile, given["X"])
+    for item in fields(kind):
+        if item.name in given and "plain" in item.metadata:
+            given[item.name] = item.metadata["plain"](item.name, given[item.name])
+    return kind(math=math, tile=tile, **given)
+
+
+def _math(
+    emitter: Emitter[Any, Any],
+    target: Target,
+    tile: TileDescription | None,
+    X: TensorDescription,
+) -> MathInstruction:
+    if isinstance(tile, TileDescription):
+        return tile.math_instruction
+    if tile is not None or not isinstance(X, TensorDescription):
+        name, value = ("X", X) if tile is None else ("tile_description", tile)
+        raise ElementTypeError(
+            mismatch(
+                name,
+                expected="a TileDescription or None" if tile is not None else "a TensorDescription",
+                got=repr(value),
+                hint="build one with kronop",
+            )
+        )
+    return emitter.instruction(X.element, target)
+
+
+@functools.lru_cache(maxsize=1024)
+def _plan(emitter: Any, description: Any, target: Target) -> Plan:
+    status = emitter.supports(description, target)
+    if not status:
+        raise DescriptionError(f"{type(description).__name__} on {target}: {status.reason}")
+    plan: Plan = emitter.plan(description, target)
+    if knobs.current().debug >= 3:
+        print(plan.explain(), file=sys.stderr)
+    return plan

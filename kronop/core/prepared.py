@@ -1,0 +1,415 @@
+"""Calls that were checked before: recognised by their signature, then launched with new addresses.
+
+The first call with a signature is made the long way, through the arguments, where every check is.
+The second one too, and what it launched is kept as a function of the tensors' addresses. From then
+on a call with that signature allocates the result, writes the addresses into packed parameters
+and launches them. Whatever could be otherwise goes the long way again.
+
+Operands have slots: those that are given in their order (the last is the result, if it is given),
+then the results that are made, then the scratch memory.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from kronop import knobs
+from kronop.args import changes, host, signature
+from kronop.args.base import Arguments, host_threads
+from kronop.args.memory import DeviceBuffer
+from kronop.args.overlap import span
+from kronop.args.staging import Form, in_use
+from kronop.args.stream import stream_handle
+from kronop.args.tensor import view
+from kronop.args.view import Device, TensorView, contiguous_strides
+from kronop.core import winners
+
+# A pointer to slot i reads (i + 1) << 48, plus this so that displacements of both signs fit.
+_SLOT_BITS, _MIDDLE = 48, 1 << 47
+_MOST_CALLS = 512
+# Beyond these the checks cost little beside the work, and the memory of what is kept has a bound.
+_MOST_TENSORS, _MOST_LAUNCHES = 1 << 10, 64
+_NUMBERS = (float, int)
+
+Key = tuple[Any, ...]
+_Patch = tuple[int, int, int]  # Word of the parameters, slot, and bytes to add to its address.
+_Ready = tuple[list[tuple[Any, int, int, int]], list[Callable[[int], None]]]
+
+
+class UnfitError(Exception):
+    """A call that is not to be repeated by addresses alone: it copies, or is empty or enormous."""
+
+
+class Symbols:
+    """Places that stand in for memory: what kernels are given tells which operand it is.
+
+    Args:
+        slots: operands' names -> slots; "" is the scratch memory.
+        addresses: of the slots of operands, as they were when the arguments ran.
+        device: where that was.
+
+    Attributes:
+        nbytes: of scratch memory.
+    """
+
+    def __init__(self, slots: Mapping[str, int], addresses: Sequence[int], device: Device) -> None:
+        self.nbytes = 0
+        self._slots, self._addresses, self._device = slots, addresses, device
+
+    @property
+    def lows(self) -> list[int]:
+        """For each slot, the low bits that its symbol has."""
+        return [address % signature.ALIGNMENT for address in self._addresses] + [0]
+
+    def input(self, name: str, item: TensorView, form: Form | None) -> TensorView:
+        if form is not None or item.device != self._device:
+            raise UnfitError
+        return dataclasses.replace(item, pointer=self._symbol(name, item.pointer))
+
+    def _symbol(self, name: str, pointer: int) -> int:
+        slot = self._slots[name]
+        # Another address than the signature's: somebody moved the tensor in between.
+        if pointer != self._addresses[slot]:
+            raise UnfitError
+        return symbol(slot, pointer % signature.ALIGNMENT)
+
+    def output(self, name: str, item: TensorView, form: Form | None, *, read: bool) -> TensorView:
+        return self.input(name, item, form)
+
+    def workspace(self, nbytes: int) -> int:
+        self.nbytes = nbytes
+        return symbol(self._slots[""], 0) if nbytes else 0
+
+
+def symbol(slot: int, low: int) -> int:
+    """What stands for the address of a slot."""
+    return (slot + 1 << _SLOT_BITS) + _MIDDLE + low
+
+
+def patches(parameters: bytes, pointers: Sequence[int], lows: Sequence[int]) -> list[_Patch]:
+    """What makes parameters that were packed over symbols those of a call.
+
+    Args:
+        parameters: packed.
+        pointers: which of their words are addresses; those that are 0 stay so.
+        lows: for each slot, the low bits that its symbol had.
+    """
+    words = memoryview(parameters).cast("Q")
+    found = []
+    for at in pointers:
+        if words[at]:
+            slot = (words[at] >> _SLOT_BITS) - 1
+            found.append((at, slot, words[at] - symbol(slot, lows[slot])))
+    return found
+
+
+class Step:
+    """The launches of one product, over addresses.
+
+    Args:
+        arguments: what was run.
+        symbols: where its operands were.
+        make: makes the result; None where it is given.
+    """
+
+    def __init__(
+        self, arguments: Arguments, symbols: Symbols, make: signature.Maker | None = None
+    ) -> None:
+        operation: Any = arguments.operation
+        self.make = make
+        self._device = arguments.device.index
+        served = operation.serve(operation.plan_for(arguments.rows, self._device))
+        self._launches = arguments.launches(served, symbols)
+        if not 0 < len(self._launches) <= _MOST_LAUNCHES:
+            raise UnfitError
+        self.scratch_bytes = symbols.nbytes
+        self._kernels = served.kernels
+        lows = symbols.lows
+        self._patches = [
+            patches(item.parameters, served.plan.steps[item.step].signature.pointers, lows)
+            for item in self._launches
+        ]
+        self.launch = Launches([self]).launch
+
+    def bind(self) -> _Ready:
+        """New launchers: where addresses go in their parameters, and what launches them."""
+        every: list[tuple[Any, int, int, int]] = []
+        launchers = []
+        for launch, found in zip(self._launches, self._patches, strict=True):
+            launcher, words = self._kernels[launch.step].bind_words(launch, self._device)
+            launchers.append(launcher)
+            every += [(words, *patch) for patch in found]
+        return every, launchers
+
+
+class Launches:
+    """All launches of some steps, over addresses, by any number of threads."""
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self._steps = steps
+        # Sets of launchers that no thread uses: each thread takes one, and gives it back.
+        self._ready: list[_Ready] = []
+
+    def launch(self, addresses: Sequence[int], stream: int) -> None:
+        """Launches on `stream` with these addresses in the slots."""
+        try:
+            ready = self._ready.pop()
+        except IndexError:
+            every = [step.bind() for step in self._steps]
+            ready = (
+                [item for own, _ in every for item in own],
+                [launcher for _, own in every for launcher in own],
+            )
+        for words, at, slot, displacement in ready[0]:
+            words[at] = addresses[slot] + displacement
+        for launcher in ready[1]:
+            launcher(stream)
+        self._ready.append(ready)
+
+
+class Call:
+    """Everything that calls with one signature do.
+
+    Args:
+        tensors: those of a call that ran; not kept.
+        addresses: theirs.
+        beta: of that call.
+        steps: what it ran.
+        device, framework: of X.
+
+    Attributes:
+        knobs: those under which it was learned.
+    """
+
+    def __init__(
+        self,
+        tensors: Sequence[Any],
+        addresses: Sequence[int],
+        beta: float,
+        steps: Sequence[Step],
+        device: Device,
+        framework: str,
+    ) -> None:
+        self.knobs = knobs.current()
+        self._steps = tuple(steps)
+        self._is_host, self._device, self._framework = device.is_host, device.index, framework
+        self._address = signature.addresser(framework)
+        self._make_scratch = None if device.is_host else signature.scratch_maker(framework)
+        source, result = len(tensors) - 2, len(tensors) - 1
+        self._count_change = changes.counter(tensors[result])
+        # Z may be anywhere where it is not read, or where it is the result itself.
+        is_apart = bool(beta) and addresses[source] != addresses[result]
+        apart = range(source + is_apart)
+        self._read = tuple(_span(slot, tensors[slot]) for slot in apart if addresses[slot])
+        self._written = _span(result, tensors[result]) if addresses[result] else (0, 0, 0)
+        self._ends = self._ends_of(tensors, addresses)
+
+    def run(self, tensors: Sequence[Any], addresses: list[int]) -> Any:
+        """The result, or None where the checks have to decide: nothing has been written then."""
+        for slot, above, size in self._ends:
+            tensor = tensors[slot]
+            # Storages shrink under tensors, whose shapes say nothing of it.
+            if len(tensor.untyped_storage()) < tensor.storage_offset() * size + above:
+                return None
+        given = tensors[-1]
+        if given is not None:
+            if self._may_overlap(addresses):
+                return None
+            if self._count_change is not None:
+                self._count_change((given,))
+        stream = 0 if self._is_host else stream_handle(None, self._framework, self._device)
+        x = result = tensors[0]
+        for step in self._steps:
+            source, result = result, given  # What was made before lives until it has been read.
+            if step.make is not None:
+                try:
+                    result = step.make(x)
+                except (MemoryError, RuntimeError):
+                    return None
+                address = self._address(result)
+                if not address or address % signature.ALIGNMENT:
+                    return None
+                addresses.append(address)
+            if not step.scratch_bytes:
+                step.launch(addresses, stream)
+            elif not self._launch_with_scratch(step, addresses, stream, x):
+                return None
+            del source
+        return result
+
+    def _ends_of(
+        self, tensors: Sequence[Any], addresses: Sequence[int]
+    ) -> tuple[tuple[int, int, int], ...]:
+        """The torch tensors that are read or written: slot, bytes from the address to the end, and
+        bytes of an element."""
+        spans = [*self._read, self._written] if addresses[-1] else self._read
+        return tuple(
+            (slot, above, tensors[slot].element_size())
+            for slot, _, above in spans
+            if hasattr(tensors[slot], "untyped_storage")
+        )
+
+    def _launch_with_scratch(self, step: Step, addresses: list[int], stream: int, x: Any) -> bool:
+        """Whether there was memory in the framework's allocator, where it comes from there."""
+        if self._is_host:
+            borrowed = host.borrow(step.scratch_bytes)
+            step.launch([*addresses, borrowed.pointer], stream)
+            host.give_back(borrowed)
+            return True
+        if self._make_scratch is None:
+            buffer = DeviceBuffer(step.scratch_bytes, self._device)
+            with in_use([buffer], stream):
+                step.launch([*addresses, buffer.pointer], stream)
+            return True
+        try:
+            memory = self._make_scratch(x, step.scratch_bytes)
+        except (MemoryError, RuntimeError):
+            return False
+        # Freed before its kernels have run: what gets it next follows them on their stream.
+        step.launch([*addresses, self._address(memory)], stream)
+        return True
+
+    def _may_overlap(self, addresses: Sequence[int]) -> bool:
+        """Whether the result that is given and an operand lie in each other's bounds."""
+        slot, below, above = self._written
+        low, high = addresses[slot] + below, addresses[slot] + above
+        for slot, below, above in self._read:
+            address = addresses[slot]
+            if address + below < high and low < address + above:
+                return True
+        return False
+
+
+def _span(slot: int, tensor: Any) -> tuple[int, int, int]:
+    """The slot, and bounds of the tensor's memory relative to its address."""
+    item = view(tensor, "")
+    low, high = span(item)
+    return slot, low - item.pointer, high - item.pointer
+
+
+class Lesson:
+    """What is noted while a call is made the long way, for those that follow."""
+
+    def __init__(self, key: Key, beta: float, tensors: Sequence[Any], addresses: list[int]) -> None:
+        self._key, self._beta, self._tensors, self._given = key, beta, tensors, addresses
+        self._addresses = list(addresses)
+        self._x = 0
+        self._steps: list[Step] | None = []
+        self._place: tuple[Device, str] | None = None
+
+    def add(self, arguments: Arguments, slots: Mapping[str, int]) -> None:
+        """Notes arguments that ran. X is the first tensor, or what the arguments before made.
+
+        Args:
+            slots: of the operands besides X and Y.
+        """
+        if self._steps is None:
+            return
+        try:
+            self._steps.append(self._step(arguments, slots))
+            self._place = arguments.device, arguments.framework
+        except UnfitError:
+            self._steps = None
+
+    def _step(self, arguments: Arguments, slots: Mapping[str, int]) -> Step:
+        result, make = arguments.Y, None
+        at = len(self._tensors) - 1
+        if result is not self._tensors[at]:
+            at = len(self._addresses)
+            item = view(result, "Y")
+            if item.pointer % signature.ALIGNMENT or item.strides != contiguous_strides(item.shape):
+                raise UnfitError
+            make = signature.maker(arguments.framework, item.shape, result)
+            self._addresses.append(item.pointer)
+        places = {**slots, "X": self._x, "Y": at, "": len(self._addresses)}
+        self._x = at
+        return Step(arguments, Symbols(places, self._addresses, arguments.device), make)
+
+    def end(self) -> None:
+        """Remembers what was noted, or that calls with this signature go the long way."""
+        if len(_calls) >= _MOST_CALLS:
+            _calls.clear()
+        _calls[self._key] = (
+            Call(self._tensors, self._given, self._beta, self._steps, *self._place)
+            if self._steps and self._place
+            else None
+        )
+
+
+# By signature; None for those that have to go the long way. Dictionaries need no lock for this:
+# at worst two threads learn the same, or one forgets what another has just learned.
+_calls: dict[Key, Call | None] = {}
+_seen: dict[Key, None] = {}
+
+
+def forget() -> None:
+    """Drops everything that was learned."""
+    _calls.clear()
+    _seen.clear()
+
+
+def repeat(
+    form: object, alpha: Any, beta: Any, tensors: Sequence[Any]
+) -> tuple[Any, Lesson | None]:
+    """(the result, None), or (None, where to note the call that is now made the long way, if it is
+    to be noted). Nothing is written in the second case.
+
+    Args:
+        form: which function it is, and what else it was given that is no tensor.
+        alpha, beta: scalars.
+        tensors: X, other inputs, Z and the result, None for those that are not given.
+    """
+    known = recognise(form, alpha, beta, tensors)
+    if known is None:
+        return None, None
+    key, addresses = known
+    call = _calls.get(key)
+    if call is not None and call.knobs is knobs.current():
+        return call.run(tensors, addresses), None
+    return None, _lesson(key, beta, tensors, addresses)
+
+
+def _lesson(key: Key, beta: float, tensors: Sequence[Any], addresses: list[int]) -> Lesson | None:
+    """From the second call on: what is called once is not worth learning."""
+    if len(tensors) > _MOST_TENSORS or knobs.current().debug:
+        return None
+    if _calls.get(key, False) is None:
+        return None
+    if key in _seen:
+        return Lesson(key, beta, tensors, addresses)
+    if len(_seen) >= _MOST_CALLS:
+        _seen.clear()
+    _seen[key] = None
+    return None
+
+
+def recognise(
+    form: object, alpha: Any, beta: Any, tensors: Sequence[Any]
+) -> tuple[Key, list[int]] | None:
+    """(what calls are told apart by, the tensors' addresses); None for odd ones. See `repeat`."""
+    # Equal scalars must mean the same: no bool is among them, and no zero has a sign.
+    if (
+        type(alpha) not in _NUMBERS
+        or type(beta) not in _NUMBERS
+        or not alpha
+        or (not beta and math.copysign(1.0, beta) < 0.0)
+    ):
+        return None
+    reading = signature.read(tensors)
+    if reading is None:
+        return None
+    facts, addresses = reading
+    key: Key = (
+        form,
+        alpha,
+        beta,
+        addresses[-1] == addresses[-2],
+        host_threads("torch"),
+        host.thread_count(),
+        winners.generation(),
+        *facts,
+    )
+    return key, addresses

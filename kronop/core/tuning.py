@@ -1,0 +1,373 @@
+"""Tuning: the planner's best candidates, measured on the device in hand; the fastest is kept.
+
+(`kronop.tune` is the function; a module of that name would stand in its way.)
+"""
+
+from __future__ import annotations
+
+import functools
+import statistics
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from kronop import compiler
+from kronop.args.base import Arguments
+from kronop.args.device import check, cuda_driver, current
+from kronop.artifacts import Binary
+from kronop.core import winners
+from kronop.core.operation import Operation, Served
+from kronop.core.result import Result, result_of
+from kronop.cpus import spread
+from kronop.emit.plan import Plan
+from kronop.emit.render import render
+from kronop.errors import ArgumentError, ElementTypeError, KronopError, mismatch
+
+_ROUNDS = 5
+# A measurement takes about so long, in as many runs as that needs.
+_MEASURE_SECONDS = 2e-3
+_MOST_RUNS = 200
+# A smaller gain is as likely noise: the planner's choice stays.
+_LEAST_GAIN = 0.02
+# Host time of a launch at most, and how long the GPU spins at most meanwhile.
+_LAUNCH_SECONDS, _MOST_LEAD_SECONDS = 10e-6, 5e-3
+_CYCLES_PER_SECOND = 2e9
+_BAR = 24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of a candidate.
+
+    Attributes:
+        place: its rank by the planner's cost model, from 0.
+        name: what its steps do.
+        milliseconds: time of a run: the median of rounds on a GPU, their least on a CPU; None where
+            it was skipped.
+        reason: why it was skipped; empty where it was not.
+    """
+
+    place: int
+    name: str
+    milliseconds: float | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuningReport:
+    """The candidates with their times.
+
+    Attributes:
+        operation: its name.
+        device: what it was measured on.
+        rows: rows in all (M times the batch) of the arguments.
+        bucket: the winner serves from so many rows to one less than twice as many.
+        outcomes: one per candidate, in the planner's order; the first is the untuned choice.
+    """
+
+    operation: str
+    device: str
+    rows: int
+    bucket: int
+    outcomes: tuple[Outcome, ...]
+
+    @property
+    def ranked(self) -> tuple[Outcome, ...]:
+        """Those that were measured, the fastest first."""
+        measured = [item for item in self.outcomes if item.milliseconds is not None]
+        return tuple(sorted(measured, key=_milliseconds))
+
+    @property
+    def best(self) -> Outcome:
+        return self.ranked[0]
+
+    @property
+    def kept(self) -> Outcome:
+        """What runs from now on: the best, unless it gains too little to be told from noise."""
+        return self.best if self.gain >= _LEAST_GAIN else self.outcomes[0]
+
+    @property
+    def untuned_rank(self) -> int:
+        """Place of the planner's choice among the times, from 1."""
+        return 1 + self.ranked.index(self.outcomes[0])
+
+    @property
+    def gain(self) -> float:
+        """Time of the planner's choice over the best, less 1: 0.1 where tuning gained 10 %."""
+        return _milliseconds(self.outcomes[0]) / _milliseconds(self.best) - 1
+
+    def __str__(self) -> str:
+        best = self.best
+        lines = [
+            f"{self.operation}",
+            f"{self.rows} rows (kept for {self.bucket} to {2 * self.bucket - 1}) on {self.device}",
+        ]
+        for item in self.outcomes:
+            told = f"skipped: {item.reason}"
+            if item.milliseconds is not None:
+                share = item.milliseconds / _milliseconds(best)
+                told = f"{item.milliseconds:10.4f} ms  {share:6.2f}" + " *" * (item is self.kept)
+            lines.append(f"{item.place:3}  {told:24}  {item.name}")
+        lines.append(
+            f"the planner's choice ranks {self.untuned_rank} of {len(self.ranked)};"
+            f" tuning gained {self.gain:.1%}"
+            " (* runs from now on)"
+        )
+        return "\n".join(lines)
+
+
+def tune(
+    operation: Operation[Any, Any, Any],
+    arguments: Arguments,
+    *,
+    candidates: int = 16,
+    progress: bool = True,
+) -> TuningReport:
+    """Measures the planner's best candidates on `arguments` and keeps the fastest.
+
+    It is kept in compiled_cache.db for this description, this device and driver, and the bucket of
+    rows that is the power of two below: equal operations use it from their next arguments on, also
+    in later processes. `arguments` themselves are bound to it, and Y is left as it was.
+
+    Args:
+        operation: what to tune.
+        arguments: of that operation, with typical values; a candidate whose result differs from
+            that of the planner's choice is skipped.
+        candidates: how many to measure at most; at least 1.
+        progress: draw a bar on standard error.
+
+    Raises:
+        ArgumentError: no rows, fewer than 1 candidate, or a result that is not finite.
+        ElementTypeError: not an operation and its arguments.
+        CompileError, DeviceError: the planner's own choice does not compile or run.
+    """
+    _check(operation, arguments, candidates)
+    plans = _distinct(operation.candidates(candidates, winners.bucket(arguments.rows)))
+    bar = _Bar(progress)
+    binaries = _compile_all(plans, bar)
+    with _kept(arguments) as result:
+        times, reasons = _measure_all(operation, arguments, plans, binaries, result, bar)
+    bar.close()
+    outcomes = tuple(
+        Outcome(
+            place=place,
+            name="; ".join(step.note for step in plan.steps),
+            milliseconds=_typical(times[place], plan) if place in times else None,
+            reason=reasons.get(place, ""),
+        )
+        for place, plan in plans.items()
+    )
+    index = max(arguments.device.index, 0)
+    report = TuningReport(
+        operation=repr(operation),
+        device=winners.machine(operation.target, index),
+        rows=arguments.rows,
+        bucket=winners.bucket(arguments.rows),
+        outcomes=outcomes,
+    )
+    kept = report.kept.place
+    winners.remember(
+        operation.description,
+        plans[kept],
+        kept,
+        arguments.rows,
+        index,
+        milliseconds=_milliseconds(report.kept),
+        untuned=_milliseconds(report.outcomes[0]),
+    )
+    served = operation.serve(plans[kept])
+    arguments.bind(served.kernels, served)
+    return report
+
+
+def _typical(times: Sequence[float], plan: Plan) -> float:
+    """The least on a CPU, where others take slices of some rounds; the median on a GPU."""
+    return min(times) if plan.target.backend == "x86" else statistics.median(times)
+
+
+def _milliseconds(item: Outcome) -> float:
+    assert item.milliseconds is not None
+    return item.milliseconds
+
+
+def _check(operation: object, arguments: object, candidates: object) -> None:
+    if not isinstance(operation, Operation) or not isinstance(arguments, Arguments):
+        raise ElementTypeError(
+            mismatch(
+                "tune",
+                expected="an operation and its arguments",
+                got=f"{type(operation).__name__} and {type(arguments).__name__}",
+                hint="build both as for operation.run",
+            )
+        )
+    if arguments.operation is not operation:
+        raise ElementTypeError(
+            mismatch(
+                "arguments",
+                expected=f"those of {operation!r}",
+                got=f"those of {arguments.operation!r}",
+                hint="build them with operation=this operation",
+            )
+        )
+    if not isinstance(candidates, int) or candidates < 1 or not arguments.rows:
+        raise ArgumentError(
+            mismatch(
+                "tune",
+                expected="at least 1 candidate and 1 row",
+                got=f"{candidates!r} and {arguments.rows}",
+                hint="there is nothing to measure",
+            )
+        )
+
+
+def _distinct(plans: Sequence[Plan]) -> dict[int, Plan]:
+    """Plans by their place, without those that are equal to an earlier one."""
+    found: dict[str, int] = {}
+    for place, plan in enumerate(plans):
+        found.setdefault(winners.fingerprint(plan), place)
+    return {place: plans[place] for place in found.values()}
+
+
+def _compile_all(plans: dict[int, Plan], bar: _Bar) -> dict[int, tuple[Binary, ...] | KronopError]:
+    """The binaries of each plan, or why there are none.
+
+    Threads do: g++ is a process of its own, and NVRTC works outside of the interpreter's lock.
+    """
+    done = 0
+
+    def compile_one(plan: Plan) -> tuple[Binary, ...] | KronopError:
+        nonlocal done
+        try:
+            return compiler.compile_sources(render(plan), plan.target)
+        except KronopError as error:
+            return error
+        finally:
+            done += 1
+            bar.show("compiling", done, len(plans))
+
+    return dict(zip(plans, spread(compile_one, tuple(plans.values())), strict=True))
+
+
+def _measure_all(
+    operation: Operation[Any, Any, Any],
+    arguments: Arguments,
+    plans: dict[int, Plan],
+    binaries: dict[int, tuple[Binary, ...] | KronopError],
+    result: Result,
+    bar: _Bar,
+) -> tuple[dict[int, list[float]], dict[int, str]]:
+    """Milliseconds in each round of what can be measured, and why the others can't."""
+    runs: dict[int, int] = {}
+    reasons: dict[int, str] = {}
+    for done, (place, plan) in enumerate(plans.items()):
+        bar.show("checking", done, len(plans))
+        reason = _spilled(binaries[place]) if place else ""
+        try:
+            if not reason:
+                twin, served = _ready(operation, arguments, plan)
+                reason = result.judge(functools.partial(_run, twin, served))
+                runs[place] = _count(_seconds(twin, served, 1))
+        except KronopError as error:
+            if place == 0:
+                raise
+            reason = str(error).splitlines()[0]
+        if reason:
+            reasons[place] = reason
+            runs.pop(place, None)
+    times: dict[int, list[float]] = {place: [] for place in runs}
+    for turn in range(_ROUNDS):
+        for done, (place, count) in enumerate(runs.items()):
+            bar.show("measuring", turn * len(runs) + done + 1, _ROUNDS * len(runs))
+            # Bound for this turn alone: scratch memory of all candidates at once may be too much.
+            twin, served = _ready(operation, arguments, plans[place])
+            times[place].append(_seconds(twin, served, count) * 1e3)
+    return times, reasons
+
+
+def _spilled(found: tuple[Binary, ...] | KronopError) -> str:
+    if isinstance(found, KronopError):
+        return f"does not compile: {str(found).splitlines()[0]}"
+    spilled = max(binary.resources.spill_bytes or 0 for binary in found)
+    return f"spills {spilled} bytes of registers" if spilled else ""
+
+
+def _ready(
+    operation: Operation[Any, Any, Any], arguments: Arguments, plan: Plan
+) -> tuple[Arguments, Served[Any]]:
+    return arguments.unbound(), operation.serve(plan)
+
+
+def _run(twin: Arguments, served: Served[Any]) -> None:
+    twin.run(served.kernels, None, served)
+    twin.sync()
+
+
+def _count(seconds: float) -> int:
+    return max(1, min(_MOST_RUNS, round(_MEASURE_SECONDS / max(seconds, 1e-7))))
+
+
+def _seconds(twin: Arguments, served: Served[Any], count: int) -> float:
+    """Mean seconds of `count` runs after one that warms up: on a GPU, between two events."""
+    twin.run(served.kernels, None, served)
+    if twin.device.is_host:
+        begin = time.perf_counter()
+        for _ in range(count):
+            twin.run(served.kernels)
+        return (time.perf_counter() - begin) / count
+    driver, stream = cuda_driver(), twin.stream
+    with current(twin.device.index):
+        begun, ended = (check(driver.cuEventCreate(0), "timing a candidate") for _ in range(2))
+        try:
+            _lead(twin.device.index, count * len(served.plan.steps) * _LAUNCH_SECONDS)
+            check(driver.cuEventRecord(begun, stream), "timing a candidate")
+            for _ in range(count):
+                twin.run(served.kernels)
+            check(driver.cuEventRecord(ended, stream), "timing a candidate")
+            check(driver.cuEventSynchronize(ended), "timing a candidate")
+            took = float(check(driver.cuEventElapsedTime(begun, ended), "timing a candidate"))
+        finally:
+            for event in (begun, ended):
+                check(driver.cuEventDestroy(event), "timing a candidate")
+    return took / 1e3 / count
+
+
+def _lead(index: int, seconds: float) -> None:
+    """Lets the GPU spin where torch is there, so that launches are queued before they are timed."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        with torch.cuda.device(index):
+            torch.cuda._sleep(int(min(seconds, _MOST_LEAD_SECONDS) * _CYCLES_PER_SECOND))
+
+
+@contextmanager
+def _kept(arguments: Arguments) -> Iterator[Result]:
+    """Y's values come back when the block ends."""
+    result = result_of(arguments)
+    try:
+        yield result
+    finally:
+        result.restore()
+
+
+class _Bar:
+    """A line on standard error that is drawn again and again; nothing where that is no terminal."""
+
+    def __init__(self, shown: bool) -> None:
+        self._shown = shown and sys.stderr.isatty()
+        self._width = 0
+
+    def show(self, doing: str, done: int, total: int) -> None:
+        filled = _BAR * done // max(total, 1)
+        self._draw(f"tuning [{'#' * filled:{_BAR}}] {doing} {done}/{total}")
+
+    def close(self) -> None:
+        self._draw("")
+        self._draw("\r")
+
+    def _draw(self, text: str) -> None:
+        if self._shown:
+            print(f"\r{text:{self._width}}", end="", file=sys.stderr, flush=True)
+            self._width = len(text)

@@ -1,0 +1,102 @@
+"""What tuning found as a table in JSON, for other machines that have the same device.
+
+An entry holds what a winner was found for, its place among the planner's candidates, and digests.
+It is text to compare with and never to run: like a winner that was found here it is believed only
+where the planner's candidate at that place has the digest of its sources.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from kronop import compiler
+from kronop.args.device import default_device
+from kronop.compiler.keys import SCHEMA
+from kronop.compiler.rows import Winner, checked_winner
+from kronop.core import winners
+from kronop.errors import ArgumentError, mismatch
+from kronop.target import Target
+from kronop.version import __version__
+
+_KIND = "kronop tuning table"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """How many entries were taken: for the devices of this machine, and for others."""
+
+    here: int
+    elsewhere: int
+
+
+def export_table() -> str:
+    """Everything that tuning found and compiled_cache.db keeps."""
+    entries = [
+        {**dataclasses.asdict(item), "checksum": item.checksum}
+        for item in compiler.default_cache().winners()
+    ]
+    head = {"kind": _KIND, "kronop": __version__, "schema": SCHEMA}
+    return json.dumps({**head, "winners": entries}, indent=1) + "\n"
+
+
+def import_table(text: str) -> Imported:
+    """Keeps the entries of an exported table; they take the place of what was found here before.
+
+    An entry that was measured on a GPU of this machine's model is for this machine's driver.
+
+    Raises:
+        ArgumentError: no such table, one of another version, or a damaged entry; none is kept then.
+    """
+    found = [_checked(index, entry) for index, entry in enumerate(_entries(text))]
+    own = [_adopted(item) for item in found]
+    for item, adopted in zip(found, own, strict=True):
+        winners.keep(adopted or item)
+    here = sum(item is not None for item in own)
+    return Imported(here=here, elsewhere=len(found) - here)
+
+
+def _entries(text: str) -> list[Any]:
+    try:
+        table = json.loads(text)
+    except ValueError as error:
+        raise _refused(f"no JSON ({error})", "export it again") from error
+    if not isinstance(table, dict) or table.get("kind") != _KIND:
+        raise _refused("something else", "give a file of `cache export-tuning`")
+    version = (table.get("kronop"), table.get("schema"))
+    if version != (__version__, SCHEMA):
+        raise _refused(
+            f"one of kronop {version[0]}, schema {version[1]}", "tune with this version and export"
+        )
+    entries = table.get("winners")
+    if not isinstance(entries, list):
+        raise _refused("one without a list of winners", "export it again")
+    return entries
+
+
+def _checked(index: int, entry: Any) -> Winner:
+    found = checked_winner(entry) if isinstance(entry, dict) else None
+    if found is None or found.key != winners.key_of(
+        found.description, found.target, found.device, found.rows
+    ):
+        raise _refused(f"entry {index}, which is not what its digest is of", "export it again")
+    return found
+
+
+def _refused(got: str, hint: str) -> ArgumentError:
+    expected = f"a {_KIND} of kronop {__version__}, schema {SCHEMA}"
+    return ArgumentError(mismatch("tuning table", expected=expected, got=got, hint=hint))
+
+
+def _adopted(found: Winner) -> Winner | None:
+    """The entry for a device of this machine; None where it has none of that model."""
+    target = Target.parse(found.target)
+    if target.backend == "cuda" and not compiler.cuda_devices():
+        return None
+    index = default_device().index if target.backend == "cuda" else 0
+    device = winners.machine(target, index)
+    if winners.model(device) != winners.model(found.device):
+        return None
+    return winners.on_device(found, device)

@@ -1,0 +1,161 @@
+"""The operations in one line, on plain tensors: the same kind, type and device out as in."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from kronop.args.device import target_of
+from kronop.args.tensor import TensorView, describe, view
+from kronop.core import prepared
+from kronop.core.calls import describe_output, epilogue_of, finish, operand_of
+from kronop.descriptions.shared import beta_beside
+from kronop.descriptions.tensor import TensorDescription
+from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.families.kron.arguments import KronMatmulArguments
+from kronop.families.kron.description import Side
+from kronop.families.kron.operation import KronMatmulOperation
+
+_ORDER = {Side.Right: "gemkm(x, factors)", Side.Left: "gekmm(factors, x)"}
+
+
+def gemkm(
+    x: Any,
+    factors: Sequence[Any],
+    *,
+    alpha: float = 1.0,
+    beta: float | None = None,
+    z: Any = None,
+    out: Any = None,
+) -> Any:
+    """alpha x (F1 x ... x FN) + beta z.
+
+    Args:
+        x: (..., M, K) or (K,), with K the product of the factors' rows.
+        factors: one (..., P, Q) tensor each; leading dimensions broadcast as in `matmul`.
+        alpha, beta: scalars; beta needs `z`, and `z` a beta.
+        z: like the result; read only where beta is not 0.
+        out: where to write the result; a new tensor like `x` where None.
+
+    Returns:
+        (..., M, product of the factors' columns), of x's kind, element type and device. Of int8 it
+        is int32, wrapped where sums leave its range; to an `out` of int8 it saturates.
+
+    Raises:
+        ArgumentError: shapes, devices or scalars that do not fit.
+        ElementTypeError: types that do not.
+    """
+    return _kron("gemkm", x, factors, Side.Right, alpha, beta, z, out)
+
+
+def gekmm(
+    factors: Sequence[Any],
+    x: Any,
+    *,
+    alpha: float = 1.0,
+    beta: float | None = None,
+    z: Any = None,
+    out: Any = None,
+) -> Any:
+    """alpha (F1 x ... x FN) x + beta z.
+
+    Args:
+        factors: one (..., P, Q) tensor each; leading dimensions broadcast as in `matmul`.
+        x: (..., K, M) or (K,), with K the product of the factors' columns.
+        alpha, beta: scalars; beta needs `z`, and `z` a beta.
+        z: like the result; read only where beta is not 0.
+        out: where to write the result; a new tensor like `x` where None.
+
+    Returns:
+        (..., product of the factors' rows, M), of x's kind, element type and device. Of int8 it is
+        int32, wrapped where sums leave its range; to an `out` of int8 it saturates.
+
+    Raises:
+        ArgumentError: shapes, devices or scalars that do not fit.
+        ElementTypeError: types that do not.
+    """
+    return _kron("gekmm", x, factors, Side.Left, alpha, beta, z, out)
+
+
+def _kron(
+    name: str,
+    x: Any,
+    factors: Sequence[Any],
+    side: Side,
+    alpha: float,
+    beta: float | None,
+    z: Any,
+    out: Any,
+) -> Any:
+    beta, lesson = beta_beside(z, beta), None
+    if type(factors) is list or type(factors) is tuple:
+        result, lesson = prepared.repeat(name, alpha, beta, [x, *factors, z, out])
+        if result is not None:
+            return result
+    arguments = kron_arguments(x, factors, side, alpha, beta, z, out)
+    slots = {f"factors[{index}]": 1 + index for index in range(len(factors))}
+    result = finish(arguments, lesson, slots | {"Z": 1 + len(factors)})
+    if lesson is not None:
+        lesson.end()
+    return result
+
+
+def kron_arguments(
+    x: Any,
+    factors: Sequence[Any],
+    side: Side,
+    alpha: float = 1.0,
+    beta: float | None = None,
+    z: Any = None,
+    out: Any = None,
+) -> KronMatmulArguments:
+    """The arguments, of the operation for these tensors, that `gemkm` or `gekmm` runs."""
+    if not isinstance(factors, (list, tuple)):
+        raise ElementTypeError(
+            mismatch(
+                "factors",
+                expected="a list or tuple of tensors",
+                got=type(factors).__name__,
+                hint=f"the order is {_ORDER[side]}; wrap a single factor in a list",
+            )
+        )
+    x_view = operand_of(x)
+    shapes = tuple(_matrix_shape(view(item, f"factors[{i}]"), i) for i, item in enumerate(factors))
+    columns = math.prod(shape[1 if side is Side.Right else 0] for shape in shapes)
+    inner = columns if side is Side.Right else (x_view.shape[-1] if len(x_view.shape) > 1 else 1)
+    Y = describe_output(x_view.element, inner, z, out)
+    operation = _kron_operation(target_of(x_view), describe(x_view, "X"), Y, shapes, side)
+    return KronMatmulArguments(
+        operation=operation,
+        X=x,
+        factors=factors,
+        Z=z,
+        Y=out,
+        output_op=operation.epilogue_type(alpha, beta_beside(z, beta)),
+    )
+
+
+def _matrix_shape(factor: TensorView, index: int) -> tuple[int, int]:
+    if len(factor.shape) < 2:
+        raise ArgumentError(
+            mismatch(
+                f"factors[{index}]", expected="(..., P, Q)", got=factor.shape, hint="give a matrix"
+            )
+        )
+    return factor.shape[-2], factor.shape[-1]
+
+
+@functools.lru_cache(maxsize=512)
+def _kron_operation(
+    target: str,
+    X: TensorDescription,
+    Y: TensorDescription,
+    factors: tuple[tuple[int, int], ...],
+    side: Side,
+) -> KronMatmulOperation:
+    epilogue = epilogue_of(X.element, Y, None)
+    return KronMatmulOperation(
+        target, None, X, TensorDescription(X.element), Y, epilogue, factors, side
+    )

@@ -1,0 +1,74 @@
+"""Shared-memory padding of a tile: counts the bank conflicts of the kernel's accesses.
+
+NOTE: shared memory has 32 banks of 4 bytes; a warp's 8-byte accesses are served as two half warps.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kronop.descriptions.datatype import DataType
+from kronop.families.kron.cuda.shapes import PassShape
+
+if TYPE_CHECKING:
+    from kronop.families.kron.cuda.tile import Phase, TileLayout, TileShape
+
+_BANK_BYTES = 128
+_SHIFTS = (0, 5, 6, 7, 4, 8)
+
+
+def choose_padding(
+    shape: PassShape,
+    tile: TileShape,
+    layout: TileLayout,
+    phases: Sequence[Phase],
+    accumulator: DataType,
+    x_vector: int,
+    y_vector: int,
+) -> tuple[int, bool]:
+    """(shift, adds): an element of padding after every 2^shift, 0 for none; fewest conflicts.
+
+    `adds` says that the padded place of a sum is the sum of the padded places, which holds where
+    every extent is a power of two, so that no carry reaches the padding; addresses are then
+    compile-time offsets from one base.
+    """
+    powers = all(size & (size - 1) == 0 for size in (*layout.slots, tile.columns))
+    lanes = _BANK_BYTES // accumulator.bytes
+    patterns: list[tuple[int, list[int]]] = [
+        (2 * phase.block, [_fiber(phase, lane) for lane in range(min(lanes, phase.fibers))])
+        for phase in phases
+    ]
+    wide = layout.elements // tile.rows
+    patterns += [
+        (2 * vector, [lane * vector % max(wide, 1) for lane in range(lanes)])
+        for vector in (x_vector, y_vector)
+    ]
+
+    def conflicts(shift: int) -> float:
+        ways = sum(
+            weight * _ways([_place(at, shift) for at in row], lanes) for weight, row in patterns
+        )
+        # Carries cost two instructions an access.
+        return ways * (1.0 if powers or shift == 0 else 1.3)
+
+    shift = min(_SHIFTS, key=conflicts)
+    return shift, powers or shift == 0
+
+
+def _fiber(phase: Phase, index: int) -> int:
+    offset = 0
+    for extent, stride in reversed(phase.axes[1:]):
+        offset += index % extent * stride
+        index //= extent
+    return offset + index * phase.axes[0][1]
+
+
+def _place(index: int, shift: int) -> int:
+    return index + (index >> shift if shift else 0)
+
+
+def _ways(places: Sequence[int], lanes: int) -> int:
+    """Accesses that one bank has to serve in turn; equal addresses are one access."""
+    return max(Counter(place % lanes for place in set(places)).values())

@@ -1,0 +1,53 @@
+"""Planning of phases that multiply bytes on the tensor cores; see byte_mma.cuh."""
+
+from __future__ import annotations
+
+from kronop.descriptions.datatype import DataType, int8
+from kronop.emit.cuda import operands
+from kronop.families.kron.cuda.shapes import Shape
+
+_PART, _WARP = 8, 32
+# Words at hand while bytes change places.
+_TURNED = 8
+
+
+def takes(accumulator: DataType) -> bool:
+    """Whether operands of such sums are multiplied byte by byte."""
+    return accumulator.kind == "int"
+
+
+def depth(contracted: int) -> int:
+    """Parts of 8 contracted indices that one product takes."""
+    return 2 if contracted <= 2 * _PART else 4
+
+
+def steps(contracted: int) -> int:
+    """Products along a contracted index of this size."""
+    return operands.cover(contracted, _PART * depth(contracted))
+
+
+def planes(place: int, source: DataType) -> int:
+    """Bytes that count, of an element of the phase at this place: there is a product with each.
+
+    Of what comes in, one; of the sum of up to mma.MOST_CONTRACTED products of two bytes, three.
+    """
+    return (1, 3)[place] if source is int8 and place < 2 else 4
+
+
+def fragment_bytes(contracted: int) -> int:
+    """Bytes of a warp's right operand of one product."""
+    return _WARP * 2 * depth(contracted)
+
+
+def factor_bytes(digit: Shape) -> int:
+    """Bytes of one factor as its phase's threads take it."""
+    p, q = digit
+    return steps(p) * operands.cover(q, _PART) * fragment_bytes(p)
+
+
+def registers(digit: Shape, groups: int, at_once: int) -> int:
+    """Registers of a thread for `groups` times 16 fibers: planes, elements, sums and factor."""
+    p, q = digit
+    held = depth(p) * steps(p) + operands.cover(p, _PART)
+    fragments = steps(p) * min(at_once, operands.cover(q, _PART))
+    return 4 * groups * (held + at_once) + fragments * depth(p) // 2 + _TURNED

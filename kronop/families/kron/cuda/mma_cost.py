@@ -1,0 +1,278 @@
+"""What a `kron_mma` pass costs: the planner's model of one multiprocessor.
+
+Memory, the tensor cores, shared memory, the issue of instructions and the latency of a tile go on
+at once; the longest counts, and a little of the others.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kronop.descriptions.datatype import DataType
+from kronop.emit.cuda import operands
+from kronop.families.kron.cuda import bytewise, half, mma, mma_resources
+from kronop.families.kron.cuda.mma import MmaPhase, MmaTile
+from kronop.families.kron.cuda.shapes import Ends, PassShape
+from kronop.target import Target
+
+_PRODUCTS_OF_SPLIT = 3
+# NOTE: fitted to 450 tiles of 29 passes on one H200 (copy 4.27 TB/s over 132 multiprocessors at
+# 1.755 GHz), its choice 2 % from the best of the same in the mean: 0.87 of copy speed; cycles of
+# a product of a warp, by bytes of the accumulator, and of four warps, and of both with 16-bit
+# operands (set: the fit does not tell); of an instruction of 32 threads, of which 16-bit tiles
+# take fewer, indices that carry more, and each end in memory of a digit by itself some for every
+# access; a tile, a phase and a cluster's barriers, and what of a tile's memory is not hidden when
+# it is staged, which other blocks and tiles hide; between a warp's instructions; how little what
+# goes on at once adds up.
+_MEMORY_BYTES_PER_CYCLE = 16.0
+_CYCLES_OF_PRODUCT, _CYCLES_OF_GROUPED = {4: 3.18, 8: 14.1}, 1.86
+_CYCLES_OF_HALF_PRODUCT, _CYCLES_OF_HALF_GROUPED = 3.0, 1.5
+_CYCLES_OF_INSTRUCTION, _HALF_INSTRUCTIONS, _CARRIED_INSTRUCTIONS = 0.212, 0.14, 2.64
+_INSTRUCTIONS_OF_END = 10.4
+# Of what is staged, where no index carries; and where each does (set: 20 to 30 % of 5^5, 48 x 20).
+_INSTRUCTIONS_OF_PIECE, _CARRIED_INSTRUCTIONS_OF_PIECE = 2, 8
+_CYCLES_OF_TILE, _CYCLES_OF_PHASE, _CYCLES_OF_CLUSTER = 74, 70, 8680
+_STAGED = 0.63
+_CYCLES_BETWEEN = 2.8
+_OVERLAP = 3.5
+_EXCHANGED = 1.05
+# How much longer a warp's short runs of memory take, by bytes of their elements.
+_SHORT_RUNS = {4: 2.0, 8: 1.0}
+# NOTE: fitted to 143 calls of one tile a block inside a CUDA graph, 7 % off in the mean of these:
+# cycles of an element of the factors that a thread prepares; of a tile's phase, an instruction of a
+# warp, one with indices that carry, and how much of its products' cycles a tile takes.
+_CYCLES_OF_FACTOR = 22.0
+_CYCLES_OF_LONE_PHASE, _CYCLES_OF_LONE, _CYCLES_OF_CARRIED = 313, 2.1, 6.7
+_LONE_PRODUCTS = 0.22
+_CYCLES_OF_LONE_CLUSTER = 2000
+# What 16-bit tiles take of the instructions (set: between what 7 x 31 and what 86 x 128 ask for).
+_HALF_LONE = 0.4
+# A digit beyond 64 alone: its factor comes in turns, and sums of few fibers wait for each other.
+_LONG_LONE = 2.0
+
+
+@dataclass(slots=True)
+class _Work:
+    """What some elements of X ask of a multiprocessor: cycles of a unit each, and instructions."""
+
+    tensor: float = 0.0
+    shared: float = 0.0
+    instructions: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Figures:
+    """What a tile's phases come to, for 128 elements of X.
+
+    Attributes:
+        phases: how many.
+        instructions: of one warp after the other, without those of ends in memory.
+        ends: those.
+        hidden: how many tiles hide each other's latency.
+    """
+
+    phases: int
+    tensor: float
+    shared: float
+    instructions: float
+    ends: float
+    carries: bool
+    hidden: float
+
+
+def cycles(
+    shape: PassShape,
+    ends: Ends,
+    tile: MmaTile,
+    splits: bool,
+    accumulator: DataType,
+    target: Target,
+    partial: float,
+) -> float:
+    """Cycles of one multiprocessor for 128 elements of X; `partial` is lost memory bandwidth."""
+    memory = 128 * _bytes_of_element(shape, ends) * partial / _MEMORY_BYTES_PER_CYCLE
+    figures = _figures(mma.alone(shape), ends, tile, splits, accumulator, target)
+    instructions = figures.instructions + figures.ends
+    if figures.carries:
+        instructions *= _CARRIED_INSTRUCTIONS
+    if tile.half:
+        instructions *= _HALF_INSTRUCTIONS
+    of_tile = _CYCLES_OF_TILE + _CYCLES_OF_PHASE * figures.phases
+    of_tile += _CYCLES_OF_CLUSTER * (tile.cluster > 1)
+    latency = of_tile * 128 / _held(shape, tile)
+    latency += instructions * _CYCLES_BETWEEN / (tile.threads / 32)
+    latency += _STAGED * (tile.staged_in + tile.staged_out) / 2 * memory
+    latency /= figures.hidden
+    issue = instructions * _CYCLES_OF_INSTRUCTION
+    return _overlapped(memory, figures.tensor, figures.shared, issue, latency)
+
+
+def lone(
+    shape: PassShape,
+    ends: Ends,
+    tile: MmaTile,
+    splits: bool,
+    accumulator: DataType,
+    target: Target,
+) -> tuple[float, float]:
+    """Cycles of a block's factors, and of one tile that no other block or tile hides."""
+    figures = _figures(mma.alone(shape), ends, tile, splits, accumulator, target)
+    elements = sum(mma_resources.factors_bytes(shape, tile, splits, accumulator)) / 4 / tile.threads
+    each = _CYCLES_OF_CARRIED if figures.carries else _CYCLES_OF_LONE
+    each *= _HALF_LONE if tile.half else 1
+    of_warp = figures.instructions / (tile.threads / 32) * each + figures.tensor * _LONE_PRODUCTS
+    held = _held(shape, tile)
+    of_tile = of_warp * held / 128 + figures.phases * _CYCLES_OF_LONE_PHASE
+    of_tile += _CYCLES_OF_LONE_CLUSTER * (tile.cluster > 1)
+    if len(shape.group) == 1 and shape.group[0][0] > 64:
+        elements, of_tile = elements * _LONG_LONE, of_tile * _LONG_LONE
+    memory = _bytes_of_element(shape, ends) * held / _MEMORY_BYTES_PER_CYCLE
+    return elements * _CYCLES_OF_FACTOR, max(of_tile, memory)
+
+
+def _held(shape: PassShape, tile: MmaTile) -> float:
+    """Elements of X in a block."""
+    return tile.rows * tile.columns * shape.group_in / tile.cluster
+
+
+def _bytes_of_element(shape: PassShape, ends: Ends) -> float:
+    """Bytes of memory for an element of X, and for what it produces."""
+    return ends.source.bytes + ends.output.bytes * shape.group_out / shape.group_in
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _figures(
+    shape: PassShape,
+    ends: Ends,
+    tile: MmaTile,
+    splits: bool,
+    accumulator: DataType,
+    target: Target,
+) -> _Figures:
+    """`shape` is the digits alone: the same wherever they stand."""
+    strides = mma.strides_of(shape, tile, accumulator)
+    phases = mma.phases_of(shape, tile, strides, accumulator)
+    work = _Work()
+    elements = 128.0
+    for index, phase in enumerate(phases):
+        ends_here = index == 0, index == len(phases) - 1
+        planes = bytewise.planes(index, ends.source) if bytewise.takes(accumulator) else 0
+        elements = _add_phase(
+            work, shape, tile, phase, strides, splits, accumulator, elements, ends_here, planes
+        )
+    staged, carries = tile.staged_in + tile.staged_out, not mma.powers(shape, tile)
+    width = mma.tile_bytes(tile, accumulator) / mma.SHARED_BYTES_PER_CYCLE
+    piece = _CARRIED_INSTRUCTIONS_OF_PIECE if carries else _INSTRUCTIONS_OF_PIECE
+    direct = 128 / 32 * _INSTRUCTIONS_OF_END * (2 - staged)
+    blocks = mma_resources.blocks_of(shape, tile, splits, accumulator, target)
+    exchanged = _EXCHANGED if mma_resources.exchanged(shape, tile, phases) else 1.0
+    return _Figures(
+        phases=len(phases),
+        tensor=work.tensor,
+        shared=work.shared + elements * width * staged,
+        instructions=work.instructions + elements / 32 * piece * staged,
+        ends=direct if phases[0].other is None else 0.0,
+        carries=carries,
+        hidden=blocks * tile.buffers * exchanged,
+    )
+
+
+def _add_phase(
+    work: _Work,
+    shape: PassShape,
+    tile: MmaTile,
+    phase: MmaPhase,
+    strides: Sequence[int],
+    splits: bool,
+    accumulator: DataType,
+    elements: float,
+    ends: tuple[bool, bool],
+    planes: int,
+) -> float:
+    """Adds what so many elements of a phase take; the elements that it produces."""
+    p, q = shape.group[phase.digit]
+    unit = strides[phase.digit] == 1
+    idle = _idle(phase, tile.threads // 32, tile.half and not unit)
+    # What a phase reads or writes in memory itself goes in short runs.
+    reads, writes = ends[0] and not tile.staged_in, ends[1] and not tile.staged_out
+    short = [not tile.half and unit and direct for direct in (reads, writes)]
+    width = mma.tile_bytes(tile, accumulator) / mma.SHARED_BYTES_PER_CYCLE
+    if tile.half:
+        products = half.products((p, q)) * elements / p
+        factor = half.factor_bytes_read((p, q), phase) * elements / p / mma.SHARED_BYTES_PER_CYCLE
+    else:
+        products = _products(shape, phase, splits, elements)
+        factor = _factor_cycles(shape, phase, splits, accumulator, elements)
+    if planes:
+        products = bytewise.steps(p) * mma.parts_of(q) * elements / (16 * p) * planes
+    instructions = _instructions(shape, phase, splits, elements) + products * (not phase.grouped)
+    instructions += elements / 32 * planes  # To put bytes together, and to shift sums.
+    work.instructions += instructions * idle
+    work.tensor += products * idle * _cycles_of_product(tile, phase, accumulator)
+    runs = _SHORT_RUNS[accumulator.bytes]
+    work.shared += factor * idle + elements * width * (runs if short[0] and p > 8 else 1)
+    for digit in phase.digits:
+        elements *= shape.group[digit][1] / shape.group[digit][0]
+    work.shared += elements * width * (runs if short[1] and q > 8 else 1)
+    return elements
+
+
+def _overlapped(*cycles: float) -> float:
+    """Cycles of what goes on at once: the longest, and a little for the others."""
+    return float(sum(item**_OVERLAP for item in cycles) ** (1 / _OVERLAP))
+
+
+def _cycles_of_product(tile: MmaTile, phase: MmaPhase, accumulator: DataType) -> float:
+    if tile.half:
+        return _CYCLES_OF_HALF_GROUPED if phase.grouped else _CYCLES_OF_HALF_PRODUCT
+    return _CYCLES_OF_GROUPED if phase.grouped else _CYCLES_OF_PRODUCT[accumulator.bytes]
+
+
+def _instructions(shape: PassShape, phase: MmaPhase, splits: bool, elements: float) -> float:
+    """Instructions of a warp for so many elements of a phase: to split, sum up and move them."""
+    p, _ = shape.group[phase.digit]
+    # Of a long digit, elements are split again for the second half of the results.
+    split = (3 if splits else 1) * len(phase.digits) * (1 if p <= 64 else 2)
+    sums = 1 + mma.parts_of(p) / 2 if splits else 1
+    return elements / 32 * (split + 4 + sums)
+
+
+def _products(shape: PassShape, phase: MmaPhase, splits: bool, elements: float) -> float:
+    """Products of the tensor cores for so many elements of a phase."""
+    p, q = shape.group[phase.digit]
+    each = _PRODUCTS_OF_SPLIT if splits else 1
+    if phase.other is None:
+        return mma.parts_of(p) * mma.parts_of(q) * elements / (16 * p) * each
+    p2, q2 = shape.group[phase.other]
+    rows = operands.cover(q, 16)
+    first = 2 if q <= 8 and splits else each
+    left = mma.parts_of(p) * mma.parts_of(p2) * rows * first
+    right = (0.5 if q <= 8 else rows) * mma.parts_of(p2) * mma.parts_of(q2) * each
+    return (left + right) * elements / (p * p2)
+
+
+def _factor_cycles(
+    shape: PassShape, phase: MmaPhase, splits: bool, accumulator: DataType, elements: float
+) -> float:
+    """Cycles of shared memory for the factors that a phase does not hold in registers."""
+    if phase.grouped:
+        return 0.0
+    p, q = shape.group[phase.digit]
+    fragment = mma_resources.factor_bytes((8, 8), splits, accumulator) / mma.SHARED_BYTES_PER_CYCLE
+    parts = mma.parts_of(p) * mma.parts_of(q)
+    if phase.other is None:
+        whole = mma_resources.factor_bytes((p, q), splits, accumulator)
+        cycles = whole / mma.SHARED_BYTES_PER_CYCLE * elements / (16 * p) / phase.groups
+        return 0 if whole <= 32 * mma_resources.HELD_FACTOR_BYTES else cycles
+    p2, q2 = shape.group[phase.other]
+    parts += mma.parts_of(p2) * mma.parts_of(q2)
+    return 0 if parts <= 2 else parts * elements / (p * p2) * fragment
+
+
+def _idle(phase: MmaPhase, warps: int, rows: bool) -> float:
+    """How much longer a phase takes because its fibers, or rows of them, do not fill all warps."""
+    at_once = (2 if rows else 16) * phase.groups if phase.other is None else phase.lanes
+    pieces = operands.cover(phase.fibers, at_once)
+    return operands.cover(pieces, warps) * warps / pieces

@@ -1,0 +1,27 @@
+"""The operation of Kronecker products."""
+
+from __future__ import annotations
+
+from kronop.core.operation import Operation
+from kronop.families.kron import MATMUL
+from kronop.families.kron.arguments import KronMatmulArguments
+from kronop.families.kron.description import KronMatmulDescription, KronProblem
+
+
+class KronMatmulOperation(
+    Operation[KronMatmulDescription, KronProblem, KronMatmulArguments], kind=MATMUL
+):
+    """Y = epilogue(X (F1 x ... x FN)), or with X on the other side.
+
+    Args:
+        target: "x86" (or "x86-amx", "x86-avx512", "x86-avx2", "x86-generic"), 80, 90, "sm_80" or
+            "sm_90a".
+        tile_description: tile sizes and math, or None for the planner's choice.
+        X, F, Y: descriptions of the operand, of the factors and of the result.
+        epilogue_functor: one of the four.
+        factors: (rows, columns) of each factor, in the order of the product.
+        side: Side.Right for X (F1 x ... x FN), Side.Left for (F1 x ... x FN) X.
+
+    Raises:
+        DescriptionError: no kernel serves this; the message says why and what to change.
+    """

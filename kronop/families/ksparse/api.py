@@ -1,0 +1,289 @@
+"""Kronecker-sparse products in one line, on plain tensors: of one factor, or of a chain."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from kronop.args.device import target_of
+from kronop.args.tensor import describe, view
+from kronop.core import prepared
+from kronop.core.calls import describe_output, epilogue_of, finish, operand_of
+from kronop.descriptions.datatype import result_type
+from kronop.descriptions.epilogue import ACTIVATION_NAMES
+from kronop.descriptions.shared import beta_beside, check_flag
+from kronop.descriptions.tensor import TensorDescription
+from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.families.ksparse.arguments import KSparseArguments, SparseArguments
+from kronop.families.ksparse.chain_arguments import KSparseChainArguments
+from kronop.families.ksparse.chain_description import Pattern
+from kronop.families.ksparse.operation import KSparseChainOperation, KSparseOperation
+
+
+def ksmm(
+    x: Any,
+    weights: Any,
+    *,
+    batch_last: bool = False,
+    bias: Any = None,
+    activation: str | None = None,
+    alpha: float = 1.0,
+    beta: float | None = None,
+    z: Any = None,
+    out: Any = None,
+) -> Any:
+    """activation(alpha x K' + beta z + bias), K Kronecker-sparse or a product of such factors.
+
+    A weight w of shape (a, b, c, d) stands for K = I_a x dense(b, c) x I_d in structure, which has
+    a b d rows and a c d columns: with features counted by (i, j, l) and (i, k, l),
+
+        (x K')[..., i, j, l] = sum over k of x[..., i, k, l] w[i, j, k, l]
+
+    (kronop.families.ksparse.description has its entries). With `batch_last` it is K x.
+
+    Several factors are one operation, of as few launches as pay; alpha, beta, z, bias and
+    activation come after the last. What is between two factors is of x's element type: in float16
+    it overflows beyond 65504, even where the result would not.
+
+    Args:
+        x: (..., a c d), or (a c d, ...) with `batch_last`; of NumPy, torch or CuPy, any strides, in
+            float64, 32 or 16, bfloat16, int64, 32 or 8, or (x86, sm_90a) an 8-bit float.
+        weights: one (a, b, c, d) tensor of x's type and device, or a list or tuple of them, the
+            right-most factor, which is applied first, first.
+        batch_last: the batch is behind the features.
+        bias: (a b d,) of the last factor applied, of the result's type.
+        activation: None, or one of relu, leaky_relu, tanh, sigmoid, silu, hardswish, gelu; integers
+            have none.
+        alpha, beta: scalars, whole numbers for integers; beta needs `z`, and `z` a
+            beta.
+        z: like the result; read only where beta is not 0.
+        out: where to write the result, apart from x, weights and bias; a new tensor like `x`
+            where None.
+
+    Returns:
+        (..., a b d), or (a b d, ...) with `batch_last`, of x's kind, element type and device. Of
+        one factor only: of int8 as for `gemkm`; of 8-bit floats bfloat16, or what `out` is of
+        (float16 and float32 as well), and `bias` and `z` are of that type. `alpha` is then the
+        product of both operands' scales.
+
+    Raises:
+        ArgumentError: shapes, devices or scalars that do not fit.
+        ElementTypeError: no tensor, or element types that do not fit.
+        DescriptionError: this device has no kernel for these types.
+        CompileError, DeviceError: no compiler, or a kernel that does not load or run here.
+        OutOfMemoryError: no room for the result or for the workspace.
+    """
+    chain = list(weights) if isinstance(weights, (list, tuple)) else [weights]
+    beta, lesson = beta_beside(z, beta), None
+    if type(batch_last) is bool and (activation is None or type(activation) is str):
+        form = (activation, batch_last)
+        result, lesson = prepared.repeat(form, alpha, beta, [x, *chain, bias, z, out])
+        if result is not None:
+            return result
+    _check_activation(activation)
+    check_flag("batch_last", batch_last)
+    if not isinstance(weights, (list, tuple)):
+        view(weights, "weights")
+    arguments = _sparse_arguments(x, chain, batch_last, bias, activation, (alpha, beta), z, out)
+    count = len(chain)
+    slots = {f"weights[{index}]": 1 + index for index in range(count)}
+    slots |= {"W": 1, "bias": count + 1, "Z": count + 2}
+    result = finish(arguments, lesson, slots)
+    if lesson is not None:
+        lesson.end()
+    return result
+
+
+def _sparse_arguments(
+    x: Any,
+    chain: Sequence[Any],
+    batch_last: bool,
+    bias: Any,
+    activation: str | None,
+    scalars: tuple[float, float],
+    z: Any,
+    out: Any,
+) -> SparseArguments:
+    """The arguments, of the operation for these tensors, that `ksmm` runs."""
+    patterns = chain_patterns(chain)
+    _check_types(x, chain)
+    if len(chain) > 1:
+        return chain_arguments(x, chain, patterns, batch_last, bias, activation, scalars, z, out)
+    return ksparse_arguments(
+        x, chain[0], patterns[0], batch_last, bias, activation, scalars, z, out
+    )
+
+
+def ksparse_arguments(
+    x: Any,
+    weight: Any,
+    pattern: Pattern,
+    batch_last: bool,
+    bias: Any = None,
+    activation: str | None = None,
+    scalars: tuple[float, float] = (1.0, 0.0),
+    z: Any = None,
+    out: Any = None,
+) -> KSparseArguments:
+    """The arguments, of the operation for these tensors, that `ksmm` runs for one factor."""
+    X, Y, target = _sparse_ends(x, pattern, batch_last, z, out)
+    operation = _ksparse_operation(target, X, Y, pattern, batch_last, activation)
+    return KSparseArguments(
+        operation=operation,
+        X=x,
+        W=weight,
+        Z=z,
+        Y=out,
+        bias=bias,
+        output_op=operation.epilogue_type(*scalars),
+    )
+
+
+def chain_arguments(
+    x: Any,
+    weights: Sequence[Any],
+    patterns: Sequence[Pattern],
+    batch_last: bool,
+    bias: Any = None,
+    activation: str | None = None,
+    scalars: tuple[float, float] = (1.0, 0.0),
+    z: Any = None,
+    out: Any = None,
+) -> KSparseChainArguments:
+    """The arguments, of the operation for these tensors, that `ksmm` runs for several factors."""
+    _check_chained(x)
+    X, Y, target = _sparse_ends(x, patterns[-1], batch_last, z, out)
+    operation = _chain_operation(target, X, Y, tuple(patterns), batch_last, activation)
+    return KSparseChainArguments(
+        operation=operation,
+        X=x,
+        weights=weights,
+        Z=z,
+        Y=out,
+        bias=bias,
+        output_op=operation.epilogue_type(*scalars),
+    )
+
+
+def _sparse_ends(
+    x: Any, last: Pattern, batch_last: bool, z: Any, out: Any
+) -> tuple[TensorDescription, TensorDescription, str]:
+    """What is promised of X and of Y, whose last factor has that pattern; and the target."""
+    x_view = operand_of(x)
+    a, b, _, d = last
+    inner = math.prod(x_view.shape[1:]) if batch_last else a * b * d
+    Y = describe_output(x_view.element, inner, z, out)
+    return describe(x_view, "X"), Y, target_of(x_view)
+
+
+def chain_patterns(chain: Sequence[Any]) -> list[Pattern]:
+    """The patterns of a list of weights, checked to chain."""
+    if not chain:
+        raise ArgumentError(
+            mismatch(
+                "weights",
+                expected="at least one (a, b, c, d) tensor",
+                got="an empty list",
+                hint="give the right-most factor first",
+            )
+        )
+    patterns: list[Pattern] = []
+    for index, weight in enumerate(chain):
+        shape = view(weight, f"weights[{index}]").shape
+        if len(shape) != 4:
+            raise ArgumentError(
+                mismatch(
+                    f"weights[{index}]",
+                    expected="shape (a, b, c, d)",
+                    got=shape,
+                    hint="K is I_a x dense(b, c) x I_d in structure",
+                )
+            )
+        a, b, c, d = shape
+        if patterns:
+            before = patterns[-1][0] * patterns[-1][1] * patterns[-1][3]
+            if a * c * d != before:
+                raise ArgumentError(
+                    mismatch(
+                        f"weights[{index}]",
+                        expected=f"a c d = {before}, the outputs of weights[{index - 1}]",
+                        got=f"{a * c * d} from {shape}",
+                        hint="list the right-most factor first",
+                    )
+                )
+        patterns.append((a, b, c, d))
+    return patterns
+
+
+def _check_types(x: Any, chain: Sequence[Any]) -> None:
+    """Refuses operands of several types by both names: either may be the one to convert."""
+    element = operand_of(x).element
+    for index, weight in enumerate(chain):
+        other = view(weight, f"weights[{index}]").element
+        if other != element:
+            raise ElementTypeError(
+                mismatch(
+                    f"element types of X and weights[{index}]",
+                    expected="one type for X and all weights",
+                    got=f"{element.name} of X and {other.name} of weights[{index}]",
+                    hint="convert X to the type of the weights, or the weights to that of X",
+                )
+            )
+
+
+def _check_chained(x: Any) -> None:
+    """Refuses what a second factor of the same type would not take."""
+    element = view(x, "X").element
+    if result_type(element) != element:
+        raise ElementTypeError(
+            mismatch(
+                "element type of X in a chain",
+                expected="a type that results have as well",
+                got=f"{element.name}, of which results are {result_type(element).name}",
+                hint="convert x and the weights to it, or apply one factor at a time",
+            )
+        )
+
+
+@functools.lru_cache(maxsize=512)
+def _ksparse_operation(
+    target: str,
+    X: TensorDescription,
+    Y: TensorDescription,
+    pattern: Pattern,
+    batch_last: bool,
+    activation: str | None,
+) -> KSparseOperation:
+    W = TensorDescription(X.element)
+    epilogue = epilogue_of(X.element, Y, activation)
+    return KSparseOperation(target, None, X, W, Y, epilogue, pattern, batch_last)
+
+
+@functools.lru_cache(maxsize=512)
+def _chain_operation(
+    target: str,
+    X: TensorDescription,
+    Y: TensorDescription,
+    patterns: tuple[Pattern, ...],
+    batch_last: bool,
+    activation: str | None,
+) -> KSparseChainOperation:
+    W = TensorDescription(X.element)
+    epilogue = epilogue_of(X.element, Y, activation)
+    return KSparseChainOperation(target, None, X, W, Y, epilogue, patterns, batch_last)
+
+
+def _check_activation(activation: object) -> None:
+    # By hand and first: activations are keys of a cache, and a list can be none.
+    named = isinstance(activation, str) and activation in ACTIVATION_NAMES
+    if activation is not None and not named:
+        raise ArgumentError(
+            mismatch(
+                "activation",
+                expected=f"None or one of {', '.join(ACTIVATION_NAMES)}",
+                got=repr(activation),
+                hint="for other functions apply them to the result",
+            )
+        )

@@ -1,0 +1,184 @@
+"""The family of chains of Kronecker-sparse factors: Y = epilogue(X K1' K2' ... KL').
+
+K1 is the right-most factor of the matrix product KL ... K2 K1 and is applied first. Batch first, X
+is (B, a1 c1 d1) and Y (B, aL bL dL); batch last, X is (a1 c1 d1, B) and Y = KL ... K1 X is
+(aL bL dL, B). See ksparse for one factor. What is between two factors is rounded to the tensors'
+element type.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from kronop.descriptions.datatype import result_type
+from kronop.descriptions.epilogue import Epilogue, EpilogueArguments
+from kronop.descriptions.math_instruction import MathInstruction
+from kronop.descriptions.numeric import finish, widen
+from kronop.descriptions.shared import (
+    LISTS_OF_INTEGERS,
+    check_flag,
+    check_operands,
+    check_sizes,
+    check_weights,
+)
+from kronop.descriptions.strided import StridedMatrix
+from kronop.descriptions.tensor import TensorDescription
+from kronop.descriptions.tile import TileDescription
+from kronop.errors import DescriptionError, mismatch
+from kronop.families.ksparse.description import product_of_rows
+
+Pattern = tuple[int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KSparseChainDescription:
+    """Products with Kronecker-sparse factors, one after the other.
+
+    Attributes:
+        math: the multiply-add; `tile.math_instruction` where a tile is given.
+        tile: tile sizes of every product, each of which is then a step of its own; None for the
+            planner's choice.
+        X, W, Y: operand, what all weights have in common, and result (Z is like Y).
+        epilogue: what happens to the last product.
+        patterns: (a, b, c, d) of each factor, the first applied first.
+        batch_last: X is (a c d, B) and Y (a b d, B), instead of (B, a c d) and (B, a b d).
+
+    Raises:
+        DescriptionError: element types that differ, sizes that are not positive, factors that do
+            not follow each other, or an alignment of W that no such weights can have.
+    """
+
+    math: MathInstruction
+    tile: TileDescription | None
+    X: TensorDescription
+    W: TensorDescription
+    Y: TensorDescription
+    epilogue: Epilogue
+    patterns: tuple[Pattern, ...] = field(metadata=LISTS_OF_INTEGERS)
+    batch_last: bool = False
+
+    def __post_init__(self) -> None:
+        check_operands(self.math, self.tile, self.epilogue, {"X": self.X, "W": self.W}, self.Y)
+        check_flag("batch_last", self.batch_last)
+        _check_patterns(self.patterns)
+        check_weights(self.W, self.patterns)
+        element = self.X.element
+        if len(self.patterns) > 1 and result_type(element) != element:
+            raise DescriptionError(
+                mismatch(
+                    "element of X in a chain",
+                    expected="a type that results have as well",
+                    got=f"{element!r}, of which results are {result_type(element)!r}",
+                    hint="use that type for all tensors, or a KSparseOperation for each factor",
+                )
+            )
+
+    @property
+    def input_columns(self) -> int:
+        a, _, c, d = self.patterns[0]
+        return a * c * d
+
+    @property
+    def output_columns(self) -> int:
+        a, b, _, d = self.patterns[-1]
+        return a * b * d
+
+    def x_shape(self, rows: int) -> tuple[int, int]:
+        """Shape of X for a batch of `rows`."""
+        return (self.input_columns, rows) if self.batch_last else (rows, self.input_columns)
+
+    def y_shape(self, rows: int) -> tuple[int, int]:
+        """Shape of Y and Z for a batch of `rows`."""
+        return (self.output_columns, rows) if self.batch_last else (rows, self.output_columns)
+
+    def reference(
+        self,
+        x: Any,
+        weights: Sequence[Any],
+        z: Any = None,
+        bias: Any = None,
+        output_op: EpilogueArguments | None = None,
+    ) -> Any:
+        """The result by NumPy: in float64 for floats, in wrapping int64 for integers.
+
+        Nothing is rounded between factors.
+
+        Args:
+            x: (B, a c d), or (a c d, B) with batch_last.
+            weights: one (a, b, c, d) array for each factor.
+            z: like the result, or None.
+            bias: (a b d,) of the last factor, or None.
+            output_op: the epilogue's scalars; its defaults where None.
+        """
+        wide = widen(self.math.element_accumulator)
+        value = np.asarray(x, wide).T if self.batch_last else np.asarray(x, wide)
+        for pattern, weight in zip(self.patterns, weights, strict=True):
+            value = product_of_rows(pattern, value, np.asarray(weight, wide))
+        if self.batch_last:
+            value = value.T
+            bias = None if bias is None else np.asarray(bias)[:, None]
+        return finish(self.epilogue, output_op, value, z, bias)
+
+
+def _check_patterns(patterns: object) -> None:
+    if not isinstance(patterns, tuple) or not patterns:
+        raise DescriptionError(
+            mismatch(
+                "patterns",
+                expected="at least one (a, b, c, d)",
+                got=repr(patterns),
+                hint="give the pattern of every factor, the right-most one first",
+            )
+        )
+    for index, pattern in enumerate(patterns):
+        check_sizes(f"patterns[{index}]", ("a", "b", "c", "d"), pattern)
+    for index, ((a, b, _, d), (e, _, c, f)) in enumerate(itertools.pairwise(patterns), 1):
+        if a * b * d != e * c * f:
+            raise DescriptionError(
+                mismatch(
+                    f"patterns[{index}]",
+                    expected=f"a c d = {a * b * d}, the outputs of patterns[{index - 1}]",
+                    got=f"{e * c * f} from {patterns[index]}",
+                    hint="list the right-most factor first",
+                )
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StridedFactor:
+    """The weights of a factor: a pointer, and strides in elements for (a, b, c, d)."""
+
+    pointer: int
+    strides: tuple[int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KSparseChainProblem:
+    """A chain with its memory: what launches are computed from; see KSparseProblem.
+
+    Attributes:
+        rows: the batch B.
+        x, y: rows are the batch, columns the features; batch strides are not used.
+        weights: of each factor.
+        z: like y, or None where beta is 0.
+        bias, bias_stride: one value for each output feature; pointer 0 where there is none.
+        scalars: the epilogue's, in its order.
+        workspace: pointer to the bytes that the plan asked for; 0 where it asked for none.
+        threads: most threads that a host kernel may use.
+    """
+
+    rows: int
+    x: StridedMatrix
+    weights: tuple[StridedFactor, ...]
+    z: StridedMatrix | None
+    bias: int
+    bias_stride: int
+    y: StridedMatrix
+    scalars: tuple[float, ...]
+    workspace: int
+    threads: int

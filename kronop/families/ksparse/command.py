@@ -1,0 +1,53 @@
+"""Kronecker-sparse products on the command line."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from kronop.errors import ArgumentError, mismatch
+from kronop.families.ksparse.api import ksparse_arguments
+from kronop.families.ksparse.arguments import KSparseArguments
+from kronop.families.ksparse.operation import KSparseChainOperation, KSparseOperation
+
+
+class _Command:
+    shapes = "pattern as 6,64,64,1, or those of a chain"
+    flags: Mapping[str, str] = {"--batch-last": "X is (a c d, B)"}
+
+    def operation(
+        self, options: argparse.Namespace, shapes: Sequence[str], common: Sequence[Any]
+    ) -> KSparseOperation | KSparseChainOperation:
+        patterns = [pattern_of(item) for item in shapes]
+        if len(patterns) > 1:
+            return KSparseChainOperation(*common, patterns, options.batch_last)
+        return KSparseOperation(*common, patterns[0], options.batch_last)
+
+    def arguments(
+        self,
+        options: argparse.Namespace,
+        shape: str,
+        rows: int,
+        tensor: Callable[[tuple[int, ...]], Any],
+    ) -> KSparseArguments:
+        pattern = pattern_of(shape)
+        if len(pattern) != 4:
+            raise ArgumentError(mismatch("shape", expected="a,b,c,d", got=shape, hint="see --help"))
+        a, b, c, d = pattern
+        features = a * c * d
+        x = tensor((features, rows) if options.batch_last else (rows, features))
+        return ksparse_arguments(x, tensor(pattern), (a, b, c, d), options.batch_last)
+
+
+COMMAND = _Command()
+
+
+def pattern_of(text: str) -> tuple[int, ...]:
+    """The integers of a pattern as it is written on the command line."""
+    if not re.fullmatch(r"\d+(,\d+)*", text):
+        raise ArgumentError(
+            mismatch("shape", expected="a pattern as 6,64,64,1", got=text, hint="see --help")
+        )
+    return tuple(map(int, text.split(",")))

@@ -1,0 +1,144 @@
+"""The Kronecker-sparse family: Y = epilogue(X K'), with K = I_a x dense(b, c) x I_d in structure.
+
+K is (a b d) x (a c d); its nonzeros are the entries of the weights W of shape (a, b, c, d):
+
+    K[i b d + j d + l, i c d + k d + l] = W[i, j, k, l]
+
+Batch first, X is (B, a c d) and Y = X K' is (B, a b d):
+
+    Y[n, i, j, l] = sum over k of X[n, i, k, l] W[i, j, k, l]
+
+Batch last, X is (a c d, B) and Y = K X is (a b d, B): the same sum with exchanged strides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from kronop.descriptions.epilogue import Epilogue, EpilogueArguments
+from kronop.descriptions.math_instruction import MathInstruction
+from kronop.descriptions.numeric import finish, widen
+from kronop.descriptions.shared import (
+    INTEGERS,
+    check_flag,
+    check_operands,
+    check_sizes,
+    check_weights,
+)
+from kronop.descriptions.strided import StridedMatrix
+from kronop.descriptions.tensor import TensorDescription
+from kronop.descriptions.tile import TileDescription
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KSparseDescription:
+    """One product with a Kronecker-sparse factor.
+
+    Attributes:
+        math: the multiply-add; `tile.math_instruction` where a tile is given.
+        tile: tile sizes, or None for the planner's choice.
+        X, W, Y: operand, weights (a, b, c, d) and result (Z is like Y).
+        epilogue: what happens to the product.
+        pattern: (a, b, c, d).
+        batch_last: X is (a c d, B) and Y (a b d, B), instead of (B, a c d) and (B, a b d).
+
+    Raises:
+        DescriptionError: element types that differ, sizes that are not positive, or an alignment
+            of W that no such weights can have.
+    """
+
+    math: MathInstruction
+    tile: TileDescription | None
+    X: TensorDescription
+    W: TensorDescription
+    Y: TensorDescription
+    epilogue: Epilogue
+    pattern: tuple[int, int, int, int] = field(metadata=INTEGERS)
+    batch_last: bool = False
+
+    def __post_init__(self) -> None:
+        check_operands(self.math, self.tile, self.epilogue, {"X": self.X, "W": self.W}, self.Y)
+        check_sizes("pattern", ("a", "b", "c", "d"), self.pattern)
+        check_weights(self.W, [self.pattern])
+        check_flag("batch_last", self.batch_last)
+
+    @property
+    def input_columns(self) -> int:
+        a, _, c, d = self.pattern
+        return a * c * d
+
+    @property
+    def output_columns(self) -> int:
+        a, b, _, d = self.pattern
+        return a * b * d
+
+    def x_shape(self, rows: int) -> tuple[int, int]:
+        """Shape of X for a batch of `rows`."""
+        return (self.input_columns, rows) if self.batch_last else (rows, self.input_columns)
+
+    def y_shape(self, rows: int) -> tuple[int, int]:
+        """Shape of Y and Z for a batch of `rows`."""
+        return (self.output_columns, rows) if self.batch_last else (rows, self.output_columns)
+
+    def reference(
+        self,
+        x: Any,
+        weights: Any,
+        z: Any = None,
+        bias: Any = None,
+        output_op: EpilogueArguments | None = None,
+    ) -> Any:
+        """The result by NumPy: in float64 for floats, in wrapping int64 for integers.
+
+        Args:
+            x: (B, a c d), or (a c d, B) with batch_last.
+            weights: (a, b, c, d).
+            z: like the result, or None.
+            bias: (a b d,), or None.
+            output_op: the epilogue's scalars; its defaults where None.
+        """
+        wide = widen(self.math.element_accumulator)
+        rows = np.asarray(x, wide).T if self.batch_last else np.asarray(x, wide)
+        value = product_of_rows(self.pattern, rows, np.asarray(weights, wide))
+        if self.batch_last:
+            value = value.T
+            bias = None if bias is None else np.asarray(bias)[:, None]
+        return finish(self.epilogue, output_op, value, z, bias)
+
+
+def product_of_rows(pattern: tuple[int, int, int, int], rows: Any, weights: Any) -> Any:
+    """rows K' by NumPy: (B, a c d) -> (B, a b d)."""
+    a, b, c, d = pattern
+    value = np.einsum("nikl,ijkl->nijl", rows.reshape(-1, a, c, d), weights)
+    return value.reshape(-1, a * b * d)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KSparseProblem:
+    """A Kronecker-sparse product with its memory: what launches are computed from.
+
+    Attributes:
+        rows: the batch B.
+        x, y: rows are the batch, columns the features; batch strides are not used.
+        weights: pointer to W, `weight_strides` in elements for (a, b, c, d).
+        z: like y, or None where beta is 0.
+        bias, bias_stride: one value for each output feature; pointer 0 where there is none.
+        scalars: the epilogue's, in its order.
+        workspace: pointer to the bytes that the plan asked for; 0 where it asked for none.
+        threads: most threads that a host kernel may use.
+    """
+
+    rows: int
+    x: StridedMatrix
+    weights: int
+    weight_strides: tuple[int, int, int, int]
+    z: StridedMatrix | None
+    bias: int
+    bias_stride: int
+    y: StridedMatrix
+    scalars: tuple[float, ...]
+    workspace: int
+    threads: int

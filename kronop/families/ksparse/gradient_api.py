@@ -1,0 +1,148 @@
+"""The gradient of weights in one line, on plain tensors."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+from kronop.args.device import target_of
+from kronop.args.tensor import describe, view
+from kronop.core import prepared
+from kronop.descriptions.datatype import DataType, result_type
+from kronop.descriptions.epilogue import LinearCombination
+from kronop.descriptions.math_instruction import MathInstruction
+from kronop.descriptions.shared import beta_beside
+from kronop.descriptions.tensor import TensorDescription
+from kronop.families.ksparse.gradient_arguments import KSparseGradientArguments
+from kronop.families.ksparse.operation import KSparseGradientOperation
+
+_Pattern = tuple[int, int, int, int]
+
+
+def weight_gradient(
+    x: Any,
+    g: Any,
+    pattern: Sequence[int],
+    *,
+    tied: bool = False,
+    batch_last: bool = False,
+    alpha: float = 1.0,
+    beta: float | None = None,
+    z: Any = None,
+    out: Any = None,
+    factors: Sequence[Any] = (),
+) -> Any:
+    """alpha times the gradient of the weights of `ksmm`, or of a factor of `gemkm`, plus beta z.
+
+    With g the gradient of ksmm(x, weights), that of the weights is the sum over the batch n of
+    g[n, i, p, l] x[n, i, q, l]; where `tied`, the sum over i and l as well: the gradient of the
+    one (c, b) matrix that all of them are, as for the factor of a Kronecker product that has `a`
+    elements before its digit and `d` behind it. GPU tensors only.
+
+    Args:
+        x: (..., B, a c d), or (..., a c d, B) with `batch_last`; at most one dimension in front,
+            which the gradient has too.
+        g: (..., B, a b d), or (..., a b d, B).
+        pattern: (a, b, c, d).
+        tied: whether all i and l have the same weights.
+        batch_last: the batch is behind the features.
+        alpha, beta: scalars; beta needs `z`, and `z` a beta.
+        z: like the result; it may be `out`.
+        out: where to write the result, of x's element type or float32; a new tensor like `x`
+            where None.
+        factors: the at least two matrices whose Kronecker product the tied (c, b) matrix is, for
+            their gradients instead of its own; there is no dimension in front then.
+
+    Returns:
+        (..., a, b, c, d), or (..., c, b) where `tied`; of `factors` one vector with all of their
+        gradients, each row-major, in their order.
+
+    Raises:
+        ArgumentError: shapes, devices or scalars that do not fit.
+        ElementTypeError: types that do not.
+        DescriptionError: integers, or tensors on the host.
+    """
+    beta, lesson = beta_beside(z, beta), None
+    if type(pattern) is tuple and type(factors) in (tuple, list):
+        form = ("weight_gradient", pattern, tied, batch_last)
+        result, lesson = prepared.repeat(form, alpha, beta, [x, g, *factors, z, out])
+        if result is not None:
+            return result
+    arguments = gradient_arguments(
+        x,
+        g,
+        pattern,
+        tied=tied,
+        batch_last=batch_last,
+        alpha=alpha,
+        beta=beta,
+        z=z,
+        out=out,
+        factors=factors,
+    )
+    operation: Any = arguments.operation
+    operation.run(arguments)
+    if lesson is not None:
+        slots = {f"factors[{index}]": 2 + index for index in range(len(factors))}
+        lesson.add(arguments, {"G": 1, "Z": 2 + len(factors)} | slots)
+        lesson.end()
+    return arguments.Y
+
+
+def gradient_arguments(
+    x: Any,
+    g: Any,
+    pattern: Sequence[int],
+    *,
+    tied: bool = False,
+    batch_last: bool = False,
+    alpha: float = 1.0,
+    beta: float | None = None,
+    z: Any = None,
+    out: Any = None,
+    factors: Sequence[Any] = (),
+) -> KSparseGradientArguments:
+    """The arguments, of the operation for these tensors, that `weight_gradient` runs."""
+    x_view, g_view = view(x, "X"), view(g, "G")
+    element = result_type(x_view.element) if out is None else view(out, "Y").element
+    operation = _operation(
+        target_of(x_view),
+        describe(x_view, "X"),
+        describe(g_view, "G"),
+        element,
+        tuple(pattern),
+        tied,
+        batch_last,
+        x_view.shape[0] if len(x_view.shape) == 3 else None,
+        tuple(view(item, f"factors[{index}]").shape for index, item in enumerate(factors)),
+    )
+    return KSparseGradientArguments(
+        operation=operation,
+        X=x,
+        G=g,
+        Z=z,
+        Y=out,
+        output_op=operation.epilogue_type(alpha, beta_beside(z, beta)),
+        factors=factors,
+    )
+
+
+@functools.lru_cache(maxsize=512)
+def _operation(
+    target: str,
+    X: TensorDescription,
+    G: TensorDescription,
+    element: DataType,
+    pattern: _Pattern,
+    tied: bool,
+    batch_last: bool,
+    products: int | None,
+    factors: tuple[tuple[int, ...], ...],
+) -> KSparseGradientOperation:
+    accumulator = MathInstruction.simt(X.element).element_accumulator
+    epilogue = LinearCombination(element, 1, accumulator, accumulator)
+    Y = TensorDescription(element)
+    return KSparseGradientOperation(
+        target, None, X, G, Y, epilogue, pattern, tied, batch_last, products, factors
+    )

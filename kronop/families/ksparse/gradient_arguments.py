@@ -1,0 +1,196 @@
+"""Arguments of gradients of weights: tensors of any framework -> KSparseGradientProblem."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kronop.args.base import (
+    Arguments,
+    OperationLike,
+    Places,
+    Planned,
+    check_source,
+    description_of,
+)
+from kronop.args.overlap import same_elements
+from kronop.args.staging import form_for
+from kronop.args.tensor import check_promise, empty, view
+from kronop.args.view import TensorView
+from kronop.artifacts import Launch
+from kronop.descriptions.epilogue import EpilogueArguments
+from kronop.descriptions.strided import StridedMatrix
+from kronop.descriptions.tensor import TensorDescription
+from kronop.errors import ArgumentError, mismatch
+from kronop.families.ksparse.gradient_description import (
+    KSparseGradientDescription,
+    KSparseGradientProblem,
+    StridedWeights,
+)
+
+_NOTHING = StridedMatrix(pointer=0, row=0, column=0)
+_MOST_ROWS = 2**31 - 1
+
+
+class KSparseGradientArguments(Arguments):
+    """Y = epilogue(the gradient of weights), from a product's operand and its result's gradient.
+
+    Args:
+        operation: a KSparseGradientOperation.
+        X: (B, a c d), or (a c d, B) with batch_last; any strides, which may be 0.
+        G: (B, a b d), or (a b d, B) with batch_last.
+        Z: like Y; needed where beta is not 0, and read only there. It may be Y itself.
+        Y: where the result goes: (a, b, c, d), or (c, b) where weights are tied; any strides. None
+            for a new tensor like X.
+        output_op: `operation.epilogue_type(alpha, beta, ...)`; None for its defaults, without Z.
+        factors: a (rows, columns) matrix for each factor of the operation, if it has any; Y is
+            then a vector of all of their gradients.
+
+    With several products, all four have a dimension for them in front. Everything is checked here;
+    nothing is computed, and nothing but Y is allocated, before the first run.
+
+    Raises:
+        ElementTypeError: not a tensor, or another element type than the operation's.
+        ArgumentError: shapes, strides, alignment, devices or overlaps that do not fit.
+        OutOfMemoryError: no room for Y.
+    """
+
+    def __init__(
+        self,
+        *,
+        operation: OperationLike,
+        X: Any,
+        G: Any,
+        Z: Any = None,
+        Y: Any = None,
+        output_op: EpilogueArguments | None = None,
+        factors: Sequence[Any] = (),
+    ) -> None:
+        self._description = what = description_of(operation, KSparseGradientDescription)
+        super().__init__(operation, output_op)
+        given = (("X", X), ("G", G), ("Z", Z), ("Y", Y))
+        views = {
+            name: view(item, name) for name, item in given if item is not None or name in ("X", "G")
+        }
+        self._factors = tuple(f"factors[{index}]" for index in range(len(factors)))
+        views |= {name: view(item, name) for name, item in zip(self._factors, factors, strict=True)}
+        check_source(self.output_op, views.get("Z"))
+        self._check_shapes(views)
+        self._settle(views)
+        for name, item in views.items():
+            check_promise(item, self._promised(name), name)
+        if Y is None:
+            self.Y = empty(views["X"], what.y_shape(self._batch_size), what.Y.element)
+            views["Y"] = view(self.Y, "Y")
+        else:
+            self._take_result(Y, views)
+        self._views = views
+        self._source_is_result = self.output_op.beta != 0 and same_elements(views["Z"], views["Y"])
+
+    def _check_shapes(self, views: dict[str, TensorView]) -> None:
+        what, shape = self._description, views["X"].shape
+        dimensions = len(what.lead) + 2
+        self._batch_size = shape[-1 if what.batch_last else -2] if len(shape) == dimensions else 0
+        expected = {
+            "X": what.x_shape(self._batch_size),
+            "G": what.g_shape(self._batch_size),
+            "Z": what.y_shape(self._batch_size),
+            "Y": what.y_shape(self._batch_size),
+        }
+        if len(self._factors) != len(what.factors):
+            raise ArgumentError(
+                mismatch(
+                    "factors",
+                    expected=f"{len(what.factors)} matrices, for {list(what.factors)}",
+                    got=len(self._factors),
+                    hint="pass one for each factor of the operation",
+                )
+            )
+        expected |= dict(zip(self._factors, what.factors, strict=True))
+        for name, item in views.items():
+            if item.shape != expected[name]:
+                raise ArgumentError(
+                    mismatch(
+                        f"shape of {name}",
+                        expected=expected[name],
+                        got=item.shape,
+                        hint="check it against the pattern (a, b, c, d) and the batch of X",
+                    )
+                )
+        if self._batch_size > _MOST_ROWS:
+            raise ArgumentError(
+                mismatch(
+                    "batch of X",
+                    expected=f"at most {_MOST_ROWS}",
+                    got=self._batch_size,
+                    hint="add up the gradients of parts with beta = 1",
+                )
+            )
+
+    def _promised(self, name: str) -> TensorDescription:
+        what = self._description
+        every = {"X": what.X, "G": what.G, "Z": what.Y, "Y": what.Y}
+        return every.get(name) or TensorDescription(what.X.element)
+
+    def _rows(self) -> int:
+        return self._batch_size
+
+    def launches(self, planned: Planned, places: Places) -> tuple[Launch, ...]:
+        """The kernel calls over the memory of `places`; an empty sum is written as well."""
+        workspace = places.workspace(planned.workspace_bytes(self._batch_size, self._threads))
+        return planned.launches(self._problem(places, workspace))
+
+    def _problem(self, places: Places, workspace: int) -> KSparseGradientProblem:
+        what = self._description
+        y = self._views["Y"]
+        form = form_for(y, what.Y, self._device)
+        result = self._weights(places.output("Y", y, form, read=self._source_is_result))
+        source = None
+        if self.output_op.beta:
+            source = result if self._source_is_result else self._weights(self._input(places, "Z"))
+        return KSparseGradientProblem(
+            rows=self._batch_size,
+            x=self._matrix(places, "X"),
+            g=self._matrix(places, "G"),
+            y=result,
+            z=source,
+            scalars=self.output_op.scalars,
+            workspace=workspace,
+            factors=tuple(self._factor(places, name) for name in self._factors),
+        )
+
+    def _input(self, places: Places, name: str) -> TensorView:
+        """Where kernels find the operand, with the strides it has there."""
+        item = self._views[name]
+        form = form_for(item, self._promised(name), self._device)
+        place = places.input(name, item, form)
+        strides = item.strides if form is None else form.strides
+        return place.reshaped(item.shape, strides)
+
+    def _matrix(self, places: Places, name: str) -> StridedMatrix:
+        if not self._batch_size:
+            return _NOTHING
+        place = self._input(places, name)
+        *lead, row, column = place.strides
+        if self._description.batch_last:
+            row, column = column, row
+        return StridedMatrix(pointer=place.pointer, row=row, column=column, batch=tuple(lead))
+
+    def _factor(self, places: Places, name: str) -> StridedMatrix:
+        place = self._input(places, name)
+        row, column = place.strides
+        return StridedMatrix(pointer=place.pointer, row=row, column=column)
+
+    def _weights(self, place: TensorView) -> StridedWeights:
+        strides = place.strides
+        if self._description.factors:
+            return StridedWeights(pointer=place.pointer, strides=(0, 0, 0, 0, strides[0]))
+        lead = 0
+        if self._description.lead:
+            lead, *rest = strides
+            strides = tuple(rest)
+        if self._description.tied:
+            q, p = strides
+            return StridedWeights(pointer=place.pointer, strides=(lead, 0, 0, p, q))
+        i, p, q, lane = strides
+        return StridedWeights(pointer=place.pointer, strides=(lead, i, lane, p, q))

@@ -1,0 +1,215 @@
+"""The gradient of weights: of those of a Kronecker-sparse product, or of one factor's.
+
+With X the operand of a product with K = I_a x dense(b, c) x I_d in structure (see `ksparse`) and G
+the gradient of its result, that of the weights W (a, b, c, d) is, n being the batch,
+
+    Y[i, p, q, l] = sum over n of G[n, i, p, l] X[n, i, q, l]
+
+A digit of a Kronecker product has the same matrix F (c, b) for every i and l: its weights are
+tied, `a` is what is before the digit and `d` what is behind it, and
+
+    Y[q, p] = sum over n, i and l of G[n, i, p, l] X[n, i, q, l]
+
+is the gradient of F, where G and X have the same digits around it. Where F is itself a product
+F1 x ... x FN of `factors`, those of its factors follow: with q and p as digits q1 .. qN, p1 .. pN,
+
+    Yi[qi, pi] = sum over the other digits of Y[q, p] times all other Fj[qj, pj]
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from kronop.descriptions.epilogue import Epilogue, EpilogueArguments
+from kronop.descriptions.math_instruction import MathInstruction
+from kronop.descriptions.numeric import finish, widen
+from kronop.descriptions.shared import (
+    INTEGERS,
+    LISTS_OF_INTEGERS,
+    check_flag,
+    check_operands,
+    check_sizes,
+    refuse_float8,
+)
+from kronop.descriptions.strided import StridedMatrix
+from kronop.descriptions.tensor import TensorDescription
+from kronop.descriptions.tile import TileDescription
+from kronop.errors import DescriptionError, mismatch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KSparseGradientDescription:
+    """One gradient of weights.
+
+    Attributes:
+        math: the multiply-add; `tile.math_instruction` where a tile is given.
+        tile: tile sizes, or None for the planner's choice.
+        X, G, Y: operand, gradient of the product and result (Z is like Y).
+        epilogue: what happens to the sums.
+        pattern: (a, b, c, d).
+        tied: whether all i and l share one (c, b) matrix.
+        batch_last: X is (a c d, B) and G (a b d, B), instead of (B, a c d) and (B, a b d).
+        products: extent of a dimension in front of X, G and Y, with a gradient for each of its
+            indices; None where there is no such dimension.
+        factors: (rows, columns) of the at least two factors whose product the tied matrix is; the
+            result is then a vector of their gradients, each row-major, one after the other. Empty
+            for the gradient of the matrix itself.
+
+    Raises:
+        DescriptionError: element types that differ, sizes that are not positive, or factors of
+            another matrix.
+    """
+
+    math: MathInstruction
+    tile: TileDescription | None
+    X: TensorDescription
+    G: TensorDescription
+    Y: TensorDescription
+    epilogue: Epilogue
+    pattern: tuple[int, int, int, int] = field(metadata=INTEGERS)
+    tied: bool = False
+    batch_last: bool = False
+    products: int | None = None
+    factors: tuple[tuple[int, int], ...] = field(default=(), metadata=LISTS_OF_INTEGERS)
+
+    def __post_init__(self) -> None:
+        check_operands(self.math, self.tile, self.epilogue, {"X": self.X, "G": self.G}, self.Y)
+        refuse_float8(self.math, "gradient of weights")
+        check_sizes("pattern", ("a", "b", "c", "d"), self.pattern)
+        if self.products is not None:
+            check_sizes("products", ("products",), (self.products,))
+        check_flag("tied", self.tied)
+        check_flag("batch_last", self.batch_last)
+        if self.factors:
+            self._check_factors()
+
+    def _check_factors(self) -> None:
+        for index, shape in enumerate(self.factors):
+            check_sizes(f"factors[{index}]", ("rows", "columns"), shape)
+        rows, columns = (math.prod(sizes) for sizes in zip(*self.factors, strict=True))
+        _, b, c, _ = self.pattern
+        single = self.tied and self.products is None and len(self.factors) > 1
+        if not single or (rows, columns) != (c, b):
+            raise DescriptionError(
+                mismatch(
+                    "factors",
+                    expected=f"at least two whose product is one tied matrix of {c} x {b}",
+                    got=self.factors,
+                    hint="leave them out for the gradient of the matrix itself",
+                )
+            )
+
+    @property
+    def lead(self) -> tuple[int, ...]:
+        """The dimension in front, if there is one."""
+        return () if self.products is None else (self.products,)
+
+    @property
+    def weights(self) -> tuple[int, ...]:
+        """Shape of one gradient, or of those of all factors."""
+        _, b, c, _ = self.pattern
+        if self.factors:
+            return (sum(rows * columns for rows, columns in self.factors),)
+        return (c, b) if self.tied else self.pattern
+
+    def x_shape(self, rows: int) -> tuple[int, ...]:
+        """Shape of X for a batch of `rows`."""
+        a, _, c, d = self.pattern
+        return self._operand(rows, a * c * d)
+
+    def g_shape(self, rows: int) -> tuple[int, ...]:
+        """Shape of G for a batch of `rows`."""
+        a, b, _, d = self.pattern
+        return self._operand(rows, a * b * d)
+
+    def y_shape(self, rows: int) -> tuple[int, ...]:
+        """Shape of Y and Z, whatever the batch."""
+        return (*self.lead, *self.weights)
+
+    def _operand(self, rows: int, features: int) -> tuple[int, ...]:
+        matrix = (features, rows) if self.batch_last else (rows, features)
+        return (*self.lead, *matrix)
+
+    def reference(
+        self,
+        x: Any,
+        g: Any,
+        z: Any = None,
+        output_op: EpilogueArguments | None = None,
+        factors: Sequence[Any] = (),
+    ) -> Any:
+        """The result by NumPy in float64.
+
+        Args:
+            x: of `x_shape`.
+            g: of `g_shape`.
+            z: like the result, or None.
+            output_op: the epilogue's scalars; its defaults where None.
+            factors: the matrices where the description has `factors`.
+        """
+        wide = widen(self.math.element_accumulator)
+        a, b, c, d = self.pattern
+        x, g = np.asarray(x, wide), np.asarray(g, wide)
+        if self.batch_last:
+            x, g = x.swapaxes(-1, -2), g.swapaxes(-1, -2)
+        rows = x.shape[-2]
+        x = x.reshape(self.products or 1, rows, a, c, d)
+        g = g.reshape(self.products or 1, rows, a, b, d)
+        indices = "gniql,gnipl->gqp" if self.tied else "gniql,gnipl->gipql"
+        value = np.einsum(indices, x, g, optimize=True)
+        if self.factors:
+            value = self._of_factors(value, [np.asarray(factor, wide) for factor in factors])
+        return finish(self.epilogue, output_op, value.reshape(self.y_shape(rows)), z)
+
+    def _of_factors(self, value: Any, factors: Sequence[Any]) -> Any:
+        """The gradients of the factors, one after the other, from that of their product."""
+        count = len(self.factors)
+        digits = value.reshape(*itertools.chain(*zip(*self.factors, strict=True)))
+        found = []
+        for own in range(count):
+            operands: list[Any] = [digits, list(range(2 * count))]
+            for at in range(count):
+                operands += [] if at == own else [factors[at], [at, count + at]]
+            found.append(np.einsum(*operands, [own, count + own], optimize=True).reshape(-1))
+        return np.concatenate(found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StridedWeights:
+    """Weights of the canonical form: (product, i, l, p, q), strides in elements.
+
+    Tied ones have no i and no l. A vector of the gradients of factors has the last stride alone.
+    """
+
+    pointer: int
+    strides: tuple[int, int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KSparseGradientProblem:
+    """A gradient of weights with its memory: what launches are computed from.
+
+    Attributes:
+        rows: the batch B.
+        x, g: rows are the batch, columns the features, with one batch stride, of the products.
+        y: the result.
+        z: like y, or None where beta is 0.
+        scalars: the epilogue's, in its order.
+        workspace: pointer to the bytes that the plan asked for.
+        factors: the matrices of the description's factors.
+    """
+
+    rows: int
+    x: StridedMatrix
+    g: StridedMatrix
+    y: StridedWeights
+    z: StridedWeights | None
+    scalars: tuple[float, ...]
+    workspace: int
+    factors: tuple[StridedMatrix, ...] = ()

@@ -1,0 +1,95 @@
+"""The operations of Kronecker-sparse products, of their chains and of weights' gradients."""
+
+from __future__ import annotations
+
+from kronop.core.operation import Operation
+from kronop.families.ksparse import CHAIN, GRADIENT, PRODUCT
+from kronop.families.ksparse.arguments import KSparseArguments
+from kronop.families.ksparse.chain_arguments import KSparseChainArguments
+from kronop.families.ksparse.chain_description import KSparseChainDescription, KSparseChainProblem
+from kronop.families.ksparse.description import KSparseDescription, KSparseProblem
+from kronop.families.ksparse.gradient_arguments import KSparseGradientArguments
+from kronop.families.ksparse.gradient_description import (
+    KSparseGradientDescription,
+    KSparseGradientProblem,
+)
+
+
+class KSparseOperation(
+    Operation[KSparseDescription, KSparseProblem, KSparseArguments], kind=PRODUCT
+):
+    """Y = epilogue(X K') (batch first) or epilogue(K X) (batch last), K Kronecker-sparse.
+
+    K is I_a x dense(b, c) x I_d in structure, with the weights W of shape (a, b, c, d) for entries:
+    Y[n, i, j, l] = sum over k of X[n, i, k, l] W[i, j, k, l], where features count (i, k, l) and
+    (i, j, l). It runs on `KSparseArguments`, for any number of rows; what it makes is for the
+    promises of X, W and Y (alignments in elements), which these arguments then have to keep.
+
+    Args:
+        target: "x86" (or "x86-amx", "x86-avx512", "x86-avx2", "x86-generic"), 80, 90, "sm_80" or
+            "sm_90a".
+        tile_description: tile sizes and math, or None for the planner's choice.
+        X, W, Y: descriptions of the operand, of the weights and of the result.
+        epilogue_functor: one of the four; the bias is added before the activation.
+        pattern: (a, b, c, d), positive integers.
+        batch_last: X is (a c d, B) and Y (a b d, B), instead of (B, a c d) and (B, a b d).
+
+    Raises:
+        DescriptionError: no kernel serves this, or W promises an alignment along a dimension of
+            one element (d = 1); the message says why and what to change.
+        ElementTypeError: what is no description, epilogue or sequence of integers.
+    """
+
+
+class KSparseChainOperation(
+    Operation[KSparseChainDescription, KSparseChainProblem, KSparseChainArguments], kind=CHAIN
+):
+    """Y = epilogue(X K1' ... KL') (batch first) or epilogue(KL ... K1 X) (batch last).
+
+    Each factor is as in `KSparseOperation`, and takes as many features as the one before gives: a c
+    d of a pattern is a b d of the one before. It runs on `KSparseChainArguments`. On a GPU two
+    adjacent factors are one launch where the planner expects that to be faster.
+
+    Args:
+        target: "x86" (or "x86-amx", "x86-avx512", "x86-avx2", "x86-generic"), 80, 90, "sm_80" or
+            "sm_90a".
+        tile_description: tile sizes and math of every product, each of which is then a launch of
+            its own; None for the planner's choice.
+        X, W, Y: descriptions of the operand, of all weights and of the result.
+        epilogue_functor: one of the four, applied after the last factor; the bias is added before
+            the activation. What is between two factors is rounded to the element type of X.
+        patterns: (a, b, c, d) of each factor, the right-most one, which is applied first, first.
+        batch_last: X is (a c d, B), a c d of the first pattern, and Y (a b d, B), a b d of the
+            last, instead of (B, a c d) and (B, a b d).
+
+    Raises:
+        DescriptionError: factors that do not follow each other, or no kernel serves this (8-bit
+            types: a second factor would meet the wider results of the first); the message says
+            why and what to change.
+        ElementTypeError: what is no description, epilogue or sequence of integers.
+    """
+
+
+class KSparseGradientOperation(
+    Operation[KSparseGradientDescription, KSparseGradientProblem, KSparseGradientArguments],
+    kind=GRADIENT,
+):
+    """Y = epilogue(the gradient of a Kronecker-sparse product's weights, or of a factor).
+
+    Args:
+        target: 80, 90, "sm_80" or "sm_90a".
+        tile_description: tile sizes and math, or None for the planner's choice.
+        X, G, Y: descriptions of the product's operand, of its result's gradient and of the result.
+        epilogue_functor: one of the four.
+        pattern: (a, b, c, d) of the product; of a factor, what is before its digit, its columns,
+            its rows and what is behind it.
+        tied: whether one (c, b) matrix, a factor, stands for all weights.
+        batch_last: X is (a c d, B) and G (a b d, B).
+        products: how many products there are, in a dimension in front of X, G and Y; None where
+            they have none.
+        factors: (rows, columns) of the at least two factors whose product the tied matrix is; Y is
+            then a vector of their gradients. Empty for that of the matrix.
+
+    Raises:
+        DescriptionError: no kernel serves this; the message says why and what to change.
+    """

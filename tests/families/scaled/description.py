@@ -1,0 +1,56 @@
+"""Y[m, n] = epilogue(X[m, n] W[m, n])."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from kronop.descriptions.epilogue import Epilogue, EpilogueArguments
+from kronop.descriptions.math_instruction import MathInstruction
+from kronop.descriptions.numeric import finish, widen
+from kronop.descriptions.shared import check_operands, check_sizes
+from kronop.descriptions.tensor import TensorDescription
+from kronop.descriptions.tile import TileDescription
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaledDescription:
+    """Attributes: as of other families; `columns`: N."""
+
+    math: MathInstruction
+    tile: TileDescription | None
+    X: TensorDescription
+    W: TensorDescription
+    Y: TensorDescription
+    epilogue: Epilogue
+    columns: int
+
+    def __post_init__(self) -> None:
+        check_operands(self.math, self.tile, self.epilogue, {"X": self.X, "W": self.W}, self.Y)
+        check_sizes("columns", ("N",), (self.columns,))
+
+    def x_shape(self, rows: int) -> tuple[int, int]:
+        return rows, self.columns
+
+    y_shape = x_shape
+
+    def reference(
+        self, x: Any, w: Any, z: Any = None, output_op: EpilogueArguments | None = None
+    ) -> Any:
+        wide = widen(self.math.element_accumulator)
+        return finish(self.epilogue, output_op, np.asarray(x, wide) * np.asarray(w, wide), z)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaledProblem:
+    """Addresses of contiguous operands, z 0 where beta is; `items`: elements of each."""
+
+    items: int
+    x: int
+    w: int
+    z: int
+    y: int
+    scalars: tuple[float, ...]
+    threads: int

@@ -1,0 +1,12 @@
+"""The operation."""
+
+from __future__ import annotations
+
+from kronop.core.operation import Operation
+from tests.families.scaled import SCALED
+from tests.families.scaled.arguments import ScaledArguments
+from tests.families.scaled.description import ScaledDescription, ScaledProblem
+
+
+class ScaledOperation(Operation[ScaledDescription, ScaledProblem, ScaledArguments], kind=SCALED):
+    """Y = epilogue(X * W), element by element; `columns` is N."""

@@ -42,6 +42,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(skip)
 
 
+@pytest.fixture(autouse=True)
+def _made_anew(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Tests change planners, so that no plan is one that another test left behind."""
+    if "remembers" in request.fixturenames:
+        yield
+        return
+    from kronop.core import remembered
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(remembered, "_planner", lambda emitter: "")
+        if "monkeypatch" in request.fixturenames:
+            remembered.candidate.cache_clear()
+        yield
+
+
 @pytest.fixture
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """As a process that has compiled nothing, with a cache that no other process uses."""

@@ -13,6 +13,7 @@ import kronop
 from kronop import compiler
 from kronop.args.device import default_device, target_of_device
 from kronop.descriptions.datatype import DataType, result_type
+from kronop.families.kron.cuda import passes
 
 ELEMENTS = (
     kronop.float32,
@@ -37,6 +38,12 @@ _TINY = {
     kronop.float16: 2.0**-24,
     kronop.bfloat16: 2.0**-133,
 }
+
+
+def forget_passes() -> None:
+    """Has the passes of Kronecker products judged anew: a test changes which tiles there are."""
+    for judged in (passes._ways, passes._least, passes._may):
+        judged.cache_clear()
 
 
 def cuda_target() -> str:

@@ -91,7 +91,8 @@ def _element_strides(
 
 
 def _numpy(array: Any, name: str) -> TensorView:
-    if isinstance(array, np.ma.MaskedArray):
+    masked = sys.modules.get("numpy.ma")  # Its import takes 15 ms, and without it there are none.
+    if masked is not None and isinstance(array, masked.MaskedArray):
         _unreadable(name, "a masked array", "fill it first: array.filled(0)")
     if type(array) is not np.ndarray:  # What a subclass says of itself need not be so.
         array = np.ndarray.view(array, np.ndarray)

@@ -156,10 +156,10 @@ def _operation(shape: Shape, dtype: str, device: str) -> Any:
     )
     epilogue = kronop.LinearCombination(element, Y.alignment, accumulator, accumulator)
     F = kronop.TensorDescription(element)
-    return kronop.KronMatmulOperation(_target(device), None, X, F, Y, epilogue, shape.factors)
+    return kronop.KronMatmulOperation(target_of(device), None, X, F, Y, epilogue, shape.factors)
 
 
-def _target(device: str) -> str:
+def target_of(device: str) -> str:
     if device == "cpu":
         return target_of_device(CPU)
     import torch

@@ -1,4 +1,4 @@
-"""Speeds against the roofline and against what else is installed: kron, ksparse, vit."""
+"""Speeds against the roofline and what else is installed: kron, ksparse, vit; and start."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import importlib
 from types import ModuleType
 
 from kronop import families
-from kronop.commands import bench_vit
+from kronop.commands import bench_start, bench_vit
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -29,5 +29,6 @@ def execute(options: argparse.Namespace) -> None:
 def _subjects() -> dict[str, ModuleType]:
     named = {family.name: family.bench for family in families.FAMILIES if family.bench}
     return {name: importlib.import_module(module) for name, module in named.items()} | {
-        "vit": bench_vit
+        "vit": bench_vit,
+        "start": bench_start,
     }

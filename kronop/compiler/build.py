@@ -127,7 +127,7 @@ _CUDA_COMPILERS: dict[str, Compiler] = {
     "nvrtc": NvrtcCompiler(default_cache),
     "nvcc": NvccCompiler(),
 }
-_HOST_COMPILER: Compiler = HostCompiler()
+_HOST_COMPILER: Compiler = HostCompiler(default_cache)
 
 
 def forget() -> None:

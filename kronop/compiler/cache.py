@@ -138,6 +138,14 @@ class Cache:
         """Keep `winner` in place of what was found before for its key."""
         self._run(lambda db: rows.crown(db, winner), None)
 
+    def plan(self, key: str) -> str | None:
+        """The text of the plan of `key` that an earlier process made, or None."""
+        return self._run(lambda db: rows.plan(db, key), None)
+
+    def keep_plan(self, key: str, text: str) -> None:
+        """Keep the text of a plan in place of what was kept for its key."""
+        self._run(lambda db: rows.keep_plan(db, key, text), None)
+
     @contextlib.contextmanager
     def claim(self, key: str) -> Iterator[bool]:
         """Hold the right to compile `key` against every other process of this folder."""
@@ -177,7 +185,7 @@ class Cache:
         )
 
     def clear(self) -> int:
-        """Delete all kernels, memos and winners, give the space back; how many kernels there were.
+        """Delete all there is and give the space back; how many kernels there were.
 
         Locks that killed processes left behind go as well.
         """

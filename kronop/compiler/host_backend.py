@@ -10,9 +10,11 @@ import platform
 import shlex
 import shutil
 import sys
+from collections.abc import Callable
 
 from kronop.artifacts import BinaryFormat, Language, Resources, Source
 from kronop.compiler.backend import Product, RefusalError, include_flags, run_compiler
+from kronop.compiler.cache import Cache
 from kronop.compiler.versions import version_of
 from kronop.errors import CompileError, mismatch
 from kronop.target import AMX_FLAGS, Target
@@ -48,9 +50,13 @@ class HostCompiler:
 
     format = BinaryFormat.SHARED_OBJECT
 
+    def __init__(self, cache: Callable[[], Cache] | None = None) -> None:
+        """`cache` is where it is remembered what the compiler is; None for nowhere."""
+        self._cache = cache
+
     def identity(self, *, certain: bool = False) -> str:
         command = _command()
-        version = version_of(command, certain=certain)
+        version = version_of(command, certain=certain, cache=self._cache)
         return _identity(command, version, _has_openmp(command, version, certain=certain))
 
     def flags(self, target: Target) -> tuple[str, ...]:

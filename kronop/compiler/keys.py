@@ -16,10 +16,12 @@ from kronop.artifacts import Source
 from kronop.target import Target
 from kronop.version import __version__
 
-SCHEMA = 5
+SCHEMA = 6
 """Version of the key and of the tables that are kept with it; older rows are misses."""
 
-_INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*([<"])([^">\r\n]+)[">]', re.MULTILINE)
+# What stands before the # is looked at afterwards: a pattern that starts with one byte is found
+# ten times as fast.
+_INCLUDE = re.compile(rb'#[ \t]*include[ \t]*([<"])([^">\r\n]+)[">]')
 
 
 def digest(*parts: object) -> str:
@@ -75,10 +77,16 @@ def header_digests(source: Source) -> tuple[tuple[str, str], ...]:
     header that is missing counts as such, so that its appearance makes another key.
     """
     seen: set[str] = set()
+    asked: set[tuple[str, str]] = set()
     found: list[tuple[str, str]] = []
     pending = [(quoted, name, "") for quoted, name in _includes(source.text.encode())[::-1]]
     while pending:
         quoted, name, folder = pending.pop()
+        # Most headers are included by many others: each name is looked for once from each folder.
+        place = (name, folder if quoted else "<>")
+        if place in asked:
+            continue
+        asked.add(place)
         folders = (folder, *source.include_directories) if quoted else source.include_directories
         path, content = _resolve(name, folders)
         if path in seen or not (path or quoted):
@@ -96,8 +104,11 @@ def header_digests(source: Source) -> tuple[tuple[str, str], ...]:
 @functools.lru_cache(maxsize=4096)
 def _includes(content: bytes) -> tuple[tuple[bool, str], ...]:
     """(quoted?, name) of each include in `content`, in order."""
-    matches = _INCLUDE.finditer(content)
-    return tuple((match[1] == b'"', match[2].decode(errors="replace")) for match in matches)
+    return tuple(
+        (match[1] == b'"', match[2].decode(errors="replace"))
+        for match in _INCLUDE.finditer(content)
+        if not content[content.rfind(b"\n", 0, match.start()) + 1 : match.start()].strip(b" \t")
+    )
 
 
 def _resolve(name: str, folders: tuple[str, ...]) -> tuple[str, bytes]:

@@ -33,6 +33,8 @@ _COLUMNS = (
 # Every folder on a search path that changes makes another memo; old ones are of no use.
 _KEPT_MEMOS = 64
 _KEPT_WINNERS = 16384
+# Of 3 KB each. The planner's digest is in their keys: a new kronop leaves the old one's behind.
+_KEPT_PLANS = 4096
 _READ = f"SELECT {', '.join(_COLUMNS)} FROM kernels WHERE key = ?"
 _WRITE = f"INSERT OR REPLACE INTO kernels VALUES ({', '.join('?' * len(_COLUMNS))})"
 
@@ -168,6 +170,7 @@ def clear(db: sqlite3.Connection) -> int:
     count = db.execute("DELETE FROM kernels").rowcount
     db.execute("DELETE FROM compilers")
     db.execute("DELETE FROM winners")
+    db.execute("DELETE FROM plans")
     db.execute("VACUUM")
     return count
 
@@ -191,11 +194,7 @@ def remember(db: sqlite3.Connection, memo: Memo) -> None:
     db.execute(
         "INSERT OR REPLACE INTO compilers VALUES (?, ?, ?, ?, ?)", (*values, digest(*values))
     )
-    # A row that is written or replaced gets the highest number.
-    db.execute(
-        "DELETE FROM compilers WHERE rowid <= (SELECT MAX(rowid) FROM compilers) - ?",
-        (_KEPT_MEMOS,),
-    )
+    _keep_latest(db, "compilers", _KEPT_MEMOS)
 
 
 def winner(db: sqlite3.Connection, key: str) -> Winner | None:
@@ -229,10 +228,27 @@ def crown(db: sqlite3.Connection, found: Winner) -> None:
     """Keep `found` and the latest of the others."""
     values = (*dataclasses.astuple(found), found.checksum)
     db.execute(f"INSERT OR REPLACE INTO winners VALUES ({', '.join('?' * len(values))})", values)
-    db.execute(
-        "DELETE FROM winners WHERE rowid <= (SELECT MAX(rowid) FROM winners) - ?",
-        (_KEPT_WINNERS,),
-    )
+    _keep_latest(db, "winners", _KEPT_WINNERS)
+
+
+def plan(db: sqlite3.Connection, key: str) -> str | None:
+    """The text of the plan of `key`, or None where there is none or its checksum does not hold."""
+    found = db.execute("SELECT plan, checksum FROM plans WHERE key = ?", (key,)).fetchone()
+    if found is None or not isinstance(found[0], str):
+        return None
+    return found[0] if found[1] == digest("plan", key, found[0]) else None
+
+
+def keep_plan(db: sqlite3.Connection, key: str, text: str) -> None:
+    """Keep the text of a plan and the latest of the others."""
+    values = (key, text, digest("plan", key, text))
+    db.execute("INSERT OR REPLACE INTO plans VALUES (?, ?, ?)", values)
+    _keep_latest(db, "plans", _KEPT_PLANS)
+
+
+def _keep_latest(db: sqlite3.Connection, table: str, count: int) -> None:
+    # A row that is written or replaced gets the highest number.
+    db.execute(f"DELETE FROM {table} WHERE rowid <= (SELECT MAX(rowid) FROM {table}) - ?", (count,))
 
 
 def format_row(binary: Binary, source: str, now: float) -> tuple[object, ...]:

@@ -21,6 +21,8 @@ _TABLES = {
         description TEXT NOT NULL, target TEXT NOT NULL, device TEXT NOT NULL,
         rows INTEGER NOT NULL, name TEXT NOT NULL, nanoseconds INTEGER NOT NULL,
         untuned_nanoseconds INTEGER NOT NULL, checksum TEXT NOT NULL)""",
+    "plans": """CREATE TABLE plans (
+        key TEXT PRIMARY KEY, plan TEXT NOT NULL, checksum TEXT NOT NULL)""",
 }
 
 

@@ -7,21 +7,28 @@ import os
 import shlex
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from kronop.compiler.cache import Cache
 from kronop.compiler.commands import advice, run
+from kronop.compiler.keys import digest
 from kronop.compiler.private_folder import private_folder
+from kronop.compiler.rows import Memo
 from kronop.errors import CompileError
 
 _Stamp = tuple[tuple[str, int, int], ...]
+_ELF = b"\x7fELF"
 _answers: dict[tuple[str, ...], tuple[_Stamp, tuple[str, ...]]] = {}
 
 
-def version_of(command: Sequence[str], *, certain: bool = False) -> tuple[str, ...]:
+def version_of(
+    command: Sequence[str], *, certain: bool = False, cache: Callable[[], Cache] | None = None
+) -> tuple[str, ...]:
     """The lines that `command --version` prints, but empty ones and those that name a path.
 
     An earlier answer is taken as long as the command's files are the same; where it has to be
-    `certain`, the command is asked, for a script may lead to any compiler.
+    `certain`, the command is asked, for a script may lead to any compiler. In `cache` are the
+    answers that compilers which are programs gave to earlier processes.
 
     Raises:
         CompileError: it can't be run, or does not tell.
@@ -31,14 +38,53 @@ def version_of(command: Sequence[str], *, certain: bool = False) -> tuple[str, .
     kept = _answers.get(key)
     if kept is not None and kept[0] == stamp and not certain:
         return kept[1]
-    done = _asked(key)
+    store = cache() if cache is not None and _is_program(key, stamp) else None
+    lines = _recalled(store, key, stamp) if store is not None and not certain else ()
+    if not lines:
+        lines = _told(key)
+        if store is not None:
+            store.remember(_memo(key, stamp, lines))
+    _answers[key] = stamp, lines
+    return lines
+
+
+def _is_program(command: tuple[str, ...], stamp: _Stamp) -> bool:
+    """Whether the command is one compiler, no script and nothing that looks for another one."""
+    if len(command) != 1 or len(stamp) != 1:
+        return False
+    path = stamp[0][0]
+    if not any(name in os.path.basename(path) for name in ("g++", "clang")):
+        return False
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(_ELF)) == _ELF
+    except OSError:
+        return False
+
+
+def _recalled(cache: Cache, command: tuple[str, ...], stamp: _Stamp) -> tuple[str, ...]:
+    memo = cache.recall(_place(command))
+    is_same = memo is not None and memo.stamp == digest(stamp)
+    return tuple(memo.identity.splitlines()) if memo is not None and is_same else ()
+
+
+def _memo(command: tuple[str, ...], stamp: _Stamp, lines: tuple[str, ...]) -> Memo:
+    identity = "\n".join(lines)
+    return Memo(place=_place(command), library=command[0], stamp=digest(stamp), identity=identity)
+
+
+def _place(command: tuple[str, ...]) -> str:
+    return digest("--version", command)
+
+
+def _told(command: tuple[str, ...]) -> tuple[str, ...]:
+    done = _asked(command)
     lines = [line for line in done.stdout.splitlines() if line.strip() and ": /" not in line]
     if done.returncode != 0 or not lines:
         raise CompileError(
-            f"{shlex.join(key)} --version: expected a version, got {done.stderr[:200]!r}; "
+            f"{shlex.join(command)} --version: expected a version, got {done.stderr[:200]!r}; "
             "mend or reinstall the compiler"
         )
-    _answers[key] = stamp, tuple(lines)
     return tuple(lines)
 
 

@@ -18,7 +18,7 @@ from kronop import compiler, knobs
 from kronop.args.base import Arguments, most_threads
 from kronop.args.device import default_device
 from kronop.artifacts import Binary, Launch, Source
-from kronop.core import winners
+from kronop.core import remembered, winners
 from kronop.core.family import Kind
 from kronop.descriptions.epilogue import Epilogue, EpilogueArguments
 from kronop.descriptions.math_instruction import MathInstruction
@@ -28,7 +28,7 @@ from kronop.descriptions.tile import TileDescription
 from kronop.emit.emitter import Emitter
 from kronop.emit.plan import Plan
 from kronop.emit.render import render
-from kronop.errors import ArgumentError, DescriptionError, ElementTypeError, mismatch
+from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.target import Target
 
 
@@ -321,10 +321,7 @@ def _math(
 
 @functools.lru_cache(maxsize=1024)
 def _plan(emitter: Any, description: Any, target: Target) -> Plan:
-    status = emitter.supports(description, target)
-    if not status:
-        raise DescriptionError(f"{type(description).__name__} on {target}: {status.reason}")
-    plan: Plan = emitter.plan(description, target)
+    plan = remembered.plan(description, emitter, target)
     if knobs.current().debug >= 3:
         print(plan.explain(), file=sys.stderr)
     return plan

@@ -16,6 +16,7 @@ from typing import Any
 from kronop import compiler
 from kronop.compiler.keys import SCHEMA, digest, header_digests
 from kronop.compiler.rows import Winner
+from kronop.core import remembered
 from kronop.emit.emitter import Emitter
 from kronop.emit.plan import Plan
 from kronop.emit.render import render
@@ -80,15 +81,15 @@ def recall(
     planner's for the bucket; without a machine (None) no winner."""
     few = bucket(rows)
     if index is None:
-        return emitter.plan(description, target, few)
+        return remembered.plan(description, emitter, target, few)
     key = key_of(repr(description), target.name, machine(target, index), few)
     cache = compiler.default_cache()
     winner = _process.found.get((cache.path, key)) or cache.winner(key)
     if winner is not None and winner.place > 0:
-        plans = emitter.candidates(description, target, winner.place + 1, few)
-        if len(plans) > winner.place and fingerprint(plans[winner.place]) == winner.fingerprint:
-            return plans[winner.place]
-    return emitter.plan(description, target, few)
+        plan = remembered.candidate(description, emitter, target, few, winner.place)
+        if plan is not None and fingerprint(plan) == winner.fingerprint:
+            return plan
+    return remembered.plan(description, emitter, target, few)
 
 
 def remember(

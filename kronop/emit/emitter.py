@@ -17,6 +17,8 @@ Problem = TypeVar("Problem", contravariant=True)
 class Emitter(Protocol[Description, Problem]):
     """Plans a family's descriptions and computes the launches of its problems."""
 
+    def __hash__(self) -> int: ...
+
     def instruction(self, element: DataType, target: Target) -> MathInstruction:
         """The multiply-add for tensors of `element` on `target` where the user
         names none."""

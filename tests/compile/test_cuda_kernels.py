@@ -37,7 +37,7 @@ from kronop.descriptions.tensor import TensorDescription
 from kronop.emit.plan import Plan
 from kronop.emit.render import render
 from kronop.errors import DescriptionError
-from kronop.families.kron.cuda import passes, tiles
+from kronop.families.kron.cuda import tiles
 from kronop.families.kron.cuda.emitter import CudaKronEmitter
 from kronop.families.kron.description import KronMatmulDescription, Side
 from kronop.families.ksparse.cuda.emitter import CudaKSparseEmitter
@@ -156,14 +156,14 @@ def test_bytes(
 ) -> None:
     # Ordinary cores may be the planner's choice; this is about the tensor cores.
     monkeypatch.setattr(tiles, "simt_tiles", lambda *_: [])
-    passes._choices.cache_clear()
+    support.forget_passes()
     clamp = LinearCombinationClamp(int8, alignment, int32, int32)
     for epilogue in (LinearCombination(int32, min(4, alignment), int32, int32), clamp):
         description = kron(factors, int8, side, alignment, epilogue=epilogue, tensor_op=True)
         plan = CudaKronEmitter().plan(description, Target.parse(target))
         assert {step.template for step in plan.steps} == {"kronop::kron_mma"}
         check(plan)
-    passes._choices.cache_clear()
+    support.forget_passes()
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -14,6 +14,7 @@ from kronop.descriptions.epilogue import LinearCombinationClamp
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.families.kron.cuda import passes, tiles
 from kronop.families.kron.description import Side
+from tests import support
 from tests.emulation import test_emulated_kernels
 from tests.emulation.emulator import host_compiler
 from tests.emulation.test_emulated_kernels import folder, run_kron
@@ -36,9 +37,9 @@ def only_tensor_cores(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(test_emulated_kernels, "values", values)
     monkeypatch.setattr(tiles, "simt_tiles", lambda *_: [])
     monkeypatch.setattr(passes.contract_step, "candidates", lambda *_: ([], []))
-    passes._choices.cache_clear()
+    support.forget_passes()
     yield
-    passes._choices.cache_clear()
+    support.forget_passes()
 
 
 def run(folder: Path, factors: list[tuple[int, int]], rows: int, **options: Any) -> int:

@@ -20,9 +20,9 @@ from kronop.descriptions.datatype import (
     float64,
 )
 from kronop.emit.cuda import operands
-from kronop.families.kron.cuda import emitter as kron
-from kronop.families.kron.cuda import mma, mma_step, passes, tiles
+from kronop.families.kron.cuda import kron_choice, mma, mma_step, passes, tiles
 from kronop.families.kron.description import Side
+from tests import support
 from tests.emulation import test_emulated_kernels as kernels
 from tests.emulation.emulator import host_compiler
 from tests.emulation.test_emulated_kernels import folder
@@ -50,7 +50,7 @@ _CASES: list[_Case] = [
 @pytest.fixture(autouse=True)
 def _forget() -> Iterator[None]:
     yield
-    passes._choices.cache_clear()
+    support.forget_passes()
 
 
 def force(monkeypatch: pytest.MonkeyPatch, **style: Any) -> None:
@@ -68,7 +68,7 @@ def force(monkeypatch: pytest.MonkeyPatch, **style: Any) -> None:
             replace(item, merged=1, threads=max(128, item.threads), **changes) for item in plain
         ]
 
-    passes._choices.cache_clear()
+    support.forget_passes()
     monkeypatch.setattr(tiles, "mma_tiles", of_one_style)
 
 
@@ -165,9 +165,9 @@ def test_a_tile_ends_while_the_next_begins(
         steps.append(mma_step.mma_step(*args, **named))
         return steps[-1]
 
-    passes._choices.cache_clear()
+    support.forget_passes()
     monkeypatch.setattr(tiles, "mma_tiles", whole)
-    monkeypatch.setattr(kron, "mma_step", step)
+    monkeypatch.setattr(kron_choice, "mma_step", step)
     monkeypatch.setattr(kernels, "_TARGET", replace(kernels._TARGET, cores=1))
     run(folder, factors, rows, element, **options)
     assert [operands.integer(item, "kExchange") for item in steps] == [factors[0][0]]

@@ -40,6 +40,38 @@ _CEILINGS = Ceilings(
 )
 
 
+def test_a_start_is_told_part_by_part(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "start", "--shape", "4x2^3", "--processes", "1"]) == 0
+    head, columns, *table = capsys.readouterr().out.splitlines()
+    assert "4x2^3 float32 for x86" in head
+    assert columns.split() == ["ms", "cold", "warm"]
+    parts = {line[:22].strip(): [float(word) for word in line[22:].split()] for line in table}
+    assert list(parts) == [
+        *("NumPy", "import kronop", "plan", "compile or load", "first call", "second call"),
+        "to the first result",
+    ]
+    # A C++ compiler takes longer than the cache, however busy the machine.
+    cold, warm = parts["compile or load"]
+    assert cold > warm > 0
+    ours = ("import kronop", "plan", "compile or load", "first call")
+    for place in (0, 1):
+        total = sum(parts[name][place] for name in ours)
+        assert parts["to the first result"][place] == pytest.approx(total, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--processes", "0"], "--processes"),
+        (["--shape", "8^3"], "shape"),
+        (["--shape", "1x0"], "shape"),
+    ],
+)
+def test_a_start_that_can_not_be_timed(words, told, capsys) -> None:
+    assert main(["bench", "start", *words]) == 1
+    assert told in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("text", "rows", "factors"),
     [

@@ -60,6 +60,25 @@ def test_every_reachable_header_counts_once(headers: Path) -> None:
     assert names == ["kronop/a.hpp", "b.hpp", "kronop/c.hpp"]
 
 
+def test_a_name_is_looked_for_once_from_each_folder(
+    headers: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = "".join(f'#include "part{index}.h"\n' for index in range(10))
+    for index in range(10):
+        (headers / f"part{index}.h").write_text(shared)
+    looked_for: list[str] = []
+    resolve = keys._resolve
+
+    def counted(name: str, folders: tuple[str, ...]) -> tuple[str, bytes]:
+        looked_for.append(name)
+        return resolve(name, folders)
+
+    monkeypatch.setattr(keys, "_resolve", counted)
+    assert len(header_digests(make(headers, shared))) == 10
+    # From the source, and from their own folder.
+    assert sorted(looked_for) == sorted(f"part{index}.h" for index in range(10) for _ in "ab")
+
+
 def test_names_in_angle_brackets_count_where_they_are_found(headers: Path) -> None:
     text = "#include <vector>\n#include <kronop/c.hpp>\n"
     assert [name for name, _ in header_digests(make(headers, text))] == ["kronop/c.hpp"]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kronop.compiler import Cache, versions
 from kronop.compiler.commands import run
 from kronop.compiler.nvcc_backend import NvccCompiler
 from kronop.compiler.versions import version_of
@@ -54,6 +55,38 @@ def test_a_link_that_is_turned_and_a_wrapped_compiler_are_noticed(tmp_path: Path
 def test_a_compiler_that_does_not_tell_is_an_error(tmp_path: Path, answer: str) -> None:
     with pytest.raises(CompileError, match="--version: expected a version"):
         version_of([script(tmp_path / "cxx", answer)])
+
+
+def test_a_program_is_believed_by_later_processes_until_its_file_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, ...]] = []
+
+    def told(command: tuple[str, ...]) -> tuple[str, ...]:
+        asked.append(command)
+        return (f"compiler {len(asked)}", "of two lines")
+
+    monkeypatch.setattr(versions, "_told", told)
+    cache = Cache(tmp_path / "cache")
+
+    def version(path: Path, *, certain: bool = False) -> str:
+        versions._answers.clear()  # As a new process.
+        return version_of([str(path)], certain=certain, cache=lambda: cache)[0]
+
+    program = tmp_path / "g++-12"
+    program.write_bytes(b"\x7fELF")
+    program.chmod(0o700)
+    assert [version(program), version(program)] == ["compiler 1", "compiler 1"]
+    assert [version(program, certain=True), version(program)] == ["compiler 2", "compiler 2"]
+    program.write_bytes(b"\x7fELF another")
+    assert version(program) == "compiler 3"
+    # What may lead to any compiler is asked every time.
+    wrapper, launcher = tmp_path / "clang++", tmp_path / "ccache"
+    script(wrapper, "true")
+    launcher.write_bytes(b"\x7fELF")
+    launcher.chmod(0o700)
+    assert [version(wrapper), version(wrapper)] == ["compiler 4", "compiler 5"]
+    assert [version(launcher), version(launcher)] == ["compiler 6", "compiler 7"]
 
 
 def test_nvcc_is_told_with_the_host_compiler_that_it_calls(

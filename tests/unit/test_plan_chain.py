@@ -74,7 +74,7 @@ def test_equal_tiles_of_other_lanes_stay_candidates_for_some_rows() -> None:
     one, two = (chains.product(operation.description, index) for index in (0, 1))
     every = chain_step.candidates(one, two, operation.target, 4096)
     work = ksparse_chain._Work(operation.description, operation.target, 4096)
-    kept = ksparse_chain._fused(work, 0)
+    kept = ksparse_chain._fused(work, 0, 1 << 20)
     first = kept[0]
     others = {item[1].lanes for item in every if item[2] == first[2]} - {first[1].lanes}
     assert others, "no other pair has the tile"

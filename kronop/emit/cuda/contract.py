@@ -26,6 +26,9 @@ class Order(enum.IntEnum):
     Rows = 1
     Lanes = 2
 
+    # That of enums is written in Python: planning looks up orders some ten thousand times.
+    __hash__ = int.__hash__
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contraction:
@@ -50,6 +53,10 @@ class Contraction:
     y_order: Order
     groups: int = 1
     run: int | None = None
+
+    def __hash__(self) -> int:
+        # A plan looks up what it knows of one or two contractions many thousand times.
+        return hash((self.contracted, self.produced, self.lanes, self.rows))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import functools
+from dataclasses import dataclass, replace
 
 from kronop.artifacts import Status
 from kronop.descriptions.epilogue import Epilogue
@@ -150,11 +151,15 @@ def _part_rows(work: Contraction) -> int:
 
 def part_outputs(work: Contraction, tile: GroupTile) -> int:
     """Outputs of a part: one run of memory, and few enough for the registers of who stores it."""
-    row = _part_rows(work) * tile.lanes * work.output.bytes
+    return _part_outputs(_part_rows(work), tile.lanes, tile.team_n, work.output.bytes)
+
+
+@functools.lru_cache(maxsize=1024)
+def _part_outputs(rows: int, lanes: int, own: int, output_bytes: int) -> int:
+    row = rows * lanes * output_bytes
     # 16-bit results of one lane leave registers as pairs of matrices of 8 outputs.
-    least = 16 if work.output.bytes == 2 and tile.lanes == 1 else 8
-    most = max(least, min(_PART // tile.lanes, _PART_BYTES // row))
-    own = tile.team_n
+    least = 16 if output_bytes == 2 and lanes == 1 else 8
+    most = max(least, min(_PART // lanes, _PART_BYTES // row))
     return next(n for n in range(own, 0, -least) if own % n == 0 and n <= most)
 
 
@@ -238,6 +243,21 @@ def shared_bytes(work: Contraction, tile: GroupTile, splits: bool) -> int:
     """Stages, W where it stays, results on their way, and barriers."""
     barriers = (2 * tile.stages + 2 * _units(work, tile) + 3) * _BARRIER
     return _barriers_at(work, tile, splits) + operands.round_up(barriers, operands.VECTOR_BYTES)
+
+
+def most_stages(
+    work: Contraction, tile: GroupTile, splits: bool, counts: range, target: Target
+) -> int | None:
+    """The largest of these counts of stages that shared memory has room for."""
+    stage = _x_bytes(work, tile) + _w_room(work, tile, splits)
+    rest = shared_bytes(work, tile, splits) - tile.stages * (stage + 2 * _BARRIER)
+    # Barriers end at whole accesses, with or without one more.
+    fitting = (target.shared_bytes - rest + operands.VECTOR_BYTES) // (stage + 2 * _BARRIER)
+    for count in range(min(counts[-1], fitting), counts[0] - 1, -1):
+        filled = replace(tile, stages=count)
+        if shared_bytes(work, filled, splits) <= target.shared_bytes:
+            return count
+    return None
 
 
 def registers(work: Contraction, tile: GroupTile, splits: bool) -> int:

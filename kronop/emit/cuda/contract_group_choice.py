@@ -14,13 +14,14 @@ from kronop.emit.cuda.contract_group import (
     TEAMS,
     GroupTile,
     fits,
+    most_stages,
     part_outputs,
     serves,
     wants_packing,
 )
 from kronop.target import Target
 
-_MOST_SUMS, _MOST_STAGES, _LEAST_STAGES = 128, 8, 2
+_MOST_SUMS, _STAGES = 128, range(2, 9)
 # Times 64 rows of a team. Four were chosen in float16 and slow: (128, 64, 64, 1), batch last,
 # 0.30 ms where blocks of 128 rows take 0.21.
 _ROWS = (1, 2)
@@ -54,7 +55,7 @@ def proposed(
                 along_lanes=along[0],
                 along_outputs=along[1],
                 k=k,
-                stages=_LEAST_STAGES,
+                stages=_STAGES[0],
                 resident=False,
                 halves=halves,
             )
@@ -77,11 +78,9 @@ def _filled(
             if shape == (*given.threadblock_shape, 32 * given.warps):
                 yield replace(tile, stages=given.stages)
             continue
-        for count in range(_MOST_STAGES, _LEAST_STAGES - 1, -1):
-            filled = replace(tile, stages=count)
-            if fits(work, filled, splits, target):
-                yield filled
-                break
+        count = most_stages(work, tile, splits, _STAGES, target)
+        if count is not None and fits(work, replace(tile, stages=count), splits, target):
+            yield replace(tile, stages=count)
 
 
 def _has_halves(work: Contraction, tile: GroupTile) -> bool:

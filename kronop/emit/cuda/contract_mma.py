@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,6 +32,8 @@ _FEW_PRODUCTS = 4
 _REGISTERS = 68
 # Of a thread, on their way through registers: kMost of Pairs in contract_operands.cuh.
 _MOST_PAIRS = 16
+# Tiles of which figures are kept while a plan is made, which asks several times for each.
+_KEPT = 1 << 14
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,16 +102,20 @@ def joined(work: Contraction, tile: Block) -> bool:
 
 def vectors(work: Contraction, tile: Block) -> tuple[int, int, int]:
     """Elements of one access to X, W and Y, as far as sizes allow; a launch checks the strides."""
+    return _vectors(work, tile.lanes)
 
+
+@functools.lru_cache(maxsize=1024)
+def _vectors(work: Contraction, lanes: int) -> tuple[int, int, int]:
     def widest(order: Order, own: int, element: DataType) -> int:
         most = operands.vector_of(element)
         if order is Order.Rows:
             return most if work.run is None else operands.widest_divisor(most, [work.run])
         if order is Order.Own:
             return operands.widest_divisor(most, [own])
-        if joined(work, tile):
+        if 1 < work.lanes == lanes:
             return operands.widest_divisor(most, [own * work.lanes])
-        return operands.widest_divisor(most, [tile.lanes, work.lanes])
+        return operands.widest_divisor(most, [lanes, work.lanes])
 
     w = widest(work.w_order, work.contracted, work.source)
     if work.w_order is Order.Rows:
@@ -137,6 +144,7 @@ def pairs(work: Contraction, tile: ContractMmaTile) -> tuple[bool, bool]:
     return needed(work.x_order, 1 if unknown else x), needed(work.w_order, w)
 
 
+@functools.lru_cache(maxsize=_KEPT)
 def pitches(
     work: Contraction, tile: ContractMmaTile, accumulator: DataType
 ) -> tuple[Pitch, Pitch, Pitch]:
@@ -159,6 +167,7 @@ def tile_size(order: Order, lanes: int, own: int, wide: int, pitch: int) -> int:
     return pitch * {Order.Own: lanes * wide, Order.Rows: lanes * own, Order.Lanes: wide}[order]
 
 
+@functools.lru_cache(maxsize=_KEPT)
 def shared_bytes(work: Contraction, tile: ContractMmaTile, accumulator: DataType) -> int:
     """Row offsets, and the larger of all stages and of one part of the results."""
     x, w, _ = (item.stride for item in pitches(work, tile, accumulator))
@@ -168,6 +177,7 @@ def shared_bytes(work: Contraction, tile: ContractMmaTile, accumulator: DataType
     return rows_bytes(tile.m) + max(tile.stages * stage * work.source.bytes, results)
 
 
+@functools.lru_cache(maxsize=_KEPT)
 def results_bytes(work: Contraction, tile: ContractMmaTile, accumulator: DataType) -> int:
     """Bytes of one part of the results, once for each warp along the contracted index."""
     rows, outputs = tile.part_by_rows if work.y_order is Order.Rows else tile.part
@@ -176,6 +186,7 @@ def results_bytes(work: Contraction, tile: ContractMmaTile, accumulator: DataTyp
     return size * accumulator.bytes * tile.warps[3]
 
 
+@functools.lru_cache(maxsize=_KEPT)
 def registers(work: Contraction, tile: ContractMmaTile, splits: bool) -> int:
     """An upper estimate of the registers of a thread: sums, fragments, and pieces on their way."""
     lanes, m, n = tile.warp_lanes, tile.warp_m, tile.warp_n

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from math import pow, prod
+from math import inf, pow, prod
 
 from kronop.artifacts import KernelSignature, Launch, Scalar
 from kronop.descriptions.datatype import DataType, float32
@@ -21,6 +22,7 @@ from kronop.emit.cuda import (
     contract_mma,
     operands,
 )
+from kronop.emit.cuda.cheapest import cheapest
 from kronop.emit.cuda.contract import Contraction, ContractTile, Order
 from kronop.emit.cuda.contract_group import GroupTile
 from kronop.emit.cuda.contract_mma import ContractMmaTile
@@ -41,6 +43,9 @@ _OVER_MODEL, _WHOLE_RUN = {2: 2.0, 4: 1.35, 8: 1.35}, 64
 # Cycles of a call that their models lack, and rows from which on that was measured.
 _CALL_OVER_MODEL, _MANY_ROWS = 6000.0, 8192
 
+# Tiles that do not fit of which it is told.
+MOST_REFUSED = 8
+
 Tile = ContractTile | ContractMmaTile
 # Those of rows that are one stride apart, too.
 EvenTile = Tile | GroupTile
@@ -57,59 +62,113 @@ def splits(math: MathInstruction) -> bool | None:
     return splits_of(math)
 
 
-def candidates(
-    work: Contraction, math: MathInstruction, target: Target, given: TileDescription | None
-) -> tuple[list[tuple[float, Tile]], list[tuple[str, str]]]:
-    """Tiles that fit, cheapest first, and those that do not, with the reason.
+def _as_modelled(tile: Tile, cost: float) -> float:
+    return cost
 
-    A given tile names its instruction: tiles of other cores do not stand in for it.
+
+def candidates(
+    work: Contraction,
+    math: MathInstruction,
+    target: Target,
+    given: TileDescription | None,
+    most: int,
+    price: Callable[[Tile, float], float] = _as_modelled,
+    limit: float = inf,
+) -> tuple[list[tuple[float, Tile]], list[tuple[str, str]]]:
+    """The `most` cheapest tiles that fit, cheapest first, and some that do not, with the reason.
+
+    A given tile names its instruction: tiles of other cores do not stand in for it. `price` is what
+    a modelled cost counts as; no less for a higher one. Tiles of more than `limit` may be left out.
     """
     accepted: list[tuple[float, Tile]] = []
     rejected: list[tuple[str, str]] = []
     accumulator, split = math.element_accumulator, splits(math)
     if split is not None:
-        for item in contract_mma.proposed(work, given):
-            status = contract_mma.fits(work, item, split, accumulator, target)
-            if status:
-                cost = contract_cost.of_mma(work, item, split, accumulator, target)
-                accepted.append((cost, item))
-            else:
-                rejected.append((str(item), status.reason))
+        offered = list(contract_mma.proposed(work, given))
+        accepted += _of_mma(work, split, accumulator, target, offered, most, price, limit)
+        rejected += _refused(work, split, accumulator, target, offered)
         if given is not None:
             if not accepted and not rejected:
                 rejected.append(("threadblock_shape", _undivided(given)))
-            return _ranked(accepted), rejected
-    if accepted and min(work.contracted, work.produced) >= LEAST_OF_MMA:
-        return _ranked(accepted), rejected
+            return accepted, rejected
+        may = any(contract_mma.fits(work, it, split, accumulator, target) for it in offered)
+        if may and min(work.contracted, work.produced) >= LEAST_OF_MMA:
+            return accepted, rejected
     simt, refused = contract.candidates(work, accumulator, target, given)
     if simt:
         # Their own costs tell them from each other alone.
         best = contract_cost.of_simt(work, simt[0][1], accumulator)
-        accepted += [(best * cost / simt[0][0], item) for cost, item in simt]
-    return _ranked(accepted), rejected + refused
+        accepted += [(price(item, best * cost / simt[0][0]), item) for cost, item in simt]
+    return _ranked(accepted)[:most], rejected + refused
+
+
+def _of_mma(
+    work: Contraction,
+    split: bool,
+    accumulator: DataType,
+    target: Target,
+    offered: Sequence[ContractMmaTile],
+    most: int,
+    price: Callable[[Tile, float], float],
+    limit: float,
+) -> list[tuple[float, Tile]]:
+    def floor(item: ContractMmaTile) -> float:
+        return price(item, contract_cost.least_of_mma(work, item, split, target))
+
+    def judge(item: ContractMmaTile) -> float | None:
+        if not contract_mma.fits(work, item, split, accumulator, target):
+            return None
+        return price(item, contract_cost.of_mma(work, item, split, accumulator, target))
+
+    return [*cheapest(offered, floor, judge, most=most, limit=limit)[:most]]
+
+
+def _refused(
+    work: Contraction,
+    split: bool,
+    accumulator: DataType,
+    target: Target,
+    offered: Sequence[ContractMmaTile],
+) -> list[tuple[str, str]]:
+    """The first tiles that do not fit, with the reason."""
+    refused = (
+        (str(item), status.reason)
+        for item in offered
+        if not (status := contract_mma.fits(work, item, split, accumulator, target))
+    )
+    return list(itertools.islice(refused, MOST_REFUSED))
 
 
 def even_candidates(
-    work: Contraction, math: MathInstruction, target: Target, given: TileDescription | None
+    work: Contraction,
+    math: MathInstruction,
+    target: Target,
+    given: TileDescription | None,
+    most: int,
 ) -> tuple[list[tuple[float, EvenTile]], list[tuple[str, str]]]:
     """The same where rows are one stride apart: the tiles of `contract_group` are among them."""
-    others, rejected = candidates(work, math, target, given)
     split = splits(math)
     if split is None:
-        return [*others], rejected
-    accepted: list[tuple[float, EvenTile]] = [
-        (_measured(work, item, cost, target), item) for cost, item in others
-    ]
+        simt, rejected = candidates(work, math, target, given, most)
+        return [*simt], rejected
+    grouped: list[tuple[float, EvenTile]] = []
     refused: list[tuple[str, str]] = []
     small = given is None and min(work.contracted, work.produced) < LEAST_OF_MMA
     for item in () if small else contract_group_choice.proposed(work, split, target, given):
         status = contract_group.fits(work, item, split, target)
         if status:
-            accepted.append((_of_group(work, item, split, target), item))
+            grouped.append((_of_group(work, item, split, target), item))
         else:
             refused.append((str(item), status.reason))
-    accepted.sort(key=lambda item: item[0])
-    return accepted, [*refused, *rejected]
+    costs = sorted(cost for cost, _ in grouped)
+    limit = costs[most - 1] if len(costs) >= most else inf
+
+    def price(item: Tile, cost: float) -> float:
+        return _measured(work, item, cost, target)
+
+    others, rejected = candidates(work, math, target, given, most, price, limit)
+    accepted = sorted([*others, *grouped], key=lambda item: item[0])
+    return accepted[:most], [*refused, *rejected]
 
 
 def _measured(work: Contraction, tile: Tile, cost: float, target: Target) -> float:

@@ -7,20 +7,9 @@ from dataclasses import dataclass
 from kronop.artifacts import Launch, Status
 from kronop.descriptions.datatype import DataType, int32, int64
 from kronop.descriptions.math_instruction import MathInstruction
-from kronop.emit.cuda import operands
-from kronop.emit.cuda.contract_step import contract_step
-from kronop.emit.cuda.operands import splits_of
-from kronop.emit.plan import Constant, Plan, Step
-from kronop.errors import DescriptionError
-from kronop.families.kron.cuda.contract_pass import contraction
+from kronop.emit.plan import Plan
 from kronop.families.kron.cuda.kron_launch import launch_steps, workspace_bytes
-from kronop.families.kron.cuda.mma import MmaTile
-from kronop.families.kron.cuda.mma_step import mma_step
-from kronop.families.kron.cuda.passes import Pass, split, variants
-from kronop.families.kron.cuda.shapes import multiply_adds
-from kronop.families.kron.cuda.tile import TileShape, tile_step
-from kronop.families.kron.cuda.tiles import by_columns
-from kronop.families.kron.description import KronMatmulDescription, KronProblem, Side
+from kronop.families.kron.description import KronMatmulDescription, KronProblem
 from kronop.target import Target
 
 
@@ -36,12 +25,9 @@ class CudaKronEmitter:
 
     def supports(self, description: KronMatmulDescription, target: Target) -> Status:
         """Whether `plan` will succeed, and the reason where not."""
-        if splits_of(description.math) is None:
-            status = operands.accept_math(description.math)
-            if not status:
-                return status
-        passes, rejected = split(description, target)
-        return Status.accept() if passes else Status.reject(rejected[-1][1])
+        from kronop.families.kron.cuda import kron_choice  # Plans that are remembered do without.
+
+        return kron_choice.supports(description, target)
 
     def plan(
         self, description: KronMatmulDescription, target: Target, rows: int | None = None
@@ -51,12 +37,9 @@ class CudaKronEmitter:
         Raises:
             DescriptionError: `supports` says no.
         """
-        status = self.supports(description, target)
-        if not status:
-            raise DescriptionError(status.reason)
-        passes, rejected = split(description, target, rows)
-        steps = tuple(_step(description, passes, index, target) for index in range(len(passes)))
-        return Plan(target=target, steps=steps, rejected=rejected)
+        from kronop.families.kron.cuda import kron_choice
+
+        return kron_choice.plan(description, target, rows)
 
     def candidates(
         self,
@@ -70,14 +53,9 @@ class CudaKronEmitter:
         Raises:
             DescriptionError: `supports` says no.
         """
-        plan = self.plan(description, target, rows)
-        if count == 1:
-            return (plan,)
-        others = [
-            tuple(_step(description, passes, index, target) for index in range(len(passes)))
-            for passes in variants(description, target, rows)[1:count]
-        ]
-        return (plan, *(Plan(target=target, steps=steps) for steps in others))
+        from kronop.families.kron.cuda import kron_choice
+
+        return kron_choice.candidates(description, target, count, rows)
 
     def workspace_bytes(self, plan: Plan, rows: int, threads: int) -> int:
         """Two intermediates at most, in the accumulator type; `rows` is M times the batch."""
@@ -86,98 +64,3 @@ class CudaKronEmitter:
     def launches(self, plan: Plan, problem: KronProblem) -> tuple[Launch, ...]:
         """One launch per step; none where X has no rows."""
         return launch_steps(plan, problem)
-
-
-def _step(
-    description: KronMatmulDescription, passes: tuple[Pass, ...], index: int, target: Target
-) -> Step:
-    this = passes[index]
-    is_last = index == len(passes) - 1
-    entry, note = _names(description, this, index, len(passes), target)
-    launch: list[tuple[str, Constant]] = [
-        ("first_digit", this.first),
-        ("sizes", _sizes_before(description, passes[:index])),
-        ("group", tuple(size for shape in this.shape.group for size in shape)),
-        ("x_by_rows", this.ends.source_by_rows),
-    ]
-    splits = splits_of(description.math)
-    if isinstance(this.choice.tile, MmaTile) and splits is not None:
-        return mma_step(
-            description,
-            this.shape,
-            this.ends,
-            this.choice.tile,
-            splits,
-            target,
-            entry=entry,
-            note=note,
-            launch=launch,
-            last=is_last,
-        )
-    if isinstance(this.choice.tile, TileShape):
-        return tile_step(
-            description,
-            this.shape,
-            this.ends,
-            this.choice.tile,
-            target,
-            entry=entry,
-            note=note,
-            launch=launch,
-            last=is_last,
-        )
-    work = contraction(by_columns(description), description.F.alignment, this.shape, this.ends)
-    shape, ends = this.shape, this.ends
-    traffic = (
-        shape.columns_in * ends.source.bytes + shape.columns_out * ends.output.bytes,
-        2 * multiply_adds(list(shape.group), shape.left, shape.right),
-    )
-    return contract_step(
-        description.math,
-        work,
-        this.choice.tile,
-        description.epilogue if is_last else None,
-        target,
-        entry=entry,
-        note=note,
-        launch=launch,
-        traffic=traffic,
-    )
-
-
-def _sizes_before(description: KronMatmulDescription, earlier: tuple[Pass, ...]) -> tuple[int, ...]:
-    """Size of every digit when a pass starts."""
-    sizes = [contracted for contracted, _ in description.contractions]
-    for item in earlier:
-        end = item.first + len(item.shape.group)
-        sizes[item.first : end] = [produced for _, produced in item.shape.group]
-    return tuple(sizes)
-
-
-def _names(
-    description: KronMatmulDescription, this: Pass, index: int, count: int, target: Target
-) -> tuple[str, str]:
-    """The kernel's name and what it does."""
-    group = this.shape.group
-    x, y = description.X.element.short, description.Y.element.short
-    tile = this.choice.tile
-    kind = (
-        "mma"
-        if isinstance(tile, MmaTile)
-        else "tile"
-        if isinstance(tile, TileShape)
-        else "contract"
-    )
-    side = "r" if description.side is Side.Right else "l"
-    entry = (
-        f"kron_{x}_{operands.shape_name(group)}_{kind}_{side}_d{this.first}of{len(description.factors)}"
-        f"_s{index}of{count}_{y}_{description.epilogue.name}_{target.arch}"
-    )
-    end = this.first + len(group) - 1
-    digits = f"digit {this.first}" if end == this.first else f"digits {this.first} to {end}"
-    if isinstance(this.choice.tile, TileShape):
-        shape = this.choice.tile
-        how = f"tiles of {shape.rows} x {this.shape.group_in} x {shape.columns} in shared memory"
-    else:
-        how = f"tiles of {this.choice.tile}"
-    return entry, f"{digits} of {len(description.factors)} ({operands.shape_name(group)}), {how}"

@@ -10,6 +10,7 @@ the 16-bit type: beyond 65504 it is infinite in float16.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ from kronop.families.kron.cuda.shapes import Ends, PassShape, Shape, shrinking
 from kronop.target import Target
 
 if TYPE_CHECKING:
-    from kronop.families.kron.cuda.mma import MmaPhase, MmaTile
+    from kronop.families.kron.cuda.mma import MmaPhase, MmaTile, Style
 
 BYTES = 2
 # Rows of zeros and of what nobody reads, before the tile.
@@ -48,6 +49,7 @@ def rows(size: int) -> int:
     return operands.cover(size, ROW)
 
 
+@functools.lru_cache(maxsize=4096)
 def strides_of(group: Sequence[Shape], columns: int) -> tuple[int, ...]:
     """Stride of the tile's rows, and then of each digit."""
     stride = 1 if columns == 1 else _apart(rows(columns) * ROW)
@@ -64,13 +66,13 @@ def _apart(stride: int) -> int:
     return padded if padded <= _MOST_PADDING * stride else stride
 
 
-def order(group: Sequence[Shape], tile: MmaTile) -> list[int]:
+def order(group: Sequence[Shape], style: Style) -> list[int]:
     """The digits in the order of their phases: memory is met by the last, contiguous, digit."""
     last = len(group) - 1
 
     def place(digit: int) -> tuple[bool, float, int]:
-        ends = digit == last if tile.staged_in else digit != last
-        return (tile.staged_in != tile.staged_out and ends, shrinking(group[digit]), -digit)
+        ends = digit == last if style.staged_in else digit != last
+        return (style.staged_in != style.staged_out and ends, shrinking(group[digit]), -digit)
 
     return sorted(range(len(group)), key=place)
 
@@ -108,17 +110,17 @@ def vector(size: int) -> int:
     return next(width for width in (8, 4, 2) if width == 2 or size % (4 * width) == 0)
 
 
-def registers(shape: PassShape, tile: MmaTile, grouped: Sequence[bool]) -> int:
+def registers(group: Sequence[Shape], staged_out: bool, grouped: Sequence[bool]) -> int:
     """An upper estimate of the registers of a thread: fibers, sums, factor, addresses."""
 
     def of_digit(digit: Shape, together: bool) -> int:
         count = 1 if together else 4 if parts(digit[0]) <= 2 else 2
-        several = 32 if together or not tile.staged_out else 16
+        several = 32 if together or not staged_out else 16
         columns = 64 if together and digit[1] > 32 else several
         return 4 * count * parts(digit[0]) + count * columns // 2 + 8
 
-    plain = all(size & (size - 1) == 0 for digit in shape.group for size in digit)
-    wanted = max(of_digit(*item) for item in zip(shape.group, grouped, strict=True))
+    plain = all(size & (size - 1) == 0 for digit in group for size in digit)
+    wanted = max(of_digit(*item) for item in zip(group, grouped, strict=True))
     return min(255, wanted + (_REGISTERS_PLAIN if plain else _REGISTERS_OTHERS))
 
 

@@ -9,8 +9,6 @@ from dataclasses import dataclass, replace
 from kronop.artifacts import Launch
 from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, StridedMatrix
 from kronop.emit.cuda import operands
-from kronop.emit.cuda.contract import Order
-from kronop.emit.cuda.contract_step import contract_launch
 from kronop.emit.plan import Plan, Step
 from kronop.families.kron.description import KronProblem
 
@@ -307,6 +305,10 @@ def _digit_as_planned(step: Step, name: str, view: operands.View, group: int) ->
 
 
 def _contract_launch(index: int, step: Step, problem: KronProblem) -> Launch:
+    # They bring all that plans contractions, and few plans have one.
+    from kronop.emit.cuda.contract import Order
+    from kronop.emit.cuda.contract_step import contract_launch
+
     this = _pass_of(step)
     ((contracted, produced),) = this.group
     # What is contiguous along rows is so along the last axis of them, the fastest. Where nothing is

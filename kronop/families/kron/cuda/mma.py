@@ -10,6 +10,7 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from kronop.descriptions.datatype import DataType
 from kronop.emit.cuda import operands
@@ -22,6 +23,17 @@ MOST_CONTRACTED = 128
 MOST_DIGITS = 16
 LEAST_GROUPED = 32
 SHARED_BYTES_PER_CYCLE = 128
+
+
+class Style(NamedTuple):
+    """What of a tile, besides its sizes, decides how the phases go about it."""
+
+    staged_in: bool
+    staged_out: bool
+    pairs: int
+    cluster: int
+    grouped: bool
+    half: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +57,12 @@ class MmaTile(TileShape):
     half: bool = False
     buffers: int = 1
 
+    @property
+    def style(self) -> Style:
+        return Style(
+            self.staged_in, self.staged_out, self.pairs, self.cluster, self.grouped, self.half
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
@@ -60,17 +78,9 @@ class Axis:
     group: int = 0
     column: int = 0
 
-    def continues(self, inner: Axis) -> bool:
-        """Whether `inner`, the next axis, and this one walk together as one."""
-        return all(
-            own == inner.extent * other
-            for own, other in (
-                (self.shared, inner.shared),
-                (self.row, inner.row),
-                (self.group, inner.group),
-                (self.column, inner.column),
-            )
-        )
+
+# The same while axes are put together.
+_Axis = tuple[int, int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,15 +150,22 @@ def strides_of(shape: PassShape, tile: MmaTile, accumulator: DataType) -> tuple[
     """Stride of each digit in the tile, last digit contiguous or next to the columns."""
     if tile.half:
         return half.strides_of(shape.group, tile.columns)[1:]
+    return _strides_of(shape.group, tile.columns, tile.pairs, accumulator.bytes)
+
+
+@functools.lru_cache(maxsize=4096)
+def _strides_of(
+    group: Sequence[tuple[int, int]], columns: int, pairs: int, accumulator_bytes: int
+) -> tuple[int, ...]:
     strides: list[int] = []
-    stride = tile.columns
-    count = len(shape.group)
-    banks = SHARED_BYTES_PER_CYCLE // accumulator.bytes
+    stride = columns
+    count = len(group)
+    banks = SHARED_BYTES_PER_CYCLE // accumulator_bytes
     for index in reversed(range(count)):
         # Of two digits that are contracted together, a warp walks 8 steps of the first one.
-        outer = (count - index) % 2 == 0 and count - index <= 2 * tile.pairs and strides[-1] > 1
+        outer = (count - index) % 2 == 0 and count - index <= 2 * pairs and strides[-1] > 1
         strides.append(_apart(stride, banks // 8 if outer else banks // 4, banks))
-        slots = max(shape.group[index])
+        slots = max(group[index])
         # Pairs of a contiguous digit stay within it.
         stride = strides[-1] * (operands.round_up(slots, 2) if strides[-1] == 1 else slots)
     return tuple(reversed(strides))
@@ -172,17 +189,18 @@ def row_stride(shape: PassShape, tile: MmaTile, strides: Sequence[int]) -> int:
     return strides[0] * (operands.round_up(slots, 2) if strides[0] == 1 else slots)
 
 
+@functools.lru_cache(maxsize=4096)
 def digits_of_phases(
-    group: Sequence[tuple[int, int]], tile: MmaTile
+    group: Sequence[tuple[int, int]], style: Style
 ) -> tuple[tuple[int, int | None], ...]:
     """(digit, its partner or None) of the phases in their order: pairs, then the rest."""
-    if tile.half:
-        return tuple((digit, None) for digit in half.order(group, tile))
+    if style.half:
+        return tuple((digit, None) for digit in half.order(group, style))
     last = len(group) - 1
-    paired = [(last - 2 * index, last - 2 * index - 1) for index in range(tile.pairs)]
+    paired = [(last - 2 * index, last - 2 * index - 1) for index in range(style.pairs)]
     single = sorted(
-        range(len(group) - 2 * tile.pairs),
-        key=lambda d: (tile.cluster > 1 and d == 0, shrinking(group[d]), -d),
+        range(len(group) - 2 * style.pairs),
+        key=lambda d: (style.cluster > 1 and d == 0, shrinking(group[d]), -d),
     )
     return (*paired, *((digit, None) for digit in single))
 
@@ -193,7 +211,7 @@ def phases_of(
     """The phases in the order of execution."""
     done: set[int] = set()
     result = []
-    order = digits_of_phases(shape.group, tile)
+    order = digits_of_phases(shape.group, tile.style)
     for place, (digit, other) in enumerate(order):
         reads = place == 0 and not tile.staged_in
         writes = place == len(order) - 1 and not tile.staged_out
@@ -202,17 +220,13 @@ def phases_of(
             done |= {digit} if other is None else {digit, other}
         sizes = [q if index in done else p for index, (p, q) in enumerate(shape.group)]
         sizes[0] //= tile.cluster
-        axes = [Axis(extent=tile.rows, shared=row_stride(shape, tile, strides), row=1)]
+        axes = [(tile.rows, row_stride(shape, tile, strides), 1, 0, 0)]
         axes += [
-            Axis(
-                extent=size,
-                shared=strides[index],
-                group=0 if inside else math.prod(sizes[index + 1 :]),
-            )
+            (size, strides[index], 0, 0 if inside else math.prod(sizes[index + 1 :]), 0)
             for index, size in enumerate(sizes)
             if index not in (digit, other)
         ]
-        axes.append(Axis(extent=tile.columns, shared=1, column=0 if inside else 1))
+        axes.append((tile.columns, 1, 0, 0, 0 if inside else 1))
         if tile.half and strides[digit] > 1:
             axes = _in_rows(axes, columns=tile.columns > 1)
         collapsed = _collapse(axes)
@@ -234,11 +248,10 @@ def phases_of(
     return tuple(result)
 
 
-def _in_rows(axes: Sequence[Axis], columns: bool) -> list[Axis]:
+def _in_rows(axes: Sequence[_Axis], columns: bool) -> list[_Axis]:
     """The axes with what is contiguous in the tile in rows: columns, or the last digit."""
     index = len(axes) - (1 if columns else 2)
-    inner = Axis(extent=half.rows(axes[index].extent), shared=half.ROW)
-    return [*axes[:index], inner]
+    return [*axes[:index], (half.rows(axes[index][0]), half.ROW, 0, 0, 0)]
 
 
 def _half_lanes(digit: tuple[int, int], unit: bool, axes: Sequence[Axis], tile: MmaTile) -> int:
@@ -263,24 +276,30 @@ def _neighbours(
     )
 
 
-def _collapse(axes: Sequence[Axis]) -> tuple[Axis, ...]:
-    """Neighbouring axes that walk together become one."""
-    result: list[Axis] = []
+def _collapse(axes: Sequence[_Axis]) -> tuple[Axis, ...]:
+    """Neighbouring axes that walk together, none by more or less than the inner one, become one."""
+    result: list[_Axis] = []
     for axis in axes:
-        if axis.extent == 1:
+        extent, *steps = axis
+        if extent == 1:
             continue
-        if result and result[-1].continues(axis):
-            result[-1] = replace(axis, extent=result[-1].extent * axis.extent)
+        if result and all(
+            own == extent * other for own, other in zip(result[-1][1:], steps, strict=True)
+        ):
+            result[-1] = (result[-1][0] * extent, *axis[1:])
         else:
             result.append(axis)
-    return tuple(result) or (Axis(extent=1, shared=0),)
+    return tuple(
+        Axis(extent=extent, shared=shared, row=row, group=group, column=column)
+        for extent, shared, row, group, column in result or [(1, 0, 0, 0, 0)]
+    )
 
 
 def parts_of(size: int) -> int:
     return operands.cover(size, 8)
 
 
-def is_grouped(digit: tuple[int, int], tile: MmaTile) -> bool:
+def is_grouped(digit: tuple[int, int], tile: MmaTile | Style) -> bool:
     return tile.grouped and digit[0] >= LEAST_GROUPED
 
 
@@ -307,8 +326,13 @@ def tile_bytes(tile: MmaTile, accumulator: DataType) -> int:
     return half.BYTES if tile.half else accumulator.bytes
 
 
-def powers(shape: PassShape, tile: MmaTile) -> bool:
+def powers(group: tuple[tuple[int, int], ...], tile: MmaTile) -> bool:
     """Whether all sizes are powers of two, so that indices split into parts without carries."""
-    digits = (size for digit in shape.group for size in digit)
-    sizes = (tile.rows, tile.columns, tile.threads, *digits)
-    return all(size & (size - 1) == 0 for size in sizes)
+    rows, columns, threads = tile.rows, tile.columns, tile.threads
+    tiles = not (rows & (rows - 1) or columns & (columns - 1) or threads & (threads - 1))
+    return tiles and _powers(group)
+
+
+@functools.lru_cache(maxsize=4096)
+def _powers(group: tuple[tuple[int, int], ...]) -> bool:
+    return all(size & (size - 1) == 0 for digit in group for size in digit)

@@ -7,14 +7,14 @@ at once; the longest counts, and a little of the others.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from kronop.descriptions.datatype import DataType
 from kronop.emit.cuda import operands
 from kronop.families.kron.cuda import bytewise, half, mma, mma_resources
-from kronop.families.kron.cuda.mma import MmaPhase, MmaTile
-from kronop.families.kron.cuda.shapes import Ends, PassShape
+from kronop.families.kron.cuda.mma import MmaPhase, MmaTile, Style
+from kronop.families.kron.cuda.shapes import Ends, PassShape, Shape
 from kronop.target import Target
 
 _PRODUCTS_OF_SPLIT = 3
@@ -53,7 +53,7 @@ _HALF_LONE = 0.4
 _LONG_LONE = 2.0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Work:
     """What some elements of X ask of a multiprocessor: cycles of a unit each, and instructions."""
 
@@ -92,8 +92,53 @@ def cycles(
     partial: float,
 ) -> float:
     """Cycles of one multiprocessor for 128 elements of X; `partial` is lost memory bandwidth."""
-    memory = 128 * _bytes_of_element(shape, ends) * partial / _MEMORY_BYTES_PER_CYCLE
     figures = _figures(mma.alone(shape), ends, tile, splits, accumulator, target)
+    return _cycles(shape, ends, tile, partial, figures)
+
+
+def least_cycles(
+    shape: PassShape,
+    ends: Ends,
+    tile: MmaTile,
+    splits: bool,
+    accumulator: DataType,
+    target: Target,
+    partial: float,
+) -> float:
+    """What `cycles` is no less than: as if all phases filled all warps, with factors at hand.
+
+    It takes a fraction of the time to tell, as phases count the same in all tiles of a style.
+    """
+    group = shape.group
+    unit = tile.columns == 1
+    work, works = _least_work(group, tile.style, unit, splits, accumulator, ends.source)
+    blocks = mma_resources.blocks_of(shape, tile, splits, accumulator, target)
+    figures = _summed(group, tile, accumulator, work, works, blocks * tile.buffers * _EXCHANGED)
+    return _cycles(shape, ends, tile, partial, figures)
+
+
+@functools.lru_cache(maxsize=4096)
+def _least_work(
+    group: tuple[Shape, ...],
+    style: Style,
+    unit: bool,
+    splits: bool,
+    accumulator: DataType,
+    source: DataType,
+) -> tuple[_Work, tuple[_PhaseWork, ...]]:
+    works = _works(group, style, unit, splits, accumulator, source)
+    work = _Work(
+        tensor=sum(item.products * item.rate for item in works),
+        shared=sum(item.taken + item.given for item in works),
+        instructions=sum(item.instructions for item in works),
+    )
+    return work, works
+
+
+def _cycles(
+    shape: PassShape, ends: Ends, tile: MmaTile, partial: float, figures: _Figures
+) -> float:
+    memory = 128 * _bytes_of_element(shape, ends) * partial / _MEMORY_BYTES_PER_CYCLE
     instructions = figures.instructions + figures.ends
     if figures.carries:
         instructions *= _CARRIED_INSTRUCTIONS
@@ -154,69 +199,122 @@ def _figures(
     """`shape` is the digits alone: the same wherever they stand."""
     strides = mma.strides_of(shape, tile, accumulator)
     phases = mma.phases_of(shape, tile, strides, accumulator)
+    unit = tile.columns == 1
+    works = _works(shape.group, tile.style, unit, splits, accumulator, ends.source)
     work = _Work()
-    elements = 128.0
-    for index, phase in enumerate(phases):
-        ends_here = index == 0, index == len(phases) - 1
-        planes = bytewise.planes(index, ends.source) if bytewise.takes(accumulator) else 0
-        elements = _add_phase(
-            work, shape, tile, phase, strides, splits, accumulator, elements, ends_here, planes
-        )
-    staged, carries = tile.staged_in + tile.staged_out, not mma.powers(shape, tile)
+    for item, phase in zip(works, phases, strict=True):
+        digit = shape.group[phase.digit]
+        last = unit and phase.digit == len(shape.group) - 1
+        idle = _idle(phase, tile.threads // 32, tile.half and not last)
+        if tile.half:
+            read = half.factor_bytes_read(digit, phase) * item.elements / digit[0]
+            factor = read / mma.SHARED_BYTES_PER_CYCLE
+        else:
+            factor = _factor_cycles(shape, phase, splits, accumulator, item.elements)
+        work.instructions += item.instructions * idle
+        work.tensor += item.products * idle * item.rate
+        work.shared += factor * idle + item.taken
+        work.shared += item.given
+    blocks = mma_resources.blocks_of(shape, tile, splits, accumulator, target)
+    exchanged = _EXCHANGED if mma_resources.exchanged(shape, tile, phases) else 1.0
+    hidden = blocks * tile.buffers * exchanged
+    return _summed(shape.group, tile, accumulator, work, works, hidden)
+
+
+def _summed(
+    group: tuple[Shape, ...],
+    tile: MmaTile,
+    accumulator: DataType,
+    work: _Work,
+    works: tuple[_PhaseWork, ...],
+    hidden: float,
+) -> _Figures:
+    """The figures of a tile whose phases ask for that work."""
+    staged, carries = tile.staged_in + tile.staged_out, not mma.powers(group, tile)
     width = mma.tile_bytes(tile, accumulator) / mma.SHARED_BYTES_PER_CYCLE
     piece = _CARRIED_INSTRUCTIONS_OF_PIECE if carries else _INSTRUCTIONS_OF_PIECE
     direct = 128 / 32 * _INSTRUCTIONS_OF_END * (2 - staged)
-    blocks = mma_resources.blocks_of(shape, tile, splits, accumulator, target)
-    exchanged = _EXCHANGED if mma_resources.exchanged(shape, tile, phases) else 1.0
+    elements = works[-1].produced
     return _Figures(
-        phases=len(phases),
+        phases=len(works),
         tensor=work.tensor,
         shared=work.shared + elements * width * staged,
         instructions=work.instructions + elements / 32 * piece * staged,
-        ends=direct if phases[0].other is None else 0.0,
+        ends=0.0 if works[0].paired else direct,
         carries=carries,
-        hidden=blocks * tile.buffers * exchanged,
+        hidden=hidden,
     )
 
 
-def _add_phase(
-    work: _Work,
-    shape: PassShape,
-    tile: MmaTile,
-    phase: MmaPhase,
-    strides: Sequence[int],
+class _PhaseWork(NamedTuple):
+    """What a phase asks for, for 128 elements of X, where no warp is idle.
+
+    Attributes:
+        elements, produced: that it takes and gives.
+        products, rate: of the tensor cores, and cycles of one.
+        taken, given: cycles of shared memory for these elements.
+        paired: whether it contracts two digits.
+    """
+
+    elements: float
+    produced: float
+    instructions: float
+    products: float
+    rate: float
+    taken: float
+    given: float
+    paired: bool
+
+
+@functools.lru_cache(maxsize=4096)
+def _works(
+    group: tuple[Shape, ...],
+    style: Style,
+    unit: bool,
     splits: bool,
     accumulator: DataType,
-    elements: float,
-    ends: tuple[bool, bool],
-    planes: int,
-) -> float:
-    """Adds what so many elements of a phase take; the elements that it produces."""
-    p, q = shape.group[phase.digit]
-    unit = strides[phase.digit] == 1
-    idle = _idle(phase, tile.threads // 32, tile.half and not unit)
-    # What a phase reads or writes in memory itself goes in short runs.
-    reads, writes = ends[0] and not tile.staged_in, ends[1] and not tile.staged_out
-    short = [not tile.half and unit and direct for direct in (reads, writes)]
-    width = mma.tile_bytes(tile, accumulator) / mma.SHARED_BYTES_PER_CYCLE
-    if tile.half:
-        products = half.products((p, q)) * elements / p
-        factor = half.factor_bytes_read((p, q), phase) * elements / p / mma.SHARED_BYTES_PER_CYCLE
-    else:
-        products = _products(shape, phase, splits, elements)
-        factor = _factor_cycles(shape, phase, splits, accumulator, elements)
-    if planes:
-        products = bytewise.steps(p) * mma.parts_of(q) * elements / (16 * p) * planes
-    instructions = _instructions(shape, phase, splits, elements) + products * (not phase.grouped)
-    instructions += elements / 32 * planes  # To put bytes together, and to shift sums.
-    work.instructions += instructions * idle
-    work.tensor += products * idle * _cycles_of_product(tile, phase, accumulator)
+    source: DataType,
+) -> tuple[_PhaseWork, ...]:
+    """Of each phase in the order of execution; `unit`: the last digit is contiguous in the tile."""
+    found: list[_PhaseWork] = []
+    elements = 128.0
+    order = mma.digits_of_phases(group, style)
+    width = (half.BYTES if style.half else accumulator.bytes) / mma.SHARED_BYTES_PER_CYCLE
     runs = _SHORT_RUNS[accumulator.bytes]
-    work.shared += factor * idle + elements * width * (runs if short[0] and p > 8 else 1)
-    for digit in phase.digits:
-        elements *= shape.group[digit][1] / shape.group[digit][0]
-    work.shared += elements * width * (runs if short[1] and q > 8 else 1)
-    return elements
+    for index, (digit, other) in enumerate(order):
+        p, q = group[digit]
+        grouped = other is None and mma.is_grouped((p, q), style)
+        # What a phase reads or writes in memory itself goes in short runs.
+        short = unit and digit == len(group) - 1 and not style.half
+        reads = short and index == 0 and not style.staged_in
+        writes = short and index == len(order) - 1 and not style.staged_out
+        planes = bytewise.planes(index, source) if bytewise.takes(accumulator) else 0
+        if style.half:
+            products = half.products((p, q)) * elements / p
+        else:
+            products = _products(group, digit, other, splits, elements)
+        if planes:
+            products = bytewise.steps(p) * mma.parts_of(q) * elements / (16 * p) * planes
+        instructions = _instructions(p, 1 if other is None else 2, splits, elements)
+        instructions += products * (not grouped)
+        instructions += elements / 32 * planes  # To put bytes together, and to shift sums.
+        produced = elements
+        for each in (digit,) if other is None else (digit, other):
+            produced *= group[each][1] / group[each][0]
+        found.append(
+            _PhaseWork(
+                elements=elements,
+                produced=produced,
+                instructions=instructions,
+                products=products,
+                rate=_cycles_of_product(style, grouped, accumulator),
+                taken=elements * width * (runs if reads and p > 8 else 1),
+                given=produced * width * (runs if writes and q > 8 else 1),
+                paired=other is not None,
+            )
+        )
+        elements = produced
+    return tuple(found)
 
 
 def _overlapped(*cycles: float) -> float:
@@ -224,28 +322,29 @@ def _overlapped(*cycles: float) -> float:
     return float(sum(item**_OVERLAP for item in cycles) ** (1 / _OVERLAP))
 
 
-def _cycles_of_product(tile: MmaTile, phase: MmaPhase, accumulator: DataType) -> float:
-    if tile.half:
-        return _CYCLES_OF_HALF_GROUPED if phase.grouped else _CYCLES_OF_HALF_PRODUCT
-    return _CYCLES_OF_GROUPED if phase.grouped else _CYCLES_OF_PRODUCT[accumulator.bytes]
+def _cycles_of_product(style: Style, grouped: bool, accumulator: DataType) -> float:
+    if style.half:
+        return _CYCLES_OF_HALF_GROUPED if grouped else _CYCLES_OF_HALF_PRODUCT
+    return _CYCLES_OF_GROUPED if grouped else _CYCLES_OF_PRODUCT[accumulator.bytes]
 
 
-def _instructions(shape: PassShape, phase: MmaPhase, splits: bool, elements: float) -> float:
+def _instructions(contracted: int, digits: int, splits: bool, elements: float) -> float:
     """Instructions of a warp for so many elements of a phase: to split, sum up and move them."""
-    p, _ = shape.group[phase.digit]
     # Of a long digit, elements are split again for the second half of the results.
-    split = (3 if splits else 1) * len(phase.digits) * (1 if p <= 64 else 2)
-    sums = 1 + mma.parts_of(p) / 2 if splits else 1
+    split = (3 if splits else 1) * digits * (1 if contracted <= 64 else 2)
+    sums = 1 + mma.parts_of(contracted) / 2 if splits else 1
     return elements / 32 * (split + 4 + sums)
 
 
-def _products(shape: PassShape, phase: MmaPhase, splits: bool, elements: float) -> float:
+def _products(
+    group: tuple[Shape, ...], digit: int, other: int | None, splits: bool, elements: float
+) -> float:
     """Products of the tensor cores for so many elements of a phase."""
-    p, q = shape.group[phase.digit]
+    p, q = group[digit]
     each = _PRODUCTS_OF_SPLIT if splits else 1
-    if phase.other is None:
+    if other is None:
         return mma.parts_of(p) * mma.parts_of(q) * elements / (16 * p) * each
-    p2, q2 = shape.group[phase.other]
+    p2, q2 = group[other]
     rows = operands.cover(q, 16)
     first = 2 if q <= 8 and splits else each
     left = mma.parts_of(p) * mma.parts_of(p2) * rows * first

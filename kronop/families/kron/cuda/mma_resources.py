@@ -15,6 +15,7 @@ from kronop.families.kron.cuda.mma import (
     MOST_DIGITS,
     MmaPhase,
     MmaTile,
+    Style,
     digits_of_phases,
     is_grouped,
     lanes_of,
@@ -24,7 +25,7 @@ from kronop.families.kron.cuda.mma import (
     strides_of,
     tile_bytes,
 )
-from kronop.families.kron.cuda.shapes import PassShape
+from kronop.families.kron.cuda.shapes import PassShape, Shape
 from kronop.target import Target
 
 HELD_FACTOR_BYTES = 64
@@ -37,42 +38,54 @@ _REGISTERS_SHARE = 0.72
 
 def registers(shape: PassShape, tile: MmaTile, splits: bool, accumulator: DataType) -> int:
     """An estimate of the registers of a thread: fibers, factor parts, sums, addresses."""
-    if tile.half:
-        return half.registers(shape, tile, [is_grouped(digit, tile) for digit in shape.group])
+    return _registers(shape.group, tile.style, tile.columns > 1, splits, accumulator)
+
+
+@functools.lru_cache(maxsize=4096)
+def _registers(
+    group: tuple[Shape, ...], style: Style, columns: bool, splits: bool, accumulator: DataType
+) -> int:
+    if style.half:
+        together = [is_grouped(digit, style) for digit in group]
+        return half.registers(group, style.staged_out, together)
     wanted = max(
-        _registers_of_digit(shape, digit, splits, accumulator)
+        _registers_of_digit(group, digit, splits, accumulator)
         if other is None
-        else _registers_of_pair(shape, digit, other, splits, accumulator)
-        for digit, other in digits_of_phases(shape.group, tile)
+        else _registers_of_pair(group, digit, other, splits, accumulator)
+        for digit, other in digits_of_phases(group, style)
     )
     # Odd sizes are walked with more index arithmetic.
-    plain = all(size & (size - 1) == 0 for digit in shape.group for size in digit)
+    plain = all(size & (size - 1) == 0 for digit in group for size in digit)
     other = _REGISTERS_PLAIN if plain else _REGISTERS_OTHERS
     # NOTE: at P = 64 three blocks of 168 registers spilled a little and took 0.85 ms where two of
     # 240 took 0.74.
-    long = max(parts_of(p) for p, _ in shape.group) >= 8
-    most = max(p for p, _ in shape.group)
-    share = _REGISTERS_SHARE if most <= (64 if tile.grouped else 32) else 1.0
-    spare = _spare_registers(shape, tile, accumulator, plain)
+    long = max(parts_of(p) for p, _ in group) >= 8
+    most = max(p for p, _ in group)
+    share = _REGISTERS_SHARE if most <= (64 if style.grouped else 32) else 1.0
+    spare = _spare_registers(group, style, columns, accumulator, plain)
     return min(255, round(share * (wanted + other + _REGISTERS_LONG * long)) + spare)
 
 
-def _spare_registers(shape: PassShape, tile: MmaTile, accumulator: DataType, plain: bool) -> int:
+def _spare_registers(
+    group: tuple[Shape, ...], style: Style, columns: bool, accumulator: DataType, plain: bool
+) -> int:
     """NOTE: NVRTC 13.0 spilled 4 to 130 bytes without these."""
-    spare = 4 * (tile.columns > 1) + 24 * (accumulator.bytes == 8)
-    if tile.pairs and not plain:
-        spare += 32 if any(q > p for p, q in shape.group) else 24
-    if tile.grouped and len(set(shape.group)) > 1:
+    spare = 4 * columns + 24 * (accumulator.bytes == 8)
+    if style.pairs and not plain:
+        spare += 32 if any(q > p for p, q in group) else 24
+    if style.grouped and len(set(group)) > 1:
         spare += 4 if plain else 16
-    alone = not (tile.staged_in or tile.pairs or tile.grouped or tile.half)
-    if alone and len(shape.group) > 3 and min(p for p, _ in shape.group) > 8:
+    alone = not (style.staged_in or style.pairs or style.grouped or style.half)
+    if alone and len(group) > 3 and min(p for p, _ in group) > 8:
         spare += 56
     return spare
 
 
-def _registers_of_digit(shape: PassShape, index: int, splits: bool, accumulator: DataType) -> int:
-    words, digit = accumulator.bytes // 4, shape.group[index]
-    groups = lanes_of(shape.group, index, None, accumulator, False) // 2
+def _registers_of_digit(
+    group: tuple[Shape, ...], index: int, splits: bool, accumulator: DataType
+) -> int:
+    words, digit = accumulator.bytes // 4, group[index]
+    groups = lanes_of(group, index, None, accumulator, False) // 2
     parts = parts_of(digit[0]) * parts_of(digit[1])
     fragment = 2 * words * (1 + splits)
     at_once = min(parts_of(digit[1]), (2 if parts_of(digit[0]) > 8 else 4) // groups)
@@ -85,11 +98,11 @@ def _registers_of_digit(shape: PassShape, index: int, splits: bool, accumulator:
 
 
 def _registers_of_pair(
-    shape: PassShape, digit: int, other: int, splits: bool, accumulator: DataType
+    group: tuple[Shape, ...], digit: int, other: int, splits: bool, accumulator: DataType
 ) -> int:
     words = accumulator.bytes // 4
-    (p1, q1), (p2, q2) = shape.group[digit], shape.group[other]
-    lanes = lanes_of(shape.group, digit, other, accumulator, True)
+    (p1, q1), (p2, q2) = group[digit], group[other]
+    lanes = lanes_of(group, digit, other, accumulator, True)
     sets = lanes // 2 if q1 <= 8 else lanes
     held = lanes * parts_of(p1) * parts_of(p2) * 2
     sums = sets * parts_of(q2) * 4 + parts_of(p2) * 8 * (1 + splits)
@@ -114,18 +127,25 @@ def factors_bytes(
     shape: PassShape, tile: MmaTile, splits: bool, accumulator: DataType
 ) -> tuple[int, ...]:
     """Bytes of each digit's factor in shared memory."""
-    first = {d for d, other in digits_of_phases(shape.group, tile) if other is not None}
+    return _factors_bytes(shape.group, tile.style, splits, accumulator)
 
-    def size(index: int, digit: tuple[int, int]) -> int:
-        if tile.half:
-            return half.factor_bytes(digit, is_grouped(digit, tile))
+
+@functools.lru_cache(maxsize=4096)
+def _factors_bytes(
+    group: tuple[Shape, ...], style: Style, splits: bool, accumulator: DataType
+) -> tuple[int, ...]:
+    first = {d for d, other in digits_of_phases(group, style) if other is not None}
+
+    def size(index: int, digit: Shape) -> int:
+        if style.half:
+            return half.factor_bytes(digit, is_grouped(digit, style))
         if index in first:
             return _left_factor_bytes(digit, splits, accumulator)
-        if is_grouped(digit, tile):
+        if is_grouped(digit, style):
             digit = (digit[0], operands.round_up(digit[1], 64 if digit[1] > 32 else 32))
         return factor_bytes(digit, splits, accumulator)
 
-    return tuple(size(index, digit) for index, digit in enumerate(shape.group))
+    return tuple(size(index, digit) for index, digit in enumerate(group))
 
 
 def offset_bytes(tile: MmaTile) -> int:
@@ -152,7 +172,7 @@ def exchanged(shape: PassShape, tile: MmaTile, phases: Sequence[MmaPhase]) -> in
     reads where the first one of the next writes, without a barrier between.
     """
     first, last = phases[0], phases[-1]
-    if not (_may_exchange(tile) and len(phases) > 2 and powers(shape, tile)):
+    if not (_may_exchange(tile) and len(phases) > 2 and powers(shape.group, tile)):
         return 0
     square = all(p == q for p, q in shape.group)
     if not square or max(last.digits) > min(first.digits) or first.grouped != last.grouped:
@@ -192,11 +212,7 @@ def fits(
     shape: PassShape, tile: MmaTile, splits: bool, accumulator: DataType, target: Target
 ) -> Status:
     """Whether `kron_mma` can run this pass with this tile: the one rule."""
-    if len(shape.group) > MOST_DIGITS:
-        return Status.reject(f"{len(shape.group)} factors in one pass, at most {MOST_DIGITS}")
-    status = _fits_cluster(shape, tile, target) and _fits_groups(tile, accumulator, target)
-    if tile.half:
-        status = status and half.fits(shape, tile, target)
+    status = serves(shape, tile, accumulator, target)
     if not status:
         return status
     largest = max(p for p, _ in shape.group)
@@ -221,6 +237,14 @@ def fits(
             " change warp_count"
         )
     return Status.accept()
+
+
+def serves(shape: PassShape, tile: MmaTile, accumulator: DataType, target: Target) -> Status:
+    """The part of it that asks for no sizes: whether there is such a kernel."""
+    if len(shape.group) > MOST_DIGITS:
+        return Status.reject(f"{len(shape.group)} factors in one pass, at most {MOST_DIGITS}")
+    status = _fits_cluster(shape, tile, target) and _fits_groups(tile, accumulator, target)
+    return status and half.fits(shape, tile, target) if tile.half else status
 
 
 def _fits_groups(tile: MmaTile, accumulator: DataType, target: Target) -> Status:

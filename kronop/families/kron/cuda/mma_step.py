@@ -190,7 +190,7 @@ def _tile_constants(
     return (
         ("kStagedIn", tile.staged_in),
         ("kStagedOut", tile.staged_out),
-        ("kRegular", powers(shape, tile)),
+        ("kRegular", powers(shape.group, tile)),
         ("kCluster", tile.cluster),
         ("kOffsetBytes", offset_bytes(tile)),
         ("kSquare", all(p == q for p, q in shape.group)),

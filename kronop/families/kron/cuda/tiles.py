@@ -41,7 +41,7 @@ class Key:
 
 def mma_tiles(
     key: Key, shape: PassShape, ends: Ends, accumulator: DataType, few: bool
-) -> list[MmaTile]:
+) -> Iterator[MmaTile]:
     """Tiles of a few sizes, from several blocks a multiprocessor to one, staged or not.
 
     Where rows are few, also tiles that are small enough for every multiprocessor to have one.
@@ -51,15 +51,14 @@ def mma_tiles(
         plain = [(item.rows, item.columns, item.threads) for item in given]
     else:
         plain = [*_large(shape, ends), *(_small(shape, ends) if few else ())]
-    return [
-        MmaTile(rows=rows, columns=columns, threads=threads, merged=merged, **style)
-        for merged in ((1,) if bytewise.takes(accumulator) else _mergers(shape))
-        for rows, columns, threads in dict.fromkeys(plain)
-        for style in (
-            *_styles(mma.merge(shape, merged), columns, rows, accumulator),
-            *_half_styles(key, shape, mma.merge(shape, merged), ends),
-        )
-    ]
+    for merged in (1,) if bytewise.takes(accumulator) else _mergers(shape):
+        digits = mma.merge(shape, merged)
+        for rows, columns, threads in dict.fromkeys(plain):
+            for style in (
+                *_styles(digits, columns, rows, accumulator),
+                *_half_styles(key, shape, digits, ends),
+            ):
+                yield MmaTile(rows=rows, columns=columns, threads=threads, merged=merged, **style)
 
 
 def _large(shape: PassShape, ends: Ends) -> Iterator[tuple[int, int, int]]:

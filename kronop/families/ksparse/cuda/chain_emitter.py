@@ -109,15 +109,16 @@ class _Work:
 
 
 @functools.lru_cache(maxsize=256)
-def _fused(work: _Work, at: int) -> list[Fused]:
-    """Tiles of factors `at` and the next one as one step, the first to be taken first."""
+def _fused(work: _Work, at: int, most: int) -> list[Fused]:
+    """Tiles of factors `at` and the next one as one step, `most` of them, the first to be taken
+    first."""
     if work.description.tile is not None:
         return []
     one, other = (chains.product(work.description, index) for index in (at, at + 1))
-    found = candidates(one, other, work.target, work.rows)
+    found = candidates(one, other, work.target, work.rows, most)
     if work.rows is None or not found:
         return found
-    _, pair, tile = _fused(dataclasses.replace(work, rows=None), at)[0]
+    _, pair, tile = _fused(dataclasses.replace(work, rows=None), at, 1)[0]
     usual = repriced(dataclasses.replace(pair, rows=work.rows), tile, one, work.target)
     if usual[0] > GAIN_OF_FEW_ROWS * found[0][0]:
         return found
@@ -133,7 +134,7 @@ def _cost_of(work: _Work, at: int, factors: int) -> float:
         if isinstance(tile, GroupTile | PartedTile):
             return took - OF_A_LAUNCH  # It is in there.
         return took
-    fused = _fused(work, at)
+    fused = _fused(work, at, 1)
     return fused[0][0] if fused else math.inf
 
 
@@ -179,7 +180,7 @@ def _piece(work: _Work, at: int, factors: int, place: int) -> tuple[Step, ...]:
     if factors == 1:
         plans = _SINGLE.candidates(one, work.target, place + 1, work.rows)
         return chains.piece(plans[place].steps, last, 1) if place < len(plans) else ()
-    fused = _fused(work, at)
+    fused = _fused(work, at, _MOST_PLACES if place else 1)
     if place >= len(fused):
         return ()
     return chains.piece((chain_step(one, last, fused[place], work.target),), last, 2)

@@ -11,6 +11,7 @@ from kronop.artifacts import KernelSignature, Launch, Scalar
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.strided import StridedMatrix
 from kronop.emit.cuda import contract_mma, operands
+from kronop.emit.cuda.cheapest import cheapest
 from kronop.emit.cuda.contract import Order
 from kronop.emit.cuda.contract_step import ROW_AXES, splits
 from kronop.emit.plan import Step
@@ -25,25 +26,40 @@ from kronop.target import Target
 _STAGES = (2, 3, 4, 6)
 # Of each product, so many tiles go on to be combined.
 _BEST_OF_EACH = 4
+# More tiles than there are.
+_EVERY = 1 << 20
 _NOTHING = StridedMatrix(pointer=0, row=0, column=0)
 
 Fused = tuple[float, Pair, ChainTile]
 
 
 def candidates(
-    first: KSparseDescription, second: KSparseDescription, target: Target, rows: int | None
+    first: KSparseDescription,
+    second: KSparseDescription,
+    target: Target,
+    rows: int | None,
+    most: int = _EVERY,
 ) -> list[Fused]:
-    """(cycles, pair, tile) of tiles that fit, cheapest first; none where nothing does."""
-    split = splits(first.math)
+    """(cycles, pair, tile) of the `most` tiles that are cheapest, in that order; none where nothing
+    fits."""
+    split, math = splits(first.math), first.math
     if split is None:
         return []
-    found = [
-        (chain_cost.of_pair(pair, tile, split, first.math, target), pair, tile)
+
+    def floor(item: tuple[Pair, ChainTile]) -> float:
+        return chain_cost.least_of_pair(*item, split, math, target)
+
+    def judge(item: tuple[Pair, ChainTile]) -> float | None:
+        may = chain_tile.fits(*item, split, math, target)
+        return chain_cost.of_pair(*item, split, math, target) if may else None
+
+    offered = [
+        (pair, tile)
         for pair in pairs(first, second, rows)
-        for tile in _proposed(pair, first, split)
-        if chain_tile.fits(pair, tile, split, first.math, target)
+        for tile in _proposed(pair, first, split, target)
     ]
-    return sorted(found, key=lambda item: item[0])
+    found = cheapest(offered, floor, judge, most=most)
+    return [(cycles, pair, tile) for cycles, (pair, tile) in found[:most]]
 
 
 def repriced(pair: Pair, tile: ChainTile, first: KSparseDescription, target: Target) -> Fused:
@@ -52,8 +68,11 @@ def repriced(pair: Pair, tile: ChainTile, first: KSparseDescription, target: Tar
     return cycles, pair, tile
 
 
-def _proposed(pair: Pair, description: KSparseDescription, split: bool) -> Iterator[ChainTile]:
-    for m, threads in itertools.product(chain_tile.ROWS_OF_BLOCK, chain_tile.threads(pair)):
+def _proposed(
+    pair: Pair, description: KSparseDescription, split: bool, target: Target
+) -> Iterator[ChainTile]:
+    rows = [m for m in chain_tile.ROWS_OF_BLOCK if chain_tile.has_room(pair, m, target)]
+    for m, threads in itertools.product(rows, chain_tile.threads(pair)):
         best = []
         for index in (0, 1):
             own = [
@@ -61,14 +80,18 @@ def _proposed(pair: Pair, description: KSparseDescription, split: bool) -> Itera
                 for place, item in enumerate(chain_tile.proposed(pair, index, m, threads))
             ]
             best.append([item for _, _, item in heapq.nsmallest(_BEST_OF_EACH, own)])
-        pool = itertools.product(best[0], best[1], _STAGES, (False, True))
-        for one, other, stages, resident in pool:
-            yield ChainTile(
-                first=replace(one, stages=stages),
-                second=replace(other, stages=stages),
-                stages=stages,
-                resident=resident,
-            )
+        staged = [
+            [[replace(item, stages=stages) for stages in _STAGES] for item in items]
+            for items in best
+        ]
+        for one, other in itertools.product(*staged):
+            for place, resident in itertools.product(range(len(_STAGES)), (False, True)):
+                yield ChainTile(
+                    first=one[place],
+                    second=other[place],
+                    stages=_STAGES[place],
+                    resident=resident,
+                )
 
 
 def _cost_of(

@@ -102,12 +102,21 @@ def _stage_sizes(
     )
 
 
+def _middle_bytes(pair: Pair, m: int, pitch: int) -> int:
+    matrices = pair.groups[1] * pair.all_lanes[1]
+    return matrices * m * pitch * pair.first.source.bytes
+
+
+def has_room(pair: Pair, m: int, target: Target) -> bool:
+    """Whether so many rows of the middle alone, as short as they may be, leave any room."""
+    return _middle_bytes(pair, m, pair.second.contracted) < target.shared_bytes
+
+
 def room(pair: Pair, tile: ChainTile, math: MathInstruction) -> Room:
     """Row offsets, the middle, resident weights, the ring, and a part of the results."""
     element = pair.first.source.bytes
     middle_at = rows_bytes(tile.m)
-    matrices = pair.groups[1] * pair.all_lanes[1]
-    weights_at = middle_at + matrices * tile.m * middle_pitch(pair, tile).stride * element
+    weights_at = middle_at + _middle_bytes(pair, tile.m, middle_pitch(pair, tile).stride)
     (x, first), (_, second) = (
         _stage_sizes(work, own, math) for work, own in zip(pair.products, tile.tiles, strict=True)
     )

@@ -21,6 +21,7 @@ from kronop.emit.cuda.contract_group_step import (
     packs,
 )
 from kronop.emit.cuda.contract_step import (
+    MOST_REFUSED,
     EvenTile,
     contract_launch,
     contract_step,
@@ -37,7 +38,9 @@ from kronop.families.ksparse.cuda.contract_parted import PartedTile
 from kronop.families.ksparse.description import KSparseDescription, KSparseProblem
 from kronop.target import Target
 
-_MOST_REJECTED = 8
+_MOST_SLOWER = 8
+# The best, what is told of others, and one that may be put in front.
+_FEWEST = 2 + _MOST_SLOWER
 # A plan knows no batch: one that training has.
 _TYPICAL_ROWS = 16384
 
@@ -63,7 +66,7 @@ class CudaKSparseEmitter:
             status = operands.accept_math(description.math)
             if not status:
                 return status
-        accepted, rejected = _candidates(description, target, None)
+        accepted, rejected = _candidates(description, target, None, _FEWEST)
         return Status.accept() if accepted else Status.reject(rejected[0][1])
 
     def plan(
@@ -91,12 +94,12 @@ class CudaKSparseEmitter:
         status = self.supports(description, target)
         if not status:
             raise DescriptionError(status.reason)
-        accepted, rejected = _ranked(description, target, rows)
+        accepted, rejected = _ranked(description, target, rows, max(count, _FEWEST))
         slower = [
             (str(tile), f"cost {cost:.2f}, the best {accepted[0][0]:.2f}")
             for cost, tile in accepted[1:]
         ]
-        beaten = (*slower[:_MOST_REJECTED], *rejected[:_MOST_REJECTED])
+        beaten = (*slower[:_MOST_SLOWER], *rejected[:MOST_REFUSED])
         return tuple(
             Plan(
                 target=target,
@@ -158,14 +161,14 @@ def contraction(description: KSparseDescription, rows: int | None) -> Contractio
 
 @functools.lru_cache(maxsize=256)
 def _candidates(
-    description: KSparseDescription, target: Target, rows: int | None
+    description: KSparseDescription, target: Target, rows: int | None, most: int
 ) -> tuple[list[tuple[float, Candidate]], list[tuple[str, str]]]:
     work, split = contraction(description, rows), splits(description.math)
-    accepted, rejected = even_candidates(work, description.math, target, description.tile)
+    accepted, rejected = even_candidates(work, description.math, target, description.tile, most)
     every: list[tuple[float, Candidate]] = [*accepted]
     if split is not None:
         every += contract_parted.candidates(work, split, target, description.tile)
-    return sorted(every, key=lambda item: item[0]), rejected
+    return sorted(every, key=lambda item: item[0])[:most], rejected
 
 
 def _cost(description: KSparseDescription, tile: Candidate, target: Target, rows: int) -> float:
@@ -176,13 +179,13 @@ def _cost(description: KSparseDescription, tile: Candidate, target: Target, rows
 
 
 def _ranked(
-    description: KSparseDescription, target: Target, rows: int | None
+    description: KSparseDescription, target: Target, rows: int | None, most: int = _FEWEST
 ) -> tuple[list[tuple[float, Candidate]], list[tuple[str, str]]]:
     """Candidates for so many rows; that for many rows is first, unless others gain much."""
-    accepted, rejected = _candidates(description, target, rows)
+    accepted, rejected = _candidates(description, target, rows, most)
     if rows is None:
         return accepted, rejected
-    usual = _candidates(description, target, None)[0][0][1]
+    usual = _candidates(description, target, None, _FEWEST)[0][0][1]
     took = _cost(description, usual, target, rows)
     if took > GAIN_OF_FEW_ROWS * accepted[0][0]:
         return accepted, rejected

@@ -1,0 +1,44 @@
+"""What a new process takes until its first result, with an empty cache and with a full one."""
+
+from __future__ import annotations
+
+import argparse
+
+import kronop
+from kronop.bench import case, shapes, start
+from kronop.bench.arrays import arrays_for
+from kronop.bench.load import warn_of_load
+from kronop.bench.output import Progress
+from kronop.errors import ArgumentError, mismatch
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--device", choices=("cpu", "cuda"), default="cpu")
+    add("--dtype", choices=("float64", "float32", "float16"), default="float32")
+    add("--shape", default="1024x8^3", help="M and factors: 1024x8^5 1024x7x31 (1024x8^3)")
+    add("--processes", type=int, default=5, metavar="N", help="medians over N pairs (default 5)")
+
+
+def execute(options: argparse.Namespace) -> None:
+    """Prints the parts of a cold and of a warm start, in milliseconds.
+
+    Raises:
+        ArgumentError: no shape, or no process.
+        DeviceError: no torch or no GPU, or a process failed; the message has its last line.
+    """
+    shape = shapes.parse(options.shape)
+    if options.processes < 1:
+        raise ArgumentError(
+            mismatch("--processes", expected="at least 1", got=options.processes, hint="5 is usual")
+        )
+    arrays_for(options.device)  # Says what is missing for a GPU.
+    warn_of_load(options.device)
+    progress = Progress(f"{2 * options.processes} processes")
+    progress.tell(shape.text)
+    target = case.target_of(options.device)
+    found = start.measure(shape, options.dtype, target, options.device, options.processes)
+    progress.clear()
+    print(f"kronop {kronop.__version__}, {shape.text} {options.dtype} for {target}")
+    for line in start.lines(found):
+        print(line)

@@ -55,8 +55,8 @@ class Inputs:
     def layer(self, algorithm: str) -> Any:
         """A layer without bias, with these weights; of one byte, which none has, its function."""
         from kronop.bench.models.formed import Dense, Sparse
-        from kronop.torch.algorithms import ALGORITHMS, dense_factor
         from kronop.torch.nn import KSLinear
+        from kronop.torch.nn.algorithms import ALGORITHMS, dense_factor
 
         case, weight = self.case, self.weight
         is_last = case.layout == "last"

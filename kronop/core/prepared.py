@@ -343,12 +343,20 @@ class Lesson:
 # at worst two threads learn the same, or one forgets what another has just learned.
 _calls: dict[Key, Call | None] = {}
 _seen: dict[Key, None] = {}
+_age = 0
 
 
 def forget() -> None:
     """Drops everything that was learned."""
+    outdate()
     _calls.clear()
     _seen.clear()
+
+
+def outdate() -> None:
+    """What others have kept of what was learned is not to be used any more."""
+    global _age
+    _age += 1
 
 
 def repeat(
@@ -370,6 +378,18 @@ def repeat(
     if call is not None and call.knobs is knobs.current():
         return call.run(tensors, addresses), None
     return None, _lesson(key, beta, tensors, addresses)
+
+
+def find(form: object, alpha: Any, beta: Any, tensors: Sequence[Any]) -> Call | None:
+    """What repeats such a call, if it was learned: see `repeat`."""
+    known = recognise(form, alpha, beta, tensors)
+    call = None if known is None else _calls.get(known[0])
+    return call if call is not None and call.knobs is knobs.current() else None
+
+
+def surroundings() -> tuple[Any, ...]:
+    """What decides a call besides its arguments and the knobs."""
+    return host_threads("torch"), host.thread_count(), winners.generation(), _age
 
 
 def _lesson(key: Key, beta: float, tensors: Sequence[Any], addresses: list[int]) -> Lesson | None:
@@ -407,9 +427,7 @@ def recognise(
         alpha,
         beta,
         addresses[-1] == addresses[-2],
-        host_threads("torch"),
-        host.thread_count(),
-        winners.generation(),
+        *surroundings(),
         *facts,
     )
     return key, addresses

@@ -21,7 +21,18 @@ from kronop.args.stream import stream_handle
 from kronop.args.tensor import view
 from kronop.args.view import Device
 from kronop.core import prepared
-from kronop.core.prepared import Key, Launches, Step, Symbols, UnfitError, symbol
+from kronop.core.prepared import Key, Launches, Step, Symbols, UnfitError, surroundings, symbol
+
+__all__ = [
+    "Maker",
+    "Program",
+    "Recording",
+    "ScratchMaker",
+    "find",
+    "forget",
+    "repeat",
+    "surroundings",
+]
 
 _MOST_PROGRAMS, _MOST_CALLS = 256, 64
 # What kernels take their scratch memory to be aligned to, on every target.
@@ -187,8 +198,28 @@ _seen: dict[Key, None] = {}
 
 def forget() -> None:
     """Drops everything that was learned."""
+    prepared.outdate()
     _programs.clear()
     _seen.clear()
+
+
+def find(form: object, alpha: Any, tensors: Sequence[Any]) -> Program | None:
+    """What repeats such a sequence, if it was learned and all tensors are apart: see `repeat`."""
+    known = _recognise(form, alpha, tensors)
+    if known is None or len(set(known[1])) < len(tensors):
+        return None
+    found = _programs.get(known[0])
+    return found if found is not None and found.knobs is knobs.current() else None
+
+
+def _recognise(form: object, alpha: Any, tensors: Sequence[Any]) -> tuple[Key, list[int]] | None:
+    known = prepared.recognise(form, alpha, 0, [*tensors, None, None])
+    if known is None:
+        return None
+    key, addresses = known
+    del addresses[-2:]
+    # Tensors that are one are told apart from those that are not.
+    return (*key, *map(addresses.index, addresses)), addresses
 
 
 def repeat(
@@ -202,13 +233,10 @@ def repeat(
         alpha: its scalar.
         tensors: those that are given; the first one leads.
     """
-    known = prepared.recognise(form, alpha, 0, [*tensors, None, None])
+    known = _recognise(form, alpha, tensors)
     if known is None:
         return None, None
     key, addresses = known
-    del addresses[-2:]
-    # Tensors that are one are told apart from those that are not.
-    key = (*key, *map(addresses.index, addresses))
     found = _programs.get(key)
     if found is not None and found.knobs is knobs.current():
         return found.run(tensors[0], addresses), None

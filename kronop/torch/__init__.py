@@ -15,7 +15,7 @@ except ImportError as _error:
     raise ImportError(f"kronop.torch: expected torch, got none; {_installing('torch')}") from _error
 
 from kronop.torch import nn
-from kronop.torch.functional import gekmm, gemkm
-from kronop.torch.ksparse import ksmm
+from kronop.torch.families.kron.functional import gekmm, gemkm
+from kronop.torch.families.ksparse.functional import ksmm
 
 __all__ = ["gekmm", "gemkm", "ksmm", "nn"]

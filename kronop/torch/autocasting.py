@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from kronop.torch.arguments import Layout
+
 _DEVICES = ("CPU", "CUDA")
 # What autocast casts: floats of 16 and 32 bits.
 _CAST = (torch.float32, torch.float16, torch.bfloat16)
@@ -21,12 +23,13 @@ def is_casting(device: str) -> bool:
     return bool(known and torch.is_autocast_enabled(device))
 
 
-def cast(device: str, *tensors: Any) -> list[Any]:
-    """The tensors in autocast's type for that type of device."""
-    return cast_to(torch.get_autocast_dtype(device), *tensors)
+def cast(device: str, layout: Layout, arguments: Sequence[Any]) -> list[Any]:
+    """The arguments with tensors in autocast's type for that type of device."""
+    kind = torch.get_autocast_dtype(device)
+    return layout.mapped(lambda item: item.to(kind) if _is_cast(item) else item, arguments)
 
 
-def cast_to(kind: Any, *tensors: Any) -> list[Any]:
+def cast_to(kind: Any, tensors: Sequence[Any]) -> list[Any]:
     """Those of floats of 16 and 32 bits in that type, the others as they are."""
     return [item.to(kind) if _is_cast(item) else item for item in tensors]
 
@@ -53,17 +56,12 @@ def without_autocast() -> Any:
     return torch._C._ExcludeDispatchKeyGuard(_KEYS)
 
 
-def register(library: Any, name: str, casting: Callable[..., Any]) -> None:
-    """Lets an operator of `library` cast its tensors.
-
-    Args:
-        casting: from the type of device and the operator's arguments, the arguments to take.
-    """
-    operator = getattr(torch.ops.kronop, name).default
+def register(library: Any, name: str, operator: Any, layout: Layout) -> None:
+    """Lets an operator of `library` cast its tensors."""
 
     def kernel(device: str) -> Callable[..., Any]:
         def call(*arguments: Any) -> Any:
-            arguments = casting(device, *arguments)
+            arguments = (*cast(device, layout, arguments),)
             with without_autocast():
                 return operator(*arguments)
 

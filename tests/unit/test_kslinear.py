@@ -16,9 +16,8 @@ from torch.nn.utils import parametrize, prune  # noqa: E402
 
 import kronop  # noqa: E402
 import kronop.torch  # noqa: E402
-from kronop.torch import choice  # noqa: E402
-from kronop.torch.algorithms import ALGORITHMS, dense_factor  # noqa: E402
-from kronop.torch.nn import KSLinear  # noqa: E402
+from kronop.torch.nn import KSLinear, choice  # noqa: E402
+from kronop.torch.nn.algorithms import ALGORITHMS, dense_factor  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:Sparse (CSR|BSR):UserWarning")
 

@@ -9,9 +9,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from kronop.torch.algorithms import dense_product  # noqa: E402
 from kronop.torch.nn import KSLinear  # noqa: E402
-from kronop.torch.projection import entries, is_butterfly, project  # noqa: E402
+from kronop.torch.nn.algorithms import dense_product  # noqa: E402
+from kronop.torch.nn.projection import entries, is_butterfly, project  # noqa: E402
 
 _RECOVERED = {
     "one": [(2, 3, 4, 3)],

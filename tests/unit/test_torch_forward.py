@@ -15,7 +15,7 @@ from torch.autograd import forward_ad  # noqa: E402
 
 import kronop  # noqa: E402
 import kronop.torch  # noqa: E402
-from kronop.torch.algorithms import ALGORITHMS, dense_factor  # noqa: E402
+from kronop.torch.nn.algorithms import ALGORITHMS, dense_factor  # noqa: E402
 
 _close = torch.testing.assert_close
 _EVERY = (0, 1, 2, 3, 4)

@@ -12,8 +12,8 @@ torch = pytest.importorskip("torch")
 import kronop  # noqa: E402
 import kronop.torch  # noqa: E402
 from kronop.errors import ArgumentError, ElementTypeError  # noqa: E402
-from kronop.torch import ksparse_operators  # noqa: E402
-from kronop.torch.algorithms import dense_product  # noqa: E402
+from kronop.torch.families.ksparse import computing as ksparse_operators  # noqa: E402
+from kronop.torch.nn.algorithms import dense_product  # noqa: E402
 
 _CHAINS = {
     "one": [(2, 3, 2, 1)],

@@ -11,6 +11,7 @@ from kronop.args.device import target_of
 from kronop.args.tensor import TensorView, describe, view
 from kronop.core import prepared
 from kronop.core.calls import describe_output, epilogue_of, finish, operand_of
+from kronop.core.prepared import Call
 from kronop.descriptions.shared import beta_beside
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
@@ -18,6 +19,7 @@ from kronop.families.kron.arguments import KronMatmulArguments
 from kronop.families.kron.description import Side
 from kronop.families.kron.operation import KronMatmulOperation
 
+_NAMES = {Side.Right: "gemkm", Side.Left: "gekmm"}
 _ORDER = {Side.Right: "gemkm(x, factors)", Side.Left: "gekmm(factors, x)"}
 
 
@@ -47,7 +49,7 @@ def gemkm(
         ArgumentError: shapes, devices or scalars that do not fit.
         ElementTypeError: types that do not.
     """
-    return _kron("gemkm", x, factors, Side.Right, alpha, beta, z, out)
+    return _kron(x, factors, Side.Right, alpha, beta, z, out)
 
 
 def gekmm(
@@ -76,11 +78,10 @@ def gekmm(
         ArgumentError: shapes, devices or scalars that do not fit.
         ElementTypeError: types that do not.
     """
-    return _kron("gekmm", x, factors, Side.Left, alpha, beta, z, out)
+    return _kron(x, factors, Side.Left, alpha, beta, z, out)
 
 
 def _kron(
-    name: str,
     x: Any,
     factors: Sequence[Any],
     side: Side,
@@ -91,7 +92,7 @@ def _kron(
 ) -> Any:
     beta, lesson = beta_beside(z, beta), None
     if type(factors) is list or type(factors) is tuple:
-        result, lesson = prepared.repeat(name, alpha, beta, [x, *factors, z, out])
+        result, lesson = prepared.repeat(_NAMES[side], alpha, beta, [x, *factors, z, out])
         if result is not None:
             return result
     arguments = kron_arguments(x, factors, side, alpha, beta, z, out)
@@ -100,6 +101,11 @@ def _kron(
     if lesson is not None:
         lesson.end()
     return result
+
+
+def known_call(x: Any, factors: Sequence[Any], side: Side, alpha: float) -> Call | None:
+    """What repeats such a `gemkm` or `gekmm`, without z and out, if it was learned."""
+    return prepared.find(_NAMES[side], alpha, 0.0, [x, *factors, None, None])
 
 
 def kron_arguments(

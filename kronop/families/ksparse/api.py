@@ -11,6 +11,7 @@ from kronop.args.device import target_of
 from kronop.args.tensor import describe, view
 from kronop.core import prepared
 from kronop.core.calls import describe_output, epilogue_of, finish, operand_of
+from kronop.core.prepared import Call
 from kronop.descriptions.datatype import result_type
 from kronop.descriptions.epilogue import ACTIVATION_NAMES
 from kronop.descriptions.shared import beta_beside, check_flag
@@ -94,6 +95,18 @@ def ksmm(
     if lesson is not None:
         lesson.end()
     return result
+
+
+def known_call(
+    x: Any,
+    chain: Sequence[Any],
+    batch_last: bool,
+    bias: Any,
+    activation: str | None,
+    alpha: float,
+) -> Call | None:
+    """What repeats such a `ksmm`, without z and out, if it was learned."""
+    return prepared.find((activation, batch_last), alpha, 0.0, [x, *chain, bias, None, None])
 
 
 def _sparse_arguments(

@@ -110,3 +110,9 @@ def as_matrix(x: Any, batch_last: bool) -> Any:
     if batch_last:
         return x.reshape(x.shape[0], -1)
     return x.reshape(-1, x.shape[-1])
+
+
+def bias_gradient(grad: Any, batch_last: bool, element: Any = None) -> Any:
+    """The sum over the batch, of type `element` (None: that of the gradient)."""
+    dimensions = tuple(range(1, grad.dim())) if batch_last else tuple(range(grad.dim() - 1))
+    return grad.sum(dimensions, dtype=element) if dimensions else grad

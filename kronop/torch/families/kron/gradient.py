@@ -7,18 +7,18 @@ the other way round for gekmm. Where no factor has a batch, leading dimensions b
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from kronop.core import program
 from kronop.families.kron.api import gekmm, gemkm
-from kronop.torch.calls import Calls, NotedCalls
-from kronop.torch.grouping import Group, groups
-from kronop.torch.sums import KernelSums, MatrixSums, leading, on_gpu
-
-__all__ = ["Buffers", "gradients", "leading", "make_bytes", "maker_of"]
+from kronop.torch.declaration import Prepared
+from kronop.torch.families.kron.calls import Calls, NotedCalls
+from kronop.torch.families.kron.grouping import Group, groups
+from kronop.torch.families.kron.sums import KernelSums, MatrixSums
+from kronop.torch.memory import Buffers, make_bytes, maker_of, on_gpu
 
 # Rows are taken in parts of so many bytes: what a core's cache holds, and on a GPU what memory has.
 _PART_BYTES = {"cpu": 2**23, "cuda": 2**30}
@@ -89,8 +89,7 @@ def _by_kernels(
 ) -> tuple[Any, dict[int, Any]]:
     """(that of x or None, those of the factors by index); launched from addresses alone where such
     a backward was made before."""
-    form, tensors = ("backward", left, *needs), [b, a, *factors]
-    results, recording = program.repeat(form, alpha, tensors)
+    results, recording = program.repeat(_form(left, needs), alpha, [b, a, *factors])
     if results is None:
         calls = Calls() if recording is None else NotedCalls(recording)
         run = _Backward(a, b, factors, alpha, left, needs, calls)
@@ -101,20 +100,46 @@ def _by_kernels(
             makers = [(item, maker_of(item)) for item in results]
             recording.end(makers, run.memory, make_bytes)
     flat, of_x = results[0], results[1] if needs[0] else None
-    # Each in memory of its own: results of an operator share none.
-    every = torch.split_with_sizes_copy(flat.to(b.dtype), [item.numel() for item in factors])
+    every = _taken_apart(flat, b.dtype, [item.numel() for item in factors])
     return of_x, {at: item.view(factors[at - 1].shape) for at, item in enumerate(every, 1)}
 
 
-def maker_of(item: Any) -> Callable[[Any], Any]:
-    """What makes, like a tensor on a device, another one of the contiguous `item`'s kind there."""
-    shape, dtype = item.shape, item.dtype
-    return lambda like: like.new_empty(shape, dtype=dtype)
+def _form(left: bool, needs: Sequence[bool]) -> tuple[Any, ...]:
+    return ("backward", left, *needs)
 
 
-def make_bytes(like: Any, nbytes: int) -> Any:
-    """Scratch memory on the device of `like`, in the order of its current stream."""
-    return like.new_empty(nbytes, dtype=torch.uint8)
+def _taken_apart(flat: Any, kind: Any, sizes: Sequence[int]) -> Any:
+    """Each in memory of its own: results of an operator share none."""
+    return torch.split_with_sizes_copy(flat.to(kind), sizes)
+
+
+def repeated(
+    grad: Any, x: Any, factors: Sequence[Any], alpha: Any, left: bool, needs: Sequence[bool]
+) -> Prepared | None:
+    """What repeats such a call of `gradients`, if it was learned."""
+    tensors = [grad, x, *factors]
+    is_whole = all(item.is_contiguous() for item in (grad, x)) and grad.shape[:-2] == x.shape[:-2]
+    is_shared = all(item.dim() == 2 for item in factors)
+    if not (is_whole and is_shared and any(needs[1:]) and grad.numel() and on_gpu(x)):
+        return None
+    a, b = (_canonical(item, left, True) for item in (x, grad))
+    found = program.find(_form(left, needs), alpha, [b, a, *factors])
+    if found is None:
+        return None
+    shapes = [item.shape for item, need in zip(tensors[1:], needs, strict=True) if need]
+    sizes, kind = [item.numel() for item in factors], grad.dtype
+    chosen = [at for at, need in enumerate(needs[1:]) if need]
+
+    def finish(made: Any, tensors: Any) -> list[Any]:
+        every = _taken_apart(made[0], kind, sizes)
+        results = [*made[1:], *(every[at] for at in chosen)]
+        return [item.view(shape) for item, shape in zip(results, shapes, strict=True)]
+
+    return Prepared(
+        tensors=tensors,
+        launch=lambda tensors, addresses: found.run(tensors[0], addresses),
+        finish=finish,
+    )
 
 
 def _canonical(item: Any, left: bool, shared: bool) -> Any:
@@ -127,37 +152,6 @@ def _canonical(item: Any, left: bool, shared: bool) -> Any:
 def _rows_at_once(a: Any, b: Any) -> int:
     row: int = max(a[..., :1, :, :].numel(), b[..., :1, :, :].numel()) * b.element_size()
     return max(1, _PART_BYTES[b.device.type] // row)
-
-
-class Buffers:
-    """Memory for what is between two products, taken again by later ones: fresh pages cost more
-    than the products.
-
-    Attributes:
-        every: all that was allocated.
-    """
-
-    def __init__(self) -> None:
-        self.every: list[Any] = []
-        self._free: list[Any] = []
-        self._lent: dict[int, Any] = {}
-
-    def take(self, shape: Sequence[int], like: Any) -> Any:
-        size = math.prod(shape)
-        fitting = [at for at, item in enumerate(self._free) if item.numel() >= size]
-        if fitting:
-            memory = self._free.pop(fitting[0])
-        else:
-            memory = like.new_empty(size)
-            self.every.append(memory)
-        self._lent[memory.data_ptr()] = memory
-        return memory[:size].view(shape)
-
-    def give(self, item: Any) -> None:
-        """Takes a tensor back; others than those that were taken here are left alone."""
-        memory = self._lent.pop(item.data_ptr(), None)
-        if memory is not None:
-            self._free.append(memory)
 
 
 class _Backward:

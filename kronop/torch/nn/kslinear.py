@@ -1,4 +1,4 @@
-"""Layers of torch with Kronecker-sparse weights."""
+"""The layer that stands where a torch.nn.Linear does, with Kronecker-sparse weights."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import torch
 
 from kronop.descriptions.shared import check_flag
 from kronop.errors import ArgumentError, mismatch
-from kronop.torch.algorithms import ALGORITHMS, dense_product
-from kronop.torch.choice import AUTO, choose
-from kronop.torch.ksparse_shapes import inputs_of, outputs_of
-from kronop.torch.layer_checks import (
+from kronop.torch.families.ksparse.shapes import inputs_of, outputs_of
+from kronop.torch.nn.algorithms import ALGORITHMS, dense_product
+from kronop.torch.nn.checks import (
     check_layer_weights,
     check_linear,
     check_operand,
     check_type,
     checked_patterns,
 )
-from kronop.torch.projection import project
+from kronop.torch.nn.choice import AUTO, choose
+from kronop.torch.nn.projection import project
 
 # What is compiled or exported takes the choice as it is then, not the planning behind it.
 _choose = torch.compiler.assume_constant_result(choose)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+
 from kronop.descriptions.shared import beta_beside
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
-from kronop.torch import operators
 from kronop.torch.checks import check_source, check_tensor, number
+from kronop.torch.families.kron.operators import kron
 
 
 def gemkm(
@@ -66,6 +68,11 @@ def gekmm(
 
 
 def _kron(x: Any, factors: Any, alpha: Any, beta: Any, z: Any, left: bool) -> Any:
+    beta = beta_beside(z, beta)
+    if not torch.compiler.is_compiling():
+        result = kron.again(x, factors, z, alpha, beta, left)
+        if result is not None:
+            return result
     is_list = isinstance(factors, (list, tuple))
     if not is_list or not factors:
         raise ElementTypeError(
@@ -81,20 +88,15 @@ def _kron(x: Any, factors: Any, alpha: Any, beta: Any, z: Any, left: bool) -> An
         tensors["z"] = z
     for name, item in tensors.items():
         check_tensor(name, item, 1 if name in ("x", "z") else 2, "kronop.gemkm and kronop.gekmm")
-    alpha, beta = number("alpha", alpha), number("beta", beta_beside(z, beta))
+    alpha, beta = number("alpha", alpha), number("beta", beta)
     check_source(beta, z)
     at = -1 if left else -2
     if x.dim() == 1:
         z = None if z is None else z.unsqueeze(at)
-        result = _call(x.unsqueeze(at), factors, z, alpha, beta, left)
+        result = kron(x.unsqueeze(at), list(factors), z, alpha, beta, left)
         return result.squeeze(at)
     if z is not None and z.dim() < 2:
         raise ArgumentError(
             mismatch("shape of z", expected="that of the result", got=tuple(z.shape), hint="as x")
         )
-    return _call(x, factors, z, alpha, beta, left)
-
-
-def _call(x: Any, factors: Any, z: Any, alpha: Any, beta: Any, left: bool) -> Any:
-    product, _ = operators.forms()
-    return product(x, list(factors), z, alpha, beta, left)
+    return kron(x, list(factors), z, alpha, beta, left)

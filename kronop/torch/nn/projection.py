@@ -32,8 +32,8 @@ from typing import Any
 
 import torch
 
-from kronop.torch.algorithms import dense_product
-from kronop.torch.ksparse_shapes import Pattern
+from kronop.torch.families.ksparse.shapes import Pattern
+from kronop.torch.nn.algorithms import dense_product
 
 # Sweeps over all factors stop where one gains less than this part of the error, at the rounding
 # of float64, or after so many; a factor is searched for in so many steps each time.

@@ -1,8 +1,8 @@
 """Kronecker-sparse products by torch's own sparse matrices, with derivatives.
 
 torch has no gradient for the entries of a sparse matrix that stays sparse, so the product is an
-operator: linear in the operand and in the weights, with the derivatives of `ksparse_formulas`. The
-gradient of weights is a batch of small matrix products.
+operator: linear in the operand and in the weights. The gradient of weights is a batch of small
+matrix products.
 """
 
 from __future__ import annotations
@@ -14,12 +14,10 @@ from typing import Any
 import torch
 
 from kronop.torch import transforms
-from kronop.torch.autocasting import cast, register
-from kronop.torch.ksparse_shapes import inputs_of, outputs_of, turned
+from kronop.torch.declaration import Named, Operator
+from kronop.torch.families.ksparse.shapes import inputs_of, outputs_of, turned
+from kronop.torch.registration import register
 
-_LIBRARY = torch.library.Library("kronop", "FRAGMENT")
-_LIBRARY.define("sparse_product(Tensor x, Tensor weight, bool batch_last, bool blocks) -> Tensor")
-_product = torch.ops.kronop.sparse_product.default
 # Triton's kernels for torch's block-sparse matrices take powers of two from here on.
 _LEAST_POWER = 16
 
@@ -121,19 +119,14 @@ def _fake(x: Any, weight: Any, batch_last: bool, blocks: bool) -> Any:
     return x.new_empty((features, x.shape[1]) if batch_last else (x.shape[0], features))
 
 
-def _keep(ctx: Any, inputs: Any, output: Any) -> None:
-    x, weight, ctx.batch_last, ctx.blocks = inputs
-    ctx.save_for_backward(x, weight)
-
-
-def _differentiate(ctx: Any, grad: Any) -> Any:
-    x, weight = ctx.saved_tensors
-    of_x = of_weight = None
-    if ctx.needs_input_grad[0]:
-        of_x = sparse_product(grad, turned(weight), ctx.batch_last, ctx.blocks)
-    if ctx.needs_input_grad[1]:
-        of_weight = _weight_gradient(x, grad, weight.shape, ctx.batch_last)
-    return of_x, of_weight, None, None
+def _gradients(given: Named, needs: Named, grad: Any) -> dict[str, Any]:
+    found = {}
+    if needs.x:
+        found["x"] = sparse_product(grad, turned(given.weight), given.batch_last, given.blocks)
+    if needs.weight:
+        pattern = given.weight.shape
+        found["weight"] = _weight_gradient(given.x, grad, pattern, given.batch_last)
+    return found
 
 
 def _weight_gradient(x: Any, grad: Any, pattern: Sequence[int], batch_last: bool) -> Any:
@@ -143,14 +136,13 @@ def _weight_gradient(x: Any, grad: Any, pattern: Sequence[int], batch_last: bool
     return torch.einsum("ikln,ijln->ijkl" if batch_last else "nikl,nijl->ijkl", x, grad)
 
 
-def _cast(device: str, x: Any, weight: Any, *others: Any) -> Any:
-    return *cast(device, x, weight), *others
-
-
-for _device in ("CPU", "CUDA"):
-    _LIBRARY.impl("sparse_product", _compute, _device)
-register(_LIBRARY, "sparse_product", _cast)
-torch.library.register_fake("kronop::sparse_product", _fake, lib=_LIBRARY)
-torch.library.register_autograd(
-    "kronop::sparse_product", _differentiate, setup_context=_keep, lib=_LIBRARY
+_product = register(
+    Operator(
+        schema="sparse_product(Tensor x, Tensor weight, bool batch_last, bool blocks) -> Tensor",
+        compute=_compute,
+        fake=_fake,
+        saved=("x", "weight"),
+        backward=_gradients,
+        casts=True,
+    )
 )

@@ -13,24 +13,15 @@ from typing import Any
 import torch
 
 from kronop.families.ksparse.gradient_api import weight_gradient
-from kronop.torch.calls import Calls
-from kronop.torch.grouping import Group, permutes
+from kronop.torch.families.kron.calls import Calls
+from kronop.torch.families.kron.grouping import Group, permutes
+from kronop.torch.memory import kind_of, on_gpu
 
 
 def leading(*tensors: Any) -> Any:
     """What the dimensions before the last two broadcast to."""
     shapes = [shape for item in tensors if (shape := item.shape[:-2])]
     return torch.broadcast_shapes(*shapes) if shapes else ()
-
-
-def kind_of(item: Any) -> Any:
-    """The type that sums are taken in."""
-    return torch.float32 if item.element_size() == 2 else item.dtype
-
-
-def on_gpu(item: Any) -> bool:
-    """Whether kernels of kronop's own sum up; on CPUs torch's matrix products do."""
-    return bool(item.is_cuda)
 
 
 class MatrixSums:

@@ -10,13 +10,10 @@ import torch
 from kronop.descriptions.epilogue import ACTIVATION_NAMES
 from kronop.descriptions.shared import beta_beside
 from kronop.errors import ArgumentError, mismatch
-from kronop.families.ksparse import api as functional_ksparse
-from kronop.torch import ksparse_operators, transforms
-from kronop.torch.autocasting import cast_to, cast_together
+from kronop.torch import transforms
 from kronop.torch.checks import check_source, check_tensor, number
-from kronop.torch.ksparse_chain import Chain
-
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
+from kronop.torch.direct import is_plain, needs_gradient
+from kronop.torch.families.ksparse.operators import ksmm as product
 
 
 def ksmm(
@@ -66,14 +63,17 @@ def ksmm(
     beta = beta_beside(z, beta)
     lists = (list, tuple, torch.nn.ParameterList)
     chain = list(weights) if isinstance(weights, lists) else [weights]
-    if x is not None and _is_plain((x, *chain, bias, z)):
+    if not torch.compiler.is_compiling():
+        result = product.again(x, chain, bias, z, alpha, beta, batch_last, activation)
+        if result is not None:
+            return result
+    if x is not None and is_plain((x, *chain, bias, z)):
         return _eager(x, chain, batch_last, bias, activation, alpha, beta, z)
     if not isinstance(weights, lists):
         check_tensor("weights", weights, 4, "lists of tensors are taken as well; kronop.ksmm does")
     _check(x, chain, bias, z, activation)
     alpha, beta = number("alpha", alpha), number("beta", beta)
     check_source(beta, z)
-    product, _ = ksparse_operators.forms()
     is_derived = _may_need_derivative((x, *chain, bias, z))
     if torch.compiler.is_exporting() or not is_derived:
         fused = None if is_derived else activation
@@ -85,32 +85,13 @@ def ksmm(
     return _activated(result, activation)
 
 
-def _needs_gradient(tensors: Sequence[Any]) -> bool:
-    return torch.is_grad_enabled() and any(
-        item is not None and item.requires_grad for item in tensors
-    )
-
-
 def _may_need_derivative(tensors: Sequence[Any]) -> bool:
     """Also where nothing tells: requires_grad of a mapped row of what requires a gradient is False,
     and tangents are not to be seen through other transforms."""
     if not transforms.are_needed():
-        return _needs_gradient(tensors)
+        return needs_gradient(tensors)
     is_recorded = torch.is_grad_enabled() or transforms.are_tangents_possible()
     return is_recorded and bool(tensors[0].is_floating_point())
-
-
-def _is_plain(tensors: Sequence[Any]) -> bool:
-    """Whether nothing but autograd has to know of the call: the dispatcher costs several times
-    what a kernel's launch does."""
-    return (
-        all(item is None or type(item) in _PLAIN for item in tensors)
-        and not torch.compiler.is_compiling()
-        and tensors[0].device.type in ("cpu", "cuda")
-        and not transforms.are_needed()
-        and not torch._C._len_torch_dispatch_stack()
-        and torch._C._get_tracing_state() is None
-    )
 
 
 def _eager(
@@ -123,27 +104,12 @@ def _eager(
     beta: Any,
     z: Any,
 ) -> Any:
-    device = x.device.type
-    kind = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
-    if kind is not None:
-        x, z = cast_to(kind, x, z)
-    if _needs_gradient((x, *chain, bias, z)):
-        _check_activation(activation)
-        alpha, beta = number("alpha", alpha), number("beta", beta)
-        result = Chain.apply(kind, batch_last, alpha, beta, bias, z, x, *chain)
-        return _activated(result, activation)
-    if kind is not None:
-        bias, *chain = cast_together(kind, (bias, *chain))
-    return functional_ksparse.ksmm(
-        x,
-        chain,
-        batch_last=batch_last,
-        bias=bias,
-        activation=activation,
-        alpha=alpha,
-        beta=beta,
-        z=z,
-    )
+    if not needs_gradient((x, *chain, bias, z)):
+        return product.plain(x, chain, bias, z, alpha, beta, batch_last, activation)
+    _check_activation(activation)
+    alpha, beta = number("alpha", alpha), number("beta", beta)
+    result = product.plain(x, chain, bias, z, alpha, beta, batch_last, None)
+    return _activated(result, activation)
 
 
 def _activated(result: Any, activation: str | None) -> Any:

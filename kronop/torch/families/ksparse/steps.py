@@ -13,10 +13,9 @@ from kronop.core import program
 from kronop.errors import ElementTypeError, mismatch
 from kronop.families.ksparse.api import chain_patterns, ksmm, ksparse_arguments
 from kronop.families.ksparse.gradient_api import gradient_arguments
-from kronop.torch.gradient import Buffers, make_bytes, maker_of
-from kronop.torch.ksparse_operators import compute_gradient
-from kronop.torch.ksparse_shapes import as_matrix, check_types, inputs_of, result_shape
-from kronop.torch.sums import on_gpu
+from kronop.torch.families.ksparse.computing import compute_gradient
+from kronop.torch.families.ksparse.shapes import as_matrix, check_types, inputs_of, result_shape
+from kronop.torch.memory import Buffers, make_bytes, maker_of, on_gpu
 
 
 class _Calls:
@@ -57,8 +56,8 @@ class _NotedCalls(_Calls):
 
 def products(x: Any, chain: Sequence[Any], bias: Any, alpha: Any, last: bool) -> list[Any]:
     """What each factor of the chain gives; the last one `alpha` times, with the bias added."""
-    tensors = [x, *chain] if bias is None else [x, *chain, bias]
-    results, recording = program.repeat(("factors", last, bias is None), alpha, tensors)
+    form, tensors = _forward_of(x, chain, bias, last)
+    results, recording = program.repeat(form, alpha, tensors)
     if results is not None:
         return results
     check_differentiable(x, chain)
@@ -74,6 +73,52 @@ def products(x: Any, chain: Sequence[Any], bias: Any, alpha: Any, last: bool) ->
     if recording is not None:
         recording.end([(item, maker_of(item)) for item in results], (), make_bytes)
     return results
+
+
+def _forward_of(
+    x: Any, chain: Sequence[Any], bias: Any, last: bool
+) -> tuple[tuple[Any, ...], list[Any]]:
+    """What a forward's program is known by."""
+    tensors = [x, *chain] if bias is None else [x, *chain, bias]
+    return ("factors", last, bias is None), tensors
+
+
+def known_products(
+    x: Any, chain: Sequence[Any], bias: Any, alpha: Any, last: bool
+) -> program.Program | None:
+    """What repeats such `products`, if it was learned."""
+    form, tensors = _forward_of(x, chain, bias, last)
+    return program.find(form, alpha, tensors)
+
+
+def _backward_of(
+    grad: Any,
+    chain: Sequence[Any],
+    operands: Sequence[Any],
+    kinds: Sequence[Any],
+    last: bool,
+    needs_x: bool,
+) -> tuple[tuple[Any, ...], list[Any]]:
+    """What a backward's program is known by."""
+    given = [item for item in operands if item is not None]
+    return ("factors' gradients", last, needs_x, *kinds), [grad, *chain, *given]
+
+
+def known_gradients(
+    grad: Any,
+    chain: Sequence[Any],
+    operands: Sequence[Any],
+    kinds: Sequence[Any],
+    alpha: Any,
+    last: bool,
+    needs_x: bool,
+) -> program.Program | None:
+    """What repeats such `gradients`, if it was learned."""
+    given = [grad, *(item for item in operands if item is not None)]
+    if not on_gpu(grad) or not all(item.is_contiguous() for item in given):
+        return None
+    form, tensors = _backward_of(grad, chain, operands, kinds, last, needs_x)
+    return program.find(form, alpha, tensors)
 
 
 def gradients(
@@ -100,9 +145,8 @@ def gradients(
     ]
     results = recording = None
     if on_gpu(grad):
-        given = [item for item in operands if item is not None]
-        form = ("factors' gradients", last, needs_x, *kinds)
-        results, recording = program.repeat(form, alpha, [grad, *chain, *given])
+        form, tensors = _backward_of(grad, chain, operands, kinds, last, needs_x)
+        results, recording = program.repeat(form, alpha, tensors)
     if results is None:
         calls = _Calls() if recording is None else _NotedCalls(recording)
         run = _Backward(chain, operands, kinds, last, needs_x, calls)

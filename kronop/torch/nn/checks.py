@@ -10,7 +10,7 @@ import torch
 from kronop.descriptions.tile import whole
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.torch.autocasting import is_casting
-from kronop.torch.ksparse_shapes import (
+from kronop.torch.families.ksparse.shapes import (
     Pattern,
     check_chain,
     check_features,

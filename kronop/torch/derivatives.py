@@ -1,0 +1,93 @@
+"""What autograd keeps of an operator's call, and its derivatives from that.
+
+The same for torch.library's registered gradients and for autograd functions, but for how tensors
+are handed on: nested there, flat here.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kronop.torch.arguments import Layout
+from kronop.torch.declaration import Operator
+
+_shape, _dtype = operator.attrgetter("shape"), operator.attrgetter("dtype")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notes:
+    """What there is to know of a call besides the values of its tensors.
+
+    Attributes:
+        whole, saved: frames of the arguments (see `Layout.split`), and of those that are saved.
+        shapes, kinds: of the arguments that are tensors, nested.
+        results: shape and type of each.
+    """
+
+    whole: Sequence[Any]
+    saved: Sequence[Any]
+    shapes: Sequence[Any]
+    kinds: Sequence[Any]
+    results: Sequence[tuple[Any, Any]]
+
+
+class Derivatives:
+    """Of one operator.
+
+    Args:
+        declared: the declaration.
+        layout: of its arguments.
+    """
+
+    def __init__(self, declared: Operator, layout: Layout) -> None:
+        self._operator, self._layout = declared, layout
+
+    def note(self, arguments: Sequence[Any], result: Any) -> tuple[Notes, list[Any]]:
+        """What to keep of a call, and the tensors to save."""
+        layout = self._layout
+        saved, tensors = layout.split(layout.some(arguments, self._operator.saved))
+        results = result if layout.is_list else [result]
+        notes = Notes(
+            whole=layout.split(arguments)[0],
+            saved=saved,
+            shapes=layout.facts(_shape, arguments),
+            kinds=layout.facts(_dtype, arguments),
+            results=[(item.shape, item.dtype) for item in results],
+        )
+        return notes, tensors
+
+    def record(self, arguments: Sequence[Any]) -> None:
+        """Refuses arguments that have no derivatives."""
+        if self._operator.record is not None:
+            self._operator.record(self._layout.named(arguments))
+
+    def is_none(self, grad: Any) -> bool:
+        """Whether no result has a gradient."""
+        return all(item is None for item in (grad if self._layout.is_list else [grad]))
+
+    def backward(
+        self, notes: Notes, saved: Sequence[Any], needs: Sequence[Any], grad: Any
+    ) -> list[Any]:
+        """The gradients of all arguments, nested, from the arguments that were saved and from
+        whether each needs one."""
+        layout = self._layout
+        found: Mapping[str, Any] = {}
+        if not self.is_none(grad):
+            found = self._operator.backward(layout.named(saved), layout.named(needs), grad)
+        return layout.gradients(found, notes.shapes)
+
+    def tangent(self, notes: Notes, saved: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
+        """Those of the results, from the arguments' own; zeros where they have none, which torch
+        wants."""
+        assert self._operator.jvp is not None
+        layout = self._layout
+        found = self._operator.jvp(layout.named(saved), layout.named(tangents))
+        like = layout.flat(notes.saved, saved)[0]
+        every = found if layout.is_list else [found]
+        return [
+            like.new_zeros(shape, dtype=kind) if item is None else item.expand(shape)
+            for item, (shape, kind) in zip(every, notes.results, strict=True)
+        ]

@@ -1,0 +1,1 @@
+"""The families of operators: each registers its own, and gives it its public functions."""

@@ -1,0 +1,1 @@
+"""Kronecker products: `gemkm` and `gekmm`."""

@@ -1,0 +1,238 @@
+"""The operators kronop::kron and kronop::kron_backward: what they compute, and which derivatives.
+
+The derivatives of each are made of the two, so that gradients have gradients, to any order.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from kronop.errors import ArgumentError, mismatch
+from kronop.families.kron.api import gekmm, gemkm, known_call
+from kronop.families.kron.description import Side
+from kronop.torch.declaration import Direct, Named, Operator, Prepared
+from kronop.torch.families.kron import batching
+from kronop.torch.families.kron.gradient import gradients, repeated
+from kronop.torch.families.kron.sums import leading
+from kronop.torch.registration import register
+
+
+def _compute(x: Any, factors: Any, z: Any, alpha: Any, beta: Any, left: bool) -> Any:
+    # Row-major whatever Z is, as torch.compile was told.
+    out = None if z is None else _fake(x, factors, z, alpha, beta, left)
+    scalars = {"alpha": alpha, "beta": beta, "z": z, "out": out}
+    return gekmm(factors, x, **scalars) if left else gemkm(x, factors, **scalars)
+
+
+def _result_shape(x: Any, factors: Any, z: Any, left: bool) -> tuple[Any, ...]:
+    contracted = result = 1
+    for factor in factors:
+        rows, columns = factor.shape[-2:]
+        contracted, result = (
+            (contracted * columns, result * rows) if left else (contracted * rows, result * columns)
+        )
+    if x.shape[-2 if left else -1] != contracted:
+        expected = f"(..., {contracted}, M)" if left else f"(..., M, {contracted})"
+        raise ArgumentError(
+            mismatch(
+                "shape of X",
+                expected=f"{expected}, for the factors",
+                got=tuple(x.shape),
+                hint="check X against the factors",
+            )
+        )
+    batches = [item.shape[:-2] for item in (x, *factors, *(() if z is None else (z,)))]
+    try:
+        batch = torch.broadcast_shapes(*batches)
+    except RuntimeError as error:
+        raise ArgumentError(
+            mismatch(
+                "leading dimensions",
+                expected="some that broadcast",
+                got=", ".join(str(tuple(item)) for item in batches),
+                hint="they are batches, as in matmul",
+            )
+        ) from error
+    return (*batch, result, x.shape[-1]) if left else (*batch, x.shape[-2], result)
+
+
+def _fake(x: Any, factors: Any, z: Any, alpha: Any, beta: Any, left: bool) -> Any:
+    element = torch.int32 if x.dtype is torch.int8 else x.dtype
+    return x.new_empty(_result_shape(x, factors, z, left), dtype=element)
+
+
+def _fake_backward(
+    grad: Any, x: Any, factors: Any, alpha: Any, left: bool, needs: Sequence[bool]
+) -> Any:
+    tensors = zip((x, *factors), needs, strict=True)
+    return [item.new_empty(item.shape) for item, need in tensors if need]
+
+
+def _gradients(
+    given: Named, needs: Named, grad: Any, backward: Callable[..., Any] | None = None
+) -> dict[str, Any]:
+    """Of kronop::kron; by kronop::kron_backward where no other `backward` is given."""
+    wanted = [needs.x, *needs.factors]
+    found = {"z": grad * given.beta} if needs.z else {}
+    if any(wanted):
+        x, factors = given.x, given.factors
+        grad = grad.sum_to_size(*leading(x, *factors), *grad.shape[-2:])  # Z may have had more.
+        every = (backward or kron_backward)(grad, x, factors, given.alpha, given.left, wanted)
+        found["x"], *found["factors"] = _scatter(every, wanted)
+    return found
+
+
+def _gradients_of_gradients(given: Named, needs: Named, cotangents: Any) -> dict[str, Any]:
+    """Of kronop::kron_backward.
+
+    With u the cotangents, sum_i <u_i, dF_i> + <u_x, dx> = <grad, D>, where D is the derivative of
+    the product in the direction u: the sum of the products with one operand replaced by its u.
+    """
+    operands, scalars = [given.x, *given.factors], (given.alpha, given.left)
+    of_grad = None
+    found: list[Any] = [None] * len(operands)
+    for at, direction in enumerate(_scatter(cotangents, given.needs)):
+        if direction is None:
+            continue
+        x, *factors = _replaced(operands, at, direction)
+        if needs.grad:
+            beta = 0 if of_grad is None else 1
+            of_grad = kron(x, factors, of_grad, given.alpha, beta, given.left)
+        wanted = [needs.x, *needs.factors]
+        wanted[at] = False  # This term is without the operand that u replaces.
+        if any(wanted):
+            terms = kron_backward(given.grad, x, factors, *scalars, wanted)
+            pairs = zip(found, _scatter(terms, wanted), strict=True)
+            found = [_sum(first, second) for first, second in pairs]
+    return {"grad": of_grad, "x": found[0], "factors": found[1:]}
+
+
+def _tangent(given: Named, tangents: Named) -> Any:
+    """Of the result of kronop::kron: the sum of the products with one operand replaced by its
+    tangent, and beta times that of z."""
+    operands = [given.x, *given.factors]
+    found, beta = (tangents.z, given.beta) if given.beta else (None, 0)
+    scale = beta
+    for at, direction in enumerate((tangents.x, *tangents.factors)):
+        if direction is not None:
+            x, *factors = _replaced(operands, at, direction)
+            found = kron(x, factors, found, given.alpha, 0 if found is None else scale, given.left)
+            scale = 1
+    return found * beta if found is not None and found is tangents.z else found
+
+
+def _tangents_of_gradients(given: Named, tangents: Named) -> list[Any]:
+    """Of the results of kronop::kron_backward: it is linear in each operand, and the gradient of
+    an operand does not depend on that operand."""
+    tensors, found = [given.grad, given.x, *given.factors], [None] * len(given.needs)
+    for at, direction in enumerate((tangents.grad, tangents.x, *tangents.factors)):
+        needs = [need and index + 1 != at for index, need in enumerate(given.needs)]
+        if direction is not None and any(needs):
+            grad, x, *factors = _replaced(tensors, at, direction)
+            terms = kron_backward(grad, x, factors, given.alpha, given.left, needs)
+            pairs = zip(found, _scatter(terms, needs), strict=True)
+            found = [_sum(first, second) for first, second in pairs]
+    return [item for item, need in zip(found, given.needs, strict=True) if need]
+
+
+def _replaced(operands: Sequence[Any], at: int, direction: Any) -> list[Any]:
+    return [*operands[:at], direction, *operands[at + 1 :]]
+
+
+def _scatter(found: Sequence[Any], needs: Sequence[bool]) -> list[Any]:
+    """What was asked for, with None for what was not."""
+    remaining = iter(found)
+    return [next(remaining) if need else None for need in needs]
+
+
+def _sum(first: Any, second: Any) -> Any:
+    if first is None or second is None:
+        return second if first is None else first
+    return first + second
+
+
+def _prepare(given: Named) -> Prepared | None:
+    """Of a product that was learned; one with z is not repeated from here."""
+    if given.z is not None or given.beta:
+        return None
+    x, factors, side = given.x, given.factors, Side.Left if given.left else Side.Right
+    call = known_call(x, factors, side, given.alpha)
+    if call is None:
+        return None
+    run = call.run
+    return Prepared(
+        tensors=[x, *factors],
+        launch=lambda tensors, addresses: run([*tensors, None, None], [*addresses, 0, 0]),
+        finish=lambda made, tensors: made,
+    )
+
+
+def _prepare_forward(given: Named, needs: Named) -> Prepared | None:
+    found = _prepare(given)
+    if found is None:
+        return None
+    return dataclasses.replace(found, finish=lambda made, tensors: (made, ()))
+
+
+def _forward(given: Named, needs: Named) -> tuple[Any, tuple[()]]:
+    scalars = (given.alpha, given.beta, given.left)
+    return _compute(given.x, given.factors, given.z, *scalars), ()
+
+
+def _backward(given: Named, kinds: Named, extra: Any, needs: Named, grad: Any) -> dict[str, Any]:
+    return _gradients(given, needs, grad, gradients)
+
+
+def _prepare_backward(
+    given: Named, kinds: Named, extra: Any, needs: Named, grad: Any
+) -> Prepared | None:
+    if needs.z:
+        return None
+    wanted = [needs.x, *needs.factors]
+    found = repeated(grad, given.x, given.factors, given.alpha, given.left, wanted)
+    if found is None:
+        return None
+
+    def finish(made: Any, tensors: Any) -> dict[str, Any]:
+        of_x, *of_factors = _scatter(own(made, tensors), wanted)
+        return {"x": of_x, "factors": of_factors}
+
+    own = found.finish
+    return dataclasses.replace(found, finish=finish)
+
+
+kron = register(
+    Operator(
+        schema="kron(Tensor x, Tensor[] factors, Tensor? z, Scalar alpha, Scalar beta, bool left)"
+        " -> Tensor",
+        compute=_compute,
+        fake=_fake,
+        saved=("x", "factors"),
+        backward=_gradients,
+        jvp=_tangent,
+        vmap=batching.kron,
+        prepare=_prepare,
+        direct=Direct(
+            forward=_forward,
+            backward=_backward,
+            prepare=_prepare_forward,
+            prepare_backward=_prepare_backward,
+        ),
+    )
+)
+kron_backward = register(
+    Operator(
+        schema="kron_backward(Tensor grad, Tensor x, Tensor[] factors, Scalar alpha, bool left,"
+        " bool[] needs) -> Tensor[]",
+        compute=gradients,
+        fake=_fake_backward,
+        saved=("grad", "x", "factors"),
+        backward=_gradients_of_gradients,
+        jvp=_tangents_of_gradients,
+        vmap=batching.kron_backward,
+    )
+)

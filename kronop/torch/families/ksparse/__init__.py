@@ -1,0 +1,1 @@
+"""Products with Kronecker-sparse factors: `ksmm`, of kernels or of torch's sparse matrices."""

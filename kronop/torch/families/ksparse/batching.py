@@ -1,0 +1,58 @@
+"""torch.vmap of Kronecker-sparse products: mapped weights are more of `a`, the rest is batch.
+
+n factors (a, b, c, d) side by side are one factor (n a, b, c, d) on n times the features.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from kronop.torch.declaration import Named
+
+
+def ksmm(size: int, given: Named, dims: Named) -> tuple[Any, int]:
+    """The rule of kronop::ksmm: any tensor may be mapped."""
+    product = torch.ops.kronop.ksmm.default
+    batch_last, bias, z = given.batch_last, given.bias, given.z
+    scalars = (given.alpha, given.beta, batch_last, given.activation)
+    of_bias = None if bias is None else dims.bias
+    if all(dim is None for dim in (*dims.weights, of_bias)):  # One more dimension of the batch.
+        at = 1 if batch_last else 0
+        x = _mapped(given.x, dims.x, size).movedim(0, at)
+        z = None if z is None else _mapped(z, dims.z, size).movedim(0, at)
+        return product(x, given.weights, bias, z, *scalars), at
+    x = _features(_mapped(given.x, dims.x, size), batch_last)
+    z = None if z is None else _features(_mapped(z, dims.z, size), batch_last)
+    weights = [
+        _mapped(item, dim, size).flatten(0, 1)
+        for item, dim in zip(given.weights, dims.weights, strict=True)
+    ]
+    bias = None if bias is None else _mapped(bias, of_bias, size).flatten(0, 1)
+    result = product(x, weights, bias, z, *scalars)
+    if batch_last:
+        return result.unflatten(0, (size, -1)), 0
+    return result.unflatten(-1, (size, -1)), result.dim() - 1
+
+
+def ksmm_gradient(size: int, given: Named, dims: Named) -> tuple[Any, int]:
+    """The rule of kronop::ksmm_gradient: a gradient for every index."""
+    x, grad = (
+        _features(_mapped(item, dim, size), given.batch_last)
+        for item, dim in ((given.x, dims.x), (given.grad, dims.grad))
+    )
+    a, *others = given.pattern
+    gradient = torch.ops.kronop.ksmm_gradient.default
+    result = gradient(x, grad, [size * a, *others], given.alpha, given.batch_last)
+    return result.unflatten(0, (size, a)), 0
+
+
+def _mapped(item: Any, dim: int | None, size: int) -> Any:
+    """The mapped dimension first."""
+    return item.expand(size, *item.shape) if dim is None else item.movedim(dim, 0)
+
+
+def _features(item: Any, batch_last: bool) -> Any:
+    """The first dimension as a part of the features."""
+    return item.flatten(0, 1) if batch_last else item.movedim(0, -2).flatten(-2)

@@ -1,0 +1,161 @@
+"""A chain of Kronecker-sparse factors on plain tensors: launched factor by factor, with what is
+between the factors kept, and kernels one after the other for its gradients."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from kronop.families.ksparse import api as functional_ksparse
+from kronop.torch.declaration import Direct, Named, Prepared
+from kronop.torch.families.ksparse import steps
+from kronop.torch.families.ksparse.shapes import bias_gradient, turned
+
+
+def _forward(given: Named, needs: Named) -> tuple[Any, Sequence[Any]]:
+    x, chain, last, z = given.x, given.weights, given.batch_last, given.z
+    if not any(needs.weights):
+        steps.check_differentiable(x, chain)
+        return _product(given, x, chain), ()
+    if z is None and not given.beta:
+        *between, result = steps.products(x, chain, given.bias, given.alpha, last)
+    else:
+        steps.check_differentiable(x, chain)
+        functional_ksparse.chain_patterns(chain)
+        between = steps.products(x, chain[:-1], None, 1.0, last) if chain[1:] else []
+        result = _product(given, (x, *between)[-1], chain[-1:])
+    return result, _kept(between, needs.weights[1:])
+
+
+def _kept(between: Sequence[Any], needed: Sequence[bool]) -> list[Any]:
+    """The operands of the factors behind the first, for those that learn."""
+    return [item if need else None for item, need in zip(between, needed, strict=True)]
+
+
+def _product(given: Named, x: Any, chain: Sequence[Any]) -> Any:
+    return functional_ksparse.ksmm(
+        x,
+        chain,
+        batch_last=given.batch_last,
+        bias=given.bias,
+        alpha=given.alpha,
+        beta=given.beta,
+        z=given.z,
+    )
+
+
+def _backward(
+    given: Named, kinds: Named, between: Sequence[Any], needs: Named, grad: Any
+) -> dict[str, Any]:
+    last, found = given.batch_last, {}
+    if needs.bias:
+        found["bias"] = bias_gradient(grad, last, kinds.bias)
+    if needs.z:
+        found["z"] = grad * given.beta
+    if any(needs.weights):
+        found["x"], found["weights"] = steps.gradients(
+            *_step_back(given, kinds, between, needs, grad)
+        )
+    elif needs.x:
+        around = [turned(weight) for weight in reversed(given.weights)]
+        found["x"] = functional_ksparse.ksmm(grad, around, batch_last=last, alpha=given.alpha)
+    return found
+
+
+def _step_back(
+    given: Named, kinds: Named, between: Sequence[Any], needs: Named, grad: Any
+) -> tuple[Any, ...]:
+    """What `steps.gradients` takes."""
+    wanted = [
+        _gradient_kind(kind, given.x) if need else None
+        for kind, need in zip(kinds.weights, needs.weights, strict=True)
+    ]
+    operands = [given.x if needs.weights[0] else None, *between]
+    return grad, given.weights, operands, wanted, given.alpha, given.batch_last, needs.x
+
+
+def _gradient_kind(kind: Any, x: Any) -> Any:
+    """The weight's own type where kernels give it; autograd casts others."""
+    return kind if kind is torch.float32 else x.dtype
+
+
+def prepare(given: Named) -> Prepared | None:
+    """Of a product without gradients that was learned; one with z is not repeated from here."""
+    if given.z is not None or given.beta:
+        return None
+    x, weights, bias = given.x, given.weights, given.bias
+    options = (given.batch_last, bias, given.activation, given.alpha)
+    call = functional_ksparse.known_call(x, weights, *options)
+    if call is None:
+        return None
+    run, rest = call.run, [None] * (3 if bias is None else 2)
+    zeros = [0] * len(rest)
+    return Prepared(
+        tensors=[x, *weights] if bias is None else [x, *weights, bias],
+        launch=lambda tensors, addresses: run([*tensors, *rest], addresses + zeros),
+        finish=lambda made, tensors: made,
+    )
+
+
+def _prepare_forward(given: Named, needs: Named) -> Prepared | None:
+    x, weights, bias = given.x, given.weights, given.bias
+    if given.z is not None or given.beta:
+        return None
+    if not any(needs.weights):
+        found = prepare(given)
+        if found is None:
+            return None
+        return dataclasses.replace(found, finish=lambda made, tensors: (made, ()))
+    program = steps.known_products(x, weights, bias, given.alpha, given.batch_last)
+    if program is None:
+        return None
+    needed = needs.weights[1:]
+
+    def finish(made: Any, tensors: Any) -> Any:
+        *between, result = made
+        return result, _kept(between, needed)
+
+    return Prepared(
+        tensors=[x, *weights] if bias is None else [x, *weights, bias],
+        launch=lambda tensors, addresses: program.run(tensors[0], addresses),
+        finish=finish,
+    )
+
+
+def _prepare_backward(
+    given: Named, kinds: Named, between: Sequence[Any], needs: Named, grad: Any
+) -> Prepared | None:
+    if not any(needs.weights) or needs.z:
+        return None
+    step = _step_back(given, kinds, between, needs, grad)
+    program = steps.known_gradients(*step)
+    if program is None:
+        return None
+    _, chain, operands, wanted, _, last, _ = step
+    kind, needs_x, needs_bias = kinds.bias, needs.x, needs.bias
+
+    def finish(made: Any, tensors: Any) -> dict[str, Any]:
+        found: dict[str, Any] = {"x": made.pop()} if needs_x else {}
+        remaining = iter(made)
+        found["weights"] = [None if item is None else next(remaining) for item in wanted]
+        if needs_bias:
+            found["bias"] = bias_gradient(tensors[0], last, kind)
+        return found
+
+    return Prepared(
+        tensors=[grad, *chain, *(item for item in operands if item is not None)],
+        launch=lambda tensors, addresses: program.run(tensors[0], addresses),
+        finish=finish,
+    )
+
+
+DIRECT = Direct(
+    forward=_forward,
+    backward=_backward,
+    parameters=("weights", "bias"),
+    prepare=_prepare_forward,
+    prepare_backward=_prepare_backward,
+)

@@ -1,0 +1,165 @@
+"""The operators kronop::ksmm and kronop::ksmm_gradient, and their derivatives.
+
+With K the factor of weights w, g the gradient of alpha x K' + beta z + bias,
+
+    of x: alpha g K          of w: alpha sum over the batch of g x, entry by entry
+    of z: beta g             of bias: sum over the batch of g
+
+K is the transposed factor of K': the product with weights (a, c, b, d). Both operators are linear
+in each of their two kinds of operands, and the derivatives of each are made of the two.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kronop.errors import ArgumentError, mismatch
+from kronop.torch.declaration import Named, Operator
+from kronop.torch.families.ksparse import batching, computing
+from kronop.torch.families.ksparse.chain import DIRECT, prepare
+from kronop.torch.families.ksparse.shapes import bias_gradient, turned
+from kronop.torch.memory import settled
+from kronop.torch.registration import register
+
+
+def _factor(x: Any, weight: Any, last: bool, alpha: Any = 1) -> Any:
+    """One factor's product."""
+    return ksmm(x, [weight], None, None, alpha, 0, last, None)
+
+
+def _gradients(given: Named, needs: Named, grad: Any) -> dict[str, Any]:
+    """Of kronop::ksmm. What is between factors is computed again, from x."""
+    x, weights, last, grad = given.x, given.weights, given.batch_last, settled(grad)
+    found: dict[str, Any] = {}
+    if needs.bias:
+        found["bias"] = bias_gradient(grad, last)
+    if needs.z:
+        found["z"] = grad * given.beta
+    if not any(needs.weights):
+        if needs.x:
+            around = [turned(weight) for weight in reversed(weights)]
+            found["x"] = ksmm(grad, around, None, None, given.alpha, 0, last, None)
+        return found
+    found["weights"] = [None] * len(weights)
+    operands = [x]
+    for at in range(max(at for at, need in enumerate(needs.weights) if need)):
+        operands.append(_factor(operands[at], weights[at], last))
+    first = -1 if needs.x else list(needs.weights).index(True)
+    alpha = given.alpha  # Of the first step back; the gradient has it from there on.
+    for at in reversed(range(len(weights))):
+        weight = weights[at]
+        if needs.weights[at]:
+            shape = list(weight.shape)
+            found["weights"][at] = ksmm_gradient(operands[at], grad, shape, alpha, last)
+        if at > first:
+            grad, alpha = _factor(grad, turned(weight), last, alpha), 1
+    return found | {"x": grad} if needs.x else found
+
+
+def _gradients_of_gradient(given: Named, needs: Named, direction: Any) -> dict[str, Any]:
+    """Of kronop::ksmm_gradient: products with the direction as weights."""
+    last, alpha, found = given.batch_last, given.alpha, {}
+    if needs.x:
+        found["x"] = _factor(given.grad, turned(direction), last, alpha)
+    if needs.grad:
+        found["grad"] = _factor(given.x, direction, last, alpha)
+    return found
+
+
+def _tangent(given: Named, tangents: Named) -> Any:
+    """Of the result of kronop::ksmm. A factor makes u K' + x dK' of the tangent u of its operand
+    x, where dK has the tangent of the weights for weights."""
+    x, weights, last, found = given.x, given.weights, given.batch_last, tangents.x
+    z, beta = (None, 0) if not given.beta else (tangents.z, given.beta)
+    if all(item is None for item in (found, *tangents.weights)):
+        return _tangent_of_summands(given, tangents.bias, z)
+    for at, (weight, of_weight) in enumerate(zip(weights[:-1], tangents.weights, strict=False)):
+        found = _sum_of_products(found, weight, x, of_weight, (None, None, 1, 0), last)
+        if any(item is not None for item in tangents.weights[at + 1 :]):
+            x = _factor(x, weight, last)
+    others = (tangents.bias, z, given.alpha, 0 if z is None else beta)
+    return _sum_of_products(found, weights[-1], x, tangents.weights[-1], others, last)
+
+
+def _sum_of_products(
+    tangent: Any,
+    weight: Any,
+    x: Any,
+    of_weight: Any,
+    others: tuple[Any, Any, Any, Any],
+    last: bool,
+) -> Any:
+    """alpha (u K' + x dK') + beta z + bias, without what there is no tangent of.
+
+    Args:
+        others: bias, z, alpha and beta.
+    """
+    bias, z, alpha, beta = others
+    found = None
+    if tangent is not None:
+        found = ksmm(tangent, [weight], bias, z, alpha, beta, last, None)
+        bias, z, beta = None, found, 1
+    if of_weight is not None:
+        found = ksmm(x, [of_weight], bias, z, alpha, beta, last, None)
+    return found
+
+
+def _tangent_of_summands(given: Named, of_bias: Any, of_z: Any) -> Any:
+    if of_bias is not None:
+        behind = given.x.dim() - 1 if given.batch_last else 0
+        of_bias = of_bias.reshape(-1, *[1] * behind)
+    if of_z is None:
+        return of_bias
+    return given.beta * of_z if of_bias is None else given.beta * of_z + of_bias
+
+
+def _tangent_of_gradient(given: Named, tangents: Named) -> Any:
+    """Of the result of kronop::ksmm_gradient."""
+    others = (list(given.pattern), given.alpha, given.batch_last)
+    found = None if tangents.x is None else ksmm_gradient(tangents.x, given.grad, *others)
+    if tangents.grad is None:
+        return found
+    other = ksmm_gradient(given.x, tangents.grad, *others)
+    return other if found is None else found + other
+
+
+def _check_recorded(given: Named) -> None:
+    if given.activation is not None:
+        raise ArgumentError(
+            mismatch(
+                "activation of kronop::ksmm",
+                expected="None where a gradient is needed",
+                got=given.activation,
+                hint="apply it to the result, as kronop.torch.ksmm does",
+            )
+        )
+
+
+ksmm = register(
+    Operator(
+        schema="ksmm(Tensor x, Tensor[] weights, Tensor? bias, Tensor? z, Scalar alpha,"
+        " Scalar beta, bool batch_last, str? activation) -> Tensor",
+        compute=computing.compute,
+        fake=computing.fake,
+        saved=("x", "weights"),
+        backward=_gradients,
+        jvp=_tangent,
+        vmap=batching.ksmm,
+        record=_check_recorded,
+        prepare=prepare,
+        casts=True,
+        direct=DIRECT,
+    )
+)
+ksmm_gradient = register(
+    Operator(
+        schema="ksmm_gradient(Tensor x, Tensor grad, int[] pattern, Scalar alpha,"
+        " bool batch_last) -> Tensor",
+        compute=computing.compute_gradient,
+        fake=computing.fake_gradient,
+        saved=("x", "grad"),
+        backward=_gradients_of_gradient,
+        jvp=_tangent_of_gradient,
+        vmap=batching.ksmm_gradient,
+    )
+)

@@ -1,0 +1,113 @@
+"""Registers an operator with everything that torch asks of one, from its family's declaration.
+
+torch.library gets its kernels, its shapes, its gradients, its rule for maps and its casts. Called
+as it is returned, an operator goes the way that is needed: straight to the kernels for plain
+tensors, through torch.library where something looks on (torch.compile, torch.export, modes,
+subclasses), as an autograd function where torch.func or forward mode does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from kronop.torch import autocasting, direct, transforms
+from kronop.torch.arguments import Layout
+from kronop.torch.declaration import Operator
+from kronop.torch.derivatives import Derivatives
+
+_LIBRARY = torch.library.Library("kronop", "FRAGMENT")
+
+
+class Registered:
+    """An operator, to be called with the arguments of its schema, in their order.
+
+    Attributes:
+        library: torch's own operator.
+        plain: what `direct.is_plain` tensors are called with.
+        again: what a call that was made before gives at once, or None: see `direct`.
+    """
+
+    def __init__(
+        self, operator: Operator, library: Any, layout: Layout, derivatives: Derivatives
+    ) -> None:
+        self.library, self._layout = library, layout
+        self.plain = direct.Plain(operator, layout, derivatives)
+        self.again = self.plain.again
+        self._transformed = library
+        if operator.jvp is not None:
+            self._transformed = _with_casts(
+                operator, layout, transforms.function_of(library, layout, derivatives)
+            )
+
+    def __call__(self, *arguments: Any) -> Any:
+        if transforms.are_needed():
+            return self._transformed(*arguments)
+        if torch.compiler.is_compiling():
+            return self.library(*arguments)
+        if direct.is_plain(self._layout.split(arguments)[1]):
+            return self.plain(*arguments)
+        return self.library(*arguments)
+
+
+def register(operator: Operator) -> Registered:
+    """Defines kronop::name."""
+    name = f"kronop::{operator.name}"
+    _LIBRARY.define(operator.schema)
+    library = getattr(torch.ops.kronop, operator.name).default
+    layout = Layout(library._schema)
+    derivatives = Derivatives(operator, layout)
+
+    def compute(*arguments: Any) -> Any:
+        with torch.no_grad():
+            return operator.compute(*arguments)
+
+    for device in ("CPU", "CUDA"):
+        _LIBRARY.impl(operator.name, compute, device)
+    if operator.casts:
+        autocasting.register(_LIBRARY, operator.name, library, layout)
+    torch.library.register_fake(name, operator.fake, lib=_LIBRARY)
+    _register_gradient(name, layout, derivatives)
+    if operator.vmap is not None:
+        _register_map(name, operator.vmap, layout)
+    return Registered(operator, library, layout, derivatives)
+
+
+def _register_gradient(name: str, layout: Layout, derivatives: Derivatives) -> None:
+    def keep(ctx: Any, inputs: Any, output: Any) -> None:
+        derivatives.record(inputs)
+        ctx.set_materialize_grads(False)
+        ctx.notes, kept = derivatives.note(inputs, output)
+        ctx.save_for_backward(*kept)
+
+    def backward(ctx: Any, grad: Any) -> Any:
+        saved = layout.join(ctx.notes.saved, ctx.saved_tensors)
+        return tuple(derivatives.backward(ctx.notes, saved, ctx.needs_input_grad, grad))
+
+    torch.library.register_autograd(name, backward, setup_context=keep, lib=_LIBRARY)
+
+
+def _register_map(name: str, rule: Callable[..., Any], layout: Layout) -> None:
+    def mapped(info: Any, in_dims: Sequence[Any], *arguments: Any) -> Any:
+        dims = layout.named(layout.each(in_dims, arguments))
+        return rule(info.batch_size, layout.named(arguments), dims)
+
+    torch.library.register_vmap(name, mapped, lib=_LIBRARY)
+
+
+def _with_casts(operator: Operator, layout: Layout, call: Callable[..., Any]) -> Callable[..., Any]:
+    """A call where casts have derivatives, and tangents."""
+    if not operator.casts:
+        return call
+
+    def cast(*arguments: Any) -> Any:
+        device = layout.split(arguments)[1][0].device.type
+        if not autocasting.is_casting(device):
+            return call(*arguments)
+        narrow = autocasting.cast(device, layout, arguments)
+        with autocasting.without_autocast():
+            return call(*narrow)
+
+    return cast

@@ -1,0 +1,144 @@
+"""Calls of plain tensors that were made before: recognised at once, launched with new addresses.
+
+torch's own guards, which its compiler makes of the tensors that it traced, tell in one call whether
+tensors have the types, shapes, strides, devices and dispatch keys that they had: a sixth of what it
+takes to read these off in Python. Where torch has no such guards, nothing is remembered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from kronop import knobs
+from kronop.args.signature import ALIGNMENT
+from kronop.core import program
+from kronop.torch.declaration import Prepared
+from kronop.torch.transforms import are_needed
+
+_MOST_KEYS, _MOST_OF_A_KEY = 512, 8
+# Calls with a key are looked at from the second on, but not for ever: some are never prepared.
+_FIRST_LOOK, _LAST_LOOK = 2, 16
+
+_guards_of = getattr(getattr(torch._C._dynamo, "guards", None), "TensorGuards", None)
+
+
+def is_quiet() -> bool:
+    """Whether nothing but autograd and autocast has to know of calls with plain tensors now."""
+    return not (
+        torch.compiler.is_compiling()
+        or are_needed()
+        or torch._C._len_torch_dispatch_stack()
+        or torch._C._get_tracing_state() is not None
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """A call with its signature.
+
+    Attributes:
+        check: whether tensors have it.
+        places: which of them are launched with; the others are only to be there.
+        lows: what the addresses of those are beyond a multiple of 16.
+        launcher, finish: see `Prepared`, of which the tensors are not kept.
+        notes: whatever is to be known of such a call.
+        after: what was remembered of its backward.
+        knobs, surroundings: those under which it was learned.
+    """
+
+    check: Callable[..., bool]
+    places: tuple[int, ...]
+    lows: tuple[int, ...]
+    launcher: Callable[[Sequence[Any], list[int]], Any]
+    finish: Callable[[Any, Sequence[Any]], Any]
+    notes: Any
+    after: Repeats
+    knobs: Any = field(default_factory=knobs.current)
+    surroundings: Any = field(default_factory=program.surroundings)
+
+    def launch(self, tensors: Sequence[Any]) -> Any:
+        """What it gives, or None where the call has to go the long way: nothing is written then."""
+        if self.knobs is not knobs.current() or self.surroundings != program.surroundings():
+            return None
+        given = [tensors[at] for at in self.places]
+        addresses = [item.data_ptr() for item in given]
+        for address, low in zip(addresses, self.lows, strict=True):
+            if not address or address % ALIGNMENT != low:
+                return None
+        made = self.launcher(given, addresses)
+        return None if made is None else self.finish(made, given)
+
+
+class Repeats:
+    """The calls of one operator, or of the backward of one of its calls."""
+
+    def __init__(self) -> None:
+        # Dictionaries need no lock for this: see `kronop.core.prepared`.
+        self._calls: dict[Hashable, list[Repeat]] = {}
+        self._looks: dict[Hashable, int] = {}
+
+    def find(self, form: Hashable, tensors: Sequence[Any]) -> Repeat | None:
+        """The call with these tensors, of which there is one at least.
+
+        Args:
+            form: what decides it besides tensors.
+        """
+        calls = self._calls.get(_key(form, tensors))
+        if calls is not None:
+            for call in calls:
+                if call.check(*tensors):
+                    return call
+        return None
+
+    def learn(
+        self,
+        form: Hashable,
+        tensors: Sequence[Any],
+        prepare: Callable[[], Prepared | None],
+        notes: Any = None,
+    ) -> None:
+        """Remembers a call that was made, if it can be repeated by now."""
+        key = _key(form, tensors)
+        looks = self._looks[key] = self._looks.get(key, 0) + 1
+        if _guards_of is None or not _FIRST_LOOK <= looks <= _LAST_LOOK:
+            return
+        prepared = prepare()
+        if prepared is None:
+            return
+        places = _places(prepared.tensors, tensors)
+        if places is None:
+            return
+        if len(self._calls) >= _MOST_KEYS:
+            self._calls.clear()
+            self._looks.clear()
+        check = _guards_of(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None).check
+        lows = tuple(item.data_ptr() % ALIGNMENT for item in prepared.tensors)
+        calls = self._calls.setdefault(key, [])
+        del calls[_MOST_OF_A_KEY - 1 :]
+        ways = (prepared.launch, prepared.finish)
+        calls.insert(0, Repeat(check, places, lows, *ways, notes, Repeats()))
+
+    def forget(self) -> None:
+        """Drops everything that was learned."""
+        self._calls.clear()
+        self._looks.clear()
+
+
+def _key(form: Hashable, tensors: Sequence[Any]) -> Hashable:
+    """Guards refuse another number of tensors, and there may be many shapes."""
+    return form, len(tensors), tensors[0].shape, tensors[-1].shape
+
+
+def _places(some: Sequence[Any], every: Sequence[Any]) -> tuple[int, ...] | None:
+    """Where in `every` the tensors are; None for one that is not among them."""
+    places = []
+    for item in some:
+        at = [at for at, other in enumerate(every) if other is item]
+        if not at:
+            return None
+        places.append(at[0])
+    return tuple(places)

@@ -81,6 +81,8 @@ class Family:
         name: in commands: `python -m kronop show kron ...`.
         kinds: its operations.
         exports: public names, and the module that has each.
+        torch: the public names of `kronop.torch` that are its own, and the module that has each; torch is
+            imported when these are.
         command: how its operations are written on the command line, an object as `Command`; None
             where they are not.
         bench: the module of `python -m kronop bench <name>`, or None.
@@ -89,5 +91,6 @@ class Family:
     name: str
     kinds: tuple[Kind, ...]
     exports: Mapping[str, str]
+    torch: Mapping[str, str] = field(default_factory=dict)
     command: Later | None = None
     bench: str | None = None

@@ -7,6 +7,9 @@ functions of the same names do; those also take tensors of other frameworks, `ou
 Imported explicitly (`import kronop.torch`); `import kronop` alone does not import torch.
 """
 
+import importlib as _importlib
+from typing import TYPE_CHECKING
+
 from kronop.errors import installing as _installing
 
 try:
@@ -14,8 +17,16 @@ try:
 except ImportError as _error:
     raise ImportError(f"kronop.torch: expected torch, got none; {_installing('torch')}") from _error
 
+from kronop.families import FAMILIES as _FAMILIES
 from kronop.torch import nn
-from kronop.torch.families.kron.functional import gekmm, gemkm
-from kronop.torch.families.ksparse.functional import ksmm
 
-__all__ = ["gekmm", "gemkm", "ksmm", "nn"]
+if TYPE_CHECKING:
+    from kronop.families.kron.torch.functional import gekmm as gekmm
+    from kronop.families.kron.torch.functional import gemkm as gemkm
+    from kronop.families.ksparse.torch.functional import ksmm as ksmm
+
+__all__ = ["nn"]
+for _family in _FAMILIES:
+    for _name, _module in _family.torch.items():
+        globals()[_name] = getattr(_importlib.import_module(_module), _name)
+        __all__.append(_name)

@@ -21,9 +21,9 @@ from kronop.descriptions.datatype import float64  # noqa: E402
 from kronop.descriptions.epilogue import LinearCombination  # noqa: E402
 from kronop.descriptions.math_instruction import MathInstruction  # noqa: E402
 from kronop.descriptions.tensor import TensorDescription  # noqa: E402
+from kronop.families.kron.torch import calls, gradient, sums  # noqa: E402
 from kronop.families.ksparse.gradient_arguments import KSparseGradientArguments  # noqa: E402
 from kronop.families.ksparse.gradient_description import KSparseGradientDescription  # noqa: E402
-from kronop.torch.families.kron import calls, gradient, sums  # noqa: E402
 from tests.unit.args_double import OperationDouble, run_gradient  # noqa: E402
 from tests.unit.test_torch_gradients import _close, _product, _random, _reference  # noqa: E402
 

@@ -12,9 +12,9 @@ torch = pytest.importorskip("torch")
 import kronop  # noqa: E402
 import kronop.torch  # noqa: E402
 from kronop.core import program  # noqa: E402
-from kronop.torch.families.kron import calls, gradient, sums  # noqa: E402
-from kronop.torch.families.kron.grouping import Group, groups, permutes  # noqa: E402
-from kronop.torch.families.kron.sums import _split  # noqa: E402
+from kronop.families.kron.torch import calls, gradient, sums  # noqa: E402
+from kronop.families.kron.torch.grouping import Group, groups, permutes  # noqa: E402
+from kronop.families.kron.torch.sums import _split  # noqa: E402
 
 
 def _random(*shape: int, dtype: Any = torch.float64) -> Any:

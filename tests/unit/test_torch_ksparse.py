@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 import kronop  # noqa: E402
 import kronop.torch  # noqa: E402
 from kronop.errors import ArgumentError, ElementTypeError  # noqa: E402
-from kronop.torch.families.ksparse import computing as ksparse_operators  # noqa: E402
+from kronop.families.ksparse.torch import computing as ksparse_operators  # noqa: E402
 from kronop.torch.nn.algorithms import dense_product  # noqa: E402
 
 _CHAINS = {

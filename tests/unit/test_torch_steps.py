@@ -18,8 +18,8 @@ from kronop.descriptions.math_instruction import MathInstruction  # noqa: E402
 from kronop.descriptions.tensor import TensorDescription  # noqa: E402
 from kronop.families.ksparse.gradient_arguments import KSparseGradientArguments  # noqa: E402
 from kronop.families.ksparse.gradient_description import KSparseGradientDescription  # noqa: E402
-from kronop.torch.families.ksparse import computing as ksparse_operators  # noqa: E402
-from kronop.torch.families.ksparse import steps as ksparse_steps  # noqa: E402
+from kronop.families.ksparse.torch import computing as ksparse_operators  # noqa: E402
+from kronop.families.ksparse.torch import steps as ksparse_steps  # noqa: E402
 from kronop.torch.nn import KSLinear  # noqa: E402
 from kronop.torch.nn.algorithms import dense_product  # noqa: E402
 from tests.unit.test_program import _Operation  # noqa: E402

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from kronop.torch.families.ksparse.sparse import by_blocks, by_rows
+from kronop.families.ksparse.torch.sparse import by_blocks, by_rows
 
 
 class Dense(nn.Module):  # type: ignore[misc]  # torch is Any to mypy.

@@ -37,6 +37,7 @@ FAMILY = Family(
         "gekmm": f"{_HERE}.api",
         "gemkm": f"{_HERE}.api",
     },
+    torch={"gekmm": f"{_HERE}.torch.functional", "gemkm": f"{_HERE}.torch.functional"},
     command=Later(f"{_HERE}.command", "COMMAND"),
     bench="kronop.commands.bench_kron",
 )

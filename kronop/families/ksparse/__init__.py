@@ -74,6 +74,7 @@ FAMILY = Family(
         "ksmm": f"{_HERE}.api",
         "weight_gradient": f"{_HERE}.gradient_api",
     },
+    torch={"ksmm": f"{_HERE}.torch.functional"},
     command=Later(f"{_HERE}.command", "COMMAND"),
     bench="kronop.commands.bench_ksparse",
 )

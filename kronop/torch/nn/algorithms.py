@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
-from kronop.torch.families.ksparse.functional import ksmm
-from kronop.torch.families.ksparse.shapes import as_matrix, outputs_of, result_shape
-from kronop.torch.families.ksparse.sparse import einsum_product, sparse_product
+from kronop.families.ksparse.torch.functional import ksmm
+from kronop.families.ksparse.torch.shapes import as_matrix, outputs_of, result_shape
+from kronop.families.ksparse.torch.sparse import einsum_product, sparse_product
 
 Algorithm = Callable[[Any, Sequence[Any], Any, bool], Any]
 

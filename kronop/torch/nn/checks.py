@@ -9,14 +9,14 @@ import torch
 
 from kronop.descriptions.tile import whole
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
-from kronop.torch.autocasting import is_casting
-from kronop.torch.families.ksparse.shapes import (
+from kronop.families.ksparse.torch.shapes import (
     Pattern,
     check_chain,
     check_features,
     inputs_of,
     outputs_of,
 )
+from kronop.torch.autocasting import is_casting
 
 _TYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 

@@ -19,7 +19,7 @@ from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import KronopError
 from kronop.families.ksparse.operation import KSparseOperation
-from kronop.torch.families.ksparse.shapes import Pattern, inputs_of, outputs_of
+from kronop.families.ksparse.torch.shapes import Pattern, inputs_of, outputs_of
 
 AUTO = "auto"
 

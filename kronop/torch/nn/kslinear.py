@@ -9,7 +9,7 @@ import torch
 
 from kronop.descriptions.shared import check_flag
 from kronop.errors import ArgumentError, mismatch
-from kronop.torch.families.ksparse.shapes import inputs_of, outputs_of
+from kronop.families.ksparse.torch.shapes import inputs_of, outputs_of
 from kronop.torch.nn.algorithms import ALGORITHMS, dense_product
 from kronop.torch.nn.checks import (
     check_layer_weights,

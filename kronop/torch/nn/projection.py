@@ -32,7 +32,7 @@ from typing import Any
 
 import torch
 
-from kronop.torch.families.ksparse.shapes import Pattern
+from kronop.families.ksparse.torch.shapes import Pattern
 from kronop.torch.nn.algorithms import dense_product
 
 # Sweeps over all factors stop where one gains less than this part of the error, at the rounding

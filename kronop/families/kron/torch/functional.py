@@ -9,8 +9,8 @@ import torch
 
 from kronop.descriptions.shared import beta_beside
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.families.kron.torch.operators import kron
 from kronop.torch.checks import check_source, check_tensor, number
-from kronop.torch.families.kron.operators import kron
 
 
 def gemkm(

@@ -14,10 +14,10 @@ import torch
 
 from kronop.core import program
 from kronop.families.kron.api import gekmm, gemkm
+from kronop.families.kron.torch.calls import Calls, NotedCalls
+from kronop.families.kron.torch.grouping import Group, groups
+from kronop.families.kron.torch.sums import KernelSums, MatrixSums
 from kronop.torch.declaration import Prepared
-from kronop.torch.families.kron.calls import Calls, NotedCalls
-from kronop.torch.families.kron.grouping import Group, groups
-from kronop.torch.families.kron.sums import KernelSums, MatrixSums
 from kronop.torch.memory import Buffers, make_bytes, maker_of, on_gpu
 
 # Rows are taken in parts of so many bytes: what a core's cache holds, and on a GPU what memory has.

@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 
+from kronop.families.ksparse.torch.shapes import inputs_of, outputs_of, turned
 from kronop.torch import transforms
 from kronop.torch.declaration import Named, Operator
-from kronop.torch.families.ksparse.shapes import inputs_of, outputs_of, turned
 from kronop.torch.registration import register
 
 # Triton's kernels for torch's block-sparse matrices take powers of two from here on.

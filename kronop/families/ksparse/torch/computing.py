@@ -10,8 +10,7 @@ import torch
 from kronop.descriptions.datatype import TENSOR_TYPES, result_type
 from kronop.families.ksparse import api as functional_ksparse
 from kronop.families.ksparse.gradient_api import weight_gradient
-from kronop.torch.autocasting import without_autocast
-from kronop.torch.families.ksparse.shapes import (
+from kronop.families.ksparse.torch.shapes import (
     as_matrix,
     check_features,
     check_types,
@@ -20,6 +19,7 @@ from kronop.torch.families.ksparse.shapes import (
     outputs_of,
     result_shape,
 )
+from kronop.torch.autocasting import without_autocast
 from kronop.torch.memory import kind_of, on_gpu
 
 

@@ -14,10 +14,10 @@ import torch
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.kron.api import gekmm, gemkm, known_call
 from kronop.families.kron.description import Side
+from kronop.families.kron.torch import batching
+from kronop.families.kron.torch.gradient import gradients, repeated
+from kronop.families.kron.torch.sums import leading
 from kronop.torch.declaration import Direct, Named, Operator, Prepared
-from kronop.torch.families.kron import batching
-from kronop.torch.families.kron.gradient import gradients, repeated
-from kronop.torch.families.kron.sums import leading
 from kronop.torch.registration import register
 
 

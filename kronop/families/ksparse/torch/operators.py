@@ -14,10 +14,10 @@ from __future__ import annotations
 from typing import Any
 
 from kronop.errors import ArgumentError, mismatch
+from kronop.families.ksparse.torch import batching, computing
+from kronop.families.ksparse.torch.chain import DIRECT, prepare
+from kronop.families.ksparse.torch.shapes import bias_gradient, turned
 from kronop.torch.declaration import Named, Operator
-from kronop.torch.families.ksparse import batching, computing
-from kronop.torch.families.ksparse.chain import DIRECT, prepare
-from kronop.torch.families.ksparse.shapes import bias_gradient, turned
 from kronop.torch.memory import settled
 from kronop.torch.registration import register
 

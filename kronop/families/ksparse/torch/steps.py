@@ -13,8 +13,8 @@ from kronop.core import program
 from kronop.errors import ElementTypeError, mismatch
 from kronop.families.ksparse.api import chain_patterns, ksmm, ksparse_arguments
 from kronop.families.ksparse.gradient_api import gradient_arguments
-from kronop.torch.families.ksparse.computing import compute_gradient
-from kronop.torch.families.ksparse.shapes import as_matrix, check_types, inputs_of, result_shape
+from kronop.families.ksparse.torch.computing import compute_gradient
+from kronop.families.ksparse.torch.shapes import as_matrix, check_types, inputs_of, result_shape
 from kronop.torch.memory import Buffers, make_bytes, maker_of, on_gpu
 
 

@@ -10,10 +10,10 @@ import torch
 from kronop.descriptions.epilogue import ACTIVATION_NAMES
 from kronop.descriptions.shared import beta_beside
 from kronop.errors import ArgumentError, mismatch
+from kronop.families.ksparse.torch.operators import ksmm as product
 from kronop.torch import transforms
 from kronop.torch.checks import check_source, check_tensor, number
 from kronop.torch.direct import is_plain, needs_gradient
-from kronop.torch.families.ksparse.operators import ksmm as product
 
 
 def ksmm(

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 
 from kronop.families.ksparse import api as functional_ksparse
+from kronop.families.ksparse.torch import steps
+from kronop.families.ksparse.torch.shapes import bias_gradient, turned
 from kronop.torch.declaration import Direct, Named, Prepared
-from kronop.torch.families.ksparse import steps
-from kronop.torch.families.ksparse.shapes import bias_gradient, turned
 
 
 def _forward(given: Named, needs: Named) -> tuple[Any, Sequence[Any]]:

@@ -1,1 +1,0 @@
-"""The families of operators: each registers its own, and gives it its public functions."""

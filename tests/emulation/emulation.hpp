@@ -2,6 +2,9 @@
 //
 // A fibre runs until it reaches a barrier or its end; then the next one runs. Shared memory and
 // the stacks are poisoned, so that a value that nobody wrote shows up as NaN.
+//
+// Fibres enter their stacks through <ucontext.h>, and change places by the compiler's own long jumps:
+// a swapcontext asks the kernel for the signals each time, which took most of a run.
 #pragma once
 
 #include <ucontext.h>
@@ -9,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <type_traits>
 #include <vector>
 
@@ -31,28 +35,40 @@ struct bfloat16_t;
 
 namespace emulation {
 
-inline constexpr std::size_t stack_bytes = 256 * 1024;
+inline constexpr std::size_t stack_bytes = 256 * 1024, poisoned_bytes = 8 * 1024;
 
 enum class Waiting { nothing, warp, group, block, cluster };
 
+// Where a stack was left: five words, as __builtin_setjmp asks for.
+struct Place {
+  void* words[5];
+};
+
 struct Fibre {
-  ucontext_t context;
-  std::vector<char> stack;
-  bool done;
+  Place place;
+  bool entered, done;
   Waiting waiting;
 };
 
 inline std::vector<Fibre> fibres;
-inline ucontext_t scheduler;
+inline std::unique_ptr<char[]> stacks;  // of all fibres
+inline Place scheduler;
 inline unsigned current;
 inline std::vector<std::vector<unsigned char>> shared;  // of each block of a cluster
 inline unsigned threads_of_block;
 inline void (*body)();
 inline unsigned said;  // 1: the next launch may begin; 2: this one waits for the one before.
 
+[[noreturn, gnu::noinline]] inline void jump(Place& there) { __builtin_longjmp(there.words, 1); }
+
+// Goes on elsewhere, and returns when somebody goes on here.
+[[gnu::noinline]] inline void leave(Place& here, Place& there) {
+  if (__builtin_setjmp(here.words) == 0) jump(there);
+}
+
 inline void wait(Waiting waiting) {
   fibres[current].waiting = waiting;
-  swapcontext(&fibres[current].context, &scheduler);
+  leave(fibres[current].place, scheduler);
 }
 
 // Lets the fibres [first, end) go on where all of them that live wait for each other.
@@ -63,9 +79,26 @@ inline void release(unsigned first, unsigned end, Waiting waiting) {
   for (unsigned thread = first; thread < end; ++thread) fibres[thread].waiting = Waiting::nothing;
 }
 
+// A fibre of one thread of each block in turn.
 inline void start() {
-  body();
-  fibres[current].done = true;
+  for (;;) {
+    body();
+    fibres[current].done = true;
+    leave(fibres[current].place, scheduler);
+  }
+}
+
+[[gnu::noinline]] inline void enter(unsigned thread) {
+  if (__builtin_setjmp(scheduler.words) != 0) return;
+  if (fibres[thread].entered) jump(fibres[thread].place);
+  fibres[thread].entered = true;
+  ucontext_t context;
+  getcontext(&context);
+  context.uc_stack.ss_sp = stacks.get() + thread * stack_bytes;
+  context.uc_stack.ss_size = stack_bytes;
+  context.uc_link = nullptr;
+  makecontext(&context, start, 0);
+  setcontext(&context);
 }
 
 inline unsigned char* shared_of(unsigned block) {
@@ -77,15 +110,8 @@ inline unsigned char* shared_of(unsigned block) {
 inline void run_cluster(unsigned first, unsigned threads) {
   for (auto& memory : shared) std::memset(memory.data(), 0xff, memory.size());
   for (unsigned thread = 0; thread < threads; ++thread) {
-    Fibre& fibre = fibres[thread];
-    fibre.stack.resize(stack_bytes);
-    fibre.done = false;
-    fibre.waiting = Waiting::nothing;
-    getcontext(&fibre.context);
-    fibre.context.uc_stack.ss_sp = fibre.stack.data();
-    fibre.context.uc_stack.ss_size = stack_bytes;
-    fibre.context.uc_link = &scheduler;
-    makecontext(&fibre.context, start, 0);
+    fibres[thread].done = false;
+    fibres[thread].waiting = Waiting::nothing;
   }
   for (unsigned left = threads; left > 0;) {
     bool moved = false;
@@ -95,7 +121,7 @@ inline void run_cluster(unsigned first, unsigned threads) {
       current = thread;
       threadIdx.x = thread % threads_of_block;
       blockIdx.x = first + thread / threads_of_block;
-      swapcontext(&scheduler, &fibres[thread].context);
+      enter(thread);
       left -= fibres[thread].done;
     }
     if (!moved) {
@@ -112,12 +138,16 @@ inline void run_cluster(unsigned first, unsigned threads) {
 inline void run(void (*kernel)(), unsigned blocks, unsigned threads, unsigned shared_bytes, unsigned cluster) {
   body = kernel;
   threads_of_block = threads;
-  fibres.resize(threads * cluster);
+  fibres.assign(threads * cluster, {});
+  stacks.reset(new char[threads * cluster * stack_bytes]);
+  for (unsigned thread = 0; thread < threads * cluster; ++thread) {
+    std::memset(stacks.get() + (thread + 1) * stack_bytes - poisoned_bytes, 0xff, poisoned_bytes);
+  }
   shared.resize(cluster);
   for (auto& memory : shared) memory.resize(shared_bytes + 1024);
   gridDim.x = blocks;
   for (unsigned block = 0; block < blocks; block += cluster) run_cluster(block, threads * cluster);
-  fibres = {};  // Each kernel has its own, whose stacks are large.
+  stacks.reset();  // They are large.
 }
 
 }  // namespace emulation
@@ -224,9 +254,15 @@ inline unsigned short left_of(const Words& all, int lane, int k) {
   return static_cast<unsigned short>(all.a[lane % 8 * 4 + k % 8 / 2][lane / 8 + k / 8 * 2] >> 16 * (k % 2));
 }
 
+// By F16C: the cast of a _Float16 calls a function of libgcc, which took half of some runs.
+inline float of_half(unsigned short bits) {
+  typedef short Halves __attribute__((vector_size(16)));
+  return __builtin_ia32_vcvtph2ps(Halves{static_cast<short>(bits)})[0];
+}
+
 template <class T>
 inline double widened(unsigned short bits) {
-  if (std::is_same_v<T, kronop::half_t>) return double(__builtin_bit_cast(_Float16, bits));
+  if (std::is_same_v<T, kronop::half_t>) return double(of_half(bits));
   return double(__builtin_bit_cast(float, unsigned(bits) << 16));
 }
 

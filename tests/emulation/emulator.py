@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import hashlib
-import os
-import shutil
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,35 +10,40 @@ from typing import Any
 from kronop.artifacts import Launch, Source
 from kronop.emit.plan import Plan
 from kronop.emit.render import render
+from tests.emulation import batches
+from tests.emulation.batches import Unit
 
 _HEADER = Path(__file__).with_name("emulation.hpp")
 # A vector that is not aligned to its size ends the process here, as it ends a kernel on a GPU.
 _CHECKS = ("-fsanitize=alignment", "-fsanitize-undefined-trap-on-error")
+_FLAGS = ("-O1", *_CHECKS, "-include", str(_HEADER))
+# Of several in one unit none has C's linkage, under which all would be the same function.
+_ENTRY = 'extern "C" __global__'
 _WRAPPER = """
 static const Parameters* kronop_parameters;
-static void kronop_body() {{ {entry}(*kronop_parameters); }}
-extern "C" unsigned emulate(const void* parameters, unsigned blocks, unsigned threads,
-                            unsigned shared_bytes, unsigned cluster) {{
+static void kronop_body() { kernel(*kronop_parameters); }
+extern "C" unsigned NAME(const void* parameters, unsigned blocks, unsigned threads,
+                            unsigned shared_bytes, unsigned cluster) {
   kronop_parameters = static_cast<const Parameters*>(parameters);
   emulation::said = 0;
   emulation::run(kronop_body, blocks, threads, shared_bytes, cluster);
   return emulation::said;
-}}
+}
 """
 # What kernels say of launches that overlap: see emulation.hpp.
 _LETS_NEXT_BEGIN, _WAITS_FOR_BEFORE = 1, 2
 
 
-def host_compiler() -> str | None:
-    """A g++, whose extensions the emulation leans on; None where there is none."""
-    return shutil.which(os.environ.get("CXX", "g++"))
-
-
 class Emulator:
-    """Compiles each step of a plan once, into `folder`, and runs launches."""
+    """Has the kernels of a plan, built in `folder`, and runs launches.
+
+    Where kernels are being `gathered` it has none, and nothing can be run.
+    """
 
     def __init__(self, plan: Plan, folder: Path) -> None:
-        self.kernels = [self._build(source, folder) for source in render(plan)]
+        units = [_unit(source) for source in render(plan)]
+        self.gathered = batches.note(units)
+        self.kernels = [] if self.gathered else [_load(unit, folder) for unit in units]
         self.clusters = [dict(step.constants).get("kCluster", 1) for step in plan.steps]
 
     def run(self, launches: Sequence[Launch]) -> None:
@@ -64,26 +65,16 @@ class Emulator:
                 assert said == _WAITS_FOR_BEFORE, "nobody waits for the launch before"
             before = said if not launch.overlaps else 0
 
-    def _build(self, source: Source, folder: Path) -> Any:
-        text = source.text + _WRAPPER.format(entry=source.entry)
-        name = hashlib.sha256(text.encode()).hexdigest()[:16]
-        library = folder / f"{name}.so"
-        if not library.exists():
-            own = folder / f"{name}-{os.getpid()}"  # Another process may build the same.
-            code, built = own.with_suffix(".cpp"), own.with_suffix(".so")
-            code.write_text(text)
-            compiler = host_compiler()
-            if compiler is None:
-                raise FileNotFoundError("no g++ to build the emulation with")
-            includes = [f"-I{directory}" for directory in source.include_directories]
-            # Every kernel has a Step: constants of one must not stand for those of another.
-            local = ["-fPIC", "-shared", "-fno-gnu-unique"]
-            flags = ["-std=c++20", "-O1", "-w", "-mf16c", "-mfma", *local, *_CHECKS]
-            files = ["-include", str(_HEADER), *includes, str(code), "-o", str(built)]
-            command = [compiler, *flags, *files]
-            subprocess.run(command, check=True, capture_output=True, text=True)
-            built.replace(library)
-        function = ctypes.CDLL(str(library)).emulate
-        function.argtypes = [ctypes.c_char_p, *[ctypes.c_uint] * 4]
-        function.restype = ctypes.c_uint
-        return function
+
+def _unit(source: Source) -> Unit:
+    """The kernel, and what runs it, which is what the unit is called by."""
+    includes = (f"-I{directory}" for directory in source.include_directories)
+    text = source.text.replace(source.entry, "kernel") + _WRAPPER
+    return Unit(text=text.replace(_ENTRY, "__global__"), flags=(*_FLAGS, *includes))
+
+
+def _load(unit: Unit, folder: Path) -> Any:
+    function = batches.load(unit, folder)
+    function.argtypes = [ctypes.c_char_p, *[ctypes.c_uint] * 4]
+    function.restype = ctypes.c_uint
+    return function

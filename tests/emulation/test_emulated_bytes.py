@@ -16,13 +16,7 @@ from kronop.families.kron.cuda import passes, tiles
 from kronop.families.kron.description import Side
 from tests import support
 from tests.emulation import test_emulated_kernels
-from tests.emulation.emulator import host_compiler
-from tests.emulation.test_emulated_kernels import folder, run_kron
-
-pytestmark = pytest.mark.skipif(
-    host_compiler() is None, reason="no g++ to build the emulation with"
-)
-__all__ = ["folder"]
+from tests.emulation.test_emulated_kernels import run_kron
 
 
 @pytest.fixture(autouse=True)

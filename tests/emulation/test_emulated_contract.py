@@ -20,13 +20,7 @@ from kronop.descriptions.datatype import (
 from kronop.descriptions.math_instruction import MathInstruction, OpClass
 from kronop.descriptions.tile import TileDescription
 from kronop.families.kron.description import Side
-from tests.emulation.emulator import host_compiler
-from tests.emulation.test_emulated_kernels import folder, run_kron, run_ksparse
-
-pytestmark = pytest.mark.skipif(
-    host_compiler() is None, reason="no g++ to build the emulation with"
-)
-__all__ = ["folder"]
+from tests.emulation.test_emulated_kernels import run_kron, run_ksparse
 
 
 def run(

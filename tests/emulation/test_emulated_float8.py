@@ -15,14 +15,8 @@ from kronop.descriptions.datatype import (
 )
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tile import TileDescription
-from tests.emulation.emulator import host_compiler
 from tests.emulation.test_emulated_contract import run
-from tests.emulation.test_emulated_kernels import folder, run_ksparse
-
-pytestmark = pytest.mark.skipif(
-    host_compiler() is None, reason="no g++ to build the emulation with"
-)
-__all__ = ["folder"]
+from tests.emulation.test_emulated_kernels import run_ksparse
 
 
 @pytest.mark.parametrize("batch_last", [False, True], ids=["first", "last"])

@@ -27,9 +27,8 @@ from kronop.families.ksparse.gradient_description import (
     StridedWeights,
 )
 from kronop.target import Target
-from tests.emulation.emulator import Emulator, host_compiler
+from tests.emulation.emulator import Emulator
 from tests.emulation.test_emulated_kernels import (
-    folder,
     linear,
     matrix,
     poisoned,
@@ -37,11 +36,6 @@ from tests.emulation.test_emulated_kernels import (
     values,
     wide,
 )
-
-pytestmark = pytest.mark.skipif(
-    host_compiler() is None, reason="no g++ to build the emulation with"
-)
-__all__ = ["folder"]
 
 _TARGET = Target.parse("sm_90a")
 _UNIT = {float64: 2.0**-53, float32: 2.0**-24, float16: 2.0**-11, bfloat16: 2.0**-8}
@@ -87,6 +81,9 @@ def run(
     )
     plan = emitter.plan(description, target)
     assert template in (None, *(step.template for step in plan.steps))
+    emulator = Emulator(plan, folder)
+    if emulator.gathered:
+        return
     x = stored(values(random, description.x_shape(rows), element), layouts[0])
     g = stored(values(random, description.g_shape(rows), element), layouts[1])
     y = poisoned(description.y_shape(rows), output)
@@ -110,7 +107,7 @@ def run(
     # Shares are waited for by who adds them up, where warp groups made them.
     made = {plan.steps[launch.step].template: launch.overlaps for launch in launches}
     assert made["kronop::add_shares"] == ("kronop::gradient_group" in made)
-    Emulator(plan, folder).run(launches)
+    emulator.run(launches)
     others = [wide(item) for item in matrices]
     expected = description.reference(
         wide(x), wide(g), None if z is None else wide(z), scalars, others

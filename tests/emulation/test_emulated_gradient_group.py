@@ -13,13 +13,6 @@ from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tile import TileDescription
 from kronop.target import Target
 from tests.emulation import test_emulated_gradient
-from tests.emulation.emulator import host_compiler
-from tests.emulation.test_emulated_kernels import folder
-
-pytestmark = pytest.mark.skipif(
-    host_compiler() is None, reason="no g++ to build the emulation with"
-)
-__all__ = ["folder"]
 
 # Few multiprocessors, so that a block has several tiles.
 _TARGET = replace(Target.parse("sm_90a"), cores=3)

@@ -19,13 +19,7 @@ from kronop.families.ksparse.cuda.emitter import CudaKSparseEmitter
 from kronop.target import Target
 from tests import support
 from tests.covering import pairs
-from tests.emulation.emulator import host_compiler
-from tests.emulation.test_emulated_kernels import folder, run_ksparse
-
-pytestmark = pytest.mark.skipif(
-    host_compiler() is None, reason="no g++ to build the emulation with"
-)
-__all__ = ["folder"]
+from tests.emulation.test_emulated_kernels import run_ksparse
 
 _TARGET = Target.parse("sm_90a")
 _Pattern = tuple[int, int, int, int]

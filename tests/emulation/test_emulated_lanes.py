@@ -13,13 +13,7 @@ from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tile import TileDescription
 from kronop.families.ksparse.cuda import contract_parted
 from kronop.target import Target
-from tests.emulation.emulator import host_compiler
-from tests.emulation.test_emulated_kernels import folder, run_ksparse
-
-pytestmark = pytest.mark.skipif(
-    host_compiler() is None, reason="no g++ to build the emulation with"
-)
-__all__ = ["folder"]
+from tests.emulation.test_emulated_kernels import run_ksparse
 
 _TARGET = replace(Target.parse("sm_90a"), cores=3)
 

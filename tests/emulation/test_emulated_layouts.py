@@ -15,13 +15,7 @@ from kronop.descriptions.datatype import ColumnMajor, RowMajor, float16, float32
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.families.kron.description import Side
 from tests.covering import combinations
-from tests.emulation.emulator import host_compiler
-from tests.emulation.test_emulated_kernels import folder, run_kron
-
-pytestmark = pytest.mark.skipif(
-    host_compiler() is None, reason="no g++ to build the emulation with"
-)
-__all__ = ["folder"]
+from tests.emulation.test_emulated_kernels import run_kron
 
 _LAYOUTS = (RowMajor, ColumnMajor)
 # Factors up to 64 share a pass, larger ones are contractions of their own: first, in the middle or

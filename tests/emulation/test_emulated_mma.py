@@ -20,13 +20,7 @@ from kronop.descriptions.epilogue import LinearCombinationClamp, LinearCombinati
 from kronop.descriptions.math_instruction import MathInstruction, OpClass
 from kronop.families.kron.cuda import kron_launch
 from kronop.families.kron.description import Side
-from tests.emulation.emulator import host_compiler
-from tests.emulation.test_emulated_kernels import folder, run_kron
-
-pytestmark = pytest.mark.skipif(
-    host_compiler() is None, reason="no g++ to build the emulation with"
-)
-__all__ = ["folder"]
+from tests.emulation.test_emulated_kernels import run_kron
 
 
 def run(

@@ -24,14 +24,7 @@ from kronop.families.kron.cuda import kron_choice, mma, mma_step, passes, tiles
 from kronop.families.kron.description import Side
 from tests import support
 from tests.emulation import test_emulated_kernels as kernels
-from tests.emulation.emulator import host_compiler
-from tests.emulation.test_emulated_kernels import folder
 from tests.emulation.test_emulated_mma import run
-
-pytestmark = pytest.mark.skipif(
-    host_compiler() is None, reason="no g++ to build the emulation with"
-)
-__all__ = ["folder"]
 
 _Case = tuple[list[tuple[int, int]], int, DataType, dict[str, Any]]
 _CASES: list[_Case] = [

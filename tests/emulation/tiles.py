@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import mmap
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -16,37 +14,31 @@ from kronop.compiler.host_kernel import HostKernel
 from kronop.emit.plan import Plan
 from kronop.emit.render import render
 from kronop.target import detect_x86_arch
-from tests.emulation.emulator import host_compiler
+from tests.emulation import batches
 
 NATIVE = pytest.mark.skipif(detect_x86_arch() != "amx", reason="no AMX here")
 
 
 _HERE = Path(__file__).parent
-_FLAGS = (
-    *(
-        "-std=c++20",
-        "-O1",
-        "-w",
-        "-Wno-psabi",
-        "-mf16c",
-        "-mfma",
-        "-DKRONOP_EMULATED_TILES",
-        f"-I{_HERE}",
-    ),
-    *("-Werror=overflow", "-Werror=narrowing", "-fPIC", "-shared", "-fno-gnu-unique"),
-)
+_FLAGS = ("-O1", "-Wno-psabi", "-DKRONOP_EMULATED_TILES", f"-I{_HERE}")
+_CHECKS = ("-Werror=overflow", "-Werror=narrowing")
+
+
+class Gathered(Exception):  # noqa: N818
+    """Of this plan the kernel is gathered, not built; nothing can be run."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
 
 
 def build(plan: Plan, folder: Path) -> HostKernel:
     (source,) = render(plan)
-    name = hashlib.sha256(source.text.encode()).hexdigest()[:16]
-    code, library = folder / f"{name}.cpp", folder / f"{name}.so"
-    if not library.exists():
-        code.write_text(source.text)
-        includes = [f"-I{directory}" for directory in source.include_directories]
-        command = [str(host_compiler()), *_FLAGS, *includes, str(code), "-o", str(library)]
-        subprocess.run(command, check=True)
-    function = getattr(ctypes.CDLL(str(library)), source.entry)
+    includes = (f"-I{directory}" for directory in source.include_directories)
+    text = source.text.replace(source.entry, "NAME")
+    unit = batches.Unit(text=text, flags=(*_FLAGS, *_CHECKS, *includes))
+    if batches.note([unit]):
+        raise Gathered(plan)
+    function = batches.load(unit, folder)
     function.argtypes = (ctypes.c_void_p, ctypes.c_int)
     return HostKernel(source.entry, function)
 

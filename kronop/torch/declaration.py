@@ -49,7 +49,8 @@ class Direct:
         parameters: the tensors that autocast casts inside: all at once, without nodes of autograd,
             with gradients that are rounded once. The others are cast before.
         prepare, prepare_backward: from the same, what repeats such a forward or backward; None
-            while there is nothing that does.
+            while there is nothing that does. Repeated, a backward gives the gradients of all
+            tensors in one list, each of its tensor's shape.
     """
 
     forward: Callable[[Named, Named], tuple[Any, Sequence[Any]]]

@@ -3,7 +3,8 @@ which costs several times what a kernel's launch does; repeated from addresses w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -22,10 +23,13 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 def is_plain(tensors: Sequence[Any]) -> bool:
     """Whether nothing but autograd and autocast has to know of a call with these tensors, the first
     of which is one."""
+    if not is_quiet():
+        return False
     for item in tensors:
-        if item is not None and type(item) not in _PLAIN:
+        # torch resolves what is negated or conjugated lazily on the way to a kernel.
+        if item is not None and (type(item) not in _PLAIN or item.is_neg() or item.is_conj()):
             return False
-    return is_quiet() and tensors[0].device.type in ("cpu", "cuda")
+    return tensors[0].device.type in ("cpu", "cuda")
 
 
 def needs_gradient(tensors: Sequence[Any]) -> bool:
@@ -33,6 +37,23 @@ def needs_gradient(tensors: Sequence[Any]) -> bool:
     return torch.is_grad_enabled() and any(
         item is not None and item.requires_grad for item in tensors
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What a backward knows of its forward.
+
+    Attributes:
+        notes: of the call.
+        kind: autocast's type, which parameters were cast to.
+        places: of the arguments' tensors, those that are saved.
+        end: of these, and of the parameters that were cast, among what was saved.
+    """
+
+    notes: Notes
+    kind: Any
+    places: Sequence[int]
+    end: int
 
 
 class Plain:
@@ -86,19 +107,22 @@ class Plain:
         """What a call that was made before gives at once; None where it was not. Nothing has been
         written then. Never to be traced."""
         try:
-            frame, tensors = self._layout.split(arguments)
-            call = self._repeats.find((frame, torch.is_grad_enabled()), tensors)
-        except (AttributeError, IndexError, TypeError):  # No tensors: the checks have the words.
+            return self.repeat(*self._layout.split(arguments))
+        except (AttributeError, TypeError):  # Of what is no tensor: the checks have the words.
             return None
+
+    def repeat(self, frame: Sequence[Any], tensors: Sequence[Any]) -> Any:
+        """The same of arguments that are split (see `Layout.split`), of which one is a tensor."""
+        call = self._repeats.find((frame, torch.is_grad_enabled()), tensors)
         if call is None or not is_quiet():
             return None
-        if call.notes is not None:
-            found = self._apply(frame, None, call, *tensors)
-            return list(found) if self._layout.is_list else found
-        return call.launch(tensors)
+        if call.notes is None:
+            return call.launch(tensors)
+        found = self._apply(frame, None, call, *tensors)
+        return list(found) if self._layout.is_list else found
 
     def forward(
-        self, ctx: Any, frame: Sequence[Any], kind: Any, call: Repeat | None, tensors: Sequence[Any]
+        self, ctx: Any, frame: Sequence[Any], kind: Any, call: Repeat | None, *tensors: Any
     ) -> Any:
         """The result; notes and saves what the backward needs.
 
@@ -111,9 +135,9 @@ class Plain:
         if call is None or found is None:
             return self._long_forward(ctx, frame, kind, tensors)
         result, extra = found
-        ctx.call, (ctx.notes, places) = call, call.notes
-        ctx.kind, ctx.ends = None, (len(places), len(places))
-        ctx.save_for_backward(*[tensors[at] for at in places], *extra)
+        ctx.kept = kept = call.notes
+        ctx.call = call
+        ctx.save_for_backward(*[tensors[at] for at in kept.places], *extra)
         return result
 
     def _long_forward(
@@ -130,65 +154,56 @@ class Plain:
             _, narrow = layout.split(layout.some(used, self._kept_inside))
             with without_autocast():
                 result, extra = direct.forward(layout.named(used), needs)
-        ctx.notes, kept = self._derivatives.note(arguments, result)
-        ctx.call, ctx.kind, ctx.ends = None, kind, (len(kept), len(kept) + len(narrow))
-        ctx.save_for_backward(*kept, *narrow, *extra)
-        if direct.prepare is not None and kind is None:
-            prepare = direct.prepare
-            self._learn(frame, tensors, ctx.notes, lambda: prepare(layout.named(used), needs))
-        return tuple(result) if layout.is_list else result
-
-    def _learn(
-        self, frame: Any, tensors: Sequence[Any], notes: Notes, prepare: Callable[[], Any]
-    ) -> None:
-        """Remembers a forward, with the places of the tensors that are saved."""
-        layout = self._layout
+        notes, saved = self._derivatives.note(arguments, result)
         places = layout.join(frame, range(len(tensors)))
         _, places = layout.split(layout.some(places, self._operator.saved))
-        # Gradients are not recorded here, but were where this was called.
-        self._repeats.learn((frame, True), tensors, prepare, (notes, places))
+        ctx.kept = _Kept(notes, kind, places, len(saved) + len(narrow))
+        ctx.call = None
+        ctx.save_for_backward(*saved, *narrow, *extra)
+        if direct.prepare is not None and kind is None:
+            prepare = direct.prepare  # Where this was called gradients were recorded, if not here.
+            learned = (lambda: prepare(layout.named(used), needs), ctx.kept)
+            self._repeats.learn((frame, True), tensors, *learned)
+        return tuple(result) if layout.is_list else result
 
-    def backward(self, ctx: Any, grads: Sequence[Any]) -> list[Any]:
-        """The gradients of the tensors, one after the other."""
+    def backward(self, ctx: Any, *grads: Any) -> tuple[Any, ...]:
+        """The gradients of what the forward was given."""
         saved = ctx.saved_tensors
-        grads = [None if item is None else settled(item) for item in grads]
+        grads = tuple(None if item is None else settled(item) for item in grads)
         is_shown = torch.is_grad_enabled() or transforms.are_needed()
         if ctx.call is not None and not is_shown and grads[0] is not None:
             tensors = [*grads, *(item for item in saved if item is not None)]
             call = ctx.call.after.find(ctx.needs_input_grad, tensors)
             found = None if call is None else call.launch(tensors)
             if found is not None:
-                return self._flat(ctx.notes, found)
-        return self._long_backward(ctx, grads, saved, is_shown)
-
-    def _flat(self, notes: Notes, found: Mapping[str, Any]) -> list[Any]:
-        return self._layout.flat(notes.whole, self._layout.gradients(found, notes.shapes))
+                return None, None, None, *found
+        return None, None, None, *self._long_backward(ctx, grads, saved, is_shown)
 
     def _long_backward(
         self, ctx: Any, grads: Sequence[Any], saved: Sequence[Any], is_shown: bool
     ) -> list[Any]:
-        layout, notes, direct = self._layout, ctx.notes, self._direct
+        layout, kept, direct = self._layout, ctx.kept, self._direct
+        notes, kind, end = kept.notes, kept.kind, kept.end
         grad = list(grads) if layout.is_list else grads[0]
         if self._derivatives.is_none(grad):
             return [None] * (len(ctx.needs_input_grad) - 3)
         needs = layout.join(notes.whole, ctx.needs_input_grad[3:])
         given = layout.join(notes.saved, saved)
         if is_shown:
-            if ctx.kind is not None:  # Again, for autograd knows nothing of what was cast inside.
-                given = self._cast(given, self._kept_inside, ctx.kind, cast_to)
+            if kind is not None:  # Again, for autograd knows nothing of what was cast inside.
+                given = self._cast(given, self._kept_inside, kind, cast_to)
             found = self._derivatives.backward(notes, given, needs, grad)
             return layout.flat(notes.whole, found)
-        first, second = ctx.ends
-        if ctx.kind is not None:
-            given = layout.replaced(given, self._kept_inside, saved[first:second])
-        facts = (layout.named(given), layout.named(notes.kinds), saved[second:])
+        if kind is not None:
+            given = layout.replaced(given, self._kept_inside, saved[len(kept.places) : end])
+        facts = (layout.named(given), layout.named(notes.kinds), saved[end:])
         arguments = (*facts, layout.named(needs), grad)
         result = direct.backward(*arguments)
         if ctx.call is not None and direct.prepare_backward is not None:
             prepare = direct.prepare_backward
             tensors = [*grads, *(item for item in saved if item is not None)]
             ctx.call.after.learn(ctx.needs_input_grad, tensors, lambda: prepare(*arguments))
-        return self._flat(notes, result)
+        return layout.flat(notes.whole, layout.gradients(result, notes.shapes))
 
     def _cast(
         self,
@@ -204,13 +219,8 @@ class Plain:
 
 def _function_of(plain: Plain) -> Any:
     class Function(torch.autograd.Function):  # type: ignore[misc]  # torch is Any to mypy.
-        @staticmethod
-        def forward(ctx: Any, frame: Any, kind: Any, call: Any, *tensors: Any) -> Any:
-            return plain.forward(ctx, frame, kind, call, tensors)
-
-        @staticmethod
-        def backward(ctx: Any, *grads: Any) -> Any:
-            return None, None, None, *plain.backward(ctx, grads)
+        forward = staticmethod(plain.forward)
+        backward = staticmethod(plain.backward)
 
     return Function
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from kronop.args.signature import torch_maker
+
 
 def kind_of(item: Any) -> Any:
     """The type that sums are taken in."""
@@ -27,8 +29,7 @@ def settled(grad: Any) -> Any:
 
 def maker_of(item: Any) -> Callable[[Any], Any]:
     """What makes, like a tensor on a device, another one of the contiguous `item`'s kind there."""
-    shape, dtype = item.shape, item.dtype
-    return lambda like: like.new_empty(shape, dtype=dtype)
+    return torch_maker(item.shape, item.dtype)
 
 
 def make_bytes(like: Any, nbytes: int) -> Any:

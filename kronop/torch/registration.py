@@ -27,7 +27,6 @@ class Registered:
     Attributes:
         library: torch's own operator.
         plain: what `direct.is_plain` tensors are called with.
-        again: what a call that was made before gives at once, or None: see `direct`.
     """
 
     def __init__(
@@ -35,7 +34,6 @@ class Registered:
     ) -> None:
         self.library, self._layout = library, layout
         self.plain = direct.Plain(operator, layout, derivatives)
-        self.again = self.plain.again
         self._transformed = library
         if operator.jvp is not None:
             self._transformed = _with_casts(

@@ -8,12 +8,11 @@ takes to read these off in Python. Where torch has no such guards, nothing is re
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from kronop import knobs
 from kronop.args.signature import ALIGNMENT
 from kronop.core import program
 from kronop.torch.declaration import Prepared
@@ -47,28 +46,22 @@ class Repeat:
         launcher, finish: see `Prepared`, of which the tensors are not kept.
         notes: whatever is to be known of such a call.
         after: what was remembered of its backward.
-        knobs, surroundings: those under which it was learned.
     """
 
     check: Callable[..., bool]
     places: tuple[int, ...]
-    lows: tuple[int, ...]
+    lows: list[int]
     launcher: Callable[[Sequence[Any], list[int]], Any]
     finish: Callable[[Any, Sequence[Any]], Any]
     notes: Any
     after: Repeats
-    knobs: Any = field(default_factory=knobs.current)
-    surroundings: Any = field(default_factory=program.surroundings)
 
     def launch(self, tensors: Sequence[Any]) -> Any:
         """What it gives, or None where the call has to go the long way: nothing is written then."""
-        if self.knobs is not knobs.current() or self.surroundings != program.surroundings():
-            return None
         given = [tensors[at] for at in self.places]
         addresses = [item.data_ptr() for item in given]
-        for address, low in zip(addresses, self.lows, strict=True):
-            if not address or address % ALIGNMENT != low:
-                return None
+        if not all(addresses) or [address % ALIGNMENT for address in addresses] != self.lows:
+            return None
         made = self.launcher(given, addresses)
         return None if made is None else self.finish(made, given)
 
@@ -80,6 +73,7 @@ class Repeats:
         # Dictionaries need no lock for this: see `kronop.core.prepared`.
         self._calls: dict[Hashable, list[Repeat]] = {}
         self._looks: dict[Hashable, int] = {}
+        self._surroundings = program.surroundings()
 
     def find(self, form: Hashable, tensors: Sequence[Any]) -> Repeat | None:
         """The call with these tensors, of which there is one at least.
@@ -87,11 +81,9 @@ class Repeats:
         Args:
             form: what decides it besides tensors.
         """
-        calls = self._calls.get(_key(form, tensors))
-        if calls is not None:
-            for call in calls:
-                if call.check(*tensors):
-                    return call
+        for call in self._calls.get(_key(form, tensors), ()):
+            if call.check(*tensors):
+                return call if self._surroundings == program.surroundings() else None
         return None
 
     def learn(
@@ -102,6 +94,11 @@ class Repeats:
         notes: Any = None,
     ) -> None:
         """Remembers a call that was made, if it can be repeated by now."""
+        surroundings = program.surroundings()
+        if len(self._looks) >= _MOST_KEYS or self._surroundings != surroundings:
+            self._calls.clear()
+            self._looks.clear()
+            self._surroundings = surroundings
         key = _key(form, tensors)
         looks = self._looks[key] = self._looks.get(key, 0) + 1
         if _guards_of is None or not _FIRST_LOOK <= looks <= _LAST_LOOK:
@@ -112,20 +109,12 @@ class Repeats:
         places = _places(prepared.tensors, tensors)
         if places is None:
             return
-        if len(self._calls) >= _MOST_KEYS:
-            self._calls.clear()
-            self._looks.clear()
         check = _guards_of(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None).check
-        lows = tuple(item.data_ptr() % ALIGNMENT for item in prepared.tensors)
+        lows = [item.data_ptr() % ALIGNMENT for item in prepared.tensors]
         calls = self._calls.setdefault(key, [])
         del calls[_MOST_OF_A_KEY - 1 :]
         ways = (prepared.launch, prepared.finish)
         calls.insert(0, Repeat(check, places, lows, *ways, notes, Repeats()))
-
-    def forget(self) -> None:
-        """Drops everything that was learned."""
-        self._calls.clear()
-        self._looks.clear()
 
 
 def _key(form: Hashable, tensors: Sequence[Any]) -> Hashable:
@@ -134,11 +123,7 @@ def _key(form: Hashable, tensors: Sequence[Any]) -> Hashable:
 
 
 def _places(some: Sequence[Any], every: Sequence[Any]) -> tuple[int, ...] | None:
-    """Where in `every` the tensors are; None for one that is not among them."""
-    places = []
-    for item in some:
-        at = [at for at, other in enumerate(every) if other is item]
-        if not at:
-            return None
-        places.append(at[0])
-    return tuple(places)
+    """Where in `every` the tensors are; None where one is not among them, or is there twice: which
+    of them would be meant is not to be told."""
+    places = [[at for at, other in enumerate(every) if other is item] for item in some]
+    return tuple(at for (at,) in places) if all(len(at) == 1 for at in places) else None

@@ -9,6 +9,7 @@ import torch
 
 from kronop.descriptions.shared import check_flag
 from kronop.errors import ArgumentError, mismatch
+from kronop.families.ksparse.torch.functional import again
 from kronop.families.ksparse.torch.shapes import inputs_of, outputs_of
 from kronop.torch.nn.algorithms import ALGORITHMS, dense_product
 from kronop.torch.nn.checks import (
@@ -89,6 +90,7 @@ class KSLinear(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
         )
         empty = torch.nn.Parameter(torch.empty(self.out_features, **place)) if bias else None
         self.register_parameter("bias", empty)
+        self._names = [*self.weights._parameters]
         self.reset_parameters()
         if weights is not None:
             with torch.no_grad():
@@ -130,21 +132,28 @@ class KSLinear(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
 
     def forward(self, x: Any) -> Any:
         """x (..., in_features) -> (..., out_features), or (in_features, ...) with `bs_last`."""
+        if torch.compiler.is_compiling():
+            return self._multiplied(x, list(self.weights), self.bias)
+        chain, bias = self._operands()
+        if self._algo == "kernel" and type(x) is torch.Tensor:
+            result = again(x, chain, bias, self.bs_last)
+            if result is not None:
+                return result
+        return self._multiplied(x, chain, bias)
+
+    def _multiplied(self, x: Any, chain: list[Any], bias: Any) -> Any:
         runs = self._runs()
         if runs != "kernel":  # The kernel's own checks say the same.
             check_operand(x, self.in_features, self.bs_last, self.weights[0].dtype)
-        return ALGORITHMS[runs](x, self._chain(), self.bias, self.bs_last)
+        return ALGORITHMS[runs](x, chain, bias, self.bs_last)
 
-    def _chain(self) -> list[Any]:
-        """The weights; without the list's own iteration, which takes 3 microseconds apiece."""
-        weights = self.weights
-        if torch.compiler.is_compiling():
-            return list(weights)
-        own = weights._parameters
+    def _operands(self) -> tuple[list[Any], Any]:
+        """The weights and the bias; a list's own iteration takes 3 microseconds apiece."""
+        own = self._modules["weights"]._parameters
         try:
-            return [own[str(index)] for index in range(len(self.patterns))]
+            return [own[name] for name in self._names], self._parameters["bias"]
         except KeyError:  # Parametrized, pruned or normalised ones.
-            return list(weights)
+            return list(self.weights), self.bias
 
     def get_dense_product(self) -> Any:
         """W (out_features, in_features), of the layer's type and device; differentiable."""

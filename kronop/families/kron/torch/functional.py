@@ -70,7 +70,7 @@ def gekmm(
 def _kron(x: Any, factors: Any, alpha: Any, beta: Any, z: Any, left: bool) -> Any:
     beta = beta_beside(z, beta)
     if not torch.compiler.is_compiling():
-        result = kron.again(x, factors, z, alpha, beta, left)
+        result = kron.plain.again(x, factors, z, alpha, beta, left)
         if result is not None:
             return result
     is_list = isinstance(factors, (list, tuple))

@@ -190,19 +190,17 @@ def _backward(given: Named, kinds: Named, extra: Any, needs: Named, grad: Any) -
 def _prepare_backward(
     given: Named, kinds: Named, extra: Any, needs: Named, grad: Any
 ) -> Prepared | None:
-    if needs.z:
+    if kinds.z is not None:
         return None
     wanted = [needs.x, *needs.factors]
     found = repeated(grad, given.x, given.factors, given.alpha, given.left, wanted)
     if found is None:
         return None
 
-    def finish(made: Any, tensors: Any) -> dict[str, Any]:
-        of_x, *of_factors = _scatter(own(made, tensors), wanted)
-        return {"x": of_x, "factors": of_factors}
-
     own = found.finish
-    return dataclasses.replace(found, finish=finish)
+    return dataclasses.replace(
+        found, finish=lambda made, tensors: _scatter(own(made, tensors), wanted)
+    )
 
 
 kron = register(

@@ -128,21 +128,24 @@ def _prepare_forward(given: Named, needs: Named) -> Prepared | None:
 def _prepare_backward(
     given: Named, kinds: Named, between: Sequence[Any], needs: Named, grad: Any
 ) -> Prepared | None:
-    if not any(needs.weights) or needs.z:
+    if not any(needs.weights) or kinds.z is not None:
         return None
     step = _step_back(given, kinds, between, needs, grad)
     program = steps.known_gradients(*step)
     if program is None:
         return None
     _, chain, operands, wanted, _, last, _ = step
-    kind, needs_x, needs_bias = kinds.bias, needs.x, needs.bias
+    kind, needs_x, needs_bias, has_bias = kinds.bias, needs.x, needs.bias, kinds.bias is not None
 
-    def finish(made: Any, tensors: Any) -> dict[str, Any]:
-        found: dict[str, Any] = {"x": made.pop()} if needs_x else {}
+    is_all = all(item is not None for item in wanted)
+
+    def finish(made: Any, tensors: Any) -> list[Any]:
+        of_x = made.pop() if needs_x else None
         remaining = iter(made)
-        found["weights"] = [None if item is None else next(remaining) for item in wanted]
-        if needs_bias:
-            found["bias"] = bias_gradient(tensors[0], last, kind)
+        every = made if is_all else [None if item is None else next(remaining) for item in wanted]
+        found = [of_x, *every]
+        if has_bias:
+            found.append(bias_gradient(tensors[0], last, kind) if needs_bias else None)
         return found
 
     return Prepared(

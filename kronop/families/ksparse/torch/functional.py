@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -64,7 +65,7 @@ def ksmm(
     lists = (list, tuple, torch.nn.ParameterList)
     chain = list(weights) if isinstance(weights, lists) else [weights]
     if not torch.compiler.is_compiling():
-        result = product.again(x, chain, bias, z, alpha, beta, batch_last, activation)
+        result = product.plain.again(x, chain, bias, z, alpha, beta, batch_last, activation)
         if result is not None:
             return result
     if x is not None and is_plain((x, *chain, bias, z)):
@@ -83,6 +84,19 @@ def ksmm(
         x = product(x, [weight], None, None, 1, 0, batch_last, None)
     result = product(x, chain[-1:], bias, z, alpha, beta, batch_last, None)
     return _activated(result, activation)
+
+
+def again(x: Any, weights: Sequence[Any], bias: Any, batch_last: bool) -> Any:
+    """What `ksmm` gave and gives again for such tensors, none of them a list; None where it has to
+    be called. Never to be traced."""
+    tensors = [x, *weights] if bias is None else [x, *weights, bias]
+    return product.plain.repeat(_frame(len(weights), bias is None, batch_last), tensors)
+
+
+@functools.lru_cache(maxsize=64)
+def _frame(count: int, is_plain: bool, batch_last: bool) -> tuple[Any, ...]:
+    """Of such a call's arguments, in the order of the operator's schema."""
+    return (1, count, None if is_plain else 1, None, 1.0, 0.0, batch_last, None)
 
 
 def _may_need_derivative(tensors: Sequence[Any]) -> bool:

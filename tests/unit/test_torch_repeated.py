@@ -1,0 +1,307 @@
+"""Calls of kronop.torch that were made before: launched at once, and told apart from others."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import gc
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch.autograd import forward_ad  # noqa: E402
+
+import kronop  # noqa: E402
+import kronop.torch  # noqa: E402
+from kronop.core import prepared, program  # noqa: E402
+from kronop.torch.nn import KSLinear  # noqa: E402
+from kronop.torch.repeated import Repeat  # noqa: E402
+
+_close = torch.testing.assert_close
+
+
+class _Counter:
+    repeated = 0
+
+
+@pytest.fixture(autouse=True)
+def counter(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Counter]:
+    """How many calls were repeated."""
+    counter, launch = _Counter(), Repeat.launch
+
+    def counting(self: Any, tensors: Any) -> Any:
+        result = launch(self, tensors)
+        counter.repeated += result is not None
+        return result
+
+    monkeypatch.setattr(Repeat, "launch", counting)
+    prepared.forget()
+    program.forget()
+    yield counter
+    prepared.forget()
+    program.forget()
+
+
+def _kron(*factors: Any) -> Any:
+    return torch.kron(*(item.contiguous() for item in factors))
+
+
+def _dense(weight: Any) -> Any:
+    a, b, c, d = weight.shape
+    blocks = torch.einsum(
+        "ijkl,im,ln->ijlmkn", weight, torch.eye(a).to(weight), torch.eye(d).to(weight)
+    )
+    return blocks.reshape(a * b * d, a * c * d)
+
+
+def _gemkm(x: Any, v: Any, w: Any) -> Any:
+    return kronop.torch.gemkm(x, [v, w], alpha=0.5)
+
+
+def _gekmm(x: Any, v: Any, w: Any) -> Any:
+    return kronop.torch.gekmm([v, w], x)
+
+
+def _ksmm(x: Any, v: Any, w: Any) -> Any:
+    return kronop.torch.ksmm(x, [v, w])
+
+
+_CALLS: dict[str, tuple[Callable[..., Any], Callable[..., Any], Any]] = {
+    "gemkm": (_gemkm, lambda x, v, w: 0.5 * x @ _kron(v, w), ((5, 6), (2, 3), (3, 4))),
+    "gekmm": (_gekmm, lambda x, v, w: _kron(v, w) @ x, ((6, 5), (3, 2), (4, 3))),
+    "ksmm": (
+        _ksmm,
+        lambda x, v, w: x @ (_dense(w) @ _dense(v)).mT,
+        ((5, 4), (2, 3, 2, 1), (1, 2, 3, 2)),
+    ),
+}
+
+
+@pytest.fixture(params=_CALLS.values(), ids=_CALLS.keys())
+def case(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+def _operands(shapes: Any, seed: int, kind: Any = torch.float64) -> list[Any]:
+    generator = torch.Generator().manual_seed(seed)
+    made = [torch.randn(shape, dtype=torch.float64, generator=generator) for shape in shapes]
+    return [item.to(kind) for item in made]
+
+
+def _derived(call: Any, operands: Any, asked: Any) -> list[Any]:
+    for at, item in enumerate(operands):
+        item.requires_grad_(at in asked)
+    result = call(*operands)
+    chosen = [operands[at] for at in asked]
+    weights = torch.arange(result.numel(), dtype=result.dtype).reshape(result.shape) + 1
+    return [result, *torch.autograd.grad(result, chosen, weights)] if asked else [result]
+
+
+@pytest.mark.parametrize("asked", [(), (0,), (1, 2), (0, 1, 2)])
+def test_repeated_calls_are_those_of_other_tensors(
+    counter: _Counter, case: Any, asked: Any
+) -> None:
+    call, exact, shapes = case
+    every = []
+    for seed in range(8):
+        operands = _operands(shapes, seed)
+        every.append(operands)  # So that no tensor is where an earlier one was.
+        _close(_derived(call, operands, asked), _derived(exact, operands, asked))
+    assert counter.repeated >= 3
+
+
+def test_what_decides_a_call_is_told_apart(counter: _Counter, case: Any) -> None:
+    call, exact, shapes = case
+    changes: list[Callable[[list[Any]], list[Any]]] = [
+        lambda items: items,
+        lambda items: [item.float() for item in items],
+        lambda items: [items[0].repeat_interleave(2, 0)[::2], *items[1:]],
+        lambda items: [items[0].mT.contiguous().mT, *items[1:]],
+        lambda items: [items[0], items[1].mT.contiguous().mT, items[2]],
+        lambda items: [torch._neg_view(items[0]), *items[1:]],
+    ]
+    for _ in range(5):
+        for at, change in enumerate(changes):
+            for asked in ((), (1,), (0, 2)):
+                operands = [item.detach() for item in change(_operands(shapes, at))]
+                expected = _derived(exact, operands, asked)
+                _close(_derived(call, operands, asked), expected, rtol=1e-5, atol=1e-5)
+    assert counter.repeated
+
+
+def test_more_rows_are_another_call(counter: _Counter) -> None:
+    call, exact, _ = _CALLS["gemkm"]
+    for _ in range(5):
+        for rows in (1, 2, 5, 0):
+            operands = _operands(((rows, 6), (2, 3), (3, 4)), rows)
+            _close(call(*operands), exact(*operands))
+    assert counter.repeated >= 3
+
+
+def test_one_tensor_twice_is_not_two(counter: _Counter) -> None:
+    for _ in range(4):
+        x, v, w = _operands(((5, 4), (2, 2), (2, 2)), 0)
+        for pair in ((v, v), (v, w), (w, w)):
+            _close(_gemkm(x, *pair), 0.5 * x @ _kron(*pair))
+        leaf = v.requires_grad_()
+        ours, exact = (
+            torch.autograd.grad(y.sin().sum(), leaf)
+            for y in (_gemkm(x, leaf, leaf), 0.5 * x @ _kron(leaf, leaf))
+        )
+        _close(ours, exact)
+
+
+def test_where_others_look_on_nothing_is_repeated(counter: _Counter, case: Any) -> None:
+    call, exact, shapes = case
+    x, v, w = operands = _operands(shapes, 0)
+    for _ in range(6):
+        call(*operands)
+    before = counter.repeated
+    assert before
+    right = exact(*operands)
+    _close(torch.vmap(call, (None, None, 0))(x, v, torch.stack([w, 2 * w]))[1], 2 * right)
+    _close(torch.func.jvp(call, (x, v, w), (x, v, w))[1], 3 * right)
+    with forward_ad.dual_level():
+        _close(forward_ad.unpack_dual(call(forward_ad.make_dual(x, x), v, w)).tangent, right)
+    _close(torch.compile(call, backend="aot_eager", fullgraph=True)(*operands), right)
+    traced = torch.jit.trace(call, (x, v, w), check_trace=False)
+    _close(traced(2 * x, v, w), 2 * right)
+    with torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True):
+        assert type(call(*operands)) is not torch.Tensor
+    graph = torch.fx.experimental.proxy_tensor.make_fx(call)(x, v, w)
+    _close(graph(2 * x, v, w), 2 * right)
+    assert counter.repeated == before
+    call(*operands)
+    assert counter.repeated == before + 1
+
+
+def test_tensors_with_classes_of_their_own_go_through_torch(counter: _Counter, case: Any) -> None:
+    call, exact, shapes = case
+
+    class Own(torch.Tensor):
+        pass
+
+    operands = _operands(shapes, 0)
+    for _ in range(5):
+        call(*operands)
+    before = counter.repeated
+    own = operands[0].as_subclass(Own)
+    _close(call(own, *operands[1:]).as_subclass(torch.Tensor), exact(*operands))
+    assert counter.repeated == before
+
+
+def test_gradients_of_gradients_after_repeated_calls(case: Any) -> None:
+    call, exact, shapes = case
+    for seed in range(6):
+        operands = [item.requires_grad_() for item in _operands(shapes, seed)]
+        found = []
+        for product in (call, exact):
+            y = product(*operands)
+            first = torch.autograd.grad(y.sin().sum(), operands, create_graph=True)
+            found.append(torch.autograd.grad(sum(item.cos().sum() for item in first), operands))
+        _close(*found)
+
+
+def test_saved_tensors_that_changed_are_an_error_each_time(case: Any) -> None:
+    call, _, shapes = case
+    for seed in range(6):
+        operands = _operands(shapes, seed)
+        operands[0].requires_grad_()
+        result = call(*operands)
+        operands[1].mul_(2)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            result.sum().backward()
+
+
+def test_hooks_may_give_other_tensors_back(case: Any) -> None:
+    call, exact, shapes = case
+    hooks: Callable[[], Any] = lambda: torch.autograd.graph.saved_tensors_hooks(  # noqa: E731
+        lambda item: item.float(), lambda item: item.double().clone()
+    )
+    for seed in range(6):
+        for context in (contextlib.nullcontext, hooks):
+            operands = [item.float().double() for item in _operands(shapes, seed)]
+            with context():
+                found = _derived(call, operands, (0, 1, 2))
+            right = _derived(exact, operands, (0, 1, 2))
+            _close(found, right, rtol=1e-5, atol=1e-5)
+
+
+def test_memory_that_was_freed_is_an_error(case: Any) -> None:
+    call, _, shapes = case
+    operands = _operands(shapes, 0)
+    for _ in range(5):
+        call(*operands)
+    operands[1].untyped_storage().resize_(0)
+    with pytest.raises(kronop.ArgumentError):
+        call(*operands)
+
+
+def test_nothing_that_was_given_is_kept(case: Any) -> None:
+    call, _, shapes = case
+    for asked in ((), (0, 1, 2)):
+        operands = _operands(shapes, 0)
+        for _ in range(6):
+            _derived(call, operands, asked)
+        kept = [weakref.ref(item) for item in operands]
+        del operands
+        gc.collect()
+        assert not any(item() is not None for item in kept)
+
+
+def test_what_was_learned_is_forgotten_with_the_rest(counter: _Counter) -> None:
+    call, exact, shapes = _CALLS["gemkm"]
+    operands = _operands(shapes, 0)
+    for _ in range(6):
+        call(*operands)
+    before = counter.repeated
+    prepared.forget()
+    _close(call(*operands), exact(*operands))
+    assert counter.repeated == before
+
+
+def test_autocast_and_inference_are_told_apart(counter: _Counter) -> None:
+    layer = KSLinear([(2, 3, 2, 1), (1, 2, 3, 2)])
+    x = torch.randn(5, 4)
+    exact = torch.nn.functional.linear(x, layer.get_dense_product(), layer.bias)
+    for _ in range(6):
+        _close(layer(x), exact)
+        with torch.no_grad():
+            assert not layer(x).requires_grad
+        with torch.inference_mode():
+            assert layer(x).is_inference()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            narrow = layer(x)
+        assert narrow.dtype is torch.bfloat16
+        assert narrow.requires_grad
+        _close(narrow.float(), exact, rtol=0.1, atol=0.1)
+    assert counter.repeated
+
+
+def test_layers_that_were_copied_pruned_or_frozen(counter: _Counter) -> None:
+    layer, x = KSLinear([(2, 3, 2, 1), (1, 2, 3, 2)]), torch.randn(5, 4)
+
+    def check(layer: Any) -> None:
+        for _ in range(5):
+            exact = torch.nn.functional.linear(x, layer.get_dense_product(), layer.bias)
+            _close(layer(x), exact)
+
+    check(layer)
+    other = copy.deepcopy(layer)
+    with torch.no_grad():
+        other.bias.mul_(3)
+    check(other)
+    torch.nn.utils.parametrize.register_parametrization(other, "bias", torch.nn.Tanh())
+    check(other)
+    torch.nn.utils.parametrize.register_parametrization(other.weights, "0", torch.nn.Tanh())
+    check(other)
+    check(layer.requires_grad_(False))
+    layer.bias = None
+    check(layer)
+    found = torch.func.functional_call(layer, {"weights.0": layer.weights[0] * 2}, (x,))
+    _close(found, 2 * layer(x))
+    assert counter.repeated

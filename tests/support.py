@@ -13,7 +13,7 @@ import kronop
 from kronop import compiler
 from kronop.args.device import default_device, target_of_device
 from kronop.descriptions.datatype import DataType, result_type
-from kronop.families.kron.cuda import passes
+from kronop.families.kron.cuda import pass_choice
 
 ELEMENTS = (
     kronop.float32,
@@ -42,7 +42,7 @@ _TINY = {
 
 def forget_passes() -> None:
     """Has the passes of Kronecker products judged anew: a test changes which tiles there are."""
-    for judged in (passes._ways, passes._least, passes._may):
+    for judged in (pass_choice._ways, pass_choice._least, pass_choice._may):
         judged.cache_clear()
 
 

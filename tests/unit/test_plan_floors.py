@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 import kronop
-from kronop.core.operation import emitter_of
 from kronop.emit.cuda import contract_cost, contract_mma, contract_step
 from kronop.emit.cuda.cheapest import cheapest
 from kronop.families.kron.cuda import mma, pass_choice, pass_cost, passes
@@ -65,7 +64,7 @@ def test_few_of_many_are_judged() -> None:
 def _for(target: str, operation: Any) -> Any:
     """Its description, for another target's own instruction."""
     description, parsed = operation.description, Target.parse(target)
-    instruction = emitter_of(type(description), parsed).instruction(description.X.element, parsed)
+    instruction = operation.kind.emitter(parsed).instruction(description.X.element, parsed)
     return replace(description, math=instruction)
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import kronop
-from kronop.emit.cuda import contract_cost, contract_mma, contract_step
+from kronop.emit.cuda import contract_cost, contract_mma, contract_step, operands
 from kronop.emit.cuda.cheapest import cheapest
-from kronop.families.kron.cuda import mma, pass_choice, pass_cost, passes
+from kronop.families.kron.cuda import pass_choice, pass_cost, passes
 from kronop.families.kron.cuda.tile import TileShape
 from kronop.families.kron.cuda.tiles import Key
 from kronop.families.ksparse import chains
@@ -82,7 +82,7 @@ def test_no_tile_of_a_pass_costs_less_than_its_floor(seed: int) -> None:
     chance = random.Random(seed)
     target = chance.choice(("sm_80", "sm_90a"))
     description, rows = _kron(chance, target), chance.choice(_ROWS)
-    key, splits = Key(description), bool(mma.splits_of(description.math))
+    key, splits = Key(description), bool(operands.splits_of(description.math))
     of = Target.parse(target)
     for shape, ends in passes._windows(description, of, rows, []).values():
         least = pass_cost.least_of_pass(description.math, shape, ends, of, rows)

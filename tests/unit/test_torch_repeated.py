@@ -18,8 +18,11 @@ from torch.autograd import forward_ad  # noqa: E402
 import kronop  # noqa: E402
 import kronop.torch  # noqa: E402
 from kronop.core import prepared, program  # noqa: E402
+from kronop.families.kron.torch import calls, gradient, sums  # noqa: E402
+from kronop.families.ksparse.torch import computing, steps  # noqa: E402
 from kronop.torch.nn import KSLinear  # noqa: E402
 from kronop.torch.repeated import Repeat  # noqa: E402
+from tests.unit import test_program, test_torch_steps  # noqa: E402
 
 _close = torch.testing.assert_close
 
@@ -112,6 +115,64 @@ def test_repeated_calls_are_those_of_other_tensors(
         every.append(operands)  # So that no tensor is where an earlier one was.
         _close(_derived(call, operands, asked), _derived(exact, operands, asked))
     assert counter.repeated >= 3
+
+
+@pytest.fixture
+def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gradients by doubles of their kernels, launched from addresses as these are."""
+    for module in (steps, computing, gradient, sums):
+        monkeypatch.setattr(module, "on_gpu", lambda item: True)
+    monkeypatch.setattr(computing, "weight_gradient", test_torch_steps._weight_gradient)
+    monkeypatch.setattr(steps, "gradient_arguments", test_torch_steps._arguments)
+    monkeypatch.setattr(calls, "weight_gradient", test_program._weight_gradient)
+    monkeypatch.setattr(calls, "gradient_arguments", test_program._arguments)
+
+
+@pytest.mark.usefixtures("as_on_a_gpu")
+@pytest.mark.parametrize("asked", [(1,), (1, 2), (0, 2), (0, 1, 2)])
+def test_repeated_backwards_are_those_of_other_tensors(
+    counter: _Counter, case: Any, asked: Any
+) -> None:
+    call, exact, shapes = case
+    every = []
+    for seed in range(10):
+        operands, before = _operands(shapes, seed), counter.repeated
+        every.append(operands)
+        found = _derived(call, operands, asked)
+        repeated = counter.repeated - before
+        _close(found, _derived(exact, operands, asked))
+        if len(asked) > 1:
+            assert len({item.untyped_storage().data_ptr() for item in found}) == len(found)
+    assert repeated == 2
+
+
+@pytest.mark.usefixtures("as_on_a_gpu")
+def test_a_layers_repeated_backward_has_all_gradients(counter: _Counter) -> None:
+    layer = KSLinear([(2, 3, 2, 1), (1, 2, 3, 2)], dtype=torch.float64)
+    for seed in range(10):
+        (x,), before = _operands(((5, 4),), seed), counter.repeated
+        leaves = [x.requires_grad_(), *layer.parameters()]
+        ones = torch.ones(5, 4, dtype=torch.float64)
+        for grad in (ones, ones[:1].expand(5, 4)):
+            found = torch.autograd.grad(layer(x), leaves, grad)
+            repeated = counter.repeated - before
+            exact = torch.nn.functional.linear(x, layer.get_dense_product(), layer.bias)
+            _close(found, torch.autograd.grad(exact, leaves, grad))
+    assert repeated == 4
+
+
+@pytest.mark.usefixtures("as_on_a_gpu")
+def test_what_a_backward_is_asked_for_is_told_apart(counter: _Counter, case: Any) -> None:
+    call, exact, shapes = case
+    operands = [item.requires_grad_() for item in _operands(shapes, 0)]
+    for _ in range(8):
+        for chosen in (operands, operands[1:], operands[:1], operands[1:2]):
+            ours, right = (
+                torch.autograd.grad(product(*operands).sin().sum(), chosen)
+                for product in (call, exact)
+            )
+            _close(ours, right)
+    assert counter.repeated
 
 
 def test_what_decides_a_call_is_told_apart(counter: _Counter, case: Any) -> None:

@@ -4,6 +4,8 @@ kronop.torch knows of no family."""
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -203,3 +205,9 @@ def test_the_common_part_names_no_family() -> None:
         assert not found, f"{path.name}: {found}"
         assert "kronop.families" not in text
         assert "kronop.torch.nn" not in text
+
+
+@pytest.mark.parametrize("module", ["kron.torch.gradient", "ksparse.torch.sparse"])
+def test_a_family_s_operators_can_be_imported_first(module: str) -> None:
+    """`kronop.torch` imports them, and they import it."""
+    subprocess.run([sys.executable, "-c", f"import kronop.families.{module}"], check=True)

@@ -26,6 +26,7 @@ from kronop.args.stream import stream_handle
 from kronop.args.tensor import view
 from kronop.args.view import Device, TensorView, contiguous_strides
 from kronop.core import winners
+from kronop.core.reach import Reach
 
 # A pointer to slot i reads (i + 1) << 48, plus this so that displacements of both signs fit.
 _SLOT_BITS, _MIDDLE = 48, 1 << 47
@@ -205,15 +206,13 @@ class Call:
         apart = range(source + is_apart)
         self._read = tuple(_span(slot, tensors[slot]) for slot in apart if addresses[slot])
         self._written = _span(result, tensors[result]) if addresses[result] else (0, 0, 0)
-        self._ends = self._ends_of(tensors, addresses)
+        spans = [*self._read, self._written] if addresses[result] else self._read
+        self._reach = Reach(tensors, [(slot, above) for slot, _, above in spans])
 
     def run(self, tensors: Sequence[Any], addresses: list[int]) -> Any:
         """The result, or None where the checks have to decide: nothing has been written then."""
-        for slot, above, size in self._ends:
-            tensor = tensors[slot]
-            # Storages shrink under tensors, whose shapes say nothing of it.
-            if len(tensor.untyped_storage()) < tensor.storage_offset() * size + above:
-                return None
+        if not self._reach.holds(tensors):
+            return None
         given = tensors[-1]
         if given is not None:
             if self._may_overlap(addresses):
@@ -239,18 +238,6 @@ class Call:
                 return None
             del source
         return result
-
-    def _ends_of(
-        self, tensors: Sequence[Any], addresses: Sequence[int]
-    ) -> tuple[tuple[int, int, int], ...]:
-        """The torch tensors that are read or written: slot, bytes from the address to the end, and
-        bytes of an element."""
-        spans = [*self._read, self._written] if addresses[-1] else self._read
-        return tuple(
-            (slot, above, tensors[slot].element_size())
-            for slot, _, above in spans
-            if hasattr(tensors[slot], "untyped_storage")
-        )
 
     def _launch_with_scratch(self, step: Step, addresses: list[int], stream: int, x: Any) -> bool:
         """Whether there was memory in the framework's allocator, where it comes from there."""

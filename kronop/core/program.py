@@ -22,6 +22,7 @@ from kronop.args.tensor import view
 from kronop.args.view import Device
 from kronop.core import prepared
 from kronop.core.prepared import Key, Launches, Step, Symbols, UnfitError, surroundings, symbol
+from kronop.core.reach import Reach
 
 __all__ = [
     "Maker",
@@ -92,6 +93,7 @@ class Program:
         steps: in their order.
         makers: of the results.
         make_scratch: of the scratch memory; None where there is none.
+        reach: of the tensors given.
         device, framework: of the tensors.
 
     Attributes:
@@ -103,23 +105,27 @@ class Program:
         steps: Sequence[Step],
         makers: Sequence[Maker],
         make_scratch: Maker | None,
+        reach: Reach,
         device: Device,
         framework: str,
     ) -> None:
         self.knobs = knobs.current()
         self._launch, self._results = Launches(steps).launch, len(makers)
         self._makers = [*makers] if make_scratch is None else [*makers, make_scratch]
+        self._reach = reach
         self._is_host, self._device, self._framework = device.is_host, device.index, framework
         self._address = signature.addresser(framework)
 
-    def run(self, like: Any, addresses: list[int]) -> list[Any] | None:
+    def run(self, tensors: Sequence[Any], addresses: list[int]) -> list[Any] | None:
         """The results, or None where the checks have to decide: nothing was launched then.
 
         Args:
-            like: a tensor on the device.
-            addresses: of the tensors given; taken over.
+            tensors: those given.
+            addresses: theirs; taken over.
         """
-        made = []
+        if not self._reach.holds(tensors):
+            return None
+        made, like = [], tensors[0]
         for make in self._makers:
             try:
                 item = make(like)
@@ -180,15 +186,19 @@ class Recording:
         first, given = self._calls[0], len(self._tensors)
         regions = _Regions(first.device, given + len(results))
         every = (*self._tensors, *(item for item, _ in results))
+        ends = []
         for slot, tensor in enumerate(every):
             item = view(tensor, "")
-            regions.add(slot, *span(item), item.pointer)
+            low, high = span(item)
+            regions.add(slot, low, high, item.pointer)
+            ends.append((slot, high - item.pointer))
         for tensor in scratch:
             regions.add_scratch(*span(view(tensor, "")))
         steps = [Step(arguments, regions) for arguments in self._calls]
         nbytes = regions.scratch_bytes
         maker = (lambda like: make_scratch(like, nbytes)) if nbytes else None
-        return Program(steps, [make for _, make in results], maker, first.device, first.framework)
+        reach, makers = Reach(every, ends[:given]), [make for _, make in results]
+        return Program(steps, makers, maker, reach, first.device, first.framework)
 
 
 # By signature; None for those that have to go the long way. See `prepared` for threads.
@@ -239,7 +249,7 @@ def repeat(
     key, addresses = known
     found = _programs.get(key)
     if found is not None and found.knobs is knobs.current():
-        return found.run(tensors[0], addresses), None
+        return found.run(tensors, addresses), None
     if knobs.current().debug or _programs.get(key, False) is None:
         return None, None
     if key in _seen:

@@ -302,6 +302,19 @@ def test_memory_that_was_freed_is_an_error(case: Any) -> None:
         call(*operands)
 
 
+@pytest.mark.parametrize("asked", [(), (0, 1, 2)])
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_memory_that_shrank_is_an_error(case: Any, place: int, asked: tuple[int, ...]) -> None:
+    call, _, shapes = case
+    for seed in range(6):
+        _derived(call, _operands(shapes, seed), asked)
+    operands = _operands(shapes, 6)
+    storage = operands[place].untyped_storage()
+    storage.resize_(storage.nbytes() // 2)
+    with pytest.raises(kronop.ArgumentError):
+        _derived(call, operands, asked)
+
+
 def test_nothing_that_was_given_is_kept(case: Any) -> None:
     call, _, shapes = case
     for asked in ((), (0, 1, 2)):

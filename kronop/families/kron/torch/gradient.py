@@ -137,7 +137,7 @@ def repeated(
 
     return Prepared(
         tensors=tensors,
-        launch=lambda tensors, addresses: found.run(tensors[0], addresses),
+        launch=found.run,
         finish=finish,
     )
 

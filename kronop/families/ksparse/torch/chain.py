@@ -120,7 +120,7 @@ def _prepare_forward(given: Named, needs: Named) -> Prepared | None:
 
     return Prepared(
         tensors=[x, *weights] if bias is None else [x, *weights, bias],
-        launch=lambda tensors, addresses: program.run(tensors[0], addresses),
+        launch=program.run,
         finish=finish,
     )
 
@@ -150,7 +150,7 @@ def _prepare_backward(
 
     return Prepared(
         tensors=[grad, *chain, *(item for item in operands if item is not None)],
-        launch=lambda tensors, addresses: program.run(tensors[0], addresses),
+        launch=program.run,
         finish=finish,
     )
 

@@ -143,7 +143,7 @@ def keep(winner: Winner) -> None:
 def fingerprint(plan: Plan) -> str:
     """Digest of all that decides what the plan's kernels and launches do."""
     parts = [
-        (source.text, header_digests(source), repr(step.launch), step.threads, step.shared_bytes)
+        (source.text, header_digests(source), repr(step.design))
         for source, step in zip(render(plan), plan.steps, strict=True)
     ]
     return digest("kronop plan", *parts)

@@ -1,41 +1,60 @@
 """A plan as text, and back: how one process hands its plans to the next.
 
-The text is JSON of strings, numbers and lists. The target and the operation's own epilogue are not
-in it, for whoever asks for a plan has both.
+The text is JSON of strings, numbers, lists, and objects for what is none of these. The target and
+the operation's own epilogue are not in it, for whoever asks for a plan has both.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import enum
+import functools
+import importlib
 import json
+import sys
 from typing import Any
 
-from kronop.artifacts import Field, KernelSignature, Scalar
-from kronop.descriptions.datatype import TENSOR_TYPES
+from kronop.artifacts import Field, KernelSignature
+from kronop.descriptions.datatype import TENSOR_TYPES, DataType, tfloat32
 from kronop.descriptions.epilogue import Epilogue, LinearCombination
+from kronop.descriptions.math_instruction import MathInstruction
+from kronop.emit.design import Decision, Design
 from kronop.emit.plan import Plan, Step
 from kronop.target import Target
 
-_OWN = "own"
-_KINDS = {"str": str, "int": int}
-# name -> type of what JSON has as well; lists stand for tuples.
-_PLAIN: dict[str, type] = {
-    item.name: _KINDS.get(str(item.type), tuple)
-    for item in dataclasses.fields(Step)
-    if item.name not in ("signature", "epilogue")
-}
+_OWN, _TYPE, _CLASS, _MEMBER = "own", "type", "class", "member"
+_ELEMENTS = {**TENSOR_TYPES, tfloat32.name: tfloat32}
+_PLAIN = (str, bool, int, float, type(None))
+# What a field that is declared so has to be; others are checked by whoever takes them.
+_DECLARED = {"int": int, "bool": bool, "str": str}
 
 
 def to_text(plan: Plan, epilogue: Epilogue) -> str:
     """The text of a plan for an operation with that epilogue."""
-    steps = [
-        [
-            [getattr(step, name) for name in _PLAIN],
-            _of_signature(step.signature),
-            _of_epilogue(step.epilogue, epilogue),
-        ]
-        for step in plan.steps
-    ]
+
+    def told(value: Any) -> Any:
+        if isinstance(value, enum.Enum):
+            return {_MEMBER: value.name, **_class_name(type(value))}
+        if isinstance(value, _PLAIN):
+            return value
+        if isinstance(value, tuple):
+            return [told(item) for item in value]
+        if isinstance(value, DataType):
+            return {_TYPE: value.name}
+        if isinstance(value, Epilogue) and value == epilogue:
+            return {_OWN: True}
+        if isinstance(value, _KEPT) or type(value) is LinearCombination:
+            return {**_class_name(type(value)), **_named(value)}
+        raise TypeError(f"plans are made of decisions, not of {value!r}")
+
+    def _named(value: Any) -> dict[str, Any]:
+        return {
+            item.name: told(getattr(value, item.name))
+            for item in dataclasses.fields(value)
+            if item.init
+        }
+
+    steps = [_named(step) for step in plan.steps]
     return json.dumps([steps, plan.rejected], separators=(",", ":"))
 
 
@@ -45,63 +64,67 @@ def from_text(text: str, target: Target, epilogue: Epilogue) -> Plan:
     Raises:
         ValueError: it is not the text of a plan.
     """
+
+    def value_of(told: Any) -> Any:
+        if isinstance(told, list):
+            return tuple(value_of(item) for item in told)
+        if not isinstance(told, dict):
+            return told
+        if _OWN in told:
+            return epilogue
+        if _TYPE in told:
+            return _ELEMENTS[told[_TYPE]]
+        kind = _class_of(told.pop(_CLASS))
+        if _MEMBER in told:
+            return kind[told[_MEMBER]]
+        return made(kind, told)
+
+    def made(kind: Any, told: dict[str, Any]) -> Any:
+        return kind(**{name: _checked(kind, name, value_of(it)) for name, it in told.items()})
+
     try:
         steps, rejected = json.loads(text)
         return Plan(
             target=target,
-            steps=tuple(
-                _step(plain, signature, used, epilogue) for plain, signature, used in steps
-            ),
+            steps=tuple(made(Step, step) for step in steps),
             rejected=tuple((_is(str, name), _is(str, why)) for name, why in rejected),
         )
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError, ImportError) as error:
         raise ValueError(f"not the text of a plan: {error!r}") from error
 
 
-def _step(plain: list[Any], signature: Any, used: Any, epilogue: Epilogue) -> Step:
-    named = zip(_PLAIN.items(), plain, strict=True)
-    return Step(
-        **{name: _is(kind, _frozen(value)) for (name, kind), value in named},
-        signature=_signature(*signature),
-        epilogue=_epilogue(used, epilogue),
-    )
+_KEPT = (Decision, MathInstruction, KernelSignature, Field)
+_CLASSES = (*_KEPT, LinearCombination, enum.Enum)
+
+
+def _class_name(kind: type) -> dict[str, str]:
+    return {_CLASS: f"{kind.__module__}:{kind.__qualname__}"}
+
+
+@functools.cache
+def _class_of(told: str) -> Any:
+    """The class of that name: one that plans are made of, in kronop or where a family is from."""
+    module, _, name = told.partition(":")
+    if not module.startswith("kronop.") and module not in sys.modules:
+        raise TypeError(f"plans are not made of {told}")
+    kind = getattr(importlib.import_module(module), name)
+    if not (isinstance(kind, type) and issubclass(kind, _CLASSES)):
+        raise TypeError(f"plans are not made of {told}")
+    return kind
+
+
+@functools.cache
+def _declared(kind: type) -> dict[str, type | None]:
+    every = {item.name: _DECLARED.get(str(item.type)) for item in dataclasses.fields(kind)}
+    return {**every, "design": Design} if kind is Step else every
+
+
+def _checked(kind: type, name: str, value: Any) -> Any:
+    declared = _declared(kind)[name]
+    return value if declared is None else _is(declared, value)
 
 
 def _is(kind: type, value: Any) -> Any:
     if not isinstance(value, kind):
         raise TypeError(f"expected {kind.__name__}, got {value!r}")
     return value
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(map(_frozen, value)) if isinstance(value, list) else value
-
-
-def _of_signature(signature: KernelSignature) -> list[Any]:
-    fields = [[item.name, item.scalar.name, item.count] for item in signature.fields]
-    return [signature.struct_name, fields]
-
-
-def _signature(struct_name: str, fields: list[Any]) -> KernelSignature:
-    return KernelSignature(
-        _is(str, struct_name),
-        tuple(Field(_is(str, name), Scalar[scalar], count) for name, scalar, count in fields),
-    )
-
-
-def _of_epilogue(used: Epilogue | None, own: Epilogue) -> Any:
-    """The operation's own, or the plain one that stands between two factors of a chain."""
-    if used is None or used == own:
-        return None if used is None else _OWN
-    if type(used) is not LinearCombination:
-        raise TypeError(f"steps have the operation's epilogue or a plain one, not {used!r}")
-    types = (used.element_output, used.element_accumulator, used.element_epilogue)
-    return [used.epilogue_vector_length, *(element.name for element in types)]
-
-
-def _epilogue(told: Any, own: Epilogue) -> Epilogue | None:
-    if told is None or told == _OWN:
-        return None if told is None else own
-    length, *names = told
-    output, accumulator, compute = (TENSOR_TYPES[name] for name in names)
-    return LinearCombination(output, length, accumulator, compute)

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from kronop.artifacts import Language, Source
 from kronop.descriptions.epilogue import Epilogue
-from kronop.emit.plan import Constant, Plan, Step
+from kronop.emit.design import Constant, Instantiation
+from kronop.emit.plan import Plan, Step
 from kronop.errors import DescriptionError, mismatch
 
 _ROOT = Path(__file__).parent
@@ -35,17 +36,18 @@ def render(plan: Plan) -> tuple[Source, ...]:
     return tuple(
         Source(
             entry=step.entry,
-            text=_text(step, backend),
+            text=_text(step, made, backend),
             language=_LANGUAGE[backend],
-            include_directories=_folders(step, backend),
+            include_directories=_folders(made.package, backend),
         )
         for step in plan.steps
+        for made in [step.design.instantiation(plan.target)]
     )
 
 
-def _folders(step: Step, backend: str) -> tuple[str, ...]:
+def _folders(package: str, backend: str) -> tuple[str, ...]:
     shared = str(_INCLUDE[backend])
-    return (_folder(step.package), shared) if step.package else (shared,)
+    return (_folder(package), shared) if package else (shared,)
 
 
 @functools.cache
@@ -59,34 +61,35 @@ def _folder(package: str) -> str:
     return spec.submodule_search_locations[0]
 
 
-def _text(step: Step, backend: str) -> str:
-    members = [f"  using {name} = {value};" for name, value in step.types]
-    members += [f"  static constexpr {_constant(name, value)};" for name, value in step.constants]
+def _text(step: Step, made: Instantiation, backend: str) -> str:
+    design = step.design
+    members = [f"  using {name} = {value};" for name, value in made.types]
+    members += [f"  static constexpr {_constant(name, value)};" for name, value in made.constants]
     return "\n".join(
         [
             f"// {step.note}",
-            f'#include "{step.header}"',
+            f'#include "{made.header}"',
             "",
-            f"using Parameters = {step.parameters};",
-            step.signature.static_asserts("Parameters"),
+            f"using Parameters = {made.parameters};",
+            design.signature.static_asserts("Parameters"),
             "",
             *_LOCAL[backend][0],
-            *([] if step.epilogue is None else [_functor(step.epilogue), ""]),
+            *([] if design.epilogue is None else [_functor(design.epilogue), ""]),
             "struct Step {",
             *members,
             "};",
             *_LOCAL[backend][1],
             "",
             _ENTRY[backend].format(
-                entry=step.entry, template=step.template, cluster=_cluster(step)
+                entry=step.entry, template=made.template, cluster=_cluster(made)
             ),
         ]
     )
 
 
-def _cluster(step: Step) -> str:
+def _cluster(made: Instantiation) -> str:
     """What makes a kernel's blocks come in clusters."""
-    blocks = dict(step.constants).get("kCluster", 1)
+    blocks = dict(made.constants).get("kCluster", 1)
     return "" if blocks == 1 else " __cluster_dims__(Step::kCluster)"
 
 
@@ -95,7 +98,7 @@ def _constant(name: str, value: Constant) -> str:
         return f"{_integer(*value)} {name}[] = {{{', '.join(map(str, value))}}}"
     if isinstance(value, bool):
         return f"bool {name} = {str(value).lower()}"
-    return f"{_integer(value)} {name} = {value}"
+    return f"{_integer(value)} {name} = {int(value)}"
 
 
 def _integer(*values: int) -> str:

@@ -11,7 +11,7 @@ from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.tile import TileDescription
 from kronop.emit.cuda import operands
-from kronop.emit.plan import Constant
+from kronop.emit.design import Constant
 from kronop.target import Target
 
 MOST_LANES = 8

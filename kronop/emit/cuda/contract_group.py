@@ -10,7 +10,7 @@ from kronop.descriptions.epilogue import Epilogue
 from kronop.emit.cuda import contract_banks, contract_mma, operands
 from kronop.emit.cuda import contract_group_chains as chains
 from kronop.emit.cuda.contract import Contraction, Order
-from kronop.emit.plan import Constant
+from kronop.emit.design import Constant
 from kronop.target import Target
 
 TEAM_ROWS, TEAM, _TEAM_WARPS = 64, 128, 4

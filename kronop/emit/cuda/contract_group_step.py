@@ -13,6 +13,7 @@ from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.cuda import contract_group, operands
 from kronop.emit.cuda.contract import Contraction
 from kronop.emit.cuda.contract_group import GroupTile
+from kronop.emit.design import Flat
 from kronop.emit.plan import Step
 from kronop.target import Target
 
@@ -39,31 +40,33 @@ def pack_step(
     names = ("lanes", "groups", "reading", "contracted_w", "produced_w", "lane_w", "group_w")
     return Step(
         entry=f"pack_{entry}",
-        header=f"kronop/{template}.cuh",
-        template=f"kronop::{template}",
-        parameters="kronop::PackParameters",
-        types=operands.element_types(math, work.source, work.source, None),
-        constants=(
-            ("kThreads", _PACK_THREADS),
-            ("kBlocks", 1),
-            *contract_group.pack_constants(work, tile, splits),
-            ("kContracted", work.contracted),
-            ("kProduced", work.produced),
-        ),
-        signature=KernelSignature(
-            "PackParameters",
-            (
-                Field("w", Scalar.POINTER, 1),
-                Field("packed", Scalar.POINTER, 1),
-                *(Field(name, Scalar.INT64, 1) for name in names),
-            ),
-        ),
-        epilogue=None,
-        threads=_PACK_THREADS,
-        shared_bytes=0,
         bytes_per_row=0,
         operations_per_row=0,
         note=f"weights in the order of products, {bytes_of_weights} bytes for each group",
+        design=Flat(
+            header=f"kronop/{template}.cuh",
+            template=f"kronop::{template}",
+            parameters="kronop::PackParameters",
+            types=operands.element_types(math, work.source, work.source, None),
+            constants=(
+                ("kThreads", _PACK_THREADS),
+                ("kBlocks", 1),
+                *contract_group.pack_constants(work, tile, splits),
+                ("kContracted", work.contracted),
+                ("kProduced", work.produced),
+            ),
+            signature=KernelSignature(
+                "PackParameters",
+                (
+                    Field("w", Scalar.POINTER, 1),
+                    Field("packed", Scalar.POINTER, 1),
+                    *(Field(name, Scalar.INT64, 1) for name in names),
+                ),
+            ),
+            epilogue=None,
+            threads=_PACK_THREADS,
+            shared_bytes=0,
+        ),
     )
 
 

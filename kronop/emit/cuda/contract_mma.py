@@ -16,7 +16,7 @@ from kronop.descriptions.tile import TileDescription
 from kronop.emit.cuda import contract_banks, operands
 from kronop.emit.cuda.contract import Contraction, Order, rows_bytes
 from kronop.emit.cuda.contract_banks import Pitch
-from kronop.emit.plan import Constant
+from kronop.emit.design import Constant
 from kronop.target import Target
 
 # Contracted steps of a warp's products, and the rows and outputs of one product.

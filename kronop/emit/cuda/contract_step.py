@@ -27,7 +27,8 @@ from kronop.emit.cuda.contract import Contraction, ContractTile, Order
 from kronop.emit.cuda.contract_group import GroupTile
 from kronop.emit.cuda.contract_mma import ContractMmaTile
 from kronop.emit.cuda.operands import splits_of
-from kronop.emit.plan import Constant, Step
+from kronop.emit.design import Constant, Flat
+from kronop.emit.plan import Step
 from kronop.target import Target
 
 ROW_AXES, GROUP_AXES = 3, 4
@@ -259,19 +260,21 @@ def contract_step(
         shared_bytes = contract.shared_bytes(tile, accumulator)
     return Step(
         entry=entry,
-        header=f"kronop/{header}.cuh",
-        template=f"kronop::{name}",
-        parameters=f"kronop::ContractParameters<{scalar.cxx}>",
-        types=operands.element_types(math, work.source, work.output, epilogue),
-        constants=constants,
-        signature=_signature(scalar),
-        epilogue=epilogue,
-        threads=tile.threads,
-        shared_bytes=shared_bytes,
         bytes_per_row=traffic[0],
         operations_per_row=traffic[1],
         note=note,
-        launch=(*launch, *cores, ("joins", joins), ("mma", name != "contract_tiles")),
+        design=Flat(
+            header=f"kronop/{header}.cuh",
+            template=f"kronop::{name}",
+            parameters=f"kronop::ContractParameters<{scalar.cxx}>",
+            types=operands.element_types(math, work.source, work.output, epilogue),
+            constants=constants,
+            signature=_signature(scalar),
+            epilogue=epilogue,
+            threads=tile.threads,
+            shared_bytes=shared_bytes,
+            launch=(*launch, *cores, ("joins", joins), ("mma", name != "contract_tiles")),
+        ),
     )
 
 

@@ -58,7 +58,9 @@ def piece(steps: Sequence[Step], last: KSparseDescription, factors: int) -> tupl
         ("by_rows", last.batch_last == (last.Y.layout is RowMajor)),
     )
     *before, step = steps
-    return *before, dataclasses.replace(step, launch=(*step.launch, *marks))
+    return *before, dataclasses.replace(
+        step, design=dataclasses.replace(step.design, launch=(*step.design.launch, *marks))
+    )
 
 
 def pieces(plan: Plan) -> list[Plan]:

@@ -6,7 +6,8 @@ from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.cuda import operands
-from kronop.emit.plan import Constant, Plan, Step
+from kronop.emit.design import Constant, Flat
+from kronop.emit.plan import Plan, Step
 from kronop.emit.x86 import planning
 from kronop.target import Target
 from tests.families.scaled.description import ScaledDescription, ScaledProblem
@@ -32,27 +33,31 @@ class _Emitter:
             entry=f"scaled_{what.X.element.short}_{what.epilogue.name}_{target.arch}".replace(
                 "-", "_"
             ),
-            header=self.header,
-            package="tests.families.scaled",
-            template="kronop::scaled",
-            parameters=f"kronop::ScaledParameters<{scalars.count}, {scalars.scalar.cxx}>",
-            types=operands.element_types(what.math, what.X.element, what.Y.element, what.epilogue),
-            constants=(*self.constants, ("kSaturate", operands.saturates(what.epilogue))),
-            signature=KernelSignature(
-                "ScaledParameters",
-                (
-                    *(Field(name, Scalar.POINTER) for name in _POINTERS),
-                    Field("items", Scalar.INT64),
-                    Field("threads", Scalar.INT64),
-                    scalars,
-                ),
-            ),
-            epilogue=what.epilogue,
-            threads=self.threads,
-            shared_bytes=0,
             bytes_per_row=what.columns * (2 * what.X.element.bytes + what.Y.element.bytes),
             operations_per_row=what.columns,
             note="X times W",
+            design=Flat(
+                header=self.header,
+                package="tests.families.scaled",
+                template="kronop::scaled",
+                parameters=f"kronop::ScaledParameters<{scalars.count}, {scalars.scalar.cxx}>",
+                types=operands.element_types(
+                    what.math, what.X.element, what.Y.element, what.epilogue
+                ),
+                constants=(*self.constants, ("kSaturate", operands.saturates(what.epilogue))),
+                signature=KernelSignature(
+                    "ScaledParameters",
+                    (
+                        *(Field(name, Scalar.POINTER) for name in _POINTERS),
+                        Field("items", Scalar.INT64),
+                        Field("threads", Scalar.INT64),
+                        scalars,
+                    ),
+                ),
+                epilogue=what.epilogue,
+                threads=self.threads,
+                shared_bytes=0,
+            ),
         )
         return Plan(target=target, steps=(step,))
 

@@ -6,7 +6,8 @@ from kronop.artifacts import Status
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.contract_step import contract_step
 from kronop.emit.cuda.operands import splits_of
-from kronop.emit.plan import Constant, Plan, Step
+from kronop.emit.design import Constant
+from kronop.emit.plan import Plan, Step
 from kronop.errors import DescriptionError
 from kronop.families.kron.cuda.contract_pass import contraction
 from kronop.families.kron.cuda.mma import MmaTile

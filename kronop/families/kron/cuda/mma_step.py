@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from kronop.descriptions.datatype import DataType
 from kronop.emit.cuda import operands
-from kronop.emit.plan import Constant, Step
+from kronop.emit.design import Constant, Flat
+from kronop.emit.plan import Step
 from kronop.families.kron.cuda import bytewise, half
 from kronop.families.kron.cuda.mma import (
     MmaPhase,
@@ -65,29 +66,31 @@ def mma_step(
     scalar = operands.scalar_kind(epilogue)
     return Step(
         entry=entry,
-        header="kronop/kron_mma.cuh",
-        template="kronop::kron_mma",
-        parameters=f"kronop::KronTileParameters<{scalar.cxx}, {len(factors)}>",
-        types=operands.element_types(description.math, ends.source, ends.output, epilogue),
-        constants=(
-            *_block_constants(shape, ends, tile, strides, phases, accumulator, blocks),
-            ("kSplit", splits),
-            ("kHalf", tile.half),
-            ("kReadVector", half.vector(shape.group[phases[0].digit][0])),
-            ("kWriteVector", half.vector(shape.group[phases[-1].digit][1])),
-            ("kSaturate", operands.saturates(epilogue)),
-            *_factor_constants(factors, runs),
-            *_tile_constants(shape, tile, strides, splits, accumulator),
-            *_phase_constants(phases),
-        ),
-        signature=tile_signature(scalar, len(factors)),
-        epilogue=epilogue,
-        threads=tile.threads,
-        shared_bytes=wanted,
         bytes_per_row=shape.columns_in * ends.source.bytes + shape.columns_out * ends.output.bytes,
         operations_per_row=operations,
         note=note,
-        launch=tuple(launch),
+        design=Flat(
+            header="kronop/kron_mma.cuh",
+            template="kronop::kron_mma",
+            parameters=f"kronop::KronTileParameters<{scalar.cxx}, {len(factors)}>",
+            types=operands.element_types(description.math, ends.source, ends.output, epilogue),
+            constants=(
+                *_block_constants(shape, ends, tile, strides, phases, accumulator, blocks),
+                ("kSplit", splits),
+                ("kHalf", tile.half),
+                ("kReadVector", half.vector(shape.group[phases[0].digit][0])),
+                ("kWriteVector", half.vector(shape.group[phases[-1].digit][1])),
+                ("kSaturate", operands.saturates(epilogue)),
+                *_factor_constants(factors, runs),
+                *_tile_constants(shape, tile, strides, splits, accumulator),
+                *_phase_constants(phases),
+            ),
+            signature=tile_signature(scalar, len(factors)),
+            epilogue=epilogue,
+            threads=tile.threads,
+            shared_bytes=wanted,
+            launch=tuple(launch),
+        ),
     )
 
 

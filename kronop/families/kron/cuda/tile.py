@@ -10,7 +10,8 @@ from kronop.artifacts import Field, KernelSignature, Scalar, Status
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS
 from kronop.emit.cuda import operands
-from kronop.emit.plan import Constant, Step
+from kronop.emit.design import Constant, Flat
+from kronop.emit.plan import Step
 from kronop.families.kron.cuda.banks import choose_padding
 from kronop.families.kron.cuda.shapes import Ends, PassShape, multiply_adds, shrinking
 from kronop.families.kron.description import KronMatmulDescription
@@ -256,30 +257,32 @@ def tile_step(
     order = sorted(shape.group, key=shrinking)
     return Step(
         entry=entry,
-        header="kronop/kron_tile.cuh",
-        template="kronop::kron_tile",
-        parameters=f"kronop::KronTileParameters<{scalar.cxx}, {digits}>",
-        types=operands.element_types(description.math, ends.source, ends.output, epilogue),
-        constants=(
-            ("kThreads", tile.threads),
-            ("kBlocks", blocks),
-            ("kXVector", x_vector),
-            ("kYVector", y_vector),
-            ("kUnroll", max(1, min(8, 64 // (x_vector * 4)))),
-            ("kPadShift", shift),
-            ("kPadAdds", adds),
-            ("kSaturate", operands.saturates(epilogue)),
-            *_tile_constants(shape, tile, layout, accumulator),
-            *_phase_constants(phases, accumulator),
-        ),
-        signature=tile_signature(scalar, digits),
-        epilogue=epilogue,
-        threads=tile.threads,
-        shared_bytes=wanted,
         bytes_per_row=shape.columns_in * ends.source.bytes + shape.columns_out * ends.output.bytes,
         operations_per_row=2 * multiply_adds(list(order), shape.left, shape.right),
         note=note,
-        launch=tuple(launch),
+        design=Flat(
+            header="kronop/kron_tile.cuh",
+            template="kronop::kron_tile",
+            parameters=f"kronop::KronTileParameters<{scalar.cxx}, {digits}>",
+            types=operands.element_types(description.math, ends.source, ends.output, epilogue),
+            constants=(
+                ("kThreads", tile.threads),
+                ("kBlocks", blocks),
+                ("kXVector", x_vector),
+                ("kYVector", y_vector),
+                ("kUnroll", max(1, min(8, 64 // (x_vector * 4)))),
+                ("kPadShift", shift),
+                ("kPadAdds", adds),
+                ("kSaturate", operands.saturates(epilogue)),
+                *_tile_constants(shape, tile, layout, accumulator),
+                *_phase_constants(phases, accumulator),
+            ),
+            signature=tile_signature(scalar, digits),
+            epilogue=epilogue,
+            threads=tile.threads,
+            shared_bytes=wanted,
+            launch=tuple(launch),
+        ),
     )
 
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from kronop.artifacts import Status
 from kronop.descriptions.datatype import Layout, bfloat16
-from kronop.emit.plan import Constant, Plan, Step
+from kronop.emit.design import Constant, Flat
+from kronop.emit.plan import Plan, Step
 from kronop.emit.x86.amx import asks_for_tiles, tiles_status
 from kronop.emit.x86.planning import (
     aligned,
@@ -225,20 +226,22 @@ def _kernel(
     sizes = run_lengths([f"{p}x{q}" for p, q in description.contractions])
     return Step(
         entry=kernel_name("kron", element, sizes, target),
-        header=f"kronop_x86/{header}",
-        template=f"kronop::{template}",
-        parameters=f"kronop::KronParameters<{factors}, {arguments}>",
-        types=element_types(element, description.Y.element, accumulator),
-        constants=constants,
-        signature=kron_launch.signature(description),
-        epilogue=description.epilogue,
-        threads=0,
-        shared_bytes=shared_bytes,
         bytes_per_row=description.input_columns * element.bytes
         + description.output_columns * description.Y.element.bytes,
         operations_per_row=2 * multiply_adds,
         note=f"X times {factors} factors: {chosen}",
-        launch=launch,
+        design=Flat(
+            header=f"kronop_x86/{header}",
+            template=f"kronop::{template}",
+            parameters=f"kronop::KronParameters<{factors}, {arguments}>",
+            types=element_types(element, description.Y.element, accumulator),
+            constants=constants,
+            signature=kron_launch.signature(description),
+            epilogue=description.epilogue,
+            threads=0,
+            shared_bytes=shared_bytes,
+            launch=launch,
+        ),
     )
 
 

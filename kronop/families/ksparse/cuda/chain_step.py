@@ -14,6 +14,7 @@ from kronop.emit.cuda import contract_mma, operands
 from kronop.emit.cuda.cheapest import cheapest
 from kronop.emit.cuda.contract import Order
 from kronop.emit.cuda.contract_step import ROW_AXES, splits
+from kronop.emit.design import Flat
 from kronop.emit.plan import Step
 from kronop.families.ksparse.chain_description import KSparseChainProblem, StridedFactor
 from kronop.families.ksparse.cuda import chain_cost, chain_tile
@@ -122,19 +123,21 @@ def chain_step(
     return Step(
         entry=f"ksparse_pair_{x.short}_{'_then_'.join(names)}_{order}_{y.short}"
         f"_{second.epilogue.name}_{target.arch}",
-        header="kronop/chain_mma.cuh",
-        template="kronop::chain_mma",
-        parameters=f"kronop::ChainParameters<{scalar.cxx}>",
-        types=operands.element_types(first.math, x, y, second.epilogue),
-        constants=chain_tile.constants(first.math, split, pair, tile, second.epilogue, target),
-        signature=_signature(scalar),
-        epilogue=second.epilogue,
-        threads=tile.threads,
-        shared_bytes=chain_tile.room(pair, tile, first.math).total,
         bytes_per_row=first.input_columns * x.bytes + second.output_columns * y.bytes,
         operations_per_row=sum(works),
         note=f"{first.pattern} then {second.pattern}, {order}, {tile}",
-        launch=(("patterns", (*first.pattern, *second.pattern)), *_joins(pair, tile)),
+        design=Flat(
+            header="kronop/chain_mma.cuh",
+            template="kronop::chain_mma",
+            parameters=f"kronop::ChainParameters<{scalar.cxx}>",
+            types=operands.element_types(first.math, x, y, second.epilogue),
+            constants=chain_tile.constants(first.math, split, pair, tile, second.epilogue, target),
+            signature=_signature(scalar),
+            epilogue=second.epilogue,
+            threads=tile.threads,
+            shared_bytes=chain_tile.room(pair, tile, first.math).total,
+            launch=(("patterns", (*first.pattern, *second.pattern)), *_joins(pair, tile)),
+        ),
     )
 
 

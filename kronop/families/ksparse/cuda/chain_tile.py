@@ -13,7 +13,7 @@ from kronop.emit.cuda import contract_banks, contract_mma, operands
 from kronop.emit.cuda.contract import Contraction, Order, rows_bytes
 from kronop.emit.cuda.contract_banks import Pitch
 from kronop.emit.cuda.contract_mma import OUTPUTS, ROWS, SLAB, ContractMmaTile
-from kronop.emit.plan import Constant
+from kronop.emit.design import Constant
 from kronop.families.ksparse.cuda.chain_pair import Pair
 from kronop.target import Target
 

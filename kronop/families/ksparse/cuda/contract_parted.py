@@ -26,7 +26,8 @@ from kronop.emit.cuda.contract import Contraction, Order
 from kronop.emit.cuda.contract_cost import of_cycles
 from kronop.emit.cuda.contract_group import GroupTile
 from kronop.emit.cuda.contract_step import contract_launch, contract_step
-from kronop.emit.plan import Constant, Plan, Step
+from kronop.emit.design import Constant
+from kronop.emit.plan import Plan, Step
 from kronop.families.ksparse.cuda import lanes
 from kronop.target import Target
 

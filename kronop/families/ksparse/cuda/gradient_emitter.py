@@ -10,7 +10,8 @@ from kronop.descriptions.datatype import DataType, float32
 from kronop.descriptions.math_instruction import MathInstruction, MathOperation, OpClass
 from kronop.descriptions.strided import StridedMatrix
 from kronop.emit.cuda import operands
-from kronop.emit.plan import Constant, Plan, Step
+from kronop.emit.design import Constant, Flat
+from kronop.emit.plan import Plan, Step
 from kronop.errors import DescriptionError
 from kronop.families.ksparse.cuda import (
     gradient_group,
@@ -225,24 +226,26 @@ def _sum_step(
     lead = description.products or 1
     return Step(
         entry=f"ksparse_gradient_{element.short}_{b}x{c}_{order}_{kind}_{target.arch}",
-        header="kronop/ksparse_gradient.cuh",
-        template="kronop::ksparse_gradient",
-        parameters="kronop::KSparseGradientParameters",
-        types=operands.element_types(description.math, element, description.Y.element, None),
-        constants=_constants(work, tile, target),
-        signature=_sum_signature(),
-        epilogue=None,
-        threads=tile.threads,
-        shared_bytes=gradient_tile.shared_bytes(tile, work),
         bytes_per_row=columns * element.bytes,
         operations_per_row=2 * a * b * c * d,
         note=f"sums over rows of {columns} elements, tiles of {tile}",
-        launch=(
-            ("pattern", (a, b, c, d)),
-            ("by_rows", is_contiguous(description.X, description.batch_last)),
-            ("tied", description.tied),
-            ("products", lead * (1 if description.tied else a * d // work.lanes)),
-            ("lead", lead),
+        design=Flat(
+            header="kronop/ksparse_gradient.cuh",
+            template="kronop::ksparse_gradient",
+            parameters="kronop::KSparseGradientParameters",
+            types=operands.element_types(description.math, element, description.Y.element, None),
+            constants=_constants(work, tile, target),
+            signature=_sum_signature(),
+            epilogue=None,
+            threads=tile.threads,
+            shared_bytes=gradient_tile.shared_bytes(tile, work),
+            launch=(
+                ("pattern", (a, b, c, d)),
+                ("by_rows", is_contiguous(description.X, description.batch_last)),
+                ("tied", description.tied),
+                ("products", lead * (1 if description.tied else a * d // work.lanes)),
+                ("lead", lead),
+            ),
         ),
     )
 

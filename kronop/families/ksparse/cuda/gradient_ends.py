@@ -7,6 +7,7 @@ import math
 from kronop.artifacts import Launch
 from kronop.descriptions.epilogue import LinearCombination
 from kronop.emit.cuda import operands
+from kronop.emit.design import Flat
 from kronop.emit.plan import Step
 from kronop.families.ksparse.gradient_description import (
     KSparseGradientDescription,
@@ -61,37 +62,39 @@ def _add_step(description: KSparseGradientDescription, target: Target) -> Step:
     )
     return Step(
         entry=f"add_shares_{output.short}_{epilogue.name}_{target.arch}",
-        header="kronop/add_shares.cuh",
-        template=_ADD,
-        parameters=f"kronop::AddSharesParameters<{scalar.cxx}>",
-        types=operands.element_types(description.math, accumulator, output, epilogue),
-        constants=(
-            ("kThreads", _ADD_THREADS),
-            ("kBlocks", 4),
-            ("kSlices", slices),
-            ("kVector", vector),
-            ("kSaturate", operands.saturates(epilogue)),
-        ),
-        signature=operands.signature(
-            "AddSharesParameters",
-            scalar,
-            [(name, 1) for name in ("partial", "y", "z")],
-            [
-                ("shares", 1),
-                ("y_vector", 1),
-                *((name, _RESULT_AXES) for name in ("extent", "y_stride", "z_stride")),
-            ],
-        ),
-        epilogue=epilogue,
-        threads=_ADD_THREADS,
-        shared_bytes=_ADD_THREADS * vector * accumulator.bytes if slices > 1 else 0,
         bytes_per_row=0,
         operations_per_row=0,
         note=f"adds the shares of {results} results",
-        launch=(
-            ("pattern", description.pattern),
-            ("tied", description.tied),
-            ("lead", description.products or 1),
+        design=Flat(
+            header="kronop/add_shares.cuh",
+            template=_ADD,
+            parameters=f"kronop::AddSharesParameters<{scalar.cxx}>",
+            types=operands.element_types(description.math, accumulator, output, epilogue),
+            constants=(
+                ("kThreads", _ADD_THREADS),
+                ("kBlocks", 4),
+                ("kSlices", slices),
+                ("kVector", vector),
+                ("kSaturate", operands.saturates(epilogue)),
+            ),
+            signature=operands.signature(
+                "AddSharesParameters",
+                scalar,
+                [(name, 1) for name in ("partial", "y", "z")],
+                [
+                    ("shares", 1),
+                    ("y_vector", 1),
+                    *((name, _RESULT_AXES) for name in ("extent", "y_stride", "z_stride")),
+                ],
+            ),
+            epilogue=epilogue,
+            threads=_ADD_THREADS,
+            shared_bytes=_ADD_THREADS * vector * accumulator.bytes if slices > 1 else 0,
+            launch=(
+                ("pattern", description.pattern),
+                ("tied", description.tied),
+                ("lead", description.products or 1),
+            ),
         ),
     )
 
@@ -141,32 +144,34 @@ def _factor_step(description: KSparseGradientDescription, target: Target) -> Ste
     shapes = "_".join(f"{rows}x{columns}" for rows, columns in factors)
     return Step(
         entry=f"factor_gradients_{output.short}_{shapes}_{epilogue.name}_{target.arch}",
-        header="kronop/factor_gradients.cuh",
-        template="kronop::factor_gradients",
-        parameters=f"kronop::FactorGradientsParameters<{scalar.cxx}, {count}>",
-        types=operands.element_types(description.math, accumulator, output, epilogue),
-        constants=(
-            ("kThreads", _ELEMENT_THREADS),
-            ("kBlocks", 2),
-            ("kFactors", count),
-            ("kRows", tuple(rows for rows, _ in factors)),
-            ("kColumns", tuple(columns for _, columns in factors)),
-            ("kAllRows", math.prod(rows for rows, _ in factors)),
-            ("kSaturate", operands.saturates(epilogue)),
-        ),
-        signature=operands.signature(
-            "FactorGradientsParameters",
-            scalar,
-            [*((name, 1) for name in ("sums", "y", "z")), ("factor", count)],
-            [("factor_row", count), ("factor_column", count), ("y_stride", 1), ("z_stride", 1)],
-        ),
-        epilogue=epilogue,
-        threads=_ELEMENT_THREADS,
-        shared_bytes=_ELEMENT_THREADS * accumulator.bytes,
         bytes_per_row=0,
         operations_per_row=0,
         note=f"gives each of {count} factors its gradient",
-        launch=(("elements", sum(rows * columns for rows, columns in factors)),),
+        design=Flat(
+            header="kronop/factor_gradients.cuh",
+            template="kronop::factor_gradients",
+            parameters=f"kronop::FactorGradientsParameters<{scalar.cxx}, {count}>",
+            types=operands.element_types(description.math, accumulator, output, epilogue),
+            constants=(
+                ("kThreads", _ELEMENT_THREADS),
+                ("kBlocks", 2),
+                ("kFactors", count),
+                ("kRows", tuple(rows for rows, _ in factors)),
+                ("kColumns", tuple(columns for _, columns in factors)),
+                ("kAllRows", math.prod(rows for rows, _ in factors)),
+                ("kSaturate", operands.saturates(epilogue)),
+            ),
+            signature=operands.signature(
+                "FactorGradientsParameters",
+                scalar,
+                [*((name, 1) for name in ("sums", "y", "z")), ("factor", count)],
+                [("factor_row", count), ("factor_column", count), ("y_stride", 1), ("z_stride", 1)],
+            ),
+            epilogue=epilogue,
+            threads=_ELEMENT_THREADS,
+            shared_bytes=_ELEMENT_THREADS * accumulator.bytes,
+            launch=(("elements", sum(rows * columns for rows, columns in factors)),),
+        ),
     )
 
 

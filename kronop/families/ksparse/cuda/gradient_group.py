@@ -11,7 +11,7 @@ from kronop.descriptions.datatype import DataType, RowMajor
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
 from kronop.emit.cuda import operands
-from kronop.emit.plan import Constant
+from kronop.emit.design import Constant
 from kronop.families.ksparse.cuda import lanes
 from kronop.families.ksparse.gradient_description import KSparseGradientDescription
 from kronop.target import Target

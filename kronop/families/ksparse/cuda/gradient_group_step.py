@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar
 from kronop.descriptions.strided import StridedMatrix
 from kronop.emit.cuda import operands
+from kronop.emit.design import Flat
 from kronop.emit.plan import Plan, Step
 from kronop.families.ksparse.cuda import gradient_group, gradient_group_cost, lanes
 from kronop.families.ksparse.cuda.gradient_group import GradientGroupTile, GroupSums
@@ -36,30 +37,32 @@ def sum_step(
     whole = Scalar.INT64
     return Step(
         entry=f"gradient_group_{element.short}_{b}x{c}_{order}_{target.arch}",
-        header="kronop/gradient_group.cuh",
-        template=TEMPLATE,
-        parameters="kronop::GradientGroupParameters",
-        types=operands.element_types(description.math, element, description.Y.element, None),
-        constants=gradient_group.constants(work, tile),
-        signature=KernelSignature(
-            "GradientGroupParameters",
-            (
-                *(Field(name, Scalar.POINTER) for name in ("x", "g", "partial")),
-                *(Field(name, whole) for name in ("rows", "shares")),
-                *(Field(name, whole) for name in ("x_own", "g_own", "x_row", "g_row")),
-                *(Field(name, whole, 3) for name in ("matrix", "x_matrix", "g_matrix")),
-            ),
-        ),
-        epilogue=None,
-        threads=tile.threads,
-        shared_bytes=gradient_group.shared_bytes(work, tile),
         bytes_per_row=columns * element.bytes,
         operations_per_row=2 * a * b * c * d,
         note=f"sums over rows of {columns} elements, tiles of {tile}",
-        launch=(
-            ("pattern", (a, b, c, d)),
-            ("lead", description.products or 1),
-            ("lanes", work.lanes),
+        design=Flat(
+            header="kronop/gradient_group.cuh",
+            template=TEMPLATE,
+            parameters="kronop::GradientGroupParameters",
+            types=operands.element_types(description.math, element, description.Y.element, None),
+            constants=gradient_group.constants(work, tile),
+            signature=KernelSignature(
+                "GradientGroupParameters",
+                (
+                    *(Field(name, Scalar.POINTER) for name in ("x", "g", "partial")),
+                    *(Field(name, whole) for name in ("rows", "shares")),
+                    *(Field(name, whole) for name in ("x_own", "g_own", "x_row", "g_row")),
+                    *(Field(name, whole, 3) for name in ("matrix", "x_matrix", "g_matrix")),
+                ),
+            ),
+            epilogue=None,
+            threads=tile.threads,
+            shared_bytes=gradient_group.shared_bytes(work, tile),
+            launch=(
+                ("pattern", (a, b, c, d)),
+                ("lead", description.products or 1),
+                ("lanes", work.lanes),
+            ),
         ),
     )
 

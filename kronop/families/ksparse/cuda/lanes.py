@@ -9,6 +9,7 @@ from kronop.descriptions.datatype import DataType
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.strided import StridedMatrix
 from kronop.emit.cuda import operands
+from kronop.emit.design import Flat
 from kronop.emit.plan import Step
 
 # Lanes that a block can have at once, all of them.
@@ -48,36 +49,38 @@ def step(
     tile_bytes = pieces * operands.VECTOR_BYTES
     return Step(
         entry=entry,
-        header="kronop/lanes.cuh",
-        template="kronop::move_lanes",
-        parameters="kronop::LanesParameters",
-        types=operands.element_types(math, element, element, None),
-        constants=(
-            ("kThreads", _THREADS),
-            ("kBlocks", _BLOCKS),
-            ("kJoin", join),
-            ("kOwn", own),
-            ("kLanes", lanes),
-            ("kMatrices", matrices),
-            ("kOctets", octets),
-            ("kRun", run),
-            ("kPitch", pitch),
-            ("kStartsAt", tile_bytes),
-        ),
-        signature=KernelSignature(
-            "LanesParameters",
-            (
-                Field("apart", Scalar.POINTER, 1),
-                Field("together", Scalar.POINTER, 1),
-                *(Field(name, Scalar.INT64, 1) for name in _NAMES),
-            ),
-        ),
-        epilogue=None,
-        threads=_THREADS,
-        shared_bytes=tile_bytes + matrices * _START_BYTES,
         bytes_per_row=traffic,
         operations_per_row=0,
         note=f"{lanes} lanes of {own} {'together' if join else 'apart'}",
+        design=Flat(
+            header="kronop/lanes.cuh",
+            template="kronop::move_lanes",
+            parameters="kronop::LanesParameters",
+            types=operands.element_types(math, element, element, None),
+            constants=(
+                ("kThreads", _THREADS),
+                ("kBlocks", _BLOCKS),
+                ("kJoin", join),
+                ("kOwn", own),
+                ("kLanes", lanes),
+                ("kMatrices", matrices),
+                ("kOctets", octets),
+                ("kRun", run),
+                ("kPitch", pitch),
+                ("kStartsAt", tile_bytes),
+            ),
+            signature=KernelSignature(
+                "LanesParameters",
+                (
+                    Field("apart", Scalar.POINTER, 1),
+                    Field("together", Scalar.POINTER, 1),
+                    *(Field(name, Scalar.INT64, 1) for name in _NAMES),
+                ),
+            ),
+            epilogue=None,
+            threads=_THREADS,
+            shared_bytes=tile_bytes + matrices * _START_BYTES,
+        ),
     )
 
 

@@ -8,6 +8,7 @@ import math
 from kronop.artifacts import Field, KernelSignature, Scalar, Status
 from kronop.descriptions.datatype import Layout
 from kronop.descriptions.strided import StridedMatrix
+from kronop.emit.design import Flat
 from kronop.emit.plan import Plan, Step
 from kronop.emit.x86 import amx
 from kronop.emit.x86.planning import (
@@ -178,44 +179,46 @@ def _kernel(
     order = "_last" if description.batch_last else ""
     return Step(
         entry=kernel_name("ksparse", element, f"{a}_{b}_{c}_{d}{order}", target),
-        header=f"kronop_x86/{header}",
-        template=f"kronop::{template}",
-        parameters=f"kronop::KSparseParameters<{parameter_arguments(description.epilogue)}>",
-        types=element_types(element, output, description.math.element_accumulator),
-        constants=(
-            ("kWidth", width(target, description.math.element_accumulator)),
-            ("kVectors", cut.vectors),
-            ("kUnroll", _UNROLL),
-            ("kSaturate", description.epilogue.saturates),
-            ("kDirect", direct),
-            ("kStreams", streams),
-            ("kA", a),
-            ("kB", b),
-            ("kC", c),
-            ("kD", d),
-            ("kRowTile", cut.row_tile),
-            ("kBlocks", cut.blocks),
-            ("kSlices", cut.slices),
-            ("kOutputs", cut.outputs),
-            ("kDepth", cut.depth),
-            ("kTile", cut.tile),
-            ("kPitch", scratch.pitch),
-            ("kBiasAt", scratch.bias),
-            ("kInputAt", scratch.input),
-            ("kResultsAt", scratch.results),
-        ),
-        signature=_signature(description),
-        epilogue=description.epilogue,
-        threads=0,
-        shared_bytes=scratch.size,
         bytes_per_row=description.input_columns * element.bytes
         + description.output_columns * output.bytes,
         operations_per_row=2 * a * b * c * d,
         note=f"one Kronecker-sparse factor: {chosen}",
-        launch=(
-            ("work", work),
-            ("passing_rows", passing_rows(a * b * d * output.bytes, target)),
-            ("far_rows", far_rows(a * c * d * element.bytes)),
+        design=Flat(
+            header=f"kronop_x86/{header}",
+            template=f"kronop::{template}",
+            parameters=f"kronop::KSparseParameters<{parameter_arguments(description.epilogue)}>",
+            types=element_types(element, output, description.math.element_accumulator),
+            constants=(
+                ("kWidth", width(target, description.math.element_accumulator)),
+                ("kVectors", cut.vectors),
+                ("kUnroll", _UNROLL),
+                ("kSaturate", description.epilogue.saturates),
+                ("kDirect", direct),
+                ("kStreams", streams),
+                ("kA", a),
+                ("kB", b),
+                ("kC", c),
+                ("kD", d),
+                ("kRowTile", cut.row_tile),
+                ("kBlocks", cut.blocks),
+                ("kSlices", cut.slices),
+                ("kOutputs", cut.outputs),
+                ("kDepth", cut.depth),
+                ("kTile", cut.tile),
+                ("kPitch", scratch.pitch),
+                ("kBiasAt", scratch.bias),
+                ("kInputAt", scratch.input),
+                ("kResultsAt", scratch.results),
+            ),
+            signature=_signature(description),
+            epilogue=description.epilogue,
+            threads=0,
+            shared_bytes=scratch.size,
+            launch=(
+                ("work", work),
+                ("passing_rows", passing_rows(a * b * d * output.bytes, target)),
+                ("far_rows", far_rows(a * c * d * element.bytes)),
+            ),
         ),
     )
 

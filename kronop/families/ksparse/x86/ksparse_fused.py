@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar
 from kronop.descriptions.datatype import ColumnMajor, RowMajor
 from kronop.descriptions.strided import StridedMatrix
-from kronop.emit.plan import Constant, Plan, Step
+from kronop.emit.design import Constant, Flat
+from kronop.emit.plan import Plan, Step
 from kronop.emit.x86.planning import (
     LINE,
     aligned,
@@ -132,27 +133,29 @@ def _step(
         entry=kernel_name(
             "ksparse_chain", element, sizes + "_last" * description.batch_last, target
         ),
-        header="kronop_x86/ksparse_chain.hpp",
-        template="kronop::ksparse_chain",
-        parameters=f"kronop::KSparseChainParameters<{arguments}>",
-        types=element_types(element, output, description.math.element_accumulator),
-        constants=(
-            *places.items(),
-            ("kAlongOutputs", tuple(int("outputs" in step.template) for step in steps)),
-            *each.items(),
-        ),
-        signature=_signature(description),
-        epilogue=description.epilogue,
-        threads=0,
-        shared_bytes=_count(places["kWorkAt"]) + work,
         bytes_per_row=description.input_columns * element.bytes
         + description.output_columns * output.bytes,
         operations_per_row=sum(step.operations_per_row for step in steps),
         note=f"{len(steps)} Kronecker-sparse factors, {places['kChunk']} rows at once: "
         + "; ".join(step.note.partition(": ")[2] for step in steps),
-        launch=(
-            ("passing_rows", passing_rows(description.output_columns * output.bytes, target)),
-            ("far_rows", far_rows(description.input_columns * element.bytes)),
+        design=Flat(
+            header="kronop_x86/ksparse_chain.hpp",
+            template="kronop::ksparse_chain",
+            parameters=f"kronop::KSparseChainParameters<{arguments}>",
+            types=element_types(element, output, description.math.element_accumulator),
+            constants=(
+                *places.items(),
+                ("kAlongOutputs", tuple(int("outputs" in step.template) for step in steps)),
+                *each.items(),
+            ),
+            signature=_signature(description),
+            epilogue=description.epilogue,
+            threads=0,
+            shared_bytes=_count(places["kWorkAt"]) + work,
+            launch=(
+                ("passing_rows", passing_rows(description.output_columns * output.bytes, target)),
+                ("far_rows", far_rows(description.input_columns * element.bytes)),
+            ),
         ),
     )
 

@@ -1,0 +1,107 @@
+"""Designs: the ways to run one step, each a class that knows its kernel from end to end."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from kronop.artifacts import KernelSignature
+from kronop.descriptions.epilogue import Epilogue
+from kronop.target import Target
+
+Constant = int | bool | tuple[int, ...]
+
+
+class Decision:
+    """A base of the frozen dataclasses that plans are made of: what may be kept as text.
+
+    Their fields are numbers, strings, element types, enumerations, math instructions, the
+    operation's epilogue, other decisions, and tuples of these.
+    """
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instantiation:
+    """What a kernel's text is made from: one template with named arguments.
+
+    Attributes:
+        header: the header to include, as in the quoted include.
+        template: the function template, `kronop::kron_tile`; its only argument is the trait struct.
+        parameters: C++ name of the parameter struct in that header.
+        types: alias -> C++ type, in the trait struct.
+        constants: name -> value, in the trait struct; a tuple becomes an array.
+        package: the Python package whose folder the header is in; empty for kronop's shared ones.
+    """
+
+    header: str
+    template: str
+    parameters: str
+    types: tuple[tuple[str, str], ...]
+    constants: tuple[tuple[str, Constant], ...]
+    package: str = ""
+
+
+class Design(Decision, ABC):
+    """One way to run one step: a frozen dataclass of all that was decided.
+
+    Besides what is asked here, each says whether it can be (`status`), what it costs, and how it is
+    launched, in the words of its own problem.
+    """
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def epilogue(self) -> Epilogue | None:
+        """The functor to render; None where results stay in the workspace."""
+
+    @property
+    @abstractmethod
+    def threads(self) -> int:
+        """Of a block; 0 on the host."""
+
+    @property
+    @abstractmethod
+    def shared_bytes(self) -> int:
+        """Dynamic shared memory of a block, or scratch of one host thread."""
+
+    @property
+    @abstractmethod
+    def signature(self) -> KernelSignature:
+        """The ABI of the parameter struct."""
+
+    @abstractmethod
+    def instantiation(self, target: Target) -> Instantiation:
+        """The kernel's template and its arguments."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flat(Design):
+    """TEMPORARY: a step whose kernel is still told by names. To be gone before this is merged."""
+
+    header: str
+    template: str
+    parameters: str
+    types: tuple[tuple[str, str], ...]
+    constants: tuple[tuple[str, Constant], ...]
+    signature: KernelSignature
+    epilogue: Epilogue | None
+    threads: int
+    shared_bytes: int
+    launch: tuple[tuple[str, Constant], ...] = ()
+    package: str = ""
+
+    def constant(self, name: str) -> Constant:
+        return dict((*self.constants, *self.launch))[name]
+
+    def instantiation(self, target: Target) -> Instantiation:
+        return Instantiation(
+            header=self.header,
+            template=self.template,
+            parameters=self.parameters,
+            types=self.types,
+            constants=self.constants,
+            package=self.package,
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from kronop.artifacts import KernelSignature
 from kronop.descriptions.epilogue import Epilogue
@@ -48,29 +49,29 @@ class Design(Decision, ABC):
 
     Besides what is asked here, each says whether it can be (`status`), what it costs, and how it is
     launched, in the words of its own problem.
+
+    Attributes:
+        epilogue: the functor to render; None where results stay in the workspace.
+        threads: of a block; 0 on the host.
+        shared_bytes: dynamic shared memory of a block, or scratch of one host thread.
+        signature: the ABI of the parameter struct.
     """
 
     __slots__ = ()
 
-    @property
-    @abstractmethod
-    def epilogue(self) -> Epilogue | None:
-        """The functor to render; None where results stay in the workspace."""
+    if TYPE_CHECKING:
+        # Fields in some designs: what stood here at run time would be their default.
+        @property
+        def epilogue(self) -> Epilogue | None: ...
 
-    @property
-    @abstractmethod
-    def threads(self) -> int:
-        """Of a block; 0 on the host."""
+        @property
+        def threads(self) -> int: ...
 
-    @property
-    @abstractmethod
-    def shared_bytes(self) -> int:
-        """Dynamic shared memory of a block, or scratch of one host thread."""
+        @property
+        def shared_bytes(self) -> int: ...
 
-    @property
-    @abstractmethod
-    def signature(self) -> KernelSignature:
-        """The ABI of the parameter struct."""
+        @property
+        def signature(self) -> KernelSignature: ...
 
     @abstractmethod
     def instantiation(self, target: Target) -> Instantiation:

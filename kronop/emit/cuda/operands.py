@@ -18,6 +18,7 @@ from kronop.descriptions.datatype import (
 )
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction, MathOperation, OpClass
+from kronop.emit.design import Design
 from kronop.emit.plan import Step
 from kronop.target import Target
 
@@ -140,17 +141,17 @@ def signature(
 
 def make_launch(
     index: int,
-    step: Step,
+    design: Design,
     blocks: int,
     values: Mapping[str, int | tuple[int, ...] | tuple[float, ...]],
 ) -> Launch:
     """The launch of one step; blocks past the grid's limit are walked by the blocks there are."""
     return Launch(
         step=index,
-        parameters=step.signature.pack(values),
+        parameters=design.signature.pack(values),
         grid=(min(blocks, MOST_BLOCKS), 1, 1),
-        block=(step.threads, 1, 1),
-        shared_bytes=step.shared_bytes,
+        block=(design.threads, 1, 1),
+        shared_bytes=design.shared_bytes,
     )
 
 

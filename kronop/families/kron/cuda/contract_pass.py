@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from kronop.emit.cuda import contract_step, operands
-from kronop.emit.cuda.contract import Contraction, ContractTile, Order
+from dataclasses import dataclass
+from kronop.emit.design import Constant, Design, Instantiation
+from kronop.descriptions.math_instruction import MathInstruction
+from kronop.emit.cuda import operands
+from kronop.emit.cuda.contraction.cost import cycles
+from kronop.emit.cuda.contraction.design import ContractDesign
+from kronop.emit.cuda.contraction.simt import SimtContract
+from kronop.emit.cuda.contraction.work import Contraction, Order
 from kronop.families.kron.cuda import few_rows
 from kronop.families.kron.cuda.shapes import Ends, PassShape
-from kronop.families.kron.cuda.tiles import Key
 from kronop.target import Target
 
 _TYPICAL_ROWS = 1024
@@ -14,17 +19,23 @@ _TYPICAL_ROWS = 1024
 _ALONE = 1.5
 
 
+def all_rows(shape: PassShape, rows: int | None) -> int:
+    """All free indices, for so many rows or for many."""
+    return (rows or _TYPICAL_ROWS) * shape.left * shape.right
+
+
 def contraction(
-    by_columns: bool, factor_alignment: int, shape: PassShape, ends: Ends, rows: int | None = None
+    math: MathInstruction, by_columns: bool, factor_alignment: int, shape: PassShape, ends: Ends
 ) -> Contraction:
-    """One digit as a contraction whose rows are all free indices."""
+    """One digit as a contraction whose rows are all free indices; sums are stored as they are."""
     ((contracted, produced),) = shape.group
     inside = Order.Rows if shape.right > 1 else Order.Own
     return Contraction(
         contracted=contracted,
         produced=produced,
         lanes=1,
-        rows=(rows or _TYPICAL_ROWS) * shape.left * shape.right,
+        math=math,
+        epilogue=None,
         source=ends.source,
         output=ends.output,
         x_alignment=ends.source_alignment,
@@ -38,25 +49,23 @@ def contraction(
 
 
 def cost(
-    key: Key,
     shape: PassShape,
-    ends: Ends,
-    candidate: contract_step.Tile,
+    candidate: ContractDesign,
     target: Target,
     rows: int | None,
 ) -> float:
     """Of many rows in bytes per element of X, of `rows` rows in cycles."""
-    work = contraction(key.by_columns, key.factor_alignment, shape, ends, rows)
-    of_element = contract_step.cost(work, key.math, candidate, target)
+    every_row = all_rows(shape, rows)
+    of_element = candidate.cost(every_row, target)
     if rows is None:
         return of_element
-    if isinstance(candidate, ContractTile):
+    if isinstance(candidate, SimtContract):
         return _simt_cycles(shape, candidate, of_element, target, rows)
-    return few_rows.CYCLES_OF_CALL + _ALONE * contract_step.cycles(work, of_element, target)
+    return few_rows.CYCLES_OF_CALL + _ALONE * cycles(candidate.work, every_row, of_element, target)
 
 
 def _simt_cycles(
-    shape: PassShape, candidate: ContractTile, of_element: float, target: Target, rows: int
+    shape: PassShape, candidate: SimtContract, of_element: float, target: Target, rows: int
 ) -> float:
     ((contracted, produced),) = shape.group
     across = operands.cover(produced, candidate.n)
@@ -64,3 +73,28 @@ def _simt_cycles(
     count = operands.cover(rows * shape.left * shape.right, candidate.m) * across
     times = few_rows.TileTimes(start=0.0, alone=2 * steady, steady=steady)
     return few_rows.cycles(count, times, target)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TempPass(Design):
+    """TEMPORARY."""
+
+    product: ContractDesign
+    own: tuple[tuple[str, Constant], ...]
+
+    epilogue = property(lambda self: self.product.epilogue)
+    threads = property(lambda self: self.product.threads)
+    shared_bytes = property(lambda self: self.product.shared_bytes)
+    signature = property(lambda self: self.product.signature)
+    template = ""
+
+    @property
+    def types(self) -> tuple[tuple[str, str], ...]:
+        work = self.product.work
+        return operands.element_types(work.math, work.source, work.output, work.epilogue)
+
+    def constant(self, name: str) -> Constant:
+        return dict(self.own)[name]
+
+    def instantiation(self, target: Target) -> Instantiation:
+        return self.product.instantiation(target)

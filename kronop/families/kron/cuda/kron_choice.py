@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from kronop.artifacts import Status
 from kronop.emit.cuda import operands
-from kronop.emit.cuda.contract_step import contract_step
 from kronop.emit.cuda.operands import splits_of
 from kronop.emit.design import Constant
 from kronop.emit.plan import Plan, Step
 from kronop.errors import DescriptionError
-from kronop.families.kron.cuda.contract_pass import contraction
 from kronop.families.kron.cuda.mma import MmaTile
 from kronop.families.kron.cuda.mma_step import mma_step
 from kronop.families.kron.cuda.passes import Pass, split, variants
@@ -103,22 +101,20 @@ def _step(
             launch=launch,
             last=is_last,
         )
-    work = contraction(by_columns(description), description.F.alignment, this.shape, this.ends)
     shape, ends = this.shape, this.ends
-    traffic = (
-        shape.columns_in * ends.source.bytes + shape.columns_out * ends.output.bytes,
-        2 * multiply_adds(list(shape.group), shape.left, shape.right),
+    from dataclasses import replace
+    from kronop.families.kron.cuda.contract_pass import TempPass
+
+    product = this.choice.tile
+    product = replace(
+        product, work=replace(product.work, epilogue=description.epilogue if is_last else None)
     )
-    return contract_step(
-        description.math,
-        work,
-        this.choice.tile,
-        description.epilogue if is_last else None,
-        target,
+    return Step(
         entry=entry,
         note=note,
-        launch=launch,
-        traffic=traffic,
+        design=TempPass(product=product, own=tuple(launch)),
+        bytes_per_row=shape.columns_in * ends.source.bytes + shape.columns_out * ends.output.bytes,
+        operations_per_row=2 * multiply_adds(list(shape.group), shape.left, shape.right),
     )
 
 

@@ -111,7 +111,7 @@ def _launches(plan: Plan, problem: KronProblem, starts: tuple[int, int]) -> Iter
         z = (problem.z or _NOTHING) if is_last else _NOTHING
         scalars = problem.scalars if is_last else ()
         moved = replace(problem, x=x, y=y, z=z, scalars=scalars)
-        yield _launch(index, step, moved, plan.target.cores)
+        yield _launch(index, step, moved, plan.target)
         x = y
 
 
@@ -192,8 +192,8 @@ def _fold(problem: KronProblem) -> KronProblem:
 
 def _launch(index: int, step: Step, problem: KronProblem, cores: int) -> Launch:
     if step.template in ("kronop::kron_tile", "kronop::kron_mma"):
-        return _tile_launch(index, step, problem, cores)
-    return _contract_launch(index, step, problem)
+        return _tile_launch(index, step, problem, cores.cores)
+    return _contract_launch(index, step, problem, cores)
 
 
 def _four(strides: Sequence[int], filler: int = 0) -> tuple[int, ...]:
@@ -304,16 +304,15 @@ def _digit_as_planned(step: Step, name: str, view: operands.View, group: int) ->
     return constant in (0, view.strides["digit"][0])
 
 
-def _contract_launch(index: int, step: Step, problem: KronProblem) -> Launch:
+def _contract_launch(index: int, step: Step, problem: KronProblem, target) -> Launch:
     # They bring all that plans contractions, and few plans have one.
-    from kronop.emit.cuda.contract import Order
-    from kronop.emit.cuda.contract_step import contract_launch
+    from kronop.emit.cuda.contraction.work import Order
 
     this = _pass_of(step)
     ((contracted, produced),) = this.group
     # What is contiguous along rows is so along the last axis of them, the fastest. Where nothing is
     # behind the digit, X in digits is read along the digit, in whatever order its rows are.
-    y_by_rows = operands.integer(step, "kYOrder") == Order.Rows
+    y_by_rows = step.design.product.work.y_order is Order.Rows
     by_rows = operands.integer(step, "x_by_rows") or (this.right == 1 and y_by_rows)
     rows = (
         (this.left, this.right, problem.rows) if by_rows else (problem.rows, this.left, this.right)
@@ -355,4 +354,4 @@ def _contract_launch(index: int, step: Step, problem: KronProblem) -> Launch:
         "lane": (1,),
         "group": _four(problem.batch, 1),
     }
-    return contract_launch(index, step, views, extents, problem.scalars)
+    return step.design.product.launch(index, target, views, extents, problem.scalars)

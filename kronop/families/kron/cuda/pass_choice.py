@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 
 from kronop.artifacts import Status
 from kronop.descriptions.datatype import DataType
-from kronop.emit.cuda import contract_step
+from kronop.emit.cuda.contraction import choice
+from kronop.emit.cuda.contraction.design import ContractDesign
 from kronop.emit.cuda.cheapest import cheapest
 from kronop.emit.cuda.operands import splits_of
 from kronop.families.kron.cuda import contract_pass, mma, mma_resources, pass_cost, tile, tiles
@@ -37,7 +38,7 @@ class Choice:
     The cost is in bytes per element of X; where rows are counted, in cycles of the whole pass.
     """
 
-    tile: TileShape | MmaTile | contract_step.Tile
+    tile: TileShape | MmaTile | ContractDesign
     cost: float = field(compare=False)
 
 
@@ -133,7 +134,7 @@ def _may(key: Key, shape: PassShape, ends: Ends, target: Target, rows: int | Non
 
 def _tried(
     key: Key, shape: PassShape, ends: Ends, target: Target, rows: int | None
-) -> Iterator[tuple[TileShape | contract_step.Tile | None, Status]]:
+) -> Iterator[tuple[TileShape | ContractDesign | None, Status]]:
     """Tiles with whether they can run a pass; where none can, the last reason is that to give."""
     accumulator = key.math.element_accumulator
     splits = splits_of(key.math)
@@ -152,10 +153,11 @@ def _tried(
     # Of few rows a tile of phases, which holds whole digits, leaves multiprocessors without work.
     few = rows is not None and max(shape.group[0]) >= _LEAST_OF_FEW
     if len(shape.group) == 1 and (large or (simt and not (phases and not few))):
-        work = contract_pass.contraction(key.by_columns, key.factor_alignment, shape, ends, rows)
-        accepted, rejected = contract_step.candidates(
-            work, key.math, target, key.tile, MOST_VARIANTS
+        work = contract_pass.contraction(
+            key.math, key.by_columns, key.factor_alignment, shape, ends
         )
+        every_row = contract_pass.all_rows(shape, rows)
+        accepted, rejected = choice.candidates(work, every_row, target, key.tile, MOST_VARIANTS)
         yield from ((item, Status.accept()) for _, item in accepted)
         if rejected and not accepted:
             yield (

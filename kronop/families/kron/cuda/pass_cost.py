@@ -6,11 +6,10 @@ import math
 
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.math_instruction import MathInstruction
-from kronop.emit.cuda import contract_step, operands
+from kronop.emit.cuda import operands
 from kronop.emit.cuda.cheapest import ROUNDED
-from kronop.emit.cuda.contract import ContractTile
-from kronop.emit.cuda.contract_cost import SIMT_OVERHEAD
-from kronop.emit.cuda.contract_mma import ContractMmaTile
+from kronop.emit.cuda.contraction.cost import SIMT_OVERHEAD
+from kronop.emit.cuda.contraction.design import ContractDesign
 from kronop.emit.cuda.operands import splits_of
 from kronop.families.kron.cuda import contract_pass, few_rows, mma, mma_cost, mma_resources, tile
 from kronop.families.kron.cuda.mma import MmaTile
@@ -31,14 +30,14 @@ def cost(
     key: Key,
     shape: PassShape,
     ends: Ends,
-    candidate: TileShape | contract_step.Tile,
+    candidate: TileShape | ContractDesign,
     target: Target,
     rows: int | None,
 ) -> float:
     """Of many rows in bytes per element of X, of `rows` rows in cycles."""
     accumulator = key.math.element_accumulator
-    if isinstance(candidate, ContractTile | ContractMmaTile):
-        return contract_pass.cost(key, shape, ends, candidate, target, rows)
+    if isinstance(candidate, ContractDesign):
+        return contract_pass.cost(shape, candidate, target, rows)
     if isinstance(candidate, MmaTile):
         partial = _partial(shape, ends, candidate)
         splits, digits = bool(splits_of(key.math)), mma.merge(shape, candidate.merged)

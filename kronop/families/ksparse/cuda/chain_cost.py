@@ -5,7 +5,7 @@ from __future__ import annotations
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.cuda import contract_cost, contract_group, operands
 from kronop.emit.cuda.cheapest import ROUNDED
-from kronop.emit.cuda.contract import Order
+from kronop.emit.cuda.contraction.work import Order
 from kronop.families.ksparse.cuda import chain_tile
 from kronop.families.ksparse.cuda.chain_pair import Pair
 from kronop.families.ksparse.cuda.chain_tile import ChainTile

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 
 from kronop.emit.cuda import operands
-from kronop.emit.cuda.contract import Contraction, Order
+from kronop.emit.cuda.contraction.work import Contraction, Order
 from kronop.families.ksparse.cuda.emitter import contraction
 from kronop.families.ksparse.description import KSparseDescription
 

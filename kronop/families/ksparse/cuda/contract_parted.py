@@ -6,29 +6,20 @@ of them is two more passes through memory, in whole lines; between them are prod
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kronop.artifacts import Launch
 from kronop.descriptions.datatype import DataType
-from kronop.descriptions.epilogue import Epilogue
-from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.strided import StridedMatrix
 from kronop.descriptions.tile import TileDescription
-from kronop.emit.cuda import (
-    contract_group,
-    contract_group_choice,
-    contract_group_cost,
-    contract_group_step,
-    operands,
-)
-from kronop.emit.cuda.contract import Contraction, Order
-from kronop.emit.cuda.contract_cost import of_cycles
-from kronop.emit.cuda.contract_group import GroupTile
-from kronop.emit.cuda.contract_step import contract_launch, contract_step
-from kronop.emit.design import Constant
+from kronop.emit.cuda import operands
+from kronop.emit.cuda.contraction.group import GroupContract, serves
+from kronop.emit.cuda.contraction.pack import pack_step
+from kronop.emit.cuda.contraction.work import Contraction, Order
 from kronop.emit.plan import Plan, Step
 from kronop.families.ksparse.cuda import lanes
+from kronop.families.ksparse.cuda.lanes import MoveLanes
 from kronop.target import Target
 
 # Bytes of lanes that are apart at once; further rows follow in further launches.
@@ -42,21 +33,63 @@ _MEMORY, _CALL = 16.0, 3500.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartedTile:
-    """Lanes apart, products in such tiles, lanes together.
+class Parted:
+    """Lanes apart, products, lanes together.
 
     Attributes:
-        product: what a block of the products takes.
+        work: with its lanes side by side.
+        product: what multiplies lanes that are apart.
     """
 
-    product: GroupTile
-
-    @property
-    def threads(self) -> int:
-        return self.product.threads
+    work: Contraction
+    product: GroupContract
 
     def __str__(self) -> str:
         return f"lanes apart, {self.product}"
+
+    def cost(self, rows: int, target: Target) -> float:
+        """As that of a contraction."""
+        from kronop.emit.cuda.contraction import cost, group_cost
+
+        work, took = self.work, group_cost.cycles(self.product, rows, target)
+        moved = 2 * (work.contracted * work.source.bytes + work.produced * work.output.bytes)
+        took += moved * rows * work.lanes / (target.cores * _MEMORY) + 2 * _CALL
+        return cost.of_cycles(work, rows, took, target)
+
+    def moves(self) -> dict[str, MoveLanes]:
+        """X apart, Z apart where there is one, results together."""
+        work = self.work
+
+        def move(element: DataType, own: int, join: bool) -> MoveLanes:
+            return MoveLanes(math=work.math, element=element, own=own, lanes=work.lanes, join=join)
+
+        return {
+            "part": move(work.source, work.contracted, False),
+            "part_z": move(work.output, work.produced, False),
+            "join": move(work.output, work.produced, True),
+        }
+
+    def steps(self, step: Step) -> tuple[Step, ...]:
+        """All steps.
+
+        Args:
+            step: that of the products.
+        """
+
+        def move(name: str, design: MoveLanes) -> Step:
+            # There is seldom a Z.
+            of_row = 2 * self.work.groups * design.own * design.lanes * design.element.bytes
+            return Step(
+                entry=f"{name}_{step.entry}",
+                design=design,
+                bytes_per_row=0 if name == "part_z" else of_row,
+                operations_per_row=0,
+                note=str(design),
+            )
+
+        *before, join = (move(name, design) for name, design in self.moves().items())
+        pack = (pack_step(self.product, step.entry),) if self.product.takes_packed else ()
+        return *pack, *before, step, join
 
 
 def product_of(work: Contraction) -> Contraction:
@@ -71,10 +104,10 @@ def product_of(work: Contraction) -> Contraction:
     )
 
 
-def serves(work: Contraction, target: Target) -> bool:
+def _serves(work: Contraction, target: Target) -> bool:
     """Whether lanes are side by side, and there is such a kernel for them."""
     return (
-        contract_group.serves(work, target)
+        serves(work, target)
         and (work.x_order, work.y_order) == (Order.Lanes, Order.Lanes)
         and work.output.bytes in (2, 4)
         and work.contracted % operands.vector_of(work.source) == 0
@@ -83,84 +116,28 @@ def serves(work: Contraction, target: Target) -> bool:
     )
 
 
-def cost(work: Contraction, tile: PartedTile, splits: bool, target: Target) -> float:
-    """As in contract_cost: bytes of memory traffic for each element of X."""
-    inner = product_of(work)
-    packs = contract_group.packs_before(inner, tile.product)
-    took = contract_group_cost.cycles(inner, tile.product, splits, packs, target)
-    moved = 2 * (work.contracted * work.source.bytes + work.produced * work.output.bytes)
-    took += moved * work.rows * work.lanes / (target.cores * _MEMORY) + 2 * _CALL
-    return of_cycles(work, took, target)
+def proposed(work: Contraction, target: Target, given: TileDescription | None) -> list[Parted]:
+    """Those that fit, in no order; none where lanes are not worth moving."""
+    from kronop.emit.cuda.contraction import group_choice
 
-
-def candidates(
-    work: Contraction, splits: bool, target: Target, given: TileDescription | None
-) -> list[tuple[float, PartedTile]]:
-    """Tiles that fit with their costs, in no order; none where this does not serve."""
-    if not serves(work, target):
+    if work.splits is None or not _serves(work, target):
         return []
-    inner = product_of(work)
-    found = []
-    for product in contract_group_choice.proposed(inner, splits, target, given):
-        if contract_group.fits(inner, product, splits, target):
-            tile = PartedTile(product=product)
-            found.append((cost(work, tile, splits, target), tile))
-    return found
-
-
-def steps(
-    math: MathInstruction,
-    work: Contraction,
-    tile: PartedTile,
-    splits: bool,
-    epilogue: Epilogue,
-    target: Target,
-    *,
-    entry: str,
-    note: str,
-    launch: tuple[tuple[str, Constant], ...],
-    traffic: tuple[int, int],
-    groups: int,
-) -> tuple[Step, ...]:
-    """Weights packed; X apart, Z apart where there is one, products, results together."""
-
-    def move(element: DataType, own: int, name: str) -> Step:
-        # There is seldom a Z.
-        moved = 0 if name == "part_z" else 2 * groups * own * work.lanes * element.bytes
-        return lanes.step(
-            math,
-            element,
-            own,
-            work.lanes,
-            join=name == "join",
-            entry=f"{name}_{entry}",
-            traffic=moved,
-        )
-
-    product = contract_step(
-        math,
-        product_of(work),
-        tile.product,
-        epilogue,
-        target,
-        entry=entry,
-        note=note,
-        launch=(*launch, ("workspace", _MOST_WORKSPACE)),
-        traffic=traffic,
-    )
-    pack = contract_group_step.pack_step(math, work, tile.product, splits, target, entry)
-    return (
-        *(() if contract_group.packs(product_of(work), tile.product) else (pack,)),
-        move(work.source, work.contracted, "part"),
-        move(work.output, work.produced, "part_z"),
-        product,
-        move(work.output, work.produced, "join"),
-    )
+    return [
+        Parted(work=work, product=product)
+        for product in group_choice.proposed(product_of(work), target, given)
+        if product.status(target)
+    ]
 
 
 def is_parted(plan: Plan) -> bool:
     """Whether this is a plan of these steps."""
-    return plan.steps[-1].template == "kronop::move_lanes"
+    return isinstance(plan.steps[-1].design, MoveLanes)
+
+
+def _moves(plan: Plan) -> Sequence[MoveLanes]:
+    """Those of X, of Z and of results."""
+    found = [plan.steps[place].design for place in (_PART, _PART_Z, _JOIN)]
+    return [item for item in found if isinstance(item, MoveLanes)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,14 +151,11 @@ class _Room:
 
 
 def _room(plan: Plan, rows: int, groups: int) -> _Room:
-    part, _, product, join = plan.steps[_PART:]
-    of_lanes = operands.integer(part, "kLanes")
-    sizes = [
-        (operands.integer(step, "kOwn"), operands.element_of(step, "Input").bytes)
-        for step in (part, join)
-    ]
+    part, _, join = _moves(plan)
+    sizes = [(item.own, item.element.bytes) for item in (part, join)]
+    of_lanes = part.lanes
     of_row = sum(groups * of_lanes * own * size for own, size in sizes)
-    most = max(1, operands.integer(product, "workspace") // (of_row * _ROWS)) * _ROWS
+    most = max(1, _MOST_WORKSPACE // (of_row * _ROWS)) * _ROWS
     launches = operands.cover(rows, most)
     together = min(rows, operands.round_up(operands.cover(rows, launches), _ROWS))
     at, places = 0, []
@@ -214,16 +188,24 @@ def launches(
     views["z"] = _view(y if matrices["z"] else lanes.Apart(0, 0, 0, 0), "produced")
     found: list[Launch] = []
     at = len(plan.steps)
+    product = plan.steps[_PRODUCT].design
+    assert isinstance(product, GroupContract)
+    to_move = [
+        (at + place, design, matrices[name], apart)
+        for place, design, name, apart in zip(
+            (_PART, _PART_Z, _JOIN), _moves(plan), ("x", "z", "y"), (x, y, y), strict=True
+        )
+    ]
     for first in range(0, rows, room.rows):
         count = min(room.rows, rows - first)
         here = {**extents, "row": (count, 1, 1)}
         moves = [
-            lanes.launch(at + step, plan.steps[step], first, count, groups, apart, matrix)
-            for step, name, apart in ((_PART, "x", x), (_PART_Z, "z", y), (_JOIN, "y", y))
-            if (matrix := matrices[name]) is not None
+            design.launch(index, first, count, groups, apart, matrix)
+            for index, design, matrix, apart in to_move
+            if matrix is not None
         ]
-        product = contract_launch(at + _PRODUCT, plan.steps[_PRODUCT], views, here, scalars)
-        found += (*moves[:-1], product, moves[-1])
+        launch = product.launch(at + _PRODUCT, plan.target, views, here, scalars)
+        found += (*moves[:-1], launch, moves[-1])
     return tuple(found)
 
 

@@ -6,14 +6,13 @@ loads, products, shared memory and instructions go on at once with those of the 
 
 from __future__ import annotations
 
-import functools
 import math
 
-from kronop.descriptions.datatype import DataType
-from kronop.emit.cuda import contract_mma, operands
+from kronop.emit.cuda import operands
 from kronop.emit.cuda.cheapest import ROUNDED
-from kronop.emit.cuda.contract import Contraction, ContractTile, Order
-from kronop.emit.cuda.contract_mma import OUTPUTS, ROWS, SLAB, ContractMmaTile
+from kronop.emit.cuda.contraction.mma import OUTPUTS, ROWS, SLAB, MmaContract
+from kronop.emit.cuda.contraction.simt import SimtContract
+from kronop.emit.cuda.contraction.work import Contraction, Order
 from kronop.target import Target
 
 # NOTE: one H200 copies 4.28 TB/s and does about 25 T multiply-adds/s in float32: 0.17 bytes each.
@@ -32,125 +31,116 @@ _BLOCK, _STEP, LOAD = 1900.0, 70.0, 800.0
 _OF_A_STEP = 40
 
 
-def of_simt(work: Contraction, tile: ContractTile, accumulator: DataType) -> float:
+def of_simt(tile: SimtContract) -> float:
     """Bytes for an element of X: traffic and arithmetic one after the other."""
+    work = tile.work
     contracted, produced = work.contracted, work.produced
     x, y = work.source.bytes, work.output.bytes * produced / contracted
     padded = operands.cover(produced, tile.n) * tile.n
     again = operands.cover(produced, tile.n) - 1
     shared = 1 + (1 / tile.thread_m + 1 / tile.thread_n) * 2
     arithmetic = padded * operands.round_up(contracted, tile.k) / contracted * shared
-    multiply_adds = arithmetic * _BYTES_OF_MULTIPLY_ADD * accumulator.bytes / 4
+    multiply_adds = arithmetic * _BYTES_OF_MULTIPLY_ADD * work.accumulator.bytes / 4
     return (x * (1 + 0.3 * again) + y + multiply_adds) * SIMT_OVERHEAD
 
 
-def of_mma(
-    work: Contraction,
-    tile: ContractMmaTile,
-    splits: bool,
-    accumulator: DataType,
-    target: Target,
-) -> float:
-    """The same for the tensor cores, of a typical batch: its blocks fill so many turns."""
-    used = units(work, tile, splits, accumulator)
+def of_mma(tile: MmaContract, rows: int, target: Target) -> float:
+    """The same for the tensor cores, of so many rows: their blocks fill so many turns."""
+    work, used = tile.work, tile.units
     busy = math.hypot(*used)
-    resident = operands.resident_blocks(
-        tile.threads,
-        contract_mma.registers(work, tile, splits),
-        contract_mma.shared_bytes(work, tile, accumulator),
-        target,
-    )
+    resident = operands.resident_blocks(tile.threads, tile.registers, tile.shared_bytes, target)
     steps = operands.cover(work.contracted, tile.k)
     alone = _BLOCK + steps * max(_STEP, LOAD / max(1, tile.stages - 1)) + busy
     outputs = operands.cover(work.produced, tile.n)
     lanes = operands.cover(work.lanes, tile.lanes)
-    blocks = operands.cover(work.rows, tile.m) * outputs * lanes
+    blocks = operands.cover(rows, tile.m) * outputs * lanes
     turns = operands.cover(blocks, target.cores)
     took = turns * max(busy, alone / min(resident, turns))
-    return took * target.cores * MEMORY / (work.rows * work.contracted * work.lanes)
+    return took * target.cores * MEMORY / (rows * work.contracted * work.lanes)
 
 
-def least_of_mma(work: Contraction, tile: ContractMmaTile, splits: bool, target: Target) -> float:
+def least_of_mma(tile: MmaContract, rows: int, target: Target) -> float:
     """What `of_mma` is no less than, told in a fraction of the time: blocks never wait, and shared
     memory and instructions cost nothing."""
+    work = tile.work
     blocks = (
-        operands.cover(work.rows, tile.m)
+        operands.cover(rows, tile.m)
         * operands.cover(work.produced, tile.n)
         * operands.cover(work.lanes, tile.lanes)
     )
-    took = operands.cover(blocks, target.cores) * math.hypot(*_streams(work, tile, splits))
-    return ROUNDED * of_cycles(work, took, target)
+    took = operands.cover(blocks, target.cores) * math.hypot(*_streams(tile))
+    return ROUNDED * of_cycles(work, rows, took, target)
 
 
-def cycles(work: Contraction, cost: float, target: Target) -> float:
+def cycles(work: Contraction, rows: int, cost: float, target: Target) -> float:
     """The cycles of a call that such a cost stands for."""
-    return cost * work.rows * work.contracted * work.lanes / (target.cores * MEMORY)
+    return cost * rows * work.contracted * work.lanes / (target.cores * MEMORY)
 
 
-def of_cycles(work: Contraction, cycles: float, target: Target) -> float:
+def of_cycles(work: Contraction, rows: int, cycles: float, target: Target) -> float:
     """The cost that stands for the cycles of a call."""
-    return cycles * target.cores * MEMORY / (work.rows * work.contracted * work.lanes)
+    return cycles * target.cores * MEMORY / (rows * work.contracted * work.lanes)
 
 
-@functools.lru_cache(maxsize=1 << 14)
-def units(
-    work: Contraction, tile: ContractMmaTile, splits: bool, accumulator: DataType
-) -> tuple[float, ...]:
+def units(tile: MmaContract) -> tuple[float, ...]:
     """Cycles of memory, of the level-2 cache, of the tensor cores, of shared memory, of issue."""
-    x, w, _ = _brought(work, tile)
+    work = tile.work
+    x, w, _ = _brought(tile)
     slabs = operands.round_up(work.contracted, tile.k) // SLAB
-    products = _products(work, tile, splits)
+    products = _products(tile)
     warps = tile.warps[0] * tile.warps[1] * tile.warps[2]
     # A warp's fragments: 16 steps of its rows and outputs.
     wide = tile.warp_m * ROWS + tile.warp_n * OUTPUTS
     fragments = warps * slabs * tile.warp_lanes * wide * SLAB
     results = tile.lanes * tile.m * tile.n
-    x_pitch, w_pitch, _ = contract_mma.pitches(work, tile, accumulator)
+    x_pitch, w_pitch, _ = tile.pitches
     turns = tile.warp_m * ROWS * x_pitch.turns + tile.warp_n * OUTPUTS * w_pitch.turns
     loads = warps * slabs * tile.warp_lanes * SLAB * turns
-    shared = loads + (x + w + 2 * results * accumulator.bytes) / _SHARED
+    shared = loads + (x + w + 2 * results * work.accumulator.bytes) / _SHARED
     return (
-        *_streams(work, tile, splits),
+        *_streams(tile),
         shared,
-        _instructions(work, tile, fragments, products, splits) / _SCHEDULERS,
+        _instructions(tile, fragments, products) / _SCHEDULERS,
     )
 
 
-def _brought(work: Contraction, tile: ContractMmaTile) -> tuple[int, int, int]:
+def _brought(tile: MmaContract) -> tuple[int, int, int]:
     """Bytes of a block's X, W and results."""
+    work = tile.work
     x = tile.lanes * tile.m * work.contracted * work.source.bytes
     w = tile.lanes * min(tile.n, work.produced) * work.contracted * work.source.bytes
     y = tile.lanes * tile.m * min(tile.n, work.produced) * work.output.bytes
     return x, w, y
 
 
-def _products(work: Contraction, tile: ContractMmaTile, splits: bool) -> int:
+def _products(tile: MmaContract) -> int:
+    work = tile.work
     slabs = operands.round_up(work.contracted, tile.k) // SLAB
     products = tile.lanes * tile.m // ROWS * tile.n // OUTPUTS * slabs
-    return products * (_PRODUCTS_OF_SPLIT if splits else 1)
+    return products * (_PRODUCTS_OF_SPLIT if work.splits else 1)
 
 
-def _streams(work: Contraction, tile: ContractMmaTile, splits: bool) -> tuple[float, float, float]:
+def _streams(tile: MmaContract) -> tuple[float, float, float]:
     """Cycles of memory, of the level-2 cache and of the tensor cores."""
-    x, w, y = _brought(work, tile)
+    work = tile.work
+    x, w, y = _brought(tile)
     return (
         (x / operands.cover(work.produced, tile.n) + y) / MEMORY,
         (x + w + y) / _LEVEL_2,
-        _products(work, tile, splits) * _PRODUCT_OF_SLAB[work.source.bytes],
+        _products(tile) * _PRODUCT_OF_SLAB[work.source.bytes],
     )
 
 
-def _instructions(
-    work: Contraction, tile: ContractMmaTile, fragments: int, products: int, splits: bool
-) -> float:
+def _instructions(tile: MmaContract, fragments: int, products: int) -> float:
     """Instructions of warps: products, fragments, copies and results."""
+    work, splits = tile.work, tile.work.splits
     words = work.source.bytes > 2
-    x, w, y = contract_mma.vectors(work, tile)
+    x, w, y = tile.vectors
     depth = operands.round_up(work.contracted, tile.k)
     # Instructions for each piece: an address and its copy, or two loads, what they join, a store.
     of_x, of_w = (
         12 / 2 if paired and vector == 1 else 5 / vector
-        for vector, paired in zip((x, w), contract_mma.pairs(work, tile), strict=True)
+        for vector, paired in zip((x, w), tile.pairs, strict=True)
     )
     copies = tile.lanes * depth * (tile.m * of_x + tile.n * of_w) / 32
     joins = Order.Lanes in (work.x_order, work.w_order)

@@ -9,16 +9,9 @@ from math import prod
 
 from kronop.descriptions.tile import TileDescription
 from kronop.emit.cuda import operands
-from kronop.emit.cuda.contract import Contraction, Order
-from kronop.emit.cuda.contract_group import (
-    TEAMS,
-    GroupTile,
-    fits,
-    most_stages,
-    part_outputs,
-    serves,
-    wants_packing,
-)
+from kronop.emit.cuda.contraction.group import GroupContract, serves
+from kronop.emit.cuda.contraction.group_room import TEAMS, Weights, wants_packing
+from kronop.emit.cuda.contraction.work import Contraction, Order
 from kronop.target import Target
 
 _MOST_SUMS, _STAGES = 128, range(2, 9)
@@ -36,8 +29,8 @@ _LEAST_OF_IMAGES = 64
 
 
 def proposed(
-    work: Contraction, splits: bool, target: Target, given: TileDescription | None
-) -> Iterator[GroupTile]:
+    work: Contraction, target: Target, given: TileDescription | None
+) -> Iterator[GroupContract]:
     """Tiles to consider: all that a user's tile leaves open, or of several sizes."""
     if not serves(work, target):
         return
@@ -48,7 +41,8 @@ def proposed(
         if sums > _MOST_SUMS or n > max(16, outputs + 15) or n // along[1] not in _OUTPUTS_OF_TEAM:
             continue
         for k, halves in itertools.product(_depths(work), (False, True)):
-            least = GroupTile(
+            least = GroupContract(
+                work=work,
                 lanes=lanes,
                 team_m=team_m,
                 n=n,
@@ -56,46 +50,44 @@ def proposed(
                 along_outputs=along[1],
                 k=k,
                 stages=_STAGES[0],
-                resident=False,
+                weights=Weights.Staged,
                 halves=halves,
             )
-            if not halves or _has_halves(work, least):
-                yield from _filled(work, least, splits, target, given)
+            if not halves or _has_halves(least):
+                yield from _filled(least, target, given)
 
 
 def _filled(
-    work: Contraction,
-    least: GroupTile,
-    splits: bool,
-    target: Target,
-    given: TileDescription | None,
-) -> Iterator[GroupTile]:
-    """The tile with as many stages as there is room for, for every way that operands take."""
-    for resident, images in _ways_of_weights(work, least):
-        tile = replace(least, resident=resident, images=images)
+    least: GroupContract, target: Target, given: TileDescription | None
+) -> Iterator[GroupContract]:
+    """The tile with as many stages as there is room for, for every way that weights take."""
+    for weights in _ways_of_weights(least):
+        tile = replace(least, weights=weights)
         if given is not None:
             shape = (tile.m, tile.n, tile.k, tile.threads)
             if shape == (*given.threadblock_shape, 32 * given.warps):
                 yield replace(tile, stages=given.stages)
             continue
-        count = most_stages(work, tile, splits, _STAGES, target)
-        if count is not None and fits(work, replace(tile, stages=count), splits, target):
-            yield replace(tile, stages=count)
+        for count in range(tile.most_stages(_STAGES, target.shared_bytes), _STAGES[0] - 1, -1):
+            filled = replace(tile, stages=count)
+            if filled.shared_bytes <= target.shared_bytes:
+                if filled.status(target):
+                    yield filled
+                break
 
 
-def _has_halves(work: Contraction, tile: GroupTile) -> bool:
+def _has_halves(tile: GroupContract) -> bool:
     """Whether results are so many that a half of their room is worth a stage, and even parts."""
-    results = tile.lanes * tile.m * tile.n * work.output.bytes
-    parts = tile.team_m * tile.team_n // part_outputs(work, tile)
-    return results > _LEAST_HALVED and parts % 2 == 0
+    results = tile.lanes * tile.m * tile.n * tile.work.output.bytes
+    return results > _LEAST_HALVED and tile.parts % 2 == 0
 
 
-def _ways_of_weights(work: Contraction, tile: GroupTile) -> list[tuple[bool, bool]]:
-    """Whether W stays, and whether it comes as images: always where it has to be packed."""
-    if wants_packing(work):
-        return [(True, False), (False, True)]
-    large = tile.n >= _LEAST_OF_IMAGES <= work.contracted
-    return [(True, False), (False, False), *([(False, True)] if large else [])]
+def _ways_of_weights(tile: GroupContract) -> list[Weights]:
+    """Never by copies where weights have to be packed."""
+    if wants_packing(tile.work):
+        return [Weights.Stay, Weights.Images]
+    large = tile.n >= _LEAST_OF_IMAGES <= tile.work.contracted
+    return [Weights.Stay, Weights.Staged, *([Weights.Images] if large else [])]
 
 
 def _depths(work: Contraction) -> list[int]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 
-from kronop.emit.cuda import contract_group, contract_mma, operands
-from kronop.emit.cuda import contract_group_chains as chains
-from kronop.emit.cuda.contract import Contraction, Order
-from kronop.emit.cuda.contract_group import GroupTile
+from kronop.emit.cuda import operands
+from kronop.emit.cuda.contraction import group_chains as chains
+from kronop.emit.cuda.contraction.group import GroupContract
+from kronop.emit.cuda.contraction.group_room import TEAM_ROWS
+from kronop.emit.cuda.contraction.work import Order
 from kronop.target import Target
 
 # NOTE: fitted, then rounded, to 719 tiles of 204 problems with their layouts (float16 and float32,
@@ -42,70 +43,72 @@ _SHARPNESS = 4.3
 _PACKS = 0.93
 
 
-def cycles(work: Contraction, tile: GroupTile, splits: bool, packs: bool, target: Target) -> float:
+def cycles(tile: GroupContract, all_rows: int, target: Target) -> float:
     """Cycles of a call: what is slowest of memory, copies and products, tile after tile."""
-    element = work.source.bytes
+    work, element = tile.work, tile.work.source.bytes
     depth = operands.round_up(work.contracted, tile.k)
     steps = depth // tile.k
     outputs = operands.cover(work.produced, tile.n)
     x = tile.lanes * tile.m * work.contracted * element
-    weights = tile.lanes * tile.n * depth * element * contract_group.planes(splits)
+    weights = tile.lanes * tile.n * depth * element * work.terms
     w = 0 if tile.resident else weights
     y = tile.lanes * tile.m * min(tile.n, work.produced) * work.output.bytes
     parts = outputs * operands.cover(work.lanes, tile.lanes) * work.groups
-    rows = operands.cover(operands.cover(work.rows, work.groups), tile.m)
-    blocks = contract_group.blocks(parts, rows, tile.resident, target.cores)
+    rows = operands.cover(operands.cover(all_rows, work.groups), tile.m)
+    blocks = tile.blocks_of(parts, rows, target.cores)
     turns = operands.cover(parts * rows, blocks)
-    torn = _TORN if _run(work, tile) < _LINE and tile.k < work.contracted else 1.0
+    torn = _TORN if _run(tile) < _LINE and tile.k < work.contracted else 1.0
     memory = (x / outputs * torn + y) / _MEMORY
     if tile.resident and blocks % parts:
         memory *= _APART
-    asked = (x / _run(work, tile) + w / _LINE + _asked_to_write(work, tile, y)) / _REQUESTS
-    narrow = operands.VECTOR_BYTES / (element * contract_mma.vectors(work, tile)[0])
+    asked = (x / _run(tile) + w / _LINE + _asked_to_write(tile, y)) / _REQUESTS
+    narrow = operands.VECTOR_BYTES / (element * tile.vectors[0])
     copied = x * narrow + (0 if tile.images else w)
     on_their_way = max(0.5, tile.stages - _HELD) * (x + w) / steps
     brought = max(copied / _COPIED, (x + w) / _BROUGHT, (x + w) * _LATENCY / on_their_way, asked)
-    used = _used(work, tile, splits, x, w)
-    parts = tile.team_m * tile.team_n // contract_group.part_outputs(work, tile)
-    stored = parts * _PART + y / _STORED
+    used = _used(tile, x, w)
+    stored = tile.parts * _PART + y / _STORED
     # Nothing goes on beside the first copies and the last results.
     together = sum(math.pow(item, _SHARPNESS) for item in (memory, brought, used, stored))
     took = _CALL + (turns - 1) * math.pow(together, 1 / _SHARPNESS) + brought + used + stored
     if tile.resident:
         # Nothing goes on while a block takes another part of W, either.
         own = weights / _COPIED + _LATENCY
-        if contract_group.packs(work, tile):
+        if tile.packs:
             own = tile.lanes * tile.n * work.contracted / _PACKS
         took += own * (1 if blocks % parts == 0 else 1 + parts / blocks)
-    return took + (_PACK if packs else 0)
+    return took + (_PACK if tile.packs_first else 0)
 
 
-def _run(work: Contraction, tile: GroupTile) -> int:
+def _run(tile: GroupContract) -> int:
     """Bytes of X that one request to the level-2 cache brings: a run in memory, or a line."""
+    work = tile.work
     lanes = tile.lanes * (tile.k if tile.lanes == work.lanes else 1)
     elements = {Order.Own: tile.k, Order.Rows: tile.m, Order.Lanes: lanes}[work.x_order]
     return min(_LINE, elements * work.source.bytes)
 
 
-def _asked_to_write(work: Contraction, tile: GroupTile, y: int) -> float:
+def _asked_to_write(tile: GroupContract, y: int) -> float:
     """Requests that take so many bytes of results; parts of sectors count as more."""
+    work = tile.work
     if work.y_order is not Order.Lanes or tile.lanes == work.lanes:
         return y / _LINE
     run = tile.lanes * work.output.bytes
     return y / run * (_PARTIAL if run < _SECTOR else 1.0)
 
 
-def _used(work: Contraction, tile: GroupTile, splits: bool, x: int, w: int) -> float:
+def _used(tile: GroupContract, x: int, w: int) -> float:
     """Cycles of the teams that multiply."""
+    work, splits = tile.work, tile.work.splits
     element = work.source.bytes
     depth = operands.round_up(work.contracted, tile.k)
     sums = tile.lanes * tile.m * tile.n
     times = _PRODUCTS_OF_SPLIT if splits else 1
     products = sums * depth * times * element / 2 / (_RATE_OF_SPLIT if splits else _RATE)
-    right = sums * depth * element * (times if splits else 1) / contract_group.TEAM_ROWS
+    right = sums * depth * element * (times if splits else 1) / TEAM_ROWS
     shared = (2 * x + w + right + 3 * sums * work.output.bytes) / _SHARED
     took = max(products, shared) + depth // tile.k * _STEP
-    if not contract_group.direct(work, tile):
+    if not tile.direct:
         took += x / element * _FRAGMENT
     if splits and tile.team_lanes == 1:
         took += sums * depth / chains.steps(tile) * _COLLECTED

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from kronop.descriptions.datatype import DataType
 from kronop.emit.cuda import operands
-from kronop.emit.cuda.contract import Order
+from kronop.emit.cuda.contraction.work import Order
 
 _ROW, _SECTOR, _BANK, _BANKS = 128, 32, 4, 32
 _MATRIX_ROWS = 8

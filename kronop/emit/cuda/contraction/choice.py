@@ -1,0 +1,164 @@
+"""Ways to run a contraction, the cheapest first: on ordinary cores, tensor cores, in teams."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from math import inf, pow
+
+from kronop.descriptions.tile import TileDescription
+from kronop.emit.cuda import operands
+from kronop.emit.cuda.cheapest import cheapest
+from kronop.emit.cuda.contraction import cost, group_choice, mma_choice, simt_choice
+from kronop.emit.cuda.contraction.design import ContractDesign
+from kronop.emit.cuda.contraction.group import GroupContract
+from kronop.emit.cuda.contraction.mma import MmaContract
+from kronop.emit.cuda.contraction.simt import SimtContract
+from kronop.emit.cuda.contraction.work import Contraction, Order
+from kronop.target import Target
+
+# Sizes from which on the tensor cores' products are full enough to win for sure.
+LEAST_OF_MMA = 16
+
+# NOTE: 34 Kronecker-sparse problems, batch 25088, both layouts, on one H200: `contract_mma` takes
+# 1.25 times its model in the median (0.9 to 3.2, once 12: small ones of 16 bits are at the
+# upper end), where memory has runs of 16 bytes 1.6 to 5.3 times. The model of `contract_group` was
+# fitted to the same problems.
+_OVER_MODEL, _WHOLE_RUN = {2: 2.0, 4: 1.35, 8: 1.35}, 64
+# Cycles of a call that their models lack, and rows from which on that was measured.
+_CALL_OVER_MODEL, _MANY_ROWS = 6000.0, 8192
+
+# Tiles that do not fit of which it is told.
+MOST_REFUSED = 8
+
+Costed = list[tuple[float, ContractDesign]]
+Refused = list[tuple[str, str]]
+# What a modelled cost counts as; no less for a higher one.
+Price = Callable[[ContractDesign, float], float]
+
+
+def _as_modelled(design: ContractDesign, cost: float) -> float:
+    return cost
+
+
+def candidates(
+    work: Contraction,
+    rows: int,
+    target: Target,
+    given: TileDescription | None,
+    most: int,
+    price: Price = _as_modelled,
+    limit: float = inf,
+) -> tuple[Costed, Refused]:
+    """The `most` cheapest designs that fit, cheapest first, and some that do not, with the reason.
+
+    A given tile names its instruction: designs for other cores do not stand in for it. Those of
+    more than `limit` may be left out.
+    """
+    accepted: Costed = []
+    rejected: Refused = []
+    if work.splits is not None:
+        offered = list(mma_choice.proposed(work, given))
+        accepted += _of_mma(offered, rows, target, most, price, limit)
+        rejected += _refused(offered, target)
+        if given is not None:
+            if not accepted and not rejected:
+                rejected.append(("threadblock_shape", _undivided(given)))
+            return accepted, rejected
+        if min(work.contracted, work.produced) >= LEAST_OF_MMA and any(
+            item.status(target) for item in offered
+        ):
+            return accepted, rejected
+    simt, refused = simt_choice.candidates(work, target, given)
+    if simt:
+        # Their own costs tell them from each other alone.
+        best = cost.of_simt(simt[0][1])
+        accepted += [(price(item, best * took / simt[0][0]), item) for took, item in simt]
+    return sorted(accepted, key=lambda item: item[0])[:most], rejected + refused
+
+
+def _of_mma(
+    offered: Sequence[MmaContract],
+    rows: int,
+    target: Target,
+    most: int,
+    price: Price,
+    limit: float,
+) -> Costed:
+    def floor(item: MmaContract) -> float:
+        return price(item, cost.least_of_mma(item, rows, target))
+
+    def judge(item: MmaContract) -> float | None:
+        return price(item, item.cost(rows, target)) if item.status(target) else None
+
+    return [*cheapest(offered, floor, judge, most=most, limit=limit)[:most]]
+
+
+def _refused(offered: Sequence[ContractDesign], target: Target) -> Refused:
+    """The first designs that do not fit, with the reason."""
+    refused = (
+        (str(item), status.reason) for item in offered if not (status := item.status(target))
+    )
+    return list(itertools.islice(refused, MOST_REFUSED))
+
+
+def even_candidates(
+    work: Contraction, rows: int, target: Target, given: TileDescription | None, most: int
+) -> tuple[Costed, Refused]:
+    """The same where rows are one stride apart: those in teams are among them."""
+    if work.splits is None:
+        return candidates(work, rows, target, given, most)
+    grouped: Costed = []
+    refused: Refused = []
+    small = given is None and min(work.contracted, work.produced) < LEAST_OF_MMA
+    for item in () if small else group_choice.proposed(work, target, given):
+        status = item.status(target)
+        if status:
+            grouped.append((item.cost(rows, target), item))
+        else:
+            refused.append((str(item), status.reason))
+    costs = sorted(took for took, _ in grouped)
+    limit = costs[most - 1] if len(costs) >= most else inf
+
+    def price(item: ContractDesign, took: float) -> float:
+        return _measured(item, rows, took, target)
+
+    others, rejected = candidates(work, rows, target, given, most, price, limit)
+    accepted = sorted([*others, *grouped], key=lambda item: item[0])
+    return accepted[:most], [*refused, *rejected]
+
+
+def even_cost(design: ContractDesign, rows: int, target: Target) -> float:
+    """The cost of a design on the scale of `even_candidates`."""
+    took = design.cost(rows, target)
+    if isinstance(design, GroupContract):
+        return took
+    return _measured(design, rows, took, target)
+
+
+def _measured(design: ContractDesign, rows: int, took: float, target: Target) -> float:
+    """What a modelled cost comes to on the scale of `contract_group`."""
+    work = design.work
+    many = operands.cover(rows, work.groups) >= _MANY_ROWS
+    call = cost.of_cycles(work, rows, _CALL_OVER_MODEL if many else 0.0, target)
+    return _over_model(design) * took + call
+
+
+def _over_model(design: ContractDesign) -> float:
+    """Measured over modelled time; lanes that are a part of theirs are short runs."""
+    work = design.work
+    over = _OVER_MODEL.get(work.source.bytes, 1.0)
+    if isinstance(design, SimtContract):
+        return over
+    short = Order.Lanes in (work.x_order, work.y_order) and design.lanes < work.lanes
+    run = design.lanes * work.source.bytes if short else _WHOLE_RUN
+    return over * pow(max(1.0, _WHOLE_RUN / run), 0.75)
+
+
+def _undivided(given: TileDescription) -> str:
+    m, n, k = given.threadblock_shape
+    return (
+        f"{given.warps} warps do not share {m} x {n} results in {k} steps: expected 16, 32 or 64"
+        " rows and 16, 32 or 64 outputs for each, and steps in multiples of 16; change"
+        " threadblock_shape or warp_count"
+    )

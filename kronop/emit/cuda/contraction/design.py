@@ -1,0 +1,240 @@
+"""What all ways to run a contraction have in common: their parameters and launches."""
+
+from __future__ import annotations
+
+import functools
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import TYPE_CHECKING, ClassVar
+
+from kronop.artifacts import KernelSignature, Launch, Scalar, Status
+from kronop.descriptions.datatype import DataType
+from kronop.descriptions.epilogue import Epilogue
+from kronop.emit.cuda import operands
+from kronop.emit.cuda.contraction.work import GROUP_AXES, ROW_AXES, Contraction, Order
+from kronop.emit.cuda.operands import View
+from kronop.emit.design import Constant, Design, Instantiation
+from kronop.target import Target
+
+Extents = Mapping[str, tuple[int, ...]]
+# The index along an operand's own run, and the other one that it has besides lanes and groups.
+INDICES = {"x": ("contracted", "row"), "w": ("contracted", "produced"), "y": ("produced", "row")}
+_OFFSETS_OF_A_ROW = 3 * 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContractDesign(Design):
+    """Blocks of `lanes` x `m` x `n` results, `k` steps at a time.
+
+    Attributes:
+        work: what is computed.
+        lanes, m, n: lanes, rows and outputs of a block.
+        k: contracted steps of a stage.
+        stages: tiles of the operands that are on their way or in use.
+    """
+
+    header: ClassVar[str]
+    template: ClassVar[str]
+
+    work: Contraction
+    lanes: int
+    k: int
+    stages: int
+
+    if TYPE_CHECKING:
+        # Fields in some designs: see `Design`.
+        @property
+        def m(self) -> int: ...
+
+        @property
+        def n(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def vectors(self) -> tuple[int, int, int]:
+        """Elements of one access to X, W and Y, where memory is as the plan hopes."""
+
+    @abstractmethod
+    def status(self, target: Target) -> Status:
+        """Whether the kernel can run so: the one rule."""
+
+    @abstractmethod
+    def cost(self, rows: int, target: Target) -> float:
+        """Bytes of memory traffic for each element of X that the time of `rows` rows stands for,
+        those of all groups."""
+
+    @abstractmethod
+    def constants(self, target: Target) -> tuple[tuple[str, Constant], ...]:
+        """The trait struct."""
+
+    @property
+    def epilogue(self) -> Epilogue | None:
+        return self.work.epilogue
+
+    @property
+    def takes_packed(self) -> bool:
+        """Whether a step before may have to bring weights in order."""
+        return False
+
+    @property
+    def signature(self) -> KernelSignature:
+        return _signature(operands.scalar_kind(self.work.epilogue))
+
+    def instantiation(self, target: Target) -> Instantiation:
+        work, scalar = self.work, operands.scalar_kind(self.work.epilogue)
+        return Instantiation(
+            header=self.header,
+            template=self.template,
+            parameters=f"kronop::ContractParameters<{scalar.cxx}>",
+            types=operands.element_types(work.math, work.source, work.output, work.epilogue),
+            constants=self.constants(target),
+        )
+
+    def launch(
+        self,
+        index: int,
+        target: Target,
+        views: Mapping[str, View],
+        extents: Extents,
+        scalars: tuple[float, ...],
+    ) -> Launch:
+        """The launch for the operands x, w, y, z and bias; a pointer of 0 where z or bias is
+        absent.
+
+        Args:
+            index: of the step.
+            extents: those of row, contracted, produced, lane and group.
+        """
+        views, extents = merged_rows(views, extents)
+        x, w, y = (
+            self.allows_vectors(name, views[name], extents, width)
+            for name, width in zip(("x", "w", "y"), self.vectors, strict=True)
+        )
+        z = views["z"]
+        values: dict[str, int | tuple[int, ...] | tuple[float, ...]] = {
+            "x_vector": x,
+            "w_vector": w,
+            "y_vector": y
+            and (z.pointer == 0 or self.allows_vectors("y", z, extents, self.vectors[2])),
+            "scalars": scalars,
+        }
+        for name, view in views.items():
+            values |= view.field(name)
+        values |= {f"{name}_extent": extents[name] for name in ("row", "lane", "group")}
+        return operands.make_launch(index, self, self.blocks(extents, target), values)
+
+    def blocks(self, extents: Extents, target: Target) -> int:
+        """Of a launch."""
+        return (
+            operands.cover(extents["produced"][0], self.n)
+            * operands.cover(prod(extents["row"]), self.m)
+            * operands.cover(extents["lane"][0], self.lanes)
+            * prod(extents["group"])
+        )
+
+    def element(self, name: str) -> DataType:
+        """That of x, w or y."""
+        work = self.work
+        return {"x": work.source, "w": work.math.element_b, "y": work.output}[name]
+
+    def order(self, name: str) -> Order:
+        """That of x, w or y."""
+        work = self.work
+        return {"x": work.x_order, "w": work.w_order, "y": work.y_order}[name]
+
+    def allows_vectors(self, name: str, view: View, extents: Extents, width: int) -> int:
+        """1 where memory is as accesses to x, w or y of `width` elements want it."""
+        own, wide = INDICES[name]
+        along = {Order.Own: own, Order.Rows: wide, Order.Lanes: "lane"}[self.order(name)]
+        return operands.allows_vectors(view, extents, along, width, self.element(name))
+
+
+def offsets_bytes(rows: int) -> int:
+    """Bytes of the offsets of a block's rows."""
+    return operands.round_up(_OFFSETS_OF_A_ROW * rows, operands.VECTOR_BYTES)
+
+
+@functools.cache
+def _signature(scalar: Scalar) -> KernelSignature:
+    return operands.signature(
+        "ContractParameters",
+        scalar,
+        [(name, 1) for name in ("x", "w", "y", "z", "bias")],
+        [
+            ("x_vector", 1),
+            ("w_vector", 1),
+            ("y_vector", 1),
+            *((f"row_{name}", ROW_AXES) for name in ("extent", "x", "y", "z")),
+            ("contracted_x", 1),
+            ("contracted_w", 1),
+            *((f"produced_{name}", 1) for name in ("w", "y", "z", "bias")),
+            *((f"lane_{name}", 1) for name in ("extent", "x", "w", "y", "z", "bias")),
+            *((f"group_{name}", GROUP_AXES) for name in ("extent", "x", "w", "y", "z", "bias")),
+        ],
+    )
+
+
+def merged_rows(
+    views: Mapping[str, View], extents: Extents
+) -> tuple[dict[str, View], dict[str, tuple[int, ...]]]:
+    """Row axes that all operands walk in steps of one size become one: the first, if it is all."""
+    names = [name for name in ("x", "y", "z") if name != "z" or views[name].pointer]
+    merged: list[tuple[int, dict[str, int]]] = []
+    for axis, size in enumerate(extents["row"]):
+        strides = {name: views[name].strides["row"][axis] for name in names}
+        if size == 1:
+            continue
+        if merged and all(merged[-1][1][name] == size * strides[name] for name in names):
+            size *= merged.pop()[0]
+        merged.append((size, strides))
+    merged += [(1, dict.fromkeys(names, 0))] * (ROW_AXES - len(merged))
+    changed = {
+        name: replace(
+            views[name],
+            strides={**views[name].strides, "row": tuple(strides[name] for _, strides in merged)},
+        )
+        for name in names
+    }
+    absent = {"z": replace(views["z"], strides={**views["z"].strides, "row": (0,) * ROW_AXES})}
+    return {**views, **absent, **changed}, {**extents, "row": tuple(size for size, _ in merged)}
+
+
+def allows_runs(
+    view: View,
+    extents: Mapping[str, Sequence[int]],
+    order: Order,
+    indices: tuple[str, str],
+    width: int,
+    element: DataType,
+    joins: bool,
+) -> int:
+    """1 where memory is as accesses of `width` elements along runs want it.
+
+    Args:
+        order: of the operand.
+        indices: its own index, and the one of rows (of produced ones, for weights).
+        joins: whether runs of all lanes go on along the own index.
+    """
+    own, wide = indices
+    along = {Order.Own: own, Order.Rows: wide, Order.Lanes: "lane"}[order]
+    if order is Order.Rows and width > 1:
+        # A piece has neighbours of the last axis, the fastest: others may be contiguous in vain.
+        axes = [
+            (stride, size)
+            for stride, size in zip(view.strides[wide], extents[wide], strict=True)
+            if size > 1
+        ]
+        if axes and axes[-1][0] != 1:
+            return 0
+        # Nor may a piece cross the end of such a run.
+        if len(axes) > 1 and axes[-1][1] % width:
+            return 0
+    if order is Order.Lanes and joins and width > 1:
+        # A run goes on from the lanes to the own index.
+        if extents[own][0] > 1 and view.strides[own] != extents["lane"]:
+            return 0
+        rest = {name: row for name, row in view.strides.items() if name != own}
+        view = View(pointer=view.pointer, strides=rest)
+    return operands.allows_vectors(view, extents, along, width, element)

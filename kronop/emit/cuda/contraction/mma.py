@@ -1,0 +1,279 @@
+"""A contraction on the tensor cores (`contract_mma`)."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+from kronop.artifacts import Status
+from kronop.descriptions.datatype import DataType
+from kronop.emit.cuda import operands
+from kronop.emit.cuda.contraction import banks
+from kronop.emit.cuda.contraction.banks import Pitch
+from kronop.emit.cuda.contraction.design import (
+    INDICES,
+    ContractDesign,
+    Extents,
+    allows_runs,
+    offsets_bytes,
+)
+from kronop.emit.cuda.contraction.work import Contraction, Order
+from kronop.emit.cuda.operands import View
+from kronop.emit.design import Constant
+from kronop.target import Target
+
+# Contracted steps of a warp's products, and the rows and outputs of one product.
+SLAB, ROWS, OUTPUTS = 16, 16, 8
+# Measured with ptxas 13.4: what addresses and loops take besides sums and fragments.
+_REGISTERS = 68
+# Of a thread, on their way through registers: kMost of Pairs in contract_operands.cuh.
+_MOST_PAIRS = 16
+
+
+@functools.lru_cache(maxsize=1024)
+def vectors_of(work: Contraction, lanes: int) -> tuple[int, int, int]:
+    """Elements of one access to X, W and Y, as far as sizes allow; a launch checks the strides."""
+
+    def widest(order: Order, own: int, element: DataType) -> int:
+        most = operands.vector_of(element)
+        if order is Order.Rows:
+            return most if work.run is None else operands.widest_divisor(most, [work.run])
+        if order is Order.Own:
+            return operands.widest_divisor(most, [own])
+        if 1 < work.lanes == lanes:
+            return operands.widest_divisor(most, [own * work.lanes])
+        return operands.widest_divisor(most, [lanes, work.lanes])
+
+    w = widest(work.w_order, work.contracted, work.source)
+    if work.w_order is Order.Rows:
+        w = operands.widest_divisor(operands.vector_of(work.source), [work.produced])
+    return (
+        widest(work.x_order, work.contracted, work.source),
+        w,
+        widest(work.y_order, work.produced, work.output),
+    )
+
+
+def tile_size(order: Order, lanes: int, own: int, wide: int, pitch: int) -> int:
+    """Elements of a tile of an operand, as `Layout` in contract_operands.cuh has it."""
+    return pitch * {Order.Own: lanes * wide, Order.Rows: lanes * own, Order.Lanes: wide}[order]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MmaContract(ContractDesign):
+    """What a block and its warps take.
+
+    Attributes:
+        lanes: lanes of a block; all of them, or what an access brings.
+        warp_m, warp_n: how many times 16 rows and 8 outputs a warp has, of each of its lanes.
+        warps: warps along lanes, rows, outputs and the contracted index.
+    """
+
+    header: ClassVar[str] = "kronop/contract_mma.cuh"
+    template: ClassVar[str] = "kronop::contract_mma"
+
+    warp_m: int
+    warp_n: int
+    warps: tuple[int, int, int, int]
+
+    @cached_property
+    def m(self) -> int:
+        return self.warp_m * ROWS * self.warps[1]
+
+    @cached_property
+    def n(self) -> int:
+        return self.warp_n * OUTPUTS * self.warps[2]
+
+    @cached_property
+    def threads(self) -> int:
+        lanes, m, n, k = self.warps
+        return 32 * lanes * m * n * k
+
+    @cached_property
+    def warp_lanes(self) -> int:
+        return self.lanes // self.warps[0]
+
+    @property
+    def part(self) -> tuple[int, int]:
+        """Rows and outputs of a part of the results."""
+        if self.work.y_order is Order.Rows:
+            return self.m, OUTPUTS * self.warps[2]
+        return ROWS * self.warps[1], self.n
+
+    def __str__(self) -> str:
+        block = f"{self.lanes} lanes x {self.m} x {self.n} x {self.k}, {self.stages} stages"
+        warps = " x ".join(map(str, self.warps))
+        return f"{block}, {warps} warps of {self.warp_m * ROWS} x {self.warp_n * OUTPUTS}"
+
+    @property
+    def joins(self) -> bool:
+        """Whether a block has all lanes, so that runs along them go on along the own index."""
+        return 1 < self.work.lanes == self.lanes
+
+    @cached_property
+    def vectors(self) -> tuple[int, int, int]:
+        return vectors_of(self.work, self.lanes)
+
+    @cached_property
+    def pairs(self) -> tuple[bool, bool]:
+        """Whether X and W come in pairs through registers where memory allows no vectors.
+
+        An asynchronous copy brings four bytes at least, so that 16-bit elements at odd places would
+        come one by one. Not where no call of the plan can need it: it takes registers of all of
+        them.
+        """
+        work = self.work
+
+        def needed(order: Order, vector: int) -> bool:
+            if work.source.bytes != 2 or self.lanes > 1 or order is Order.Lanes:
+                return False
+            return vector == 1
+
+        x, w, _ = self.vectors
+        unknown = work.x_order is Order.Rows and work.run is None
+        return needed(work.x_order, 1 if unknown else x), needed(work.w_order, w)
+
+    @cached_property
+    def pitches(self) -> tuple[Pitch, Pitch, Pitch]:
+        """From one run of X, W and of the results to the next in shared memory."""
+        work, lanes = self.work, self.lanes
+        spread = work.w_order is Order.Lanes
+
+        def operand(order: Order, wide: int) -> Pitch:
+            run = {Order.Own: self.k, Order.Rows: wide, Order.Lanes: self.k * lanes}[order]
+            return banks.pitch(run, order, lanes, self.warp_lanes, work.source, spread)
+
+        rows, outputs = self.part
+        run = {Order.Own: outputs, Order.Rows: rows, Order.Lanes: outputs * lanes}[work.y_order]
+        pairs = work.source.bytes == 1 and work.x_order is Order.Rows
+        results = banks.results_pitch(run, work.y_order, lanes, work.accumulator, pairs)
+        return operand(work.x_order, self.m), operand(work.w_order, self.n), results
+
+    @cached_property
+    def stage_elements(self) -> tuple[int, int]:
+        """Elements of X and of W that a stage has room for."""
+        work, (x, w, _) = self.work, self.pitches
+        return (
+            tile_size(work.x_order, self.lanes, self.k, self.m, x.stride),
+            tile_size(work.w_order, self.lanes, self.k, self.n, w.stride),
+        )
+
+    @cached_property
+    def shared_bytes(self) -> int:
+        """Row offsets, and the larger of all stages and of one part of the results."""
+        stages = self.stages * sum(self.stage_elements) * self.work.source.bytes
+        return offsets_bytes(self.m) + max(stages, self.results_bytes)
+
+    @cached_property
+    def results_bytes(self) -> int:
+        """Bytes of one part of the results, once for each warp along the contracted index."""
+        work, (rows, outputs) = self.work, self.part
+        size = tile_size(work.y_order, self.lanes, outputs, rows, self.pitches[2].stride)
+        return size * work.accumulator.bytes * self.warps[3]
+
+    @cached_property
+    def registers(self) -> int:
+        """An upper estimate of the registers of a thread: sums, fragments, and pieces on their
+        way."""
+        work, lanes, m, n = self.work, self.warp_lanes, self.warp_m, self.warp_n
+        splits = bool(work.splits)
+        words = max(1, work.source.bytes // 4)
+        sums = lanes * m * n * 4 * words
+        if work.source.bytes <= 2:
+            fragments = 2 * lanes * n + 4 * lanes
+            # Contiguous lanes are unpacked from what an access brings.
+            joins = Order.Lanes in (work.x_order, work.w_order)
+            fragments += (4 * lanes + 8 * (work.source.bytes == 1)) * joins
+        else:
+            # Two steps of eight: W's split, X's as they are but for one lane, and sums of a chain.
+            fragments = 4 * lanes * n * words * (1 + splits) + 8 * lanes * words
+            # Several lanes are unpacked from what an access brings.
+            fragments += (8 + 4 * n + 12 * (lanes > 1)) * splits
+        x, w, _ = self.vectors
+        pieces = 0
+        for size, vector, paired in zip((self.m, self.n), (x, w), self.pairs, strict=True):
+            elements = operands.cover(self.lanes * self.k * size, self.threads)
+            always = paired and vector == 1
+            pieces += min(elements, 2 * _MOST_PAIRS) if always else operands.cover(elements, vector)
+        return sums + fragments + pieces + _REGISTERS
+
+    def status(self, target: Target) -> Status:
+        if self.threads > 1024:
+            return Status.reject(
+                f"{self.threads} threads for {self}, at most 1024; use fewer warps"
+            )
+        if self.k % (SLAB * self.warps[3]) or self.warp_n % 2:
+            return Status.reject(
+                f"{self} does not divide into products; use multiples of {SLAB} for Tile_N and"
+                " Tile_K"
+            )
+        wanted = self.shared_bytes
+        if wanted > target.shared_bytes:
+            return Status.reject(
+                f"a tile of {self} wants {wanted} bytes of shared memory, {target.shared_bytes} are"
+                " there; use a smaller threadblock_shape or fewer stages"
+            )
+        held, most = self.registers, operands.REGISTERS // self.threads
+        if held > min(255, most):
+            return Status.reject(
+                f"{self} wants about {held} registers of {min(255, most)}; use more warps or a"
+                " smaller threadblock_shape"
+            )
+        return Status.accept()
+
+    @cached_property
+    def units(self) -> tuple[float, ...]:
+        """Cycles of each unit: see `cost.units`."""
+        from kronop.emit.cuda.contraction import cost
+
+        return cost.units(self)
+
+    def cost(self, rows: int, target: Target) -> float:
+        from kronop.emit.cuda.contraction import cost
+
+        return cost.of_mma(self, rows, target)
+
+    def constants(self, target: Target) -> tuple[tuple[str, Constant], ...]:
+        work, (x_vector, w_vector, y_vector) = self.work, self.vectors
+        x_pitch, w_pitch, y_pitch = (item.stride for item in self.pitches)
+        blocks = operands.resident_blocks(self.threads, self.registers, self.shared_bytes, target)
+        along_lanes, along_m, along_n, along_k = self.warps
+        return (
+            ("kThreads", self.threads),
+            ("kBlocks", operands.affordable_blocks(blocks, self.threads, self.registers)),
+            ("kStages", self.stages),
+            ("kLanes", self.lanes),
+            ("kTileM", self.m),
+            ("kTileN", self.n),
+            ("kTileK", self.k),
+            ("kWarpLanes", self.warp_lanes),
+            ("kWarpM", self.warp_m),
+            ("kWarpN", self.warp_n),
+            ("kWarpsLanes", along_lanes),
+            ("kWarpsM", along_m),
+            ("kWarpsN", along_n),
+            ("kWarpsK", along_k),
+            ("kSplit", bool(work.splits)),
+            ("kContracted", work.contracted),
+            ("kProduced", work.produced),
+            ("kXOrder", int(work.x_order)),
+            ("kWOrder", int(work.w_order)),
+            ("kYOrder", int(work.y_order)),
+            ("kXVector", x_vector),
+            ("kWVector", w_vector),
+            ("kXPairs", self.pairs[0]),
+            ("kWPairs", self.pairs[1]),
+            ("kYVector", y_vector),
+            ("kXPitch", x_pitch),
+            ("kWPitch", w_pitch),
+            ("kYPitch", y_pitch),
+            ("kTileBytesAt", offsets_bytes(self.m)),
+            ("kSaturate", operands.saturates(work.epilogue)),
+        )
+
+    def allows_vectors(self, name: str, view: View, extents: Extents, width: int) -> int:
+        return allows_runs(
+            view, extents, self.order(name), INDICES[name], width, self.element(name), self.joins
+        )

@@ -1,0 +1,88 @@
+"""Tiles of `contract_mma` to choose among."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+from kronop.descriptions.tile import TileDescription
+from kronop.emit.cuda import operands
+from kronop.emit.cuda.contraction.mma import OUTPUTS, SLAB, MmaContract
+from kronop.emit.cuda.contraction.work import Contraction, Order
+
+_MOST_SUMS, _MOST_STAGES = 128, 4
+_MOST_THREADS, _MOST_DEPTH = 256, 128
+_DEPTHS = (16, 32, 64, 128, 256, 512)
+# Of memory, which no run of a step should use in part.
+_SECTOR_BYTES = 32
+# Results of a warp, in products, up to which more than two may share the contracted index.
+_FEW_PRODUCTS = 4
+
+
+def proposed(work: Contraction, tile: TileDescription | None) -> Iterator[MmaContract]:
+    """Tiles to consider: all that a user's tile leaves open, or of several sizes."""
+    for lanes, along in lanes_of(work):
+        for shape in _warps(work, lanes // along, tile):
+            warp_m, warp_n, (m, n, k), depth, stages = shape
+            candidate = MmaContract(
+                work=work,
+                lanes=lanes,
+                warp_m=warp_m,
+                warp_n=warp_n,
+                warps=(along, m, n, k),
+                k=depth,
+                stages=stages,
+            )
+            if tile is not None:
+                given = (*tile.threadblock_shape, 32 * tile.warps)
+                if (candidate.m, candidate.n, candidate.k, candidate.threads) == given:
+                    yield candidate
+            elif 128 <= candidate.threads <= _MOST_THREADS:
+                yield candidate
+
+
+def lanes_of(work: Contraction) -> list[tuple[int, int]]:
+    """Lanes of a block, and warps along them: where lanes are contiguous, whole accesses."""
+    if Order.Lanes not in (work.x_order, work.w_order, work.y_order):
+        return [(1, 1)]
+    access = operands.vector_of(work.source)
+    sizes = {access, 2 * access} if work.lanes > 2 * access else {work.lanes}
+    return [
+        (lanes, along)
+        for lanes in sorted(sizes)
+        for along in range(1, lanes + 1)
+        if lanes % along == 0 and lanes // along <= access
+    ]
+
+
+_Shape = tuple[int, int, tuple[int, int, int], int, int]
+
+
+def _warps(work: Contraction, lanes: int, tile: TileDescription | None) -> Iterator[_Shape]:
+    """Products of a warp of so many lanes, warps along rows, outputs and k, k and stages."""
+    words = max(1, work.source.bytes // 4)
+    depth = operands.round_up(work.contracted, SLAB)
+    stages = range(1, _MOST_STAGES + 1)
+    least = 0
+    if Order.Own in (work.x_order, work.w_order):
+        least = min(_SECTOR_BYTES // work.source.bytes, depth)
+    if tile is not None:
+        stages = range(tile.stages, tile.stages + 1)
+    outputs = operands.round_up(work.produced, 2 * OUTPUTS)
+    for warp_m, warp_n in itertools.product((1, 2, 4), (2, 4, 8)):
+        if lanes * warp_m * warp_n * 4 * words > _MOST_SUMS:
+            continue
+        shared = (1, 2, 4, 8) if lanes * warp_m * warp_n <= _FEW_PRODUCTS else (1, 2)
+        for m, n, k in itertools.product((1, 2, 4, 8), (1, 2, 4, 8), shared):
+            wide = warp_n * OUTPUTS * n
+            if tile is None and wide > max(2 * OUTPUTS, 2 * outputs):
+                continue
+            if tile is None:
+                most = min(_MOST_DEPTH // work.source.bytes * k, depth)
+                depths = [size for size in _DEPTHS if max(SLAB * k, least) <= size <= most]
+            else:
+                depths = [tile.threadblock_shape[2]]
+            for size, count in itertools.product(depths, stages):
+                steps = operands.cover(work.contracted, size)
+                if tile is not None or (count <= steps and (count > 1 or steps == 1)):
+                    yield warp_m, warp_n, (m, n, k), size, count

@@ -1,0 +1,258 @@
+"""Steps that bring weights in the order of `contract_group`'s products, where it must be."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import ClassVar
+
+from kronop.artifacts import Field, KernelSignature, Launch, Scalar
+from kronop.descriptions.datatype import DataType
+from kronop.emit.cuda import operands
+from kronop.emit.cuda.contraction.group import GroupContract, packed_depth, weight_lanes
+from kronop.emit.cuda.contraction.work import Contraction
+from kronop.emit.cuda.operands import View
+from kronop.emit.design import Constant, Design, Instantiation
+from kronop.emit.plan import Step
+from kronop.target import Target
+
+_THREADS = 128
+# Lanes of weights that a thread has registers for.
+_MOST_LANES = 8
+_SIGNATURE = KernelSignature(
+    "PackParameters",
+    (
+        Field("w", Scalar.POINTER, 1),
+        Field("packed", Scalar.POINTER, 1),
+        *(
+            Field(name, Scalar.INT64, 1)
+            for name in (
+                *("lanes", "groups", "reading"),
+                *("contracted_w", "produced_w", "lane_w", "group_w"),
+            )
+        ),
+    ),
+)
+
+Extents = Mapping[str, Sequence[int]]
+
+
+class Reading(IntEnum):
+    """How weights may be read: as in pack_weights.cuh."""
+
+    Singly, Vectors, Turned, Joined = range(4)
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """Packed weights: sizes with what is padded, and strides, in elements."""
+
+    contracted: int
+    produced: int
+    lanes: int
+    strides: dict[str, int]
+    size: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pack(Design):
+    """Weights in another order.
+
+    Attributes:
+        product: whose weights they are.
+    """
+
+    template: ClassVar[str]
+
+    product: GroupContract
+
+    @property
+    def work(self) -> Contraction:
+        return self.product.work
+
+    @property
+    def epilogue(self) -> None:
+        return None
+
+    @property
+    def threads(self) -> int:
+        return _THREADS
+
+    @property
+    def shared_bytes(self) -> int:
+        return 0
+
+    @property
+    def signature(self) -> KernelSignature:
+        return _SIGNATURE
+
+    @property
+    def lanes(self) -> int:
+        """Lanes of weights that a thread packs at once: all of a few, whose runs are read whole."""
+        work = self.work
+        return work.lanes if work.lanes <= _MOST_LANES else weight_lanes(work)
+
+    @property
+    @abstractmethod
+    def own_constants(self) -> tuple[tuple[str, Constant], ...]:
+        """Of the order in which weights are packed."""
+
+    @abstractmethod
+    def packed(self, groups: int) -> Packed:
+        """How they lie then."""
+
+    def instantiation(self, target: Target) -> Instantiation:
+        work = self.work
+        return Instantiation(
+            header=f"kronop/{self.template}.cuh",
+            template=f"kronop::{self.template}",
+            parameters="kronop::PackParameters",
+            types=operands.element_types(work.math, work.source, work.source, None),
+            constants=(
+                ("kThreads", _THREADS),
+                ("kBlocks", 1),
+                ("kLanes", self.lanes),
+                ("kPlanes", work.terms),
+                *self.own_constants,
+                ("kContracted", work.contracted),
+                ("kProduced", work.produced),
+            ),
+        )
+
+    def packed_bytes(self, groups: int) -> int:
+        """Workspace of the packed weights."""
+        return operands.round_up(self.packed(groups).size * self.work.math.element_b.bytes, 256)
+
+    def launch(self, index: int, view: View, extents: Extents, address: int) -> tuple[Launch, View]:
+        """The launch, and the weights that it leaves at that address."""
+        lanes, groups = extents["lane"][0], extents["group"][0]
+        element = self.work.math.element_b
+        reading = _reading(view, extents, self.lanes, element)
+        values = view.field("w") | {
+            "packed": address,
+            "lanes": lanes,
+            "groups": groups,
+            "reading": reading,
+        }
+        flat = {name: item[0] if isinstance(item, tuple) else item for name, item in values.items()}
+        there, piece = self.packed(groups), operands.vector_of(element)
+        outputs = operands.cover(there.produced, piece if reading is Reading.Turned else 1)
+        across = groups * operands.cover(there.lanes, self.lanes)
+        threads = across * outputs * there.contracted // piece
+        launch = operands.make_launch(index, self, operands.cover(threads, _THREADS), flat)
+        strides = {name: (there.strides[name],) for name in ("contracted", "produced", "lane")}
+        group = (there.strides["group"], 0, 0, 0)
+        return launch, View(pointer=address, strides={**strides, "group": group})
+
+    def is_needed(self, view: View, extents: Extents) -> bool:
+        """Whether products can't read weights where they are."""
+        return not is_direct(view, extents, self.work.math.element_b)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackWeights(Pack):
+    """Contracted indices side by side, for copies of threads."""
+
+    template: ClassVar[str] = "pack_weights"
+
+    @property
+    def own_constants(self) -> tuple[tuple[str, Constant], ...]:
+        return (("kPitch", packed_depth(self.work)),)
+
+    def packed(self, groups: int) -> Packed:
+        work, pitch = self.work, packed_depth(self.work)
+        lane = work.terms * work.produced * pitch
+        strides = {
+            "contracted": 1,
+            "produced": pitch,
+            "lane": lane,
+            "group": work.lanes * lane,
+        }
+        return Packed(pitch, work.produced, work.lanes, strides, groups * work.lanes * lane)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackImages(Pack):
+    """Stages as they lie in shared memory."""
+
+    template: ClassVar[str] = "pack_images"
+
+    @property
+    def own_constants(self) -> tuple[tuple[str, Constant], ...]:
+        product = self.product
+        return (("kTileLanes", product.lanes), ("kTileN", product.n), ("kTileK", product.k))
+
+    def packed(self, groups: int) -> Packed:
+        work, product = self.work, self.product
+        of_lanes, n, planes = product.lanes, product.n, work.terms
+        depth, outputs, width = (
+            operands.round_up(size, part)
+            for size, part in (
+                (work.contracted, product.k),
+                (work.produced, n),
+                (work.lanes, of_lanes),
+            )
+        )
+        # Of the first step, output and lane of an image; within it they are swizzled.
+        strides = {
+            "contracted": planes * of_lanes * n,
+            "produced": planes * of_lanes * depth,
+            "lane": planes * outputs * depth,
+            "group": planes * width * outputs * depth,
+        }
+        return Packed(depth, outputs, width, strides, groups * strides["group"])
+
+    def is_needed(self, view: View, extents: Extents) -> bool:
+        return True
+
+
+def pack_step(product: GroupContract, entry: str) -> Step:
+    """The step before a product that takes packed weights."""
+    work = product.work
+    bytes_of_weights = work.lanes * work.produced * work.contracted * work.source.bytes
+    return Step(
+        entry=f"pack_{entry}",
+        design=PackImages(product=product) if product.images else PackWeights(product=product),
+        bytes_per_row=0,
+        operations_per_row=0,
+        note=f"weights in the order of products, {bytes_of_weights} bytes for each group",
+    )
+
+
+def is_direct(view: View, extents: Extents, element: DataType) -> bool:
+    """Whether products read weights where they are: of 16 bits, contracted index contiguous."""
+    piece = operands.vector_of(element)
+    return (
+        element.bytes == 2
+        and extents["contracted"][0] % piece == 0
+        and bool(operands.allows_vectors(view, extents, "contracted", piece, element))
+    )
+
+
+def _reading(view: View, extents: Extents, at_once: int, element: DataType) -> Reading:
+    """How who packs so many lanes at once may read them."""
+    piece = operands.vector_of(element)
+    if at_once == 1:
+        for along, reading in (("contracted", Reading.Vectors), ("produced", Reading.Turned)):
+            if operands.allows_vectors(view, extents, along, piece, element):
+                return reading
+        return Reading.Singly
+    if at_once == extents["lane"][0] and _is_joined(view, extents, element):
+        return Reading.Joined
+    width = operands.widest_divisor(piece, [at_once])
+    allowed = width > 1 and operands.allows_vectors(view, extents, "lane", width, element)
+    return Reading.Vectors if allowed else Reading.Singly
+
+
+def _is_joined(view: View, extents: Extents, element: DataType) -> bool:
+    """Whether all lanes of all steps are one run, and every piece of steps is whole accesses."""
+    steps, lanes = extents["contracted"][0], extents["lane"][0]
+    if view.strides["lane"][0] != 1 or view.strides["contracted"][0] != lanes:
+        return False
+    runs = replace(view, strides={**view.strides, "lane": (0,), "contracted": (1,)})
+    one = {**extents, "lane": (1,), "contracted": (steps * lanes,)}
+    return bool(
+        operands.allows_vectors(runs, one, "contracted", operands.vector_of(element), element)
+    )

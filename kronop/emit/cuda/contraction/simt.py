@@ -1,0 +1,142 @@
+"""A contraction on the ordinary cores (`contract_tiles`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+from kronop.artifacts import Status
+from kronop.emit.cuda import operands
+from kronop.emit.cuda.contraction.design import ContractDesign, offsets_bytes
+from kronop.emit.cuda.contraction.work import Order
+from kronop.emit.design import Constant
+from kronop.target import Target
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimtContract(ContractDesign):
+    """Of a block's results each of threads_m x threads_n threads has thread_m x thread_n."""
+
+    header: ClassVar[str] = "kronop/contract.cuh"
+    template: ClassVar[str] = "kronop::contract_tiles"
+
+    threads_m: int
+    threads_n: int
+    thread_m: int
+    thread_n: int
+
+    @property
+    def m(self) -> int:
+        return self.threads_m * self.thread_m
+
+    @property
+    def n(self) -> int:
+        return self.threads_n * self.thread_n
+
+    @property
+    def threads(self) -> int:
+        return self.lanes * self.threads_m * self.threads_n
+
+    def __str__(self) -> str:
+        block = f"{self.lanes} lanes x {self.m} x {self.n} x {self.k}"
+        return f"{block}, {self.thread_m} x {self.thread_n} a thread"
+
+    @cached_property
+    def vectors(self) -> tuple[int, int, int]:
+        """What is promised, as far as it divides the tile."""
+        work = self.work
+
+        def widest(promise: int, order: Order, own: int, across: int) -> int:
+            size = {Order.Own: own, Order.Rows: across, Order.Lanes: self.lanes}[order]
+            return operands.widest_divisor(promise, [size])
+
+        return (
+            widest(work.x_alignment, work.x_order, self.k, self.m),
+            widest(work.w_alignment, work.w_order, self.k, self.n),
+            widest(work.y_alignment, work.y_order, self.n, self.m),
+        )
+
+    @cached_property
+    def shared_bytes(self) -> int:
+        """Row offsets, and the larger of the stages of both operands' tiles and the results."""
+        accumulator = self.work.accumulator
+        pad = operands.vector_of(accumulator)
+        stage = sum(self.lanes * (self.k * (width + pad) + pad) for width in (self.m, self.n))
+        # The shorter side is padded where Y is contiguous along it: the worse of both orders.
+        results = self.lanes * (self.m * self.n + pad * max(self.m, self.n) + pad)
+        return offsets_bytes(self.m) + max(self.stages * stage, results) * accumulator.bytes
+
+    @cached_property
+    def registers(self) -> int:
+        """An upper estimate of the registers of a thread."""
+        words = self.work.accumulator.bytes // 4
+        x_vector, w_vector, _ = self.vectors
+        x_staged, w_staged = (
+            self.lanes * self.k * size / self.threads for size in (self.m, self.n)
+        )
+        # An access on its way holds its value and its 64-bit address with what guards it.
+        accesses = x_staged / x_vector + w_staged / w_vector
+        sums = self.thread_m * self.thread_n + self.thread_m + self.thread_n
+        return round((sums + x_staged + w_staged + 8) * words + 6 * accesses) + 64
+
+    def status(self, target: Target) -> Status:
+        if self.threads_m % 4 or self.n % 4:
+            return Status.reject(
+                f"a tile of {self} does not divide among threads; use multiples of 4"
+            )
+        if self.stages > 2:
+            return Status.reject(f"{self.stages} stages, the kernel has 1 or 2; use stages 2")
+        if not 32 <= self.threads <= 1024 or self.threads % 32:
+            return Status.reject(
+                f"{self.threads} threads for {self}, expected a multiple of 32 of at most 1024;"
+                " change warp_count"
+            )
+        if self.shared_bytes > target.shared_bytes:
+            return Status.reject(
+                f"a tile of {self} wants {self.shared_bytes} bytes of shared memory in"
+                f" {self.stages} stages, {target.shared_bytes} are there; use a smaller"
+                " threadblock_shape"
+            )
+        most = min(255, operands.REGISTERS // self.threads)
+        if self.registers > most:
+            return Status.reject(
+                f"{self} wants about {self.registers} registers of {most};"
+                " use more warps or a smaller threadblock_shape"
+            )
+        return Status.accept()
+
+    def cost(self, rows: int, target: Target) -> float:
+        from kronop.emit.cuda.contraction import cost
+
+        return cost.of_simt(self)
+
+    def constants(self, target: Target) -> tuple[tuple[str, Constant], ...]:
+        work, (x_vector, w_vector, y_vector) = self.work, self.vectors
+        vector = operands.vector_of(work.accumulator)
+        blocks = operands.resident_blocks(self.threads, self.registers, self.shared_bytes, target)
+        return (
+            ("kThreads", self.threads),
+            ("kBlocks", operands.affordable_blocks(blocks, self.threads, self.registers)),
+            ("kStages", self.stages),
+            ("kLanes", self.lanes),
+            ("kTileM", self.m),
+            ("kTileN", self.n),
+            ("kTileK", self.k),
+            ("kThreadM", self.thread_m),
+            ("kThreadN", self.thread_n),
+            ("kVectorM", min(vector, self.thread_m)),
+            ("kVectorN", min(vector, self.thread_n)),
+            ("kUnroll", max(1, min(self.k, 512 // (self.thread_m * self.thread_n)))),
+            ("kContracted", work.contracted),
+            ("kProduced", work.produced),
+            ("kXOrder", int(work.x_order)),
+            ("kWOrder", int(work.w_order)),
+            ("kYOrder", int(work.y_order)),
+            ("kXVector", x_vector),
+            ("kWVector", w_vector),
+            ("kYVector", y_vector),
+            ("kPad", vector),
+            ("kTileBytesAt", offsets_bytes(self.m)),
+            ("kSaturate", operands.saturates(work.epilogue)),
+        )

@@ -1,0 +1,174 @@
+"""Which tile a Kronecker-sparse product takes on CUDA."""
+
+from __future__ import annotations
+
+import functools
+
+from kronop.artifacts import Status
+from kronop.descriptions.datatype import FLOAT8, DataType, RowMajor
+from kronop.descriptions.tensor import TensorDescription
+from kronop.emit.cuda import operands
+from kronop.emit.cuda.contraction import cost
+from kronop.emit.cuda.contraction.choice import MOST_REFUSED, even_candidates, even_cost
+from kronop.emit.cuda.contraction.design import ContractDesign
+from kronop.emit.cuda.contraction.group import GroupContract
+from kronop.emit.cuda.contraction.pack import pack_step
+from kronop.emit.cuda.contraction.work import Contraction, Order
+from kronop.emit.cuda.operands import GAIN_OF_FEW_ROWS
+from kronop.emit.plan import Plan, Step
+from kronop.errors import DescriptionError
+from kronop.families.ksparse.cuda import contract_parted
+from kronop.families.ksparse.cuda.contract_parted import Parted
+from kronop.families.ksparse.description import KSparseDescription
+from kronop.target import Target
+
+_MOST_SLOWER = 8
+# The best, what is told of others, and one that may be put in front.
+_FEWEST = 2 + _MOST_SLOWER
+# A plan knows no batch: one that training has.
+_TYPICAL_ROWS = 16384
+
+Candidate = ContractDesign | Parted
+
+
+def supports(description: KSparseDescription, target: Target) -> Status:
+    """Whether there is a plan, and the reason where not."""
+    status = _accept_element(description.math.element_a, target)
+    if status and contraction(description).splits is None:
+        status = operands.accept_math(description.math)
+    if not status:
+        return status
+    accepted, rejected = _candidates(description, target, None, _FEWEST)
+    return Status.accept() if accepted else Status.reject(rejected[0][1])
+
+
+def plans(
+    description: KSparseDescription, target: Target, count: int, rows: int | None
+) -> tuple[Plan, ...]:
+    """The `count` cheapest tiles that fit, the cheapest first, with what it beat.
+
+    Raises:
+        DescriptionError: `supports` says no.
+    """
+    status = supports(description, target)
+    if not status:
+        raise DescriptionError(status.reason)
+    accepted, rejected = _ranked(description, target, rows, max(count, _FEWEST))
+    slower = [
+        (str(design), f"cost {took:.2f}, the best {accepted[0][0]:.2f}")
+        for took, design in accepted[1:]
+    ]
+    beaten = (*slower[:_MOST_SLOWER], *rejected[:MOST_REFUSED])
+    return tuple(
+        Plan(
+            target=target,
+            steps=_steps(description, item, target),
+            rejected=() if place else beaten,
+        )
+        for place, (_, item) in enumerate(accepted[:count])
+    )
+
+
+def _accept_element(element: DataType, target: Target) -> Status:
+    """8-bit floats become 16-bit ones by an instruction that GPUs before sm_89 do not have."""
+    if element in FLOAT8 and target.generation < 9:
+        return Status.reject(
+            f"no kernel for {element.name}, which {target} cannot convert; use sm_90a, or convert"
+            " the tensors to float16, which holds all their values"
+        )
+    return Status.accept()
+
+
+def _order(tensor: TensorDescription, batch_last: bool, lanes: int) -> Order:
+    """What is contiguous in X or Y."""
+    if batch_last == (tensor.layout is RowMajor):
+        return Order.Rows
+    return Order.Own if lanes == 1 else Order.Lanes
+
+
+def contraction(description: KSparseDescription) -> Contraction:
+    """The product."""
+    a, b, c, d = description.pattern
+    return Contraction(
+        contracted=c,
+        produced=b,
+        lanes=d,
+        groups=a,
+        math=description.math,
+        epilogue=description.epilogue,
+        source=description.X.element,
+        output=description.Y.element,
+        x_alignment=description.X.alignment,
+        w_alignment=description.W.alignment,
+        y_alignment=description.Y.alignment,
+        x_order=_order(description.X, description.batch_last, d),
+        w_order=Order.Own if d == 1 else Order.Lanes,
+        y_order=_order(description.Y, description.batch_last, d),
+    )
+
+
+def all_rows(description: KSparseDescription, rows: int | None) -> int:
+    """Those of all groups, for so many of the batch or for a typical one."""
+    return (rows or _TYPICAL_ROWS) * description.pattern[0]
+
+
+@functools.lru_cache(maxsize=256)
+def _candidates(
+    description: KSparseDescription, target: Target, rows: int | None, most: int
+) -> tuple[list[tuple[float, Candidate]], list[tuple[str, str]]]:
+    work, every_row, given = contraction(description), all_rows(description, rows), description.tile
+    accepted, rejected = even_candidates(work, every_row, target, given, most)
+    parted = contract_parted.proposed(work, target, given)
+    every: list[tuple[float, Candidate]] = [*accepted]
+    every += ((item.cost(every_row, target), item) for item in parted)
+    return sorted(every, key=lambda item: item[0])[:most], rejected
+
+
+def _cost(description: KSparseDescription, design: Candidate, target: Target, rows: int) -> float:
+    every_row = all_rows(description, rows)
+    if isinstance(design, Parted):
+        return design.cost(every_row, target)
+    return even_cost(design, every_row, target)
+
+
+def _ranked(
+    description: KSparseDescription, target: Target, rows: int | None, most: int = _FEWEST
+) -> tuple[list[tuple[float, Candidate]], list[tuple[str, str]]]:
+    """Candidates for so many rows; that for many rows is first, unless others gain much."""
+    accepted, rejected = _candidates(description, target, rows, most)
+    if rows is None:
+        return accepted, rejected
+    usual = _candidates(description, target, None, _FEWEST)[0][0][1]
+    took = _cost(description, usual, target, rows)
+    if took > GAIN_OF_FEW_ROWS * accepted[0][0]:
+        return accepted, rejected
+    return [(took, usual), *(item for item in accepted if item[1] != usual)], rejected
+
+
+def modelled(
+    description: KSparseDescription, target: Target, rows: int | None
+) -> tuple[float, Candidate]:
+    """The cycles that the plan for so many rows is expected to take, and what it takes them for."""
+    took, design = _ranked(description, target, rows)[0][0]
+    every_row = all_rows(description, rows)
+    return cost.cycles(contraction(description), every_row, took, target), design
+
+
+def _steps(description: KSparseDescription, chosen: Candidate, target: Target) -> tuple[Step, ...]:
+    a, b, c, d = description.pattern
+    x, y = description.X.element, description.Y.element
+    first = "batch_last" if description.batch_last else "batch_first"
+    design = chosen.product if isinstance(chosen, Parted) else chosen
+    step = Step(
+        entry=f"ksparse_{x.short}_{a}_{b}_{c}_{d}_{first}_{y.short}_{description.epilogue.name}"
+        f"_{target.arch}",
+        design=design,
+        bytes_per_row=description.input_columns * x.bytes + description.output_columns * y.bytes,
+        operations_per_row=2 * a * b * c * d,
+        note=f"I_{a} x dense({b}, {c}) x I_{d}, {first}, tiles of {chosen}",
+    )
+    if isinstance(chosen, Parted):
+        return chosen.steps(step)
+    if isinstance(design, GroupContract) and design.takes_packed:
+        return pack_step(design, step.entry), step
+    return (step,)

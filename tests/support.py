@@ -13,6 +13,7 @@ import kronop
 from kronop import compiler
 from kronop.args.device import default_device, target_of_device
 from kronop.descriptions.datatype import DataType, result_type
+from kronop.emit.plan import Plan
 from kronop.families.kron.cuda import pass_choice
 
 ELEMENTS = (
@@ -75,6 +76,11 @@ def _narrower(output: DataType, alignment: int) -> int:
 def _result(epilogue: Any, layout: Any, alignment: int) -> kronop.TensorDescription:
     output = epilogue.element_output
     return kronop.TensorDescription(output, layout, _narrower(output, alignment))
+
+
+def templates(plan: Plan) -> list[str]:
+    """The kernels' templates, in the order of the steps."""
+    return [step.design.instantiation(plan.target).template for step in plan.steps]
 
 
 def kron_operation(

@@ -33,6 +33,7 @@ class Instantiation:
         parameters: C++ name of the parameter struct in that header.
         types: alias -> C++ type, in the trait struct.
         constants: name -> value, in the trait struct; a tuple becomes an array.
+        cluster: blocks that come together; `kCluster` among the constants where there are several.
         package: the Python package whose folder the header is in; empty for kronop's shared ones.
     """
 
@@ -41,6 +42,7 @@ class Instantiation:
     parameters: str
     types: tuple[tuple[str, str], ...]
     constants: tuple[tuple[str, Constant], ...]
+    cluster: int = 1
     package: str = ""
 
 
@@ -104,5 +106,6 @@ class Flat(Design):
             parameters=self.parameters,
             types=self.types,
             constants=self.constants,
+            cluster=int(dict(self.constants).get("kCluster", 1)),
             package=self.package,
         )

@@ -81,16 +81,12 @@ def _text(step: Step, made: Instantiation, backend: str) -> str:
             *_LOCAL[backend][1],
             "",
             _ENTRY[backend].format(
-                entry=step.entry, template=made.template, cluster=_cluster(made)
+                entry=step.entry,
+                template=made.template,
+                cluster=" __cluster_dims__(Step::kCluster)" if made.cluster > 1 else "",
             ),
         ]
     )
-
-
-def _cluster(made: Instantiation) -> str:
-    """What makes a kernel's blocks come in clusters."""
-    blocks = dict(made.constants).get("kCluster", 1)
-    return "" if blocks == 1 else " __cluster_dims__(Step::kCluster)"
 
 
 def _constant(name: str, value: Constant) -> str:

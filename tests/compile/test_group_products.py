@@ -16,7 +16,8 @@ import pytest
 import kronop
 from kronop.artifacts import Source
 from kronop.compiler import nvrtc_backend
-from kronop.emit.plan import Step
+from kronop.emit.cuda.contraction import group_chains
+from kronop.emit.cuda.contraction.group import GroupContract
 from kronop.emit.render import render
 from kronop.families.ksparse.cuda.emitter import CudaKSparseEmitter
 from kronop.target import Target
@@ -27,22 +28,23 @@ _TARGET = Target.parse("sm_90a")
 _PATTERNS = [(1, 96, 16, 17), (1, 96, 16, 3), (1, 64, 16, 2), (1, 130, 32, 1)]
 
 
-def _sums(step: Step) -> tuple[int, ...]:
+def _sums(design: GroupContract) -> tuple[int, ...]:
     """What decides the code of a team's sums."""
-    names = ("kTeamM", "kTileK", "kTogether", "kChainN", "kChainSlabs")
-    of = dict(step.constants)
-    team = (of["kLanes"] // of["kGroupsLanes"], of["kTileN"] // of["kGroupsN"])
-    return (*(of[name] for name in names), *team)
+    return (
+        design.team_m,
+        design.k,
+        group_chains.together(design),
+        group_chains.outputs(design),
+        group_chains.slabs(design),
+        design.team_lanes,
+        design.team_n,
+    )
 
 
-def _shares_chains(step: Step) -> bool:
+def _shares_chains(design: GroupContract) -> bool:
     """Whether split products are over after one round, and several sums share a chain."""
-    if step.template != "kronop::contract_group":
-        return False
-    of = dict(step.constants)
-    lanes = of["kLanes"] // of["kGroupsLanes"]
-    once = of["kContracted"] <= of["kTileK"] * of["kTogether"]
-    return bool(of["kSplit"]) and once and (lanes > 2 or of["kTeamM"] > 1)
+    once = design.work.contracted <= design.k * group_chains.together(design)
+    return bool(design.work.splits) and once and (design.team_lanes > 2 or design.team_m > 1)
 
 
 def _cases() -> Iterator[pytest.param]:
@@ -51,7 +53,10 @@ def _cases() -> Iterator[pytest.param]:
         operation = support.ksparse_operation("sm_90a", kronop.float32, pattern)
         for plan in emitter.candidates(operation.description, _TARGET, 400):
             for step, source in zip(plan.steps, render(plan), strict=True):
-                if _shares_chains(step) and (sums := _sums(step)) not in seen:
+                design = step.design
+                if not isinstance(design, GroupContract) or not _shares_chains(design):
+                    continue
+                if (sums := _sums(design)) not in seen:
                     seen.add(sums)
                     yield pytest.param(source, id="-".join(map(str, sums)))
 

@@ -44,7 +44,7 @@ class Emulator:
         units = [_unit(source) for source in render(plan)]
         self.gathered = batches.note(units)
         self.kernels = [] if self.gathered else [_load(unit, folder) for unit in units]
-        self.clusters = [dict(step.constants).get("kCluster", 1) for step in plan.steps]
+        self.clusters = [step.design.instantiation(plan.target).cluster for step in plan.steps]
 
     def run(self, launches: Sequence[Launch]) -> None:
         """Runs the launches in order, on pointers of this process.

@@ -12,7 +12,7 @@ import pytest
 from kronop.descriptions.datatype import Layout, RowMajor, int8, int32
 from kronop.descriptions.epilogue import LinearCombinationClamp
 from kronop.descriptions.math_instruction import MathInstruction
-from kronop.emit.cuda import contract_step
+from kronop.emit.cuda.contraction import choice
 from kronop.families.kron.cuda import tiles
 from kronop.families.kron.description import Side
 from tests import support
@@ -31,7 +31,7 @@ def only_tensor_cores(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     monkeypatch.setattr(test_emulated_kernels, "values", values)
     monkeypatch.setattr(tiles, "simt_tiles", lambda *_: [])
-    monkeypatch.setattr(contract_step, "candidates", lambda *_: ([], []))
+    monkeypatch.setattr(choice, "candidates", lambda *_: ([], []))
     support.forget_passes()
     yield
     support.forget_passes()

@@ -17,9 +17,9 @@ from kronop.descriptions.datatype import (
 )
 from kronop.descriptions.math_instruction import MathInstruction, OpClass
 from kronop.descriptions.tile import TileDescription
-from kronop.emit.cuda import contract_group, contract_group_choice
-from kronop.emit.cuda.contract_group import GroupTile
-from kronop.families.ksparse.cuda import emitter as ksparse
+from kronop.emit.cuda.contraction import group_choice, group_room
+from kronop.emit.cuda.contraction.group import GroupContract
+from kronop.families.ksparse.cuda import choice
 from kronop.target import Target
 from tests.emulation.test_emulated_kernels import run_ksparse
 
@@ -92,18 +92,16 @@ def test_weights_that_stream(folder: Path, element: DataType) -> None:
 @pytest.fixture
 def only(
     monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[Callable[[Callable[[GroupTile], bool]], None]]:
+) -> Iterator[Callable[[Callable[[GroupContract], bool]], None]]:
     """Leaves the planner some tiles alone."""
-    every = contract_group_choice.proposed
+    every = group_choice.proposed
 
-    def leave(keep: Callable[[GroupTile], bool]) -> None:
-        monkeypatch.setattr(
-            contract_group_choice, "proposed", lambda *given: filter(keep, every(*given))
-        )
-        ksparse._candidates.cache_clear()
+    def leave(keep: Callable[[GroupContract], bool]) -> None:
+        monkeypatch.setattr(group_choice, "proposed", lambda *given: filter(keep, every(*given)))
+        choice._candidates.cache_clear()
 
     yield leave
-    ksparse._candidates.cache_clear()
+    choice._candidates.cache_clear()
 
 
 @pytest.mark.covering(images=[False, True], turned=[False, True], d=[1, 3, 6, 12])
@@ -111,8 +109,8 @@ def test_packed_weights(
     folder: Path, only: Any, monkeypatch: pytest.MonkeyPatch, d: int, turned: bool, images: bool
 ) -> None:
     """By a launch before, of more lanes at once than a block has."""
-    monkeypatch.setattr(contract_group, "_MOST_PACKED", 0)
-    monkeypatch.setattr(contract_group_choice, "_LEAST_OF_IMAGES", 1)
+    monkeypatch.setattr(group_room, "_MOST_PACKED", 0)
+    monkeypatch.setattr(group_choice, "_LEAST_OF_IMAGES", 1)
     only(lambda tile: tile.images is images)
     for element, b in ((float16, 56), (float32, 40), (float16, 33)):
         alignment = 1 if b == 33 else 16 // element.bytes
@@ -135,7 +133,7 @@ def test_weights_in_any_order(
 ) -> None:
     """Those of lanes apart, of turned products, and one lane for all; none behind them is read."""
     element, d = lanes
-    monkeypatch.setattr(contract_group, "_MOST_PACKED", 0)
+    monkeypatch.setattr(group_room, "_MOST_PACKED", 0)
     only(lambda tile: tile.images is images)
     shape = (128 if batch_last or d < 8 else 64, 16, 16)
     for order in ((0, 3, 1, 2), (0, 3, 2, 1), (3, 0, 2, 1), (0, 2, 1, 3), (0, 1, 2)):
@@ -193,7 +191,7 @@ def test_every_second_tile_of_rows(folder: Path, only: Any) -> None:
 def test_weights_that_stay_and_were_packed_before(
     folder: Path, only: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(contract_group, "_MOST_PACKED", 0)
+    monkeypatch.setattr(group_room, "_MOST_PACKED", 0)
     only(lambda tile: tile.resident)
     run(folder, (2, 40, 40, 1), 300, float32, (128, 16, 16), batch_last=True)
 

@@ -12,9 +12,9 @@ import pytest
 
 from kronop.descriptions.datatype import ColumnMajor, DataType, Layout, RowMajor, float16, float32
 from kronop.descriptions.math_instruction import MathInstruction
-from kronop.emit.cuda import contract_group_choice
-from kronop.emit.plan import Step
-from kronop.families.ksparse.cuda import emitter as ksparse
+from kronop.emit.cuda.contraction import group_chains, group_choice
+from kronop.emit.cuda.contraction.group import GroupContract
+from kronop.families.ksparse.cuda import choice
 from kronop.families.ksparse.cuda.emitter import CudaKSparseEmitter
 from kronop.target import Target
 from tests import support
@@ -154,50 +154,48 @@ _CASES: list[tuple[DataType, _Pattern, Layout, Layout, str]] = [
 ]
 
 
-def _style(step: Step) -> tuple[Any, ...]:
+def _style(design: GroupContract) -> tuple[Any, ...]:
     """What tells kernels of one template apart, sizes aside."""
-    of = dict(step.constants)
-    outputs = of["kTileN"] // of["kGroupsN"]
+    work, together = design.work, group_chains.together(design)
     return (
-        of["kDirect"],
-        of["kSplit"],
-        (of["kImages"], of["kPacks"], of["kResident"]),
-        (of["kGroupsLanes"] > 1, of["kGroupsN"] > 1),
-        of["kXOrder"],
-        of["kYOrder"],
-        of["kTogether"] > 1,
-        of["kLanes"] > 1,
-        of["kTeamM"] > 1,
+        design.direct,
+        work.splits,
+        (design.weights, design.packs),
+        (design.along_lanes > 1, design.along_outputs > 1),
+        work.x_order,
+        work.y_order,
+        together > 1,
+        design.lanes > 1,
+        design.team_m > 1,
         # One round of stages, results in halves, whole stages and whole tiles of outputs.
-        of["kContracted"] <= of["kTileK"] * of["kTogether"],
-        of["kKept"] < of["kTeamM"] * outputs // of["kPartN"],
-        of["kContracted"] % of["kTileK"] == 0,
-        of["kProduced"] % of["kTileN"] == 0,
+        work.contracted <= design.k * together,
+        design.halves,
+        work.contracted % design.k == 0,
+        work.produced % design.n == 0,
     )
 
 
-def _steps(element: DataType, pattern: _Pattern, x: Layout, y: Layout) -> dict[str, Step]:
+def _steps(element: DataType, pattern: _Pattern, x: Layout, y: Layout) -> dict[str, GroupContract]:
     """All steps of this kind that the planner considers, by their tile."""
     description = support.ksparse_operation("sm_90a", element, pattern, layout=x).description
     description = replace(description, Y=replace(description.Y, layout=y))
     plans = CudaKSparseEmitter().candidates(description, _TARGET, 999)
-    steps = (plan.steps[-1] for plan in plans)
-    found = [step for step in steps if step.template == "kronop::contract_group"]
-    return {step.note.rpartition("tiles of ")[2]: step for step in found}
+    designs = (plan.steps[-1].design for plan in plans)
+    return {str(item): item for item in designs if isinstance(item, GroupContract)}
 
 
 @pytest.fixture
 def only(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Leaves the planner one tile alone."""
-    every = contract_group_choice.proposed
+    every = group_choice.proposed
 
     def leave(tile: str) -> None:
         offered = lambda *given: (item for item in every(*given) if str(item) == tile)  # noqa: E731
-        monkeypatch.setattr(contract_group_choice, "proposed", offered)
-        ksparse._candidates.cache_clear()
+        monkeypatch.setattr(group_choice, "proposed", offered)
+        choice._candidates.cache_clear()
 
     yield leave
-    ksparse._candidates.cache_clear()
+    choice._candidates.cache_clear()
 
 
 @pytest.mark.parametrize(("element", "pattern", "x", "y", "tile"), _CASES)

@@ -21,7 +21,7 @@ _TARGET = replace(Target.parse("sm_90a"), cores=3)
 @pytest.fixture
 def parted(monkeypatch: pytest.MonkeyPatch) -> None:
     """No other tile is cheaper, and a launch takes few rows."""
-    monkeypatch.setattr(contract_parted, "cost", lambda *_: 0.0)
+    monkeypatch.setattr(contract_parted.Parted, "cost", lambda *_: 0.0)
     monkeypatch.setattr(contract_parted, "_ROWS", 64)
     monkeypatch.setattr(contract_parted, "_MOST_WORKSPACE", 1)
 

@@ -19,7 +19,8 @@ from kronop.descriptions.datatype import (
     float32,
     float64,
 )
-from kronop.emit.cuda import contract_step, operands
+from kronop.emit.cuda import operands
+from kronop.emit.cuda.contraction import choice
 from kronop.families.kron.cuda import kron_choice, mma, mma_step, tiles
 from kronop.families.kron.description import Side
 from tests import support
@@ -207,7 +208,7 @@ def test_tiles_of_16_bit_elements(
         style["buffers"] = buffers
     force(monkeypatch, half=True, **style)
     monkeypatch.setattr(tiles, "simt_tiles", lambda *_: [])
-    monkeypatch.setattr(contract_step, "candidates", lambda *_: ([], []))
+    monkeypatch.setattr(choice, "candidates", lambda *_: ([], []))
     between = {"intermediate": element}
     assert run(folder, factors, rows, element, **options, **between) == 1
 

@@ -26,7 +26,7 @@ from kronop.descriptions.math_instruction import MathInstruction, OpClass
 from kronop.descriptions.strided import StridedMatrix
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
-from kronop.emit.cuda.contract_step import merged_rows
+from kronop.emit.cuda.contraction.design import merged_rows
 from kronop.emit.cuda.operands import MOST_BLOCKS, View, allows_vectors
 from kronop.emit.plan import Plan, Step
 from kronop.emit.render import render

@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 
 import kronop
-from kronop.emit.cuda import contract_cost, contract_mma, contract_step, operands
+from kronop.emit.cuda import operands
 from kronop.emit.cuda.cheapest import cheapest
+from kronop.emit.cuda.contraction import cost, mma_choice
 from kronop.families.kron.cuda import pass_choice, pass_cost, passes
 from kronop.families.kron.cuda.tile import TileShape
 from kronop.families.kron.cuda.tiles import Key
 from kronop.families.ksparse import chains
 from kronop.families.ksparse.cuda import chain_cost, chain_step, chain_tile
-from kronop.families.ksparse.cuda import emitter as ksparse
+from kronop.families.ksparse.cuda import choice as ksparse_choice
 from kronop.families.ksparse.cuda.chain_pair import pairs
 from kronop.target import Target
 from tests import support
@@ -105,13 +106,11 @@ def test_no_tile_of_a_contraction_costs_less_than_its_floor(seed: int) -> None:
     pattern = tuple(map(chance.choice, sizes))
     last = {"batch_last": chance.random() < 0.5}
     description = _for(target, support.ksparse_operation("x86-avx2", element, pattern, **last))
-    work, of = ksparse.contraction(description, chance.choice(_ROWS)), Target.parse(target)
-    split, sums = bool(contract_step.splits(description.math)), description.math.element_accumulator
-    tiles = list(contract_mma.proposed(work, None))
-    assert tiles
-    for tile in tiles:
-        cost = contract_cost.of_mma(work, tile, split, sums, of)
-        assert 0 < contract_cost.least_of_mma(work, tile, split, of) <= cost
+    rows, of = ksparse_choice.all_rows(description, chance.choice(_ROWS)), Target.parse(target)
+    designs = list(mma_choice.proposed(ksparse_choice.contraction(description), None))
+    assert designs
+    for design in designs:
+        assert 0 < cost.least_of_mma(design, rows, of) <= design.cost(rows, of)
 
 
 @pytest.mark.parametrize("patterns", _CHAINS)

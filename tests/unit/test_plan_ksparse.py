@@ -26,13 +26,9 @@ def _operation(target: str, element: Any, pattern: Any, **options: Any) -> Any:
     return support.ksparse_operation(target, element, pattern, alignment=alignment, **options)
 
 
-def _templates(plan: Any) -> list[str]:
-    return [step.template for step in plan.steps]
-
-
 def _products(plan: Any) -> list[str]:
     """Templates of the steps that do not prepare weights."""
-    return [name for name in _templates(plan) if not name.startswith("kronop::pack")]
+    return [name for name in support.templates(plan) if not name.startswith("kronop::pack")]
 
 
 @pytest.mark.parametrize("batch_last", [False, True])
@@ -49,7 +45,7 @@ def test_many_rows_of_16_bits_are_for_warp_groups(
 @pytest.mark.parametrize("element", [kronop.float16, kronop.float32])
 def test_few_rows_are_for_single_warps(element: Any) -> None:
     operation = _operation("sm_90a", element, (6, 64, 64, 1))
-    assert _templates(operation.candidates(1, _FEW)[0]) == [_MMA]
+    assert support.templates(operation.candidates(1, _FEW)[0]) == [_MMA]
 
 
 @pytest.mark.parametrize("rows", [None, _MANY, _FEW])
@@ -57,14 +53,14 @@ def test_few_rows_are_for_single_warps(element: Any) -> None:
 @pytest.mark.parametrize("element", [*_HALVES, kronop.float32])
 def test_older_gpus_have_single_warps_only(element: Any, pattern: Any, rows: Any) -> None:
     plans = _operation("sm_80", element, pattern).candidates(8, rows)
-    assert {name for plan in plans for name in _templates(plan)} == {_MMA}
+    assert {name for plan in plans for name in support.templates(plan)} == {_MMA}
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("pattern", [(6, 64, 64, 1), (1, 48, 48, 128)])
 def test_float64_has_single_warps_only(target: str, pattern: Any) -> None:
     plans = _operation(target, kronop.float64, pattern).candidates(8)
-    assert {name for plan in plans for name in _templates(plan)} == {_MMA}
+    assert {name for plan in plans for name in support.templates(plan)} == {_MMA}
 
 
 @pytest.mark.parametrize("pattern", [_LANES, (1, 1024, 1024, 16)])
@@ -94,8 +90,8 @@ def test_small_weights_are_packed_in_the_block(pattern: Any, batch_last: bool) -
     # Out of order: to be split, or of several lanes.
     element = kronop.float16 if batch_last else kronop.float32
     plan = _operation("sm_90a", element, pattern, batch_last=batch_last).plan
-    assert _templates(plan) == [_GROUP]
-    assert plan.steps[0].constant("kPacks") is True
+    assert support.templates(plan) == [_GROUP]
+    assert plan.steps[0].design.packs
 
 
 @pytest.mark.parametrize(
@@ -104,8 +100,8 @@ def test_small_weights_are_packed_in_the_block(pattern: Any, batch_last: bool) -
 )
 def test_large_weights_come_as_images(element: Any, pattern: Any) -> None:
     operation = _operation("sm_90a", element, pattern)
-    assert _templates(operation.plan) == [_IMAGES, _GROUP]
-    assert operation.plan.steps[1].constant("kPacks") is False
+    assert support.templates(operation.plan) == [_IMAGES, _GROUP]
+    assert not operation.plan.steps[1].design.packs
     _, b, c, d = pattern
     values = 2 if element is kronop.float32 else 1  # What a split weight becomes.
     assert operation.workspace_bytes(_MANY, 1) == b * c * d * element.bytes * values
@@ -127,7 +123,7 @@ def test_products_begin_while_weights_are_packed_unless_blocks_share_lines(
 def test_contiguous_weights_of_one_lane_are_read_where_they_are(element: Any) -> None:
     _, b, c, d = pattern = (6, 64, 64, 1)
     operation = _operation("sm_90a", element, pattern)
-    assert _templates(operation.plan) == [_PACK, _GROUP]
+    assert support.templates(operation.plan) == [_PACK, _GROUP]
     assert _launched(operation, _contiguous(pattern)) == [1]
     assert _launched(operation, (2 * b * c * d, c * d, d, 1)) == [1], "a slice of groups"
     transposed = (b * c * d, d, b * d, 1)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from kronop.emit.design import Constant, Design, Instantiation
+
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.contraction.cost import cycles
 from kronop.emit.cuda.contraction.design import ContractDesign
 from kronop.emit.cuda.contraction.simt import SimtContract
 from kronop.emit.cuda.contraction.work import Contraction, Order
+from kronop.emit.design import Constant, Design, Instantiation
 from kronop.families.kron.cuda import few_rows
 from kronop.families.kron.cuda.shapes import Ends, PassShape
 from kronop.target import Target

@@ -13,7 +13,6 @@ from kronop.families.kron.cuda.mma_step import mma_step
 from kronop.families.kron.cuda.passes import Pass, split, variants
 from kronop.families.kron.cuda.shapes import multiply_adds
 from kronop.families.kron.cuda.tile import TileShape, tile_step
-from kronop.families.kron.cuda.tiles import by_columns
 from kronop.families.kron.description import KronMatmulDescription, Side
 from kronop.target import Target
 
@@ -103,6 +102,7 @@ def _step(
         )
     shape, ends = this.shape, this.ends
     from dataclasses import replace
+
     from kronop.families.kron.cuda.contract_pass import TempPass
 
     product = this.choice.tile

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 
 from kronop.artifacts import Status
 from kronop.descriptions.datatype import DataType
+from kronop.emit.cuda.cheapest import cheapest
 from kronop.emit.cuda.contraction import choice
 from kronop.emit.cuda.contraction.design import ContractDesign
-from kronop.emit.cuda.cheapest import cheapest
 from kronop.emit.cuda.operands import splits_of
 from kronop.families.kron.cuda import contract_pass, mma, mma_resources, pass_cost, tile, tiles
 from kronop.families.kron.cuda.mma import MmaTile

@@ -12,8 +12,8 @@ from kronop.descriptions.datatype import DataType
 from kronop.descriptions.strided import StridedMatrix
 from kronop.emit.cuda import contract_mma, operands
 from kronop.emit.cuda.cheapest import cheapest
-from kronop.emit.cuda.contraction.work import Order
 from kronop.emit.cuda.contract_step import ROW_AXES, splits
+from kronop.emit.cuda.contraction.work import Order
 from kronop.emit.design import Flat
 from kronop.emit.plan import Step
 from kronop.families.ksparse.chain_description import KSparseChainProblem, StridedFactor

@@ -8,6 +8,7 @@ import struct
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NoReturn, Protocol, cast
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +46,15 @@ class Source:
     """One translation unit that holds one kernel.
 
     `include_directories` is where its quoted includes are found. The paths are no part of any
-    cache key; the contents of every header that is reached from `text` are.
+    cache key; the contents of every header that is reached from `text` are. `options` are those of
+    the compiler that this unit has of its own; they are in the key.
     """
 
     entry: str
     text: str
     language: Language
     include_directories: tuple[str, ...]
+    options: tuple[str, ...] = ()
 
     @property
     def file_name(self) -> str:
@@ -125,19 +128,58 @@ class Field:
             raise ValueError(f"field {self.name}: count must be at least 1, got {self.count}")
 
 
+class BlockValue(Protocol):
+    """What a `Block` holds: bytes that follow from an address, such as a tensor map of the memory
+    there."""
+
+    @property
+    def address(self) -> int:
+        """The address that it is made for."""
+
+    def write(self, place: memoryview, address: int) -> None:
+        """Writes the bytes for memory at another address."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Bytes that are one value to the kernel: a tensor map of 128 bytes, or a struct of its own.
+
+    Its value is a `BlockValue`, which repeated calls write anew, or plain bytes.
+    """
+
+    name: str
+    nbytes: int
+    align: int = 8
+
+    def __post_init__(self) -> None:
+        if self.align not in (8, 16, 32, 64, 128) or self.nbytes < 1 or self.nbytes % self.align:
+            raise ValueError(
+                f"block {self.name}: expected whole multiples of an alignment of 8 to 128 bytes,"
+                f" got {self.nbytes} bytes aligned to {self.align}"
+            )
+
+
+Value = int | float | Sequence[int] | Sequence[float] | bytes | BlockValue
+
+
 @dataclass(frozen=True, slots=True)
 class KernelSignature:
-    """The ABI of a kernel's only parameter, a struct of 8-byte scalars without padding.
+    """The ABI of a kernel's only parameter: a struct of 8-byte scalars and of blocks, which are
+    aligned as they say.
 
     It is the one source: emitters print `static_asserts`, arguments are packed by `pack`.
     """
 
     struct_name: str
-    fields: tuple[Field, ...]
+    fields: tuple[Field | Block, ...]
 
     @property
     def size(self) -> int:
-        return 8 * sum(item.count for item in self.fields)
+        return _layout(self).size
+
+    @property
+    def alignment(self) -> int:
+        return max((item.align for item in self.fields if isinstance(item, Block)), default=8)
 
     @property
     def pointers(self) -> tuple[int, ...]:
@@ -146,65 +188,105 @@ class KernelSignature:
 
     def offsets(self) -> dict[str, int]:
         """Byte offset of each field."""
-        result, offset = {}, 0
-        for item in self.fields:
-            result[item.name] = offset
-            offset += 8 * item.count
-        return result
+        return dict(_offsets(self))
 
     def static_asserts(self, struct_type: str) -> str:
         """C++20 lines that hold the struct in the header to this signature.
 
         Designated initialisers must name members in their order; with that and each member's size
-        the layout is settled. (NVRTC 13.0 has no offsetof.)
+        and alignment the layout is settled. (NVRTC 13.0 has no offsetof.)
         """
         order = ", ".join(f".{item.name} = {{}}" for item in self.fields)
-        sizes = " && ".join(
-            f"sizeof({struct_type}::{item.name}) == {8 * item.count}" for item in self.fields
-        )
+        sizes = [f"sizeof({struct_type}::{item.name}) == {_bytes(item)}" for item in self.fields]
+        aligned = [
+            f"alignof(decltype({struct_type}::{item.name})) == {item.align}"
+            for item in self.fields
+            if isinstance(item, Block)
+        ]
         return "\n".join(
             textwrap.fill(line, 100, subsequent_indent="    ", break_long_words=False)
             for line in (
                 f"static_assert(sizeof({struct_type}{{{order}}}) == {self.size});",
-                f"static_assert({sizes});",
+                f"static_assert({' && '.join([*sizes, *aligned])});",
             )
         )
 
-    def pack(self, values: Mapping[str, int | float | Sequence[int] | Sequence[float]]) -> bytes:
-        """The struct's bytes. Arrays may be shorter than their field; the rest is zero."""
-        row: list[int | float] = []
+    def pack(self, values: Mapping[str, Value]) -> bytes:
+        """The struct's bytes. Arrays may be shorter than their field; the rest is zero, and so are
+        blocks that follow from an address: see `blocks`."""
+        row: list[int | float | bytes] = []
         for item in self.fields:
             try:
                 value = values[item.name]
             except KeyError:
                 raise ValueError(f"{self.struct_name}: no value for {item.name}") from None
-            if item.count == 1 and isinstance(value, (int, float)):
-                row.append(value)
-                continue
-            given = value if isinstance(value, (tuple, list)) else (value,)
-            if len(given) > item.count:
-                raise ValueError(
-                    f"{self.struct_name}.{item.name}: {len(given)} values for {item.count}"
-                )
-            row += given
-            row += [0] * (item.count - len(given))
+            row += self._packed(item, value)
         if len(values) != len(self.fields):
             unknown = sorted(set(values) - {item.name for item in self.fields})
             raise ValueError(f"{self.struct_name}: no field for {unknown}")
         return _layout(self).pack(*row)
 
+    def _packed(self, item: Field | Block, value: Value) -> Sequence[int | float | bytes]:
+        if isinstance(item, Block):
+            content = value if isinstance(value, bytes) else b""
+            if len(content) > item.nbytes:
+                self._refuse(item, f"{len(content)} bytes for {item.nbytes}")
+            return (content,)
+        if isinstance(value, (int, float)) and item.count == 1:
+            return (value,)
+        given = value if isinstance(value, (tuple, list)) else (value,)
+        if len(given) > item.count:
+            self._refuse(item, f"{len(given)} values for {item.count}")
+        return *given, *[0] * (item.count - len(given))
+
+    def _refuse(self, item: Field | Block, why: str) -> NoReturn:
+        raise ValueError(f"{self.struct_name}.{item.name}: {why}")
+
+    def blocks(self, values: Mapping[str, Value]) -> tuple[tuple[int, BlockValue], ...]:
+        """(byte offset, value) of each block that follows from an address."""
+        found = []
+        for item in self.fields:
+            value = values[item.name]
+            if isinstance(item, Block) and not isinstance(value, bytes):
+                found.append((self.offsets()[item.name], cast(BlockValue, value)))
+        return tuple(found)
+
+
+def _bytes(item: Field | Block) -> int:
+    return item.nbytes if isinstance(item, Block) else 8 * item.count
+
+
+@functools.cache
+def _offsets(signature: KernelSignature) -> Mapping[str, int]:
+    result, offset = {}, 0
+    for item in signature.fields:
+        if isinstance(item, Block):
+            offset += -offset % item.align
+        result[item.name] = offset
+        offset += _bytes(item)
+    return result
+
 
 @functools.cache
 def _layout(signature: KernelSignature) -> struct.Struct:
-    return struct.Struct(
-        "=" + "".join(f"{item.count}{item.scalar.code}" for item in signature.fields)
-    )
+    code, end = "=", 0
+    for item in signature.fields:
+        at = _offsets(signature)[item.name]
+        form = f"{item.nbytes}s" if isinstance(item, Block) else f"{item.count}{item.scalar.code}"
+        code += f"{at - end}x{form}" if at > end else form
+        end = at + _bytes(item)
+    padding = -end % signature.alignment
+    return struct.Struct(f"{code}{padding}x" if padding else code)
 
 
 @functools.cache
 def _pointers(signature: KernelSignature) -> tuple[int, ...]:
-    words = [item.scalar for item in signature.fields for _ in range(item.count)]
-    return tuple(index for index, scalar in enumerate(words) if scalar is Scalar.POINTER)
+    found: list[int] = []
+    for item in signature.fields:
+        if isinstance(item, Field) and item.scalar is Scalar.POINTER:
+            first = _offsets(signature)[item.name] // 8
+            found += range(first, first + item.count)
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,6 +296,7 @@ class Launch:
     Host kernels ignore the geometry. `grid` and `block` count blocks and threads in x, y, z.
     `overlaps`: it may begin while the launch before it runs, for which the kernel itself waits
     before it reads what that one writes. That one does not overlap: all older ones have ended then.
+    `blocks` are what `parameters` lack: see `KernelSignature.blocks`.
     """
 
     step: int
@@ -222,3 +305,4 @@ class Launch:
     block: tuple[int, int, int] = (1, 1, 1)
     shared_bytes: int = 0
     overlaps: bool = False
+    blocks: tuple[tuple[int, BlockValue], ...] = ()

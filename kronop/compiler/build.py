@@ -243,7 +243,8 @@ def _jobs(sources: Sequence[Source], target: Target) -> list[_Job]:
     for emitted in sources:
         name, source = inspection.file_name(emitted), inspection.overridden(emitted)
         inspection.dump(source, name)
-        key = source_key(source, target, compiler=identity, flags=flags)
+        of_source = (*flags, *source.options)
+        key = source_key(source, target, compiler=identity, flags=of_source)
         jobs.append(
             _Job(
                 key=key,
@@ -251,7 +252,7 @@ def _jobs(sources: Sequence[Source], target: Target) -> list[_Job]:
                 source=source,
                 target=target,
                 compiler=compiler,
-                flags=flags,
+                flags=of_source,
                 identity=identity,
             )
         )

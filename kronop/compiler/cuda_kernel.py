@@ -86,8 +86,8 @@ class CudaKernel:
         driver = _driver()
         context = _primary_context(device)
         self._raise_shared_bytes(launch.shared_bytes, device)
-        words, buffer = parameter_words(launch)
-        pointers = (ctypes.c_void_p * 1)(ctypes.addressof(buffer))
+        words = parameter_words(launch)
+        pointers = (ctypes.c_void_p * 1)(ctypes.addressof(words))
         function = driver.CUfunction(int(self._kernel))
         parameters = ctypes.addressof(pointers)
         subject = f"launch of {self.entry} on GPU {device}, {_geometry(launch)}"
@@ -95,7 +95,7 @@ class CudaKernel:
         # One per stream, and never changed: threads may launch on different streams at once.
         configs: dict[int, Any] = {}
 
-        def run(stream: int, _keep: object = (buffer, pointers, self)) -> None:
+        def run(stream: int, _keep: object = (words, pointers, self)) -> None:
             config = configs.get(stream)
             if config is None:
                 if len(configs) >= _MOST_CONFIGS:

@@ -75,11 +75,11 @@ class HostKernel:
         """(as `bind`, the launcher's parameters as 8-byte words, which may be changed between two
         of its calls)."""
         function, entry, alone = self.function, self.entry, _alone
-        words, buffer = parameter_words(launch)
+        words = parameter_words(launch)
         # A ready c_void_p is the cheapest argument: an address would be converted in every call.
-        pointer = ctypes.cast(buffer, ctypes.c_void_p)
+        pointer = ctypes.cast(words, ctypes.c_void_p)
 
-        def run(stream: int, _keep: object = buffer) -> None:
+        def run(stream: int, _keep: object = words) -> None:
             if status := function(pointer, alone):
                 _fail(entry, status)
 

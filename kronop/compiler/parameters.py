@@ -1,4 +1,4 @@
-"""Packed parameters in memory that a launcher passes and its owner may change."""
+"""Packed parameters in memory of their own, where a launcher reads them and calls change them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,17 @@ from typing import Any
 
 from kronop.artifacts import Launch
 
+# Of any block of a parameter struct.
+_ALIGNMENT = 128
 
-def parameter_words(launch: Launch) -> tuple[Any, Any]:
-    """(the parameters of `launch` as an array of 8-byte words, their memory)."""
+
+def parameter_words(launch: Launch) -> Any:
+    """The parameters of `launch` as an array of 8-byte words, which holds their memory."""
     size = len(launch.parameters)
-    buffer = ctypes.create_string_buffer(launch.parameters, max(size, 1))
-    return (ctypes.c_uint64 * (size // 8)).from_buffer(buffer), buffer
+    memory = ctypes.create_string_buffer(size + _ALIGNMENT)
+    start = -ctypes.addressof(memory) % _ALIGNMENT
+    ctypes.memmove(ctypes.addressof(memory) + start, launch.parameters, size)
+    words = (ctypes.c_uint64 * (size // 8)).from_buffer(memory, start)
+    for offset, value in launch.blocks:
+        value.write(memoryview(words).cast("B")[offset:], value.address)
+    return words

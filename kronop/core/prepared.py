@@ -25,6 +25,7 @@ from kronop.args.staging import Form, in_use
 from kronop.args.stream import stream_handle
 from kronop.args.tensor import view
 from kronop.args.view import Device, TensorView, contiguous_strides
+from kronop.artifacts import BlockValue
 from kronop.core import winners
 from kronop.core.reach import Reach
 
@@ -37,7 +38,9 @@ _NUMBERS = (float, int)
 
 Key = tuple[Any, ...]
 _Patch = tuple[int, int, int]  # Word of the parameters, slot, and bytes to add to its address.
-_Ready = tuple[list[tuple[Any, int, int, int]], list[Callable[[int], None]]]
+# Bytes of the parameters, what writes them, slot, and bytes to add to its address.
+_Blocks = list[tuple[memoryview, BlockValue, int, int]]
+_Ready = tuple[list[tuple[Any, int, int, int]], _Blocks, list[Callable[[int], None]]]
 
 
 class UnfitError(Exception):
@@ -99,12 +102,13 @@ def patches(parameters: bytes, pointers: Sequence[int], lows: Sequence[int]) -> 
         lows: for each slot, the low bits that its symbol had.
     """
     words = memoryview(parameters).cast("Q")
-    found = []
-    for at in pointers:
-        if words[at]:
-            slot = (words[at] >> _SLOT_BITS) - 1
-            found.append((at, slot, words[at] - symbol(slot, lows[slot])))
-    return found
+    return [(at, *_place(words[at], lows)) for at in pointers if words[at]]
+
+
+def _place(symbolic: int, lows: Sequence[int]) -> tuple[int, int]:
+    """The slot of an address over symbols, and what is added to that slot's address."""
+    slot = (symbolic >> _SLOT_BITS) - 1
+    return slot, symbolic - symbol(slot, lows[slot])
 
 
 class Step:
@@ -128,7 +132,7 @@ class Step:
             raise UnfitError
         self.scratch_bytes = symbols.nbytes
         self._kernels = served.kernels
-        lows = symbols.lows
+        self._lows = lows = symbols.lows
         self._patches = [
             patches(item.parameters, served.plan.steps[item.step].signature.pointers, lows)
             for item in self._launches
@@ -138,12 +142,18 @@ class Step:
     def bind(self) -> _Ready:
         """New launchers: where addresses go in their parameters, and what launches them."""
         every: list[tuple[Any, int, int, int]] = []
+        blocks: _Blocks = []
         launchers = []
         for launch, found in zip(self._launches, self._patches, strict=True):
-            launcher, words = self._kernels[launch.step].bind_words(launch, self._device)
+            # What blocks hold follows from addresses that are none yet.
+            bare = dataclasses.replace(launch, blocks=()) if launch.blocks else launch
+            launcher, words = self._kernels[launch.step].bind_words(bare, self._device)
             launchers.append(launcher)
             every += [(words, *patch) for patch in found]
-        return every, launchers
+            for offset, value in launch.blocks:
+                place = memoryview(words).cast("B")[offset:]
+                blocks.append((place, value, *_place(value.address, self._lows)))
+        return every, blocks, launchers
 
 
 class Launches:
@@ -161,12 +171,15 @@ class Launches:
         except IndexError:
             every = [step.bind() for step in self._steps]
             ready = (
-                [item for own, _ in every for item in own],
-                [launcher for _, own in every for launcher in own],
+                [item for own, _, _ in every for item in own],
+                [item for _, own, _ in every for item in own],
+                [launcher for _, _, own in every for launcher in own],
             )
         for words, at, slot, displacement in ready[0]:
             words[at] = addresses[slot] + displacement
-        for launcher in ready[1]:
+        for place, value, slot, displacement in ready[1]:
+            value.write(place, addresses[slot] + displacement)
+        for launcher in ready[2]:
             launcher(stream)
         self._ready.append(ready)
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+import importlib.util
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kronop.artifacts import KernelSignature
 from kronop.descriptions.epilogue import Epilogue
+from kronop.errors import DescriptionError, mismatch
 from kronop.target import Target
 
 Constant = int | bool | tuple[int, ...]
@@ -34,7 +37,8 @@ class Instantiation:
         types: alias -> C++ type, in the trait struct.
         constants: name -> value, in the trait struct; a tuple becomes an array.
         cluster: blocks that come together; `kCluster` among the constants where there are several.
-        package: the Python package whose folder the header is in; empty for kronop's shared ones.
+        folders: where quoted includes are looked for, before kronop's shared headers.
+        options: of the compiler, besides those that all kernels have.
     """
 
     header: str
@@ -43,7 +47,19 @@ class Instantiation:
     types: tuple[tuple[str, str], ...]
     constants: tuple[tuple[str, Constant], ...]
     cluster: int = 1
-    package: str = ""
+    folders: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+
+
+@functools.cache
+def package_folder(package: str) -> str:
+    """Where a Python package is, without importing it: a folder of headers."""
+    spec = importlib.util.find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        raise DescriptionError(
+            mismatch("package of a kernel", expected="one to import", got=package, hint="name it")
+        )
+    return spec.submodule_search_locations[0]
 
 
 class Design(Decision, ABC):
@@ -107,5 +123,5 @@ class Flat(Design):
             types=self.types,
             constants=self.constants,
             cluster=int(dict(self.constants).get("kCluster", 1)),
-            package=self.package,
+            folders=(package_folder(self.package),) if self.package else (),
         )

@@ -5,15 +5,12 @@ Text holds declarations only, no control flow: what loops is in the headers.
 
 from __future__ import annotations
 
-import functools
-import importlib.util
 from pathlib import Path
 
 from kronop.artifacts import Language, Source
 from kronop.descriptions.epilogue import Epilogue
 from kronop.emit.design import Constant, Instantiation
 from kronop.emit.plan import Plan, Step
-from kronop.errors import DescriptionError, mismatch
 
 _ROOT = Path(__file__).parent
 _INCLUDE = {"cuda": _ROOT / "cuda" / "include", "x86": _ROOT / "x86" / "include"}
@@ -38,27 +35,12 @@ def render(plan: Plan) -> tuple[Source, ...]:
             entry=step.entry,
             text=_text(step, made, backend),
             language=_LANGUAGE[backend],
-            include_directories=_folders(made.package, backend),
+            include_directories=(*made.folders, str(_INCLUDE[backend])),
+            options=made.options,
         )
         for step in plan.steps
         for made in [step.design.instantiation(plan.target)]
     )
-
-
-def _folders(package: str, backend: str) -> tuple[str, ...]:
-    shared = str(_INCLUDE[backend])
-    return (_folder(package), shared) if package else (shared,)
-
-
-@functools.cache
-def _folder(package: str) -> str:
-    """Where a package is, without importing it."""
-    spec = importlib.util.find_spec(package)
-    if spec is None or not spec.submodule_search_locations:
-        raise DescriptionError(
-            mismatch("package of a step", expected="one to import", got=package, hint="name it")
-        )
-    return spec.submodule_search_locations[0]
 
 
 def _text(step: Step, made: Instantiation, backend: str) -> str:

@@ -149,6 +149,7 @@ def make_launch(
     return Launch(
         step=index,
         parameters=design.signature.pack(values),
+        blocks=design.signature.blocks(values),
         grid=(min(blocks, MOST_BLOCKS), 1, 1),
         block=(design.threads, 1, 1),
         shared_bytes=design.shared_bytes,

@@ -69,6 +69,16 @@ class Layout:
             for name, kind, item in zip(self.names, self._kinds, arguments, strict=True)
         ]
 
+    def places(self, frame: Sequence[Any], names: Sequence[str]) -> tuple[int, ...]:
+        """Where the tensors of some names are among all of them."""
+        count = sum(
+            1 if kind == _ONE else item
+            for kind, item in zip(self._kinds, frame, strict=True)
+            if kind != _OTHER and item is not None
+        )
+        _, found = self.split(self.some(self.join(frame, range(count)), names))
+        return tuple(found)
+
     def join(self, frame: Sequence[Any], tensors: Sequence[Any]) -> list[Any]:
         """The arguments again, or what there is one of for each tensor."""
         found: list[Any] = []

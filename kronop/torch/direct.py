@@ -3,7 +3,8 @@ which costs several times what a kernel's launch does; repeated from addresses w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,11 +12,11 @@ import torch
 
 from kronop.torch import transforms
 from kronop.torch.arguments import Layout
-from kronop.torch.autocasting import cast_to, cast_together, without_autocast
+from kronop.torch.autocasting import cast_to, without_autocast
 from kronop.torch.declaration import Direct, Operator
 from kronop.torch.derivatives import Derivatives, Notes
 from kronop.torch.memory import settled
-from kronop.torch.repeated import Repeat, Repeats, is_quiet
+from kronop.torch.repeated import Cast, Repeat, Repeats, is_quiet
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
@@ -47,13 +48,18 @@ class _Kept:
         notes: of the call.
         kind: autocast's type, which parameters were cast to.
         places: of the arguments' tensors, those that are saved.
-        end: of these, and of the parameters that were cast, among what was saved.
+        narrow: the same of what parameters were cast to.
     """
 
     notes: Notes
     kind: Any
     places: Sequence[int]
-    end: int
+    narrow: Sequence[int]
+
+    @property
+    def end(self) -> int:
+        """Of all these among what was saved."""
+        return len(self.places) + len(self.narrow)
 
 
 class Plain:
@@ -83,25 +89,34 @@ class Plain:
         """The long way, which is remembered."""
         layout, operator = self._layout, self._operator
         frame, tensors = layout.split(arguments)
-        kind = _autocast_type(tensors[0]) if operator.casts else None
-        given: Sequence[Any] = arguments
-        if kind is not None:
-            given = self._cast(arguments, self._cast_before, kind, cast_to)
-            frame, tensors = layout.split(given)
-        if needs_gradient(tensors):
-            self._derivatives.record(given)
-            found = self._function.apply(frame, kind, None, *tensors)
+        cast = self._cast_of(frame, tensors[0])
+        seen = tensors if cast is None else cast.cast_before(tensors)
+        if needs_gradient(seen):
+            self._derivatives.record(layout.join(frame, seen))
+            found = self._function.apply(frame, cast, tensors, *seen)
             return list(found) if layout.is_list else found
-        if kind is not None:
-            given = self._cast(given, self._direct.parameters, kind, cast_together)
-            with without_autocast():
-                return operator.compute(*given)
-        found = operator.compute(*given)
+        used = seen if cast is None else cast.cast_inside(seen)
+        given = layout.join(frame, used)
+        with contextlib.nullcontext() if cast is None else without_autocast():
+            found = operator.compute(*given)
         if operator.prepare is not None:
             prepare = operator.prepare
             form = (frame, torch.is_grad_enabled())
-            self._repeats.learn(form, tensors, lambda: prepare(layout.named(given)))
+            self._repeats.learn(
+                form, tensors, lambda: prepare(layout.named(given)), None, cast, used
+            )
         return found
+
+    def _cast_of(self, frame: Sequence[Any], tensor: Any) -> Cast | None:
+        """What autocast does to the tensors of a call, the first of which is `tensor`."""
+        device = tensor.device.type
+        if not self._operator.casts or not torch.is_autocast_enabled(device):
+            return None
+        before, inside = (
+            self._layout.places(frame, names)
+            for names in (self._cast_before, self._direct.parameters)
+        )
+        return Cast(torch.get_autocast_dtype(device), device, before, inside)
 
     def again(self, *arguments: Any) -> Any:
         """What a call that was made before gives at once; None where it was not. Nothing has been
@@ -116,54 +131,66 @@ class Plain:
         call = self._repeats.find((frame, torch.is_grad_enabled()), tensors)
         if call is None or not is_quiet():
             return None
+        if call.cast is not None:
+            tensors = call.cast.cast_before(tensors)
         if call.notes is None:
-            return call.launch(tensors)
+            return call.launch(tensors if call.cast is None else call.cast.cast_inside(tensors))
         found = self._apply(frame, None, call, *tensors)
         return list(found) if self._layout.is_list else found
 
     def forward(
-        self, ctx: Any, frame: Sequence[Any], kind: Any, call: Repeat | None, *tensors: Any
+        self,
+        ctx: Any,
+        frame: Sequence[Any],
+        cast: Cast | None,
+        call: Repeat | Sequence[Any],
+        *tensors: Any,
     ) -> Any:
         """The result; notes and saves what the backward needs.
 
         Args:
-            kind: autocast's type for the parameters: what else is cast has it already.
-            call: what the arguments were recognised as.
+            cast: what autocast does, the first half of which is done.
+            call: what the arguments were recognised as; else the tensors as they were given.
         """
         ctx.set_materialize_grads(False)
-        found = None if call is None else call.launch(tensors)
-        if call is None or found is None:
-            return self._long_forward(ctx, frame, kind, tensors)
+        if not isinstance(call, Repeat):
+            return self._long_forward(ctx, frame, cast, tensors, call)
+        used = tensors if call.cast is None else call.cast.cast_inside(tensors)
+        found = call.launch(used)
+        if found is None:
+            return self._long_forward(ctx, frame, call.cast, tensors, None)
         result, extra = found
         ctx.kept = kept = call.notes
         ctx.call = call
-        ctx.save_for_backward(*[tensors[at] for at in kept.places], *extra)
+        saved = [tensors[at] for at in kept.places]
+        ctx.save_for_backward(*saved, *(used[at] for at in kept.narrow), *extra)
         return result
 
     def _long_forward(
-        self, ctx: Any, frame: Sequence[Any], kind: Any, tensors: Sequence[Any]
+        self,
+        ctx: Any,
+        frame: Sequence[Any],
+        cast: Cast | None,
+        tensors: Sequence[Any],
+        given: Sequence[Any] | None,
     ) -> Any:
+        """The same. `given`: the tensors as they were given, if the call is to be remembered."""
         layout, direct = self._layout, self._direct
-        arguments = used = layout.join(frame, tensors)
         needs = layout.named(layout.join(frame, ctx.needs_input_grad[3:]))
-        narrow: Sequence[Any] = ()
-        if kind is None:
-            result, extra = direct.forward(layout.named(used), needs)
-        else:
-            used = self._cast(arguments, direct.parameters, kind, cast_together)
-            _, narrow = layout.split(layout.some(used, self._kept_inside))
-            with without_autocast():
-                result, extra = direct.forward(layout.named(used), needs)
-        notes, saved = self._derivatives.note(arguments, result)
-        places = layout.join(frame, range(len(tensors)))
-        _, places = layout.split(layout.some(places, self._operator.saved))
-        ctx.kept = _Kept(notes, kind, places, len(saved) + len(narrow))
+        used = tensors if cast is None else cast.cast_inside(tensors)
+        whole = layout.named(layout.join(frame, used))
+        with contextlib.nullcontext() if cast is None else without_autocast():
+            result, extra = direct.forward(whole, needs)
+        notes, saved = self._derivatives.note(layout.join(frame, tensors), result)
+        places = layout.places(frame, self._operator.saved)
+        narrow = () if cast is None else layout.places(frame, self._kept_inside)
+        ctx.kept = _Kept(notes, None if cast is None else cast.kind, places, narrow)
         ctx.call = None
-        ctx.save_for_backward(*saved, *narrow, *extra)
-        if direct.prepare is not None and kind is None:
+        ctx.save_for_backward(*saved, *(used[at] for at in narrow), *extra)
+        if direct.prepare is not None and given is not None:
             prepare = direct.prepare  # Where this was called gradients were recorded, if not here.
-            learned = (lambda: prepare(layout.named(used), needs), ctx.kept)
-            self._repeats.learn((frame, True), tensors, *learned)
+            learned = (lambda: prepare(whole, needs), ctx.kept, cast, used)
+            self._repeats.learn((frame, True), given, *learned)
         return tuple(result) if layout.is_list else result
 
     def backward(self, ctx: Any, *grads: Any) -> tuple[Any, ...]:
@@ -191,7 +218,8 @@ class Plain:
         given = layout.join(notes.saved, saved)
         if is_shown:
             if kind is not None:  # Again, for autograd knows nothing of what was cast inside.
-                given = self._cast(given, self._kept_inside, kind, cast_to)
+                _, wide = layout.split(layout.some(given, self._kept_inside))
+                given = layout.replaced(given, self._kept_inside, cast_to(kind, wide))
             found = self._derivatives.backward(notes, given, needs, grad)
             return layout.flat(notes.whole, found)
         if kind is not None:
@@ -205,17 +233,6 @@ class Plain:
             ctx.call.after.learn(ctx.needs_input_grad, tensors, lambda: prepare(*arguments))
         return layout.flat(notes.whole, layout.gradients(result, notes.shapes))
 
-    def _cast(
-        self,
-        arguments: Sequence[Any],
-        names: Sequence[str],
-        kind: Any,
-        cast: Callable[[Any, Sequence[Any]], list[Any]],
-    ) -> list[Any]:
-        """The arguments, those of some names in another type."""
-        _, tensors = self._layout.split(self._layout.some(arguments, names))
-        return self._layout.replaced(arguments, names, cast(kind, tensors))
-
 
 def _function_of(plain: Plain) -> Any:
     class Function(torch.autograd.Function):  # type: ignore[misc]  # torch is Any to mypy.
@@ -223,9 +240,3 @@ def _function_of(plain: Plain) -> Any:
         backward = staticmethod(plain.backward)
 
     return Function
-
-
-def _autocast_type(tensor: Any) -> Any:
-    """What autocast would make of the tensor; None where it is off."""
-    device = tensor.device.type
-    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None

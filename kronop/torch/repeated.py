@@ -15,6 +15,7 @@ import torch
 
 from kronop.args.signature import ALIGNMENT
 from kronop.core import program
+from kronop.torch.autocasting import cast_to, cast_together
 from kronop.torch.declaration import Prepared
 from kronop.torch.transforms import are_needed
 
@@ -36,11 +37,54 @@ def is_quiet() -> bool:
 
 
 @dataclass(frozen=True, slots=True)
+class Cast:
+    """What autocast does to the tensors of a call.
+
+    Attributes:
+        kind: the type that it casts to.
+        device: type of the device.
+        before: places of the tensors that are cast where autograd sees it.
+        inside: of those that are cast where nobody does.
+    """
+
+    kind: Any
+    device: str
+    before: tuple[int, ...]
+    inside: tuple[int, ...]
+
+    def is_current(self) -> bool:
+        """Whether autocast, which is on, casts to that type."""
+        return torch.get_autocast_dtype(self.device) is self.kind
+
+    def cast_before(self, tensors: Sequence[Any]) -> list[Any]:
+        """The tensors, with the first ones cast."""
+        return _with(tensors, self.before, cast_to, self.kind)
+
+    def cast_inside(self, tensors: Sequence[Any]) -> list[Any]:
+        """The tensors, with the others cast as well."""
+        return _with(tensors, self.inside, cast_together, self.kind)
+
+
+def _with(
+    tensors: Sequence[Any],
+    places: Sequence[int],
+    cast: Callable[[Any, Sequence[Any]], list[Any]],
+    kind: Any,
+) -> list[Any]:
+    found = list(tensors)
+    made = cast(kind, [found[at] for at in places])
+    for at, item in zip(places, made, strict=True):
+        found[at] = item
+    return found
+
+
+@dataclass(frozen=True, slots=True)
 class Repeat:
     """A call with its signature.
 
     Attributes:
-        check: whether tensors have it.
+        check: whether tensors have it, as they are given.
+        cast: what autocast does to them; None where it is off.
         places: which of them are launched with; the others are only to be there.
         lows: what the addresses of those are beyond a multiple of 16.
         launcher, finish: see `Prepared`, of which the tensors are not kept.
@@ -49,6 +93,7 @@ class Repeat:
     """
 
     check: Callable[..., bool]
+    cast: Cast | None
     places: tuple[int, ...]
     lows: list[int]
     launcher: Callable[[Sequence[Any], list[int]], Any]
@@ -82,7 +127,7 @@ class Repeats:
             form: what decides it besides tensors.
         """
         for call in self._calls.get(_key(form, tensors), ()):
-            if call.check(*tensors):
+            if call.check(*tensors) and (call.cast is None or call.cast.is_current()):
                 return call if self._surroundings == program.surroundings() else None
         return None
 
@@ -92,8 +137,17 @@ class Repeats:
         tensors: Sequence[Any],
         prepare: Callable[[], Prepared | None],
         notes: Any = None,
+        cast: Cast | None = None,
+        used: Sequence[Any] | None = None,
     ) -> None:
-        """Remembers a call that was made, if it can be repeated by now."""
+        """Remembers a call that was made, if it can be repeated by now.
+
+        Args:
+            tensors: as they were given.
+            prepare: what repeats it.
+            notes: see `Repeat`.
+            cast, used: what autocast did, and what came of the tensors.
+        """
         surroundings = program.surroundings()
         if len(self._looks) >= _MOST_KEYS or self._surroundings != surroundings:
             self._calls.clear()
@@ -106,7 +160,7 @@ class Repeats:
         prepared = prepare()
         if prepared is None:
             return
-        places = _places(prepared.tensors, tensors)
+        places = _places(prepared.tensors, tensors if used is None else used)
         if places is None:
             return
         check = _guards_of(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None).check
@@ -114,7 +168,7 @@ class Repeats:
         calls = self._calls.setdefault(key, [])
         del calls[_MOST_OF_A_KEY - 1 :]
         ways = (prepared.launch, prepared.finish)
-        calls.insert(0, Repeat(check, places, lows, *ways, notes, Repeats()))
+        calls.insert(0, Repeat(check, cast, places, lows, *ways, notes, Repeats()))
 
 
 def _key(form: Hashable, tensors: Sequence[Any]) -> Hashable:

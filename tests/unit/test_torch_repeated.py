@@ -356,6 +356,25 @@ def test_autocast_and_inference_are_told_apart(counter: _Counter) -> None:
     assert counter.repeated
 
 
+@pytest.mark.parametrize("asked", [(), (0,), (1, 2), (0, 1, 2)])
+def test_calls_under_autocast_are_repeated(counter: _Counter, asked: Any) -> None:
+    call, exact, shapes = _CALLS["ksmm"]
+    kinds = (torch.bfloat16, torch.float16)
+    for seed in range(16):
+        kind = kinds[seed % 3 == 2]
+        operands = _operands(shapes, seed, torch.float32)
+        before = counter.repeated
+        with torch.autocast("cpu", dtype=kind):
+            result, *found = _derived(call, operands, asked)
+        assert counter.repeated == before or seed > 2
+        assert result.dtype is kind
+        assert all(item.dtype is torch.float32 for item in found)
+        rounded = [item.detach().to(kind).double() for item in operands]
+        right = _derived(exact, rounded, asked)
+        _close([item.double() for item in (result, *found)], right, rtol=0.1, atol=1.0)
+    assert counter.repeated > before
+
+
 def test_layers_that_were_copied_pruned_or_frozen(counter: _Counter) -> None:
     layer, x = KSLinear([(2, 3, 2, 1), (1, 2, 3, 2)]), torch.randn(5, 4)
 

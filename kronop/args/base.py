@@ -23,6 +23,7 @@ from kronop.artifacts import Launch
 from kronop.descriptions.epilogue import EpilogueArguments
 from kronop.descriptions.shared import beta_beside
 from kronop.errors import ArgumentError, DeviceError, ElementTypeError, mismatch
+from kronop.size import Size
 from kronop.target import Target
 
 Launcher = Callable[[int], None]
@@ -40,7 +41,7 @@ class KernelLike(Protocol):
 class Planned(Protocol):
     """What knows the launches of one plan."""
 
-    def workspace_bytes(self, rows: int, threads: int) -> int: ...
+    def workspace_bytes(self, size: Any, threads: int, /) -> int: ...
 
     def launches(self, problem: Any) -> tuple[Launch, ...]: ...
 
@@ -121,9 +122,15 @@ class Arguments(abc.ABC):
         inputs = {name: item for name, item in views.items() if name not in ("Z", "Y")}
         check_overlap(views["Y"], inputs, views.get("Z") if self.output_op.beta else None)
 
+    @property
     @abc.abstractmethod
-    def _rows(self) -> int:
-        """Rows in all, M times the batch."""
+    def size(self) -> Size:
+        """What of these arguments may vary between runs of one operation."""
+
+    @property
+    def rows(self) -> Any:
+        """The size, where that is rows: M (the batch, for Kronecker-sparse) times the batch."""
+        return self.size
 
     @abc.abstractmethod
     def _problem(self, places: Places, workspace: int) -> Any:
@@ -131,10 +138,9 @@ class Arguments(abc.ABC):
 
     def launches(self, planned: Planned, places: Places) -> tuple[Launch, ...]:
         """The kernel calls over the memory of `places`; none where there is nothing to do."""
-        rows = self._rows()
-        if not rows:
+        if not self.size:
             return ()
-        workspace = places.workspace(planned.workspace_bytes(rows, self._threads))
+        workspace = places.workspace(planned.workspace_bytes(self.size, self._threads))
         return planned.launches(self._problem(places, workspace))
 
     def bind(self, kernels: Sequence[KernelLike], planned: Planned | None = None) -> None:
@@ -150,11 +156,6 @@ class Arguments(abc.ABC):
         """
         with self._lock, self._use():
             self._bind(kernels, planned or self.operation)
-
-    @property
-    def rows(self) -> int:
-        """Rows in all: M (the batch size, for Kronecker-sparse) times the batch."""
-        return self._rows()
 
     @property
     def device(self) -> Device:

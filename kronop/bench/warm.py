@@ -54,7 +54,7 @@ def _operations(case: Case, device: str) -> Iterator[tuple[Any, int, int]]:
             if device == "cuda":
                 made.append(gradient_arguments(x, g, (a, b, c, d), batch_last=is_last))
         for arguments in made:
-            yield arguments.operation, arguments.rows, arguments.device.index
+            yield arguments.operation, arguments.size, arguments.device.index
 
 
 def _serve(operation: Any, rows: int, device: int) -> None:

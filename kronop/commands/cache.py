@@ -108,11 +108,11 @@ def _list(cache: compiler.Cache) -> None:
 
 
 def _tuned(winner: Winner) -> str:
-    """What was tuned, for how many rows, what it takes now and took before."""
+    """What was tuned, for which size, what it takes now and took before."""
     ms, untuned = (value / 1e6 for value in (winner.nanoseconds, winner.untuned_nanoseconds))
     chosen = f"candidate {winner.place}" if winner.place else "the planner's choice"
     return (
-        f"{ms:10.4f} ms, untuned {untuned:.4f}  rows {winner.rows} to {2 * winner.rows - 1}"
+        f"{ms:10.4f} ms, untuned {untuned:.4f}  {winner.size} (kept for {winner.serves})"
         f"  {winner.name}  ({chosen} on {winner.device})"
     )
 

@@ -16,7 +16,7 @@ from kronop.artifacts import Source
 from kronop.target import Target
 from kronop.version import __version__
 
-SCHEMA = 6
+SCHEMA = 7
 """Version of the key and of the tables that are kept with it; older rows are misses."""
 
 # What stands before the # is looked at afterwards: a pattern that starts with one byte is found

@@ -46,13 +46,14 @@ _OF_WINNER = (
     "description",
     "target",
     "device",
-    "rows",
+    "size",
+    "serves",
     "name",
     "nanoseconds",
     "untuned_nanoseconds",
     "checksum",
 )
-_NUMBERS_OF_WINNER = ("place", "rows", "nanoseconds", "untuned_nanoseconds")
+_NUMBERS_OF_WINNER = ("place", "nanoseconds", "untuned_nanoseconds")
 _WINNERS = f"SELECT {', '.join(_OF_WINNER)} FROM winners"
 
 
@@ -88,13 +89,13 @@ class Winner:
     """Which candidate tuning found fastest.
 
     Attributes:
-        key: digest of description, target, device and rows.
+        key: digest of description, target, device and size.
         place: which of the planner's candidates it is, from 0.
         fingerprint: digest of that candidate's sources.
         description: the operation's, as text.
         target: its name.
         device: what was measured on, with its driver.
-        rows: the least of the rows it is for.
+        size: the bucket of sizes that it is for, in words, and serves: which these are.
         name: the operation's, as in its kernels.
         nanoseconds: what a run took.
         untuned_nanoseconds: what a run of the planner's own choice took.
@@ -106,7 +107,8 @@ class Winner:
     description: str
     target: str
     device: str
-    rows: int
+    size: str
+    serves: str
     name: str
     nanoseconds: int
     untuned_nanoseconds: int

@@ -19,7 +19,7 @@ _TABLES = {
     "winners": """CREATE TABLE winners (
         key TEXT PRIMARY KEY, place INTEGER NOT NULL, fingerprint TEXT NOT NULL,
         description TEXT NOT NULL, target TEXT NOT NULL, device TEXT NOT NULL,
-        rows INTEGER NOT NULL, name TEXT NOT NULL, nanoseconds INTEGER NOT NULL,
+        size TEXT NOT NULL, serves TEXT NOT NULL, name TEXT NOT NULL, nanoseconds INTEGER NOT NULL,
         untuned_nanoseconds INTEGER NOT NULL, checksum TEXT NOT NULL)""",
     "plans": """CREATE TABLE plans (
         key TEXT PRIMARY KEY, plan TEXT NOT NULL, checksum TEXT NOT NULL)""",

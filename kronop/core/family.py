@@ -14,6 +14,7 @@ from typing import Any
 
 from kronop.emit.emitter import Emitter
 from kronop.errors import DescriptionError, mismatch
+from kronop.size import Rows, Size
 from kronop.target import Target
 
 
@@ -39,6 +40,7 @@ class Kind:
             it: sizes, sides, flags.
         emitters: the classes that plan it, by the target's backend.
         inputs: the operands that are described, without Y.
+        size: the class of what may vary between runs of one operation.
         sample: what else a small description is made of, for the support matrix.
     """
 
@@ -47,6 +49,7 @@ class Kind:
     emitters: Mapping[str, Later]
     inputs: tuple[str, ...]
     sample: Mapping[str, Any] = field(default_factory=dict)
+    size: type[Size] = Rows
 
     def emitter(self, target: Target) -> Emitter[Any, Any]:
         """What plans it for a target.

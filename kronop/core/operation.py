@@ -28,7 +28,8 @@ from kronop.descriptions.tile import TileDescription
 from kronop.emit.emitter import Emitter
 from kronop.emit.plan import Plan
 from kronop.emit.render import render
-from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.errors import ElementTypeError, mismatch
+from kronop.size import Rows
 from kronop.target import Target
 
 
@@ -74,8 +75,8 @@ class Served(Generic[AnyProblem]):
     emitter: Emitter[Any, AnyProblem]
     kernels: tuple[compiler.Kernel, ...]
 
-    def workspace_bytes(self, rows: int, threads: int) -> int:
-        return self.emitter.workspace_bytes(self.plan, rows, threads)
+    def workspace_bytes(self, size: Any, threads: int, /) -> int:
+        return self.emitter.workspace_bytes(self.plan, size, threads)
 
     def launches(self, problem: AnyProblem) -> tuple[Launch, ...]:
         return self.emitter.launches(self.plan, problem)
@@ -144,63 +145,58 @@ class Operation(Generic[AnyDescription, AnyProblem, AnyArguments]):
         larger of OpenMP's number and that of torch where it is imported; a run takes no more.
         """
         rows, *lead = integers("batch", (rows, *integers("batch", batch)))
-        for size in (rows, *lead):
-            if not isinstance(size, int) or isinstance(size, bool) or size < 0:
-                raise ArgumentError(
-                    mismatch(
-                        "sizes",
-                        expected="integers of at least 0",
-                        got=repr(size),
-                        hint="count rows from 0",
-                    )
-                )
+        size = self._size(rows).times(math.prod(map(Rows, lead)))
         y_shape = (*lead, *self.description.y_shape(rows))
         return Sizes(
             x_shape=(*lead, *self.description.x_shape(rows)),
             y_shape=y_shape,
             y_bytes=math.prod(y_shape) * self.description.Y.element.bytes,
-            workspace_bytes=self.workspace_bytes(rows * math.prod(lead), most_threads()),
+            workspace_bytes=self.workspace_bytes(size, most_threads()),
         )
 
-    def workspace_bytes(self, rows: int, threads: int) -> int:
-        """Bytes of scratch memory for `rows` rows in all (M times the batch), tuned or not."""
-        plans = (self.plan, self.plan_for(rows))
-        return max(self._emitter.workspace_bytes(plan, rows, threads) for plan in plans)
+    def _size(self, size: Any) -> Any:
+        """What users say of a size, as one."""
+        kind: Any = self.kind.size
+        return size if isinstance(size, kind) else kind(size)
 
-    def plan_for(self, rows: int, device: int | None = None) -> Plan:
-        """What runs for `rows` rows in all: what `kronop.tune` found to be fastest, else what the
-        planner takes for so many (or a power of two below): mostly `plan`.
+    def workspace_bytes(self, size: Any, threads: int) -> int:
+        """Bytes of scratch memory for a size: rows in all (M times the batch), tuned or not."""
+        size = self._size(size)
+        plans = (self.plan, self.plan_for(size))
+        return max(self._emitter.workspace_bytes(plan, size, threads) for plan in plans)
+
+    def plan_for(self, size: Any, device: int | None = None) -> Plan:
+        """What runs for a size: what `kronop.tune` found to be fastest, else what the planner takes
+        for it (of rows, for a power of two below): mostly `plan`.
 
         Args:
-            rows: M times the batch.
+            size: rows in all, M times the batch.
             device: index of the GPU; None for the current one, without a GPU for none. Not used on
                 x86.
 
         Raises:
             ArgumentError: fewer than no rows.
         """
-        if rows < 0:
-            raise ArgumentError(
-                mismatch("rows", expected="at least 0", got=rows, hint="count all rows of X")
-            )
+        size = self._size(size)
         if self.target.backend == "x86":
             device = 0
         elif device is None and compiler.cuda_devices():
             device = default_device().index
-        slot = (winners.generation(), winners.bucket(rows), device)
+        slot = (winners.generation(), size.bucket(), device)
         plan = self._plans.get(slot)
         if plan is None:
-            plan = winners.recall(self.description, self._emitter, self.target, rows, device)
+            plan = winners.recall(self.description, self._emitter, self.target, size, device)
             # The kernels of equal plans are loaded once.
             known = (self.plan, *self._plans.values())
             plan = next((item for item in known if item.steps == plan.steps), plan)
             self._plans[slot] = plan
         return plan
 
-    def candidates(self, count: int, rows: int | None = None) -> tuple[Plan, ...]:
-        """Up to `count` plans worth measuring for about `rows` rows (None: for many); the first is
-        what runs for them untuned."""
-        return self._emitter.candidates(self.description, self.target, count, rows)
+    def candidates(self, count: int, size: Any = None) -> tuple[Plan, ...]:
+        """Up to `count` plans worth measuring for about that size (None: for many rows); the first
+        is what runs for it untuned."""
+        size = None if size is None else self._size(size)
+        return self._emitter.candidates(self.description, self.target, count, size)
 
     def launches(self, problem: AnyProblem) -> tuple[Launch, ...]:
         """The kernel calls of `plan` that compute `problem`, in order."""
@@ -236,7 +232,7 @@ class Operation(Generic[AnyDescription, AnyProblem, AnyArguments]):
                 )
             )
         if arguments.launchers is None:
-            served = self.serve(self.plan_for(arguments.rows, arguments.device.index))
+            served = self.serve(self.plan_for(arguments.size, arguments.device.index))
             arguments.run(served.kernels, stream, served)
         else:
             arguments.run((), stream)

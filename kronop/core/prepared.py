@@ -126,7 +126,7 @@ class Step:
         operation: Any = arguments.operation
         self.make = make
         self._device = arguments.device.index
-        served = operation.serve(operation.plan_for(arguments.rows, self._device))
+        served = operation.serve(operation.plan_for(arguments.size, self._device))
         self._launches = arguments.launches(served, symbols)
         if not 0 < len(self._launches) <= _MOST_LAUNCHES:
             raise UnfitError

@@ -1,7 +1,7 @@
 """Plans that are made once: a new process reads from compiled_cache.db what an earlier one planned.
 
 A plan is kept under a digest of the planner's own source, of the description, the target and the
-rows that it is for. So another kronop, or one that was edited, never sees it. What is read is text
+size that it is for. So another kronop, or one that was edited, never sees it. What is read is text
 that is checked; where anything is odd, the plan is made anew.
 """
 
@@ -21,6 +21,7 @@ from kronop.emit.emitter import Emitter
 from kronop.emit.plan import Plan
 from kronop.emit.plan_text import from_text, to_text
 from kronop.errors import DescriptionError
+from kronop.size import Size
 from kronop.target import Target
 from kronop.version import IMPORTED_AT, __version__
 
@@ -30,21 +31,21 @@ _OTHER_ROOMS = frozenset({"args", "bench", "commands", "compiler", "torch", "__p
 
 
 def plan(
-    description: Any, emitter: Emitter[Any, Any], target: Target, rows: int | None = None
+    description: Any, emitter: Emitter[Any, Any], target: Target, size: Size | None = None
 ) -> Plan:
-    """The emitter's plan for about so many rows; None for many.
+    """The emitter's plan for problems of about that size; None for large ones.
 
     Raises:
         DescriptionError: the emitter does not support the description.
     """
-    found = candidate(description, emitter, target, rows, 0)
+    found = candidate(description, emitter, target, size, 0)
     assert found is not None
     return found
 
 
 @functools.lru_cache(maxsize=1024)
 def candidate(
-    description: Any, emitter: Emitter[Any, Any], target: Target, rows: int | None, place: int
+    description: Any, emitter: Emitter[Any, Any], target: Target, size: Size | None, place: int
 ) -> Plan | None:
     """The emitter's candidate number `place`, from 0; None where it has not so many.
 
@@ -53,11 +54,11 @@ def candidate(
     """
     source = _planner(type(emitter))
     # Descriptions are frozen values all the way down: their text is all there is to them.
-    of = (repr(description), repr(target), -1 if rows is None else rows, place)
+    of = (repr(description), repr(target), () if size is None else repr(size), place)
     key = digest("kronop plan", SCHEMA, __version__, source, *of) if source else ""
     found = _read(key, description, target) if source else None
     if found is None:
-        found = _made(description, emitter, target, rows, place)
+        found = _made(description, emitter, target, size, place)
         # Modules are imported when they are first needed: they may be newer than what was digested.
         if found is not None and source and _stamp(_PACKAGE) == _first_stamp():
             compiler.default_cache().keep_plan(key, to_text(found, description.epilogue))
@@ -65,15 +66,15 @@ def candidate(
 
 
 def _made(
-    description: Any, emitter: Emitter[Any, Any], target: Target, rows: int | None, place: int
+    description: Any, emitter: Emitter[Any, Any], target: Target, size: Size | None, place: int
 ) -> Plan | None:
     if place:
-        every = emitter.candidates(description, target, place + 1, rows)
+        every = emitter.candidates(description, target, place + 1, size)
         return every[place] if len(every) > place else None
     status = emitter.supports(description, target)
     if not status:
         raise DescriptionError(f"{type(description).__name__} on {target}: {status.reason}")
-    return emitter.plan(description, target, rows)
+    return emitter.plan(description, target, size)
 
 
 def _read(key: str, description: Any, target: Target) -> Plan | None:

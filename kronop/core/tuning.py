@@ -25,6 +25,7 @@ from kronop.cpus import spread
 from kronop.emit.plan import Plan
 from kronop.emit.render import render
 from kronop.errors import ArgumentError, ElementTypeError, KronopError, mismatch
+from kronop.size import Size
 
 _ROUNDS = 5
 # A measurement takes about so long, in as many runs as that needs.
@@ -63,16 +64,22 @@ class TuningReport:
     Attributes:
         operation: its name.
         device: what it was measured on.
-        rows: rows in all (M times the batch) of the arguments.
-        bucket: the winner serves from so many rows to one less than twice as many.
+        size: of the arguments: rows in all (M times the batch).
+        bucket: the winner serves sizes of that bucket: from so many rows to one less than twice as
+            many.
         outcomes: one per candidate, in the planner's order; the first is the untuned choice.
     """
 
     operation: str
     device: str
-    rows: int
-    bucket: int
+    size: Size
+    bucket: Size
     outcomes: tuple[Outcome, ...]
+
+    @property
+    def rows(self) -> Any:
+        """The size, where that is rows."""
+        return self.size
 
     @property
     def ranked(self) -> tuple[Outcome, ...]:
@@ -103,7 +110,7 @@ class TuningReport:
         best = self.best
         lines = [
             f"{self.operation}",
-            f"{self.rows} rows (kept for {self.bucket} to {2 * self.bucket - 1}) on {self.device}",
+            f"{self.size.told()} (kept for {self.bucket.served()}) on {self.device}",
         ]
         for item in self.outcomes:
             told = f"skipped: {item.reason}"
@@ -129,8 +136,9 @@ def tune(
     """Measures the planner's best candidates on `arguments` and keeps the fastest.
 
     It is kept in compiled_cache.db for this description, this device and driver, and the bucket of
-    rows that is the power of two below: equal operations use it from their next arguments on, also
-    in later processes. `arguments` themselves are bound to it, and Y is left as it was.
+    their size, which for rows is the power of two below: equal operations use it from their next
+    arguments on, also in later processes. `arguments` themselves are bound to it, and Y is left as
+    it was.
 
     Args:
         operation: what to tune.
@@ -145,7 +153,7 @@ def tune(
         CompileError, DeviceError: the planner's own choice does not compile or run.
     """
     _check(operation, arguments, candidates)
-    plans = _distinct(operation.candidates(candidates, winners.bucket(arguments.rows)))
+    plans = _distinct(operation.candidates(candidates, arguments.size.bucket()))
     bar = _Bar(progress)
     binaries = _compile_all(plans, bar)
     with _kept(arguments) as result:
@@ -164,8 +172,8 @@ def tune(
     report = TuningReport(
         operation=repr(operation),
         device=winners.machine(operation.target, index),
-        rows=arguments.rows,
-        bucket=winners.bucket(arguments.rows),
+        size=arguments.size,
+        bucket=arguments.size.bucket(),
         outcomes=outcomes,
     )
     kept = report.kept.place
@@ -173,7 +181,7 @@ def tune(
         operation.description,
         plans[kept],
         kept,
-        arguments.rows,
+        arguments.size,
         index,
         milliseconds=_milliseconds(report.kept),
         untuned=_milliseconds(report.outcomes[0]),
@@ -212,12 +220,12 @@ def _check(operation: object, arguments: object, candidates: object) -> None:
                 hint="build them with operation=this operation",
             )
         )
-    if not isinstance(candidates, int) or candidates < 1 or not arguments.rows:
+    if not isinstance(candidates, int) or candidates < 1 or not arguments.size:
         raise ArgumentError(
             mismatch(
                 "tune",
                 expected="at least 1 candidate and 1 row",
-                got=f"{candidates!r} and {arguments.rows}",
+                got=f"{candidates!r} and {arguments.size}",
                 hint="there is nothing to measure",
             )
         )

@@ -79,7 +79,7 @@ def _entries(text: str) -> list[Any]:
 def _checked(index: int, entry: Any) -> Winner:
     found = checked_winner(entry) if isinstance(entry, dict) else None
     if found is None or found.key != winners.key_of(
-        found.description, found.target, found.device, found.rows
+        found.description, found.target, found.device, found.size
     ):
         raise _refused(f"entry {index}, which is not what its digest is of", "export it again")
     return found

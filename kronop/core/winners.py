@@ -1,4 +1,4 @@
-"""What tuning found: which of the planner's candidates is fastest, by description, rows and device.
+"""What tuning found: which of the planner's candidates is fastest, by description, size and device.
 
 A winner is kept as its place among the candidates and a digest of its sources. It is planned anew
 when it is wanted, and believed only if the digest is the same: after an upgrade of the planner or
@@ -20,6 +20,7 @@ from kronop.core import remembered
 from kronop.emit.emitter import Emitter
 from kronop.emit.plan import Plan
 from kronop.emit.render import render
+from kronop.size import Size
 from kronop.target import Target
 from kronop.version import __version__
 
@@ -40,11 +41,6 @@ _process = _Process()
 def generation() -> int:
     """A number that changes when this process finds a winner: what was recalled before is old."""
     return _process.generation
-
-
-def bucket(rows: int) -> int:
-    """The largest power of two that is no more than `rows`; 1 for none."""
-    return 1 << max(rows, 1).bit_length() - 1
 
 
 def model(device: str) -> str:
@@ -75,14 +71,14 @@ def machine(target: Target, index: int) -> str:
 
 
 def recall(
-    description: Any, emitter: Emitter[Any, Any], target: Target, rows: int, index: int | None
+    description: Any, emitter: Emitter[Any, Any], target: Target, size: Size, index: int | None
 ) -> Plan:
-    """The plan to run: the winner of the rows' bucket on GPU `index` (or the CPU), else the
+    """The plan to run: the winner of the size's bucket on GPU `index` (or the CPU), else the
     planner's for the bucket; without a machine (None) no winner."""
-    few = bucket(rows)
+    few = size.bucket()
     if index is None:
         return remembered.plan(description, emitter, target, few)
-    key = key_of(repr(description), target.name, machine(target, index), few)
+    key = key_of(repr(description), target.name, machine(target, index), few.told())
     cache = compiler.default_cache()
     winner = _process.found.get((cache.path, key)) or cache.winner(key)
     if winner is not None and winner.place > 0:
@@ -96,29 +92,31 @@ def remember(
     description: Any,
     plan: Plan,
     place: int,
-    rows: int,
+    size: Size,
     index: int,
     *,
     milliseconds: float,
     untuned: float,
 ) -> None:
-    """Keep candidate `place` as the winner of the rows' bucket on that device.
+    """Keep candidate `place` as the winner of the size's bucket on that device.
 
     Args:
         milliseconds: what a run of it took.
         untuned: what one of the planner's own choice took.
     """
     # Descriptions are frozen values all the way down: their text is all there is to them.
-    of = (repr(description), plan.target.name, machine(plan.target, index), bucket(rows))
+    of = (repr(description), plan.target.name, machine(plan.target, index))
+    few = size.bucket()
     keep(
         Winner(
-            key=key_of(*of),
+            key=key_of(*of, few.told()),
             place=place,
             fingerprint=fingerprint(plan),
             description=of[0],
             target=of[1],
             device=of[2],
-            rows=of[3],
+            size=few.told(),
+            serves=few.served(),
             name=", ".join(step.entry for step in plan.steps if step.operations_per_row),
             nanoseconds=round(milliseconds * 1e6),
             untuned_nanoseconds=round(untuned * 1e6),
@@ -128,7 +126,7 @@ def remember(
 
 def on_device(winner: Winner, device: str) -> Winner:
     """The same winner for another device, or another driver of it."""
-    key = key_of(winner.description, winner.target, device, winner.rows)
+    key = key_of(winner.description, winner.target, device, winner.size)
     return dataclasses.replace(winner, key=key, device=device)
 
 
@@ -149,6 +147,6 @@ def fingerprint(plan: Plan) -> str:
     return digest("kronop plan", *parts)
 
 
-def key_of(description: str, target: str, device: str, rows: int) -> str:
-    """The key of a description's text, a target's name, a device and a bucket of rows."""
-    return digest("kronop winner", SCHEMA, __version__, description, target, device, rows)
+def key_of(description: str, target: str, device: str, size: str) -> str:
+    """The key of a description's text, a target's name, a device and a bucket of sizes, told."""
+    return digest("kronop winner", SCHEMA, __version__, description, target, device, size)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from kronop.artifacts import Launch, Status
 from kronop.descriptions.datatype import DataType
@@ -28,23 +28,23 @@ class Emitter(Protocol[Description, Problem]):
         """Whether `plan` will succeed, and the reason where not."""
         ...
 
-    def plan(self, description: Description, target: Target, rows: int | None = None) -> Plan:
+    def plan(self, description: Description, target: Target, size: Any = None, /) -> Plan:
         """The steps for a description that `supports` accepted.
 
         Args:
-            rows: about so many rows in all (M times the batch); None for many. Where other steps
-                gain nothing to speak of, they are those for many.
+            size: about that of the problems, of the family's class; None for large ones. Where
+                other steps gain nothing to speak of, they are those for large ones.
         """
         ...
 
     def candidates(
-        self, description: Description, target: Target, count: int, rows: int | None = None
+        self, description: Description, target: Target, count: int, size: Any = None, /
     ) -> tuple[Plan, ...]:
         """Up to `count` plans for the tuner to measure, at least 1; the first is that of `plan`."""
         ...
 
-    def workspace_bytes(self, plan: Plan, rows: int, threads: int) -> int:
-        """Bytes that a problem of `rows` rows (M times the batch) wants besides its tensors."""
+    def workspace_bytes(self, plan: Plan, size: Any, threads: int, /) -> int:
+        """Bytes that a problem of that size wants besides its tensors."""
         ...
 
     def launches(self, plan: Plan, problem: Problem) -> tuple[Launch, ...]:

@@ -205,9 +205,9 @@ def test_sizes_of_a_problem() -> None:
         "x86-generic", kronop.float32, [(2, 3), (5, 7)], side=kronop.Side.Left
     )
     assert (left.sizes(11).x_shape, left.sizes(11).y_shape) == ((21, 11), (10, 11))
-    with pytest.raises(kronop.ArgumentError, match="sizes"):
+    with pytest.raises(kronop.ArgumentError, match="rows"):
         operation.sizes(-1)
-    with pytest.raises(kronop.ArgumentError, match="sizes"):
+    with pytest.raises(kronop.ArgumentError, match="rows"):
         operation.sizes(1, batch=(2.5,))
 
 

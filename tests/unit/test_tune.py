@@ -17,8 +17,9 @@ from kronop.compiler import Cache
 from kronop.compiler.rows import Winner
 from kronop.core import tuning, winners
 from kronop.errors import CompileError
+from kronop.size import Rows
 
-ROWS = 20
+ROWS = Rows(20)
 
 
 @pytest.fixture(autouse=True)
@@ -150,7 +151,8 @@ def test_a_damaged_winner_is_a_miss(folder: Path, change: str) -> None:
         description="d",
         target="x86",
         device="here",
-        rows=4,
+        size="4 rows",
+        serves="4 to 7",
         name="n",
         nanoseconds=1000,
         untuned_nanoseconds=2000,
@@ -234,6 +236,8 @@ def test_a_gain_within_the_noise_changes_nothing(second: float, kept: int) -> No
         tuning.Outcome(place=place, name="", milliseconds=value)
         for place, value in enumerate(times)
     )
-    report = kronop.TuningReport(operation="", device="", rows=3, bucket=2, outcomes=outcomes)
+    report = kronop.TuningReport(
+        operation="", device="", size=Rows(3), bucket=Rows(2), outcomes=outcomes
+    )
     assert report.kept.place == kept
     assert report.best.place == (second < 1)

@@ -49,7 +49,7 @@ def test_the_same_gpu_with_another_driver(folder: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(compiler, "cuda_devices", lambda: True)
     monkeypatch.setattr(tuning_table, "default_device", lambda: Device("cuda", 0))
     operation = make_operation("sm_90a")
-    plans = operation.candidates(3, winners.bucket(ROWS))
+    plans = operation.candidates(3, ROWS)
     for place, measured in enumerate(("H200, driver 13000", "A100, driver 1"), 1):
         monkeypatch.setattr(winners, "machine", lambda *_, name=measured: name)
         times = {"milliseconds": 1.0, "untuned": 1.0}
@@ -66,7 +66,7 @@ def test_the_same_gpu_with_another_driver(folder: Path, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("place", 2), ("device", "another"), ("rows", -16), ("checksum", None), ("fingerprint", 5)],
+    [("place", 2), ("device", "another"), ("size", "16"), ("checksum", None), ("fingerprint", 5)],
 )
 def test_a_damaged_entry_is_refused_and_nothing_is_kept(
     folder: Path, key: str, value: object
@@ -105,5 +105,5 @@ def test_several_shapes_and_types_are_tuned_and_counted(capsys) -> None:
 
 
 def test_fewer_than_no_rows_have_no_plan() -> None:
-    with pytest.raises(kronop.ArgumentError, match="rows: expected at least 0, got -1"):
+    with pytest.raises(kronop.ArgumentError, match="rows: expected an integer of at least 0, got -1"):
         make_operation().plan_for(-1)

@@ -19,6 +19,7 @@ from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, StridedMatrix
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.families.kron.description import KronMatmulDescription, KronProblem, Side
+from kronop.size import Rows
 
 
 @dataclasses.dataclass(slots=True)
@@ -221,7 +222,7 @@ class KronMatmulArguments(Arguments):
         for operand in operands.values():
             operand.form = form_for(operand.view, operand.description, self._device)
         self._operands = operands
-        if not self._rows():
+        if not self.size:
             return
         self._loops = self._collapse()
         if len(self._loops.extents) > MOST_BATCH_DIMENSIONS:
@@ -259,8 +260,9 @@ class KronMatmulArguments(Arguments):
                 full = (*self._batch, *shape[-2:])
                 operand.form = form_for(operand.view, operand.description, self._device, full)
 
-    def _rows(self) -> int:
-        return self._m * math.prod(self._batch)
+    @property
+    def size(self) -> Rows:
+        return Rows(self._m * math.prod(self._batch))
 
     def _problem(self, places: Places, workspace: int) -> KronProblem:
         matrices: dict[str, StridedMatrix] = {}

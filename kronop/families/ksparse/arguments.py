@@ -28,6 +28,7 @@ from kronop.families.ksparse.chain_description import (
     StridedFactor,
 )
 from kronop.families.ksparse.description import KSparseDescription, KSparseProblem
+from kronop.size import Rows
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -143,7 +144,7 @@ class SparseArguments(Arguments):
             (item.strides[0], item.strides[1:]) if last else (item.strides[-1], item.strides[:-1])
         )
         row = flat_stride(self._lead, steps)
-        shape = self._ordered(self._rows(), features)
+        shape = self._ordered(self.size, features)
         matrix = item.reshaped(shape, self._ordered(row or 0, step))
         # A tensor of more dimensions may keep a promise that its matrix breaks; then it is copied.
         differs = len(item.shape) > 2 and not keeps_promise(matrix, description)
@@ -164,7 +165,7 @@ class SparseArguments(Arguments):
 
     def _new_result(self, like: TensorView) -> _Flat:
         what = self._description
-        matrix = what.y_shape(self._rows())
+        matrix = what.y_shape(self.size)
         columns_first = what.Y.layout is Layout.ColumnMajor
         row, column = matrix_strides(matrix, what.Y.layout, 1)
         planned = dataclasses.replace(
@@ -183,8 +184,9 @@ class SparseArguments(Arguments):
             self.Y = empty(like, self._result_shape, what.Y.element)
         return self._flat(view(self.Y, "Y"), "Y")
 
-    def _rows(self) -> int:
-        return math.prod(self._lead)
+    @property
+    def size(self) -> Rows:
+        return Rows(math.prod(self._lead))
 
     def _ends(self, places: Places, workspace: int) -> dict[str, Any]:
         """What problems of one factor and of chains have in common."""
@@ -196,7 +198,7 @@ class SparseArguments(Arguments):
             source = result if self._source_is_result else self._placed(places, "Z")
         bias, bias_stride = self._place_bias(places)
         return {
-            "rows": self._rows(),
+            "rows": self.size,
             "x": self._placed(places, "X"),
             "z": source,
             "bias": bias,

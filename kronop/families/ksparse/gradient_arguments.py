@@ -27,6 +27,7 @@ from kronop.families.ksparse.gradient_description import (
     KSparseGradientProblem,
     StridedWeights,
 )
+from kronop.size import Rows
 
 _NOTHING = StridedMatrix(pointer=0, row=0, column=0)
 _MOST_ROWS = 2**31 - 1
@@ -132,8 +133,9 @@ class KSparseGradientArguments(Arguments):
         every = {"X": what.X, "G": what.G, "Z": what.Y, "Y": what.Y}
         return every.get(name) or TensorDescription(what.X.element)
 
-    def _rows(self) -> int:
-        return self._batch_size
+    @property
+    def size(self) -> Rows:
+        return Rows(self._batch_size)
 
     def launches(self, planned: Planned, places: Places) -> tuple[Launch, ...]:
         """The kernel calls over the memory of `places`; an empty sum is written as well."""

@@ -17,6 +17,7 @@ from kronop.args.tensor import check_promise, empty, view
 from kronop.args.view import contiguous_strides
 from kronop.descriptions.epilogue import EpilogueArguments
 from kronop.errors import ArgumentError, mismatch
+from kronop.size import Rows
 from tests.families.scaled.description import ScaledDescription, ScaledProblem
 
 
@@ -56,8 +57,9 @@ class ScaledArguments(Arguments):
         self._views, self._items = views, self._m * what.columns
         self._source_is_result = self.output_op.beta != 0 and same_elements(views["Z"], views["Y"])
 
-    def _rows(self) -> int:
-        return self._m
+    @property
+    def size(self) -> Rows:
+        return Rows(self._m)
 
     def _problem(self, places: Places, workspace: int) -> ScaledProblem:
         return ScaledProblem(

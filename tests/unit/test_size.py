@@ -1,0 +1,31 @@
+"""Sizes: what plans and winners are kept for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import kronop
+from kronop.size import Rows
+
+
+@pytest.mark.parametrize(
+    ("rows", "bucket"), [(0, 1), (1, 1), (2, 2), (3, 2), (4, 4), (1023, 512), (1024, 1024)]
+)
+def test_buckets_are_powers_of_two(rows: int, bucket: int) -> None:
+    assert Rows(rows).bucket() == bucket
+    assert isinstance(Rows(rows).bucket(), Rows)
+    assert Rows(bucket).served() == f"{bucket} to {2 * bucket - 1}"
+
+
+def test_no_rows_are_nothing_to_do() -> None:
+    assert not Rows(0)
+    assert Rows(3).times(4) == 12
+    assert Rows(5).told() == "5 rows"
+
+
+@pytest.mark.parametrize("count", [-1, 2.0, True, "4", None])
+def test_what_counts_no_rows(count: Any) -> None:
+    with pytest.raises(kronop.ArgumentError, match="rows"):
+        Rows(count)

@@ -28,6 +28,7 @@ import kronop.emit
 import kronop.families
 from kronop.compiler import Cache
 from kronop.descriptions.datatype import TENSOR_TYPES, DataType
+from kronop.emit.render import render
 from tests import support
 
 _TARGETS = ("sm_80", "sm_90a", "x86-avx512", "x86-amx", "x86-avx2")
@@ -148,7 +149,8 @@ def _digests(name: str, make: Callable[[], Any]) -> Iterator[str]:
 
 
 def _told(purpose: str, plan: Any) -> str:
-    return f"{purpose}:{len(plan.steps)}:{_digest(repr(plan.steps))}:{_digest(plan.explain())}"
+    sources = repr([source.text for source in render(plan)])
+    return f"{purpose}:{len(plan.steps)}:{_digest(sources)}:{_digest(plan.explain())}"
 
 
 def _digest(text: str) -> str:
@@ -157,8 +159,10 @@ def _digest(text: str) -> str:
 
 def _report(cases: list[Case]) -> dict[str, Any]:
     """Worst times by family, element type and target, and the slowest cases."""
-    for module in pkgutil.walk_packages(kronop.emit.__path__, "kronop.emit."):
-        importlib.import_module(module.name)
+    for room in (kronop.emit, kronop.families):
+        for module in pkgutil.walk_packages(room.__path__, f"{room.__name__}."):
+            if "torch" not in module.name.split("."):
+                importlib.import_module(module.name)
     times = {name: measured for name, make in cases if (measured := _measure(make))}
     worst: dict[str, Any] = {}
     for name, measured in times.items():

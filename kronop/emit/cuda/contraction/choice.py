@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from math import inf, pow
 
@@ -59,15 +58,13 @@ def candidates(
     rejected: Refused = []
     if work.splits is not None:
         offered = list(mma_choice.proposed(work, given))
-        accepted += _of_mma(offered, rows, target, most, price, limit)
-        rejected += _refused(offered, target)
+        accepted += _of_mma(offered, rows, target, most, price, limit, rejected)
         if given is not None:
             if not accepted and not rejected:
                 rejected.append(("threadblock_shape", _undivided(given)))
             return accepted, rejected
-        if min(work.contracted, work.produced) >= LEAST_OF_MMA and any(
-            item.status(target) for item in offered
-        ):
+        full = min(work.contracted, work.produced) >= LEAST_OF_MMA
+        if full and (accepted or any(item.status(target) for item in offered)):
             return accepted, rejected
     simt, refused = simt_choice.candidates(work, target, given)
     if simt:
@@ -84,22 +81,22 @@ def _of_mma(
     most: int,
     price: Price,
     limit: float,
+    refused: Refused,
 ) -> Costed:
+    """The cheapest, and in `refused` some of those that might have been cheaper."""
+
     def floor(item: MmaContract) -> float:
         return price(item, cost.least_of_mma(item, rows, target))
 
     def judge(item: MmaContract) -> float | None:
-        return price(item, item.cost(rows, target)) if item.status(target) else None
+        status = item.status(target)
+        if status:
+            return price(item, item.cost(rows, target))
+        if len(refused) < MOST_REFUSED:
+            refused.append((str(item), status.reason))
+        return None
 
     return [*cheapest(offered, floor, judge, most=most, limit=limit)[:most]]
-
-
-def _refused(offered: Sequence[ContractDesign], target: Target) -> Refused:
-    """The first designs that do not fit, with the reason."""
-    refused = (
-        (str(item), status.reason) for item in offered if not (status := item.status(target))
-    )
-    return list(itertools.islice(refused, MOST_REFUSED))
 
 
 def even_candidates(

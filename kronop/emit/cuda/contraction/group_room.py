@@ -5,13 +5,13 @@ from __future__ import annotations
 import enum
 import functools
 from dataclasses import dataclass
-from functools import cached_property
 
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.contraction import banks
 from kronop.emit.cuda.contraction.design import ContractDesign
 from kronop.emit.cuda.contraction.mma import vectors_of
 from kronop.emit.cuda.contraction.work import Contraction, Order
+from kronop.emit.design import derived
 
 TEAM_ROWS, TEAM, _TEAM_WARPS = 64, 128, 4
 # Teams that multiply.
@@ -66,15 +66,15 @@ class GroupRoom(ContractDesign):
     def images(self) -> bool:
         return self.weights is Weights.Images
 
-    @cached_property
+    @derived
     def along_rows(self) -> int:
         return TEAMS // (self.along_lanes * self.along_outputs)
 
-    @cached_property
+    @derived
     def m(self) -> int:
         return TEAM_ROWS * self.team_m * self.along_rows
 
-    @cached_property
+    @derived
     def team_n(self) -> int:
         return self.n // self.along_outputs
 
@@ -82,7 +82,7 @@ class GroupRoom(ContractDesign):
     def threads(self) -> int:
         return (TEAMS + 2) * TEAM
 
-    @cached_property
+    @derived
     def team_lanes(self) -> int:
         return self.lanes // self.along_lanes
 
@@ -117,7 +117,7 @@ class GroupRoom(ContractDesign):
         side."""
         return TEAM_ROWS if self.work.y_order is Order.Rows else TEAM_ROWS // _TEAM_WARPS
 
-    @cached_property
+    @derived
     def part_outputs(self) -> int:
         """Outputs of a part: one run of memory, and few enough for the registers of who stores
         it."""
@@ -133,7 +133,7 @@ class GroupRoom(ContractDesign):
         """Parts of a team's results that have room in shared memory."""
         return self.parts // 2 if self.halves else self.parts
 
-    @cached_property
+    @derived
     def pitches(self) -> tuple[int, int]:
         """From one run of X and of the results to the next in shared memory."""
         work, lanes, part = self.work, self.lanes, self.part_outputs
@@ -196,7 +196,7 @@ class GroupRoom(ContractDesign):
     def barriers_at(self) -> int:
         return self.results_at + self._results_bytes
 
-    @cached_property
+    @derived
     def shared_bytes(self) -> int:
         """Stages, W where it stays, results on their way, and barriers."""
         barriers = (2 * self.stages + 2 * self._units + 3) * _BARRIER

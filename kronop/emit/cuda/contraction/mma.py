@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar
 
 from kronop.artifacts import Status
@@ -21,7 +20,7 @@ from kronop.emit.cuda.contraction.design import (
 )
 from kronop.emit.cuda.contraction.work import Contraction, Order
 from kronop.emit.cuda.operands import View
-from kronop.emit.design import Constant
+from kronop.emit.design import Constant, derived
 from kronop.target import Target
 
 # Contracted steps of a warp's products, and the rows and outputs of one product.
@@ -78,20 +77,20 @@ class MmaContract(ContractDesign):
     warp_n: int
     warps: tuple[int, int, int, int]
 
-    @cached_property
+    @derived
     def m(self) -> int:
         return self.warp_m * ROWS * self.warps[1]
 
-    @cached_property
+    @derived
     def n(self) -> int:
         return self.warp_n * OUTPUTS * self.warps[2]
 
-    @cached_property
+    @derived
     def threads(self) -> int:
         lanes, m, n, k = self.warps
         return 32 * lanes * m * n * k
 
-    @cached_property
+    @derived
     def warp_lanes(self) -> int:
         return self.lanes // self.warps[0]
 
@@ -112,11 +111,11 @@ class MmaContract(ContractDesign):
         """Whether a block has all lanes, so that runs along them go on along the own index."""
         return 1 < self.work.lanes == self.lanes
 
-    @cached_property
+    @derived
     def vectors(self) -> tuple[int, int, int]:
         return vectors_of(self.work, self.lanes)
 
-    @cached_property
+    @derived
     def pairs(self) -> tuple[bool, bool]:
         """Whether X and W come in pairs through registers where memory allows no vectors.
 
@@ -135,7 +134,7 @@ class MmaContract(ContractDesign):
         unknown = work.x_order is Order.Rows and work.run is None
         return needed(work.x_order, 1 if unknown else x), needed(work.w_order, w)
 
-    @cached_property
+    @derived
     def pitches(self) -> tuple[Pitch, Pitch, Pitch]:
         """From one run of X, W and of the results to the next in shared memory."""
         work, lanes = self.work, self.lanes
@@ -151,7 +150,7 @@ class MmaContract(ContractDesign):
         results = banks.results_pitch(run, work.y_order, lanes, work.accumulator, pairs)
         return operand(work.x_order, self.m), operand(work.w_order, self.n), results
 
-    @cached_property
+    @derived
     def stage_elements(self) -> tuple[int, int]:
         """Elements of X and of W that a stage has room for."""
         work, (x, w, _) = self.work, self.pitches
@@ -160,20 +159,20 @@ class MmaContract(ContractDesign):
             tile_size(work.w_order, self.lanes, self.k, self.n, w.stride),
         )
 
-    @cached_property
+    @derived
     def shared_bytes(self) -> int:
         """Row offsets, and the larger of all stages and of one part of the results."""
         stages = self.stages * sum(self.stage_elements) * self.work.source.bytes
         return offsets_bytes(self.m) + max(stages, self.results_bytes)
 
-    @cached_property
+    @derived
     def results_bytes(self) -> int:
         """Bytes of one part of the results, once for each warp along the contracted index."""
         work, (rows, outputs) = self.work, self.part
         size = tile_size(work.y_order, self.lanes, outputs, rows, self.pitches[2].stride)
         return size * work.accumulator.bytes * self.warps[3]
 
-    @cached_property
+    @derived
     def registers(self) -> int:
         """An upper estimate of the registers of a thread: sums, fragments, and pieces on their
         way."""
@@ -223,7 +222,7 @@ class MmaContract(ContractDesign):
             )
         return Status.accept()
 
-    @cached_property
+    @derived
     def units(self) -> tuple[float, ...]:
         """Cycles of each unit: see `cost.units`."""
         from kronop.emit.cuda.contraction import cost

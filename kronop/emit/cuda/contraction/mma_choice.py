@@ -11,7 +11,9 @@ from kronop.emit.cuda.contraction.mma import OUTPUTS, SLAB, MmaContract
 from kronop.emit.cuda.contraction.work import Contraction, Order
 
 _MOST_SUMS, _MOST_STAGES = 128, 4
-_MOST_THREADS, _MOST_DEPTH = 256, 128
+_MOST_DEPTH = 128
+# The fewest and the most warps of a block.
+_WARPS = 4, 8
 _DEPTHS = (16, 32, 64, 128, 256, 512)
 # Of memory, which no run of a step should use in part.
 _SECTOR_BYTES = 32
@@ -22,8 +24,7 @@ _FEW_PRODUCTS = 4
 def proposed(work: Contraction, tile: TileDescription | None) -> Iterator[MmaContract]:
     """Tiles to consider: all that a user's tile leaves open, or of several sizes."""
     for lanes, along in lanes_of(work):
-        for shape in _warps(work, lanes // along, tile):
-            warp_m, warp_n, (m, n, k), depth, stages = shape
+        for warp_m, warp_n, (m, n, k), depth, stages in _warps(work, lanes // along, along, tile):
             candidate = MmaContract(
                 work=work,
                 lanes=lanes,
@@ -33,11 +34,7 @@ def proposed(work: Contraction, tile: TileDescription | None) -> Iterator[MmaCon
                 k=depth,
                 stages=stages,
             )
-            if tile is not None:
-                given = (*tile.threadblock_shape, 32 * tile.warps)
-                if (candidate.m, candidate.n, candidate.k, candidate.threads) == given:
-                    yield candidate
-            elif 128 <= candidate.threads <= _MOST_THREADS:
+            if tile is None or (candidate.m, candidate.n) == tile.threadblock_shape[:2]:
                 yield candidate
 
 
@@ -58,8 +55,12 @@ def lanes_of(work: Contraction) -> list[tuple[int, int]]:
 _Shape = tuple[int, int, tuple[int, int, int], int, int]
 
 
-def _warps(work: Contraction, lanes: int, tile: TileDescription | None) -> Iterator[_Shape]:
-    """Products of a warp of so many lanes, warps along rows, outputs and k, k and stages."""
+def _warps(
+    work: Contraction, lanes: int, along: int, tile: TileDescription | None
+) -> Iterator[_Shape]:
+    """Products of a warp of so many lanes, warps along rows, outputs and k (and `along` lanes), k
+    and stages."""
+    warps = range(_WARPS[0], _WARPS[1] + 1) if tile is None else range(tile.warps, tile.warps + 1)
     words = max(1, work.source.bytes // 4)
     depth = operands.round_up(work.contracted, SLAB)
     stages = range(1, _MOST_STAGES + 1)
@@ -74,6 +75,8 @@ def _warps(work: Contraction, lanes: int, tile: TileDescription | None) -> Itera
             continue
         shared = (1, 2, 4, 8) if lanes * warp_m * warp_n <= _FEW_PRODUCTS else (1, 2)
         for m, n, k in itertools.product((1, 2, 4, 8), (1, 2, 4, 8), shared):
+            if along * m * n * k not in warps:
+                continue
             wide = warp_n * OUTPUTS * n
             if tile is None and wide > max(2 * OUTPUTS, 2 * outputs):
                 continue

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar
 
 from kronop.artifacts import Status
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.contraction.design import ContractDesign, offsets_bytes
 from kronop.emit.cuda.contraction.work import Order
-from kronop.emit.design import Constant
+from kronop.emit.design import Constant, derived
 from kronop.target import Target
 
 
@@ -42,7 +41,7 @@ class SimtContract(ContractDesign):
         block = f"{self.lanes} lanes x {self.m} x {self.n} x {self.k}"
         return f"{block}, {self.thread_m} x {self.thread_n} a thread"
 
-    @cached_property
+    @derived
     def vectors(self) -> tuple[int, int, int]:
         """What is promised, as far as it divides the tile."""
         work = self.work
@@ -57,7 +56,7 @@ class SimtContract(ContractDesign):
             widest(work.y_alignment, work.y_order, self.n, self.m),
         )
 
-    @cached_property
+    @derived
     def shared_bytes(self) -> int:
         """Row offsets, and the larger of the stages of both operands' tiles and the results."""
         accumulator = self.work.accumulator
@@ -67,7 +66,7 @@ class SimtContract(ContractDesign):
         results = self.lanes * (self.m * self.n + pad * max(self.m, self.n) + pad)
         return offsets_bytes(self.m) + max(self.stages * stage, results) * accumulator.bytes
 
-    @cached_property
+    @derived
     def registers(self) -> int:
         """An upper estimate of the registers of a thread."""
         words = self.work.accumulator.bytes // 4

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from functools import cached_property
 
 from kronop.descriptions.datatype import DataType, float32
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.cuda import operands
-from kronop.emit.design import Decision
+from kronop.emit.design import Decision, derived
 
 # Axes that the rows and the groups of a call may have.
 ROW_AXES, GROUP_AXES = 3, 4
@@ -61,7 +60,7 @@ class Contraction(Decision):
     def accumulator(self) -> DataType:
         return self.math.element_accumulator
 
-    @cached_property
+    @derived
     def splits(self) -> bool | None:
         """Whether operands are taken as two each, as in `splits_of`; None where no tensor core
         does."""

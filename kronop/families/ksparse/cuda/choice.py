@@ -22,7 +22,7 @@ from kronop.families.ksparse.cuda.contract_parted import Parted
 from kronop.families.ksparse.description import KSparseDescription
 from kronop.target import Target
 
-_MOST_SLOWER = 8
+_MOST_SLOWER = 3
 # The best, what is told of others, and one that may be put in front.
 _FEWEST = 2 + _MOST_SLOWER
 # A plan knows no batch: one that training has.

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.strided import StridedMatrix
 from kronop.emit.cuda import operands
-from kronop.emit.design import Design, Instantiation
+from kronop.emit.design import Design, Instantiation, derived
 from kronop.target import Target
 
 # Lanes that a block can have at once, all of them.
@@ -79,7 +78,7 @@ class MoveLanes(Design):
         """Elements of an access: an octet of pieces is a line."""
         return operands.vector_of(self.element)
 
-    @cached_property
+    @derived
     def octets(self) -> int:
         """Pieces of a matrix's lane that a block has."""
         pieces = operands.cover(self.own, self.piece)
@@ -89,7 +88,7 @@ class MoveLanes(Design):
     def run(self) -> int:
         return next(size for size in operands.powers_of_two(1, _MOST_OCTETS) if size >= self.octets)
 
-    @cached_property
+    @derived
     def matrices(self) -> int:
         """Of a block."""
         whole = _TILE_BYTES // (self.octets * self.lanes * operands.VECTOR_BYTES)

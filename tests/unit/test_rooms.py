@@ -13,7 +13,7 @@ import kronop
 from kronop import families
 
 _ROOT = Path(kronop.__file__).parent
-_LEAVES = {"errors", "knobs", "target", "artifacts", "version", "cpus"}
+_LEAVES = {"errors", "knobs", "target", "artifacts", "size", "version", "cpus"}
 _ALLOWED = {
     "descriptions": _LEAVES | {"descriptions"},
     "emit": _LEAVES | {"descriptions", "emit"},

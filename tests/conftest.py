@@ -57,6 +57,22 @@ def _made_anew(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def _quick_builds(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Kernels for x86 are built without optimisation, which takes a third of the time, but where a
+    test is `optimised` or all combinations run."""
+    from kronop.compiler import host_backend
+
+    optimised = request.node.get_closest_marker("optimised")
+    if optimised or request.config.getoption("--full"):
+        yield
+        return
+    quick = tuple("-O0" if flag == "-O3" else flag for flag in host_backend._FLAGS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(host_backend, "_FLAGS", quick)
+        yield
+
+
 @pytest.fixture
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """As a process that has compiled nothing, with a cache that no other process uses."""

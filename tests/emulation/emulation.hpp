@@ -16,6 +16,8 @@
 #include <type_traits>
 #include <vector>
 
+#pragma GCC push_options
+#pragma GCC optimize("O2")
 #define KRONOP_EMULATION
 #define __global__
 #define __device__
@@ -535,3 +537,4 @@ inline const T* of_block(const T* pointer, int rank) {
   return reinterpret_cast<const T*>(emulation::shared_of(rank) + offset);
 }
 }  // namespace kronop
+#pragma GCC pop_options

@@ -16,7 +16,7 @@ from tests.emulation.batches import Unit
 _HEADER = Path(__file__).with_name("emulation.hpp")
 # A vector that is not aligned to its size ends the process here, as it ends a kernel on a GPU.
 _CHECKS = ("-fsanitize=alignment", "-fsanitize-undefined-trap-on-error")
-_FLAGS = ("-O1", *_CHECKS, "-include", str(_HEADER))
+_FLAGS = ("-Og", *_CHECKS, "-include", str(_HEADER))
 # Of several in one unit none has C's linkage, under which all would be the same function.
 _ENTRY = 'extern "C" __global__'
 _WRAPPER = """

@@ -5,6 +5,9 @@
 //
 // Fibres enter their stacks through <ucontext.h>, and change places by the compiler's own long jumps:
 // a swapcontext asks the kernel for the signals each time, which took most of a run.
+//
+// Kernels are compiled with little optimisation, since there are many and they run once; what stands
+// here is shared by all of them and takes most of their time.
 #pragma once
 
 #include <ucontext.h>

@@ -16,6 +16,7 @@ from tests.emulation.batches import Unit
 _HEADER = Path(__file__).with_name("emulation.hpp")
 # A vector that is not aligned to its size ends the process here, as it ends a kernel on a GPU.
 _CHECKS = ("-fsanitize=alignment", "-fsanitize-undefined-trap-on-error")
+# With -O0 runs take what the compiler saves, with -O1 the other way round.
 _FLAGS = ("-Og", *_CHECKS, "-include", str(_HEADER))
 # Of several in one unit none has C's linkage, under which all would be the same function.
 _ENTRY = 'extern "C" __global__'

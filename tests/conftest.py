@@ -23,6 +23,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--full", action="store_true", help="all combinations where pairs of choices would do"
     )
+    parser.addoption("--reached", action="store_true", help="which designs ran, of some tests too")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    from tests import reached
+
+    config.pluginmanager.register(reached.Plugin())
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from kronop.artifacts import Launch, Source
 from kronop.emit.plan import Plan
 from kronop.emit.render import render
+from tests import reached
 from tests.emulation import batches
 from tests.emulation.batches import Unit
 
@@ -45,6 +46,7 @@ class Emulator:
         units = [_unit(source) for source in render(plan)]
         self.gathered = batches.note(units)
         self.kernels = [] if self.gathered else [_load(unit, folder) for unit in units]
+        self.entries = [step.entry for step in plan.steps]
         self.clusters = [dict(step.constants).get("kCluster", 1) for step in plan.steps]
 
     def run(self, launches: Sequence[Launch]) -> None:
@@ -54,6 +56,7 @@ class Emulator:
         """
         before = 0
         for launch in launches:
+            reached.ran(self.entries[launch.step])
             said = self.kernels[launch.step](
                 launch.parameters,
                 launch.grid[0],

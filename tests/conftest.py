@@ -23,6 +23,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--full", action="store_true", help="all combinations where pairs of choices would do"
     )
+    parser.addoption("--reached", action="store_true", help="which designs ran, of some tests too")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    from tests import reached
+
+    config.pluginmanager.register(reached.Plugin())
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -54,6 +61,22 @@ def _made_anew(request: pytest.FixtureRequest) -> Iterator[None]:
         patch.setattr(remembered, "_planner", lambda emitter: "")
         if "monkeypatch" in request.fixturenames:
             remembered.candidate.cache_clear()
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _quick_builds(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Kernels for x86 are built without optimisation, which takes a third of the time, but where a
+    test is `optimised` or all combinations run."""
+    from kronop.compiler import host_backend
+
+    optimised = request.node.get_closest_marker("optimised")
+    if optimised or request.config.getoption("--full"):
+        yield
+        return
+    quick = tuple("-O0" if flag == "-O3" else flag for flag in host_backend._FLAGS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(host_backend, "_FLAGS", quick)
         yield
 
 

@@ -19,6 +19,7 @@ from kronop.target import detect_x86_arch
 from tests import support
 from tests.covering import combinations
 
+pytestmark = pytest.mark.optimised
 _X86 = ("generic", "avx2", "avx512", "amx")
 _RUNNABLE = _X86[: _X86.index(detect_x86_arch()) + 1]
 _CUDA = support.cuda_target()

@@ -145,24 +145,24 @@ BYTES = [
 ]
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize(("factors", "side", "alignment"), BYTES)
+@pytest.mark.covering(case=BYTES, target=TARGETS, saturates=[False, True])
 def test_bytes(
     monkeypatch: pytest.MonkeyPatch,
-    factors: list[tuple[int, int]],
-    side: Side,
-    alignment: int,
+    case: tuple[list[tuple[int, int]], Side, int],
     target: str,
+    saturates: bool,
 ) -> None:
+    factors, side, alignment = case
     # Ordinary cores may be the planner's choice; this is about the tensor cores.
     monkeypatch.setattr(tiles, "simt_tiles", lambda *_: [])
     support.forget_passes()
-    clamp = LinearCombinationClamp(int8, alignment, int32, int32)
-    for epilogue in (LinearCombination(int32, min(4, alignment), int32, int32), clamp):
-        description = kron(factors, int8, side, alignment, epilogue=epilogue, tensor_op=True)
-        plan = CudaKronEmitter().plan(description, Target.parse(target))
-        assert {step.template for step in plan.steps} == {"kronop::kron_mma"}
-        check(plan)
+    epilogue: Epilogue = LinearCombination(int32, min(4, alignment), int32, int32)
+    if saturates:
+        epilogue = LinearCombinationClamp(int8, alignment, int32, int32)
+    description = kron(factors, int8, side, alignment, epilogue=epilogue, tensor_op=True)
+    plan = CudaKronEmitter().plan(description, Target.parse(target))
+    assert {step.template for step in plan.steps} == {"kronop::kron_mma"}
+    check(plan)
     support.forget_passes()
 
 
@@ -172,11 +172,11 @@ def test_transposed_operands(target: str) -> None:
     check(CudaKronEmitter().plan(description, Target.parse(target)))
 
 
-@pytest.mark.parametrize("kind", [LinearCombination, LinearCombinationClamp])
-@pytest.mark.parametrize(
-    "output", [float16, bfloat16, float32, float64], ids=lambda item: item.name
+@pytest.mark.covering(
+    element=[int32, int64],
+    output=[float16, bfloat16, float32, float64],
+    kind=[LinearCombination, LinearCombinationClamp],
 )
-@pytest.mark.parametrize("element", [int32, int64], ids=lambda item: item.name)
 def test_integer_sums_become_floats(element: DataType, output: DataType, kind: Any) -> None:
     epilogue = kind(output, 1, element, element)
     description = kron([(2, 3)], element, Side.Right, 1, epilogue=epilogue)
@@ -256,12 +256,17 @@ FLOAT8_PATTERNS = [
 ]
 
 
-@pytest.mark.parametrize("batch_last", [False, True])
-@pytest.mark.parametrize("pattern", FLOAT8_PATTERNS)
-def test_8_bit_floats(pattern: tuple[int, int, int, int], batch_last: bool) -> None:
-    for element, alignment in ((float8_e4m3fn, 16), (float8_e5m2, 1)):
-        instruction = MathInstruction.tensor_op(element)
-        check(_ksparse(instruction, pattern, batch_last, alignment, "sm_90a"))
+@pytest.mark.covering(
+    pattern=FLOAT8_PATTERNS,
+    batch_last=[False, True],
+    element=[float8_e4m3fn, float8_e5m2],
+    alignment=[16, 1],
+)
+def test_8_bit_floats(
+    pattern: tuple[int, int, int, int], batch_last: bool, element: DataType, alignment: int
+) -> None:
+    instruction = MathInstruction.tensor_op(element)
+    check(_ksparse(instruction, pattern, batch_last, alignment, "sm_90a"))
 
 
 def test_8_bit_floats_are_for_gpus_that_convert_them() -> None:

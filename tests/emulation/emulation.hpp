@@ -5,6 +5,9 @@
 //
 // Fibres enter their stacks through <ucontext.h>, and change places by the compiler's own long jumps:
 // a swapcontext asks the kernel for the signals each time, which took most of a run.
+//
+// Kernels are compiled with little optimisation, since there are many and they run once; what stands
+// here is shared by all of them and takes most of their time.
 #pragma once
 
 #include <ucontext.h>
@@ -16,6 +19,8 @@
 #include <type_traits>
 #include <vector>
 
+#pragma GCC push_options
+#pragma GCC optimize("O2")
 #define KRONOP_EMULATION
 #define __global__
 #define __device__
@@ -535,3 +540,4 @@ inline const T* of_block(const T* pointer, int rank) {
   return reinterpret_cast<const T*>(emulation::shared_of(rank) + offset);
 }
 }  // namespace kronop
+#pragma GCC pop_options

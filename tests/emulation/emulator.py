@@ -10,13 +10,15 @@ from typing import Any
 from kronop.artifacts import Launch, Source
 from kronop.emit.plan import Plan
 from kronop.emit.render import render
+from tests import reached
 from tests.emulation import batches
 from tests.emulation.batches import Unit
 
 _HEADER = Path(__file__).with_name("emulation.hpp")
 # A vector that is not aligned to its size ends the process here, as it ends a kernel on a GPU.
 _CHECKS = ("-fsanitize=alignment", "-fsanitize-undefined-trap-on-error")
-_FLAGS = ("-O1", *_CHECKS, "-include", str(_HEADER))
+# With -O0 runs take what the compiler saves, with -O1 the other way round.
+_FLAGS = ("-Og", *_CHECKS, "-include", str(_HEADER))
 # Of several in one unit none has C's linkage, under which all would be the same function.
 _ENTRY = 'extern "C" __global__'
 _WRAPPER = """
@@ -44,6 +46,7 @@ class Emulator:
         units = [_unit(source) for source in render(plan)]
         self.gathered = batches.note(units)
         self.kernels = [] if self.gathered else [_load(unit, folder) for unit in units]
+        self.entries = [step.entry for step in plan.steps]
         self.clusters = [step.design.instantiation(plan.target).cluster for step in plan.steps]
 
     def run(self, launches: Sequence[Launch]) -> None:
@@ -53,6 +56,7 @@ class Emulator:
         """
         before = 0
         for launch in launches:
+            reached.ran(self.entries[launch.step])
             said = self.kernels[launch.step](
                 launch.parameters,
                 launch.grid[0],

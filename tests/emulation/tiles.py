@@ -20,7 +20,7 @@ NATIVE = pytest.mark.skipif(detect_x86_arch() != "amx", reason="no AMX here")
 
 
 _HERE = Path(__file__).parent
-_FLAGS = ("-O1", "-Wno-psabi", "-DKRONOP_EMULATED_TILES", f"-I{_HERE}")
+_FLAGS = ("-O0", "-Wno-psabi", "-DKRONOP_EMULATED_TILES", f"-I{_HERE}")
 _CHECKS = ("-Werror=overflow", "-Werror=narrowing")
 
 

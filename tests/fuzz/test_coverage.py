@@ -6,29 +6,8 @@ import pytest
 
 from tests.fuzz import coverage
 from tests.fuzz.generate import Settings
+from tests.fuzz.styles import STYLES
 
-_ORDERS = ("X by own", "X by rows", "X by lanes", "Y by own", "Y by rows", "Y by lanes")
-_STYLES = {
-    "kron_tile": ("plain", "few rows"),
-    "kron_mma": (
-        *("plain", "split", "half", "single", "pairs", "staged", "in memory", "staged in"),
-        *("staged out", "grouped", "cluster", "buffers", "merged", "few rows"),
-    ),
-    "contract_tiles": ("kron", "ksparse", *_ORDERS, "lanes", "few rows"),
-    "contract_mma": ("kron", "ksparse", *_ORDERS, "lanes", "plain", "split", "along k", "few rows"),
-    "contract_group": (
-        *(*_ORDERS, "resident", "images", "stages", "teams along rows", "teams along lanes"),
-        *("teams along outputs", "lanes", "halves", "packs", "plain", "split", "few rows"),
-    ),
-    "pack_weights": ("plain", "few rows"),
-    "pack_images": ("plain", "few rows"),
-    "move_lanes": ("apart", "together"),
-    "chain_mma": (*_ORDERS, "resident", "stages", "plain", "split", "lanes", "few rows"),
-    "ksparse_gradient": ("along", "across", "lanes", "tied", "apart", "plain", "split"),
-    "gradient_group": ("1 teams", "2 teams", "3 teams", "along", "across", "moved"),
-    "add_shares": ("slices", "whole"),
-    "factor_gradients": ("plain",),
-}
 # Numbers of few cases that reach all together; such a list is what `python -m tests.fuzz --plan 300
 # --seed 18 --only kron` ends with.
 _NAMES = {
@@ -44,7 +23,7 @@ def test_every_style_is_reached() -> None:
         settings = Settings(targets=("sm_90a",), only=only)
         count, _ = coverage.tally([f"18.0.{index}" for index in names], settings)
         reached |= set(count)
-    wanted = {f"{template}: {word}" for template, words in _STYLES.items() for word in words}
+    wanted = {f"{template}: {word}" for template, words in STYLES.items() for word in words}
     missing = sorted(wanted - reached)
     assert not missing, f"{missing}: the planner or the generator has changed; find other names"
 

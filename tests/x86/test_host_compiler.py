@@ -24,7 +24,7 @@ from kronop.errors import CompileError, DeviceError
 from kronop.target import Target
 from tests import support
 
-pytestmark = pytest.mark.usefixtures("own_cache")
+pytestmark = [pytest.mark.usefixtures("own_cache"), pytest.mark.optimised]
 ROOT = Path(__file__).parents[2]
 X86 = Target.parse("x86")
 

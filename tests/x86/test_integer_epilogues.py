@@ -8,6 +8,7 @@ import pytest
 import kronop
 from tests import support
 
+pytestmark = pytest.mark.optimised
 _LINEAR, _CLAMP = kronop.LinearCombination, kronop.LinearCombinationClamp
 _OUTPUTS = (kronop.int8, *support.ELEMENTS)
 
@@ -32,9 +33,7 @@ def _run(element, epilogue, x, factor, scalars=()):
     return y, operation.description.reference(x, [factor], None, output_op)
 
 
-@pytest.mark.parametrize("kind", [_LINEAR, _CLAMP], ids=["linear", "clamp"])
-@pytest.mark.parametrize("output", _OUTPUTS, ids=lambda item: item.name)
-@pytest.mark.parametrize("element", [kronop.int32, kronop.int64], ids=lambda item: item.name)
+@pytest.mark.covering(element=[kronop.int32, kronop.int64], output=_OUTPUTS, kind=[_LINEAR, _CLAMP])
 def test_every_output_type(element, output, kind) -> None:
     x = np.array([[1, 300, -5, 70000, -70000, 0, 127, -129]], element.name).T
     factor = np.ones((1, 1), element.name)

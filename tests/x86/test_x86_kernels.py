@@ -28,6 +28,7 @@ from kronop.families.ksparse.x86.emitter import X86KSparseEmitter
 from kronop.target import Target, detect_x86_arch
 from tests.support import chain_operation
 
+pytestmark = pytest.mark.optimised
 WIDEST = ("generic", "avx2", "avx512", "amx").index(detect_x86_arch())
 ARCHS = [f"x86-{arch}" for arch in ("generic", "avx2", "avx512", "amx")[: WIDEST + 1]]
 # Plans of AVX-512, compiled for less where the machine has less.
@@ -349,12 +350,14 @@ def field(step, launched, name):
     return int.from_bytes(launched[0].parameters[offset : offset + 8], "little", signed=True)
 
 
-@pytest.mark.parametrize("candidate", range(1, 12))
-def test_kron_candidates_agree(candidate):
-    for factors, rows in (([(5, 7), (6, 4), (9, 20)], 11), ([(8, 8)] * 4, 3)):
-        run_kron(factors, rows, candidate=candidate)
-        run_kron(factors, rows, candidate=candidate, side=Side.Left)
-        run_kron(factors, rows, candidate=candidate, scalars=(2, 3))
+@pytest.mark.covering(
+    candidate=range(1, 12),
+    shape=[([(5, 7), (6, 4), (9, 20)], 11), ([(8, 8)] * 4, 3)],
+    side=list(Side),
+    scalars=[(1, 0), (2, 3)],
+)
+def test_kron_candidates_agree(candidate, shape, side, scalars):
+    run_kron(*shape, candidate=candidate, side=side, scalars=scalars)
 
 
 @pytest.mark.parametrize("factors", [[(16, 16)] * 5, [(17, 15), (31, 33), (43, 50)]])
@@ -407,23 +410,23 @@ def test_groups_share_vectors(element, arch):
     assert found == ({False, True} if half > 1 else set())
 
 
-@pytest.mark.parametrize(
-    "factors", [[(8, 8)] * 4, [(16, 16), (5, 32)], [(3, 5), (16, 64)], [(4, 64), (3, 5)]]
+@pytest.mark.covering(
+    factors=[[(8, 8)] * 4, [(16, 16), (5, 32)], [(3, 5), (16, 64)], [(4, 64), (3, 5)]],
+    arch=list(dict.fromkeys((*ARCHS, WIDE))),
+    element=[kronop.float32, kronop.float64],
+    candidate=[0, 1, 2],
 )
-def test_results_that_go_past_the_caches(factors, monkeypatch):
+def test_results_that_go_past_the_caches(factors, arch, element, candidate, monkeypatch):
     for name in ("_PASSING", "_PASSING_IN_PARTS", "_FAR"):
         monkeypatch.setattr(planning, name, 0)
-    for arch in (*ARCHS, WIDE):
-        for element in (kronop.float32, kronop.float64):
-            for candidate in (0, 1, 2):
-                for offset in (0, 16):
-                    options = {"element": element, "candidate": candidate, "offset": offset}
-                    step, launched = run_kron(factors, 9, arch=arch, **options)
-                    is_near = step.constant("kRight")[-1] * element.bytes <= 1024
-                    in_order = step.constant("kPassKind")[-1] == Kind.Whole and is_near
-                    is_streamed = Target.parse(arch).vector_bytes == 64 or in_order
-                    assert field(step, launched, "stream") == is_streamed
-                    assert field(step, launched, "ahead") == 1
+    for offset in (0, 16):
+        options = {"element": element, "candidate": candidate, "offset": offset}
+        step, launched = run_kron(factors, 9, arch=arch, **options)
+        is_near = step.constant("kRight")[-1] * element.bytes <= 1024
+        in_order = step.constant("kPassKind")[-1] == Kind.Whole and is_near
+        is_streamed = Target.parse(arch).vector_bytes == 64 or in_order
+        assert field(step, launched, "stream") == is_streamed
+        assert field(step, launched, "ahead") == 1
 
 
 @pytest.mark.parametrize("pattern", [(3, 48, 40, 1), (2, 96, 24, 3), (1, 20, 33, 16)])
@@ -447,13 +450,9 @@ def test_results_of_chains_that_go_past_the_caches(last, monkeypatch):
         assert compare_chain(patterns, rows, last=last, arch=WIDE, offset=0) == 1
 
 
-@pytest.mark.parametrize("element", ELEMENTS, ids=lambda item: item.name)
-@pytest.mark.parametrize("arch", ARCHS)
-def test_kron_elements(element, arch):
-    for side in Side:
-        run_kron(
-            [(7, 9), (3, 4), (8, 8)], 35, element=element, arch=arch, side=side, scalars=(2, 3)
-        )
+@pytest.mark.covering(element=ELEMENTS, arch=ARCHS, side=list(Side))
+def test_kron_elements(element, arch, side):
+    run_kron([(7, 9), (3, 4), (8, 8)], 35, element=element, arch=arch, side=side, scalars=(2, 3))
 
 
 @pytest.mark.parametrize("output", FLOATS, ids=lambda item: item.name)
@@ -486,16 +485,19 @@ def test_kron_tiles(shape):
     run_kron([(8, 8)] * 4, 40, tile=tile)
 
 
-@pytest.mark.parametrize(
-    "pattern", [(1, 2, 2, 1), (3, 5, 7, 2), (2, 17, 5, 5), (2, 9, 13, 3), (3, 11, 9, 64)]
+@pytest.mark.covering(
+    pattern=[(1, 2, 2, 1), (3, 5, 7, 2), (2, 17, 5, 5), (2, 9, 13, 3), (3, 11, 9, 64)],
+    arch=ARCHS,
+    last=[False, True],
+    transposed=[False, True],
 )
-@pytest.mark.parametrize("arch", ARCHS)
-def test_ksparse_patterns_batches_and_strides(pattern, arch):
-    for last in (False, True):
-        for rows in (1, 35, 100):
-            run_ksparse(pattern, rows, last=last, arch=arch, bias=rows > 1)
-        for view in ("transposed", "negative"):
-            run_ksparse(pattern, 35, last=last, arch=arch, scalars=(0.5, 2), views=(view,) * 3)
+def test_ksparse_patterns_batches_and_strides(pattern, arch, last, transposed):
+    options = {"last": last, "arch": arch}
+    views = ("transposed",) * 3 if transposed else (None,) * 3
+    for rows in (1, 35, 100):
+        run_ksparse(pattern, rows, bias=rows > 1, views=views, **options)
+    other = views if transposed else ("negative",) * 3
+    run_ksparse(pattern, 35, scalars=(0.5, 2), views=other, **options)
 
 
 @pytest.mark.parametrize("last", [False, True])

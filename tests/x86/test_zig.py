@@ -19,6 +19,7 @@ pytestmark = [
         importlib.util.find_spec("ziglang") is None, reason="ziglang, a wheel, is not installed"
     ),
     pytest.mark.usefixtures("zig"),
+    pytest.mark.optimised,
 ]
 # Together they have every builtin and intrinsic of the headers. Where this machine lacks the
 # instructions, some of them have to stand in the assembly.

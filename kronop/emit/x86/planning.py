@@ -9,7 +9,6 @@ from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue, LinearCombination
 from kronop.descriptions.math_instruction import MathInstruction, OpClass
 from kronop.descriptions.tile import TileDescription
-from kronop.emit.plan import Step
 from kronop.target import Target
 
 # What a state should fit in: half of the smallest first-level data cache of the last ten years
@@ -43,32 +42,20 @@ def aligned(size: int) -> int:
     return -(-size // LINE) * LINE
 
 
-def passing_rows(row_bytes: int, target: Target, *, in_parts: bool = False) -> int:
-    """Rows of results, of so many bytes each, from which on they go past the caches; 0: none do.
+def passes_caches(rows: int, row_bytes: int, vector_bytes: int, *, in_parts: bool) -> bool:
+    """Whether so many rows of results, of `row_bytes` each, go past the caches.
 
     Args:
         in_parts: whether they may where a vector is less than a line: they are contiguous.
     """
-    if target.vector_bytes < LINE and not in_parts:
-        return 0
-    return (_PASSING if target.vector_bytes >= LINE else _PASSING_IN_PARTS) // row_bytes + 1
+    if vector_bytes < LINE and not in_parts:
+        return False
+    return rows > (_PASSING if vector_bytes >= LINE else _PASSING_IN_PARTS) // row_bytes
 
 
-def far_rows(row_bytes: int) -> int:
-    """Rows of X, of so many bytes each, from which on it is asked for ahead."""
-    return _FAR // row_bytes + 1
-
-
-def reaches(step: Step, name: str, rows: int) -> int:
-    """Whether `rows` are as many as the launch's `name` says; never where that is 0."""
-    least = step.constant(name)
-    assert isinstance(least, int)
-    return int(0 < least <= rows)
-
-
-def width(target: Target, accumulator: DataType) -> int:
-    """Elements of one vector of the compute type."""
-    return target.vector_bytes // accumulator.bytes
+def is_far(rows: int, row_bytes: int) -> bool:
+    """Whether so many rows of X, of `row_bytes` each, are asked for ahead."""
+    return rows > _FAR // row_bytes
 
 
 def common_status(math: MathInstruction, tile: TileDescription | None, target: Target) -> Status:

@@ -9,7 +9,7 @@ from kronop.descriptions.datatype import DataType, bfloat16
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.plan import Plan
 from kronop.families.kron.description import KronMatmulDescription, KronProblem
-from kronop.families.kron.x86 import kron_launch
+from kronop.families.kron.x86.kron_design import KronDesign
 from kronop.target import Target
 
 
@@ -58,12 +58,16 @@ class X86KronEmitter:
 
     def workspace_bytes(self, plan: Plan, rows: int, threads: int) -> int:
         """One slice of scratch per thread; `rows` is M times the batch."""
-        step = plan.steps[0]
-        return step.shared_bytes * kron_launch.threads_of(step, rows, threads) if rows else 0
+        return _design(plan).workspace_bytes(rows, threads)
 
     def launches(self, plan: Plan, problem: KronProblem) -> tuple[Launch, ...]:
         """One call, or none where a size is 0."""
         if problem.rows * math.prod(problem.batch) == 0:
             return ()
-        step = plan.steps[0]
-        return (Launch(step=0, parameters=step.signature.pack(kron_launch.values(step, problem))),)
+        return (_design(plan).launch(0, problem),)
+
+
+def _design(plan: Plan) -> KronDesign:
+    design = plan.steps[0].design
+    assert isinstance(design, KronDesign)
+    return design

@@ -1,12 +1,30 @@
-"""The parts of a CPU plan of a Kronecker matmul: digits, register tiles, passes, candidates."""
+"""The parts of a CPU plan of a Kronecker matmul: what it is for, digits, register tiles,
+passes."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import IntEnum
 
-from kronop.emit.x86.planning import panel_elements
+from kronop.emit.design import Decision
+from kronop.emit.x86.design import HostWork
 from kronop.target import Target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KronWork(HostWork):
+    """A Kronecker matmul on a host; `contractions`: (contracted, produced) of each factor."""
+
+    contractions: tuple[tuple[int, int], ...]
+
+    @property
+    def input_columns(self) -> int:
+        return math.prod(contracted for contracted, _ in self.contractions)
+
+    @property
+    def output_columns(self) -> int:
+        return math.prod(produced for _, produced in self.contractions)
 
 
 class Kind(IntEnum):
@@ -19,7 +37,7 @@ class Kind(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Digit:
+class Digit(Decision):
     """One digit as the kernel sees it: the product of factors [first, end)."""
 
     contracted: int
@@ -33,7 +51,7 @@ class Digit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tile:
+class Tile(Decision):
     """A register tile: `rows` single numbers times `vectors` vectors of `width` elements.
 
     Attributes:
@@ -49,7 +67,7 @@ class Tile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Product:
+class Product(Decision):
     """One digit applied inside a pass, whose state is (left, contracted, right).
 
     Attributes:
@@ -65,7 +83,7 @@ class Product:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pass:
+class Pass(Decision):
     """One trip from memory through the states and back; columns are (lead, group, trail).
 
     Attributes:
@@ -91,58 +109,11 @@ class Pass:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
-    """One way to serve a description.
-
-    Attributes:
-        digits: neighbouring factors, merged where that saves more than it costs.
-        passes: in order.
-        row_tile: rows of X that a thread takes at once.
-        middle: most elements of a row between passes; 0 for a single pass.
-        cycles: what a row should take: a ranking, no forecast.
-    """
-
-    digits: tuple[Digit, ...]
-    passes: tuple[Pass, ...]
-    row_tile: int
-    middle: int
-    cycles: float
-
-    @property
-    def peak(self) -> int:
-        """Most elements of a row that a state holds."""
-        return max(item.peak for item in self.passes)
-
-    @property
-    def state(self) -> int:
-        """Elements of a state."""
-        return max(item.peak * item.lanes for item in self.passes)
-
-    @property
-    def panels(self) -> int:
-        """Elements of all packed factors."""
-        return sum(
-            panel_elements(digit.contracted, digit.produced, product.tile.panel)
-            for item in self.passes
-            for product in item.products
-            for digit in [self.digits[product.digit]]
-        )
-
-    def __str__(self) -> str:
-        groups = [
-            f"{item.kind.name} {'*'.join(str(product.digit + 1) for product in item.products)}"
-            f" by {item.lanes}"
-            for item in self.passes
-        ]
-        return f"{', then '.join(groups)} (digits by lanes), {self.row_tile} rows"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
     """What candidates are made for.
 
     Attributes:
-        contractions: (contracted, produced) of each factor.
+        work: what is to be done.
         target, width, bytes: the machine, elements of its vectors, bytes of the compute type.
         x_by_rows, y_by_rows: X and Y are contiguous along rows rather than along columns.
         converts: X is not stored in the compute type.
@@ -151,7 +122,7 @@ class Setting:
             steps; None where there is none.
     """
 
-    contractions: tuple[tuple[int, int], ...]
+    work: KronWork
     target: Target
     width: int
     bytes: int

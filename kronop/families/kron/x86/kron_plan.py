@@ -25,7 +25,8 @@ from kronop.families.kron.x86.kron_cost import (
     transfer,
     unroll_of,
 )
-from kronop.families.kron.x86.kron_parts import Candidate, Digit, Kind, Pass, Product, Setting, Tile
+from kronop.families.kron.x86.kron_parts import Digit, Kind, Pass, Product, Setting, Tile
+from kronop.families.kron.x86.kron_vectors import KronVectors
 
 # Vector operations beyond its multiply-adds that each result of a mode product costs.
 _OVERHEAD = 3
@@ -34,6 +35,8 @@ _MOST_ROWS = 64
 # Ways of one pass that candidates differ in: (cycles, the pass).
 _WAYS = 2
 _Way = tuple[float, Pass]
+# A design, and what a row should take: a ranking, no forecast.
+Candidate = tuple[float, KronVectors]
 _MOST_LINES = 4
 _MOST_MIDDLE = 1 << 25
 # Bytes of a run from which on a line between runs is little; places that are read together.
@@ -51,8 +54,9 @@ def merge(setting: Setting) -> tuple[Digit, ...]:
     panel = setting.target.shared_bytes // 2 // setting.bytes
     digits: list[Digit] = []
     # From the last factor on: the last digit has the contiguous outputs, so that it is no remnant.
-    for index in reversed(range(len(setting.contractions))):
-        contracted, produced = setting.contractions[index]
+    contractions = setting.work.contractions
+    for index in reversed(range(len(contractions))):
+        contracted, produced = contractions[index]
         digits.insert(
             0, Digit(contracted=contracted, produced=produced, first=index, end=index + 1)
         )
@@ -110,14 +114,9 @@ def _of_cut(
         ranked.append(sorted(ways, key=lambda item: item[0])[:_WAYS])
     for choice in _choices(ranked):
         passes = _padded([item for _, item in choice], digits, setting)
-        yield Candidate(
-            digits=digits,
-            passes=passes,
-            row_tile=rows,
-            middle=max(
-                (item.lead * item.group * (item.trail + item.pad) for item in passes[1:]), default=0
-            ),
-            cycles=sum(cycles for cycles, _ in choice),
+        yield (
+            sum(cycles for cycles, _ in choice),
+            KronVectors(work=setting.work, digits=digits, passes=passes, row_tile=rows),
         )
 
 
@@ -355,7 +354,7 @@ def tile_status(setting: Setting) -> Status:
     if setting.held is None:
         return Status.accept()
     takes: dict[int, int] = {}
-    for item in candidates(setting):
+    for _, item in candidates(setting):
         size = 2 * item.state * setting.bytes
         takes[item.peak] = min(size, takes.get(item.peak, size))
     least, fullest = min(takes), _fullest(list(takes), setting.held)
@@ -384,8 +383,8 @@ def judged(setting: Setting) -> list[tuple[Candidate, Status]]:
     every = list(candidates(setting))
     if setting.held is None:
         return [(item, Status.accept()) for item in every]
-    fullest = _fullest([item.peak for item in every], setting.held)
-    return [(item, _keeps_to(item.peak, setting.held, fullest)) for item in every]
+    fullest = _fullest([item.peak for _, item in every], setting.held)
+    return [(item, _keeps_to(item[1].peak, setting.held, fullest)) for item in every]
 
 
 def _fullest(peaks: Sequence[int], held: int) -> int:

@@ -12,8 +12,9 @@ from kronop.emit.x86.planning import common_status
 from kronop.families.ksparse import chains
 from kronop.families.ksparse.chain_description import KSparseChainDescription, KSparseChainProblem
 from kronop.families.ksparse.description import KSparseDescription
-from kronop.families.ksparse.x86 import ksparse_fused
 from kronop.families.ksparse.x86.emitter import X86KSparseEmitter
+from kronop.families.ksparse.x86.ksparse_chain import KSparseChain
+from kronop.families.ksparse.x86.ksparse_design import KSparseDesign
 from kronop.target import Target
 
 _SINGLE = X86KSparseEmitter()
@@ -58,6 +59,9 @@ class X86KSparseChainEmitter:
         Raises:
             DescriptionError: `supports` rejects the description.
         """
+        # Plans that are remembered do without.
+        from kronop.families.ksparse.x86 import ksparse_fused
+
         products = _products(description)
         choices = [_SINGLE.candidates(item, target, count, rows) for item in products]
         apart = tuple(_plan(products, picked) for picked in _picks(choices, count))
@@ -66,23 +70,26 @@ class X86KSparseChainEmitter:
 
     def workspace_bytes(self, plan: Plan, rows: int, threads: int) -> int:
         """What is between factors, and the scratch memory of the piece that wants most."""
-        if _is_fused(plan):
-            return ksparse_fused.workspace_bytes(plan.steps[0], rows, threads)
         pieces = chains.pieces(plan)
-        scratch = max(_SINGLE.workspace_bytes(one, rows, threads) for one in pieces)
-        return sum(chains.buffers(pieces, rows)) + scratch
+        scratch = max(_design(own).workspace_bytes(rows, threads) for _, own in pieces)
+        return sum(chains.buffers([piece for piece, _ in pieces], rows)) + scratch
 
     def launches(self, plan: Plan, problem: KSparseChainProblem) -> tuple[Launch, ...]:
         """One call for each step; none where the batch is 0."""
-        if _is_fused(plan):
-            return ksparse_fused.launches(plan, problem)
-        return chains.launches(
-            plan, problem, lambda one, part: _SINGLE.launches(one, chains.single(part))
-        )
+        return chains.launches(plan, problem, _launches) if problem.rows else ()
 
 
-def _is_fused(plan: Plan) -> bool:
-    return plan.steps[0].constant("factors") != 1
+def _design(piece: Plan) -> KSparseChain | KSparseDesign:
+    design = piece.steps[0].design
+    assert isinstance(design, KSparseChain | KSparseDesign)
+    return design
+
+
+def _launches(piece: Plan, problem: KSparseChainProblem) -> tuple[Launch, ...]:
+    design = _design(piece)
+    if isinstance(design, KSparseChain):
+        return (design.launch(0, problem),)
+    return (design.launch(0, chains.single(problem)),)
 
 
 def _products(description: KSparseChainDescription) -> list[KSparseDescription]:

@@ -1,0 +1,182 @@
+"""Designs on a host: what its kernels are made for, instantiated with and launched with."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from kronop.artifacts import Launch
+from kronop.descriptions.datatype import DataType
+from kronop.descriptions.epilogue import Epilogue
+from kronop.descriptions.strided import StridedMatrix
+from kronop.emit.design import Constant, Decision, Design, Instantiation
+from kronop.emit.plan import Step
+from kronop.emit.x86.planning import element_types, is_far, parameter_arguments, passes_caches
+from kronop.target import Target
+
+_NO_MATRIX = StridedMatrix(pointer=0, row=0, column=0)
+Values = dict[str, int | Sequence[int] | Sequence[float]]
+
+
+class Problem(Protocol):
+    """What the problems of all families have."""
+
+    @property
+    def rows(self) -> int: ...
+    @property
+    def x(self) -> StridedMatrix: ...
+    @property
+    def z(self) -> StridedMatrix | None: ...
+    @property
+    def y(self) -> StridedMatrix: ...
+    @property
+    def scalars(self) -> tuple[float, ...]: ...
+    @property
+    def workspace(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostWork(Decision):
+    """What a kernel is to do, and on which vectors.
+
+    Attributes:
+        element, output, accumulator: types of X, of Y, and of sums.
+        vector_bytes: of the machine's vectors.
+    """
+
+    element: DataType
+    output: DataType
+    accumulator: DataType
+    epilogue: Epilogue
+    vector_bytes: int
+
+    if TYPE_CHECKING:
+
+        @property
+        def input_columns(self) -> int: ...
+
+        @property
+        def output_columns(self) -> int: ...
+
+    @property
+    def bytes(self) -> int:
+        """Of a sum."""
+        return self.accumulator.bytes
+
+    @property
+    def width(self) -> int:
+        """Sums of a vector."""
+        return self.vector_bytes // self.accumulator.bytes
+
+    @property
+    def converts(self) -> bool:
+        """Whether X is not stored in the type of the sums."""
+        return self.element != self.accumulator
+
+
+class HostDesign(Design):
+    """One way to run a step on a host.
+
+    Attributes:
+        header, template, parameters: of the kernel, in the folder and the namespace of all.
+        work: what it is to do.
+        multiply_adds: of a row.
+        vector_work: multiply-adds that vectors do in the time of a row, by which threads start.
+    """
+
+    __slots__ = ()
+
+    header: ClassVar[str]
+    template: ClassVar[str]
+    parameters: ClassVar[str]
+
+    if TYPE_CHECKING:
+
+        @property
+        def work(self) -> HostWork: ...
+
+        @property
+        def multiply_adds(self) -> int: ...
+
+        @property
+        def vector_work(self) -> int: ...
+
+    @property
+    def epilogue(self) -> Epilogue:
+        return self.work.epilogue
+
+    @property
+    def threads(self) -> int:
+        return 0
+
+    @property
+    def arguments(self) -> tuple[int, ...]:
+        """The first template arguments of the parameter struct."""
+        return ()
+
+    @property
+    def stores_in_parts(self) -> bool:
+        """Whether results are contiguous where a vector is less than a line."""
+        return False
+
+    @property
+    def row_bytes(self) -> tuple[int, int]:
+        """Of X, and of Y."""
+        work = self.work
+        return work.input_columns * work.element.bytes, work.output_columns * work.output.bytes
+
+    @property
+    @abstractmethod
+    def constants(self) -> tuple[tuple[str, Constant], ...]:
+        """Those of the kernel."""
+
+    def instantiation(self, target: Target) -> Instantiation:
+        work = self.work
+        arguments = (*map(str, self.arguments), parameter_arguments(work.epilogue))
+        return Instantiation(
+            header=f"kronop_x86/{self.header}",
+            template=f"kronop::{self.template}",
+            parameters=f"kronop::{self.parameters}<{', '.join(arguments)}>",
+            types=element_types(work.element, work.output, work.accumulator),
+            constants=self.constants,
+        )
+
+    def step(self, entry: str, note: str) -> Step:
+        return Step(
+            entry=entry,
+            bytes_per_row=sum(self.row_bytes),
+            operations_per_row=2 * self.multiply_adds,
+            note=note,
+            design=self,
+        )
+
+    @abstractmethod
+    def threads_for(self, rows: int, threads: int) -> int:
+        """Threads that a run of so many rows in all takes of those that it may."""
+
+    def workspace_bytes(self, rows: int, threads: int) -> int:
+        """One slice of scratch for each thread."""
+        return self.shared_bytes * self.threads_for(rows, threads) if rows else 0
+
+    def launch_with(self, index: int, problem: Problem, all_rows: int, own: Values) -> Launch:
+        """The launch of step `index`, with `own` values besides those that all kernels have."""
+        read, written = self.row_bytes
+        passes = passes_caches(
+            all_rows, written, self.work.vector_bytes, in_parts=self.stores_in_parts
+        )
+        values: Values = {
+            "workspace": problem.workspace,
+            "rows": problem.rows,
+            "stream": int(passes),
+            "ahead": int(is_far(all_rows, read)),
+            "slice": self.shared_bytes,
+            "scalars": problem.scalars,
+            **own,
+        }
+        for name, item in (("x", problem.x), ("z", problem.z), ("y", problem.y)):
+            matrix = item or _NO_MATRIX
+            values[name] = matrix.pointer
+            values[f"{name}_strides"] = (matrix.row, matrix.column)
+        return Launch(step=index, parameters=self.signature.pack(values))

@@ -1,0 +1,194 @@
+"""What both kernels of Kronecker matmuls on a CPU have in common: digits, and how they launch."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
+from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, StridedMatrix
+from kronop.emit.design import Constant
+from kronop.emit.x86.design import HostDesign, Values
+from kronop.emit.x86.planning import scalar_fields, shares
+from kronop.families.kron.description import KronProblem
+from kronop.families.kron.x86.kron_parts import Digit, KronWork
+
+MOST_SCRATCH = 1 << 28
+# What the busiest thread may do more than its part before threads share every tile.
+_UNEVEN = 1.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KronDesign(HostDesign):
+    """One kernel for all factors.
+
+    Attributes:
+        digits: neighbouring factors, merged where that saves more than it costs.
+        row_tile: most rows of X that a thread takes at once.
+        has_teams: whether threads may share a tile of rows.
+    """
+
+    parameters: ClassVar[str] = "KronParameters"
+    has_teams: ClassVar[bool]
+
+    work: KronWork
+    digits: tuple[Digit, ...]
+
+    if TYPE_CHECKING:
+
+        @property
+        def row_tile(self) -> int: ...
+
+    @property
+    def arguments(self) -> tuple[int, ...]:
+        return (len(self.work.contractions),)
+
+    @property
+    def signature(self) -> KernelSignature:
+        return _signature(len(self.work.contractions), scalar_fields(self.work.epilogue))
+
+    @property
+    def digit_constants(self) -> tuple[tuple[str, Constant], ...]:
+        work, digits = self.work, self.digits
+        factors = len(work.contractions)
+        return (
+            ("kSaturate", work.epilogue.saturates),
+            ("kFactors", factors),
+            ("kFactorRows", tuple(p for p, _ in work.contractions)),
+            ("kFactorColumns", tuple(q for _, q in work.contractions)),
+            ("kDigits", len(digits)),
+            ("kDigitFactor", (*(digit.first for digit in digits), factors)),
+            ("kContracted", tuple(digit.contracted for digit in digits)),
+            ("kProduced", tuple(digit.produced for digit in digits)),
+        )
+
+    @property
+    @abstractmethod
+    def row_multiple(self) -> int:
+        """What the rows of a tile are a multiple of where there are enough."""
+
+    @property
+    @abstractmethod
+    def keeps_sums(self) -> bool:
+        """Whether the epilogue leaves sums as they are with scalars (1, 0)."""
+
+    def status(self, most: int = MOST_SCRATCH) -> Status:
+        """Whether a thread's scratch is little enough."""
+        size = self.shared_bytes
+        if size <= most:
+            return Status.accept()
+        return Status.reject(f"takes {size} bytes of scratch in each thread, at most {most}")
+
+    def threads_for(self, rows: int, threads: int) -> int:
+        return shares(self.vector_work * rows, threads, threads)
+
+    def launch(self, index: int, problem: KronProblem) -> Launch:
+        """The launch of step `index`."""
+        problem = _fold_batch(problem)
+        row_tile, threads, together = self._split(problem)
+        factors = problem.factors
+        own: Values = {
+            "row_tile": row_tile,
+            "threads": threads,
+            "together": int(together),
+            # Results are what the epilogue makes of them, so that it need not run.
+            "plain": int(self.keeps_sums and tuple(problem.scalars) == (1, 0)),
+            "batch": _padded(problem.batch, 1),
+            "factors": [factor.pointer for factor in factors],
+            "factor_row": [factor.row for factor in factors],
+            "factor_column": [factor.column for factor in factors],
+            "factor_batch": [item for factor in factors for item in _padded(factor.batch, 0)],
+        }
+        for name, matrix in (("x", problem.x), ("z", problem.z), ("y", problem.y)):
+            own[f"{name}_batch"] = _padded(matrix.batch if matrix else (), 0)
+        return self.launch_with(index, problem, problem.rows * math.prod(problem.batch), own)
+
+    def _split(self, problem: KronProblem) -> tuple[int, int, bool]:
+        """Rows of a tile, threads, and whether these work on every tile together.
+
+        Few tiles are evened out, so that every thread gets as many; where rows cannot be, threads
+        share the blocks of each.
+        """
+        batch = math.prod(problem.batch)
+        threads = self.threads_for(problem.rows * batch, problem.threads)
+        tiles = -(-problem.rows // self.row_tile)
+        if batch == 1 and tiles % threads:
+            tiles += threads - tiles % threads
+        row_tile, multiple = -(-problem.rows // tiles), self.row_multiple
+        row_tile = -(-row_tile // multiple) * multiple
+        items = batch * -(-problem.rows // row_tile)
+        busiest = -(-items // threads) * min(row_tile, problem.rows)
+        is_uneven = threads > 1 and busiest * threads > _UNEVEN * problem.rows * batch
+        if self.has_teams and is_uneven:
+            return min(self.row_tile, problem.rows), threads, True
+        return row_tile, min(threads, items), False
+
+
+@functools.cache
+def _signature(factors: int, scalars: Field) -> KernelSignature:
+    whole, batch = Scalar.INT64, MOST_BATCH_DIMENSIONS
+    return KernelSignature(
+        "KronParameters",
+        (
+            *(Field(name, Scalar.POINTER) for name in ("x", "z", "y", "workspace")),
+            *(
+                Field(name, whole)
+                for name in ("rows", "row_tile", "threads", "together", "plain", "stream", "ahead")
+            ),
+            Field("batch", whole, batch),
+            Field("x_strides", whole, 2),
+            Field("x_batch", whole, batch),
+            Field("z_strides", whole, 2),
+            Field("z_batch", whole, batch),
+            Field("y_strides", whole, 2),
+            Field("y_batch", whole, batch),
+            Field("slice", whole),
+            Field("factors", Scalar.POINTER, factors),
+            Field("factor_row", whole, factors),
+            Field("factor_column", whole, factors),
+            Field("factor_batch", whole, factors * batch),
+            scalars,
+        ),
+    )
+
+
+def _fold_batch(problem: KronProblem) -> KronProblem:
+    """The problem with batch dimensions that only continue the rows made rows.
+
+    The last batch dimension continues them where no factor varies along it and one of its steps is
+    all of the rows in X, Y and Z.
+    """
+    while problem.batch and not any(factor.batch[-1] for factor in problem.factors):
+        matrices = [item for item in (problem.x, problem.y, problem.z) if item is not None]
+        if problem.rows > 1 and any(item.batch[-1] != problem.rows * item.row for item in matrices):
+            break
+        problem = _fold_last(problem)
+    return problem
+
+
+def _fold_last(problem: KronProblem) -> KronProblem:
+    def drop(item: StridedMatrix) -> StridedMatrix:
+        return dataclasses.replace(item, batch=item.batch[:-1])
+
+    def fold(item: StridedMatrix) -> StridedMatrix:
+        row = item.batch[-1] if problem.rows == 1 else item.row
+        return dataclasses.replace(drop(item), row=row)
+
+    return dataclasses.replace(
+        problem,
+        rows=problem.rows * problem.batch[-1],
+        batch=problem.batch[:-1],
+        x=fold(problem.x),
+        factors=tuple(map(drop, problem.factors)),
+        z=None if problem.z is None else fold(problem.z),
+        y=fold(problem.y),
+    )
+
+
+def _padded(values: Sequence[int], fill: int) -> list[int]:
+    return [*values, *[fill] * (MOST_BATCH_DIMENSIONS - len(values))]

@@ -1,0 +1,139 @@
+"""A Kronecker matmul on the vectors of a CPU (`kron_matmul`): passes over digits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from kronop.emit.design import Constant
+from kronop.emit.x86.planning import aligned, keeps_sums, panel_elements
+from kronop.families.kron.x86.kron_design import KronDesign
+from kronop.families.kron.x86.kron_parts import Kind, Pass
+
+# Bytes from one run of results to the next that still count as contiguous.
+_NEAR_RUNS = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KronVectors(KronDesign):
+    """Passes from memory through two states and back; `passes` are in order."""
+
+    header: ClassVar[str] = "kron.hpp"
+    template: ClassVar[str] = "kron_matmul"
+    has_teams: ClassVar[bool] = True
+
+    passes: tuple[Pass, ...]
+    row_tile: int
+
+    def __str__(self) -> str:
+        groups = [
+            f"{item.kind.name} {'*'.join(str(product.digit + 1) for product in item.products)}"
+            f" by {item.lanes}"
+            for item in self.passes
+        ]
+        return f"{', then '.join(groups)} (digits by lanes), {self.row_tile} rows"
+
+    @property
+    def middle(self) -> int:
+        """Most elements of a row between passes; 0 for a single pass."""
+        read = self.passes[1:]
+        return max((item.lead * item.group * (item.trail + item.pad) for item in read), default=0)
+
+    @property
+    def peak(self) -> int:
+        """Most elements of a row that a state holds."""
+        return max(item.peak for item in self.passes)
+
+    @property
+    def state(self) -> int:
+        """Elements of a state."""
+        return max(item.peak * item.lanes for item in self.passes)
+
+    @property
+    def panels(self) -> int:
+        """Elements of all packed factors."""
+        return sum(
+            panel_elements(digit.contracted, digit.produced, product.tile.panel)
+            for item in self.passes
+            for product in item.products
+            for digit in [self.digits[product.digit]]
+        )
+
+    @property
+    def shared_bytes(self) -> int:
+        """Of panels, of two states, and of the middles, as kron.hpp lays them out."""
+        size = self.work.bytes
+        middles = min(2, len(self.passes) - 1)
+        return (
+            aligned(self.panels * size)
+            + 2 * aligned(self.state * size)
+            + middles * aligned(self.row_tile * self.middle * size)
+        )
+
+    def products(self) -> Iterator[tuple[int, int]]:
+        """Results and the contracted size of each mode product, in order."""
+        for item in self.passes:
+            for product in item.products:
+                digit = self.digits[product.digit]
+                around = item.lead * item.trail * product.left * product.right
+                yield around * digit.produced, digit.contracted
+
+    @property
+    def multiply_adds(self) -> int:
+        return sum(results * contracted for results, contracted in self.products())
+
+    @property
+    def vector_work(self) -> int:
+        return self.multiply_adds
+
+    @property
+    def row_multiple(self) -> int:
+        width, across = self.work.width, (Kind.Rows, Kind.RowsAndLead)
+        in_vectors = self.row_tile % width == 0 and self.passes[0].kind in across
+        return width if in_vectors else 1
+
+    @property
+    def keeps_sums(self) -> bool:
+        return keeps_sums(self.work.epilogue)
+
+    @property
+    def stores_in_parts(self) -> bool:
+        """Whether results of a register tile are contiguous, or not far apart.
+
+        NOTE: 8^4 in float32, runs 2 KiB apart and half a line a store: 1.6 times as long past the
+        caches; 8^3 in float64, 512 bytes apart, 0.65 times (Zen 3). 16 x 8^6, lines that are not
+        neighbours, took 1.4 times as long (Zen 3); with whole lines half the time (Emerald Rapids).
+        """
+        last = self.passes[-1]
+        return last.kind is Kind.Whole and last.products[-1].right * self.work.bytes <= _NEAR_RUNS
+
+    @property
+    def constants(self) -> tuple[tuple[str, Constant], ...]:
+        products = [product for item in self.passes for product in item.products]
+        ends = [
+            sum(len(item.products) for item in self.passes[: index + 1])
+            for index in range(len(self.passes))
+        ]
+        tiles = {product.digit: product.tile for product in products}
+        every = [tiles[index] for index in range(len(self.digits))]
+        return (
+            ("kWidth", self.work.width),
+            ("kRowTile", self.row_tile),
+            ("kState", self.state),
+            *self.digit_constants,
+            ("kPanel", tuple(tile.panel for tile in every)),
+            ("kTileRows", tuple(tile.rows for tile in every)),
+            ("kTileVectors", tuple(tile.vectors for tile in every)),
+            ("kTileWidth", tuple(tile.width for tile in every)),
+            ("kUnroll", tuple(tile.unroll for tile in every)),
+            ("kPasses", len(self.passes)),
+            ("kPassKind", tuple(int(item.kind) for item in self.passes)),
+            ("kPassEnd", tuple(ends)),
+            ("kLanes", tuple(item.lanes for item in self.passes)),
+            ("kPad", tuple(item.pad for item in self.passes)),
+            ("kOrder", tuple(product.digit for product in products)),
+            ("kLeft", tuple(product.left for product in products)),
+            ("kRight", tuple(product.right for product in products)),
+            ("kInPlace", tuple(int(product.in_place) for product in products)),
+        )

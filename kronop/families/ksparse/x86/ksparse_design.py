@@ -1,0 +1,237 @@
+"""What all kernels of one Kronecker-sparse product on a CPU have in common; see ksparse.hpp."""
+
+from __future__ import annotations
+
+import functools
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from kronop.artifacts import Field, KernelSignature, Launch, Scalar
+from kronop.emit.x86.design import HostDesign, HostWork
+from kronop.emit.x86.planning import LINE, aligned, keeps_sums, scalar_fields, shares
+from kronop.families.ksparse.description import KSparseProblem
+
+# NOTE: of tiles that fill the registers, 6 x 2 on AVX2, GCC 12 spills sums of an unrolled loop.
+_UNROLL = 1
+_MOST_SLICES = 32
+# Cycles of a vector that is copied to or from scratch, or transposed on its way.
+COPY, TRANSPOSE = 1.5, 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KSparseWork(HostWork):
+    """One product on a host.
+
+    Attributes:
+        pattern: (a, b, c, d).
+        x_by_rows, y_by_rows: contiguous along the batch rather than along the features.
+    """
+
+    pattern: tuple[int, int, int, int]
+    x_by_rows: bool
+    y_by_rows: bool
+
+    @property
+    def input_columns(self) -> int:
+        a, _, c, d = self.pattern
+        return a * c * d
+
+    @property
+    def output_columns(self) -> int:
+        a, b, _, d = self.pattern
+        return a * b * d
+
+    @property
+    def slices_along_batch(self) -> int:
+        """Slices of an item with rows as lanes: one where X and Y are contiguous along the batch,
+        all where they are not, or whole lines."""
+        if self.x_by_rows and self.y_by_rows:
+            return 1
+        line, d = max(1, LINE // self.bytes), self.pattern[3]
+        fitting = [s for s in range(line, min(d, _MOST_SLICES) + 1, line) if d % s == 0]
+        return max(fitting, default=d) if d > _MOST_SLICES else d
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scratch:
+    """Where parts of a thread's scratch memory begin, in bytes, and its size."""
+
+    bias: int
+    input: int
+    results: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KSparseDesign(HostDesign):
+    """One way to cut up a product.
+
+    Attributes:
+        along_batch: whether lanes are rows of the batch; they are outputs where not.
+        tile: single values of a register tile: outputs, or rows where the lanes are outputs.
+        vectors: vectors that each of them is multiplied with.
+        depth: indices k that are taken at once.
+        blocks: indices i of an item of work.
+        slices: indices l of an item of work.
+        outputs: indices j of an item of work.
+        row_tile: rows of one item of work.
+    """
+
+    parameters: ClassVar[str] = "KSparseParameters"
+    along_batch: ClassVar[bool]
+
+    work: KSparseWork
+    blocks: int
+    slices: int
+    outputs: int
+    row_tile: int
+
+    if TYPE_CHECKING:
+
+        @property
+        def tile(self) -> int: ...
+
+        @property
+        def vectors(self) -> int: ...
+
+        @property
+        def depth(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def pitch(self) -> int:
+        """Elements from k to k + 1 (lanes along the batch), or from row to row, of X in scratch."""
+
+    @property
+    @abstractmethod
+    def parts(self) -> tuple[int, int, int]:
+        """Bytes of a block's packed weights, of X and of results in a thread's scratch."""
+
+    @property
+    def direct(self) -> bool:
+        """Whether results may go to Y without an epilogue."""
+        return keeps_sums(self.work.epilogue)
+
+    @property
+    def streams(self) -> bool:
+        """Whether register tiles may put results past the caches."""
+        return False
+
+    @property
+    def lanes(self) -> int:
+        return self.work.width * self.vectors
+
+    @property
+    def scratch(self) -> Scratch:
+        packed, held, made = self.parts
+        bias = aligned(self.blocks * packed)
+        values = self.blocks * self.outputs * self.slices
+        begin = bias + aligned(values * self.work.epilogue.element_compute.bytes)
+        results = begin + aligned(held)
+        return Scratch(bias=bias, input=begin, results=results, size=results + aligned(made))
+
+    @property
+    def shared_bytes(self) -> int:
+        return self.scratch.size
+
+    @property
+    def signature(self) -> KernelSignature:
+        return _signature(scalar_fields(self.work.epilogue))
+
+    @property
+    def multiply_adds(self) -> int:
+        return math.prod(self.work.pattern)
+
+    @property
+    def is_along_y(self) -> bool:
+        """Whether the lanes of a vector are contiguous in Y."""
+        return self.work.y_by_rows == self.along_batch
+
+    @property
+    def write_cycles(self) -> float:
+        """Cycles per vector of results on its way from a tile's scratch to Y."""
+        if self.is_along_y:
+            return 0.0 if self.direct else COPY
+        return TRANSPOSE if self.along_batch else 2.0 * self.work.width
+
+    @property
+    def patches(self) -> int:
+        """Parts of the result's columns that are computed apart, each with weights of its own."""
+        a, b, _, d = self.work.pattern
+        return -(-a // self.blocks) * (d // self.slices) * -(-b // self.outputs)
+
+    @property
+    def constants(self) -> tuple[tuple[str, int], ...]:
+        scratch = self.scratch
+        return (
+            ("kWidth", self.work.width),
+            ("kVectors", self.vectors),
+            ("kUnroll", _UNROLL),
+            ("kSaturate", self.work.epilogue.saturates),
+            ("kDirect", self.direct),
+            ("kStreams", self.streams),
+            *zip(("kA", "kB", "kC", "kD"), self.work.pattern, strict=True),
+            ("kRowTile", self.row_tile),
+            ("kBlocks", self.blocks),
+            ("kSlices", self.slices),
+            ("kOutputs", self.outputs),
+            ("kDepth", self.depth),
+            ("kTile", self.tile),
+            ("kPitch", self.pitch),
+            ("kBiasAt", scratch.bias),
+            ("kInputAt", scratch.input),
+            ("kResultsAt", scratch.results),
+        )
+
+    def threads_for(self, rows: int, threads: int) -> int:
+        return shares(self.vector_work * rows, rows * self.patches, threads)
+
+    def launch(self, index: int, problem: KSparseProblem) -> Launch:
+        """The launch of step `index`."""
+        row_tile, threads = self._split(problem)
+        return self.launch_with(
+            index,
+            problem,
+            problem.rows,
+            {
+                "weights": problem.weights,
+                "bias": problem.bias,
+                "row_tile": row_tile,
+                "threads": threads,
+                "weight_strides": problem.weight_strides,
+                "bias_stride": problem.bias_stride,
+            },
+        )
+
+    def _split(self, problem: KSparseProblem) -> tuple[int, int]:
+        """Rows of an item and threads, so that every thread gets as many items."""
+        count, lanes = self.patches, self.lanes
+        threads = self.threads_for(problem.rows, problem.threads)
+        tiles = -(-problem.rows // self.row_tile)
+        if count % threads and tiles % threads:
+            tiles += threads - tiles % threads
+        row_tile = -(-problem.rows // tiles)
+        row_tile = min(self.row_tile, -(-row_tile // lanes) * lanes)
+        return row_tile, min(threads, count * -(-problem.rows // row_tile))
+
+
+@functools.cache
+def _signature(scalars: Field) -> KernelSignature:
+    whole = Scalar.INT64
+    return KernelSignature(
+        "KSparseParameters",
+        (
+            *(
+                Field(name, Scalar.POINTER)
+                for name in ("x", "weights", "z", "bias", "y", "workspace")
+            ),
+            *(Field(name, whole) for name in ("rows", "row_tile", "threads", "stream", "ahead")),
+            *(Field(f"{name}_strides", whole, 2) for name in "xzy"),
+            Field("weight_strides", whole, 4),
+            Field("bias_stride", whole),
+            Field("slice", whole),
+            scalars,
+        ),
+    )

@@ -1,0 +1,170 @@
+"""A Kronecker-sparse product on the vectors of a CPU, whose lanes are rows or outputs."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+from kronop.artifacts import Status
+from kronop.emit.x86.planning import LINE
+from kronop.families.ksparse.x86.ksparse_design import COPY, TRANSPOSE, KSparseDesign
+
+# Cycles per vector; see the kernel's header for where each arises.
+_TILE, _PACK, _FEWEST_SUMS = 8.0, 1.5, 10
+_TYPICAL_ROWS = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KSparseVectors(KSparseDesign):
+    """Register tiles of `tile` by `vectors` vectors."""
+
+    header: ClassVar[str] = "ksparse.hpp"
+
+    tile: int
+    vectors: int
+    depth: int
+
+    def __str__(self) -> str:
+        return (
+            f"lanes along the {'batch' if self.along_batch else 'outputs'}, tiles of {self.tile}"
+            f" by {self.vectors} vectors, {self.row_tile} rows by {self.blocks} blocks by"
+            f" {self.outputs} outputs by {self.slices} slices,"
+            f" {self.depth} contraction steps at once"
+        )
+
+    @property
+    def vector_work(self) -> int:
+        return self.multiply_adds
+
+    @property
+    def streams(self) -> bool:
+        """Whole lines of Y, of whole sums."""
+        work = self.work
+        whole = work.vector_bytes >= LINE and self.depth == work.pattern[2]
+        return whole and self.direct and self.is_along_y
+
+    @property
+    @abstractmethod
+    def row_unit(self) -> int:
+        """What rows of an item are a multiple of."""
+
+    def status(self) -> Status:
+        """Whether the user's tile is whole vectors."""
+        if self.row_tile % self.row_unit:
+            return Status.reject(
+                f"Tile_M of {self.row_tile} rows is no multiple of {self.row_unit} lanes;"
+                f" use a multiple of {self.work.width} in threadblock_shape[0]"
+            )
+        return Status.accept()
+
+    @property
+    def cycles(self) -> float:
+        """Per row of the batch, for one i."""
+        _, b, c, d = self.work.pattern
+        width = self.work.width
+        each, tiles, sums = self._tiles()
+        depth_parts, output_parts = math.ceil(c / self.depth), math.ceil(b / self.outputs)
+        arithmetic = c * each + depth_parts * (tiles * _TILE + 2 * sums)
+        reading = output_parts * c * d / width * self._read_cycles()
+        writing = sums * self.write_cycles
+        packing = _PACK * b * c * d / _TYPICAL_ROWS
+        return arithmetic + reading + writing + packing
+
+    @abstractmethod
+    def _tiles(self) -> tuple[float, float, float]:
+        """Of a row: cycles of all tiles for one k, their number, vectors of sums."""
+
+    @abstractmethod
+    def _read_cycles(self) -> float:
+        """Per vector of X on its way to where tiles read it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VectorsAlongBatch(KSparseVectors):
+    """Lanes are rows: every weight is multiplied with vectors of them."""
+
+    template: ClassVar[str] = "ksparse_along_batch"
+    along_batch: ClassVar[bool] = True
+
+    @property
+    def row_unit(self) -> int:
+        return self.lanes
+
+    @property
+    def pitch(self) -> int:
+        # NOTE: an odd number of lines spreads over all sets of a cache.
+        return (self.slices | 1) * self.lanes
+
+    @property
+    def parts(self) -> tuple[int, int, int]:
+        size, blocks = self.work.bytes, -(-self.row_tile // self.lanes)
+        return (
+            self.slices * self.work.pattern[2] * self.outputs * size,
+            blocks * self.depth * self.pitch * size,
+            blocks * self.outputs * self.slices * self.lanes * size,
+        )
+
+    def _tiles(self) -> tuple[float, float, float]:
+        _, b, _, d = self.work.pattern
+        return (
+            d * column_cycles(b, self.tile, self.vectors) / self.lanes,
+            d * -(-b // self.tile) / self.lanes,
+            d * b / self.work.width,
+        )
+
+    def _read_cycles(self) -> float:
+        if self.work.x_by_rows:
+            return COPY
+        width = self.work.width
+        return TRANSPOSE if self.depth * self.work.pattern[3] >= width else 2.0 * width
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VectorsAlongOutputs(KSparseVectors):
+    """Lanes are outputs: every element of X is multiplied with vectors of weights."""
+
+    template: ClassVar[str] = "ksparse_along_outputs"
+    along_batch: ClassVar[bool] = False
+
+    @property
+    def row_unit(self) -> int:
+        return self.work.width
+
+    @property
+    def pitch(self) -> int:
+        # NOTE: an odd number of lines spreads over all sets of a cache.
+        line = max(1, LINE // self.work.bytes)
+        return (-(-self.depth // line) | 1) * line
+
+    @property
+    def parts(self) -> tuple[int, int, int]:
+        size, width = self.work.bytes, self.work.width
+        outputs = -(-self.outputs // width) * width
+        return (
+            self.work.pattern[2] * outputs * size,
+            self.row_tile * self.pitch * size,
+            self.row_tile * outputs * size,
+        )
+
+    def _tiles(self) -> tuple[float, float, float]:
+        b, width = self.work.pattern[1], self.work.width
+        full, rest = divmod(b, self.lanes)
+        single = -(-rest // width)
+        cycles = full * _tile_cycles(self.tile, self.vectors) + single * _tile_cycles(self.tile, 1)
+        return cycles / self.tile, (full + single) / self.tile, math.ceil(b / width)
+
+    def _read_cycles(self) -> float:
+        return COPY if self.work.converts else 0.0
+
+
+def column_cycles(outputs: int, tile: int, vectors: int) -> float:
+    """Cycles that tiles of `outputs` values take for one k."""
+    full, rest = divmod(outputs, tile)
+    return full * _tile_cycles(tile, vectors) + (_tile_cycles(rest, vectors) if rest else 0)
+
+
+def _tile_cycles(tile: int, vectors: int) -> float:
+    """Two multiply-adds or loads a cycle, of 4 cycles each."""
+    return max(tile * vectors, tile + vectors, _FEWEST_SUMS) / 2

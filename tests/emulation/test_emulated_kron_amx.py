@@ -17,6 +17,7 @@ from kronop.emit.x86 import planning
 from kronop.families.kron.description import KronProblem, Side
 from kronop.families.kron.x86 import emitter as kron
 from kronop.families.kron.x86 import kron_amx
+from kronop.families.kron.x86.kron_tiles import KronTiles
 from tests import support
 from tests.emulation.tiles import NATIVE, Gathered, before_a_wall, build
 from tests.x86.test_x86_kernels import launch, matrix, run_kron
@@ -26,7 +27,7 @@ from tests.x86.test_x86_kernels import load as load_native
 @pytest.fixture(params=["emulated", pytest.param("native", marks=NATIVE)])
 def load_kernel(folder: Path, request: pytest.FixtureRequest) -> Callable[[Plan], Any]:
     def load(plan: Plan) -> Any:
-        assert plan.steps[0].header == "kronop_x86/kron_amx.hpp"
+        assert isinstance(plan.steps[0].design, KronTiles)
         return build(plan, folder) if request.param == "emulated" else load_native(plan)
 
     return load

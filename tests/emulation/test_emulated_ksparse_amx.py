@@ -16,6 +16,11 @@ from kronop.emit.x86 import planning
 from kronop.families.ksparse.description import KSparseProblem
 from kronop.families.ksparse.x86 import emitter as ksparse
 from kronop.families.ksparse.x86 import ksparse_amx
+from kronop.families.ksparse.x86.ksparse_tiles import (
+    KSparseTiles,
+    TilesAlongBatch,
+    TilesAlongOutputs,
+)
 from tests import support
 from tests.emulation.tiles import NATIVE, Gathered, before_a_wall, build
 from tests.x86.test_x86_kernels import launch, matrix, run_ksparse
@@ -25,7 +30,7 @@ from tests.x86.test_x86_kernels import load as load_native
 @pytest.fixture(params=["emulated", pytest.param("native", marks=NATIVE)])
 def load_kernel(folder: Path, request: pytest.FixtureRequest) -> Callable[[Plan], Any]:
     def load(plan: Plan) -> Any:
-        assert plan.steps[0].header == "kronop_x86/ksparse_amx.hpp"
+        assert isinstance(plan.steps[0].design, KSparseTiles)
         return build(plan, folder) if request.param == "emulated" else load_native(plan)
 
     return load
@@ -85,8 +90,8 @@ def test_patterns_and_rows(run: Any, pattern: Any, element: Any, last: bool) -> 
     for rows in (1, 15, 17, 33, 70):
         step = run(pattern, rows, element=element, last=last, place=before_a_wall)
     run(pattern, 35, element=element, last=last, bias=True, scalars=(2, 3), in_place=True)
-    along = "outputs" if pattern[3] == 1 and not last else "batch"
-    assert step.template == f"kronop::ksparse_tiles_along_{along}"
+    along_outputs = pattern[3] == 1 and not last
+    assert isinstance(step.design, TilesAlongOutputs if along_outputs else TilesAlongBatch)
 
 
 @pytest.mark.parametrize("last", [False, True])
@@ -130,7 +135,7 @@ def test_outputs_in_parts(
     monkeypatch.setattr(ksparse_amx, "_PANEL_BYTES", 1)
     for pattern in ((2, 70, 40, 1), (2, 70, 40, 4)):
         step = run(pattern, 45, element=element, last=last, bias=True, scalars=(1, 2))
-        assert step.constant("kOutputs") == 32
+        assert step.design.outputs == 32
         run(pattern, 45, element=element, last=last)
 
 

@@ -26,7 +26,7 @@ from kronop.families.ksparse.description import KSparseDescription, KSparseProbl
 from kronop.families.ksparse.x86.chain_emitter import X86KSparseChainEmitter
 from kronop.families.ksparse.x86.emitter import X86KSparseEmitter
 from kronop.target import Target, detect_x86_arch
-from tests.support import chain_operation
+from tests.support import chain_operation, templates
 
 pytestmark = pytest.mark.optimised
 WIDEST = ("generic", "avx2", "avx512", "amx").index(detect_x86_arch())
@@ -346,7 +346,7 @@ def test_kron_rows_beyond_the_caches(factors):
 
 
 def field(step, launched, name):
-    offset = step.signature.offsets()[name]
+    offset = step.design.signature.offsets()[name]
     return int.from_bytes(launched[0].parameters[offset : offset + 8], "little", signed=True)
 
 
@@ -375,21 +375,21 @@ def test_results_stay_in_place_and_runs_are_padded(arch):
     for factors, element in ((4, kronop.float64), (5, kronop.float32), (5, kronop.float64)):
         for rows in (1, 5):
             step, _ = run_kron([(8, 8)] * factors, rows, element=element, arch=arch)
-            kept |= any(step.constant("kInPlace"))
-            if any(step.constant("kPad")):
-                padded.add(step.constant("kLanes")[0] > 1)
+            passes = step.design.passes
+            kept |= any(product.in_place for item in passes for product in item.products)
+            if any(item.pad for item in passes):
+                padded.add(passes[0].lanes > 1)
     assert kept
     assert padded == {False, True}
 
 
 def pairs_of(step, half):
-    """Places of products whose vectors two groups share."""
-    kinds, ends = step.constant("kPassKind"), step.constant("kPassEnd")
-    for index, digit in enumerate(step.constant("kOrder")):
-        kind = next(kind for kind, end in zip(kinds, ends, strict=True) if index < end)
-        is_half = step.constant("kRight")[index] == half < step.constant("kTileWidth")[digit]
-        if kind == Kind.Whole and is_half and half > 1:
-            yield index, index + 1 in ends
+    """Whether each product whose vectors two groups share is the last of its pass."""
+    for item in step.design.passes:
+        for product in item.products:
+            is_half = product.right == half < product.tile.width
+            if item.kind is Kind.Whole and is_half and half > 1:
+                yield product is item.products[-1]
 
 
 @pytest.mark.parametrize("element", [kronop.float32, kronop.float64], ids=lambda item: item.name)
@@ -406,7 +406,7 @@ def test_groups_share_vectors(element, arch):
         [(2, 8), (64, 6), (32, 12), (8, 4)],
     ):
         step, _ = run_kron(factors, 3, arch=arch, element=element)
-        found |= {is_last for _, is_last in pairs_of(step, half)}
+        found |= set(pairs_of(step, half))
     assert found == ({False, True} if half > 1 else set())
 
 
@@ -422,8 +422,9 @@ def test_results_that_go_past_the_caches(factors, arch, element, candidate, monk
     for offset in (0, 16):
         options = {"element": element, "candidate": candidate, "offset": offset}
         step, launched = run_kron(factors, 9, arch=arch, **options)
-        is_near = step.constant("kRight")[-1] * element.bytes <= 1024
-        in_order = step.constant("kPassKind")[-1] == Kind.Whole and is_near
+        last = step.design.passes[-1]
+        is_near = last.products[-1].right * element.bytes <= 1024
+        in_order = last.kind is Kind.Whole and is_near
         is_streamed = Target.parse(arch).vector_bytes == 64 or in_order
         assert field(step, launched, "stream") == is_streamed
         assert field(step, launched, "ahead") == 1
@@ -438,7 +439,7 @@ def test_sparse_results_that_go_past_the_caches(pattern, last, monkeypatch):
         for offset in (0, 16):
             step, launched = run_ksparse(pattern, rows, last=last, arch=WIDE, offset=offset)
             assert field(step, launched, "stream") == field(step, launched, "ahead") == 1
-            assert step.constant("kStreams") == (last or pattern[3] == 1)
+            assert step.design.streams == (last or pattern[3] == 1)
 
 
 @pytest.mark.parametrize("last", [False, True])
@@ -549,7 +550,7 @@ def test_a_chain_in_one_kernel_in_any_order():
 def test_chains_in_one_kernel_keep_what_is_between_in_the_cache():
     def steps(patterns, **options):
         operation = chain_operation("x86-avx2", kronop.float32, patterns, **options)
-        return [step.template for step in operation.plan.steps]
+        return templates(operation.plan)
 
     fused = "kronop::ksparse_chain"
     assert steps(((1, 192, 48, 8), (2, 48, 192, 4))) == [fused]

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -66,6 +66,14 @@ class KronDesign(HostDesign):
             ("kContracted", tuple(digit.contracted for digit in digits)),
             ("kProduced", tuple(digit.produced for digit in digits)),
         )
+
+    @abstractmethod
+    def products(self) -> Iterator[tuple[int, int]]:
+        """Results and the contracted size of each mode product."""
+
+    @property
+    def multiply_adds(self) -> int:
+        return sum(results * contracted for results, contracted in self.products())
 
     @property
     @abstractmethod

@@ -1,43 +1,34 @@
-"""How a row is cut into passes on a CPU: digits, candidates, legality.
-
-Order of digits. Applying digit 1 (P1 -> Q1) and then 2 to a tensor with R other elements takes
-R (P1 P2 Q1 + Q1 P2 Q2) multiply-adds, the other order R (P1 P2 Q2 + P1 Q1 Q2). Divided by
-R P1 P2 Q1 Q2, the first is no more than the second where 1/Q1 - 1/P1 >= 1/Q2 - 1/P2. So the order
-of descending 1/Q - 1/P is best: neighbours out of that order can be exchanged at a gain.
-"""
+"""How a row is cut into passes on the vectors of a CPU: digits, candidates, legality."""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
-import math
 from collections.abc import Iterator, Sequence
 
 from kronop.artifacts import Status
-from kronop.emit.x86.planning import LEAST_VECTOR, LINE, NEAR_BYTES
-from kronop.families.kron.x86.kron_cost import (
-    CALL,
-    SINGLE,
-    lane_tile,
-    pair_tile,
-    residence,
-    row_tile,
-    transfer,
-    unroll_of,
-)
-from kronop.families.kron.x86.kron_parts import Digit, Kind, Pass, Product, Setting, Tile
+from kronop.emit.x86.planning import LINE, NEAR_BYTES
+from kronop.families.kron.x86.kron_cost import residence
+from kronop.families.kron.x86.kron_parts import Digit, Kind, Pass, Setting
 from kronop.families.kron.x86.kron_vectors import KronVectors
+from kronop.families.kron.x86.kron_ways import (
+    MOST_LINES,
+    Shape,
+    Way,
+    products_of,
+    shapes_of,
+    ways_of,
+    with_lanes,
+)
 
 # Vector operations beyond its multiply-adds that each result of a mode product costs.
 _OVERHEAD = 3
 _MOST_SPLITS = 16
 _MOST_ROWS = 64
-# Ways of one pass that candidates differ in: (cycles, the pass).
+# Ways of one pass that candidates differ in.
 _WAYS = 2
-_Way = tuple[float, Pass]
 # A design, and what a row should take: a ranking, no forecast.
 Candidate = tuple[float, KronVectors]
-_MOST_LINES = 4
 _MOST_MIDDLE = 1 << 25
 # Bytes of a run from which on a line between runs is little; places that are read together.
 _FAR_APART, _FEW_PLACES = 1024, 8
@@ -86,7 +77,7 @@ def candidates(setting: Setting) -> Iterator[Candidate]:
     """Every way that is worth a look, legal or not: cuts into passes, the best ways of each."""
     digits = merge(setting)
     for ranges in _cuts(digits, setting):
-        shapes = _shapes(digits, ranges)
+        shapes = shapes_of(digits, ranges)
         middle = _middle(shapes)
         yield from _of_cut(digits, shapes, _row_tile(setting, shapes, middle), False, setting)
         if setting.x_by_rows or setting.y_by_rows:
@@ -96,7 +87,7 @@ def candidates(setting: Setting) -> Iterator[Candidate]:
 
 def _of_cut(
     digits: tuple[Digit, ...],
-    shapes: Sequence[_Shape],
+    shapes: Sequence[Shape],
     rows: int,
     rows_mode: bool,
     setting: Setting,
@@ -105,11 +96,10 @@ def _of_cut(
     # What is between passes comes line by line, in an order that a cache foresees.
     far = residence(rows * middle * setting.bytes, setting) * setting.width * setting.bytes / LINE
     ranked = []
-    for index, shape in enumerate(shapes):
-        ends = index == 0, index == len(shapes) - 1
+    for shape in shapes:
         ways = [
-            _with_lanes(shape, digits, kind, lanes, rows, ends, far, setting)
-            for kind, lanes in _ways(shape, digits, rows if rows_mode else 0, setting)
+            with_lanes(shape, kind, lanes, rows, far, setting)
+            for kind, lanes in ways_of(shape, rows if rows_mode else 0, setting)
         ]
         ranked.append(sorted(ways, key=lambda item: item[0])[:_WAYS])
     for choice in _choices(ranked):
@@ -143,210 +133,18 @@ def _padded(
     return tuple(padded)
 
 
-def _middle(shapes: Sequence[_Shape]) -> int:
+def _middle(shapes: Sequence[Shape]) -> int:
     """Most elements of a row between passes."""
     return max((item.lead * item.group * item.trail for item in shapes[1:]), default=0)
 
 
-def _choices(ranked: Sequence[Sequence[_Way]]) -> Iterator[list[_Way]]:
+def _choices(ranked: Sequence[Sequence[Way]]) -> Iterator[list[Way]]:
     """The best way of every pass, then other ways of one pass at a time."""
     best = [ways[0] for ways in ranked]
     yield best
     for index, ways in enumerate(ranked):
         for way in ways[1:]:
             yield [*best[:index], way, *best[index + 1 :]]
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class _Shape:
-    """What a pass does, before it is known how: products are (digit, left, right)."""
-
-    products: tuple[tuple[int, int, int], ...]
-    lead: int
-    group: int
-    produced: int
-    trail: int
-    peak: int
-
-
-def _shapes(digits: tuple[Digit, ...], ranges: tuple[range, ...]) -> list[_Shape]:
-    size = [digit.contracted for digit in digits]
-    shapes = []
-    for group in ranges:
-        products, peak = _products(digits, group)
-        before = math.prod(size[group.start : group.stop])
-        for index in group:
-            size[index] = digits[index].produced
-        shapes.append(
-            _Shape(
-                products=products,
-                lead=math.prod(size[: group.start]),
-                group=before,
-                produced=math.prod(size[group.start : group.stop]),
-                trail=math.prod(size[group.stop :]),
-                peak=peak,
-            )
-        )
-    return shapes
-
-
-def _products(
-    digits: tuple[Digit, ...], group: range
-) -> tuple[tuple[tuple[int, int, int], ...], int]:
-    """The digits of a group in their best order, and the most elements that are held."""
-    size = {index: digits[index].contracted for index in group}
-    peak = math.prod(size.values())
-    products = []
-    for index in sorted(group, key=lambda item: (-digits[item].priority, -item)):
-        left = math.prod(size[item] for item in group if item < index)
-        right = math.prod(size[item] for item in group if item > index)
-        products.append((index, left, right))
-        size[index] = digits[index].produced
-        peak = max(peak, math.prod(size.values()))
-    return tuple(products), peak
-
-
-def _ways(
-    shape: _Shape, digits: tuple[Digit, ...], rows: int, setting: Setting
-) -> Iterator[tuple[Kind, int]]:
-    """Kinds and lanes of a pass that are worth a look; lanes are `rows` where these are not 0."""
-    if rows:
-        bound = _MOST_LINES * max(setting.width, LINE // setting.bytes)
-        yield Kind.Rows, min(bound, math.ceil(rows / setting.width) * setting.width)
-        return
-    if shape.trail > 1:
-        line = max(setting.width, LINE // setting.bytes)
-        most = dict.fromkeys(max(setting.width, count * line) for count in (1, 2, 4, 8))
-        lanes = dict.fromkeys(_evenly(shape.trail, limit, setting.width) for limit in most)
-        yield from ((Kind.Trail, count) for count in lanes)
-        return
-    yield from ((Kind.RowsAndLead, lanes) for lanes in (setting.width, 2 * setting.width))
-    if all(
-        (digits[index].produced if right == 1 else right) * setting.bytes >= LEAST_VECTOR
-        for index, _, right in shape.products
-    ):
-        fit = NEAR_BYTES // 4 // (shape.peak * setting.bytes)
-        yield from ((Kind.Whole, lanes) for lanes in {1, max(1, min(shape.lead, fit))})
-
-
-def _evenly(count: int, most: int, width: int) -> int:
-    """Lanes, whole vectors and at most `most`, that cut `count` into equal parts; no more than it
-    where it fills a vector."""
-    each = math.ceil(count / math.ceil(count / most))
-    return min(math.ceil(each / width), max(1, count // width)) * width
-
-
-def _tiled(
-    shape: _Shape,
-    digits: tuple[Digit, ...],
-    kind: Kind,
-    lanes: int,
-    keeps: bool,
-    setting: Setting,
-) -> tuple[tuple[Product, ...], float]:
-    """(products, cycles of a block); `keeps`: results stay in place wherever they may."""
-    products: list[Product] = []
-    arithmetic = 0.0
-    for index, left, right in shape.products:
-        digit = digits[index]
-        # The first product reads what is elsewhere; tiles of a row's numbers overlap at its end.
-        stays = keeps and bool(products) and digit.contracted == digit.produced
-        stays = stays and not (kind is Kind.Whole and right == 1)
-        holding = _tiles(digit, kind, left, right, lanes, True, setting) if stays else []
-        every = holding or _tiles(digit, kind, left, right, lanes, False, setting)
-        tile, cycles = min(every, key=lambda item: item[1])
-        products.append(
-            Product(digit=index, left=left, right=right, tile=tile, in_place=bool(holding))
-        )
-        arithmetic += cycles + CALL
-    # What passes through one state takes room as well. The last product mostly writes to its place
-    # at once. Where lanes are strided, what they are read from and written to is near.
-    straight = len(products) <= 2 and kind in (Kind.Whole, Kind.Trail)
-    states = 1.5 if straight or all(product.in_place for product in products[1:]) else 2
-    parts = states if kind is Kind.Whole else states + 2
-    level = residence(parts * shape.peak * lanes * setting.bytes, setting)
-    moved = sum(
-        item.left * item.right * (digits[item.digit].contracted + digits[item.digit].produced)
-        for item in products
-    )
-    return tuple(products), arithmetic + moved * lanes / setting.width * level
-
-
-def _tiles(
-    digit: Digit, kind: Kind, left: int, right: int, lanes: int, whole: bool, setting: Setting
-) -> list[tuple[Tile, float]]:
-    """Tiles of a product, and cycles of its block with each; `whole` as for `lane_tile`."""
-    unroll = unroll_of(digit.contracted, setting)
-    machine = (setting.width, setting.bytes, setting.target.registers, unroll)
-    sizes = digit.contracted, digit.produced
-    if kind is Kind.Whole and right == 1:
-        return [row_tile(*sizes, left * lanes, *machine)]
-    extent = {Kind.Whole: right, Kind.RowsAndLead: right * lanes}.get(kind, lanes)
-    found = [lane_tile(*sizes, extent, *machine, whole)]
-    if kind is Kind.Whole and 2 * right == setting.width and left % 2 == 0:
-        found.append(pair_tile(*sizes, setting.width, setting.target.registers, unroll, whole))
-    times = {Kind.Whole: left * lanes, Kind.RowsAndLead: left}.get(kind, left * right)
-    return [(item[0], item[1] * times) for item in found if item is not None]
-
-
-def _with_lanes(
-    shape: _Shape,
-    digits: tuple[Digit, ...],
-    kind: Kind,
-    lanes: int,
-    rows: int,
-    ends: tuple[bool, bool],
-    far: float,
-    setting: Setting,
-) -> tuple[float, Pass]:
-    """(cycles of a row, the pass) with so many lanes; `ends`: whether it is the first, the last."""
-    products, block = min(
-        (_tiled(shape, digits, kind, lanes, keeps, setting) for keeps in (False, True)),
-        key=lambda item: item[1],
-    )
-    read = transfer(kind, lanes, shape.lead, shape.trail, ends[0], setting.x_by_rows, setting)
-    write = transfer(
-        kind, lanes, shape.lead, shape.trail, ends[1], setting.y_by_rows, setting, writes=True
-    )
-    read, write = read + (0.0 if ends[0] else far), write + (0.0 if ends[1] else far)
-    short, ragged = _incomplete(shape, kind, lanes, rows, setting)
-    read, write = read + short, write + ragged
-    block += (shape.group * read + shape.produced * write) * lanes / setting.width
-    made = Pass(
-        kind=kind,
-        products=products,
-        lead=shape.lead,
-        group=shape.group,
-        produced=shape.produced,
-        trail=shape.trail,
-        peak=shape.peak,
-        lanes=lanes,
-    )
-    return block * _blocks(shape, kind, lanes, rows, setting), made
-
-
-def _incomplete(
-    shape: _Shape, kind: Kind, lanes: int, rows: int, setting: Setting
-) -> tuple[float, float]:
-    """Cycles per vector that blocks with too few lanes add to reading and to writing, which go by
-    single numbers there; the last block is complete when read, for it overlaps the one before."""
-    count = {Kind.Trail: shape.trail, Kind.Rows: min(rows, setting.typical_rows)}.get(kind, lanes)
-    single = setting.width * SINGLE
-    if count < lanes:
-        return single, single
-    return 0.0, single / math.ceil(count / lanes) if count % lanes else 0.0
-
-
-def _blocks(shape: _Shape, kind: Kind, lanes: int, rows: int, setting: Setting) -> float:
-    """Blocks of a pass, per row."""
-    rows = min(rows, setting.typical_rows)
-    if kind is Kind.Whole:
-        return shape.lead / lanes
-    if kind is Kind.Trail:
-        return shape.lead * -(-shape.trail // lanes)
-    if kind is Kind.RowsAndLead:
-        return -(-rows * shape.lead // lanes) / rows
-    return shape.lead * shape.trail * -(-rows // lanes) / rows
 
 
 def tile_status(setting: Setting) -> Status:
@@ -427,7 +225,7 @@ def _greedy(digits: tuple[Digit, ...], budget: int) -> tuple[range, ...]:
     ranges, end = [], len(digits)
     while end:
         start = end - 1
-        while start and _products(digits, range(start - 1, end))[1] <= budget:
+        while start and products_of(digits, range(start - 1, end))[1] <= budget:
             start -= 1
         ranges.append(range(start, end))
         end = start
@@ -441,10 +239,10 @@ def _row_lanes(setting: Setting, middle: int) -> Iterator[int]:
     if setting.rows is None and 2 * line * middle * setting.bytes > _MOST_MIDDLE:
         yield line
         return
-    yield from (line, 2 * line, _MOST_LINES * line) if setting.rows is None else (setting.rows,)
+    yield from (line, 2 * line, MOST_LINES * line) if setting.rows is None else (setting.rows,)
 
 
-def _row_tile(setting: Setting, shapes: Sequence[_Shape], middle: int) -> int:
+def _row_tile(setting: Setting, shapes: Sequence[Shape], middle: int) -> int:
     """Rows that keep the middle in a near cache and the lanes full."""
     if setting.rows is not None:
         return setting.rows

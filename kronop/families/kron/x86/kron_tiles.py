@@ -59,15 +59,10 @@ class KronTiles(KronDesign):
         return total
 
     def products(self) -> Iterator[tuple[int, int]]:
-        """Results and the contracted size of each mode product, from the first digit on."""
         for index, digit in enumerate(self.digits):
             before = math.prod(item.contracted for item in self.digits[:index])
             after = math.prod(item.produced for item in self.digits[index + 1 :])
             yield before * digit.produced * after, digit.contracted
-
-    @property
-    def multiply_adds(self) -> int:
-        return sum(results * contracted for results, contracted in self.products())
 
     @property
     def row_multiple(self) -> int:

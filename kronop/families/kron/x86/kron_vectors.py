@@ -72,16 +72,11 @@ class KronVectors(KronDesign):
         )
 
     def products(self) -> Iterator[tuple[int, int]]:
-        """Results and the contracted size of each mode product, in order."""
         for item in self.passes:
             for product in item.products:
                 digit = self.digits[product.digit]
                 around = item.lead * item.trail * product.left * product.right
                 yield around * digit.produced, digit.contracted
-
-    @property
-    def multiply_adds(self) -> int:
-        return sum(results * contracted for results, contracted in self.products())
 
     @property
     def vector_work(self) -> int:

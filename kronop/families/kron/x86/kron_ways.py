@@ -1,0 +1,224 @@
+"""Ways to run one pass over digits on the vectors of a CPU, and what they should cost.
+
+Order of digits. Applying digit 1 (P1 -> Q1) and then 2 to a tensor with R other elements takes
+R (P1 P2 Q1 + Q1 P2 Q2) multiply-adds, the other order R (P1 P2 Q2 + P1 Q1 Q2). Divided by
+R P1 P2 Q1 Q2, the first is no more than the second where 1/Q1 - 1/P1 >= 1/Q2 - 1/P2. So the order
+of descending 1/Q - 1/P is best: neighbours out of that order can be exchanged at a gain.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator
+
+from kronop.emit.x86.planning import LEAST_VECTOR, LINE, NEAR_BYTES
+from kronop.families.kron.x86.kron_cost import (
+    CALL,
+    SINGLE,
+    lane_tile,
+    pair_tile,
+    residence,
+    row_tile,
+    transfer,
+    unroll_of,
+)
+from kronop.families.kron.x86.kron_parts import Digit, Kind, Pass, Product, Setting, Tile
+
+# Cycles of a row, and the pass.
+Way = tuple[float, Pass]
+# Most cache lines that lanes of rows take.
+MOST_LINES = 4
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """What a pass does, before it is known how.
+
+    Attributes:
+        digits: of the whole row.
+        products: (digit, left, right) of each.
+        lead, group, produced, trail, peak: as those of the pass.
+        is_first, is_last: whether it reads X, and whether it writes Y.
+    """
+
+    digits: tuple[Digit, ...]
+    products: tuple[tuple[int, int, int], ...]
+    lead: int
+    group: int
+    produced: int
+    trail: int
+    peak: int
+    is_first: bool
+    is_last: bool
+
+
+def shapes_of(digits: tuple[Digit, ...], ranges: tuple[range, ...]) -> list[Shape]:
+    """The passes over those ranges of digits, in order."""
+    size = [digit.contracted for digit in digits]
+    shapes: list[Shape] = []
+    for group in ranges:
+        products, peak = products_of(digits, group)
+        before = math.prod(size[group.start : group.stop])
+        for index in group:
+            size[index] = digits[index].produced
+        shapes.append(
+            Shape(
+                digits=digits,
+                products=products,
+                lead=math.prod(size[: group.start]),
+                group=before,
+                produced=math.prod(size[group.start : group.stop]),
+                trail=math.prod(size[group.stop :]),
+                peak=peak,
+                is_first=not shapes,
+                is_last=len(shapes) == len(ranges) - 1,
+            )
+        )
+    return shapes
+
+
+def products_of(
+    digits: tuple[Digit, ...], group: range
+) -> tuple[tuple[tuple[int, int, int], ...], int]:
+    """The digits of a group in their best order, and the most elements that are held."""
+    size = {index: digits[index].contracted for index in group}
+    peak = math.prod(size.values())
+    products = []
+    for index in sorted(group, key=lambda item: (-digits[item].priority, -item)):
+        left = math.prod(size[item] for item in group if item < index)
+        right = math.prod(size[item] for item in group if item > index)
+        products.append((index, left, right))
+        size[index] = digits[index].produced
+        peak = max(peak, math.prod(size.values()))
+    return tuple(products), peak
+
+
+def ways_of(shape: Shape, rows: int, setting: Setting) -> Iterator[tuple[Kind, int]]:
+    """Kinds and lanes of a pass that are worth a look; lanes are `rows` where these are not 0."""
+    if rows:
+        bound = MOST_LINES * max(setting.width, LINE // setting.bytes)
+        yield Kind.Rows, min(bound, math.ceil(rows / setting.width) * setting.width)
+        return
+    if shape.trail > 1:
+        line = max(setting.width, LINE // setting.bytes)
+        most = dict.fromkeys(max(setting.width, count * line) for count in (1, 2, 4, 8))
+        lanes = dict.fromkeys(_evenly(shape.trail, limit, setting.width) for limit in most)
+        yield from ((Kind.Trail, count) for count in lanes)
+        return
+    yield from ((Kind.RowsAndLead, lanes) for lanes in (setting.width, 2 * setting.width))
+    if all(
+        (shape.digits[index].produced if right == 1 else right) * setting.bytes >= LEAST_VECTOR
+        for index, _, right in shape.products
+    ):
+        fit = NEAR_BYTES // 4 // (shape.peak * setting.bytes)
+        yield from ((Kind.Whole, lanes) for lanes in {1, max(1, min(shape.lead, fit))})
+
+
+def _evenly(count: int, most: int, width: int) -> int:
+    """Lanes, whole vectors and at most `most`, that cut `count` into equal parts; no more than it
+    where it fills a vector."""
+    each = math.ceil(count / math.ceil(count / most))
+    return min(math.ceil(each / width), max(1, count // width)) * width
+
+
+def _tiled(
+    shape: Shape, kind: Kind, lanes: int, keeps: bool, setting: Setting
+) -> tuple[tuple[Product, ...], float]:
+    """(products, cycles of a block); `keeps`: results stay in place wherever they may."""
+    digits, products = shape.digits, list[Product]()
+    arithmetic = 0.0
+    for index, left, right in shape.products:
+        digit = digits[index]
+        # The first product reads what is elsewhere; tiles of a row's numbers overlap at its end.
+        stays = keeps and bool(products) and digit.contracted == digit.produced
+        stays = stays and not (kind is Kind.Whole and right == 1)
+        holding = _tiles(digit, kind, left, right, lanes, True, setting) if stays else []
+        every = holding or _tiles(digit, kind, left, right, lanes, False, setting)
+        tile, cycles = min(every, key=lambda item: item[1])
+        products.append(
+            Product(digit=index, left=left, right=right, tile=tile, in_place=bool(holding))
+        )
+        arithmetic += cycles + CALL
+    # What passes through one state takes room as well. The last product mostly writes to its place
+    # at once. Where lanes are strided, what they are read from and written to is near.
+    straight = len(products) <= 2 and kind in (Kind.Whole, Kind.Trail)
+    states = 1.5 if straight or all(product.in_place for product in products[1:]) else 2
+    parts = states if kind is Kind.Whole else states + 2
+    level = residence(parts * shape.peak * lanes * setting.bytes, setting)
+    moved = sum(
+        item.left * item.right * (digits[item.digit].contracted + digits[item.digit].produced)
+        for item in products
+    )
+    return tuple(products), arithmetic + moved * lanes / setting.width * level
+
+
+def _tiles(
+    digit: Digit, kind: Kind, left: int, right: int, lanes: int, whole: bool, setting: Setting
+) -> list[tuple[Tile, float]]:
+    """Tiles of a product, and cycles of its block with each; `whole` as for `lane_tile`."""
+    unroll = unroll_of(digit.contracted, setting)
+    machine = (setting.width, setting.bytes, setting.target.registers, unroll)
+    sizes = digit.contracted, digit.produced
+    if kind is Kind.Whole and right == 1:
+        return [row_tile(*sizes, left * lanes, *machine)]
+    extent = {Kind.Whole: right, Kind.RowsAndLead: right * lanes}.get(kind, lanes)
+    found = [lane_tile(*sizes, extent, *machine, whole)]
+    if kind is Kind.Whole and 2 * right == setting.width and left % 2 == 0:
+        found.append(pair_tile(*sizes, setting.width, setting.target.registers, unroll, whole))
+    times = {Kind.Whole: left * lanes, Kind.RowsAndLead: left}.get(kind, left * right)
+    return [(item[0], item[1] * times) for item in found if item is not None]
+
+
+def with_lanes(
+    shape: Shape, kind: Kind, lanes: int, rows: int, far: float, setting: Setting
+) -> Way:
+    """The pass with so many lanes; `far`: cycles per vector of what is between passes."""
+    products, block = min(
+        (_tiled(shape, kind, lanes, keeps, setting) for keeps in (False, True)),
+        key=lambda item: item[1],
+    )
+    lead, trail = shape.lead, shape.trail
+    ends = (shape.is_first, setting.x_by_rows), (shape.is_last, setting.y_by_rows)
+    read, write = (
+        transfer(kind, lanes, lead, trail, *end, setting, writes) + (0.0 if end[0] else far)
+        for end, writes in zip(ends, (False, True), strict=True)
+    )
+    short, ragged = _incomplete(shape, kind, lanes, rows, setting)
+    read, write = read + short, write + ragged
+    block += (shape.group * read + shape.produced * write) * lanes / setting.width
+    made = Pass(
+        kind=kind,
+        products=products,
+        lead=shape.lead,
+        group=shape.group,
+        produced=shape.produced,
+        trail=shape.trail,
+        peak=shape.peak,
+        lanes=lanes,
+    )
+    return block * _blocks(shape, kind, lanes, rows, setting), made
+
+
+def _incomplete(
+    shape: Shape, kind: Kind, lanes: int, rows: int, setting: Setting
+) -> tuple[float, float]:
+    """Cycles per vector that blocks with too few lanes add to reading and to writing, which go by
+    single numbers there; the last block is complete when read, for it overlaps the one before."""
+    count = {Kind.Trail: shape.trail, Kind.Rows: min(rows, setting.typical_rows)}.get(kind, lanes)
+    single = setting.width * SINGLE
+    if count < lanes:
+        return single, single
+    return 0.0, single / math.ceil(count / lanes) if count % lanes else 0.0
+
+
+def _blocks(shape: Shape, kind: Kind, lanes: int, rows: int, setting: Setting) -> float:
+    """Blocks of a pass, per row."""
+    rows = min(rows, setting.typical_rows)
+    if kind is Kind.Whole:
+        return shape.lead / lanes
+    if kind is Kind.Trail:
+        return shape.lead * -(-shape.trail // lanes)
+    if kind is Kind.RowsAndLead:
+        return -(-rows * shape.lead // lanes) / rows
+    return shape.lead * shape.trail * -(-rows // lanes) / rows

@@ -26,7 +26,7 @@ from kronop.families.ksparse.description import KSparseDescription, KSparseProbl
 from kronop.families.ksparse.x86.chain_emitter import X86KSparseChainEmitter
 from kronop.families.ksparse.x86.emitter import X86KSparseEmitter
 from kronop.target import Target, detect_x86_arch
-from tests.support import chain_operation
+from tests.support import chain_operation, templates
 
 pytestmark = pytest.mark.optimised
 WIDEST = ("generic", "avx2", "avx512", "amx").index(detect_x86_arch())
@@ -549,7 +549,7 @@ def test_a_chain_in_one_kernel_in_any_order():
 def test_chains_in_one_kernel_keep_what_is_between_in_the_cache():
     def steps(patterns, **options):
         operation = chain_operation("x86-avx2", kronop.float32, patterns, **options)
-        return [step.template for step in operation.plan.steps]
+        return templates(operation.plan)
 
     fused = "kronop::ksparse_chain"
     assert steps(((1, 192, 48, 8), (2, 48, 192, 4))) == [fused]

@@ -1,27 +1,82 @@
 """Chains of Kronecker-sparse products as steps: single products, and what lies between them.
 
-A piece of a chain's plan is a step, or steps that prepare weights and then one: which says in
-`launch` how many factors it takes and what it produces. What is between pieces is in the workspace,
-in two buffers that take turns, in the order of X's memory.
+A piece of a chain's plan is a step, or steps that prepare weights and then one, whose design is a
+`Piece`: it says how many factors they take and what they leave. What is between pieces is in the
+workspace, in two buffers that take turns, in the order of X's memory.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
-from kronop.artifacts import Launch
-from kronop.descriptions.datatype import Layout, RowMajor
-from kronop.descriptions.epilogue import LinearCombination
+from kronop.artifacts import KernelSignature, Launch
+from kronop.descriptions.datatype import DataType, Layout, RowMajor
+from kronop.descriptions.epilogue import Epilogue, LinearCombination
 from kronop.descriptions.strided import StridedMatrix
 from kronop.descriptions.tensor import TensorDescription
+from kronop.emit.design import Design, Instantiation
 from kronop.emit.plan import Plan, Step
 from kronop.families.ksparse.chain_description import KSparseChainDescription, KSparseChainProblem
 from kronop.families.ksparse.description import KSparseDescription, KSparseProblem
+from kronop.target import Target
 
 _ALIGNMENT, _ACCESS = 256, 16
 # alpha and beta of what stays in the workspace, for epilogues in integers as well.
 _UNSCALED = (1, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece(Design):
+    """The last step of a piece, and what it leaves to the next one.
+
+    Attributes:
+        design: the way the step runs.
+        factors: of the chain, that the piece takes.
+        columns: features of a row of its result.
+        element: of its result.
+        by_rows: whether the batch is contiguous in it.
+    """
+
+    design: Design
+    factors: int
+    columns: int
+    element: DataType
+    by_rows: bool
+
+    @property
+    def epilogue(self) -> Epilogue | None:
+        return self.design.epilogue
+
+    @property
+    def threads(self) -> int:
+        return self.design.threads
+
+    @property
+    def shared_bytes(self) -> int:
+        return self.design.shared_bytes
+
+    @property
+    def signature(self) -> KernelSignature:
+        return self.design.signature
+
+    def instantiation(self, target: Target) -> Instantiation:
+        return self.design.instantiation(target)
+
+    def strides(self, rows: int) -> tuple[int, int]:
+        """Those of the batch and of the features, such that every run begins with a whole
+        access."""
+        run = rows if self.by_rows else self.columns
+        access = _ACCESS // self.element.bytes
+        pitch = -(-run // access) * access
+        return (1, pitch) if self.by_rows else (pitch, 1)
+
+    def result_bytes(self, rows: int) -> int:
+        """Bytes of the workspace that the result takes."""
+        row, column = self.strides(rows)
+        wanted = self.element.bytes * max(row * rows, column * self.columns)
+        return -(-wanted // _ALIGNMENT) * _ALIGNMENT
 
 
 def product(
@@ -51,24 +106,24 @@ def product(
 
 def piece(steps: Sequence[Step], last: KSparseDescription, factors: int) -> tuple[Step, ...]:
     """Steps as a piece of a chain: they take so many factors, of which `last` is the last one."""
-    marks = (
-        ("factors", factors),
-        ("columns_out", last.output_columns),
-        ("bytes_out", last.Y.element.bytes),
-        ("by_rows", last.batch_last == (last.Y.layout is RowMajor)),
-    )
     *before, step = steps
-    return *before, dataclasses.replace(
-        step, design=dataclasses.replace(step.design, launch=(*step.design.launch, *marks))
+    design = Piece(
+        design=step.design,
+        factors=factors,
+        columns=last.output_columns,
+        element=last.Y.element,
+        by_rows=last.batch_last == (last.Y.layout is RowMajor),
     )
+    return *before, dataclasses.replace(step, design=design)
 
 
-def pieces(plan: Plan) -> list[Plan]:
-    """The plan of each piece."""
+def pieces(plan: Plan) -> list[tuple[Piece, Plan]]:
+    """What each piece leaves, and the plan of its own, whose steps are no pieces of anything."""
     found, begin = [], 0
     for end, step in enumerate(plan.steps, 1):
-        if "factors" in dict(step.launch):
-            found.append(dataclasses.replace(plan, steps=plan.steps[begin:end], rejected=()))
+        if isinstance(piece := step.design, Piece):
+            steps = *plan.steps[begin : end - 1], dataclasses.replace(step, design=piece.design)
+            found.append((piece, dataclasses.replace(plan, steps=steps, rejected=())))
             begin = end
     return found
 
@@ -81,7 +136,8 @@ def launches(
     """The launches of all pieces."""
     found: list[Launch] = []
     begin, each = 0, pieces(plan)
-    for own, part in zip(each, _problems(each, problem), strict=True):
+    parts = _problems([piece for piece, _ in each], problem)
+    for (_, own), part in zip(each, parts, strict=True):
         found += [
             dataclasses.replace(launch, step=begin + launch.step) for launch in of_piece(own, part)
         ]
@@ -89,31 +145,25 @@ def launches(
     return tuple(found)
 
 
-def buffers(plans: Sequence[Plan], rows: int) -> tuple[int, int]:
+def buffers(each: Sequence[Piece], rows: int) -> tuple[int, int]:
     """Bytes of what even and odd pieces leave to the next one."""
-    sizes = [0, 0]
-    for index, item in enumerate(plans[:-1]):
-        step = item.steps[-1]
-        row, column = _strides(step, rows)
-        wanted = _size(step, "bytes_out") * max(row * rows, column * _size(step, "columns_out"))
-        sizes[index % 2] = max(sizes[index % 2], -(-wanted // _ALIGNMENT) * _ALIGNMENT)
-    return sizes[0], sizes[1]
+    sizes = [piece.result_bytes(rows) for piece in each[:-1]]
+    return max(sizes[::2], default=0), max(sizes[1::2], default=0)
 
 
-def _problems(plans: Sequence[Plan], problem: KSparseChainProblem) -> Iterator[KSparseChainProblem]:
+def _problems(each: Sequence[Piece], problem: KSparseChainProblem) -> Iterator[KSparseChainProblem]:
     """Each piece's part of the problem; the workspace left to it is behind both buffers."""
-    even, odd = buffers(plans, problem.rows)
+    even, odd = buffers(each, problem.rows)
     starts = (problem.workspace, problem.workspace + even)
     x, taken = problem.x, 0
-    for index, item in enumerate(plans):
-        step = item.steps[-1]
-        is_last, count = index == len(plans) - 1, _size(step, "factors")
-        row, column = _strides(step, problem.rows)
+    for index, piece in enumerate(each):
+        is_last = index == len(each) - 1
+        row, column = piece.strides(problem.rows)
         y = StridedMatrix(pointer=starts[index % 2], row=row, column=column)
         yield dataclasses.replace(
             problem,
             x=x,
-            weights=problem.weights[taken : taken + count],
+            weights=problem.weights[taken : taken + piece.factors],
             z=problem.z if is_last else None,
             bias=problem.bias if is_last else 0,
             bias_stride=problem.bias_stride if is_last else 0,
@@ -121,7 +171,7 @@ def _problems(plans: Sequence[Plan], problem: KSparseChainProblem) -> Iterator[K
             scalars=problem.scalars if is_last else _UNSCALED,
             workspace=problem.workspace + even + odd if problem.workspace else 0,
         )
-        x, taken = y, taken + count
+        x, taken = y, taken + piece.factors
 
 
 def single(problem: KSparseChainProblem) -> KSparseProblem:
@@ -140,18 +190,3 @@ def single(problem: KSparseChainProblem) -> KSparseProblem:
         workspace=problem.workspace,
         threads=problem.threads,
     )
-
-
-def _strides(step: Step, rows: int) -> tuple[int, int]:
-    """Strides of the batch and of the features, such that every run begins with a whole access."""
-    run = rows if step.constant("by_rows") else _size(step, "columns_out")
-    access = _ACCESS // _size(step, "bytes_out")
-    pitch = -(-run // access) * access
-    return (1, pitch) if step.constant("by_rows") else (pitch, 1)
-
-
-def _size(step: Step, name: str) -> int:
-    value = step.constant(name)
-    if not isinstance(value, int):
-        raise TypeError(f"{step.entry}: constant {name} is no integer")
-    return value

@@ -66,23 +66,24 @@ class X86KSparseChainEmitter:
 
     def workspace_bytes(self, plan: Plan, rows: int, threads: int) -> int:
         """What is between factors, and the scratch memory of the piece that wants most."""
-        if _is_fused(plan):
-            return ksparse_fused.workspace_bytes(plan.steps[0], rows, threads)
         pieces = chains.pieces(plan)
-        scratch = max(_SINGLE.workspace_bytes(one, rows, threads) for one in pieces)
-        return sum(chains.buffers(pieces, rows)) + scratch
+        if _is_fused(pieces):
+            return ksparse_fused.workspace_bytes(pieces[0][1].steps[0], rows, threads)
+        scratch = max(_SINGLE.workspace_bytes(own, rows, threads) for _, own in pieces)
+        return sum(chains.buffers([piece for piece, _ in pieces], rows)) + scratch
 
     def launches(self, plan: Plan, problem: KSparseChainProblem) -> tuple[Launch, ...]:
         """One call for each step; none where the batch is 0."""
-        if _is_fused(plan):
-            return ksparse_fused.launches(plan, problem)
+        pieces = chains.pieces(plan)
+        if _is_fused(pieces):
+            return ksparse_fused.launches(pieces[0][1], problem)
         return chains.launches(
             plan, problem, lambda one, part: _SINGLE.launches(one, chains.single(part))
         )
 
 
-def _is_fused(plan: Plan) -> bool:
-    return plan.steps[0].constant("factors") != 1
+def _is_fused(pieces: Sequence[tuple[chains.Piece, Plan]]) -> bool:
+    return pieces[0][0].factors != 1
 
 
 def _products(description: KSparseChainDescription) -> list[KSparseDescription]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kronop.artifacts import KernelSignature, Launch
+from kronop.artifacts import KernelSignature, Launch, Scalar
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue, LinearCombination
 from kronop.descriptions.math_instruction import MathInstruction
@@ -55,7 +56,7 @@ class AddShares(Design):
     @property
     def vector(self) -> int:
         """Results that are neighbours, of one thread."""
-        return vector_of(self.accumulator, self.extents[-1])
+        return _vector_of(self.accumulator, self.extents[-1])
 
     @property
     def shared_bytes(self) -> int:
@@ -63,16 +64,7 @@ class AddShares(Design):
 
     @property
     def signature(self) -> KernelSignature:
-        return operands.signature(
-            "AddSharesParameters",
-            operands.scalar_kind(self.epilogue),
-            [(name, 1) for name in ("partial", "y", "z")],
-            [
-                ("shares", 1),
-                ("y_vector", 1),
-                *((name, _RESULT_AXES) for name in ("extent", "y_stride", "z_stride")),
-            ],
-        )
+        return _add_signature(operands.scalar_kind(self.epilogue))
 
     def instantiation(self, target: Target) -> Instantiation:
         scalar = operands.scalar_kind(self.epilogue)
@@ -155,13 +147,7 @@ class FactorGradients(Design):
 
     @property
     def signature(self) -> KernelSignature:
-        count = len(self.factors)
-        return operands.signature(
-            "FactorGradientsParameters",
-            operands.scalar_kind(self.epilogue),
-            [*((name, 1) for name in ("sums", "y", "z")), ("factor", count)],
-            [("factor_row", count), ("factor_column", count), ("y_stride", 1), ("z_stride", 1)],
-        )
+        return _factor_signature(operands.scalar_kind(self.epilogue), len(self.factors))
 
     def instantiation(self, target: Target) -> Instantiation:
         scalar, count = operands.scalar_kind(self.epilogue), len(self.factors)
@@ -200,7 +186,31 @@ class FactorGradients(Design):
         return operands.make_launch(index, self, elements, values)
 
 
-def vector_of(accumulator: DataType, columns: int) -> int:
+@functools.cache
+def _add_signature(scalar: Scalar) -> KernelSignature:
+    return operands.signature(
+        "AddSharesParameters",
+        scalar,
+        [(name, 1) for name in ("partial", "y", "z")],
+        [
+            ("shares", 1),
+            ("y_vector", 1),
+            *((name, _RESULT_AXES) for name in ("extent", "y_stride", "z_stride")),
+        ],
+    )
+
+
+@functools.cache
+def _factor_signature(scalar: Scalar, count: int) -> KernelSignature:
+    return operands.signature(
+        "FactorGradientsParameters",
+        scalar,
+        [*((name, 1) for name in ("sums", "y", "z")), ("factor", count)],
+        [("factor_row", count), ("factor_column", count), ("y_stride", 1), ("z_stride", 1)],
+    )
+
+
+def _vector_of(accumulator: DataType, columns: int) -> int:
     """Results of a thread of `add_shares`."""
     return operands.widest_divisor(operands.vector_of(accumulator), [columns])
 
@@ -232,7 +242,7 @@ def _add_step(
     outer = (1, 1) if description.tied else (a, d)
     extents = (description.products or 1, *outer, b, c)
     results = math.prod(extents)
-    vector = vector_of(description.math.element_accumulator, c)
+    vector = _vector_of(description.math.element_accumulator, c)
     wanted = operands.cover(target.cores * _BUSY * vector, results)
     slices = max(
         size for size in operands.powers_of_two(1, _MOST_SLICES) if size <= wanted or size == 1

@@ -22,7 +22,8 @@ from kronop.emit.design import Decision, Design
 from kronop.emit.plan import Plan, Step
 from kronop.target import Target
 
-_OWN, _TYPE, _CLASS, _MEMBER = "own", "type", "class", "member"
+# Names that no field can have.
+_OWN, _TYPE, _CLASS, _MEMBER = "own epilogue", "element type", "a class", "a member"
 _ELEMENTS = {**TENSOR_TYPES, tfloat32.name: tfloat32}
 _PLAIN = (str, bool, int, float, type(None))
 # What a field that is declared so has to be; others are checked by whoever takes them.

@@ -23,7 +23,7 @@ from kronop.descriptions.datatype import (
 from kronop.descriptions.epilogue import LinearCombinationGeneric, relu
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tensor import TensorDescription
-from kronop.emit.plan import Plan, Step
+from kronop.emit.plan import Plan
 from kronop.families.ksparse import chains
 from kronop.families.ksparse.chain_description import (
     KSparseChainDescription,
@@ -31,7 +31,8 @@ from kronop.families.ksparse.chain_description import (
     Pattern,
     StridedFactor,
 )
-from kronop.families.ksparse.cuda import chain_step
+from kronop.families.ksparse.cuda import chain_choice
+from kronop.families.ksparse.cuda.chain_design import ChainMma
 from kronop.families.ksparse.cuda.chain_emitter import CudaKSparseChainEmitter
 from kronop.target import Target
 from tests.emulation.emulator import Emulator
@@ -46,11 +47,16 @@ from tests.emulation.test_emulated_kernels import (
 )
 
 _TARGET = Target.parse("sm_90a")
-_FUSED = "kronop::chain_mma"
 
 
-def fused(step: Step) -> bool:
-    return step.template == _FUSED
+def pair_of(plan: Plan) -> ChainMma | None:
+    """The fused pair that a plan begins with; None where that is a product."""
+    (piece, _), *_ = chains.pieces(plan)
+    return piece.design if isinstance(piece.design, ChainMma) else None
+
+
+def fused(plan: Plan) -> bool:
+    return pair_of(plan) is not None
 
 
 def describe(
@@ -150,10 +156,12 @@ _PAIRS: dict[str, list[Pattern]] = {
 )
 def test_pairs(folder: Path, patterns: list[Pattern], element: DataType, batch_last: bool) -> None:
     description = describe(patterns, element, batch_last)
-    plan = pick(description, lambda item: fused(item.steps[0]))
+    plan = pick(description, fused)
     for rows in (1, 71):
         run(folder, description, plan, rows)
-    run(folder, description, plan, 200, few=2 * int(plan.steps[0].constant("kParts")))
+    design = pair_of(plan)
+    assert design is not None
+    run(folder, description, plan, 200, few=2 * design.parts)
 
 
 @pytest.mark.parametrize("batch_last", [False, True], ids=["first", "last"])
@@ -164,13 +172,12 @@ def test_weights_that_stay_and_weights_that_stream(
 ) -> None:
     description = describe([(2, 20, 24, 3), (4, 33, 10, 3)], element, batch_last)
     one, two = (chains.product(description, index) for index in (0, 1))
-    found = chain_step.candidates(one, two, _TARGET, None)
-    item = next(item for item in found if item[2].resident is resident and item[2].stages == 3)
-    step = chain_step.chain_step(one, two, item, _TARGET)
+    found = (item for _, item in chain_choice.candidates(one, two, _TARGET, None))
+    design = next(item for item in found if item.resident is resident and item.stages == 3)
+    step = chain_choice.chain_step(one, two, design, _TARGET)
     plan = Plan(target=_TARGET, steps=chains.piece((step,), two, 2))
-    few = int(plan.steps[0].constant("kParts"))
     for rows in (7, 150):
-        run(folder, description, plan, rows, few=few)
+        run(folder, description, plan, rows, few=design.parts)
 
 
 @pytest.mark.parametrize("element", [float32, bfloat16])
@@ -178,10 +185,7 @@ def test_a_long_chain_with_an_activation(folder: Path, element: DataType) -> Non
     patterns: list[Pattern] = [(2, 16, 12, 2), (1, 24, 32, 2), (4, 10, 12, 1)]
     description = describe(patterns, element, False, activation=True)
     plans = CudaKSparseChainEmitter().candidates(description, _TARGET, 3)
-    cuts = [
-        tuple(piece.steps[-1].constant("factors") for piece in chains.pieces(item))
-        for item in plans
-    ]
+    cuts = [tuple(piece.factors for piece, _ in chains.pieces(item)) for item in plans]
     assert (1, 1, 1) in cuts
     assert any(2 in cut for cut in cuts)
     for plan in plans:
@@ -193,5 +197,5 @@ def test_tensors_that_allow_no_vectors(folder: Path, batch_last: bool) -> None:
     patterns: list[Pattern] = [(2, 24, 32, 1), (1, 40, 24, 2)]
     for element, layout in ((float16, RowMajor), (float32, ColumnMajor)):
         description = describe(patterns, element, batch_last, layout)
-        plan = pick(description, lambda item: fused(item.steps[0]))
+        plan = pick(description, fused)
         run(folder, description, plan, 37)

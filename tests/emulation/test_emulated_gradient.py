@@ -21,6 +21,9 @@ from kronop.descriptions.math_instruction import MathInstruction, OpClass
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
 from kronop.families.ksparse.cuda.gradient_emitter import CudaKSparseGradientEmitter
+from kronop.families.ksparse.cuda.gradient_ends import AddShares
+from kronop.families.ksparse.cuda.gradient_group import GradientGroup
+from kronop.families.ksparse.cuda.gradient_sums import GradientSums
 from kronop.families.ksparse.gradient_description import (
     KSparseGradientDescription,
     KSparseGradientProblem,
@@ -59,9 +62,9 @@ def run(
     tile: TileDescription | None = None,
     factors: tuple[tuple[int, int], ...] = (),
     target: Target = _TARGET,
-    template: str | None = None,
+    design: type[GradientSums] = GradientSums,
 ) -> None:
-    """Runs and compares; `layouts` are those of X and G, `template` one that has to be there."""
+    """Runs and compares; `layouts` are those of X and G, `design` the way to sum up."""
     random, emitter = np.random.default_rng(7), CudaKSparseGradientEmitter()
     math_instruction = math_instruction or MathInstruction.tensor_op(element)
     output = output or element
@@ -80,7 +83,7 @@ def run(
         factors=factors,
     )
     plan = emitter.plan(description, target)
-    assert template in (None, *(step.template for step in plan.steps))
+    assert any(isinstance(step.design, design) for step in plan.steps)
     emulator = Emulator(plan, folder)
     if emulator.gathered:
         return
@@ -105,8 +108,8 @@ def run(
     )
     launches = emitter.launches(plan, problem)
     # Shares are waited for by who adds them up, where warp groups made them.
-    made = {plan.steps[launch.step].template: launch.overlaps for launch in launches}
-    assert made["kronop::add_shares"] == ("kronop::gradient_group" in made)
+    made = {type(plan.steps[launch.step].design): launch.overlaps for launch in launches}
+    assert made[AddShares] == (GradientGroup in made)
     emulator.run(launches)
     others = [wide(item) for item in matrices]
     expected = description.reference(

@@ -11,6 +11,8 @@ import pytest
 from kronop.descriptions.datatype import DataType, bfloat16, float16, float32
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tile import TileDescription
+from kronop.families.ksparse.cuda import gradient_group
+from kronop.families.ksparse.cuda.gradient_group import GradientGroup
 from kronop.target import Target
 from tests.emulation import test_emulated_gradient
 
@@ -32,9 +34,7 @@ def run(
     instruction = MathInstruction.tensor_op(element)
     tile = TileDescription(list(shape), stages, [1, 1, 4 * teams], instruction)
     options = {"alignment": 8, "tied": False, "tile": tile, "target": _TARGET} | options
-    test_emulated_gradient.run(
-        folder, pattern, rows, element, template="kronop::gradient_group", **options
-    )
+    test_emulated_gradient.run(folder, pattern, rows, element, design=GradientGroup, **options)
 
 
 @pytest.mark.parametrize("batch_last", [False, True])
@@ -81,7 +81,6 @@ def test_few_rows_and_none(folder: Path) -> None:
 
 def test_rows_in_parts(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where lanes of all rows have no room, parts of the rows follow each other."""
-    step = "kronop.families.ksparse.cuda.gradient_group_step"
-    monkeypatch.setattr(f"{step}._MOST_APART", 1 << 12)
-    monkeypatch.setattr(f"{step}._ROWS", 8)
+    monkeypatch.setattr(gradient_group, "_MOST_APART", 1 << 12)
+    monkeypatch.setattr(gradient_group, "_ROWS", 8)
     run(folder, (2, 48, 40, 2), 100, (64, 48, 64), 3)

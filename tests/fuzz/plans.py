@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -10,13 +11,24 @@ import numpy as np
 
 from kronop.args.tensor import describe, view
 from kronop.descriptions.datatype import DataType
-from kronop.emit.cuda.contract import Order
+from kronop.emit.cuda.contraction.design import ContractDesign
+from kronop.emit.cuda.contraction.group import GroupContract
+from kronop.emit.cuda.contraction.mma import MmaContract
+from kronop.emit.cuda.contraction.work import Contraction
+from kronop.emit.design import Design, Flat
 from kronop.emit.plan import Plan
 from kronop.families.kron import api as functional
+from kronop.families.kron.cuda.contract_pass import TempPass
 from kronop.families.kron.description import Side
-from kronop.families.kron.x86.kron_parts import Kind
+from kronop.families.kron.x86.kron_vectors import KronVectors
 from kronop.families.ksparse import api as functional_ksparse
 from kronop.families.ksparse import gradient_api as gradients
+from kronop.families.ksparse.chains import Piece
+from kronop.families.ksparse.cuda.chain_design import ChainMma
+from kronop.families.ksparse.cuda.gradient_ends import AddShares
+from kronop.families.ksparse.cuda.gradient_group import GradientGroup
+from kronop.families.ksparse.cuda.gradient_tile import GradientTile
+from kronop.families.ksparse.cuda.lanes import MoveLanes
 from tests import support
 from tests.fuzz.arrays import array_over
 from tests.fuzz.case import Call, Operand, Problem
@@ -25,8 +37,12 @@ from tests.fuzz.case import Call, Operand, Problem
 def styles(plan: Plan) -> Iterator[str]:
     """A line for every step: the template, and how it goes about its tile."""
     for step in plan.steps:
-        name = step.template.removeprefix("kronop::")
-        told = _STYLES.get(name, _plain)(dict((*step.constants, *step.launch)))
+        design = step.design.design if isinstance(step.design, Piece) else step.design
+        name = design.instantiation(plan.target).template.removeprefix("kronop::")
+        if isinstance(design, Flat):
+            told = _STYLES.get(name, _plain)(dict((*design.constants, *design.launch)))
+        else:
+            told = _told(design)
         yield f"{name}: {', '.join(filter(None, told)) or 'plain'}"
 
 
@@ -49,85 +65,98 @@ def _mma(of: dict[str, Any]) -> list[str]:
     ]
 
 
-def _host_kron(of: dict[str, Any]) -> list[str]:
-    return [Kind(kind).name for kind in dict.fromkeys(of.get("kPassKind", ()))]
+@functools.singledispatch
+def _told(design: Design) -> list[str]:
+    """How a design goes about its tile."""
+    return []
 
 
-def _orders(of: dict[str, Any]) -> list[str]:
-    return [f"{name} by {Order(of[f'k{name}Order']).name.lower()}" for name in "XY"]
+@_told.register
+def _pass(design: TempPass) -> list[str]:
+    return ["kron" if item == "ksparse" else item for item in _told(design.product)]
 
 
-def _tiles(of: dict[str, Any]) -> list[str]:
-    return [_family(of), *_orders(of), "lanes" if of["kLanes"] > 1 else ""]
+def _orders(x: Contraction, y: Contraction) -> list[str]:
+    return [f"X by {x.x_order.name.lower()}", f"Y by {y.y_order.name.lower()}"]
 
 
-def _family(of: dict[str, Any]) -> str:
-    return "ksparse" if "pattern" in of else "kron"
+@_told.register
+def _contract(design: ContractDesign) -> list[str]:
+    """Of a sparse product; Kronecker passes hold one."""
+    return ["ksparse", *_orders(design.work, design.work), "lanes" if design.lanes > 1 else ""]
 
 
-def _contract_mma(of: dict[str, Any]) -> list[str]:
+@_told.register
+def _contract_mma(design: MmaContract) -> list[str]:
     return [
-        *_tiles(of),
-        "split" if of["kSplit"] else "plain",
-        "along k" if of["kWarpsK"] > 1 else "",
+        *_contract(design),
+        "split" if design.work.splits else "plain",
+        "along k" if design.warps[3] > 1 else "",
     ]
 
 
-def _contract_group(of: dict[str, Any]) -> list[str]:
-    along = {"lanes": of["kGroupsLanes"], "outputs": of["kGroupsN"], "rows": of["kGroupsM"]}
-    parts = of["kTeamM"] * of["kTileN"] // of["kGroupsN"] // of["kPartN"]
+@_told.register
+def _contract_group(design: GroupContract) -> list[str]:
+    along = {
+        "lanes": design.along_lanes,
+        "outputs": design.along_outputs,
+        "rows": design.along_rows,
+    }
     return [
-        *_orders(of),
-        "resident" if of["kResident"] else "images" if of["kImages"] else "stages",
+        *_orders(design.work, design.work),
+        "resident" if design.resident else "images" if design.images else "stages",
         f"teams along {next(name for name, count in along.items() if count > 1)}",
-        "lanes" if of["kLanes"] > 1 else "",
-        "halves" if of["kKept"] < parts else "",
-        "packs" if of["kPacks"] else "",
-        "split" if of["kSplit"] else "plain",
+        "lanes" if design.lanes > 1 else "",
+        "halves" if design.halves else "",
+        "packs" if design.packs else "",
+        "split" if design.work.splits else "plain",
     ]
 
 
-def _chain(of: dict[str, Any]) -> list[str]:
+@_told.register
+def _host_kron(design: KronVectors) -> list[str]:
+    return [kind.name for kind in dict.fromkeys(item.kind for item in design.passes)]
+
+
+@_told.register
+def _chain(design: ChainMma) -> list[str]:
+    first, second = design.first, design.second
     return [
-        "resident" if of["kResident"] else "stages",
-        *_orders(of),
-        "split" if of["kSplit"] else "plain",
-        "lanes" if max(of["kPairLanes"]) > 1 else "",
+        "resident" if design.resident else "stages",
+        *_orders(first.work, second.work),
+        "split" if first.work.splits else "plain",
+        "lanes" if max(first.tile.lanes, second.tile.lanes) > 1 else "",
     ]
 
 
-def _gradient(of: dict[str, Any]) -> list[str]:
+@_told.register
+def _gradient(design: GradientTile) -> list[str]:
+    work = design.work
     return [
-        "along" if of["kAlongSums"] else "lanes" if of["kLanes"] > 1 else "across",
-        "tied" if of["tied"] else "apart",
-        "split" if of["kSplit"] else "plain",
+        "along" if work.along_sums else "lanes" if work.lanes > 1 else "across",
+        "tied" if work.tied else "apart",
+        "split" if work.split else "plain",
     ]
 
 
-def _gradient_group(of: dict[str, Any]) -> list[str]:
-    moved = "moved" if of["lanes"] > 1 else ""
-    return [f"{of['kTeams']} teams", "along" if of["kAlongSums"] else "across", moved]
+@_told.register
+def _gradient_group(design: GradientGroup) -> list[str]:
+    moved = "moved" if design.lanes > 1 else ""
+    return [f"{design.teams} teams", "along" if design.work.by_rows else "across", moved]
 
 
-def _lanes(of: dict[str, Any]) -> list[str]:
-    return ["together" if of.get("kJoin") else "apart"]
+@_told.register
+def _add(design: AddShares) -> list[str]:
+    return ["slices" if design.slices > 1 else "whole"]
 
 
-def _add(of: dict[str, Any]) -> list[str]:
-    return ["slices" if of["kSlices"] > 1 else "whole"]
+@_told.register
+def _lanes(design: MoveLanes) -> list[str]:
+    return ["together" if design.join else "apart"]
 
 
 _STYLES = {
-    "kron_matmul": _host_kron,
     "kron_mma": _mma,
-    "contract_tiles": _tiles,
-    "contract_mma": _contract_mma,
-    "contract_group": _contract_group,
-    "chain_mma": _chain,
-    "ksparse_gradient": _gradient,
-    "gradient_group": _gradient_group,
-    "move_lanes": _lanes,
-    "add_shares": _add,
 }
 
 

@@ -9,13 +9,12 @@ import pytest
 
 import kronop
 from kronop.families.ksparse import chains
-from kronop.families.ksparse.cuda import chain_emitter as ksparse_chain
-from kronop.families.ksparse.cuda import chain_step, chain_tile
+from kronop.families.ksparse.cuda import chain_choice, chain_cuts
+from kronop.families.ksparse.cuda.chain_design import ChainMma
 from kronop.families.ksparse.cuda.chain_pair import pairs
 from tests import support
 
 _QKV = ((2, 48, 192, 1), (1, 192, 48, 2))
-_FUSED = "kronop::chain_mma"
 
 
 def _operation(target: str, element: Any, patterns: Any = _QKV, **options: Any) -> Any:
@@ -25,13 +24,13 @@ def _operation(target: str, element: Any, patterns: Any = _QKV, **options: Any) 
 
 
 def _factors(plan: Any) -> list[int]:
-    return [piece.steps[-1].constant("factors") for piece in chains.pieces(plan)]
+    return [piece.factors for piece, _ in chains.pieces(plan)]
 
 
 def test_a_pair_is_fused_where_that_takes_less_time() -> None:
     plan = _operation("sm_80", kronop.float16).plan
     (step,) = plan.steps
-    assert step.template == _FUSED
+    assert isinstance(step.design.design, ChainMma)
     assert step.bytes_per_row == (384 + 384) * 2
     assert step.operations_per_row == 2 * (2 * 48 * 192 + 192 * 48 * 2)
     ((name, reason),) = plan.rejected
@@ -72,20 +71,24 @@ def test_few_rows_get_a_plan_of_their_own_or_the_usual_one() -> None:
 def test_equal_tiles_of_other_lanes_stay_candidates_for_some_rows() -> None:
     operation = _operation("sm_90a", kronop.float16, ((2, 16, 16, 32), (2, 16, 16, 32)))
     one, two = (chains.product(operation.description, index) for index in (0, 1))
-    every = chain_step.candidates(one, two, operation.target, 4096)
-    work = ksparse_chain._Work(operation.description, operation.target, 4096)
-    kept = ksparse_chain._fused(work, 0, 1 << 20)
+    every = [item for _, item in chain_choice.candidates(one, two, operation.target, 4096)]
+    work = chain_cuts.Work(operation.description, operation.target, 4096)
+    kept = [item for _, item in chain_cuts._fused(work, 0, 1 << 20)]
     first = kept[0]
-    others = {item[1].lanes for item in every if item[2] == first[2]} - {first[1].lanes}
-    assert others, "no other pair has the tile"
-    chosen = [(item[1].lanes, item[2]) for item in kept]
-    assert len(set(chosen)) == len(chosen)
-    assert set(chosen) == {(item[1].lanes, item[2]) for item in every}
+    tiles = first.first.tile, first.second.tile, first.stages, first.resident
+    others = {
+        item.lanes
+        for item in every
+        if (item.first.tile, item.second.tile, item.stages, item.resident) == tiles
+    }
+    assert others > {first.lanes}, "no other pair has the tile"
+    assert len(set(kept)) == len(kept)
+    assert set(kept) == set(every)
 
 
 def test_what_is_between_pieces_is_in_two_buffers_that_take_turns() -> None:
     operation = _operation("sm_80", kronop.int32, ((1, 10, 8, 1), (1, 30, 10, 1), (1, 7, 30, 1)))
-    pieces = chains.pieces(operation.plan)
+    pieces = [piece for piece, _ in chains.pieces(operation.plan)]
     # Rows of 10 and of 30 elements, each of whole accesses, for 5 rows.
     assert chains.buffers(pieces, 5) == (256, 768)
     assert operation.workspace_bytes(5, 1) == 1024
@@ -99,19 +102,22 @@ def test_a_fused_pair_wants_no_workspace() -> None:
 def test_parts_of_a_pair_share_no_feature() -> None:
     description = _operation("sm_90a", kronop.float16, ((6, 8, 8, 4), (4, 24, 6, 8))).description
     one, two = (chains.product(description, index) for index in (0, 1))
-    (pair,) = [item for item in pairs(one, two, None) if item.lanes == 4]
-    assert (pair.parts, pair.groups, pair.all_lanes, pair.middle) == (2, (3, 2), (4, 8), 96)
+    (pair,) = [item for item in pairs(one, two) if item.lanes == 4]
+    assert (pair.parts, pair.groups, pair.all_lanes) == (2, (3, 2), (4, 8))
+    # Features of the middle: of a part's results of one, and of its operand of the other.
+    assert 3 * 8 * 4 == 2 * 6 * 8 == 96
 
 
 def test_a_tile_that_does_not_fit_says_why() -> None:
     description = _operation("sm_80", kronop.float32, ((1, 4096, 64, 1), (1, 64, 4096, 1)))
     description = description.description
     one, two = (chains.product(description, index) for index in (0, 1))
-    (pair,) = pairs(one, two, None)
-    tile = next(chain_tile.proposed(pair, 0, 64, 128))
-    other = next(chain_tile.proposed(pair, 1, 64, 128))
-    both = chain_tile.ChainTile(first=tile, second=other, stages=2, resident=False)
-    status = chain_tile.fits(pair, both, True, description.math, kronop.Target.parse("sm_80"))
+    (pair,) = pairs(one, two)
+    first, second = (next(chain_choice.products(pair, index, 64, 128)) for index in (0, 1))
+    design = ChainMma(
+        first=first, second=second, parts=1, common_lanes=1, lanes=1, stages=2, resident=False
+    )
+    status = design.status(kronop.Target.parse("sm_80"))
     assert not status
     assert "bytes of shared memory" in status.reason
 

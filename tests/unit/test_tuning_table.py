@@ -105,5 +105,7 @@ def test_several_shapes_and_types_are_tuned_and_counted(capsys) -> None:
 
 
 def test_fewer_than_no_rows_have_no_plan() -> None:
-    with pytest.raises(kronop.ArgumentError, match="rows: expected an integer of at least 0, got -1"):
+    with pytest.raises(
+        kronop.ArgumentError, match="rows: expected an integer of at least 0, got -1"
+    ):
         make_operation().plan_for(-1)

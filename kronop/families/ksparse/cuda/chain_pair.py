@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.contraction.work import Contraction, Order
-from kronop.families.ksparse.cuda.emitter import contraction
+from kronop.families.ksparse.cuda.choice import contraction
 from kronop.families.ksparse.description import KSparseDescription
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Pair:
     """Two products and how they fall into parts that share no feature.
 
@@ -22,55 +23,51 @@ class Pair:
 
     Attributes:
         first, second: the products, over all features.
-        rows: of the batch, for which tiles are chosen.
-        parts: how many there are.
-        common_lanes: the trailing digit's extent.
-        lanes: how many of them a part has.
-        groups, all_lanes: of both products in a part.
+        lanes: how many of the trailing digit's values a part has.
     """
 
     first: Contraction
     second: Contraction
-    rows: int
-    parts: int
-    common_lanes: int
     lanes: int
-    groups: tuple[int, int]
-    all_lanes: tuple[int, int]
 
     @property
     def products(self) -> tuple[Contraction, Contraction]:
         return self.first, self.second
 
+    @cached_property
+    def common_lanes(self) -> int:
+        """The trailing digit's extent."""
+        return math.gcd(self.first.lanes, self.second.lanes)
+
+    @cached_property
+    def parts(self) -> int:
+        """How many there are."""
+        return self._common_groups * (self.common_lanes // self.lanes)
+
+    @cached_property
+    def groups(self) -> tuple[int, int]:
+        """Those of both products in a part."""
+        first, second = (work.groups // self._common_groups for work in self.products)
+        return first, second
+
+    @cached_property
+    def all_lanes(self) -> tuple[int, int]:
+        """Those of both products in a part."""
+        first, second = (work.lanes // self.common_lanes * self.lanes for work in self.products)
+        return first, second
+
     @property
-    def middle(self) -> int:
-        """Features of a part between the products."""
-        return self.groups[0] * self.first.produced * self.all_lanes[0]
-
-    def weights(self, index: int) -> int:
-        """Elements of a part's weights."""
-        work = self.products[index]
-        return self.groups[index] * self.all_lanes[index] * work.contracted * work.produced
+    def _common_groups(self) -> int:
+        return math.gcd(self.first.groups, self.second.groups)
 
 
-def pairs(first: KSparseDescription, second: KSparseDescription, rows: int | None) -> list[Pair]:
-    """The pair with all common lanes in a part, and with as many as whole accesses bring."""
-    (a1, _, _, d1), (a2, _, _, d2) = first.pattern, second.pattern
-    common = math.gcd(d1, d2)
-    access = operands.vector_of(first.X.element)
+def pairs(first: KSparseDescription, second: KSparseDescription) -> list[Pair]:
+    """The pair with all common lanes in a part, and with as many as whole accesses bring; none
+    where no tensor core multiplies so."""
+    one, other = contraction(first), replace(contraction(second), x_order=Order.Own)
+    if one.splits is None:
+        return []
+    common = math.gcd(one.lanes, other.lanes)
+    access = operands.vector_of(one.source)
     widths = {common, *(size for size in (access, 2 * access) if common % size == 0)}
-    groups = math.gcd(a1, a2)
-    works = [contraction(first, rows), replace(contraction(second, rows), x_order=Order.Own)]
-    return [
-        Pair(
-            first=works[0],
-            second=works[1],
-            rows=works[0].rows // a1,
-            parts=groups * (common // lanes),
-            common_lanes=common,
-            lanes=lanes,
-            groups=(a1 // groups, a2 // groups),
-            all_lanes=(d1 // common * lanes, d2 // common * lanes),
-        )
-        for lanes in sorted(widths)
-    ]
+    return [Pair(first=one, second=other, lanes=lanes) for lanes in sorted(widths)]

@@ -1,13 +1,18 @@
-"""What follows the sums of `ksparse_gradient`: their shares are added up, and shared by factors."""
+"""What follows the sums of a gradient: their shares are added up, and shared by factors."""
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from kronop.artifacts import Launch
-from kronop.descriptions.epilogue import LinearCombination
+from kronop.artifacts import KernelSignature, Launch, Scalar
+from kronop.descriptions.datatype import DataType
+from kronop.descriptions.epilogue import Epilogue, LinearCombination
+from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.cuda import operands
-from kronop.emit.design import Flat
+from kronop.emit.design import Design, Instantiation
 from kronop.emit.plan import Step
 from kronop.families.ksparse.gradient_description import (
     KSparseGradientDescription,
@@ -16,46 +21,228 @@ from kronop.families.ksparse.gradient_description import (
 )
 from kronop.target import Target
 
-_ADD = "kronop::add_shares"
 _RESULT_AXES = 5
-# Threads of a block, and those that share a result where there are few: as many as make work for
-# all multiprocessors.
-_ADD_THREADS, _MOST_SLICES, _BUSY = 256, 8, 1024
-_ELEMENT_THREADS = 256
+# Threads that share a result where there are few: as many as make work for all multiprocessors.
+_MOST_SLICES, _BUSY = 8, 1024
 _NOWHERE = StridedWeights(pointer=0, strides=(0, 0, 0, 0, 0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddShares(Design):
+    """Results that are sums of shares.
+
+    Attributes:
+        extents: of the axes (product, i, l, p, q) of the results.
+        slices: threads that share a result.
+        math: the multiply-add.
+        output: element type of what is stored.
+        epilogue: what happens to the sums.
+    """
+
+    extents: tuple[int, int, int, int, int]
+    slices: int
+    math: MathInstruction
+    output: DataType
+    epilogue: Epilogue
+
+    @property
+    def threads(self) -> int:
+        return 256
+
+    @property
+    def accumulator(self) -> DataType:
+        return self.math.element_accumulator
+
+    @property
+    def vector(self) -> int:
+        """Results that are neighbours, of one thread."""
+        return _vector_of(self.accumulator, self.extents[-1])
+
+    @property
+    def shared_bytes(self) -> int:
+        return self.threads * self.vector * self.accumulator.bytes if self.slices > 1 else 0
+
+    @property
+    def signature(self) -> KernelSignature:
+        return _add_signature(operands.scalar_kind(self.epilogue))
+
+    def instantiation(self, target: Target) -> Instantiation:
+        scalar = operands.scalar_kind(self.epilogue)
+        return Instantiation(
+            header="kronop/add_shares.cuh",
+            template="kronop::add_shares",
+            parameters=f"kronop::AddSharesParameters<{scalar.cxx}>",
+            types=operands.element_types(self.math, self.accumulator, self.output, self.epilogue),
+            constants=(
+                ("kThreads", self.threads),
+                ("kBlocks", 4),
+                ("kSlices", self.slices),
+                ("kVector", self.vector),
+                ("kSaturate", operands.saturates(self.epilogue)),
+            ),
+        )
+
+    def launch(
+        self,
+        index: int,
+        partial: int,
+        shares: int,
+        y: StridedWeights,
+        z: StridedWeights | None,
+        scalars: tuple[float, ...],
+    ) -> Launch:
+        """Adds up the shares at `partial`."""
+        z = z or _NOWHERE
+        values: dict[str, int | tuple[int, ...] | tuple[float, ...]] = {
+            "partial": partial,
+            "y": y.pointer,
+            "z": z.pointer,
+            "shares": shares,
+            "y_vector": self._takes_vectors(y),
+            "extent": self.extents,
+            "y_stride": y.strides,
+            "z_stride": z.strides,
+            "scalars": scalars,
+        }
+        at_once = self.vector * self.threads // self.slices
+        return operands.make_launch(
+            index, self, operands.cover(math.prod(self.extents), at_once), values
+        )
+
+    def _takes_vectors(self, y: StridedWeights) -> int:
+        """Whether neighbours along the last axis are stored at once."""
+        *rest, q = y.strides
+        view = operands.View(pointer=y.pointer, strides={"rest": tuple(rest), "last": (q,)})
+        sizes = {"rest": self.extents[:-1], "last": self.extents[-1:]}
+        return operands.allows_vectors(view, sizes, "last", self.vector, self.output)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactorGradients(Design):
+    """The gradients of factors, from that of their product.
+
+    Attributes:
+        factors: (rows, columns) of each.
+        math: the multiply-add.
+        output: element type of what is stored.
+        epilogue: what happens to the sums.
+    """
+
+    factors: tuple[tuple[int, int], ...]
+    math: MathInstruction
+    output: DataType
+    epilogue: Epilogue
+
+    @property
+    def threads(self) -> int:
+        return 256
+
+    @property
+    def accumulator(self) -> DataType:
+        return self.math.element_accumulator
+
+    @property
+    def shared_bytes(self) -> int:
+        return self.threads * self.accumulator.bytes
+
+    @property
+    def signature(self) -> KernelSignature:
+        return _factor_signature(operands.scalar_kind(self.epilogue), len(self.factors))
+
+    def instantiation(self, target: Target) -> Instantiation:
+        scalar, count = operands.scalar_kind(self.epilogue), len(self.factors)
+        rows, columns = zip(*self.factors, strict=True)
+        return Instantiation(
+            header="kronop/factor_gradients.cuh",
+            template="kronop::factor_gradients",
+            parameters=f"kronop::FactorGradientsParameters<{scalar.cxx}, {count}>",
+            types=operands.element_types(self.math, self.accumulator, self.output, self.epilogue),
+            constants=(
+                ("kThreads", self.threads),
+                ("kBlocks", 2),
+                ("kFactors", count),
+                ("kRows", rows),
+                ("kColumns", columns),
+                ("kAllRows", math.prod(rows)),
+                ("kSaturate", operands.saturates(self.epilogue)),
+            ),
+        )
+
+    def launch(self, index: int, problem: KSparseGradientProblem) -> Launch:
+        """Sums are at the begin of the workspace."""
+        z = problem.z or _NOWHERE
+        values: dict[str, int | tuple[int, ...] | tuple[float, ...]] = {
+            "sums": problem.workspace,
+            "y": problem.y.pointer,
+            "z": z.pointer,
+            "factor": tuple(item.pointer for item in problem.factors),
+            "factor_row": tuple(item.row for item in problem.factors),
+            "factor_column": tuple(item.column for item in problem.factors),
+            "y_stride": problem.y.strides[-1],
+            "z_stride": z.strides[-1],
+            "scalars": problem.scalars,
+        }
+        elements = sum(rows * columns for rows, columns in self.factors)
+        return operands.make_launch(index, self, elements, values)
+
+
+@functools.cache
+def _add_signature(scalar: Scalar) -> KernelSignature:
+    return operands.signature(
+        "AddSharesParameters",
+        scalar,
+        [(name, 1) for name in ("partial", "y", "z")],
+        [
+            ("shares", 1),
+            ("y_vector", 1),
+            *((name, _RESULT_AXES) for name in ("extent", "y_stride", "z_stride")),
+        ],
+    )
+
+
+@functools.cache
+def _factor_signature(scalar: Scalar, count: int) -> KernelSignature:
+    return operands.signature(
+        "FactorGradientsParameters",
+        scalar,
+        [*((name, 1) for name in ("sums", "y", "z")), ("factor", count)],
+        [("factor_row", count), ("factor_column", count), ("y_stride", 1), ("z_stride", 1)],
+    )
+
+
+def _vector_of(accumulator: DataType, columns: int) -> int:
+    """Results of a thread of `add_shares`."""
+    return operands.widest_divisor(operands.vector_of(accumulator), [columns])
 
 
 def end_steps(description: KSparseGradientDescription, target: Target) -> tuple[Step, ...]:
     """The steps after the sums."""
-    adding = _add_step(description, target)
-    return (adding, _factor_step(description, target)) if description.factors else (adding,)
-
-
-def end_launches(
-    steps: tuple[Step, ...], problem: KSparseGradientProblem, shares: int
-) -> tuple[Launch, ...]:
-    """The launches of `end_steps`, which are the last of `steps`."""
-    at = next(index for index, step in enumerate(steps) if step.template == _ADD)
-    if at == len(steps) - 1:
-        return (_add_launch(at, steps[at], problem, shares),)
-    # Each sum is written where its first share was: only the thread that writes it has read that.
-    size = operands.integers(steps[at], "pattern")[2]
-    sums = StridedWeights(pointer=problem.workspace, strides=(0, 0, 0, size, 1))
-    return (
-        _add_launch(at, steps[at], problem, shares, sums),
-        _factor_launch(at + 1, steps[at + 1], problem),
-    )
-
-
-def _add_step(description: KSparseGradientDescription, target: Target) -> Step:
     epilogue, output = description.epilogue, description.Y.element
-    accumulator = description.math.element_accumulator
-    if description.factors:
-        epilogue, output = LinearCombination(accumulator, 1, accumulator, accumulator), accumulator
-    scalar = operands.scalar_kind(epilogue)
+    accumulator, factors = description.math.element_accumulator, description.factors
+    if not factors:
+        return (_add_step(description, output, epilogue, target),)
+    plain = LinearCombination(accumulator, 1, accumulator, accumulator)
+    shapes = "_".join(f"{rows}x{columns}" for rows, columns in factors)
+    shared = Step(
+        entry=f"factor_gradients_{output.short}_{shapes}_{epilogue.name}_{target.arch}",
+        bytes_per_row=0,
+        operations_per_row=0,
+        note=f"gives each of {len(factors)} factors its gradient",
+        design=FactorGradients(
+            factors=factors, math=description.math, output=output, epilogue=epilogue
+        ),
+    )
+    return _add_step(description, accumulator, plain, target), shared
+
+
+def _add_step(
+    description: KSparseGradientDescription, output: DataType, epilogue: Epilogue, target: Target
+) -> Step:
     a, b, c, d = description.pattern
-    results = (description.products or 1) * b * c * (1 if description.tied else a * d)
-    vector = operands.widest_divisor(operands.vector_of(accumulator), [c])
+    outer = (1, 1) if description.tied else (a, d)
+    extents = (description.products or 1, *outer, b, c)
+    results = math.prod(extents)
+    vector = _vector_of(description.math.element_accumulator, c)
     wanted = operands.cover(target.cores * _BUSY * vector, results)
     slices = max(
         size for size in operands.powers_of_two(1, _MOST_SLICES) if size <= wanted or size == 1
@@ -65,127 +252,27 @@ def _add_step(description: KSparseGradientDescription, target: Target) -> Step:
         bytes_per_row=0,
         operations_per_row=0,
         note=f"adds the shares of {results} results",
-        design=Flat(
-            header="kronop/add_shares.cuh",
-            template=_ADD,
-            parameters=f"kronop::AddSharesParameters<{scalar.cxx}>",
-            types=operands.element_types(description.math, accumulator, output, epilogue),
-            constants=(
-                ("kThreads", _ADD_THREADS),
-                ("kBlocks", 4),
-                ("kSlices", slices),
-                ("kVector", vector),
-                ("kSaturate", operands.saturates(epilogue)),
-            ),
-            signature=operands.signature(
-                "AddSharesParameters",
-                scalar,
-                [(name, 1) for name in ("partial", "y", "z")],
-                [
-                    ("shares", 1),
-                    ("y_vector", 1),
-                    *((name, _RESULT_AXES) for name in ("extent", "y_stride", "z_stride")),
-                ],
-            ),
-            epilogue=epilogue,
-            threads=_ADD_THREADS,
-            shared_bytes=_ADD_THREADS * vector * accumulator.bytes if slices > 1 else 0,
-            launch=(
-                ("pattern", description.pattern),
-                ("tied", description.tied),
-                ("lead", description.products or 1),
-            ),
+        design=AddShares(
+            extents=extents, slices=slices, math=description.math, output=output, epilogue=epilogue
         ),
     )
 
 
-def _add_launch(
-    at: int,
-    step: Step,
-    problem: KSparseGradientProblem,
-    shares: int,
-    sums: StridedWeights | None = None,
-) -> Launch:
-    """Adds into `sums`, as they are; into the result where None."""
-    a, b, c, d = operands.integers(step, "pattern")
-    outer = (1, 1) if step.constant("tied") else (a, d)
-    extents = (operands.integer(step, "lead"), *outer, b, c)
-    y = sums or problem.y
-    z = (problem.z if sums is None else None) or _NOWHERE
-    values: dict[str, int | tuple[int, ...] | tuple[float, ...]] = {
-        "partial": problem.workspace,
-        "y": y.pointer,
-        "z": z.pointer,
-        "shares": shares,
-        "y_vector": _takes_vectors(step, y, extents),
-        "extent": extents,
-        "y_stride": y.strides,
-        "z_stride": z.strides,
-        "scalars": problem.scalars if sums is None else (1.0, 0.0),
-    }
-    at_once = operands.integer(step, "kVector") * _ADD_THREADS // operands.integer(step, "kSlices")
-    return operands.make_launch(at, step, operands.cover(math.prod(extents), at_once), values)
-
-
-def _takes_vectors(step: Step, y: StridedWeights, extents: tuple[int, ...]) -> int:
-    """Whether neighbours along the last axis are stored at once."""
-    lead, i, lane, p, q = y.strides
-    view = operands.View(pointer=y.pointer, strides={"rest": (lead, i, lane, p), "last": (q,)})
-    sizes = {"rest": extents[:-1], "last": extents[-1:]}
-    width = operands.integer(step, "kVector")
-    return operands.allows_vectors(view, sizes, "last", width, operands.element_of(step, "Output"))
-
-
-def _factor_step(description: KSparseGradientDescription, target: Target) -> Step:
-    epilogue, output = description.epilogue, description.Y.element
-    scalar = operands.scalar_kind(epilogue)
-    accumulator, factors = description.math.element_accumulator, description.factors
-    count = len(factors)
-    shapes = "_".join(f"{rows}x{columns}" for rows, columns in factors)
-    return Step(
-        entry=f"factor_gradients_{output.short}_{shapes}_{epilogue.name}_{target.arch}",
-        bytes_per_row=0,
-        operations_per_row=0,
-        note=f"gives each of {count} factors its gradient",
-        design=Flat(
-            header="kronop/factor_gradients.cuh",
-            template="kronop::factor_gradients",
-            parameters=f"kronop::FactorGradientsParameters<{scalar.cxx}, {count}>",
-            types=operands.element_types(description.math, accumulator, output, epilogue),
-            constants=(
-                ("kThreads", _ELEMENT_THREADS),
-                ("kBlocks", 2),
-                ("kFactors", count),
-                ("kRows", tuple(rows for rows, _ in factors)),
-                ("kColumns", tuple(columns for _, columns in factors)),
-                ("kAllRows", math.prod(rows for rows, _ in factors)),
-                ("kSaturate", operands.saturates(epilogue)),
-            ),
-            signature=operands.signature(
-                "FactorGradientsParameters",
-                scalar,
-                [*((name, 1) for name in ("sums", "y", "z")), ("factor", count)],
-                [("factor_row", count), ("factor_column", count), ("y_stride", 1), ("z_stride", 1)],
-            ),
-            epilogue=epilogue,
-            threads=_ELEMENT_THREADS,
-            shared_bytes=_ELEMENT_THREADS * accumulator.bytes,
-            launch=(("elements", sum(rows * columns for rows, columns in factors)),),
-        ),
+def end_launches(
+    steps: Sequence[Step], problem: KSparseGradientProblem, shares: int
+) -> tuple[Launch, ...]:
+    """The launches of `end_steps`, which are the last of `steps`."""
+    last, design = len(steps) - 1, steps[-1].design
+    if isinstance(design, AddShares):
+        return (
+            design.launch(last, problem.workspace, shares, problem.y, problem.z, problem.scalars),
+        )
+    adding = steps[-2].design
+    assert isinstance(design, FactorGradients)
+    assert isinstance(adding, AddShares)
+    # Each sum is written where its first share was: only the thread that writes it has read that.
+    sums = StridedWeights(pointer=problem.workspace, strides=(0, 0, 0, adding.extents[-1], 1))
+    return (
+        adding.launch(last - 1, problem.workspace, shares, sums, None, (1.0, 0.0)),
+        design.launch(last, problem),
     )
-
-
-def _factor_launch(at: int, step: Step, problem: KSparseGradientProblem) -> Launch:
-    z = problem.z or _NOWHERE
-    values: dict[str, int | tuple[int, ...] | tuple[float, ...]] = {
-        "sums": problem.workspace,
-        "y": problem.y.pointer,
-        "z": z.pointer,
-        "factor": tuple(item.pointer for item in problem.factors),
-        "factor_row": tuple(item.row for item in problem.factors),
-        "factor_column": tuple(item.column for item in problem.factors),
-        "y_stride": problem.y.strides[-1],
-        "z_stride": z.strides[-1],
-        "scalars": problem.scalars,
-    }
-    return operands.make_launch(at, step, operands.integer(step, "elements"), values)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from kronop.emit.cuda import operands
-from kronop.families.ksparse.cuda import gradient_group
-from kronop.families.ksparse.cuda.gradient_group import GradientGroupTile, GroupSums
+from kronop.families.ksparse.cuda.gradient_group import LINE, TEAM_ROWS, GradientGroup
 from kronop.target import Target
 
-# Rows where nobody says how many there are.
-MANY_ROWS = 16384
 # NOTE: fitted, then rounded; of 288 tiles with their shares of 35 problems (16 bits, batch 25088,
 # one H200) the estimate is 8 % off in the mean, and the choice takes 2 % longer than the best in
 # the mean, 10 % at worst.
@@ -36,75 +33,79 @@ _MOST_ROUNDS = 16
 _MOST_ROWS = 32768
 
 
-def tiles_of(work: GroupSums, tile: GradientGroupTile) -> int:
-    """Tiles of all products."""
-    across = operands.cover(work.p, tile.p) * operands.cover(work.q, tile.q)
-    return across * work.products
-
-
-def shares(work: GroupSums, tile: GradientGroupTile, rows: int, cores: int) -> int:
+def shares(design: GradientGroup, rows: int, target: Target) -> int:
     """Parts of the rows: as many as take the least time."""
-    return _best(work, tile, rows, cores)[1]
+    return _best(design, rows, target.cores)[1]
 
 
-def cycles(work: GroupSums, tile: GradientGroupTile, rows: int, target: Target) -> float:
+def cycles(design: GradientGroup, rows: int, target: Target) -> float:
     """Cycles of a call, with the shares added up and lanes brought apart."""
     moved = 0.0
-    if work.lanes > 1:
-        moved = 2 * (_bytes(work, rows) / (target.cores * _MOVED) + _MOVE)
-    return _best(work, tile, rows, target.cores)[0] + moved
+    if design.lanes > 1:
+        moved = 2 * (_bytes(design, rows) / (target.cores * _MOVED) + _MOVE)
+    return _best(design, rows, target.cores)[0] + moved
 
 
-def _best(work: GroupSums, tile: GradientGroupTile, rows: int, cores: int) -> tuple[float, int]:
-    tiles, steps = tiles_of(work, tile), operands.cover(rows, tile.k)
+def _tiles(design: GradientGroup) -> int:
+    """Tiles of all products."""
+    work = design.work
+    across = operands.cover(work.p, design.p) * operands.cover(work.q, design.q)
+    return across * design.products
+
+
+def _best(design: GradientGroup, rows: int, cores: int) -> tuple[float, int]:
+    tiles, steps = _tiles(design), operands.cover(rows, design.k)
     least = operands.cover(rows, _MOST_ROWS)
     rounds = range(1, _MOST_ROUNDS + 1)
     counts = {min(steps, max(least, count * cores // tiles)) for count in rounds}
-    return min((_sums(work, tile, count, rows, cores), count) for count in counts)
+    return min((_sums(design, count, rows, cores), count) for count in counts)
 
 
-def _sums(work: GroupSums, tile: GradientGroupTile, count: int, rows: int, cores: int) -> float:
+def _sums(design: GradientGroup, count: int, rows: int, cores: int) -> float:
     """Cycles with so many shares."""
-    turns = operands.cover(tiles_of(work, tile) * count, cores)
-    steps = operands.cover(operands.cover(rows, tile.k), count)
-    sums = 4 * min(tile.p, work.p) * min(tile.q, work.q)
-    one = steps * _step(work, tile) + sums / _WRITTEN + _TILE
-    partial = 4 * count * work.products * work.p * work.q
-    slow = _BROKEN if _is_broken(work, tile) else 1.0
-    memory = slow * (_read(work, tile, rows) + partial) / (cores * _MEMORY)
+    work = design.work
+    turns = operands.cover(_tiles(design) * count, cores)
+    steps = operands.cover(operands.cover(rows, design.k), count)
+    sums = 4 * min(design.p, work.p) * min(design.q, work.q)
+    one = steps * _step(design) + sums / _WRITTEN + _TILE
+    partial = 4 * count * design.products * work.p * work.q
+    slow = _BROKEN if _is_broken(design) else 1.0
+    memory = slow * (_read(design, rows) + partial) / (cores * _MEMORY)
     return FIXED + max(turns * one, memory) + partial / (cores * _ADDED)
 
 
-def _bytes(work: GroupSums, rows: int) -> int:
+def _bytes(design: GradientGroup, rows: int) -> int:
     """Bytes of X and G."""
-    return (work.p + work.q) * work.products * rows * work.element.bytes
+    work = design.work
+    return (work.p + work.q) * design.products * rows * work.element.bytes
 
 
-def _read(work: GroupSums, tile: GradientGroupTile, rows: int) -> float:
+def _read(design: GradientGroup, rows: int) -> float:
     """Bytes that memory gives, and what tiles of the same product cost beside."""
-    again = work.p * (operands.cover(work.q, tile.q) - 1)
-    again += work.q * (operands.cover(work.p, tile.p) - 1)
-    return _bytes(work, rows) + _AGAIN * again * work.products * rows * work.element.bytes
+    work = design.work
+    again = work.p * (operands.cover(work.q, design.q) - 1)
+    again += work.q * (operands.cover(work.p, design.p) - 1)
+    return _bytes(design, rows) + _AGAIN * again * design.products * rows * work.element.bytes
 
 
-def _is_broken(work: GroupSums, tile: GradientGroupTile) -> bool:
+def _is_broken(design: GradientGroup) -> bool:
     """Whether copies of a stage take single lines along the rows, or parts of lines."""
-    line = gradient_group.LINE
-    if work.along_sums:
-        return tile.k == line
-    if tile.q < work.q and tile.q % line:
+    work = design.work
+    if work.by_rows:
+        return design.k == LINE
+    if design.q < work.q and design.q % LINE:
         return True
-    return tile.k == line and (work.p % line or work.q % line) != 0
+    return design.k == LINE and (work.p % LINE or work.q % LINE) != 0
 
 
-def _step(work: GroupSums, tile: GradientGroupTile) -> float:
+def _step(design: GradientGroup) -> float:
     """Cycles of a stage."""
-    element = work.element.bytes
-    stage = (min(tile.p, work.p) + min(tile.q, work.q)) * tile.k * element
-    copied = stage / _BROUGHT[tile.copiers]
+    work, element = design.work, design.work.element.bytes
+    stage = (min(design.p, work.p) + min(design.q, work.q)) * design.k * element
+    copied = stage / _BROUGHT[design.copiers]
     # A stage is asked for when another has been used.
-    brought = max(copied, (_LATENCY + copied) / (tile.stages - _HELD))
-    products = tile.p * tile.q * tile.k / _RATE
-    parts = tile.p // gradient_group.TEAM_ROWS
-    read = parts * (gradient_group.TEAM_ROWS + tile.q) * tile.k * element / _SHARED
+    brought = max(copied, (_LATENCY + copied) / (design.stages - _HELD))
+    products = design.p * design.q * design.k / _RATE
+    parts = design.p // TEAM_ROWS
+    read = parts * (TEAM_ROWS + design.q) * design.k * element / _SHARED
     return max(brought, products, read) + _STEP

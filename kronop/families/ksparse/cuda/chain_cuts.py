@@ -1,0 +1,142 @@
+"""How a chain is cut into steps: products one by one, or two of them in one launch."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from kronop.emit.cuda.contraction.group import GroupContract
+from kronop.emit.cuda.operands import GAIN_OF_FEW_ROWS
+from kronop.emit.plan import Plan, Step
+from kronop.families.ksparse import chains
+from kronop.families.ksparse.chain_description import KSparseChainDescription
+from kronop.families.ksparse.cuda import chain_cost
+from kronop.families.ksparse.cuda.chain_choice import Fused, candidates, chain_step
+from kronop.families.ksparse.cuda.chain_cost import OF_A_LAUNCH
+from kronop.families.ksparse.cuda.choice import modelled
+from kronop.families.ksparse.cuda.contract_parted import Parted
+from kronop.families.ksparse.cuda.emitter import CudaKSparseEmitter
+from kronop.target import Target
+
+_SINGLE = CudaKSparseEmitter()
+# Makes the fewest launches the cheapest. Other choices of a step that are worth measuring.
+_OF_A_DEAR_LAUNCH, _MOST_PLACES = 1e15, 64
+# For each step the number of its factors, and which of its choices it takes.
+_Cut = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A chain that is to be cut into steps, for so many rows."""
+
+    description: KSparseChainDescription
+    target: Target
+    rows: int | None
+
+    @property
+    def factors(self) -> int:
+        return len(self.description.patterns)
+
+
+@functools.lru_cache(maxsize=256)
+def _fused(work: Work, at: int, most: int) -> list[Fused]:
+    """Tiles of factors `at` and the next one as one step, `most` of them, the first to be taken
+    first."""
+    if work.description.tile is not None:
+        return []
+    one, other = (chains.product(work.description, index) for index in (at, at + 1))
+    found = candidates(one, other, work.target, work.rows, most)
+    if work.rows is None or not found:
+        return found
+    _, usual = _fused(replace(work, rows=None), at, 1)[0]
+    took = chain_cost.of_pair(usual, work.rows, work.target)
+    if took > GAIN_OF_FEW_ROWS * found[0][0]:
+        return found
+    return [(took, usual), *(item for item in found if item[1] != usual)]
+
+
+def _cost_of(work: Work, at: int, factors: int) -> float:
+    """Modelled cycles of a step; infinitely many where there is none."""
+    if factors == 1:
+        took, tile = modelled(chains.product(work.description, at), work.target, work.rows)
+        if isinstance(tile, GroupContract | Parted):
+            return took - OF_A_LAUNCH  # It is in there.
+        return took
+    fused = _fused(work, at, 1)
+    return fused[0][0] if fused else math.inf
+
+
+def _cost(work: Work, cut: _Cut) -> float:
+    """Modelled cycles of all steps."""
+    starts = itertools.accumulate((factors for factors, _ in cut), initial=0)
+    return sum(
+        OF_A_LAUNCH + _cost_of(work, at, factors)
+        for at, (factors, _) in zip(starts, cut, strict=False)
+    )
+
+
+def _cheapest(work: Work, of_a_launch: float) -> _Cut:
+    """The steps that take the least time where each costs `of_a_launch` besides its own."""
+    best: list[tuple[float, _Cut]] = [(0.0, ())]
+    for end in range(1, work.factors + 1):
+        ways = []
+        for factors in (1, 2)[:end]:
+            before, cut = best[end - factors]
+            took = before + of_a_launch + _cost_of(work, end - factors, factors)
+            ways.append((took, (*cut, (factors, 0))))
+        best.append(min(ways))
+    return best[-1][1]
+
+
+def _cuts(work: Work) -> Iterator[_Cut]:
+    """Ways to cut a chain into steps, the one to be taken first; then other tiles of its steps."""
+    best = _cheapest(work, OF_A_LAUNCH)
+    if work.rows is not None:
+        usual = _cheapest(replace(work, rows=None), OF_A_LAUNCH)
+        if _cost(work, usual) <= GAIN_OF_FEW_ROWS * _cost(work, best):
+            best = usual
+    apart, fewest = ((1, 0),) * work.factors, _cheapest(work, _OF_A_DEAR_LAUNCH)
+    yield from dict.fromkeys((best, apart, fewest))
+    for place in range(1, _MOST_PLACES):
+        for index, (factors, _) in enumerate(best):
+            yield (*best[:index], (factors, place), *best[index + 1 :])
+
+
+def _piece(work: Work, at: int, factors: int, place: int) -> tuple[Step, ...]:
+    """Steps of choice `place` for so many factors; none where there are fewer choices."""
+    one, last = (chains.product(work.description, index) for index in (at, at + factors - 1))
+    if factors == 1:
+        plans = _SINGLE.candidates(one, work.target, place + 1, work.rows)
+        return chains.piece(plans[place].steps, last, 1) if place < len(plans) else ()
+    fused = _fused(work, at, _MOST_PLACES if place else 1)
+    if place >= len(fused):
+        return ()
+    return chains.piece((chain_step(one, last, fused[place][1], work.target),), last, 2)
+
+
+def plans(work: Work) -> Iterator[Plan]:
+    """The plans of all cuts for which there are steps."""
+    for cut in _cuts(work):
+        starts = itertools.accumulate((factors for factors, _ in cut), initial=0)
+        pieces = [
+            _piece(work, at, factors, place)
+            for at, (factors, place) in zip(starts, cut, strict=False)
+        ]
+        if all(pieces):
+            yield Plan(target=work.target, steps=tuple(itertools.chain(*pieces)))
+
+
+def beaten(work: Work) -> tuple[tuple[str, str], ...]:
+    """The other ways to cut a chain, with what they would take."""
+    cuts = [cut for cut in itertools.islice(_cuts(work), 3) if not any(place for _, place in cut)]
+    best = _cost(work, cuts[0])
+    return tuple(
+        (
+            " + ".join("a fused pair" if factors > 1 else "a product" for factors, _ in cut),
+            f"{_cost(work, cut):.0f} cycles, the best {best:.0f}",
+        )
+        for cut in cuts[1:]
+    )

@@ -1,0 +1,335 @@
+"""A fused pair of products (`chain_mma`): shared memory, constants and the launch."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from kronop.artifacts import KernelSignature, Launch, Scalar, Status
+from kronop.descriptions.epilogue import Epilogue
+from kronop.descriptions.strided import StridedMatrix
+from kronop.emit.cuda import operands
+from kronop.emit.cuda.contraction import banks
+from kronop.emit.cuda.contraction.design import Extents, offsets_bytes
+from kronop.emit.cuda.contraction.mma import MmaContract
+from kronop.emit.cuda.contraction.work import ROW_AXES, Contraction, Order
+from kronop.emit.design import Constant, Decision, Design, Instantiation
+from kronop.families.ksparse.chain_description import KSparseChainProblem, StridedFactor
+from kronop.families.ksparse.cuda.emitter import view
+from kronop.target import Target
+
+# Measured with ptxas 13.0: what the ring and its copies hold besides a contraction's registers;
+# and where operands are split and a warp has one lane, which contract_mma counts closer.
+_REGISTERS_OF_RING, _REGISTERS_OF_SPLIT_RING = 24, 54
+# Measured with ptxas 13.0: (2, 48, 192, 1), (1, 192, 48, 2) in float64 spilled 100 bytes without.
+_REGISTERS_OF_DOUBLES = 32
+_NOTHING = StridedMatrix(pointer=0, row=0, column=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """Shared memory of a block: where regions start, in bytes; elements of a slot of the ring."""
+
+    middle: int
+    weights: int
+    ring: int
+    results: int
+    total: int
+    slot: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairProduct(Decision):
+    """One of both products, and how a block's warps share what a part has of it.
+
+    Attributes:
+        tile: what warps take at once.
+        groups, lanes: those of a part.
+    """
+
+    tile: MmaContract
+    groups: int
+    lanes: int
+
+    @property
+    def work(self) -> Contraction:
+        return self.tile.work
+
+    @property
+    def pattern(self) -> tuple[int, int, int, int]:
+        work = self.work
+        return work.groups, work.produced, work.contracted, work.lanes
+
+    @cached_property
+    def units(self) -> int:
+        """How many times a block's warps go over their tile of results."""
+        lanes = operands.cover(self.lanes, self.tile.lanes)
+        return self.groups * lanes * operands.cover(self.work.produced, self.tile.n)
+
+    @cached_property
+    def steps(self) -> int:
+        """Those of the contracted index."""
+        return operands.cover(self.work.contracted, self.tile.k)
+
+    @property
+    def weights(self) -> int:
+        """Elements of a part's weights."""
+        return self.groups * self.lanes * self.work.contracted * self.work.produced
+
+    @cached_property
+    def registers(self) -> int:
+        """An upper estimate of the registers of a thread."""
+        alone = self.work.splits and self.tile.warp_lanes == 1
+        ring = _REGISTERS_OF_SPLIT_RING if alone else _REGISTERS_OF_RING
+        doubles = _REGISTERS_OF_DOUBLES if self.work.source.bytes == 8 else 0
+        return self.tile.registers + ring + doubles
+
+    @cached_property
+    def cycles(self) -> tuple[float, float]:
+        """Of the tensor cores and of issue, for a block's rows."""
+        from kronop.families.ksparse.cuda import chain_cost
+
+        return chain_cost.of_product(self)
+
+    def extents(self, rows: int) -> Extents:
+        a, b, c, d = self.pattern
+        return {
+            "row": (rows, 1, 1),
+            "contracted": (c,),
+            "produced": (b,),
+            "lane": (d,),
+            "group": (a, 1, 1, 1),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChainMma(Design):
+    """A block's rows, and how its warps share each of both products.
+
+    Attributes:
+        first, second: both products; their rows and threads are the same.
+        parts: of the products, that share no feature.
+        common_lanes: of both products.
+        lanes: how many of them a part has.
+        stages: tiles of X and of the factors that are on their way or in use.
+        resident: whether a block keeps all weights of its part.
+    """
+
+    first: PairProduct
+    second: PairProduct
+    parts: int
+    common_lanes: int
+    lanes: int
+    stages: int
+    resident: bool
+
+    def __str__(self) -> str:
+        kept = ", weights resident" if self.resident else ""
+        return f"[{self.first.tile}] then [{self.second.tile}], {self.stages} stages{kept}"
+
+    @property
+    def products(self) -> tuple[PairProduct, PairProduct]:
+        return self.first, self.second
+
+    @property
+    def m(self) -> int:
+        return self.first.tile.m
+
+    @property
+    def epilogue(self) -> Epilogue | None:
+        return self.second.work.epilogue
+
+    @property
+    def threads(self) -> int:
+        return self.first.tile.threads
+
+    @property
+    def shared_bytes(self) -> int:
+        return self.room.total
+
+    @property
+    def signature(self) -> KernelSignature:
+        return _signature(operands.scalar_kind(self.epilogue))
+
+    @cached_property
+    def room(self) -> Room:
+        """Row offsets, the middle, resident weights, the ring, and a part of the results."""
+        element = self.first.work.source.bytes
+        middle_at = offsets_bytes(self.m)
+        rows = self.second.groups * self.second.lanes * self.m
+        weights_at = middle_at + rows * self.middle_pitch * element
+        (x, first), (_, second) = (item.tile.stage_elements for item in self.products)
+        kept, slot = 0, max(x + first, second)
+        if self.resident:
+            one, other = (item.units * item.steps for item in self.products)
+            kept, slot = first * one + second * other, x
+        ring_at = weights_at + kept * element
+        results_at = ring_at + self.stages * slot * element
+        return Room(
+            middle=middle_at,
+            weights=weights_at,
+            ring=ring_at,
+            results=results_at,
+            total=results_at + self.second.tile.results_bytes,
+            slot=slot,
+        )
+
+    @property
+    def registers(self) -> int:
+        """An upper estimate of the registers of a thread."""
+        return max(self.first.registers, self.second.registers)
+
+    @property
+    def middle_pitch(self) -> int:
+        """Elements from one row of the middle to the next."""
+        depth = self.second.steps * self.second.tile.k
+        return banks.pitch(depth, Order.Own, 1, 1, self.second.work.source, False).stride
+
+    def status(self, target: Target) -> Status:
+        """Whether `chain_mma` can run so: the one rule."""
+        wanted = self.shared_bytes
+        if wanted > target.shared_bytes:
+            return Status.reject(
+                f"wants {wanted} bytes of shared memory, {target.shared_bytes} are there"
+            )
+        held, most = self.registers, operands.REGISTERS // self.threads
+        if held > min(255, most):
+            return Status.reject(f"wants about {held} registers of {min(255, most)}")
+        return Status.accept()
+
+    def blocks(self, target: Target) -> int:
+        """Blocks that a multiprocessor holds at once."""
+        held = self.registers
+        resident = operands.resident_blocks(self.threads, held, self.shared_bytes, target)
+        return operands.affordable_blocks(resident, self.threads, held)
+
+    def instantiation(self, target: Target) -> Instantiation:
+        one, other, scalar = self.first.work, self.second.work, operands.scalar_kind(self.epilogue)
+        return Instantiation(
+            header="kronop/chain_mma.cuh",
+            template="kronop::chain_mma",
+            parameters=f"kronop::ChainParameters<{scalar.cxx}>",
+            types=operands.element_types(one.math, one.source, other.output, self.epilogue),
+            constants=self._constants(target),
+        )
+
+    def _constants(self, target: Target) -> tuple[tuple[str, Constant], ...]:
+        room, one, other = self.room, self.first.tile, self.second.tile
+        return (
+            ("kThreads", self.threads),
+            ("kBlocks", self.blocks(target)),
+            ("kStages", self.stages),
+            ("kResident", self.resident),
+            ("kTileM", self.m),
+            ("kSplit", bool(one.work.splits)),
+            ("kParts", self.parts),
+            ("kCommonLanes", self.common_lanes),
+            ("kPartLanes", self.lanes),
+            ("kXOrder", int(one.work.x_order)),
+            ("kYOrder", int(other.work.y_order)),
+            ("kXVector", one.vectors[0]),
+            ("kYVector", other.vectors[2]),
+            ("kXPitch", one.pitches[0].stride),
+            ("kMiddlePitch", self.middle_pitch),
+            ("kYPitch", other.pitches[2].stride),
+            *self._constants_of_both(),
+            ("kMiddleAt", room.middle),
+            ("kWeightsAt", room.weights),
+            ("kRingAt", room.ring),
+            ("kSlot", room.slot),
+            ("kResultsAt", room.results),
+            ("kSaturate", operands.saturates(self.epilogue)),
+        )
+
+    def _constants_of_both(self) -> tuple[tuple[str, Constant], ...]:
+        """Constants that both products have."""
+        products = self.products
+        tiles = [item.tile for item in products]
+        return (
+            ("kPairGroups", tuple(item.groups for item in products)),
+            ("kPairAllLanes", tuple(item.lanes for item in products)),
+            ("kPairContracted", tuple(tile.work.contracted for tile in tiles)),
+            ("kPairProduced", tuple(tile.work.produced for tile in tiles)),
+            ("kPairLanes", tuple(tile.lanes for tile in tiles)),
+            ("kPairTileN", tuple(tile.n for tile in tiles)),
+            ("kPairTileK", tuple(tile.k for tile in tiles)),
+            ("kPairWarpLanes", tuple(tile.warp_lanes for tile in tiles)),
+            ("kPairWarpM", tuple(tile.warp_m for tile in tiles)),
+            ("kPairWarpN", tuple(tile.warp_n for tile in tiles)),
+            ("kPairWarpsLanes", tuple(tile.warps[0] for tile in tiles)),
+            ("kPairWarpsM", tuple(tile.warps[1] for tile in tiles)),
+            ("kPairWarpsN", tuple(tile.warps[2] for tile in tiles)),
+            ("kPairWOrder", tuple(int(tile.work.w_order) for tile in tiles)),
+            ("kPairWVector", tuple(tile.vectors[1] for tile in tiles)),
+            ("kPairWPitch", tuple(tile.pitches[1].stride for tile in tiles)),
+        )
+
+    def launch(self, index: int, problem: KSparseChainProblem, target: Target) -> Launch:
+        """As many blocks as there is room for, in turns over the rows."""
+        (_, _, c1, d1), (_, b2, _, d2) = (item.pattern for item in self.products)
+        first, second = problem.weights
+        views = {
+            "x": view(problem.x, "contracted", c1, d1),
+            "first": _factor(first),
+            "second": _factor(second),
+            "y": view(problem.y, "produced", b2, d2),
+            "z": view(problem.z or _NOTHING, "produced", b2, d2),
+        }
+        bias = problem.bias_stride
+        values: dict[str, int | tuple[int, ...] | tuple[float, ...]] = {
+            "row_extent": (problem.rows, 1, 1),
+            "bias": problem.bias,
+            "produced_bias": d2 * bias,
+            "lane_bias": bias,
+            "group_bias": b2 * d2 * bias,
+            "scalars": problem.scalars,
+            **self._flags(views, problem.rows),
+        }
+        for name, item in views.items():
+            values |= item.field(name)
+            values[f"group_{name}"] = item.strides["group"][0]
+        tiles = operands.cover(problem.rows, self.m)
+        most = max(1, self.blocks(target) * target.cores // self.parts)
+        return operands.make_launch(index, self, min(tiles, most) * self.parts, values)
+
+    def _flags(self, views: Mapping[str, operands.View], rows: int) -> dict[str, int]:
+        """Whether memory is as the plan's wide accesses want it."""
+
+        def allows(product: PairProduct, name: str, of: str) -> int:
+            tile, width = product.tile, product.tile.vectors["xwy".index(name)]
+            return tile.allows_vectors(name, views[of], product.extents(rows), width)
+
+        results = ["y", "z"] if views["z"].pointer else ["y"]
+        return {
+            "x_vector": allows(self.first, "x", "x"),
+            "first_vector": allows(self.first, "w", "first"),
+            "second_vector": allows(self.second, "w", "second"),
+            "y_vector": min(allows(self.second, "y", name) for name in results),
+        }
+
+
+@functools.cache
+def _signature(scalar: Scalar) -> KernelSignature:
+    return operands.signature(
+        "ChainParameters",
+        scalar,
+        [(name, 1) for name in ("x", "first", "second", "y", "z", "bias")],
+        [
+            *((f"{name}_vector", 1) for name in ("x", "first", "second", "y")),
+            *((f"row_{name}", ROW_AXES) for name in ("extent", "x", "y", "z")),
+            *((f"contracted_{name}", 1) for name in ("x", "first", "second")),
+            *((f"produced_{name}", 1) for name in ("first", "second", "y", "z", "bias")),
+            *((f"lane_{name}", 1) for name in ("x", "first", "second", "y", "z", "bias")),
+            *((f"group_{name}", 1) for name in ("x", "first", "second", "y", "z", "bias")),
+        ],
+    )
+
+
+def _factor(factor: StridedFactor) -> operands.View:
+    a, b, c, d = factor.strides
+    return operands.View(
+        pointer=factor.pointer,
+        strides={"contracted": (c,), "produced": (b,), "lane": (d,), "group": (a, 0, 0, 0)},
+    )

@@ -1,0 +1,186 @@
+"""Which way to sum up a gradient of weights: what there is to choose among, and the cheapest."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+from kronop.descriptions.tile import TileDescription
+from kronop.emit.cuda import operands
+from kronop.families.ksparse.cuda.gradient_group import REGISTERS, TEAM_ROWS, GradientGroup
+from kronop.families.ksparse.cuda.gradient_sums import GradientSums, Sums, is_contiguous
+from kronop.families.ksparse.cuda.gradient_tile import SLAB_BYTES, GradientTile
+from kronop.families.ksparse.cuda.gradient_tile_sums import HALF, TileSums
+from kronop.families.ksparse.cuda.lanes import MOST_LANES
+from kronop.families.ksparse.gradient_description import KSparseGradientDescription
+from kronop.target import Target
+
+# Rows where nobody says how many there are.
+_MANY_ROWS = 16384
+_MOST_HALVES, _STAGES = 8, 3
+# Of warp groups: elements that a line is copied by, indices q, rows of a stage, times 64 indices p
+# of a team, and stages.
+_PIECE = 8
+_WIDTHS = (256, 192, 128, 96, 64, 48, 32, 16)
+_DEPTHS = (128, 64)
+_TEAM_PARTS = (3, 2, 1)
+_MOST_STAGES, _LEAST_STAGES = 8, 2
+
+
+def candidates(
+    description: KSparseGradientDescription, target: Target, rows: int | None
+) -> tuple[list[tuple[float, GradientSums]], list[tuple[str, str]]]:
+    """What fits with cycles of a call, cheapest first, and what does not, with the reason."""
+    accepted: list[tuple[float, GradientSums]] = []
+    rejected: list[tuple[str, str]] = []
+    tiles = list(_tiles(description))
+    for design in (*_groups(description, target), *tiles):
+        status = design.status(target)
+        if status:
+            accepted.append((design.cycles(rows or _MANY_ROWS, target), design))
+        else:
+            rejected.append((str(design), status.reason))
+    if not tiles:
+        rejected.append(("threadblock_shape", "Tile_M and Tile_N are no 8, 16, 32 or 64 a warp"))
+    return sorted(accepted, key=lambda item: item[0]), rejected
+
+
+def _tiles(description: KSparseGradientDescription) -> Iterator[GradientTile]:
+    """Tiles of warps: all that a user's tile leaves open, or of several sizes."""
+    work, tile = tile_sums(description), description.tile
+    for halves, warps, k, stages in _proposed(work) if tile is None else _given(tile):
+        yield GradientTile(
+            work=work,
+            halves_p=halves[0],
+            halves_q=halves[1],
+            warps_p=warps[0],
+            warps_q=warps[1],
+            warps_k=warps[2],
+            k=k,
+            stages=stages,
+        )
+
+
+def tile_sums(description: KSparseGradientDescription) -> TileSums:
+    """What tiles of warps would sum up."""
+    by_rows = is_contiguous(description.X, description.batch_last)
+    narrow = TileSums(
+        pattern=description.pattern,
+        lead=description.products or 1,
+        tied=description.tied,
+        by_rows=by_rows,
+        math=description.math,
+        output=description.Y.element,
+        vector=1,
+    )
+    if by_rows != is_contiguous(description.G, description.batch_last):
+        return narrow
+    return replace(narrow, vector=_vector(description, narrow))
+
+
+def _vector(description: KSparseGradientDescription, work: TileSums) -> int:
+    """Elements of one copy: what both operands promise, as far as it divides what is contiguous."""
+    _, b, c, d = description.pattern
+    promise = min(
+        description.X.alignment, description.G.alignment, operands.vector_of(work.element)
+    )
+    if work.by_rows:
+        return promise
+    if work.along_sums:
+        return math.gcd(promise, d)
+    return math.gcd(promise, *((b * d, c * d) if work.lanes == d else (work.lanes,)))
+
+
+# Halves and warps of a tile, k and stages.
+_Shape = tuple[tuple[int, int], tuple[int, int, int], int, int]
+
+
+def _proposed(work: TileSums) -> Iterator[_Shape]:
+    slab = SLAB_BYTES // work.element.bytes
+    sizes = operands.powers_of_two(1, _MOST_HALVES)
+    shapes = [
+        shape
+        for shape in itertools.product((1, 2, 4), (1, 2, 4), (1, 2, 4, 8))
+        if math.prod(shape) in (4, 8)
+    ]
+    needed_p, needed_q = (operands.cover(size, HALF) for size in (work.p, work.q))
+    for halves, warps in itertools.product(itertools.product(sizes, sizes), shapes):
+        if halves[0] * warps[0] >= 2 * needed_p or halves[1] * warps[1] >= 2 * needed_q:
+            continue  # Half of the tile or more would be padding.
+        for repeats in (1, 2, 4, 8):
+            yield halves, warps, repeats * (slab if work.along_sums else work.bite), _STAGES
+
+
+def _given(tile: TileDescription) -> Iterator[_Shape]:
+    (p, q, k), (warps_p, warps_q, warps_k) = tile.threadblock_shape, tile.warp_count
+    halves_p, halves_q = p // (HALF * warps_p), q // (HALF * warps_q)
+    allowed = operands.powers_of_two(1, _MOST_HALVES)
+    whole = p == HALF * halves_p * warps_p and q == HALF * halves_q * warps_q
+    if whole and halves_p in allowed and halves_q in allowed:
+        yield (halves_p, halves_q), (warps_p, warps_q, warps_k), k, tile.stages
+
+
+def _groups(description: KSparseGradientDescription, target: Target) -> Iterator[GradientGroup]:
+    """Tiles of warp groups, large ones first: all that a user's tile leaves open, or of several
+    sizes, each with as many stages as fit; none where these do not serve.
+
+    Of tiles that wait for memory alone the large ones read the least again.
+    """
+    if not _serves_groups(description, target):
+        return
+    work, given = group_sums(description), description.tile
+    parts, widest = operands.cover(work.p, TEAM_ROWS), operands.round_up(work.q, 16)
+    for (teams, copiers), team_p in itertools.product(REGISTERS, _TEAM_PARTS):
+        if teams * team_p >= parts + max(1, teams):
+            continue  # A team would have nothing to do.
+        for q, k in itertools.product(_WIDTHS, _DEPTHS):
+            if q > max(16, widest + 15):
+                continue
+            stages = range(_MOST_STAGES, _LEAST_STAGES - 1, -1)
+            staged = (
+                GradientGroup(
+                    work=work, teams=teams, team_p=team_p, q=q, k=k, stages=count, copiers=copiers
+                )
+                for count in (stages if given is None else (given.stages,))
+            )
+            if given is None:
+                yield from itertools.islice((it for it in staged if it.status(target)), 1)
+            else:
+                yield from (it for it in staged if _is_given(it, given))
+
+
+def _is_given(design: GradientGroup, tile: TileDescription) -> bool:
+    wanted = (*tile.threadblock_shape, 32 * tile.warps)
+    return (design.p, design.q, design.k, design.threads) == wanted
+
+
+def group_sums(description: KSparseGradientDescription) -> Sums:
+    """What warp groups would sum up."""
+    return Sums(
+        pattern=description.pattern,
+        lead=description.products or 1,
+        tied=description.tied,
+        by_rows=is_contiguous(description.X, description.batch_last),
+        math=description.math,
+        output=description.Y.element,
+    )
+
+
+def _serves_groups(description: KSparseGradientDescription, target: Target) -> bool:
+    """Whether `gradient_group` is for such operands."""
+    (a, b, c, d), element = description.pattern, description.X.element
+    if target.arch != "sm_90a" or element.kind != "float" or element.bytes != 2:
+        return False
+    along = is_contiguous(description.X, description.batch_last)
+    if along != is_contiguous(description.G, description.batch_last):
+        return False
+    if description.tied and (a, d) != (1, 1):
+        return False
+    moved = d if not along else 1
+    promise = min(description.X.alignment, description.G.alignment)
+    aligned = moved > 1 or promise % _PIECE == 0
+    whole = along or (b % _PIECE == 0 and c % _PIECE == 0)
+    movable = moved == 1 or (description.products in (None, 1) and moved <= MOST_LANES)
+    return aligned and whole and movable and c % 2 == 0

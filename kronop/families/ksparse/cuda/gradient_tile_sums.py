@@ -1,0 +1,114 @@
+"""What `ksparse_gradient` sums up, and how it is read."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+from kronop.descriptions.math_instruction import MathOperation
+from kronop.descriptions.strided import StridedMatrix
+from kronop.emit.cuda import operands
+from kronop.families.ksparse.cuda.gradient_sums import Sums
+
+HALF = 8  # Indices of a digit that are rows, or columns, of one product of the tensor cores.
+_MOST_STEPS = 4
+# With so many elements, or bytes, behind the digit, k is taken along them; with fewer they are
+# lanes.
+_LONG_RUN, _LONG_RUN_BYTES = 16, 64
+_MOST_APART = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class TileSums(Sums):
+    """What is to be summed up, and how it is read.
+
+    Attributes:
+        vector: elements of one copy.
+    """
+
+    vector: int
+
+    @cached_property
+    def along_sums(self) -> bool:
+        """Whether k is contiguous in memory."""
+        is_long = self.pattern[3] >= min(_LONG_RUN, _LONG_RUN_BYTES // self.element.bytes)
+        return self.by_rows or (self.tied and is_long)
+
+    @cached_property
+    def lanes(self) -> int:
+        """Neighbours in memory that are read as one; 1 where k or the digit is contiguous."""
+        d = self.pattern[3]
+        if self.along_sums:
+            return 1
+        return d if self.tied else max(it for it in range(1, _MOST_APART + 1) if d % it == 0)
+
+    @cached_property
+    def products(self) -> int:
+        """Those of which a block has one."""
+        return math.prod(self.product_axes)
+
+    @property
+    def product_axes(self) -> tuple[int, int, int]:
+        """How many there are: in front, for i, and for the blocks of lanes."""
+        a, _, _, d = self.pattern
+        return (self.lead, 1, 1) if self.tied else (self.lead, a, d // self.lanes)
+
+    @cached_property
+    def split(self) -> bool:
+        """Whether products are made of three."""
+        return self.math.math_operation is MathOperation.multiply_add_fast_f32
+
+    @cached_property
+    def matrices(self) -> int:
+        """Sums that a block has apart from each other."""
+        return 1 if self.tied else self.lanes
+
+    @cached_property
+    def steps(self) -> int:
+        """Steps of 8 along k (with several lanes: of one lane) that a warp loads at once."""
+        chunk = operands.vector_of(self.element)
+        if self.along_sums:
+            return chunk // 2
+        return 2 if self.lanes == 1 else math.gcd(self.lanes, min(chunk, _MOST_STEPS))
+
+    @cached_property
+    def bite(self) -> int:
+        """Indices along k that a warp loads at once: elements, or rows where k is strided."""
+        return HALF * self.steps if self.along_sums or self.lanes == 1 else HALF
+
+    def positions(self, rows: int) -> tuple[int, tuple[int, int, int]]:
+        """(elements along the last axis of k, extents of the axes of k in positions)."""
+        a, _, _, d = self.pattern
+        if self.by_rows:
+            outer = (a, d) if self.tied else (1, 1)
+            return rows, (*outer, operands.cover(rows, self.vector))
+        if not self.tied:
+            return 1, (1, 1, rows)
+        if self.along_sums:
+            return d, (rows, a, d // self.vector)
+        return 1, (1, rows, a)
+
+    def operand(
+        self, name: str, item: StridedMatrix, size: int
+    ) -> dict[str, int | tuple[int, ...]]:
+        """Strides of X or G, whose column (i, own, l) is of `size` indices `own`."""
+        d, column = self.pattern[3], item.column
+        group = size * d * column
+        if self.by_rows:
+            outer = (group, column) if self.tied else (0, 0)
+            axes = (*outer, self.vector * item.row)
+        elif not self.tied:
+            axes = (0, 0, item.row)
+        elif self.along_sums:
+            axes = (item.row, group, self.vector * column)
+        else:
+            axes = (0, item.row, group)
+        lead = item.batch[0] if item.batch else 0
+        return {
+            name: item.pointer,
+            f"{name}_sum": axes,
+            f"{name}_own": d * column,
+            f"{name}_lane": column,
+            f"{name}_matrix": (lead, group, self.lanes * column),
+        }

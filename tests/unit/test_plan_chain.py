@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 import pytest
@@ -104,8 +105,11 @@ def test_parts_of_a_pair_share_no_feature() -> None:
     one, two = (chains.product(description, index) for index in (0, 1))
     (pair,) = [item for item in pairs(one, two) if item.lanes == 4]
     assert (pair.parts, pair.groups, pair.all_lanes) == (2, (3, 2), (4, 8))
-    # Features of the middle: of a part's results of one, and of its operand of the other.
-    assert 3 * 8 * 4 == 2 * 6 * 8 == 96
+    # A part's features of the middle, as results of one and as operand of the other.
+    ends = zip(
+        pair.groups, (pair.first.produced, pair.second.contracted), pair.all_lanes, strict=True
+    )
+    assert [math.prod(sizes) for sizes in ends] == [96, 96]
 
 
 def test_a_tile_that_does_not_fit_says_why() -> None:

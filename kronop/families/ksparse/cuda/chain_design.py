@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 
 from kronop.artifacts import KernelSignature, Launch, Scalar, Status
 from kronop.descriptions.epilogue import Epilogue
@@ -15,7 +14,7 @@ from kronop.emit.cuda.contraction import banks
 from kronop.emit.cuda.contraction.design import Extents, offsets_bytes
 from kronop.emit.cuda.contraction.mma import MmaContract
 from kronop.emit.cuda.contraction.work import ROW_AXES, Contraction, Order
-from kronop.emit.design import Constant, Decision, Design, Instantiation
+from kronop.emit.design import Constant, Decision, Design, Instantiation, derived
 from kronop.families.ksparse.chain_description import KSparseChainProblem, StridedFactor
 from kronop.families.ksparse.cuda.emitter import view
 from kronop.target import Target
@@ -62,13 +61,13 @@ class PairProduct(Decision):
         work = self.work
         return work.groups, work.produced, work.contracted, work.lanes
 
-    @cached_property
+    @derived
     def units(self) -> int:
         """How many times a block's warps go over their tile of results."""
         lanes = operands.cover(self.lanes, self.tile.lanes)
         return self.groups * lanes * operands.cover(self.work.produced, self.tile.n)
 
-    @cached_property
+    @derived
     def steps(self) -> int:
         """Those of the contracted index."""
         return operands.cover(self.work.contracted, self.tile.k)
@@ -78,7 +77,7 @@ class PairProduct(Decision):
         """Elements of a part's weights."""
         return self.groups * self.lanes * self.work.contracted * self.work.produced
 
-    @cached_property
+    @derived
     def registers(self) -> int:
         """An upper estimate of the registers of a thread."""
         alone = self.work.splits and self.tile.warp_lanes == 1
@@ -86,7 +85,7 @@ class PairProduct(Decision):
         doubles = _REGISTERS_OF_DOUBLES if self.work.source.bytes == 8 else 0
         return self.tile.registers + ring + doubles
 
-    @cached_property
+    @derived
     def cycles(self) -> tuple[float, float]:
         """Of the tensor cores and of issue, for a block's rows."""
         from kronop.families.ksparse.cuda import chain_cost
@@ -153,7 +152,7 @@ class ChainMma(Design):
     def signature(self) -> KernelSignature:
         return _signature(operands.scalar_kind(self.epilogue))
 
-    @cached_property
+    @derived
     def room(self) -> Room:
         """Row offsets, the middle, resident weights, the ring, and a part of the results."""
         element = self.first.work.source.bytes

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.contraction.work import Contraction, Order
+from kronop.emit.design import derived
 from kronop.families.ksparse.cuda.choice import contraction
 from kronop.families.ksparse.description import KSparseDescription
 
@@ -34,23 +34,23 @@ class Pair:
     def products(self) -> tuple[Contraction, Contraction]:
         return self.first, self.second
 
-    @cached_property
+    @derived
     def common_lanes(self) -> int:
         """The trailing digit's extent."""
         return math.gcd(self.first.lanes, self.second.lanes)
 
-    @cached_property
+    @derived
     def parts(self) -> int:
         """How many there are."""
         return self._common_groups * (self.common_lanes // self.lanes)
 
-    @cached_property
+    @derived
     def groups(self) -> tuple[int, int]:
         """Those of both products in a part."""
         first, second = (work.groups // self._common_groups for work in self.products)
         return first, second
 
-    @cached_property
+    @derived
     def all_lanes(self) -> tuple[int, int]:
         """Those of both products in a part."""
         first, second = (work.lanes // self.common_lanes * self.lanes for work in self.products)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
 from kronop.descriptions.strided import StridedMatrix
 from kronop.emit.cuda import operands
-from kronop.emit.design import Constant, Instantiation
+from kronop.emit.design import Constant, Instantiation, derived
 from kronop.emit.plan import Step
 from kronop.families.ksparse.cuda.gradient_sums import GradientSums
 from kronop.families.ksparse.cuda.lanes import Apart, MoveLanes
@@ -106,7 +105,7 @@ class GradientGroup(GradientSums):
     def signature(self) -> KernelSignature:
         return _signature()
 
-    @cached_property
+    @derived
     def products(self) -> int:
         """Gradients that have nothing in common."""
         a, _, _, d = self.work.pattern
@@ -117,7 +116,7 @@ class GradientGroup(GradientSums):
         """Those that are brought apart first; 1 where none are."""
         return 1 if self.work.by_rows else self.work.pattern[3]
 
-    @cached_property
+    @derived
     def stage_bytes(self) -> int:
         """Bytes of a stage, with what is empty: whole lines, or whole passes of copies."""
         multiple = self.copiers * _TEAM_LINES if self.work.by_rows else LINE

@@ -5,12 +5,11 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
 from kronop.emit.cuda import operands
-from kronop.emit.design import Constant, Instantiation
+from kronop.emit.design import Constant, Instantiation, derived
 from kronop.families.ksparse.cuda.gradient_sums import GradientSums
 from kronop.families.ksparse.cuda.gradient_tile_sums import HALF, TileSums
 from kronop.families.ksparse.gradient_description import KSparseGradientProblem
@@ -63,7 +62,7 @@ class GradientTile(GradientSums):
     def signature(self) -> KernelSignature:
         return _signature()
 
-    @cached_property
+    @derived
     def stage_bytes(self) -> tuple[int, int]:
         """Bytes of G's and of X's part of a stage."""
         work = self.work
@@ -72,7 +71,7 @@ class GradientTile(GradientSums):
             return self.p * self.k * element, self.q * self.k * element
         return self.k * _pitch(self.p, work), self.k * _pitch(self.q, work)
 
-    @cached_property
+    @derived
     def shared_bytes(self) -> int:
         """The stages, or what the warps along k leave for the first one."""
         sums = self.work.matrices * self.q * self.work.math.element_accumulator.bytes
@@ -94,7 +93,7 @@ class GradientTile(GradientSums):
         """Those of a tile along k."""
         return self.k // self.work.vector if self.work.along_sums else self.k
 
-    @cached_property
+    @derived
     def registers(self) -> int:
         """An upper estimate of the registers of a thread."""
         work = self.work

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 
 from kronop.descriptions.math_instruction import MathOperation
 from kronop.descriptions.strided import StridedMatrix
 from kronop.emit.cuda import operands
+from kronop.emit.design import derived
 from kronop.families.ksparse.cuda.gradient_sums import Sums
 
 HALF = 8  # Indices of a digit that are rows, or columns, of one product of the tensor cores.
@@ -29,13 +29,13 @@ class TileSums(Sums):
 
     vector: int
 
-    @cached_property
+    @derived
     def along_sums(self) -> bool:
         """Whether k is contiguous in memory."""
         is_long = self.pattern[3] >= min(_LONG_RUN, _LONG_RUN_BYTES // self.element.bytes)
         return self.by_rows or (self.tied and is_long)
 
-    @cached_property
+    @derived
     def lanes(self) -> int:
         """Neighbours in memory that are read as one; 1 where k or the digit is contiguous."""
         d = self.pattern[3]
@@ -43,7 +43,7 @@ class TileSums(Sums):
             return 1
         return d if self.tied else max(it for it in range(1, _MOST_APART + 1) if d % it == 0)
 
-    @cached_property
+    @derived
     def products(self) -> int:
         """Those of which a block has one."""
         return math.prod(self.product_axes)
@@ -54,17 +54,17 @@ class TileSums(Sums):
         a, _, _, d = self.pattern
         return (self.lead, 1, 1) if self.tied else (self.lead, a, d // self.lanes)
 
-    @cached_property
+    @derived
     def split(self) -> bool:
         """Whether products are made of three."""
         return self.math.math_operation is MathOperation.multiply_add_fast_f32
 
-    @cached_property
+    @derived
     def matrices(self) -> int:
         """Sums that a block has apart from each other."""
         return 1 if self.tied else self.lanes
 
-    @cached_property
+    @derived
     def steps(self) -> int:
         """Steps of 8 along k (with several lanes: of one lane) that a warp loads at once."""
         chunk = operands.vector_of(self.element)
@@ -72,7 +72,7 @@ class TileSums(Sums):
             return chunk // 2
         return 2 if self.lanes == 1 else math.gcd(self.lanes, min(chunk, _MOST_STEPS))
 
-    @cached_property
+    @derived
     def bite(self) -> int:
         """Indices along k that a warp loads at once: elements, or rows where k is strided."""
         return HALF * self.steps if self.along_sums or self.lanes == 1 else HALF

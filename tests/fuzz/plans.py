@@ -10,13 +10,18 @@ import numpy as np
 
 from kronop.args.tensor import describe, view
 from kronop.descriptions.datatype import DataType
-from kronop.emit.cuda.contract import Order
+from kronop.emit.cuda.contraction.work import Order
+from kronop.emit.design import Flat
 from kronop.emit.plan import Plan
 from kronop.families.kron import api as functional
+from kronop.families.kron.cuda.contract_pass import ContractPass
+from kronop.families.kron.cuda.half import HalfStyle
+from kronop.families.kron.cuda.kron_mma import KronMma
 from kronop.families.kron.description import Side
 from kronop.families.kron.x86.kron_parts import Kind
 from kronop.families.ksparse import api as functional_ksparse
 from kronop.families.ksparse import gradient_api as gradients
+from kronop.target import Target
 from tests import support
 from tests.fuzz.arrays import array_over
 from tests.fuzz.case import Call, Operand, Problem
@@ -25,8 +30,15 @@ from tests.fuzz.case import Call, Operand, Problem
 def styles(plan: Plan) -> Iterator[str]:
     """A line for every step: the template, and how it goes about its tile."""
     for step in plan.steps:
-        name = step.template.removeprefix("kronop::")
-        told = _STYLES.get(name, _plain)(dict((*step.constants, *step.launch)))
+        design = step.design
+        made = design.instantiation(plan.target)
+        name = made.template.removeprefix("kronop::")
+        if isinstance(design, KronMma):
+            told = _mma(design, plan.target)
+        else:
+            launch = design.launch if isinstance(design, Flat) else ()
+            family = "kron" if isinstance(design, ContractPass) else "ksparse"
+            told = _STYLES.get(name, _plain)(dict((*made.constants, *launch)) | {"family": family})
         yield f"{name}: {', '.join(filter(None, told)) or 'plain'}"
 
 
@@ -34,18 +46,19 @@ def _plain(of: dict[str, Any]) -> list[str]:
     return []
 
 
-def _mma(of: dict[str, Any]) -> list[str]:
-    paired = any(other >= 0 for other in of["kPhaseOther"])
+def _mma(design: KronMma, target: Target) -> list[str]:
+    style = design.tile.style
     staged = {(1, 1): "staged", (0, 0): "in memory", (1, 0): "staged in", (0, 1): "staged out"}
+    kind = "half" if isinstance(style, HalfStyle) else "split" if style.splits else "plain"
     return [
-        "half" if of["kHalf"] else "split" if of["kSplit"] else "plain",
-        staged[int(of["kStagedIn"]), int(of["kStagedOut"])],
-        "pairs" if paired else "single",
-        "grouped" if any(of["kPhaseGrouped"]) else "",
-        "cluster" if of["kCluster"] > 1 else "",
-        "buffers" if of["kBuffers"] > 1 else "",
-        "merged" if of["kFactors"] > of["kDigits"] else "",
-        "exchanged" if of["kExchange"] else "",
+        kind,
+        staged[style.staged_in, style.staged_out],
+        "pairs" if style.pairs else "single",
+        "grouped" if any(phase.grouped for phase in design.tile.phases) else "",
+        "cluster" if style.cluster > 1 else "",
+        "buffers" if style.buffers > 1 else "",
+        "merged" if max(design.runs) > 1 else "",
+        "exchanged" if design.exchanged(target) else "",
     ]
 
 
@@ -58,11 +71,7 @@ def _orders(of: dict[str, Any]) -> list[str]:
 
 
 def _tiles(of: dict[str, Any]) -> list[str]:
-    return [_family(of), *_orders(of), "lanes" if of["kLanes"] > 1 else ""]
-
-
-def _family(of: dict[str, Any]) -> str:
-    return "ksparse" if "pattern" in of else "kron"
+    return [of["family"], *_orders(of), "lanes" if of["kLanes"] > 1 else ""]
 
 
 def _contract_mma(of: dict[str, Any]) -> list[str]:
@@ -119,7 +128,6 @@ def _add(of: dict[str, Any]) -> list[str]:
 
 _STYLES = {
     "kron_matmul": _host_kron,
-    "kron_mma": _mma,
     "contract_tiles": _tiles,
     "contract_mma": _contract_mma,
     "contract_group": _contract_group,

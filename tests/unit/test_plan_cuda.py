@@ -357,14 +357,10 @@ def test_a_tile_that_does_not_fit_says_what_to_change(
 
 def test_a_sparse_tile_steers_and_is_refused() -> None:
     tiles = TileDescription((64, 16, 4), 1, (2, 1, 1), SIMT)
-    step = KSPARSE.plan(ksparse((2, 12, 20, 1), tiles=tiles), HOPPER).steps[0]
-    assert [step.constant(name) for name in ("kTileM", "kTileN", "kTileK", "kStages")] == [
-        64,
-        16,
-        4,
-        1,
-    ]
-    assert step.threads == 64
+    design = KSPARSE.plan(ksparse((2, 12, 20, 1), tiles=tiles), HOPPER).steps[0].design
+    assert isinstance(design, ContractDesign)
+    assert (design.m, design.n, design.k, design.stages) == (64, 16, 4, 1)
+    assert design.threads == 64
     for shape, stages in (((4096, 4096, 64), 1), ((64, 16, 4), 9), ((63, 7, 4), 1)):
         status = KSPARSE.supports(
             ksparse((2, 12, 20, 1), tiles=TileDescription(shape, stages, (2, 1, 1), SIMT)), HOPPER
@@ -523,8 +519,10 @@ def test_large_factors_and_patterns_have_more_blocks_for_few_rows(element: DataT
     assert second.warps[3] in (4, 8)
     assert KRON.plan(large, HOPPER, 1024).steps == KRON.plan(large, HOPPER).steps
     sparse = ksparse((1, 512, 512, 1), element, instruction=instruction)
-    many, few = (KSPARSE.plan(sparse, HOPPER, rows).steps[-1] for rows in (None, 1))
-    assert many.constant("kTileN") > few.constant("kTileN")
+    many, few = (KSPARSE.plan(sparse, HOPPER, rows).steps[-1].design for rows in (None, 1))
+    assert isinstance(many, ContractDesign)
+    assert isinstance(few, ContractDesign)
+    assert many.n > few.n
 
 
 def test_row_axes_that_all_operands_walk_in_even_steps_are_one() -> None:

@@ -39,6 +39,7 @@ from kronop.emit.render import render
 from kronop.errors import DescriptionError
 from kronop.families.kron.cuda import tiles
 from kronop.families.kron.cuda.emitter import CudaKronEmitter
+from kronop.families.kron.cuda.kron_mma import KronMma
 from kronop.families.kron.description import KronMatmulDescription, Side
 from kronop.families.ksparse.cuda.emitter import CudaKSparseEmitter
 from kronop.families.ksparse.description import KSparseDescription
@@ -161,7 +162,7 @@ def test_bytes(
         epilogue = LinearCombinationClamp(int8, alignment, int32, int32)
     description = kron(factors, int8, side, alignment, epilogue=epilogue, tensor_op=True)
     plan = CudaKronEmitter().plan(description, Target.parse(target))
-    assert {step.template for step in plan.steps} == {"kronop::kron_mma"}
+    assert {type(step.design) for step in plan.steps} == {KronMma}
     check(plan)
     support.forget_passes()
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -21,7 +21,12 @@ from kronop.descriptions.datatype import (
 )
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.contraction import choice
-from kronop.families.kron.cuda import kron_choice, mma, mma_step, tiles
+from kronop.families.kron.cuda import tiles
+from kronop.families.kron.cuda.half import HalfStyle
+from kronop.families.kron.cuda.kron_mma import KronMma
+from kronop.families.kron.cuda.mma import MmaTile
+from kronop.families.kron.cuda.mma_style import MmaStyle
+from kronop.families.kron.cuda.shapes import PassWork
 from kronop.families.kron.description import Side
 from tests import support
 from tests.emulation import test_emulated_kernels as kernels
@@ -47,20 +52,32 @@ def _forget() -> Iterator[None]:
     support.forget_passes()
 
 
+def _style(work: PassWork, *, half: bool = False, **named: Any) -> MmaStyle:
+    """Of 16-bit elements where `half`; each factor is a digit."""
+    splits = bool(operands.splits_of(work.math))
+    kind: Any = HalfStyle if half else MmaStyle
+    return cast(
+        MmaStyle,
+        kind(digits=work.shape.group, accumulator=work.accumulator, splits=splits, **named),
+    )
+
+
 def force(monkeypatch: pytest.MonkeyPatch, **style: Any) -> None:
     """Has the planner choose among tiles of one style, as far as a pass allows it."""
     offered = tiles.mma_tiles
 
-    def of_one_style(key: Any, shape: Any, ends: Any, accumulator: Any, few: bool) -> list[Any]:
-        digits = mma.merge(shape, 1).group
+    def of_one_style(work: PassWork, given: Any, few: bool) -> list[KronMma]:
+        digits = work.shape.group
         blocks = math.gcd(style.get("cluster", 1), digits[0][0]) if len(digits) > 1 else 1
         most = (len(digits) - (blocks > 1)) // 2
-        changes = {"half": False, "buffers": 1} | style
-        changes |= {"cluster": blocks, "pairs": min(style.get("pairs", 0), most)}
-        plain = [item for item in offered(key, shape, ends, accumulator, few) if item.staged_in]
-        return [
-            replace(item, merged=1, threads=max(128, item.threads), **changes) for item in plain
-        ]
+        changes = style | {"cluster": blocks, "pairs": min(style.get("pairs", 0), most)}
+        staged = [item for item in offered(work, given, few) if item.tile.style.staged_in]
+        result = []
+        for item in staged:
+            named = {"grouped": item.tile.style.grouped} | changes
+            tile = replace(item.tile, threads=max(128, item.threads), style=_style(work, **named))
+            result.append(KronMma(work=work, runs=(1,) * len(digits), tile=tile))
+        return result
 
     support.forget_passes()
     monkeypatch.setattr(tiles, "mma_tiles", of_one_style)
@@ -149,22 +166,24 @@ def test_a_tile_ends_while_the_next_begins(
     style = {"pairs": 0, "grouped": False, "cluster": 1, "staged_in": False, "staged_out": False}
     options = {"alignment": 4, **options}
     style |= {name: options.pop(name) for name in ("pairs", "grouped") if name in options}
-    tile = mma.MmaTile(rows=1, columns=1, threads=512, merged=1, **style)
-    steps = []
+    placed, designs = KronMma.placed, []
 
-    def whole(_: Any, shape: Any, *__: Any) -> list[Any]:
-        return [tile] if len(shape.group) == len(factors) else []
+    def whole(work: PassWork, *_: Any) -> list[KronMma]:
+        if len(work.shape.group) != len(factors):
+            return []
+        tile = MmaTile(style=_style(work, **style), rows=1, columns=1, threads=512)
+        return [KronMma(work=work, runs=(1,) * len(factors), tile=tile)]
 
-    def step(*args: Any, **named: Any) -> Any:
-        steps.append(mma_step.mma_step(*args, **named))
-        return steps[-1]
+    def record(*args: Any) -> KronMma:
+        designs.append(placed(*args))
+        return designs[-1]
 
     support.forget_passes()
     monkeypatch.setattr(tiles, "mma_tiles", whole)
-    monkeypatch.setattr(kron_choice, "mma_step", step)
+    monkeypatch.setattr(KronMma, "placed", record)
     monkeypatch.setattr(kernels, "_TARGET", replace(kernels._TARGET, cores=1))
     run(folder, factors, rows, element, **options)
-    assert [operands.integer(item, "kExchange") for item in steps] == [factors[0][0]]
+    assert [item.exchanged(kernels._TARGET) for item in designs] == [factors[0][0]]
 
 
 _HALF_CASES: list[_Case] = [

@@ -15,10 +15,12 @@ from kronop.emit.cuda.contraction.design import ContractDesign
 from kronop.emit.cuda.contraction.group import GroupContract
 from kronop.emit.cuda.contraction.mma import MmaContract
 from kronop.emit.cuda.contraction.work import Contraction
-from kronop.emit.design import Design, Flat
+from kronop.emit.design import Design
 from kronop.emit.plan import Plan
 from kronop.families.kron import api as functional
-from kronop.families.kron.cuda.contract_pass import TempPass
+from kronop.families.kron.cuda.contract_pass import ContractPass
+from kronop.families.kron.cuda.half import HalfStyle
+from kronop.families.kron.cuda.kron_mma import KronMma
 from kronop.families.kron.description import Side
 from kronop.families.kron.x86.kron_vectors import KronVectors
 from kronop.families.ksparse import api as functional_ksparse
@@ -29,6 +31,7 @@ from kronop.families.ksparse.cuda.gradient_ends import AddShares
 from kronop.families.ksparse.cuda.gradient_group import GradientGroup
 from kronop.families.ksparse.cuda.gradient_tile import GradientTile
 from kronop.families.ksparse.cuda.lanes import MoveLanes
+from kronop.target import Target
 from tests import support
 from tests.fuzz.arrays import array_over
 from tests.fuzz.case import Call, Operand, Problem
@@ -39,41 +42,36 @@ def styles(plan: Plan) -> Iterator[str]:
     for step in plan.steps:
         design = step.design.design if isinstance(step.design, Piece) else step.design
         name = design.instantiation(plan.target).template.removeprefix("kronop::")
-        if isinstance(design, Flat):
-            told = _STYLES.get(name, _plain)(dict((*design.constants, *design.launch)))
-        else:
-            told = _told(design)
+        told = _told(design, plan.target)
         yield f"{name}: {', '.join(filter(None, told)) or 'plain'}"
 
 
-def _plain(of: dict[str, Any]) -> list[str]:
-    return []
-
-
-def _mma(of: dict[str, Any]) -> list[str]:
-    paired = any(other >= 0 for other in of["kPhaseOther"])
-    staged = {(1, 1): "staged", (0, 0): "in memory", (1, 0): "staged in", (0, 1): "staged out"}
-    return [
-        "half" if of["kHalf"] else "split" if of["kSplit"] else "plain",
-        staged[int(of["kStagedIn"]), int(of["kStagedOut"])],
-        "pairs" if paired else "single",
-        "grouped" if any(of["kPhaseGrouped"]) else "",
-        "cluster" if of["kCluster"] > 1 else "",
-        "buffers" if of["kBuffers"] > 1 else "",
-        "merged" if of["kFactors"] > of["kDigits"] else "",
-        "exchanged" if of["kExchange"] else "",
-    ]
-
-
 @functools.singledispatch
-def _told(design: Design) -> list[str]:
+def _told(design: Design, target: Target) -> list[str]:
     """How a design goes about its tile."""
     return []
 
 
 @_told.register
-def _pass(design: TempPass) -> list[str]:
-    return ["kron" if item == "ksparse" else item for item in _told(design.product)]
+def _pass(design: ContractPass, target: Target) -> list[str]:
+    return ["kron" if item == "ksparse" else item for item in _told(design.product, target)]
+
+
+@_told.register
+def _mma(design: KronMma, target: Target) -> list[str]:
+    style = design.tile.style
+    staged = {(1, 1): "staged", (0, 0): "in memory", (1, 0): "staged in", (0, 1): "staged out"}
+    kind = "half" if isinstance(style, HalfStyle) else "split" if style.splits else "plain"
+    return [
+        kind,
+        staged[style.staged_in, style.staged_out],
+        "pairs" if style.pairs else "single",
+        "grouped" if any(phase.grouped for phase in design.tile.phases) else "",
+        "cluster" if style.cluster > 1 else "",
+        "buffers" if style.buffers > 1 else "",
+        "merged" if max(design.runs) > 1 else "",
+        "exchanged" if design.exchanged(target) else "",
+    ]
 
 
 def _orders(x: Contraction, y: Contraction) -> list[str]:
@@ -81,22 +79,22 @@ def _orders(x: Contraction, y: Contraction) -> list[str]:
 
 
 @_told.register
-def _contract(design: ContractDesign) -> list[str]:
+def _contract(design: ContractDesign, target: Target) -> list[str]:
     """Of a sparse product; Kronecker passes hold one."""
     return ["ksparse", *_orders(design.work, design.work), "lanes" if design.lanes > 1 else ""]
 
 
 @_told.register
-def _contract_mma(design: MmaContract) -> list[str]:
+def _contract_mma(design: MmaContract, target: Target) -> list[str]:
     return [
-        *_contract(design),
+        *_contract(design, target),
         "split" if design.work.splits else "plain",
         "along k" if design.warps[3] > 1 else "",
     ]
 
 
 @_told.register
-def _contract_group(design: GroupContract) -> list[str]:
+def _contract_group(design: GroupContract, target: Target) -> list[str]:
     along = {
         "lanes": design.along_lanes,
         "outputs": design.along_outputs,
@@ -114,12 +112,12 @@ def _contract_group(design: GroupContract) -> list[str]:
 
 
 @_told.register
-def _host_kron(design: KronVectors) -> list[str]:
+def _host_kron(design: KronVectors, target: Target) -> list[str]:
     return [kind.name for kind in dict.fromkeys(item.kind for item in design.passes)]
 
 
 @_told.register
-def _chain(design: ChainMma) -> list[str]:
+def _chain(design: ChainMma, target: Target) -> list[str]:
     first, second = design.first, design.second
     return [
         "resident" if design.resident else "stages",
@@ -130,7 +128,7 @@ def _chain(design: ChainMma) -> list[str]:
 
 
 @_told.register
-def _gradient(design: GradientTile) -> list[str]:
+def _gradient(design: GradientTile, target: Target) -> list[str]:
     work = design.work
     return [
         "along" if work.along_sums else "lanes" if work.lanes > 1 else "across",
@@ -140,24 +138,19 @@ def _gradient(design: GradientTile) -> list[str]:
 
 
 @_told.register
-def _gradient_group(design: GradientGroup) -> list[str]:
+def _gradient_group(design: GradientGroup, target: Target) -> list[str]:
     moved = "moved" if design.lanes > 1 else ""
     return [f"{design.teams} teams", "along" if design.work.by_rows else "across", moved]
 
 
 @_told.register
-def _add(design: AddShares) -> list[str]:
+def _add(design: AddShares, target: Target) -> list[str]:
     return ["slices" if design.slices > 1 else "whole"]
 
 
 @_told.register
-def _lanes(design: MoveLanes) -> list[str]:
+def _lanes(design: MoveLanes, target: Target) -> list[str]:
     return ["together" if design.join else "apart"]
-
-
-_STYLES = {
-    "kron_mma": _mma,
-}
 
 
 def operation_of(problem: Problem, call: Call) -> Any:

@@ -26,14 +26,24 @@ from kronop.descriptions.math_instruction import MathInstruction, OpClass
 from kronop.descriptions.strided import StridedMatrix
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
-from kronop.emit.cuda.contraction.design import merged_rows
+from kronop.emit.cuda.contraction.design import ContractDesign, merged_rows
+from kronop.emit.cuda.contraction.mma import MmaContract
 from kronop.emit.cuda.operands import MOST_BLOCKS, View, allows_vectors
+from kronop.emit.design import Design
 from kronop.emit.plan import Plan, Step
 from kronop.emit.render import render
 from kronop.errors import DescriptionError
-from kronop.families.kron.cuda import half, kron_launch, mma, tile
+from kronop.families.kron.cuda import kron_launch
+from kronop.families.kron.cuda.bytewise import ByteStyle
+from kronop.families.kron.cuda.contract_pass import ContractPass
 from kronop.families.kron.cuda.emitter import CudaKronEmitter
+from kronop.families.kron.cuda.half import HalfStyle
+from kronop.families.kron.cuda.kron_mma import KronMma
+from kronop.families.kron.cuda.mma_style import MmaStyle, runs_of
+from kronop.families.kron.cuda.pass_design import KronPass, TiledPass
+from kronop.families.kron.cuda.passes import ends_of, work_of
 from kronop.families.kron.cuda.shapes import PassShape, multiply_adds, shrinking
+from kronop.families.kron.cuda.tile import KronTile
 from kronop.families.kron.description import KronMatmulDescription, KronProblem, Side
 from kronop.families.ksparse.cuda.emitter import CudaKSparseEmitter
 from kronop.families.ksparse.description import KSparseDescription
@@ -129,10 +139,9 @@ def covered(plan: Plan) -> list[int]:
     """The digits of all steps, in the order of the steps."""
     result: list[int] = []
     for step in plan.steps:
-        first, group = step.constant("first_digit"), step.constant("group")
-        assert isinstance(first, int)
-        assert isinstance(group, tuple)
-        result += range(first, first + len(group) // 2)
+        design = step.design
+        assert isinstance(design, KronPass)
+        result += range(design.first, design.first + len(design.work.shape.group))
     return result
 
 
@@ -197,8 +206,10 @@ def test_the_order_of_digits_minimises_operations() -> None:
 
 def test_the_shapes_of_a_tile_do_not_conflict() -> None:
     plan = KRON.plan(kron([(8, 8)] * 5, alignment=4), HOPPER)
-    assert plan.steps[0].constant("kPadShift") != 0
-    assert plan.steps[0].constant("kPadAdds") is True
+    design = plan.steps[0].design
+    assert isinstance(design, KronTile)
+    assert design.pad_shift != 0
+    assert design.pad_adds
 
 
 def test_equal_descriptions_give_equal_plans_and_text() -> None:
@@ -223,7 +234,7 @@ def test_floats_take_the_tensor_cores(element: DataType) -> None:
     assert instruction.opcode_class is OpClass.TensorOp
     alignment = 16 // element.bytes
     description = kron([(16, 16)] * 3, element, instruction=instruction, alignment=alignment)
-    assert {step.template for step in KRON.plan(description, HOPPER).steps} == {"kronop::kron_mma"}
+    assert {type(step.design) for step in KRON.plan(description, HOPPER).steps} == {KronMma}
     assert KRON.instruction(int32, Target.parse("sm_80")) == MathInstruction.simt(int32)
 
 
@@ -231,62 +242,54 @@ def test_bytes_take_the_tensor_cores_and_share_what_simt_serves() -> None:
     instruction = KRON.instruction(int8, Target.parse("sm_80"))
     assert instruction == MathInstruction.tensor_op(int8)
 
-    def step_of(factors: list[tuple[int, int]], **options: TileDescription) -> Step:
+    def design_of(factors: list[tuple[int, int]], **options: TileDescription) -> Design:
         (step,) = KRON.plan(kron(factors, int8, instruction=instruction, **options), HOPPER).steps
-        return step
+        return step.design
 
     for factors in ([(64, 64)] * 2, [(16, 16)] * 3):
-        step = step_of(factors)
-        assert step.template == "kronop::kron_mma"
+        design = design_of(factors)
+        assert isinstance(design, KronMma)
+        assert isinstance(design.tile.style, ByteStyle)
         # Products of bytes are no bytes: nothing is multiplied out.
-        assert step.constant("kContracted") == tuple(p for p, _ in factors)
-    assert step_of([(200, 8)]).template == "kronop::contract_tiles"
+        assert design.tile.style.digits == tuple(factors)
+    product = design_of([(200, 8)])
+    assert product.instantiation(HOPPER).template == "kronop::contract_tiles"
     # A fragment has two bytes of each part of 8 contracted indices, of two parts or of four.
     tile = TileDescription([16, 1024, 1], 1, [2, 2, 1], instruction)
     for factors, size in (([(8, 8), (8, 8)], 128), ([(32, 8), (32, 8)], 256)):
-        step = step_of(factors, tiles=tile)
-        first, second = step.constant("kFactorBytesAt")
-        assert second - first == size
+        design = design_of(factors, tiles=tile)
+        assert isinstance(design, KronMma)
+        assert design.tile.style.factors_bytes()[0] == size
 
 
 def test_tiny_factors_are_multiplied_out() -> None:
-    assert mma.runs_of([(2, 2)] * 7, 8) == (3, 3, 1)
-    assert mma.runs_of([(3, 2), (2, 5), (4, 1)], 8) == (1, 2)
+    assert runs_of(((2, 2),) * 7, 8) == (3, 3, 1)
+    assert runs_of(((3, 2), (2, 5), (4, 1)), 8) == (1, 2)
     description = kron(
         [(2, 2)] * 12, instruction=KRON.instruction(float32, Target.parse("sm_80")), alignment=4
     )
     (step,) = KRON.plan(description, HOPPER).steps
-    assert step.template == "kronop::kron_mma"
-    assert step.constant("kFactors") == 12
-    assert min(step.constant("kContracted")) >= 8
+    assert isinstance(step.design, KronMma)
+    assert sum(step.design.runs) == 12
+    assert min(p for p, _ in step.design.tile.style.digits) >= 8
 
 
 def test_a_tile_of_the_tensor_cores_is_obeyed_or_refused_with_sizes() -> None:
     instruction = KRON.instruction(float32, Target.parse("sm_80"))
     tiles = TileDescription((4, 64, 8), 1, (4, 1, 1), instruction)
     (step,) = KRON.plan(kron([(8, 8)] * 2, tiles=tiles, instruction=instruction), HOPPER).steps
-    assert (step.constant("kRows"), step.threads) == (4, 128)
+    assert isinstance(step.design, TiledPass)
+    assert (step.design.rows, step.design.threads) == (4, 128)
     tiles = TileDescription((1, 1 << 18, 8), 1, (4, 1, 1), instruction)
     with pytest.raises(DescriptionError, match="200 does not fit"):
         KRON.plan(kron([(200, 200)], tiles=tiles, instruction=instruction), HOPPER)
 
 
 def test_strides_keep_a_warps_lanes_in_different_banks() -> None:
-    shape = PassShape(group=((8, 8),) * 3, left=1, right=64)
-    shape_of_tile = mma.MmaTile(
-        rows=1,
-        columns=32,
-        threads=128,
-        staged_in=True,
-        staged_out=True,
-        pairs=0,
-        merged=1,
-        cluster=1,
-        grouped=False,
-        half=False,
-        buffers=1,
+    style = MmaStyle(
+        digits=((8, 8),) * 3, accumulator=float32, splits=True, staged_in=True, staged_out=True
     )
-    strides = mma.strides_of(shape, shape_of_tile, float32)
+    strides = style.strides(32)[1:]
     for stride in strides:
         # Four steps of the digit and eight neighbours of four floats: a wave of 8 threads each.
         banks = [
@@ -302,7 +305,10 @@ def test_strides_keep_a_warps_lanes_in_different_banks() -> None:
 def test_rows_of_16_bit_elements_are_aligned_and_in_different_banks(
     digits: tuple[tuple[int, int], ...], columns: int
 ) -> None:
-    strides = half.strides_of(digits, columns)
+    style = HalfStyle(
+        digits=digits, accumulator=float32, splits=False, staged_in=True, staged_out=True
+    )
+    strides = style.strides(columns)
     steps = strides[:-1] if columns == 1 else strides
     assert (strides[-1] == 1) == (columns == 1)
     assert all(stride % 16 == 8 for stride in steps)
@@ -315,7 +321,8 @@ def test_16_bit_operands_stay_as_they_are_in_one_pass() -> None:
         instruction = MathInstruction.tensor_op(element)
         plan = KRON.plan(kron([(64, 64)] * 2, element, instruction=instruction), HOPPER)
         (step,) = plan.steps
-        assert step.constant("kHalf") is expected
+        assert isinstance(step.design, KronMma)
+        assert isinstance(step.design.tile.style, HalfStyle) is expected
 
 
 def test_a_tile_steers_the_plan() -> None:
@@ -324,7 +331,8 @@ def test_a_tile_steers_the_plan() -> None:
         kron([(2, 3), (5, 2), (6, 4)], tiles=TileDescription((4, 90, 8), 1, (2, 1, 1), SIMT)),
         HOPPER,
     ).steps
-    assert (step.constant("kRows"), step.threads) == (4, 64)
+    assert isinstance(step.design, TiledPass)
+    assert (step.design.rows, step.design.threads) == (4, 64)
     plan = KRON.plan(kron([(8, 8)] * 4, tiles=tiles), HOPPER)
     assert len(plan.steps) == 2
     assert all(step.threads == 64 for step in plan.steps)
@@ -349,14 +357,10 @@ def test_a_tile_that_does_not_fit_says_what_to_change(
 
 def test_a_sparse_tile_steers_and_is_refused() -> None:
     tiles = TileDescription((64, 16, 4), 1, (2, 1, 1), SIMT)
-    step = KSPARSE.plan(ksparse((2, 12, 20, 1), tiles=tiles), HOPPER).steps[0]
-    assert [step.constant(name) for name in ("kTileM", "kTileN", "kTileK", "kStages")] == [
-        64,
-        16,
-        4,
-        1,
-    ]
-    assert step.threads == 64
+    design = KSPARSE.plan(ksparse((2, 12, 20, 1), tiles=tiles), HOPPER).steps[0].design
+    assert isinstance(design, ContractDesign)
+    assert (design.m, design.n, design.k, design.stages) == (64, 16, 4, 1)
+    assert design.threads == 64
     for shape, stages in (((4096, 4096, 64), 1), ((64, 16, 4), 9), ((63, 7, 4), 1)):
         status = KSPARSE.supports(
             ksparse((2, 12, 20, 1), tiles=TileDescription(shape, stages, (2, 1, 1), SIMT)), HOPPER
@@ -431,16 +435,15 @@ def test_vectors_need_alignment(
 
 def test_integer_epilogues_take_integer_scalars() -> None:
     (step,) = KRON.plan(kron([(2, 2)], int32), HOPPER).steps
-    assert (
-        step.parameters == "kronop::KronTileParameters<long long, 1>"
-        or "long long" in step.parameters
-    )
+    assert "long long" in step.design.instantiation(HOPPER).parameters
     assert step.signature.fields[-1].scalar.cxx == "long long"
 
 
 def test_a_pass_is_limited_in_factors() -> None:
-    shape = tile.PassShape(group=((1, 1),) * 33, left=1, right=1)
-    status = tile.fits(shape, tile.TileShape(rows=1, columns=1, threads=64), float32, HOPPER)
+    description = kron([(1, 1)] * 33)
+    shape = PassShape(group=description.contractions, left=1, right=1)
+    work = work_of(description, shape, ends_of(description))
+    status = KronTile(work=work, rows=1, columns=1, threads=64).status(HOPPER)
     assert "33 factors" in status.reason
 
 
@@ -468,7 +471,9 @@ def test_tiles_too_small_for_a_chunk_still_have_a_plan(target: Target) -> None:
     instruction = MathInstruction.tensor_op(float32)
     tiles = TileDescription((1, 64, 4), 1, (1, 1, 1), instruction)
     plan = KRON.plan(kron([(4, 4)] * 3, tiles=tiles, instruction=instruction), target)
-    assert all(dict(step.constants)["kExchange"] == 0 for step in plan.steps)
+    for step in plan.steps:
+        assert isinstance(step.design, KronMma)
+        assert step.design.exchanged(target) == 0
 
 
 def test_factors_of_float16_are_multiplied_out_in_float32_only() -> None:
@@ -476,10 +481,10 @@ def test_factors_of_float16_are_multiplied_out_in_float32_only() -> None:
         instruction = MathInstruction.tensor_op(element)
         description = kron([(4, 4)] * 4, element, alignment=8, instruction=instruction)
         for step in KRON.plan(description, HOPPER).steps:
-            constants = dict(step.constants)
-            merged = constants["kDigits"] < constants["kFactors"]
+            assert isinstance(step.design, KronMma)
+            merged = max(step.design.runs) > 1
             assert merged or not halves
-            assert not (merged and constants["kHalf"]) or halves
+            assert not (merged and isinstance(step.design.tile.style, HalfStyle)) or halves
 
 
 @pytest.mark.parametrize(
@@ -495,19 +500,29 @@ def test_few_rows_have_more_blocks(factors: list[tuple[int, int]], rows: int) ->
     assert few[0].grid[0] > 2 * many[0].grid[0]
 
 
+def product_of(description: KronMatmulDescription, rows: int | None) -> ContractDesign:
+    """The contraction that the only pass of a plan is."""
+    (step,) = KRON.plan(description, HOPPER, rows).steps
+    assert isinstance(step.design, ContractPass)
+    return step.design.product
+
+
 @pytest.mark.parametrize("element", [float32, float64, bfloat16])
 def test_large_factors_and_patterns_have_more_blocks_for_few_rows(element: DataType) -> None:
     instruction = MathInstruction.tensor_op(element)
     large = kron([(1024, 1024)], element, instruction=instruction, alignment=2)
-    (many,), (few,) = (KRON.plan(large, HOPPER, rows).steps for rows in (None, 1))
-    assert many.template == few.template == "kronop::contract_mma"
-    assert many.constant("kTileN") > few.constant("kTileN") == 16
-    assert few.constant("kTileM") == 16
-    assert few.constant("kWarpsK") in (4, 8)
+    first, second = (product_of(large, rows) for rows in (None, 1))
+    assert isinstance(first, MmaContract)
+    assert isinstance(second, MmaContract)
+    assert first.n > second.n == 16
+    assert second.m == 16
+    assert second.warps[3] in (4, 8)
     assert KRON.plan(large, HOPPER, 1024).steps == KRON.plan(large, HOPPER).steps
     sparse = ksparse((1, 512, 512, 1), element, instruction=instruction)
-    many, few = (KSPARSE.plan(sparse, HOPPER, rows).steps[-1] for rows in (None, 1))
-    assert many.constant("kTileN") > few.constant("kTileN")
+    many, few = (KSPARSE.plan(sparse, HOPPER, rows).steps[-1].design for rows in (None, 1))
+    assert isinstance(many, ContractDesign)
+    assert isinstance(few, ContractDesign)
+    assert many.n > few.n
 
 
 def test_row_axes_that_all_operands_walk_in_even_steps_are_one() -> None:

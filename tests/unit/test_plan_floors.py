@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 
 import kronop
-from kronop.emit.cuda import operands
 from kronop.emit.cuda.cheapest import cheapest
 from kronop.emit.cuda.contraction import cost, mma_choice
 from kronop.families.kron.cuda import pass_choice, pass_cost, passes
-from kronop.families.kron.cuda.tile import TileShape
-from kronop.families.kron.cuda.tiles import Key
+from kronop.families.kron.cuda.kron_mma import KronMma
+from kronop.families.kron.cuda.tile import KronTile
 from kronop.families.ksparse import chains
 from kronop.families.ksparse.cuda import chain_choice, chain_cost
 from kronop.families.ksparse.cuda import choice as ksparse_choice
@@ -84,17 +83,15 @@ def test_no_tile_of_a_pass_costs_less_than_its_floor(seed: int) -> None:
     chance = random.Random(seed)
     target = chance.choice(("sm_80", "sm_90a"))
     description, rows = _kron(chance, target), chance.choice(_ROWS)
-    key, splits = Key(description), bool(operands.splits_of(description.math))
     of = Target.parse(target)
-    for shape, ends in passes._windows(description, of, rows, []).values():
-        least = pass_cost.least_of_pass(description.math, shape, ends, of, rows)
-        choices, _ = pass_choice.every_choice(key, shape, ends, of, rows)
+    for asked in passes._windows(description, of, rows, []).values():
+        least = pass_cost.least_of_pass(asked.work, of, rows)
+        choices, _ = pass_choice.every_choice(asked)
         for choice in choices:
             assert least <= choice.cost
-            if isinstance(choice.tile, TileShape):
-                floor = pass_cost.least(key, shape, ends, choice.tile, splits, of, rows)
-                assert 0 < floor <= choice.cost
-        first = pass_choice.cheapest_choice(key, shape, ends, of, rows)[0][0]
+            if isinstance(choice.way, KronTile | KronMma):
+                assert 0 < pass_cost.least(choice.way, of, rows) <= choice.cost
+        first = pass_choice.cheapest_choice(asked)[0][0]
         assert (first, first.cost) == (choices[0], choices[0].cost)
 
 

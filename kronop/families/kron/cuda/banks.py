@@ -7,43 +7,31 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
-from kronop.descriptions.datatype import DataType
-from kronop.families.kron.cuda.shapes import PassShape
-
-if TYPE_CHECKING:
-    from kronop.families.kron.cuda.tile import Phase, TileLayout, TileShape
+from kronop.families.kron.cuda.tile import KronTile, Phase
 
 _BANK_BYTES = 128
 _SHIFTS = (0, 5, 6, 7, 4, 8)
 
 
-def choose_padding(
-    shape: PassShape,
-    tile: TileShape,
-    layout: TileLayout,
-    phases: Sequence[Phase],
-    accumulator: DataType,
-    x_vector: int,
-    y_vector: int,
-) -> tuple[int, bool]:
-    """(shift, adds): an element of padding after every 2^shift, 0 for none; fewest conflicts.
+def padded(tile: KronTile) -> KronTile:
+    """The tile with the padding that has the fewest conflicts.
 
-    `adds` says that the padded place of a sum is the sum of the padded places, which holds where
-    every extent is a power of two, so that no carry reaches the padding; addresses are then
-    compile-time offsets from one base.
+    Where every extent is a power of two, no carry reaches the padding: addresses are compile-time
+    offsets from one base.
     """
+    layout, accumulator = tile.layout, tile.work.accumulator
     powers = all(size & (size - 1) == 0 for size in (*layout.slots, tile.columns))
     lanes = _BANK_BYTES // accumulator.bytes
     patterns: list[tuple[int, list[int]]] = [
         (2 * phase.block, [_fiber(phase, lane) for lane in range(min(lanes, phase.fibers))])
-        for phase in phases
+        for phase in tile.phases
     ]
     wide = layout.elements // tile.rows
     patterns += [
         (2 * vector, [lane * vector % max(wide, 1) for lane in range(lanes)])
-        for vector in (x_vector, y_vector)
+        for vector in tile.vectors
     ]
 
     def conflicts(shift: int) -> float:
@@ -54,7 +42,7 @@ def choose_padding(
         return ways * (1.0 if powers or shift == 0 else 1.3)
 
     shift = min(_SHIFTS, key=conflicts)
-    return shift, powers or shift == 0
+    return replace(tile, pad_shift=shift, pad_adds=powers or shift == 0)
 
 
 def _fiber(phase: Phase, index: int) -> int:

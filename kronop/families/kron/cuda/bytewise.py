@@ -1,14 +1,39 @@
-"""Planning of phases that multiply bytes on the tensor cores; see byte_mma.cuh."""
+"""Phases of a `kron_mma` pass that multiply bytes on the tensor cores; see byte_mma.cuh."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 from kronop.descriptions.datatype import DataType, int8
 from kronop.emit.cuda import operands
+from kronop.families.kron.cuda.mma_style import MmaStyle
 from kronop.families.kron.cuda.shapes import Shape
 
 _PART, _WARP = 8, 32
 # Words at hand while bytes change places.
 _TURNED = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ByteStyle(MmaStyle):
+    """Elements of 32 bits are multiplied byte by byte."""
+
+    # Planes of bytes stand beside the elements.
+    copies: ClassVar[int] = 2
+
+    __hash__ = MmaStyle.__hash__
+
+    def digit_registers(self, index: int) -> int:
+        """Planes, elements, sums and factor."""
+        (p, q), (groups, at_once) = self.digits[index], self.turns(index)
+        held = depth(p) * steps(p) + operands.cover(p, _PART)
+        fragments = steps(p) * min(at_once, operands.cover(q, _PART))
+        return 4 * groups * (held + at_once) + fragments * depth(p) // 2 + _TURNED
+
+    def factor_bytes(self, digit: Shape) -> int:
+        p, q = digit
+        return steps(p) * operands.cover(q, _PART) * _WARP * 2 * depth(p)
 
 
 def takes(accumulator: DataType) -> bool:
@@ -32,22 +57,3 @@ def planes(place: int, source: DataType) -> int:
     Of what comes in, one; of the sum of up to mma.MOST_CONTRACTED products of two bytes, three.
     """
     return (1, 3)[place] if source is int8 and place < 2 else 4
-
-
-def fragment_bytes(contracted: int) -> int:
-    """Bytes of a warp's right operand of one product."""
-    return _WARP * 2 * depth(contracted)
-
-
-def factor_bytes(digit: Shape) -> int:
-    """Bytes of one factor as its phase's threads take it."""
-    p, q = digit
-    return steps(p) * operands.cover(q, _PART) * fragment_bytes(p)
-
-
-def registers(digit: Shape, groups: int, at_once: int) -> int:
-    """Registers of a thread for `groups` times 16 fibers: planes, elements, sums and factor."""
-    p, q = digit
-    held = depth(p) * steps(p) + operands.cover(p, _PART)
-    fragments = steps(p) * min(at_once, operands.cover(q, _PART))
-    return 4 * groups * (held + at_once) + fragments * depth(p) // 2 + _TURNED

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kronop.emit.cuda import operands
-from kronop.families.kron.cuda.shapes import Ends, PassShape
-from kronop.families.kron.cuda.tile import TileShape
 from kronop.target import Target
 
 # NOTE: measured on one H200 inside CUDA graphs, in cycles of 1.755 GHz: the launch, and X and Y
@@ -31,15 +29,6 @@ class TileTimes:
     start: float
     alone: float
     steady: float
-
-
-def tiles_of(rows: int, shape: PassShape, ends: Ends, tile: TileShape) -> int:
-    """Tiles that cover X of `rows` rows."""
-    if ends.source_by_rows:
-        down, across = shape.left * shape.right, rows
-    else:
-        down, across = rows * shape.left, shape.right
-    return operands.cover(down, tile.rows) * operands.cover(across, tile.columns)
 
 
 def cycles(tiles: int, times: TileTimes, target: Target) -> float:

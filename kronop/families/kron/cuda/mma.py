@@ -1,7 +1,6 @@
-"""The tile of a `kron_mma` pass, and its phases on the tensor cores.
+"""The tile of a `kron_mma` pass: its phases on the tensor cores, and what it takes of the chip.
 
-Each phase contracts one digit. The tile is in shared memory, with strides that keep a warp's
-accesses apart in its banks.
+The tile is in shared memory, with strides that keep a warp's accesses apart in its banks.
 """
 
 from __future__ import annotations
@@ -9,63 +8,28 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from kronop.descriptions.datatype import DataType
+from kronop.artifacts import Status
 from kronop.emit.cuda import operands
-from kronop.families.kron.cuda import half
-from kronop.families.kron.cuda.shapes import PassShape, shrinking
-from kronop.families.kron.cuda.tile import TileShape
+from kronop.emit.design import Decision
+from kronop.families.kron.cuda.mma_style import (
+    MOST_CONTRACTED,
+    MmaStyle,
+    PlainAxis,
+    parts_of,
+    remembered,
+)
+from kronop.families.kron.cuda.pass_design import accept_sizes, offset_bytes, reject_threads
+from kronop.target import Target
 
-# A warp holds 16 whole fibers of a digit in registers.
-MOST_CONTRACTED = 128
-MOST_DIGITS = 16
-LEAST_GROUPED = 32
-SHARED_BYTES_PER_CYCLE = 128
+_AHEAD_BYTES = 64
 
-
-class Style(NamedTuple):
-    """What of a tile, besides its sizes, decides how the phases go about it."""
-
-    staged_in: bool
-    staged_out: bool
-    pairs: int
-    cluster: int
-    grouped: bool
-    half: bool
+_judged = functools.lru_cache(maxsize=1 << 16)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MmaTile(TileShape):
-    """Rows x group x columns of a block, its threads, and how the phases go about it.
-
-    Where X is not staged, the first phase reads it from memory itself; where Y is not, the last one
-    writes it. So many `pairs` of neighbouring digits, from the last ones on, are contracted in one
-    phase each. Neighbouring factors are multiplied out up to `merged` rows and columns. The blocks
-    of a `cluster` share a tile by its first digit, which is contracted last. With `grouped`, four
-    warps multiply digits of 32 and more together. With `half`, the tile holds 16-bit elements,
-    and of two `buffers` one is filled while the other one is worked on.
-    """
-
-    staged_in: bool
-    staged_out: bool
-    pairs: int
-    merged: int
-    cluster: int
-    grouped: bool
-    half: bool = False
-    buffers: int = 1
-
-    @property
-    def style(self) -> Style:
-        return Style(
-            self.staged_in, self.staged_out, self.pairs, self.cluster, self.grouped, self.half
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Axis:
+class Axis(NamedTuple):
     """A free index of a phase: its extent, and the strides of its steps.
 
     In the tile; in rows; and, where the phase reads or writes memory, along the group of digits and
@@ -79,12 +43,7 @@ class Axis:
     column: int = 0
 
 
-# The same while axes are put together.
-_Axis = tuple[int, int, int, int, int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MmaPhase:
+class MmaPhase(NamedTuple):
     """One digit, or two: what a warp takes at once, and the axes of the fibers.
 
     A warp takes `groups` times 16 fibers of one digit, so that a thread has `lanes` of them; or as
@@ -116,147 +75,187 @@ class MmaPhase:
         return math.prod(axis.extent for axis in self.axes)
 
 
-def runs_of(group: Sequence[tuple[int, int]], merged: int) -> tuple[int, ...]:
-    """How many neighbouring factors make each digit, so that none is larger than `merged`."""
-    runs: list[int] = []
-    p, q = 0, 0
-    for contracted, produced in group:
-        if runs and max(p * contracted, q * produced) <= merged:
-            runs[-1] += 1
-            p, q = p * contracted, q * produced
-        else:
-            runs.append(1)
-            p, q = contracted, produced
-    return tuple(runs)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MmaTile(Decision):
+    """Rows x digits x columns of a block, its threads, and how its phases go about the digits.
 
+    It is the same wherever the digits stand.
+    """
 
-def alone(shape: PassShape) -> PassShape:
-    """The digits without what stands around them."""
-    return PassShape(group=shape.group, left=1, right=1)
+    style: MmaStyle
+    rows: int
+    columns: int
+    threads: int
 
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Stride of each digit."""
+        return self.style.strides(self.columns)[1:]
 
-@functools.lru_cache(maxsize=4096)
-def merge(shape: PassShape, merged: int) -> PassShape:
-    """The pass with its factors multiplied out into digits."""
-    group, first = [], 0
-    for run in runs_of(shape.group, merged):
-        factors = shape.group[first : first + run]
-        group.append((math.prod(p for p, _ in factors), math.prod(q for _, q in factors)))
-        first += run
-    return replace(shape, group=tuple(group))
+    @property
+    def row_stride(self) -> int:
+        return self.style.strides(self.columns)[0]
 
+    @property
+    def unit(self) -> bool:
+        """Whether the last digit is contiguous."""
+        return self.columns == 1
 
-def strides_of(shape: PassShape, tile: MmaTile, accumulator: DataType) -> tuple[int, ...]:
-    """Stride of each digit in the tile, last digit contiguous or next to the columns."""
-    if tile.half:
-        return half.strides_of(shape.group, tile.columns)[1:]
-    return _strides_of(shape.group, tile.columns, tile.pairs, accumulator.bytes)
+    @property
+    def powers(self) -> bool:
+        """Whether all sizes are powers of two, so that indices split into parts without carries."""
+        rows, columns, threads = self.rows, self.columns, self.threads
+        tiles = not (rows & (rows - 1) or columns & (columns - 1) or threads & (threads - 1))
+        return tiles and self.style.powers
 
+    @property
+    def registers(self) -> int:
+        return self.style.registers(self.columns > 1)
 
-@functools.lru_cache(maxsize=4096)
-def _strides_of(
-    group: Sequence[tuple[int, int]], columns: int, pairs: int, accumulator_bytes: int
-) -> tuple[int, ...]:
-    strides: list[int] = []
-    stride = columns
-    count = len(group)
-    banks = SHARED_BYTES_PER_CYCLE // accumulator_bytes
-    for index in reversed(range(count)):
-        # Of two digits that are contracted together, a warp walks 8 steps of the first one.
-        outer = (count - index) % 2 == 0 and count - index <= 2 * pairs and strides[-1] > 1
-        strides.append(_apart(stride, banks // 8 if outer else banks // 4, banks))
-        slots = max(group[index])
-        # Pairs of a contiguous digit stay within it.
-        stride = strides[-1] * (operands.round_up(slots, 2) if strides[-1] == 1 else slots)
-    return tuple(reversed(strides))
+    @property
+    def offset_bytes(self) -> int:
+        """Bytes of the row offsets of one of the tiles that are in flight."""
+        return offset_bytes(self.rows)
 
+    @property
+    def offset_tiles(self) -> int:
+        """So many tiles are in flight: the one at work and the next; and, where these two may be
+        exchanged, the one after, which memory is asked for."""
+        return 3 if self._may_exchange else 2
 
-def _apart(stride: int, step: int, banks: int) -> int:
-    """`stride`, or a little more, so that 4 steps of it and 8 neighbours meet no bank twice: an odd
-    multiple of `step` banks."""
-    if stride < banks // 4 or stride % 4:
-        return stride
-    wanted = range(stride, stride + banks + 1, min(step, 4))
-    padded = next(s for s in wanted if s % step == 0 and s // step % 2 == 1)
-    return padded if padded <= 1.25 * stride else stride
+    @property
+    def _may_exchange(self) -> bool:
+        return self.rows == self.columns == 1 and self.style.exchanges
 
+    @property
+    def shared_bytes(self) -> int:
+        """Row offsets, factors, and the tile where more than one phase meets in it."""
+        style = self.style
+        elements = self.row_stride * self.rows
+        meets = style.staged_in or style.staged_out or len(style.digits) - style.pairs > 1
+        before = self.offset_tiles * self.offset_bytes + sum(style.factors_bytes())
+        return before + style.spare_bytes + elements * style.element_bytes * meets * style.buffers
 
-def row_stride(shape: PassShape, tile: MmaTile, strides: Sequence[int]) -> int:
-    if tile.half:
-        return half.strides_of(shape.group, tile.columns)[0]
-    # A cluster writes the results of its last phase to memory.
-    slots = shape.group[0][0] // tile.cluster if tile.cluster > 1 else max(shape.group[0])
-    return strides[0] * (operands.round_up(slots, 2) if strides[0] == 1 else slots)
+    def blocks(self, target: Target) -> int:
+        """Blocks that a multiprocessor holds."""
+        return operands.resident_blocks(self.threads, self.registers, self.shared_bytes, target)
 
+    @_judged
+    def status(self, target: Target) -> Status:
+        """Whether `kron_mma` can run with this tile: the one rule."""
+        status = self.style.status(self.columns, self.threads, target)
+        if not status:
+            return status
+        digits = self.style.digits
+        largest = max(p for p, _ in digits)
+        if largest > MOST_CONTRACTED:
+            return Status.reject(
+                f"a digit of {largest} does not fit a thread's registers, at most {MOST_CONTRACTED}"
+            )
+        if not 32 <= self.threads <= 1024 or self.threads % 32:
+            return reject_threads(self.threads)
+        group_in = math.prod(p for p, _ in digits)
+        return accept_sizes(
+            (self.rows, group_in, self.columns),
+            self.shared_bytes,
+            self.threads,
+            self.registers,
+            target,
+        )
 
-@functools.lru_cache(maxsize=4096)
-def digits_of_phases(
-    group: Sequence[tuple[int, int]], style: Style
-) -> tuple[tuple[int, int | None], ...]:
-    """(digit, its partner or None) of the phases in their order: pairs, then the rest."""
-    if style.half:
-        return tuple((digit, None) for digit in half.order(group, style))
-    last = len(group) - 1
-    paired = [(last - 2 * index, last - 2 * index - 1) for index in range(style.pairs)]
-    single = sorted(
-        range(len(group) - 2 * style.pairs),
-        key=lambda d: (style.cluster > 1 and d == 0, shrinking(group[d]), -d),
-    )
-    return (*paired, *((digit, None) for digit in single))
+    @property
+    @remembered
+    def phases(self) -> tuple[MmaPhase, ...]:
+        """The phases in the order of execution."""
+        done: set[int] = set()
+        result = []
+        order = self.style.order()
+        for place, digits in enumerate(order):
+            reads = place == 0 and not self.style.staged_in
+            writes = place == len(order) - 1 and not self.style.staged_out
+            own = {digit for digit in digits if digit is not None}
+            if writes:
+                done |= own
+            result.append(self._phase(*digits, done, inside=not (reads or writes)))
+            done |= own
+        return tuple(result)
 
-
-def phases_of(
-    shape: PassShape, tile: MmaTile, strides: Sequence[int], accumulator: DataType
-) -> tuple[MmaPhase, ...]:
-    """The phases in the order of execution."""
-    done: set[int] = set()
-    result = []
-    order = digits_of_phases(shape.group, tile.style)
-    for place, (digit, other) in enumerate(order):
-        reads = place == 0 and not tile.staged_in
-        writes = place == len(order) - 1 and not tile.staged_out
-        inside = not (reads or writes)
-        if writes:
-            done |= {digit} if other is None else {digit, other}
-        sizes = [q if index in done else p for index, (p, q) in enumerate(shape.group)]
-        sizes[0] //= tile.cluster
-        axes = [(tile.rows, row_stride(shape, tile, strides), 1, 0, 0)]
+    def _phase(self, digit: int, other: int | None, done: set[int], *, inside: bool) -> MmaPhase:
+        """One phase, where digits that are `done` have their produced sizes."""
+        style, strides = self.style, self.strides
+        sizes = [q if index in done else p for index, (p, q) in enumerate(style.digits)]
+        sizes[0] //= style.cluster
+        axes = [(self.rows, self.row_stride, 1, 0, 0)]
         axes += [
             (size, strides[index], 0, 0 if inside else math.prod(sizes[index + 1 :]), 0)
             for index, size in enumerate(sizes)
             if index not in (digit, other)
         ]
-        axes.append((tile.columns, 1, 0, 0, 0 if inside else 1))
-        if tile.half and strides[digit] > 1:
-            axes = _in_rows(axes, columns=tile.columns > 1)
-        collapsed = _collapse(axes)
-        lanes = lanes_of(shape.group, digit, other, accumulator, strides[digit] == 1)
-        if tile.half:
-            lanes = _half_lanes(shape.group[digit], strides[digit] == 1, collapsed, tile)
-        neighbours = _neighbours(collapsed, (digit, other), strides, lanes)
-        result.append(
-            MmaPhase(
-                digit=digit,
-                other=other,
-                lanes=lanes,
-                neighbours=neighbours,
-                grouped=other is None and is_grouped(shape.group[digit], tile),
-                axes=collapsed,
-            )
+        axes.append((self.columns, 1, 0, 0, 0 if inside else 1))
+        unit = strides[digit] == 1
+        collapsed = _collapse(style.fibers(axes, unit, self.columns))
+        fibers = math.prod(axis.extent for axis in collapsed)
+        lanes = style.lanes(digit, other, unit, fibers, self.threads // 32)
+        return MmaPhase(
+            digit=digit,
+            other=other,
+            lanes=lanes,
+            neighbours=_neighbours(collapsed, (digit, other), strides, lanes),
+            grouped=other is None and style.is_grouped(style.digits[digit]),
+            axes=collapsed,
         )
-        done |= {digit} if other is None else {digit, other}
-    return tuple(result)
 
+    @property
+    def exchanged(self) -> int:
+        """Fibers of the first phase in each chunk that it exchanges with the last one; 0 if it
+        cannot.
 
-def _in_rows(axes: Sequence[_Axis], columns: bool) -> list[_Axis]:
-    """The axes with what is contiguous in the tile in rows: columns, or the last digit."""
-    index = len(axes) - (1 if columns else 2)
-    return [*axes[:index], (half.rows(axes[index][0]), half.ROW, 0, 0, 0)]
+        A chunk is all indices of both phases' digits, at one of those between: the last phase of a
+        tile reads where the first one of the next writes, without a barrier between.
+        """
+        digits = self.style.digits
+        if not (self._may_exchange and len(self.style.order()) > 2 and self.powers):
+            return 0
+        first, last = self.phases[0], self.phases[-1]
+        square = all(p == q for p, q in digits)
+        if not square or max(last.digits) > min(first.digits) or first.grouped != last.grouped:
+            return 0
+        each = math.prod(digits[digit][0] for digit in last.digits)
+        # Each turn of a warp is some whole chunks, and of the first phase all that it takes at
+        # once.
+        tasks, crews = first.fibers // first.at_once, self.threads // (128 if first.grouped else 32)
+        if not tasks or first.at_once % each or last.fibers % (tasks * last.at_once):
+            return 0
+        return each if tasks % max(crews, 1) == 0 else 0
 
+    @property
+    def reads_ahead(self) -> bool:
+        """Whether the phase that reads X has registers for the elements of two turns."""
+        style, phase = self.style, self.phases[0]
+        elements = 2 * phase.lanes * math.prod(parts_of(style.digits[d][0]) for d in phase.digits)
+        size = elements * style.copies * style.accumulator.bytes
+        return not style.staged_in and size <= _AHEAD_BYTES
 
-def _half_lanes(digit: tuple[int, int], unit: bool, axes: Sequence[Axis], tile: MmaTile) -> int:
-    fibers = math.prod(axis.extent for axis in axes)
-    return 2 * half.groups(digit, unit, fibers, is_grouped(digit, tile), tile.threads // 32)
+    def vector(self, alignment: int, produced: int) -> int:
+        """Elements of one access to X, or to what is `produced`: of a staged tile, or of a phase's
+        pair."""
+        style, strides = self.style, self.strides
+        if style.staged_out if produced else style.staged_in:
+            return self._staged_vector(alignment, produced)
+        phase = self.phases[-1 if produced else 0]
+        if strides[phase.digit] == 1:
+            size = style.digits[phase.digit][produced]
+            return operands.widest_divisor(min(alignment, style.widest(size)), [size])
+        return math.gcd(alignment, phase.lanes) if phase.neighbours else 1
+
+    def _staged_vector(self, alignment: int, produced: int) -> int:
+        """Elements of a run that go from the tile to memory or back at once."""
+        run = self.style.digits[-1][produced] if self.unit else self.columns
+        width = operands.widest_divisor(alignment, [run])
+        piece = min(width, self.style.piece)
+        outer = self.strides[:-1] if self.unit else self.strides
+        fits = operands.widest_divisor(piece, [*outer, self.row_stride])
+        return width if fits == piece else fits
 
 
 def _neighbours(
@@ -276,9 +275,9 @@ def _neighbours(
     )
 
 
-def _collapse(axes: Sequence[_Axis]) -> tuple[Axis, ...]:
+def _collapse(axes: Sequence[PlainAxis]) -> tuple[Axis, ...]:
     """Neighbouring axes that walk together, none by more or less than the inner one, become one."""
-    result: list[_Axis] = []
+    result: list[PlainAxis] = []
     for axis in axes:
         extent, *steps = axis
         if extent == 1:
@@ -293,46 +292,3 @@ def _collapse(axes: Sequence[_Axis]) -> tuple[Axis, ...]:
         Axis(extent=extent, shared=shared, row=row, group=group, column=column)
         for extent, shared, row, group, column in result or [(1, 0, 0, 0, 0)]
     )
-
-
-def parts_of(size: int) -> int:
-    return operands.cover(size, 8)
-
-
-def is_grouped(digit: tuple[int, int], tile: MmaTile | Style) -> bool:
-    return tile.grouped and digit[0] >= LEAST_GROUPED
-
-
-def lanes_of(
-    group: Sequence[tuple[int, int]],
-    digit: int,
-    other: int | None,
-    accumulator: DataType,
-    unit: bool,
-) -> int:
-    """Fibers, or blocks of two digits, that a thread holds: in vectors of 16 bytes at most."""
-    parts = parts_of(group[digit][0])
-    if other is None:
-        return 4 if accumulator.bytes == 4 and parts <= 2 else 2
-    parts *= parts_of(group[other][0])
-    most = (8 if unit else 4) if parts == 1 else 4 if parts <= 4 else 1
-    # Blocks of 8 produced indices are multiplied two by two.
-    least = 2 if group[digit][1] <= 8 else 1
-    return max(least, most * 4 // accumulator.bytes)
-
-
-def tile_bytes(tile: MmaTile, accumulator: DataType) -> int:
-    """Bytes of an element of the tile."""
-    return half.BYTES if tile.half else accumulator.bytes
-
-
-def powers(group: tuple[tuple[int, int], ...], tile: MmaTile) -> bool:
-    """Whether all sizes are powers of two, so that indices split into parts without carries."""
-    rows, columns, threads = tile.rows, tile.columns, tile.threads
-    tiles = not (rows & (rows - 1) or columns & (columns - 1) or threads & (threads - 1))
-    return tiles and _powers(group)
-
-
-@functools.lru_cache(maxsize=4096)
-def _powers(group: tuple[tuple[int, int], ...]) -> bool:
-    return all(size & (size - 1) == 0 for digit in group for size in digit)

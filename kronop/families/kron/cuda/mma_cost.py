@@ -12,9 +12,18 @@ from typing import NamedTuple
 
 from kronop.descriptions.datatype import DataType
 from kronop.emit.cuda import operands
-from kronop.families.kron.cuda import bytewise, half, mma, mma_resources
-from kronop.families.kron.cuda.mma import MmaPhase, MmaTile, Style
-from kronop.families.kron.cuda.shapes import Ends, PassShape, Shape
+from kronop.families.kron.cuda import bytewise, half
+from kronop.families.kron.cuda.bytewise import ByteStyle
+from kronop.families.kron.cuda.half import HalfStyle
+from kronop.families.kron.cuda.kron_mma import KronMma
+from kronop.families.kron.cuda.mma import MmaPhase, MmaTile
+from kronop.families.kron.cuda.mma_style import (
+    HELD_FACTOR_BYTES,
+    SHARED_BYTES_PER_CYCLE,
+    MmaStyle,
+    parts_of,
+    remembered,
+)
 from kronop.target import Target
 
 _PRODUCTS_OF_SPLIT = 3
@@ -82,51 +91,27 @@ class _Figures:
     hidden: float
 
 
-def cycles(
-    shape: PassShape,
-    ends: Ends,
-    tile: MmaTile,
-    splits: bool,
-    accumulator: DataType,
-    target: Target,
-    partial: float,
-) -> float:
+def cycles(design: KronMma, target: Target, partial: float) -> float:
     """Cycles of one multiprocessor for 128 elements of X; `partial` is lost memory bandwidth."""
-    figures = _figures(mma.alone(shape), ends, tile, splits, accumulator, target)
-    return _cycles(shape, ends, tile, partial, figures)
+    return _cycles(design, partial, _figures(design.tile, design.work.ends.source, target))
 
 
-def least_cycles(
-    shape: PassShape,
-    ends: Ends,
-    tile: MmaTile,
-    splits: bool,
-    accumulator: DataType,
-    target: Target,
-    partial: float,
-) -> float:
+def least_cycles(design: KronMma, target: Target, partial: float) -> float:
     """What `cycles` is no less than: as if all phases filled all warps, with factors at hand.
 
     It takes a fraction of the time to tell, as phases count the same in all tiles of a style.
     """
-    group = shape.group
-    unit = tile.columns == 1
-    work, works = _least_work(group, tile.style, unit, splits, accumulator, ends.source)
-    blocks = mma_resources.blocks_of(shape, tile, splits, accumulator, target)
-    figures = _summed(group, tile, accumulator, work, works, blocks * tile.buffers * _EXCHANGED)
-    return _cycles(shape, ends, tile, partial, figures)
+    tile = design.tile
+    work, works = _least_work(tile.style, tile.unit, design.work.ends.source)
+    hidden = tile.blocks(target) * tile.style.buffers * _EXCHANGED
+    return _cycles(design, partial, _summed(tile, work, works, hidden))
 
 
-@functools.lru_cache(maxsize=4096)
+@remembered
 def _least_work(
-    group: tuple[Shape, ...],
-    style: Style,
-    unit: bool,
-    splits: bool,
-    accumulator: DataType,
-    source: DataType,
+    style: MmaStyle, unit: bool, source: DataType
 ) -> tuple[_Work, tuple[_PhaseWork, ...]]:
-    works = _works(group, style, unit, splits, accumulator, source)
+    works = _works(style, unit, source)
     work = _Work(
         tensor=sum(item.products * item.rate for item in works),
         shared=sum(item.taken + item.given for item in works),
@@ -135,103 +120,75 @@ def _least_work(
     return work, works
 
 
-def _cycles(
-    shape: PassShape, ends: Ends, tile: MmaTile, partial: float, figures: _Figures
-) -> float:
-    memory = 128 * _bytes_of_element(shape, ends) * partial / _MEMORY_BYTES_PER_CYCLE
+def _cycles(design: KronMma, partial: float, figures: _Figures) -> float:
+    style = design.tile.style
+    memory = 128 * design.work.bytes_per_element * partial / _MEMORY_BYTES_PER_CYCLE
     instructions = figures.instructions + figures.ends
     if figures.carries:
         instructions *= _CARRIED_INSTRUCTIONS
-    if tile.half:
+    if isinstance(style, HalfStyle):
         instructions *= _HALF_INSTRUCTIONS
     of_tile = _CYCLES_OF_TILE + _CYCLES_OF_PHASE * figures.phases
-    of_tile += _CYCLES_OF_CLUSTER * (tile.cluster > 1)
-    latency = of_tile * 128 / _held(shape, tile)
-    latency += instructions * _CYCLES_BETWEEN / (tile.threads / 32)
-    latency += _STAGED * (tile.staged_in + tile.staged_out) / 2 * memory
+    of_tile += _CYCLES_OF_CLUSTER * (style.cluster > 1)
+    latency = of_tile * 128 / _held(design)
+    latency += instructions * _CYCLES_BETWEEN / (design.threads / 32)
+    latency += _STAGED * (style.staged_in + style.staged_out) / 2 * memory
     latency /= figures.hidden
     issue = instructions * _CYCLES_OF_INSTRUCTION
     return _overlapped(memory, figures.tensor, figures.shared, issue, latency)
 
 
-def lone(
-    shape: PassShape,
-    ends: Ends,
-    tile: MmaTile,
-    splits: bool,
-    accumulator: DataType,
-    target: Target,
-) -> tuple[float, float]:
+def lone(design: KronMma, target: Target) -> tuple[float, float]:
     """Cycles of a block's factors, and of one tile that no other block or tile hides."""
-    figures = _figures(mma.alone(shape), ends, tile, splits, accumulator, target)
-    elements = sum(mma_resources.factors_bytes(shape, tile, splits, accumulator)) / 4 / tile.threads
+    style, threads = design.tile.style, design.threads
+    figures = _figures(design.tile, design.work.ends.source, target)
+    elements = sum(style.factors_bytes()) / 4 / threads
     each = _CYCLES_OF_CARRIED if figures.carries else _CYCLES_OF_LONE
-    each *= _HALF_LONE if tile.half else 1
-    of_warp = figures.instructions / (tile.threads / 32) * each + figures.tensor * _LONE_PRODUCTS
-    held = _held(shape, tile)
+    each *= _HALF_LONE if isinstance(style, HalfStyle) else 1
+    of_warp = figures.instructions / (threads / 32) * each + figures.tensor * _LONE_PRODUCTS
+    held = _held(design)
     of_tile = of_warp * held / 128 + figures.phases * _CYCLES_OF_LONE_PHASE
-    of_tile += _CYCLES_OF_LONE_CLUSTER * (tile.cluster > 1)
-    if len(shape.group) == 1 and shape.group[0][0] > 64:
+    of_tile += _CYCLES_OF_LONE_CLUSTER * (style.cluster > 1)
+    if len(style.digits) == 1 and style.digits[0][0] > 64:
         elements, of_tile = elements * _LONG_LONE, of_tile * _LONG_LONE
-    memory = _bytes_of_element(shape, ends) * held / _MEMORY_BYTES_PER_CYCLE
+    memory = design.work.bytes_per_element * held / _MEMORY_BYTES_PER_CYCLE
     return elements * _CYCLES_OF_FACTOR, max(of_tile, memory)
 
 
-def _held(shape: PassShape, tile: MmaTile) -> float:
+def _held(design: KronMma) -> float:
     """Elements of X in a block."""
-    return tile.rows * tile.columns * shape.group_in / tile.cluster
-
-
-def _bytes_of_element(shape: PassShape, ends: Ends) -> float:
-    """Bytes of memory for an element of X, and for what it produces."""
-    return ends.source.bytes + ends.output.bytes * shape.group_out / shape.group_in
+    tile = design.tile
+    return tile.rows * tile.columns * design.work.shape.group_in / tile.style.cluster
 
 
 @functools.lru_cache(maxsize=1 << 16)
-def _figures(
-    shape: PassShape,
-    ends: Ends,
-    tile: MmaTile,
-    splits: bool,
-    accumulator: DataType,
-    target: Target,
-) -> _Figures:
-    """`shape` is the digits alone: the same wherever they stand."""
-    strides = mma.strides_of(shape, tile, accumulator)
-    phases = mma.phases_of(shape, tile, strides, accumulator)
-    unit = tile.columns == 1
-    works = _works(shape.group, tile.style, unit, splits, accumulator, ends.source)
+def _figures(tile: MmaTile, source: DataType, target: Target) -> _Figures:
+    style, unit = tile.style, tile.unit
+    works = _works(style, unit, source)
     work = _Work()
-    for item, phase in zip(works, phases, strict=True):
-        digit = shape.group[phase.digit]
-        last = unit and phase.digit == len(shape.group) - 1
-        idle = _idle(phase, tile.threads // 32, tile.half and not last)
-        if tile.half:
-            read = half.factor_bytes_read(digit, phase) * item.elements / digit[0]
-            factor = read / mma.SHARED_BYTES_PER_CYCLE
+    for item, phase in zip(works, tile.phases, strict=True):
+        digit = style.digits[phase.digit]
+        in_rows = isinstance(style, HalfStyle)
+        last = unit and phase.digit == len(style.digits) - 1
+        idle = _idle(phase, tile.threads // 32, in_rows and not last)
+        if in_rows:
+            read = half.factor_bytes_read(digit, phase.grouped, phase.groups)
+            factor = read * item.elements / digit[0] / SHARED_BYTES_PER_CYCLE
         else:
-            factor = _factor_cycles(shape, phase, splits, accumulator, item.elements)
+            factor = _factor_cycles(style, phase, item.elements)
         work.instructions += item.instructions * idle
         work.tensor += item.products * idle * item.rate
         work.shared += factor * idle + item.taken
         work.shared += item.given
-    blocks = mma_resources.blocks_of(shape, tile, splits, accumulator, target)
-    exchanged = _EXCHANGED if mma_resources.exchanged(shape, tile, phases) else 1.0
-    hidden = blocks * tile.buffers * exchanged
-    return _summed(shape.group, tile, accumulator, work, works, hidden)
+    exchanged = _EXCHANGED if tile.exchanged else 1.0
+    return _summed(tile, work, works, tile.blocks(target) * style.buffers * exchanged)
 
 
-def _summed(
-    group: tuple[Shape, ...],
-    tile: MmaTile,
-    accumulator: DataType,
-    work: _Work,
-    works: tuple[_PhaseWork, ...],
-    hidden: float,
-) -> _Figures:
+def _summed(tile: MmaTile, work: _Work, works: tuple[_PhaseWork, ...], hidden: float) -> _Figures:
     """The figures of a tile whose phases ask for that work."""
-    staged, carries = tile.staged_in + tile.staged_out, not mma.powers(group, tile)
-    width = mma.tile_bytes(tile, accumulator) / mma.SHARED_BYTES_PER_CYCLE
+    style = tile.style
+    staged, carries = style.staged_in + style.staged_out, not tile.powers
+    width = style.element_bytes / SHARED_BYTES_PER_CYCLE
     piece = _CARRIED_INSTRUCTIONS_OF_PIECE if carries else _INSTRUCTIONS_OF_PIECE
     direct = 128 / 32 * _INSTRUCTIONS_OF_END * (2 - staged)
     elements = works[-1].produced
@@ -266,48 +223,36 @@ class _PhaseWork(NamedTuple):
     paired: bool
 
 
-@functools.lru_cache(maxsize=4096)
-def _works(
-    group: tuple[Shape, ...],
-    style: Style,
-    unit: bool,
-    splits: bool,
-    accumulator: DataType,
-    source: DataType,
-) -> tuple[_PhaseWork, ...]:
+@remembered
+def _works(style: MmaStyle, unit: bool, source: DataType) -> tuple[_PhaseWork, ...]:
     """Of each phase in the order of execution; `unit`: the last digit is contiguous in the tile."""
     found: list[_PhaseWork] = []
-    elements = 128.0
-    order = mma.digits_of_phases(group, style)
-    width = (half.BYTES if style.half else accumulator.bytes) / mma.SHARED_BYTES_PER_CYCLE
-    runs = _SHORT_RUNS[accumulator.bytes]
+    elements, order = 128.0, style.order()
+    in_rows, last = isinstance(style, HalfStyle), len(style.digits) - 1
+    width = style.element_bytes / SHARED_BYTES_PER_CYCLE
+    runs = _SHORT_RUNS[style.accumulator.bytes]
     for index, (digit, other) in enumerate(order):
-        p, q = group[digit]
-        grouped = other is None and mma.is_grouped((p, q), style)
+        p, q = style.digits[digit]
+        grouped = other is None and style.is_grouped((p, q))
         # What a phase reads or writes in memory itself goes in short runs.
-        short = unit and digit == len(group) - 1 and not style.half
+        short = unit and digit == last and not in_rows
         reads = short and index == 0 and not style.staged_in
         writes = short and index == len(order) - 1 and not style.staged_out
-        planes = bytewise.planes(index, source) if bytewise.takes(accumulator) else 0
-        if style.half:
-            products = half.products((p, q)) * elements / p
-        else:
-            products = _products(group, digit, other, splits, elements)
-        if planes:
-            products = bytewise.steps(p) * mma.parts_of(q) * elements / (16 * p) * planes
-        instructions = _instructions(p, 1 if other is None else 2, splits, elements)
+        planes = bytewise.planes(index, source) if isinstance(style, ByteStyle) else 0
+        products = _products(style, digit, other, elements, planes)
+        instructions = _instructions(p, 1 if other is None else 2, style.splits, elements)
         instructions += products * (not grouped)
         instructions += elements / 32 * planes  # To put bytes together, and to shift sums.
         produced = elements
         for each in (digit,) if other is None else (digit, other):
-            produced *= group[each][1] / group[each][0]
+            produced *= style.digits[each][1] / style.digits[each][0]
         found.append(
             _PhaseWork(
                 elements=elements,
                 produced=produced,
                 instructions=instructions,
                 products=products,
-                rate=_cycles_of_product(style, grouped, accumulator),
+                rate=_cycles_of_product(style, grouped),
                 taken=elements * width * (runs if reads and p > 8 else 1),
                 given=produced * width * (runs if writes and q > 8 else 1),
                 paired=other is not None,
@@ -322,51 +267,53 @@ def _overlapped(*cycles: float) -> float:
     return float(sum(item**_OVERLAP for item in cycles) ** (1 / _OVERLAP))
 
 
-def _cycles_of_product(style: Style, grouped: bool, accumulator: DataType) -> float:
-    if style.half:
+def _cycles_of_product(style: MmaStyle, grouped: bool) -> float:
+    if isinstance(style, HalfStyle):
         return _CYCLES_OF_HALF_GROUPED if grouped else _CYCLES_OF_HALF_PRODUCT
-    return _CYCLES_OF_GROUPED if grouped else _CYCLES_OF_PRODUCT[accumulator.bytes]
+    return _CYCLES_OF_GROUPED if grouped else _CYCLES_OF_PRODUCT[style.accumulator.bytes]
 
 
 def _instructions(contracted: int, digits: int, splits: bool, elements: float) -> float:
     """Instructions of a warp for so many elements of a phase: to split, sum up and move them."""
     # Of a long digit, elements are split again for the second half of the results.
     split = (3 if splits else 1) * digits * (1 if contracted <= 64 else 2)
-    sums = 1 + mma.parts_of(contracted) / 2 if splits else 1
+    sums = 1 + parts_of(contracted) / 2 if splits else 1
     return elements / 32 * (split + 4 + sums)
 
 
 def _products(
-    group: tuple[Shape, ...], digit: int, other: int | None, splits: bool, elements: float
+    style: MmaStyle, digit: int, other: int | None, elements: float, planes: int
 ) -> float:
     """Products of the tensor cores for so many elements of a phase."""
-    p, q = group[digit]
-    each = _PRODUCTS_OF_SPLIT if splits else 1
+    p, q = style.digits[digit]
+    if isinstance(style, HalfStyle):
+        return half.products((p, q)) * elements / p
+    if planes:
+        return bytewise.steps(p) * parts_of(q) * elements / (16 * p) * planes
+    each = _PRODUCTS_OF_SPLIT if style.splits else 1
     if other is None:
-        return mma.parts_of(p) * mma.parts_of(q) * elements / (16 * p) * each
-    p2, q2 = group[other]
+        return parts_of(p) * parts_of(q) * elements / (16 * p) * each
+    p2, q2 = style.digits[other]
     rows = operands.cover(q, 16)
-    first = 2 if q <= 8 and splits else each
-    left = mma.parts_of(p) * mma.parts_of(p2) * rows * first
-    right = (0.5 if q <= 8 else rows) * mma.parts_of(p2) * mma.parts_of(q2) * each
+    first = 2 if q <= 8 and style.splits else each
+    left = parts_of(p) * parts_of(p2) * rows * first
+    right = (0.5 if q <= 8 else rows) * parts_of(p2) * parts_of(q2) * each
     return (left + right) * elements / (p * p2)
 
 
-def _factor_cycles(
-    shape: PassShape, phase: MmaPhase, splits: bool, accumulator: DataType, elements: float
-) -> float:
+def _factor_cycles(style: MmaStyle, phase: MmaPhase, elements: float) -> float:
     """Cycles of shared memory for the factors that a phase does not hold in registers."""
     if phase.grouped:
         return 0.0
-    p, q = shape.group[phase.digit]
-    fragment = mma_resources.factor_bytes((8, 8), splits, accumulator) / mma.SHARED_BYTES_PER_CYCLE
-    parts = mma.parts_of(p) * mma.parts_of(q)
+    p, q = style.digits[phase.digit]
+    parts = parts_of(p) * parts_of(q)
     if phase.other is None:
-        whole = mma_resources.factor_bytes((p, q), splits, accumulator)
-        cycles = whole / mma.SHARED_BYTES_PER_CYCLE * elements / (16 * p) / phase.groups
-        return 0 if whole <= 32 * mma_resources.HELD_FACTOR_BYTES else cycles
-    p2, q2 = shape.group[phase.other]
-    parts += mma.parts_of(p2) * mma.parts_of(q2)
+        whole = style.factor_bytes((p, q))
+        cycles = whole / SHARED_BYTES_PER_CYCLE * elements / (16 * p) / phase.groups
+        return 0 if whole <= 32 * HELD_FACTOR_BYTES else cycles
+    fragment = style.factor_bytes((8, 8)) / SHARED_BYTES_PER_CYCLE
+    p2, q2 = style.digits[phase.other]
+    parts += parts_of(p2) * parts_of(q2)
     return 0 if parts <= 2 else parts * elements / (p * p2) * fragment
 
 

@@ -8,16 +8,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from kronop.artifacts import Status
-from kronop.descriptions.datatype import DataType
+from kronop.descriptions.tile import TileDescription
 from kronop.emit.cuda.cheapest import cheapest
-from kronop.emit.cuda.contraction import choice
-from kronop.emit.cuda.contraction.design import ContractDesign
 from kronop.emit.cuda.operands import splits_of
-from kronop.families.kron.cuda import contract_pass, mma, mma_resources, pass_cost, tile, tiles
-from kronop.families.kron.cuda.mma import MmaTile
-from kronop.families.kron.cuda.shapes import Ends, PassShape
-from kronop.families.kron.cuda.tile import TileShape
-from kronop.families.kron.cuda.tiles import Key
+from kronop.families.kron.cuda import contract_choice, mma_style, pass_cost, tiles
+from kronop.families.kron.cuda.kron_mma import KronMma
+from kronop.families.kron.cuda.pass_design import KronPass
+from kronop.families.kron.cuda.shapes import PassWork
+from kronop.families.kron.cuda.tile import KronTile
 from kronop.target import Target
 
 # About so many tilings of a pass are there for the tuner to choose from.
@@ -33,199 +31,175 @@ _DIVISIBLE = math.lcm(*range(1, 65))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """How one pass runs: a tile of one of the kernels.
+    """How one pass runs.
 
     The cost is in bytes per element of X; where rows are counted, in cycles of the whole pass.
     """
 
-    tile: TileShape | MmaTile | ContractDesign
+    way: KronPass
     cost: float = field(compare=False)
 
 
-def every_choice(
-    key: Key, shape: PassShape, ends: Ends, target: Target, rows: int | None
-) -> tuple[tuple[Choice, ...], Status]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A pass to be planned, by a tile where one is given; for `rows` rows, or for many."""
+
+    work: PassWork
+    given: TileDescription | None
+    target: Target
+    rows: int | None
+
+    def __hash__(self) -> int:
+        return hash((self.work, self.rows))
+
+
+def every_choice(asked: Asked) -> tuple[tuple[Choice, ...], Status]:
     """The ways to run a pass, the cheapest first, or the reason why there is none."""
-    return _ways(key, _seen(key, shape, ends, rows), ends, target, rows)
+    return _ways(_seen(asked))
 
 
-def _seen(key: Key, shape: PassShape, ends: Ends, rows: int | None) -> PassShape:
+def _seen(asked: Asked) -> Asked:
     """The pass as its tiles see it: all that so many digits lie behind it, they see as the least of
     these, so that it is judged once.
 
     Tiles of columns ask which sizes up to 64 divide them, and what part of the last tile is there:
     of multiples of 64, all of it. (A single digit may be a contraction, which counts them.)
     """
-    counts = rows is not None or ends.source_by_rows or len(shape.group) == 1
+    work = asked.work
+    shape = work.shape
+    counts = asked.rows is not None or work.ends.source_by_rows or len(shape.group) == 1
     # A tile of the user's may have more columns.
-    if counts or key.tile is not None or shape.right % 64:
-        return shape
-    return replace(shape, right=math.gcd(shape.right, _DIVISIBLE))
+    if counts or asked.given is not None or shape.right % 64:
+        return asked
+    seen = replace(shape, right=math.gcd(shape.right, _DIVISIBLE))
+    return replace(asked, work=replace(work, shape=seen))
 
 
 @functools.lru_cache(maxsize=4096)
-def _ways(
-    key: Key, shape: PassShape, ends: Ends, target: Target, rows: int | None
-) -> tuple[tuple[Choice, ...], Status]:
+def _ways(asked: Asked) -> tuple[tuple[Choice, ...], Status]:
     found, status = [], Status.reject("no tile")
-    for candidate, told in _tried(key, shape, ends, target, rows):
-        if told and candidate is not None:
-            found.append(candidate)
+    for way, told in _tried(asked):
+        if told and way is not None:
+            cost = pass_cost.cost(way, asked.target, asked.rows)
+            found.append(Choice(way=way, cost=cost))
         status = told
-    accumulator = key.math.element_accumulator
-    choices = [
-        Choice(tile=item, cost=pass_cost.cost(key, shape, ends, item, target, rows))
-        for item in found
-    ]
-    return _ranked(choices, accumulator), Status.accept() if found else status
+    return _ranked(found), Status.accept() if found else status
 
 
-def cheapest_choice(
-    key: Key, shape: PassShape, ends: Ends, target: Target, rows: int | None
-) -> tuple[tuple[Choice, ...], Status]:
+def cheapest_choice(asked: Asked) -> tuple[tuple[Choice, ...], Status]:
     """The first of `every_choice` alone."""
     # A single digit may be a contraction, which is found by other rules.
-    if len(shape.group) == 1 or not _may(key, _seen(key, shape, ends, rows), ends, target, rows):
-        return every_choice(key, shape, ends, target, rows)
-    return (_least(key, _seen(key, shape, ends, rows), ends, target, rows),), Status.accept()
+    if len(asked.work.shape.group) == 1 or not _may(_seen(asked)):
+        return every_choice(asked)
+    return (_least(_seen(asked)),), Status.accept()
 
 
 @functools.lru_cache(maxsize=4096)
-def _least(key: Key, shape: PassShape, ends: Ends, target: Target, rows: int | None) -> Choice:
+def _least(asked: Asked) -> Choice:
     """The cheapest way to run a pass that has one: only tiles that may cost least are judged."""
-    accumulator, splits = key.math.element_accumulator, splits_of(key.math)
-    offered: list[TileShape] = []
-    if splits is not None:
-        offered += (
-            item
-            for item in tiles.mma_tiles(key, shape, ends, accumulator, rows is not None)
-            if mma_resources.serves(mma.merge(shape, item.merged), item, accumulator, target)
-        )
-    if splits is None or key.tile is None:
-        offered += tiles.simt_tiles(key, shape, ends, accumulator)
+    target, rows = asked.target, asked.rows
+    offered: list[KronTile | KronMma] = [
+        item
+        for item in _mma_tiles(asked)
+        if item.tile.style.status(item.columns, item.threads, target)
+    ]
+    offered += _simt_tiles(asked)
 
-    def cost(item: TileShape) -> float | None:
-        may = _may_run(key, shape, ends, item, target)
-        return pass_cost.cost(key, shape, ends, item, target, rows) if may else None
+    def judge(item: KronTile | KronMma) -> float | None:
+        return pass_cost.cost(item, target, rows) if _status(asked, item) else None
 
     found = cheapest(
-        offered,
-        lambda item: pass_cost.least(key, shape, ends, item, bool(splits), target, rows),
-        cost,
-        slack=_AS_GOOD,
+        offered, lambda item: pass_cost.least(item, target, rows), judge, slack=_AS_GOOD
     )
-    return _ranked([Choice(tile=item, cost=took) for took, item in found], accumulator)[0]
-
-
-def _may_run(
-    key: Key, shape: PassShape, ends: Ends, candidate: TileShape, target: Target
-) -> Status:
-    if isinstance(candidate, MmaTile):
-        splits = bool(splits_of(key.math))
-        return _fits_mma(key, shape, ends, candidate, splits, target)
-    return _fits(key, shape, ends, candidate, key.math.element_accumulator, target)
+    return _ranked([Choice(way=item, cost=took) for took, item in found])[0]
 
 
 @functools.lru_cache(maxsize=4096)
-def _may(key: Key, shape: PassShape, ends: Ends, target: Target, rows: int | None) -> bool:
+def _may(asked: Asked) -> bool:
     """Whether there is any way to run a pass: a small part of what all of them take to judge."""
-    return any(told for _, told in _tried(key, shape, ends, target, rows))
+    return any(told for _, told in _tried(asked))
 
 
-def _tried(
-    key: Key, shape: PassShape, ends: Ends, target: Target, rows: int | None
-) -> Iterator[tuple[TileShape | ContractDesign | None, Status]]:
-    """Tiles with whether they can run a pass; where none can, the last reason is that to give."""
-    accumulator = key.math.element_accumulator
-    splits = splits_of(key.math)
+def _tried(asked: Asked) -> Iterator[tuple[KronPass | None, Status]]:
+    """Ways with whether they can run a pass; where none can, the last reason is that to give."""
     phases, status = False, Status.reject("no tile")
-    if splits is not None:
-        for candidate in tiles.mma_tiles(key, shape, ends, accumulator, rows is not None):
-            status = _may_run(key, shape, ends, candidate, target)
-            phases = phases or bool(status)
-            yield candidate, status
-    # A tile names its instruction: no kernel for other cores stands in for it.
-    simt = splits is None or key.tile is None
-    for shape_of_tile in tiles.simt_tiles(key, shape, ends, accumulator) if simt else ():
-        status = _may_run(key, shape, ends, shape_of_tile, target)
-        yield shape_of_tile, status
-    large = max(shape.group[0]) > mma.MOST_CONTRACTED
+    for way in _mma_tiles(asked):
+        status = _status(asked, way)
+        phases = phases or bool(status)
+        yield way, status
+    for tile in _simt_tiles(asked):
+        status = _status(asked, tile)
+        yield tile, status
+    group = asked.work.shape.group
+    large = max(group[0]) > mma_style.MOST_CONTRACTED
     # Of few rows a tile of phases, which holds whole digits, leaves multiprocessors without work.
-    few = rows is not None and max(shape.group[0]) >= _LEAST_OF_FEW
-    if len(shape.group) == 1 and (large or (simt and not (phases and not few))):
-        work = contract_pass.contraction(
-            key.math, key.by_columns, key.factor_alignment, shape, ends
-        )
-        every_row = contract_pass.all_rows(shape, rows)
-        accepted, rejected = choice.candidates(work, every_row, target, key.tile, MOST_VARIANTS)
-        yield from ((item, Status.accept()) for _, item in accepted)
-        if rejected and not accepted:
-            yield (
-                None,
-                Status.reject(f"{status.reason}; as a contraction: {rejected[0][1]}"),
-            )
+    few = asked.rows is not None and max(group[0]) >= _LEAST_OF_FEW
+    if len(group) == 1 and (large or (_may_be_simt(asked) and not (phases and not few))):
+        for product, told in contract_choice.offered(
+            asked.work, asked.given, asked.target, asked.rows, MOST_VARIANTS
+        ):
+            also = f"{status.reason}; as a contraction: {told.reason}"
+            yield product, told or Status.reject(also)
 
 
-def _ranked(found: list[Choice], accumulator: DataType) -> tuple[Choice, ...]:
+def _mma_tiles(asked: Asked) -> Iterator[KronMma]:
+    if splits_of(asked.work.math) is not None:
+        yield from tiles.mma_tiles(asked.work, asked.given, asked.rows is not None)
+
+
+def _simt_tiles(asked: Asked) -> list[KronTile]:
+    return tiles.simt_tiles(asked.work, asked.given) if _may_be_simt(asked) else []
+
+
+def _may_be_simt(asked: Asked) -> bool:
+    """A tile names its instruction: no kernel for other cores stands in for it."""
+    return asked.given is None or splits_of(asked.work.math) is None
+
+
+def _ranked(found: list[Choice]) -> tuple[Choice, ...]:
     """The cheapest first; of staged tiles of columns that are as good, the smallest."""
     ranked = sorted(found, key=lambda item: item.cost)[:MOST_VARIANTS]
-    best = ranked[0].tile if ranked and accumulator.bytes == 4 else None
-    if isinstance(best, MmaTile) and best.columns > 1 and best.staged_in:
+    best = ranked[0].way if ranked else None
+    if (
+        isinstance(best, KronMma)
+        and best.work.accumulator.bytes == 4
+        and best.columns > 1
+        and best.tile.style.staged_in
+    ):
         alike = {
-            place: item.tile
+            place: item.way
             for place, item in enumerate(ranked)
             if item.cost <= _AS_GOOD * ranked[0].cost
-            and isinstance(item.tile, MmaTile)
-            and replace(item.tile, rows=best.rows, columns=best.columns) == best
+            and isinstance(item.way, KronMma)
+            and item.way.runs == best.runs
+            and item.way.tile.style == best.tile.style
+            and item.way.threads == best.threads
         }
         place = min(alike, key=lambda place: alike[place].rows * alike[place].columns)
         ranked.insert(0, ranked.pop(place))
     return tuple(ranked)
 
 
-def _obeys(key: Key, shape: PassShape, ends: Ends, candidate: TileShape) -> Status:
-    """Whether a pass keeps to the sizes of the description's tile."""
-    if key.tile is not None:
-        across = candidate.rows if ends.source_by_rows else candidate.columns
-        held, most = (
-            across * math.prod(max(digit) for digit in shape.group),
-            key.tile.threadblock_shape[1],
-        )
+def _status(asked: Asked, design: KronTile | KronMma) -> Status:
+    """Whether a tile is there for the pass, and keeps to the sizes of the description's tile."""
+    given, work = asked.given, asked.work
+    if given is not None:
+        across = design.rows if work.ends.source_by_rows else design.columns
+        held = across * math.prod(max(digit) for digit in work.shape.group)
+        most = given.threadblock_shape[1]
         if held > most:
             return Status.reject(
                 f"a block holds {held} elements of a row, threadblock_shape gives {most};"
                 " raise Tile_N"
             )
-        if key.tile.stages != 1:
+        if given.stages != 1:
             return Status.reject(
-                f"a pass over tiles of digits does not prefetch, got {key.tile.stages} stages;"
+                f"a pass over tiles of digits does not prefetch, got {given.stages} stages;"
                 " use stages 1"
             )
-    return Status.accept()
+    return design.status(asked.target)
 
 
-def _fits_mma(
-    key: Key, shape: PassShape, ends: Ends, candidate: MmaTile, splits: bool, target: Target
-) -> Status:
-    """Whether `kron_mma` can run a pass with that tile."""
-    digits = mma.alone(mma.merge(shape, candidate.merged))
-    accumulator = key.math.element_accumulator
-    return _obeys(key, shape, ends, candidate) and mma_resources.fits(
-        digits, candidate, splits, accumulator, target
-    )
-
-
-def _fits(
-    key: Key,
-    shape: PassShape,
-    ends: Ends,
-    candidate: TileShape,
-    accumulator: DataType,
-    target: Target,
-) -> Status:
-    return _obeys(key, shape, ends, candidate) and tile.fits(shape, candidate, accumulator, target)
-
-
-def is_possible(key: Key, shape: PassShape, ends: Ends, target: Target, rows: int | None) -> bool:
+def is_possible(asked: Asked) -> bool:
     """Whether there is any way to run a pass."""
-    return _may(key, _seen(key, shape, ends, rows), ends, target, rows)
+    return _may(_seen(asked))

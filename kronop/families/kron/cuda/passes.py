@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from kronop.artifacts import Status
 from kronop.descriptions.datatype import DataType, RowMajor
@@ -17,14 +17,14 @@ from kronop.emit.cuda import operands
 from kronop.families.kron.cuda import few_rows, half, pass_cost, tile
 from kronop.families.kron.cuda.pass_choice import (
     MOST_VARIANTS,
+    Asked,
     Choice,
     cheapest_choice,
     every_choice,
     is_possible,
 )
-from kronop.families.kron.cuda.shapes import Ends, PassShape, Shape, shrinking
-from kronop.families.kron.cuda.tile import TileShape
-from kronop.families.kron.cuda.tiles import Key
+from kronop.families.kron.cuda.pass_design import KronPass, TiledPass
+from kronop.families.kron.cuda.shapes import Ends, PassShape, PassWork, product, shrinking
 from kronop.families.kron.description import KronMatmulDescription, Side
 from kronop.target import Target
 
@@ -32,18 +32,20 @@ from kronop.target import Target
 _MOST_GROUPINGS = 4
 
 Groups = tuple[tuple[int, int], ...]
+Rejected = list[tuple[str, str]]
+Windows = dict[tuple[int, int], Asked]
 # Ways to run a pass, the cheapest first, or the reason why there is none.
-_Judge = Callable[[Key, PassShape, Ends, Target, int | None], "tuple[tuple[Choice, ...], Status]"]
+_Judge = Callable[[Asked], "tuple[tuple[Choice, ...], Status]"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pass:
-    """One pass of a plan: digits [first, first + len(shape.group))."""
-
-    first: int
-    shape: PassShape
-    ends: Ends
-    choice: Choice
+def work_of(description: KronMatmulDescription, shape: PassShape, ends: Ends) -> PassWork:
+    return PassWork(
+        math=description.math,
+        shape=shape,
+        ends=ends,
+        by_columns=(description.F.layout is RowMajor) == (description.side is Side.Right),
+        factor_alignment=description.F.alignment,
+    )
 
 
 def ends_of(description: KronMatmulDescription) -> Ends:
@@ -62,50 +64,34 @@ def ends_of(description: KronMatmulDescription) -> Ends:
 
 def split(
     description: KronMatmulDescription, target: Target, rows: int | None = None
-) -> tuple[tuple[Pass, ...], tuple[tuple[str, str], ...]]:
+) -> tuple[tuple[KronPass, ...], tuple[tuple[str, str], ...]]:
     """The passes in launch order, and what was rejected; no passes where nothing fits.
 
     Those for `rows` rows are those for many, unless others gain much.
     """
-    rejected: list[tuple[str, str]] = []
+    rejected: Rejected = []
     passes = _cheapest(description, target, None, rejected)
-    if rows is not None and passes and not _are_many(description, passes, target, rows):
+    if rows is not None and passes and not all(_are_many(item, target, rows) for item in passes):
         few = _cheapest(description, target, rows, [])
-        key = Key(description)
 
-        def cost(way: tuple[Pass, ...]) -> float:
-            return sum(
-                pass_cost.cost(key, item.shape, item.ends, item.choice.tile, target, rows)
-                for item in way
-            )
+        def cost(ways: tuple[KronPass, ...]) -> float:
+            return sum(pass_cost.cost(item, target, rows) for item in ways)
 
-        took, least = cost(passes), cost(few)
-        if few and took > operands.GAIN_OF_FEW_ROWS * least:
+        if few and cost(passes) > operands.GAIN_OF_FEW_ROWS * cost(few):
             passes = few
     return passes, tuple(rejected)
 
 
-def _are_many(
-    description: KronMatmulDescription, passes: tuple[Pass, ...], target: Target, rows: int
-) -> bool:
-    """Whether rows beyond these change nothing for any of the passes."""
-    return all(
-        isinstance(item.choice.tile, TileShape)
-        and few_rows.is_many(
-            few_rows.tiles_of(rows, item.shape, item.ends, item.choice.tile),
-            pass_cost.blocks(Key(description), item.shape, item.choice.tile, target),
-            target,
-        )
-        for item in passes
+def _are_many(way: KronPass, target: Target, rows: int) -> bool:
+    """Whether rows beyond these change nothing for a pass."""
+    return isinstance(way, TiledPass) and few_rows.is_many(
+        way.tiles(rows), way.blocks(target), target
     )
 
 
 def _cheapest(
-    description: KronMatmulDescription,
-    target: Target,
-    rows: int | None,
-    rejected: list[tuple[str, str]],
-) -> tuple[Pass, ...]:
+    description: KronMatmulDescription, target: Target, rows: int | None, rejected: Rejected
+) -> tuple[KronPass, ...]:
     """The passes that cost least.
 
     Only passes that the best way so far takes are judged: the others count with the least that they
@@ -113,35 +99,35 @@ def _cheapest(
     """
     windows = _windows(description, target, rows, rejected)
     costs = {
-        place: pass_cost.least_of_pass(description.math, *windows[place], target, rows)
-        for place in windows
+        place: pass_cost.least_of_pass(asked.work, target, rows) for place, asked in windows.items()
     }
     judged: set[tuple[int, int]] = set()
     while ways := _ranked_groups(len(description.contractions), costs, 1):
         unknown = [place for place in ways[0] if place not in judged]
         if not unknown:
             options = _options(description, ways[0], target, rows, rejected, cheapest_choice)
-            return tuple(item[0] for item in options)
+            return tuple(item[0].way for item in options)
         for place in unknown:
-            costs[place] = _cost_of(description, *windows[place], target, rows)
+            costs[place] = _cost_of(windows[place])
         judged.update(unknown)
     return ()
 
 
 def variants(
     description: KronMatmulDescription, target: Target, rows: int | None = None
-) -> list[tuple[Pass, ...]]:
+) -> list[tuple[KronPass, ...]]:
     """What `split` gives, then other groups of digits and tiles of the passes by their cost."""
-    found: dict[tuple[Pass, ...], float] = {}
+    found: dict[tuple[KronPass, ...], float] = {}
     windows = _windows(description, target, rows, [])
-    costs = {place: _cost_of(description, *windows[place], target, rows) for place in windows}
+    costs = {place: _cost_of(asked) for place, asked in windows.items()}
     for groups in _ranked_groups(len(description.contractions), costs, _MOST_GROUPINGS):
         options = _options(description, groups, target, rows, [], every_choice)
         # About as many for each way to group: one pass of many tiles, or few tiles of each pass.
         most = max(2, round(MOST_VARIANTS ** (1 / max(len(options), 1))))
-        tiles = itertools.product(*(item[:most] for item in options))
-        for passes in itertools.islice(tiles, 2 * MOST_VARIANTS) if options else ():
-            found[passes] = sum(item.choice.cost for item in passes)
+        chosen = itertools.product(*(item[:most] for item in options))
+        for choices in itertools.islice(chosen, 2 * MOST_VARIANTS) if options else ():
+            passes = tuple(item.way for item in choices)
+            found[passes] = sum(item.cost for item in choices)
     best = split(description, target, rows)[0]
     found.pop(best, None)
     return [best, *sorted(found, key=lambda passes: found[passes])]
@@ -152,12 +138,12 @@ def _options(
     groups: Groups,
     target: Target,
     rows: int | None,
-    rejected: list[tuple[str, str]],
+    rejected: Rejected,
     judge: _Judge,
-) -> list[list[Pass]]:
+) -> list[list[Choice]]:
     """For each pass in launch order its ways to run as `judge` gives them; none if one has none."""
     digits = description.contractions
-    order = sorted(groups, key=lambda item: shrinking(_product(digits[item[0] : item[1]])))
+    order = sorted(groups, key=lambda item: shrinking(product(digits[item[0] : item[1]])))
     options = []
     sizes = [p for p, _ in digits]
     for index, (first, end) in enumerate(order):
@@ -165,19 +151,16 @@ def _options(
             group=digits[first:end], left=math.prod(sizes[:first]), right=math.prod(sizes[end:])
         )
         ends = _ends(description, index == 0, index == len(order) - 1)
-        choices, status = judge(Key(description), shape, ends, target, rows)
+        work = work_of(description, shape, ends)
+        choices, status = judge(Asked(work=work, given=description.tile, target=target, rows=rows))
         if not choices:
             rejected.append((f"digits {first} to {end - 1}", status.reason))
             return []
         options.append(
-            [Pass(first=first, shape=shape, ends=ends, choice=choice) for choice in choices]
+            [replace(item, way=replace(item.way, work=work, first=first)) for item in choices]
         )
         sizes[first:end] = [q for _, q in digits[first:end]]
     return options
-
-
-def _product(group: Sequence[Shape]) -> Shape:
-    return math.prod(p for p, _ in group), math.prod(q for _, q in group)
 
 
 def _ends(description: KronMatmulDescription, is_first: bool, is_last: bool) -> Ends:
@@ -202,33 +185,20 @@ def _between(description: KronMatmulDescription) -> DataType:
 
 
 def _windows(
-    description: KronMatmulDescription,
-    target: Target,
-    rows: int | None,
-    rejected: list[tuple[str, str]],
-) -> dict[tuple[int, int], tuple[PassShape, Ends]]:
+    description: KronMatmulDescription, target: Target, rows: int | None, rejected: Rejected
+) -> Windows:
     """Every run of digits [first, end) that a pass can take, larger ones after smaller ones."""
-    digits, key = description.contractions, Key(description)
-    found: dict[tuple[int, int], tuple[PassShape, Ends]] = {}
-    refused: dict[tuple[int, int], tuple[PassShape, Ends]] = {}
-    after = [math.prod(p for p, _ in digits[index:]) for index in range(len(digits) + 1)]
+    digits = description.contractions
+    found: Windows = {}
+    refused: Windows = {}
     for end in range(1, len(digits) + 1):
         for first in range(end - 1, max(-1, end - 1 - tile.MOST_FACTORS), -1):
-            ends = ends_of(description)
-            # Many rows need no others; columns that are rows of X stand beside all other digits.
-            left = (
-                1
-                if rows is None and not ends.source_by_rows
-                else math.prod(p for p, _ in digits[:first])
-            )
-            shape = PassShape(group=digits[first:end], left=left, right=after[end])
-            if end - first < len(digits):
-                # Another pass reads what this one writes, or wrote what it reads.
-                ends = replace(ends, output=_between(description))
-            if is_possible(key, shape, ends, target, rows):
-                found[first, end] = shape, ends
+            work = _work_of_window(description, first, end, rows)
+            asked = Asked(work=work, given=description.tile, target=target, rows=rows)
+            if is_possible(asked):
+                found[first, end] = asked
                 continue
-            refused[first, end] = shape, ends
+            refused[first, end] = asked
             # A larger group wants no less of anything.
             if end - first > 1:
                 break
@@ -238,10 +208,23 @@ def _windows(
         # The reason that counts is why some digit cannot even stand alone.
         alone = next(place for place in refused if place[1] - place[0] == 1)
         names.append((f"digit {alone[0]} alone", alone))
-    rejected += [
-        (name, every_choice(key, *refused[place], target, rows)[1].reason) for name, place in names
-    ]
+    rejected += [(name, every_choice(refused[place])[1].reason) for name, place in names]
     return found
+
+
+def _work_of_window(
+    description: KronMatmulDescription, first: int, end: int, rows: int | None
+) -> PassWork:
+    """A pass over these digits, wherever it stands among the others."""
+    digits, ends = description.contractions, ends_of(description)
+    # Many rows need no others; columns that are rows of X stand beside all other digits.
+    alone = rows is None and not ends.source_by_rows
+    left = 1 if alone else math.prod(p for p, _ in digits[:first])
+    right = math.prod(p for p, _ in digits[end:])
+    if end - first < len(digits):
+        # Another pass reads what this one writes, or wrote what it reads.
+        ends = replace(ends, output=_between(description))
+    return work_of(description, PassShape(group=digits[first:end], left=left, right=right), ends)
 
 
 def _ranked_groups(digits: int, costs: Mapping[tuple[int, int], float], most: int) -> list[Groups]:
@@ -258,11 +241,5 @@ def _ranked_groups(digits: int, costs: Mapping[tuple[int, int], float], most: in
     return [groups for _, groups in best[-1]]
 
 
-def _cost_of(
-    description: KronMatmulDescription,
-    shape: PassShape,
-    ends: Ends,
-    target: Target,
-    rows: int | None,
-) -> float:
-    return cheapest_choice(Key(description), shape, ends, target, rows)[0][0].cost
+def _cost_of(asked: Asked) -> float:
+    return cheapest_choice(asked)[0][0].cost

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kronop.descriptions.datatype import DataType
+from kronop.descriptions.math_instruction import MathInstruction
+from kronop.emit.design import Decision
 
 Shape = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PassShape:
+class PassShape(Decision):
     """A contiguous group of digits and what stands around it.
 
     Attributes:
@@ -42,7 +45,7 @@ class PassShape:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ends:
+class Ends(Decision):
     """What a pass reads and writes: element, promised alignment, and whether M is contiguous."""
 
     source: DataType
@@ -53,6 +56,48 @@ class Ends:
     output_by_rows: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassWork(Decision):
+    """What a pass computes.
+
+    Attributes:
+        by_columns: whether neighbours in a factor's memory are outputs of the canonical form.
+        factor_alignment: the promised one.
+    """
+
+    math: MathInstruction
+    shape: PassShape
+    ends: Ends
+    by_columns: bool
+    factor_alignment: int
+
+    def __hash__(self) -> int:
+        # The planner looks up some thousand passes, which differ in these.
+        return hash((self.shape, self.ends.source_alignment, self.ends.source_by_rows))
+
+    @property
+    def accumulator(self) -> DataType:
+        return self.math.element_accumulator
+
+    @property
+    def bytes_per_row(self) -> int:
+        """Memory traffic for a row of X."""
+        shape, ends = self.shape, self.ends
+        return shape.columns_in * ends.source.bytes + shape.columns_out * ends.output.bytes
+
+    @property
+    def bytes_per_element(self) -> float:
+        """The same for an element of X."""
+        shape, ends = self.shape, self.ends
+        return ends.source.bytes + ends.output.bytes * shape.group_out / shape.group_in
+
+    @property
+    def operations_per_row(self) -> int:
+        """Multiplications and additions for a row of X."""
+        order = sorted(self.shape.group, key=shrinking)
+        return 2 * multiply_adds(order, self.shape.left, self.shape.right)
+
+
 def shrinking(shape: Shape) -> float:
     """Sort key of digits and groups: those that shrink most per operation go first.
 
@@ -61,6 +106,11 @@ def shrinking(shape: Shape) -> float:
     """
     contracted, produced = shape
     return 1 / contracted - 1 / produced
+
+
+def product(group: Sequence[Shape]) -> Shape:
+    """The shape of the Kronecker product of some factors."""
+    return math.prod(p for p, _ in group), math.prod(q for _, q in group)
 
 
 def multiply_adds(digits: list[Shape], left: int, right: int) -> int:

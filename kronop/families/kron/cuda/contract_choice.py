@@ -1,0 +1,81 @@
+"""Which contractions may run a Kronecker pass over one large factor, and what they cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kronop.artifacts import Status
+from kronop.descriptions.tile import TileDescription
+from kronop.emit.cuda import operands
+from kronop.emit.cuda.contraction import choice
+from kronop.emit.cuda.contraction.cost import cycles
+from kronop.emit.cuda.contraction.simt import SimtContract
+from kronop.emit.cuda.contraction.work import Contraction, Order
+from kronop.families.kron.cuda import few_rows
+from kronop.families.kron.cuda.contract_pass import ContractPass
+from kronop.families.kron.cuda.shapes import PassShape, PassWork
+from kronop.target import Target
+
+_TYPICAL_ROWS = 1024
+# NOTE: measured over modelled cycles of one row, 128^2 to 1024 on one H200: 1 to 2.
+_ALONE = 1.5
+
+
+def offered(
+    work: PassWork, given: TileDescription | None, target: Target, rows: int | None, most: int
+) -> Iterator[tuple[ContractPass | None, Status]]:
+    """The cheapest ways that may be; or the reason why there is none."""
+    accepted, rejected = choice.candidates(
+        _contraction(work), _all_rows(work.shape, rows), target, given, most
+    )
+    for _, product in accepted:
+        yield ContractPass(work=work, product=product), Status.accept()
+    if rejected and not accepted:
+        yield None, Status.reject(rejected[0][1])
+
+
+def cost(design: ContractPass, target: Target, rows: int | None) -> float:
+    """Of many rows in bytes per element of X, of `rows` rows in cycles."""
+    every_row, product = _all_rows(design.work.shape, rows), design.product
+    of_element = product.cost(every_row, target)
+    if rows is None:
+        return of_element
+    if isinstance(product, SimtContract):
+        return _simt_cycles(product, every_row, of_element, target)
+    return few_rows.CYCLES_OF_CALL + _ALONE * cycles(product.work, every_row, of_element, target)
+
+
+def _simt_cycles(product: SimtContract, rows: int, of_element: float, target: Target) -> float:
+    across = operands.cover(product.work.produced, product.n)
+    elements = product.m * product.work.contracted
+    steady = of_element * few_rows.CYCLES_OF_A_BYTE * elements / across / 128
+    times = few_rows.TileTimes(start=0.0, alone=2 * steady, steady=steady)
+    return few_rows.cycles(operands.cover(rows, product.m) * across, times, target)
+
+
+def _all_rows(shape: PassShape, rows: int | None) -> int:
+    """All free indices, for so many rows or for many."""
+    return (rows or _TYPICAL_ROWS) * shape.left * shape.right
+
+
+def _contraction(work: PassWork) -> Contraction:
+    """One digit as a contraction whose rows are all free indices; sums are stored as they are."""
+    shape, ends = work.shape, work.ends
+    ((contracted, produced),) = shape.group
+    inside = Order.Rows if shape.right > 1 else Order.Own
+    return Contraction(
+        contracted=contracted,
+        produced=produced,
+        lanes=1,
+        math=work.math,
+        epilogue=None,
+        source=ends.source,
+        output=ends.output,
+        x_alignment=ends.source_alignment,
+        w_alignment=work.factor_alignment,
+        y_alignment=ends.output_alignment,
+        x_order=Order.Rows if ends.source_by_rows else inside,
+        w_order=Order.Rows if work.by_columns else Order.Own,
+        y_order=Order.Rows if ends.output_by_rows else inside,
+        run=None if ends.source_by_rows or ends.output_by_rows else shape.right,
+    )

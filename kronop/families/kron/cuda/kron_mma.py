@@ -1,0 +1,181 @@
+"""The `kron_mma` pass, on the tensor cores: a tile of its digits, and where these stand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from kronop.artifacts import Status
+from kronop.descriptions.epilogue import Epilogue
+from kronop.emit.cuda import operands
+from kronop.emit.design import Constant
+from kronop.families.kron.cuda import half
+from kronop.families.kron.cuda.half import HalfStyle
+from kronop.families.kron.cuda.mma import MmaPhase, MmaTile
+from kronop.families.kron.cuda.pass_design import TiledPass
+from kronop.target import Target
+
+_AHEAD_THREADS = 512
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KronMma(TiledPass):
+    """A tile whose digits are neighbouring factors: so many `runs` of them, multiplied out."""
+
+    kernel = "kron_mma"
+    kind = "mma"
+
+    runs: tuple[int, ...]
+    tile: MmaTile
+
+    def placed(self, epilogue: Epilogue | None) -> KronMma:
+        return replace(self, epilogue=epilogue)
+
+    @property
+    def rows(self) -> int:
+        return self.tile.rows
+
+    @property
+    def columns(self) -> int:
+        return self.tile.columns
+
+    @property
+    def threads(self) -> int:
+        return self.tile.threads
+
+    @property
+    def cluster(self) -> int:
+        return self.tile.style.cluster
+
+    @property
+    def shared_bytes(self) -> int:
+        return self.tile.shared_bytes
+
+    @property
+    def vectors(self) -> tuple[int, int]:
+        ends = self.work.ends
+        x, y = ends.source_alignment, ends.output_alignment
+        return self.tile.vector(x, produced=0), self.tile.vector(y, produced=1)
+
+    def status(self, target: Target) -> Status:
+        return self.tile.status(target)
+
+    def blocks(self, target: Target) -> int:
+        return self.tile.blocks(target)
+
+    def grid(self, tiles: int, target: Target) -> int:
+        """Each block prepares the factors once, and then walks over many tiles."""
+        cluster, cores = self.cluster, target.cores
+        # NOTE: an H200 has 132 multiprocessors, in groups of 16 and 18: clusters of 4 and 8 blocks
+        # find room on 128 of them.
+        most = self.blocks(target) * (cores // 16 * 16 if cluster > 2 else cores)
+        return min(tiles, most // cluster) * cluster
+
+    def strides_as_planned(self, digit: int, group: int, by_rows: bool) -> bool:
+        # Vectors of a run are for the stride that is a constant of the kernel.
+        return group == 1 or self._digit(by_rows) in (0, digit)
+
+    def _digit(self, by_rows: bool) -> int:
+        """The stride of digits where it is known; else 0."""
+        return 0 if by_rows else self.work.shape.right
+
+    def constants(self, target: Target) -> tuple[tuple[str, Constant], ...]:
+        tile, style, phases = self.tile, self.tile.style, self.tile.phases
+        return (
+            *self._block_constants(target),
+            ("kSplit", style.splits),
+            ("kHalf", isinstance(style, HalfStyle)),
+            ("kReadVector", half.vector(style.digits[phases[0].digit][0])),
+            ("kWriteVector", half.vector(style.digits[phases[-1].digit][1])),
+            ("kSaturate", operands.saturates(self.epilogue)),
+            *self._factor_constants(),
+            *_tile_constants(tile),
+            *_phase_constants(phases),
+        )
+
+    def _ahead(self, target: Target) -> bool:
+        """Whether the elements of the next turn are read while one is multiplied."""
+        return self.tile.reads_ahead and self.threads * self.blocks(target) <= _AHEAD_THREADS
+
+    def exchanged(self, target: Target) -> int:
+        """`tile.exchanged` where that is worth it: several blocks go on at once anyway."""
+        alone = self._ahead(target) and self.blocks(target) == 1
+        return self.tile.exchanged if alone and min(self.vectors) > 1 else 0
+
+    def _block_constants(self, target: Target) -> tuple[tuple[str, Constant], ...]:
+        """The threads of a block, and how they go about memory."""
+        ends, (x_vector, y_vector) = self.work.ends, self.vectors
+        return (
+            ("kThreads", self.threads),
+            ("kBlocks", self.blocks(target)),
+            ("kAhead", self._ahead(target)),
+            ("kExchange", self.exchanged(target)),
+            ("kXVector", x_vector),
+            ("kYVector", y_vector),
+            ("kXDigit", self._digit(ends.source_by_rows)),
+            ("kYDigit", self._digit(ends.output_by_rows)),
+        )
+
+    def _factor_constants(self) -> tuple[tuple[str, Constant], ...]:
+        """The factors of the pass, and which of them make each digit."""
+        factors, runs = self.work.shape.group, self.runs
+        return (
+            ("kFactors", len(factors)),
+            ("kFactorFirst", tuple(sum(runs[:index]) for index in range(len(runs) + 1))),
+            ("kFactorContracted", tuple(p for p, _ in factors)),
+            ("kFactorProduced", tuple(q for _, q in factors)),
+        )
+
+
+def _tile_constants(tile: MmaTile) -> tuple[tuple[str, Constant], ...]:
+    style = tile.style
+    at, sizes = tile.offset_tiles * tile.offset_bytes, style.factors_bytes()
+    ins, outs = [p for p, _ in style.digits], [q for _, q in style.digits]
+    return (
+        ("kStagedIn", style.staged_in),
+        ("kStagedOut", style.staged_out),
+        ("kRegular", tile.powers),
+        ("kCluster", style.cluster),
+        ("kOffsetBytes", tile.offset_bytes),
+        ("kSquare", ins == outs),
+        ("kRows", tile.rows),
+        ("kColumns", tile.columns),
+        ("kDigits", len(style.digits)),
+        ("kGroupIn", math.prod(ins)),
+        ("kGroupOut", math.prod(outs)),
+        ("kContracted", tuple(ins)),
+        ("kProduced", tuple(outs)),
+        ("kGroupStrideIn", tuple(math.prod(ins[index + 1 :]) for index in range(len(ins)))),
+        ("kGroupStrideOut", tuple(math.prod(outs[index + 1 :]) for index in range(len(outs)))),
+        ("kStride", tile.strides),
+        ("kRowStride", tile.row_stride),
+        ("kDenseIn", False),
+        ("kDenseOut", False),
+        ("kFactorBytesAt", tuple(at + sum(sizes[:index]) for index in range(len(sizes)))),
+        ("kBuffers", style.buffers),
+        ("kTileBytes", tile.row_stride * tile.rows * half.BYTES),
+        ("kTileBytesAt", at + sum(sizes) + style.spare_bytes),
+    )
+
+
+def _phase_constants(phases: Sequence[MmaPhase]) -> tuple[tuple[str, Constant], ...]:
+    ends = [0]
+    for phase in phases:
+        ends.append(ends[-1] + len(phase.axes))
+    axes = [axis for phase in phases for axis in phase.axes]
+    return (
+        ("kPhases", len(phases)),
+        ("kPhaseDigit", tuple(phase.digit for phase in phases)),
+        ("kPhaseOther", tuple(-1 if phase.other is None else phase.other for phase in phases)),
+        ("kPhaseLanes", tuple(phase.lanes for phase in phases)),
+        ("kPhaseGrouped", tuple(int(phase.grouped) for phase in phases)),
+        ("kPhaseNeighbours", tuple(int(phase.neighbours) for phase in phases)),
+        ("kPhaseFibers", tuple(phase.fibers for phase in phases)),
+        ("kPhaseAxis", tuple(ends)),
+        ("kAxisExtent", tuple(axis.extent for axis in axes)),
+        ("kAxisShared", tuple(axis.shared for axis in axes)),
+        ("kAxisRow", tuple(axis.row for axis in axes)),
+        ("kAxisGroup", tuple(axis.group for axis in axes)),
+        ("kAxisColumn", tuple(axis.column for axis in axes)),
+    )

@@ -1,0 +1,295 @@
+"""How the phases of a `kron_mma` pass go about its digits, whatever the sizes of its tiles are.
+
+Each phase contracts one digit on the tensor cores, or two.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from dataclasses import dataclass
+from typing import ClassVar
+
+from kronop.artifacts import Status
+from kronop.descriptions.datatype import DataType, float32
+from kronop.emit.cuda import operands
+from kronop.emit.design import Decision
+from kronop.families.kron.cuda.shapes import Shape, product, shrinking
+from kronop.target import Target
+
+# A warp holds 16 whole fibers of a digit in registers.
+MOST_CONTRACTED = 128
+MOST_DIGITS = 16
+LEAST_GROUPED = 32
+SHARED_BYTES_PER_CYCLE = 128
+HELD_FACTOR_BYTES = 64
+# Measured with ptxas 13.4: what addresses and loops take besides; and how much of all this it gets
+# by with where it has to, without a spill.
+_REGISTERS_PLAIN, _REGISTERS_OTHERS, _REGISTERS_LONG = 56, 80, 32
+_REGISTERS_SHARE = 0.72
+
+# Thousands of tiles share some dozen styles.
+remembered = functools.lru_cache(maxsize=4096)
+
+# A free index of a phase while these are put together: its extent, and the strides of its steps in
+# the tile, in rows, along the group of digits, and in columns.
+PlainAxis = tuple[int, int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MmaStyle(Decision):
+    """How the phases of a tile go about its digits.
+
+    Where X is not staged, the first phase reads it from memory itself; where Y is not, the last one
+    writes it. So many `pairs` of neighbouring digits, from the last ones on, are contracted in one
+    phase each. The blocks of a `cluster` share a tile by its first digit, which is contracted last.
+    With `grouped`, four warps multiply digits of 32 and more together. With `splits`, operands are
+    taken as two each, a rounded value and its rest.
+    """
+
+    # What stands before the tile; elements that go from or to it in one access; and how often an
+    # element stands in registers.
+    spare_bytes: ClassVar[int] = 0
+    piece: ClassVar[int] = 4
+    copies: ClassVar[int] = 1
+
+    digits: tuple[Shape, ...]
+    accumulator: DataType
+    splits: bool
+    staged_in: bool
+    staged_out: bool
+    pairs: int = 0
+    cluster: int = 1
+    grouped: bool = False
+
+    def __hash__(self) -> int:
+        flags = self.staged_in, self.staged_out, self.grouped
+        return hash((self.digits, self.pairs, self.cluster, flags))
+
+    @property
+    def buffers(self) -> int:
+        """Tiles of a block: of two, one is filled while the other one is worked on."""
+        return 1
+
+    @property
+    def element_bytes(self) -> int:
+        """Of an element of the tile."""
+        return self.accumulator.bytes
+
+    @property
+    def exchanges(self) -> bool:
+        """Whether a tile's last phase may go on while the next one's first does."""
+        return not (self.staged_in or self.staged_out or self.cluster > 1)
+
+    def widest(self, size: int) -> int:
+        """Most elements of a phase's access to memory, along a contiguous digit of this size."""
+        return 2
+
+    def is_grouped(self, digit: Shape) -> bool:
+        return self.grouped and digit[0] >= LEAST_GROUPED
+
+    @property
+    @remembered
+    def powers(self) -> bool:
+        """Whether all digits are powers of two."""
+        return all(size & (size - 1) == 0 for digit in self.digits for size in digit)
+
+    @remembered
+    def strides(self, columns: int) -> tuple[int, ...]:
+        """Stride of the tile's rows, then of each digit, the last one contiguous or next to the
+        columns."""
+        strides: list[int] = []
+        stride, count = columns, len(self.digits)
+        banks = SHARED_BYTES_PER_CYCLE // self.accumulator.bytes
+        for index in reversed(range(count)):
+            # Of two digits that are contracted together, a warp walks 8 steps of the first one.
+            paired = (count - index) % 2 == 0 and count - index <= 2 * self.pairs
+            outer = paired and strides[-1] > 1
+            strides.append(_apart(stride, banks // 8 if outer else banks // 4, banks))
+            slots = max(self.digits[index])
+            if index == 0 and self.cluster > 1:
+                # A cluster writes the results of its last phase to memory.
+                slots = self.digits[0][0] // self.cluster
+            # Pairs of a contiguous digit stay within it.
+            stride = strides[-1] * (operands.round_up(slots, 2) if strides[-1] == 1 else slots)
+        return (stride, *reversed(strides))
+
+    @remembered
+    def order(self) -> tuple[tuple[int, int | None], ...]:
+        """(digit, its partner or None) of the phases in their order: pairs, then the rest."""
+        last = len(self.digits) - 1
+        paired = [(last - 2 * index, last - 2 * index - 1) for index in range(self.pairs)]
+        single = sorted(
+            range(len(self.digits) - 2 * self.pairs),
+            key=lambda d: (self.cluster > 1 and d == 0, shrinking(self.digits[d]), -d),
+        )
+        return (*paired, *((digit, None) for digit in single))
+
+    def held(self, digit: int, other: int | None, unit: bool) -> int:
+        """Fibers, or blocks of two digits, that a thread holds: in vectors of 16 bytes at most.
+
+        `unit`: the digit is contiguous in the tile.
+        """
+        parts = parts_of(self.digits[digit][0])
+        if other is None:
+            return 4 if self.accumulator.bytes == 4 and parts <= 2 else 2
+        parts *= parts_of(self.digits[other][0])
+        most = (8 if unit else 4) if parts == 1 else 4 if parts <= 4 else 1
+        # Blocks of 8 produced indices are multiplied two by two.
+        least = 2 if self.digits[digit][1] <= 8 else 1
+        return max(least, most * 4 // self.accumulator.bytes)
+
+    def lanes(self, digit: int, other: int | None, unit: bool, fibers: int, warps: int) -> int:
+        """The same, where so many fibers are there for so many warps."""
+        return self.held(digit, other, unit)
+
+    def fibers(self, axes: list[PlainAxis], unit: bool, columns: int) -> list[PlainAxis]:
+        """The free axes of a phase as its warps walk them."""
+        return axes
+
+    @remembered
+    def registers(self, columns: bool) -> int:
+        """An estimate of the registers of a thread: fibers, factor parts, sums, addresses."""
+        wanted = max(
+            self.digit_registers(digit) if other is None else self._pair_registers(digit, other)
+            for digit, other in self.order()
+        )
+        # Odd sizes are walked with more index arithmetic.
+        others = _REGISTERS_PLAIN if self.powers else _REGISTERS_OTHERS
+        # NOTE: at P = 64 three blocks of 168 registers spilled a little and took 0.85 ms where two
+        # of 240 took 0.74.
+        most = max(p for p, _ in self.digits)
+        long = parts_of(most) >= 8
+        share = _REGISTERS_SHARE if most <= (64 if self.grouped else 32) else 1.0
+        held = round(share * (wanted + others + _REGISTERS_LONG * long))
+        return min(255, held + self._spare_registers(columns))
+
+    def _spare_registers(self, columns: bool) -> int:
+        """NOTE: NVRTC 13.0 spilled 4 to 130 bytes without these."""
+        spare = 4 * columns + 24 * (self.accumulator.bytes == 8)
+        if self.pairs and not self.powers:
+            spare += 32 if any(q > p for p, q in self.digits) else 24
+        if self.grouped and len(set(self.digits)) > 1:
+            spare += 4 if self.powers else 16
+        alone = not (self.staged_in or self.pairs or self.grouped)
+        if alone and len(self.digits) > 3 and min(p for p, _ in self.digits) > 8:
+            spare += 56
+        return spare
+
+    def digit_registers(self, index: int) -> int:
+        """Registers for the fibers, the sums and the factor of a phase of one digit."""
+        words, (p, q) = self.accumulator.bytes // 4, self.digits[index]
+        groups, at_once = self.turns(index)
+        parts = parts_of(p) * parts_of(q)
+        fragment = 2 * words * (1 + self.splits)
+        held = (parts_of(p) + 1 + self.splits) * 4 * groups * words
+        sums = at_once * groups * 4 * words * (1 + self.splits)
+        factor = fragment * (parts if parts * fragment * 4 <= HELD_FACTOR_BYTES else at_once)
+        return held + sums + factor
+
+    def turns(self, index: int) -> tuple[int, int]:
+        """How many times 16 fibers a warp has of a digit, and 8 sums of each at once."""
+        p, q = self.digits[index]
+        groups = self.held(index, None, False) // 2
+        return groups, min(parts_of(q), (2 if parts_of(p) > 8 else 4) // groups)
+
+    def _pair_registers(self, digit: int, other: int) -> int:
+        words = self.accumulator.bytes // 4
+        (p1, q1), (p2, q2) = self.digits[digit], self.digits[other]
+        lanes = self.held(digit, other, True)
+        sets = lanes // 2 if q1 <= 8 else lanes
+        held = lanes * parts_of(p1) * parts_of(p2) * 2
+        sums = sets * parts_of(q2) * 4 + parts_of(p2) * 8 * (1 + self.splits)
+        return (held + sums + 8 * (1 + self.splits)) * words
+
+    def factor_bytes(self, digit: Shape) -> int:
+        """Bytes of one factor as its phase's threads take it."""
+        elements = parts_of(digit[0]) * parts_of(digit[1]) * 32 * 2 * (1 + self.splits)
+        return elements * self.accumulator.bytes
+
+    def _left_factor_bytes(self, digit: Shape) -> int:
+        """The same for the digit that a pair contracts first: 16 produced indices at a time."""
+        p, q = digit
+        elements = 4 * (1 + (self.splits and q > 8))
+        return parts_of(p) * operands.cover(q, 16) * 32 * elements * self.accumulator.bytes
+
+    @remembered
+    def factors_bytes(self) -> tuple[int, ...]:
+        """Bytes of each digit's factor in shared memory."""
+        first = {digit for digit, other in self.order() if other is not None}
+
+        def size(index: int, digit: Shape) -> int:
+            if index in first:
+                return self._left_factor_bytes(digit)
+            if self.is_grouped(digit):
+                digit = (digit[0], operands.round_up(digit[1], 64 if digit[1] > 32 else 32))
+            return self.factor_bytes(digit)
+
+        return tuple(size(index, digit) for index, digit in enumerate(self.digits))
+
+    def status(self, columns: int, threads: int, target: Target) -> Status:
+        """Whether there is such a kernel, as far as it asks for no memory and no registers."""
+        if len(self.digits) > MOST_DIGITS:
+            return Status.reject(f"{len(self.digits)} factors in one pass, at most {MOST_DIGITS}")
+        return self._accept_cluster(target) and self._accept_groups(threads, target)
+
+    def _accept_groups(self, threads: int, target: Target) -> Status:
+        if not self.grouped:
+            return Status.accept()
+        if target.arch != "sm_90a" or self.accumulator is not float32:
+            return Status.reject(f"{target} has no products of warp groups for {self.accumulator}")
+        if threads % 128:
+            return Status.reject(f"{threads} threads are no groups of four warps")
+        return Status.accept()
+
+    def _accept_cluster(self, target: Target) -> Status:
+        if self.cluster == 1:
+            return Status.accept()
+        if target.generation < 9:
+            return Status.reject(f"{target} has no clusters of blocks; use a cluster of 1")
+        if self.staged_in or self.staged_out or len(self.digits) <= max(1, 2 * self.pairs):
+            return Status.reject(
+                "the first digit of a cluster's tile goes from memory to memory alone"
+            )
+        if self.digits[0][0] % self.cluster:
+            return Status.reject(
+                f"{self.cluster} blocks do not share a digit of {self.digits[0][0]} evenly"
+            )
+        return Status.accept()
+
+
+def parts_of(size: int) -> int:
+    """Products of the tensor cores along an index of this size."""
+    return operands.cover(size, 8)
+
+
+@remembered
+def runs_of(group: tuple[Shape, ...], merged: int) -> tuple[int, ...]:
+    """How many neighbouring factors make each digit, so that none is larger than `merged`."""
+    runs: list[int] = []
+    p, q = 0, 0
+    for contracted, produced in group:
+        if runs and max(p * contracted, q * produced) <= merged:
+            runs[-1] += 1
+            p, q = p * contracted, q * produced
+        else:
+            runs.append(1)
+            p, q = contracted, produced
+    return tuple(runs)
+
+
+@remembered
+def digits_of(group: tuple[Shape, ...], runs: tuple[int, ...]) -> tuple[Shape, ...]:
+    """The factors multiplied out into digits."""
+    ends = [sum(runs[:index]) for index in range(len(runs) + 1)]
+    return tuple(product(group[first:end]) for first, end in itertools.pairwise(ends))
+
+
+def _apart(stride: int, step: int, banks: int) -> int:
+    """`stride`, or a little more, so that 4 steps of it and 8 neighbours meet no bank twice: an odd
+    multiple of `step` banks."""
+    if stride < banks // 4 or stride % 4:
+        return stride
+    wanted = range(stride, stride + banks + 1, min(step, 4))
+    padded = next(s for s in wanted if s % step == 0 and s // step % 2 == 1)
+    return padded if padded <= 1.25 * stride else stride

@@ -1,0 +1,276 @@
+"""One pass of a Kronecker matmul as a design, and what all passes over tiles of digits share."""
+
+from __future__ import annotations
+
+import functools
+import math
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
+from kronop.descriptions.datatype import DataType
+from kronop.descriptions.epilogue import Epilogue
+from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, StridedMatrix
+from kronop.emit.cuda import operands
+from kronop.emit.design import Constant, Design, Instantiation
+from kronop.families.kron.cuda.shapes import PassWork
+from kronop.families.kron.description import KronProblem
+from kronop.target import Target
+
+NOTHING = StridedMatrix(pointer=0, row=0, column=0)
+_OFFSETS_OF_A_ROW = 3 * 8
+
+Values = dict[str, int | tuple[int, ...] | tuple[float, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KronPass(Design):
+    """A way to contract digits [first, first + len(work.shape.group)).
+
+    While ways are compared, `first` and the epilogue are not set.
+    """
+
+    work: PassWork
+    first: int = 0
+    epilogue: Epilogue | None = None
+
+    kind: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def how(self) -> str:
+        """The tile, for people."""
+
+    @abstractmethod
+    def placed(self, epilogue: Epilogue | None) -> KronPass:
+        """As it runs: with that epilogue, and with what is only told of those that were chosen."""
+
+    @abstractmethod
+    def launch(self, index: int, target: Target, problem: KronProblem) -> Launch:
+        """The launch as step `index`, for X and Y of this pass and all factors of the problem."""
+
+
+class TiledPass(KronPass):
+    """A pass over tiles in shared memory: rows x the group of digits x columns."""
+
+    __slots__ = ()
+
+    kernel: ClassVar[str]
+
+    if TYPE_CHECKING:
+        # Fields in some designs: see `Design`.
+        @property
+        def rows(self) -> int: ...
+
+        @property
+        def columns(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def vectors(self) -> tuple[int, int]:
+        """Elements of one access to X and to Y."""
+
+    @abstractmethod
+    def status(self, target: Target) -> Status:
+        """Whether the kernel can run this pass with this tile: the one rule."""
+
+    @abstractmethod
+    def blocks(self, target: Target) -> int:
+        """Blocks that a multiprocessor holds."""
+
+    @abstractmethod
+    def constants(self, target: Target) -> tuple[tuple[str, Constant], ...]:
+        """The values of the trait struct."""
+
+    @property
+    def cluster(self) -> int:
+        """Blocks that share a tile."""
+        return 1
+
+    @property
+    def how(self) -> str:
+        return (
+            f"tiles of {self.rows} x {self.work.shape.group_in} x {self.columns} in shared memory"
+        )
+
+    @property
+    def signature(self) -> KernelSignature:
+        return _signature(operands.scalar_kind(self.epilogue), len(self.work.shape.group))
+
+    def instantiation(self, target: Target) -> Instantiation:
+        ends, scalar = self.work.ends, operands.scalar_kind(self.epilogue)
+        return Instantiation(
+            header=f"kronop/{self.kernel}.cuh",
+            template=f"kronop::{self.kernel}",
+            parameters=(f"kronop::KronTileParameters<{scalar.cxx}, {len(self.work.shape.group)}>"),
+            types=operands.element_types(self.work.math, ends.source, ends.output, self.epilogue),
+            constants=self.constants(target),
+            cluster=self.cluster,
+        )
+
+    def tiles(self, rows: int) -> int:
+        """Tiles that cover X of `rows` rows."""
+        shape = self.work.shape
+        if self.work.ends.source_by_rows:
+            down, across = shape.left * shape.right, rows
+        else:
+            down, across = rows * shape.left, shape.right
+        return operands.cover(down, self.rows) * operands.cover(across, self.columns)
+
+    def grid(self, tiles: int, target: Target) -> int:
+        """Blocks for so many tiles."""
+        return tiles
+
+    def strides_as_planned(self, digit: int, group: int, by_rows: bool) -> bool:
+        """Whether vectors may be, with digits that are this stride apart."""
+        return True
+
+    def launch(self, index: int, target: Target, problem: KronProblem) -> Launch:
+        factors = problem.factors[self.first : self.first + len(self.work.shape.group)]
+        views, extents = self._views(problem, factors)
+        across = operands.cover(extents["inner"][0], self.columns)
+        down = operands.cover(math.prod(extents["outer"]), self.rows)
+        tiles = across * down * math.prod(extents["batch"])
+        values: Values = {
+            **self._flags(views, extents),
+            "tiles": (across, down, tiles),
+            "factor": tuple(item.pointer for item in factors),
+            "factor_row": tuple(item.row for item in factors),
+            "factor_column": tuple(item.column for item in factors),
+            "factor_batch": tuple(stride for item in factors for stride in four(item.batch)),
+            "scalars": problem.scalars,
+        }
+        for name, item in views.items():
+            values |= item.field(name)
+        values |= {f"{name}_extent": size for name, size in extents.items()}
+        return operands.make_launch(index, self, self.grid(tiles, target), values)
+
+    def _flags(
+        self, views: Mapping[str, operands.View], extents: Mapping[str, tuple[int, ...]]
+    ) -> Values:
+        """Whether X is read and Y written in vectors."""
+        shape, ends = self.work.shape, self.work.ends
+        x_vector, y_vector = self.vectors
+
+        def flag(name: str, group: int, width: int, element: DataType, by_rows: bool) -> int:
+            view = views[name]
+            if not self.strides_as_planned(view.strides["digit"][0], group, by_rows):
+                return 0
+            along, sizes = "digit" if self.columns == 1 else "inner", {**extents, "digit": (group,)}
+            return operands.allows_vectors(view, sizes, along, width, element)
+
+        x = flag("x", shape.group_in, x_vector, ends.source, ends.source_by_rows)
+        y, z = (
+            flag(name, shape.group_out, y_vector, ends.output, ends.output_by_rows) for name in "yz"
+        )
+        return {"x_vector": x, "y_vector": y and (views["z"].pointer == 0 or z)}
+
+    def _views(
+        self, problem: KronProblem, factors: Sequence[StridedMatrix]
+    ) -> tuple[dict[str, operands.View], dict[str, tuple[int, ...]]]:
+        """X, Y and Z as the kernel walks them, and the extents of the free indices.
+
+        Batch axes that become rows of the tile keep an extent of 1.
+        """
+        shape, by_rows = self.work.shape, self.work.ends.source_by_rows
+        outer = [shape.left, shape.right] if by_rows else [problem.rows, shape.left]
+        absorbed = _absorbed(outer, [item.batch for item in factors], len(problem.batch))
+        batch = list(problem.batch)
+        for axis, source in absorbed.items():
+            outer[axis], batch[source] = batch[source], 1
+
+        def view(item: StridedMatrix, group: int) -> operands.View:
+            digit, left = shape.right * item.column, group * shape.right * item.column
+            rows = [left, item.column] if by_rows else [item.row, left]
+            for axis, source in absorbed.items():
+                rows[axis] = item.batch[source] if item.batch else 0
+            strides = {
+                "outer": tuple(rows),
+                "inner": (item.row if by_rows else item.column,),
+                "digit": (digit,),
+                "batch": four(item.batch),
+            }
+            return operands.View(pointer=item.pointer, strides=strides)
+
+        views = {
+            "x": view(problem.x, shape.group_in),
+            "y": view(problem.y, shape.group_out),
+            "z": view(problem.z or NOTHING, shape.group_out),
+        }
+        inner = problem.rows if by_rows else shape.right
+        return views, {"outer": tuple(outer), "inner": (inner,), "batch": four(batch, 1)}
+
+
+def four(strides: Sequence[int], filler: int = 0) -> tuple[int, ...]:
+    """One for each batch dimension that a launch may have."""
+    return (*strides, *([filler] * (MOST_BATCH_DIMENSIONS - len(strides))))
+
+
+def offset_bytes(rows: int) -> int:
+    """Bytes of the offsets of a tile's rows."""
+    return operands.round_up(_OFFSETS_OF_A_ROW * rows, operands.VECTOR_BYTES)
+
+
+def _absorbed(
+    outer: Sequence[int], factors: Sequence[Sequence[int]], batches: int
+) -> dict[int, int]:
+    """Which batch axes become free rows of the tile: outer axis -> batch axis, last ones first.
+
+    A tile's rows never cross a batch, and a batch of one row leaves the rest of a tile empty.
+    """
+    result: dict[int, int] = {}
+    for axis in (1, 0):
+        source = batches - 1 - len(result)
+        if outer[axis] == 1 and source >= 0 and all(strides[source] == 0 for strides in factors):
+            result[axis] = source
+    return result
+
+
+@functools.cache
+def _signature(scalar: Scalar, factors: int) -> KernelSignature:
+    batch = MOST_BATCH_DIMENSIONS
+    return operands.signature(
+        "KronTileParameters",
+        scalar,
+        [("x", 1), ("y", 1), ("z", 1)],
+        [
+            ("x_vector", 1),
+            ("y_vector", 1),
+            ("tiles", 3),
+            *((f"outer_{name}", 2) for name in ("extent", "x", "y", "z")),
+            *((f"inner_{name}", 1) for name in ("extent", "x", "y", "z")),
+            *((f"digit_{name}", 1) for name in ("x", "y", "z")),
+            *((f"batch_{name}", batch) for name in ("extent", "x", "y", "z")),
+        ],
+        [
+            Field("factor", Scalar.POINTER, factors),
+            Field("factor_row", Scalar.INT64, factors),
+            Field("factor_column", Scalar.INT64, factors),
+            Field("factor_batch", Scalar.INT64, factors * batch),
+        ],
+    )
+
+
+def reject_threads(threads: int) -> Status:
+    return Status.reject(f"{threads} threads of a block, expected 32 to 1024; change warp_count")
+
+
+def accept_sizes(
+    tile: tuple[int, int, int], shared_bytes: int, threads: int, registers: int, target: Target
+) -> Status:
+    """Whether a block has the shared memory and the registers that its tile wants."""
+    if shared_bytes > target.shared_bytes:
+        return Status.reject(
+            f"a tile of {tile[0]} x {tile[1]} x {tile[2]} wants {shared_bytes} bytes"
+            f" of shared memory, {target.shared_bytes} are there; use a smaller tile"
+        )
+    # Beyond this many threads a thread has too few registers for what it holds.
+    most = operands.REGISTERS // operands.round_up(registers, 8)
+    if threads > most:
+        return Status.reject(
+            f"{threads} threads leave too few registers, at most {most // 32 * 32} fit;"
+            " change warp_count"
+        )
+    return Status.accept()

@@ -124,34 +124,3 @@ class Design(Decision, ABC):
     @abstractmethod
     def instantiation(self, target: Target) -> Instantiation:
         """The kernel's template and its arguments."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Flat(Design):
-    """TEMPORARY: a step whose kernel is still told by names. To be gone before this is merged."""
-
-    header: str
-    template: str
-    parameters: str
-    types: tuple[tuple[str, str], ...]
-    constants: tuple[tuple[str, Constant], ...]
-    signature: KernelSignature
-    epilogue: Epilogue | None
-    threads: int
-    shared_bytes: int
-    launch: tuple[tuple[str, Constant], ...] = ()
-    package: str = ""
-
-    def constant(self, name: str) -> Constant:
-        return dict((*self.constants, *self.launch))[name]
-
-    def instantiation(self, target: Target) -> Instantiation:
-        return Instantiation(
-            header=self.header,
-            template=self.template,
-            parameters=self.parameters,
-            types=self.types,
-            constants=self.constants,
-            cluster=int(dict(self.constants).get("kCluster", 1)),
-            folders=(package_folder(self.package),) if self.package else (),
-        )

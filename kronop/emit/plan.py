@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from kronop.emit.design import Design
 from kronop.target import Target
@@ -27,12 +26,6 @@ class Step:
     bytes_per_row: int
     operations_per_row: int
     note: str
-
-    def __getattr__(self, name: str) -> Any:
-        # TEMPORARY, for what still reads flat steps.
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return getattr(self.design, name)
 
     def describe(self, target: Target) -> str:
         """The step as `print(plan)` shows it."""

@@ -68,7 +68,7 @@ def check(plan: Plan) -> None:
         registers, spilled = resources(source, plan.target)
         assert spilled == 0, step
         # A block of this many threads has to find its registers on a multiprocessor.
-        assert registers * step.threads <= 65536, step
+        assert registers * step.design.threads <= 65536, step
 
 
 def kron(

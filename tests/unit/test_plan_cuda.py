@@ -131,7 +131,9 @@ def problem(
 
 def member(launch: Launch, step: Step, name: str) -> int:
     """An integer or pointer member of the packed parameter struct; the first of an array."""
-    value: int = struct.unpack_from("=q", launch.parameters, step.signature.offsets()[name])[0]
+    value: int = struct.unpack_from("=q", launch.parameters, step.design.signature.offsets()[name])[
+        0
+    ]
     return value
 
 
@@ -178,9 +180,9 @@ def test_every_digit_is_contracted_once_within_the_limits(
         plan = KRON.plan(description, target)
         assert sorted(covered(plan)) == list(range(len(factors)))
         for index, step in enumerate(plan.steps):
-            assert step.shared_bytes <= target.shared_bytes
-            assert 32 <= step.threads <= 1024
-            assert (step.epilogue is None) == (index < len(plan.steps) - 1)
+            assert step.design.shared_bytes <= target.shared_bytes
+            assert 32 <= step.design.threads <= 1024
+            assert (step.design.epilogue is None) == (index < len(plan.steps) - 1)
             assert re.fullmatch(r"[A-Za-z_]\w{0,99}", step.entry)
             assert step.bytes_per_row > 0
 
@@ -335,7 +337,7 @@ def test_a_tile_steers_the_plan() -> None:
     assert (step.design.rows, step.design.threads) == (4, 64)
     plan = KRON.plan(kron([(8, 8)] * 4, tiles=tiles), HOPPER)
     assert len(plan.steps) == 2
-    assert all(step.threads == 64 for step in plan.steps)
+    assert all(step.design.threads == 64 for step in plan.steps)
 
 
 @pytest.mark.parametrize(
@@ -436,7 +438,7 @@ def test_vectors_need_alignment(
 def test_integer_epilogues_take_integer_scalars() -> None:
     (step,) = KRON.plan(kron([(2, 2)], int32), HOPPER).steps
     assert "long long" in step.design.instantiation(HOPPER).parameters
-    assert step.signature.fields[-1].scalar.cxx == "long long"
+    assert step.design.signature.fields[-1].scalar.cxx == "long long"
 
 
 def test_a_pass_is_limited_in_factors() -> None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
 from kronop.descriptions.datatype import (
-    TENSOR_TYPES,
     DataType,
     bfloat16,
     float16,
@@ -19,7 +18,6 @@ from kronop.descriptions.datatype import (
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction, MathOperation, OpClass
 from kronop.emit.design import Design
-from kronop.emit.plan import Step
 from kronop.target import Target
 
 MOST_BLOCKS = 2**31 - 1
@@ -211,25 +209,3 @@ def shape_name(shapes: Sequence[tuple[int, int]]) -> str:
     names = [f"{p}x{q}" + (f"p{count}" if count > 1 else "") for (p, q), count in parts]
     text = "_".join(names)
     return text if len(text) <= 40 else f"{names[0]}_and_{len(shapes) - parts[0][1]}_more"
-
-
-def element_of(step: Step, alias: str) -> DataType:
-    """The element type behind an alias of the trait struct."""
-    spelling = dict(step.types)[alias]
-    return next(item for item in TENSOR_TYPES.values() if item.cxx == spelling)
-
-
-def integers(step: Step, name: str) -> tuple[int, ...]:
-    """A constant of a step that is an array."""
-    value = step.constant(name)
-    if not isinstance(value, tuple):
-        raise TypeError(f"{step.entry}: constant {name} is no array")
-    return value
-
-
-def integer(step: Step, name: str) -> int:
-    """A constant of a step that is one integer."""
-    value = step.constant(name)
-    if not isinstance(value, int):
-        raise TypeError(f"{step.entry}: constant {name} is no integer")
-    return value

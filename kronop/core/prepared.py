@@ -134,7 +134,7 @@ class Step:
         self._kernels = served.kernels
         self._lows = lows = symbols.lows
         self._patches = [
-            patches(item.parameters, served.plan.steps[item.step].signature.pointers, lows)
+            patches(item.parameters, served.plan.steps[item.step].design.signature.pointers, lows)
             for item in self._launches
         ]
         self.launch = Launches([self]).launch

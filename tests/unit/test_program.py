@@ -37,7 +37,9 @@ class _Operation(OperationDouble):
     def serve(self, plan: Any) -> Any:
         signature = SimpleNamespace(pointers=tuple(range(32)))
         return SimpleNamespace(
-            plan=SimpleNamespace(steps=[SimpleNamespace(signature=signature)]),
+            plan=SimpleNamespace(
+                steps=[SimpleNamespace(design=SimpleNamespace(signature=signature))]
+            ),
             kernels=(self,),
             launches=self.launches,
             workspace_bytes=self.workspace_bytes,

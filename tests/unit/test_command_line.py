@@ -208,7 +208,9 @@ def test_what_was_tuned_is_listed(capsys, tmp_path) -> None:
     names = re.findall(r"KSparseOperation\((.*)\)", told)
     times = re.findall(r"^ *0 +([\d.]+) ms", told, re.M)
     for line, name, untuned in zip(listed.splitlines()[-2:], names, times, strict=True):
-        ms, first = re.findall(r"([\d.]+) ms, untuned ([\d.]+)  rows 32 to 63", line)[0]
+        ms, first = re.findall(
+            r"([\d.]+) ms, untuned ([\d.]+)  32 rows \(kept for 32 to 63\)", line
+        )[0]
         assert f"  {name}  (" in line
         # Both are rounded, one of them from seconds that are kept.
         assert abs(float(first) - float(untuned)) < 1.5e-4

@@ -1,4 +1,4 @@
-"""What a fused pair costs, in cycles of a call; see contract_cost for the units."""
+"""What a fused pair costs, in cycles of a call; see contraction/cost for the units."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any, Protocol, Self
 
 from kronop.errors import ArgumentError, mismatch
@@ -45,13 +46,17 @@ class Rows(int):
     __slots__ = ()
 
     def __new__(cls, count: Any) -> Self:
-        if not isinstance(count, int) or isinstance(count, bool) or count < 0:
+        try:
+            rows = -1 if isinstance(count, bool) else operator.index(count)
+        except TypeError:
+            rows = -1
+        if rows < 0:
             raise ArgumentError(
                 mismatch(
                     "rows", expected="an integer of at least 0", got=repr(count), hint="count rows"
                 )
             )
-        return super().__new__(cls, count)
+        return super().__new__(cls, rows)
 
     def bucket(self) -> Rows:
         """The largest power of two that is no more; 1 for none."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import kronop
@@ -23,6 +24,7 @@ def test_no_rows_are_nothing_to_do() -> None:
     assert not Rows(0)
     assert Rows(3).times(4) == 12
     assert Rows(5).told() == "5 rows"
+    assert Rows(np.int32(5)) == 5
 
 
 @pytest.mark.parametrize("count", [-1, 2.0, True, "4", None])

@@ -69,6 +69,25 @@ def test_few_rows_get_a_plan_of_their_own_or_the_usual_one() -> None:
     assert many.steps == operation.plan.steps
 
 
+@pytest.mark.parametrize("lanes", [3, 5, 9, 17])
+def test_warps_without_lanes_read_within_shared_memory(lanes: int) -> None:
+    patterns = ((3, 32, 2, lanes), (1, 3, 96, lanes))
+    operation = support.chain_operation("sm_90a", kronop.float16, patterns)
+    pairs = chain_choice.candidates(
+        *(chains.product(operation.description, index) for index in (0, 1)),
+        operation.target,
+        None,
+        200,
+    )
+    assert pairs
+    for _, design in pairs:
+        second = design.second
+        whole = -(-second.lanes // second.tile.lanes) * second.tile.lanes
+        last = (second.groups - 1) * second.lanes + whole
+        read = design.room.middle + last * design.m * design.middle_pitch * 2
+        assert read <= design.shared_bytes <= operation.target.shared_bytes
+
+
 def test_equal_tiles_of_other_lanes_stay_candidates_for_some_rows() -> None:
     operation = _operation("sm_90a", kronop.float16, ((2, 16, 16, 32), (2, 16, 16, 32)))
     one, two = (chains.product(operation.description, index) for index in (0, 1))

@@ -157,8 +157,10 @@ class ChainMma(Design):
         """Row offsets, the middle, resident weights, the ring, and a part of the results."""
         element = self.first.work.source.bytes
         middle_at = offsets_bytes(self.m)
-        rows = self.second.groups * self.second.lanes * self.m
-        weights_at = middle_at + rows * self.middle_pitch * element
+        of_lane = self.m * self.middle_pitch * element
+        weights_at = middle_at + self.second.groups * self.second.lanes * of_lane
+        # Warps of lanes that the last unit does not have read on, and what they make is dropped.
+        unread = -self.second.lanes % self.second.tile.lanes
         (x, first), (_, second) = (item.tile.stage_elements for item in self.products)
         kept, slot = 0, max(x + first, second)
         if self.resident:
@@ -171,7 +173,7 @@ class ChainMma(Design):
             weights=weights_at,
             ring=ring_at,
             results=results_at,
-            total=results_at + self.second.tile.results_bytes,
+            total=max(results_at + self.second.tile.results_bytes, weights_at + unread * of_lane),
             slot=slot,
         )
 

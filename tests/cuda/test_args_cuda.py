@@ -123,6 +123,7 @@ def test_scratch_on_two_streams_is_used_in_turn() -> None:
     eyes = [torch.eye(size, dtype=torch.float64, device="cuda") for size in (2, 3)]
     arguments = KronMatmulArguments(operation=operation, X=x, factors=eyes)
     slow, quick = torch.cuda.Stream(), torch.cuda.Stream()
+    arguments.run(operation, stream=slow)  # The first one imports what manages memory.
     torch.cuda.synchronize()
     with torch.cuda.stream(slow):
         torch.cuda._sleep(100_000_000)

@@ -6,6 +6,7 @@ large for that, as a tiled contraction. Fewer passes mean less traffic; a group 
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import math
 from collections.abc import Callable, Mapping
@@ -101,15 +102,19 @@ def _cheapest(
     costs = {
         place: pass_cost.least_of_pass(asked.work, target, rows) for place, asked in windows.items()
     }
+    # Digits that are alike have many passes that are: what is known of one is known of all.
+    alike: dict[Asked, list[tuple[int, int]]] = {}
+    for place, asked in windows.items():
+        alike.setdefault(asked, []).append(place)
     judged: set[tuple[int, int]] = set()
     while ways := _ranked_groups(len(description.contractions), costs, 1):
         unknown = [place for place in ways[0] if place not in judged]
         if not unknown:
             options = _options(description, ways[0], target, rows, rejected, cheapest_choice)
             return tuple(item[0].way for item in options)
-        for place in unknown:
-            costs[place] = _cost_of(windows[place])
-        judged.update(unknown)
+        for asked in {windows[place] for place in unknown}:
+            costs |= dict.fromkeys(alike[asked], _cost_of(asked))
+            judged.update(alike[asked])
     return ()
 
 
@@ -232,12 +237,14 @@ def _ranked_groups(digits: int, costs: Mapping[tuple[int, int], float], most: in
     best: list[list[tuple[float, Groups]]] = [[(0.0, ())]]
     for end in range(1, digits + 1):
         found = [
-            (cost + costs[first, end], (*groups, (first, end)))
+            (cost + costs[first, end], first, groups)
             for first in range(end - 1, -1, -1)
             if (first, end) in costs
             for cost, groups in best[first]
         ]
-        best.append(sorted(found, key=lambda item: item[0])[:most])
+        # Cuts are only written down where they are kept: there may be 70 digits.
+        kept = heapq.nsmallest(most, found, key=lambda item: item[0])
+        best.append([(cost, (*groups, (first, end))) for cost, first, groups in kept])
     return [groups for _, groups in best[-1]]
 
 

@@ -163,7 +163,7 @@ def _check(operands: Any, left: bool, asked: Any) -> None:
 
 _SHAPES = {
     "twos": [(2, 2)] * 7,
-    "eights": [(8, 8)] * 3,
+    "eights": [(8, 8)] * 4,
     "ragged": [(3, 5), (2, 1), (7, 4), (1, 3)],
     "one": [(6, 4)],
 }

@@ -497,8 +497,8 @@ def test_ksparse_patterns_batches_and_strides(pattern, arch, last, transposed):
     views = ("transposed",) * 3 if transposed else (None,) * 3
     for rows in (1, 35, 100):
         run_ksparse(pattern, rows, bias=rows > 1, views=views, **options)
-    other = views if transposed else ("negative",) * 3
-    run_ksparse(pattern, 35, scalars=(0.5, 2), views=other, **options)
+    for other in {views, ("negative",) * 3}:
+        run_ksparse(pattern, 35, scalars=(0.5, 2), views=other, **options)
 
 
 @pytest.mark.parametrize("last", [False, True])

@@ -159,25 +159,25 @@ class Operation(Generic[AnyDescription, AnyProblem, AnyArguments]):
         kind: Any = self.kind.size
         return size if isinstance(size, kind) else kind(size)
 
-    def workspace_bytes(self, size: Any, threads: int) -> int:
+    def workspace_bytes(self, rows: Any, threads: int) -> int:
         """Bytes of scratch memory for a size: rows in all (M times the batch), tuned or not."""
-        size = self._size(size)
+        size = self._size(rows)
         plans = (self.plan, self.plan_for(size))
         return max(self._emitter.workspace_bytes(plan, size, threads) for plan in plans)
 
-    def plan_for(self, size: Any, device: int | None = None) -> Plan:
+    def plan_for(self, rows: Any, device: int | None = None) -> Plan:
         """What runs for a size: what `kronop.tune` found to be fastest, else what the planner takes
         for it (of rows, for a power of two below): mostly `plan`.
 
         Args:
-            size: rows in all, M times the batch.
+            rows: the size: rows in all, M times the batch.
             device: index of the GPU; None for the current one, without a GPU for none. Not used on
                 x86.
 
         Raises:
             ArgumentError: fewer than no rows.
         """
-        size = self._size(size)
+        size = self._size(rows)
         if self.target.backend == "x86":
             device = 0
         elif device is None and compiler.cuda_devices():
@@ -192,10 +192,10 @@ class Operation(Generic[AnyDescription, AnyProblem, AnyArguments]):
             self._plans[slot] = plan
         return plan
 
-    def candidates(self, count: int, size: Any = None) -> tuple[Plan, ...]:
+    def candidates(self, count: int, rows: Any = None) -> tuple[Plan, ...]:
         """Up to `count` plans worth measuring for about that size (None: for many rows); the first
         is what runs for it untuned."""
-        size = None if size is None else self._size(size)
+        size = None if rows is None else self._size(rows)
         return self._emitter.candidates(self.description, self.target, count, size)
 
     def launches(self, problem: AnyProblem) -> tuple[Launch, ...]:

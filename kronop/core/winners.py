@@ -148,5 +148,6 @@ def fingerprint(plan: Plan) -> str:
 
 
 def key_of(description: str, target: str, device: str, size: str) -> str:
-    """The key of a description's text, a target's name, a device and a bucket of sizes, told."""
+    """The key of a description's text, a target's name, a device, and a bucket of sizes in
+    words."""
     return digest("kronop winner", SCHEMA, __version__, description, target, device, size)

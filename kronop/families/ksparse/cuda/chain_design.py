@@ -159,8 +159,9 @@ class ChainMma(Design):
         middle_at = offsets_bytes(self.m)
         of_lane = self.m * self.middle_pitch * element
         weights_at = middle_at + self.second.groups * self.second.lanes * of_lane
-        # Warps of lanes that the last unit does not have read on, and what they make is dropped.
-        unread = -self.second.lanes % self.second.tile.lanes
+        # The last unit of a block may have fewer lanes than its warps take. Warps without a lane
+        # read all the same, behind the middle, and their results are dropped.
+        beyond = -self.second.lanes % self.second.tile.lanes
         (x, first), (_, second) = (item.tile.stage_elements for item in self.products)
         kept, slot = 0, max(x + first, second)
         if self.resident:
@@ -173,7 +174,7 @@ class ChainMma(Design):
             weights=weights_at,
             ring=ring_at,
             results=results_at,
-            total=max(results_at + self.second.tile.results_bytes, weights_at + unread * of_lane),
+            total=max(results_at + self.second.tile.results_bytes, weights_at + beyond * of_lane),
             slot=slot,
         )
 

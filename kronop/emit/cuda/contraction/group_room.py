@@ -203,8 +203,8 @@ class GroupRoom(ContractDesign):
         return self.barriers_at + operands.round_up(barriers, operands.VECTOR_BYTES)
 
     def most_stages(self, counts: range, room: int) -> int:
-        """How many stages so many bytes may hold, at most the last of `counts`; an upper bound, which
-        may be one too many."""
+        """How many stages so many bytes may hold, at most the last of `counts`: an upper bound,
+        which may be one too many."""
         stage = self.x_bytes + self.w_room + 2 * _BARRIER
         rest = self.shared_bytes - self.stages * stage
         # Barriers end at whole accesses, with or without one more.

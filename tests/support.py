@@ -39,6 +39,9 @@ _TINY = {
     kronop.float16: 2.0**-24,
     kronop.bfloat16: 2.0**-133,
 }
+# Of the value: sigmoid(0) is 0.5, whatever was summed, after an exponential (of two units), a sum
+# and a division.
+ROUNDINGS_OF_ACTIVATIONS = 4
 
 
 def forget_passes() -> None:
@@ -354,4 +357,7 @@ def error_bound(
         total = total + np.abs(_wide(bias))
     element = description.Y.element
     unit = _UNIT[description.math.element_accumulator]
-    return 2 * (steps + 8) * unit * total + 2 * _UNIT[element] * np.abs(value) + 2 * _TINY[element]
+    bound = 2 * (steps + 8) * unit * total + 2 * _UNIT[element] * np.abs(value) + 2 * _TINY[element]
+    if isinstance(description.epilogue, kronop.LinearCombinationGeneric):
+        bound = bound + ROUNDINGS_OF_ACTIVATIONS * unit * np.abs(value)
+    return bound

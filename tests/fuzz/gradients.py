@@ -83,16 +83,33 @@ def _operands(tensors: Tensors, names: list[str]) -> dict[str, Any]:
 def _differentiated(
     problem: Problem, call: Call, operands: dict[str, Any], g: Any, power: int = 0
 ) -> list[Any]:
-    """Gradients of the product; with a power of the product of such powers of magnitudes."""
+    """Gradients of the product; with a power of the product of such powers of magnitudes.
+
+    What is between two factors, and its gradient, is then raised by the least normal number: below
+    it values round as it does.
+    """
     import torch
 
     leaves = {name: item.clone().requires_grad_() for name, item in operands.items()}
     parts = [item for name, item in leaves.items() if name.startswith("parts")]
     alpha, beta = (abs(item) ** power if power else item for item in (call.alpha, call.beta))
-    y = alpha * reference.product(problem, leaves["x"], parts)
+    least = (support._TINY[problem.element] / support._UNIT[problem.element]) ** power
+    between = _raised(least) if power else reference.as_it_is
+    y = alpha * reference.product(problem, leaves["x"], parts, between=between)
     if call.z is not None:
         y = y + beta * leaves["z"]
     if call.bias is not None:
         bias = leaves["bias"]
         y = y + (bias.reshape(-1, *[1] * (y.ndim - 1)) if problem.batch_last else bias)
     return list(torch.autograd.grad(y, list(leaves.values()), g))
+
+
+def _raised(least: float) -> Any:
+    """A function that adds so much to a tensor, and to its gradient."""
+
+    def added(x: Any) -> Any:
+        raised = x + least
+        raised.register_hook(lambda gradient: gradient + least)
+        return raised
+
+    return added

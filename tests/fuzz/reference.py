@@ -7,7 +7,7 @@ apart from the references of the descriptions.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,27 +19,40 @@ from tests import support
 from tests.fuzz.case import Call, Problem
 
 _LIMB = 16
+Between = Callable[[Any], Any]
 
 
-def product(problem: Problem, x: Any, parts: Sequence[Any], g: Any = None) -> Any:
-    """The problem's product of wide operands, without an epilogue."""
+def as_it_is(x: Any) -> Any:
+    """What is between two factors of an exact product."""
+    return x
+
+
+def product(
+    problem: Problem, x: Any, parts: Sequence[Any], g: Any = None, between: Between = as_it_is
+) -> Any:
+    """The problem's product of wide operands, without an epilogue.
+
+    Args:
+        between: what is done to what is between two factors.
+    """
     if problem.of_kron:
-        return kron(x, parts, problem.left)
+        return kron(x, parts, problem.left, between)
     if problem.is_weight_gradient:
         return weight_gradient(problem, x, g, parts)
-    return ksparse(x, parts, problem.batch_last)
+    return ksparse(x, parts, problem.batch_last, between)
 
 
-def kron(x: Any, factors: Sequence[Any], left: bool) -> Any:
+def kron(x: Any, factors: Sequence[Any], left: bool, between: Between = as_it_is) -> Any:
     """x (F1 x ... x FN), or (F1 x ... x FN) x."""
     if x.ndim == 1:
-        y = kron(x[:, None] if left else x[None], factors, left)
+        y = kron(x[:, None] if left else x[None], factors, left, between)
         return y[..., 0] if left else y[..., 0, :]
     if left:
         turned = [item.swapaxes(-1, -2) for item in factors]
-        return kron(x.swapaxes(-1, -2), turned, False).swapaxes(-1, -2)
+        return kron(x.swapaxes(-1, -2), turned, False, between).swapaxes(-1, -2)
     lead, count = x.shape[:-2], x.shape[-2]
-    for factor in factors:
+    for place, factor in enumerate(factors):
+        x = between(x) if place else x
         size, made = factor.shape[-2:]
         # The first digit is contracted and becomes the last one: after all, they are in order.
         x = x.reshape(*lead, count, size, -1).swapaxes(-1, -2)
@@ -50,12 +63,13 @@ def kron(x: Any, factors: Sequence[Any], left: bool) -> Any:
     return x
 
 
-def ksparse(x: Any, weights: Sequence[Any], batch_last: bool) -> Any:
+def ksparse(x: Any, weights: Sequence[Any], batch_last: bool, between: Between = as_it_is) -> Any:
     """x K1' K2' ..., or with the batch last K2 K1 x."""
     lead = x.shape[1:] if batch_last else x.shape[:-1]
     x = x.reshape(x.shape[0], -1).T if batch_last else x.reshape(-1, x.shape[-1])
     count = x.shape[0]
-    for weight in weights:
+    for place, weight in enumerate(weights):
+        x = between(x) if place else x
         a, b, c, d = weight.shape
         groups = _moved(x.reshape(count, a, c, d), (1, 3, 0, 2))
         x = _moved(_matmul(groups, _moved(weight, (0, 3, 2, 1))), (2, 0, 3, 1))
@@ -222,6 +236,8 @@ def _bound(problem: Problem, call: Call, magnitude: Any, z: Any, bias: Any, valu
     unit = support._UNIT[call.output]
     bound = 2 * (_terms(problem, call) + 8) * unit_of_sums * total
     bound = bound + 2 * unit * abs(value) + 2 * support._TINY[call.output]
+    if call.activation is not None:
+        bound = bound + support.ROUNDINGS_OF_ACTIVATIONS * unit_of_sums * abs(value)
     if rounds_between(problem):
         bound = bound + 2 * len(problem.shapes) * support._UNIT[problem.element] * magnitude
     return bound

@@ -52,13 +52,13 @@ if TYPE_CHECKING:
     from kronop import compiler as compiler
     from kronop.args.memory import get_allocated_size as get_allocated_size
     from kronop.args.memory import get_memory_pool as get_memory_pool
-    from kronop.core.tuning import TuningReport as TuningReport
     from kronop.core.tuning import tune as tune
+    from kronop.core.tuning_report import TuningReport as TuningReport
     from kronop.families import *  # noqa: F403
 
 # Describing is cheap to import; what plans, compiles and runs is imported when it is first named.
 _LATER = {
-    "TuningReport": "kronop.core.tuning",
+    "TuningReport": "kronop.core.tuning_report",
     "compiler": "kronop.compiler",
     "get_allocated_size": "kronop.args.memory",
     "get_memory_pool": "kronop.args.memory",

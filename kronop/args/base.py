@@ -5,29 +5,25 @@ from __future__ import annotations
 import abc
 import contextlib
 import copy
-import dataclasses
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Protocol, Self
 
 from kronop.args import changes
-from kronop.args.device import check, cuda_driver, current, default_device, target_of_device
-from kronop.args.host import thread_count
-from kronop.args.overlap import overlaps, overlaps_itself, same_elements
+from kronop.args.checks import check_overlap, check_scalars, check_writable, common_device
+from kronop.args.device import check, cuda_driver, current
+from kronop.args.host import host_threads, thread_count
 from kronop.args.staging import Form, Placement, in_use
 from kronop.args.storage import Kept, check_kept
 from kronop.args.stream import stream_handle
-from kronop.args.view import CPU, Device, TensorView
+from kronop.args.view import Device, TensorView
 from kronop.artifacts import Launch
 from kronop.descriptions.epilogue import EpilogueArguments
-from kronop.descriptions.shared import beta_beside
-from kronop.errors import ArgumentError, DeviceError, ElementTypeError, mismatch
+from kronop.errors import DeviceError, mismatch
 from kronop.size import Size
 from kronop.target import Target
 
 Launcher = Callable[[int], None]
-AnyDescription = TypeVar("AnyDescription")
 
 
 class KernelLike(Protocol):
@@ -96,7 +92,7 @@ class Arguments(abc.ABC):
 
     def __init__(self, operation: OperationLike, output_op: EpilogueArguments | None) -> None:
         self.operation = operation
-        self.output_op = _check_scalars(operation, output_op)
+        self.output_op = check_scalars(operation, output_op)
         self._is_host = operation.target.backend == "x86"
         # Held by whoever uses the scratch memory. A signal's handler in the middle of that gets it
         # too, and is told by the flag: it would overwrite what the run that it interrupts needs.
@@ -110,7 +106,7 @@ class Arguments(abc.ABC):
 
     def _settle(self, views: Mapping[str, TensorView]) -> None:
         """Fixes device, framework and threads from the operands; the first one leads."""
-        self._device = _common_device(self.operation.target, views)
+        self._device = common_device(self.operation.target, views)
         leader = next(iter(views.values()))
         self._framework = leader.framework
         self._threads = host_threads(leader.framework) if self._is_host else thread_count()
@@ -292,168 +288,3 @@ class Arguments(abc.ABC):
     def _wait(self) -> None:
         with current(self._device.index):
             check(cuda_driver().cuStreamSynchronize(self._stream), "waiting for the stream")
-
-
-def description_of(operation: object, kind: type[AnyDescription]) -> AnyDescription:
-    """The description of an operation of the family of `kind`.
-
-    Raises:
-        ElementTypeError: an operation of another family, or no operation at all.
-    """
-    description = getattr(operation, "description", None)
-    if not isinstance(description, kind):
-        raise ElementTypeError(
-            mismatch(
-                "operation",
-                expected=f"a {kind.__name__.removesuffix('Description')}Operation",
-                got=type(operation).__name__,
-                hint="use the arguments of that operation's family",
-            )
-        )
-    return description
-
-
-def _check_scalars(
-    operation: OperationLike, output_op: EpilogueArguments | None
-) -> EpilogueArguments:
-    if output_op is None:
-        return operation.epilogue_type()
-    if not isinstance(output_op, EpilogueArguments):
-        raise ElementTypeError(
-            mismatch(
-                "output_op",
-                expected="operation.epilogue_type(alpha, beta, ...)",
-                got=repr(output_op),
-                hint="build it with the operation",
-            )
-        )
-    names = operation.description.epilogue.scalar_names
-    if len(output_op.scalars) != len(names):
-        raise ArgumentError(
-            mismatch(
-                "output_op",
-                expected=f"the scalars {names}",
-                got=f"{len(output_op.scalars)}",
-                hint="build it with the epilogue_type of the same operation",
-            )
-        )
-    # Another operation's scalars may be none of this one's: fractions, or beyond its range.
-    checked = operation.epilogue_type(*output_op.scalars)
-    return dataclasses.replace(checked, has_beta=output_op.has_beta)
-
-
-def host_threads(framework: str) -> int:
-    """Threads of a host run whose leading tensor is of `framework`: as many as torch takes for its
-    own work, else as many as OpenMP."""
-    torch = sys.modules.get("torch") if framework == "torch" else None
-    return thread_count() if torch is None else int(torch.get_num_threads())
-
-
-def most_threads() -> int:
-    """Threads of a host run at most, whatever the tensors: the larger of torch's (where it is
-    imported) and OpenMP's."""
-    return max(host_threads("torch"), thread_count())
-
-
-def _common_device(target: Target, views: Mapping[str, TensorView]) -> Device:
-    """The device that the operation runs on."""
-    devices = {view.device for view in views.values()}
-    if target.backend == "x86":
-        if devices != {CPU}:
-            raise ArgumentError(
-                mismatch(
-                    f"tensors of an operation for {target}",
-                    expected="all on cpu",
-                    got=_places(views),
-                    hint="move them to the host, or build the operation for the GPU",
-                )
-            )
-        return CPU
-    if len(devices) > 1:
-        raise ArgumentError(
-            mismatch(
-                f"tensors of an operation for {target}",
-                got=_places(views),
-                expected="all on one GPU, or all on the host",
-                hint="move them to one device",
-            )
-        )
-    device = devices.pop()
-    device = default_device() if device == CPU else device
-    served = target_of_device(device)
-    if served != target.arch:
-        raise ArgumentError(
-            mismatch(
-                f"{device} for an operation",
-                expected=f"a GPU that runs {target.arch}",
-                got=served,
-                hint=f"build the operation for {served!r}",
-            )
-        )
-    return device
-
-
-def _places(views: Mapping[str, TensorView]) -> str:
-    return ", ".join(f"{name} on {view.device}" for name, view in views.items())
-
-
-def check_source(output_op: EpilogueArguments, source: TensorView | None) -> None:
-    """beta without Z is refused: it would scale nothing. So is Z without beta: nobody reads it."""
-    beta = beta_beside(source, output_op.beta if output_op.has_beta else None)
-    if beta != 0 and source is None:
-        raise ArgumentError(
-            mismatch(
-                "Z",
-                expected=f"a tensor, because beta is {beta}",
-                got="None",
-                hint="pass Z, or beta = 0",
-            )
-        )
-
-
-def check_writable(result: TensorView) -> None:
-    """Whether the caller's Y can be written where it lies."""
-    if not result.writable or not result.in_place:
-        refused = "a read-only one"
-        if result.framework == "dlpack":
-            refused += ", or one that its __dlpack__ copies"
-        got = "one in foreign byte order or misaligned" if result.writable else refused
-        raise ArgumentError(
-            mismatch(
-                "Y", expected="a writable tensor", got=got, hint="pass a new contiguous tensor"
-            )
-        )
-    if overlaps_itself(result):
-        raise ArgumentError(
-            mismatch(
-                "Y",
-                expected="a tensor whose elements are all distinct",
-                got=f"shape {result.shape} with strides {result.strides}",
-                hint="pass a new tensor",
-            )
-        )
-
-
-def check_overlap(
-    result: TensorView, inputs: Mapping[str, TensorView], source: TensorView | None
-) -> None:
-    """Y may share no memory with an input; Z is Y exactly, or apart from it."""
-    for name, item in inputs.items():
-        if overlaps(result, item):
-            raise ArgumentError(
-                mismatch(
-                    f"Y and {name}",
-                    expected="separate memory",
-                    got="tensors that overlap",
-                    hint=f"pass another Y, or a copy of {name}",
-                )
-            )
-    if source is not None and not same_elements(result, source) and overlaps(result, source):
-        raise ArgumentError(
-            mismatch(
-                "Y and Z",
-                expected="the same elements or separate memory",
-                got="tensors that overlap in part",
-                hint="pass Y itself as Z, or a copy",
-            )
-        )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import os
+import sys
 import threading
 from typing import Any
 
@@ -91,3 +92,16 @@ def give_back(buffer: HostBuffer) -> None:
     """Keeps the buffer for the next run of this thread, unless it is large."""
     if buffer.nbytes <= _MOST_IDLE_BYTES:
         _idle.buffer = buffer
+
+
+def host_threads(framework: str) -> int:
+    """Threads of a host run whose leading tensor is of `framework`: as many as torch takes for its
+    own work, else as many as OpenMP."""
+    torch = sys.modules.get("torch") if framework == "torch" else None
+    return thread_count() if torch is None else int(torch.get_num_threads())
+
+
+def most_threads() -> int:
+    """Threads of a host run at most, whatever the tensors: the larger of torch's (where it is
+    imported) and OpenMP's."""
+    return max(host_threads("torch"), thread_count())

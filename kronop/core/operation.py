@@ -15,8 +15,9 @@ from dataclasses import MISSING, dataclass, fields
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from kronop import compiler, knobs
-from kronop.args.base import Arguments, most_threads
+from kronop.args.base import Arguments
 from kronop.args.device import default_device
+from kronop.args.host import most_threads
 from kronop.artifacts import Binary, Launch, Source
 from kronop.core import remembered, winners
 from kronop.core.family import Kind

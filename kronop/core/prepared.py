@@ -5,183 +5,35 @@ The second one too, and what it launched is kept as a function of the tensors' a
 on a call with that signature allocates the result, writes the addresses into packed parameters
 and launches them. Whatever could be otherwise goes the long way again.
 
-Operands have slots: those that are given in their order (the last is the result, if it is given),
-then the results that are made, then the scratch memory.
+Slots (see `addressed`) are of the operands that are given, in their order (the last is the result,
+if it is given), then of the results that are made, then of the scratch memory.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kronop import knobs
 from kronop.args import changes, host, signature
-from kronop.args.base import Arguments, host_threads
+from kronop.args.base import Arguments
 from kronop.args.memory import DeviceBuffer
 from kronop.args.overlap import span
-from kronop.args.staging import Form, in_use
+from kronop.args.staging import in_use
 from kronop.args.stream import stream_handle
 from kronop.args.tensor import view
-from kronop.args.view import Device, TensorView, contiguous_strides
-from kronop.artifacts import BlockValue
+from kronop.args.view import Device, contiguous_strides
 from kronop.core import winners
+from kronop.core.addressed import Product, Symbols, UnfitError
 from kronop.core.reach import Reach
 
-# A pointer to slot i reads (i + 1) << 48, plus this so that displacements of both signs fit.
-_SLOT_BITS, _MIDDLE = 48, 1 << 47
 _MOST_CALLS = 512
 # Beyond these the checks cost little beside the work, and the memory of what is kept has a bound.
-_MOST_TENSORS, _MOST_LAUNCHES = 1 << 10, 64
+_MOST_TENSORS = 1 << 10
 _NUMBERS = (float, int)
 
 Key = tuple[Any, ...]
-_Patch = tuple[int, int, int]  # Word of the parameters, slot, and bytes to add to its address.
-# Bytes of the parameters, what writes them, slot, and bytes to add to its address.
-_Blocks = list[tuple[memoryview, BlockValue, int, int]]
-_Ready = tuple[list[tuple[Any, int, int, int]], _Blocks, list[Callable[[int], None]]]
-
-
-class UnfitError(Exception):
-    """A call that is not to be repeated by addresses alone: it copies, or is empty or enormous."""
-
-
-class Symbols:
-    """Places that stand in for memory: what kernels are given tells which operand it is.
-
-    Args:
-        slots: operands' names -> slots; "" is the scratch memory.
-        addresses: of the slots of operands, as they were when the arguments ran.
-        device: where that was.
-
-    Attributes:
-        nbytes: of scratch memory.
-    """
-
-    def __init__(self, slots: Mapping[str, int], addresses: Sequence[int], device: Device) -> None:
-        self.nbytes = 0
-        self._slots, self._addresses, self._device = slots, addresses, device
-
-    @property
-    def lows(self) -> list[int]:
-        """For each slot, the low bits that its symbol has."""
-        return [address % signature.ALIGNMENT for address in self._addresses] + [0]
-
-    def input(self, name: str, item: TensorView, form: Form | None) -> TensorView:
-        if form is not None or item.device != self._device:
-            raise UnfitError
-        return dataclasses.replace(item, pointer=self._symbol(name, item.pointer))
-
-    def _symbol(self, name: str, pointer: int) -> int:
-        slot = self._slots[name]
-        # Another address than the signature's: somebody moved the tensor in between.
-        if pointer != self._addresses[slot]:
-            raise UnfitError
-        return symbol(slot, pointer % signature.ALIGNMENT)
-
-    def output(self, name: str, item: TensorView, form: Form | None, *, read: bool) -> TensorView:
-        return self.input(name, item, form)
-
-    def workspace(self, nbytes: int) -> int:
-        self.nbytes = nbytes
-        return symbol(self._slots[""], 0) if nbytes else 0
-
-
-def symbol(slot: int, low: int) -> int:
-    """What stands for the address of a slot."""
-    return (slot + 1 << _SLOT_BITS) + _MIDDLE + low
-
-
-def patches(parameters: bytes, pointers: Sequence[int], lows: Sequence[int]) -> list[_Patch]:
-    """What makes parameters that were packed over symbols those of a call.
-
-    Args:
-        parameters: packed.
-        pointers: which of their words are addresses; those that are 0 stay so.
-        lows: for each slot, the low bits that its symbol had.
-    """
-    words = memoryview(parameters).cast("Q")
-    return [(at, *_place(words[at], lows)) for at in pointers if words[at]]
-
-
-def _place(symbolic: int, lows: Sequence[int]) -> tuple[int, int]:
-    """The slot of an address over symbols, and what is added to that slot's address."""
-    slot = (symbolic >> _SLOT_BITS) - 1
-    return slot, symbolic - symbol(slot, lows[slot])
-
-
-class Step:
-    """The launches of one product, over addresses.
-
-    Args:
-        arguments: what was run.
-        symbols: where its operands were.
-        make: makes the result; None where it is given.
-    """
-
-    def __init__(
-        self, arguments: Arguments, symbols: Symbols, make: signature.Maker | None = None
-    ) -> None:
-        operation: Any = arguments.operation
-        self.make = make
-        self._device = arguments.device.index
-        served = operation.serve(operation.plan_for(arguments.size, self._device))
-        self._launches = arguments.launches(served, symbols)
-        if not 0 < len(self._launches) <= _MOST_LAUNCHES:
-            raise UnfitError
-        self.scratch_bytes = symbols.nbytes
-        self._kernels = served.kernels
-        self._lows = lows = symbols.lows
-        self._patches = [
-            patches(item.parameters, served.plan.steps[item.step].design.signature.pointers, lows)
-            for item in self._launches
-        ]
-        self.launch = Launches([self]).launch
-
-    def bind(self) -> _Ready:
-        """New launchers: where addresses go in their parameters, and what launches them."""
-        every: list[tuple[Any, int, int, int]] = []
-        blocks: _Blocks = []
-        launchers = []
-        for launch, found in zip(self._launches, self._patches, strict=True):
-            # What blocks hold follows from addresses that are none yet.
-            bare = dataclasses.replace(launch, blocks=()) if launch.blocks else launch
-            launcher, words = self._kernels[launch.step].bind_words(bare, self._device)
-            launchers.append(launcher)
-            every += [(words, *patch) for patch in found]
-            for offset, value in launch.blocks:
-                place = memoryview(words).cast("B")[offset:]
-                blocks.append((place, value, *_place(value.address, self._lows)))
-        return every, blocks, launchers
-
-
-class Launches:
-    """All launches of some steps, over addresses, by any number of threads."""
-
-    def __init__(self, steps: Sequence[Step]) -> None:
-        self._steps = steps
-        # Sets of launchers that no thread uses: each thread takes one, and gives it back.
-        self._ready: list[_Ready] = []
-
-    def launch(self, addresses: Sequence[int], stream: int) -> None:
-        """Launches on `stream` with these addresses in the slots."""
-        try:
-            ready = self._ready.pop()
-        except IndexError:
-            every = [step.bind() for step in self._steps]
-            ready = (
-                [item for own, _, _ in every for item in own],
-                [item for _, own, _ in every for item in own],
-                [launcher for _, _, own in every for launcher in own],
-            )
-        for words, at, slot, displacement in ready[0]:
-            words[at] = addresses[slot] + displacement
-        for place, value, slot, displacement in ready[1]:
-            value.write(place, addresses[slot] + displacement)
-        for launcher in ready[2]:
-            launcher(stream)
-        self._ready.append(ready)
 
 
 class Call:
@@ -191,7 +43,7 @@ class Call:
         tensors: those of a call that ran; not kept.
         addresses: theirs.
         beta: of that call.
-        steps: what it ran.
+        products: what it ran.
         device, framework: of X.
 
     Attributes:
@@ -203,12 +55,12 @@ class Call:
         tensors: Sequence[Any],
         addresses: Sequence[int],
         beta: float,
-        steps: Sequence[Step],
+        products: Sequence[Product],
         device: Device,
         framework: str,
     ) -> None:
         self.knobs = knobs.current()
-        self._steps = tuple(steps)
+        self._products = tuple(products)
         self._is_host, self._device, self._framework = device.is_host, device.index, framework
         self._address = signature.addresser(framework)
         self._make_scratch = None if device.is_host else signature.scratch_maker(framework)
@@ -234,42 +86,44 @@ class Call:
                 self._count_change((given,))
         stream = 0 if self._is_host else stream_handle(None, self._framework, self._device)
         x = result = tensors[0]
-        for step in self._steps:
+        for product in self._products:
             source, result = result, given  # What was made before lives until it has been read.
-            if step.make is not None:
+            if product.make is not None:
                 try:
-                    result = step.make(x)
+                    result = product.make(x)
                 except (MemoryError, RuntimeError):
                     return None
                 address = self._address(result)
                 if not address or address % signature.ALIGNMENT:
                     return None
                 addresses.append(address)
-            if not step.scratch_bytes:
-                step.launch(addresses, stream)
-            elif not self._launch_with_scratch(step, addresses, stream, x):
+            if not product.scratch_bytes:
+                product.launch(addresses, stream)
+            elif not self._launch_with_scratch(product, addresses, stream, x):
                 return None
             del source
         return result
 
-    def _launch_with_scratch(self, step: Step, addresses: list[int], stream: int, x: Any) -> bool:
+    def _launch_with_scratch(
+        self, product: Product, addresses: list[int], stream: int, x: Any
+    ) -> bool:
         """Whether there was memory in the framework's allocator, where it comes from there."""
         if self._is_host:
-            borrowed = host.borrow(step.scratch_bytes)
-            step.launch([*addresses, borrowed.pointer], stream)
+            borrowed = host.borrow(product.scratch_bytes)
+            product.launch([*addresses, borrowed.pointer], stream)
             host.give_back(borrowed)
             return True
         if self._make_scratch is None:
-            buffer = DeviceBuffer(step.scratch_bytes, self._device)
+            buffer = DeviceBuffer(product.scratch_bytes, self._device)
             with in_use([buffer], stream):
-                step.launch([*addresses, buffer.pointer], stream)
+                product.launch([*addresses, buffer.pointer], stream)
             return True
         try:
-            memory = self._make_scratch(x, step.scratch_bytes)
+            memory = self._make_scratch(x, product.scratch_bytes)
         except (MemoryError, RuntimeError):
             return False
         # Freed before its kernels have run: what gets it next follows them on their stream.
-        step.launch([*addresses, self._address(memory)], stream)
+        product.launch([*addresses, self._address(memory)], stream)
         return True
 
     def _may_overlap(self, addresses: Sequence[int]) -> bool:
@@ -297,7 +151,7 @@ class Lesson:
         self._key, self._beta, self._tensors, self._given = key, beta, tensors, addresses
         self._addresses = list(addresses)
         self._x = 0
-        self._steps: list[Step] | None = []
+        self._products: list[Product] | None = []
         self._place: tuple[Device, str] | None = None
 
     def add(self, arguments: Arguments, slots: Mapping[str, int]) -> None:
@@ -306,15 +160,15 @@ class Lesson:
         Args:
             slots: of the operands besides X and Y.
         """
-        if self._steps is None:
+        if self._products is None:
             return
         try:
-            self._steps.append(self._step(arguments, slots))
+            self._products.append(self._product(arguments, slots))
             self._place = arguments.device, arguments.framework
         except UnfitError:
-            self._steps = None
+            self._products = None
 
-    def _step(self, arguments: Arguments, slots: Mapping[str, int]) -> Step:
+    def _product(self, arguments: Arguments, slots: Mapping[str, int]) -> Product:
         result, make = arguments.Y, None
         at = len(self._tensors) - 1
         if result is not self._tensors[at]:
@@ -326,15 +180,15 @@ class Lesson:
             self._addresses.append(item.pointer)
         places = {**slots, "X": self._x, "Y": at, "": len(self._addresses)}
         self._x = at
-        return Step(arguments, Symbols(places, self._addresses, arguments.device), make)
+        return Product(arguments, Symbols(places, self._addresses, arguments.device), make)
 
     def end(self) -> None:
         """Remembers what was noted, or that calls with this signature go the long way."""
         if len(_calls) >= _MOST_CALLS:
             _calls.clear()
         _calls[self._key] = (
-            Call(self._tensors, self._given, self._beta, self._steps, *self._place)
-            if self._steps and self._place
+            Call(self._tensors, self._given, self._beta, self._products, *self._place)
+            if self._products and self._place
             else None
         )
 
@@ -389,7 +243,13 @@ def find(form: object, alpha: Any, beta: Any, tensors: Sequence[Any]) -> Call | 
 
 def surroundings() -> tuple[Any, ...]:
     """What decides a call besides its arguments."""
-    return knobs.current(), host_threads("torch"), host.thread_count(), winners.generation(), _age
+    return (
+        knobs.current(),
+        host.host_threads("torch"),
+        host.thread_count(),
+        winners.generation(),
+        _age,
+    )
 
 
 def _lesson(key: Key, beta: float, tensors: Sequence[Any], addresses: list[int]) -> Lesson | None:
@@ -427,7 +287,7 @@ def recognise(
         alpha,
         beta,
         addresses[-1] == addresses[-2],
-        host_threads("torch"),
+        host.host_threads("torch"),
         host.thread_count(),
         winners.generation(),
         *facts,

@@ -21,7 +21,8 @@ from kronop.args.stream import stream_handle
 from kronop.args.tensor import view
 from kronop.args.view import Device
 from kronop.core import prepared
-from kronop.core.prepared import Key, Launches, Step, Symbols, UnfitError, surroundings, symbol
+from kronop.core.addressed import Launches, Product, Symbols, UnfitError, symbol
+from kronop.core.prepared import Key, surroundings
 from kronop.core.reach import Reach
 
 __all__ = [
@@ -90,7 +91,7 @@ class Program:
     """What was launched, over addresses.
 
     Args:
-        steps: in their order.
+        products: in their order.
         makers: of the results.
         make_scratch: of the scratch memory; None where there is none.
         reach: of the tensors given.
@@ -102,7 +103,7 @@ class Program:
 
     def __init__(
         self,
-        steps: Sequence[Step],
+        products: Sequence[Product],
         makers: Sequence[Maker],
         make_scratch: Maker | None,
         reach: Reach,
@@ -110,7 +111,7 @@ class Program:
         framework: str,
     ) -> None:
         self.knobs = knobs.current()
-        self._launch, self._results = Launches(steps).launch, len(makers)
+        self._launch, self._results = Launches(products).launch, len(makers)
         self._makers = [*makers] if make_scratch is None else [*makers, make_scratch]
         self._reach = reach
         self._is_host, self._device, self._framework = device.is_host, device.index, framework
@@ -194,11 +195,11 @@ class Recording:
             ends.append((slot, high - item.pointer))
         for tensor in scratch:
             regions.add_scratch(*span(view(tensor, "")))
-        steps = [Step(arguments, regions) for arguments in self._calls]
+        products = [Product(arguments, regions) for arguments in self._calls]
         nbytes = regions.scratch_bytes
         maker = (lambda like: make_scratch(like, nbytes)) if nbytes else None
         reach, makers = Reach(every, ends[:given]), [make for _, make in results]
-        return Program(steps, makers, maker, reach, first.device, first.framework)
+        return Program(products, makers, maker, reach, first.device, first.framework)
 
 
 # By signature; None for those that have to go the long way. See `prepared` for threads.

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kronop.args import base
+from kronop.args import host
 from kronop.args.tensor import describe, view
 from kronop.descriptions.datatype import ColumnMajor, float32, float64, int32
 from kronop.descriptions.tensor import TensorDescription
@@ -558,10 +558,10 @@ def test_scratch_is_asked_for_as_many_threads_as_a_run_takes(
 ) -> None:
     torch = pytest.importorskip("torch")
     operation = OperationDouble(kron(FACTORS))
-    monkeypatch.setattr(base, "thread_count", lambda: 3)
+    monkeypatch.setattr(host, "thread_count", lambda: 3)
     for threads in (2, 5):
         monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
-        assert base.most_threads() == max(threads, 3)
+        assert host.most_threads() == max(threads, 3)
         for convert, expected in ((np.asarray, 3), (torch.asarray, threads)):
             good = _good()
             KronMatmulArguments(

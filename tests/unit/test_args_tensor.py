@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kronop.args import host
-from kronop.args.base import check_writable
+from kronop.args.checks import check_writable
 from kronop.args.overlap import overlaps, overlaps_itself
 from kronop.args.stream import stream_handle, torch_stream
 from kronop.args.tensor import check_promise, describe, empty, view

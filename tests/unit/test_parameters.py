@@ -20,7 +20,7 @@ from kronop.artifacts import (
     Scalar,
     Source,
 )
-from kronop.core import prepared
+from kronop.core import addressed
 from kronop.target import Target
 
 _SIGNATURE = KernelSignature(
@@ -88,11 +88,16 @@ def test_a_kernel_reads_what_is_packed(kernel: Any) -> None:
 
 def test_repeated_calls_write_blocks_anew(kernel: Any) -> None:
     lows = [0, 8]
-    launch = _launch(*(prepared.symbol(slot, low) for slot, low in enumerate(lows)))
-    step: Any = object.__new__(prepared.Step)
-    step._launches, step._kernels, step._device, step._lows = [launch], [kernel], 0, lows
-    step._patches = [prepared.patches(launch.parameters, _SIGNATURE.pointers, lows)]
-    launches = prepared.Launches([step])
+    launch = _launch(*(addressed.symbol(slot, low) for slot, low in enumerate(lows)))
+    product: Any = object.__new__(addressed.Product)
+    product._launches, product._kernels, product._device, product._lows = (
+        [launch],
+        [kernel],
+        0,
+        lows,
+    )
+    product._patches = [addressed.patches(launch.parameters, _SIGNATURE.pointers, lows)]
+    launches = addressed.Launches([product])
     for shift in (1.0, 100.0):
         x, y = np.arange(8.0) + shift, np.full(4, np.nan)
         launches.launch([x.ctypes.data, y.ctypes.data + 8], 0)

@@ -16,7 +16,7 @@ import kronop
 from kronop.args import host, memory, signature
 from kronop.args.staging import Placement
 from kronop.args.view import CPU, Device
-from kronop.core import prepared
+from kronop.core import addressed, prepared
 from tests import support
 from tests.test_properties import _gradient_problems, _kron_problems, _ksparse_problems
 from tests.unit.gpu_double import Driver, gpu
@@ -113,14 +113,14 @@ def _check(operation: Any, build: Any, tensors: dict[str, Any]) -> None:
     first, second = build(tensors), build(others)
     addresses = [item.ctypes.data for item in tensors.values()]
     if not first.rows and not hasattr(operation.description, "tied"):
-        with pytest.raises(prepared.UnfitError):
-            prepared.Step(first, prepared.Symbols(slots, addresses, device))
+        with pytest.raises(addressed.UnfitError):
+            addressed.Product(first, addressed.Symbols(slots, addresses, device))
         return
     if len(getattr(first, "_batch", ())) > 4:  # Some of these are copied.
         return
     try:
-        step = prepared.Step(first, prepared.Symbols(slots, addresses, device))
-    except prepared.UnfitError:
+        product = addressed.Product(first, addressed.Symbols(slots, addresses, device))
+    except addressed.UnfitError:
         placement = Placement(device)
         first.launches(operation, placement)
         assert placement.before or placement.after
@@ -128,8 +128,8 @@ def _check(operation: Any, build: Any, tensors: dict[str, Any]) -> None:
     memory = _Scratch(device)
     expected = second.launches(operation, memory)
     scratch = memory.address
-    assert bool(scratch) == bool(step.scratch_bytes)
-    step.launch([*(item.ctypes.data for item in others.values()), scratch], 7)
+    assert bool(scratch) == bool(product.scratch_bytes)
+    product.launch([*(item.ctypes.data for item in others.values()), scratch], 7)
     assert kernel.seen == [
         (item.parameters, item.step, item.grid, item.block, item.shared_bytes, 7)
         for item in expected
@@ -364,13 +364,13 @@ def _call_with_scratch(framework: str) -> tuple[_Kernel, Any, Any, list[int]]:
     addresses = [0 if item is None else item.ctypes.data for item in given]
     slots = {f"factors[{index}]": 1 + index for index in range(5)}
     slots |= {"X": 0, "Y": len(given) - 1, "": len(given)}
-    symbols = prepared.Symbols(slots, addresses, Device("cuda", 0))
-    step = prepared.Step(arguments, symbols)
-    assert step.scratch_bytes
+    symbols = addressed.Symbols(slots, addresses, Device("cuda", 0))
+    product = addressed.Product(arguments, symbols)
+    assert product.scratch_bytes
     if framework == "torch":
         torch = pytest.importorskip("torch")
         given = [None if item is None else torch.from_numpy(item) for item in given]
-    call = prepared.Call(given, addresses, 0.0, [step], Device("cuda", 0), framework)
+    call = prepared.Call(given, addresses, 0.0, [product], Device("cuda", 0), framework)
     return kernel, call, given, addresses
 
 
@@ -381,13 +381,13 @@ def test_scratch_memory_of_a_gpu_is_given_back_or_stays_with_the_graph(
     kernel, call, given, addresses = _call_with_scratch("numpy")
     if captured:
         gpu.capturing.add(0)
-    (step,) = call._steps
+    (product,) = call._products
     launches = len(_operation_with_scratch().plan.steps)
     for _ in range(3):
         assert call.run(given, list(addresses)) is given[-1]
     assert len(kernel.seen) == 3 * launches
     assert len(memory._captured) == (3 if captured else 0)
-    assert kronop.get_allocated_size() == len(memory._captured) * step.scratch_bytes
+    assert kronop.get_allocated_size() == len(memory._captured) * product.scratch_bytes
 
 
 def test_scratch_memory_of_torchs_tensors_is_torchs(
@@ -404,7 +404,7 @@ def test_scratch_memory_of_torchs_tensors_is_torchs(
     monkeypatch.setattr(call, "_make_scratch", keep)
     assert call.run(given, list(addresses)) is given[-1]
     (item,) = made
-    assert item.nbytes == call._steps[0].scratch_bytes
+    assert item.nbytes == call._products[0].scratch_bytes
     low, high = item.data_ptr(), item.data_ptr() + item.nbytes
     words = [word for seen in kernel.seen for word in np.frombuffer(seen[0], np.uint64)]
     assert any(low <= word < high for word in words)

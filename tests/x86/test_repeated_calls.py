@@ -319,7 +319,7 @@ def test_threads_of_torch_are_those_of_now(counter: _Counter) -> None:
             assert torch.equal(result, _long_way(lambda: kronop.gemkm(x, factors)))
     finally:
         torch.set_num_threads(before)
-    used = {call._steps[0]._launches[0].parameters for call in prepared._calls.values() if call}
+    used = {call._products[0]._launches[0].parameters for call in prepared._calls.values() if call}
     assert len(used) == 2
 
 
@@ -341,7 +341,7 @@ def test_a_new_winner_runs(counter: _Counter, monkeypatch: pytest.MonkeyPatch) -
         _warm(lambda: kronop.gemkm(x, factors)), expected, rtol=1e-4, atol=1e-4
     )
     assert counter.repeated == before + 2
-    second = [call._steps[0]._kernels[0].entry for call in prepared._calls.values() if call]
+    second = [call._products[0]._kernels[0].entry for call in prepared._calls.values() if call]
     assert len(second) == 2
 
 
@@ -397,7 +397,7 @@ def test_threads_do_not_share_launches(counter: _Counter) -> None:
     assert not wrong
     for call in prepared._calls.values():
         assert call is not None
-        assert all(len(step.launch.__self__._ready) <= 6 for step in call._steps)
+        assert all(len(product.launch.__self__._ready) <= 6 for product in call._products)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")

@@ -7,7 +7,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from kronop.args.base import Arguments, OperationLike, Places, check_source, description_of
+from kronop.args.base import Arguments, OperationLike, Places
+from kronop.args.checks import check_source, description_of
 from kronop.args.overlap import same_elements
 from kronop.args.staging import Form, form_for
 from kronop.args.strides import Loops, broadcast_shapes, broadcast_strides, collapse, flat_stride

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kronop.args.base import OperationLike, Places, description_of
+from kronop.args.base import OperationLike, Places
+from kronop.args.checks import description_of
 from kronop.descriptions.epilogue import EpilogueArguments
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.families.ksparse.arguments import SparseArguments

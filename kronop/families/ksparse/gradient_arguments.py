@@ -5,14 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kronop.args.base import (
-    Arguments,
-    OperationLike,
-    Places,
-    Planned,
-    check_source,
-    description_of,
-)
+from kronop.args.base import Arguments, OperationLike, Places, Planned
+from kronop.args.checks import check_source, description_of
 from kronop.args.overlap import same_elements
 from kronop.args.staging import form_for
 from kronop.args.tensor import check_promise, empty, view

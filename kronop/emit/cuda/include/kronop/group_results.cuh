@@ -207,8 +207,7 @@ struct GroupStores {
       const bool there = bias && n < place.outputs && lane < place.lanes;
       to[i] = there ? bias[place.bias + n * parameters.produced_bias + lane * parameters.lane_bias] : Output{};
     }
-    wait_for_warp();
-    if (threadIdx.x % 32 == 0) barriers.shifts_filled.arrive();
+    barriers.shifts_filled.arrive();
   }
   // A warp has units of its own, or a share of the parts of each.
   static constexpr bool kShared = Room::kOfTeam == 1;
@@ -311,7 +310,7 @@ KRONOP_INLINE void store_results(const Parameters& parameters, GroupBarriers<Ste
 #pragma unroll 1
   for (TileWalk<Step, Parameters> walk(parameters); walk.more(); walk.advance()) {
     if (walk.part != had && (parameters.z || parameters.bias)) {
-      // When all warps have brought those before, nobody reads those before them any more.
+      // When all threads have brought those before, nobody reads those before them any more.
       if (had >= 0) {
         barriers.shifts_filled.wait(shift.parity);
         shift.advance();

@@ -83,7 +83,7 @@ struct GroupBarriers {
       results_filled[unit].begin(users / GroupTiles<Step>::kUnits);
       results_free[unit].begin(Step::kPartM * 4 / kTeamRows);
     }
-    shifts_filled.begin(kTeam / 32);
+    shifts_filled.begin(kTeam);
   }
 };
 

@@ -1,0 +1,172 @@
+"""What is checked of all families' operands and scalars before anything runs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, TypeVar
+
+from kronop.args.device import default_device, target_of_device
+from kronop.args.overlap import overlaps, overlaps_itself, same_elements
+from kronop.args.view import CPU, Device, TensorView
+from kronop.descriptions.epilogue import EpilogueArguments
+from kronop.descriptions.shared import beta_beside
+from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.target import Target
+
+if TYPE_CHECKING:
+    from kronop.args.base import OperationLike
+
+AnyDescription = TypeVar("AnyDescription")
+
+
+def description_of(operation: object, kind: type[AnyDescription]) -> AnyDescription:
+    """The description of an operation of the family of `kind`.
+
+    Raises:
+        ElementTypeError: an operation of another family, or no operation at all.
+    """
+    description = getattr(operation, "description", None)
+    if not isinstance(description, kind):
+        raise ElementTypeError(
+            mismatch(
+                "operation",
+                expected=f"a {kind.__name__.removesuffix('Description')}Operation",
+                got=type(operation).__name__,
+                hint="use the arguments of that operation's family",
+            )
+        )
+    return description
+
+
+def check_scalars(
+    operation: OperationLike, output_op: EpilogueArguments | None
+) -> EpilogueArguments:
+    if output_op is None:
+        return operation.epilogue_type()
+    if not isinstance(output_op, EpilogueArguments):
+        raise ElementTypeError(
+            mismatch(
+                "output_op",
+                expected="operation.epilogue_type(alpha, beta, ...)",
+                got=repr(output_op),
+                hint="build it with the operation",
+            )
+        )
+    names = operation.description.epilogue.scalar_names
+    if len(output_op.scalars) != len(names):
+        raise ArgumentError(
+            mismatch(
+                "output_op",
+                expected=f"the scalars {names}",
+                got=f"{len(output_op.scalars)}",
+                hint="build it with the epilogue_type of the same operation",
+            )
+        )
+    # Another operation's scalars may be none of this one's: fractions, or beyond its range.
+    checked = operation.epilogue_type(*output_op.scalars)
+    return dataclasses.replace(checked, has_beta=output_op.has_beta)
+
+
+def common_device(target: Target, views: Mapping[str, TensorView]) -> Device:
+    """The device that the operation runs on."""
+    devices = {view.device for view in views.values()}
+    if target.backend == "x86":
+        if devices != {CPU}:
+            raise ArgumentError(
+                mismatch(
+                    f"tensors of an operation for {target}",
+                    expected="all on cpu",
+                    got=_told(views),
+                    hint="move them to the host, or build the operation for the GPU",
+                )
+            )
+        return CPU
+    if len(devices) > 1:
+        raise ArgumentError(
+            mismatch(
+                f"tensors of an operation for {target}",
+                got=_told(views),
+                expected="all on one GPU, or all on the host",
+                hint="move them to one device",
+            )
+        )
+    device = devices.pop()
+    device = default_device() if device == CPU else device
+    served = target_of_device(device)
+    if served != target.arch:
+        raise ArgumentError(
+            mismatch(
+                f"{device} for an operation",
+                expected=f"a GPU that runs {target.arch}",
+                got=served,
+                hint=f"build the operation for {served!r}",
+            )
+        )
+    return device
+
+
+def _told(views: Mapping[str, TensorView]) -> str:
+    return ", ".join(f"{name} on {view.device}" for name, view in views.items())
+
+
+def check_source(output_op: EpilogueArguments, source: TensorView | None) -> None:
+    """beta without Z is refused: it would scale nothing. So is Z without beta: nobody reads it."""
+    beta = beta_beside(source, output_op.beta if output_op.has_beta else None)
+    if beta != 0 and source is None:
+        raise ArgumentError(
+            mismatch(
+                "Z",
+                expected=f"a tensor, because beta is {beta}",
+                got="None",
+                hint="pass Z, or beta = 0",
+            )
+        )
+
+
+def check_writable(result: TensorView) -> None:
+    """Whether the caller's Y can be written where it lies."""
+    if not result.writable or not result.in_place:
+        refused = "a read-only one"
+        if result.framework == "dlpack":
+            refused += ", or one that its __dlpack__ copies"
+        got = "one in foreign byte order or misaligned" if result.writable else refused
+        raise ArgumentError(
+            mismatch(
+                "Y", expected="a writable tensor", got=got, hint="pass a new contiguous tensor"
+            )
+        )
+    if overlaps_itself(result):
+        raise ArgumentError(
+            mismatch(
+                "Y",
+                expected="a tensor whose elements are all distinct",
+                got=f"shape {result.shape} with strides {result.strides}",
+                hint="pass a new tensor",
+            )
+        )
+
+
+def check_overlap(
+    result: TensorView, inputs: Mapping[str, TensorView], source: TensorView | None
+) -> None:
+    """Y may share no memory with an input; Z is Y exactly, or apart from it."""
+    for name, item in inputs.items():
+        if overlaps(result, item):
+            raise ArgumentError(
+                mismatch(
+                    f"Y and {name}",
+                    expected="separate memory",
+                    got="tensors that overlap",
+                    hint=f"pass another Y, or a copy of {name}",
+                )
+            )
+    if source is not None and not same_elements(result, source) and overlaps(result, source):
+        raise ArgumentError(
+            mismatch(
+                "Y and Z",
+                expected="the same elements or separate memory",
+                got="tensors that overlap in part",
+                hint="pass Y itself as Z, or a copy",
+            )
+        )

@@ -1,0 +1,103 @@
+"""What came of tuning: the candidates with their times, and which of them is kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from kronop.size import Size
+
+# A smaller gain is as likely noise: the planner's choice stays.
+_LEAST_GAIN = 0.02
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of a candidate.
+
+    Attributes:
+        place: its rank by the planner's cost model, from 0.
+        name: what its steps do.
+        milliseconds: time of a run: the median of rounds on a GPU, their least on a CPU; None where
+            it was skipped.
+        reason: why it was skipped; empty where it was not.
+    """
+
+    place: int
+    name: str
+    milliseconds: float | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuningReport:
+    """The candidates with their times.
+
+    Attributes:
+        operation: its name.
+        device: what it was measured on.
+        size: of the arguments: rows in all (M times the batch).
+        bucket: the winner serves sizes of that bucket: from so many rows to one less than twice as
+            many.
+        outcomes: one per candidate, in the planner's order; the first is the untuned choice.
+    """
+
+    operation: str
+    device: str
+    size: Size
+    bucket: Size
+    outcomes: tuple[Outcome, ...]
+
+    @property
+    def rows(self) -> Any:
+        """The size, where that is rows."""
+        return self.size
+
+    @property
+    def ranked(self) -> tuple[Outcome, ...]:
+        """Those that were measured, the fastest first."""
+        measured = [item for item in self.outcomes if item.milliseconds is not None]
+        return tuple(sorted(measured, key=milliseconds_of))
+
+    @property
+    def best(self) -> Outcome:
+        return self.ranked[0]
+
+    @property
+    def kept(self) -> Outcome:
+        """What runs from now on: the best, unless it gains too little to be told from noise."""
+        return self.best if self.gain >= _LEAST_GAIN else self.outcomes[0]
+
+    @property
+    def untuned_rank(self) -> int:
+        """Place of the planner's choice among the times, from 1."""
+        return 1 + self.ranked.index(self.outcomes[0])
+
+    @property
+    def gain(self) -> float:
+        """Time of the planner's choice over the best, less 1: 0.1 where tuning gained 10 %."""
+        return milliseconds_of(self.outcomes[0]) / milliseconds_of(self.best) - 1
+
+    def __str__(self) -> str:
+        best = self.best
+        lines = [
+            f"{self.operation}",
+            f"{self.size.told()} (kept for {self.bucket.served()}) on {self.device}",
+        ]
+        for item in self.outcomes:
+            told = f"skipped: {item.reason}"
+            if item.milliseconds is not None:
+                share = item.milliseconds / milliseconds_of(best)
+                told = f"{item.milliseconds:10.4f} ms  {share:6.2f}" + " *" * (item is self.kept)
+            lines.append(f"{item.place:3}  {told:24}  {item.name}")
+        lines.append(
+            f"the planner's choice ranks {self.untuned_rank} of {len(self.ranked)};"
+            f" tuning gained {self.gain:.1%}"
+            " (* runs from now on)"
+        )
+        return "\n".join(lines)
+
+
+def milliseconds_of(item: Outcome) -> float:
+    assert item.milliseconds is not None
+    return item.milliseconds

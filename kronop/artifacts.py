@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 import functools
 import struct
-import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NoReturn, Protocol, cast
@@ -167,7 +166,8 @@ class KernelSignature:
     """The ABI of a kernel's only parameter: a struct of 8-byte scalars and of blocks, which are
     aligned as they say.
 
-    It is the one source: emitters print `static_asserts`, arguments are packed by `pack`.
+    It is the one source: arguments are packed by `pack`, emitted text asserts the size, and a test
+    holds every struct in a header to its signature, member by member.
     """
 
     struct_name: str
@@ -189,27 +189,6 @@ class KernelSignature:
     def offsets(self) -> dict[str, int]:
         """Byte offset of each field."""
         return dict(_offsets(self))
-
-    def static_asserts(self, struct_type: str) -> str:
-        """C++20 lines that hold the struct in the header to this signature.
-
-        Designated initialisers must name members in their order; with that and each member's size
-        and alignment the layout is settled. (NVRTC 13.0 has no offsetof.)
-        """
-        order = ", ".join(f".{item.name} = {{}}" for item in self.fields)
-        sizes = [f"sizeof({struct_type}::{item.name}) == {_bytes(item)}" for item in self.fields]
-        aligned = [
-            f"alignof(decltype({struct_type}::{item.name})) == {item.align}"
-            for item in self.fields
-            if isinstance(item, Block)
-        ]
-        return "\n".join(
-            textwrap.fill(line, 100, subsequent_indent="    ", break_long_words=False)
-            for line in (
-                f"static_assert(sizeof({struct_type}{{{order}}}) == {self.size});",
-                f"static_assert({' && '.join([*sizes, *aligned])});",
-            )
-        )
 
     def pack(self, values: Mapping[str, Value]) -> bytes:
         """The struct's bytes. Arrays may be shorter than their field; the rest is zero, and so are

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 import kronop
 from kronop import families
@@ -25,21 +26,22 @@ def table() -> str:
     lines = ["| family | target | element types |", "| --- | --- | --- |"]
     for kind in (kind for family in families.FAMILIES for kind in family.kinds):
         for target in map(kronop.Target.parse, _TARGETS):
-            types = [item.name for item in TENSOR_TYPES.values() if _supported(kind, item, target)]
+            types = [item.name for item in TENSOR_TYPES.values() if sample(kind, item, target)]
             if types:
                 lines.append(f"| {kind.name} | {target} | {', '.join(types)} |")
     return "\n".join(lines)
 
 
-def _supported(kind: Kind, element: DataType, target: kronop.Target) -> bool:
+def sample(kind: Kind, element: DataType, target: kronop.Target) -> Any:
+    """The description of a small operation of a kind; None where there is none."""
     if target.backend not in kind.emitters:
-        return False
+        return None
     emitter = kind.emitter(target)
     try:
         description = _description(kind, element, emitter.instruction(element, target))
     except (kronop.DescriptionError, kronop.ElementTypeError):
-        return False
-    return bool(emitter.supports(description, target))
+        return None
+    return description if emitter.supports(description, target) else None
 
 
 def _description(kind: Kind, element: DataType, math: kronop.MathInstruction) -> object:

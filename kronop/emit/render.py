@@ -53,7 +53,7 @@ def _text(step: Step, made: Instantiation, backend: str) -> str:
             f'#include "{made.header}"',
             "",
             f"using Parameters = {made.parameters};",
-            design.signature.static_asserts("Parameters"),
+            f"static_assert(sizeof(Parameters) == {design.signature.size});",
             "",
             *_LOCAL[backend][0],
             *([] if design.epilogue is None else [_functor(design.epilogue), ""]),

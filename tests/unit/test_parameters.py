@@ -22,6 +22,7 @@ from kronop.artifacts import (
 )
 from kronop.core import addressed
 from kronop.target import Target
+from tests import abi
 
 _SIGNATURE = KernelSignature(
     "Parameters",
@@ -36,7 +37,7 @@ _TEXT = f"""
 struct alignas(64) Window {{ const double* data; long long first; }};
 struct Pair {{ double scale; int count; }};
 struct Parameters {{ double* y; Window window; long long sizes[3]; Pair pair; }};
-{_SIGNATURE.static_asserts("Parameters")}
+{abi.static_asserts(_SIGNATURE, "Parameters")}
 extern "C" int windowed(const void* given, int) {{
   const auto& p = *static_cast<const Parameters*>(given);
   for (int i = 0; i < p.pair.count; ++i)

@@ -2,24 +2,7 @@
 #include "kronop/kron_mma.cuh"
 
 using Parameters = kronop::KronTileParameters<double, 1>;
-static_assert(sizeof(Parameters{.x = {}, .y = {}, .z = {}, .x_vector = {}, .y_vector = {}, .tiles =
-    {}, .outer_extent = {}, .outer_x = {}, .outer_y = {}, .outer_z = {}, .inner_extent = {},
-    .inner_x = {}, .inner_y = {}, .inner_z = {}, .digit_x = {}, .digit_y = {}, .digit_z = {},
-    .batch_extent = {}, .batch_x = {}, .batch_y = {}, .batch_z = {}, .factor = {}, .factor_row = {},
-    .factor_column = {}, .factor_batch = {}, .scalars = {}}) == 400);
-static_assert(sizeof(Parameters::x) == 8 && sizeof(Parameters::y) == 8 && sizeof(Parameters::z) == 8
-    && sizeof(Parameters::x_vector) == 8 && sizeof(Parameters::y_vector) == 8 &&
-    sizeof(Parameters::tiles) == 24 && sizeof(Parameters::outer_extent) == 16 &&
-    sizeof(Parameters::outer_x) == 16 && sizeof(Parameters::outer_y) == 16 &&
-    sizeof(Parameters::outer_z) == 16 && sizeof(Parameters::inner_extent) == 8 &&
-    sizeof(Parameters::inner_x) == 8 && sizeof(Parameters::inner_y) == 8 &&
-    sizeof(Parameters::inner_z) == 8 && sizeof(Parameters::digit_x) == 8 &&
-    sizeof(Parameters::digit_y) == 8 && sizeof(Parameters::digit_z) == 8 &&
-    sizeof(Parameters::batch_extent) == 32 && sizeof(Parameters::batch_x) == 32 &&
-    sizeof(Parameters::batch_y) == 32 && sizeof(Parameters::batch_z) == 32 &&
-    sizeof(Parameters::factor) == 8 && sizeof(Parameters::factor_row) == 8 &&
-    sizeof(Parameters::factor_column) == 8 && sizeof(Parameters::factor_batch) == 32 &&
-    sizeof(Parameters::scalars) == 32);
+static_assert(sizeof(Parameters) == 400);
 
 struct Step {
   using Input = float;
@@ -91,24 +74,7 @@ kron_f32_128x128_mma_r_d0of2_s0of2_f32_linear_sm_90a(const __grid_constant__ Par
 #include "kronop/kron_mma.cuh"
 
 using Parameters = kronop::KronTileParameters<double, 1>;
-static_assert(sizeof(Parameters{.x = {}, .y = {}, .z = {}, .x_vector = {}, .y_vector = {}, .tiles =
-    {}, .outer_extent = {}, .outer_x = {}, .outer_y = {}, .outer_z = {}, .inner_extent = {},
-    .inner_x = {}, .inner_y = {}, .inner_z = {}, .digit_x = {}, .digit_y = {}, .digit_z = {},
-    .batch_extent = {}, .batch_x = {}, .batch_y = {}, .batch_z = {}, .factor = {}, .factor_row = {},
-    .factor_column = {}, .factor_batch = {}, .scalars = {}}) == 400);
-static_assert(sizeof(Parameters::x) == 8 && sizeof(Parameters::y) == 8 && sizeof(Parameters::z) == 8
-    && sizeof(Parameters::x_vector) == 8 && sizeof(Parameters::y_vector) == 8 &&
-    sizeof(Parameters::tiles) == 24 && sizeof(Parameters::outer_extent) == 16 &&
-    sizeof(Parameters::outer_x) == 16 && sizeof(Parameters::outer_y) == 16 &&
-    sizeof(Parameters::outer_z) == 16 && sizeof(Parameters::inner_extent) == 8 &&
-    sizeof(Parameters::inner_x) == 8 && sizeof(Parameters::inner_y) == 8 &&
-    sizeof(Parameters::inner_z) == 8 && sizeof(Parameters::digit_x) == 8 &&
-    sizeof(Parameters::digit_y) == 8 && sizeof(Parameters::digit_z) == 8 &&
-    sizeof(Parameters::batch_extent) == 32 && sizeof(Parameters::batch_x) == 32 &&
-    sizeof(Parameters::batch_y) == 32 && sizeof(Parameters::batch_z) == 32 &&
-    sizeof(Parameters::factor) == 8 && sizeof(Parameters::factor_row) == 8 &&
-    sizeof(Parameters::factor_column) == 8 && sizeof(Parameters::factor_batch) == 32 &&
-    sizeof(Parameters::scalars) == 32);
+static_assert(sizeof(Parameters) == 400);
 
 struct Epilogue {
   using Compute = float;

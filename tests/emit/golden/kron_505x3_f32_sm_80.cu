@@ -2,26 +2,7 @@
 #include "kronop/contract.cuh"
 
 using Parameters = kronop::ContractParameters<double>;
-static_assert(sizeof(Parameters{.x = {}, .w = {}, .y = {}, .z = {}, .bias = {}, .x_vector = {},
-    .w_vector = {}, .y_vector = {}, .row_extent = {}, .row_x = {}, .row_y = {}, .row_z = {},
-    .contracted_x = {}, .contracted_w = {}, .produced_w = {}, .produced_y = {}, .produced_z = {},
-    .produced_bias = {}, .lane_extent = {}, .lane_x = {}, .lane_w = {}, .lane_y = {}, .lane_z = {},
-    .lane_bias = {}, .group_extent = {}, .group_x = {}, .group_w = {}, .group_y = {}, .group_z = {},
-    .group_bias = {}, .scalars = {}}) == 480);
-static_assert(sizeof(Parameters::x) == 8 && sizeof(Parameters::w) == 8 && sizeof(Parameters::y) == 8
-    && sizeof(Parameters::z) == 8 && sizeof(Parameters::bias) == 8 && sizeof(Parameters::x_vector)
-    == 8 && sizeof(Parameters::w_vector) == 8 && sizeof(Parameters::y_vector) == 8 &&
-    sizeof(Parameters::row_extent) == 24 && sizeof(Parameters::row_x) == 24 &&
-    sizeof(Parameters::row_y) == 24 && sizeof(Parameters::row_z) == 24 &&
-    sizeof(Parameters::contracted_x) == 8 && sizeof(Parameters::contracted_w) == 8 &&
-    sizeof(Parameters::produced_w) == 8 && sizeof(Parameters::produced_y) == 8 &&
-    sizeof(Parameters::produced_z) == 8 && sizeof(Parameters::produced_bias) == 8 &&
-    sizeof(Parameters::lane_extent) == 8 && sizeof(Parameters::lane_x) == 8 &&
-    sizeof(Parameters::lane_w) == 8 && sizeof(Parameters::lane_y) == 8 && sizeof(Parameters::lane_z)
-    == 8 && sizeof(Parameters::lane_bias) == 8 && sizeof(Parameters::group_extent) == 32 &&
-    sizeof(Parameters::group_x) == 32 && sizeof(Parameters::group_w) == 32 &&
-    sizeof(Parameters::group_y) == 32 && sizeof(Parameters::group_z) == 32 &&
-    sizeof(Parameters::group_bias) == 32 && sizeof(Parameters::scalars) == 32);
+static_assert(sizeof(Parameters) == 480);
 
 struct Epilogue {
   using Compute = float;

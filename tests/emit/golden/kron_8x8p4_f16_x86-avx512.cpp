@@ -2,22 +2,7 @@
 #include "kronop_x86/kron.hpp"
 
 using Parameters = kronop::KronParameters<4, 2, double>;
-static_assert(sizeof(Parameters{.x = {}, .z = {}, .y = {}, .workspace = {}, .rows = {}, .row_tile =
-    {}, .threads = {}, .together = {}, .plain = {}, .stream = {}, .ahead = {}, .batch = {},
-    .x_strides = {}, .x_batch = {}, .z_strides = {}, .z_batch = {}, .y_strides = {}, .y_batch = {},
-    .slice = {}, .factors = {}, .factor_row = {}, .factor_column = {}, .factor_batch = {}, .scalars
-    = {}}) == 512);
-static_assert(sizeof(Parameters::x) == 8 && sizeof(Parameters::z) == 8 && sizeof(Parameters::y) == 8
-    && sizeof(Parameters::workspace) == 8 && sizeof(Parameters::rows) == 8 &&
-    sizeof(Parameters::row_tile) == 8 && sizeof(Parameters::threads) == 8 &&
-    sizeof(Parameters::together) == 8 && sizeof(Parameters::plain) == 8 &&
-    sizeof(Parameters::stream) == 8 && sizeof(Parameters::ahead) == 8 && sizeof(Parameters::batch)
-    == 32 && sizeof(Parameters::x_strides) == 16 && sizeof(Parameters::x_batch) == 32 &&
-    sizeof(Parameters::z_strides) == 16 && sizeof(Parameters::z_batch) == 32 &&
-    sizeof(Parameters::y_strides) == 16 && sizeof(Parameters::y_batch) == 32 &&
-    sizeof(Parameters::slice) == 8 && sizeof(Parameters::factors) == 32 &&
-    sizeof(Parameters::factor_row) == 32 && sizeof(Parameters::factor_column) == 32 &&
-    sizeof(Parameters::factor_batch) == 128 && sizeof(Parameters::scalars) == 16);
+static_assert(sizeof(Parameters) == 512);
 
 namespace {
 struct Epilogue {

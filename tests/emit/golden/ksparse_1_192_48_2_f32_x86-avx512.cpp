@@ -2,19 +2,7 @@
 #include "kronop_x86/ksparse.hpp"
 
 using Parameters = kronop::KSparseParameters<2, double>;
-static_assert(sizeof(Parameters{.x = {}, .weights = {}, .z = {}, .bias = {}, .y = {}, .workspace =
-    {}, .rows = {}, .row_tile = {}, .threads = {}, .stream = {}, .ahead = {}, .x_strides = {},
-    .z_strides = {}, .y_strides = {}, .weight_strides = {}, .bias_stride = {}, .slice = {}, .scalars
-    = {}}) == 200);
-static_assert(sizeof(Parameters::x) == 8 && sizeof(Parameters::weights) == 8 &&
-    sizeof(Parameters::z) == 8 && sizeof(Parameters::bias) == 8 && sizeof(Parameters::y) == 8 &&
-    sizeof(Parameters::workspace) == 8 && sizeof(Parameters::rows) == 8 &&
-    sizeof(Parameters::row_tile) == 8 && sizeof(Parameters::threads) == 8 &&
-    sizeof(Parameters::stream) == 8 && sizeof(Parameters::ahead) == 8 &&
-    sizeof(Parameters::x_strides) == 16 && sizeof(Parameters::z_strides) == 16 &&
-    sizeof(Parameters::y_strides) == 16 && sizeof(Parameters::weight_strides) == 32 &&
-    sizeof(Parameters::bias_stride) == 8 && sizeof(Parameters::slice) == 8 &&
-    sizeof(Parameters::scalars) == 16);
+static_assert(sizeof(Parameters) == 200);
 
 namespace {
 struct Epilogue {

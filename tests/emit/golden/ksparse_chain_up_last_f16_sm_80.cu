@@ -2,30 +2,7 @@
 #include "kronop/chain_mma.cuh"
 
 using Parameters = kronop::ChainParameters<double>;
-static_assert(sizeof(Parameters{.x = {}, .first = {}, .second = {}, .y = {}, .z = {}, .bias = {},
-    .x_vector = {}, .first_vector = {}, .second_vector = {}, .y_vector = {}, .row_extent = {},
-    .row_x = {}, .row_y = {}, .row_z = {}, .contracted_x = {}, .contracted_first = {},
-    .contracted_second = {}, .produced_first = {}, .produced_second = {}, .produced_y = {},
-    .produced_z = {}, .produced_bias = {}, .lane_x = {}, .lane_first = {}, .lane_second = {},
-    .lane_y = {}, .lane_z = {}, .lane_bias = {}, .group_x = {}, .group_first = {}, .group_second =
-    {}, .group_y = {}, .group_z = {}, .group_bias = {}, .scalars = {}}) == 368);
-static_assert(sizeof(Parameters::x) == 8 && sizeof(Parameters::first) == 8 &&
-    sizeof(Parameters::second) == 8 && sizeof(Parameters::y) == 8 && sizeof(Parameters::z) == 8 &&
-    sizeof(Parameters::bias) == 8 && sizeof(Parameters::x_vector) == 8 &&
-    sizeof(Parameters::first_vector) == 8 && sizeof(Parameters::second_vector) == 8 &&
-    sizeof(Parameters::y_vector) == 8 && sizeof(Parameters::row_extent) == 24 &&
-    sizeof(Parameters::row_x) == 24 && sizeof(Parameters::row_y) == 24 && sizeof(Parameters::row_z)
-    == 24 && sizeof(Parameters::contracted_x) == 8 && sizeof(Parameters::contracted_first) == 8 &&
-    sizeof(Parameters::contracted_second) == 8 && sizeof(Parameters::produced_first) == 8 &&
-    sizeof(Parameters::produced_second) == 8 && sizeof(Parameters::produced_y) == 8 &&
-    sizeof(Parameters::produced_z) == 8 && sizeof(Parameters::produced_bias) == 8 &&
-    sizeof(Parameters::lane_x) == 8 && sizeof(Parameters::lane_first) == 8 &&
-    sizeof(Parameters::lane_second) == 8 && sizeof(Parameters::lane_y) == 8 &&
-    sizeof(Parameters::lane_z) == 8 && sizeof(Parameters::lane_bias) == 8 &&
-    sizeof(Parameters::group_x) == 8 && sizeof(Parameters::group_first) == 8 &&
-    sizeof(Parameters::group_second) == 8 && sizeof(Parameters::group_y) == 8 &&
-    sizeof(Parameters::group_z) == 8 && sizeof(Parameters::group_bias) == 8 &&
-    sizeof(Parameters::scalars) == 32);
+static_assert(sizeof(Parameters) == 368);
 
 struct Epilogue {
   using Compute = float;

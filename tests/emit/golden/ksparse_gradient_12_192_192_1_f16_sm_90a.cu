@@ -2,14 +2,7 @@
 #include "kronop/gradient_group.cuh"
 
 using Parameters = kronop::GradientGroupParameters;
-static_assert(sizeof(Parameters{.x = {}, .g = {}, .partial = {}, .rows = {}, .shares = {}, .x_own =
-    {}, .g_own = {}, .x_row = {}, .g_row = {}, .matrix = {}, .x_matrix = {}, .g_matrix = {}}) ==
-    144);
-static_assert(sizeof(Parameters::x) == 8 && sizeof(Parameters::g) == 8 &&
-    sizeof(Parameters::partial) == 8 && sizeof(Parameters::rows) == 8 && sizeof(Parameters::shares)
-    == 8 && sizeof(Parameters::x_own) == 8 && sizeof(Parameters::g_own) == 8 &&
-    sizeof(Parameters::x_row) == 8 && sizeof(Parameters::g_row) == 8 && sizeof(Parameters::matrix)
-    == 24 && sizeof(Parameters::x_matrix) == 24 && sizeof(Parameters::g_matrix) == 24);
+static_assert(sizeof(Parameters) == 144);
 
 struct Step {
   using Input = kronop::half_t;
@@ -43,12 +36,7 @@ gradient_group_f16_192x192_first_sm_90a(const __grid_constant__ Parameters param
 #include "kronop/add_shares.cuh"
 
 using Parameters = kronop::AddSharesParameters<double>;
-static_assert(sizeof(Parameters{.partial = {}, .y = {}, .z = {}, .shares = {}, .y_vector = {},
-    .extent = {}, .y_stride = {}, .z_stride = {}, .scalars = {}}) == 192);
-static_assert(sizeof(Parameters::partial) == 8 && sizeof(Parameters::y) == 8 &&
-    sizeof(Parameters::z) == 8 && sizeof(Parameters::shares) == 8 && sizeof(Parameters::y_vector) ==
-    8 && sizeof(Parameters::extent) == 40 && sizeof(Parameters::y_stride) == 40 &&
-    sizeof(Parameters::z_stride) == 40 && sizeof(Parameters::scalars) == 32);
+static_assert(sizeof(Parameters) == 192);
 
 struct Epilogue {
   using Compute = float;

@@ -2,14 +2,7 @@
 #include "kronop/lanes.cuh"
 
 using Parameters = kronop::LanesParameters;
-static_assert(sizeof(Parameters{.apart = {}, .together = {}, .rows = {}, .groups = {}, .vector = {},
-    .row_apart = {}, .group_apart = {}, .row_together = {}, .group_together = {}, .column = {}}) ==
-    80);
-static_assert(sizeof(Parameters::apart) == 8 && sizeof(Parameters::together) == 8 &&
-    sizeof(Parameters::rows) == 8 && sizeof(Parameters::groups) == 8 && sizeof(Parameters::vector)
-    == 8 && sizeof(Parameters::row_apart) == 8 && sizeof(Parameters::group_apart) == 8 &&
-    sizeof(Parameters::row_together) == 8 && sizeof(Parameters::group_together) == 8 &&
-    sizeof(Parameters::column) == 8);
+static_assert(sizeof(Parameters) == 80);
 
 struct Step {
   using Input = kronop::half_t;
@@ -38,14 +31,7 @@ part_x_gradient_f16_256x6_sm_90a(const __grid_constant__ Parameters parameters) 
 #include "kronop/lanes.cuh"
 
 using Parameters = kronop::LanesParameters;
-static_assert(sizeof(Parameters{.apart = {}, .together = {}, .rows = {}, .groups = {}, .vector = {},
-    .row_apart = {}, .group_apart = {}, .row_together = {}, .group_together = {}, .column = {}}) ==
-    80);
-static_assert(sizeof(Parameters::apart) == 8 && sizeof(Parameters::together) == 8 &&
-    sizeof(Parameters::rows) == 8 && sizeof(Parameters::groups) == 8 && sizeof(Parameters::vector)
-    == 8 && sizeof(Parameters::row_apart) == 8 && sizeof(Parameters::group_apart) == 8 &&
-    sizeof(Parameters::row_together) == 8 && sizeof(Parameters::group_together) == 8 &&
-    sizeof(Parameters::column) == 8);
+static_assert(sizeof(Parameters) == 80);
 
 struct Step {
   using Input = kronop::half_t;
@@ -74,14 +60,7 @@ part_g_gradient_f16_256x6_sm_90a(const __grid_constant__ Parameters parameters) 
 #include "kronop/gradient_group.cuh"
 
 using Parameters = kronop::GradientGroupParameters;
-static_assert(sizeof(Parameters{.x = {}, .g = {}, .partial = {}, .rows = {}, .shares = {}, .x_own =
-    {}, .g_own = {}, .x_row = {}, .g_row = {}, .matrix = {}, .x_matrix = {}, .g_matrix = {}}) ==
-    144);
-static_assert(sizeof(Parameters::x) == 8 && sizeof(Parameters::g) == 8 &&
-    sizeof(Parameters::partial) == 8 && sizeof(Parameters::rows) == 8 && sizeof(Parameters::shares)
-    == 8 && sizeof(Parameters::x_own) == 8 && sizeof(Parameters::g_own) == 8 &&
-    sizeof(Parameters::x_row) == 8 && sizeof(Parameters::g_row) == 8 && sizeof(Parameters::matrix)
-    == 24 && sizeof(Parameters::x_matrix) == 24 && sizeof(Parameters::g_matrix) == 24);
+static_assert(sizeof(Parameters) == 144);
 
 struct Step {
   using Input = kronop::half_t;
@@ -115,12 +94,7 @@ gradient_group_f16_256x256_first_sm_90a(const __grid_constant__ Parameters param
 #include "kronop/add_shares.cuh"
 
 using Parameters = kronop::AddSharesParameters<double>;
-static_assert(sizeof(Parameters{.partial = {}, .y = {}, .z = {}, .shares = {}, .y_vector = {},
-    .extent = {}, .y_stride = {}, .z_stride = {}, .scalars = {}}) == 192);
-static_assert(sizeof(Parameters::partial) == 8 && sizeof(Parameters::y) == 8 &&
-    sizeof(Parameters::z) == 8 && sizeof(Parameters::shares) == 8 && sizeof(Parameters::y_vector) ==
-    8 && sizeof(Parameters::extent) == 40 && sizeof(Parameters::y_stride) == 40 &&
-    sizeof(Parameters::z_stride) == 40 && sizeof(Parameters::scalars) == 32);
+static_assert(sizeof(Parameters) == 192);
 
 struct Epilogue {
   using Compute = float;

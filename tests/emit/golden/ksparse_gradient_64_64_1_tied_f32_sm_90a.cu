@@ -2,17 +2,7 @@
 #include "kronop/ksparse_gradient.cuh"
 
 using Parameters = kronop::KSparseGradientParameters;
-static_assert(sizeof(Parameters{.x = {}, .g = {}, .partial = {}, .shares = {}, .tiles = {}, .extent
-    = {}, .x_sum = {}, .g_sum = {}, .run = {}, .pass_step = {}, .tile_step = {}, .x_own = {}, .g_own
-    = {}, .x_lane = {}, .g_lane = {}, .matrix = {}, .x_matrix = {}, .g_matrix = {}}) == 272);
-static_assert(sizeof(Parameters::x) == 8 && sizeof(Parameters::g) == 8 &&
-    sizeof(Parameters::partial) == 8 && sizeof(Parameters::shares) == 8 && sizeof(Parameters::tiles)
-    == 8 && sizeof(Parameters::extent) == 24 && sizeof(Parameters::x_sum) == 24 &&
-    sizeof(Parameters::g_sum) == 24 && sizeof(Parameters::run) == 8 && sizeof(Parameters::pass_step)
-    == 24 && sizeof(Parameters::tile_step) == 24 && sizeof(Parameters::x_own) == 8 &&
-    sizeof(Parameters::g_own) == 8 && sizeof(Parameters::x_lane) == 8 && sizeof(Parameters::g_lane)
-    == 8 && sizeof(Parameters::matrix) == 24 && sizeof(Parameters::x_matrix) == 24 &&
-    sizeof(Parameters::g_matrix) == 24);
+static_assert(sizeof(Parameters) == 272);
 
 struct Step {
   using Input = float;
@@ -56,12 +46,7 @@ ksparse_gradient_f32_64x64_lanes1_tied_sm_90a(const __grid_constant__ Parameters
 #include "kronop/add_shares.cuh"
 
 using Parameters = kronop::AddSharesParameters<double>;
-static_assert(sizeof(Parameters{.partial = {}, .y = {}, .z = {}, .shares = {}, .y_vector = {},
-    .extent = {}, .y_stride = {}, .z_stride = {}, .scalars = {}}) == 192);
-static_assert(sizeof(Parameters::partial) == 8 && sizeof(Parameters::y) == 8 &&
-    sizeof(Parameters::z) == 8 && sizeof(Parameters::shares) == 8 && sizeof(Parameters::y_vector) ==
-    8 && sizeof(Parameters::extent) == 40 && sizeof(Parameters::y_stride) == 40 &&
-    sizeof(Parameters::z_stride) == 40 && sizeof(Parameters::scalars) == 32);
+static_assert(sizeof(Parameters) == 192);
 
 struct Epilogue {
   using Compute = float;

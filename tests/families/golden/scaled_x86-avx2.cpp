@@ -2,11 +2,7 @@
 #include "scaled.hpp"
 
 using Parameters = kronop::ScaledParameters<2, double>;
-static_assert(sizeof(Parameters{.x = {}, .w = {}, .z = {}, .y = {}, .items = {}, .threads = {},
-    .scalars = {}}) == 64);
-static_assert(sizeof(Parameters::x) == 8 && sizeof(Parameters::w) == 8 && sizeof(Parameters::z) == 8
-    && sizeof(Parameters::y) == 8 && sizeof(Parameters::items) == 8 && sizeof(Parameters::threads)
-    == 8 && sizeof(Parameters::scalars) == 16);
+static_assert(sizeof(Parameters) == 64);
 
 namespace {
 struct Epilogue {

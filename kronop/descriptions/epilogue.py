@@ -45,7 +45,7 @@ _MOST_BYTES = 16  # Of one access to D.
 # What the generated functor calls its own things: scalars, operands, and what its code names.
 _EPILOGUE_NAMES = (
     *("alpha", "beta", "accumulator", "source", "bias"),
-    *("scalars", "math", "kronop", "Compute", "Scalar", "Epilogue"),
+    *("scalars", "math", "kronop", "Compute", "Scaling", "Scalar", "Epilogue"),
 )
 # accumulator -> the types that an epilogue may compute in
 _COMPUTE_FOR = {float32: (float32,), float64: (float64,), int32: (int32, float32), int64: (int64,)}

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,8 +51,7 @@ class Expression:
         """Names of the inputs."""
         if self.operation == "input":
             return {self.operands[0]}
-        nodes = [item for item in self.operands if isinstance(item, Expression)]
-        return set().union(*(item.inputs for item in nodes))
+        return set().union(*(item.inputs for item in self._nodes))
 
     def evaluate(self, values: Mapping[str, Any]) -> Any:
         """The NumPy value, with the inputs taken from `values`."""
@@ -62,23 +62,51 @@ class Expression:
         return OPERATIONS[self.operation][0](*(item.evaluate(values) for item in self.operands))
 
     def render(self, compute_type: str) -> str:
-        """C++ statements, one per distinct node, that end in a return."""
+        """C++ statements that end in a return; a node that several use has one of its own."""
+        uses: Counter[Expression] = Counter()
+
+        def count(node: Expression) -> None:
+            uses[node] += 1
+            if uses[node] == 1:
+                for item in node._nodes:
+                    count(item)
+
+        count(self)
         names: dict[Expression, str] = {}
         lines: list[str] = []
 
-        def visit(node: Expression) -> str:
+        def visit(node: Expression) -> tuple[str, int]:
+            """Its spelling, and how tightly that binds."""
             if node.operation == "input":
-                return str(node.operands[0])
+                return str(node.operands[0]), _ATOM
             if node.operation == "constant":
-                return f"{compute_type}({node.operands[0]!r})"
-            if node not in names:
-                spelled = OPERATIONS[node.operation][1].format(*map(visit, node.operands))
-                names[node] = f"v{len(names)}"
-                lines.append(f"const {compute_type} {names[node]} = {spelled};")
-            return names[node]
+                return f"{compute_type}({node.operands[0]!r})", _ATOM
+            if node in names:
+                return names[node], _ATOM
+            _, spelling, binds = OPERATIONS[node.operation]
+            spelled = spelling.format(*_operands([visit(item) for item in node._nodes], binds))
+            if uses[node] == 1:
+                return spelled, binds
+            names[node] = f"v{len(names)}"
+            lines.append(f"const {compute_type} {names[node]} = {spelled};")
+            return names[node], _ATOM
 
-        result = visit(self)
+        result, _ = visit(self)
         return "\n".join([*lines, f"return {result};"])
+
+    @property
+    def _nodes(self) -> tuple[Expression, ...]:
+        return tuple(item for item in self.operands if isinstance(item, Expression))
+
+
+def _operands(spelled: Sequence[tuple[str, int]], binds: int) -> Iterator[str]:
+    """Operands of an operator, in parentheses where C++ would read another tree without.
+
+    Operators of one kind are read from the left. A function encloses its operands itself.
+    """
+    for place, (text, inner) in enumerate(spelled):
+        is_own = binds == _ATOM or inner > binds or (inner == binds and place == 0)
+        yield text if is_own else f"({text})"
 
 
 def lift(value: Expression | float) -> Expression:
@@ -112,14 +140,16 @@ def _numpy_exp(x: Any) -> Any:
         return np.exp(x)
 
 
-# operation -> (NumPy function, C++ spelling)
-OPERATIONS: dict[str, tuple[Callable[..., Any], str]] = {
-    "add": (np.add, "{} + {}"),
-    "multiply": (np.multiply, "{} * {}"),
-    "divide": (np.divide, "{} / {}"),
-    "max": (np.maximum, "math::max({}, {})"),
-    "min": (np.minimum, "math::min({}, {})"),
-    "exp": (_numpy_exp, "math::exp({})"),
-    "tanh": (np.tanh, "math::tanh({})"),
-    "erf": (np.vectorize(math.erf, otypes=[np.float64]), "math::erf({})"),
+# How tightly C++ binds what an operation is spelled as: sums, products, all else.
+_SUM, _PRODUCT, _ATOM = range(3)
+# operation -> (NumPy function, C++ spelling, how tightly that binds)
+OPERATIONS: dict[str, tuple[Callable[..., Any], str, int]] = {
+    "add": (np.add, "{} + {}", _SUM),
+    "multiply": (np.multiply, "{} * {}", _PRODUCT),
+    "divide": (np.divide, "{} / {}", _PRODUCT),
+    "max": (np.maximum, "kronop::math::max({}, {})", _ATOM),
+    "min": (np.minimum, "kronop::math::min({}, {})", _ATOM),
+    "exp": (_numpy_exp, "kronop::math::exp({})", _ATOM),
+    "tanh": (np.tanh, "kronop::math::tanh({})", _ATOM),
+    "erf": (np.vectorize(math.erf, otypes=[np.float64]), "kronop::math::erf({})", _ATOM),
 }

@@ -5,6 +5,8 @@ Text holds declarations only, no control flow: what loops is in the headers.
 
 from __future__ import annotations
 
+import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 
 from kronop.artifacts import Language, Source
@@ -22,6 +24,7 @@ _ENTRY = {
     "x86": 'extern "C" int {entry}(const void* parameters, int alone) {{\n'
     "  return {template}<Step>(*static_cast<const Parameters*>(parameters), alone != 0);\n}}\n",
 }
+_COLUMNS, _NO_BREAK = 100, "\N{NO-BREAK SPACE}"
 # Every host kernel has a Step; without internal linkage the loader would merge the tables and the
 # templates of one shared object with those of another.
 _LOCAL = {"cuda": ([], []), "x86": (["namespace {"], ["}  // namespace"])}
@@ -46,10 +49,10 @@ def render(plan: Plan) -> tuple[Source, ...]:
 def _text(step: Step, made: Instantiation, backend: str) -> str:
     design = step.design
     members = [f"  using {name} = {value};" for name, value in made.types]
-    members += [f"  static constexpr {_constant(name, value)};" for name, value in made.constants]
+    members += _declarations(made.constants)
     return "\n".join(
         [
-            f"// {step.note}",
+            _wrapped(step.note, "// ", "// "),
             f'#include "{made.header}"',
             "",
             f"using Parameters = {made.parameters};",
@@ -71,12 +74,26 @@ def _text(step: Step, made: Instantiation, backend: str) -> str:
     )
 
 
-def _constant(name: str, value: Constant) -> str:
-    if isinstance(value, tuple):
-        return f"{_integer(*value)} {name}[] = {{{', '.join(map(str, value))}}}"
-    if isinstance(value, bool):
-        return f"bool {name} = {str(value).lower()}"
-    return f"{_integer(value)} {name} = {int(value)}"
+def _declarations(constants: Sequence[tuple[str, Constant]]) -> list[str]:
+    """One declaration for all constants of a type."""
+    found: dict[str, list[str]] = {}
+    for name, value in constants:
+        if isinstance(value, tuple):
+            text = f"{name}[] = {{{', '.join(map(str, value))}}}"
+            found.setdefault(_integer(*value), []).append(text)
+        elif isinstance(value, bool):
+            found.setdefault("bool", []).append(f"{name} = {str(value).lower()}")
+        else:
+            found.setdefault(_integer(value), []).append(f"{name} = {int(value)}")
+    return [
+        _wrapped(f"{', '.join(map(_kept, items))};", f"  static constexpr {kind} ", " " * 6)
+        for kind, items in found.items()
+    ]
+
+
+def _kept(item: str) -> str:
+    """With blanks at which no line ends, where it is no more than a line itself."""
+    return item.replace(" ", _NO_BREAK) if len(item) <= _COLUMNS - 10 else item
 
 
 def _integer(*values: int) -> str:
@@ -87,20 +104,40 @@ def _integer(*values: int) -> str:
 
 def _functor(epilogue: Epilogue) -> str:
     """The epilogue as a struct: its scalars, and one straight-line call operator."""
-    names = epilogue.scalar_names
-    compute = epilogue.element_compute.cxx
-    body = epilogue.expression.render("Compute").replace("\n", "\n    ")
-    scalars = ", ".join(f"{name}(Compute(scalars[{index}]))" for index, name in enumerate(names))
-    return (
-        "struct Epilogue {\n"
-        f"  using Compute = {compute};\n"
-        f"  Compute {', '.join(names)};\n"
-        f"  template <class Scalar>\n"
-        f"  KRONOP_INLINE explicit Epilogue(const Scalar* scalars) : {scalars} {{}}\n"
-        "  KRONOP_INLINE Compute operator()(Compute accumulator, Compute source,"
-        " Compute bias) const {\n"
-        "    namespace math = kronop::math;\n"
-        f"    {body}\n"
-        "  }\n"
-        "};"
+    body = epilogue.expression.render("Compute").splitlines()
+    return "\n".join(
+        [
+            f"struct Epilogue : kronop::Scaling<{epilogue.element_compute.cxx}> {{",
+            *_further_scalars(epilogue.scalar_names),
+            "  KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias)"
+            " const {",
+            *(_wrapped(line, " " * 4, " " * 8) for line in body),
+            "  }",
+            "};",
+        ]
     )
+
+
+def _further_scalars(names: Sequence[str]) -> list[str]:
+    """Members for the scalars after alpha and beta, and the constructor."""
+    if len(names) == 2:
+        return ["  using Scaling::Scaling;"]
+    made = [f"{name}(Compute(scalars[{at}]))" for at, name in enumerate(names[2:], 2)]
+    return [
+        f"  Compute {', '.join(names[2:])};",
+        "  template <class Scalar>",
+        "  KRONOP_INLINE explicit Epilogue(const Scalar* scalars)",
+        f"      : {', '.join(['Scaling(scalars)', *made])} {{}}",
+    ]
+
+
+def _wrapped(text: str, first: str, further: str) -> str:
+    filled = textwrap.fill(
+        text,
+        _COLUMNS,
+        initial_indent=first,
+        subsequent_indent=further,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return filled.replace(_NO_BREAK, " ")

@@ -165,13 +165,28 @@ def test_types_that_do_not_go_together() -> None:
         kronop.relu(kronop.int32)
 
 
-def test_a_tree_renders_each_shared_node_once_and_in_a_straight_line() -> None:
+def test_a_node_that_a_tree_shares_has_a_statement_of_its_own() -> None:
     x = variable("x")
     shared = x * x
     text = apply("max", shared + shared, 1.0).render("Compute")
     assert text.splitlines() == [
         "const Compute v0 = x * x;",
-        "const Compute v1 = v0 + v0;",
-        "const Compute v2 = math::max(v1, Compute(1.0));",
-        "return v2;",
+        "return kronop::math::max(v0 + v0, Compute(1.0));",
     ]
+
+
+def test_a_tree_is_spelled_with_the_parentheses_that_keep_it() -> None:
+    a, b, c = map(variable, "abc")
+    spelled = {
+        a + b + c: "a + b + c",
+        a + (b + c): "a + (b + c)",
+        a * b + c: "a * b + c",
+        (a + b) * c: "(a + b) * c",
+        a * (b * c): "a * (b * c)",
+        apply("divide", a * b, c): "a * b / c",
+        apply("divide", a, b * c): "a / (b * c)",
+        a * apply("divide", b, c + 1): "a * (b / (c + T(1)))",
+        apply("max", a + b, c) * c: "kronop::math::max(a + b, c) * c",
+    }
+    for tree, text in spelled.items():
+        assert tree.render("T") == f"return {text};"

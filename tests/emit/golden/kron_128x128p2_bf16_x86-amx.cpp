@@ -5,18 +5,10 @@ using Parameters = kronop::KronParameters<2, 2, double>;
 static_assert(sizeof(Parameters) == 400);
 
 namespace {
-struct Epilogue {
-  using Compute = float;
-  Compute alpha, beta;
-  template <class Scalar>
-  KRONOP_INLINE explicit Epilogue(const Scalar* scalars) : alpha(Compute(scalars[0])), beta(Compute(scalars[1])) {}
+struct Epilogue : kronop::Scaling<float> {
+  using Scaling::Scaling;
   KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
-    namespace math = kronop::math;
-    const Compute v0 = alpha * accumulator;
-    const Compute v1 = beta * source;
-    const Compute v2 = v0 + v1;
-    const Compute v3 = v2 + bias;
-    return v3;
+    return alpha * accumulator + beta * source + bias;
   }
 };
 
@@ -25,16 +17,10 @@ struct Step {
   using Output = kronop::bfloat16_t;
   using Compute = float;
   using Epilogue = ::Epilogue;
-  static constexpr int kGroup = 1;
-  static constexpr int kSlice = 143360;
+  static constexpr int kGroup = 1, kSlice = 143360, kFactors = 2, kFactorRows[] = {128, 128},
+      kFactorColumns[] = {128, 128}, kDigits = 2, kDigitFactor[] = {0, 1, 2},
+      kContracted[] = {128, 128}, kProduced[] = {128, 128};
   static constexpr bool kSaturate = false;
-  static constexpr int kFactors = 2;
-  static constexpr int kFactorRows[] = {128, 128};
-  static constexpr int kFactorColumns[] = {128, 128};
-  static constexpr int kDigits = 2;
-  static constexpr int kDigitFactor[] = {0, 1, 2};
-  static constexpr int kContracted[] = {128, 128};
-  static constexpr int kProduced[] = {128, 128};
 };
 }  // namespace
 

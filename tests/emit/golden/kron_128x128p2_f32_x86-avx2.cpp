@@ -5,18 +5,10 @@ using Parameters = kronop::KronParameters<2, 2, double>;
 static_assert(sizeof(Parameters) == 400);
 
 namespace {
-struct Epilogue {
-  using Compute = float;
-  Compute alpha, beta;
-  template <class Scalar>
-  KRONOP_INLINE explicit Epilogue(const Scalar* scalars) : alpha(Compute(scalars[0])), beta(Compute(scalars[1])) {}
+struct Epilogue : kronop::Scaling<float> {
+  using Scaling::Scaling;
   KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
-    namespace math = kronop::math;
-    const Compute v0 = alpha * accumulator;
-    const Compute v1 = beta * source;
-    const Compute v2 = v0 + v1;
-    const Compute v3 = v2 + bias;
-    return v3;
+    return alpha * accumulator + beta * source + bias;
   }
 };
 
@@ -25,31 +17,14 @@ struct Step {
   using Output = float;
   using Compute = float;
   using Epilogue = ::Epilogue;
-  static constexpr int kWidth = 8;
-  static constexpr int kRowTile = 1;
-  static constexpr int kState = 2048;
+  static constexpr int kWidth = 8, kRowTile = 1, kState = 2048, kFactors = 2,
+      kFactorRows[] = {128, 128}, kFactorColumns[] = {128, 128}, kDigits = 2,
+      kDigitFactor[] = {0, 1, 2}, kContracted[] = {128, 128}, kProduced[] = {128, 128},
+      kPanel[] = {5, 16}, kTileRows[] = {5, 4}, kTileVectors[] = {2, 2}, kTileWidth[] = {8, 8},
+      kUnroll[] = {4, 4}, kPasses = 2, kPassKind[] = {3, 1}, kPassEnd[] = {1, 2},
+      kLanes[] = {16, 16}, kPad[] = {0, 0}, kOrder[] = {1, 0}, kLeft[] = {1, 1}, kRight[] = {1, 1},
+      kInPlace[] = {0, 0};
   static constexpr bool kSaturate = false;
-  static constexpr int kFactors = 2;
-  static constexpr int kFactorRows[] = {128, 128};
-  static constexpr int kFactorColumns[] = {128, 128};
-  static constexpr int kDigits = 2;
-  static constexpr int kDigitFactor[] = {0, 1, 2};
-  static constexpr int kContracted[] = {128, 128};
-  static constexpr int kProduced[] = {128, 128};
-  static constexpr int kPanel[] = {5, 16};
-  static constexpr int kTileRows[] = {5, 4};
-  static constexpr int kTileVectors[] = {2, 2};
-  static constexpr int kTileWidth[] = {8, 8};
-  static constexpr int kUnroll[] = {4, 4};
-  static constexpr int kPasses = 2;
-  static constexpr int kPassKind[] = {3, 1};
-  static constexpr int kPassEnd[] = {1, 2};
-  static constexpr int kLanes[] = {16, 16};
-  static constexpr int kPad[] = {0, 0};
-  static constexpr int kOrder[] = {1, 0};
-  static constexpr int kLeft[] = {1, 1};
-  static constexpr int kRight[] = {1, 1};
-  static constexpr int kInPlace[] = {0, 0};
 };
 }  // namespace
 

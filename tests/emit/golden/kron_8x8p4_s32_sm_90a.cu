@@ -4,18 +4,10 @@
 using Parameters = kronop::KronTileParameters<long long, 4>;
 static_assert(sizeof(Parameters) == 568);
 
-struct Epilogue {
-  using Compute = kronop::int32_t;
-  Compute alpha, beta;
-  template <class Scalar>
-  KRONOP_INLINE explicit Epilogue(const Scalar* scalars) : alpha(Compute(scalars[0])), beta(Compute(scalars[1])) {}
+struct Epilogue : kronop::Scaling<kronop::int32_t> {
+  using Scaling::Scaling;
   KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
-    namespace math = kronop::math;
-    const Compute v0 = alpha * accumulator;
-    const Compute v1 = beta * source;
-    const Compute v2 = v0 + v1;
-    const Compute v3 = v2 + bias;
-    return v3;
+    return alpha * accumulator + beta * source + bias;
   }
 };
 
@@ -25,43 +17,16 @@ struct Step {
   using Output = kronop::int32_t;
   using Accumulator = kronop::int32_t;
   using Epilogue = ::Epilogue;
-  static constexpr int kThreads = 128;
-  static constexpr int kBlocks = 3;
-  static constexpr int kXVector = 1;
-  static constexpr int kYVector = 1;
-  static constexpr int kUnroll = 8;
-  static constexpr int kPadShift = 6;
-  static constexpr bool kPadAdds = true;
-  static constexpr bool kSaturate = false;
-  static constexpr int kRows = 2;
-  static constexpr int kColumns = 1;
-  static constexpr int kDigits = 4;
-  static constexpr bool kEqualFactors = true;
-  static constexpr int kGroupIn = 4096;
-  static constexpr int kGroupOut = 4096;
-  static constexpr int kContracted[] = {8, 8, 8, 8};
-  static constexpr int kProduced[] = {8, 8, 8, 8};
-  static constexpr int kStride[] = {512, 64, 8, 1};
-  static constexpr int kRowStride = 4096;
-  static constexpr bool kDenseIn = true;
-  static constexpr bool kDenseOut = true;
-  static constexpr int kFactorPitch[] = {8, 8, 8, 8};
-  static constexpr int kFactorOffset[] = {0, 64, 128, 192};
-  static constexpr int kFactorVector = 4;
-  static constexpr int kFactorBytesAt = 48;
-  static constexpr int kTileBytesAt = 1072;
-  static constexpr int kChunk = 8;
-  static constexpr int kTogether = 4;
-  static constexpr int kPhases = 2;
-  static constexpr int kPhaseFirst[] = {0, 2};
-  static constexpr int kPhaseEnd[] = {2, 4};
-  static constexpr int kPhaseBlock[] = {64, 64};
-  static constexpr int kPhaseStride[] = {64, 1};
-  static constexpr int kPhaseFibers[] = {128, 128};
-  static constexpr int kPhaseTogether[] = {0, 0};
-  static constexpr int kPhaseAxis[] = {0, 2, 3};
-  static constexpr int kAxisExtent[] = {2, 64, 128};
-  static constexpr int kAxisStride[] = {4096, 1, 64};
+  static constexpr int kThreads = 128, kBlocks = 3, kXVector = 1, kYVector = 1, kUnroll = 8,
+      kPadShift = 6, kRows = 2, kColumns = 1, kDigits = 4, kGroupIn = 4096, kGroupOut = 4096,
+      kContracted[] = {8, 8, 8, 8}, kProduced[] = {8, 8, 8, 8}, kStride[] = {512, 64, 8, 1},
+      kRowStride = 4096, kFactorPitch[] = {8, 8, 8, 8}, kFactorOffset[] = {0, 64, 128, 192},
+      kFactorVector = 4, kFactorBytesAt = 48, kTileBytesAt = 1072, kChunk = 8, kTogether = 4,
+      kPhases = 2, kPhaseFirst[] = {0, 2}, kPhaseEnd[] = {2, 4}, kPhaseBlock[] = {64, 64},
+      kPhaseStride[] = {64, 1}, kPhaseFibers[] = {128, 128}, kPhaseTogether[] = {0, 0},
+      kPhaseAxis[] = {0, 2, 3}, kAxisExtent[] = {2, 64, 128}, kAxisStride[] = {4096, 1, 64};
+  static constexpr bool kPadAdds = true, kSaturate = false, kEqualFactors = true, kDenseIn = true,
+      kDenseOut = true;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

@@ -5,18 +5,10 @@ using Parameters = kronop::KronParameters<4, 2, long long>;
 static_assert(sizeof(Parameters) == 512);
 
 namespace {
-struct Epilogue {
-  using Compute = kronop::int64_t;
-  Compute alpha, beta;
-  template <class Scalar>
-  KRONOP_INLINE explicit Epilogue(const Scalar* scalars) : alpha(Compute(scalars[0])), beta(Compute(scalars[1])) {}
+struct Epilogue : kronop::Scaling<kronop::int64_t> {
+  using Scaling::Scaling;
   KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
-    namespace math = kronop::math;
-    const Compute v0 = alpha * accumulator;
-    const Compute v1 = beta * source;
-    const Compute v2 = v0 + v1;
-    const Compute v3 = v2 + bias;
-    return v3;
+    return alpha * accumulator + beta * source + bias;
   }
 };
 
@@ -25,31 +17,14 @@ struct Step {
   using Output = kronop::int64_t;
   using Compute = kronop::int64_t;
   using Epilogue = ::Epilogue;
-  static constexpr int kWidth = 8;
-  static constexpr int kRowTile = 64;
-  static constexpr int kState = 4096;
+  static constexpr int kWidth = 8, kRowTile = 64, kState = 4096, kFactors = 4,
+      kFactorRows[] = {8, 8, 8, 8}, kFactorColumns[] = {8, 8, 8, 8}, kDigits = 4,
+      kDigitFactor[] = {0, 1, 2, 3, 4}, kContracted[] = {8, 8, 8, 8}, kProduced[] = {8, 8, 8, 8},
+      kPanel[] = {8, 8, 8, 8}, kTileRows[] = {8, 8, 8, 9}, kTileVectors[] = {2, 2, 1, 1},
+      kTileWidth[] = {8, 8, 8, 8}, kUnroll[] = {8, 8, 8, 8}, kPasses = 1, kPassKind[] = {3},
+      kPassEnd[] = {4}, kLanes[] = {1}, kPad[] = {0}, kOrder[] = {3, 2, 1, 0},
+      kLeft[] = {512, 64, 8, 1}, kRight[] = {1, 8, 64, 512}, kInPlace[] = {0, 1, 1, 1};
   static constexpr bool kSaturate = false;
-  static constexpr int kFactors = 4;
-  static constexpr int kFactorRows[] = {8, 8, 8, 8};
-  static constexpr int kFactorColumns[] = {8, 8, 8, 8};
-  static constexpr int kDigits = 4;
-  static constexpr int kDigitFactor[] = {0, 1, 2, 3, 4};
-  static constexpr int kContracted[] = {8, 8, 8, 8};
-  static constexpr int kProduced[] = {8, 8, 8, 8};
-  static constexpr int kPanel[] = {8, 8, 8, 8};
-  static constexpr int kTileRows[] = {8, 8, 8, 9};
-  static constexpr int kTileVectors[] = {2, 2, 1, 1};
-  static constexpr int kTileWidth[] = {8, 8, 8, 8};
-  static constexpr int kUnroll[] = {8, 8, 8, 8};
-  static constexpr int kPasses = 1;
-  static constexpr int kPassKind[] = {3};
-  static constexpr int kPassEnd[] = {4};
-  static constexpr int kLanes[] = {1};
-  static constexpr int kPad[] = {0};
-  static constexpr int kOrder[] = {3, 2, 1, 0};
-  static constexpr int kLeft[] = {512, 64, 8, 1};
-  static constexpr int kRight[] = {1, 8, 64, 512};
-  static constexpr int kInPlace[] = {0, 1, 1, 1};
 };
 }  // namespace
 

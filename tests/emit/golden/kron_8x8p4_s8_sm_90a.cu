@@ -4,18 +4,10 @@
 using Parameters = kronop::KronTileParameters<long long, 4>;
 static_assert(sizeof(Parameters) == 568);
 
-struct Epilogue {
-  using Compute = kronop::int32_t;
-  Compute alpha, beta;
-  template <class Scalar>
-  KRONOP_INLINE explicit Epilogue(const Scalar* scalars) : alpha(Compute(scalars[0])), beta(Compute(scalars[1])) {}
+struct Epilogue : kronop::Scaling<kronop::int32_t> {
+  using Scaling::Scaling;
   KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
-    namespace math = kronop::math;
-    const Compute v0 = alpha * accumulator;
-    const Compute v1 = beta * source;
-    const Compute v2 = v0 + v1;
-    const Compute v3 = v2 + bias;
-    return v3;
+    return alpha * accumulator + beta * source + bias;
   }
 };
 
@@ -25,59 +17,24 @@ struct Step {
   using Output = kronop::int32_t;
   using Accumulator = kronop::int32_t;
   using Epilogue = ::Epilogue;
-  static constexpr int kThreads = 128;
-  static constexpr int kBlocks = 7;
-  static constexpr bool kAhead = false;
-  static constexpr int kExchange = 0;
-  static constexpr int kXVector = 1;
-  static constexpr int kYVector = 1;
-  static constexpr int kXDigit = 1;
-  static constexpr int kYDigit = 1;
-  static constexpr bool kSplit = false;
-  static constexpr bool kHalf = false;
-  static constexpr int kReadVector = 2;
-  static constexpr int kWriteVector = 2;
-  static constexpr bool kSaturate = false;
-  static constexpr int kFactors = 4;
-  static constexpr int kFactorFirst[] = {0, 1, 2, 3, 4};
-  static constexpr int kFactorContracted[] = {8, 8, 8, 8};
-  static constexpr int kFactorProduced[] = {8, 8, 8, 8};
-  static constexpr bool kStagedIn = true;
-  static constexpr bool kStagedOut = true;
-  static constexpr bool kRegular = true;
-  static constexpr int kCluster = 1;
-  static constexpr int kOffsetBytes = 32;
-  static constexpr bool kSquare = true;
-  static constexpr int kRows = 1;
-  static constexpr int kColumns = 1;
-  static constexpr int kDigits = 4;
-  static constexpr int kGroupIn = 4096;
-  static constexpr int kGroupOut = 4096;
-  static constexpr int kContracted[] = {8, 8, 8, 8};
-  static constexpr int kProduced[] = {8, 8, 8, 8};
-  static constexpr int kGroupStrideIn[] = {512, 64, 8, 1};
-  static constexpr int kGroupStrideOut[] = {512, 64, 8, 1};
-  static constexpr int kStride[] = {584, 72, 8, 1};
-  static constexpr int kRowStride = 4672;
-  static constexpr bool kDenseIn = false;
-  static constexpr bool kDenseOut = false;
-  static constexpr int kFactorBytesAt[] = {64, 192, 320, 448};
-  static constexpr int kBuffers = 1;
-  static constexpr int kTileBytes = 9344;
-  static constexpr int kTileBytesAt = 576;
-  static constexpr int kPhases = 4;
-  static constexpr int kPhaseDigit[] = {3, 2, 1, 0};
-  static constexpr int kPhaseOther[] = {-1, -1, -1, -1};
-  static constexpr int kPhaseLanes[] = {4, 4, 4, 4};
-  static constexpr int kPhaseGrouped[] = {0, 0, 0, 0};
-  static constexpr int kPhaseNeighbours[] = {0, 1, 1, 1};
-  static constexpr int kPhaseFibers[] = {512, 512, 512, 512};
-  static constexpr int kPhaseAxis[] = {0, 3, 6, 8, 10};
-  static constexpr int kAxisExtent[] = {8, 8, 8, 8, 8, 8, 8, 64, 8, 64};
-  static constexpr int kAxisShared[] = {584, 72, 8, 584, 72, 1, 584, 1, 72, 1};
-  static constexpr int kAxisRow[] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
-  static constexpr int kAxisGroup[] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
-  static constexpr int kAxisColumn[] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+  static constexpr int kThreads = 128, kBlocks = 7, kExchange = 0, kXVector = 1, kYVector = 1,
+      kXDigit = 1, kYDigit = 1, kReadVector = 2, kWriteVector = 2, kFactors = 4,
+      kFactorFirst[] = {0, 1, 2, 3, 4}, kFactorContracted[] = {8, 8, 8, 8},
+      kFactorProduced[] = {8, 8, 8, 8}, kCluster = 1, kOffsetBytes = 32, kRows = 1, kColumns = 1,
+      kDigits = 4, kGroupIn = 4096, kGroupOut = 4096, kContracted[] = {8, 8, 8, 8},
+      kProduced[] = {8, 8, 8, 8}, kGroupStrideIn[] = {512, 64, 8, 1},
+      kGroupStrideOut[] = {512, 64, 8, 1}, kStride[] = {584, 72, 8, 1}, kRowStride = 4672,
+      kFactorBytesAt[] = {64, 192, 320, 448}, kBuffers = 1, kTileBytes = 9344, kTileBytesAt = 576,
+      kPhases = 4, kPhaseDigit[] = {3, 2, 1, 0}, kPhaseOther[] = {-1, -1, -1, -1},
+      kPhaseLanes[] = {4, 4, 4, 4}, kPhaseGrouped[] = {0, 0, 0, 0},
+      kPhaseNeighbours[] = {0, 1, 1, 1}, kPhaseFibers[] = {512, 512, 512, 512},
+      kPhaseAxis[] = {0, 3, 6, 8, 10}, kAxisExtent[] = {8, 8, 8, 8, 8, 8, 8, 64, 8, 64},
+      kAxisShared[] = {584, 72, 8, 584, 72, 1, 584, 1, 72, 1},
+      kAxisRow[] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, kAxisGroup[] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+      kAxisColumn[] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+  static constexpr bool kAhead = false, kSplit = false, kHalf = false, kSaturate = false,
+      kStagedIn = true, kStagedOut = true, kRegular = true, kSquare = true, kDenseIn = false,
+      kDenseOut = false;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

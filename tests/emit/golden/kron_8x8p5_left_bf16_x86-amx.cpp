@@ -5,18 +5,10 @@ using Parameters = kronop::KronParameters<5, 2, double>;
 static_assert(sizeof(Parameters) == 568);
 
 namespace {
-struct Epilogue {
-  using Compute = float;
-  Compute alpha, beta;
-  template <class Scalar>
-  KRONOP_INLINE explicit Epilogue(const Scalar* scalars) : alpha(Compute(scalars[0])), beta(Compute(scalars[1])) {}
+struct Epilogue : kronop::Scaling<float> {
+  using Scaling::Scaling;
   KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
-    namespace math = kronop::math;
-    const Compute v0 = alpha * accumulator;
-    const Compute v1 = beta * source;
-    const Compute v2 = v0 + v1;
-    const Compute v3 = v2 + bias;
-    return v3;
+    return alpha * accumulator + beta * source + bias;
   }
 };
 
@@ -25,31 +17,15 @@ struct Step {
   using Output = kronop::bfloat16_t;
   using Compute = float;
   using Epilogue = ::Epilogue;
-  static constexpr int kWidth = 16;
-  static constexpr int kRowTile = 64;
-  static constexpr int kState = 32768;
+  static constexpr int kWidth = 16, kRowTile = 64, kState = 32768, kFactors = 5,
+      kFactorRows[] = {8, 8, 8, 8, 8}, kFactorColumns[] = {8, 8, 8, 8, 8}, kDigits = 5,
+      kDigitFactor[] = {0, 1, 2, 3, 4, 5}, kContracted[] = {8, 8, 8, 8, 8},
+      kProduced[] = {8, 8, 8, 8, 8}, kPanel[] = {4, 4, 4, 4, 4}, kTileRows[] = {4, 4, 4, 4, 4},
+      kTileVectors[] = {4, 4, 4, 4, 4}, kTileWidth[] = {16, 16, 16, 16, 16},
+      kUnroll[] = {8, 8, 8, 8, 8}, kPasses = 2, kPassKind[] = {2, 2}, kPassEnd[] = {2, 5},
+      kLanes[] = {64, 64}, kPad[] = {0, 0}, kOrder[] = {1, 0, 4, 3, 2}, kLeft[] = {8, 1, 64, 8, 1},
+      kRight[] = {1, 8, 1, 8, 64}, kInPlace[] = {0, 0, 0, 0, 0};
   static constexpr bool kSaturate = false;
-  static constexpr int kFactors = 5;
-  static constexpr int kFactorRows[] = {8, 8, 8, 8, 8};
-  static constexpr int kFactorColumns[] = {8, 8, 8, 8, 8};
-  static constexpr int kDigits = 5;
-  static constexpr int kDigitFactor[] = {0, 1, 2, 3, 4, 5};
-  static constexpr int kContracted[] = {8, 8, 8, 8, 8};
-  static constexpr int kProduced[] = {8, 8, 8, 8, 8};
-  static constexpr int kPanel[] = {4, 4, 4, 4, 4};
-  static constexpr int kTileRows[] = {4, 4, 4, 4, 4};
-  static constexpr int kTileVectors[] = {4, 4, 4, 4, 4};
-  static constexpr int kTileWidth[] = {16, 16, 16, 16, 16};
-  static constexpr int kUnroll[] = {8, 8, 8, 8, 8};
-  static constexpr int kPasses = 2;
-  static constexpr int kPassKind[] = {2, 2};
-  static constexpr int kPassEnd[] = {2, 5};
-  static constexpr int kLanes[] = {64, 64};
-  static constexpr int kPad[] = {0, 0};
-  static constexpr int kOrder[] = {1, 0, 4, 3, 2};
-  static constexpr int kLeft[] = {8, 1, 64, 8, 1};
-  static constexpr int kRight[] = {1, 8, 1, 8, 64};
-  static constexpr int kInPlace[] = {0, 0, 0, 0, 0};
 };
 }  // namespace
 

@@ -1,22 +1,15 @@
-// X times 5 factors: Rows 1 by 64, then Rows 3*2 by 64, then Rows 5*4 by 64 (digits by lanes), 64 rows
+// X times 5 factors: Rows 1 by 64, then Rows 3*2 by 64, then Rows 5*4 by 64 (digits by lanes), 64
+// rows
 #include "kronop_x86/kron.hpp"
 
 using Parameters = kronop::KronParameters<5, 2, double>;
 static_assert(sizeof(Parameters) == 568);
 
 namespace {
-struct Epilogue {
-  using Compute = float;
-  Compute alpha, beta;
-  template <class Scalar>
-  KRONOP_INLINE explicit Epilogue(const Scalar* scalars) : alpha(Compute(scalars[0])), beta(Compute(scalars[1])) {}
+struct Epilogue : kronop::Scaling<float> {
+  using Scaling::Scaling;
   KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
-    namespace math = kronop::math;
-    const Compute v0 = alpha * accumulator;
-    const Compute v1 = beta * source;
-    const Compute v2 = v0 + v1;
-    const Compute v3 = v2 + bias;
-    return v3;
+    return alpha * accumulator + beta * source + bias;
   }
 };
 
@@ -25,31 +18,15 @@ struct Step {
   using Output = float;
   using Compute = float;
   using Epilogue = ::Epilogue;
-  static constexpr int kWidth = 8;
-  static constexpr int kRowTile = 64;
-  static constexpr int kState = 4096;
+  static constexpr int kWidth = 8, kRowTile = 64, kState = 4096, kFactors = 5,
+      kFactorRows[] = {8, 8, 8, 8, 8}, kFactorColumns[] = {8, 8, 8, 8, 8}, kDigits = 5,
+      kDigitFactor[] = {0, 1, 2, 3, 4, 5}, kContracted[] = {8, 8, 8, 8, 8},
+      kProduced[] = {8, 8, 8, 8, 8}, kPanel[] = {4, 4, 4, 4, 4}, kTileRows[] = {4, 4, 4, 4, 4},
+      kTileVectors[] = {2, 2, 2, 2, 2}, kTileWidth[] = {8, 8, 8, 8, 8}, kUnroll[] = {8, 8, 8, 8, 8},
+      kPasses = 3, kPassKind[] = {2, 2, 2}, kPassEnd[] = {1, 3, 5}, kLanes[] = {64, 64, 64},
+      kPad[] = {0, 0, 0}, kOrder[] = {0, 2, 1, 4, 3}, kLeft[] = {1, 8, 1, 8, 1},
+      kRight[] = {1, 1, 8, 1, 8}, kInPlace[] = {0, 0, 0, 0, 0};
   static constexpr bool kSaturate = false;
-  static constexpr int kFactors = 5;
-  static constexpr int kFactorRows[] = {8, 8, 8, 8, 8};
-  static constexpr int kFactorColumns[] = {8, 8, 8, 8, 8};
-  static constexpr int kDigits = 5;
-  static constexpr int kDigitFactor[] = {0, 1, 2, 3, 4, 5};
-  static constexpr int kContracted[] = {8, 8, 8, 8, 8};
-  static constexpr int kProduced[] = {8, 8, 8, 8, 8};
-  static constexpr int kPanel[] = {4, 4, 4, 4, 4};
-  static constexpr int kTileRows[] = {4, 4, 4, 4, 4};
-  static constexpr int kTileVectors[] = {2, 2, 2, 2, 2};
-  static constexpr int kTileWidth[] = {8, 8, 8, 8, 8};
-  static constexpr int kUnroll[] = {8, 8, 8, 8, 8};
-  static constexpr int kPasses = 3;
-  static constexpr int kPassKind[] = {2, 2, 2};
-  static constexpr int kPassEnd[] = {1, 3, 5};
-  static constexpr int kLanes[] = {64, 64, 64};
-  static constexpr int kPad[] = {0, 0, 0};
-  static constexpr int kOrder[] = {0, 2, 1, 4, 3};
-  static constexpr int kLeft[] = {1, 8, 1, 8, 1};
-  static constexpr int kRight[] = {1, 1, 8, 1, 8};
-  static constexpr int kInPlace[] = {0, 0, 0, 0, 0};
 };
 }  // namespace
 

@@ -4,18 +4,10 @@
 using Parameters = kronop::KronTileParameters<double, 3>;
 static_assert(sizeof(Parameters) == 512);
 
-struct Epilogue {
-  using Compute = float;
-  Compute alpha, beta;
-  template <class Scalar>
-  KRONOP_INLINE explicit Epilogue(const Scalar* scalars) : alpha(Compute(scalars[0])), beta(Compute(scalars[1])) {}
+struct Epilogue : kronop::Scaling<float> {
+  using Scaling::Scaling;
   KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
-    namespace math = kronop::math;
-    const Compute v0 = alpha * accumulator;
-    const Compute v1 = beta * source;
-    const Compute v2 = v0 + v1;
-    const Compute v3 = v2 + bias;
-    return v3;
+    return alpha * accumulator + beta * source + bias;
   }
 };
 
@@ -25,59 +17,20 @@ struct Step {
   using Output = float;
   using Accumulator = float;
   using Epilogue = ::Epilogue;
-  static constexpr int kThreads = 128;
-  static constexpr int kBlocks = 3;
-  static constexpr bool kAhead = true;
-  static constexpr int kExchange = 0;
-  static constexpr int kXVector = 1;
-  static constexpr int kYVector = 1;
-  static constexpr int kXDigit = 1;
-  static constexpr int kYDigit = 1;
-  static constexpr bool kSplit = true;
-  static constexpr bool kHalf = false;
-  static constexpr int kReadVector = 2;
-  static constexpr int kWriteVector = 2;
-  static constexpr bool kSaturate = false;
-  static constexpr int kFactors = 3;
-  static constexpr int kFactorFirst[] = {0, 2, 3};
-  static constexpr int kFactorContracted[] = {2, 5, 6};
-  static constexpr int kFactorProduced[] = {3, 2, 4};
-  static constexpr bool kStagedIn = false;
-  static constexpr bool kStagedOut = false;
-  static constexpr bool kRegular = false;
-  static constexpr int kCluster = 1;
-  static constexpr int kOffsetBytes = 8736;
-  static constexpr bool kSquare = false;
-  static constexpr int kRows = 364;
-  static constexpr int kColumns = 1;
-  static constexpr int kDigits = 2;
-  static constexpr int kGroupIn = 60;
-  static constexpr int kGroupOut = 24;
-  static constexpr int kContracted[] = {10, 6};
-  static constexpr int kProduced[] = {6, 4};
-  static constexpr int kGroupStrideIn[] = {6, 1};
-  static constexpr int kGroupStrideOut[] = {4, 1};
-  static constexpr int kStride[] = {6, 1};
-  static constexpr int kRowStride = 60;
-  static constexpr bool kDenseIn = false;
-  static constexpr bool kDenseOut = false;
-  static constexpr int kFactorBytesAt[] = {17472, 18496};
-  static constexpr int kBuffers = 1;
-  static constexpr int kTileBytes = 43680;
-  static constexpr int kTileBytesAt = 19008;
-  static constexpr int kPhases = 1;
-  static constexpr int kPhaseDigit[] = {1};
-  static constexpr int kPhaseOther[] = {0};
-  static constexpr int kPhaseLanes[] = {4};
-  static constexpr int kPhaseGrouped[] = {0};
-  static constexpr int kPhaseNeighbours[] = {0};
-  static constexpr int kPhaseFibers[] = {364};
-  static constexpr int kPhaseAxis[] = {0, 1};
-  static constexpr int kAxisExtent[] = {364};
-  static constexpr int kAxisShared[] = {60};
-  static constexpr int kAxisRow[] = {1};
-  static constexpr int kAxisGroup[] = {0};
-  static constexpr int kAxisColumn[] = {0};
+  static constexpr int kThreads = 128, kBlocks = 3, kExchange = 0, kXVector = 1, kYVector = 1,
+      kXDigit = 1, kYDigit = 1, kReadVector = 2, kWriteVector = 2, kFactors = 3,
+      kFactorFirst[] = {0, 2, 3}, kFactorContracted[] = {2, 5, 6}, kFactorProduced[] = {3, 2, 4},
+      kCluster = 1, kOffsetBytes = 8736, kRows = 364, kColumns = 1, kDigits = 2, kGroupIn = 60,
+      kGroupOut = 24, kContracted[] = {10, 6}, kProduced[] = {6, 4}, kGroupStrideIn[] = {6, 1},
+      kGroupStrideOut[] = {4, 1}, kStride[] = {6, 1}, kRowStride = 60,
+      kFactorBytesAt[] = {17472, 18496}, kBuffers = 1, kTileBytes = 43680, kTileBytesAt = 19008,
+      kPhases = 1, kPhaseDigit[] = {1}, kPhaseOther[] = {0}, kPhaseLanes[] = {4},
+      kPhaseGrouped[] = {0}, kPhaseNeighbours[] = {0}, kPhaseFibers[] = {364},
+      kPhaseAxis[] = {0, 1}, kAxisExtent[] = {364}, kAxisShared[] = {60}, kAxisRow[] = {1},
+      kAxisGroup[] = {0}, kAxisColumn[] = {0};
+  static constexpr bool kAhead = true, kSplit = true, kHalf = false, kSaturate = false,
+      kStagedIn = false, kStagedOut = false, kRegular = false, kSquare = false, kDenseIn = false,
+      kDenseOut = false;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

@@ -5,18 +5,10 @@ using Parameters = kronop::KronParameters<3, 2, double>;
 static_assert(sizeof(Parameters) == 456);
 
 namespace {
-struct Epilogue {
-  using Compute = float;
-  Compute alpha, beta;
-  template <class Scalar>
-  KRONOP_INLINE explicit Epilogue(const Scalar* scalars) : alpha(Compute(scalars[0])), beta(Compute(scalars[1])) {}
+struct Epilogue : kronop::Scaling<float> {
+  using Scaling::Scaling;
   KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
-    namespace math = kronop::math;
-    const Compute v0 = alpha * accumulator;
-    const Compute v1 = beta * source;
-    const Compute v2 = v0 + v1;
-    const Compute v3 = v2 + bias;
-    return v3;
+    return alpha * accumulator + beta * source + bias;
   }
 };
 
@@ -25,31 +17,14 @@ struct Step {
   using Output = float;
   using Compute = float;
   using Epilogue = ::Epilogue;
-  static constexpr int kWidth = 4;
-  static constexpr int kRowTile = 64;
-  static constexpr int kState = 60;
+  static constexpr int kWidth = 4, kRowTile = 64, kState = 60, kFactors = 3,
+      kFactorRows[] = {2, 5, 6}, kFactorColumns[] = {3, 2, 4}, kDigits = 3,
+      kDigitFactor[] = {0, 1, 2, 3}, kContracted[] = {2, 5, 6}, kProduced[] = {3, 2, 4},
+      kPanel[] = {3, 2, 4}, kTileRows[] = {3, 2, 4}, kTileVectors[] = {2, 1, 1},
+      kTileWidth[] = {4, 4, 4}, kUnroll[] = {2, 5, 6}, kPasses = 1, kPassKind[] = {3},
+      kPassEnd[] = {3}, kLanes[] = {1}, kPad[] = {0}, kOrder[] = {1, 2, 0}, kLeft[] = {2, 4, 1},
+      kRight[] = {6, 1, 8}, kInPlace[] = {0, 0, 0};
   static constexpr bool kSaturate = false;
-  static constexpr int kFactors = 3;
-  static constexpr int kFactorRows[] = {2, 5, 6};
-  static constexpr int kFactorColumns[] = {3, 2, 4};
-  static constexpr int kDigits = 3;
-  static constexpr int kDigitFactor[] = {0, 1, 2, 3};
-  static constexpr int kContracted[] = {2, 5, 6};
-  static constexpr int kProduced[] = {3, 2, 4};
-  static constexpr int kPanel[] = {3, 2, 4};
-  static constexpr int kTileRows[] = {3, 2, 4};
-  static constexpr int kTileVectors[] = {2, 1, 1};
-  static constexpr int kTileWidth[] = {4, 4, 4};
-  static constexpr int kUnroll[] = {2, 5, 6};
-  static constexpr int kPasses = 1;
-  static constexpr int kPassKind[] = {3};
-  static constexpr int kPassEnd[] = {3};
-  static constexpr int kLanes[] = {1};
-  static constexpr int kPad[] = {0};
-  static constexpr int kOrder[] = {1, 2, 0};
-  static constexpr int kLeft[] = {2, 4, 1};
-  static constexpr int kRight[] = {6, 1, 8};
-  static constexpr int kInPlace[] = {0, 0, 0};
 };
 }  // namespace
 

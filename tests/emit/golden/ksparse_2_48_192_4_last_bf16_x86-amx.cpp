@@ -1,22 +1,15 @@
-// one Kronecker-sparse factor: on tiles along the batch, 512 rows by 1 blocks by 48 outputs by 1 slices
+// one Kronecker-sparse factor: on tiles along the batch, 512 rows by 1 blocks by 48 outputs by 1
+// slices
 #include "kronop_x86/ksparse_amx.hpp"
 
 using Parameters = kronop::KSparseParameters<2, double>;
 static_assert(sizeof(Parameters) == 200);
 
 namespace {
-struct Epilogue {
-  using Compute = float;
-  Compute alpha, beta;
-  template <class Scalar>
-  KRONOP_INLINE explicit Epilogue(const Scalar* scalars) : alpha(Compute(scalars[0])), beta(Compute(scalars[1])) {}
+struct Epilogue : kronop::Scaling<float> {
+  using Scaling::Scaling;
   KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
-    namespace math = kronop::math;
-    const Compute v0 = alpha * accumulator;
-    const Compute v1 = beta * source;
-    const Compute v2 = v0 + v1;
-    const Compute v3 = v2 + bias;
-    return v3;
+    return alpha * accumulator + beta * source + bias;
   }
 };
 
@@ -25,26 +18,10 @@ struct Step {
   using Output = kronop::bfloat16_t;
   using Compute = float;
   using Epilogue = ::Epilogue;
-  static constexpr int kWidth = 16;
-  static constexpr int kVectors = 2;
-  static constexpr int kUnroll = 1;
-  static constexpr bool kSaturate = false;
-  static constexpr bool kDirect = true;
-  static constexpr bool kStreams = false;
-  static constexpr int kA = 2;
-  static constexpr int kB = 48;
-  static constexpr int kC = 192;
-  static constexpr int kD = 4;
-  static constexpr int kRowTile = 512;
-  static constexpr int kBlocks = 1;
-  static constexpr int kSlices = 1;
-  static constexpr int kOutputs = 48;
-  static constexpr int kDepth = 192;
-  static constexpr int kTile = 16;
-  static constexpr int kPitch = 32;
-  static constexpr int kBiasAt = 24576;
-  static constexpr int kInputAt = 24768;
-  static constexpr int kResultsAt = 221376;
+  static constexpr int kWidth = 16, kVectors = 2, kUnroll = 1, kA = 2, kB = 48, kC = 192, kD = 4,
+      kRowTile = 512, kBlocks = 1, kSlices = 1, kOutputs = 48, kDepth = 192, kTile = 16,
+      kPitch = 32, kBiasAt = 24576, kInputAt = 24768, kResultsAt = 221376;
+  static constexpr bool kSaturate = false, kDirect = true, kStreams = false;
 };
 }  // namespace
 

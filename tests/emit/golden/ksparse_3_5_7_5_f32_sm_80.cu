@@ -4,18 +4,10 @@
 using Parameters = kronop::ContractParameters<double>;
 static_assert(sizeof(Parameters) == 480);
 
-struct Epilogue {
-  using Compute = float;
-  Compute alpha, beta;
-  template <class Scalar>
-  KRONOP_INLINE explicit Epilogue(const Scalar* scalars) : alpha(Compute(scalars[0])), beta(Compute(scalars[1])) {}
+struct Epilogue : kronop::Scaling<float> {
+  using Scaling::Scaling;
   KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
-    namespace math = kronop::math;
-    const Compute v0 = alpha * accumulator;
-    const Compute v1 = beta * source;
-    const Compute v2 = v0 + v1;
-    const Compute v3 = v2 + bias;
-    return v3;
+    return alpha * accumulator + beta * source + bias;
   }
 };
 
@@ -25,28 +17,10 @@ struct Step {
   using Output = float;
   using Accumulator = float;
   using Epilogue = ::Epilogue;
-  static constexpr int kThreads = 160;
-  static constexpr int kBlocks = 2;
-  static constexpr int kStages = 2;
-  static constexpr int kLanes = 5;
-  static constexpr int kTileM = 32;
-  static constexpr int kTileN = 8;
-  static constexpr int kTileK = 8;
-  static constexpr int kThreadM = 2;
-  static constexpr int kThreadN = 4;
-  static constexpr int kVectorM = 2;
-  static constexpr int kVectorN = 4;
-  static constexpr int kUnroll = 8;
-  static constexpr int kContracted = 7;
-  static constexpr int kProduced = 5;
-  static constexpr int kXOrder = 2;
-  static constexpr int kWOrder = 2;
-  static constexpr int kYOrder = 2;
-  static constexpr int kXVector = 1;
-  static constexpr int kWVector = 1;
-  static constexpr int kYVector = 1;
-  static constexpr int kPad = 4;
-  static constexpr int kTileBytesAt = 768;
+  static constexpr int kThreads = 160, kBlocks = 2, kStages = 2, kLanes = 5, kTileM = 32,
+      kTileN = 8, kTileK = 8, kThreadM = 2, kThreadN = 4, kVectorM = 2, kVectorN = 4, kUnroll = 8,
+      kContracted = 7, kProduced = 5, kXOrder = 2, kWOrder = 2, kYOrder = 2, kXVector = 1,
+      kWVector = 1, kYVector = 1, kPad = 4, kTileBytesAt = 768;
   static constexpr bool kSaturate = false;
 };
 

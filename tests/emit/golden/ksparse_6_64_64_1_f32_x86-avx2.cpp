@@ -1,22 +1,15 @@
-// one Kronecker-sparse factor: lanes along the outputs, tiles of 6 by 2 vectors, 96 rows by 6 blocks by 64 outputs by 1 slices, 64 contraction steps at once
+// one Kronecker-sparse factor: lanes along the outputs, tiles of 6 by 2 vectors, 96 rows by 6
+// blocks by 64 outputs by 1 slices, 64 contraction steps at once
 #include "kronop_x86/ksparse.hpp"
 
 using Parameters = kronop::KSparseParameters<2, double>;
 static_assert(sizeof(Parameters) == 200);
 
 namespace {
-struct Epilogue {
-  using Compute = float;
-  Compute alpha, beta;
-  template <class Scalar>
-  KRONOP_INLINE explicit Epilogue(const Scalar* scalars) : alpha(Compute(scalars[0])), beta(Compute(scalars[1])) {}
+struct Epilogue : kronop::Scaling<float> {
+  using Scaling::Scaling;
   KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
-    namespace math = kronop::math;
-    const Compute v0 = alpha * accumulator;
-    const Compute v1 = beta * source;
-    const Compute v2 = v0 + v1;
-    const Compute v3 = v2 + bias;
-    return v3;
+    return alpha * accumulator + beta * source + bias;
   }
 };
 
@@ -25,26 +18,10 @@ struct Step {
   using Output = float;
   using Compute = float;
   using Epilogue = ::Epilogue;
-  static constexpr int kWidth = 8;
-  static constexpr int kVectors = 2;
-  static constexpr int kUnroll = 1;
-  static constexpr bool kSaturate = false;
-  static constexpr bool kDirect = true;
-  static constexpr bool kStreams = false;
-  static constexpr int kA = 6;
-  static constexpr int kB = 64;
-  static constexpr int kC = 64;
-  static constexpr int kD = 1;
-  static constexpr int kRowTile = 96;
-  static constexpr int kBlocks = 6;
-  static constexpr int kSlices = 1;
-  static constexpr int kOutputs = 64;
-  static constexpr int kDepth = 64;
-  static constexpr int kTile = 6;
-  static constexpr int kPitch = 80;
-  static constexpr int kBiasAt = 98304;
-  static constexpr int kInputAt = 99840;
-  static constexpr int kResultsAt = 130560;
+  static constexpr int kWidth = 8, kVectors = 2, kUnroll = 1, kA = 6, kB = 64, kC = 64, kD = 1,
+      kRowTile = 96, kBlocks = 6, kSlices = 1, kOutputs = 64, kDepth = 64, kTile = 6, kPitch = 80,
+      kBiasAt = 98304, kInputAt = 99840, kResultsAt = 130560;
+  static constexpr bool kSaturate = false, kDirect = true, kStreams = false;
 };
 }  // namespace
 

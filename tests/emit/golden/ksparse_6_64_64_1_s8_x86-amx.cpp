@@ -1,22 +1,15 @@
-// one Kronecker-sparse factor: on tiles along the outputs, 128 rows by 6 blocks by 64 outputs by 1 slices
+// one Kronecker-sparse factor: on tiles along the outputs, 128 rows by 6 blocks by 64 outputs by 1
+// slices
 #include "kronop_x86/ksparse_amx.hpp"
 
 using Parameters = kronop::KSparseParameters<2, long long>;
 static_assert(sizeof(Parameters) == 200);
 
 namespace {
-struct Epilogue {
-  using Compute = kronop::int32_t;
-  Compute alpha, beta;
-  template <class Scalar>
-  KRONOP_INLINE explicit Epilogue(const Scalar* scalars) : alpha(Compute(scalars[0])), beta(Compute(scalars[1])) {}
+struct Epilogue : kronop::Scaling<kronop::int32_t> {
+  using Scaling::Scaling;
   KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
-    namespace math = kronop::math;
-    const Compute v0 = alpha * accumulator;
-    const Compute v1 = beta * source;
-    const Compute v2 = v0 + v1;
-    const Compute v3 = v2 + bias;
-    return v3;
+    return alpha * accumulator + beta * source + bias;
   }
 };
 
@@ -25,26 +18,10 @@ struct Step {
   using Output = kronop::int32_t;
   using Compute = kronop::int32_t;
   using Epilogue = ::Epilogue;
-  static constexpr int kWidth = 16;
-  static constexpr int kVectors = 2;
-  static constexpr int kUnroll = 1;
-  static constexpr bool kSaturate = false;
-  static constexpr bool kDirect = true;
-  static constexpr bool kStreams = false;
-  static constexpr int kA = 6;
-  static constexpr int kB = 64;
-  static constexpr int kC = 64;
-  static constexpr int kD = 1;
-  static constexpr int kRowTile = 128;
-  static constexpr int kBlocks = 6;
-  static constexpr int kSlices = 1;
-  static constexpr int kOutputs = 64;
-  static constexpr int kDepth = 64;
-  static constexpr int kTile = 16;
-  static constexpr int kPitch = 32;
-  static constexpr int kBiasAt = 24576;
-  static constexpr int kInputAt = 26112;
-  static constexpr int kResultsAt = 28160;
+  static constexpr int kWidth = 16, kVectors = 2, kUnroll = 1, kA = 6, kB = 64, kC = 64, kD = 1,
+      kRowTile = 128, kBlocks = 6, kSlices = 1, kOutputs = 64, kDepth = 64, kTile = 16, kPitch = 32,
+      kBiasAt = 24576, kInputAt = 26112, kResultsAt = 28160;
+  static constexpr bool kSaturate = false, kDirect = true, kStreams = false;
 };
 }  // namespace
 

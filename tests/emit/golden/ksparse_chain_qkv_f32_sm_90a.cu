@@ -10,15 +10,8 @@ struct Step {
   using Output = float;
   using Accumulator = float;
   using Epilogue = kronop::Identity<float>;
-  static constexpr int kThreads = 128;
-  static constexpr int kBlocks = 1;
-  static constexpr int kLanes = 1;
-  static constexpr int kPlanes = 2;
-  static constexpr int kTileLanes = 1;
-  static constexpr int kTileN = 48;
-  static constexpr int kTileK = 64;
-  static constexpr int kContracted = 192;
-  static constexpr int kProduced = 48;
+  static constexpr int kThreads = 128, kBlocks = 1, kLanes = 1, kPlanes = 2, kTileLanes = 1,
+      kTileN = 48, kTileK = 64, kContracted = 192, kProduced = 48;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
@@ -26,24 +19,17 @@ pack_ksparse_f32_2_48_192_1_batch_first_f32_linear_sm_90a(const __grid_constant_
   kronop::pack_images<Step>(parameters);
 }
 
-// I_2 x dense(48, 192) x I_1, batch_first, tiles of 1 lanes x 128 x 48 x 64, 3 stages, 2 teams along rows, W in images
+// I_2 x dense(48, 192) x I_1, batch_first, tiles of 1 lanes x 128 x 48 x 64, 3 stages, 2 teams
+// along rows, W in images
 #include "kronop/contract_group.cuh"
 
 using Parameters = kronop::ContractParameters<double>;
 static_assert(sizeof(Parameters) == 480);
 
-struct Epilogue {
-  using Compute = float;
-  Compute alpha, beta;
-  template <class Scalar>
-  KRONOP_INLINE explicit Epilogue(const Scalar* scalars) : alpha(Compute(scalars[0])), beta(Compute(scalars[1])) {}
+struct Epilogue : kronop::Scaling<float> {
+  using Scaling::Scaling;
   KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
-    namespace math = kronop::math;
-    const Compute v0 = alpha * accumulator;
-    const Compute v1 = beta * source;
-    const Compute v2 = v0 + v1;
-    const Compute v3 = v2 + bias;
-    return v3;
+    return alpha * accumulator + beta * source + bias;
   }
 };
 
@@ -53,47 +39,15 @@ struct Step {
   using Output = float;
   using Accumulator = float;
   using Epilogue = ::Epilogue;
-  static constexpr int kThreads = 512;
-  static constexpr int kBlocks = 1;
-  static constexpr int kStages = 3;
-  static constexpr bool kResident = false;
-  static constexpr bool kImages = true;
-  static constexpr bool kPacks = false;
-  static constexpr bool kDirect = false;
-  static constexpr bool kSplit = true;
-  static constexpr int kLanes = 1;
-  static constexpr int kTileM = 128;
-  static constexpr int kTileN = 48;
-  static constexpr int kTileK = 64;
-  static constexpr int kTogether = 1;
-  static constexpr int kChainSlabs = 4;
-  static constexpr int kChainN = 48;
-  static constexpr int kTeamM = 1;
-  static constexpr int kGroupsM = 2;
-  static constexpr int kGroupsLanes = 1;
-  static constexpr int kGroupsN = 1;
-  static constexpr int kPartM = 16;
-  static constexpr int kPartN = 48;
-  static constexpr int kKept = 1;
-  static constexpr int kContracted = 192;
-  static constexpr int kProduced = 48;
-  static constexpr int kPlane = 9216;
-  static constexpr int kXOrder = 0;
-  static constexpr int kYOrder = 0;
-  static constexpr int kXVector = 4;
-  static constexpr int kWVector = 4;
-  static constexpr int kWLanes = 1;
-  static constexpr int kYVector = 4;
-  static constexpr int kXPitch = 72;
-  static constexpr int kYPitch = 56;
-  static constexpr int kXSize = 9216;
-  static constexpr int kWRoom = 6144;
-  static constexpr int kResultsAt = 184320;
-  static constexpr int kBarriersAt = 213376;
-  static constexpr int kCopyRegisters = 72;
-  static constexpr int kProductRegisters = 184;
-  static constexpr int kStoreRegisters = 72;
-  static constexpr bool kSaturate = false;
+  static constexpr int kThreads = 512, kBlocks = 1, kStages = 3, kLanes = 1, kTileM = 128,
+      kTileN = 48, kTileK = 64, kTogether = 1, kChainSlabs = 4, kChainN = 48, kTeamM = 1,
+      kGroupsM = 2, kGroupsLanes = 1, kGroupsN = 1, kPartM = 16, kPartN = 48, kKept = 1,
+      kContracted = 192, kProduced = 48, kPlane = 9216, kXOrder = 0, kYOrder = 0, kXVector = 4,
+      kWVector = 4, kWLanes = 1, kYVector = 4, kXPitch = 72, kYPitch = 56, kXSize = 9216,
+      kWRoom = 6144, kResultsAt = 184320, kBarriersAt = 213376, kCopyRegisters = 72,
+      kProductRegisters = 184, kStoreRegisters = 72;
+  static constexpr bool kResident = false, kImages = true, kPacks = false, kDirect = false,
+      kSplit = true, kSaturate = false;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
@@ -113,15 +67,8 @@ struct Step {
   using Output = float;
   using Accumulator = float;
   using Epilogue = kronop::Identity<float>;
-  static constexpr int kThreads = 128;
-  static constexpr int kBlocks = 1;
-  static constexpr int kLanes = 2;
-  static constexpr int kPlanes = 2;
-  static constexpr int kTileLanes = 2;
-  static constexpr int kTileN = 96;
-  static constexpr int kTileK = 16;
-  static constexpr int kContracted = 48;
-  static constexpr int kProduced = 192;
+  static constexpr int kThreads = 128, kBlocks = 1, kLanes = 2, kPlanes = 2, kTileLanes = 2,
+      kTileN = 96, kTileK = 16, kContracted = 48, kProduced = 192;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
@@ -129,24 +76,17 @@ pack_ksparse_f32_1_192_48_2_batch_first_f32_linear_sm_90a(const __grid_constant_
   kronop::pack_images<Step>(parameters);
 }
 
-// I_1 x dense(192, 48) x I_2, batch_first, tiles of 2 lanes x 64 x 96 x 16, 5 stages, 2 teams along outputs, W in images
+// I_1 x dense(192, 48) x I_2, batch_first, tiles of 2 lanes x 64 x 96 x 16, 5 stages, 2 teams along
+// outputs, W in images
 #include "kronop/contract_group.cuh"
 
 using Parameters = kronop::ContractParameters<double>;
 static_assert(sizeof(Parameters) == 480);
 
-struct Epilogue {
-  using Compute = float;
-  Compute alpha, beta;
-  template <class Scalar>
-  KRONOP_INLINE explicit Epilogue(const Scalar* scalars) : alpha(Compute(scalars[0])), beta(Compute(scalars[1])) {}
+struct Epilogue : kronop::Scaling<float> {
+  using Scaling::Scaling;
   KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
-    namespace math = kronop::math;
-    const Compute v0 = alpha * accumulator;
-    const Compute v1 = beta * source;
-    const Compute v2 = v0 + v1;
-    const Compute v3 = v2 + bias;
-    return v3;
+    return alpha * accumulator + beta * source + bias;
   }
 };
 
@@ -156,47 +96,15 @@ struct Step {
   using Output = float;
   using Accumulator = float;
   using Epilogue = ::Epilogue;
-  static constexpr int kThreads = 512;
-  static constexpr int kBlocks = 1;
-  static constexpr int kStages = 5;
-  static constexpr bool kResident = false;
-  static constexpr bool kImages = true;
-  static constexpr bool kPacks = false;
-  static constexpr bool kDirect = false;
-  static constexpr bool kSplit = true;
-  static constexpr int kLanes = 2;
-  static constexpr int kTileM = 64;
-  static constexpr int kTileN = 96;
-  static constexpr int kTileK = 16;
-  static constexpr int kTogether = 1;
-  static constexpr int kChainSlabs = 1;
-  static constexpr int kChainN = 48;
-  static constexpr int kTeamM = 1;
-  static constexpr int kGroupsM = 1;
-  static constexpr int kGroupsLanes = 1;
-  static constexpr int kGroupsN = 2;
-  static constexpr int kPartM = 16;
-  static constexpr int kPartN = 24;
-  static constexpr int kKept = 2;
-  static constexpr int kContracted = 48;
-  static constexpr int kProduced = 192;
-  static constexpr int kPlane = 9216;
-  static constexpr int kXOrder = 2;
-  static constexpr int kYOrder = 2;
-  static constexpr int kXVector = 4;
-  static constexpr int kWVector = 4;
-  static constexpr int kWLanes = 2;
-  static constexpr int kYVector = 4;
-  static constexpr int kXPitch = 40;
-  static constexpr int kYPitch = 48;
-  static constexpr int kXSize = 2560;
-  static constexpr int kWRoom = 6144;
-  static constexpr int kResultsAt = 174080;
-  static constexpr int kBarriersAt = 224768;
-  static constexpr int kCopyRegisters = 72;
-  static constexpr int kProductRegisters = 184;
-  static constexpr int kStoreRegisters = 72;
-  static constexpr bool kSaturate = false;
+  static constexpr int kThreads = 512, kBlocks = 1, kStages = 5, kLanes = 2, kTileM = 64,
+      kTileN = 96, kTileK = 16, kTogether = 1, kChainSlabs = 1, kChainN = 48, kTeamM = 1,
+      kGroupsM = 1, kGroupsLanes = 1, kGroupsN = 2, kPartM = 16, kPartN = 24, kKept = 2,
+      kContracted = 48, kProduced = 192, kPlane = 9216, kXOrder = 2, kYOrder = 2, kXVector = 4,
+      kWVector = 4, kWLanes = 2, kYVector = 4, kXPitch = 40, kYPitch = 48, kXSize = 2560,
+      kWRoom = 6144, kResultsAt = 174080, kBarriersAt = 224768, kCopyRegisters = 72,
+      kProductRegisters = 184, kStoreRegisters = 72;
+  static constexpr bool kResident = false, kImages = true, kPacks = false, kDirect = false,
+      kSplit = true, kSaturate = false;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

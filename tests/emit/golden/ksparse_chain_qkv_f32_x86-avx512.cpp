@@ -1,22 +1,15 @@
-// one Kronecker-sparse factor: lanes along the outputs, tiles of 8 by 3 vectors, 96 rows by 2 blocks by 48 outputs by 1 slices, 192 contraction steps at once
+// one Kronecker-sparse factor: lanes along the outputs, tiles of 8 by 3 vectors, 96 rows by 2
+// blocks by 48 outputs by 1 slices, 192 contraction steps at once
 #include "kronop_x86/ksparse.hpp"
 
 using Parameters = kronop::KSparseParameters<2, double>;
 static_assert(sizeof(Parameters) == 200);
 
 namespace {
-struct Epilogue {
-  using Compute = float;
-  Compute alpha, beta;
-  template <class Scalar>
-  KRONOP_INLINE explicit Epilogue(const Scalar* scalars) : alpha(Compute(scalars[0])), beta(Compute(scalars[1])) {}
+struct Epilogue : kronop::Scaling<float> {
+  using Scaling::Scaling;
   KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
-    namespace math = kronop::math;
-    const Compute v0 = alpha * accumulator;
-    const Compute v1 = beta * source;
-    const Compute v2 = v0 + v1;
-    const Compute v3 = v2 + bias;
-    return v3;
+    return alpha * accumulator + beta * source + bias;
   }
 };
 
@@ -25,26 +18,10 @@ struct Step {
   using Output = float;
   using Compute = float;
   using Epilogue = ::Epilogue;
-  static constexpr int kWidth = 16;
-  static constexpr int kVectors = 3;
-  static constexpr int kUnroll = 1;
-  static constexpr bool kSaturate = false;
-  static constexpr bool kDirect = true;
-  static constexpr bool kStreams = true;
-  static constexpr int kA = 2;
-  static constexpr int kB = 48;
-  static constexpr int kC = 192;
-  static constexpr int kD = 1;
-  static constexpr int kRowTile = 96;
-  static constexpr int kBlocks = 2;
-  static constexpr int kSlices = 1;
-  static constexpr int kOutputs = 48;
-  static constexpr int kDepth = 192;
-  static constexpr int kTile = 8;
-  static constexpr int kPitch = 208;
-  static constexpr int kBiasAt = 73728;
-  static constexpr int kInputAt = 74112;
-  static constexpr int kResultsAt = 153984;
+  static constexpr int kWidth = 16, kVectors = 3, kUnroll = 1, kA = 2, kB = 48, kC = 192, kD = 1,
+      kRowTile = 96, kBlocks = 2, kSlices = 1, kOutputs = 48, kDepth = 192, kTile = 8, kPitch = 208,
+      kBiasAt = 73728, kInputAt = 74112, kResultsAt = 153984;
+  static constexpr bool kSaturate = false, kDirect = true, kStreams = true;
 };
 }  // namespace
 
@@ -52,25 +29,18 @@ extern "C" int ksparse_f32_2_48_192_1_avx512(const void* parameters, int alone) 
   return kronop::ksparse_along_outputs<Step>(*static_cast<const Parameters*>(parameters), alone != 0);
 }
 
-// one Kronecker-sparse factor: lanes along the batch, tiles of 12 by 2 vectors, 448 rows by 1 blocks by 192 outputs by 2 slices, 48 contraction steps at once
+// one Kronecker-sparse factor: lanes along the batch, tiles of 12 by 2 vectors, 448 rows by 1
+// blocks by 192 outputs by 2 slices, 48 contraction steps at once
 #include "kronop_x86/ksparse.hpp"
 
 using Parameters = kronop::KSparseParameters<2, double>;
 static_assert(sizeof(Parameters) == 200);
 
 namespace {
-struct Epilogue {
-  using Compute = float;
-  Compute alpha, beta;
-  template <class Scalar>
-  KRONOP_INLINE explicit Epilogue(const Scalar* scalars) : alpha(Compute(scalars[0])), beta(Compute(scalars[1])) {}
+struct Epilogue : kronop::Scaling<float> {
+  using Scaling::Scaling;
   KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
-    namespace math = kronop::math;
-    const Compute v0 = alpha * accumulator;
-    const Compute v1 = beta * source;
-    const Compute v2 = v0 + v1;
-    const Compute v3 = v2 + bias;
-    return v3;
+    return alpha * accumulator + beta * source + bias;
   }
 };
 
@@ -79,26 +49,10 @@ struct Step {
   using Output = float;
   using Compute = float;
   using Epilogue = ::Epilogue;
-  static constexpr int kWidth = 16;
-  static constexpr int kVectors = 2;
-  static constexpr int kUnroll = 1;
-  static constexpr bool kSaturate = false;
-  static constexpr bool kDirect = true;
-  static constexpr bool kStreams = false;
-  static constexpr int kA = 1;
-  static constexpr int kB = 192;
-  static constexpr int kC = 48;
-  static constexpr int kD = 2;
-  static constexpr int kRowTile = 448;
-  static constexpr int kBlocks = 1;
-  static constexpr int kSlices = 2;
-  static constexpr int kOutputs = 192;
-  static constexpr int kDepth = 48;
-  static constexpr int kTile = 12;
-  static constexpr int kPitch = 96;
-  static constexpr int kBiasAt = 73728;
-  static constexpr int kInputAt = 75264;
-  static constexpr int kResultsAt = 333312;
+  static constexpr int kWidth = 16, kVectors = 2, kUnroll = 1, kA = 1, kB = 192, kC = 48, kD = 2,
+      kRowTile = 448, kBlocks = 1, kSlices = 2, kOutputs = 192, kDepth = 48, kTile = 12,
+      kPitch = 96, kBiasAt = 73728, kInputAt = 75264, kResultsAt = 333312;
+  static constexpr bool kSaturate = false, kDirect = true, kStreams = false;
 };
 }  // namespace
 

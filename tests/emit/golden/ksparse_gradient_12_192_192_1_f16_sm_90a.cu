@@ -10,21 +10,10 @@ struct Step {
   using Output = kronop::half_t;
   using Accumulator = float;
   using Epilogue = kronop::Identity<float>;
-  static constexpr int kThreads = 512;
-  static constexpr int kBlocks = 1;
-  static constexpr int kStages = 4;
-  static constexpr int kTeams = 2;
-  static constexpr int kTeamP = 2;
-  static constexpr int kP = 192;
-  static constexpr int kQ = 192;
-  static constexpr int kTileP = 256;
-  static constexpr int kTileQ = 128;
-  static constexpr int kTileK = 64;
+  static constexpr int kThreads = 512, kBlocks = 1, kStages = 4, kTeams = 2, kTeamP = 2, kP = 192,
+      kQ = 192, kTileP = 256, kTileQ = 128, kTileK = 64, kCopyThreads = 256, kCopyRegisters = 64,
+      kProductRegisters = 192, kBarriersAt = 196608;
   static constexpr bool kAlongSums = false;
-  static constexpr int kCopyThreads = 256;
-  static constexpr int kCopyRegisters = 64;
-  static constexpr int kProductRegisters = 192;
-  static constexpr int kBarriersAt = 196608;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
@@ -38,18 +27,10 @@ gradient_group_f16_192x192_first_sm_90a(const __grid_constant__ Parameters param
 using Parameters = kronop::AddSharesParameters<double>;
 static_assert(sizeof(Parameters) == 192);
 
-struct Epilogue {
-  using Compute = float;
-  Compute alpha, beta;
-  template <class Scalar>
-  KRONOP_INLINE explicit Epilogue(const Scalar* scalars) : alpha(Compute(scalars[0])), beta(Compute(scalars[1])) {}
+struct Epilogue : kronop::Scaling<float> {
+  using Scaling::Scaling;
   KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
-    namespace math = kronop::math;
-    const Compute v0 = alpha * accumulator;
-    const Compute v1 = beta * source;
-    const Compute v2 = v0 + v1;
-    const Compute v3 = v2 + bias;
-    return v3;
+    return alpha * accumulator + beta * source + bias;
   }
 };
 
@@ -59,10 +40,7 @@ struct Step {
   using Output = kronop::half_t;
   using Accumulator = float;
   using Epilogue = ::Epilogue;
-  static constexpr int kThreads = 256;
-  static constexpr int kBlocks = 4;
-  static constexpr int kSlices = 2;
-  static constexpr int kVector = 4;
+  static constexpr int kThreads = 256, kBlocks = 4, kSlices = 2, kVector = 4;
   static constexpr bool kSaturate = false;
 };
 

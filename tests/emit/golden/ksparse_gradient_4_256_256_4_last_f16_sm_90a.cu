@@ -10,21 +10,10 @@ struct Step {
   using Output = kronop::half_t;
   using Accumulator = float;
   using Epilogue = kronop::Identity<float>;
-  static constexpr int kThreads = 384;
-  static constexpr int kBlocks = 1;
-  static constexpr int kStages = 3;
-  static constexpr int kTeams = 1;
-  static constexpr int kTeamP = 2;
-  static constexpr int kP = 256;
-  static constexpr int kQ = 256;
-  static constexpr int kTileP = 128;
-  static constexpr int kTileQ = 128;
-  static constexpr int kTileK = 128;
+  static constexpr int kThreads = 384, kBlocks = 1, kStages = 3, kTeams = 1, kTeamP = 2, kP = 256,
+      kQ = 256, kTileP = 128, kTileQ = 128, kTileK = 128, kCopyThreads = 256, kCopyRegisters = 0,
+      kProductRegisters = 168, kBarriersAt = 196608;
   static constexpr bool kAlongSums = true;
-  static constexpr int kCopyThreads = 256;
-  static constexpr int kCopyRegisters = 0;
-  static constexpr int kProductRegisters = 168;
-  static constexpr int kBarriersAt = 196608;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
@@ -38,18 +27,10 @@ gradient_group_f16_256x256_last_sm_90a(const __grid_constant__ Parameters parame
 using Parameters = kronop::AddSharesParameters<double>;
 static_assert(sizeof(Parameters) == 192);
 
-struct Epilogue {
-  using Compute = float;
-  Compute alpha, beta;
-  template <class Scalar>
-  KRONOP_INLINE explicit Epilogue(const Scalar* scalars) : alpha(Compute(scalars[0])), beta(Compute(scalars[1])) {}
+struct Epilogue : kronop::Scaling<float> {
+  using Scaling::Scaling;
   KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
-    namespace math = kronop::math;
-    const Compute v0 = alpha * accumulator;
-    const Compute v1 = beta * source;
-    const Compute v2 = v0 + v1;
-    const Compute v3 = v2 + bias;
-    return v3;
+    return alpha * accumulator + beta * source + bias;
   }
 };
 
@@ -59,10 +40,7 @@ struct Step {
   using Output = kronop::half_t;
   using Accumulator = float;
   using Epilogue = ::Epilogue;
-  static constexpr int kThreads = 256;
-  static constexpr int kBlocks = 4;
-  static constexpr int kSlices = 1;
-  static constexpr int kVector = 4;
+  static constexpr int kThreads = 256, kBlocks = 4, kSlices = 1, kVector = 4;
   static constexpr bool kSaturate = false;
 };
 

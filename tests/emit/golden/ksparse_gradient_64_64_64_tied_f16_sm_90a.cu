@@ -10,31 +10,11 @@ struct Step {
   using Output = kronop::half_t;
   using Accumulator = float;
   using Epilogue = kronop::Identity<float>;
-  static constexpr int kThreads = 128;
-  static constexpr int kBlocks = 2;
-  static constexpr int kStages = 3;
-  static constexpr int kP = 64;
-  static constexpr int kQ = 64;
-  static constexpr int kTileP = 64;
-  static constexpr int kTileQ = 64;
-  static constexpr int kHalvesP = 4;
-  static constexpr int kHalvesQ = 8;
-  static constexpr int kWarpsP = 2;
-  static constexpr int kWarpsQ = 1;
-  static constexpr int kWarpsK = 2;
-  static constexpr bool kAlongSums = true;
-  static constexpr int kLanes = 1;
-  static constexpr int kMatrices = 1;
-  static constexpr int kVector = 8;
-  static constexpr int kPositions = 16;
-  static constexpr int kAcross = 16;
-  static constexpr int kBites = 4;
-  static constexpr int kSteps = 4;
-  static constexpr int kPitchP = 160;
-  static constexpr int kPitchQ = 160;
-  static constexpr int kBytesP = 16384;
-  static constexpr int kBytesQ = 16384;
-  static constexpr bool kSplit = false;
+  static constexpr int kThreads = 128, kBlocks = 2, kStages = 3, kP = 64, kQ = 64, kTileP = 64,
+      kTileQ = 64, kHalvesP = 4, kHalvesQ = 8, kWarpsP = 2, kWarpsQ = 1, kWarpsK = 2, kLanes = 1,
+      kMatrices = 1, kVector = 8, kPositions = 16, kAcross = 16, kBites = 4, kSteps = 4,
+      kPitchP = 160, kPitchQ = 160, kBytesP = 16384, kBytesQ = 16384;
+  static constexpr bool kAlongSums = true, kSplit = false;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
@@ -48,18 +28,10 @@ ksparse_gradient_f16_64x64_along_tied_sm_90a(const __grid_constant__ Parameters 
 using Parameters = kronop::AddSharesParameters<double>;
 static_assert(sizeof(Parameters) == 192);
 
-struct Epilogue {
-  using Compute = float;
-  Compute alpha, beta;
-  template <class Scalar>
-  KRONOP_INLINE explicit Epilogue(const Scalar* scalars) : alpha(Compute(scalars[0])), beta(Compute(scalars[1])) {}
+struct Epilogue : kronop::Scaling<float> {
+  using Scaling::Scaling;
   KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
-    namespace math = kronop::math;
-    const Compute v0 = alpha * accumulator;
-    const Compute v1 = beta * source;
-    const Compute v2 = v0 + v1;
-    const Compute v3 = v2 + bias;
-    return v3;
+    return alpha * accumulator + beta * source + bias;
   }
 };
 
@@ -69,10 +41,7 @@ struct Step {
   using Output = kronop::half_t;
   using Accumulator = float;
   using Epilogue = ::Epilogue;
-  static constexpr int kThreads = 256;
-  static constexpr int kBlocks = 4;
-  static constexpr int kSlices = 8;
-  static constexpr int kVector = 4;
+  static constexpr int kThreads = 256, kBlocks = 4, kSlices = 8, kVector = 4;
   static constexpr bool kSaturate = false;
 };
 

@@ -10,31 +10,11 @@ struct Step {
   using Output = float;
   using Accumulator = float;
   using Epilogue = kronop::Identity<float>;
-  static constexpr int kThreads = 128;
-  static constexpr int kBlocks = 2;
-  static constexpr int kStages = 3;
-  static constexpr int kP = 8;
-  static constexpr int kQ = 8;
-  static constexpr int kTileP = 8;
-  static constexpr int kTileQ = 8;
-  static constexpr int kHalvesP = 1;
-  static constexpr int kHalvesQ = 1;
-  static constexpr int kWarpsP = 1;
-  static constexpr int kWarpsQ = 1;
-  static constexpr int kWarpsK = 4;
-  static constexpr bool kAlongSums = false;
-  static constexpr int kLanes = 8;
-  static constexpr int kMatrices = 1;
-  static constexpr int kVector = 4;
-  static constexpr int kPositions = 64;
-  static constexpr int kAcross = 8;
-  static constexpr int kBites = 8;
-  static constexpr int kSteps = 4;
-  static constexpr int kPitchP = 288;
-  static constexpr int kPitchQ = 288;
-  static constexpr int kBytesP = 18432;
-  static constexpr int kBytesQ = 18432;
-  static constexpr bool kSplit = true;
+  static constexpr int kThreads = 128, kBlocks = 2, kStages = 3, kP = 8, kQ = 8, kTileP = 8,
+      kTileQ = 8, kHalvesP = 1, kHalvesQ = 1, kWarpsP = 1, kWarpsQ = 1, kWarpsK = 4, kLanes = 8,
+      kMatrices = 1, kVector = 4, kPositions = 64, kAcross = 8, kBites = 8, kSteps = 4,
+      kPitchP = 288, kPitchQ = 288, kBytesP = 18432, kBytesQ = 18432;
+  static constexpr bool kAlongSums = false, kSplit = true;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
@@ -48,18 +28,10 @@ ksparse_gradient_f32_8x8_lanes8_tied_sm_90a(const __grid_constant__ Parameters p
 using Parameters = kronop::AddSharesParameters<double>;
 static_assert(sizeof(Parameters) == 192);
 
-struct Epilogue {
-  using Compute = float;
-  Compute alpha, beta;
-  template <class Scalar>
-  KRONOP_INLINE explicit Epilogue(const Scalar* scalars) : alpha(Compute(scalars[0])), beta(Compute(scalars[1])) {}
+struct Epilogue : kronop::Scaling<float> {
+  using Scaling::Scaling;
   KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
-    namespace math = kronop::math;
-    const Compute v0 = alpha * accumulator;
-    const Compute v1 = beta * source;
-    const Compute v2 = v0 + v1;
-    const Compute v3 = v2 + bias;
-    return v3;
+    return alpha * accumulator + beta * source + bias;
   }
 };
 
@@ -69,10 +41,7 @@ struct Step {
   using Output = float;
   using Accumulator = float;
   using Epilogue = ::Epilogue;
-  static constexpr int kThreads = 256;
-  static constexpr int kBlocks = 4;
-  static constexpr int kSlices = 8;
-  static constexpr int kVector = 4;
+  static constexpr int kThreads = 256, kBlocks = 4, kSlices = 8, kVector = 4;
   static constexpr bool kSaturate = false;
 };
 

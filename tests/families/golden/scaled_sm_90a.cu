@@ -4,18 +4,10 @@
 using Parameters = kronop::ScaledParameters<2, double>;
 static_assert(sizeof(Parameters) == 64);
 
-struct Epilogue {
-  using Compute = float;
-  Compute alpha, beta;
-  template <class Scalar>
-  KRONOP_INLINE explicit Epilogue(const Scalar* scalars) : alpha(Compute(scalars[0])), beta(Compute(scalars[1])) {}
+struct Epilogue : kronop::Scaling<float> {
+  using Scaling::Scaling;
   KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
-    namespace math = kronop::math;
-    const Compute v0 = alpha * accumulator;
-    const Compute v1 = beta * source;
-    const Compute v2 = v0 + v1;
-    const Compute v3 = v2 + bias;
-    return v3;
+    return alpha * accumulator + beta * source + bias;
   }
 };
 
@@ -25,8 +17,7 @@ struct Step {
   using Output = float;
   using Accumulator = float;
   using Epilogue = ::Epilogue;
-  static constexpr int kThreads = 256;
-  static constexpr int kBlocks = 1;
+  static constexpr int kThreads = 256, kBlocks = 1;
   static constexpr bool kSaturate = false;
 };
 

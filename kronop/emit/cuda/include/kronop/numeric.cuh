@@ -217,6 +217,16 @@ KRONOP_INLINE To convert_saturate(From from) {
   }
 }
 
+// What a rendered epilogue begins with: the scalars that all have, in the type that it computes in.
+template <class T>
+struct Scaling {
+  using Compute = T;
+  Compute alpha, beta;
+  template <class Scalar>
+  KRONOP_INLINE explicit Scaling(const Scalar* scalars)
+      : alpha(Compute(scalars[0])), beta(Compute(scalars[1])) {}
+};
+
 // Functions of rendered epilogues. NaN goes through max and min, as in NumPy.
 namespace math {
 

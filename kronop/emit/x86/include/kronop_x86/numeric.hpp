@@ -195,6 +195,16 @@ KRONOP_INLINE To saturate(From value) {
   }
 }
 
+// What a rendered epilogue begins with: the scalars that all have, in the type that it computes in.
+template <class T>
+struct Scaling {
+  using Compute = T;
+  Compute alpha, beta;
+  template <class Scalar>
+  KRONOP_INLINE explicit Scaling(const Scalar* scalars)
+      : alpha(Compute(scalars[0])), beta(Compute(scalars[1])) {}
+};
+
 namespace math {
 
 // The first operand where it is NaN; otherwise a NaN second operand fails the comparison and is taken.

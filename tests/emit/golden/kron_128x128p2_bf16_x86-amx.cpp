@@ -17,9 +17,9 @@ struct Step {
   using Output = kronop::bfloat16_t;
   using Compute = float;
   using Epilogue = ::Epilogue;
-  static constexpr int kGroup = 1, kSlice = 143360, kFactors = 2, kFactorRows[] = {128, 128},
-      kFactorColumns[] = {128, 128}, kDigits = 2, kDigitFactor[] = {0, 1, 2},
-      kContracted[] = {128, 128}, kProduced[] = {128, 128};
+  static constexpr int kGroup = 1, kSlice = 143360, kFactorRows[] = {128, 128},
+      kFactorColumns[] = {128, 128}, kDigitFactor[] = {0, 1, 2}, kContracted[] = {128, 128},
+      kProduced[] = {128, 128};
   static constexpr bool kSaturate = false;
 };
 }  // namespace

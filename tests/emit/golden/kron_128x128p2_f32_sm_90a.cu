@@ -11,18 +11,15 @@ struct Step {
   using Accumulator = float;
   using Epilogue = kronop::Identity<float>;
   static constexpr int kThreads = 256, kBlocks = 1, kExchange = 0, kXVector = 2, kYVector = 2,
-      kXDigit = 128, kYDigit = 128, kReadVector = 8, kWriteVector = 8, kFactors = 1,
-      kFactorFirst[] = {0, 1}, kFactorContracted[] = {128}, kFactorProduced[] = {128}, kCluster = 1,
-      kOffsetBytes = 96, kRows = 4, kColumns = 64, kDigits = 1, kGroupIn = 128, kGroupOut = 128,
-      kContracted[] = {128}, kProduced[] = {128}, kGroupStrideIn[] = {1}, kGroupStrideOut[] = {1},
-      kStride[] = {72}, kRowStride = 9216, kFactorBytesAt[] = {192}, kBuffers = 1,
-      kTileBytes = 73728, kTileBytesAt = 131264, kPhases = 1, kPhaseDigit[] = {0},
-      kPhaseOther[] = {-1}, kPhaseLanes[] = {2}, kPhaseGrouped[] = {1}, kPhaseNeighbours[] = {1},
-      kPhaseFibers[] = {256}, kPhaseAxis[] = {0, 2}, kAxisExtent[] = {4, 64},
+      kXDigit = 128, kYDigit = 128, kReadVector = 8, kWriteVector = 8, kFactorFirst[] = {0, 1},
+      kFactorContracted[] = {128}, kFactorProduced[] = {128}, kCluster = 1, kOffsetBytes = 96,
+      kRows = 4, kColumns = 64, kContracted[] = {128}, kProduced[] = {128}, kStride[] = {72},
+      kRowStride = 9216, kFactorBytesAt[] = {192}, kBuffers = 1, kTileBytesAt = 131264,
+      kPhaseDigit[] = {0}, kPhaseOther[] = {-1}, kPhaseLanes[] = {2}, kPhaseGrouped[] = {1},
+      kPhaseNeighbours[] = {1}, kPhaseAxis[] = {0, 2}, kAxisExtent[] = {4, 64},
       kAxisShared[] = {9216, 1}, kAxisRow[] = {1, 0}, kAxisGroup[] = {0, 0}, kAxisColumn[] = {0, 1};
   static constexpr bool kAhead = false, kSplit = true, kHalf = false, kSaturate = false,
-      kStagedIn = false, kStagedOut = false, kRegular = true, kSquare = true, kDenseIn = false,
-      kDenseOut = false;
+      kStagedIn = false, kStagedOut = false, kRegular = true;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
@@ -50,18 +47,15 @@ struct Step {
   using Accumulator = float;
   using Epilogue = ::Epilogue;
   static constexpr int kThreads = 256, kBlocks = 1, kExchange = 0, kXVector = 2, kYVector = 2,
-      kXDigit = 1, kYDigit = 1, kReadVector = 8, kWriteVector = 8, kFactors = 1,
-      kFactorFirst[] = {0, 1}, kFactorContracted[] = {128}, kFactorProduced[] = {128}, kCluster = 1,
-      kOffsetBytes = 6144, kRows = 256, kColumns = 1, kDigits = 1, kGroupIn = 128, kGroupOut = 128,
-      kContracted[] = {128}, kProduced[] = {128}, kGroupStrideIn[] = {1}, kGroupStrideOut[] = {1},
-      kStride[] = {1}, kRowStride = 128, kFactorBytesAt[] = {12288}, kBuffers = 1,
-      kTileBytes = 65536, kTileBytesAt = 143360, kPhases = 1, kPhaseDigit[] = {0},
-      kPhaseOther[] = {-1}, kPhaseLanes[] = {2}, kPhaseGrouped[] = {1}, kPhaseNeighbours[] = {0},
-      kPhaseFibers[] = {256}, kPhaseAxis[] = {0, 1}, kAxisExtent[] = {256}, kAxisShared[] = {128},
+      kXDigit = 1, kYDigit = 1, kReadVector = 8, kWriteVector = 8, kFactorFirst[] = {0, 1},
+      kFactorContracted[] = {128}, kFactorProduced[] = {128}, kCluster = 1, kOffsetBytes = 6144,
+      kRows = 256, kColumns = 1, kContracted[] = {128}, kProduced[] = {128}, kStride[] = {1},
+      kRowStride = 128, kFactorBytesAt[] = {12288}, kBuffers = 1, kTileBytesAt = 143360,
+      kPhaseDigit[] = {0}, kPhaseOther[] = {-1}, kPhaseLanes[] = {2}, kPhaseGrouped[] = {1},
+      kPhaseNeighbours[] = {0}, kPhaseAxis[] = {0, 1}, kAxisExtent[] = {256}, kAxisShared[] = {128},
       kAxisRow[] = {1}, kAxisGroup[] = {0}, kAxisColumn[] = {0};
   static constexpr bool kAhead = false, kSplit = true, kHalf = false, kSaturate = false,
-      kStagedIn = false, kStagedOut = false, kRegular = true, kSquare = true, kDenseIn = false,
-      kDenseOut = false;
+      kStagedIn = false, kStagedOut = false, kRegular = true;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

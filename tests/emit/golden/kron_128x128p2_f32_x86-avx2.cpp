@@ -17,11 +17,10 @@ struct Step {
   using Output = float;
   using Compute = float;
   using Epilogue = ::Epilogue;
-  static constexpr int kWidth = 8, kRowTile = 1, kState = 2048, kFactors = 2,
-      kFactorRows[] = {128, 128}, kFactorColumns[] = {128, 128}, kDigits = 2,
-      kDigitFactor[] = {0, 1, 2}, kContracted[] = {128, 128}, kProduced[] = {128, 128},
-      kPanel[] = {5, 16}, kTileRows[] = {5, 4}, kTileVectors[] = {2, 2}, kTileWidth[] = {8, 8},
-      kUnroll[] = {4, 4}, kPasses = 2, kPassKind[] = {3, 1}, kPassEnd[] = {1, 2},
+  static constexpr int kWidth = 8, kRowTile = 1, kState = 2048, kFactorRows[] = {128, 128},
+      kFactorColumns[] = {128, 128}, kDigitFactor[] = {0, 1, 2}, kContracted[] = {128, 128},
+      kProduced[] = {128, 128}, kPanel[] = {5, 16}, kTileRows[] = {5, 4}, kTileVectors[] = {2, 2},
+      kTileWidth[] = {8, 8}, kUnroll[] = {4, 4}, kPassKind[] = {3, 1}, kPassEnd[] = {1, 2},
       kLanes[] = {16, 16}, kPad[] = {0, 0}, kOrder[] = {1, 0}, kLeft[] = {1, 1}, kRight[] = {1, 1},
       kInPlace[] = {0, 0};
   static constexpr bool kSaturate = false;

@@ -11,19 +11,16 @@ struct Step {
   using Accumulator = float;
   using Epilogue = kronop::Identity<float>;
   static constexpr int kThreads = 256, kBlocks = 2, kExchange = 0, kXVector = 4, kYVector = 4,
-      kXDigit = 4096, kYDigit = 4096, kReadVector = 4, kWriteVector = 4, kFactors = 2,
-      kFactorFirst[] = {0, 1, 2}, kFactorContracted[] = {16, 16}, kFactorProduced[] = {16, 16},
-      kCluster = 1, kOffsetBytes = 32, kRows = 1, kColumns = 64, kDigits = 2, kGroupIn = 256,
-      kGroupOut = 256, kContracted[] = {16, 16}, kProduced[] = {16, 16}, kGroupStrideIn[] = {16, 1},
-      kGroupStrideOut[] = {16, 1}, kStride[] = {1160, 72}, kRowStride = 18560,
-      kFactorBytesAt[] = {64, 2112}, kBuffers = 1, kTileBytes = 37120, kTileBytesAt = 4160,
-      kPhases = 2, kPhaseDigit[] = {1, 0}, kPhaseOther[] = {-1, -1}, kPhaseLanes[] = {4, 4},
-      kPhaseGrouped[] = {0, 0}, kPhaseNeighbours[] = {1, 1}, kPhaseFibers[] = {1024, 1024},
-      kPhaseAxis[] = {0, 2, 4}, kAxisExtent[] = {16, 64, 16, 64}, kAxisShared[] = {1160, 1, 72, 1},
-      kAxisRow[] = {0, 0, 0, 0}, kAxisGroup[] = {0, 0, 0, 0}, kAxisColumn[] = {0, 0, 0, 0};
+      kXDigit = 4096, kYDigit = 4096, kReadVector = 4, kWriteVector = 4, kFactorFirst[] = {0, 1, 2},
+      kFactorContracted[] = {16, 16}, kFactorProduced[] = {16, 16}, kCluster = 1, kOffsetBytes = 32,
+      kRows = 1, kColumns = 64, kContracted[] = {16, 16}, kProduced[] = {16, 16},
+      kStride[] = {1160, 72}, kRowStride = 18560, kFactorBytesAt[] = {64, 2112}, kBuffers = 1,
+      kTileBytesAt = 4160, kPhaseDigit[] = {1, 0}, kPhaseOther[] = {-1, -1}, kPhaseLanes[] = {4, 4},
+      kPhaseGrouped[] = {0, 0}, kPhaseNeighbours[] = {1, 1}, kPhaseAxis[] = {0, 2, 4},
+      kAxisExtent[] = {16, 64, 16, 64}, kAxisShared[] = {1160, 1, 72, 1}, kAxisRow[] = {0, 0, 0, 0},
+      kAxisGroup[] = {0, 0, 0, 0}, kAxisColumn[] = {0, 0, 0, 0};
   static constexpr bool kAhead = false, kSplit = true, kHalf = false, kSaturate = false,
-      kStagedIn = true, kStagedOut = true, kRegular = true, kSquare = true, kDenseIn = false,
-      kDenseOut = false;
+      kStagedIn = true, kStagedOut = true, kRegular = true;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
@@ -51,20 +48,17 @@ struct Step {
   using Accumulator = float;
   using Epilogue = ::Epilogue;
   static constexpr int kThreads = 128, kBlocks = 4, kExchange = 0, kXVector = 2, kYVector = 4,
-      kXDigit = 1, kYDigit = 1, kReadVector = 4, kWriteVector = 4, kFactors = 3,
-      kFactorFirst[] = {0, 1, 2, 3}, kFactorContracted[] = {16, 16, 16},
-      kFactorProduced[] = {16, 16, 16}, kCluster = 1, kOffsetBytes = 48, kRows = 2, kColumns = 1,
-      kDigits = 3, kGroupIn = 4096, kGroupOut = 4096, kContracted[] = {16, 16, 16},
-      kProduced[] = {16, 16, 16}, kGroupStrideIn[] = {256, 16, 1}, kGroupStrideOut[] = {256, 16, 1},
-      kStride[] = {264, 16, 1}, kRowStride = 4224, kFactorBytesAt[] = {96, 2144, 4192},
-      kBuffers = 1, kTileBytes = 16896, kTileBytesAt = 6240, kPhases = 2, kPhaseDigit[] = {2, 0},
-      kPhaseOther[] = {1, -1}, kPhaseLanes[] = {4, 4}, kPhaseGrouped[] = {0, 0},
-      kPhaseNeighbours[] = {0, 1}, kPhaseFibers[] = {32, 512}, kPhaseAxis[] = {0, 2, 4},
+      kXDigit = 1, kYDigit = 1, kReadVector = 4, kWriteVector = 4, kFactorFirst[] = {0, 1, 2, 3},
+      kFactorContracted[] = {16, 16, 16}, kFactorProduced[] = {16, 16, 16}, kCluster = 1,
+      kOffsetBytes = 48, kRows = 2, kColumns = 1, kContracted[] = {16, 16, 16},
+      kProduced[] = {16, 16, 16}, kStride[] = {264, 16, 1}, kRowStride = 4224,
+      kFactorBytesAt[] = {96, 2144, 4192}, kBuffers = 1, kTileBytesAt = 6240,
+      kPhaseDigit[] = {2, 0}, kPhaseOther[] = {1, -1}, kPhaseLanes[] = {4, 4},
+      kPhaseGrouped[] = {0, 0}, kPhaseNeighbours[] = {0, 1}, kPhaseAxis[] = {0, 2, 4},
       kAxisExtent[] = {2, 16, 2, 256}, kAxisShared[] = {4224, 264, 4224, 1},
       kAxisRow[] = {1, 0, 1, 0}, kAxisGroup[] = {0, 256, 0, 1}, kAxisColumn[] = {0, 0, 0, 0};
   static constexpr bool kAhead = false, kSplit = true, kHalf = false, kSaturate = false,
-      kStagedIn = false, kStagedOut = false, kRegular = true, kSquare = true, kDenseIn = false,
-      kDenseOut = false;
+      kStagedIn = false, kStagedOut = false, kRegular = true;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

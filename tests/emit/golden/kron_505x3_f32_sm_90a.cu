@@ -18,9 +18,9 @@ struct Step {
   using Accumulator = float;
   using Epilogue = ::Epilogue;
   static constexpr int kThreads = 32, kBlocks = 8, kStages = 2, kLanes = 1, kTileM = 64, kTileN = 4,
-      kTileK = 8, kThreadM = 2, kThreadN = 4, kVectorM = 2, kVectorN = 4, kUnroll = 8,
-      kContracted = 505, kProduced = 3, kXOrder = 0, kWOrder = 1, kYOrder = 0, kXVector = 1,
-      kWVector = 1, kYVector = 1, kPad = 4, kTileBytesAt = 1536;
+      kTileK = 8, kThreadM = 2, kThreadN = 4, kContracted = 505, kProduced = 3, kXOrder = 0,
+      kWOrder = 1, kYOrder = 0, kXVector = 1, kWVector = 1, kYVector = 1, kPad = 4,
+      kTileBytesAt = 1536;
   static constexpr bool kSaturate = false;
 };
 

@@ -17,12 +17,11 @@ struct Step {
   using Output = float;
   using Compute = float;
   using Epilogue = ::Epilogue;
-  static constexpr int kWidth = 16, kRowTile = 64, kState = 16160, kFactors = 1,
-      kFactorRows[] = {505}, kFactorColumns[] = {3}, kDigits = 1, kDigitFactor[] = {0, 1},
-      kContracted[] = {505}, kProduced[] = {3}, kPanel[] = {3}, kTileRows[] = {3},
-      kTileVectors[] = {2}, kTileWidth[] = {16}, kUnroll[] = {4}, kPasses = 1, kPassKind[] = {0},
-      kPassEnd[] = {1}, kLanes[] = {32}, kPad[] = {0}, kOrder[] = {0}, kLeft[] = {1},
-      kRight[] = {1}, kInPlace[] = {0};
+  static constexpr int kWidth = 16, kRowTile = 64, kState = 16160, kFactorRows[] = {505},
+      kFactorColumns[] = {3}, kDigitFactor[] = {0, 1}, kContracted[] = {505}, kProduced[] = {3},
+      kPanel[] = {3}, kTileRows[] = {3}, kTileVectors[] = {2}, kTileWidth[] = {16}, kUnroll[] = {4},
+      kPassKind[] = {0}, kPassEnd[] = {1}, kLanes[] = {32}, kPad[] = {0}, kOrder[] = {0},
+      kLeft[] = {1}, kRight[] = {1}, kInPlace[] = {0};
   static constexpr bool kSaturate = false;
 };
 }  // namespace

@@ -18,21 +18,18 @@ struct Step {
   using Accumulator = float;
   using Epilogue = ::Epilogue;
   static constexpr int kThreads = 256, kBlocks = 3, kExchange = 0, kXVector = 1, kYVector = 1,
-      kXDigit = 1, kYDigit = 1, kReadVector = 2, kWriteVector = 2, kFactors = 4,
-      kFactorFirst[] = {0, 1, 2, 3, 4}, kFactorContracted[] = {8, 8, 8, 8},
-      kFactorProduced[] = {8, 8, 8, 8}, kCluster = 1, kOffsetBytes = 96, kRows = 4, kColumns = 1,
-      kDigits = 4, kGroupIn = 4096, kGroupOut = 4096, kContracted[] = {8, 8, 8, 8},
-      kProduced[] = {8, 8, 8, 8}, kGroupStrideIn[] = {512, 64, 8, 1},
-      kGroupStrideOut[] = {512, 64, 8, 1}, kStride[] = {580, 72, 8, 1}, kRowStride = 4640,
-      kFactorBytesAt[] = {192, 448, 960, 1216}, kBuffers = 1, kTileBytes = 37120,
-      kTileBytesAt = 1728, kPhases = 2, kPhaseDigit[] = {3, 1}, kPhaseOther[] = {2, 0},
-      kPhaseLanes[] = {8, 4}, kPhaseGrouped[] = {0, 0}, kPhaseNeighbours[] = {0, 1},
-      kPhaseFibers[] = {256, 256}, kPhaseAxis[] = {0, 3, 5}, kAxisExtent[] = {4, 8, 8, 4, 64},
-      kAxisShared[] = {4640, 580, 72, 4640, 1}, kAxisRow[] = {1, 0, 0, 1, 0},
-      kAxisGroup[] = {0, 512, 64, 0, 1}, kAxisColumn[] = {0, 0, 0, 0, 0};
+      kXDigit = 1, kYDigit = 1, kReadVector = 2, kWriteVector = 2, kFactorFirst[] = {0, 1, 2, 3, 4},
+      kFactorContracted[] = {8, 8, 8, 8}, kFactorProduced[] = {8, 8, 8, 8}, kCluster = 1,
+      kOffsetBytes = 96, kRows = 4, kColumns = 1, kContracted[] = {8, 8, 8, 8},
+      kProduced[] = {8, 8, 8, 8}, kStride[] = {580, 72, 8, 1}, kRowStride = 4640,
+      kFactorBytesAt[] = {192, 448, 960, 1216}, kBuffers = 1, kTileBytesAt = 1728,
+      kPhaseDigit[] = {3, 1}, kPhaseOther[] = {2, 0}, kPhaseLanes[] = {8, 4},
+      kPhaseGrouped[] = {0, 0}, kPhaseNeighbours[] = {0, 1}, kPhaseAxis[] = {0, 3, 5},
+      kAxisExtent[] = {4, 8, 8, 4, 64}, kAxisShared[] = {4640, 580, 72, 4640, 1},
+      kAxisRow[] = {1, 0, 0, 1, 0}, kAxisGroup[] = {0, 512, 64, 0, 1},
+      kAxisColumn[] = {0, 0, 0, 0, 0};
   static constexpr bool kAhead = false, kSplit = false, kHalf = false, kSaturate = false,
-      kStagedIn = false, kStagedOut = false, kRegular = true, kSquare = true, kDenseIn = false,
-      kDenseOut = false;
+      kStagedIn = false, kStagedOut = false, kRegular = true;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

@@ -17,13 +17,13 @@ struct Step {
   using Output = kronop::bfloat16_t;
   using Compute = float;
   using Epilogue = ::Epilogue;
-  static constexpr int kWidth = 16, kRowTile = 64, kState = 4096, kFactors = 4,
-      kFactorRows[] = {8, 8, 8, 8}, kFactorColumns[] = {8, 8, 8, 8}, kDigits = 4,
-      kDigitFactor[] = {0, 1, 2, 3, 4}, kContracted[] = {8, 8, 8, 8}, kProduced[] = {8, 8, 8, 8},
-      kPanel[] = {8, 8, 8, 8}, kTileRows[] = {8, 8, 8, 9}, kTileVectors[] = {2, 2, 1, 1},
-      kTileWidth[] = {16, 16, 16, 8}, kUnroll[] = {8, 8, 8, 8}, kPasses = 1, kPassKind[] = {3},
-      kPassEnd[] = {4}, kLanes[] = {1}, kPad[] = {0}, kOrder[] = {3, 2, 1, 0},
-      kLeft[] = {512, 64, 8, 1}, kRight[] = {1, 8, 64, 512}, kInPlace[] = {0, 1, 1, 1};
+  static constexpr int kWidth = 16, kRowTile = 64, kState = 4096, kFactorRows[] = {8, 8, 8, 8},
+      kFactorColumns[] = {8, 8, 8, 8}, kDigitFactor[] = {0, 1, 2, 3, 4},
+      kContracted[] = {8, 8, 8, 8}, kProduced[] = {8, 8, 8, 8}, kPanel[] = {8, 8, 8, 8},
+      kTileRows[] = {8, 8, 8, 9}, kTileVectors[] = {2, 2, 1, 1}, kTileWidth[] = {16, 16, 16, 8},
+      kUnroll[] = {8, 8, 8, 8}, kPassKind[] = {3}, kPassEnd[] = {4}, kLanes[] = {1}, kPad[] = {0},
+      kOrder[] = {3, 2, 1, 0}, kLeft[] = {512, 64, 8, 1}, kRight[] = {1, 8, 64, 512},
+      kInPlace[] = {0, 1, 1, 1};
   static constexpr bool kSaturate = false;
 };
 }  // namespace

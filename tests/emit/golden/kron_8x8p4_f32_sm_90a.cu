@@ -18,22 +18,18 @@ struct Step {
   using Accumulator = float;
   using Epilogue = ::Epilogue;
   static constexpr int kThreads = 128, kBlocks = 5, kExchange = 0, kXVector = 2, kYVector = 4,
-      kXDigit = 1, kYDigit = 1, kReadVector = 2, kWriteVector = 2, kFactors = 4,
-      kFactorFirst[] = {0, 1, 2, 3, 4}, kFactorContracted[] = {8, 8, 8, 8},
-      kFactorProduced[] = {8, 8, 8, 8}, kCluster = 1, kOffsetBytes = 32, kRows = 1, kColumns = 1,
-      kDigits = 4, kGroupIn = 4096, kGroupOut = 4096, kContracted[] = {8, 8, 8, 8},
-      kProduced[] = {8, 8, 8, 8}, kGroupStrideIn[] = {512, 64, 8, 1},
-      kGroupStrideOut[] = {512, 64, 8, 1}, kStride[] = {584, 72, 8, 1}, kRowStride = 4672,
-      kFactorBytesAt[] = {96, 608, 1120, 1632}, kBuffers = 1, kTileBytes = 9344,
-      kTileBytesAt = 2144, kPhases = 3, kPhaseDigit[] = {3, 1, 0}, kPhaseOther[] = {2, -1, -1},
-      kPhaseLanes[] = {8, 4, 4}, kPhaseGrouped[] = {0, 0, 0}, kPhaseNeighbours[] = {0, 1, 1},
-      kPhaseFibers[] = {64, 512, 512}, kPhaseAxis[] = {0, 2, 4, 6},
+      kXDigit = 1, kYDigit = 1, kReadVector = 2, kWriteVector = 2, kFactorFirst[] = {0, 1, 2, 3, 4},
+      kFactorContracted[] = {8, 8, 8, 8}, kFactorProduced[] = {8, 8, 8, 8}, kCluster = 1,
+      kOffsetBytes = 32, kRows = 1, kColumns = 1, kContracted[] = {8, 8, 8, 8},
+      kProduced[] = {8, 8, 8, 8}, kStride[] = {584, 72, 8, 1}, kRowStride = 4672,
+      kFactorBytesAt[] = {96, 608, 1120, 1632}, kBuffers = 1, kTileBytesAt = 2144,
+      kPhaseDigit[] = {3, 1, 0}, kPhaseOther[] = {2, -1, -1}, kPhaseLanes[] = {8, 4, 4},
+      kPhaseGrouped[] = {0, 0, 0}, kPhaseNeighbours[] = {0, 1, 1}, kPhaseAxis[] = {0, 2, 4, 6},
       kAxisExtent[] = {8, 8, 8, 64, 8, 64}, kAxisShared[] = {584, 72, 584, 1, 72, 1},
       kAxisRow[] = {0, 0, 0, 0, 0, 0}, kAxisGroup[] = {512, 64, 0, 0, 64, 1},
       kAxisColumn[] = {0, 0, 0, 0, 0, 0};
   static constexpr bool kAhead = false, kSplit = true, kHalf = false, kSaturate = false,
-      kStagedIn = false, kStagedOut = false, kRegular = true, kSquare = true, kDenseIn = false,
-      kDenseOut = false;
+      kStagedIn = false, kStagedOut = false, kRegular = true;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

@@ -17,16 +17,13 @@ struct Step {
   using Output = kronop::int32_t;
   using Accumulator = kronop::int32_t;
   using Epilogue = ::Epilogue;
-  static constexpr int kThreads = 128, kBlocks = 3, kXVector = 1, kYVector = 1, kUnroll = 8,
-      kPadShift = 6, kRows = 2, kColumns = 1, kDigits = 4, kGroupIn = 4096, kGroupOut = 4096,
-      kContracted[] = {8, 8, 8, 8}, kProduced[] = {8, 8, 8, 8}, kStride[] = {512, 64, 8, 1},
-      kRowStride = 4096, kFactorPitch[] = {8, 8, 8, 8}, kFactorOffset[] = {0, 64, 128, 192},
-      kFactorVector = 4, kFactorBytesAt = 48, kTileBytesAt = 1072, kChunk = 8, kTogether = 4,
-      kPhases = 2, kPhaseFirst[] = {0, 2}, kPhaseEnd[] = {2, 4}, kPhaseBlock[] = {64, 64},
-      kPhaseStride[] = {64, 1}, kPhaseFibers[] = {128, 128}, kPhaseTogether[] = {0, 0},
+  static constexpr int kThreads = 128, kBlocks = 3, kXVector = 1, kYVector = 1, kPadShift = 6,
+      kRows = 2, kColumns = 1, kContracted[] = {8, 8, 8, 8}, kProduced[] = {8, 8, 8, 8},
+      kStride[] = {512, 64, 8, 1}, kRowStride = 4096, kFactorPitch[] = {8, 8, 8, 8},
+      kFactorBytesAt = 48, kTileBytesAt = 1072, kChunk = 8, kPhaseFirst[] = {0, 2},
+      kPhaseEnd[] = {2, 4}, kPhaseBlock[] = {64, 64}, kPhaseTogether[] = {0, 0},
       kPhaseAxis[] = {0, 2, 3}, kAxisExtent[] = {2, 64, 128}, kAxisStride[] = {4096, 1, 64};
-  static constexpr bool kPadAdds = true, kSaturate = false, kEqualFactors = true, kDenseIn = true,
-      kDenseOut = true;
+  static constexpr bool kPadAdds = true, kSaturate = false;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

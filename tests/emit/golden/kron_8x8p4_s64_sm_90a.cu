@@ -17,18 +17,14 @@ struct Step {
   using Output = kronop::int64_t;
   using Accumulator = kronop::int64_t;
   using Epilogue = ::Epilogue;
-  static constexpr int kThreads = 128, kBlocks = 3, kXVector = 1, kYVector = 1, kUnroll = 8,
-      kPadShift = 4, kRows = 1, kColumns = 1, kDigits = 4, kGroupIn = 4096, kGroupOut = 4096,
-      kContracted[] = {8, 8, 8, 8}, kProduced[] = {8, 8, 8, 8}, kStride[] = {512, 64, 8, 1},
-      kRowStride = 4096, kFactorPitch[] = {8, 8, 8, 8}, kFactorOffset[] = {0, 64, 128, 192},
-      kFactorVector = 2, kFactorBytesAt = 32, kTileBytesAt = 2080, kChunk = 4, kTogether = 2,
-      kPhases = 4, kPhaseFirst[] = {0, 1, 2, 3}, kPhaseEnd[] = {1, 2, 3, 4},
-      kPhaseBlock[] = {8, 8, 8, 8}, kPhaseStride[] = {512, 64, 8, 1},
-      kPhaseFibers[] = {512, 512, 512, 512}, kPhaseTogether[] = {0, 0, 0, 0},
+  static constexpr int kThreads = 128, kBlocks = 3, kXVector = 1, kYVector = 1, kPadShift = 4,
+      kRows = 1, kColumns = 1, kContracted[] = {8, 8, 8, 8}, kProduced[] = {8, 8, 8, 8},
+      kStride[] = {512, 64, 8, 1}, kRowStride = 4096, kFactorPitch[] = {8, 8, 8, 8},
+      kFactorBytesAt = 32, kTileBytesAt = 2080, kChunk = 4, kPhaseFirst[] = {0, 1, 2, 3},
+      kPhaseEnd[] = {1, 2, 3, 4}, kPhaseBlock[] = {8, 8, 8, 8}, kPhaseTogether[] = {0, 0, 0, 0},
       kPhaseAxis[] = {0, 1, 3, 5, 6}, kAxisExtent[] = {512, 8, 64, 64, 8, 512},
       kAxisStride[] = {1, 512, 1, 64, 1, 8};
-  static constexpr bool kPadAdds = true, kSaturate = false, kEqualFactors = true, kDenseIn = true,
-      kDenseOut = true;
+  static constexpr bool kPadAdds = true, kSaturate = false;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

@@ -18,23 +18,19 @@ struct Step {
   using Accumulator = kronop::int32_t;
   using Epilogue = ::Epilogue;
   static constexpr int kThreads = 128, kBlocks = 7, kExchange = 0, kXVector = 1, kYVector = 1,
-      kXDigit = 1, kYDigit = 1, kReadVector = 2, kWriteVector = 2, kFactors = 4,
-      kFactorFirst[] = {0, 1, 2, 3, 4}, kFactorContracted[] = {8, 8, 8, 8},
-      kFactorProduced[] = {8, 8, 8, 8}, kCluster = 1, kOffsetBytes = 32, kRows = 1, kColumns = 1,
-      kDigits = 4, kGroupIn = 4096, kGroupOut = 4096, kContracted[] = {8, 8, 8, 8},
-      kProduced[] = {8, 8, 8, 8}, kGroupStrideIn[] = {512, 64, 8, 1},
-      kGroupStrideOut[] = {512, 64, 8, 1}, kStride[] = {584, 72, 8, 1}, kRowStride = 4672,
-      kFactorBytesAt[] = {64, 192, 320, 448}, kBuffers = 1, kTileBytes = 9344, kTileBytesAt = 576,
-      kPhases = 4, kPhaseDigit[] = {3, 2, 1, 0}, kPhaseOther[] = {-1, -1, -1, -1},
-      kPhaseLanes[] = {4, 4, 4, 4}, kPhaseGrouped[] = {0, 0, 0, 0},
-      kPhaseNeighbours[] = {0, 1, 1, 1}, kPhaseFibers[] = {512, 512, 512, 512},
+      kXDigit = 1, kYDigit = 1, kReadVector = 2, kWriteVector = 2, kFactorFirst[] = {0, 1, 2, 3, 4},
+      kFactorContracted[] = {8, 8, 8, 8}, kFactorProduced[] = {8, 8, 8, 8}, kCluster = 1,
+      kOffsetBytes = 32, kRows = 1, kColumns = 1, kContracted[] = {8, 8, 8, 8},
+      kProduced[] = {8, 8, 8, 8}, kStride[] = {584, 72, 8, 1}, kRowStride = 4672,
+      kFactorBytesAt[] = {64, 192, 320, 448}, kBuffers = 1, kTileBytesAt = 576,
+      kPhaseDigit[] = {3, 2, 1, 0}, kPhaseOther[] = {-1, -1, -1, -1}, kPhaseLanes[] = {4, 4, 4, 4},
+      kPhaseGrouped[] = {0, 0, 0, 0}, kPhaseNeighbours[] = {0, 1, 1, 1},
       kPhaseAxis[] = {0, 3, 6, 8, 10}, kAxisExtent[] = {8, 8, 8, 8, 8, 8, 8, 64, 8, 64},
       kAxisShared[] = {584, 72, 8, 584, 72, 1, 584, 1, 72, 1},
       kAxisRow[] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, kAxisGroup[] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
       kAxisColumn[] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
   static constexpr bool kAhead = false, kSplit = false, kHalf = false, kSaturate = false,
-      kStagedIn = true, kStagedOut = true, kRegular = true, kSquare = true, kDenseIn = false,
-      kDenseOut = false;
+      kStagedIn = true, kStagedOut = true, kRegular = true;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

@@ -17,13 +17,12 @@ struct Step {
   using Output = float;
   using Compute = float;
   using Epilogue = ::Epilogue;
-  static constexpr int kWidth = 16, kRowTile = 2, kState = 4096, kFactors = 5,
-      kFactorRows[] = {8, 8, 8, 8, 8}, kFactorColumns[] = {8, 8, 8, 8, 8}, kDigits = 5,
-      kDigitFactor[] = {0, 1, 2, 3, 4, 5}, kContracted[] = {8, 8, 8, 8, 8},
-      kProduced[] = {8, 8, 8, 8, 8}, kPanel[] = {4, 8, 8, 8, 8}, kTileRows[] = {4, 8, 8, 8, 9},
-      kTileVectors[] = {4, 2, 2, 1, 1}, kTileWidth[] = {16, 16, 16, 16, 8},
-      kUnroll[] = {8, 8, 8, 8, 8}, kPasses = 2, kPassKind[] = {3, 1}, kPassEnd[] = {4, 5},
-      kLanes[] = {1, 128}, kPad[] = {0, 16}, kOrder[] = {4, 3, 2, 1, 0},
+  static constexpr int kWidth = 16, kRowTile = 2, kState = 4096, kFactorRows[] = {8, 8, 8, 8, 8},
+      kFactorColumns[] = {8, 8, 8, 8, 8}, kDigitFactor[] = {0, 1, 2, 3, 4, 5},
+      kContracted[] = {8, 8, 8, 8, 8}, kProduced[] = {8, 8, 8, 8, 8}, kPanel[] = {4, 8, 8, 8, 8},
+      kTileRows[] = {4, 8, 8, 8, 9}, kTileVectors[] = {4, 2, 2, 1, 1},
+      kTileWidth[] = {16, 16, 16, 16, 8}, kUnroll[] = {8, 8, 8, 8, 8}, kPassKind[] = {3, 1},
+      kPassEnd[] = {4, 5}, kLanes[] = {1, 128}, kPad[] = {0, 16}, kOrder[] = {4, 3, 2, 1, 0},
       kLeft[] = {512, 64, 8, 1, 1}, kRight[] = {1, 8, 64, 512, 1}, kInPlace[] = {0, 1, 1, 1, 0};
   static constexpr bool kSaturate = false;
 };

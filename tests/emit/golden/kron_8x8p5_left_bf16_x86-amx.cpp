@@ -17,14 +17,13 @@ struct Step {
   using Output = kronop::bfloat16_t;
   using Compute = float;
   using Epilogue = ::Epilogue;
-  static constexpr int kWidth = 16, kRowTile = 64, kState = 32768, kFactors = 5,
-      kFactorRows[] = {8, 8, 8, 8, 8}, kFactorColumns[] = {8, 8, 8, 8, 8}, kDigits = 5,
-      kDigitFactor[] = {0, 1, 2, 3, 4, 5}, kContracted[] = {8, 8, 8, 8, 8},
-      kProduced[] = {8, 8, 8, 8, 8}, kPanel[] = {4, 4, 4, 4, 4}, kTileRows[] = {4, 4, 4, 4, 4},
-      kTileVectors[] = {4, 4, 4, 4, 4}, kTileWidth[] = {16, 16, 16, 16, 16},
-      kUnroll[] = {8, 8, 8, 8, 8}, kPasses = 2, kPassKind[] = {2, 2}, kPassEnd[] = {2, 5},
-      kLanes[] = {64, 64}, kPad[] = {0, 0}, kOrder[] = {1, 0, 4, 3, 2}, kLeft[] = {8, 1, 64, 8, 1},
-      kRight[] = {1, 8, 1, 8, 64}, kInPlace[] = {0, 0, 0, 0, 0};
+  static constexpr int kWidth = 16, kRowTile = 64, kState = 32768, kFactorRows[] = {8, 8, 8, 8, 8},
+      kFactorColumns[] = {8, 8, 8, 8, 8}, kDigitFactor[] = {0, 1, 2, 3, 4, 5},
+      kContracted[] = {8, 8, 8, 8, 8}, kProduced[] = {8, 8, 8, 8, 8}, kPanel[] = {4, 4, 4, 4, 4},
+      kTileRows[] = {4, 4, 4, 4, 4}, kTileVectors[] = {4, 4, 4, 4, 4},
+      kTileWidth[] = {16, 16, 16, 16, 16}, kUnroll[] = {8, 8, 8, 8, 8}, kPassKind[] = {2, 2},
+      kPassEnd[] = {2, 5}, kLanes[] = {64, 64}, kPad[] = {0, 0}, kOrder[] = {1, 0, 4, 3, 2},
+      kLeft[] = {8, 1, 64, 8, 1}, kRight[] = {1, 8, 1, 8, 64}, kInPlace[] = {0, 0, 0, 0, 0};
   static constexpr bool kSaturate = false;
 };
 }  // namespace

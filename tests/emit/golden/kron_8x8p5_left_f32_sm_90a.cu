@@ -11,22 +11,19 @@ struct Step {
   using Accumulator = float;
   using Epilogue = kronop::Identity<float>;
   static constexpr int kThreads = 256, kBlocks = 2, kExchange = 0, kXVector = 4, kYVector = 4,
-      kXDigit = 0, kYDigit = 0, kReadVector = 2, kWriteVector = 2, kFactors = 3,
-      kFactorFirst[] = {0, 1, 2, 3}, kFactorContracted[] = {8, 8, 8}, kFactorProduced[] = {8, 8, 8},
-      kCluster = 1, kOffsetBytes = 32, kRows = 1, kColumns = 32, kDigits = 3, kGroupIn = 512,
-      kGroupOut = 512, kContracted[] = {8, 8, 8}, kProduced[] = {8, 8, 8},
-      kGroupStrideIn[] = {64, 8, 1}, kGroupStrideOut[] = {64, 8, 1}, kStride[] = {2632, 328, 40},
-      kRowStride = 21056, kFactorBytesAt[] = {64, 576, 1088}, kBuffers = 1, kTileBytes = 42112,
-      kTileBytesAt = 1600, kPhases = 3, kPhaseDigit[] = {2, 1, 0}, kPhaseOther[] = {-1, -1, -1},
-      kPhaseLanes[] = {4, 4, 4}, kPhaseGrouped[] = {0, 0, 0}, kPhaseNeighbours[] = {1, 1, 1},
-      kPhaseFibers[] = {2048, 2048, 2048}, kPhaseAxis[] = {0, 3, 6, 9},
+      kXDigit = 0, kYDigit = 0, kReadVector = 2, kWriteVector = 2, kFactorFirst[] = {0, 1, 2, 3},
+      kFactorContracted[] = {8, 8, 8}, kFactorProduced[] = {8, 8, 8}, kCluster = 1,
+      kOffsetBytes = 32, kRows = 1, kColumns = 32, kContracted[] = {8, 8, 8},
+      kProduced[] = {8, 8, 8}, kStride[] = {2632, 328, 40}, kRowStride = 21056,
+      kFactorBytesAt[] = {64, 576, 1088}, kBuffers = 1, kTileBytesAt = 1600,
+      kPhaseDigit[] = {2, 1, 0}, kPhaseOther[] = {-1, -1, -1}, kPhaseLanes[] = {4, 4, 4},
+      kPhaseGrouped[] = {0, 0, 0}, kPhaseNeighbours[] = {1, 1, 1}, kPhaseAxis[] = {0, 3, 6, 9},
       kAxisExtent[] = {8, 8, 32, 8, 8, 32, 8, 8, 32},
       kAxisShared[] = {2632, 328, 1, 2632, 40, 1, 328, 40, 1},
       kAxisRow[] = {0, 0, 0, 0, 0, 0, 0, 0, 0}, kAxisGroup[] = {0, 0, 0, 0, 0, 0, 0, 0, 0},
       kAxisColumn[] = {0, 0, 0, 0, 0, 0, 0, 0, 0};
   static constexpr bool kAhead = false, kSplit = true, kHalf = false, kSaturate = false,
-      kStagedIn = true, kStagedOut = true, kRegular = true, kSquare = true, kDenseIn = false,
-      kDenseOut = false;
+      kStagedIn = true, kStagedOut = true, kRegular = true;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)
@@ -54,19 +51,16 @@ struct Step {
   using Accumulator = float;
   using Epilogue = ::Epilogue;
   static constexpr int kThreads = 128, kBlocks = 6, kExchange = 0, kXVector = 4, kYVector = 4,
-      kXDigit = 0, kYDigit = 0, kReadVector = 2, kWriteVector = 2, kFactors = 2,
-      kFactorFirst[] = {0, 1, 2}, kFactorContracted[] = {8, 8}, kFactorProduced[] = {8, 8},
-      kCluster = 1, kOffsetBytes = 32, kRows = 1, kColumns = 64, kDigits = 2, kGroupIn = 64,
-      kGroupOut = 64, kContracted[] = {8, 8}, kProduced[] = {8, 8}, kGroupStrideIn[] = {8, 1},
-      kGroupStrideOut[] = {8, 1}, kStride[] = {584, 72}, kRowStride = 4672,
-      kFactorBytesAt[] = {64, 576}, kBuffers = 1, kTileBytes = 9344, kTileBytesAt = 1088,
-      kPhases = 2, kPhaseDigit[] = {1, 0}, kPhaseOther[] = {-1, -1}, kPhaseLanes[] = {4, 4},
-      kPhaseGrouped[] = {0, 0}, kPhaseNeighbours[] = {1, 1}, kPhaseFibers[] = {512, 512},
-      kPhaseAxis[] = {0, 2, 4}, kAxisExtent[] = {8, 64, 8, 64}, kAxisShared[] = {584, 1, 72, 1},
-      kAxisRow[] = {0, 0, 0, 0}, kAxisGroup[] = {0, 0, 0, 0}, kAxisColumn[] = {0, 0, 0, 0};
+      kXDigit = 0, kYDigit = 0, kReadVector = 2, kWriteVector = 2, kFactorFirst[] = {0, 1, 2},
+      kFactorContracted[] = {8, 8}, kFactorProduced[] = {8, 8}, kCluster = 1, kOffsetBytes = 32,
+      kRows = 1, kColumns = 64, kContracted[] = {8, 8}, kProduced[] = {8, 8}, kStride[] = {584, 72},
+      kRowStride = 4672, kFactorBytesAt[] = {64, 576}, kBuffers = 1, kTileBytesAt = 1088,
+      kPhaseDigit[] = {1, 0}, kPhaseOther[] = {-1, -1}, kPhaseLanes[] = {4, 4},
+      kPhaseGrouped[] = {0, 0}, kPhaseNeighbours[] = {1, 1}, kPhaseAxis[] = {0, 2, 4},
+      kAxisExtent[] = {8, 64, 8, 64}, kAxisShared[] = {584, 1, 72, 1}, kAxisRow[] = {0, 0, 0, 0},
+      kAxisGroup[] = {0, 0, 0, 0}, kAxisColumn[] = {0, 0, 0, 0};
   static constexpr bool kAhead = false, kSplit = true, kHalf = false, kSaturate = false,
-      kStagedIn = true, kStagedOut = true, kRegular = true, kSquare = true, kDenseIn = false,
-      kDenseOut = false;
+      kStagedIn = true, kStagedOut = true, kRegular = true;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

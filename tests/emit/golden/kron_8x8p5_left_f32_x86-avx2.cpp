@@ -18,14 +18,14 @@ struct Step {
   using Output = float;
   using Compute = float;
   using Epilogue = ::Epilogue;
-  static constexpr int kWidth = 8, kRowTile = 64, kState = 4096, kFactors = 5,
-      kFactorRows[] = {8, 8, 8, 8, 8}, kFactorColumns[] = {8, 8, 8, 8, 8}, kDigits = 5,
-      kDigitFactor[] = {0, 1, 2, 3, 4, 5}, kContracted[] = {8, 8, 8, 8, 8},
-      kProduced[] = {8, 8, 8, 8, 8}, kPanel[] = {4, 4, 4, 4, 4}, kTileRows[] = {4, 4, 4, 4, 4},
-      kTileVectors[] = {2, 2, 2, 2, 2}, kTileWidth[] = {8, 8, 8, 8, 8}, kUnroll[] = {8, 8, 8, 8, 8},
-      kPasses = 3, kPassKind[] = {2, 2, 2}, kPassEnd[] = {1, 3, 5}, kLanes[] = {64, 64, 64},
-      kPad[] = {0, 0, 0}, kOrder[] = {0, 2, 1, 4, 3}, kLeft[] = {1, 8, 1, 8, 1},
-      kRight[] = {1, 1, 8, 1, 8}, kInPlace[] = {0, 0, 0, 0, 0};
+  static constexpr int kWidth = 8, kRowTile = 64, kState = 4096, kFactorRows[] = {8, 8, 8, 8, 8},
+      kFactorColumns[] = {8, 8, 8, 8, 8}, kDigitFactor[] = {0, 1, 2, 3, 4, 5},
+      kContracted[] = {8, 8, 8, 8, 8}, kProduced[] = {8, 8, 8, 8, 8}, kPanel[] = {4, 4, 4, 4, 4},
+      kTileRows[] = {4, 4, 4, 4, 4}, kTileVectors[] = {2, 2, 2, 2, 2},
+      kTileWidth[] = {8, 8, 8, 8, 8}, kUnroll[] = {8, 8, 8, 8, 8}, kPassKind[] = {2, 2, 2},
+      kPassEnd[] = {1, 3, 5}, kLanes[] = {64, 64, 64}, kPad[] = {0, 0, 0},
+      kOrder[] = {0, 2, 1, 4, 3}, kLeft[] = {1, 8, 1, 8, 1}, kRight[] = {1, 1, 8, 1, 8},
+      kInPlace[] = {0, 0, 0, 0, 0};
   static constexpr bool kSaturate = false;
 };
 }  // namespace

@@ -18,19 +18,15 @@ struct Step {
   using Accumulator = float;
   using Epilogue = ::Epilogue;
   static constexpr int kThreads = 128, kBlocks = 3, kExchange = 0, kXVector = 1, kYVector = 1,
-      kXDigit = 1, kYDigit = 1, kReadVector = 2, kWriteVector = 2, kFactors = 3,
-      kFactorFirst[] = {0, 2, 3}, kFactorContracted[] = {2, 5, 6}, kFactorProduced[] = {3, 2, 4},
-      kCluster = 1, kOffsetBytes = 8736, kRows = 364, kColumns = 1, kDigits = 2, kGroupIn = 60,
-      kGroupOut = 24, kContracted[] = {10, 6}, kProduced[] = {6, 4}, kGroupStrideIn[] = {6, 1},
-      kGroupStrideOut[] = {4, 1}, kStride[] = {6, 1}, kRowStride = 60,
-      kFactorBytesAt[] = {17472, 18496}, kBuffers = 1, kTileBytes = 43680, kTileBytesAt = 19008,
-      kPhases = 1, kPhaseDigit[] = {1}, kPhaseOther[] = {0}, kPhaseLanes[] = {4},
-      kPhaseGrouped[] = {0}, kPhaseNeighbours[] = {0}, kPhaseFibers[] = {364},
-      kPhaseAxis[] = {0, 1}, kAxisExtent[] = {364}, kAxisShared[] = {60}, kAxisRow[] = {1},
-      kAxisGroup[] = {0}, kAxisColumn[] = {0};
+      kXDigit = 1, kYDigit = 1, kReadVector = 2, kWriteVector = 2, kFactorFirst[] = {0, 2, 3},
+      kFactorContracted[] = {2, 5, 6}, kFactorProduced[] = {3, 2, 4}, kCluster = 1,
+      kOffsetBytes = 8736, kRows = 364, kColumns = 1, kContracted[] = {10, 6}, kProduced[] = {6, 4},
+      kStride[] = {6, 1}, kRowStride = 60, kFactorBytesAt[] = {17472, 18496}, kBuffers = 1,
+      kTileBytesAt = 19008, kPhaseDigit[] = {1}, kPhaseOther[] = {0}, kPhaseLanes[] = {4},
+      kPhaseGrouped[] = {0}, kPhaseNeighbours[] = {0}, kPhaseAxis[] = {0, 1}, kAxisExtent[] = {364},
+      kAxisShared[] = {60}, kAxisRow[] = {1}, kAxisGroup[] = {0}, kAxisColumn[] = {0};
   static constexpr bool kAhead = true, kSplit = true, kHalf = false, kSaturate = false,
-      kStagedIn = false, kStagedOut = false, kRegular = false, kSquare = false, kDenseIn = false,
-      kDenseOut = false;
+      kStagedIn = false, kStagedOut = false, kRegular = false;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

@@ -17,13 +17,12 @@ struct Step {
   using Output = float;
   using Compute = float;
   using Epilogue = ::Epilogue;
-  static constexpr int kWidth = 4, kRowTile = 64, kState = 60, kFactors = 3,
-      kFactorRows[] = {2, 5, 6}, kFactorColumns[] = {3, 2, 4}, kDigits = 3,
-      kDigitFactor[] = {0, 1, 2, 3}, kContracted[] = {2, 5, 6}, kProduced[] = {3, 2, 4},
-      kPanel[] = {3, 2, 4}, kTileRows[] = {3, 2, 4}, kTileVectors[] = {2, 1, 1},
-      kTileWidth[] = {4, 4, 4}, kUnroll[] = {2, 5, 6}, kPasses = 1, kPassKind[] = {3},
-      kPassEnd[] = {3}, kLanes[] = {1}, kPad[] = {0}, kOrder[] = {1, 2, 0}, kLeft[] = {2, 4, 1},
-      kRight[] = {6, 1, 8}, kInPlace[] = {0, 0, 0};
+  static constexpr int kWidth = 4, kRowTile = 64, kState = 60, kFactorRows[] = {2, 5, 6},
+      kFactorColumns[] = {3, 2, 4}, kDigitFactor[] = {0, 1, 2, 3}, kContracted[] = {2, 5, 6},
+      kProduced[] = {3, 2, 4}, kPanel[] = {3, 2, 4}, kTileRows[] = {3, 2, 4},
+      kTileVectors[] = {2, 1, 1}, kTileWidth[] = {4, 4, 4}, kUnroll[] = {2, 5, 6},
+      kPassKind[] = {3}, kPassEnd[] = {3}, kLanes[] = {1}, kPad[] = {0}, kOrder[] = {1, 2, 0},
+      kLeft[] = {2, 4, 1}, kRight[] = {6, 1, 8}, kInPlace[] = {0, 0, 0};
   static constexpr bool kSaturate = false;
 };
 }  // namespace

@@ -18,9 +18,9 @@ struct Step {
   using Accumulator = float;
   using Epilogue = ::Epilogue;
   static constexpr int kThreads = 160, kBlocks = 1, kStages = 2, kLanes = 5, kTileM = 64,
-      kTileN = 8, kTileK = 8, kThreadM = 4, kThreadN = 4, kVectorM = 4, kVectorN = 4, kUnroll = 8,
-      kContracted = 7, kProduced = 5, kXOrder = 2, kWOrder = 2, kYOrder = 2, kXVector = 1,
-      kWVector = 1, kYVector = 1, kPad = 4, kTileBytesAt = 1536;
+      kTileN = 8, kTileK = 8, kThreadM = 4, kThreadN = 4, kContracted = 7, kProduced = 5,
+      kXOrder = 2, kWOrder = 2, kYOrder = 2, kXVector = 1, kWVector = 1, kYVector = 1, kPad = 4,
+      kTileBytesAt = 1536;
   static constexpr bool kSaturate = false;
 };
 

@@ -18,9 +18,9 @@ struct Step {
   using Accumulator = double;
   using Epilogue = ::Epilogue;
   static constexpr int kThreads = 160, kBlocks = 1, kStages = 2, kLanes = 5, kTileM = 32,
-      kTileN = 8, kTileK = 8, kThreadM = 2, kThreadN = 4, kVectorM = 2, kVectorN = 2, kUnroll = 8,
-      kContracted = 7, kProduced = 5, kXOrder = 2, kWOrder = 2, kYOrder = 2, kXVector = 1,
-      kWVector = 1, kYVector = 1, kPad = 2, kTileBytesAt = 768;
+      kTileN = 8, kTileK = 8, kThreadM = 2, kThreadN = 4, kContracted = 7, kProduced = 5,
+      kXOrder = 2, kWOrder = 2, kYOrder = 2, kXVector = 1, kWVector = 1, kYVector = 1, kPad = 2,
+      kTileBytesAt = 768;
   static constexpr bool kSaturate = false;
 };
 

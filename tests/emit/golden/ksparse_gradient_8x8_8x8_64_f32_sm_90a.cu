@@ -69,8 +69,7 @@ struct Step {
   using Output = float;
   using Accumulator = float;
   using Epilogue = ::Epilogue;
-  static constexpr int kThreads = 256, kBlocks = 2, kFactors = 2, kRows[] = {8, 8},
-      kColumns[] = {8, 8}, kAllRows = 64;
+  static constexpr int kThreads = 256, kBlocks = 2, kRows[] = {8, 8}, kColumns[] = {8, 8};
   static constexpr bool kSaturate = false;
 };
 

@@ -112,7 +112,6 @@ class SimtContract(ContractDesign):
 
     def constants(self, target: Target) -> tuple[tuple[str, Constant], ...]:
         work, (x_vector, w_vector, y_vector) = self.work, self.vectors
-        vector = operands.vector_of(work.accumulator)
         blocks = operands.resident_blocks(self.threads, self.registers, self.shared_bytes, target)
         return (
             ("kThreads", self.threads),
@@ -124,9 +123,6 @@ class SimtContract(ContractDesign):
             ("kTileK", self.k),
             ("kThreadM", self.thread_m),
             ("kThreadN", self.thread_n),
-            ("kVectorM", min(vector, self.thread_m)),
-            ("kVectorN", min(vector, self.thread_n)),
-            ("kUnroll", max(1, min(self.k, 512 // (self.thread_m * self.thread_n)))),
             ("kContracted", work.contracted),
             ("kProduced", work.produced),
             ("kXOrder", int(work.x_order)),
@@ -135,7 +131,7 @@ class SimtContract(ContractDesign):
             ("kXVector", x_vector),
             ("kWVector", w_vector),
             ("kYVector", y_vector),
-            ("kPad", vector),
+            ("kPad", operands.vector_of(work.accumulator)),
             ("kTileBytesAt", offsets_bytes(self.m)),
             ("kSaturate", operands.saturates(work.epilogue)),
         )

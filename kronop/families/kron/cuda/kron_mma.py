@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -121,7 +120,6 @@ class KronMma(TiledPass):
         """The factors of the pass, and which of them make each digit."""
         factors, runs = self.work.shape.group, self.runs
         return (
-            ("kFactors", len(factors)),
             ("kFactorFirst", tuple(sum(runs[:index]) for index in range(len(runs) + 1))),
             ("kFactorContracted", tuple(p for p, _ in factors)),
             ("kFactorProduced", tuple(q for _, q in factors)),
@@ -138,23 +136,14 @@ def _tile_constants(tile: MmaTile) -> tuple[tuple[str, Constant], ...]:
         ("kRegular", tile.powers),
         ("kCluster", style.cluster),
         ("kOffsetBytes", tile.offset_bytes),
-        ("kSquare", ins == outs),
         ("kRows", tile.rows),
         ("kColumns", tile.columns),
-        ("kDigits", len(style.digits)),
-        ("kGroupIn", math.prod(ins)),
-        ("kGroupOut", math.prod(outs)),
         ("kContracted", tuple(ins)),
         ("kProduced", tuple(outs)),
-        ("kGroupStrideIn", tuple(math.prod(ins[index + 1 :]) for index in range(len(ins)))),
-        ("kGroupStrideOut", tuple(math.prod(outs[index + 1 :]) for index in range(len(outs)))),
         ("kStride", tile.strides),
         ("kRowStride", tile.row_stride),
-        ("kDenseIn", False),
-        ("kDenseOut", False),
         ("kFactorBytesAt", tuple(at + sum(sizes[:index]) for index in range(len(sizes)))),
         ("kBuffers", style.buffers),
-        ("kTileBytes", tile.row_stride * tile.rows * half.BYTES),
         ("kTileBytesAt", at + sum(sizes) + style.spare_bytes),
     )
 
@@ -165,13 +154,11 @@ def _phase_constants(phases: Sequence[MmaPhase]) -> tuple[tuple[str, Constant], 
         ends.append(ends[-1] + len(phase.axes))
     axes = [axis for phase in phases for axis in phase.axes]
     return (
-        ("kPhases", len(phases)),
         ("kPhaseDigit", tuple(phase.digit for phase in phases)),
         ("kPhaseOther", tuple(-1 if phase.other is None else phase.other for phase in phases)),
         ("kPhaseLanes", tuple(phase.lanes for phase in phases)),
         ("kPhaseGrouped", tuple(int(phase.grouped) for phase in phases)),
         ("kPhaseNeighbours", tuple(int(phase.neighbours) for phase in phases)),
-        ("kPhaseFibers", tuple(phase.fibers for phase in phases)),
         ("kPhaseAxis", tuple(ends)),
         ("kAxisExtent", tuple(axis.extent for axis in axes)),
         ("kAxisShared", tuple(axis.shared for axis in axes)),

@@ -40,7 +40,6 @@ class Phase(NamedTuple):
     end: int
     together: int
     block: int
-    stride: int = 0
     axes: tuple[tuple[int, int], ...] = ()
 
     @property
@@ -54,7 +53,6 @@ class TileLayout(NamedTuple):
     slots: tuple[int, ...]
     strides: tuple[int, ...]
     pitches: tuple[int, ...]
-    factor_offsets: tuple[int, ...]
     factor_elements: int
     row_stride: int
     elements: int
@@ -114,7 +112,6 @@ class KronTile(TiledPass):
                 self.columns * math.prod(slots[index + 1 :]) for index in range(len(slots))
             ),
             pitches=pitches,
-            factor_offsets=tuple(sum(sizes[:index]) for index in range(len(sizes))),
             factor_elements=sum(sizes),
             row_stride=row_stride,
             elements=row_stride * self.rows,
@@ -195,7 +192,6 @@ class KronTile(TiledPass):
                     end=phase.end,
                     together=phase.together,
                     block=phase.block,
-                    stride=layout.strides[phase.end - 1],
                     axes=_collapse([*axes, (self.columns, 1)]),
                 )
             )
@@ -209,7 +205,6 @@ class KronTile(TiledPass):
             ("kBlocks", self.blocks(target)),
             ("kXVector", x_vector),
             ("kYVector", y_vector),
-            ("kUnroll", max(1, min(8, 64 // (x_vector * 4)))),
             ("kPadShift", self.pad_shift),
             ("kPadAdds", self.pad_adds),
             ("kSaturate", operands.saturates(self.epilogue)),
@@ -224,19 +219,11 @@ class KronTile(TiledPass):
         return (
             ("kRows", self.rows),
             ("kColumns", self.columns),
-            ("kDigits", len(shape.group)),
-            ("kEqualFactors", len(set(shape.group)) == 1),
-            ("kGroupIn", shape.group_in),
-            ("kGroupOut", shape.group_out),
             ("kContracted", tuple(p for p, _ in shape.group)),
             ("kProduced", tuple(q for _, q in shape.group)),
             ("kStride", layout.strides),
             ("kRowStride", layout.row_stride),
-            ("kDenseIn", all(p >= q for p, q in shape.group)),
-            ("kDenseOut", all(q >= p for p, q in shape.group)),
             ("kFactorPitch", layout.pitches),
-            ("kFactorOffset", layout.factor_offsets),
-            ("kFactorVector", operands.vector_of(self.work.accumulator)),
             ("kFactorBytesAt", factors_at),
             ("kTileBytesAt", factors_at + self._factor_bytes(layout)),
         )
@@ -288,13 +275,9 @@ def _phase_constants(
         ends.append(ends[-1] + len(phase.axes))
     return (
         ("kChunk", chunk_of(accumulator)),
-        ("kTogether", 16 // accumulator.bytes),
-        ("kPhases", len(phases)),
         ("kPhaseFirst", tuple(phase.first for phase in phases)),
         ("kPhaseEnd", tuple(phase.end for phase in phases)),
         ("kPhaseBlock", tuple(phase.block for phase in phases)),
-        ("kPhaseStride", tuple(phase.stride for phase in phases)),
-        ("kPhaseFibers", tuple(phase.fibers for phase in phases)),
         ("kPhaseTogether", tuple(phase.together for phase in phases)),
         ("kPhaseAxis", tuple(ends)),
         ("kAxisExtent", tuple(extent for phase in phases for extent, _ in phase.axes)),

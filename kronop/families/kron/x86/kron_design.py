@@ -58,10 +58,8 @@ class KronDesign(HostDesign):
         factors = len(work.contractions)
         return (
             ("kSaturate", work.epilogue.saturates),
-            ("kFactors", factors),
             ("kFactorRows", tuple(p for p, _ in work.contractions)),
             ("kFactorColumns", tuple(q for _, q in work.contractions)),
-            ("kDigits", len(digits)),
             ("kDigitFactor", (*(digit.first for digit in digits), factors)),
             ("kContracted", tuple(digit.contracted for digit in digits)),
             ("kProduced", tuple(digit.produced for digit in digits)),

@@ -122,7 +122,6 @@ class KronVectors(KronDesign):
             ("kTileVectors", tuple(tile.vectors for tile in every)),
             ("kTileWidth", tuple(tile.width for tile in every)),
             ("kUnroll", tuple(tile.unroll for tile in every)),
-            ("kPasses", len(self.passes)),
             ("kPassKind", tuple(int(item.kind) for item in self.passes)),
             ("kPassEnd", tuple(ends)),
             ("kLanes", tuple(item.lanes for item in self.passes)),

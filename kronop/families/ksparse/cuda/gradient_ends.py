@@ -160,10 +160,8 @@ class FactorGradients(Design):
             constants=(
                 ("kThreads", self.threads),
                 ("kBlocks", 2),
-                ("kFactors", count),
                 ("kRows", rows),
                 ("kColumns", columns),
-                ("kAllRows", math.prod(rows)),
                 ("kSaturate", operands.saturates(self.epilogue)),
             ),
         )

@@ -32,6 +32,16 @@ enum Order { kAlongOwn = 0, kAlongRows = 1, kAlongLanes = 2 };
 
 namespace contract {
 
+// What follows from the tile of a thread: its vectors in shared memory, and steps of the contraction that are unrolled.
+template <class Decided>
+struct SimtStep : Decided {
+  static constexpr int kVector = 16 / sizeof(typename Decided::Accumulator);
+  static constexpr int kVectorM = kVector < Decided::kThreadM ? kVector : Decided::kThreadM;
+  static constexpr int kVectorN = kVector < Decided::kThreadN ? kVector : Decided::kThreadN;
+  static constexpr int kMostSteps = 512 / (Decided::kThreadM * Decided::kThreadN);
+  static constexpr int kUnroll = kMostSteps < Decided::kTileK ? (kMostSteps > 1 ? kMostSteps : 1) : Decided::kTileK;
+};
+
 // What a block works on, in elements from the operands' starts.
 struct Place {
   long long x = 0, w = 0, y = 0, z = 0, bias = 0;
@@ -334,8 +344,9 @@ KRONOP_INLINE long long count_blocks(const Parameters& parameters) {
 }  // namespace contract
 
 // Blocks walk over (group, lanes, rows, outputs), outputs fastest so that neighbours share rows of X.
-template <class Step, class Parameters>
+template <class Decided, class Parameters>
 KRONOP_INLINE void contract_tiles(const Parameters& parameters) {
+  using Step = contract::SimtStep<Decided>;
   using Accumulator = typename Step::Accumulator;
   constexpr int buffer = contract::tile_size<Step>(Step::kTileM) + contract::tile_size<Step>(Step::kTileN);
   unsigned char* shared = shared_memory();

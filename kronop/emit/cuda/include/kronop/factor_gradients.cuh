@@ -19,6 +19,12 @@ struct FactorGradientsParameters {
 
 namespace gradient {
 
+// What follows from the factors: how many they are, and rows of their product.
+template <class Decided>
+struct FactorStep : Decided {
+  static constexpr int kFactors = count_of(Decided::kRows), kAllRows = product_of(Decided::kRows);
+};
+
 // Which factor, and which of its elements, a block has.
 template <class Step>
 struct Element {
@@ -65,8 +71,9 @@ KRONOP_INLINE typename Step::Accumulator summand(const Parameters& parameters, c
 
 }  // namespace gradient
 
-template <class Step, class Parameters>
+template <class Decided, class Parameters>
 KRONOP_INLINE void factor_gradients(const Parameters& parameters) {
+  using Step = gradient::FactorStep<Decided>;
   using Accumulator = typename Step::Accumulator;
   using Output = typename Step::Output;
   Accumulator* found = reinterpret_cast<Accumulator*>(shared_memory());

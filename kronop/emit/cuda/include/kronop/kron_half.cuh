@@ -24,7 +24,7 @@ struct HalfOf {
   static constexpr int kGroups = Step::kPhaseLanes[Phase] / 2;  // of 16 fibers that a warp takes at once
   // Fibers are counted one by one along a contiguous digit, and by 8 neighbours elsewhere.
   static constexpr int kOfGroup = kUnit ? 16 : 2, kOfWarp = kOfGroup * kGroups;
-  static constexpr int kFibers = Step::kPhaseFibers[Phase];
+  static constexpr int kFibers = fibers_of<Step>(Phase);
   static constexpr bool kGrouped = Step::kPhaseGrouped[Phase];
   static constexpr bool kAll = kFibers % (kGrouped ? 4 * kOfWarp : kOfWarp) == 0;
   // Elements of a thread's access to memory.

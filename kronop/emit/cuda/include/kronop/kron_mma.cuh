@@ -192,8 +192,9 @@ KRONOP_INLINE void walk_over_tiles(const Parameters& parameters) {
   }
 }
 
-template <class Step, class Parameters>
+template <class Decided, class Parameters>
 KRONOP_INLINE void kron_mma(const Parameters& parameters) {
+  using Step = kron::MmaStep<Decided>;
   if constexpr (Step::kExchange > 0) {
     kron::walk_exchanging<Step>(parameters);
   } else {

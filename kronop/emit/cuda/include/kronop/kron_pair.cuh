@@ -56,7 +56,7 @@ struct PairOf {
   static constexpr int kLanes = Step::kPhaseLanes[Phase];  // blocks that a warp takes at once
   static constexpr bool kNeighbours = Step::kPhaseNeighbours[Phase];
   static constexpr int kPlaces = kNeighbours ? 1 : kLanes;
-  static constexpr int kBlocks = Step::kPhaseFibers[Phase];
+  static constexpr int kBlocks = fibers_of<Step>(Phase);
   // Whether 8 rows hold a block's first produced index: the second product takes two blocks at once.
   static constexpr bool kHalf = kQ1 <= 8;
   static constexpr int kSets = kHalf ? kLanes / 2 : kLanes;
@@ -116,7 +116,7 @@ KRONOP_INLINE void read_blocks(Element (&x)[Of::kLanes][Of::kParts1][Of::kParts2
   using Input = typename Step::Input;
   // A pair of a contiguous digit, if it ends with the digit; or all lanes.
   constexpr int width = Of::kUnit ? (Of::kP1 % 2 == 0 ? 2 : 1) : Of::kPlaces == 1 ? Of::kLanes : 1;
-  constexpr int at1 = Step::kGroupStrideIn[Of::kInner], at2 = Step::kGroupStrideIn[Of::kOuter];
+  constexpr int at1 = step_in<Step>(Of::kInner), at2 = step_in<Step>(Of::kOuter);
   const int t = threadIdx.x % 4, g = threadIdx.x % 32 / 4;
   Input items[Of::kParts1][Of::kParts2][Of::kLanes * 2] = {};
 #pragma unroll
@@ -302,7 +302,7 @@ KRONOP_INLINE void write_blocks(const typename Of::Sums& sums, int m, const Plac
                                 const Sink<Step, kAccess>& sink) {
   using Accumulator = typename Step::Accumulator;
   constexpr int vector = Of::kLanes / Of::kPlaces;
-  constexpr int at1 = Step::kGroupStrideOut[Of::kInner], at2 = Step::kGroupStrideOut[Of::kOuter];
+  constexpr int at1 = step_out<Step>(Of::kInner), at2 = step_out<Step>(Of::kOuter);
   Place own[Of::kPlaces];
   typename Sink<Step, kAccess>::Spot spots[Of::kPlaces];
 #pragma unroll

@@ -23,6 +23,19 @@ struct KronTileParameters {
 
 namespace kron {
 
+// What follows from the digits of a tile: the sizes of their group.
+template <class Decided>
+struct TileStep : Decided {
+  static constexpr int kDigits = count_of(Decided::kContracted);
+  static constexpr int kGroupIn = product_of(Decided::kContracted), kGroupOut = product_of(Decided::kProduced);
+};
+
+// Fibers of a phase.
+template <class Step>
+KRONOP_INLINE constexpr int fibers_of(int phase) {
+  return product_of(Step::kAxisExtent, Step::kPhaseAxis[phase], Step::kPhaseAxis[phase + 1]);
+}
+
 // What the tile holds: with 16-bit operands they may stay as they are.
 template <class Step>
 using TileElement = Either<Step::kHalf, typename Step::Input, typename Step::Accumulator>;

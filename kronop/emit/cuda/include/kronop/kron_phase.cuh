@@ -8,6 +8,26 @@
 namespace kronop {
 namespace kron {
 
+// What follows from what was decided: of several tiles, which hold 16-bit elements, the bytes of one, and counts. Digits of the
+// tile may be padded, so no offset in it is an index along the group.
+template <class Decided>
+struct MmaStep : TileStep<Decided> {
+  static constexpr int kFactors = count_of(Decided::kFactorContracted), kPhases = count_of(Decided::kPhaseDigit);
+  static constexpr int kTileBytes = Decided::kRows * Decided::kRowStride * 2;
+  static constexpr bool kSquare = all_at_least(Decided::kContracted, Decided::kProduced) && all_at_least(Decided::kProduced, Decided::kContracted);
+  static constexpr bool kDenseIn = false, kDenseOut = false;
+};
+
+// Steps of a digit along the group, before the pass and after it.
+template <class Step>
+KRONOP_INLINE constexpr int step_in(int digit) {
+  return product_of(Step::kContracted, digit + 1);
+}
+template <class Step>
+KRONOP_INLINE constexpr int step_out(int digit) {
+  return product_of(Step::kProduced, digit + 1);
+}
+
 // Where a fiber lies: its first element in the tile; and in memory its row, the index along the group
 // of digits, and its column.
 struct Place {
@@ -44,7 +64,7 @@ KRONOP_INLINE constexpr int in_order(int fiber) {
 template <class Step, int Phase, int kStep, bool kAll, int kEach = 0, int N>
 KRONOP_INLINE void places_of(Place (&places)[N], bool (&live)[N], int start, int offset, int count) {
   static_assert(kEach == 0 || Step::kRegular, "chunks are found without carries");
-  constexpr int fibers = Step::kPhaseFibers[Phase];
+  constexpr int fibers = fibers_of<Step>(Phase);
   Place base;
   if constexpr (Step::kRegular) walk<Step, Phase>(base, in_order<fibers, kEach>(start));
 #pragma unroll
@@ -98,7 +118,7 @@ struct PhaseOf {
   // Whether a thread's fibers are neighbours in memory, one vector.
   static constexpr bool kNeighbours = Step::kPhaseNeighbours[Phase];
   static constexpr int kPlaces = kNeighbours ? 1 : kLanes;
-  static constexpr int kFibers = Step::kPhaseFibers[Phase];
+  static constexpr int kFibers = fibers_of<Step>(Phase);
   // Whether four warps multiply together, by so many produced indices at a time of all that there are.
   static constexpr bool kGrouped = Step::kPhaseGrouped[Phase];
   static constexpr int kChunk = kProduced > 32 ? 64 : 32, kColumns = (kProduced + kChunk - 1) / kChunk * kChunk;

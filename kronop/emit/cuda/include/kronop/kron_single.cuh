@@ -13,7 +13,7 @@ KRONOP_INLINE void read_memory(Element (&a)[Of::kContractedParts][Of::kGroups][4
   using Input = typename Step::Input;
   // A pair of a contiguous digit, if it ends with the digit; or all lanes.
   constexpr int width = Of::kUnit ? (Of::kContracted % 2 == 0 ? 2 : 1) : Of::kLanes / Of::kPlaces;
-  constexpr int at = Step::kGroupStrideIn[Of::kDigit];
+  constexpr int at = step_in<Step>(Of::kDigit);
   Input items[Of::kContractedParts][2][Of::kLanes] = {};
 #pragma unroll
   for (int i = 0; i < Of::kPlaces; ++i) {
@@ -132,7 +132,7 @@ KRONOP_INLINE void write_memory(const typename Step::Accumulator (&values)[2][Of
                                 const Sink<Step, kAccess>& sink) {
   using Accumulator = typename Step::Accumulator;
   constexpr int width = Of::kUnit ? (Of::kProduced % 2 == 0 ? 2 : 1) : Of::kLanes / Of::kPlaces;
-  constexpr int at = Step::kGroupStrideOut[Of::kDigit];
+  constexpr int at = step_out<Step>(Of::kDigit);
 #pragma unroll
   for (int i = 0; i < Of::kPlaces; ++i) {
     if (!live[i]) continue;

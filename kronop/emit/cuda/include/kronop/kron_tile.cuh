@@ -13,6 +13,24 @@ namespace kronop {
 
 namespace kron {
 
+// What follows from what was decided: whether digits are dense in the tile, and where each factor is in shared memory.
+template <class Decided>
+struct SimtStep : TileStep<Decided> {
+  static constexpr int kPhases = count_of(Decided::kPhaseFirst);
+  static constexpr int kVector = 16 / sizeof(typename Decided::Accumulator);  // of one access to shared memory
+  // Accesses of a thread to X that are under way at once.
+  static constexpr int kUnroll = Decided::kXVector > 2 ? 16 / Decided::kXVector : 8;
+  static constexpr bool kDenseIn = all_at_least(Decided::kContracted, Decided::kProduced);
+  static constexpr bool kDenseOut = all_at_least(Decided::kProduced, Decided::kContracted);
+  static constexpr bool kEqualFactors = all_equal(Decided::kContracted) && all_equal(Decided::kProduced);
+
+  KRONOP_INLINE static constexpr int factor_at(int digit) {
+    int at = 0;
+    for (int i = 0; i < digit; ++i) at += Decided::kContracted[i] * Decided::kFactorPitch[i];
+    return at;
+  }
+};
+
 // Where element `index` of the tile lies: one element of padding after every 2^kPadShift.
 template <class Step>
 KRONOP_INLINE constexpr int place(int index) {
@@ -52,9 +70,9 @@ KRONOP_INLINE void contract_registers(typename Step::Accumulator (&block)[Block]
   using Accumulator = typename Step::Accumulator;
   constexpr int contracted = Step::kContracted[Digit], produced = Step::kProduced[Digit];
   constexpr int slots = contracted > produced ? contracted : produced;
-  constexpr int pitch = Step::kFactorPitch[Digit], vector = Step::kFactorVector;
-  constexpr int together = Step::kTogether;
-  const Accumulator* factor = factors + Step::kFactorOffset[Digit];
+  constexpr int pitch = Step::kFactorPitch[Digit], vector = Step::kVector;
+  constexpr int together = Step::kVector;
+  const Accumulator* factor = factors + Step::factor_at(Digit);
 #pragma unroll
   for (int first = 0; first < Before * After; first += together) {
     Accumulator sums[together][pitch] = {};
@@ -106,7 +124,7 @@ template <class Step, int Phase>
 KRONOP_INLINE void small_phase(typename Step::Accumulator* tile, const typename Step::Accumulator* factors) {
   using Accumulator = typename Step::Accumulator;
   constexpr int block_size = Step::kPhaseBlock[Phase];
-  constexpr int stride = Step::kPhaseStride[Phase], fibers = Step::kPhaseFibers[Phase];
+  constexpr int stride = Step::kStride[Step::kPhaseEnd[Phase] - 1], fibers = fibers_of<Step>(Phase);
 #pragma unroll 1
   for (int fiber = threadIdx.x; fiber < fibers; fiber += Step::kThreads) {
     const int base = fiber_offset<Step, Step::kPhaseAxis[Phase + 1] - 1, Step::kPhaseAxis[Phase]>(fiber);
@@ -124,7 +142,7 @@ KRONOP_INLINE void small_phase(typename Step::Accumulator* tile, const typename 
 template <class Step, int Digit, int Stride, int Count, int Together, int Contracted>
 KRONOP_INLINE void produce_chunk(typename Step::Accumulator* tile, const typename Step::Accumulator* factor, const typename Step::Accumulator (&x)[Together][Contracted], const int (&base)[Together], int live, int q0) {
   using Accumulator = typename Step::Accumulator;
-  constexpr int pitch = Step::kFactorPitch[Digit], vector = Step::kFactorVector;
+  constexpr int pitch = Step::kFactorPitch[Digit], vector = Step::kVector;
   constexpr int width = (Count + vector - 1) / vector * vector;
   Accumulator sums[Together][width] = {};
 #pragma unroll
@@ -152,11 +170,11 @@ KRONOP_INLINE void produce_chunk(typename Step::Accumulator* tile, const typenam
 template <class Step, int Phase>
 KRONOP_INLINE void large_phase(typename Step::Accumulator* tile, const typename Step::Accumulator* factors) {
   using Accumulator = typename Step::Accumulator;
-  constexpr int digit = Step::kPhaseFirst[Phase], stride = Step::kPhaseStride[Phase];
+  constexpr int digit = Step::kPhaseFirst[Phase], stride = Step::kStride[Step::kPhaseEnd[Phase] - 1];
   constexpr int contracted = Step::kContracted[digit], produced = Step::kProduced[digit];
-  constexpr int chunk = Step::kChunk, together = Step::kPhaseTogether[Phase], fibers = Step::kPhaseFibers[Phase];
+  constexpr int chunk = Step::kChunk, together = Step::kPhaseTogether[Phase], fibers = fibers_of<Step>(Phase);
   constexpr int whole = produced / chunk * chunk;
-  const Accumulator* factor = factors + Step::kFactorOffset[digit];
+  const Accumulator* factor = factors + Step::factor_at(digit);
 #pragma unroll 1
   for (int first = threadIdx.x; first < fibers; first += Step::kThreads * together) {
     Accumulator x[together][contracted];
@@ -224,7 +242,7 @@ KRONOP_INLINE void load_factors(typename Step::Accumulator* factors, const Param
       load_factor<Step, contracted, produced, pitch>(factors + digit * contracted * pitch, digit, parameters, batch);
     }
   } else {
-    load_factor<Step, contracted, produced, pitch>(factors + Step::kFactorOffset[Digit], Digit, parameters, batch);
+    load_factor<Step, contracted, produced, pitch>(factors + Step::factor_at(Digit), Digit, parameters, batch);
     if constexpr (Digit + 1 < Step::kDigits) load_factors<Step, Digit + 1>(factors, parameters, batch);
   }
 }
@@ -310,8 +328,9 @@ KRONOP_INLINE void store_tile(const typename Step::Accumulator* tile, const Para
 
 }  // namespace kron
 
-template <class Step, class Parameters>
+template <class Decided, class Parameters>
 KRONOP_INLINE void kron_tile(const Parameters& parameters) {
+  using Step = kron::SimtStep<Decided>;
   using Accumulator = typename Step::Accumulator;
   unsigned char* shared = shared_memory();
   Accumulator* factors = reinterpret_cast<Accumulator*>(shared + Step::kFactorBytesAt);

@@ -227,6 +227,33 @@ struct Scaling {
       : alpha(Compute(scalars[0])), beta(Compute(scalars[1])) {}
 };
 
+// What follows from arrays of constants: how many items they have, products of neighbouring ones, and comparisons.
+template <class T, int kCount>
+KRONOP_INLINE constexpr int count_of(const T (&)[kCount]) {
+  return kCount;
+}
+template <class T, int kCount>
+KRONOP_INLINE constexpr T product_of(const T (&items)[kCount], int first = 0, int end = kCount) {
+  T product = 1;
+  for (int i = first; i < end; ++i) product *= items[i];
+  return product;
+}
+
+template <class T, int kCount>
+KRONOP_INLINE constexpr bool all_equal(const T (&items)[kCount]) {
+  for (int i = 1; i < kCount; ++i) {
+    if (items[i] != items[0]) return false;
+  }
+  return true;
+}
+template <class T, int kCount>
+KRONOP_INLINE constexpr bool all_at_least(const T (&items)[kCount], const T (&others)[kCount]) {
+  for (int i = 0; i < kCount; ++i) {
+    if (items[i] < others[i]) return false;
+  }
+  return true;
+}
+
 // Functions of rendered epilogues. NaN goes through max and min, as in NumPy.
 namespace math {
 

@@ -467,8 +467,9 @@ void run_tiles(const Parameters& parameters, index_t share, index_t shares, inde
 
 }  // namespace kron
 
-template <class Step, class Parameters>
+template <class Decided, class Parameters>
 int kron_matmul(const Parameters& parameters, bool alone) {
+  using Step = kron::PassStep<Decided>;
   const index_t items = kron::tile_count(parameters);
   if (parameters.together) {
     as_team(parameters.threads, alone, [&](index_t share, index_t shares) {

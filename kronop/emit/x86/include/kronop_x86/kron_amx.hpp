@@ -266,8 +266,9 @@ class Worker {
 
 }  // namespace kron_amx
 
-template <class Step, class Parameters>
+template <class Decided, class Parameters>
 int kron_amx_matmul(const Parameters& parameters, bool alone) {
+  using Step = kron::DigitStep<Decided>;
   if (!packed::allow_tiles()) return 1;
   share_out(kron::tile_count(parameters), parameters.threads, alone, [&](index_t share, index_t first, index_t end) {
     kron_amx::Worker<Step> worker(static_cast<char*>(parameters.workspace) + share * parameters.slice,

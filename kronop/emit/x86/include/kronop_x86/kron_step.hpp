@@ -5,6 +5,16 @@
 
 namespace kronop::kron {
 
+// How many factors, digits and passes there are.
+template <class Decided>
+struct DigitStep : Decided {
+  static constexpr int kFactors = count_of(Decided::kFactorRows), kDigits = count_of(Decided::kContracted);
+};
+template <class Decided>
+struct PassStep : DigitStep<Decided> {
+  static constexpr int kPasses = count_of(Decided::kPassKind);
+};
+
 // The extents of a pass over one row; `group` before the pass and `produced` after it. What it reads has `pad`
 // unused elements after every run of `trail`.
 struct Extents {

@@ -195,6 +195,12 @@ KRONOP_INLINE To saturate(From value) {
   }
 }
 
+// How many items an array has.
+template <class T, int kCount>
+constexpr int count_of(const T (&)[kCount]) {
+  return kCount;
+}
+
 // What a rendered epilogue begins with: the scalars that all have, in the type that it computes in.
 template <class T>
 struct Scaling {

@@ -6,8 +6,10 @@ import enum
 import functools
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NoReturn, Protocol, cast
+
+from kronop.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,10 @@ import dataclasses
 import math
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from kronop.errors import DescriptionError, mismatch
+from kronop.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ctypes
 import functools
 import platform
-from dataclasses import dataclass
 from pathlib import Path
 
 from kronop.errors import DescriptionError, mismatch
+from kronop.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

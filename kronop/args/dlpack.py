@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
 from typing import Any
 
 from kronop.args.view import CPU, Device, contiguous_strides
 from kronop.errors import ArgumentError, mismatch
+from kronop.frozen import dataclass
 
 _CPU, _CUDA, _CUDA_HOST, _CUDA_MANAGED = 1, 2, 3, 13
 # NOTE: DLPack 1.1 has a code for each of these, which holds the width too.

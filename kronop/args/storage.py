@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from kronop.args.signature import address_reader
 from kronop.errors import ArgumentError, mismatch
+from kronop.frozen import dataclass
 
 # Where and how large memory is now, where it was and how large; and whose it is, for messages.
 Kept = tuple[Callable[[], int], Callable[[], int], int, int, str]

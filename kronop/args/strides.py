@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from kronop.descriptions.datatype import Layout
 from kronop.errors import ArgumentError, mismatch
+from kronop.frozen import dataclass
 
 Ints = tuple[int, ...]
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from kronop.args.storage import Storage
 from kronop.descriptions.datatype import DataType
+from kronop.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -12,6 +11,7 @@ from kronop.artifacts import BinaryFormat, Resources, Source
 from kronop.compiler.commands import advice, run
 from kronop.compiler.private_folder import private_folder, sweep
 from kronop.errors import CompileError
+from kronop.frozen import dataclass
 from kronop.target import Target
 
 

@@ -8,7 +8,6 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -26,6 +25,7 @@ from kronop.compiler.nvcc_backend import NvccCompiler
 from kronop.compiler.nvrtc_backend import NvrtcCompiler
 from kronop.cpus import spread
 from kronop.errors import CompileError, ElementTypeError, mismatch
+from kronop.frozen import dataclass
 from kronop.target import Target
 
 

@@ -14,7 +14,6 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -30,6 +29,7 @@ from kronop.compiler.folders import (
 from kronop.compiler.keys import SCHEMA
 from kronop.compiler.rows import Memo, Winner
 from kronop.errors import ArgumentError, mismatch
+from kronop.frozen import dataclass
 
 FILE_NAME = "compiled_cache.db"
 LIMIT_BYTES = 1 << 30

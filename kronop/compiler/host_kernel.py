@@ -9,7 +9,6 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from kronop import knobs
@@ -20,6 +19,7 @@ from kronop.compiler.parameters import parameter_words
 from kronop.compiler.private_folder import private_folder
 from kronop.cpus import cpu_count
 from kronop.errors import DescriptionError, DeviceError, OutOfMemoryError, mismatch
+from kronop.frozen import dataclass
 from kronop.target import Target, runs
 
 # What the loader says where the machine lacks something, and the image is as it was.

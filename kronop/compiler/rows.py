@@ -7,11 +7,11 @@ import json
 import os
 import sqlite3
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from kronop.artifacts import Binary, BinaryFormat, Origin, Resources
 from kronop.compiler.keys import digest
+from kronop.frozen import dataclass
 
 # `size` and the times stand before the long columns: SQLite reads a row from its start.
 _COLUMNS = (

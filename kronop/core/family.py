@@ -9,11 +9,12 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from kronop.emit.emitter import Emitter
 from kronop.errors import DescriptionError, mismatch
+from kronop.frozen import dataclass
 from kronop.size import Rows, Size
 from kronop.target import Target
 

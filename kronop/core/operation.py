@@ -11,7 +11,7 @@ import inspect
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, fields
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from kronop import compiler, knobs
@@ -30,6 +30,7 @@ from kronop.emit.emitter import Emitter
 from kronop.emit.plan import Plan
 from kronop.emit.render import render
 from kronop.errors import ElementTypeError, mismatch
+from kronop.frozen import dataclass
 from kronop.size import Rows
 from kronop.target import Target
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from kronop.frozen import dataclass
 from kronop.size import Size
 
 # A smaller gain is as likely noise: the planner's choice stays.

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from dataclasses import dataclass
 from typing import Any
 
 from kronop import compiler
@@ -18,6 +17,7 @@ from kronop.compiler.keys import SCHEMA
 from kronop.compiler.rows import Winner, checked_winner
 from kronop.core import winners
 from kronop.errors import ArgumentError, mismatch
+from kronop.frozen import dataclass
 from kronop.target import Target
 from kronop.version import __version__
 

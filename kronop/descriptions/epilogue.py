@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from kronop.descriptions.datatype import (
@@ -34,6 +34,7 @@ from kronop.descriptions.datatype import (
 )
 from kronop.descriptions.expression import Expression, apply, is_identifier, variable
 from kronop.errors import ArgumentError, DescriptionError, ElementTypeError, mismatch
+from kronop.frozen import dataclass
 
 _FINITE_MAX = {
     float16: 65504.0,

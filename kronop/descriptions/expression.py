@@ -10,10 +10,11 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from kronop.frozen import dataclass
 
 # Of C++20 and C++23, with the words for operators.
 _KEYWORDS = frozenset(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from kronop.descriptions.datatype import (
     FLOAT8,
@@ -20,6 +19,7 @@ from kronop.descriptions.datatype import (
     tfloat32,
 )
 from kronop.errors import DescriptionError, mismatch
+from kronop.frozen import dataclass
 
 
 class OpClass(enum.Enum):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from kronop.frozen import dataclass
 
 MOST_BATCH_DIMENSIONS = 4
 """Of a launch: more are joined, or copied into one."""

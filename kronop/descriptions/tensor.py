@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from kronop.descriptions.datatype import TENSOR_TYPES, DataType, Layout
 from kronop.errors import DescriptionError, mismatch
+from kronop.frozen import dataclass
 
 _MOST_BYTES = 16
 

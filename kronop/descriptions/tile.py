@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import SupportsIndex
 
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.errors import DescriptionError, mismatch
+from kronop.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

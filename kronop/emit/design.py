@@ -6,12 +6,12 @@ import functools
 import importlib.util
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Self, TypeVar, overload
 
 from kronop.artifacts import KernelSignature
 from kronop.descriptions.epilogue import Epilogue
 from kronop.errors import DescriptionError, mismatch
+from kronop.frozen import dataclass
 from kronop.target import Target
 
 Constant = int | bool | tuple[int, ...]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from kronop.emit.design import Design
+from kronop.frozen import dataclass
 from kronop.target import Target
 
 

@@ -6,9 +6,9 @@ torch.func takes tensors of autograd functions one by one, none in lists; torch.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from kronop.frozen import dataclass
 from kronop.torch.declaration import Named
 
 _ONE, _MANY, _OTHER = range(3)

@@ -13,9 +13,10 @@ any order and in both modes, and maps, and are traced.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
+
+from kronop.frozen import dataclass
 
 Named = SimpleNamespace
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from kronop.frozen import dataclass
 from kronop.torch.arguments import Layout
 from kronop.torch.declaration import Operator
 

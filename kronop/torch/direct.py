@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from kronop.frozen import dataclass
 from kronop.torch import transforms
 from kronop.torch.arguments import Layout
 from kronop.torch.autocasting import cast_to, without_autocast

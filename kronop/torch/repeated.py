@@ -8,13 +8,13 @@ takes to read these off in Python. Where torch has no such guards, nothing is re
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from kronop.args.signature import ALIGNMENT
 from kronop.core import program
+from kronop.frozen import dataclass
 from kronop.torch.autocasting import cast_to, cast_together
 from kronop.torch.declaration import Prepared
 from kronop.torch.transforms import are_needed

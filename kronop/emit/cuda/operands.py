@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
 from kronop.descriptions.datatype import (
@@ -18,6 +17,7 @@ from kronop.descriptions.datatype import (
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction, MathOperation, OpClass
 from kronop.emit.design import Design
+from kronop.frozen import dataclass
 from kronop.target import Target
 
 MOST_BLOCKS = 2**31 - 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from kronop.artifacts import Launch
@@ -14,6 +13,7 @@ from kronop.descriptions.strided import StridedMatrix
 from kronop.emit.design import Constant, Decision, Design, Instantiation
 from kronop.emit.plan import Step
 from kronop.emit.x86.planning import element_types, is_far, parameter_arguments, passes_caches
+from kronop.frozen import dataclass
 from kronop.target import Target
 
 _NO_MATRIX = StridedMatrix(pointer=0, row=0, column=0)

@@ -29,10 +29,11 @@ from kronop.families.ksparse.chain_description import (
     StridedFactor,
 )
 from kronop.families.ksparse.description import KSparseDescription, KSparseProblem
+from kronop.frozen import dataclass
 from kronop.size import Rows
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class _Flat:
     """X, Y or Z as one matrix of batch and features: its memory, the copy it needs, its strides."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 from kronop.artifacts import KernelSignature, Launch
 from kronop.descriptions.datatype import DataType, Layout, RowMajor
@@ -20,6 +19,7 @@ from kronop.emit.design import Design, Instantiation
 from kronop.emit.plan import Plan, Step
 from kronop.families.ksparse.chain_description import KSparseChainDescription, KSparseChainProblem
 from kronop.families.ksparse.description import KSparseDescription, KSparseProblem
+from kronop.frozen import dataclass
 from kronop.target import Target
 
 _ALIGNMENT, _ACCESS = 256, 16

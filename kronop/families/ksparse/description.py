@@ -13,7 +13,7 @@ Batch last, X is (a c d, B) and Y = K X is (a b d, B): the same sum with exchang
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ from kronop.descriptions.shared import (
 from kronop.descriptions.strided import StridedMatrix
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
+from kronop.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

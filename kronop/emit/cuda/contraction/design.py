@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, ClassVar
 
@@ -16,6 +16,7 @@ from kronop.emit.cuda import operands
 from kronop.emit.cuda.contraction.work import GROUP_AXES, ROW_AXES, Contraction, Order
 from kronop.emit.cuda.operands import View
 from kronop.emit.design import Constant, Design, Instantiation
+from kronop.frozen import dataclass
 from kronop.target import Target
 
 Extents = Mapping[str, tuple[int, ...]]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
@@ -16,6 +15,7 @@ from kronop.emit.cuda.contraction.group_room import TEAM, GroupRoom, wants_packi
 from kronop.emit.cuda.contraction.work import Contraction
 from kronop.emit.cuda.operands import View
 from kronop.emit.design import Constant
+from kronop.frozen import dataclass
 from kronop.target import Target
 
 # Registers of a thread that copies, of one that multiplies and of one that stores: 512 for four

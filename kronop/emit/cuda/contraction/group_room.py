@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import functools
-from dataclasses import dataclass
 
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.contraction import banks
@@ -12,6 +11,7 @@ from kronop.emit.cuda.contraction.design import ContractDesign
 from kronop.emit.cuda.contraction.mma import vectors_of
 from kronop.emit.cuda.contraction.work import Contraction, Order
 from kronop.emit.design import derived
+from kronop.frozen import dataclass
 
 TEAM_ROWS, TEAM, _TEAM_WARPS = 64, 128, 4
 # Teams that multiply.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from typing import ClassVar
 
 from kronop.artifacts import Status
@@ -21,6 +20,7 @@ from kronop.emit.cuda.contraction.design import (
 from kronop.emit.cuda.contraction.work import Contraction, Order
 from kronop.emit.cuda.operands import View
 from kronop.emit.design import Constant, derived
+from kronop.frozen import dataclass
 from kronop.target import Target
 
 # Contracted steps of a warp's products, and the rows and outputs of one product.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
 from typing import ClassVar
 
@@ -16,6 +16,7 @@ from kronop.emit.cuda.contraction.work import Contraction
 from kronop.emit.cuda.operands import View
 from kronop.emit.design import Constant, Design, Instantiation
 from kronop.emit.plan import Step
+from kronop.frozen import dataclass
 from kronop.target import Target
 
 _THREADS = 128

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from kronop.artifacts import Status
@@ -10,6 +9,7 @@ from kronop.emit.cuda import operands
 from kronop.emit.cuda.contraction.design import ContractDesign, offsets_bytes
 from kronop.emit.cuda.contraction.work import Order
 from kronop.emit.design import Constant, derived
+from kronop.frozen import dataclass
 from kronop.target import Target
 
 

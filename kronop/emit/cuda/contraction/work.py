@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 
 from kronop.descriptions.datatype import DataType, float32
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.cuda import operands
 from kronop.emit.design import Decision, derived
+from kronop.frozen import dataclass
 
 # Axes that the rows and the groups of a call may have.
 ROW_AXES, GROUP_AXES = 3, 4

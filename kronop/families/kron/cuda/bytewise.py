@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from kronop.descriptions.datatype import DataType, int8
 from kronop.emit.cuda import operands
 from kronop.families.kron.cuda.mma_style import MmaStyle
 from kronop.families.kron.cuda.shapes import Shape
+from kronop.frozen import dataclass
 
 _PART, _WARP = 8, 32
 # Words at hand while bytes change places.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from kronop.artifacts import KernelSignature, Launch
 from kronop.descriptions.epilogue import Epilogue
@@ -12,6 +12,7 @@ from kronop.emit.cuda.contraction.design import ContractDesign
 from kronop.emit.design import Instantiation
 from kronop.families.kron.cuda.pass_design import NOTHING, KronPass, four
 from kronop.families.kron.description import KronProblem
+from kronop.frozen import dataclass
 from kronop.target import Target
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from kronop.artifacts import Launch, Status
 from kronop.descriptions.datatype import DataType, int32, int64
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.plan import Plan
 from kronop.families.kron.cuda.kron_launch import launch_steps, workspace_bytes
 from kronop.families.kron.description import KronMatmulDescription, KronProblem
+from kronop.frozen import dataclass
 from kronop.target import Target
 
 

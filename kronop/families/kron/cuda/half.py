@@ -10,7 +10,6 @@ the 16-bit type: beyond 65504 it is infinite in float16.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from kronop.artifacts import Status
@@ -18,6 +17,7 @@ from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.cuda import operands
 from kronop.families.kron.cuda.mma_style import MmaStyle, PlainAxis, remembered
 from kronop.families.kron.cuda.shapes import Ends, Shape, shrinking
+from kronop.frozen import dataclass
 from kronop.target import Target
 
 BYTES = 2

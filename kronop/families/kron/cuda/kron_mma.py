@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from kronop.artifacts import Status
 from kronop.descriptions.epilogue import Epilogue
@@ -13,6 +13,7 @@ from kronop.families.kron.cuda import half
 from kronop.families.kron.cuda.half import HalfStyle
 from kronop.families.kron.cuda.mma import MmaPhase, MmaTile
 from kronop.families.kron.cuda.pass_design import TiledPass
+from kronop.frozen import dataclass
 from kronop.target import Target
 
 _AHEAD_THREADS = 512

@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from kronop.artifacts import Status
@@ -22,6 +21,7 @@ from kronop.families.kron.cuda.mma_style import (
     remembered,
 )
 from kronop.families.kron.cuda.pass_design import accept_sizes, offset_bytes, reject_threads
+from kronop.frozen import dataclass
 from kronop.target import Target
 
 _AHEAD_BYTES = 64

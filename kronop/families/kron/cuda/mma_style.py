@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-from dataclasses import dataclass
 from typing import ClassVar
 
 from kronop.artifacts import Status
@@ -15,6 +14,7 @@ from kronop.descriptions.datatype import DataType, float32
 from kronop.emit.cuda import operands
 from kronop.emit.design import Decision
 from kronop.families.kron.cuda.shapes import Shape, product, shrinking
+from kronop.frozen import dataclass
 from kronop.target import Target
 
 # A warp holds 16 whole fibers of a digit in registers.

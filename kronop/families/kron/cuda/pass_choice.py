@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from kronop.artifacts import Status
 from kronop.descriptions.tile import TileDescription
@@ -16,6 +16,7 @@ from kronop.families.kron.cuda.kron_mma import KronMma
 from kronop.families.kron.cuda.pass_design import KronPass
 from kronop.families.kron.cuda.shapes import PassWork
 from kronop.families.kron.cuda.tile import KronTile
+from kronop.frozen import dataclass
 from kronop.target import Target
 
 # About so many tilings of a pass are there for the tuner to choose from.

@@ -6,7 +6,6 @@ import functools
 import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
@@ -17,6 +16,7 @@ from kronop.emit.cuda import operands
 from kronop.emit.design import Constant, Design, Instantiation
 from kronop.families.kron.cuda.shapes import PassWork
 from kronop.families.kron.description import KronProblem
+from kronop.frozen import dataclass
 from kronop.target import Target
 
 NOTHING = StridedMatrix(pointer=0, row=0, column=0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 from kronop.artifacts import Status
@@ -19,6 +19,7 @@ from kronop.families.kron.cuda.pass_design import (
     reject_threads,
 )
 from kronop.families.kron.cuda.shapes import Shape, product, shrinking
+from kronop.frozen import dataclass
 from kronop.target import Target
 
 MOST_FACTORS = 32

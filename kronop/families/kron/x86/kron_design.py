@@ -7,7 +7,6 @@ import functools
 import math
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
@@ -17,6 +16,7 @@ from kronop.emit.x86.design import HostDesign, Values
 from kronop.emit.x86.planning import scalar_fields, shares
 from kronop.families.kron.description import KronProblem
 from kronop.families.kron.x86.kron_parts import Digit, KronWork
+from kronop.frozen import dataclass
 
 MOST_SCRATCH = 1 << 28
 # What the busiest thread may do more than its part before threads share every tile.

@@ -4,11 +4,11 @@ passes."""
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from enum import IntEnum
 
 from kronop.emit.design import Decision
 from kronop.emit.x86.design import HostWork
+from kronop.frozen import dataclass
 from kronop.target import Target
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from kronop.descriptions.datatype import bfloat16
@@ -12,6 +11,7 @@ from kronop.emit.design import Constant
 from kronop.emit.x86 import amx
 from kronop.emit.x86.planning import aligned, keeps_sums
 from kronop.families.kron.x86.kron_design import KronDesign
+from kronop.frozen import dataclass
 
 _BYTES = bfloat16.bytes
 _PACK = amx.UNIT_BYTES // _BYTES

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from kronop.emit.design import Constant
 from kronop.emit.x86.planning import aligned, keeps_sums, panel_elements
 from kronop.families.kron.x86.kron_design import KronDesign
 from kronop.families.kron.x86.kron_parts import Kind, Pass
+from kronop.frozen import dataclass
 
 # Bytes from one run of results to the next that still count as contiguous.
 _NEAR_RUNS = 1024

@@ -8,7 +8,6 @@ of descending 1/Q - 1/P is best: neighbours out of that order can be exchanged a
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterator
 
@@ -24,6 +23,7 @@ from kronop.families.kron.x86.kron_cost import (
     unroll_of,
 )
 from kronop.families.kron.x86.kron_parts import Digit, Kind, Pass, Product, Setting, Tile
+from kronop.frozen import dataclass
 
 # Cycles of a row, and the pass.
 Way = tuple[float, Pass]
@@ -31,7 +31,7 @@ Way = tuple[float, Pass]
 MOST_LINES = 4
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
     """What a pass does, before it is known how.
 

@@ -6,7 +6,7 @@ import functools
 import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from kronop.emit.cuda.contraction.group import GroupContract
 from kronop.emit.cuda.operands import GAIN_OF_FEW_ROWS
@@ -19,6 +19,7 @@ from kronop.families.ksparse.cuda.chain_cost import OF_A_LAUNCH
 from kronop.families.ksparse.cuda.choice import modelled
 from kronop.families.ksparse.cuda.contract_parted import Parted
 from kronop.families.ksparse.cuda.emitter import CudaKSparseEmitter
+from kronop.frozen import dataclass
 from kronop.target import Target
 
 _SINGLE = CudaKSparseEmitter()

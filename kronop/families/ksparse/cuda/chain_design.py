@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from kronop.artifacts import KernelSignature, Launch, Scalar, Status
 from kronop.descriptions.epilogue import Epilogue
@@ -17,6 +16,7 @@ from kronop.emit.cuda.contraction.work import ROW_AXES, Contraction, Order
 from kronop.emit.design import Constant, Decision, Design, Instantiation, derived
 from kronop.families.ksparse.chain_description import KSparseChainProblem, StridedFactor
 from kronop.families.ksparse.cuda.emitter import view
+from kronop.frozen import dataclass
 from kronop.target import Target
 
 # Measured with ptxas 13.0: what the ring and its copies hold besides a contraction's registers;

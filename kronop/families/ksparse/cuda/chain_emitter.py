@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from kronop.artifacts import Launch, Status
 from kronop.descriptions.datatype import DataType
@@ -14,6 +14,7 @@ from kronop.families.ksparse import chains
 from kronop.families.ksparse.chain_description import KSparseChainDescription, KSparseChainProblem
 from kronop.families.ksparse.cuda.chain_design import ChainMma
 from kronop.families.ksparse.cuda.emitter import CudaKSparseEmitter
+from kronop.frozen import dataclass
 from kronop.target import Target
 
 _SINGLE = CudaKSparseEmitter()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.contraction.work import Contraction, Order
 from kronop.emit.design import derived
 from kronop.families.ksparse.cuda.choice import contraction
 from kronop.families.ksparse.description import KSparseDescription
+from kronop.frozen import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ of them is two more passes through memory, in whole lines; between them are prod
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from kronop.artifacts import Launch
 from kronop.descriptions.datatype import DataType
@@ -20,6 +20,7 @@ from kronop.emit.cuda.contraction.work import Contraction, Order
 from kronop.emit.plan import Plan, Step
 from kronop.families.ksparse.cuda import lanes
 from kronop.families.ksparse.cuda.lanes import MoveLanes
+from kronop.frozen import dataclass
 from kronop.target import Target
 
 # Bytes of lanes that are apart at once; further rows follow in further launches.

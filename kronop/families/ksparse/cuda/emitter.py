@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from kronop.artifacts import Launch, Status
 from kronop.descriptions.datatype import DataType
@@ -15,6 +15,7 @@ from kronop.emit.cuda.contraction.work import Order
 from kronop.emit.plan import Plan
 from kronop.families.ksparse.cuda import contract_parted
 from kronop.families.ksparse.description import KSparseDescription, KSparseProblem
+from kronop.frozen import dataclass
 from kronop.target import Target
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from kronop.artifacts import Launch, Status
 from kronop.descriptions.datatype import DataType, float32
@@ -15,6 +15,7 @@ from kronop.families.ksparse.gradient_description import (
     KSparseGradientDescription,
     KSparseGradientProblem,
 )
+from kronop.frozen import dataclass
 from kronop.target import Target
 
 _MOST_REJECTED = 8

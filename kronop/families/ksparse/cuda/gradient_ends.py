@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from kronop.artifacts import KernelSignature, Launch, Scalar
 from kronop.descriptions.datatype import DataType
@@ -19,6 +18,7 @@ from kronop.families.ksparse.gradient_description import (
     KSparseGradientProblem,
     StridedWeights,
 )
+from kronop.frozen import dataclass
 from kronop.target import Target
 
 _RESULT_AXES = 5

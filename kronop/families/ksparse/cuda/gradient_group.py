@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from typing import ClassVar
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
@@ -14,6 +13,7 @@ from kronop.emit.plan import Step
 from kronop.families.ksparse.cuda.gradient_sums import GradientSums
 from kronop.families.ksparse.cuda.lanes import Apart, MoveLanes
 from kronop.families.ksparse.gradient_description import KSparseGradientProblem
+from kronop.frozen import dataclass
 from kronop.target import Target
 
 TEAM, TEAM_ROWS = 128, 64

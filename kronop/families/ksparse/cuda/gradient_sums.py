@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
 from typing import ClassVar
 
 from kronop.artifacts import Launch, Status
@@ -14,6 +13,7 @@ from kronop.emit.cuda import operands
 from kronop.emit.design import Decision, Design
 from kronop.emit.plan import Step
 from kronop.families.ksparse.gradient_description import KSparseGradientProblem
+from kronop.frozen import dataclass
 from kronop.target import Target
 
 

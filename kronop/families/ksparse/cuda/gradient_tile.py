@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
 from typing import ClassVar
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
@@ -13,6 +12,7 @@ from kronop.emit.design import Constant, Instantiation, derived
 from kronop.families.ksparse.cuda.gradient_sums import GradientSums
 from kronop.families.ksparse.cuda.gradient_tile_sums import HALF, TileSums
 from kronop.families.ksparse.gradient_description import KSparseGradientProblem
+from kronop.frozen import dataclass
 from kronop.target import Target
 
 SLAB_BYTES = 128

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from kronop.descriptions.math_instruction import MathOperation
 from kronop.descriptions.strided import StridedMatrix
 from kronop.emit.cuda import operands
 from kronop.emit.design import derived
 from kronop.families.ksparse.cuda.gradient_sums import Sums
+from kronop.frozen import dataclass
 
 HALF = 8  # Indices of a digit that are rows, or columns, of one product of the tensor cores.
 _MOST_STEPS = 4

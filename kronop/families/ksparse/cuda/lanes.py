@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.strided import StridedMatrix
 from kronop.emit.cuda import operands
 from kronop.emit.design import Design, Instantiation, derived
+from kronop.frozen import dataclass
 from kronop.target import Target
 
 # Lanes that a block can have at once, all of them.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-from dataclasses import dataclass
 from typing import ClassVar
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar
@@ -14,6 +13,7 @@ from kronop.emit.x86.planning import LINE, aligned, scalar_fields, shares
 from kronop.families.ksparse.chain_description import KSparseChainProblem
 from kronop.families.ksparse.x86.ksparse_design import KSparseWork
 from kronop.families.ksparse.x86.ksparse_vectors import KSparseVectors
+from kronop.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 import math
 from abc import abstractmethod
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar
 from kronop.emit.x86.design import HostDesign, HostWork
 from kronop.emit.x86.planning import LINE, aligned, keeps_sums, scalar_fields, shares
 from kronop.families.ksparse.description import KSparseProblem
+from kronop.frozen import dataclass
 
 # NOTE: of tiles that fill the registers, 6 x 2 on AVX2, GCC 12 spills sums of an unrolled loop.
 _UNROLL = 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from kronop.emit.x86.planning import near_bytes
 from kronop.families.ksparse.x86.ksparse_design import KSparseWork
@@ -13,6 +12,7 @@ from kronop.families.ksparse.x86.ksparse_vectors import (
     VectorsAlongOutputs,
     column_cycles,
 )
+from kronop.frozen import dataclass
 from kronop.target import Target
 
 # What of the first-level cache the operand may take that a register tile reads again and again,

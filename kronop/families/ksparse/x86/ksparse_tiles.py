@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
 from typing import ClassVar
 
 from kronop.artifacts import Status
@@ -11,6 +10,7 @@ from kronop.descriptions.datatype import bfloat16
 from kronop.emit.x86 import amx
 from kronop.emit.x86.planning import keeps_sums
 from kronop.families.ksparse.x86.ksparse_design import COPY, TRANSPOSE, KSparseDesign
+from kronop.frozen import dataclass
 
 # Two tiles of rows, which is what a block of sums has.
 _VECTORS = 2

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from dataclasses import dataclass
 from typing import ClassVar
 
 from kronop.artifacts import Status
 from kronop.emit.x86.planning import LINE
 from kronop.families.ksparse.x86.ksparse_design import COPY, TRANSPOSE, KSparseDesign
+from kronop.frozen import dataclass
 
 # Cycles per vector; see the kernel's header for where each arises.
 _TILE, _PACK, _FEWEST_SUMS = 8.0, 1.5, 10

@@ -3,6 +3,7 @@
 import importlib
 from typing import TYPE_CHECKING
 
+from kronop.descriptions.activation import gelu, hardswish, leaky_relu, relu, sigmoid, silu, tanh
 from kronop.descriptions.datatype import (
     ColumnMajor,
     DataType,
@@ -24,13 +25,6 @@ from kronop.descriptions.epilogue import (
     LinearCombination,
     LinearCombinationClamp,
     LinearCombinationGeneric,
-    gelu,
-    hardswish,
-    leaky_relu,
-    relu,
-    sigmoid,
-    silu,
-    tanh,
 )
 from kronop.descriptions.math_instruction import MathInstruction, MathOperation, OpClass
 from kronop.descriptions.tensor import TensorDescription

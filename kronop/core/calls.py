@@ -8,7 +8,7 @@ from typing import Any
 
 from kronop.args.tensor import TensorView, describe, view
 from kronop.core.prepared import Lesson
-from kronop.descriptions import epilogue as epilogues
+from kronop.descriptions import activation as activations
 from kronop.descriptions.datatype import FLOAT8, DataType, Layout, int8, result_type
 from kronop.descriptions.epilogue import (
     Epilogue,
@@ -61,7 +61,7 @@ def epilogue_of(x: DataType, Y: TensorDescription, activation: str | None) -> Ep
     if activation is None:
         functor = LinearCombinationClamp if Y.element == int8 else LinearCombination
         return functor(Y.element, Y.alignment, accumulator, accumulator)
-    function = getattr(epilogues, activation)(accumulator)
+    function = getattr(activations, activation)(accumulator)
     return LinearCombinationGeneric(function, Y.element, Y.alignment, accumulator, accumulator)
 
 

@@ -10,6 +10,7 @@ import pytest
 from kronop.artifacts import Source
 from kronop.compiler.cache import Cache
 from kronop.compiler.nvrtc_backend import NvrtcCompiler
+from kronop.descriptions.activation import gelu
 from kronop.descriptions.datatype import (
     ColumnMajor,
     DataType,
@@ -30,7 +31,6 @@ from kronop.descriptions.epilogue import (
     LinearCombination,
     LinearCombinationClamp,
     LinearCombinationGeneric,
-    gelu,
 )
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tensor import TensorDescription

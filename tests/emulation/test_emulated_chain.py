@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kronop.descriptions.activation import relu
 from kronop.descriptions.datatype import (
     ColumnMajor,
     DataType,
@@ -20,7 +21,7 @@ from kronop.descriptions.datatype import (
     float32,
     float64,
 )
-from kronop.descriptions.epilogue import LinearCombinationGeneric, relu
+from kronop.descriptions.epilogue import LinearCombinationGeneric
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tensor import TensorDescription
 from kronop.emit.plan import Plan

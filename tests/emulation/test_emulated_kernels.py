@@ -12,6 +12,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from kronop.descriptions.activation import gelu, leaky_relu
 from kronop.descriptions.datatype import (
     ColumnMajor,
     DataType,
@@ -32,8 +33,6 @@ from kronop.descriptions.epilogue import (
     LinearCombination,
     LinearCombinationClamp,
     LinearCombinationGeneric,
-    gelu,
-    leaky_relu,
 )
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.strided import StridedMatrix

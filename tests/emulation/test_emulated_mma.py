@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kronop.descriptions.activation import gelu
 from kronop.descriptions.datatype import (
     ColumnMajor,
     DataType,
@@ -16,7 +17,7 @@ from kronop.descriptions.datatype import (
     float32,
     float64,
 )
-from kronop.descriptions.epilogue import LinearCombinationClamp, LinearCombinationGeneric, gelu
+from kronop.descriptions.epilogue import LinearCombinationClamp, LinearCombinationGeneric
 from kronop.descriptions.math_instruction import MathInstruction, OpClass
 from kronop.families.kron.cuda import kron_launch
 from kronop.families.kron.description import Side

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 import kronop
+from kronop.descriptions.activation import ACTIVATION_NAMES
 from kronop.descriptions.datatype import DataType, result_type
-from kronop.descriptions.epilogue import ACTIVATION_NAMES
 from tests import support
 from tests.fuzz import sizes
 from tests.fuzz.case import FAMILIES, Call, Case, Operand, Problem

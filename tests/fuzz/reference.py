@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from kronop.descriptions import epilogue as epilogues
+from kronop.descriptions import activation as activations
 from kronop.descriptions.datatype import DataType, float64
 from kronop.descriptions.expression import variable
 from tests import support
@@ -205,7 +205,7 @@ def activated(name: str, value: Any) -> Any:
         return value * (value + 3).clip(0, 6) / 6
     if not isinstance(value, np.ndarray):
         return getattr(_torch().nn.functional, name)(value)
-    activation = getattr(epilogues, name)(float64)
+    activation = getattr(activations, name)(float64)
     return activation.expression(variable("x")).evaluate(
         {"x": value, **dict(activation.parameters)}
     )

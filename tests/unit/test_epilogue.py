@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import kronop
-from kronop.descriptions.epilogue import Activation
+from kronop.descriptions.activation import Activation
 from kronop.descriptions.expression import apply, variable
 from kronop.descriptions.numeric import finish
 

@@ -12,8 +12,8 @@ from kronop.args.tensor import describe, view
 from kronop.core import prepared
 from kronop.core.calls import describe_output, epilogue_of, finish, operand_of
 from kronop.core.prepared import Call
+from kronop.descriptions.activation import ACTIVATION_NAMES
 from kronop.descriptions.datatype import result_type
-from kronop.descriptions.epilogue import ACTIVATION_NAMES
 from kronop.descriptions.shared import beta_beside, check_flag
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, ElementTypeError, mismatch

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from kronop.descriptions.epilogue import ACTIVATION_NAMES
+from kronop.descriptions.activation import ACTIVATION_NAMES
 from kronop.descriptions.shared import beta_beside
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.ksparse.torch.operators import ksmm as product

@@ -75,7 +75,7 @@ def test_each_gets_a_default_of_its_own() -> None:
 def test_pickled_ones_come_back() -> None:
     kept = pickle.dumps(Open(5))  # By name, as its class is this module's.
     assert pickle.loads(kept).third == 6
-    assert Slotted(1, second=(2,)).__getstate__() == (1, 0, (2,), [])
+    assert Slotted(1, second=(2,)).__getstate__() == [1, 0, (2,), []]
 
 
 def test_text_names_what_is_shown() -> None:
@@ -93,3 +93,51 @@ def test_arguments_are_checked() -> None:
 def test_what_is_not_frozen_is_refused() -> None:
     with pytest.raises(TypeError, match="dataclasses"):
         frozen.dataclass(frozen=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class OfTheirs(Slotted):
+    third: int = 3
+
+
+class Plain(Open):
+    """A subclass that is no dataclass."""
+
+
+def test_the_usual_dataclasses_may_inherit_from_them() -> None:
+    value = OfTheirs(1, third=4)
+    assert copy.copy(value) == value
+    assert pickle.loads(pickle.dumps(value)).third == 4
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        value.third = 5  # type: ignore[misc]
+    with pytest.raises(TypeError, match="frozen"):
+        dataclasses.dataclass(type("Loose", (Base,), {"__annotations__": {"more": int}}))
+
+
+def test_subclasses_may_have_attributes_of_their_own() -> None:
+    value = Plain(1)
+    value.more = 5  # type: ignore[attr-defined]
+    del value.more  # type: ignore[attr-defined]
+    for change in (lambda: setattr(value, "first", 2), lambda: delattr(value, "first")):
+        with pytest.raises(dataclasses.FrozenInstanceError, match="first"):
+            change()
+
+
+def test_fields_are_hashed_beside_an_equality_of_its_own() -> None:
+    @frozen.dataclass(frozen=True)
+    class Own:
+        first: int
+
+        def __eq__(self, other: object) -> bool:
+            return True
+
+    assert hash(Own(1)) == hash(Own(1))
+    assert Own(1) == Own(2)
+
+
+def test_all_fields_are_arguments() -> None:
+    class Hidden:
+        first: int = dataclasses.field(default=0, init=False)
+
+    with pytest.raises(TypeError, match=r"'first' of .*Hidden: all fields are arguments"):
+        frozen.dataclass(frozen=True)(Hidden)

@@ -24,7 +24,8 @@ _ENTRY = {
     "x86": 'extern "C" int {entry}(const void* parameters, int alone) {{\n'
     "  return {template}<Step>(*static_cast<const Parameters*>(parameters), alone != 0);\n}}\n",
 }
-_COLUMNS, _NO_BREAK = 100, "\N{NO-BREAK SPACE}"
+# Of lines, which may stand two further in.
+_COLUMNS, _NO_BREAK = 98, "\N{NO-BREAK SPACE}"
 # Every host kernel has a Step; without internal linkage the loader would merge the tables and the
 # templates of one shared object with those of another.
 _LOCAL = {"cuda": ([], []), "x86": (["namespace {"], ["}  // namespace"])}
@@ -48,7 +49,8 @@ def render(plan: Plan) -> tuple[Source, ...]:
 
 def _text(step: Step, made: Instantiation, backend: str) -> str:
     design = step.design
-    members = [f"  using {name} = {value};" for name, value in made.types]
+    members = [f"using {name} = {value};" for name, value in made.types]
+    members += [] if design.epilogue is None else _functor(design.epilogue)
     members += _declarations(made.constants)
     return "\n".join(
         [
@@ -59,9 +61,8 @@ def _text(step: Step, made: Instantiation, backend: str) -> str:
             f"static_assert(sizeof(Parameters) == {design.signature.size});",
             "",
             *_LOCAL[backend][0],
-            *([] if design.epilogue is None else [_functor(design.epilogue), ""]),
             "struct Step {",
-            *members,
+            textwrap.indent("\n".join(members), "  "),
             "};",
             *_LOCAL[backend][1],
             "",
@@ -86,7 +87,7 @@ def _declarations(constants: Sequence[tuple[str, Constant]]) -> list[str]:
         else:
             found.setdefault(_integer(value), []).append(f"{name} = {int(value)}")
     return [
-        _wrapped(f"{', '.join(map(_kept, items))};", f"  static constexpr {kind} ", " " * 6)
+        _wrapped(f"{', '.join(map(_kept, items))};", f"static constexpr {kind} ", " " * 4)
         for kind, items in found.items()
     ]
 
@@ -102,20 +103,18 @@ def _integer(*values: int) -> str:
     return "int" if fits else "long long"
 
 
-def _functor(epilogue: Epilogue) -> str:
+def _functor(epilogue: Epilogue) -> list[str]:
     """The epilogue as a struct: its scalars, and one straight-line call operator."""
     body = epilogue.expression.render("Compute").splitlines()
-    return "\n".join(
-        [
-            f"struct Epilogue : kronop::Scaling<{epilogue.element_compute.cxx}> {{",
-            *_further_scalars(epilogue.scalar_names),
-            "  KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias)"
-            " const {",
-            *(_wrapped(line, " " * 4, " " * 8) for line in body),
-            "  }",
-            "};",
-        ]
-    )
+    return [
+        f"struct Epilogue : kronop::Scaling<{epilogue.element_compute.cxx}> {{",
+        *_further_scalars(epilogue.scalar_names),
+        "  KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias)"
+        " const {",
+        *(_wrapped(line, " " * 4, " " * 8) for line in body),
+        "  }",
+        "};",
+    ]
 
 
 def _further_scalars(names: Sequence[str]) -> list[str]:

@@ -95,15 +95,15 @@ def splits_of(math_instruction: MathInstruction) -> bool | None:
 def element_types(
     instruction: MathInstruction, source: DataType, output: DataType, epilogue: Epilogue | None
 ) -> tuple[tuple[str, str], ...]:
-    """The aliases of a trait struct."""
+    """The aliases of a trait struct; an epilogue that there is is rendered in it."""
     accumulator = instruction.element_accumulator.cxx
-    functor = f"kronop::Identity<{accumulator}>" if epilogue is None else "::Epilogue"
+    identity = ("Epilogue", f"kronop::Identity<{accumulator}>")
     return (
         ("Input", source.cxx),
         ("Factor", instruction.element_b.cxx),
         ("Output", output.cxx),
         ("Accumulator", accumulator),
-        ("Epilogue", functor),
+        *((identity,) if epilogue is None else ()),
     )
 
 

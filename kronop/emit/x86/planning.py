@@ -123,12 +123,11 @@ def parameter_arguments(epilogue: Epilogue) -> str:
 def element_types(
     element: DataType, output: DataType, accumulator: DataType
 ) -> tuple[tuple[str, str], ...]:
-    """The type aliases of every trait struct; `Epilogue` names the rendered functor."""
+    """The type aliases of every trait struct; its epilogue is rendered in it."""
     return (
         ("Element", element.cxx),
         ("Output", output.cxx),
         ("Compute", accumulator.cxx),
-        ("Epilogue", "::Epilogue"),
     )
 
 

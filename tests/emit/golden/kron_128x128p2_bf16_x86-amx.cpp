@@ -5,18 +5,16 @@ using Parameters = kronop::KronParameters<2, 2, double>;
 static_assert(sizeof(Parameters) == 400);
 
 namespace {
-struct Epilogue : kronop::Scaling<float> {
-  using Scaling::Scaling;
-  KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
-    return alpha * accumulator + beta * source + bias;
-  }
-};
-
 struct Step {
   using Element = kronop::bfloat16_t;
   using Output = kronop::bfloat16_t;
   using Compute = float;
-  using Epilogue = ::Epilogue;
+  struct Epilogue : kronop::Scaling<float> {
+    using Scaling::Scaling;
+    KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
+      return alpha * accumulator + beta * source + bias;
+    }
+  };
   static constexpr int kGroup = 1, kSlice = 143360, kFactorRows[] = {128, 128},
       kFactorColumns[] = {128, 128}, kDigitFactor[] = {0, 1, 2}, kContracted[] = {128, 128},
       kProduced[] = {128, 128};

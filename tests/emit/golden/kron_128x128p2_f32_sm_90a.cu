@@ -33,19 +33,17 @@ kron_f32_128x128_mma_r_d0of2_s0of2_f32_linear_sm_90a(const __grid_constant__ Par
 using Parameters = kronop::KronTileParameters<double, 1>;
 static_assert(sizeof(Parameters) == 400);
 
-struct Epilogue : kronop::Scaling<float> {
-  using Scaling::Scaling;
-  KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
-    return alpha * accumulator + beta * source + bias;
-  }
-};
-
 struct Step {
   using Input = float;
   using Factor = float;
   using Output = float;
   using Accumulator = float;
-  using Epilogue = ::Epilogue;
+  struct Epilogue : kronop::Scaling<float> {
+    using Scaling::Scaling;
+    KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
+      return alpha * accumulator + beta * source + bias;
+    }
+  };
   static constexpr int kThreads = 256, kBlocks = 1, kExchange = 0, kXVector = 2, kYVector = 2,
       kXDigit = 1, kYDigit = 1, kReadVector = 8, kWriteVector = 8, kFactorFirst[] = {0, 1},
       kFactorContracted[] = {128}, kFactorProduced[] = {128}, kCluster = 1, kOffsetBytes = 6144,

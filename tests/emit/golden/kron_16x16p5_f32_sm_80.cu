@@ -34,19 +34,17 @@ kron_f32_16x16p2_mma_r_d0of5_s0of2_f32_linear_sm_80(const __grid_constant__ Para
 using Parameters = kronop::KronTileParameters<double, 3>;
 static_assert(sizeof(Parameters) == 512);
 
-struct Epilogue : kronop::Scaling<float> {
-  using Scaling::Scaling;
-  KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
-    return alpha * accumulator + beta * source + bias;
-  }
-};
-
 struct Step {
   using Input = float;
   using Factor = float;
   using Output = float;
   using Accumulator = float;
-  using Epilogue = ::Epilogue;
+  struct Epilogue : kronop::Scaling<float> {
+    using Scaling::Scaling;
+    KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
+      return alpha * accumulator + beta * source + bias;
+    }
+  };
   static constexpr int kThreads = 128, kBlocks = 4, kExchange = 0, kXVector = 2, kYVector = 4,
       kXDigit = 1, kYDigit = 1, kReadVector = 4, kWriteVector = 4, kFactorFirst[] = {0, 1, 2, 3},
       kFactorContracted[] = {16, 16, 16}, kFactorProduced[] = {16, 16, 16}, kCluster = 1,

@@ -4,19 +4,17 @@
 using Parameters = kronop::ContractParameters<double>;
 static_assert(sizeof(Parameters) == 480);
 
-struct Epilogue : kronop::Scaling<float> {
-  using Scaling::Scaling;
-  KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
-    return alpha * accumulator + beta * source + bias;
-  }
-};
-
 struct Step {
   using Input = float;
   using Factor = float;
   using Output = float;
   using Accumulator = float;
-  using Epilogue = ::Epilogue;
+  struct Epilogue : kronop::Scaling<float> {
+    using Scaling::Scaling;
+    KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
+      return alpha * accumulator + beta * source + bias;
+    }
+  };
   static constexpr int kThreads = 32, kBlocks = 8, kStages = 2, kLanes = 1, kTileM = 64, kTileN = 4,
       kTileK = 8, kThreadM = 2, kThreadN = 4, kContracted = 505, kProduced = 3, kXOrder = 0,
       kWOrder = 1, kYOrder = 0, kXVector = 1, kWVector = 1, kYVector = 1, kPad = 4,

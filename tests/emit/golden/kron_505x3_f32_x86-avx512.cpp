@@ -5,18 +5,16 @@ using Parameters = kronop::KronParameters<1, 2, double>;
 static_assert(sizeof(Parameters) == 344);
 
 namespace {
-struct Epilogue : kronop::Scaling<float> {
-  using Scaling::Scaling;
-  KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
-    return alpha * accumulator + beta * source + bias;
-  }
-};
-
 struct Step {
   using Element = float;
   using Output = float;
   using Compute = float;
-  using Epilogue = ::Epilogue;
+  struct Epilogue : kronop::Scaling<float> {
+    using Scaling::Scaling;
+    KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
+      return alpha * accumulator + beta * source + bias;
+    }
+  };
   static constexpr int kWidth = 16, kRowTile = 64, kState = 16160, kFactorRows[] = {505},
       kFactorColumns[] = {3}, kDigitFactor[] = {0, 1}, kContracted[] = {505}, kProduced[] = {3},
       kPanel[] = {3}, kTileRows[] = {3}, kTileVectors[] = {2}, kTileWidth[] = {16}, kUnroll[] = {4},

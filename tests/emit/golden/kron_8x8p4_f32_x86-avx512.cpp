@@ -5,18 +5,16 @@ using Parameters = kronop::KronParameters<4, 2, double>;
 static_assert(sizeof(Parameters) == 512);
 
 namespace {
-struct Epilogue : kronop::Scaling<float> {
-  using Scaling::Scaling;
-  KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
-    return alpha * accumulator + beta * source + bias;
-  }
-};
-
 struct Step {
   using Element = float;
   using Output = float;
   using Compute = float;
-  using Epilogue = ::Epilogue;
+  struct Epilogue : kronop::Scaling<float> {
+    using Scaling::Scaling;
+    KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
+      return alpha * accumulator + beta * source + bias;
+    }
+  };
   static constexpr int kWidth = 16, kRowTile = 64, kState = 4096, kFactorRows[] = {8, 8, 8, 8},
       kFactorColumns[] = {8, 8, 8, 8}, kDigitFactor[] = {0, 1, 2, 3, 4},
       kContracted[] = {8, 8, 8, 8}, kProduced[] = {8, 8, 8, 8}, kPanel[] = {8, 8, 8, 8},

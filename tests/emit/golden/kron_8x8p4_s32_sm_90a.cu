@@ -4,19 +4,17 @@
 using Parameters = kronop::KronTileParameters<long long, 4>;
 static_assert(sizeof(Parameters) == 568);
 
-struct Epilogue : kronop::Scaling<kronop::int32_t> {
-  using Scaling::Scaling;
-  KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
-    return alpha * accumulator + beta * source + bias;
-  }
-};
-
 struct Step {
   using Input = kronop::int32_t;
   using Factor = kronop::int32_t;
   using Output = kronop::int32_t;
   using Accumulator = kronop::int32_t;
-  using Epilogue = ::Epilogue;
+  struct Epilogue : kronop::Scaling<kronop::int32_t> {
+    using Scaling::Scaling;
+    KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
+      return alpha * accumulator + beta * source + bias;
+    }
+  };
   static constexpr int kThreads = 128, kBlocks = 3, kXVector = 1, kYVector = 1, kPadShift = 6,
       kRows = 2, kColumns = 1, kContracted[] = {8, 8, 8, 8}, kProduced[] = {8, 8, 8, 8},
       kStride[] = {512, 64, 8, 1}, kRowStride = 4096, kFactorPitch[] = {8, 8, 8, 8},

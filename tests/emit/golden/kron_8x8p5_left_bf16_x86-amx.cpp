@@ -5,18 +5,16 @@ using Parameters = kronop::KronParameters<5, 2, double>;
 static_assert(sizeof(Parameters) == 568);
 
 namespace {
-struct Epilogue : kronop::Scaling<float> {
-  using Scaling::Scaling;
-  KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
-    return alpha * accumulator + beta * source + bias;
-  }
-};
-
 struct Step {
   using Element = kronop::bfloat16_t;
   using Output = kronop::bfloat16_t;
   using Compute = float;
-  using Epilogue = ::Epilogue;
+  struct Epilogue : kronop::Scaling<float> {
+    using Scaling::Scaling;
+    KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
+      return alpha * accumulator + beta * source + bias;
+    }
+  };
   static constexpr int kWidth = 16, kRowTile = 64, kState = 32768, kFactorRows[] = {8, 8, 8, 8, 8},
       kFactorColumns[] = {8, 8, 8, 8, 8}, kDigitFactor[] = {0, 1, 2, 3, 4, 5},
       kContracted[] = {8, 8, 8, 8, 8}, kProduced[] = {8, 8, 8, 8, 8}, kPanel[] = {4, 4, 4, 4, 4},

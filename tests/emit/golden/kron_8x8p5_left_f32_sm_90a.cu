@@ -37,19 +37,17 @@ kron_f32_8x8p3_mma_l_d0of5_s0of2_f32_linear_sm_90a(const __grid_constant__ Param
 using Parameters = kronop::KronTileParameters<double, 2>;
 static_assert(sizeof(Parameters) == 456);
 
-struct Epilogue : kronop::Scaling<float> {
-  using Scaling::Scaling;
-  KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
-    return alpha * accumulator + beta * source + bias;
-  }
-};
-
 struct Step {
   using Input = float;
   using Factor = float;
   using Output = float;
   using Accumulator = float;
-  using Epilogue = ::Epilogue;
+  struct Epilogue : kronop::Scaling<float> {
+    using Scaling::Scaling;
+    KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
+      return alpha * accumulator + beta * source + bias;
+    }
+  };
   static constexpr int kThreads = 128, kBlocks = 6, kExchange = 0, kXVector = 4, kYVector = 4,
       kXDigit = 0, kYDigit = 0, kReadVector = 2, kWriteVector = 2, kFactorFirst[] = {0, 1, 2},
       kFactorContracted[] = {8, 8}, kFactorProduced[] = {8, 8}, kCluster = 1, kOffsetBytes = 32,

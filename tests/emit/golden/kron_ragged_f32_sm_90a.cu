@@ -4,19 +4,17 @@
 using Parameters = kronop::KronTileParameters<double, 3>;
 static_assert(sizeof(Parameters) == 512);
 
-struct Epilogue : kronop::Scaling<float> {
-  using Scaling::Scaling;
-  KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
-    return alpha * accumulator + beta * source + bias;
-  }
-};
-
 struct Step {
   using Input = float;
   using Factor = float;
   using Output = float;
   using Accumulator = float;
-  using Epilogue = ::Epilogue;
+  struct Epilogue : kronop::Scaling<float> {
+    using Scaling::Scaling;
+    KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
+      return alpha * accumulator + beta * source + bias;
+    }
+  };
   static constexpr int kThreads = 128, kBlocks = 3, kExchange = 0, kXVector = 1, kYVector = 1,
       kXDigit = 1, kYDigit = 1, kReadVector = 2, kWriteVector = 2, kFactorFirst[] = {0, 2, 3},
       kFactorContracted[] = {2, 5, 6}, kFactorProduced[] = {3, 2, 4}, kCluster = 1,

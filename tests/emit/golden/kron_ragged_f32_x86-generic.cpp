@@ -5,18 +5,16 @@ using Parameters = kronop::KronParameters<3, 2, double>;
 static_assert(sizeof(Parameters) == 456);
 
 namespace {
-struct Epilogue : kronop::Scaling<float> {
-  using Scaling::Scaling;
-  KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
-    return alpha * accumulator + beta * source + bias;
-  }
-};
-
 struct Step {
   using Element = float;
   using Output = float;
   using Compute = float;
-  using Epilogue = ::Epilogue;
+  struct Epilogue : kronop::Scaling<float> {
+    using Scaling::Scaling;
+    KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
+      return alpha * accumulator + beta * source + bias;
+    }
+  };
   static constexpr int kWidth = 4, kRowTile = 64, kState = 60, kFactorRows[] = {2, 5, 6},
       kFactorColumns[] = {3, 2, 4}, kDigitFactor[] = {0, 1, 2, 3}, kContracted[] = {2, 5, 6},
       kProduced[] = {3, 2, 4}, kPanel[] = {3, 2, 4}, kTileRows[] = {3, 2, 4},

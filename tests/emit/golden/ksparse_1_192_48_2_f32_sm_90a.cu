@@ -19,26 +19,24 @@ pack_ksparse_f32_1_192_48_2_batch_first_f32_linear_sm_90a(const __grid_constant_
   kronop::pack_images<Step>(parameters);
 }
 
-// I_1 x dense(192, 48) x I_2, batch_first, tiles of 2 lanes x 64 x 96 x 16, 5 stages, 2 teams along
-// outputs, W in images
+// I_1 x dense(192, 48) x I_2, batch_first, tiles of 2 lanes x 64 x 96 x 16, 5 stages, 2 teams
+// along outputs, W in images
 #include "kronop/contract_group.cuh"
 
 using Parameters = kronop::ContractParameters<double>;
 static_assert(sizeof(Parameters) == 480);
-
-struct Epilogue : kronop::Scaling<float> {
-  using Scaling::Scaling;
-  KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
-    return alpha * accumulator + beta * source + bias;
-  }
-};
 
 struct Step {
   using Input = float;
   using Factor = float;
   using Output = float;
   using Accumulator = float;
-  using Epilogue = ::Epilogue;
+  struct Epilogue : kronop::Scaling<float> {
+    using Scaling::Scaling;
+    KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
+      return alpha * accumulator + beta * source + bias;
+    }
+  };
   static constexpr int kThreads = 512, kBlocks = 1, kStages = 5, kLanes = 2, kTileM = 64,
       kTileN = 96, kTileK = 16, kTogether = 1, kChainSlabs = 1, kChainN = 48, kTeamM = 1,
       kGroupsM = 1, kGroupsLanes = 1, kGroupsN = 2, kPartM = 16, kPartN = 24, kKept = 2,

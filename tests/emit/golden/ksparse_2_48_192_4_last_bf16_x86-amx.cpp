@@ -6,18 +6,16 @@ using Parameters = kronop::KSparseParameters<2, double>;
 static_assert(sizeof(Parameters) == 200);
 
 namespace {
-struct Epilogue : kronop::Scaling<float> {
-  using Scaling::Scaling;
-  KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
-    return alpha * accumulator + beta * source + bias;
-  }
-};
-
 struct Step {
   using Element = kronop::bfloat16_t;
   using Output = kronop::bfloat16_t;
   using Compute = float;
-  using Epilogue = ::Epilogue;
+  struct Epilogue : kronop::Scaling<float> {
+    using Scaling::Scaling;
+    KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
+      return alpha * accumulator + beta * source + bias;
+    }
+  };
   static constexpr int kWidth = 16, kVectors = 2, kUnroll = 1, kA = 2, kB = 48, kC = 192, kD = 4,
       kRowTile = 512, kBlocks = 1, kSlices = 1, kOutputs = 48, kDepth = 192, kTile = 16,
       kPitch = 32, kBiasAt = 24576, kInputAt = 24768, kResultsAt = 221376;

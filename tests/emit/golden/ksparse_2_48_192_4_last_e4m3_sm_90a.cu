@@ -1,23 +1,21 @@
-// I_2 x dense(48, 192) x I_4, batch_last, tiles of 4 lanes x 64 x 64 x 16, 3 stages, 2 x 1 x 2 x 1
-// warps of 64 x 32
+// I_2 x dense(48, 192) x I_4, batch_last, tiles of 4 lanes x 64 x 64 x 16, 3 stages, 2 x 1 x 2 x
+// 1 warps of 64 x 32
 #include "kronop/contract_mma.cuh"
 
 using Parameters = kronop::ContractParameters<double>;
 static_assert(sizeof(Parameters) == 480);
-
-struct Epilogue : kronop::Scaling<float> {
-  using Scaling::Scaling;
-  KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
-    return alpha * accumulator + beta * source + bias;
-  }
-};
 
 struct Step {
   using Input = kronop::float_e4m3_t;
   using Factor = kronop::float_e4m3_t;
   using Output = kronop::bfloat16_t;
   using Accumulator = float;
-  using Epilogue = ::Epilogue;
+  struct Epilogue : kronop::Scaling<float> {
+    using Scaling::Scaling;
+    KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
+      return alpha * accumulator + beta * source + bias;
+    }
+  };
   static constexpr int kThreads = 128, kBlocks = 2, kStages = 3, kLanes = 4, kTileM = 64,
       kTileN = 64, kTileK = 16, kWarpLanes = 2, kWarpM = 4, kWarpN = 4, kWarpsLanes = 2,
       kWarpsM = 1, kWarpsN = 2, kWarpsK = 1, kContracted = 192, kProduced = 48, kXOrder = 1,

@@ -19,26 +19,24 @@ pack_ksparse_f32_2_48_192_4_batch_last_f32_linear_sm_90a(const __grid_constant__
   kronop::pack_images<Step>(parameters);
 }
 
-// I_2 x dense(48, 192) x I_4, batch_last, tiles of 1 lanes x 128 x 48 x 64, 3 stages, 2 teams along
-// rows, W in images
+// I_2 x dense(48, 192) x I_4, batch_last, tiles of 1 lanes x 128 x 48 x 64, 3 stages, 2 teams
+// along rows, W in images
 #include "kronop/contract_group.cuh"
 
 using Parameters = kronop::ContractParameters<double>;
 static_assert(sizeof(Parameters) == 480);
-
-struct Epilogue : kronop::Scaling<float> {
-  using Scaling::Scaling;
-  KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
-    return alpha * accumulator + beta * source + bias;
-  }
-};
 
 struct Step {
   using Input = float;
   using Factor = float;
   using Output = float;
   using Accumulator = float;
-  using Epilogue = ::Epilogue;
+  struct Epilogue : kronop::Scaling<float> {
+    using Scaling::Scaling;
+    KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
+      return alpha * accumulator + beta * source + bias;
+    }
+  };
   static constexpr int kThreads = 512, kBlocks = 1, kStages = 3, kLanes = 1, kTileM = 128,
       kTileN = 48, kTileK = 64, kTogether = 1, kChainSlabs = 4, kChainN = 48, kTeamM = 1,
       kGroupsM = 2, kGroupsLanes = 1, kGroupsN = 1, kPartM = 64, kPartN = 16, kKept = 3,

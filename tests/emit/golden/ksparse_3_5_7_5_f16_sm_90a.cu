@@ -4,19 +4,17 @@
 using Parameters = kronop::ContractParameters<double>;
 static_assert(sizeof(Parameters) == 480);
 
-struct Epilogue : kronop::Scaling<float> {
-  using Scaling::Scaling;
-  KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
-    return alpha * accumulator + beta * source + bias;
-  }
-};
-
 struct Step {
   using Input = kronop::half_t;
   using Factor = kronop::half_t;
   using Output = kronop::half_t;
   using Accumulator = float;
-  using Epilogue = ::Epilogue;
+  struct Epilogue : kronop::Scaling<float> {
+    using Scaling::Scaling;
+    KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
+      return alpha * accumulator + beta * source + bias;
+    }
+  };
   static constexpr int kThreads = 160, kBlocks = 1, kStages = 2, kLanes = 5, kTileM = 64,
       kTileN = 8, kTileK = 8, kThreadM = 4, kThreadN = 4, kContracted = 7, kProduced = 5,
       kXOrder = 2, kWOrder = 2, kYOrder = 2, kXVector = 1, kWVector = 1, kYVector = 1, kPad = 4,

@@ -5,19 +5,17 @@
 using Parameters = kronop::ContractParameters<double>;
 static_assert(sizeof(Parameters) == 480);
 
-struct Epilogue : kronop::Scaling<float> {
-  using Scaling::Scaling;
-  KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
-    return alpha * accumulator + beta * source + bias;
-  }
-};
-
 struct Step {
   using Input = float;
   using Factor = float;
   using Output = float;
   using Accumulator = float;
-  using Epilogue = ::Epilogue;
+  struct Epilogue : kronop::Scaling<float> {
+    using Scaling::Scaling;
+    KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
+      return alpha * accumulator + beta * source + bias;
+    }
+  };
   static constexpr int kThreads = 160, kBlocks = 1, kStages = 1, kLanes = 5, kTileM = 64,
       kTileN = 16, kTileK = 16, kWarpLanes = 1, kWarpM = 4, kWarpN = 2, kWarpsLanes = 5,
       kWarpsM = 1, kWarpsN = 1, kWarpsK = 1, kContracted = 7, kProduced = 5, kXOrder = 2,

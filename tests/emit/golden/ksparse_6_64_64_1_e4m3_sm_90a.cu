@@ -1,23 +1,21 @@
-// I_6 x dense(64, 64) x I_1, batch_first, tiles of 1 lanes x 256 x 64 x 32, 2 stages, 1 x 4 x 1 x 1
-// warps of 64 x 64
+// I_6 x dense(64, 64) x I_1, batch_first, tiles of 1 lanes x 256 x 64 x 32, 2 stages, 1 x 4 x 1 x
+// 1 warps of 64 x 64
 #include "kronop/contract_mma.cuh"
 
 using Parameters = kronop::ContractParameters<double>;
 static_assert(sizeof(Parameters) == 480);
-
-struct Epilogue : kronop::Scaling<float> {
-  using Scaling::Scaling;
-  KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
-    return alpha * accumulator + beta * source + bias;
-  }
-};
 
 struct Step {
   using Input = kronop::float_e4m3_t;
   using Factor = kronop::float_e4m3_t;
   using Output = kronop::bfloat16_t;
   using Accumulator = float;
-  using Epilogue = ::Epilogue;
+  struct Epilogue : kronop::Scaling<float> {
+    using Scaling::Scaling;
+    KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
+      return alpha * accumulator + beta * source + bias;
+    }
+  };
   static constexpr int kThreads = 128, kBlocks = 2, kStages = 2, kLanes = 1, kTileM = 256,
       kTileN = 64, kTileK = 32, kWarpLanes = 1, kWarpM = 4, kWarpN = 8, kWarpsLanes = 1,
       kWarpsM = 4, kWarpsN = 1, kWarpsK = 1, kContracted = 64, kProduced = 64, kXOrder = 0,

@@ -6,18 +6,16 @@ using Parameters = kronop::KSparseParameters<2, double>;
 static_assert(sizeof(Parameters) == 200);
 
 namespace {
-struct Epilogue : kronop::Scaling<float> {
-  using Scaling::Scaling;
-  KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
-    return alpha * accumulator + beta * source + bias;
-  }
-};
-
 struct Step {
   using Element = float;
   using Output = float;
   using Compute = float;
-  using Epilogue = ::Epilogue;
+  struct Epilogue : kronop::Scaling<float> {
+    using Scaling::Scaling;
+    KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
+      return alpha * accumulator + beta * source + bias;
+    }
+  };
   static constexpr int kWidth = 4, kVectors = 2, kUnroll = 1, kA = 6, kB = 64, kC = 64, kD = 1,
       kRowTile = 96, kBlocks = 6, kSlices = 1, kOutputs = 64, kDepth = 64, kTile = 6, kPitch = 80,
       kBiasAt = 98304, kInputAt = 99840, kResultsAt = 130560;

@@ -6,18 +6,16 @@ using Parameters = kronop::KSparseParameters<2, double>;
 static_assert(sizeof(Parameters) == 200);
 
 namespace {
-struct Epilogue : kronop::Scaling<float> {
-  using Scaling::Scaling;
-  KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
-    return alpha * accumulator + beta * source + bias;
-  }
-};
-
 struct Step {
   using Element = float;
   using Output = float;
   using Compute = float;
-  using Epilogue = ::Epilogue;
+  struct Epilogue : kronop::Scaling<float> {
+    using Scaling::Scaling;
+    KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
+      return alpha * accumulator + beta * source + bias;
+    }
+  };
   static constexpr int kWidth = 16, kVectors = 3, kUnroll = 1, kA = 2, kB = 48, kC = 192, kD = 1,
       kRowTile = 96, kBlocks = 2, kSlices = 1, kOutputs = 48, kDepth = 192, kTile = 8, kPitch = 208,
       kBiasAt = 73728, kInputAt = 74112, kResultsAt = 153984;
@@ -37,18 +35,16 @@ using Parameters = kronop::KSparseParameters<2, double>;
 static_assert(sizeof(Parameters) == 200);
 
 namespace {
-struct Epilogue : kronop::Scaling<float> {
-  using Scaling::Scaling;
-  KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
-    return alpha * accumulator + beta * source + bias;
-  }
-};
-
 struct Step {
   using Element = float;
   using Output = float;
   using Compute = float;
-  using Epilogue = ::Epilogue;
+  struct Epilogue : kronop::Scaling<float> {
+    using Scaling::Scaling;
+    KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
+      return alpha * accumulator + beta * source + bias;
+    }
+  };
   static constexpr int kWidth = 16, kVectors = 2, kUnroll = 1, kA = 1, kB = 192, kC = 48, kD = 2,
       kRowTile = 448, kBlocks = 1, kSlices = 2, kOutputs = 192, kDepth = 48, kTile = 12,
       kPitch = 96, kBiasAt = 73728, kInputAt = 75264, kResultsAt = 333312;

@@ -1,23 +1,21 @@
-// I_2 x dense(20, 16) x I_3, batch_first, tiles of 3 lanes x 64 x 32 x 16, 8 stages, 2 teams along
-// outputs, W stays
+// I_2 x dense(20, 16) x I_3, batch_first, tiles of 3 lanes x 64 x 32 x 16, 8 stages, 2 teams
+// along outputs, W stays
 #include "kronop/contract_group.cuh"
 
 using Parameters = kronop::ContractParameters<double>;
 static_assert(sizeof(Parameters) == 480);
-
-struct Epilogue : kronop::Scaling<float> {
-  using Scaling::Scaling;
-  KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
-    return alpha * accumulator + beta * source + bias;
-  }
-};
 
 struct Step {
   using Input = float;
   using Factor = float;
   using Output = float;
   using Accumulator = float;
-  using Epilogue = ::Epilogue;
+  struct Epilogue : kronop::Scaling<float> {
+    using Scaling::Scaling;
+    KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
+      return alpha * accumulator + beta * source + bias;
+    }
+  };
   static constexpr int kThreads = 512, kBlocks = 1, kStages = 8, kLanes = 3, kTileM = 64,
       kTileN = 32, kTileK = 16, kTogether = 1, kChainSlabs = 1, kChainN = 16, kTeamM = 1,
       kGroupsM = 1, kGroupsLanes = 1, kGroupsN = 2, kPartM = 16, kPartN = 16, kKept = 1,
@@ -34,27 +32,25 @@ ksparse_f32_2_20_16_3_batch_first_f32_linear_sm_90a(const __grid_constant__ Para
   kronop::contract_group<Step>(parameters);
 }
 
-// (4, 16, 10, 3) then (1, 9, 24, 8), batch_first, [3 lanes x 64 x 16 x 16, 2 stages, 1 x 4 x 1 x 1
-// warps of 16 x 16] then [8 lanes x 64 x 16 x 16, 2 stages, 4 x 1 x 1 x 1 warps of 64 x 16], 2
+// (4, 16, 10, 3) then (1, 9, 24, 8), batch_first, [3 lanes x 64 x 16 x 16, 2 stages, 1 x 4 x 1 x
+// 1 warps of 16 x 16] then [8 lanes x 64 x 16 x 16, 2 stages, 4 x 1 x 1 x 1 warps of 64 x 16], 2
 // stages, weights resident
 #include "kronop/chain_mma.cuh"
 
 using Parameters = kronop::ChainParameters<double>;
 static_assert(sizeof(Parameters) == 368);
 
-struct Epilogue : kronop::Scaling<float> {
-  using Scaling::Scaling;
-  KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
-    return alpha * accumulator + beta * source + bias;
-  }
-};
-
 struct Step {
   using Input = float;
   using Factor = float;
   using Output = float;
   using Accumulator = float;
-  using Epilogue = ::Epilogue;
+  struct Epilogue : kronop::Scaling<float> {
+    using Scaling::Scaling;
+    KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
+      return alpha * accumulator + beta * source + bias;
+    }
+  };
   static constexpr int kThreads = 128, kBlocks = 1, kStages = 2, kTileM = 64, kParts = 1,
       kCommonLanes = 1, kPartLanes = 1, kXOrder = 2, kYOrder = 2, kXVector = 2, kYVector = 4,
       kXPitch = 56, kMiddlePitch = 40, kYPitch = 132, kPairGroups[] = {4, 1},

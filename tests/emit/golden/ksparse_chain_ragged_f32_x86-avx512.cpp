@@ -1,26 +1,24 @@
-// 3 Kronecker-sparse factors, 96 rows at once: lanes along the batch, tiles of 12 by 2 vectors, 512
-// rows by 2 blocks by 20 outputs by 3 slices, 16 contraction steps at once; lanes along the batch,
-// tiles of 8 by 3 vectors, 480 rows by 1 blocks by 16 outputs by 1 slices, 10 contraction steps at
-// once; lanes along the batch, tiles of 9 by 2 vectors, 288 rows by 1 blocks by 9 outputs by 8
-// slices, 24 contraction steps at once
+// 3 Kronecker-sparse factors, 96 rows at once: lanes along the batch, tiles of 12 by 2 vectors,
+// 512 rows by 2 blocks by 20 outputs by 3 slices, 16 contraction steps at once; lanes along the
+// batch, tiles of 8 by 3 vectors, 480 rows by 1 blocks by 16 outputs by 1 slices, 10 contraction
+// steps at once; lanes along the batch, tiles of 9 by 2 vectors, 288 rows by 1 blocks by 9
+// outputs by 8 slices, 24 contraction steps at once
 #include "kronop_x86/ksparse_chain.hpp"
 
 using Parameters = kronop::KSparseChainParameters<3, 2, double>;
 static_assert(sizeof(Parameters) == 272);
 
 namespace {
-struct Epilogue : kronop::Scaling<float> {
-  using Scaling::Scaling;
-  KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
-    return alpha * accumulator + beta * source + bias;
-  }
-};
-
 struct Step {
   using Element = float;
   using Output = float;
   using Compute = float;
-  using Epilogue = ::Epilogue;
+  struct Epilogue : kronop::Scaling<float> {
+    using Scaling::Scaling;
+    KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
+      return alpha * accumulator + beta * source + bias;
+    }
+  };
   static constexpr int kFactors = 3, kLanes = 48, kChunk = 96, kPackedAt[] = {0, 8192, 16640},
       kSlicesAt = 23872, kMiddleAt[] = {0, 53760}, kMiddlePitch = 112, kWorkAt = 139776,
       kAlongOutputs[] = {0, 0, 0}, kWidth[] = {16, 16, 16}, kVectors[] = {2, 3, 2},

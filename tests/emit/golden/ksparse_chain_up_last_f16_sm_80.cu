@@ -1,24 +1,22 @@
-// (6, 64, 64, 1) then (1, 768, 192, 2), batch_last, [1 lanes x 64 x 64 x 64, 2 stages, 1 x 2 x 4 x
-// 1 warps of 32 x 16] then [2 lanes x 64 x 256 x 32, 2 stages, 2 x 1 x 4 x 1 warps of 64 x 64], 2
-// stages
+// (6, 64, 64, 1) then (1, 768, 192, 2), batch_last, [1 lanes x 64 x 64 x 64, 2 stages, 1 x 2 x 4
+// x 1 warps of 32 x 16] then [2 lanes x 64 x 256 x 32, 2 stages, 2 x 1 x 4 x 1 warps of 64 x 64],
+// 2 stages
 #include "kronop/chain_mma.cuh"
 
 using Parameters = kronop::ChainParameters<double>;
 static_assert(sizeof(Parameters) == 368);
-
-struct Epilogue : kronop::Scaling<float> {
-  using Scaling::Scaling;
-  KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
-    return alpha * accumulator + beta * source + bias;
-  }
-};
 
 struct Step {
   using Input = kronop::half_t;
   using Factor = kronop::half_t;
   using Output = kronop::half_t;
   using Accumulator = float;
-  using Epilogue = ::Epilogue;
+  struct Epilogue : kronop::Scaling<float> {
+    using Scaling::Scaling;
+    KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
+      return alpha * accumulator + beta * source + bias;
+    }
+  };
   static constexpr int kThreads = 256, kBlocks = 1, kStages = 2, kTileM = 64, kParts = 1,
       kCommonLanes = 1, kPartLanes = 1, kXOrder = 1, kYOrder = 1, kXVector = 8, kYVector = 8,
       kXPitch = 72, kMiddlePitch = 200, kYPitch = 68, kPairGroups[] = {6, 1},

@@ -19,26 +19,24 @@ pack_ksparse_f32_6_64_64_1_batch_last_f32_linear_sm_90a(const __grid_constant__ 
   kronop::pack_images<Step>(parameters);
 }
 
-// I_6 x dense(64, 64) x I_1, batch_last, tiles of 1 lanes x 128 x 64 x 32, 5 stages, 2 teams along
-// rows, W in images
+// I_6 x dense(64, 64) x I_1, batch_last, tiles of 1 lanes x 128 x 64 x 32, 5 stages, 2 teams
+// along rows, W in images
 #include "kronop/contract_group.cuh"
 
 using Parameters = kronop::ContractParameters<double>;
 static_assert(sizeof(Parameters) == 480);
-
-struct Epilogue : kronop::Scaling<float> {
-  using Scaling::Scaling;
-  KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
-    return alpha * accumulator + beta * source + bias;
-  }
-};
 
 struct Step {
   using Input = float;
   using Factor = float;
   using Output = float;
   using Accumulator = float;
-  using Epilogue = ::Epilogue;
+  struct Epilogue : kronop::Scaling<float> {
+    using Scaling::Scaling;
+    KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
+      return alpha * accumulator + beta * source + bias;
+    }
+  };
   static constexpr int kThreads = 512, kBlocks = 1, kStages = 5, kLanes = 1, kTileM = 128,
       kTileN = 64, kTileK = 32, kTogether = 1, kChainSlabs = 4, kChainN = 64, kTeamM = 1,
       kGroupsM = 2, kGroupsLanes = 1, kGroupsN = 1, kPartM = 64, kPartN = 16, kKept = 4,
@@ -83,19 +81,17 @@ pack_ksparse_f32_1_768_192_2_batch_last_f32_linear_sm_90a(const __grid_constant_
 using Parameters = kronop::ContractParameters<double>;
 static_assert(sizeof(Parameters) == 480);
 
-struct Epilogue : kronop::Scaling<float> {
-  using Scaling::Scaling;
-  KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
-    return alpha * accumulator + beta * source + bias;
-  }
-};
-
 struct Step {
   using Input = float;
   using Factor = float;
   using Output = float;
   using Accumulator = float;
-  using Epilogue = ::Epilogue;
+  struct Epilogue : kronop::Scaling<float> {
+    using Scaling::Scaling;
+    KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
+      return alpha * accumulator + beta * source + bias;
+    }
+  };
   static constexpr int kThreads = 512, kBlocks = 1, kStages = 3, kLanes = 1, kTileM = 128,
       kTileN = 128, kTileK = 32, kTogether = 1, kChainSlabs = 4, kChainN = 64, kTeamM = 1,
       kGroupsM = 2, kGroupsLanes = 1, kGroupsN = 1, kPartM = 64, kPartN = 16, kKept = 8,

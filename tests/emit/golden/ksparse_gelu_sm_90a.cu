@@ -19,27 +19,26 @@ pack_ksparse_f32_6_64_64_1_batch_first_f32_gelu_sm_90a(const __grid_constant__ P
   kronop::pack_images<Step>(parameters);
 }
 
-// I_6 x dense(64, 64) x I_1, batch_first, tiles of 1 lanes x 128 x 64 x 32, 5 stages, 2 teams along
-// rows, W in images
+// I_6 x dense(64, 64) x I_1, batch_first, tiles of 1 lanes x 128 x 64 x 32, 5 stages, 2 teams
+// along rows, W in images
 #include "kronop/contract_group.cuh"
 
 using Parameters = kronop::ContractParameters<double>;
 static_assert(sizeof(Parameters) == 480);
-
-struct Epilogue : kronop::Scaling<float> {
-  using Scaling::Scaling;
-  KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
-    const Compute v0 = alpha * accumulator + beta * source + bias;
-    return v0 * Compute(0.5) * (kronop::math::erf(v0 * Compute(0.7071067811865476)) + Compute(1.0));
-  }
-};
 
 struct Step {
   using Input = float;
   using Factor = float;
   using Output = float;
   using Accumulator = float;
-  using Epilogue = ::Epilogue;
+  struct Epilogue : kronop::Scaling<float> {
+    using Scaling::Scaling;
+    KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
+      const Compute v0 = alpha * accumulator + beta * source + bias;
+      return v0 * Compute(0.5) * (kronop::math::erf(v0 * Compute(0.7071067811865476)) +
+          Compute(1.0));
+    }
+  };
   static constexpr int kThreads = 512, kBlocks = 1, kStages = 5, kLanes = 1, kTileM = 128,
       kTileN = 64, kTileK = 32, kTogether = 1, kChainSlabs = 4, kChainN = 64, kTeamM = 1,
       kGroupsM = 2, kGroupsLanes = 1, kGroupsN = 1, kPartM = 16, kPartN = 64, kKept = 1,

@@ -6,19 +6,18 @@ using Parameters = kronop::KSparseParameters<2, double>;
 static_assert(sizeof(Parameters) == 200);
 
 namespace {
-struct Epilogue : kronop::Scaling<float> {
-  using Scaling::Scaling;
-  KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
-    const Compute v0 = alpha * accumulator + beta * source + bias;
-    return v0 * Compute(0.5) * (kronop::math::erf(v0 * Compute(0.7071067811865476)) + Compute(1.0));
-  }
-};
-
 struct Step {
   using Element = float;
   using Output = float;
   using Compute = float;
-  using Epilogue = ::Epilogue;
+  struct Epilogue : kronop::Scaling<float> {
+    using Scaling::Scaling;
+    KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
+      const Compute v0 = alpha * accumulator + beta * source + bias;
+      return v0 * Compute(0.5) * (kronop::math::erf(v0 * Compute(0.7071067811865476)) +
+          Compute(1.0));
+    }
+  };
   static constexpr int kWidth = 16, kVectors = 2, kUnroll = 1, kA = 6, kB = 64, kC = 64, kD = 1,
       kRowTile = 96, kBlocks = 6, kSlices = 1, kOutputs = 64, kDepth = 64, kTile = 8, kPitch = 80,
       kBiasAt = 98304, kInputAt = 99840, kResultsAt = 130560;

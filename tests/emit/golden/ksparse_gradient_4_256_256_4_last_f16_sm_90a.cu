@@ -27,19 +27,17 @@ gradient_group_f16_256x256_last_sm_90a(const __grid_constant__ Parameters parame
 using Parameters = kronop::AddSharesParameters<double>;
 static_assert(sizeof(Parameters) == 192);
 
-struct Epilogue : kronop::Scaling<float> {
-  using Scaling::Scaling;
-  KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
-    return alpha * accumulator + beta * source + bias;
-  }
-};
-
 struct Step {
   using Input = float;
   using Factor = kronop::half_t;
   using Output = kronop::half_t;
   using Accumulator = float;
-  using Epilogue = ::Epilogue;
+  struct Epilogue : kronop::Scaling<float> {
+    using Scaling::Scaling;
+    KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
+      return alpha * accumulator + beta * source + bias;
+    }
+  };
   static constexpr int kThreads = 256, kBlocks = 4, kSlices = 1, kVector = 4;
   static constexpr bool kSaturate = false;
 };

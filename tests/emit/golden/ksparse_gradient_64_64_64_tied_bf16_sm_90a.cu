@@ -28,19 +28,17 @@ ksparse_gradient_bf16_64x64_along_tied_sm_90a(const __grid_constant__ Parameters
 using Parameters = kronop::AddSharesParameters<double>;
 static_assert(sizeof(Parameters) == 192);
 
-struct Epilogue : kronop::Scaling<float> {
-  using Scaling::Scaling;
-  KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
-    return alpha * accumulator + beta * source + bias;
-  }
-};
-
 struct Step {
   using Input = float;
   using Factor = kronop::bfloat16_t;
   using Output = kronop::bfloat16_t;
   using Accumulator = float;
-  using Epilogue = ::Epilogue;
+  struct Epilogue : kronop::Scaling<float> {
+    using Scaling::Scaling;
+    KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
+      return alpha * accumulator + beta * source + bias;
+    }
+  };
   static constexpr int kThreads = 256, kBlocks = 4, kSlices = 8, kVector = 4;
   static constexpr bool kSaturate = false;
 };

@@ -28,19 +28,17 @@ ksparse_gradient_f32_64x64_along_tied_sm_80(const __grid_constant__ Parameters p
 using Parameters = kronop::AddSharesParameters<double>;
 static_assert(sizeof(Parameters) == 192);
 
-struct Epilogue : kronop::Scaling<float> {
-  using Scaling::Scaling;
-  KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
-    return alpha * accumulator + beta * source + bias;
-  }
-};
-
 struct Step {
   using Input = float;
   using Factor = float;
   using Output = float;
   using Accumulator = float;
-  using Epilogue = ::Epilogue;
+  struct Epilogue : kronop::Scaling<float> {
+    using Scaling::Scaling;
+    KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
+      return alpha * accumulator + beta * source + bias;
+    }
+  };
   static constexpr int kThreads = 256, kBlocks = 4, kSlices = 8, kVector = 4;
   static constexpr bool kSaturate = false;
 };
@@ -56,19 +54,17 @@ add_shares_f32_linear_sm_80(const __grid_constant__ Parameters parameters) {
 using Parameters = kronop::FactorGradientsParameters<double, 2>;
 static_assert(sizeof(Parameters) == 120);
 
-struct Epilogue : kronop::Scaling<float> {
-  using Scaling::Scaling;
-  KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
-    return alpha * accumulator + beta * source + bias;
-  }
-};
-
 struct Step {
   using Input = float;
   using Factor = float;
   using Output = float;
   using Accumulator = float;
-  using Epilogue = ::Epilogue;
+  struct Epilogue : kronop::Scaling<float> {
+    using Scaling::Scaling;
+    KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias) const {
+      return alpha * accumulator + beta * source + bias;
+    }
+  };
   static constexpr int kThreads = 256, kBlocks = 2, kRows[] = {8, 8}, kColumns[] = {8, 8};
   static constexpr bool kSaturate = false;
 };

@@ -42,7 +42,7 @@ class Kind:
         emitters: the classes that plan it, by the target's backend.
         inputs: the operands that are described, without Y.
         size: the class of what may vary between runs of one operation.
-        sample: what else a small description is made of, for the support matrix.
+        sample: what else a small description is made of, for the support matrix and for tests.
     """
 
     name: str

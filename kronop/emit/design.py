@@ -65,7 +65,8 @@ class Instantiation:
         template: the function template, `kronop::kron_tile`; its only argument is the trait struct.
         parameters: C++ name of the parameter struct in that header.
         types: alias -> C++ type, in the trait struct.
-        constants: name -> value, in the trait struct; a tuple becomes an array.
+        constants: name -> value, in the trait struct; a tuple becomes an array. What only follows
+            from others is `constexpr` in the header.
         cluster: blocks that come together; `kCluster` among the constants where there are several.
         folders: where quoted includes are looked for, before kronop's shared headers.
         options: of the compiler, besides those that all kernels have.

@@ -75,6 +75,15 @@ def test_a_host_computes_it(name: str) -> None:
     check(operation, given, y)
 
 
+def test_a_host_clamps_integers_that_do_not_fit() -> None:
+    tensor = kronop.TensorDescription(kronop.int8)
+    epilogue = kronop.LinearCombinationClamp(kronop.int8, 1, kronop.int32, kronop.int32)
+    operation = kronop.ScaledOperation("x86", None, tensor, tensor, tensor, epilogue, 3)
+    x, y = np.array([[-100, 3, 100]], np.int8), np.zeros((1, 3), np.int8)
+    operation.run(kronop.ScaledArguments(operation=operation, X=x, W=abs(x), Z=None, Y=y))
+    assert y.tolist() == [[-128, 9, 127]]
+
+
 @pytest.mark.skipif(host_compiler() is None, reason="no g++")
 @pytest.mark.parametrize("name", ["float32", "float16", "int8"])
 def test_an_emulated_gpu_computes_it(name: str, tmp_path: Path) -> None:

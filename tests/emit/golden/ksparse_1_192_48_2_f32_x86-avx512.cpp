@@ -16,9 +16,9 @@ struct Step {
       return alpha * accumulator + beta * source + bias;
     }
   };
-  static constexpr int kWidth = 16, kVectors = 2, kUnroll = 1, kA = 1, kB = 192, kC = 48, kD = 2,
-      kRowTile = 448, kBlocks = 1, kSlices = 2, kOutputs = 192, kDepth = 48, kTile = 12,
-      kPitch = 96, kBiasAt = 73728, kInputAt = 75264, kResultsAt = 333312;
+  static constexpr int kWidth = 16, kVectors = 2, kA = 1, kB = 192, kC = 48, kD = 2, kBlocks = 1,
+      kSlices = 2, kOutputs = 192, kDepth = 48, kTile = 12, kPitch = 96, kBiasAt = 73728,
+      kInputAt = 75264, kResultsAt = 333312;
   static constexpr bool kSaturate = false, kDirect = true, kStreams = false;
 };
 }  // namespace

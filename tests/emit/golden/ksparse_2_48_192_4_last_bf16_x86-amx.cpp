@@ -16,9 +16,9 @@ struct Step {
       return alpha * accumulator + beta * source + bias;
     }
   };
-  static constexpr int kWidth = 16, kVectors = 2, kUnroll = 1, kA = 2, kB = 48, kC = 192, kD = 4,
-      kRowTile = 512, kBlocks = 1, kSlices = 1, kOutputs = 48, kDepth = 192, kTile = 16,
-      kPitch = 32, kBiasAt = 24576, kInputAt = 24768, kResultsAt = 221376;
+  static constexpr int kWidth = 16, kVectors = 2, kA = 2, kB = 48, kC = 192, kD = 4, kBlocks = 1,
+      kSlices = 1, kOutputs = 48, kDepth = 192, kTile = 16, kPitch = 32, kBiasAt = 24576,
+      kInputAt = 24768, kResultsAt = 221376;
   static constexpr bool kSaturate = false, kDirect = true, kStreams = false;
 };
 }  // namespace

@@ -16,9 +16,9 @@ struct Step {
       return alpha * accumulator + beta * source + bias;
     }
   };
-  static constexpr int kWidth = 4, kVectors = 2, kUnroll = 1, kA = 3, kB = 5, kC = 7, kD = 5,
-      kRowTile = 512, kBlocks = 3, kSlices = 5, kOutputs = 5, kDepth = 7, kTile = 5, kPitch = 40,
-      kBiasAt = 2112, kInputAt = 2432, kResultsAt = 74112;
+  static constexpr int kWidth = 4, kVectors = 2, kA = 3, kB = 5, kC = 7, kD = 5, kBlocks = 3,
+      kSlices = 5, kOutputs = 5, kDepth = 7, kTile = 5, kPitch = 40, kBiasAt = 2112,
+      kInputAt = 2432, kResultsAt = 74112;
   static constexpr bool kSaturate = false, kDirect = true, kStreams = false;
 };
 }  // namespace

@@ -16,9 +16,9 @@ struct Step {
       return alpha * accumulator + beta * source + bias;
     }
   };
-  static constexpr int kWidth = 16, kVectors = 3, kUnroll = 1, kA = 2, kB = 48, kC = 192, kD = 1,
-      kRowTile = 96, kBlocks = 2, kSlices = 1, kOutputs = 48, kDepth = 192, kTile = 8, kPitch = 208,
-      kBiasAt = 73728, kInputAt = 74112, kResultsAt = 153984;
+  static constexpr int kWidth = 16, kVectors = 3, kA = 2, kB = 48, kC = 192, kD = 1, kBlocks = 2,
+      kSlices = 1, kOutputs = 48, kDepth = 192, kTile = 8, kPitch = 208, kBiasAt = 73728,
+      kInputAt = 74112, kResultsAt = 153984;
   static constexpr bool kSaturate = false, kDirect = true, kStreams = true;
 };
 }  // namespace
@@ -45,9 +45,9 @@ struct Step {
       return alpha * accumulator + beta * source + bias;
     }
   };
-  static constexpr int kWidth = 16, kVectors = 2, kUnroll = 1, kA = 1, kB = 192, kC = 48, kD = 2,
-      kRowTile = 448, kBlocks = 1, kSlices = 2, kOutputs = 192, kDepth = 48, kTile = 12,
-      kPitch = 96, kBiasAt = 73728, kInputAt = 75264, kResultsAt = 333312;
+  static constexpr int kWidth = 16, kVectors = 2, kA = 1, kB = 192, kC = 48, kD = 2, kBlocks = 1,
+      kSlices = 2, kOutputs = 192, kDepth = 48, kTile = 12, kPitch = 96, kBiasAt = 73728,
+      kInputAt = 75264, kResultsAt = 333312;
   static constexpr bool kSaturate = false, kDirect = true, kStreams = false;
 };
 }  // namespace

@@ -105,6 +105,7 @@ class KSparseChain(HostDesign):
             ("kMiddleAt", tuple(index % 2 * even for index in range(count - 1))),
             ("kMiddlePitch", self.pitch),
             ("kWorkAt", even + odd),
+            ("kRowTile", tuple(single.row_tile for single in self.singles)),
             ("kAlongOutputs", tuple(int(not single.along_batch) for single in self.singles)),
             *((name, tuple(int(of[name]) for of in each)) for name in each[0]),
         )

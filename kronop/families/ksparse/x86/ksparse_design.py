@@ -13,8 +13,6 @@ from kronop.emit.x86.planning import LINE, aligned, keeps_sums, scalar_fields, s
 from kronop.families.ksparse.description import KSparseProblem
 from kronop.frozen import dataclass
 
-# NOTE: of tiles that fill the registers, 6 x 2 on AVX2, GCC 12 spills sums of an unrolled loop.
-_UNROLL = 1
 _MOST_SLICES = 32
 # Cycles of a vector that is copied to or from scratch, or transposed on its way.
 COPY, TRANSPOSE = 1.5, 5.0
@@ -168,12 +166,10 @@ class KSparseDesign(HostDesign):
         return (
             ("kWidth", self.work.width),
             ("kVectors", self.vectors),
-            ("kUnroll", _UNROLL),
             ("kSaturate", self.work.epilogue.saturates),
             ("kDirect", self.direct),
             ("kStreams", self.streams),
             *zip(("kA", "kB", "kC", "kD"), self.work.pattern, strict=True),
-            ("kRowTile", self.row_tile),
             ("kBlocks", self.blocks),
             ("kSlices", self.slices),
             ("kOutputs", self.outputs),

@@ -52,7 +52,6 @@ struct Factor : Results<Chain, kIndex + 1 == Chain::kFactors> {
   using Element = typename Chain::Element;
   using Compute = typename Chain::Compute;
   static constexpr int kWidth = Chain::kWidth[kIndex], kVectors = Chain::kVectors[kIndex];
-  static constexpr int kUnroll = Chain::kUnroll[kIndex];
   static constexpr bool kSaturate = Chain::kSaturate[kIndex], kDirect = Chain::kDirect[kIndex];
   static constexpr bool kStreams = Chain::kStreams[kIndex];
   static constexpr int kA = Chain::kA[kIndex], kB = Chain::kB[kIndex], kC = Chain::kC[kIndex], kD = Chain::kD[kIndex];

@@ -26,7 +26,18 @@ if TYPE_CHECKING:
     from kronop.families.ksparse.torch.functional import ksmm as ksmm
 
 __all__ = ["nn"]
+
+
+def __getattr__(name: str) -> object:
+    """Also of families that came into the list after this module was imported."""
+    for family in _FAMILIES:
+        if name in family.torch:
+            return getattr(_importlib.import_module(family.torch[name]), name)
+    raise AttributeError(f"module 'kronop.torch' has no attribute {name!r}")
+
+
+# At once, so that torch.ops has the operators of these families when this module is imported.
 for _family in _FAMILIES:
-    for _name, _module in _family.torch.items():
-        globals()[_name] = getattr(_importlib.import_module(_module), _name)
+    for _name in _family.torch:
+        globals()[_name] = __getattr__(_name)
         __all__.append(_name)

@@ -123,6 +123,25 @@ def test_overlaps_are_refused() -> None:
         kronop.scaled(x, np.ones_like(x), out=x)
 
 
+def test_torch_has_an_operator() -> None:
+    torch = pytest.importorskip("torch")
+    import kronop.torch
+
+    product, double = kronop.torch.scaled, {"dtype": torch.float64, "requires_grad": True}
+    x, w, z = given = tuple(torch.randn(3, 4, **double) for _ in range(3))
+    torch.testing.assert_close(product(x, w, alpha=2, beta=3, z=z), 2 * x * w + 3 * z)
+    assert torch.autograd.gradcheck(
+        lambda x, w, z: product(x, w, alpha=2, beta=3, z=z),
+        given,
+        check_forward_ad=True,
+    )
+    assert torch.autograd.gradgradcheck(product, given[:2])
+    mapped = torch.vmap(product, in_dims=(None, 1))(x, w.expand(5, 3, 4).movedim(0, 1))
+    torch.testing.assert_close(mapped, (x * w).expand(5, 3, 4))
+    fake = torch.ops.kronop.scaled(x.to("meta"), w.to("meta"), None, 1.0, 0.0)
+    assert (fake.shape, fake.dtype) == (x.shape, x.dtype)
+
+
 def test_its_names_are_public() -> None:
     assert kronop.scaled.__module__ == "tests.families.scaled.api"
     assert "ScaledOperation" in dir(kronop)

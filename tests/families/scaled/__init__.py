@@ -28,5 +28,6 @@ FAMILY = Family(
         "ScaledOperation": f"{_HERE}.operation",
         "scaled": f"{_HERE}.api",
     },
+    torch={"scaled": f"{_HERE}.torch"},
     command=Later(f"{_HERE}.command", "COMMAND"),
 )

@@ -13,15 +13,11 @@ _HERE = Path(__file__).parent
 _built: set[Path] = set()
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist puts groups into names
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     skip = pytest.mark.skip(reason="no g++ to build the emulation with")
     for item in items:
-        if item.path.parent == _HERE:
-            # One process of pytest-xdist has all tests of a file.
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
-            if batches.host_compiler() is None:
-                item.add_marker(skip)
+        if item.path.parent == _HERE and batches.host_compiler() is None:
+            item.add_marker(skip)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -29,6 +25,11 @@ def pytest_runtest_protocol(item: pytest.Item) -> None:
     if item.path.parent != _HERE or item.path in _built or item.config.getoption("usepdb"):
         return
     _built.add(item.path)
+    try:
+        (batches.folder() / f"{item.path.stem}.gathered").touch(exist_ok=False)
+    except FileExistsError:
+        message = f"two processes run tests of {item.path}: see tests/conftest.py"
+        raise RuntimeError(message) from None
     tests = [other for other in item.session.items if other.path == item.path]
     with batches.gathering() as kernels:
         for test, following in zip(tests, [*tests[1:], None], strict=True):

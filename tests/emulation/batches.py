@@ -75,6 +75,11 @@ def gathering() -> Iterator[list[Unit]]:
         _gathered = None
 
 
+def is_gathering() -> bool:
+    """Whether kernels are noted, not built."""
+    return _gathered is not None
+
+
 def note(units: Iterable[Unit]) -> bool:
     """Whether kernels are being gathered; if so, these are."""
     if _gathered is None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from _pytest.runner import runtestprotocol
 
-from tests.emulation import batches
+from tests.emulation import batches, replay
 
 _HERE = Path(__file__).parent
 _built: set[Path] = set()
@@ -35,6 +36,12 @@ def pytest_runtest_protocol(item: pytest.Item) -> None:
         for test, following in zip(tests, [*tests[1:], None], strict=True):
             runtestprotocol(test, log=False, nextitem=following)
     batches.build_all(kernels, batches.folder())
+
+
+@pytest.fixture(autouse=True)
+def _planned_once(request: pytest.FixtureRequest) -> Iterator[None]:
+    with replay.replaying(request.node.nodeid, first=batches.is_gathering()):
+        yield
 
 
 @pytest.fixture(scope="session")

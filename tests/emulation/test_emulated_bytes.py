@@ -13,6 +13,7 @@ from kronop.descriptions.datatype import Layout, RowMajor, int8, int32
 from kronop.descriptions.epilogue import LinearCombinationClamp
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.cuda.contraction import choice
+from kronop.emit.plan import Step
 from kronop.families.kron.cuda import tiles
 from kronop.families.kron.description import Side
 from tests import support
@@ -37,7 +38,9 @@ def only_tensor_cores(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     support.forget_passes()
 
 
-def run(folder: Path, factors: list[tuple[int, int]], rows: int, **options: Any) -> int:
+def run(
+    folder: Path, factors: list[tuple[int, int]], rows: int, **options: Any
+) -> tuple[Step, ...]:
     instruction = MathInstruction.tensor_op(int8)
     return run_kron(folder, factors, rows, int8, math_instruction=instruction, **options)
 
@@ -81,4 +84,4 @@ def test_results_of_8_bits_saturate(folder: Path) -> None:
 
 
 def test_later_passes_take_all_bytes(folder: Path) -> None:
-    assert run(folder, [(64, 64)] * 3, 1, alignment=16) > 1
+    assert len(run(folder, [(64, 64)] * 3, 1, alignment=16)) > 1

@@ -38,6 +38,7 @@ from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.strided import StridedMatrix
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
+from kronop.emit.plan import Step
 from kronop.families.kron.cuda.emitter import CudaKronEmitter
 from kronop.families.kron.description import KronMatmulDescription, KronProblem, Side
 from kronop.families.ksparse.cuda.emitter import CudaKSparseEmitter
@@ -133,8 +134,8 @@ def run_kron(
     intermediate: DataType | None = None,
     few: bool = False,
     at_the_end: bool = False,
-) -> int:
-    """Runs, compares, and returns the number of steps.
+) -> tuple[Step, ...]:
+    """Runs, compares, and returns the plan's steps.
 
     `layouts` are those of X, F and Y; with `few` the plan is that for so few rows. `at_the_end`:
     operands and results lie before pages that nobody may touch, wherever they start then.
@@ -157,7 +158,7 @@ def run_kron(
     plan = emitter.plan(description, _TARGET, rows * math.prod(batch) if few else None)
     emulator = Emulator(plan, folder)
     if emulator.gathered:
-        return len(plan.steps)
+        return plan.steps
     x_shape, y_shape = description.x_shape(rows), description.y_shape(rows)
     x = stored(values(random, (*batch, *x_shape), element), x_layout, at_the_end)
     matrices = [
@@ -187,13 +188,13 @@ def run_kron(
         wide(x), [wide(item) for item in matrices], None if z is None else wide(z), scalars
     )
     agree(y, expected, output, intermediate or math_instruction.element_accumulator)
-    return len(plan.steps)
+    return plan.steps
 
 
 @pytest.mark.parametrize("rows", [1, 3, 100])
 @pytest.mark.parametrize("side", Side)
 def test_ragged_factors(folder: Path, rows: int, side: Side) -> None:
-    assert run_kron(folder, _RAGGED, rows, side=side, source=True) == 1
+    assert len(run_kron(folder, _RAGGED, rows, side=side, source=True)) == 1
 
 
 @pytest.mark.parametrize(
@@ -206,12 +207,12 @@ def test_odd_factors(folder: Path, factors: list[tuple[int, int]]) -> None:
 
 @pytest.mark.parametrize(("base", "count", "steps"), [(8, 5, 1), (16, 4, 2), (8, 6, 2)])
 def test_powers_with_wide_accesses(folder: Path, base: int, count: int, steps: int) -> None:
-    assert run_kron(folder, [(base, base)] * count, 1, alignment=4) == steps
+    assert len(run_kron(folder, [(base, base)] * count, 1, alignment=4)) == steps
 
 
 def test_many_factors_are_cut_into_passes(folder: Path) -> None:
     factors = [(1, 1)] * 35 + [(2, 3)] + [(1, 1)] * 34
-    assert run_kron(folder, factors, 3) > 1
+    assert len(run_kron(folder, factors, 3)) > 1
 
 
 @pytest.mark.parametrize("factor_batch", [(), (2, 1), (1, 3), (2, 3)])
@@ -224,8 +225,8 @@ def test_batches_broadcast(folder: Path, factor_batch: tuple[int, ...]) -> None:
 def test_element_types(folder: Path, element: DataType) -> None:
     run_kron(folder, _RAGGED, 7, element, source=True)
     # The second pass reads intermediates in the accumulator type and factors in their own.
-    assert run_kron(folder, [(40, 36), (3, 2)], 3, element, source=True) == 2
-    assert run_kron(folder, [(16, 16)] * 4, 1, element) == 2
+    assert len(run_kron(folder, [(40, 36), (3, 2)], 3, element, source=True)) == 2
+    assert len(run_kron(folder, [(16, 16)] * 4, 1, element)) == 2
     run_kron(
         folder,
         [(64, 16), (40, 8)],

@@ -19,6 +19,7 @@ from kronop.descriptions.datatype import (
 )
 from kronop.descriptions.epilogue import LinearCombinationClamp, LinearCombinationGeneric
 from kronop.descriptions.math_instruction import MathInstruction, OpClass
+from kronop.emit.plan import Step
 from kronop.families.kron.cuda import kron_launch
 from kronop.families.kron.description import Side
 from tests.emulation.test_emulated_kernels import run_kron
@@ -26,7 +27,7 @@ from tests.emulation.test_emulated_kernels import run_kron
 
 def run(
     folder: Path, factors: list[tuple[int, int]], rows: int, element: DataType, **options: Any
-) -> int:
+) -> tuple[Step, ...]:
     instruction = MathInstruction.tensor_op(element)
     # What is between two 16-bit factors has the significand of float16.
     between = float16 if element.bytes == 2 else None
@@ -122,6 +123,6 @@ def test_batches_of_small_matrices_share_tiles(folder: Path) -> None:
 def test_intermediates_in_parts(folder: Path, side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kron_launch, "_PART_BYTES", 1 << 17)
     factors = [(61, 61), (61, 61), (17, 17)]  # 61 has no divisor that a cluster could have.
-    assert run(folder, factors, 3, float32, side=side, source=True) > 1
+    assert len(run(folder, factors, 3, float32, side=side, source=True)) > 1
     factors[2] = (31, 31)  # Too large for a tile of 16-bit elements.
-    assert run(folder, factors, 1, float16, side=side, batch=(2, 3), factor_batch=(2, 1)) > 1
+    assert len(run(folder, factors, 1, float16, side=side, batch=(2, 3), factor_batch=(2, 1))) > 1

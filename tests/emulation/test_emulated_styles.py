@@ -166,7 +166,6 @@ def test_a_tile_ends_while_the_next_begins(
     style = {"pairs": 0, "grouped": False, "cluster": 1, "staged_in": False, "staged_out": False}
     options = {"alignment": 4, **options}
     style |= {name: options.pop(name) for name in ("pairs", "grouped") if name in options}
-    placed, designs = KronMma.placed, []
 
     def whole(work: PassWork, *_: Any) -> list[KronMma]:
         if len(work.shape.group) != len(factors):
@@ -174,16 +173,11 @@ def test_a_tile_ends_while_the_next_begins(
         tile = MmaTile(style=_style(work, **style), rows=1, columns=1, threads=512)
         return [KronMma(work=work, runs=(1,) * len(factors), tile=tile)]
 
-    def record(*args: Any) -> KronMma:
-        designs.append(placed(*args))
-        return designs[-1]
-
     support.forget_passes()
     monkeypatch.setattr(tiles, "mma_tiles", whole)
-    monkeypatch.setattr(KronMma, "placed", record)
     monkeypatch.setattr(kernels, "_TARGET", replace(kernels._TARGET, cores=1))
-    run(folder, factors, rows, element, **options)
-    assert [item.exchanged(kernels._TARGET) for item in designs] == [factors[0][0]]
+    (step,) = run(folder, factors, rows, element, **options)
+    assert step.design.exchanged(kernels._TARGET) == factors[0][0]
 
 
 _HALF_CASES: list[_Case] = [
@@ -229,7 +223,7 @@ def test_tiles_of_16_bit_elements(
     monkeypatch.setattr(tiles, "simt_tiles", lambda *_: [])
     monkeypatch.setattr(choice, "candidates", lambda *_: ([], []))
     between = {"intermediate": element}
-    assert run(folder, factors, rows, element, **options, **between) == 1
+    assert len(run(folder, factors, rows, element, **options, **between)) == 1
 
 
 @pytest.mark.parametrize("buffers", [1, 2])

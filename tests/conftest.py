@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.covering import combinations
+from tests.covering import combinations, spread
 
 # Tests never touch the user's cache: an empty one for the run, shared by its processes. Those of
 # pytest-xdist inherit the variable from the one that starts them.
@@ -24,13 +24,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--full", action="store_true", help="all combinations where pairs of choices would do"
     )
+    parser.addoption("--skipped", action="store_true", help="what the run before skipped, alone")
     parser.addoption("--reached", action="store_true", help="which designs ran, of some tests too")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    from tests import reached
+    from tests import reached, skipped
 
     config.pluginmanager.register(reached.Plugin())
+    config.pluginmanager.register(skipped.Plugin(config))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -49,9 +51,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    for marker in metafunc.definition.iter_markers("covering"):
-        cases = combinations(full=metafunc.config.getoption("--full"), **marker.kwargs)
-        metafunc.parametrize(list(marker.kwargs), [tuple(case.values()) for case in cases])
+    full = metafunc.config.getoption("--full")
+    for name, choose in (("covering", combinations), ("spread", spread)):
+        for marker in metafunc.definition.iter_markers(name):
+            cases = choose(full=full, **marker.kwargs)
+            metafunc.parametrize(list(marker.kwargs), [tuple(case.values()) for case in cases])
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

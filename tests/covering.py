@@ -39,6 +39,18 @@ def combinations(*, full: bool = False, **choices: Sequence[Any]) -> list[dict[s
     ]
 
 
+def spread(*, full: bool = False, **choices: Sequence[Any]) -> list[dict[str, Any]]:
+    """Every one of the first choices, with the others in turn, each by its name; or all of them
+    together."""
+    if full:
+        return combinations(full=True, **choices)
+    (name, first), *others = choices.items()
+    return [
+        {name: choice, **{other: of_one[place % len(of_one)] for other, of_one in others}}
+        for place, choice in enumerate(first)
+    ]
+
+
 def _pairwise(sizes: Sequence[int]) -> list[tuple[int, ...]]:
     """Places of choices: each case has the first pair that is missing, and most of some tries."""
     chance, cases = random.Random(0), []

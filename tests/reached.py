@@ -130,7 +130,7 @@ class Plugin:
 
 def _is_whole(config: pytest.Config) -> bool:
     """Whether all tests were asked for, and kernels can be built."""
-    some = ("keyword", "markexpr", "deselect", "collectonly", "maxfail")
+    some = ("keyword", "markexpr", "deselect", "collectonly", "maxfail", "skipped")
     asked = config.args_source is pytest.Config.ArgsSource.TESTPATHS
     asked = asked and not any(getattr(config.option, name, None) for name in some)
     return asked and batches.host_compiler() is not None

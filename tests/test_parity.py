@@ -19,10 +19,11 @@ from kronop.target import detect_x86_arch
 from tests import support
 from tests.covering import combinations
 
-pytestmark = pytest.mark.optimised
 _X86 = ("generic", "avx2", "avx512", "amx")
 _RUNNABLE = _X86[: _X86.index(detect_x86_arch()) + 1]
 _CUDA = support.cuda_target()
+# What users of this machine have is built as they have it, and other instruction sets quickly.
+_MARKS = {_CUDA: [pytest.mark.cuda], f"x86-{_RUNNABLE[-1]}": [pytest.mark.optimised]}
 _TARGETS = {"x86": [f"x86-{arch}" for arch in _RUNNABLE], "cuda": [_CUDA]}
 _LAYOUTS = (kronop.RowMajor, kronop.ColumnMajor)
 _FACTORS = {
@@ -114,7 +115,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     family, choices = _CHOICES[metafunc.function.__name__]
     full = metafunc.config.getoption("--full")
     cases = [
-        pytest.param(case, id=_name(case), marks=[pytest.mark.cuda] if backend == "cuda" else [])
+        pytest.param(case, id=_name(case), marks=_MARKS.get(case["target"], []))
         for kind in (kind for known in families.FAMILIES for kind in known.kinds)
         if kind.description.get() is family
         for backend in kind.emitters

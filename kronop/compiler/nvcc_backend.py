@@ -14,6 +14,9 @@ from kronop.compiler.versions import version_of
 from kronop.errors import CompileError
 from kronop.target import Target
 
+# Device code calls constexpr functions, which are the host's to nvcc and everybody's to NVRTC.
+_OPTIONS = ("-std=c++20", "--expt-relaxed-constexpr", "-Xptxas", "-v")
+
 
 class NvccCompiler:
     """The CUDA toolkit's command; it needs a host compiler beside it."""
@@ -31,7 +34,7 @@ class NvccCompiler:
 
     def flags(self, target: Target) -> tuple[str, ...]:
         line_info = ("-lineinfo",) if knobs.current().line_info else ()
-        return (*target.flags, "-std=c++20", "-Xptxas", "-v", *line_info)
+        return (*target.flags, *_OPTIONS, *line_info)
 
     def compile(self, source: Source, flags: tuple[str, ...]) -> Product:
         image, log = self._run("-cubin", source, flags)

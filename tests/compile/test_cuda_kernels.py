@@ -125,11 +125,9 @@ KRON = [
 ]
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize(("factors", "element", "side", "alignment"), KRON)
-def test_kron(
-    factors: list[tuple[int, int]], element: DataType, side: Side, alignment: int, target: str
-) -> None:
+@pytest.mark.spread(case=KRON, target=TARGETS)
+def test_kron(case: tuple[list[tuple[int, int]], DataType, Side, int], target: str) -> None:
+    factors, element, side, alignment = case
     check(CudaKronEmitter().plan(kron(factors, element, side, alignment), Target.parse(target)))
 
 
@@ -232,15 +230,9 @@ KSPARSE = [
 ]
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize(("pattern", "element", "batch_last", "alignment"), KSPARSE)
-def test_ksparse(
-    pattern: tuple[int, int, int, int],
-    element: DataType,
-    batch_last: bool,
-    alignment: int,
-    target: str,
-) -> None:
+@pytest.mark.spread(case=KSPARSE, target=TARGETS)
+def test_ksparse(case: tuple[tuple[int, int, int, int], DataType, bool, int], target: str) -> None:
+    pattern, element, batch_last, alignment = case
     instruction = MathInstruction.simt(element)
     check(_ksparse(instruction, pattern, batch_last, alignment, target))
 

@@ -7,7 +7,6 @@ import pytest
 from kronop.target import detect_x86_arch
 from tests.emit import cases
 
-pytestmark = pytest.mark.optimised
 _OPERATIONS = dict(cases.operations())
 
 

@@ -21,8 +21,7 @@ _PATTERNS = [
 ]
 
 
-@pytest.mark.parametrize("pattern", _PATTERNS)
-@pytest.mark.parametrize("target", ["x86-generic", "x86-avx512"])
+@pytest.mark.spread(pattern=_PATTERNS, target=["x86-generic", "x86-avx512"])
 def test_sparse_sizes_beyond_int_are_whole_and_compile_without_a_word(target, pattern) -> None:
     operation = support.ksparse_operation(target, kronop.float32, pattern)
     (source,), (binary,) = operation.sources, operation.binaries

@@ -8,26 +8,40 @@ from pathlib import Path
 import pytest
 
 from kronop.compiler.backend import include_flags
-from kronop.compiler.nvcc_backend import find_cuda_tool
+from kronop.compiler.nvcc_backend import NvccCompiler, find_cuda_tool
+from kronop.target import Target
 from tests.emit import cases
 
+_TARGET = Target.parse("sm_90a")
+# One of every template: types and sizes are the same to a front end.
 _SOURCES = {
-    source.entry: source
+    step.design.instantiation(operation.target).template: source
     for name, operation in cases.operations()
-    for source in operation.sources
-    if name.startswith("kron") and name.endswith("sm_90a")
+    for step, source in zip(operation.plan.steps, operation.sources, strict=True)
+    if name.endswith("sm_90a")
 }
 
 pytestmark = pytest.mark.skipif(find_cuda_tool("nvcc") is None, reason="no nvcc here")
 
 
-@pytest.mark.parametrize("entry", _SOURCES)
-def test_source_has_device_code(entry: str, tmp_path: Path) -> None:
-    (tmp_path / "step.cu").write_text(_SOURCES[entry].text)
+# nvcc has no arrays of the host's in device code, static and constexpr as they are.
+_REFUSED = {"kronop::factor_gradients"}
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        pytest.param(name, marks=[pytest.mark.xfail(strict=True)] if name in _REFUSED else [])
+        for name in _SOURCES
+    ],
+)
+def test_source_has_device_code(template: str, tmp_path: Path) -> None:
+    source = _SOURCES[template]
+    (tmp_path / "step.cu").write_text(source.text)
     # PTX is as far as the front end goes.
-    command = [str(find_cuda_tool("nvcc")), "-ptx", "-arch=sm_90a", "-std=c++20"]
+    command = [str(find_cuda_tool("nvcc")), "-ptx", *NvccCompiler().flags(_TARGET)]
     done = subprocess.run(
-        [*command, *include_flags(_SOURCES[entry]), "step.cu", "-o", "step.ptx"],
+        [*command, *include_flags(source), "step.cu", "-o", "step.ptx"],
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -35,4 +49,4 @@ def test_source_has_device_code(entry: str, tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert f".entry {entry}(" in (tmp_path / "step.ptx").read_text()
+    assert f".entry {source.entry}(" in (tmp_path / "step.ptx").read_text()

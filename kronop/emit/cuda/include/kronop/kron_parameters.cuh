@@ -1,7 +1,7 @@
 // What the passes of a Kronecker matmul share: their parameters, and the walk over their tiles.
 #pragma once
 
-#include "memory.cuh"
+#include "kron_steps.cuh"
 
 namespace kronop {
 
@@ -22,19 +22,6 @@ struct KronTileParameters {
 };
 
 namespace kron {
-
-// What follows from the digits of a tile: the sizes of their group.
-template <class Decided>
-struct TileStep : Decided {
-  static constexpr int kDigits = count_of(Decided::kContracted);
-  static constexpr int kGroupIn = product_of(Decided::kContracted), kGroupOut = product_of(Decided::kProduced);
-};
-
-// Fibers of a phase.
-template <class Step>
-KRONOP_INLINE constexpr int fibers_of(int phase) {
-  return product_of(Step::kAxisExtent, Step::kPhaseAxis[phase], Step::kPhaseAxis[phase + 1]);
-}
 
 // What the tile holds: with 16-bit operands they may stay as they are.
 template <class Step>

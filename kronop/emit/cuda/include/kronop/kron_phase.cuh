@@ -8,26 +8,6 @@
 namespace kronop {
 namespace kron {
 
-// What follows from what was decided: of several tiles, which hold 16-bit elements, the bytes of one, and counts. Digits of the
-// tile may be padded, so no offset in it is an index along the group.
-template <class Decided>
-struct MmaStep : TileStep<Decided> {
-  static constexpr int kFactors = count_of(Decided::kFactorContracted), kPhases = count_of(Decided::kPhaseDigit);
-  static constexpr int kTileBytes = Decided::kRows * Decided::kRowStride * 2;
-  static constexpr bool kSquare = all_at_least(Decided::kContracted, Decided::kProduced) && all_at_least(Decided::kProduced, Decided::kContracted);
-  static constexpr bool kDenseIn = false, kDenseOut = false;
-};
-
-// Steps of a digit along the group, before the pass and after it.
-template <class Step>
-KRONOP_INLINE constexpr int step_in(int digit) {
-  return product_of(Step::kContracted, digit + 1);
-}
-template <class Step>
-KRONOP_INLINE constexpr int step_out(int digit) {
-  return product_of(Step::kProduced, digit + 1);
-}
-
 // Where a fiber lies: its first element in the tile; and in memory its row, the index along the group
 // of digits, and its column.
 struct Place {

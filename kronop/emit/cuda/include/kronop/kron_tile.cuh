@@ -13,24 +13,6 @@ namespace kronop {
 
 namespace kron {
 
-// What follows from what was decided: whether digits are dense in the tile, and where each factor is in shared memory.
-template <class Decided>
-struct SimtStep : TileStep<Decided> {
-  static constexpr int kPhases = count_of(Decided::kPhaseFirst);
-  static constexpr int kVector = 16 / sizeof(typename Decided::Accumulator);  // of one access to shared memory
-  // Accesses of a thread to X that are under way at once.
-  static constexpr int kUnroll = Decided::kXVector > 2 ? 16 / Decided::kXVector : 8;
-  static constexpr bool kDenseIn = all_at_least(Decided::kContracted, Decided::kProduced);
-  static constexpr bool kDenseOut = all_at_least(Decided::kProduced, Decided::kContracted);
-  static constexpr bool kEqualFactors = all_equal(Decided::kContracted) && all_equal(Decided::kProduced);
-
-  KRONOP_INLINE static constexpr int factor_at(int digit) {
-    int at = 0;
-    for (int i = 0; i < digit; ++i) at += Decided::kContracted[i] * Decided::kFactorPitch[i];
-    return at;
-  }
-};
-
 // Where element `index` of the tile lies: one element of padding after every 2^kPadShift.
 template <class Step>
 KRONOP_INLINE constexpr int place(int index) {

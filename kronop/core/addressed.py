@@ -1,7 +1,7 @@
-"""Launches over addresses: parameters that were packed once, and get the addresses of every call.
+"""Launches over addresses: parameters are packed once, then each call writes its own addresses.
 
-Operands have slots. While parameters are packed, symbols stand for the operands' memory: what
-kernels are given then tells which operand it is, and how far into it.
+Each operand has a slot. While parameters are packed, a symbolic address stands for the memory of
+each operand, so a packed word tells which operand it points into and at which offset.
 """
 
 from __future__ import annotations
@@ -16,30 +16,32 @@ from kronop.args.staging import Form
 from kronop.args.view import Device, TensorView
 from kronop.artifacts import BlockValue
 
-# A pointer to slot i reads (i + 1) << 48, plus this so that displacements of both signs fit.
+# The symbolic address of slot i is ((i + 1) << 48) + _MIDDLE: offsets of either sign then stay
+# within the slot's own range of 2^48 addresses.
 _SLOT_BITS, _MIDDLE = 48, 1 << 47
 _MOST_LAUNCHES = 64
 
-_Patch = tuple[int, int, int]  # Word of the parameters, slot, and bytes to add to its address.
-# Bytes of the parameters, what writes them, slot, and bytes to add to its address.
+_Patch = tuple[int, int, int]  # Index of a parameter word, slot, bytes to add to its address.
+# (the bytes of a block within the parameters, its value, slot, bytes to add to its address).
 _Blocks = list[tuple[memoryview, BlockValue, int, int]]
 _Ready = tuple[list[tuple[Any, int, int, int]], _Blocks, list[Callable[[int], None]]]
 
 
 class UnfitError(Exception):
-    """A call that is not to be repeated by addresses alone: it copies, or is empty or enormous."""
+    """A call that addresses alone can't repeat: it copies an operand, launches nothing, or launches
+    more kernels than are worth keeping."""
 
 
 class Symbols:
-    """Places that stand in for memory: what kernels are given tells which operand it is.
+    """Symbolic addresses in place of the operands' memory; raises `UnfitError` where there is none.
 
     Args:
-        slots: operands' names -> slots; "" is the scratch memory.
-        addresses: of the slots of operands, as they were when the arguments ran.
-        device: where that was.
+        slots: the slot of each operand by its name; the name "" means the scratch memory.
+        addresses: the operands' addresses by slot, at the time the arguments ran.
+        device: the device on which they ran.
 
     Attributes:
-        nbytes: of scratch memory.
+        nbytes: bytes of scratch memory that the kernels asked for.
     """
 
     def __init__(self, slots: Mapping[str, int], addresses: Sequence[int], device: Device) -> None:
@@ -48,7 +50,7 @@ class Symbols:
 
     @property
     def lows(self) -> list[int]:
-        """For each slot, the low bits that its symbol has."""
+        """For each slot, the low bits of its symbolic address: those of the real address."""
         return [address % signature.ALIGNMENT for address in self._addresses] + [0]
 
     def input(self, name: str, item: TensorView, form: Form | None) -> TensorView:
@@ -58,7 +60,7 @@ class Symbols:
 
     def _symbol(self, name: str, pointer: int) -> int:
         slot = self._slots[name]
-        # Another address than the signature's: somebody moved the tensor in between.
+        # The tensor's memory moved after its signature was read, so its slot is not this address.
         if pointer != self._addresses[slot]:
             raise UnfitError
         return symbol(slot, pointer % signature.ALIGNMENT)
@@ -72,24 +74,24 @@ class Symbols:
 
 
 def symbol(slot: int, low: int) -> int:
-    """What stands for the address of a slot."""
+    """The symbolic address of a slot, with these low bits."""
     return (slot + 1 << _SLOT_BITS) + _MIDDLE + low
 
 
 def patches(parameters: bytes, pointers: Sequence[int], lows: Sequence[int]) -> list[_Patch]:
-    """What makes parameters that were packed over symbols those of a call.
+    """For each symbolic address in packed parameters: its word, its slot, and its byte offset.
 
     Args:
-        parameters: packed.
-        pointers: which of their words are addresses; those that are 0 stay so.
-        lows: for each slot, the low bits that its symbol had.
+        parameters: parameters that were packed with symbolic addresses.
+        pointers: the indices of the words that are addresses; null addresses get no patch.
+        lows: for each slot, the low bits of its symbolic address.
     """
     words = memoryview(parameters).cast("Q")
     return [(at, *_place(words[at], lows)) for at in pointers if words[at]]
 
 
 def _place(symbolic: int, lows: Sequence[int]) -> tuple[int, int]:
-    """The slot of an address over symbols, and what is added to that slot's address."""
+    """The slot of a symbolic address, and its offset in bytes from that slot's address."""
     slot = (symbolic >> _SLOT_BITS) - 1
     return slot, symbolic - symbol(slot, lows[slot])
 
@@ -98,9 +100,9 @@ class Product:
     """The launches of one product, over addresses.
 
     Args:
-        arguments: what was run.
-        symbols: where its operands were.
-        make: makes the result; None where it is given.
+        arguments: the arguments that ran.
+        symbols: the symbolic addresses of their operands.
+        make: allocates the result; None if the caller gives it.
     """
 
     def __init__(
@@ -123,12 +125,14 @@ class Product:
         self.launch = Launches([self]).launch
 
     def bind(self) -> _Ready:
-        """New launchers: where addresses go in their parameters, and what launches them."""
+        """New launchers with parameters of their own: (patches to words, blocks to write anew,
+        launchers)."""
         every: list[tuple[Any, int, int, int]] = []
         blocks: _Blocks = []
         launchers = []
         for launch, found in zip(self._launches, self._patches, strict=True):
-            # What blocks hold follows from addresses that are none yet.
+            # Blocks (tensor maps) encode real addresses, and there are only symbols yet: bind
+            # without them, and write them in each launch.
             bare = dataclasses.replace(launch, blocks=()) if launch.blocks else launch
             launcher, words = self._kernels[launch.step].bind_words(bare, self._device)
             launchers.append(launcher)
@@ -140,11 +144,12 @@ class Product:
 
 
 class Launches:
-    """All launches of some products, over addresses, by any number of threads."""
+    """All launches of some products, over addresses; any number of threads may use it at once."""
 
     def __init__(self, products: Sequence[Product]) -> None:
         self._products = products
-        # Sets of launchers that no thread uses: each thread takes one, and gives it back.
+        # Idle sets of launchers. Each launch takes one for itself and puts it back afterwards, so
+        # two threads never write addresses into the same parameters.
         self._ready: list[_Ready] = []
 
     def launch(self, addresses: Sequence[int], stream: int) -> None:

@@ -1,4 +1,4 @@
-"""What the one-line forms of all families do alike: descriptions of plain tensors, and the run."""
+"""What the one-line functions of all families share: describing plain tensors, and running."""
 
 from __future__ import annotations
 
@@ -22,7 +22,11 @@ from kronop.errors import ElementTypeError, mismatch
 
 
 def operand_of(x: Any) -> TensorView:
-    """X, of an element type that kernels multiply."""
+    """A view of X.
+
+    Raises:
+        ElementTypeError: no kernel multiplies X's element type.
+    """
     x_view = view(x, "X")
     if x_view.element not in SIMT_ELEMENTS:
         raise ElementTypeError(
@@ -37,7 +41,10 @@ def operand_of(x: Any) -> TensorView:
 
 
 def describe_output(x: DataType, inner: int, z: Any, out: Any) -> TensorDescription:
-    """The strongest promise that Y and Z keep; `inner` is the contiguous size of a Y made here."""
+    """The description with the largest alignment that both Y and Z satisfy.
+
+    `inner` is the contiguous extent of Y, in elements, if Y is made here.
+    """
     given = [
         describe(view(item, name), name)
         for name, item in (("Z", z), ("Y", out))

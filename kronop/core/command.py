@@ -1,4 +1,4 @@
-"""What the command line needs of a family: how its operations are written there."""
+"""What a family declares for the command line: how its shapes and flags are written."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from kronop.core.operation import Operation
 
 
 class Command(Protocol):
-    """Of one family.
+    """The command-line form of one family.
 
     Attributes:
-        shapes: how a shape is written, for the help.
-        flags: that belong to it alone, and what they say.
+        shapes: how a shape is written, for the help text.
+        flags: the flags that only this family has, each with its help text.
     """
 
     @property
@@ -27,7 +27,8 @@ class Command(Protocol):
     def operation(
         self, options: argparse.Namespace, shapes: Sequence[str], common: Sequence[Any]
     ) -> Operation[Any, Any, Any]:
-        """The operation of these shapes; `common`: all its arguments before its sizes."""
+        """The operation for these shapes; `common` holds its constructor's arguments up to the
+        sizes."""
         ...
 
     def arguments(
@@ -37,5 +38,6 @@ class Command(Protocol):
         rows: int,
         tensor: Callable[[tuple[int, ...]], Any],
     ) -> Arguments:
-        """Those that the one-line form runs, of tensors that `tensor` makes for a shape."""
+        """The arguments that the family's one-line function would run; `tensor` makes a tensor of
+        a given shape."""
         ...

@@ -1,7 +1,7 @@
-"""What a family of operations declares. All else is found from here, when it is first needed.
+"""The declarations of a family of operations: everything else of it is found through them.
 
-A family is a folder in `kronop/families/`, whose `__init__` holds its `Family`: names and places,
-so that importing kronop imports neither planners nor arguments.
+A family is a folder in `kronop/families/`, whose `__init__` holds its `Family`. This holds only
+the names of modules and objects, so that importing kronop imports neither planners nor arguments.
 """
 
 from __future__ import annotations
@@ -36,13 +36,14 @@ class Kind:
 
     Attributes:
         name: what it is, in words: "Kronecker-sparse".
-        description: the class of its descriptions. Their fields are `math`, `tile`, tensor
-            descriptions by the names of the operands, `Y`, `epilogue`, and then what else decides
-            it: sizes, sides, flags.
-        emitters: the classes that plan it, by the target's backend.
-        inputs: the operands that are described, without Y.
-        size: the class of what may vary between runs of one operation.
-        sample: what else a small description is made of, for the support matrix and for tests.
+        description: the class of its descriptions. Their fields are `math`, `tile`, a tensor
+            description for each operand (named like it), `Y`, `epilogue`, and then the fields of
+            this kind alone: sizes, sides, flags.
+        emitters: the emitter class for each backend of targets.
+        inputs: the names of the described operands, without Y.
+        size: the class of the extents that may vary between runs of one operation.
+        sample: values for the fields of this kind alone, of the small description that the
+            support matrix and tests ask about.
     """
 
     name: str
@@ -53,10 +54,10 @@ class Kind:
     size: type[Size] = Rows
 
     def emitter(self, target: Target) -> Emitter[Any, Any]:
-        """What plans it for a target.
+        """The emitter that plans this kind for a target.
 
         Raises:
-            DescriptionError: there is no kernel of that kind for it.
+            DescriptionError: there is no kernel of this kind for the target.
         """
         found = self.emitters.get(target.backend)
         if found is None:
@@ -82,13 +83,12 @@ class Family:
     """Kinds of operations that belong together.
 
     Attributes:
-        name: in commands: `python -m kronop show kron ...`.
-        kinds: its operations.
-        exports: public names, and the module that has each.
-        torch: the same of `kronop.torch`, whose modules import torch.
-        command: how its operations are written on the command line, an object as `Command`; None
-            where they are not.
-        bench: the module of `python -m kronop bench <name>`, or None.
+        name: its name in commands: `python -m kronop show kron ...`.
+        kinds: its kinds of operation.
+        exports: the names it adds to `kronop`, each with the module that defines it.
+        torch: the names it adds to `kronop.torch`, likewise; these modules import torch.
+        command: its `Command` object for the command line; None if it has none.
+        bench: the module behind `python -m kronop bench <name>`, or None.
     """
 
     name: str

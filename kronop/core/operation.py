@@ -1,7 +1,7 @@
-"""What all operations do: a description, a target, and the way from there to a result.
+"""What all operations do: from a description and a target to a result.
 
-This is the only module that knows every folder: it asks the table of emitters for a plan, the
-compiler for kernels, and lets arguments launch them.
+This module alone connects the folders: it asks the emitter for a plan and the compiler for
+kernels, and the arguments launch them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from kronop.target import Target
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """What a problem takes: shapes of X and of Y with their batch dimensions, and bytes."""
+    """The shapes of X and Y with their batch dimensions, and the bytes of Y and scratch memory."""
 
     x_shape: tuple[int, ...]
     y_shape: tuple[int, ...]
@@ -46,7 +46,7 @@ class Sizes:
 
 
 class Description(Protocol):
-    """What every description has; it is frozen, and all that plans depend on beside the target."""
+    """What every description has. It is frozen; plans depend on it and on the target alone."""
 
     @property
     def Y(self) -> TensorDescription: ...
@@ -62,16 +62,17 @@ class Description(Protocol):
 AnyDescription = TypeVar("AnyDescription", bound=Description)
 AnyProblem = TypeVar("AnyProblem")
 AnyArguments = TypeVar("AnyArguments", bound=Arguments)
-# Not the caller's to name: they follow from the target, the tile and each other.
+# Fields that callers don't pass by name: `math` follows from the tile or from X and the target, and
+# the tile is the operation's second argument.
 _OF_MATH = ("math", "tile")
-# What a description calls otherwise than PyCUTLASS's operations do.
+# Fields whose argument has another name, which is the one PyCUTLASS's operations use.
 _PUBLIC_NAMES = {"epilogue": "epilogue_functor"}
 _OWN_NAMES = {public: own for own, public in _PUBLIC_NAMES.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Served(Generic[AnyProblem]):
-    """A plan whose kernels are loaded: what arguments are bound to."""
+    """A plan with its loaded kernels; arguments are bound to one of these."""
 
     plan: Plan
     emitter: Emitter[Any, AnyProblem]
@@ -89,9 +90,9 @@ class Operation(Generic[AnyDescription, AnyProblem, AnyArguments]):
 
     Attributes:
         description: the frozen description.
-        target: what it is made for.
-        plan: the steps for many rows, printable; `plan_for` has those that run for some rows, which
-            may be others where they are few or the operation was tuned.
+        target: the target that it is compiled for.
+        plan: the steps for many rows, printable. Problems of few rows, and tuned operations, may
+            run another plan: `plan_for` gives it.
     """
 
     kind: ClassVar[Kind]
@@ -117,7 +118,8 @@ class Operation(Generic[AnyDescription, AnyProblem, AnyArguments]):
         self.plan = _plan(emitter, self.description, self.target)
         self._binaries: tuple[Binary, ...] | None = None
         self._plans: dict[tuple[int, int, int | None], Plan] = {}
-        # By identity, for a plan is long to hash; what is served keeps its plan alive.
+        # Keyed by id(plan), because hashing a plan is slow. Each value holds its plan, so an id is
+        # never reused by another plan.
         self._served: dict[int, Served[AnyProblem]] = {}
 
     def __repr__(self) -> str:
@@ -143,8 +145,9 @@ class Operation(Generic[AnyDescription, AnyProblem, AnyArguments]):
             rows: M, at least 0.
             batch: further leading dimensions of X and Y.
 
-        The scratch memory of a host operation grows with the threads. What is given is for the
-        larger of OpenMP's number and that of torch where it is imported; a run takes no more.
+        The scratch memory of a host operation grows with the number of threads. `workspace_bytes`
+        assumes the larger of OpenMP's number and, if torch is imported, torch's. A run takes no
+        more than that.
         """
         rows, *lead = integers("batch", (rows, *integers("batch", batch)))
         size = self._size(rows).times(math.prod(map(Rows, lead)))
@@ -157,27 +160,32 @@ class Operation(Generic[AnyDescription, AnyProblem, AnyArguments]):
         )
 
     def _size(self, size: Any) -> Any:
-        """What users say of a size, as one."""
+        """A size, or the number of rows that a user gave for it, as a `Size` of this kind."""
         kind: Any = self.kind.size
         return size if isinstance(size, kind) else kind(size)
 
     def workspace_bytes(self, rows: Any, threads: int) -> int:
-        """Bytes of scratch memory for a size: rows in all (M times the batch), tuned or not."""
+        """Bytes of scratch memory for a size: rows in all (M times the batch).
+
+        The bytes are enough for both the tuned and the untuned plan.
+        """
         size = self._size(rows)
         plans = (self.plan, self.plan_for(size))
         return max(self._emitter.workspace_bytes(plan, size, threads) for plan in plans)
 
     def plan_for(self, rows: Any, device: int | None = None) -> Plan:
-        """What runs for a size: what `kronop.tune` found to be fastest, else what the planner takes
-        for it (of rows, for a power of two below): mostly `plan`.
+        """The plan that runs for a size: the fastest that `kronop.tune` found, else the planner's.
+
+        The planner plans for the size's bucket: for rows, the power of two at or below them. For
+        most sizes that is `plan`.
 
         Args:
             rows: the size: rows in all, M times the batch.
-            device: index of the GPU; None for the current one, without a GPU for none. Not used on
-                x86.
+            device: index of the GPU. None means the current GPU, or no tuned plan if there is no
+                GPU. Not used on x86.
 
         Raises:
-            ArgumentError: fewer than no rows.
+            ArgumentError: the number of rows is negative.
         """
         size = self._size(rows)
         if self.target.backend == "x86":
@@ -188,15 +196,17 @@ class Operation(Generic[AnyDescription, AnyProblem, AnyArguments]):
         plan = self._plans.get(slot)
         if plan is None:
             plan = winners.recall(self.description, self._emitter, self.target, size, device)
-            # The kernels of equal plans are loaded once.
+            # Reuse an equal plan's object: `_served` is keyed by id, so its kernels load once.
             known = (self.plan, *self._plans.values())
             plan = next((item for item in known if item.steps == plan.steps), plan)
             self._plans[slot] = plan
         return plan
 
     def candidates(self, count: int, rows: Any = None) -> tuple[Plan, ...]:
-        """Up to `count` plans worth measuring for about that size (None: for many rows); the first
-        is what runs for it untuned."""
+        """Up to `count` plans worth measuring for about that size (None means many rows).
+
+        The first one is the plan that runs without tuning.
+        """
         size = None if rows is None else self._size(rows)
         return self._emitter.candidates(self.description, self.target, count, size)
 
@@ -206,21 +216,21 @@ class Operation(Generic[AnyDescription, AnyProblem, AnyArguments]):
 
     @property
     def binaries(self) -> tuple[Binary, ...]:
-        """The compiled steps; compiles or reads the cache when first asked."""
+        """The compiled steps; the first access compiles them or reads them from the cache."""
         if self._binaries is None:
             compiler.add_module([self])
         assert self._binaries is not None
         return self._binaries
 
     def install(self, binaries: tuple[Binary, ...]) -> None:
-        """Takes the compiled steps; called by `compiler.add_module`."""
+        """Stores the compiled steps; called by `compiler.add_module`."""
         self._binaries = binaries
 
     def run(self, arguments: AnyArguments, stream: object = None) -> None:
         """Launches the operation on `arguments` and returns at once on a GPU.
 
         Args:
-            arguments: of this operation.
+            arguments: arguments that were made for this operation.
             stream: a CUDA stream (of torch, CuPy or cuda-core, or a handle); None for the current
                 one of the tensors' framework. Not used on x86.
         """
@@ -240,11 +250,11 @@ class Operation(Generic[AnyDescription, AnyProblem, AnyArguments]):
             arguments.run((), stream)
 
     def serve(self, plan: Plan) -> Served[AnyProblem]:
-        """One of the operation's plans with its kernels, compiled and loaded when first asked.
+        """One of the operation's plans with its kernels; the first call compiles and loads them.
 
         Raises:
             CompileError: a compiler is missing or refused a source.
-            DeviceError: a kernel does not load here.
+            DeviceError: a kernel does not load on this machine.
         """
         served = self._served.get(id(plan))
         if served is None:
@@ -253,13 +263,13 @@ class Operation(Generic[AnyDescription, AnyProblem, AnyArguments]):
             binaries = self.binaries if own else compiler.compile_sources(sources, self.target)
             binaries, kernels = compiler.load_all(binaries, sources, self.target)
             if own:
-                self.install(binaries)  # What was damaged has been compiled anew.
+                self.install(binaries)  # `load_all` recompiles damaged binaries.
             served = self._served[id(plan)] = Served(plan, self._emitter, kernels)
         return served
 
 
 def _signature(description: type) -> inspect.Signature:
-    """That of an operation: a target, a tile, and what its description is made of."""
+    """The signature of an operation's constructor: target, tile, and the description's fields."""
     first = [
         inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD)
         for name in ("target", "tile_description")
@@ -284,7 +294,7 @@ def _described(
     described: tuple[Any, ...],
     by_name: Mapping[str, Any],
 ) -> Any:
-    """The description that an operation is made from."""
+    """The description that an operation's constructor arguments spell."""
     kind = operation.kind.description.get()
     bound = inspect.signature(operation).bind(target, tile, *described, **by_name)
     given = {_OWN_NAMES.get(name, name): value for name, value in bound.arguments.items()}

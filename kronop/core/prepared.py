@@ -1,12 +1,12 @@
-"""Calls that were checked before: recognised by their signature, then launched with new addresses.
+"""Repeated calls: recognised by their signature, then launched with new addresses, unchecked.
 
-The first call with a signature is made the long way, through the arguments, where every check is.
-The second one too, and what it launched is kept as a function of the tensors' addresses. From then
-on a call with that signature allocates the result, writes the addresses into packed parameters
-and launches them. Whatever could be otherwise goes the long way again.
+The first call with a signature goes the long way, through the arguments, which check everything.
+So does the second one, and its launches are kept as a function of the tensors' addresses. Every
+later call with that signature only allocates the result, writes the addresses into the packed
+parameters and launches them. A call that might differ in any way goes the long way again.
 
-Slots (see `addressed`) are of the operands that are given, in their order (the last is the result,
-if it is given), then of the results that are made, then of the scratch memory.
+The slots (see `addressed`) are numbered in this order: the operands that the caller gives (the
+last one is the result, if it is given), the results made here, and the scratch memory.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from kronop.core.addressed import Product, Symbols, UnfitError
 from kronop.core.reach import Reach
 
 _MOST_CALLS = 512
-# Beyond these the checks cost little beside the work, and the memory of what is kept has a bound.
+# With more tensors the checks cost little beside the work. The limit also bounds the memory that
+# remembered calls hold.
 _MOST_TENSORS = 1 << 10
 _NUMBERS = (float, int)
 
@@ -37,17 +38,17 @@ Key = tuple[Any, ...]
 
 
 class Call:
-    """Everything that calls with one signature do.
+    """What every call with one signature does.
 
     Args:
-        tensors: those of a call that ran; not kept.
-        addresses: theirs.
-        beta: of that call.
-        products: what it ran.
-        device, framework: of X.
+        tensors: the tensors of a call that ran the long way; no reference to them is kept.
+        addresses: the tensors' addresses.
+        beta: the call's beta.
+        products: the launches of that call, in order.
+        device, framework: those of X.
 
     Attributes:
-        knobs: those under which it was learned.
+        knobs: the settings that were in force during that call.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class Call:
         self._make_scratch = None if device.is_host else signature.scratch_maker(framework)
         source, result = len(tensors) - 2, len(tensors) - 1
         self._count_change = changes.counter(tensors[result])
-        # Z may be anywhere where it is not read, or where it is the result itself.
+        # Z's memory may overlap the result's if Z is not read (beta is 0) or is the result itself.
         is_apart = bool(beta) and addresses[source] != addresses[result]
         apart = range(source + is_apart)
         self._read = tuple(_span(slot, tensors[slot]) for slot in apart if addresses[slot])
@@ -75,7 +76,8 @@ class Call:
         self._reach = Reach(tensors, [(slot, above) for slot, _, above in spans])
 
     def run(self, tensors: Sequence[Any], addresses: list[int]) -> Any:
-        """The result, or None where the checks have to decide: nothing has been written then."""
+        """The result; None, with nothing written to the caller's memory, if this call must go the
+        long way and be checked."""
         if not self._reach.holds(tensors):
             return None
         given = tensors[-1]
@@ -87,7 +89,7 @@ class Call:
         stream = 0 if self._is_host else stream_handle(None, self._framework, self._device)
         x = result = tensors[0]
         for product in self._products:
-            source, result = result, given  # What was made before lives until it has been read.
+            source, result = result, given  # `source` keeps this product's input allocated.
             if product.make is not None:
                 try:
                     result = product.make(x)
@@ -107,7 +109,7 @@ class Call:
     def _launch_with_scratch(
         self, product: Product, addresses: list[int], stream: int, x: Any
     ) -> bool:
-        """Whether there was memory in the framework's allocator, where it comes from there."""
+        """Launches the product; False if torch's allocator has no room for the scratch memory."""
         if self._is_host:
             borrowed = host.borrow(product.scratch_bytes)
             product.launch([*addresses, borrowed.pointer], stream)
@@ -122,12 +124,13 @@ class Call:
             memory = self._make_scratch(x, product.scratch_bytes)
         except (MemoryError, RuntimeError):
             return False
-        # Freed before its kernels have run: what gets it next follows them on their stream.
+        # `memory` is freed before the kernels have run. This is safe: the allocator hands it out
+        # again only for work that follows these kernels on the same stream.
         product.launch([*addresses, self._address(memory)], stream)
         return True
 
     def _may_overlap(self, addresses: Sequence[int]) -> bool:
-        """Whether the result that is given and an operand lie in each other's bounds."""
+        """Whether the bounds of the caller's result overlap those of an operand that is read."""
         slot, below, above = self._written
         low, high = addresses[slot] + below, addresses[slot] + above
         for slot, below, above in self._read:
@@ -138,14 +141,14 @@ class Call:
 
 
 def _span(slot: int, tensor: Any) -> tuple[int, int, int]:
-    """The slot, and bounds of the tensor's memory relative to its address."""
+    """The slot, and the bounds of the tensor's memory in bytes from its address."""
     item = view(tensor, "")
     low, high = span(item)
     return slot, low - item.pointer, high - item.pointer
 
 
 class Lesson:
-    """What is noted while a call is made the long way, for those that follow."""
+    """Records a call that goes the long way, so that later calls can repeat its launches."""
 
     def __init__(self, key: Key, beta: float, tensors: Sequence[Any], addresses: list[int]) -> None:
         self._key, self._beta, self._tensors, self._given = key, beta, tensors, addresses
@@ -155,10 +158,11 @@ class Lesson:
         self._place: tuple[Device, str] | None = None
 
     def add(self, arguments: Arguments, slots: Mapping[str, int]) -> None:
-        """Notes arguments that ran. X is the first tensor, or what the arguments before made.
+        """Records arguments that ran. Their X is the first tensor, or the result of the previous
+        arguments that were added.
 
         Args:
-            slots: of the operands besides X and Y.
+            slots: the slots of the operands other than X and Y, by name.
         """
         if self._products is None:
             return
@@ -183,7 +187,7 @@ class Lesson:
         return Product(arguments, Symbols(places, self._addresses, arguments.device), make)
 
     def end(self) -> None:
-        """Remembers what was noted, or that calls with this signature go the long way."""
+        """Stores the recorded call, or None if calls with this signature must go the long way."""
         if len(_calls) >= _MOST_CALLS:
             _calls.clear()
         _calls[self._key] = (
@@ -193,22 +197,22 @@ class Lesson:
         )
 
 
-# By signature; None for those that have to go the long way. Dictionaries need no lock for this:
-# at worst two threads learn the same, or one forgets what another has just learned.
+# Calls by signature; None for calls that must always go the long way. No lock is needed: at worst
+# two threads learn the same call, or one thread clears what another has just stored.
 _calls: dict[Key, Call | None] = {}
 _seen: dict[Key, None] = {}
 _age = 0
 
 
 def forget() -> None:
-    """Drops everything that was learned."""
+    """Drops all remembered calls."""
     outdate()
     _calls.clear()
     _seen.clear()
 
 
 def outdate() -> None:
-    """What others have kept of what was learned is not to be used any more."""
+    """Changes `surroundings`, so that callers drop remembered calls they hold themselves."""
     global _age
     _age += 1
 
@@ -216,13 +220,14 @@ def outdate() -> None:
 def repeat(
     form: object, alpha: Any, beta: Any, tensors: Sequence[Any]
 ) -> tuple[Any, Lesson | None]:
-    """(the result, None), or (None, where to note the call that is now made the long way, if it is
-    to be noted). Nothing is written in the second case.
+    """(the result, None) if the call was repeated; else (None, lesson), with nothing written.
+
+    The caller then makes the call the long way and records it in the lesson, if there is one.
 
     Args:
-        form: which function it is, and what else it was given that is no tensor.
+        form: identifies the function and its arguments other than tensors and these scalars.
         alpha, beta: scalars.
-        tensors: X, other inputs, Z and the result, None for those that are not given.
+        tensors: X, other inputs, Z and the result; None for each tensor that is not given.
     """
     known = recognise(form, alpha, beta, tensors)
     if known is None:
@@ -235,14 +240,14 @@ def repeat(
 
 
 def find(form: object, alpha: Any, beta: Any, tensors: Sequence[Any]) -> Call | None:
-    """What repeats such a call, if it was learned: see `repeat`."""
+    """The remembered call for these arguments, or None; the arguments are those of `repeat`."""
     known = recognise(form, alpha, beta, tensors)
     call = None if known is None else _calls.get(known[0])
     return call if call is not None and call.knobs is knobs.current() else None
 
 
 def surroundings() -> tuple[Any, ...]:
-    """What decides a call besides its arguments."""
+    """All process-wide state that, besides the arguments, decides what a call does."""
     return (
         knobs.current(),
         host.host_threads("torch"),
@@ -253,7 +258,10 @@ def surroundings() -> tuple[Any, ...]:
 
 
 def _lesson(key: Key, beta: float, tensors: Sequence[Any], addresses: list[int]) -> Lesson | None:
-    """From the second call on: what is called once is not worth learning."""
+    """A lesson from the second call with a signature on; None for the first.
+
+    Recording a call costs time and memory, which a signature that is used once never repays.
+    """
     if len(tensors) > _MOST_TENSORS or knobs.current().debug:
         return None
     if _calls.get(key, False) is None:
@@ -269,8 +277,12 @@ def _lesson(key: Key, beta: float, tensors: Sequence[Any], addresses: list[int])
 def recognise(
     form: object, alpha: Any, beta: Any, tensors: Sequence[Any]
 ) -> tuple[Key, list[int]] | None:
-    """(what calls are told apart by, the tensors' addresses); None for odd ones. See `repeat`."""
-    # Equal scalars must mean the same: no bool is among them, and no zero has a sign.
+    """(the call's signature, the tensors' addresses); None if the call must go the long way.
+
+    The arguments are those of `repeat`.
+    """
+    # Scalars in the key that compare equal must have the same effect: True == 1 and -0.0 == 0.0,
+    # so bools and negative zeros are refused.
     if (
         type(alpha) not in _NUMBERS
         or type(beta) not in _NUMBERS

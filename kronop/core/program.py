@@ -1,11 +1,11 @@
-"""Several products and gradients over common memory, made before: launched from addresses alone.
+"""Repeated sequences of products and gradients over common memory, launched by addresses alone.
 
-What `prepared` does for a call, for a sequence of them that gives several results and has memory
-of its own in between: the backward of a product is one. The sequence is made the long way the
-first two times; what was launched the second time is kept as a function of the addresses of the
-tensors that it was given, of its results, and of one piece of scratch memory for everything else.
+`prepared` repeats one call. This module repeats a sequence of calls that has several results and
+intermediate tensors; the backward of a product is one. The sequence goes the long way the first
+two times. The launches of the second time are kept as a function of the addresses of the given
+tensors, of the results, and of one piece of scratch memory for all intermediate tensors.
 
-The slots are those of the tensors given, then of the results, then that of the scratch memory.
+The slots are numbered in this order: the given tensors, the results, the scratch memory.
 """
 
 from __future__ import annotations
@@ -37,16 +37,18 @@ __all__ = [
 ]
 
 _MOST_PROGRAMS, _MOST_CALLS = 256, 64
-# What kernels take their scratch memory to be aligned to, on every target.
+# The alignment in bytes that kernels of every target assume of their scratch memory.
 _ALIGNMENT = 64
 
-# From a tensor on the same device, a new one; for scratch memory: of so many bytes.
+# A Maker allocates a result on the device of the tensor it is given. A ScratchMaker does the same
+# for scratch memory, of a number of bytes.
 Maker = signature.Maker
 ScratchMaker = Callable[[Any, int], Any]
 
 
 class _Regions(Symbols):
-    """Memory by its addresses: pieces of it belong to a slot each, at an offset."""
+    """Symbolic addresses looked up by real address: each piece of memory lies at an offset in a
+    slot."""
 
     def __init__(self, device: Device, scratch: int) -> None:
         super().__init__({}, [], device)
@@ -60,11 +62,18 @@ class _Regions(Symbols):
 
     @property
     def scratch_bytes(self) -> int:
-        """Of all pieces, and of the kernels' own, which take turns."""
+        """Bytes of all intermediate tensors, plus the largest workspace of a kernel.
+
+        The kernels run one after another, so they share one workspace.
+        """
         return self._taken + self._most
 
     def add(self, slot: int, low: int, high: int, pointer: int) -> None:
-        """The memory low .. high belongs to a tensor at `pointer`; no two pieces may overlap."""
+        """Registers the memory low .. high of a tensor at `pointer`.
+
+        Raises:
+            UnfitError: it overlaps the memory of a tensor at another address.
+        """
         for start, stop, _, other in self._pieces:
             if low < stop and start < high and other != pointer:
                 raise UnfitError
@@ -72,7 +81,8 @@ class _Regions(Symbols):
         self._pieces.append((low, high, symbol(slot, self._lows[slot]) - pointer, pointer))
 
     def add_scratch(self, low: int, high: int) -> None:
-        """The memory low .. high is to be a part of the scratch memory."""
+        """Registers the memory low .. high of an intermediate tensor, to lie in the scratch memory
+        from now on."""
         self._pieces.append((low, high, symbol(self._scratch, 0) + self._taken - low, low))
         self._taken -= (low - high) // _ALIGNMENT * _ALIGNMENT
 
@@ -88,17 +98,17 @@ class _Regions(Symbols):
 
 
 class Program:
-    """What was launched, over addresses.
+    """The launches of a sequence, over addresses.
 
     Args:
-        products: in their order.
-        makers: of the results.
-        make_scratch: of the scratch memory; None where there is none.
-        reach: of the tensors given.
-        device, framework: of the tensors.
+        products: the launches, in order.
+        makers: for each result, the function that allocates it.
+        make_scratch: allocates the scratch memory; None if none is needed.
+        reach: how far the given tensors reach into their storages.
+        device, framework: those of the tensors.
 
     Attributes:
-        knobs: those under which it was made.
+        knobs: the settings that were in force when the sequence was recorded.
     """
 
     def __init__(
@@ -118,11 +128,11 @@ class Program:
         self._address = signature.addresser(framework)
 
     def run(self, tensors: Sequence[Any], addresses: list[int]) -> list[Any] | None:
-        """The results, or None where the checks have to decide: nothing was launched then.
+        """The results; None, with nothing launched, if the sequence must go the long way.
 
         Args:
-            tensors: those given.
-            addresses: theirs; taken over.
+            tensors: the given tensors.
+            addresses: their addresses; this list is extended here.
         """
         if not self._reach.holds(tensors):
             return None
@@ -139,19 +149,20 @@ class Program:
             addresses.append(address)
         stream = 0 if self._is_host else stream_handle(None, self._framework, self._device)
         self._launch(addresses, stream)
-        # The scratch memory goes back to its framework, whose own order on the stream it has.
+        # The scratch memory is freed here, before the kernels have run. This is safe: the framework
+        # hands it out again only for work that follows on the same stream.
         return made[: self._results]
 
 
 class Recording:
-    """What is noted while a sequence is made the long way, for those that follow."""
+    """Records the calls of a sequence that goes the long way, so that it can be repeated."""
 
     def __init__(self, key: Key, tensors: Sequence[Any], addresses: Sequence[int]) -> None:
         self._key, self._tensors, self._addresses = key, tensors, addresses
         self._calls: list[Arguments] = []
 
     def add(self, arguments: Arguments) -> None:
-        """Notes arguments that ran."""
+        """Records arguments that ran."""
         self._calls.append(arguments)
 
     def end(
@@ -160,13 +171,13 @@ class Recording:
         scratch: Sequence[Any],
         make_scratch: ScratchMaker,
     ) -> None:
-        """Remembers what was noted, or that such sequences go the long way.
+        """Stores the recorded sequence, or None if such sequences must go the long way.
 
         Args:
-            results: the tensors that were made, with what makes them; these have an address that
-                is a multiple of 64.
-            scratch: the tensors that were made for what is in between.
-            make_scratch: makes memory for these, of so many bytes.
+            results: the tensors that were made, each with the function that makes one like it at
+                an address that is a multiple of 64.
+            scratch: the intermediate tensors that were made.
+            make_scratch: allocates memory for them, given a number of bytes.
         """
         try:
             found = self._program(results, scratch, make_scratch)
@@ -202,20 +213,24 @@ class Recording:
         return Program(products, makers, maker, reach, first.device, first.framework)
 
 
-# By signature; None for those that have to go the long way. See `prepared` for threads.
+# Programs by signature; None for sequences that must always go the long way. No lock is needed,
+# for the reason given in `prepared`.
 _programs: dict[Key, Program | None] = {}
 _seen: dict[Key, None] = {}
 
 
 def forget() -> None:
-    """Drops everything that was learned."""
+    """Drops all remembered programs, and makes callers of `surroundings` drop theirs."""
     prepared.outdate()
     _programs.clear()
     _seen.clear()
 
 
 def find(form: object, alpha: Any, tensors: Sequence[Any]) -> Program | None:
-    """What repeats such a sequence, if it was learned and all tensors are apart: see `repeat`."""
+    """The remembered program for this sequence, or None; arguments as of `repeat`.
+
+    None also if two of the tensors have the same address.
+    """
     known = _recognise(form, alpha, tensors)
     if known is None or len(set(known[1])) < len(tensors):
         return None
@@ -229,20 +244,22 @@ def _recognise(form: object, alpha: Any, tensors: Sequence[Any]) -> tuple[Key, l
         return None
     key, addresses = known
     del addresses[-2:]
-    # Tensors that are one are told apart from those that are not.
+    # The key records which tensors share an address: a program that was recorded with one tensor
+    # in two places must not be used for two tensors, nor the reverse.
     return (*key, *map(addresses.index, addresses)), addresses
 
 
 def repeat(
     form: object, alpha: Any, tensors: Sequence[Any]
 ) -> tuple[list[Any] | None, Recording | None]:
-    """(the results, None), or (None, where to note the sequence that is now made the long way, if
-    it is to be noted). Nothing is written in the second case.
+    """(the results, None) if the sequence was repeated; else (None, recording), nothing written.
+
+    The caller then runs the sequence the long way and records it, if there is a recording.
 
     Args:
-        form: which sequence it is, and what else decides it.
+        form: identifies the sequence and its arguments other than tensors and alpha.
         alpha: its scalar.
-        tensors: those that are given; the first one leads.
+        tensors: the given tensors; results and scratch memory are made on the first one's device.
     """
     known = _recognise(form, alpha, tensors)
     if known is None:

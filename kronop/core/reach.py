@@ -1,5 +1,7 @@
-"""Whether the memory of torch's tensors is still there: storages shrink under tensors, whose shapes
-and strides say nothing of it."""
+"""Whether the memory of torch tensors is still there.
+
+A storage may be shrunk (`untyped_storage().resize_`) while a tensor's shape and strides stay.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,11 @@ from typing import Any
 
 
 class Reach:
-    """How far the torch tensors of a call reach into their storages.
+    """How far into its storage each torch tensor of a call reaches.
 
     Args:
-        tensors: those of a call that ran; not kept.
-        ends: (place in `tensors`, bytes from the tensor's address to the end of its memory).
+        tensors: the tensors of a call that ran; no reference to them is kept.
+        ends: (index in `tensors`, bytes from the tensor's address to the end of its memory).
     """
 
     def __init__(self, tensors: Sequence[Any], ends: Iterable[tuple[int, int]]) -> None:
@@ -23,7 +25,7 @@ class Reach:
         )
 
     def holds(self, tensors: Sequence[Any]) -> bool:
-        """Whether the storages of tensors like those reach as far."""
+        """Whether the storages of these tensors, of the same shapes, are large enough."""
         for place, above, size in self._ends:
             tensor = tensors[place]
             if len(tensor.untyped_storage()) < tensor.storage_offset() * size + above:

@@ -1,8 +1,8 @@
-"""Plans that are made once: a new process reads from compiled_cache.db what an earlier one planned.
+"""Remembered plans: a new process reads from compiled_cache.db the plan an earlier process made.
 
-A plan is kept under a digest of the planner's own source, of the description, the target and the
-size that it is for. So another kronop, or one that was edited, never sees it. What is read is text
-that is checked; where anything is odd, the plan is made anew.
+A plan is stored under a digest of the planner's source, the description, the target and the size.
+Another version of kronop, or an edited one, therefore never finds it. The stored plan is text that
+is checked when it is read; a text that fails any check is ignored and the plan is made anew.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ from kronop.target import Target
 from kronop.version import IMPORTED_AT, __version__
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-# Rooms that no planner may import (tests/unit/test_rooms.py): an edit there changes no plan.
+# Folders that no planner may import (tests/unit/test_rooms.py enforces it): an edit there changes
+# no plan, so their files are not part of the planner's digest.
 _OTHER_ROOMS = frozenset({"args", "bench", "commands", "compiler", "torch", "__pycache__"})
 
 
 def plan(
     description: Any, emitter: Emitter[Any, Any], target: Target, size: Size | None = None
 ) -> Plan:
-    """The emitter's plan for problems of about that size; None for large ones.
+    """The emitter's plan for problems of about `size`; a `size` of None means large problems.
 
     Raises:
         DescriptionError: the emitter does not support the description.
@@ -47,19 +48,20 @@ def plan(
 def candidate(
     description: Any, emitter: Emitter[Any, Any], target: Target, size: Size | None, place: int
 ) -> Plan | None:
-    """The emitter's candidate number `place`, from 0; None where it has not so many.
+    """The emitter's candidate plan at `place`, counted from 0; None if it has fewer candidates.
 
     Raises:
         DescriptionError: the emitter does not support the description.
     """
     source = _planner(type(emitter))
-    # Descriptions are frozen values all the way down: their text is all there is to them.
+    # Descriptions consist of frozen values only, so their repr identifies them completely.
     of = (repr(description), repr(target), () if size is None else repr(size), place)
     key = digest("kronop plan", SCHEMA, __version__, source, *of) if source else ""
     found = _read(key, description, target) if source else None
     if found is None:
         found = _made(description, emitter, target, size, place)
-        # Modules are imported when they are first needed: they may be newer than what was digested.
+        # Planning may have imported modules that were edited after the digest was taken. The plan
+        # would then be stored under the digest of a source that did not make it.
         if found is not None and source and _stamp(_PACKAGE) == _first_stamp():
             compiler.default_cache().keep_plan(key, to_text(found, description.epilogue))
     return found
@@ -87,11 +89,14 @@ def _read(key: str, description: Any, target: Target) -> Plan | None:
 
 @functools.cache
 def _planner(emitter: type) -> str:
-    """A digest of the source of all that plans; empty where it can't be told which source runs."""
+    """A digest of the source of all planning code; empty if a file may have changed since import.
+
+    The source on disk may then differ from the code in memory, and no plan is read or stored.
+    """
     own = _planner_of_kronop()
     if not own or emitter.__module__.partition(".")[0] == __name__.partition(".")[0]:
         return own
-    # A family from elsewhere: what is in its emitter's folder plans as well.
+    # A family outside this package: the modules in its emitter's folder take part in planning.
     folder = os.path.dirname(os.path.abspath(sys.modules[emitter.__module__].__file__ or ""))
     return digest("planner", own, _contents(folder)) if _stamp(folder) else ""
 
@@ -118,13 +123,13 @@ def _first_stamp() -> str | None:
 
 
 def _stamp(folder: str) -> str | None:
-    """A digest of names, sizes and times of the planner's files; None where one has changed since
-    it was imported, or can't be found."""
+    """A digest of the names, sizes and times of the planner's files; None if one of them was
+    changed after kronop was imported, or can't be found."""
     stamps = []
     try:
         for file in _files(folder):
             found = file.stat()
-            # Who restores a time of modification can't restore that of the change.
+            # Tools that restore the modification time of an edited file can't set its ctime.
             if max(found.st_mtime_ns, found.st_ctime_ns) >= IMPORTED_AT:
                 return None
             stamps.append(
@@ -147,7 +152,7 @@ def _contents(folder: str) -> str:
 
 
 def _files(folder: str) -> Iterator[os.DirEntry[str]]:
-    """All Python files there, but those of rooms of kronop that do not plan."""
+    """All Python files below the folder, without those of the folders in `_OTHER_ROOMS`."""
     pending = [folder]
     while pending:
         folder = pending.pop()

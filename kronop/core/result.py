@@ -1,4 +1,4 @@
-"""The result of arguments while plans are compared: kept, poisoned, and held against another's."""
+"""The result Y while candidate plans are measured: saved, poisoned before each, and compared."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from kronop.args.base import Arguments
 from kronop.args.frameworks import view
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 
-# Bits of the mantissa, the hidden one included, of what products are rounded to.
+# Bits of the significand, with the implicit one, of the types that products are rounded to.
 _MANTISSA = {"float64": 53, "float32": 24, "tfloat32": 11, "float16": 11, "bfloat16": 8}
 _MOST_DIFFERENCE = 0.1
 
 
 class Result:
-    """Y of some arguments, through the array library that made it (NumPy, CuPy or torch)."""
+    """The Y of some arguments, handled by the library that made it (NumPy, CuPy or torch)."""
 
     def __init__(self, arguments: Arguments) -> None:
         what = arguments.operation.description
@@ -30,10 +30,11 @@ class Result:
         self._expected: Any = None
 
     def judge(self, run: Callable[[], None]) -> str:
-        """Why what `run` computes is not what the first run computed; empty where it is.
+        """Compares the result of `run` with that of the first run: empty if they agree, else a
+        sentence that says how far they differ.
 
         Raises:
-            ArgumentError: the first result is not finite.
+            ArgumentError: the result of the first run is not finite.
         """
         if self._accumulates:
             self.restore()
@@ -53,13 +54,13 @@ class Result:
                 )
             return ""
         distance = self._distance(self._expected)
-        # Written so that NaN is a difference.
+        # Written as `<=` so that a NaN distance counts as a difference.
         if distance <= self._tolerance:
             return ""
         return f"its result is {distance:.2g} away from the first one's"
 
     def restore(self) -> None:
-        """Y as it was when this was built."""
+        """Gives Y the values that it had when this object was made."""
         self._Y[...] = self._before
 
     def _copied(self) -> Any:
@@ -69,7 +70,7 @@ class Result:
         self._Y[...] = 77 if self._is_integer else float("nan")
 
     def _distance(self, expected: Any) -> float:
-        """Norm of Y less `expected`, over the norm of that; for integers, whether they differ."""
+        """|Y - expected| / |expected| in the 2-norm; for integers, 1 if any element differs."""
         if self._is_integer:
             return float(bool((expected != self._Y).any()))
         size = _norm(expected)
@@ -78,7 +79,8 @@ class Result:
 
 
 def _norm(values: Any) -> float:
-    """Scaled by the largest magnitude, so that float16 does not overflow."""
+    """The 2-norm, computed on values scaled by their largest magnitude so that no square
+    overflows."""
     if hasattr(values, "copy"):
         wide = values.astype(np.promote_types(values.dtype, np.float32))
     else:
@@ -93,7 +95,7 @@ def result_of(arguments: Arguments) -> Result:
     """The result of `arguments`.
 
     Raises:
-        ElementTypeError: Y is of no array library that can copy and compare.
+        ElementTypeError: Y is not an array of NumPy or CuPy or a tensor of torch.
     """
     framework = view(arguments.Y, "Y").framework
     if framework not in ("numpy", "torch", "cupy"):

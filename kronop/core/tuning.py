@@ -1,6 +1,6 @@
-"""Tuning: the planner's best candidates, measured on the device in hand; the fastest is kept.
+"""Tuning: the planner's best candidates are measured on this machine; the fastest is kept.
 
-(`kronop.tune` is the function; a module of that name would stand in its way.)
+The module is not called `tune`, because that name in the package is the function `kronop.tune`.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from kronop.emit.render import render
 from kronop.errors import ArgumentError, ElementTypeError, KronopError, mismatch
 
 _ROUNDS = 5
-# A measurement takes about so long, in as many runs as that needs.
+# One measurement lasts about this long: the number of runs in it is chosen accordingly.
 _MEASURE_SECONDS = 2e-3
 _MOST_RUNS = 200
-# Host time of a launch at most, and how long the GPU spins at most meanwhile.
+# Upper bounds: host time of one launch, and how long the GPU spins while launches are queued.
 _LAUNCH_SECONDS, _MOST_LEAD_SECONDS = 10e-6, 5e-3
 _CYCLES_PER_SECOND = 2e9
 _BAR = 24
@@ -45,21 +45,22 @@ def tune(
 ) -> TuningReport:
     """Measures the planner's best candidates on `arguments` and keeps the fastest.
 
-    It is kept in compiled_cache.db for this description, this device and driver, and the bucket of
-    their size, which for rows is the power of two below: equal operations use it from their next
-    arguments on, also in later processes. `arguments` themselves are bound to it, and Y is left as
-    it was.
+    The fastest is stored in compiled_cache.db for this description, this device and driver, and the
+    bucket of the arguments' size (for rows, the power of two at or below them). Equal operations
+    use it for all arguments made later, also in later processes. `arguments` themselves are bound
+    to it at once, and Y keeps its values.
 
     Args:
         operation: what to tune.
-        arguments: of that operation, with typical values; a candidate whose result differs from
-            that of the planner's choice is skipped.
-        candidates: how many to measure at most; at least 1.
+        arguments: arguments of that operation, with typical values. A candidate whose result
+            differs from that of the planner's choice is skipped.
+        candidates: the largest number of candidates to measure; at least 1.
         progress: draw a bar on standard error.
 
     Raises:
-        ArgumentError: no rows, fewer than 1 candidate, or a result that is not finite.
-        ElementTypeError: not an operation and its arguments.
+        ArgumentError: the arguments have no rows, `candidates` is below 1, or the result is not
+            finite.
+        ElementTypeError: `operation` is no operation, or `arguments` are not its arguments.
         CompileError, DeviceError: the planner's own choice does not compile or run.
     """
     _check(operation, arguments, candidates)
@@ -102,7 +103,7 @@ def tune(
 
 
 def _typical(times: Sequence[float], plan: Plan) -> float:
-    """The least on a CPU, where others take slices of some rounds; the median on a GPU."""
+    """The minimum on a CPU, where other processes slow some rounds down; the median on a GPU."""
     return min(times) if plan.target.backend == "x86" else statistics.median(times)
 
 
@@ -137,7 +138,7 @@ def _check(operation: object, arguments: object, candidates: object) -> None:
 
 
 def _distinct(plans: Sequence[Plan]) -> dict[int, Plan]:
-    """Plans by their place, without those that are equal to an earlier one."""
+    """The plans by their place, without plans that are equal to an earlier one."""
     found: dict[str, int] = {}
     for place, plan in enumerate(plans):
         found.setdefault(winners.fingerprint(plan), place)
@@ -147,7 +148,8 @@ def _distinct(plans: Sequence[Plan]) -> dict[int, Plan]:
 def _compile_all(plans: dict[int, Plan], bar: _Bar) -> dict[int, tuple[Binary, ...] | KronopError]:
     """The binaries of each plan, or why there are none.
 
-    Threads do: g++ is a process of its own, and NVRTC works outside of the interpreter's lock.
+    Threads suffice for parallel compilation: g++ is a process of its own, and NVRTC runs without
+    the interpreter's lock.
     """
     done = 0
 
@@ -172,7 +174,7 @@ def _measure_all(
     result: Result,
     bar: _Bar,
 ) -> tuple[dict[int, list[float]], dict[int, str]]:
-    """Milliseconds in each round of what can be measured, and why the others can't."""
+    """By place: the milliseconds of each round, and for skipped candidates the reason."""
     runs: dict[int, int] = {}
     reasons: dict[int, str] = {}
     for done, (place, plan) in enumerate(plans.items()):
@@ -194,7 +196,7 @@ def _measure_all(
     for turn in range(_ROUNDS):
         for done, (place, count) in enumerate(runs.items()):
             bar.show("measuring", turn * len(runs) + done + 1, _ROUNDS * len(runs))
-            # Bound for this turn alone: scratch memory of all candidates at once may be too much.
+            # Bound anew in every round: the scratch memory of all candidates may not fit at once.
             twin, served = _ready(operation, arguments, plans[place])
             times[place].append(_seconds(twin, served, count) * 1e3)
     return times, reasons
@@ -223,7 +225,7 @@ def _count(seconds: float) -> int:
 
 
 def _seconds(twin: Arguments, served: Served[Any], count: int) -> float:
-    """Mean seconds of `count` runs after one that warms up: on a GPU, between two events."""
+    """Mean seconds of `count` runs after one warm-up run; measured by CUDA events on a GPU."""
     twin.run(served.kernels, None, served)
     if twin.device.is_host:
         begin = time.perf_counter()
@@ -248,7 +250,8 @@ def _seconds(twin: Arguments, served: Served[Any], count: int) -> float:
 
 
 def _lead(index: int, seconds: float) -> None:
-    """Lets the GPU spin where torch is there, so that launches are queued before they are timed."""
+    """If torch is imported, keeps the GPU busy while launches are queued, so that the events time
+    the kernels and not the host's launches."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
         with torch.cuda.device(index):
@@ -257,7 +260,7 @@ def _lead(index: int, seconds: float) -> None:
 
 @contextmanager
 def _kept(arguments: Arguments) -> Iterator[Result]:
-    """Y's values come back when the block ends."""
+    """The result of the arguments; when the block ends, Y gets its old values back."""
     result = result_of(arguments)
     try:
         yield result
@@ -266,7 +269,7 @@ def _kept(arguments: Arguments) -> Iterator[Result]:
 
 
 class _Bar:
-    """A line on standard error that is drawn again and again; nothing where that is no terminal."""
+    """A progress line on standard error; nothing is drawn if that is not a terminal."""
 
     def __init__(self, shown: bool) -> None:
         self._shown = shown and sys.stderr.isatty()

@@ -1,4 +1,4 @@
-"""What came of tuning: the candidates with their times, and which of them is kept."""
+"""The report of a tuning run: the candidates with their times, and which of them is kept."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Any
 from kronop.frozen import dataclass
 from kronop.size import Size
 
-# A smaller gain is as likely noise: the planner's choice stays.
+# A smaller relative gain may be noise: the planner's choice is kept then.
 _LEAST_GAIN = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of a candidate.
+    """The measurement of one candidate, or why it was skipped.
 
     Attributes:
         place: its rank by the planner's cost model, from 0.
         name: what its steps do.
-        milliseconds: time of a run: the median of rounds on a GPU, their least on a CPU; None where
-            it was skipped.
-        reason: why it was skipped; empty where it was not.
+        milliseconds: time of one run: over the rounds, the median on a GPU and the minimum on a
+            CPU; None if the candidate was skipped.
+        reason: why it was skipped; empty if it was measured.
     """
 
     place: int
@@ -34,11 +34,11 @@ class TuningReport:
     """The candidates with their times.
 
     Attributes:
-        operation: its name.
-        device: what it was measured on.
-        size: of the arguments: rows in all (M times the batch).
-        bucket: the winner serves sizes of that bucket: from so many rows to one less than twice as
-            many.
+        operation: the operation's repr.
+        device: the name of the device that was measured.
+        size: the size of the arguments: rows in all (M times the batch).
+        bucket: the winner serves all sizes in the bucket of this size: from this many rows to one
+            less than twice as many.
         outcomes: one per candidate, in the planner's order; the first is the untuned choice.
     """
 
@@ -50,12 +50,12 @@ class TuningReport:
 
     @property
     def rows(self) -> Any:
-        """The size, where that is rows."""
+        """The size, under the name that fits operations whose size is a number of rows."""
         return self.size
 
     @property
     def ranked(self) -> tuple[Outcome, ...]:
-        """Those that were measured, the fastest first."""
+        """The measured candidates, the fastest first."""
         measured = [item for item in self.outcomes if item.milliseconds is not None]
         return tuple(sorted(measured, key=milliseconds_of))
 
@@ -65,17 +65,18 @@ class TuningReport:
 
     @property
     def kept(self) -> Outcome:
-        """What runs from now on: the best, unless it gains too little to be told from noise."""
+        """The candidate that runs from now on: the best, unless its gain may be noise."""
         return self.best if self.gain >= _LEAST_GAIN else self.outcomes[0]
 
     @property
     def untuned_rank(self) -> int:
-        """Place of the planner's choice among the times, from 1."""
+        """The rank of the planner's choice by measured time, from 1."""
         return 1 + self.ranked.index(self.outcomes[0])
 
     @property
     def gain(self) -> float:
-        """Time of the planner's choice over the best, less 1: 0.1 where tuning gained 10 %."""
+        """Time of the planner's choice divided by that of the best, less 1: 0.1 for a gain of
+        10 %."""
         return milliseconds_of(self.outcomes[0]) / milliseconds_of(self.best) - 1
 
     def __str__(self) -> str:

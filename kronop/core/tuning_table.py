@@ -1,8 +1,8 @@
-"""What tuning found as a table in JSON, for other machines that have the same device.
+"""Tuning results as a table in JSON, for other machines that have the same device.
 
-An entry holds what a winner was found for, its place among the planner's candidates, and digests.
-It is text to compare with and never to run: like a winner that was found here it is believed only
-where the planner's candidate at that place has the digest of its sources.
+An entry holds what was tuned, the winner's place among the planner's candidates, and digests. No
+part of it is ever run: like a winner found on this machine, it is believed only if the planner's
+candidate at that place has the entry's digest of sources.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _KIND = "kronop tuning table"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """How many entries were taken: for the devices of this machine, and for others."""
+    """How many entries were imported: for the devices of this machine, and for other devices."""
 
     here: int
     elsewhere: int
 
 
 def export_table() -> str:
-    """Everything that tuning found and compiled_cache.db keeps."""
+    """All tuning results in compiled_cache.db, as JSON."""
     entries = [
         {**dataclasses.asdict(item), "checksum": item.checksum}
         for item in compiler.default_cache().winners()
@@ -43,12 +43,13 @@ def export_table() -> str:
 
 
 def import_table(text: str) -> Imported:
-    """Keeps the entries of an exported table; they take the place of what was found here before.
+    """Stores the entries of an exported table; they replace what was found here for the same key.
 
-    An entry that was measured on a GPU of this machine's model is for this machine's driver.
+    An entry for the same GPU model as this machine's is stored for this machine's driver version.
 
     Raises:
-        ArgumentError: no such table, one of another version, or a damaged entry; none is kept then.
+        ArgumentError: the text is not such a table, is from another version of kronop, or has a
+            damaged entry. Nothing is stored then.
     """
     found = [_checked(index, entry) for index, entry in enumerate(_entries(text))]
     own = [_adopted(item) for item in found]
@@ -91,7 +92,7 @@ def _refused(got: str, hint: str) -> ArgumentError:
 
 
 def _adopted(found: Winner) -> Winner | None:
-    """The entry for a device of this machine; None where it has none of that model."""
+    """The entry rewritten for this machine's device; None if that is of another model."""
     target = Target.parse(found.target)
     if target.backend == "cuda" and not compiler.cuda_devices():
         return None

@@ -1,8 +1,8 @@
-"""What tuning found: which of the planner's candidates is fastest, by description, size and device.
+"""Tuning results: which of the planner's candidates is fastest, by description, size and device.
 
-A winner is kept as its place among the candidates and a digest of its sources. It is planned anew
-when it is wanted, and believed only if the digest is the same: after an upgrade of the planner or
-of a header it is a miss, and the planner's own choice runs.
+A winner is stored as its place among the candidates and a digest of its sources. To use it, the
+candidate at that place is planned anew and its digest compared. After a change of the planner or of
+a header the digests differ, and the planner's own choice runs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _DRIVER = ", driver "
 
 
 class _Process:
-    """Winners that this process found, for folders that keep none; how often it found any."""
+    """Winners found by this process, for cache folders that can't be written, and their count."""
 
     def __init__(self) -> None:
         self.found: dict[tuple[Path, str], Winner] = {}
@@ -39,21 +39,24 @@ _process = _Process()
 
 
 def generation() -> int:
-    """A number that changes when this process finds a winner: what was recalled before is old."""
+    """A number that changes whenever this process stores a winner.
+
+    Callers that keep a recalled plan compare it, and recall again when it has changed.
+    """
     return _process.generation
 
 
 def model(device: str) -> str:
-    """What of a device's text stays when its driver changes."""
+    """The device's name without the version of its driver."""
     return device.partition(_DRIVER)[0]
 
 
 @functools.cache
 def machine(target: Target, index: int) -> str:
-    """Name of the device in hand, and what else of it decides times: the driver's version.
+    """The name of this machine's device; for a GPU with the driver's version, which affects times.
 
     Raises:
-        DeviceError: a CUDA target, and there is no GPU `index`.
+        DeviceError: the target is a CUDA target and there is no GPU `index`.
     """
     if target.backend == "cuda":
         from kronop.args.device import check, cuda_driver
@@ -73,8 +76,8 @@ def machine(target: Target, index: int) -> str:
 def recall(
     description: Any, emitter: Emitter[Any, Any], target: Target, size: Size, index: int | None
 ) -> Plan:
-    """The plan to run: the winner of the size's bucket on GPU `index` (or the CPU), else the
-    planner's for the bucket; without a machine (None) no winner."""
+    """The plan to run: the winner for the size's bucket on GPU `index` (or the CPU), else the
+    planner's choice for the bucket. An `index` of None means no device, and so no winner."""
     few = size.bucket()
     if index is None:
         return remembered.plan(description, emitter, target, few)
@@ -98,13 +101,13 @@ def remember(
     milliseconds: float,
     untuned: float,
 ) -> None:
-    """Keep candidate `place` as the winner of the size's bucket on that device.
+    """Stores candidate `place` as the winner for the size's bucket on GPU `index` or the CPU.
 
     Args:
-        milliseconds: what a run of it took.
-        untuned: what one of the planner's own choice took.
+        milliseconds: time of one run of this candidate.
+        untuned: milliseconds of one run of the planner's own choice.
     """
-    # Descriptions are frozen values all the way down: their text is all there is to them.
+    # Descriptions consist of frozen values only, so their repr identifies them completely.
     of = (repr(description), plan.target.name, machine(plan.target, index))
     few = size.bucket()
     keep(
@@ -125,13 +128,13 @@ def remember(
 
 
 def on_device(winner: Winner, device: str) -> Winner:
-    """The same winner for another device, or another driver of it."""
+    """The same winner for another device, or for the same device with another driver."""
     key = key_of(winner.description, winner.target, device, winner.size)
     return dataclasses.replace(winner, key=key, device=device)
 
 
 def keep(winner: Winner) -> None:
-    """Put it in place of what was found before for its key."""
+    """Stores a winner in place of any earlier one with its key."""
     cache = compiler.default_cache()
     cache.crown(winner)
     _process.found[cache.path, winner.key] = winner
@@ -139,7 +142,7 @@ def keep(winner: Winner) -> None:
 
 
 def fingerprint(plan: Plan) -> str:
-    """Digest of all that decides what the plan's kernels and launches do."""
+    """A digest of everything that decides what the plan's kernels and launches do."""
     parts = [
         (source.text, header_digests(source), repr(step.design))
         for source, step in zip(render(plan), plan.steps, strict=True)
@@ -148,6 +151,6 @@ def fingerprint(plan: Plan) -> str:
 
 
 def key_of(description: str, target: str, device: str, size: str) -> str:
-    """The key of a description's text, a target's name, a device, and a bucket of sizes in
-    words."""
+    """The key of a winner: a digest of the description's repr, the target's name, the device's
+    name, and the bucket as `Size.told` words it."""
     return digest("kronop winner", SCHEMA, __version__, description, target, device, size)

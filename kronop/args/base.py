@@ -30,12 +30,12 @@ class KernelLike(Protocol):
     """A loaded kernel."""
 
     def bind(self, launch: Launch, device: int) -> Launcher:
-        """A call that launches on the CUstream it is given (ignored on the host)."""
+        """A function that launches on the CUstream it is given; host kernels ignore the stream."""
         ...
 
 
 class Planned(Protocol):
-    """What knows the launches of one plan."""
+    """A plan's workspace and launches, for a problem that is given."""
 
     def workspace_bytes(self, size: Any, threads: int, /) -> int: ...
 
@@ -43,7 +43,7 @@ class Planned(Protocol):
 
 
 class Places(Protocol):
-    """Where kernels find operands (by their names) and workspace; see `Placement`."""
+    """Gives the memory in which kernels find operands (by name) and workspace: see `Placement`."""
 
     def input(self, name: str, item: TensorView, form: Form | None) -> TensorView: ...
 
@@ -55,7 +55,7 @@ class Places(Protocol):
 
 
 class OperationLike(Planned, Protocol):
-    """What arguments need of an operation."""
+    """The part of an operation that its arguments use."""
 
     @property
     def description(self) -> Any: ...
@@ -69,21 +69,20 @@ class OperationLike(Planned, Protocol):
 class Arguments(abc.ABC):
     """Tensors and scalars of one call, checked once and run as often as wished.
 
-    The memory that the tensors have when the arguments are built is what every run reads and
-    writes; it is kept alive. What gives a tensor other memory (`x.data = ...`) does not move the
-    arguments. Memory that is freed, cut or moved under its tensors (a torch storage's `resize_`,
-    `ndarray.resize(refcheck=False)`) is refused by the next run: build the arguments again.
+    Every run reads and writes the memory that the tensors had when the arguments were built; the
+    arguments keep it alive. Giving a tensor other memory later (`x.data = ...`) has no effect on
+    the arguments. If the memory itself is freed, shrunk or moved (a torch storage's `resize_`,
+    `ndarray.resize(refcheck=False)`), the next run refuses it: build the arguments again.
 
-    Threads may share arguments: their runs follow each other, since they share scratch memory. In
-    the middle of a run, its own thread can't run them again (in a signal's handler). On a GPU, runs
-    on different streams follow each other too where there is scratch memory; the order in which
-    they read and write the tensors is the caller's to see to. So is that of replays of a CUDA graph
-    which has captured a run.
+    Threads may share arguments: their runs take turns, because they use the same scratch memory. A
+    run can't be interrupted by another one of the same thread (in a signal handler). On a GPU, runs
+    on different streams also wait for each other if there is scratch memory. The caller has to
+    order their accesses to the tensors, and the replays of a CUDA graph that captured a run.
 
     Attributes:
-        operation: what they are arguments of.
-        Y: the result's tensor, the caller's own or a new one.
-        launchers: one call per launch; None until bound, empty where there is nothing to do.
+        operation: the operation that they were made for.
+        Y: the tensor of the result, given by the caller or made here.
+        launchers: one function per launch; None until bound, empty if there is nothing to do.
     """
 
     Y: Any
@@ -94,8 +93,9 @@ class Arguments(abc.ABC):
         self.operation = operation
         self.output_op = check_scalars(operation, output_op)
         self._is_host = operation.target.backend == "x86"
-        # Held by whoever uses the scratch memory. A signal's handler in the middle of that gets it
-        # too, and is told by the flag: it would overwrite what the run that it interrupts needs.
+        # A run holds the lock while it uses the scratch memory. The lock is reentrant, so a signal
+        # handler that interrupts a run in its own thread gets it too; the flag tells it to refuse,
+        # because a second run would overwrite the scratch memory of the first.
         self._lock, self._in_use = threading.RLock(), False
         self._steps: tuple[Launcher, ...] | None = None
         self._placement: Placement | None = None
@@ -105,14 +105,17 @@ class Arguments(abc.ABC):
         self._ran = False
 
     def _settle(self, views: Mapping[str, TensorView]) -> None:
-        """Fixes device, framework and threads from the operands; the first one leads."""
+        """Sets the device from all operands, and framework and threads from the first one."""
         self._device = common_device(self.operation.target, views)
         leader = next(iter(views.values()))
         self._framework = leader.framework
         self._threads = host_threads(leader.framework) if self._is_host else thread_count()
 
     def _take_result(self, Y: Any, views: Mapping[str, TensorView]) -> None:
-        """Accepts the caller's Y: it can be written, and shares memory with Z at most."""
+        """Accepts the caller's Y after checking that it can be written and overlaps no input.
+
+        Y may be Z itself.
+        """
         self.Y = Y
         check_writable(views["Y"])
         inputs = {name: item for name, item in views.items() if name not in ("Z", "Y")}
@@ -121,51 +124,55 @@ class Arguments(abc.ABC):
     @property
     @abc.abstractmethod
     def size(self) -> Size:
-        """What of these arguments may vary between runs of one operation."""
+        """The extents of these arguments that may vary between runs of one operation."""
 
     @property
     def rows(self) -> Any:
-        """The size, where that is rows: M (the batch, for Kronecker-sparse) times the batch."""
+        """The size, if it is a number of rows: M times the batch dimensions.
+
+        For Kronecker-sparse operations M is the batch size.
+        """
         return self.size
 
     @abc.abstractmethod
     def _problem(self, places: Places, workspace: int) -> Any:
-        """The problem over memory that kernels can reach."""
+        """The problem, with operands at the places that kernels can reach."""
 
     def launches(self, planned: Planned, places: Places) -> tuple[Launch, ...]:
-        """The kernel calls over the memory of `places`; none where there is nothing to do."""
+        """The kernel calls over the memory of `places`; empty if there is nothing to do."""
         if not self.size:
             return ()
         workspace = places.workspace(planned.workspace_bytes(self.size, self._threads))
         return planned.launches(self._problem(places, workspace))
 
     def bind(self, kernels: Sequence[KernelLike], planned: Planned | None = None) -> None:
-        """Allocates, computes the launches and prepares them, anew where that was done before.
+        """Allocates memory and prepares the launches, in place of any that were prepared before.
 
         Args:
-            kernels: in the order of the steps.
-            planned: whose kernels they are where it is not the operation's own plan.
+            kernels: one kernel per step, in the order of the steps.
+            planned: the plan of these kernels; None for the operation's own plan.
 
         Raises:
-            OutOfMemoryError: no room for workspace or copies; nothing is kept then.
-            DeviceError: no GPU, or a kernel that does not load.
+            OutOfMemoryError: no room for workspace or copies; the arguments stay as they were.
+            DeviceError: there is no GPU, a kernel does not load, or this thread is in the middle
+                of a run of these arguments.
         """
         with self._lock, self._use():
             self._bind(kernels, planned or self.operation)
 
     @property
     def device(self) -> Device:
-        """Where kernels run."""
+        """The device on which the kernels run."""
         return self._device
 
     @property
     def framework(self) -> str:
-        """Whose tensor X is: "numpy", "torch", "cupy" or "dlpack"."""
+        """The framework of X: "numpy", "torch", "cupy" or "dlpack"."""
         return self._framework
 
     @property
     def stream(self) -> int:
-        """Handle of the stream of the last run; 0 before there was one."""
+        """The handle of the stream of the last run; 0 before the first run."""
         return self._stream
 
     @property
@@ -174,7 +181,7 @@ class Arguments(abc.ABC):
         return self._source_is_result
 
     def unbound(self) -> Self:
-        """A twin with the same tensors and scalars that has not been bound."""
+        """A copy with the same tensors and scalars that is not bound."""
         twin = copy.copy(self)
         twin._lock, twin._in_use = threading.RLock(), False
         twin.launchers = twin._steps = twin._placement = None
@@ -192,31 +199,34 @@ class Arguments(abc.ABC):
         self._kept = tuple(placement.kept)
         self.launchers = launchers
         self._count_change = changes.counter(self.Y)
-        # The last one: who finds steps finds all of the above.
+        # `_steps` is set last, because `run` takes it as the sign that everything above is set.
         self._steps = (*placement.before, *launchers, *placement.after)
         return self._steps
 
     def run(
         self, kernels: Sequence[KernelLike], stream: Any = None, planned: Planned | None = None
     ) -> None:
-        """Launches everything on `stream`; binds first where needed. Does not wait.
+        """Launches everything on `stream` without waiting for it; binds first if needed.
 
         Args:
             kernels, planned: as for `bind`.
             stream: None for the current stream of X's framework, a handle, or a stream object.
-                Host operations ignore it and are done when this returns. As with torch's and
-                CuPy's own operations, their allocators do not know of a stream that is not the
-                tensors' own: keep the arguments until its work is done, or call `record_stream`.
+                Host operations ignore it and are done when this returns. If it is not the stream
+                that the tensors were allocated on, their framework's allocator does not know that
+                it uses them (as with torch's and CuPy's own operations): keep the arguments until
+                its work is done, or call `record_stream`.
 
         Raises:
-            ArgumentError: a tensor's memory is no longer what the arguments were built on.
+            ArgumentError: a tensor's memory was freed, moved or shrunk after the arguments were
+                built.
             DeviceError: this thread is in the middle of a run of these arguments.
         """
         with self._lock:
             if self._in_use:
                 raise self._reentered()
             self._in_use = True
-            try:  # As in `_use`, which would take a third of the time of a small run.
+            # What `_use` does, written out: its context manager takes a third of a small run.
+            try:
                 steps = self._steps
                 if steps is None:
                     steps = self._bind(kernels, planned or self.operation)
@@ -233,7 +243,11 @@ class Arguments(abc.ABC):
 
     @contextlib.contextmanager
     def _use(self) -> Iterator[None]:
-        """For whoever holds the lock: refuses a thread that interrupts itself."""
+        """Marks the scratch memory as in use; the caller holds the lock.
+
+        Raises:
+            DeviceError: this thread is using it already, so a signal handler interrupted a run.
+        """
         if self._in_use:
             raise self._reentered()
         self._in_use = True
@@ -265,12 +279,12 @@ class Arguments(abc.ABC):
             placement.fresh = True
 
     def sync(self) -> None:
-        """Waits for the last run's stream, then brings results back to host tensors."""
+        """Waits for the last run's stream, then copies results to host tensors."""
         if self._is_host or not self._ran:
             return
         placement = self._placement
         if placement is None or not placement.fetch:
-            self._wait()  # Without the lock: other threads may go on launching.
+            self._wait()  # Without the lock, so that other threads can launch meanwhile.
             return
         with self._lock, self._use():
             if placement.fresh:
@@ -282,7 +296,7 @@ class Arguments(abc.ABC):
                 for finish in placement.scatter:
                     finish()
                 placement.fresh = False
-                if self._count_change is not None:  # Now host tensors change, not when it ran.
+                if self._count_change is not None:  # The host tensor changes here, not in `run`.
                     self._count_change((self.Y,))
 
     def _wait(self) -> None:

@@ -1,7 +1,8 @@
-"""Frameworks are told which tensors kernels write.
+"""Tells torch which tensors kernels write.
 
-torch counts the changes of a tensor, and refuses a backward through one that has changed since it
-was saved. It counts what its own operators write; what is written by address it has to be told.
+torch counts the changes of each tensor, and refuses a backward through a saved tensor that has
+changed since. It counts only writes of its own operators; kernels that write by address must
+report theirs.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ from typing import Any
 
 
 def counter(tensor: Any) -> Callable[[tuple[Any, ...]], None] | None:
-    """What counts a change of tensors like this one, given in a tuple; None where none is counted.
+    """The function that counts a change of tensors like this one, which it takes in a tuple; None
+    for tensors of other frameworks, which count no changes.
 
-    Tensors of torch's inference mode have no count, and are passed over: nothing saves them.
+    The function ignores tensors of torch's inference mode: they have no count, and autograd never
+    saves them.
 
-    NOTE: torch.autograd.graph.increment_version is this after a check of types, in 0.25
-    microseconds instead of 0.1. Its `__call__`, because torch.compile (2.13) takes the function
-    itself, and the public one, into its graph, which then does not count.
+    NOTE: the public torch.autograd.graph.increment_version checks types and then calls this
+    function, in 0.25 microseconds instead of 0.1. The function's `__call__` is returned because
+    torch.compile (2.13) traces both functions into its graph, which then does not count.
     """
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(tensor, torch.Tensor):

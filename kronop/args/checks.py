@@ -1,4 +1,4 @@
-"""What is checked of all families' operands and scalars before anything runs."""
+"""The checks of operands and scalars that all families share, made before anything runs."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ AnyDescription = TypeVar("AnyDescription")
 
 
 def description_of(operation: object, kind: type[AnyDescription]) -> AnyDescription:
-    """The description of an operation of the family of `kind`.
+    """The description of an operation, which must be of the class `kind`.
 
     Raises:
-        ElementTypeError: an operation of another family, or no operation at all.
+        ElementTypeError: the operation is of another kind, or is no operation.
     """
     description = getattr(operation, "description", None)
     if not isinstance(description, kind):
@@ -63,13 +63,18 @@ def check_scalars(
                 hint="build it with the epilogue_type of the same operation",
             )
         )
-    # Another operation's scalars may be none of this one's: fractions, or beyond its range.
+    # The scalars may have been built by another operation, with values that this one refuses:
+    # fractions where it needs integers, or values beyond its range.
     checked = operation.epilogue_type(*output_op.scalars)
     return dataclasses.replace(checked, has_beta=output_op.has_beta)
 
 
 def common_device(target: Target, views: Mapping[str, TensorView]) -> Device:
-    """The device that the operation runs on."""
+    """The device that the operation runs on; host tensors of a CUDA operation go to a GPU.
+
+    Raises:
+        ArgumentError: the tensors are on several devices, or on one that the target does not serve.
+    """
     devices = {view.device for view in views.values()}
     if target.backend == "x86":
         if devices != {CPU}:
@@ -111,7 +116,7 @@ def _told(views: Mapping[str, TensorView]) -> str:
 
 
 def check_source(output_op: EpilogueArguments, source: TensorView | None) -> None:
-    """beta without Z is refused: it would scale nothing. So is Z without beta: nobody reads it."""
+    """Refuses beta without Z, which would scale nothing, and Z with beta 0, which nobody reads."""
     beta = beta_beside(source, output_op.beta if output_op.has_beta else None)
     if beta != 0 and source is None:
         raise ArgumentError(
@@ -125,7 +130,7 @@ def check_source(output_op: EpilogueArguments, source: TensorView | None) -> Non
 
 
 def check_writable(result: TensorView) -> None:
-    """Whether the caller's Y can be written where it lies."""
+    """Refuses a Y that kernels can't write in place, or that has one element at two indices."""
     if not result.writable or not result.in_place:
         refused = "a read-only one"
         if result.framework == "dlpack":
@@ -150,7 +155,10 @@ def check_writable(result: TensorView) -> None:
 def check_overlap(
     result: TensorView, inputs: Mapping[str, TensorView], source: TensorView | None
 ) -> None:
-    """Y may share no memory with an input; Z is Y exactly, or apart from it."""
+    """Refuses a Y that shares memory with an input, or with Z in part; Z may be Y itself.
+
+    A `source` of None means that Z is not read.
+    """
     for name, item in inputs.items():
         if overlaps(result, item):
             raise ArgumentError(

@@ -1,4 +1,4 @@
-"""GPUs as arguments see them: is there a driver, which device, which target, what is current."""
+"""GPUs: whether there is a driver, which GPU is current, and which target serves a GPU."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _TARGETS = {target.generation: target for target in every_target() if target.bac
 def _probe() -> tuple[Any, str]:
     """(the driver bindings, "") or (None, why there are none).
 
-    Every GPU call goes through it first: without a driver, some of cuda-core's calls raise once
-    and then hang.
+    Every use of a GPU must ask here first: on a machine without a driver, some calls of cuda-core
+    raise the first time and hang the second time.
     """
     try:
         from cuda.bindings import driver
@@ -28,7 +28,7 @@ def _probe() -> tuple[Any, str]:
     try:
         (status,) = driver.cuInit(0)
         count = driver.cuDeviceGetCount()[1] if not int(status) else 0
-    except Exception as error:  # The loader raises its own classes where libcuda is absent.
+    except Exception as error:  # The bindings raise classes of their own if libcuda is absent.
         return None, f"no NVIDIA driver ({type(error).__name__})"
     if int(status):
         return None, f"the driver does not start ({status.name})"
@@ -36,10 +36,10 @@ def _probe() -> tuple[Any, str]:
 
 
 def cuda_driver(hint: str = "use an x86 operation here") -> Any:
-    """The module cuda.bindings.driver; `hint` is what to do where there is no GPU.
+    """The module cuda.bindings.driver; `hint` ends the error message if there is no GPU.
 
     Raises:
-        DeviceError: no driver or no GPU, with the reason.
+        DeviceError: there is no driver or no GPU; the message says why.
     """
     module, reason = _probe()
     if module is None:
@@ -55,7 +55,12 @@ def cuda_driver(hint: str = "use an x86 operation here") -> Any:
 
 
 def check(result: tuple[Any, ...], doing: str, *, many: bool = False) -> Any:
-    """The value of a driver call, with `many` the list of them; DeviceError where it failed."""
+    """The value that a driver call returned; with `many`, the list of its values.
+
+    Raises:
+        OutOfMemoryError: the call failed because GPU memory ran out.
+        DeviceError: the call failed for another reason.
+    """
     status, *values = result
     if int(status):
         kind = OutOfMemoryError if status.name == "CUDA_ERROR_OUT_OF_MEMORY" else DeviceError
@@ -74,7 +79,8 @@ def check(result: tuple[Any, ...], doing: str, *, many: bool = False) -> Any:
 
 @contextlib.contextmanager
 def current(index: int) -> Iterator[None]:
-    """Makes GPU `index` current in this thread for a `with` block, then restores what was."""
+    """Makes GPU `index` current in this thread for a `with` block, then restores the previous
+    context."""
     driver = cuda_driver()
     before = check(driver.cuCtxGetCurrent(), "asking for the current context")
     if (
@@ -93,10 +99,10 @@ def current(index: int) -> Iterator[None]:
 
 
 def default_device() -> Device:
-    """The GPU that host tensors go to: the current one of this thread, the first where none is.
+    """The GPU that host tensors go to: this thread's current one, else GPU 0.
 
     Raises:
-        DeviceError: no driver or no GPU.
+        DeviceError: there is no driver or no GPU.
     """
     driver = cuda_driver()
     if not int(check(driver.cuCtxGetCurrent(), "asking for the current context")):
@@ -105,7 +111,7 @@ def default_device() -> Device:
 
 
 def device_of_pointer(pointer: int) -> Device:
-    """The GPU whose memory `pointer` is in; the current one for null."""
+    """The GPU that holds the memory at `pointer`; for a null pointer, the default GPU."""
     driver = cuda_driver()
     if not pointer:
         return default_device()
@@ -121,7 +127,8 @@ def target_of(view: TensorView) -> str:
     """The name of the target that serves this tensor: "x86", or that of its GPU.
 
     Raises:
-        DescriptionError: a GPU of another generation, or with less shared memory than planned for.
+        DescriptionError: no target fits the GPU's generation, or the GPU has less shared memory for
+            a block than the target plans with.
     """
     return target_of_device(view.device)
 
@@ -154,7 +161,8 @@ def _target_of_gpu(index: int) -> str:
         )
     target = _TARGETS[major]
     if shared_bytes < target.shared_bytes:
-        # Those of 8.6 and 8.9 run code for 8.0, but not with the tiles that fit an A100.
+        # GPUs of compute capability 8.6 and 8.9 run code for 8.0, but their shared memory is too
+        # small for the tiles that are planned for an A100.
         raise DescriptionError(
             mismatch(
                 f"cuda:{index} of compute capability {major}.{minor}",

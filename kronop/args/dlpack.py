@@ -10,10 +10,10 @@ from kronop.errors import ArgumentError, mismatch
 from kronop.frozen import dataclass
 
 _CPU, _CUDA, _CUDA_HOST, _CUDA_MANAGED = 1, 2, 3, 13
-# NOTE: DLPack 1.1 has a code for each of these, which holds the width too.
+# NOTE: DLPack 1.1 has one type code for each 8-bit float format; the code implies the width.
 _WHOLE_TYPES = {10: "float8_e4m3fn", 12: "float8_e5m2"}
 _TYPE_CODES = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}
-_READ_ONLY, _IS_COPIED = 1, 2  # What is written to a copy would never reach the tensor.
+_READ_ONLY, _IS_COPIED = 1, 2  # Flags. A copy counts as read-only: writes never reach the tensor.
 
 
 class _Tensor(ctypes.Structure):
@@ -44,7 +44,7 @@ class _Versioned(ctypes.Structure):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DLPackTensor:
-    """What a capsule holds; the memory lives as long as `capsule`. Strides in elements."""
+    """The tensor in a capsule, with strides in elements; its memory lives as long as `capsule`."""
 
     pointer: int
     shape: tuple[int, ...]
@@ -56,7 +56,7 @@ class DLPackTensor:
 
 
 def _api() -> tuple[Any, Any]:
-    # Own prototypes: those of ctypes.pythonapi are shared by the whole process.
+    # Prototypes of our own: setting `restype` on ctypes.pythonapi would change it for everyone.
     valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)
     pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
     api = ctypes.pythonapi
@@ -69,11 +69,11 @@ _is_valid, _get_pointer = _api()
 def read(tensor: Any, name: str) -> DLPackTensor:
     """The memory behind `tensor.__dlpack__()`.
 
-    A GPU tensor is exported for the legacy default stream, on which kronop runs such tensors
-    unless a stream is given.
+    A GPU tensor is exported for the legacy default stream, because kronop runs such tensors on that
+    stream unless the caller gives another one.
 
     Raises:
-        ArgumentError: the object refuses to export, or lies on a device that kronop does not know.
+        ArgumentError: the object refuses to export, or is neither on the host nor on an NVIDIA GPU.
     """
     capsule = _export(tensor, name)
     if _is_valid(capsule, b"dltensor_versioned"):
@@ -104,7 +104,7 @@ def _export(tensor: Any, name: str) -> Any:
             return tensor.__dlpack__(max_version=(1, 0), **stream)
         except TypeError:  # A producer older than DLPack 1.0.
             return tensor.__dlpack__(**stream)
-    except Exception as error:  # Producers raise what they like.
+    except Exception as error:  # Exporting libraries raise exceptions of any class.
         raise ArgumentError(
             mismatch(
                 name,

@@ -1,6 +1,7 @@
-"""Reads tensors of NumPy, torch, CuPy, and what speaks DLPack or the CUDA array interface.
+"""Reads tensors of NumPy, torch and CuPy, and objects with DLPack or the CUDA array interface.
 
-Each framework is read by its fastest public way; DLPack costs microseconds and is the last resort.
+Each framework is read through its fastest public interface. DLPack is the last resort, because it
+takes microseconds.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ _KNOWN = f"one of {', '.join(TENSOR_TYPES)}"
 
 
 def view(tensor: Any, name: str) -> TensorView:
-    """The memory of `tensor`; `name` is what messages call it.
+    """A view of the memory of `tensor`; `name` is its name in messages.
 
     Raises:
-        ElementTypeError: not a tensor, or an element type that no kernel knows.
-        ArgumentError: a tensor without plain memory (sparse, meta, lazily negated, masked, ...),
-            or a torch tensor that requires a gradient while gradients are recorded.
+        ElementTypeError: `tensor` is not a tensor, or no kernel knows its element type.
+        ArgumentError: it has no plain memory (sparse, meta, lazily negated, masked, ...), or it is
+            a torch tensor that requires a gradient while gradients are recorded.
     """
     if isinstance(tensor, np.ndarray):
         return _numpy(tensor, name)
@@ -69,7 +70,7 @@ def _unreadable(name: str, got: str, hint: str) -> NoReturn:
 
 @functools.cache
 def _element(dtype: Any) -> DataType | None:
-    """The element type of a NumPy, CuPy or torch dtype; cached, because names are slow."""
+    """The element type of a NumPy, CuPy or torch dtype; cached, because reading names is slow."""
     return TENSOR_TYPES.get(getattr(dtype, "name", str(dtype).removeprefix("torch.")))
 
 
@@ -83,7 +84,7 @@ def _numpy_element(dtype: Any, name: str) -> DataType:
 def _element_strides(
     shape: tuple[int, ...], strides: tuple[int, ...], size: int
 ) -> tuple[int, ...] | None:
-    """Byte strides as element strides; None where one that is walked is no multiple."""
+    """Byte strides as element strides; None if one of an extent above 1 is no multiple."""
     for stride, extent in zip(strides, shape, strict=True):
         if stride % size and extent > 1:
             return None
@@ -91,10 +92,11 @@ def _element_strides(
 
 
 def _numpy(array: Any, name: str) -> TensorView:
-    masked = sys.modules.get("numpy.ma")  # Its import takes 15 ms, and without it there are none.
+    # Not imported here, which takes 15 ms: masked arrays exist only if it has been imported.
+    masked = sys.modules.get("numpy.ma")
     if masked is not None and isinstance(array, masked.MaskedArray):
         _unreadable(name, "a masked array", "fill it first: array.filled(0)")
-    if type(array) is not np.ndarray:  # What a subclass says of itself need not be so.
+    if type(array) is not np.ndarray:  # A subclass may override shape, strides or dtype.
         array = np.ndarray.view(array, np.ndarray)
     element = _numpy_element(array.dtype, name)
     shape = array.shape
@@ -152,7 +154,7 @@ def _torch(torch: Any, tensor: Any, name: str) -> TensorView:
         pointer = tensor.data_ptr()
     except RuntimeError as error:
         _unreadable(name, f"{type(tensor).__name__} without memory ({error})", "pass a real tensor")
-    if not pointer and tensor.numel():  # A FakeTensor answers 0, and so does a freed storage.
+    if not pointer and tensor.numel():  # A FakeTensor, or a tensor whose storage was freed.
         _unreadable(name, f"{type(tensor).__name__} without memory", "pass a real tensor")
     if pointer % element.bytes:
         _unreadable(
@@ -168,14 +170,15 @@ def _torch(torch: Any, tensor: Any, name: str) -> TensorView:
         device=device,
         framework="torch",
         writable=True,
-        # Not the tensor: `x.data = ...` and `x.set_(...)` would take its storage away.
+        # The storage, not the tensor: `x.data = ...` and `x.set_(...)` give the tensor another
+        # storage, and would free this one.
         owner=storage.holder,
         storage=storage,
     )
 
 
 def _check_tangent(torch: Any, tensor: Any, name: str) -> None:
-    """Refuses a tensor with a forward-mode derivative, which would be lost."""
+    """Refuses a tensor with a forward-mode tangent, which the result would silently lack."""
     if _has_tangent(torch, tensor):
         raise ArgumentError(
             mismatch(
@@ -194,7 +197,7 @@ def _has_tangent(torch: Any, tensor: Any) -> bool:
         return False
     try:
         return forward_ad.unpack_dual(tensor).tangent is not None
-    except RuntimeError:  # In the kernel of an operator torch unpacks those alone that have none.
+    except RuntimeError:  # Inside an operator's kernel, torch refuses to unpack a dual tensor.
         return True
 
 
@@ -206,10 +209,10 @@ def _check_inside(
     element: DataType,
     name: str,
 ) -> None:
-    """Refuses a tensor that goes on behind its storage: torch lets a storage shrink under it."""
+    """Refuses a tensor that reaches beyond its storage: torch lets a storage shrink under it."""
     if 0 in shape:
         return
-    first = pointer - storage.address  # Of a stride below 0 torch has no tensors.
+    first = pointer - storage.address  # The lowest byte: torch tensors have no negative strides.
     end = first + (reach(shape, strides)[1] + 1) * element.bytes
     if first < 0 or end > storage.nbytes:
         _unreadable(
@@ -273,8 +276,11 @@ def _cuda_array(tensor: Any, name: str) -> TensorView:
 
 
 def _await_producer(stream: Any, device: Device, name: str) -> None:
-    """Waits for the work that the exporter's `stream` holds by now, as version 3 of the CUDA array
-    interface asks of consumers; None there means that nothing is to be waited for."""
+    """Waits for the work given to the exporter's `stream` so far.
+
+    Version 3 of the CUDA array interface requires this of consumers; a stream of None means that
+    there is nothing to wait for.
+    """
     if stream is None:
         return
     if not isinstance(stream, int) or isinstance(stream, bool) or stream < 1:

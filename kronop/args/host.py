@@ -20,10 +20,10 @@ _LARGE = 1 << 20
 
 @functools.cache
 def thread_count() -> int:
-    """Threads that a host kernel may use; asked once, as OpenMP does.
+    """The number of threads that a host kernel may use; read once, as OpenMP does.
 
-    OMP_NUM_THREADS where it holds a number (of a list, the first), else the CPUs that this
-    process may use.
+    It is the number in OMP_NUM_THREADS (the first one of a list), else the number of CPUs that
+    this process may use.
     """
     first = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
     if first.isdecimal() and int(first) > 0:
@@ -32,9 +32,9 @@ def thread_count() -> int:
 
 
 def empty_array(shape: tuple[int, ...], dtype: Any) -> Any:
-    """As np.empty; large ones begin on a cache line, which kernels then write as a whole.
+    """As np.empty, but large arrays begin on a cache line, so that kernels write whole lines.
 
-    NOTE: NumPy's own begin 16 bytes after a page.
+    NOTE: large arrays of np.empty begin 16 bytes after the start of a page.
     """
     dtype = np.dtype(dtype)
     size = math.prod(shape) * dtype.itemsize
@@ -49,7 +49,7 @@ class HostBuffer:
     """Host memory on a cache line boundary; freed with the object.
 
     Raises:
-        OutOfMemoryError: no memory for it.
+        OutOfMemoryError: there is no memory for it.
     """
 
     __slots__ = ("_memory", "nbytes", "pointer")
@@ -57,7 +57,7 @@ class HostBuffer:
     def __init__(self, nbytes: int) -> None:
         try:
             self._memory: Any = np.empty(nbytes + _CACHE_LINE, np.uint8)
-        except (MemoryError, ValueError) as error:  # The second one beyond every address.
+        except (MemoryError, ValueError) as error:  # ValueError if nbytes exceeds any address.
             raise OutOfMemoryError(
                 mismatch(
                     "host memory",
@@ -71,8 +71,8 @@ class HostBuffer:
         self.nbytes = nbytes
 
 
-# The buffer of each thread, where no run of its uses it. Fresh memory costs its pages anew in every
-# run; what a thread keeps, the same OpenMP threads use again, near whose cores its pages lie.
+# Each thread keeps one buffer between its runs. New memory would cost page faults in every run;
+# the kept pages also lie near the cores of the OpenMP threads that first used them.
 _idle = threading.local()
 _MOST_IDLE_BYTES = 4 << 20
 
@@ -81,9 +81,10 @@ def borrow(nbytes: int) -> HostBuffer:
     """Scratch memory of at least `nbytes` bytes for one run, to be given back after it.
 
     Raises:
-        OutOfMemoryError: no memory for it.
+        OutOfMemoryError: there is no memory for it.
     """
-    # Taken out meanwhile: a signal's handler may run a product in the middle of another.
+    # The kept buffer is removed while it is borrowed: a signal handler may run a product in the
+    # middle of this thread's run, and must not get the same memory.
     buffer: HostBuffer | None = _idle.__dict__.pop("buffer", None)
     return buffer if buffer is not None and buffer.nbytes >= nbytes else HostBuffer(nbytes)
 
@@ -95,13 +96,13 @@ def give_back(buffer: HostBuffer) -> None:
 
 
 def host_threads(framework: str) -> int:
-    """Threads of a host run whose leading tensor is of `framework`: as many as torch takes for its
-    own work, else as many as OpenMP."""
+    """The number of threads of a host run whose first tensor is of `framework`: torch's own number
+    for torch tensors, else `thread_count`."""
     torch = sys.modules.get("torch") if framework == "torch" else None
     return thread_count() if torch is None else int(torch.get_num_threads())
 
 
 def most_threads() -> int:
-    """Threads of a host run at most, whatever the tensors: the larger of torch's (where it is
-    imported) and OpenMP's."""
+    """The largest number of threads of any host run: the larger of `thread_count` and, if torch is
+    imported, torch's number."""
     return max(host_threads("torch"), thread_count())

@@ -1,7 +1,7 @@
-"""Device memory of kronop's own: a pool per GPU, and buffers that streams may share.
+"""kronop's own device memory: a pool for each GPU, and buffers that several streams may use.
 
-Workspaces and staged copies come from here; results come from the caller's framework. kronop
-never becomes the allocator of torch or CuPy.
+Workspaces and staged copies come from these pools; results come from the caller's framework.
+kronop never installs itself as the allocator of torch or CuPy.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from kronop.errors import (
     mismatch,
 )
 
-_GRANULE = 256  # What RMM wants the sizes of a pool to be multiples of.
-_PER_THREAD_STREAM = 2  # CU_STREAM_PER_THREAD: one handle that is another stream in each thread.
+_GRANULE = 256  # RMM requires the sizes of a pool to be multiples of 256 bytes.
+_PER_THREAD_STREAM = 2  # CU_STREAM_PER_THREAD: this handle means another stream in each thread.
 _log = logging.getLogger("kronop")
 
 
@@ -67,7 +67,7 @@ class RmmPool:
 
 
 class CorePool:
-    """The driver's stream-ordered pool through cuda-core; kronop counts by itself."""
+    """The driver's stream-ordered pool through cuda-core; the bytes in use are counted here."""
 
     def __init__(self, device: int, initial: int, maximum: int | None) -> None:
         from cuda.core import Device, DeviceMemoryResource, DeviceMemoryResourceOptions
@@ -78,7 +78,7 @@ class CorePool:
         self.resource = DeviceMemoryResource(device, options)
         self._buffers: dict[int, Any] = {}
         if initial:
-            self.free(self.allocate(initial), initial)  # The pool keeps what it once held.
+            self.free(self.allocate(initial), initial)  # The pool keeps freed memory for later.
 
     def allocate(self, nbytes: int) -> int:
         buffer = self.resource.allocate(nbytes, stream=self.stream)
@@ -94,16 +94,16 @@ class CorePool:
 
 
 def _new_stream(device: Any) -> Any:
-    # cuda-core asks that it has made the device current itself, in each thread, even where it is.
+    # cuda-core requires its own `set_current` in each thread, even if the device is current already.
     device.set_current()
     return device.create_stream()
 
 
 _pools: dict[int, Pool] = {}
 _all_pools: weakref.WeakSet[Any] = weakref.WeakSet()
-# Buffers that a CUDA graph has captured: its replays use them for as long as the process lives.
+# Buffers that a CUDA graph has captured: never freed, since the graph may be replayed at any time.
 _captured: list[DeviceBuffer] = []
-# Reentrant, because collecting garbage may free a buffer in the middle of anything.
+# Reentrant, because garbage collection may free a buffer while this thread holds the lock.
 _lock = threading.RLock()
 _told = False
 
@@ -111,17 +111,18 @@ _told = False
 def get_memory_pool(init_pool_size: int, max_pool_size: int) -> Any:
     """Gives the current GPU a new pool and returns its memory resource.
 
-    RMM's PoolMemoryResource over CudaMemoryResource under a StatisticsResourceAdaptor; where RMM
-    is not installed, cuda-core's DeviceMemoryResource. Buffers of an earlier pool stay valid.
+    With RMM it is a StatisticsResourceAdaptor over a PoolMemoryResource over CudaMemoryResource;
+    without RMM it is cuda-core's DeviceMemoryResource. Buffers of an earlier pool stay valid.
 
     Args:
-        init_pool_size: bytes that the pool takes at once.
-        max_pool_size: bytes that it never exceeds. Both are rounded up to 256.
+        init_pool_size: bytes that the pool allocates at once.
+        max_pool_size: the most bytes that it may hold. Both sizes are rounded up to a multiple of
+            256.
 
     Raises:
-        ElementTypeError: sizes that are no integers.
-        ArgumentError: a negative size, no room at all, or a first size above the largest.
-        DeviceError: no GPU.
+        ElementTypeError: a size is not an integer.
+        ArgumentError: a size is negative, `max_pool_size` is 0, or `init_pool_size` exceeds it.
+        DeviceError: there is no GPU.
         OutOfMemoryError: the GPU has less than `init_pool_size` free.
     """
     for name, value in (("init_pool_size", init_pool_size), ("max_pool_size", max_pool_size)):
@@ -147,7 +148,7 @@ def get_memory_pool(init_pool_size: int, max_pool_size: int) -> Any:
 
 
 def get_allocated_size() -> int:
-    """Bytes of device memory in use through kronop's pools, over all GPUs."""
+    """Bytes of device memory in use from kronop's pools, over all GPUs."""
     with _lock:
         return sum(pool.in_use() for pool in _all_pools)
 
@@ -179,8 +180,8 @@ def _pool(index: int) -> Pool:
 
 @contextlib.contextmanager
 def _out_of_memory(index: int, nbytes: int, pool: Pool | None) -> Iterator[None]:
-    """Turns each library's way to say that memory ran out into one error with the sizes,
-    and its other failures into a DeviceError."""
+    """Turns the libraries' various out-of-memory errors into OutOfMemoryError with the sizes, and
+    their other exceptions into DeviceError."""
     try:
         yield
     except KronopError:
@@ -230,19 +231,20 @@ def _is_capturing(stream: int) -> bool:
 class DeviceBuffer:
     """Stream-ordered device memory, freed with the object.
 
-    The memory is ordered on a stream of the pool, which outlives every stream of a caller: the
-    first use waits for the allocation, a use on another stream for the use before it, and the
-    memory is given back only after the last use that `used_on` recorded. `ready_on` and `used_on`
-    enclose a use; the caller sees to it that two threads do not use the memory at once.
+    The memory is allocated and freed in the order of the pool's own stream, which outlives every
+    stream of a caller. The first use waits for the allocation, a use on another stream waits for
+    the use before it, and the memory is given back only after all uses that `used_on` recorded.
+    Callers call `ready_on` before a use and `used_on` after it, and see to it that two threads
+    never use the memory at once.
 
     Args:
-        nbytes: size; at least 1 is allocated.
+        nbytes: size in bytes; at least 1 byte is allocated.
         device: index of the GPU.
-        stream: handle of the stream that will use it first; None where it is not known yet.
+        stream: handle of the stream that will use it first; None if it is not known yet.
 
     Raises:
-        DeviceError: no GPU.
-        OutOfMemoryError: with the size asked, in use, free and in all.
+        DeviceError: there is no GPU.
+        OutOfMemoryError: there is no room; the message gives the bytes asked for, free and in use.
     """
 
     def __init__(self, nbytes: int, device: int, stream: int | None = None) -> None:
@@ -257,20 +259,20 @@ class DeviceBuffer:
             self._free = weakref.finalize(
                 self, _release_unseen, pool, self.pointer, self.nbytes, self._uses
             )
-            self._free.atexit = False  # The process gives everything back by itself.
-            self._latest = pool.stream.record()  # Behind the latest use, at first the allocation.
-        self._ordered: int | None = None  # The stream that is known to be behind that event.
+            self._free.atexit = False  # The driver frees everything when the process ends.
+            self._latest = pool.stream.record()  # Event after the latest use or the allocation.
+        self._ordered: int | None = None  # A stream that already waits for that event.
         if stream is not None:
             self.ready_on(stream)
 
     def ready_on(self, stream: int) -> None:
-        """Makes `stream` wait for the latest use on another one; free of cost on the same.
+        """Makes `stream` wait for the latest use on another stream; costs nothing on the same one.
 
-        A stream that is being captured cannot wait for work outside its graph: then this thread
-        waits, and the caller has to order replays of the graph.
+        A stream that is being captured cannot wait for work outside its graph. This thread waits
+        for that work instead, and the caller has to order the replays of the graph.
         """
-        # NOTE: the driver frees a destroyed stream when its work is done (cuStreamDestroy), so that
-        # an equal handle of a new stream means that the old one's work has ended.
+        # NOTE: a new stream may get the handle of a destroyed one. The driver frees a stream only
+        # when its work is done (cuStreamDestroy), so the work under the old handle has ended.
         if stream == self._ordered and stream != _PER_THREAD_STREAM:
             return
         driver = cuda_driver()
@@ -284,10 +286,10 @@ class DeviceBuffer:
         self._ordered = stream
 
     def used_on(self, stream: int) -> None:
-        """Records that all work given to `stream` so far may use the memory.
+        """Records that the work given to `stream` so far may use the memory.
 
-        Inside a graph capture, the memory is kept for the life of the process instead, since the
-        graph may be replayed at any time.
+        If the stream is being captured, the memory is kept until the process ends instead, because
+        the graph may be replayed at any time.
         """
         driver = cuda_driver()
         with current(self.device):
@@ -305,10 +307,10 @@ class DeviceBuffer:
         self._latest, self._ordered = event, stream
 
     def close(self) -> None:
-        """Gives the memory back now, ordered after its recorded uses.
+        """Gives the memory back now, to be reused after its recorded uses have ended.
 
         Raises:
-            DeviceError: the driver refuses, after a failed kernel for example.
+            DeviceError: the driver refuses, for example after a failed kernel.
         """
         detached = self._free.detach()
         if detached is not None:
@@ -321,7 +323,7 @@ def _new_event(index: int) -> Any:
     device = Device(index)
     driver = cuda_driver()
     before = check(driver.cuCtxGetCurrent(), "asking for the current context")
-    device.set_current()  # As for a stream: another thread may have made the pool.
+    device.set_current()  # As in `_new_stream`: cuda-core requires it in each thread.
     try:
         return device.create_event()
     finally:
@@ -329,8 +331,8 @@ def _new_event(index: int) -> Any:
 
 
 def _release_unseen(pool: Pool, pointer: int, nbytes: int, uses: dict[int, Any]) -> None:
-    # Nobody can catch what a finalizer raises. After a failed kernel every call of the driver
-    # fails, as a synchronisation has told or will; the memory then goes with the process.
+    # Nobody can catch an exception of a finalizer. After a failed kernel every driver call fails;
+    # a synchronisation reports that failure, and the memory is freed when the process ends.
     try:
         _release(pool, pointer, nbytes, uses)
     except Exception as error:

@@ -1,4 +1,5 @@
-"""Whether tensors share memory: a cheap bound first, an exact answer where the bounds meet."""
+"""Whether tensors share memory: bounds are compared first; if they overlap, NumPy's exact solver
+decides."""
 
 from __future__ import annotations
 
@@ -13,7 +14,10 @@ _RAW_TYPES = {1: "|i1", 2: "<i2", 4: "<i4", 8: "<i8"}
 
 
 class RawMemory:
-    """Memory as integers of the element's width, for other libraries; keeps the owner alive."""
+    """A tensor's memory as integers of the element's width, for NumPy, CuPy and torch to read.
+
+    It keeps the owner alive.
+    """
 
     def __init__(self, item: TensorView) -> None:
         size = item.element.bytes
@@ -40,7 +44,7 @@ def raw_array(item: TensorView) -> Any:
 def _addresses(
     item: TensorView, start: int, shape: tuple[int, ...], strides: tuple[int, ...]
 ) -> Any:
-    """An array that only lends its addresses to NumPy's solver; its memory is never touched."""
+    """An array with these addresses for NumPy's overlap solver; its memory is never accessed."""
     fake = TensorView(
         pointer=start,
         shape=shape,
@@ -55,7 +59,7 @@ def _addresses(
 
 
 def span(item: TensorView) -> tuple[int, int]:
-    """Addresses of the first byte of the lowest element, and behind the highest one."""
+    """The address of the lowest element's first byte, and the address after the highest element."""
     low, high = reach(item.shape, item.strides)
     size = item.element.bytes
     return item.pointer + low * size, item.pointer + (high + 1) * size
@@ -93,8 +97,9 @@ def overlaps_itself(item: TensorView) -> bool:
 
 
 def _overlaps_itself_exactly(axes: list[tuple[int, int]], item: TensorView) -> bool:
-    # Two indices that differ first in some axis meet exactly where the part with index 0 there
-    # shares memory with the part with the other indices there.
+    # Take two different indices that reach one element, and the first axis in which they differ.
+    # Shifted so that one of them is 0 there, one lies in `here` (index 0 in that axis) and the
+    # other in `there` (an index from 1 on). So elements repeat if these share memory for some axis.
     base = 1 << 40
     strides = tuple(stride for stride, _ in axes)
     extents = tuple(extent for _, extent in axes)
@@ -112,7 +117,7 @@ def _overlaps_itself_exactly(axes: list[tuple[int, int]], item: TensorView) -> b
 
 
 def same_elements(first: TensorView, second: TensorView) -> bool:
-    """Whether both name the same elements in the same order."""
+    """Whether both views have the same elements at the same indices."""
     if (
         first.pointer != second.pointer
         or first.shape != second.shape

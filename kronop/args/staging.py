@@ -1,7 +1,7 @@
-"""Brings tensors to where, and into the form in which, kernels read them; and results back.
+"""Staging: copies operands to memory that kernels can read, and results back.
 
-Tensors that kernels can read stay where they are and cost nothing. For the others a Placement
-collects what is to be done before and after each run, and at `sync`.
+Tensors that kernels can read in place are not copied. For the others a Placement collects the
+copies to make before each run, after it, and at `sync`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Step = Callable[[int], None]
 
 
 class Form:
-    """The dense memory that an operand is copied to: shape (which it broadcasts to) and strides."""
+    """The shape and strides of a dense copy of an operand; the operand broadcasts to the shape."""
 
     __slots__ = ("shape", "strides")
 
@@ -42,11 +42,12 @@ def form_for(
     device: Device,
     shape: tuple[int, ...] | None = None,
 ) -> Form | None:
-    """The copy that `device` needs of this operand; None where kernels can read its own memory,
-    or the image of it that a staged copy is.
+    """The form of the copy that kernels on `device` need of this operand.
+
+    None if kernels can read the operand's memory, or a byte-by-byte copy of it on their device.
 
     Args:
-        shape: what the copy broadcasts to, where strides alone cannot express it.
+        shape: the shape to broadcast the copy to, if strides alone cannot express the broadcast.
     """
     if (
         shape is None
@@ -62,12 +63,12 @@ class Placement:
     """Operands and workspace of one operation on one device.
 
     Attributes:
-        before: copies to make before each run, called with the stream.
-        after: copies to make after each run, called with the stream.
-        fetch: starts copies to the host, called with the stream at `sync`.
-        scatter: finishes them when the stream has been waited for.
+        before: copies to make before each run; functions of the stream.
+        after: copies to make after each run; functions of the stream.
+        fetch: `sync` calls these with the stream to start copies to the host.
+        scatter: `sync` calls these after waiting for the stream, to copy on into host tensors.
         buffers: device memory that must outlive the work on every stream.
-        kept: the memory that tensors must still have at each run.
+        kept: the memory of the tensors, which each run checks to be still there.
     """
 
     def __init__(self, device: Device) -> None:
@@ -78,7 +79,7 @@ class Placement:
         self.scatter: list[Callable[[], None]] = []
         self.buffers: list[DeviceBuffer] = []
         self.kept: list[Kept] = []
-        self.fresh = False  # Whether a result on the device is newer than its host tensor.
+        self.fresh = False  # True while the result on the device is newer than its host tensor.
         self._host: list[HostBuffer] = []
         self._known: dict[Any, TensorView] = {}
         self._held: set[tuple[int, int]] = set()
@@ -86,16 +87,16 @@ class Placement:
     def input(self, name: str, item: TensorView, form: Form | None) -> TensorView:
         """Where kernels read `item`: in place, or a copy of it that is renewed before each run.
 
-        Memory does not depend on what an operand is called; other places may.
+        The name is used in messages only; other implementations of `Places` look operands up by it.
 
         Raises:
-            ArgumentError: the tensor's memory was freed or moved since it was read.
+            ArgumentError: the tensor's memory was freed or moved after the tensor was read.
         """
         self._keep(name, item)
         if form is None and item.device == self.device:
             return item
         shape = None if form is None else (form.shape, form.strides)
-        where = item.pointer or id(item.owner)  # Arrays that are not in place have no pointer.
+        where = item.pointer or id(item.owner)  # The pointer is 0 if an array is not in place.
         key = (where, item.shape, item.strides, item.element, shape)
         if key not in self._known:
             self._known[key] = self._input(item, form)
@@ -113,7 +114,7 @@ class Placement:
         return target
 
     def output(self, name: str, item: TensorView, form: Form | None, *, read: bool) -> TensorView:
-        """Where kernels write `item`; with `read` they find its values there before each run.
+        """Where kernels write `item`; with `read`, its values are copied there before each run.
 
         Raises:
             ArgumentError: as for `input`.
@@ -141,20 +142,24 @@ class Placement:
 
     def _keep(self, name: str, item: TensorView) -> None:
         storage = item.storage
-        # Tensors often share theirs. A tensor that was read later may have found a larger one.
+        # Operands often share a storage, which is then checked once for each size it was seen with:
+        # it may have grown between the reading of two tensors.
         if storage is None or (id(storage.holder), storage.nbytes) in self._held:
             return
         kept = storage.kept(name)
-        check_kept((kept,))  # Before anything asks a driver or a framework for that memory.
+        check_kept((kept,))  # Drivers and frameworks must not be asked to copy freed memory.
         self._held.add((id(storage.holder), storage.nbytes))
         self.kept.append(kept)
 
     def workspace(self, nbytes: int) -> int:
-        """Address of `nbytes` bytes; 0 for none."""
+        """The address of `nbytes` new bytes; 0 if `nbytes` is 0."""
         return self._allocate(nbytes, self.device)[0] if nbytes else 0
 
     def _unless_fresh(self, steps: list[Step | None]) -> Step:
-        """A second run before `sync` goes on from the first one's result, as without staging."""
+        """The steps, skipped while the device has a result that was not fetched yet.
+
+        A second run before `sync` thus continues from the first one's result, as without staging.
+        """
 
         def copy(stream: int) -> None:
             if not self.fresh:
@@ -174,7 +179,7 @@ class Placement:
         return buffer.pointer, buffer
 
     def _room(self, item: TensorView, form: Form, device: Device | None = None) -> TensorView:
-        """New memory of this form."""
+        """New memory of this form on `device` (None: the placement's device)."""
         place = device or self.device
         low, high = reach(form.shape, form.strides)
         pointer, memory = self._allocate((high - low + 1) * item.element.bytes, place)
@@ -192,7 +197,10 @@ class Placement:
     def _staged(
         self, item: TensorView, form: Form | None
     ) -> tuple[TensorView, TensorView, Step | None]:
-        """(on the GPU, the same memory image on the host, how to gather it there or None)."""
+        """(the copy on the GPU, the same bytes on the host, the step that gathers them there).
+
+        The step is None if the tensor's own memory serves as the bytes on the host.
+        """
         if form is None:
             return self._room(item, Form(item.shape, item.strides)), item, None
         target = self._room(item, form)
@@ -201,7 +209,7 @@ class Placement:
 
 
 def _distinct(item: TensorView, like: TensorView) -> TensorView:
-    """`item` without the repetitions of the dimensions along which `like` repeats itself."""
+    """`item` cut to extent 1 in each dimension along which `like` is broadcast (stride 0)."""
     missing = len(like.shape) - len(item.shape)
     shape = tuple(
         1 if not stride and extent > 1 else own
@@ -222,7 +230,7 @@ def _copy(target: TensorView, source: TensorView) -> Step:
     if source.in_place:
         here = raw_array(source)
     else:
-        # The view of a vector has a dimension M that the array has not; it adds no element.
+        # The view of a vector has one more dimension (M, of extent 1) than the array.
         here = source.owner.view(np.ndarray).reshape(whole)
         here = here[tuple(slice(extent) for extent in source.shape)]
         there = there.view(here.dtype.newbyteorder("="))
@@ -234,7 +242,7 @@ def _copy(target: TensorView, source: TensorView) -> Step:
 
 
 class _ForeignStream:
-    """A CUstream for libraries that take one by the CUDA stream protocol."""
+    """A CUstream as an object with the CUDA stream protocol, for libraries that expect one."""
 
     def __init__(self, handle: int) -> None:
         self._handle = handle
@@ -272,7 +280,7 @@ def _device_copy(target: TensorView, source: TensorView) -> Step:
 
 
 def _image(item: TensorView) -> tuple[int, int]:
-    """Address of the lowest element, and bytes from there to the end of the highest."""
+    """The address of the lowest element, and the bytes from there to the end of the highest."""
     low, high = reach(item.shape, item.strides)
     return item.pointer + low * item.element.bytes, (high - low + 1) * item.element.bytes
 
@@ -301,7 +309,8 @@ def _download(target: TensorView, source: TensorView) -> Step:
 
 @contextlib.contextmanager
 def in_use(buffers: list[DeviceBuffer], stream: int) -> Iterator[None]:
-    """Orders the buffers' memory on `stream` around the work that is given to it in the block."""
+    """The work that the block gives to `stream` waits for earlier uses of the buffers, and later
+    uses wait for that work."""
     for buffer in buffers:
         buffer.ready_on(stream)
     try:

@@ -1,8 +1,8 @@
-"""What holds a tensor's memory: where that was when the tensor was read, and whether it still is.
+"""The storage of a tensor: where it was when the tensor was read, and whether it is still there.
 
-A tensor that is referred to keeps its memory alive, but not in its place: torch's storages are
-resized under the tensors that lie in them (FSDP frees parameters that way), arrays of NumPy by
-`resize(refcheck=False)`, and CuPy's memory is given back to its pool by hand.
+A reference to a tensor does not pin its memory: torch storages are resized under their tensors
+(FSDP frees parameters that way), NumPy arrays by `resize(refcheck=False)`, and CuPy memory can be
+given back to its pool by hand. A kernel would then read or write memory that is no longer theirs.
 """
 
 from __future__ import annotations
@@ -17,18 +17,19 @@ from kronop.args.signature import address_reader
 from kronop.errors import ArgumentError, mismatch
 from kronop.frozen import dataclass
 
-# Where and how large memory is now, where it was and how large; and whose it is, for messages.
+# (the functions that give its address and size now, its address and size when the tensor was read,
+# the tensor's name for messages).
 Kept = tuple[Callable[[], int], Callable[[], int], int, int, str]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Storage:
-    """Memory that a tensor lies in.
+    """The memory that a tensor lies in.
 
     Attributes:
-        holder: the array, torch storage or CuPy memory that has it, kept alive.
-        where, size: tell its address and its bytes as they are now.
-        address, nbytes: what they told when the tensor was read.
+        holder: the array, torch storage or CuPy memory object that owns it; kept alive.
+        where, size: functions that return its current address and size in bytes.
+        address, nbytes: its address and size in bytes when the tensor was read.
     """
 
     holder: Any
@@ -38,15 +39,15 @@ class Storage:
     nbytes: int
 
     def kept(self, name: str) -> Kept:
-        """What `check_kept` takes; `name` is that of the tensor."""
+        """The item for `check_kept`; `name` is the tensor's name in messages."""
         return self.where, self.size, self.address, self.nbytes, name
 
 
 def check_kept(kept: Iterable[Kept]) -> None:
-    """Refuses memory that has been freed, moved or cut since its tensor was read.
+    """Refuses memory that was freed, moved or shrunk after its tensor was read.
 
     Raises:
-        ArgumentError: it has another address, or fewer bytes.
+        ArgumentError: the memory has another address, or fewer bytes.
     """
     for where, size, address, nbytes, name in kept:
         if where() != address or size() < nbytes:
@@ -65,7 +66,7 @@ _nbytes_of: Any = np.ndarray.nbytes.__get__
 
 
 def of_array(array: Any) -> Storage:
-    """The memory of an array of NumPy: that of the last array that it is a view of."""
+    """The storage of a NumPy array: the last array in its chain of bases owns the memory."""
     holder = base = array
     while (base := _behind(base)) is not None:
         if isinstance(base, np.ndarray):
@@ -75,13 +76,13 @@ def of_array(array: Any) -> Storage:
 
 
 def _behind(item: Any) -> Any:
-    """What an array, or what stands between two arrays, has its memory from."""
+    """The next object in a chain of bases: an array's base, or an object between two arrays."""
     if isinstance(item, np.ndarray):
-        return _base_of(item)  # A subclass may tell otherwise.
+        return _base_of(item)  # ndarray's own `base`: a subclass may override the attribute.
     if isinstance(item, memoryview):
         return item.obj
     if type(item).__module__.startswith("numpy."):
-        return getattr(item, "base", None)  # as_strided has an object of its own there.
+        return getattr(item, "base", None)  # as_strided puts such an object between two arrays.
     return None
 
 
@@ -93,7 +94,7 @@ def of_torch(tensor: Any) -> Storage:
 
 
 def of_cupy(array: Any) -> Storage:
-    """The allocation that an array of CuPy lies in."""
+    """The allocation that a CuPy array lies in."""
     holder = array.data.mem
     where, size = (functools.partial(getattr, holder, name) for name in ("ptr", "size"))
     return Storage(holder, where, size, where(), size())

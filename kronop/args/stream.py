@@ -1,4 +1,4 @@
-"""CUDA streams: whatever a caller names one by, as a CUstream handle."""
+"""CUDA streams: turns the objects by which callers name streams into CUstream handles."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 
 _ATTRIBUTES = ("cuda_stream", "ptr", "handle")
-# Handles of the legacy default stream: none, and CU_STREAM_LEGACY.
+# Handles of the legacy default stream: 0 and CU_STREAM_LEGACY.
 _DEFAULT = (0, 1)
 
 
 def stream_handle(stream: Any, framework: str, index: int) -> int:
-    """The handle of `stream`; of the current stream of `framework` on GPU `index` where it is None.
+    """The handle of `stream`; if that is None, of the current stream of `framework` on GPU `index`.
 
-    NumPy and DLPack tensors have no current stream; for them it is the legacy default stream, 0.
+    NumPy and DLPack have no current stream: for them it is the legacy default stream, 0.
 
     Raises:
-        ElementTypeError: an object that names no stream.
-        ArgumentError: a negative handle.
+        ElementTypeError: the object names no stream.
+        ArgumentError: the handle is negative.
     """
     if stream is None:
         return _current(framework, index)
@@ -49,10 +49,10 @@ def stream_handle(stream: Any, framework: str, index: int) -> int:
 
 
 def torch_stream(handle: int, device: Any) -> Any:
-    """torch's own object for the stream of a handle.
+    """The torch stream object for a handle.
 
-    NOTE: torch 2.11 makes a new stream of handle 0 (`ExternalStream(0)`), which waits for nothing:
-    copies there raced with kernels on the default stream.
+    NOTE: for handle 0, `ExternalStream(0)` of torch 2.11 makes a new stream, which does not wait
+    for the default stream: copies on it raced with kernels there.
     """
     torch = sys.modules["torch"]
     if handle in _DEFAULT:
@@ -63,10 +63,10 @@ def torch_stream(handle: int, device: Any) -> Any:
 def _current(framework: str, index: int) -> int:
     if framework == "torch":
         torch = sys.modules["torch"]
-        # Where torch has not started CUDA, nobody can have changed its stream.
+        # Until torch has initialised CUDA, its current stream is the default one.
         if not torch.cuda.is_initialized():
             return 0
-        # Without a Stream object around it, as kernels of torch.compile get it.
+        # The raw handle, without the cost of a Stream object; torch.compile's kernels use it too.
         handle = getattr(torch._C, "_cuda_getCurrentRawStream", None)
         if handle is not None:
             return int(handle(index))

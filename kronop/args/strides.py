@@ -15,7 +15,7 @@ def broadcast_shapes(named: Sequence[tuple[str, Ints]]) -> Ints:
     """The common shape of leading dimensions, by the rule of torch.matmul and NumPy.
 
     Raises:
-        ArgumentError: extents that differ and are not 1; names the two tensors.
+        ArgumentError: two extents differ and neither is 1; the message names both tensors.
     """
     result: list[int] = []
     blame: list[str] = []
@@ -43,7 +43,7 @@ def broadcast_shapes(named: Sequence[tuple[str, Ints]]) -> Ints:
 
 
 def broadcast_strides(shape: Ints, strides: Ints, target: Ints) -> Ints:
-    """Strides over `target`, which `shape` broadcasts to: 0 where an extent is repeated."""
+    """Strides over the shape `target`, to which `shape` broadcasts: 0 for repeated extents."""
     missing = len(target) - len(shape)
     own = (
         stride if extent == goal else 0
@@ -58,9 +58,9 @@ class Loops:
 
     Attributes:
         rows: extent of the row dimension.
-        extents: of the batch dimensions.
-        row_strides: of the operands that have rows: an input, the result, then any others.
-        batch_strides: for each operand, those with rows first, one stride per batch dimension.
+        extents: extents of the batch dimensions.
+        row_strides: one row stride for each operand with rows: an input, the result, then others.
+        batch_strides: for each operand (those with rows first), one stride per batch dimension.
     """
 
     rows: int
@@ -70,20 +70,22 @@ class Loops:
 
 
 def collapse(loops: Loops, unit_rows: tuple[bool, ...]) -> Loops:
-    """The same addresses with as few batch dimensions as there can be.
+    """The same addresses with as few batch dimensions as possible.
 
-    Extents of 1 go; dimensions that follow each other in the memory of every operand become one;
-    those over which operands without rows do not move become rows, where strides allow.
+    Dimensions of extent 1 are dropped. Two dimensions become one if, in every operand, the outer
+    stride is the inner stride times the inner extent. A dimension in which all operands without
+    rows have stride 0 becomes part of the rows, if the strides of the others allow it.
 
     Args:
         loops: no extent may be 0.
-        unit_rows: for each operand with rows, whether its row stride must stay 1.
+        unit_rows: for each operand with rows, whether its row stride must be 1.
     """
     if not loops.extents:
         return loops
     by_axis = zip(loops.extents, zip(*loops.batch_strides, strict=True), strict=True)
     axes = [(extent, strides) for extent, strides in by_axis if extent != 1]
-    # Widest steps first; the result never repeats an address, so it decides.
+    # Sorted by the result's strides, the widest first: the result never repeats an address, so its
+    # strides are never 0.
     axes.sort(key=lambda axis: -abs(axis[1][1]))
     axes = _merged(axes)
     rows, row_strides, moving = loops.rows, loops.row_strides, len(loops.row_strides)
@@ -138,7 +140,8 @@ def _folded(
 
 
 def flat_stride(shape: Ints, strides: Ints) -> int | None:
-    """The stride of these dimensions seen as one, last fastest; None where there is none."""
+    """The stride of these dimensions as a single one, the last varying fastest; None if no single
+    stride reaches all elements."""
     axes: list[tuple[int, Ints]] = [
         (extent, (stride,)) for extent, stride in zip(shape, strides, strict=True) if extent != 1
     ]
@@ -149,7 +152,7 @@ def flat_stride(shape: Ints, strides: Ints) -> int | None:
 
 
 def matrix_strides(shape: Ints, layout: Layout, alignment: int) -> Ints:
-    """Strides of a copy whose last two dimensions keep a promise; matrices follow each other."""
+    """Strides of a dense copy: matrices in this layout, aligned, one after another in memory."""
     if len(shape) < 2:
         return (1,) * len(shape)
     rows, columns = shape[-2:]
@@ -171,7 +174,7 @@ def round_up(value: int, multiple: int) -> int:
 
 
 def reach(shape: Ints, strides: Ints) -> tuple[int, int]:
-    """Lowest and highest offset in elements, both inclusive; shapes without elements have none."""
+    """The lowest and highest offset in elements, both inclusive; no extent may be 0."""
     low = sum(
         (extent - 1) * stride for extent, stride in zip(shape, strides, strict=True) if stride < 0
     )
@@ -182,7 +185,7 @@ def reach(shape: Ints, strides: Ints) -> tuple[int, int]:
 
 
 def is_gapless(shape: Ints, strides: Ints) -> bool:
-    """Whether the memory between the first and the last element holds nothing else."""
+    """Whether the elements fill the memory from the lowest to the highest of them."""
     low, high = reach(shape, strides)
     distinct = 1
     for extent, stride in zip(shape, strides, strict=True):

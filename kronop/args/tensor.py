@@ -1,4 +1,4 @@
-"""Tensors for the rest of kronop: their memory, what it promises, and new ones like them."""
+"""Tensors for the rest of kronop: views of them, their alignment and layout, and new tensors."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def as_matrix(item: TensorView) -> TensorView:
 
 
 def describe(item: TensorView, name: str) -> TensorDescription:
-    """The strongest description that this tensor keeps.
+    """The description with the largest alignment that this tensor satisfies.
 
-    Extents of 1 do not count against it; the strides of leading dimensions do. A vector gets
-    alignment 1, because it stands for a row in one product and for a column in another.
-    A tensor that is copied before it is read gets the description of its copy.
+    Strides of dimensions of extent 1 are ignored; the strides of leading dimensions count. A vector
+    gets alignment 1, because it may serve as a row or as a column. A tensor that is copied before
+    kernels read it gets the description of its copy.
 
     Raises:
-        ArgumentError: a tensor without dimensions.
+        ArgumentError: the tensor has no dimensions.
     """
     if not item.shape:
         raise ArgumentError(
@@ -87,7 +87,7 @@ def _alignment(item: TensorView, layout: Layout) -> int:
 
 
 def _broken(item: TensorView, layout: Layout, alignment: int) -> str:
-    """What breaks a promise of this layout and alignment, or ""."""
+    """What in the tensor's memory violates this layout and alignment; empty if nothing does."""
     if 0 in item.shape or not item.in_place or alignment == 1:
         return ""
     if item.pointer % (alignment * item.element.bytes):
@@ -102,11 +102,12 @@ def _broken(item: TensorView, layout: Layout, alignment: int) -> str:
 
 
 def check_promise(item: TensorView, description: TensorDescription, name: str) -> None:
-    """Holds a tensor to the description that its operation was compiled for.
+    """Checks a tensor against the description that its operation was compiled for.
 
     Raises:
-        ElementTypeError: another element type.
-        ArgumentError: an alignment above 1 that the pointer or a stride breaks.
+        ElementTypeError: the tensor has another element type.
+        ArgumentError: the description's alignment is above 1, and the tensor's pointer or a stride
+            violates it.
     """
     if item.element != description.element:
         raise ElementTypeError(
@@ -131,18 +132,19 @@ def check_promise(item: TensorView, description: TensorDescription, name: str) -
 
 
 def keeps_promise(item: TensorView, description: TensorDescription) -> bool:
-    """Whether `check_promise` accepts the memory, whatever the element type."""
+    """Whether the memory satisfies layout and alignment; the element type is not compared."""
     return not _broken(item, description.layout, description.alignment)
 
 
 def empty(like: TensorView, shape: tuple[int, ...], element: DataType) -> Any:
-    """A new tensor, row-major, of the framework and on the device of `like`.
+    """A new row-major tensor of the framework and on the device of `like`.
 
-    Host tensors of other frameworks get a NumPy array; GPU tensors of other frameworks get a
-    CuPy or a torch tensor, whichever is installed.
+    If `like` is of another framework (read through DLPack), the result is a NumPy array on the
+    host, and a CuPy or torch tensor on a GPU, whichever is installed.
 
     Raises:
-        OutOfMemoryError: no memory for it.
+        OutOfMemoryError: there is no memory for it.
+        ArgumentError: neither CuPy nor torch is installed, and one of them is needed.
     """
     check_memory(f"a new tensor on {like.device}", shape, element)
     try:

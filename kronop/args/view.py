@@ -1,4 +1,4 @@
-"""Where a tensor lies and how it is laid out: the form in which all of kronop sees tensors."""
+"""`TensorView`: a tensor's memory, shape and strides, the form in which kronop handles tensors."""
 
 from __future__ import annotations
 
@@ -38,13 +38,15 @@ class TensorView:
         shape: extents.
         strides: in elements, one per extent; any sign.
         element: element type.
-        device: where the memory is.
-        framework: "numpy", "torch", "cupy" or "dlpack" (anything else that was readable).
+        device: the device that holds the memory.
+        framework: "numpy", "torch", "cupy", or "dlpack" for every other readable tensor.
         writable: whether the owner allows writing.
-        owner: what keeps the memory alive: the object itself, or the storage of a torch tensor.
-        in_place: False for an array that no kernel can read where it lies (foreign byte order,
-            misaligned, strides of odd bytes); pointer is then 0 and it is copied before each run.
-        storage: what the memory is a part of; None where nobody can tell, or nobody can move it.
+        owner: the object that keeps the memory alive: the tensor, or a torch tensor's storage.
+        in_place: False for an array that no kernel can read where it lies (foreign byte order, a
+            misaligned address, strides that are no multiple of the element size); pointer is then
+            0, and the array is copied before each run.
+        storage: the storage that the memory is part of, to check that it has not moved; None for
+            tensors read through DLPack or the CUDA array interface, which tell no storage.
     """
 
     pointer: int

@@ -94,7 +94,7 @@ class CorePool:
 
 
 def _new_stream(device: Any) -> Any:
-    # cuda-core requires its own `set_current` in each thread, even if the device is current already.
+    # cuda-core requires its own `set_current` in each thread, even for a device that is current.
     device.set_current()
     return device.create_stream()
 

@@ -1,4 +1,4 @@
-"""Text to binary to kernel: NVRTC, nvcc and the host's C++ compiler over compiled_cache.db."""
+"""From source text to loaded kernels: NVRTC, nvcc, the host's C++ compiler, and their cache."""
 
 from kronop.compiler.build import (
     Compilable,

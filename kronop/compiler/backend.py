@@ -1,4 +1,4 @@
-"""What every compiler offers, and what those that are commands share."""
+"""The interface of all compilers, and helpers for compilers that are commands."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kronop.target import Target
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Product:
-    """What a compiler gave for one source."""
+    """The output of a compiler for one source."""
 
     image: bytes
     resources: Resources
@@ -25,7 +25,7 @@ class Product:
 
 
 class RefusalError(Exception):
-    """A compiler did not take a source; `log` is what it printed."""
+    """A compiler refused a source; `log` is its output."""
 
     def __init__(self, log: str) -> None:
         super().__init__(log)
@@ -39,30 +39,31 @@ class Compiler(Protocol):
     def format(self) -> BinaryFormat: ...
 
     def identity(self, *, certain: bool = False) -> str:
-        """Name and full version, without paths: two identities are equal if the binaries are.
+        """The name and full version, without paths, so that equal compilers in different folders
+        have equal identities.
 
-        Unless it has to be `certain`, it may be what an earlier process was told.
+        With `certain` the compiler itself is asked; else the answer may be a remembered one.
         """
 
     def flags(self, target: Target) -> tuple[str, ...]:
-        """Every flag but include directories; they are part of the key."""
+        """All flags except include directories; they are part of the cache key."""
 
     def compile(self, source: Source, flags: tuple[str, ...]) -> Product:
         """The binary of `source`. Raises RefusalError with the log."""
 
     def assembly(self, source: Source, flags: tuple[str, ...]) -> str:
-        """PTX or assembly of `source`, for people. Raises RefusalError with the log."""
+        """PTX or assembly of `source`, to be read. Raises RefusalError with the log."""
 
 
 def run_compiler(command: Sequence[str], source: Source, output: str) -> tuple[bytes, str]:
-    """What `command` writes to `output` for `source`, and what it prints.
+    """(the contents of the file `output` that `command` makes from `source`, its printed output).
 
-    It runs in an empty folder of its own, so that no header of the current folder is picked up and
-    no other user can exchange what it reads and writes.
+    The command runs in a new empty folder, so that it picks up no header from the current folder
+    and no other user can replace the files that it reads and writes.
 
     Raises:
-        RefusalError: the command failed, or ended well without a plain file `output`.
-        CompileError: it can't be run at all, or does not end in time.
+        RefusalError: the command failed, or succeeded without making a plain file `output`.
+        CompileError: the command can't be run, or does not end in time.
     """
     sweep()
     try:
@@ -82,12 +83,12 @@ def run_compiler(command: Sequence[str], source: Source, output: str) -> tuple[b
 
 
 def _plain_file(path: Path) -> bytes | None:
-    """The contents of `path`, or None where it is missing, a link, a pipe or anything the like."""
+    """The contents of `path`; None if it is not a plain file (missing, a link, a pipe, ...)."""
     if path.is_symlink() or not path.is_file():
         return None
     return path.read_bytes()
 
 
 def include_flags(source: Source) -> list[str]:
-    """`-I` for each include directory, absolute because compilers run in a folder of their own."""
+    """`-I` for each include directory; absolute, because compilers run in another folder."""
     return [f"-I{os.path.abspath(directory)}" for directory in source.include_directories]

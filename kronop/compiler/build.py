@@ -1,4 +1,4 @@
-"""Sources to binaries: this process, then compiled_cache.db, then a compiler."""
+"""From sources to binaries: from this process's memory, compiled_cache.db, or a compiler."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from kronop.target import Target
 
 @runtime_checkable
 class Compilable(Protocol):
-    """What `add_module` needs of an operation."""
+    """The part of an operation that `add_module` uses."""
 
     @property
     def target(self) -> Target: ...
@@ -40,14 +40,14 @@ class Compilable(Protocol):
     def sources(self) -> tuple[Source, ...]: ...
 
     def install(self, binaries: tuple[Binary, ...]) -> None:
-        """Take the binaries of `sources`, in their order."""
+        """Stores the binaries of `sources`, in their order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Job:
-    """One source to be had, and everything that decides its binary.
+    """One source to compile, and everything that decides its binary.
 
-    `name` is the file name of what was emitted, `source` what replaces it, if anything does.
+    `name` is the file name of the emitted source; `source` is that source or its override.
     """
 
     key: str
@@ -60,13 +60,14 @@ class _Job:
 
 
 class _StaleIdentityError(CompileError):
-    """A key was made with an identity that its compiler does not have."""
+    """A key was made with a compiler identity that turned out to be wrong."""
 
 
 class _Process:
-    """What this process has: binaries, caches, one lock per key, the chosen CUDA compiler.
+    """This process's state: binaries, caches, one lock per key, the chosen CUDA compiler.
 
-    Whatever has no lock is done in one step, which no other thread and no signal interrupts.
+    State without a lock is changed by single dictionary operations only, which neither another
+    thread nor a signal handler can interrupt.
     """
 
     def __init__(self) -> None:
@@ -80,19 +81,22 @@ class _Process:
         self.threads: set[int] = set()
 
     def is_interrupted(self) -> bool:
-        """Whether this thread has a turn, or is inside a cache, and its signal's handler calls in
-        the middle of that: to wait would be to wait for itself, or for one that waits for it."""
+        """Whether this is a signal handler that has interrupted its thread during a turn or inside
+        a cache. It must not wait for a lock: its own thread may hold it, or a thread that waits for
+        its own thread."""
         return threading.get_ident() in self.threads or is_interrupted()
 
     @contextlib.contextmanager
     def turn(self, key: str) -> Iterator[bool]:
-        """One thread at a time has the turn of `key`; yields whether: one that is interrupted has
-        it not, and does without."""
+        """Lets one thread at a time work on `key`; yields whether this thread has the turn.
+
+        A signal handler that has interrupted its thread does not wait: it works without the turn.
+        """
         if self.is_interrupted():
             yield False
             return
         thread = threading.get_ident()
-        try:  # From here on: a handler that raises must not leave the thread's mark behind.
+        try:  # `add` is inside the block, so that an exception of a signal handler undoes it.
             self.threads.add(thread)
             with self.key_locks.setdefault(key, threading.Lock()):
                 yield True
@@ -102,7 +106,7 @@ class _Process:
 
 _process = _Process()
 if hasattr(os, "register_at_fork"):
-    # Another thread of the parent may have held a lock that nobody in the child would release.
+    # Another thread of the parent may have held a lock, which nobody in the child would release.
     os.register_at_fork(after_in_child=_process.renew_locks)
 
 
@@ -117,7 +121,7 @@ def nvcc() -> None:
 
 
 def default_cache() -> Cache:
-    """The store of the folder that the knob `cache_dir` or the system names."""
+    """The store in the folder that `cache_folder` names."""
     folder = cache_folder()
     cache = _process.caches.get(folder)
     return _process.caches.setdefault(folder, Cache(folder)) if cache is None else cache
@@ -131,12 +135,12 @@ _HOST_COMPILER: Compiler = HostCompiler(default_cache)
 
 
 def forget() -> None:
-    """Drop the binaries that this process keeps in memory; the files stay."""
+    """Drops the binaries that this process keeps in memory; compiled_cache.db keeps its own."""
     _process.binaries.clear()
 
 
 def drop(binary: Binary) -> None:
-    """Forget `binary` here and in compiled_cache.db, unless another has taken its place there."""
+    """Drops `binary` from memory and compiled_cache.db, unless another one has replaced it."""
     with _process.turn(binary.key):
         known = _process.binaries.get(binary.key)
         if known is not None and known.image == binary.image:
@@ -145,12 +149,12 @@ def drop(binary: Binary) -> None:
 
 
 def add_module(operations: Sequence[Compilable]) -> None:
-    """Compile `operations` together, each distinct source once, and install their binaries.
+    """Compiles `operations` together, each distinct source once, and installs their binaries.
 
-    Nothing is installed unless everything compiled.
+    If a source does not compile, no operation gets binaries.
 
     Raises:
-        ElementTypeError: `operations` is no sequence of operations.
+        ElementTypeError: `operations` is not a sequence of operations.
         CompileError: a compiler is missing or refused a source.
     """
     if not isinstance(operations, Sequence) or isinstance(operations, (str, bytes)):
@@ -184,19 +188,19 @@ def compile_sources(sources: Sequence[Source], target: Target) -> tuple[Binary, 
     """The binaries of `sources`, in order; each distinct one is looked up or compiled once.
 
     Raises:
-        ElementTypeError: something is no Source.
+        ElementTypeError: an item is not a Source.
         CompileError: a compiler is missing or refused a source.
     """
     try:
         return _binaries(_jobs(sources, target))
     except _StaleIdentityError:
-        # The compiler has been asked meanwhile, so these keys are true. Binaries that were found
-        # under the others are not handed out.
+        # The compiler itself has been asked by now, so these keys are right. Binaries that were
+        # found under the wrong keys are not used.
         return _binaries(_jobs(sources, target))
 
 
 def _binaries(jobs: Sequence[_Job]) -> tuple[Binary, ...]:
-    # Looked up once: another thread may drop what does not load while others are compiled.
+    # Each is looked up only once, because another thread may drop a binary in between.
     known = {job.key: _process.binaries.get(job.key) for job in jobs}
     missing = {job.key: job for job in jobs if known[job.key] is None}
     found = dict(zip(missing, _deliver_all(tuple(missing.values())), strict=True))
@@ -207,7 +211,7 @@ def _binaries(jobs: Sequence[_Job]) -> tuple[Binary, ...]:
 
 
 def assembly(source: Source, target: Target) -> str:
-    """PTX or x86 assembly of `source`, for people; compiled for this call alone.
+    """PTX or x86 assembly of `source`, to be read; compiled anew by each call.
 
     Raises:
         CompileError: a compiler is missing or refused the source.
@@ -237,7 +241,8 @@ def _jobs(sources: Sequence[Source], target: Target) -> list[_Job]:
     if not sources:
         return []
     compiler = _compiler_for(target)
-    # In this order: what is learned of the compiler between the two makes the identity stale.
+    # The identity first: if another thread learns in between that the compiler lacks OpenMP, the
+    # identity is wrong, and `_compile` notices that. Wrong flags would go unnoticed.
     identity, flags = compiler.identity(), compiler.flags(target)
     jobs = []
     for emitted in sources:
@@ -266,12 +271,12 @@ def _compiler_for(target: Target) -> Compiler:
 
 
 def _deliver_all(jobs: Sequence[_Job]) -> list[Binary]:
-    # Threads other than the one that is interrupted would wait for it.
+    # In a signal handler, new threads would wait for a lock that the interrupted thread may hold.
     return spread(_deliver, jobs, threads=1 if _process.is_interrupted() else None)
 
 
 def _deliver(job: _Job) -> Binary:
-    """The binary of `job`, from wherever it is had first; threads of one key take turns."""
+    """The binary of `job` from memory, disk or the compiler; threads with one key take turns."""
     with _process.turn(job.key) as is_turn:
         binary = _process.binaries.get(job.key)
         if binary is None:

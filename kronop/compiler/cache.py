@@ -1,7 +1,7 @@
-"""compiled_cache.db: binaries by content key, safe among processes, repaired when damaged.
+"""compiled_cache.db: binaries by content key, shared safely by processes, repaired when damaged.
 
-A row that can't be trusted is a miss, and so is a file that can't: the cache may cost a
-compilation, never a wrong kernel. Nothing that is read from it is unpickled.
+A row or file that can't be trusted counts as missing: a damaged cache may cost a compilation, but
+never gives a wrong kernel. Nothing that is read from it is unpickled.
 """
 
 from __future__ import annotations
@@ -33,17 +33,18 @@ from kronop.frozen import dataclass
 
 FILE_NAME = "compiled_cache.db"
 LIMIT_BYTES = 1 << 30
-# Others write for milliseconds. What takes longer than a compile is not worth waiting for; and who
-# has written for so long goes on, so that for a while the wait is a short one.
+# How long to wait for another process to finish writing, which normally takes milliseconds. A
+# longer wait would cost more than compiling. A process that has blocked us for the full time is
+# likely to go on, so for the next _HURRY_SECONDS every wait is limited to _HURRIED_SECONDS.
 _BUSY_SECONDS, _HURRIED_SECONDS = 1.0, 0.05
 _HURRY_SECONDS = 60.0
 _REPAIR_SECONDS = 30.0
-# A use within this time of the last noted one is not noted: reading must not mean writing.
+# The time of the last use is written at most this often, so that reading rarely means writing.
 _TOUCH_SECONDS = 3600.0
 
 _CORRUPT = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_IOERR}
-# No table, other columns, or a moved file: another process upgraded or repaired it, or someone else
-# changed it. Opening it again helps.
+# Errors of a missing table, other columns or a moved file: another process upgraded, repaired or
+# changed the database. Opening it again helps.
 _REOPEN = {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CONSTRAINT}
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
@@ -52,7 +53,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """What `list` tells of a cached kernel. Sizes in bytes, times in seconds since 1970."""
+    """A cached kernel in `list`: `size` in bytes, `seconds` of compilation, times since 1970."""
 
     key: str
     entry: str
@@ -75,10 +76,10 @@ class Record:
 
 
 class Cache:
-    """The store of one folder. Every method is safe among threads, processes and forks.
+    """The store in one folder. Threads, processes and forked children may use it at once.
 
-    A folder that can't be used (read-only, someone else's, full) turns the store into one that
-    holds nothing, after one warning; the process still keeps what it compiles in memory.
+    If the folder can't be used (read-only, another user's, full), the store warns once and then
+    acts as if it were empty; the process still keeps its compiled kernels in memory.
     """
 
     def __init__(self, folder: Path | None = None, *, limit_bytes: int = LIMIT_BYTES) -> None:
@@ -96,7 +97,7 @@ class Cache:
         return self.folder / FILE_NAME
 
     def get(self, key: str) -> Binary | None:
-        """The binary of `key`, or None; a row that fails its checksum is deleted."""
+        """The binary of `key`, or None; a row with a wrong checksum is deleted."""
         record = self._run(lambda db: rows.read(db, key), None)
         if record is None:
             return None
@@ -110,32 +111,33 @@ class Cache:
         return row.binary
 
     def put(self, binary: Binary, source: str) -> None:
-        """Keep `binary`; the least recently used rows go when the store exceeds its limit."""
+        """Stores `binary`; the least recently used rows are deleted if the store exceeds its
+        limit."""
         values = rows.format_row(binary, source, time.time())
         self._run(lambda db: rows.write(db, values, binary.key, self.limit_bytes), None)
 
     def drop(self, binary: Binary) -> None:
-        """Delete the row of `binary`, unless it has another image by now."""
+        """Deletes the row of `binary`, unless another image has replaced it."""
         self._run(lambda db: rows.delete_image(db, binary.key, binary.image), None)
 
     def recall(self, place: str) -> Memo | None:
-        """What was remembered of the compiler that is found at `place`, or None."""
+        """The memo of the compiler for the circumstances that `place` digests, or None."""
         return self._run(lambda db: rows.recall(db, place), None)
 
     def remember(self, memo: Memo) -> None:
-        """Keep `memo` in place of what was remembered for its place."""
+        """Stores `memo` in place of an earlier one with its `place`."""
         self._run(lambda db: rows.remember(db, memo), None)
 
     def winner(self, key: str) -> Winner | None:
-        """What tuning found fastest for `key`, or None."""
+        """The winner that tuning stored for `key`, or None."""
         return self._run(lambda db: rows.winner(db, key), None)
 
     def winners(self) -> list[Winner]:
-        """All that tuning found, the oldest first."""
+        """All winners that tuning stored, the oldest first."""
         return self._run(rows.winners, [])
 
     def crown(self, winner: Winner) -> None:
-        """Keep `winner` in place of what was found before for its key."""
+        """Stores `winner` in place of an earlier one with its key."""
         self._run(lambda db: rows.crown(db, winner), None)
 
     def plan(self, key: str) -> str | None:
@@ -143,12 +145,15 @@ class Cache:
         return self._run(lambda db: rows.plan(db, key), None)
 
     def keep_plan(self, key: str, text: str) -> None:
-        """Keep the text of a plan in place of what was kept for its key."""
+        """Stores the text of a plan in place of an earlier one with its key."""
         self._run(lambda db: rows.keep_plan(db, key, text), None)
 
     @contextlib.contextmanager
     def claim(self, key: str) -> Iterator[bool]:
-        """Hold the right to compile `key` against every other process of this folder."""
+        """Keeps all other processes that use this folder from compiling `key` during the block.
+
+        Yields whether it does; if not (see `claims.claim`), two processes may compile the same key.
+        """
         if self._run(lambda db: True, False):
             with claim(self.folder / f"{key}.claim") as held:
                 yield held
@@ -166,7 +171,7 @@ class Cache:
         """The one kernel whose key starts with `key_prefix`.
 
         Raises:
-            ArgumentError: no key starts so, or several do.
+            ArgumentError: no key starts with `key_prefix`, or several do.
         """
         keys = [entry.key for entry in self.list() if entry.key.startswith(key_prefix)]
         record = self._run(lambda db: rows.read(db, keys[0]), None) if len(keys) == 1 else None
@@ -185,9 +190,9 @@ class Cache:
         )
 
     def clear(self) -> int:
-        """Delete all there is and give the space back; how many kernels there were.
+        """Deletes everything, frees the space, and returns the number of deleted kernels.
 
-        Locks that killed processes left behind go as well.
+        Lock files that killed processes left behind are deleted too.
         """
         for left in self.folder.glob("*.claim"):
             with contextlib.suppress(OSError), claim(left, patience=0):
@@ -195,19 +200,22 @@ class Cache:
         return self._run(rows.clear, 0)
 
     def close(self) -> None:
-        """Let go of the file; the next call opens it again."""
+        """Closes the file; the next call opens it again."""
         with _alone(self._lock) as is_alone:
             if is_alone:
                 self._disconnect()
 
     def _run(self, action: Callable[[sqlite3.Connection], T], otherwise: T) -> T:
-        """`action` on the open database; `otherwise` where it can't be used, or is in use by what
-        a signal's handler interrupts in this thread."""
+        """The result of `action` on the open database.
+
+        It is `otherwise` if the database can't be used, or if this is a signal handler that has
+        interrupted this thread inside a cache.
+        """
         with _alone(self._lock) as is_alone:
             return self._act(action, otherwise) if is_alone else otherwise
 
     def _act(self, action: Callable[[sqlite3.Connection], T], otherwise: T) -> T:
-        """As `_run`; what is damaged is repaired at most once."""
+        """As `_run`, for the holder of the lock; a damaged database is repaired at most once."""
         for repaired in (False, True):
             if self._unusable:
                 return otherwise
@@ -234,7 +242,8 @@ class Cache:
         except OSError as error:
             self._give_up(f"{reason}; {error}")
         finally:
-            # Last: while the old file is open, no new one can be given its inode number.
+            # Closed last: while the old file is open, no new file can get its inode number, by
+            # which `_discard_damaged` tells them apart.
             self._disconnect()
 
     def _open(self) -> sqlite3.Connection:
@@ -243,9 +252,9 @@ class Cache:
             if _inode(self.path) == self._inode:
                 tables.wait_at_most(self._connection, patience)
                 return self._connection
-            # Removed or repaired by someone else; what is written to the old file is lost.
+            # Another process removed or replaced the file: writes to the old one would be lost.
             self._disconnect()
-        # Without links from now on: a link that is turned meanwhile leads nowhere else.
+        # From now on the path without links is used, so that changing a link later has no effect.
         self.folder = make_private_folder(self.folder)
         make_private_file(self.path)
         self._inode = _inode(self.path)
@@ -265,11 +274,11 @@ class Cache:
                 connection.close()
 
     def _discard_damaged(self) -> None:
-        """Delete the damaged file, unless another process has already put a new one there."""
+        """Deletes the damaged file, unless another process has replaced it."""
         with claim(self.folder / "repair.claim", patience=_REPAIR_SECONDS):
             if _inode(self.path) != self._inode:
                 return
-            # The log first: a new database must never meet the old one's.
+            # The log is deleted first: SQLite must never apply an old log to a new database.
             for suffix in ("-wal", "-shm", "-journal", ""):
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(f"{self.path}{suffix}")
@@ -283,7 +292,8 @@ class Cache:
         )
 
     def _abandon(self) -> None:
-        """In a forked child: SQLite's handles must be neither used nor closed there."""
+        """Drops the connection in a forked child, where SQLite's handles must be neither used nor
+        closed; a reference keeps them from being closed."""
         _inherited.append(self._connection)
         self._connection = None
         self._lock = threading.Lock()
@@ -295,18 +305,23 @@ _threads_inside: set[int] = set()
 
 
 def is_interrupted() -> bool:
-    """Whether this thread is inside a cache: who asks is a signal's handler in the middle of it."""
+    """Whether this thread is inside a cache; the caller is then a signal handler that has
+    interrupted it there."""
     return threading.get_ident() in _threads_inside
 
 
 @contextlib.contextmanager
 def _alone(lock: threading.Lock) -> Iterator[bool]:
-    """Hold `lock`; yields whether it is held: not by a handler that interrupts its own thread."""
+    """Holds `lock` during the block, and yields whether it does.
+
+    A signal handler that has interrupted its thread inside a cache does not get the lock: waiting
+    for its own thread would never end.
+    """
     if is_interrupted():
         yield False
         return
     thread = threading.get_ident()
-    try:  # From here on: a handler that raises (Ctrl-C) must not leave the thread's mark behind.
+    try:  # `add` is inside the block, so that an exception of a handler (Ctrl-C) undoes it.
         _threads_inside.add(thread)
         with lock:
             yield True

@@ -1,4 +1,4 @@
-"""One process at a time compiles a key: an advisory lock that its holder's death releases."""
+"""Lock files by which one process at a time compiles a key; a holder's death releases its lock."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from pathlib import Path
 from kronop.compiler import inheritance
 
 PATIENCE_SECONDS = 300.0
-"""Longest wait for another process; after it the kernel is compiled twice, which harms nothing."""
+"""Longest wait for another process; after that both compile the kernel, which is harmless."""
 
 
 @contextlib.contextmanager
 def claim(path: Path, *, patience: float = PATIENCE_SECONDS) -> Iterator[bool]:
-    """Hold the lock file `path` for the length of the block.
+    """Holds the lock file `path` during the block.
 
-    Yields whether the lock is held: not after `patience` seconds, nor where the file system or the
-    operating system has no advisory locks. The kernel drops the lock when its holder dies.
+    Yields whether the lock is held. It is not if another process held it for `patience` seconds, or
+    if the file system or operating system has no advisory locks. The operating system releases the
+    lock when its holder dies.
     """
     handle = _acquire(path, patience)
     try:
@@ -56,7 +57,7 @@ def _acquire(path: Path, patience: float) -> int | None:
         if _is_still(path, handle):
             inheritance.hold(handle)
             return handle
-        # The last holder removed this file between our open and our lock: lock its successor.
+        # The last holder removed this file between our open and our lock: open the new file.
         os.close(handle)
 
 
@@ -68,8 +69,9 @@ def _is_still(path: Path, handle: int) -> bool:
 
 
 def _release(handle: int, path: Path) -> None:
-    # Removed while locked, so that nobody can hold a file that is about to vanish. Closing alone
-    # would leave the lock to a child that was forked meanwhile, hence the explicit unlock.
+    # The file is removed while it is locked, so that nobody else can lock a file that is about to
+    # be removed. The explicit unlock is needed because a child that was forked meanwhile has a copy
+    # of the handle, and closing ours alone would leave the lock with it.
     with contextlib.suppress(OSError):
         path.unlink()
     if sys.platform != "win32":

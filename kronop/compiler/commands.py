@@ -1,4 +1,4 @@
-"""Commands that end: by themselves, at their time limit, or with this process."""
+"""Runs commands that are sure to end: by themselves, at a time limit, or when this process dies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from kronop import knobs
 from kronop.compiler import inheritance
 from kronop.errors import CompileError, mismatch
 
-# Variables that change what a compiler makes of the same command: no key would notice them.
+# Environment variables that change what a compiler makes of the same command. They are removed,
+# because the cache key does not include them.
 _HIDDEN_INPUTS = (
     "CPATH",
     "C_INCLUDE_PATH",
@@ -30,7 +31,8 @@ _HIDDEN_INPUTS = (
     "SOURCE_DATE_EPOCH",
 )
 _SHELL = "/bin/sh"
-# The pipe that it reads ends when this process closes it, or dies in whatever way.
+# A shell script that blocks on a pipe. The pipe ends when this process closes it or dies in any
+# way, and the script then kills its group of processes.
 _GUARD = "read -r _; kill -KILL 0"
 _ADVICE = {
     errno.EMFILE: "close files, or raise the limit of open ones: ulimit -n",
@@ -43,10 +45,11 @@ _ADVICE = {
 
 
 def run(command: Sequence[str], *, folder: str | None = None) -> subprocess.CompletedProcess[str]:
-    """`command` with its output captured, in an environment without hidden inputs.
+    """Runs `command` with its output captured, without the variables in `_HIDDEN_INPUTS`.
 
-    Where it runs in a `folder`, its temporary files lie there too. It and all processes that it
-    started in its group are killed after the knob `compile_seconds`, and when this process dies.
+    With a `folder`, the command runs there and makes its temporary files there. The command and the
+    processes it starts in its group are killed after the knob `compile_seconds`, or when this
+    process dies.
 
     Raises:
         CompileError: the command can't be started, or does not end in time.
@@ -73,7 +76,7 @@ def run(command: Sequence[str], *, folder: str | None = None) -> subprocess.Comp
 
 
 def advice(error: OSError, *, otherwise: str) -> str:
-    """What helps against `error`: where the machine ran out of something, more of that."""
+    """Advice for an error message: how to free the resource that ran out, or `otherwise`."""
     return _ADVICE.get(error.errno or 0, otherwise)
 
 
@@ -94,7 +97,7 @@ def _finished(
         try:
             printed, log = process.communicate(timeout=knobs.current().compile_seconds)
         except BaseException:
-            process.kill()  # The block's end waits for it; the group goes after that.
+            process.kill()  # Popen's block then waits for it; the caller kills the group next.
             raise
     return subprocess.CompletedProcess(command, process.returncode, printed, log)
 
@@ -103,8 +106,8 @@ def _finished(
 def _guarded_group() -> Iterator[int | None]:
     """The id of a group of processes that is killed at the end of the block.
 
-    Its first member is a shell that kills the group when this process dies, even by SIGKILL.
-    None where there are no groups, or no shell.
+    The group's first member is a shell that kills the group when this process dies, even by
+    SIGKILL. The id is None on systems without process groups or without a shell.
     """
     if sys.platform == "win32" or not os.path.exists(_SHELL):
         yield None
@@ -126,7 +129,7 @@ def _guarded_group() -> Iterator[int | None]:
         try:
             yield guard.pid
         finally:
-            # Its id is nobody else's until it is waited for.
+            # Kill before waiting: the system may reuse the group's id once it was waited for.
             _kill(guard.pid)
             guard.wait()
     finally:

@@ -1,4 +1,4 @@
-"""Cubins into this process, and launches of them, through the driver's own bindings."""
+"""Loads cubins into this process and launches their kernels, through the driver's bindings."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from kronop.compiler.images import broken, check_image
 from kronop.compiler.parameters import parameter_words
 from kronop.errors import DeviceError, OutOfMemoryError, installing, mismatch
 
-# More dynamic shared memory than this has to be asked for.
+# A kernel that needs more dynamic shared memory than this must have an attribute set.
 _DEFAULT_SHARED_BYTES = 48 * 1024
-# What the driver answers to an image that it can't read. Others tell of the device or the process.
+# The driver's errors for an image that it can't read; all other errors are not the image's fault.
 _BROKEN = {
     "CUDA_ERROR_INVALID_IMAGE",
     "CUDA_ERROR_INVALID_SOURCE",
@@ -26,15 +26,15 @@ _BROKEN = {
     "CUDA_ERROR_SHARED_OBJECT_INIT_FAILED",
     "CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND",
 }
-_MOST_CONFIGS = 64  # Streams come and go; handles of those that went are not told from others.
+_MOST_CONFIGS = 64  # A bound: configurations of destroyed streams can't be recognised.
 
 
 @functools.cache
 def cuda_devices() -> Status:
     """Whether this machine has a driver and a GPU that CUDA kernels can run on.
 
-    Everything that needs a driver asks here first: without one, some calls of the bindings do not
-    fail but hang.
+    Code that needs the driver must ask here first: without a driver, some calls of the bindings
+    hang instead of failing.
     """
     name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
     try:
@@ -67,22 +67,24 @@ class CudaKernel:
         self._library = library
         self._kernel = kernel
         self._shared_bytes: dict[int, int] = {}
-        self._lock = threading.RLock()  # A signal's handler may bind in the middle of a bind.
+        self._lock = threading.RLock()  # Reentrant: a signal handler may interrupt `bind` and bind.
 
     def bind(self, launch: Launch, device: int = 0) -> Callable[[int], None]:
-        """A launcher of `launch` on GPU `device`, called with the stream's handle.
+        """A function that runs `launch` on GPU `device`, given the handle of a stream.
 
-        The kernel takes its parameter struct by value; the launcher holds the bytes. Whatever
-        context was current is current again after each call.
+        The kernel takes its parameter struct by value; the function keeps the bytes. Each call
+        restores the context that was current before it.
 
         Raises:
-            DeviceError: there is no such device, or it can't give the shared memory.
+            DeviceError: there is no such device, or it lacks the shared memory.
         """
         return self.bind_words(launch, device)[0]
 
     def bind_words(self, launch: Launch, device: int = 0) -> tuple[Callable[[int], None], Any]:
-        """(as `bind`, the launcher's parameters as 8-byte words, which may be changed between two
-        of its calls: a launch copies them)."""
+        """(the launcher as of `bind`, its parameters as 8-byte words).
+
+        The words may be changed between two calls, because each launch copies them.
+        """
         driver = _driver()
         context = _primary_context(device)
         self._raise_shared_bytes(launch.shared_bytes, device)
@@ -92,7 +94,8 @@ class CudaKernel:
         parameters = ctypes.addressof(pointers)
         subject = f"launch of {self.entry} on GPU {device}, {_geometry(launch)}"
         launch_kernel, current = driver.cuLaunchKernelEx, driver.cuCtxGetCurrent
-        # One per stream, and never changed: threads may launch on different streams at once.
+        # One configuration per stream, never changed once made: threads may launch on different
+        # streams at the same time.
         configs: dict[int, Any] = {}
 
         def run(stream: int, _keep: object = (words, pointers, self)) -> None:
@@ -113,7 +116,7 @@ class CudaKernel:
         return (_printing(run, subject, context) if knobs.current().debug >= 1 else run), words
 
     def _raise_shared_bytes(self, wanted: int, device: int) -> None:
-        """Allow `wanted` bytes of dynamic shared memory; never fewer than were allowed before."""
+        """Allows `wanted` bytes of dynamic shared memory; never lowers an earlier allowance."""
         with self._lock:
             if wanted <= self._shared_bytes.get(device, _DEFAULT_SHARED_BYTES):
                 return
@@ -125,7 +128,7 @@ class CudaKernel:
                 f"{wanted} bytes of dynamic shared memory for {self.entry} on GPU {device}",
             )
             before, self._shared_bytes[device] = self._shared_bytes.get(device, 0), wanted
-            # What a handler has asked for meanwhile.
+            # A signal handler may have allowed more in between, and the call above has lowered it.
             self._raise_shared_bytes(before, device)
 
 
@@ -133,8 +136,8 @@ def load_cuda(binary: Binary) -> CudaKernel:
     """The kernel in `binary`.
 
     Raises:
-        DeviceError: no driver, no GPU, or neither answers.
-        BrokenImageError: a cubin that this driver does not take.
+        DeviceError: there is no driver or GPU, or the driver fails.
+        BrokenImageError: the driver can't read the cubin.
     """
     check_image(binary)
     status = cuda_devices()
@@ -154,18 +157,18 @@ def load_cuda(binary: Binary) -> CudaKernel:
 
 
 def _taken(result: tuple[Any, ...], binary: Binary, action: str) -> Any:
-    """As `check`, with an error of its own where the image is at fault."""
+    """As `check`, but raises BrokenImageError if the image is at fault."""
     if result[0] and result[0].name in _BROKEN:
         raise broken(binary, f"{action}: {result[0].name}")
     return check(result, f"{action} of {binary.entry}")
 
 
 def check(result: tuple[Any, ...], subject: str) -> Any:
-    """The value in a driver call's (error, value...) answer.
+    """The value in the result (error, value...) of a driver call.
 
     Raises:
         OutOfMemoryError: the device has no memory left.
-        DeviceError: any other error, with the name that CUDA gives it.
+        DeviceError: any other error; the message has CUDA's name for it.
     """
     error = result[0]
     if not error:
@@ -182,7 +185,7 @@ def check(result: tuple[Any, ...], subject: str) -> Any:
 
 @functools.cache
 def _primary_context(device: int) -> Any:
-    """The primary context of GPU `device`, which torch and CuPy use too; retained for good."""
+    """The primary context of GPU `device`, which torch and CuPy use too; never released."""
     driver = _driver()
     handle = check(driver.cuDeviceGet(device), f"GPU {device}")
     return check(driver.cuDevicePrimaryCtxRetain(handle), f"context of GPU {device}")
@@ -201,7 +204,7 @@ def _config(launch: Launch, stream: int) -> Any:
 
 @functools.cache
 def _early() -> Any:
-    """What lets a kernel begin while the one before it in the stream still runs."""
+    """The launch attribute that lets a kernel start before the previous one in its stream ends."""
     driver = _driver()
     attribute = driver.CUlaunchAttribute()
     attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
@@ -226,7 +229,7 @@ def _printing(run: Callable[[int], None], subject: str, context: Any) -> Callabl
 
 
 def _milliseconds(run: Callable[[int], None], stream: int, subject: str, context: Any) -> float:
-    """Time of one launch between two events; waits for it."""
+    """The time of one launch, measured between two events; waits for the kernel to end."""
     driver = _driver()
     check(driver.cuCtxPushCurrent(context), subject)
     try:

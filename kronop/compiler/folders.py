@@ -1,4 +1,4 @@
-"""Where the cache lives, and whether that folder may be trusted with native code."""
+"""The cache's folder, and the checks that nobody else can put native code into it."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from pathlib import Path
 
 from kronop import knobs
 
-_MOST_LINKS = 40  # As many as Linux follows.
+_MOST_LINKS = 40  # The number of symbolic links that Linux follows in one path.
 
 
 class UntrustedError(Exception):
-    """The folder or file can't serve as a cache; the text says why and what to do."""
+    """The folder or file can't serve as a cache; the message says why and what to do."""
 
 
 def cache_folder() -> Path:
     """The knob `cache_dir`, or the user's cache folder of this system.
 
-    What the environment names by a relative path is ignored: that would be a place in the current
-    folder, where anyone may have planted a cache. (Relative where the system knows no home either.)
+    A relative path in the environment is ignored: it would name a place in the current folder,
+    where anyone may have planted a cache. (The result is relative only if the system knows no home
+    folder either; `make_private_folder` then refuses it.)
     """
     chosen = knobs.current().cache_dir
     if chosen is not None:
@@ -38,7 +39,7 @@ def cache_folder() -> Path:
 
 
 def _home() -> Path:
-    """$HOME where it is absolute, else what the system's list of users says."""
+    """$HOME if it is absolute, else the home folder in the system's list of users."""
     named = os.path.expanduser("~")
     if os.path.isabs(named) or sys.platform == "win32":
         return Path(named)
@@ -51,14 +52,14 @@ def _home() -> Path:
 
 
 def make_private_folder(folder: Path) -> Path:
-    """`folder` without links, made for this user alone where it is missing.
+    """The path of `folder` with links resolved; missing folders are made for this user alone.
 
-    Nobody else can exchange it: every folder and link on the way to it is this user's or root's.
+    Nobody else can replace it: this user or root owns every folder and link on the path to it.
 
     Raises:
-        UntrustedError: it is relative, it or something on the way to it is someone else's, or
-            others can put native code into it.
-        OSError: it can't be made.
+        UntrustedError: the path is relative, another user owns the folder or a part of the path to
+            it, or others can write into it.
+        OSError: the folder can't be made.
     """
     if not folder.is_absolute():
         raise UntrustedError(f"{folder} is relative; set KRONOP_CACHE_DIR to an absolute path")
@@ -88,7 +89,7 @@ def make_private_folder(folder: Path) -> Path:
 
 
 def _made(path: Path) -> os.stat_result:
-    """What is at `path`; a folder for this user alone where nothing was."""
+    """The status of the file at `path`; if there is none, of a new folder for this user alone."""
     try:
         return path.lstat()
     except FileNotFoundError:
@@ -98,10 +99,11 @@ def _made(path: Path) -> os.stat_result:
 
 
 def _check_parent(path: Path, found: os.stat_result) -> None:
-    """Whether nobody else can put something in the place of what lies in the folder `path`.
+    """Refuses a folder in which another user could replace an entry by one of his own.
 
-    In a sticky one, such as /tmp, each user renames only what is his own. Where every user has a
-    group of his own, which has his number, what he makes can be written by that group.
+    In a sticky folder, such as /tmp, users can rename only their own entries. Writing by the group
+    is allowed if the group's number is the user's: many systems give each user such a group, and
+    make new folders writable for it.
     """
     _check_owner(path, found, _roots())
     writers = stat.S_IWOTH if found.st_gid == os.geteuid() else stat.S_IWOTH | stat.S_IWGRP
@@ -113,11 +115,11 @@ def _check_parent(path: Path, found: os.stat_result) -> None:
 
 
 def make_private_file(path: Path) -> None:
-    """`path`, made empty and for this user alone where it is missing.
+    """Makes the file `path`, empty and for this user alone, if it is missing.
 
     Raises:
-        UntrustedError: it is no plain file of this user, or others can write to it.
-        OSError: it can't be opened for writing.
+        UntrustedError: `path` is not a plain file of this user, or others can write to it.
+        OSError: the file can't be opened for writing.
     """
     handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
     try:
@@ -131,7 +133,8 @@ def make_private_file(path: Path) -> None:
 
 @functools.cache
 def _roots() -> frozenset[int]:
-    """Root, and who stands for it in a container that knows no user but this one."""
+    """The user ids of root: 0, and in a container without a root user the id that files of
+    unknown users show."""
     roots = {0}
     with contextlib.suppress(OSError, ValueError):
         known = [line.split() for line in Path("/proc/self/uid_map").read_text().splitlines()]

@@ -1,4 +1,4 @@
-"""Kernels of binaries that may have been damaged before they were stored."""
+"""Loads binaries that may be damaged, and compiles the damaged ones again."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from kronop.target import Target
 def load_all(
     binaries: Sequence[Binary], sources: Sequence[Source], target: Target
 ) -> tuple[tuple[Binary, ...], tuple[Kernel, ...]]:
-    """Binaries and the kernels in them, of `binaries` that were compiled from `sources`.
+    """(the binaries, the kernels in them), of `binaries` that were compiled from `sources`.
 
-    One that does not load is dropped, from compiled_cache.db too; unless it was compiled just now,
-    its source is compiled once more.
+    A binary that does not load is dropped from memory and compiled_cache.db, and its source is
+    compiled once more unless the binary was compiled just now.
 
     Raises:
         DeviceError: as for `load`.
-        CompileError: a source that has to be compiled once more is refused.
+        CompileError: the compiler refuses a source that is compiled once more.
     """
     pairs = zip(binaries, sources, strict=True)
     loaded = [_load(binary, source, target) for binary, source in pairs]

@@ -1,4 +1,4 @@
-"""C++ to a shared object through the machine's own compiler, or zig's where there is none."""
+"""C++ to a shared object through the machine's own compiler, or zig's if there is none."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from kronop.compiler.versions import version_of
 from kronop.errors import CompileError, mismatch
 from kronop.target import AMX_FLAGS, Target
 
-# No -ffast-math: NaN, infinities and signed zeros behave. Traps and errno are the two parts of it
-# that no result shows and that keep loops with a condition or a square root from being vectorised.
-# A constant that its type does not hold would be a wrong kernel: an error.
+# Not -ffast-math, which would break NaN, infinities and signed zeros. Of its parts only
+# -fno-trapping-math and -fno-math-errno are used: they change no result, and without them loops
+# with a condition or a square root are not vectorised.
+# -Werror: a constant that overflows its type would silently make a wrong kernel.
 _FLAGS = (
     "-std=c++20",
     "-O3",
@@ -39,9 +40,9 @@ _MISSING = (
     "no C++ compiler: $CXX is unset and neither g++ nor clang++ is on PATH; "
     "install g++, or pip install ziglang"
 )
-# Whether OpenMP links, by command and version, as far as it was tried.
+# By command and version: whether OpenMP links, for those that were tried.
 _openmp: dict[tuple[tuple[str, ...], tuple[str, ...]], bool] = {}
-# Whether a compiler knows flags, likewise.
+# By command, version and flags: whether the compiler accepts the flags, for those that were tried.
 _known: dict[tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]], bool] = {}
 
 
@@ -51,7 +52,7 @@ class HostCompiler:
     format = BinaryFormat.SHARED_OBJECT
 
     def __init__(self, cache: Callable[[], Cache] | None = None) -> None:
-        """`cache` is where it is remembered what the compiler is; None for nowhere."""
+        """`cache` returns the cache that remembers the compiler's version; None remembers none."""
         self._cache = cache
 
     def identity(self, *, certain: bool = False) -> str:
@@ -64,11 +65,12 @@ class HostCompiler:
         openmp = ("-fopenmp",) if _has_openmp(command, version_of(command)) else ()
         chosen = target.flags
         if set(AMX_FLAGS) <= set(chosen) and not _knows(command, version_of(command), AMX_FLAGS):
-            # Kernels that use tiles say so, and all others are what they are with AVX-512.
+            # Kernels with AMX tiles request the instructions in their source; all other kernels
+            # are the same without these flags.
             chosen = tuple(flag for flag in chosen if flag not in AMX_FLAGS)
         if "-mavx512f" in chosen and _is_zig(command):
-            # zig over clang 18 to 21 leaves vectors of 512 bits out unless it is told; 22 dropped
-            # the flag with the choice.
+            # zig with clang 18 to 21 uses 512-bit vectors only with this flag; clang 22 removed the
+            # flag and always uses them.
             wide = ("-mevex512",)
             chosen += wide if _knows(command, version_of(command), wide) else ()
         return (*_FLAGS, *_machine_flags(command), *chosen, *openmp)
@@ -98,12 +100,12 @@ def _find(cxx: str, path: str) -> tuple[str, ...]:
             raise CompileError(
                 f"$CXX names {program!r}, which was not found; correct it or unset it"
             )
-        return (os.path.abspath(found), *rest)  # It runs in folders of its own.
+        return (os.path.abspath(found), *rest)  # Absolute, because it runs in another folder.
     for name in ("g++", "clang++"):
         if found := shutil.which(name, path=path):
             return (found,)
     if _has_zig_wheel():
-        # -P: a package of that name in the current folder is not the wheel.
+        # -P keeps Python from running a package named ziglang in the current folder.
         return (sys.executable, "-P", "-m", "ziglang", "c++")
     raise CompileError(_MISSING)
 
@@ -118,7 +120,7 @@ def _words(cxx: str) -> list[str]:
 
 
 def _has_zig_wheel() -> bool:
-    """Whether `python -P` has it, which does not look into the current folder."""
+    """Whether `python -P`, which ignores the current folder, finds the package ziglang."""
     places = [place for place in sys.path if place and not _is_current_folder(place)]
     spec = importlib.machinery.PathFinder.find_spec("ziglang", places)
     return spec is not None and spec.origin is not None
@@ -132,9 +134,9 @@ def _is_current_folder(place: str) -> bool:
 
 
 def _identity(command: tuple[str, ...], lines: tuple[str, ...], has_openmp: bool) -> str:
-    """First line of the version's `lines`, and a digest of all that decides what the command makes.
+    """The version's first line, and a digest of everything that decides what the command makes.
 
-    The machine is in it because "generic" is another instruction set on another processor.
+    The digest includes the processor's architecture, on which the compiler's defaults depend.
     """
     parts = [*lines, *command[1:], platform.machine(), sys.platform]
     if not has_openmp:
@@ -147,10 +149,11 @@ def _is_zig(command: tuple[str, ...]) -> bool:
 
 
 def _machine_flags(command: tuple[str, ...]) -> tuple[str, ...]:
-    """The instruction set under the target's own flags, which alone decide what a kernel uses.
+    """Flags for the baseline instruction set, to which the target's own flags add.
 
-    zig would take this machine's instruction set, and build its C++ library before the first kernel
-    (42 s), and what it links besides for each set (10 s); kernels need neither.
+    Without them zig would use all instructions of this machine. The link flags keep zig from
+    building its C++ library before the first kernel (42 s) and its other libraries for each
+    instruction set (10 s); kernels need neither.
     """
     is_zig = _is_zig(command)
     flags = ["-nostdlib", "-lc", "-lm"] if is_zig else []
@@ -160,7 +163,8 @@ def _machine_flags(command: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _knows(command: tuple[str, ...], version: tuple[str, ...], flags: tuple[str, ...]) -> bool:
-    """Whether the compiler takes `flags`. (zig -fsyntax-only fails whatever it is given.)"""
+    """Whether the compiler accepts `flags`; a whole file is compiled, because zig fails with
+    -fsyntax-only whatever the flags are."""
     key = (command, version, flags)
     if key not in _known:
         takes = _takes([*command, *_machine_flags(command), "-c"], flags, "")
@@ -173,11 +177,11 @@ def _knows(command: tuple[str, ...], version: tuple[str, ...], flags: tuple[str,
 def _has_openmp(
     command: tuple[str, ...], version: tuple[str, ...], *, certain: bool = False
 ) -> bool:
-    """Whether the compiler links OpenMP's runtime, which is a package of its own on many systems.
+    """Whether the compiler links OpenMP's runtime, which is a separate package on many systems.
 
-    Unless it has to be `certain`, it is taken to be there, for finding a kernel must not wait for a
-    trial (40 ms). The trial precedes the first compilation; where it fails, identity and flags are
-    others from then on, so that the keys are made anew.
+    Without `certain` the runtime is assumed to be there, so that finding a kernel in the cache does
+    not wait for a trial (40 ms). The trial is made before the first compilation. If it fails, the
+    compiler's identity and flags change, and the cache keys are made anew.
     """
     if _is_zig(command):
         return False
@@ -189,9 +193,9 @@ def _has_openmp(
 
 
 def _takes(command: list[str], flags: tuple[str, ...], text: str) -> bool | None:
-    """Whether `command` compiles `text` with these flags too.
+    """Whether `command` compiles `text` with these flags.
 
-    None where it does not without them either, as on a full disk: that tells nothing of the flags.
+    None if it fails without the flags too (on a full disk, say), which says nothing about them.
     """
     if _compiles([*command, *flags], text):
         return True

@@ -1,4 +1,4 @@
-"""Shared objects into this process, and calls into them."""
+"""Loads shared objects into this process and calls their kernels."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from kronop.errors import DescriptionError, DeviceError, OutOfMemoryError, misma
 from kronop.frozen import dataclass
 from kronop.target import Target, runs
 
-# What the loader says where the machine lacks something, and the image is as it was.
+# Parts of the loader's messages for a lack of the machine, of which the image is innocent.
 _LACKS = ("cannot open shared object file", "failed to map segment", "cannot allocate memory")
-# Of the paths that the loader was given.
+# Numbers for the paths that the loader is given: see `_file_of`.
 _numbers = itertools.count()
-# Whether a kernel is to do all of its work on the calling thread: 1 in a forked child, where OpenMP
-# would wait for threads that stayed with the parent. One object for all launchers, those included
-# that were bound before the fork.
+# 1 if kernels must do all their work on the calling thread: in a forked child OpenMP would wait for
+# threads that exist only in the parent. All launchers share this one object, so that launchers
+# which were bound before the fork see the change.
 _alone = ctypes.c_int(0)
 
 
 class _Crew(ctypes.Structure):
-    """kronop::Crew of parallel.hpp: by it calls from several threads share the CPUs."""
+    """kronop::Crew of parallel.hpp, through which calls from several threads share the CPUs."""
 
     _fields_ = (
         *((name, ctypes.c_int) for name in ("cpus", "calls", "threads", "punctual")),
@@ -46,7 +46,7 @@ _crew = _Crew(cpus=cpu_count(), punctual=cpu_count())
 
 def _stay_alone() -> None:
     _alone.value = 1
-    _crew.calls = _crew.threads = 0  # Those that ran stayed with the parent.
+    _crew.calls = _crew.threads = 0  # Calls that were running at the fork run in the parent only.
 
 
 if hasattr(os, "register_at_fork"):
@@ -57,26 +57,26 @@ if hasattr(os, "register_at_fork"):
 class HostKernel:
     """A loaded x86 kernel: `extern "C" int entry(const void* parameters, int alone)`.
 
-    It returns 0 when all went well. `alone` is 1 in a forked child.
+    The function returns 0 on success. `alone` is 1 in a forked child.
     """
 
     entry: str
     function: Any
 
     def bind(self, launch: Launch, device: int = 0) -> Callable[[int], None]:
-        """A launcher that runs the kernel on the calling thread; it ignores the stream.
+        """A function that runs the kernel from the calling thread; it ignores the stream.
 
-        It holds a copy of the parameters. What they point to is the caller's to keep. In a forked
-        child the work of all threads is done by the calling one, one share after the other.
+        It keeps a copy of the parameters; the caller keeps the memory that they point to. In a
+        forked child the calling thread does the work of all threads, one share after another.
         """
         return self.bind_words(launch, device)[0]
 
     def bind_words(self, launch: Launch, device: int = 0) -> tuple[Callable[[int], None], Any]:
-        """(as `bind`, the launcher's parameters as 8-byte words, which may be changed between two
-        of its calls)."""
+        """(the launcher as of `bind`, its parameters as 8-byte words, which may be changed between
+        two calls)."""
         function, entry, alone = self.function, self.entry, _alone
         words = parameter_words(launch)
-        # A ready c_void_p is the cheapest argument: an address would be converted in every call.
+        # A c_void_p that is made once: ctypes would convert a plain address in every call.
         pointer = ctypes.cast(words, ctypes.c_void_p)
 
         def run(stream: int, _keep: object = words) -> None:
@@ -110,11 +110,12 @@ def _printing(run: Callable[[int], None], entry: str) -> Callable[[int], None]:
 
 
 def load_host(binary: Binary) -> HostKernel:
-    """The kernel in `binary`, mapped into this process for good.
+    """The kernel in `binary`, mapped into this process until it ends.
 
     Raises:
-        DeviceError: this machine lacks the instructions.
-        BrokenImageError: the file does not load.
+        DeviceError: this machine lacks the instructions, a library, or a folder for the file.
+        BrokenImageError: the loader refuses the image.
+        OutOfMemoryError: there is no memory for the code.
     """
     _check_machine(binary)
     check_image(binary)
@@ -133,7 +134,7 @@ def load_host(binary: Binary) -> HostKernel:
         raise OutOfMemoryError(
             f"{binary.entry}: no memory for {len(binary.image)} bytes of code; free some"
         ) from error
-    with contextlib.suppress(ValueError):  # A kernel that shares no work knows no crew.
+    with contextlib.suppress(ValueError):  # Kernels that share no work lack the symbol.
         ctypes.c_void_p.in_dll(library, "kronop_crew").value = ctypes.addressof(_crew)
     function.argtypes = (ctypes.c_void_p, ctypes.c_int)
     function.restype = ctypes.c_int
@@ -144,8 +145,8 @@ def _mapped(binary: Binary, path: str) -> ctypes.CDLL:
     """The library at `path`.
 
     Raises:
-        BrokenImageError: the loader refuses what is in it.
-        DeviceError: the loader lacks something else: handles, memory, or OpenMP's library.
+        BrokenImageError: the loader refuses the file's contents.
+        DeviceError: the loader lacks file handles, memory, or OpenMP's library.
     """
     try:
         return ctypes.CDLL(path)
@@ -159,7 +160,7 @@ def _mapped(binary: Binary, path: str) -> ctypes.CDLL:
 
 
 def _check_machine(binary: Binary) -> None:
-    """Refuse what would end in an illegal instruction."""
+    """Refuses a binary whose instructions this machine lacks: it would die by SIGILL."""
     here = Target.parse("x86")
     try:
         needed = Target.parse(f"x86-{binary.arch}")
@@ -178,11 +179,11 @@ def _check_machine(binary: Binary) -> None:
 
 @contextlib.contextmanager
 def _file_of(binary: Binary) -> Iterator[str]:
-    """A path from which the loader can map `binary`, good until the block ends.
+    """A path from which the loader can map `binary`, valid until the block ends.
 
-    The image is an anonymous file where the system has them: it needs no disk, and no folder that
-    allows execution. The loader takes a path that it has seen for the library that it loaded from
-    it, and numbers of file descriptors come back; so the path is a link of a number of its own.
+    On Linux the image is an anonymous file, which needs neither disk space nor a folder that allows
+    execution. The loader takes a path that it has seen before for the library it loaded then, and
+    numbers of file descriptors are reused; so each path is a link with a new number in its name.
     """
     with private_folder() as folder:
         path = f"{folder}/{binary.entry[:200]}-{next(_numbers)}.so"

@@ -1,7 +1,7 @@
-"""Whether the image of a binary is whole, told from its own header and without loading it.
+"""Whether the image of a binary is complete, judged by its ELF header without loading it.
 
-The loader maps what the header promises, and a process that reads a mapped page behind the end of
-the file is ended by SIGBUS: what is cut short must never get that far.
+The loader maps as many bytes as the header declares. If the file is shorter, reading a page behind
+its end kills the process by SIGBUS; so a truncated image must be refused before it is loaded.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from kronop.errors import DeviceError
 
 # System V ABI, chapter 4: 64 bits, little-endian.
 _ELF = b"\x7fELF\x02\x01"
-_HEADER = struct.Struct("<32xQQ6xHHHH2x")  # Where both tables are, sizes and counts of their rows.
-_SEGMENT = struct.Struct("<8xQ16xQ")  # Where the segment's bytes are, and how many there are.
+_HEADER = struct.Struct("<32xQQ6xHHHH2x")  # Offsets of both tables, then row sizes and counts.
+_SEGMENT = struct.Struct("<8xQ16xQ")  # Offset and number of the segment's bytes in the file.
 
 
 class BrokenImageError(DeviceError):
-    """An image that nothing can load; another one of the same source may be whole."""
+    """An image that can't be loaded; compiling its source once more may give a good one."""
 
 
 def broken(binary: Binary, reason: object) -> BrokenImageError:
@@ -31,10 +31,10 @@ def broken(binary: Binary, reason: object) -> BrokenImageError:
 
 
 def check_image(binary: Binary) -> None:
-    """Refuse an image that lacks a part of what its header says it has.
+    """Refuses an image that is shorter than its header declares.
 
     Raises:
-        BrokenImageError: it is empty, no ELF file where one is expected, or cut short.
+        BrokenImageError: the image is empty, truncated, or not the ELF file that is expected.
     """
     is_elf = binary.format is BinaryFormat.CUBIN or sys.platform == "linux"
     status = _whole_elf(binary.image) if is_elf else _filled(binary.image)
@@ -52,7 +52,7 @@ def _whole_elf(image: bytes) -> Status:
     segments, sections, segment_size, segment_count, section_size, section_count = (
         _HEADER.unpack_from(image)
     )
-    # What comes last differs among linkers: the sections' table, or for cubins the segments'.
+    # Linkers differ in what they put last: the section table, or in cubins the segment table.
     ends = [segments + segment_size * segment_count, sections + section_size * section_count]
     if max(ends) <= len(image) and segment_size >= _SEGMENT.size:
         for place in range(segments, ends[0], segment_size):

@@ -1,4 +1,8 @@
-"""Handles whose closing tells others that this process ended: a forked child lets go of them."""
+"""Handles that forked children close at once.
+
+Closing such a handle (a lock or a pipe) tells others that this process has ended. A forked child
+with a copy would keep it open and hide that.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +13,12 @@ _held: set[int] = set()
 
 
 def hold(handle: int) -> None:
-    """Have `handle` closed in every child that is forked from now on."""
+    """Lets every child that is forked from now on close `handle`."""
     _held.add(handle)
 
 
 def close(handle: int) -> None:
-    """Close `handle`, which was held."""
+    """Closes `handle`, which was given to `hold`."""
     _held.discard(handle)
     os.close(handle)
 

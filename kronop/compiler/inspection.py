@@ -1,4 +1,4 @@
-"""Ways to look inside: dumped and overridden sources, and what KRONOP_DEBUG prints of a binary."""
+"""Debugging aids: dumped and overridden sources, and the reports that KRONOP_DEBUG prints."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _LEFT_AT_MOST = 16
 
 
 def file_name(emitted: Source) -> str:
-    """The name under which an emitted source is dumped and its replacement looked for.
+    """The name of the file to which an emitted source is dumped, and that may override it.
 
-    Kernels of one entry may differ in what its short name leaves out (epilogue, layouts, tile): the
-    digest of the emitted text, which an edit does not change, tells them apart.
+    Kernels with the same entry name may differ in epilogue, layouts or tile, so the file name has a
+    digest of the text as it was emitted; editing the dumped file does not change its name.
     """
     return f"{emitted.entry}-{digest(emitted.text)[:8]}{emitted.language.value}"
 
 
 def overridden(emitted: Source) -> Source:
-    """`emitted`, with the text of the file of its name in the knob `override_dir`, if any."""
+    """`emitted`; its text is replaced if the folder `override_dir` (a knob) has a file for it."""
     folder = knobs.current().override_dir
     if folder is None or not (folder / file_name(emitted)).is_file():
         return emitted
@@ -40,17 +40,17 @@ def overridden(emitted: Source) -> Source:
 
 
 def dump(source: Source, name: str) -> None:
-    """Write `source` as `name` into the knob `dump_dir`, where that is set."""
+    """Writes `source` to the file `name` in the folder `dump_dir`, if that knob is set."""
     folder = knobs.current().dump_dir
     if folder is not None:
         _write(folder, source, name)
 
 
 def leave(source: Source, name: str) -> Path:
-    """Write `source` for a person to look at, into `dump_dir` or beside the cache.
+    """Writes `source` to a file for a person to read, in `dump_dir` or beside the cache.
 
-    Beside the cache the latest few are kept. Where it can't be used, they go into one temporary
-    folder of this process.
+    Beside the cache only the latest files are kept. If that folder can't be used, the file goes
+    into a temporary folder of this process.
     """
     chosen = knobs.current().dump_dir
     if chosen is not None:
@@ -72,7 +72,7 @@ def _temporary_folder() -> Path:
 
 
 def _drop_oldest(folder: Path) -> None:
-    with contextlib.suppress(OSError):  # Another process may do the same.
+    with contextlib.suppress(OSError):  # Another process may delete the same files.
         oldest_first = sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime_ns)
         for path in oldest_first[:-_LEFT_AT_MOST]:
             path.unlink()
@@ -86,9 +86,10 @@ def _write(folder: Path, source: Source, name: str) -> Path:
 
 
 def report(source: Source, name: str, binary: Binary, assembly: Callable[[], str]) -> None:
-    """Print what the knob `debug` asks of a binary that was just compiled or read.
+    """Prints what the knob `debug` asks for about a binary that was just compiled or read.
 
-    `name` is the `file_name` of what was emitted; `source` is what was compiled.
+    `name` is the `file_name` of the emitted source; `source` is the compiled one, which may be an
+    override.
     """
     level = knobs.current().debug
     if level >= 2:
@@ -115,7 +116,7 @@ def _summary(binary: Binary) -> str:
 
 
 def disassemble(binary: Binary) -> str:
-    """SASS or x86 instructions of `binary`, or one line that says which tool is missing."""
+    """The SASS or x86 instructions of `binary`, or one line that says which tool is missing."""
     if binary.format is BinaryFormat.CUBIN:
         tools = [(find_cuda_tool("nvdisasm"), ()), (find_cuda_tool("cuobjdump"), ("-sass",))]
         missing = "neither nvdisasm nor cuobjdump was found; install the CUDA toolkit"

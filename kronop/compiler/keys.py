@@ -1,7 +1,7 @@
 """The cache key: a type-tagged hash of everything that decides a binary, and of nothing else.
 
-No path and no time goes in: the same text, headers, compiler, flags and architecture make the same
-key in every folder, and an edit of any of them makes another.
+Paths and times are not hashed: the same text, headers, compiler, flags and architecture give the
+same key in every folder, and a change of any of them gives another key.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ from kronop.target import Target
 from kronop.version import __version__
 
 SCHEMA = 7
-"""Version of the key and of the tables that are kept with it; older rows are misses."""
+"""Version of the key and of the cache's tables; rows of older versions are never found."""
 
-# What stands before the # is looked at afterwards: a pattern that starts with one byte is found
-# ten times as fast.
+# The text before the # is checked after a match: searching for a pattern that starts with a fixed
+# byte is ten times as fast.
 _INCLUDE = re.compile(rb'#[ \t]*include[ \t]*([<"])([^">\r\n]+)[">]')
 
 
 def digest(*parts: object) -> str:
     """SHA-256, in hex, of strings, bytes, integers and tuples of them.
 
-    Each part is preceded by its type and length, so that no two lists of parts share their bytes.
+    Each part is hashed with its type and length, so that two different lists of parts never
+    concatenate to the same bytes.
     """
     state = hashlib.sha256()
     _feed(state, parts)
@@ -53,7 +54,7 @@ def _feed(state: Any, part: object) -> None:
 
 
 def source_key(source: Source, target: Target, *, compiler: str, flags: tuple[str, ...]) -> str:
-    """The key of `source` compiled for `target` by the compiler of that identity with `flags`."""
+    """The key of `source` for `target`; `compiler` is the identity of the compiler."""
     return digest(
         "kronop kernel",
         SCHEMA,
@@ -71,10 +72,10 @@ def source_key(source: Source, target: Target, *, compiler: str, flags: tuple[st
 def header_digests(source: Source) -> tuple[tuple[str, str], ...]:
     """(name as included, SHA-256 of the contents) of every header that `source` can reach.
 
-    Includes are followed wherever they stand, also inside an `#if`: a header too many costs a
-    rebuild, one too few a wrong kernel. Names in angle brackets count only where they are found in
-    `include_directories`; the others belong to the compiler, whose identity is in the key. A quoted
-    header that is missing counts as such, so that its appearance makes another key.
+    Includes inside an `#if` are followed too: a header too many may cost a rebuild, but a header
+    too few could give a wrong kernel. Names in angle brackets count only if `include_directories`
+    has them; the others belong to the compiler, whose identity is in the key. A quoted header that
+    is missing is recorded as missing, so that the key changes when it appears.
     """
     seen: set[str] = set()
     asked: set[tuple[str, str]] = set()
@@ -82,7 +83,7 @@ def header_digests(source: Source) -> tuple[tuple[str, str], ...]:
     pending = [(quoted, name, "") for quoted, name in _includes(source.text.encode())[::-1]]
     while pending:
         quoted, name, folder = pending.pop()
-        # Most headers are included by many others: each name is looked for once from each folder.
+        # Many headers include the same ones: each name is searched only once from each folder.
         place = (name, folder if quoted else "<>")
         if place in asked:
             continue
@@ -112,7 +113,7 @@ def _includes(content: bytes) -> tuple[tuple[bool, str], ...]:
 
 
 def _resolve(name: str, folders: tuple[str, ...]) -> tuple[str, bytes]:
-    """(path, contents) of the first file of that name in `folders`, or two empty ones."""
+    """(path, contents) of the first file of that name in `folders`; ("", b"") if there is none."""
     for folder in filter(None, folders):
         path = os.path.normpath(os.path.join(folder, name))
         try:

@@ -1,4 +1,4 @@
-"""Binaries to kernels that are ready to launch."""
+"""From binaries to loaded kernels that are ready to launch."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ class Kernel(Protocol):
     def entry(self) -> str: ...
 
     def bind(self, launch: Launch, device: int = 0) -> Callable[[int], None]:
-        """A ready launcher of `launch`, called with a CUstream as int (0 = default stream)."""
+        """A function that runs `launch`, given a CUstream as int (0 is the default stream)."""
 
     def bind_words(self, launch: Launch, device: int = 0) -> tuple[Callable[[int], None], Any]:
-        """As `bind`, and the 8-byte words that the launcher passes, to be changed by its owner."""
+        """(the launcher as of `bind`, its parameters as 8-byte words, which may be changed)."""
 
 
-# Without a lock, which a signal's handler could meet in the middle of a load: what two threads load
-# at once is loaded twice, and both are given one of the two.
+# No lock guards this dictionary, because a signal handler that interrupts a load would wait for it
+# forever. If two threads load a kernel at once, it is loaded twice and both get the same one.
 _kernels: dict[str, Kernel] = {}
 
 
 def load(binary: Binary, target: Target) -> Kernel:
-    """The kernel in `binary`; the same one each time, for code is never unloaded.
+    """The kernel in `binary`; the same object each time, because code is never unloaded.
 
     Raises:
-        DeviceError: it was compiled for another target, or can't run on this machine.
-        BrokenImageError: nothing can load it.
+        DeviceError: the binary was compiled for another target, or can't run on this machine.
+        BrokenImageError: the image can't be loaded.
     """
     if (binary.format is BinaryFormat.CUBIN) != (target.backend == "cuda") or (
         binary.arch != target.arch
@@ -59,14 +59,14 @@ def load(binary: Binary, target: Target) -> Kernel:
 
 
 def prove(binary: Binary) -> None:
-    """Load what was just compiled, so that nothing is kept that does not load.
+    """Loads a binary that was just compiled, so that the cache never stores one that does not load.
 
-    A binary for a GPU, or for another processor than this one, is only checked to be whole.
+    A binary for a GPU or for another processor is only checked to be complete.
 
     Raises:
-        BrokenImageError: nothing can load it.
+        BrokenImageError: the image can't be loaded.
     """
     check_image(binary)
     if binary.format is BinaryFormat.SHARED_OBJECT and runs(binary.arch, detect_x86_arch()):
-        # Whatever was loaded under that key came from another image.
+        # Replaces a kernel that was loaded from an earlier image with the same key.
         _kernels[binary.key] = load_host(binary)

@@ -19,12 +19,12 @@ _OPTIONS = ("-std=c++20", "--expt-relaxed-constexpr", "-Xptxas", "-v")
 
 
 class NvccCompiler:
-    """The CUDA toolkit's command; it needs a host compiler beside it."""
+    """The CUDA toolkit's nvcc, which needs a host compiler (gcc) on PATH."""
 
     format = BinaryFormat.CUBIN
 
     def identity(self, *, certain: bool = False) -> str:
-        """Of nvcc and of the host compiler that preprocesses for it."""
+        """The versions of nvcc and of the host compiler, which preprocesses for nvcc."""
         nvcc = version_of([_required(find_cuda_tool("nvcc"))], certain=certain)
         told = [line for line in nvcc if "release" in line or line.startswith("Build")] or [*nvcc]
         host = shutil.which("gcc")
@@ -49,7 +49,7 @@ class NvccCompiler:
 
 
 def find_cuda_tool(name: str) -> str | None:
-    """Path of a CUDA command: under $CUDA_HOME, on PATH, in PyPI's wheels, or None."""
+    """The path of a CUDA command under $CUDA_HOME, on PATH or in PyPI's wheels; None if missing."""
     home = os.environ.get("CUDA_HOME")
     found = shutil.which(name, path=os.path.join(home, "bin")) if home else None
     found = found or shutil.which(name)

@@ -18,18 +18,19 @@ from kronop.compiler.ptxas import resources_of
 from kronop.errors import CompileError, installing
 from kronop.target import Target
 
-# NVRTC's own disk cache would only repeat ours.
-# -default-device because NVRTC 13.0 takes a lambda inside a device function for a host function.
+# --no-cache: NVRTC's own disk cache would only duplicate compiled_cache.db.
+# -default-device: NVRTC 13.0 treats a lambda inside a device function as a host function.
 _OPTIONS = ("--std=c++20", "-default-device", "--no-cache", "--ptxas-options=-v")
-# NVRTC looks for quoted headers beside the source too, and a bare name stands for the current
-# folder, where anyone may have planted one. --no-source-include would hide siblings of headers too.
+# The folder that sources claim to be in; it does not exist. NVRTC also searches the source's folder
+# for quoted headers, and for a bare file name that is the current folder, where anyone may have
+# planted a header. --no-source-include would also stop headers from including their neighbours.
 _NOWHERE = "/kronop/"
 
 
 class NvrtcCompiler:
-    """The default CUDA compiler. What it is stays in the cache that `store` gives.
+    """The default CUDA compiler. Its identity is remembered in the cache that `store` returns.
 
-    Loading NVRTC and asking it takes 46 ms, which would be most of a warm start (measured).
+    Loading NVRTC and asking for its version takes 46 ms (measured), most of a warm start.
     """
 
     format = BinaryFormat.CUBIN
@@ -46,7 +47,7 @@ class NvrtcCompiler:
             self._recalled = self._recalled or nvrtc_memo.recall(self._store())
             if self._recalled is not None:
                 return self._recalled
-        # Before the library is loaded: afterwards every search ends at the loaded one.
+        # Taken before NVRTC is loaded: afterwards every search would find the loaded library.
         place = nvrtc_memo.place()
         self._true = _full_build()
         nvrtc_memo.remember(self._store(), place, self._true)
@@ -65,7 +66,7 @@ class NvrtcCompiler:
 
 
 def _full_build() -> str:
-    """NVRTC's full build, which only a compile tells: `nvrtcVersion` stops at the minor version."""
+    """NVRTC's full version, read from compiled PTX: `nvrtcVersion` gives major and minor only."""
     empty = Source(entry="empty", text="", language=Language.CUDA, include_directories=())
     ptx = _compile(empty, ("-arch=compute_80", "--no-cache"), "PTX")[0].decode(errors="replace")
     header = [line.strip("/ ") for line in ptx.splitlines() if line.startswith("// C")]
@@ -76,7 +77,7 @@ def _full_build() -> str:
 
 @functools.cache
 def _nvrtc() -> Any:
-    """The bindings, once NVRTC itself has answered."""
+    """The bindings, after a first call has shown that the NVRTC library loads."""
     try:
         module = importlib.import_module("cuda.bindings.nvrtc")
         status, major, minor = module.nvrtcVersion()
@@ -118,7 +119,8 @@ def _program(nvrtc: Any, source: Source) -> Iterator[Any]:
 def _read(nvrtc: Any, program: Any, what: str) -> bytes:
     status, size = getattr(nvrtc, f"nvrtcGet{what}Size")(program)
     _check(status)
-    # The bindings write into these bytes. Zeros, because Python shares all objects of one byte.
+    # The bindings write into this object. bytes(bytearray()) makes a new one even for size 1,
+    # for which other ways may return an object that Python shares.
     buffer = bytes(bytearray(size))
     (status,) = getattr(nvrtc, f"nvrtcGet{what}")(program, buffer)
     _check(status)

@@ -1,9 +1,10 @@
-"""What NVRTC is, remembered between processes, so that a kernel from disk needs no NVRTC.
+"""NVRTC's identity, remembered between processes, so that cached kernels load without NVRTC.
 
-Only a loaded NVRTC tells its full build. A process believes what an earlier one was told only where
-it would load the same file: where everything that steers the search for the library is the same,
-and the file that the search ended at has not changed. Where that can't be told (it takes Linux's
-/proc), nothing is believed. A belief only finds kernels; before one is compiled, NVRTC is asked.
+Only a loaded NVRTC tells its full version. A process uses the identity that an earlier process
+remembered only if it would load the same library: everything that steers the search for the
+library is the same, and the file found then has not changed. If that can't be determined (it needs
+Linux's /proc), no remembered identity is used. A remembered identity serves only to find cached
+kernels; before a kernel is compiled, NVRTC itself is asked.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _ELF_NOTE = 4
 
 
 def recall(cache: Cache) -> str | None:
-    """The identity of the NVRTC that this process has or would load, or None if nobody knows."""
+    """The remembered identity of the NVRTC that this process has loaded or would load, or None."""
     here = place()
     memo = cache.recall(here) if here is not None else None
     if memo is None or stamp(memo.library) != memo.stamp:
@@ -40,32 +41,33 @@ def recall(cache: Cache) -> str | None:
 
 
 def remember(cache: Cache, here: str | None, identity: str) -> None:
-    """Keep the `identity` of the NVRTC that is loaded now; `here` was `place()` before it was."""
+    """Remembers the `identity` of the loaded NVRTC; `here` is `place()` from before the load."""
     library = _library_in_use()
     found = stamp(library) if library is not None else None
-    # Looked up again after the stamp: a file that is exchanged in between is not the loaded one.
+    # That the file is mapped is checked after its stamp was taken: if the file was replaced before
+    # the stamp, it is not the loaded one.
     if here is not None and library is not None and found and _is_mapped(library):
         cache.remember(Memo(place=here, library=library, stamp=found, identity=identity))
 
 
 def place() -> str | None:
-    """A digest of everything that decides which NVRTC this process uses; None where it can't tell.
+    """A digest of everything that decides which NVRTC this process uses; None without /proc.
 
-    That is, first of all, the NVRTC that some other library has already loaded into it.
+    This includes an NVRTC that another library has already loaded into the process.
     """
     try:
         mapped, started_with = tuple(_mapped()), _first_environment()
     except OSError:
         return None
     now = tuple(os.environ.get(name, "") for name in (*_VARIABLES, *_LOADER_VARIABLES))
-    # The loader read its own once, when the process started.
+    # The loader read its variables when the process started; later changes have no effect on it.
     then = tuple(started_with.get(name, "") for name in _LOADER_VARIABLES)
     searched = tuple((folder, _changed(folder)) for folder in _folders(then[0]))
     return digest("NVRTC", mapped, sys.version, sys.prefix, now, then, searched, _packages())
 
 
 def stamp(library: str) -> str | None:
-    """A digest of the size, time and build of the file `library`, or None where there is none."""
+    """A digest of the size, time and build-id of the file `library`; None if it can't be read."""
     try:
         with open(library, "rb") as file:
             found = os.fstat(file.fileno())
@@ -91,9 +93,9 @@ def _notes(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _library_in_use() -> str | None:
-    """Path of the loaded NVRTC as the search found it.
+    """The path of the loaded NVRTC as the search found it.
 
-    Links are not resolved: a link that is turned to another version must be noticed.
+    Links are not resolved, so that a link which is later pointed at another version is noticed.
     """
     try:
         finder = importlib.import_module("cuda.pathfinder")
@@ -110,7 +112,7 @@ def _is_mapped(library: str) -> bool:
 
 
 def _mapped() -> list[bytes]:
-    """Files of NVRTC that are mapped into this process; one that was replaced says "(deleted)"."""
+    """The NVRTC files mapped into this process; names of replaced files end in "(deleted)"."""
     lines = [line for line in _read("/proc/self/maps", b"\n") if b"/libnvrtc" in line]
     return sorted({line.split(maxsplit=5)[5] for line in lines})
 
@@ -122,7 +124,8 @@ def _first_environment() -> dict[str, str]:
 
 
 def _folders(library_path: str) -> list[str]:
-    """Where the loader and conda look, and what tells of changes in the folders of the system."""
+    """The folders in which the loader and conda search, and the loader's cache file, which changes
+    with the system's library folders."""
     prefixes = filter(None, (sys.prefix, os.environ.get("CONDA_PREFIX", "")))
     folders = [os.path.join(prefix, name) for prefix in prefixes for name in ("lib", "conda-meta")]
     if library_path:
@@ -132,9 +135,9 @@ def _folders(library_path: str) -> list[str]:
 
 
 def _packages() -> tuple[str, ...]:
-    """NVIDIA's packages with their versions, as the names of their folders tell them.
+    """The folders of NVIDIA's installed packages, whose names include their versions.
 
-    importlib.metadata would say the same; importing it takes 10 ms (measured).
+    importlib.metadata would give the same; importing it takes 10 ms (measured).
     """
     folders = [*sys.path, *site.getsitepackages()]
     if site.ENABLE_USER_SITE:
@@ -150,7 +153,10 @@ def _packages() -> tuple[str, ...]:
 
 
 def _changed(path: str) -> int:
-    """When `path` was last changed, in nanoseconds; a folder changes with the names in it."""
+    """When `path` was last changed, in nanoseconds; 0 if it is missing.
+
+    The time of a folder changes whenever a name is added to it or removed.
+    """
     try:
         return os.stat(path).st_mtime_ns
     except OSError:

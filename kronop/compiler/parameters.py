@@ -1,4 +1,4 @@
-"""Packed parameters in memory of their own, where a launcher reads them and calls change them."""
+"""Memory for the packed parameters of a launcher, which repeated calls change between launches."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 from kronop.artifacts import Launch
 
-# Of any block of a parameter struct.
+# The alignment in bytes of blocks (tensor maps) within a parameter struct.
 _ALIGNMENT = 128
 
 
 def parameter_words(launch: Launch) -> Any:
-    """The parameters of `launch` as an array of 8-byte words, which holds their memory."""
+    """The parameters of `launch` as an array of 8-byte words; the array owns its memory."""
     size = len(launch.parameters)
     memory = ctypes.create_string_buffer(size + _ALIGNMENT)
     start = -ctypes.addressof(memory) % _ALIGNMENT

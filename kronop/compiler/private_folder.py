@@ -1,7 +1,7 @@
-"""A folder for one compilation or one load that nobody else reaches, whatever TMPDIR allows.
+"""A folder for one compilation or load that no other user can reach, even below a shared TMPDIR.
 
-Where others can write to the temporary folder, a name in it may stand for something else at any
-time. The folder is therefore opened once, checked, and from then on reached through that handle.
+If others can write to the temporary folder, they may replace any name in it at any time. The new
+folder is therefore opened once, checked, and from then on reached through the open handle.
 """
 
 from __future__ import annotations
@@ -22,27 +22,28 @@ from kronop.compiler import inheritance
 
 _PREFIX = "kronop-work-"
 _TRIES = 8
-# What is younger may be in use by another machine.
+# Younger folders are not swept: another machine may use them, and not every file system shares
+# locks among machines.
 _OLD_SECONDS = 3600.0
 
 
 @contextlib.contextmanager
 def private_folder() -> Iterator[Path]:
-    """An empty folder, removed with all that is in it when the block ends.
+    """A new empty folder, removed with its contents when the block ends.
 
-    The path is good in this process, and as the folder that a process it starts begins in.
+    The path is valid in this process, and as the working folder of processes that it starts.
 
     Raises:
-        OSError: it can't be made, or others take it away.
+        OSError: the folder can't be made, or other users keep replacing it.
     """
-    if sys.platform == "win32":  # The temporary folder is the user's own there.
-        # A file that is mapped can't be deleted: it stays for the system to clear.
+    if sys.platform == "win32":  # The temporary folder belongs to the user alone there.
+        # Windows can't delete a mapped file: such files are left for the system to clear.
         with tempfile.TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True) as made:
             yield Path(made)
         return
     path, handle = _make()
     inheritance.hold(handle)
-    # Elsewhere (macOS) no path leads through a handle, and the temporary folder is the user's own.
+    # On macOS no path leads through a handle, but the temporary folder belongs to the user alone.
     place = Path(f"/proc/self/fd/{handle}") if sys.platform == "linux" else Path(path)
     try:
         yield place
@@ -54,10 +55,10 @@ def private_folder() -> Iterator[Path]:
 
 
 def sweep() -> None:
-    """Remove the folders that killed processes have left in the temporary folder.
+    """Removes the folders that killed processes have left in the temporary folder.
 
-    Only where nobody else can rename them: there, such a name might be given to another folder of
-    this user, whose contents would go.
+    Nothing is removed if other users can rename entries there: one of them could rename another
+    folder of this user to such a name, and its contents would be deleted.
     """
     if sys.platform == "win32":
         return
@@ -81,13 +82,14 @@ if sys.platform != "win32":
     import fcntl
 
     def _make() -> tuple[str, int]:
-        """A new folder's path and the handle that locks it: a lock tells sweepers to spare it."""
+        """The path and open handle of a new folder; the handle holds a lock, so that other
+        processes' sweeps spare the folder."""
         for _ in range(_TRIES):
             path = tempfile.mkdtemp(prefix=_PREFIX)
             try:
                 handle = _open_folder(path)
             except FileNotFoundError:
-                continue  # Swept before it was locked.
+                continue  # Another process swept the folder before it was locked.
             if _lock(handle) is not False and _is_mine(handle) and _is_still(path, handle):
                 return path, handle
             os.close(handle)
@@ -99,7 +101,7 @@ if sys.platform != "win32":
         with contextlib.suppress(OSError):
             handle = _open_folder(name, parent)
             try:
-                # Where folders can't be locked at all, none is swept.
+                # On file systems where folders can't be locked, `_lock` is None: nothing is swept.
                 if _is_old(handle) and _lock(handle) and os.fstat(handle).st_uid == os.geteuid():
                     _empty(handle)
                     os.rmdir(name, dir_fd=parent)
@@ -107,12 +109,13 @@ if sys.platform != "win32":
                 os.close(handle)
 
     def _is_old(handle: int) -> bool:
-        """Some file systems lock for one machine alone: others may still be at work there."""
+        """Whether the folder is too old to be in use by another machine, whose lock may not be
+        visible here."""
         limit = max(_OLD_SECONDS, 2 * knobs.current().compile_seconds)
         return time.time() - os.fstat(handle).st_mtime > limit
 
     def _lock(handle: int) -> bool | None:
-        """Whether `handle` got the lock; None where the file system has none for folders."""
+        """Whether `handle` got the lock; None if the file system can't lock folders."""
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -126,7 +129,7 @@ if sys.platform != "win32":
         return os.open(path, flags, dir_fd=parent)
 
     def _is_mine(handle: int) -> bool:
-        """Whether the open folder is this user's alone, and empty as a new one is."""
+        """Whether the open folder is accessible to this user alone, and empty like a new one."""
         found = os.fstat(handle)
         is_private = found.st_uid == os.geteuid() and not found.st_mode & 0o077
         return is_private and not os.listdir(handle)

@@ -1,4 +1,4 @@
-"""Resources of a kernel, read from what `ptxas -v` prints (NVRTC and nvcc alike)."""
+"""Resources of a kernel, read from the output of `ptxas -v` (the same from NVRTC and nvcc)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _SHARED = re.compile(r"(\d+) bytes smem")
 
 
 def resources_of(entry: str, log: str) -> Resources:
-    """Registers, spilled bytes (stores plus loads) and static shared memory of kernel `entry`.
+    """Registers, spilled bytes (stores plus loads) and static shared bytes of kernel `entry`.
 
-    All None where the log says nothing of it.
+    All are None if the log does not mention the kernel.
     """
     lines = _section(entry, log)
     used = _USED.search(lines)

@@ -1,4 +1,4 @@
-"""The rows of `compiled_cache.db`: what is read and written, and the checksum over each of them."""
+"""Reads and writes the rows of `compiled_cache.db`, each of which carries a checksum."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kronop.artifacts import Binary, BinaryFormat, Origin, Resources
 from kronop.compiler.keys import digest
 from kronop.frozen import dataclass
 
-# `size` and the times stand before the long columns: SQLite reads a row from its start.
+# `size` and the times come before the long columns, because SQLite reads a row from its start.
 _COLUMNS = (
     "key",
     "entry",
@@ -30,10 +30,11 @@ _COLUMNS = (
     "source",
     "image",
 )
-# Every folder on a search path that changes makes another memo; old ones are of no use.
+# Whenever a folder on a search path changes, a new memo is made and the old one becomes useless.
 _KEPT_MEMOS = 64
 _KEPT_WINNERS = 16384
-# Of 3 KB each. The planner's digest is in their keys: a new kronop leaves the old one's behind.
+# Plans take about 3 KB each. Their keys contain the planner's digest, so the plans of another
+# version of kronop are never read again; this bound removes them in the end.
 _KEPT_PLANS = 4096
 _READ = f"SELECT {', '.join(_COLUMNS)} FROM kernels WHERE key = ?"
 _WRITE = f"INSERT OR REPLACE INTO kernels VALUES ({', '.join('?' * len(_COLUMNS))})"
@@ -69,13 +70,13 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memo:
-    """What a compiler told of itself to an earlier process, and under which circumstances.
+    """The identity that a compiler gave to an earlier process, and when it may be believed.
 
     Attributes:
-        place: digest of all that decides which library a process loads.
-        library: path of the library that was loaded.
+        place: digest of everything that decides which library or program a process uses.
+        library: path of the library or program that was used.
         stamp: digest of that file.
-        identity: what the compiler then said it was.
+        identity: the compiler's answer.
     """
 
     place: str
@@ -86,19 +87,20 @@ class Memo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Winner:
-    """Which candidate tuning found fastest.
+    """The candidate that tuning found fastest.
 
     Attributes:
         key: digest of description, target, device and size.
-        place: which of the planner's candidates it is, from 0.
+        place: its index among the planner's candidates, from 0.
         fingerprint: digest of that candidate's sources.
-        description: the operation's, as text.
-        target: its name.
-        device: what was measured on, with its driver.
-        size: the bucket of sizes that it is for, in words, and serves: which these are.
-        name: the operation's, as in its kernels.
-        nanoseconds: what a run took.
-        untuned_nanoseconds: what a run of the planner's own choice took.
+        description: repr of the operation's description.
+        target: name of the target.
+        device: name of the device that was measured, with its driver's version.
+        size: the bucket of sizes that it is for, in words.
+        serves: the sizes in that bucket, in words.
+        name: the names of the kernels.
+        nanoseconds: time of one run.
+        untuned_nanoseconds: time of one run of the planner's own choice.
     """
 
     key: str
@@ -115,7 +117,7 @@ class Winner:
 
     @property
     def checksum(self) -> str:
-        """A digest of all of it."""
+        """A digest of all attributes."""
         return digest("winner", *dataclasses.astuple(self))
 
 
@@ -138,7 +140,7 @@ def write(db: sqlite3.Connection, values: tuple[object, ...], key: str, limit_by
 
 
 def _evict(db: sqlite3.Connection, kept: str, excess: int) -> None:
-    """Delete the least recently used rows but `kept` until `excess` bytes are gone."""
+    """Deletes the least recently used rows, except `kept`, until `excess` bytes are freed."""
     oldest = "SELECT key, size FROM kernels WHERE key != ? ORDER BY last_used"
     for key, size in db.execute(oldest, (kept,)).fetchall():
         if excess <= 0:
@@ -178,7 +180,7 @@ def clear(db: sqlite3.Connection) -> int:
 
 
 def recall(db: sqlite3.Connection, place: str) -> Memo | None:
-    """The memo of `place`, or None where there is none or its checksum does not hold."""
+    """The memo of `place`; None if there is none or its checksum is wrong."""
     query = "SELECT library, stamp, identity, checksum FROM compilers WHERE place = ?"
     found = db.execute(query, (place,)).fetchone()
     try:
@@ -191,7 +193,7 @@ def recall(db: sqlite3.Connection, place: str) -> Memo | None:
 
 
 def remember(db: sqlite3.Connection, memo: Memo) -> None:
-    """Keep `memo` and the latest of the others."""
+    """Stores `memo`; the oldest memos beyond the limit are deleted."""
     values = (memo.place, os.fsencode(memo.library), memo.stamp, memo.identity)
     db.execute(
         "INSERT OR REPLACE INTO compilers VALUES (?, ?, ?, ?, ?)", (*values, digest(*values))
@@ -200,20 +202,20 @@ def remember(db: sqlite3.Connection, memo: Memo) -> None:
 
 
 def winner(db: sqlite3.Connection, key: str) -> Winner | None:
-    """The winner of `key`, or None where there is none or its checksum does not hold."""
+    """The winner of `key`; None if there is none or its checksum is wrong."""
     found = db.execute(f"{_WINNERS} WHERE key = ?", (key,)).fetchone()
     return None if found is None else checked_winner(dict(zip(_OF_WINNER, found, strict=True)))
 
 
 def winners(db: sqlite3.Connection) -> list[Winner]:
-    """All winners whose checksums hold, the oldest first."""
+    """All winners with a right checksum, the oldest first."""
     every = db.execute(f"{_WINNERS} ORDER BY rowid").fetchall()
     found = (checked_winner(dict(zip(_OF_WINNER, row, strict=True))) for row in every)
     return [item for item in found if item is not None]
 
 
 def checked_winner(values: Mapping[str, Any]) -> Winner | None:
-    """The winner of these fields; None where one is missing, or not what the checksum is of."""
+    """The winner with these fields; None if a field is missing or damaged."""
     whole: dict[str, Any] = {name: values.get(name) for name in _OF_WINNER}
     sizes = (whole[name] for name in _NUMBERS_OF_WINNER)
     texts = (value for name, value in whole.items() if name not in _NUMBERS_OF_WINNER)
@@ -227,14 +229,14 @@ def checked_winner(values: Mapping[str, Any]) -> Winner | None:
 
 
 def crown(db: sqlite3.Connection, found: Winner) -> None:
-    """Keep `found` and the latest of the others."""
+    """Stores `found`; the oldest winners beyond the limit are deleted."""
     values = (*dataclasses.astuple(found), found.checksum)
     db.execute(f"INSERT OR REPLACE INTO winners VALUES ({', '.join('?' * len(values))})", values)
     _keep_latest(db, "winners", _KEPT_WINNERS)
 
 
 def plan(db: sqlite3.Connection, key: str) -> str | None:
-    """The text of the plan of `key`, or None where there is none or its checksum does not hold."""
+    """The text of the plan of `key`; None if there is none or its checksum is wrong."""
     found = db.execute("SELECT plan, checksum FROM plans WHERE key = ?", (key,)).fetchone()
     if found is None or not isinstance(found[0], str):
         return None
@@ -242,14 +244,14 @@ def plan(db: sqlite3.Connection, key: str) -> str | None:
 
 
 def keep_plan(db: sqlite3.Connection, key: str, text: str) -> None:
-    """Keep the text of a plan and the latest of the others."""
+    """Stores the text of a plan; the oldest plans beyond the limit are deleted."""
     values = (key, text, digest("plan", key, text))
     db.execute("INSERT OR REPLACE INTO plans VALUES (?, ?, ?)", values)
     _keep_latest(db, "plans", _KEPT_PLANS)
 
 
 def _keep_latest(db: sqlite3.Connection, table: str, count: int) -> None:
-    # A row that is written or replaced gets the highest number.
+    # A row gets the highest rowid when it is written or replaced.
     db.execute(f"DELETE FROM {table} WHERE rowid <= (SELECT MAX(rowid) FROM {table}) - ?", (count,))
 
 
@@ -273,7 +275,7 @@ def format_row(binary: Binary, source: str, now: float) -> tuple[object, ...]:
 
 
 def parse(values: tuple[object, ...]) -> Row | None:
-    """The row, or None where its checksum does not hold or a value is not of its type."""
+    """The row; None if its checksum is wrong or a value has the wrong type."""
     row = dict(zip(_COLUMNS, values, strict=True))
     names = ("key", "entry", "arch", "format", "compiler", "resources", "log", "source", "image")
     try:

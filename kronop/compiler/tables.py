@@ -1,11 +1,12 @@
-"""The tables of `compiled_cache.db`: made, and made anew where they are not as they should be."""
+"""The tables of `compiled_cache.db`: created, and replaced if they are not those of the schema."""
 
 from __future__ import annotations
 
 import sqlite3
 import time
 
-# SQLite keeps these texts, by which tables are recognised: another one needs another schema.
+# SQLite stores these texts verbatim, and `_is_ready` compares them. Whoever changes one must also
+# change SCHEMA.
 _TABLES = {
     "kernels": """CREATE TABLE kernels (
         key TEXT PRIMARY KEY, entry TEXT NOT NULL, arch TEXT NOT NULL, format TEXT NOT NULL,
@@ -27,14 +28,14 @@ _TABLES = {
 
 
 def prepare(db: sqlite3.Connection, schema: int, patience: float) -> None:
-    """Set `db` up, and make its tables anew where they are not those of `schema`.
+    """Sets `db` up, and replaces all its tables if they are not those of `schema`.
 
     Args:
-        db: just opened.
-        schema: what kronop numbers its tables by.
-        patience: seconds to wait for other processes at most.
+        db: a connection that was just opened.
+        schema: the version number of the tables.
+        patience: the longest time in seconds to wait for other processes.
     """
-    # A scribbled text must fail its checksum, not the reading of it.
+    # Damaged text must decode without an exception, so that its checksum fails instead.
     db.text_factory = lambda raw: raw.decode("utf-8", errors="replace")
     _write_ahead(db, patience)
     db.execute("PRAGMA synchronous = NORMAL")
@@ -54,12 +55,13 @@ def prepare(db: sqlite3.Connection, schema: int, patience: float) -> None:
 
 
 def wait_at_most(db: sqlite3.Connection, seconds: float) -> None:
-    """Let SQLite wait so long for a lock."""
+    """Lets SQLite wait up to `seconds` for a lock."""
     db.execute(f"PRAGMA busy_timeout = {round(seconds * 1e3)}")
 
 
 def _write_ahead(db: sqlite3.Connection, patience: float) -> None:
-    """Turn the write-ahead log on; SQLite does not wait for other processes here, so this does."""
+    """Turns the write-ahead log on, retrying here because SQLite does not wait for other processes
+    in this statement."""
     deadline = time.monotonic() + patience
     while True:
         try:
@@ -73,7 +75,7 @@ def _write_ahead(db: sqlite3.Connection, patience: float) -> None:
 
 
 def _is_ready(db: sqlite3.Connection, schema: int) -> bool:
-    """Whether the tables are those of `schema`, and there is nothing else (no trigger, no view)."""
+    """Whether the tables are those of `schema`, and nothing else exists (no trigger, no view)."""
     version = int(db.execute("PRAGMA user_version").fetchone()[0])
     if version != schema:
         return False
@@ -81,7 +83,7 @@ def _is_ready(db: sqlite3.Connection, schema: int) -> bool:
 
 
 def _everything(db: sqlite3.Connection) -> list[tuple[str, str, str]]:
-    """(kind, name, SQL) of all that was made in `db`, but not of what SQLite makes by itself."""
+    """(kind, name, SQL) of every object in `db`, without SQLite's internal ones."""
     query = "SELECT type, name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite!_%' ESCAPE '!'"
     return db.execute(query).fetchall()
 
@@ -89,6 +91,6 @@ def _everything(db: sqlite3.Connection) -> list[tuple[str, str, str]]:
 def _drop_all(db: sqlite3.Connection) -> None:
     for kind, name, _ in _everything(db):
         quoted = name.replace('"', '""')
-        # Indexes and triggers go with their tables.
+        # Dropping a table also drops its indexes and triggers.
         if kind in ("table", "view"):
             db.execute(f'DROP {kind} IF EXISTS "{quoted}"')

@@ -1,4 +1,4 @@
-"""What compilers that are commands say of themselves, asked again when their files change."""
+"""The versions of compilers that are commands; asked for again when the compiler's files change."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _answers: dict[tuple[str, ...], tuple[_Stamp, tuple[str, ...]]] = {}
 def version_of(
     command: Sequence[str], *, certain: bool = False, cache: Callable[[], Cache] | None = None
 ) -> tuple[str, ...]:
-    """The lines that `command --version` prints, but empty ones and those that name a path.
+    """The lines that `command --version` prints, without empty lines and lines that name a path.
 
-    An earlier answer is taken as long as the command's files are the same; where it has to be
-    `certain`, the command is asked, for a script may lead to any compiler. In `cache` are the
-    answers that compilers which are programs gave to earlier processes.
+    A remembered answer is used as long as the command's files have not changed. With `certain` the
+    command is asked again, because a script may start any compiler. `cache` returns the cache with
+    the answers given to earlier processes; it is used only for compilers that are no scripts.
 
     Raises:
-        CompileError: it can't be run, or does not tell.
+        CompileError: the command can't be run, or prints no version.
     """
     key = tuple(command)
     stamp = _stamp(key)
@@ -49,7 +49,7 @@ def version_of(
 
 
 def _is_program(command: tuple[str, ...], stamp: _Stamp) -> bool:
-    """Whether the command is one compiler, no script and nothing that looks for another one."""
+    """Whether the command is a compiler's own binary, not a script or a wrapper such as ccache."""
     if len(command) != 1 or len(stamp) != 1:
         return False
     path = stamp[0][0]
@@ -89,7 +89,8 @@ def _told(command: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _asked(command: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
-    """In an empty folder: `python -m` also looks for packages in the current one."""
+    """Runs `command --version` in an empty folder, because `python -m` also searches the current
+    folder for packages."""
     try:
         with private_folder() as folder:
             return run([*command, "--version"], folder=str(folder))
@@ -99,7 +100,7 @@ def _asked(command: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
 
 
 def _stamp(command: tuple[str, ...]) -> _Stamp:
-    """(path without links, size, time of change) of each word that names a program.
+    """(resolved path, size, time of modification) of each word that names a program.
 
     There may be several, as in `ccache g++`.
     """

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import enum
 
-from kronop.frozen import dataclass
+from kronop.frozen import dataclass, derived
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DataType:
     """An element type.
 
@@ -23,7 +23,7 @@ class DataType:
     kind: str
     cxx: str
 
-    @property
+    @derived
     def bytes(self) -> int:
         return self.bits // 8
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Generic, Self, TypeVar, overload
+from typing import TYPE_CHECKING
 
 from kronop.artifacts import KernelSignature
 from kronop.descriptions.epilogue import Epilogue
@@ -15,35 +14,6 @@ from kronop.frozen import dataclass
 from kronop.target import Target
 
 Constant = int | bool | tuple[int, ...]
-
-
-_Owner = TypeVar("_Owner")
-_Value = TypeVar("_Value")
-
-
-class derived(Generic[_Owner, _Value]):  # As property, which it stands beside.
-    """A property that is computed when it is first read, and then kept in the instance.
-
-    `functools.cached_property` takes a lock in Python 3.11, a fifth of what planning took.
-    """
-
-    def __init__(self, function: Callable[[_Owner], _Value]) -> None:
-        self._function, self.__doc__ = function, function.__doc__
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-
-    @overload
-    def __get__(self, instance: None, owner: type) -> Self: ...
-
-    @overload
-    def __get__(self, instance: _Owner, owner: type) -> _Value: ...
-
-    def __get__(self, instance: _Owner | None, owner: type) -> Self | _Value:
-        if instance is None:
-            return self
-        value = instance.__dict__[self._name] = self._function(instance)
-        return value
 
 
 class Decision:

@@ -10,8 +10,7 @@ from kronop.emit.cuda.contraction import banks
 from kronop.emit.cuda.contraction.design import ContractDesign
 from kronop.emit.cuda.contraction.mma import vectors_of
 from kronop.emit.cuda.contraction.work import Contraction, Order
-from kronop.emit.design import derived
-from kronop.frozen import dataclass
+from kronop.frozen import dataclass, derived
 
 TEAM_ROWS, TEAM, _TEAM_WARPS = 64, 128, 4
 # Teams that multiply.

@@ -19,8 +19,8 @@ from kronop.emit.cuda.contraction.design import (
 )
 from kronop.emit.cuda.contraction.work import Contraction, Order
 from kronop.emit.cuda.operands import View
-from kronop.emit.design import Constant, derived
-from kronop.frozen import dataclass
+from kronop.emit.design import Constant
+from kronop.frozen import dataclass, derived
 from kronop.target import Target
 
 # Contracted steps of a warp's products, and the rows and outputs of one product.

@@ -8,8 +8,8 @@ from kronop.artifacts import Status
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.contraction.design import ContractDesign, offsets_bytes
 from kronop.emit.cuda.contraction.work import Order
-from kronop.emit.design import Constant, derived
-from kronop.frozen import dataclass
+from kronop.emit.design import Constant
+from kronop.frozen import dataclass, derived
 from kronop.target import Target
 
 

@@ -8,8 +8,8 @@ from kronop.descriptions.datatype import DataType, float32
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.cuda import operands
-from kronop.emit.design import Decision, derived
-from kronop.frozen import dataclass
+from kronop.emit.design import Decision
+from kronop.frozen import dataclass, derived
 
 # Axes that the rows and the groups of a call may have.
 ROW_AXES, GROUP_AXES = 3, 4

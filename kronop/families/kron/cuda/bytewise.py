@@ -15,7 +15,7 @@ _PART, _WARP = 8, 32
 _TURNED = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ByteStyle(MmaStyle):
     """Elements of 32 bits are multiplied byte by byte."""
 

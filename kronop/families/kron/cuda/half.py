@@ -28,7 +28,7 @@ _MOST_PADDING = 1.5
 _REGISTERS_PLAIN, _REGISTERS_OTHERS = 40, 64
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class HalfStyle(MmaStyle):
     """Digits of 16-bit elements are contracted one by one, by one block."""
 

@@ -21,7 +21,7 @@ from kronop.families.kron.cuda.mma_style import (
     remembered,
 )
 from kronop.families.kron.cuda.pass_design import accept_sizes, offset_bytes, reject_threads
-from kronop.frozen import dataclass
+from kronop.frozen import dataclass, derived
 from kronop.target import Target
 
 _AHEAD_BYTES = 64
@@ -75,7 +75,7 @@ class MmaPhase(NamedTuple):
         return math.prod(axis.extent for axis in self.axes)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class MmaTile(Decision):
     """Rows x digits x columns of a block, its threads, and how its phases go about the digits.
 
@@ -87,7 +87,14 @@ class MmaTile(Decision):
     columns: int
     threads: int
 
-    @property
+    def __hash__(self) -> int:
+        return self._hash
+
+    @derived
+    def _hash(self) -> int:
+        return hash((self.style, self.rows, self.columns, self.threads))
+
+    @derived
     def strides(self) -> tuple[int, ...]:
         """Stride of each digit."""
         return self.style.strides(self.columns)[1:]
@@ -101,14 +108,14 @@ class MmaTile(Decision):
         """Whether the last digit is contiguous."""
         return self.columns == 1
 
-    @property
+    @derived
     def powers(self) -> bool:
         """Whether all sizes are powers of two, so that indices split into parts without carries."""
         rows, columns, threads = self.rows, self.columns, self.threads
         tiles = not (rows & (rows - 1) or columns & (columns - 1) or threads & (threads - 1))
         return tiles and self.style.powers
 
-    @property
+    @derived
     def registers(self) -> int:
         return self.style.registers(self.columns > 1)
 
@@ -127,7 +134,7 @@ class MmaTile(Decision):
     def _may_exchange(self) -> bool:
         return self.rows == self.columns == 1 and self.style.exchanges
 
-    @property
+    @derived
     def shared_bytes(self) -> int:
         """Row offsets, factors, and the tile where more than one phase meets in it."""
         style = self.style

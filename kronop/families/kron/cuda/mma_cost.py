@@ -104,7 +104,17 @@ def least_cycles(design: KronMma, target: Target, partial: float) -> float:
     tile = design.tile
     work, works = _least_work(tile.style, tile.unit, design.work.ends.source)
     hidden = tile.blocks(target) * tile.style.buffers * _EXCHANGED
-    return _cycles(design, partial, _summed(tile, work, works, hidden))
+    return _cycles(design, partial, _summed(tile.style, not tile.powers, work, works, hidden))
+
+
+def least_of_style(style: MmaStyle, source: DataType, bytes_per_element: float) -> float:
+    """What `cycles` of any tile of a style is no less than: as if nothing had to be waited for, and
+    no run of memory was short."""
+    work, works = _least_work(style, False, source)
+    figures = _summed(style, not style.powers, work, works, 1.0)
+    memory = 128 * bytes_per_element / _MEMORY_BYTES_PER_CYCLE
+    issue = _instructions_of(style, figures) * _CYCLES_OF_INSTRUCTION
+    return _overlapped(memory, figures.tensor, figures.shared, issue)
 
 
 @remembered
@@ -123,11 +133,7 @@ def _least_work(
 def _cycles(design: KronMma, partial: float, figures: _Figures) -> float:
     style = design.tile.style
     memory = 128 * design.work.bytes_per_element * partial / _MEMORY_BYTES_PER_CYCLE
-    instructions = figures.instructions + figures.ends
-    if figures.carries:
-        instructions *= _CARRIED_INSTRUCTIONS
-    if isinstance(style, HalfStyle):
-        instructions *= _HALF_INSTRUCTIONS
+    instructions = _instructions_of(style, figures)
     of_tile = _CYCLES_OF_TILE + _CYCLES_OF_PHASE * figures.phases
     of_tile += _CYCLES_OF_CLUSTER * (style.cluster > 1)
     latency = of_tile * 128 / _held(design)
@@ -136,6 +142,14 @@ def _cycles(design: KronMma, partial: float, figures: _Figures) -> float:
     latency /= figures.hidden
     issue = instructions * _CYCLES_OF_INSTRUCTION
     return _overlapped(memory, figures.tensor, figures.shared, issue, latency)
+
+
+def _instructions_of(style: MmaStyle, figures: _Figures) -> float:
+    """Instructions of warps for 128 elements of X."""
+    instructions = figures.instructions + figures.ends
+    if figures.carries:
+        instructions *= _CARRIED_INSTRUCTIONS
+    return instructions * (_HALF_INSTRUCTIONS if isinstance(style, HalfStyle) else 1)
 
 
 def lone(design: KronMma, target: Target) -> tuple[float, float]:
@@ -181,13 +195,15 @@ def _figures(tile: MmaTile, source: DataType, target: Target) -> _Figures:
         work.shared += factor * idle + item.taken
         work.shared += item.given
     exchanged = _EXCHANGED if tile.exchanged else 1.0
-    return _summed(tile, work, works, tile.blocks(target) * style.buffers * exchanged)
+    hidden = tile.blocks(target) * style.buffers * exchanged
+    return _summed(style, not tile.powers, work, works, hidden)
 
 
-def _summed(tile: MmaTile, work: _Work, works: tuple[_PhaseWork, ...], hidden: float) -> _Figures:
+def _summed(
+    style: MmaStyle, carries: bool, work: _Work, works: tuple[_PhaseWork, ...], hidden: float
+) -> _Figures:
     """The figures of a tile whose phases ask for that work."""
-    style = tile.style
-    staged, carries = style.staged_in + style.staged_out, not tile.powers
+    staged = style.staged_in + style.staged_out
     width = style.element_bytes / SHARED_BYTES_PER_CYCLE
     piece = _CARRIED_INSTRUCTIONS_OF_PIECE if carries else _INSTRUCTIONS_OF_PIECE
     direct = 128 / 32 * _INSTRUCTIONS_OF_END * (2 - staged)

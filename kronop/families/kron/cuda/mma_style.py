@@ -14,7 +14,7 @@ from kronop.descriptions.datatype import DataType, float32
 from kronop.emit.cuda import operands
 from kronop.emit.design import Decision
 from kronop.families.kron.cuda.shapes import Shape, product, shrinking
-from kronop.frozen import dataclass
+from kronop.frozen import dataclass, derived
 from kronop.target import Target
 
 # A warp holds 16 whole fibers of a digit in registers.
@@ -36,7 +36,7 @@ remembered = functools.lru_cache(maxsize=4096)
 PlainAxis = tuple[int, int, int, int, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class MmaStyle(Decision):
     """How the phases of a tile go about its digits.
 
@@ -63,6 +63,10 @@ class MmaStyle(Decision):
     grouped: bool = False
 
     def __hash__(self) -> int:
+        return self._hash
+
+    @derived
+    def _hash(self) -> int:
         flags = self.staged_in, self.staged_out, self.grouped
         return hash((self.digits, self.pairs, self.cluster, flags))
 
@@ -88,8 +92,7 @@ class MmaStyle(Decision):
     def is_grouped(self, digit: Shape) -> bool:
         return self.grouped and digit[0] >= LEAST_GROUPED
 
-    @property
-    @remembered
+    @derived
     def powers(self) -> bool:
         """Whether all digits are powers of two."""
         return all(size & (size - 1) == 0 for digit in self.digits for size in digit)

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import math
 
+from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.cheapest import ROUNDED
 from kronop.emit.cuda.contraction.cost import SIMT_OVERHEAD
 from kronop.emit.cuda.operands import splits_of
-from kronop.families.kron.cuda import contract_choice, few_rows, mma_cost
+from kronop.families.kron.cuda import contract_choice, few_rows, mma_cost, mma_style, tiles
 from kronop.families.kron.cuda.contract_pass import ContractPass
 from kronop.families.kron.cuda.kron_mma import KronMma
 from kronop.families.kron.cuda.pass_design import KronPass, TiledPass
-from kronop.families.kron.cuda.shapes import PassShape, PassWork, multiply_adds, shrinking
+from kronop.families.kron.cuda.shapes import (
+    Ends,
+    PassShape,
+    PassWork,
+    Shape,
+    multiply_adds,
+    shrinking,
+)
 from kronop.families.kron.cuda.tile import KronTile
 from kronop.target import Target
 
@@ -131,12 +139,31 @@ def _arithmetic(shape: PassShape, accumulator_bytes: int) -> float:
     return work * _BYTES_OF_MULTIPLY_ADD * accumulator_bytes / 4
 
 
+@mma_style.remembered
+def _least_of_mma(group: tuple[Shape, ...], instruction: MathInstruction, ends: Ends) -> float:
+    """What no tile on the tensor cores costs less than, wherever the digits stand."""
+    if splits_of(instruction) is None:
+        return math.inf
+    work = PassWork(
+        math=instruction,
+        shape=PassShape(group=group, left=1, right=1),
+        ends=ends,
+        by_columns=True,
+        factor_alignment=1,
+    )
+    least = min(
+        mma_cost.least_of_style(style, work.ends.source, work.bytes_per_element)
+        for style in tiles.every_style(work)
+    )
+    return least / few_rows.CYCLES_OF_A_BYTE
+
+
 def least_of_pass(work: PassWork, target: Target, rows: int | None) -> float:
-    """What no tile of a pass costs less than, in the unit of `cost`: its traffic, and where there
-    are no tensor cores its arithmetic."""
+    """What no tile of a pass costs less than, in the unit of `cost`: its traffic and arithmetic."""
     least = work.bytes_per_element
-    if splits_of(work.math) is None:
-        least = _least_overlapped(least, _arithmetic(work.shape, work.accumulator.bytes))
+    if len(work.shape.group) > 1:  # A digit alone may be a contraction.
+        tiled = _least_overlapped(least, _arithmetic(work.shape, work.accumulator.bytes))
+        least = min(tiled, _least_of_mma(work.shape.group, work.math, work.ends))
     least *= ROUNDED
     if rows is None:
         return least

@@ -6,6 +6,7 @@ large for that, as a tiled contraction. Fewer passes mean less traffic; a group 
 
 from __future__ import annotations
 
+import functools
 import heapq
 import itertools
 import math
@@ -63,6 +64,7 @@ def ends_of(description: KronMatmulDescription) -> Ends:
     )
 
 
+@functools.lru_cache(maxsize=64)
 def split(
     description: KronMatmulDescription, target: Target, rows: int | None = None
 ) -> tuple[tuple[KronPass, ...], tuple[tuple[str, str], ...]]:

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.design import Decision
-from kronop.frozen import dataclass
+from kronop.frozen import dataclass, derived
 
 Shape = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class PassShape(Decision):
     """A contiguous group of digits and what stands around it.
 
@@ -27,11 +27,11 @@ class PassShape(Decision):
     left: int
     right: int
 
-    @property
+    @derived
     def group_in(self) -> int:
         return math.prod(p for p, _ in self.group)
 
-    @property
+    @derived
     def group_out(self) -> int:
         return math.prod(q for _, q in self.group)
 
@@ -56,7 +56,7 @@ class Ends(Decision):
     output_by_rows: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class PassWork(Decision):
     """What a pass computes.
 
@@ -72,6 +72,10 @@ class PassWork(Decision):
     factor_alignment: int
 
     def __hash__(self) -> int:
+        return self._hash
+
+    @derived
+    def _hash(self) -> int:
         # The planner looks up some thousand passes, which differ in these.
         return hash((self.shape, self.ends.source_alignment, self.ends.source_by_rows))
 
@@ -85,7 +89,7 @@ class PassWork(Decision):
         shape, ends = self.shape, self.ends
         return shape.columns_in * ends.source.bytes + shape.columns_out * ends.output.bytes
 
-    @property
+    @derived
     def bytes_per_element(self) -> float:
         """The same for an element of X."""
         shape, ends = self.shape, self.ends

@@ -11,7 +11,7 @@ from kronop.artifacts import Status
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue
 from kronop.emit.cuda import operands
-from kronop.emit.design import Constant, derived
+from kronop.emit.design import Constant
 from kronop.families.kron.cuda.pass_design import (
     TiledPass,
     accept_sizes,
@@ -19,7 +19,7 @@ from kronop.families.kron.cuda.pass_design import (
     reject_threads,
 )
 from kronop.families.kron.cuda.shapes import Shape, product, shrinking
-from kronop.frozen import dataclass
+from kronop.frozen import dataclass, derived
 from kronop.target import Target
 
 MOST_FACTORS = 32

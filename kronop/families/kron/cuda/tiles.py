@@ -46,6 +46,18 @@ def mma_tiles(work: PassWork, given: TileDescription | None, few: bool) -> Itera
                 yield KronMma(work=work, runs=runs, tile=tile)
 
 
+def every_style(work: PassWork) -> tuple[MmaStyle, ...]:
+    """Ways to go about the phases of a pass that any of its tiles may take."""
+    splits = bool(splits_of(work.math))
+    found: list[MmaStyle] = []
+    for runs in _runs(work):
+        digits = mma_style.digits_of(work.shape.group, runs)
+        found += _styles(digits, work.accumulator, splits, True, True)
+        if _may_be_half(work, runs):
+            found += _half_styles(digits, work.accumulator, splits)
+    return tuple(found)
+
+
 def _large(work: PassWork) -> Iterator[tuple[int, int, int]]:
     """(rows, columns, threads) of tiles that hold much."""
     slots = math.prod(max(digit) for digit in work.shape.group)

@@ -13,10 +13,10 @@ from kronop.emit.cuda.contraction import banks
 from kronop.emit.cuda.contraction.design import Extents, offsets_bytes
 from kronop.emit.cuda.contraction.mma import MmaContract
 from kronop.emit.cuda.contraction.work import ROW_AXES, Contraction, Order
-from kronop.emit.design import Constant, Decision, Design, Instantiation, derived
+from kronop.emit.design import Constant, Decision, Design, Instantiation
 from kronop.families.ksparse.chain_description import KSparseChainProblem, StridedFactor
 from kronop.families.ksparse.cuda.emitter import view
-from kronop.frozen import dataclass
+from kronop.frozen import dataclass, derived
 from kronop.target import Target
 
 # Measured with ptxas 13.0: what the ring and its copies hold besides a contraction's registers;

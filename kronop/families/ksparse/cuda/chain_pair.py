@@ -7,10 +7,9 @@ from dataclasses import replace
 
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.contraction.work import Contraction, Order
-from kronop.emit.design import derived
 from kronop.families.ksparse.cuda.choice import contraction
 from kronop.families.ksparse.description import KSparseDescription
-from kronop.frozen import dataclass
+from kronop.frozen import dataclass, derived
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,12 +8,12 @@ from typing import ClassVar
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
 from kronop.descriptions.strided import StridedMatrix
 from kronop.emit.cuda import operands
-from kronop.emit.design import Constant, Instantiation, derived
+from kronop.emit.design import Constant, Instantiation
 from kronop.emit.plan import Step
 from kronop.families.ksparse.cuda.gradient_sums import GradientSums
 from kronop.families.ksparse.cuda.lanes import Apart, MoveLanes
 from kronop.families.ksparse.gradient_description import KSparseGradientProblem
-from kronop.frozen import dataclass
+from kronop.frozen import dataclass, derived
 from kronop.target import Target
 
 TEAM, TEAM_ROWS = 128, 64

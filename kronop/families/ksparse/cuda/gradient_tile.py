@@ -8,11 +8,11 @@ from typing import ClassVar
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
 from kronop.emit.cuda import operands
-from kronop.emit.design import Constant, Instantiation, derived
+from kronop.emit.design import Constant, Instantiation
 from kronop.families.ksparse.cuda.gradient_sums import GradientSums
 from kronop.families.ksparse.cuda.gradient_tile_sums import HALF, TileSums
 from kronop.families.ksparse.gradient_description import KSparseGradientProblem
-from kronop.frozen import dataclass
+from kronop.frozen import dataclass, derived
 from kronop.target import Target
 
 SLAB_BYTES = 128

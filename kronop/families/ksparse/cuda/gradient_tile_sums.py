@@ -7,9 +7,8 @@ import math
 from kronop.descriptions.math_instruction import MathOperation
 from kronop.descriptions.strided import StridedMatrix
 from kronop.emit.cuda import operands
-from kronop.emit.design import derived
 from kronop.families.ksparse.cuda.gradient_sums import Sums
-from kronop.frozen import dataclass
+from kronop.frozen import dataclass, derived
 
 HALF = 8  # Indices of a digit that are rows, or columns, of one product of the tensor cores.
 _MOST_STEPS = 4

@@ -7,8 +7,8 @@ from kronop.descriptions.datatype import DataType
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.strided import StridedMatrix
 from kronop.emit.cuda import operands
-from kronop.emit.design import Design, Instantiation, derived
-from kronop.frozen import dataclass
+from kronop.emit.design import Design, Instantiation
+from kronop.frozen import dataclass, derived
 from kronop.target import Target
 
 # Lanes that a block can have at once, all of them.

@@ -1,8 +1,8 @@
 """kronop on torch tensors as torch operators: autograd, torch.compile and torch.func.
 
-`gemkm` and `gekmm` are Kronecker products, `ksmm` products with Kronecker-sparse factors, and
-`nn.KSLinear` is the layer of such factors. Where no gradient is needed, they do what kronop's
-functions of the same names do; those also take tensors of other frameworks, `out`, and more.
+`gemkm` and `gekmm` multiply by Kronecker products, `ksmm` by Kronecker-sparse factors, and
+`nn.KSLinear` is a layer of such factors. Without gradients they do the same as the functions of the
+same names in kronop, which also take tensors of other frameworks, `out`, and more.
 
 Imported explicitly (`import kronop.torch`); `import kronop` alone does not import torch.
 """

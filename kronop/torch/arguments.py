@@ -1,6 +1,7 @@
-"""The arguments of an operator, between the nested form of its schema and the flat one of autograd.
+"""Converts an operator's arguments between the nested form of its schema and autograd's flat form.
 
-torch.func takes tensors of autograd functions one by one, none in lists; torch.library in lists.
+torch.library passes lists of tensors; autograd functions under torch.func must take each tensor as
+an argument of its own.
 """
 
 from __future__ import annotations
@@ -17,20 +18,22 @@ _KINDS = {"Tensor": _ONE, "Optional[Tensor]": _ONE, "List[Tensor]": _MANY}
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """A sequence as one argument: torch.func takes tuples and lists apart, and finds then more
-    arguments than tangents."""
+    """A sequence as one argument of an autograd function.
+
+    torch.func would flatten a tuple or list, and then find more arguments than tangents.
+    """
 
     values: Sequence[Any]
 
 
 class Layout:
-    """Where the tensors are among an operator's arguments.
+    """Which of an operator's arguments are tensors and lists of tensors.
 
     Args:
-        schema: torch's.
+        schema: torch's schema of the operator.
 
     Attributes:
-        names: of the arguments, in order.
+        names: names of the arguments, in order.
         is_list: whether the result is a list of tensors.
     """
 
@@ -41,12 +44,15 @@ class Layout:
         self.is_list = str(result.type) == "List[Tensor]"
 
     def named(self, values: Iterable[Any]) -> Named:
-        """One value for each argument, by name."""
+        """A namespace of values, one for each argument."""
         return Named(**dict(zip(self.names, values, strict=True)))
 
     def split(self, arguments: Iterable[Any]) -> tuple[tuple[Any, ...], list[Any]]:
-        """(frame, tensors): the arguments that are no tensors in their places, with how many there
-        are in the places of tensors (None for none); and the tensors, one after the other."""
+        """(frame, all tensors in a flat list).
+
+        The frame has one item for each argument: the number of its tensors (1, or the length of a
+        list), None if it is None, and the argument itself if it is no tensor.
+        """
         frame: list[Any] = []
         tensors: list[Any] = []
         for kind, item in zip(self._kinds, arguments, strict=True):
@@ -63,14 +69,14 @@ class Layout:
         return tuple(frame), tensors
 
     def some(self, arguments: Iterable[Any], names: Sequence[str]) -> list[Any]:
-        """The arguments, with None for tensors that have none of the names."""
+        """The arguments, with None for each tensor or list whose name is not in `names`."""
         return [
             item if kind == _OTHER or name in names else None
             for name, kind, item in zip(self.names, self._kinds, arguments, strict=True)
         ]
 
     def places(self, frame: Sequence[Any], names: Sequence[str]) -> tuple[int, ...]:
-        """Where the tensors of some names are among all of them."""
+        """The indices, in the flat list of tensors, of those whose names are in `names`."""
         count = sum(
             1 if kind == _ONE else item
             for kind, item in zip(self._kinds, frame, strict=True)
@@ -80,7 +86,10 @@ class Layout:
         return tuple(found)
 
     def join(self, frame: Sequence[Any], tensors: Sequence[Any]) -> list[Any]:
-        """The arguments again, or what there is one of for each tensor."""
+        """The nested arguments from a frame and a flat list: the inverse of `split`.
+
+        The list may also hold other values, one for each tensor.
+        """
         found: list[Any] = []
         at = 0
         for kind, item in zip(self._kinds, frame, strict=True):
@@ -95,7 +104,7 @@ class Layout:
         return found
 
     def each(self, values: Iterable[Any], arguments: Iterable[Any]) -> list[Any]:
-        """Values for each argument, where None stands for a list of None as well."""
+        """The values, one for each argument; None for a list of tensors becomes a list of None."""
         return [
             [None] * len(item) if kind == _MANY and value is None else value
             for kind, value, item in zip(self._kinds, values, arguments, strict=True)
@@ -115,7 +124,7 @@ class Layout:
     def replaced(
         self, arguments: Sequence[Any], names: Sequence[str], tensors: Sequence[Any]
     ) -> list[Any]:
-        """The arguments with other tensors for those of some names."""
+        """The arguments, with `tensors` (flat) in place of those whose names are in `names`."""
         frame, _ = self.split(self.some(arguments, names))
         others = self.join(frame, tensors)
         return [
@@ -124,13 +133,13 @@ class Layout:
         ]
 
     def gradients(self, found: Mapping[str, Any], shapes: Sequence[Any]) -> list[Any]:
-        """One for each argument, of the shape that it has (None for what is no tensor)."""
+        """One gradient for each argument, in the argument's shape; None if it is no tensor."""
         return [
             _fitted(found.get(name), shape) for name, shape in zip(self.names, shapes, strict=True)
         ]
 
     def facts(self, read: Callable[[Any], Any], arguments: Iterable[Any]) -> list[Any]:
-        """What is read off every tensor, in lists as well; None for what is none."""
+        """`read` of each tensor, in lists for lists of tensors; None for other arguments."""
         found: list[Any] = []
         for kind, item in zip(self._kinds, arguments, strict=True):
             if kind == _MANY:
@@ -140,7 +149,7 @@ class Layout:
         return found
 
     def flat(self, frame: Iterable[Any], values: Iterable[Any]) -> list[Any]:
-        """What there is for each tensor that was split off, one after the other."""
+        """The values that belong to tensors, as a flat list: nested ones are flattened."""
         found: list[Any] = []
         for kind, item, value in zip(self._kinds, frame, values, strict=True):
             if kind == _MANY and item is not None:
@@ -151,7 +160,7 @@ class Layout:
 
 
 def _fitted(gradient: Any, shape: Any) -> Any:
-    """Summed over what was broadcast."""
+    """The gradient, summed over the dimensions in which its tensor was broadcast."""
     if gradient is None or shape is None:
         return [None] * len(shape) if isinstance(shape, list) else None
     if isinstance(shape, list):

@@ -1,4 +1,4 @@
-"""Autocast, as torch's `linear` has it: what is given becomes of the type that it is for."""
+"""Autocast for operators, as for torch's `linear`: floating-point tensors are cast to its type."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from kronop.torch.arguments import Layout
 
 _DEVICES = ("CPU", "CUDA")
-# What autocast casts: floats of 16 and 32 bits.
+# The types of tensors that autocast casts.
 _CAST = (torch.float32, torch.float16, torch.bfloat16)
 _KEYS = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU) | torch._C.DispatchKeySet(
     torch._C.DispatchKey.AutocastCUDA
@@ -18,24 +18,24 @@ _KEYS = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU) | torch._C.Dis
 
 
 def is_casting(device: str) -> bool:
-    """Whether autocast is on for that type of device; torch knows none for "meta"."""
+    """Whether autocast is on for this type of device; torch has no autocast for "meta"."""
     known = torch.amp.autocast_mode.is_autocast_available(device)
     return bool(known and torch.is_autocast_enabled(device))
 
 
 def cast(device: str, layout: Layout, arguments: Sequence[Any]) -> list[Any]:
-    """The arguments with tensors in autocast's type for that type of device."""
+    """The arguments, with their tensors cast to autocast's type for this type of device."""
     kind = torch.get_autocast_dtype(device)
     return layout.mapped(lambda item: item.to(kind) if _is_cast(item) else item, arguments)
 
 
 def cast_to(kind: Any, tensors: Sequence[Any]) -> list[Any]:
-    """Those of floats of 16 and 32 bits in that type, the others as they are."""
+    """The tensors, with those of 16-bit and 32-bit floats cast to the type `kind`."""
     return [item.to(kind) if _is_cast(item) else item for item in tensors]
 
 
 def cast_together(kind: Any, tensors: Sequence[Any]) -> list[Any]:
-    """As `cast_to`, in as few launches as torch can; without gradients."""
+    """As `cast_to`, but in as few launches as torch can make, and without gradients."""
     found = list(tensors)
     places = [at for at, item in enumerate(found) if _is_cast(item) and item.dtype is not kind]
     if places:
@@ -52,12 +52,12 @@ def _is_cast(item: Any) -> bool:
 
 
 def without_autocast() -> Any:
-    """A context in which nothing is cast."""
+    """A context in which autocast casts nothing."""
     return torch._C._ExcludeDispatchKeyGuard(_KEYS)
 
 
 def register(library: Any, name: str, operator: Any, layout: Layout) -> None:
-    """Lets an operator of `library` cast its tensors."""
+    """Registers kernels for autocast that cast the tensors of an operator of `library`."""
 
     def kernel(device: str) -> Callable[..., Any]:
         def call(*arguments: Any) -> Any:

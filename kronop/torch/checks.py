@@ -1,4 +1,4 @@
-"""What the functions hold their arguments to before an operator sees them."""
+"""Checks that the functions of kronop.torch make of their arguments."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from kronop.errors import ArgumentError, ElementTypeError, mismatch
 
 
 def check_tensor(name: str, item: Any, dimensions: int, elsewhere: str) -> None:
-    """Refuses what is no torch tensor, or one of fewer dimensions.
+    """Refuses an argument that is not a torch tensor of at least so many dimensions.
 
     Args:
-        elsewhere: the functions that take tensors of other frameworks.
+        elsewhere: names, for the message, the functions that take tensors of other frameworks.
     """
     if not isinstance(item, torch.Tensor):
         raise ElementTypeError(
@@ -36,7 +36,7 @@ def check_tensor(name: str, item: Any, dimensions: int, elsewhere: str) -> None:
 
 
 def number(name: str, value: Any) -> Any:
-    """A scalar that is no tensor."""
+    """The scalar, which must not be a tensor."""
     if isinstance(value, torch.Tensor):
         raise ElementTypeError(
             mismatch(
@@ -50,6 +50,6 @@ def number(name: str, value: Any) -> Any:
 
 
 def check_source(beta: Any, z: Any) -> None:
-    """Refuses a beta that scales nothing."""
+    """Refuses a beta without z: it would scale nothing."""
     if z is None and beta:
         raise ArgumentError(mismatch("beta", expected="0 without z", got=beta, hint="pass z"))

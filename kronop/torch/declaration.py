@@ -1,13 +1,13 @@
-"""What a family says of an operator of torch: the one thing that `registration` is driven by.
+"""A family's declaration of a torch operator, from which `registration` makes everything else.
 
 An operator's arguments are those of its schema, in torch's language: tensors, optional tensors,
-lists of tensors, and others, which have no derivatives; its result is a tensor or a list of them.
-Functions of a declaration see arguments by name, as a namespace (`given.x`, `given.factors`), and
-so what belongs to them: whether each needs a gradient, its tangent, the dimension that is mapped.
-For a list of tensors that is a list.
+lists of tensors, and others, which have no derivatives. Its result is a tensor or a list of them.
+The functions of a declaration get the arguments by name, as a namespace (`given.x`,
+`given.factors`). Facts about the arguments come in namespaces with the same names: whether each
+needs a gradient, its tangent, its mapped dimension; for a list of tensors, a list of facts.
 
-Derivatives are made of operators, called as they were registered: so they have derivatives too, to
-any order and in both modes, and maps, and are traced.
+Derivatives must call registered operators. They then have derivatives themselves, of any order and
+in both modes, can be mapped by vmap, and can be traced.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ Named = SimpleNamespace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """What repeats a call from addresses alone.
+    """A call that can be repeated by addresses alone.
 
     Attributes:
-        tensors: those of the call whose addresses decide it.
-        launch: from such tensors and their addresses, which it takes over, what is made; None where
-            the call has to go the long way: nothing is written then.
-        finish: from what was made and the tensors, what the call gives.
+        tensors: the tensors of the call whose addresses are launched with.
+        launch: launches with such tensors and the list of their addresses, which it may extend;
+            returns what it made, or None, with nothing written, if the call must go the long way.
+        finish: makes the result of the call from what `launch` made and the tensors.
     """
 
     tensors: Sequence[Any]
@@ -39,19 +39,19 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Direct:
-    """How plain tensors are multiplied where nothing but autograd looks on and there is a gradient.
+    """The forward and backward of plain tensors with gradients, if only autograd sees the call.
 
     Attributes:
-        forward: from the arguments and whether each needs a gradient, the result and what else the
-            backward is to find: tensors, None among them.
-        backward: the gradients by name, from the arguments, the types that they had before autocast
-            (None for what is no tensor), what the forward kept, whether each needs a gradient, and
-            the gradient of the result. Called where no gradient of the gradients is recorded.
-        parameters: the tensors that autocast casts inside: all at once, without nodes of autograd,
-            with gradients that are rounded once. The others are cast before.
-        prepare, prepare_backward: from the same, what repeats such a forward or backward; None
-            while there is nothing that does. Repeated, a backward gives the gradients of all
-            tensors in one list, each of its tensor's shape.
+        forward: (arguments, whether each needs a gradient) -> (the result, further tensors or None
+            for the backward to get).
+        backward: (arguments, the types that they had before autocast (None if not a tensor), the
+            forward's further tensors, whether each argument needs a gradient, the gradient of the
+            result) -> the gradients by name. Not called if gradients of gradients are recorded.
+        parameters: the tensors that autocast casts inside the operator: all at once, without nodes
+            of autograd, and their gradients are rounded only once. It casts the others before.
+        prepare, prepare_backward: take the same arguments, and return what repeats such a forward
+            or backward, or None if it can't be repeated yet. A repeated backward returns the
+            gradients of all tensors in one list, each in its tensor's shape.
     """
 
     forward: Callable[[Named, Named], tuple[Any, Sequence[Any]]]
@@ -67,24 +67,25 @@ class Operator:
 
     Attributes:
         schema: "name(Tensor x, Tensor[] factors, Scalar alpha) -> Tensor".
-        compute: the result from tensors with values, in memory that is no argument's; positional,
-            without gradients.
-        fake: the same from tensors without values, of the right shapes and types; refuses shapes
-            that do not fit.
-        saved: the tensors that derivatives read; of the others they find None.
-        backward: the gradients of tensors, by name, from the arguments, whether each needs a
-            gradient, and the gradient of the result: a tensor, or for a list of results a list
-            with None in it. What it leaves out has none; what was broadcast is summed over later.
-        jvp: the tangent of the result, from the arguments and their tangents (None where one has
-            none); None where it has none. With `vmap` None for an operator that is not called
-            where torch.func's transforms are.
-        vmap: (the result, its mapped dimension), from the size of the map, the arguments and the
-            dimension of each that is mapped, or None; of lists, lists of both.
-        record: refuses arguments that have no derivatives, where one will be asked for.
+        compute: computes the result from tensors with values, in memory of its own; takes the
+            arguments by position, and is called without gradients.
+        fake: returns a result without values, of the right shape and type, from arguments without
+            values; refuses shapes that do not fit.
+        saved: the names of the tensors that derivatives read; the others are None for them.
+        backward: (arguments, whether each needs a gradient, the gradient of the result) -> the
+            gradients of tensors by name. The gradient of a list of results is a list, with None
+            for results that have none. A tensor that is left out has no gradient. Gradients of
+            broadcast tensors are summed to their shape afterwards.
+        jvp: (arguments, their tangents or None) -> the tangent of the result, or None if it has
+            none. None, like `vmap`, for an operator that is never called inside the transforms of
+            torch.func.
+        vmap: (size of the map, arguments, the mapped dimension of each or None) -> (the result, its
+            mapped dimension); for a list of results, lists of both.
+        record: refuses arguments that have no derivatives; called if derivatives will be needed.
         casts: whether autocast casts the tensors.
-        prepare: from arguments that are plain tensors, what repeats their `compute`, if there is
-            such a thing by now.
-        direct: a shorter way for plain tensors with gradients, than `compute` and `backward`.
+        prepare: given arguments that are plain tensors, what repeats their `compute`; None if it
+            can't be repeated yet.
+        direct: a shorter way than `compute` and `backward` for plain tensors with gradients.
     """
 
     schema: str
@@ -101,5 +102,5 @@ class Operator:
 
     @property
     def name(self) -> str:
-        """Behind "kronop::"."""
+        """The operator's name, without the namespace "kronop::"."""
         return self.schema.partition("(")[0]

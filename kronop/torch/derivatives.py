@@ -1,7 +1,7 @@
-"""What autograd keeps of an operator's call, and its derivatives from that.
+"""What autograd keeps of an operator's call, and the call's derivatives.
 
-The same for torch.library's registered gradients and for autograd functions, but for how tensors
-are handed on: nested there, flat here.
+Both torch.library's registered gradients, which pass tensors nested in lists, and autograd
+functions, which pass them flat, use this.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _shape, _dtype = operator.attrgetter("shape"), operator.attrgetter("dtype")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notes:
-    """What there is to know of a call besides the values of its tensors.
+    """What is kept of a call besides tensors.
 
     Attributes:
-        whole, saved: frames of the arguments (see `Layout.split`), and of those that are saved.
-        shapes, kinds: of the arguments that are tensors, nested.
-        results: shape and type of each.
+        whole, saved: frames (see `Layout.split`) of all arguments, and of the saved ones.
+        shapes, kinds: the shapes and types of arguments that are tensors, nested.
+        results: (shape, type) of each result.
     """
 
     whole: Sequence[Any]
@@ -35,18 +35,18 @@ class Notes:
 
 
 class Derivatives:
-    """Of one operator.
+    """The derivatives of one operator.
 
     Args:
-        declared: the declaration.
-        layout: of its arguments.
+        declared: the operator's declaration.
+        layout: the layout of its arguments.
     """
 
     def __init__(self, declared: Operator, layout: Layout) -> None:
         self._operator, self._layout = declared, layout
 
     def note(self, arguments: Sequence[Any], result: Any) -> tuple[Notes, list[Any]]:
-        """What to keep of a call, and the tensors to save."""
+        """(the notes of a call, the tensors to save)."""
         layout = self._layout
         saved, tensors = layout.split(layout.some(arguments, self._operator.saved))
         results = result if layout.is_list else [result]
@@ -71,8 +71,13 @@ class Derivatives:
     def backward(
         self, notes: Notes, saved: Sequence[Any], needs: Sequence[Any], grad: Any
     ) -> list[Any]:
-        """The gradients of all arguments, nested, from the arguments that were saved and from
-        whether each needs one."""
+        """The gradients of all arguments, nested.
+
+        Args:
+            saved: the arguments, None for tensors that are not saved.
+            needs: whether each argument needs a gradient.
+            grad: the gradient of the result.
+        """
         layout = self._layout
         found: Mapping[str, Any] = {}
         if not self.is_none(grad):
@@ -80,8 +85,8 @@ class Derivatives:
         return layout.gradients(found, notes.shapes)
 
     def tangent(self, notes: Notes, saved: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
-        """Those of the results, from the arguments' own; zeros where they have none, which torch
-        wants."""
+        """The tangents of the results, from those of the arguments; torch requires zeros for a
+        result that has none."""
         assert self._operator.jvp is not None
         layout = self._layout
         found = self._operator.jvp(layout.named(saved), layout.named(tangents))

@@ -1,5 +1,8 @@
-"""Operators on plain tensors where nothing but autograd looks on: without torch's dispatcher,
-which costs several times what a kernel's launch does; repeated from addresses where they can be."""
+"""Operators on plain tensors that only autograd needs to see, called without torch's dispatcher.
+
+The dispatcher takes several times as long as a kernel's launch. Calls are repeated by addresses if
+possible.
+"""
 
 from __future__ import annotations
 
@@ -22,19 +25,21 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 def is_plain(tensors: Sequence[Any]) -> bool:
-    """Whether nothing but autograd and autocast has to know of a call with these tensors, the first
-    of which is one."""
+    """Whether only autograd and autocast need to see a call with these tensors.
+
+    Tensors may be None, except the first one.
+    """
     if not is_quiet():
         return False
     for item in tensors:
-        # torch resolves what is negated or conjugated lazily on the way to a kernel.
+        # torch's dispatcher resolves lazily negated or conjugated tensors; this way would not.
         if item is not None and (type(item) not in _PLAIN or item.is_neg() or item.is_conj()):
             return False
     return tensors[0].device.type in ("cpu", "cuda")
 
 
 def needs_gradient(tensors: Sequence[Any]) -> bool:
-    """Whether autograd records what is made of them."""
+    """Whether autograd records operations on these tensors."""
     return torch.is_grad_enabled() and any(
         item is not None and item.requires_grad for item in tensors
     )
@@ -42,13 +47,13 @@ def needs_gradient(tensors: Sequence[Any]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """What a backward knows of its forward.
+    """What a forward keeps for its backward, besides tensors.
 
     Attributes:
-        notes: of the call.
-        kind: autocast's type, which parameters were cast to.
-        places: of the arguments' tensors, those that are saved.
-        narrow: the same of what parameters were cast to.
+        notes: the notes of the call.
+        kind: the type that autocast cast the parameters to; None if it was off.
+        places: indices of the tensors that are saved as autograd sees them.
+        narrow: indices of the parameters whose cast copies are saved too.
     """
 
     notes: Notes
@@ -58,7 +63,7 @@ class _Kept:
 
     @property
     def end(self) -> int:
-        """Of all these among what was saved."""
+        """The number of tensors that were saved for `places` and `narrow`; others follow."""
         return len(self.places) + len(self.narrow)
 
 
@@ -66,9 +71,9 @@ class Plain:
     """One operator, for plain tensors.
 
     Args:
-        operator: the declaration.
-        layout: of its arguments.
-        derivatives: its own.
+        operator: the operator's declaration.
+        layout: the layout of its arguments.
+        derivatives: its derivatives.
     """
 
     def __init__(self, operator: Operator, layout: Layout, derivatives: Derivatives) -> None:
@@ -82,11 +87,12 @@ class Plain:
         self._cast_before = tuple(name for name in layout.names if name not in inside)
         self._repeats = Repeats()
         self._function = _function_of(self)
-        # Without what torch does first in case of torch.func: for what guards have recognised.
+        # The apply of the C base class, without the checks for torch.func that Function.apply makes
+        # first; used for recognised calls, of which `is_quiet` has said that they don't need them.
         self._apply: Any = super(torch.autograd.Function, self._function).apply  # type: ignore[misc]
 
     def __call__(self, *arguments: Any) -> Any:
-        """The long way, which is remembered."""
+        """Runs the operator the long way, and remembers the call if it can be repeated."""
         layout, operator = self._layout, self._operator
         frame, tensors = layout.split(arguments)
         cast = self._cast_of(frame, tensors[0])
@@ -108,7 +114,7 @@ class Plain:
         return found
 
     def _cast_of(self, frame: Sequence[Any], tensor: Any) -> Cast | None:
-        """What autocast does to the tensors of a call, the first of which is `tensor`."""
+        """Autocast's casts in a call whose first tensor is `tensor`; None if it is off."""
         device = tensor.device.type
         if not self._operator.casts or not torch.is_autocast_enabled(device):
             return None
@@ -119,15 +125,17 @@ class Plain:
         return Cast(torch.get_autocast_dtype(device), device, before, inside)
 
     def again(self, *arguments: Any) -> Any:
-        """What a call that was made before gives at once; None where it was not. Nothing has been
-        written then. Never to be traced."""
+        """The result of a call that is remembered; None, with nothing written, if it is not.
+
+        It must not be called while torch.compile is tracing.
+        """
         try:
             return self.repeat(*self._layout.split(arguments))
-        except (AttributeError, TypeError):  # Of what is no tensor: the checks have the words.
+        except (AttributeError, TypeError):  # An argument is no tensor: the checks will say so.
             return None
 
     def repeat(self, frame: Sequence[Any], tensors: Sequence[Any]) -> Any:
-        """The same of arguments that are split (see `Layout.split`), of which one is a tensor."""
+        """As `again`, for arguments that are split (see `Layout.split`), at least one a tensor."""
         call = self._repeats.find((frame, torch.is_grad_enabled()), tensors)
         if call is None or not is_quiet():
             return None
@@ -146,11 +154,11 @@ class Plain:
         call: Repeat | Sequence[Any],
         *tensors: Any,
     ) -> Any:
-        """The result; notes and saves what the backward needs.
+        """The result; saves in `ctx` what the backward needs.
 
         Args:
-            cast: what autocast does, the first half of which is done.
-            call: what the arguments were recognised as; else the tensors as they were given.
+            cast: autocast's casts, of which those before the operator are done.
+            call: the remembered call, or else the tensors as the caller gave them.
         """
         ctx.set_materialize_grads(False)
         if not isinstance(call, Repeat):
@@ -174,7 +182,8 @@ class Plain:
         tensors: Sequence[Any],
         given: Sequence[Any] | None,
     ) -> Any:
-        """The same. `given`: the tensors as they were given, if the call is to be remembered."""
+        """As `forward`; `given` has the tensors as the caller gave them, to remember the call, or
+        is None."""
         layout, direct = self._layout, self._direct
         needs = layout.named(layout.join(frame, ctx.needs_input_grad[3:]))
         used = tensors if cast is None else cast.cast_inside(tensors)
@@ -188,13 +197,14 @@ class Plain:
         ctx.call = None
         ctx.save_for_backward(*saved, *(used[at] for at in narrow), *extra)
         if direct.prepare is not None and given is not None:
-            prepare = direct.prepare  # Where this was called gradients were recorded, if not here.
+            # The key says that gradients are recorded: the caller's, which are off in here.
+            prepare = direct.prepare
             learned = (lambda: prepare(whole, needs), ctx.kept, cast, used)
             self._repeats.learn((frame, True), given, *learned)
         return tuple(result) if layout.is_list else result
 
     def backward(self, ctx: Any, *grads: Any) -> tuple[Any, ...]:
-        """The gradients of what the forward was given."""
+        """The gradients of the arguments of `forward`."""
         saved = ctx.saved_tensors
         grads = tuple(None if item is None else settled(item) for item in grads)
         is_shown = torch.is_grad_enabled() or transforms.are_needed()
@@ -217,7 +227,7 @@ class Plain:
         needs = layout.join(notes.whole, ctx.needs_input_grad[3:])
         given = layout.join(notes.saved, saved)
         if is_shown:
-            if kind is not None:  # Again, for autograd knows nothing of what was cast inside.
+            if kind is not None:  # Cast again, recorded: autograd did not see the casts inside.
                 _, wide = layout.split(layout.some(given, self._kept_inside))
                 given = layout.replaced(given, self._kept_inside, cast_to(kind, wide))
             found = self._derivatives.backward(notes, given, needs, grad)

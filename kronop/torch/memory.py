@@ -1,4 +1,4 @@
-"""Memory of backwards, and the types and places of their sums."""
+"""Memory for backwards, and the types in which they sum."""
 
 from __future__ import annotations
 
@@ -12,37 +12,40 @@ from kronop.args.signature import torch_maker
 
 
 def kind_of(item: Any) -> Any:
-    """The type that sums are taken in."""
+    """The type in which elements of this tensor are summed."""
     return torch.float32 if item.element_size() == 2 else item.dtype
 
 
 def on_gpu(item: Any) -> bool:
-    """Whether kernels of kronop's own sum up; on CPUs torch's matrix products do."""
+    """Whether kronop's own kernels compute the sums; on CPUs torch's matrix products do."""
     return bool(item.is_cuda)
 
 
 def settled(grad: Any) -> Any:
-    """In memory of its own where many elements share one, as the gradient of a sum: a kernel for
-    that alone would be compiled."""
+    """The gradient, copied if it has strides of 0, as the gradient of a sum has.
+
+    Otherwise a kernel would be compiled for this layout alone.
+    """
     return grad if grad.is_contiguous() or 0 not in grad.stride() else grad.contiguous()
 
 
 def maker_of(item: Any) -> Callable[[Any], Any]:
-    """What makes, like a tensor on a device, another one of the contiguous `item`'s kind there."""
+    """A function that makes a contiguous tensor of `item`'s shape and type, on the device of the
+    tensor it is given."""
     return torch_maker(item.shape, item.dtype)
 
 
 def make_bytes(like: Any, nbytes: int) -> Any:
-    """Scratch memory on the device of `like`, in the order of its current stream."""
+    """Scratch memory of `nbytes` bytes on the device of `like`, ordered on its current stream."""
     return like.new_empty(nbytes, dtype=torch.uint8)
 
 
 class Buffers:
-    """Memory for what is between two products, taken again by later ones: fresh pages cost more
-    than the products.
+    """Memory for intermediate results, reused by later products: page faults of new memory would
+    cost more than the products.
 
     Attributes:
-        every: all that was allocated.
+        every: all tensors that were allocated.
     """
 
     def __init__(self) -> None:
@@ -62,7 +65,7 @@ class Buffers:
         return memory[:size].view(shape)
 
     def give(self, item: Any) -> None:
-        """Takes a tensor back; others than those that were taken here are left alone."""
+        """Takes a tensor back; does nothing for tensors that `take` did not make."""
         memory = self._lent.pop(item.data_ptr(), None)
         if memory is not None:
             self._free.append(memory)

@@ -1,9 +1,9 @@
-"""Registers an operator with everything that torch asks of one, from its family's declaration.
+"""Registers an operator with torch, with all rules that torch needs, from a family's declaration.
 
-torch.library gets its kernels, its shapes, its gradients, its rule for maps and its casts. Called
-as it is returned, an operator goes the way that is needed: straight to the kernels for plain
-tensors, through torch.library where something looks on (torch.compile, torch.export, modes,
-subclasses), as an autograd function where torch.func or forward mode does.
+torch.library gets the operator's kernels, shapes, gradients, vmap rule and autocast rule. The
+returned object picks the cheapest way that is right for a call: straight to the kernels for plain
+tensors; through torch.library if something must see the call (torch.compile, torch.export, modes,
+tensor subclasses); as an autograd function under torch.func or forward-mode differentiation.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _LIBRARY = torch.library.Library("kronop", "FRAGMENT")
 
 
 class Registered:
-    """An operator, to be called with the arguments of its schema, in their order.
+    """An operator; call it with the arguments of its schema, by position.
 
     Attributes:
-        library: torch's own operator.
-        plain: what `direct.is_plain` tensors are called with.
+        library: the operator in torch.library.
+        plain: the short way, for tensors that `direct.is_plain` accepts.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Registered:
 
 
 def register(operator: Operator) -> Registered:
-    """Defines kronop::name."""
+    """Defines the operator kronop::name in torch.library, with all its rules."""
     name = f"kronop::{operator.name}"
     _LIBRARY.define(operator.schema)
     library = getattr(torch.ops.kronop, operator.name).default
@@ -96,7 +96,8 @@ def _register_map(name: str, rule: Callable[..., Any], layout: Layout) -> None:
 
 
 def _with_casts(operator: Operator, layout: Layout, call: Callable[..., Any]) -> Callable[..., Any]:
-    """A call where casts have derivatives, and tangents."""
+    """`call`, preceded by autocast's casts as ordinary operations, so that they have derivatives
+    and tangents."""
     if not operator.casts:
         return call
 

@@ -1,8 +1,8 @@
-"""Calls of plain tensors that were made before: recognised at once, launched with new addresses.
+"""Repeated calls with plain tensors: recognised by torch's guards, launched with new addresses.
 
-torch's own guards, which its compiler makes of the tensors that it traced, tell in one call whether
-tensors have the types, shapes, strides, devices and dispatch keys that they had: a sixth of what it
-takes to read these off in Python. Where torch has no such guards, nothing is remembered.
+torch's compiler guards the tensors that it traced: one call tells whether tensors have the same
+types, shapes, strides, devices and dispatch keys as before. It takes a sixth of the time of reading
+these in Python. If this torch lacks the guards, no call is remembered.
 """
 
 from __future__ import annotations
@@ -20,14 +20,16 @@ from kronop.torch.declaration import Prepared
 from kronop.torch.transforms import are_needed
 
 _MOST_KEYS, _MOST_OF_A_KEY = 512, 8
-# Calls with a key are looked at from the second on, but not for ever: some are never prepared.
+# Which calls with one key are tried for remembering: not the first, since many keys occur only
+# once; and none after the last, since some calls can never be repeated.
 _FIRST_LOOK, _LAST_LOOK = 2, 16
 
 _guards_of = getattr(getattr(torch._C._dynamo, "guards", None), "TensorGuards", None)
 
 
 def is_quiet() -> bool:
-    """Whether nothing but autograd and autocast has to know of calls with plain tensors now."""
+    """Whether only autograd and autocast need to see calls with plain tensors now: no compiler,
+    transform, mode or tracer does."""
     return not (
         torch.compiler.is_compiling()
         or are_needed()
@@ -38,13 +40,13 @@ def is_quiet() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """What autocast does to the tensors of a call.
+    """The casts that autocast makes in a call.
 
     Attributes:
         kind: the type that it casts to.
-        device: type of the device.
-        before: places of the tensors that are cast where autograd sees it.
-        inside: of those that are cast where nobody does.
+        device: the type of device.
+        before: indices of the tensors that are cast before the operator, where autograd records it.
+        inside: indices of the tensors that are cast inside the operator, unseen by autograd.
     """
 
     kind: Any
@@ -53,15 +55,15 @@ class Cast:
     inside: tuple[int, ...]
 
     def is_current(self) -> bool:
-        """Whether autocast, which is on, casts to that type."""
+        """Whether autocast casts to this type now; autocast is on."""
         return torch.get_autocast_dtype(self.device) is self.kind
 
     def cast_before(self, tensors: Sequence[Any]) -> list[Any]:
-        """The tensors, with the first ones cast."""
+        """The tensors, with those in `before` cast."""
         return _with(tensors, self.before, cast_to, self.kind)
 
     def cast_inside(self, tensors: Sequence[Any]) -> list[Any]:
-        """The tensors, with the others cast as well."""
+        """The tensors, with those in `inside` cast."""
         return _with(tensors, self.inside, cast_together, self.kind)
 
 
@@ -80,16 +82,16 @@ def _with(
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """A call with its signature.
+    """A remembered call.
 
     Attributes:
-        check: whether tensors have it, as they are given.
-        cast: what autocast does to them; None where it is off.
-        places: which of them are launched with; the others are only to be there.
-        lows: what the addresses of those are beyond a multiple of 16.
-        launcher, finish: see `Prepared`, of which the tensors are not kept.
-        notes: whatever is to be known of such a call.
-        after: what was remembered of its backward.
+        check: tells whether tensors, as the caller gives them, match those of the call.
+        cast: autocast's casts; None if it was off.
+        places: indices of the tensors whose addresses are launched with.
+        lows: the addresses of these tensors modulo 16.
+        launcher, finish: `launch` and `finish` of its `Prepared`, whose tensors are not kept.
+        notes: what the caller of `learn` wants to know when the call is found again.
+        after: the remembered calls of its backward.
     """
 
     check: Callable[..., bool]
@@ -102,7 +104,7 @@ class Repeat:
     after: Repeats
 
     def launch(self, tensors: Sequence[Any]) -> Any:
-        """What it gives, or None where the call has to go the long way: nothing is written then."""
+        """The result; None, with nothing written, if the call must go the long way."""
         given = [tensors[at] for at in self.places]
         addresses = [item.data_ptr() for item in given]
         if not all(addresses) or [address % ALIGNMENT for address in addresses] != self.lows:
@@ -115,16 +117,16 @@ class Repeats:
     """The calls of one operator, or of the backward of one of its calls."""
 
     def __init__(self) -> None:
-        # Dictionaries need no lock for this: see `kronop.core.prepared`.
+        # No lock is needed: at worst two threads learn the same call, or one forgets another's.
         self._calls: dict[Hashable, list[Repeat]] = {}
         self._looks: dict[Hashable, int] = {}
         self._surroundings = program.surroundings()
 
     def find(self, form: Hashable, tensors: Sequence[Any]) -> Repeat | None:
-        """The call with these tensors, of which there is one at least.
+        """The remembered call that matches these tensors (at least one), or None.
 
         Args:
-            form: what decides it besides tensors.
+            form: everything besides tensors that decides the call.
         """
         for call in self._calls.get(_key(form, tensors), ()):
             if call.check(*tensors) and (call.cast is None or call.cast.is_current()):
@@ -140,13 +142,13 @@ class Repeats:
         cast: Cast | None = None,
         used: Sequence[Any] | None = None,
     ) -> None:
-        """Remembers a call that was made, if it can be repeated by now.
+        """Remembers a call that was just made, if it can be repeated yet.
 
         Args:
-            tensors: as they were given.
-            prepare: what repeats it.
+            tensors: the tensors as the caller gave them.
+            prepare: returns what repeats the call, or None.
             notes: see `Repeat`.
-            cast, used: what autocast did, and what came of the tensors.
+            cast, used: autocast's casts, and the tensors after them.
         """
         surroundings = program.surroundings()
         if len(self._looks) >= _MOST_KEYS or self._surroundings != surroundings:
@@ -172,12 +174,19 @@ class Repeats:
 
 
 def _key(form: Hashable, tensors: Sequence[Any]) -> Hashable:
-    """Guards refuse another number of tensors, and there may be many shapes."""
+    """The key under which guards are looked up.
+
+    It has the number of tensors, because guards raise on another number, and two shapes, so that
+    only a few guards have to be tried.
+    """
     return form, len(tensors), tensors[0].shape, tensors[-1].shape
 
 
 def _places(some: Sequence[Any], every: Sequence[Any]) -> tuple[int, ...] | None:
-    """Where in `every` the tensors are; None where one is not among them, or is there twice: which
-    of them would be meant is not to be told."""
+    """The index in `every` of each tensor of `some`.
+
+    None if a tensor is missing there, or occurs twice: a later call may have two different tensors
+    in these places, and it is unknown which one to launch with.
+    """
     places = [[at for at, other in enumerate(every) if other is item] for item in some]
     return tuple(at for (at,) in places) if all(len(at) == 1 for at in places) else None

@@ -1,9 +1,9 @@
-"""Operators as torch.func (grad, jvp, jacrev, vmap of grad, ...) and forward-mode derivatives
-(torch.autograd.forward_ad) take them.
+"""Operators as autograd functions, for torch.func (grad, jvp, jacrev, ...) and forward mode.
 
-NOTE: torch 2.13 refuses gradients that are registered through torch.library inside torch.func's
-transforms, and has no forward-mode derivatives for such operators: where gradients are recorded it
-raises, elsewhere it drops tangents. It takes autograd functions, whose tensors are not in lists.
+NOTE: torch 2.13 refuses gradients that are registered through torch.library inside the transforms
+of torch.func, and has no forward-mode derivatives (torch.autograd.forward_ad) for such operators:
+it raises if gradients are recorded, and silently drops tangents if not. It accepts autograd
+functions, whose arguments must not have tensors in lists.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from kronop.torch.derivatives import Derivatives
 
 
 def are_needed() -> bool:
-    """Whether what is here is to be called now, not torch.library's operators."""
+    """Whether operators must be called as autograd functions now, not through torch.library."""
     return torch._C._are_functorch_transforms_active() or are_tangents_possible()
 
 
 def are_tangents_possible() -> bool:
-    """Whether tensors may have tangents: in torch.autograd.forward_ad.dual_level, torch.func.jvp,
-    and what is made of it."""
+    """Whether tensors may have tangents: inside torch.autograd.forward_ad.dual_level,
+    torch.func.jvp, and transforms that are built on them."""
     return bool(forward_ad._current_level >= 0)
 
 
 def function_of(operator: Any, layout: Layout, derivatives: Derivatives) -> Callable[..., Any]:
-    """An operator of torch.library as an autograd function of the same arguments."""
+    """An operator of torch.library as an autograd function with the same arguments."""
 
     class Transformed(torch.autograd.Function):  # type: ignore[misc]  # torch is Any to mypy.
         generate_vmap_rule = True
@@ -71,8 +71,11 @@ def function_of(operator: Any, layout: Layout, derivatives: Derivatives) -> Call
 
 
 def _apply(function: Any, *arguments: Any) -> Any:
-    """What an autograd function gives; between two graphs where torch.compile, which in 2.13 hands
-    such functions a context too many, is tracing."""
+    """The result of an autograd function.
+
+    While torch.compile is tracing, the call breaks the graph: torch 2.13 would pass such a function
+    a context too many.
+    """
     call = function.apply
     if torch.compiler.is_compiling():
         call = torch.compiler.disable(call)

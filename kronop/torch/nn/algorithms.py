@@ -1,7 +1,7 @@
-"""The ways to multiply by a chain of Kronecker-sparse factors, by name; all give the same.
+"""The algorithms that multiply by a chain of Kronecker-sparse factors, with the same results.
 
-Each takes an operand (..., a c d), or (a c d, ...) with `batch_last`, the weights (a, b, c, d) with
-the right-most factor first, and a bias (a b d,) or None.
+Each takes an operand (..., a c d), or (a c d, ...) with `batch_last`; the weights, each
+(a, b, c, d), with the right-most factor first; and a bias (a b d,) or None.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def dense_product(weights: Sequence[Any]) -> Any:
 
 
 def dense_factor(weight: Any) -> Any:
-    """K (a b d, a c d) of weights (a, b, c, d), with its zeros."""
+    """The dense matrix K (a b d, a c d) of weights (a, b, c, d)."""
     a, b, c, d = weight.shape
     lanes = torch.diag_embed(weight, dim1=2, dim2=4)  # (a, b, d, c, d)
     both = torch.diag_embed(lanes.movedim(0, -1), dim1=0, dim2=3)  # (a, b, d, a, c, d)
@@ -39,7 +39,8 @@ def _kernel(x: Any, weights: Sequence[Any], bias: Any, batch_last: bool) -> Any:
 
 
 def _dense(x: Any, weights: Sequence[Any], bias: Any, batch_last: bool) -> Any:
-    """One product with the chain's matrix, which is formed every time: it is no parameter."""
+    """One product with the chain's dense matrix, formed in every call because the parameters are
+    the factors."""
     matrix = dense_product(weights)
     if not batch_last:
         return torch.nn.functional.linear(x, matrix, bias)
@@ -48,7 +49,7 @@ def _dense(x: Any, weights: Sequence[Any], bias: Any, batch_last: bool) -> Any:
 
 
 def _bmm(x: Any, weight: Any, batch_last: bool) -> Any:
-    """a d matrix products side by side, with the permutations that they need."""
+    """A batch of a d matrix products, with the permutations before and after it."""
     a, b, c, d = weight.shape
     shape = result_shape(x, outputs_of(weight.shape), batch_last)
     matrices = weight.permute(0, 3, 1, 2).reshape(a * d, b, c)
@@ -84,7 +85,7 @@ def _biased(result: Any, bias: Any, batch_last: bool) -> Any:
         return result
     if batch_last:
         bias = bias.view(-1, *[1] * (result.dim() - 1))
-    return result + bias.to(result.dtype)  # Under autocast their types differ.
+    return result + bias.to(result.dtype)  # Under autocast, result and bias differ in type.
 
 
 ALGORITHMS: dict[str, Algorithm] = {

@@ -1,4 +1,4 @@
-"""What a layer with Kronecker-sparse weights is held to when it is made and when it is called."""
+"""Checks that a layer with Kronecker-sparse weights makes when it is built or called."""
 
 from __future__ import annotations
 
@@ -22,7 +22,12 @@ _TYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
 
 def checked_patterns(patterns: Any) -> tuple[Pattern, ...]:
-    """The patterns as tuples of integers, checked to chain."""
+    """The patterns as tuples of integers.
+
+    Raises:
+        ElementTypeError: `patterns` is not a list or tuple with at least one item.
+        ArgumentError: an item is not four positive integers, or the patterns do not chain.
+    """
     if not isinstance(patterns, (list, tuple)) or not patterns:
         raise ElementTypeError(
             mismatch(
@@ -57,7 +62,7 @@ def _checked_pattern(index: int, pattern: Any) -> Pattern:
 
 
 def check_layer_weights(weights: Any, patterns: Sequence[Pattern]) -> None:
-    """Refuses what is no list of tensors of the patterns' shapes."""
+    """Refuses weights that are not a list of tensors in the shapes of the patterns."""
     hint = "give one (a, b, c, d) for each pattern, in their order, or None"
     if not isinstance(weights, (list, tuple, torch.nn.ParameterList)):
         kind = type(weights).__name__
@@ -78,7 +83,7 @@ def check_layer_weights(weights: Any, patterns: Sequence[Pattern]) -> None:
 
 
 def check_type(subject: str, dtype: Any) -> None:
-    """Refuses an element type that parameters cannot have."""
+    """Refuses an element type that the layer's parameters can't have."""
     if dtype not in _TYPES:
         raise ElementTypeError(
             mismatch(
@@ -91,7 +96,8 @@ def check_type(subject: str, dtype: Any) -> None:
 
 
 def check_operand(x: Any, features: int, batch_last: bool, dtype: Any) -> None:
-    """Refuses an operand that torch's own operations would with other words."""
+    """Refuses an operand that does not fit the layer, which torch's operations would refuse too,
+    but with messages about tensors the user has never seen."""
     if not isinstance(x, torch.Tensor):
         raise ElementTypeError(
             mismatch(
@@ -111,7 +117,7 @@ def check_operand(x: Any, features: int, batch_last: bool, dtype: Any) -> None:
 
 
 def check_linear(linear: Any, patterns: Sequence[Pattern]) -> None:
-    """Refuses what has no weight of the chain's shape, with values that can be approximated."""
+    """Refuses a module without a weight of the chain's shape with finite values."""
     weight, bias = getattr(linear, "weight", None), getattr(linear, "bias", None)
     is_made = not isinstance(weight, torch.nn.parameter.UninitializedTensorMixin)
     if not isinstance(weight, torch.Tensor) or not is_made or weight.dim() != 2:
@@ -157,7 +163,7 @@ def check_linear(linear: Any, patterns: Sequence[Pattern]) -> None:
 
 
 def _described(linear: Any, weight: Any) -> str:
-    """What came instead of a linear layer."""
+    """Says in a message what was given instead of a linear layer."""
     kind = type(linear).__name__
     if isinstance(weight, torch.Tensor):
         return f"{kind} with a weight of shape {tuple(weight.shape)}"

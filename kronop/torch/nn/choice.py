@@ -1,8 +1,9 @@
-"""Which algorithm a layer takes of itself: the kernel, or one dense product.
+"""The algorithm "auto" of a layer: chooses kronop's kernel or one dense product by a model.
 
-Both are modelled for many rows: the bytes that a row moves or its operations, which for the
-kernel are those of the planner's steps, at the operations that the machine does while memory
-moves one byte; and a fixed cost of each launch. That the matrix is formed counts for nothing there.
+The model gives a cost for each row of many, in bytes: the larger of the bytes that a row moves and
+its operations, converted by the number of operations that the machine does while memory moves one
+byte; plus a fixed cost of each launch. The kernel's bytes and operations are those of the planner's
+steps. The cost of forming the dense matrix is neglected, since many rows share it.
 """
 
 from __future__ import annotations
@@ -23,11 +24,12 @@ from kronop.families.ksparse.torch.shapes import Pattern, inputs_of, outputs_of
 
 AUTO = "auto"
 
-# Operations while memory moves one byte: of the kernel, and of torch's matrix product.
-# NOTE: two AVX-512 cores with AMX, 13 GB/s: 225, 92, 250 and 200 against 160, 80, 800 and 35
-# GFLOP/s. On an H200 float64 is 57 against 62 TFLOP/s; the others were fitted, with the fixed
-# costs, to 60 patterns in both layouts, 25088 rows: right in 226 of 240 cases of 16 bits and in 119
-# of 120 in float32 (always the kernel: 182 and 117), 1 % of the time lost in the mean.
+# (of the kernel, of torch's matrix product): operations done while memory moves one byte.
+# NOTE: "cpu" was measured on two AVX-512 cores with AMX at 13 GB/s: in the order of the table, the
+# kernel reaches 225, 92, 250 and 200 GFLOP/s, torch 160, 80, 800 and 35. Of "cuda", float64 was
+# measured on an H200 (57 and 62 TFLOP/s). The others were fitted, with the fixed costs, to 60
+# patterns in both layouts with 25088 rows: the model is right in 226 of 240 cases of 16 bits and in
+# 119 of 120 of float32 (the kernel is faster in 182 and 117); it loses 1 % of the time on average.
 _RATES = {
     "cpu": {
         "float32": (17.0, 12.0),
@@ -42,17 +44,19 @@ _RATES = {
         "float16": (125.0, 215.0),
     },
 }
-# What a launch of either costs besides, as bytes of each of so many rows: 10 and 6 microseconds.
+# (of the kernel, of torch's matrix product): the fixed cost of a launch, spread over the 25088
+# rows of the fit as bytes per row; about 10 and 6 microseconds.
 _LAUNCHES = {"cpu": (0.0, 0.0), "cuda": (1600.0, 1000.0)}
 
 
 def choose(patterns: Sequence[Pattern], dtype: Any, device: Any, batch_last: bool) -> str:
-    """The name of the faster algorithm for this chain there; the kernel where there is no telling:
-    on "meta", or on a GPU that is not here.
+    """The name of the faster algorithm for this chain on this device.
+
+    It is "kernel" if the model does not know the device: "meta", or a GPU that is not here.
 
     Args:
-        patterns: the right-most factor first.
-        dtype, device: torch's, of the parameters.
+        patterns: the patterns, the right-most factor first.
+        dtype, device: the torch type and device of the parameters.
     """
     if device.type not in _RATES:
         return "kernel"
@@ -77,7 +81,7 @@ def _choose(patterns: tuple[Pattern, ...], name: str, device: Device, batch_last
     kernel = sum(
         launch + max(step.bytes_per_row, step.operations_per_row / of_kernel)
         for step in steps
-        if step.bytes_per_row  # Weights are packed once for all rows; there is seldom a Z.
+        if step.bytes_per_row  # Steps without rows (packing weights) are shared by all rows.
     )
     inputs, outputs = inputs_of(patterns[0]), outputs_of(patterns[-1])
     moved = (inputs + outputs) * TENSOR_TYPES[name].bytes
@@ -86,7 +90,7 @@ def _choose(patterns: tuple[Pattern, ...], name: str, device: Device, batch_last
 
 
 def _operation(target: str, name: str, pattern: Pattern, batch_last: bool) -> KSparseOperation:
-    """What is planned for contiguous tensors."""
+    """The operation for contiguous tensors."""
     element = TENSOR_TYPES[name]
     tensor = TensorDescription(element, Layout.RowMajor, 1)
     accumulator = MathInstruction.simt(element).element_accumulator

@@ -1,4 +1,4 @@
-"""The layer that stands where a torch.nn.Linear does, with Kronecker-sparse weights."""
+"""A layer with Kronecker-sparse weights, to use in place of torch.nn.Linear."""
 
 from __future__ import annotations
 
@@ -22,42 +22,44 @@ from kronop.torch.nn.checks import (
 from kronop.torch.nn.choice import AUTO, choose
 from kronop.torch.nn.projection import project
 
-# What is compiled or exported takes the choice as it is then, not the planning behind it.
+# Compiled and exported graphs contain the choice as a constant, not the planning that makes it.
 _choose = torch.compiler.assume_constant_result(choose)
 
 
 class KSLinear(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
     """A linear layer whose weight is a product of Kronecker-sparse factors: W = K_1 ... K_L.
 
-    A factor of pattern (a, b, c, d) is I_a x dense(b, c) x I_d in structure: a b d rows, a c d
-    columns and a b c d entries, its weights (kronop.families.ksparse.description says where). It
-    stands where a torch.nn.Linear does: y = x W' + bias.
+    A factor of pattern (a, b, c, d) has the nonzeros of I_a x dense(b, c) x I_d: a b d rows, a c d
+    columns and a b c d weights (kronop.families.ksparse.description says where each one is). The
+    layer computes y = x W' + bias, as torch.nn.Linear does.
 
     Args:
-        patterns: (a, b, c, d) of each factor: the right-most one, which is applied first, first.
-        weights: a tensor (a, b, c, d) for each pattern, which are copied; None for entries uniform
-            in (-1/sqrt(c), 1/sqrt(c)).
-        bias: whether the layer learns one; it begins uniform in +-1/sqrt(in_features).
-        algo: how to multiply. All give the same, on GPUs and CPUs, and have the same parameters:
-            "kernel" (kronop's), "bmm", "einsum", "dense" (one matrix, formed every time), "sparse"
-            and "bsr" (torch's sparse matrices, by rows and by blocks), or "auto", which takes the
-            kernel or the dense product by the planner's model of their times.
-        dtype: float32, float16, bfloat16 or float64; None for that of `weights`, else torch's
-            default. Operands are of that type too, unless autocast casts both.
-        bs_last: the batch is behind the features: x (in_features, ...) gives (out_features, ...),
-            instead of (..., in_features) giving (..., out_features).
-        device: where the parameters are; None for that of `weights`, else torch's default.
+        patterns: (a, b, c, d) of each factor. The first is the right-most factor, applied first.
+        weights: a tensor (a, b, c, d) for each pattern, which is copied; None draws the weights
+            uniformly from (-1/sqrt(c), 1/sqrt(c)).
+        bias: whether the layer has a bias, drawn uniformly from +-1/sqrt(in_features).
+        algo: how to multiply. All algorithms give the same results, on GPUs and CPUs, and have the
+            same parameters: "kernel" (kronop's), "bmm", "einsum", "dense" (one matrix, formed in
+            every call), "sparse" and "bsr" (torch's sparse matrices, by rows and by blocks), or
+            "auto", which chooses the kernel or the dense product by a model of their times.
+        dtype: float32, float16, bfloat16 or float64; None means the type of `weights`, or torch's
+            default without them. Operands must have this type, unless autocast casts both.
+        bs_last: whether the batch comes after the features: (in_features, ...) gives
+            (out_features, ...), instead of (..., in_features) giving (..., out_features).
+        device: device of the parameters; None means that of `weights`, or torch's default.
 
     Attributes:
         weights: a ParameterList, in the order of the patterns.
-        bias: (out_features,), or None.
-        algo: may be set at any time.
-        in_features, out_features: a c d of the first, a b d of the last pattern.
-        projection_error: of `from_linear`; else None.
+        bias: a parameter (out_features,), or None.
+        algo: the algorithm; may be set at any time.
+        in_features, out_features: a c d of the first pattern, a b d of the last one.
+        projection_error: the relative error of `from_linear`; None for other layers.
 
     Raises:
-        ArgumentError: patterns that do not chain, weights of other shapes, an unknown algorithm.
-        ElementTypeError: what is no pattern, no tensor, or another element type.
+        ArgumentError: the patterns do not chain, weights have other shapes, or the algorithm is
+            unknown.
+        ElementTypeError: `patterns` is no list, a weight is no tensor, or the element type is none
+            of the four.
     """
 
     def __init__(
@@ -99,7 +101,7 @@ class KSLinear(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
         self.algo = algo
 
     def reset_parameters(self) -> None:
-        """Draws all parameters anew."""
+        """Draws new random values for all parameters."""
         for pattern, weight in zip(self.patterns, self.weights, strict=True):
             torch.nn.init.uniform_(weight, -(pattern[2] ** -0.5), pattern[2] ** -0.5)
         if self.bias is not None:
@@ -107,7 +109,7 @@ class KSLinear(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
 
     @property
     def algo(self) -> str:
-        """How the layer multiplies."""
+        """The name of the algorithm by which the layer multiplies."""
         return self._algo
 
     @algo.setter
@@ -124,7 +126,7 @@ class KSLinear(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
         self._algo = name
 
     def _runs(self) -> str:
-        """The algorithm that runs; of "auto" where the parameters are now."""
+        """The algorithm that runs; for "auto", the choice for the parameters' present device."""
         if self._algo != AUTO:
             return self._algo
         like = self.weights[0]
@@ -143,24 +145,25 @@ class KSLinear(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
 
     def _multiplied(self, x: Any, chain: list[Any], bias: Any) -> Any:
         runs = self._runs()
-        if runs != "kernel":  # The kernel's own checks say the same.
+        if runs != "kernel":  # The kernel's function makes the same checks.
             check_operand(x, self.in_features, self.bs_last, self.weights[0].dtype)
         return ALGORITHMS[runs](x, chain, bias, self.bs_last)
 
     def _operands(self) -> tuple[list[Any], Any]:
-        """The weights and the bias; a list's own iteration takes 3 microseconds apiece."""
+        """The weights and the bias, read from the modules' dictionaries: iterating over a
+        ParameterList takes 3 microseconds for each item."""
         own = self._modules["weights"]._parameters
         try:
             return [own[name] for name in self._names], self._parameters["bias"]
-        except KeyError:  # Parametrized, pruned or normalised ones.
+        except KeyError:  # Parameters that are parametrized, pruned or normalised.
             return list(self.weights), self.bias
 
     def get_dense_product(self) -> Any:
-        """W (out_features, in_features), of the layer's type and device; differentiable."""
+        """W (out_features, in_features), in the layer's type and on its device; differentiable."""
         return dense_product(list(self.weights))
 
     def extra_repr(self) -> str:
-        """What the layer is, for print."""
+        """The layer's settings, for print."""
         text = (
             f"in_features={self.in_features}, out_features={self.out_features},"
             f" patterns={[*self.patterns]}, bias={self.bias is not None}, algo={self._algo!r}"
@@ -175,22 +178,23 @@ class KSLinear(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
         algo: str = "kernel",
         bs_last: bool = False,
     ) -> KSLinear:
-        """The layer whose weight comes near that of a torch.nn.Linear; its bias is copied.
+        """A layer whose weight approximates that of a torch.nn.Linear; the bias is copied.
 
-        `projection_error` of the result is |W - K_1 ... K_L| / |W| in Frobenius norms, with the
-        layer's own entries. How near it comes depends on the patterns (see `projection`): one
-        and two factors get the nearest weight that there is; longer chains of butterfly type are
-        recovered to rounding where W is such a product, and other chains are searched for.
+        `projection_error` of the layer is |W - K_1 ... K_L| / |W| in Frobenius norms, with the
+        weights as stored. How small it is depends on the patterns (see `projection`): for one or
+        two factors it is the smallest possible. For longer chains of butterfly type it is rounding
+        error if W is such a product. For all other chains an iterative search improves it.
 
         Args:
             linear: a torch.nn.Linear, or any module with `weight` (out, in) and `bias`.
-            patterns: as for the layer; they have to have the linear's features.
+            patterns: as for the layer, with the features of `linear`.
             algo, bs_last: as for the layer.
 
         Raises:
-            ArgumentError: patterns that do not chain, or of other features; a weight without finite
-                values.
-            ElementTypeError: no such module, or one whose weight is no float of 16 to 64 bits.
+            ArgumentError: the patterns do not chain or have other features, or a weight is not
+                finite.
+            ElementTypeError: `linear` is no such module, or its weight is not a float of 16 to 64
+                bits.
         """
         chain = checked_patterns(patterns)
         check_linear(linear, chain)

@@ -1,27 +1,29 @@
 """The chain of Kronecker-sparse factors that comes nearest to a matrix.
 
-Factors are X_1 ... X_L here, from the left. Two neighbours contract a middle index t. Column t of
-the left factor is zero outside of the rows R of its (i, l), row t of the right one outside of the
-columns C of its own (i, l), and two such R, as two such C, are equal or disjoint: so the terms of
-the product fall into disjoint blocks R x C, each the sum of those t that have it. The nearest
-product of two factors is the best approximation of every block by that rank, its truncated
-singular value decomposition, whatever the patterns.
+The factors are X_1 ... X_L, from the left. A product of two neighbours contracts a middle index t,
+and is a sum of one term for each t: column t of the left factor times row t of the right one. The
+column is zero outside a set of rows R(t), and the row is zero outside a set of columns C(t). Two
+such sets R are equal or disjoint, and so are two such sets C. The product therefore consists of
+disjoint blocks R x C, and each block is the sum of the terms t that have this R and C, hence a
+matrix whose rank is at most their number. So the nearest product of two factors takes the best
+approximation of each block with that rank: its truncated singular value decomposition. This holds
+for all patterns.
 
 Patterns chain as butterflies do where a_1 divides a_2, d_2 divides d_1 and a_1 c_1 / a_2 = b_2 d_2
 / d_1 is whole: products of such neighbours are Kronecker-sparse again, with the pattern (a_1,
-b_1 d_1 / d_2, a_2 c_2 / a_1, d_2). If that holds for all neighbours, the chain is cut in two
-products, these are found as above, and each is a matrix for its own half of the chain. A matrix
-that is such a product is recovered: the decompositions of blocks differ from the factors by
-matrices that mix columns with equal blocks, which the next factors absorb.
+b_1 d_1 / d_2, a_2 c_2 / a_1, d_2). If that holds for all neighbours, the chain is cut into two
+halves. The products of both halves are found as above, and each is then factored by its own half of
+the chain. A matrix that is such a product is recovered: the factors of each block are unique up to
+a matrix that mixes the block's terms, and the other factors of each half absorb that matrix.
 
     L. Zheng, E. Riccietti, R. Gribonval: Efficient identification of butterfly sparse matrix
     factorizations. SIAM Journal on Mathematics of Data Science 5 (2023).
     Q.-T. Le, L. Zheng, E. Riccietti, R. Gribonval: Butterfly factorization with error guarantees.
     arXiv 2411.04506 (2024).
 
-For other chains of three factors and more nothing of the kind is known. They begin at random, and
-then, as chains of butterfly type that left an error do, are improved by alternating least squares:
-one factor after the other by conjugate gradients, with the others held.
+For other chains of three and more factors no such method is known: they start from random factors.
+These chains, and chains of butterfly type whose error is not zero, are then improved by alternating
+least squares: conjugate gradients improve one factor after another while the others are fixed.
 """
 
 from __future__ import annotations
@@ -35,17 +37,19 @@ import torch
 from kronop.families.ksparse.torch.shapes import Pattern
 from kronop.torch.nn.algorithms import dense_product
 
-# Sweeps over all factors stop where one gains less than this part of the error, at the rounding
-# of float64, or after so many; a factor is searched for in so many steps each time.
+# Sweeps over all factors stop if a sweep reduces the error by less than the part _LEAST_GAIN, if
+# the relative error is below _ROUNDING, or after _MOST_SWEEPS. In each sweep a factor gets _STEPS
+# steps of conjugate gradients.
 _LEAST_GAIN, _ROUNDING, _MOST_SWEEPS, _STEPS = 1e-3, 1e-13, 100, 12
 
 
 def project(matrix: Any, patterns: Sequence[Pattern]) -> list[Any]:
-    """Weights (a, b, c, d) of the factors, the right-most first.
+    """The weights (a, b, c, d) of the factors, the right-most factor first.
 
     Args:
         matrix: (out, in), float64, on the CPU.
-        patterns: of the factors, the right-most first; they chain, and have the matrix's shape.
+        patterns: the factors' patterns, the right-most first; they chain, and their product has the
+            shape of the matrix.
     """
     chain = [*reversed(patterns)]
     if len(chain) < 3 or is_butterfly(chain):
@@ -61,7 +65,7 @@ def project(matrix: Any, patterns: Sequence[Pattern]) -> list[Any]:
 
 
 def is_butterfly(chain: Sequence[Pattern]) -> bool:
-    """Whether products of neighbours are Kronecker-sparse, from the left."""
+    """Whether all products of neighbours are Kronecker-sparse; `chain` is from the left."""
     return all(
         a2 % a1 == 0 and d1 % d2 == 0 and a1 * c1 % a2 == 0 and a1 * c1 * d1 == a2 * b2 * d2
         for (a1, _, c1, d1), (a2, b2, _, d2) in itertools.pairwise(chain)
@@ -69,14 +73,14 @@ def is_butterfly(chain: Sequence[Pattern]) -> bool:
 
 
 def _product_pattern(chain: Sequence[Pattern]) -> Pattern:
-    """The pattern of a product of butterfly type."""
+    """The pattern of the product of a chain of butterfly type."""
     a, rows, _, d = chain[0]
     *_, last_a, _, columns, last_d = (size for pattern in chain for size in pattern)
     return a, rows * d // last_d, last_a * columns // a, last_d
 
 
 def _hierarchical(matrix: Any, chain: Sequence[Pattern]) -> list[Any]:
-    """The factors, from the left, by decompositions of blocks."""
+    """The factors, from the left, by recursive decomposition of blocks."""
     if len(chain) == 1:
         return [entries(matrix, chain[0])]
     cut = len(chain) // 2
@@ -92,7 +96,8 @@ def _hierarchical(matrix: Any, chain: Sequence[Pattern]) -> list[Any]:
 
 
 def entries(matrix: Any, pattern: Pattern) -> Any:
-    """The weights (a, b, c, d) of the Kronecker-sparse matrix that is nearest: its own entries."""
+    """The weights (a, b, c, d) of the nearest Kronecker-sparse matrix: the entries of `matrix` at
+    the places that the pattern has."""
     a, b, c, d = pattern
     digits = matrix.reshape(a, b, d, a, c, d)
     return digits.diagonal(dim1=0, dim2=3).diagonal(dim1=1, dim2=3).permute(2, 0, 1, 3)
@@ -104,14 +109,14 @@ def _two_factors(matrix: Any, left: Pattern, right: Pattern) -> tuple[Any, Any]:
     middle = torch.arange(a1 * c1 * d1)
     i1, k1, l1 = middle // (c1 * d1), middle // d1 % c1, middle % d1
     i2, j2, l2 = middle // (b2 * d2), middle // d2 % b2, middle % d2
-    name = ((i1 * d1 + l1) * a2 + i2) * d2 + l2  # Of the block that t belongs to.
+    name = ((i1 * d1 + l1) * a2 + i2) * d2 + l2  # A number for the block of each t.
     names, block, count = name.unique(return_inverse=True, return_counts=True)
     first = name.argsort(stable=True)[count.cumsum(0) - count]  # A middle index of each block.
     blocks = matrix.reshape(a1, b1, d1, a2, c2, d2).permute(0, 2, 3, 5, 1, 4)
     blocks = blocks[i1[first], l1[first], i2[first], l2[first]]
     u, values, v = torch.linalg.svd(blocks, full_matrices=False)
     place = _place_in_block(block, len(names))
-    some = place < min(b1, c2)  # A block has no more singular values than that.
+    some = place < min(b1, c2)  # A block has at most so many singular values.
     block, place = block[some], place[some]
     share = values[block, place].sqrt()[:, None]
     of_left = matrix.new_zeros(a1, c1, d1, b1)
@@ -122,7 +127,7 @@ def _two_factors(matrix: Any, left: Pattern, right: Pattern) -> tuple[Any, Any]:
 
 
 def _place_in_block(block: Any, count: int) -> Any:
-    """For every middle index, how many before it have its block."""
+    """For each middle index, how many earlier ones belong to the same block."""
     order = block.argsort(stable=True)
     sizes = torch.bincount(block, minlength=count)
     starts = (sizes.cumsum(0) - sizes).repeat_interleave(sizes)
@@ -132,7 +137,7 @@ def _place_in_block(block: Any, count: int) -> Any:
 
 
 def _improved(matrix: Any, found: list[Any]) -> list[Any]:
-    """Alternating least squares, the right-most factor first."""
+    """The factors (the right-most first), improved by alternating least squares."""
     error = float((matrix - dense_product(found)).norm())
     for _ in range(_MOST_SWEEPS):
         if error <= _ROUNDING * float(matrix.norm()):
@@ -148,8 +153,10 @@ def _improved(matrix: Any, found: list[Any]) -> list[Any]:
 
 
 def _least_squares(matrix: Any, front: Any, weight: Any, behind: Any) -> tuple[Any, float]:
-    """Steps of conjugate gradients for the weights of X in |matrix - front X behind|; None stands
-    for an identity. The error that they leave is never more than before."""
+    """(improved weights of X in |matrix - front X behind|, the error), by conjugate gradients.
+
+    None for `front` or `behind` means an identity. The error never grows.
+    """
 
     def forward(item: Any) -> Any:
         result = dense_product([item])

@@ -50,7 +50,8 @@ if TYPE_CHECKING:
     from kronop.core.tuning_report import TuningReport as TuningReport
     from kronop.families import *  # noqa: F403
 
-# Describing is cheap to import; what plans, compiles and runs is imported when it is first named.
+# Importing kronop is cheap, because it imports descriptions only. These names, which plan, compile
+# and run, are imported when they are first used.
 _LATER = {
     "TuningReport": "kronop.core.tuning_report",
     "compiler": "kronop.compiler",
@@ -102,7 +103,7 @@ __all__ = [
 
 
 def _later() -> dict[str, str]:
-    """The module of each public name that is imported late."""
+    """The module of each public name that is imported at its first use."""
     return _LATER | {name: module for family in FAMILIES for name, module in family.exports.items()}
 
 

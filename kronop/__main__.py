@@ -21,7 +21,7 @@ _COMMANDS = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command; 0 when it succeeded, 1 for kronop's own errors."""
+    """Runs one command; returns 0 if it succeeded, 1 for kronop's own errors."""
     parser = argparse.ArgumentParser(prog="python -m kronop", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     for name, module in _COMMANDS.items():
@@ -29,12 +29,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         module.configure(commands.add_parser(name, help=summary, description=summary))
     options = parser.parse_args(arguments)
     try:
-        knobs.current()  # A variable with a wrong name or value is told by every command.
+        knobs.current()  # Every command reports a KRONOP_* variable with a wrong name or value.
         _COMMANDS[options.command].execute(options)
     except KronopError as error:
         print(f"kronop: {error}", file=sys.stderr)
         return 1
-    except BrokenPipeError:  # the reader of our output went away, as `| head` does
+    except BrokenPipeError:  # The reader of our output has ended, as `head` does in `| head`.
         sys.stderr.close()
         return 0
     return 0

@@ -1,4 +1,4 @@
-"""The values that cross between folders: Status, Source, Binary, KernelSignature, Launch."""
+"""The values that folders pass to each other: Status, Source, Binary, KernelSignature, Launch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kronop.frozen import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """Whether something can be done and, where it can't, why."""
+    """Whether something can be done and, if not, why."""
 
     ok: bool
     reason: str = ""
@@ -47,9 +47,9 @@ class Language(enum.Enum):
 class Source:
     """One translation unit that holds one kernel.
 
-    `include_directories` is where its quoted includes are found. The paths are no part of any
-    cache key; the contents of every header that is reached from `text` are. `options` are those of
-    the compiler that this unit has of its own; they are in the key.
+    `include_directories` are searched for quoted includes. The cache key does not contain these
+    paths, but the contents of every header that `text` includes directly or indirectly. `options`
+    are compiler options for this unit alone; they are part of the key.
     """
 
     entry: str
@@ -70,7 +70,7 @@ class BinaryFormat(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
-    """What the compiler says a kernel takes. None where the format does not tell."""
+    """The resources of a kernel as the compiler reports them; None if it does not report them."""
 
     registers: int | None = None
     spill_bytes: int | None = None
@@ -131,22 +131,21 @@ class Field:
 
 
 class BlockValue(Protocol):
-    """What a `Block` holds: bytes that follow from an address, such as a tensor map of the memory
-    there."""
+    """The value of a `Block` that depends on an address, such as the tensor map of a tensor."""
 
     @property
     def address(self) -> int:
-        """The address that it is made for."""
+        """The address of the memory that the value describes."""
 
     def write(self, place: memoryview, address: int) -> None:
-        """Writes the bytes for memory at another address."""
+        """Writes to `place` the bytes of the same value for memory at `address`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Bytes that are one value to the kernel: a tensor map of 128 bytes, or a struct of its own.
+    """Bytes that the kernel reads as one value: a tensor map of 128 bytes, or a small struct.
 
-    Its value is a `BlockValue`, which repeated calls write anew, or plain bytes.
+    Its value is a `BlockValue`, which repeated calls write for their own addresses, or plain bytes.
     """
 
     name: str
@@ -166,11 +165,10 @@ Value = int | float | Sequence[int] | Sequence[float] | bytes | BlockValue
 
 @dataclass(frozen=True, slots=True)
 class KernelSignature:
-    """The ABI of a kernel's only parameter: a struct of 8-byte scalars and of blocks, which are
-    aligned as they say.
+    """The ABI of a kernel's only parameter: a struct of 8-byte scalars and of aligned blocks.
 
-    It is the one source: arguments are packed by `pack`, emitted text asserts the size, and a test
-    holds every struct in a header to its signature, member by member.
+    This is the only definition of that layout: `pack` packs arguments by it, emitted text asserts
+    its size, and a test compares the struct in each header with it, member by member.
     """
 
     struct_name: str
@@ -186,7 +184,7 @@ class KernelSignature:
 
     @property
     def pointers(self) -> tuple[int, ...]:
-        """Which of the struct's 8-byte words are addresses."""
+        """The indices of the struct's 8-byte words that are addresses."""
         return _pointers(self)
 
     def offsets(self) -> dict[str, int]:
@@ -194,8 +192,11 @@ class KernelSignature:
         return dict(_offsets(self))
 
     def pack(self, values: Mapping[str, Value]) -> bytes:
-        """The struct's bytes. Arrays may be shorter than their field; the rest is zero, and so are
-        blocks that follow from an address: see `blocks`."""
+        """The struct's bytes.
+
+        An array may be shorter than its field; the rest is zero. Blocks whose value is a
+        `BlockValue` are zero too, and written later: see `blocks`.
+        """
         row: list[int | float | bytes] = []
         for item in self.fields:
             try:
@@ -225,7 +226,7 @@ class KernelSignature:
         raise ValueError(f"{self.struct_name}.{item.name}: {why}")
 
     def blocks(self, values: Mapping[str, Value]) -> tuple[tuple[int, BlockValue], ...]:
-        """(byte offset, value) of each block that follows from an address."""
+        """(byte offset, value) of each block that depends on an address."""
         found = []
         for item in self.fields:
             value = values[item.name]
@@ -273,12 +274,13 @@ def _pointers(signature: KernelSignature) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """One kernel call, fully decided: which step's kernel, its geometry and its packed parameter.
+    """One kernel call: the index of its step, its geometry and its packed parameter.
 
-    Host kernels ignore the geometry. `grid` and `block` count blocks and threads in x, y, z.
-    `overlaps`: it may begin while the launch before it runs, for which the kernel itself waits
-    before it reads what that one writes. That one does not overlap: all older ones have ended then.
-    `blocks` are what `parameters` lack: see `KernelSignature.blocks`.
+    `grid` and `block` count blocks and threads in x, y, z; host kernels ignore them. With
+    `overlaps`, the kernel may start before the previous launch has ended, and waits itself before
+    it reads that launch's output. The previous launch must not overlap its own predecessor: then
+    all older launches have ended. `blocks` are the values that `parameters` still lack: see
+    `KernelSignature.blocks`.
     """
 
     step: int

@@ -1,4 +1,4 @@
-"""How many CPUs this process may use, and work that is spread over them."""
+"""The number of CPUs that this process may use, and a way to spread work over them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _OWN, _ROOT = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 
 @functools.cache
 def cpu_count() -> int:
-    """The CPUs of its affinity, limited by the quotas of its control groups; asked once."""
+    """The CPUs in this process's affinity, limited by its control groups' quotas; read once."""
     known = hasattr(os, "sched_getaffinity")
     cpus = len(os.sched_getaffinity(0)) if known else os.cpu_count() or 1
     return max(1, min([cpus, *_quotas(_OWN, _ROOT)]))
 
 
 def _quotas(own: Path, root: Path) -> Iterator[int]:
-    """CPUs, rounded up, that each group grants which holds this process, of either version."""
+    """The CPUs, rounded up, that each control group of this process grants (cgroups v1 and v2)."""
     try:
         lines = own.read_text(errors="replace").splitlines()
     except OSError:
@@ -34,7 +34,8 @@ def _quotas(own: Path, root: Path) -> Iterator[int]:
         _, controllers, path = [*line.split(":", 2), "", ""][:3]
         if controllers and "cpu" not in controllers.split(","):
             continue
-        # A container may see its own group as the root, under the path that the host has for it.
+        # Inside a container the group's folder may be mounted as the root, while the path is the
+        # host's: so all parents of the path are tried too.
         group = Path(path.lstrip("/"))
         for folder in (group, *group.parents):
             quota = _quota(root / ("cpu" if controllers else "") / folder)
@@ -43,7 +44,7 @@ def _quotas(own: Path, root: Path) -> Iterator[int]:
 
 
 def _quota(folder: Path) -> int | None:
-    """None where there is no such group, or no quota: "max" or -1."""
+    """The CPUs that a group's folder grants; None without such a group or quota ("max" or -1)."""
     for names in (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")):
         try:
             text = " ".join((folder / name).read_text() for name in names)
@@ -57,12 +58,12 @@ def _quota(folder: Path) -> int | None:
 def spread(
     work: Callable[[Item], Result], items: Sequence[Item], threads: int | None = None
 ) -> list[Result]:
-    """`work` of each item, in their order, by this thread and `threads - 1` others (None: as many
-    threads as there are CPUs).
+    """The results of `work` for all items, in their order.
 
-    After an error no further item is begun; that of the first item that has one is raised when all
-    threads have ended. concurrent.futures would not do: once the main thread has ended, it can
-    neither be imported nor take work, though other threads may still need a kernel.
+    The calling thread and `threads - 1` others do the work; None means as many threads as CPUs.
+    After an error no further item is begun, and when all threads have ended, the error of the first
+    failed item is raised. concurrent.futures can't be used here: once the main thread has ended, it
+    can neither be imported nor take work, but other threads may still need a kernel.
     """
     results: dict[int, Result] = {}
     errors: dict[int, BaseException] = {}
@@ -78,7 +79,7 @@ def spread(
                 return
 
     crew: list[threading.Thread] = []
-    with contextlib.suppress(RuntimeError):  # The system gives no more threads: fewer do.
+    with contextlib.suppress(RuntimeError):  # If the system allows no more threads, use fewer.
         for _ in range(min(len(items), threads or cpu_count()) - 1):
             thread = threading.Thread(target=run)
             thread.start()
@@ -87,7 +88,7 @@ def spread(
         run()
         for thread in crew:
             thread.join()
-    finally:  # Nothing further is begun where this thread is interrupted.
+    finally:  # If this thread is interrupted, the other threads must not begin further items.
         for _ in places:
             pass
     if errors:

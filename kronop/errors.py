@@ -1,4 +1,4 @@
-"""Every exception that kronop raises: a root, and kinds that are also the built-in one expects."""
+"""Every exception that kronop raises: a root class, and subclasses that are also built-in ones."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ class KronopError(Exception):
 
 
 class DescriptionError(KronopError, ValueError):
-    """A description that is invalid, or that no emitter can serve on the chosen target."""
+    """A description is invalid, or no emitter can serve it on the chosen target."""
 
 
 class ArgumentError(KronopError, ValueError):
-    """A tensor or scalar that does not fit: its value, shape, strides, alignment or device."""
+    """A tensor or scalar does not fit: its value, shape, strides, alignment or device."""
 
 
 class ElementTypeError(KronopError, TypeError):
-    """An object of the wrong Python type, or a tensor of the wrong element type."""
+    """An object has the wrong Python type, or a tensor has the wrong element type."""
 
 
 class DeviceError(KronopError, RuntimeError):
-    """No driver, no GPU, or a failed load, launch or copy."""
+    """There is no driver or no GPU, or a load, launch or copy failed."""
 
 
 class OutOfMemoryError(KronopError, MemoryError):
@@ -31,8 +31,8 @@ class CompileError(KronopError, RuntimeError):
     """A compiler is missing or refused a source.
 
     Attributes:
-        log: what the compiler printed.
-        source_path: where the source was left for inspection, or None when nothing was written.
+        log: the compiler's output.
+        source_path: the file to which the source was written for inspection, or None.
     """
 
     def __init__(self, message: str, *, log: str = "", source_path: str | None = None) -> None:
@@ -42,10 +42,10 @@ class CompileError(KronopError, RuntimeError):
 
 
 def mismatch(subject: str, *, expected: object, got: object, hint: str) -> str:
-    """The one shape of kronop's messages: what was expected, what came, what to do."""
+    """An error message in kronop's form: what was expected, what was given, what to do."""
     return f"{subject}: expected {expected}, got {got}; {hint}"
 
 
 def installing(extra: str) -> str:
-    """How to get an optional part of kronop, which no index has: the names are pyproject.toml's."""
+    """The command that installs an extra of pyproject.toml; no package index has kronop."""
     return f"pip install -e '.[{extra}]' in the folder of kronop's pyproject.toml"

@@ -1,4 +1,4 @@
-"""Every environment variable that kronop reads, typed, read once, when first needed."""
+"""The environment variables that kronop reads: typed, and read once when first needed."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ class Knobs:
     """Settings of the process; the variable of each is `KRONOP_` and the name in capitals.
 
     Attributes:
-        debug: 1 launches, 2 times, 3 plans and rejected candidates, 4 source, 5 PTX or assembly,
-            6 SASS or objdump; each level includes those below it. Printed on standard error.
-        cache_dir: folder of `compiled_cache.db`, absolute: what lies in the current folder is never
-            run. The user's cache folder where unset.
-        dump_dir: folder into which each compiled source is written.
-        override_dir: folder whose files replace the emitted source of the same name.
-        compiler: "nvrtc" or "nvcc".
-        line_info: keep source lines in device code, for profilers.
-        check_spills: a kernel that spills registers is a CompileError.
-        compile_seconds: longest run of a compiler that is a command; then it is killed.
+        debug: what to print on standard error: 1 launches, 2 times, 3 plans and rejected
+            candidates, 4 source, 5 PTX or assembly, 6 SASS or objdump; each level includes those
+            below it.
+        cache_dir: folder of `compiled_cache.db`; None for the user's cache folder. It must be
+            absolute, because code from the current folder must never run.
+        dump_dir: folder to which each compiled source is written.
+        override_dir: folder whose files replace emitted sources of the same name.
+        compiler: the CUDA compiler, "nvrtc" or "nvcc".
+        line_info: whether to keep source lines in device code, for profilers.
+        check_spills: whether a kernel that spills registers raises CompileError.
+        compile_seconds: time limit in seconds of compilers that are commands; then they are killed.
     """
 
     debug: int = 0
@@ -52,10 +53,10 @@ class Knobs:
 
 
 def read(environment: Mapping[str, str]) -> Knobs:
-    """The knobs that `environment` sets; a variable that is empty is as one that is not set.
+    """The knobs that `environment` sets; an empty variable counts as unset.
 
     Raises:
-        DescriptionError: an unknown `KRONOP_*` variable, or a value that is not valid for it.
+        DescriptionError: a `KRONOP_*` variable is unknown or has an invalid value.
     """
     names = {f"KRONOP_{item.name.upper()}": item.name for item in dataclasses.fields(Knobs)}
     values: dict[str, object] = {}
@@ -121,7 +122,7 @@ def current() -> Knobs:
     """The knobs in force.
 
     Raises:
-        DescriptionError: as `read`, at the first call in this process.
+        DescriptionError: as for `read`, at the first call in this process.
     """
     global _current
     if _current is None:
@@ -131,7 +132,7 @@ def current() -> Knobs:
 
 @contextlib.contextmanager
 def using(**changes: object) -> Iterator[Knobs]:
-    """The knobs with `changes`, inside a `with` block, for this process."""
+    """Puts the knobs with `changes` in force for this process during a `with` block."""
     global _current
     before = current()
     _current = dataclasses.replace(before, **changes)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""What may vary between the runs of one operation: the extent of its problem."""
+"""Sizes: the extents of a problem that may vary between runs of one operation."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from kronop.errors import ArgumentError, mismatch
 
 
 class Size(Protocol):
-    """A hashable value that is false where there is nothing to do.
+    """A hashable value that is false if there is nothing to do.
 
-    A family whose operations vary in more than rows has a class of its own: its `Kind` names it,
-    its arguments have it, its emitters plan for it.
+    If operations of a family vary in more than their rows, the family defines a class of its own:
+    its `Kind` names the class, its arguments return instances, and its emitters plan for them.
     """
 
     def __bool__(self) -> bool: ...
@@ -20,7 +20,7 @@ class Size(Protocol):
     def __hash__(self) -> int: ...
 
     def bucket(self) -> Self:
-        """What stands for all sizes that are planned and tuned alike."""
+        """The size that represents all sizes with the same plan and the same tuning."""
         ...
 
     def told(self) -> str:
@@ -28,19 +28,19 @@ class Size(Protocol):
         ...
 
     def served(self) -> str:
-        """In words, the sizes that this bucket stands for."""
+        """In words, the sizes that this bucket represents."""
         ...
 
     def times(self, batch: int) -> Self:
-        """The size of so many problems."""
+        """The size of `batch` such problems."""
         ...
 
 
 class Rows(int):
-    """Rows in all: M times the batch. A number like any other.
+    """The total number of rows, M times the batch, as an int.
 
     Raises:
-        ArgumentError: no integer of at least 0.
+        ArgumentError: the count is not an integer of at least 0.
     """
 
     __slots__ = ()
@@ -59,7 +59,7 @@ class Rows(int):
         return super().__new__(cls, rows)
 
     def bucket(self) -> Rows:
-        """The largest power of two that is no more; 1 for none."""
+        """The largest power of two at or below the number of rows; 1 for 0 rows."""
         return Rows(1 << max(self, 1).bit_length() - 1)
 
     def told(self) -> str:

@@ -1,4 +1,4 @@
-"""What a kernel is made for: an NVIDIA architecture or a set of x86 vector extensions."""
+"""Targets of kernels: NVIDIA architectures and sets of x86 vector extensions."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from kronop.frozen import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Everything that planning and compiling know of a machine.
+    """Everything that planning and compiling know about a machine.
 
     Attributes:
         backend: "cuda" or "x86".
         arch: "sm_80" or "sm_90a"; "amx", "avx512", "avx2" or "generic".
-        cores: multiprocessors of the largest part of that architecture; 0 where the machine
-            that runs decides (x86 takes as many threads as OpenMP gives).
-        shared_bytes: most dynamic shared memory of a block; on x86 the level-2 cache to plan for.
-        registers: most registers of a thread (CUDA), or vector registers (x86).
-        vector_bytes: widest register access of one thread.
+        cores: multiprocessors of the largest GPU of that architecture; 0 on x86, where a run takes
+            as many threads as OpenMP gives.
+        shared_bytes: the most dynamic shared memory of a block; on x86 the size of the level-2
+            cache to plan for.
+        registers: the most registers of a thread (CUDA), or the number of vector registers (x86).
+        vector_bytes: bytes of the widest register access of one thread.
         flags: compiler flags that select the architecture.
     """
 
@@ -39,8 +40,8 @@ class Target:
         """A Target from 80, 90, "sm_80", "sm_90a", "x86", "x86-amx", "x86-avx512", "x86-avx2",
         "x86-generic".
 
-        "x86" is the first of the four that this machine can run. The architectures may also be
-        written "80", "90", "90a" and "sm_90".
+        "x86" means the first of the four x86 targets that this machine can run. The CUDA targets
+        may also be written "80", "90", "90a" and "sm_90".
 
         Raises:
             DescriptionError: `value` names no target.
@@ -68,7 +69,7 @@ class Target:
 
     @property
     def generation(self) -> int:
-        """The major compute capability of the GPUs that run it (CUDA); 0 on x86."""
+        """The major compute capability of the GPUs that run this target; 0 on x86."""
         digits = "".join(filter(str.isdecimal, self.arch))
         return int(digits) // 10 if self.backend == "cuda" else 0
 
@@ -112,17 +113,18 @@ _AVX512_FLAGS = (
     "-mavx512cd",
     "-mprefer-vector-width=512",
 )
-# What g++ before 11 and clang before 12 do not know.
+# g++ before 11 and clang before 12 do not know these flags.
 AMX_FLAGS = ("-mavx512bf16", "-mamx-tile", "-mamx-bf16", "-mamx-int8")
 _TARGETS = {
     target.name: target
     for target in (
         _cuda("sm_80", 108, 163 * 1024),
         _cuda("sm_90a", 132, 227 * 1024),
-        # NOTE: level 2 is that of the smallest among those that a target is made for (Skylake-X and
-        # Zen 4; Zen 2 and 3; ARM servers). Plans do not depend on the machine at hand, and to plan
-        # for half of what is there cost less than for twice: on Zen 3, whose level 2 has 512 KB,
-        # 8^4 took 2.2 ms with plans for 512 KB, 2.3 for 256 KB, 2.6 for 1 MB and 2.7 for 2 MB.
+        # NOTE: the level-2 size is the smallest among the processors that a target is made for
+        # (Skylake-X and Zen 4; Zen 2 and 3; ARM servers), since plans must not depend on the
+        # machine at hand. Planning for half of the real size costs less than planning for twice as
+        # much: on Zen 3 (512 KB), 8^4 took 2.2 ms with plans for 512 KB, 2.3 for 256 KB, 2.6 for
+        # 1 MB and 2.7 for 2 MB.
         _x86("amx", 64, 32, 1 << 20, (*_AVX512_FLAGS, *AMX_FLAGS)),
         _x86("avx512", 64, 32, 1 << 20, _AVX512_FLAGS),
         _x86("avx2", 32, 16, 1 << 19, _AVX2_FLAGS),
@@ -138,12 +140,13 @@ _NEEDED = {
     "avx2": _AVX2,
     "generic": frozenset(),
 }
-# arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA): the state of tiles is there for whom asks.
+# arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA): a process must ask Linux for permission to
+# use AMX tiles.
 _ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA = 158, 0x1023, 18
 
 
 def every_target() -> tuple[Target, ...]:
-    """All targets that there are: the table that anything with a list of them reads."""
+    """All targets, in the order of the table."""
     return tuple(_TARGETS.values())
 
 
@@ -156,7 +159,7 @@ def runs(arch: str, here: str) -> bool:
 def detect_x86_arch() -> str:
     """The first of "amx", "avx512", "avx2", "generic" that this machine and its kernel support.
 
-    The system has to grant this process the state of tiles; what runs later keeps that grant.
+    For "amx" the system is asked for permission to use tiles; the process keeps that permission.
     """
     if platform.machine().lower() not in ("x86_64", "amd64"):
         return "generic"
@@ -170,6 +173,6 @@ def detect_x86_arch() -> str:
 
 
 def _may_use_tiles() -> bool:
-    # Only a Linux whose processor has them lists tiles, so that there is such a call.
+    # Only called if /proc/cpuinfo lists tiles, hence on a Linux that has this system call.
     libc = ctypes.CDLL(None)
     return bool(libc.syscall(_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA) == 0)

@@ -1,4 +1,4 @@
-"""Activations: what an epilogue may do to its linear combination."""
+"""Activations: functions that an epilogue may apply to its linear combination."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kronop.descriptions.expression import Expression, apply, is_identifier, var
 from kronop.errors import DescriptionError, mismatch
 from kronop.frozen import dataclass
 
-# What the generated functor calls its own things: scalars, operands, and what its code names.
+# Names that the generated functor uses itself: parameters of activations must not have them.
 _EPILOGUE_NAMES = (
     *("alpha", "beta", "accumulator", "source", "bias"),
     *("scalars", "math", "kronop", "Compute", "Scaling", "Scalar", "Epilogue"),
@@ -23,13 +23,13 @@ class Activation:
 
     Args:
         name: one of ACTIVATION_NAMES.
-        element_epilogue: the type that it is computed in, float32 or float64.
-        parameters: names and defaults of its run-time scalars. Kernels call them so: the names are
-            identifiers of C++ (of ASCII letters), and none that the epilogue has already.
+        element_epilogue: the type in which it is computed, float32 or float64.
+        parameters: names and defaults of its run-time scalars. Kernels use the names too: each
+            must be an ASCII C++ identifier that the epilogue does not use itself.
 
     Raises:
-        DescriptionError: another name or type, or parameters that are not so or that its
-            expression lacks.
+        DescriptionError: the name, the type or a parameter is invalid, or a parameter that the
+            activation's expression needs is missing.
     """
 
     name: str
@@ -110,7 +110,8 @@ def relu(element_epilogue: DataType) -> Activation:
 
 
 def leaky_relu(element_epilogue: DataType) -> Activation:
-    """x where x > 0, else leaky_alpha x, the third of the epilogue's scalars; 0.01 by default."""
+    """x if x > 0, else leaky_alpha x; leaky_alpha is the epilogue's third scalar, by default
+    0.01."""
     return Activation("leaky_relu", element_epilogue, (("leaky_alpha", 0.01),))
 
 

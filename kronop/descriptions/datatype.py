@@ -12,10 +12,10 @@ class DataType:
     """An element type.
 
     Attributes:
-        name: the name that NumPy and torch use, where they have the type.
+        name: the name in NumPy and torch, if they have the type.
         bits: width of one element in memory.
         kind: "float" or "int".
-        cxx: its spelling in kronop's headers, the same on every target.
+        cxx: the spelling in kronop's headers, the same on every target.
     """
 
     name: str
@@ -29,7 +29,7 @@ class DataType:
 
     @property
     def short(self) -> str:
-        """For kernel names: f32, f64, f16, bf16, tf32, e4m3, e5m2, s8, s32, s64."""
+        """The short name in kernel names: f32, f64, f16, bf16, tf32, e4m3, e5m2, s8, s32, s64."""
         if self in FLOAT8:
             return self.cxx.removeprefix("kronop::float_").removesuffix("_t")
         prefix = {"bfloat16": "bf", "tfloat32": "tf"}.get(
@@ -68,15 +68,15 @@ TENSOR_TYPES = {
         int8,
     )
 }
-# Operands of Kronecker-sparse products alone: results are of a type that can hold them.
+# Only operands of Kronecker-sparse products have these types; their results have a wider type.
 FLOAT8 = (float8_e4m3fn, float8_e5m2)
 RESULT_TYPES = {name: item for name, item in TENSOR_TYPES.items() if item not in FLOAT8}
 
 
 def result_type(element: DataType) -> DataType:
-    """What products of such tensors are where nothing else is asked for.
+    """The default element type of a product of tensors of `element`.
 
-    Of int8 they are int32; of 8-bit floats bfloat16, which has the range of their float32 sums.
+    It is int32 for int8, and bfloat16, which has the range of float32 sums, for 8-bit floats.
     """
     if element in FLOAT8:
         return bfloat16

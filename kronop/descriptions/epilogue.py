@@ -1,16 +1,16 @@
-"""Epilogue functors: what happens to an accumulated value on its way to memory.
+"""Epilogue functors: what is computed from an accumulated value before it is written to memory.
 
-With A the accumulator, C the source Z, v the bias (0 where the family has none):
+With A the accumulator, C the source Z, v the bias (0 if the family has none):
 
     LinearCombination            D = alpha A + beta C + v
     LinearCombinationClamp       the same, clamped to the finite range of the output type;
-                                 for integers without overflow from A, C and v on
+                                 for integers computed without overflow, given A, C and v
     FastLinearCombinationClamp   the same for integers, computed in float32
     LinearCombinationGeneric     D = activation(alpha A + beta C + v)
 
-Where beta is 0 the source is not read. An alpha of 0 still multiplies, so that a NaN in A stays
-one (a BLAS would give 0). A is the sum that the multiply-adds made: integer sums wrap at their
-width, and no epilogue can tell.
+If beta is 0, the source is not read. If alpha is 0, A is still multiplied by it, so that a NaN in A
+gives NaN (a BLAS would give 0). A is the sum as the multiply-adds left it: an integer sum that
+overflowed has wrapped around, which no epilogue can detect.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _FINITE_MAX = {
     float32: 3.4028234663852886e38,
     float64: 1.7976931348623157e308,
 }
-_MOST_BYTES = 16  # Of one access to D.
+_MOST_BYTES = 16  # The widest access to D.
 # accumulator -> the types that an epilogue may compute in
 _COMPUTE_FOR = {float32: (float32,), float64: (float64,), int32: (int32, float32), int64: (int64,)}
 
@@ -63,7 +63,7 @@ def check_accumulator(element: object, subject: str) -> None:
 
 def _number(value: Any) -> Any:
     """The Python number in a 0-d array or tensor on the host; other values as they are."""
-    # NOTE: a tensor that requires a gradient stays what it is and is refused: never detached.
+    # NOTE: a tensor that requires a gradient is not converted (which would drop it) but refused.
     plain = not getattr(value, "requires_grad", False)
     on_host = str(getattr(value, "device", "cpu")) == "cpu"
     if getattr(value, "shape", None) == () and hasattr(value, "item") and plain and on_host:
@@ -76,8 +76,8 @@ class EpilogueArguments:
     """The run-time scalars of an epilogue: alpha, beta, then the activation's own.
 
     Attributes:
-        scalars: all of them.
-        has_beta: whether beta is one that was asked for, not the default: a Z needs one.
+        scalars: all scalars, in that order.
+        has_beta: whether beta was given, not taken from the default: a call with Z needs a beta.
     """
 
     scalars: tuple[float, ...]
@@ -94,16 +94,16 @@ class EpilogueArguments:
 
 @dataclass(frozen=True, slots=True)
 class Epilogue:
-    """Common part of the four functors.
+    """The common part of the four functors.
 
     Args:
         element_output: type of D and of C.
-        epilogue_vector_length: elements written at once, at most 16 bytes and Y's alignment.
+        epilogue_vector_length: elements written at once; at most 16 bytes and Y's alignment.
         element_accumulator: type of the sum.
-        element_epilogue: type the epilogue computes in.
+        element_epilogue: type in which the epilogue computes.
 
     Raises:
-        DescriptionError: types that do not go together, or no such vector.
+        DescriptionError: the types do not fit each other, or the vector length is invalid.
     """
 
     element_output: DataType
@@ -144,7 +144,7 @@ class Epilogue:
 
     @property
     def scalar_names(self) -> tuple[str, ...]:
-        """Names of the run-time scalars, in the order in which a kernel holds them."""
+        """Names of the run-time scalars, in the order of the kernel's parameters."""
         return ("alpha", "beta")
 
     @property
@@ -153,12 +153,12 @@ class Epilogue:
 
     @property
     def element_compute(self) -> DataType:
-        """Type of the expression's values: element_epilogue, or one with room for it."""
+        """Type of the values in the expression: element_epilogue, or a wider one."""
         return self.element_epilogue
 
     @property
     def saturates(self) -> bool:
-        """Whether integers that do not fit the output are clamped, not wrapped."""
+        """Whether integers beyond the output's range are clamped; otherwise they wrap around."""
         return False
 
     @property
@@ -168,16 +168,16 @@ class Epilogue:
 
     @property
     def _linear(self) -> Expression:
-        # One order of operations for every target and for the reference.
+        # Every target and the NumPy reference compute in this order, so that rounding agrees.
         scaled = variable("alpha") * variable("accumulator")
         return scaled + variable("beta") * variable("source") + variable("bias")
 
     def epilogue_type(self, *scalars: float) -> EpilogueArguments:
-        """The run-time scalars: alpha, beta, then the activation's; those left out have defaults.
+        """The run-time scalars: alpha, beta, then the activation's; missing ones get defaults.
 
         Raises:
-            ElementTypeError: a scalar that is no real number.
-            ArgumentError: too many, or one that is not finite or, for integers, not whole.
+            ElementTypeError: a scalar is not a real number.
+            ArgumentError: there are too many, or one is not finite, in range, or (integers) whole.
         """
         if len(scalars) > len(self.scalar_names):
             raise ArgumentError(
@@ -216,7 +216,7 @@ class Epilogue:
 
     def _whole(self, name: str, value: Any) -> int:
         half = 2 ** (self.element_epilogue.bits - 1)
-        # The range first: it also turns away infinities, NaN and integers beyond every float.
+        # The range is compared first, because math.floor raises on infinities and NaN.
         if not -half <= value < half or value != math.floor(value):
             raise ArgumentError(
                 mismatch(
@@ -231,7 +231,7 @@ class Epilogue:
 
     def _finite(self, name: str, value: Any) -> float:
         bound = _FINITE_MAX[self.element_epilogue]
-        # Comparing, unlike converting, is exact for integers of any size; NaN compares false.
+        # Comparing is exact for integers of any size and false for NaN; float() may raise.
         if not -bound <= value <= bound:
             raise ArgumentError(
                 mismatch(
@@ -264,10 +264,10 @@ class LinearCombination(Epilogue):
 
 @dataclass(frozen=True, slots=True)
 class LinearCombinationClamp(Epilogue):
-    """D = alpha A + beta C + v, clamped to the finite range of the output type; integers round.
+    """D = alpha A + beta C + v, clamped to the output's finite range; integer outputs are rounded.
 
-    Integers are computed in 64 bits, so that what overflows int32 here is clamped. A itself has
-    wrapped already where the sum overflowed its accumulator.
+    Integers are computed in 64 bits, so a value that overflows int32 here is clamped. A itself has
+    wrapped around if the sum overflowed its accumulator.
     """
 
     @property
@@ -284,12 +284,12 @@ class LinearCombinationClamp(Epilogue):
 
     @property
     def expression(self) -> Expression:
-        # NOTE: conversions to integers saturate by themselves, in `kronop::convert`.
+        # NOTE: `kronop::convert` saturates conversions to integers, so nothing is clamped here.
         if self.element_output.kind == "int":
             return self._linear
         bound = _FINITE_MAX[self.element_output]
         if self.element_epilogue.kind == "int":
-            if bound > 2**63:  # No integer is beyond it.
+            if bound > 2**63:  # No 64-bit integer exceeds this bound.
                 return self._linear
             bound = int(bound)
         return apply("min", apply("max", self._linear, -bound), bound)
@@ -297,7 +297,7 @@ class LinearCombinationClamp(Epilogue):
 
 @dataclass(frozen=True, slots=True)
 class FastLinearCombinationClamp(LinearCombinationClamp):
-    """The integer clamp, computed in float32: exact while every value stays below 2^24.
+    """The integer clamp, computed in float32: exact if all values are below 2^24.
 
     Args:
         element_output: int8 or int32.

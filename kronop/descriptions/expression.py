@@ -1,7 +1,7 @@
-"""Scalar expression trees: one tree gives the NumPy value and the straight-line C++ text.
+"""Scalar expression trees, from which both the NumPy value and straight-line C++ text are made.
 
-C++ functions are those of `kronop::math` in both header libraries; they take and return the
-compute type. NaN goes through `max` and `min` as it does in NumPy.
+The C++ functions are those of `kronop::math` in both header libraries; they take and return the
+compute type. `max` and `min` propagate NaN, as in NumPy.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from kronop.frozen import dataclass
 
-# Of C++20 and C++23, with the words for operators.
+# The keywords of C++20 and C++23, with alternative spellings of operators.
 _KEYWORDS = frozenset(
     re.findall(
         r"\w+",
@@ -36,7 +36,7 @@ _KEYWORDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """A node: an operation of `OPERATIONS`, "input" or "constant", with its operands."""
+    """A node with its operands; `operation` is a key of `OPERATIONS`, "input" or "constant"."""
 
     operation: str
     operands: tuple[Any, ...]
@@ -63,7 +63,7 @@ class Expression:
         return OPERATIONS[self.operation][0](*(item.evaluate(values) for item in self.operands))
 
     def render(self, compute_type: str) -> str:
-        """C++ statements that end in a return; a node that several use has one of its own."""
+        """C++ statements that end in a return; a node that is used twice or more gets a variable."""
         uses: Counter[Expression] = Counter()
 
         def count(node: Expression) -> None:
@@ -77,7 +77,7 @@ class Expression:
         lines: list[str] = []
 
         def visit(node: Expression) -> tuple[str, int]:
-            """Its spelling, and how tightly that binds."""
+            """The node's C++ text, and how tightly its operator binds."""
             if node.operation == "input":
                 return str(node.operands[0]), _ATOM
             if node.operation == "constant":
@@ -101,9 +101,10 @@ class Expression:
 
 
 def _operands(spelled: Sequence[tuple[str, int]], binds: int) -> Iterator[str]:
-    """Operands of an operator, in parentheses where C++ would read another tree without.
+    """The texts of an operator's operands, in parentheses if C++ would otherwise parse another
+    tree.
 
-    Operators of one kind are read from the left. A function encloses its operands itself.
+    C++ groups operators of equal precedence from the left. Operands of a function need none.
     """
     for place, (text, inner) in enumerate(spelled):
         is_own = binds == _ATOM or inner > binds or (inner == binds and place == 0)
@@ -120,9 +121,9 @@ def variable(name: str) -> Expression:
 
 
 def is_identifier(name: object) -> bool:
-    """Whether C++ takes this for the name of a variable, and `render` for none of its own.
+    """Whether this can name a variable in C++ without clashing with those that `render` makes.
 
-    Names with an underscore in front or two in a row are the compilers' own.
+    Names that begin with an underscore or contain two in a row are reserved for compilers.
     """
     return (
         isinstance(name, str)
@@ -141,9 +142,9 @@ def _numpy_exp(x: Any) -> Any:
         return np.exp(x)
 
 
-# How tightly C++ binds what an operation is spelled as: sums, products, all else.
+# How tightly the C++ operators bind: sums, products, everything else.
 _SUM, _PRODUCT, _ATOM = range(3)
-# operation -> (NumPy function, C++ spelling, how tightly that binds)
+# operation -> (NumPy function, C++ spelling, how tightly the spelling binds)
 OPERATIONS: dict[str, tuple[Callable[..., Any], str, int]] = {
     "add": (np.add, "{} + {}", _SUM),
     "multiply": (np.multiply, "{} * {}", _PRODUCT),

@@ -1,4 +1,4 @@
-"""Which multiply-add the inner loop is made of."""
+"""The multiply-add instruction of which a kernel's inner loop is made."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from kronop.frozen import dataclass
 
 
 class OpClass(enum.Enum):
-    """Simt: the ordinary cores (on x86 the vector units). TensorOp: tensor cores, or AMX tiles."""
+    """Simt: ordinary cores (vector units on x86). TensorOp: tensor cores (AMX tiles on x86)."""
 
     Simt = "simt"
     TensorOp = "tensorop"
 
 
 class MathOperation(enum.Enum):
-    """How a product is formed and added; fast_* forms split wide operands over narrow cores.
+    """How a product is formed and added; fast_* forms split wide operands into narrower ones.
 
-    multiply_add_saturate is PyCUTLASS's name for int8 on the tensor cores. A sum is exact while it
-    stays within int32; one that does not wraps, so that results are those of `simt` to the bit.
+    multiply_add_saturate is PyCUTLASS's name for int8 on the tensor cores. Here a sum that exceeds
+    int32 wraps around, so that results equal those of `simt` bit by bit.
     """
 
     multiply_add = "multiply_add"
@@ -51,9 +51,9 @@ _FAST = (
 )
 _SIMT_SHAPE = (1, 1, 1)
 
-# Rows: class, shape, operand types, accumulator types, operations. The TensorOp rows and the first
-# two Simt rows are PyCUTLASS's, but for the last two, the tiles of x86-amx; the other Simt rows are
-# what the SIMT and x86 kernels also compute.
+# Rows: class, shape, operand types, accumulator types, operations. The first two Simt rows and the
+# TensorOp rows, except the last two, are PyCUTLASS's. The last two rows are the tiles of x86-amx;
+# the other Simt rows are further types that the SIMT and x86 kernels compute.
 _VALID: tuple[
     tuple[
         OpClass,
@@ -86,7 +86,7 @@ _VALID: tuple[
 )
 
 
-# What operands can be without tensor cores, which is also what the one-line calls take.
+# The types of operands without tensor cores; the one-line functions take the same types.
 SIMT_ELEMENTS = tuple(item for row in _VALID if row[0] is OpClass.Simt for item in row[2])
 
 
@@ -102,7 +102,7 @@ class MathInstruction:
         math_operation: how a product is formed and added.
 
     Raises:
-        DescriptionError: no such instruction; the message lists those that are valid.
+        DescriptionError: there is no such instruction; the message lists the valid ones.
     """
 
     instruction_shape: tuple[int, int, int]
@@ -122,7 +122,8 @@ class MathInstruction:
         math_operation: MathOperation = MathOperation.multiply_add,
     ) -> None:
         values = (
-            # What is no sequence stays what it is, and is refused with the table.
+            # A shape that is not a sequence is kept as it is: `__post_init__` then refuses it with
+            # the table of valid instructions, instead of a TypeError from tuple().
             tuple(instruction_shape)
             if isinstance(instruction_shape, Sequence)
             else instruction_shape,
@@ -160,11 +161,11 @@ class MathInstruction:
     def simt(cls, element: DataType) -> MathInstruction:
         """The SIMT instruction for tensors of `element`.
 
-        Sums of 8-bit and 16-bit floats are float32, those of int8 int32. What is between two
-        factors is of the type of the sum: of int8 it is int32, and wraps as int32 does.
+        Sums of 8-bit and 16-bit floats are float32, sums of int8 are int32. The intermediate result
+        between two factors has the type of the sum; for int8 it is int32 and wraps around.
 
         Raises:
-            DescriptionError: an element that is none of SIMT_ELEMENTS.
+            DescriptionError: `element` is not in SIMT_ELEMENTS.
         """
         if element not in SIMT_ELEMENTS:
             raise DescriptionError(
@@ -183,11 +184,11 @@ class MathInstruction:
     def amx(cls, element: DataType = bfloat16) -> MathInstruction:
         """The tile product of x86-amx: bfloat16 with sums in float32, int8 with sums in int32.
 
-        Of bfloat16, what is between two factors is rounded, and subnormal numbers count as zero.
-        Sums of int8 are those of `simt`, to the bit.
+        With bfloat16, the intermediate result between two factors is rounded to bfloat16, and
+        subnormal numbers count as zero. With int8, results equal those of `simt` bit by bit.
 
         Raises:
-            DescriptionError: an element that is neither.
+            DescriptionError: `element` is neither bfloat16 nor int8.
         """
         if element is bfloat16:
             return cls((16, 16, 32), element, element, float32, OpClass.TensorOp, _MA)
@@ -207,7 +208,8 @@ class MathInstruction:
         """The tensor-core instruction for `element` that is as accurate as the SIMT one.
 
         Raises:
-            DescriptionError: the tensor cores have none; int32 and int64 go through `simt`.
+            DescriptionError: the tensor cores have no instruction for `element`; use `simt` for
+                int32 and int64.
         """
         if element is float64:
             return cls((8, 8, 4), element, element, element, OpClass.TensorOp, _MA)
@@ -235,7 +237,7 @@ class MathInstruction:
 
 
 def valid_combinations() -> str:
-    """The table of valid instructions, a line each."""
+    """The table of valid instructions as text, one per line."""
     lines = []
     for opclass, shape, operands, accumulators, operations in _VALID:
         lines.append(

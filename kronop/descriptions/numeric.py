@@ -1,4 +1,4 @@
-"""What the NumPy references have in common: the wide type and the epilogue on arrays."""
+"""Common parts of the NumPy references: the type they compute in, and the epilogue on arrays."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kronop.descriptions.shared import beta_beside
 
 
 def widen(element: DataType) -> Any:
-    """The NumPy type that references compute in."""
+    """The NumPy type in which references compute."""
     return np.float64 if element.kind == "float" else np.int64
 
 
@@ -23,12 +23,12 @@ def finish(
     source: Any = None,
     bias: Any = None,
 ) -> Any:
-    """The epilogue on whole arrays, converted to the range of the output type for integers.
+    """The epilogue on whole arrays; integer results are brought into the output type's range.
 
-    `accumulator` is wrapped to the accumulator's width first, as sums of integers are.
+    An integer `accumulator` is first wrapped to the accumulator's width, as kernels' sums are.
 
     Raises:
-        ArgumentError: a source, but no beta in `output_op`.
+        ArgumentError: there is a source, but `output_op` has no beta.
     """
     output_op = output_op or epilogue.epilogue_type()
     beta_beside(source, output_op.beta if output_op.has_beta else None)

@@ -1,4 +1,4 @@
-"""Checks that every family's description makes."""
+"""Checks that the descriptions of all families share."""
 
 from __future__ import annotations
 
@@ -29,7 +29,13 @@ def check_operands(
     inputs: Mapping[str, TensorDescription],
     output: TensorDescription,
 ) -> None:
-    """Raises unless all types agree: inputs with the math, the output with the epilogue."""
+    """Checks that all types agree: those of the inputs with the math instruction, and that of the
+    output with the epilogue.
+
+    Raises:
+        ElementTypeError: an argument has the wrong class.
+        DescriptionError: types or alignments do not agree.
+    """
     kinds = {
         "math": (math, MathInstruction),
         "epilogue": (epilogue, Epilogue),
@@ -96,7 +102,8 @@ def check_operands(
 def check_weights(
     weights: TensorDescription, patterns: Sequence[tuple[int, int, int, int]]
 ) -> None:
-    """Raises DescriptionError where an alignment speaks of runs that have one element."""
+    """Raises DescriptionError if weights promise an alignment, but a run of them in memory has
+    only one element."""
     along, at = ("d", 3) if weights.layout is Layout.RowMajor else ("c", 2)
     single = [pattern for pattern in patterns if pattern[at] == 1]
     if weights.alignment > 1 and single:
@@ -112,7 +119,7 @@ def check_weights(
 
 
 def refuse_float8(math: MathInstruction, family: str) -> None:
-    """Raises ElementTypeError where operands are of 8 bits, which few families take."""
+    """Raises ElementTypeError for operands of 8-bit floats, which few families support."""
     if math.element_a in FLOAT8:
         raise ElementTypeError(
             mismatch(
@@ -126,10 +133,10 @@ def refuse_float8(math: MathInstruction, family: str) -> None:
 
 
 def beta_beside(source: Any, beta: Any) -> Any:
-    """beta, 0 where it is left out (None).
+    """beta, or 0 if it is None.
 
     Raises:
-        ArgumentError: it is left out although there is a Z, which would then be ignored.
+        ArgumentError: beta is None although there is a Z, which would then be ignored.
     """
     if beta is None and source is not None:
         raise ArgumentError(
@@ -144,7 +151,7 @@ def beta_beside(source: Any, beta: Any) -> Any:
 
 
 def check_flag(subject: str, value: object) -> None:
-    """Raises ElementTypeError unless `value` is a bool; "no" would count as True."""
+    """Raises ElementTypeError unless `value` is a bool; a string like "no" would be true."""
     if not isinstance(value, bool):
         raise ElementTypeError(
             mismatch(subject, expected="True or False", got=repr(value), hint="pass a bool")
@@ -152,9 +159,10 @@ def check_flag(subject: str, value: object) -> None:
 
 
 def check_memory(subject: str, shape: Sequence[int], element: DataType) -> None:
-    """Raises OutOfMemoryError for sizes beyond every address, as of 63 factors that double columns.
+    """Raises OutOfMemoryError for sizes that no address space holds.
 
-    Each framework has an error of its own for them, which may not be one of memory.
+    For example, 63 factors may each double the columns. Frameworks raise various errors for such
+    sizes, some of which don't mention memory.
     """
     if element.bytes * prod(max(extent, 1) for extent in shape) > _MOST_MEMORY:
         raise OutOfMemoryError(
@@ -186,10 +194,10 @@ def check_sizes(subject: str, names: Sequence[str], sizes: Sequence[int]) -> Non
 
 
 def integers(name: str, values: Any) -> Any:
-    """A tuple of Python's own integers, where the items are integers of any kind.
+    """The values as a tuple in which integers of any kind are Python's; other items stay.
 
     Raises:
-        ElementTypeError: no sequence.
+        ElementTypeError: `values` is not a sequence.
     """
     try:
         return tuple(map(whole, values))
@@ -202,11 +210,11 @@ def integers(name: str, values: Any) -> Any:
 
 
 def lists_of_integers(name: str, values: Any) -> Any:
-    """The same of each item: shapes of factors, patterns of a chain."""
+    """`integers` of each item: for shapes of factors and patterns of a chain."""
     each = enumerate(integers(name, values))
     return tuple(integers(f"{name}[{index}]", item) for index, item in each)
 
 
-# For fields that a user may give as any kind of sequence, of any kind of integers.
+# Metadata of fields for which a user may pass any kind of sequence, with any kind of integers.
 INTEGERS: Mapping[str, Any] = {"plain": integers}
 LISTS_OF_INTEGERS: Mapping[str, Any] = {"plain": lists_of_integers}

@@ -1,16 +1,16 @@
-"""Operands as launches take them: addresses and strides."""
+"""Operands as launches see them: addresses and strides."""
 
 from __future__ import annotations
 
 from kronop.frozen import dataclass
 
 MOST_BATCH_DIMENSIONS = 4
-"""Of a launch: more are joined, or copied into one."""
+"""The most batch dimensions of a launch; arguments join further ones, or copy the operand."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StridedMatrix:
-    """A matrix of the canonical form: strides in elements, `batch` one per batch dimension."""
+    """A matrix, or a batch of them; strides in elements, `batch` has one per batch dimension."""
 
     pointer: int
     row: int

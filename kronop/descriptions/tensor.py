@@ -1,4 +1,4 @@
-"""What a kernel may assume of an operand's memory."""
+"""Descriptions of tensors: what a kernel may assume about an operand's memory."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ class TensorDescription:
 
     Args:
         element: element type.
-        layout: which index of the matrix is contiguous (RowMajor: the last one).
-        alignment: in elements. 1 promises nothing: any strides are read, `layout` only says which
-            index to walk first. More than 1 promises a unit stride along `layout` and a pointer and
-            other strides that are multiples of `alignment`; kernels then use accesses that wide.
+        layout: the index of the matrix that is contiguous (RowMajor: the last one).
+        alignment: in elements. 1 promises nothing: kernels accept any strides, and `layout` only
+            says which index they walk first. More than 1 promises a stride of 1 along `layout`, and
+            that the pointer and all other strides are multiples of `alignment`; kernels then
+            access memory in units of `alignment` elements.
 
     Raises:
-        DescriptionError: not an element type of tensors, no layout, or an alignment that is not a
-            power of two of at most 16 bytes.
+        DescriptionError: `element` is not an element type of tensors, `layout` is not a layout, or
+            `alignment` is not a power of two of at most 16 bytes.
     """
 
     element: DataType

@@ -1,4 +1,4 @@
-"""How a block of threads, or a core, cuts up the work."""
+"""Tile sizes: how a block of threads (on x86, a core) divides its work."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ class TileDescription:
 
     Args:
         threadblock_shape: [Tile_M, Tile_N, Tile_K].
-            Kronecker: rows of X that a block holds; elements of each row that it holds (x86: at
-            most, in the states of one pass; more than a row has is the whole row);
-            contraction steps unrolled.
-            Kronecker-sparse: rows of the batch; outputs (of b); contraction steps (of c) at once.
+            Kronecker: Tile_M is the rows of X that a block holds; Tile_N the elements of each row
+            that it holds (on x86 an upper limit, for the states of one pass; a value above a row's
+            length means the whole row); Tile_K the contraction steps that are unrolled.
+            Kronecker-sparse: Tile_M is rows of the batch, Tile_N outputs (of b), Tile_K contraction
+            steps (of c) that are held at once.
         stages: tiles in flight; 1 for kernels that do not prefetch.
         warp_count: warps (x86: threads, always [1, 1, 1]) along M, N and K.
-        math_instruction: the multiply-add.
+        math_instruction: the multiply-add instruction.
 
     Raises:
-        DescriptionError: a size that is no positive integer.
+        DescriptionError: a size is not a positive integer.
     """
 
     threadblock_shape: tuple[int, int, int]
@@ -64,12 +65,13 @@ class TileDescription:
 
 
 def whole(value: object) -> object:
-    """Any integer but a bool as Python's own, NumPy's for example; other values as they are."""
+    """An integer of any kind (NumPy's, for example) as a Python int; bools and other values
+    unchanged."""
     if not isinstance(value, SupportsIndex) or isinstance(value, bool):
         return value
     try:
         return operator.index(value)
-    except TypeError:  # An array of several.
+    except TypeError:  # An array with several elements.
         return value
 
 

@@ -1,4 +1,4 @@
-"""Tensors of NumPy and torch behind one face: made, copied, compared."""
+"""One interface to the arrays of NumPy and torch, for making, copying and comparing them."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from kronop.args.host import thread_count
 from kronop.bench.protocol import ROTATED_BYTES, keep_memory
 from kronop.errors import ArgumentError, DeviceError, installing, mismatch
 
-# NumPy copies with one thread; more of them pay from so many bytes on.
+# NumPy copies with one thread; from this many bytes on, several threads are faster.
 _SHARED_BYTES = 1 << 20
 
 
 class Arrays(Protocol):
-    """What a benchmark needs of a framework; shapes are tuples, types are names as "float32"."""
+    """What a benchmark needs of a framework; types are given by name, such as "float32"."""
 
     framework: str
     device: str
 
     def random(self, shape: tuple[int, ...], dtype: str) -> Any:
-        """Normally distributed, the same in every process; of one byte so wide that integers,
-        rounded towards 0, are mostly others."""
+        """Normally distributed values, the same in every process. Types of one byte get four times
+        the width, so that most integers, which are rounded towards 0, are not 0."""
         ...
 
     def poisoned(self, shape: tuple[int, ...], dtype: str) -> Any:
-        """Filled with NaN."""
+        """A new array filled with NaN."""
         ...
 
     def double(self, value: Any) -> Any: ...
@@ -47,18 +47,18 @@ class Arrays(Protocol):
         ...
 
     def flush(self) -> None:
-        """Reads more memory than caches hold.
+        """Reads more memory than the caches hold.
 
-        Reading also writes back what was changed: nothing of it is left for the timed call to do.
+        That also makes the caches write changed lines back, which the timed call would have to do.
         """
         ...
 
     def release(self) -> None:
-        """Gives memory that nothing uses back to the device."""
+        """Returns unused memory to the device."""
         ...
 
     def describe(self) -> dict[str, str | int]:
-        """Names and versions of what the figures depend on."""
+        """The names and versions of the device and libraries."""
         ...
 
 
@@ -94,7 +94,7 @@ class NumpyArrays:
         return np.asarray(value, np.float64)
 
     def copy(self, target: Any, source: Any) -> None:
-        """Of large arrays on all threads, as the kernels and torch's copies are."""
+        """Copies; large arrays with all threads, as the kernels and torch do."""
         if target.nbytes < _SHARED_BYTES:
             np.copyto(target, source)
             return
@@ -174,12 +174,12 @@ class TorchArrays:
     def flush(self) -> None:
         if self._waste is None:
             ones = self._torch.ones(ROTATED_BYTES // 4, device=self.device)
-            # NumPy's sum has no threads that would spin on while something is timed.
+            # On a CPU NumPy sums: torch's threads would go on spinning while a call is timed.
             self._waste = ones if self.device == "cuda" else ones.numpy()
         self._waste.sum()
 
     def release(self) -> None:
-        # What torch keeps for later, kronop's workspaces could not use.
+        # kronop's workspaces can't use the memory that torch's allocator keeps.
         if self.device == "cuda":
             self._torch.cuda.empty_cache()
 
@@ -194,17 +194,17 @@ class TorchArrays:
 
 
 def arrays_for(device: str, *, layers: bool = False, asked: str = "--device cuda") -> Arrays:
-    """torch's tensors on that device; NumPy's on the CPU where torch is not installed.
+    """torch's tensors on the device, or NumPy's arrays on a CPU without torch.
 
-    On a CPU this process's malloc keeps what is freed from then on: see `keep_memory`.
+    For a CPU it also makes this process's malloc keep freed memory: see `keep_memory`.
 
     Args:
         device: "cpu" or "cuda".
-        layers: torch's layers are timed too.
-        asked: the option that asks for a GPU, as messages name it.
+        layers: whether torch's layers are timed, so that torch is needed.
+        asked: the command-line option that asks for a GPU, for messages.
 
     Raises:
-        DeviceError: no GPU, or no torch to time one with.
+        DeviceError: there is no GPU, or torch is needed and not installed.
     """
     if device == "cpu":
         keep_memory()
@@ -236,7 +236,7 @@ def shuffle(x: Any, factors: Any) -> Any:
 
 
 def _cpu() -> dict[str, str | int]:
-    """Its name, and how many processes wanted it in the last minute: more than one is a warning."""
+    """The CPU's name, and the load average of the last minute; a load above 1 is a warning."""
     try:
         with open("/proc/cpuinfo") as lines:
             name = next(line.split(":")[1].strip() for line in lines if "model name" in line)

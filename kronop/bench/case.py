@@ -31,18 +31,19 @@ from kronop.errors import DeviceError, KronopError, mismatch
 
 DTYPES = ("float64", "float32", "float16", "bfloat16")
 PASSES = ("fit", "plan", "1", "2")
-# Elements of X that are checked against float64; where there are more, rows are picked.
+# If X has more elements than this, only some of its rows are checked against float64.
 _CHECKED = 1 << 25
 OUT_OF_MEMORY = "out of memory"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What all cases of a run share.
+    """The settings that all cases of a run share.
 
     Attributes:
-        passes: one of PASSES: what fits the chip, the plan's steps, or a number.
-        graph: time every case inside a CUDA graph, not only short ones.
+        passes: one of PASSES, which says how often the floor crosses memory: as often as a row's
+            size requires ("fit"), as often as the plan does ("plan"), or the number given.
+        graph: whether to time every case inside a CUDA graph too, not only short ones.
     """
 
     arrays: Arrays
@@ -56,7 +57,7 @@ class Setting:
 
 @dataclass(slots=True, kw_only=True)
 class Timing:
-    """One way to the result; `reason` says why there is no time."""
+    """The timing of one library; `reason` says why there is no time."""
 
     ms: float | None = None
     graph_ms: float | None = None
@@ -66,14 +67,14 @@ class Timing:
 
 @dataclass(slots=True, kw_only=True)
 class Result:
-    """A case as measured.
+    """The measurements of one case.
 
     Attributes:
-        kronop: time and error; its reason is why the case failed.
-        steps: launches of the plan; 0 where there is no plan.
-        copy_ms: a copy of as many bytes, on the same buffers.
-        floor: None where the case failed.
-        peers: by name.
+        kronop: kronop's time and error; its `reason` says why the case failed.
+        steps: launches of the plan; 0 if there is no plan.
+        copy_ms: time of a copy of the same number of bytes, on the same buffers.
+        floor: the least possible time; None if the case failed.
+        peers: the timings of other libraries by name.
     """
 
     shape: Shape
@@ -88,12 +89,12 @@ class Result:
 
     @property
     def share(self) -> float | None:
-        """Of the roofline."""
+        """The share of the roofline that kronop reaches: floor over time."""
         return self.floor.ms / self.kronop.ms if self.floor and self.kronop.ms else None
 
 
 def run(shape: Shape, dtype: str, setting: Setting, tell: Callable[[str], None]) -> Result:
-    """Measures one problem; what goes wrong is told in the result."""
+    """Measures one problem; if something fails, the result has the reason."""
     element = TENSOR_TYPES[dtype].bytes
     result = Result(
         shape=shape,
@@ -105,7 +106,7 @@ def run(shape: Shape, dtype: str, setting: Setting, tell: Callable[[str], None])
     try:
         _measure(result, setting, tell)
     except (KronopError, MemoryError, RuntimeError) as error:
-        # torch's errors, out of memory among them, are RuntimeErrors.
+        # torch raises RuntimeError for most failures, also if memory runs out.
         result.kronop = Timing(reason=first_line(error))
     setting.arrays.release()
     return result
@@ -140,13 +141,13 @@ def _measure(result: Result, setting: Setting, tell: Callable[[str], None]) -> N
 
 
 def _factor(arrays: Arrays, size: tuple[int, int], dtype: str) -> Any:
-    """Normally distributed; in float16 so small that a product of many does not overflow."""
+    """Normally distributed values; scaled down in float16 so that long products don't overflow."""
     factor = arrays.random(size, dtype)
     return factor / math.sqrt(size[0]) if dtype == "float16" else factor
 
 
 def _operation(shape: Shape, dtype: str, device: str) -> Any:
-    """The planner's choice, with the widest accesses that fresh row-major tensors allow."""
+    """The operation for new row-major tensors, with the largest alignment that these have."""
     element = TENSOR_TYPES[dtype]
     width = 16 // element.bytes
     accumulator = kronop.MathInstruction.simt(element).element_accumulator
@@ -180,8 +181,11 @@ def _kronop_calls(
 
 
 def _copies(arrays: Arrays, xs: Sequence[Any], ys: Sequence[Any]) -> list[Call]:
-    """Copies that read and write as many elements as X and Y have: from X to Y, and half of what
-    the larger one has more to the other half. What is in X is another then: checks come before."""
+    """Copies that read and write together as many elements as X and Y have.
+
+    They copy X to Y as far as both reach, and one half of the larger tensor's rest to its other
+    half. This may change X, so results must be checked before.
+    """
 
     def copy(x: Any, y: Any) -> Call:
         common = min(len(x), len(y))
@@ -195,19 +199,19 @@ def _copies(arrays: Arrays, xs: Sequence[Any], ys: Sequence[Any]) -> list[Call]:
 
 
 class _Check:
-    """Compares results with float64, row by row where there are too many to hold twice."""
+    """Compares results with float64; only some rows if X is large."""
 
     def __init__(self, arrays: Arrays, x: Any, factors: Sequence[Any]) -> None:
         rows, columns = x.shape
         some = min(rows, max(2, _CHECKED // columns))
-        # Spread evenly, the first and the last row among them.
+        # Spread evenly, with the first and the last row.
         self._rows = [index * (rows - 1) // max(some - 1, 1) for index in range(some)]
         self._arrays = arrays
         x = arrays.double(arrays.rows(x, self._rows))
         self._expected = shuffle(x, [arrays.double(factor) for factor in factors])
 
     def error(self, y: Any) -> float:
-        """The relative error; infinite where an element of Y was not written or overflowed."""
+        """The relative error; infinite if an element of Y was not written or overflowed."""
         if not self._arrays.is_finite(y):
             return math.inf
         return self._arrays.error(self._arrays.rows(y, self._rows), self._expected)
@@ -222,7 +226,8 @@ def _peer(
     factors: Sequence[Any],
     check: _Check,
 ) -> dict[str, list[Call]]:
-    """The peer's checked calls by its name; where it fails nothing, and why in `timing`."""
+    """{name: the peer's calls} after a check of its result; empty, with a reason in `timing`, if
+    the peer fails."""
     try:
         calls = peers.calls_of(name, setting.arrays, result.shape, result.dtype, xs, factors)
         if len(calls) > 1:
@@ -236,7 +241,7 @@ def _peer(
 
 
 def _time(result: Result, setting: Setting, variants: dict[str, list[Call]]) -> None:
-    """Fills in the times; where not all variants fit in memory together, only kronop's."""
+    """Fills in the times; if not all variants fit in memory together, only kronop's."""
     flush = setting.arrays.flush if needs_flush(result.bytes) else None
     settle = settle_seconds(setting.arrays.device, flush)
     try:
@@ -261,7 +266,7 @@ def _time(result: Result, setting: Setting, variants: dict[str, list[Call]]) -> 
 def _time_graph(timing: Timing, calls: Sequence[Call], repeats: int) -> None:
     try:
         timing.graph_ms = graph_milliseconds(calls, repeats)
-    except Exception as error:  # Not everything that a peer does can be captured.
+    except Exception as error:  # A peer may do things that CUDA can't capture.
         timing.reason = f"not captured: {first_line(error)}"
 
 
@@ -290,7 +295,7 @@ def _set_floor(result: Result, setting: Setting, copied: int, target: kronop.Tar
 
 
 def first_line(error: BaseException) -> str:
-    """Why something failed, in a line."""
+    """The reason of a failure, in one line."""
     if "OutOfMemory" in type(error).__name__ or isinstance(error, MemoryError):
         return OUT_OF_MEMORY
     lines = str(error).strip().splitlines()

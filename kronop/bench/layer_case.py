@@ -1,4 +1,4 @@
-"""One Kronecker-sparse product, measured with every algorithm of the layer."""
+"""Measures one Kronecker-sparse product with every algorithm of the layer."""
 
 from __future__ import annotations
 
@@ -25,21 +25,22 @@ from kronop.bench.rows import Row
 from kronop.descriptions.datatype import TENSOR_TYPES
 from kronop.errors import DeviceError, mismatch
 
-# All rounds of a variant take about so long; what takes longer in one is timed once.
+# All rounds of a variant together take about this long; a variant that takes longer in one round is
+# timed only once.
 _BUDGET_MS = 100.0
 _LEAST_ROUNDS = 3
-# Host seconds of a first timed call, which is only to tell how many more there can be.
+# Assumed host seconds of the first timed call, which only decides the number of rounds.
 _PROBE_LEAD = 1e-3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What all cases of a run share.
+    """The settings that all cases of a run share.
 
     Attributes:
-        repeats: rounds at most.
+        repeats: the most rounds of timing.
         device: name of the GPU or CPU.
-        versions: of kronop and torch.
+        versions: versions of kronop and torch.
     """
 
     arrays: Arrays
@@ -53,9 +54,9 @@ class Setting:
 def measure(
     case: Case, algorithms: Sequence[str], setting: Setting, tell: Callable[[str], None]
 ) -> list[Row]:
-    """A row for each algorithm, which tells what went wrong with it.
+    """A row for each algorithm, with its times or the reason of its failure.
 
-    Where the GPU stops answering, only for those up to the one that it stopped at.
+    If the GPU stops answering, only for the algorithms up to the one during which it stopped.
     """
     timings = {name: Timing() for name in algorithms}
     floor = _floor(case, setting, setting.ceilings.copy_bytes_per_second)
@@ -72,7 +73,7 @@ def measure(
                     _measure_group(inputs, check, {name: timing}, setting, tell)
     except _LostError:
         pass
-    except Exception as error:  # Any of torch's; what was measured before stays.
+    except Exception as error:  # torch may raise anything; times measured before are kept.
         for timing in timings.values():
             if timing.ms is None:
                 timing.reason = timing.reason or first_line(error)
@@ -81,11 +82,11 @@ def measure(
 
 
 class _LostError(Exception):
-    """The GPU does not answer any more, as after an illegal access."""
+    """The GPU no longer answers, for example after an illegal memory access."""
 
 
 def settle(setting: Setting) -> None:
-    """Waits for the device and gives memory back.
+    """Waits for the device and returns unused memory to it.
 
     Raises:
         DeviceError: the GPU does not answer; nothing more can be measured in this process.
@@ -110,8 +111,8 @@ def _floor(case: Case, setting: Setting, bandwidth: float) -> Floor:
 
 
 def _bandwidth(case: Case, setting: Setting) -> float:
-    """Bytes per second of a copy; on a CPU, whose caches may hold a part, at least of one that
-    moves as many as the case."""
+    """The bandwidth of a large copy; on a CPU at least that of a copy of the case's own size, which
+    the caches may hold in part."""
     ceiling = setting.ceilings.copy_bytes_per_second
     if setting.arrays.device != "cpu":
         return ceiling
@@ -122,7 +123,8 @@ def _bandwidth(case: Case, setting: Setting) -> float:
 def _groups(
     inputs: Inputs, timings: Mapping[str, Timing], setting: Setting
 ) -> Iterator[dict[str, Timing]]:
-    """Algorithms that fit in memory together; one that does not fit alone is told so."""
+    """Groups of algorithms that fit in memory together; one that does not fit alone is left out,
+    with a reason in its timing."""
     free = layers.free_bytes(setting.arrays.device)
     group: dict[str, Timing] = {}
     used = 0
@@ -147,7 +149,7 @@ def _measure_group(
     setting: Setting,
     tell: Callable[[str], None],
 ) -> None:
-    """Fills in times, errors and reasons."""
+    """Fills in the times, errors and reasons of a group of algorithms."""
     variants: dict[str, list[Call]] = {}
     probes: dict[str, float] = {}
     for name, timing in group.items():
@@ -171,7 +173,7 @@ def _measure_group(
         del variants[name]
     try:
         _time(inputs, variants, group, probes, setting)
-    except Exception as error:  # All together may need more memory than there is.
+    except Exception as error:  # All algorithms together may need more memory than there is.
         for name in variants:
             group[name].reason = first_line(error)
     if any(group[name].ms is None for name in variants):
@@ -179,15 +181,15 @@ def _measure_group(
 
 
 def _probe(calls: Sequence[Call], setting: Setting) -> float:
-    """Milliseconds of a call, by which the number of rounds is chosen."""
+    """Milliseconds of a call, to choose the number of rounds."""
     ms = setting.clock.milliseconds(calls[-1], _PROBE_LEAD)
-    if ms > _BUDGET_MS:  # Its only time: it should not hold what only a first call on a set does.
+    if ms > _BUDGET_MS:  # This will be its only time, so the cost of a first call must not count.
         ms = setting.clock.milliseconds(calls[-1], _PROBE_LEAD)
     return ms
 
 
 def _recover(setting: Setting) -> None:
-    """After a failure: waits, and gives memory back."""
+    """After a failure: waits for the device, and returns unused memory to it."""
     try:
         settle(setting)
     except DeviceError as error:
@@ -214,7 +216,7 @@ def _time(
         if setting.arrays.device == "cuda" and ms < SHORT_MS:
             try:
                 timing.graph_ms = graph_milliseconds(variants[name], _LEAST_ROUNDS)
-            except Exception as error:  # Not everything that an algorithm does can be captured.
+            except Exception as error:  # An algorithm may do things that CUDA can't capture.
                 timing.reason = f"not captured: {first_line(error)}"
 
 

@@ -23,14 +23,14 @@ _OTHER_WIDTH = 17
 
 
 def columns(algorithms: Sequence[str]) -> str:
-    """The heading: ours, then the others, each with its time over ours."""
+    """The heading: kronop's columns, then one column for each other algorithm."""
     names = [name.ljust(width) for name, width in _COLUMNS]
     names += [f"{name} (gain)".ljust(_OTHER_WIDTH) for name in algorithms if name != OURS]
     return " ".join(names).rstrip()
 
 
 def line(rows: Sequence[Row]) -> str:
-    """A line for the rows of one case; below it, what went wrong."""
+    """A line for the rows of one case; below it, the reasons of algorithms that failed."""
     ours = next((row for row in rows if row.algorithm == OURS), None)
     any_row = rows[0]
     cells = [

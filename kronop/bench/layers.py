@@ -21,14 +21,14 @@ from kronop.descriptions.datatype import TENSOR_TYPES
 ALGORITHMS = ("kernel", "bmm", "einsum", "bsr", "dense", "sparse")
 OURS = "kernel"
 _SPARSE = ("bsr", "sparse")
-# What is compared with float64: rows of results, and blocks of weights for their gradients.
+# How many rows of results, and blocks of the weights' gradient, are compared with float64.
 _CHECKED_ROWS, _CHECKED_BLOCKS = 64, 4
-# Bytes of an index of torch's sparse layouts.
+# Bytes of an index in torch's sparse matrices.
 _INDEX_BYTES = 4
 
 
 class Inputs:
-    """What all algorithms of a case are given: sets of X (and of Y's gradient), and the weights."""
+    """The inputs of all algorithms of a case: sets of X (and of Y's gradient), and the weights."""
 
     def __init__(self, case: Case, arrays: Arrays) -> None:
         pattern, element = case.pattern, TENSOR_TYPES[case.dtype].bytes
@@ -40,7 +40,7 @@ class Inputs:
             for _ in range(self.sets * case.backward)
         ]
         self.weight = arrays.random(pattern.sizes, case.dtype)
-        if element > 1:  # Of one byte, torch divides nothing.
+        if element > 1:  # torch has no division for types of one byte.
             self.weight /= math.sqrt(pattern.c)
         for x in self.xs:
             x.requires_grad_(case.backward)
@@ -53,7 +53,8 @@ class Inputs:
         )
 
     def layer(self, algorithm: str) -> Any:
-        """A layer without bias, with these weights; of one byte, which none has, its function."""
+        """A layer with these weights and no bias; for types of one byte, which layers don't have,
+        the algorithm's function."""
         from kronop.bench.models.formed import Dense, Sparse
         from kronop.torch.nn import KSLinear
         from kronop.torch.nn.algorithms import ALGORITHMS, dense_factor
@@ -65,7 +66,7 @@ class Inputs:
             return lambda x: apply(x, [weight], None, is_last)
         if algorithm == "dense":
             return Dense(dense_factor(weight), is_last).requires_grad_(case.backward)
-        # torch multiplies sparse matrices of 16 bits on GPUs only, and has no gradient of them.
+        # torch multiplies sparse matrices of 16 bits on GPUs only, and has no gradient for them.
         if algorithm in _SPARSE and not case.backward and self._is_multiplied():
             return Sparse(weight, is_last, algorithm == "bsr")
         layer = KSLinear(
@@ -81,10 +82,10 @@ class Inputs:
         return bool(self.weight.is_cuda or self.weight.element_size() > 2)
 
     def calls(self, layer: Any) -> list[Call]:
-        """One for each set, that returns what it computed: Y and, backward, gradients.
+        """One call for each set, which returns its results: Y and, with backward, the gradients.
 
-        Where there are several sets, each keeps its results until its next call, so that results
-        rotate among buffers as inputs do.
+        With several sets, each call keeps its results until its next turn, so that results rotate
+        among buffers as inputs do.
         """
         run = self._backward if self.case.backward else self._forward
         calls: list[Call] = [functools.partial(run, layer, index) for index in range(self.sets)]
@@ -105,7 +106,8 @@ class Inputs:
         return [y.detach(), *gradients]
 
     def poison(self, arrays: Arrays) -> None:
-        """Fills with NaN the memory that the next result is likely to be given."""
+        """Fills and frees memory of the result's size with NaN: the next result will likely get
+        this memory, so that elements which are not written show."""
         result = self.case.result
         name = result.name if result.kind == "float" else f"float{8 * result.bytes}"
         arrays.poisoned(self._shape(self.case.pattern.outputs), name)
@@ -132,12 +134,12 @@ class Check:
             self._expected.append(self._weight_gradient(inputs.xs[0], inputs.gs[0]))
 
     def complaint(self, results: Sequence[Any]) -> str:
-        """What a result is that is none; empty for others."""
+        """Says that the results have the wrong element type; empty if it is right."""
         got, expected = str(results[0].dtype), f"torch.{self._case.result.name}"
         return "" if got == expected else f"its sums are {got}, not {expected}"
 
     def error(self, results: Sequence[Any]) -> float:
-        """The largest relative error; infinite where an element is not finite."""
+        """The largest relative error of a result; infinite if an element is not finite."""
         import torch
 
         if not all(math.isfinite(float(item.sum(dtype=torch.float32))) for item in results):
@@ -151,20 +153,20 @@ class Check:
         )
 
     def _block(self, gradient: Any, i: int, l: int) -> Any:
-        """The (b, c) weights [i, :, :, l], also of a dense matrix."""
+        """The block (b, c) at [i, :, :, l] of a gradient of weights or of the dense matrix."""
         a, b, c, d = self._case.pattern.sizes
         if gradient.dim() == 2:
             return gradient.view(a, b, d, a, c, d)[i, :, l, i, :, l].double()
         return gradient[i, :, :, l].double()
 
     def _picked(self, value: Any) -> Any:
-        """The rows of the sample in float64, as (rows, features)."""
+        """The sampled rows in float64, as (rows, features)."""
         value = value.detach()
         picked = value[self._rows] if self._case.layout == "first" else value[:, self._rows].T
         return picked.double()
 
     def _weight_gradient(self, x: Any, g: Any) -> Any:
-        """Of the weights [i, :, :, l] of the sample."""
+        """The expected gradients of the sampled blocks [i, :, :, l] of the weights."""
         import torch
 
         a, b, c, d = self._case.pattern.sizes
@@ -177,7 +179,7 @@ class Check:
 
 
 def _product(x: Any, weight: Any, pattern: Pattern, order: str) -> Any:
-    """Rows of X times K', or times K where `order` is "acbd" and the weights are turned."""
+    """Rows of X times K', or times K if `weight` is transposed to (a, c, b, d)."""
     import torch
 
     a, d = pattern.a, pattern.d
@@ -187,10 +189,10 @@ def _product(x: Any, weight: Any, pattern: Pattern, order: str) -> Any:
 
 
 def needed_bytes(case: Case, algorithm: str, sets: int) -> int:
-    """Memory that an algorithm takes beside the inputs, at least.
+    """A lower bound of the memory that an algorithm takes besides the inputs.
 
-    Permuted copies for bmm and einsum, the matrix and what it is made from for dense, values and
-    indices for the sparse ones.
+    bmm and einsum make permuted copies, dense makes the matrix and an intermediate of its size, and
+    the sparse algorithms make permuted copies, values and indices.
     """
     element, pattern = TENSOR_TYPES[case.dtype].bytes, case.pattern
     x, y = case.batch * pattern.inputs, case.batch * pattern.outputs
@@ -209,7 +211,7 @@ def needed_bytes(case: Case, algorithm: str, sets: int) -> int:
 
 
 def free_bytes(device: str) -> int:
-    """Memory of the device that is free now."""
+    """Free memory of the device, in bytes."""
     if device == "cuda":
         import torch
 

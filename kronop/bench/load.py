@@ -1,4 +1,4 @@
-"""What others do on the CPUs that are to be timed."""
+"""Whether other processes use the CPUs that are to be timed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LOOKS, _SECONDS_APART = 5, 0.01
 
 
 def warn_of_load(device: str) -> None:
-    """Says on standard error where others keep the CPU busy that is to be timed."""
+    """Warns on standard error if a CPU is to be timed that other processes keep busy."""
     if device == "cpu" and (busy := busy_cpus()):
         print(
             f"warning: other processes keep {busy} of {cpu_count()} CPUs busy;"
@@ -25,21 +25,21 @@ def warn_of_load(device: str) -> None:
 
 
 def busy_cpus() -> int:
-    """CPUs of those that this process may use which others keep busy, now and not on average.
+    """How many of this process's CPUs other processes keep busy at this moment.
 
-    Looks for a twentieth of a second, and counts threads that run or could; 0 where the system does
-    not tell.
+    It samples the number of runnable threads for a twentieth of a second; 0 if the system does not
+    report that number.
     """
     looks = []
     for _ in range(_LOOKS):
         time.sleep(_SECONDS_APART)
-        looks.append(_running(_LOAD) - 1)  # Without this thread.
+        looks.append(_running(_LOAD) - 1)  # This thread does not count.
     spare = (os.cpu_count() or 1) - cpu_count()
     return max(0, min(cpu_count(), int(statistics.median(looks)) - spare))
 
 
 def _running(load: Path) -> int:
-    """Threads that run or could: the first number of "7/126", the fourth entry."""
+    """The number of runnable threads: the 7 of "7/126", the fourth entry of /proc/loadavg."""
     try:
         return int(load.read_text().split()[3].partition("/")[0])
     except (OSError, ValueError, IndexError):

@@ -1,4 +1,4 @@
-"""What a run tells while it goes on, and where it writes."""
+"""The progress line of a run, and the check of its output files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kronop.errors import ArgumentError, mismatch
 
 
 class Progress:
-    """What is being done now, on standard error: one line that changes where it is a terminal."""
+    """A line on standard error that says what is being done; nothing if that is not a terminal."""
 
     def __init__(self, subject: str) -> None:
         self._subject = subject
@@ -25,10 +25,10 @@ class Progress:
 
 
 def check_folders(*names: str | None) -> None:
-    """Whether files of these names can be written, asked before anything is measured.
+    """Checks, before anything is measured, that the folders of output files exist.
 
     Raises:
-        ArgumentError: the folder of one is not there.
+        ArgumentError: a folder does not exist.
     """
     for name in filter(None, names):
         if not Path(name).absolute().parent.is_dir():

@@ -1,4 +1,4 @@
-"""Kronecker-sparse patterns: the grid of the paper, samples of it, and problems made of them.
+"""Kronecker-sparse patterns: the grid of a paper, samples of the grid, and cases to time.
 
 The grid is that of Gonon, Zheng, Carrivain and Le, "Fast inference with Kronecker-sparse matrices"
 (arXiv 2405.15013), appendix B.1.
@@ -16,20 +16,20 @@ from dataclasses import dataclass
 from kronop.descriptions.datatype import TENSOR_TYPES, DataType, result_type
 from kronop.errors import ArgumentError, mismatch
 
-# 196 tokens of 128 images.
+# The paper's batch: 196 tokens of 128 images.
 BATCH = 25088
 LAYOUTS = ("first", "last")
 _COUNTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 _SIZES = (48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 _RATIOS = (1, 4)
 _DROPPED = {frozenset(pair) for pair in ((1024, 256), (512, 128), (256, 64))}
-# Elements of X, of Y or of the weights must be fewer.
+# X, Y and the weights must each have fewer elements than this.
 _MOST_ELEMENTS = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Pattern:
-    """K is I_a x dense(b, c) x I_d in structure."""
+    """The pattern (a, b, c, d) of a factor K with the nonzeros of I_a x dense(b, c) x I_d."""
 
     a: int
     b: int
@@ -60,7 +60,7 @@ class Pattern:
 
     @property
     def density(self) -> float:
-        """Of K."""
+        """The share of K's elements that may differ from 0."""
         return 1 / (self.a * self.d)
 
 
@@ -69,8 +69,8 @@ class Case:
     """One product to be timed.
 
     Attributes:
-        layout: "first" for X of (batch, features), "last" for (features, batch).
-        backward: with the gradients of X and of the weights.
+        layout: "first" if X is (batch, features), "last" if it is (features, batch).
+        backward: whether the gradients of X and of the weights are timed too.
     """
 
     pattern: Pattern
@@ -83,15 +83,16 @@ class Case:
         return f"{self.pattern} {self.dtype} {self.layout}"
 
     def bytes(self, element_bytes: int) -> int:
-        """Every input read once, every output written once, forward and backward each.
+        """Bytes if each pass, forward and backward, reads its inputs once and writes its outputs
+        once.
 
-        Results of operands of one byte are wider than these.
+        Y is counted in its own element type, which is wider than operands of one byte.
         """
         x, y = self.batch * self.pattern.inputs, self.batch * self.pattern.outputs
         w = self.pattern.weights
         elements = x + w
         if self.backward:
-            # Read: X, the weights and the gradient of Y; written: those of X and of the weights.
+            # Read X, the weights and the gradient of Y; write the gradients of X and the weights.
             elements += 2 * x + y + 2 * w
         return element_bytes * elements + self.result.bytes * y
 
@@ -107,7 +108,7 @@ class Case:
 
 
 def grid() -> list[Pattern]:
-    """The patterns of the paper's benchmark, which are those of its batch whatever one is timed."""
+    """The patterns of the paper's benchmark: those that fit its batch, whatever batch is timed."""
     return [
         Pattern(a, b, c, d)
         for a, d in itertools.product(_COUNTS, repeat=2)
@@ -125,12 +126,12 @@ def _is_indexed(pattern: Pattern) -> bool:
 
 
 def sample(count: int) -> list[Pattern]:
-    """`count` patterns of the grid, the same ones every time, and among those of larger samples.
+    """`count` patterns of the grid; always the same ones, and a prefix of larger samples.
 
-    All (a, d) are taken in turn, each time with the (b, c) that was taken least often so far.
+    All pairs (a, d) are taken in turn, each with the pair (b, c) that was taken least often so far.
 
     Raises:
-        ArgumentError: fewer than 1.
+        ArgumentError: `count` is below 1.
     """
     if count < 1:
         raise ArgumentError(
@@ -158,7 +159,7 @@ def parse(texts: Sequence[str]) -> list[Pattern]:
     """The patterns that `texts` name, each as a,b,c,d.
 
     Raises:
-        ArgumentError: one names none.
+        ArgumentError: a text is not four positive integers joined by commas.
     """
     found = []
     for text in texts:

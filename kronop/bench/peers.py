@@ -1,4 +1,4 @@
-"""What else computes Kronecker products, where it is installed."""
+"""Other libraries that compute Kronecker products, timed if they are installed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kronop.bench.protocol import Call
 from kronop.bench.shapes import Shape
 
 NAMES = ("shuffle", "fastkron", "linear_operator")
-# FastKron's kernels; on later GPUs its wheel ends the process.
+# The compute capabilities of FastKron's kernels; on later GPUs its wheel ends the process.
 _FASTKRON_CAPABILITIES = (6, 0), (8, 9)
 _PROBE_SECONDS = 120
 _PROBE = """
@@ -26,7 +26,7 @@ fastkronnumpy.gemkm(x, [numpy.ones(shape, numpy.{dtype}) for shape in {factors}]
 
 
 class PeerUnavailableError(Exception):
-    """A peer that cannot take part; the message says why."""
+    """A peer can't take part; the message says why."""
 
 
 Peer = Callable[[Arrays, Shape, str, Sequence[Any], Sequence[Any]], list[Call]]
@@ -35,10 +35,10 @@ Peer = Callable[[Arrays, Shape, str, Sequence[Any], Sequence[Any]], list[Call]]
 def calls_of(
     name: str, arrays: Arrays, shape: Shape, dtype: str, xs: Sequence[Any], factors: Sequence[Any]
 ) -> list[Call]:
-    """Calls that return Y, or what `result_of` makes Y of: one for each X.
+    """One call for each X; `result_of` turns what it returns into Y.
 
     Raises:
-        PeerUnavailableError: not installed, or not for this problem.
+        PeerUnavailableError: the peer is not installed, or can't compute this problem.
     """
     return _PEERS[name](arrays, shape, dtype, xs, factors)
 
@@ -75,7 +75,8 @@ def _linear_operator(
     if arrays.framework != "torch":
         raise PeerUnavailableError("it needs torch")
     product = importlib.import_module("linear_operator.operators").KroneckerProductLinearOperator
-    # It multiplies columns from the left: Y' = (F1 x ... x FN)' X', each in its natural layout.
+    # This library multiplies columns from the left: Y' = (F1 x ... x FN)' X'. It gets X' and the
+    # transposed factors contiguous, as its users would have them.
     operator = product(*[factor.T.contiguous() for factor in factors])
     columns = [x.T.contiguous() for x in xs]
     return [lambda x=x: operator @ x for x in columns]  # type: ignore[misc]
@@ -97,7 +98,7 @@ def _check_capability() -> None:
 
 
 def _probe_fastkron(shape: Shape, dtype: str) -> None:
-    """Tries the problem in a process of its own: some sizes end it."""
+    """Tries the problem in another process first, because some sizes make FastKron crash."""
     code = _PROBE.format(
         rows=shape.rows, columns=shape.input_columns, dtype=dtype, factors=shape.factors
     )

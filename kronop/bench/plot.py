@@ -1,4 +1,4 @@
-"""The roofline as a picture: what every case and peer reaches under the measured ceilings."""
+"""Plots: the rates of all cases and peers under the measured roofline, and gains of layers."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _MARKERS = {"kronop": "o", "shuffle": "x", "fastkron": "^", "linear_operator": "
 
 
 def check(path: str) -> None:
-    """Whether a picture can be drawn there, asked before anything is measured.
+    """Checks, before anything is measured, that a picture can be drawn.
 
     Raises:
-        ArgumentError: no matplotlib, or a name that is no PNG's.
+        ArgumentError: matplotlib is not installed, or the name does not end in .png.
     """
     if not path.endswith(".png"):
         raise ArgumentError(
@@ -40,7 +40,7 @@ def check(path: str) -> None:
 
 
 def save(path: str, results: Sequence[Result], ceilings: Ceilings, title: str) -> None:
-    """Draws operations per second over operations per byte, both useful ones, and writes a PNG."""
+    """Writes a PNG: useful operations per second over useful operations per byte."""
     done = [result for result in results if result.floor is not None]
     figure = importlib.import_module("matplotlib.figure").Figure(figsize=(10, 7), dpi=120)
     axes = figure.subplots()
@@ -59,7 +59,7 @@ def save(path: str, results: Sequence[Result], ceilings: Ceilings, title: str) -
 
 
 def save_gains(path: str, rows: Sequence[Row]) -> None:
-    """Draws the time of the best other algorithm over kronop's, over operations per byte; a PNG."""
+    """Writes a PNG: time of the best other algorithm over kronop's, against operations per byte."""
     cases: dict[Case, list[Row]] = {}
     for row in rows:
         cases.setdefault(row.case, []).append(row)

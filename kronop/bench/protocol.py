@@ -1,12 +1,12 @@
 """How speeds are measured: rotating buffers, flushed caches, interleaved variants, medians.
 
-A variant is a list of calls that do the same work on different buffers; they are taken in turn, so
-that no call finds its operands in a cache. Variants follow each other in every round, so that a
-machine that warms up or slows down does so for all of them.
+A variant is a list of calls that do the same work on different buffers; they are called in turn, so
+that no call finds its operands in a cache. Each round times every variant once, so that a machine
+that warms up or slows down affects all of them alike.
 
-On a CPU the libraries that are compared have threads of their own, which spin for some time when
-their work is done, in case there is more: on the cores that the next variant needs. What they
-allocate they are given of memory that the process already has, as torch gives it on a GPU.
+On a CPU each compared library has threads of its own. When their work is done they spin for a while
+in case there is more, on cores that the next variant needs. malloc is told to keep freed memory, so
+that new results don't cost page faults; on a GPU torch's allocator does the same.
 """
 
 from __future__ import annotations
@@ -21,26 +21,28 @@ from typing import Any, Protocol
 
 Call = Callable[[], Any]
 
-# More than any level-2 or last-level cache of the machines in question.
+# More than the largest cache of the machines that are timed.
 ROTATED_BYTES = 256 << 20
 MOST_SETS = 16
-# Calls shorter than this are also timed inside a CUDA graph: there the launch is most of the time.
+# Calls shorter than this are also timed inside a CUDA graph, because the launch from Python takes
+# most of their time.
 SHORT_MS = 0.05
-# Longer than threads spin that wait for more work: OpenBLAS's 27 ms at 2.5 GHz, OpenMP's 10 or 15.
+# Longer than idle threads spin: OpenBLAS's for 27 ms at 2.5 GHz, OpenMP's for 10 or 15 ms.
 _SPIN_SECONDS = 0.03
 _GRAPH_CALLS = 20
 # Options of glibc's mallopt.
 _TRIM_THRESHOLD, _MOST_MAPPED = -1, -4
-# While the GPU spins for so many cycles, the host queues what is to be timed.
+# The GPU spins for between these numbers of seconds while the host queues the timed calls; the rate
+# converts seconds to cycles.
 _CYCLES_PER_SECOND = 2e9
 _LEAST_LEAD, _MOST_LEAD = 1e-4, 5e-3
 
 
 def keep_memory() -> None:
-    """Lets malloc keep what is freed, where it is glibc's.
+    """Tells glibc's malloc to keep freed memory; does nothing for other libraries.
 
-    Otherwise large results are new pages each time, which the system clears first: torch's product
-    of 128 blocks of 192 x 48 with 1568 columns took 74 ms, 33 in memory that was kept.
+    Otherwise each large result is made of new pages, which the system must clear first: torch's
+    product of 128 blocks of 192 x 48 with 1568 columns took 74 ms, and 33 ms in kept memory.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
@@ -52,11 +54,11 @@ class Clock(Protocol):
     """Times single calls."""
 
     def milliseconds(self, call: Call, lead: float) -> float:
-        """The time of `call`, which keeps the host busy for about `lead` seconds."""
+        """The milliseconds of `call`, whose launch keeps the host busy for about `lead` seconds."""
         ...
 
     def wait(self) -> None:
-        """Returns when everything that was started is done."""
+        """Waits until all work that was started is done."""
         ...
 
 
@@ -79,7 +81,7 @@ class CudaClock:
         import torch
 
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        # A spin on the GPU lets the host run ahead: launch cost is not timed as device time.
+        # The GPU spins while the host launches, so that launch costs do not count as device time.
         seconds = min(max(2 * lead, _LEAST_LEAD), _MOST_LEAD)
         torch.cuda._sleep(int(seconds * _CYCLES_PER_SECOND))
         begin.record()
@@ -100,20 +102,20 @@ def clock_for(device: str) -> Clock:
 
 
 def sets_for(bytes_per_call: int) -> int:
-    """How many sets of buffers to rotate: enough to leave every cache, at most MOST_SETS."""
+    """The number of sets of buffers to rotate: enough to exceed every cache, at most MOST_SETS."""
     return max(1, min(MOST_SETS, -(-ROTATED_BYTES // max(bytes_per_call, 1))))
 
 
 def needs_flush(bytes_per_call: int) -> bool:
-    """Whether even MOST_SETS sets of buffers would stay in a cache."""
+    """Whether even MOST_SETS sets of buffers fit in a cache."""
     return MOST_SETS * bytes_per_call < ROTATED_BYTES
 
 
 def keeping(calls: Sequence[Call]) -> list[Call]:
-    """The calls, each of which keeps what it returns until its next turn.
+    """The calls, each of which keeps its result until its next turn.
 
-    Results then rotate among buffers as operands do; what is freed at once is given to the next
-    call, and it is in the caches.
+    Results then rotate among buffers, as operands do. A result that is freed at once would give its
+    memory, which is in the caches, to the next call.
     """
     kept: list[Any] = [None] * len(calls)
 
@@ -126,8 +128,8 @@ def keeping(calls: Sequence[Call]) -> list[Call]:
 
 
 def settle_seconds(device: str, flush: Call | None) -> float:
-    """For how long a variant runs untimed before each timed call; a flush takes longer than
-    threads spin."""
+    """Seconds for which a variant runs untimed before each timed call, so that other libraries'
+    threads stop spinning; 0 if there is a flush, which takes long enough itself."""
     return _SPIN_SECONDS if device == "cpu" and flush is None else 0.0
 
 
@@ -154,13 +156,12 @@ def rounds(
 
     Args:
         variants: calls by name, one for each set of buffers.
-        clock: of the device that they run on.
-        repeats: rounds; every variant is timed once in each. Where variants have their own
-            numbers, each takes part in so many first ones.
-        flush: called before each timed call, outside of its time; variants that are flushed have
-            at least two calls.
+        clock: the clock of the device that they run on.
+        repeats: the number of rounds; every variant is timed once in each. If it is a mapping,
+            each variant takes part in its own number of rounds only.
+        flush: called, untimed, before each timed call; each variant must then have two calls.
         settle: seconds for which a variant runs untimed before each timed call, until the threads
-            of others are asleep and its own are awake.
+            of other libraries sleep and its own are awake.
     """
     leads = {name: _warm_up(calls, clock) for name, calls in variants.items()}
     times: dict[str, list[float]] = {name: [] for name in variants}
@@ -172,8 +173,8 @@ def rounds(
             _run_for(settle, calls)
             if flush is not None:
                 flush()
-                # The same work on other buffers brings back what a flush should have spared: code,
-                # and on a CPU the interpreter: without it a call of 9 microseconds takes 26 to 54.
+                # A flush also evicts code, and on a CPU the interpreter's data. The same work on
+                # other buffers brings them back; without it a call of 9 us takes 26 to 54 us.
                 calls[(repeat + 1) % len(calls)]()
             call = calls[repeat % len(calls)]
             times[name].append(clock.milliseconds(call, leads[name]))
@@ -189,8 +190,8 @@ def _run_for(seconds: float, calls: Sequence[Call]) -> None:
 
 
 def _warm_up(calls: Sequence[Call], clock: Clock) -> float:
-    """Runs every call of a variant, since a first run may prepare more; seconds of host time of
-    one more."""
+    """Runs every call of a variant once, because a first run may also prepare things; then returns
+    the host's seconds of one more call."""
     for call in calls:
         call()
     clock.wait()
@@ -202,11 +203,12 @@ def _warm_up(calls: Sequence[Call], clock: Clock) -> float:
 
 
 def graph_milliseconds(calls: Sequence[Call], repeats: int, count: int = _GRAPH_CALLS) -> float:
-    """Milliseconds of a call when a CUDA graph of `count` calls, or of one of each, replays it; its
-    operands may be in the L2 cache.
+    """Milliseconds of a call inside a replayed CUDA graph; its operands may be in the L2 cache.
+
+    The graph has `count` calls, or one of each if there are more.
 
     Raises:
-        RuntimeError: torch's, where a call cannot be captured.
+        RuntimeError: torch can't capture a call.
     """
     import torch
 

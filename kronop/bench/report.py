@@ -25,7 +25,7 @@ _COLUMNS = (
 
 
 def head(ceilings: Ceilings, machine: dict[str, str | int]) -> str:
-    """What the figures were measured on, and the ceilings."""
+    """The lines above the table: the machine, and the measured ceilings."""
     told = ", ".join(f"{name} {value}" for name, value in machine.items())
     rates = ", ".join(
         f"{name} {rate / 1e12:.3g}" for name, rate in ceilings.operations_per_second.items()
@@ -45,7 +45,7 @@ def columns(peers: Sequence[str]) -> str:
 
 
 def row(result: Result, peers: Sequence[str]) -> str:
-    """A line of the table; a failed case has its reason there."""
+    """A line of the table; for a failed case it gives the reason."""
     if result.floor is None:
         return f"{result.shape.text:18} {result.dtype:9} failed: {result.kronop.reason}"
     cells = [
@@ -66,7 +66,7 @@ def row(result: Result, peers: Sequence[str]) -> str:
 
 
 def notes(results: Sequence[Result]) -> list[str]:
-    """Why peers have no time, where their results are wrong, and shares that cannot be."""
+    """Lines below the table: peers without a time or with wrong results, and shares above 1."""
     told: dict[str, list[str]] = {}
     for result in results:
         if (result.share or 0) > 1:
@@ -83,7 +83,7 @@ def notes(results: Sequence[Result]) -> list[str]:
 def as_json(
     results: Sequence[Result], ceilings: Ceilings, machine: dict[str, str | int], repeats: int
 ) -> dict[str, Any]:
-    """Everything that was measured; times in milliseconds, `roofline` the share of `floor.ms`."""
+    """Everything that was measured; times are in milliseconds, `roofline` is floor over time."""
     return {
         "machine": machine,
         "repeats": repeats,
@@ -122,7 +122,7 @@ def _case(result: Result) -> dict[str, Any]:
 
 
 def _timing(timing: Timing) -> dict[str, Any]:
-    """Numbers that JSON has: an infinite error is a reason instead."""
+    """The timing in numbers that JSON can hold: an infinite error is given as a reason."""
     infinite = timing.error == float("inf")
     return {
         "ms": timing.ms,
@@ -140,7 +140,7 @@ def _peer(result: Result, timing: Timing) -> str:
 
 
 def milliseconds(value: float | None) -> str:
-    """In four digits."""
+    """Milliseconds with four digits, or "-"."""
     return "-" if value is None else f"{value:.4g}" if value < 1000 else f"{value:.0f}"
 
 
@@ -149,5 +149,5 @@ def _microseconds(value: float | None) -> str:
 
 
 def error_text(value: float | None) -> str:
-    """In two digits."""
+    """An error with two digits, or "-"."""
     return "-" if value is None else f"{value:.1e}"

@@ -1,6 +1,6 @@
-"""The two numbers that bound a call: bytes over copy bandwidth, operations over the machine's rate.
+"""The roofline of a call: its bytes over copy bandwidth, its operations over the machine's rate.
 
-Both ceilings are measured in the same run as what is compared with them.
+Both ceilings are measured in the same run as the calls that are compared with them.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from kronop.bench.shapes import Shape
 from kronop.descriptions.datatype import TENSOR_TYPES
 from kronop.target import Target
 
-# Large enough to leave caches, small enough to be quick: bytes of the copied array, size of the
-# matrices that are multiplied.
+# Bytes of the copied array, and the size of the multiplied square matrices: large enough to exceed
+# the caches, small enough to be quick.
 _COPIED = {"cuda": 1 << 30, "cpu": 64 << 20}
 _MULTIPLIED = {"cuda": 8192, "cpu": 1024}
 _REPEATS = 9
-# Blocks of a cluster of portable size, whose shared memory can hold one row together.
+# Thread blocks in the largest portable cluster, whose shared memory together may hold one row.
 _CLUSTER = 8
 # A float32 product as accurate as SIMT's takes three TF32 products.
 _TF32_PRODUCTS = 3
@@ -32,11 +32,11 @@ _TF32_PRODUCTS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ceilings:
-    """What this machine reaches now.
+    """The rates that this machine reaches now.
 
     Attributes:
-        copy_bytes_per_second: of a large copy, bytes read plus written.
-        operations_per_second: of a square matrix product, by element type; "tf32" among them.
+        copy_bytes_per_second: bytes read plus written by a large copy.
+        operations_per_second: rates of a square matrix product by element type; also "tf32".
         size: rows of these matrices.
     """
 
@@ -45,7 +45,8 @@ class Ceilings:
     size: int
 
     def rate(self, dtype: str) -> float:
-        """Operations per second that float32 accuracy, or a narrower type's own, may use."""
+        """The best rate that has at least the accuracy of `dtype`: its own, float32's for narrower
+        types, or a third of TF32's for types up to float32."""
         rates = self.operations_per_second
         wide = rates["float32"] if dtype != "float64" else 0.0
         return max(rates[dtype], wide, rates.get("tf32", 0.0) / _TF32_PRODUCTS * (wide > 0))
@@ -53,12 +54,12 @@ class Ceilings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Floor:
-    """The least time of a call.
+    """The least time that a call can take.
 
     Attributes:
-        one_pass_ms: useful bytes at copy speed.
-        arithmetic_ms: useful operations at the measured rate.
-        passes: how often memory is crossed in this floor.
+        one_pass_ms: milliseconds of the useful bytes at copy speed.
+        arithmetic_ms: milliseconds of the useful operations at the measured rate.
+        passes: how often this floor reads and writes the useful bytes.
     """
 
     one_pass_ms: float
@@ -71,14 +72,14 @@ class Floor:
 
     @property
     def bound(self) -> str:
-        """What the floor is made of: "1 pass", "2 passes" or "arithmetic"."""
+        """The larger part of the floor: "1 pass", "2 passes" or "arithmetic"."""
         if self.arithmetic_ms > self.passes * self.one_pass_ms:
             return "arithmetic"
         return "1 pass" if self.passes == 1 else f"{self.passes} passes"
 
 
 class Work(Protocol):
-    """A problem as the roofline sees it."""
+    """What the roofline needs to know of a problem."""
 
     def bytes(self, element_bytes: int) -> int:
         """Useful bytes: every input read once, every output written once."""
@@ -102,9 +103,9 @@ def floor_of(
 
 
 def passes_that_fit(shape: Shape, element_bytes: int, target: Target) -> int:
-    """1 where a cluster of GPU blocks holds a row on the chip, else 2, which serve every shape.
+    """1 if the shared memory of a cluster holds a row, else 2, which suffice for every shape.
 
-    On a CPU it is 1: passes over a row find it in a cache.
+    On a CPU it is 1, because further passes over a row find it in a cache.
     """
     if target.backend != "cuda":
         return 1
@@ -130,8 +131,8 @@ def measure(arrays: Arrays, clock: Clock, dtypes: Sequence[str]) -> Ceilings:
 
 
 def copy_bandwidth(arrays: Arrays, clock: Clock, moved: int | None = None) -> float:
-    """Bytes per second, read plus written, of a copy that moves so many of them; of a large one
-    where None."""
+    """Bytes per second, read plus written, of a copy that moves `moved` bytes; None means a large
+    copy."""
     shape = (max(1, (moved or 2 * _COPIED[arrays.device]) // 8),)
     moved = 8 * shape[0]
     sets = range(sets_for(moved))
@@ -149,17 +150,17 @@ def _product_rate(arrays: Arrays, clock: Clock, dtype: str, size: int) -> float:
     a, b = (arrays.random((size, size), dtype) for _ in range(2))
     seconds = [_seconds([lambda: a @ b], arrays, clock)]
     if arrays.device == "cpu" and dtype in ("float32", "float64"):
-        # Which BLAS is the faster one depends on who made the CPU; NumPy's differs from torch's.
+        # NumPy and torch have different BLAS libraries, and which is faster depends on the CPU.
         c, d = np.asarray(a), np.asarray(b)
         seconds.append(_seconds([lambda: c @ d], arrays, clock))
     return 2 * size**3 / min(seconds)
 
 
 def _byte_product_rate(arrays: Arrays, clock: Clock, dtype: str, size: int) -> float:
-    """As of torch's products of bytes with wider sums; without them, that of 16 bits.
+    """The rate of torch's products of bytes with wider sums; if it has none here, float16's rate.
 
-    Both kinds of 8-bit floats are multiplied by the same instructions, and torch has no product of
-    two matrices in float8_e5m2.
+    Both kinds of 8-bit floats use float8_e4m3fn: the instructions are the same, and torch has no
+    product of two matrices in float8_e5m2.
     """
     import torch
 
@@ -182,14 +183,14 @@ def _byte_product_rate(arrays: Arrays, clock: Clock, dtype: str, size: int) -> f
 def _seconds(
     calls: Sequence[Call], arrays: Arrays, clock: Clock, flush: Call | None = None
 ) -> float:
-    """The median on a GPU; on a CPU the least, since other processes can only slow it down."""
+    """Median seconds on a GPU; the minimum on a CPU, since other processes only slow calls down."""
     pick = min if arrays.device == "cpu" else statistics.median
     return pick(rounds({"ceiling": calls}, clock, _REPEATS, flush)["ceiling"]) / 1e3
 
 
 @contextlib.contextmanager
 def tf32() -> Iterator[None]:
-    """Lets torch multiply float32 matrices in TF32 for a `with` block."""
+    """Allows torch to multiply float32 matrices in TF32 during a `with` block."""
     import torch
 
     before = torch.get_float32_matmul_precision()

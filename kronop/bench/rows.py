@@ -1,4 +1,4 @@
-"""What was measured of one algorithm on one problem, as lines of a CSV file that grows."""
+"""Measurements of one algorithm on one problem each, as lines of a growing CSV file."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ Key = tuple[str, int, int, int, int, int, str, str, bool, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A line.
+    """A line of the file.
 
     Attributes:
         device: name of the GPU or CPU.
-        versions: of kronop and torch.
+        versions: versions of kronop and torch.
         a, b, c, d: the pattern.
-        backward: with the gradients of X and of the weights.
-        ms: median time of a call; None where there is none, for a `reason`.
-        graph_ms: the same inside a CUDA graph, of short calls.
-        floor_ms: of the roofline, with the ceilings of the run that measured this line.
-        bound: what the floor is made of.
+        backward: whether the gradients of X and of the weights are included.
+        ms: median milliseconds of a call; None if there is no time, for the `reason` given.
+        graph_ms: the same inside a CUDA graph, for short calls.
+        floor_ms: the roofline's milliseconds, with the ceilings of the run that measured this line.
+        bound: which ceiling the floor comes from.
         error: the largest relative error of a result against float64.
     """
 
@@ -65,7 +65,7 @@ class Row:
 
     @property
     def share(self) -> float | None:
-        """Of the roofline."""
+        """The share of the roofline that the algorithm reaches: floor over time."""
         return self.floor_ms / self.ms if self.ms else None
 
     @property
@@ -74,7 +74,7 @@ class Row:
 
 
 def key_of(device: str, case: Case, algorithm: str) -> Key:
-    """What is measured once."""
+    """The key of a measurement: lines with the same key are not measured again."""
     pattern = case.pattern.sizes
     return (device, *pattern, case.batch, case.dtype, case.layout, case.backward, algorithm)
 
@@ -85,13 +85,12 @@ _FLOATS = {"ms", "graph_ms", "floor_ms", "error"}
 
 
 def read(path: str) -> list[Row]:
-    """The lines of a file; of one that is not there, none.
+    """The lines of a file; none if there is no file.
 
-    A last line that lacks its end, as one has that was being written when the machine went down,
-    is left out.
+    A last line without its newline is left out: the run was killed while it wrote that line.
 
     Raises:
-        ArgumentError: it is no such file.
+        ArgumentError: the file does not have these columns, or a line is invalid.
     """
     if not Path(path).exists():
         return []
@@ -131,7 +130,7 @@ def _parsed(line: dict[str, str]) -> Row:
 
 
 def append(path: str, rows: Sequence[Row]) -> None:
-    """Adds lines, with the heading where the file is new; a line that was cut off goes."""
+    """Appends lines, after a heading if the file is new; an incomplete last line is removed."""
     file = Path(path)
     before = file.read_bytes() if file.exists() else b""
     whole = before.rfind(b"\n") + 1

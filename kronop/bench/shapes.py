@@ -1,4 +1,5 @@
-"""Problems in short: `1024x8^5` is M x P^N; in `16x4:3^2x7` two factors are 4 x 3, one is 7 x 7."""
+"""Problems in short notation: `1024x8^5` has M = 1024 and five factors of 8 x 8; in `16x4:3^2x7`
+two factors are 4 x 3 and one is 7 x 7."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ _FACTOR = re.compile(r"([1-9]\d*)(?::([1-9]\d*))?(?:\^([1-9]\d*))?")
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """X is (rows, product of the factors' rows) and stands left of the product.
+    """A product of X (rows, product of the factors' rows) with a Kronecker product on its right.
 
     Attributes:
         text: as the user wrote it.
@@ -65,7 +66,7 @@ class Shape:
         return replace(self, rows=rows, text=f"{rows}x{self.text.split('x', 1)[1]}")
 
     def bytes(self, element_bytes: int) -> int:
-        """Every input read once, every output written once."""
+        """Bytes if every input is read once and every output written once."""
         columns = self.input_columns + self.output_columns
         return element_bytes * (self.rows * columns + sum(p * q for p, q in self.factors))
 
@@ -73,7 +74,8 @@ class Shape:
     def operations(self) -> int:
         """Multiplications and additions, factor by factor in the order that needs the fewest.
 
-        That is descending 1/Q - 1/P: neighbours out of that order can be exchanged at a gain.
+        That order is by descending 1/Q - 1/P: exchanging two neighbors that are not in this order
+        reduces the operations.
         """
         size, total = self.rows * self.input_columns, 0
         for p, q in sorted(self.factors, key=lambda factor: 1 / factor[0] - 1 / factor[1]):
@@ -86,7 +88,7 @@ def parse(text: str) -> Shape:
     """The shape that `text` names: M, then factors, joined by x; a factor is P, P:Q, P^N or P:Q^N.
 
     Raises:
-        ArgumentError: it names none.
+        ArgumentError: `text` does not have this form.
     """
     rows, *items = text.split("x")
     found = [_FACTOR.fullmatch(item) for item in items]
@@ -107,7 +109,7 @@ def parse(text: str) -> Shape:
 
 
 def parse_all(texts: Sequence[str], rows: Sequence[int]) -> list[Shape]:
-    """Every shape, once for each of `rows` instead of its own M where some are given."""
+    """All shapes; if `rows` are given, each shape once for each of them instead of its own M."""
     shapes = [parse(text) for text in texts]
     if any(count < 1 for count in rows):
         raise ArgumentError(

@@ -1,4 +1,4 @@
-"""What a new process takes until it has results: import, plan, kernel, first and second call."""
+"""Times a new process until it has results: import, plan, kernel, first and second call."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from kronop.bench.shapes import Shape
 from kronop.errors import DeviceError, mismatch
 
 _PLACE = Path(__file__).parents[2]
-# Nothing of kronop is imported before the clock runs. Waking the driver costs every program on a
-# GPU the same: it has a row of its own.
+# The program that is timed. It imports nothing of kronop before the clock runs. The CUDA context
+# costs every program the same, so it has a row of its own.
 _CHILD = """
 import json, sys, time
 target, factors, rows, dtype, device = json.loads(sys.argv[1])
@@ -64,11 +64,11 @@ print(json.dumps(took))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """Milliseconds of each part, medians over processes.
+    """Milliseconds of each part: medians over processes.
 
     Attributes:
-        cold: with an empty cache.
-        warm: where an earlier process did the same.
+        cold: times with an empty cache.
+        warm: times with the cache of an earlier process that did the same.
     """
 
     cold: dict[str, float]
@@ -76,7 +76,7 @@ class Start:
 
 
 def measure(shape: Shape, dtype: str, target: str, device: str, processes: int) -> Start:
-    """Times so many pairs of processes, each pair with a cache of its own.
+    """Times `processes` pairs of a cold and a warm process; each pair has a cache of its own.
 
     Raises:
         DeviceError: a process failed.
@@ -91,7 +91,7 @@ def measure(shape: Shape, dtype: str, target: str, device: str, processes: int) 
 
 def _laps(shape: Shape, dtype: str, target: str, device: str, folder: str) -> dict[str, float]:
     asked = json.dumps([target, shape.factors, shape.rows, dtype, device])
-    # This package, not one in the current folder.
+    # The child must import this package, not one in the current folder.
     places = [str(_PLACE), *filter(None, [os.environ.get("PYTHONPATH")])]
     done = subprocess.run(
         [sys.executable, "-P", "-c", _CHILD, asked],
@@ -118,7 +118,7 @@ def _medians(runs: list[dict[str, float]]) -> dict[str, float]:
 
 
 def lines(start: Start) -> list[str]:
-    """The parts as a table, and what kronop adds to its libraries until the first result."""
+    """The parts as a table, with the sum of kronop's own parts until the first result."""
     rows = [(name, start.cold[name], start.warm[name]) for name in start.cold]
     ours = ("import kronop", "plan", "compile or load", "first call")
     cold, warm = (sum(taken[name] for name in ours) for taken in (start.cold, start.warm))

@@ -1,4 +1,4 @@
-"""The figures of the paper from what was measured: shares won, speed-ups, time over dense."""
+"""The paper's figures, computed from measured rows: shares won, speed-ups, time over dense."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from kronop.bench.patterns import Case
 from kronop.bench.rows import Row
 
 DENSE = "dense"
-# From so many features on, half of a matrix is zeros: there a product should beat a dense one.
+# Below this density at least half of the matrix is zeros, and kronop should beat a dense product.
 _SPARSE = 0.5
 _DECILE = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gain:
-    """How much faster ours is than something else, over the cases that have both times.
+    """How much faster kronop is than another algorithm, over the cases that have both times.
 
     Attributes:
         against: an algorithm, or "best other".
-        count: cases.
-        won: share of them in which ours is the faster one.
-        median, least: time of the other over ours.
+        count: number of cases.
+        won: share of the cases in which kronop is faster.
+        median, least: the other algorithm's time over kronop's.
         where: the case of `least`.
     """
 
@@ -38,10 +38,10 @@ class Gain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shares:
-    """Of the roofline.
+    """The shares of the roofline that kronop reaches.
 
     Attributes:
-        decile: nine tenths of the cases reach it.
+        decile: the share that nine tenths of the cases reach.
         where: the case of `least`.
     """
 
@@ -53,17 +53,17 @@ class Shares:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """Of cases with one element type, one layout and one direction.
+    """The figures of the cases with one device, element type, layout and direction.
 
     Attributes:
-        title: which these are.
-        cases: how many have a time of ours.
-        gains: against the best other one, then against each.
-        over_dense: median time of ours over dense.
+        title: says which cases these are.
+        cases: the number of cases with a time of kronop.
+        gains: against the best other algorithm, then against each.
+        over_dense: median of kronop's time over dense.
         behind_dense: cases with a density under 0.5 in which dense is not slower.
-        roofline: of ours.
-        error: our largest.
-        failed: cases without a time of ours, with the reason.
+        roofline: kronop's shares of the roofline.
+        error: kronop's largest error.
+        failed: cases without a time of kronop, with the reason.
     """
 
     title: str
@@ -77,7 +77,8 @@ class Summary:
 
 
 def summaries(rows: Iterable[Row]) -> list[Summary]:
-    """One for each element type, layout and direction; of a case that is there twice, the last."""
+    """A summary for each device, element type, layout and direction; if a case occurs twice, its
+    last row counts."""
     groups: dict[tuple[str, str, str, bool], dict[Case, dict[str, Row]]] = {}
     for row in rows:
         group = groups.setdefault((row.device, row.dtype, row.layout, row.backward), {})
@@ -152,7 +153,7 @@ def _shares(shares: Sequence[tuple[float, str]]) -> Shares | None:
 
 
 def text(summary: Summary) -> str:
-    """As lines for a terminal."""
+    """The summary as lines for a terminal."""
     lines = [f"{summary.title}: {summary.cases} cases"]
     for gain in summary.gains:
         lines.append(

@@ -1,4 +1,4 @@
-"""Whole vision transformers timed: inference and training steps, against `nn.Linear`.
+"""Times whole vision transformers, inference and training steps, against `nn.Linear`.
 
 torch is imported where it is used.
 """
@@ -28,11 +28,11 @@ _RATE = 1e-4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What all models of a run share.
+    """The settings that all models of a run share.
 
     Attributes:
-        images: in a batch.
-        repeats: rounds of inference.
+        images: images in a batch.
+        repeats: rounds of timing inference.
         steps: timed training steps.
     """
 
@@ -46,15 +46,15 @@ class Setting:
 
 @dataclass(slots=True, kw_only=True)
 class Measured:
-    """One model.
+    """The measurements of one model.
 
     Attributes:
-        algorithm: of its layers; LINEAR or LINEAR_TF32 for torch's own.
+        algorithm: the algorithm of its layers; LINEAR or LINEAR_TF32 for torch's own layers.
         eager_ms, graph_ms: inference of a batch, launched from Python and by a CUDA graph.
         step_ms: forward, backward and the optimizer's step.
         error: relative error of the scores against the float64 model with dense products.
-        losses: before every step.
-        reasons: why something is not there.
+        losses: the loss before every step.
+        reasons: why measurements are missing.
     """
 
     algorithm: str
@@ -70,13 +70,13 @@ class Measured:
 def measure(
     dtype: str, algorithms: Sequence[str], setting: Setting, tell: Callable[[str], None]
 ) -> list[Measured]:
-    """torch's own layers and those of each algorithm, with the same random images."""
+    """Measures models with torch's layers and with each algorithm, on the same random images."""
     linear = [LINEAR, LINEAR_TF32] if dtype == "float32" else [LINEAR]
     found = [Measured(algorithm=name, dtype=dtype) for name in (*linear, *algorithms)]
     for part, doing in ((_infer, "inference"), (_train, "training")):
         try:
             part(found, setting, tell)
-        except Exception as error:  # All together may need more memory than there is.
+        except Exception as error:  # All models together may need more memory than there is.
             for item in found:
                 item.reasons.append(f"{doing}: {first_line(error)}")
         setting.arrays.release()
@@ -113,7 +113,7 @@ def _infer(found: Sequence[Measured], setting: Setting, tell: Callable[[str], No
 
 
 def _train(found: Sequence[Measured], setting: Setting, tell: Callable[[str], None]) -> None:
-    """With float32 weights; other types by autocast, as models are trained."""
+    """Times training with float32 weights; other types through autocast, as is usual."""
     import torch
 
     dtype = getattr(torch, found[0].dtype)
@@ -144,7 +144,8 @@ def _patches(setting: Setting) -> Any:
 
 
 def _model(item: Measured, setting: Setting) -> Any:
-    """The same weights whatever the algorithm: all take them in the same order."""
+    """A new model. Its random weights are the same for all algorithms, which draw them in the same
+    order."""
     import torch
 
     from kronop.bench.models.vit import VisionTransformer
@@ -183,7 +184,7 @@ def _precision(algorithm: str) -> contextlib.AbstractContextManager[None]:
 
 @contextlib.contextmanager
 def _told(item: Measured, doing: str) -> Any:
-    """What fails is told in the result, and the others are measured."""
+    """Records an exception of the block as a reason, so that other models are still measured."""
     try:
         yield
     except Exception as error:

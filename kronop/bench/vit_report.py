@@ -19,7 +19,7 @@ _COLUMNS = (
 
 
 def head(setting: Setting, machine: dict[str, str | int]) -> str:
-    """What the figures were measured on, and of what."""
+    """The lines above the table: the machine and the model's sizes."""
     told = ", ".join(f"{name} {value}" for name, value in machine.items())
     sizes = setting.sizes
     return (
@@ -35,7 +35,7 @@ def columns() -> str:
 
 
 def lines(found: Sequence[Measured]) -> list[str]:
-    """A line for each model of one element type; below it, what went wrong."""
+    """A line for each model of one element type, followed by its failures."""
     told = []
     for item in found:
         losses = f"{item.losses[0]:.3f} to {item.losses[-1]:.3f}" if item.losses else "-"

@@ -1,4 +1,4 @@
-"""Kernels that a benchmark will want, compiled beforehand on all cores."""
+"""Compiles the kernels that a benchmark will need on all cores, before anything is timed."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from kronop.families.ksparse.gradient_api import gradient_arguments
 
 
 def compile_all(cases: Sequence[Case], device: str, tell: Callable[[str], None]) -> None:
-    """Plans one case after the other and compiles what they need in threads meanwhile.
+    """Plans one case after another, while threads compile the kernels of the cases before.
 
-    What does not compile is told where it is measured.
+    Failures are ignored here: they are reported when the case is measured.
     """
     with ThreadPoolExecutor(cpu_count()) as pool:
         jobs = []
@@ -30,9 +30,9 @@ def compile_all(cases: Sequence[Case], device: str, tell: Callable[[str], None])
 
 
 def _operations(case: Case, device: str) -> Iterator[tuple[Any, int, int]]:
-    """Operations of a case with their rows and the index of their GPU.
+    """(operation, rows, index of the GPU) of all products that a case makes.
 
-    Their tensors hold no values: memory is only reserved, and not touched.
+    Their tensors are only allocated; no memory is written.
     """
     import torch
 
@@ -44,7 +44,7 @@ def _operations(case: Case, device: str) -> Iterator[tuple[Any, int, int]]:
     def matrix(features: int) -> Any:
         return empty(features, case.batch) if is_last else empty(case.batch, features)
 
-    # A problem that does not fit in memory, or has no kernel, is not measured either.
+    # A problem that does not fit in memory or has no kernel will fail the same way when measured.
     with contextlib.suppress(KronopError, RuntimeError, MemoryError):
         x, weight = matrix(case.pattern.inputs), empty(a, b, c, d)
         made: list[Any] = [ksparse_arguments(x, weight, (a, b, c, d), is_last)]

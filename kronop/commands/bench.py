@@ -18,10 +18,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> None:
-    """Measures and prints.
+    """Runs the chosen benchmark and prints its results.
 
     Raises:
-        KronopError: arguments that do not fit, or cases that failed; the output says which.
+        KronopError: the arguments are invalid, or cases failed; the output says which.
     """
     _subjects()[options.subject].execute(options)
 

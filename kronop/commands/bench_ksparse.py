@@ -31,7 +31,8 @@ from kronop.descriptions.datatype import TENSOR_TYPES
 from kronop.errors import ArgumentError, DeviceError, mismatch
 
 DTYPES = ("float32", "float16", "bfloat16", "float64", "float8_e4m3fn", "float8_e5m2", "int8")
-# A CPU is timed with fewer rows: the grid's largest products take teraflops at the paper's.
+# A CPU is timed with fewer rows: with the paper's, the grid's largest products take 10^12
+# operations and more.
 _BATCHES = {"cuda": patterns.BATCH, "cpu": 256}
 
 
@@ -56,8 +57,8 @@ def execute(options: argparse.Namespace) -> None:
     """Prints a line for each case as soon as it is measured, then the summary.
 
     Raises:
-        ArgumentError: options that do not fit, or nothing to tell of.
-        DeviceError: the GPU stopped answering, or a case has no time of kronop's.
+        ArgumentError: options are invalid, or the file to summarize has no rows.
+        DeviceError: the GPU stopped answering, or a case has no time for kronop.
     """
     check_folders(options.csv, options.plot)
     if options.plot:
@@ -127,7 +128,7 @@ def _cases(options: argparse.Namespace) -> list[Case]:
 
 
 def _run(options: argparse.Namespace, known: Sequence[Row]) -> list[Row]:
-    """The rows of the chosen cases, in their order: known ones and those measured now."""
+    """The rows of the chosen cases, in order: known rows, and rows that are measured now."""
     cases, algorithms = _cases(options), list(dict.fromkeys(options.algorithms))
     arrays = arrays_for(options.device, layers=True)
     device = str(arrays.describe()["device"])
@@ -157,7 +158,7 @@ def _run(options: argparse.Namespace, known: Sequence[Row]) -> list[Row]:
 
 
 def _left(began: float, done: int, missing: dict[Case, list[str]]) -> str:
-    """About how long the rest takes."""
+    """The estimated time that the remaining cases take, for the progress line."""
     if not done:
         return ""
     minutes = (time.monotonic() - began) / done * (len(missing) - done) / 60

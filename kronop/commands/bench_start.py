@@ -24,15 +24,16 @@ def execute(options: argparse.Namespace) -> None:
     """Prints the parts of a cold and of a warm start, in milliseconds.
 
     Raises:
-        ArgumentError: no shape, or no process.
-        DeviceError: no torch or no GPU, or a process failed; the message has its last line.
+        ArgumentError: the shape is invalid, or the number of processes is below 1.
+        DeviceError: torch or a GPU is missing, or a process failed; the message has the last line
+            of its output.
     """
     shape = shapes.parse(options.shape)
     if options.processes < 1:
         raise ArgumentError(
             mismatch("--processes", expected="at least 1", got=options.processes, hint="5 is usual")
         )
-    arrays_for(options.device)  # Says what is missing for a GPU.
+    arrays_for(options.device)  # Raises with a helpful message if torch or the GPU is missing.
     warn_of_load(options.device)
     progress = Progress(f"{2 * options.processes} processes")
     progress.tell(shape.text)

@@ -15,7 +15,7 @@ from kronop.bench.vit import Measured, Setting, measure
 from kronop.errors import ArgumentError, DeviceError, mismatch
 
 DTYPES = ("float32", "float16", "bfloat16")
-# ViT-S/16 and the batch of the paper; on a CPU, what takes seconds.
+# ViT-S/16 and the batch of the paper; on a CPU a smaller model that takes seconds.
 _DEFAULTS = {
     "cuda": {"images": 128, "tokens": 196, "depth": 12},
     "cpu": {"images": 2, "tokens": 49, "depth": 2},
@@ -38,8 +38,8 @@ def execute(options: argparse.Namespace) -> None:
     """Prints a line for each model.
 
     Raises:
-        ArgumentError: a number that is not positive.
-        DeviceError: no torch or no GPU, or something was not measured; the table says why.
+        ArgumentError: a number is not positive.
+        DeviceError: torch or a GPU is missing, or a measurement failed; the table says why.
     """
     setting = _setting(options)
     warn_of_load(options.device)
@@ -94,7 +94,7 @@ def _setting(options: argparse.Namespace) -> Setting:
 
 
 def _cases(options: argparse.Namespace, setting: Setting) -> list[Case]:
-    """Products of the model's layers, for their kernels."""
+    """The products in the model's layers, so that their kernels can be compiled beforehand."""
     from kronop.bench.models.vit import chains
 
     return [

@@ -74,7 +74,7 @@ def _winners(count: int) -> str:
 
 
 def _key(entries: Sequence[compiler.Entry], text: str) -> str:
-    """The key of the only kernel that is named `text`; `text` itself where none is."""
+    """The key of the only kernel with the name `text`; `text` itself if no kernel has that name."""
     keys = [entry.key for entry in entries if entry.entry == text]
     if len(keys) > 1:
         raise ArgumentError(
@@ -108,7 +108,7 @@ def _list(cache: compiler.Cache) -> None:
 
 
 def _tuned(winner: Winner) -> str:
-    """What was tuned, for which size, what it takes now and took before."""
+    """A line for a winner: its times tuned and untuned, its size, and the chosen candidate."""
     ms, untuned = (value / 1e6 for value in (winner.nanoseconds, winner.untuned_nanoseconds))
     chosen = f"candidate {winner.place}" if winner.place else "the planner's choice"
     return (

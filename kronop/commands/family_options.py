@@ -1,4 +1,4 @@
-"""The family and the shape of commands that take one, and the flags of each family."""
+"""Command-line options shared by several commands: the family, its shapes and its flags."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from kronop.errors import ArgumentError, mismatch
 
 
 def add(parser: argparse.ArgumentParser, several: str) -> None:
-    """The family's name, its shapes (`several`: what more than one means), and all flags."""
+    """Adds options for the family, its shapes, and the flags of all families.
+
+    `several` begins the shapes' help, to say whether there may be more than one.
+    """
     commands = _commands()
     told = [f"{command.shapes} ({name})" for name, command in commands.items()]
     parser.add_argument("family", choices=tuple(commands))
@@ -21,7 +24,7 @@ def add(parser: argparse.ArgumentParser, several: str) -> None:
 
 
 def chosen(options: argparse.Namespace) -> Command:
-    """That of the family that was named.
+    """The `Command` of the family that the user named.
 
     Raises:
         ArgumentError: a flag of another family is set.

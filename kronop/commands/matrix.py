@@ -33,7 +33,7 @@ def table() -> str:
 
 
 def sample(kind: Kind, element: DataType, target: kronop.Target) -> Any:
-    """The description of a small operation of a kind; None where there is none."""
+    """The description of a small operation; None if the kind does not support the type there."""
     if target.backend not in kind.emitters:
         return None
     emitter = kind.emitter(target)
@@ -45,10 +45,10 @@ def sample(kind: Kind, element: DataType, target: kronop.Target) -> Any:
 
 
 def _description(kind: Kind, element: DataType, math: kronop.MathInstruction) -> object:
-    """A small operation of a kind.
+    """The description of a small operation of a kind.
 
     Raises:
-        ElementTypeError: there is none of this type.
+        DescriptionError, ElementTypeError: the kind has no operation of this element type.
     """
     accumulator, output = math.element_accumulator, result_type(element)
     return kind.description.get()(

@@ -45,7 +45,7 @@ def _resources(operation: _Operation) -> str:
 
 
 def _told(taken: Resources) -> str:
-    """What the compiler tells, in words."""
+    """The resources that the compiler reports, in words."""
     values = {
         "registers": taken.registers,
         "spilled bytes": taken.spill_bytes,
@@ -59,7 +59,7 @@ def _told(taken: Resources) -> str:
 def _machine(operation: _Operation) -> str:
     texts = [compiler.disassemble(binary) for binary in operation.binaries]
     for text in texts:
-        if "\n" not in text.strip():  # One line is what is said where no tool was found.
+        if "\n" not in text.strip():  # One line is the message that no disassembler was found.
             raise CompileError(f"machine code: {text.strip()}")
     return "\n".join(texts)
 

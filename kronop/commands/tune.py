@@ -48,7 +48,7 @@ def execute(options: argparse.Namespace) -> None:
             )
         )
     for shape, dtype, rows in itertools.product(options.shape, options.dtype, options.rows):
-        # Those of the one-line forms, so that what is found serves them.
+        # The arguments that the one-line functions would make, so that these use the result.
         tensor = functools.partial(arrays.random, dtype=dtype)
         arguments = family.arguments(options, shape, rows, tensor)
         operation: Any = arguments.operation

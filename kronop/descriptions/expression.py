@@ -63,7 +63,7 @@ class Expression:
         return OPERATIONS[self.operation][0](*(item.evaluate(values) for item in self.operands))
 
     def render(self, compute_type: str) -> str:
-        """C++ statements that end in a return; a node that is used twice or more gets a variable."""
+        """C++ statements that end in a return; a node that is used repeatedly gets a variable."""
         uses: Counter[Expression] = Counter()
 
         def count(node: Expression) -> None:

@@ -1,7 +1,7 @@
-"""Layers whose matrix is formed once, as those of other libraries are.
+"""Layers that form their matrix once, as the layers of other libraries do.
 
-The layer of this package keeps the weights (a, b, c, d) whatever its algorithm, and forms dense and
-sparse matrices of them in every call: that is no time to compare with.
+KSLinear keeps its weights (a, b, c, d) for all algorithms, and forms dense and sparse matrices in
+every call. Timing that would be unfair to these algorithms.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kronop.families.ksparse.torch.sparse import by_blocks, by_rows
 
 
 class Dense(nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
-    """As nn.Linear without bias, in both layouts; `weight` is (outputs, inputs)."""
+    """A dense layer without bias, for both layouts; `weight` is (outputs, inputs)."""
 
     def __init__(self, weight: Tensor, batch_last: bool) -> None:
         super().__init__()
@@ -31,20 +31,21 @@ class Dense(nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
 
 
 class Sparse(nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
-    """By torch's sparse matrices, by rows or by blocks; without gradients.
+    """A layer over one of torch's sparse matrices, by rows or by blocks; without gradients.
 
     Args:
         weight: (a, b, c, d).
-        batch_last: the batch is behind the features.
-        blocks: a matrix of blocks, on the diagonal once the last two digits of the features are
-            exchanged; the exchanges are a part of the product. Else one of rows.
+        batch_last: whether X is (features, batch).
+        blocks: whether the matrix is stored by blocks. It is block diagonal after the last two
+            digits of the features are exchanged; the layer exchanges them before and after the
+            product.
     """
 
     def __init__(self, weight: Tensor, batch_last: bool, blocks: bool) -> None:
         super().__init__()
         self.pattern = tuple(weight.shape)
         self.batch_last = batch_last
-        # cuSPARSE takes no blocks of one element.
+        # cuSPARSE refuses blocks of one element.
         self.blocks = blocks and math.gcd(*weight.shape[1:3]) > 1
         self.matrix: Any = by_blocks(weight) if self.blocks else by_rows(weight)
 
@@ -61,7 +62,7 @@ class Sparse(nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
 
 
 def _exchanged(columns: Tensor, digits: tuple[int, int, int]) -> Tensor:
-    """The last two of three digits of the features, in the other order."""
+    """The columns with the last two of the features' three digits exchanged."""
     if 1 in digits[1:]:
         return columns
     return columns.unflatten(0, digits).transpose(1, 2).flatten(0, 2)

@@ -1,7 +1,7 @@
 """A vision transformer, ViT-S/16 by default, whose linear layers can be Kronecker-sparse.
 
-Dosovitskiy et al., "An image is worth 16x16 words" (arXiv 2010.11929), with the mean of all tokens
-before the head instead of a class token: 196 tokens then are those of a 224 x 224 image.
+Dosovitskiy et al., "An image is worth 16x16 words" (arXiv 2010.11929), but with the mean of all
+tokens before the head instead of a class token, so that a 224 x 224 image has exactly 196 tokens.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from torch.nn.functional import gelu, scaled_dot_product_attention
 from kronop.bench.vit import LINEAR
 from kronop.torch.nn import KSLinear
 
-# Numbers in a patch: three colours of 16 x 16.
+# Numbers in a patch: three colors of 16 x 16 pixels.
 PIXELS = 3 * 16 * 16
-# The chains of Gonon et al. (arXiv 2405.15013), right-most factor first. The output projection of
-# the attention stays dense there, and here.
+# The chains of Gonon et al. (arXiv 2405.15013), right-most factor first. As in their model, the
+# output projection of the attention stays dense.
 _PATTERNS = {
     "project": [(2, 48, 192, 1), (1, 192, 48, 2)],
     "up": [(6, 64, 64, 1), (1, 768, 192, 2)],
@@ -29,7 +29,7 @@ _PATTERNS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """Of a model; the chains are for these `dim` and `mlp`."""
+    """The sizes of a model; the chains require the default `dim` and `mlp`."""
 
     dim: int = 384
     depth: int = 12
@@ -66,7 +66,7 @@ class Attention(nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
 
 
 class Block(nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
-    """Attention and two layers with a GELU between, each behind a normalization."""
+    """Attention, then two layers with a GELU between them; both parts follow a normalization."""
 
     def __init__(self, sizes: Sizes, algorithm: str) -> None:
         super().__init__()
@@ -83,11 +83,12 @@ class Block(nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
 
 
 class VisionTransformer(nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
-    """Patches of images to scores of classes.
+    """Maps patches of images to scores of classes.
 
     Args:
-        sizes: of the model.
-        algorithm: of its Kronecker-sparse layers, or LINEAR for `nn.Linear` in their place.
+        sizes: the sizes of the model.
+        algorithm: the algorithm of its Kronecker-sparse layers; LINEAR puts `nn.Linear` in their
+            place.
     """
 
     def __init__(self, sizes: Sizes, algorithm: str) -> None:
@@ -106,7 +107,7 @@ class VisionTransformer(nn.Module):  # type: ignore[misc]  # torch is Any to myp
 
 
 def dense_copy(model: VisionTransformer) -> VisionTransformer:
-    """The same function in float64, with the dense product of every Kronecker-sparse layer."""
+    """The same model in float64, with each Kronecker-sparse layer replaced by its dense matrix."""
     exact = copy.deepcopy(model).double()
     result = VisionTransformer(model.sizes, LINEAR)
     state = {name: v for name, v in exact.state_dict().items() if name in result.state_dict()}

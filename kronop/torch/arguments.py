@@ -14,6 +14,13 @@ from kronop.torch.declaration import Named
 
 _ONE, _MANY, _OTHER = range(3)
 _KINDS = {"Tensor": _ONE, "Optional[Tensor]": _ONE, "List[Tensor]": _MANY}
+# What an argument of a schema's type is, to the letter: True equals 1, and tensors have items.
+_EXACT: dict[str, tuple[type, ...]] = {
+    "List[Tensor]": (list, tuple),
+    "number": (float, int),
+    "bool": (bool,),
+    "Optional[str]": (str, type(None)),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +46,22 @@ class Layout:
 
     def __init__(self, schema: Any) -> None:
         self.names = tuple(item.name for item in schema.arguments)
-        self._kinds = tuple(_KINDS.get(str(item.type), _OTHER) for item in schema.arguments)
+        types = [str(item.type) for item in schema.arguments]
+        self._kinds = tuple(_KINDS.get(item, _OTHER) for item in types)
+        self._exact = [(at, _EXACT[item]) for at, item in enumerate(types) if item in _EXACT]
         (result,) = schema.returns
         self.is_list = str(result.type) == "List[Tensor]"
 
     def named(self, values: Iterable[Any]) -> Named:
         """A namespace of values, one for each argument."""
         return Named(**dict(zip(self.names, values, strict=True)))
+
+    def is_exact(self, arguments: Sequence[Any]) -> bool:
+        """Whether all that are no single tensors are of the schema's types, without any doubt."""
+        for at, types in self._exact:  # noqa: SIM110  # Half as slow as a generator.
+            if type(arguments[at]) not in types:
+                return False
+        return True
 
     def split(self, arguments: Iterable[Any]) -> tuple[tuple[Any, ...], list[Any]]:
         """(frame, all tensors in a flat list).

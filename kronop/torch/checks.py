@@ -46,7 +46,14 @@ def number(name: str, value: Any) -> Any:
                 hint="multiply the tensors by it: scalars of kronop have no gradient",
             )
         )
-    return value if isinstance(value, int) else float(value)
+    if isinstance(value, int):
+        return value
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise ElementTypeError(
+            mismatch(name, expected="a real number", got=repr(value), hint="pass an int or a float")
+        ) from error
 
 
 def check_source(beta: Any, z: Any) -> None:

@@ -129,15 +129,22 @@ class Plain:
 
         It must not be called while torch.compile is tracing.
         """
+        if not self._layout.is_exact(arguments):
+            return None
         try:
-            return self.repeat(*self._layout.split(arguments))
+            frame, tensors = self._layout.split(arguments)
+            call = self._repeats.find((frame, torch.is_grad_enabled()), tensors)
         except (AttributeError, TypeError):  # An argument is no tensor: the checks will say so.
             return None
+        return None if call is None else self._repeated(call, frame, tensors)
 
     def repeat(self, frame: Sequence[Any], tensors: Sequence[Any]) -> Any:
         """As `again`, for arguments that are split (see `Layout.split`), at least one a tensor."""
         call = self._repeats.find((frame, torch.is_grad_enabled()), tensors)
-        if call is None or not is_quiet():
+        return None if call is None else self._repeated(call, frame, tensors)
+
+    def _repeated(self, call: Repeat, frame: Sequence[Any], tensors: Sequence[Any]) -> Any:
+        if not is_quiet():
             return None
         if call.cast is not None:
             tensors = call.cast.cast_before(tensors)

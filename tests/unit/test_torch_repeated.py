@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import copy
 import gc
@@ -253,6 +254,42 @@ def test_tensors_with_classes_of_their_own_go_through_torch(counter: _Counter, c
     own = operands[0].as_subclass(Own)
     _close(call(own, *operands[1:]).as_subclass(torch.Tensor), exact(*operands))
     assert counter.repeated == before
+
+
+_REFUSED: dict[str, Callable[..., Any]] = {
+    "stacked factors": lambda x, v, w: kronop.torch.gemkm(x, torch.stack([v, w])),
+    "a dictionary": lambda x, v, w: kronop.torch.gemkm(x, {v: 1, w: 2}),
+    "a deque": lambda x, v, w: kronop.torch.gekmm(collections.deque([v, w]), x.mT),
+    "a bool that scales": lambda x, v, w: kronop.torch.gemkm(x, [v, w], alpha=True),
+    "a complex number": lambda x, v, w: kronop.torch.gemkm(x, [v, w], alpha=1 + 0j),
+    "text": lambda x, v, w: kronop.torch.gemkm(x, [v, w], alpha="one"),
+    "a bool beside z": lambda x, v, w: kronop.torch.gemkm(x, [v, w], beta=False),
+    "a bool that scales, sparse": lambda x, v, w: kronop.torch.ksmm(x, _sparse(v), alpha=True),
+    "a complex number, sparse": lambda x, v, w: kronop.torch.ksmm(x, _sparse(v), alpha=1 + 0j),
+    "a number for a flag": lambda x, v, w: kronop.torch.ksmm(x, _sparse(v), batch_last=0),
+}
+
+
+def _sparse(matrix: Any) -> Any:
+    return matrix[None, :, :, None].expand(2, 2, 2, 1)
+
+
+@pytest.mark.parametrize("wrong", _REFUSED.values(), ids=_REFUSED.keys())
+@pytest.mark.parametrize("asked", [(), (0,)])
+@pytest.mark.parametrize("calls", [0, 6])
+def test_what_is_refused_is_refused_after_others(
+    counter: _Counter, wrong: Callable[..., Any], asked: tuple[int, ...], calls: int
+) -> None:
+    x, v, w = _operands(((5, 4), (2, 2), (2, 2)), 0)
+    for at, item in enumerate((x, v, w)):
+        item.requires_grad_(at in asked)
+    for _ in range(calls):
+        kronop.torch.gemkm(x, [v, w])
+        kronop.torch.gekmm([v, w], x.mT)
+        kronop.torch.ksmm(x, _sparse(v))
+    assert bool(counter.repeated) is bool(calls)
+    with pytest.raises(kronop.ElementTypeError):
+        wrong(x, v, w)
 
 
 def test_gradients_of_gradients_after_repeated_calls(case: Any) -> None:

@@ -1,62 +1,59 @@
 """Which designs, styles and layouts the tests ran on some target, emulated or real.
 
-A design is a kernel template, its styles are the words of tests/fuzz/plans.py, and its layouts tell
-along what X and Y are contiguous where it reads and writes them. Emitters' launches tell what a
-step is; it counts when its kernel runs: on the host, or in the emulation. After a run of the whole
-suite the counts are printed, and the suite fails where something `wanted` is missing.
+A design says what its styles are, and along what X and Y are contiguous where it reads and writes
+them in place. Emitters' launches tell what a step is; it counts when its kernel runs: on the host,
+or in the emulation. After a run of the whole suite the counts are printed, and the suite fails
+where something that a design declares did not run.
 """
 
 from __future__ import annotations
 
 import functools
+import importlib
+import inspect
 import itertools
+import pkgutil
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from kronop import emit, families
 from kronop.artifacts import Launch
+from kronop.emit.design import Design
 from kronop.emit.plan import Plan
-from kronop.families import FAMILIES
 from tests.emulation import batches
 from tests.fuzz import plans
-from tests.fuzz.styles import STYLES
-
-_ENDS = ("X along rows", "X along columns", "Y along rows", "Y along columns")
-# Beside what the random test reaches on a GPU: the ends of kernels whose styles do not tell them,
-# and the kernels of x86.
-_MORE = {
-    "kron_tile": _ENDS,
-    "kron_mma": _ENDS,
-    "ksparse_gradient": _ENDS[:2],
-    "gradient_group": _ENDS[:2],
-    "kron_matmul": ("RowsAndLead", "Trail", "Rows", "Whole", *_ENDS),
-    "kron_amx_matmul": ("plain",),
-    "ksparse_along_batch": ("plain",),
-    "ksparse_along_outputs": ("plain",),
-    "ksparse_tiles_along_batch": _ENDS,
-    "ksparse_tiles_along_outputs": ("plain",),
-    "ksparse_chain": ("plain",),
-}
-# Words of plans, not of kernels.
-_PLANS = {"few rows"}
 
 count: Counter[str] = Counter()
 _launched: dict[str, frozenset[str]] = {}
 
 
 def wanted() -> set[str]:
-    """Every "design: word" that has to run."""
-    every = [*STYLES.items(), *_MORE.items()]
-    return {f"{design}: {word}" for design, words in every for word in words if word not in _PLANS}
+    """Every "design: word" that has to run: what kronop's designs declare."""
+    return {f"{item.__name__}: {word}" for item in designs() for word in (*item.styles, *item.ends)}
+
+
+def designs() -> Iterator[type[Design]]:
+    """All designs in kronop's folders, without those that tests define."""
+    for folder in (emit, families):
+        for module in pkgutil.walk_packages(folder.__path__, f"{folder.__name__}."):
+            if ".torch" not in module.name:
+                importlib.import_module(module.name)
+    left = [Design]
+    while left:
+        item = left.pop()
+        left += item.__subclasses__()
+        if item.__module__.startswith("kronop.") and not inspect.isabstract(item):
+            yield item
 
 
 def watch(patch: pytest.MonkeyPatch) -> None:
     """Has emitters tell what they launch, and kernels of the host that they run."""
     from kronop.compiler.host_kernel import HostKernel
 
-    for kind in (kind for family in FAMILIES for kind in family.kinds):
+    for kind in (kind for family in families.FAMILIES for kind in family.kinds):
         for emitter in {later.get() for later in kind.emitters.values()}:
             patch.setattr(emitter, "launches", _telling(emitter.launches))
     bind_words = HostKernel.bind_words
@@ -78,10 +75,10 @@ def _telling(launches: Any) -> Any:
     @functools.wraps(launches)
     def told(self: Any, plan: Plan, problem: Any) -> tuple[Launch, ...]:
         ends = frozenset(_ends(problem))
-        for step, style in zip(plan.steps, plans.styles(plan), strict=True):
-            design, _, words = style.partition(": ")
+        for step in plan.steps:
+            told = plans.words(step.design, plan.target).items()
             _launched[step.entry] = frozenset(
-                f"{design}: {word}" for word in {*words.split(", "), *ends}
+                f"{design}: {word}" for design, words in told for word in words | ends
             )
         return launches(self, plan, problem)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import importlib.util
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, ClassVar
 
 from kronop.artifacts import KernelSignature
 from kronop.descriptions.epilogue import Epilogue
@@ -14,6 +15,8 @@ from kronop.frozen import dataclass
 from kronop.target import Target
 
 Constant = int | bool | tuple[int, ...]
+# Of matrices at an operation's ends: `Design.ends`.
+ENDS = ("X along rows", "X along columns", "Y along rows", "Y along columns")
 
 
 class Decision:
@@ -74,9 +77,19 @@ class Design(Decision, ABC):
         threads: of a block; 0 on the host.
         shared_bytes: dynamic shared memory of a block, or scratch of one host thread.
         signature: the ABI of the parameter struct.
+
+    What tests have to run, or they fail:
+
+    Attributes:
+        styles: words for all that `style` may say: both sides of what the kernel branches on, and
+            "alone" where a design can be `inner` of others too.
+        ends: of ENDS, those that the kernel reads and writes in place.
     """
 
     __slots__ = ()
+
+    styles: ClassVar[tuple[str, ...]] = ("plain",)
+    ends: ClassVar[tuple[str, ...]] = ()
 
     if TYPE_CHECKING:
         # Fields in some designs: what stood here at run time would be their default.
@@ -91,6 +104,15 @@ class Design(Decision, ABC):
 
         @property
         def signature(self) -> KernelSignature: ...
+
+    @property
+    def inner(self) -> Design | None:
+        """The design whose kernel this one runs, for another purpose."""
+        return None
+
+    def style(self, target: Target) -> Iterator[str]:
+        """Which of `styles` it has."""
+        yield from self.styles
 
     @abstractmethod
     def instantiation(self, target: Target) -> Instantiation:

@@ -11,7 +11,7 @@ from tests.fuzz.generate import Settings, make
 
 
 def features(case: Case) -> set[str]:
-    """What the plans of a case's calls have: "template: one word of its style"; and whether it is
+    """What the plans of a case's calls have: "design: one word of its style"; and whether it is
     for few rows. Backwards, whose plans are made while they run, have none."""
     if case.problem.backward:
         return set()
@@ -19,11 +19,10 @@ def features(case: Case) -> set[str]:
     for call in case.calls:
         operation = plans.operation_of(case.problem, call)
         plan = operation.plan_for(plans.rows_of(case.problem, call))
-        for style in plans.styles(plan):
-            template, _, words = style.partition(": ")
-            found |= {f"{template}: {word}" for word in words.split(", ")}
-            if plan.steps != operation.plan.steps:
-                found.add(f"{template}: few rows")
+        is_for_few = plan.steps != operation.plan.steps
+        for step in plan.steps:
+            for design, said in plans.words(step.design, plan.target).items():
+                found |= {f"{design}: {word}" for word in (*said, *["few rows"] * is_for_few)}
     return found
 
 

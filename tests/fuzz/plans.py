@@ -1,8 +1,7 @@
-"""Which templates and styles of tiles plans are made of, and plans of cases that need no GPU."""
+"""Which designs and styles plans are made of, and plans of cases that need no GPU."""
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -11,26 +10,12 @@ import numpy as np
 
 from kronop.args.tensor import describe, view
 from kronop.descriptions.datatype import DataType
-from kronop.emit.cuda.contraction.design import ContractDesign
-from kronop.emit.cuda.contraction.group import GroupContract
-from kronop.emit.cuda.contraction.mma import MmaContract
-from kronop.emit.cuda.contraction.work import Contraction
 from kronop.emit.design import Design
 from kronop.emit.plan import Plan
 from kronop.families.kron import api as functional
-from kronop.families.kron.cuda.contract_pass import ContractPass
-from kronop.families.kron.cuda.half import HalfStyle
-from kronop.families.kron.cuda.kron_mma import KronMma
 from kronop.families.kron.description import Side
-from kronop.families.kron.x86.kron_vectors import KronVectors
 from kronop.families.ksparse import api as functional_ksparse
 from kronop.families.ksparse import gradient_api as gradients
-from kronop.families.ksparse.chains import Piece
-from kronop.families.ksparse.cuda.chain_design import ChainMma
-from kronop.families.ksparse.cuda.gradient_ends import AddShares
-from kronop.families.ksparse.cuda.gradient_group import GradientGroup
-from kronop.families.ksparse.cuda.gradient_tile import GradientTile
-from kronop.families.ksparse.cuda.lanes import MoveLanes
 from kronop.target import Target
 from tests import support
 from tests.fuzz.arrays import array_over
@@ -38,119 +23,25 @@ from tests.fuzz.case import Call, Operand, Problem
 
 
 def styles(plan: Plan) -> Iterator[str]:
-    """A line for every step: the template, and how it goes about its tile."""
+    """A line for every step: its designs, and how each goes about its tile."""
     for step in plan.steps:
-        design = step.design.design if isinstance(step.design, Piece) else step.design
-        name = design.instantiation(plan.target).template.removeprefix("kronop::")
-        told = _told(design, plan.target)
-        yield f"{name}: {', '.join(filter(None, told)) or 'plain'}"
+        told = words(step.design, plan.target).items()
+        yield "; ".join(f"{name}: {', '.join(sorted(said))}" for name, said in told)
 
 
-@functools.singledispatch
-def _told(design: Design, target: Target) -> list[str]:
-    """How a design goes about its tile."""
-    return []
-
-
-@_told.register
-def _pass(design: ContractPass, target: Target) -> list[str]:
-    return ["kron" if item == "ksparse" else item for item in _told(design.product, target)]
-
-
-@_told.register
-def _mma(design: KronMma, target: Target) -> list[str]:
-    style = design.tile.style
-    staged = {(1, 1): "staged", (0, 0): "in memory", (1, 0): "staged in", (0, 1): "staged out"}
-    kind = "half" if isinstance(style, HalfStyle) else "split" if style.splits else "plain"
-    return [
-        kind,
-        staged[style.staged_in, style.staged_out],
-        "pairs" if style.pairs else "single",
-        "grouped" if any(phase.grouped for phase in design.tile.phases) else "",
-        "cluster" if style.cluster > 1 else "",
-        "buffers" if style.buffers > 1 else "",
-        "merged" if max(design.runs) > 1 else "",
-        "exchanged" if design.exchanged(target) else "",
-    ]
-
-
-def _orders(x: Contraction, y: Contraction) -> list[str]:
-    return [f"X by {x.x_order.name.lower()}", f"Y by {y.y_order.name.lower()}"]
-
-
-@_told.register
-def _contract(design: ContractDesign, target: Target) -> list[str]:
-    """Of a sparse product; Kronecker passes hold one."""
-    return ["ksparse", *_orders(design.work, design.work), "lanes" if design.lanes > 1 else ""]
-
-
-@_told.register
-def _contract_mma(design: MmaContract, target: Target) -> list[str]:
-    return [
-        *_contract(design, target),
-        "split" if design.work.splits else "plain",
-        "along k" if design.warps[3] > 1 else "",
-    ]
-
-
-@_told.register
-def _contract_group(design: GroupContract, target: Target) -> list[str]:
-    along = {
-        "lanes": design.along_lanes,
-        "outputs": design.along_outputs,
-        "rows": design.along_rows,
-    }
-    return [
-        *_orders(design.work, design.work),
-        "resident" if design.resident else "images" if design.images else "stages",
-        f"teams along {next(name for name, count in along.items() if count > 1)}",
-        "lanes" if design.lanes > 1 else "",
-        "halves" if design.halves else "",
-        "packs" if design.packs else "",
-        "split" if design.work.splits else "plain",
-    ]
-
-
-@_told.register
-def _host_kron(design: KronVectors, target: Target) -> list[str]:
-    return [kind.name for kind in dict.fromkeys(item.kind for item in design.passes)]
-
-
-@_told.register
-def _chain(design: ChainMma, target: Target) -> list[str]:
-    first, second = design.first, design.second
-    return [
-        "resident" if design.resident else "stages",
-        *_orders(first.work, second.work),
-        "split" if first.work.splits else "plain",
-        "lanes" if max(first.tile.lanes, second.tile.lanes) > 1 else "",
-    ]
-
-
-@_told.register
-def _gradient(design: GradientTile, target: Target) -> list[str]:
-    work = design.work
-    return [
-        "along" if work.along_sums else "lanes" if work.lanes > 1 else "across",
-        "tied" if work.tied else "apart",
-        "split" if work.split else "plain",
-    ]
-
-
-@_told.register
-def _gradient_group(design: GradientGroup, target: Target) -> list[str]:
-    moved = "moved" if design.lanes > 1 else ""
-    return [f"{design.teams} teams", "along" if design.work.by_rows else "across", moved]
-
-
-@_told.register
-def _add(design: AddShares, target: Target) -> list[str]:
-    return ["slices" if design.slices > 1 else "whole"]
-
-
-@_told.register
-def _lanes(design: MoveLanes, target: Target) -> list[str]:
-    return ["together" if design.join else "apart"]
+def words(design: Design, target: Target) -> dict[str, set[str]]:
+    """What a design says of its style, and the one within it, by their classes."""
+    found: dict[str, set[str]] = {}
+    inside: Design | None = design
+    while inside is not None:
+        said = set(inside.style(target))
+        assert said <= {*inside.styles}, f"{type(inside).__name__} does not declare all of {said}"
+        if said and not found and "alone" in inside.styles:
+            said.add("alone")
+        if said:
+            found[type(inside).__name__] = said
+        inside = inside.inner
+    return found
 
 
 def operation_of(problem: Problem, call: Call) -> Any:

@@ -1,30 +1,41 @@
-"""The generator's cases reach every template of sm_90a, and every style of its tiles."""
+"""The generator's cases reach every design of sm_90a, and every style of it."""
 
 from __future__ import annotations
 
 import pytest
 
+from kronop.emit.x86.design import HostDesign
+from tests import reached
 from tests.fuzz import coverage
 from tests.fuzz.generate import Settings
-from tests.fuzz.styles import STYLES
 
 # Numbers of few cases that reach all together; such a list is what `python -m tests.fuzz --plan 300
 # --seed 18 --only kron` ends with.
 _NAMES = {
-    ("kron",): (4, 7, 18, 27, 37, 44, 60, 62),
+    ("kron",): (4, 7, 18, 27, 37, 44, 60, 62, 208),
     ("chain",): (19, 44, 49, 66, 82),
     ("ksparse", "gradient"): (0, 98, 102, 112, 118, 121, 136, 189, 369, 515),
 }
 
+# Designs that plans for few rows have, where those for many have others.
+_FOR_FEW = ("KronTile", "KronMma", "SimtContract", "MmaContract", "GroupContract", "ChainMma")
+_FOR_FEW += ("PackWeights", "PackImages")
+
 
 def test_every_style_is_reached() -> None:
-    reached: set[str] = set()
+    found: set[str] = set()
     for only, names in _NAMES.items():
         settings = Settings(targets=("sm_90a",), only=only)
         count, _ = coverage.tally([f"18.0.{index}" for index in names], settings)
-        reached |= set(count)
-    wanted = {f"{template}: {word}" for template, words in STYLES.items() for word in words}
-    missing = sorted(wanted - reached)
+        found |= set(count)
+    wanted = {
+        f"{design.__name__}: {word}"
+        for design in reached.designs()
+        if not issubclass(design, HostDesign)
+        for word in design.styles
+    }
+    wanted |= {f"{design}: few rows" for design in _FOR_FEW}
+    missing = sorted(wanted - found)
     assert not missing, f"{missing}: the planner or the generator has changed; find other names"
 
 

@@ -39,11 +39,17 @@ class Piece(Design):
         by_rows: whether the batch is contiguous in it.
     """
 
+    styles = ()
+
     design: Design
     factors: int
     columns: int
     element: DataType
     by_rows: bool
+
+    @property
+    def inner(self) -> Design:
+        return self.design
 
     @property
     def epilogue(self) -> Epilogue | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, ClassVar
@@ -13,7 +13,14 @@ from kronop.artifacts import KernelSignature, Launch, Scalar, Status
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue
 from kronop.emit.cuda import operands
-from kronop.emit.cuda.contraction.work import GROUP_AXES, ROW_AXES, Contraction, Order
+from kronop.emit.cuda.contraction.work import (
+    GROUP_AXES,
+    ORDERS,
+    ROW_AXES,
+    Contraction,
+    Order,
+    orders,
+)
 from kronop.emit.cuda.operands import View
 from kronop.emit.design import Constant, Design, Instantiation
 from kronop.frozen import dataclass
@@ -38,6 +45,7 @@ class ContractDesign(Design):
 
     header: ClassVar[str]
     template: ClassVar[str]
+    styles = ("alone", *ORDERS, "lanes")
 
     work: Contraction
     lanes: int
@@ -69,6 +77,11 @@ class ContractDesign(Design):
     @abstractmethod
     def constants(self, target: Target) -> tuple[tuple[str, Constant], ...]:
         """The trait struct."""
+
+    def style(self, target: Target) -> Iterator[str]:
+        yield from orders(self.work, self.work)
+        if self.lanes > 1:
+            yield "lanes"
 
     @property
     def epilogue(self) -> Epilogue | None:

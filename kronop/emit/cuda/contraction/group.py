@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from typing import ClassVar
 
@@ -10,7 +10,7 @@ from kronop.artifacts import Status
 from kronop.descriptions.datatype import DataType
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.contraction import group_chains as chains
-from kronop.emit.cuda.contraction.design import INDICES, Extents, allows_runs
+from kronop.emit.cuda.contraction.design import INDICES, ContractDesign, Extents, allows_runs
 from kronop.emit.cuda.contraction.group_room import TEAM, GroupRoom, wants_packing
 from kronop.emit.cuda.contraction.work import Contraction
 from kronop.emit.cuda.operands import View
@@ -51,6 +51,22 @@ class GroupContract(GroupRoom):
 
     header: ClassVar[str] = "kronop/contract_group.cuh"
     template: ClassVar[str] = "kronop::contract_group"
+    styles = (
+        *(*ContractDesign.styles, "resident", "images", "stages", "halves", "packs"),
+        *("teams along rows", "teams along lanes", "teams along outputs", "plain", "split"),
+    )
+
+    def style(self, target: Target) -> Iterator[str]:
+        yield from super().style(target)
+        yield "resident" if self.resident else "images" if self.images else "stages"
+        for name in ("rows", "lanes", "outputs"):
+            if getattr(self, f"along_{name}") > 1:
+                yield f"teams along {name}"
+        if self.halves:
+            yield "halves"
+        if self.packs:
+            yield "packs"
+        yield "split" if self.work.splits else "plain"
 
     @property
     def packs_first(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from typing import ClassVar
 
 from kronop.artifacts import Status
@@ -72,6 +73,7 @@ class MmaContract(ContractDesign):
 
     header: ClassVar[str] = "kronop/contract_mma.cuh"
     template: ClassVar[str] = "kronop::contract_mma"
+    styles = (*ContractDesign.styles, "plain", "split", "along k")
 
     warp_m: int
     warp_n: int
@@ -100,6 +102,12 @@ class MmaContract(ContractDesign):
         if self.work.y_order is Order.Rows:
             return self.m, OUTPUTS * self.warps[2]
         return ROWS * self.warps[1], self.n
+
+    def style(self, target: Target) -> Iterator[str]:
+        yield from super().style(target)
+        yield "split" if self.work.splits else "plain"
+        if self.warps[3] > 1:
+            yield "along k"
 
     def __str__(self) -> str:
         block = f"{self.lanes} lanes x {self.m} x {self.n} x {self.k}, {self.stages} stages"

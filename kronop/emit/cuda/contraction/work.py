@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterator
 
 from kronop.descriptions.datatype import DataType, float32
 from kronop.descriptions.epilogue import Epilogue
@@ -24,6 +25,10 @@ class Order(enum.IntEnum):
 
     # That of enums is written in Python: planning looks up orders some ten thousand times.
     __hash__ = int.__hash__
+
+
+# What `orders` may say.
+ORDERS = tuple(f"{name} by {order.name.lower()}" for name in "XY" for order in Order)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,3 +81,9 @@ class Contraction(Decision):
     def terms(self) -> int:
         """Values that stand for an operand."""
         return 2 if self.splits else 1
+
+
+def orders(first: Contraction, last: Contraction) -> Iterator[str]:
+    """How the first one's X and the last one's Y lie in memory, in words."""
+    yield f"X by {first.x_order.name.lower()}"
+    yield f"Y by {last.y_order.name.lower()}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from kronop.artifacts import KernelSignature, Launch
@@ -21,8 +22,16 @@ class ContractPass(KronPass):
     """The contraction of one digit: `product`, whose epilogue is that of the pass."""
 
     kind = "contract"
+    styles = ("SimtContract", "MmaContract")
 
     product: ContractDesign
+
+    @property
+    def inner(self) -> ContractDesign:
+        return self.product
+
+    def style(self, target: Target) -> Iterator[str]:
+        yield type(self.product).__name__
 
     @property
     def how(self) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from kronop.artifacts import Status
 from kronop.descriptions.epilogue import Epilogue
 from kronop.emit.cuda import operands
-from kronop.emit.design import Constant
+from kronop.emit.design import ENDS, Constant
 from kronop.families.kron.cuda import half
 from kronop.families.kron.cuda.half import HalfStyle
 from kronop.families.kron.cuda.mma import MmaPhase, MmaTile
@@ -25,9 +25,29 @@ class KronMma(TiledPass):
 
     kernel = "kron_mma"
     kind = "mma"
+    styles = (
+        *("plain", "split", "half", "staged", "in memory", "staged in", "staged out"),
+        *("single", "pairs", "grouped", "cluster", "buffers", "merged", "exchanged"),
+    )
+    ends = ENDS
 
     runs: tuple[int, ...]
     tile: MmaTile
+
+    def style(self, target: Target) -> Iterator[str]:
+        style = self.tile.style
+        yield "half" if isinstance(style, HalfStyle) else "split" if style.splits else "plain"
+        ends = style.staged_in, style.staged_out
+        yield {(1, 1): "staged", (0, 0): "in memory", (1, 0): "staged in"}.get(ends, "staged out")
+        yield "pairs" if style.pairs else "single"
+        also = {
+            "grouped": any(phase.grouped for phase in self.tile.phases),
+            "cluster": self.cluster > 1,
+            "buffers": style.buffers > 1,
+            "merged": max(self.runs) > 1,
+            "exchanged": self.exchanged(target) > 0,
+        }
+        yield from (word for word, has in also.items() if has)
 
     def placed(self, epilogue: Epilogue | None) -> KronMma:
         return replace(self, epilogue=epilogue)

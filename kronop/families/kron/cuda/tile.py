@@ -11,7 +11,7 @@ from kronop.artifacts import Status
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue
 from kronop.emit.cuda import operands
-from kronop.emit.design import Constant
+from kronop.emit.design import ENDS, Constant
 from kronop.families.kron.cuda.pass_design import (
     TiledPass,
     accept_sizes,
@@ -71,6 +71,7 @@ class KronTile(TiledPass):
 
     kernel = "kron_tile"
     kind = "tile"
+    ends = ENDS
 
     rows: int
     columns: int

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from kronop.emit.design import Constant
+from kronop.emit.design import ENDS, Constant
 from kronop.emit.x86.planning import aligned, keeps_sums, panel_elements
 from kronop.families.kron.x86.kron_design import KronDesign
 from kronop.families.kron.x86.kron_parts import Kind, Pass
 from kronop.frozen import dataclass
+from kronop.target import Target
 
 # Bytes from one run of results to the next that still count as contiguous.
 _NEAR_RUNS = 1024
@@ -22,9 +23,14 @@ class KronVectors(KronDesign):
     header: ClassVar[str] = "kron.hpp"
     template: ClassVar[str] = "kron_matmul"
     has_teams: ClassVar[bool] = True
+    styles = tuple(kind.name for kind in Kind)
+    ends = ENDS
 
     passes: tuple[Pass, ...]
     row_tile: int
+
+    def style(self, target: Target) -> Iterator[str]:
+        yield from {item.kind.name for item in self.passes}
 
     def __str__(self) -> str:
         groups = [

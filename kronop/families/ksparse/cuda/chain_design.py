@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from kronop.artifacts import KernelSignature, Launch, Scalar, Status
 from kronop.descriptions.epilogue import Epilogue
@@ -12,7 +12,7 @@ from kronop.emit.cuda import operands
 from kronop.emit.cuda.contraction import banks
 from kronop.emit.cuda.contraction.design import Extents, offsets_bytes
 from kronop.emit.cuda.contraction.mma import MmaContract
-from kronop.emit.cuda.contraction.work import ROW_AXES, Contraction, Order
+from kronop.emit.cuda.contraction.work import ORDERS, ROW_AXES, Contraction, Order, orders
 from kronop.emit.design import Constant, Decision, Design, Instantiation
 from kronop.families.ksparse.chain_description import KSparseChainProblem, StridedFactor
 from kronop.families.ksparse.cuda.emitter import view
@@ -116,6 +116,8 @@ class ChainMma(Design):
         resident: whether a block keeps all weights of its part.
     """
 
+    styles = (*ORDERS, "resident", "stages", "plain", "split", "lanes")
+
     first: PairProduct
     second: PairProduct
     parts: int
@@ -127,6 +129,14 @@ class ChainMma(Design):
     def __str__(self) -> str:
         kept = ", weights resident" if self.resident else ""
         return f"[{self.first.tile}] then [{self.second.tile}], {self.stages} stages{kept}"
+
+    def style(self, target: Target) -> Iterator[str]:
+        first, second = self.products
+        yield from orders(first.work, second.work)
+        yield "resident" if self.resident else "stages"
+        yield "split" if first.work.splits else "plain"
+        if max(first.tile.lanes, second.tile.lanes) > 1:
+            yield "lanes"
 
     @property
     def products(self) -> tuple[PairProduct, PairProduct]:

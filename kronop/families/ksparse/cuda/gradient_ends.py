@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from kronop.artifacts import KernelSignature, Launch, Scalar
 from kronop.descriptions.datatype import DataType
@@ -39,11 +39,16 @@ class AddShares(Design):
         epilogue: what happens to the sums.
     """
 
+    styles = ("slices", "whole")
+
     extents: tuple[int, int, int, int, int]
     slices: int
     math: MathInstruction
     output: DataType
     epilogue: Epilogue
+
+    def style(self, target: Target) -> Iterator[str]:
+        yield "slices" if self.slices > 1 else "whole"
 
     @property
     def threads(self) -> int:

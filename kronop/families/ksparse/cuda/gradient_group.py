@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from typing import ClassVar
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
@@ -75,6 +76,7 @@ class GradientGroup(GradientSums):
     """
 
     lets_next_begin: ClassVar[bool] = True
+    styles = ("1 teams", "2 teams", "3 teams", "along", "across", "moved")
 
     teams: int
     team_p: int
@@ -82,6 +84,12 @@ class GradientGroup(GradientSums):
     k: int
     stages: int
     copiers: int
+
+    def style(self, target: Target) -> Iterator[str]:
+        yield f"{self.teams} teams"
+        yield "along" if self.work.by_rows else "across"
+        if self.lanes > 1:
+            yield "moved"
 
     def __str__(self) -> str:
         block = f"{self.p} x {self.q} x {self.k}, {self.stages} stages"

@@ -63,6 +63,7 @@ class GradientSums(Design):
     """
 
     lets_next_begin: ClassVar[bool]
+    ends = ("X along rows", "X along columns")
 
     work: Sums
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Iterator
 from typing import ClassVar
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
@@ -25,6 +26,7 @@ class GradientTile(GradientSums):
     """A block's tile: halves_p x halves_q times 8 results a warp, `k` indices at a time."""
 
     lets_next_begin: ClassVar[bool] = False
+    styles = ("along", "across", "lanes", "tied", "apart", "plain", "split")
 
     work: TileSums
     halves_p: int
@@ -34,6 +36,12 @@ class GradientTile(GradientSums):
     warps_k: int
     k: int
     stages: int
+
+    def style(self, target: Target) -> Iterator[str]:
+        work = self.work
+        yield "along" if work.along_sums else "lanes" if work.lanes > 1 else "across"
+        yield "tied" if work.tied else "apart"
+        yield "split" if work.split else "plain"
 
     def __str__(self) -> str:
         warps = f"{self.warps_p} x {self.warps_q} x {self.warps_k} warps"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.math_instruction import MathInstruction
@@ -51,11 +53,16 @@ class MoveLanes(Design):
         join: whether lanes come together.
     """
 
+    styles = ("together", "apart")
+
     math: MathInstruction
     element: DataType
     own: int
     lanes: int
     join: bool
+
+    def style(self, target: Target) -> Iterator[str]:
+        yield "together" if self.join else "apart"
 
     def __str__(self) -> str:
         return f"{self.lanes} lanes of {self.own} {'together' if self.join else 'apart'}"

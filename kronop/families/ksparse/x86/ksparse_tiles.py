@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from kronop.artifacts import Status
 from kronop.descriptions.datatype import bfloat16
+from kronop.emit.design import ENDS
 from kronop.emit.x86 import amx
 from kronop.emit.x86.planning import keeps_sums
 from kronop.families.ksparse.x86.ksparse_design import COPY, TRANSPOSE, KSparseDesign
@@ -101,6 +102,7 @@ class TilesAlongBatch(KSparseTiles):
     """Lines of the tile of sums are rows."""
 
     template: ClassVar[str] = "ksparse_tiles_along_batch"
+    ends = ENDS
     along_batch: ClassVar[bool] = True
 
     @property

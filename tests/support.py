@@ -190,6 +190,12 @@ def gradient_operation(
     )
 
 
+def unit(element: DataType) -> float:
+    """Half the distance from 1 to the next number; 0 for integers. Of 8-bit floats: what their
+    products are rounded to."""
+    return _UNIT.get(result_type(element), 0.0)
+
+
 def random_array(random: np.random.Generator, shape: Any, element: DataType) -> Any:
     """Values of a magnitude that no element type overflows on."""
     if element.kind == "int":

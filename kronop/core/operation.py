@@ -58,6 +58,8 @@ class Description(Protocol):
 
     def y_shape(self, rows: int) -> tuple[int, ...]: ...
 
+    def operands(self, rows: int) -> dict[str, Any]: ...
+
 
 AnyDescription = TypeVar("AnyDescription", bound=Description)
 AnyProblem = TypeVar("AnyProblem")

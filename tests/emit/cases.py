@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import kronop
+from kronop.core.operation import Operation
+from kronop.families import FAMILIES
 from tests import support
+from tests.families import samples
 
 _KRON = {
     "8x8p4": ([(8, 8)] * 4, {"alignment": 4}),
@@ -69,19 +73,27 @@ _CHAINS_ON = [
     ("x86-avx512", kronop.float32, "qkv"),
     ("x86-avx512", kronop.float32, "ragged"),
 ]
+_SAMPLES_ON = {"cuda": "sm_90a", "x86": "x86-avx512"}
 
-
-_Named = tuple[
-    str,
-    kronop.KronMatmulOperation
-    | kronop.KSparseOperation
-    | kronop.KSparseChainOperation
-    | kronop.KSparseGradientOperation,
-]
+_Named = tuple[str, Operation[Any, Any, Any]]
 
 
 def operations() -> Iterator[_Named]:
-    """(name, operation): each template, target and shape, each element type on one shape."""
+    """(name, operation): each template, target and shape, each element type on one shape; of kinds
+    of operations that have no cases here, their samples."""
+    seen = set()
+    for name, operation in _chosen():
+        seen.add(operation.kind)
+        yield name, operation
+    for kind in samples.kinds(FAMILIES):
+        if kind not in seen:
+            for backend in kind.emitters:
+                target = _SAMPLES_ON[backend]
+                operation = samples.operation(kind, target, kronop.float32)
+                yield f"{kind.name.replace(' ', '_')}_{target}", operation
+
+
+def _chosen() -> Iterator[_Named]:
     for target, names in _KRON_ON.items():
         for name in names:
             factors, options = _KRON[name]

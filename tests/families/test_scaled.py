@@ -16,12 +16,11 @@ from kronop.__main__ import main
 from kronop.commands import matrix
 from kronop.core import prepared
 from tests import support
+from tests.emit import cases
 from tests.emulation.batches import host_compiler
 from tests.emulation.emulator import Emulator
-from tests.families import scaled
+from tests.families import samples, scaled
 from tests.families.scaled.description import ScaledProblem
-
-_TYPES = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int8")
 
 
 @pytest.fixture(autouse=True)
@@ -57,22 +56,15 @@ def check(operation: Any, given: tuple[Any, Any, Any], y: Any) -> None:
     assert (np.abs(np.float64(y) - want) <= bound).all()
 
 
-@pytest.mark.parametrize("name", _TYPES)
-def test_a_host_computes_it(name: str) -> None:
-    element = getattr(kronop, name)
-    operation = make("x86", element, 37)
-    given = operands(element, (23, 37))
-    y = support.poison((23, 37), operation.description.Y.element)
-    arguments = kronop.ScaledArguments(
-        operation=operation,
-        X=given[0],
-        W=given[1],
-        Z=given[2],
-        Y=y,
-        output_op=operation.epilogue_type(2, 3),
-    )
-    operation.run(arguments)
-    check(operation, given, y)
+def test_its_sample_is_run_as_those_of_all_families_are() -> None:
+    found = samples.elements(scaled.SCALED, "x86")
+    assert kronop.float32 in found
+    for element in found:
+        samples.check(samples.operation(scaled.SCALED, "x86", element), 23, np.random.default_rng())
+
+
+def test_its_sample_is_a_golden_and_compiled() -> None:
+    assert {"scaled_sm_90a", "scaled_x86-avx512"} <= set(dict(cases.operations()))
 
 
 def test_a_host_clamps_integers_that_do_not_fit() -> None:

@@ -122,6 +122,11 @@ class KronMatmulDescription:
     def _matrix(self, rows: int, columns: int) -> tuple[int, int]:
         return (rows, columns) if self.side is Side.Right else (columns, rows)
 
+    def operands(self, rows: int) -> dict[str, Any]:
+        """Shapes of the operands that arguments take by these names, besides Z and Y, in the order
+        of `reference`; of one that is a list, a list."""
+        return {"X": self.x_shape(rows), "factors": list(self.factors)}
+
     def reference(
         self,
         x: Any,

@@ -97,6 +97,11 @@ class KSparseChainDescription:
         """Shape of Y and Z for a batch of `rows`."""
         return (self.output_columns, rows) if self.batch_last else (rows, self.output_columns)
 
+    def operands(self, rows: int) -> dict[str, Any]:
+        """Shapes of the operands that arguments take by these names, besides Z and Y, in the order
+        of `reference`; of one that is a list, a list."""
+        return {"X": self.x_shape(rows), "weights": list(self.patterns)}
+
     def reference(
         self,
         x: Any,

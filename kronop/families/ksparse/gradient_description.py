@@ -133,6 +133,11 @@ class KSparseGradientDescription:
         """Shape of Y and Z, whatever the batch."""
         return (*self.lead, *self.weights)
 
+    def operands(self, rows: int) -> dict[str, Any]:
+        """Shapes of the operands that arguments take by these names, besides Z and Y, in the order
+        of `reference`, where there are no factors; of one that is a list, a list."""
+        return {"X": self.x_shape(rows), "G": self.g_shape(rows)}
+
     def _operand(self, rows: int, features: int) -> tuple[int, ...]:
         matrix = (features, rows) if self.batch_last else (rows, features)
         return (*self.lead, *matrix)

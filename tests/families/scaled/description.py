@@ -36,6 +36,11 @@ class ScaledDescription:
 
     y_shape = x_shape
 
+    def operands(self, rows: int) -> dict[str, Any]:
+        """Shapes of the operands that arguments take by these names, besides Z and Y, in the order
+        of `reference`; of one that is a list, a list."""
+        return {"X": self.x_shape(rows), "W": self.x_shape(rows)}
+
     def reference(
         self, x: Any, w: Any, z: Any = None, output_op: EpilogueArguments | None = None
     ) -> Any:

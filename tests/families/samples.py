@@ -1,0 +1,85 @@
+"""The samples that families declare, run against their references: of every family there is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+import kronop
+from kronop import families
+from kronop.commands import matrix
+from kronop.core.family import Family, Kind
+from kronop.descriptions.datatype import TENSOR_TYPES, result_type
+from kronop.target import Target
+from tests import support
+
+
+def kinds(known: Sequence[Family]) -> Iterator[Kind]:
+    return (kind for family in known for kind in family.kinds)
+
+
+def elements(kind: Kind, target: str) -> list[kronop.DataType]:
+    """The element types that the support matrix has for it."""
+    where = Target.parse(target)
+    return [item for item in TENSOR_TYPES.values() if matrix._supported(kind, item, where)]
+
+
+def operation(kind: Kind, target: str, element: kronop.DataType) -> Any:
+    """The operation of a kind's sample."""
+    tensor, epilogue = kronop.TensorDescription(element), support.linear(element)
+    described = dict.fromkeys(kind.inputs, tensor)
+    Y = kronop.TensorDescription(result_type(element))
+    return _class_of(kind, "Operation")(
+        target, None, **described, Y=Y, epilogue_functor=epilogue, **kind.sample
+    )
+
+
+def check(
+    made: Any, rows: int, random: np.random.Generator, alpha: float = 2, beta: float = -3
+) -> None:
+    """Runs an operation on arrays of its own and compares every element."""
+    what, element = made.description, made.description.X.element
+    given = {name: _array(random, shape, element) for name, shape in what.operands(rows).items()}
+    z = support.random_array(random, what.y_shape(rows), what.Y.element)
+    y, output_op = support.poison(z.shape, what.Y.element), made.epilogue_type(alpha, beta)
+    arguments = _class_of(made.kind, "Arguments")(
+        operation=made, **given, Z=z, Y=y, output_op=output_op
+    )
+    made.run(arguments)
+    arguments.sync()
+    _expected(what, list(given.values()), z, output_op).check(y)
+
+
+def _class_of(kind: Kind, what: str) -> Any:
+    name = kind.description.name.removesuffix("Description") + what
+    family = next(item for item in families.FAMILIES if kind in item.kinds)
+    assert name in family.exports, f"{name} stands beside {kind.description.name}"
+    return getattr(kronop, name)
+
+
+def _array(random: np.random.Generator, shape: Any, element: kronop.DataType) -> Any:
+    if isinstance(shape, list):
+        return [_array(random, item, element) for item in shape]
+    return support.random_array(random, shape, element)
+
+
+def _each(change: Any, given: Any) -> Any:
+    return [_each(change, item) for item in given] if isinstance(given, list) else change(given)
+
+
+def _expected(what: Any, given: list[Any], z: Any, output_op: Any) -> support.Expected:
+    value = what.reference(*given, z=z, output_op=output_op)
+    if value.dtype.kind == "i":
+        return support.Expected(value, 0)
+    plain = support.magnitudes_of(what)
+    size = plain.reference(*_each(lambda item: np.abs(np.float64(item)), given))
+    # As many terms as a sum has: the result where all operands are ones.
+    terms = plain.reference(*_each(lambda item: np.ones(item.shape), given))
+    steps = int(np.max(terms, initial=1)) + 32
+    bound = support.error_bound(what, value, size, steps, z, None, output_op)
+    # What is between the operands of a list is rounded to their type.
+    between = sum(len(item) for item in given if isinstance(item, list))
+    rounding = support.unit(what.X.element)
+    return support.Expected(value, bound + 2 * between * rounding * abs(output_op.alpha) * size)

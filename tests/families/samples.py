@@ -23,7 +23,7 @@ def kinds(known: Sequence[Family]) -> Iterator[Kind]:
 def elements(kind: Kind, target: str) -> list[kronop.DataType]:
     """The element types that the support matrix has for it."""
     where = Target.parse(target)
-    return [item for item in TENSOR_TYPES.values() if matrix._supported(kind, item, where)]
+    return [item for item in TENSOR_TYPES.values() if matrix.sample(kind, item, where) is not None]
 
 
 def operation(kind: Kind, target: str, element: kronop.DataType) -> Any:

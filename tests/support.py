@@ -25,7 +25,7 @@ ELEMENTS = (
     kronop.int64,
     kronop.int8,
 )
-# What only Kronecker-sparse products read.
+# Only Kronecker-sparse products have operands of these types.
 FLOAT8 = (kronop.float8_e4m3fn, kronop.float8_e5m2)
 _UNIT = {
     kronop.float64: 2.0**-53,
@@ -39,19 +39,19 @@ _TINY = {
     kronop.float16: 2.0**-24,
     kronop.bfloat16: 2.0**-133,
 }
-# Of the value: sigmoid(0) is 0.5, whatever was summed, after an exponential (of two units), a sum
-# and a division.
+# The roundings of an activation: an exponential (two units), a sum and a division. Their errors are
+# relative to its value, not to the sum that it is taken of: sigmoid(0) is 0.5.
 ROUNDINGS_OF_ACTIVATIONS = 4
 
 
 def forget_passes() -> None:
-    """Has the passes of Kronecker products judged anew: a test changes which tiles there are."""
+    """Clears the planner's memory of judged passes; for tests that change which tiles exist."""
     for judged in (pass_choice._ways, pass_choice._least, pass_choice._may):
         judged.cache_clear()
 
 
 def cuda_target() -> str:
-    """The target of the GPU that is here, or one to name tests by that need a GPU."""
+    """The target of this machine's GPU; without one, a target that only serves to name tests."""
     if not compiler.cuda_devices():
         return "sm_90a"
     return target_of_device(default_device())
@@ -66,13 +66,13 @@ def accumulator(element: DataType) -> DataType:
 
 
 def linear(element: DataType, alignment: int = 1) -> kronop.LinearCombination:
-    """The plain epilogue of products of such tensors."""
+    """The plain epilogue for products of tensors of `element`."""
     compute, output = accumulator(element), result_type(element)
     return kronop.LinearCombination(output, _narrower(output, alignment), compute, compute)
 
 
 def _narrower(output: DataType, alignment: int) -> int:
-    """That alignment, or what one access of results has room for."""
+    """The alignment, but at most the elements of `output` that fit in an access of 16 bytes."""
     return min(alignment, 16 // output.bytes)
 
 
@@ -82,7 +82,7 @@ def _result(epilogue: Any, layout: Any, alignment: int) -> kronop.TensorDescript
 
 
 def templates(plan: Plan) -> list[str]:
-    """The kernels' templates, in the order of the steps."""
+    """The names of the kernels' templates, in the order of the steps."""
     return [step.design.instantiation(plan.target).template for step in plan.steps]
 
 
@@ -129,7 +129,7 @@ def ksparse_operation(
 def weights_description(
     element: DataType, pattern: tuple[int, int, int, int], alignment: int
 ) -> kronop.TensorDescription:
-    """Of contiguous weights, along their runs; those of one lane run along c."""
+    """The description of contiguous weights: aligned along d, or along c if d is 1."""
     *_, c, d = pattern
     if d > 1 or c == 1:
         alignment = alignment if d > 1 else 1
@@ -197,14 +197,14 @@ def unit(element: DataType) -> float:
 
 
 def random_array(random: np.random.Generator, shape: Any, element: DataType) -> Any:
-    """Values of a magnitude that no element type overflows on."""
+    """Random values that are small enough for every element type."""
     if element.kind == "int":
         return random.integers(-9, 10, shape).astype(numpy_type(element))
     return random.standard_normal(shape).astype(numpy_type(element))
 
 
 def poison(shape: Any, element: DataType) -> Any:
-    """An output that betrays every element that was not written."""
+    """An output filled with a value that no result has, so that unwritten elements show."""
     value = np.nan if element.kind == "float" else np.iinfo(element.name).min + 7
     return np.full(shape, value, numpy_type(element))
 
@@ -250,14 +250,14 @@ def expected_kron(
     value = description.reference(x, factors, z, output_op)
     if value.dtype.kind == "i":
         return Expected(value, 0)
-    # Rounding: one step for each product and sum of each factor, on the sum of magnitudes.
+    # One rounding for each product and each sum of every factor, relative to the sum of magnitudes.
     steps = sum(size for size, _ in description.contractions) + len(factors)
     plain = magnitudes_of(description)
     magnitude = plain.reference(np.abs(_wide(x)), [np.abs(_wide(item)) for item in factors])
     bound = error_bound(description, value, magnitude, steps, z, None, output_op)
     math = description.math
     if math.opcode_class is kronop.OpClass.TensorOp and math.element_a.bytes == 2:
-        # What is between two factors has the operands' significand.
+        # The intermediate results between factors are rounded to the operands' significand.
         scalars = output_op or description.epilogue.epilogue_type()
         bound = bound + 2 * len(factors) * _UNIT[math.element_a] * abs(scalars.alpha) * magnitude
     return Expected(value, bound)
@@ -303,8 +303,8 @@ def expected_chain(
         bias = np.asarray(bias)[:, None]
     steps = sum(pattern[2] for pattern in description.patterns) + 1
     bound = error_bound(description, value, magnitude, steps, z, bias, output_op)
-    # What is between two factors is rounded to the tensors' type; an activation doubles errors at
-    # most, as in `error_bound`.
+    # Intermediate results between factors are rounded to the tensors' type. An activation at most
+    # doubles errors, as in `error_bound`.
     scalars = output_op or description.epilogue.epilogue_type()
     unit = _UNIT[description.X.element]
     return Expected(value, bound + 2 * len(weights) * unit * abs(scalars.alpha) * magnitude)
@@ -327,12 +327,12 @@ def expected_gradient(
     magnitude = plain.reference(
         np.abs(_wide(x)), np.abs(_wide(g)), factors=[np.abs(item) for item in wide]
     )
-    # Sums of 8 to 32 products on the tensor cores, which cut off instead of rounding, and of as
-    # many such sums as there are: the bound of long sums in any order.
+    # The bound of a long sum in any order. It covers the tensor cores, which truncate sums of 8 to
+    # 32 products instead of rounding, and the additions of these partial sums.
     a, _, _, d = description.pattern
     rows = x.shape[-1 if description.batch_last else -2]
     steps = rows * (a * d if description.tied else 1) + 32
-    # Of factors: as many again as the product has elements, and the products of the others'.
+    # The gradient of a factor also sums over the product's elements, times the other factors'.
     steps += math.prod(description.pattern[1:3]) + len(factors) if factors else 0
     return Expected(value, error_bound(description, value, magnitude, steps, z, None, output_op))
 
@@ -342,7 +342,7 @@ def _wide(array: Any) -> Any:
 
 
 def magnitudes_of(description: Any) -> Any:
-    """The same product with a plain epilogue."""
+    """The description with a plain epilogue, to compute sums of magnitudes with."""
     import dataclasses
 
     return dataclasses.replace(description, epilogue=linear(description.Y.element))

@@ -30,7 +30,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _again(arguments: argparse.Namespace) -> str:
-    """The options that decide what a case's name stands for."""
+    """The options, besides a case's name, that decide what the case is."""
     options = f"--device {arguments.device}"
     if sorted(arguments.only) != sorted(FAMILIES):
         options += f" --only {' '.join(arguments.only)}"
@@ -40,7 +40,7 @@ def _again(arguments: argparse.Namespace) -> str:
 
 
 def _run_cases(arguments: argparse.Namespace) -> int:
-    """Runs single cases here and shows what they are made of."""
+    """Runs the named cases in this process, and prints their problems, calls and plans."""
     from tests.fuzz import attempt, plans, worker
     from tests.fuzz.generate import make
 
@@ -61,7 +61,7 @@ def _run_cases(arguments: argparse.Namespace) -> int:
 
 
 def _plan(arguments: argparse.Namespace) -> int:
-    """Shows how many cases reach each style of a target's steps, and a few that reach all."""
+    """Prints how many cases reach each style of a target's steps, and few cases that reach all."""
     from tests.fuzz import coverage
     from tests.fuzz.generate import Settings
 
@@ -87,9 +87,9 @@ def _worker(arguments: argparse.Namespace) -> int:
 
 
 def _prepare(arguments: argparse.Namespace) -> None:
-    """What processes find in their environment."""
+    """Sets the environment variables that the processes inherit."""
     threads = max(2, (os.cpu_count() or 1) // arguments.processes)
-    # Several processes on few cores would spin for each other.
+    # With OpenMP's default policy, processes that share cores would spin on them while they wait.
     for name, value in (("OMP_NUM_THREADS", str(threads)), ("OMP_WAIT_POLICY", "passive")):
         os.environ.setdefault(name, value)
 
@@ -127,7 +127,7 @@ def main() -> int:
         return _worker(arguments)
     if arguments.plan:
         return _plan(arguments)
-    # Thousands of kernels that nobody asks for again have no place in the user's cache.
+    # The cases' thousands of kernels are never used again: they stay out of the user's cache.
     with tempfile.TemporaryDirectory(prefix="kronop-fuzz-") as folder:
         os.environ.setdefault("KRONOP_CACHE_DIR", folder)
         if arguments.device == "cuda":

@@ -1,4 +1,4 @@
-"""Tensors over memory of their own, of NumPy and of torch, with random values."""
+"""Tensors of NumPy and torch with random values, each in memory of its own."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _ALIGNMENT = 64
 
 
 class HostMemory:
-    """Memory of a tensor on the host.
+    """The memory of a tensor on the host, with guard elements around the tensor.
 
     Args:
-        operand: how the tensor lies in it.
-        element: of the tensor.
-        framework: "numpy" or "torch", of which `tensor` is.
+        operand: the tensor's layout in the memory.
+        element: the tensor's element type.
+        framework: the framework of the tensor, "numpy" or "torch".
 
     Attributes:
         tensor: the tensor.
@@ -35,7 +35,7 @@ class HostMemory:
 
     @property
     def array(self) -> Any:
-        """The tensor as NumPy sees it."""
+        """The tensor as a NumPy array."""
         return self._over(self._bytes, self._flat.dtype)
 
     def _over(self, memory: Any, kind: Any) -> Any:
@@ -49,7 +49,7 @@ class HostMemory:
         return torch.as_strided(flat, self.operand.shape, self.operand.strides, self.operand.offset)
 
     def fill(self, seed: int, scale: float, wide: bool) -> None:
-        """New values, also between and around the tensor's."""
+        """Fills all of the memory with new values, also between and around the tensor's."""
         random = np.random.default_rng(seed)
         if self.element.kind == "float":
             values = random.standard_normal(len(self._flat)) * scale
@@ -61,25 +61,25 @@ class HostMemory:
         self._flat[...] = values.astype(self._flat.dtype)
 
     def poison(self) -> None:
-        """What no result is, everywhere."""
+        """Fills all of the memory with a value that no result has."""
         self._flat[...] = support.poison((), self.element)
 
     def poison_around(self) -> None:
-        """The same outside the tensor."""
+        """As `poison`, but only outside the tensor."""
         kept = self.array.copy()
         self.poison()
         self.array[...] = kept
 
     def wide(self) -> Any:
-        """The values in float64, or in int64."""
+        """The tensor's values in float64, or in int64 for integers."""
         return wide(self.array)
 
     def bits(self) -> Any:
-        """All of the memory as it is now."""
+        """A copy of all of the memory."""
         return self._bytes.copy()
 
     def is_kept(self, bits: Any, *, besides: bool = False) -> bool:
-        """Whether the memory is as it was, or (`besides`) all of it but the tensor is."""
+        """Whether the memory equals an earlier copy; with `besides`, the tensor may differ."""
         now = self.bits()
         if besides:
             kind = f"i{self.element.bytes}"
@@ -88,7 +88,7 @@ class HostMemory:
 
 
 class DeviceMemory:
-    """The same on a GPU, for torch. See HostMemory."""
+    """As HostMemory, but on a GPU and for torch."""
 
     def __init__(self, operand: Operand, element: DataType, device: str = "cuda") -> None:
         import torch
@@ -138,7 +138,7 @@ class DeviceMemory:
 
 
 def array_over(operand: Operand, memory: Any, kind: Any) -> Any:
-    """An array of that layout and type over memory that is given as bytes."""
+    """An array with this layout and type over memory that is given as bytes."""
     size = np.dtype(kind).itemsize
     strides = tuple(stride * size for stride in operand.strides)
     return np.ndarray(operand.shape, kind, memory, operand.offset * size, strides)
@@ -148,14 +148,14 @@ Memory = HostMemory | DeviceMemory
 
 
 def memory(operand: Operand, element: DataType, framework: str, on_gpu: bool) -> Memory:
-    """New memory, not yet filled; NumPy's is on the host."""
+    """New memory, not yet filled; for NumPy it is always on the host."""
     if on_gpu and framework == "torch":
         return DeviceMemory(operand, element)
     return HostMemory(operand, element, framework)
 
 
 def wide(tensor: Any) -> Any:
-    """Values in float64, or in int64: an array of NumPy for what is on the host."""
+    """The values in float64 or int64: a NumPy array if they are on the host, else a tensor."""
     if isinstance(tensor, np.ndarray):
         kind = np.int64 if tensor.dtype.kind == "i" else np.float64
         return tensor.astype(kind)

@@ -1,4 +1,4 @@
-"""Runs a case: every call several times with other values, each held against the reference."""
+"""Runs a case: each call several times with new values, each result compared with the reference."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ from tests.fuzz.draw import Draw
 from tests.fuzz.gradients import Gradients
 from tests.fuzz.tensors import Tensors
 
-# From the third call on that is recognised the checks are left out.
+# kronop skips its checks from the third call with a signature on: four calls test both ways.
 _REPEATS = 4
 _REPLAYS = 2
-# Cycles that keep a stream busy, so that what does not wait for it is seen.
+# A stream is kept busy for so many cycles, so that work that fails to wait for it gives wrong
+# results.
 _CYCLES = 2_000_000
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of a case.
+    """The outcome of a case.
 
     Attributes:
-        calls: made and looked at.
-        troubles: what was wrong; empty where nothing was.
+        calls: the number of calls that were made and compared.
+        troubles: descriptions of what was wrong; empty if nothing was.
     """
 
     calls: int = 0
@@ -38,7 +39,7 @@ class Outcome:
 
 
 def run(case: Case) -> Outcome:
-    """Runs all calls, then each of them once more beside the others."""
+    """Runs all calls, then the one-line calls once more, when the others have been remembered."""
     outcome = Outcome()
     seeds = Draw(f"values of {case.name}")
     with invoke.on_target(case.problem.target):
@@ -71,7 +72,7 @@ Steps = Iterator[str]
 
 
 def _line(problem: Problem, call: Call, seed: int) -> Steps:
-    """The function on new tensors, then on the same with other values."""
+    """The one-line function on new tensors each time, then on the last ones with new values."""
     kept = []
     for repeat in range(_REPEATS):
         if repeat < _REPEATS - 1:
@@ -103,7 +104,7 @@ def _built(build: Callable[[Tensors], Any]) -> Callable[[Problem, Call, int], St
 
 
 def _stream(problem: Problem, call: Call, seed: int) -> Steps:
-    """The function on a stream that is busy with its operands."""
+    """The one-line function on a stream that is still busy with preparing its operands."""
     import torch
 
     tensors = Tensors(problem, call, seed)
@@ -118,7 +119,7 @@ def _stream(problem: Problem, call: Call, seed: int) -> Steps:
 
 
 def _graph(problem: Problem, call: Call, seed: int) -> Steps:
-    """A captured call, on other values in the same tensors."""
+    """A call captured in a CUDA graph, replayed with new values in the same tensors."""
     import torch
 
     tensors = Tensors(problem, call, seed)
@@ -150,7 +151,7 @@ _STEPS = {
 
 
 def _backward(problem: Problem, call: Call, seed: int) -> Steps:
-    """The result and all gradients, several times; on a GPU also elsewhere than usual."""
+    """The result and all gradients, several times; on GPUs also on another stream or in a graph."""
     tensors = Tensors(problem, call, seed)
     for repeat in range(_REPEATS):
         with _busy_stream() if call.how == "stream" else contextlib.nullcontext():
@@ -165,7 +166,7 @@ def _backward(problem: Problem, call: Call, seed: int) -> Steps:
 
 @contextlib.contextmanager
 def _busy_stream() -> Iterator[None]:
-    """Another stream, which has something to do first."""
+    """Makes another stream current that is busy with a delay first."""
     import torch
 
     side = torch.cuda.Stream()
@@ -199,7 +200,7 @@ def _captured(tensors: Tensors) -> Steps:
 
 @contextlib.contextmanager
 def watching(seen: Counter[str]) -> Iterator[None]:
-    """Counts the styles of all plans that are asked for kernels."""
+    """Counts in `seen` the styles of all plans whose kernels are used."""
     serve = Operation.serve
 
     def counting(self: Any, plan: Any) -> Any:

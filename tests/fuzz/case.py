@@ -1,4 +1,4 @@
-"""What a random case is: a problem, and calls on tensors that lie in memory in all ways."""
+"""Random cases: a problem, and calls of it on tensors with all kinds of layouts."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ FAMILIES = ("kron", "ksparse", "chain", "gradient")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operand:
-    """How a tensor lies in its memory, in elements.
+    """The layout of a tensor in its memory, in elements.
 
     Attributes:
-        shape, strides: of the tensor; strides of any sign, or 0.
-        offset: of the element with all indices 0.
-        size: of the memory, which has room before and behind that nobody may write.
+        shape, strides: shape and strides of the tensor; strides have any sign or are 0.
+        offset: offset of the element with all indices 0.
+        size: size of the memory, including guards before and behind the tensor, which kernels must
+            not write.
     """
 
     shape: tuple[int, ...]
@@ -31,19 +32,19 @@ class Operand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """What kernels are made for, but for what layouts and rows change.
+    """An operation, as far as it does not depend on layouts and rows, which vary between calls.
 
     Attributes:
         family: one of FAMILIES.
-        target: "x86-avx2" and its like, "sm_80" or "sm_90a".
-        element: of X and of the factors or weights.
-        shapes: of the factors, or the patterns of the weights.
-        of_kron: whether the shapes are those of factors.
-        left: gekmm instead of gemkm.
-        batch_last: the batch is behind the features.
-        backward: the gradients of kronop.torch; else those of `weight_gradient`.
-        tied, products, factors: of `weight_gradient`.
-        activation: the one that calls have, if they have any.
+        target: "sm_80", "sm_90a", or an x86 target such as "x86-avx2".
+        element: element type of X and of the factors or weights.
+        shapes: shapes of the factors, or patterns of the weights.
+        of_kron: whether `shapes` are those of Kronecker factors.
+        left: whether to call gekmm instead of gemkm.
+        batch_last: whether the batch comes after the features.
+        backward: whether gradients are those of kronop.torch, instead of `weight_gradient`.
+        tied, products, factors: arguments of `weight_gradient`.
+        activation: the activation of the calls that have one.
     """
 
     family: str
@@ -69,7 +70,7 @@ class Problem:
 
     @property
     def ends(self) -> tuple[int, int]:
-        """Features of a row of X and of the product's result, which G has as well."""
+        """The features of X and of the product's result; G has the features of the result."""
         if self.of_kron:
             rows, columns = (math.prod(sizes) for sizes in zip(*self.shapes, strict=True))
             return (columns, rows) if self.left else (rows, columns)
@@ -94,18 +95,18 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One way to call a problem's product, made several times with other values.
+    """One way to call a problem's product; it is made several times with new values.
 
     Attributes:
-        how: "line", the function; "bound", arguments that run again; "described", an operation
-            without promises, whose tensors are NumPy's also on a GPU; "stream", the function on
-            another stream; "graph", the function in a captured graph.
+        how: "line", the one-line function; "bound", arguments that run several times; "described",
+            an operation with alignment 1, on NumPy arrays even for a GPU; "stream", the function on
+            another stream; "graph", the function captured in a CUDA graph.
         framework: "numpy" or "torch".
         x, parts, g, z, bias, out: the operands; `parts` are factors or weights, `g` is the gradient
             of the result.
-        in_place: whether Z is the result.
+        in_place: whether Z is the result's tensor.
         output: element type of the result.
-        wide: whether integers are of all magnitudes, so that sums wrap around.
+        wide: whether integers have all magnitudes, so that sums wrap around.
     """
 
     how: str
@@ -136,7 +137,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A problem with calls; the name is the seed of all that is random about it."""
+    """A problem with calls; its name is the seed of everything random in it."""
 
     name: str
     problem: Problem

@@ -10,7 +10,7 @@ Item = TypeVar("Item")
 
 
 class Draw:
-    """Choices from a name.
+    """Random choices that depend on a name only.
 
     Args:
         name: equal names give equal choices.
@@ -20,14 +20,14 @@ class Draw:
         self._random = random.Random(name)
 
     def chance(self, share: float) -> bool:
-        """True in so many of all draws."""
+        """True with this probability."""
         return self._random.random() < share
 
     def pick(self, items: Sequence[Item]) -> Item:
         return self._random.choice(items)
 
     def weighed(self, weights: Mapping[Item, float]) -> Item:
-        """A key, as often as its weight says."""
+        """A key of `weights`, with a probability proportional to its weight."""
         return self._random.choices(list(weights), list(weights.values()))[0]
 
     def whole(self, least: int, most: int) -> int:
@@ -38,5 +38,5 @@ class Draw:
         return self._random.sample(items, len(items))
 
     def seed(self) -> int:
-        """For another generator."""
+        """A seed for another generator."""
         return self._random.getrandbits(62)

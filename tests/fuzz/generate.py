@@ -21,22 +21,22 @@ _FLOATS = tuple(item for item in support.ELEMENTS if item.kind == "float")
 _NOT_CHAINED = (kronop.int8,)
 _WEIGHTS = {"kron": 8, "ksparse": 7, "chain": 4, "gradient": 5}
 _HOST_FAMILIES = {"kron": 8, "ksparse": 7, "chain": 4, "gradient": 2}
-# Calls whose tensors are as the fastest kernels want them.
+# The share of calls with tidy tensors: contiguous and aligned, as the fastest kernels need them.
 _TIDY = 0.45
-# Problems that meet what next to no others do.
+# The share of problems from the lists of `sizes` that reach styles which hardly any others reach.
 _RARE = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What cases are drawn for.
+    """What cases are drawn from.
 
     Attributes:
-        targets: those that run here, or are planned for; the last one is this machine's own.
+        targets: the targets to run or to plan for; the last one is this machine's own.
         only: families to draw from.
-        has_torch: whether there are calls on torch tensors, and gradients by autograd.
-        problems: how many problems there are in all, for cases that share kernels; None for a new
-            one in every case.
+        has_torch: whether to make calls on torch tensors and gradients by autograd.
+        problems: the number of different problems, so that cases share kernels; None for a new
+            problem in every case.
     """
 
     targets: tuple[str, ...]
@@ -54,7 +54,7 @@ class Settings:
 
 
 def make(name: str, settings: Settings) -> Case:
-    """The case of that name: "seed.process.index"."""
+    """The case with the name "seed.process.index"."""
     seed, process, index = name.split(".")
     of_problem = name
     if settings.problems is not None:
@@ -161,7 +161,7 @@ def _call(draw: Draw, problem: Problem, settings: Settings) -> Call:
 
 
 def _way(draw: Draw, problem: Problem, settings: Settings) -> tuple[str, str]:
-    """How it is called, and on whose tensors."""
+    """(how to call, the framework of the tensors)."""
     if problem.backward:
         return draw.weighed({"line": 5, **({"stream": 2, "graph": 2} if problem.on_gpu else {})}), (
             "torch"
@@ -170,7 +170,8 @@ def _way(draw: Draw, problem: Problem, settings: Settings) -> tuple[str, str]:
         ways = {"line": 8, "bound": 3, "stream": 3, "graph": 3, "described": 1}
         how = draw.weighed(ways)
         return how, "numpy" if how == "described" else "torch"
-    # Descriptions without promises have the fewest kernels.
+    # Operations with alignment 1 need the fewest kernels, so they are drawn often if cases share
+    # problems.
     ways = {"described": 4 if settings.problems is None else 30, "line": 5, "bound": 2}
     how = draw.weighed(ways)
     return how, "torch" if settings.has_torch and draw.chance(0.3) else "numpy"
@@ -179,7 +180,7 @@ def _way(draw: Draw, problem: Problem, settings: Settings) -> tuple[str, str]:
 def _operands(
     draw: Draw, problem: Problem, settings: Settings, how: str, framework: str, tidy: bool
 ) -> Call:
-    """The inputs; the result is as it may be."""
+    """A call with its inputs; `_with_result` adds the result's tensor and Z."""
     reversible = framework == "numpy"
 
     def layout(shape: Sequence[int], repeatable: Sequence[int] = (), kind: str = "") -> Operand:
@@ -192,7 +193,7 @@ def _operands(
     batch = range(len(x) - 2) if problem.of_kron else ()
     kind = kind_of_layout(draw, tidy)
     x_operand = layout(x, [*batch] if draw.chance(0.7) else [*range(len(x))], kind)
-    # Gradients of weights have kernels of their own for operands that lie alike.
+    # Gradients of weights have special kernels if X and G have the same layout.
     g_kind = kind if draw.chance(0.6) else ""
     parts = [
         layout((*own, *shape), range(len(own)))
@@ -213,7 +214,7 @@ def _operands(
 
 
 def _with_more(draw: Draw, problem: Problem, call: Call, tidy: bool) -> Call:
-    """The same with alpha, a bias and an activation, where there may be some."""
+    """The call with alpha, and with a bias and an activation if the problem allows them."""
     floats = problem.element.kind == "float"
     has_bias = not problem.of_kron and not problem.is_weight_gradient and draw.chance(0.4)
     acts = floats and not problem.of_kron and problem.family != "gradient" and draw.chance(0.35)
@@ -228,7 +229,7 @@ def _with_more(draw: Draw, problem: Problem, call: Call, tidy: bool) -> Call:
 
 
 def _output(draw: Draw, problem: Problem) -> DataType:
-    """The element type of the result; what is not usual is asked for by `out`."""
+    """The element type of the result; one that is not the default is requested through `out`."""
     element, others = problem.element, ()
     if problem.is_weight_gradient:
         others = (element, kronop.float32)
@@ -242,7 +243,8 @@ def _output(draw: Draw, problem: Problem) -> DataType:
 def _leads(
     draw: Draw, problem: Problem, limits: sizes.Limits, tidy: bool
 ) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
-    """What X has besides its features, and the dimensions in front of every factor or weight."""
+    """(the dimensions of X other than the features, the batch dimensions of each factor or
+    weight)."""
     ends = problem.ends
     if problem.of_kron:
         features = math.prod(max(shape) for shape in problem.shapes)
@@ -267,7 +269,7 @@ def _leads(
 
 
 def _part_of(draw: Draw, batch: Sequence[int]) -> tuple[int, ...]:
-    """Dimensions that broadcast to these."""
+    """Random dimensions that broadcast to `batch`."""
     kept = batch[draw.whole(0, len(batch)) :]
     return tuple(size if draw.chance(0.7) else 1 for size in kept)
 
@@ -290,7 +292,7 @@ def _shape(problem: Problem, lead: tuple[int, ...], features: int) -> tuple[int,
 
 
 def _lead(problem: Problem, x: tuple[int, ...]) -> tuple[int, ...]:
-    """What X has besides its features."""
+    """The dimensions of X other than its features."""
     if problem.is_weight_gradient:
         return (x[-1 if problem.batch_last else -2],)
     if problem.left and len(x) > 1:
@@ -313,7 +315,7 @@ def _y_shape(problem: Problem, call: Call) -> tuple[int, ...]:
 
 
 def _with_result(draw: Draw, problem: Problem, call: Call, tidy: bool) -> Call:
-    """The same with the result's tensor and Z, where there are some."""
+    """The call with the result's tensor and Z, each of which may be left out."""
     shape = _y_shape(problem, call)
     options = {"tidy": tidy, "reversible": call.framework == "numpy"}
     if problem.backward:

@@ -1,4 +1,4 @@
-"""What the gradients of kronop.torch have to be: those of the same product in float64."""
+"""The expected gradients of kronop.torch: those of the same product in float64."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from tests.fuzz.tensors import Tensors
 
 
 class Gradients:
-    """The gradients of a call's operands, and for each element the largest error.
+    """The gradients of a call's operands, and the largest allowed error of each element.
 
-    Sums in the accumulator's type are held to the sum of their terms' magnitudes: the gradient of
-    the product of magnitudes. What is rounded to the operands' type on the way adds up at random,
-    and is held to the root of the sum of squares, from the product of squares; where operands
-    repeat the same numbers it does not, and is held to magnitudes too.
+    The allowed error has two parts. Errors of sums in the accumulator's type are bounded by the sum
+    of the terms' magnitudes, which is the gradient of the product of magnitudes. Errors from
+    rounding intermediate results to the operands' type add up like random numbers: they are bounded
+    by the root of the sum of squares, from the gradient of the product of squares. If operands
+    repeat the same numbers (stride 0), these errors are equal, and magnitudes bound them too.
 
     Args:
-        tensors: filled.
-        names: which operands, in their order.
+        tensors: the tensors of the call, filled.
+        names: the operands whose gradients are compared, in order.
     """
 
     def __init__(self, tensors: Tensors, names: list[str]) -> None:
@@ -57,7 +58,7 @@ class Gradients:
         ]
 
     def trouble(self, found: list[Any]) -> str:
-        """What is wrong with gradients in the order of the names; "" where nothing is."""
+        """What is wrong with these gradients, in the order of the names; "" if nothing is."""
         for name, item, value, bound in zip(
             self._names, found, self._values, self._bounds, strict=True
         ):
@@ -83,10 +84,11 @@ def _operands(tensors: Tensors, names: list[str]) -> dict[str, Any]:
 def _differentiated(
     problem: Problem, call: Call, operands: dict[str, Any], g: Any, power: int = 0
 ) -> list[Any]:
-    """Gradients of the product; with a power of the product of such powers of magnitudes.
+    """The gradients of the product of the operands.
 
-    What is between two factors, and its gradient, is then raised by the least normal number: below
-    it values round as it does.
+    With a `power`, the operands are powers of magnitudes, and all intermediate results and their
+    gradients are increased by that power of the least normal number: smaller values have the same
+    rounding error as it.
     """
     import torch
 
@@ -105,7 +107,7 @@ def _differentiated(
 
 
 def _raised(least: float) -> Any:
-    """A function that adds so much to a tensor, and to its gradient."""
+    """A function that adds `least` to a tensor and to its gradient."""
 
     def added(x: Any) -> Any:
         raised = x + least

@@ -1,4 +1,4 @@
-"""The ways to call: functions, arguments that run again, operations without promises."""
+"""The ways to call: one-line functions, arguments that run again, operations with alignment 1."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ class _Here:
 
 @contextlib.contextmanager
 def on_target(target: str) -> Iterator[None]:
-    """Makes functions take kernels for this target of the CPU; of GPUs there is only one."""
+    """Makes the one-line functions use this x86 target; a GPU has only one target."""
     if target.startswith("sm_"):
         yield
         return
     if target != _Here.target:
-        # Calls are recognised by their tensors: a process has one target else.
+        # Remembered calls are found by their tensors and don't include the target, which never
+        # changes in a normal process.
         prepared.forget()
         program.forget()
         _Here.target = target
@@ -39,7 +40,7 @@ def on_target(target: str) -> Iterator[None]:
 
 
 def _options(call: Call, tensors: Tensors) -> dict[str, Any]:
-    """What is given besides the operands of the product."""
+    """The keyword arguments besides the operands of the product."""
     options: dict[str, Any] = {"alpha": call.alpha}
     if call.z is not None:
         options |= {"beta": call.beta, "z": tensors["z"]}
@@ -49,7 +50,7 @@ def _options(call: Call, tensors: Tensors) -> dict[str, Any]:
 
 
 def line(tensors: Tensors) -> Any:
-    """The function."""
+    """Calls the one-line function."""
     problem, call = tensors.problem, tensors.call
     options, x = _options(call, tensors), tensors["x"]
     if problem.is_weight_gradient:
@@ -69,7 +70,7 @@ def line(tensors: Tensors) -> Any:
 
 
 def bound(tensors: Tensors) -> Any:
-    """Arguments of the operation that the function would run."""
+    """The arguments that the one-line function would run."""
     problem, call = tensors.problem, tensors.call
     x, z, out = tensors["x"], tensors["z"], tensors["out"]
     if problem.is_weight_gradient:
@@ -96,7 +97,7 @@ def bound(tensors: Tensors) -> Any:
 
 
 def described(tensors: Tensors) -> Any:
-    """Arguments of an operation that promises nothing, on the problem's target."""
+    """Arguments of an operation with alignment 1, for the problem's target."""
     problem, call = tensors.problem, tensors.call
     x = TensorDescription(problem.element, _layout(call), 1)
     y = TensorDescription(call.output)
@@ -133,21 +134,21 @@ def described(tensors: Tensors) -> Any:
 
 
 def _layout(call: Call) -> Any:
-    """Of an X without alignment: what is nearer to its memory."""
+    """The layout for an X of alignment 1: the one that fits its strides better."""
     strides = [abs(stride) for stride in call.x.strides[-2:]]
     by_columns = len(strides) == 2 and strides[0] < strides[1]
     return kronop.ColumnMajor if by_columns else kronop.RowMajor
 
 
 def run(arguments: Any) -> Any:
-    """The result of built arguments, on the host where it is NumPy's."""
+    """Runs arguments and returns the result; waits, so that a NumPy result is on the host."""
     arguments.operation.run(arguments)
     arguments.sync()
     return arguments.Y
 
 
 def backward(tensors: Tensors) -> tuple[Any, list[Any], list[str]]:
-    """The result by kronop.torch, the gradients of all operands, and what these are called."""
+    """(the result of kronop.torch, the gradients of all operands, the names of the operands)."""
     import torch
 
     import kronop.torch

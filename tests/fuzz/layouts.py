@@ -1,4 +1,4 @@
-"""Ways for a tensor to lie in memory."""
+"""Random layouts of tensors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tests.fuzz.case import Operand
 from tests.fuzz.draw import Draw
 
-# Elements in front of and behind every tensor, whatever its type: whole accesses of 16 bytes.
+# Guard elements before and behind every tensor: for all types a multiple of 16 bytes.
 GUARD = 32
 _KINDS = {"row": 40, "column": 30, "padded": 14, "permuted": 6, "stepped": 10}
 _TIDY_KINDS = {"row": 60, "column": 40}
@@ -17,7 +17,8 @@ _OFFSETS = (0, 0, 0, 0, 0, 0, 0, 16, 8, 1, 2, 4, 3)
 
 
 def kind_of_layout(draw: Draw, tidy: bool) -> str:
-    """A kind of layouts: what is contiguous, and what is between; of tidy ones nothing is."""
+    """A kind of layout: which dimension is contiguous, and what gaps there are; tidy layouts have
+    none."""
     return draw.weighed(_TIDY_KINDS if tidy else _KINDS)
 
 
@@ -33,10 +34,10 @@ def lay(
     """A layout for a tensor of this shape.
 
     Args:
-        kind: of `kind_of_layout`; any where it is "".
-        tidy: whether memory is as the fastest kernels want it: without gaps, and aligned.
+        kind: a result of `kind_of_layout`; "" draws one.
+        tidy: whether the memory is without gaps and aligned, as the fastest kernels need it.
         reversible: whether strides may be negative.
-        repeatable: dimensions whose indices may all be the same elements (stride 0).
+        repeatable: dimensions that may have stride 0.
     """
     axes = list(range(len(shape)))
     kind = kind or kind_of_layout(draw, tidy)
@@ -65,7 +66,11 @@ def _placed(
     pads: Sequence[int],
     lead: int,
 ) -> Operand:
-    """Axes from the outermost to the innermost; their steps, and what stays empty behind each."""
+    """The layout with these axes from the outermost to the innermost.
+
+    `steps` are the strides in units of contiguous ones, `pads` the unused elements after each axis,
+    and `lead` the elements before the tensor besides the guard.
+    """
     strides, stride, first = [0] * len(shape), 1, 0
     for axis in reversed(axes):
         step = steps[axis]

@@ -1,7 +1,7 @@
-"""What products are, in float64 or in integers that wrap around, and how far off they may be.
+"""Reference products in float64 or in integers that wrap around, with bounds of their errors.
 
-Written for arrays of NumPy and tensors of torch alike, which share what is used here of them, and
-apart from the references of the descriptions.
+The functions work on NumPy arrays and on torch tensors, by using only what both have. They are
+independent of the references of the descriptions, so that the two check each other.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Between = Callable[[Any], Any]
 
 
 def as_it_is(x: Any) -> Any:
-    """What is between two factors of an exact product."""
+    """Leaves intermediate results between factors unchanged, as in an exact product."""
     return x
 
 
@@ -33,7 +33,7 @@ def product(
     """The problem's product of wide operands, without an epilogue.
 
     Args:
-        between: what is done to what is between two factors.
+        between: is applied to each intermediate result between two factors.
     """
     if problem.of_kron:
         return kron(x, parts, problem.left, between)
@@ -54,7 +54,8 @@ def kron(x: Any, factors: Sequence[Any], left: bool, between: Between = as_it_is
     for place, factor in enumerate(factors):
         x = between(x) if place else x
         size, made = factor.shape[-2:]
-        # The first digit is contracted and becomes the last one: after all, they are in order.
+        # The first digit is contracted and becomes the last one; after all factors the digits are
+        # in their original order.
         x = x.reshape(*lead, count, size, -1).swapaxes(-1, -2)
         rest = x.shape[-2]
         x = _matmul(x.reshape(*lead, count * rest, size), factor)
@@ -78,7 +79,7 @@ def ksparse(x: Any, weights: Sequence[Any], batch_last: bool, between: Between =
 
 
 def weight_gradient(problem: Problem, x: Any, g: Any, factors: Sequence[Any]) -> Any:
-    """The gradient of weights, of a factor, or of several in one vector."""
+    """The gradient of weights, of tied weights, or of several factors in one vector."""
     a, b, c, d = problem.shapes[0]
     if problem.batch_last:
         x, g = x.swapaxes(-1, -2), g.swapaxes(-1, -2)
@@ -120,7 +121,7 @@ def _torch() -> Any:
 
 
 def _matmul(one: Any, other: Any) -> Any:
-    """A product of matrices; torch has none of integers on a GPU."""
+    """A matrix product, also for integers on a GPU, for which torch has none."""
     if isinstance(one, np.ndarray) or one.is_floating_point() or not one.is_cuda:
         return one @ other
     return matmul_by_limbs(one, other)
@@ -129,7 +130,8 @@ def _matmul(one: Any, other: Any) -> Any:
 def matmul_by_limbs(one: Any, other: Any) -> Any:
     """The product modulo 2^64 of torch's int64 matrices, by exact products in float64.
 
-    Values are digits of 16 bits: sums of up to 2^21 products of two of them are exact.
+    Values are split into digits of 16 bits: float64 sums of up to 2^21 products of two digits are
+    exact.
     """
     limbs = range(64 // _LIMB)
     ones, others = ([item >> _LIMB * at & 2**_LIMB - 1 for at in limbs] for item in (one, other))
@@ -142,11 +144,11 @@ def matmul_by_limbs(one: Any, other: Any) -> Any:
 
 
 class Expected:
-    """A result, and for each element the largest error that rounding explains.
+    """An expected result, and for each element the largest error that rounding explains.
 
     Args:
-        problem, call: of which it is.
-        x, parts, g, z, bias: wide operands; None for what the call has not.
+        problem, call: the problem and call whose result it is.
+        x, parts, g, z, bias: the operands in wide types; None for operands that the call lacks.
     """
 
     def __init__(
@@ -177,11 +179,11 @@ class Expected:
         self.bound = _bound(problem, call, magnitude, z, bias, self.value)
 
     def trouble(self, actual: Any) -> str:
-        """What is wrong with a wide result, or "" where nothing is."""
+        """What is wrong with a result, given in a wide type; "" if nothing is."""
         if actual.shape != self.value.shape:
             return f"shape {tuple(actual.shape)} for {tuple(self.value.shape)}"
         error = abs(actual - self.value)
-        # So that NaN is bad.
+        # Written with `<=` and negated, so that NaN counts as wrong.
         bad = ~(error <= self.bound)
         if not bad.any():
             return ""
@@ -200,8 +202,8 @@ class Expected:
 
 
 def activated(name: str, value: Any) -> Any:
-    """An activation of wide values."""
-    if name == "hardswish":  # torch's on a GPU takes a sixth in float32, whatever the type.
+    """The activation of values in a wide type."""
+    if name == "hardswish":  # torch's GPU kernel multiplies by a float32 1/6, for all types.
         return value * (value + 3).clip(0, 6) / 6
     if not isinstance(value, np.ndarray):
         return getattr(_torch().nn.functional, name)(value)
@@ -219,14 +221,15 @@ def _wrapped(values: Any, element: DataType) -> Any:
 
 
 def _in_range(values: Any, output: DataType, element: DataType) -> Any:
-    """In the range of the result: int8 saturates where it is asked for."""
+    """The values brought into the result's range: int8 results of int8 operands saturate, all
+    others wrap around."""
     if output.bits == 8 and element.bits == 8:
         return values.clip(-128, 127)
     return _wrapped(values, output)
 
 
 def _bound(problem: Problem, call: Call, magnitude: Any, z: Any, bias: Any, value: Any) -> Any:
-    """As in tests/support.py, with the numbers of terms of all families."""
+    """The error bound of tests/support.py, for all families."""
     unit_of_sums = support._UNIT[support.accumulator(problem.element)]
     total = magnitude
     if z is not None:
@@ -244,8 +247,8 @@ def _bound(problem: Problem, call: Call, magnitude: Any, z: Any, bias: Any, valu
 
 
 def rounds_between(problem: Problem) -> bool:
-    """Whether what is between two factors is of the operands' type: in chains always, in Kronecker
-    products of 16 bits on tensor cores and tiles."""
+    """Whether intermediate results between factors are rounded to the operands' type: always in
+    chains; in Kronecker products of 16-bit types on tensor cores and AMX tiles."""
     if problem.is_weight_gradient:
         return False
     if not problem.of_kron:
@@ -254,7 +257,7 @@ def rounds_between(problem: Problem) -> bool:
 
 
 def repeats(call: Call) -> bool:
-    """Whether sums may have the same terms many times, whose errors all have one sign."""
+    """Whether sums may contain the same term many times, so that its errors don't cancel."""
     operands = (call.x, *call.parts, *((call.g,) if call.g else ()))
     return any(
         stride == 0 < extent - 1
@@ -264,17 +267,17 @@ def repeats(call: Call) -> bool:
 
 
 def walk(terms: int, repeats: bool) -> float:
-    """How many roundings of so many come together in a sum of values of both signs.
+    """The number of rounding errors that effectively add up in a sum of values of both signs.
 
-    NOTE: partial sums then grow as the root of their terms, and with them the roundings; those of
-    tensor cores, which cut off, by 0.05 times the root of the terms in all where 16 terms are added
-    at once.
+    NOTE: partial sums of such values grow as the root of the number of terms, and so do their
+    rounding errors. Tensor cores truncate; adding 16 terms at once, their error in all was measured
+    as 0.05 times the root of the number of terms.
     """
     return float(terms if repeats else min(terms, 64 + 0.25 * math.sqrt(terms)))
 
 
 def _terms(problem: Problem, call: Call) -> float:
-    """Products and sums on the way to an element of the result."""
+    """The number of products and sums that contribute to an element of the result."""
     if problem.of_kron:
         return sum(shape[problem.left] for shape in problem.shapes) + len(problem.shapes)
     if not problem.is_weight_gradient:

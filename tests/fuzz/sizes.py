@@ -1,4 +1,4 @@
-"""Sizes on both sides of everything that a planner decides by."""
+"""Random sizes on both sides of every threshold in the planners."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ Pattern = tuple[int, int, int, int]
 _SMALL = tuple(range(1, 10))
 _EDGES = (7, 8, 9, 15, 16, 17, 18, 24, 31, 32, 33, 47, 48, 49, 63, 64, 65)
 _LARGE = (66, 96, 97, 100, 113, 126, 127, 128, 129, 130, 191, 192, 255, 256, 257, 300)
-# More than a warp holds of a digit: contractions.
+# Digits too large for the tile of a warp: these factors are planned as contractions.
 _HUGE = (129, 130, 191, 192, 255, 256, 257, 300)
 _EVEN = (8, 16, 16, 24, 32, 48, 64, 64, 96, 128, 128, 192, 256, 256)
 _EQUAL = (2, 2, 3, 4, 4, 5, 7, 8, 8, 9, 16, 17, 31, 32, 33, 64, 127, 128, 130)
 _LANES = (2, 3, 4, 7, 8, 9, 15, 16, 17, 18, 31, 32, 33, 48, 64, 65)
-# Patterns that meet what next to no others do: many results that leave in halves, blocks of lanes
-# of which the last one is a part, and gradients that have several teams.
+# Patterns for styles that hardly any others reach: kernels that write their results in two halves,
+# kernels whose last block of lanes is incomplete, and gradients with several teams.
 HALVED = ((1, 128, 256, 4), (1, 192, 256, 4), (1, 96, 256, 8))
 PARTIAL = ((2, 96, 16, 17), (1, 64, 16, 33), (3, 200, 16, 18))
 IN_TEAMS = ((1, 192, 512, 1), (1, 192, 512, 2), (1, 576, 512, 1), (4, 576, 640, 1))
@@ -28,12 +28,12 @@ _MANY_LANES = (64, 96, 128, 192, 255, 256)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a case may hold.
+    """Upper bounds of a case's sizes.
 
     Attributes:
-        features: of a row, also on the way.
-        weights: numbers of one weight.
-        elements: of X or of a result.
+        features: features of a row, including intermediate results.
+        weights: elements of one weight.
+        elements: elements of X or of a result.
         products: multiplications of a call.
     """
 
@@ -44,7 +44,7 @@ class Limits:
 
 
 CPU = Limits(features=5_000, weights=60_000, elements=150_000, products=10_000_000)
-# Of products on a GPU whose tensors are NumPy's, and so is the reference.
+# For products on a GPU with NumPy tensors, since NumPy on the CPU computes their reference.
 STAGED = Limits(features=270_000, weights=4_000_000, elements=300_000, products=50_000_000)
 GPU = Limits(features=270_000, weights=4_000_000, elements=12_000_000, products=6_000_000_000)
 
@@ -80,7 +80,8 @@ def _shape(draw: Draw, sizes: tuple[int, ...]) -> tuple[int, int]:
 
 
 def _within(wanted: list[tuple[int, int]], most: int) -> tuple[tuple[int, int], ...]:
-    """The factors from the largest on that stay below `most` features on every way."""
+    """The largest factors whose product, and all intermediate results, have at most `most`
+    features."""
     kept: list[int] = []
     size = 1
     for index in sorted(range(len(wanted)), key=lambda index: -max(wanted[index])):
@@ -114,7 +115,7 @@ def pattern(draw: Draw, limits: Limits) -> Pattern:
 
 
 def _shrunk(found: Pattern, limits: Limits) -> Pattern:
-    """The same with fewer blocks, then lanes, then outputs, until it is within the limits."""
+    """The pattern with fewer blocks, then lanes, then outputs, until it is within the limits."""
     a, b, c, d = found
     while a * max(b, c) * d > limits.features or a * b * c * d > limits.weights:
         if a > 1:
@@ -127,7 +128,7 @@ def _shrunk(found: Pattern, limits: Limits) -> Pattern:
 
 
 def chain(draw: Draw, limits: Limits) -> tuple[Pattern, ...]:
-    """The patterns of factors that follow each other, the one applied first, first."""
+    """The patterns of a chain of factors, in the order in which they are applied."""
     if draw.chance(0.5):
         return _butterfly(draw, limits)
     patterns = [pattern(draw, limits)]
@@ -149,12 +150,12 @@ def chain(draw: Draw, limits: Limits) -> tuple[Pattern, ...]:
 
 
 def _butterfly(draw: Draw, limits: Limits) -> tuple[Pattern, ...]:
-    """Blocks of neighbours, then blocks of what is far apart: Monarch and butterfly factors."""
+    """Monarch and butterfly factors: blocks of neighboring features, then of distant ones."""
     sizes = (2, 4, 8, 16, 16, 24, 32, 32, 48, 64, 17, 31)
     while True:
         p, q, r, s = (draw.pick(sizes) for _ in range(4))
         groups = draw.pick((1, 1, 2, 3))
-        # p blocks of q, then p long columns that take one of each block.
+        # The first factor has p blocks of q features; the second combines one of each block.
         first, second = (groups * p, r, q, 1), (groups, s, p, r)
         fits = max(groups * p * max(q, r), groups * s * r) <= limits.features
         if fits and max(math.prod(first), math.prod(second)) <= limits.weights:
@@ -168,9 +169,10 @@ def _butterfly(draw: Draw, limits: Limits) -> tuple[Pattern, ...]:
 
 
 def rows(draw: Draw, features: int, products: int, limits: Limits, tidy: bool) -> int:
-    """Rows of a call, of so many features and products each: one, a few, or as many as may be.
+    """The number of rows of a call: one, a few, or as many as the limits allow.
 
-    Tidy ones are many, and whole accesses where they are contiguous.
+    `features` and `products` are those of one row. Tidy calls have many rows, usually a multiple
+    of 64.
     """
     most = max(1, min(limits.elements // max(1, features), limits.products // max(1, products)))
     kind = draw.weighed({"one": 3, "few": 3, "some": 4, "many": 4})
@@ -183,13 +185,13 @@ def rows(draw: Draw, features: int, products: int, limits: Limits, tidy: bool) -
     if kind == "some":
         return min(most, draw.pick(_SOME_ROWS))
     count = min(most, draw.pick((1000, 5000, 30_000, 100_000)))
-    # Where rows are contiguous, their number decides how wide accesses may be.
+    # If rows are the contiguous dimension, their number decides how wide accesses may be.
     whole = count // 64 * 64 if tidy or draw.chance(0.5) else 0
     return whole or max(1, count - draw.pick((0, 1, 4, 7, 63)))
 
 
 def split_rows(draw: Draw, count: int, most: int) -> tuple[int, ...]:
-    """Dimensions that hold about so many rows."""
+    """One to three dimensions with about this many rows together."""
     if draw.chance(0.75) or most == 1:
         return (count,)
     outer = draw.pick((1, 2, 3, 5))

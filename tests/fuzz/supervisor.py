@@ -1,4 +1,4 @@
-"""Keeps the processes of the random test going until the time is over, and sums up."""
+"""Keeps the processes of the random test running until the time is over, and sums up."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-# Starts a process: which one, its first case, and how many seconds there are.
+# The command line of a process, given its place, its first case and its seconds.
 Command = Callable[[int, int, float], list[str]]
 
 _PROGRESS = 15.0
-# A process that ends so many times in a row before its first case does not start at all.
+# After so many failures in a row before the first case, a process is not started again.
 _MOST_STARTS = 3
 _TAIL = 1500
 
 
 @dataclass(slots=True)
 class Summary:
-    """What came of all processes.
+    """The results of all processes.
 
     Attributes:
-        cases, calls: that ended.
-        bad: (name of the case, what was wrong).
-        restarts: processes that went on for one that had died.
-        styles: how many steps of each style were asked for kernels.
+        cases, calls: how many cases and calls have ended.
+        bad: (name of the case, what was wrong) for each failure.
+        restarts: how many processes were started in place of one that had died.
+        styles: how many steps of each style were run.
     """
 
     cases: int = 0
@@ -70,16 +70,16 @@ class _Process:
         messages.put((self, None))
 
     def status(self) -> int:
-        """How it ended; waits for that."""
+        """Waits for the process to end; its exit status."""
         return self._child.wait()
 
     def kill(self) -> None:
-        """Ends it with the compilers that it has started."""
+        """Kills the process and the compilers that it has started."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._child.pid, signal.SIGKILL)
 
     def tail(self) -> str:
-        """The end of what it wrote on standard error."""
+        """The end of its output on standard error."""
         self._errors.seek(0, os.SEEK_END)
         self._errors.seek(max(0, self._errors.tell() - _TAIL))
         return self._errors.read().decode(errors="replace").strip()
@@ -89,11 +89,11 @@ class Supervisor:
     """Runs processes side by side.
 
     Args:
-        command: starts one.
-        processes: how many.
-        seconds: when they have to end.
-        case_seconds: a case that takes longer hangs.
-        grace_seconds: how much later the last cases may end.
+        command: the command line of a process.
+        processes: how many processes run at the same time.
+        seconds: how long they run.
+        case_seconds: a case that takes longer than this counts as hanging.
+        grace_seconds: how much later than `seconds` the last cases may end.
         tell: prints a line.
     """
 
@@ -117,7 +117,8 @@ class Supervisor:
         self.summary = Summary()
 
     def run(self) -> Summary:
-        """Until the time is over; what runs a little longer is ended, and is not bad for that."""
+        """Runs until the time is over. Cases that still run after the grace time are killed, which
+        does not count as a failure."""
         for place in range(self._count):
             self._start(place, 0)
         told = self._begin
@@ -138,7 +139,7 @@ class Supervisor:
         self._running[place] = _Process(place, start, arguments, self._messages)
 
     def _step(self) -> None:
-        """Takes one message, or looks for what hangs."""
+        """Handles one message if there is one, then kills processes whose case hangs."""
         try:
             process, message = self._messages.get(timeout=0.2)
         except queue.Empty:
@@ -170,7 +171,7 @@ class Supervisor:
                 process.kill()
 
     def _ended(self, process: _Process) -> None:
-        """Records the case that a process died of, and lets another one go on behind it."""
+        """Records the case in which a process died, and starts another one with the next case."""
         status = process.status()
         del self._running[process.place]
         if process.case:

@@ -1,4 +1,5 @@
-"""The tensors of a call: filled, held against the reference, and watched around the result."""
+"""The tensors of a call: filled with random values, compared with the reference, and checked for
+writes outside the result."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ class Tensors:
     """Memory for all operands of a call.
 
     Args:
-        problem, call: what they are for.
-        seed: of their first values.
+        problem, call: the problem and the call that the tensors are for.
+        seed: the seed of their first values.
     """
 
     def __init__(self, problem: Problem, call: Call, seed: int) -> None:
@@ -41,7 +42,7 @@ class Tensors:
         return self._memory_of.get("out" if name == "z" and self.call.in_place else name)
 
     def __getitem__(self, name: str) -> Any:
-        """The tensor of that name; None where there is none."""
+        """The tensor with this name; None if the call has none."""
         found = self._find(name)
         return None if found is None else found.tensor
 
@@ -51,7 +52,8 @@ class Tensors:
         return [item.tensor for item in self._parts]
 
     def fill(self) -> None:
-        """New inputs, and a result that betrays what is not written."""
+        """Fills the inputs with new values, and poisons the result so that unwritten elements
+        show."""
         wide, element = self.call.wide, self.problem.element
         every = [*self._parts, *(item for name, item in self._memory_of.items() if name != "out")]
         scales = [self._scale(item) for item in self._parts] + [1.0] * len(every)
@@ -68,7 +70,7 @@ class Tensors:
                 result.poison()
 
     def _scale(self, item: arrays.Memory) -> float:
-        """For results of the size of X, whatever the factors' sizes: float16 has little room."""
+        """The scale of a factor's values, for results of X's magnitude: float16 overflows early."""
         shape = item.operand.shape
         size = shape[-1 if self.problem.left else -2] if len(shape) != 4 else shape[2]
         if self.problem.of_kron:
@@ -76,7 +78,7 @@ class Tensors:
         return float(size**-0.5)
 
     def expect(self) -> None:
-        """Computes what the next call has to give, and remembers what it must not touch."""
+        """Computes the expected result of the next call, and copies all memory to compare later."""
         names = ("x", "g", "z", "bias")
         found = [self._find(name) for name in names]
         x, g, z, bias = (None if item is None else item.wide() for item in found)
@@ -86,7 +88,7 @@ class Tensors:
         self._bits_of_parts = [item.bits() for item in self._parts]
 
     def trouble(self, result: Any) -> str:
-        """What is wrong after a call with this result; "" where nothing is."""
+        """What is wrong after a call that returned `result`; "" if nothing is."""
         out = self._memory_of.get("out")
         if out is not None and result is not None and result is not out.tensor:
             return "another result than `out`"
@@ -94,7 +96,7 @@ class Tensors:
         return self._expected.trouble(value) or self.touched()
 
     def touched(self) -> str:
-        """Which memory was written besides the result."""
+        """Which memory besides the result was written; "" if none was."""
         for name, item in self._memory_of.items():
             if not item.is_kept(self._bits[name], besides=name == "out"):
                 return "elements around `out` were written" if name == "out" else f"{name} changed"

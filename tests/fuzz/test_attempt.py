@@ -1,4 +1,4 @@
-"""What runs cases: the ways that only a GPU has, with stand-ins on the CPU, and what goes wrong."""
+"""`attempt`: the ways to call that need a GPU, with stand-ins on the CPU, and failing cases."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.fuzz.generate import Settings, make
 
 
 class _Graph:
-    """Calls again what was called last, into the result of that time."""
+    """A stand-in for a CUDA graph: repeats the last call, and writes into its first result."""
 
     def __init__(self, monkeypatch: Any) -> None:
         self._call, self._kept = None, []
@@ -48,7 +48,7 @@ class _Stream:
 
 @pytest.fixture
 def as_on_a_gpu(monkeypatch) -> None:
-    """Tensors of torch on the host stand for those of a GPU."""
+    """Makes torch tensors on the host stand for tensors on a GPU."""
     torch = pytest.importorskip("torch")
 
     def memory(operand: Any, element: Any, framework: str, on_gpu: bool) -> Any:
@@ -72,7 +72,7 @@ def as_on_a_gpu(monkeypatch) -> None:
 
 
 def _case(family: str, **options: Any) -> Case:
-    """A small case of one call with these attributes."""
+    """A small case with one call, which has these attributes."""
     settings = Settings(targets=("sm_90a",), only=(family,))
     for index in range(5_000):
         case = make(f"8.0.{index}", settings)

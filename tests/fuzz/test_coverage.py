@@ -9,8 +9,8 @@ from tests import reached
 from tests.fuzz import coverage
 from tests.fuzz.generate import Settings
 
-# Numbers of few cases that reach all together; such a list is what `python -m tests.fuzz --plan 300
-# --seed 18 --only kron` ends with.
+# Indices of a few cases that together reach all styles of their families; `python -m tests.fuzz
+# --plan 300 --seed 18 --only kron` prints such a list at its end.
 _NAMES = {
     ("kron",): (4, 7, 18, 27, 37, 44, 60, 62, 208),
     ("chain",): (19, 44, 49, 66, 82),

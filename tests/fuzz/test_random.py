@@ -8,7 +8,7 @@ from tests.fuzz import attempt, worker
 from tests.fuzz.case import FAMILIES
 from tests.fuzz.generate import make
 
-# Of each family: problems, whose kernels cases share, and cases.
+# By family: (the number of problems, the number of cases that share their kernels).
 _SIZES = {"kron": (7, 35), "ksparse": (7, 35), "chain": (3, 12), "gradient": (1, 2)}
 _PROBLEMS = [(family, part) for family in FAMILIES for part in range(2)]
 

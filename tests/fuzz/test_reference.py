@@ -19,7 +19,7 @@ from tests.fuzz.tensors import Tensors
 
 
 def _cases(family: str, count: int, **options: Any) -> Iterator[tuple[Problem, Call]]:
-    """So many problems with a call on small arrays of NumPy, of calls with these attributes."""
+    """`count` problems, each with a call on small NumPy arrays that has these attributes."""
     target = "sm_90a" if family == "gradient" else "x86-generic"
     settings = Settings(targets=(target,), only=(family,), has_torch=False)
     for index in range(10_000):
@@ -36,7 +36,7 @@ def _cases(family: str, count: int, **options: Any) -> Iterator[tuple[Problem, C
 
 
 def _expected(problem: Problem, call: Call, tensors: Tensors) -> support.Expected:
-    """By the references of the descriptions, as the other tests have them."""
+    """The expected result by the descriptions' references, as in the other tests."""
     x, z, parts = tensors["x"], tensors["z"], tensors.parts
     scalars = (call.alpha, call.beta)
     if problem.is_weight_gradient:
@@ -83,7 +83,7 @@ def test_it_is_that_of_the_descriptions(family) -> None:
         expected, ours = _expected(problem, call, tensors), tensors._expected
         assert ours.trouble(expected.value) == ""
         if problem.element.kind == "float":
-            # Of long sums of both signs the random test allows less.
+            # The random test's bound is smaller for long sums of values of both signs.
             assert (ours.bound <= 1.001 * expected.bound).all()
             assert problem.is_weight_gradient or (ours.bound >= 0.999 * expected.bound).all()
 

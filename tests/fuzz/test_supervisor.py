@@ -1,4 +1,4 @@
-"""What keeps the processes of the random test going: with stand-ins for these processes."""
+"""`supervisor`, with small programs in place of the random test's processes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def fine(index):
 
 
 class _Stopping(Supervisor):
-    """Ends as soon as there is what a test looks for."""
+    """A supervisor that stops as soon as its summary satisfies `until`."""
 
     until = staticmethod(lambda found: False)
 

@@ -1,7 +1,7 @@
-"""A process of the random test: runs cases one after the other and tells its parent of each.
+"""A process of the random test: runs cases one after another and reports each to its parent.
 
-It writes a line of JSON before and after every case, so that the parent knows what ran when the
-process ends in another way.
+It writes a line of JSON before and after every case, so that the parent knows which case was
+running if the process crashes.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from tests import support
 from tests.fuzz import attempt
 from tests.fuzz.generate import Settings, make
 
-# A process keeps what its graphs have captured: after so many cases another one goes on.
+# A process never frees memory that its CUDA graphs have captured, so another process takes over
+# after this many cases.
 MOST_CASES = 400
 _MOST_RESERVED = 2 << 30
 _X86 = ("generic", "avx2", "avx512", "amx")
 
 
 def settings_for(device: str, only: tuple[str, ...], problems: int | None) -> Settings:
-    """What cases are drawn for on this machine."""
+    """The settings for drawing cases that this machine can run."""
     has_torch = importlib.util.find_spec("torch") is not None
     if device == "cuda":
         targets: tuple[str, ...] = (support.cuda_target(),)
@@ -36,7 +37,7 @@ def settings_for(device: str, only: tuple[str, ...], problems: int | None) -> Se
 
 
 def work(settings: Settings, seed: int, process: int, start: int, seconds: float) -> int:
-    """Runs cases from number `start` on, until the time is over; the exit status of the process."""
+    """Runs cases from number `start` on until the time is over; returns the exit status."""
     end = time.monotonic() + seconds
     tell, sys.stdout = sys.stdout, sys.stderr
     for index in range(start, start + MOST_CASES):
@@ -68,7 +69,7 @@ def _tell(stream: Any, **message: Any) -> None:
 
 
 def _fault(settings: Settings) -> str:
-    """Why nothing more can run in this process: a fault ends its context of the GPU."""
+    """Why this process can't go on, if a fault has killed its GPU context; else ""."""
     if not settings.on_gpu:
         return ""
     import torch

@@ -37,7 +37,7 @@ class Status:
 
 
 class Language(enum.Enum):
-    """What a Source is written in; the value is its file suffix."""
+    """The language of a Source; the value is the suffix of its file."""
 
     CUDA = ".cu"
     CXX = ".cpp"

@@ -145,6 +145,7 @@ def empty(like: TensorView, shape: tuple[int, ...], element: DataType) -> Any:
     Raises:
         OutOfMemoryError: there is no memory for it.
         ArgumentError: neither CuPy nor torch is installed, and one of them is needed.
+        ElementTypeError: a bfloat16 array needs the package ml_dtypes, which is not installed.
     """
     check_memory(f"a new tensor on {like.device}", shape, element)
     try:

@@ -1,1 +1,1 @@
-"""Benchmarks: how speeds are measured, what they are measured against, and how they are told."""
+"""Benchmarks: the measuring protocol, the ceilings and other libraries to compare with, reports."""

@@ -1,6 +1,6 @@
 """Kronecker-sparse layers as a benchmark sees them: inputs, calls, the check, memory.
 
-torch is imported where it is used.
+torch is imported inside functions, so that the other benchmarks run without it.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from kronop.errors import DescriptionError, DeviceError, OutOfMemoryError, misma
 from kronop.frozen import dataclass
 from kronop.target import Target, runs
 
-# Parts of the loader's messages for a lack of the machine, of which the image is innocent.
+# Parts of the loader's messages if the machine lacks something and the image is not at fault.
 _LACKS = ("cannot open shared object file", "failed to map segment", "cannot allocate memory")
 # Numbers for the paths that the loader is given: see `_file_of`.
 _numbers = itertools.count()

@@ -28,8 +28,8 @@ _Ready = tuple[list[tuple[Any, int, int, int]], _Blocks, list[Callable[[int], No
 
 
 class UnfitError(Exception):
-    """A call that addresses alone can't repeat: it copies an operand, launches nothing, or launches
-    more kernels than are worth keeping."""
+    """A call that addresses alone can't repeat; for example it copies an operand, launches nothing,
+    or launches too many kernels to keep."""
 
 
 class Symbols:

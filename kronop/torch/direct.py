@@ -87,8 +87,8 @@ class Plain:
         self._cast_before = tuple(name for name in layout.names if name not in inside)
         self._repeats = Repeats()
         self._function = _function_of(self)
-        # The apply of the C base class, without the checks for torch.func that Function.apply makes
-        # first; used for recognised calls, of which `is_quiet` has said that they don't need them.
+        # The base class's apply lacks the checks for torch.func that Function.apply makes first.
+        # Repeated calls use it, because `is_quiet` has said that no transform is active.
         self._apply: Any = super(torch.autograd.Function, self._function).apply  # type: ignore[misc]
 
     def __call__(self, *arguments: Any) -> Any:

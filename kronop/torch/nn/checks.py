@@ -96,8 +96,8 @@ def check_type(subject: str, dtype: Any) -> None:
 
 
 def check_operand(x: Any, features: int, batch_last: bool, dtype: Any) -> None:
-    """Refuses an operand that does not fit the layer, which torch's operations would refuse too,
-    but with messages about tensors the user has never seen."""
+    """Refuses an operand that does not fit the layer; torch's operations would refuse it too, but
+    with less helpful messages."""
     if not isinstance(x, torch.Tensor):
         raise ElementTypeError(
             mismatch(

@@ -29,14 +29,15 @@ __all__ = ["nn"]
 
 
 def __getattr__(name: str) -> object:
-    """Also of families that came into the list after this module was imported."""
+    """Finds the names of families that were added to the list after this module was imported."""
     for family in _FAMILIES:
         if name in family.torch:
             return getattr(_importlib.import_module(family.torch[name]), name)
     raise AttributeError(f"module 'kronop.torch' has no attribute {name!r}")
 
 
-# At once, so that torch.ops has the operators of these families when this module is imported.
+# The operators of known families are imported now, because importing this module must register them
+# in torch.ops.
 for _family in _FAMILIES:
     for _name in _family.torch:
         globals()[_name] = __getattr__(_name)

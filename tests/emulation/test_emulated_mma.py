@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,10 @@ from kronop.descriptions.math_instruction import MathInstruction, OpClass
 from kronop.emit.plan import Step
 from kronop.families.kron.cuda import kron_launch
 from kronop.families.kron.description import Side
+from tests.emulation import test_emulated_kernels as kernels
 from tests.emulation.test_emulated_kernels import run_kron
+
+_BATCHES: dict[str, Any] = {"batch": (2, 1), "factor_batch": (2, 1)}
 
 
 def run(
@@ -119,10 +123,17 @@ def test_batches_of_small_matrices_share_tiles(folder: Path) -> None:
     run(folder, [(8, 8)], 1, float32, batch=(2, 3, 11), factor_batch=(2, 1, 1))
 
 
-@pytest.mark.parametrize("side", Side)
-def test_intermediates_in_parts(folder: Path, side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kron_launch, "_PART_BYTES", 1 << 17)
-    factors = [(61, 61), (61, 61), (17, 17)]  # 61 has no divisor that a cluster could have.
-    assert len(run(folder, factors, 3, float32, side=side, source=True)) > 1
-    factors[2] = (31, 31)  # Too large for a tile of 16-bit elements.
-    assert len(run(folder, factors, 1, float16, side=side, batch=(2, 3), factor_batch=(2, 1))) > 1
+@pytest.mark.parametrize(
+    ("side", "rows", "shared_bytes"), [(Side.Right, 3, 8192), (Side.Left, 130, 20480)]
+)
+def test_intermediates_in_parts(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, side: Side, rows: int, shared_bytes: int
+) -> None:
+    """With little shared memory, so that small products take several passes; contiguous rows have
+    parts of 64."""
+    monkeypatch.setattr(kron_launch, "_PART_BYTES", 1 << 12)
+    small = replace(kernels._TARGET, shared_bytes=shared_bytes)
+    monkeypatch.setattr(kernels, "_TARGET", small)
+    factors = [(13, 13), (13, 13), (17, 17)]
+    for element, options in ((float32, {"source": True}), (float16, _BATCHES)):
+        assert len(run(folder, factors, rows, element, side=side, **options)) > 1

@@ -329,6 +329,25 @@ def test_hooks_may_give_other_tensors_back(case: Any) -> None:
             _close(found, right, rtol=1e-5, atol=1e-5)
 
 
+def test_what_a_users_hook_raises_is_the_users(case: Any) -> None:
+    call, _, shapes = case
+    operands = [item.requires_grad_() for item in _operands(shapes, 0)]
+    for _ in range(6):
+        call(*operands)
+    packed = []
+
+    def pack(item: Any) -> Any:
+        packed.append(item)
+        raise TypeError("a hook's own")
+
+    with (
+        torch.autograd.graph.saved_tensors_hooks(pack, lambda item: item),
+        pytest.raises(TypeError, match="a hook's own"),
+    ):
+        call(*operands)
+    assert len(packed) == 1
+
+
 def test_memory_that_was_freed_is_an_error(case: Any) -> None:
     call, _, shapes = case
     operands = _operands(shapes, 0)

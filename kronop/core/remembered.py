@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import os
 import sys
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,9 +28,11 @@ from kronop.target import Target
 from kronop.version import IMPORTED_AT, __version__
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-# Folders that no planner may import (tests/unit/test_rooms.py enforces it): an edit there changes
-# no plan, so their files are not part of the planner's digest.
-_OTHER_ROOMS = frozenset({"args", "bench", "commands", "compiler", "torch", "__pycache__"})
+# Rooms that no planner may import (tests/unit/test_rooms.py): an edit there changes no plan.
+_NO_ROOMS = frozenset({"__pycache__"})
+_OTHER_ROOMS = _NO_ROOMS | {"args", "bench", "commands", "compiler", "torch"}
+# Emitters whose plans can't be written: one warning each.
+_untold: set[type] = set()
 
 
 def plan(
@@ -60,11 +64,28 @@ def candidate(
     found = _read(key, description, target) if source else None
     if found is None:
         found = _made(description, emitter, target, size, place)
-        # Planning may have imported modules that were edited after the digest was taken. The plan
-        # would then be stored under the digest of a source that did not make it.
-        if found is not None and source and _stamp(_PACKAGE) == _first_stamp():
-            compiler.default_cache().keep_plan(key, to_text(found, description.epilogue))
+        if found is not None and source:
+            _keep(key, found, description, type(emitter))
     return found
+
+
+def _keep(key: str, found: Plan, description: Any, emitter: type) -> None:
+    folders = _folders(emitter)
+    # Modules are imported when they are first needed: they may be newer than what was digested.
+    if _stamp(folders) != _first_stamp(folders):
+        return
+    try:
+        text = to_text(found, description.epilogue)
+    except TypeError as error:  # A family's mistake, which is no reason not to run its plan.
+        if emitter not in _untold:
+            _untold.add(emitter)
+            warnings.warn(
+                f"plans of {emitter.__name__} are made anew in each process: {error}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        return
+    compiler.default_cache().keep_plan(key, text)
 
 
 def _made(
@@ -87,23 +108,30 @@ def _read(key: str, description: Any, target: Target) -> Plan | None:
         return None
 
 
+def _folders(emitter: type) -> tuple[str, ...]:
+    """Where all that plans is: kronop's folder, then those of the top-level package that a family
+    from elsewhere is in; none where that is no package, for then what belongs to it is not known.
+    """
+    top = emitter.__module__.partition(".")[0]
+    if top == __name__.partition(".")[0]:
+        return (_PACKAGE,)
+    others = tuple(getattr(sys.modules.get(top), "__path__", ()))
+    return (_PACKAGE, *others) if others else ()
+
+
 @functools.cache
 def _planner(emitter: type) -> str:
-    """A digest of the source of all planning code; empty if a file may have changed since import.
-
-    The source on disk may then differ from the code in memory, and no plan is read or stored.
-    """
-    own = _planner_of_kronop()
-    if not own or emitter.__module__.partition(".")[0] == __name__.partition(".")[0]:
-        return own
-    # A family outside this package: the modules in its emitter's folder take part in planning.
-    folder = os.path.dirname(os.path.abspath(sys.modules[emitter.__module__].__file__ or ""))
-    return digest("planner", own, _contents(folder)) if _stamp(folder) else ""
+    """A digest of the source of all that plans; empty where it can't be told which source runs."""
+    folders = _folders(emitter)
+    parts = [_planner_of_kronop(), *map(_contents, folders[1:])]
+    if _first_stamp(folders) is None or not all(parts):
+        return ""
+    return digest("planner", *parts) if len(parts) > 1 else parts[0]
 
 
 @functools.cache
 def _planner_of_kronop() -> str:
-    stamp = _first_stamp()
+    stamp = _first_stamp((_PACKAGE,))
     if stamp is None:
         return ""
     cache = compiler.default_cache()
@@ -118,16 +146,16 @@ def _planner_of_kronop() -> str:
 
 
 @functools.cache
-def _first_stamp() -> str | None:
-    return _stamp(_PACKAGE)
+def _first_stamp(folders: tuple[str, ...]) -> str | None:
+    return _stamp(folders)
 
 
-def _stamp(folder: str) -> str | None:
-    """A digest of the names, sizes and times of the planner's files; None if one of them was
-    changed after kronop was imported, or can't be found."""
+def _stamp(folders: tuple[str, ...]) -> str | None:
+    """A digest of names, sizes and times of the planner's files; None where one has changed since
+    it was imported, or can't be found."""
     stamps = []
     try:
-        for file in _files(folder):
+        for file in itertools.chain.from_iterable(map(_files, folders)):
             found = file.stat()
             # Tools that restore the modification time of an edited file can't set its ctime.
             if max(found.st_mtime_ns, found.st_ctime_ns) >= IMPORTED_AT:
@@ -152,7 +180,8 @@ def _contents(folder: str) -> str:
 
 
 def _files(folder: str) -> Iterator[os.DirEntry[str]]:
-    """All Python files below the folder, without those of the folders in `_OTHER_ROOMS`."""
+    """All Python files there, but those of rooms of kronop that do not plan."""
+    left_out = _OTHER_ROOMS if folder == _PACKAGE else _NO_ROOMS
     pending = [folder]
     while pending:
         folder = pending.pop()
@@ -160,5 +189,5 @@ def _files(folder: str) -> Iterator[os.DirEntry[str]]:
             for entry in entries:
                 if entry.name.endswith(".py"):
                     yield entry
-                elif entry.name not in _OTHER_ROOMS and entry.is_dir():
+                elif entry.name not in left_out and entry.is_dir():
                     pending.append(entry.path)

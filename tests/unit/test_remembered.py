@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sqlite3
 import subprocess
 import sys
+import types
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import kronop
-from kronop import compiler, knobs
+from kronop import compiler, families, knobs
+from kronop.commands import matrix
 from kronop.compiler.keys import digest
 from kronop.core import remembered
+from kronop.core.family import Kind
+from kronop.descriptions.datatype import TENSOR_TYPES
 from kronop.emit import plan_text
 from kronop.emit.plan import Plan
 from tests import support
 from tests.emit import cases
+from tests.families import scaled
 
 _ROOT = Path(kronop.__file__).parent.parent
 
@@ -153,6 +161,64 @@ def test_nothing_is_kept_of_a_planner_that_changes_meanwhile(
         assert edited.asked == count
 
 
+@pytest.fixture
+def foreign(operation: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """(an emitter of a family from elsewhere, a file of that family beside the emitter's folder,
+    in a room whose name is one of kronop's that do not plan)."""
+    folder = tmp_path / "foreign"
+    (folder / "args").mkdir(parents=True)
+    beside = folder / "args" / "choice.py"
+    beside.write_text("tile = 1\n")
+    module = types.ModuleType("foreign_family")
+    module.__path__ = [str(folder)]
+    monkeypatch.setitem(sys.modules, "foreign_family", module)
+    emitter = type("Emitter", (Counting,), {"__module__": "foreign_family.cuda.emitter"})
+    return emitter(operation.kind.emitter(operation.target)), beside
+
+
+def test_all_of_a_family_from_elsewhere_plans(operation: Any, foreign: Any) -> None:
+    emitter, beside = foreign
+    for text, asked in (("1", 1), ("1", 1), ("2", 2), ("1", 2)):
+        beside.write_text(f"tile = {text}\n")
+        planned(operation, emitter)
+        assert emitter.asked == asked
+
+
+def test_nothing_is_kept_of_a_family_that_changes_meanwhile(operation: Any, foreign: Any) -> None:
+    emitter, beside = foreign
+    plan = emitter._emitter.plan
+
+    def edited(*arguments: Any) -> Plan:
+        beside.write_text(f"tile = {emitter.asked}\n")
+        return plan(*arguments)
+
+    emitter._emitter = types.SimpleNamespace(plan=edited, supports=emitter.supports)
+    for count in (1, 2, 3):
+        planned(operation, emitter)
+        assert emitter.asked == count
+
+
+def test_of_a_family_in_no_package_nothing_is_kept(operation: Any, foreign: Any) -> None:
+    emitter, _ = foreign
+    del sys.modules["foreign_family"].__path__
+    for count in (1, 2):
+        planned(operation, emitter)
+        assert emitter.asked == count
+
+
+def test_a_plan_that_is_no_text_runs_and_is_told_of_once(operation: Any, foreign: Any) -> None:
+    emitter, _ = foreign
+    plain = emitter._emitter.plan(operation.description, operation.target, None)
+    step = dataclasses.replace(plain.steps[0], bytes_per_row=np.int64(8))
+    odd = dataclasses.replace(plain, steps=(step, *plain.steps[1:]))
+    emitter._emitter = types.SimpleNamespace(plan=lambda *_: odd, supports=emitter.supports)
+    with pytest.warns(RuntimeWarning, match=r"of Emitter .* not of .*8"):
+        assert planned(operation, emitter) is odd
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert planned(operation, emitter) is odd
+
+
 def test_source_that_is_newer_than_the_process_is_not_trusted(
     remembers: Path, operation: Any, counting: Counting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,6 +279,25 @@ def test_a_plan_becomes_text_and_the_same_plan_again(named: tuple[str, Any]) -> 
         again = plan_text.from_text(plan_text.to_text(plan, epilogue), plan.target, epilogue)
         assert again == plan
         assert repr(again) == repr(plan)
+
+
+_KINDS = [kind for family in (*families.FAMILIES, scaled.FAMILY) for kind in family.kinds]
+
+
+@pytest.mark.parametrize("kind", _KINDS, ids=lambda kind: kind.name)
+def test_plans_of_every_kind_become_text(kind: Kind) -> None:
+    """Of each type and target that a kind has: `candidate` would warn, and plan in each process."""
+    count = 0
+    for target in map(kronop.Target.parse, matrix._TARGETS):
+        for element in TENSOR_TYPES.values():
+            description = matrix.sample(kind, element, target)
+            if description is None:
+                continue
+            count += 1
+            for plan in kind.emitter(target).candidates(description, target, 2, kind.size(300)):
+                text = plan_text.to_text(plan, description.epilogue)
+                assert plan_text.from_text(text, target, description.epilogue) == plan
+    assert count
 
 
 _CODE = """

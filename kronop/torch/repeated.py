@@ -85,16 +85,18 @@ class Repeat:
     """A remembered call.
 
     Attributes:
-        check: tells whether tensors, as the caller gives them, match those of the call.
-        cast: autocast's casts; None if it was off.
-        places: indices of the tensors whose addresses are launched with.
-        lows: the addresses of these tensors modulo 16.
-        launcher, finish: `launch` and `finish` of its `Prepared`, whose tensors are not kept.
-        notes: what the caller of `learn` wants to know when the call is found again.
-        after: the remembered calls of its backward.
+        check: whether tensors have it, as they are given.
+        surroundings: those that it is a call of; other threads may have others.
+        cast: what autocast does to them; None where it is off.
+        places: which of them are launched with; the others are only to be there.
+        lows: what the addresses of those are beyond a multiple of 16.
+        launcher, finish: see `Prepared`, of which the tensors are not kept.
+        notes: whatever is to be known of such a call.
+        after: what was remembered of its backward.
     """
 
     check: Callable[..., bool]
+    surroundings: tuple[Any, ...]
     cast: Cast | None
     places: tuple[int, ...]
     lows: list[int]
@@ -120,7 +122,6 @@ class Repeats:
         # No lock is needed: at worst two threads learn the same call, or one forgets another's.
         self._calls: dict[Hashable, list[Repeat]] = {}
         self._looks: dict[Hashable, int] = {}
-        self._surroundings = program.surroundings()
 
     def find(self, form: Hashable, tensors: Sequence[Any]) -> Repeat | None:
         """The remembered call that matches these tensors (at least one), or None.
@@ -129,8 +130,12 @@ class Repeats:
             form: everything besides tensors that decides the call.
         """
         for call in self._calls.get(_key(form, tensors), ()):
-            if call.check(*tensors) and (call.cast is None or call.cast.is_current()):
-                return call if self._surroundings == program.surroundings() else None
+            if (
+                call.check(*tensors)
+                and (call.cast is None or call.cast.is_current())
+                and call.surroundings == program.surroundings()
+            ):
+                return call
         return None
 
     def learn(
@@ -151,16 +156,16 @@ class Repeats:
             cast, used: autocast's casts, and the tensors after them.
         """
         surroundings = program.surroundings()
-        if len(self._looks) >= _MOST_KEYS or self._surroundings != surroundings:
+        if len(self._looks) >= _MOST_KEYS:
             self._calls.clear()
             self._looks.clear()
-            self._surroundings = surroundings
         key = _key(form, tensors)
-        looks = self._looks[key] = self._looks.get(key, 0) + 1
+        looked = (key, surroundings)
+        looks = self._looks[looked] = self._looks.get(looked, 0) + 1
         if _guards_of is None or not _FIRST_LOOK <= looks <= _LAST_LOOK:
             return
         prepared = prepare()
-        if prepared is None:
+        if prepared is None or program.surroundings() != surroundings:
             return
         places = _places(prepared.tensors, tensors if used is None else used)
         if places is None:
@@ -170,7 +175,7 @@ class Repeats:
         calls = self._calls.setdefault(key, [])
         del calls[_MOST_OF_A_KEY - 1 :]
         ways = (prepared.launch, prepared.finish)
-        calls.insert(0, Repeat(check, cast, places, lows, *ways, notes, Repeats()))
+        calls.insert(0, Repeat(check, surroundings, cast, places, lows, *ways, notes, Repeats()))
 
 
 def _key(form: Hashable, tensors: Sequence[Any]) -> Hashable:

@@ -21,8 +21,9 @@ import kronop.torch  # noqa: E402
 from kronop.core import prepared, program  # noqa: E402
 from kronop.families.kron.torch import calls, gradient, sums  # noqa: E402
 from kronop.families.ksparse.torch import computing, steps  # noqa: E402
+from kronop.torch.declaration import Prepared  # noqa: E402
 from kronop.torch.nn import KSLinear  # noqa: E402
-from kronop.torch.repeated import Repeat  # noqa: E402
+from kronop.torch.repeated import Repeat, Repeats  # noqa: E402
 from tests.unit import test_program, test_torch_steps  # noqa: E402
 
 _close = torch.testing.assert_close
@@ -392,6 +393,64 @@ def test_what_was_learned_is_forgotten_with_the_rest(counter: _Counter) -> None:
     prepared.forget()
     _close(call(*operands), exact(*operands))
     assert counter.repeated == before
+
+
+@pytest.fixture
+def threads() -> Iterator[Any]:
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+def _prepared(x: Any, launched: str) -> Callable[[], Prepared]:
+    return lambda: Prepared(
+        tensors=[x], launch=lambda tensors, addresses: launched, finish=lambda made, tensors: made
+    )
+
+
+def test_what_was_learned_under_other_threads_stays(threads: Any) -> None:
+    repeats, x = Repeats(), torch.ones(4)
+    for count in (1, 2):
+        threads(count)
+        for _ in range(2):
+            repeats.learn("form", [x], _prepared(x, f"{count} threads"))
+    for count in (1, 2, 1):
+        threads(count)
+        found = repeats.find("form", [x])
+        assert found is not None
+        assert found.launch([x]) == f"{count} threads"
+    program.forget()
+    assert repeats.find("form", [x]) is None
+
+
+def test_what_changes_while_a_call_is_prepared_or_found_is_seen(threads: Any) -> None:
+    repeats, x = Repeats(), torch.ones(4)
+
+    def prepare() -> Prepared:
+        threads(2)
+        return _prepared(x, "1 thread")()
+
+    threads(1)
+    for _ in range(2):
+        threads(1)
+        repeats.learn("form", [x], prepare)
+    for count in (1, 2):
+        threads(count)
+        assert repeats.find("form", [x]) is None
+
+
+def test_forgotten_calls_are_learned_anew(counter: _Counter, case: Any) -> None:
+    call, exact, shapes = case
+    operands = _operands(shapes, 0)
+    for _ in range(3):
+        for _ in range(20):
+            call(*operands)
+        before = counter.repeated
+        program.forget()
+        prepared.forget()
+        for _ in range(5):
+            _close(call(*operands), exact(*operands))
+        assert counter.repeated > before
 
 
 def test_autocast_and_inference_are_told_apart(counter: _Counter) -> None:

@@ -160,7 +160,8 @@ class Repeats:
             self._calls.clear()
             self._looks.clear()
         key = _key(form, tensors)
-        looked = (key, surroundings)
+        settings, *others = surroundings
+        looked = (key, id(settings), *others)  # Settings take longer to hash than all else.
         looks = self._looks[looked] = self._looks.get(looked, 0) + 1
         if _guards_of is None or not _FIRST_LOOK <= looks <= _LAST_LOOK:
             return

@@ -7,7 +7,7 @@ import functools
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import NoReturn, Protocol, cast
+from typing import NoReturn, Protocol, runtime_checkable
 
 from kronop.frozen import dataclass
 
@@ -130,15 +130,16 @@ class Field:
             raise ValueError(f"field {self.name}: count must be at least 1, got {self.count}")
 
 
+@runtime_checkable
 class BlockValue(Protocol):
     """The value of a `Block` that depends on an address, such as the tensor map of a tensor."""
 
     @property
     def address(self) -> int:
-        """The address of the memory that the value describes."""
+        """The address that it is made for; 0 for no memory."""
 
     def write(self, place: memoryview, address: int) -> None:
-        """Writes to `place` the bytes of the same value for memory at `address`."""
+        """Writes the bytes for memory at another address into the block, `place`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,10 +193,11 @@ class KernelSignature:
         return dict(_offsets(self))
 
     def pack(self, values: Mapping[str, Value]) -> bytes:
-        """The struct's bytes.
+        """The struct's bytes. Arrays may be shorter than their field; the rest is zero, and so are
+        blocks that follow from an address: see `blocks`.
 
-        An array may be shorter than its field; the rest is zero. Blocks whose value is a
-        `BlockValue` are zero too, and written later: see `blocks`.
+        Raises:
+            ValueError: a value is missing, too long, of no field, or none that a block holds.
         """
         row: list[int | float | bytes] = []
         for item in self.fields:
@@ -211,7 +213,8 @@ class KernelSignature:
 
     def _packed(self, item: Field | Block, value: Value) -> Sequence[int | float | bytes]:
         if isinstance(item, Block):
-            content = value if isinstance(value, bytes) else b""
+            held = self._held(item, value)
+            content = held if isinstance(held, bytes) else b""
             if len(content) > item.nbytes:
                 self._refuse(item, f"{len(content)} bytes for {item.nbytes}")
             return (content,)
@@ -225,13 +228,24 @@ class KernelSignature:
     def _refuse(self, item: Field | Block, why: str) -> NoReturn:
         raise ValueError(f"{self.struct_name}.{item.name}: {why}")
 
-    def blocks(self, values: Mapping[str, Value]) -> tuple[tuple[int, BlockValue], ...]:
-        """(byte offset, value) of each block that depends on an address."""
+    def _held(self, item: Block, value: Value) -> bytes | BlockValue:
+        """The value of a block, which is one."""
+        if not isinstance(value, (bytes, BlockValue)):
+            self._refuse(item, f"a block holds bytes or a BlockValue, not {value!r}")
+        return value
+
+    def blocks(self, values: Mapping[str, Value]) -> tuple[tuple[int, int, BlockValue], ...]:
+        """(byte offset, bytes, value) of each block that follows from an address.
+
+        Raises:
+            ValueError: a block is given what is neither bytes nor a BlockValue.
+        """
         found = []
         for item in self.fields:
-            value = values[item.name]
-            if isinstance(item, Block) and not isinstance(value, bytes):
-                found.append((self.offsets()[item.name], cast(BlockValue, value)))
+            if isinstance(item, Block):
+                held = self._held(item, values[item.name])
+                if not isinstance(held, bytes):
+                    found.append((self.offsets()[item.name], item.nbytes, held))
         return tuple(found)
 
 
@@ -289,4 +303,4 @@ class Launch:
     block: tuple[int, int, int] = (1, 1, 1)
     shared_bytes: int = 0
     overlaps: bool = False
-    blocks: tuple[tuple[int, BlockValue], ...] = ()
+    blocks: tuple[tuple[int, int, BlockValue], ...] = ()

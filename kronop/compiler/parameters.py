@@ -18,6 +18,6 @@ def parameter_words(launch: Launch) -> Any:
     start = -ctypes.addressof(memory) % _ALIGNMENT
     ctypes.memmove(ctypes.addressof(memory) + start, launch.parameters, size)
     words = (ctypes.c_uint64 * (size // 8)).from_buffer(memory, start)
-    for offset, value in launch.blocks:
-        value.write(memoryview(words).cast("B")[offset:], value.address)
+    for offset, nbytes, value in launch.blocks:
+        value.write(memoryview(words).cast("B")[offset : offset + nbytes], value.address)
     return words

@@ -131,15 +131,16 @@ class Product:
         blocks: _Blocks = []
         launchers = []
         for launch, found in zip(self._launches, self._patches, strict=True):
-            # Blocks (tensor maps) encode real addresses, and there are only symbols yet: bind
-            # without them, and write them in each launch.
-            bare = dataclasses.replace(launch, blocks=()) if launch.blocks else launch
+            # What blocks hold follows from addresses that are none yet, or from none at all.
+            fixed = tuple(block for block in launch.blocks if not block[-1].address)
+            bare = dataclasses.replace(launch, blocks=fixed) if launch.blocks else launch
             launcher, words = self._kernels[launch.step].bind_words(bare, self._device)
             launchers.append(launcher)
             every += [(words, *patch) for patch in found]
-            for offset, value in launch.blocks:
-                place = memoryview(words).cast("B")[offset:]
-                blocks.append((place, value, *_place(value.address, self._lows)))
+            for offset, nbytes, value in launch.blocks:
+                if value.address:
+                    place = memoryview(words).cast("B")[offset : offset + nbytes]
+                    blocks.append((place, value, *_place(value.address, self._lows)))
         return every, blocks, launchers
 
 

@@ -20,6 +20,7 @@ from kronop.artifacts import (
     Scalar,
     Source,
 )
+from kronop.compiler.parameters import parameter_words
 from kronop.core import addressed
 from kronop.target import Target
 from tests import abi
@@ -55,6 +56,7 @@ class _Window:
     first: int
 
     def write(self, place: memoryview, address: int) -> None:
+        assert place.nbytes == 64
         struct.pack_into("=Qq", place, 0, address, self.first)
 
 
@@ -87,9 +89,7 @@ def test_a_kernel_reads_what_is_packed(kernel: Any) -> None:
     assert y.tolist() == [27.0, 37.0, 47.0]
 
 
-def test_repeated_calls_write_blocks_anew(kernel: Any) -> None:
-    lows = [0, 8]
-    launch = _launch(*(addressed.symbol(slot, low) for slot, low in enumerate(lows)))
+def _launches(kernel: Any, launch: Launch, lows: list[int]) -> addressed.Launches:
     product: Any = object.__new__(addressed.Product)
     product._launches, product._kernels, product._device, product._lows = (
         [launch],
@@ -98,12 +98,31 @@ def test_repeated_calls_write_blocks_anew(kernel: Any) -> None:
         lows,
     )
     product._patches = [addressed.patches(launch.parameters, _SIGNATURE.pointers, lows)]
-    launches = addressed.Launches([product])
+    return addressed.Launches([product])
+
+
+def test_repeated_calls_write_blocks_anew(kernel: Any) -> None:
+    lows = [0, 8]
+    launch = _launch(*(addressed.symbol(slot, low) for slot, low in enumerate(lows)))
+    launches = _launches(kernel, launch, lows)
     for shift in (1.0, 100.0):
         x, y = np.arange(8.0) + shift, np.full(4, np.nan)
         launches.launch([x.ctypes.data, y.ctypes.data + 8], 0)
         assert y[1:].tolist() == [10 * (2 + i + shift) + 7 for i in range(3)]
         assert np.isnan(y[0])
+
+
+def test_a_block_of_no_memory_stays_one_in_repeated_calls() -> None:
+    class Kernel:
+        def bind_words(self, launch: Launch, device: int) -> Any:
+            self.words = parameter_words(launch)
+            return lambda stream: None, self.words
+
+    kernel = Kernel()
+    launches = _launches(kernel, _launch(0, addressed.symbol(0, 0)), [0])
+    for address in (4096, 8192):
+        launches.launch([address], 0)
+        assert (kernel.words[0], kernel.words[8], kernel.words[9]) == (address, 0, 2)
 
 
 def test_offsets_and_sizes() -> None:
@@ -122,9 +141,15 @@ def test_what_does_not_fit_a_block_is_refused() -> None:
         _SIGNATURE.pack(_values(0, 0) | {"pair": bytes(24)})
 
 
-def test_parameters_are_aligned_for_any_block() -> None:
-    from kronop.compiler.parameters import parameter_words
+@pytest.mark.parametrize("value", [5, "text", None, bytearray(64), (1, 2)])
+def test_what_is_no_block_is_refused(value: Any) -> None:
+    values = _values(0, 0) | {"window": value}
+    for use in (_SIGNATURE.pack, _SIGNATURE.blocks):
+        with pytest.raises(ValueError, match=r"Parameters\.window: a block holds bytes or"):
+            use(values)
 
+
+def test_parameters_are_aligned_for_any_block() -> None:
     words = [parameter_words(_launch(0, 0)) for _ in range(5)]
     assert not any(ctypes.addressof(item) % 128 for item in words)
     assert ctypes.sizeof(words[0]) == _SIGNATURE.size

@@ -29,7 +29,7 @@ from kronop.descriptions.tile import TileDescription
 from kronop.emit.emitter import Emitter
 from kronop.emit.plan import Plan
 from kronop.emit.render import render
-from kronop.errors import ElementTypeError, mismatch
+from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.frozen import dataclass
 from kronop.size import Rows
 from kronop.target import Target
@@ -99,10 +99,12 @@ class Operation(Generic[AnyDescription, AnyProblem, AnyArguments]):
 
     kind: ClassVar[Kind]
 
-    def __init_subclass__(cls, *, kind: Kind, **more: Any) -> None:
+    def __init_subclass__(cls, *, kind: Kind | None = None, **more: Any) -> None:
+        """`kind`: what the class is an operation of; None for what it inherits."""
         super().__init_subclass__(**more)
-        cls.kind = kind
-        cls.__signature__ = _signature(kind.description.get())  # type: ignore[attr-defined]
+        if kind is not None:
+            cls.kind = kind
+            cls.__signature__ = _signature(kind.description.get())  # type: ignore[attr-defined]
 
     def __init__(
         self,
@@ -145,14 +147,14 @@ class Operation(Generic[AnyDescription, AnyProblem, AnyArguments]):
 
         Args:
             rows: M, at least 0.
-            batch: further leading dimensions of X and Y.
+            batch: further leading dimensions of X and Y, each at least 0.
 
         The scratch memory of a host operation grows with the number of threads. `workspace_bytes`
         assumes the larger of OpenMP's number and, if torch is imported, torch's. A run takes no
         more than that.
         """
         rows, *lead = integers("batch", (rows, *integers("batch", batch)))
-        size = self._size(rows).times(math.prod(map(Rows, lead)))
+        size = self._size(rows).times(_product(lead))
         y_shape = (*lead, *self.description.y_shape(rows))
         return Sizes(
             x_shape=(*lead, *self.description.x_shape(rows)),
@@ -270,6 +272,21 @@ class Operation(Generic[AnyDescription, AnyProblem, AnyArguments]):
         return served
 
 
+def _product(batch: Sequence[Any]) -> int:
+    """How many problems there are."""
+    try:
+        return math.prod(map(Rows, batch))
+    except ArgumentError:
+        raise ArgumentError(
+            mismatch(
+                "batch",
+                expected="integers of at least 0",
+                got=repr(tuple(batch)),
+                hint="give the leading dimensions of X and Y",
+            )
+        ) from None
+
+
 def _signature(description: type) -> inspect.Signature:
     """The signature of an operation's constructor: target, tile, and the description's fields."""
     first = [
@@ -298,7 +315,10 @@ def _described(
 ) -> Any:
     """The description that an operation's constructor arguments spell."""
     kind = operation.kind.description.get()
-    bound = inspect.signature(operation).bind(target, tile, *described, **by_name)
+    try:
+        bound = inspect.signature(operation).bind(target, tile, *described, **by_name)
+    except TypeError as error:
+        raise TypeError(f"{operation.__name__}: {error}") from None
     given = {_OWN_NAMES.get(name, name): value for name, value in bound.arguments.items()}
     del given["target"], given["tile_description"]
     math = _math(emitter, target, tile, given["X"])

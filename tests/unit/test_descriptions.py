@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -207,8 +209,28 @@ def test_sizes_of_a_problem() -> None:
     assert (left.sizes(11).x_shape, left.sizes(11).y_shape) == ((21, 11), (10, 11))
     with pytest.raises(kronop.ArgumentError, match="rows"):
         operation.sizes(-1)
-    with pytest.raises(kronop.ArgumentError, match="rows"):
-        operation.sizes(1, batch=(2.5,))
+    for batch in ((2.5,), (-2,), (3, True)):
+        with pytest.raises(kronop.ArgumentError, match=r"batch: expected integers of at least 0"):
+            operation.sizes(1, batch=batch)
+
+
+def test_a_class_of_a_users_own_is_of_the_same_kind() -> None:
+    class Own(kronop.KronMatmulOperation):
+        pass
+
+    plain = kronop.TensorDescription(kronop.float32)
+    epilogue = kronop.LinearCombination(kronop.float32, 1, kronop.float32, kronop.float32)
+    operation = Own("x86", None, plain, plain, plain, epilogue, [(8, 4)])
+    assert operation.sizes(3).y_shape == (3, 4)
+    assert repr(operation).startswith("Own(")
+    assert inspect.signature(Own) == inspect.signature(kronop.KronMatmulOperation)
+
+
+@pytest.mark.parametrize("more", [{}, {"epilogue_functor": None, "pattern": (1, 2, 2, 1)}])
+def test_arguments_that_are_no_operations_are_refused_by_its_name(more: dict[str, Any]) -> None:
+    plain = kronop.TensorDescription(kronop.float32)
+    with pytest.raises(TypeError, match=r"KronMatmulOperation: .*argument"):
+        kronop.KronMatmulOperation("x86", None, plain, plain, plain, **more)
 
 
 def test_descriptions_are_values() -> None:

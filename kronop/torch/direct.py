@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.autograd import profiler
 
 from kronop.frozen import dataclass
 from kronop.torch import transforms
@@ -86,13 +87,19 @@ class Plain:
         self._kept_inside = tuple(name for name in inside if name in operator.saved)
         self._cast_before = tuple(name for name in layout.names if name not in inside)
         self._repeats = Repeats()
-        self._function = _function_of(self)
-        # The base class's apply lacks the checks for torch.func that Function.apply makes first.
-        # Repeated calls use it, because `is_quiet` has said that no transform is active.
+        self._name = f"kronop::{operator.name}"  # In torch's profiler, as torch.library has it.
+        self._function = _function_of(self, operator.name)
+        # Without what torch does first in case of torch.func: for what guards have recognised.
         self._apply: Any = super(torch.autograd.Function, self._function).apply  # type: ignore[misc]
 
     def __call__(self, *arguments: Any) -> Any:
-        """Runs the operator the long way, and remembers the call if it can be repeated."""
+        """The long way, which is remembered."""
+        if profiler._is_profiler_enabled:
+            with profiler.record_function(self._name):
+                return self._computed(arguments)
+        return self._computed(arguments)
+
+    def _computed(self, arguments: Sequence[Any]) -> Any:
         layout, operator = self._layout, self._operator
         frame, tensors = layout.split(arguments)
         cast = self._cast_of(frame, tensors[0])
@@ -125,27 +132,27 @@ class Plain:
         return Cast(torch.get_autocast_dtype(device), device, before, inside)
 
     def again(self, *arguments: Any) -> Any:
-        """The result of a call that is remembered; None, with nothing written, if it is not.
+        """What a call that was made before gives at once; None where it was not. Nothing has been
+        written then. Never to be traced."""
+        for at, types in self._layout.exact:
+            if type(arguments[at]) not in types:
+                return None
+        return self.repeat(*self._layout.split(arguments))
 
-        It must not be called while torch.compile is tracing.
-        """
-        if not self._layout.is_exact(arguments):
-            return None
+    def repeat(self, frame: Sequence[Any], tensors: Sequence[Any]) -> Any:
+        """The same of arguments that are split (see `Layout.split`)."""
         try:
-            frame, tensors = self._layout.split(arguments)
             call = self._repeats.find((frame, torch.is_grad_enabled()), tensors)
         except (AttributeError, TypeError):  # An argument is no tensor: the checks will say so.
             return None
-        return None if call is None else self._repeated(call, frame, tensors)
-
-    def repeat(self, frame: Sequence[Any], tensors: Sequence[Any]) -> Any:
-        """As `again`, for arguments that are split (see `Layout.split`), at least one a tensor."""
-        call = self._repeats.find((frame, torch.is_grad_enabled()), tensors)
-        return None if call is None else self._repeated(call, frame, tensors)
-
-    def _repeated(self, call: Repeat, frame: Sequence[Any], tensors: Sequence[Any]) -> Any:
-        if not is_quiet():
+        if call is None or not is_quiet():
             return None
+        if profiler._is_profiler_enabled:
+            with profiler.record_function(self._name):
+                return self._launched(call, frame, tensors)
+        return self._launched(call, frame, tensors)
+
+    def _launched(self, call: Repeat, frame: Sequence[Any], tensors: Sequence[Any]) -> Any:
         if call.cast is not None:
             tensors = call.cast.cast_before(tensors)
         if call.notes is None:
@@ -251,9 +258,7 @@ class Plain:
         return layout.flat(notes.whole, layout.gradients(result, notes.shapes))
 
 
-def _function_of(plain: Plain) -> Any:
-    class Function(torch.autograd.Function):  # type: ignore[misc]  # torch is Any to mypy.
-        forward = staticmethod(plain.forward)
-        backward = staticmethod(plain.backward)
-
-    return Function
+def _function_of(plain: Plain, name: str) -> Any:
+    """The name is seen, with "Backward", where torch tells of nodes: in profiles and in grad_fn."""
+    ways = {"forward": staticmethod(plain.forward), "backward": staticmethod(plain.backward)}
+    return type(name, (torch.autograd.Function,), ways)

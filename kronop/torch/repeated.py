@@ -11,6 +11,8 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import torch
+from torch.overrides import _get_current_function_mode_stack
+from torch.utils._device import DeviceContext
 
 from kronop.args.signature import ALIGNMENT
 from kronop.core import program
@@ -35,7 +37,14 @@ def is_quiet() -> bool:
         or are_needed()
         or torch._C._len_torch_dispatch_stack()
         or torch._C._get_tracing_state() is not None
+        or (torch._C._len_torch_function_stack() and _are_functions_seen())
     )
+
+
+def _are_functions_seen() -> bool:
+    """Whether a mode sees torch's functions, other than a default device, which is one as well: it
+    has nothing to say of operators."""
+    return any(type(mode) is not DeviceContext for mode in _get_current_function_mode_stack())
 
 
 @dataclass(frozen=True, slots=True)

@@ -242,6 +242,49 @@ def test_where_others_look_on_nothing_is_repeated(counter: _Counter, case: Any) 
     assert counter.repeated == before + 1
 
 
+def test_modes_of_functions_see_operators_and_a_default_device_is_none(
+    counter: _Counter, case: Any
+) -> None:
+    call, exact, shapes = case
+    seen = []
+
+    class Mode(torch.overrides.TorchFunctionMode):
+        def __torch_function__(
+            self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            seen.append(str(function))
+            return function(*args, **(kwargs or {}))
+
+    operands = _operands(shapes, 0)
+    for _ in range(6):
+        call(*operands)
+    before = counter.repeated
+    with torch.device("cpu"):
+        call(*operands)
+    assert counter.repeated == before + 1
+    with Mode():
+        result = call(*operands)
+    assert any(name.startswith("kronop.") for name in seen)
+    _close(result, exact(*operands))
+    assert counter.repeated == before + 1
+
+
+@pytest.mark.parametrize("calls", [0, 6])
+def test_profiles_and_nodes_name_the_operator(case: Any, calls: int) -> None:
+    call, _, shapes = case
+    for asked in ((), (0, 1, 2)):
+        for _ in range(calls):
+            _derived(call, _operands(shapes, 0), asked)
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+            result, *_ = _derived(call, _operands(shapes, 0), asked)
+        counts = {item.key: item.count for item in profile.key_averages()}
+        name = "ksmm" if call is _ksmm else "kron"
+        assert counts[f"kronop::{name}"] == 1
+        if asked:
+            assert result.grad_fn.name() == f"{name}Backward"
+            assert f"{name}Backward" in counts
+
+
 def test_tensors_with_classes_of_their_own_go_through_torch(counter: _Counter, case: Any) -> None:
     call, exact, shapes = case
 

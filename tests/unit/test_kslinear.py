@@ -146,6 +146,13 @@ def test_saved_copied_moved_and_switched(name: str) -> None:
     assert "bs_last=True" in repr(KSLinear(_SMALL, bs_last=True))
 
 
+def test_layers_that_earlier_versions_pickled_are_read() -> None:
+    layer = KSLinear(_SMALL)
+    y = layer(x := _operand(layer, (3,), torch.float32))
+    del layer._names
+    assert torch.equal(pickle.loads(pickle.dumps(layer))(x), y)
+
+
 @pytest.mark.parametrize("name", _NAMES)
 def test_autocast_takes_and_gives_what_linear_does(name: str) -> None:
     torch.manual_seed(5)

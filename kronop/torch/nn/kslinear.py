@@ -100,6 +100,11 @@ class KSLinear(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
                     own.copy_(given)
         self.algo = algo
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Of whole layers that were pickled by versions that kept no names."""
+        names = [str(index) for index in range(len(state["patterns"]))]
+        super().__setstate__({"_names": names, **state})
+
     def reset_parameters(self) -> None:
         """Draws new random values for all parameters."""
         for pattern, weight in zip(self.patterns, self.weights, strict=True):

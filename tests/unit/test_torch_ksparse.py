@@ -230,6 +230,19 @@ def test_transforms_of_torch_func() -> None:
     torch.testing.assert_close(hessian, exact[0][1])
 
 
+@pytest.mark.parametrize("batch_last", [False, True])
+@pytest.mark.parametrize("of", [0, 1])
+def test_jacobians_of_an_empty_batch_are_empty(batch_last: bool, of: int) -> None:
+    x, weight = torch.randn(0, 16), torch.randn(2, 3, 4, 2)
+    x = x.mT if batch_last else x
+
+    def call(x: Any, weight: Any) -> Any:
+        return kronop.torch.ksmm(x, weight, batch_last=batch_last)
+
+    found = torch.func.jacrev(call, of)(x, weight)
+    assert found.shape == (*call(x, weight).shape, *(x, weight)[of].shape)
+
+
 def test_compiled_whole_it_gives_the_same() -> None:
     x, weights, bias, z = _operands(_CHAINS["two"], (3,), False)
 

@@ -107,9 +107,9 @@ def result_shape(x: Any, features: int, batch_last: bool) -> tuple[Any, ...]:
 
 def as_matrix(x: Any, batch_last: bool) -> Any:
     """(batch, features), or (features, batch); a vector is a batch of one."""
-    if batch_last:
-        return x.reshape(x.shape[0], -1)
-    return x.reshape(-1, x.shape[-1])
+    if x.ndim == 1:
+        return x.unsqueeze(1 if batch_last else 0)
+    return x.flatten(1) if batch_last else x.flatten(0, -2)
 
 
 def bias_gradient(grad: Any, batch_last: bool, element: Any = None) -> Any:

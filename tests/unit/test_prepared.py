@@ -347,6 +347,18 @@ def test_what_is_learned_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not prepared._calls
 
 
+def test_calls_of_ksmm_are_no_other_functions() -> None:
+    """A form of flags alone could be another family's as well."""
+    prepared.forget()
+    x, weight = np.ones((5, 4), np.float32), np.ones((1, 2, 4, 1), np.float32)
+    for _ in range(3):
+        kronop.ksmm(x, weight)
+    operands = [x, weight, None, None, None]
+    assert prepared.find(("ksmm", None, False), 1.0, 0.0, operands) is not None
+    assert prepared.find((None, False), 1.0, 0.0, operands) is None
+    prepared.forget()
+
+
 def _operation_with_scratch() -> Any:
     return support.kron_operation("sm_90a", kronop.float32, [(16, 16)] * 5)
 

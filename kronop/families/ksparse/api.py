@@ -79,7 +79,7 @@ def ksmm(
     chain = list(weights) if isinstance(weights, (list, tuple)) else [weights]
     beta, lesson = beta_beside(z, beta), None
     if type(batch_last) is bool and (activation is None or type(activation) is str):
-        form = (activation, batch_last)
+        form = ("ksmm", activation, batch_last)
         result, lesson = prepared.repeat(form, alpha, beta, [x, *chain, bias, z, out])
         if result is not None:
             return result
@@ -106,7 +106,8 @@ def known_call(
     alpha: float,
 ) -> Call | None:
     """What repeats such a `ksmm`, without z and out, if it was learned."""
-    return prepared.find((activation, batch_last), alpha, 0.0, [x, *chain, bias, None, None])
+    form = ("ksmm", activation, batch_last)
+    return prepared.find(form, alpha, 0.0, [x, *chain, bias, None, None])
 
 
 def _sparse_arguments(

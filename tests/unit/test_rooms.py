@@ -11,16 +11,20 @@ import pytest
 
 import kronop
 from kronop import families
+from kronop.core import remembered
 
 _ROOT = Path(kronop.__file__).parent
 _LEAVES = {"errors", "frozen", "knobs", "target", "artifacts", "size", "version", "cpus"}
+# What plans reads no setting and no CPU's count: no key of a remembered plan has them in it.
+_PLANNING = _LEAVES - {"knobs", "cpus"} | {"descriptions", "emit"}
 _ALLOWED = {
-    "descriptions": _LEAVES | {"descriptions"},
-    "emit": _LEAVES | {"descriptions", "emit"},
+    "descriptions": _PLANNING - {"emit"},
+    "emit": _PLANNING,
     "compiler": _LEAVES | {"compiler"},
     "args": _LEAVES | {"descriptions", "args"},
     "core": _LEAVES | {"descriptions", "emit", "compiler", "args", "core"},
     "families": _LEAVES | {"descriptions", "emit", "args", "core", "families"},
+    "families/planner": _PLANNING | {"families"},
     "families/torch": _LEAVES | {"descriptions", "args", "core", "families", "torch"},
     "torch": _LEAVES | {"descriptions", "args", "core", "families", "torch"},
 }
@@ -39,9 +43,19 @@ def _imports(tree: ast.AST, top_level_only: bool):
 
 
 def _room(path: Path) -> str:
-    """The first folder; a family's operators of torch are a room of their own."""
-    parts = path.relative_to(_ROOT).with_suffix("").parts
-    return "families/torch" if parts[0] == "families" and parts[2:3] == ("torch",) else parts[0]
+    """The first folder; a family's operators of torch, and what plans it, are rooms of their own,
+    the latter with all modules of the family that they import."""
+    first, *others = path.relative_to(_ROOT).with_suffix("").parts
+    if first != "families" or len(others) < 2:
+        return first
+    if others[1] == "torch":
+        return "families/torch"
+    return "families/planner" if _plans(others[1]) else first
+
+
+def _plans(name: str) -> bool:
+    """Of a module or folder in a family's folder."""
+    return name in ("cuda", "x86", "chains") or name.endswith("description")
 
 
 @pytest.mark.parametrize("path", _MODULES, ids=lambda path: str(path.relative_to(_ROOT)))
@@ -57,6 +71,8 @@ def _check_imports(path: Path, tree: ast.Module) -> None:
         if parts[0] == "kronop" and allowed is not None:
             assert name != "kronop", f"{room} must name the module that it imports from"
             assert parts[1] in allowed, f"{room} must not import kronop.{parts[1]}"
+            if room == "families/planner" and parts[1] == "families":
+                assert any(map(_plans, parts[3:4])), f"{room} must not import {name}"
     if room not in ("args", "compiler", "torch", "families/torch", "bench"):
         guarded = {name.split(".")[0] for name in _imports(tree, top_level_only=False)} & _GUARDED
         assert not guarded, f"{room} must not import {guarded}"
@@ -81,11 +97,22 @@ def _check_imports(path: Path, tree: ast.Module) -> None:
         ("args", "import torch"),
         ("torch", "import cupy"),
         ("torch", "from kronop.compiler import build"),
+        ("emit", "from kronop import cpus"),
+        ("families/kron/cuda", "from kronop import knobs"),
+        ("families/kron/x86", "from kronop.args import host"),
+        ("families/ksparse/x86/emitter", "def f():\n    from kronop.core import winners"),
+        ("families/ksparse/cuda", "from kronop.families.ksparse import api"),
+        ("families/ksparse/cuda", "from kronop.families.ksparse.api import ksmm"),
     ],
 )
 def test_what_runs_the_other_way_is_seen(room: str, line: str) -> None:
     with pytest.raises(AssertionError, match=r"import|name the module"):
         _check_imports(_ROOT / room / "made_up.py", ast.parse(line))
+
+
+@pytest.mark.parametrize("room", ["descriptions", "emit", "families/planner"])
+def test_what_plans_imports_nothing_that_remembered_plans_do_not_know_of(room: str) -> None:
+    assert not _ALLOWED[room] & remembered._OTHER_ROOMS
 
 
 def test_importing_kronop_touches_no_framework_and_no_compiler() -> None:

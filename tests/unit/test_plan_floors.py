@@ -72,7 +72,7 @@ def _for(target: str, operation: Any) -> Any:
 def _kron(chance: random.Random, target: str) -> Any:
     sizes = chance.choice((range(2, 5), range(2, 20), range(2, 64)))
     factors = [(chance.choice(sizes), chance.choice(sizes)) for _ in range(chance.randint(1, 5))]
-    factors = chance.choice((factors, factors[:1] * len(factors)))
+    factors = chance.choice((factors, factors[:1] * len(factors), [(2, 2)] * 9))
     options = {"layout": chance.choice([*kronop.Layout]), "side": chance.choice([*kronop.Side])}
     element = chance.choice(support.ELEMENTS)
     return _for(target, support.kron_operation("x86-avx2", element, factors, **options))

@@ -142,8 +142,6 @@ def _arithmetic(shape: PassShape, accumulator_bytes: int) -> float:
 @mma_style.remembered
 def _least_of_mma(group: tuple[Shape, ...], instruction: MathInstruction, ends: Ends) -> float:
     """What no tile on the tensor cores costs less than, wherever the digits stand."""
-    if splits_of(instruction) is None:
-        return math.inf
     work = PassWork(
         math=instruction,
         shape=PassShape(group=group, left=1, right=1),
@@ -161,9 +159,12 @@ def _least_of_mma(group: tuple[Shape, ...], instruction: MathInstruction, ends: 
 def least_of_pass(work: PassWork, target: Target, rows: int | None) -> float:
     """What no tile of a pass costs less than, in the unit of `cost`: its traffic and arithmetic."""
     least = work.bytes_per_element
-    if len(work.shape.group) > 1:  # A digit alone may be a contraction.
-        tiled = _least_overlapped(least, _arithmetic(work.shape, work.accumulator.bytes))
-        least = min(tiled, _least_of_mma(work.shape.group, work.math, work.ends))
+    ordinary = _least_overlapped(least, _arithmetic(work.shape, work.accumulator.bytes))
+    if splits_of(work.math) is None:
+        least = ordinary
+    elif rows is None and len(work.shape.group) > 1:
+        # A digit alone may be a contraction, and a lone tile of few rows has a model of its own.
+        least = min(ordinary, _least_of_mma(work.shape.group, work.math, work.ends))
     least *= ROUNDED
     if rows is None:
         return least

@@ -6,7 +6,6 @@ from kronop.artifacts import Status
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.operands import splits_of
 from kronop.emit.plan import Plan, Step
-from kronop.errors import DescriptionError
 from kronop.families.kron.cuda.pass_design import KronPass
 from kronop.families.kron.cuda.passes import split, variants
 from kronop.families.kron.description import KronMatmulDescription, Side
@@ -23,34 +22,13 @@ def supports(description: KronMatmulDescription, target: Target) -> Status:
     return Status.accept() if passes else Status.reject(rejected[-1][1])
 
 
-def plan(description: KronMatmulDescription, target: Target, rows: int | None = None) -> Plan:
-    """The passes as steps.
-
-    Raises:
-        DescriptionError: `supports` says no.
-    """
-    status = supports(description, target)
-    if not status:
-        raise DescriptionError(status.reason)
-    passes, rejected = split(description, target, rows)
-    return Plan(target=target, steps=_steps(description, passes, target), rejected=rejected)
-
-
-def candidates(
-    description: KronMatmulDescription,
-    target: Target,
-    count: int,
-    rows: int | None = None,
+def plans(
+    description: KronMatmulDescription, target: Target, count: int, rows: int | None
 ) -> tuple[Plan, ...]:
-    """The plan, then other tiles of its passes and other passes, the cheapest first.
-
-    Raises:
-        DescriptionError: `supports` says no.
-    """
-    first = plan(description, target, rows)
-    if count == 1:
-        return (first,)
-    others = variants(description, target, rows)[1:count]
+    """The passes as steps, then other tiles of them and other passes, the cheapest first."""
+    passes, rejected = split(description, target, rows)
+    first = Plan(target=target, steps=_steps(description, passes, target), rejected=rejected)
+    others = variants(description, target, rows)[1:count] if count > 1 else []
     return (
         first,
         *(Plan(target=target, steps=_steps(description, it, target)) for it in others),

@@ -9,7 +9,6 @@ from kronop.descriptions.datatype import Layout, bfloat16
 from kronop.emit.plan import Plan, Step
 from kronop.emit.x86.amx import asks_for_tiles, tiles_status
 from kronop.emit.x86.planning import common_status, kernel_name, run_lengths, unroll_status
-from kronop.errors import DescriptionError
 from kronop.families.kron.description import KronMatmulDescription, Side
 from kronop.families.kron.x86 import kron_amx
 from kronop.families.kron.x86.kron_design import MOST_SCRATCH, KronDesign
@@ -37,20 +36,10 @@ def supports(description: KronMatmulDescription, target: Target) -> Status:
     return status and _scratch_status(setting)
 
 
-def candidates(
-    description: KronMatmulDescription,
-    target: Target,
-    count: int,
-    rows: int | None = None,
+def plans(
+    description: KronMatmulDescription, target: Target, count: int, rows: int | None
 ) -> tuple[Plan, ...]:
-    """The `count` cheapest legal candidates, the cheapest first, with what it beat.
-
-    Raises:
-        DescriptionError: `supports` rejects the description.
-    """
-    status = supports(description, target)
-    if not status:
-        raise DescriptionError(status.reason)
+    """The `count` cheapest legal candidates, the cheapest first, with what it beat."""
     setting = _setting(description, target, rows)
     every = _affordable(setting)
     ranked = sorted((item[0], index, item[1]) for index, (item, ok) in enumerate(every) if ok)

@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
+from kronop.artifacts import Status
 from kronop.emit.cuda.contraction.group import GroupContract
 from kronop.emit.cuda.operands import GAIN_OF_FEW_ROWS
 from kronop.emit.plan import Plan, Step
@@ -118,7 +119,24 @@ def _piece(work: Work, at: int, factors: int, place: int) -> tuple[Step, ...]:
     return chains.piece((chain_step(one, last, fused[place][1], work.target),), last, 2)
 
 
-def plans(work: Work) -> Iterator[Plan]:
+def supports(description: KSparseChainDescription, target: Target) -> Status:
+    """Whether every factor has a plan of its own, and why not where one has none."""
+    every = range(len(description.patterns))
+    statuses = (_SINGLE.supports(chains.product(description, index), target) for index in every)
+    return next((status for status in statuses if not status), Status.accept())
+
+
+def plans(
+    description: KSparseChainDescription, target: Target, count: int, rows: int | None
+) -> tuple[Plan, ...]:
+    """The steps that are expected to take the least time in all, then other ways to cut the chain
+    into steps, then other tiles."""
+    work = Work(description, target, rows)
+    first, *others = itertools.islice(_plans(work), count)
+    return (replace(first, rejected=_beaten(work)), *others)
+
+
+def _plans(work: Work) -> Iterator[Plan]:
     """The plans of all cuts for which there are steps."""
     for cut in _cuts(work):
         starts = itertools.accumulate((factors for factors, _ in cut), initial=0)
@@ -130,7 +148,7 @@ def plans(work: Work) -> Iterator[Plan]:
             yield Plan(target=work.target, steps=tuple(itertools.chain(*pieces)))
 
 
-def beaten(work: Work) -> tuple[tuple[str, str], ...]:
+def _beaten(work: Work) -> tuple[tuple[str, str], ...]:
     """The other ways to cut a chain, with what they would take."""
     cuts = [cut for cut in itertools.islice(_cuts(work), 3) if not any(place for _, place in cut)]
     best = _cost(work, cuts[0])

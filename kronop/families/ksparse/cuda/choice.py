@@ -16,7 +16,6 @@ from kronop.emit.cuda.contraction.pack import pack_step
 from kronop.emit.cuda.contraction.work import Contraction, Order
 from kronop.emit.cuda.operands import GAIN_OF_FEW_ROWS
 from kronop.emit.plan import Plan, Step
-from kronop.errors import DescriptionError
 from kronop.families.ksparse.cuda import contract_parted
 from kronop.families.ksparse.cuda.contract_parted import Parted
 from kronop.families.ksparse.description import KSparseDescription
@@ -45,14 +44,7 @@ def supports(description: KSparseDescription, target: Target) -> Status:
 def plans(
     description: KSparseDescription, target: Target, count: int, rows: int | None
 ) -> tuple[Plan, ...]:
-    """The `count` cheapest tiles that fit, the cheapest first, with what it beat.
-
-    Raises:
-        DescriptionError: `supports` says no.
-    """
-    status = supports(description, target)
-    if not status:
-        raise DescriptionError(status.reason)
+    """The `count` cheapest products that fit, with what moves their operands where that pays."""
     accepted, rejected = _ranked(description, target, rows, max(count, _FEWEST))
     slower = [
         (str(design), f"cost {took:.2f}, the best {accepted[0][0]:.2f}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kronop.artifacts import Launch, Status
+from kronop.artifacts import Launch
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.strided import StridedMatrix
@@ -12,54 +12,25 @@ from kronop.emit.cuda import operands
 from kronop.emit.cuda.contraction.design import ContractDesign
 from kronop.emit.cuda.contraction.pack import Pack
 from kronop.emit.cuda.contraction.work import Order
+from kronop.emit.emitter import Searching
 from kronop.emit.plan import Plan
 from kronop.families.ksparse.cuda import contract_parted
-from kronop.families.ksparse.description import KSparseDescription, KSparseProblem
+from kronop.families.ksparse.description import KSparseProblem
 from kronop.frozen import dataclass
 from kronop.target import Target
 
 
 @dataclass(frozen=True, slots=True)
-class CudaKSparseEmitter:
+class CudaKSparseEmitter(Searching):
     """Plans Kronecker-sparse products for sm_80 and sm_90a."""
+
+    search = "kronop.families.ksparse.cuda.choice"
 
     def instruction(self, element: DataType, target: Target) -> MathInstruction:
         """The tensor cores for floats, as accurate as SIMT; integers have none that wrap."""
         if element.kind == "int":
             return MathInstruction.simt(element)
         return MathInstruction.tensor_op(element)
-
-    def supports(self, description: KSparseDescription, target: Target) -> Status:
-        """Whether `plan` will succeed, and the reason where not."""
-        from kronop.families.ksparse.cuda import choice  # Plans that are remembered do without.
-
-        return choice.supports(description, target)
-
-    def plan(
-        self, description: KSparseDescription, target: Target, rows: int | None = None
-    ) -> Plan:
-        """One product, the cheapest that fits, with what moves its operands where that pays.
-
-        Raises:
-            DescriptionError: `supports` says no.
-        """
-        return self.candidates(description, target, 1, rows)[0]
-
-    def candidates(
-        self,
-        description: KSparseDescription,
-        target: Target,
-        count: int,
-        rows: int | None = None,
-    ) -> tuple[Plan, ...]:
-        """The `count` cheapest products that fit, the cheapest first, with what it beat.
-
-        Raises:
-            DescriptionError: `supports` says no.
-        """
-        from kronop.families.ksparse.cuda import choice
-
-        return choice.plans(description, target, count, rows)
 
     def workspace_bytes(self, plan: Plan, rows: int, threads: int) -> int:
         """Room for packed weights, where a plan has a step for them, and for lanes apart."""

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import replace
 
+from kronop.artifacts import Status
+from kronop.descriptions.datatype import float32
+from kronop.descriptions.math_instruction import MathInstruction, MathOperation, OpClass
 from kronop.descriptions.tile import TileDescription
 from kronop.emit.cuda import operands
+from kronop.emit.plan import Plan
+from kronop.families.ksparse.cuda.gradient_ends import end_steps
 from kronop.families.ksparse.cuda.gradient_group import REGISTERS, TEAM_ROWS, GradientGroup
 from kronop.families.ksparse.cuda.gradient_sums import GradientSums, Sums, is_contiguous
 from kronop.families.ksparse.cuda.gradient_tile import SLAB_BYTES, GradientTile
@@ -19,6 +25,7 @@ from kronop.target import Target
 
 # Rows where nobody says how many there are.
 _MANY_ROWS = 16384
+_MOST_REJECTED = 8
 _MOST_HALVES, _STAGES = 8, 3
 # Of warp groups: elements that a line is copied by, indices q, rows of a stage, times 64 indices p
 # of a team, and stages.
@@ -29,7 +36,51 @@ _TEAM_PARTS = (3, 2, 1)
 _MOST_STAGES, _LEAST_STAGES = 8, 2
 
 
-def candidates(
+def supports(description: KSparseGradientDescription, target: Target) -> Status:
+    """Whether anything fits, which does not depend on rows, and the reason where not."""
+    status = _accept_math(description.math)
+    if not status:
+        return status
+    accepted, rejected = _candidates(description, target, None)
+    return Status.accept() if accepted else Status.reject(rejected[0][1])
+
+
+def plans(
+    description: KSparseGradientDescription, target: Target, count: int, rows: int | None
+) -> tuple[Plan, ...]:
+    """The sums in the `count` cheapest tiles that fit, with what the first beat, and what is made
+    of them."""
+    accepted, rejected = _candidates(description, target, rows)
+    slower = [
+        (str(design), f"{cost:.0f} cycles, the best {accepted[0][0]:.0f}")
+        for cost, design in accepted[1 : 1 + _MOST_REJECTED]
+    ]
+    ends = end_steps(description, target)
+    return tuple(
+        Plan(
+            target=target,
+            steps=(*design.steps(target), *ends),
+            rejected=() if place else (*slower, *rejected[:_MOST_REJECTED]),
+        )
+        for place, (_, design) in enumerate(accepted[:count])
+    )
+
+
+def _accept_math(instruction: MathInstruction) -> Status:
+    """Tensor cores: as they are, or three products of TF32 for one of float32."""
+    exact = instruction.math_operation is MathOperation.multiply_add
+    three = instruction.math_operation is MathOperation.multiply_add_fast_f32
+    if (
+        instruction.opcode_class is OpClass.TensorOp
+        and instruction.instruction_shape in ((16, 8, 8), (8, 8, 4))
+        and (exact or (three and instruction.element_a is float32))
+    ):
+        return Status.accept()
+    return Status.reject(f"no kernel for {instruction}; use MathInstruction.tensor_op")
+
+
+@functools.lru_cache(maxsize=64)
+def _candidates(
     description: KSparseGradientDescription, target: Target, rows: int | None
 ) -> tuple[list[tuple[float, GradientSums]], list[tuple[str, str]]]:
     """What fits with cycles of a call, cheapest first, and what does not, with the reason."""

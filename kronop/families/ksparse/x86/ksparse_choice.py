@@ -7,7 +7,6 @@ from kronop.descriptions.datatype import Layout
 from kronop.emit.plan import Plan, Step
 from kronop.emit.x86 import amx
 from kronop.emit.x86.planning import common_status, kernel_name
-from kronop.errors import DescriptionError
 from kronop.families.ksparse.description import KSparseDescription
 from kronop.families.ksparse.x86 import ksparse_amx, ksparse_plan
 from kronop.families.ksparse.x86.ksparse_design import KSparseDesign, KSparseWork
@@ -28,19 +27,10 @@ def supports(description: KSparseDescription, target: Target) -> Status:
     return Status.accept() if any(reasons) else reasons[-1]
 
 
-def candidates(
-    description: KSparseDescription,
-    target: Target,
-    count: int,
+def plans(
+    description: KSparseDescription, target: Target, count: int, rows: int | None
 ) -> tuple[Plan, ...]:
-    """The `count` cheapest legal candidates, the cheapest first, with what it beat.
-
-    Raises:
-        DescriptionError: `supports` rejects the description.
-    """
-    status = supports(description, target)
-    if not status:
-        raise DescriptionError(status.reason)
+    """The `count` cheapest legal candidates, the same for any batch, and what the first beat."""
     setting = _setting(description, target)
     every = [(item, item.status()) for item in ksparse_plan.designs(setting)]
     ranked = sorted((item.cycles, index, item) for index, (item, ok) in enumerate(every) if ok)

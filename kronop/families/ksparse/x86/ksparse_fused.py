@@ -1,12 +1,17 @@
-"""Whether all factors of a chain go through one kernel on a CPU, and how many rows at once."""
+"""Planning chains on CPUs: all factors through one kernel, for so many rows at once, or one product
+after the other."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
+from kronop.artifacts import Status
 from kronop.descriptions.datatype import ColumnMajor, RowMajor
 from kronop.emit.plan import Plan
-from kronop.emit.x86.planning import kernel_name
+from kronop.emit.x86.planning import common_status, kernel_name
 from kronop.families.ksparse import chains
 from kronop.families.ksparse.chain_description import KSparseChainDescription
+from kronop.families.ksparse.description import KSparseDescription
 from kronop.families.ksparse.x86 import ksparse_choice
 from kronop.families.ksparse.x86.ksparse_chain import KSparseChain, buffer_columns
 from kronop.families.ksparse.x86.ksparse_vectors import KSparseVectors
@@ -54,3 +59,54 @@ def _pays(design: KSparseChain) -> bool:
     ends = design.singles[0].work.input_columns + columns[-1]
     is_much = sum(columns[:-1]) >= _LEAST_SHARE * ends
     return is_much and design.chunk >= _FEWEST_ROWS and sum(design.packed) <= _WEIGHT_BYTES
+
+
+def supports(description: KSparseChainDescription, target: Target) -> Status:
+    """Whether every factor has a plan on vectors, and why not where one has none."""
+    status = common_status(description.math, description.tile, target)
+    if not status:
+        return status
+    statuses = (ksparse_choice.supports(item, target) for item in _products(description))
+    return next((status for status in statuses if not status), Status.accept())
+
+
+def plans(
+    description: KSparseChainDescription, target: Target, count: int, rows: int | None
+) -> tuple[Plan, ...]:
+    """The chain in one step where that pays, the cheapest plans of all factors, the next ones of
+    each in turn."""
+    products = _products(description)
+    choices = [ksparse_choice.plans(item, target, count, rows) for item in products]
+    apart = tuple(_plan(products, picked) for picked in _picks(choices, count))
+    whole = fused(description, target)
+    return apart if whole is None else (whole, *apart)[:count]
+
+
+def _products(description: KSparseChainDescription) -> list[KSparseDescription]:
+    return [chains.product(description, index) for index in range(len(description.patterns))]
+
+
+def _picks(choices: Sequence[Sequence[Plan]], count: int) -> Iterator[list[Plan]]:
+    """The first of each; then one factor's others, with the first of the rest."""
+    first = [plans[0] for plans in choices]
+    others = (
+        [*first[:index], plans[place], *first[index + 1 :]]
+        for place in range(1, max(map(len, choices)))
+        for index, plans in enumerate(choices)
+        if place < len(plans)
+    )
+    yield first
+    for _, pick in zip(range(count - 1), others, strict=False):
+        yield pick
+
+
+def _plan(products: Sequence[KSparseDescription], picked: Sequence[Plan]) -> Plan:
+    return Plan(
+        target=picked[0].target,
+        steps=tuple(
+            step
+            for plan, item in zip(picked, products, strict=True)
+            for step in chains.piece(plan.steps, item, 1)
+        ),
+        rejected=tuple(pair for plan in picked for pair in plan.rejected),
+    )

@@ -28,7 +28,9 @@ VECTOR_BYTES = 16
 _WARP, _QUARTERS = 32, 4
 # Another plan for few rows, which is another kernel to compile, has to gain that much: three
 # that the model expected to gain 17 to 24 % lost when they ran (16 x 8^4, 1024 x 16^3, 1024 x 9^4).
-GAIN_OF_FEW_ROWS = 1.3
+_GAIN_OF_FEW_ROWS = 1.3
+# Rows of a plan that knows no batch: one that training has.
+MANY_ROWS = 16384
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,6 +183,11 @@ def cover(extent: int, size: int) -> int:
 
 def round_up(value: int, multiple: int) -> int:
     return cover(value, multiple) * multiple
+
+
+def gains_much(few: float, usual: float) -> bool:
+    """Whether a plan for few rows, of these costs, is taken instead of the one for many."""
+    return usual > _GAIN_OF_FEW_ROWS * few
 
 
 def powers_of_two(least: int, most: int) -> list[int]:

@@ -80,7 +80,7 @@ def split(
         def cost(ways: tuple[KronPass, ...]) -> float:
             return sum(pass_cost.cost(item, target, rows) for item in ways)
 
-        if few and cost(passes) > operands.GAIN_OF_FEW_ROWS * cost(few):
+        if few and operands.gains_much(cost(few), cost(passes)):
             passes = few
     return passes, tuple(rejected)
 

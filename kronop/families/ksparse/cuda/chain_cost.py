@@ -10,8 +10,6 @@ from kronop.emit.cuda.contraction.work import Order
 from kronop.families.ksparse.cuda.chain_design import ChainMma, PairProduct
 from kronop.target import Target
 
-# Rows where nobody says how many there are.
-_MANY_ROWS = 16384
 # Cycles between a launch and the next one that waits for it: the chip drains and fills.
 OF_A_LAUNCH = 4000.0
 # NOTE: fitted to 148 tiles on one H200 (25088 rows of ViT-S patterns in float16 and float32, 10 %
@@ -45,7 +43,7 @@ def of_product(product: PairProduct) -> tuple[float, float]:
 
 def _cycles(design: ChainMma, rows: int | None, target: Target, resident: int) -> float:
     first, second, work = design.first, design.second, design.first.work
-    tiles = operands.cover(rows or _MANY_ROWS, design.m) * design.parts
+    tiles = operands.cover(rows or operands.MANY_ROWS, design.m) * design.parts
     # Which share of the last turn is empty differs from batch to batch: half of it is.
     turns = max(1.0, tiles / target.cores + 0.5)
     waits = _waits(design) / min(resident, turns)

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from kronop.artifacts import Status
 from kronop.emit.cuda.contraction.group import GroupContract
-from kronop.emit.cuda.operands import GAIN_OF_FEW_ROWS
+from kronop.emit.cuda.operands import gains_much
 from kronop.emit.plan import Plan, Step
 from kronop.families.ksparse import chains
 from kronop.families.ksparse.chain_description import KSparseChainDescription
@@ -55,7 +55,7 @@ def _fused(work: Work, at: int, most: int) -> list[Fused]:
         return found
     _, usual = _fused(replace(work, rows=None), at, 1)[0]
     took = chain_cost.of_pair(usual, work.rows, work.target)
-    if took > GAIN_OF_FEW_ROWS * found[0][0]:
+    if gains_much(found[0][0], took):
         return found
     return [(took, usual), *(item for item in found if item[1] != usual)]
 
@@ -98,7 +98,7 @@ def _cuts(work: Work) -> Iterator[_Cut]:
     best = _cheapest(work, OF_A_LAUNCH)
     if work.rows is not None:
         usual = _cheapest(replace(work, rows=None), OF_A_LAUNCH)
-        if _cost(work, usual) <= GAIN_OF_FEW_ROWS * _cost(work, best):
+        if not gains_much(_cost(work, best), _cost(work, usual)):
             best = usual
     apart, fewest = ((1, 0),) * work.factors, _cheapest(work, _OF_A_DEAR_LAUNCH)
     yield from dict.fromkeys((best, apart, fewest))

@@ -14,7 +14,6 @@ from kronop.emit.cuda.contraction.design import ContractDesign
 from kronop.emit.cuda.contraction.group import GroupContract
 from kronop.emit.cuda.contraction.pack import pack_step
 from kronop.emit.cuda.contraction.work import Contraction, Order
-from kronop.emit.cuda.operands import GAIN_OF_FEW_ROWS
 from kronop.emit.plan import Plan, Step
 from kronop.families.ksparse.cuda import contract_parted
 from kronop.families.ksparse.cuda.contract_parted import Parted
@@ -24,8 +23,6 @@ from kronop.target import Target
 _MOST_SLOWER = 3
 # The best, what is told of others, and one that may be put in front.
 _FEWEST = 2 + _MOST_SLOWER
-# A plan knows no batch: one that training has.
-_TYPICAL_ROWS = 16384
 
 Candidate = ContractDesign | Parted
 
@@ -101,7 +98,7 @@ def contraction(description: KSparseDescription) -> Contraction:
 
 def all_rows(description: KSparseDescription, rows: int | None) -> int:
     """Those of all groups, for so many of the batch or for a typical one."""
-    return (rows or _TYPICAL_ROWS) * description.pattern[0]
+    return (rows or operands.MANY_ROWS) * description.pattern[0]
 
 
 @functools.lru_cache(maxsize=256)
@@ -132,7 +129,7 @@ def _ranked(
         return accepted, rejected
     usual = _candidates(description, target, None, _FEWEST)[0][0][1]
     took = _cost(description, usual, target, rows)
-    if took > GAIN_OF_FEW_ROWS * accepted[0][0]:
+    if operands.gains_much(accepted[0][0], took):
         return accepted, rejected
     return [(took, usual), *(item for item in accepted if item[1] != usual)], rejected
 

@@ -23,8 +23,6 @@ from kronop.families.ksparse.cuda.lanes import MOST_LANES
 from kronop.families.ksparse.gradient_description import KSparseGradientDescription
 from kronop.target import Target
 
-# Rows where nobody says how many there are.
-_MANY_ROWS = 16384
 _MOST_REJECTED = 8
 _MOST_HALVES, _STAGES = 8, 3
 # Of warp groups: elements that a line is copied by, indices q, rows of a stage, times 64 indices p
@@ -90,7 +88,7 @@ def _candidates(
     for design in (*_groups(description, target), *tiles):
         status = design.status(target)
         if status:
-            accepted.append((design.cycles(rows or _MANY_ROWS, target), design))
+            accepted.append((design.cycles(rows or operands.MANY_ROWS, target), design))
         else:
             rejected.append((str(design), status.reason))
     if not tiles:

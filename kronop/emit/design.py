@@ -117,3 +117,33 @@ class Design(Decision, ABC):
     @abstractmethod
     def instantiation(self, target: Target) -> Instantiation:
         """The kernel's template and its arguments."""
+
+
+class Wrapping(Design):
+    """A design that runs the kernel of another one, `wrapped`, in words of its own."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        # A field.
+        @property
+        def wrapped(self) -> Design: ...
+
+    @property
+    def inner(self) -> Design:
+        return self.wrapped
+
+    @property
+    def threads(self) -> int:
+        return self.wrapped.threads
+
+    @property
+    def shared_bytes(self) -> int:
+        return self.wrapped.shared_bytes
+
+    @property
+    def signature(self) -> KernelSignature:
+        return self.wrapped.signature
+
+    def instantiation(self, target: Target) -> Instantiation:
+        return self.wrapped.instantiation(target)

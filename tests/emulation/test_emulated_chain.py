@@ -53,7 +53,7 @@ _TARGET = Target.parse("sm_90a")
 def pair_of(plan: Plan) -> ChainMma | None:
     """The fused pair that a plan begins with; None where that is a product."""
     (piece, _), *_ = chains.pieces(plan)
-    return piece.design if isinstance(piece.design, ChainMma) else None
+    return piece.wrapped if isinstance(piece.wrapped, ChainMma) else None
 
 
 def fused(plan: Plan) -> bool:

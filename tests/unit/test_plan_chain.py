@@ -31,7 +31,7 @@ def _factors(plan: Any) -> list[int]:
 def test_a_pair_is_fused_where_that_takes_less_time() -> None:
     plan = _operation("sm_80", kronop.float16).plan
     (step,) = plan.steps
-    assert isinstance(step.design.design, ChainMma)
+    assert isinstance(step.design.wrapped, ChainMma)
     assert step.bytes_per_row == (384 + 384) * 2
     assert step.operations_per_row == 2 * (2 * 48 * 192 + 192 * 48 * 2)
     ((name, reason),) = plan.rejected

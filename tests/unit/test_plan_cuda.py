@@ -506,7 +506,7 @@ def product_of(description: KronMatmulDescription, rows: int | None) -> Contract
     """The contraction that the only pass of a plan is."""
     (step,) = KRON.plan(description, HOPPER, rows).steps
     assert isinstance(step.design, ContractPass)
-    return step.design.product
+    return step.design.wrapped
 
 
 @pytest.mark.parametrize("element", [float32, float64, bfloat16])

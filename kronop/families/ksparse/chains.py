@@ -10,17 +10,16 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 
-from kronop.artifacts import KernelSignature, Launch
+from kronop.artifacts import Launch
 from kronop.descriptions.datatype import DataType, Layout, RowMajor
 from kronop.descriptions.epilogue import Epilogue, LinearCombination
 from kronop.descriptions.strided import StridedMatrix
 from kronop.descriptions.tensor import TensorDescription
-from kronop.emit.design import Design, Instantiation
+from kronop.emit.design import Design, Wrapping
 from kronop.emit.plan import Plan, Step
 from kronop.families.ksparse.chain_description import KSparseChainDescription, KSparseChainProblem
 from kronop.families.ksparse.description import KSparseDescription, KSparseProblem
 from kronop.frozen import dataclass
-from kronop.target import Target
 
 _ALIGNMENT, _ACCESS = 256, 16
 # alpha and beta of what stays in the workspace, for epilogues in integers as well.
@@ -28,11 +27,11 @@ _UNSCALED = (1, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Piece(Design):
+class Piece(Wrapping):
     """The last step of a piece, and what it leaves to the next one.
 
     Attributes:
-        design: the way the step runs.
+        wrapped: the way the step runs.
         factors: of the chain, that the piece takes.
         columns: features of a row of its result.
         element: of its result.
@@ -41,34 +40,15 @@ class Piece(Design):
 
     styles = ()
 
-    design: Design
+    wrapped: Design
     factors: int
     columns: int
     element: DataType
     by_rows: bool
 
     @property
-    def inner(self) -> Design:
-        return self.design
-
-    @property
     def epilogue(self) -> Epilogue | None:
-        return self.design.epilogue
-
-    @property
-    def threads(self) -> int:
-        return self.design.threads
-
-    @property
-    def shared_bytes(self) -> int:
-        return self.design.shared_bytes
-
-    @property
-    def signature(self) -> KernelSignature:
-        return self.design.signature
-
-    def instantiation(self, target: Target) -> Instantiation:
-        return self.design.instantiation(target)
+        return self.wrapped.epilogue
 
     def strides(self, rows: int) -> tuple[int, int]:
         """Those of the batch and of the features, such that every run begins with a whole
@@ -114,7 +94,7 @@ def piece(steps: Sequence[Step], last: KSparseDescription, factors: int) -> tupl
     """Steps as a piece of a chain: they take so many factors, of which `last` is the last one."""
     *before, step = steps
     design = Piece(
-        design=step.design,
+        wrapped=step.design,
         factors=factors,
         columns=last.output_columns,
         element=last.Y.element,
@@ -128,7 +108,7 @@ def pieces(plan: Plan) -> list[tuple[Piece, Plan]]:
     found, begin = [], 0
     for end, step in enumerate(plan.steps, 1):
         if isinstance(piece := step.design, Piece):
-            steps = *plan.steps[begin : end - 1], dataclasses.replace(step, design=piece.design)
+            steps = *plan.steps[begin : end - 1], dataclasses.replace(step, design=piece.wrapped)
             found.append((piece, dataclasses.replace(plan, steps=steps, rejected=())))
             begin = end
     return found

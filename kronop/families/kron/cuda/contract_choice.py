@@ -29,14 +29,14 @@ def offered(
         _contraction(work), _all_rows(work.shape, rows), target, given, most
     )
     for _, product in accepted:
-        yield ContractPass(work=work, product=product), Status.accept()
+        yield ContractPass(work=work, wrapped=product), Status.accept()
     if rejected and not accepted:
         yield None, Status.reject(rejected[0][1])
 
 
 def cost(design: ContractPass, target: Target, rows: int | None) -> float:
     """Of many rows in bytes per element of X, of `rows` rows in cycles."""
-    every_row, product = _all_rows(design.work.shape, rows), design.product
+    every_row, product = _all_rows(design.work.shape, rows), design.wrapped
     of_element = product.cost(every_row, target)
     if rows is None:
         return of_element

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from kronop.artifacts import KernelSignature, Launch
+from kronop.artifacts import Launch
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.strided import StridedMatrix
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.contraction.design import ContractDesign
-from kronop.emit.design import Instantiation
+from kronop.emit.design import Wrapping
 from kronop.families.kron.cuda.pass_design import NOTHING, KronPass, four
 from kronop.families.kron.description import KronProblem
 from kronop.frozen import dataclass
@@ -18,43 +18,24 @@ from kronop.target import Target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ContractPass(KronPass):
-    """The contraction of one digit: `product`, whose epilogue is that of the pass."""
+class ContractPass(Wrapping, KronPass):
+    """The contraction of one digit, whose epilogue is that of the pass."""
 
     kind = "contract"
     styles = ("SimtContract", "MmaContract")
 
-    product: ContractDesign
-
-    @property
-    def inner(self) -> ContractDesign:
-        return self.product
+    wrapped: ContractDesign
 
     def style(self, target: Target) -> Iterator[str]:
-        yield type(self.product).__name__
+        yield type(self.wrapped).__name__
 
     @property
     def how(self) -> str:
-        return f"tiles of {self.product}"
-
-    @property
-    def threads(self) -> int:
-        return self.product.threads
-
-    @property
-    def shared_bytes(self) -> int:
-        return self.product.shared_bytes
-
-    @property
-    def signature(self) -> KernelSignature:
-        return self.product.signature
+        return f"tiles of {self.wrapped}"
 
     def placed(self, epilogue: Epilogue | None) -> ContractPass:
-        work = replace(self.product.work, epilogue=epilogue)
-        return replace(self, epilogue=epilogue, product=replace(self.product, work=work))
-
-    def instantiation(self, target: Target) -> Instantiation:
-        return self.product.instantiation(target)
+        work = replace(self.wrapped.work, epilogue=epilogue)
+        return replace(self, epilogue=epilogue, wrapped=replace(self.wrapped, work=work))
 
     def launch(self, index: int, target: Target, problem: KronProblem) -> Launch:
         ((contracted, produced),) = self.work.shape.group
@@ -69,7 +50,7 @@ class ContractPass(KronPass):
             "group": four(problem.batch, 1),
         }
         views = self._views(problem)
-        return self.product.launch(index, target, views, extents, problem.scalars)
+        return self.wrapped.launch(index, target, views, extents, problem.scalars)
 
     @property
     def _by_rows(self) -> bool:

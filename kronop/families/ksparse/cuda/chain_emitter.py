@@ -30,10 +30,8 @@ class CudaKSparseChainEmitter(Searching):
     def workspace_bytes(self, plan: Plan, rows: int, threads: int) -> int:
         """What is between pieces, and the packed weights of the one that has most."""
         pieces = chains.pieces(plan)
-        packed = max(
-            0 if isinstance(piece.design, ChainMma) else _SINGLE.workspace_bytes(own, rows, threads)
-            for piece, own in pieces
-        )
+        alone = (own for piece, own in pieces if not isinstance(piece.wrapped, ChainMma))
+        packed = max((_SINGLE.workspace_bytes(own, rows, threads) for own in alone), default=0)
         return sum(chains.buffers([piece for piece, _ in pieces], rows)) + packed
 
     def launches(self, plan: Plan, problem: KSparseChainProblem) -> tuple[Launch, ...]:

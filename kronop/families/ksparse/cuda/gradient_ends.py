@@ -28,27 +28,18 @@ _NOWHERE = StridedWeights(pointer=0, strides=(0, 0, 0, 0, 0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AddShares(Design):
-    """Results that are sums of shares.
+class _End(Design):
+    """What is made of sums that lie in the workspace.
 
     Attributes:
-        extents: of the axes (product, i, l, p, q) of the results.
-        slices: threads that share a result.
         math: the multiply-add.
         output: element type of what is stored.
         epilogue: what happens to the sums.
     """
 
-    styles = ("slices", "whole")
-
-    extents: tuple[int, int, int, int, int]
-    slices: int
     math: MathInstruction
     output: DataType
     epilogue: Epilogue
-
-    def style(self, target: Target) -> Iterator[str]:
-        yield "slices" if self.slices > 1 else "whole"
 
     @property
     def threads(self) -> int:
@@ -57,6 +48,29 @@ class AddShares(Design):
     @property
     def accumulator(self) -> DataType:
         return self.math.element_accumulator
+
+    @property
+    def types(self) -> tuple[tuple[str, str], ...]:
+        """The aliases of the trait struct."""
+        return operands.element_types(self.math, self.accumulator, self.output, self.epilogue)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddShares(_End):
+    """Results that are sums of shares.
+
+    Attributes:
+        extents: of the axes (product, i, l, p, q) of the results.
+        slices: threads that share a result.
+    """
+
+    styles = ("slices", "whole")
+
+    extents: tuple[int, int, int, int, int]
+    slices: int
+
+    def style(self, target: Target) -> Iterator[str]:
+        yield "slices" if self.slices > 1 else "whole"
 
     @property
     def vector(self) -> int:
@@ -77,7 +91,7 @@ class AddShares(Design):
             header="kronop/add_shares.cuh",
             template="kronop::add_shares",
             parameters=f"kronop::AddSharesParameters<{scalar.cxx}>",
-            types=operands.element_types(self.math, self.accumulator, self.output, self.epilogue),
+            types=self.types,
             constants=(
                 ("kThreads", self.threads),
                 ("kBlocks", 4),
@@ -123,28 +137,14 @@ class AddShares(Design):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FactorGradients(Design):
+class FactorGradients(_End):
     """The gradients of factors, from that of their product.
 
     Attributes:
         factors: (rows, columns) of each.
-        math: the multiply-add.
-        output: element type of what is stored.
-        epilogue: what happens to the sums.
     """
 
     factors: tuple[tuple[int, int], ...]
-    math: MathInstruction
-    output: DataType
-    epilogue: Epilogue
-
-    @property
-    def threads(self) -> int:
-        return 256
-
-    @property
-    def accumulator(self) -> DataType:
-        return self.math.element_accumulator
 
     @property
     def shared_bytes(self) -> int:
@@ -161,7 +161,7 @@ class FactorGradients(Design):
             header="kronop/factor_gradients.cuh",
             template="kronop::factor_gradients",
             parameters=f"kronop::FactorGradientsParameters<{scalar.cxx}, {count}>",
-            types=operands.element_types(self.math, self.accumulator, self.output, self.epilogue),
+            types=self.types,
             constants=(
                 ("kThreads", self.threads),
                 ("kBlocks", 2),

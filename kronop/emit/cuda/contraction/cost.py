@@ -13,18 +13,21 @@ from kronop.emit.cuda.cheapest import ROUNDED
 from kronop.emit.cuda.contraction.mma import OUTPUTS, ROWS, SLAB, MmaContract
 from kronop.emit.cuda.contraction.simt import SimtContract
 from kronop.emit.cuda.contraction.work import Contraction, Order
+from kronop.emit.cuda.machine import (
+    BYTES_OF_MULTIPLY_ADD,
+    MEMORY_BYTES_PER_CYCLE,
+    PRODUCTS_OF_SPLIT,
+    SHARED_BYTES_PER_CYCLE,
+)
 from kronop.target import Target
 
-# NOTE: one H200 copies 4.28 TB/s and does about 25 T multiply-adds/s in float32: 0.17 bytes each.
-_BYTES_OF_MULTIPLY_ADD = 0.17
 # Measured over modelled time of the SIMT kernels, 8^5 to 128^2 on one H200.
 SIMT_OVERHEAD = 1.65
-# Bytes of memory, of the level-2 cache and of shared memory a cycle of one multiprocessor.
-MEMORY, _LEVEL_2, _SHARED = 16.0, 28.0, 128.0
+# Bytes of the level-2 cache a cycle of one multiprocessor.
+_LEVEL_2 = 28.0
 # Cycles of a warp's product of a slab of 16 steps, by bytes of an operand; and schedulers.
 _PRODUCT_OF_SLAB = {1: 1.6, 2: 1.6, 4: 3.4, 8: 17.0}
 _SCHEDULERS = 4
-_PRODUCTS_OF_SPLIT = 3
 # Cycles of a block that nothing of its own hides: its start and end, a step, and a load from
 # memory, which as many steps hide as there are other stages. Instructions of a warp for a step.
 _BLOCK, _STEP, LOAD = 1900.0, 70.0, 800.0
@@ -40,7 +43,7 @@ def of_simt(tile: SimtContract) -> float:
     again = operands.cover(produced, tile.n) - 1
     shared = 1 + (1 / tile.thread_m + 1 / tile.thread_n) * 2
     arithmetic = padded * operands.round_up(contracted, tile.k) / contracted * shared
-    multiply_adds = arithmetic * _BYTES_OF_MULTIPLY_ADD * work.accumulator.bytes / 4
+    multiply_adds = arithmetic * BYTES_OF_MULTIPLY_ADD * work.accumulator.bytes / 4
     return (x * (1 + 0.3 * again) + y + multiply_adds) * SIMT_OVERHEAD
 
 
@@ -56,7 +59,7 @@ def of_mma(tile: MmaContract, rows: int, target: Target) -> float:
     blocks = operands.cover(rows, tile.m) * outputs * lanes
     turns = operands.cover(blocks, target.cores)
     took = turns * max(busy, alone / min(resident, turns))
-    return took * target.cores * MEMORY / (rows * work.contracted * work.lanes)
+    return took * target.cores * MEMORY_BYTES_PER_CYCLE / (rows * work.contracted * work.lanes)
 
 
 def least_of_mma(tile: MmaContract, rows: int, target: Target) -> float:
@@ -74,12 +77,12 @@ def least_of_mma(tile: MmaContract, rows: int, target: Target) -> float:
 
 def cycles(work: Contraction, rows: int, cost: float, target: Target) -> float:
     """The cycles of a call that such a cost stands for."""
-    return cost * rows * work.contracted * work.lanes / (target.cores * MEMORY)
+    return cost * rows * work.contracted * work.lanes / (target.cores * MEMORY_BYTES_PER_CYCLE)
 
 
 def of_cycles(work: Contraction, rows: int, cycles: float, target: Target) -> float:
     """The cost that stands for the cycles of a call."""
-    return cycles * target.cores * MEMORY / (rows * work.contracted * work.lanes)
+    return cycles * target.cores * MEMORY_BYTES_PER_CYCLE / (rows * work.contracted * work.lanes)
 
 
 def units(tile: MmaContract) -> tuple[float, ...]:
@@ -96,7 +99,7 @@ def units(tile: MmaContract) -> tuple[float, ...]:
     x_pitch, w_pitch, _ = tile.pitches
     turns = tile.warp_m * ROWS * x_pitch.turns + tile.warp_n * OUTPUTS * w_pitch.turns
     loads = warps * slabs * tile.warp_lanes * SLAB * turns
-    shared = loads + (x + w + 2 * results * work.accumulator.bytes) / _SHARED
+    shared = loads + (x + w + 2 * results * work.accumulator.bytes) / SHARED_BYTES_PER_CYCLE
     return (
         *_streams(tile),
         shared,
@@ -117,7 +120,7 @@ def _products(tile: MmaContract) -> int:
     work = tile.work
     slabs = operands.round_up(work.contracted, tile.k) // SLAB
     products = tile.lanes * tile.m // ROWS * tile.n // OUTPUTS * slabs
-    return products * (_PRODUCTS_OF_SPLIT if work.splits else 1)
+    return products * (PRODUCTS_OF_SPLIT if work.splits else 1)
 
 
 def _streams(tile: MmaContract) -> tuple[float, float, float]:
@@ -125,7 +128,7 @@ def _streams(tile: MmaContract) -> tuple[float, float, float]:
     work = tile.work
     x, w, y = _brought(tile)
     return (
-        (x / operands.cover(work.produced, tile.n) + y) / MEMORY,
+        (x / operands.cover(work.produced, tile.n) + y) / MEMORY_BYTES_PER_CYCLE,
         (x + w + y) / _LEVEL_2,
         _products(tile) * _PRODUCT_OF_SLAB[work.source.bytes],
     )

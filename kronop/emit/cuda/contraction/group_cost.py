@@ -9,15 +9,16 @@ from kronop.emit.cuda.contraction import group_chains as chains
 from kronop.emit.cuda.contraction.group import GroupContract
 from kronop.emit.cuda.contraction.group_room import TEAM_ROWS
 from kronop.emit.cuda.contraction.work import Order
+from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT, SHARED_BYTES_PER_CYCLE
 from kronop.target import Target
 
 # NOTE: fitted, then rounded, to 719 tiles of 204 problems with their layouts (float16 and float32,
 # batch 25088, one H200); _COLLECTED and _HALVED to 42 tiles of ten problems in float32. _TORN and
 # _PACK were set later, by 2600 tiles of 276 problems (36 of them of 1024 rows): 6 % off in the
 # median there, and the choice takes 3 % longer than the best in the mean, 48 % at worst.
-# Bytes of memory, of what copies bring, of results that threads store and of shared memory, a cycle
-# of one multiprocessor.
-_MEMORY, _BROUGHT, _COPIED, _STORED, _SHARED = 18.5, 40.0, 27.0, 15.0, 128.0
+# Bytes of memory, of what copies bring and of results that threads store, a cycle of one
+# multiprocessor.
+_MEMORY, _BROUGHT, _COPIED, _STORED = 18.5, 40.0, 27.0, 15.0
 # Cycles from the copy of a stage to its arrival, and stages that are not on their way.
 _LATENCY, _HELD = 3000.0, 1.0
 # Bytes of a line and of a sector of the level-2 cache; requests to it a cycle, and for how many
@@ -29,7 +30,6 @@ _APART, _TORN = 2.5, 1.4
 # Multiply-adds of 2-byte operands a cycle, and where three products stand for one those of half the
 # size.
 _RATE, _RATE_OF_SPLIT = 2500.0, 2300.0
-_PRODUCTS_OF_SPLIT = 3
 # Cycles of a step, of a part of the results and of a sum of it, of a tile, of an element of X that
 # goes through registers; of a call, and of weights that are packed before it.
 _STEP, _PART, _SUM, _TILE, _FRAGMENT = 100.0, 2.4, 0.033, 380.0, 0.023
@@ -103,10 +103,10 @@ def _used(tile: GroupContract, x: int, w: int) -> float:
     element = work.source.bytes
     depth = operands.round_up(work.contracted, tile.k)
     sums = tile.lanes * tile.m * tile.n
-    times = _PRODUCTS_OF_SPLIT if splits else 1
+    times = PRODUCTS_OF_SPLIT if splits else 1
     products = sums * depth * times * element / 2 / (_RATE_OF_SPLIT if splits else _RATE)
     right = sums * depth * element * (times if splits else 1) / TEAM_ROWS
-    shared = (2 * x + w + right + 3 * sums * work.output.bytes) / _SHARED
+    shared = (2 * x + w + right + 3 * sums * work.output.bytes) / SHARED_BYTES_PER_CYCLE
     took = max(products, shared) + depth // tile.k * _STEP
     if not tile.direct:
         took += x / element * _FRAGMENT

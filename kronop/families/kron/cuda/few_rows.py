@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kronop.emit.cuda import operands
+from kronop.emit.cuda.machine import MEMORY_BYTES_PER_CYCLE
 from kronop.frozen import dataclass
 from kronop.target import Target
 
@@ -10,7 +11,7 @@ from kronop.target import Target
 # once through memory.
 CYCLES_OF_CALL = 3740
 # Cycles of one multiprocessor for 128 elements, for each byte of memory traffic an element.
-CYCLES_OF_A_BYTE = 128 / 16
+CYCLES_OF_A_BYTE = 128 / MEMORY_BYTES_PER_CYCLE
 # So many turns of all blocks even out.
 _MANY_TURNS = 8
 

@@ -12,6 +12,11 @@ from typing import NamedTuple
 
 from kronop.descriptions.datatype import DataType
 from kronop.emit.cuda import operands
+from kronop.emit.cuda.machine import (
+    MEMORY_BYTES_PER_CYCLE,
+    PRODUCTS_OF_SPLIT,
+    SHARED_BYTES_PER_CYCLE,
+)
 from kronop.families.kron.cuda import bytewise, half
 from kronop.families.kron.cuda.bytewise import ByteStyle
 from kronop.families.kron.cuda.half import HalfStyle
@@ -19,23 +24,19 @@ from kronop.families.kron.cuda.kron_mma import KronMma
 from kronop.families.kron.cuda.mma import MmaPhase, MmaTile
 from kronop.families.kron.cuda.mma_style import (
     HELD_FACTOR_BYTES,
-    SHARED_BYTES_PER_CYCLE,
     MmaStyle,
     parts_of,
     remembered,
 )
 from kronop.target import Target
 
-_PRODUCTS_OF_SPLIT = 3
-# NOTE: fitted to 450 tiles of 29 passes on one H200 (copy 4.27 TB/s over 132 multiprocessors at
-# 1.755 GHz), its choice 2 % from the best of the same in the mean: 0.87 of copy speed; cycles of
-# a product of a warp, by bytes of the accumulator, and of four warps, and of both with 16-bit
-# operands (set: the fit does not tell); of an instruction of 32 threads, of which 16-bit tiles
-# take fewer, indices that carry more, and each end in memory of a digit by itself some for every
-# access; a tile, a phase and a cluster's barriers, and what of a tile's memory is not hidden when
-# it is staged, which other blocks and tiles hide; between a warp's instructions; how little what
-# goes on at once adds up.
-_MEMORY_BYTES_PER_CYCLE = 16.0
+# NOTE: fitted to 450 tiles of 29 passes on one H200, its choice 2 % from the best of the same in
+# the mean: cycles of a product of a warp, by bytes of the accumulator, and of four warps, and of
+# both with 16-bit operands (set: the fit does not tell); of an instruction of 32 threads, of which
+# 16-bit tiles take fewer, indices that carry more, and each end in memory of a digit by itself some
+# for every access; a tile, a phase and a cluster's barriers, and what of a tile's memory is not
+# hidden when it is staged, which other blocks and tiles hide; between a warp's instructions; how
+# little what goes on at once adds up.
 _CYCLES_OF_PRODUCT, _CYCLES_OF_GROUPED = {4: 3.18, 8: 14.1}, 1.86
 _CYCLES_OF_HALF_PRODUCT, _CYCLES_OF_HALF_GROUPED = 3.0, 1.5
 _CYCLES_OF_INSTRUCTION, _HALF_INSTRUCTIONS, _CARRIED_INSTRUCTIONS = 0.212, 0.14, 2.64
@@ -112,7 +113,7 @@ def least_of_style(style: MmaStyle, source: DataType, bytes_per_element: float) 
     no run of memory was short."""
     work, works = _least_work(style, False, source)
     figures = _summed(style, not style.powers, work, works, 1.0)
-    memory = 128 * bytes_per_element / _MEMORY_BYTES_PER_CYCLE
+    memory = 128 * bytes_per_element / MEMORY_BYTES_PER_CYCLE
     issue = _instructions_of(style, figures) * _CYCLES_OF_INSTRUCTION
     return _overlapped(memory, figures.tensor, figures.shared, issue)
 
@@ -132,7 +133,7 @@ def _least_work(
 
 def _cycles(design: KronMma, partial: float, figures: _Figures) -> float:
     style = design.tile.style
-    memory = 128 * design.work.bytes_per_element * partial / _MEMORY_BYTES_PER_CYCLE
+    memory = 128 * design.work.bytes_per_element * partial / MEMORY_BYTES_PER_CYCLE
     instructions = _instructions_of(style, figures)
     of_tile = _CYCLES_OF_TILE + _CYCLES_OF_PHASE * figures.phases
     of_tile += _CYCLES_OF_CLUSTER * (style.cluster > 1)
@@ -165,7 +166,7 @@ def lone(design: KronMma, target: Target) -> tuple[float, float]:
     of_tile += _CYCLES_OF_LONE_CLUSTER * (style.cluster > 1)
     if len(style.digits) == 1 and style.digits[0][0] > 64:
         elements, of_tile = elements * _LONG_LONE, of_tile * _LONG_LONE
-    memory = design.work.bytes_per_element * held / _MEMORY_BYTES_PER_CYCLE
+    memory = design.work.bytes_per_element * held / MEMORY_BYTES_PER_CYCLE
     return elements * _CYCLES_OF_FACTOR, max(of_tile, memory)
 
 
@@ -306,7 +307,7 @@ def _products(
         return half.products((p, q)) * elements / p
     if planes:
         return bytewise.steps(p) * parts_of(q) * elements / (16 * p) * planes
-    each = _PRODUCTS_OF_SPLIT if style.splits else 1
+    each = PRODUCTS_OF_SPLIT if style.splits else 1
     if other is None:
         return parts_of(p) * parts_of(q) * elements / (16 * p) * each
     p2, q2 = style.digits[other]

@@ -12,6 +12,7 @@ from typing import ClassVar
 from kronop.artifacts import Status
 from kronop.descriptions.datatype import DataType, float32
 from kronop.emit.cuda import operands
+from kronop.emit.cuda.machine import SHARED_BYTES_PER_CYCLE
 from kronop.emit.design import Decision
 from kronop.families.kron.cuda.shapes import Shape, product, shrinking
 from kronop.frozen import dataclass, derived
@@ -21,7 +22,6 @@ from kronop.target import Target
 MOST_CONTRACTED = 128
 MOST_DIGITS = 16
 LEAST_GROUPED = 32
-SHARED_BYTES_PER_CYCLE = 128
 HELD_FACTOR_BYTES = 64
 # Measured with ptxas 13.4: what addresses and loops take besides; and how much of all this it gets
 # by with where it has to, without a spill.

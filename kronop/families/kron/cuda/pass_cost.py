@@ -8,6 +8,7 @@ from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.cheapest import ROUNDED
 from kronop.emit.cuda.contraction.cost import SIMT_OVERHEAD
+from kronop.emit.cuda.machine import BYTES_OF_MULTIPLY_ADD
 from kronop.emit.cuda.operands import splits_of
 from kronop.families.kron.cuda import contract_choice, few_rows, mma_cost, mma_style, tiles
 from kronop.families.kron.cuda.contract_pass import ContractPass
@@ -24,8 +25,6 @@ from kronop.families.kron.cuda.shapes import (
 from kronop.families.kron.cuda.tile import KronTile
 from kronop.target import Target
 
-# NOTE: one H200 copies 4.28 TB/s and does about 25 T multiply-adds/s in float32: 0.17 bytes each.
-_BYTES_OF_MULTIPLY_ADD = 0.17
 # What of the shorter one of memory and arithmetic is not hidden by the other, where blocks overlap.
 _LEAST_EXPOSED = 0.4
 _GOOD_RUN_BYTES = 64
@@ -136,7 +135,7 @@ def _tile_cost(tile: KronTile, target: Target) -> float:
 def _arithmetic(shape: PassShape, accumulator_bytes: int) -> float:
     """Multiply-adds of ordinary cores, in bytes per element of X."""
     work = multiply_adds(sorted(shape.group, key=shrinking), 1, 1) / shape.group_in
-    return work * _BYTES_OF_MULTIPLY_ADD * accumulator_bytes / 4
+    return work * BYTES_OF_MULTIPLY_ADD * accumulator_bytes / 4
 
 
 @mma_style.remembered

@@ -17,6 +17,7 @@ from kronop.emit.cuda import operands
 from kronop.emit.cuda.contraction.group import GroupContract, serves
 from kronop.emit.cuda.contraction.pack import pack_step
 from kronop.emit.cuda.contraction.work import Contraction, Order
+from kronop.emit.cuda.machine import MEMORY_BYTES_PER_CYCLE
 from kronop.emit.plan import Plan, Step
 from kronop.families.ksparse.cuda import lanes
 from kronop.families.ksparse.cuda.lanes import MoveLanes
@@ -29,8 +30,8 @@ _MOST_WORKSPACE = 256 << 20
 _ROWS = 512
 # Places of the steps, from the end of all.
 _PART, _PART_Z, _PRODUCT, _JOIN = -4, -3, -2, -1
-# A pass through memory, in bytes a cycle of one multiprocessor (3.7 TB/s), and cycles of a launch.
-_MEMORY, _CALL = 16.0, 3500.0
+# Cycles of a launch of a pass through memory.
+_CALL = 3500.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +55,7 @@ class Parted:
 
         work, took = self.work, group_cost.cycles(self.product, rows, target)
         moved = 2 * (work.contracted * work.source.bytes + work.produced * work.output.bytes)
-        took += moved * rows * work.lanes / (target.cores * _MEMORY) + 2 * _CALL
+        took += moved * rows * work.lanes / (target.cores * MEMORY_BYTES_PER_CYCLE) + 2 * _CALL
         return cost.of_cycles(work, rows, took, target)
 
     def moves(self) -> dict[str, MoveLanes]:

@@ -136,10 +136,10 @@ class BlockValue(Protocol):
 
     @property
     def address(self) -> int:
-        """The address that it is made for; 0 for no memory."""
+        """The address of the memory that the value describes; 0 if it describes none."""
 
     def write(self, place: memoryview, address: int) -> None:
-        """Writes the bytes for memory at another address into the block, `place`."""
+        """Writes the bytes of the same value, for memory at `address`, to the block: `place`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,11 +193,14 @@ class KernelSignature:
         return dict(_offsets(self))
 
     def pack(self, values: Mapping[str, Value]) -> bytes:
-        """The struct's bytes. Arrays may be shorter than their field; the rest is zero, and so are
-        blocks that follow from an address: see `blocks`.
+        """The struct's bytes.
+
+        An array may be shorter than its field; the rest is zero. Blocks whose value is a
+        `BlockValue` are zero too, and written later: see `blocks`.
 
         Raises:
-            ValueError: a value is missing, too long, of no field, or none that a block holds.
+            ValueError: a value is missing, is too long, has no field, or is neither bytes nor a
+                `BlockValue` where the field is a block.
         """
         row: list[int | float | bytes] = []
         for item in self.fields:
@@ -229,16 +232,16 @@ class KernelSignature:
         raise ValueError(f"{self.struct_name}.{item.name}: {why}")
 
     def _held(self, item: Block, value: Value) -> bytes | BlockValue:
-        """The value of a block, which is one."""
+        """The value, checked to be one that a block can hold."""
         if not isinstance(value, (bytes, BlockValue)):
             self._refuse(item, f"a block holds bytes or a BlockValue, not {value!r}")
         return value
 
     def blocks(self, values: Mapping[str, Value]) -> tuple[tuple[int, int, BlockValue], ...]:
-        """(byte offset, bytes, value) of each block that follows from an address.
+        """(byte offset, bytes, value) of each block that depends on an address.
 
         Raises:
-            ValueError: a block is given what is neither bytes nor a BlockValue.
+            ValueError: the value of a block is neither bytes nor a `BlockValue`.
         """
         found = []
         for item in self.fields:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import operator
+from collections.abc import Sequence
 from typing import Any, Protocol, Self
 
 from kronop.errors import ArgumentError, mismatch
@@ -70,3 +72,22 @@ class Rows(int):
 
     def times(self, batch: int) -> Rows:
         return Rows(self * batch)
+
+
+def problems(batch: Sequence[Any]) -> int:
+    """The number of problems in a batch of these leading dimensions.
+
+    Raises:
+        ArgumentError: a dimension is no integer of at least 0.
+    """
+    try:
+        return math.prod(map(Rows, batch))
+    except ArgumentError:
+        raise ArgumentError(
+            mismatch(
+                "batch",
+                expected="integers of at least 0",
+                got=repr(tuple(batch)),
+                hint="give the leading dimensions of X and Y",
+            )
+        ) from None

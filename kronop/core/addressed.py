@@ -131,7 +131,9 @@ class Product:
         blocks: _Blocks = []
         launchers = []
         for launch, found in zip(self._launches, self._patches, strict=True):
-            # What blocks hold follows from addresses that are none yet, or from none at all.
+            # Blocks (tensor maps) encode real addresses, and there are only symbols yet: bind
+            # without them, and write them in each launch. A block without memory (address 0)
+            # has no symbol: it is the same in every launch.
             fixed = tuple(block for block in launch.blocks if not block[-1].address)
             bare = dataclasses.replace(launch, blocks=fixed) if launch.blocks else launch
             launcher, words = self._kernels[launch.step].bind_words(bare, self._device)

@@ -29,9 +29,9 @@ from kronop.descriptions.tile import TileDescription
 from kronop.emit.emitter import Emitter
 from kronop.emit.plan import Plan
 from kronop.emit.render import render
-from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.errors import ElementTypeError, mismatch
 from kronop.frozen import dataclass
-from kronop.size import Rows
+from kronop.size import problems
 from kronop.target import Target
 
 
@@ -100,7 +100,7 @@ class Operation(Generic[AnyDescription, AnyProblem, AnyArguments]):
     kind: ClassVar[Kind]
 
     def __init_subclass__(cls, *, kind: Kind | None = None, **more: Any) -> None:
-        """`kind`: what the class is an operation of; None for what it inherits."""
+        """`kind`: the kind of operation that the class is; None to inherit it."""
         super().__init_subclass__(**more)
         if kind is not None:
             cls.kind = kind
@@ -154,7 +154,7 @@ class Operation(Generic[AnyDescription, AnyProblem, AnyArguments]):
         more than that.
         """
         rows, *lead = integers("batch", (rows, *integers("batch", batch)))
-        size = self._size(rows).times(_product(lead))
+        size = self._size(rows).times(problems(lead))
         y_shape = (*lead, *self.description.y_shape(rows))
         return Sizes(
             x_shape=(*lead, *self.description.x_shape(rows)),
@@ -270,21 +270,6 @@ class Operation(Generic[AnyDescription, AnyProblem, AnyArguments]):
                 self.install(binaries)  # `load_all` recompiles damaged binaries.
             served = self._served[id(plan)] = Served(plan, self._emitter, kernels)
         return served
-
-
-def _product(batch: Sequence[Any]) -> int:
-    """How many problems there are."""
-    try:
-        return math.prod(map(Rows, batch))
-    except ArgumentError:
-        raise ArgumentError(
-            mismatch(
-                "batch",
-                expected="integers of at least 0",
-                got=repr(tuple(batch)),
-                hint="give the leading dimensions of X and Y",
-            )
-        ) from None
 
 
 def _signature(description: type) -> inspect.Signature:

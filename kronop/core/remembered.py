@@ -28,10 +28,12 @@ from kronop.target import Target
 from kronop.version import IMPORTED_AT, __version__
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-# Rooms that no planner may import (tests/unit/test_rooms.py): an edit there changes no plan.
+# Folders that no planner may import (tests/unit/test_rooms.py enforces it): an edit there changes
+# no plan, so their files are not part of the planner's digest. In other packages than kronop such
+# a name says nothing.
 _NO_ROOMS = frozenset({"__pycache__"})
 _OTHER_ROOMS = _NO_ROOMS | {"args", "bench", "commands", "compiler", "torch"}
-# Emitters whose plans can't be written: one warning each.
+# Emitters whose plans can't be written as text: the user is warned once of each.
 _untold: set[type] = set()
 
 
@@ -71,12 +73,13 @@ def candidate(
 
 def _keep(key: str, found: Plan, description: Any, emitter: type) -> None:
     folders = _folders(emitter)
-    # Modules are imported when they are first needed: they may be newer than what was digested.
+    # Planning may have imported modules that were edited after the digest was taken. The plan
+    # would then be stored under the digest of a source that did not make it.
     if _stamp(folders) != _first_stamp(folders):
         return
     try:
         text = to_text(found, description.epilogue)
-    except TypeError as error:  # A family's mistake, which is no reason not to run its plan.
+    except TypeError as error:  # A mistake of the family, but its plan can be run.
         if emitter not in _untold:
             _untold.add(emitter)
             warnings.warn(
@@ -109,8 +112,10 @@ def _read(key: str, description: Any, target: Target) -> Plan | None:
 
 
 def _folders(emitter: type) -> tuple[str, ...]:
-    """Where all that plans is: kronop's folder, then those of the top-level package that a family
-    from elsewhere is in; none where that is no package, for then what belongs to it is not known.
+    """The folders whose modules take part in planning: kronop's own and, for a family outside this
+    package, those of its emitter's top-level package.
+
+    None if the emitter is in a script or a single module: its other modules could be anywhere.
     """
     top = emitter.__module__.partition(".")[0]
     if top == __name__.partition(".")[0]:
@@ -121,7 +126,11 @@ def _folders(emitter: type) -> tuple[str, ...]:
 
 @functools.cache
 def _planner(emitter: type) -> str:
-    """A digest of the source of all that plans; empty where it can't be told which source runs."""
+    """A digest of the source of all planning code; empty if a file may have changed since import.
+
+    The source on disk may then differ from the code in memory, and no plan is read or stored. The
+    digest is empty as well if it is unknown which modules take part: see `_folders`.
+    """
     folders = _folders(emitter)
     parts = [_planner_of_kronop(), *map(_contents, folders[1:])]
     if _first_stamp(folders) is None or not all(parts):
@@ -180,7 +189,7 @@ def _contents(folder: str) -> str:
 
 
 def _files(folder: str) -> Iterator[os.DirEntry[str]]:
-    """All Python files there, but those of rooms of kronop that do not plan."""
+    """All Python files below the folder; below kronop's own, without those in `_OTHER_ROOMS`."""
     left_out = _OTHER_ROOMS if folder == _PACKAGE else _NO_ROOMS
     pending = [folder]
     while pending:

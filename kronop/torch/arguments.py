@@ -43,8 +43,7 @@ class Layout:
     Attributes:
         names: names of the arguments, in order.
         is_list: whether the result is a list of tensors.
-        exact: (place, types) of the arguments that are no single tensors: what they are, without
-            any doubt.
+        exact: (index, exact Python types) of each argument except single tensors.
     """
 
     def __init__(self, schema: Any) -> None:

@@ -87,13 +87,14 @@ class Plain:
         self._kept_inside = tuple(name for name in inside if name in operator.saved)
         self._cast_before = tuple(name for name in layout.names if name not in inside)
         self._repeats = Repeats()
-        self._name = f"kronop::{operator.name}"  # In torch's profiler, as torch.library has it.
+        self._name = f"kronop::{operator.name}"  # As torch's profiler names operators.
         self._function = _function_of(self, operator.name)
-        # Without what torch does first in case of torch.func: for what guards have recognised.
+        # The base class's apply lacks the checks for torch.func that Function.apply makes first.
+        # Repeated calls use it, because `is_quiet` has said that no transform is active.
         self._apply: Any = super(torch.autograd.Function, self._function).apply  # type: ignore[misc]
 
     def __call__(self, *arguments: Any) -> Any:
-        """The long way, which is remembered."""
+        """Runs the operator the long way, and remembers the call if it can be repeated."""
         if profiler._is_profiler_enabled:
             with profiler.record_function(self._name):
                 return self._computed(arguments)
@@ -132,15 +133,19 @@ class Plain:
         return Cast(torch.get_autocast_dtype(device), device, before, inside)
 
     def again(self, *arguments: Any) -> Any:
-        """What a call that was made before gives at once; None where it was not. Nothing has been
-        written then. Never to be traced."""
+        """The result of a call that is remembered; None, with nothing written, if it is not.
+
+        It must not be called while torch.compile is tracing.
+        """
         for at, types in self._layout.exact:
             if type(arguments[at]) not in types:
                 return None
         return self.repeat(*self._layout.split(arguments))
 
     def repeat(self, frame: Sequence[Any], tensors: Sequence[Any]) -> Any:
-        """The same of arguments that are split (see `Layout.split`)."""
+        """As `again`, for arguments that are split (see `Layout.split`)."""
+        # Only the search may fail because of a wrong argument. A TypeError of the launch comes from
+        # the user's own hooks of saved tensors.
         try:
             call = self._repeats.find((frame, torch.is_grad_enabled()), tensors)
         except (AttributeError, TypeError):  # An argument is no tensor: the checks will say so.
@@ -259,6 +264,7 @@ class Plain:
 
 
 def _function_of(plain: Plain, name: str) -> Any:
-    """The name is seen, with "Backward", where torch tells of nodes: in profiles and in grad_fn."""
+    """The operator as an autograd function. torch shows the name of its class, with "Backward"
+    behind it, in profiles and in `grad_fn`."""
     ways = {"forward": staticmethod(plain.forward), "backward": staticmethod(plain.backward)}
     return type(name, (torch.autograd.Function,), ways)

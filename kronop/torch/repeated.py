@@ -42,8 +42,8 @@ def is_quiet() -> bool:
 
 
 def _are_functions_seen() -> bool:
-    """Whether a mode sees torch's functions, other than a default device, which is one as well: it
-    has nothing to say of operators."""
+    """Whether a TorchFunctionMode may ask for calls. A default device is such a mode too, but it
+    changes only the functions of torch that create tensors."""
     return any(type(mode) is not DeviceContext for mode in _get_current_function_mode_stack())
 
 
@@ -94,14 +94,14 @@ class Repeat:
     """A remembered call.
 
     Attributes:
-        check: whether tensors have it, as they are given.
-        surroundings: those that it is a call of; other threads may have others.
-        cast: what autocast does to them; None where it is off.
-        places: which of them are launched with; the others are only to be there.
-        lows: what the addresses of those are beyond a multiple of 16.
-        launcher, finish: see `Prepared`, of which the tensors are not kept.
-        notes: whatever is to be known of such a call.
-        after: what was remembered of its backward.
+        check: tells whether tensors, as the caller gives them, match those of the call.
+        surroundings: `program.surroundings()` of the call; other threads may have others.
+        cast: autocast's casts; None if it was off.
+        places: indices of the tensors whose addresses are launched with.
+        lows: the addresses of these tensors modulo 16.
+        launcher, finish: `launch` and `finish` of its `Prepared`, whose tensors are not kept.
+        notes: what the caller of `learn` wants to know when the call is found again.
+        after: the remembered calls of its backward.
     """
 
     check: Callable[..., bool]
@@ -170,11 +170,12 @@ class Repeats:
             self._looks.clear()
         key = _key(form, tensors)
         settings, *others = surroundings
-        looked = (key, id(settings), *others)  # Settings take longer to hash than all else.
+        looked = (key, id(settings), *others)  # By identity: settings take long to hash.
         looks = self._looks[looked] = self._looks.get(looked, 0) + 1
         if _guards_of is None or not _FIRST_LOOK <= looks <= _LAST_LOOK:
             return
         prepared = prepare()
+        # What changed meanwhile may have changed what was prepared.
         if prepared is None or program.surroundings() != surroundings:
             return
         places = _places(prepared.tensors, tensors if used is None else used)

@@ -15,7 +15,7 @@ from kronop.core import remembered
 
 _ROOT = Path(kronop.__file__).parent
 _LEAVES = {"errors", "frozen", "knobs", "target", "artifacts", "size", "version", "cpus"}
-# What plans reads no setting and no CPU's count: no key of a remembered plan has them in it.
+# Planning code reads no settings and no number of CPUs: keys of remembered plans contain neither.
 _PLANNING = _LEAVES - {"knobs", "cpus"} | {"descriptions", "emit"}
 _ALLOWED = {
     "descriptions": _PLANNING - {"emit"},
@@ -43,8 +43,8 @@ def _imports(tree: ast.AST, top_level_only: bool):
 
 
 def _room(path: Path) -> str:
-    """The first folder; a family's operators of torch, and what plans it, are rooms of their own,
-    the latter with all modules of the family that they import."""
+    """The first folder. Of a family, its operators of torch are a room of their own, and so is its
+    planning code, with the modules of the family that it imports."""
     first, *others = path.relative_to(_ROOT).with_suffix("").parts
     if first != "families" or len(others) < 2:
         return first
@@ -54,7 +54,7 @@ def _room(path: Path) -> str:
 
 
 def _plans(name: str) -> bool:
-    """Of a module or folder in a family's folder."""
+    """Whether a module or folder in a family's folder is planning code."""
     return name in ("cuda", "x86", "chains") or name.endswith("description")
 
 

@@ -101,7 +101,7 @@ class KSLinear(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
         self.algo = algo
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Of whole layers that were pickled by versions that kept no names."""
+        """Restores a pickled layer; earlier versions of kronop pickled it without `_names`."""
         names = [str(index) for index in range(len(state["patterns"]))]
         super().__setstate__({"_names": names, **state})
 

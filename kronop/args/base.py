@@ -18,7 +18,7 @@ from kronop.args.storage import Kept, check_kept
 from kronop.args.stream import stream_handle
 from kronop.args.view import Device, TensorView
 from kronop.artifacts import Launch
-from kronop.descriptions.epilogue import EpilogueArguments
+from kronop.descriptions.scalars import EpilogueArguments
 from kronop.errors import DeviceError, mismatch
 from kronop.size import Size
 from kronop.target import Target

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from kronop.args.device import default_device, target_of_device
 from kronop.args.overlap import overlaps, overlaps_itself, same_elements
 from kronop.args.view import CPU, Device, TensorView
-from kronop.descriptions.epilogue import EpilogueArguments
+from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.shared import beta_beside
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.target import Target

@@ -21,8 +21,9 @@ from kronop.args.host import most_threads
 from kronop.artifacts import Binary, Launch, Source
 from kronop.core import remembered, winners
 from kronop.core.family import Kind
-from kronop.descriptions.epilogue import Epilogue, EpilogueArguments
+from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
+from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.shared import integers
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription

@@ -15,17 +15,10 @@ overflowed has wrapped around, which no epilogue can detect.
 
 from __future__ import annotations
 
-import math
-import numbers
-from dataclasses import field
-from typing import Any
-
 from kronop.descriptions.activation import ACTIVATION_NAMES, Activation
 from kronop.descriptions.datatype import (
     RESULT_TYPES,
     DataType,
-    bfloat16,
-    float16,
     float32,
     float64,
     int8,
@@ -33,15 +26,10 @@ from kronop.descriptions.datatype import (
     int64,
 )
 from kronop.descriptions.expression import Expression, apply, variable
-from kronop.errors import ArgumentError, DescriptionError, ElementTypeError, mismatch
+from kronop.descriptions.scalars import FINITE_MAX, EpilogueArguments, scalar
+from kronop.errors import ArgumentError, DescriptionError, mismatch
 from kronop.frozen import dataclass
 
-_FINITE_MAX = {
-    float16: 65504.0,
-    bfloat16: 3.3895313892515355e38,
-    float32: 3.4028234663852886e38,
-    float64: 1.7976931348623157e308,
-}
 _MOST_BYTES = 16  # The widest access to D.
 # accumulator -> the types that an epilogue may compute in
 _COMPUTE_FOR = {float32: (float32,), float64: (float64,), int32: (int32, float32), int64: (int64,)}
@@ -59,37 +47,6 @@ def check_accumulator(element: object, subject: str) -> None:
                 " kronop.MathInstruction.simt(element) for example, int8 in int32",
             )
         )
-
-
-def _number(value: Any) -> Any:
-    """The Python number in a 0-d array or tensor on the host; other values as they are."""
-    # NOTE: a tensor that requires a gradient is not converted (which would drop it) but refused.
-    plain = not getattr(value, "requires_grad", False)
-    on_host = str(getattr(value, "device", "cpu")) == "cpu"
-    if getattr(value, "shape", None) == () and hasattr(value, "item") and plain and on_host:
-        return value.item()
-    return value
-
-
-@dataclass(frozen=True, slots=True)
-class EpilogueArguments:
-    """The run-time scalars of an epilogue: alpha, beta, then the activation's own.
-
-    Attributes:
-        scalars: all scalars, in that order.
-        has_beta: whether beta was given, not taken from the default: a call with Z needs a beta.
-    """
-
-    scalars: tuple[float, ...]
-    has_beta: bool = field(default=True, repr=False, compare=False)
-
-    @property
-    def alpha(self) -> float:
-        return self.scalars[0]
-
-    @property
-    def beta(self) -> float:
-        return self.scalars[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,59 +146,16 @@ class Epilogue:
                 )
             )
         given = [
-            self._scalar(name, value)
+            scalar(name, value, self.element_epilogue)
             for name, value in zip(self.scalar_names, scalars, strict=False)
         ]
         rest = [
-            self._scalar(name, value)
+            scalar(name, value, self.element_epilogue)
             for name, value in zip(
                 self.scalar_names[len(given) :], self._defaults[len(given) :], strict=True
             )
         ]
         return EpilogueArguments(tuple(given + rest), has_beta=len(given) > 1)
-
-    def _scalar(self, name: str, value: Any) -> float:
-        value = _number(value)
-        if not isinstance(value, numbers.Real) or isinstance(value, bool):
-            raise ElementTypeError(
-                mismatch(
-                    name,
-                    expected="a real number",
-                    got=repr(value),
-                    hint="pass a Python or NumPy scalar, or a 0-d tensor on the host",
-                )
-            )
-        is_float = self.element_epilogue.kind == "float"
-        return self._finite(name, value) if is_float else self._whole(name, value)
-
-    def _whole(self, name: str, value: Any) -> int:
-        half = 2 ** (self.element_epilogue.bits - 1)
-        # The range is compared first, because math.floor raises on infinities and NaN.
-        if not -half <= value < half or value != math.floor(value):
-            raise ArgumentError(
-                mismatch(
-                    name,
-                    expected=f"a finite whole number within {self.element_epilogue.name}",
-                    got=repr(value),
-                    hint="integer operations scale by integers",
-                )
-            )
-        whole: int = math.floor(value)
-        return whole
-
-    def _finite(self, name: str, value: Any) -> float:
-        bound = _FINITE_MAX[self.element_epilogue]
-        # Comparing is exact for integers of any size and false for NaN; float() may raise.
-        if not -bound <= value <= bound:
-            raise ArgumentError(
-                mismatch(
-                    name,
-                    expected=f"a finite {self.element_epilogue.name}",
-                    got=repr(value),
-                    hint="check where it was computed",
-                )
-            )
-        return float(value)
 
 
 def _check_vector(length: object, element: DataType) -> None:
@@ -287,7 +201,7 @@ class LinearCombinationClamp(Epilogue):
         # NOTE: `kronop::convert` saturates conversions to integers, so nothing is clamped here.
         if self.element_output.kind == "int":
             return self._linear
-        bound = _FINITE_MAX[self.element_output]
+        bound = FINITE_MAX[self.element_output]
         if self.element_epilogue.kind == "int":
             if bound > 2**63:  # No 64-bit integer exceeds this bound.
                 return self._linear

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from kronop.descriptions.datatype import DataType
-from kronop.descriptions.epilogue import Epilogue, EpilogueArguments
+from kronop.descriptions.epilogue import Epilogue
+from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.shared import beta_beside
 
 

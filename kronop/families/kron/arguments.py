@@ -15,7 +15,7 @@ from kronop.args.strides import Loops, broadcast_shapes, broadcast_strides, coll
 from kronop.args.tensor import check_promise, empty, view
 from kronop.args.view import TensorView, contiguous_strides
 from kronop.descriptions.datatype import Layout
-from kronop.descriptions.epilogue import EpilogueArguments
+from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, StridedMatrix
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, ElementTypeError, mismatch

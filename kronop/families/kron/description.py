@@ -21,9 +21,10 @@ from typing import Any
 import numpy as np
 
 from kronop.descriptions.datatype import float64
-from kronop.descriptions.epilogue import Epilogue, EpilogueArguments
+from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.numeric import finish, widen
+from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.shared import (
     LISTS_OF_INTEGERS,
     check_memory,

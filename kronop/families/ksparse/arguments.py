@@ -19,7 +19,7 @@ from kronop.args.strides import flat_stride, matrix_strides
 from kronop.args.tensor import check_promise, empty, keeps_promise, view
 from kronop.args.view import TensorView, contiguous_strides
 from kronop.descriptions.datatype import Layout
-from kronop.descriptions.epilogue import EpilogueArguments
+from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.strided import StridedMatrix
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, mismatch

@@ -7,7 +7,7 @@ from typing import Any
 
 from kronop.args.base import OperationLike, Places
 from kronop.args.checks import description_of
-from kronop.descriptions.epilogue import EpilogueArguments
+from kronop.descriptions.scalars import EpilogueArguments
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.families.ksparse.arguments import SparseArguments
 from kronop.families.ksparse.chain_description import (

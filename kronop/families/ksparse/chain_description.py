@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 
 from kronop.descriptions.datatype import result_type
-from kronop.descriptions.epilogue import Epilogue, EpilogueArguments
+from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.numeric import finish, widen
+from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.shared import (
     LISTS_OF_INTEGERS,
     check_flag,

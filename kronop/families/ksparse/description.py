@@ -18,9 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from kronop.descriptions.epilogue import Epilogue, EpilogueArguments
+from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.numeric import finish, widen
+from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.shared import (
     INTEGERS,
     check_flag,

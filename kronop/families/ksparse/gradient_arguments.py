@@ -12,7 +12,7 @@ from kronop.args.staging import form_for
 from kronop.args.tensor import check_promise, empty, view
 from kronop.args.view import TensorView
 from kronop.artifacts import Launch
-from kronop.descriptions.epilogue import EpilogueArguments
+from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.strided import StridedMatrix
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, mismatch

@@ -10,7 +10,7 @@ from kronop.args.overlap import same_elements
 from kronop.args.staging import form_for
 from kronop.args.tensor import check_promise, empty, view
 from kronop.args.view import contiguous_strides
-from kronop.descriptions.epilogue import EpilogueArguments
+from kronop.descriptions.scalars import EpilogueArguments
 from kronop.errors import ArgumentError, mismatch
 from kronop.size import Rows
 from tests.families.scaled.description import ScaledDescription, ScaledProblem

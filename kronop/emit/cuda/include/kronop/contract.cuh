@@ -7,29 +7,9 @@
 // as lane, i as group and the batch as rows.
 #pragma once
 
-#include "memory.cuh"
+#include "contract_place.cuh"
 
 namespace kronop {
-
-template <class Scalar>
-struct ContractParameters {
-  void* x;
-  void* w;
-  void* y;
-  void* z;
-  void* bias;
-  long long x_vector, w_vector, y_vector;  // whether pointers and strides allow vector accesses
-  long long row_extent[3], row_x[3], row_y[3], row_z[3];
-  long long contracted_x, contracted_w;
-  long long produced_w, produced_y, produced_z, produced_bias;
-  long long lane_extent, lane_x, lane_w, lane_y, lane_z, lane_bias;
-  long long group_extent[4], group_x[4], group_w[4], group_y[4], group_z[4], group_bias[4];
-  Scalar scalars[4];
-};
-
-// Which index of an operand is contiguous in memory: (contraction | outputs), rows, or lanes.
-enum Order { kAlongOwn = 0, kAlongRows = 1, kAlongLanes = 2 };
-
 namespace contract {
 
 // What follows from the tile of a thread: its vectors in shared memory, and steps of the contraction that are unrolled.
@@ -40,12 +20,6 @@ struct SimtStep : Decided {
   static constexpr int kVectorN = kVector < Decided::kThreadN ? kVector : Decided::kThreadN;
   static constexpr int kMostSteps = 512 / (Decided::kThreadM * Decided::kThreadN);
   static constexpr int kUnroll = kMostSteps < Decided::kTileK ? (kMostSteps > 1 ? kMostSteps : 1) : Decided::kTileK;
-};
-
-// What a block works on, in elements from the operands' starts.
-struct Place {
-  long long x = 0, w = 0, y = 0, z = 0, bias = 0;
-  int rows = 0, outputs = 0, lanes = 0;
 };
 
 // Chunk `index` of a [lanes][Own][Width] tile in the order of its memory: its first element.
@@ -289,56 +263,6 @@ KRONOP_INLINE void store_results(const typename Step::Accumulator* results, cons
     }
     if (wide) store<Output, vector>(y + to(part), result);
   }
-}
-
-// The place of a block's tile, and its row offsets into shared memory.
-template <class Step, class Parameters>
-KRONOP_INLINE Place locate(const Parameters& parameters, const RowOffsets& offsets, long long block) {
-  constexpr int output_tiles = (Step::kProduced + Step::kTileN - 1) / Step::kTileN;
-  const long long rows = parameters.row_extent[0] * parameters.row_extent[1] * parameters.row_extent[2];
-  const long long row_tiles = ceil_div(rows, Step::kTileM);
-  const long long lane_tiles = ceil_div(parameters.lane_extent, Step::kLanes);
-  const int output = int(split(block, output_tiles)) * Step::kTileN;
-  const long long row = split(block, row_tiles) * Step::kTileM;
-  const long long lane = split(block, lane_tiles) * Step::kLanes;
-  Place place;
-  place.rows = int(rows - row < Step::kTileM ? rows - row : Step::kTileM);
-  place.outputs = Step::kProduced - output < Step::kTileN ? Step::kProduced - output : Step::kTileN;
-  place.lanes = int(parameters.lane_extent - lane < Step::kLanes ? parameters.lane_extent - lane : Step::kLanes);
-  place.x = lane * parameters.lane_x;
-  place.w = lane * parameters.lane_w + output * parameters.produced_w;
-  place.y = lane * parameters.lane_y + output * parameters.produced_y;
-  place.z = lane * parameters.lane_z + output * parameters.produced_z;
-  place.bias = lane * parameters.lane_bias + output * parameters.produced_bias;
-  for_each_digit<4>(block, parameters.group_extent, [&](int axis, long long digit) {
-    place.x += digit * parameters.group_x[axis];
-    place.w += digit * parameters.group_w[axis];
-    place.y += digit * parameters.group_y[axis];
-    place.z += digit * parameters.group_z[axis];
-    place.bias += digit * parameters.group_bias[axis];
-  });
-  // Lists go on with the last row, so that they can be read without a question.
-  for (int r = threadIdx.x; r < Step::kTileM; r += Step::kThreads) {
-    long long x = 0, y = 0, z = 0;
-    for_each_digit<3>(row + (r < place.rows ? r : place.rows - 1), parameters.row_extent, [&](int axis, long long digit) {
-      x += digit * parameters.row_x[axis];
-      y += digit * parameters.row_y[axis];
-      z += digit * parameters.row_z[axis];
-    });
-    offsets.x[r] = x;
-    offsets.y[r] = y;
-    offsets.z[r] = z;
-  }
-  return place;
-}
-
-template <class Step, class Parameters>
-KRONOP_INLINE long long count_blocks(const Parameters& parameters) {
-  const long long rows = parameters.row_extent[0] * parameters.row_extent[1] * parameters.row_extent[2];
-  const long long groups = parameters.group_extent[0] * parameters.group_extent[1] * parameters.group_extent[2] *
-                           parameters.group_extent[3];
-  return ceil_div(Step::kProduced, Step::kTileN) * ceil_div(rows, Step::kTileM) *
-         ceil_div(parameters.lane_extent, Step::kLanes) * groups;
 }
 
 }  // namespace contract

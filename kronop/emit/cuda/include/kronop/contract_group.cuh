@@ -10,7 +10,7 @@
 #pragma once
 
 #include "group_copies.cuh"
-#include "group_results.cuh"
+#include "group_stores.cuh"
 
 namespace kronop {
 namespace contract {

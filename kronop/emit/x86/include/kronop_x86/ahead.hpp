@@ -1,17 +1,19 @@
-// What the next block reads, asked for while the present one is computed.
+// Prefetches of the data that the next block reads, issued while the present block is computed.
 #pragma once
 
 #include "kronop_x86/numeric.hpp"
 
 namespace kronop {
 
-// Runs of cache lines, `step` bytes apart, `rate` lines at a time.
-// NOTE: a core waits for some sixteen lines at most, and none is under way while it computes from its caches. X asked
-// for ahead took 16 x 16 x 16 factors from 2.50 to 1.77 ms, 8^4 from 2.75 to 2.3 (two cores of an Emerald Rapids).
+// Prefetches runs of cache lines, `step` bytes apart, `rate` lines at a time.
+// NOTE: a core has at most some sixteen cache lines from memory under way, and none while it
+// computes on data in its caches. Prefetching X brought 16 x 16 x 16 factors from 2.50 to 1.77 ms
+// and 8^4 from 2.75 to 2.3 (two cores of an Emerald Rapids).
 class Ahead {
  public:
   Ahead() = default;
-  // `runs` runs of `bytes` bytes from `first` on, in `calls` calls of `some`.
+  // Spreads `runs` runs of `bytes` bytes, the first of them at `first`, over `calls` calls of
+  // some().
   Ahead(const void* first, index_t bytes, index_t step, index_t runs, index_t calls)
       : run_(static_cast<const char*>(first)), step_(step), left_(runs) {
     const bool inside = step % kLine != 0 || reinterpret_cast<unsigned long long>(first) % kLine != 0;

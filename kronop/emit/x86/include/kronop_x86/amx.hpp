@@ -1,301 +1,50 @@
-// Products on AMX tiles: of bf16 with sums in fp32, of int8 with sums in int32. Kronecker matmuls are of bf16.
+// Mode products on AMX tiles: sweeps over one digit, and the sinks that take their results.
+// Operands are bf16 with sums in float32, or int8 with sums in int32; Kronecker matmuls are bf16.
 //
-// A tile product multiplies kPack numbers that stand next to each other along the contracted digit and
-// adds them up. Along the last digit of a row-major tensor that is how memory holds them. For any
-// other digit the data is kept in *lines*: line i holds, for every element of what trails the digit, its
-// numbers i kPack to i kPack + kPack - 1. A sweep (one mode product) rounds its results into the lines of
-// the digit that comes next, so that nothing is rearranged between two sweeps: it costs one shuffle for
-// each vector of results. Subnormal numbers count as zero.
+// A tile product multiplies groups of kPack numbers that are neighbours along the contracted digit.
+// For the last digit of a row-major tensor, memory holds them that way. For any other digit the
+// data is kept in *lines*: for every element of the trailing digits, line i holds the kPack numbers
+// of the digit from i kPack on. A sweep (one mode product) rounds its results straight into the
+// lines of the digit that is applied next, at the cost of one shuffle for each vector of results.
+// So nothing has to be rearranged between two sweeps. Subnormal numbers count as zero.
 //
-// Results come in blocks of at most 2 x 2 tiles of 16 x 16 sums. Tiles are stored in a small array, and
-// a sink takes them from there at once: taking them while the next block is multiplied saves 5 to 15 % of that
-// and nothing beside X and Y in memory (Emerald Rapids). vdpbf16ps took longer than fp32.
+// A block of results is at most 2 x 2 tiles of 16 x 16 sums. Its tiles are stored to a small array,
+// from which a sink takes them at once. Delaying the sink until the next block is being multiplied
+// would save 5 to 15 % of this work, but nothing where X and Y are in memory (Emerald Rapids). The
+// vector instruction vdpbf16ps took longer than float32 arithmetic.
 //
-// Extents are any: the last block ends at the last result and overlaps the one before it. A contracted
-// digit is filled up with zeros in the packed factor and in the lines: with zeros in one alone, an infinity
-// in the other would become a NaN.
+// Extents are arbitrary: the last block ends at the last result and overlaps the block before it. A
+// contracted digit is padded with zeros to whole steps, both in the packed factor and in the lines:
+// if only one of the two were zero, an infinity in the other would turn into a NaN.
 #pragma once
 
-#include "kronop_x86/ahead.hpp"
-#include "kronop_x86/tile.hpp"
-
-#ifdef KRONOP_EMULATED_TILES
-#include "tile_emulation.hpp"
-// NOTE: Clang before 16 writes the names without the first of the inner underscores.
-#elif defined(__AVX512BF16__) && (defined(__AMX_BF16__) || defined(__AMXBF16__)) && \
-    (defined(__AMX_INT8__) || defined(__AMXINT8__))
-#include <immintrin.h>
-#else
-#error "this C++ compiler knows no AMX: it takes g++ 11 or clang++ 12, or the target x86-avx512"
-#endif
+#include "kronop_x86/amx_tiles.hpp"
 
 #define KRONOP_UNROLL_SOME _Pragma("GCC unroll 4")
 
 namespace kronop {
 namespace packed {
 
-inline constexpr int kTile = 16;          // lines of a tile, and sums in one of its lines
-inline constexpr int kLineBytes = 64;     // of a tile
-inline constexpr int kPitch = 2 * kTile;  // of a block's sums
-using Number = bfloat16_t;
-inline constexpr int kUnitBytes = 4;  // what a tile product multiplies at once of a line
-template <class T>
-inline constexpr int kPackOf = kUnitBytes / sizeof(T);
-inline constexpr int kPack = kPackOf<Number>;
-
-template <class T>
-struct SumOfTiles {
-  using Type = float;
-};
-template <>
-struct SumOfTiles<int8_t> {
-  using Type = int32_t;
-};
-template <class T>
-using SumOf = typename SumOfTiles<T>::Type;
-
-// One or two tiles along an extent. The second begins at `second`, and may overlap the first.
-struct Cut {
-  int size, second;
-
-  constexpr int tiles() const { return second ? 2 : 1; }
-  constexpr int span() const { return size + second; }
-  constexpr index_t blocks(index_t extent) const { return block_count(extent, span()); }
-  constexpr index_t start(index_t block, index_t extent) const { return block_start(block, extent, span()); }
-};
-constexpr Cut cut(index_t extent) {
-  const index_t rest = extent < kTile ? 0 : (extent < 2 * kTile ? extent - kTile : kTile);
-  return {int(extent < kTile ? extent : kTile), int(rest)};
-}
-
-// A contracted digit of numbers T in `steps` equal steps of `depth` lines.
-template <class T>
-struct DepthOf {
-  index_t contracted;
-
-  static constexpr int kPack = kPackOf<T>, kMost = kLineBytes / sizeof(T);
-  constexpr int steps() const { return int((contracted + kMost - 1) / kMost); }
-  constexpr int depth() const {
-    const index_t each = kPack * steps();
-    return int((contracted + each - 1) / each);
-  }
-  constexpr int lines() const { return steps() * depth(); }
-  constexpr int numbers() const { return depth() * kPack; }  // in one step
-  constexpr int padded() const { return steps() * numbers(); }
-};
-using Depth = DepthOf<Number>;
-
-// What a sweep's blocks are.
-struct Shape {
-  Cut rows, columns;
-  int depth;
-};
-
-// Where a block's operand is; bytes from one line to the next, to the second tile, to the next step.
-struct Operand {
-  const void* data;
-  index_t line, second, step;
-};
-
-// Where a block's results belong; those before `fresh` are in the block before it too.
-struct Place {
-  index_t row, column, fresh_row, fresh_column;
-};
-
-// Elements from one line to the next. Not a multiple of 512 bytes: a digit's lines would meet in the
-// same few sets of the first-level cache.
-constexpr index_t line_pitch(index_t trail) { return trail % 128 ? trail : trail + kTile; }
-
-// ---- Factors: tiles of 16 lines of 64 bytes, [block of outputs][tile of the block][step] ----
-
-template <class T = Number>
-constexpr index_t factor_numbers(index_t contracted, index_t produced) {
-  const Cut each = cut(produced);
-  return each.blocks(produced) * each.tiles() * DepthOf<T>{contracted}.steps() * kTile * kLineBytes / sizeof(T);
-}
-
-// kLeft: a line for each output, along the contracted digit. Otherwise lines as the data's.
-template <bool kLeft, index_t kContracted, index_t kProduced, class T, class Entry>
-void pack_factor(T* to, const Entry& entry) {
-  constexpr DepthOf<T> kDepth{kContracted};
-  constexpr Cut kCut = cut(kProduced);
-  constexpr int kLine = kLineBytes / sizeof(T), kPack = kPackOf<T>;
-  __builtin_memset(to, 0, factor_numbers<T>(kContracted, kProduced) * sizeof(T));
-  for (index_t block = 0; block < kCut.blocks(kProduced); ++block) {
-    for (int tile = 0; tile < kCut.tiles(); ++tile) {
-      const index_t first = kCut.start(block, kProduced) + tile * kCut.second;
-      for (index_t p = 0; p < kContracted; ++p) {
-        const index_t place = p % kDepth.numbers();
-        T* line = to + p / kDepth.numbers() * kTile * kLine;
-        line += kLeft ? place : place / kPack * kLine + place % kPack;
-        for (int q = 0; q < kCut.size; ++q) line[q * (kLeft ? kLine : kPack)] = entry(p, first + q);
-      }
-      to += kDepth.steps() * kTile * kLine;
-    }
-  }
-}
-
-template <index_t kContracted, index_t kProduced, class T>
-KRONOP_INLINE Operand factor_operand(const T* tiles, index_t block) {
-  constexpr index_t kStep = kTile * kLineBytes, kSecond = kStep * DepthOf<T>{kContracted}.steps();
-  const char* bytes = reinterpret_cast<const char*>(tiles);
-  return {bytes + block * kSecond * cut(kProduced).tiles(), kLineBytes, kSecond, kStep};
-}
-
-// ---- Instructions ----
-
-#ifndef KRONOP_EMULATED_TILES
-// To bf16, nearest even, NaN kept; subnormal numbers become zero.
-KRONOP_INLINE Vector<uint16_t, 32> narrow(Vector<float, 16> low, Vector<float, 16> high) {
-  return bit_cast<Vector<uint16_t, 32>>(_mm512_cvtne2ps_pbh(bit_cast<__m512>(high), bit_cast<__m512>(low)));
-}
-#endif
-
-// low[0] high[0] low[1] high[1] ...
-KRONOP_INLINE Vector<uint16_t, 32> pairs(Vector<float, 16> low, Vector<float, 16> high) {
-  const Vector<uint16_t, 32> both = narrow(low, high);
-  using Half = Vector<uint16_t, 32>;
-#if defined(__clang__)
-  return __builtin_shufflevector(both, both, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23, 8, 24, 9, 25, 10,
-                                 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
-#else
-  return __builtin_shuffle(both, Half{0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
-                                      8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31});
-#endif
-}
-
-// ---- Tiles ----
-
-struct alignas(64) TileConfiguration {
-  uint8_t palette, start, reserved[14];
-  uint16_t bytes[16];
-  uint8_t lines[16];
-};
-
-// Tiles 0 to 3 are sums, 4 and 5 the left operand, 6 and 7 the right one.
-constexpr TileConfiguration configuration(int rows, int columns, int depth) {
-  TileConfiguration made{1, 0, {}, {}, {}};
-  for (int tile = 0; tile < 8; ++tile) {
-    const bool left = tile == 4 || tile == 5, right = tile > 5;
-    made.lines[tile] = uint8_t(right ? depth : rows);
-    made.bytes[tile] = uint16_t(4 * (left ? depth : columns));
-  }
-  return made;
-}
-template <int kRows, int kColumns, int kDepth>
-inline constexpr TileConfiguration kConfiguration = configuration(kRows, kColumns, kDepth);
-
-// Asks the system for the tiles' state, once in a process: all of its threads have it then. Fails where the
-// system lacks it, or where a thread's signal stack is too small to save it.
-inline bool allow_tiles() {
-#ifndef KRONOP_EMULATED_TILES
-  constexpr long kArchPrctl = 158, kRequestPermission = 0x1023, kTileData = 18;
-  static int allowed = 0;
-  if (__atomic_load_n(&allowed, __ATOMIC_RELAXED)) return true;
-  long result;
-  __asm__ volatile("syscall"
-                   : "=a"(result)
-                   : "a"(kArchPrctl), "D"(kRequestPermission), "S"(kTileData)
-                   : "rcx", "r11", "memory");
-  if (result != 0) return false;
-  __atomic_store_n(&allowed, 1, __ATOMIC_RELAXED);
-#endif
-  return true;
-}
-
-// NOTE: GCC's intrinsics take the numbers of tiles as they are written.
-#define KRONOP_TILE_PRODUCT(sum, left, right)      \
-  do {                                             \
-    if constexpr (detail::is_same<Sum, int32_t>) { \
-      _tile_dpbssd(sum, left, right);              \
-    } else {                                       \
-      _tile_dpbf16ps(sum, left, right);            \
-    }                                              \
-  } while (false)
-
-// A thread's tiles, and what it asks for while they are busy, some before every block. A configuration is loaded
-// where it is another one than before.
-class TileEngine {
- public:
-  Ahead ahead;
-
-  TileEngine() = default;
-  TileEngine(const TileEngine&) = delete;
-  ~TileEngine() {
-    if (current_) _tile_release();
-  }
-
-  template <Shape kShape>
-  KRONOP_INLINE void begin() {
-    const TileConfiguration* wanted = &kConfiguration<kShape.rows.size, kShape.columns.size, kShape.depth>;
-    if (current_ != wanted) _tile_loadconfig(wanted);
-    current_ = wanted;
-  }
-
-  // A block's sums, lines kPitch apart, from `steps` steps.
-  template <Shape kShape, class Sum>
-  static KRONOP_INLINE void block(const Operand& a, const Operand& b, int steps, Sum* sums) {
-    block<kShape>(a, b, steps, sums, kPitch);
-  }
-
-  // Lines `pitch` apart.
-  template <Shape kShape, class Sum>
-  static KRONOP_INLINE void block(const Operand& a, const Operand& b, int steps, Sum* sums, index_t pitch) {
-    constexpr bool kTall = kShape.rows.tiles() == 2, kWide = kShape.columns.tiles() == 2;
-    const char* left = static_cast<const char*>(a.data);
-    const char* right = static_cast<const char*>(b.data);
-    // NOTE: GCC is not told that _tile_loadd reads memory.
-    __asm__ volatile("" ::: "memory");
-    _tile_zero(0);
-    if constexpr (kWide) _tile_zero(1);
-    if constexpr (kTall) _tile_zero(2);
-    if constexpr (kTall && kWide) _tile_zero(3);
-    for (int step = 0; step < steps; ++step) {
-      _tile_loadd(6, right, b.line);
-      _tile_loadd(4, left, a.line);
-      KRONOP_TILE_PRODUCT(0, 4, 6);
-      if constexpr (kWide) {
-        _tile_loadd(7, right + b.second, b.line);
-        KRONOP_TILE_PRODUCT(1, 4, 7);
-      }
-      if constexpr (kTall) {
-        _tile_loadd(5, left + a.second, a.line);
-        KRONOP_TILE_PRODUCT(2, 5, 6);
-      }
-      if constexpr (kTall && kWide) KRONOP_TILE_PRODUCT(3, 5, 7);
-      left += a.step;
-      right += b.step;
-    }
-    const index_t line = pitch * kUnitBytes, down = kShape.rows.second * pitch;
-    constexpr index_t kAcross = kShape.columns.second;
-    _tile_stored(0, sums, line);
-    if constexpr (kWide) _tile_stored(1, sums + kAcross, line);
-    if constexpr (kTall) _tile_stored(2, sums + down, line);
-    if constexpr (kTall && kWide) _tile_stored(3, sums + down + kAcross, line);
-  }
-
- private:
-  const TileConfiguration* current_ = nullptr;
-};
-
 // ---- Sinks ----
 
-// The first kCount numbers of a vector.
+// Stores the first kCount numbers of a vector.
 template <int kCount, class T, class V>
 KRONOP_INLINE void store_first(T* to, const V& value) {
   __builtin_memcpy(to, &value, kCount * sizeof(T));
 }
 
-// kCount numbers at `low`, each paired with that `partner_at` after it, or with a zero.
+// Stores kCount pairs: a number from `low` on and its partner, `partner_at` numbers later, or zero
+// where there is no partner.
 template <int kCount>
 KRONOP_INLINE void store_pairs(bfloat16_t* line, const float* low, bool partner, index_t partner_at) {
   const auto high = partner ? load<float, 16>(low + partner_at) : Vector<float, 16>{};
   store_first<kCount * 2>(line, pairs(load<float, 16>(low), high));
 }
 
-// Rows of the block are numbers of the digit before the last one: into that digit's lines. A number
-// without a partner, the last of an odd count, gets a zero; one whose pair began in the block before
-// is there already.
+// Takes the last digit's results to the lines of the digit before it. The rows of a block are
+// consecutive numbers of that digit, and two rows make a line of pairs. The last of an odd number
+// of rows is paired with zero. Where a block begins in the middle of a pair, its first row is
+// skipped: the block before, which it overlaps, has stored that pair.
 struct RowLines {
   bfloat16_t* to;
   index_t pitch;
@@ -330,8 +79,9 @@ struct RowLines {
   }
 };
 
-// Columns of the block are those of two neighbours along the next digit: into one of its lines. Where
-// there is but one neighbour, the other counts as zeros.
+// Takes any other digit's results to one line of the digit that is applied next. The second half of
+// a block's columns belongs to a second neighbour along that digit, and each pair is a number of
+// either. Where `alone`, there is no second neighbour, and zeros take its place.
 struct PairLine {
   bfloat16_t* to;
   index_t trail;
@@ -348,7 +98,7 @@ struct PairLine {
   }
 };
 
-// Rows of bf16.
+// Rounds a block to rows of bf16, `stride` numbers apart.
 struct Rows {
   bfloat16_t* to;
   index_t stride;
@@ -378,7 +128,8 @@ struct Rows {
   };
 };
 
-// Numbers past the caches: whole lines of memory, and what is before and after these as ever.
+// Copies numbers with stores past the caches where they fill whole cache lines; the numbers before
+// the first whole line and after the last one are stored as usual.
 template <class T>
 void copy_past(T* to, const T* from, index_t count) {
   constexpr index_t kLine = kLineBytes / sizeof(T);
@@ -391,14 +142,14 @@ void copy_past(T* to, const T* from, index_t count) {
   __builtin_memcpy(to + done, from + done, (count - done) * sizeof(T));
 }
 
-// Rows of `columns` numbers that follow each other, to rows `stride` apart.
+// Copies contiguous rows of `columns` numbers past the caches, to rows that are `stride` apart.
 template <class T>
 void copy_rows_past(T* to, index_t stride, const T* from, index_t rows, index_t columns) {
   if (stride == columns) columns *= rows, rows = 1;
   for (index_t i = 0; i < rows; ++i) copy_past(to + i * stride, from + i * columns, columns);
 }
 
-// One block: its sums, and where they belong.
+// Multiplies one block and hands its sums to the sink.
 template <Shape kShape, class Sum = float, class Sink>
 KRONOP_INLINE void one_block(TileEngine& engine, const Operand& a, const Operand& b, int steps, const Place& place,
                              const Sink& sink) {
@@ -414,7 +165,7 @@ constexpr index_t fresh(const Cut& cut, index_t block, index_t extent) {
 
 // ---- Sweeps ----
 
-// Rows [0, kPitch) of `from`, of which `count` are there, as whole steps with zeros at the end.
+// Copies `count` rows, each padded with zeros to whole steps.
 template <index_t kContracted, class T>
 void stage_rows(T* to, const T* from, index_t row_stride, index_t column_stride, int count) {
   constexpr int kPadded = DepthOf<T>{kContracted}.padded();
@@ -429,9 +180,9 @@ void stage_rows(T* to, const T* from, index_t row_stride, index_t column_stride,
   }
 }
 
-// The last digit: out[l][q] = sum over p of in[l][p] F[p][q] for `rows` l, of which there are kRows or,
-// where that is kPitch, at least as many. `staged` holds kPitch padded rows. Rows that are whole steps
-// are read in place.
+// Applies the last digit: out[l][q] = sum over p of in[l][p] F[p][q] for l in [0, rows). There are
+// kRows rows, or any number from kPitch on where kRows is kPitch. Rows that need no padding are
+// read in place; others go through `staged`, which has room for kPitch padded rows.
 template <index_t kContracted, index_t kProduced, index_t kRows, class Number = Number>
 struct LastSweep {
   static constexpr DepthOf<Number> kDepth{kContracted};
@@ -477,8 +228,8 @@ struct LastSweep {
   }
 };
 
-// Any other digit: out[q][t] = sum over p of F[p][q] in[p][t] for `trail` t, of which there are kTrail or,
-// where that is kPitch, at least as many.
+// Applies any other digit: out[q][t] = sum over p of F[p][q] in[p][t] for t in [0, trail). `trail`
+// is kTrail, or any number from kPitch on where kTrail is kPitch.
 template <index_t kContracted, index_t kProduced, index_t kTrail>
 struct LineSweep {
   static constexpr Depth kDepth{kContracted};
@@ -493,7 +244,8 @@ struct LineSweep {
     sweep<Shape{kDown, kAcross, kDepth.depth()}, kAcross>(engine, operand, trail, tiles, sink);
   }
 
-  // From lines, of two neighbours `neighbour` elements apart: for PairLine.
+  // From the lines of two neighbours along the next digit, `neighbour` numbers apart, to a
+  // PairLine.
   template <class Sink>
   static void run_pair(TileEngine& engine, const Number* in, index_t neighbour, index_t pitch, index_t trail,
                        const Number* tiles, const Sink& sink) {
@@ -523,7 +275,7 @@ struct LineSweep {
   }
 };
 
-// Zeros in the lines from the digit's last number on.
+// Clears the lines behind the digit's last number, which pad it to whole steps.
 template <index_t kContracted>
 void clear_lines(bfloat16_t* lines, index_t pitch) {
   constexpr index_t kFirst = (kContracted + 1) / 2, kEnd = Depth{kContracted}.lines();

@@ -1,4 +1,4 @@
-// Blocks of tiles on their way through the epilogue.
+// Sinks for blocks of tiles: unchanged sums, and results through the epilogue.
 #pragma once
 
 #include "kronop_x86/amx.hpp"
@@ -7,7 +7,7 @@
 namespace kronop {
 namespace packed {
 
-// Rows of sums as they are.
+// Stores the rows of a block as unchanged sums.
 template <class Sum>
 struct SumRows {
   Sum* to;
@@ -30,7 +30,8 @@ struct RowsOf<Sum, true> {
   using Type = Rows;
 };
 
-// Blocks through the epilogue, the first `rows` rows of them; the sink's bias is along the columns.
+// Takes blocks through the epilogue to Y. Rows from `rows` on do not exist and are not stored; the
+// sink's bias runs along the columns.
 template <class Step>
 struct Finished {
   OutputSink<Step> sink;

@@ -1,201 +1,23 @@
 // Kronecker matmul: a tile of rows goes through passes, each of which applies a group of adjacent
 // digits to blocks that stay in the nearest caches.
 //
-// In a pass a row's columns are (lead, group, trail). A block holds the whole group for kLanes lanes, and
-// lanes are, by kPassKind: 0 the rows times the leading digits (trail is 1), transposed on the way in and
-// out; 1 the trailing digits of one row; 2 the rows. In a pass of kind 3 (trail is 1) a block is kLanes
-// whole groups as they lie in a row, and nothing is transposed: the last digit is applied along its
-// outputs. Between passes the tile lies in scratch: (rows, columns), with kPad unused elements after every
-// `trail` columns of the pass that reads it, or (columns, rows) where lanes are rows.
+// In a pass, the columns of a row are (lead, group, trail). A block holds the whole group for
+// kLanes lanes. What a lane is depends on kPassKind:
+//   0  a row and a leading index (trail is 1); blocks are transposed on their way in and out
+//   1  a trailing index of one row
+//   2  a row
+//   3  no lanes (trail is 1): a block is kLanes whole groups as they lie in a row. Nothing is
+//      transposed, and the last digit is applied along its outputs.
+// Between passes the tile lies in scratch: as (rows, columns), with kPad unused elements after
+// every `trail` columns of the pass that reads it, or as (columns, rows) where lanes are rows.
 #pragma once
 
-#include "kronop_x86/kron_step.hpp"
+#include "kronop_x86/kron_parameters.hpp"
+#include "kronop_x86/kron_products.hpp"
 #include "kronop_x86/parallel.hpp"
-#include "kronop_x86/transfer.hpp"
 
 namespace kronop {
-
-inline constexpr int kBatchDimensions = 4;
-
-// Strides in elements. Scratch of one thread is `slice` bytes, in whole cache lines: factor panels,
-// two states, and one middle, or two from three passes on, of equal size. `together`: threads share the
-// blocks of every tile rather than the tiles. `plain`: results are what the epilogue would make of them.
-// `stream`: they are too many for the caches. `ahead`: so is X.
-template <int kFactors, int kScalars, class Scalar>
-struct KronParameters {
-  const void* x;
-  const void* z;
-  void* y;
-  void* workspace;
-  index_t rows, row_tile, threads, together, plain, stream, ahead;
-  index_t batch[kBatchDimensions];
-  index_t x_strides[2], x_batch[kBatchDimensions];
-  index_t z_strides[2], z_batch[kBatchDimensions];
-  index_t y_strides[2], y_batch[kBatchDimensions];
-  index_t slice;
-  const void* factors[kFactors];
-  index_t factor_row[kFactors], factor_column[kFactors], factor_batch[kFactors * kBatchDimensions];
-  Scalar scalars[kScalars];
-};
-
 namespace kron {
-
-enum Kind { kRowsAndLead = 0, kTrail = 1, kRows = 2, kWhole = 3 };
-
-// Rows and columns of a tile in memory.
-template <class T>
-struct View {
-  T* data;
-  index_t row, column;
-};
-
-// A pass's lanes as those of a step, for transfers and sinks.
-template <class Step, int kPass>
-struct Lane : Step {
-  static constexpr int kLanes = Step::kLanes[kPass], kVectors = kLanes / Step::kWidth;
-};
-
-// Pointers into one thread's slice, and what that thread reads next.
-template <class Compute>
-struct Scratch {
-  Compute* panels;
-  Compute* state[2];
-  Compute* middle[2];
-  Ahead* ahead;
-  bool asks;
-};
-
-template <class Step, class Parameters>
-KRONOP_INLINE Scratch<typename Step::Compute> scratch_of(const Parameters& parameters, index_t share,
-                                                         Ahead& ahead) {
-  using Compute = typename Step::Compute;
-  constexpr index_t kPanelBytes = whole_lines(kTables<Step>.panels * sizeof(Compute));
-  constexpr index_t kStateBytes = whole_lines(Step::kState * sizeof(Compute));
-  const index_t middle_bytes = (parameters.slice - kPanelBytes - 2 * kStateBytes) / (Step::kPasses > 2 ? 2 : 1);
-  char* base = static_cast<char*>(parameters.workspace);
-  char* own = base + share * parameters.slice;
-  char* middle = (parameters.together ? base : own) + kPanelBytes + 2 * kStateBytes;
-  const auto at = [](char* pointer) { return reinterpret_cast<Compute*>(pointer); };
-  return {at(own),
-          {at(own + kPanelBytes), at(own + kPanelBytes + kStateBytes)},
-          {at(middle), at(middle + middle_bytes)},
-          &ahead,
-          parameters.ahead != 0};
-}
-
-// Whether a tile's numbers from P places that are `step` elements apart stay in the nearest cache
-// until the next outputs read them again. NOTE: with strides of powers of two they collide: 8 x 8
-// factors 4 KiB apart took twice as long, P >= 32 two to four times.
-template <class D, class Compute>
-constexpr bool stays_near(index_t step) {
-  if (D::kProduced <= D::kRows && D::kContracted < 8) return true;
-  const index_t bytes = step * index_t(sizeof(Compute)), lines = bytes / 64;
-  index_t apart = 1;
-  while (apart < 64 && lines % (2 * apart) == 0) apart *= 2;
-  const index_t places = bytes % 64 ? 64 : 64 / apart;
-  return D::kContracted * D::kVectors * D::kWidth * index_t(sizeof(Compute)) / 64 <= 4 * places;
-}
-
-// All products of a pass on a block of `count` lanes (or groups), from `in` to `out` through the states.
-template <class Step, int kPass, class Compute>
-struct Products {
-  static constexpr int kFirst = kPass ? Step::kPassEnd[kPass - 1] : 0, kCount = Step::kPassEnd[kPass] - kFirst;
-  static constexpr bool kIsWhole = Step::kPassKind[kPass] == kWhole;
-
-  const Scratch<Compute>& scratch;
-
-  // Lanes (or, of whole groups, outputs) that are contiguous where the last product puts its results.
-  static constexpr index_t kRun = !kIsWhole ? index_t(Step::kLanes[kPass])
-                                  : Step::kRight[kFirst + kCount - 1] == 1
-                                      ? index_t(Step::kProduced[Step::kOrder[kFirst + kCount - 1]])
-                                      : index_t(Step::kRight[kFirst + kCount - 1]);
-
-  // Whether results may go past the caches: where a tile's results begin and end, lines do.
-  static constexpr index_t kLine = 64 / sizeof(Compute);
-  static constexpr int kTileRun = [] {
-    using D = DigitOf<Step, kFirst + kCount - 1>;
-    return D::kVectors * D::kWidth;
-  }();
-  static constexpr bool kMayPass = kPass + 1 == Step::kPasses && kRun % kLine == 0 && kTileRun % kLine == 0;
-  template <class Place>
-  static KRONOP_INLINE bool fits_lines(const Place& out) {
-    const index_t step = kIsWhole ? kRun : out.step;
-    return step % kLine == 0 && reinterpret_cast<unsigned long long>(out.data) % 64 == 0;
-  }
-
-  template <int kIndex, bool kStream>
-  KRONOP_INLINE void one(index_t count, const Lined<const Compute>& in, const Lined<Compute>& out) const {
-    using D = DigitOf<Step, kIndex>;
-    const Compute* panels = scratch.panels + kTables<Step>.panel[Step::kOrder[kIndex]];
-    constexpr index_t kLeft = Step::kLeft[kIndex], kRight = Step::kRight[kIndex];
-    Ahead& ahead = *scratch.ahead;
-    if constexpr (!kIsWhole) {
-      lane_product<D, kStream>(kLeft, kRight, Step::kLanes[kPass], in, out, panels, ahead);
-    } else if constexpr (kRight == 1) {
-      row_product<D, kStream>(count * kLeft, in.data, out.data, panels, ahead);
-    } else if constexpr (kRight < D::kWidth) {
-      static_assert(2 * kRight == D::kWidth && kLeft % 2 == 0 && !kStream);
-      pair_product<D>(count * kLeft, in.data, out.data, panels, ahead);
-    } else {
-      lane_product<D, kStream>(count * kLeft, 1, kRight, Lined<const Compute>{in.data, kRight},
-                               Lined<Compute>{out.data, kRight}, panels, ahead);
-    }
-  }
-  // Register tiles of a product, about.
-  template <int kIndex>
-  static constexpr index_t tiles() {
-    using D = DigitOf<Step, kIndex>;
-    constexpr index_t kTile = index_t(D::kRows) * D::kVectors * D::kWidth;
-    constexpr index_t kResults =
-        index_t(Step::kLeft[kIndex]) * Step::kRight[kIndex] * D::kProduced * Step::kLanes[kPass];
-    return (kResults + kTile - 1) / kTile;
-  }
-  template <int... kIndex>
-  static constexpr index_t all_tiles(Indices<kIndex...>) {
-    return (tiles<kFirst + kIndex>() + ...);
-  }
-  static constexpr index_t kTiles = all_tiles(FirstIndices<kCount>{});
-  // Elements of a group that a product reads.
-  template <int kIndex>
-  static constexpr index_t held() {
-    return index_t(Step::kLeft[kIndex]) * Step::kRight[kIndex] * DigitOf<Step, kIndex>::kContracted;
-  }
-  // The state that a product's results go to: the one that its operands are in, or the other one.
-  template <int kAt>
-  static constexpr int state_after() {
-    if constexpr (kAt == 0) {
-      return 1;
-    } else {
-      return Step::kInPlace[kFirst + kAt] ? state_after<kAt - 1>() : 1 - state_after<kAt - 1>();
-    }
-  }
-  template <int... kIndex>
-  KRONOP_INLINE void all(index_t count, Lined<const Compute> in, Lined<Compute> out, bool past_caches,
-                         Indices<kIndex...>) const {
-    const auto next = [&](auto index) __attribute__((always_inline)) {
-      constexpr int kAt = decltype(index)::value;
-      const Lined<Compute> state{scratch.state[state_after<kAt>()], Step::kLanes[kPass]};
-      if constexpr (kAt + 1 < kCount) {
-        one<kFirst + kAt, false>(count, in, state);
-      } else if constexpr (kIsWhole && kPadAfter<Step, kPass> != 0) {
-        // What is between passes always takes results at once: this is no state.
-        constexpr index_t kNext = kTables<Step>.pass[kPass].produced + kPadAfter<Step, kPass>;
-        for (index_t group = 0; group < count; ++group) {
-          one<kFirst + kAt, false>(1, {in.data + group * held<kFirst + kAt>(), 0}, {out.data + group * kNext, 0});
-        }
-      } else {
-        if constexpr (kMayPass) {
-          if (past_caches && fits_lines(out)) return one<kFirst + kAt, true>(count, in, out);
-        }
-        one<kFirst + kAt, false>(count, in, out);
-      }
-      in = {state.data, state.step};
-    };
-    (next(Constant<kIndex>{}), ...);
-  }
-  // Where the results go that do not go to their place at once.
-  Lined<Compute> state() const { return {scratch.state[state_after<kCount - 1>()], Step::kLanes[kPass]}; }
-};
 
 // One block of a pass in memory: lanes, and the steps from one group element to the next.
 template <int kLanes>
@@ -236,7 +58,8 @@ KRONOP_INLINE void place_block(Place<kLanes>& place, const View<T>& view, int ki
   }
 }
 
-// What a block of `lanes` different lanes reads: runs along its lanes, or along the group.
+// Prefetches what a block of `lanes` different lanes reads: runs along the lanes, or along the
+// group. Nothing is prefetched where neither of them is contiguous.
 template <index_t kTiles, int kLanes, class T>
 KRONOP_INLINE Ahead ahead_of(const T* base, const Place<kLanes>& place, index_t group, index_t lanes) {
   const index_t size = sizeof(T);
@@ -306,7 +129,8 @@ KRONOP_INLINE void run_whole(index_t count, const Source* source, index_t from_c
   if (!stored) store_run<Step::kWidth>(sink.at(base, other_base), out, to_column, other_column, count * extents.produced);
 }
 
-// One of `shares` parts of a pass over a tile. X is asked for ahead; what is between passes is near.
+// Runs one of `shares` parts of a pass over a tile. Only the first pass prefetches: it reads X,
+// later ones read scratch, which is in the caches.
 template <class Step, int kPass, class Source, class Sink, class Target>
 void run_pass(index_t rows, const View<const Source>& source, const Sink& sink, const View<Target>& target,
               const View<const Target>& other, const Scratch<typename Step::Compute>& scratch, index_t share,
@@ -393,7 +217,7 @@ struct Item {
   index_t x, z, y, factors[kFactors];
 };
 
-// Returns whether the factors are other ones than before.
+// Returns whether the factors differ from those of the item before.
 template <int kFactors, class Parameters>
 KRONOP_INLINE bool find_item(Item<kFactors>& item, const Parameters& parameters, index_t index) {
   Item<kFactors> found{};
@@ -420,8 +244,8 @@ KRONOP_INLINE index_t tile_count(const Parameters& parameters) {
   return items;
 }
 
-// Tiles [first, end), counted over all batch items: run(rows, x, y, z) for each, after pack(offsets of the
-// factors) where these are other ones than before.
+// Calls run(rows, x, y, z) for tiles [first, end), which are counted over all batch items, and
+// before it pack(offsets of the factors) where the factors differ from those of the tile before.
 template <class Step, class Parameters, class Pack, class Run>
 KRONOP_INLINE void each_tile(const Parameters& parameters, index_t first, index_t end, const Pack& pack,
                              const Run& run) {
@@ -448,7 +272,7 @@ KRONOP_INLINE void each_tile(const Parameters& parameters, index_t first, index_
   }
 }
 
-// Those tiles: all of each, or one of `shares` parts.
+// Runs tiles [first, end): each as a whole, or one of `shares` parts of each.
 template <class Step, class Parameters>
 void run_tiles(const Parameters& parameters, index_t share, index_t shares, index_t first, index_t end) {
   Ahead ahead;
@@ -459,7 +283,7 @@ void run_tiles(const Parameters& parameters, index_t share, index_t shares, inde
     const OutputSink<Step> sink{typename Step::Epilogue(parameters.scalars), y.data, z.data, nullptr,
                                 parameters.plain != 0, parameters.stream != 0};
     run_tile<Step>(rows, x, sink, y, z, scratch, together ? share : 0, together ? shares : 1);
-    // The next tile's first pass writes what others may still read.
+    // The first pass of the next tile overwrites buffers that other threads may still read.
     if (together && shares > 1 && Step::kPasses > 1) wait_for_team();
   });
   if (parameters.stream) stream_end();

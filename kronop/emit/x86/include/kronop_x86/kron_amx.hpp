@@ -1,11 +1,15 @@
-// Kronecker matmul of bf16 on AMX tiles: rows one by one, or some at once, go through the sweeps of amx.hpp.
+// Kronecker matmul of bf16 on AMX tiles: a thread takes one row, or a few at once, through the
+// sweeps of amx.hpp.
 //
-// Digits are applied from the last one to the first. The last is read from X and leaves its results in the
-// lines of the digit before it; that one is applied as soon as its lines are full, for two neighbours along
-// the digit before that, whose line of pairs they make; and so on: what is filled is near when it is read.
-// The first digit's results go to Y: rounded to bf16, or through the epilogue. What is too much for the caches goes to
-// near memory first and past the caches from there, as many neighbours at once as there are.
-// NOTE: 64 bytes here and 64 there took 1.7 times as long as 128 together (Emerald Rapids).
+// Digits are applied from the last one to the first. The last digit is read from X, and its results
+// fill the lines of the digit before it. As soon as those lines are full, that digit is applied as
+// well: for two neighbours along the digit before it, whose results make one line of pairs there;
+// and so on. So lines are still in the nearest caches when they are read. The results of the first
+// digit go to Y, rounded to bf16 or through the epilogue. Results that are too many for the caches
+// are collected in a buffer that is near and copied from there past the caches, as many adjacent
+// columns at once as it holds.
+// NOTE: storing 64 bytes here and 64 bytes there past the caches took 1.7 times as long as storing
+// 128 adjacent bytes (Emerald Rapids).
 #pragma once
 
 #include "kronop_x86/amx_results.hpp"
@@ -19,8 +23,8 @@ using kron::View;
 
 constexpr index_t most(index_t extent) { return extent < kPitch ? extent : kPitch; }
 
-// Columns of a row's results that are held at once on their way past the caches: all, or so many, and in the end those
-// that are left if they are but kPitch more.
+// How many columns of a row's results the buffer holds at a time on their way past the caches: all
+// of them, or a part. The last part is up to kPitch columns longer, so that no short part is left.
 constexpr index_t part_of(index_t rows, index_t columns) {
   constexpr index_t kHeld = 16384, kHeldInParts = 8192, kLeast = 64;
   const index_t part = kHeldInParts / rows / kLeast * kLeast, columns_of_part = part > kLeast ? part : kLeast;
@@ -34,8 +38,10 @@ constexpr index_t held(index_t rows, index_t columns) {
 // Blocks along an extent.
 constexpr index_t blocks_of(index_t extent) { return cut(extent).blocks(extent); }
 
-// Bytes from the start of a thread's slice to the packed factors, to the lines of all digits but the last,
-// to rows of the last that are put together, and to results; elements from one neighbour's lines to the next.
+// The buffers in a thread's slice, in bytes from its start: the packed factors, the lines of all
+// digits but the last, staged rows of the last digit, and results on their way past the caches.
+// `span` is the numbers from one neighbour's lines to the next. `trail` and `inner` are the columns
+// behind a digit, with the digits behind it applied and not yet applied.
 template <class Step>
 struct Layout {
   index_t factor[Step::kDigits], lines[Step::kDigits], span[Step::kDigits], trail[Step::kDigits], inner[Step::kDigits];
@@ -81,7 +87,7 @@ class Worker {
   static constexpr const Layout<Step>& kAt = kLayout<Step>;
   static_assert(kAt.bytes == Step::kSlice, "the planner's layout is another one");
 
-  // `ahead`: X is asked for before it is read.
+  // `ahead`: whether X is prefetched.
   Worker(char* slice, bool ahead) : slice_(slice), ahead_(ahead) {}
 
   template <class Parameters>
@@ -89,7 +95,7 @@ class Worker {
     pack_all(parameters, offsets, FirstIndices<kDigits>{});
   }
 
-  // `plain` and `past_caches` as the parameters' `plain` and `stream`.
+  // `plain` and `past_caches` are `plain` and `stream` of the parameters.
   template <class Epilogue>
   void run(index_t rows, const View<const Number>& x, const View<Output>& y, const View<const Output>& z,
            const Epilogue& epilogue, bool plain, bool past_caches) {
@@ -125,7 +131,8 @@ class Worker {
 
   Number* numbers(index_t offset) const { return reinterpret_cast<Number*>(slice_ + offset); }
 
-  // From one row of a block of results to the next: rows of Y, or the first digit's results.
+  // Elements of Y from one row of a block of results to the next. With one digit these are rows of
+  // Y, else outputs of the first digit.
   template <class T>
   static index_t row_stride(const View<T>& view) {
     return kDigits > 1 ? kTrail * view.column : view.row;
@@ -163,7 +170,7 @@ class Worker {
     }
   }
 
-  // The first digit, for `columns` of what trails it.
+  // Applies the first digit to `columns` of the columns behind it.
   template <class Sink>
   void run_first(const Number* lines, index_t columns, const Sink& sink) {
     LineSweep<Step::kContracted[0], Step::kProduced[0], most(kTrail)>::run(engine_, lines, line_pitch(kTrail), columns,
@@ -180,7 +187,7 @@ class Worker {
     }
   }
 
-  // The last block of rows ends at the last row.
+  // The last block of rows ends at the last row and overlaps the block before it.
   void run_last_past(index_t rows, const View<const Number>& x, const View<Output>& y) {
     constexpr index_t kProduced = Step::kProduced[kLast];
     Number* results = numbers(kAt.results);
@@ -191,7 +198,8 @@ class Worker {
     }
   }
 
-  // Asks for the `count` runs of X that come after as many from x on, in `calls` blocks.
+  // Prefetches the `count` runs of X that follow the `count` runs from x on, spread over `calls`
+  // blocks.
   void ask_after(const Number* x, index_t numbers, index_t step, index_t column, index_t count, index_t calls) {
     constexpr index_t kBytes = sizeof(Number);
     if (ahead_ && column == 1) engine_.ahead = Ahead(x + count * step, numbers * kBytes, step * kBytes, count, calls);
@@ -208,13 +216,13 @@ class Worker {
       Sweep::run(engine_, x.data, x.row, x.column, rows, tiles, staged, sink);
       return;
     }
-    // The sink leaves out the rows of zeros.
+    // The block is filled up with rows of zeros, whose results the sink does not store.
     __builtin_memset(staged, 0, kPitch * kPadded * sizeof(Number));
     stage_rows<kContracted>(staged, x.data, x.row, x.column, int(rows));
     Sweep::run_staged(engine_, staged, tiles, sink);
   }
 
-  // The lines of a digit, for `count` neighbours that are `step` elements apart in X.
+  // Fills the lines of a digit for `count` neighbours, which are `step` elements apart in X.
   template <int kDigit>
   void fill(const Number* x, index_t step, index_t column, index_t count, Number* lines) {
     constexpr index_t kContracted = Step::kContracted[kDigit], kSpan = kAt.span[kDigit];
@@ -225,7 +233,8 @@ class Worker {
       constexpr index_t kBlocks = blocks_of(kContracted) * blocks_of(Step::kProduced[kLast]) + kOwn;
       ask_after(x, kContracted * inner, step, column, count, count * kBlocks);
       if constexpr (kContracted == Depth{kContracted}.padded()) {
-        // One neighbour's lines follow those of another: more rows of the same.
+        // The neighbours follow each other in X and in the lines: one sweep takes them as more
+        // rows.
         if (step == kContracted * inner && count * kContracted >= kPitch) {
           fill_last<kPitch>(x, inner, column, count * kContracted, lines, kPitchHere);
           return;

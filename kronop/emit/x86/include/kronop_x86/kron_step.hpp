@@ -1,4 +1,5 @@
-// What follows from the plan of a Kronecker matmul: extents of passes, digits, and their factors packed.
+// What follows from the plan of a Kronecker matmul: the extents of its passes, its digits, and the
+// packing of their factors.
 #pragma once
 
 #include "kronop_x86/sweep.hpp"
@@ -15,8 +16,8 @@ struct PassStep : DigitStep<Decided> {
   static constexpr int kPasses = count_of(Decided::kPassKind);
 };
 
-// The extents of a pass over one row; `group` before the pass and `produced` after it. What it reads has `pad`
-// unused elements after every run of `trail`.
+// The extents of a pass over one row: `group` before the pass is `produced` after it. The input of
+// the pass has `pad` unused elements after every run of `trail`.
 struct Extents {
   index_t lead, group, produced, trail, pad;
 };
@@ -64,7 +65,7 @@ struct Tables {
 template <class Step>
 inline constexpr Tables<Step> kTables{};
 
-// A digit is the Kronecker product of one or more neighbouring factors; its (p, q) entry.
+// Entry (p, q) of a digit, which is the Kronecker product of one or more neighbouring factors.
 template <class Step, class Parameters>
 KRONOP_INLINE typename Step::Compute digit_entry(const Parameters& parameters, const index_t* offsets, int digit,
                                                  index_t p, index_t q) {

@@ -2,9 +2,10 @@
 //
 //     Y[n, i, j, l] = sum over k of X[n, i, k, l] W[i, j, k, l].
 //
-// One item of work is a range of i (kBlocks), of l (kSlices), of j (kOutputs) and of the batch. Its
-// weights are packed once for all items that differ in rows alone; rows go through kDepth of the k at a
-// time. What vectors hold is the plan's choice: ksparse_ways.hpp.
+// An item of work is kBlocks of i, kSlices of l, kOutputs of j and a tile of rows. Weights are
+// packed once for all items that differ only in their rows. An item goes through the contraction
+// kDepth of k at a time. The plan chooses whether vectors run along the batch or along the outputs
+// (ksparse_ways.hpp).
 #pragma once
 
 #include "kronop_x86/ksparse_ways.hpp"
@@ -12,9 +13,10 @@
 
 namespace kronop {
 
-// Strides in elements; features are the columns. Scratch of one thread is `slice` bytes, in whole
-// cache lines: weight panels, and from kBiasAt, kInputAt, kResultsAt bias, X and results. `stream`: results are too
-// many for the caches; `ahead`: so is X.
+// Strides are in elements; features are the columns. The scratch of one thread is `slice` bytes,
+// whole cache lines: weight panels, and from kBiasAt, kInputAt and kResultsAt on bias, X and
+// results. `stream`: results are too many for the caches and go past them. `ahead`: X is too large
+// for the caches and is prefetched.
 template <int kScalars, class Scalar>
 struct KSparseParameters {
   const void* x;
@@ -48,7 +50,8 @@ KRONOP_INLINE Patch patch_of(index_t index) {
   return {block, clipped(Step::kBlocks, Step::kA - block), slice, j, clipped(Step::kOutputs, Step::kB - j)};
 }
 
-// `packed`: what one patch needs, kInputAt bytes. `work`: what its rows need.
+// `packed`: kInputAt bytes with the weights and the bias of one patch. `work`: X and results of its
+// rows.
 template <class Step>
 struct Scratch {
   using Compute = typename Step::Compute;
@@ -79,7 +82,7 @@ void pack_patch(const Parameters& parameters, const Patch& patch, const Scratch<
   }
 }
 
-// Rows [row, row + rows) of block i of a patch whose weights are packed.
+// Computes rows [row, row + rows) of block i of a patch whose weights are packed.
 template <class Way, class Step, class Parameters>
 void run_block(const Parameters& parameters, const Patch& patch, const Scratch<Step>& scratch, index_t i, index_t row,
                index_t rows) {
@@ -97,7 +100,8 @@ void run_block(const Parameters& parameters, const Patch& patch, const Scratch<S
   const auto* x = static_cast<const typename Step::Element*>(parameters.x) + row * xs[0] +
                   ((patch.block + i) * Step::kC * Step::kD + patch.slice) * xs[1];
   const index_t part = Step::kDepth * Step::kD * xs[1], block = Step::kC * Step::kD * xs[1];
-  // What is read after the last part: the next block, or the first one of the rows that follow; null: neither.
+  // What is prefetched during the last part of k: X of the next block, or of the first block of the
+  // next rows; null where there is neither.
   const typename Step::Element* after = nullptr;
   if (i + 1 < patch.blocks) {
     after = x + block;

@@ -1,14 +1,17 @@
-// Chains of Kronecker-sparse products in one kernel: a thread takes chunks of rows through all factors, so that what is
-// between two of them never leaves its second-level cache. Weights are packed once, by all threads together.
+// Chains of Kronecker-sparse products in one kernel: a thread takes chunks of rows through all
+// factors, so that the tensors between factors never leave its second-level cache. Weights are
+// packed once, by all threads together.
 //
-// What is between lies [feature][row of the chunk]: lanes along the batch store it and load it as it is.
+// A tensor between two factors lies as [feature][row of the chunk], so that lanes along the batch
+// are loaded and stored without a transposition.
 #pragma once
 
 #include "kronop_x86/ksparse.hpp"
 
 namespace kronop {
 
-// Strides in elements. The workspace: packed weights of all factors, and from Chain::kSlicesAt a slice for each thread.
+// Strides are in elements. The workspace holds the packed weights of all factors and, from
+// Chain::kSlicesAt on, a slice for each thread.
 template <int kFactors, int kScalars, class Scalar>
 struct KSparseChainParameters {
   const void* x;
@@ -25,7 +28,7 @@ struct KSparseChainParameters {
 
 namespace ksparse {
 
-// Sums that go on as they are.
+// The epilogue of all factors but the last: it changes nothing.
 template <class T>
 struct Unchanged {
   using Compute = T;
@@ -46,7 +49,7 @@ struct Results<Chain, true> {
   using Epilogue = typename Chain::Epilogue;
 };
 
-// One factor as a product of its own.
+// The constants of one factor, under the names that a single product has.
 template <class Chain, int kIndex>
 struct Factor : Results<Chain, kIndex + 1 == Chain::kFactors> {
   using Element = typename Chain::Element;
@@ -72,7 +75,8 @@ struct WayOf<Step, true> {
   using Type = AlongOutputs<Step>;
 };
 
-// What factor kIndex does to the chunk of rows that begins at `row`; `slice` is its thread's.
+// The parameters of factor kIndex for the chunk of rows that begins at `row`. `slice` is the slice
+// of the thread that takes the chunk.
 template <class Chain, int kIndex, int kFactors, int kScalars, class Scalar>
 KSparseParameters<kScalars, Scalar> part_of(const KSparseChainParameters<kFactors, kScalars, Scalar>& chain, char* slice,
                                             index_t row, index_t rows) {

@@ -1,6 +1,7 @@
-// The two ways to multiply on vectors in a Kronecker-sparse product: lanes along the batch, or along the
-// outputs j. Each packs the weights of a patch, brings X to where a register tile reads it, and leaves
-// its results in scratch or, where nothing is to be done to them (`direct`), in Y.
+// The two ways to multiply on vectors in a Kronecker-sparse product: lanes along the batch, or
+// along the outputs j. Each packs the weights of a patch, brings X to where a register tile reads
+// it, and leaves its results in scratch or, where the epilogue would not change them (`direct`), in
+// Y.
 #pragma once
 
 #include "kronop_x86/ahead.hpp"
@@ -9,16 +10,17 @@
 
 namespace kronop::ksparse {
 
-// Steps of the contraction that are written out.
-// NOTE: of tiles that fill the registers, 6 x 2 on AVX2, GCC 12 spills sums of an unrolled loop.
+// Steps of the contraction that are unrolled.
+// NOTE: where a tile fills the registers (6 x 2 on AVX2), GCC 12 spills sums of an unrolled loop.
 inline constexpr int kUnroll = 1;
 
-// The weights that an item needs: `blocks` of i from `block`, kSlices of l from `slice`, `outputs` of j from `output`.
+// The weights that an item needs: `blocks` of i from `block` on, kSlices of l from `slice` on,
+// `outputs` of j from `output` on.
 struct Patch {
   index_t block, blocks, slice, output, outputs;
 };
 
-// W[j, k, l] of one i from the first element of a patch.
+// The weights W[j, k, l] of one i, from the first element of a patch on, and their strides.
 template <class Element>
 struct Weights {
   const Element* data;
@@ -39,13 +41,15 @@ struct Output {
   index_t y_row, y_column, z_row, z_column;
 };
 
-// Whether results of register tiles go past the caches, of a step that may (kStreams): lines begin where vectors do.
+// Whether register tiles of a step that may (kStreams) store results past the caches: every vector
+// of Y has to be a whole cache line.
 template <class Step>
 KRONOP_INLINE bool fits_lines(const OutputSink<Step>& sink, const typename Step::Compute* y, index_t row) {
   return sink.stream && reinterpret_cast<unsigned long long>(y) % 64 == 0 && row * sizeof(*y) % 64 == 0;
 }
 
-// Results are often far away: their lines are asked for before a tile's sums are made.
+// Prefetches the lines of Y that a tile will write, before its sums are computed: Y is often not in
+// the caches.
 template <int kRows, class Compute>
 KRONOP_INLINE void expect_rows(const Compute* y, index_t row) {
   KRONOP_UNROLL
@@ -67,8 +71,8 @@ void pack_outputs(typename Step::Compute* panel, index_t pitch, const Weights<ty
   }
 }
 
-// Lanes along the batch: single weights times vectors of rows. X in scratch is [block of lanes][k][l][lanes], results
-// are [block of lanes][j][l][lanes].
+// Lanes along the batch: single weights times vectors of rows. X in scratch is [block of
+// lanes][k][l][lanes], results are [block of lanes][j][l][lanes].
 template <class Step>
 struct AlongBatch {
   using Compute = typename Step::Compute;
@@ -80,7 +84,7 @@ struct AlongBatch {
   static constexpr bool kWhole = Step::kSlices == Step::kD;
   static_assert(Step::kD % Step::kSlices == 0);
 
-  // Panels [l][tile of j][k][j]; the last tile may be lower.
+  // Panels [l][tile of j][k][j]; the last tile may have fewer j.
   static void pack(Compute* panels, const Weights<Element>& weights, const Patch& patch) {
     for (index_t j = 0; j < patch.outputs; j += Step::kTile) {
       const index_t height = j + Step::kTile <= patch.outputs ? Step::kTile : patch.outputs - j;
@@ -113,7 +117,9 @@ struct AlongBatch {
     }
   }
 
-  // Contiguous along the features: squares are transposed in registers, along all k and l, or along l for every k.
+  // For an X that is contiguous along the features. Squares of rows x features are transposed in
+  // registers: over all k and l at once, or over l for every k where a patch has some of the
+  // slices.
   static void stage_transposed(Compute* state, const Input<Element>& from, index_t depth) {
     constexpr int kWidth = Step::kWidth;
     const index_t runs = kWhole ? 1 : depth, count = kWhole ? depth * Step::kD : Step::kSlices;
@@ -173,7 +179,7 @@ struct AlongBatch {
     }
   }
 
-  // Not inlined: the numbers of an epilogue would take registers from the tiles.
+  // Not inlined, because the constants of an epilogue would take registers from the tiles.
   __attribute__((noinline)) static void multiply(Compute* state, Compute* results, const Compute* panels,
                                                  const Input<Element>& from, const Output<Step>& to,
                                                  const Patch& patch, index_t k, index_t depth, const Element*) {
@@ -247,8 +253,8 @@ struct AlongBatch {
   }
 };
 
-// Lanes along the outputs, for one slice (d = 1): a row's numbers times vectors of weights. X in scratch is [n][k],
-// results are [n][j].
+// Lanes along the outputs, for one slice (d = 1): a row's numbers times vectors of weights. X in
+// scratch is [n][k], results are [n][j].
 template <class Step>
 struct AlongOutputs {
   using Compute = typename Step::Compute;
@@ -257,7 +263,7 @@ struct AlongOutputs {
   static constexpr index_t kRow = (Step::kOutputs + Step::kWidth - 1) / Step::kWidth * Step::kWidth;
   static constexpr index_t kPanels = Step::kC * kRow;
 
-  // Panels [span of j][k][j], then single vectors of j, the last of which is filled up.
+  // Panels [span of j][k][j], then single vectors of j, the last of which is padded with zeros.
   static void pack(Compute* panels, const Weights<Element>& weights, const Patch& patch) {
     for (index_t j = 0; j < patch.outputs;) {
       const index_t left = patch.outputs - j, span = left >= kSpan ? kSpan : Step::kWidth;
@@ -278,7 +284,7 @@ struct AlongOutputs {
     return detail::is_same<Element, Compute> && from.column == 1 && from.row * sizeof(Element) % 2048 != 0;
   }
 
-  // Not inlined: the numbers of an epilogue would take registers from the tiles.
+  // Not inlined, because the constants of an epilogue would take registers from the tiles.
   __attribute__((noinline)) static void multiply(Compute* state, Compute* results, const Compute* panels,
                                                  const Input<Element>& from, const Output<Step>& to,
                                                  const Patch& patch, index_t k, index_t depth, const Element* next) {

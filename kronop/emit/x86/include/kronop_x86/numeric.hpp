@@ -65,7 +65,8 @@ KRONOP_INLINE float from_half(uint16_t half) {
   const uint32_t sign = uint32_t(half & 0x8000u) << 16;
   const uint32_t normal = (magnitude << 13) + (112u << 23);
   const uint32_t special = (magnitude << 13) | 0x7f800000u;
-  // A subnormal is an integer multiple of 2^-24: put it below the exponent of 2^-14, subtract that.
+  // A subnormal half is an integer multiple of 2^-24: written as the fraction of a float with
+  // exponent -14 it is too large by 2^-14.
   const uint32_t small = bit_cast<uint32_t>(bit_cast<float>(0x38800000u | (magnitude << 13)) - 0x1p-14f);
   const uint32_t finite = magnitude < 0x0400u ? small : normal;
   return bit_cast<float>((magnitude >= 0x7c00u ? special : finite) | sign);
@@ -84,7 +85,7 @@ KRONOP_INLINE uint16_t to_half(float value) {
   return uint16_t(result | ((bits >> 16) & 0x8000u));
 }
 
-// As from_half, but that there are no infinities, and only one magnitude is no number.
+// As from_half, but e4m3 has no infinities, and only one magnitude is NaN.
 KRONOP_INLINE float from_e4m3(uint8_t byte) {
   const uint32_t magnitude = byte & 0x7fu;
   const uint32_t normal = (magnitude << 20) + (120u << 23);
@@ -102,7 +103,8 @@ KRONOP_INLINE uint16_t to_bfloat16(float value) {
   return uint16_t((bits & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
 }
 
-// double -> float, to odd where inexact: a second rounding to fewer than 22 bits is then the only one.
+// Rounds double to float, to odd where inexact. A second rounding, to fewer than 22 bits, then
+// gives what rounding the double directly would.
 KRONOP_INLINE float to_odd_float(double value) {
   const float nearest = float(value);
   const double back = double(nearest);
@@ -174,7 +176,8 @@ struct Convert<bfloat16_t> {
 
 }  // namespace detail
 
-// Nearest even, NaN kept; to integers NaN is 0 and floats saturate, integers wrap.
+// Rounds to nearest even and keeps NaN. To integers, NaN becomes 0, floats saturate and integers
+// wrap.
 template <class To, class From>
 KRONOP_INLINE To convert(From value) {
   if constexpr (detail::is_same<To, From>) {
@@ -201,7 +204,7 @@ constexpr int count_of(const T (&)[kCount]) {
   return kCount;
 }
 
-// What a rendered epilogue begins with: the scalars that all have, in the type that it computes in.
+// The base of every rendered epilogue: alpha and beta in the type that it computes in.
 template <class T>
 struct Scaling {
   using Compute = T;

@@ -12,10 +12,12 @@ extern "C" int omp_get_num_threads(void) noexcept;
 
 namespace kronop {
 
-// What the kernels of a process know of each other: the CPUs that they have in common, the calls that
-// run and the threads of these; then how many threads a call may have so that none is late, by how much
-// lately more was worked than waited for such, and after how long a pause, until when, more threads are
-// not tried (nanoseconds); and the threads of the latest call that had several.
+// The state that all kernels of a process share. `cpus`: the CPUs that they have in common. `calls`
+// and `threads`: how many calls run now, and their threads. `punctual`: how many threads a call may
+// have so that none of them is late. `latest`: threads of the latest call that had several.
+// `balance`: nanoseconds by which recent calls have worked more than they have waited for late
+// threads. `pause`: the nanoseconds of the latest pause, in which no more threads are tried;
+// `resumption`: when it ends.
 struct Crew {
   int cpus, calls, threads, punctual;
   index_t latest, balance, pause, resumption;
@@ -23,8 +25,8 @@ struct Crew {
 
 }  // namespace kronop
 
-// The one of the process, which sets it when it loads a kernel. Without it every call takes what it
-// asks for.
+// The Crew of the process, set when the process loads a kernel. Without it every call takes as many
+// threads as it asks for.
 extern "C" kronop::Crew* kronop_crew;
 kronop::Crew* kronop_crew = nullptr;
 
@@ -46,18 +48,18 @@ KRONOP_INLINE index_t now() {
   return index_t(time.tv_sec) * 1000000000 + time.tv_nsec;
 }
 
-// What this thread has waited for others within a call.
+// Nanoseconds for which this thread has waited for others in the current call.
 static thread_local index_t waited = 0;
 
-// The threads of one call: of those it wants, as many as the calls that run meanwhile have left CPUs
-// for, and at least what would be its own if all had as many. It keeps them to its end: with others
-// that come and go, the sum comes to the number of CPUs as soon as each has begun anew.
+// The threads of one call. Of those it wants, it gets as many as the other running calls have left
+// CPUs for, but at least an equal share of all CPUs. It keeps them until it ends; when calls come
+// and go, their threads add up to the number of CPUs once each caller has started a new call.
 //
-// Where other processes keep the CPUs busy, threads that wait for each other do so for milliseconds:
-// OpenMP's spin, and what a thread spins it is not scheduled for later. Waiting for longer than working
-// means that half as many threads would have been as fast. The next calls then take half as many, for four
-// times as long as the last one waited, or twice as long as the last time where that was lately. After
-// that they take twice as many again until all are back.
+// Where other processes keep the CPUs busy, threads wait for each other for milliseconds: OpenMP's
+// threads spin while they wait, and the scheduler later withholds the time that a thread has spun.
+// If a call waits for longer than it works, half as many threads would have been as fast. The next
+// calls then take half as many, for four times as long as that call waited, or twice as long as the
+// previous pause if that was lately. After that they double their threads until all are back.
 class Enlisted {
  public:
   explicit Enlisted(index_t wanted) : crew_(kronop_crew), threads_(int(wanted)) {
@@ -81,7 +83,8 @@ class Enlisted {
 
   int threads() const { return threads_; }
 
-  // action(thread, threads), by each of OpenMP's. Before and after it they may wait for each other.
+  // Runs action(thread, threads) in each of OpenMP's threads, and takes the time of thread 0.
+  // Threads may wait for each other before and after the action.
   template <class Action>
   KRONOP_INLINE void act(const Action& action) {
     const int thread = omp_get_thread_num();
@@ -91,8 +94,9 @@ class Enlisted {
   }
 
  private:
-  // NOTE: a thread that slept wakes within 0.1 ms, and a scheduler's slice is some milliseconds. What a quiet
-  // machine takes a CPU away for, a few of them, is not worth a change.
+  // NOTE: kLate is more than the 0.1 ms in which a sleeping thread wakes, and less than a slice of
+  // the scheduler, some milliseconds. kMost is a few slices: even a quiet machine takes a CPU away
+  // for as long, which is no reason for a change.
   static constexpr index_t kLate = 1000000, kMost = 50000000, kLongest = 1000000000;
 
   void begin() {
@@ -106,8 +110,9 @@ class Enlisted {
   }
 
   void end() const {
-    // OpenMP ends threads that a smaller team leaves over and starts them again for a larger one, which takes
-    // longer than a short call (3.6 ms for 8 of them beside others on 2 CPUs): the call after it is judged.
+    // OpenMP ends the threads that a smaller team has no use for and starts them again for a larger
+    // one, which takes longer than a short call (3.6 ms for 8 threads beside other processes on 2
+    // CPUs). So a call that has more threads than the one before is not judged.
     const index_t latest = peek(crew_->latest);
     put(crew_->latest, index_t(threads_));
     if (latest < threads_) return;
@@ -141,11 +146,12 @@ class Enlisted {
 
 namespace kronop {
 
-// action(share, first, end) for `shares` contiguous parts of [0, items), the first the largest, on as many
-// threads as there are CPUs for, or one after the other where `alone`. One thread makes no parallel
-// region: entering one takes microseconds.
-// NOTE: GCC's OpenMP does not survive fork(): in the child it waits for threads that only the parent
-// has. The caller says `alone` there; shares stay as they were cut when the parameters were packed.
+// Calls action(share, first, end) for `shares` contiguous parts of [0, items), the first of which
+// is the largest: on as many threads as there are CPUs for, or one after the other where `alone`.
+// One thread needs no parallel region, since entering one takes microseconds.
+// NOTE: GCC's OpenMP does not survive fork(): in the child it waits for threads that only the
+// parent has. There the caller says `alone`; shares stay as they were cut when the parameters were
+// packed.
 template <class Action>
 KRONOP_INLINE void share_out(index_t items, index_t shares, bool alone, const Action& action) {
   const auto cut = [&](index_t share) { return (items * share + shares - 1) / shares; };
@@ -164,8 +170,8 @@ KRONOP_INLINE void share_out(index_t items, index_t shares, bool alone, const Ac
   for (index_t share = 0; share < shares; ++share) run(share);
 }
 
-// action(share, shares) on at most `threads` threads at once, which may wait for each other; one share
-// where `alone`, or where OpenMP gives no more.
+// Calls action(share, shares) on at most `threads` threads at once, which may wait for each other.
+// There is one share where `alone`, or where OpenMP has no more threads.
 template <class Action>
 KRONOP_INLINE void as_team(index_t threads, bool alone, const Action& action) {
 #ifdef _OPENMP

@@ -39,8 +39,9 @@ template <int kCount>
 using FirstIndices = Indices<__integer_pack(kCount)...>;
 #endif
 
-// A vector whose halves lie in two places. NOTE: GCC has __builtin_shufflevector from 12 on; through memory it is
-// right, and slower.
+// A vector whose halves come from two places.
+// NOTE: GCC has __builtin_shufflevector from version 12 on. Without it, halves are joined through
+// memory, which is slower.
 #if defined(__has_builtin)
 #if __has_builtin(__builtin_shufflevector)
 #define KRONOP_SHUFFLES_HALVES 1
@@ -75,8 +76,9 @@ KRONOP_INLINE void store_halves(T* low, T* high, const V& value, Indices<kIndex.
 #endif
 }
 
-// A store past the caches, of a vector of at least 16 bytes at a multiple of its size; `stream_end` is owed before
-// other threads may look.
+// Stores a vector past the caches. It has at least 16 bytes and is aligned to its size.
+// stream_end() has to follow before other threads read it, because such stores are not ordered with
+// later ones.
 template <class V, class T>
 KRONOP_INLINE void stream(T* to, const V& value) {
 #if defined(__clang__)
@@ -111,8 +113,9 @@ KRONOP_INLINE void stream_end() {
 #endif
 }
 
-// A shuffle of two vectors, element i from place kIndex(i) of their concatenation.
-// NOTE: GCC has __builtin_shufflevector from 12 on only, and Clang no __builtin_shuffle.
+// A shuffle of two vectors: element i is element Places::of(i) of their concatenation.
+// NOTE: GCC has __builtin_shufflevector only from version 12 on, and Clang has no
+// __builtin_shuffle.
 template <class Places, class V, int... kIndex>
 KRONOP_INLINE V shuffle(V a, V b, Indices<kIndex...>) {
 #if defined(__clang__)
@@ -123,8 +126,8 @@ KRONOP_INLINE V shuffle(V a, V b, Indices<kIndex...>) {
 #endif
 }
 
-// Runs of kRun elements in turn from the lower (kHigh = 0) or upper (kHigh = 1) half of every stretch of
-// kStretch elements of two vectors.
+// Places for a shuffle that takes runs of kRun elements from two vectors in turn: from the lower
+// (kHigh = 0) or upper (kHigh = 1) half of every stretch of kStretch elements.
 template <int kWidth, int kStretch, int kRun, int kHigh>
 struct Interleaved {
   static constexpr int of(int i) {
@@ -133,8 +136,10 @@ struct Interleaved {
   }
 };
 
-// A kWidth x kWidth block in registers: interleaved within 16 bytes, which every instruction set does in one
-// instruction, then 16 bytes exchanged between rows. NOTE: across 16 bytes AVX2 takes two to three instructions.
+// A step of the transposition of a kWidth x kWidth block in registers: interleaves rows kApart
+// apart. transpose() first interleaves within 16 bytes, which every instruction set does in one
+// instruction, then exchanges pieces of 16 bytes between rows.
+// NOTE: interleaving across 16 bytes takes two to three instructions on AVX2.
 template <int kStretch, int kRun, int kApart, class V, int kWidth>
 KRONOP_INLINE void exchange(V (&rows)[kWidth]) {
   constexpr FirstIndices<kWidth> indices{};

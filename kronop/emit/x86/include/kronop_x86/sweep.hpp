@@ -1,4 +1,4 @@
-// Mode products of one digit with its packed factor: all of a block, from one buffer to another.
+// Mode products of one digit with its packed factor, for a whole block, from one buffer to another.
 #pragma once
 
 #include "kronop_x86/ahead.hpp"
@@ -6,8 +6,8 @@
 
 namespace kronop {
 
-// What the planner chose for a digit: outputs (or rows) and vectors of the register tile, numbers in
-// a vector, steps of the contraction between two branches, whether results take their operands' places.
+// What the planner chose for a digit: outputs (or rows) and vectors of the register tile, numbers
+// in a vector, unrolled steps of the contraction, and whether results overwrite their operands.
 template <int kContracted_, int kProduced_, int kRows_, int kVectors_, int kWidth_, int kUnroll_, bool kInPlace_>
 struct Digit {
   static constexpr int kContracted = kContracted_, kProduced = kProduced_;
@@ -15,7 +15,7 @@ struct Digit {
   static constexpr bool kInPlace = kInPlace_;
 };
 
-// Where the lanes of a tensor (left, size, right, lanes) are: lanes are contiguous, and neighbours of
+// A tensor (left, size, right, lanes) in a buffer: lanes are contiguous, and neighbours along
 // `right` are `step` elements apart.
 template <class T>
 struct Lined {
@@ -23,10 +23,11 @@ struct Lined {
   index_t step;
 };
 
-// Numbers of a factor times vectors: all outputs of one chunk of lanes.
-// NOTE: where a multiply-add broadcasts a number itself, the compiler must not know that the next chunk takes the same
-// numbers: it would keep all of them, on the stack, and build that anew for every few chunks (8 x 8 factors: 27 to 45
-// GFLOP/s rather than 68). Without AVX-512 that is as good or up to 6 % better.
+// All outputs of one chunk of lanes: single numbers of a factor times vectors of lanes.
+// NOTE: AVX-512 multiplies by a number that it broadcasts from memory in the same instruction. The
+// empty asm hides that the next chunk takes the same numbers: the compiler would broadcast all of
+// them to the stack, and do so anew for every few chunks (8 x 8 factors: 27 to 45 GFLOP/s rather
+// than 68). Without AVX-512 doing so is as good or up to 6 % better.
 template <class D, int kVectors, bool kStream, bool kHalves = false, class Compute>
 KRONOP_INLINE void lane_chunk(const Compute* in, index_t in_step, Compute* out, index_t out_step,
                               const Compute* panels, Ahead& ahead, index_t in_high = 0, index_t out_high = 0) {
@@ -42,8 +43,8 @@ KRONOP_INLINE void lane_chunk(const Compute* in, index_t in_step, Compute* out, 
   }
 }
 
-// (left, P, right, lanes) -> (left, Q, right, lanes), vectors along the lanes; at least kWidth of them.
-// The last vectors overlap those before them.
+// (left, P, right, lanes) -> (left, Q, right, lanes), with vectors along the lanes, of which there
+// are at least kWidth. The last vectors overlap those before them.
 template <class D, bool kStream, class Compute>
 __attribute__((noinline)) void lane_product(index_t left, index_t right, index_t lanes, Lined<const Compute> in,
                                             Lined<Compute> out, const Compute* panels, Ahead& ahead) {
@@ -69,8 +70,9 @@ __attribute__((noinline)) void lane_product(index_t left, index_t right, index_t
   }
 }
 
-// (left, P, run) -> (left, Q, run), contiguous, where a run is half a vector and `left` is even: neighbours share
-// vectors. NOTE: 8 x 8 factors with AVX-512 at 131 GFLOP/s, and with half vectors at 68.
+// (left, P, run) -> (left, Q, run), contiguous, where a run is half a vector and `left` is even:
+// two neighbours along `left` share a vector.
+// NOTE: 8 x 8 factors run at 131 GFLOP/s with AVX-512, and with half vectors at 68.
 template <class D, class Compute>
 __attribute__((noinline)) void pair_product(index_t left, const Compute* in, Compute* out, const Compute* panels,
                                             Ahead& ahead) {
@@ -88,8 +90,8 @@ inline constexpr index_t kRowsAtOnce = [] {
   return fit > D::kRows ? fit : index_t(D::kRows);
 }();
 
-// (rows, P) -> (rows, Q), contiguous, vectors along Q: at least kWidth of it. The last vectors, and the
-// last rows where there are kRows, overlap those before them.
+// (rows, P) -> (rows, Q), contiguous, with vectors along Q, which is at least kWidth. The last
+// vectors overlap those before them, and so do the last rows where there are at least kRows.
 template <class D, bool kStream, class Compute>
 __attribute__((noinline)) void row_product(index_t rows, const Compute* in, Compute* out, const Compute* panels,
                                            Ahead& ahead) {

@@ -16,13 +16,15 @@ struct PointerTo<true, T> {
 template <bool kAlone, class T>
 using Unaliased = typename PointerTo<kAlone, T>::type;
 
-// c[i][v] (+)= sum over p of a[i, p] b[p][v] for kRows values i and kVectors vectors v: single numbers of
-// `a`, whole vectors of `b`. A factor's numbers times data along a contiguous dimension, or a row's
-// numbers times a factor along its outputs: it is the same tile. Strides in elements. Where kStream, results go past
-// the caches: c is a multiple of a vector then, and c_row. Where kHalves, the upper half of a vector lies b_high
-// elements (c_high in c) after the lower one. Where kInPlace, c may be b: all is read before anything is written.
-// NOTE: always inlined, for constant strides are worth a third: 8 x 8 factors, rows' numbers times a factor's
-// outputs, 65 GFLOP/s with strides in registers and 88 without (one core with AVX2, whose peak is 102).
+// Register tile: c[i][v] (+)= sum over p of a[i, p] b[p][v] for kRows values i and kVectors vectors
+// v. It takes single numbers of `a` and whole vectors of `b`: a factor's numbers times data along a
+// contiguous dimension, or a row's numbers times a factor along its outputs. Strides are in
+// elements. kStream: results go past the caches; c is aligned to a vector, and so is c_row.
+// kHalves: the upper half of a vector lies b_high elements (c_high in c) after the lower half.
+// kInPlace: c may be b, since all of b is read before anything is written.
+// NOTE: always inlined, because constant strides are worth a third: 8 x 8 factors, a row's numbers
+// times a factor along its outputs, run at 65 GFLOP/s with strides in registers and at 88 with
+// constant ones (one core with AVX2, whose peak is 102).
 template <int kRows, int kVectors, int kWidth, int kUnroll, bool kStream = false, bool kHalves = false,
           bool kInPlace = false, class Compute>
 KRONOP_INLINE void register_tile(const Compute* __restrict a, index_t a_row, index_t a_step,
@@ -83,7 +85,8 @@ struct Constant {
   static constexpr int value = kValue;
 };
 
-// action(height as a type, row) for tiles of kHeight rows that cover [0, rows), and lower ones at the end.
+// Calls action(height as a type, row) for tiles of kHeight rows that cover [0, rows); those at the
+// end are lower.
 template <int kHeight, class Action>
 KRONOP_INLINE void in_tiles(index_t rows, const Action& action, index_t row = 0) {
   for (; row + kHeight <= rows; row += kHeight) action(Constant<kHeight>{}, row);
@@ -102,10 +105,10 @@ constexpr index_t panel_elements(index_t contracted, index_t outputs, index_t ti
   return contracted * tile * block_count(outputs, tile);
 }
 
-// Parts of scratch begin on cache lines.
+// Rounds up to whole cache lines: every part of scratch begins on one.
 constexpr index_t whole_lines(index_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// entry(p, q) for all p and q -> panels [block][p][tile].
+// Packs entry(p, q) for all p and q as panels [block][p][tile].
 template <class Compute, class Entry>
 KRONOP_INLINE void pack_panels(Compute* panels, index_t contracted, index_t outputs, index_t tile,
                                const Entry& entry) {

@@ -7,7 +7,7 @@
 
 #include "kronop_x86/simd.hpp"
 
-// NOTE: GCC unrolls short loops before it looks for vectors, and then finds none.
+// NOTE: GCC unrolls short loops before it vectorises, and then finds no loop to vectorise.
 #if defined(__clang__)
 #define KRONOP_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #else
@@ -16,9 +16,9 @@
 
 namespace kronop {
 
-// Which of `count` indices a block of lanes stands for: `first` and those after it, of which those
-// in [begin, end) are this block's own. The last block overlaps the one before it; where there are
-// fewer than kLanes in all, the last index is repeated.
+// The indices, of `count`, that the lanes of a block stand for: lane i is index first + i. The
+// lanes in [begin, end) are this block's own: the last block overlaps the one before it. Where
+// there are fewer than kLanes indices in all, the last one is repeated.
 struct Block {
   index_t first, begin, end;
 };
@@ -53,21 +53,23 @@ KRONOP_INLINE void place_lanes(Lanes<kLanes>& lanes, const Block& block, index_t
   for (index_t i = used; i < kLanes && !lanes.contiguous; ++i) lanes.offset[i] = place;
 }
 
-// NOTE: as vectors, for GCC makes a call or a string instruction of a longer memcpy.
+// NOTE: copies vector by vector, because GCC turns a longer memcpy into a call or a string
+// instruction.
 template <int kCount, int kWidth, class T>
 KRONOP_INLINE void copy_run(T* __restrict to, const T* __restrict from) {
   constexpr int kPiece = kCount % kWidth ? 1 : kWidth;
   for (int i = 0; i < kCount; i += kPiece) store(to + i, load<T, kPiece>(from + i));
 }
 
-// Eight 16-bit floats at once, to nearest even, where one instruction does it.
+// Converts eight floats from or to half precision at once, rounding to nearest even, where one
+// instruction does it.
 #if defined(__F16C__)
 template <class To, class From>
 inline constexpr bool kConvertsEight = (detail::is_same<To, float> && detail::is_same<From, half_t>) ||
                                        (detail::is_same<To, half_t> && detail::is_same<From, float>);
 KRONOP_INLINE void convert_eight(float* to, const half_t* from) {
 #if defined(__clang__) && !__has_builtin(__builtin_ia32_vcvtph2ps256)
-  // NOTE: Clang 22 has dropped the builtin, and makes the instruction of the conversion.
+  // NOTE: Clang 22 has dropped the builtin, and emits the instruction for this conversion.
   store(to, __builtin_convertvector(load<_Float16, 8>(reinterpret_cast<const _Float16*>(from)), Vector<float, 8>));
 #else
   store(to, __builtin_ia32_vcvtph2ps256(load<short, 8>(reinterpret_cast<const short*>(from))));
@@ -97,7 +99,7 @@ KRONOP_INLINE void convert_run(To* __restrict to, const From* __restrict from) {
   }
 }
 
-// kWidth lanes x kWidth group elements, contiguous along the group, into the state.
+// Loads kWidth lanes x kWidth group elements, which are contiguous along the group, into the state.
 template <class Step, class Element>
 KRONOP_INLINE void load_transposed(typename Step::Compute* state, const Element* from, const index_t* offsets) {
   using Compute = typename Step::Compute;
@@ -145,7 +147,7 @@ void load_block(typename Step::Compute* __restrict state, const Element* __restr
   }
 }
 
-// Where values go that need no epilogue: the compute type, in scratch.
+// A sink for values between passes: they stay in the compute type, in scratch, without an epilogue.
 template <class Compute>
 struct MiddleSink {
   template <class T>
@@ -165,13 +167,14 @@ struct MiddleSink {
   }
 };
 
-// Where results go: through the epilogue, with source z (or null) and bias (by group element, or null).
+// A sink that takes results through the epilogue to Y, with a source z (or null) and a bias (by
+// group element, or null).
 template <class Step>
 struct OutputSink {
   using Compute = typename Step::Compute;
   using Element = typename Step::Output;
   using Wide = typename Step::Epilogue::Compute;
-  // Where the epilogue changes nothing, register tiles may write results of its type themselves.
+  // Where the epilogue changes nothing, register tiles may write results of Y's type directly.
   template <class T>
   static constexpr bool kTakes = detail::is_same<T, Element>;
   typename Step::Epilogue epilogue;
@@ -201,7 +204,8 @@ struct OutputSink {
   KRONOP_INLINE void one(Compute value, index_t y_offset, index_t z_offset, index_t group) const {
     y[y_offset] = stored(finish(value, z ? convert<Wide>(z[z_offset]) : Wide(0), bias ? bias[group] : Wide(0)));
   }
-  // Values in a row in memory, along the group or along the lanes. z may be y itself.
+  // Stores values that are contiguous in memory, along the group or along the lanes. z may be y
+  // itself.
   template <int kCount, bool kAlongGroup>
   KRONOP_INLINE void run(const Compute* values, index_t y_offset, index_t z_offset, index_t group) const {
     Element* to = y + y_offset;
@@ -219,8 +223,9 @@ struct OutputSink {
   }
 
  private:
-  // NOTE: a loop for each case: GCC finds vectors where there is neither a branch nor an array in between. Zen 3, ns for
-  // a result, 8 at once: float32 0.40 to 0.12, bfloat16 1.09 to 0.40, int32 1.60 to 0.22.
+  // NOTE: there is a loop for each case, because GCC vectorises only where neither a branch nor an
+  // array lies between load and store. On Zen 3, ns for a result, 8 at once: float32 0.40 to 0.12,
+  // bfloat16 1.09 to 0.40, int32 1.60 to 0.22.
   template <int kCount, bool kAlongGroup, bool kSource, bool kBias>
   KRONOP_INLINE void each(const Compute* values, Element* to, const Element* from, const Wide* added) const {
     const auto result = [&](int i) __attribute__((always_inline)) {
@@ -265,7 +270,8 @@ void store_run(const Sink& sink, const Compute* state, index_t y_column, index_t
   for (; done < count; ++done) sink.one(state[done], done * y_column, done * z_column, done);
 }
 
-// kWidth lanes x kWidth group elements from `start`, of which those from `fresh` on are stored.
+// Stores kWidth lanes x kWidth group elements from `start` on, except those before `fresh`, which
+// the block before has stored.
 template <class Step, class Sink, class LaneSet>
 KRONOP_INLINE void store_transposed(const Sink& sink, const typename Step::Compute* state, const LaneSet& y,
                                     const LaneSet& z, const Block& block, int v, index_t start, index_t fresh) {

@@ -1,5 +1,5 @@
-// Units: kPack numbers that are neighbours along a contraction, next to each other in 32 bits, as tile products take
-// them; vectors of 16 of them made of numbers that lie apart.
+// Units of tile products: kPack numbers that are neighbours along the contraction, packed into 32
+// bits. Makes vectors of 16 units from numbers that are not adjacent in memory.
 #pragma once
 
 #include "kronop_x86/amx.hpp"
@@ -7,7 +7,7 @@
 namespace kronop {
 namespace packed {
 
-// What vectors of a number are made of.
+// The element type of vectors of T: bf16 numbers are handled as their bits.
 template <class T>
 struct BitsOf {
   using Type = T;
@@ -40,7 +40,7 @@ struct Units {
     return load<Bits, kNumbers>(reinterpret_cast<const Bits*>(from));
   }
 
-  // kTile units of numbers of kPack neighbours `step` apart.
+  // kTile units, each of one number from each of kPack runs that are `step` numbers apart.
   static KRONOP_INLINE Type load_runs(const T* from, index_t step) { return of<kTile>(runs<kPack>(from, step)); }
 
  private:

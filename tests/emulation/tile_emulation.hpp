@@ -1,7 +1,8 @@
-// AMX tiles and the other instructions of amx.hpp in plain C++, so that its kernels run anywhere.
+// AMX tiles and the other instructions of amx_tiles.hpp in plain C++, so that kernels on tiles run
+// on any machine.
 //
-// Semantics of the Intel manual (volume 2, TDPBF16PS, TDPBSSD, TILELOADD, VCVTNE2PS2BF16):
-// bf16 subnormals count as zero, tiny sums are flushed to zero, rounding is to nearest even. A tile
+// Semantics of the Intel manual (volume 2, TDPBF16PS, TDPBSSD, TILELOADD, VCVTNE2PS2BF16): bf16
+// subnormals count as zero, tiny sums are flushed to zero, rounding is to nearest even. A tile
 // instruction whose tiles' sizes do not fit together ends the process, as it faults on the machine.
 #pragma once
 

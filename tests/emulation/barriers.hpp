@@ -1,0 +1,66 @@
+// The barriers of barrier.cuh for fibres.
+#pragma once
+
+#include "fibres.hpp"
+
+#pragma GCC push_options
+#pragma GCC optimize("O2")
+
+namespace emulation {
+
+// Lets other threads run until is_done() holds.
+template <class Condition>
+inline void wait_until(Condition is_done) {
+  for (long rounds = 0; !is_done(); ++rounds) {
+    if (rounds > 10000000) {
+      std::fprintf(stderr, "a barrier waits for threads that do not come\n");
+      std::abort();
+    }
+    wait(Waiting::nothing);
+  }
+}
+
+// A barrier in shared memory: a phase ends when all threads have arrived.
+struct Barrier {
+  short count, missing;
+  unsigned phase;
+  void begin(int threads) {
+    count = missing = short(threads);
+    phase = 0;
+  }
+  void arrive() {
+    if (--missing == 0) {
+      missing = count;
+      ++phase;
+    }
+  }
+  void arrive_after_copies() { arrive(); }
+  void arrive_with(void* to, const void* from, int bytes) {
+    if ((reinterpret_cast<std::size_t>(to) | reinterpret_cast<std::size_t>(from) | bytes) % 16 != 0) std::abort();
+    std::memcpy(to, from, bytes);
+    arrive();
+  }
+  void wait(unsigned parity) {
+    wait_until([&] { return (phase & 1) != parity; });
+  }
+};
+
+struct NamedBarrier {
+  unsigned arrived, phase;
+};
+inline NamedBarrier named_barriers[16];
+
+template <int kThreads>
+inline void wait_for_team(int index) {
+  NamedBarrier& barrier = named_barriers[index];
+  const unsigned phase = barrier.phase;
+  if (++barrier.arrived == kThreads) {
+    barrier.arrived = 0;
+    ++barrier.phase;
+  }
+  wait_until([&] { return barrier.phase != phase; });
+}
+
+}  // namespace emulation
+
+#pragma GCC pop_options

@@ -1,0 +1,264 @@
+// Products of the tensor cores, of a warp and of a warp group: every thread brings its operands,
+// waits for the others of its warp, and computes the sums that are its own.
+#pragma once
+
+#include "fibres.hpp"
+
+#pragma GCC push_options
+#pragma GCC optimize("O2")
+
+namespace emulation {
+
+// The operands that the threads of a warp bring to a product.
+template <class T>
+struct Operands {
+  T a[32][4], b[32][2];
+};
+template <class T>
+inline std::vector<Operands<T>> operands;
+
+// The tensor cores drop the low 13 bits of a float32 operand. They truncate sums as well, which are
+// exact here.
+inline float operand(float x) {
+  return __builtin_bit_cast(float, __builtin_bit_cast(unsigned, x) & 0xffffe000u);
+}
+inline double operand(double x) { return x; }
+
+template <class T>
+inline void warp_multiply_add(T (&sums)[4], const T (&a)[4], const T (&b)[2]) {
+  const unsigned warp = current / 32, thread = current % 32;
+  if (operands<T>.size() <= warp) operands<T>.resize(warp + 1);
+  std::memcpy(operands<T>[warp].a[thread], a, sizeof(a));
+  std::memcpy(operands<T>[warp].b[thread], b, sizeof(b));
+  wait(Waiting::warp);
+  const Operands<T>& all = operands<T>[warp];
+  for (int half = 0; half < 2; ++half) {
+    for (int r = 0; r < 2; ++r) {
+      const int lane = thread / 4 + 8 * half, produced = thread % 4 * 2 + r;
+      double sum = sums[2 * half + r];
+      for (int k = 0; k < 8; ++k) {
+        const T left = all.a[lane % 8 * 4 + k % 4][lane / 8 + 2 * (k / 4)];
+        const T right = all.b[produced * 4 + k % 4][k / 4];
+        sum += double(operand(left)) * double(operand(right));
+      }
+      sums[2 * half + r] = T(sum);
+    }
+  }
+  wait(Waiting::warp);
+}
+
+// A product of a warp group in TF32. Each warp computes its own rows, so warps do not wait for
+// others of the group.
+template <int N>
+inline void group_multiply_add(float (&sums)[N][4], const float (&a)[4], const float* b, int columns, bool more) {
+  const unsigned warp = current / 32, thread = current % 32;
+  if (operands<float>.size() <= warp) operands<float>.resize(warp + 1);
+  std::memcpy(operands<float>[warp].a[thread], a, sizeof(a));
+  wait(Waiting::warp);
+  const Operands<float>& all = operands<float>[warp];
+  for (int n = 0; n < N; ++n) {
+    for (int e = 0; e < 4; ++e) {
+      const int lane = thread / 4 + 8 * (e / 2), column = 8 * n + thread % 4 * 2 + e % 2;
+      double sum = more ? sums[n][e] : 0;
+      for (int k = 0; k < 8; ++k) {
+        const float left = all.a[lane % 8 * 4 + k % 4][lane / 8 + 2 * (k / 4)];
+        const float right = b[(k / 4 * (columns / 8) + column / 8) * 32 + column % 8 * 4 + k % 4];
+        sum += double(operand(left)) * double(operand(right));
+      }
+      sums[n][e] = float(sum);
+    }
+  }
+  wait(Waiting::warp);
+}
+
+// Some 8 x 8 matrices of 16-bit elements, as ldmatrix and stmatrix move them: each thread gives the
+// address of one row.
+struct Matrices {
+  unsigned short* rows[32];
+};
+inline std::vector<Matrices> matrices;
+
+template <bool kTurned, bool kStore, int N>
+inline void move_matrices(unsigned (&words)[N], const void* row) {
+  const unsigned warp = current / 32, thread = current % 32;
+  if (matrices.size() <= warp) matrices.resize(warp + 1);
+  matrices[warp].rows[thread] = static_cast<unsigned short*>(const_cast<void*>(row));
+  if (reinterpret_cast<std::size_t>(row) % 16 != 0) std::abort();
+  wait(Waiting::warp);
+  for (int m = 0; m < N; ++m) {
+    for (int r = 0; r < 2; ++r) {
+      const int lane = thread / 4, index = thread % 4 * 2 + r;
+      unsigned short& element = kTurned ? matrices[warp].rows[8 * m + index][lane] : matrices[warp].rows[8 * m + lane][index];
+      if constexpr (kStore) {
+        element = static_cast<unsigned short>(words[m] >> 16 * r);
+      } else {
+        words[m] = (r ? words[m] & 0xffffu : 0) | unsigned(element) << 16 * r;
+      }
+    }
+  }
+  wait(Waiting::warp);
+}
+
+// The operands that the threads of a warp bring to a product of 16-bit or 8-bit elements.
+struct Words {
+  unsigned a[32][4], b[32][2];
+};
+inline std::vector<Words> words_of;
+
+// Row `lane` and contracted index k of the left operand.
+inline unsigned short left_of(const Words& all, int lane, int k) {
+  return static_cast<unsigned short>(all.a[lane % 8 * 4 + k % 8 / 2][lane / 8 + k / 8 * 2] >> 16 * (k % 2));
+}
+
+// Converts with F16C: a cast from _Float16 calls a function of libgcc, which took half of some
+// runs.
+inline float of_half(unsigned short bits) {
+  typedef short Halves __attribute__((vector_size(16)));
+  return __builtin_ia32_vcvtph2ps(Halves{static_cast<short>(bits)})[0];
+}
+
+template <class T>
+inline double widened(unsigned short bits) {
+  if (std::is_same_v<T, kronop::half_t>) return double(of_half(bits));
+  return double(__builtin_bit_cast(float, unsigned(bits) << 16));
+}
+
+template <class T>
+inline void warp_multiply_add(float (&sums)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+  const unsigned warp = current / 32, thread = current % 32;
+  if (words_of.size() <= warp) words_of.resize(warp + 1);
+  std::memcpy(words_of[warp].a[thread], a, sizeof(a));
+  words_of[warp].b[thread][0] = b0;
+  words_of[warp].b[thread][1] = b1;
+  wait(Waiting::warp);
+  const Words& all = words_of[warp];
+  for (int e = 0; e < 4; ++e) {
+    const int lane = thread / 4 + 8 * (e / 2), produced = thread % 4 * 2 + e % 2;
+    double sum = sums[e];
+    for (int k = 0; k < 16; ++k) {
+      const unsigned word = all.b[produced * 4 + k % 8 / 2][k / 8];
+      sum += widened<T>(left_of(all, lane, k)) * widened<T>(static_cast<unsigned short>(word >> 16 * (k % 2)));
+    }
+    sums[e] = float(sum);
+  }
+  wait(Waiting::warp);
+}
+
+// A product of bytes. Those of the left operand are signed or not; sums wrap.
+template <class Sum, int N>
+inline void warp_multiply_add(Sum (&sums)[4], const unsigned (&a)[2 * N], const unsigned (&b)[N], bool is_signed) {
+  const unsigned warp = current / 32, thread = current % 32;
+  if (words_of.size() <= warp) words_of.resize(warp + 1);
+  std::memcpy(words_of[warp].a[thread], a, sizeof(a));
+  std::memcpy(words_of[warp].b[thread], b, sizeof(b));
+  wait(Waiting::warp);
+  const Words& all = words_of[warp];
+  for (int e = 0; e < 4; ++e) {
+    const int lane = thread / 4 + 8 * (e / 2), produced = thread % 4 * 2 + e % 2;
+    unsigned sum = sums[e].value;
+    for (int k = 0; k < 16 * N; ++k) {
+      const unsigned left = all.a[lane % 8 * 4 + k % 16 / 4][lane / 8 + k / 16 * 2] >> 8 * (k % 4) & 0xffu;
+      const unsigned right = all.b[produced * 4 + k % 16 / 4][k / 16] >> 8 * (k % 4) & 0xffu;
+      sum += (is_signed ? int(static_cast<signed char>(left)) : int(left)) * int(static_cast<signed char>(right));
+    }
+    sums[e].value = int(sum);
+  }
+  wait(Waiting::warp);
+}
+
+inline unsigned take_bytes(unsigned first, unsigned second, unsigned which) {
+  const unsigned long long both = (unsigned long long)second << 32 | first;
+  unsigned word = 0;
+  for (int i = 0; i < 4; ++i) word |= unsigned(both >> 8 * (which >> 4 * i & 7u) & 0xffu) << 8 * i;
+  return word;
+}
+
+struct Matrix {
+  const unsigned char* from;
+  int columns;
+  Matrix(const void* from, int columns) : from(static_cast<const unsigned char*>(from)), columns(columns) {}
+};
+
+template <class T, int N>
+inline void group_multiply_add(float (&sums)[N][4], const unsigned (&a)[4], const Matrix& matrix, int bytes, bool more) {
+  const auto* b = reinterpret_cast<const unsigned short*>(matrix.from + bytes);
+  const int columns = matrix.columns;
+  const unsigned warp = current / 32, thread = current % 32;
+  if (words_of.size() <= warp) words_of.resize(warp + 1);
+  std::memcpy(words_of[warp].a[thread], a, sizeof(a));
+  wait(Waiting::warp);
+  for (int n = 0; n < N; ++n) {
+    for (int e = 0; e < 4; ++e) {
+      const int lane = thread / 4 + 8 * (e / 2), column = 8 * n + thread % 4 * 2 + e % 2;
+      double sum = more ? sums[n][e] : 0;
+      for (int k = 0; k < 16; ++k) {
+        sum += widened<T>(left_of(words_of[warp], lane, k)) * widened<T>(b[(k / 8 * columns + column) * 8 + k % 8]);
+      }
+      sums[n][e] = float(sum);
+    }
+  }
+  wait(Waiting::warp);
+}
+
+// A matrix in shared memory whose rows are swizzled (group_products.cuh), and its elements.
+struct GroupMatrix {
+  std::size_t from;
+  int eight_rows, row_bytes, part;
+  GroupMatrix(const void* from, int eight_rows, int row_bytes, int part = 16)
+      : from(reinterpret_cast<std::size_t>(from)), eight_rows(eight_rows), row_bytes(row_bytes), part(part) {}
+  GroupMatrix after(int bytes) const {
+    GroupMatrix result = *this;
+    result.from += bytes;
+    return result;
+  }
+  template <class T>
+  T at(int row, int along) const {
+    const int each = row_bytes / int(sizeof(T));
+    const std::size_t place = from + along / each * part + row / 8 * eight_rows + row % 8 * row_bytes + along % each * sizeof(T);
+    const std::size_t mask = row_bytes == 128 ? 7 : row_bytes == 64 ? 3 : 1;
+    return *reinterpret_cast<const T*>(place ^ (place >> 7 & mask) << 4);
+  }
+};
+
+// Adds to a thread's share of 16 rows x 8 N sums; left(row, k) is row `row` of this warp.
+template <int N, class Left, class Right>
+inline void add_group_product(float (&sums)[N][4], bool more, int steps, Left left, Right right) {
+  const unsigned thread = current % 32;
+  for (int n = 0; n < N; ++n) {
+    for (int e = 0; e < 4; ++e) {
+      const int row = thread / 4 + 8 * (e / 2), column = 8 * n + thread % 4 * 2 + e % 2;
+      double sum = more ? sums[n][e] : 0;
+      for (int k = 0; k < steps; ++k) sum += left(row, k) * right(column, k);
+      sums[n][e] = float(sum);
+    }
+  }
+}
+
+template <class T, int N>
+inline void group_product(float (&sums)[N][4], const unsigned (&a)[4], const GroupMatrix& b, bool more) {
+  const unsigned warp = current / 32;
+  if (words_of.size() <= warp) words_of.resize(warp + 1);
+  std::memcpy(words_of[warp].a[current % 32], a, sizeof(a));
+  wait(Waiting::warp);
+  const Words& all = words_of[warp];
+  if constexpr (sizeof(T) == 4) {
+    const auto left = [&](int row, int k) { return double(operand(__builtin_bit_cast(float, all.a[row % 8 * 4 + k % 4][row / 8 + 2 * (k / 4)]))); };
+    add_group_product(sums, more, 8, left, [&](int column, int k) { return double(operand(b.at<float>(column, k))); });
+  } else {
+    const auto left = [&](int row, int k) { return widened<T>(left_of(all, row, k)); };
+    add_group_product(sums, more, 16, left, [&](int column, int k) { return widened<T>(b.at<unsigned short>(column, k)); });
+  }
+  wait(Waiting::warp);
+}
+
+template <class T, bool kTurned, bool kTurnedRight = false, int N>
+inline void group_product(float (&sums)[N][4], const GroupMatrix& a, const GroupMatrix& b, bool more) {
+  const int first = int(current / 32 % 4 * 16);
+  const auto left = [&](int row, int k) { return widened<T>(kTurned ? a.at<unsigned short>(k, first + row) : a.at<unsigned short>(first + row, k)); };
+  const auto right = [&](int column, int k) { return widened<T>(kTurnedRight ? b.at<unsigned short>(k, column) : b.at<unsigned short>(column, k)); };
+  add_group_product(sums, more, 16, left, right);
+}
+
+}  // namespace emulation
+
+#pragma GCC pop_options

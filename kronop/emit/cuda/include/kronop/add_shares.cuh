@@ -1,4 +1,5 @@
-// Adds up what the shares of a long sum have left in the workspace, always in the same order, and finishes it.
+// Adds up the sums that the shares of a long sum have left in the workspace, always in the same
+// order, and takes the totals through the epilogue.
 #pragma once
 
 #include "memory.cuh"
@@ -15,7 +16,8 @@ struct AddSharesParameters {
   Scalar scalars[4];
 };
 
-// A thread has kVector neighbours along the last axis, of every kSlices-th share.
+// A thread adds kVector results, neighbours along the last axis, over every kSlices-th share. The
+// sums of the slices meet in shared memory.
 template <class Step, class Parameters>
 KRONOP_INLINE void add_shares(const Parameters& parameters) {
   wait_for_launch_before();

@@ -1,5 +1,5 @@
-// Barriers in shared memory between the threads that fill tiles and those that use them, and what else
-// warp groups with different work need.
+// Barriers in shared memory between producer and consumer warps, and what else warp groups with
+// different work need: registers that move between them, and stages in turn.
 #pragma once
 
 #include "memory.cuh"
@@ -7,15 +7,16 @@
 namespace kronop {
 
 #if !defined(KRONOP_EMULATION)
-// A phase ends when `count` threads have arrived; phases have the parities 0, 1, 0, and so on.
+// A barrier whose phase ends when `count` threads have arrived. Phases have the parities 0, 1, 0,
+// ...
 struct Barrier {
   unsigned long long state;
 
   KRONOP_INLINE void begin(int count) { asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(place()), "r"(count) : "memory"); }
   KRONOP_INLINE void arrive() { asm volatile("{.reg .b64 state; mbarrier.arrive.shared.b64 state, [%0];}" ::"r"(place()) : "memory"); }
-  // Arrives when this thread's asynchronous copies so far are there.
+  // Arrives as soon as the asynchronous copies that this thread has issued so far are complete.
   KRONOP_INLINE void arrive_after_copies() { asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(place()) : "memory"); }
-  // Until the phase of that parity has ended.
+  // Waits until the phase of this parity has ended.
   KRONOP_INLINE void wait(unsigned parity) {
     asm volatile(
         "{.reg .pred done;\n"
@@ -23,7 +24,8 @@ struct Barrier {
         "@done bra over;\nbra again;\nover:}" ::"r"(place()), "r"(parity) : "memory");
   }
 
-  // One thread brings bytes, a multiple of 16, to shared memory at once. They count as an arrival.
+  // One thread starts a bulk copy of `bytes` bytes, a multiple of 16, to shared memory. It counts
+  // as one arrival, and the phase does not end before the bytes are there.
   KRONOP_INLINE void arrive_with(void* to, const void* from, int bytes) {
     asm volatile("{.reg .b64 state; mbarrier.arrive.expect_tx.shared.b64 state, [%0], %1;}" ::"r"(place()), "r"(bytes) : "memory");
     const unsigned shared = unsigned(__cvta_generic_to_shared(to));
@@ -33,10 +35,12 @@ struct Barrier {
  private:
   KRONOP_INLINE unsigned place() const { return unsigned(__cvta_generic_to_shared(this)); }
 };
-// Barriers that have begun are known to all that come to the next __syncthreads().
+// Makes the barriers that this thread has begun visible to all threads that pass the next
+// __syncthreads().
 KRONOP_INLINE void publish_barriers() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 
-// A warp group takes registers that another has given back: so many for each of its threads.
+// A warp group gives registers back, and another one takes them. kCount is how many registers each
+// of its threads has afterwards.
 template <int kCount>
 KRONOP_INLINE void give_registers_back() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kCount));
@@ -46,14 +50,16 @@ KRONOP_INLINE void take_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kCount));
 }
 
-// A barrier of kThreads threads, one of the 15 that a block has beside its own.
+// A named barrier of kThreads threads: one of the 15 that a block has beside that of
+// __syncthreads().
 template <int kThreads>
 KRONOP_INLINE void wait_for_team(int index) {
   asm volatile("bar.sync %0, %1;" ::"r"(1 + index), "n"(kThreads) : "memory");
 }
 #endif
 
-// Stages that are filled and used in turn.
+// Whose turn it is among stages that are filled and used in a ring, and the parity of the phase of
+// its barriers.
 template <int kStages>
 struct Turn {
   int stage = 0;

@@ -1,11 +1,16 @@
-// Products of the tensor cores with 8-bit integers: 16 lanes x 32 contracted by 32 contracted x 8 produced.
+// Products of the tensor cores with 8-bit integers: 16 lanes x 32 contracted by 32 contracted x 8
+// produced.
 //
-// Four contracted indices share a register, those that mma.cuh has in two parts of 8. So a thread (t, g) holds, of a 16 x 32
-// operand, (lane g + 8 h, indices of (t, r) of parts 2 i and 2 i + 1) as register h + 2 i; of a 32 x 8 operand, (the same
-// indices, produced g) as register i; of the sums, what mma.cuh says. Of up to 16 contracted indices, a product has i = 0 only.
+// Four contracted indices share a register: the indices (t, r) of two parts of 8, as mma.cuh
+// assigns them to a thread. So thread (t, g) holds
+//   of a 16 x 32 operand, as register h + 2 i: lane g + 8 h, indices of parts 2 i and 2 i + 1
+//   of a 32 x 8 operand, as register i: the same indices, produced index g
+//   of the sums: what mma.cuh says.
+// A product over up to 16 contracted indices has i = 0 only.
 //
-// What is between two factors has 32 bits. A product with it is one with each of its bytes: the sum of the highest bytes'
-// products, times 256, plus that of the next ones', and so on. So it is exact modulo 2^32, as the sums are.
+// A tensor between two factors has 32 bits, and is multiplied byte by byte: the sums of the highest
+// bytes' products, times 256, plus the sums of the next bytes' products, and so on. The result is
+// exact modulo 2^32, as the sums are.
 #pragma once
 
 #include "memory.cuh"
@@ -13,7 +18,7 @@
 namespace kronop {
 
 #if !defined(KRONOP_EMULATION)
-// Of the left operand, bytes are signed or not. Sums wrap.
+// The bytes of the left operand are signed or unsigned. Sums wrap.
 #define KRONOP_BYTE_PRODUCT(shape, type, a_registers, b_registers, ...)                                                \
   asm("mma.sync.aligned." shape ".row.col.s32." type ".s8.s32 {%0,%1,%2,%3}, " a_registers ", " b_registers ", {%0,%1,%2,%3};" \
       : "+r"(sums[0].value), "+r"(sums[1].value), "+r"(sums[2].value), "+r"(sums[3].value)                              \
@@ -40,7 +45,8 @@ KRONOP_INLINE void warp_multiply_add(int32_t (&sums)[4], const unsigned (&a)[2],
 #undef KRONOP_BYTE_PRODUCT
 #endif
 
-// Four words as four of their lowest bytes, of the next ones, and so on.
+// Transposes four words of four bytes: planes[0] takes the lowest byte of every word, planes[1] the
+// next one, and so on.
 KRONOP_INLINE void turn_bytes(unsigned (&planes)[4], const int32_t (&items)[4]) {
   const unsigned a = items[0].value, b = items[1].value, c = items[2].value, d = items[3].value;
   const unsigned low[2] = {take_bytes(a, b, 0x5140), take_bytes(c, d, 0x5140)};
@@ -51,7 +57,8 @@ KRONOP_INLINE void turn_bytes(unsigned (&planes)[4], const int32_t (&items)[4]) 
   planes[3] = take_bytes(high[0], high[1], 0x7632);
 }
 
-// A thread's elements, which fit a byte, of a right operand of kParts parts of 8 contracted indices.
+// A thread's elements of a right operand of kParts parts of 8 contracted indices. The operand is a
+// factor, whose elements fit into a byte.
 template <int kParts>
 struct alignas(2 * kParts) ByteFactor {
   unsigned words[kParts / 2];
@@ -66,7 +73,8 @@ struct alignas(2 * kParts) ByteFactor {
   }
 };
 
-// A thread's fibers of a phase as left operands: planes of their bytes, as many as its elements can fill; the last one is signed.
+// A thread's fibers of a phase as left operands: a plane for every byte that the elements can fill.
+// The last plane is signed.
 template <class Of>
 struct BytePlanes {
   unsigned words[Of::kSteps][Of::kGroups][Of::kPlanes][Of::kDeep];
@@ -94,7 +102,7 @@ struct BytePlanes {
 
 namespace kron {
 
-// The sums of parts n0 ... of the produced index, the highest bytes first.
+// Computes the sums of parts n0 ... of the produced index, the highest bytes first.
 template <class Step, int Phase, class Of, class Factor>
 KRONOP_INLINE void multiply(int32_t (&sums)[Of::kAtOnce][Of::kGroups][4], const BytePlanes<Of>& fibers, int n0, const Factor& factor) {
   typename Of::B b[Of::kSteps][Of::kAtOnce];

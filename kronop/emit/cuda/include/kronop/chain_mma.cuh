@@ -1,18 +1,20 @@
-// Two Kronecker-sparse products in one launch: what is between them stays in shared memory.
+// Two Kronecker-sparse products in one launch: the tensor between them stays in shared memory.
 //
-// A block takes kTileM rows of one of the pair's independent parts. The first product goes through its
-// units (group, lanes, outputs) and leaves its sums, rounded to the tensors' type, in the middle: for each
-// group and lane of the second product a matrix [row][contracted], in the order that fragments want.
-// The second one reads it from there, and its results leave as those of contract_mma do. Tiles of X
-// and of both factors come through one ring of kStages, which goes on across units, products and rows.
-// Where kResident, a block keeps all tiles of the factors, and the ring has those of X alone.
+// A block takes kTileM rows of one of the pair's independent parts. The first product goes through
+// its units (group, lanes, outputs) and leaves its sums, rounded to the tensors' type, in the
+// middle: a matrix [row][contracted] for each group and lane of the second product, in the order
+// that fragments want. The second product reads it from there, and its results leave as in
+// contract_mma.cuh. Tiles of X and of both factors come through one ring of kStages, which goes on
+// across units, products and rows. Where kResident, a block keeps all tiles of the factors, and
+// only X goes through the ring.
 #pragma once
 
 #include "chain_ring.cuh"
 
 namespace kronop {
 
-// Names are those of ContractParameters; x belongs to the first product, y, z and bias to the second.
+// Names are those of ContractParameters; x belongs to the first product, y, z and bias belong to
+// the second.
 template <class Scalar>
 struct ChainParameters {
   void* x;
@@ -32,39 +34,40 @@ struct ChainParameters {
 
 namespace chain {
 
-// Where a contracted index of the second product is within its row: neighbours where the two that a thread
-// takes as one register are (see step_of).
+// The place of a contracted index of the second product in a row of the middle. The two indices
+// that a thread takes as one register (see step_of) are neighbours there.
 template <bool kSpread>
 KRONOP_INLINE constexpr int arranged(int index) {
   return kSpread ? (index & ~7) | (index & 3) << 1 | (index >> 2 & 1) : index;
 }
 
-// What is between the products.
+// The tensor between the two products, in shared memory.
 template <class Step>
 struct Middle {
   using Element = typename Step::Factor;
   using Of = Second<Step>;
   static constexpr bool kSpread = Of::kWOrder == kAlongLanes;
   static constexpr int kMatrix = Step::kTileM * Step::kMiddlePitch, kSize = Of::kGroups * Of::kAllLanes * kMatrix;
-  // Whether two outputs of the first product that are neighbours are so in the middle.
+  // Whether two neighbouring outputs of the first product are neighbours in the middle as well.
   static constexpr bool kPairs = First<Step>::kAllLanes == 1 && Of::kAllLanes == 1 && First<Step>::kProduced % 2 == 0 && Of::kContracted % 2 == 0;
   Element* memory;
 
-  // Zeros behind the contracted index: tiles of it go on there.
+  // Fills the middle with zeros, because the last tile along the contracted index reads beyond its
+  // end.
   KRONOP_INLINE void clear() const {
     if constexpr (Of::kSteps * Of::kTileK != Of::kContracted) {
       constexpr int vector = 16 / sizeof(Element);
       for (int at = threadIdx.x * vector; at < kSize; at += Step::kThreads * vector) store<Element, vector>(memory + at, {});
     }
   }
-  // Where a feature of the part is, in row 0.
+  // Where a feature of the part is in row 0 of the middle.
   static KRONOP_INLINE int at(int feature) {
     const int lane = feature % Of::kAllLanes, rest = feature / Of::kAllLanes;
     return (rest / Of::kContracted * Of::kAllLanes + lane) * kMatrix + arranged<kSpread>(rest % Of::kContracted);
   }
   KRONOP_INLINE const Element* of(const Unit<Of>& unit) const { return memory + (unit.group * Of::kAllLanes + unit.lane) * kMatrix; }
 
-  // The sums of a unit of the first product.
+  // Stores the sums of a unit of the first product.
   KRONOP_INLINE void take(const contract::Sums<First<Step>>& sums, const contract::Warp<First<Step>>& warp, const Unit<First<Step>>& unit) const {
     using From = First<Step>;
     const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
@@ -119,7 +122,7 @@ KRONOP_INLINE void multiply_first(Ring<Step, Parameters>& ring, const typename S
   }
 }
 
-// The second one, to Y.
+// The second product of a tile of rows, to Y.
 template <class Step, class Parameters>
 KRONOP_INLINE void multiply_second(const Parameters& parameters, const PartOfPair<Step>& part, Ring<Step, Parameters>& ring, const typename Step::Factor* weights, const Middle<Step>& middle, int rows, const RowOffsets& offsets, typename Step::Accumulator* results) {
   using Of = Second<Step>;
@@ -154,7 +157,8 @@ KRONOP_INLINE void multiply_second(const Parameters& parameters, const PartOfPai
   }
 }
 
-// Where the rows of a tile are in Y and Z; lists go on with the last row.
+// Lists where the rows of a tile are in Y and Z. Entries beyond the last row repeat it, so that
+// they can be read without a check.
 template <class Step, class Parameters>
 KRONOP_INLINE void list_rows(const Parameters& parameters, const RowOffsets& offsets, long long first, int rows) {
   for (int r = threadIdx.x; r < Step::kTileM; r += Step::kThreads) {
@@ -166,7 +170,7 @@ KRONOP_INLINE void list_rows(const Parameters& parameters, const RowOffsets& off
 
 }  // namespace chain
 
-// Blocks walk over the tiles of rows of their part; neighbours share rows.
+// Blocks walk over the tiles of rows of their part; neighbouring blocks share rows.
 template <class Step, class Parameters>
 KRONOP_INLINE void chain_mma(const Parameters& parameters) {
   using Element = typename Step::Factor;

@@ -1,4 +1,5 @@
-// The units of two products in one launch, and the ring that brings the tiles of X and of both factors.
+// The units of two products in one launch (chain_mma.cuh), and the ring of stages through which the
+// tiles of X and of both factors come.
 #pragma once
 
 #include "contract_mma.cuh"
@@ -6,7 +7,7 @@
 namespace kronop {
 namespace chain {
 
-// The constants of one of both products, under the names that contract_*.cuh know.
+// The constants of one of the two products, under the names that contract_*.cuh use.
 template <class Step, int Index>
 struct Product : Step {
   static constexpr int kWarpsK = 1;
@@ -18,7 +19,7 @@ struct Product : Step {
   static constexpr int kWOrder = Step::kPairWOrder[Index], kWVector = Step::kPairWVector[Index], kWPitch = Step::kPairWPitch[Index];
   static constexpr int kXOrder = Index == 0 ? int(Step::kXOrder) : int(kAlongOwn);
   static constexpr int kXPitch = Index == 0 ? Step::kXPitch : Step::kMiddlePitch;
-  // Groups and lanes of a part, and the tiles that cover it.
+  // The groups and lanes of a part, and the units and steps that cover it.
   static constexpr int kGroups = Step::kPairGroups[Index], kAllLanes = Step::kPairAllLanes[Index];
   static constexpr int kOutputTiles = (kProduced + kTileN - 1) / kTileN, kLaneTiles = (kAllLanes + kLanes - 1) / kLanes;
   static constexpr int kUnits = kGroups * kLaneTiles * kOutputTiles;
@@ -29,7 +30,7 @@ using First = Product<Step, 0>;
 template <class Step>
 using Second = Product<Step, 1>;
 
-// A unit of a product: one group, a tile of lanes and one of outputs; these fastest.
+// A unit of a product: one group, a tile of lanes and a tile of outputs, outputs fastest.
 template <class Of>
 struct Unit {
   int group, lane, output;
@@ -38,24 +39,26 @@ struct Unit {
   KRONOP_INLINE int outputs() const { return Of::kProduced - output < Of::kTileN ? Of::kProduced - output : Of::kTileN; }
 };
 
-// The part of the pair that a block works on: products with common groups, and with some of the common lanes.
+// The part of the pair that a block works on, which depends on no other part: one of the groups and
+// some of the lanes that both products have in common.
 template <class Step>
 struct PartOfPair {
   int group, lane;
   KRONOP_INLINE explicit PartOfPair(int index) : group(index / (Step::kCommonLanes / Step::kPartLanes)), lane(index % (Step::kCommonLanes / Step::kPartLanes) * Step::kPartLanes) {}
-  // A group and a lane of the part -> those of the whole product.
+  // Maps a group and a lane of the part to those of the whole product.
   template <class Of>
   KRONOP_INLINE int group_of(const Unit<Of>& unit) const { return group * Of::kGroups + unit.group; }
   template <class Of>
   KRONOP_INLINE int lane_of(const Unit<Of>& unit) const { return unit.lane / Step::kPartLanes * Step::kCommonLanes + unit.lane % Step::kPartLanes + lane; }
 };
 
-// Fills one tile of the ring after the other: for each tile of rows those of the first product, then those
-// of the second.
+// Fills one tile of the ring after the other: for each tile of rows those of the first product,
+// then those of the second.
 template <class Step, class Parameters>
 struct Loader {
   using Element = typename Step::Factor;
-  // How many rows exist is not known beforehand.
+  // An extent that no tile divides: how many rows exist is known only when the kernel runs, so
+  // copies check every row.
   static constexpr int kAnyRows = Step::kTileM + 1;
   using TileOfX = typename contract::Sums<First<Step>>::X;
   template <class Of>
@@ -94,7 +97,7 @@ struct Loader {
     }
     if (++index == kAllSteps) index = 0, tile += apart;
   }
-  // All tiles of both factors, in the order of their use.
+  // Copies all tiles of both factors, in the order of their use.
   KRONOP_INLINE void fill_weights(Element* to) const {
 #pragma unroll 1
     for (int unit = 0; unit < First<Step>::kUnits; ++unit) {
@@ -127,7 +130,7 @@ struct Loader {
   }
 };
 
-// The tiles that are on their way or in use.
+// The ring: tiles that are on their way or in use.
 template <class Step, class Parameters>
 struct Ring {
   using Element = typename Step::Factor;
@@ -135,7 +138,7 @@ struct Ring {
   Element* slots;
   int slot = 0;
 
-  // The loader's first tiles are on their way afterwards.
+  // Starts the copies of the loader's first tiles.
   KRONOP_INLINE Ring(const Loader<Step, Parameters>& of, unsigned char* memory) : loader(of), slots(reinterpret_cast<Element*>(memory)) {
 #pragma unroll 1
     for (int stage = 0; stage + 1 < Step::kStages; ++stage) {
@@ -143,7 +146,7 @@ struct Ring {
       commit_copies();
     }
   }
-  // The next tile, which is there; that before it is filled anew.
+  // Waits for the next tile and returns it. The stage of the tile before it is filled anew.
   KRONOP_INLINE const Element* next() {
     wait_for_older_copies<Step::kStages - 2>();
     __syncthreads();

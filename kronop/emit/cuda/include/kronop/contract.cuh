@@ -1,10 +1,11 @@
-// One contraction as a tiled product: Y[row, j] = sum over k of X[row, k] W[k, j], in lanes and groups.
+// One contraction as a tiled product: Y[row, j] = sum over k of X[row, k] W[k, j], in lanes and
+// groups.
 //
-// Groups and lanes are the indices on which W depends too. A block has one group and kLanes
-// consecutive lanes of it (lanes are contiguous in memory where there are several), kTileM rows and
-// kTileN outputs, and goes through the contraction kTileK steps at a time. A large Kronecker factor
-// has one lane, batches as groups and every free index as a row; a Kronecker-sparse product has l
-// as lane, i as group and the batch as rows.
+// Groups and lanes are indices of X and Y on which W depends as well. A block has one group and
+// kLanes consecutive lanes of it (where there are several, lanes are contiguous in memory), kTileM
+// rows and kTileN outputs, and goes through the contraction kTileK steps at a time. A large
+// Kronecker factor has one lane, batches as groups and every free index as a row; a
+// Kronecker-sparse product has l as lane, i as group and the batch as rows.
 #pragma once
 
 #include "contract_place.cuh"
@@ -12,7 +13,8 @@
 namespace kronop {
 namespace contract {
 
-// What follows from the tile of a thread: its vectors in shared memory, and steps of the contraction that are unrolled.
+// What follows from the tile of a thread: its vectors in shared memory, and the unrolled steps of
+// the contraction.
 template <class Decided>
 struct SimtStep : Decided {
   static constexpr int kVector = 16 / sizeof(typename Decided::Accumulator);
@@ -22,7 +24,8 @@ struct SimtStep : Decided {
   static constexpr int kUnroll = kMostSteps < Decided::kTileK ? (kMostSteps > 1 ? kMostSteps : 1) : Decided::kTileK;
 };
 
-// Chunk `index` of a [lanes][Own][Width] tile in the order of its memory: its first element.
+// Chunk `index` of a [lanes][Own][Width] tile: the indices of its first element. Chunks are counted
+// in the order of memory, in which the VectorSize elements of a chunk are adjacent.
 template <class Step, int Along, int Own, int Width, int VectorSize>
 struct TileChunk {
   static constexpr int kCount = Step::kLanes * Own * Width / VectorSize;
@@ -39,7 +42,7 @@ struct TileChunk {
       lane = index % kLane * VectorSize, own = index / kLane % kOwn, wide = index / (kLane * kOwn);
     }
   }
-  // The chunk's element v.
+  // Element v of the chunk.
   KRONOP_INLINE TileChunk element(int v) const {
     TileChunk result = *this;
     result.own += Along == kAlongOwn ? v : 0;
@@ -57,8 +60,8 @@ struct Stage {
   static constexpr int kPerThread = (Part::kCount + Step::kThreads - 1) / Step::kThreads;
   Vector<Element, VectorSize> parts[kPerThread];
 
-  // offset(chunk) is in elements; inside(chunk) whether it exists; joined(chunk) whether the whole
-  // chunk is there, contiguous and aligned.
+  // offset(chunk) is in elements; inside(chunk) says whether the chunk exists; joined(chunk) says
+  // whether all of it exists, contiguous and aligned.
   template <class Offset, class Inside, class Joined>
   KRONOP_INLINE void fetch(const Element* from, Offset offset, Inside inside, Joined joined) {
 #pragma unroll
@@ -96,7 +99,7 @@ struct Stage {
   }
 };
 
-// Elements of one tile of that width in shared memory.
+// Elements of a tile of this width in shared memory.
 template <class Step>
 KRONOP_INLINE constexpr int tile_size(int width) {
   return Step::kLanes * (Step::kTileK * (width + Step::kPad) + Step::kPad);
@@ -108,7 +111,8 @@ struct Thread {
   static constexpr int kM = Step::kTileM / Step::kThreadM, kN = Step::kTileN / Step::kThreadN;
   int lane, m, n;
   KRONOP_INLINE Thread() : lane(threadIdx.x / (kM * kN)), m(threadIdx.x / kN % kM), n(threadIdx.x % kN) {}
-  // Row and output, inside the tile, of element i of this thread: vectors of neighbours, spread out.
+  // Row and output, in the tile, of element i of this thread. Its vectors are spread over the tile,
+  // so that the threads of a warp access adjacent vectors.
   KRONOP_INLINE int row(int i) const {
     return (i / Step::kVectorM * kM + m) * Step::kVectorM + i % Step::kVectorM;
   }
@@ -117,7 +121,7 @@ struct Thread {
   }
 };
 
-// kTileK steps of the contraction into this thread's sums. A tensor-core step would replace this.
+// Adds kTileK steps of the contraction to this thread's sums.
 template <class Step>
 KRONOP_INLINE void multiply_tiles(const typename Step::Accumulator* x, const typename Step::Accumulator* w, const Thread<Step>& thread, typename Step::Accumulator (&sums)[Step::kThreadM][Step::kThreadN]) {
   using Accumulator = typename Step::Accumulator;
@@ -147,7 +151,7 @@ KRONOP_INLINE void multiply_tiles(const typename Step::Accumulator* x, const typ
   }
 }
 
-// Both operands' tiles: fetch from memory, deposit in shared memory.
+// The tiles of both operands: fetched from memory, and deposited in shared memory.
 template <class Step, class Parameters>
 struct Operands {
   using Input = typename Step::Input;
@@ -170,7 +174,8 @@ struct Operands {
           const auto last = part.element(Step::kXVector - 1);
           if (!parameters.x_vector || !exists(last, place.rows)) return false;
           if constexpr (Step::kXOrder != kAlongRows) return true;
-          // Rows are runs of an axis: a chunk may cross its end, and the run may start anywhere.
+          // Rows are contiguous along one axis: a chunk may cross the end of that axis, and a row
+          // may start anywhere.
           const long long start = offsets.x[part.wide];
           return start % Step::kXVector == 0 && offsets.x[last.wide] - start == Step::kXVector - 1;
         });
@@ -220,7 +225,8 @@ struct Results {
   }
 };
 
-// Results -> epilogue -> Y, in the order of Y's memory.
+// Takes results through the epilogue to Y, in the order of Y's memory, so that stores are
+// coalesced.
 template <class Step, class Parameters>
 KRONOP_INLINE void store_results(const typename Step::Accumulator* results, const Parameters& parameters, const Place& place, const RowOffsets& offsets) {
   using Output = typename Step::Output;
@@ -267,7 +273,8 @@ KRONOP_INLINE void store_results(const typename Step::Accumulator* results, cons
 
 }  // namespace contract
 
-// Blocks walk over (group, lanes, rows, outputs), outputs fastest so that neighbours share rows of X.
+// Blocks walk over (group, lanes, rows, outputs), outputs fastest so that neighbouring blocks share
+// rows of X.
 template <class Decided, class Parameters>
 KRONOP_INLINE void contract_tiles(const Parameters& parameters) {
   using Step = contract::SimtStep<Decided>;
@@ -299,7 +306,7 @@ KRONOP_INLINE void contract_tiles(const Parameters& parameters) {
       if (more) operands.deposit(tiles + current * buffer);
       __syncthreads();
     }
-    // The operands' tiles have been used up: their place takes the results.
+    // The operands' tiles are no longer needed: results take their place.
     contract::Results<Step>::deposit(tiles, thread, sums);
     __syncthreads();
     contract::store_results<Step>(tiles, parameters, place, offsets);

@@ -1,9 +1,11 @@
-// Fragments of operands of bytes: 8-bit floats, which are 16-bit ones, exactly, on their way to registers.
+// Fragments of operands that are 8-bit floats: they become 16-bit floats, exactly, on their way to
+// registers.
 //
-// A register of a product holds two contracted indices (half_mma.cuh); which ones is free. Of bytes, thread t of a quad
-// has four neighbours of each 16: 4 t + 2 i + r. Where memory runs along the contracted index, or along lanes all of which
-// a warp has, they are one run. Where it runs along rows, elements of matrices are pairs of them: the rows of halves h = 0
-// and 1 are neighbours, 2 g + h.
+// A register of a product holds two contracted indices (half_mma.cuh), and which ones is free. With
+// 8-bit elements, thread t of a quad takes four neighbours of every 16: indices 4 t + 2 i + r. They
+// are one run where memory is contiguous along the contracted index, or along lanes all of which
+// the warp has. Where memory is contiguous along rows, matrices are loaded whose elements are pairs
+// of rows: the rows of halves h = 0 and 1 are the neighbours 2 g + h.
 #pragma once
 
 #include "contract_operands.cuh"
@@ -12,7 +14,7 @@
 namespace kronop {
 
 #if !defined(KRONOP_EMULATION)
-// Two matrices, by the places that the first 16 threads give; as in half_mma.cuh.
+// Loads two matrices; the first 16 threads point to their rows, as in half_mma.cuh.
 KRONOP_INLINE void load_turned_matrices(unsigned (&words)[2], const void* row) {
   const unsigned from = unsigned(__cvta_generic_to_shared(row));
   asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];" : "=r"(words[0]), "=r"(words[1]) : "r"(from) : "memory");
@@ -21,13 +23,13 @@ KRONOP_INLINE void load_turned_matrices(unsigned (&words)[2], const void* row) {
 
 namespace contract {
 
-// Four contracted neighbours, of each lane of a warp.
+// Four contracted neighbours of each lane that a warp has.
 template <class Tile, int kLanes, class T>
 struct Four {
   static_assert(Tile::kOrder == kAlongLanes || (Tile::kOrder == kAlongOwn && Tile::kLanes == 1));
   static constexpr int kRun = kLanes == Tile::kLanes ? 4 * kLanes : kLanes;
   static constexpr int kAccess = (kRun & -kRun) < 16 ? kRun & -kRun : 16;
-  static constexpr int kBytes = kAccess < 4 ? kAccess : 4;  // Of a word.
+  static constexpr int kBytes = kAccess < 4 ? kAccess : 4;  // of a word
   unsigned words[4 * kLanes / kBytes];
 
   KRONOP_INLINE explicit Four(const T* from) {
@@ -53,7 +55,7 @@ struct Four {
   }
 };
 
-// As `load_words` of 16-bit operands.
+// Does for 8-bit operands what load_words does for 16-bit ones.
 template <class Tile, int kApart, bool kPairs, int kLanes, class T>
 KRONOP_INLINE void load_bytes(unsigned (&to)[kLanes][4], const T* tile) {
   if constexpr (Tile::kOrder == kAlongRows) {

@@ -1,12 +1,15 @@
-// One contraction for many rows on the tensor cores of sm_90a: Y[row, j] = sum over k of X[row, k] W[k, j], in
-// lanes and groups, as in contract.cuh. Rows are one stride apart.
+// One contraction for many rows on the tensor cores of sm_90a: Y[row, j] = sum over k of X[row, k]
+// W[k, j], in lanes and groups, as in contract.cuh. Rows are one stride apart.
 //
-// A block stays on its multiprocessor and takes tiles of rows x outputs (x lanes) in turn. Groups of four warps multiply what is in
-// a ring of stages, and leave results in shared memory; a group of its own does nothing but copy what is next into the ring, and
-// another stores results while products go on. W lies in the tiles as the tensor cores read it (contracted index contiguous: see
-// pack_weights.cuh): all of it for as long as a block has the same outputs where kResident, else stage by stage. Few
-// weights that stay are packed on their way here (kPacks), stages may come as images (kImages, pack_images.cuh).
-// X of 16 bits and one lane is read from shared memory too; lanes are sorted, and float32 is split, in registers.
+// Blocks are persistent: each takes tiles of rows x outputs (x lanes) in turn, with warp groups
+// that do different work. Consumers multiply the stages of a ring and leave results in shared
+// memory. One producer group only copies what comes next into the ring. Another group stores
+// results while products go on. W lies in the order in which the tensor cores read it (contracted
+// index contiguous, pack_weights.cuh): all of it, for as long as a block has the same outputs,
+// where kResident, else stage by stage. Few weights that stay are packed on their way to shared
+// memory (kPacks); the weights of a stage may come as one image (kImages, pack_images.cuh). An X of
+// 16 bits and one lane is read from shared memory by the tensor cores as well. Several lanes are
+// separated, and float32 is split, in registers.
 #pragma once
 
 #include "group_copies.cuh"
@@ -36,8 +39,9 @@ KRONOP_INLINE void use_stages(const Parameters& parameters, GroupBarriers<Step>&
     had = walk.part;
     GroupSums<Step> sums;
     int before = -1;
-    // NOTE: one thread speaks for its warp: what the others have read went into products that are over. A barrier of the warp before
-    // would say so to the memory model, and spills 20 bytes where 8 lanes lie side by side.
+    // NOTE: one thread arrives for its whole warp: what the others have read went into products
+    // that have ended. A barrier of the warp before it would say so to the memory model, but spills
+    // 20 bytes where 8 lanes lie side by side.
     const auto release = [&] {
       if (before >= 0 && speaks) barriers.free[before].arrive();
     };

@@ -1,10 +1,10 @@
-// One contraction as a tiled product on the tensor cores: Y[row, j] = sum over k of X[row, k] W[k, j], in
-// lanes and groups, as in contract.cuh.
+// One contraction as a tiled product on the tensor cores: Y[row, j] = sum over k of X[row, k] W[k,
+// j], in lanes and groups, as in contract.cuh.
 //
-// The tiles of kStages steps of kTileK are on their way to shared memory while products go on. A block
-// has several lanes where lanes are contiguous in memory, and a warp those that one access brings.
-// Several warps may share the contracted index; their sums meet in shared memory, through which results
-// go to Y, in parts: in the order of its memory.
+// Tiles of kTileK steps are copied asynchronously to kStages stages of shared memory while products
+// go on. A block has several lanes where lanes are contiguous in memory, and a warp has the lanes
+// that one access brings. Several warps may share the contracted index. Their sums meet in shared
+// memory, through which results go to Y: in parts, and in the order of Y's memory.
 #pragma once
 
 #include "contract_products.cuh"
@@ -12,8 +12,8 @@
 namespace kronop {
 namespace contract {
 
-// A part of the block's results, 8 outputs of each warp where Y is contiguous along rows, else 16 rows.
-// Warps that share the contracted index have a copy each.
+// A part of the block's results: 8 outputs of each warp where Y is contiguous along rows, else 16
+// rows. Each of the warps that share the contracted index has a copy of its own.
 template <class Step>
 struct Part {
   using Accumulator = typename Step::Accumulator;
@@ -28,7 +28,7 @@ struct Part {
   static KRONOP_INLINE int row(int index) { return kByRows ? 0 : index * kRows; }
   static KRONOP_INLINE int output(int index) { return kByRows ? index * kOutputs : 0; }
 
-  // The sums of a warp's part to their places.
+  // Stores a warp's sums of part `index` to their places in shared memory.
   static KRONOP_INLINE void deposit(Accumulator* results, const Warp<Step>& warp, const Sums<Step>& sums, int index) {
     const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
     using Of = Sums<Step>;
@@ -60,7 +60,8 @@ struct Part {
   }
 };
 
-// VectorSize results that are neighbours in shared memory, added up over the warps that have them.
+// VectorSize results that are neighbours in shared memory, added up over the warps that share the
+// contracted index.
 template <class Accumulator, int kCopies, int kApart, int VectorSize>
 KRONOP_INLINE Vector<Accumulator, VectorSize> collect(const Accumulator* from) {
   constexpr int at_once = VectorSize * sizeof(Accumulator) > 16 ? 16 / sizeof(Accumulator) : VectorSize;
@@ -86,7 +87,7 @@ KRONOP_INLINE bool has_even_rows(const Parameters& parameters, const Place& plac
   return parameters.row_extent[1] == 1 && parameters.row_extent[2] == 1 && place.rows == Step::kTileM;
 }
 
-// Rows of results that are one stride apart, where no list of them is wanted.
+// Results whose rows are one stride apart, so that no list of them is needed.
 struct EvenRows {
   Evenly y, z;
 };
@@ -95,7 +96,7 @@ KRONOP_INLINE Evenly rows_from(const Evenly& rows, bool, long long, int) { retur
 KRONOP_INLINE long long start_of(const long long*, int) { return 0; }
 KRONOP_INLINE long long start_of(const Evenly& rows, int first) { return rows[first]; }
 
-// Results of a part -> epilogue -> Y, in the order of Y's memory.
+// Takes the results of a part through the epilogue to Y, in the order of Y's memory.
 template <class Step, class Parameters, class Whole = Part<Step>, class Offsets = RowOffsets, class Wide = Listed>
 struct Outcome {
   using Output = typename Step::Output;
@@ -104,7 +105,8 @@ struct Outcome {
   using Mine = Share<Step::kYOrder, Step::kLanes, Whole::kOutputs, Whole::kRows, kVector, Step::kThreads>;
   using Chunk = typename Mine::Part;
   using Ends = Places<Output, Mine, Wide>;
-  // 16-bit results of rows that no vector divides, where nothing is added to them.
+  // 16-bit results whose rows no vector divides are stored two at a time where nothing is added to
+  // them: neighbours along the outputs (kPairs) or along the rows (kRowPairs).
   static constexpr bool kHalves = Wide::kListed && sizeof(Output) == 2 && Step::kLanes == 1;
   static constexpr bool kPairs = kHalves && kVector == 1 && Step::kYOrder == kAlongOwn && Whole::kOutputs % 2 == 0;
   static constexpr bool kRowPairs = kHalves && Whole::kByRows && Whole::kRows % 2 == 0;
@@ -161,7 +163,7 @@ struct Outcome {
       }
     }
   }
-  // Element v of a chunk, counted from the part's first.
+  // Element v of a chunk, counted from the first output and row of the part.
   static KRONOP_INLINE Chunk element(const Chunk& chunk, int v) {
     const int lane = chunk.lane + (Step::kYOrder == kAlongLanes ? v : 0), over = lane / Step::kLanes;
     return Chunk(lane - over * Step::kLanes, chunk.own + (Step::kYOrder == kAlongOwn ? v : over), chunk.wide + (Whole::kByRows ? v : 0));
@@ -187,7 +189,7 @@ struct Outcome {
     }
     return result;
   }
-  // Of a Y that allows no vectors, and of the last rows.
+  // Stores a chunk element by element: where Y allows no vectors, and at the last rows.
   KRONOP_INLINE void store_each(const Accumulator* sums, const Chunk& chunk, int row, int output) const {
 #pragma unroll 1
     for (int v = 0; v < kVector; ++v) {
@@ -200,8 +202,9 @@ struct Outcome {
       const_cast<Output*>(y)[to] = finish(gathered<1>(sums + v).data[0], source, moved);
     }
   }
-  // Two at a time, those that share a word of Y. What shares one with another tile's result, or with none, is stored by itself:
-  // the first of a row that starts in the middle of a word, and the last.
+  // Stores pairs of results that share a word of Y. A result that shares its word with a result of
+  // another tile, or with none, is stored by itself: the first one of a row that starts in the
+  // middle of a word, and the last one.
   KRONOP_INLINE void store_pairs(const Accumulator* results, int index) const {
     using Pairs = Share<kAlongOwn, Step::kLanes, Whole::kOutputs, Whole::kRows, 2, Step::kThreads>;
     const Pairs pairs;
@@ -222,7 +225,7 @@ struct Outcome {
       if (odd && pair.own == 0) line[0] = result(0);
     }
   }
-  // The same of two rows, where they share a word.
+  // The same for the results of two rows, where they share a word.
   KRONOP_INLINE void store_row_pairs(const Accumulator* results, int index) const {
     using Pairs = Share<kAlongRows, Step::kLanes, Whole::kOutputs, Whole::kRows, 2, Step::kThreads>;
     const Pairs pairs;
@@ -247,8 +250,8 @@ struct Outcome {
   }
 };
 
-// All products of a block's tile: stages are filled ahead of the one that is multiplied. A single stage is
-// for a single step.
+// Computes all products of a block's tile. Stages are filled ahead of the one that is multiplied; a
+// single stage serves a contraction of a single step.
 template <class Step, class Parameters>
 KRONOP_INLINE void multiply(const Parameters& parameters, const Place& place, const RowOffsets& offsets, unsigned char* shared, const Warp<Step>& warp, Sums<Step>& sums) {
   using Operand = typename Step::Factor;
@@ -256,7 +259,8 @@ KRONOP_INLINE void multiply(const Parameters& parameters, const Place& place, co
   using W = typename Sums<Step>::W;
   constexpr int steps = (Step::kContracted + Step::kTileK - 1) / Step::kTileK;
   constexpr int ahead = Step::kStages - 1, stage_size = X::kSize + W::kSize;
-  // NOTE: with less than 128 registers for a thread, or several lanes, NVRTC 13.5 spilled 32 to 72 bytes of what is on its way.
+  // NOTE: with fewer than 128 registers for a thread, or several lanes, NVRTC 13.5 spilled 32 to 72
+  // bytes of the pairs that are on their way.
   constexpr bool paired = Step::kLanes == 1 && Step::kThreads * Step::kBlocks <= 512;
   using OfX = Copies<Step, Operand, X, Step::kXOrder, Step::kTileM, Step::kXVector, 0, Listed, paired && Step::kXPairs>;
   using OfW = Copies<Step, Operand, W, Step::kWOrder, Step::kTileN, Step::kWVector, Step::kProduced, Evenly, paired && Step::kWPairs>;
@@ -270,7 +274,7 @@ KRONOP_INLINE void multiply(const Parameters& parameters, const Place& place, co
       place.outputs, place.lanes, Evenly{parameters.produced_w});
   const Operand* at_x = stages + X::at(warp.lane, warp.slab * kSlab, warp.m);
   const Operand* at_w = stages + X::kSize + W::at(warp.lane, warp.slab * kSlab, warp.n);
-  int stage = ahead > 0 ? 1 : 0;  // Of step -ahead.
+  int stage = ahead > 0 ? 1 : 0;  // of step -ahead
 #pragma unroll 1
   for (int step = -ahead; step < steps; ++step) {
     if (ahead > 0 && step >= 0) {
@@ -291,7 +295,8 @@ KRONOP_INLINE void multiply(const Parameters& parameters, const Place& place, co
       __syncthreads();
     }
     if (step >= 0) sums.add(at_x + stage * stage_size, at_w + stage * stage_size);
-    // What comes through registers was on its way meanwhile; the next barrier makes it known.
+    // Elements that come through registers were loaded during the products; the next barrier makes
+    // them visible.
     if (more && w_later) w.fill(to + X::kSize);
     if (more && x_later) x.fill(to);
     stage = stage + 1 == Step::kStages ? 0 : stage + 1;
@@ -301,7 +306,8 @@ KRONOP_INLINE void multiply(const Parameters& parameters, const Place& place, co
 
 }  // namespace contract
 
-// Blocks walk over (group, lanes, rows, outputs), outputs fastest so that neighbours share rows of X.
+// Blocks walk over (group, lanes, rows, outputs), outputs fastest so that neighbouring blocks share
+// rows of X.
 template <class Step, class Parameters>
 KRONOP_INLINE void contract_mma(const Parameters& parameters) {
   using Whole = contract::Part<Step>;
@@ -316,7 +322,7 @@ KRONOP_INLINE void contract_mma(const Parameters& parameters) {
     __syncthreads();
     contract::Sums<Step> sums;
     contract::multiply<Step>(parameters, place, offsets, shared + Step::kTileBytesAt, warp, sums);
-    // The operands' tiles have been used up: their place takes the results.
+    // The operands' tiles are no longer needed: results take their place.
     const contract::Outcome<Step, Parameters> outcome(parameters, place, offsets);
 #pragma unroll 1
     for (int part = 0; part < Whole::kParts; ++part) {

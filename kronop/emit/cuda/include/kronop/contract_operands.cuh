@@ -1,11 +1,12 @@
-// Tiles of a contraction's operands in shared memory, in the order of their memory, and how they get there.
+// Tiles of a contraction's operands in shared memory, and the copies that bring them there.
 //
-// An operand has lanes, an index of its own (contracted; of the results: produced) and a wide one (rows
-// of X, outputs of W). Which of them is contiguous in memory is so in shared memory as well:
+// An operand has lanes, an index of its own (the contracted one; for results the produced one) and
+// a wide index (rows of X, outputs of W). The index that is contiguous in memory is contiguous in
+// shared memory as well:
 //   kAlongOwn   [lane][wide][own]
 //   kAlongRows  [lane][own][wide]
 //   kAlongLanes [wide][own][lane]
-// with a pitch from one run to the next that keeps the accesses of a warp apart in the banks.
+// The pitch from one run to the next keeps the accesses of a warp free of bank conflicts.
 #pragma once
 
 #include "contract.cuh"
@@ -13,7 +14,7 @@
 namespace kronop {
 namespace contract {
 
-// Places in such a tile.
+// Offsets in such a tile.
 template <int Order, int Lanes, int Own, int Wide, int Pitch>
 struct Layout {
   static constexpr int kOrder = Order, kLanes = Lanes;
@@ -22,13 +23,14 @@ struct Layout {
   static constexpr int kWide = Order == kAlongRows ? 1 : Pitch;
   static constexpr int kSize = Order == kAlongLanes ? Wide * Pitch : Lanes * kLane;
   static KRONOP_INLINE constexpr int at(int lane, int own, int wide) { return lane * kLane + own * kOwn + wide * kWide; }
-  // Places differ by constants.
+  // Whether places that many runs apart differ by a constant.
   static constexpr bool even(int) { return true; }
   static constexpr bool kCrossed = false;
 };
 
-// Piece `index` of a tile in the order of its memory, VectorSize elements of one run: its first one.
-// Runs along lanes go on along the own index: where a block has all lanes, memory does so too.
+// Piece `index` of a tile, in the order of its memory: the indices of the first of VectorSize
+// elements of one run. A run along lanes goes on with the next own index, as memory does where a
+// block has all lanes.
 template <int Order, int Lanes, int Own, int Wide, int VectorSize>
 struct Piece {
   static constexpr int kCount = Lanes * Own * Wide / VectorSize;
@@ -45,7 +47,8 @@ struct Piece {
   }
 };
 
-// The pieces of a thread, those of as many threads as have whole runs apart: then they differ by constants.
+// The pieces of a thread. Where kRegular, the threads that take part cover whole runs at a time, so
+// that the pieces of a thread differ by constants.
 template <int Order, int Lanes, int Own, int Wide, int VectorSize, int Threads>
 struct Share {
   using Part = Piece<Order, Lanes, Own, Wide, VectorSize>;
@@ -55,13 +58,13 @@ struct Share {
   static constexpr int kThreads = kRegular ? kApart * Part::kRun : Threads, kEach = (Part::kCount + kThreads - 1) / kThreads;
   Part first{thread()};
 
-  // Teams of a block are whole multiples of their size apart.
+  // The thread's number in its team: teams begin at multiples of their size.
   static KRONOP_INLINE int thread() { return int(threadIdx.x) % Threads; }
   KRONOP_INLINE bool has(int i) const {
     if (kThreads < Threads && thread() >= kThreads) return false;
     return Part::kCount % kThreads == 0 || thread() + i * kThreads < Part::kCount;
   }
-  // How piece i differs from the first, where they are regular.
+  // The distance of piece i from the first one, where kRegular.
   static KRONOP_INLINE constexpr Part apart(int i) {
     constexpr int runs = Order == kAlongLanes ? Part::kRuns * Lanes : Part::kRuns;
     const int lane = i * kApart / runs, run = i * kApart % runs;
@@ -77,7 +80,8 @@ struct Share {
   }
 };
 
-// Where wide indices are in memory: one stride apart, or as a list in shared memory says.
+// Where wide indices are in memory: one stride apart (Evenly), or at places listed in shared memory
+// (Listed).
 struct Evenly {
   static constexpr bool kListed = false;
   long long stride;
@@ -90,11 +94,12 @@ struct Listed {
   bool even;  // whether all of them exist and are `stride` apart
   long long stride;
   KRONOP_INLINE long long operator[](int wide) const { return of[wide]; }
-  // From one to the next.
+  // From one wide index to the next.
   KRONOP_INLINE long long after(int wide) const { return of[wide + 1] - of[wide]; }
 };
 
-// Where the pieces of a thread are in memory. What they share is computed once.
+// Where the pieces of a thread are in memory. The part of their address that they share is computed
+// once.
 template <class Element, class Mine, class Wide>
 struct Places {
   static constexpr bool kOneByOne = Wide::kListed && Mine::kOrder != kAlongRows;
@@ -114,7 +119,7 @@ struct Places {
       }
     }
   }
-  // kEven: whether this is known of listed ones.
+  // kEven: whether listed wide indices are known to be one stride apart.
   template <bool kEven>
   KRONOP_INLINE const Element* at(const Mine& mine, int i) const {
     if constexpr (Mine::kRegular) {
@@ -136,9 +141,10 @@ struct Places {
   }
 };
 
-// Pairs of 16-bit neighbours on their way through registers, each element by a load of its own: asynchronous copies bring four
-// bytes at least, and these may begin in the middle of such. The lanes of a warp read what follows each other in memory.
-// kAllWide: whether places of wide indices that do not exist may be read.
+// Pairs of 16-bit neighbours that go through registers, each element by a load of its own:
+// asynchronous copies bring at least four aligned bytes, and a pair may begin in the middle of such
+// a word. The threads of a warp read adjacent elements, so that loads are coalesced. kAllWide:
+// whether the places of wide indices that do not exist may be read.
 template <class Step, class Element, class Tile, int Order, int Width, bool kAllWide, class Wide>
 struct Pairs {
   using Mine = Share<Order, Step::kLanes, Step::kTileK, Width, 2, Step::kThreads>;
@@ -154,14 +160,15 @@ struct Pairs {
       : places(from, own_stride, 0, where, mine), apart(own_stride), step(Order == kAlongOwn ? Mine::apart(1).wide * where.stride : Mine::apart(1).own * own_stride), wide(wide_there) {
     if (Order == kAlongRows && mine.has(0)) apart = where.after(mine.first.wide);
   }
-  // Those of this thread from number `begin` on, from contracted step k0 on.
+  // Loads the pairs of this thread from number `begin` on, of the tile that begins at contracted
+  // step k0.
   KRONOP_INLINE void fetch(int begin, int k0) {
     if constexpr (decltype(places)::kOneByOne) {
       if (!places.wide.even) return fetch<false>(begin, k0);
     }
     fetch<true>(begin, k0);
   }
-  // Those that the first fetch() asked for, and all others.
+  // Stores the pairs that the first fetch() has loaded, and loads and stores all others.
   KRONOP_INLINE void fill(Element* tile, int k0) {
     store(tile, 0);
 #pragma unroll 1
@@ -209,7 +216,8 @@ struct NoPairs {
   KRONOP_INLINE NoPairs(const Ignored&...) {}
 };
 
-// One element, of any type; those of two bytes go through a register.
+// Copies one element, or a zero. Elements of one or two bytes go through a register, because
+// asynchronous copies bring at least four bytes.
 template <class Element>
 KRONOP_INLINE void copy_element(Element* to, const Element* from, bool there) {
   if constexpr (sizeof(Element) >= 4) {
@@ -221,10 +229,10 @@ KRONOP_INLINE void copy_element(Element* to, const Element* from, bool there) {
   }
 }
 
-// How a block copies an operand, tile after tile along the contracted index. `wide` and `lanes` are how
-// many of them exist; Extent is how many wide ones all tiles have, 0 where lists go on for those that do not exist.
-// Tile is where they go. kPaired: whether 16-bit ones that allow no vectors come in pairs, each by a load of its own, so that the
-// lanes of a warp read what follows each other in memory.
+// How a block copies an operand to tiles of type Tile, one tile after the other along the
+// contracted index. `wide` and `lanes` are how many of these indices exist. Extent is how many wide
+// indices all tiles have, or 0 where lists repeat the last one that exists. kPaired: 16-bit
+// elements that allow no vectors come as Pairs.
 template <class Step, class Element, class Tile, int Order, int Width, int VectorSize, int Extent, class Wide, bool kPaired = false>
 struct Copies {
   using Mine = Share<Order, Step::kLanes, Step::kTileK, Width, VectorSize, Step::kThreads>;
@@ -233,7 +241,8 @@ struct Copies {
   static constexpr bool kRaggedWide = Extent > 0 ? Extent % Width != 0 : Order == kAlongRows;
   using OfPairs = Pairs<Step, Element, Tile, Order, Width, !kRaggedWide, Wide>;
   static constexpr bool kPairs = kPaired && sizeof(Element) == 2 && OfPairs::kPossible;
-  // Whether they are known to be what there is, so that the next ones can be on their way while products go on.
+  // Whether all of its copies are such pairs, as far as known at compile time: the next ones can
+  // then be on their way while products go on.
   static constexpr bool kLater = kPairs && VectorSize == 1;
   const Element* base;
   bool vectors;
@@ -245,13 +254,14 @@ struct Copies {
   KRONOP_INLINE Copies(const Element* from, long long own_stride, long long lane_stride, bool aligned, int wide_there, int lanes_there, Wide where)
       : base(from), vectors(aligned), wide(wide_there), lanes(lanes_there), places(from, own_stride, lane_stride, where, mine), pairs(from, own_stride, wide_there, where) {}
 
-  // Asks for the first of the pairs: several operands may do so before one of them is stored.
+  // Loads the first pairs. Several operands may do so before one of them stores its pairs, so that
+  // their loads overlap.
   KRONOP_INLINE void begin() {
     if constexpr (kPairs) {
       if (paired()) pairs.fetch(0, k0);
     }
   }
-  // The next kTileK contracted steps; zeros where there are none.
+  // Copies the next kTileK contracted steps, with zeros where there are none.
   KRONOP_INLINE void fill(Element* tile) {
     if (VectorSize * sizeof(Element) >= 4 && vectors) {
       if constexpr (decltype(places)::kOneByOne && Mine::kRegular) {
@@ -273,8 +283,8 @@ struct Copies {
   }
 
  private:
-  // Bytes of a piece that exist. Results of wide indices that do not are never looked at, but their
-  // places may not be read.
+  // How many bytes of a piece exist. Results of wide indices that do not exist are never looked at,
+  // but their places in memory must not be read.
   template <class Part>
   KRONOP_INLINE int bytes_of(const Part& part) const {
     int bytes = kBytes;
@@ -303,7 +313,7 @@ struct Copies {
     }
   }
   KRONOP_INLINE bool paired() const { return kPairs && (VectorSize == 1 || !vectors); }
-  // Of operands that allow no vectors, nor come in pairs.
+  // Copies element by element: where the operand allows no vectors and does not come in pairs.
   KRONOP_INLINE void fill_elements(Element* tile) const {
     using One = Piece<Order, Step::kLanes, Step::kTileK, Width, 1>;
 #pragma unroll 2

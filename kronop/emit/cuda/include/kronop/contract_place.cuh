@@ -1,4 +1,4 @@
-// Parameters of a contraction, and the tile of it that a block works on.
+// The parameters of a contraction, and the tile of it that a block works on.
 #pragma once
 
 #include "memory.cuh"
@@ -26,13 +26,14 @@ enum Order { kAlongOwn = 0, kAlongRows = 1, kAlongLanes = 2 };
 
 namespace contract {
 
-// What a block works on, in elements from the operands' starts.
+// The tile that a block works on: where it begins, in elements from the operands' starts, and how
+// much of it exists.
 struct Place {
   long long x = 0, w = 0, y = 0, z = 0, bias = 0;
   int rows = 0, outputs = 0, lanes = 0;
 };
 
-// The place of a block's tile, and its row offsets into shared memory.
+// Finds the place of a block's tile, and writes the offsets of its rows to shared memory.
 template <class Step, class Parameters>
 KRONOP_INLINE Place locate(const Parameters& parameters, const RowOffsets& offsets, long long block) {
   constexpr int output_tiles = (Step::kProduced + Step::kTileN - 1) / Step::kTileN;
@@ -58,7 +59,7 @@ KRONOP_INLINE Place locate(const Parameters& parameters, const RowOffsets& offse
     place.z += digit * parameters.group_z[axis];
     place.bias += digit * parameters.group_bias[axis];
   });
-  // Lists go on with the last row, so that they can be read without a question.
+  // Entries beyond the last row repeat it, so that they can be read without a check.
   for (int r = threadIdx.x; r < Step::kTileM; r += Step::kThreads) {
     long long x = 0, y = 0, z = 0;
     for_each_digit<3>(row + (r < place.rows ? r : place.rows - 1), parameters.row_extent, [&](int axis, long long digit) {

@@ -1,7 +1,9 @@
-// The products of a contraction on the tensor cores: fragments of both operands' tiles, and their sums.
+// The products of a contraction on the tensor cores: fragments of both operands' tiles, and their
+// sums.
 //
-// A warp has kWarpLanes lanes, each with kWarpM times 16 rows and kWarpN times 8 outputs, kTileM and
-// kTileN apart from each other's: so that what a block has first of all warps is together in memory.
+// A warp has kWarpLanes lanes, each with kWarpM times 16 rows and kWarpN times 8 outputs. Its next
+// 16 rows follow those of all other warps, and so do its next 8 outputs, so that the first part of
+// all warps' results is contiguous in memory.
 #pragma once
 
 #include "contract_bytes.cuh"
@@ -9,7 +11,7 @@
 namespace kronop {
 namespace contract {
 
-// Contracted steps that the products of a warp take at once.
+// Contracted steps of a slab, which the products of a warp take at once.
 inline constexpr int kSlab = 16;
 
 // The place of a warp in its block: its first lane, row, output and slab.
@@ -25,19 +27,20 @@ struct Warp {
   }
 };
 
-// Which contracted step of eight element r of thread t is. Where lanes are contiguous, the four threads
-// of a quad take neighbours; else a thread does.
+// Which of eight contracted steps element r of thread t is. Where lanes are contiguous (kSpread),
+// the four threads of a quad take neighbouring steps; else each thread takes two neighbours.
 template <bool kSpread>
 KRONOP_INLINE int step_of(int t, int r) {
   return kSpread ? t + 4 * r : 2 * t + r;
 }
 
-// Lanes of one access, where lanes are contiguous.
+// How many lanes one access takes, where lanes are contiguous.
 template <int kLanes, int kBytes>
 inline constexpr int vector_of_lanes = (kLanes & -kLanes) * kBytes < 16 ? (kLanes & -kLanes) : 16 / kBytes;
 
-// What a thread holds of an operand's 16 (kHalves = 2) or 8 wide indices and 8 contracted ones: (wide
-// g + apart h, contracted (t, r)) as element h + kHalves r, for each of the warp's lanes.
+// Loads what a thread holds of an operand's 16 (kHalves = 2) or 8 wide and 8 contracted indices,
+// for each of the warp's lanes. Element h + kHalves r is wide index g + kApart h, contracted index
+// (t, r).
 template <class Tile, int kHalves, int kApart, bool kSpread, int kLanes, class T>
 KRONOP_INLINE void load_elements(T (&to)[kLanes][2 * kHalves], const T* tile) {
   const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, crossed = Tile::kCrossed ? g / 4 : 0;
@@ -65,9 +68,10 @@ KRONOP_INLINE void load_elements(T (&to)[kLanes][2 * kHalves], const T* tile) {
   }
 }
 
-// Of 16-bit operands, or as if of such: 16 wide indices, eight of them (h = 1) `kApart` after the others, and 16 contracted ones
-// (i = 1: the last eight), as registers h + 2 i (half_mma.cuh). Or, where kPairs, 2 h + i: two right operands,
-// each in registers that are neighbours.
+// Loads what a thread holds of 16 wide indices, the second eight (h = 1) kApart after the first,
+// and 16 contracted ones (i = 1: the last eight), as registers h + 2 i (half_mma.cuh). Where
+// kPairs, they are registers 2 h + i: two right operands, each in two neighbouring registers.
+// Elements are of 16 bits, or of 8 that become 16.
 template <class Tile, int kApart, bool kSpread, bool kPairs, int kLanes, class T>
 KRONOP_INLINE void load_words(unsigned (&to)[kLanes][4], const T* tile) {
   const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
@@ -75,7 +79,7 @@ KRONOP_INLINE void load_words(unsigned (&to)[kLanes][4], const T* tile) {
     load_bytes<Tile, kApart, kPairs>(to, tile);
   } else if constexpr (Tile::kOrder != kAlongLanes) {
     constexpr bool turned = Tile::kOrder == kAlongRows;
-    // Row `row` of a matrix is a wide index, or a contracted one.
+    // Row `row` of a matrix is a wide index or, where turned, a contracted one.
     const int row = threadIdx.x % 8, first = threadIdx.x / 8 % 2, second = threadIdx.x / 16 % 2;
     const int h = kPairs ? second : first, i = kPairs ? first : second;
     const int step = kSpread ? row / 2 + row % 2 * 4 : row;
@@ -83,7 +87,7 @@ KRONOP_INLINE void load_words(unsigned (&to)[kLanes][4], const T* tile) {
 #pragma unroll
     for (int l = 0; l < kLanes; ++l) load_matrices<turned>(to[l], from + l * Tile::kLane);
   } else if constexpr (!kSpread && Tile::kLanes == kLanes) {
-    // Both steps of a thread are one run.
+    // Both contracted steps of a thread, with all lanes, are one run.
     constexpr int vector = vector_of_lanes<2 * kLanes, sizeof(T)>;
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
@@ -120,7 +124,7 @@ KRONOP_INLINE void load_words(unsigned (&to)[kLanes][4], const T* tile) {
   }
 }
 
-// The sums of a warp, and the products of one slab of both operands' tiles, from the warp's place on.
+// The sums of a warp, to which it adds the products of both operands' tiles.
 template <class Step>
 struct Sums {
   using Accumulator = typename Step::Accumulator;
@@ -130,16 +134,17 @@ struct Sums {
   static constexpr int kLanes = Step::kWarpLanes, kM = Step::kWarpM, kN = Step::kWarpN;
   static constexpr int kRowsApart = 16 * Step::kWarpsM, kOutputsApart = 8 * Step::kWarpsN;
   static constexpr bool kSpread = Step::kWOrder == kAlongLanes;
-  // An X that is contiguous along the contracted index has been written in the order that W wants.
+  // An X that is contiguous along the contracted index has been stored in the order that W wants.
   static constexpr bool kXSpread = kSpread && Step::kXOrder != kAlongOwn;
-  // A warp's 16-bit products, of what is narrow as well; and the rows of a product, from g to g + 1 and between its halves.
+  // Whether the warp's products are of 16 bits, as those of 8-bit elements are as well. kRow and
+  // kHalf are the rows from g to g + 1, and from one half of a product to the other.
   static constexpr bool kWords = sizeof(Operand) <= 2;
   using Multiplied = Either<sizeof(Operand) == 1, half_t, Operand>;
   static constexpr bool kRowsInPairs = sizeof(Operand) == 1 && Step::kXOrder == kAlongRows;
   static constexpr int kRow = kRowsInPairs ? 2 : 1, kHalf = kRowsInPairs ? 1 : 8;
   Accumulator of[kLanes][kM][kN][4] = {};
 
-  // All slabs of a stage that are this warp's, the first at x and w.
+  // Adds all slabs of a stage that are this warp's; the first one is at x and w.
   KRONOP_INLINE void add(const Operand* x, const Operand* w) {
     constexpr int at_once = kWords ? (kLanes > 1 ? 2 : 8) : 1;
 #pragma unroll(at_once)
@@ -169,7 +174,8 @@ struct Sums {
     }
   }
 
-  // NOTE: the tensor cores truncate sums: only two products follow each other, ordinary additions collect them.
+  // NOTE: the tensor cores truncate sums, so only two products follow each other in them; ordinary
+  // additions collect the results.
   KRONOP_INLINE void add_elements(const Operand* x, const Operand* w) {
     constexpr bool split = Step::kSplit;
     Split<Operand, 2, split> b[2][kLanes][kN];

@@ -1,5 +1,6 @@
-// The gradients of the factors of a Kronecker product, from that of the product: of factor i, for each of its elements, a sum
-// over the digits of all others of the gradient times their elements. A block has one element.
+// The gradients of the factors of a Kronecker product, from the gradient of the product. The
+// gradient of an element of one factor is a sum over the digits of all other factors: the product's
+// gradient times the elements of the others. A block computes one element.
 #pragma once
 
 #include "memory.cuh"
@@ -19,13 +20,13 @@ struct FactorGradientsParameters {
 
 namespace gradient {
 
-// What follows from the factors: how many they are, and rows of their product.
+// What follows from the factors: their number, and the rows of their product.
 template <class Decided>
 struct FactorStep : Decided {
   static constexpr int kFactors = count_of(Decided::kRows), kAllRows = product_of(Decided::kRows);
 };
 
-// Which factor, and which of its elements, a block has.
+// The element that a block computes: of which factor, and its row and column.
 template <class Step>
 struct Element {
   int own = 0, row, column;
@@ -42,12 +43,13 @@ struct Element {
   }
 };
 
-// The digits of one summand, and what the factors contribute to it.
+// Summand number `rest` of an element's gradient.
 template <class Step, class Parameters>
 KRONOP_INLINE typename Step::Accumulator summand(const Parameters& parameters, const Element<Step>& element, int rest) {
   using Accumulator = typename Step::Accumulator;
   int rows[Step::kFactors], row = 0, column = 0, weight = 1;
-  // The rows are next to each other in the sums, and so are those of a warp's summands.
+  // Rows are the fastest digits, because the product's gradient is contiguous along them: the
+  // threads of a warp read neighbouring elements.
 #pragma unroll
   for (int i = Step::kFactors - 1; i >= 0; --i) {
     rows[i] = i == element.own ? element.row : rest % Step::kRows[i];

@@ -1,13 +1,14 @@
-// The gradient of weights for many rows on sm_90a, in 16 bits: Y[p, q] = sum over rows of G[row, p] X[row, q] of many
-// products, whose sums the blocks share along the rows.
+// The gradient of weights for many rows on sm_90a, in 16 bits: Y[p, q] = sum over rows of G[row, p]
+// X[row, q], for many products. Blocks share the rows of a product.
 //
-// A block stays on its multiprocessor and takes (tile of p and q, product, share of the rows) in turn. Its last warps do
-// nothing but copy what is next into a ring of stages; the others, in teams of four warps, multiply what is there and
-// write their sums to the workspace, where add_shares.cuh adds the shares up.
-// Both operands are multiplied from shared memory in the order that memory has them in, whether their own index is
-// contiguous or the rows are, in lines of 128 bytes (group_products.cuh). Nothing is turned on its way.
-// NOTE: the tensor cores truncate what they add up: over the 2048 products of the most rows that a share has about 5e-5 of a
-// sum, below the rounding of a result of 16 bits.
+// Blocks are persistent: each takes (tile of p and q, product, share of the rows) in turn. Its last
+// warps are producers, which only copy what comes next into a ring of stages. The others, in teams
+// of four warps, multiply the stages and write their sums to the workspace, where add_shares.cuh
+// adds up the shares. Both operands are multiplied from shared memory in the order that they have
+// in memory, whether that is contiguous along their own index or along the rows, in lines of 128
+// bytes (group_products.cuh). Nothing is transposed on its way.
+// NOTE: the tensor cores truncate what they add up. Over the at most 2048 products of a share that
+// costs about 5e-5 of a sum, which is below the rounding of a 16-bit result.
 #pragma once
 
 #include "group_tiles.cuh"
@@ -25,26 +26,26 @@ struct GradientGroupParameters {
 
 namespace gradient {
 
-// An operand in a stage: kTile indices of its own and kTileK rows, in lines. Lines follow each other as whole passes of
-// the copies, so that those of a thread are constants apart.
+// An operand in a stage: kTile indices of its own and kTileK rows, in lines. Lines are padded to
+// whole passes of the copying threads, so that those of a thread are a constant apart.
 template <class Step, int kTile>
 struct Lines {
   using Element = typename Step::Factor;
-  static constexpr bool kTurned = !Step::kAlongSums;  // A line is a part of a row, and not rows of one index.
+  static constexpr bool kTurned = !Step::kAlongSums;  // a line is a part of one row, else rows of one index
   static constexpr int kLine = 64, kPiece = 8, kPieces = kLine / kPiece, kAtOnce = Step::kCopyThreads / kPieces;
   static constexpr int kWhole = kTurned ? kLine : kAtOnce, kPadded = (kTile + kWhole - 1) / kWhole * kWhole;
   using Places = contract::Swizzled<kTurned ? kAlongRows : kAlongOwn, 1, Step::kTileK, kPadded, Element>;
   static constexpr int kEach = Places::kSize / kLine / kAtOnce;  // lines of a thread
   static_assert(sizeof(Element) == 2 && Places::kRow == kLine && Places::kRows % kAtOnce == 0);
 
-  // What products read from `tile` on, of own index `own`.
+  // The matrix that products read, from own index `own` of the operand at `tile` on.
   static KRONOP_INLINE GroupMatrix matrix(const Element* tile, int own) {
     return GroupMatrix(tile + Places::start(0, 0, own), 8 * Places::kRowBytes, Places::kRowBytes, Places::kPart * int(sizeof(Element)));
   }
 };
 
-// The copies of an operand by the threads that do nothing else. `count` is how many own indices exist: what lies in the
-// place of others is multiplied to results that nobody reads.
+// The copies of an operand by the producer threads. `count` is how many own indices exist. Nothing
+// is copied for others: what lies in their place goes into results that nobody reads.
 template <class Step, int kTile>
 struct LineCopies {
   using Of = Lines<Step, kTile>;
@@ -59,7 +60,7 @@ struct LineCopies {
     piece = thread % Of::kPieces, first = thread / Of::kPieces;
     from = base + (first * line + piece * Of::kPiece);
   }
-  // The next stage, of which `rows` exist; zeros for the others.
+  // Copies the next stage, of which `rows` rows exist, with zeros for the others.
   KRONOP_INLINE void fill(Element* tile, int rows) {
     constexpr int element = int(sizeof(Element)), bytes = Of::kPiece * element;
     Element* to = tile + first * Of::kLine + (piece ^ first % Of::kPieces) * Of::kPiece;
@@ -81,7 +82,7 @@ struct LineCopies {
   }
 };
 
-// What a block has in shared memory.
+// The barriers of a block, and the size of its stages.
 template <class Step>
 struct Stages {
   using Element = typename Step::Factor;
@@ -98,13 +99,14 @@ struct Stages {
   }
 };
 
-// What a block takes in turn: tiles of one product side by side, which share rows; then products, then shares. A share
-// has every shares-th stage of rows, so that blocks that run side by side read what is side by side in memory.
+// The items that a block takes in turn. The tiles of a product are fastest, since they share rows,
+// then products, then shares. A share has every shares-th stage of rows, so that blocks that run at
+// the same time read neighbouring memory.
 template <class Step>
 struct Items {
   using Element = typename Step::Factor;
   static constexpr int kTilesP = (Step::kP + Step::kTileP - 1) / Step::kTileP, kTilesQ = (Step::kQ + Step::kTileQ - 1) / Step::kTileQ;
-  // NOTE: fewer than 2^31 items, whose sums would be some terabytes.
+  // NOTE: there are fewer than 2^31 items: the sums of so many would be some terabytes.
   const GradientGroupParameters& parameters;
   unsigned item, end, products;
   int p, q, stages;  // first indices of the tile; stages of the share
@@ -153,7 +155,7 @@ struct TeamSums {
 
   static KRONOP_INLINE int first() { return int(threadIdx.x) / contract::kTeam * (Step::kTeamP * contract::kTeamRows); }
 
-  // Products that are left in flight read the stage that they were started for.
+  // Starts the products of a stage. They read it for as long as they are in flight.
   KRONOP_INLINE void add(const Element* stage) {
     constexpr bool turned = Of::P::kTurned;
     using P = typename Of::P::Places;
@@ -169,7 +171,7 @@ struct TeamSums {
     }
     commit_group_products();
   }
-  // To [p][q], from index (p0, q0) of it on.
+  // Stores the sums to the matrix [p][q], from index (p0, q0) on.
   KRONOP_INLINE void store(float* to, int p0, int q0) const {
     const int quad = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
     const int row = p0 + first() + threadIdx.x / 32 % 4 * 16 + quad, column = q0 + 2 * t;
@@ -200,7 +202,7 @@ KRONOP_INLINE void fill_stages(const GradientGroupParameters& parameters, Stages
 #pragma unroll 1
     for (long long left = items.rows; left > 0; left -= items.step()) {
       const int rows = left < Step::kTileK ? int(left) : Step::kTileK;
-      // The first round finds all stages free.
+      // In the first round all stages are free.
       barriers.free[turn.stage].wait(turn.parity ^ 1);
       auto* to = stages + turn.stage * Stages<Step>::kStage;
       g.fill(to, rows);
@@ -219,13 +221,14 @@ KRONOP_INLINE void use_stages(const GradientGroupParameters& parameters, Stages<
   for (Items<Step> items(parameters); items.more(); items.advance()) {
     TeamSums<Step> sums;
     int before = -1, left = items.stages;
-    // A share has stages. (A loop that may have none makes the compiler end every product before the next.)
+    // A share has at least one stage. A loop that may have none would make the compiler wait for
+    // every product before it starts the next one.
 #pragma unroll 1
     do {
       barriers.filled[turn.stage].wait(turn.parity);
       publish_to_group_products();
       sums.add(stages + turn.stage * Stages<Step>::kStage);
-      // The products of the stage before are done when only those of this one are left.
+      // When only the products of this stage are left, those of the stage before have ended.
       wait_for_group_products<1>();
       if (before >= 0 && speaks) barriers.free[before].arrive();
       before = turn.stage;
@@ -252,7 +255,7 @@ KRONOP_INLINE void gradient_group(const Parameters& parameters) {
   }
   __syncthreads();
   if (threadIdx.x >= Step::kTeams * contract::kTeam) {
-    // One team has all that it wants from the start.
+    // A single team has all the registers that it wants from the start.
     if constexpr (Step::kTeams > 1) give_registers_back<Step::kCopyRegisters>();
     gradient::fill_stages<Step>(parameters, barriers, stages);
   } else {

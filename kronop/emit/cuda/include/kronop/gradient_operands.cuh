@@ -1,4 +1,5 @@
-// The operands of a gradient of weights: tiles of them in shared memory, and a warp's part of them.
+// The operands of a gradient of weights (ksparse_gradient.cuh): how they come to shared memory and
+// from there to registers.
 #pragma once
 
 #include "mma.cuh"
@@ -8,7 +9,7 @@ namespace gradient {
 
 inline constexpr int kSlabBytes = 128, kChunkBytes = 16, kSlabChunks = kSlabBytes / kChunkBytes;
 
-// Positions along k, as digits: this thread's next one, and its place in both operands.
+// A thread's next position along k, as digits, and its offset in an operand.
 struct Walk {
   int digit[3];
 
@@ -43,7 +44,7 @@ KRONOP_INLINE void copy_part(unsigned char* to, const unsigned char* from, int b
   }
 }
 
-// Where a thread is among the copies of a tile: its position along k, and its slot along the digit.
+// Which copies of a tile are a thread's: its position along k, and its slot along the digit.
 template <class Step>
 struct Slot {
   static constexpr int kSlots = Step::kAlongSums ? Step::kThreads / Step::kAcross : Step::kAcross;
@@ -58,22 +59,23 @@ struct Slot {
   }
 };
 
-// One operand: kTile indices of its digit, kHalves x 8 of them for a warp.
+// One operand: a block has kTile indices of its digit, and a warp 8 times kHalves of them.
 template <class Step, int kTile, int kHalves, int kPitch>
 struct Operand {
   using Input = typename Step::Input;
   using Compute = typename Step::Accumulator;
   static constexpr int kBytesOf = int(sizeof(Input)), kChunk = kChunkBytes / kBytesOf;
-  // Neighbours along the digit that a thread reads at once: they are its rows of several products.
+  // Neighbours along the digit that a thread reads at once, each for another half.
   static constexpr int kWide = Step::kAlongSums || Step::kLanes > 1 ? 1 : kHalves < kChunk ? kHalves : kChunk;
 
-  // Index of the digit, from the warp's first, that row `quad` of half h stands for.
+  // Which index of the digit, from the warp's first one on, is row `quad` of half h.
   static KRONOP_INLINE int own(int h, int quad) { return h / kWide * (8 * kWide) + kWide * quad + h % kWide; }
 
-  // Starts copying what belongs to the thread's position: `count` indices of the digit, `bytes` of each copy (0: zeros).
+  // Starts the copies of the thread's position: `count` indices of the digit exist, and `bytes`
+  // bytes of each copy (0: zeros).
   static KRONOP_INLINE void copy(unsigned char* tile, const Input* from, long long own_stride, long long lane_stride, int position, int slot, int count, int bytes) {
     constexpr int vector = Step::kVector, slots = Slot<Step>::kSlots;
-    // There may be more slots than the tile has pieces, and more indices than the tile has.
+    // The digit may have more indices than the tile, and there may be more slots than pieces of it.
     if (count > kTile) count = kTile;
     if constexpr (Step::kAlongSums) {
       constexpr int slab = kSlabBytes / kBytesOf;
@@ -102,7 +104,7 @@ struct Operand {
     }
   }
 
-  // The warp's operand of one bite, `lanes` the first of its lanes: [half][step][index of (t, r)].
+  // Loads the warp's operand of one bite, from lane `lanes` on: [half][step][index of (t, r)].
   static KRONOP_INLINE void load(const unsigned char* tile, int first, int bite, int lanes, Compute (&values)[kHalves][Step::kSteps][2]) {
     const int quad = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
     if constexpr (Step::kAlongSums) {

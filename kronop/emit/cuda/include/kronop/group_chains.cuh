@@ -1,7 +1,8 @@
-// Products of split float32 in contract_group.cuh: three for one, in chains that ordinary additions collect.
-//
-// NOTE: the tensor cores truncate sums, so a few products follow each other and their sum leaves. While one chain is
-// multiplied, the one before is collected and the operands of the next are split: within kTogether stages.
+// Products of split float32 in contract_group.cuh: three products of the tensor cores for each one,
+// in short chains whose sums ordinary additions collect.
+// NOTE: the tensor cores truncate sums, so only a few products follow each other before their sum
+// is added elsewhere. While one chain is multiplied, the chain before it is collected, and the
+// operands of the next one are split, within kTogether stages.
 #pragma once
 
 #include "group_tiles.cuh"
@@ -16,10 +17,11 @@ struct GroupChains {
   using W = typename GroupTiles<Step>::W;
   static constexpr int kLanes = Step::kLanes / Step::kGroupsLanes, kM = Step::kTeamM, kN = GroupTiles<Step>::kTeamN / 8;
   static constexpr int kApart = kTeamRows * Step::kGroupsM, kSlab = 8;
-  // Slabs of a fragment, fragments of a stage's contracted steps, of a stage and of a chain.
+  // Slabs of a fragment; fragments along the contracted steps of a stage, in a whole stage, and in
+  // a chain.
   static constexpr int kSlabs = kLanes == 1 ? 2 : 1, kDepth = Step::kTileK / (kSlab * kSlabs), kFragments = kM * kDepth;
   static constexpr int kLong = Step::kChainSlabs / kSlabs;
-  // Outputs / 8 of a chain, chains side by side, and how many have registers.
+  // Outputs / 8 of a chain; chains side by side, and how many of them are held in registers.
   static constexpr int kOutputs = Step::kChainN / 8, kAcross = kN / kOutputs * kLanes;
   static constexpr int kHeld = kLong > 1 && kAcross > 2 ? kAcross : 2;
   static_assert(kDepth % kLong == 0);
@@ -29,7 +31,8 @@ struct GroupChains {
   using Chain = float[kOutputs][4];
   using Fragments = unsigned[kSlabs][kLanes][4];
 
-  // Of number `stage` of those that are multiplied together; `release` is called when the products of a stage are done.
+  // Multiplies number `stage` of the stages that are multiplied together. release() is called when
+  // the products of the stage before it have ended.
   template <class Release>
   KRONOP_INLINE void add(Sums& of, const Operand* x, const GroupMatrix& right, int stage, const Release& release) {
 #pragma unroll
@@ -59,14 +62,16 @@ struct GroupChains {
   Chain chains[kHeld];
   Fragments values[2], rest[2];
 
-  // Groups of products are waited for together; those of chains side by side alternate.
+  // The chain that a group of products adds to. Products are waited for by groups, so the groups of
+  // chains side by side alternate.
   static KRONOP_INLINE constexpr int chain_of(int group) {
     return (group / (kAcross * kLong) * kAcross + group % kAcross) % kHeld;
   }
-  // If this is the last group of its chain.
-  // NOTE: the first chain of a sum is the sum; nothing is added to zeros. Where several sums that the compiler knows to be zero
-  // take what one chain held in turn, ptxas (13.0 and 13.5) takes `chain + 0` for the same number each time, although a product
-  // wrote the chain anew in between, gives the later sum to all of them and drops the products of the earlier.
+  // Collects the chain of a group, if this was the last group of its chain.
+  // NOTE: the first chain of a sum becomes the sum, and is not added to zero. Where several sums
+  // that the compiler knows to be zero take the values of one chain in turn, ptxas (13.0 and 13.5)
+  // takes `chain + 0` for the same number each time, although products rewrite the chain in
+  // between. It gives the last value to all of the sums and drops the products of the earlier ones.
   KRONOP_INLINE void collect_after(Sums& of, int group) {
     const int f = group / kAcross % kFragments, i = group % kAcross;
     if (f % kLong < kLong - 1) return;
@@ -81,7 +86,7 @@ struct GroupChains {
       }
     }
   }
-  // Small products first.
+  // Small products come first, as everywhere.
   KRONOP_INLINE void multiply(Chain& chain, int buffer, int l, int k, int n, bool goes_on, const GroupMatrix& right) {
     constexpr int plane = W::kSize * int(sizeof(Operand));
 #pragma unroll

@@ -1,4 +1,4 @@
-// Copies of X and W into the stages of contract_group.cuh, by the warps that do nothing else.
+// Copies of X and W into the stages of contract_group.cuh, by the producer warps.
 #pragma once
 
 #include "group_tiles.cuh"
@@ -7,7 +7,7 @@
 namespace kronop {
 namespace contract {
 
-// Copies of X and W by those that do nothing else.
+// How the producer warps copy tiles of X and W.
 template <class Step, class Parameters>
 struct GroupCopies {
   struct Fill : Step {
@@ -15,7 +15,8 @@ struct GroupCopies {
   };
   using Tiles = GroupTiles<Step>;
   using Operand = typename Step::Factor;
-  // How many rows exist is not known beforehand.
+  // An extent that no tile divides: how many rows exist is known only when the kernel runs, so
+  // copies check every row.
   static constexpr int kAnyRows = Step::kTileM + 1;
   using CopiesOfX = Copies<Fill, Operand, typename Tiles::X, Step::kXOrder, Step::kTileM, Step::kXVector, kAnyRows, Evenly>;
   using CopiesOfW = Copies<Fill, Operand, typename Tiles::W, kAlongOwn, Step::kTileN, Step::kWVector, Step::kProduced, Evenly>;
@@ -29,7 +30,7 @@ struct GroupCopies {
     return CopiesOfW(static_cast<const Operand*>(parameters.w) + (place.w + plane * Step::kPlane), parameters.contracted_w, parameters.lane_w,
         parameters.w_vector, place.outputs, place.lanes, Evenly{parameters.produced_w});
   }
-  // All of W for a tile, from whatever order memory has it in.
+  // Packs all of W for a tile, from whatever order it has in memory.
   KRONOP_INLINE void pack(const Place& place, Operand* resident) const {
     using W = typename Tiles::W;
     using Pieces = WeightPieces<Operand, Step::kWLanes>;
@@ -50,10 +51,11 @@ struct GroupCopies {
       }
     }
   }
-  // What was filled with ordinary stores has to be made known to the tensor cores by who stored it: so where pieces of X are
-  // too small for asynchronous copies.
-  // NOTE: of asynchronous copies only the reader makes a fence. PTX does not promise that this is enough; results of some
-  // 1100 tiles on one H200 agreed with float64.
+  // Arrives at a stage's barrier when this thread's copies are there. Ordinary stores, by which
+  // pieces of X come that are too small for asynchronous copies, have to be made visible to the
+  // tensor cores by the thread that stored them.
+  // NOTE: after asynchronous copies only the reader makes a fence. PTX does not promise that this
+  // is enough; results of some 1100 tiles on one H200 agreed with float64.
   KRONOP_INLINE void tell(Barrier& barrier) const {
     constexpr bool copied = Step::kXVector * sizeof(Operand) >= 4;
     if (copied && parameters.x_vector && (Step::kPacks || parameters.w_vector)) {
@@ -66,7 +68,7 @@ struct GroupCopies {
   }
 };
 
-// W of the stages of a tile, one after the other: copies of all threads,
+// W of the stages of a tile, one after the other, copied by all producer threads.
 template <class Step, class Parameters>
 struct CopiedWeights {
   using Tiles = GroupTiles<Step>;
@@ -80,7 +82,7 @@ struct CopiedWeights {
     if constexpr (Step::kSplit) last.fill(to + Tiles::W::kSize);
   }
 };
-// or images.
+// The same as images, each brought by one thread in one bulk copy.
 template <class Step, class Parameters>
 struct BroughtWeights {
   using Operand = typename Step::Factor;
@@ -94,7 +96,7 @@ struct BroughtWeights {
   }
 };
 
-// All of W for as long as it stays.
+// Fills shared memory with all of W, which stays there.
 template <class Step, class Parameters>
 KRONOP_INLINE void fill_resident(const GroupCopies<Step, Parameters>& copies, const Place& place, Barrier& filled, typename Step::Factor* resident) {
   using Tiles = GroupTiles<Step>;
@@ -121,7 +123,7 @@ KRONOP_INLINE void fill_stages(const Parameters& parameters, GroupBarriers<Step>
   Turn<Step::kStages> turn;
   Turn<1> w_turn;
   int had = -1;
-  // What packs weights may still be at it.
+  // The launch before packs the weights and may still run.
   wait_for_launch_before();
 #pragma unroll 1
   for (TileWalk<Step, Parameters> walk(parameters); walk.more(); walk.advance()) {
@@ -138,7 +140,7 @@ KRONOP_INLINE void fill_stages(const Parameters& parameters, GroupBarriers<Step>
     Weights weights(copies, place);
 #pragma unroll 1
     for (int step = 0; step < Tiles::kSteps; ++step) {
-      // The first round finds all stages free.
+      // In the first round all stages are free.
       barriers.free[turn.stage].wait(turn.parity ^ 1);
       auto& filled = barriers.filled[turn.stage];
       if constexpr (!Step::kResident) weights.fill(of_w + turn.stage * Step::kWRoom, filled);

@@ -1,8 +1,8 @@
 // Products of warp groups, four warps at once, whose right operand is read from shared memory.
 //
-// A warp holds its 16 of the 64 rows and its sums as in mma.cuh. The right operand is a matrix of 8
-// contracted rows and `columns`, of which the first 64 or 32 take part, in cores of 8 columns x 4 rows:
-// [row / 4][column / 8][column % 8][row % 4].
+// A warp holds 16 of the 64 rows and its sums as in mma.cuh. The right operand is a matrix of 8
+// contracted rows and `columns` columns, the first 64 or 32 of which take part. It lies in core
+// matrices of 8 columns x 4 rows: [row / 4][column / 8][column % 8][row % 4].
 #pragma once
 
 #include "mma.cuh"
@@ -14,8 +14,8 @@ KRONOP_INLINE constexpr unsigned place_in_cores(unsigned row, unsigned column, u
 }
 
 #if !defined(KRONOP_EMULATION)
-// What the tensor cores are told of a matrix in shared memory: its place, and the bytes from core to core
-// along the contracted and the produced index.
+// The descriptor of a matrix in shared memory: its address, and the bytes from one core matrix to
+// the next along the contracted and along the produced index.
 KRONOP_INLINE unsigned long long matrix_of(const void* from, int columns) {
   const unsigned long long start = (__cvta_generic_to_shared(from) & 0x3ffff) >> 4;
   return start | (unsigned long long)(columns * 16 >> 4) << 16 | (128ull >> 4) << 32;
@@ -44,12 +44,12 @@ KRONOP_INLINE void group_multiply_add(float (&sums)[4][4], const float (&a)[4], 
         "+f"(sums[3][0]), "+f"(sums[3][1]), "+f"(sums[3][2]), "+f"(sums[3][3])
       : "r"(__float_as_uint(a[0])), "r"(__float_as_uint(a[1])), "r"(__float_as_uint(a[2])), "r"(__float_as_uint(a[3])), "l"(b), "r"(int(more)));
 }
-// Products follow, whose operands are in registers by now.
+// Opens a group of products. Their operands have been written to registers before.
 KRONOP_INLINE void begin_group_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-// These are all; their operands stay as they are until they are done.
+// Closes the group. Its operands must stay as they are until its products have ended.
 KRONOP_INLINE void commit_group_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 KRONOP_INLINE void wait_for_group_products() { asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory"); }
-// Makes what this thread has written to shared memory known to the products of warp groups.
+// Makes what this thread has written to shared memory visible to the products of warp groups.
 KRONOP_INLINE void publish_to_group_products() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 #endif
 

@@ -1,15 +1,19 @@
-// Products of warp groups, four warps at once: 64 rows x 16 contracted (8 of 4 bytes) by as many contracted x N produced.
+// Products of warp groups, four warps at once: 64 rows x 16 contracted (8 of 4 bytes) by as many
+// contracted x N produced.
 //
-// Warp w of the group holds rows 16 w to 16 w + 15 of the sums as mma.cuh says: (row g + 8 h, produced 8 n + 2 t + r)
-// as element 2 h + r of sums[n]. The left operand comes from registers, as mma.cuh and half_mma.cuh have it, or like
-// the right one from shared memory, in rows of 32, 64 or 128 bytes:
-//   contracted index contiguous: a row is a wide index, and the next products are further along it;
-//   wide index contiguous (operands of 16 bits that both come from shared memory): a row is a contracted index and 64
-//   wide ones, and further ones are a part further on.
-// Piece p (16 bytes) of row r is in place p ^ r % 8 of it (rows of 64 bytes: p ^ r / 2 % 4, of 32: p ^ r / 4 % 2): what
-// starts at a multiple of 1024 bytes is free of bank conflicts in both directions.
-// NOTE: measured on one H200: products reach their full rate so, but they do without swizzle too. What differs are
-// asynchronous copies of 16 bytes: 10 bytes a cycle where each goes to another line of 128 bytes, up to 30 so.
+// Warp w of the group holds rows 16 w to 16 w + 15 of the sums as mma.cuh says: (row g + 8 h,
+// produced 8 n + 2 t + r) as element 2 h + r of sums[n]. The left operand comes from registers, as
+// in mma.cuh and half_mma.cuh, or from shared memory like the right one. A matrix lies there in
+// rows of 32, 64 or 128 bytes:
+//   contracted index contiguous: a row is one wide index; the next products are further along it.
+//   wide index contiguous (operands of 16 bits that both come from shared memory): a row is one
+//   contracted index and 64 wide ones; the next 64 wide ones are one part further on.
+// Rows are swizzled: piece p (16 bytes) of row r is in place p ^ r % 8 of it (rows of 64 bytes: p ^
+// r / 2 % 4, of 32 bytes: p ^ r / 4 % 2). A matrix that starts at a multiple of 1024 bytes is then
+// free of bank conflicts in both directions.
+// NOTE: measured on one H200: products reach their full rate with the swizzle, and without it as
+// well. Asynchronous copies of 16 bytes profit: 10 bytes a cycle where each goes to another line of
+// 128 bytes, up to 30 with the swizzle.
 #pragma once
 
 #include "half_mma.cuh"
@@ -17,9 +21,9 @@
 namespace kronop {
 
 #if !defined(KRONOP_EMULATION)
-// A matrix in shared memory as the tensor cores are told of it: its place, bytes from eight rows to the next eight, the
-// bytes of a row, by which its pieces are swizzled, and bytes to the next part where 64 wide indices are one.
-// What lies further differs in its lower half alone.
+// The descriptor of a matrix in shared memory: its address, the bytes from eight rows to the next
+// eight, the bytes of a row, which select the swizzle, and the bytes to the next part where 64 wide
+// indices are one. Descriptors of places further on differ in the lower half only.
 struct GroupMatrix {
   unsigned start, rest;
   KRONOP_INLINE GroupMatrix(const void* from, int eight_rows, int row_bytes, int part = 16) {
@@ -29,7 +33,7 @@ struct GroupMatrix {
   KRONOP_INLINE unsigned long long after(int bytes) const { return (unsigned long long)rest << 32 | (start + (bytes >> 4)); }
 };
 
-// All but the last N groups of products are done.
+// Waits until all but the last N groups of products have ended.
 template <int N>
 KRONOP_INLINE void wait_for_group_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
@@ -41,7 +45,7 @@ KRONOP_INLINE void wait_for_group_products() {
 #define KRONOP_SUMS_8(i) KRONOP_SUMS_4(i), KRONOP_SUMS_4(i + 4)
 #define KRONOP_SUMS_16(i) KRONOP_SUMS_8(i), KRONOP_SUMS_8(i + 8)
 #define KRONOP_SUMS_32(i) KRONOP_SUMS_16(i), KRONOP_SUMS_16(i + 16)
-// The places of so many sums.
+// The operands of the instruction that are so many sums.
 #define KRONOP_PLACES_2 "%0, %1, %2, %3, %4, %5, %6, %7"
 #define KRONOP_PLACES_3 KRONOP_PLACES_2 ", %8, %9, %10, %11"
 #define KRONOP_PLACES_4 KRONOP_PLACES_2 ", " "%8, %9, %10, %11, %12, %13, %14, %15"
@@ -54,7 +58,7 @@ KRONOP_INLINE void wait_for_group_products() {
 #define KRONOP_PLACES_32 KRONOP_PLACES_24 ", " "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, %112, " \
   "%113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 
-// Left operands from registers; `columns` is 8 N in the instruction's name.
+// Products with left operands from registers; `columns` is 8 n, as the instruction's name has it.
 #define KRONOP_FROM_REGISTERS(n, columns, step, type, tail, a0, a1, a2, a3, b0, m0, ...)                          \
   asm volatile("{.reg .pred more; setp.ne.b32 more, " m0 ", 0;\n"                                                 \
       "wgmma.mma_async.sync.aligned.m64n" columns step ".f32." type "." type " {" KRONOP_PLACES_##n "}, "         \

@@ -1,4 +1,4 @@
-// Results of contract_group.cuh: from the sums of the teams to Y.
+// From the sums of the teams of contract_group.cuh to their results in shared memory.
 #pragma once
 
 #include "group_sums.cuh"
@@ -6,18 +6,22 @@
 namespace kronop {
 namespace contract {
 
-// Results on their way to Y. Teams leave them in shared memory and go on with the products of the next tile, while a warp of its
-// others store them, in units: a warp's rows, or a team's where memory has rows side by side, and the outputs of a team. Each has
-// barriers of its own, so that one is filled while another is stored. kKept parts of each unit have room at a time, which may be
-// all of a tile. A part has kPartN outputs of kPartM rows, of all lanes.
-// What is added to results takes the same way before them, and two biases lie behind, of this tile and of the next one that has
-// another; then registers meet both, through the epilogue.
+// The room in shared memory for results on their way to Y. Teams leave their results there and go
+// on with the products of the next tile, while the warps of another group store them, in units. A
+// unit is the rows of a warp, or of a team where memory is contiguous along rows, and the outputs
+// of a team. Each unit has barriers of its own, so that one is filled while another is stored.
+// There is room for kKept parts of each unit at a time, which may be all of a tile. A part is
+// kPartN outputs of kPartM rows, of all lanes.
+//
+// The source Z, where there is one, comes into the same room before the results that it is added
+// to. Two biases lie behind the room: that of this tile, and that of the next tile with another
+// one. The threads that multiply combine both with their sums in the epilogue.
 template <class Step>
 struct GroupRoom {
   using Output = typename Step::Output;
   static constexpr bool kByRows = Step::kYOrder == kAlongRows;
   static constexpr int kAcross = GroupTiles<Step>::kTeamN / Step::kPartN, kParts = Step::kTeamM * kAcross, kKept = Step::kKept;
-  // Units of a team.
+  // Units that a team has.
   static constexpr int kOfTeam = kTeamRows / Step::kPartM;
   using Tile = Layout<Step::kYOrder, Step::kLanes, Step::kPartN, Step::kPartM, Step::kYPitch>;
   static_assert(kKept == kParts || 2 * kKept == kParts, "all results at once, or halves");
@@ -25,7 +29,7 @@ struct GroupRoom {
   static KRONOP_INLINE constexpr int shifts() { return GroupTiles<Step>::kUnits * kKept * Tile::kSize; }
 };
 
-// What a thread that multiplies does with its sums.
+// How a thread that multiplies hands its sums over.
 template <class Step, class Parameters>
 struct GroupResults {
   using Output = typename Step::Output;
@@ -73,12 +77,13 @@ struct GroupResults {
     if (threadIdx.x % 32 == 0) barriers.results_filled[unit].arrive();
     turn.advance();
   }
-  // What is added to output `column` of the team, of its first lane: the turn has gone on since.
+  // The bias of output `column` of the team, in its first lane. take() has advanced the turn since
+  // the bias came, hence the other parity.
   KRONOP_INLINE const Output* shift_of(int column) const { return shifts + ((shift.parity ^ 1) * Step::kTileN + column) * Step::kLanes; }
   KRONOP_INLINE Output* room(int part) const { return results + part % Room::kKept * Tile::kSize; }
   // The first of this warp's rows in its unit.
   static KRONOP_INLINE int first_row() { return Sums::warp_row() % Step::kPartM; }
-  // Sum `e` of outputs `n` and of a lane, through the epilogue.
+  // Sum `e` of outputs `n` in lane `l`, through the epilogue.
   template <bool kMore>
   KRONOP_INLINE Output finished(const Sums& sums, int l, int m, int n, int e, Output source, Output bias) const {
     if constexpr (kMore) {
@@ -87,7 +92,7 @@ struct GroupResults {
       return finish(sums.of[l][m][n][e]);
     }
   }
-  // The sums of kKept parts to their places.
+  // Stores the sums of the kKept parts from kFirst on to their places.
   template <bool kMore, int kFirst>
   KRONOP_INLINE void deposit(const Sums& sums) const {
 #pragma unroll
@@ -105,7 +110,7 @@ struct GroupResults {
       }
     }
   }
-  // Four matrices of 8 rows x 8 outputs.
+  // Stores four matrices of 8 rows x 8 outputs.
   template <bool kMore>
   KRONOP_INLINE void deposit_matrices(const Sums& sums, Output* part, int m, int n) const {
     const int warp = first_row(), line = threadIdx.x % 8, h = threadIdx.x / 8 % 2 * 8, j = threadIdx.x / 16 % 2 * 8;
@@ -131,7 +136,8 @@ struct GroupResults {
     }
     store_matrices<kByRows>(to, words);
   }
-  // Two outputs of all lanes, in whole accesses where they, or the outputs or lanes alone, are one run.
+  // Stores two outputs of all lanes: in whole accesses where both together, or the outputs or the
+  // lanes alone, are one run.
   template <bool kMore>
   KRONOP_INLINE void deposit_lanes(const Sums& sums, Output* part, int m, int n) const {
     constexpr bool by_lanes = Step::kYOrder == kAlongLanes, joined = by_lanes && Sums::kLanes == Step::kLanes;

@@ -1,4 +1,4 @@
-// The warps of contract_group.cuh that store results, and bring what is added to them.
+// The warps of contract_group.cuh that store results, and bring the source and the bias.
 #pragma once
 
 #include "group_results.cuh"
@@ -6,7 +6,7 @@
 namespace kronop {
 namespace contract {
 
-// What the warps that store do, each with parts of its own.
+// How a warp that stores moves the parts that are its own.
 template <class Step, class Parameters>
 struct GroupStores {
   using Output = typename Step::Output;
@@ -22,19 +22,19 @@ struct GroupStores {
 
   KRONOP_INLINE GroupStores(const Parameters& with, Output* of_all) : parameters(with), results(of_all) {}
 
-  // There is room for kKept parts of a unit.
+  // Tells the team that there is room for kKept parts of a unit.
   static KRONOP_INLINE void offer(GroupBarriers<Step>& barriers, int unit) {
     wait_for_warp();
     if (threadIdx.x % 32 == 0) barriers.results_free[unit].arrive();
   }
-  // What is added to kKept parts of a unit from `first` on.
+  // Brings the source of the kKept parts of a unit from `first` on.
   KRONOP_INLINE void bring(const Place& place, int unit, int first) const {
     move_unit<true>(static_cast<Output*>(parameters.z) + place.z, parameters.produced_z, parameters.lane_z, parameters.row_z[0], place, unit, first);
   }
   KRONOP_INLINE void store(const Place& place, int unit, int first) const {
     move_unit<false>(static_cast<Output*>(parameters.y) + place.y, parameters.produced_y, parameters.lane_y, parameters.row_y[0], place, unit, first);
   }
-  // What is added to all results of an output and lane.
+  // Loads the bias of the tile's outputs and lanes.
   KRONOP_INLINE void load_shifts(GroupBarriers<Step>& barriers, const Place& place, int buffer) const {
     constexpr int count = Step::kTileN * Step::kLanes;
     const Output* bias = static_cast<const Output*>(parameters.bias);
@@ -47,7 +47,7 @@ struct GroupStores {
     }
     barriers.shifts_filled.arrive();
   }
-  // A warp has units of its own, or a share of the parts of each.
+  // A warp has whole units or, where units are a team's, a share of the parts of each.
   static constexpr bool kShared = Room::kOfTeam == 1;
   static KRONOP_INLINE int warp() { return threadIdx.x % kTeam / 32; }
   static KRONOP_INLINE int first_unit() { return kShared ? 0 : warp(); }
@@ -61,7 +61,7 @@ struct GroupStores {
       move<kToShared>(base, own, lane, stride, place, unit, first + part);
     }
   }
-  // Between memory and `results`, in whole accesses where rows and outputs exist.
+  // Moves a part between memory and `results`, in whole accesses where its rows and outputs exist.
   template <bool kToShared>
   KRONOP_INLINE void move(Output* base, long long own, long long lane, long long stride, const Place& place, int unit, int part) const {
     const int team = unit / Room::kOfTeam, row = team / Step::kGroupsN * kTeamRows + unit % Room::kOfTeam * Step::kPartM + part / Room::kAcross * Sums::kApart;
@@ -94,7 +94,7 @@ struct GroupStores {
       }
     }
   }
-  // Of parts that exist as a whole: most of them.
+  // Moves a part that exists as a whole, as most do.
   template <bool kToShared>
   KRONOP_INLINE void move_whole(const Ends& ends, const Mine& mine, Output* tile) const {
     Output* const first = tile + Tile::at(mine.first.lane, mine.first.own, mine.first.wide);
@@ -116,7 +116,7 @@ struct GroupStores {
       }
     }
   }
-  // Of a Y that allows no vectors, and of the last rows.
+  // Moves a chunk element by element: where Y allows no vectors, and at the last rows.
   template <bool kToShared, class Chunk>
   KRONOP_INLINE void move_each(Output* base, Output* here, const Chunk& chunk, long long own, long long lane, long long stride, const Place& place, int row, int output) const {
 #pragma unroll 1
@@ -124,7 +124,7 @@ struct GroupStores {
       const int lanes = chunk.lane + (Step::kYOrder == kAlongLanes ? v : 0), over = lanes / Step::kLanes, l = lanes - over * Step::kLanes;
       const int n = chunk.own + output + (Step::kYOrder == kAlongOwn ? v : over), m = chunk.wide + row + (Room::kByRows ? v : 0);
       if (m >= place.rows || n >= place.outputs || l >= place.lanes) continue;
-      // Only what is of this part counts as its output: `base` begins with the tile.
+      // `base` begins with the tile, so rows and outputs count from its first ones.
       Output* memory = base + (m * stride + n * own + l * lane);
       if constexpr (kToShared) {
         here[v] = *memory;
@@ -136,8 +136,8 @@ struct GroupStores {
 
 };
 
-// Room for the next results is offered as soon as those before have left, unit by unit; where something of Y's size is added to
-// them, when that is there.
+// Stores the results of all tiles. Room for the next results is offered unit by unit: as soon as
+// the results before them have left or, where there is a source, as soon as the source is there.
 template <class Step, class Parameters>
 KRONOP_INLINE void store_results(const Parameters& parameters, GroupBarriers<Step>& barriers, typename Step::Output* staged) {
   using Stores = GroupStores<Step, Parameters>;
@@ -148,7 +148,8 @@ KRONOP_INLINE void store_results(const Parameters& parameters, GroupBarriers<Ste
 #pragma unroll 1
   for (TileWalk<Step, Parameters> walk(parameters); walk.more(); walk.advance()) {
     if (walk.part != had && (parameters.z || parameters.bias)) {
-      // When all threads have brought those before, nobody reads those before them any more.
+      // The buffer is free once all storing threads have loaded the bias before this one: they have
+      // then stored all results that the bias in this buffer was added to.
       if (had >= 0) {
         barriers.shifts_filled.wait(shift.parity);
         shift.advance();

@@ -1,4 +1,5 @@
-// Products of the stages of contract_group.cuh: the sums of a team of four warps.
+// The sums of a team of four warps, to which it adds the products of the stages of
+// contract_group.cuh.
 #pragma once
 
 #include "group_chains.cuh"
@@ -8,7 +9,6 @@ namespace contract {
 
 struct Nothing {};
 
-// The sums of a team, and the products of a stage.
 template <class Step>
 struct GroupSums {
   using Operand = typename Step::Factor;
@@ -26,8 +26,8 @@ struct GroupSums {
   static KRONOP_INLINE int row() { return threadIdx.x / (kTeam * Step::kGroupsLanes * Step::kGroupsN) * kTeamRows; }
   static KRONOP_INLINE int warp_row() { return row() + threadIdx.x / 32 % 4 * 16; }
 
-  // Products that are left in flight read the stage that they were started for. Of stages that are multiplied
-  // together this is number `stage`; `release` is called when the products of the stage before are done.
+  // Multiplies number `stage` of the stages that are multiplied together. Products stay in flight
+  // and read their stage meanwhile; release() is called when those of the stage before have ended.
   template <class Release>
   KRONOP_INLINE void add(const Operand* x, const Operand* w, int stage, const Release& release) {
     const GroupMatrix right = W::matrix(w + W::start(lane(), 0, output()));
@@ -45,12 +45,12 @@ struct GroupSums {
       release();
     }
   }
-  // After the last of stages that are multiplied together.
+  // Called after the last of the stages that are multiplied together.
   template <class Release>
   KRONOP_INLINE void settle(const Release& release) {
     if constexpr (Step::kSplit) chains.settle(of, release);
   }
-  // After the last stage of a tile.
+  // Called after the last stage of a tile.
   template <class Release>
   KRONOP_INLINE void finish(const Release& release) {
     if constexpr (!Step::kSplit) {
@@ -62,8 +62,8 @@ struct GroupSums {
  private:
   Either<Step::kSplit, GroupChains<Step>, Nothing> chains;
 
-  // NOTE: ptxas wants more than the 128 registers that a kernel of 512 threads starts with for a product of 256 outputs, whatever
-  // a team takes later.
+  // NOTE: for a product of 256 outputs, ptxas needs more than the 128 registers that a kernel of
+  // 512 threads starts with, whatever a team takes later. So it is two products of 128 outputs.
   KRONOP_INLINE void add_direct(const GroupMatrix& left, const GroupMatrix& right) {
     constexpr int products = kN > 24 ? 2 : 1, outputs = kN / products;
     begin_group_products();
@@ -81,7 +81,8 @@ struct GroupSums {
     commit_group_products();
   }
 
-  // Fragments of the next products are loaded while those before are multiplied, where there is room for both.
+  // Fragments of the next products are loaded while the ones before are multiplied, where registers
+  // have room for both.
   KRONOP_INLINE void add_words(const Operand* x, const GroupMatrix& right) {
     constexpr int jobs = Step::kTileK / kSlab * kM, buffers = kLanes <= 4 && jobs % 2 == 0 ? 2 : 1;
     unsigned a[buffers][kLanes][4];

@@ -18,9 +18,9 @@ struct Swizzled {
   static constexpr int kRow = kTurned || Own > kLongest ? kLongest : Own, kRowBytes = kRow * int(sizeof(Element));
   static constexpr int kRows = kTurned ? Own : Wide, kPart = kRows * kRow;  // rows, and elements of them that lie together
   static constexpr int kLane = Own * Wide, kSize = Lanes * kLane;
-  static constexpr int kSwizzle = kRowBytes == 128 ? 1 : kRowBytes == 64 ? 2 : 4;  // rows with the same places of pieces
+  static constexpr int kSwizzle = kRowBytes == 128 ? 1 : kRowBytes == 64 ? 2 : 4;  // neighbouring rows that are swizzled alike
 
-  // Without the swizzle, as the tensor cores are told.
+  // An element's place without the swizzle, as descriptors want it.
   static KRONOP_INLINE constexpr int start(int lane, int own, int wide) {
     const int along = kTurned ? wide : own, row = kTurned ? own : wide;
     return lane * kLane + along / kRow * kPart + row * kRow + along % kRow;
@@ -35,8 +35,9 @@ struct Swizzled {
   static KRONOP_INLINE GroupMatrix matrix(const Element* from) { return GroupMatrix(from, 8 * kRowBytes, kRowBytes); }
 };
 
-// Rows of 4-byte elements, a pitch of an odd number of sectors apart; in rows 4 to 7 of eight the halves of every sector of 32 bytes
-// change places: so fragments meet no bank twice, and each sector of memory goes to one of shared memory.
+// Rows of 4-byte elements whose pitch is an odd number of sectors. In rows 4 to 7 of every eight,
+// the halves of each sector of 32 bytes change places. So loads of fragments have no bank
+// conflicts, and each sector of memory still goes to one sector of shared memory.
 template <int Lanes, int Own, int Wide, int Pitch>
 struct Crossed : Layout<kAlongOwn, Lanes, Own, Wide, Pitch> {
   static KRONOP_INLINE constexpr int at(int lane, int own, int wide) {
@@ -46,7 +47,7 @@ struct Crossed : Layout<kAlongOwn, Lanes, Own, Wide, Pitch> {
   static constexpr bool kCrossed = true;
 };
 
-// What a block has in shared memory, in elements of its operands.
+// The tiles in shared memory, in elements of the operands.
 template <class Step>
 struct GroupTiles {
   using Operand = typename Step::Factor;
@@ -56,15 +57,15 @@ struct GroupTiles {
   using W = Swizzled<kAlongOwn, Step::kLanes, Step::kTileK, Step::kTileN, Operand>;
   static constexpr int kPlanes = Step::kSplit ? 2 : 1, kWSize = kPlanes * W::kSize;
   static constexpr int kSteps = (Step::kContracted + Step::kTileK - 1) / Step::kTileK;
-  // Teams along outputs share rows, and each has as many of the tile's outputs.
+  // Teams along outputs share rows, and each has an equal part of the tile's outputs.
   static constexpr int kTeams = Step::kGroupsM * Step::kGroupsLanes * Step::kGroupsN, kWarps = kTeams * 4;
   static constexpr int kTeamN = Step::kTileN / Step::kGroupsN;
-  // Results of so many rows, and of all outputs that a team has, are stored apart from others.
+  // Units of results, each of kPartM rows and all outputs of a team (group_results.cuh).
   static constexpr int kUnits = Step::kGroupsM * Step::kGroupsN * kTeamRows / Step::kPartM;
 };
 
-// Barriers of a block: stages that are filled and that are free, the same of W where it stays and of each unit of results, and what
-// is added to results.
+// The barriers of a block: filled and free ones for each stage, for W where it stays, and for each
+// unit of results, and one for the bias.
 template <class Step>
 struct GroupBarriers {
   Barrier filled[Step::kStages], free[Step::kStages], w_filled, w_free;
@@ -78,7 +79,7 @@ struct GroupBarriers {
     }
     w_filled.begin(kTeam);
     w_free.begin(users);
-    // A unit has a warp that stores it, or all of them.
+    // A unit is stored by one warp, or by all four.
     for (int unit = 0; unit < GroupTiles<Step>::kUnits; ++unit) {
       results_filled[unit].begin(users / GroupTiles<Step>::kUnits);
       results_free[unit].begin(Step::kPartM * 4 / kTeamRows);
@@ -87,16 +88,19 @@ struct GroupBarriers {
   }
 };
 
-// The tiles of a block in turn, such that blocks that run side by side are at neighbouring places of memory. Where W stays, a
-// block keeps its part of it and takes a range of all tiles, rows fastest; or, where rows are whole lines and all parts have n
-// blocks, every n-th tile of rows. Else outputs are fastest, so that rows of X are shared, then what lies together in
-// memory: where rows are whole lines, all lanes and groups of them, unless more W than the level-2 cache holds would
-// pass by every time.
+// The tiles that a block takes in turn, in an order that keeps blocks that run at the same time at
+// neighbouring places of memory.
+//
+// Where W stays, a block keeps its part of W and takes a range of all tiles, rows fastest. If X is
+// not contiguous along rows and each part of W has n blocks, it takes every n-th tile of rows
+// instead. Where W does not stay, outputs are fastest, so that blocks share rows of X. If X is not
+// contiguous along rows, lanes and groups follow, since they lie together in memory, and rows are
+// last, unless W is more than the level-2 cache holds: all of it passes by for every tile of rows.
 template <class Step, class Parameters>
 struct TileWalk {
   static constexpr int kOutputTiles = (Step::kProduced + Step::kTileN - 1) / Step::kTileN;
   static constexpr long long kMostWeights = 24 << 20, kWeights = (long long)Step::kContracted * Step::kProduced * GroupTiles<Step>::kPlanes * sizeof(typename Step::Factor);
-  // NOTE: of less than 2^31 tiles: so many would be 4 terabytes of results.
+  // NOTE: there are fewer than 2^31 tiles: so many would be 4 terabytes of results.
   const Parameters& parameters;
   int item, end, row = 0, part = -1;  // `part` tells tiles of different parts of W apart
   int apart = 1;                      // tiles of rows that a block takes one after the other
@@ -149,7 +153,7 @@ struct TileWalk {
     part = int(rest);
     locate_part(rest);
   }
-  // With the row, where that is not a digit of its own.
+  // Locates a tile by its part, and by its row where the row is not a digit of its own.
   KRONOP_INLINE void locate_part(unsigned rest) {
     const bool rows_last = !Step::kResident && Step::kXOrder != kAlongRows && groups() * parameters.lane_extent * kWeights <= kMostWeights;
     const int output = digit(rest, kOutputTiles) * Step::kTileN;

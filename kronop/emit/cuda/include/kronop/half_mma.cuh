@@ -1,10 +1,13 @@
-// Products of the tensor cores with 16-bit operands: 16 lanes x 16 contracted by 16 contracted x 8 produced.
+// Products of the tensor cores with 16-bit operands: 16 lanes x 16 contracted by 16 contracted x 8
+// produced.
 //
-// Two neighbours along the contracted index share a register. A thread is number t = lane % 4 of its quad
-// g = lane / 4. It holds, of a 16 x 16 operand, (lane g + 8 h, contracted 8 i + 2 t + {0, 1}) as register
-// h + 2 i; of a 16 x 8 operand, (contracted 8 i + 2 t + {0, 1}, produced g) as register i; of the sums,
-// what mma.cuh says. A 16 x 16 operand is thus four matrices of 8 rows of 16 bytes, which the threads of a
-// warp load and store together: thread l gives the place of row l % 8 of matrix l / 8.
+// Two neighbours along the contracted index share a register. Thread t of a quad, t = lane % 4, in
+// quad g = lane / 4, holds
+//   of a 16 x 16 operand, as register h + 2 i: lane g + 8 h, contracted 8 i + 2 t + {0, 1}
+//   of a 16 x 8 operand, as register i: contracted 8 i + 2 t + {0, 1}, produced g
+//   of the sums: what mma.cuh says.
+// So a 16 x 16 operand is four matrices of 8 rows of 16 bytes, which the threads of a warp load and
+// store together: thread l gives the address of row l % 8 of matrix l / 8.
 #pragma once
 
 #include "group_mma.cuh"
@@ -28,8 +31,8 @@ KRONOP_INLINE unsigned pack(float low, float high) {
 }
 
 #if !defined(KRONOP_EMULATION)
-// Rows are along the contracted index; or, where kTurned, along the lanes: then neighbours of a
-// register come from two rows.
+// A row of a matrix is along the contracted index or, where kTurned, along the lanes. The matrix is
+// then transposed on its way, and the two elements of a register come from two rows.
 template <bool kTurned>
 KRONOP_INLINE void load_matrices(unsigned (&words)[4], const void* row) {
   const unsigned from = unsigned(__cvta_generic_to_shared(row));
@@ -67,7 +70,7 @@ KRONOP_INLINE void warp_multiply_add(float (&sums)[4], const unsigned (&a)[4], u
 }
 #undef KRONOP_WARP_PRODUCT
 
-// As in group_mma.cuh, with cores of 8 columns x 8 rows: [row / 8][column][row % 8].
+// As in group_mma.cuh, with core matrices of 8 columns x 8 rows: [row / 8][column][row % 8].
 #define KRONOP_SUMS(i) "+f"(sums[i][0]), "+f"(sums[i][1]), "+f"(sums[i][2]), "+f"(sums[i][3])
 #define KRONOP_GROUP_PRODUCT_64(type)                                                                          \
   asm volatile("{.reg .pred more; setp.ne.b32 more, %37, 0;\n"                                                 \
@@ -84,7 +87,8 @@ KRONOP_INLINE void warp_multiply_add(float (&sums)[4], const unsigned (&a)[4], u
       "more, 1, 1, 0;}"                                                                                        \
       : KRONOP_SUMS(0), KRONOP_SUMS(1), KRONOP_SUMS(2), KRONOP_SUMS(3)                                         \
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(int(more)))
-// The description is made once: what lies so many bytes further differs in its lower half alone.
+// The descriptor of a matrix, made once: those of places some bytes further on differ in the lower
+// half only.
 struct Matrix {
   unsigned start, rest;
   KRONOP_INLINE Matrix(const void* from, int columns) {

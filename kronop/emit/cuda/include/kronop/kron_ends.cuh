@@ -1,4 +1,5 @@
-// The first phase of a pass may read X itself, and the last one write Y: elements of fibers in memory.
+// The ends of a pass: its first phase may read X itself and its last one may write Y. Here is how
+// they access elements of fibers in memory.
 #pragma once
 
 #include "kron_phase.cuh"
@@ -7,9 +8,10 @@
 namespace kronop {
 namespace kron {
 
-// How a phase meets memory: in whole vectors, without a source Z or with one; or one element at a time.
-// There is a loop for each, since a choice inside would keep loads and products from overlapping; but where a piece takes
-// so many products that they would not anyway, one loop chooses for each piece (kAny), which compiles in a third of the time.
+// How a phase accesses memory: in whole vectors, without a source Z (kPlain) or with one (kSource),
+// or one element at a time (kNarrow). There is a loop for each, because a branch inside would keep
+// loads and products from overlapping. Where a piece takes so many products that they would not
+// overlap anyway, one loop chooses for each piece (kAny), which compiles in a third of the time.
 enum class Access { kPlain, kSource, kNarrow, kAny };
 
 template <class Step, int Phase>
@@ -19,7 +21,8 @@ inline constexpr bool writes_memory = Phase + 1 == Step::kPhases && !Step::kStag
 template <class Step, int Phase>
 inline constexpr bool reads_ahead = Step::kAhead && reads_memory<Step, Phase>;
 
-// What a phase by chunks holds of X: other work goes on meanwhile, which must not wait for X to be converted.
+// The type in which a phase holds elements of X. A phase by chunks (kEach > 0) does not convert
+// them yet: other work goes on while they are loaded, and a conversion would wait for them.
 template <class Step, int kEach>
 using OnItsWay = Either<(kEach > 0), typename Step::Input, typename Step::Accumulator>;
 
@@ -40,7 +43,7 @@ KRONOP_INLINE void convert_all(T (&to)[A][B][C][D], const From (&from)[A][B][C][
   for (int a = 0; a < A; ++a) convert_all(to[a], from[a]);
 }
 
-// Takes pieces `start`, `start` + kStep, ... below kEnd of a phase at work.
+// Takes pieces `start`, `start` + kStep, ... below kEnd of the phase that `work` is.
 template <class Step, int Phase, int kEnd, int kStep, class Work>
 KRONOP_INLINE void work_on_pieces(const Work& work, int start) {
   using Piece = typename Work::Piece;
@@ -48,7 +51,7 @@ KRONOP_INLINE void work_on_pieces(const Work& work, int start) {
       start, [&](Piece& piece, int first, int offset) { work.fetch(piece, first, offset); }, [&](const Piece& piece) { work.use(piece); });
 }
 
-// Calls visit.template operator()<Access>() with what this phase can do on this window.
+// Calls visit.template operator()<Access>() with the access that this window allows this phase.
 template <class Step, int Phase, class Parameters, class Visit>
 KRONOP_INLINE void with_access(const Parameters& parameters, const Window<Step>& window, Visit visit) {
   constexpr bool reads = reads_memory<Step, Phase>, writes = writes_memory<Step, Phase>;
@@ -67,13 +70,15 @@ KRONOP_INLINE void with_access(const Parameters& parameters, const Window<Step>&
   }
 }
 
-// Whether element `lane` behind `place` exists. Lanes are columns where a tile has several.
+// Whether the element `lane` lanes after `place` exists. Where a tile has several columns, lanes
+// are columns.
 template <class Step>
 KRONOP_INLINE bool exists(const Place& place, int lane, const Window<Step>& window) {
   return (Step::kRows == 1 || place.row < window.rows) && (Step::kColumns == 1 || place.column + lane < window.columns);
 }
 
-// Offset of a row of the window; the only row of a tile has been added to the operand's pointer.
+// Offset of a row of the window. Where a tile has a single row, its offset has been added to the
+// operand's pointer.
 template <class Step>
 KRONOP_INLINE long long row_offset(const Window<Step>& window, int operand, const Place& place) {
   return Step::kRows == 1 || place.row >= window.rows ? 0 : window.offsets(operand)[place.row];
@@ -102,7 +107,8 @@ struct Source {
   KRONOP_INLINE const Input* at(const Place& place) const {
     return x + (row_offset(window, 0, place) + place.k * strides.digit + place.column * strides.inner);
   }
-  // N elements along the digits, or along the columns, from index k behind `place`; zeros beyond the window.
+  // Reads N elements along the digits, or along the columns, from index k after `place` on, with
+  // zeros beyond the window.
   template <int N, bool kAlongDigits>
   KRONOP_INLINE void read(Input (&items)[N], const Place& place, const Input* from, int k) const {
     constexpr int vector = N < kVector ? N : kVector;
@@ -147,7 +153,7 @@ struct Sink {
     return {y + (row_offset(window, 1, place) + place.k * y_strides.digit + place.column * y_strides.inner),
             z + (row_offset(window, 2, place) + place.k * z_strides.digit + place.column * z_strides.inner)};
   }
-  // N sums along the digits, or along the columns, to index k behind `place`.
+  // Writes N sums along the digits, or along the columns, from index k after `place` on.
   template <int N, bool kAlongDigits>
   KRONOP_INLINE void write(const Accumulator (&values)[N], const Place& place, const Spot& to, int k) const {
     constexpr int vector = N < kVector ? N : kVector;
@@ -165,7 +171,8 @@ struct Sink {
   }
 };
 
-// X and Y as a phase meets them, for a visitor: of one access, or of whichever the window allows.
+// X and Y for a visitor: with one access for all pieces, or with the access that the window allows
+// (kAny).
 template <class Step, Access kAccess, class Parameters>
 struct Ends {
   const Source<Step, kAccess> source;

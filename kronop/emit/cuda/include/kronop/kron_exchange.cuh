@@ -1,9 +1,9 @@
-// Results leave the tile and the next tile's X comes in their place, in one phase: the last one of a tile together with the
-// first one of the next.
+// Results leave the tile while the next tile's X takes their place: the last phase of a tile runs
+// together with the first phase of the next tile.
 //
-// A chunk is all elements of the digits of both phases at one index of the digits between: what the last phase reads there
-// is what the first one writes. So whoever takes a chunk needs no other threads to be done, and reading X, the products and
-// writing Y go on at once.
+// A chunk is all elements of the digits of both phases at one index of the digits between them: the
+// last phase reads exactly the elements there that the first phase writes. So the threads that take
+// a chunk need no other threads to be done, and reading X, the products and writing Y overlap.
 #pragma once
 
 #include "kron_pair.cuh"
@@ -16,23 +16,24 @@ template <class Step, int Phase, class Parameters, int kEach>
 using PlainWork = Either<(Step::kPhaseOther[Phase] >= 0), PairWork<Step, Phase, Access::kPlain, kEach>,
                          PhaseWork<Step, Phase, Access::kPlain, Parameters, kEach>>;
 
-// The last phase of tile `before`, if `leaves`, and the first one of tile `now`, if `comes`. X is asked for ahead of the barrier
-// that both begin with.
+// Runs the last phase of tile `before`, if `leaves`, and the first phase of tile `now`, if `comes`.
+// The first X is loaded ahead of the barrier that both begin with.
 template <class Step, class Parameters>
 KRONOP_INLINE void run_exchange(unsigned char* shared, const Parameters& parameters, const Window<Step>& before, bool leaves,
                                 const Window<Step>& now, bool comes) {
   using Last = PlainWork<Step, Step::kPhases - 1, Parameters, 0>;
   using First = PlainWork<Step, 0, Parameters, Step::kExchange>;
-  // The threads that take chunks together are a warp, or the four of a group.
+  // A crew, the threads that take chunks together, is a warp or the four warps of a group.
   constexpr int warps = Step::kPhaseGrouped[0] ? 4 : 1, crews = Step::kThreads / 32 / warps;
   constexpr int coming = warps * First::kAtOnce, leaving = warps * Last::kAtOnce;
   constexpr int tasks = First::kFibers / coming, pieces = Last::kFibers / tasks / leaving;
   static_assert(First::kFibers % (coming * crews) == 0 && Last::kFibers % (tasks * leaving) == 0, "crews take whole chunks");
   const int warp = threadIdx.x / 32 % warps, crew = threadIdx.x / 32 / warps;
-  // Values that the compiler takes for new ones keep it from making a loop for each case, and from moving the first phase,
-  // which waits for X, ahead of the last one.
+  // renewed() hides that `leaves` and `comes` are the same in every round. The compiler would
+  // otherwise make a loop for each case, and move the first phase, which waits for X, ahead of the
+  // last one.
   typename First::Piece in;
-  const First ahead(shared, parameters, now);  // of which nothing is taken that has to wait for the barrier
+  const First ahead(shared, parameters, now);  // only fetches X, for which no barrier is needed
   const auto fetch = [&](int task) {
     if (task < tasks && renewed(unsigned(comes))) ahead.fetch(in, task * coming + warp * First::kAtOnce, 0);
   };

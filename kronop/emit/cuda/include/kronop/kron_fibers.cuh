@@ -1,4 +1,5 @@
-// Fibers of a phase that contracts one digit: from the tile or X to registers, and from there to the tile or Y.
+// How a phase that contracts one digit moves fibers: from the tile or X to registers, and back to
+// the tile or to Y.
 #pragma once
 
 #include "kron_ends.cuh"
@@ -6,12 +7,13 @@
 namespace kronop {
 namespace kron {
 
-// The fibers of a thread, from X. All loads are issued before one is needed.
+// Reads the fibers of a thread from X. All loads are issued before the first one is needed.
 template <class Step, int Phase, Access kAccess, class Of = PhaseOf<Step, Phase>, class Element>
 KRONOP_INLINE void read_memory(Element (&a)[Of::kContractedParts][Of::kGroups][4], const Place (&places)[Of::kPlaces],
                                const bool (&live)[Of::kPlaces], const Source<Step, kAccess>& source) {
   using Input = typename Step::Input;
-  // A pair of a contiguous digit, if it ends with the digit; or all lanes.
+  // The elements of one access: a pair of a contiguous digit, if pairs end with the digit; or all
+  // lanes.
   constexpr int width = Of::kUnit ? (Of::kContracted % 2 == 0 ? 2 : 1) : Of::kLanes / Of::kPlaces;
   constexpr int at = step_in<Step>(Of::kDigit);
   Input items[Of::kContractedParts][2][Of::kLanes] = {};
@@ -45,7 +47,8 @@ KRONOP_INLINE void read_memory(Element (&a)[Of::kContractedParts][Of::kGroups][4
   }
 }
 
-// Where a phase finds index p of its digit in the tile: of this block, or of the block that has it.
+// Where index p of the digit is: in this block's tile or, for the last phase of a cluster, in that
+// of the block that has the index.
 template <class Step, int Phase, class Of = PhaseOf<Step, Phase>>
 KRONOP_INLINE const typename Step::Accumulator* of_digit(const typename Step::Accumulator* tile, int p) {
   if constexpr (Step::kCluster > 1 && Phase + 1 == Step::kPhases) {
@@ -56,7 +59,7 @@ KRONOP_INLINE const typename Step::Accumulator* of_digit(const typename Step::Ac
   }
 }
 
-// The fibers of a thread, from the tile.
+// Reads the fibers of a thread from the tile.
 template <class Step, int Phase, class Of = PhaseOf<Step, Phase>>
 KRONOP_INLINE void read_tile(typename Of::Fibers& a, const Place (&places)[Of::kPlaces], const bool (&live)[Of::kPlaces],
                              const typename Step::Accumulator* tile) {
@@ -66,7 +69,7 @@ KRONOP_INLINE void read_tile(typename Of::Fibers& a, const Place (&places)[Of::k
   for (int s = 0; s < Of::kContractedParts; ++s) {
     if constexpr (Of::kUnit) {
       const int p = Of::index(s, 0);
-      // The slots of a digit are even, so that a pair stays within them.
+      // A digit has an even number of slots, so that a pair stays within them.
 #pragma unroll
       for (int lane = 0; lane < Of::kLanes; ++lane) {
         const bool there = live[lane] && (whole || p < Of::kContracted);
@@ -92,7 +95,7 @@ KRONOP_INLINE void read_tile(typename Of::Fibers& a, const Place (&places)[Of::k
   }
 }
 
-// Sums of the produced indices of part n, as [r][lane], to the tile.
+// Writes the sums of the produced indices of part n, as [r][lane], to the tile.
 template <class Step, int Phase, class Of = PhaseOf<Step, Phase>>
 KRONOP_INLINE void write_tile(const typename Step::Accumulator (&values)[2][Of::kLanes], int n, const bool (&live)[Of::kPlaces],
                               const Place (&places)[Of::kPlaces], typename Step::Accumulator* tile) {
@@ -125,7 +128,7 @@ KRONOP_INLINE void write_tile(const typename Step::Accumulator (&values)[2][Of::
   }
 }
 
-// The same sums through the epilogue, to Y.
+// Writes the same sums through the epilogue to Y.
 template <class Step, int Phase, Access kAccess, class Of = PhaseOf<Step, Phase>>
 KRONOP_INLINE void write_memory(const typename Step::Accumulator (&values)[2][Of::kLanes], int n,
                                 const bool (&live)[Of::kPlaces], const Place (&places)[Of::kPlaces],

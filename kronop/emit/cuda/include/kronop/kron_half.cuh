@@ -1,9 +1,9 @@
 // A phase whose operands, and the tile between phases, have 16 bits; sums are in float32.
 //
-// A warp takes 16 fibers of a digit at a time. What is contiguous in the tile comes in rows of 8
-// elements: of the digit itself, or of 8 neighbouring fibers, turned as they are loaded and stored.
-// Each phase rounds its sums to the operands' type. Rows of the tile that a phase does not have are
-// replaced by two that are kept before the tile: one of zeros, and one that nobody reads.
+// A warp takes 16 fibers of a digit at a time. The tile is loaded and stored in rows of 8
+// contiguous elements: of the digit itself, or of 8 neighbouring fibers, which are then transposed
+// on their way. Each phase rounds its sums to the operands' type. Two rows before the tile stand in
+// for rows that do not exist: one of zeros to read, and one to write that nobody reads.
 #pragma once
 
 #include "half_mma.cuh"
@@ -22,23 +22,25 @@ struct HalfOf {
   static constexpr bool kReads = reads_memory<Step, Phase>, kWrites = writes_memory<Step, Phase>;
   static constexpr int kParts = (kContracted + 15) / 16;  // of the contracted index
   static constexpr int kGroups = Step::kPhaseLanes[Phase] / 2;  // of 16 fibers that a warp takes at once
-  // Fibers are counted one by one along a contiguous digit, and by 8 neighbours elsewhere.
+  // A contiguous digit's fibers are counted one by one, those of other digits by groups of 8
+  // neighbours.
   static constexpr int kOfGroup = kUnit ? 16 : 2, kOfWarp = kOfGroup * kGroups;
   static constexpr int kFibers = fibers_of<Step>(Phase);
   static constexpr bool kGrouped = Step::kPhaseGrouped[Phase];
   static constexpr bool kAll = kFibers % (kGrouped ? 4 * kOfWarp : kOfWarp) == 0;
-  // Elements of a thread's access to memory.
+  // Elements of one access of a thread to memory.
   static constexpr int kRead = kReads ? Step::kReadVector : 2, kWrite = kWrites ? Step::kWriteVector : 2;
-  // Produced indices whose sums a thread holds at once, in 16s, and of all that there are.
+  // 16s of produced indices: those whose sums a thread holds at once, and all of them.
   static constexpr int kAtOnce = kGrouped ? (kProduced > 32 ? 4 : 2) : kWrite == 8 ? 2 : 1;
   static constexpr int kProducedParts = (kProduced + 16 * kAtOnce - 1) / (16 * kAtOnce) * kAtOnce;
   static constexpr int kColumns = 16 * kProducedParts;
   using Fibers = unsigned[kParts][kGroups][4];
   using Sums = float[kGroups][2 * kAtOnce][4];
-  // What the products of four parts of a column take: two products of 8 produced indices.
+  // A thread's part of two right operands, each 16 contracted by 8 produced indices.
   using Factor = Vector<unsigned, 4>;
 
-  // Index of element j of those that thread t of a quad has of a digit, in vectors of `width`.
+  // Index along the digit of element j of thread t of a quad. The threads have vectors of `width`
+  // in turn.
   KRONOP_INLINE static constexpr int along(int width, int t, int j) { return j / width * 4 * width + t * width + j % width; }
 
   struct Fragments {
@@ -60,7 +62,7 @@ struct HalfOf {
       reinterpret_cast<Factor*>(to)[e] = words;
     }
   };
-  // For warp groups: a fragment is 8 contracted indices of one column.
+  // The factor for warp groups: a fragment is 8 contracted indices of one column.
   struct GroupFragments : Fragments {
     static constexpr int kCount = kParts * kProducedParts;
     KRONOP_INLINE static unsigned contracted(unsigned part, unsigned thread, int i) {
@@ -73,7 +75,7 @@ struct HalfOf {
   };
 };
 
-// Where a thread's rows of the tile start, for each group: of matrix lane / 8 its row lane % 8.
+// Where the row starts that a thread points to, for each group: row lane % 8 of matrix lane / 8.
 template <class Step, int Phase, class Of = HalfOf<Step, Phase>>
 KRONOP_INLINE void rows_of(const typename Of::Element* (&rows)[Of::kGroups], bool (&live)[Of::kGroups], int start,
                            const typename Of::Element* tile) {
@@ -85,7 +87,7 @@ KRONOP_INLINE void rows_of(const typename Of::Element* (&rows)[Of::kGroups], boo
   for (int u = 0; u < Of::kGroups; ++u) rows[u] = tile + places[u].shared + (Of::kUnit ? upper : (upper + lane % 8) * Of::kStride);
 }
 
-// The fibers of a thread, from the tile.
+// Reads the fibers of a thread from the tile.
 template <class Step, int Phase, class Of = HalfOf<Step, Phase>>
 KRONOP_INLINE void read_half_tile(typename Of::Fibers& a, const typename Of::Element* const (&rows)[Of::kGroups],
                                   const bool (&live)[Of::kGroups], const typename Of::Element* zeros) {
@@ -98,7 +100,7 @@ KRONOP_INLINE void read_half_tile(typename Of::Fibers& a, const typename Of::Ele
       load_matrices<!Of::kUnit>(a[s][u], there && live[u] ? rows[u] + 16 * s * Of::kStride : zeros);
     }
   }
-  // A row of the digit that ends within 8 elements.
+  // The last row of the digit may end within its 8 elements; the others are cleared.
   constexpr int rest = Of::kUnit ? Of::kContracted % 8 : 0;
   if constexpr (rest != 0) {
     const unsigned mask = 2 * t + 1 < rest ? ~0u : 2 * t < rest ? 0xffffu : 0;
@@ -110,7 +112,7 @@ KRONOP_INLINE void read_half_tile(typename Of::Fibers& a, const typename Of::Ele
   }
 }
 
-// Sums of produced parts n0 ..., to the tile.
+// Writes the sums of produced parts n0 ... to the tile.
 template <class Step, int Phase, class Of = HalfOf<Step, Phase>>
 KRONOP_INLINE void write_half_tile(const typename Of::Sums& sums, int n0, const typename Of::Element* const (&rows)[Of::kGroups],
                                    const bool (&live)[Of::kGroups], typename Of::Element* unread) {
@@ -131,13 +133,14 @@ KRONOP_INLINE void write_half_tile(const typename Of::Sums& sums, int n0, const 
   }
 }
 
-// Places in memory of a thread's fibers of a contiguous digit: g and g + 8 of each group.
+// The places in memory of a thread's fibers along a contiguous digit: fibers g and g + 8 of each
+// group.
 template <class Step, int Phase, class Of = HalfOf<Step, Phase>>
 KRONOP_INLINE void places_in_memory(Place (&places)[2 * Of::kGroups], bool (&live)[2 * Of::kGroups], int start) {
   places_of<Step, Phase, 8, Of::kAll>(places, live, start + threadIdx.x % 32 / 4, 0, Of::kFibers);
 }
 
-// The fibers of a thread, from X. All loads are issued before one is needed.
+// Reads the fibers of a thread from X. All loads are issued before the first one is needed.
 template <class Step, int Phase, Access kAccess, class Of = HalfOf<Step, Phase>>
 KRONOP_INLINE void read_half_memory(typename Of::Fibers& a, int start, const Source<Step, kAccess>& source,
                                     const Window<Step>& window) {
@@ -175,7 +178,8 @@ KRONOP_INLINE void read_half_memory(typename Of::Fibers& a, int start, const Sou
   }
 }
 
-// Sums of produced parts n0 ..., to Y: as they are where there is no source, or else through the epilogue.
+// Writes the sums of produced parts n0 ... to Y. With a source they go through the epilogue here;
+// without one they have been through it (finish_sums).
 template <class Step, int Phase, Access kAccess, class Of = HalfOf<Step, Phase>>
 KRONOP_INLINE void write_half_memory(const typename Of::Sums& sums, int n0, int start, const Sink<Step, kAccess>& sink) {
   using Output = typename Step::Output;
@@ -192,7 +196,7 @@ KRONOP_INLINE void write_half_memory(const typename Of::Sums& sums, int n0, int 
     auto* to = sink.y + (row_offset(sink.window, 1, place) + place.k * sink.y_strides.digit);
 #pragma unroll
     for (int j = 0; j < 4 * Of::kAtOnce; j += vector) {
-      // What follows the thread's first element, which is known at compile time.
+      // The index behind the thread's first element, which is known at compile time.
       const int q = Of::along(width, 0, 4 * n0 + j);
       if (q >= Of::kProduced || (Of::kProduced % 16 != 0 && first + q >= Of::kProduced)) continue;
       float values[vector];
@@ -212,7 +216,7 @@ KRONOP_INLINE void write_half_memory(const typename Of::Sums& sums, int n0, int 
   }
 }
 
-// The sums of produced parts n0 ...
+// Computes the sums of produced parts n0 ...
 template <class Step, int Phase, class Of = HalfOf<Step, Phase>>
 KRONOP_INLINE void multiply_half(typename Of::Sums& sums, const typename Of::Fibers& a, int n0, const typename Of::Factor* factor) {
 #pragma unroll
@@ -237,7 +241,7 @@ KRONOP_INLINE void multiply_half(typename Of::Sums& sums, const typename Of::Fib
   }
 }
 
-// The same sums, of four warps together.
+// Computes the same sums by four warps together.
 template <class Step, int Phase, class Of = HalfOf<Step, Phase>>
 KRONOP_INLINE void multiply_half_grouped(typename Of::Sums& sums, const typename Of::Fibers& a, int n0, const Matrix& factor) {
   begin_group_products();
@@ -250,7 +254,8 @@ KRONOP_INLINE void multiply_half_grouped(typename Of::Sums& sums, const typename
   }
   commit_group_products();
   wait_for_group_products();
-  // New values, or else the compiler might read them ahead of the wait.
+  // The compiler takes renewed() values for new ones: else it might read the sums ahead of the
+  // wait.
 #pragma unroll
   for (int u = 0; u < Of::kGroups; ++u) {
 #pragma unroll
@@ -261,7 +266,7 @@ KRONOP_INLINE void multiply_half_grouped(typename Of::Sums& sums, const typename
   }
 }
 
-// Results, where the epilogue has no source.
+// Takes the sums through the epilogue, where that has no source.
 template <class Step, int N>
 KRONOP_INLINE void finish_sums(float (&sums)[N][4], const Finish<Step>& finish) {
   using Compute = typename Finish<Step>::Compute;
@@ -285,7 +290,7 @@ KRONOP_INLINE void run_half(unsigned char* shared, const Parameters& parameters,
   const Sink<Step, kAccess> sink(parameters, window, finish);
   constexpr int at_once = Step::kThreads / 32 * Of::kOfWarp, together = 4 * Of::kOfWarp;
 #pragma unroll 1
-  // Warps of a group go on together.
+  // The warps of a group multiply together, so they do the same number of rounds.
   for (int start = threadIdx.x / 32 * Of::kOfWarp; (Of::kGrouped ? start / together * together : start) < Of::kFibers; start += at_once) {
     const Element* rows[Of::kGroups];
     bool live[Of::kGroups];
@@ -317,7 +322,7 @@ KRONOP_INLINE void run_half(unsigned char* shared, const Parameters& parameters,
   }
 }
 
-// The row of zeros, which is read where a tile has none.
+// Writes the row of zeros, which is read where a tile has no row.
 template <class Step>
 KRONOP_INLINE void put_zeros(unsigned char* shared) {
   if (threadIdx.x == 0) store<unsigned, 4>(reinterpret_cast<unsigned*>(shared + Step::kTileBytesAt) - 8, {});

@@ -13,8 +13,8 @@
 namespace kronop {
 namespace kron {
 
-// The factors of phases Phase ... All loads that registers have room for are under way before one is
-// waited for, and `then` runs meanwhile.
+// Loads the factors of phases Phase ... All loads that registers have room for are under way before
+// one is waited for, and then() runs meanwhile.
 template <class Step, int Phase, int kHeld, class Parameters, class Then>
 KRONOP_INLINE void load_factors(const Factors<Step, Parameters>& factors, Then then) {
   if constexpr (Phase == Step::kPhases) {
@@ -36,7 +36,8 @@ KRONOP_INLINE void load_factors(const Factors<Step, Parameters>& factors, Then t
   }
 }
 
-// What the phases of a batch's first tile wait for: the factors. X, where a phase reads it, is asked for as well.
+// Loads the factors, for which the phases of a batch's first tile wait, and prefetches X where a
+// phase reads it from memory.
 template <class Step, class Parameters>
 KRONOP_INLINE void prepare(unsigned char* shared, const Parameters& parameters, const Window<Step>& window) {
   const Factors<Step, Parameters> factors(shared, parameters, window.batch);
@@ -61,7 +62,8 @@ KRONOP_INLINE void run_one(unsigned char* shared, const Parameters& parameters, 
   }
 }
 
-// Whether a phase has one loop for every access: products of long digits, four warps at once.
+// Whether a phase has one loop for all kinds of access (kAny): where four warps multiply a long
+// digit together.
 template <class Step, int Phase>
 KRONOP_INLINE constexpr bool chooses_inside() {
   if constexpr (Step::kHalf || !Step::kPhaseGrouped[Phase]) {
@@ -71,8 +73,8 @@ KRONOP_INLINE constexpr bool chooses_inside() {
   }
 }
 
-// Phases Phase ... kEnd - 1. Where the first one reads X itself, the next tile's X is asked for as soon as it has; where there are
-// two tiles, it is on its way to the other one.
+// Runs phases Phase to kEnd - 1. After the first phase the next tile's X is prefetched, where that
+// phase reads X itself; where there are two tiles, X is copied to the other one.
 template <class Step, int Phase = 0, int kEnd = Step::kPhases, class Parameters>
 KRONOP_INLINE void run_phases(unsigned char* shared, const Parameters& parameters, const Window<Step>& window,
                               const Window<Step>& next) {
@@ -91,8 +93,8 @@ KRONOP_INLINE void run_phases(unsigned char* shared, const Parameters& parameter
   }
 }
 
-// The last phase of tile `before`, if `leaves`, and the first one of tile `now`, if `comes`: together, as far as their ends
-// are plain.
+// Runs the last phase of tile `before`, if `leaves`, and the first phase of tile `now`, if `comes`:
+// together where they access memory in the plain way, else one after the other.
 template <class Step, class Parameters>
 KRONOP_INLINE void end_and_begin(unsigned char* shared, const Parameters& parameters, const Window<Step>& before, bool leaves,
                                  const Window<Step>& now, bool comes) {
@@ -115,8 +117,8 @@ KRONOP_INLINE void end_and_begin(unsigned char* shared, const Parameters& parame
   }
 }
 
-// A block walks over its tiles, each of which begins while the one before it ends. Factors that differ from those of the tile
-// before wait for its end.
+// A block walks over its tiles, each of which begins while the one before it ends. A tile whose
+// factors differ from those of the tile before waits for its end.
 template <class Step, class Parameters>
 KRONOP_INLINE void walk_exchanging(const Parameters& parameters) {
   unsigned char* shared = shared_memory();
@@ -151,7 +153,8 @@ KRONOP_INLINE void walk_exchanging(const Parameters& parameters) {
 
 }  // namespace kron
 
-// A block walks over its tiles. The next tile's X is on its way while results leave, where it can be.
+// A block walks over its tiles. Where possible, the next tile's X is on its way while results
+// leave.
 template <class Step, class Parameters>
 KRONOP_INLINE void walk_over_tiles(const Parameters& parameters) {
   unsigned char* shared = shared_memory();
@@ -174,7 +177,8 @@ KRONOP_INLINE void walk_over_tiles(const Parameters& parameters) {
     __syncthreads();
     index += gridDim.x / Step::kCluster;
     const bool more = index < tiles.count();
-    // The offsets of the tile before this one are done with since the barrier.
+    // Since the barrier nobody reads the offsets of the tile before this one: the next tile's take
+    // their place.
     kron::Window<Step> next = now;
     next.rows = 0;
     if (more) next = tiles.open(index, Step::kOffsetBytes - now.at);

@@ -1,8 +1,9 @@
-// A phase that contracts two digits, the first result never leaving the registers.
+// A phase that contracts two digits: the result of the first one never leaves the registers.
 //
-// The elements are the right operand of the first product, contracted index along the threads of a
-// quad: Y1 = F1^T X, whose columns come out along the quad. So they are at once the left operand of the
-// second product, Y2 = Y1 F2: the transposition between the two digits is free.
+// The elements are the right operand of the first product, Y1 = F1^T X, with the contracted index
+// along the threads of a quad. The columns of Y1 come out along the quad as well. That is how the
+// second product, Y2 = Y1 F2, takes the contracted index of its left operand: the transposition
+// between the two digits is free.
 #pragma once
 
 #include "kron_pair_layout.cuh"
@@ -10,12 +11,13 @@
 namespace kronop {
 namespace kron {
 
-// The blocks of a thread, from X. All loads are issued before one is needed.
+// Reads the blocks of a thread from X. All loads are issued before the first one is needed.
 template <class Step, int Phase, Access kAccess, class Of = PairOf<Step, Phase>, class Element>
 KRONOP_INLINE void read_blocks(Element (&x)[Of::kLanes][Of::kParts1][Of::kParts2][2], const Place (&places)[Of::kPlaces], const bool (&live)[Of::kPlaces],
                                const Source<Step, kAccess>& source) {
   using Input = typename Step::Input;
-  // A pair of a contiguous digit, if it ends with the digit; or all lanes.
+  // The elements of one access: a pair of a contiguous digit, if pairs end with the digit; or all
+  // lanes.
   constexpr int width = Of::kUnit ? (Of::kP1 % 2 == 0 ? 2 : 1) : Of::kPlaces == 1 ? Of::kLanes : 1;
   constexpr int at1 = step_in<Step>(Of::kInner), at2 = step_in<Step>(Of::kOuter);
   const int t = threadIdx.x % 4, g = threadIdx.x % 32 / 4;
@@ -52,7 +54,7 @@ KRONOP_INLINE void read_blocks(Element (&x)[Of::kLanes][Of::kParts1][Of::kParts2
   }
 }
 
-// The blocks of a thread, from the tile.
+// Reads the blocks of a thread from the tile.
 template <class Step, int Phase, class Of = PairOf<Step, Phase>>
 KRONOP_INLINE void read_blocks(typename Of::Elements& x, const Place (&places)[Of::kPlaces], const bool (&live)[Of::kPlaces],
                                const typename Step::Accumulator* tile) {
@@ -68,7 +70,7 @@ KRONOP_INLINE void read_blocks(typename Of::Elements& x, const Place (&places)[O
       for (int j = 0; j < Of::kParts2; ++j) {
         const bool outer = live[i] && (Of::kP2 % 8 == 0 || 8 * j + g < Of::kP2);
         if constexpr (Of::kUnit) {
-          // The slots of a digit are even, so that a pair stays within them.
+          // A digit has an even number of slots, so that a pair stays within them.
           const int p = 8 * s + 2 * t;
           const auto pair = load_if<Accumulator, 2>(outer && (Of::kP1 % 8 == 0 || p < Of::kP1), from + 8 * s + 8 * j * Of::kStride2);
 #pragma unroll
@@ -87,7 +89,7 @@ KRONOP_INLINE void read_blocks(typename Of::Elements& x, const Place (&places)[O
   }
 }
 
-// One block's first product, 16 produced indices of it (8 where they are all).
+// Computes the first product of a block: 16 produced indices, or 8 where there are no more.
 template <class Step, int Phase, class Of = PairOf<Step, Phase>>
 KRONOP_INLINE void multiply_left(typename Step::Accumulator (&sums)[Of::kParts2][4],
                                  const typename Step::Accumulator (&x)[Of::kParts1][Of::kParts2][2], const typename Of::LeftFactor& factor, int m) {
@@ -117,7 +119,8 @@ KRONOP_INLINE void multiply_left(typename Step::Accumulator (&sums)[Of::kParts2]
     }
   }
   if constexpr (Of::kStacked) {
-    // What the rests of the factor gave goes to what its values gave.
+    // The upper half has the products of what rounding left of the factor: they are added to those
+    // of the values.
 #pragma unroll
     for (int j = 0; j < Of::kParts2; ++j) {
 #pragma unroll
@@ -126,7 +129,7 @@ KRONOP_INLINE void multiply_left(typename Step::Accumulator (&sums)[Of::kParts2]
   }
 }
 
-// The second product of one set of blocks, from the sums of the first.
+// Computes the second product of one set of blocks from the sums of the first.
 template <class Step, int Phase, class Of = PairOf<Step, Phase>>
 KRONOP_INLINE void multiply_right(typename Step::Accumulator (&sums)[Of::kProduced2][4],
                                   const typename Step::Accumulator (&left)[Of::kHalf ? 2 : 1][Of::kParts2][4], const typename Of::RightFactor& factor) {
@@ -156,7 +159,8 @@ KRONOP_INLINE void multiply_right(typename Step::Accumulator (&sums)[Of::kProduc
   }
 }
 
-// Calls visit(lane, second index, its value for all lanes) for the thread's results of row tile m.
+// Calls visit(the values of all lanes, first index, second index) for the thread's results of row
+// tile m.
 template <class Step, int Phase, class Of = PairOf<Step, Phase>, class Visit>
 KRONOP_INLINE void for_each_result(const typename Of::Sums& sums, int m, Visit visit) {
   const int t = threadIdx.x % 4, g = threadIdx.x % 32 / 4;
@@ -197,7 +201,7 @@ KRONOP_INLINE void write_blocks(const typename Of::Sums& sums, int m, const Plac
   });
 }
 
-// The same results through the epilogue, to Y.
+// Writes the same results through the epilogue to Y.
 template <class Step, int Phase, Access kAccess, class Of = PairOf<Step, Phase>>
 KRONOP_INLINE void write_blocks(const typename Of::Sums& sums, int m, const Place (&places)[Of::kPlaces], const bool (&live)[Of::kPlaces],
                                 const Sink<Step, kAccess>& sink) {
@@ -223,7 +227,8 @@ KRONOP_INLINE void write_blocks(const typename Of::Sums& sums, int m, const Plac
   });
 }
 
-// Such a phase at work on a window: what its threads keep, and how they take a piece of its blocks and leave the results.
+// A phase at work on a window: what a thread keeps, how it fetches a piece of the blocks, and how
+// it multiplies the piece and leaves the results.
 template <class Step, int Phase, Access kAccess, int kEach = 0>
 struct PairWork {
   using Of = PairOf<Step, Phase>;
@@ -261,7 +266,8 @@ struct PairWork {
   KRONOP_INLINE void use(const Piece& now) const {
     typename Of::Elements elements;
     convert_all(elements, now.elements);
-    // Rolled, so that split elements do not stay alive from one to the next.
+    // The loop is rolled, so that split elements do not stay in registers from one round to the
+    // next.
 #pragma unroll 1
     for (int m = 0; m < Of::kProduced1; ++m) {
       typename Of::Sums sums;

@@ -1,4 +1,5 @@
-// What a phase that contracts two digits is made of: its sizes, and the fragments of both factors.
+// What a phase that contracts two digits is made of (kron_pair.cuh): its sizes, and the fragments
+// of both factors.
 #pragma once
 
 #include "kron_ends.cuh"
@@ -6,8 +7,9 @@
 namespace kronop {
 namespace kron {
 
-// The left operand of a product whose 8 produced rows leave half of the tensor core's: the rounded
-// values and what rounding left, so that two products do what otherwise takes three.
+// The left operand of a product with only 8 produced rows, half of those that the tensor core
+// multiplies. The other half has what rounding left of the values, so that two products do what
+// otherwise takes three.
 template <class T>
 struct alignas(16) Stacked {
   T data[4];
@@ -21,7 +23,7 @@ struct alignas(16) Stacked {
   }
 };
 
-// A factor's fragments of a thread: in registers for as long as this lives, or in shared memory, from where they come each time.
+// A thread's fragments of a factor: held in registers, or read from shared memory each time.
 template <class Fragment, int kCount, bool kInRegisters>
 struct Held {
   Fragment fragments[kCount];
@@ -38,7 +40,7 @@ struct Held<Fragment, kCount, false> {
   KRONOP_INLINE const Fragment& operator[](int i) const { return from[i * 32]; }
 };
 
-// What such a phase is made of. A block is all elements of the two digits at one free index.
+// A block is all elements of the two digits at one free index.
 template <class Step, int Phase>
 struct PairOf {
   using Accumulator = typename Step::Accumulator;
@@ -47,21 +49,22 @@ struct PairOf {
   static constexpr int kP2 = Step::kContracted[kOuter], kQ2 = Step::kProduced[kOuter];
   static constexpr int kStride1 = Step::kStride[kInner], kStride2 = Step::kStride[kOuter];
   static constexpr bool kUnit = kStride1 == 1;
-  // Parts of 8 of the contracted indices and of the second produced one; of 16 of the first one.
+  // Parts of 8 contracted or second produced indices, and of 16 first produced ones.
   static constexpr int kParts1 = (kP1 + 7) / 8, kParts2 = (kP2 + 7) / 8, kProduced2 = (kQ2 + 7) / 8, kProduced1 = (kQ1 + 15) / 16;
   static constexpr int kLanes = Step::kPhaseLanes[Phase];  // blocks that a warp takes at once
   static constexpr bool kNeighbours = Step::kPhaseNeighbours[Phase];
   static constexpr int kPlaces = kNeighbours ? 1 : kLanes;
   static constexpr int kBlocks = fibers_of<Step>(Phase);
-  // Whether 8 rows hold a block's first produced index: the second product takes two blocks at once.
+  // Whether a block's first produced indices fit into 8 rows: the second product then takes two
+  // blocks at once.
   static constexpr bool kHalf = kQ1 <= 8;
   static constexpr int kSets = kHalf ? kLanes / 2 : kLanes;
   static constexpr bool kStacked = kHalf && Step::kSplit;
-  static constexpr int kTogether = Step::kSplit ? 2 : 1 << 20;  // parts whose sums are one chain
+  static constexpr int kTogether = Step::kSplit ? 2 : 1 << 20;  // parts whose products are one chain of sums
   using Left = Either<kStacked, Stacked<Accumulator>, Split<Accumulator, 4, Step::kSplit>>;
   using Right = Split<Accumulator, 2, Step::kSplit>;
   static constexpr int kLeftCount = kProduced1 * kParts1, kRightCount = kParts2 * kProduced2;
-  // Held in registers for the whole phase where there are few.
+  // Whether the factors are held in registers for the whole phase, since they are few.
   static constexpr bool kHoldFactors = kProduced1 == 1 && kLeftCount * sizeof(Left) + kRightCount * sizeof(Right) <= 64;
   using LeftFactor = Held<Left, kLeftCount, kHoldFactors>;
   using RightFactor = Held<Right, kRightCount, kHoldFactors>;
@@ -70,7 +73,8 @@ struct PairOf {
   using Elements = ElementsOf<Accumulator>;
   using Sums = Accumulator[kSets][kProduced2][4];
 
-  // Index of a row of 8 along the first produced digit: so that 16-byte accesses meet no bank twice.
+  // Index along the first produced digit of row g of 8, in an order that keeps 16-byte accesses
+  // free of bank conflicts.
   KRONOP_INLINE static constexpr int row(int g) { return (g & 4) | (g & 1) << 1 | (g & 2) >> 1; }
   KRONOP_INLINE static constexpr int along(int t, int r) { return kUnit ? 2 * t + r : t + 4 * r; }
 

@@ -23,11 +23,13 @@ struct KronTileParameters {
 
 namespace kron {
 
-// What the tile holds: with 16-bit operands they may stay as they are.
+// The type of the tile's elements: that of the accumulators or, where kHalf, of the 16-bit
+// operands.
 template <class Step>
 using TileElement = Either<Step::kHalf, typename Step::Input, typename Step::Accumulator>;
 
-// Offset in the tile of the group's linear index k, over contracted or produced sizes.
+// Offset in the tile of linear index k of the group, whose digits have their produced or contracted
+// sizes.
 template <class Step, bool Produced, int Digit = Step::kDigits - 1>
 KRONOP_INLINE int spread(int k) {
   if constexpr (Produced ? Step::kDenseOut : Step::kDenseIn) {
@@ -42,7 +44,8 @@ KRONOP_INLINE int spread(int k) {
   }
 }
 
-// One chunk of kVector elements of the tile's outside: (row, k, column) of the first of them.
+// A chunk of VectorSize elements, as memory outside the tile has them: (row, k, column) of the
+// first one.
 template <class Step, int Group, int VectorSize>
 struct Chunk {
   static constexpr bool kAlongDigits = Step::kColumns == 1;
@@ -59,8 +62,8 @@ struct Chunk {
   KRONOP_INLINE int column_of(int v) const { return kAlongDigits ? column : column + v; }
 };
 
-// The blocks of a cluster share a tile: each has as many steps of the first digit. Results of that digit,
-// which the last phase contracts, go to memory from wherever they are computed.
+// The blocks of a cluster share a tile: each has an equal part of the first digit. The last phase
+// contracts that digit, and its results go to memory from whichever block computes them.
 template <class Step>
 KRONOP_INLINE int rank_of_block() {
   if constexpr (Step::kCluster > 1) return cluster_rank();
@@ -75,7 +78,8 @@ KRONOP_INLINE void wait_for_threads() {
   }
 }
 
-// A tile's rows in memory and how much of it exists. Offsets of rows are in shared memory, from byte `at`.
+// A tile's rows in memory, and how much of the tile exists. The offsets of rows are in shared
+// memory, from byte `at` on.
 template <class Step>
 struct Window {
   int at, rows, columns;
@@ -88,23 +92,24 @@ struct Window {
   KRONOP_INLINE long long z(int row) const { return offsets(2)[row]; }
 };
 
-// The tile of a window. Of two, one is filled while the other one is worked on.
+// The tile of a window. Of two tiles, one is filled while the other one is worked on.
 template <class Step>
 KRONOP_INLINE TileElement<Step>* tile_of(unsigned char* shared, const Window<Step>& window) {
   const int at = Step::kBuffers > 1 && window.at != 0 ? Step::kTileBytes : 0;
   return reinterpret_cast<TileElement<Step>*>(shared + Step::kTileBytesAt + at);
 }
 
-// Digits of a batch's linear index. Most problems have one batch; and a loop, not four copies of a division, since a
-// block runs this once or twice: what it has not run yet comes from memory.
+// Calls visit for the digits of a batch's linear index. Most problems have one batch, which has
+// none. The loop stays rolled, since a block runs it once or twice: four copies of a division would
+// be code that comes from memory first.
 template <class Parameters, class Visit>
 KRONOP_INLINE void for_each_batch_digit(long long batch, const Parameters& parameters, Visit visit) {
 #pragma unroll 1
   for (int axis = 3; batch != 0; --axis) visit(axis, split(batch, parameters.batch_extent[axis]));
 }
 
-// Which tiles there are: blocks walk over (batch, tile of rows, tile of columns), columns fastest.
-// Little is kept between tiles, for the sake of registers.
+// The tiles of a launch. Blocks walk over (batch, tile of rows, tile of columns), columns fastest.
+// Little is kept between tiles, to save registers.
 template <class Step, class Parameters>
 struct Tiles {
   const Parameters& parameters;
@@ -113,7 +118,8 @@ struct Tiles {
   KRONOP_INLINE long long outer() const { return parameters.outer_extent[0] * parameters.outer_extent[1]; }
   KRONOP_INLINE long long count() const { return parameters.tiles[2]; }
 
-  // Writes the row offsets of tile `index` from byte `at`, which a barrier has to make visible.
+  // Writes the row offsets of tile `index` to shared memory from byte `at` on; a barrier has to
+  // make them visible.
   KRONOP_INLINE Window<Step> open(long long index, int at) const {
     long long batch = index, x = 0, y = 0, z = 0;
     const long long column = split(batch, parameters.tiles[0]) * Step::kColumns, row = split(batch, parameters.tiles[1]) * Step::kRows;
@@ -144,7 +150,7 @@ struct Tiles {
   }
 };
 
-// Elements between factors `first` ... of batch 0 and of the batch with this linear index.
+// Elements from the factors `first` ... of batch 0 to those of the batch with this linear index.
 template <int N, class Parameters>
 KRONOP_INLINE void factor_offsets(long long (&offsets)[N], const Parameters& parameters, int first, long long batch) {
 #pragma unroll

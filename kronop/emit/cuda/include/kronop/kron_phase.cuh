@@ -1,4 +1,4 @@
-// One phase of a pass on the tensor cores: which fibers a thread has, and the factor as it takes it.
+// One phase of a pass on the tensor cores: which fibers a thread has, and how it loads the factor.
 #pragma once
 
 #include "kron_parameters.cuh"
@@ -8,18 +8,19 @@
 namespace kronop {
 namespace kron {
 
-// Where a fiber lies: its first element in the tile; and in memory its row, the index along the group
-// of digits, and its column.
+// Where a fiber lies: its first element in the tile; and in memory its row, its index along the
+// group of digits, and its column.
 struct Place {
   int shared = 0, row = 0, k = 0, column = 0;
 };
 
-// Mixed radix over the axes that a phase leaves free, last one fastest.
+// Adds the place of a fiber, whose number is in mixed radix over the axes that a phase leaves free,
+// last one fastest.
 template <class Step, int Phase, int Axis = Step::kPhaseAxis[Phase + 1] - 1>
 KRONOP_INLINE void walk(Place& place, int fiber) {
   constexpr bool first = Axis == Step::kPhaseAxis[Phase];
   constexpr int extent = Step::kAxisExtent[Axis];
-  // Constants of their own: nvcc knows no arrays of constants in device code.
+  // Constants of their own, because nvcc does not allow arrays of constants in device code.
   constexpr int shared = Step::kAxisShared[Axis], row = Step::kAxisRow[Axis], k = Step::kAxisGroup[Axis], column = Step::kAxisColumn[Axis];
   const int index = first ? fiber : fiber % extent;
   place.shared += index * shared;
@@ -29,7 +30,8 @@ KRONOP_INLINE void walk(Place& place, int fiber) {
   if constexpr (!first) walk<Step, Phase, Axis - 1>(place, fiber / extent);
 }
 
-// The number of a phase's fiber in its own order from that by chunks, each of which is kEach fibers as far apart as can be.
+// The number of a fiber in the phase's own order, from its number by chunks. A chunk is kEach
+// fibers that are as far apart as can be.
 template <int kFibers, int kEach>
 KRONOP_INLINE constexpr int in_order(int fiber) {
   if constexpr (kEach == 0) {
@@ -39,8 +41,9 @@ KRONOP_INLINE constexpr int in_order(int fiber) {
   }
 }
 
-// Places of fibers start + offset, start + offset + kStep, ... below `count`, which kAll of them are; by chunks of kEach where
-// that is given. Where all sizes are powers of two, no carry links `start` with the steps, which are constants then.
+// Places of fibers start + offset, start + offset + kStep, ... below `count` (kAll: all of them
+// are), which are numbered by chunks where kEach is given. Where all sizes are powers of two
+// (kRegular), no carry links `start` with the steps, so that steps are constants.
 template <class Step, int Phase, int kStep, bool kAll, int kEach = 0, int N>
 KRONOP_INLINE void places_of(Place (&places)[N], bool (&live)[N], int start, int offset, int count) {
   static_assert(kEach == 0 || Step::kRegular, "chunks are found without carries");
@@ -56,8 +59,9 @@ KRONOP_INLINE void places_of(Place (&places)[N], bool (&live)[N], int start, int
   }
 }
 
-// Takes pieces `start`, `start` + kStep, ... below kEnd. Where kAhead, a piece is on its way while the one before it is in use;
-// elsewhere two small ones share the arithmetic of their indices, where they can.
+// Takes pieces `start`, `start` + kStep, ... below kEnd. Where kAhead, a piece is fetched while the
+// one before it is in use. Elsewhere two small pieces share the arithmetic of their indices, where
+// possible.
 template <class Step, class Piece, int kEnd, int kStep, bool kAhead, class Fetch, class Use>
 KRONOP_INLINE void for_each_piece_of_phase(int start, Fetch fetch, Use use) {
   Piece now;
@@ -91,15 +95,16 @@ struct PhaseOf {
   static constexpr int kContracted = Step::kContracted[kDigit], kProduced = Step::kProduced[kDigit];
   static constexpr int kStride = Step::kStride[kDigit];
   static constexpr int kContractedParts = (kContracted + 7) / 8, kProducedParts = (kProduced + 7) / 8;
-  // Whether the digit itself is what is contiguous in the tile.
+  // Whether the tile is contiguous along the digit itself.
   static constexpr bool kUnit = kStride == 1;
   static constexpr int kLanes = Step::kPhaseLanes[Phase];  // fibers of a thread
   static constexpr int kGroups = kLanes / 2;               // of 16 fibers that a warp takes at once
-  // Whether a thread's fibers are neighbours in memory, one vector.
+  // Whether a thread's fibers are neighbours, so that one vector holds them.
   static constexpr bool kNeighbours = Step::kPhaseNeighbours[Phase];
   static constexpr int kPlaces = kNeighbours ? 1 : kLanes;
   static constexpr int kFibers = fibers_of<Step>(Phase);
-  // Whether four warps multiply together, by so many produced indices at a time of all that there are.
+  // Whether four warps multiply together: kChunk produced indices at a time, of kColumns with
+  // padding.
   static constexpr bool kGrouped = Step::kPhaseGrouped[Phase];
   static constexpr int kChunk = kProduced > 32 ? 64 : 32, kColumns = (kProduced + kChunk - 1) / kChunk * kChunk;
   // Parts of the contraction whose products are one chain of sums in the tensor cores.
@@ -107,8 +112,8 @@ struct PhaseOf {
   template <class T>
   using FibersOf = T[kContractedParts][kGroups][4];
   using Fibers = FibersOf<Accumulator>;  // as the tensor cores take them, unsplit
-  // Of bytes, a product takes several parts of the contraction; and of what comes in, of the sums of up to 128 products of
-  // two bytes, and of other sums so many bytes count.
+  // int8: a product takes kDeep parts of the contraction at once. kPlanes bytes of an element
+  // count: 1 in X, 3 in sums of up to 128 products of two bytes, and 4 in other sums.
   static constexpr bool kBytes = detail::same<typename Step::Factor, int8_t>;
   static constexpr int kDeep = !kBytes ? 1 : kContractedParts <= 2 ? 2 : 4, kSteps = (kContractedParts + kDeep - 1) / kDeep;
   static constexpr int kPlanes = !detail::same<typename Step::Input, int8_t> || Phase > 1 ? 4 : Phase == 0 ? 1 : 3;
@@ -116,9 +121,10 @@ struct PhaseOf {
   using A = Split<Accumulator, 4, Step::kSplit>;
   using B = Either<kBytes, ByteFactor<kDeep>, Split<Accumulator, 2, Step::kSplit>>;
   using Left = Either<kBytes, BytePlanes<PhaseOf>, const Fibers&>;  // what `multiply` takes
-  // Held in registers for the whole phase where there are few.
+  // Whether the factor is held in registers for the whole phase, since it is small.
   static constexpr bool kHoldFactor = !kGrouped && kSteps * kProducedParts * sizeof(B) <= 64;
-  // Parts of the produced index whose sums a thread holds at once: independent products hide latency.
+  // Parts of the produced index whose sums a thread holds at once: products that are independent
+  // hide each other's latency.
   static constexpr int kSums = (kContractedParts > 8 ? (sizeof(Accumulator) > 4 ? 1 : 2) : 4) / kGroups;
   static constexpr int kAtOnce = kGrouped ? kChunk / 8 : kProducedParts < kSums ? kProducedParts : kSums;
 
@@ -127,11 +133,11 @@ struct PhaseOf {
     const int t = threadIdx.x % 4;
     return 8 * s + (kUnit ? 2 * t + r : t + 4 * r);
   }
-  // A thread's first fiber of those from `first` on, and the steps to its next places.
+  // A thread's first fiber, where its warp's begin at `first`, and the distance of its next places.
   KRONOP_INLINE static int fiber(int first) { return first + (kUnit ? 1 : kLanes) * (threadIdx.x % 32 / 4); }
   static constexpr int kNext = kUnit ? 8 : 1;
 
-  // The factor: [part of P][part of Q].
+  // The factor as fragments [part of P][part of Q].
   struct Fragments {
     using Operand = B;
     static constexpr int kDigit = PhaseOf::kDigit, kCount = kSteps * kProducedParts, kElements = 2 * kDeep;
@@ -150,8 +156,9 @@ struct PhaseOf {
     }
   };
 
-  // The factor for warp groups: its values, and then what rounding left, 8 contracted indices after the
-  // other, as the tensor cores read them. An element is one of 4 contracted indices of a core's column.
+  // The factor as warp groups read it from shared memory: its values and then, where split, what
+  // rounding left, one block of 8 contracted indices after the other. Elements are numbered so that
+  // four of them are the contracted indices of a column in a core matrix.
   struct GroupFragments {
     static constexpr int kDigit = PhaseOf::kDigit, kCount = kContractedParts * kColumns / 32 * 8, kElements = 1;
     static constexpr bool kWhole = kContracted % 8 == 0 && kProduced == kColumns;
@@ -176,7 +183,7 @@ struct PhaseOf {
   };
 };
 
-// How many phases' products four warps compute together.
+// How many phases multiply by warp groups.
 template <class Step>
 KRONOP_INLINE constexpr int grouped_phases() {
   int count = 0;
@@ -184,13 +191,15 @@ KRONOP_INLINE constexpr int grouped_phases() {
   return count;
 }
 
-// Registers of a thread for factors that are under way: a third of those that it has; more than 64 are of no use.
+// Registers of a thread for factors that are under way: a third of those that it has; more than 64
+// are of no use.
 template <class Step>
 inline constexpr int room_for_factors = Step::kThreads * Step::kBlocks * 192 <= 65536 ? 64 : 65536 / (Step::kThreads * Step::kBlocks * 3);
 
-// A thread's elements of a digit's factor on their way: from memory to registers, and from there, as the threads of a
-// phase take them, to shared memory: [fragment][32 threads], each made of kElements elements of the factor. `Fragments`
-// says which ones. An element is the product of elements of the factors that the digit is made of.
+// A thread's share of a digit's factor: loaded from memory to registers, and from there stored to
+// shared memory as [fragment][32 threads]. `Fragments` says which kElements elements of the factor
+// a thread of a fragment has. An element is a product of elements of the factors that the digit is
+// made of.
 template <class Step, class Fragments>
 struct FactorLoad {
   using Factor = typename Step::Factor;
@@ -198,7 +207,7 @@ struct FactorLoad {
   static constexpr int kDigit = Fragments::kDigit, kCount = Fragments::kCount * 32, kElements = Fragments::kElements;
   static constexpr int kFirst = Step::kFactorFirst[kDigit], kFactors = Step::kFactorFirst[kDigit + 1] - kFirst;
   static constexpr int kContracted = Step::kContracted[kDigit], kProduced = Step::kProduced[kDigit];
-  // Fragments of a thread, and those that are under way at once: all, or some power of two.
+  // The fragments of a thread, and how many of them are under way at once: all, or a power of two.
   static constexpr int kShare = (kCount + Step::kThreads - 1) / Step::kThreads;
   static constexpr int kWords = kElements * kFactors * (sizeof(Factor) > 4 ? 2 : 1);  // registers for one of them
   KRONOP_INLINE static constexpr int at_once() {
@@ -211,7 +220,8 @@ struct FactorLoad {
   static constexpr int kAtOnce = at_once();
   Factor items[kAtOnce][kElements][kFactors];
 
-  // Where all sizes are powers of two, no carry links fragment `start` with the steps from it: steps are constants then.
+  // Where all sizes are powers of two, no carry links fragment `start` with the steps from it, so
+  // that steps are constants.
   struct Spot {
     unsigned p, q;
     KRONOP_INLINE Spot(unsigned e, int i) : p(Fragments::contracted(e / 32, e % 32, i)), q(Fragments::produced(e / 32, e % 32, i)) {}
@@ -222,7 +232,7 @@ struct FactorLoad {
     return kCount % (Step::kThreads * kAtOnce) == 0 || start + u * Step::kThreads < kCount;
   }
 
-  // Index along factor kAt of an index along the digit.
+  // Index along factor kAt, from an index along the digit.
   template <bool kOfProduced>
   KRONOP_INLINE static constexpr unsigned size(int factor) {
     return kOfProduced ? Step::kFactorProduced[kFirst + factor] : Step::kFactorContracted[kFirst + factor];
@@ -242,7 +252,7 @@ struct FactorLoad {
   template <int kAt = 0, class From>
   KRONOP_INLINE void ask(const From& source, unsigned start) {
     const Spot own(base(start), 0);
-    // Unsigned indices: their products with 64-bit strides take two instructions.
+    // Indices are unsigned, because their products with 64-bit strides then take two instructions.
     const unsigned long long row = source.parameters.factor_row[kFirst + kAt], column = source.parameters.factor_column[kFirst + kAt];
     const auto offset = [&](const Spot& at) { return index<false, kAt>(at.p) * row + index<true, kAt>(at.q) * column; };
     const Factor* from = static_cast<const Factor*>(source.parameters.factor[kFirst + kAt]) + source.offsets[kFirst + kAt];
@@ -278,12 +288,13 @@ struct FactorLoad {
   }
 };
 
-// Where the factors of a batch come from, and where they go.
+// The factors of a batch: their elements in memory, and shared memory to which they go.
 template <class Step, class Parameters>
 struct Factors {
   unsigned char* shared;
   const Parameters& parameters;
-  // NOTE: renewed, or else addresses would be computed ahead of the walk over the tiles, and held all the way.
+  // NOTE: without renewed() the compiler would compute addresses ahead of the walk over the tiles,
+  // and hold them in registers all the way.
   unsigned thread = renewed(unsigned(threadIdx.x));
   long long offsets[Step::kFactors];
   KRONOP_INLINE Factors(unsigned char* to, const Parameters& from, long long batch) : shared(to), parameters(from) {
@@ -291,7 +302,8 @@ struct Factors {
   }
 };
 
-// A digit's factor. Where registers have room next to kHeld of them, its loads are under way while next.operator()<held>() runs.
+// Loads a digit's factor. Where registers have room for it next to the kHeld ones in use, its loads
+// are under way while next.operator()<held>() runs.
 template <class Step, class Fragments, int kHeld, class Parameters, class Next>
 KRONOP_INLINE void load_fragments(const Factors<Step, Parameters>& factors, Next next) {
   FactorLoad<Step, Fragments> load;

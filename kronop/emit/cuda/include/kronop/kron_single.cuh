@@ -1,4 +1,4 @@
-// A phase that contracts one digit of all fibers along it, by the products of warps or of warp groups.
+// A phase that contracts one digit of all fibers along it, by products of warps or of warp groups.
 #pragma once
 
 #include "kron_fibers.cuh"
@@ -6,7 +6,8 @@
 namespace kronop {
 namespace kron {
 
-// All products of one part of the contraction, into the sums of parts n0 ... of the produced index.
+// Adds all products of one part of the contraction to the sums of parts n0 ... of the produced
+// index.
 template <int kIndex, int kParts, class T, bool kSplit, int kGroups, int kAtOnce>
 KRONOP_INLINE void add_products(T (&sums)[kAtOnce][kGroups][4], const Split<T, 4, kSplit> (&a)[kGroups],
                                 const Split<T, 2, kSplit> (&b)[kAtOnce], int n0) {
@@ -20,12 +21,13 @@ KRONOP_INLINE void add_products(T (&sums)[kAtOnce][kGroups][4], const Split<T, 4
   if constexpr (kIndex + 1 < products_of<kSplit>) add_products<kIndex + 1, kParts>(sums, a, b, n0);
 }
 
-// The sums of parts n0 ... of the produced index.
+// Computes the sums of parts n0 ... of the produced index.
 template <class Step, int Phase, class Of = PhaseOf<Step, Phase>, class Factor>
 KRONOP_INLINE void multiply(typename Step::Accumulator (&sums)[Of::kAtOnce][Of::kGroups][4], const typename Of::Fibers& fibers, int n0,
                             const Factor& factor) {
-  // NOTE: the tensor cores truncate each sum. Where float32 accuracy is wanted, the ordinary cores, which
-  // round, add up short sums: measured at P = 64 and 128, errors of 8e-7 and 1.7e-6 become 2e-7.
+  // NOTE: the tensor cores truncate each sum. Where float32 accuracy is wanted, they compute short
+  // sums only, which the ordinary cores add up with rounding. Measured at P = 64 and 128, errors of
+  // 8e-7 and 1.7e-6 become 2e-7.
   using Accumulator = typename Step::Accumulator;
 #pragma unroll
   for (int first = 0; first < Of::kContractedParts; first += Of::kTogether) {
@@ -58,7 +60,7 @@ KRONOP_INLINE void multiply(typename Step::Accumulator (&sums)[Of::kAtOnce][Of::
   }
 }
 
-// Some parts of the contraction, as the left operands of warp groups.
+// Takes some parts of the contraction as left operands of warp groups.
 template <class Of, int kParts>
 KRONOP_INLINE void take_parts(typename Of::A (&a)[kParts], const typename Of::Fibers& fibers, int first) {
 #pragma unroll
@@ -70,7 +72,7 @@ KRONOP_INLINE void take_parts(typename Of::A (&a)[kParts], const typename Of::Fi
   }
 }
 
-// Starts all their products; small ones first, as everywhere.
+// Starts all products of these parts; small ones come first, as everywhere.
 template <class Step, class Of, int kParts>
 KRONOP_INLINE void start_products(typename Of::Accumulator (&sums)[Of::kChunk / 8][4], const typename Of::A (&a)[kParts],
                                   const typename Of::Accumulator* factor) {
@@ -92,8 +94,8 @@ KRONOP_INLINE void start_products(typename Of::Accumulator (&sums)[Of::kChunk / 
   commit_group_products();
 }
 
-// The sums of one chunk of the produced index, of four warps together. The next parts of the contraction
-// are split while products of the ones before are under way.
+// Computes the sums of one chunk of the produced index, by four warps together. The next parts of
+// the contraction are split while products of the ones before are under way.
 template <class Step, int Phase, int kFirst = 0, class Of = PhaseOf<Step, Phase>, int kParts>
 KRONOP_INLINE void multiply_grouped(typename Of::Accumulator (&sums)[Of::kChunk / 8][1][4], const typename Of::A (&a)[kParts],
                                     const typename Of::Fibers& fibers, const typename Of::Accumulator* factor) {
@@ -107,7 +109,8 @@ KRONOP_INLINE void multiply_grouped(typename Of::Accumulator (&sums)[Of::kChunk 
   for (int n = 0; n < Of::kChunk / 8; ++n) {
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      // New values, or else the compiler might read them ahead of the wait.
+      // The compiler takes renewed() values for new ones: else it might read the sums ahead of the
+      // wait.
       part[n][e] = renewed(part[n][e]);
       sums[n][0][e] = kFirst == 0 ? part[n][e] : sums[n][0][e] + part[n][e];
     }
@@ -115,7 +118,8 @@ KRONOP_INLINE void multiply_grouped(typename Of::Accumulator (&sums)[Of::kChunk 
   if constexpr (next > 0) multiply_grouped<Step, Phase, kFirst + kParts>(sums, then, fibers, factor);
 }
 
-// Such a phase at work on a window: what its threads keep, and how they take a piece of its fibers and leave the results.
+// A phase at work on a window: what a thread keeps, how it fetches a piece of the fibers, and how
+// it multiplies the piece and leaves the results.
 template <class Step, int Phase, Access kAccess, class Parameters, int kEach = 0>
 struct PhaseWork {
   using Of = PhaseOf<Step, Phase>;
@@ -162,7 +166,8 @@ struct PhaseWork {
     typename Of::Fibers elements;
     convert_all(elements, now.elements);
     const typename Of::Left left(elements);
-    // Held factors need constant indices; elsewhere a rolled loop keeps split fibers from staying alive.
+    // Factors held in registers need constant indices, hence an unrolled loop. Elsewhere a rolled
+    // loop keeps split fibers from staying in registers.
 #pragma unroll(Of::kHoldFactor ? Of::kProducedParts : 1)
     for (int n0 = 0; n0 < Of::kProducedParts; n0 += Of::kAtOnce) {
       Accumulator sums[Of::kAtOnce][Of::kGroups][4];
@@ -206,7 +211,7 @@ KRONOP_INLINE void run_phase(unsigned char* shared, const Parameters& parameters
   constexpr int blocks = Phase + 1 == Step::kPhases ? Step::kCluster : 1;
   constexpr int at_once = Step::kThreads / 32 * Work::kAtOnce * blocks;
   const int warp = (blocks > 1 ? rank_of_block<Step>() * (Step::kThreads / 32) : 0) + threadIdx.x / 32;
-  // Warps of a group go on together.
+  // The warps of a group multiply together, so they do the same number of rounds.
   constexpr int end = Work::Of::kGrouped ? (Work::kFibers + 63) / 64 * 64 : Work::kFibers;
   work_on_pieces<Step, Phase, end, at_once>(work, warp * Work::kAtOnce);
 }

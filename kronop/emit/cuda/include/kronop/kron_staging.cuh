@@ -6,13 +6,15 @@
 namespace kronop {
 namespace kron {
 
-// Whole vectors: the step has them, pointers and strides allow them, and the tile is not cut inside one.
+// Whether a window is accessed in whole vectors: the step has them, pointers and strides allow
+// them, and the tile is not cut inside one.
 template <class Step>
 KRONOP_INLINE bool wide(int vector, long long allowed, const Window<Step>& window) {
   return vector > 1 && allowed && (Step::kColumns == 1 || window.columns == Step::kColumns);
 }
 
-// An operand in memory: its strides, as constants where the step knows them. Others are rare, and nothing of them is to be held.
+// The strides of an operand, as constants where the step knows them. Other strides are rare, and
+// renewed() keeps the compiler from holding anything derived from them in registers.
 template <bool kWide, int kDigit>
 struct Strides {
   long long digit, inner;
@@ -20,8 +22,8 @@ struct Strides {
       : digit(kWide && kDigit ? kDigit : renewed(digit)), inner(kWide ? 1 : renewed(inner)) {}
 };
 
-// A chunk of the window: its row, the column, the index k of its digits as a thread's own part and a
-// step that is known at compile time, and its place in the tile.
+// A chunk of the window: its row and column, its index along the digits as the thread's own part k
+// and a `step` that is known at compile time, and its place in the tile.
 struct Piece {
   int row, column, k, step, at;
   template <class Step>
@@ -34,8 +36,9 @@ struct Piece {
   }
 };
 
-// Calls visit(piece, offset of its row) for a thread's chunks. Where all sizes are powers of two, no
-// carry links a thread's first chunk with the steps to its next ones: steps are constants then.
+// Calls visit(piece, offset of its row) for a thread's chunks. Where all sizes are powers of two,
+// no carry links a thread's first chunk with the steps to its next ones, so that steps are
+// constants.
 template <class Step, bool Produced, int kVector, class Visit>
 KRONOP_INLINE void for_each_piece(const Window<Step>& window, const long long* offsets, Visit visit) {
   using Part = Chunk<Step, Produced ? Step::kGroupOut : Step::kGroupIn, kVector>;
@@ -47,7 +50,7 @@ KRONOP_INLINE void for_each_piece(const Window<Step>& window, const long long* o
       const Part outer(start);
       const int row = first.row + outer.row, k = first.k + outer.k, column = first.column + outer.column;
       const int at = row * Step::kRowStride + spread<Step, Produced>(k) + column;
-      // Read ahead of the stores, which the compiler takes for changes of the offsets.
+      // Offsets are read ahead of the stores, because the compiler assumes that stores change them.
       long long offset[unrolled];
 #pragma unroll
       for (int u = 0; u < unrolled; ++u) {
@@ -71,7 +74,7 @@ KRONOP_INLINE void for_each_piece(const Window<Step>& window, const long long* o
   }
 }
 
-// X into the tile, chunk by chunk.
+// Brings X into the tile, chunk by chunk.
 template <class Step, bool kWide, class Parameters>
 struct StageIn {
   using Input = typename Step::Input;
@@ -85,7 +88,7 @@ struct StageIn {
   KRONOP_INLINE StageIn(Element* to, const Parameters& parameters, const Window<Step>& where)
       : x(static_cast<const Input*>(parameters.x)), strides(parameters.digit_x, parameters.inner_x), tile(to), window(where) {}
 
-  // Whether a piece goes to the tile by itself, and nobody waits for it here.
+  // Whether pieces are copied asynchronously; the copies are waited for elsewhere.
   static constexpr bool kAlone = detail::same<Input, Element> && kVector * sizeof(Input) >= 4;
 
   KRONOP_INLINE void operator()(const Piece& piece, long long row_offset) const {
@@ -108,7 +111,7 @@ struct StageIn {
     }
   }
 
-  // All of a thread's pieces, several of them on their way at once.
+  // Copies all of a thread's pieces, several of them on their way at once.
   KRONOP_INLINE void run() const {
     using Part = Chunk<Step, Step::kGroupIn, kVector>;
     if constexpr (kAlone || (Step::kRegular && Part::kCount % Step::kThreads == 0)) {
@@ -137,13 +140,14 @@ struct StageIn {
   }
 };
 
-// Asks for a window's X, where it comes in whole vectors.
+// Prefetches a window's X, where it comes in whole vectors.
 template <class Step, class Parameters>
 KRONOP_INLINE void prefetch_tile(const Parameters& parameters, const Window<Step>& window) {
   using Input = typename Step::Input;
   constexpr int group = Step::kGroupIn / Step::kCluster;
   constexpr int run = (Step::kColumns > 1 ? Step::kColumns : group) * sizeof(Input), runs = Step::kColumns > 1 ? group : 1;
-  // NOTE: the instruction for a piece goes one thread after the other, about 100 cycles each: one thread of each warp.
+  // NOTE: a warp issues the prefetch of a piece for one thread after the other, about 100 cycles
+  // each, so only one thread of each warp prefetches.
   constexpr bool pieces = kPrefetchesPieces && run >= 4096;
   constexpr int warps = Step::kThreads / 32;
   constexpr int size = !pieces ? 128 : run / warps > 4096 ? (run + warps - 1) / warps : 4096, count = (run + size - 1) / size;
@@ -163,7 +167,7 @@ KRONOP_INLINE void prefetch_tile(const Parameters& parameters, const Window<Step
   }
 }
 
-// The tile through the epilogue to Y, with a source Z or without.
+// Takes the tile through the epilogue to Y, with a source Z or without.
 template <class Step, bool kWide, bool kSource, class Parameters>
 struct StageOut {
   using Output = typename Step::Output;
@@ -188,7 +192,7 @@ struct StageOut {
   KRONOP_INLINE void operator()(const Piece& piece, long long row_offset) const {
     if (!piece.in(window)) return;
     if constexpr (Step::kHalf && !kSource) {
-      // The last phase has been through the epilogue.
+      // The last phase has taken its results through the epilogue.
       store<Output, kVector>(piece.of(y, row_offset, y_strides), load<Output, kVector>(tile + piece.at));
       return;
     }
@@ -236,8 +240,9 @@ KRONOP_INLINE void finish_tile(const TileElement<Step>* tile, const Parameters& 
   }
 }
 
-// Results leave the tile and the next tile's X comes right behind them, where both have the same
-// chunks: a thread overwrites what it has just read. False where they have not, and nothing is done.
+// Stores a tile's results while the next tile's X takes their place, where both have the same
+// chunks: a thread overwrites what it has just read. Where they do not, returns false and does
+// nothing.
 template <class Step, class Parameters>
 KRONOP_INLINE bool exchange(TileElement<Step>* tile, const Parameters& parameters, const Window<Step>& now, const Window<Step>& next) {
   if constexpr (Step::kSquare && Step::kXVector == Step::kYVector) {

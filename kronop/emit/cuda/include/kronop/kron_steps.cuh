@@ -1,4 +1,5 @@
-// What follows from the decisions of a pass of a Kronecker matmul, for either kind of its tiles.
+// Constants that follow from the decisions of a pass of a Kronecker matmul, for both kinds of
+// tiles.
 #pragma once
 
 #include "memory.cuh"
@@ -25,8 +26,8 @@ struct MmaStep : TileStep<Decided> {
   static constexpr bool kDenseIn = false, kDenseOut = false;
 };
 
-// On the ordinary cores (kron_tile.cuh). A digit has room for its larger size, so the group is contiguous in the tile where all
-// digits have that.
+// On the ordinary cores (kron_tile.cuh). Each digit has room for the larger of its sizes: the group
+// is contiguous in the tile before the pass if none grows, and after it if none shrinks.
 template <class Decided>
 struct SimtStep : TileStep<Decided> {
   static constexpr int kPhases = count_of(Decided::kPhaseFirst);
@@ -44,13 +45,13 @@ struct SimtStep : TileStep<Decided> {
   }
 };
 
-// Fibers of a phase.
+// How many fibers a phase has.
 template <class Step>
 KRONOP_INLINE constexpr int fibers_of(int phase) {
   return product_of(Step::kAxisExtent, Step::kPhaseAxis[phase], Step::kPhaseAxis[phase + 1]);
 }
 
-// Steps of a digit along the group, before the pass and after it.
+// The distance of neighbours along a digit in the group, before the pass and after it.
 template <class Step>
 KRONOP_INLINE constexpr int step_in(int digit) {
   return product_of(Step::kContracted, digit + 1);

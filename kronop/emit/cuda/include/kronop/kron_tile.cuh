@@ -23,7 +23,8 @@ KRONOP_INLINE constexpr int place(int index) {
   }
 }
 
-// base plus a compile-time offset; where no carry can reach the padding the parts add up.
+// The place of base + offset, where offset is known at compile time. Where no carry can reach the
+// padding, both places add up.
 template <class Step>
 KRONOP_INLINE int place(int base, int placed_base, int offset) {
   if constexpr (Step::kPadAdds) {
@@ -120,7 +121,7 @@ KRONOP_INLINE void small_phase(typename Step::Accumulator* tile, const typename 
   }
 }
 
-// Count outputs of a large digit from q0 on, for the fibers that a thread holds in x.
+// Computes Count outputs of a large digit, from q0 on, for the fibers that a thread holds in x.
 template <class Step, int Digit, int Stride, int Count, int Together, int Contracted>
 KRONOP_INLINE void produce_chunk(typename Step::Accumulator* tile, const typename Step::Accumulator* factor, const typename Step::Accumulator (&x)[Together][Contracted], const int (&base)[Together], int live, int q0) {
   using Accumulator = typename Step::Accumulator;
@@ -148,7 +149,8 @@ KRONOP_INLINE void produce_chunk(typename Step::Accumulator* tile, const typenam
   }
 }
 
-// A phase of one large digit: a thread holds kPhaseTogether fibers and produces a few outputs at a time.
+// A phase of one large digit: a thread holds kPhaseTogether fibers and produces a few outputs at a
+// time.
 template <class Step, int Phase>
 KRONOP_INLINE void large_phase(typename Step::Accumulator* tile, const typename Step::Accumulator* factors) {
   using Accumulator = typename Step::Accumulator;
@@ -164,7 +166,7 @@ KRONOP_INLINE void large_phase(typename Step::Accumulator* tile, const typename 
 #pragma unroll
     for (int g = 0; g < together; ++g) {
       const int fiber = first + g * Step::kThreads;
-      // A fiber past the end is computed as the first one and not written.
+      // In place of a fiber past the end, the first one is computed again and not written.
       const bool exists = fiber < fibers;
       live += exists;
       base[g] = fiber_offset<Step, Step::kPhaseAxis[Phase + 1] - 1, Step::kPhaseAxis[Phase]>(exists ? fiber : first);
@@ -194,7 +196,7 @@ KRONOP_INLINE void all_phases(typename Step::Accumulator* tile, const typename S
   }
 }
 
-// One factor, converted, as [P][pitch] with zeros in the padding.
+// Loads one factor, converted, as [P][pitch] with zeros in the padding.
 template <class Step, int Contracted, int Produced, int Pitch, class Parameters>
 KRONOP_INLINE void load_factor(typename Step::Accumulator* to, int digit, const Parameters& parameters, long long batch) {
   using Accumulator = typename Step::Accumulator;
@@ -213,7 +215,8 @@ KRONOP_INLINE void load_factor(typename Step::Accumulator* to, int digit, const 
   }
 }
 
-// All factors of the pass. Equal shapes share one loop, which keeps long products quick to compile.
+// Loads all factors of the pass. Factors of equal shapes share one loop, which keeps long products
+// quick to compile.
 template <class Step, int Digit = 0, class Parameters>
 KRONOP_INLINE void load_factors(typename Step::Accumulator* factors, const Parameters& parameters, long long batch) {
   constexpr int contracted = Step::kContracted[Digit], produced = Step::kProduced[Digit];
@@ -327,7 +330,7 @@ KRONOP_INLINE void kron_tile(const Parameters& parameters) {
     __syncthreads();
     kron::all_phases<Step>(tile, factors);
     kron::store_tile<Step>(tile, parameters, window);
-    // The next round overwrites what is read here.
+    // The next round overwrites the tile and the factors, which other threads may still read.
     __syncthreads();
   }
 }

@@ -1,15 +1,18 @@
-// The gradient of weights, Y[p, q] = sum over k of G[k, p] X[k, q]: a small product over a very long index.
+// The gradient of weights, Y[p, q] = sum over k of G[k, p] X[k, q]: a small product over a very
+// long index.
 //
-// G and X are operands with a digit of their own (p or q), of which a block has a tile. The long index k is cut into
-// tiles as well, which the shares take in turns; a block sums over its share in registers and writes what it found to
-// the workspace, where add_shares.cuh adds it up. Positions are what is copied at once along k: kVector
-// elements where k is contiguous in memory, else rows with all of the digit's tile.
+// G and X are operands with a digit of their own (p or q), of which a block has a tile. The long
+// index k is cut into tiles as well, which the shares take in turn. A block sums over its share in
+// registers and writes its sums to the workspace, where add_shares.cuh adds up the shares. A
+// position is what one copy takes along k: kVector elements where k is contiguous in memory, else a
+// row with all of the digit's tile.
 //
 // In shared memory an operand lies as in memory, so that copies are wide:
 //   k contiguous: [slab][own][128 bytes along k], whose 16-byte chunks change halves for odd `own`;
-//   else:         [row][own][lane], kLanes lanes being contiguous in memory. They belong to one sum where
-//                 kTied, else each to a matrix of its own.
-// A bite is what a warp multiplies at once: kSteps steps of 8 contracted indices (of each lane: of one).
+//   else:         [row][own][lane], with kLanes lanes contiguous in memory. Lanes belong to one sum
+//                 where kTied, else each to a matrix of its own.
+// A bite is what a warp multiplies at once: kSteps steps of 8 contracted indices or, where there
+// are several lanes, one such step of each lane.
 #pragma once
 
 #include "gradient_operands.cuh"
@@ -30,7 +33,7 @@ struct KSparseGradientParameters {
 
 namespace gradient {
 
-// 16-bit numbers are what the tensor cores take as they are.
+// 16-bit numbers fit into the tensor cores' operands and need no rounding.
 template <class Step, int N>
 KRONOP_INLINE auto operand(const typename Step::Accumulator (&from)[N]) {
   using Parts = Split<typename Step::Accumulator, N, Step::kSplit>;
@@ -44,7 +47,7 @@ KRONOP_INLINE auto operand(const typename Step::Accumulator (&from)[N]) {
   }
 }
 
-// This warp's part of the block's matrices: its sums, and where they are.
+// A warp's part of the block's matrices: its sums, and where they are.
 template <class Step>
 struct Warp {
   using Compute = typename Step::Accumulator;
@@ -71,8 +74,9 @@ struct Warp {
     }
   }
 
-  // Steps of one matrix make a chain of products.
-  // NOTE: the tensor cores truncate what they add up: short sums are theirs, the long one is not.
+  // The steps of one matrix make a chain of products.
+  // NOTE: the tensor cores truncate what they add up, so they compute short sums only, and ordinary
+  // additions add these up.
   KRONOP_INLINE void multiply_bite(const unsigned char* stage, int bite, int lanes) {
     constexpr int chain = kApart ? 1 : Step::kSteps;
     Compute left[Step::kHalvesP][Step::kSteps][2], right[Step::kHalvesQ][Step::kSteps][2];
@@ -99,7 +103,8 @@ struct Warp {
     }
   }
 
-  // The left operand of one product: two halves, the second of zeros where there is none.
+  // The left operand of one product: two halves, the second of which is zero where it does not
+  // exist.
   static KRONOP_INLINE auto row(const Compute (&left)[Step::kHalvesP][Step::kSteps][2], int m, int s) {
     constexpr int last = Step::kHalvesP - 1;
     Compute values[4] = {};
@@ -117,7 +122,8 @@ struct Warp {
     }
   }
 
-  // Brings the sums of all warps along k to the first ones, in their order, through shared memory.
+  // Adds the sums of all warps along k to those of the first ones, in a fixed order, through shared
+  // memory.
   KRONOP_INLINE void gather(unsigned char* shared) {
     Compute* place = reinterpret_cast<Compute*>(shared) + threadIdx.x % kThreads;
     Compute(&flat)[kValues] = reinterpret_cast<Compute(&)[kValues]>(sums);
@@ -134,7 +140,7 @@ struct Warp {
     }
   }
 
-  // Writes what there is of the block's matrices, from index (p0, q0) on, to [matrix][p][q].
+  // Writes those indices of the block's matrices that exist, from (p0, q0) on, to [matrix][p][q].
   KRONOP_INLINE void store(Compute* to, int p0, int q0) const {
     const int quad = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 #pragma unroll
@@ -157,7 +163,7 @@ struct Warp {
   }
 };
 
-// What a block works on: a tile of one product, and its share of k.
+// The work of a block: a tile of one product, and its share of k.
 template <class Step>
 struct Place {
   using Input = typename Step::Input;

@@ -1,16 +1,17 @@
-// Lanes that lie side by side, apart, and together again: [own][lane] <-> [lane][own] of many matrices.
+// Transposes many matrices between [own][lane], where lanes are together, and [lane][own], where
+// they are apart.
 //
-// A block takes a few matrices, or some own indices of one, with all lanes: whole lines of memory both ways. Pieces of 16
-// bytes reach shared memory as they lie in memory, and are collected from there element by element.
-// There are whole pieces of own indices.
+// A block takes a few matrices, or some own indices of one, with all lanes, so that both ways it
+// moves whole lines of memory. Pieces of 16 bytes come to shared memory as they lie in memory, and
+// are collected from there element by element. The own indices of a matrix are whole pieces.
 #pragma once
 
 #include "memory.cuh"
 
 namespace kronop {
 
-// Matrix (row, group): where its lanes are apart, each follows the one before; where together, columns are `column` from each
-// other.
+// Strides of matrix (row, group). Where its lanes are apart, each lane follows the one before;
+// where they are together, columns are `column` apart.
 struct LanesParameters {
   void* apart;
   void* together;
@@ -21,15 +22,17 @@ struct LanesParameters {
 
 namespace lanes {
 
-// The tile of a block: kMatrices x kOctets times kPiece own indices, of all lanes. (Octets: as many as a piece has.)
+// The tile of a block: kMatrices x kOctets times kPiece own indices, of all lanes. An octet is the
+// own indices of one piece.
 template <class Step>
 struct Tile {
   using Element = typename Step::Input;
   static constexpr int kPiece = 16 / sizeof(Element), kLanes = Step::kLanes, kOctets = Step::kOctets;
   static constexpr int kPieces = Step::kMatrices * kOctets * kLanes;
-  // Together: octets lie one after the other, so many elements apart.
+  // Together: octets lie one after the other, kOctet elements apart.
   static constexpr int kOctet = Step::kPitch * kPiece;
-  // Apart: a run of each lane, whose pieces change places so that lanes a piece apart start in different banks.
+  // Apart: a run for each lane. Its pieces are swizzled, so that lanes a piece apart start in
+  // different banks.
   static constexpr int kRun = Step::kRun;
 
   static KRONOP_INLINE int together(int octet, int element) { return octet * kOctet + element; }
@@ -38,24 +41,24 @@ struct Tile {
   }
 };
 
-// Where a matrix of the block, from its first own index on, is in memory.
+// Where a matrix is in memory, from the first own index that the block takes.
 template <class Element>
 struct Start {
   Element* apart;
   Element* together;
 };
 
-// Where a block is.
+// The matrices and own indices that a block takes.
 template <class Step>
 struct Work {
   using Of = Tile<Step>;
   using Element = typename Of::Element;
   static constexpr int kOwns = Of::kOctets * Of::kPiece, kParts = (Step::kOwn + kOwns - 1) / kOwns;
   const LanesParameters& parameters;
-  Start<Element>* const starts;  // In shared memory.
-  int matrices, own;             // How many there are, and the first own index.
+  Start<Element>* const starts;  // in shared memory
+  int matrices, own;             // how many there are, and the first own index
 
-  // For all threads of the block.
+  // All threads of the block have to take part, since there is a barrier inside.
   KRONOP_INLINE Work(const LanesParameters& with, Start<Element>* of_block) : parameters(with), starts(of_block) {
     long long first = blockIdx.x;
     own = int(split(first, kParts)) * kOwns;
@@ -71,12 +74,13 @@ struct Work {
     }
     __syncthreads();
   }
-  // Whether all of the tile is there, in whole accesses.
+  // Whether all of the tile exists and can be moved in whole accesses.
   KRONOP_INLINE bool is_whole() const { return parameters.vector && matrices == Step::kMatrices && own + kOwns <= Step::kOwn; }
   KRONOP_INLINE bool has(int matrix, int octet) const { return matrix < matrices && own + octet * Of::kPiece < Step::kOwn; }
 };
 
-// Piece `index` of a tile where lanes are together: `at` is its first element from the start of its octet.
+// Piece `index` of a tile where lanes are together. `at` is its first element, counted from the
+// start of its octet.
 template <class Step>
 struct TogetherPiece {
   using Of = Tile<Step>;
@@ -85,7 +89,7 @@ struct TogetherPiece {
       : matrix(index / (Of::kOctets * Of::kLanes)), octet(index / Of::kLanes % Of::kOctets), at(index % Of::kLanes * Of::kPiece) {}
   KRONOP_INLINE int first() const { return octet * Of::kPiece * Of::kLanes + at; }
 };
-// And where they are apart.
+// Piece `index` of a tile where lanes are apart.
 template <class Step>
 struct ApartPiece {
   using Of = Tile<Step>;
@@ -95,7 +99,7 @@ struct ApartPiece {
   KRONOP_INLINE int first() const { return lane * Step::kOwn + octet * Of::kPiece; }
 };
 
-// All pieces of a tile that are there.
+// Calls move(piece) for the pieces of a tile that exist.
 template <bool kWhole, class Piece, class Step, class Move>
 KRONOP_INLINE void for_each_piece(const Work<Step>& work, const Move& move) {
   using Of = Tile<Step>;
@@ -151,7 +155,8 @@ KRONOP_INLINE void store_together(const Work<Step>& work, const typename Step::I
     Vector<typename Step::Input, Of::kPiece> values;
     unsigned own = unsigned(piece.at) / Of::kLanes, lane = unsigned(piece.at) % Of::kLanes;
     if constexpr (Of::kLanes % Of::kPiece == 0) {
-      // Pieces of all of them are in the same place of their runs.
+      // All lanes of this piece have the same place in their runs, so their addresses differ by
+      // constants.
       const auto* from = tile + Of::apart(piece.matrix, lane, piece.octet) + own;
 #pragma unroll
       for (int v = 0; v < Of::kPiece; ++v) values.data[v] = from[v * Of::kRun * Of::kPiece];
@@ -192,7 +197,7 @@ KRONOP_INLINE void move(const Work<Step>& work, typename Step::Input* tile) {
 
 }  // namespace lanes
 
-// Brings lanes apart, or together where kJoin.
+// Moves lanes apart or, where kJoin, together.
 template <class Step, class Parameters>
 KRONOP_INLINE void move_lanes(const Parameters& parameters) {
   using Element = typename Step::Input;

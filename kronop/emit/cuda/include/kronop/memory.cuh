@@ -1,4 +1,5 @@
-// Vectors, shared memory, mixed-radix indices and the way results leave a block.
+// Vectors, asynchronous copies, shared memory, mixed-radix indices and the way results leave a
+// block.
 #pragma once
 
 #include "numeric.cuh"
@@ -21,7 +22,7 @@ KRONOP_INLINE void store(T* pointer, const Vector<T, N>& value) {
   *reinterpret_cast<Vector<T, N>*>(pointer) = value;
 }
 
-// N elements of shared memory, or zeros where there are none to read: their places may be another warp's.
+// N elements of shared memory, or zeros where they do not exist: another warp may be writing there.
 template <class T, int N>
 KRONOP_INLINE Vector<T, N> load_if(bool there, const T* from) {
   Vector<T, N> values{};
@@ -43,27 +44,30 @@ template <bool kFirst, class A, class B>
 using Either = typename detail::either<kFirst, A, B>::type;
 
 #if !defined(KRONOP_EMULATION)
-// The next launch of the stream may begin where it is allowed to overlap: it waits for this one itself.
+// Lets the next launch of the stream begin, if it is allowed to overlap. That launch itself waits
+// for the end of this one.
 KRONOP_INLINE void let_next_launch_begin() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
-// All that the launch before wrote is there then.
+// Waits until all that the launch before has written is visible.
 KRONOP_INLINE void wait_for_launch_before() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 
-// Blocks of a cluster: which one this is, a barrier for all of them, and another one's shared memory.
+// Blocks of a cluster: the number of this one, a barrier for all of them, and the shared memory of
+// another one.
 KRONOP_INLINE int cluster_rank() {
   unsigned rank;
   asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return int(rank);
 }
-// NOTE: a release to the cluster waits for all of the block's stores to global memory as well. What others read here is in
-// this block's own shared memory, where an order within the block is an order for all.
+// NOTE: a release to the cluster would also wait for all stores of the block to global memory.
+// Other blocks only read this block's shared memory, for which an order within the block is an
+// order for all.
 KRONOP_INLINE void cluster_barrier() {
   asm volatile("fence.acq_rel.cta;\nbarrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
@@ -74,8 +78,8 @@ KRONOP_INLINE const T* of_block(const T* pointer, int rank) {
   return there;
 }
 
-// The same value, which the compiler takes for a new one: what is computed from it is computed where it is needed, and not
-// ahead of a loop.
+// The same value, which the compiler takes for a new one: it computes what depends on the value
+// where that is needed, and not ahead of a loop.
 KRONOP_INLINE unsigned renewed(unsigned x) {
   asm volatile("" : "+r"(x));
   return x;
@@ -85,7 +89,7 @@ KRONOP_INLINE long long renewed(long long x) {
   return x;
 }
 
-// Words to global memory in one access: compilers take vectors apart that come from computations.
+// Stores words to global memory in one access: compilers split vectors whose elements are computed.
 template <int N>
 KRONOP_INLINE void store_words(void* to, const unsigned (&words)[N]) {
   static_assert(N == 1 || N == 2 || N == 4);
@@ -98,14 +102,15 @@ KRONOP_INLINE void store_words(void* to, const unsigned (&words)[N]) {
   }
 }
 
-// Bytes of the two words, by the four low digits of a hexadecimal number: 0 to 3 of the first, 4 to 7 of the second.
+// Picks four bytes of two words, one by each of the four low hexadecimal digits of `which`: 0 to 3
+// are bytes of the first word, 4 to 7 of the second.
 KRONOP_INLINE unsigned take_bytes(unsigned first, unsigned second, unsigned which) {
   unsigned word;
   asm("prmt.b32 %0, %1, %2, %3;" : "=r"(word) : "r"(first), "r"(second), "r"(which));
   return word;
 }
 
-// Asks for a line of global memory to be brought to the level-2 cache, or for a longer piece of it.
+// Prefetches a line of global memory to the level-2 cache, or a longer piece of it.
 KRONOP_INLINE void prefetch_line(const void* from) { asm volatile("prefetch.global.L2 [%0];" ::"l"(from)); }
 #if __CUDA_ARCH__ >= 900
 inline constexpr bool kPrefetchesPieces = true;
@@ -123,7 +128,8 @@ KRONOP_INLINE unsigned char* shared_memory() {
   return kronop_shared;
 }
 
-// Bytes (4, 8 or 16) from global to shared memory without registers; visible after the wait and a barrier.
+// Copies Bytes (4, 8 or 16) bytes from global to shared memory without registers; they are visible
+// after the wait and a barrier.
 template <int Bytes>
 KRONOP_INLINE void copy_asynchronously(void* to, const void* from) {
   const unsigned shared = unsigned(__cvta_generic_to_shared(to));
@@ -133,7 +139,8 @@ KRONOP_INLINE void copy_asynchronously(void* to, const void* from) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared), "l"(from), "n"(Bytes));
   }
 }
-// As copy_asynchronously, of the first `bytes` of them; zeros for the others. `from` is not read where there are none.
+// As copy_asynchronously for the first `bytes` of them, and zeros for the others. `from` is not
+// read where `bytes` is 0.
 template <int Bytes>
 KRONOP_INLINE void copy_or_clear(void* to, const void* from, int bytes) {
   const unsigned shared = unsigned(__cvta_generic_to_shared(to));
@@ -143,19 +150,20 @@ KRONOP_INLINE void copy_or_clear(void* to, const void* from, int bytes) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared), "l"(from), "n"(Bytes), "r"(bytes));
   }
 }
-// The copies so far make a group; waits until all but the last N groups of this thread are there.
+// commit_copies() makes a group of this thread's copies so far; wait_for_older_copies() waits until
+// all but the last N groups are there.
 KRONOP_INLINE void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int N>
 KRONOP_INLINE void wait_for_older_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 }
-// Barriers of a warp, and of the four warps of group `group`.
+// A barrier of a warp, and one of the four warps of group `group`.
 KRONOP_INLINE void wait_for_warp() { __syncwarp(); }
 KRONOP_INLINE void wait_for_group(int group) { asm volatile("bar.sync %0, 128;" ::"r"(1 + group) : "memory"); }
 KRONOP_INLINE void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 #endif
 
-// N elements to global memory in one access, of up to 16 bytes.
+// Stores N elements, of up to 16 bytes, to global memory in one access.
 template <class T, int N>
 KRONOP_INLINE void store_whole(T* to, const Vector<T, N>& value) {
   if constexpr (sizeof(T) == 2 && N > 1) {
@@ -190,7 +198,8 @@ KRONOP_INLINE constexpr long long ceil_div(long long value, long long divisor) {
   return (value + divisor - 1) / divisor;
 }
 
-// Takes the digit below `extent` from an index. A 64-bit division costs some 100 instructions, and most problems need none.
+// Takes the last digit, which is below `extent`, off an index. A 64-bit division costs some 100
+// instructions, and most problems need none.
 KRONOP_INLINE long long split(long long& index, long long extent) {
   if (extent == 1) return 0;
   if (index < extent) {
@@ -208,12 +217,12 @@ KRONOP_INLINE long long split(long long& index, long long extent) {
   return digit;
 }
 
-// Digits of a linear index over Axes extents, last axis fastest; digit d goes to visit(d, digit).
+// Calls visit(d, digit) for the digits of a linear index over Axes extents, last axis fastest.
 template <int Axes, class Visit>
 KRONOP_INLINE void for_each_digit(long long index, const long long (&extents)[Axes], Visit visit) {
 #pragma unroll
   for (int axis = Axes - 1; axis > 0; --axis) {
-    // Most problems have no such axis.
+    // Most problems have no such axis, and need no division.
     if (extents[axis] != 1) visit(axis, split(index, extents[axis]));
   }
   visit(0, index);
@@ -237,7 +246,7 @@ struct Identity {
   KRONOP_INLINE Compute operator()(Compute accumulator, Compute, Compute) const { return accumulator; }
 };
 
-// Accumulator -> element of Y, through the step's epilogue.
+// Takes an accumulator through the step's epilogue to an element of Y.
 template <class Step>
 struct Finish {
   using Output = typename Step::Output;
@@ -259,7 +268,8 @@ struct Finish {
     return stored(functor(convert<Compute>(value), Compute{}, no_bias()));
   }
 
-  // Of floats, what no sum changes by: the compiler leaves it out.
+  // The bias where there is none. For floats it is -0.0, which changes no sum: the compiler leaves
+  // the addition out.
   KRONOP_INLINE static Compute no_bias() {
     if constexpr (detail::same<Compute, float> || detail::same<Compute, double>) {
       return Compute(-0.0);

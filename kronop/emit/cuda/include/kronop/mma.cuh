@@ -1,9 +1,11 @@
-// Warp-wide multiply-adds of the tensor cores: 16 lanes x 8 contracted by 8 contracted x 8 produced.
+// Warp-wide multiply-adds of the tensor cores: 16 lanes x 8 contracted by 8 contracted x 8
+// produced.
 //
-// A thread is number t = lane % 4 of its quad g = lane / 4. It holds, of a 16 x 8 operand, (lane
-// g + 8 h, index of (t, r)) as element h + 2 r; of an 8 x 8 operand, (index of (t, r), produced g) as
-// element r; of the 16 x 8 sums, (lane g + 8 h, produced 2 t + r) as element 2 h + r. Which index
-// (t, r) stands for is free, as long as both operands agree.
+// Thread t of a quad, t = lane % 4, in quad g = lane / 4, holds
+//   of a 16 x 8 operand, as element h + 2 r: lane g + 8 h, contracted index (t, r)
+//   of an 8 x 8 operand, as element r: contracted index (t, r), produced index g
+//   of the 16 x 8 sums, as element 2 h + r: lane g + 8 h, produced index 2 t + r.
+// Which contracted index (t, r) stands for is free, as long as both operands agree.
 #pragma once
 
 #include "memory.cuh"
@@ -38,7 +40,8 @@ KRONOP_INLINE float round_to_tf32(float x) {
   return __uint_as_float((__float_as_uint(x) + 0x1000u) & 0xffffe000u);
 }
 KRONOP_INLINE double round_to_tf32(double x) { return x; }
-// The same value, which the compiler takes for a new one: what is computed from it is not kept for later.
+// The same value, which the compiler takes for a new one: it keeps nothing that it has computed
+// from the value for later.
 KRONOP_INLINE float renewed(float x) {
   asm volatile("" : "+f"(x));
   return x;
@@ -47,7 +50,8 @@ KRONOP_INLINE double renewed(double x) { return x; }
 #endif
 
 // An operand as the tensor cores take it: its rounded value and, where kSplit, what rounding left.
-// NOTE: the cores drop the low 13 bits of what they are given; `rest` fits but for its last bit.
+// NOTE: the cores drop the low 13 bits of a float32 operand; `rest` fits into the others but for
+// its last bit.
 template <class T, int N, bool kSplit>
 struct alignas(sizeof(T) * N > 16 ? 16 : sizeof(T) * N) Split {
   T value[N];
@@ -71,12 +75,13 @@ struct alignas(sizeof(T) * 2 * N > 16 ? 16 : sizeof(T) * 2 * N) Split<T, N, true
   }
 };
 
-// How many products one multiply-add of split operands takes, small ones first. The product of both
+// How many products stand for one product of split operands, small ones first. The product of both
 // rests is left out: without it the error is that of float32 arithmetic.
 template <bool kSplit>
 inline constexpr int products_of = kSplit ? 3 : 1;
 
-// Product `kIndex` of them. Products of one sum depend on each other: callers put other sums between.
+// Adds product `kIndex` of them. Products of one sum wait for each other, so callers put those of
+// other sums between.
 template <int kIndex, class T, bool kSplit>
 KRONOP_INLINE void add_product(T (&sums)[4], const Split<T, 4, kSplit>& a, const Split<T, 2, kSplit>& b) {
   if constexpr (kSplit && kIndex == 0) {
@@ -88,7 +93,7 @@ KRONOP_INLINE void add_product(T (&sums)[4], const Split<T, 4, kSplit>& a, const
   }
 }
 
-// All products of one left operand with several right ones.
+// Adds all products of one left operand with several right ones.
 template <int kIndex = 0, class T, bool kSplit, int N>
 KRONOP_INLINE void add_row(T (&sums)[N][4], const Split<T, 4, kSplit>& a, const Split<T, 2, kSplit> (&b)[N]) {
 #pragma unroll

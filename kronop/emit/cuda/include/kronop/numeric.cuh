@@ -34,7 +34,8 @@ using int8_t = Wrapping<signed char, unsigned>;
 using int32_t = Wrapping<int, unsigned>;
 using int64_t = Wrapping<long long, unsigned long long>;
 
-// Their constructors keep them from being aggregates, which a cast would fill with bits.
+// Their constructors keep these types from being aggregates: a cast from a number would otherwise
+// take it for the bits.
 struct half_t {
   unsigned short bits;
   half_t() = default;
@@ -95,7 +96,8 @@ inline bfloat16_t float_to_bfloat16(float from) {
   to.bits = static_cast<unsigned short>(from == from ? rounded : 0x7fffu);
   return to;
 }
-// As half_t: that with this fraction, whose exponent is 8 too small.
+// As the bits of a half_t. The half with the same exponent and fraction fields is 2^8 times too
+// small.
 inline unsigned e4m3_to_half(unsigned byte) {
   const unsigned magnitude = byte & 0x7fu, sign = (byte & 0x80u) << 8;
   const auto small = __builtin_bit_cast(_Float16, static_cast<unsigned short>(magnitude << 7));
@@ -126,14 +128,14 @@ KRONOP_INLINE bfloat16_t float_to_bfloat16(float from) {
   asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(to.bits) : "f"(from));
   return to;
 }
-// NOTE: from sm_89 on.
+// NOTE: this instruction needs sm_89.
 KRONOP_INLINE unsigned e4m3_pair_to_half(unsigned pair) {
   unsigned to;
   asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(to) : "h"((unsigned short)pair));
   return to;
 }
 KRONOP_INLINE float bits_to_float(unsigned bits) { return __uint_as_float(bits); }
-// NOTE: PTX converts NaN to 0 in 32 bits only; for 64 bits it gives the smallest value.
+// NOTE: PTX converts NaN to 0 only in 32 bits; in 64 bits it gives the smallest value.
 KRONOP_INLINE long long round_saturate(float from) {
   long long to;
   asm("cvt.rni.s64.f32 %0, %1;" : "=l"(to) : "f"(from));
@@ -152,14 +154,14 @@ KRONOP_INLINE Integer clamp_to(long long value) {
   return Integer(value > Of::most ? Of::most : value < Of::least ? Of::least : value);
 }
 
-// Two of the four 8-bit floats in a word, the lower or the upper ones, as half_t: exactly.
+// Converts two of the four 8-bit floats in a word, the lower or the upper ones, to half_t, exactly.
 template <class T>
 KRONOP_INLINE unsigned widen_pair(unsigned word, int upper) {
   const unsigned pair = word >> 16 * upper;
   if constexpr (same<T, float_e4m3_t>) {
     return e4m3_pair_to_half(pair);
   } else {
-    // The upper byte of a half_t.
+    // An e5m2 float is the upper byte of a half_t.
     return (pair & 0xffu) << 8 | (pair & 0xff00u) << 16;
   }
 }
@@ -181,7 +183,7 @@ KRONOP_INLINE auto widen(From from) {
 
 }  // namespace detail
 
-// Round to nearest even; floats become integers saturated, NaN becomes 0; integers wrap.
+// Rounds to nearest even. Floats become integers saturated, and NaN becomes 0; integers wrap.
 template <class To, class From>
 KRONOP_INLINE To convert(From from) {
   using detail::IntegerOf;
@@ -217,7 +219,7 @@ KRONOP_INLINE To convert_saturate(From from) {
   }
 }
 
-// What a rendered epilogue begins with: the scalars that all have, in the type that it computes in.
+// The base of every rendered epilogue: alpha and beta in the type that it computes in.
 template <class T>
 struct Scaling {
   using Compute = T;
@@ -227,7 +229,8 @@ struct Scaling {
       : alpha(Compute(scalars[0])), beta(Compute(scalars[1])) {}
 };
 
-// What follows from arrays of constants: how many items they have, products of neighbouring ones, and comparisons.
+// Functions of arrays of constants: the number of items, products of neighbouring ones,
+// comparisons.
 template <class T, int kCount>
 KRONOP_INLINE constexpr int count_of(const T (&)[kCount]) {
   return kCount;

@@ -1,7 +1,9 @@
-// Weights as images of the stages of contract_group.cuh, byte for byte as they lie there:
-// [group][lane tile][output tile][step][plane][tile of lanes x outputs x contracted steps, swizzled].
+// Packs weights as images of the stages of contract_group.cuh, byte for byte as they lie there:
+// [group][lane tile][output tile][step][plane][tile of lanes x outputs x contracted steps,
+// swizzled].
 //
-// What a tile has and the factor has not is zero, so copies of images know no bounds. Planes are those of pack_weights.cuh.
+// Where a tile reaches beyond the factor it is zero, so that copies of images need no bounds.
+// Planes are those of pack_weights.cuh.
 #pragma once
 
 #include "group_tiles.cuh"

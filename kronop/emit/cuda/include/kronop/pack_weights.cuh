@@ -1,15 +1,20 @@
-// Weights in the order in which the tensor cores take them: [group][lane][plane][produced][contracted].
+// Packs weights in the order in which the tensor cores take them:
+// [group][lane][plane][produced][contracted].
 //
-// The contracted index is contiguous and padded with zeros to kPitch. Of float32, plane 0 is what the tensor cores
-// take and plane 1, where there is one, what rounding left.
+// The contracted index is contiguous and padded with zeros to kPitch. For float32, plane 0 has the
+// values rounded as the tensor cores take them, and plane 1, where there is one, what rounding
+// left.
 #pragma once
 
 #include "mma.cuh"
 
 namespace kronop {
 
-// How weights may be read: one by one; neighbouring lanes at once, or of a lone lane the steps of a piece; of a lone lane
-// neighbouring outputs at once, as weights of a turned product lie; or whole runs of several steps with all lanes.
+// How weights may be read:
+//   kSingly   one by one
+//   kVectors  neighbouring lanes at once or, where there is one lane, the steps of a piece at once
+//   kTurned   neighbouring outputs at once, of one lane: the weights of a transposed product
+//   kJoined   runs of several steps with all lanes
 enum Reading : long long { kSingly, kVectors, kTurned, kJoined };
 
 struct PackParameters {
@@ -19,14 +24,15 @@ struct PackParameters {
   long long contracted_w, produced_w, lane_w, group_w;
 };
 
-// 16 bytes along the contracted index, of each of kAcross neighbours: lanes, or outputs.
+// Pieces of 16 bytes along the contracted index, one for each of kAcross neighbouring lanes or
+// outputs.
 template <class Element, int kAcross>
 struct WeightPieces {
   static constexpr int kPiece = 16 / sizeof(Element);
   static constexpr int kVector = kAcross % 8 == 0 && kPiece % 8 == 0 ? 8 : kAcross % 4 == 0 ? 4 : kAcross % 2 == 0 ? 2 : 1;
   Element values[kAcross][kPiece];
 
-  // `steps` and `there` are how many of them exist.
+  // `steps` and `there` are how many steps and how many neighbours exist.
   KRONOP_INLINE WeightPieces(const Element* from, long long contracted, long long across, int steps, int there, long long reading) {
     if (kAcross == 1 ? reading == kVectors : reading == kJoined) {
       if (steps >= kPiece) {
@@ -54,7 +60,7 @@ struct WeightPieces {
       }
     }
   }
-  // Plane 0 of neighbour l, or plane 1.
+  // Plane 0 (or, where kRest, plane 1) of neighbour l.
   template <bool kRest>
   KRONOP_INLINE Vector<Element, kPiece> plane(int l) const {
     Vector<Element, kPiece> result;
@@ -71,7 +77,7 @@ struct WeightPieces {
   }
 
  private:
-  // A piece of all neighbours, which are as far apart as steps of one are from each other in it.
+  // Loads the pieces of all neighbours from one run of memory: [step][neighbour].
   KRONOP_INLINE void load_run(const Element* from) {
 #pragma unroll
     for (int at = 0; at < kAcross; ++at) {
@@ -82,15 +88,17 @@ struct WeightPieces {
   }
 };
 
-// What a thread packs of weights that become `width` lanes of `outputs` x `depth`, zeros where the factor has less: a piece of
-// neighbouring lanes, or outputs where kTurned. `place_of` gives the place of a group, lane, output and step, from where the next plane is
-// kPlaneSize elements away.
+// Packs what a thread has of the weights: a piece for each of some neighbouring lanes, or outputs
+// where kOfTurned. Packed weights are `width` lanes of `outputs` x `depth`, with zeros where the
+// factor has less. place_of(group, lane, output, step) says where a piece goes; the next plane is
+// kPlaneSize elements further.
 template <bool kOfTurned, long long kPlaneSize, class Step, class Parameters, class PlaceOf>
 KRONOP_INLINE void pack_pieces(const Parameters& parameters, int depth, int outputs, long long width, const PlaceOf& place_of) {
   using Element = typename Step::Factor;
   constexpr int piece = 16 / sizeof(Element), across = kOfTurned ? piece : Step::kLanes, at_once = kOfTurned ? piece : 1;
   long long group = (long long)blockIdx.x * Step::kThreads + threadIdx.x;
-  // Neighbouring threads have neighbouring lanes, then steps: whole sectors are read, and as far as lanes go written.
+  // Neighbouring threads have neighbouring lanes, then neighbouring steps: whole sectors are read,
+  // and written as far as lanes allow it.
   const long long lane = split(group, ceil_div(width, Step::kLanes)) * Step::kLanes;
   const int k = int(split(group, depth / piece)) * piece, n = int(split(group, ceil_div(outputs, at_once))) * at_once;
   if (group >= parameters.groups) return;

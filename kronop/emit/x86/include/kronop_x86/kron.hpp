@@ -19,7 +19,8 @@
 namespace kronop {
 namespace kron {
 
-// One block of a pass in memory: lanes, and the steps from one group element to the next.
+// A block of a pass in memory: where its lanes are, and the step from one group element to the
+// next.
 template <int kLanes>
 struct Place {
   Lanes<kLanes> lanes;
@@ -71,8 +72,8 @@ KRONOP_INLINE Ahead ahead_of(const T* base, const Place<kLanes>& place, index_t 
   return Ahead(base + place.lanes.offset[0], group * size, apart * size, lanes, kTiles);
 }
 
-// A block of lanes: source -> products -> sink. Where lanes are contiguous, the first product may
-// read the source itself, and the last one write to the sink.
+// Takes a block of lanes from the source through the products to the sink. Where lanes are
+// contiguous, the first product may read the source itself, and the last one may write to the sink.
 template <class Step, int kPass, class Source, class Sink, class PlaceType>
 KRONOP_INLINE void run_lanes(const Source* source, const PlaceType& from, const Sink& sink, const PlaceType& to,
                              const PlaceType& other, const Block& block,
@@ -102,7 +103,8 @@ KRONOP_INLINE void run_lanes(const Source* source, const PlaceType& from, const 
                    extents.produced, block);
 }
 
-// `count` whole groups, contiguous in a row: source -> products -> sink.
+// Takes `count` whole groups, which are contiguous in a row, from the source through the products
+// to the sink.
 template <class Step, int kPass, class Source, class Sink>
 KRONOP_INLINE void run_whole(index_t count, const Source* source, index_t from_column, const Sink& sink, index_t base,
                              index_t to_column, index_t other_base, index_t other_column,
@@ -181,7 +183,7 @@ void run_pass(index_t rows, const View<const Source>& source, const Sink& sink, 
   }
 }
 
-// The scratch between pass - 1 and `pass`.
+// The buffer between pass - 1 and `pass`.
 template <class Step>
 KRONOP_INLINE View<typename Step::Compute> middle_view(const Scratch<typename Step::Compute>& scratch, int pass) {
   const Extents& extents = kTables<Step>.pass[pass];
@@ -195,7 +197,7 @@ KRONOP_INLINE View<const T> constant(const View<T>& view) {
   return {view.data, view.row, view.column};
 }
 
-// The passes from kPass on over a tile of `rows` rows, or one of `shares` parts of each.
+// Runs the passes from kPass on over a tile of `rows` rows, or one of `shares` parts of each pass.
 template <class Step, int kPass = 0, class Source, class Y>
 void run_tile(index_t rows, const View<const Source>& source, const OutputSink<Step>& sink, const View<Y>& y,
               const View<const Y>& z, const Scratch<typename Step::Compute>& scratch, index_t share, index_t shares) {

@@ -35,7 +35,7 @@ constexpr index_t held(index_t rows, index_t columns) {
   return rows * (part < columns ? part + kPitch : columns);
 }
 
-// Blocks along an extent.
+// How many blocks there are along an extent.
 constexpr index_t blocks_of(index_t extent) { return cut(extent).blocks(extent); }
 
 // The buffers in a thread's slice, in bytes from its start: the packed factors, the lines of all
@@ -78,7 +78,7 @@ template <class Step>
 inline constexpr Layout<Step> kLayout{};
 
 
-// One thread's work.
+// The work of one thread: its buffers and its tiles.
 template <class Step>
 class Worker {
  public:

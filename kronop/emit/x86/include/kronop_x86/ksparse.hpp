@@ -119,7 +119,7 @@ void run_block(const Parameters& parameters, const Patch& patch, const Scratch<S
   Way::finish(scratch.results(), from, to, patch);
 }
 
-// The tile of rows that begins at `row`.
+// Computes the tile of rows that begins at `row`.
 template <class Way, class Step, class Parameters>
 void run_tile(const Parameters& parameters, const Patch& patch, const Scratch<Step>& scratch, index_t row) {
   const index_t left = parameters.rows - row, rows = left < parameters.row_tile ? left : parameters.row_tile;

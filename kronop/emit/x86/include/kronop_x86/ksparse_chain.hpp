@@ -114,7 +114,7 @@ KSparseParameters<kScalars, Scalar> part_of(const KSparseChainParameters<kFactor
   return part;
 }
 
-// A thread's share of packing a factor's weights.
+// Packs a thread's share of a factor's weights.
 template <class Chain, int kIndex, class Parameters>
 void pack_factor(const Parameters& chain, index_t share, index_t shares) {
   using Step = Factor<Chain, kIndex>;

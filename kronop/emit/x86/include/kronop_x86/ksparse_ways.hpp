@@ -56,7 +56,7 @@ KRONOP_INLINE void expect_rows(const Compute* y, index_t row) {
   for (int i = 0; i < kRows; ++i) __builtin_prefetch(y + i * row, 1);
 }
 
-// The weights of outputs [first, first + width) and slice l -> panel[k][pitch].
+// Packs the weights of outputs [first, first + width) and slice l as panel[k][pitch].
 template <class Step>
 void pack_outputs(typename Step::Compute* panel, index_t pitch, const Weights<typename Step::Element>& weights,
                   index_t first, index_t width, index_t l) {
@@ -71,8 +71,8 @@ void pack_outputs(typename Step::Compute* panel, index_t pitch, const Weights<ty
   }
 }
 
-// Lanes along the batch: single weights times vectors of rows. X in scratch is [block of
-// lanes][k][l][lanes], results are [block of lanes][j][l][lanes].
+// The way with lanes along the batch: single weights times vectors of rows. X in scratch is [block
+// of lanes][k][l][lanes], results are [block of lanes][j][l][lanes].
 template <class Step>
 struct AlongBatch {
   using Compute = typename Step::Compute;
@@ -253,8 +253,8 @@ struct AlongBatch {
   }
 };
 
-// Lanes along the outputs, for one slice (d = 1): a row's numbers times vectors of weights. X in
-// scratch is [n][k], results are [n][j].
+// The way with lanes along the outputs, for one slice (d = 1): a row's numbers times vectors of
+// weights. X in scratch is [n][k], results are [n][j].
 template <class Step>
 struct AlongOutputs {
   using Compute = typename Step::Compute;

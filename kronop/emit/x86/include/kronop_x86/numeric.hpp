@@ -216,7 +216,8 @@ struct Scaling {
 
 namespace math {
 
-// The first operand where it is NaN; otherwise a NaN second operand fails the comparison and is taken.
+// The first operand where it is NaN. If only the second one is NaN, the comparison fails, and it is
+// taken.
 template <class T>
 KRONOP_INLINE T max(T a, T b) {
   return ((a > b) | (a != a)) ? a : b;

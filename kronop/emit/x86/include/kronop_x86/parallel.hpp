@@ -1,4 +1,4 @@
-// Work shared among threads.
+// How work is shared among threads, and how many threads a call takes.
 #pragma once
 
 #include "kronop_x86/numeric.hpp"
@@ -187,7 +187,7 @@ KRONOP_INLINE void as_team(index_t threads, bool alone, const Action& action) {
   action(0, 1);
 }
 
-// Called by every thread of a team.
+// Waits for all threads of the team; every thread of it has to call this.
 KRONOP_INLINE void wait_for_team() {
 #ifdef _OPENMP
   const index_t begun = now();

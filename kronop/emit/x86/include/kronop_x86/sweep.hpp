@@ -83,7 +83,7 @@ __attribute__((noinline)) void pair_product(index_t left, const Compute* in, Com
   }
 }
 
-// Rows that stay in the nearest cache while all of a factor's panels pass by.
+// How many rows stay in the nearest cache while all panels of a factor pass by.
 template <class D, class Compute>
 inline constexpr index_t kRowsAtOnce = [] {
   const index_t fit = 16384 / (D::kContracted * index_t(sizeof(Compute))) / D::kRows * D::kRows;

@@ -1,8 +1,9 @@
-// Blocks of strided memory <-> the state, a [group][kLanes] array of the compute type.
+// Copies blocks of strided memory to and from the state, a [group][kLanes] array of the compute
+// type.
 //
-// A lane is one of kLanes places in memory, a group element one of `count` steps from each of them.
-// Whichever of the two directions is contiguous in memory is walked in whole vectors; where it is
-// the group, blocks are transposed in registers.
+// A lane is one of kLanes places in memory; a group element is one of `count` steps from each of
+// them. The direction that is contiguous in memory is walked in whole vectors; where that is the
+// group, blocks are transposed in registers.
 #pragma once
 
 #include "kronop_x86/simd.hpp"
@@ -244,7 +245,7 @@ struct OutputSink {
   }
 };
 
-// A run of `count` elements, `column` apart in memory, into the state.
+// Loads a run of `count` elements, `column` apart in memory, into the state.
 template <class Compute, class Element>
 void load_run(Compute* __restrict state, const Element* __restrict from, index_t column, index_t count) {
   if (column == 1) {
@@ -259,7 +260,7 @@ void load_run(Compute* __restrict state, const Element* __restrict from, index_t
   }
 }
 
-// A run of `count` results through the sink.
+// Stores a run of `count` results through the sink.
 template <int kWidth, class Compute, class Sink>
 void store_run(const Sink& sink, const Compute* state, index_t y_column, index_t z_column, index_t count) {
   constexpr int kRun = 4 * kWidth;

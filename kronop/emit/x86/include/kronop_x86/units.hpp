@@ -24,13 +24,13 @@ struct Units {
   using Numbers = Vector<Bits, kNumbers>;
   using Type = Vector<SumOf<T>, kTile>;
 
-  // Units [k / kPack][l] of numbers [k][l], kRun of each k.
+  // Turns numbers [k][l], kRun of each k, into units [k / kPack][l].
   template <int kRun>
   static KRONOP_INLINE Type of(const Numbers& numbers) {
     return bit_cast<Type>(shuffle<Neighbours<kRun>>(numbers, numbers, FirstIndices<kNumbers>{}));
   }
 
-  // Numbers [l][k] of numbers [k][l], kRun of each k.
+  // Turns numbers [k][l], kRun of each k, into numbers [l][k].
   template <int kRun>
   static KRONOP_INLINE Numbers turned(const Numbers& numbers) {
     return shuffle<Turned<kRun>>(numbers, numbers, FirstIndices<kNumbers>{});

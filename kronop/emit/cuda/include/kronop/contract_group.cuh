@@ -1,15 +1,19 @@
-// One contraction for many rows on the tensor cores of sm_90a: Y[row, j] = sum over k of X[row, k]
-// W[k, j], in lanes and groups, as in contract.cuh. Rows are one stride apart.
+// One contraction for many rows on the tensor cores of sm_90a, in lanes and groups as in
+// contract.cuh:
 //
-// Blocks are persistent: each takes tiles of rows x outputs (x lanes) in turn, with warp groups
-// that do different work. Consumers multiply the stages of a ring and leave results in shared
-// memory. One producer group only copies what comes next into the ring. Another group stores
-// results while products go on. W lies in the order in which the tensor cores read it (contracted
-// index contiguous, pack_weights.cuh): all of it, for as long as a block has the same outputs,
-// where kResident, else stage by stage. Few weights that stay are packed on their way to shared
-// memory (kPacks); the weights of a stage may come as one image (kImages, pack_images.cuh). An X of
-// 16 bits and one lane is read from shared memory by the tensor cores as well. Several lanes are
-// separated, and float32 is split, in registers.
+//     Y[row, j] = sum over k of X[row, k] W[k, j].
+//
+// Rows are one stride apart. Blocks are persistent: each takes tiles of rows x outputs (x lanes) in
+// turn, with warp groups that do different work. Consumers multiply the stages of a ring and leave
+// results in shared memory. One producer group only copies what comes next into the ring. Another
+// group stores results while products go on.
+//
+// W lies in the order in which the tensor cores read it (contracted index contiguous,
+// pack_weights.cuh): all of it, for as long as a block has the same outputs, where kResident, else
+// stage by stage. Few weights that stay are packed on their way to shared memory (kPacks); the
+// weights of a stage may come as one image (kImages, pack_images.cuh). An X of 16 bits and one lane
+// is read from shared memory by the tensor cores as well. Several lanes are separated, and float32
+// is split, in registers.
 #pragma once
 
 #include "group_copies.cuh"

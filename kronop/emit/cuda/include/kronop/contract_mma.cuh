@@ -1,5 +1,6 @@
-// One contraction as a tiled product on the tensor cores: Y[row, j] = sum over k of X[row, k] W[k,
-// j], in lanes and groups, as in contract.cuh.
+// One contraction as a tiled product on the tensor cores, in lanes and groups as in contract.cuh:
+//
+//     Y[row, j] = sum over k of X[row, k] W[k, j].
 //
 // Tiles of kTileK steps are copied asynchronously to kStages stages of shared memory while products
 // go on. A block has several lanes where lanes are contiguous in memory, and a warp has the lanes

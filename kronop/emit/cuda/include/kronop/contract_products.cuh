@@ -136,8 +136,8 @@ struct Sums {
   static constexpr bool kSpread = Step::kWOrder == kAlongLanes;
   // An X that is contiguous along the contracted index has been stored in the order that W wants.
   static constexpr bool kXSpread = kSpread && Step::kXOrder != kAlongOwn;
-  // Whether the warp's products are of 16 bits, as those of 8-bit elements are as well. kRow and
-  // kHalf are the rows from g to g + 1, and from one half of a product to the other.
+  // Whether the warp's products are of 16 bits: 8-bit elements become 16-bit ones for them. kRow
+  // and kHalf are the rows from g to g + 1, and from one half of a product to the other.
   static constexpr bool kWords = sizeof(Operand) <= 2;
   using Multiplied = Either<sizeof(Operand) == 1, half_t, Operand>;
   static constexpr bool kRowsInPairs = sizeof(Operand) == 1 && Step::kXOrder == kAlongRows;

@@ -21,7 +21,7 @@ struct GradientGroupParameters {
   void* partial;  // [share][product][p][q]
   long long rows, shares;
   long long x_own, g_own, x_row, g_row;
-  long long matrix[3], x_matrix[3], g_matrix[3];  // products that have nothing in common but their sizes
+  long long matrix[3], x_matrix[3], g_matrix[3];  // independent products of the same sizes
 };
 
 namespace gradient {

@@ -86,7 +86,7 @@ struct GroupChains {
       }
     }
   }
-  // Small products come first, as everywhere.
+  // Small products come first, as everywhere (mma.cuh).
   KRONOP_INLINE void multiply(Chain& chain, int buffer, int l, int k, int n, bool goes_on, const GroupMatrix& right) {
     constexpr int plane = W::kSize * int(sizeof(Operand));
 #pragma unroll

@@ -1,16 +1,19 @@
 // Products of warp groups, four warps at once: 64 rows x 16 contracted (8 of 4 bytes) by as many
 // contracted x N produced.
 //
-// Warp w of the group holds rows 16 w to 16 w + 15 of the sums as mma.cuh says: (row g + 8 h,
-// produced 8 n + 2 t + r) as element 2 h + r of sums[n]. The left operand comes from registers, as
+// Warp w of the group holds rows 16 w to 16 w + 15 of the sums as in mma.cuh: element 2 h + r of
+// sums[n] is row g + 8 h, produced index 8 n + 2 t + r. The left operand comes from registers, as
 // in mma.cuh and half_mma.cuh, or from shared memory like the right one. A matrix lies there in
 // rows of 32, 64 or 128 bytes:
 //   contracted index contiguous: a row is one wide index; the next products are further along it.
 //   wide index contiguous (operands of 16 bits that both come from shared memory): a row is one
 //   contracted index and 64 wide ones; the next 64 wide ones are one part further on.
-// Rows are swizzled: piece p (16 bytes) of row r is in place p ^ r % 8 of it (rows of 64 bytes: p ^
-// r / 2 % 4, of 32 bytes: p ^ r / 4 % 2). A matrix that starts at a multiple of 1024 bytes is then
-// free of bank conflicts in both directions.
+// Rows are swizzled. Piece p (16 bytes) of row r is in this place of the row:
+//   rows of 128 bytes: p ^ r % 8
+//   rows of 64 bytes:  p ^ r / 2 % 4
+//   rows of 32 bytes:  p ^ r / 4 % 2
+// A matrix that starts at a multiple of 1024 bytes is then free of bank conflicts in both
+// directions.
 // NOTE: measured on one H200: products reach their full rate with the swizzle, and without it as
 // well. Asynchronous copies of 16 bytes profit: 10 bytes a cycle where each goes to another line of
 // 128 bytes, up to 30 with the swizzle.

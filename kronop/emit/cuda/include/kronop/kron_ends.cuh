@@ -88,7 +88,7 @@ KRONOP_INLINE long long only_row(const Window<Step>& window, int operand) {
   return Step::kRows == 1 ? window.offsets(operand)[0] : 0;
 }
 
-// X as a phase reads it.
+// X as a phase reads it: elements of fibers from memory.
 template <class Step, Access kAccess>
 struct Source {
   using Input = typename Step::Input;

@@ -36,8 +36,8 @@ KRONOP_INLINE void load_factors(const Factors<Step, Parameters>& factors, Then t
   }
 }
 
-// Loads the factors, for which the phases of a batch's first tile wait, and prefetches X where a
-// phase reads it from memory.
+// Loads the factors for the first tile of a batch, whose phases wait for them, and prefetches X
+// where a phase reads it from memory.
 template <class Step, class Parameters>
 KRONOP_INLINE void prepare(unsigned char* shared, const Parameters& parameters, const Window<Step>& window) {
   const Factors<Step, Parameters> factors(shared, parameters, window.batch);

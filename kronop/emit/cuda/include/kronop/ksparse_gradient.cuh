@@ -23,12 +23,12 @@ struct KSparseGradientParameters {
   void* x;
   void* g;
   void* partial;
-  long long shares, tiles;                  // blocks along k, and tiles that they share
-  long long extent[3], x_sum[3], g_sum[3];  // positions along the axes of k, and what one is worth
+  long long shares, tiles;                  // blocks along k, and tiles that they take in turn
+  long long extent[3], x_sum[3], g_sum[3];  // positions along the axes of k, and strides of one
   long long run;                            // elements along the last axis
   long long pass_step[3], tile_step[3];     // digits of the positions from one pass, or tile, to the next
   long long x_own, g_own, x_lane, g_lane;
-  long long matrix[3], x_matrix[3], g_matrix[3];  // products that have nothing in common but their sizes
+  long long matrix[3], x_matrix[3], g_matrix[3];  // independent products of the same sizes
 };
 
 namespace gradient {
@@ -57,7 +57,7 @@ struct Warp {
   static constexpr int kLaneGroups = Step::kAlongSums || Step::kLanes == 1 ? 1 : Step::kLanes / Step::kSteps;
   static constexpr int kValues = Step::kMatrices * kBlocksM * kBlocksN * 4;
   Compute sums[Step::kMatrices][kBlocksM][kBlocksN][4] = {};
-  int p, q, part;  // First indices inside the block's tile; which of the warps along k.
+  int p, q, part;  // first indices in the block's tile; which of the warps along k
 
   KRONOP_INLINE Warp() {
     const int warp = threadIdx.x / 32;

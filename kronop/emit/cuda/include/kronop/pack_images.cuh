@@ -1,6 +1,6 @@
 // Packs weights as images of the stages of contract_group.cuh, byte for byte as they lie there:
-// [group][lane tile][output tile][step][plane][tile of lanes x outputs x contracted steps,
-// swizzled].
+// [group][lane tile][output tile][step][plane][tile], where a tile is lanes x outputs x contracted
+// steps, swizzled.
 //
 // Where a tile reaches beyond the factor it is zero, so that copies of images need no bounds.
 // Planes are those of pack_weights.cuh.

@@ -79,9 +79,9 @@ struct RowLines {
   }
 };
 
-// Takes any other digit's results to one line of the digit that is applied next. The second half of
-// a block's columns belongs to a second neighbour along that digit, and each pair is a number of
-// either. Where `alone`, there is no second neighbour, and zeros take its place.
+// Takes any other digit's results to one line of the digit that is applied next. The first half of
+// a block's columns belongs to one number of that digit and the second half to its neighbour: a
+// pair has one element of each. Where `alone`, there is no neighbour, and zeros take its place.
 struct PairLine {
   bfloat16_t* to;
   index_t trail;

@@ -71,8 +71,9 @@ void pack_outputs(typename Step::Compute* panel, index_t pitch, const Weights<ty
   }
 }
 
-// The way with lanes along the batch: single weights times vectors of rows. X in scratch is [block
-// of lanes][k][l][lanes], results are [block of lanes][j][l][lanes].
+// The way with lanes along the batch: single weights times vectors of rows. In scratch,
+//   X is        [block of lanes][k][l][lanes]
+//   results are [block of lanes][j][l][lanes]
 template <class Step>
 struct AlongBatch {
   using Compute = typename Step::Compute;

@@ -124,6 +124,8 @@ class Wrapping(Design):
 
     __slots__ = ()
 
+    styles: ClassVar[tuple[str, ...]] = ()  # Those of the wrapped design are declared by its class.
+
     if TYPE_CHECKING:
         # A field.
         @property

@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 import kronop
 from kronop import knobs
-from kronop.core import prepared, winners
+from kronop.core import addressed, prepared, winners
 from tests import support
 from tests.test_properties import _kron_problems, _ksparse_problems
 
@@ -187,11 +188,13 @@ def test_copies_are_made_in_every_call(counter: _Counter) -> None:
     assert counter.declined == 0
 
 
-@pytest.mark.parametrize("bound", ["_MOST_TENSORS", "_MOST_LAUNCHES"])
+@pytest.mark.parametrize(
+    ("module", "bound"), [(prepared, "_MOST_TENSORS"), (addressed, "_MOST_LAUNCHES")]
+)
 def test_enormous_calls_go_the_long_way(
-    counter: _Counter, monkeypatch: pytest.MonkeyPatch, bound: str
+    counter: _Counter, monkeypatch: pytest.MonkeyPatch, module: ModuleType, bound: str
 ) -> None:
-    monkeypatch.setattr(prepared, bound, 0)
+    monkeypatch.setattr(module, bound, 0)
     _check(counter, lambda: kronop.gemkm(_random(1, 4) * 0, [np.eye(2, dtype=_FLOAT)] * 2), False)
 
 

@@ -38,8 +38,6 @@ class Piece(Wrapping):
         by_rows: whether the batch is contiguous in it.
     """
 
-    styles = ()
-
     wrapped: Design
     factors: int
     columns: int

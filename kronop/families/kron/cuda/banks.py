@@ -18,8 +18,8 @@ _SHIFTS = (0, 5, 6, 7, 4, 8)
 def padded(tile: KronTile) -> KronTile:
     """The tile with the padding that has the fewest conflicts.
 
-    Where every extent is a power of two, no carry reaches the padding: addresses are compile-time
-    offsets from one base.
+    If every extent is a power of two, adding indices has no carries that change the padding, so
+    padded addresses are compile-time offsets from one base.
     """
     layout, accumulator = tile.layout, tile.work.accumulator
     powers = all(size & (size - 1) == 0 for size in (*layout.slots, tile.columns))
@@ -38,7 +38,7 @@ def padded(tile: KronTile) -> KronTile:
         ways = sum(
             weight * _ways([_place(at, shift) for at in row], lanes) for weight, row in patterns
         )
-        # Carries cost two instructions an access.
+        # Padding with carries costs two more instructions an access.
         return ways * (1.0 if powers or shift == 0 else 1.3)
 
     shift = min(_SHIFTS, key=conflicts)
@@ -58,5 +58,5 @@ def _place(index: int, shift: int) -> int:
 
 
 def _ways(places: Sequence[int], lanes: int) -> int:
-    """Accesses that one bank has to serve in turn; equal addresses are one access."""
+    """Accesses that the busiest bank serves in turn; equal addresses count as one access."""
     return max(Counter(place % lanes for place in set(places)).values())

@@ -11,7 +11,7 @@ from kronop.families.kron.cuda.shapes import Shape
 from kronop.frozen import dataclass
 
 _PART, _WARP = 8, 32
-# Words at hand while bytes change places.
+# Registers to transpose bytes.
 _TURNED = 8
 
 
@@ -19,13 +19,13 @@ _TURNED = 8
 class ByteStyle(MmaStyle):
     """Elements of 32 bits are multiplied byte by byte."""
 
-    # Planes of bytes stand beside the elements.
+    # Registers hold an element both whole and as planes of its bytes.
     copies: ClassVar[int] = 2
 
     __hash__ = MmaStyle.__hash__
 
     def digit_registers(self, index: int) -> int:
-        """Planes, elements, sums and factor."""
+        """Registers for the byte planes, the elements, the sums and the factor."""
         (p, q), (groups, at_once) = self.digits[index], self.turns(index)
         held = depth(p) * steps(p) + operands.cover(p, _PART)
         fragments = steps(p) * min(at_once, operands.cover(q, _PART))
@@ -37,23 +37,24 @@ class ByteStyle(MmaStyle):
 
 
 def takes(accumulator: DataType) -> bool:
-    """Whether operands of such sums are multiplied byte by byte."""
+    """Whether the tensor cores multiply operands byte by byte for this accumulator."""
     return accumulator.kind == "int"
 
 
 def depth(contracted: int) -> int:
-    """Parts of 8 contracted indices that one product takes."""
+    """How many times 8 contracted indices one product of the tensor cores takes."""
     return 2 if contracted <= 2 * _PART else 4
 
 
 def steps(contracted: int) -> int:
-    """Products along a contracted index of this size."""
+    """Products of the tensor cores along a contracted index of this size."""
     return operands.cover(contracted, _PART * depth(contracted))
 
 
 def planes(place: int, source: DataType) -> int:
-    """Bytes that count, of an element of the phase at this place: there is a product with each.
+    """How many low bytes of an element the phase at this place multiplies, one product for each.
 
-    Of what comes in, one; of the sum of up to mma.MOST_CONTRACTED products of two bytes, three.
+    int8 elements of X have one. Sums of up to mma.MOST_CONTRACTED products of two bytes, which the
+    second phase reads, fit three. All else has four.
     """
     return (1, 3)[place] if source is int8 and place < 2 else 4

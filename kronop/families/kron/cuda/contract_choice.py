@@ -1,4 +1,4 @@
-"""Which contractions may run a Kronecker pass over one large factor, and what they cost."""
+"""The contractions that may run a Kronecker pass over one large factor, and their costs."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from kronop.families.kron.cuda.shapes import PassShape, PassWork
 from kronop.target import Target
 
 _TYPICAL_ROWS = 1024
-# NOTE: measured over modelled cycles of one row, 128^2 to 1024 on one H200: 1 to 2.
+# NOTE: for one row of 128^2 to 1024 on one H200, measured cycles were 1 to 2 times the modelled
+# ones.
 _ALONE = 1.5
 
 
 def offered(
     work: PassWork, given: TileDescription | None, target: Target, rows: int | None, most: int
 ) -> Iterator[tuple[ContractPass | None, Status]]:
-    """The cheapest ways that may be; or the reason why there is none."""
+    """The `most` cheapest contractions that can run the pass, or the reason why there is none."""
     accepted, rejected = choice.candidates(
         _contraction(work), _all_rows(work.shape, rows), target, given, most
     )
@@ -35,7 +36,7 @@ def offered(
 
 
 def cost(design: ContractPass, target: Target, rows: int | None) -> float:
-    """Of many rows in bytes per element of X, of `rows` rows in cycles."""
+    """The cost in bytes per element of X for many rows, in cycles of the pass for `rows` rows."""
     every_row, product = _all_rows(design.work.shape, rows), design.wrapped
     of_element = product.cost(every_row, target)
     if rows is None:
@@ -54,12 +55,13 @@ def _simt_cycles(product: SimtContract, rows: int, of_element: float, target: Ta
 
 
 def _all_rows(shape: PassShape, rows: int | None) -> int:
-    """All free indices, for so many rows or for many."""
+    """The rows of the contraction, which are all free indices, for `rows` rows or for many."""
     return (rows or _TYPICAL_ROWS) * shape.left * shape.right
 
 
 def _contraction(work: PassWork) -> Contraction:
-    """One digit as a contraction whose rows are all free indices; sums are stored as they are."""
+    """The pass over one digit as a contraction without an epilogue; its rows are all free
+    indices."""
     shape, ends = work.shape, work.ends
     ((contracted, produced),) = shape.group
     inside = Order.Rows if shape.right > 1 else Order.Own

@@ -54,10 +54,11 @@ class ContractPass(Wrapping, KronPass):
 
     @property
     def _by_rows(self) -> bool:
-        """Whether the rows of X are the fastest axis of rows.
+        """Whether the rows of X are the last, fastest, of the contraction's axes of rows.
 
-        What is contiguous along rows is so along the last axis of them. Where nothing is behind the
-        digit, X in digits is read along the digit, in whatever order its rows are.
+        The kernel expects X and Y that are contiguous along rows to be so along the last axis. If
+        no columns follow the digit, an X that isn't contiguous along its rows is read along the
+        digit, which allows any order of the rows: Y then decides.
         """
         ends = self.work.ends
         return ends.source_by_rows or (self.work.shape.right == 1 and ends.output_by_rows)

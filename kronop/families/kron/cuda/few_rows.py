@@ -1,4 +1,5 @@
-"""What a pass over few rows takes: multiprocessors without a tile, and tiles that nothing hides."""
+"""The time of a pass over few rows: some multiprocessors get no tile, and nothing hides the latency
+of a lone tile."""
 
 from __future__ import annotations
 
@@ -7,23 +8,23 @@ from kronop.emit.cuda.machine import MEMORY_BYTES_PER_CYCLE
 from kronop.frozen import dataclass
 from kronop.target import Target
 
-# NOTE: measured on one H200 inside CUDA graphs, in cycles of 1.755 GHz: the launch, and X and Y
-# once through memory.
+# NOTE: measured on one H200 inside CUDA graphs, in cycles of 1.755 GHz: one launch, with the
+# latency of reading X and writing Y once.
 CYCLES_OF_CALL = 3740
-# Cycles of one multiprocessor for 128 elements, for each byte of memory traffic an element.
+# Cycles of one multiprocessor to move one byte for each of 128 elements.
 CYCLES_OF_A_BYTE = 128 / MEMORY_BYTES_PER_CYCLE
-# So many turns of all blocks even out.
+# With so many turns of all blocks, the partly empty last turn no longer matters.
 _MANY_TURNS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TileTimes:
-    """How a kernel goes about its tiles, in cycles of a multiprocessor.
+    """Times of a kernel, in cycles of a multiprocessor.
 
     Attributes:
-        start: before the first tile.
-        alone: of one tile in a block for itself.
-        steady: of one tile where there are many.
+        start: until the first tile begins.
+        alone: for a tile whose latency no other tile hides.
+        steady: for each further tile, when tiles overlap.
     """
 
     start: float
@@ -32,11 +33,11 @@ class TileTimes:
 
 
 def cycles(tiles: int, times: TileTimes, target: Target) -> float:
-    """Cycles of a call with so many tiles."""
+    """Cycles of a call with `tiles` tiles."""
     each = operands.cover(tiles, target.cores)
     return CYCLES_OF_CALL + times.start + times.alone + (each - 1) * times.steady
 
 
 def is_many(tiles: int, blocks: int, target: Target) -> bool:
-    """Whether so many tiles take as long as if there were no end of them, by the cost of each."""
+    """Whether there are so many tiles that the time is `tiles` times the steady time of one."""
     return tiles >= _MANY_TURNS * blocks * target.cores

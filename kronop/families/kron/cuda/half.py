@@ -1,11 +1,11 @@
 """Phases of a `kron_mma` pass whose tile holds 16-bit elements; see kron_half.cuh.
 
-What is contiguous in the tile comes in rows of 8 elements, 16 bytes, which a warp loads and stores
-8 at a time: so all strides are multiples of 8, and odd ones where that is cheap, since 8 rows at an
-odd multiple of 16 bytes meet no bank of shared memory twice.
+Along its contiguous index the tile is divided into "rows" of 8 elements, 16 bytes. A warp loads
+and stores 8 such rows at a time, so all strides are multiples of 8 elements. Where that is cheap,
+they are odd multiples: 8 rows at an odd multiple of 16 bytes have no bank conflicts.
 
-NOTE: what is between two factors, and with a source Z what the epilogue starts from, is rounded to
-the 16-bit type: beyond 65504 it is infinite in float16.
+NOTE: the results between two factors are rounded to the 16-bit type, and with a source Z also the
+sum that the epilogue starts from: beyond 65504 they are infinite in float16.
 """
 
 from __future__ import annotations
@@ -24,17 +24,18 @@ BYTES = 2
 ROW = operands.VECTOR_BYTES // BYTES
 _PART = 16
 _MOST_PADDING = 1.5
-# Measured with ptxas 13.4: what addresses and loops take besides.
+# Measured with ptxas 13.4: registers of addresses and loops, where all sizes are powers of two, and
+# where some are not.
 _REGISTERS_PLAIN, _REGISTERS_OTHERS = 40, 64
 
 
 @dataclass(frozen=True, kw_only=True)
 class HalfStyle(MmaStyle):
-    """Digits of 16-bit elements are contracted one by one, by one block."""
+    """Styles of tiles of 16-bit elements: each phase contracts one digit, without clusters."""
 
-    # Rows of zeros and of what nobody reads, before the tile.
+    # Before the tile: a row of zeros to read, and a row that takes stores nobody needs.
     spare_bytes: ClassVar[int] = 2 * operands.VECTOR_BYTES
-    # A row is aligned to whole vectors.
+    # Every row is aligned to 16 bytes.
     piece: ClassVar[int] = ROW
 
     buffers: int = 1
@@ -50,7 +51,7 @@ class HalfStyle(MmaStyle):
 
     @property
     def exchanges(self) -> bool:
-        # These phases have a loop of their own, which is not cut into chunks.
+        # The 16-bit phases don't divide their loops into chunks that could be exchanged.
         return False
 
     @remembered
@@ -65,7 +66,8 @@ class HalfStyle(MmaStyle):
 
     @remembered
     def order(self) -> tuple[tuple[int, int | None], ...]:
-        """Memory is met by the last, contiguous, digit."""
+        """Phases that shrink X most go first, but the end without staging is always the last
+        digit's: it is the contiguous one, so its fibers are contiguous in global memory."""
         last = len(self.digits) - 1
 
         def place(digit: int) -> tuple[bool, float, int]:
@@ -76,7 +78,8 @@ class HalfStyle(MmaStyle):
         return tuple((digit, None) for digit in sorted(range(last + 1), key=place))
 
     def lanes(self, digit: int, other: int | None, unit: bool, fibers: int, warps: int) -> int:
-        """A warp takes so many times 16 fibers as registers allow and all warps can get."""
+        """Twice the groups of 16 fibers that a warp takes: as many as registers allow and as leave
+        no warp without fibers."""
         shape = self.digits[digit]
         if self.is_grouped(shape):
             return 2
@@ -85,7 +88,8 @@ class HalfStyle(MmaStyle):
         return 2 * next(fitting, 1)
 
     def fibers(self, axes: list[PlainAxis], unit: bool, columns: int) -> list[PlainAxis]:
-        """With what is contiguous in the tile in rows: columns, or the last digit."""
+        """The free axes, with the contiguous one (columns, or the last digit) counted in rows of 8
+        elements."""
         if unit:
             return axes
         index = len(axes) - (1 if columns > 1 else 2)
@@ -105,7 +109,7 @@ class HalfStyle(MmaStyle):
 
     def factor_bytes(self, digit: Shape) -> int:
         p, q = digit
-        # Sums may be of 32 or 64 columns.
+        # Four warps together have sums of 32 or 64 produced indices, so the factor is padded.
         together = (4 if q > 32 else 2) if self.is_grouped(digit) else 1
         return parts(p) * operands.round_up(parts(q), together) * _PART * _PART * BYTES
 
@@ -137,7 +141,7 @@ class HalfStyle(MmaStyle):
 
 
 def takes(instruction: MathInstruction, ends: Ends) -> bool:
-    """Whether operands and results of a pass all are of one 16-bit type."""
+    """Whether all operands and results of a pass have the same 16-bit type."""
     element = instruction.element_a
     return element.bytes == BYTES and ends.source is element and ends.output is element
 
@@ -148,28 +152,30 @@ def parts(size: int) -> int:
 
 
 def rows(size: int) -> int:
-    """Rows of 8 elements of a contiguous index."""
+    """How many rows of 8 elements a contiguous index of this size has."""
     return operands.cover(size, ROW)
 
 
 def products(digit: Shape) -> float:
-    """Products of the tensor cores for one fiber: of 16 fibers by 8 produced indices each."""
+    """Products of the tensor cores for one fiber; one of them takes 16 fibers and 8 produced
+    indices."""
     return parts(digit[0]) * parts(digit[1]) * 2 / _PART
 
 
 def factor_bytes_read(digit: Shape, grouped: bool, groups: int) -> float:
-    """Bytes of a factor from shared memory for one fiber; four warps together read it once."""
+    """Bytes of the factor that are read from shared memory for one fiber; four warps that multiply
+    together read it once for all their fibers."""
     at_once = _PART * (4 if grouped else groups)
     return parts(digit[0]) * parts(digit[1]) * _PART * _PART * BYTES / at_once
 
 
 def vector(size: int) -> int:
-    """Elements of a thread's access to memory along a digit of this size."""
+    """Elements of a thread's access to global memory along a digit of this size."""
     return next(width for width in (8, 4, 2) if width == 2 or size % (4 * width) == 0)
 
 
 def _most(digit: Shape) -> int:
-    """How many times 16 fibers of a digit a warp has registers for."""
+    """How many groups of 16 fibers of a digit a warp has registers for."""
     return 4 if parts(digit[0]) <= 2 else 2
 
 

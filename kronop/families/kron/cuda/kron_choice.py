@@ -1,4 +1,4 @@
-"""Planning Kronecker matmuls on CUDA: the passes, and the step of each."""
+"""Plans of Kronecker matmuls on CUDA: each pass becomes one step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kronop.target import Target
 
 
 def supports(description: KronMatmulDescription, target: Target) -> Status:
-    """Whether `plan` will succeed, and the reason where not."""
+    """Whether `plans` will succeed, or the reason why it won't."""
     if splits_of(description.math) is None:
         status = operands.accept_math(description.math)
         if not status:
@@ -25,7 +25,7 @@ def supports(description: KronMatmulDescription, target: Target) -> Status:
 def plans(
     description: KronMatmulDescription, target: Target, count: int, rows: int | None
 ) -> tuple[Plan, ...]:
-    """The passes as steps, then other tiles of them and other passes, the cheapest first."""
+    """The best plan, then plans with other tiles and other passes, the cheapest first."""
     passes, rejected = split(description, target, rows)
     first = Plan(target=target, steps=_steps(description, passes, target), rejected=rejected)
     others = variants(description, target, rows)[1:count] if count > 1 else []
@@ -58,7 +58,7 @@ def _steps(
 def _names(
     description: KronMatmulDescription, way: KronPass, index: int, count: int, target: Target
 ) -> tuple[str, str]:
-    """The kernel's name and what it does."""
+    """The kernel's name, and in words what the pass does."""
     x, y, factors = description.X, description.Y, len(description.factors)
     group = operands.shape_name(way.work.shape.group)
     side = "r" if description.side is Side.Right else "l"

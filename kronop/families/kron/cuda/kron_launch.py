@@ -1,4 +1,4 @@
-"""KronProblem -> launches: intermediates, batches folded into rows, and the packed parameters."""
+"""KronProblem -> launches: places intermediates in the workspace, and folds batches into rows."""
 
 from __future__ import annotations
 
@@ -16,19 +16,21 @@ from kronop.families.kron.cuda.shapes import PassWork
 from kronop.families.kron.description import KronProblem
 
 _ALIGNMENT = 256
-# NOTE: parts that would stay in the level-2 cache (16 to 64 MB) cost 1.1 to 2 times the time on an
-# H200: launches of some microseconds fill and drain the chip. This only bounds the memory.
+# Bounds the workspace, by running a part of the rows at a time. NOTE: on an H200, smaller parts
+# whose intermediates stay in the level-2 cache (16 to 64 MB) took 1.1 to 2 times as long: in
+# launches of some microseconds, filling and draining the GPU counts.
 _PART_BYTES = 1 << 30
 _LEAST_CONTIGUOUS = 64
 
 
 def _passes(plan: Plan) -> tuple[KronPass, ...]:
-    """The designs of the steps of such a plan."""
+    """The designs of a plan's steps."""
     return tuple(cast(KronPass, step.design) for step in plan.steps)
 
 
 def _buffers(plan: Plan, rows: int) -> tuple[int, int]:
-    """Bytes of the intermediates of even and of odd steps; each has room for a padded row count."""
+    """Bytes of the two halves of the workspace: for the intermediates of even and of odd steps,
+    each with its number of rows padded."""
     sizes = [0, 0]
     for index, item in enumerate(_passes(plan)[:-1]):
         element, columns = item.work.ends.output, item.work.shape.columns_out
@@ -39,14 +41,15 @@ def _buffers(plan: Plan, rows: int) -> tuple[int, int]:
 
 
 def workspace_bytes(plan: Plan, rows: int) -> int:
-    """Bytes of the intermediates for `rows` rows (M times the batch), a part at a time."""
+    """Bytes of the intermediates for `rows` rows (M times the batch), of which one part runs at a
+    time."""
     return sum(_buffers(plan, rows_at_once(plan, rows)))
 
 
 def rows_at_once(plan: Plan, rows: int) -> int:
-    """How many rows go through all steps before the next ones.
+    """The rows of a part, which goes through all steps before the next part starts.
 
-    So many that their intermediates take a gigabyte at most, and that the parts are alike.
+    The intermediates of a part take a gigabyte at most, and all parts have about equally many rows.
     """
     works = [item.work for item in _passes(plan)]
     if len(works) == 1 or rows == 0:
@@ -58,7 +61,7 @@ def rows_at_once(plan: Plan, rows: int) -> int:
 
 
 def launch_steps(plan: Plan, problem: KronProblem) -> tuple[Launch, ...]:
-    """One launch per step for each part of the rows, in order; none where there are no rows."""
+    """For each part of the rows in order, one launch per step; none if there are no rows."""
     rows = problem.rows * math.prod(problem.batch)
     if rows == 0:
         return ()
@@ -79,7 +82,7 @@ def launch_steps(plan: Plan, problem: KronProblem) -> tuple[Launch, ...]:
 
 
 def _launches(plan: Plan, problem: KronProblem, starts: tuple[int, int]) -> Iterator[Launch]:
-    """One launch per step; intermediates take turns in the two halves of the workspace."""
+    """One launch per step; the intermediates alternate between the halves of the workspace."""
     rows = problem.rows * math.prod(problem.batch)
     x, last = problem.x, len(plan.steps) - 1
     for index, item in enumerate(_passes(plan)):
@@ -93,7 +96,7 @@ def _launches(plan: Plan, problem: KronProblem, starts: tuple[int, int]) -> Iter
 
 
 def _parts(problem: KronProblem, most: int, sizes: Mapping[str, int]) -> Iterator[KronProblem]:
-    """The problem in parts of at most `most` rows: of the first batch axis, or of M."""
+    """The problem in parts of at most `most` rows, cut along the first batch axis or along M."""
     rows = problem.rows * math.prod(problem.batch)
     if rows <= most:
         yield problem
@@ -106,7 +109,8 @@ def _parts(problem: KronProblem, most: int, sizes: Mapping[str, int]) -> Iterato
 
 
 def _slice(problem: KronProblem, start: int, count: int, sizes: Mapping[str, int]) -> KronProblem:
-    """`count` of the first batch axis, which goes where it is one, or of the rows."""
+    """The part from `start` of `count` indices of the first batch axis (which is dropped if `count`
+    is 1), or of the rows if there is no batch."""
     batched = bool(problem.batch)
     single = batched and count == 1
 
@@ -130,7 +134,7 @@ def _slice(problem: KronProblem, start: int, count: int, sizes: Mapping[str, int
 
 
 def _intermediate(work: PassWork, problem: KronProblem, rows: int, pointer: int) -> StridedMatrix:
-    """Dense in the workspace, contiguous along what is contiguous in X."""
+    """An intermediate in the workspace: dense, and contiguous along the same axis as X."""
     columns = work.shape.columns_out
     inner = [
         math.prod(problem.batch[axis + 1 :]) * problem.rows for axis in range(len(problem.batch))
@@ -144,7 +148,8 @@ def _intermediate(work: PassWork, problem: KronProblem, rows: int, pointer: int)
 
 
 def _fold(problem: KronProblem) -> KronProblem:
-    """Last batch dimensions become rows where no factor depends on them and strides allow it."""
+    """Turns the last batch dimensions into rows, if no factor depends on them and the strides of X,
+    Y and Z allow it: fewer, larger problems fill the GPU better."""
     while problem.batch and all(factor.batch[-1] == 0 for factor in problem.factors):
         extent = problem.batch[-1]
         matrices = [problem.x, problem.y, *([] if problem.z is None else [problem.z])]

@@ -1,4 +1,4 @@
-"""The `kron_mma` pass, on the tensor cores: a tile of its digits, and where these stand."""
+"""The `kron_mma` pass, on the tensor cores: its tile, and where its digits stand in X."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ _AHEAD_THREADS = 512
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KronMma(TiledPass):
-    """A tile whose digits are neighbouring factors: so many `runs` of them, multiplied out."""
+    """A pass on the tensor cores. Digit i of the tile is `runs[i]` neighbouring factors,
+    multiplied out."""
 
     kernel = "kron_mma"
     kind = "mma"
@@ -85,7 +86,8 @@ class KronMma(TiledPass):
         return self.tile.blocks(target)
 
     def grid(self, tiles: int, target: Target) -> int:
-        """Each block prepares the factors once, and then walks over many tiles."""
+        """As many blocks as run at once: each prepares the factors once, and walks over many
+        tiles."""
         cluster, cores = self.cluster, target.cores
         # NOTE: an H200 has 132 multiprocessors, in groups of 16 and 18: clusters of 4 and 8 blocks
         # find room on 128 of them.
@@ -93,11 +95,11 @@ class KronMma(TiledPass):
         return min(tiles, most // cluster) * cluster
 
     def strides_as_planned(self, digit: int, group: int, by_rows: bool) -> bool:
-        # Vectors of a run are for the stride that is a constant of the kernel.
+        # The kernel reads vectors with the digit stride that was compiled in.
         return group == 1 or self._digit(by_rows) in (0, digit)
 
     def _digit(self, by_rows: bool) -> int:
-        """The stride of digits where it is known; else 0."""
+        """The stride of the last digit if it is known at compile time; else 0."""
         return 0 if by_rows else self.work.shape.right
 
     def constants(self, target: Target) -> tuple[tuple[str, Constant], ...]:
@@ -115,16 +117,17 @@ class KronMma(TiledPass):
         )
 
     def _ahead(self, target: Target) -> bool:
-        """Whether the elements of the next turn are read while one is multiplied."""
+        """Whether a warp loads the elements of its next turn while it multiplies this one's."""
         return self.tile.reads_ahead and self.threads * self.blocks(target) <= _AHEAD_THREADS
 
     def exchanged(self, target: Target) -> int:
-        """`tile.exchanged` where that is worth it: several blocks go on at once anyway."""
+        """`tile.exchanged` where it pays, else 0: several blocks of a multiprocessor overlap
+        anyway."""
         alone = self._ahead(target) and self.blocks(target) == 1
         return self.tile.exchanged if alone and min(self.vectors) > 1 else 0
 
     def _block_constants(self, target: Target) -> tuple[tuple[str, Constant], ...]:
-        """The threads of a block, and how they go about memory."""
+        """Constants of a block's threads, and of their memory accesses."""
         ends, (x_vector, y_vector) = self.work.ends, self.vectors
         return (
             ("kThreads", self.threads),
@@ -138,7 +141,7 @@ class KronMma(TiledPass):
         )
 
     def _factor_constants(self) -> tuple[tuple[str, Constant], ...]:
-        """The factors of the pass, and which of them make each digit."""
+        """Constants of the factors, and which of them make each digit."""
         factors, runs = self.work.shape.group, self.runs
         return (
             ("kFactorFirst", tuple(sum(runs[:index]) for index in range(len(runs) + 1))),

@@ -1,6 +1,6 @@
-"""The tile of a `kron_mma` pass: its phases on the tensor cores, and what it takes of the chip.
+"""The tile of a `kron_mma` pass: its phases on the tensor cores, its shared memory and registers.
 
-The tile is in shared memory, with strides that keep a warp's accesses apart in its banks.
+The tile is in shared memory, with strides that let a warp access different banks.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _judged = functools.lru_cache(maxsize=1 << 16)
 
 
 class Axis(NamedTuple):
-    """A free index of a phase: its extent, and the strides of its steps.
+    """A free index of a phase: its extent, and its strides.
 
-    In the tile; in rows; and, where the phase reads or writes memory, along the group of digits and
-    in columns.
+    The strides are in the tile, in rows, and, for a phase that accesses global memory itself, along
+    the group of digits and in columns.
     """
 
     extent: int
@@ -44,10 +44,10 @@ class Axis(NamedTuple):
 
 
 class MmaPhase(NamedTuple):
-    """One digit, or two: what a warp takes at once, and the axes of the fibers.
+    """A phase that contracts one digit, or two: what a warp takes at once, and the free axes.
 
-    A warp takes `groups` times 16 fibers of one digit, so that a thread has `lanes` of them; or as
-    many blocks of two: of `digit`, which is contracted first, and of `other`.
+    For one digit, a warp takes 16 `groups` fibers, and a thread has elements of `lanes` of them.
+    For two, a warp takes `lanes` blocks of (`digit`, `other`), and contracts `digit` first.
     """
 
     digit: int
@@ -67,7 +67,7 @@ class MmaPhase(NamedTuple):
 
     @property
     def at_once(self) -> int:
-        """Fibers or blocks that a warp, or a group of four, takes at once."""
+        """Fibers or blocks that a warp (`grouped`: four warps together) takes at once."""
         return 64 if self.grouped else self.lanes if self.other is not None else 16 * self.groups
 
     @property
@@ -77,9 +77,9 @@ class MmaPhase(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class MmaTile(Decision):
-    """Rows x digits x columns of a block, its threads, and how its phases go about the digits.
+    """Rows x digits x columns of a block, its threads, and the style of its phases.
 
-    It is the same wherever the digits stand.
+    It does not depend on where the digits stand among the other digits of X.
     """
 
     style: MmaStyle
@@ -110,7 +110,8 @@ class MmaTile(Decision):
 
     @derived
     def powers(self) -> bool:
-        """Whether all sizes are powers of two, so that indices split into parts without carries."""
+        """Whether all sizes are powers of two: the parts of an index are then bit fields, and
+        adding indices has no carries between them."""
         rows, columns, threads = self.rows, self.columns, self.threads
         tiles = not (rows & (rows - 1) or columns & (columns - 1) or threads & (threads - 1))
         return tiles and self.style.powers
@@ -126,8 +127,8 @@ class MmaTile(Decision):
 
     @property
     def offset_tiles(self) -> int:
-        """So many tiles are in flight: the one at work and the next; and, where these two may be
-        exchanged, the one after, which memory is asked for."""
+        """Tiles whose row offsets are kept: the current one and the next; if these two may
+        overlap, also the one after, which is already being loaded."""
         return 3 if self._may_exchange else 2
 
     @property
@@ -136,7 +137,8 @@ class MmaTile(Decision):
 
     @derived
     def shared_bytes(self) -> int:
-        """Row offsets, factors, and the tile where more than one phase meets in it."""
+        """Row offsets, factors, and the tile, which a single phase without staging does not
+        need."""
         style = self.style
         elements = self.row_stride * self.rows
         meets = style.staged_in or style.staged_out or len(style.digits) - style.pairs > 1
@@ -188,7 +190,7 @@ class MmaTile(Decision):
         return tuple(result)
 
     def _phase(self, digit: int, other: int | None, done: set[int], *, inside: bool) -> MmaPhase:
-        """One phase, where digits that are `done` have their produced sizes."""
+        """One phase; the digits in `done` were contracted before, and have their produced sizes."""
         style, strides = self.style, self.strides
         sizes = [q if index in done else p for index, (p, q) in enumerate(style.digits)]
         sizes[0] //= style.cluster
@@ -214,11 +216,11 @@ class MmaTile(Decision):
 
     @property
     def exchanged(self) -> int:
-        """Fibers of the first phase in each chunk that it exchanges with the last one; 0 if it
-        cannot.
+        """Fibers of the first phase in a chunk of the tile, or 0 if the two phases can't overlap.
 
-        A chunk is all indices of both phases' digits, at one of those between: the last phase of a
-        tile reads where the first one of the next writes, without a barrier between.
+        A chunk has all values of the digits of the first and of the last phase, and one value of
+        each index between. The last phase of a tile reads a chunk, and the first phase of the next
+        tile then writes into the same place. Because the same warps do both, no barrier is needed.
         """
         digits = self.style.digits
         if not (self._may_exchange and len(self.style.order()) > 2 and self.powers):
@@ -228,8 +230,8 @@ class MmaTile(Decision):
         if not square or max(last.digits) > min(first.digits) or first.grouped != last.grouped:
             return 0
         each = math.prod(digits[digit][0] for digit in last.digits)
-        # Each turn of a warp is some whole chunks, and of the first phase all that it takes at
-        # once.
+        # A turn of a warp must be a whole number of chunks in both phases: else it would overwrite
+        # elements that another warp has yet to read.
         tasks, crews = first.fibers // first.at_once, self.threads // (128 if first.grouped else 32)
         if not tasks or first.at_once % each or last.fibers % (tasks * last.at_once):
             return 0
@@ -237,15 +239,14 @@ class MmaTile(Decision):
 
     @property
     def reads_ahead(self) -> bool:
-        """Whether the phase that reads X has registers for the elements of two turns."""
+        """Whether the phase that reads X has registers to load the next turn's elements early."""
         style, phase = self.style, self.phases[0]
         elements = 2 * phase.lanes * math.prod(parts_of(style.digits[d][0]) for d in phase.digits)
         size = elements * style.copies * style.accumulator.bytes
         return not style.staged_in and size <= _AHEAD_BYTES
 
     def vector(self, alignment: int, produced: int) -> int:
-        """Elements of one access to X, or to what is `produced`: of a staged tile, or of a phase's
-        pair."""
+        """Elements of one access to X, or to Y for `produced` == 1, by staging or by a phase."""
         style, strides = self.style, self.strides
         if style.staged_out if produced else style.staged_in:
             return self._staged_vector(alignment, produced)
@@ -256,7 +257,7 @@ class MmaTile(Decision):
         return math.gcd(alignment, phase.lanes) if phase.neighbours else 1
 
     def _staged_vector(self, alignment: int, produced: int) -> int:
-        """Elements of a run that go from the tile to memory or back at once."""
+        """Elements of one staging access between the tile and global memory."""
         run = self.style.digits[-1][produced] if self.unit else self.columns
         width = operands.widest_divisor(alignment, [run])
         piece = min(width, self.style.piece)
@@ -268,7 +269,8 @@ class MmaTile(Decision):
 def _neighbours(
     axes: Sequence[Axis], digits: Sequence[int | None], strides: Sequence[int], lanes: int
 ) -> bool:
-    """Whether a thread's fibers are one aligned vector wherever they are read or written."""
+    """Whether the fibers of a thread are neighbours in memory, so that one aligned vector access
+    reads or writes them all."""
     own = [strides[digit] for digit in digits if digit is not None]
     last = axes[-1]
     aligned = all(
@@ -283,7 +285,7 @@ def _neighbours(
 
 
 def _collapse(axes: Sequence[PlainAxis]) -> tuple[Axis, ...]:
-    """Neighbouring axes that walk together, none by more or less than the inner one, become one."""
+    """Merges neighbouring axes where, for all strides, the outer one continues the inner one."""
     result: list[PlainAxis] = []
     for axis in axes:
         extent, *steps = axis

@@ -1,7 +1,7 @@
-"""What a `kron_mma` pass costs: the planner's model of one multiprocessor.
+"""The cost of a `kron_mma` pass: the planner's model of one multiprocessor.
 
-Memory, the tensor cores, shared memory, the issue of instructions and the latency of a tile go on
-at once; the longest counts, and a little of the others.
+Memory traffic, tensor cores, shared memory, instruction issue and the latency of a tile overlap:
+the time is that of the longest of them, plus a little for the others.
 """
 
 from __future__ import annotations
@@ -30,42 +30,56 @@ from kronop.families.kron.cuda.mma_style import (
 )
 from kronop.target import Target
 
-# NOTE: fitted to 450 tiles of 29 passes on one H200, its choice 2 % from the best of the same in
-# the mean: cycles of a product of a warp, by bytes of the accumulator, and of four warps, and of
-# both with 16-bit operands (set: the fit does not tell); of an instruction of 32 threads, of which
-# 16-bit tiles take fewer, indices that carry more, and each end in memory of a digit by itself some
-# for every access; a tile, a phase and a cluster's barriers, and what of a tile's memory is not
-# hidden when it is staged, which other blocks and tiles hide; between a warp's instructions; how
-# little what goes on at once adds up.
+# NOTE: fitted to 450 tiles of 29 passes on one H200; the tile that the model chooses is 2 % slower
+# than the fastest of them in the mean. Values marked (set) were set by hand, because the fit does
+# not determine them.
+# Cycles of a tensor core product of one warp (by the bytes of an accumulator element), and of one
+# that four warps share; below, both for 16-bit operands (set).
 _CYCLES_OF_PRODUCT, _CYCLES_OF_GROUPED = {4: 3.18, 8: 14.1}, 1.86
 _CYCLES_OF_HALF_PRODUCT, _CYCLES_OF_HALF_GROUPED = 3.0, 1.5
+# Cycles to issue an instruction of a warp; the share of the instructions that 16-bit tiles need;
+# and how many times as many a tile needs whose sizes are not all powers of two, since its index
+# arithmetic has carries.
 _CYCLES_OF_INSTRUCTION, _HALF_INSTRUCTIONS, _CARRIED_INSTRUCTIONS = 0.212, 0.14, 2.64
+# Instructions for each access of a phase of one digit that reads X or writes Y without staging.
 _INSTRUCTIONS_OF_END = 10.4
-# Of what is staged, where no index carries; and where each does (set: 20 to 30 % of 5^5, 48 x 20).
+# Instructions to stage an element in each thread of a warp: without carries, and with them (set:
+# they are 20 to 30 % of the time of 5^5 and of 48 x 20).
 _INSTRUCTIONS_OF_PIECE, _CARRIED_INSTRUCTIONS_OF_PIECE = 2, 8
+# Latency of a tile, of each phase, and of a cluster's barriers.
 _CYCLES_OF_TILE, _CYCLES_OF_PHASE, _CYCLES_OF_CLUSTER = 74, 70, 8680
+# The share of a staged tile's memory time that its own phases do not hide; other blocks and tiles
+# of the multiprocessor hide it.
 _STAGED = 0.63
+# Latency between two instructions of a warp.
 _CYCLES_BETWEEN = 2.8
+# Exponent of the norm in `_overlapped`: the larger, the less the shorter times add to the longest.
 _OVERLAP = 3.5
+# How many times as much latency is hidden where a tile exchanges chunks with the next one.
 _EXCHANGED = 1.05
-# How much longer a warp's short runs of memory take, by bytes of their elements.
+# How many times the cycles of shared memory count in a phase that accesses short runs of global
+# memory, by the bytes of an element.
 _SHORT_RUNS = {4: 2.0, 8: 1.0}
-# NOTE: fitted to 143 calls of one tile a block inside a CUDA graph, 7 % off in the mean of these:
-# cycles of an element of the factors that a thread prepares; of a tile's phase, an instruction of a
-# warp, one with indices that carry, and how much of its products' cycles a tile takes.
+# NOTE: fitted to 143 calls with one tile a block inside a CUDA graph, 7 % off in the mean of these.
+# Cycles of a thread to prepare one element of the factors.
 _CYCLES_OF_FACTOR = 22.0
+# Cycles of a phase, of an instruction of a warp, and of one with carries in its indices.
 _CYCLES_OF_LONE_PHASE, _CYCLES_OF_LONE, _CYCLES_OF_CARRIED = 313, 2.1, 6.7
+# The share of the tensor cores' cycles that a lone tile spends on them, besides its instructions.
 _LONE_PRODUCTS = 0.22
 _CYCLES_OF_LONE_CLUSTER = 2000
-# What 16-bit tiles take of the instructions (set: between what 7 x 31 and what 86 x 128 ask for).
+# The share of the instructions that 16-bit tiles need (set: 7 x 31 asks for one bound of it, 86 x
+# 128 for the other).
 _HALF_LONE = 0.4
-# A digit beyond 64 alone: its factor comes in turns, and sums of few fibers wait for each other.
+# A single digit beyond 64 takes twice as long: its factor is loaded in turns, and with few fibers
+# the sums wait for each other.
 _LONG_LONE = 2.0
 
 
 @dataclass(slots=True, kw_only=True)
 class _Work:
-    """What some elements of X ask of a multiprocessor: cycles of a unit each, and instructions."""
+    """The load of some elements of X on a multiprocessor: cycles of its tensor cores and of its
+    shared memory, and instructions."""
 
     tensor: float = 0.0
     shared: float = 0.0
@@ -74,13 +88,15 @@ class _Work:
 
 @dataclass(frozen=True, slots=True)
 class _Figures:
-    """What a tile's phases come to, for 128 elements of X.
+    """The sums over all phases of a tile, for 128 elements of X.
 
     Attributes:
-        phases: how many.
-        instructions: of one warp after the other, without those of ends in memory.
-        ends: those.
-        hidden: how many tiles hide each other's latency.
+        phases: the number of phases.
+        tensor, shared: cycles of the tensor cores and of shared memory.
+        instructions: instructions of all warps together, without `ends`.
+        ends: instructions of the phases that read X or write Y without staging.
+        carries: whether index arithmetic has carries: some size is no power of two.
+        hidden: how many tiles of a multiprocessor hide each other's latency.
     """
 
     phases: int
@@ -93,14 +109,19 @@ class _Figures:
 
 
 def cycles(design: KronMma, target: Target, partial: float) -> float:
-    """Cycles of one multiprocessor for 128 elements of X; `partial` is lost memory bandwidth."""
+    """Cycles of one multiprocessor for 128 elements of X.
+
+    `partial` is the factor by which memory takes longer than with full bandwidth.
+    """
     return _cycles(design, partial, _figures(design.tile, design.work.ends.source, target))
 
 
 def least_cycles(design: KronMma, target: Target, partial: float) -> float:
-    """What `cycles` is no less than: as if all phases filled all warps, with factors at hand.
+    """A lower bound of `cycles`: it assumes that each phase keeps all warps busy, and that reading
+    the factors is free.
 
-    It takes a fraction of the time to tell, as phases count the same in all tiles of a style.
+    It is much faster to compute, because the work of a phase is then the same in all tiles of a
+    style, and is remembered.
     """
     tile = design.tile
     work, works = _least_work(tile.style, tile.unit, design.work.ends.source)
@@ -109,8 +130,7 @@ def least_cycles(design: KronMma, target: Target, partial: float) -> float:
 
 
 def least_of_style(style: MmaStyle, source: DataType, bytes_per_element: float) -> float:
-    """What `cycles` of any tile of a style is no less than: as if nothing had to be waited for, and
-    no run of memory was short."""
+    """A lower bound of `cycles` of every tile of a style: without latency and short runs."""
     work, works = _least_work(style, False, source)
     figures = _summed(style, not style.powers, work, works, 1.0)
     memory = 128 * bytes_per_element / MEMORY_BYTES_PER_CYCLE
@@ -154,7 +174,7 @@ def _instructions_of(style: MmaStyle, figures: _Figures) -> float:
 
 
 def lone(design: KronMma, target: Target) -> tuple[float, float]:
-    """Cycles of a block's factors, and of one tile that no other block or tile hides."""
+    """Cycles to prepare a block's factors, and of a tile whose latency no other one hides."""
     style, threads = design.tile.style, design.threads
     figures = _figures(design.tile, design.work.ends.source, target)
     elements = sum(style.factors_bytes()) / 4 / threads
@@ -203,7 +223,7 @@ def _figures(tile: MmaTile, source: DataType, target: Target) -> _Figures:
 def _summed(
     style: MmaStyle, carries: bool, work: _Work, works: tuple[_PhaseWork, ...], hidden: float
 ) -> _Figures:
-    """The figures of a tile whose phases ask for that work."""
+    """The figures of a tile from the sums (`work`) and the work of each phase (`works`)."""
     staged = style.staged_in + style.staged_out
     width = style.element_bytes / SHARED_BYTES_PER_CYCLE
     piece = _CARRIED_INSTRUCTIONS_OF_PIECE if carries else _INSTRUCTIONS_OF_PIECE
@@ -221,13 +241,13 @@ def _summed(
 
 
 class _PhaseWork(NamedTuple):
-    """What a phase asks for, for 128 elements of X, where no warp is idle.
+    """The work of one phase for 128 elements of X, if no warp is idle.
 
     Attributes:
-        elements, produced: that it takes and gives.
-        products, rate: of the tensor cores, and cycles of one.
-        taken, given: cycles of shared memory for these elements.
-        paired: whether it contracts two digits.
+        elements, produced: the elements that the phase reads and writes.
+        products, rate: products of the tensor cores, and the cycles of one.
+        taken, given: cycles of shared memory to read `elements` and to write `produced`.
+        paired: whether the phase contracts two digits.
     """
 
     elements: float
@@ -242,7 +262,10 @@ class _PhaseWork(NamedTuple):
 
 @remembered
 def _works(style: MmaStyle, unit: bool, source: DataType) -> tuple[_PhaseWork, ...]:
-    """Of each phase in the order of execution; `unit`: the last digit is contiguous in the tile."""
+    """The work of each phase in the order of execution.
+
+    `unit`: whether the last digit is contiguous in the tile.
+    """
     found: list[_PhaseWork] = []
     elements, order = 128.0, style.order()
     in_rows, last = isinstance(style, HalfStyle), len(style.digits) - 1
@@ -251,7 +274,7 @@ def _works(style: MmaStyle, unit: bool, source: DataType) -> tuple[_PhaseWork, .
     for index, (digit, other) in enumerate(order):
         p, q = style.digits[digit]
         grouped = other is None and style.is_grouped((p, q))
-        # What a phase reads or writes in memory itself goes in short runs.
+        # Without staging, a warp takes short runs of the contiguous digit.
         short = unit and digit == last and not in_rows
         reads = short and index == 0 and not style.staged_in
         writes = short and index == len(order) - 1 and not style.staged_out
@@ -259,7 +282,7 @@ def _works(style: MmaStyle, unit: bool, source: DataType) -> tuple[_PhaseWork, .
         products = _products(style, digit, other, elements, planes)
         instructions = _instructions(p, 1 if other is None else 2, style.splits, elements)
         instructions += products * (not grouped)
-        instructions += elements / 32 * planes  # To put bytes together, and to shift sums.
+        instructions += elements / 32 * planes  # Gathers the bytes of a plane, shifts its sums.
         produced = elements
         for each in (digit,) if other is None else (digit, other):
             produced *= style.digits[each][1] / style.digits[each][0]
@@ -280,7 +303,7 @@ def _works(style: MmaStyle, unit: bool, source: DataType) -> tuple[_PhaseWork, .
 
 
 def _overlapped(*cycles: float) -> float:
-    """Cycles of what goes on at once: the longest, and a little for the others."""
+    """Cycles of activities that overlap: those of the longest, and a little for the others."""
     return float(sum(item**_OVERLAP for item in cycles) ** (1 / _OVERLAP))
 
 
@@ -291,8 +314,8 @@ def _cycles_of_product(style: MmaStyle, grouped: bool) -> float:
 
 
 def _instructions(contracted: int, digits: int, splits: bool, elements: float) -> float:
-    """Instructions of a warp for so many elements of a phase: to split, sum up and move them."""
-    # Of a long digit, elements are split again for the second half of the results.
+    """Instructions of warps to split, sum up and move `elements` elements of a phase."""
+    # A digit beyond 64 produces its results in two halves, and splits its elements for each.
     split = (3 if splits else 1) * digits * (1 if contracted <= 64 else 2)
     sums = 1 + parts_of(contracted) / 2 if splits else 1
     return elements / 32 * (split + 4 + sums)
@@ -301,7 +324,7 @@ def _instructions(contracted: int, digits: int, splits: bool, elements: float) -
 def _products(
     style: MmaStyle, digit: int, other: int | None, elements: float, planes: int
 ) -> float:
-    """Products of the tensor cores for so many elements of a phase."""
+    """Products of the tensor cores for `elements` elements of a phase."""
     p, q = style.digits[digit]
     if isinstance(style, HalfStyle):
         return half.products((p, q)) * elements / p
@@ -319,7 +342,7 @@ def _products(
 
 
 def _factor_cycles(style: MmaStyle, phase: MmaPhase, elements: float) -> float:
-    """Cycles of shared memory for the factors that a phase does not hold in registers."""
+    """Cycles of shared memory to read the factors that a phase can't keep in registers."""
     if phase.grouped:
         return 0.0
     p, q = style.digits[phase.digit]
@@ -335,7 +358,8 @@ def _factor_cycles(style: MmaStyle, phase: MmaPhase, elements: float) -> float:
 
 
 def _idle(phase: MmaPhase, warps: int, rows: bool) -> float:
-    """How much longer a phase takes because its fibers, or rows of them, do not fill all warps."""
+    """The factor by which a phase takes longer because its fibers (in 16-bit tiles: rows of them)
+    leave warps idle in the last turn."""
     at_once = (2 if rows else 16) * phase.groups if phase.other is None else phase.lanes
     pieces = operands.cover(phase.fibers, at_once)
     return operands.cover(pieces, warps) * warps / pieces

@@ -1,6 +1,6 @@
-"""How the phases of a `kron_mma` pass go about its digits, whatever the sizes of its tiles are.
+"""Styles of a `kron_mma` pass: how its phases contract the digits, whatever the tile sizes.
 
-Each phase contracts one digit on the tensor cores, or two.
+Each phase contracts one digit, or a pair of digits, on the tensor cores.
 """
 
 from __future__ import annotations
@@ -23,32 +23,34 @@ MOST_CONTRACTED = 128
 MOST_DIGITS = 16
 LEAST_GROUPED = 32
 HELD_FACTOR_BYTES = 64
-# Measured with ptxas 13.4: what addresses and loops take besides; and how much of all this it gets
-# by with where it has to, without a spill.
+# Measured with ptxas 13.4: registers of addresses and loops, where all sizes are powers of two,
+# where some are not, and in addition for long digits; and the share of the estimate down to which
+# ptxas can be limited without spills.
 _REGISTERS_PLAIN, _REGISTERS_OTHERS, _REGISTERS_LONG = 56, 80, 32
 _REGISTERS_SHARE = 0.72
 
-# Thousands of tiles share some dozen styles.
+# Cache for functions of a style: thousands of tiles share some dozen styles.
 remembered = functools.lru_cache(maxsize=4096)
 
-# A free index of a phase while these are put together: its extent, and the strides of its steps in
-# the tile, in rows, along the group of digits, and in columns.
+# A free index of a phase, before neighbouring ones are collapsed: (extent, stride in the tile, in
+# rows, along the group of digits, in columns).
 PlainAxis = tuple[int, int, int, int, int]
 
 
 @dataclass(frozen=True, kw_only=True)
 class MmaStyle(Decision):
-    """How the phases of a tile go about its digits.
+    """How the phases of a tile contract its digits.
 
-    Where X is not staged, the first phase reads it from memory itself; where Y is not, the last one
-    writes it. So many `pairs` of neighbouring digits, from the last ones on, are contracted in one
-    phase each. The blocks of a `cluster` share a tile by its first digit, which is contracted last.
-    With `grouped`, four warps multiply digits of 32 and more together. With `splits`, operands are
-    taken as two each, a rounded value and its rest.
+    `staged_in`: X is copied into the tile before the first phase; otherwise that phase reads X from
+    global memory. `staged_out`: the same for Y and the last phase. The last `pairs` pairs of
+    neighbouring digits are contracted in one phase each. The blocks of a `cluster` divide a tile
+    along its first digit, which is then contracted last. With `grouped`, four warps together
+    multiply a digit of 32 or more. With `splits`, each operand is split in two: its rounded value
+    and the remainder.
     """
 
-    # What stands before the tile; elements that go from or to it in one access; and how often an
-    # element stands in registers.
+    # Bytes before the tile in shared memory; elements of a staging access to the tile; and how many
+    # registers of the accumulator's size hold an element.
     spare_bytes: ClassVar[int] = 0
     piece: ClassVar[int] = 4
     copies: ClassVar[int] = 1
@@ -72,21 +74,22 @@ class MmaStyle(Decision):
 
     @property
     def buffers(self) -> int:
-        """Tiles of a block: of two, one is filled while the other one is worked on."""
+        """Tile buffers of a block: with two, one is filled while the other one is contracted."""
         return 1
 
     @property
     def element_bytes(self) -> int:
-        """Of an element of the tile."""
+        """Bytes of an element of the tile."""
         return self.accumulator.bytes
 
     @property
     def exchanges(self) -> bool:
-        """Whether a tile's last phase may go on while the next one's first does."""
+        """Whether the first phase of the next tile may overlap with the last one of this tile."""
         return not (self.staged_in or self.staged_out or self.cluster > 1)
 
     def widest(self, size: int) -> int:
-        """Most elements of a phase's access to memory, along a contiguous digit of this size."""
+        """Most elements of a phase's access to global memory along a contiguous digit of this
+        size."""
         return 2
 
     def is_grouped(self, digit: Shape) -> bool:
@@ -99,27 +102,29 @@ class MmaStyle(Decision):
 
     @remembered
     def strides(self, columns: int) -> tuple[int, ...]:
-        """Stride of the tile's rows, then of each digit, the last one contiguous or next to the
-        columns."""
+        """Strides in the tile: of its rows, then of each digit. The columns, or without columns
+        the last digit, are contiguous."""
         strides: list[int] = []
         stride, count = columns, len(self.digits)
         banks = SHARED_BYTES_PER_CYCLE // self.accumulator.bytes
         for index in reversed(range(count)):
-            # Of two digits that are contracted together, a warp walks 8 steps of the first one.
+            # In a phase of two digits, the lanes of a warp access 8 values of the first digit.
             paired = (count - index) % 2 == 0 and count - index <= 2 * self.pairs
             outer = paired and strides[-1] > 1
             strides.append(_apart(stride, banks // 8 if outer else banks // 4, banks))
             slots = max(self.digits[index])
             if index == 0 and self.cluster > 1:
-                # A cluster writes the results of its last phase to memory.
+                # The last phase of a cluster writes to global memory, so the tile needs room only
+                # for this block's inputs of the first digit.
                 slots = self.digits[0][0] // self.cluster
-            # Pairs of a contiguous digit stay within it.
+            # A thread accesses two elements of a contiguous digit: the second must not belong to
+            # the next fiber.
             stride = strides[-1] * (operands.round_up(slots, 2) if strides[-1] == 1 else slots)
         return (stride, *reversed(strides))
 
     @remembered
     def order(self) -> tuple[tuple[int, int | None], ...]:
-        """(digit, its partner or None) of the phases in their order: pairs, then the rest."""
+        """(digit, the digit paired with it or None) of each phase in order: pairs go first."""
         last = len(self.digits) - 1
         paired = [(last - 2 * index, last - 2 * index - 1) for index in range(self.pairs)]
         single = sorted(
@@ -129,25 +134,26 @@ class MmaStyle(Decision):
         return (*paired, *((digit, None) for digit in single))
 
     def held(self, digit: int, other: int | None, unit: bool) -> int:
-        """Fibers, or blocks of two digits, that a thread holds: in vectors of 16 bytes at most.
+        """How many fibers (or blocks of two digits) a thread holds, which at most make a vector of
+        16 bytes.
 
-        `unit`: the digit is contiguous in the tile.
+        `unit`: whether the digit is contiguous in the tile.
         """
         parts = parts_of(self.digits[digit][0])
         if other is None:
             return 4 if self.accumulator.bytes == 4 and parts <= 2 else 2
         parts *= parts_of(self.digits[other][0])
         most = (8 if unit else 4) if parts == 1 else 4 if parts <= 4 else 1
-        # Blocks of 8 produced indices are multiplied two by two.
+        # A product takes 16 produced indices: two blocks share it if the digit has 8 or fewer.
         least = 2 if self.digits[digit][1] <= 8 else 1
         return max(least, most * 4 // self.accumulator.bytes)
 
     def lanes(self, digit: int, other: int | None, unit: bool, fibers: int, warps: int) -> int:
-        """The same, where so many fibers are there for so many warps."""
+        """`held`, for a phase of `fibers` fibers that `warps` warps share."""
         return self.held(digit, other, unit)
 
     def fibers(self, axes: list[PlainAxis], unit: bool, columns: int) -> list[PlainAxis]:
-        """The free axes of a phase as its warps walk them."""
+        """The free axes of a phase in the units in which its warps walk them."""
         return axes
 
     @remembered
@@ -157,10 +163,10 @@ class MmaStyle(Decision):
             self.digit_registers(digit) if other is None else self._pair_registers(digit, other)
             for digit, other in self.order()
         )
-        # Odd sizes are walked with more index arithmetic.
+        # Sizes that are no powers of two take more index arithmetic.
         others = _REGISTERS_PLAIN if self.powers else _REGISTERS_OTHERS
-        # NOTE: at P = 64 three blocks of 168 registers spilled a little and took 0.85 ms where two
-        # of 240 took 0.74.
+        # NOTE: at P = 64 three blocks of 168 registers a thread spilled a little and took 0.85 ms;
+        # two blocks of 240 took 0.74 ms.
         most = max(p for p, _ in self.digits)
         long = parts_of(most) >= 8
         share = _REGISTERS_SHARE if most <= (64 if self.grouped else 32) else 1.0
@@ -168,7 +174,7 @@ class MmaStyle(Decision):
         return min(255, held + self._spare_registers(columns))
 
     def _spare_registers(self, columns: bool) -> int:
-        """NOTE: NVRTC 13.0 spilled 4 to 130 bytes without these."""
+        """Further registers. NOTE: NVRTC 13.0 spilled 4 to 130 bytes without them."""
         spare = 4 * columns + 24 * (self.accumulator.bytes == 8)
         if self.pairs and not self.powers:
             spare += 32 if any(q > p for p, q in self.digits) else 24
@@ -191,7 +197,7 @@ class MmaStyle(Decision):
         return held + sums + factor
 
     def turns(self, index: int) -> tuple[int, int]:
-        """How many times 16 fibers a warp has of a digit, and 8 sums of each at once."""
+        """(fibers / 16 that a warp takes at once, produced indices / 8 that it sums up at once)."""
         p, q = self.digits[index]
         groups = self.held(index, None, False) // 2
         return groups, min(parts_of(q), (2 if parts_of(p) > 8 else 4) // groups)
@@ -206,12 +212,12 @@ class MmaStyle(Decision):
         return (held + sums + 8 * (1 + self.splits)) * words
 
     def factor_bytes(self, digit: Shape) -> int:
-        """Bytes of one factor as its phase's threads take it."""
+        """Bytes of one factor in shared memory, in the order in which threads read it."""
         elements = parts_of(digit[0]) * parts_of(digit[1]) * 32 * 2 * (1 + self.splits)
         return elements * self.accumulator.bytes
 
     def _left_factor_bytes(self, digit: Shape) -> int:
-        """The same for the digit that a pair contracts first: 16 produced indices at a time."""
+        """`factor_bytes` of the digit that a pair contracts first, 16 produced indices at once."""
         p, q = digit
         elements = 4 * (1 + (self.splits and q > 8))
         return parts_of(p) * operands.cover(q, 16) * 32 * elements * self.accumulator.bytes
@@ -231,7 +237,7 @@ class MmaStyle(Decision):
         return tuple(size(index, digit) for index, digit in enumerate(self.digits))
 
     def status(self, columns: int, threads: int, target: Target) -> Status:
-        """Whether there is such a kernel, as far as it asks for no memory and no registers."""
+        """Whether the kernel has this style; shared memory and registers are the tile's rule."""
         if len(self.digits) > MOST_DIGITS:
             return Status.reject(f"{len(self.digits)} factors in one pass, at most {MOST_DIGITS}")
         return self._accept_cluster(target) and self._accept_groups(threads, target)
@@ -268,7 +274,8 @@ def parts_of(size: int) -> int:
 
 @remembered
 def runs_of(group: tuple[Shape, ...], merged: int) -> tuple[int, ...]:
-    """How many neighbouring factors make each digit, so that none is larger than `merged`."""
+    """How many neighbouring factors are multiplied out into each digit: as many as keep the digit
+    within `merged`."""
     runs: list[int] = []
     p, q = 0, 0
     for contracted, produced in group:
@@ -289,8 +296,11 @@ def digits_of(group: tuple[Shape, ...], runs: tuple[int, ...]) -> tuple[Shape, .
 
 
 def _apart(stride: int, step: int, banks: int) -> int:
-    """`stride`, or a little more, so that 4 steps of it and 8 neighbours meet no bank twice: an odd
-    multiple of `step` banks."""
+    """`stride`, or a little more: an odd multiple of `step` banks, so that a warp that accesses 4
+    multiples of the stride and 8 neighbours at each has no bank conflicts.
+
+    It stays as it is where the padding would exceed a quarter of it.
+    """
     if stride < banks // 4 or stride % 4:
         return stride
     wanted = range(stride, stride + banks + 1, min(step, 4))

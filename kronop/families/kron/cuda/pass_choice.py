@@ -19,22 +19,23 @@ from kronop.families.kron.cuda.tile import KronTile
 from kronop.frozen import dataclass
 from kronop.target import Target
 
-# About so many tilings of a pass are there for the tuner to choose from.
+# About how many tilings of a pass the tuner may choose from.
 MOST_VARIANTS = 32
-# NOTE: costs are no better than that; of staged tiles within it the smallest was fastest in
-# float32: 1024 x 8^6 took 1.13 ms with tiles of 1 x 64 x 64, 1.25 with those of 2 (in float64 64^3
-# it was not: 1.29 against 1.14).
+# NOTE: the model can't tell costs apart within this factor. Of staged tiles within it, the smallest
+# was the fastest in float32: 1024 x 8^6 took 1.13 ms with tiles of 1 x 64 x 64, and 1.25 ms with
+# those of 2 rows. In float64 it was not: 64^3 took 1.29 against 1.14 ms.
 _AS_GOOD = 1.01
-# A digit from which on few rows may go through a contraction.
+# The smallest digit that may be a contraction if rows are few.
 _LEAST_OF_FEW = 64
 _DIVISIBLE = math.lcm(*range(1, 65))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """How one pass runs.
+    """A way to run one pass, with its cost.
 
-    The cost is in bytes per element of X; where rows are counted, in cycles of the whole pass.
+    The cost is in bytes per element of X for many rows, and in cycles of the whole pass for a given
+    number of rows.
     """
 
     way: KronPass
@@ -43,7 +44,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A pass to be planned, by a tile where one is given; for `rows` rows, or for many."""
+    """A pass to be planned, with the user's tile if one is given, for `rows` rows or for many."""
 
     work: PassWork
     given: TileDescription | None
@@ -60,16 +61,17 @@ def every_choice(asked: Asked) -> tuple[tuple[Choice, ...], Status]:
 
 
 def _seen(asked: Asked) -> Asked:
-    """The pass as its tiles see it: all that so many digits lie behind it, they see as the least of
-    these, so that it is judged once.
+    """The pass with the smallest number of columns that gives the same tiles and costs.
 
-    Tiles of columns ask which sizes up to 64 divide them, and what part of the last tile is there:
-    of multiples of 64, all of it. (A single digit may be a contraction, which counts them.)
+    Passes that only differ in the number of columns behind the group are then equal, and judged
+    once. Tiles of columns depend on which sizes up to 64 divide the columns, and on how full the
+    last tile is, which is always full if 64 divides them. A single digit keeps its columns, because
+    it may be a contraction, whose cost depends on their number.
     """
     work = asked.work
     shape = work.shape
     counts = asked.rows is not None or work.ends.source_by_rows or len(shape.group) == 1
-    # A tile of the user's may have more columns.
+    # The user's tile may have more than 64 columns.
     if counts or asked.given is not None or shape.right % 64:
         return asked
     seen = replace(shape, right=math.gcd(shape.right, _DIVISIBLE))
@@ -88,8 +90,8 @@ def _ways(asked: Asked) -> tuple[tuple[Choice, ...], Status]:
 
 
 def cheapest_choice(asked: Asked) -> tuple[tuple[Choice, ...], Status]:
-    """The first of `every_choice` alone."""
-    # A single digit may be a contraction, which is found by other rules.
+    """The first choice of `every_choice` alone, found faster."""
+    # A single digit may be a contraction, for which there is no lower bound here.
     if len(asked.work.shape.group) == 1 or not _may(_seen(asked)):
         return every_choice(asked)
     return (_least(_seen(asked)),), Status.accept()
@@ -97,7 +99,8 @@ def cheapest_choice(asked: Asked) -> tuple[tuple[Choice, ...], Status]:
 
 @functools.lru_cache(maxsize=4096)
 def _least(asked: Asked) -> Choice:
-    """The cheapest way to run a pass that has one: only tiles that may cost least are judged."""
+    """The cheapest way to run a pass that has one. Tiles are judged in the order of their lower
+    bounds, until the best cost found is below the remaining bounds."""
     target, rows = asked.target, asked.rows
     offered: list[KronTile | KronMma] = [
         item
@@ -117,12 +120,12 @@ def _least(asked: Asked) -> Choice:
 
 @functools.lru_cache(maxsize=4096)
 def _may(asked: Asked) -> bool:
-    """Whether there is any way to run a pass: a small part of what all of them take to judge."""
+    """Whether there is any way to run a pass; much faster than judging all ways."""
     return any(told for _, told in _tried(asked))
 
 
 def _tried(asked: Asked) -> Iterator[tuple[KronPass | None, Status]]:
-    """Ways with whether they can run a pass; where none can, the last reason is that to give."""
+    """Each way to run a pass, with whether it can. If none can, users are told the last reason."""
     phases, status = False, Status.reject("no tile")
     for way in _mma_tiles(asked):
         status = _status(asked, way)
@@ -133,7 +136,8 @@ def _tried(asked: Asked) -> Iterator[tuple[KronPass | None, Status]]:
         yield tile, status
     group = asked.work.shape.group
     large = max(group[0]) > mma_style.MOST_CONTRACTED
-    # Of few rows a tile of phases, which holds whole digits, leaves multiprocessors without work.
+    # A tile of phases holds whole digits, so few rows of large digits make too few tiles to occupy
+    # all multiprocessors.
     few = asked.rows is not None and max(group[0]) >= _LEAST_OF_FEW
     if len(group) == 1 and (large or (_may_be_simt(asked) and not (phases and not few))):
         for product, told in contract_choice.offered(
@@ -153,12 +157,13 @@ def _simt_tiles(asked: Asked) -> list[KronTile]:
 
 
 def _may_be_simt(asked: Asked) -> bool:
-    """A tile names its instruction: no kernel for other cores stands in for it."""
+    """Whether the ordinary cores may run the pass: not if the user's tile asks for tensor cores."""
     return asked.given is None or splits_of(asked.work.math) is None
 
 
 def _ranked(found: list[Choice]) -> tuple[Choice, ...]:
-    """The cheapest first; of staged tiles of columns that are as good, the smallest."""
+    """The choices, the cheapest first. Among staged tiles of columns whose costs are equal within
+    the model's accuracy, the smallest goes first."""
     ranked = sorted(found, key=lambda item: item.cost)[:MOST_VARIANTS]
     best = ranked[0].way if ranked else None
     if (
@@ -182,7 +187,8 @@ def _ranked(found: list[Choice]) -> tuple[Choice, ...]:
 
 
 def _status(asked: Asked, design: KronTile | KronMma) -> Status:
-    """Whether a tile is there for the pass, and keeps to the sizes of the description's tile."""
+    """Whether the kernel can run the pass with this tile, and the tile has the sizes that the
+    user's tile fixes."""
     given, work = asked.given, asked.work
     if given is not None:
         across = design.rows if work.ends.source_by_rows else design.columns

@@ -1,4 +1,4 @@
-"""What a pass of a Kronecker matmul costs in a tile, and what it costs at least."""
+"""The cost of a pass of a Kronecker matmul with a given tile, and lower bounds of it."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ from kronop.families.kron.cuda.shapes import (
 from kronop.families.kron.cuda.tile import KronTile
 from kronop.target import Target
 
-# What of the shorter one of memory and arithmetic is not hidden by the other, where blocks overlap.
+# Of memory and arithmetic, the share of the shorter time that the longer doesn't hide, if several
+# blocks of a multiprocessor overlap.
 _LEAST_EXPOSED = 0.4
 _GOOD_RUN_BYTES = 64
 _WHOLE_LINES = 128
 
 
 def cost(design: KronPass, target: Target, rows: int | None) -> float:
-    """Of many rows in bytes per element of X, of `rows` rows in cycles."""
+    """The cost in bytes per element of X for many rows, in cycles of the pass for `rows` rows."""
     if isinstance(design, KronMma):
         return _of_mma(design, target, rows)
     if isinstance(design, KronTile):
@@ -63,7 +64,7 @@ def _of_tile(design: KronTile, target: Target, rows: int | None) -> float:
 
 
 def least(design: KronTile | KronMma, target: Target, rows: int | None) -> float:
-    """What `cost` of a tile of digits is no less than, told in a fraction of the time."""
+    """A lower bound of `cost` for a tile of digits, which is much faster to compute."""
     if isinstance(design, KronMma):
         cost = mma_cost.least_cycles(design, target, _partial(design))
         cost /= few_rows.CYCLES_OF_A_BYTE
@@ -79,19 +80,19 @@ def least(design: KronTile | KronMma, target: Target, rows: int | None) -> float
 
 
 def _steady(design: TiledPass, cost: float) -> float:
-    """Cycles of a tile, where there are many, by what an element costs."""
+    """Cycles of one of many tiles, from the cost of an element."""
     elements = design.rows * design.columns * design.work.shape.group_in
     return cost * few_rows.CYCLES_OF_A_BYTE * elements / 128
 
 
 def _least_overlapped(memory: float, arithmetic: float) -> float:
-    """What of both ordinary cores take at least, where all else is free."""
+    """A lower bound of the cost on the ordinary cores, from memory and arithmetic alone."""
     slow, fast = max(memory, arithmetic), min(memory, arithmetic)
     return (slow + _LEAST_EXPOSED * fast) * SIMT_OVERHEAD
 
 
 def _partial(design: KronMma) -> float:
-    """How much longer memory takes for short runs and for columns that do not exist."""
+    """The factor by which memory takes longer, for short runs and for the tiles' padding."""
     columns, element_bytes = design.columns, design.work.ends.source.bytes
     run = columns if columns > 1 else design.work.shape.group_in
     partial = math.pow(max(1.0, _WHOLE_LINES / (run * element_bytes)), 0.4)
@@ -102,7 +103,7 @@ def _partial(design: KronMma) -> float:
 
 
 def _ragged(design: TiledPass) -> float:
-    """How much more tiles hold than there is, across the digits around the group."""
+    """The factor by which the tiles' rows and columns exceed the free indices they cover."""
     shape = design.work.shape
     if design.work.ends.source_by_rows:
         exist, size = shape.left * shape.right, design.rows
@@ -112,7 +113,8 @@ def _ragged(design: TiledPass) -> float:
 
 
 def _tile_cost(tile: KronTile, target: Target) -> float:
-    """Time in bytes per element of X: traffic, arithmetic, and what does not overlap."""
+    """Time in bytes per element of X: memory traffic and arithmetic, as far as they don't
+    overlap."""
     shape, accumulator, source = tile.work.shape, tile.work.accumulator, tile.work.ends.source
     run = tile.columns if tile.columns > 1 else shape.group_in
     partial = math.sqrt(max(1.0, _GOOD_RUN_BYTES / (run * source.bytes)))
@@ -126,7 +128,7 @@ def _tile_cost(tile: KronTile, target: Target) -> float:
     phases = len(tile.phases) * 0.6 * accumulator.bytes / 4
     blocks = tile.blocks(target)
     resident = min(blocks * tile.threads, 512) / 512
-    # Two or more resident blocks overlap one's memory with another's arithmetic.
+    # With two or more resident blocks, one computes while another waits for memory.
     exposed = 1.0 if blocks < 2 else _LEAST_EXPOSED
     slow, fast = max(memory, arithmetic + phases), min(memory, arithmetic + phases)
     return (slow + exposed * fast + factors) * (1 + 0.15 * (1 - resident)) * SIMT_OVERHEAD
@@ -140,7 +142,7 @@ def _arithmetic(shape: PassShape, accumulator_bytes: int) -> float:
 
 @mma_style.remembered
 def _least_of_mma(group: tuple[Shape, ...], instruction: MathInstruction, ends: Ends) -> float:
-    """What no tile on the tensor cores costs less than, wherever the digits stand."""
+    """A lower bound of the cost of all tiles on the tensor cores, wherever the digits stand."""
     work = PassWork(
         math=instruction,
         shape=PassShape(group=group, left=1, right=1),
@@ -156,13 +158,14 @@ def _least_of_mma(group: tuple[Shape, ...], instruction: MathInstruction, ends: 
 
 
 def least_of_pass(work: PassWork, target: Target, rows: int | None) -> float:
-    """What no tile of a pass costs less than, in the unit of `cost`: its traffic and arithmetic."""
+    """A lower bound of `cost` for all tiles of a pass, from its traffic and arithmetic."""
     least = work.bytes_per_element
     ordinary = _least_overlapped(least, _arithmetic(work.shape, work.accumulator.bytes))
     if splits_of(work.math) is None:
         least = ordinary
     elif rows is None and len(work.shape.group) > 1:
-        # A digit alone may be a contraction, and a lone tile of few rows has a model of its own.
+        # The bound of the tensor cores' tiles doesn't hold for a single digit, which may be a
+        # contraction, nor for few rows, which have another model.
         least = min(ordinary, _least_of_mma(work.shape.group, work.math, work.ends))
     least *= ROUNDED
     if rows is None:

@@ -41,11 +41,12 @@ class KronPass(Design):
     @property
     @abstractmethod
     def how(self) -> str:
-        """The tile, for people."""
+        """The tile in words, for printed plans."""
 
     @abstractmethod
     def placed(self, epilogue: Epilogue | None) -> KronPass:
-        """As it runs: with that epilogue, and with what is only told of those that were chosen."""
+        """The design as it runs: with that epilogue, and with the details (padding) that are only
+        computed for a chosen one."""
 
     @abstractmethod
     def launch(self, index: int, target: Target, problem: KronProblem) -> Launch:
@@ -70,11 +71,11 @@ class TiledPass(KronPass):
     @property
     @abstractmethod
     def vectors(self) -> tuple[int, int]:
-        """Elements of one access to X and to Y."""
+        """Elements of one vector access to X, and to Y."""
 
     @abstractmethod
     def status(self, target: Target) -> Status:
-        """Whether the kernel can run this pass with this tile: the one rule."""
+        """Whether the kernel can run this pass with this tile; there is no other such check."""
 
     @abstractmethod
     def blocks(self, target: Target) -> int:
@@ -124,7 +125,8 @@ class TiledPass(KronPass):
         return tiles
 
     def strides_as_planned(self, digit: int, group: int, by_rows: bool) -> bool:
-        """Whether vectors may be, with digits that are this stride apart."""
+        """Whether vector accesses are possible if neighbours in a digit are `digit` elements
+        apart."""
         return True
 
     def launch(self, index: int, target: Target, problem: KronProblem) -> Launch:
@@ -150,7 +152,7 @@ class TiledPass(KronPass):
     def _flags(
         self, views: Mapping[str, operands.View], extents: Mapping[str, tuple[int, ...]]
     ) -> Values:
-        """Whether X is read and Y written in vectors."""
+        """The flags that tell the kernel whether X is read, and Y and Z accessed, in vectors."""
         shape, ends = self.work.shape, self.work.ends
         x_vector, y_vector = self.vectors
 
@@ -204,21 +206,22 @@ class TiledPass(KronPass):
 
 
 def four(strides: Sequence[int], filler: int = 0) -> tuple[int, ...]:
-    """One for each batch dimension that a launch may have."""
+    """`strides`, followed by `filler` up to the number of batch dimensions of a launch."""
     return (*strides, *([filler] * (MOST_BATCH_DIMENSIONS - len(strides))))
 
 
 def offset_bytes(rows: int) -> int:
-    """Bytes of the offsets of a tile's rows."""
+    """Bytes of a tile's row offsets in shared memory."""
     return operands.round_up(_OFFSETS_OF_A_ROW * rows, operands.VECTOR_BYTES)
 
 
 def _absorbed(
     outer: Sequence[int], factors: Sequence[Sequence[int]], batches: int
 ) -> dict[int, int]:
-    """Which batch axes become free rows of the tile: outer axis -> batch axis, last ones first.
+    """Which batch axes become rows of the tile: outer axis -> batch axis, last ones first.
 
-    A tile's rows never cross a batch, and a batch of one row leaves the rest of a tile empty.
+    Only an outer axis of extent 1 takes one, if no factor depends on the batch axis. A tile's rows
+    lie within one product of the batch, so products of one row would leave most of a tile empty.
     """
     result: dict[int, int] = {}
     for axis in (1, 0):
@@ -260,13 +263,13 @@ def reject_threads(threads: int) -> Status:
 def accept_sizes(
     tile: tuple[int, int, int], shared_bytes: int, threads: int, registers: int, target: Target
 ) -> Status:
-    """Whether a block has the shared memory and the registers that its tile wants."""
+    """Whether a block has the shared memory and the registers that its tile needs."""
     if shared_bytes > target.shared_bytes:
         return Status.reject(
             f"a tile of {tile[0]} x {tile[1]} x {tile[2]} wants {shared_bytes} bytes"
             f" of shared memory, {target.shared_bytes} are there; use a smaller tile"
         )
-    # Beyond this many threads a thread has too few registers for what it holds.
+    # The register file is divided among the threads of a block.
     most = operands.REGISTERS // operands.round_up(registers, 8)
     if threads > most:
         return Status.reject(

@@ -1,7 +1,8 @@
 """Splitting a Kronecker matmul into passes: candidates, legality, cost, best.
 
-A pass takes a contiguous group of digits: on a tile in shared memory, or, for one digit that is too
-large for that, as a tiled contraction. Fewer passes mean less traffic; a group must fit the chip.
+A pass contracts a contiguous group of digits: on a tile in shared memory, or, if it is one digit
+too large for a tile, as a tiled contraction. Fewer passes mean less memory traffic, but the tile
+of a large group may not fit in shared memory.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from kronop.families.kron.cuda.shapes import Ends, PassShape, PassWork, product,
 from kronop.families.kron.description import KronMatmulDescription, Side
 from kronop.target import Target
 
-# Ways to group digits that the tuner may choose from.
+# How many ways to cut the digits into groups the tuner may choose from.
 _MOST_GROUPINGS = 4
 
 Groups = tuple[tuple[int, int], ...]
@@ -51,7 +52,7 @@ def work_of(description: KronMatmulDescription, shape: PassShape, ends: Ends) ->
 
 
 def ends_of(description: KronMatmulDescription) -> Ends:
-    """What the operation as a whole reads and writes."""
+    """The ends of the whole operation: X and Y."""
     right = description.side is Side.Right
     x, y = description.X, description.Y
     return Ends(
@@ -68,9 +69,10 @@ def ends_of(description: KronMatmulDescription) -> Ends:
 def split(
     description: KronMatmulDescription, target: Target, rows: int | None = None
 ) -> tuple[tuple[KronPass, ...], tuple[tuple[str, str], ...]]:
-    """The passes in launch order, and what was rejected; no passes where nothing fits.
+    """The passes in launch order, and (name, reason) of what was rejected.
 
-    Those for `rows` rows are those for many, unless others gain much.
+    There are no passes if nothing fits. For `rows` rows, the passes for many rows are kept unless
+    others are much faster.
     """
     rejected: Rejected = []
     passes = _cheapest(description, target, None, rejected)
@@ -86,7 +88,7 @@ def split(
 
 
 def _are_many(way: KronPass, target: Target, rows: int) -> bool:
-    """Whether rows beyond these change nothing for a pass."""
+    """Whether `rows` rows fill the GPU so well that the cost per row of a pass is that of many."""
     return isinstance(way, TiledPass) and few_rows.is_many(
         way.tiles(rows), way.blocks(target), target
     )
@@ -97,14 +99,15 @@ def _cheapest(
 ) -> tuple[KronPass, ...]:
     """The passes that cost least.
 
-    Only passes that the best way so far takes are judged: the others count with the least that they
-    could cost, until a way whose passes were all judged is still the best.
+    Judging a pass is slow, so each group of digits starts with a lower bound of its cost. The
+    groups of the cheapest cut are judged, the cheapest cut is looked for again, and so on: a cut
+    that stays the cheapest with true costs alone is the best one.
     """
     windows = _windows(description, target, rows, rejected)
     costs = {
         place: pass_cost.least_of_pass(asked.work, target, rows) for place, asked in windows.items()
     }
-    # Digits that are alike have many passes that are: what is known of one is known of all.
+    # Repeated factors give many equal passes: judging one of them gives the cost of all.
     alike: dict[Asked, list[tuple[int, int]]] = {}
     for place, asked in windows.items():
         alike.setdefault(asked, []).append(place)
@@ -123,13 +126,14 @@ def _cheapest(
 def variants(
     description: KronMatmulDescription, target: Target, rows: int | None = None
 ) -> list[tuple[KronPass, ...]]:
-    """What `split` gives, then other groups of digits and tiles of the passes by their cost."""
+    """The passes that `split` gives, then other cuts into groups and other tiles, the cheapest
+    first."""
     found: dict[tuple[KronPass, ...], float] = {}
     windows = _windows(description, target, rows, [])
     costs = {place: _cost_of(asked) for place, asked in windows.items()}
     for groups in _ranked_groups(len(description.contractions), costs, _MOST_GROUPINGS):
         options = _options(description, groups, target, rows, [], every_choice)
-        # About as many for each way to group: one pass of many tiles, or few tiles of each pass.
+        # Every cut gets about as many variants: a cut into more passes takes fewer tiles of each.
         most = max(2, round(MOST_VARIANTS ** (1 / max(len(options), 1))))
         chosen = itertools.product(*(item[:most] for item in options))
         for choices in itertools.islice(chosen, 2 * MOST_VARIANTS) if options else ():
@@ -148,7 +152,7 @@ def _options(
     rejected: Rejected,
     judge: _Judge,
 ) -> list[list[Choice]]:
-    """For each pass in launch order its ways to run as `judge` gives them; none if one has none."""
+    """For each pass in launch order, the choices that `judge` finds; empty if a pass has none."""
     digits = description.contractions
     order = sorted(groups, key=lambda item: shrinking(product(digits[item[0] : item[1]])))
     options = []
@@ -171,7 +175,7 @@ def _options(
 
 
 def _ends(description: KronMatmulDescription, is_first: bool, is_last: bool) -> Ends:
-    """Intermediates are dense and keep the order of X."""
+    """The ends of one pass: X, Y, or intermediates, which are dense and have the order of X."""
     ends = ends_of(description)
     between = _between(description)
     widest = operands.vector_of(between)
@@ -185,7 +189,8 @@ def _ends(description: KronMatmulDescription, is_first: bool, is_last: bool) -> 
 
 
 def _between(description: KronMatmulDescription) -> DataType:
-    """The type of intermediates: the accumulator's; or what the tensor cores will round it to."""
+    """The type of intermediates: the accumulator's, or the 16-bit type of the operands, to which
+    the next pass would round them anyway."""
     math = description.math
     rounds = operands.splits_of(math) is not None and math.element_a.bytes == half.BYTES
     return math.element_a if rounds else math.element_accumulator
@@ -194,7 +199,7 @@ def _between(description: KronMatmulDescription) -> DataType:
 def _windows(
     description: KronMatmulDescription, target: Target, rows: int | None, rejected: Rejected
 ) -> Windows:
-    """Every run of digits [first, end) that a pass can take, larger ones after smaller ones."""
+    """Every group of digits [first, end) that one pass can contract, after the groups within it."""
     digits = description.contractions
     found: Windows = {}
     refused: Windows = {}
@@ -206,13 +211,13 @@ def _windows(
                 found[first, end] = asked
                 continue
             refused[first, end] = asked
-            # A larger group wants no less of anything.
+            # A larger group needs at least as much memory and registers, so it can't fit either.
             if end - first > 1:
                 break
     largest = sorted(refused, key=lambda place: place[0] - place[1])[:4]
     names = [(f"digits {first} to {end - 1} in one pass", (first, end)) for first, end in largest]
     if not _ranked_groups(len(digits), dict.fromkeys(found, 0.0), 1):
-        # The reason that counts is why some digit cannot even stand alone.
+        # No cut into passes exists because this digit doesn't even fit a pass of its own.
         alone = next(place for place in refused if place[1] - place[0] == 1)
         names.append((f"digit {alone[0]} alone", alone))
     rejected += [(name, every_choice(refused[place])[1].reason) for name, place in names]
@@ -222,14 +227,15 @@ def _windows(
 def _work_of_window(
     description: KronMatmulDescription, first: int, end: int, rows: int | None
 ) -> PassWork:
-    """A pass over these digits, wherever it stands among the others."""
+    """The work of a pass over these digits, for the estimate, before the other passes are known."""
     digits, ends = description.contractions, ends_of(description)
-    # Many rows need no others; columns that are rows of X stand beside all other digits.
+    # With many rows, the digits before the group don't matter to the cost: 1 makes more passes
+    # equal. They do if the tile's columns are the rows of X, as its rows are then other digits.
     alone = rows is None and not ends.source_by_rows
     left = 1 if alone else math.prod(p for p, _ in digits[:first])
     right = math.prod(p for p, _ in digits[end:])
     if end - first < len(digits):
-        # Another pass reads what this one writes, or wrote what it reads.
+        # Some other pass comes before or after this one, so assume an intermediate as its output.
         ends = replace(ends, output=_between(description))
     return work_of(description, PassShape(group=digits[first:end], left=left, right=right), ends)
 
@@ -244,7 +250,7 @@ def _ranked_groups(digits: int, costs: Mapping[tuple[int, int], float], most: in
             if (first, end) in costs
             for cost, groups in best[first]
         ]
-        # Cuts are only written down where they are kept: there may be 70 digits.
+        # Cuts are only built for those that are kept: with 70 digits, building all takes long.
         kept = heapq.nsmallest(most, found, key=lambda item: item[0])
         best.append([(cost, (*groups, (first, end))) for cost, first, groups in kept])
     return [groups for _, groups in best[-1]]

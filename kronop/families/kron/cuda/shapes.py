@@ -1,4 +1,4 @@
-"""What a pass of a Kronecker matmul computes, before it is decided how."""
+"""The work of a pass of a Kronecker matmul, independent of the kernel and tile that do it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ Shape = tuple[int, int]
 
 @dataclass(frozen=True, kw_only=True)
 class PassShape(Decision):
-    """A contiguous group of digits and what stands around it.
+    """A contiguous group of digits, and the digits around it.
 
     Attributes:
         group: (contracted, produced) of each digit of the group.
-        left: elements of all digits before the group, at the time of the pass.
-        right: the same after it; in memory they lie inside the group.
+        left: the product of the extents, when the pass runs, of all digits before the group.
+        right: that of all digits after it; in memory, neighbouring values of the group's last digit
+            are so many elements apart.
     """
 
     group: tuple[Shape, ...]
@@ -46,7 +47,8 @@ class PassShape(Decision):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ends(Decision):
-    """What a pass reads and writes: element, promised alignment, and whether M is contiguous."""
+    """The input and output of a pass: element type, promised alignment, and whether the rows (M)
+    are the contiguous axis."""
 
     source: DataType
     output: DataType
@@ -61,8 +63,8 @@ class PassWork(Decision):
     """What a pass computes.
 
     Attributes:
-        by_columns: whether neighbours in a factor's memory are outputs of the canonical form.
-        factor_alignment: the promised one.
+        by_columns: whether neighbours in a factor's memory are different produced indices.
+        factor_alignment: the promised alignment of the factors, in elements.
     """
 
     math: MathInstruction
@@ -76,7 +78,7 @@ class PassWork(Decision):
 
     @derived
     def _hash(self) -> int:
-        # The planner looks up some thousand passes, which differ in these.
+        # The planner looks up thousands of passes: these fields tell them apart, and hash fast.
         return hash((self.shape, self.ends.source_alignment, self.ends.source_by_rows))
 
     @property
@@ -91,7 +93,7 @@ class PassWork(Decision):
 
     @derived
     def bytes_per_element(self) -> float:
-        """The same for an element of X."""
+        """Memory traffic for an element of X."""
         shape, ends = self.shape, self.ends
         return ends.source.bytes + ends.output.bytes * shape.group_out / shape.group_in
 
@@ -103,10 +105,11 @@ class PassWork(Decision):
 
 
 def shrinking(shape: Shape) -> float:
-    """Sort key of digits and groups: those that shrink most per operation go first.
+    """Sort key of digits and groups: those that shrink X most per operation go first.
 
-    Contracting P to Q costs Q operations an element and leaves Q / P of them. Exchanging two
-    neighbours shows that the total is least in descending order of 1 / Q - 1 / P.
+    Contracting P to Q costs Q operations for each element, and leaves Q / P elements for each one.
+    Comparing both orders of two neighbours shows that the total is least in descending order of
+    1 / Q - 1 / P.
     """
     contracted, produced = shape
     return 1 / contracted - 1 / produced

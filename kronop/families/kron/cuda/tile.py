@@ -23,18 +23,19 @@ from kronop.frozen import dataclass, derived
 from kronop.target import Target
 
 MOST_FACTORS = 32
-# A thread holds all inputs of a digit in registers, and all outputs of a small one.
+# A thread holds all inputs of a digit in registers, and all outputs too if the digit is small.
 MOST_CONTRACTED = 32
 SMALL_DIGIT = 8
-# Elements that a thread holds of small digits: 64-bit integer products need registers of their own.
+# Elements that a thread holds of a run of small digits, by the accumulator: 64-bit integers have
+# fewer, because their products need further registers.
 _SMALL_BLOCKS = {"float32": 64, "int32": 64, "float64": 32, "int64": 16}
 
 
 class Phase(NamedTuple):
     """Digits [first, end) of the group, contracted between two barriers.
 
-    `together` is how many fibers a thread takes at once for one large digit; 0 for small digits.
-    `axes` are (extent, stride) of what stays free, last one fastest.
+    They are one large digit, of which a thread takes `together` fibers at once, or a run of small
+    ones (`together` is 0). `axes` are (extent, stride) of the free indices, last one fastest.
     """
 
     first: int
@@ -64,9 +65,11 @@ class KronTile(TiledPass):
     """Rows x group x columns of a block, and its threads.
 
     Attributes:
-        pad_shift: an element of padding stands after every 2^pad_shift; 0 for none. The one that
-            conflicts least is looked for when a tile was chosen (`banks.padded`).
-        pad_adds: the padded place of a sum is the sum of the padded places.
+        pad_shift: an element of padding follows every 2^pad_shift elements; 0 for no padding. The
+            value with the fewest bank conflicts is looked for after a tile is chosen
+            (`banks.padded`).
+        pad_adds: whether the padded place of a sum of two indices is the sum of their padded
+            places; the kernel then adds compile-time offsets.
     """
 
     kernel = "kron_tile"
@@ -98,7 +101,7 @@ class KronTile(TiledPass):
 
     @derived
     def layout(self) -> TileLayout:
-        """Slots, strides and the factors' places."""
+        """Where the tile and the factors lie in shared memory."""
         group, accumulator = self.work.shape.group, self.work.accumulator
         slots = tuple(max(item) for item in group)
         vector, chunk = operands.vector_of(accumulator), chunk_of(accumulator)
@@ -136,7 +139,7 @@ class KronTile(TiledPass):
 
     @derived
     def registers(self) -> int:
-        """An upper estimate of the registers of a thread: what it holds, sums, addresses."""
+        """An upper estimate of the registers of a thread: elements, sums, addresses."""
         accumulator = self.work.accumulator
         chunk, words = chunk_of(accumulator), accumulator.bytes // 4
         wanted = 0
@@ -144,8 +147,9 @@ class KronTile(TiledPass):
             if phase.together == 0:
                 wanted = max(wanted, (phase.block + 32) * words + 64)
             else:
-                # NOTE: ptxas 13.4 spilled odd sizes below about 150 registers (addresses of padded
-                # elements), and the largest ones at 168 too, which more than 8 warps would leave.
+                # NOTE: ptxas 13.4 spilled digits that are no powers of two below about 150
+                # registers (for the addresses of padded elements), and the largest even at 168, so
+                # more than 8 warps would leave them too few.
                 held = phase.together * (phase.block + chunk + 8) * words + 64
                 odd = phase.block & (phase.block - 1) != 0
                 large = phase.together * phase.block * words > 40
@@ -237,7 +241,7 @@ def chunk_of(accumulator: DataType) -> int:
 
 
 def _group_phases(group: Sequence[Shape], accumulator: DataType) -> list[Phase]:
-    """Runs of small digits share a phase; the phases that shrink go first."""
+    """The phases of a group: runs of small digits share one; those that shrink X most go first."""
     phases: list[Phase] = []
     most = _SMALL_BLOCKS[accumulator.name]
     for index, digit in enumerate(group):
@@ -256,7 +260,7 @@ def _group_phases(group: Sequence[Shape], accumulator: DataType) -> list[Phase]:
 
 
 def _collapse(axes: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """Neighbouring axes that walk one stride together become one."""
+    """Merges neighbouring axes where the outer one continues the inner one."""
     result: list[tuple[int, int]] = []
     for extent, stride in axes:
         if extent == 1:
@@ -271,7 +275,7 @@ def _collapse(axes: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
 def _phase_constants(
     phases: Sequence[Phase], accumulator: DataType
 ) -> tuple[tuple[str, Constant], ...]:
-    """What each phase contracts, and the axes that its fibers walk, all phases in a row."""
+    """Constants with the digits and the free axes of each phase, concatenated over all phases."""
     ends = [0]
     for phase in phases:
         ends.append(ends[-1] + len(phase.axes))

@@ -1,4 +1,4 @@
-"""Which tiles a pass may take: sizes, and ways to go about the phases."""
+"""The tiles that a pass may take: their sizes, and the styles of their phases."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ Digits = tuple[Shape, ...]
 
 
 def mma_tiles(work: PassWork, given: TileDescription | None, few: bool) -> Iterator[KronMma]:
-    """Tiles of a few sizes, from several blocks a multiprocessor to one, staged or not.
+    """Tiles of a few sizes, staged or not: some leave a multiprocessor room for several blocks,
+    some for one.
 
-    Where rows are few, also tiles that are small enough for every multiprocessor to have one.
+    With few rows, there are also tiles small enough that every multiprocessor gets one.
     """
     if given is not None:
         sizes = [(item.rows, item.columns, item.threads) for item in simt_tiles(work, given)]
@@ -47,7 +48,7 @@ def mma_tiles(work: PassWork, given: TileDescription | None, few: bool) -> Itera
 
 
 def every_style(work: PassWork) -> tuple[MmaStyle, ...]:
-    """Ways to go about the phases of a pass that any of its tiles may take."""
+    """All styles that some tile of a pass may have."""
     splits = bool(splits_of(work.math))
     found: list[MmaStyle] = []
     for runs in _runs(work):
@@ -59,9 +60,10 @@ def every_style(work: PassWork) -> tuple[MmaStyle, ...]:
 
 
 def _large(work: PassWork) -> Iterator[tuple[int, int, int]]:
-    """(rows, columns, threads) of tiles that hold much."""
+    """(rows, columns, threads) of tiles with 4096 elements or more."""
     slots = math.prod(max(digit) for digit in work.shape.group)
-    # NOTE: measured: 32 and 64 columns of a run win over fewer, and 2048 elements never won.
+    # NOTE: measured: 32 and 64 contiguous columns are faster than fewer, and tiles of 2048 elements
+    # were never the fastest.
     for columns in sorted(_columns(work))[-2:]:
         for elements in (4096, 8192, 16384, 32768):
             rows = max(1, elements // slots // columns)
@@ -71,7 +73,8 @@ def _large(work: PassWork) -> Iterator[tuple[int, int, int]]:
 
 
 def _small(work: PassWork) -> Iterator[tuple[int, int, int]]:
-    """The same of tiles that hold few rows; their threads have elements, or factors to prepare."""
+    """(rows, columns, threads) of tiles with few rows; no more threads than the elements, or the
+    preparation of the factors, keep busy."""
     slots = math.prod(max(digit) for digit in work.shape.group)
     largest = max(p * q for p, q in work.shape.group)
     for columns in [size for size in _columns(work) if size in (8, 16, 32)] or [1]:
@@ -86,15 +89,15 @@ def _small(work: PassWork) -> Iterator[tuple[int, int, int]]:
 def _styles(
     digits: Digits, accumulator: DataType, splits: bool, direct: bool, shares: bool
 ) -> tuple[MmaStyle, ...]:
-    """Ways to go about the phases of a pass.
+    """The styles of a pass with these digits.
 
-    Staged, which suits any layout; or, where tiles are `direct`, with ends in memory: digits one by
-    one, by two, or, where blocks may do so, shared by a cluster of two; each with warps that
-    multiply alone or, for large digits, in groups.
+    Staged tiles suit any layout. With `direct`, phases may also read X and write Y in global memory
+    themselves: with digits contracted one by one, in pairs, or, with `shares`, by a cluster of two
+    blocks. Each style comes with warps that multiply alone and, for large digits, four together.
     """
-    # NOTE: measured: clusters of 4 and 8 blocks took 1.1 to 3 times as long as of 2, or as two
-    # passes; tiles of columns with ends in memory 1.1 to 2.6 times as long as staged ones, but for
-    # one digit too long to stage.
+    # NOTE: measured: clusters of 4 and 8 blocks took 1.1 to 3 times as long as clusters of 2, or as
+    # two passes. Tiles of columns without staging took 1.1 to 2.6 times as long as staged ones,
+    # except for a single digit that is too long to stage.
     large = accumulator is float32 and max(p for p, _ in digits) >= mma_style.LEAST_GROUPED
     kind = ByteStyle if _are_bytes(accumulator) else MmaStyle
     most = 0 if kind is ByteStyle else _most_pairs(digits)
@@ -121,14 +124,14 @@ def _styles(
 
 
 def _may_be_half(work: PassWork, runs: Sequence[int]) -> bool:
-    # Products of factors may leave the range of float16 where the result does not.
+    # Products of factors may overflow float16 although the result doesn't.
     merged = max(runs) > 1
     return half.takes(work.math, work.ends) and not (work.ends.source is float16 and merged)
 
 
 @remembered
 def _half_styles(digits: Digits, accumulator: DataType, splits: bool) -> tuple[HalfStyle, ...]:
-    """The same with a tile of 16-bit elements: staged, or one end in memory."""
+    """The styles whose tile holds 16-bit elements: staged at both ends, or at one of them."""
     large = max(p for p, _ in digits) >= mma_style.LEAST_GROUPED
     both = (True, False)
     return tuple(
@@ -148,12 +151,12 @@ def _half_styles(digits: Digits, accumulator: DataType, splits: bool) -> tuple[H
 
 
 def _are_bytes(accumulator: DataType) -> bool:
-    """Whether operands of such sums are multiplied byte by byte."""
+    """Whether the tensor cores multiply operands byte by byte for this accumulator."""
     return accumulator.kind == "int"
 
 
 def _most_pairs(digits: Sequence[Shape]) -> int:
-    """How many pairs of neighbouring digits, from the last ones on, fit a thread's registers."""
+    """How many pairs of neighbouring digits, counted from the last, fit a thread's registers."""
     last = len(digits) - 1
     count = 0
     while (
@@ -165,7 +168,8 @@ def _most_pairs(digits: Sequence[Shape]) -> int:
 
 
 def _runs(work: PassWork) -> list[tuple[int, ...]]:
-    """How factors are multiplied out, in different ways; what can merge to 8 does."""
+    """Ways to multiply factors out into digits (how many factors make each digit): factors merge at
+    least while the digit stays within 8."""
     group = work.shape.group
     if _are_bytes(work.accumulator):
         return [mma_style.runs_of(group, 1)]
@@ -175,7 +179,8 @@ def _runs(work: PassWork) -> list[tuple[int, ...]]:
 
 
 def simt_tiles(work: PassWork, given: TileDescription | None) -> list[KronTile]:
-    """Tiles to consider: columns that make long runs, rows and threads that fill a block."""
+    """Tiles of the ordinary cores: with columns that make long contiguous runs, and with rows and
+    threads that fill a block."""
     shape, accumulator = work.shape, work.accumulator
     slots = math.prod(max(digit) for digit in shape.group)
     if given is not None:

@@ -1,4 +1,4 @@
-"""Tiles of a fused pair (`chain_mma`) to choose among, the cheapest of them, and its step."""
+"""The tiles of a fused pair (`chain_mma`), the cheapest of them, and its step."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _WARPS = (4, 8)
 _ROWS_OF_BLOCK = (16, 32, 48, 64, 96, 128)
 _DEPTHS = (16, 32, 64, 128, 256)
 _STAGES = (2, 3, 4, 6)
-# Of each product, so many tiles go on to be combined.
+# How many of the best tiles of each product are combined with those of the other.
 _BEST_OF_EACH = 4
-# More tiles than there are.
+# Asks for all tiles: there are never so many.
 _EVERY = 1 << 20
 
-# Modelled cycles, and what takes them.
+# (modelled cycles, the design that takes them).
 Fused = tuple[float, ChainMma]
 
 
@@ -41,7 +41,7 @@ def candidates(
     rows: int | None,
     most: int = _EVERY,
 ) -> list[Fused]:
-    """The `most` ways that are cheapest, in that order; none where nothing fits."""
+    """The `most` cheapest designs, the cheapest first; none if nothing fits."""
 
     def floor(item: ChainMma) -> float:
         return chain_cost.least_of_pair(item, rows, target)
@@ -54,7 +54,7 @@ def candidates(
 
 
 def proposed(pair: Pair, target: Target) -> Iterator[ChainMma]:
-    """Of the best tiles of each product every combination, for each size of a block."""
+    """Every combination of the best tiles of both products, for each size of a block."""
     for m, threads in itertools.product(_rows(pair, target), _threads(pair)):
         ones, others = (
             [
@@ -77,14 +77,14 @@ def proposed(pair: Pair, target: Target) -> Iterator[ChainMma]:
 
 
 def _rows(pair: Pair, target: Target) -> list[int]:
-    """Rows of a block: those of the middle alone, as short as they may be, have to leave room."""
+    """Rows that a block may have: shared memory must at least hold their intermediate."""
     second = pair.second
     row = pair.groups[1] * pair.all_lanes[1] * second.contracted * second.source.bytes
     return [m for m in _ROWS_OF_BLOCK if m * row < target.shared_bytes]
 
 
 def _best(pair: Pair, index: int, m: int, threads: int) -> list[PairProduct]:
-    """The best ways for warps to share one of both products."""
+    """The cheapest ways to divide one of the two products (`index`) among the warps."""
     own = [
         (sum(item.cycles), place, item)
         for place, item in enumerate(products(pair, index, m, threads))
@@ -93,7 +93,8 @@ def _best(pair: Pair, index: int, m: int, threads: int) -> list[PairProduct]:
 
 
 def _threads(pair: Pair) -> list[int]:
-    """Threads of a block: so many that an odd number of warps along lanes has its share as well."""
+    """Threads that a block may have: powers of two of warps, and multiples of the odd numbers of
+    warps that divide the lanes of a product evenly."""
     along = {along for index in (0, 1) for _, along in _lanes(pair, index) if along % 2}
     odd = {along * warps for along in along for warps in (1, 2, 4)}
     most = _WARPS[-1]
@@ -101,7 +102,7 @@ def _threads(pair: Pair) -> list[int]:
 
 
 def products(pair: Pair, index: int, m: int, threads: int) -> Iterator[PairProduct]:
-    """One of both products, for blocks of `m` rows."""
+    """The ways to run one of the two products (`index`) in blocks of `m` rows."""
     work = pair.products[index]
     words = max(1, work.source.bytes // 4)
     widest = max(2 * OUTPUTS, operands.round_up(work.produced, 2 * OUTPUTS))
@@ -130,7 +131,7 @@ def products(pair: Pair, index: int, m: int, threads: int) -> Iterator[PairProdu
 
 
 def _depths(work: Contraction, lanes: int, wide: int) -> list[int]:
-    """Contracted steps of a stage: not far beyond those there are, and not too many bytes."""
+    """Contracted indices of a stage: no more than there are, rounded up, and not too many bytes."""
     most = operands.round_up(work.contracted, SLAB)
     sizes = [size for size in _DEPTHS if size < most] + [most] * (most <= _DEPTHS[-1])
     bytes_of_step = lanes * wide * work.source.bytes
@@ -138,7 +139,7 @@ def _depths(work: Contraction, lanes: int, wide: int) -> list[int]:
 
 
 def _lanes(pair: Pair, index: int) -> list[tuple[int, int]]:
-    """Lanes of a unit, and warps along them."""
+    """(lanes that a block's warps take at once, number of warps along them)."""
     work, every = pair.products[index], pair.all_lanes[index]
     if pair.lanes == pair.common_lanes:
         return lanes_of(work)
@@ -152,7 +153,7 @@ def _lanes(pair: Pair, index: int) -> list[tuple[int, int]]:
 def chain_step(
     first: KSparseDescription, second: KSparseDescription, design: ChainMma, target: Target
 ) -> Step:
-    """The step of two products, the second with the epilogue."""
+    """The step that runs both products; the epilogue is the second product's."""
     x, y = first.X.element, second.Y.element
     order = "batch_last" if first.batch_last else "batch_first"
     names = ["_".join(map(str, item.pattern)) for item in (first, second)]

@@ -1,4 +1,4 @@
-"""What a fused pair costs, in cycles of a call; see contraction/cost for the units."""
+"""The cost of a fused pair, in cycles of a call; see contraction/cost for the units."""
 
 from __future__ import annotations
 
@@ -11,33 +11,35 @@ from kronop.emit.cuda.machine import MEMORY_BYTES_PER_CYCLE
 from kronop.families.ksparse.cuda.chain_design import ChainMma, PairProduct
 from kronop.target import Target
 
-# Cycles between a launch and the next one that waits for it: the chip drains and fills.
+# Cycles lost between a launch and the next one that waits for it, while the GPU drains and fills.
 OF_A_LAUNCH = 4000.0
 # NOTE: fitted to 148 tiles on one H200 (25088 rows of ViT-S patterns in float16 and float32, 10 %
-# off in the mean). Few warps share a multiprocessor: products and instructions wait for each other
-# and add up, while memory goes on. Cycles of a step's barrier and copies, of a part of the results
-# and of a tile of rows, shared by the blocks of a multiprocessor; bytes a cycle of level-2 cache.
+# off in the mean). A multiprocessor has few warps here, so the times of tensor cores and of other
+# instructions add up; only memory overlaps with them.
+# Cycles to wait in each stage for a barrier and copies, for each part of the results that is
+# stored, and for each tile of rows (blocks of a multiprocessor hide these for each other); bytes of
+# the level-2 cache in a cycle.
 _STEP, _PART, _TILE, _LEVEL_2 = 200.0, 150.0, 3600.0, 48.0
 _SHARPNESS = 1.5
-# Where single products have warp groups, pairs of 16 bits took 1.5 to 1.9 times their model, the
-# two products 1.1 to 1.4 times theirs.
+# NOTE: on targets with warp groups, fused pairs of 16 bits took 1.5 to 1.9 times the modelled time,
+# and two single products 1.1 to 1.4 times theirs: this factor makes the two comparable.
 _OVER_MODEL = 1.4
 
 
 def of_pair(design: ChainMma, rows: int | None, target: Target) -> float:
-    """Cycles of a call: its blocks' tiles of rows fill so many turns of the multiprocessors."""
+    """Cycles of a call, from how many tiles of rows each multiprocessor takes in turn."""
     return _cycles(design, rows, target, design.blocks(target))
 
 
 def least_of_pair(design: ChainMma, rows: int | None, target: Target) -> float:
-    """What `of_pair` is no less than, told in a fraction of the time: blocks want no shared
-    memory."""
+    """A lower bound of `of_pair`, much faster to compute: it counts the blocks that would fit a
+    multiprocessor if they needed no shared memory."""
     resident = operands.resident_blocks(design.threads, design.registers, 1, target)
     return ROUNDED * _cycles(design, rows, target, resident)
 
 
 def of_product(product: PairProduct) -> tuple[float, float]:
-    """Cycles of the tensor cores and of issue, for a block's rows."""
+    """(cycles of the tensor cores, cycles to issue other instructions) for a block's rows."""
     _, _, products, _, instructions = cost.units(product.tile)
     return product.units * products, product.units * instructions
 
@@ -45,7 +47,7 @@ def of_product(product: PairProduct) -> tuple[float, float]:
 def _cycles(design: ChainMma, rows: int | None, target: Target, resident: int) -> float:
     first, second, work = design.first, design.second, design.first.work
     tiles = operands.cover(rows or operands.MANY_ROWS, design.m) * design.parts
-    # Which share of the last turn is empty differs from batch to batch: half of it is.
+    # How full the last turn is depends on the number of rows: assume half.
     turns = max(1.0, tiles / target.cores + 0.5)
     waits = _waits(design) / min(resident, turns)
     memory, brought = _traffic(design)
@@ -62,7 +64,7 @@ def _cycles(design: ChainMma, rows: int | None, target: Target, resident: int) -
 
 
 def _waits(design: ChainMma) -> float:
-    """Cycles of a block's tile that nothing of its own hides."""
+    """Cycles for which a block waits during a tile, unless other blocks hide them."""
     first, second, tile = design.first, design.second, design.second.tile
     parts = tile.warp_n if second.work.y_order is Order.Rows else tile.warp_m
     steps = first.units * first.steps + (0 if design.resident else second.units * second.steps)
@@ -70,7 +72,8 @@ def _waits(design: ChainMma) -> float:
 
 
 def _traffic(design: ChainMma) -> tuple[float, float]:
-    """Bytes of a block's X and Y: through memory, and through the level-2 cache."""
+    """Bytes of a block's X and Y from memory, and from the level-2 cache, which gives X once for
+    each tile of results."""
     first, second = design.first, design.second
     of_x = first.work.contracted * first.work.source.bytes
     of_y = second.work.produced * second.work.output.bytes

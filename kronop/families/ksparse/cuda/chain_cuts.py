@@ -24,15 +24,16 @@ from kronop.frozen import dataclass
 from kronop.target import Target
 
 _SINGLE = CudaKSparseEmitter()
-# Makes the fewest launches the cheapest. Other choices of a step that are worth measuring.
+# Cycles of a launch so dear that the cut with the fewest launches is the cheapest; and how many
+# choices of a step are offered to the tuner.
 _OF_A_DEAR_LAUNCH, _MOST_PLACES = 1e15, 64
-# For each step the number of its factors, and which of its choices it takes.
+# For each piece of the chain: (number of factors, rank of the choice that it takes, 0 the best).
 _Cut = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A chain that is to be cut into steps, for so many rows."""
+    """A chain to be cut into pieces of one or two factors, for `rows` rows or for many."""
 
     description: KSparseChainDescription
     target: Target
@@ -45,8 +46,8 @@ class Work:
 
 @functools.lru_cache(maxsize=256)
 def _fused(work: Work, at: int, most: int) -> list[Fused]:
-    """Tiles of factors `at` and the next one as one step, `most` of them, the first to be taken
-    first."""
+    """The `most` best tiles of the fused pair of factors `at` and `at` + 1. The first is the one
+    to take: that for many rows, unless another gains much."""
     if work.description.tile is not None:
         return []
     one, other = (chains.product(work.description, index) for index in (at, at + 1))
@@ -61,18 +62,18 @@ def _fused(work: Work, at: int, most: int) -> list[Fused]:
 
 
 def _cost_of(work: Work, at: int, factors: int) -> float:
-    """Modelled cycles of a step; infinitely many where there is none."""
+    """Modelled cycles of a piece of `factors` factors; infinite if no kernel can run it."""
     if factors == 1:
         took, tile = modelled(chains.product(work.description, at), work.target, work.rows)
         if isinstance(tile, GroupContract | Parted):
-            return took - OF_A_LAUNCH  # It is in there.
+            return took - OF_A_LAUNCH  # These models count the launch, and `_cost` adds it again.
         return took
     fused = _fused(work, at, 1)
     return fused[0][0] if fused else math.inf
 
 
 def _cost(work: Work, cut: _Cut) -> float:
-    """Modelled cycles of all steps."""
+    """Modelled cycles of all pieces with their launches."""
     starts = itertools.accumulate((factors for factors, _ in cut), initial=0)
     return sum(
         OF_A_LAUNCH + _cost_of(work, at, factors)
@@ -81,7 +82,7 @@ def _cost(work: Work, cut: _Cut) -> float:
 
 
 def _cheapest(work: Work, of_a_launch: float) -> _Cut:
-    """The steps that take the least time where each costs `of_a_launch` besides its own."""
+    """The cheapest cut, by dynamic programming, if each piece costs `of_a_launch` cycles more."""
     best: list[tuple[float, _Cut]] = [(0.0, ())]
     for end in range(1, work.factors + 1):
         ways = []
@@ -94,7 +95,7 @@ def _cheapest(work: Work, of_a_launch: float) -> _Cut:
 
 
 def _cuts(work: Work) -> Iterator[_Cut]:
-    """Ways to cut a chain into steps, the one to be taken first; then other tiles of its steps."""
+    """Ways to cut the chain, the best first; then the best cut with other tiles of its pieces."""
     best = _cheapest(work, OF_A_LAUNCH)
     if work.rows is not None:
         usual = _cheapest(replace(work, rows=None), OF_A_LAUNCH)
@@ -108,7 +109,8 @@ def _cuts(work: Work) -> Iterator[_Cut]:
 
 
 def _piece(work: Work, at: int, factors: int, place: int) -> tuple[Step, ...]:
-    """Steps of choice `place` for so many factors; none where there are fewer choices."""
+    """The steps of choice `place` for `factors` factors from `at` on; none if there are fewer
+    choices."""
     one, last = (chains.product(work.description, index) for index in (at, at + factors - 1))
     if factors == 1:
         plans = _SINGLE.candidates(one, work.target, place + 1, work.rows)
@@ -120,7 +122,7 @@ def _piece(work: Work, at: int, factors: int, place: int) -> tuple[Step, ...]:
 
 
 def supports(description: KSparseChainDescription, target: Target) -> Status:
-    """Whether every factor has a plan of its own, and why not where one has none."""
+    """Whether every factor has a plan of its own, or the reason of the first that has none."""
     every = range(len(description.patterns))
     statuses = (_SINGLE.supports(chains.product(description, index), target) for index in every)
     return next((status for status in statuses if not status), Status.accept())
@@ -129,15 +131,15 @@ def supports(description: KSparseChainDescription, target: Target) -> Status:
 def plans(
     description: KSparseChainDescription, target: Target, count: int, rows: int | None
 ) -> tuple[Plan, ...]:
-    """The steps that are expected to take the least time in all, then other ways to cut the chain
-    into steps, then other tiles."""
+    """The plan with the least modelled time, then other ways to cut the chain, then other
+    tiles."""
     work = Work(description, target, rows)
     first, *others = itertools.islice(_plans(work), count)
     return (replace(first, rejected=_beaten(work)), *others)
 
 
 def _plans(work: Work) -> Iterator[Plan]:
-    """The plans of all cuts for which there are steps."""
+    """The plans of all cuts whose pieces have steps."""
     for cut in _cuts(work):
         starts = itertools.accumulate((factors for factors, _ in cut), initial=0)
         pieces = [
@@ -149,7 +151,7 @@ def _plans(work: Work) -> Iterator[Plan]:
 
 
 def _beaten(work: Work) -> tuple[tuple[str, str], ...]:
-    """The other ways to cut a chain, with what they would take."""
+    """The other ways to cut the chain, each with its modelled time."""
     cuts = [cut for cut in itertools.islice(_cuts(work), 3) if not any(place for _, place in cut)]
     best = _cost(work, cuts[0])
     return tuple(

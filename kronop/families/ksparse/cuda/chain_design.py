@@ -19,17 +19,20 @@ from kronop.families.ksparse.cuda.emitter import view
 from kronop.frozen import dataclass, derived
 from kronop.target import Target
 
-# Measured with ptxas 13.0: what the ring and its copies hold besides a contraction's registers;
-# and where operands are split and a warp has one lane, which contract_mma counts closer.
+# Measured with ptxas 13.0: registers of the ring and its copies, in addition to a contraction's;
+# and the same if operands are split and a warp has one lane, where contract_mma's own estimate is
+# closer to what ptxas takes.
 _REGISTERS_OF_RING, _REGISTERS_OF_SPLIT_RING = 24, 54
-# Measured with ptxas 13.0: (2, 48, 192, 1), (1, 192, 48, 2) in float64 spilled 100 bytes without.
+# Measured with ptxas 13.0: (2, 48, 192, 1), (1, 192, 48, 2) in float64 spilled 100 bytes without
+# these further registers.
 _REGISTERS_OF_DOUBLES = 32
 _NOTHING = StridedMatrix(pointer=0, row=0, column=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """Shared memory of a block: where regions start, in bytes; elements of a slot of the ring."""
+    """Shared memory of a block: the byte at which each region starts, its total, and the elements
+    of a slot of the ring."""
 
     middle: int
     weights: int
@@ -41,11 +44,12 @@ class Room:
 
 @dataclass(frozen=True, kw_only=True)
 class PairProduct(Decision):
-    """One of both products, and how a block's warps share what a part has of it.
+    """One of the two products, and how a block's warps divide it. A block has one of the
+    independent parts of the pair: see `Pair`.
 
     Attributes:
-        tile: what warps take at once.
-        groups, lanes: those of a part.
+        tile: the contraction that a block's warps do at once.
+        groups, lanes: how many groups and lanes of the product a part has.
     """
 
     tile: MmaContract
@@ -63,18 +67,18 @@ class PairProduct(Decision):
 
     @derived
     def units(self) -> int:
-        """How many times a block's warps go over their tile of results."""
+        """How many tiles of results a block's warps compute one after the other ("units")."""
         lanes = operands.cover(self.lanes, self.tile.lanes)
         return self.groups * lanes * operands.cover(self.work.produced, self.tile.n)
 
     @derived
     def steps(self) -> int:
-        """Those of the contracted index."""
+        """How many stages the contracted index of a unit is divided into."""
         return operands.cover(self.work.contracted, self.tile.k)
 
     @property
     def weights(self) -> int:
-        """Elements of a part's weights."""
+        """Elements of the weights that a part has."""
         return self.groups * self.lanes * self.work.contracted * self.work.produced
 
     @derived
@@ -87,7 +91,7 @@ class PairProduct(Decision):
 
     @derived
     def cycles(self) -> tuple[float, float]:
-        """Of the tensor cores and of issue, for a block's rows."""
+        """(cycles of the tensor cores, cycles to issue other instructions) for a block's rows."""
         from kronop.families.ksparse.cuda import chain_cost
 
         return chain_cost.of_product(self)
@@ -105,15 +109,15 @@ class PairProduct(Decision):
 
 @dataclass(frozen=True, kw_only=True)
 class ChainMma(Design):
-    """A block's rows, and how its warps share each of both products.
+    """A fused pair of products in one kernel: each block computes both products for some rows.
 
     Attributes:
-        first, second: both products; their rows and threads are the same.
-        parts: of the products, that share no feature.
-        common_lanes: of both products.
-        lanes: how many of them a part has.
-        stages: tiles of X and of the factors that are on their way or in use.
-        resident: whether a block keeps all weights of its part.
+        first, second: the two products; they have the same rows and threads.
+        parts: the number of independent parts of the pair, which share no feature.
+        common_lanes: the lanes that both products have in common.
+        lanes: how many of the common lanes a part has.
+        stages: slots of the ring; each holds a tile of X and of weights, being copied or used.
+        resident: whether a block keeps all weights of its part in shared memory.
     """
 
     styles = (*ORDERS, "resident", "stages", "plain", "split", "lanes")
@@ -164,13 +168,15 @@ class ChainMma(Design):
 
     @derived
     def room(self) -> Room:
-        """Row offsets, the middle, resident weights, the ring, and a part of the results."""
+        """Row offsets, the intermediate ("middle"), resident weights, the ring of stages, and
+        staged results."""
         element = self.first.work.source.bytes
         middle_at = offsets_bytes(self.m)
         of_lane = self.m * self.middle_pitch * element
         weights_at = middle_at + self.second.groups * self.second.lanes * of_lane
         # The last unit of a block may have fewer lanes than its warps take. Warps without a lane
-        # read all the same, behind the middle, and their results are dropped.
+        # still read, beyond the end of the middle, and their results are dropped: so there has to
+        # be memory.
         beyond = -self.second.lanes % self.second.tile.lanes
         (x, first), (_, second) = (item.tile.stage_elements for item in self.products)
         kept, slot = 0, max(x + first, second)
@@ -195,12 +201,12 @@ class ChainMma(Design):
 
     @property
     def middle_pitch(self) -> int:
-        """Elements from one row of the middle to the next."""
+        """Elements from one row of the intermediate to the next."""
         depth = self.second.steps * self.second.tile.k
         return banks.pitch(depth, Order.Own, 1, 1, self.second.work.source, False).stride
 
     def status(self, target: Target) -> Status:
-        """Whether `chain_mma` can run so: the one rule."""
+        """Whether `chain_mma` can run with this design; there is no other such check."""
         wanted = self.shared_bytes
         if wanted > target.shared_bytes:
             return Status.reject(
@@ -256,7 +262,7 @@ class ChainMma(Design):
         )
 
     def _constants_of_both(self) -> tuple[tuple[str, Constant], ...]:
-        """Constants that both products have."""
+        """The constants that are pairs, with one value for each product."""
         products = self.products
         tiles = [item.tile for item in products]
         return (
@@ -279,7 +285,8 @@ class ChainMma(Design):
         )
 
     def launch(self, index: int, problem: KSparseChainProblem, target: Target) -> Launch:
-        """As many blocks as there is room for, in turns over the rows."""
+        """The launch, with as many blocks as run at once; each takes several tiles of rows in
+        turn."""
         (_, _, c1, d1), (_, b2, _, d2) = (item.pattern for item in self.products)
         first, second = problem.weights
         views = {
@@ -307,7 +314,7 @@ class ChainMma(Design):
         return operands.make_launch(index, self, min(tiles, most) * self.parts, values)
 
     def _flags(self, views: Mapping[str, operands.View], rows: int) -> dict[str, int]:
-        """Whether memory is as the plan's wide accesses want it."""
+        """The flags that tell the kernel whether strides and addresses allow vector accesses."""
 
         def allows(product: PairProduct, name: str, of: str) -> int:
             tile, width = product.tile, product.tile.vectors["xwy".index(name)]

@@ -24,18 +24,19 @@ class CudaKSparseChainEmitter(Searching):
     search = "kronop.families.ksparse.cuda.chain_cuts"
 
     def instruction(self, element: DataType, target: Target) -> MathInstruction:
-        """That of single products."""
+        """The instruction of single products."""
         return _SINGLE.instruction(element, target)
 
     def workspace_bytes(self, plan: Plan, rows: int, threads: int) -> int:
-        """What is between pieces, and the packed weights of the one that has most."""
+        """Room for the intermediates between pieces, and for the scratch memory (packed weights) of
+        the piece that needs most."""
         pieces = chains.pieces(plan)
         alone = (own for piece, own in pieces if not isinstance(piece.wrapped, ChainMma))
         packed = max((_SINGLE.workspace_bytes(own, rows, threads) for own in alone), default=0)
         return sum(chains.buffers([piece for piece, _ in pieces], rows)) + packed
 
     def launches(self, plan: Plan, problem: KSparseChainProblem) -> tuple[Launch, ...]:
-        """Those of each piece; none for an empty batch."""
+        """The launches of each piece; none for an empty batch."""
         return chains.launches(plan, problem, _launches) if problem.rows else ()
 
 

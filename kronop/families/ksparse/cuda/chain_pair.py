@@ -1,4 +1,4 @@
-"""Two adjacent Kronecker-sparse products as one piece of work: its independent parts."""
+"""Two adjacent Kronecker-sparse products, and the independent parts that they fall into."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from kronop.frozen import dataclass, derived
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """Two products and how they fall into parts that share no feature.
+    """Two products, and how they fall into parts that share no feature.
 
-    The middle's features are (i1, j1, l1) of the first product and (i2, k2, l2) of the second. What
-    both a have in common is a leading digit of both, what both d have in common a trailing one:
-    features with other digits there never meet. A part has one of the leading digits and `lanes` of
-    the trailing ones.
+    A feature of the intermediate is (i1, j1, l1) for the first product and (i2, k2, l2) for the
+    second. The common divisor of both `a` makes a leading digit of all features, that of both `d` a
+    trailing one. Neither product mixes features that differ in one of these digits. A part has one
+    value of the leading digit and `lanes` values of the trailing one.
 
     Attributes:
         first, second: the products, over all features.
-        lanes: how many of the trailing digit's values a part has.
+        lanes: how many values of the trailing digit a part has.
     """
 
     first: Contraction
@@ -41,18 +41,18 @@ class Pair:
 
     @derived
     def parts(self) -> int:
-        """How many there are."""
+        """How many independent parts there are."""
         return self._common_groups * (self.common_lanes // self.lanes)
 
     @derived
     def groups(self) -> tuple[int, int]:
-        """Those of both products in a part."""
+        """How many groups (index i) of each product a part has."""
         first, second = (work.groups // self._common_groups for work in self.products)
         return first, second
 
     @derived
     def all_lanes(self) -> tuple[int, int]:
-        """Those of both products in a part."""
+        """How many lanes of each product a part has."""
         first, second = (work.lanes // self.common_lanes * self.lanes for work in self.products)
         return first, second
 
@@ -62,8 +62,8 @@ class Pair:
 
 
 def pairs(first: KSparseDescription, second: KSparseDescription) -> list[Pair]:
-    """The pair with all common lanes in a part, and with as many as whole accesses bring; none
-    where no tensor core multiplies so."""
+    """The pair with all common lanes in each part, and with as many lanes as one or two vector
+    accesses bring; none if there is no tensor core instruction for it."""
     one, other = contraction(first), replace(contraction(second), x_order=Order.Own)
     if one.splits is None:
         return []

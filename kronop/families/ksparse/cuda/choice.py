@@ -1,4 +1,4 @@
-"""Which tile a Kronecker-sparse product takes on CUDA."""
+"""The choice of a tile for a Kronecker-sparse product on CUDA."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ from kronop.families.ksparse.description import KSparseDescription
 from kronop.target import Target
 
 _MOST_SLOWER = 3
-# The best, what is told of others, and one that may be put in front.
+# Candidates that a plan needs: the best one, those whose rejection is reported, and the best one
+# for many rows, which may be put in front.
 _FEWEST = 2 + _MOST_SLOWER
 
 Candidate = ContractDesign | Parted
 
 
 def supports(description: KSparseDescription, target: Target) -> Status:
-    """Whether there is a plan, and the reason where not."""
+    """Whether there is a plan, or the reason why there is none."""
     status = _accept_element(description.math.element_a, target)
     if status and contraction(description).splits is None:
         status = operands.accept_math(description.math)
@@ -41,7 +42,7 @@ def supports(description: KSparseDescription, target: Target) -> Status:
 def plans(
     description: KSparseDescription, target: Target, count: int, rows: int | None
 ) -> tuple[Plan, ...]:
-    """The `count` cheapest products that fit, with what moves their operands where that pays."""
+    """The `count` cheapest plans, with steps that pack weights or move lanes where these pay."""
     accepted, rejected = _ranked(description, target, rows, max(count, _FEWEST))
     slower = [
         (str(design), f"cost {took:.2f}, the best {accepted[0][0]:.2f}")
@@ -59,7 +60,8 @@ def plans(
 
 
 def _accept_element(element: DataType, target: Target) -> Status:
-    """8-bit floats become 16-bit ones by an instruction that GPUs before sm_89 do not have."""
+    """Whether the target has the element type: GPUs before sm_89 lack the instruction that converts
+    8-bit floats to 16 bits."""
     if element in FLOAT8 and target.generation < 9:
         return Status.reject(
             f"no kernel for {element.name}, which {target} cannot convert; use sm_90a, or convert"
@@ -69,14 +71,14 @@ def _accept_element(element: DataType, target: Target) -> Status:
 
 
 def _order(tensor: TensorDescription, batch_last: bool, lanes: int) -> Order:
-    """What is contiguous in X or Y."""
+    """Which index is contiguous in X or Y."""
     if batch_last == (tensor.layout is RowMajor):
         return Order.Rows
     return Order.Own if lanes == 1 else Order.Lanes
 
 
 def contraction(description: KSparseDescription) -> Contraction:
-    """The product."""
+    """The contraction that computes the product."""
     a, b, c, d = description.pattern
     return Contraction(
         contracted=c,
@@ -97,7 +99,7 @@ def contraction(description: KSparseDescription) -> Contraction:
 
 
 def all_rows(description: KSparseDescription, rows: int | None) -> int:
-    """Those of all groups, for so many of the batch or for a typical one."""
+    """Rows of all groups together, for a batch of `rows` rows or a typical one."""
     return (rows or operands.MANY_ROWS) * description.pattern[0]
 
 
@@ -123,7 +125,8 @@ def _cost(description: KSparseDescription, design: Candidate, target: Target, ro
 def _ranked(
     description: KSparseDescription, target: Target, rows: int | None, most: int = _FEWEST
 ) -> tuple[list[tuple[float, Candidate]], list[tuple[str, str]]]:
-    """Candidates for so many rows; that for many rows is first, unless others gain much."""
+    """(cost, candidate) for `rows` rows, and what was rejected. The best candidate for many rows
+    is first, unless another gains much."""
     accepted, rejected = _candidates(description, target, rows, most)
     if rows is None:
         return accepted, rejected
@@ -137,7 +140,7 @@ def _ranked(
 def modelled(
     description: KSparseDescription, target: Target, rows: int | None
 ) -> tuple[float, Candidate]:
-    """The cycles that the plan for so many rows is expected to take, and what it takes them for."""
+    """The modelled cycles of the plan for `rows` rows, and the candidate that it runs."""
     took, design = _ranked(description, target, rows)[0][0]
     every_row = all_rows(description, rows)
     return cost.cycles(contraction(description), every_row, took, target), design

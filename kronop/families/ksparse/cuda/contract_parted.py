@@ -1,7 +1,8 @@
-"""A contraction whose lanes are brought apart first and together again after.
+"""A contraction whose lanes are separated first, and joined again afterwards.
 
-Where many lanes lie side by side in memory, every access to a few of them brings little. Moving all
-of them is two more passes through memory, in whole lines; between them are products of one lane.
+If neighbours in memory belong to different lanes, a product that takes a few lanes uses a small
+part of every line it reads. Separating and joining the lanes reads and writes X and Y once more,
+in whole lines; in between, each product has one lane, whose elements are contiguous.
 """
 
 from __future__ import annotations
@@ -24,23 +25,23 @@ from kronop.families.ksparse.cuda.lanes import MoveLanes
 from kronop.frozen import dataclass
 from kronop.target import Target
 
-# Bytes of lanes that are apart at once; further rows follow in further launches.
+# Most bytes of separated lanes in the workspace; further rows follow in further launches.
 _MOST_WORKSPACE = 256 << 20
-# Rows of a launch are multiples of all tiles.
+# Rows of a launch are a multiple of this, and so of every tile's rows.
 _ROWS = 512
-# Places of the steps, from the end of all.
+# Places of these steps in a plan, counted from its end.
 _PART, _PART_Z, _PRODUCT, _JOIN = -4, -3, -2, -1
-# Cycles of a launch of a pass through memory.
+# Cycles of a launch that moves lanes, besides its memory traffic.
 _CALL = 3500.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parted:
-    """Lanes apart, products, lanes together.
+    """Three kinds of steps: separate lanes, multiply, join lanes.
 
     Attributes:
-        work: with its lanes side by side.
-        product: what multiplies lanes that are apart.
+        work: the contraction of the whole operation, with interleaved lanes.
+        product: the design that multiplies separated lanes.
     """
 
     work: Contraction
@@ -50,7 +51,7 @@ class Parted:
         return f"lanes apart, {self.product}"
 
     def cost(self, rows: int, target: Target) -> float:
-        """As that of a contraction."""
+        """The cost, in the unit of a contraction's."""
         from kronop.emit.cuda.contraction import cost, group_cost
 
         work, took = self.work, group_cost.cycles(self.product, rows, target)
@@ -59,7 +60,7 @@ class Parted:
         return cost.of_cycles(work, rows, took, target)
 
     def moves(self) -> dict[str, MoveLanes]:
-        """X apart, Z apart where there is one, results together."""
+        """The steps that separate X, separate Z (if there is one), and join the results."""
         work = self.work
 
         def move(element: DataType, own: int, join: bool) -> MoveLanes:
@@ -72,14 +73,14 @@ class Parted:
         }
 
     def steps(self, step: Step) -> tuple[Step, ...]:
-        """All steps.
+        """All steps in order.
 
         Args:
-            step: that of the products.
+            step: the step of the products.
         """
 
         def move(name: str, design: MoveLanes) -> Step:
-            # There is seldom a Z.
+            # The bytes leave out moving Z, because most calls have none.
             of_row = 2 * self.work.groups * design.own * design.lanes * design.element.bytes
             return Step(
                 entry=f"{name}_{step.entry}",
@@ -95,7 +96,7 @@ class Parted:
 
 
 def product_of(work: Contraction) -> Contraction:
-    """The products between: one lane after the other."""
+    """The contraction between, in which each lane is a product of its own."""
     return replace(
         work,
         x_order=Order.Own,
@@ -107,7 +108,7 @@ def product_of(work: Contraction) -> Contraction:
 
 
 def _serves(work: Contraction, target: Target) -> bool:
-    """Whether lanes are side by side, and there is such a kernel for them."""
+    """Whether lanes are interleaved in memory, and the kernel that moves them serves them."""
     return (
         serves(work, target)
         and (work.x_order, work.y_order) == (Order.Lanes, Order.Lanes)
@@ -119,7 +120,7 @@ def _serves(work: Contraction, target: Target) -> bool:
 
 
 def proposed(work: Contraction, target: Target, given: TileDescription | None) -> list[Parted]:
-    """Those that fit, in no order; none where lanes are not worth moving."""
+    """The designs that fit, in no order; none if lanes are not worth moving."""
     from kronop.emit.cuda.contraction import group_choice
 
     if work.splits is None or not _serves(work, target):
@@ -132,19 +133,20 @@ def proposed(work: Contraction, target: Target, given: TileDescription | None) -
 
 
 def is_parted(plan: Plan) -> bool:
-    """Whether this is a plan of these steps."""
+    """Whether a plan separates and joins lanes."""
     return isinstance(plan.steps[-1].design, MoveLanes)
 
 
 def _moves(plan: Plan) -> Sequence[MoveLanes]:
-    """Those of X, of Z and of results."""
+    """The designs that move X, Z and the results."""
     found = [plan.steps[place].design for place in (_PART, _PART_Z, _JOIN)]
     return [item for item in found if isinstance(item, MoveLanes)]
 
 
 @dataclass(frozen=True, slots=True)
 class _Room:
-    """Rows of a launch, and where they are apart: addresses from the end of the weights on."""
+    """The rows of a launch, and where the workspace holds their separated lanes: addresses count
+    from the end of the packed weights."""
 
     rows: int
     x: lanes.Apart
@@ -168,7 +170,7 @@ def _room(plan: Plan, rows: int, groups: int) -> _Room:
 
 
 def workspace_bytes(plan: Plan, rows: int, groups: int) -> int:
-    """Bytes of X and Y with lanes apart; none of other plans."""
+    """Bytes of the separated lanes of X and Y; 0 for plans that don't move lanes."""
     return _room(plan, rows, groups).end if rows and is_parted(plan) else 0
 
 
@@ -181,7 +183,7 @@ def launches(
     scalars: tuple[float, ...],
     workspace: int,
 ) -> tuple[Launch, ...]:
-    """Launches for X, Z and Y (`matrices` x, z, y) with weights that are in order (`views` w)."""
+    """The launches for X, Z and Y (`matrices` x, z, y) and packed weights (`views` w)."""
     groups = extents["group"][0]
     room = _room(plan, rows, groups)
     x = replace(room.x, pointer=room.x.pointer + workspace)

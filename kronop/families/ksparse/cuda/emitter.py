@@ -1,4 +1,5 @@
-"""Kronecker-sparse products on CUDA: one contraction, l as lane, i as group, the batch as rows."""
+"""Kronecker-sparse products on CUDA: each is one contraction, whose lanes are the index l, whose
+groups are the index i, and whose rows are the batch."""
 
 from __future__ import annotations
 
@@ -27,27 +28,29 @@ class CudaKSparseEmitter(Searching):
     search = "kronop.families.ksparse.cuda.choice"
 
     def instruction(self, element: DataType, target: Target) -> MathInstruction:
-        """The tensor cores for floats, as accurate as SIMT; integers have none that wrap."""
+        """Tensor cores for floats, with the accuracy of SIMT; SIMT for integers, because their sums
+        wrap around."""
         if element.kind == "int":
             return MathInstruction.simt(element)
         return MathInstruction.tensor_op(element)
 
     def workspace_bytes(self, plan: Plan, rows: int, threads: int) -> int:
-        """Room for packed weights, where a plan has a step for them, and for lanes apart."""
+        """Room for packed weights and for separated lanes, if the plan has steps for them."""
         groups = _product(plan)[1].work.groups
         pack = plan.steps[0].design
         packed = pack.packed_bytes(groups) if isinstance(pack, Pack) else 0
         return packed + contract_parted.workspace_bytes(plan, rows, groups)
 
     def launches(self, plan: Plan, problem: KSparseProblem) -> tuple[Launch, ...]:
-        """Products, and what packs weights and moves lanes for them; none for an empty batch."""
+        """The products, with the launches that pack weights and move lanes for them; none for an
+        empty batch."""
         if problem.rows == 0:
             return ()
         return _launches(plan, problem)
 
 
 def _product(plan: Plan) -> tuple[int, ContractDesign]:
-    """Which step multiplies, and how."""
+    """The index of the step that multiplies, and its design."""
     return next(
         (at, step.design)
         for at, step in enumerate(plan.steps)
@@ -58,14 +61,15 @@ def _product(plan: Plan) -> tuple[int, ContractDesign]:
 def _shares_lines(design: ContractDesign) -> bool:
     """Whether neighbouring blocks read parts of the same lines of memory.
 
-    Those have to start together. Measured: (1, 48, 192, 128) in float16, batch first, takes 0.84
-    ms, and 0.96 to 1.2 where blocks begin as multiprocessors become free.
+    Such blocks have to start together, so that a line is still cached when the other block reads
+    it. Measured: (1, 48, 192, 128) in float16, batch first, takes 0.84 ms, and 0.96 to 1.2 ms if
+    blocks start as multiprocessors become free.
     """
     return design.work.x_order is Order.Lanes and design.lanes < design.work.lanes
 
 
 def view(matrix: StridedMatrix, own: str, size: int, d: int) -> operands.View:
-    """X or Y: column (i, own, l) of a row."""
+    """X or Y as the contraction walks it: a row's columns are (i, own, l)."""
     column = matrix.column
     return operands.View(
         pointer=matrix.pointer,

@@ -1,4 +1,8 @@
-"""Which way to sum up a gradient of weights: what there is to choose among, and the cheapest."""
+"""The choice of a kernel and tile that sum up a gradient of weights: candidates, and the cheapest.
+
+The sums run over the rows and, for tied weights, over further indices; p is the digit of G, q that
+of X, and k counts along the sums.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +29,8 @@ from kronop.target import Target
 
 _MOST_REJECTED = 8
 _MOST_HALVES, _STAGES = 8, 3
-# Of warp groups: elements that a line is copied by, indices q, rows of a stage, times 64 indices p
-# of a team, and stages.
+# Sizes to try for `gradient_group`: elements of one copy, indices q of a block, rows of a stage,
+# indices p of a team (in units of 64), and numbers of stages.
 _PIECE = 8
 _WIDTHS = (256, 192, 128, 96, 64, 48, 32, 16)
 _DEPTHS = (128, 64)
@@ -35,7 +39,7 @@ _MOST_STAGES, _LEAST_STAGES = 8, 2
 
 
 def supports(description: KSparseGradientDescription, target: Target) -> Status:
-    """Whether anything fits, which does not depend on rows, and the reason where not."""
+    """Whether any candidate fits, for any number of rows, or the reason why none does."""
     status = _accept_math(description.math)
     if not status:
         return status
@@ -46,8 +50,8 @@ def supports(description: KSparseGradientDescription, target: Target) -> Status:
 def plans(
     description: KSparseGradientDescription, target: Target, count: int, rows: int | None
 ) -> tuple[Plan, ...]:
-    """The sums in the `count` cheapest tiles that fit, with what the first beat, and what is made
-    of them."""
+    """The plans of the `count` cheapest tiles that fit, each with the steps that follow the sums.
+    The first plan lists the tiles that it was chosen over."""
     accepted, rejected = _candidates(description, target, rows)
     slower = [
         (str(design), f"{cost:.0f} cycles, the best {accepted[0][0]:.0f}")
@@ -65,7 +69,8 @@ def plans(
 
 
 def _accept_math(instruction: MathInstruction) -> Status:
-    """Tensor cores: as they are, or three products of TF32 for one of float32."""
+    """Whether the instruction is one of the tensor cores: a plain one, or three products of TF32
+    for one of float32."""
     exact = instruction.math_operation is MathOperation.multiply_add
     three = instruction.math_operation is MathOperation.multiply_add_fast_f32
     if (
@@ -81,7 +86,8 @@ def _accept_math(instruction: MathInstruction) -> Status:
 def _candidates(
     description: KSparseGradientDescription, target: Target, rows: int | None
 ) -> tuple[list[tuple[float, GradientSums]], list[tuple[str, str]]]:
-    """What fits with cycles of a call, cheapest first, and what does not, with the reason."""
+    """The designs that fit as (cycles of a call, design), the cheapest first, and (name, reason) of
+    those that don't."""
     accepted: list[tuple[float, GradientSums]] = []
     rejected: list[tuple[str, str]] = []
     tiles = list(_tiles(description))
@@ -97,7 +103,7 @@ def _candidates(
 
 
 def _tiles(description: KSparseGradientDescription) -> Iterator[GradientTile]:
-    """Tiles of warps: all that a user's tile leaves open, or of several sizes."""
+    """Tiles of `ksparse_gradient`: all that the user's tile permits, or a few sizes without one."""
     work, tile = tile_sums(description), description.tile
     for halves, warps, k, stages in _proposed(work) if tile is None else _given(tile):
         yield GradientTile(
@@ -113,7 +119,7 @@ def _tiles(description: KSparseGradientDescription) -> Iterator[GradientTile]:
 
 
 def tile_sums(description: KSparseGradientDescription) -> TileSums:
-    """What tiles of warps would sum up."""
+    """The sums as `ksparse_gradient` takes them."""
     by_rows = is_contiguous(description.X, description.batch_last)
     narrow = TileSums(
         pattern=description.pattern,
@@ -130,7 +136,8 @@ def tile_sums(description: KSparseGradientDescription) -> TileSums:
 
 
 def _vector(description: KSparseGradientDescription, work: TileSums) -> int:
-    """Elements of one copy: what both operands promise, as far as it divides what is contiguous."""
+    """Elements of one copy: at most the alignment that both operands promise, and a divisor of the
+    contiguous extents."""
     _, b, c, d = description.pattern
     promise = min(
         description.X.alignment, description.G.alignment, operands.vector_of(work.element)
@@ -157,7 +164,7 @@ def _proposed(work: TileSums) -> Iterator[_Shape]:
     needed_p, needed_q = (operands.cover(size, HALF) for size in (work.p, work.q))
     for halves, warps in itertools.product(itertools.product(sizes, sizes), shapes):
         if halves[0] * warps[0] >= 2 * needed_p or halves[1] * warps[1] >= 2 * needed_q:
-            continue  # Half of the tile or more would be padding.
+            continue  # At least half of the tile would be padding.
         for repeats in (1, 2, 4, 8):
             yield halves, warps, repeats * (slab if work.along_sums else work.bite), _STAGES
 
@@ -172,10 +179,11 @@ def _given(tile: TileDescription) -> Iterator[_Shape]:
 
 
 def _groups(description: KSparseGradientDescription, target: Target) -> Iterator[GradientGroup]:
-    """Tiles of warp groups, large ones first: all that a user's tile leaves open, or of several
-    sizes, each with as many stages as fit; none where these do not serve.
+    """Tiles of `gradient_group`, each with as many stages as fit: all that the user's tile permits,
+    or a few sizes without one; none if that kernel does not serve the operands.
 
-    Of tiles that wait for memory alone the large ones read the least again.
+    Large ones go first: costs are equal among tiles that only wait for memory, and larger ones read
+    less of X and G again.
     """
     if not _serves_groups(description, target):
         return
@@ -183,7 +191,7 @@ def _groups(description: KSparseGradientDescription, target: Target) -> Iterator
     parts, widest = operands.cover(work.p, TEAM_ROWS), operands.round_up(work.q, 16)
     for (teams, copiers), team_p in itertools.product(REGISTERS, _TEAM_PARTS):
         if teams * team_p >= parts + max(1, teams):
-            continue  # A team would have nothing to do.
+            continue  # The last team would have no indices p.
         for q, k in itertools.product(_WIDTHS, _DEPTHS):
             if q > max(16, widest + 15):
                 continue
@@ -206,7 +214,7 @@ def _is_given(design: GradientGroup, tile: TileDescription) -> bool:
 
 
 def group_sums(description: KSparseGradientDescription) -> Sums:
-    """What warp groups would sum up."""
+    """The sums as `gradient_group` takes them."""
     return Sums(
         pattern=description.pattern,
         lead=description.products or 1,
@@ -218,7 +226,7 @@ def group_sums(description: KSparseGradientDescription) -> Sums:
 
 
 def _serves_groups(description: KSparseGradientDescription, target: Target) -> bool:
-    """Whether `gradient_group` is for such operands."""
+    """Whether `gradient_group` serves such operands."""
     (a, b, c, d), element = description.pattern, description.X.element
     if target.arch != "sm_90a" or element.kind != "float" or element.bytes != 2:
         return False

@@ -1,4 +1,4 @@
-"""Gradients of weights on CUDA: blocks share a long sum, and a second step adds their shares."""
+"""Gradients of weights on CUDA: blocks sum up shares of the rows, and a second step adds these."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class CudaKSparseGradientEmitter(Searching):
         return MathInstruction.tensor_op(element)
 
     def workspace_bytes(self, plan: Plan, rows: int, threads: int) -> int:
-        """What the shares leave, and operands that are prepared."""
+        """Room for the sums of all shares, and for operands whose lanes are separated."""
         return _sums(plan).workspace_bytes(rows, plan.target)
 
     def launches(self, plan: Plan, problem: KSparseGradientProblem) -> tuple[Launch, ...]:
-        """The sums, where there is anything to sum up, and what is made of their shares."""
+        """The sums (none for an empty batch), and the launches that add their shares up."""
         design = _sums(plan)
         sums, shares = design.launches(problem, plan.target)
         added, *others = end_launches(plan.steps, problem, shares)
@@ -42,5 +42,5 @@ class CudaKSparseGradientEmitter(Searching):
 
 
 def _sums(plan: Plan) -> GradientSums:
-    """The way that sums are made."""
+    """The design of the step that sums up."""
     return next(step.design for step in plan.steps if isinstance(step.design, GradientSums))

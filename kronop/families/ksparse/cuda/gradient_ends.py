@@ -1,4 +1,5 @@
-"""What follows the sums of a gradient: their shares are added up, and shared by factors."""
+"""The steps after the sums of a gradient: they add the shares up, and may turn the gradient of a
+Kronecker product into those of its factors."""
 
 from __future__ import annotations
 
@@ -22,19 +23,20 @@ from kronop.frozen import dataclass
 from kronop.target import Target
 
 _RESULT_AXES = 5
-# Threads that share a result where there are few: as many as make work for all multiprocessors.
+# If there are few results, up to _MOST_SLICES threads add up the shares of each, so that every
+# multiprocessor has about _BUSY threads.
 _MOST_SLICES, _BUSY = 8, 1024
 _NOWHERE = StridedWeights(pointer=0, strides=(0, 0, 0, 0, 0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _End(Design):
-    """What is made of sums that lie in the workspace.
+    """A step that reads the sums in the workspace.
 
     Attributes:
         math: the multiply-add.
-        output: element type of what is stored.
-        epilogue: what happens to the sums.
+        output: element type of the results.
+        epilogue: the epilogue that is applied to the sums.
     """
 
     math: MathInstruction
@@ -57,11 +59,11 @@ class _End(Design):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddShares(_End):
-    """Results that are sums of shares.
+    """The step that adds up the shares.
 
     Attributes:
-        extents: of the axes (product, i, l, p, q) of the results.
-        slices: threads that share a result.
+        extents: extents of the results' axes (product, i, l, p, q).
+        slices: how many threads add up the shares of one result.
     """
 
     styles = ("slices", "whole")
@@ -74,7 +76,7 @@ class AddShares(_End):
 
     @property
     def vector(self) -> int:
-        """Results that are neighbours, of one thread."""
+        """How many neighbouring results a thread computes."""
         return _vector_of(self.accumulator, self.extents[-1])
 
     @property
@@ -110,7 +112,7 @@ class AddShares(_End):
         z: StridedWeights | None,
         scalars: tuple[float, ...],
     ) -> Launch:
-        """Adds up the shares at `partial`."""
+        """The launch that adds up `shares` shares, which lie at the address `partial`."""
         z = z or _NOWHERE
         values: dict[str, int | tuple[int, ...] | tuple[float, ...]] = {
             "partial": partial,
@@ -129,7 +131,7 @@ class AddShares(_End):
         )
 
     def _takes_vectors(self, y: StridedWeights) -> int:
-        """Whether neighbours along the last axis are stored at once."""
+        """Whether a thread stores its neighbouring results in one access."""
         *rest, q = y.strides
         view = operands.View(pointer=y.pointer, strides={"rest": tuple(rest), "last": (q,)})
         sizes = {"rest": self.extents[:-1], "last": self.extents[-1:]}
@@ -138,10 +140,10 @@ class AddShares(_End):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactorGradients(_End):
-    """The gradients of factors, from that of their product.
+    """The step that computes the gradients of factors from that of their Kronecker product.
 
     Attributes:
-        factors: (rows, columns) of each.
+        factors: (rows, columns) of each factor.
     """
 
     factors: tuple[tuple[int, int], ...]
@@ -172,7 +174,7 @@ class FactorGradients(_End):
         )
 
     def launch(self, index: int, problem: KSparseGradientProblem) -> Launch:
-        """Sums are at the begin of the workspace."""
+        """The launch; it reads the sums from the beginning of the workspace."""
         z = problem.z or _NOWHERE
         values: dict[str, int | tuple[int, ...] | tuple[float, ...]] = {
             "sums": problem.workspace,
@@ -214,7 +216,7 @@ def _factor_signature(scalar: Scalar, count: int) -> KernelSignature:
 
 
 def _vector_of(accumulator: DataType, columns: int) -> int:
-    """Results of a thread of `add_shares`."""
+    """Neighbouring results that a thread of `add_shares` computes."""
     return operands.widest_divisor(operands.vector_of(accumulator), [columns])
 
 
@@ -273,7 +275,7 @@ def end_launches(
     adding = steps[-2].design
     assert isinstance(design, FactorGradients)
     assert isinstance(adding, AddShares)
-    # Each sum is written where its first share was: only the thread that writes it has read that.
+    # Each sum overwrites its own first share, which no other thread reads.
     sums = StridedWeights(pointer=problem.workspace, strides=(0, 0, 0, adding.extents[-1], 1))
     return (
         adding.launch(last - 1, problem.workspace, shares, sums, None, (1.0, 0.0)),

@@ -1,4 +1,7 @@
-"""Sums by `gradient_group`: many rows on sm_90a, in 16 bits; lanes come apart first."""
+"""Sums by `gradient_group`, with warp groups: for many rows of 16-bit operands on sm_90a.
+
+Teams are warp groups. If the operands have several lanes, these are separated first.
+"""
 
 from __future__ import annotations
 
@@ -18,32 +21,34 @@ from kronop.frozen import dataclass, derived
 from kronop.target import Target
 
 TEAM, TEAM_ROWS = 128, 64
-# Elements of a line of 128 bytes, and lines that a team copies at once.
+# 16-bit elements of a line of 128 bytes, and lines that a team copies at once.
 LINE, _TEAM_LINES = 64, 16
-# Registers of a thread that copies, and of one that multiplies, by (teams that multiply, that
-# copy): 65536 in all. One team has what ptxas gives it.
-# NOTE: measured: a second team of copies never costs time, and three teams have no room for one.
+# (registers of a copying thread, of a multiplying thread) for (multiplying teams, copying teams):
+# all threads share 65536. With one multiplying team, threads keep what ptxas gives them (0).
+# NOTE: measured: a second copying team never costs time; with three multiplying teams, there are no
+# registers for one.
 REGISTERS = {(1, 2): (0, 168), (2, 2): (64, 192), (3, 1): (104, 136)}
-# What addresses and loops take besides sums; sums of a thread.
+# Registers of addresses and loops, besides the sums; and the most sums of a thread.
 _OTHERS, _MOST_SUMS = 40, 128
-# NOTE: ptxas 13.0 wants more than 128 registers at the start of a kernel with products of 256.
+# The most indices q of a block, and of one with four teams. NOTE: a kernel with products of 256
+# starts with more than 128 registers a thread under ptxas 13.0, too many for four teams.
 _MOST_WIDE, _MOST_WIDE_OF_FOUR = 256, 192
-# Measured with ptxas 13.0: addresses of more copies of a thread for a stage are spilled.
+# Most copies of a thread for one stage: ptxas 13.0 spills the addresses of more.
 _MOST_COPIES = 24
 _BARRIER = 8
-# Bytes of lanes that are apart at once; further rows follow in further launches, of so many rows
-# or a multiple.
+# Most bytes of separated lanes in the workspace; further rows follow in further launches, whose
+# rows are a multiple of _ROWS.
 _MOST_APART, _ROWS = 1 << 30, 512
 _ALIGNMENT = 256
 
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """How a call is cut.
+    """How a call is cut into launches, and its workspace.
 
     Attributes:
-        parts: (rows, shares) of each launch of sums, in their order.
-        at: bytes of the workspace before lanes that are apart, of X and of G.
+        parts: (rows, shares) of each launch of sums in order.
+        at: where the workspace holds the separated lanes of X and of G, in bytes.
         end: bytes of the workspace.
     """
 
@@ -54,7 +59,8 @@ class _Call:
 
 @dataclass(frozen=True, slots=True)
 class _Operand:
-    """Where X or G is, strides in elements; `matrix` those of (lead, group, lane)."""
+    """The place of X or G in memory. Strides are in elements; `matrix` has those of (lead, group,
+    lane)."""
 
     pointer: int
     own: int
@@ -64,15 +70,15 @@ class _Operand:
 
 @dataclass(frozen=True, kw_only=True)
 class GradientGroup(GradientSums):
-    """What a block takes at once.
+    """A block's tile of results and its stages.
 
     Attributes:
-        teams: teams of four warps that multiply, each with its own indices p.
-        team_p: how many times 64 indices p a team has.
-        q: indices q, of all teams.
+        teams: multiplying teams of four warps, each with its own indices p.
+        team_p: indices p of a team, in units of 64.
+        q: indices q of a block; all teams take all of them.
         k: rows of a stage.
-        stages: those that are on their way or in use.
-        copiers: teams that copy.
+        stages: stages of X and G in shared memory, being copied or in use.
+        copiers: teams that copy X and G to shared memory.
     """
 
     lets_next_begin: ClassVar[bool] = True
@@ -115,18 +121,19 @@ class GradientGroup(GradientSums):
 
     @derived
     def products(self) -> int:
-        """Gradients that have nothing in common."""
+        """How many independent gradients of b x c there are."""
         a, _, _, d = self.work.pattern
         return self.work.lead * a * d
 
     @property
     def lanes(self) -> int:
-        """Those that are brought apart first; 1 where none are."""
+        """How many lanes are separated first; 1 if operands are used in place."""
         return 1 if self.work.by_rows else self.work.pattern[3]
 
     @derived
     def stage_bytes(self) -> int:
-        """Bytes of a stage, with what is empty: whole lines, or whole passes of copies."""
+        """Bytes of a stage, padded to whole lines, or to as many lines as all copiers take at
+        once."""
         multiple = self.copiers * _TEAM_LINES if self.work.by_rows else LINE
         padded = sum(operands.round_up(size, multiple) for size in (self.p, self.q))
         return padded * self.k * self.work.element.bytes
@@ -198,7 +205,7 @@ class GradientGroup(GradientSums):
         )
 
     def steps(self, target: Target) -> tuple[Step, ...]:
-        """Those that bring lanes of X and of G apart, where there are several; then the sums."""
+        """The steps that separate the lanes of X and of G, if there are several; then the sums."""
         found = GradientSums.steps(self, target)
         if self.lanes == 1:
             return found
@@ -216,7 +223,7 @@ class GradientGroup(GradientSums):
         return *moves, *found
 
     def _mover(self, own: int) -> MoveLanes:
-        """What brings lanes of an operand apart."""
+        """The design that separates the lanes of an operand with `own` indices of its digit."""
         work = self.work
         return MoveLanes(
             math=work.math, element=work.element, own=own, lanes=self.lanes, join=False
@@ -226,7 +233,7 @@ class GradientGroup(GradientSums):
         return self._call(rows, target).end
 
     def _call(self, rows: int, target: Target) -> _Call:
-        """How a call for so many rows is cut."""
+        """How a call for `rows` rows is cut into launches."""
         from kronop.families.ksparse.cuda import gradient_group_cost
 
         work = self.work
@@ -249,13 +256,14 @@ class GradientGroup(GradientSums):
 
     @property
     def _results_bytes(self) -> int:
-        """Of one share."""
+        """Bytes of the sums of one share."""
         return 4 * self.products * self.work.p * self.work.q
 
     def launches(
         self, problem: KSparseGradientProblem, target: Target
     ) -> tuple[tuple[Launch, ...], int]:
-        """Lanes apart and sums, part after part of the rows."""
+        """The launches that separate lanes and sum up, for one part of the rows after the other;
+        and the number of shares."""
         call, sources = self._call(problem.rows, target), (problem.x, problem.g)
         sizes = (self.work.q, self.work.p)
         found: list[Launch] = []
@@ -279,7 +287,7 @@ class GradientGroup(GradientSums):
         return tuple(found), done
 
     def _in_place(self, item: StridedMatrix, own: int) -> _Operand:
-        """X or G as it is in memory."""
+        """X or G where the caller has it."""
         d = self.work.pattern[3]
         lead = item.batch[0] if item.batch else 0
         matrix = (lead, own * d * item.column, item.column)
@@ -288,7 +296,7 @@ class GradientGroup(GradientSums):
     def _move(
         self, index: int, rows: tuple[int, int], own: int, source: StridedMatrix, to: int
     ) -> tuple[Launch, _Operand]:
-        """The launch that brings lanes of (first, rows) apart, and where they are then."""
+        """The launch that separates the lanes of rows (first, count), and their new place."""
         a, _, _, d = self.work.pattern
         apart = Apart(to, a * d * own, d * own, own)
         launch = self._mover(own).launch(index, *rows, a, apart, source)

@@ -1,4 +1,4 @@
-"""What a tile of `gradient_group` costs, and the shares of the rows that it is fastest with."""
+"""The cost of a tile of `gradient_group`, and into how many shares to divide the rows."""
 
 from __future__ import annotations
 
@@ -6,40 +6,42 @@ from kronop.emit.cuda import operands
 from kronop.families.ksparse.cuda.gradient_group import LINE, TEAM_ROWS, GradientGroup
 from kronop.target import Target
 
-# NOTE: fitted, then rounded; of 288 tiles with their shares of 35 problems (16 bits, batch 25088,
-# one H200) the estimate is 8 % off in the mean, and the choice takes 2 % longer than the best in
-# the mean, 10 % at worst.
-# Bytes of memory, of what copies bring (by the teams that copy), of sums that a block writes and of
-# shared memory, a cycle of one multiprocessor.
+# NOTE: fitted, then rounded. For 288 pairs of a tile and a number of shares, of 35 problems (16
+# bits, batch 25088, one H200), the estimate is 8 % off in the mean, and the choice takes 2 % longer
+# than the best in the mean, 10 % at worst.
+# Bytes that a multiprocessor moves in one cycle: from memory, by its copies (by the number of
+# copying teams), of sums that a block writes, and from shared memory.
 _MEMORY, _BROUGHT, _WRITTEN, _SHARED = 17.6, {1: 36.0, 2: 41.0}, 31.0, 130.0
-# How much slower memory is where the copies of a stage take short or broken runs of it, and what
-# is read again for another tile, from the level-2 cache.
+# The factor by which memory is slower if copies take short or broken runs of it; and what a byte
+# costs, relative to one from memory, that another tile reads again from the level-2 cache.
 _BROKEN, _AGAIN = 1.04, 0.09
-# Cycles until a copied stage is there, and stages that are not on their way; multiply-adds a cycle;
-# cycles of a step, of a tile and of a launch.
+# Latency of copying a stage in cycles, and how many stages are in use rather than being copied;
+# multiply-adds in a cycle; cycles of a stage, of a tile and of a launch.
 _LATENCY, _HELD = 1420.0, 1.18
 _RATE = 1720.0
 _STEP, _TILE, _CALL = 62.0, 1060.0, 5800.0
-# Of the launch that adds shares up: its cycles, and bytes that a multiprocessor reads in one.
+# The launch that adds the shares up: its cycles, and the bytes that a multiprocessor reads in one
+# cycle.
 _ADD, _ADDED = 4600.0, 19.4
-# Of a call, whatever its size.
+# Cycles of a call of any size.
 FIXED = _CALL + _ADD
-# Of a launch that brings lanes apart: bytes, read and written, in a cycle of one multiprocessor,
-# and its cycles.
+# A launch that separates lanes: bytes that a multiprocessor reads and writes in one cycle, and the
+# launch's cycles.
 _MOVED, _MOVE = 17.3, 7000.0
-# Rounds of tiles that are considered.
+# Most rounds of tiles a block that are considered.
 _MOST_ROUNDS = 16
-# Rows that tensor cores add up; they truncate each sum, by 5e-5 of it.
+# Most rows of a share. Tensor cores truncate whenever they add, so longer sums would be less
+# accurate: so many rows lose 5e-5 of a sum.
 _MOST_ROWS = 32768
 
 
 def shares(design: GradientGroup, rows: int, target: Target) -> int:
-    """Parts of the rows: as many as take the least time."""
+    """The number of shares, parts of the rows, with the least time."""
     return _best(design, rows, target.cores)[1]
 
 
 def cycles(design: GradientGroup, rows: int, target: Target) -> float:
-    """Cycles of a call, with the shares added up and lanes brought apart."""
+    """Cycles of a call, including adding the shares up and separating lanes."""
     moved = 0.0
     if design.lanes > 1:
         moved = 2 * (_bytes(design, rows) / (target.cores * _MOVED) + _MOVE)
@@ -47,7 +49,7 @@ def cycles(design: GradientGroup, rows: int, target: Target) -> float:
 
 
 def _tiles(design: GradientGroup) -> int:
-    """Tiles of all products."""
+    """The number of tiles of all products together."""
     work = design.work
     across = operands.cover(work.p, design.p) * operands.cover(work.q, design.q)
     return across * design.products
@@ -62,7 +64,7 @@ def _best(design: GradientGroup, rows: int, cores: int) -> tuple[float, int]:
 
 
 def _sums(design: GradientGroup, count: int, rows: int, cores: int) -> float:
-    """Cycles with so many shares."""
+    """Cycles of the sums with `count` shares, including adding these up."""
     work = design.work
     turns = operands.cover(_tiles(design) * count, cores)
     steps = operands.cover(operands.cover(rows, design.k), count)
@@ -81,7 +83,8 @@ def _bytes(design: GradientGroup, rows: int) -> int:
 
 
 def _read(design: GradientGroup, rows: int) -> float:
-    """Bytes that memory gives, and what tiles of the same product cost beside."""
+    """Bytes read from memory, plus the cost, in such bytes, of what other tiles of the same product
+    read again."""
     work = design.work
     again = work.p * (operands.cover(work.q, design.q) - 1)
     again += work.q * (operands.cover(work.p, design.p) - 1)
@@ -89,7 +92,8 @@ def _read(design: GradientGroup, rows: int) -> float:
 
 
 def _is_broken(design: GradientGroup) -> bool:
-    """Whether copies of a stage take single lines along the rows, or parts of lines."""
+    """Whether the copies of a stage take single lines or parts of lines, rather than longer
+    runs."""
     work = design.work
     if work.by_rows:
         return design.k == LINE
@@ -103,7 +107,7 @@ def _step(design: GradientGroup) -> float:
     work, element = design.work, design.work.element.bytes
     stage = (min(design.p, work.p) + min(design.q, work.q)) * design.k * element
     copied = stage / _BROUGHT[design.copiers]
-    # A stage is asked for when another has been used.
+    # A stage is only copied once another has been used, so few stages expose the latency.
     brought = max(copied, (_LATENCY + copied) / (design.stages - _HELD))
     products = design.p * design.q * design.k / _RATE
     parts = design.p // TEAM_ROWS

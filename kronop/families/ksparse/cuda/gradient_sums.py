@@ -1,4 +1,4 @@
-"""The sums of a gradient of weights, whichever kernel makes them: blocks leave shares of them."""
+"""The sums of a gradient of weights, for all kernels: each sum is left as several shares."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from kronop.target import Target
 
 @dataclass(frozen=True, kw_only=True)
 class Sums(Decision):
-    """What is to be summed up.
+    """The sums of a gradient, independent of the kernel.
 
     Attributes:
         pattern: (a, b, c, d) of the product.
-        lead: products in front.
-        tied: whether all i and l share one matrix.
-        by_rows: whether the rows of X are contiguous.
+        lead: the extent of the batch of independent products.
+        tied: whether all groups i and lanes l share one matrix of weights.
+        by_rows: whether the rows are the contiguous axis of X and G.
         math: the multiply-add.
         output: element type of the result.
     """
@@ -49,17 +49,17 @@ class Sums(Decision):
 
     @property
     def element(self) -> DataType:
-        """Of X and G."""
+        """Element type of X and G."""
         return self.math.element_a
 
 
 @dataclass(frozen=True, kw_only=True)
 class GradientSums(Design):
-    """A kernel that sums up; further steps add up its shares.
+    """A kernel that sums up; a further step adds up its shares.
 
     Attributes:
-        lets_next_begin: whether the step after it may begin while it runs.
-        work: what is summed up.
+        lets_next_begin: whether the next step may be launched before this one ends.
+        work: the sums.
     """
 
     lets_next_begin: ClassVar[bool]
@@ -74,28 +74,29 @@ class GradientSums(Design):
     @property
     @abstractmethod
     def label(self) -> str:
-        """What its step is called, without the machine."""
+        """The name of its step, without the target."""
 
     @abstractmethod
     def status(self, target: Target) -> Status:
-        """Whether the kernel can run so: the one rule."""
+        """Whether the kernel can run with this design; there is no other such check."""
 
     @abstractmethod
     def cycles(self, rows: int, target: Target) -> float:
-        """What a call for so many rows is expected to take, with its shares added up."""
+        """The modelled cycles of a call for `rows` rows, including adding the shares up."""
 
     @abstractmethod
     def workspace_bytes(self, rows: int, target: Target) -> int:
-        """What a call for so many rows leaves, and what it needs besides."""
+        """Bytes of the shares of a call for `rows` rows, and of its scratch memory."""
 
     @abstractmethod
     def launches(
         self, problem: KSparseGradientProblem, target: Target
     ) -> tuple[tuple[Launch, ...], int]:
-        """The launches of `steps`, the first ones of a plan, and the shares that they leave."""
+        """The launches of `steps`, which are the first steps of a plan, and the number of shares
+        that they leave."""
 
     def steps(self, target: Target) -> tuple[Step, ...]:
-        """The step that sums up, after those that prepare operands."""
+        """The steps that prepare operands, then the step that sums up."""
         a, b, c, d = self.work.pattern
         columns = a * (b + c) * d
         step = Step(
@@ -115,5 +116,5 @@ class GradientSums(Design):
 
 
 def is_contiguous(tensor: TensorDescription, batch_last: bool) -> bool:
-    """Whether the batch is contiguous."""
+    """Whether the batch is the contiguous axis of a tensor."""
     return batch_last == (tensor.layout is RowMajor)

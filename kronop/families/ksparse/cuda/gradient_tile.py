@@ -1,4 +1,4 @@
-"""Sums by `ksparse_gradient`: what a block sums up, what fits, and its launch."""
+"""Sums by `ksparse_gradient`, on the warps' tensor cores: its tile, its resources, its launch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ _AXES = 3
 
 @dataclass(frozen=True, kw_only=True)
 class GradientTile(GradientSums):
-    """A block's tile: halves_p x halves_q times 8 results a warp, `k` indices at a time."""
+    """A block's tile. Each warp has 8 halves_p x 8 halves_q results, and adds up `k` indices of the
+    sums at a time."""
 
     lets_next_begin: ClassVar[bool] = False
     styles = ("along", "across", "lanes", "tied", "apart", "plain", "split")
@@ -81,14 +82,15 @@ class GradientTile(GradientSums):
 
     @derived
     def shared_bytes(self) -> int:
-        """The stages, or what the warps along k leave for the first one."""
+        """The stages, or, if that is more, the sums that the other warps along k hand to the first
+        one, which overwrite the stages."""
         sums = self.work.matrices * self.q * self.work.math.element_accumulator.bytes
         rows = 2 * HALF * operands.cover(self.halves_p, 2) * self.warps_p
         return max(self.stages * sum(self.stage_bytes), (self.warps_k - 1) * sums * rows)
 
     @property
     def across(self) -> int:
-        """Threads whose copies are neighbours in memory."""
+        """How many threads copy neighbouring elements of memory."""
         work = self.work
         if work.along_sums:
             return self.k // work.vector
@@ -98,7 +100,7 @@ class GradientTile(GradientSums):
 
     @property
     def positions(self) -> int:
-        """Those of a tile along k."""
+        """Positions of a tile along k: vectors if k is contiguous, else single indices."""
         return self.k // self.work.vector if self.work.along_sums else self.k
 
     @derived
@@ -193,7 +195,7 @@ class GradientTile(GradientSums):
         )
 
     def _counts(self, rows: int, target: Target) -> tuple[int, int, int]:
-        """Shares of k, tiles of k, and blocks of a launch."""
+        """(number of shares, tiles along k, blocks of a launch)."""
         work = self.work
         _, extents = work.positions(rows)
         tiles = operands.cover(math.prod(extents), self.positions)
@@ -202,7 +204,7 @@ class GradientTile(GradientSums):
         return shares, tiles, blocks * shares
 
     def workspace_bytes(self, rows: int, target: Target) -> int:
-        """As many matrices as the blocks that run at once have tiles."""
+        """Bytes of all shares: each holds the sums of all products."""
         work, (shares, *_) = self.work, self._counts(rows, target)
         size = work.p * work.q * work.math.element_accumulator.bytes
         return max(1, shares) * work.products * work.matrices * size
@@ -229,16 +231,17 @@ class GradientTile(GradientSums):
 
 
 def _pitch(tile: int, work: TileSums) -> int:
-    """Bytes from row to row of an operand whose rows are not along k.
+    """Bytes between the rows of an operand in shared memory, if k is not contiguous.
 
-    8 modulo 16 words: four rows and eight neighbours of a digit then meet no bank twice.
+    They are 8 modulo 16 words, so a warp that reads four rows of eight neighbours has no bank
+    conflicts.
     """
     words = operands.cover(tile * work.lanes * work.element.bytes, 4)
     return 4 * ((words + 7) // 16 * 16 + 8)
 
 
 def _digits(position: int, extents: tuple[int, int, int]) -> tuple[int, int, int]:
-    """A number of positions as digits, the last one fastest, the first one without an end."""
+    """The digits of a position, the last one fastest; the first one may exceed its extent."""
     rest, last = divmod(position, extents[2])
     first, middle = divmod(rest, extents[1])
     return first, middle, last

@@ -1,4 +1,4 @@
-"""What a tile of `ksparse_gradient` costs."""
+"""The cost of a tile of `ksparse_gradient`."""
 
 from __future__ import annotations
 
@@ -8,29 +8,32 @@ from kronop.families.ksparse.cuda.gradient_tile import GradientTile
 from kronop.families.ksparse.cuda.gradient_tile_sums import HALF
 from kronop.target import Target
 
-# Bytes that a multiprocessor should have under way to keep memory busy, and that it gets in one
-# clock.
+# Bytes that a multiprocessor has to have in flight to keep memory busy, and those it receives in
+# one clock.
 _UNDER_WAY = 51 * 1024
 _BYTES_A_CLOCK = 18.0
-# NOTE: what follows was fitted to 172 kernels of 26 problems, timed on one H200 (sm_90a): it is
-# 12 % off in the mean; the cheapest of the tiles that were timed is 2 % slower than the fastest.
+# NOTE: the numbers below were fitted to 172 kernels of 26 problems on one H200 (sm_90a). The
+# estimate is 12 % off in the mean; of the tiles that were timed, the cheapest by the model is 2 %
+# slower than the fastest.
 # Clocks of a quarter of a multiprocessor for one product of 16 x 8 x 8, by the bytes of a sum.
 _PRODUCT_CLOCKS = {4: 7.5, 8: 28.0}
-# Issue slots of a warp: for one such product, to split or to convert one number of an operand, for
-# each bite, for each copy and for each tile along k.
+# Issue slots of a warp: for one such product, to split an element of an operand, to convert one,
+# for each bite (the indices along k that a warp loads at once), each copy, and each tile along k.
 _PRODUCT_SLOTS, _SPLIT_SLOTS, _CONVERT_SLOTS = 1.3, 5.4, 1.9
 _BITE_SLOTS, _COPY_SLOTS, _TILE_SLOTS = 83.0, 17.6, 90.0
-# What barriers add for a multiprocessor with one block, and how sharply the larger of two times
-# that overlap decides: of products and other instructions, of both and memory.
+# The share that barriers add if a multiprocessor has one block only. Exponents of the norms that
+# combine overlapping times (the larger the exponent, the more the longest time alone counts): of
+# products with other instructions, and of both with memory.
 _ALONE = 0.17
 _SHARPNESS, _MEMORY_SHARPNESS = 1.5, 5.0
-# What tiles of warps take of their estimate: 1.1 to 1.5 times where they are near the best, up to 4
-# where lanes are taken a few at a time.
+# NOTE: measured times were 1.1 to 1.5 times the estimate for tiles near the best, and up to 4 times
+# where lanes are taken a few at a time: this factor makes the estimate comparable with that of
+# `gradient_group`.
 _TAKEN = 1.4
 
 
 def cycles(design: GradientTile, rows: int, target: Target) -> float:
-    """Cycles of a call, with the shares added up."""
+    """Cycles of a call, including adding the shares up."""
     work = design.work
     a, _, _, d = work.pattern
     bites = work.lead * a * d * rows / HALF
@@ -38,7 +41,7 @@ def cycles(design: GradientTile, rows: int, target: Target) -> float:
 
 
 def _of_bite(design: GradientTile, target: Target) -> float:
-    """Clocks of a multiprocessor for 8 indices along k (of one lane) and all results."""
+    """Clocks of a multiprocessor to add 8 indices along k (of one lane) to all results."""
     work = design.work
     tiles = operands.cover(work.p, design.p) * operands.cover(work.q, design.q)
     blocks, warps = design.blocks(target), tiles * design.warps_p * design.warps_q

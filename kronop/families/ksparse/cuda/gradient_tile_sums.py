@@ -1,4 +1,7 @@
-"""What `ksparse_gradient` sums up, and how it is read."""
+"""The sums of `ksparse_gradient`, and how it reads their operands.
+
+Here k counts along the sums: over the rows and, for tied weights, over groups and lanes.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +15,18 @@ from kronop.frozen import dataclass, derived
 
 HALF = 8  # Indices of a digit that are rows, or columns, of one product of the tensor cores.
 _MOST_STEPS = 4
-# With so many elements, or bytes, behind the digit, k is taken along them; with fewer they are
-# lanes.
+# With tied weights and at least so many lanes (or bytes of lanes), k runs along the lanes, which
+# are contiguous; with fewer, rows are read and their lanes unpacked.
 _LONG_RUN, _LONG_RUN_BYTES = 16, 64
 _MOST_APART = 4
 
 
 @dataclass(frozen=True, kw_only=True)
 class TileSums(Sums):
-    """What is to be summed up, and how it is read.
+    """The sums of a gradient, and how `ksparse_gradient` reads X and G.
 
     Attributes:
-        vector: elements of one copy.
+        vector: elements of one copy to shared memory.
     """
 
     vector: int
@@ -36,7 +39,7 @@ class TileSums(Sums):
 
     @derived
     def lanes(self) -> int:
-        """Neighbours in memory that are read as one; 1 where k or the digit is contiguous."""
+        """How many neighbouring lanes a block reads together; 1 if k or the digit is contiguous."""
         d = self.pattern[3]
         if self.along_sums:
             return 1
@@ -44,28 +47,30 @@ class TileSums(Sums):
 
     @derived
     def products(self) -> int:
-        """Those of which a block has one."""
+        """How many independent products there are; a block has one of them."""
         return math.prod(self.product_axes)
 
     @property
     def product_axes(self) -> tuple[int, int, int]:
-        """How many there are: in front, for i, and for the blocks of lanes."""
+        """The extents of the products: of `lead`, of the groups i, and of the sets of lanes that
+        blocks take."""
         a, _, _, d = self.pattern
         return (self.lead, 1, 1) if self.tied else (self.lead, a, d // self.lanes)
 
     @derived
     def split(self) -> bool:
-        """Whether products are made of three."""
+        """Whether each product is made of three products of TF32."""
         return self.math.math_operation is MathOperation.multiply_add_fast_f32
 
     @derived
     def matrices(self) -> int:
-        """Sums that a block has apart from each other."""
+        """How many separate matrices of sums a block has."""
         return 1 if self.tied else self.lanes
 
     @derived
     def steps(self) -> int:
-        """Steps of 8 along k (with several lanes: of one lane) that a warp loads at once."""
+        """How many times 8 indices along k (with several lanes: of one lane) a warp loads at
+        once."""
         chunk = operands.vector_of(self.element)
         if self.along_sums:
             return chunk // 2
@@ -73,11 +78,11 @@ class TileSums(Sums):
 
     @derived
     def bite(self) -> int:
-        """Indices along k that a warp loads at once: elements, or rows where k is strided."""
+        """Indices along k that a warp loads at once: elements, or rows if k is strided."""
         return HALF * self.steps if self.along_sums or self.lanes == 1 else HALF
 
     def positions(self, rows: int) -> tuple[int, tuple[int, int, int]]:
-        """(elements along the last axis of k, extents of the axes of k in positions)."""
+        """(elements along the last axis of k, extents of the axes of k, counted in copies)."""
         a, _, _, d = self.pattern
         if self.by_rows:
             outer = (a, d) if self.tied else (1, 1)
@@ -91,7 +96,8 @@ class TileSums(Sums):
     def operand(
         self, name: str, item: StridedMatrix, size: int
     ) -> dict[str, int | tuple[int, ...]]:
-        """Strides of X or G, whose column (i, own, l) is of `size` indices `own`."""
+        """The launch parameters of X or G, whose columns are (i, own, l) with `size` indices
+        `own`."""
         d, column = self.pattern[3], item.column
         group = size * d * column
         if self.by_rows:

@@ -1,4 +1,4 @@
-"""Steps that bring lanes apart and together again (`lanes.cuh`)."""
+"""Steps that separate interleaved lanes, and join them again (`lanes.cuh`)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from kronop.emit.design import Design, Instantiation
 from kronop.frozen import dataclass, derived
 from kronop.target import Target
 
-# Lanes that a block can have at once, all of them.
+# Most lanes of an operand: a block holds all of them.
 MOST_LANES = 512
 _THREADS, _BLOCKS, _TILE_BYTES = 256, 5, 16384
-# Pieces of a run: the 128 bytes of a line.
+# Pieces of 16 bytes in a line of 128 bytes.
 _MOST_OCTETS = 8
-# Matrices of a block, and two addresses of each.
+# Most matrices of a block, and bytes of the two addresses of each.
 _MOST_MATRICES, _START_BYTES = 128, 16
 _NAMES = (
     *("rows", "groups", "vector", "row_apart", "group_apart"),
@@ -36,7 +36,8 @@ _SIGNATURE = KernelSignature(
 
 @dataclass(frozen=True, slots=True)
 class Apart:
-    """Matrices whose lanes are apart: an address, and strides in elements; lanes have no gaps."""
+    """Matrices with separated lanes: their address, and strides in elements. The elements of a
+    lane are contiguous."""
 
     pointer: int
     row: int
@@ -46,11 +47,11 @@ class Apart:
 
 @dataclass(frozen=True, kw_only=True)
 class MoveLanes(Design):
-    """Matrices of `own` x `lanes` elements, to or from memory where lanes are apart.
+    """A step that copies matrices of `own` x `lanes` elements to or from separated lanes.
 
     Attributes:
-        math: of the operation.
-        join: whether lanes come together.
+        math: the multiply-add of the operation.
+        join: whether lanes are joined; otherwise they are separated.
     """
 
     styles = ("together", "apart")
@@ -81,12 +82,12 @@ class MoveLanes(Design):
 
     @property
     def piece(self) -> int:
-        """Elements of an access: an octet of pieces is a line."""
+        """Elements of an access of 16 bytes; eight such pieces are a line."""
         return operands.vector_of(self.element)
 
     @derived
     def octets(self) -> int:
-        """Pieces of a matrix's lane that a block has."""
+        """How many pieces of each lane of a matrix a block takes."""
         pieces = operands.cover(self.own, self.piece)
         return operands.cover(pieces, operands.cover(pieces, _MOST_OCTETS))
 
@@ -96,14 +97,14 @@ class MoveLanes(Design):
 
     @derived
     def matrices(self) -> int:
-        """Of a block."""
+        """How many matrices a block takes."""
         whole = _TILE_BYTES // (self.octets * self.lanes * operands.VECTOR_BYTES)
         return max(1, min(_MOST_MATRICES, whole))
 
     @property
     def pitch(self) -> int:
-        """From one octet to the next: in different banks, an even number of pieces apart where
-        memory has them so (of an even number of lanes): sectors of 32 bytes stay whole then."""
+        """Pieces between the same lane's pieces in shared memory, so that these are in different
+        banks. It is even if the number of lanes is: sectors of 32 bytes then stay whole."""
         return self.lanes + 2 if self.lanes % 4 == 0 else self.lanes
 
     @property
@@ -138,8 +139,8 @@ class MoveLanes(Design):
     def launch(
         self, index: int, first: int, rows: int, groups: int, apart: Apart, together: StridedMatrix
     ) -> Launch:
-        """The launch for `rows` rows from `first` on; columns of `together` are (group, own,
-        lane)."""
+        """The launch that copies `rows` rows from `first` on between `apart` (separated lanes) and
+        `together`, whose columns are (group, own, lane)."""
         pointer = together.pointer + first * together.row * self.element.bytes
         vector = (
             together.column == 1

@@ -1,4 +1,4 @@
-"""Designs: the ways to run one step, each a class that knows its kernel from end to end."""
+"""Designs: each is a way to run one step, and a class that has all about its kernel."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from kronop.frozen import dataclass
 from kronop.target import Target
 
 Constant = int | bool | tuple[int, ...]
-# Of matrices at an operation's ends: `Design.ends`.
+# How X and Y of an operation may lie in memory: see `Design.ends`.
 ENDS = ("X along rows", "X along columns", "Y along rows", "Y along columns")
 
 
 class Decision:
-    """A base of the frozen dataclasses that plans are made of: what may be kept as text.
+    """A base of the frozen dataclasses that plans are made of; `plan_text` writes them as text.
 
-    Their fields are numbers, strings, element types, enumerations, math instructions, the
+    So their fields are numbers, strings, element types, enumerations, math instructions, the
     operation's epilogue, other decisions, and tuples of these.
     """
 
@@ -31,18 +31,18 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instantiation:
-    """What a kernel's text is made from: one template with named arguments.
+    """The input of a kernel's source: one template with named arguments.
 
     Attributes:
         header: the header to include, as in the quoted include.
         template: the function template, `kronop::kron_tile`; its only argument is the trait struct.
         parameters: C++ name of the parameter struct in that header.
         types: alias -> C++ type, in the trait struct.
-        constants: name -> value, in the trait struct; a tuple becomes an array. What only follows
-            from others is `constexpr` in the header.
-        cluster: blocks that come together; `kCluster` among the constants where there are several.
-        folders: where quoted includes are looked for, before kronop's shared headers.
-        options: of the compiler, besides those that all kernels have.
+        constants: name -> value, in the trait struct; a tuple becomes an array. Values that follow
+            from these are `constexpr` in the header.
+        cluster: blocks of a cluster; `kCluster` is among the constants if it is above 1.
+        folders: folders in which quoted includes are looked for, before kronop's shared headers.
+        options: compiler options, in addition to those of all kernels.
     """
 
     header: str
@@ -57,7 +57,7 @@ class Instantiation:
 
 @functools.cache
 def package_folder(package: str) -> str:
-    """Where a Python package is, without importing it: a folder of headers."""
+    """The folder of a Python package (for its headers), found without importing it."""
     spec = importlib.util.find_spec(package)
     if spec is None or not spec.submodule_search_locations:
         raise DescriptionError(
@@ -67,23 +67,23 @@ def package_folder(package: str) -> str:
 
 
 class Design(Decision, ABC):
-    """One way to run one step: a frozen dataclass of all that was decided.
+    """A way to run one step: a frozen dataclass of all that was decided.
 
-    Besides what is asked here, each says whether it can be (`status`), what it costs, and how it is
-    launched, in the words of its own problem.
+    Each design also has methods that tell whether its kernel can run it (`status`), what it costs,
+    and how it is launched. Their parameters depend on the family, so they are not declared here.
 
     Attributes:
-        epilogue: the functor to render; None where results stay in the workspace.
-        threads: of a block; 0 on the host.
+        epilogue: the functor to render; None if results stay in the workspace.
+        threads: threads of a block; 0 on the host.
         shared_bytes: dynamic shared memory of a block, or scratch of one host thread.
         signature: the ABI of the parameter struct.
 
-    What tests have to run, or they fail:
+    Tests fail unless they have run every one of these:
 
     Attributes:
-        styles: words for all that `style` may say: both sides of what the kernel branches on, and
-            "alone" where a design can be `inner` of others too.
-        ends: of ENDS, those that the kernel reads and writes in place.
+        styles: all words that `style` may yield: one for each side of the kernel's compile-time
+            branches, and "alone" if the design can also be the `inner` one of others.
+        ends: those of ENDS that the kernel reads and writes in place.
     """
 
     __slots__ = ()
@@ -92,7 +92,7 @@ class Design(Decision, ABC):
     ends: ClassVar[tuple[str, ...]] = ()
 
     if TYPE_CHECKING:
-        # Fields in some designs: what stood here at run time would be their default.
+        # Fields in some designs. A property here at run time would become the field's default.
         @property
         def epilogue(self) -> Epilogue | None: ...
 
@@ -107,11 +107,11 @@ class Design(Decision, ABC):
 
     @property
     def inner(self) -> Design | None:
-        """The design whose kernel this one runs, for another purpose."""
+        """The design whose kernel this one runs for a purpose of its own, if any."""
         return None
 
     def style(self, target: Target) -> Iterator[str]:
-        """Which of `styles` it has."""
+        """Those of `styles` that this design has."""
         yield from self.styles
 
     @abstractmethod
@@ -120,7 +120,7 @@ class Design(Decision, ABC):
 
 
 class Wrapping(Design):
-    """A design that runs the kernel of another one, `wrapped`, in words of its own."""
+    """A design that runs the kernel of another one, `wrapped`, for a problem of its own kind."""
 
     __slots__ = ()
 

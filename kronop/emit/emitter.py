@@ -1,4 +1,4 @@
-"""What an emitter of one family for one target offers. All of it is pure."""
+"""The interface of emitters: each plans one family for one backend, without side effects."""
 
 from __future__ import annotations
 
@@ -22,55 +22,55 @@ class Emitter(Protocol[Description, Problem]):
     def __hash__(self) -> int: ...
 
     def instruction(self, element: DataType, target: Target) -> MathInstruction:
-        """The multiply-add for tensors of `element` on `target` where the user
-        names none."""
+        """The default multiply-add for tensors of `element` on `target`."""
         ...
 
     def supports(self, description: Description, target: Target) -> Status:
-        """Whether `plan` will succeed, and the reason where not."""
+        """Whether `plan` will succeed, or the reason why it won't."""
         ...
 
     def plan(self, description: Description, target: Target, size: Any = None, /) -> Plan:
         """The steps for a description that `supports` accepted.
 
         Args:
-            size: about that of the problems, of the family's class; None for large ones. Where
-                other steps gain nothing to speak of, they are those for large ones.
+            size: about the size of the problems, of the family's class; None for large ones. The
+                steps are those for large problems, unless others are much faster.
         """
         ...
 
     def candidates(
         self, description: Description, target: Target, count: int, size: Any = None, /
     ) -> tuple[Plan, ...]:
-        """Up to `count` plans for the tuner to measure, at least 1; the first is that of `plan`."""
+        """1 to `count` plans for the tuner to measure; the first is the one that `plan` gives."""
         ...
 
     def workspace_bytes(self, plan: Plan, size: Any, threads: int, /) -> int:
-        """Bytes that a problem of that size wants besides its tensors."""
+        """Bytes of scratch memory that a problem of that size needs besides its tensors."""
         ...
 
     def launches(self, plan: Plan, problem: Problem) -> tuple[Launch, ...]:
-        """The kernel calls, in order; none where there is nothing to do."""
+        """The kernel calls in order; none if there is nothing to do."""
         ...
 
 
 class Search(Protocol):
-    """What a module has that chooses among plans."""
+    """The functions of a module that searches for plans."""
 
     def supports(self, description: Any, target: Target, /) -> Status:
-        """Whether there is a plan, and the reason where not."""
+        """Whether there is a plan, or the reason why there is none."""
         ...
 
     def plans(self, description: Any, target: Target, count: int, size: Any, /) -> tuple[Plan, ...]:
-        """Up to `count` of a description that is supported, the best first."""
+        """Up to `count` plans of a supported description, the best first."""
         ...
 
 
 class Searching:
-    """The half of an emitter that plans: a process that remembers its plans imports no search.
+    """The planning half of an emitter. It imports the search module only when it plans, because a
+    process whose plans are all cached needs none.
 
     Attributes:
-        search: name of the module that is a `Search`.
+        search: the name of a module with the functions of `Search`.
     """
 
     __slots__ = ()

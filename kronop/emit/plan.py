@@ -1,4 +1,4 @@
-"""Plan and Step: what will be launched, decided before any text is written."""
+"""Plan and Step: the kernels to launch, decided before any source is written."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Step:
 
     Attributes:
         entry: name of the kernel, short and readable in a profiler.
-        design: the way it runs.
-        bytes_per_row: memory traffic per row of X that is unavoidable in this step.
+        design: how the kernel runs.
+        bytes_per_row: the least possible memory traffic of this step per row of X.
         operations_per_row: multiplications and additions per row of X.
         note: what this step does, for `print(plan)`.
     """
@@ -46,9 +46,9 @@ class Plan:
     """The steps of one operation on one target, in launch order.
 
     Attributes:
-        target: where it runs.
+        target: the target that it is for.
         steps: at least one.
-        rejected: (candidate, reason) of what was considered and not taken.
+        rejected: (candidate, reason) of candidates that were not taken.
     """
 
     target: Target
@@ -60,7 +60,7 @@ class Plan:
         return "\n".join([f"plan for {self.target}: {_count(self.steps)}", *steps])
 
     def explain(self) -> str:
-        """The plan, and the candidates that lost with the reason."""
+        """The plan, and the rejected candidates, each with the reason."""
         return "\n".join(
             [str(self), *(f"  rejected {name}: {reason}" for name, reason in self.rejected)]
         )

@@ -1,7 +1,7 @@
-"""A plan as text, and back: how one process hands its plans to the next.
+"""Plans to text and back, so that later processes need not plan again.
 
-The text is JSON of strings, numbers, lists, and objects for what is none of these. The target and
-the operation's own epilogue are not in it, for whoever asks for a plan has both.
+The text is JSON. Values that are not strings, numbers or lists become objects with one of the names
+below. The target and the operation's own epilogue are left out, because the reader has both.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from kronop.emit.design import Decision, Design
 from kronop.emit.plan import Plan, Step
 from kronop.target import Target
 
-# Names that no field can have.
+# Keys of the objects that stand for other values: with blanks, so that no field has such a name.
 _OWN, _TYPE, _CLASS, _MEMBER = "own epilogue", "element type", "a class", "a member"
 _ELEMENTS = {**TENSOR_TYPES, tfloat32.name: tfloat32}
 _PLAIN = (str, bool, int, float, type(None))
-# What a field that is declared so has to be; others are checked by whoever takes them.
+# Declared type of a field -> the type that its value must have. Fields of other types are checked
+# by the classes that they belong to.
 _DECLARED = {"int": int, "bool": bool, "str": str}
 
 
@@ -104,7 +105,7 @@ def _class_name(kind: type) -> dict[str, str]:
 
 @functools.cache
 def _class_of(told: str) -> Any:
-    """The class of that name: one that plans are made of, in kronop or where a family is from."""
+    """The class of that name: one that plans are made of, in kronop or in a family's package."""
     module, _, name = told.partition(":")
     if not module.startswith("kronop.") and module not in sys.modules:
         raise TypeError(f"plans are not made of {told}")

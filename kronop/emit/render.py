@@ -1,6 +1,6 @@
 """Step -> Source: one translation unit that instantiates one template with named arguments.
 
-Text holds declarations only, no control flow: what loops is in the headers.
+The rendered text has declarations only; all control flow is in the headers.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _ENTRY = {
     "x86": 'extern "C" int {entry}(const void* parameters, int alone) {{\n'
     "  return {template}<Step>(*static_cast<const Parameters*>(parameters), alone != 0);\n}}\n",
 }
-# Of lines, which may stand two further in.
+# Most columns of a line; lines may be indented by two more.
 _COLUMNS, _NO_BREAK = 98, "\N{NO-BREAK SPACE}"
-# Every host kernel has a Step; without internal linkage the loader would merge the tables and the
-# templates of one shared object with those of another.
+# Host kernels are in an unnamed namespace: every shared object has a `Step`, and without internal
+# linkage the loader would merge its tables and templates with those of other objects.
 _LOCAL = {"cuda": ([], []), "x86": (["namespace {"], ["}  // namespace"])}
 
 
@@ -93,12 +93,12 @@ def _declarations(constants: Sequence[tuple[str, Constant]]) -> list[str]:
 
 
 def _kept(item: str) -> str:
-    """With blanks at which no line ends, where it is no more than a line itself."""
+    """`item` with blanks at which lines don't break, unless it is longer than a line."""
     return item.replace(" ", _NO_BREAK) if len(item) <= _COLUMNS - 10 else item
 
 
 def _integer(*values: int) -> str:
-    """`int` where it holds `values`, which keeps address arithmetic short; else `long long`."""
+    """`int` if it can hold `values`, which keeps address arithmetic short; else `long long`."""
     fits = all(-(2**31) <= value < 2**31 for value in values)
     return "int" if fits else "long long"
 

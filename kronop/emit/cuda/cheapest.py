@@ -1,6 +1,6 @@
-"""The cheapest of many candidates, where what one costs at least is told sooner than what it costs.
+"""The cheapest of many candidates, found with a lower bound ("floor") that is faster than the cost.
 
-Of thousands of tiles a few are judged: those whose floor is below the cost of the best so far.
+Of thousands of tiles only a few are judged: those whose floor is below the best cost so far.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-# A sum of the same terms in another order may be so much less: floors are multiplied by this.
+# Floors are multiplied by this, because rounding may make a sum of the same terms in another order
+# slightly larger than the cost that it bounds.
 ROUNDED = 1 - 1e-9
 
 
@@ -25,14 +26,14 @@ def cheapest(
     slack: float = 1.0,
     limit: float = math.inf,
 ) -> list[tuple[float, T]]:
-    """The cheapest candidates with their costs, among equal ones those that are offered first.
+    """The cheapest candidates with their costs; of equal ones, those that are offered first.
 
     Args:
-        floor: what a candidate costs at least.
-        judge: what it costs; None where it may not be.
-        most: how many are wanted.
-        slack: those that cost so many times as much as the last of them are wanted as well.
-        limit: those that cost more are not wanted.
+        floor: a lower bound of a candidate's cost.
+        judge: the cost of a candidate; None if it is not possible.
+        most: how many candidates to return.
+        slack: also return candidates that cost up to so many times as much as the last of them.
+        limit: candidates that cost more are left out.
     """
     floors = sorted((floor(item), place) for place, item in enumerate(offered))
     found: list[tuple[float, int]] = []

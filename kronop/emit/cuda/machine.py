@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-# Bytes of memory a cycle: 0.87 of the speed of copies (4.27 TB/s over 132 multiprocessors at
-# 1.755 GHz), which kernels reach beside their other work.
+# Bytes of memory traffic in a cycle: 0.87 of the speed of plain copies (4.27 TB/s over 132
+# multiprocessors at 1.755 GHz), as reached by kernels that do other work as well.
 MEMORY_BYTES_PER_CYCLE = 16.0
-# The same of shared memory, all of whose banks answer once a cycle.
+# Bytes of shared memory in a cycle: each of 32 banks delivers 4.
 SHARED_BYTES_PER_CYCLE = 128
-# One H200 copies 4.28 TB/s and does about 25 T multiply-adds/s in float32: 0.17 bytes each.
+# The bytes that memory moves in the time of one multiply-add: an H200 copies 4.28 TB/s, and does
+# about 25 T multiply-adds/s in float32.
 BYTES_OF_MULTIPLY_ADD = 0.17
-# For one of float32, whose operands are taken as two each.
+# TF32 products for one float32 product, if each operand is split in two.
 PRODUCTS_OF_SPLIT = 3

@@ -1,4 +1,4 @@
-"""What both kernels share: operand views, vector checks, traits, parameter packing and grids."""
+"""Helpers that all CUDA designs share: operand views, vector checks, types, parameters, grids."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ REGISTERS = 65536
 MOST_RESIDENT = 8
 VECTOR_BYTES = 16
 _WARP, _QUARTERS = 32, 4
-# Another plan for few rows, which is another kernel to compile, has to gain that much: three
-# that the model expected to gain 17 to 24 % lost when they ran (16 x 8^4, 1024 x 16^3, 1024 x 9^4).
+# A separate plan for few rows means another kernel to compile, so it has to be faster by this
+# factor. Measured: three plans with a modelled gain of 17 to 24 % were slower when they ran (16 x
+# 8^4, 1024 x 16^3, 1024 x 9^4).
 _GAIN_OF_FEW_ROWS = 1.3
-# Rows of a plan that knows no batch: one that training has.
+# The rows that a plan assumes if it is told none: a batch as in training.
 MANY_ROWS = 16384
 
 
@@ -41,7 +42,7 @@ class View:
     strides: Mapping[str, tuple[int, ...]]
 
     def field(self, operand: str) -> dict[str, int | tuple[int, ...]]:
-        """Members of the parameter struct: `<index>_<operand>`, and the pointer."""
+        """The operand's members of the parameter struct: its pointer, and `<index>_<operand>`."""
         return {operand: self.pointer} | {
             f"{index}_{operand}": row for index, row in self.strides.items()
         }
@@ -50,7 +51,8 @@ class View:
 def allows_vectors(
     view: View, extents: Mapping[str, Sequence[int]], along: str, width: int, element: DataType
 ) -> int:
-    """1 where `along` has stride 1 and all else keeps accesses of `width` elements aligned."""
+    """1 if `along` has stride 1, and the address and all other strides keep accesses of `width`
+    elements aligned; else 0."""
     if width == 1:
         return 1
     strides = [
@@ -67,18 +69,18 @@ def allows_vectors(
 
 
 def accept_math(instruction: MathInstruction) -> Status:
-    """The kernels here are for the ordinary cores."""
+    """Whether the ordinary cores have the instruction."""
     if instruction.opcode_class is OpClass.TensorOp:
         return Status.reject(f"no tensor-core kernel for {instruction}; use OpClass.Simt")
     return Status.accept()
 
 
 def splits_of(math_instruction: MathInstruction) -> bool | None:
-    """Whether operands are taken as two each for this instruction, a rounded value and its rest.
+    """Whether this instruction splits each operand in two, a rounded value and the remainder; None
+    if `kron_mma` does not have the instruction.
 
-    None where `kron_mma` has no such product. What is between two 16-bit factors is rounded to
-    their type where the tile holds such elements, and else as TF32, whose significand is that of
-    float16.
+    Between two 16-bit factors, results are rounded to their type if the tile holds 16-bit elements,
+    and otherwise to TF32, whose significand is as long as that of float16.
     """
     if math_instruction.opcode_class is not OpClass.TensorOp:
         return None
@@ -97,7 +99,7 @@ def splits_of(math_instruction: MathInstruction) -> bool | None:
 def element_types(
     instruction: MathInstruction, source: DataType, output: DataType, epilogue: Epilogue | None
 ) -> tuple[tuple[str, str], ...]:
-    """The aliases of a trait struct; an epilogue that there is is rendered in it."""
+    """The type aliases of a trait struct; the epilogue, if any, is rendered separately."""
     accumulator = instruction.element_accumulator.cxx
     identity = ("Epilogue", f"kronop::Identity<{accumulator}>")
     return (
@@ -110,12 +112,13 @@ def element_types(
 
 
 def saturates(epilogue: Epilogue | None) -> bool:
-    """Whether integers are clamped, and not wrapped, on their way to the output type."""
+    """Whether converting integers to the output type clamps them, instead of wrapping."""
     return epilogue is not None and epilogue.saturates
 
 
 def scalar_kind(epilogue: Epilogue | None) -> Scalar:
-    """How the epilogue's scalars travel: as 64-bit integers where it computes in integers."""
+    """The type in which the epilogue's scalars are passed: 64-bit integers if it computes in
+    integers, else float64."""
     integer = epilogue is not None and epilogue.element_epilogue.kind == "int"
     return Scalar.INT64 if integer else Scalar.FLOAT64
 
@@ -127,7 +130,8 @@ def signature(
     integers: Sequence[tuple[str, int]],
     more: Sequence[Field] = (),
 ) -> KernelSignature:
-    """Pointers, 64-bit integers, further fields and the scalars, as the headers declare them."""
+    """The signature of a parameter struct: pointers, 64-bit integers, further fields and the
+    scalars, in the order in which the headers declare them."""
     return KernelSignature(
         name,
         (
@@ -145,7 +149,8 @@ def make_launch(
     blocks: int,
     values: Mapping[str, int | tuple[int, ...] | tuple[float, ...]],
 ) -> Launch:
-    """The launch of one step; blocks past the grid's limit are walked by the blocks there are."""
+    """The launch of one step. The grid has a limit: kernels loop, so fewer blocks do the work of
+    those beyond it."""
     return Launch(
         step=index,
         parameters=design.signature.pack(values),
@@ -157,17 +162,18 @@ def make_launch(
 
 
 def resident_blocks(threads: int, registers: int, shared_bytes: int, target: Target) -> int:
-    """Blocks that a multiprocessor can hold by the planner's estimate: ptxas' register budget.
+    """Blocks that a multiprocessor can hold by the planner's estimate. The kernel passes it to
+    ptxas, which derives its register budget from it.
 
-    NOTE: measured with ptxas 13.4: without this bound it spilled a few registers of small blocks,
-    with a bound of one block it hoisted loads up to 255 registers.
+    NOTE: measured with ptxas 13.4: without this bound, it spilled a few registers of small blocks;
+    with a bound of one block, it hoisted loads until a thread had 255 registers.
     """
     by_registers = REGISTERS // (threads * round_up(registers, 8))
     return max(1, min(by_registers, target.shared_bytes // shared_bytes, MOST_RESIDENT))
 
 
 def affordable_blocks(blocks: int, threads: int, registers: int) -> int:
-    """As many of `blocks` as leave a thread all `registers`.
+    """The most blocks, up to `blocks`, for which every thread still has `registers` registers.
 
     Each quarter of a multiprocessor has its own registers, so ptxas budgets five blocks of two
     warps as twelve warps.
@@ -177,7 +183,7 @@ def affordable_blocks(blocks: int, threads: int, registers: int) -> int:
 
 
 def cover(extent: int, size: int) -> int:
-    """Tiles of `size` that cover `extent`."""
+    """How many tiles of `size` cover `extent`."""
     return -(-extent // size)
 
 
@@ -186,7 +192,7 @@ def round_up(value: int, multiple: int) -> int:
 
 
 def gains_much(few: float, usual: float) -> bool:
-    """Whether a plan for few rows, of these costs, is taken instead of the one for many."""
+    """Whether a plan for few rows (of cost `few`) is taken instead of the usual one for many."""
     return usual > _GAIN_OF_FEW_ROWS * few
 
 

@@ -1,4 +1,4 @@
-"""What planning for AMX tiles has in common: their sizes, and those of packed factors."""
+"""Sizes of AMX tiles and of factors packed for them, for all families."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from kronop.descriptions.math_instruction import MathInstruction, OpClass
 from kronop.descriptions.tile import TileDescription
 from kronop.target import Target
 
-# Lines of a tile, which are also sums in one of its lines; bytes of a line, and of what stands
-# next to each other along the contraction.
+# Lines of a tile, and also the sums of a line; bytes of a line; bytes of the neighbouring elements
+# along the contraction that form one unit.
 TILE, LINE_BYTES, UNIT_BYTES = 16, 64, 4
 
 
@@ -23,7 +23,7 @@ def asks_for_tiles(math: MathInstruction, target: Target) -> bool:
 
 
 def tiles_status(tile: TileDescription | None) -> Status:
-    """Tiles have one size."""
+    """Whether the user's tile can be obeyed: never, because AMX tiles have one size."""
     if tile is None:
         return Status.accept()
     return Status.reject(
@@ -37,12 +37,13 @@ def steps(contracted: int, element: DataType) -> int:
 
 
 def lines(contracted: int, element: DataType) -> int:
-    """Units of 32 bits along the contraction, in equal steps."""
+    """Units of 32 bits along the contraction, padded so that all tile products take equally
+    many."""
     count = steps(contracted, element)
     return -(-contracted // (UNIT_BYTES // element.bytes * count)) * count
 
 
 def factor_bytes(contracted: int, produced: int, element: DataType) -> int:
-    """Of a packed factor: tiles of 16 lines, one or two to a block of outputs."""
+    """Bytes of a packed factor: tiles of 16 lines, one or two for each block of 32 outputs."""
     blocks, tiles = -(-produced // (2 * TILE)), 1 if produced <= TILE else 2
     return blocks * tiles * steps(contracted, element) * TILE * LINE_BYTES

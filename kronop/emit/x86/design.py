@@ -1,4 +1,4 @@
-"""Designs on a host: what its kernels are made for, instantiated with and launched with."""
+"""The base of designs on a host: the work of a kernel, its instantiation and its launch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Values = dict[str, int | Sequence[int] | Sequence[float]]
 
 
 class Problem(Protocol):
-    """What the problems of all families have."""
+    """The attributes that the problems of all families have."""
 
     @property
     def rows(self) -> int: ...
@@ -39,11 +39,11 @@ class Problem(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostWork(Decision):
-    """What a kernel is to do, and on which vectors.
+    """The work of a kernel, and the vectors that it runs on.
 
     Attributes:
-        element, output, accumulator: types of X, of Y, and of sums.
-        vector_bytes: of the machine's vectors.
+        element, output, accumulator: element types of X, of Y, and of sums.
+        vector_bytes: bytes of the target's vectors.
     """
 
     element: DataType
@@ -62,12 +62,12 @@ class HostWork(Decision):
 
     @property
     def bytes(self) -> int:
-        """Of a sum."""
+        """Bytes of a sum."""
         return self.accumulator.bytes
 
     @property
     def width(self) -> int:
-        """Sums of a vector."""
+        """Sums in a vector."""
         return self.vector_bytes // self.accumulator.bytes
 
     @property
@@ -77,13 +77,14 @@ class HostWork(Decision):
 
 
 class HostDesign(Design):
-    """One way to run a step on a host.
+    """A way to run a step on a host.
 
     Attributes:
-        header, template, parameters: of the kernel, in the folder and the namespace of all.
-        work: what it is to do.
-        multiply_adds: of a row.
-        vector_work: multiply-adds that vectors do in the time of a row, by which threads start.
+        header, template, parameters: the kernel's names, without the common folder and namespace.
+        work: the work of the kernel.
+        multiply_adds: multiply-adds for a row.
+        vector_work: multiply-adds that vector kernels do in the time of a row; it decides how many
+            threads are worth starting.
     """
 
     __slots__ = ()
@@ -118,19 +119,20 @@ class HostDesign(Design):
 
     @property
     def stores_in_parts(self) -> bool:
-        """Whether results are contiguous where a vector is less than a line."""
+        """Whether results are stored contiguously, so that vectors shorter than a line may bypass
+        the caches."""
         return False
 
     @property
     def row_bytes(self) -> tuple[int, int]:
-        """Of X, and of Y."""
+        """Bytes of a row of X, and of a row of Y."""
         work = self.work
         return work.input_columns * work.element.bytes, work.output_columns * work.output.bytes
 
     @property
     @abstractmethod
     def constants(self) -> tuple[tuple[str, Constant], ...]:
-        """Those of the kernel."""
+        """The constants of the trait struct."""
 
     def instantiation(self, target: Target) -> Instantiation:
         work = self.work
@@ -154,14 +156,14 @@ class HostDesign(Design):
 
     @abstractmethod
     def threads_for(self, rows: int, threads: int) -> int:
-        """Threads that a run of so many rows in all takes of those that it may."""
+        """How many of `threads` threads a run of `rows` rows in all uses."""
 
     def workspace_bytes(self, rows: int, threads: int) -> int:
         """One slice of scratch for each thread."""
         return self.shared_bytes * self.threads_for(rows, threads) if rows else 0
 
     def launch_with(self, index: int, problem: Problem, all_rows: int, own: Values) -> Launch:
-        """The launch of step `index`, with `own` values besides those that all kernels have."""
+        """The launch of step `index`; `own` are the values that only this kernel has."""
         read, written = self.row_bytes
         passes = passes_caches(
             all_rows, written, self.work.vector_bytes, in_parts=self.stores_in_parts

@@ -1,4 +1,4 @@
-"""What planning for the vector units of a CPU has in common: registers, tiles, names, threads."""
+"""Rules that all planning for the vectors of a CPU shares: registers, tiles, names, threads."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from kronop.descriptions.math_instruction import MathInstruction, OpClass
 from kronop.descriptions.tile import TileDescription
 from kronop.target import Target
 
-# What a state should fit in: half of the smallest first-level data cache of the last ten years
-# would be 16 KiB; two states share it with factor panels.
+# Bytes of the smallest first-level data cache of the last ten years: two states should fit in it
+# together with panels of the factors.
 NEAR_BYTES = 32 * 1024
 DEFAULT_UNROLL = 4
 _MOST_UNROLL = 16
@@ -22,18 +22,18 @@ LEAST_VECTOR = 16
 # NOTE: entering a parallel region took 3 to 7 microseconds on 2 cores, and 2^18 multiply-adds take
 # a core 5 to 15. Two threads over one: 0.98 at 2^18.6 in all, 1.25 at 2^19, 1.7 at 2^20.
 _OPERATIONS_PER_THREAD = 1 << 18
-# Bytes of results beyond which they go past the caches, in whole lines and where a vector is less,
-# and of X beyond which it is asked for ahead.
+# Bytes of results above which stores bypass the caches, if a vector is a whole line and if it is
+# less; and bytes of X above which it is prefetched.
 # NOTE: on two cores of an Emerald Rapids, whose third-level cache is hardly nearer than memory, 256
-# rows of 8^4 (4 MB) took 0.43 rather than 0.67 ms; Zen 3's 32 MB are worth keeping. Asking for what
-# is near costs 4 to 11 % there.
+# rows of 8^4 (4 MB) took 0.43 ms past the caches, and 0.67 through them. On Zen 3, results that fit
+# in its 32 MB are better kept there, and prefetching an X that is already near costs 4 to 11 %.
 _PASSING, _PASSING_IN_PARTS, _FAR = 1 << 21, 1 << 23, 1 << 21
 _NAME_LENGTH = 100
 
 
 def near_bytes(target: Target) -> int:
-    """The first-level data cache: 48 KiB where vectors have 64 bytes (Ice Lake and later, Zen 5;
-    Zen 4 and Skylake have 32), 32 KiB elsewhere."""
+    """Bytes of the first-level data cache: 48 KiB if vectors have 64 bytes (Ice Lake and later, Zen
+    5; although Zen 4 and Skylake have 32), else 32 KiB."""
     return NEAR_BYTES * 3 // 2 if target.vector_bytes >= LINE else NEAR_BYTES
 
 
@@ -43,10 +43,10 @@ def aligned(size: int) -> int:
 
 
 def passes_caches(rows: int, row_bytes: int, vector_bytes: int, *, in_parts: bool) -> bool:
-    """Whether so many rows of results, of `row_bytes` each, go past the caches.
+    """Whether stores of `rows` rows of results, of `row_bytes` each, bypass the caches.
 
     Args:
-        in_parts: whether they may where a vector is less than a line: they are contiguous.
+        in_parts: whether they may even if a vector is less than a line, as results are contiguous.
     """
     if vector_bytes < LINE and not in_parts:
         return False
@@ -54,12 +54,12 @@ def passes_caches(rows: int, row_bytes: int, vector_bytes: int, *, in_parts: boo
 
 
 def is_far(rows: int, row_bytes: int) -> bool:
-    """Whether so many rows of X, of `row_bytes` each, are asked for ahead."""
+    """Whether `rows` rows of X, of `row_bytes` each, are prefetched."""
     return rows > _FAR // row_bytes
 
 
 def common_status(math: MathInstruction, tile: TileDescription | None, target: Target) -> Status:
-    """What must hold for every family on vectors: their arithmetic, one thread, no stages."""
+    """Whether vectors of a CPU can obey the math and the user's tile: SIMT, one warp, no stages."""
     if target.backend != "x86":
         return Status.reject(
             f"target {target} is no x86 target; plan with the emitter of its backend"
@@ -90,20 +90,21 @@ def _blocks(outputs: int, tile: int) -> int:
 
 
 def panel_elements(contracted: int, outputs: int, tile: int) -> int:
-    """Elements of a factor packed for tiles of `tile` outputs, the last of which may overlap."""
+    """Elements of a factor packed for tiles of `tile` outputs; the last tile may overlap the one
+    before."""
     return contracted * tile * _blocks(outputs, tile)
 
 
 def scalar_fields(epilogue: Epilogue) -> Field:
-    """The epilogue's scalars, in the kind that it computes in."""
+    """The parameter field of the epilogue's scalars, which are of the kind it computes in."""
     kind = Scalar.FLOAT64 if epilogue.element_epilogue.kind == "float" else Scalar.INT64
     return Field("scalars", kind, len(epilogue.scalar_names))
 
 
 def keeps_sums(epilogue: Epilogue, *, rounded: bool = False) -> bool:
-    """Whether sums may be results as they are, where alpha is 1 and nothing is added.
+    """Whether the epilogue can be skipped if alpha is 1 and nothing is added.
 
-    An epilogue of another type than theirs rounds them, were it only to a float and back.
+    It can't if it computes in another type than that of the sums, because it then rounds them.
 
     Args:
         rounded: whether the kernel itself rounds sums to the type of the results.
@@ -123,7 +124,7 @@ def parameter_arguments(epilogue: Epilogue) -> str:
 def element_types(
     element: DataType, output: DataType, accumulator: DataType
 ) -> tuple[tuple[str, str], ...]:
-    """The type aliases of every trait struct; its epilogue is rendered in it."""
+    """The type aliases that every trait struct has; the epilogue is rendered separately."""
     return (
         ("Element", element.cxx),
         ("Output", output.cxx),
@@ -132,7 +133,7 @@ def element_types(
 
 
 def kernel_name(family: str, element: DataType, sizes: str, target: Target) -> str:
-    """`family_f32_sizes_arch`; sizes are cut where the name would be too long."""
+    """`family_f32_sizes_arch`; sizes are cut if the name would be too long."""
     room = _NAME_LENGTH - len(f"{family}_{element.short}__{target.arch}")
     return f"{family}_{element.short}_{sizes[:room].rstrip('_')}_{target.arch}"
 
@@ -151,5 +152,6 @@ def run_lengths(words: Sequence[str]) -> str:
 
 
 def shares(operations: int, items: int, threads: int) -> int:
-    """Threads worth starting for `items` parts that take `operations` multiply-adds in all."""
+    """How many threads are worth starting for `items` independent items that take `operations`
+    multiply-adds in all."""
     return max(1, min(threads, items, operations // _OPERATIONS_PER_THREAD))

@@ -1,8 +1,8 @@
-"""Pitches of `contract_mma`'s tiles in shared memory: counts the bank conflicts of its accesses.
+"""Pitches of `contract_mma`'s tiles in shared memory, chosen by counting bank conflicts.
 
 NOTE: shared memory has 32 banks of 4 bytes; accesses of 8 and 16 bytes are served by half and by
-quarter warps. Asynchronous copies ask the level-2 cache for sectors of 32 bytes, and for one twice
-whose halves do not go to one sector of shared memory.
+quarter warps. Asynchronous copies request sectors of 32 bytes from the level-2 cache; a sector
+whose halves go to different sectors of shared memory is requested twice.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MATRIX_ROWS = 8
 
 
 class Pitch(NamedTuple):
-    """Elements from one run to the next, and turns that the banks take for each element."""
+    """`stride`: elements from one run to the next. `turns`: turns of the banks for an element."""
 
     stride: int
     turns: float
@@ -34,13 +34,14 @@ def pitch(
     """The pitch of an operand with the fewest conflicts of its fragments.
 
     Args:
-        run: elements of a run; of [k], [wide] or [k][lanes], by the order.
+        run: elements of a contiguous run: [k], [wide] or [k][lanes], depending on the order.
         lanes, warp_lanes: lanes of a block and of a warp.
-        spread: whether the threads of a quad take neighbouring steps, or a thread does.
+        spread: whether neighbouring contracted indices go to the four threads of a quad; otherwise
+            each thread takes two neighbours.
     """
     if element.bytes == 1:
         return _of_bytes(run, order, lanes, warp_lanes)
-    # The two steps of a thread are one run where its warp has all lanes.
+    # The two contracted indices of a thread are one run if its warp has all lanes.
     joined = element.bytes == 2 and not spread and lanes == warp_lanes
     together = 2 * lanes if joined else warp_lanes
     vector = min(operands.vector_of(element), together & -together)
@@ -64,9 +65,10 @@ def pitch(
 
 
 def _of_bytes(run: int, order: Order, lanes: int, warp_lanes: int) -> Pitch:
-    """Of bytes, a thread has four neighbours: one run where its warp has all lanes.
+    """The pitch for 8-bit elements, of which a thread has four neighbours: one run if its warp has
+    all lanes.
 
-    Along rows it takes two times two of them from matrices; see contract_bytes.cuh.
+    If rows are contiguous, it takes them from matrices, two at a time; see contract_bytes.cuh.
     """
     if order is Order.Rows:
         return _best(run, 1, 16, lambda row, stride: (row % 8 // 2 * 4 + row % 2) * stride)
@@ -77,7 +79,7 @@ def _of_bytes(run: int, order: Order, lanes: int, warp_lanes: int) -> Pitch:
 
 @functools.cache
 def results_pitch(run: int, order: Order, lanes: int, accumulator: DataType, pairs: bool) -> Pitch:
-    """The same for results, which a thread has of rows g and g + 8 and outputs 2 t and 2 t + 1.
+    """The pitch of the results, of which a thread has rows g, g + 8 and outputs 2 t, 2 t + 1.
 
     Args:
         pairs: whether the rows are 2 g and 2 g + 1 instead.
@@ -98,7 +100,7 @@ def results_pitch(run: int, order: Order, lanes: int, accumulator: DataType, pai
 
 @functools.cache
 def deposit_pitch(run: int, order: Order, lanes: int, team_lanes: int, output: DataType) -> int:
-    """The same of a team's finished results, which a thread stores in whole accesses."""
+    """The pitch of a team's finished results, which threads store in whole accesses."""
     if output.bytes == 2 and lanes == 1:
         return _best(run, 2, _MATRIX_ROWS, lambda lane, stride: lane % 8 * stride).stride
     together = {
@@ -126,7 +128,7 @@ def _best(
     place: Callable[[int, int], int],
     whole: int = operands.VECTOR_BYTES,
 ) -> Pitch:
-    """The least pitch of so many whole bytes with the fewest conflicts."""
+    """The smallest pitch, a multiple of `whole` bytes, among those with the fewest conflicts."""
     piece = whole // size
     first = operands.round_up(run, piece)
     together = min(32, _ROW // max(_BANK, size * width))
@@ -140,7 +142,7 @@ def _best(
 def _ways(
     stride: int, size: int, width: int, together: int, place: Callable[[int, int], int]
 ) -> int:
-    """Turns that the banks need for the threads which are served at once."""
+    """Turns that the banks need for the threads that they serve together."""
     words = {
         (place(lane, stride) * size + byte) // _BANK
         for lane in range(together)

@@ -1,4 +1,5 @@
-"""Ways to run a contraction, the cheapest first: on ordinary cores, tensor cores, in teams."""
+"""Designs of a contraction, the cheapest first: on the ordinary cores, or on the tensor cores by
+single warps (`contract_mma`) or teams of warps (`contract_group`)."""
 
 from __future__ import annotations
 
@@ -16,23 +17,26 @@ from kronop.emit.cuda.contraction.simt import SimtContract
 from kronop.emit.cuda.contraction.work import Contraction, Order
 from kronop.target import Target
 
-# Sizes from which on the tensor cores' products are full enough to win for sure.
+# Sizes from which on products of the tensor cores are full enough to win for sure.
 LEAST_OF_MMA = 16
 
-# NOTE: 34 Kronecker-sparse problems, batch 25088, both layouts, on one H200: `contract_mma` takes
-# 1.25 times its model in the median (0.9 to 3.2, once 12: small ones of 16 bits are at the
-# upper end), where memory has runs of 16 bytes 1.6 to 5.3 times. The model of `contract_group` was
-# fitted to the same problems.
+# Factors on `contract_mma`'s modelled time, by the bytes of an element, that make it comparable
+# with `contract_group`'s; and the bytes of a run below which it is slower still. NOTE: for 34
+# Kronecker-sparse problems (batch 25088, both layouts, one H200), `contract_mma` took 1.25 times
+# its model in the median (0.9 to 3.2, once 12; small problems of 16 bits are at the upper end), and
+# 1.6 to 5.3 times where memory has runs of 16 bytes. The model of `contract_group` was fitted to
+# the same problems.
 _OVER_MODEL, _WHOLE_RUN = {2: 2.0, 4: 1.35, 8: 1.35}, 64
-# Cycles of a call that their models lack, and rows from which on that was measured.
+# Cycles of a call that the model of `contract_mma` lacks, and the rows from which on these were
+# measured.
 _CALL_OVER_MODEL, _MANY_ROWS = 6000.0, 8192
 
-# Tiles that do not fit of which it is told.
+# How many tiles that don't fit are reported.
 MOST_REFUSED = 8
 
 Costed = list[tuple[float, ContractDesign]]
 Refused = list[tuple[str, str]]
-# What a modelled cost counts as; no less for a higher one.
+# (design, modelled cost) -> the cost to rank it by, which must not decrease with the modelled one.
 Price = Callable[[ContractDesign, float], float]
 
 
@@ -51,8 +55,8 @@ def candidates(
 ) -> tuple[Costed, Refused]:
     """The `most` cheapest designs that fit, cheapest first, and some that do not, with the reason.
 
-    A given tile names its instruction: designs for other cores do not stand in for it. Those of
-    more than `limit` may be left out.
+    The user's tile names its instruction, so designs without that instruction are left out. Designs
+    that cost more than `limit` may be left out.
     """
     accepted: Costed = []
     rejected: Refused = []
@@ -68,7 +72,8 @@ def candidates(
             return accepted, rejected
     simt, refused = simt_choice.candidates(work, target, given)
     if simt:
-        # Their own costs tell them from each other alone.
+        # The scores of SIMT tiles only rank them among each other: scale the best one's to its
+        # cost.
         best = cost.of_simt(simt[0][1])
         accepted += [(price(item, best * took / simt[0][0]), item) for took, item in simt]
     return sorted(accepted, key=lambda item: item[0])[:most], rejected + refused
@@ -83,7 +88,8 @@ def _of_mma(
     limit: float,
     refused: Refused,
 ) -> Costed:
-    """The cheapest, and in `refused` some of those that might have been cheaper."""
+    """The cheapest tiles of `contract_mma`; appends to `refused` some that might have been cheaper
+    but don't fit."""
 
     def floor(item: MmaContract) -> float:
         return price(item, cost.least_of_mma(item, rows, target))
@@ -102,7 +108,8 @@ def _of_mma(
 def even_candidates(
     work: Contraction, rows: int, target: Target, given: TileDescription | None, most: int
 ) -> tuple[Costed, Refused]:
-    """The same where rows are one stride apart: those in teams are among them."""
+    """`candidates`, for rows that are one stride apart: `contract_group`, which needs that, is
+    among them."""
     if work.splits is None:
         return candidates(work, rows, target, given, most)
     grouped: Costed = []
@@ -134,7 +141,7 @@ def even_cost(design: ContractDesign, rows: int, target: Target) -> float:
 
 
 def _measured(design: ContractDesign, rows: int, took: float, target: Target) -> float:
-    """What a modelled cost comes to on the scale of `contract_group`."""
+    """A modelled cost, converted to the scale of `contract_group`'s model."""
     work = design.work
     many = operands.cover(rows, work.groups) >= _MANY_ROWS
     call = cost.of_cycles(work, rows, _CALL_OVER_MODEL if many else 0.0, target)
@@ -142,7 +149,8 @@ def _measured(design: ContractDesign, rows: int, took: float, target: Target) ->
 
 
 def _over_model(design: ContractDesign) -> float:
-    """Measured over modelled time; lanes that are a part of theirs are short runs."""
+    """The ratio of measured to modelled time; a block that takes a part of the lanes reads short
+    runs."""
     work = design.work
     over = _OVER_MODEL.get(work.source.bytes, 1.0)
     if isinstance(design, SimtContract):

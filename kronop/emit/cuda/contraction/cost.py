@@ -1,7 +1,8 @@
-"""What a contraction costs: one scale for the tiles of ordinary and of tensor cores.
+"""The cost of a contraction, on one scale for the tiles of ordinary and of tensor cores.
 
-Costs are in bytes of memory traffic for each element of X, as those of other passes. A block's
-loads, products, shared memory and instructions go on at once with those of the blocks beside it.
+Costs are in bytes of memory traffic for each element of X, like those of other passes. The loads,
+products, shared memory accesses and instructions of a block overlap with those of other blocks on
+the same multiprocessor.
 """
 
 from __future__ import annotations
@@ -21,21 +22,22 @@ from kronop.emit.cuda.machine import (
 )
 from kronop.target import Target
 
-# Measured over modelled time of the SIMT kernels, 8^5 to 128^2 on one H200.
+# The ratio of measured to modelled time of the SIMT kernels, for 8^5 to 128^2 on one H200.
 SIMT_OVERHEAD = 1.65
-# Bytes of the level-2 cache a cycle of one multiprocessor.
+# Bytes that one multiprocessor gets from the level-2 cache in a cycle.
 _LEVEL_2 = 28.0
-# Cycles of a warp's product of a slab of 16 steps, by bytes of an operand; and schedulers.
+# Cycles of a warp's product over a slab of 16 contracted indices, by the bytes of an operand; and
+# schedulers of a multiprocessor.
 _PRODUCT_OF_SLAB = {1: 1.6, 2: 1.6, 4: 3.4, 8: 17.0}
 _SCHEDULERS = 4
-# Cycles of a block that nothing of its own hides: its start and end, a step, and a load from
-# memory, which as many steps hide as there are other stages. Instructions of a warp for a step.
+# Latencies that a block itself doesn't hide, in cycles: of its start and end, of a stage, and of a
+# load from memory, which is spread over the stages in flight. Instructions of a warp for a stage.
 _BLOCK, _STEP, LOAD = 1900.0, 70.0, 800.0
 _OF_A_STEP = 40
 
 
 def of_simt(tile: SimtContract) -> float:
-    """Bytes for an element of X: traffic and arithmetic one after the other."""
+    """The cost on ordinary cores: traffic and arithmetic, which hardly overlap."""
     work = tile.work
     contracted, produced = work.contracted, work.produced
     x, y = work.source.bytes, work.output.bytes * produced / contracted
@@ -48,7 +50,7 @@ def of_simt(tile: SimtContract) -> float:
 
 
 def of_mma(tile: MmaContract, rows: int, target: Target) -> float:
-    """The same for the tensor cores, of so many rows: their blocks fill so many turns."""
+    """The cost on tensor cores for `rows` rows, from the turns in which their blocks run."""
     work, used = tile.work, tile.units
     busy = math.hypot(*used)
     resident = operands.resident_blocks(tile.threads, tile.registers, tile.shared_bytes, target)
@@ -63,8 +65,8 @@ def of_mma(tile: MmaContract, rows: int, target: Target) -> float:
 
 
 def least_of_mma(tile: MmaContract, rows: int, target: Target) -> float:
-    """What `of_mma` is no less than, told in a fraction of the time: blocks never wait, and shared
-    memory and instructions cost nothing."""
+    """A lower bound of `of_mma`, much faster to compute: without latencies, and with shared memory
+    and instructions for free."""
     work = tile.work
     blocks = (
         operands.cover(rows, tile.m)
@@ -76,23 +78,24 @@ def least_of_mma(tile: MmaContract, rows: int, target: Target) -> float:
 
 
 def cycles(work: Contraction, rows: int, cost: float, target: Target) -> float:
-    """The cycles of a call that such a cost stands for."""
+    """The cycles of a call with that cost."""
     return cost * rows * work.contracted * work.lanes / (target.cores * MEMORY_BYTES_PER_CYCLE)
 
 
 def of_cycles(work: Contraction, rows: int, cycles: float, target: Target) -> float:
-    """The cost that stands for the cycles of a call."""
+    """The cost of a call that takes `cycles` cycles; the inverse of `cycles`."""
     return cycles * target.cores * MEMORY_BYTES_PER_CYCLE / (rows * work.contracted * work.lanes)
 
 
 def units(tile: MmaContract) -> tuple[float, ...]:
-    """Cycles of memory, of the level-2 cache, of the tensor cores, of shared memory, of issue."""
+    """Cycles of a block on memory, the level-2 cache, the tensor cores, shared memory, and
+    issue."""
     work = tile.work
     x, w, _ = _brought(tile)
     slabs = operands.round_up(work.contracted, tile.k) // SLAB
     products = _products(tile)
     warps = tile.warps[0] * tile.warps[1] * tile.warps[2]
-    # A warp's fragments: 16 steps of its rows and outputs.
+    # A warp's fragments have 16 contracted indices of its rows and outputs.
     wide = tile.warp_m * ROWS + tile.warp_n * OUTPUTS
     fragments = warps * slabs * tile.warp_lanes * wide * SLAB
     results = tile.lanes * tile.m * tile.n
@@ -108,7 +111,7 @@ def units(tile: MmaContract) -> tuple[float, ...]:
 
 
 def _brought(tile: MmaContract) -> tuple[int, int, int]:
-    """Bytes of a block's X, W and results."""
+    """Bytes that a block reads of X and of W, and writes of Y."""
     work = tile.work
     x = tile.lanes * tile.m * work.contracted * work.source.bytes
     w = tile.lanes * min(tile.n, work.produced) * work.contracted * work.source.bytes
@@ -124,7 +127,7 @@ def _products(tile: MmaContract) -> int:
 
 
 def _streams(tile: MmaContract) -> tuple[float, float, float]:
-    """Cycles of memory, of the level-2 cache and of the tensor cores."""
+    """Cycles of a block on memory, the level-2 cache and the tensor cores."""
     work = tile.work
     x, w, y = _brought(tile)
     return (
@@ -135,19 +138,20 @@ def _streams(tile: MmaContract) -> tuple[float, float, float]:
 
 
 def _instructions(tile: MmaContract, fragments: int, products: int) -> float:
-    """Instructions of warps: products, fragments, copies and results."""
+    """Instructions of a block's warps for products, fragments, copies and results."""
     work, splits = tile.work, tile.work.splits
     words = work.source.bytes > 2
     x, w, y = tile.vectors
     depth = operands.round_up(work.contracted, tile.k)
-    # Instructions for each piece: an address and its copy, or two loads, what they join, a store.
+    # Instructions for each piece: an address and an asynchronous copy; or, for a pair that goes
+    # through registers, two loads, joining them, and a store.
     of_x, of_w = (
         12 / 2 if paired and vector == 1 else 5 / vector
         for vector, paired in zip((x, w), tile.pairs, strict=True)
     )
     copies = tile.lanes * depth * (tile.m * of_x + tile.n * of_w) / 32
     joins = Order.Lanes in (work.x_order, work.w_order)
-    narrow = work.source.bytes == 1  # Two are widened by one instruction.
+    narrow = work.source.bytes == 1  # One instruction widens two elements to 16 bits.
     each = 3.5 if splits else 1.0 if joins or words or narrow else 0.15
     results = tile.lanes * tile.m * tile.n / 32
     sums = results * depth / SLAB if splits else 0

@@ -1,4 +1,4 @@
-"""What all ways to run a contraction have in common: their parameters and launches."""
+"""The base of all designs of a contraction: their parameters and launches."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from kronop.frozen import dataclass
 from kronop.target import Target
 
 Extents = Mapping[str, tuple[int, ...]]
-# The index along an operand's own run, and the other one that it has besides lanes and groups.
+# The operand's own index, and the other one that it has besides lanes and groups.
 INDICES = {"x": ("contracted", "row"), "w": ("contracted", "produced"), "y": ("produced", "row")}
 _OFFSETS_OF_A_ROW = 3 * 8
 
 
 @dataclass(frozen=True, kw_only=True)
 class ContractDesign(Design):
-    """Blocks of `lanes` x `m` x `n` results, `k` steps at a time.
+    """A design whose blocks compute `lanes` x `m` x `n` results, `k` contracted indices at a time.
 
     Attributes:
-        work: what is computed.
-        lanes, m, n: lanes, rows and outputs of a block.
-        k: contracted steps of a stage.
-        stages: tiles of the operands that are on their way or in use.
+        work: the contraction.
+        lanes, m, n: lanes, rows and produced indices ("outputs") of a block.
+        k: contracted indices of a stage.
+        stages: stages in shared memory: tiles of the operands, being copied or in use.
     """
 
     header: ClassVar[str]
@@ -63,20 +63,20 @@ class ContractDesign(Design):
     @property
     @abstractmethod
     def vectors(self) -> tuple[int, int, int]:
-        """Elements of one access to X, W and Y, where memory is as the plan hopes."""
+        """Elements of one access to X, W and Y, if a launch's strides and addresses allow it."""
 
     @abstractmethod
     def status(self, target: Target) -> Status:
-        """Whether the kernel can run so: the one rule."""
+        """Whether the kernel can run with this design; there is no other such check."""
 
     @abstractmethod
     def cost(self, rows: int, target: Target) -> float:
-        """Bytes of memory traffic for each element of X that the time of `rows` rows stands for,
-        those of all groups."""
+        """The time for `rows` rows (of all groups together), expressed as bytes of memory traffic
+        for each element of X."""
 
     @abstractmethod
     def constants(self, target: Target) -> tuple[tuple[str, Constant], ...]:
-        """The trait struct."""
+        """The constants of the trait struct."""
 
     def style(self, target: Target) -> Iterator[str]:
         yield from orders(self.work, self.work)
@@ -89,7 +89,7 @@ class ContractDesign(Design):
 
     @property
     def takes_packed(self) -> bool:
-        """Whether a step before may have to bring weights in order."""
+        """Whether the plan may need a step before this one that packs the weights."""
         return False
 
     @property
@@ -140,7 +140,7 @@ class ContractDesign(Design):
         return operands.make_launch(index, self, self.blocks(extents, target), values)
 
     def blocks(self, extents: Extents, target: Target) -> int:
-        """Of a launch."""
+        """The number of blocks of a launch."""
         return (
             operands.cover(extents["produced"][0], self.n)
             * operands.cover(prod(extents["row"]), self.m)
@@ -149,24 +149,24 @@ class ContractDesign(Design):
         )
 
     def element(self, name: str) -> DataType:
-        """That of x, w or y."""
+        """The element type of x, w or y."""
         work = self.work
         return {"x": work.source, "w": work.math.element_b, "y": work.output}[name]
 
     def order(self, name: str) -> Order:
-        """That of x, w or y."""
+        """The order of x, w or y."""
         work = self.work
         return {"x": work.x_order, "w": work.w_order, "y": work.y_order}[name]
 
     def allows_vectors(self, name: str, view: View, extents: Extents, width: int) -> int:
-        """1 where memory is as accesses to x, w or y of `width` elements want it."""
+        """1 if strides and address allow accesses of `width` elements to x, w or y, else 0."""
         own, wide = INDICES[name]
         along = {Order.Own: own, Order.Rows: wide, Order.Lanes: "lane"}[self.order(name)]
         return operands.allows_vectors(view, extents, along, width, self.element(name))
 
 
 def offsets_bytes(rows: int) -> int:
-    """Bytes of the offsets of a block's rows."""
+    """Bytes of a block's row offsets in shared memory."""
     return operands.round_up(_OFFSETS_OF_A_ROW * rows, operands.VECTOR_BYTES)
 
 
@@ -193,7 +193,7 @@ def _signature(scalar: Scalar) -> KernelSignature:
 def merged_rows(
     views: Mapping[str, View], extents: Extents
 ) -> tuple[dict[str, View], dict[str, tuple[int, ...]]]:
-    """Row axes that all operands walk in steps of one size become one: the first, if it is all."""
+    """Merges neighbouring row axes if in all operands the outer one continues the inner one."""
     names = [name for name in ("x", "y", "z") if name != "z" or views[name].pointer]
     merged: list[tuple[int, dict[str, int]]] = []
     for axis, size in enumerate(extents["row"]):
@@ -224,17 +224,18 @@ def allows_runs(
     element: DataType,
     joins: bool,
 ) -> int:
-    """1 where memory is as accesses of `width` elements along runs want it.
+    """1 if strides and address allow accesses of `width` elements along runs, else 0.
 
     Args:
-        order: of the operand.
-        indices: its own index, and the one of rows (of produced ones, for weights).
-        joins: whether runs of all lanes go on along the own index.
+        order: the operand's order.
+        indices: its own index, and the other one: rows, or the produced index of weights.
+        joins: whether a block takes all lanes, so that runs continue along the own index.
     """
     own, wide = indices
     along = {Order.Own: own, Order.Rows: wide, Order.Lanes: "lane"}[order]
     if order is Order.Rows and width > 1:
-        # A piece has neighbours of the last axis, the fastest: others may be contiguous in vain.
+        # The kernel reads vectors along the last axis of rows, so no other axis may be the
+        # contiguous one.
         axes = [
             (stride, size)
             for stride, size in zip(view.strides[wide], extents[wide], strict=True)
@@ -242,11 +243,11 @@ def allows_runs(
         ]
         if axes and axes[-1][0] != 1:
             return 0
-        # Nor may a piece cross the end of such a run.
+        # A vector may not cross the end of a run along the last axis.
         if len(axes) > 1 and axes[-1][1] % width:
             return 0
     if order is Order.Lanes and joins and width > 1:
-        # A run goes on from the lanes to the own index.
+        # A run of all lanes continues along the own index, so their strides have to fit.
         if extents[own][0] > 1 and view.strides[own] != extents["lane"]:
             return 0
         rest = {name: row for name, row in view.strides.items() if name != own}

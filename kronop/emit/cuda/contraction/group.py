@@ -1,4 +1,4 @@
-"""A contraction for many rows on sm_90a (`contract_group`)."""
+"""A contraction for many rows on sm_90a (`contract_group`), by teams of warps (warp groups)."""
 
 from __future__ import annotations
 
@@ -18,36 +18,38 @@ from kronop.emit.design import Constant
 from kronop.frozen import dataclass
 from kronop.target import Target
 
-# Registers of a thread that copies, of one that multiplies and of one that stores: 512 for four
-# teams. Where both operands are in shared memory, where lanes are sorted, where operands are split,
-# and where a thread has many copies of several lanes.
+# Registers of a thread that copies, of one that multiplies, of one that stores; the four teams
+# share 512. In turn: if products read both operands from shared memory; if lanes are sorted in
+# registers; if operands are split; and if a thread has many copies of several lanes.
 _REGISTERS_DIRECT, _REGISTERS_OF_LANES, _REGISTERS_OF_SPLIT = (
     (88, 168, 88),
     (88, 176, 72),
     (72, 184, 72),
 )
 _MANY_PIECES, _REGISTERS_OF_MANY = 12, (104, 168, 72)
-# Outputs of products whose left operand is in registers.
+# Most outputs of a product whose left operand is in registers.
 _MOST_OUTPUTS = 192
-# What addresses and loops take besides sums and fragments, measured with ptxas 13.0; and where
-# chains of sums are collected, of one lane or of several.
+# Measured with ptxas 13.0: registers besides sums and fragments, for addresses and loops; the same
+# if chains of sums are collected, of one lane and of several.
 _REGISTERS, _REGISTERS_OF_CHAINS, _REGISTERS_OF_LANE_CHAINS = 32, 24, 56
-# Multiprocessors that have to be busy where all parts of W shall have as many blocks.
+# The share of the multiprocessors that must stay busy for the number of blocks to be rounded down
+# to a multiple of the parts of W.
 _LEAST_BUSY = 0.9
-# Measured with ptxas 13.0: addresses of more copies of a thread are spilled.
+# Most copies of a thread for a stage: ptxas 13.0 spills the addresses of more.
 _MOST_PIECES, _MOST_PIECES_OF_LANES = 16, 18
-# The same: runs of all of more lanes are taken apart in further registers.
+# Most lanes whose runs a thread unpacks: more need further registers, which ptxas 13.0 spills.
 _MOST_JOINED = 11
 
 
 def serves(work: Contraction, target: Target) -> bool:
-    """Whether there is such a kernel for these element types on this machine."""
+    """Whether the kernel serves these element types on this target."""
     return target.arch == "sm_90a" and work.source.kind == "float" and work.source.bytes in (2, 4)
 
 
 @dataclass(frozen=True, kw_only=True)
 class GroupContract(GroupRoom):
-    """Teams of warps that copy, multiply and store at the same time."""
+    """A contraction by teams of four warps: one copies, two multiply and one stores, at the same
+    time."""
 
     header: ClassVar[str] = "kronop/contract_group.cuh"
     template: ClassVar[str] = "kronop::contract_group"
@@ -70,7 +72,7 @@ class GroupContract(GroupRoom):
 
     @property
     def packs_first(self) -> bool:
-        """Whether a step before has to bring contiguous weights in order."""
+        """Whether a step before this one has to pack the weights, even contiguous ones."""
         return self.images or (wants_packing(self.work) and not self.packs)
 
     @property
@@ -92,7 +94,7 @@ class GroupContract(GroupRoom):
 
     @property
     def _pieces(self) -> tuple[int, int]:
-        """Copies of a thread for a stage, of X and of W; W that stays is there before."""
+        """Copies of a thread for a stage, of X and of W; none of W if stages don't copy it."""
         x, w = (
             size * self.lanes * self.k // operands.vector_of(self.work.source) // TEAM
             for size in (self.m, self.n)
@@ -106,12 +108,12 @@ class GroupContract(GroupRoom):
 
     @property
     def _is_crowded(self) -> bool:
-        """Whether those who copy need more registers than usual."""
+        """Whether copying threads need more registers than usual."""
         return self._sorts and sum(self._pieces) > _MANY_PIECES
 
     @property
     def _shares(self) -> tuple[int, int, int]:
-        """Registers of a thread that copies, of one that multiplies and of one that stores."""
+        """Registers of a thread that copies, of one that multiplies, of one that stores."""
         if self._is_crowded:
             return _REGISTERS_OF_MANY
         if self.direct:
@@ -120,7 +122,7 @@ class GroupContract(GroupRoom):
 
     @property
     def lanes_at_once(self) -> int:
-        """Lanes of weights that a thread of a block packs at once."""
+        """Lanes of weights that a thread packs at once, if blocks pack them themselves."""
         most = weight_lanes(self.work) // (2 if self._is_crowded else 1)
         return operands.widest_divisor(most, [self.lanes])
 
@@ -212,9 +214,11 @@ class GroupContract(GroupRoom):
         return self.blocks_of(outputs * lanes * prod(extents["group"]), rows, target.cores)
 
     def blocks_of(self, parts: int, rows: int, cores: int) -> int:
-        """Blocks over so many tiles of rows of each part of W: one for each multiprocessor.
+        """Blocks of a launch with `parts` parts of W and `rows` tiles of rows of each: one block
+        for each multiprocessor.
 
-        Where W stays they are a few less if all parts have as many of them then, at the same rows.
+        If W stays in shared memory, there may be a few blocks less, so that each part of W has
+        equally many: the blocks of all parts then read the same rows at the same time.
         """
         even = cores // parts * parts
         is_even = self.resident and even >= _LEAST_BUSY * cores
@@ -222,7 +226,7 @@ class GroupContract(GroupRoom):
 
 
 def weight_lanes(work: Contraction) -> int:
-    """Neighbouring lanes of weights that one access brings."""
+    """How many neighbouring lanes of the weights one access reads."""
     return operands.widest_divisor(operands.vector_of(work.source), [work.lanes])
 
 
@@ -234,6 +238,7 @@ def packed_depth(work: Contraction) -> int:
 def allows_pieces(
     view: View, extents: Mapping[str, Sequence[int]], at_once: int, element: DataType
 ) -> int:
-    """1 where who packs so many lanes at once may read them, or a piece of one, in one access."""
+    """1 if a packing thread may read its `at_once` lanes (or, for one lane, a vector of contracted
+    indices) in one access, else 0."""
     along, width = ("lane", at_once) if at_once > 1 else ("contracted", operands.vector_of(element))
     return operands.allows_vectors(view, extents, along, width, element)

@@ -1,4 +1,7 @@
-"""Chains of products of split float32 in `contract_group`: how long, how wide, which together."""
+"""Chains of products of split float32 in `contract_group`.
+
+The tensor cores add up a chain of products, and other instructions add up the sums of chains.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,11 @@ from kronop.emit.cuda import operands
 if TYPE_CHECKING:
     from kronop.emit.cuda.contraction.group_room import GroupRoom
 
-# Contracted steps of a product, and how many products a chain has at most.
+# Contracted indices of a product, and most products of a chain.
 _SLAB, _CHAIN = 8, 4
-# Outputs of a chain; a team of more of them has two side by side.
+# Most outputs of a chain; a team with more outputs has two chains side by side.
 _MOST_CHAINED = 64
-# Stages that are multiplied together, and outputs of a team up to which they are.
+# Most stages that are multiplied together, and most outputs of a team for which they are.
 _TOGETHER, _MOST_TOGETHER = 3, 96
 
 
@@ -24,20 +27,20 @@ def outputs(tile: GroupRoom) -> int:
 
 
 def slabs(tile: GroupRoom) -> int:
-    """Products that follow each other before their sum is collected."""
+    """Products of a chain: after so many, their sum is collected."""
     return min(_CHAIN, tile.k // _SLAB) if tile.team_lanes == 1 else 1
 
 
 def steps(tile: GroupRoom) -> int:
-    """Contracted steps of a chain."""
+    """Contracted indices of a chain."""
     return _SLAB * slabs(tile)
 
 
 def together(tile: GroupRoom) -> int:
-    """Stages that are multiplied without a wait for the last products of each.
+    """How many stages are multiplied without waiting for the last products of each.
 
-    Their code is longer: measured, that pays where a stage is one chain of each half of the
-    outputs, and registers for the next one are left.
+    That unrolls the code. Measured, it pays only if a stage is one chain for each half of the
+    outputs, and if there are registers for the next chain.
     """
     one = tile.team_m * tile.k == _SLAB * _CHAIN and tile.team_lanes == 1
     if not (tile.work.splits and one) or not _MOST_CHAINED < tile.team_n <= _MOST_TOGETHER:

@@ -1,4 +1,4 @@
-"""Tiles of `contract_group` to choose among."""
+"""The tiles of `contract_group` that a planner chooses from."""
 
 from __future__ import annotations
 
@@ -15,23 +15,24 @@ from kronop.emit.cuda.contraction.work import Contraction, Order
 from kronop.target import Target
 
 _MOST_SUMS, _STAGES = 128, range(2, 9)
-# Times 64 rows of a team. Four were chosen in float16 and slow: (128, 64, 64, 1), batch last,
-# 0.30 ms where blocks of 128 rows take 0.21.
+# Rows of a team, in units of 64. The model chose 4 units in float16, but they were slow: (128, 64,
+# 64, 1), batch last, took 0.30 ms, and 0.21 ms with blocks of 128 rows.
 _ROWS = (1, 2)
 _OUTPUTS = (16, 32, 48, 64, 96, 128, 192, 256)
-# The same of a team.
+# Outputs of a team.
 _OUTPUTS_OF_TEAM = (16, 24, *_OUTPUTS[1:])
 _DEPTHS = (16, 32, 64, 128)
-# Bytes of results from which on they may leave in halves.
+# Bytes of results above which shared memory may have room for one half of them only.
 _LEAST_HALVED = 32768
-# Outputs and contracted steps from which on images may pay of weights that need no packing.
+# Outputs and contracted indices from which on packed images may pay even for weights that products
+# could read without packing.
 _LEAST_OF_IMAGES = 64
 
 
 def proposed(
     work: Contraction, target: Target, given: TileDescription | None
 ) -> Iterator[GroupContract]:
-    """Tiles to consider: all that a user's tile leaves open, or of several sizes."""
+    """Tiles to consider: all that the user's tile permits, or a few sizes without one."""
     if not serves(work, target):
         return
     outputs = operands.round_up(work.produced, 16)
@@ -60,7 +61,7 @@ def proposed(
 def _filled(
     least: GroupContract, target: Target, given: TileDescription | None
 ) -> Iterator[GroupContract]:
-    """The tile with as many stages as there is room for, for every way that weights take."""
+    """The tile with as many stages as fit in shared memory, for each way to bring the weights."""
     for weights in _ways_of_weights(least):
         tile = replace(least, weights=weights)
         if given is not None:
@@ -77,13 +78,14 @@ def _filled(
 
 
 def _has_halves(tile: GroupContract) -> bool:
-    """Whether results are so many that a half of their room is worth a stage, and even parts."""
+    """Whether half of the results' memory is worth a further stage, and their parts can be
+    halved."""
     results = tile.lanes * tile.m * tile.n * tile.work.output.bytes
     return results > _LEAST_HALVED and tile.parts % 2 == 0
 
 
 def _ways_of_weights(tile: GroupContract) -> list[Weights]:
-    """Never by copies where weights have to be packed."""
+    """The ways to bring the weights; threads can't copy weights that have to be packed first."""
     if wants_packing(tile.work):
         return [Weights.Stay, Weights.Images]
     large = tile.n >= _LEAST_OF_IMAGES <= tile.work.contracted
@@ -96,7 +98,8 @@ def _depths(work: Contraction) -> list[int]:
 
 
 def _lanes(work: Contraction) -> list[tuple[int, int, int]]:
-    """Lanes of a block, of contiguous ones whole accesses; teams along them and along outputs."""
+    """(lanes of a block, teams along lanes, teams along outputs); contiguous lanes come in whole
+    accesses."""
     if Order.Lanes not in (work.x_order, work.y_order):
         return [(1, 1, 1)]
     access = operands.vector_of(work.source)

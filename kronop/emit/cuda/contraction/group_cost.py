@@ -1,4 +1,4 @@
-"""What a tile of `contract_group` costs: cycles of a call."""
+"""The cost of a tile of `contract_group`, in cycles of a call."""
 
 from __future__ import annotations
 
@@ -14,37 +14,38 @@ from kronop.target import Target
 
 # NOTE: fitted, then rounded, to 719 tiles of 204 problems with their layouts (float16 and float32,
 # batch 25088, one H200); _COLLECTED and _HALVED to 42 tiles of ten problems in float32. _TORN and
-# _PACK were set later, by 2600 tiles of 276 problems (36 of them of 1024 rows): 6 % off in the
-# median there, and the choice takes 3 % longer than the best in the mean, 48 % at worst.
-# Bytes of memory, of what copies bring and of results that threads store, a cycle of one
-# multiprocessor.
+# _PACK were set later, by 2600 tiles of 276 problems (36 of them of 1024 rows): the estimate is 6 %
+# off in the median there, and the choice takes 3 % longer than the best in the mean, 48 % at worst.
+# Bytes of one multiprocessor in a cycle: from memory, that arrive in shared memory, that threads
+# copy, and of results that threads store.
 _MEMORY, _BROUGHT, _COPIED, _STORED = 18.5, 40.0, 27.0, 15.0
-# Cycles from the copy of a stage to its arrival, and stages that are not on their way.
+# Latency of the copy of a stage in cycles, and how many stages are in use rather than being copied.
 _LATENCY, _HELD = 3000.0, 1.0
-# Bytes of a line and of a sector of the level-2 cache; requests to it a cycle, and for how many
-# one that writes a part of a sector counts.
+# Bytes of a line and of a sector of the level-2 cache; requests to it in a cycle, and as how many
+# requests one counts that writes a part of a sector.
 _LINE, _SECTOR, _REQUESTS, _PARTIAL = 128, 32, 0.57, 1.7
-# How much slower memory is where neighbours in it are used at different times, and for X of which
-# stages bring parts of lines.
+# Factors by which memory is slower: if blocks use the same lines at different times, and for X if
+# stages copy parts of lines.
 _APART, _TORN = 2.5, 1.4
-# Multiply-adds of 2-byte operands a cycle, and where three products stand for one those of half the
-# size.
+# Multiply-adds of 2-byte operands in a cycle, and the same with split operands (counting each of
+# the three products, of 4 bytes, as two).
 _RATE, _RATE_OF_SPLIT = 2500.0, 2300.0
-# Cycles of a step, of a part of the results and of a sum of it, of a tile, of an element of X that
-# goes through registers; of a call, and of weights that are packed before it.
+# Cycles of a stage, of storing a part of the results, of a sum, of a tile, and of an element of X
+# that goes through registers; of a call, and of the launch that packs weights before it.
 _STEP, _PART, _SUM, _TILE, _FRAGMENT = 100.0, 2.4, 0.033, 380.0, 0.023
 _CALL, _PACK = 4800.0, 1800.0
-# Of a sum that leaves a chain of split products; and how much of the time that a half of the
-# results takes to leave is waited for.
+# Cycles to collect a sum of a chain of split products; and, if shared memory has room for half of
+# the results, the share of the time to store a half that the multiplying teams wait for.
 _COLLECTED, _HALVED = 0.018, 0.5
-# How little what goes on at the same time disturbs each other: the power of a norm.
+# Exponent of the norm that combines overlapping times: the larger, the more the longest alone
+# counts.
 _SHARPNESS = 4.3
 # Elements that a block packs in a cycle.
 _PACKS = 0.93
 
 
 def cycles(tile: GroupContract, all_rows: int, target: Target) -> float:
-    """Cycles of a call: what is slowest of memory, copies and products, tile after tile."""
+    """Cycles of a call: in each tile, the slowest of memory, copies, products and stores counts."""
     work, element = tile.work, tile.work.source.bytes
     depth = operands.round_up(work.contracted, tile.k)
     steps = depth // tile.k
@@ -68,11 +69,11 @@ def cycles(tile: GroupContract, all_rows: int, target: Target) -> float:
     brought = max(copied / _COPIED, (x + w) / _BROUGHT, (x + w) * _LATENCY / on_their_way, asked)
     used = _used(tile, x, w)
     stored = tile.parts * _PART + y / _STORED
-    # Nothing goes on beside the first copies and the last results.
+    # Nothing overlaps with the first tile's copies and the last tile's products and stores.
     together = sum(math.pow(item, _SHARPNESS) for item in (memory, brought, used, stored))
     took = _CALL + (turns - 1) * math.pow(together, 1 / _SHARPNESS) + brought + used + stored
     if tile.resident:
-        # Nothing goes on while a block takes another part of W, either.
+        # Nothing overlaps either while a block loads another part of W.
         own = weights / _COPIED + _LATENCY
         if tile.packs:
             own = tile.lanes * tile.n * work.contracted / _PACKS
@@ -81,7 +82,7 @@ def cycles(tile: GroupContract, all_rows: int, target: Target) -> float:
 
 
 def _run(tile: GroupContract) -> int:
-    """Bytes of X that one request to the level-2 cache brings: a run in memory, or a line."""
+    """Bytes of X that one request to the level-2 cache brings: a contiguous run, at most a line."""
     work = tile.work
     lanes = tile.lanes * (tile.k if tile.lanes == work.lanes else 1)
     elements = {Order.Own: tile.k, Order.Rows: tile.m, Order.Lanes: lanes}[work.x_order]
@@ -89,7 +90,8 @@ def _run(tile: GroupContract) -> int:
 
 
 def _asked_to_write(tile: GroupContract, y: int) -> float:
-    """Requests that take so many bytes of results; parts of sectors count as more."""
+    """Requests to the level-2 cache that write `y` bytes of results; those that write parts of
+    sectors count as more."""
     work = tile.work
     if work.y_order is not Order.Lanes or tile.lanes == work.lanes:
         return y / _LINE
@@ -98,7 +100,7 @@ def _asked_to_write(tile: GroupContract, y: int) -> float:
 
 
 def _used(tile: GroupContract, x: int, w: int) -> float:
-    """Cycles of the teams that multiply."""
+    """Cycles of the multiplying teams for one tile."""
     work, splits = tile.work, tile.work.splits
     element = work.source.bytes
     depth = operands.round_up(work.contracted, tile.k)

@@ -1,4 +1,4 @@
-"""What a block of `contract_group` holds: its teams, and where everything lies in shared memory."""
+"""The teams of a `contract_group` block, and the layout of its shared memory."""
 
 from __future__ import annotations
 
@@ -13,17 +13,19 @@ from kronop.emit.cuda.contraction.work import Contraction, Order
 from kronop.frozen import dataclass, derived
 
 TEAM_ROWS, TEAM, _TEAM_WARPS = 64, 128, 4
-# Teams that multiply.
+# Multiplying teams of a block.
 TEAMS = 2
-# Results of one row of a part that leaves at once, in elements of all lanes, and bytes of a part.
+# Results are stored part by part: most elements (of all lanes) of one row of a part, and most bytes
+# of a part.
 _PART, _PART_BYTES = 64, 4096
 _BARRIER, _ALIGNMENT = 8, 1024
-# Weights of a block up to which it packs them itself, and a launch before it is saved.
+# Most weights of a block that it packs itself, which saves the launch of a packing step.
 _MOST_PACKED = 32768
 
 
 class Weights(enum.Enum):
-    """How weights come to products."""
+    """How a block gets its weights: W stays in shared memory for all tiles, threads copy it with
+    each stage, or each stage copies an image of it that was packed before."""
 
     Stay = "W stays"
     Staged = "W in stages"
@@ -31,23 +33,24 @@ class Weights(enum.Enum):
 
 
 def wants_packing(work: Contraction) -> bool:
-    """Whether contiguous weights are in no order for products."""
+    """Whether even contiguous weights have to be packed, because products can't read their
+    order."""
     return work.source.bytes > 2 or work.lanes > 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class GroupRoom(ContractDesign):
-    """What a block takes, by teams of 128 threads: one copies, two multiply, one stores.
+    """A block's tile and its shared memory. Of its teams of 128 threads, one copies, two multiply,
+    and one stores.
 
     Attributes:
-        team_m: how many times 64 rows a team has.
-        n: outputs.
-        along_lanes, along_outputs: teams that share rows and have lanes or outputs of their own;
-            the others have rows of their own.
-        weights: whether W stays in shared memory, or comes with each stage: by copies of threads,
-            or as an image that was packed before.
-        halves: whether there is room in shared memory for one half of the results at a time; else
-            for all of them.
+        team_m: rows of a team, in units of 64.
+        n: outputs of a block.
+        along_lanes, along_outputs: how many multiplying teams divide the lanes, or the outputs;
+            with 1 for both, they divide the rows.
+        weights: how the block gets its weights.
+        halves: whether shared memory has room for one half of the results at a time; otherwise for
+            all of them.
     """
 
     n: int
@@ -94,47 +97,46 @@ class GroupRoom(ContractDesign):
 
     @property
     def direct(self) -> bool:
-        """Whether X is multiplied from shared memory as it lies there."""
+        """Whether products read X from shared memory; otherwise it goes through registers."""
         return self.work.source.bytes == 2 and self.lanes == 1
 
     @property
     def packs(self) -> bool:
-        """Whether blocks pack weights themselves: few, that stay, and are in no order for
-        products."""
+        """Whether blocks pack the weights themselves: only few weights, which stay in shared memory
+        and have to be packed."""
         few = self.lanes * self.n * self.work.contracted <= _MOST_PACKED
         return self.resident and few and wants_packing(self.work)
 
     @property
     def vectors(self) -> tuple[int, int, int]:
-        """Of weights those that are read to be packed."""
+        """As for every contraction; that of W is for reading weights that have to be packed."""
         x, _, y = vectors_of(self.work, self.lanes)
         return x, operands.vector_of(self.work.source), y
 
     @property
     def part_rows(self) -> int:
-        """Rows of a part of the results: a warp's, or a team's where memory has rows side by
-        side."""
+        """Rows of a part of the results: a warp's, or a team's if rows are contiguous in Y."""
         return TEAM_ROWS if self.work.y_order is Order.Rows else TEAM_ROWS // _TEAM_WARPS
 
     @derived
     def part_outputs(self) -> int:
-        """Outputs of a part: one run of memory, and few enough for the registers of who stores
-        it."""
+        """Outputs of a part of the results: a contiguous run, short enough for the registers of the
+        storing threads."""
         return _part_outputs(self.part_rows, self.lanes, self.team_n, self.work.output.bytes)
 
     @property
     def parts(self) -> int:
-        """Of a team's results."""
+        """How many parts a team's results are stored in."""
         return self.team_m * self.team_n // self.part_outputs
 
     @property
     def kept(self) -> int:
-        """Parts of a team's results that have room in shared memory."""
+        """How many parts of a team's results shared memory has room for."""
         return self.parts // 2 if self.halves else self.parts
 
     @derived
     def pitches(self) -> tuple[int, int]:
-        """From one run of X and of the results to the next in shared memory."""
+        """Elements from one run to the next in shared memory, of X and of the results."""
         work, lanes, part = self.work, self.lanes, self.part_outputs
         spread = work.source.bytes > 2
         run = {Order.Own: self.k, Order.Rows: self.m, Order.Lanes: self.k * lanes}[work.x_order]
@@ -145,7 +147,7 @@ class GroupRoom(ContractDesign):
 
     @property
     def x_bytes(self) -> int:
-        """Bytes of X in a stage; what follows starts where products want it."""
+        """Bytes of X in a stage, rounded up so that W behind it is aligned as products need it."""
         work = self.work
         if self.direct:
             size = self.k * self.m
@@ -160,7 +162,7 @@ class GroupRoom(ContractDesign):
 
     @property
     def w_room(self) -> int:
-        """The same of W."""
+        """Bytes of W in a stage, rounded up likewise."""
         return 0 if self.resident else operands.round_up(self._w_bytes, _ALIGNMENT)
 
     @property
@@ -177,13 +179,13 @@ class GroupRoom(ContractDesign):
             Order.Lanes: rows,
         }
         elements = self._units * self.kept * self.pitches[1] * runs[work.y_order]
-        # What is added to results: of two tiles.
+        # The bias of two tiles.
         elements += 2 * self.n * self.lanes
         return operands.round_up(elements * work.output.bytes, operands.VECTOR_BYTES)
 
     @property
     def _units(self) -> int:
-        """Results that are stored apart from others."""
+        """How many regions of the results are stored independently, each with its own barriers."""
         return TEAMS // self.along_lanes * TEAM_ROWS // self.part_rows
 
     @property
@@ -197,23 +199,23 @@ class GroupRoom(ContractDesign):
 
     @derived
     def shared_bytes(self) -> int:
-        """Stages, W where it stays, results on their way, and barriers."""
+        """Stages, W if it stays, the results to be stored, and barriers."""
         barriers = (2 * self.stages + 2 * self._units + 3) * _BARRIER
         return self.barriers_at + operands.round_up(barriers, operands.VECTOR_BYTES)
 
     def most_stages(self, counts: range, room: int) -> int:
-        """How many stages so many bytes may hold, at most the last of `counts`: an upper bound,
-        which may be one too many."""
+        """An upper bound of the stages that fit in `room` bytes, at most the last of `counts`; it
+        may be one too many."""
         stage = self.x_bytes + self.w_room + 2 * _BARRIER
         rest = self.shared_bytes - self.stages * stage
-        # Barriers end at whole accesses, with or without one more.
+        # The barriers are rounded up to 16 bytes, so a further stage may need no more for its own.
         return min(counts[-1], (room - rest + operands.VECTOR_BYTES) // stage)
 
 
 @functools.lru_cache(maxsize=1024)
 def _part_outputs(rows: int, lanes: int, own: int, output_bytes: int) -> int:
     row = rows * lanes * output_bytes
-    # 16-bit results of one lane leave registers as pairs of matrices of 8 outputs.
+    # Threads store 16-bit results of one lane to shared memory as pairs of matrices of 8 outputs.
     least = 16 if output_bytes == 2 and lanes == 1 else 8
     most = max(least, min(_PART // lanes, _PART_BYTES // row))
     return next(n for n in range(own, 0, -least) if own % n == 0 and n <= most)

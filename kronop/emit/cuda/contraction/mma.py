@@ -24,9 +24,9 @@ from kronop.emit.design import Constant
 from kronop.frozen import dataclass, derived
 from kronop.target import Target
 
-# Contracted steps of a warp's products, and the rows and outputs of one product.
+# Contracted indices of a warp's products, and the rows and outputs of one product.
 SLAB, ROWS, OUTPUTS = 16, 16, 8
-# Measured with ptxas 13.4: what addresses and loops take besides sums and fragments.
+# Measured with ptxas 13.4: registers of addresses and loops, besides sums and fragments.
 _REGISTERS = 68
 # Of a thread, on their way through registers: kMost of Pairs in contract_operands.cuh.
 _MOST_PAIRS = 16
@@ -34,7 +34,7 @@ _MOST_PAIRS = 16
 
 @functools.lru_cache(maxsize=1024)
 def vectors_of(work: Contraction, lanes: int) -> tuple[int, int, int]:
-    """Elements of one access to X, W and Y, as far as sizes allow; a launch checks the strides."""
+    """The widest accesses to X, W and Y that the sizes allow; launches check strides."""
 
     def widest(order: Order, own: int, element: DataType) -> int:
         most = operands.vector_of(element)
@@ -57,18 +57,18 @@ def vectors_of(work: Contraction, lanes: int) -> tuple[int, int, int]:
 
 
 def tile_size(order: Order, lanes: int, own: int, wide: int, pitch: int) -> int:
-    """Elements of a tile of an operand, as `Layout` in contract_operands.cuh has it."""
+    """Elements of an operand's tile in shared memory, like `Layout` in contract_operands.cuh."""
     return pitch * {Order.Own: lanes * wide, Order.Rows: lanes * own, Order.Lanes: wide}[order]
 
 
 @dataclass(frozen=True, kw_only=True)
 class MmaContract(ContractDesign):
-    """What a block and its warps take.
+    """The tiles of a block and of its warps.
 
     Attributes:
-        lanes: lanes of a block; all of them, or what an access brings.
-        warp_m, warp_n: how many times 16 rows and 8 outputs a warp has, of each of its lanes.
-        warps: warps along lanes, rows, outputs and the contracted index.
+        lanes: lanes of a block: all of them, or as many as an access brings.
+        warp_m, warp_n: a warp has 16 warp_m rows and 8 warp_n outputs of each of its lanes.
+        warps: numbers of warps along lanes, rows, outputs and the contracted index.
     """
 
     header: ClassVar[str] = "kronop/contract_mma.cuh"
@@ -98,7 +98,7 @@ class MmaContract(ContractDesign):
 
     @property
     def part(self) -> tuple[int, int]:
-        """Rows and outputs of a part of the results."""
+        """Rows and outputs of a part of the results; shared memory holds one part at a time."""
         if self.work.y_order is Order.Rows:
             return self.m, OUTPUTS * self.warps[2]
         return ROWS * self.warps[1], self.n
@@ -116,7 +116,8 @@ class MmaContract(ContractDesign):
 
     @property
     def joins(self) -> bool:
-        """Whether a block has all lanes, so that runs along them go on along the own index."""
+        """Whether a block has all of several lanes: their runs then continue along the own index
+        of an operand."""
         return 1 < self.work.lanes == self.lanes
 
     @derived
@@ -125,11 +126,11 @@ class MmaContract(ContractDesign):
 
     @derived
     def pairs(self) -> tuple[bool, bool]:
-        """Whether X and W come in pairs through registers where memory allows no vectors.
+        """Whether X and W are copied in pairs through registers if memory allows no vectors.
 
-        An asynchronous copy brings four bytes at least, so that 16-bit elements at odd places would
-        come one by one. Not where no call of the plan can need it: it takes registers of all of
-        them.
+        An asynchronous copy moves at least four bytes, so 16-bit elements at odd addresses would
+        have to be copied one by one. The code for pairs costs registers in every call, so it is
+        left out if no call of the plan can need it.
         """
         work = self.work
 
@@ -144,7 +145,7 @@ class MmaContract(ContractDesign):
 
     @derived
     def pitches(self) -> tuple[Pitch, Pitch, Pitch]:
-        """From one run of X, W and of the results to the next in shared memory."""
+        """The pitches of X, W and the results in shared memory."""
         work, lanes = self.work, self.lanes
         spread = work.w_order is Order.Lanes
 
@@ -175,28 +176,30 @@ class MmaContract(ContractDesign):
 
     @derived
     def results_bytes(self) -> int:
-        """Bytes of one part of the results, once for each warp along the contracted index."""
+        """Bytes of one part of the results, times the warps along the contracted index, each of
+        which has sums of its own."""
         work, (rows, outputs) = self.work, self.part
         size = tile_size(work.y_order, self.lanes, outputs, rows, self.pitches[2].stride)
         return size * work.accumulator.bytes * self.warps[3]
 
     @derived
     def registers(self) -> int:
-        """An upper estimate of the registers of a thread: sums, fragments, and pieces on their
-        way."""
+        """An upper estimate of the registers of a thread: sums, fragments, and pieces being
+        copied."""
         work, lanes, m, n = self.work, self.warp_lanes, self.warp_m, self.warp_n
         splits = bool(work.splits)
         words = max(1, work.source.bytes // 4)
         sums = lanes * m * n * 4 * words
         if work.source.bytes <= 2:
             fragments = 2 * lanes * n + 4 * lanes
-            # Contiguous lanes are unpacked from what an access brings.
+            # An access brings several contiguous lanes, which are unpacked into further registers.
             joins = Order.Lanes in (work.x_order, work.w_order)
             fragments += (4 * lanes + 8 * (work.source.bytes == 1)) * joins
         else:
-            # Two steps of eight: W's split, X's as they are but for one lane, and sums of a chain.
+            # Two products of 8 contracted indices: W's fragments are split, X's are only split with
+            # one lane; and the sums of a chain.
             fragments = 4 * lanes * n * words * (1 + splits) + 8 * lanes * words
-            # Several lanes are unpacked from what an access brings.
+            # Unpacking several lanes takes further registers.
             fragments += (8 + 4 * n + 12 * (lanes > 1)) * splits
         x, w, _ = self.vectors
         pieces = 0
@@ -232,7 +235,7 @@ class MmaContract(ContractDesign):
 
     @derived
     def units(self) -> tuple[float, ...]:
-        """Cycles of each unit: see `cost.units`."""
+        """Cycles of a block on each unit of the hardware: see `cost.units`."""
         from kronop.emit.cuda.contraction import cost
 
         return cost.units(self)

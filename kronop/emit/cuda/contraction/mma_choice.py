@@ -1,4 +1,4 @@
-"""Tiles of `contract_mma` to choose among."""
+"""The tiles of `contract_mma` that a planner chooses from."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ _MOST_DEPTH = 128
 # The fewest and the most warps of a block.
 _WARPS = 4, 8
 _DEPTHS = (16, 32, 64, 128, 256, 512)
-# Of memory, which no run of a step should use in part.
+# Bytes of a sector of memory: the runs that a stage reads should fill whole sectors.
 _SECTOR_BYTES = 32
-# Results of a warp, in products, up to which more than two may share the contracted index.
+# Most results of a warp, in products, for which more than two warps may divide the contracted
+# index.
 _FEW_PRODUCTS = 4
 
 
 def proposed(work: Contraction, tile: TileDescription | None) -> Iterator[MmaContract]:
-    """Tiles to consider: all that a user's tile leaves open, or of several sizes."""
+    """Tiles to consider: all that the user's tile permits, or a few sizes without one."""
     for lanes, along in lanes_of(work):
         for warp_m, warp_n, (m, n, k), depth, stages in _warps(work, lanes // along, along, tile):
             candidate = MmaContract(
@@ -39,7 +40,7 @@ def proposed(work: Contraction, tile: TileDescription | None) -> Iterator[MmaCon
 
 
 def lanes_of(work: Contraction) -> list[tuple[int, int]]:
-    """Lanes of a block, and warps along them: where lanes are contiguous, whole accesses."""
+    """(lanes of a block, warps along them); contiguous lanes come in whole accesses."""
     if Order.Lanes not in (work.x_order, work.w_order, work.y_order):
         return [(1, 1)]
     access = operands.vector_of(work.source)
@@ -58,8 +59,8 @@ _Shape = tuple[int, int, tuple[int, int, int], int, int]
 def _warps(
     work: Contraction, lanes: int, along: int, tile: TileDescription | None
 ) -> Iterator[_Shape]:
-    """Products of a warp of so many lanes, warps along rows, outputs and k (and `along` lanes), k
-    and stages."""
+    """Shapes of tiles of `lanes` lanes with `along` warps along them: products of a warp, warps
+    along rows, outputs and k, then k and stages."""
     warps = range(_WARPS[0], _WARPS[1] + 1) if tile is None else range(tile.warps, tile.warps + 1)
     words = max(1, work.source.bytes // 4)
     depth = operands.round_up(work.contracted, SLAB)

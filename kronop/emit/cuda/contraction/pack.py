@@ -1,4 +1,4 @@
-"""Steps that bring weights in the order of `contract_group`'s products, where it must be."""
+"""Steps that pack weights into the order that `contract_group`'s products read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kronop.frozen import dataclass
 from kronop.target import Target
 
 _THREADS = 128
-# Lanes of weights that a thread has registers for.
+# Most lanes of weights that a thread has registers for.
 _MOST_LANES = 8
 _SIGNATURE = KernelSignature(
     "PackParameters",
@@ -41,14 +41,14 @@ Extents = Mapping[str, Sequence[int]]
 
 
 class Reading(IntEnum):
-    """How weights may be read: as in pack_weights.cuh."""
+    """How the kernel may read the weights, as in pack_weights.cuh."""
 
     Singly, Vectors, Turned, Joined = range(4)
 
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """Packed weights: sizes with what is padded, and strides, in elements."""
+    """The layout of packed weights: sizes including padding, and strides, in elements."""
 
     contracted: int
     produced: int
@@ -59,10 +59,10 @@ class Packed:
 
 @dataclass(frozen=True, kw_only=True)
 class Pack(Design):
-    """Weights in another order.
+    """A step that packs weights.
 
     Attributes:
-        product: whose weights they are.
+        product: the design that reads the packed weights.
     """
 
     template: ClassVar[str]
@@ -91,18 +91,19 @@ class Pack(Design):
 
     @property
     def lanes(self) -> int:
-        """Lanes of weights that a thread packs at once: all of a few, whose runs are read whole."""
+        """Lanes of weights that a thread packs at once: all of them if they are few, so that whole
+        runs are read."""
         work = self.work
         return work.lanes if work.lanes <= _MOST_LANES else weight_lanes(work)
 
     @property
     @abstractmethod
     def own_constants(self) -> tuple[tuple[str, Constant], ...]:
-        """Of the order in which weights are packed."""
+        """The constants that describe the packed order."""
 
     @abstractmethod
     def packed(self, groups: int) -> Packed:
-        """How they lie then."""
+        """The layout of the packed weights of `groups` groups."""
 
     def instantiation(self, target: Target) -> Instantiation:
         work = self.work
@@ -123,11 +124,11 @@ class Pack(Design):
         )
 
     def packed_bytes(self, groups: int) -> int:
-        """Workspace of the packed weights."""
+        """Bytes of the workspace for the packed weights."""
         return operands.round_up(self.packed(groups).size * self.work.math.element_b.bytes, 256)
 
     def launch(self, index: int, view: View, extents: Extents, address: int) -> tuple[Launch, View]:
-        """The launch, and the weights that it leaves at that address."""
+        """The launch that packs the weights to `address`, and a view of the packed weights."""
         lanes, groups = extents["lane"][0], extents["group"][0]
         element = self.work.math.element_b
         reading = _reading(view, extents, self.lanes, element)
@@ -148,13 +149,13 @@ class Pack(Design):
         return launch, View(pointer=address, strides={**strides, "group": group})
 
     def is_needed(self, view: View, extents: Extents) -> bool:
-        """Whether products can't read weights where they are."""
+        """Whether a call has to pack its weights, because products can't read them in place."""
         return not is_direct(view, extents, self.work.math.element_b)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PackWeights(Pack):
-    """Contracted indices side by side, for copies of threads."""
+    """Packs weights so that the contracted index is contiguous, as copying threads read them."""
 
     template: ClassVar[str] = "pack_weights"
 
@@ -176,7 +177,8 @@ class PackWeights(Pack):
 
 @dataclass(frozen=True, kw_only=True)
 class PackImages(Pack):
-    """Stages as they lie in shared memory."""
+    """Packs weights into images: each is the part of W in a stage, byte for byte as shared memory
+    holds it, so one bulk copy brings it."""
 
     template: ClassVar[str] = "pack_images"
 
@@ -196,7 +198,7 @@ class PackImages(Pack):
                 (work.lanes, of_lanes),
             )
         )
-        # Of the first step, output and lane of an image; within it they are swizzled.
+        # Strides between images; within an image, elements are swizzled.
         strides = {
             "contracted": planes * of_lanes * n,
             "produced": planes * of_lanes * depth,
@@ -210,7 +212,7 @@ class PackImages(Pack):
 
 
 def pack_step(product: GroupContract, entry: str) -> Step:
-    """The step before a product that takes packed weights."""
+    """The step that packs the weights of `product`."""
     work = product.work
     bytes_of_weights = work.lanes * work.produced * work.contracted * work.source.bytes
     return Step(
@@ -223,7 +225,7 @@ def pack_step(product: GroupContract, entry: str) -> Step:
 
 
 def is_direct(view: View, extents: Extents, element: DataType) -> bool:
-    """Whether products read weights where they are: of 16 bits, contracted index contiguous."""
+    """Whether products can read the weights in place: 16 bits, contracted index contiguous."""
     piece = operands.vector_of(element)
     return (
         element.bytes == 2
@@ -233,7 +235,7 @@ def is_direct(view: View, extents: Extents, element: DataType) -> bool:
 
 
 def _reading(view: View, extents: Extents, at_once: int, element: DataType) -> Reading:
-    """How who packs so many lanes at once may read them."""
+    """How a thread that packs `at_once` lanes at once may read them."""
     piece = operands.vector_of(element)
     if at_once == 1:
         for along, reading in (("contracted", Reading.Vectors), ("produced", Reading.Turned)):
@@ -248,7 +250,8 @@ def _reading(view: View, extents: Extents, at_once: int, element: DataType) -> R
 
 
 def _is_joined(view: View, extents: Extents, element: DataType) -> bool:
-    """Whether all lanes of all steps are one run, and every piece of steps is whole accesses."""
+    """Whether the lanes of all contracted indices are one contiguous run, and every piece of it
+    consists of whole accesses."""
     steps, lanes = extents["contracted"][0], extents["lane"][0]
     if view.strides["lane"][0] != 1 or view.strides["contracted"][0] != lanes:
         return False

@@ -15,7 +15,7 @@ from kronop.target import Target
 
 @dataclass(frozen=True, kw_only=True)
 class SimtContract(ContractDesign):
-    """Of a block's results each of threads_m x threads_n threads has thread_m x thread_n."""
+    """A tile of threads_m x threads_n threads, each of which has thread_m x thread_n results."""
 
     header: ClassVar[str] = "kronop/contract.cuh"
     template: ClassVar[str] = "kronop::contract_tiles"
@@ -43,7 +43,7 @@ class SimtContract(ContractDesign):
 
     @derived
     def vectors(self) -> tuple[int, int, int]:
-        """What is promised, as far as it divides the tile."""
+        """The widest accesses that the promised alignments allow and that divide the tile."""
         work = self.work
 
         def widest(promise: int, order: Order, own: int, across: int) -> int:
@@ -62,7 +62,7 @@ class SimtContract(ContractDesign):
         accumulator = self.work.accumulator
         pad = operands.vector_of(accumulator)
         stage = sum(self.lanes * (self.k * (width + pad) + pad) for width in (self.m, self.n))
-        # The shorter side is padded where Y is contiguous along it: the worse of both orders.
+        # The results are padded along the contiguous side of Y: assume the order that needs more.
         results = self.lanes * (self.m * self.n + pad * max(self.m, self.n) + pad)
         return offsets_bytes(self.m) + max(self.stages * stage, results) * accumulator.bytes
 
@@ -74,7 +74,8 @@ class SimtContract(ContractDesign):
         x_staged, w_staged = (
             self.lanes * self.k * size / self.threads for size in (self.m, self.n)
         )
-        # An access on its way holds its value and its 64-bit address with what guards it.
+        # Until it is complete, an access occupies registers for its value, its 64-bit address and
+        # its predicate.
         accesses = x_staged / x_vector + w_staged / w_vector
         sums = self.thread_m * self.thread_n + self.thread_m + self.thread_n
         return round((sums + x_staged + w_staged + 8) * words + 6 * accesses) + 64

@@ -1,4 +1,4 @@
-"""Tiles of `contract_tiles` to choose among, and what tells them from each other."""
+"""The tiles of `contract_tiles` that a planner chooses from, and the score that ranks them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_THREADS = 256
 def candidates(
     work: Contraction, target: Target, given: TileDescription | None
 ) -> tuple[list[tuple[float, SimtContract]], list[tuple[str, str]]]:
-    """Tiles that fit, cheapest first, and those that do not, with the reason."""
+    """(score, tile) of the tiles that fit, the cheapest first, and (tile, reason) of the others."""
     accepted: list[tuple[float, SimtContract]] = []
     rejected: list[tuple[str, str]] = []
     for candidate in _given(work, given) if given is not None else _proposed(work):
@@ -33,7 +33,7 @@ def candidates(
 
 
 def _lanes(work: Contraction) -> int:
-    """Consecutive lanes of a block: several only where X or Y is contiguous along them."""
+    """Consecutive lanes of a block: several only if X or Y is contiguous along lanes."""
     if Order.Lanes not in (work.x_order, work.y_order):
         return 1
     return min(work.lanes, MOST_LANES)
@@ -97,12 +97,13 @@ def _given(work: Contraction, tile: TileDescription) -> list[SimtContract]:
 
 
 def _slots(tile: SimtContract, target: Target) -> float:
-    """Issue slots of one useful result: arithmetic, shared and device memory, and waste."""
+    """Issue slots for one useful result: of arithmetic, of shared and of device memory, increased
+    by the share of the tile that is padding."""
     work, accumulator = tile.work, tile.work.accumulator
     waste = operands.cover(work.produced, tile.n) * tile.n / work.produced
     lanes_waste = operands.cover(work.lanes, tile.lanes) * tile.lanes / work.lanes
     steps = operands.round_up(work.contracted, tile.k)
-    # Four results share what a 16-byte access brings; the bank rate is one word a lane.
+    # A 16-byte access serves four results; banks deliver one word for each thread in a cycle.
     words = accumulator.bytes / 4
     reads = words * (1 / tile.thread_m + 1 / tile.thread_n) / 2
     memory = (1 / tile.m + 1 / tile.n) * work.source.bytes * 4

@@ -1,4 +1,4 @@
-"""What a contraction computes: sums over one index, for all rows, groups and lanes."""
+"""The work of a contraction: sums over one index, for all rows, groups and lanes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kronop.emit.cuda import operands
 from kronop.emit.design import Decision
 from kronop.frozen import dataclass, derived
 
-# Axes that the rows and the groups of a call may have.
+# Most axes that the rows, and the groups, of a call may have.
 ROW_AXES, GROUP_AXES = 3, 4
 
 
@@ -23,11 +23,11 @@ class Order(enum.IntEnum):
     Rows = 1
     Lanes = 2
 
-    # That of enums is written in Python: planning looks up orders some ten thousand times.
+    # The hash of an enum is written in Python, and slow: planning hashes orders ten thousand times.
     __hash__ = int.__hash__
 
 
-# What `orders` may say.
+# All words that `orders` may yield.
 ORDERS = tuple(f"{name} by {order.name.lower()}" for name in "XY" for order in Order)
 
 
@@ -37,8 +37,8 @@ class Contraction(Decision):
     y[group, row, produced, lane] = epilogue(sum of x[group, row, contracted, lane]
     w[group, contracted, produced, lane]).
 
-    Where X and Y are contiguous along rows they are so for `run` of them, and start anew; None
-    where the call decides it. Without an epilogue sums are stored as they are.
+    If rows are the contiguous index of X and Y, every `run` of them are contiguous; None if only
+    the call tells how many. Without an epilogue, sums are stored unchanged.
     """
 
     contracted: int
@@ -58,7 +58,8 @@ class Contraction(Decision):
     run: int | None = None
 
     def __hash__(self) -> int:
-        # A plan looks up what it knows of one or two contractions many thousand times.
+        # Planning looks up caches for one or two contractions many thousand times: few fields make
+        # the hash fast.
         return hash((self.contracted, self.produced, self.lanes))
 
     @property
@@ -67,23 +68,23 @@ class Contraction(Decision):
 
     @derived
     def splits(self) -> bool | None:
-        """Whether operands are taken as two each, as in `splits_of`; None where no tensor core
-        does."""
+        """Whether each operand is split in two, as in `splits_of`; None if no tensor core has the
+        instruction."""
         shape, accumulator = self.math.instruction_shape, self.accumulator
         if accumulator.kind == "int":
             return None
-        # 8-bit floats, the only ones of depth 32, are multiplied as 16-bit ones.
+        # Depth 32 means 8-bit floats, which are multiplied as 16-bit ones.
         if shape in ((16, 8, 16), (16, 8, 32)) and accumulator is float32:
             return False
         return operands.splits_of(self.math)
 
     @property
     def terms(self) -> int:
-        """Values that stand for an operand."""
+        """Into how many values each operand is split."""
         return 2 if self.splits else 1
 
 
 def orders(first: Contraction, last: Contraction) -> Iterator[str]:
-    """How the first one's X and the last one's Y lie in memory, in words."""
+    """In words, the orders of the first contraction's X and of the last one's Y."""
     yield f"X by {first.x_order.name.lower()}"
     yield f"Y by {last.y_order.name.lower()}"

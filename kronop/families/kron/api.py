@@ -104,7 +104,8 @@ def _kron(
 
 
 def known_call(x: Any, factors: Sequence[Any], side: Side, alpha: float) -> Call | None:
-    """What repeats such a `gemkm` or `gekmm`, without z and out, if it was learned."""
+    """The repeatable call that equals this `gemkm` or `gekmm` (without z and out), if there was one
+    before; else None."""
     return prepared.find(_NAMES[side], alpha, 0.0, [x, *factors, None, None])
 
 
@@ -117,7 +118,7 @@ def kron_arguments(
     z: Any = None,
     out: Any = None,
 ) -> KronMatmulArguments:
-    """The arguments, of the operation for these tensors, that `gemkm` or `gekmm` runs."""
+    """The arguments that `gemkm` or `gekmm` runs for these tensors, with their operation."""
     if not isinstance(factors, (list, tuple)):
         raise ElementTypeError(
             mismatch(

@@ -90,7 +90,8 @@ class KronMatmulArguments(Arguments):
         self._lay_out(views)
 
     def _read(self, X: Any, factors: Sequence[Any], Z: Any, Y: Any) -> dict[str, TensorView]:
-        """Views by name: X, factors, Z and Y where given; each has at least two dimensions."""
+        """The views by name of X, the factors, and Z and Y if given, as matrices with batch
+        dimensions."""
         what = self._description
         if not isinstance(factors, list | tuple):
             raise ElementTypeError(
@@ -122,7 +123,7 @@ class KronMatmulArguments(Arguments):
         return views
 
     def _check_shapes(self, views: dict[str, TensorView]) -> None:
-        """Holds every shape to the operation and gives vectors their dimension M."""
+        """Checks all shapes against the operation, and gives vectors a dimension M of 1."""
         what = self._description
         right = what.side is Side.Right
         views["X"] = self._with_rows(views["X"], "X")
@@ -199,7 +200,8 @@ class KronMatmulArguments(Arguments):
         columns_first = what.Y.layout is Layout.ColumnMajor and not self._is_vector
         memory = (*self._batch, *(reversed(matrix) if columns_first else matrix))
         shape = (*self._batch, what.output_columns) if self._is_vector else memory
-        # The promise is checked before the memory is taken: only strides can break it.
+        # Check the promised layout before allocating: new memory is aligned, so only the strides
+        # can break it.
         strides = contiguous_strides(memory)
         planned = like.reshaped(memory, strides)
         planned = dataclasses.replace(planned, pointer=0, element=what.Y.element, in_place=True)
@@ -211,7 +213,8 @@ class KronMatmulArguments(Arguments):
         return self._with_rows(view(self.Y, "Y"), "Y")
 
     def _lay_out(self, views: dict[str, TensorView]) -> None:
-        """Finds the loops over batches, and the copies where more remain than kernels walk."""
+        """Finds the loops over batches, and copies operands if these are more loops than kernels
+        have."""
         names = [
             "X",
             "Y",
@@ -232,7 +235,7 @@ class KronMatmulArguments(Arguments):
 
     def _collapse(self) -> Loops:
         right = self._description.side is Side.Right
-        rows = 0 if right else 1  # Which stride of a matrix is M's.
+        rows = 0 if right else 1  # The index of M's stride in a matrix.
         unit = Layout.ColumnMajor if right else Layout.RowMajor
         moving = [item for name, item in self._operands.items() if name in ("X", "Y", "Z")]
         loops = Loops(
@@ -247,7 +250,8 @@ class KronMatmulArguments(Arguments):
         return collapse(loops, keep_unit)
 
     def _expand(self) -> None:
-        """Copies in the full broadcast shape, whose batch is one dimension in every operand."""
+        """Plans copies of the operands in the full broadcast shape: the batch is then a single
+        dimension in every operand."""
         for name, operand in self._operands.items():
             shape, strides = operand.view.shape, operand.view.strides
             is_result = name == "Y" or (name == "Z" and self._source_is_result)
@@ -312,7 +316,7 @@ def _check_shape(
 
 
 def _shape(item: TensorView, is_vector: bool, right: bool) -> tuple[int, ...]:
-    """The shape that the caller knows."""
+    """The shape that the caller passed: without the M that vectors were given."""
     if not is_vector:
         return item.shape
     return (*item.shape[:-2], item.shape[-1]) if right else item.shape[:-1]

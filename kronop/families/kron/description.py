@@ -40,7 +40,7 @@ from kronop.frozen import dataclass
 
 
 class Side(enum.Enum):
-    """On which side of the Kronecker product X stands."""
+    """The side of the Kronecker product on which X is."""
 
     Right = "X (F1 x ... x FN)"
     Left = "(F1 x ... x FN) X"

@@ -22,7 +22,7 @@ def kron(size: int, given: Named, dims: Named) -> tuple[Any, int]:
 
 
 def kron_backward(size: int, given: Named, dims: Named) -> tuple[list[Any], list[int]]:
-    """The rule of kronop::kron_backward: what gets a gradient gets one for every map index."""
+    """The rule of kronop::kron_backward: every gradient gets the mapped dimension."""
     tensors = [given.grad, given.x, *given.factors]
     every = [dims.grad, dims.x, *dims.factors]
     for at, wanted in enumerate((True, *given.needs)):
@@ -42,7 +42,8 @@ def _without(item: Any, dim: int) -> tuple[int, ...]:
 
 
 def _aligned(tensors: Sequence[Any], dims: Sequence[int | None]) -> list[Any]:
-    """The mapped dimension first, and ones behind it, where other tensors have more dimensions."""
+    """The tensors with their mapped dimension first, followed by as many dimensions of 1 as align
+    it with that of the tensor with most dimensions."""
     most = max(item.dim() - (dim is not None) for item, dim in zip(tensors, dims, strict=True))
     aligned = []
     for item, dim in zip(tensors, dims, strict=True):

@@ -1,4 +1,4 @@
-"""The calls that a backward is made of: as they are, or noted so that it can be repeated."""
+"""The kernel calls of a backward: made directly, or recorded so that they can be repeated."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from kronop.families.ksparse.gradient_api import gradient_arguments, weight_grad
 
 
 class Calls:
-    """Calls of the functions."""
+    """Calls the public functions."""
 
     def product(self, x: Any, factors: Sequence[Any], left: bool, alpha: Any, out: Any) -> None:
-        """gekmm (`left`) or gemkm."""
+        """Calls gekmm (`left`) or gemkm."""
         if left:
             gekmm(factors, x, alpha=alpha, out=out)
         else:
@@ -32,13 +32,13 @@ class Calls:
         out: Any,
         factors: Sequence[Any],
     ) -> None:
-        """Of tied weights, added to `out` where `beta` is 1."""
+        """Computes the gradient of tied weights, and adds it to `out` if `beta` is 1."""
         options = {"tied": True, "alpha": alpha, "beta": beta, "factors": factors}
         weight_gradient(x, g, pattern, z=out if beta else None, out=out, **options)
 
 
 class NotedCalls(Calls):
-    """The same, through arguments that a recording notes."""
+    """Makes the same calls through arguments objects, which are recorded."""
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording

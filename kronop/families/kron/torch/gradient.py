@@ -20,7 +20,8 @@ from kronop.families.kron.torch.sums import KernelSums, MatrixSums
 from kronop.torch.declaration import Prepared
 from kronop.torch.memory import Buffers, make_bytes, maker_of, on_gpu
 
-# Rows are taken in parts of so many bytes: what a core's cache holds, and on a GPU what memory has.
+# Most bytes of a part of the rows, which are taken part by part: on a CPU what a core's cache
+# holds, on a GPU what memory can spare.
 _PART_BYTES = {"cpu": 2**23, "cuda": 2**30}
 
 
@@ -55,7 +56,8 @@ def gradients(
 
 
 def _like(gradient: Any, item: Any) -> Any:
-    """Summed over what was broadcast, in the shape and type of what it belongs to."""
+    """The gradient of `item`, summed over the dimensions that were broadcast, in its shape and
+    type."""
     if gradient.numel() == item.numel():
         gradient = gradient.reshape(item.shape)
         if gradient.dtype == item.dtype and gradient.is_contiguous():
@@ -66,7 +68,8 @@ def _like(gradient: Any, item: Any) -> Any:
 def _chain(
     grad: Any, x: Any, factors: Sequence[Any], alpha: Any, left: bool, needs: Sequence[bool]
 ) -> dict[int, Any]:
-    """Every gradient by its index in `needs`, from products at both ends: see `grouping`."""
+    """Every gradient by its index in `needs`, from the products of both x and the gradient with
+    groups of factors: see `grouping`."""
     shared = all(math.prod(factor.shape[:-2]) == 1 for factor in factors)
     if shared:
         factors = [factor.reshape(factor.shape[-2:]) for factor in factors]
@@ -87,8 +90,8 @@ def _chain(
 def _by_kernels(
     a: Any, b: Any, factors: Sequence[Any], alpha: Any, left: bool, needs: Sequence[bool]
 ) -> tuple[Any, dict[int, Any]]:
-    """(that of x or None, those of the factors by index); launched from addresses alone where such
-    a backward was made before."""
+    """(the gradient of x or None, the gradients of the factors by index). A backward like an
+    earlier one is launched from addresses alone."""
     results, recording = program.repeat(_form(left, needs), alpha, [b, a, *factors])
     if results is None:
         calls = Calls() if recording is None else NotedCalls(recording)
@@ -109,14 +112,15 @@ def _form(left: bool, needs: Sequence[bool]) -> tuple[Any, ...]:
 
 
 def _taken_apart(flat: Any, kind: Any, sizes: Sequence[int]) -> Any:
-    """Each in memory of its own: results of an operator share none."""
+    """The gradients in `flat`, each in memory of its own: an operator's results may not share
+    memory."""
     return torch.split_with_sizes_copy(flat.to(kind), sizes)
 
 
 def repeated(
     grad: Any, x: Any, factors: Sequence[Any], alpha: Any, left: bool, needs: Sequence[bool]
 ) -> Prepared | None:
-    """What repeats such a call of `gradients`, if it was learned."""
+    """The repeatable call that equals this one of `gradients`, if there was one before."""
     tensors = [grad, x, *factors]
     is_whole = all(item.is_contiguous() for item in (grad, x)) and grad.shape[:-2] == x.shape[:-2]
     is_shared = all(item.dim() == 2 for item in factors)
@@ -155,13 +159,13 @@ def _rows_at_once(a: Any, b: Any) -> int:
 
 
 class _Backward:
-    """The groups' products from both ends, for some rows at a time.
+    """The products of x and of the gradient with the groups of factors, for some rows at a time.
 
     Args:
-        a, b: x and the gradient, as above.
+        a, b: x and the gradient as (*lead, outer, digits, inner).
         factors: as given to the product.
         alpha, left, needs: as for `gradients`.
-        calls: what makes the products.
+        calls: makes the kernel calls.
 
     Attributes:
         matrices: the factors (..., P, Q), as x is contracted.
@@ -191,11 +195,12 @@ class _Backward:
 
     @property
     def memory(self) -> list[Any]:
-        """What was allocated for operands in between."""
+        """The buffers that were allocated for intermediates."""
         return self._buffers.every
 
     def through(self, sums: MatrixSums | KernelSums) -> Any:
-        """Adds all rows to `sums`; the gradient of x (*lead, outer, digits, inner), or None."""
+        """Adds all rows to `sums`, and returns the gradient of x (*lead, outer, digits, inner), or
+        None."""
         a, b, of_x = self._a, self._b, None
         if self._wants_x:
             of_x = b.new_empty(*b.shape[:-2], a.shape[-2], a.shape[-1])
@@ -228,7 +233,7 @@ class _Backward:
         self._buffers.give(b)
 
     def _apply(self, item: Any, matrices: Sequence[Any], group: Group, alpha: Any, out: Any) -> Any:
-        """The group's digits contracted with matrices (..., P, Q), scaled."""
+        """`item` with the group's digits contracted with matrices (..., P, Q), times alpha."""
         *lead, outer, digits, inner = item.shape
         before, behind = group.before, group.behind * inner
         columns = math.prod(matrix.shape[-1] for matrix in matrices)
@@ -249,5 +254,5 @@ class _Backward:
 
 
 def _over_rows(matrix: Any) -> Any:
-    """A batch of matrices, with the dimension of rows that it is the same for."""
+    """A batch of matrices with a dimension of 1 for the rows, which all use the same matrix."""
     return matrix.unsqueeze(-3) if matrix.dim() > 2 else matrix

@@ -1,12 +1,12 @@
-"""Which neighbouring factors the backward takes together: pure arithmetic on shapes.
+"""Which neighbouring factors the backward merges into groups: pure arithmetic on shapes.
 
-With digits grouped as g = 1 .. n, A_g = x with the groups before g applied, and B_g = dy with the
-transposed groups behind g applied,
+With groups of digits g = 1 .. n, A_g = x multiplied by the groups before g, and B_g = dy multiplied
+by the transposed groups behind g,
 
     dG_g[p, q] = sum over rows and the other digits of A_g[.., p, ..] B_g[.., q, ..]
 
-is the gradient of the merged factor of group g, from which those of its factors follow at no cost
-to speak of. A larger group saves passes over tensors like x, and costs operations in dG.
+is the gradient of the merged factor of group g. Those of its factors follow from it at negligible
+cost. A larger group saves passes over tensors of x's size, but costs more operations in dG.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ import math
 
 from kronop.frozen import dataclass
 
-# Multiply-adds that a matrix product does while memory moves one byte, by the bytes of an element.
-# NOTE: 199 GFLOP/s against 13 GB/s on two AVX-512 cores. An H200 has 62 TFLOP/s in float64 against
-# 4.3 TB/s; what sums dG up gets about 90 in float32 (three products of TF32), three times that in
-# 16 bits.
+# Multiply-adds that a matrix product does while memory moves one byte; for GPUs, by the bytes of an
+# element. NOTE: two AVX-512 cores have 199 GFLOP/s and 13 GB/s. An H200 has 4.3 TB/s and, in
+# float64, 62 TFLOP/s; the kernels that sum dG up reach about 90 in float32 (three products of
+# TF32), and three times that in 16 bits.
 _RATE_OF_CPU = 6.0
 _RATE_OF_GPU = {8: 7.0, 4: 10.0, 2: 30.0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """Factors start .. stop - 1, and the digits around them while they are contracted.
+    """A group of factors, start .. stop - 1, and the extents of the digits around them in A and B.
 
     Attributes:
-        start, stop: the factors.
-        before: product of the columns (Q) of the factors before them.
-        rows, columns: of the merged factor.
-        behind: product of the rows (P) of the factors behind them.
-        wanted: whether a gradient of one of them is asked for.
+        start, stop: the range of factors.
+        before: product of the columns (Q) of all factors before the group.
+        rows, columns: size of the merged factor.
+        behind: product of the rows (P) of all factors behind the group.
+        wanted: whether the gradient of some factor of the group is asked for.
     """
 
     start: int
@@ -54,15 +54,15 @@ def groups(
     element_bytes: int,
     on_gpu: bool,
 ) -> tuple[Group, ...]:
-    """The partition of the factors into neighbours with the cheapest backward.
+    """The partition of the factors into groups of neighbours that has the cheapest backward.
 
     Args:
         shapes: (rows, columns) of each factor, as x is contracted: rows first.
         wanted: whether the gradient of each factor is asked for.
-        wants_x: whether that of x is.
+        wants_x: whether the gradient of x is asked for.
         inner: contiguous elements behind the digits: M for gekmm, 1 for gemkm.
-        element_bytes: of one element of x.
-        on_gpu: where kernels of kronop's own sum dG up, in place and on tensor cores.
+        element_bytes: bytes of an element of x.
+        on_gpu: whether tensors are on a GPU, where kronop's own kernels sum dG up in place.
     """
     count = len(shapes)
     rate = element_bytes * (_RATE_OF_GPU[element_bytes] if on_gpu else _RATE_OF_CPU)
@@ -93,10 +93,11 @@ def _group(
 
 
 def permutes(group: Group, inner: int) -> bool:
-    """Whether, on a CPU, dG is one product of copies with the digits last, not a sum of many small
-    ones.
+    """Whether dG on a CPU is one large product of copies of A and B that have the digits last,
+    rather than a sum of many small products.
 
-    The copies move 2 (P + Q) R elements, the small products write and read 2 P Q, for R behind.
+    With R elements behind the digits, the copies move 2 (P + Q) R elements, and the results of the
+    small products 2 P Q.
     """
     behind = group.behind * inner
     return behind > 1 and behind * (group.rows + group.columns) < group.rows * group.columns
@@ -110,7 +111,7 @@ def _cost(
     rate: float,
     on_gpu: bool,
 ) -> float:
-    """Elements moved for one row; `rate` multiply-adds count as one."""
+    """The cost of a group for one row: elements moved, where `rate` multiply-adds count as one."""
     behind = group.behind * inner
     both = group.before * behind * (group.rows + group.columns)
     moved = float(passes * both)

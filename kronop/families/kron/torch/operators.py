@@ -1,6 +1,6 @@
-"""The operators kronop::kron and kronop::kron_backward: what they compute, and which derivatives.
+"""The operators kronop::kron and kronop::kron_backward, and their derivatives.
 
-The derivatives of each are made of the two, so that gradients have gradients, to any order.
+The derivatives of both consist of calls of the two operators, so there are gradients of any order.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from kronop.torch.registration import register
 
 
 def _compute(x: Any, factors: Any, z: Any, alpha: Any, beta: Any, left: bool) -> Any:
-    # Row-major whatever Z is, as torch.compile was told.
+    # The result is row-major even if Z isn't, because the fake implementation promises that to
+    # torch.compile.
     out = None if z is None else _fake(x, factors, z, alpha, beta, left)
     scalars = {"alpha": alpha, "beta": beta, "z": z, "out": out}
     return gekmm(factors, x, **scalars) if left else gemkm(x, factors, **scalars)
@@ -75,19 +76,21 @@ def _fake_backward(
 def _gradients(
     given: Named, needs: Named, grad: Any, backward: Callable[..., Any] | None = None
 ) -> dict[str, Any]:
-    """Of kronop::kron; by kronop::kron_backward where no other `backward` is given."""
+    """The gradients of kronop::kron, computed by kronop::kron_backward, or by `backward` if
+    given."""
     wanted = [needs.x, *needs.factors]
     found = {"z": grad * given.beta} if needs.z else {}
     if any(wanted):
         x, factors = given.x, given.factors
-        grad = grad.sum_to_size(*leading(x, *factors), *grad.shape[-2:])  # Z may have had more.
+        # Z may have more batch dimensions than x and the factors: sum over them.
+        grad = grad.sum_to_size(*leading(x, *factors), *grad.shape[-2:])
         every = (backward or kron_backward)(grad, x, factors, given.alpha, given.left, wanted)
         found["x"], *found["factors"] = _scatter(every, wanted)
     return found
 
 
 def _gradients_of_gradients(given: Named, needs: Named, cotangents: Any) -> dict[str, Any]:
-    """Of kronop::kron_backward.
+    """The gradients of kronop::kron_backward.
 
     With u the cotangents, sum_i <u_i, dF_i> + <u_x, dx> = <grad, D>, where D is the derivative of
     the product in the direction u: the sum of the products with one operand replaced by its u.
@@ -103,7 +106,7 @@ def _gradients_of_gradients(given: Named, needs: Named, cotangents: Any) -> dict
             beta = 0 if of_grad is None else 1
             of_grad = kron(x, factors, of_grad, given.alpha, beta, given.left)
         wanted = [needs.x, *needs.factors]
-        wanted[at] = False  # This term is without the operand that u replaces.
+        wanted[at] = False  # This term does not contain the operand that u replaces.
         if any(wanted):
             terms = kron_backward(given.grad, x, factors, *scalars, wanted)
             pairs = zip(found, _scatter(terms, wanted), strict=True)
@@ -112,8 +115,8 @@ def _gradients_of_gradients(given: Named, needs: Named, cotangents: Any) -> dict
 
 
 def _tangent(given: Named, tangents: Named) -> Any:
-    """Of the result of kronop::kron: the sum of the products with one operand replaced by its
-    tangent, and beta times that of z."""
+    """The tangent of kronop::kron's result: the sum of the products in which one operand is
+    replaced by its tangent, plus beta times the tangent of z."""
     operands = [given.x, *given.factors]
     found, beta = (tangents.z, given.beta) if given.beta else (None, 0)
     scale = beta
@@ -126,8 +129,8 @@ def _tangent(given: Named, tangents: Named) -> Any:
 
 
 def _tangents_of_gradients(given: Named, tangents: Named) -> list[Any]:
-    """Of the results of kronop::kron_backward: it is linear in each operand, and the gradient of
-    an operand does not depend on that operand."""
+    """The tangents of kronop::kron_backward's results: each is linear in the other operands, and
+    does not depend on the operand that it is the gradient of."""
     tensors, found = [given.grad, given.x, *given.factors], [None] * len(given.needs)
     for at, direction in enumerate((tangents.grad, tangents.x, *tangents.factors)):
         needs = [need and index + 1 != at for index, need in enumerate(given.needs)]
@@ -144,7 +147,7 @@ def _replaced(operands: Sequence[Any], at: int, direction: Any) -> list[Any]:
 
 
 def _scatter(found: Sequence[Any], needs: Sequence[bool]) -> list[Any]:
-    """What was asked for, with None for what was not."""
+    """The gradients in `found`, with None where none was asked for."""
     remaining = iter(found)
     return [next(remaining) if need else None for need in needs]
 
@@ -156,7 +159,8 @@ def _sum(first: Any, second: Any) -> Any:
 
 
 def _prepare(given: Named) -> Prepared | None:
-    """Of a product that was learned; one with z is not repeated from here."""
+    """The repeatable call of a product like an earlier one, if there was one; products with z have
+    none."""
     if given.z is not None or given.beta:
         return None
     x, factors, side = given.x, given.factors, Side.Left if given.left else Side.Right

@@ -1,7 +1,7 @@
-"""The gradients of the factors of groups, from the operands that their products had.
+"""The gradients of the factors of groups, from the operands A and B of `grouping`.
 
-What these are is said in `grouping`: A (outer, before rows behind, inner) of x, B (outer, before
-columns behind, inner) of the gradient, one behind the other in memory, for some rows at a time.
+A is (outer, before rows behind, inner), made from x; B is (outer, before columns behind, inner),
+made from the gradient. Both are contiguous, and hold some rows at a time.
 """
 
 from __future__ import annotations
@@ -19,18 +19,19 @@ from kronop.torch.memory import kind_of, on_gpu
 
 
 def leading(*tensors: Any) -> Any:
-    """What the dimensions before the last two broadcast to."""
+    """The shape to which the dimensions before the last two broadcast."""
     shapes = [shape for item in tensors if (shape := item.shape[:-2])]
     return torch.broadcast_shapes(*shapes) if shapes else ()
 
 
 class MatrixSums:
-    """Of factors that may have a batch, by the gradients of the groups' merged factors.
+    """The gradients of factors that may have a batch, from those of the groups' merged factors,
+    which are summed up by torch's matrix products.
 
     Args:
         matrices: (..., P, Q), as x is contracted.
         parts: the groups.
-        alpha: what gradients are scaled by.
+        alpha: the factor that gradients are scaled by.
     """
 
     def __init__(self, matrices: Sequence[Any], parts: Sequence[Group], alpha: Any) -> None:
@@ -53,14 +54,15 @@ class MatrixSums:
 
 
 class KernelSums:
-    """Of single matrices, by kernels: all of them go to one tensor, of the type of sums.
+    """The gradients of factors without a batch, summed up by kernels into one tensor of the type
+    that sums are taken in.
 
     Args:
         factors: matrices, as they were given to the product.
         parts: the groups.
-        alpha: what gradients are scaled by.
+        alpha: the factor that gradients are scaled by.
         left: whether the product is gekmm.
-        calls: what makes calls.
+        calls: makes the kernel calls.
 
     Attributes:
         flat: the gradients of the factors, each row-major, one after the other.
@@ -83,7 +85,7 @@ class KernelSums:
         out = self.flat[self._starts[group.start] : self._starts[group.stop]]
         behind = group.behind * a.shape[-1]
         rows, columns = group.rows, group.columns
-        if self._left:  # Factors were turned: so are their gradients.
+        if self._left:  # gekmm contracts transposed factors: transpose their gradients back.
             a, b, rows, columns = b, a, columns, rows
         self._calls.weight_gradient(
             a.reshape(-1, rows * behind),
@@ -99,12 +101,12 @@ class KernelSums:
 
 def _contract(a: Any, b: Any, group: Group, alpha: Any, sums: Any) -> Any:
     """alpha dG (*lead, P, Q), the gradient of the merged factor, in the type that sums are taken
-    in; added to `sums` where that is not None."""
+    in; plus `sums` if that is not None."""
     *lead, outer, _, inner = b.shape
     size, count, behind = math.prod(lead), outer * group.before, group.behind * inner
     shape, kind = (*lead, group.rows, group.columns), kind_of(b)
     a = a.expand(*lead, *a.shape[-3:])
-    if not on_gpu(b):  # Few CPUs multiply 16-bit matrices fast.
+    if not on_gpu(b):  # Few CPUs multiply 16-bit matrices fast, so widen them first.
         a = a.to(kind).reshape(size, count, group.rows, behind)
         b = b.to(kind).reshape(size, count, group.columns, behind)
         found = _by_matmul(a, b, permutes(group, inner)).view(shape).mul_(alpha)
@@ -120,7 +122,7 @@ def _contract(a: Any, b: Any, group: Group, alpha: Any, sums: Any) -> Any:
 
 
 def _by_matmul(a: Any, b: Any, permuted: bool) -> Any:
-    """dG (size, P, Q) of (size, count, P or Q, behind)."""
+    """dG (size, P, Q), from operands (size, count, P or Q, behind)."""
     if b.shape[-1] == 1 or permuted:
         a, b = (item.mT.reshape(len(b), -1, item.shape[-2]) for item in (a, b))
         return a.mT @ b
@@ -128,7 +130,8 @@ def _by_matmul(a: Any, b: Any, permuted: bool) -> Any:
 
 
 def _summed(merged: Any, matrices: Sequence[Any]) -> Any:
-    """Summed over the leading dimensions that no factor of the group has."""
+    """The gradient of a merged factor, summed over the leading dimensions that no factor of the
+    group has."""
     lead = leading(*matrices)
     return merged.sum_to_size(*lead, *merged.shape[-2:])
 
@@ -143,7 +146,7 @@ def _split(merged: Any, matrices: Sequence[Any]) -> list[Any]:
     digits = merged.reshape(
         *merged.shape[:-2], left.shape[-2], right.shape[-2], left.shape[-1], right.shape[-1]
     )
-    # Sums of products, because torch.einsum takes twice the time to find out that it is one.
+    # Written as sums of products: torch.einsum takes twice the time to find out the same.
     return [
         *_split((digits * right[..., None, :, None, :]).sum((-3, -1)), first),
         *_split((digits * left[..., :, None, :, None]).sum((-4, -2)), second),
@@ -151,7 +154,7 @@ def _split(merged: Any, matrices: Sequence[Any]) -> list[Any]:
 
 
 def _kron(matrices: Sequence[Any]) -> Any:
-    """The Kronecker product of batches of matrices, formed."""
+    """The Kronecker product of batches of matrices, as a matrix."""
     result = matrices[0]
     for item in matrices[1:]:
         rows, columns = result.shape[-2] * item.shape[-2], result.shape[-1] * item.shape[-1]

@@ -17,8 +17,8 @@ from kronop.target import Target
 class X86KronEmitter(Searching):
     """Plans Kronecker matmuls for x86 targets; see kron.hpp and kron_amx.hpp for what a plan means.
 
-    With the tile instruction, shapes that tiles do not make faster still go through vectors: what
-    is between two factors is then not rounded.
+    With the tile instruction, shapes for which tiles are no faster still run on vectors; the
+    results between two factors are then not rounded to bf16.
     """
 
     search = "kronop.families.kron.x86.kron_choice"
@@ -32,7 +32,7 @@ class X86KronEmitter(Searching):
         return _design(plan).workspace_bytes(rows, threads)
 
     def launches(self, plan: Plan, problem: KronProblem) -> tuple[Launch, ...]:
-        """One call, or none where a size is 0."""
+        """One call, or none if M or a batch dimension is 0."""
         if problem.rows * math.prod(problem.batch) == 0:
             return ()
         return (_design(plan).launch(0, problem),)

@@ -1,4 +1,4 @@
-"""Kronecker matmuls of bf16 on AMX tiles: which digits, and whether tiles are worth it.
+"""Kronecker matmuls of bf16 on AMX tiles: the choice of digits, and the modelled time.
 
 Figures were measured on one core of an Emerald Rapids; see kron_amx.hpp for what a plan means.
 """
@@ -13,23 +13,23 @@ from kronop.emit.x86 import amx
 from kronop.families.kron.x86.kron_parts import Digit, KronWork
 from kronop.families.kron.x86.kron_tiles import KronTiles
 
-# Cycles: a tile of 256 sums from its first operands to their place in memory, and each step of 32
-# numbers of the contraction; one entry of a factor that is a product of several.
+# Cycles of a tile of 256 sums besides its products, of each tile product (32 contracted indices),
+# and to compute one entry of a digit's factor that is a product of several factors.
 _BLOCK, _EACH_STEP, _ENTRY = 90, 27, 15
-# Vector kernels: multiply-adds a cycle with all that they wait for, what each result costs besides,
-# and what it takes to widen an element of X and to round one of Y, in multiply-adds.
+# Vector kernels: multiply-adds in a cycle, waits included; and, in units of multiply-adds, the
+# overhead of each result, of widening an element of X, and of rounding an element of Y.
 _VECTOR_RATE, _OVERHEAD, _WIDEN, _ROUND = 16, 3, 4, 8
 _TYPICAL_ROWS = 64
-# Elements of X that go through the last digit at once, where there are two digits.
+# Elements of X that are multiplied by the last digit at once, if there are two digits.
 _AT_ONCE = 8192
 
 
 def vector_cycles(columns: int, products: Iterable[tuple[int, int]]) -> float:
-    """What a row takes on vectors.
+    """Modelled cycles of a row on vectors.
 
     Args:
         columns: elements of a row of X.
-        products: results and the contracted size of each mode product, in order.
+        products: (results, contracted size) of each mode product, in order.
     """
     work, results = _WIDEN * columns, columns
     for results, contracted in products:
@@ -38,7 +38,8 @@ def vector_cycles(columns: int, products: Iterable[tuple[int, int]]) -> float:
 
 
 def design(work: KronWork) -> tuple[float, KronTiles]:
-    """The cheapest way to merge neighbours into digits; what a row should take, in cycles."""
+    """The modelled cycles of a row, and the design that merges neighbouring factors into digits in
+    the cheapest way."""
     contractions = work.contractions
     # best[end]: the cycles of the digits before `end`, and where the last of them begins.
     count = len(contractions)
@@ -78,8 +79,8 @@ def _digit(contractions: Sequence[tuple[int, int]], first: int, end: int) -> Dig
 
 
 def _cycles(digit: Digit, before: int, after: int) -> float:
-    """Of one digit of a row: tiles of 16 outputs and 16 of what is along them."""
-    # With the last digit they are what is before it, of several rows.
+    """Modelled cycles of one digit of a row, in tiles of 16 outputs by 16 other elements."""
+    # The other elements follow the digit; for the last digit, they precede it, in several rows.
     along = before * -(-after // amx.TILE) if after > 1 else before / amx.TILE
     tiles = along * -(-digit.produced // amx.TILE)
     cycles = tiles * (_BLOCK + _EACH_STEP * amx.steps(digit.contracted, bfloat16))

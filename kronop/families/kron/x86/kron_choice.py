@@ -1,4 +1,4 @@
-"""Planning Kronecker matmuls on CPUs: on vectors or on AMX tiles, and the step of either."""
+"""Plans of Kronecker matmuls on CPUs: on vectors or on AMX tiles."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TYPICAL_ROWS = 64
 
 
 def supports(description: KronMatmulDescription, target: Target) -> Status:
-    """Whether a plan exists, and which size of the tile stands in the way where not."""
+    """Whether a plan exists; if not, the reason names the size of the user's tile to change."""
     if _asks_for_tiles(description, target):
         return tiles_status(description.tile)
     status = common_status(description.math, description.tile, target)
@@ -39,7 +39,8 @@ def supports(description: KronMatmulDescription, target: Target) -> Status:
 def plans(
     description: KronMatmulDescription, target: Target, count: int, rows: int | None
 ) -> tuple[Plan, ...]:
-    """The `count` cheapest legal candidates, the cheapest first, with what it beat."""
+    """The plans of the `count` cheapest legal candidates, the cheapest first; the first plan lists
+    those that it beat."""
     setting = _setting(description, target, rows)
     every = _affordable(setting)
     ranked = sorted((item[0], index, item[1]) for index, (item, ok) in enumerate(every) if ok)
@@ -69,14 +70,14 @@ def plans(
 
 
 def _asks_for_tiles(description: KronMatmulDescription, target: Target) -> bool:
-    # What is between two factors of int8 is int32.
+    # Only bf16: the results between two factors of int8 would be int32, which tiles can't take.
     return description.X.element is bfloat16 and asks_for_tiles(description.math, target)
 
 
 def _reason_against(
     tiles: KronTiles, description: KronMatmulDescription, cycles: float, vector_cycles: float
 ) -> str:
-    """Why vectors serve a description; empty where tiles do."""
+    """The reason why a description runs on vectors; empty if it runs on tiles."""
     straight = _straight(description.side)
     if description.X.layout is not straight or description.Y.layout is not straight:
         return "tiles take rows of X and Y that are contiguous along the digits"
@@ -117,7 +118,7 @@ def _setting(
         x_by_rows=x_by_rows,
         y_by_rows=y_by_rows,
         converts=work.converts,
-        # Only rows that are lanes want other plans where they are few.
+        # The number of rows only changes plans whose lanes are rows.
         typical_rows=max(1, min(rows, _TYPICAL_ROWS)) if by_rows and rows else _TYPICAL_ROWS,
         rows=None if tile is None else tile.threadblock_shape[0],
         held=None if tile is None else tile.threadblock_shape[1],
@@ -134,7 +135,8 @@ def _step(description: KronMatmulDescription, target: Target, design: KronDesign
 
 
 def _affordable(setting: Setting) -> list[tuple[Candidate, Status]]:
-    """Every candidate; those that take too much scratch are out where others take less."""
+    """Every candidate with its status: those with too much scratch are rejected, unless all legal
+    ones have too much."""
     every = judged(setting)
     least = min(design.shared_bytes for (_, design), status in every if status)
     most = max(least, MOST_SCRATCH)
@@ -142,7 +144,7 @@ def _affordable(setting: Setting) -> list[tuple[Candidate, Status]]:
 
 
 def _scratch_status(setting: Setting) -> Status:
-    """Whether the rows of the user's tile leave a candidate with little enough scratch."""
+    """Whether some candidate has little enough scratch with the rows of the user's tile."""
     chosen = [item for (_, item), status in judged(setting) if status]
     fixed = [dataclasses.replace(item, row_tile=0).shared_bytes for item in chosen]
     takes = [item.shared_bytes for item in chosen]

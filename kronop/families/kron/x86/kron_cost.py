@@ -1,4 +1,4 @@
-"""What parts of a Kronecker plan should cost on a CPU, in cycles: a ranking, no forecast.
+"""Modelled cycles of the parts of a Kronecker plan on a CPU: good for ranking, not as a forecast.
 
 Constants were fitted to one core with AVX2 (two multiply-adds, two loads and one store a cycle).
 """
@@ -10,23 +10,25 @@ import functools
 from kronop.emit.x86.planning import DEFAULT_UNROLL, LEAST_VECTOR, near_bytes
 from kronop.families.kron.x86.kron_parts import Kind, Setting, Tile
 
-# Cycles: a load, latency of a multiply-add, both ends of a register tile, each sum beyond those
-# that the next tile hides, with 16 vector registers and with 32. NOTE: with AVX-512, tiles of 8 x 2
-# take 0.89 of the time of 8 x 1 for 16 x 16 factors.
+# Cycles of a load, of the latency of a multiply-add, of starting and ending a register tile, and of
+# each of its sums beyond the first _FREE, which the next tile hides (with 16 and with 32 vector
+# registers). NOTE: with AVX-512, tiles of 8 x 2 take 0.89 of the time of 8 x 1 for 16 x 16 factors.
 _LOAD, _LATENCY, _TILE, _EDGE, _EDGE_OF_32, _FREE = 0.53, 4.2, 2.0, 2.0, 0.5, 9
 _RELOADED, _FEW_ROWS = 1.2, 3
-# Cycles per vector: copied to a state, converted, transposed, taken apart one by one, and what a
-# second-level or farther access adds; per run of lanes: finding its place.
+# Cycles of a vector to copy it to a state, to convert it, to transpose it, of each single element
+# that is read or written alone, and added by an access to the second-level cache or beyond. Cycles
+# of a run of lanes to find its address.
 _COPY, _CONVERT, _TRANSPOSE, SINGLE, _NEAR, _FAR, _RUN = 1.0, 2.0, 8.0, 2.0, 2.5, 4.0, 2.0
-# NOTE: AVX-512, a middle of 2 MB: two passes of 8^6 in float64 take 0.77 of the time of three.
+# The same beyond all near caches. NOTE: with AVX-512 and 2 MB between passes, two passes of 8^6 in
+# float64 take 0.77 of the time of three.
 _BEYOND = 8.0
-# Cycles of a product beyond its tiles: 8^4 is 4 to 6 % faster in blocks of four groups.
+# Cycles of a product besides its tiles. NOTE: 8^4 is 4 to 6 % faster in blocks of four groups.
 CALL = 8.0
-# NOTE: rows that are 4 KiB apart cost 20 cycles for a number and 40 for a run of lanes.
-# Columns that are written out of order cost 1.5 times as much.
+# Cycles of far accesses: to a single number, to a run of lanes; and the factor for columns that are
+# written out of order. NOTE: with rows 4 KiB apart, a number costs 20 cycles and a run of lanes 40.
 _SINGLE_FAR, _FAR_RUN, _WRITTEN_FAR = 10.0, 40.0, 1.5
-# Working sets that are near wherever, that the nearest cache holds, that it holds half of; and what
-# each access of a vector adds in these.
+# Working sets up to these bytes cost nothing more. Above, an access of a vector adds so many cycles
+# if the first-level cache holds the working set, or half of it.
 _CLOSE_BYTES = 24 * 1024
 _NEAREST, _HALF_NEAREST = 0.5, 1.5
 # Cycles: to join two halves of a vector, to take them apart.
@@ -36,10 +38,10 @@ _UNROLLED = 8
 
 
 def tile_cycles(contracted: int, rows: int, vectors: int, registers: int) -> float:
-    """Of one register tile: multiply-adds, loads or latency, and what its edges cost.
+    """Cycles of one register tile: its multiply-adds, loads or latency, and its start and end.
 
-    With one vector every multiply-add waits for a load of its own; four vectors of few rows are
-    loaded more than once.
+    With one vector, each multiply-add waits for its own load. With four vectors and few rows,
+    vectors are loaded more than once.
     """
     sums = rows * vectors
     issue = max(sums / 2, _LOAD * (rows + vectors), _LATENCY)
@@ -63,8 +65,8 @@ def lane_tile(
     """The best tile for one digit with vectors along `extent` contiguous elements, and its cycles.
 
     Args:
-        width, size: elements of the widest vector, bytes of one.
-        whole: tiles hold all outputs, and none overlaps another; there may be none.
+        width, size: elements of the widest vector, bytes of an element.
+        whole: only tiles that hold all outputs and don't overlap; there may be none.
     """
     width = _width_within(extent, width, size)
     vectors_in_all = -(-extent // width)
@@ -87,8 +89,8 @@ def lane_tile(
 def pair_tile(
     contracted: int, produced: int, width: int, registers: int, unroll: int, whole: bool = False
 ) -> tuple[Tile, float] | None:
-    """The best tile for one digit where half a vector is contiguous and two groups share one, and
-    its cycles for one group; `whole` as for `lane_tile`."""
+    """The best tile for one digit if contiguous runs fill half a vector, so that two of them share
+    one; and its cycles for one run. `whole` is as for `lane_tile`."""
     best: tuple[float, Tile] | None = None
     for rows in _heights(produced, whole):
         cycles = -(-produced // rows) * (
@@ -110,7 +112,8 @@ def row_tile(
     registers: int,
     unroll: int,
 ) -> tuple[Tile, float]:
-    """The best tile for one digit with vectors along its outputs, and its cycles for some rows."""
+    """The best tile for one digit with vectors along its outputs, and its cycles for `rows_in_all`
+    rows."""
     width = _width_within(produced, width, size)
     best: tuple[float, Tile] | None = None
     for rows in range(1, min(rows_in_all, _MOST_TILE_ROWS) + 1):
@@ -128,7 +131,7 @@ def row_tile(
 
 
 def _heights(produced: int, whole: bool) -> range:
-    """Outputs of register tiles that are worth a look."""
+    """The numbers of outputs of a register tile to consider."""
     return range(produced if whole else 1, min(produced, _MOST_TILE_ROWS) + 1)
 
 
@@ -140,14 +143,14 @@ def _width_within(extent: int, width: int, size: int) -> int:
 
 
 def unroll_of(contracted: int, setting: Setting) -> int:
-    """Contraction steps between two branches."""
+    """How many contracted indices the kernel's loop takes between two branches."""
     if setting.unroll is not None:
         return setting.unroll
     return contracted if contracted <= _UNROLLED else DEFAULT_UNROLL
 
 
 def residence(size: float, setting: Setting) -> float:
-    """What each access of a vector adds in a working set of `size` bytes."""
+    """The cycles that each access of a vector adds, in a working set of `size` bytes."""
     nearest, near = near_bytes(setting.target), setting.target.shared_bytes
     if size <= 2 * nearest:
         return 0.0 if size <= _CLOSE_BYTES else _NEAREST if size <= nearest else _HALF_NEAREST
@@ -164,7 +167,7 @@ def transfer(
     setting: Setting,
     writes: bool = False,
 ) -> float:
-    """Cycles per vector between memory and the state."""
+    """Cycles to move one vector between memory and the state."""
     converts = _CONVERT if outside and setting.converts else 0.0
     straight = not (outside and by_rows)
     scattered = setting.width * (SINGLE if setting.typical_rows <= setting.width else _SINGLE_FAR)

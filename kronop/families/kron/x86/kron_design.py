@@ -1,4 +1,4 @@
-"""What both kernels of Kronecker matmuls on a CPU have in common: digits, and how they launch."""
+"""The base of both designs of Kronecker matmuls on a CPU: their digits and launches."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from kronop.families.kron.x86.kron_parts import Digit, KronWork
 from kronop.frozen import dataclass
 
 MOST_SCRATCH = 1 << 28
-# What the busiest thread may do more than its part before threads share every tile.
+# How many times its fair share the busiest thread may have; above, all threads share every tile.
 _UNEVEN = 1.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KronDesign(HostDesign):
-    """One kernel for all factors.
+    """A design whose one kernel applies all factors.
 
     Attributes:
-        digits: neighbouring factors, merged where that saves more than it costs.
+        digits: the digits; each is one factor, or several neighbours merged because that is faster.
         row_tile: most rows of X that a thread takes at once.
-        has_teams: whether threads may share a tile of rows.
+        has_teams: whether several threads may share a tile of rows.
     """
 
     parameters: ClassVar[str] = "KronParameters"
@@ -67,7 +67,7 @@ class KronDesign(HostDesign):
 
     @abstractmethod
     def products(self) -> Iterator[tuple[int, int]]:
-        """Results and the contracted size of each mode product."""
+        """(results, contracted size) of each mode product."""
 
     @property
     def multiply_adds(self) -> int:
@@ -76,15 +76,15 @@ class KronDesign(HostDesign):
     @property
     @abstractmethod
     def row_multiple(self) -> int:
-        """What the rows of a tile are a multiple of where there are enough."""
+        """The rows of a tile are a multiple of this, if there are enough."""
 
     @property
     @abstractmethod
     def keeps_sums(self) -> bool:
-        """Whether the epilogue leaves sums as they are with scalars (1, 0)."""
+        """Whether the epilogue returns sums unchanged if its scalars are (1, 0)."""
 
     def status(self, most: int = MOST_SCRATCH) -> Status:
-        """Whether a thread's scratch is little enough."""
+        """Whether a thread needs no more scratch than `most` bytes."""
         size = self.shared_bytes
         if size <= most:
             return Status.accept()
@@ -102,7 +102,7 @@ class KronDesign(HostDesign):
             "row_tile": row_tile,
             "threads": threads,
             "together": int(together),
-            # Results are what the epilogue makes of them, so that it need not run.
+            # The epilogue would return the sums unchanged, so the kernel skips it.
             "plain": int(self.keeps_sums and tuple(problem.scalars) == (1, 0)),
             "batch": _padded(problem.batch, 1),
             "factors": [factor.pointer for factor in factors],
@@ -115,10 +115,10 @@ class KronDesign(HostDesign):
         return self.launch_with(index, problem, problem.rows * math.prod(problem.batch), own)
 
     def _split(self, problem: KronProblem) -> tuple[int, int, bool]:
-        """Rows of a tile, threads, and whether these work on every tile together.
+        """(rows of a tile, threads, whether all threads work together on every tile).
 
-        Few tiles are evened out, so that every thread gets as many; where rows cannot be, threads
-        share the blocks of each.
+        If tiles are few, they get smaller, so that every thread has equally many. If that still
+        leaves threads idle, they share the blocks of each tile instead.
         """
         batch = math.prod(problem.batch)
         threads = self.threads_for(problem.rows * batch, problem.threads)
@@ -164,10 +164,10 @@ def _signature(factors: int, scalars: Field) -> KernelSignature:
 
 
 def _fold_batch(problem: KronProblem) -> KronProblem:
-    """The problem with batch dimensions that only continue the rows made rows.
+    """The problem with its last batch dimensions turned into rows, where possible.
 
-    The last batch dimension continues them where no factor varies along it and one of its steps is
-    all of the rows in X, Y and Z.
+    That is if no factor depends on the dimension, and its stride in X, Y and Z is that of one row
+    times the number of rows.
     """
     while problem.batch and not any(factor.batch[-1] for factor in problem.factors):
         matrices = [item for item in (problem.x, problem.y, problem.z) if item is not None]

@@ -1,5 +1,7 @@
-"""The parts of a CPU plan of a Kronecker matmul: what it is for, digits, register tiles,
-passes."""
+"""The parts of a CPU plan of a Kronecker matmul: work, digits, register tiles and passes.
+
+A state is a buffer in scratch memory, with the elements that a thread is working on.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ class KronWork(HostWork):
 
 
 class Kind(IntEnum):
-    """What the lanes of a pass are; the values are those of the header."""
+    """Which index the lanes of a pass's vectors run along; values are those of the header."""
 
     RowsAndLead = 0
     Trail = 1
@@ -52,11 +54,12 @@ class Digit(Decision):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tile(Decision):
-    """A register tile: `rows` single numbers times `vectors` vectors of `width` elements.
+    """A register tile: `rows` single numbers, each multiplied with `vectors` vectors of `width`
+    elements.
 
     Attributes:
-        panel: outputs that a panel of the packed factor holds.
-        unroll: contraction steps between two branches.
+        panel: outputs in a panel of the packed factor.
+        unroll: contracted indices between two branches of the loop.
     """
 
     rows: int
@@ -71,8 +74,8 @@ class Product(Decision):
     """One digit applied inside a pass, whose state is (left, contracted, right).
 
     Attributes:
-        in_place: results take the places of the operands in the state: every tile has read all
-            that it overwrites.
+        in_place: whether results overwrite the operands in the state. Each tile must then have read
+            all that it overwrites.
     """
 
     digit: int
@@ -84,12 +87,13 @@ class Product(Decision):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pass(Decision):
-    """One trip from memory through the states and back; columns are (lead, group, trail).
+    """One pass over a group of digits: it reads from memory, multiplies between two states, and
+    writes to memory. The columns of its input are (lead, group, trail).
 
     Attributes:
-        lanes: of a block; of Kind.Whole, groups.
-        pad: unused elements after every run of `trail` in what it reads.
-        peak: most elements of the group in a state.
+        lanes: lanes of a block; for Kind.Whole, groups of a block.
+        pad: unused elements after every run of `trail` elements of its input.
+        peak: most elements of the group that a state holds.
     """
 
     kind: Kind
@@ -110,16 +114,16 @@ class Pass(Decision):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What candidates are made for.
+    """The problem that candidates are made for.
 
     Attributes:
-        work: what is to be done.
-        target, width, bytes: the machine, elements of its vectors, bytes of the compute type.
-        x_by_rows, y_by_rows: X and Y are contiguous along rows rather than along columns.
-        converts: X is not stored in the compute type.
-        typical_rows: about so many rows there will be.
-        rows, held, unroll: the user's tile: rows, most elements of a row in a state, contraction
-            steps; None where there is none.
+        work: the work of the kernel.
+        target, width, bytes: the target, elements of its vectors, bytes of the compute type.
+        x_by_rows, y_by_rows: whether X and Y are contiguous along rows rather than columns.
+        converts: whether X is stored in another type than the compute type.
+        typical_rows: the number of rows that costs are modelled for.
+        rows, held, unroll: the user's tile: its rows, the most elements of a row in a state, the
+            contracted indices to unroll; None without a tile.
     """
 
     work: KronWork

@@ -1,4 +1,4 @@
-"""How a row is cut into passes on the vectors of a CPU: digits, candidates, legality."""
+"""Cutting a row into passes on the vectors of a CPU: digits, candidates, legality."""
 
 from __future__ import annotations
 
@@ -21,30 +21,32 @@ from kronop.families.kron.x86.kron_ways import (
     with_lanes,
 )
 
-# Vector operations beyond its multiply-adds that each result of a mode product costs.
+# Vector operations that each result of a mode product costs besides its multiply-adds.
 _OVERHEAD = 3
 _MOST_SPLITS = 16
 _MOST_ROWS = 64
-# Ways of one pass that candidates differ in.
+# How many ways to run each pass candidates are made of.
 _WAYS = 2
-# A design, and what a row should take: a ranking, no forecast.
+# (modelled cycles of a row, which are good for ranking only, and the design).
 Candidate = tuple[float, KronVectors]
 _MOST_MIDDLE = 1 << 25
-# Bytes of a run from which on a line between runs is little; places that are read together.
+# Runs of so many bytes or more may be padded by a cache line; and most values of a digit whose runs
+# are read together.
 _FAR_APART, _FEW_PLACES = 1024, 8
 
 
 def merge(setting: Setting) -> tuple[Digit, ...]:
-    """Neighbouring factors as one digit where one product costs no more than two.
+    """The digits: neighbouring factors are merged if one product costs no more than two.
 
-    Each mode product costs P multiply-adds and some loads, stores and loop control per result.
-    A merged digit has to leave its state in the first-level cache and its panels in the second.
+    Each result of a mode product costs P multiply-adds and some loads, stores and loop control. The
+    state of a merged digit has to fit in the first-level cache, and its panels in the second.
     """
     most = NEAR_BYTES // (setting.width * setting.bytes)
     most = most if setting.held is None else min(most, setting.held)
     panel = setting.target.shared_bytes // 2 // setting.bytes
     digits: list[Digit] = []
-    # From the last factor on: the last digit has the contiguous outputs, so that it is no remnant.
+    # Merging starts with the last factor: a factor left over alone is then not the last digit, the
+    # one with contiguous outputs.
     contractions = setting.work.contractions
     for index in reversed(range(len(contractions))):
         contracted, produced = contractions[index]
@@ -74,7 +76,7 @@ def _separate(first: Digit, second: Digit) -> int:
 
 
 def candidates(setting: Setting) -> Iterator[Candidate]:
-    """Every way that is worth a look, legal or not: cuts into passes, the best ways of each."""
+    """All candidates, legal or not: each cut into passes, with the best ways to run each pass."""
     digits = merge(setting)
     for ranges in _cuts(digits, setting):
         shapes = shapes_of(digits, ranges)
@@ -93,7 +95,8 @@ def _of_cut(
     setting: Setting,
 ) -> Iterator[Candidate]:
     middle = _middle(shapes)
-    # What is between passes comes line by line, in an order that a cache foresees.
+    # Intermediates are read line by line in an order that the cache prefetches, so count a line's
+    # worth of vectors once.
     far = residence(rows * middle * setting.bytes, setting) * setting.width * setting.bytes / LINE
     ranked = []
     for shape in shapes:
@@ -113,18 +116,22 @@ def _of_cut(
 def _padded(
     passes: Sequence[Pass], digits: tuple[Digit, ...], setting: Setting
 ) -> tuple[Pass, ...]:
-    """The passes with a line between runs of what they read, where these are far apart and an even
-    number of lines long: an odd number spreads over all sets of a cache.
+    """The passes, with a cache line of padding after each run of their input where that pays.
 
-    NOTE: 8^4 in float64, two passes, takes 0.85 of the time on Zen 3; 8^5 0.92 and 8^6 0.95 on an
-    Emerald Rapids. Longer digits are read so often that a copy is better: 128 x 128 takes 1.6 times
-    as long, and single lines at a time sometimes 1.4 (Zen 3).
+    It pays if runs are long and have an even number of lines: their starts then fall into few sets
+    of a cache, and with an odd number into all of them.
+
+    NOTE: with padding, 8^4 in float64, two passes, takes 0.85 of the time on Zen 3; 8^5 takes 0.92
+    and 8^6 0.95 on an Emerald Rapids. Larger digits are read so often that copying them to a state
+    is better: padded, 128 x 128 takes 1.6 times as long, and reading single lines at a time
+    sometimes 1.4 times (Zen 3).
     """
     padded = list(passes[:1])
     for before, item in itertools.pairwise(passes):
         run, first = item.trail * setting.bytes, digits[item.products[0].digit]
         follows = item.kind is Kind.Trail and before.produced * before.trail == item.trail
-        # Rows of several groups make full tiles of a last product that is along its outputs.
+        # A last product with vectors along its outputs only fills its tiles with rows of several
+        # groups.
         follows = follows and not (before.lanes > 1 and before.is_along_outputs)
         few = first.contracted <= _FEW_PLACES and item.lanes * setting.bytes >= 2 * LINE
         if follows and few and run >= _FAR_APART and run % (2 * LINE) == 0:
@@ -148,7 +155,7 @@ def _choices(ranked: Sequence[Sequence[Way]]) -> Iterator[list[Way]]:
 
 
 def tile_status(setting: Setting) -> Status:
-    """Whether some candidate holds as much of a row as the user's tile asks for."""
+    """Whether some candidate can hold as much of a row in a state as the user's tile asks for."""
     if setting.held is None:
         return Status.accept()
     takes: dict[int, int] = {}
@@ -173,10 +180,10 @@ def tile_status(setting: Setting) -> Status:
 
 
 def judged(setting: Setting) -> list[tuple[Candidate, Status]]:
-    """Every candidate, and whether it does what the user's tile asks for.
+    """Every candidate, with whether it does what the user's tile asks for.
 
-    Tile_N is the most elements of a row in a state, and as much of it as digits can fill is
-    used: among the candidates within it, those that hold most stay.
+    Tile_N is the most elements of a row in a state. Digits may not fill it exactly, so of the
+    candidates that stay within it, those with the most elements are accepted.
     """
     every = list(candidates(setting))
     if setting.held is None:
@@ -200,7 +207,7 @@ def _keeps_to(peak: int, held: int, fullest: int) -> Status:
 
 
 def _cuts(digits: tuple[Digit, ...], setting: Setting) -> list[tuple[range, ...]]:
-    """Ranges of digits in the order of their passes, without repetition."""
+    """The ways to cut the digits into one range for each pass, in the order of the passes."""
     count = len(digits)
     line = max(LINE, setting.width * setting.bytes)
     budgets = [
@@ -221,7 +228,8 @@ def _cuts(digits: tuple[Digit, ...], setting: Setting) -> list[tuple[range, ...]
 
 
 def _greedy(digits: tuple[Digit, ...], budget: int) -> tuple[range, ...]:
-    """Groups of as many digits as a state of `budget` elements holds, from the last digit on."""
+    """The cut whose ranges, from the last digit on, have as many digits as fit a state of `budget`
+    elements."""
     ranges, end = [], len(digits)
     while end:
         start = end - 1
@@ -233,8 +241,8 @@ def _greedy(digits: tuple[Digit, ...], budget: int) -> tuple[range, ...]:
 
 
 def _row_lanes(setting: Setting, middle: int) -> Iterator[int]:
-    """Rows of a tile where they are the lanes: those of some cache lines of a column, or of
-    one where more would put the middle beyond every cache."""
+    """Rows of a tile if rows are the lanes: so many as fill a few cache lines of a column, or just
+    one line if more would make the intermediate larger than all caches."""
     line = max(setting.width, LINE // setting.bytes)
     if setting.rows is None and 2 * line * middle * setting.bytes > _MOST_MIDDLE:
         yield line
@@ -243,7 +251,7 @@ def _row_lanes(setting: Setting, middle: int) -> Iterator[int]:
 
 
 def _row_tile(setting: Setting, shapes: Sequence[Shape], middle: int) -> int:
-    """Rows that keep the middle in a near cache and the lanes full."""
+    """Rows of a tile that keep the intermediate in a near cache, and all lanes busy."""
     if setting.rows is not None:
         return setting.rows
     if not middle:

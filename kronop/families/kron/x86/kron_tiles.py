@@ -15,18 +15,19 @@ from kronop.frozen import dataclass
 
 _BYTES = bfloat16.bytes
 _PACK = amx.UNIT_BYTES // _BYTES
-# Rows of a block, and those that a thread takes at once.
+# Rows of a block, and rows that a thread takes at once.
 _ROWS_AT_ONCE, _ROWS = 2 * amx.TILE, 64
-# Results of a row that are held at once, and where they are more: so many, in whole such runs.
+# Results of a row that scratch holds at once. If a row has more, it holds _HELD_IN_PARTS, rounded
+# to runs of _LEAST_PART.
 _HELD, _HELD_IN_PARTS, _LEAST_PART = 16384, 8192, 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KronTiles(KronDesign):
-    """Rows through tiles, from the last digit to the first.
+    """A design on AMX tiles: it contracts the digits of some rows from the last to the first.
 
     Attributes:
-        group: rows that go through the last digit at once.
+        group: rows whose last digit is contracted at once.
     """
 
     header: ClassVar[str] = "kron_amx.hpp"
@@ -43,7 +44,7 @@ class KronTiles(KronDesign):
 
     @property
     def shared_bytes(self) -> int:
-        """Scratch of a thread: the `Layout` of the header."""
+        """Bytes of a thread's scratch: those of `Layout` in the header."""
         last = self.digits[-1]
         total = aligned(_ROWS_AT_ONCE * _padded(last.contracted) * _BYTES)
         trail = 1
@@ -82,12 +83,12 @@ class KronTiles(KronDesign):
 
 
 def _padded(contracted: int) -> int:
-    """The contracted digit in equal steps of whole pairs."""
+    """The contracted size, padded so that all tile products take equally many whole pairs."""
     return _PACK * amx.lines(contracted, bfloat16)
 
 
 def _held(rows: int, columns: int, *, alone: bool) -> int:
-    """Results that are put together on their way past the caches."""
+    """Results of a row collected in scratch, so that stores past the caches are whole lines."""
     if alone:
         return _ROWS_AT_ONCE * rows
     if rows * columns <= _HELD:

@@ -12,13 +12,13 @@ from kronop.families.kron.x86.kron_parts import Kind, Pass
 from kronop.frozen import dataclass
 from kronop.target import Target
 
-# Bytes from one run of results to the next that still count as contiguous.
+# Runs of results at most so many bytes apart still count as contiguous.
 _NEAR_RUNS = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KronVectors(KronDesign):
-    """Passes from memory through two states and back; `passes` are in order."""
+    """A design on vectors: `passes` in order, each of which multiplies between two states."""
 
     header: ClassVar[str] = "kron.hpp"
     template: ClassVar[str] = "kron_matmul"
@@ -42,7 +42,7 @@ class KronVectors(KronDesign):
 
     @property
     def middle(self) -> int:
-        """Most elements of a row between passes; 0 for a single pass."""
+        """Most elements of a row in an intermediate between passes; 0 for a single pass."""
         read = self.passes[1:]
         return max((item.lead * item.group * (item.trail + item.pad) for item in read), default=0)
 
@@ -68,7 +68,7 @@ class KronVectors(KronDesign):
 
     @property
     def shared_bytes(self) -> int:
-        """Of panels, of two states, and of the middles, as kron.hpp lays them out."""
+        """Bytes of the panels, of two states, and of the intermediates, laid out as in kron.hpp."""
         size = self.work.bytes
         middles = min(2, len(self.passes) - 1)
         return (
@@ -100,11 +100,13 @@ class KronVectors(KronDesign):
 
     @property
     def stores_in_parts(self) -> bool:
-        """Whether results of a register tile are contiguous, or not far apart.
+        """Whether the results of a register tile are contiguous or near each other, so that stores
+        of less than a line may bypass the caches.
 
-        NOTE: 8^4 in float32, runs 2 KiB apart and half a line a store: 1.6 times as long past the
-        caches; 8^3 in float64, 512 bytes apart, 0.65 times (Zen 3). 16 x 8^6, lines that are not
-        neighbours, took 1.4 times as long (Zen 3); with whole lines half the time (Emerald Rapids).
+        NOTE: past the caches, 8^4 in float32 (runs 2 KiB apart, half a line a store) took 1.6 times
+        as long, and 8^3 in float64 (512 bytes apart) 0.65 times (Zen 3). 16 x 8^6, whose lines are
+        not neighbours, took 1.4 times as long (Zen 3); with stores of whole lines half the time
+        (Emerald Rapids).
         """
         last = self.passes[-1]
         return last.kind is Kind.Whole and last.products[-1].right * self.work.bytes <= _NEAR_RUNS

@@ -1,9 +1,9 @@
-"""Ways to run one pass over digits on the vectors of a CPU, and what they should cost.
+"""Ways to run one pass over digits on the vectors of a CPU, and their modelled costs.
 
-Order of digits. Applying digit 1 (P1 -> Q1) and then 2 to a tensor with R other elements takes
-R (P1 P2 Q1 + Q1 P2 Q2) multiply-adds, the other order R (P1 P2 Q2 + P1 Q1 Q2). Divided by
-R P1 P2 Q1 Q2, the first is no more than the second where 1/Q1 - 1/P1 >= 1/Q2 - 1/P2. So the order
-of descending 1/Q - 1/P is best: neighbours out of that order can be exchanged at a gain.
+Order of digits. Contracting digit 1 (P1 -> Q1) and then 2 of a tensor with R other elements takes
+R (P1 P2 Q1 + Q1 P2 Q2) multiply-adds, the other order R (P1 P2 Q2 + P1 Q1 Q2). Dividing both by
+R P1 P2 Q1 Q2 shows that the first is no more than the second if 1/Q1 - 1/P1 >= 1/Q2 - 1/P2. So the
+order of descending 1/Q - 1/P is best: exchanging neighbours that violate it is a gain.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from kronop.families.kron.x86.kron_cost import (
 from kronop.families.kron.x86.kron_parts import Digit, Kind, Pass, Product, Setting, Tile
 from kronop.frozen import dataclass
 
-# Cycles of a row, and the pass.
+# (modelled cycles of a row, the pass).
 Way = tuple[float, Pass]
-# Most cache lines that lanes of rows take.
+# Most cache lines that the lanes take if they are rows.
 MOST_LINES = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """What a pass does, before it is known how.
+    """The sizes of a pass, before its lanes and tiles are chosen.
 
     Attributes:
-        digits: of the whole row.
-        products: (digit, left, right) of each.
-        lead, group, produced, trail, peak: as those of the pass.
-        is_first, is_last: whether it reads X, and whether it writes Y.
+        digits: all digits of the row.
+        products: (digit, left, right) of each product of the pass.
+        lead, group, produced, trail, peak: as in `Pass`.
+        is_first, is_last: whether the pass reads X, and whether it writes Y.
     """
 
     digits: tuple[Digit, ...]
@@ -54,7 +54,7 @@ class Shape:
 
 
 def shapes_of(digits: tuple[Digit, ...], ranges: tuple[range, ...]) -> list[Shape]:
-    """The passes over those ranges of digits, in order."""
+    """The shapes of the passes over these ranges of digits, in order."""
     size = [digit.contracted for digit in digits]
     shapes: list[Shape] = []
     for group in ranges:
@@ -81,7 +81,8 @@ def shapes_of(digits: tuple[Digit, ...], ranges: tuple[range, ...]) -> list[Shap
 def products_of(
     digits: tuple[Digit, ...], group: range
 ) -> tuple[tuple[tuple[int, int, int], ...], int]:
-    """The digits of a group in their best order, and the most elements that are held."""
+    """(digit, left, right) of a group's products in the best order, and the most elements that a
+    state holds."""
     size = {index: digits[index].contracted for index in group}
     peak = math.prod(size.values())
     products = []
@@ -95,7 +96,8 @@ def products_of(
 
 
 def ways_of(shape: Shape, rows: int, setting: Setting) -> Iterator[tuple[Kind, int]]:
-    """Kinds and lanes of a pass that are worth a look; lanes are `rows` where these are not 0."""
+    """(kind, lanes) of the ways to consider for a pass; if `rows` is not 0, lanes that are rows are
+    so many."""
     if rows:
         bound = MOST_LINES * max(setting.width, LINE // setting.bytes)
         yield Kind.Rows, min(bound, math.ceil(rows / setting.width) * setting.width)
@@ -116,8 +118,8 @@ def ways_of(shape: Shape, rows: int, setting: Setting) -> Iterator[tuple[Kind, i
 
 
 def _evenly(count: int, most: int, width: int) -> int:
-    """Lanes, whole vectors and at most `most`, that cut `count` into equal parts; no more than it
-    where it fills a vector."""
+    """Lanes of a block, in whole vectors and at most `most`, that cut `count` into about equal
+    blocks; at most `count`, unless that is less than a vector."""
     each = math.ceil(count / math.ceil(count / most))
     return min(math.ceil(each / width), max(1, count // width)) * width
 
@@ -125,12 +127,14 @@ def _evenly(count: int, most: int, width: int) -> int:
 def _tiled(
     shape: Shape, kind: Kind, lanes: int, keeps: bool, setting: Setting
 ) -> tuple[tuple[Product, ...], float]:
-    """(products, cycles of a block); `keeps`: results stay in place wherever they may."""
+    """(products, cycles of a block); with `keeps`, products overwrite their operands wherever they
+    may."""
     digits, products = shape.digits, list[Product]()
     arithmetic = 0.0
     for index, left, right in shape.products:
         digit = digits[index]
-        # The first product reads what is elsewhere; tiles of a row's numbers overlap at its end.
+        # The first product reads its operands from elsewhere, so it can't overwrite them. Tiles
+        # with vectors along the outputs overlap at a row's end, so they can't either.
         stays = keeps and bool(products) and digit.contracted == digit.produced
         stays = stays and not (kind is Kind.Whole and right == 1)
         holding = _tiles(digit, kind, left, right, lanes, True, setting) if stays else []
@@ -140,8 +144,9 @@ def _tiled(
             Product(digit=index, left=left, right=right, tile=tile, in_place=bool(holding))
         )
         arithmetic += cycles + CALL
-    # What passes through one state takes room as well. The last product mostly writes to its place
-    # at once. Where lanes are strided, what they are read from and written to is near.
+    # Data that is only read or written once takes room in the cache too, hence 1.5 states for one.
+    # The last product mostly writes its results directly, so two products need one state. If lanes
+    # are strided, the lines that they are read from and written to have to stay near as well.
     straight = len(products) <= 2 and kind in (Kind.Whole, Kind.Trail)
     states = 1.5 if straight or all(product.in_place for product in products[1:]) else 2
     parts = states if kind is Kind.Whole else states + 2
@@ -156,7 +161,8 @@ def _tiled(
 def _tiles(
     digit: Digit, kind: Kind, left: int, right: int, lanes: int, whole: bool, setting: Setting
 ) -> list[tuple[Tile, float]]:
-    """Tiles of a product, and cycles of its block with each; `whole` as for `lane_tile`."""
+    """The tiles that a product may have, each with the cycles of a block; `whole` is as for
+    `lane_tile`."""
     unroll = unroll_of(digit.contracted, setting)
     machine = (setting.width, setting.bytes, setting.target.registers, unroll)
     sizes = digit.contracted, digit.produced
@@ -173,7 +179,8 @@ def _tiles(
 def with_lanes(
     shape: Shape, kind: Kind, lanes: int, rows: int, far: float, setting: Setting
 ) -> Way:
-    """The pass with so many lanes; `far`: cycles per vector of what is between passes."""
+    """The pass with `lanes` lanes; `far` is the cycles of a vector in an intermediate between
+    passes."""
     products, block = min(
         (_tiled(shape, kind, lanes, keeps, setting) for keeps in (False, True)),
         key=lambda item: item[1],
@@ -203,8 +210,8 @@ def with_lanes(
 def _incomplete(
     shape: Shape, kind: Kind, lanes: int, rows: int, setting: Setting
 ) -> tuple[float, float]:
-    """Cycles per vector that blocks with too few lanes add to reading and to writing, which go by
-    single numbers there; the last block is complete when read, for it overlaps the one before."""
+    """Cycles that incomplete blocks add to (reading, writing) a vector, because they access single
+    numbers. The last block still reads whole vectors, because it overlaps the one before."""
     count = {Kind.Trail: shape.trail, Kind.Rows: min(rows, setting.typical_rows)}.get(kind, lanes)
     single = setting.width * SINGLE
     if count < lanes:
@@ -213,7 +220,7 @@ def _incomplete(
 
 
 def _blocks(shape: Shape, kind: Kind, lanes: int, rows: int, setting: Setting) -> float:
-    """Blocks of a pass, per row."""
+    """Blocks of a pass for each row."""
     rows = min(rows, setting.typical_rows)
     if kind is Kind.Whole:
         return shape.lead / lanes

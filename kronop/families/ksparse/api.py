@@ -105,7 +105,8 @@ def known_call(
     activation: str | None,
     alpha: float,
 ) -> Call | None:
-    """What repeats such a `ksmm`, without z and out, if it was learned."""
+    """The repeatable call that equals this `ksmm` (without z and out), if there was one before;
+    else None."""
     form = ("ksmm", activation, batch_last)
     return prepared.find(form, alpha, 0.0, [x, *chain, bias, None, None])
 
@@ -120,7 +121,7 @@ def _sparse_arguments(
     z: Any,
     out: Any,
 ) -> SparseArguments:
-    """The arguments, of the operation for these tensors, that `ksmm` runs."""
+    """The arguments that `ksmm` runs for these tensors, with their operation."""
     patterns = chain_patterns(chain)
     _check_types(x, chain)
     if len(chain) > 1:
@@ -141,7 +142,7 @@ def ksparse_arguments(
     z: Any = None,
     out: Any = None,
 ) -> KSparseArguments:
-    """The arguments, of the operation for these tensors, that `ksmm` runs for one factor."""
+    """The arguments that `ksmm` runs for these tensors and one factor, with their operation."""
     X, Y, target = _sparse_ends(x, pattern, batch_last, z, out)
     operation = _ksparse_operation(target, X, Y, pattern, batch_last, activation)
     return KSparseArguments(
@@ -166,7 +167,8 @@ def chain_arguments(
     z: Any = None,
     out: Any = None,
 ) -> KSparseChainArguments:
-    """The arguments, of the operation for these tensors, that `ksmm` runs for several factors."""
+    """The arguments that `ksmm` runs for these tensors and several factors, with their
+    operation."""
     _check_chained(x)
     X, Y, target = _sparse_ends(x, patterns[-1], batch_last, z, out)
     operation = _chain_operation(target, X, Y, tuple(patterns), batch_last, activation)
@@ -184,7 +186,7 @@ def chain_arguments(
 def _sparse_ends(
     x: Any, last: Pattern, batch_last: bool, z: Any, out: Any
 ) -> tuple[TensorDescription, TensorDescription, str]:
-    """What is promised of X and of Y, whose last factor has that pattern; and the target."""
+    """The descriptions of X and of Y for a last factor of this pattern, and the target."""
     x_view = operand_of(x)
     a, b, _, d = last
     inner = math.prod(x_view.shape[1:]) if batch_last else a * b * d
@@ -193,7 +195,8 @@ def _sparse_ends(
 
 
 def chain_patterns(chain: Sequence[Any]) -> list[Pattern]:
-    """The patterns of a list of weights, checked to chain."""
+    """The patterns of a list of weights; raises if a factor takes other features than the one
+    before gives."""
     if not chain:
         raise ArgumentError(
             mismatch(
@@ -232,7 +235,8 @@ def chain_patterns(chain: Sequence[Any]) -> list[Pattern]:
 
 
 def _check_types(x: Any, chain: Sequence[Any]) -> None:
-    """Refuses operands of several types by both names: either may be the one to convert."""
+    """Refuses operands of different types. The message names both, as either may be the wrong
+    one."""
     element = operand_of(x).element
     for index, weight in enumerate(chain):
         other = view(weight, f"weights[{index}]").element
@@ -248,7 +252,8 @@ def _check_types(x: Any, chain: Sequence[Any]) -> None:
 
 
 def _check_chained(x: Any) -> None:
-    """Refuses what a second factor of the same type would not take."""
+    """Refuses element types whose results are wider, because a second factor could not take
+    them."""
     element = view(x, "X").element
     if result_type(element) != element:
         raise ElementTypeError(
@@ -290,7 +295,8 @@ def _chain_operation(
 
 
 def _check_activation(activation: object) -> None:
-    # By hand and first: activations are keys of a cache, and a list can be none.
+    # Check this first: activations become keys of a cache, and a list there fails without a useful
+    # message.
     named = isinstance(activation, str) and activation in ACTIVATION_NAMES
     if activation is not None and not named:
         raise ArgumentError(

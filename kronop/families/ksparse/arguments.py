@@ -1,6 +1,6 @@
 """Arguments of Kronecker-sparse products: tensors of any framework -> KSparseProblem.
 
-Those of chains differ in their weights alone: they are in ksparse_chain.
+The arguments of chains, which only differ in their weights, are in `chain_arguments`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ from kronop.size import Rows
 
 @dataclass(frozen=True, slots=True)
 class _Flat:
-    """X, Y or Z as one matrix of batch and features: its memory, the copy it needs, its strides."""
+    """X, Y or Z as one matrix of batch and features: its memory, the copy that it needs (or None),
+    and its strides."""
 
     view: TensorView
     form: Form | None
@@ -44,7 +45,7 @@ class _Flat:
 
 
 class SparseArguments(Arguments):
-    """What the arguments of one factor and of a chain have in common: X, Z, Y, bias and scalars.
+    """The common base of the arguments of one factor and of a chain: X, Z, Y, bias and scalars.
 
     Args:
         operation, X, Z, Y, bias, output_op: as for KSparseArguments.
@@ -97,7 +98,7 @@ class SparseArguments(Arguments):
     @property
     @abc.abstractmethod
     def _patterns(self) -> Mapping[str, Pattern]:
-        """Of the weights, by their names."""
+        """The patterns of the weights, by the weights' names."""
 
     def _check_shapes(self, views: dict[str, TensorView]) -> None:
         what = self._description
@@ -138,7 +139,8 @@ class SparseArguments(Arguments):
                 )
 
     def _flat(self, item: TensorView, name: str) -> _Flat:
-        """The matrix that the tensor is, with its promise checked, or the copy that is one."""
+        """The tensor as a matrix, after checking its promised layout; or a copy if its batch
+        dimensions have no common stride."""
         last = self._description.batch_last
         description = self._description.X if name == "X" else self._description.Y
         features = item.shape[0 if last else -1]
@@ -148,7 +150,7 @@ class SparseArguments(Arguments):
         row = flat_stride(self._lead, steps)
         shape = self._ordered(self.size, features)
         matrix = item.reshaped(shape, self._ordered(row or 0, step))
-        # A tensor of more dimensions may keep a promise that its matrix breaks; then it is copied.
+        # A tensor of more dimensions may keep a promise that its matrix breaks: copy it then.
         differs = len(item.shape) > 2 and not keeps_promise(matrix, description)
         if row is not None and item.in_place and not (differs and keeps_promise(item, description)):
             check_promise(matrix, description, name)
@@ -162,7 +164,8 @@ class SparseArguments(Arguments):
         return _Flat(item, form, row, step)
 
     def _ordered(self, of_batch: int, of_features: int) -> tuple[int, int]:
-        """Batch and features in the order of the matrix; its own inverse."""
+        """(batch, features) in the order of the matrix's dimensions, or back: it is its own
+        inverse."""
         return (of_features, of_batch) if self._description.batch_last else (of_batch, of_features)
 
     def _new_result(self, like: TensorView) -> _Flat:
@@ -191,7 +194,7 @@ class SparseArguments(Arguments):
         return Rows(math.prod(self._lead))
 
     def _ends(self, places: Places, workspace: int) -> dict[str, Any]:
-        """What problems of one factor and of chains have in common."""
+        """The fields that problems of one factor and of chains have in common."""
         y = self._flats["Y"]
         read = self._source_is_result
         result = _matrix(y, places.output("Y", y.view, y.form, read=read))

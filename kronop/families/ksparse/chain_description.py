@@ -2,8 +2,8 @@
 
 K1 is the right-most factor of the matrix product KL ... K2 K1 and is applied first. Batch first, X
 is (B, a1 c1 d1) and Y (B, aL bL dL); batch last, X is (a1 c1 d1, B) and Y = KL ... K1 X is
-(aL bL dL, B). See ksparse for one factor. What is between two factors is rounded to the tensors'
-element type.
+(aL bL dL, B). See `description` for one factor. The results between two factors are rounded to the
+tensors' element type.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class KSparseChainDescription:
         math: the multiply-add; `tile.math_instruction` where a tile is given.
         tile: tile sizes of every product, each of which is then a step of its own; None for the
             planner's choice.
-        X, W, Y: operand, what all weights have in common, and result (Z is like Y).
+        X, W, Y: operand, weights (one description for all), and result (Z is like Y).
         epilogue: what happens to the last product.
         patterns: (a, b, c, d) of each factor, the first applied first.
         batch_last: X is (a c d, B) and Y (a b d, B), instead of (B, a c d) and (B, a b d).

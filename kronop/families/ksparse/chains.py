@@ -1,8 +1,9 @@
-"""Chains of Kronecker-sparse products as steps: single products, and what lies between them.
+"""Chains of Kronecker-sparse products as steps: single products, and the results between them.
 
-A piece of a chain's plan is a step, or steps that prepare weights and then one, whose design is a
-`Piece`: it says how many factors they take and what they leave. What is between pieces is in the
-workspace, in two buffers that take turns, in the order of X's memory.
+A plan of a chain consists of pieces. A piece applies one or more factors by one step, perhaps after
+steps that pack weights; the design of its last step is a `Piece`, which tells how many factors it
+applies and how its result lies in memory. The results between pieces are in the workspace, in two
+buffers that alternate, in the order of X's memory.
 """
 
 from __future__ import annotations
@@ -22,20 +23,20 @@ from kronop.families.ksparse.description import KSparseDescription, KSparseProbl
 from kronop.frozen import dataclass
 
 _ALIGNMENT, _ACCESS = 256, 16
-# alpha and beta of what stays in the workspace, for epilogues in integers as well.
+# alpha and beta of results that stay in the workspace; integers, to suit epilogues of both kinds.
 _UNSCALED = (1, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece(Wrapping):
-    """The last step of a piece, and what it leaves to the next one.
+    """The design of a piece's last step, and the layout of the result that the next piece reads.
 
     Attributes:
-        wrapped: the way the step runs.
-        factors: of the chain, that the piece takes.
-        columns: features of a row of its result.
-        element: of its result.
-        by_rows: whether the batch is contiguous in it.
+        wrapped: the design that runs.
+        factors: how many factors of the chain the piece applies.
+        columns: features of a row of the result.
+        element: element type of the result.
+        by_rows: whether the batch is the contiguous axis of the result.
     """
 
     wrapped: Design
@@ -49,8 +50,8 @@ class Piece(Wrapping):
         return self.wrapped.epilogue
 
     def strides(self, rows: int) -> tuple[int, int]:
-        """Those of the batch and of the features, such that every run begins with a whole
-        access."""
+        """The result's strides of (batch, features), padded so that every contiguous run starts at
+        an aligned access."""
         run = rows if self.by_rows else self.columns
         access = _ACCESS // self.element.bytes
         pitch = -(-run // access) * access
@@ -66,7 +67,8 @@ class Piece(Wrapping):
 def product(
     description: KSparseChainDescription, index: int, layout: Layout | None = None
 ) -> KSparseDescription:
-    """Factor `index` of a chain as a product of its own; `layout`: between factors (None: X's)."""
+    """Factor `index` of a chain as a single product; `layout` is that of the results between
+    factors (None: that of X)."""
     between = TensorDescription(
         description.X.element,
         layout or description.X.layout,
@@ -89,7 +91,8 @@ def product(
 
 
 def piece(steps: Sequence[Step], last: KSparseDescription, factors: int) -> tuple[Step, ...]:
-    """Steps as a piece of a chain: they take so many factors, of which `last` is the last one."""
+    """Makes steps a piece of a chain, which applies `factors` factors; `last` is the last of
+    them."""
     *before, step = steps
     design = Piece(
         wrapped=step.design,
@@ -102,7 +105,8 @@ def piece(steps: Sequence[Step], last: KSparseDescription, factors: int) -> tupl
 
 
 def pieces(plan: Plan) -> list[tuple[Piece, Plan]]:
-    """What each piece leaves, and the plan of its own, whose steps are no pieces of anything."""
+    """For each piece of a plan, its `Piece`, and a plan of its steps alone in which the last one is
+    unwrapped."""
     found, begin = [], 0
     for end, step in enumerate(plan.steps, 1):
         if isinstance(piece := step.design, Piece):
@@ -130,13 +134,13 @@ def launches(
 
 
 def buffers(each: Sequence[Piece], rows: int) -> tuple[int, int]:
-    """Bytes of what even and odd pieces leave to the next one."""
+    """Bytes of the two buffers for the results of even and of odd pieces."""
     sizes = [piece.result_bytes(rows) for piece in each[:-1]]
     return max(sizes[::2], default=0), max(sizes[1::2], default=0)
 
 
 def _problems(each: Sequence[Piece], problem: KSparseChainProblem) -> Iterator[KSparseChainProblem]:
-    """Each piece's part of the problem; the workspace left to it is behind both buffers."""
+    """The problem of each piece; its own workspace starts behind both buffers."""
     even, odd = buffers(each, problem.rows)
     starts = (problem.workspace, problem.workspace + even)
     x, taken = problem.x, 0
@@ -159,7 +163,7 @@ def _problems(each: Sequence[Piece], problem: KSparseChainProblem) -> Iterator[K
 
 
 def single(problem: KSparseChainProblem) -> KSparseProblem:
-    """A chain of one factor as a product."""
+    """The problem of a chain of one factor, as that of a single product."""
     (factor,) = problem.weights
     return KSparseProblem(
         rows=problem.rows,

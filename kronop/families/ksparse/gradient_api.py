@@ -103,7 +103,7 @@ def gradient_arguments(
     out: Any = None,
     factors: Sequence[Any] = (),
 ) -> KSparseGradientArguments:
-    """The arguments, of the operation for these tensors, that `weight_gradient` runs."""
+    """The arguments that `weight_gradient` runs for these tensors, with their operation."""
     x_view, g_view = view(x, "X"), view(g, "G")
     element = result_type(x_view.element) if out is None else view(out, "Y").element
     operation = _operation(

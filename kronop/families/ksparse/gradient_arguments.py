@@ -132,7 +132,7 @@ class KSparseGradientArguments(Arguments):
         return Rows(self._batch_size)
 
     def launches(self, planned: Planned, places: Places) -> tuple[Launch, ...]:
-        """The kernel calls over the memory of `places`; an empty sum is written as well."""
+        """The kernel calls over the memory of `places`; for an empty batch, they still write Y."""
         workspace = places.workspace(planned.workspace_bytes(self._batch_size, self._threads))
         return planned.launches(self._problem(places, workspace))
 
@@ -156,7 +156,7 @@ class KSparseGradientArguments(Arguments):
         )
 
     def _input(self, places: Places, name: str) -> TensorView:
-        """Where kernels find the operand, with the strides it has there."""
+        """The operand as kernels read it: in place or as a copy, with its strides there."""
         item = self._views[name]
         form = form_for(item, self._promised(name), self._device)
         place = places.input(name, item, form)

@@ -6,12 +6,12 @@ the gradient of its result, that of the weights W (a, b, c, d) is, n being the b
     Y[i, p, q, l] = sum over n of G[n, i, p, l] X[n, i, q, l]
 
 A digit of a Kronecker product has the same matrix F (c, b) for every i and l: its weights are
-tied, `a` is what is before the digit and `d` what is behind it, and
+tied, `a` is the number of elements before the digit and `d` that behind it, and
 
     Y[q, p] = sum over n, i and l of G[n, i, p, l] X[n, i, q, l]
 
-is the gradient of F, where G and X have the same digits around it. Where F is itself a product
-F1 x ... x FN of `factors`, those of its factors follow: with q and p as digits q1 .. qN, p1 .. pN,
+is the gradient of F, if G and X have the same digits around it. If F is itself a Kronecker product
+F1 x ... x FN of `factors`, their gradients follow: with q and p as digits q1 .. qN, p1 .. pN,
 
     Yi[qi, pi] = sum over the other digits of Y[q, p] times all other Fj[qj, pj]
 """
@@ -109,12 +109,12 @@ class KSparseGradientDescription:
 
     @property
     def lead(self) -> tuple[int, ...]:
-        """The dimension in front, if there is one."""
+        """The extent of the dimension in front as a tuple, which is empty if there is none."""
         return () if self.products is None else (self.products,)
 
     @property
     def weights(self) -> tuple[int, ...]:
-        """Shape of one gradient, or of those of all factors."""
+        """Shape of one gradient, or of the vector of all factors' gradients."""
         _, b, c, _ = self.pattern
         if self.factors:
             return (sum(rows * columns for rows, columns in self.factors),)

@@ -26,13 +26,14 @@ class X86KSparseChainEmitter(Searching):
         return MathInstruction.simt(element)
 
     def workspace_bytes(self, plan: Plan, rows: int, threads: int) -> int:
-        """What is between factors, and the scratch memory of the piece that wants most."""
+        """Room for the results between factors, and for the scratch memory of the piece that needs
+        most."""
         pieces = chains.pieces(plan)
         scratch = max(_design(own).workspace_bytes(rows, threads) for _, own in pieces)
         return sum(chains.buffers([piece for piece, _ in pieces], rows)) + scratch
 
     def launches(self, plan: Plan, problem: KSparseChainProblem) -> tuple[Launch, ...]:
-        """One call for each step; none where the batch is 0."""
+        """One call for each step; none if the batch is 0."""
         return chains.launches(plan, problem, _launches) if problem.rows else ()
 
 

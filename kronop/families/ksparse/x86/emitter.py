@@ -15,7 +15,7 @@ from kronop.target import Target
 class X86KSparseEmitter(Searching):
     """Plans Kronecker-sparse products for x86 targets; see ksparse.hpp for what a plan means.
 
-    With the tile instruction, patterns that tiles do not make faster still go through vectors.
+    With the tile instruction, patterns for which tiles are no faster still run on vectors.
     """
 
     search = "kronop.families.ksparse.x86.ksparse_choice"
@@ -29,7 +29,7 @@ class X86KSparseEmitter(Searching):
         return _design(plan).workspace_bytes(rows, threads)
 
     def launches(self, plan: Plan, problem: KSparseProblem) -> tuple[Launch, ...]:
-        """One call, or none where the batch is 0."""
+        """One call, or none if the batch is 0."""
         return (_design(plan).launch(0, problem),) if problem.rows else ()
 
 

@@ -1,4 +1,4 @@
-"""How a Kronecker-sparse product is cut up for AMX tiles, and whether tiles are worth it.
+"""Cutting a Kronecker-sparse product up for AMX tiles, and deciding whether tiles are faster.
 
 See ksparse_amx.hpp for what a plan means.
 """
@@ -18,14 +18,14 @@ from kronop.families.ksparse.x86.ksparse_tiles import (
     TilesAlongOutputs,
 )
 
-# What a thread's X and its results in scratch should take of the second-level cache; packed weights
-# of an item of work.
+# Bytes of the second-level cache that a thread's scratch for X and results should take; and most
+# bytes of packed weights of an item of work.
 _STATE_BYTES, _PANEL_BYTES = 384 * 1024, 1 << 20
 _ROWS_ALONG_BATCH, _ROWS_ALONG_OUTPUTS = 512, 128
 
 
 def design(work: KSparseWork) -> KSparseTiles:
-    """The one way that tiles have for a pattern."""
+    """The design on tiles; there is one for each pattern."""
     made: KSparseTiles
     if work.pattern[3] == 1 and not (work.x_by_rows or work.y_by_rows):
         made = TilesAlongOutputs(
@@ -50,10 +50,10 @@ def design(work: KSparseWork) -> KSparseTiles:
 
 
 def reason_against(tiles: KSparseTiles, vector_cycles: float) -> str:
-    """Why vectors serve a pattern; empty where tiles do.
+    """The reason why a pattern runs on vectors; empty if it runs on tiles.
 
     Args:
-        vector_cycles: of the best design on vectors, per row of the batch and i.
+        vector_cycles: cycles of the best design on vectors, for one row of the batch and one i.
     """
     status = tiles.status()
     if not status:
@@ -66,7 +66,8 @@ def reason_against(tiles: KSparseTiles, vector_cycles: float) -> str:
 
 
 def _outputs(work: KSparseWork, slices: int) -> int:
-    """Outputs of an item, in parts of about the same size: whole blocks, but for the last."""
+    """Outputs of an item of work: whole blocks (but for the last item), about equally many in each
+    item."""
     _, b, c, _ = work.pattern
     most = max(1, _PANEL_BYTES // (slices * amx.factor_bytes(c, LANES, work.element)))
     blocks = -(-b // LANES)

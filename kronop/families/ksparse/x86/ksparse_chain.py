@@ -18,11 +18,12 @@ from kronop.frozen import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KSparseChain(HostDesign):
-    """Rows go through all factors, some at once; what is between them stays in the caches.
+    """A design that applies all factors to a chunk of rows, then to the next chunk, so that results
+    between factors stay in the caches.
 
     Attributes:
-        singles: how each factor is cut up.
-        chunk: rows at once.
+        singles: the design of each factor.
+        chunk: rows of a chunk.
     """
 
     header: ClassVar[str] = "ksparse_chain.hpp"
@@ -37,7 +38,7 @@ class KSparseChain(HostDesign):
 
     @property
     def work(self) -> KSparseWork:
-        """That of the last factor, whose results are the chain's."""
+        """The work of the last factor, whose results are the chain's."""
         return self.singles[-1].work
 
     @property
@@ -71,27 +72,28 @@ class KSparseChain(HostDesign):
 
     @property
     def pitch(self) -> int:
-        """Elements from feature to feature of what is between factors."""
+        """Elements from one feature to the next in the results between factors."""
         size = self.work.element.bytes
-        # NOTE: an odd number of lines spreads over all sets of a cache.
+        # NOTE: with an odd number of lines, features start in all sets of a cache.
         return (aligned(self.chunk * size) // LINE | 1) * LINE // size
 
     @property
     def middles(self) -> tuple[int, int]:
-        """Bytes of both buffers between factors, which take turns."""
+        """Bytes of the two buffers for results between factors, which alternate."""
         unit = self.pitch * self.work.element.bytes
         even, odd = buffer_columns(self.singles)
         return aligned(unit * even), aligned(unit * odd)
 
     @property
     def shared_bytes(self) -> int:
-        """What is between factors, and the scratch of the one that has most besides weights."""
+        """Bytes of the buffers between factors, and of the largest scratch of a factor without its
+        packed weights, which threads share."""
         scratch = [single.scratch for single in self.singles]
         return sum(self.middles) + max(item.size - item.input for item in scratch)
 
     @property
     def constants(self) -> tuple[tuple[str, Constant], ...]:
-        """Places in the workspace, and those of each factor as an array."""
+        """The constants: places in the workspace, and arrays with the constants of each factor."""
         count, packed, (even, odd) = len(self.singles), self.packed, self.middles
         each = [dict(single.constants) for single in self.singles]
         for earlier in each[:-1]:
@@ -111,7 +113,7 @@ class KSparseChain(HostDesign):
         )
 
     def threads_for(self, rows: int, threads: int) -> int:
-        """Every one has rows."""
+        """Threads worth starting, each of which has rows to work on."""
         return shares(self.vector_work * rows, -(-rows // self.lanes), threads)
 
     def workspace_bytes(self, rows: int, threads: int) -> int:
@@ -138,7 +140,7 @@ class KSparseChain(HostDesign):
 
 
 def buffer_columns(singles: tuple[KSparseVectors, ...]) -> tuple[int, int]:
-    """Features in each of both buffers between factors."""
+    """The most features that each of the two buffers between factors holds."""
     columns = [single.work.output_columns for single in singles[:-1]]
     return max(columns[::2]), max(columns[1::2], default=0)
 

@@ -1,4 +1,4 @@
-"""Planning Kronecker-sparse products on CPUs: on vectors or on AMX tiles; the step of either."""
+"""Plans of Kronecker-sparse products on CPUs: on vectors or on AMX tiles."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_REPORTED = 12
 
 
 def supports(description: KSparseDescription, target: Target) -> Status:
-    """Whether a plan exists, and which size of the tile stands in the way where not."""
+    """Whether a plan exists; if not, the reason names the size of the user's tile to change."""
     if amx.asks_for_tiles(description.math, target):
         return amx.tiles_status(description.tile)
     status = common_status(description.math, description.tile, target)
@@ -30,7 +30,8 @@ def supports(description: KSparseDescription, target: Target) -> Status:
 def plans(
     description: KSparseDescription, target: Target, count: int, rows: int | None
 ) -> tuple[Plan, ...]:
-    """The `count` cheapest legal candidates, the same for any batch, and what the first beat."""
+    """The plans of the `count` cheapest legal candidates, which don't depend on the batch; the
+    first plan lists those that it beat."""
     setting = _setting(description, target)
     every = [(item, item.status()) for item in ksparse_plan.designs(setting)]
     ranked = sorted((item.cycles, index, item) for index, (item, ok) in enumerate(every) if ok)
@@ -60,7 +61,7 @@ def plans(
 
 
 def cheapest_on_vectors(description: KSparseDescription, target: Target) -> KSparseVectors:
-    """The design of the first candidate for an instruction of vectors."""
+    """The cheapest design on vectors."""
     legal = [item for item in ksparse_plan.designs(_setting(description, target)) if item.status()]
     return min(legal, key=lambda item: item.cycles)
 

@@ -1,4 +1,7 @@
-"""What all kernels of one Kronecker-sparse product on a CPU have in common; see ksparse.hpp."""
+"""The base of all designs of one Kronecker-sparse product on a CPU; see ksparse.hpp.
+
+An item of work is what one thread computes at a time: some rows of a patch of the result's columns.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from kronop.families.ksparse.description import KSparseProblem
 from kronop.frozen import dataclass
 
 _MOST_SLICES = 32
-# Cycles of a vector that is copied to or from scratch, or transposed on its way.
+# Cycles to copy a vector to or from scratch, and to transpose it in doing so.
 COPY, TRANSPOSE = 1.5, 5.0
 
 
@@ -24,7 +27,7 @@ class KSparseWork(HostWork):
 
     Attributes:
         pattern: (a, b, c, d).
-        x_by_rows, y_by_rows: contiguous along the batch rather than along the features.
+        x_by_rows, y_by_rows: whether X and Y are contiguous along the batch, not the features.
     """
 
     pattern: tuple[int, int, int, int]
@@ -43,8 +46,8 @@ class KSparseWork(HostWork):
 
     @property
     def slices_along_batch(self) -> int:
-        """Slices of an item with rows as lanes: one where X and Y are contiguous along the batch,
-        all where they are not, or whole lines."""
+        """Indices l of an item whose lanes are rows: one if X and Y are contiguous along the batch;
+        otherwise all, or, if these are too many, as many as fill whole cache lines."""
         if self.x_by_rows and self.y_by_rows:
             return 1
         line, d = max(1, LINE // self.bytes), self.pattern[3]
@@ -54,7 +57,7 @@ class KSparseWork(HostWork):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scratch:
-    """Where parts of a thread's scratch memory begin, in bytes, and its size."""
+    """The bytes at which the regions of a thread's scratch memory start, and its size."""
 
     bias: int
     input: int
@@ -64,13 +67,13 @@ class Scratch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KSparseDesign(HostDesign):
-    """One way to cut up a product.
+    """A way to cut up a product.
 
     Attributes:
-        along_batch: whether lanes are rows of the batch; they are outputs where not.
-        tile: single values of a register tile: outputs, or rows where the lanes are outputs.
-        vectors: vectors that each of them is multiplied with.
-        depth: indices k that are taken at once.
+        along_batch: whether the lanes of vectors are rows of the batch; otherwise outputs.
+        tile: single numbers of a register tile: outputs, or rows if the lanes are outputs.
+        vectors: vectors of a register tile, each of which is multiplied with every single number.
+        depth: indices k that are contracted at once.
         blocks: indices i of an item of work.
         slices: indices l of an item of work.
         outputs: indices j of an item of work.
@@ -100,21 +103,21 @@ class KSparseDesign(HostDesign):
     @property
     @abstractmethod
     def pitch(self) -> int:
-        """Elements from k to k + 1 (lanes along the batch), or from row to row, of X in scratch."""
+        """Elements of X in scratch from k to k + 1 if lanes are rows, else from row to row."""
 
     @property
     @abstractmethod
     def parts(self) -> tuple[int, int, int]:
-        """Bytes of a block's packed weights, of X and of results in a thread's scratch."""
+        """Bytes in a thread's scratch of (a block's packed weights, X, results)."""
 
     @property
     def direct(self) -> bool:
-        """Whether results may go to Y without an epilogue."""
+        """Whether sums may be stored to Y without running the epilogue."""
         return keeps_sums(self.work.epilogue)
 
     @property
     def streams(self) -> bool:
-        """Whether register tiles may put results past the caches."""
+        """Whether register tiles may store results past the caches."""
         return False
 
     @property
@@ -149,14 +152,14 @@ class KSparseDesign(HostDesign):
 
     @property
     def write_cycles(self) -> float:
-        """Cycles per vector of results on its way from a tile's scratch to Y."""
+        """Cycles to move a vector of results from scratch to Y."""
         if self.is_along_y:
             return 0.0 if self.direct else COPY
         return TRANSPOSE if self.along_batch else 2.0 * self.work.width
 
     @property
     def patches(self) -> int:
-        """Parts of the result's columns that are computed apart, each with weights of its own."""
+        """How many patches the result's columns are cut into; each has weights of its own."""
         a, b, _, d = self.work.pattern
         return -(-a // self.blocks) * (d // self.slices) * -(-b // self.outputs)
 
@@ -202,7 +205,7 @@ class KSparseDesign(HostDesign):
         )
 
     def _split(self, problem: KSparseProblem) -> tuple[int, int]:
-        """Rows of an item and threads, so that every thread gets as many items."""
+        """(rows of an item, threads), such that all threads get about equally many items."""
         count, lanes = self.patches, self.lanes
         threads = self.threads_for(problem.rows, problem.threads)
         tiles = -(-problem.rows // self.row_tile)

@@ -1,5 +1,5 @@
-"""Planning chains on CPUs: all factors through one kernel, for so many rows at once, or one product
-after the other."""
+"""Plans of chains on CPUs: one kernel that applies all factors to a chunk of rows at a time, or one
+product after the other."""
 
 from __future__ import annotations
 
@@ -17,19 +17,21 @@ from kronop.families.ksparse.x86.ksparse_chain import KSparseChain, buffer_colum
 from kronop.families.ksparse.x86.ksparse_vectors import KSparseVectors
 from kronop.target import Target
 
-# What is between factors should take of the second-level cache, and the rows of a chunk: with
-# fewer, weights are loaded too often from where they are; more gain nothing.
+# Bytes of the second-level cache that the results between factors should take; and the fewest and
+# most rows of a chunk. With fewer rows, each weight is loaded too often; more gain nothing.
 _MIDDLE_BYTES = 384 * 1024
 _FEWEST_ROWS, _MOST_ROWS = 32, 96
-# NOTE: where little is between factors, compared to what is read and written, there is nothing
-# to gain: an eighth lost 2 %, a fifth won 5 %, twice as much 10 to 30 % (one AVX2 core, fp32).
+# The least ratio of the features between factors to those of X and Y for which one kernel pays.
+# NOTE: at an eighth it lost 2 %, at a fifth it won 5 %, at twice as much between as in X and Y 10
+# to 30 % (one AVX2 core, fp32).
 _LEAST_SHARE = 1 / 6
-# Packed weights of all factors, which every chunk reads.
+# Most bytes of the packed weights of all factors, which every chunk reads again.
 _WEIGHT_BYTES = 2 << 20
 
 
 def fused(description: KSparseChainDescription, target: Target) -> Plan | None:
-    """All factors in one step; None where that does not pay, or the user's tile is to be taken."""
+    """The plan with all factors in one step; None if that doesn't pay, or if the user gave a
+    tile, which is for single products."""
     count = len(description.patterns)
     if count < 2 or description.tile is not None:
         return None
@@ -54,7 +56,8 @@ def _design(singles: tuple[KSparseVectors, ...]) -> KSparseChain:
 
 
 def _pays(design: KSparseChain) -> bool:
-    """Whether enough is between factors, enough rows of it fit, and all weights do."""
+    """Whether there are enough features between factors, and the caches hold enough rows of them
+    and all packed weights."""
     columns = [single.work.output_columns for single in design.singles]
     ends = design.singles[0].work.input_columns + columns[-1]
     is_much = sum(columns[:-1]) >= _LEAST_SHARE * ends
@@ -62,7 +65,7 @@ def _pays(design: KSparseChain) -> bool:
 
 
 def supports(description: KSparseChainDescription, target: Target) -> Status:
-    """Whether every factor has a plan on vectors, and why not where one has none."""
+    """Whether every factor has a plan on vectors, or the reason of the first that has none."""
     status = common_status(description.math, description.tile, target)
     if not status:
         return status
@@ -73,8 +76,8 @@ def supports(description: KSparseChainDescription, target: Target) -> Status:
 def plans(
     description: KSparseChainDescription, target: Target, count: int, rows: int | None
 ) -> tuple[Plan, ...]:
-    """The chain in one step where that pays, the cheapest plans of all factors, the next ones of
-    each in turn."""
+    """The plan with one step if that pays; then the cheapest product of each factor; then the next
+    cheapest of one factor at a time."""
     products = _products(description)
     choices = [ksparse_choice.plans(item, target, count, rows) for item in products]
     apart = tuple(_plan(products, picked) for picked in _picks(choices, count))
@@ -87,7 +90,8 @@ def _products(description: KSparseChainDescription) -> list[KSparseDescription]:
 
 
 def _picks(choices: Sequence[Sequence[Plan]], count: int) -> Iterator[list[Plan]]:
-    """The first of each; then one factor's others, with the first of the rest."""
+    """Choices of one plan for each factor: the first of each, then another one for one factor at a
+    time."""
     first = [plans[0] for plans in choices]
     others = (
         [*first[:index], plans[place], *first[index + 1 :]]

@@ -1,4 +1,4 @@
-"""Which ways to cut up a Kronecker-sparse product on the vectors of a CPU are worth a look."""
+"""The ways to cut up a Kronecker-sparse product on the vectors of a CPU that are considered."""
 
 from __future__ import annotations
 
@@ -15,24 +15,25 @@ from kronop.families.ksparse.x86.ksparse_vectors import (
 from kronop.frozen import dataclass
 from kronop.target import Target
 
-# What of the first-level cache the operand may take that a register tile reads again and again,
-# and what of the second-level cache a block of rows or of weights may.
+# The share of the first-level cache for the operand that register tiles read again and again, and
+# bytes of the second-level cache for a block of rows or of weights.
 _NEAR = 0.75
 _BLOCK_BYTES = 256 * 1024
 _STATE_BYTES = 256 * 1024
 _GROUP_BYTES = 512 * 1024
-# Packed weights of a thread: beyond the second-level cache they are streamed, once per block.
+# Most bytes of a thread's packed weights. They may exceed the second-level cache, because they are
+# streamed once for each block.
 _PANEL_BYTES = 4 << 20
-# Sums of a register tile, of all registers.
-# NOTE: of the peak of one core, 8 x 3 tiles reached 0.99, 12 x 2 0.97, 8 x 2 0.95, 14 x 2 0.90, and
-# with 48 x 48 weights 0.86, 0.73, 0.72, 0.66 (Emerald Rapids).
+# The share of the registers for the sums of a register tile.
+# NOTE: tiles of 8 x 3 reached 0.99 of the peak of one core, 12 x 2 0.97, 8 x 2 0.95, 14 x 2 0.90;
+# with 48 x 48 weights 0.86, 0.73, 0.72, 0.66 in this order (Emerald Rapids).
 _SUMS = 0.75
 _ROWS_ALONG_BATCH, _ROWS_ALONG_OUTPUTS, _MOST_ROWS = 512, 96, 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What designs are made for: a product, the machine, and the user's tile (None: any)."""
+    """The problem that designs are made for: a product, the target, the user's tile (or None)."""
 
     work: KSparseWork
     target: Target
@@ -40,7 +41,7 @@ class Setting:
 
 
 def designs(setting: Setting) -> Iterator[KSparseVectors]:
-    """Every way that is worth a look, legal or not."""
+    """All designs to consider, legal or not."""
     work = setting.work
     if not work.x_by_rows and work.pattern[3] == 1:
         for vectors in _spans(setting, are_contiguous=True):
@@ -50,10 +51,10 @@ def designs(setting: Setting) -> Iterator[KSparseVectors]:
 
 
 def _spans(setting: Setting, *, are_contiguous: bool) -> tuple[int, ...]:
-    """Vectors of a register tile, the better of equals first.
+    """Numbers of vectors of a register tile to consider; at equal cost, the first wins.
 
-    With 16 registers three vectors leave four numbers to multiply them with; X that is transposed
-    takes more scratch the more of them there are.
+    Not 3 with 16 registers, as these would leave only four numbers to multiply vectors with; nor if
+    X is transposed, as more vectors then take more scratch.
     """
     return (3, 2, 1) if setting.target.registers > 16 and are_contiguous else (2, 1)
 
@@ -105,24 +106,25 @@ def _along_batch(vectors: int, setting: Setting) -> VectorsAlongBatch:
 
 
 def blocks_of(work: KSparseWork, packed: int) -> int:
-    """Blocks of an item, of so many bytes of packed weights each: where a row of X is contiguous,
-    it is read from one end to the other."""
+    """Indices i of an item, each with `packed` bytes of packed weights: several if a row of X is
+    contiguous, so that it is read from one end to the other."""
     return 1 if work.x_by_rows else min(work.pattern[0], max(1, _GROUP_BYTES // packed))
 
 
 def _near_depth(lanes: int, setting: Setting) -> int:
-    """Indices k at once whose operand of a register tile stays in the nearest cache."""
+    """Indices k to contract at once, so that a register tile's operand stays in the first-level
+    cache."""
     near = int(near_bytes(setting.target) * _NEAR)
     return _even(setting.work.pattern[2], max(16, near // (lanes * setting.work.bytes)))
 
 
 def _most(vectors: int, setting: Setting) -> int:
-    """Single values of a register tile that has so many vectors of each."""
+    """Most single numbers of a register tile with `vectors` vectors."""
     return int(setting.target.registers * _SUMS) // vectors
 
 
 def _tile(most: int, outputs: int, vectors: int) -> int:
-    """The height that covers all outputs in the least time."""
+    """The height of the register tiles that cover all outputs in the least time."""
     return min(
         range(1, min(most, outputs) + 1),
         key=lambda tile: (column_cycles(outputs, tile, vectors), -tile),
@@ -135,7 +137,8 @@ def _whole(count: int, limit: int, unit: int) -> int:
 
 
 def _even(count: int, most: int) -> int:
-    """The size of the fewest parts of at most `most`, in whole eights where there are several."""
+    """The size of equal pieces of `count`, as few as possible with at most `most` each; a multiple
+    of 8 if there are several."""
     parts = -(-count // most)
     return count if parts == 1 else min(count, _up(-(-count // parts), 8))
 

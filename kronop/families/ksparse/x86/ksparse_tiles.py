@@ -13,21 +13,21 @@ from kronop.emit.x86.planning import keeps_sums
 from kronop.families.ksparse.x86.ksparse_design import COPY, TRANSPOSE, KSparseDesign
 from kronop.frozen import dataclass
 
-# Two tiles of rows, which is what a block of sums has.
+# A block of sums is two tiles wide.
 _VECTORS = 2
 LANES = _VECTORS * amx.TILE
-# What X and results in scratch may take of the second-level cache.
+# Most bytes of the second-level cache for X and results in scratch.
 _MOST_STATE_BYTES = 1 << 20
-# Cycles of a tile of 256 sums, from its first operands to memory, and of each step of its
-# contraction, of whole products (two cores of an Emerald Rapids, c = 64 to 768: 275 with 2 steps,
-# 548 with 6, 1821 with 24); a number that is moved on its own (counted); multiply-adds a cycle of
-# vector kernels.
+# Cycles of a tile of 256 sums besides its tile products, and of each tile product (measured on two
+# cores of an Emerald Rapids for whole operations, c = 64 to 768: 275 with 2 tile products, 548 with
+# 6, 1821 with 24); cycles to move a single number (counted); multiply-adds of vector kernels in a
+# cycle.
 _BLOCK, _EACH_STEP, _NUMBER, VECTOR_RATE = 150, 65, 2.0, 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KSparseTiles(KSparseDesign):
-    """Register tiles are those of AMX, all of k goes through them at once."""
+    """A design on AMX tiles, which contracts all k at once."""
 
     header: ClassVar[str] = "ksparse_amx.hpp"
     tile: ClassVar[int] = amx.TILE
@@ -45,29 +45,30 @@ class KSparseTiles(KSparseDesign):
 
     @property
     def units(self) -> int:
-        """Of 32 bits along k, in equal steps."""
+        """Units of 32 bits along k, padded so that all tile products take equally many."""
         return amx.lines(self.depth, self.work.element)
 
     @property
     def pitch(self) -> int:
-        """In units of 32 bits."""
-        # NOTE: an odd number of lines spreads over all sets of a cache.
+        """Units of 32 bits from one unit along k to the next, of X in scratch."""
+        # NOTE: with an odd number of lines, the units along k start in all sets of a cache.
         return (self.slices | 1) * LANES
 
     @property
     def panel_bytes(self) -> int:
-        """Of a block's packed weights."""
+        """Bytes of a block's packed weights."""
         return self.slices * amx.factor_bytes(self.depth, self.outputs, self.work.element)
 
     @property
     def state_bytes(self) -> int:
-        """Of X and results in a thread's scratch."""
+        """Bytes of X and results in a thread's scratch."""
         scratch = self.scratch
         return scratch.size - scratch.input
 
     @property
     def direct(self) -> bool:
-        """Sums are results, or sums rounded to bf16."""
+        """Whether the epilogue can be skipped: results are the sums, or the sums rounded to
+        bf16."""
         epilogue = self.work.epilogue
         is_float = self.work.accumulator.kind == "float"
         return keeps_sums(epilogue, rounded=is_float and epilogue.element_output is bfloat16)
@@ -82,7 +83,7 @@ class KSparseTiles(KSparseDesign):
 
     @property
     def cycles(self) -> float:
-        """Per row of the batch and i, as those of vectors are counted."""
+        """Modelled cycles for one row of the batch and one i, like those of designs on vectors."""
         _, b, c, d = self.work.pattern
         tiles = d * -(-b // amx.TILE) / amx.TILE
         arithmetic = tiles * (_BLOCK + _EACH_STEP * amx.steps(c, self.work.element))
@@ -94,12 +95,12 @@ class KSparseTiles(KSparseDesign):
 
     @abstractmethod
     def _read_cycles(self) -> float:
-        """Per row, to bring X to where tiles read it."""
+        """Cycles to bring a row of X to where tiles read it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TilesAlongBatch(KSparseTiles):
-    """Lines of the tile of sums are rows."""
+    """A design on tiles in which rows of the batch are the lines of a tile of sums."""
 
     template: ClassVar[str] = "ksparse_tiles_along_batch"
     ends = ENDS
@@ -125,7 +126,7 @@ class TilesAlongBatch(KSparseTiles):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TilesAlongOutputs(KSparseTiles):
-    """Rows of X are read in place, where they are whole units."""
+    """A design on tiles that reads the rows of X in place if they consist of whole units."""
 
     template: ClassVar[str] = "ksparse_tiles_along_outputs"
     along_batch: ClassVar[bool] = False

@@ -18,7 +18,7 @@ _TYPICAL_ROWS = 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KSparseVectors(KSparseDesign):
-    """Register tiles of `tile` by `vectors` vectors."""
+    """A design on vectors, with register tiles of `tile` single numbers by `vectors` vectors."""
 
     header: ClassVar[str] = "ksparse.hpp"
 
@@ -40,7 +40,7 @@ class KSparseVectors(KSparseDesign):
 
     @property
     def streams(self) -> bool:
-        """Whole lines of Y, of whole sums."""
+        """Only if a vector is a whole line of Y, and its sums are complete."""
         work = self.work
         whole = work.vector_bytes >= LINE and self.depth == work.pattern[2]
         return whole and self.direct and self.is_along_y
@@ -48,10 +48,10 @@ class KSparseVectors(KSparseDesign):
     @property
     @abstractmethod
     def row_unit(self) -> int:
-        """What rows of an item are a multiple of."""
+        """The rows of an item are a multiple of this."""
 
     def status(self) -> Status:
-        """Whether the user's tile is whole vectors."""
+        """Whether the user's tile consists of whole vectors."""
         if self.row_tile % self.row_unit:
             return Status.reject(
                 f"Tile_M of {self.row_tile} rows is no multiple of {self.row_unit} lanes;"
@@ -61,7 +61,7 @@ class KSparseVectors(KSparseDesign):
 
     @property
     def cycles(self) -> float:
-        """Per row of the batch, for one i."""
+        """Modelled cycles for one row of the batch and one i."""
         _, b, c, d = self.work.pattern
         width = self.work.width
         each, tiles, sums = self._tiles()
@@ -74,16 +74,17 @@ class KSparseVectors(KSparseDesign):
 
     @abstractmethod
     def _tiles(self) -> tuple[float, float, float]:
-        """Of a row: cycles of all tiles for one k, their number, vectors of sums."""
+        """For one row: (cycles of all register tiles for one k, number of tiles, vectors of
+        sums)."""
 
     @abstractmethod
     def _read_cycles(self) -> float:
-        """Per vector of X on its way to where tiles read it."""
+        """Cycles to bring a vector of X to where register tiles read it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VectorsAlongBatch(KSparseVectors):
-    """Lanes are rows: every weight is multiplied with vectors of them."""
+    """Lanes are rows: every weight is multiplied with vectors of rows of X."""
 
     template: ClassVar[str] = "ksparse_along_batch"
     along_batch: ClassVar[bool] = True
@@ -94,7 +95,7 @@ class VectorsAlongBatch(KSparseVectors):
 
     @property
     def pitch(self) -> int:
-        # NOTE: an odd number of lines spreads over all sets of a cache.
+        # NOTE: with an odd number of lines, indices k start in all sets of a cache.
         return (self.slices | 1) * self.lanes
 
     @property
@@ -134,7 +135,7 @@ class VectorsAlongOutputs(KSparseVectors):
 
     @property
     def pitch(self) -> int:
-        # NOTE: an odd number of lines spreads over all sets of a cache.
+        # NOTE: with an odd number of lines, rows start in all sets of a cache.
         line = max(1, LINE // self.work.bytes)
         return (-(-self.depth // line) | 1) * line
 
@@ -160,11 +161,12 @@ class VectorsAlongOutputs(KSparseVectors):
 
 
 def column_cycles(outputs: int, tile: int, vectors: int) -> float:
-    """Cycles that tiles of `outputs` values take for one k."""
+    """Cycles of the register tiles that cover `outputs` single numbers, for one k."""
     full, rest = divmod(outputs, tile)
     return full * _tile_cycles(tile, vectors) + (_tile_cycles(rest, vectors) if rest else 0)
 
 
 def _tile_cycles(tile: int, vectors: int) -> float:
-    """Two multiply-adds or loads a cycle, of 4 cycles each."""
+    """Cycles of one register tile for one k: the CPU starts two multiply-adds or two loads a cycle,
+    and a multiply-add takes 4 cycles."""
     return max(tile * vectors, tile + vectors, _FEWEST_SUMS) / 2

@@ -28,7 +28,7 @@ from kronop.target import Target
 SLAB, ROWS, OUTPUTS = 16, 16, 8
 # Measured with ptxas 13.4: registers of addresses and loops, besides sums and fragments.
 _REGISTERS = 68
-# Of a thread, on their way through registers: kMost of Pairs in contract_operands.cuh.
+# Most pairs that a thread copies through registers at once: Pairs::kMost in contract_operands.cuh.
 _MOST_PAIRS = 16
 
 

@@ -121,7 +121,7 @@ class TiledPass(KronPass):
         return operands.cover(down, self.rows) * operands.cover(across, self.columns)
 
     def grid(self, tiles: int, target: Target) -> int:
-        """Blocks for so many tiles."""
+        """How many blocks a launch with `tiles` tiles has."""
         return tiles
 
     def strides_as_planned(self, digit: int, group: int, by_rows: bool) -> bool:

@@ -60,7 +60,7 @@ class Ends(Decision):
 
 @dataclass(frozen=True, kw_only=True)
 class PassWork(Decision):
-    """What a pass computes.
+    """The work of a pass: its digits, math, and the layout of its operands.
 
     Attributes:
         by_columns: whether neighbours in a factor's memory are different produced indices.

@@ -1,6 +1,7 @@
-"""torch.vmap of Kronecker-sparse products: mapped weights are more of `a`, the rest is batch.
+"""torch.vmap of Kronecker-sparse products.
 
-n factors (a, b, c, d) side by side are one factor (n a, b, c, d) on n times the features.
+If weights are mapped, n factors (a, b, c, d) become one factor (n a, b, c, d) on n times the
+features. Otherwise the mapped dimension joins the batch.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ def ksmm(size: int, given: Named, dims: Named) -> tuple[Any, int]:
     batch_last, bias, z = given.batch_last, given.bias, given.z
     scalars = (given.alpha, given.beta, batch_last, given.activation)
     of_bias = None if bias is None else dims.bias
-    if all(dim is None for dim in (*dims.weights, of_bias)):  # One more dimension of the batch.
+    # If only x and z are mapped, the mapped dimension joins the batch.
+    if all(dim is None for dim in (*dims.weights, of_bias)):
         at = 1 if batch_last else 0
         x = _mapped(given.x, dims.x, size).movedim(0, at)
         z = None if z is None else _mapped(z, dims.z, size).movedim(0, at)
@@ -37,7 +39,8 @@ def ksmm(size: int, given: Named, dims: Named) -> tuple[Any, int]:
 
 
 def ksmm_gradient(size: int, given: Named, dims: Named) -> tuple[Any, int]:
-    """The rule of kronop::ksmm_gradient: a gradient for every index."""
+    """The rule of kronop::ksmm_gradient: there is a gradient for every index of the mapped
+    dimension."""
     x, grad = (
         _features(_mapped(item, dim, size), given.batch_last)
         for item, dim in ((given.x, dims.x), (given.grad, dims.grad))
@@ -49,10 +52,10 @@ def ksmm_gradient(size: int, given: Named, dims: Named) -> tuple[Any, int]:
 
 
 def _mapped(item: Any, dim: int | None, size: int) -> Any:
-    """The mapped dimension first."""
+    """`item` with the mapped dimension first; expanded to `size` if it is not mapped."""
     return item.expand(size, *item.shape) if dim is None else item.movedim(dim, 0)
 
 
 def _features(item: Any, batch_last: bool) -> Any:
-    """The first dimension as a part of the features."""
+    """`item` with its first dimension merged into the features, as their slowest digit."""
     return item.flatten(0, 1) if batch_last else item.movedim(0, -2).flatten(-2)

@@ -1,5 +1,5 @@
-"""A chain of Kronecker-sparse factors on plain tensors: launched factor by factor, with what is
-between the factors kept, and kernels one after the other for its gradients."""
+"""A chain of Kronecker-sparse factors on plain tensors. If it needs gradients, it is launched
+factor by factor, and the results between factors are kept for the backward."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _forward(given: Named, needs: Named) -> tuple[Any, Sequence[Any]]:
 
 
 def _kept(between: Sequence[Any], needed: Sequence[bool]) -> list[Any]:
-    """The operands of the factors behind the first, for those that learn."""
+    """The operands of the factors after the first, with None for factors without a gradient."""
     return [item if need else None for item, need in zip(between, needed, strict=True)]
 
 
@@ -68,7 +68,7 @@ def _backward(
 def _step_back(
     given: Named, kinds: Named, between: Sequence[Any], needs: Named, grad: Any
 ) -> tuple[Any, ...]:
-    """What `steps.gradients` takes."""
+    """The arguments of `steps.gradients`."""
     wanted = [
         _gradient_kind(kind, given.x) if need else None
         for kind, need in zip(kinds.weights, needs.weights, strict=True)
@@ -78,12 +78,14 @@ def _step_back(
 
 
 def _gradient_kind(kind: Any, x: Any) -> Any:
-    """The weight's own type where kernels give it; autograd casts others."""
+    """The type that the kernel gives a weight's gradient: the weight's own if that is float32, else
+    that of x, which autograd casts."""
     return kind if kind is torch.float32 else x.dtype
 
 
 def prepare(given: Named) -> Prepared | None:
-    """Of a product without gradients that was learned; one with z is not repeated from here."""
+    """The repeatable call of a product without gradients like an earlier one, if there was one;
+    products with z have none."""
     if given.z is not None or given.beta:
         return None
     x, weights, bias = given.x, given.weights, given.bias

@@ -1,4 +1,5 @@
-"""What kronop::ksmm and kronop::ksmm_gradient compute from plain tensors, and of what shapes."""
+"""The implementations of kronop::ksmm and kronop::ksmm_gradient on plain tensors, and the shapes of
+their results."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ def compute(
     batch_last: bool,
     activation: str | None,
 ) -> Any:
-    # Row-major whatever Z is, as torch.compile was told.
+    # The result is row-major even if Z isn't, because the fake implementation promises that to
+    # torch.compile.
     out = None if z is None else fake(x, weights, bias, z, alpha, beta, batch_last, activation)
     return functional_ksparse.ksmm(
         x,
@@ -76,7 +78,7 @@ def compute_gradient(
     Sums over the batch are taken in float32 for 16-bit types, and rounded once.
 
     Args:
-        element: type of the result, x's or float32; x's where None.
+        element: type of the result: that of x, or float32; None means that of x.
     """
     (a, b, c, d), element = pattern, element or x.dtype
     x, grad = as_matrix(x, batch_last), as_matrix(grad, batch_last)

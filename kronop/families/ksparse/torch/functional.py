@@ -36,10 +36,11 @@ def ksmm(
     with the transposed factor and one gradient of weights for each factor; tangents by one product
     for each of x and the weights that has one.
 
-    Without a gradient, a list of weights is one call. With one, factors are applied one by one and
-    what is between them is kept, as in a sequence of modules: to compute it again costs a product
-    for every factor but the last; torch.utils.checkpoint does so. A second derivative computes it
-    again. An activation is then applied by torch, for its gradient needs what it was applied to.
+    Without a gradient, a list of weights is one call. With one, factors are applied one by one, and
+    the results between them are kept for the backward, as in a sequence of modules. With
+    torch.utils.checkpoint they are computed again instead, which costs a product for every factor
+    but the last; a second derivative always computes them again. With a gradient, torch applies the
+    activation, because its gradient needs the values that it was applied to.
 
     Args:
         x: (..., a c d), or (a c d, ...) with `batch_last`.
@@ -87,21 +88,25 @@ def ksmm(
 
 
 def again(x: Any, weights: Sequence[Any], bias: Any, batch_last: bool) -> Any:
-    """What `ksmm` gave and gives again for such tensors, none of them a list; None where it has to
-    be called. Never to be traced."""
+    """The result of `ksmm` by repeating an earlier call with tensors like these; None if there was
+    none, so that `ksmm` has to be called. Not for use under tracing. No tensor may be a list."""
     tensors = [x, *weights] if bias is None else [x, *weights, bias]
     return product.plain.repeat(_frame(len(weights), bias is None, batch_last), tensors)
 
 
 @functools.lru_cache(maxsize=64)
 def _frame(count: int, is_plain: bool, batch_last: bool) -> tuple[Any, ...]:
-    """Of such a call's arguments, in the order of the operator's schema."""
+    """The structure of the arguments in the order of the operator's schema: 1 for a tensor, the
+    number of tensors for a list, and the values of all others."""
     return (1, count, None if is_plain else 1, None, 1.0, 0.0, batch_last, None)
 
 
 def _may_need_derivative(tensors: Sequence[Any]) -> bool:
-    """Also where nothing tells: requires_grad of a mapped row of what requires a gradient is False,
-    and tangents are not to be seen through other transforms."""
+    """Whether a derivative may be needed; True if that can't be told.
+
+    Under torch.func transforms it can't: requires_grad is False for a mapped row of a tensor that
+    requires a gradient, and other transforms hide tangents.
+    """
     if not transforms.are_needed():
         return needs_gradient(tensors)
     is_recorded = torch.is_grad_enabled() or transforms.are_tangents_possible()
@@ -143,7 +148,7 @@ def _check_activation(activation: object) -> None:
 
 
 def _check(x: Any, chain: Sequence[Any], bias: Any, z: Any, activation: Any) -> None:
-    """Refuses what an operator's own messages would not explain."""
+    """Refuses arguments for which the operator's own messages would not say what is wrong."""
     if not chain:
         raise ArgumentError(
             mismatch(

@@ -5,8 +5,8 @@ With K the factor of weights w, g the gradient of alpha x K' + beta z + bias,
     of x: alpha g K          of w: alpha sum over the batch of g x, entry by entry
     of z: beta g             of bias: sum over the batch of g
 
-K is the transposed factor of K': the product with weights (a, c, b, d). Both operators are linear
-in each of their two kinds of operands, and the derivatives of each are made of the two.
+K is the transpose of the factor K': its product is that with the weights (a, c, b, d). Both
+operators are linear in each of their operands, and their derivatives consist of calls of both.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from kronop.torch.registration import register
 
 
 def _factor(x: Any, weight: Any, last: bool, alpha: Any = 1) -> Any:
-    """One factor's product."""
+    """The product with one factor."""
     return ksmm(x, [weight], None, None, alpha, 0, last, None)
 
 
 def _gradients(given: Named, needs: Named, grad: Any) -> dict[str, Any]:
-    """Of kronop::ksmm. What is between factors is computed again, from x."""
+    """The gradients of kronop::ksmm. The results between factors are computed again, from x."""
     x, weights, last, grad = given.x, given.weights, given.batch_last, settled(grad)
     found: dict[str, Any] = {}
     if needs.bias:
@@ -45,7 +45,7 @@ def _gradients(given: Named, needs: Named, grad: Any) -> dict[str, Any]:
     for at in range(max(at for at, need in enumerate(needs.weights) if need)):
         operands.append(_factor(operands[at], weights[at], last))
     first = -1 if needs.x else list(needs.weights).index(True)
-    alpha = given.alpha  # Of the first step back; the gradient has it from there on.
+    alpha = given.alpha  # Applied at the last factor only: the gradient contains it from there on.
     for at in reversed(range(len(weights))):
         weight = weights[at]
         if needs.weights[at]:
@@ -57,7 +57,7 @@ def _gradients(given: Named, needs: Named, grad: Any) -> dict[str, Any]:
 
 
 def _gradients_of_gradient(given: Named, needs: Named, direction: Any) -> dict[str, Any]:
-    """Of kronop::ksmm_gradient: products with the direction as weights."""
+    """The gradients of kronop::ksmm_gradient: products with `direction` as weights."""
     last, alpha, found = given.batch_last, given.alpha, {}
     if needs.x:
         found["x"] = _factor(given.grad, turned(direction), last, alpha)
@@ -67,8 +67,8 @@ def _gradients_of_gradient(given: Named, needs: Named, direction: Any) -> dict[s
 
 
 def _tangent(given: Named, tangents: Named) -> Any:
-    """Of the result of kronop::ksmm. A factor makes u K' + x dK' of the tangent u of its operand
-    x, where dK has the tangent of the weights for weights."""
+    """The tangent of kronop::ksmm's result. If a factor's operand x has the tangent u, its result
+    has the tangent u K' + x dK', where the weights of dK are the tangent of those of K."""
     x, weights, last, found = given.x, given.weights, given.batch_last, tangents.x
     z, beta = (None, 0) if not given.beta else (tangents.z, given.beta)
     if all(item is None for item in (found, *tangents.weights)):
@@ -89,7 +89,7 @@ def _sum_of_products(
     others: tuple[Any, Any, Any, Any],
     last: bool,
 ) -> Any:
-    """alpha (u K' + x dK') + beta z + bias, without what there is no tangent of.
+    """alpha (u K' + x dK') + beta z + bias, leaving out the summands whose tangent is None.
 
     Args:
         others: bias, z, alpha and beta.
@@ -114,7 +114,7 @@ def _tangent_of_summands(given: Named, of_bias: Any, of_z: Any) -> Any:
 
 
 def _tangent_of_gradient(given: Named, tangents: Named) -> Any:
-    """Of the result of kronop::ksmm_gradient."""
+    """The tangent of kronop::ksmm_gradient's result."""
     others = (list(given.pattern), given.alpha, given.batch_last)
     found = None if tangents.x is None else ksmm_gradient(tangents.x, given.grad, *others)
     if tangents.grad is None:

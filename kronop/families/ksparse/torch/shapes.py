@@ -1,4 +1,4 @@
-"""What Kronecker-sparse weights map: shapes of chains, and weights turned round."""
+"""Shapes of Kronecker-sparse products and chains, their checks, and transposed weights."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def turned(weight: Any) -> Any:
 
 
 def check_chain(patterns: Sequence[Sequence[int]], name: str) -> None:
-    """Refuses factors of which one takes other features than the one before gives.
+    """Refuses a chain in which a factor takes another number of features than the one before gives.
 
     Args:
         patterns: (a, b, c, d) of each factor, the right-most first.
-        name: what messages call them.
+        name: the name of the factors in messages.
     """
     for index in range(1, len(patterns)):
         given, taken = outputs_of(patterns[index - 1]), inputs_of(patterns[index])
@@ -48,7 +48,7 @@ def check_chain(patterns: Sequence[Sequence[int]], name: str) -> None:
 
 
 def check_weights(weights: Sequence[Any]) -> None:
-    """Refuses weights that are no chain of (a, b, c, d) tensors."""
+    """Refuses weights that are not (a, b, c, d) tensors, or do not form a chain."""
     for index, weight in enumerate(weights):
         if weight.dim() != 4:
             raise ArgumentError(
@@ -86,7 +86,7 @@ def check_types(x: Any, weights: Sequence[Any]) -> None:
 
 
 def check_features(x: Any, features: int, batch_last: bool) -> None:
-    """Refuses an operand of other features."""
+    """Refuses an operand with another number of features than `features`."""
     if not x.dim() or x.shape[0 if batch_last else -1] != features:
         raise ArgumentError(
             mismatch(
@@ -101,7 +101,7 @@ def check_features(x: Any, features: int, batch_last: bool) -> None:
 
 
 def result_shape(x: Any, features: int, batch_last: bool) -> tuple[Any, ...]:
-    """Shape of the result for an operand that fits."""
+    """Shape of the result, of `features` features, for the operand x."""
     return (features, *x.shape[1:]) if batch_last else (*x.shape[:-1], features)
 
 

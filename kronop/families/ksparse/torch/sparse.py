@@ -18,19 +18,20 @@ from kronop.torch import transforms
 from kronop.torch.declaration import Named, Operator
 from kronop.torch.registration import register
 
-# Triton's kernels for torch's block-sparse matrices take powers of two from here on.
+# Triton's kernels for torch's block-sparse matrices take blocks of powers of two from this size on.
 _LEAST_POWER = 16
 
 
 def sparse_product(x: Any, weight: Any, batch_last: bool, blocks: bool) -> Any:
-    """x K', or K x with `batch_last`, for a matrix x; of square blocks, or else of rows."""
-    if transforms.are_needed():  # For these torch has no sparse matrices.
+    """x K', or K x with `batch_last`, for a matrix x. K is a block-sparse matrix with `blocks`,
+    else a CSR matrix."""
+    if transforms.are_needed():  # torch's sparse matrices don't support torch.func.
         return einsum_product(x, weight, batch_last)
     return _product(x, weight, batch_last, blocks)
 
 
 def einsum_product(x: Any, weight: Any, batch_last: bool) -> Any:
-    """The same by torch.einsum, for an x of any number of dimensions."""
+    """x K', or K x with `batch_last`, by torch.einsum, for an x of any number of dimensions."""
     a, _, c, d = weight.shape
     if batch_last:
         x = x.unflatten(0, (a, c, d))
@@ -57,9 +58,10 @@ def by_rows(weight: Any) -> Any:
 
 
 def by_blocks(weight: Any) -> Any:
-    """K with rows ordered (a, d, b) and columns (a, d, c), block-diagonal then, as a BSR matrix.
+    """K as a BSR matrix, with rows in the order (a, d, b) and columns in the order (a, d, c), which
+    makes it block-diagonal.
 
-    Its blocks are square, because torch multiplies by no others.
+    The blocks are square, because torch multiplies by no others.
     """
     a, b, c, d = weight.shape
     size = _block_size(b, c)
@@ -78,7 +80,8 @@ def by_blocks(weight: Any) -> Any:
 
 
 def _flat(item: Any) -> Any:
-    """A vector in its own memory: torch's sparse products take no strides, and do not say so."""
+    """A contiguous vector of the elements: torch's sparse products ignore strides without an
+    error."""
     return item.reshape(-1).contiguous()
 
 
@@ -95,10 +98,10 @@ def _digits(weight: Any, *counts: int) -> list[Any]:
 def _compute(x: Any, weight: Any, batch_last: bool, blocks: bool) -> Any:
     a, b, c, d = weight.shape
     kind = x.dtype
-    if not x.is_cuda and x.element_size() == 2:  # torch multiplies these on GPUs only.
+    if not x.is_cuda and x.element_size() == 2:  # torch multiplies 16-bit types on GPUs only.
         x, weight = x.float(), weight.float()
     columns = x if batch_last else x.mT
-    # cuSPARSE takes no blocks of one element: then rows of entries are the same matrix.
+    # cuSPARSE takes no blocks of one element: use a CSR matrix then, which is the same.
     if blocks and _block_size(b, c) > 1:
         columns = _swapped(columns, (a, c, d))
         result = _swapped(by_blocks(weight) @ columns, (a, d, b))
@@ -108,7 +111,7 @@ def _compute(x: Any, weight: Any, batch_last: bool, blocks: bool) -> Any:
 
 
 def _swapped(columns: Any, digits: Sequence[int]) -> Any:
-    """The last two of three digits of the features exchanged."""
+    """`columns` with the last two of the three digits of its features exchanged."""
     if 1 in digits[1:]:
         return columns
     return columns.unflatten(0, tuple(digits)).transpose(1, 2).flatten(0, 2)

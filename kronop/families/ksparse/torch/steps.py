@@ -1,7 +1,7 @@
-"""A chain applied factor by factor, and its gradients: each launched from one look-up.
+"""A chain applied factor by factor, and its gradients, each launched after a single look-up.
 
-What is between factors is kept for the backward. A call with tensors of a signature that was met
-before is a `Program`: the function's Python is gone through the first two times only.
+The results between factors are kept for the backward. From the third call with tensors of the same
+signature on, a recorded `Program` launches the kernels, and none of the Python here runs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kronop.torch.memory import Buffers, make_bytes, maker_of, on_gpu
 
 
 class _Calls:
-    """One factor's product and gradient, as they are."""
+    """Calls the public functions for one factor's product and gradient."""
 
     def product(self, x: Any, weight: Any, last: bool, alpha: Any, bias: Any, out: Any) -> Any:
         return ksmm(x, weight, batch_last=last, alpha=alpha, bias=bias, out=out)
@@ -29,7 +29,8 @@ class _Calls:
 
 
 class _NotedCalls(_Calls):
-    """The same on plain tensors that are not empty, through arguments that a recording notes."""
+    """Makes the same calls through arguments objects, which are recorded; for plain tensors that
+    are not empty."""
 
     def __init__(self, recording: program.Recording) -> None:
         self._recording = recording
@@ -55,13 +56,13 @@ class _NotedCalls(_Calls):
 
 
 def products(x: Any, chain: Sequence[Any], bias: Any, alpha: Any, last: bool) -> list[Any]:
-    """What each factor of the chain gives; the last one `alpha` times, with the bias added."""
+    """The result of each factor of the chain; the last one is times `alpha`, plus the bias."""
     form, tensors = _forward_of(x, chain, bias, last)
     results, recording = program.repeat(form, alpha, tensors)
     if results is not None:
         return results
     check_differentiable(x, chain)
-    # Before the first factor: what a later one would refuse.
+    # Check all factors before the first one runs, or a later one would fail in the middle.
     chain_patterns(chain)
     check_types(x, chain)
     calls = _Calls() if recording is None else _NotedCalls(recording)
@@ -78,7 +79,7 @@ def products(x: Any, chain: Sequence[Any], bias: Any, alpha: Any, last: bool) ->
 def _forward_of(
     x: Any, chain: Sequence[Any], bias: Any, last: bool
 ) -> tuple[tuple[Any, ...], list[Any]]:
-    """What a forward's program is known by."""
+    """(form, tensors): the key under which a forward's program is recorded."""
     tensors = [x, *chain] if bias is None else [x, *chain, bias]
     return ("factors", last, bias is None), tensors
 
@@ -86,7 +87,7 @@ def _forward_of(
 def known_products(
     x: Any, chain: Sequence[Any], bias: Any, alpha: Any, last: bool
 ) -> program.Program | None:
-    """What repeats such `products`, if it was learned."""
+    """The program that repeats these `products`, if such a call was recorded."""
     form, tensors = _forward_of(x, chain, bias, last)
     return program.find(form, alpha, tensors)
 
@@ -99,7 +100,7 @@ def _backward_of(
     last: bool,
     needs_x: bool,
 ) -> tuple[tuple[Any, ...], list[Any]]:
-    """What a backward's program is known by."""
+    """(form, tensors): the key under which a backward's program is recorded."""
     given = [item for item in operands if item is not None]
     return ("factors' gradients", last, needs_x, *kinds), [grad, *chain, *given]
 
@@ -113,7 +114,7 @@ def known_gradients(
     last: bool,
     needs_x: bool,
 ) -> program.Program | None:
-    """What repeats such `gradients`, if it was learned."""
+    """The program that repeats these `gradients`, if such a call was recorded."""
     given = [grad, *(item for item in operands if item is not None)]
     if not on_gpu(grad) or not all(item.is_contiguous() for item in given):
         return None
@@ -133,12 +134,13 @@ def gradients(
     """The gradients of x (or None) and of the weights, given that of the result.
 
     Args:
-        operands: what each factor was applied to; None where its gradient is not asked for.
-        kinds: the types of the weights' gradients, None for those that are not asked for; there is
-            one at least.
+        operands: the operand of each factor; None if the gradient of its weights is not asked for.
+        kinds: the types of the weights' gradients, None for those that are not asked for; at least
+            one is asked for.
     """
     shape = result_shape(grad, inputs_of(chain[0].shape), last)
-    if not grad.is_contiguous():  # What would be copied below is copied here, and has an address.
+    # Copy here what the calls below would copy, so that the recording has the copies' addresses.
+    if not grad.is_contiguous():
         grad = as_matrix(grad, last)
     operands = [
         item if item is None or item.is_contiguous() else as_matrix(item, last) for item in operands
@@ -163,7 +165,7 @@ def gradients(
 
 
 def check_differentiable(x: Any, weights: Sequence[Any]) -> None:
-    """Refuses operands of types that the backward would refuse."""
+    """Refuses operands of types for which there is no backward."""
     for name, item in (("x", x), *((f"weights[{at}]", item) for at, item in enumerate(weights))):
         if item.element_size() == 1 and item.is_floating_point():
             raise ElementTypeError(
@@ -177,7 +179,7 @@ def check_differentiable(x: Any, weights: Sequence[Any]) -> None:
 
 
 class _Backward:
-    """From the last factor to the first one whose gradient is asked for."""
+    """The backward of a chain, from the last factor to the first whose gradient is asked for."""
 
     def __init__(
         self,
@@ -195,7 +197,8 @@ class _Backward:
         self.buffers = Buffers()
 
     def through(self, grad: Any, alpha: Any) -> list[Any]:
-        """The gradients of weights that are asked for, in their order, and that of x."""
+        """The gradients of the weights that are asked for, in order, then that of x if asked
+        for."""
         found, last = [], self._last
         for at in reversed(range(len(self._chain))):
             weight, kind = self._chain[at], self._kinds[at]
@@ -207,6 +210,6 @@ class _Backward:
                 out = self.buffers.take(shape, grad) if at else grad.new_empty(shape)
                 self._calls.product(grad, weight.transpose(1, 2), last, alpha, None, out)
                 self.buffers.give(grad)
-                grad, alpha = out, 1.0  # The first step back has scaled it.
+                grad, alpha = out, 1.0  # The gradient contains alpha from here on.
         self.buffers.give(grad)
         return [*reversed(found), grad] if self._needs_x else found[::-1]

@@ -213,8 +213,8 @@ class KronMatmulArguments(Arguments):
         return self._with_rows(view(self.Y, "Y"), "Y")
 
     def _lay_out(self, views: dict[str, TensorView]) -> None:
-        """Finds the loops over batches, and copies operands if these are more loops than kernels
-        have."""
+        """Finds the loops over batches, and plans copies of operands if these are more loops than
+        kernels have."""
         names = [
             "X",
             "Y",

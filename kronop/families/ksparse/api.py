@@ -45,8 +45,8 @@ def ksmm(
     (kronop.families.ksparse.description has its entries). With `batch_last` it is K x.
 
     Several factors are one operation, of as few launches as pay; alpha, beta, z, bias and
-    activation come after the last. What is between two factors is of x's element type: in float16
-    it overflows beyond 65504, even where the result would not.
+    activation come after the last. The results between two factors are of x's element type: in
+    float16 they overflow beyond 65504, even if the final result would not.
 
     Args:
         x: (..., a c d), or (a c d, ...) with `batch_last`; of NumPy, torch or CuPy, any strides, in

@@ -36,9 +36,9 @@ def weight_gradient(
     """alpha times the gradient of the weights of `ksmm`, or of a factor of `gemkm`, plus beta z.
 
     With g the gradient of ksmm(x, weights), that of the weights is the sum over the batch n of
-    g[n, i, p, l] x[n, i, q, l]; where `tied`, the sum over i and l as well: the gradient of the
-    one (c, b) matrix that all of them are, as for the factor of a Kronecker product that has `a`
-    elements before its digit and `d` behind it. GPU tensors only.
+    g[n, i, p, l] x[n, i, q, l]. If `tied`, all i and l share one (c, b) matrix of weights, like the
+    factor of a Kronecker product with `a` elements before its digit and `d` behind it; its gradient
+    is also summed over i and l. GPU tensors only.
 
     Args:
         x: (..., B, a c d), or (..., a c d, B) with `batch_last`; at most one dimension in front,

@@ -22,8 +22,8 @@ class KSparseOperation(
 
     K is I_a x dense(b, c) x I_d in structure, with the weights W of shape (a, b, c, d) for entries:
     Y[n, i, j, l] = sum over k of X[n, i, k, l] W[i, j, k, l], where features count (i, k, l) and
-    (i, j, l). It runs on `KSparseArguments`, for any number of rows; what it makes is for the
-    promises of X, W and Y (alignments in elements), which these arguments then have to keep.
+    (i, j, l). It runs on `KSparseArguments`, for any number of rows. Its kernels rely on the
+    alignments (in elements) that X, W and Y promise, so arguments that break them are refused.
 
     Args:
         target: "x86" (or "x86-amx", "x86-avx512", "x86-avx2", "x86-generic"), 80, 90, "sm_80" or
@@ -57,7 +57,7 @@ class KSparseChainOperation(
             its own; None for the planner's choice.
         X, W, Y: descriptions of the operand, of all weights and of the result.
         epilogue_functor: one of the four, applied after the last factor; the bias is added before
-            the activation. What is between two factors is rounded to the element type of X.
+            the activation. The results between two factors are rounded to the element type of X.
         patterns: (a, b, c, d) of each factor, the right-most one, which is applied first, first.
         batch_last: X is (a c d, B), a c d of the first pattern, and Y (a b d, B), a b d of the
             last, instead of (B, a c d) and (B, a b d).
@@ -81,14 +81,14 @@ class KSparseGradientOperation(
         tile_description: tile sizes and math, or None for the planner's choice.
         X, G, Y: descriptions of the product's operand, of its result's gradient and of the result.
         epilogue_functor: one of the four.
-        pattern: (a, b, c, d) of the product; of a factor, what is before its digit, its columns,
-            its rows and what is behind it.
+        pattern: (a, b, c, d) of the product; for a factor, the number of elements before its digit,
+            its columns, its rows, and the number of elements behind its digit.
         tied: whether one (c, b) matrix, a factor, stands for all weights.
         batch_last: X is (a c d, B) and G (a b d, B).
         products: how many products there are, in a dimension in front of X, G and Y; None where
             they have none.
         factors: (rows, columns) of the at least two factors whose product the tied matrix is; Y is
-            then a vector of their gradients. Empty for that of the matrix.
+            then a vector of their gradients. Empty for the gradient of the matrix itself.
 
     Raises:
         DescriptionError: no kernel serves this; the message says why and what to change.

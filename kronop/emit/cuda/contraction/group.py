@@ -37,7 +37,8 @@ _REGISTERS, _REGISTERS_OF_CHAINS, _REGISTERS_OF_LANE_CHAINS = 32, 24, 56
 _LEAST_BUSY = 0.9
 # Most copies of a thread for a stage: ptxas 13.0 spills the addresses of more.
 _MOST_PIECES, _MOST_PIECES_OF_LANES = 16, 18
-# Most lanes whose runs a thread unpacks: more need further registers, which ptxas 13.0 spills.
+# Measured with ptxas 13.0: if a team has all lanes and these are more than so many, unpacking their
+# runs takes a further register for each lane.
 _MOST_JOINED = 11
 
 

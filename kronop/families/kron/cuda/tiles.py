@@ -131,7 +131,7 @@ def _may_be_half(work: PassWork, runs: Sequence[int]) -> bool:
 
 @remembered
 def _half_styles(digits: Digits, accumulator: DataType, splits: bool) -> tuple[HalfStyle, ...]:
-    """The styles whose tile holds 16-bit elements: staged at both ends, or at one of them."""
+    """The styles whose tile holds 16-bit elements, with and without staging at either end."""
     large = max(p for p, _ in digits) >= mma_style.LEAST_GROUPED
     both = (True, False)
     return tuple(

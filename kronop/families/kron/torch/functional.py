@@ -22,11 +22,11 @@ def gemkm(
     without a graph break, torch.vmap, torch.func. Gradients are computed by kronop's own kernels:
 
     - of x alone: one product, with the transposed factors.
-    - of N factors: neighbours are taken together in n <= N groups (n = 3 for 8^5 and 64^3, 2 for
-      2^12), and the backward is 2 n - 1 products of one group each, the gradient of x among them,
+    - of N factors: neighbours are merged into n <= N groups (n = 3 for 8^5 and 64^3, 2 for 2^12).
+      The backward is 2 n - 1 products with one group each, one of which gives the gradient of x,
       and n contractions over all rows (on CPUs by torch's matmul). Only x and the factors are
-      kept between forward and backward; the backward works on parts of the rows (gekmm: of the
-      batch), in at most n buffers.
+      kept between forward and backward. The backward works on one part of the rows (gekmm: of the
+      batch) after the other, in at most n buffers.
     - a second derivative takes up to 2 N + 1 products and N + 1 backwards.
     - a tangent (torch.func.jvp, torch.autograd.forward_ad): one product for each of x and the
       factors that has one.

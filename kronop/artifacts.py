@@ -81,8 +81,8 @@ class Origin(enum.Enum):
     """Where a binary came from in this process."""
 
     COMPILED = "compiled now"
-    DISK = "compiled_cache.db"
-    MEMORY = "this process"
+    DISK = "from compiled_cache.db"
+    MEMORY = "from this process"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

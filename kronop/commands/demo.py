@@ -34,7 +34,7 @@ def execute(options: argparse.Namespace) -> None:
     kronop.compiler.add_module([operation])
     seconds = time.perf_counter() - begin
     (binary,) = operation.binaries
-    print(f"kernel from {binary.origin.value} in {seconds * 1e3:.1f} ms, by {binary.compiler}")
+    print(f"kernel {binary.origin.value} in {seconds * 1e3:.1f} ms, by {binary.compiler}")
 
     arguments = kronop.KronMatmulArguments(
         operation=operation, X=x, factors=factors, Y=y, output_op=operation.epilogue_type(1.0, 0.0)

@@ -38,8 +38,8 @@ def execute(options: argparse.Namespace) -> None:
 
 def _resources(operation: _Operation) -> str:
     return "\n".join(
-        f"{binary.entry}: {_told(binary.resources)}, {len(binary.image)} bytes of"
-        f" {binary.format.value}, from {binary.origin.value}, {binary.compiler}"
+        f"{binary.entry}: {_told(binary.resources)}, {len(binary.image)} bytes as"
+        f" {binary.format.value}, {binary.origin.value}, by {binary.compiler}"
         for binary in operation.binaries
     )
 

@@ -93,10 +93,17 @@ class TuningReport:
             lines.append(f"{item.place:3}  {told:24}  {item.name}")
         lines.append(
             f"the planner's choice ranks {self.untuned_rank} of {len(self.ranked)};"
-            f" tuning gained {self.gain:.1%}"
-            " (* runs from now on)"
+            f" {self._gained} (* runs from now on)"
         )
         return "\n".join(lines)
+
+    @property
+    def _gained(self) -> str:
+        if self.kept is not self.outcomes[0]:
+            return f"tuning gained {self.gain:.1%}"
+        if self.best is self.kept:
+            return "it stays"
+        return f"it stays: the best gains {self.gain:.1%}, too little to be told from noise"
 
 
 def milliseconds_of(item: Outcome) -> float:

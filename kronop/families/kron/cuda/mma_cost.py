@@ -1,7 +1,8 @@
 """The cost of a `kron_mma` pass: the planner's model of one multiprocessor.
 
 Memory traffic, tensor cores, shared memory, instruction issue and the latency of a tile overlap:
-the time is that of the longest of them, plus a little for the others.
+the time is that of the longest of them, plus a little for the others. The model's constants were
+fitted together, so they stand with it in one file.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""A fused pair of products (`chain_mma`): shared memory, constants and the launch."""
+"""A fused pair of products (`chain_mma`): shared memory, constants and the launch.
+
+It is one file because a design holds everything about its kernel.
+"""
 
 from __future__ import annotations
 

@@ -36,6 +36,16 @@ class Status:
         return cls(False, reason)
 
 
+class Decision:
+    """A base of the frozen dataclasses that plans are made of; `plan_text` writes them as text.
+
+    So their fields are numbers, strings, element types, enumerations, math instructions, the
+    operation's epilogue, other decisions, and tuples of these.
+    """
+
+    __slots__ = ()
+
+
 class Language(enum.Enum):
     """The language of a Source; the value is the suffix of its file."""
 

@@ -87,7 +87,7 @@ def collapse(loops: Loops, unit_rows: tuple[bool, ...]) -> Loops:
     # Sorted by the result's strides, the widest first: the result never repeats an address, so its
     # strides are never 0.
     axes.sort(key=lambda axis: -abs(axis[1][1]))
-    axes = _merged(axes)
+    axes = merged(axes)
     rows, row_strides, moving = loops.rows, loops.row_strides, len(loops.row_strides)
     position = len(axes) - 1
     while position >= 0:
@@ -101,7 +101,7 @@ def collapse(loops: Loops, unit_rows: tuple[bool, ...]) -> Loops:
         rows, row_strides = folded
         del axes[position]
         position = len(axes) - 1
-    axes = _merged(axes)
+    axes = merged(axes)
     batch_strides = tuple(
         tuple(strides[operand] for _, strides in axes)
         for operand in range(len(loops.batch_strides))
@@ -109,18 +109,20 @@ def collapse(loops: Loops, unit_rows: tuple[bool, ...]) -> Loops:
     return Loops(rows, tuple(extent for extent, _ in axes), row_strides, batch_strides)
 
 
-def _merged(axes: list[tuple[int, Ints]]) -> list[tuple[int, Ints]]:
-    merged: list[tuple[int, Ints]] = []
+def merged(axes: list[tuple[int, Ints]]) -> list[tuple[int, Ints]]:
+    """The same loops, with two as one where in every operand the outer stride is the inner stride
+    times the inner extent."""
+    found: list[tuple[int, Ints]] = []
     for extent, strides in axes:
-        if merged:
-            outer, outer_strides = merged[-1]
+        if found:
+            outer, outer_strides = found[-1]
             if all(
                 wide == narrow * extent for wide, narrow in zip(outer_strides, strides, strict=True)
             ):
-                merged[-1] = (outer * extent, strides)
+                found[-1] = (outer * extent, strides)
                 continue
-        merged.append((extent, strides))
-    return merged
+        found.append((extent, strides))
+    return found
 
 
 def _folded(
@@ -145,7 +147,7 @@ def flat_stride(shape: Ints, strides: Ints) -> int | None:
     axes: list[tuple[int, Ints]] = [
         (extent, (stride,)) for extent, stride in zip(shape, strides, strict=True) if extent != 1
     ]
-    axes = _merged(axes)
+    axes = merged(axes)
     if not axes:
         return 0
     return axes[0][1][0] if len(axes) == 1 else None

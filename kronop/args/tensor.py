@@ -26,6 +26,7 @@ __all__ = [
     "Device",
     "TensorView",
     "as_matrix",
+    "beside",
     "check_promise",
     "describe",
     "empty",
@@ -178,6 +179,19 @@ def _empty(like: TensorView, shape: tuple[int, ...], element: DataType) -> Any:
 
     with cupy.cuda.Device(like.device.index):
         return cupy.empty(shape, _numpy_type(like, element))
+
+
+def beside(array: Any, like: TensorView) -> Any:
+    """The values of a NumPy array in a new tensor on the GPU of `like`: of torch if that is, else
+    of CuPy."""
+    if like.framework == "torch":
+        import torch
+
+        return torch.from_numpy(array).to(f"cuda:{like.device.index}")
+    import cupy  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+    with cupy.cuda.Device(like.device.index):
+        return cupy.asarray(array)
 
 
 def _numpy_type(like: TensorView, element: DataType) -> Any:

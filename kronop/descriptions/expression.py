@@ -10,11 +10,12 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass  # torch.compile can trace its constructors.
 from typing import Any
 
 import numpy as np
 
-from kronop.frozen import dataclass
+from kronop.artifacts import Decision
 
 # The keywords of C++20 and C++23, with alternative spellings of operators.
 _KEYWORDS = frozenset(
@@ -34,8 +35,8 @@ _KEYWORDS = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Expression:
+@dataclass(frozen=True)
+class Expression(Decision):
     """A node with its operands; `operation` is a key of `OPERATIONS`, "input" or "constant"."""
 
     operation: str
@@ -95,6 +96,34 @@ class Expression:
         result, _ = visit(self)
         return "\n".join([*lines, f"return {result};"])
 
+    def derivative(self, name: str) -> Expression | None:
+        """The derivative with respect to the input of that name; None if it is 0 everywhere.
+
+        Where a square root or a power of 0 has no finite derivative, its derivative is 0.
+
+        Raises:
+            NotImplementedError: an operation has no derivative here.
+        """
+        if self.operation in ("input", "constant"):
+            return lift(1.0) if self.operation == "input" and self.operands[0] == name else None
+        rule, parts = _DERIVATIVES.get(self.operation), []
+        for index, node in enumerate(self._nodes):
+            inner = node.derivative(name)
+            if inner is None:
+                continue
+            if rule is None:
+                raise NotImplementedError(f"the derivative of {self.operation}")
+            outer = rule(self, *self._nodes)[index]
+            if outer is None:
+                raise NotImplementedError(f"the derivative of {self.operation} by operand {index}")
+            parts.append(_times(outer, inner))
+        if not parts:
+            return None
+        total = parts[0]
+        for part in parts[1:]:
+            total = total + part
+        return total
+
     @property
     def _nodes(self) -> tuple[Expression, ...]:
         return tuple(item for item in self.operands if isinstance(item, Expression))
@@ -137,6 +166,25 @@ def apply(operation: str, *operands: Expression | float) -> Expression:
     return Expression(operation, tuple(map(lift, operands)))
 
 
+def _times(first: Expression, second: Expression) -> Expression:
+    """A product, without factors that are 1."""
+    one = lift(1.0)
+    if first == one or second == one:
+        return second if first == one else first
+    return first * second
+
+
+def _inverse(x: Any) -> Any:
+    """1 / x, and 0 for 0."""
+    x = np.asarray(x)
+    return np.divide(1, x, out=np.zeros_like(x), where=x != 0)
+
+
+def _threshold(x: Any, least: Any) -> Any:
+    """x, and 0 if it is below `least`."""
+    return np.where(np.less(x, least), 0, x)
+
+
 def _numpy_exp(x: Any) -> Any:
     with np.errstate(over="ignore"):
         return np.exp(x)
@@ -153,5 +201,28 @@ OPERATIONS: dict[str, tuple[Callable[..., Any], str, int]] = {
     "min": (np.minimum, "kronop::math::min({}, {})", _ATOM),
     "exp": (_numpy_exp, "kronop::math::exp({})", _ATOM),
     "tanh": (np.tanh, "kronop::math::tanh({})", _ATOM),
+    "inverse": (_inverse, "kronop::math::inverse({})", _ATOM),
+    "log": (np.log, "kronop::math::log({})", _ATOM),
+    "threshold": (_threshold, "kronop::math::threshold({}, {})", _ATOM),
+    "sqrt": (np.sqrt, "kronop::math::sqrt({})", _ATOM),
+    "power": (np.power, "kronop::math::power({}, {})", _ATOM),
     "erf": (np.vectorize(math.erf, otypes=[np.float64]), "kronop::math::erf({})", _ATOM),
 }
+
+# operation -> (the node, its operands) -> the derivative by each operand, None where there is none.
+_DERIVATIVES: dict[str, Callable[..., tuple[Expression | None, ...]]] = {
+    "add": lambda node, a, b: (lift(1.0), lift(1.0)),
+    "multiply": lambda node, a, b: (b, a),
+    "divide": lambda node, a, b: (apply("inverse", b), node * apply("inverse", b) * -1.0),
+    "exp": lambda node, a: (node,),
+    "sqrt": lambda node, a: (apply("inverse", node) * 0.5,),
+    "power": lambda node, a, b: (b * node * apply("inverse", a), _log_times(node, a)),
+    "inverse": lambda node, a: (node * node * -1.0,),
+    "log": lambda node, a: (apply("inverse", a),),
+    "max": lambda node, a, b: (None, None) if b.inputs else (lift(1.0), None),
+}
+
+
+def _log_times(node: Expression, base: Expression) -> Expression:
+    """node log(base), and 0 for a base of 0: the least positive number stands for it."""
+    return node * apply("log", apply("max", base, 1e-37))

@@ -8,8 +8,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar
 
-from kronop.artifacts import KernelSignature
+from kronop.artifacts import Decision, KernelSignature
 from kronop.descriptions.epilogue import Epilogue
+from kronop.descriptions.expression import Expression
 from kronop.errors import DescriptionError, mismatch
 from kronop.frozen import dataclass
 from kronop.target import Target
@@ -19,14 +20,21 @@ Constant = int | bool | tuple[int, ...]
 ENDS = ("X along rows", "X along columns", "Y along rows", "Y along columns")
 
 
-class Decision:
-    """A base of the frozen dataclasses that plans are made of; `plan_text` writes them as text.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Functor:
+    """A struct in the trait struct, with one static function `value` that returns an expression.
 
-    So their fields are numbers, strings, element types, enumerations, math instructions, the
-    operation's epilogue, other decisions, and tuples of these.
+    Attributes:
+        name: the struct's name.
+        parameters: the function's parameters in C++, whose names are inputs of the expression.
+        result: the C++ type of the value and of all steps towards it.
+        expression: what it returns.
     """
 
-    __slots__ = ()
+    name: str
+    parameters: str
+    result: str
+    expression: Expression
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +51,7 @@ class Instantiation:
         cluster: blocks of a cluster; `kCluster` is among the constants if it is above 1.
         folders: folders in which quoted includes are looked for, before kronop's shared headers.
         options: compiler options, in addition to those of all kernels.
+        functors: structs of straight-line functions, in the trait struct, behind the constants.
     """
 
     header: str
@@ -53,6 +62,7 @@ class Instantiation:
     cluster: int = 1
     folders: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
+    functors: tuple[Functor, ...] = ()
 
 
 @functools.cache

@@ -14,11 +14,11 @@ import json
 import sys
 from typing import Any
 
-from kronop.artifacts import Field, KernelSignature
+from kronop.artifacts import Decision, Field, KernelSignature
 from kronop.descriptions.datatype import TENSOR_TYPES, DataType, tfloat32
 from kronop.descriptions.epilogue import Epilogue, LinearCombination
 from kronop.descriptions.math_instruction import MathInstruction
-from kronop.emit.design import Decision, Design
+from kronop.emit.design import Design
 from kronop.emit.plan import Plan, Step
 from kronop.target import Target
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kronop.artifacts import Language, Source
 from kronop.descriptions.epilogue import Epilogue
-from kronop.emit.design import Constant, Instantiation
+from kronop.emit.design import Constant, Functor, Instantiation
 from kronop.emit.plan import Plan, Step
 
 _ROOT = Path(__file__).parent
@@ -52,6 +52,7 @@ def _text(step: Step, made: Instantiation, backend: str) -> str:
     members = [f"using {name} = {value};" for name, value in made.types]
     members += [] if design.epilogue is None else _functor(design.epilogue)
     members += _declarations(made.constants)
+    members += [line for functor in made.functors for line in _function(functor)]
     return "\n".join(
         [
             _wrapped(step.note, "// ", "// "),
@@ -111,6 +112,18 @@ def _functor(epilogue: Epilogue) -> list[str]:
         *_further_scalars(epilogue.scalar_names),
         "  KRONOP_INLINE Compute operator()(Compute accumulator, Compute source, Compute bias)"
         " const {",
+        *(_wrapped(line, " " * 4, " " * 8) for line in body),
+        "  }",
+        "};",
+    ]
+
+
+def _function(functor: Functor) -> list[str]:
+    """A functor as a struct of one straight-line function."""
+    body = functor.expression.render(functor.result).splitlines()
+    return [
+        f"struct {functor.name} {{",
+        f"  KRONOP_INLINE static {functor.result} value({functor.parameters}) {{",
         *(_wrapped(line, " " * 4, " " * 8) for line in body),
         "  }",
         "};",

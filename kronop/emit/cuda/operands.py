@@ -17,6 +17,7 @@ from kronop.descriptions.datatype import (
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction, MathOperation, OpClass
 from kronop.emit.design import Design
+from kronop.errors import ArgumentError, mismatch
 from kronop.frozen import dataclass
 from kronop.target import Target
 
@@ -159,6 +160,23 @@ def make_launch(
         block=(design.threads, 1, 1),
         shared_bytes=design.shared_bytes,
     )
+
+
+def check_blocks(blocks: int) -> None:
+    """Refuses more blocks than a grid has, of a kernel that does not loop over the rest.
+
+    Raises:
+        ArgumentError: there are too many.
+    """
+    if blocks > MOST_BLOCKS:
+        raise ArgumentError(
+            mismatch(
+                "tiles of a launch",
+                expected=f"at most {MOST_BLOCKS}",
+                got=blocks,
+                hint="split the points or the batch into several calls",
+            )
+        )
 
 
 def resident_blocks(threads: int, registers: int, shared_bytes: int, target: Target) -> int:

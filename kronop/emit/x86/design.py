@@ -6,11 +6,11 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from kronop.artifacts import Launch
+from kronop.artifacts import Decision, Launch
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.strided import StridedMatrix
-from kronop.emit.design import Constant, Decision, Design, Instantiation
+from kronop.emit.design import Constant, Design, Instantiation
 from kronop.emit.plan import Step
 from kronop.emit.x86.planning import element_types, is_far, parameter_arguments, passes_caches
 from kronop.frozen import dataclass

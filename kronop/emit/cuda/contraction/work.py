@@ -5,11 +5,11 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator
 
+from kronop.artifacts import Decision
 from kronop.descriptions.datatype import DataType, float32
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.cuda import operands
-from kronop.emit.design import Decision
 from kronop.frozen import dataclass, derived
 
 # Most axes that the rows, and the groups, of a call may have.

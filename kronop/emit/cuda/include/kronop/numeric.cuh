@@ -274,6 +274,21 @@ KRONOP_INLINE float tanh(float x) { return ::tanhf(x); }
 KRONOP_INLINE double tanh(double x) { return ::tanh(x); }
 KRONOP_INLINE float erf(float x) { return ::erff(x); }
 KRONOP_INLINE double erf(double x) { return ::erf(x); }
+KRONOP_INLINE float log(float x) { return ::logf(x); }
+KRONOP_INLINE double log(double x) { return ::log(x); }
+KRONOP_INLINE float sqrt(float x) { return ::sqrtf(x); }
+KRONOP_INLINE double sqrt(double x) { return ::sqrt(x); }
+KRONOP_INLINE float power(float x, float y) { return ::powf(x, y); }
+KRONOP_INLINE double power(double x, double y) { return ::pow(x, y); }
+template <class T>
+KRONOP_INLINE T threshold(T x, T least) {
+  return x < least ? T(0) : x;
+}
+// 1 / x, and 0 for 0: derivatives of roots are taken to be 0 there.
+template <class T>
+KRONOP_INLINE T inverse(T x) {
+  return x == T(0) ? T(0) : T(1) / x;
+}
 
 }  // namespace math
 }  // namespace kronop

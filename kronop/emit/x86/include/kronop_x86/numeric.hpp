@@ -232,6 +232,21 @@ KRONOP_INLINE float tanh(float x) { return __builtin_tanhf(x); }
 KRONOP_INLINE double tanh(double x) { return __builtin_tanh(x); }
 KRONOP_INLINE float erf(float x) { return __builtin_erff(x); }
 KRONOP_INLINE double erf(double x) { return __builtin_erf(x); }
+KRONOP_INLINE float log(float x) { return __builtin_logf(x); }
+KRONOP_INLINE double log(double x) { return __builtin_log(x); }
+KRONOP_INLINE float sqrt(float x) { return __builtin_sqrtf(x); }
+KRONOP_INLINE double sqrt(double x) { return __builtin_sqrt(x); }
+KRONOP_INLINE float power(float x, float y) { return __builtin_powf(x, y); }
+KRONOP_INLINE double power(double x, double y) { return __builtin_pow(x, y); }
+template <class T>
+KRONOP_INLINE T threshold(T x, T least) {
+  return x < least ? T(0) : x;
+}
+// 1 / x, and 0 for 0: derivatives of roots are taken to be 0 there.
+template <class T>
+KRONOP_INLINE T inverse(T x) {
+  return x == T(0) ? T(0) : T(1) / x;
+}
 
 }  // namespace math
 }  // namespace kronop

@@ -1,0 +1,68 @@
+// Numbers in the lanes of a vector, as the type in which rendered functions compute: they have the
+// operators and functions of single numbers, and become the same instructions as hand-written ones.
+#pragma once
+
+#include "kronop_x86/powers.hpp"
+
+namespace kronop {
+
+template <class V>
+struct Numbers {
+  using Element = typename powers::Shape<V>::Element;
+  V value;
+
+  Numbers() = default;
+  KRONOP_INLINE Numbers(V lanes) : value(lanes) {}
+  KRONOP_INLINE Numbers(Element number) : value(powers::all<V>(number)) {}
+
+  friend KRONOP_INLINE Numbers operator+(Numbers a, Numbers b) { return a.value + b.value; }
+  friend KRONOP_INLINE Numbers operator*(Numbers a, Numbers b) { return a.value * b.value; }
+  friend KRONOP_INLINE Numbers operator/(Numbers a, Numbers b) { return a.value / b.value; }
+};
+
+namespace math {
+
+// As of single numbers (numeric.hpp): NaN in either operand stays.
+template <class V>
+KRONOP_INLINE Numbers<V> max(Numbers<V> a, Numbers<V> b) {
+  return V((a.value > b.value) | (a.value != a.value) ? a.value : b.value);
+}
+template <class V>
+KRONOP_INLINE Numbers<V> min(Numbers<V> a, Numbers<V> b) {
+  return V((a.value < b.value) | (a.value != a.value) ? a.value : b.value);
+}
+template <class V>
+KRONOP_INLINE Numbers<V> exp(Numbers<V> x) {
+  return powers::exp(x.value);
+}
+template <class V>
+KRONOP_INLINE Numbers<V> log(Numbers<V> x) {
+  return powers::log(x.value);
+}
+template <class V>
+KRONOP_INLINE Numbers<V> power(Numbers<V> x, Numbers<V> exponent) {
+  return powers::power(x.value, exponent.value);
+}
+template <class V>
+KRONOP_INLINE Numbers<V> inverse(Numbers<V> x) {
+  return V(x.value == 0 ? V{} : 1 / x.value);
+}
+template <class V>
+KRONOP_INLINE Numbers<V> threshold(Numbers<V> x, Numbers<V> least) {
+  return V(x.value < least.value ? V{} : x.value);
+}
+template <class V>
+KRONOP_INLINE Numbers<V> sqrt(Numbers<V> x) {
+  return powers::root(x.value);
+}
+template <class V>
+KRONOP_INLINE Numbers<V> tanh(Numbers<V> x) {
+  return powers::each(x.value, [](auto one) { return tanh(one); });
+}
+template <class V>
+KRONOP_INLINE Numbers<V> erf(Numbers<V> x) {
+  return powers::each(x.value, [](auto one) { return erf(one); });
+}
+
+}  // namespace math
+}  // namespace kronop

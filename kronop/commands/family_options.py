@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from kronop import families
 from kronop.core.command import Command
@@ -19,8 +20,11 @@ def add(parser: argparse.ArgumentParser, several: str) -> None:
     parser.add_argument("family", choices=tuple(commands))
     parser.add_argument("shape", nargs="+", help=f"{several}{', '.join(told)}")
     for name, command in commands.items():
-        for flag, text in command.flags.items():
-            parser.add_argument(flag, action="store_true", help=f"{name}: {text}")
+        for name_of_flag, flag in command.flags.items():
+            how: dict[str, Any] = (
+                {"metavar": flag.takes} if flag.takes else {"action": "store_true"}
+            )
+            parser.add_argument(name_of_flag, help=f"{name}: {flag.text}", **how)
 
 
 def chosen(options: argparse.Namespace) -> Command:

@@ -57,5 +57,5 @@ def _description(kind: Kind, element: DataType, math: kronop.MathInstruction) ->
         Y=kronop.TensorDescription(output),
         epilogue=kronop.LinearCombination(output, 1, accumulator, accumulator),
         **dict.fromkeys(kind.inputs, kronop.TensorDescription(element)),
-        **kind.sample,
+        **kind.sample_fields,
     )

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import kronop
 from kronop import compiler
-from kronop.artifacts import Resources
+from kronop.artifacts import Binary, Resources, Source
 from kronop.commands import family_options
+from kronop.core.command import Command
 from kronop.core.operation import Operation
 from kronop.descriptions.datatype import TENSOR_TYPES, result_type
+from kronop.emit.plan import Plan
+from kronop.emit.render import render
 from kronop.errors import CompileError
-
-_Operation = Operation[Any, Any, Any]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -32,15 +34,33 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> None:
-    operation = _operation(options)
-    print(_SHOWN[options.view](operation))
+    family = family_options.chosen(options)
+    operation = _operation(options, family)
+    size = family.size(options, options.shape)
+    plan = operation.plan if size is None else operation.plan_for(size)
+    print(_SHOWN[options.view](_Shown(plan)))
 
 
-def _resources(operation: _Operation) -> str:
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """A plan, its sources, and its binaries, which are compiled when they are asked for."""
+
+    plan: Plan
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        return render(self.plan)
+
+    @property
+    def binaries(self) -> tuple[Binary, ...]:
+        return compiler.compile_sources(self.sources, self.plan.target)
+
+
+def _resources(shown: _Shown) -> str:
     return "\n".join(
         f"{binary.entry}: {_told(binary.resources)}, {len(binary.image)} bytes as"
         f" {binary.format.value}, {binary.origin.value}, by {binary.compiler}"
-        for binary in operation.binaries
+        for binary in shown.binaries
     )
 
 
@@ -56,27 +76,26 @@ def _told(taken: Resources) -> str:
     return ", ".join([*known, *([f"{' and '.join(unknown)} not told"] if unknown else [])])
 
 
-def _machine(operation: _Operation) -> str:
-    texts = [compiler.disassemble(binary) for binary in operation.binaries]
+def _machine(shown: _Shown) -> str:
+    texts = [compiler.disassemble(binary) for binary in shown.binaries]
     for text in texts:
         if "\n" not in text.strip():  # One line is the message that no disassembler was found.
             raise CompileError(f"machine code: {text.strip()}")
     return "\n".join(texts)
 
 
-_SHOWN: dict[str, Callable[[_Operation], str]] = {
-    "plan": lambda operation: operation.plan.explain(),
-    "source": lambda operation: operation.emit(),
-    "assembly": lambda operation: "\n".join(
-        compiler.assembly(source, operation.target) for source in operation.sources
+_SHOWN: dict[str, Callable[[_Shown], str]] = {
+    "plan": lambda shown: shown.plan.explain(),
+    "source": lambda shown: "\n".join(source.text for source in shown.sources),
+    "assembly": lambda shown: "\n".join(
+        compiler.assembly(source, shown.plan.target) for source in shown.sources
     ),
     "machine": _machine,
     "resources": _resources,
 }
 
 
-def _operation(options: argparse.Namespace) -> _Operation:
-    family = family_options.chosen(options)
+def _operation(options: argparse.Namespace, family: Command) -> Operation[Any, Any, Any]:
     element = TENSOR_TYPES[options.dtype]
     accumulator = kronop.MathInstruction.simt(element).element_accumulator
     matrix = kronop.TensorDescription(element, kronop.RowMajor, options.alignment)

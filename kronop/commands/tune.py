@@ -10,6 +10,7 @@ from typing import Any
 import kronop
 from kronop.bench.arrays import arrays_for
 from kronop.commands import family_options
+from kronop.core.command import DEFAULT_ROWS
 from kronop.descriptions.datatype import TENSOR_TYPES
 from kronop.errors import ArgumentError, mismatch
 
@@ -17,7 +18,10 @@ from kronop.errors import ArgumentError, mismatch
 def configure(parser: argparse.ArgumentParser) -> None:
     family_options.add(parser, several="one or several: ")
     parser.add_argument(
-        "--rows", type=int, nargs="+", default=[1024], help="M, one or several (default 1024)"
+        "--rows",
+        type=int,
+        nargs="+",
+        help=f"M, one or several (default: that of the shape, or {DEFAULT_ROWS})",
     )
     parser.add_argument(
         "--dtype",
@@ -38,7 +42,8 @@ def execute(options: argparse.Namespace) -> None:
     target = kronop.Target.parse(options.target)
     device = "cuda" if target.backend == "cuda" else "cpu"
     arrays = arrays_for(device, asked=f"--target {options.target}")
-    if min(options.rows) < 1:
+    counts = options.rows or [None]
+    if options.rows and min(options.rows) < 1:
         raise ArgumentError(
             mismatch(
                 "--rows",
@@ -47,7 +52,7 @@ def execute(options: argparse.Namespace) -> None:
                 hint="there is no work in none",
             )
         )
-    for shape, dtype, rows in itertools.product(options.shape, options.dtype, options.rows):
+    for shape, dtype, rows in itertools.product(options.shape, options.dtype, counts):
         # The arguments that the one-line functions would make, so that these use the result.
         tensor = functools.partial(arrays.random, dtype=dtype)
         arguments = family.arguments(options, shape, rows, tensor)

@@ -8,6 +8,23 @@ from typing import Any, Protocol
 
 from kronop.args.base import Arguments
 from kronop.core.operation import Operation
+from kronop.frozen import dataclass
+
+# M where neither the user nor the notation of shapes gives one.
+DEFAULT_ROWS = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """A flag of one family.
+
+    Attributes:
+        text: its help text.
+        takes: what the value is called that follows the flag; "" if none does.
+    """
+
+    text: str
+    takes: str = ""
 
 
 class Command(Protocol):
@@ -15,14 +32,14 @@ class Command(Protocol):
 
     Attributes:
         shapes: how a shape is written, for the help text.
-        flags: the flags that only this family has, each with its help text.
+        flags: the flags that only this family has.
     """
 
     @property
     def shapes(self) -> str: ...
 
     @property
-    def flags(self) -> Mapping[str, str]: ...
+    def flags(self) -> Mapping[str, Flag]: ...
 
     def operation(
         self, options: argparse.Namespace, shapes: Sequence[str], common: Sequence[Any]
@@ -31,13 +48,18 @@ class Command(Protocol):
         sizes."""
         ...
 
+    def size(self, options: argparse.Namespace, shapes: Sequence[str]) -> Any:
+        """The size whose plan is shown for these shapes; None if they say nothing of it, which
+        shows the plan for many rows."""
+        return None
+
     def arguments(
         self,
         options: argparse.Namespace,
         shape: str,
-        rows: int,
+        rows: int | None,
         tensor: Callable[[tuple[int, ...]], Any],
     ) -> Arguments:
         """The arguments that the family's one-line function would run; `tensor` makes a tensor of
-        a given shape."""
+        a given shape. `rows` is None where the user gave none."""
         ...

@@ -43,7 +43,7 @@ class Kind:
         inputs: the names of the described operands, without Y.
         size: the class of the extents that may vary between runs of one operation.
         sample: values for the fields of this kind alone, of the small description that the
-            support matrix and tests ask about.
+            support matrix and tests ask about; a `Later` stands for the object that it names.
     """
 
     name: str
@@ -52,6 +52,14 @@ class Kind:
     inputs: tuple[str, ...]
     sample: Mapping[str, Any] = field(default_factory=dict)
     size: type[Size] = Rows
+
+    @property
+    def sample_fields(self) -> dict[str, Any]:
+        """The values of `sample`."""
+        return {
+            name: item.get() if isinstance(item, Later) else item
+            for name, item in self.sample.items()
+        }
 
     def emitter(self, target: Target) -> Emitter[Any, Any]:
         """The emitter that plans this kind for a target.

@@ -307,7 +307,7 @@ def _described(
         raise TypeError(f"{operation.__name__}: {error}") from None
     given = {_OWN_NAMES.get(name, name): value for name, value in bound.arguments.items()}
     del given["target"], given["tile_description"]
-    math = _math(emitter, target, tile, given["X"])
+    math = _math(emitter, target, tile, given, operation.kind.inputs[0])
     for item in fields(kind):
         if item.name in given and "plain" in item.metadata:
             given[item.name] = item.metadata["plain"](item.name, given[item.name])
@@ -318,12 +318,15 @@ def _math(
     emitter: Emitter[Any, Any],
     target: Target,
     tile: TileDescription | None,
-    X: TensorDescription,
+    given: Mapping[str, Any],
+    first: str,
 ) -> MathInstruction:
+    """The tile's math instruction, or the default one for the operand named `first`."""
     if isinstance(tile, TileDescription):
         return tile.math_instruction
-    if tile is not None or not isinstance(X, TensorDescription):
-        name, value = ("X", X) if tile is None else ("tile_description", tile)
+    operand = given[first]
+    if tile is not None or not isinstance(operand, TensorDescription):
+        name, value = (first, operand) if tile is None else ("tile_description", tile)
         raise ElementTypeError(
             mismatch(
                 name,
@@ -332,7 +335,7 @@ def _math(
                 hint="build one with kronop",
             )
         )
-    return emitter.instruction(X.element, target)
+    return emitter.instruction(operand.element, target)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 import kronop
-from kronop import compiler, knobs
+from kronop import compiler, families, knobs
 from kronop.__main__ import main
 from kronop.commands.cache import _key
 from kronop.commands.matrix import table
@@ -147,6 +147,19 @@ def test_a_kernel_is_shown_by_its_name_where_only_one_has_it(capsys) -> None:
         (["show", "kron", "8x8", "4x4"], "join them by commas: 8x8,4x4"),
         (["show", "ksparse", "6,64,64,1", "1,8,8,1"], "a c d = 384, the outputs of patterns[0]"),
         (["show", "ksparse", "6,64,64"], "pattern: expected 4 positive integers (a, b, c, d)"),
+        (["show", "distance", "64x64"], "expected M x N x K, as 1024x2048x64, got '64x64'"),
+        (["show", "distance", "64x0x8"], "expected M x N x K"),
+        (["show", "distance", "64", "32", "8"], "join them by x: 64x32x8"),
+        (["show", "distance", "8x9x3", "--symmetric"], "write 8x8x3"),
+        (["show", "distance", "8x8x3", "--p", "-1"], "inf, got '-1'"),
+        (["show", "distance", "8x8x3", "--p", "nan"], "a number of at least 0, or inf, got 'nan'"),
+        (["show", "distance", "8x8x3", "--p", "1", "--kernel", "linear"], "expected no --p"),
+        (["show", "distance", "8x8x3", "--direct", "--expanded"], "leave one out"),
+        (["show", "distance", "8x8x3", "--kernel", "gaussian:2"], "got 'gaussian:2'; + adds"),
+        (["show", "distance", "8x8x3", "--kernel", "linear+"], "got ''; + adds"),
+        (["show", "distance", "8x8x3", "--kernel", "matern:2"], "nu: expected 0.5, 1.5 or 2.5"),
+        (["show", "distance", "8x8x3", "--dtype", "int32"], "element type of points"),
+        (["show", "kron", "8x8", "--p", "2"], "expected no --p, which is of distance"),
     ],
 )
 def test_errors_are_one_line_and_an_exit_status(capsys, command, message) -> None:
@@ -177,7 +190,9 @@ def test_without_a_gpu_the_option_that_asked_for_one_is_named(
 
 def test_the_matrix_has_every_cell() -> None:
     rows = table().splitlines()[2:]
-    assert len(rows) == 3 * 6 + 2  # Gradients have no kernels on x86.
+    targets = {"cuda": 2, "x86": 4}
+    kinds = [kind for family in families.FAMILIES for kind in family.kinds]
+    assert len(rows) == sum(targets[backend] for kind in kinds for backend in kind.emitters)
     assert all("float32, float16, bfloat16" in row for row in rows)
 
 
@@ -187,6 +202,8 @@ def test_the_matrix_has_every_cell() -> None:
         ["kron", "4x3,2x5", "--rows", "3", "40"],
         ["kron", "4x3", "--left", "--dtype", "float64"],
         ["ksparse", "2,3,4,5", "--batch-last"],
+        ["distance", "20x30x5", "--p", "1.3", "--rows", "10"],
+        ["distance", "20x20x5", "--kernel", "linear", "--symmetric"],
     ],
 )
 def test_tune_prints_what_it_gained(words, capsys, tmp_path) -> None:
@@ -222,7 +239,13 @@ def test_what_was_tuned_is_listed(capsys, tmp_path) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [["kron", "4x"], ["ksparse", "2,3"], ["kron", "4x4", "--rows", "0"], ["kron", "4x4x4"]],
+    [
+        ["kron", "4x"],
+        ["ksparse", "2,3"],
+        ["kron", "4x4", "--rows", "0"],
+        ["kron", "4x4x4"],
+        ["distance", "4x4"],
+    ],
 )
 def test_tune_refuses_shapes_that_are_none(words, capsys) -> None:
     assert main(["tune", *words]) == 1

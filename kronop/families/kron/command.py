@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from kronop.core.command import DEFAULT_ROWS, Command, Flag
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.kron.api import kron_arguments
 from kronop.families.kron.arguments import KronMatmulArguments
@@ -17,9 +18,9 @@ from kronop.families.kron.operation import KronMatmulOperation
 _FACTOR = re.compile(r"(\d+)(?:x(\d+))?(?:\^(\d+))?")
 
 
-class _Command:
+class _Command(Command):
     shapes = "factors as 8x8,8x8,5x3 or 8^2,5x3"
-    flags: Mapping[str, str] = {"--left": "X on the right of the product (gekmm)"}
+    flags: Mapping[str, Flag] = {"--left": Flag("X on the right of the product (gekmm)")}
 
     def operation(
         self, options: argparse.Namespace, shapes: Sequence[str], common: Sequence[Any]
@@ -39,11 +40,12 @@ class _Command:
         self,
         options: argparse.Namespace,
         shape: str,
-        rows: int,
+        rows: int | None,
         tensor: Callable[[tuple[int, ...]], Any],
     ) -> KronMatmulArguments:
         side, shapes = _side(options), factors_of(shape)
         size = math.prod(item[0 if side is Side.Right else 1] for item in shapes)
+        rows = DEFAULT_ROWS if rows is None else rows
         x = tensor((rows, size) if side is Side.Right else (size, rows))
         return kron_arguments(x, [tensor(item) for item in shapes], side)
 

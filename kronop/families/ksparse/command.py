@@ -7,15 +7,16 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from kronop.core.command import DEFAULT_ROWS, Command, Flag
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.ksparse.api import ksparse_arguments
 from kronop.families.ksparse.arguments import KSparseArguments
 from kronop.families.ksparse.operation import KSparseChainOperation, KSparseOperation
 
 
-class _Command:
+class _Command(Command):
     shapes = "pattern as 6,64,64,1, or those of a chain"
-    flags: Mapping[str, str] = {"--batch-last": "X is (a c d, B)"}
+    flags: Mapping[str, Flag] = {"--batch-last": Flag("X is (a c d, B)")}
 
     def operation(
         self, options: argparse.Namespace, shapes: Sequence[str], common: Sequence[Any]
@@ -29,14 +30,14 @@ class _Command:
         self,
         options: argparse.Namespace,
         shape: str,
-        rows: int,
+        rows: int | None,
         tensor: Callable[[tuple[int, ...]], Any],
     ) -> KSparseArguments:
         pattern = pattern_of(shape)
         if len(pattern) != 4:
             raise ArgumentError(mismatch("shape", expected="a,b,c,d", got=shape, hint="see --help"))
         a, b, c, d = pattern
-        features = a * c * d
+        features, rows = a * c * d, DEFAULT_ROWS if rows is None else rows
         x = tensor((features, rows) if options.batch_last else (rows, features))
         return ksparse_arguments(x, tensor(pattern), (a, b, c, d), options.batch_last)
 

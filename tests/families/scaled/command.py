@@ -6,14 +6,15 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from kronop.core.command import DEFAULT_ROWS, Command, Flag
 from tests.families.scaled.api import scaled_arguments
 from tests.families.scaled.arguments import ScaledArguments
 from tests.families.scaled.operation import ScaledOperation
 
 
-class _Command:
+class _Command(Command):
     shapes = "columns"
-    flags: Mapping[str, str] = {}
+    flags: Mapping[str, Flag] = {}
 
     def operation(
         self, options: argparse.Namespace, shapes: Sequence[str], common: Sequence[Any]
@@ -24,9 +25,10 @@ class _Command:
         self,
         options: argparse.Namespace,
         shape: str,
-        rows: int,
+        rows: int | None,
         tensor: Callable[[tuple[int, ...]], Any],
     ) -> ScaledArguments:
+        rows = DEFAULT_ROWS if rows is None else rows
         return scaled_arguments(tensor((rows, int(shape))), tensor((rows, int(shape))))
 
 

@@ -10,9 +10,8 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from kronop.artifacts import Status
+from kronop.artifacts import Decision, Status
 from kronop.emit.cuda import operands
-from kronop.emit.design import Decision
 from kronop.families.kron.cuda.mma_style import (
     MOST_CONTRACTED,
     MmaStyle,

@@ -9,11 +9,10 @@ import functools
 import itertools
 from typing import ClassVar
 
-from kronop.artifacts import Status
+from kronop.artifacts import Decision, Status
 from kronop.descriptions.datatype import DataType, float32
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.machine import SHARED_BYTES_PER_CYCLE
-from kronop.emit.design import Decision
 from kronop.families.kron.cuda.shapes import Shape, product, shrinking
 from kronop.frozen import dataclass, derived
 from kronop.target import Target

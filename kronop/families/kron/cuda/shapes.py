@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from kronop.artifacts import Decision
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.math_instruction import MathInstruction
-from kronop.emit.design import Decision
 from kronop.frozen import dataclass, derived
 
 Shape = tuple[int, int]

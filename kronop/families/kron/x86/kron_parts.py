@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from enum import IntEnum
 
-from kronop.emit.design import Decision
+from kronop.artifacts import Decision
 from kronop.emit.x86.design import HostWork
 from kronop.frozen import dataclass
 from kronop.target import Target

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Mapping
 
-from kronop.artifacts import KernelSignature, Launch, Scalar, Status
+from kronop.artifacts import Decision, KernelSignature, Launch, Scalar, Status
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.strided import StridedMatrix
 from kronop.emit.cuda import operands
@@ -16,7 +16,7 @@ from kronop.emit.cuda.contraction import banks
 from kronop.emit.cuda.contraction.design import Extents, offsets_bytes
 from kronop.emit.cuda.contraction.mma import MmaContract
 from kronop.emit.cuda.contraction.work import ORDERS, ROW_AXES, Contraction, Order, orders
-from kronop.emit.design import Constant, Decision, Design, Instantiation
+from kronop.emit.design import Constant, Design, Instantiation
 from kronop.families.ksparse.chain_description import KSparseChainProblem, StridedFactor
 from kronop.families.ksparse.cuda.emitter import view
 from kronop.frozen import dataclass, derived

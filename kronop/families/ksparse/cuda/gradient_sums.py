@@ -5,12 +5,12 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import ClassVar
 
-from kronop.artifacts import Launch, Status
+from kronop.artifacts import Decision, Launch, Status
 from kronop.descriptions.datatype import DataType, RowMajor
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tensor import TensorDescription
 from kronop.emit.cuda import operands
-from kronop.emit.design import Decision, Design
+from kronop.emit.design import Design
 from kronop.emit.plan import Step
 from kronop.families.ksparse.gradient_description import KSparseGradientProblem
 from kronop.frozen import dataclass

@@ -44,6 +44,7 @@ from kronop.version import __version__
 
 if TYPE_CHECKING:
     from kronop import compiler as compiler
+    from kronop import linalg as linalg
     from kronop.args.memory import get_allocated_size as get_allocated_size
     from kronop.args.memory import get_memory_pool as get_memory_pool
     from kronop.core.tuning import tune as tune
@@ -57,6 +58,7 @@ _LATER = {
     "compiler": "kronop.compiler",
     "get_allocated_size": "kronop.args.memory",
     "get_memory_pool": "kronop.args.memory",
+    "linalg": "kronop.linalg",
     "tune": "kronop.core.tuning",
 }
 __all__ = [
@@ -112,7 +114,7 @@ def __getattr__(name: str) -> object:
     if module is None:
         raise AttributeError(f"module 'kronop' has no attribute {name!r}")
     found = importlib.import_module(module)
-    value: object = found if name == "compiler" else getattr(found, name)
+    value: object = found if name in ("compiler", "linalg") else getattr(found, name)
     globals()[name] = value
     return value
 

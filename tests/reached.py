@@ -87,7 +87,7 @@ def _telling(launches: Any) -> Any:
 
 def _ends(problem: Any) -> Iterator[str]:
     for name in "XY":
-        strides = getattr(problem, name.lower())
+        strides = getattr(problem, name.lower(), None)
         for along, other in (("rows", "column"), ("columns", "row")):
             if getattr(strides, other, 0) == 1:
                 yield f"{name} along {along}"

@@ -306,7 +306,7 @@ def expected_chain(
     # Intermediate results between factors are rounded to the tensors' type. An activation at most
     # doubles errors, as in `error_bound`.
     scalars = output_op or description.epilogue.epilogue_type()
-    unit = _UNIT[description.X.element]
+    unit = _UNIT[description.math.element_a]
     return Expected(value, bound + 2 * len(weights) * unit * abs(scalars.alpha) * magnitude)
 
 

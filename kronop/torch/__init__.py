@@ -21,6 +21,9 @@ from kronop.families import FAMILIES as _FAMILIES
 from kronop.torch import nn
 
 if TYPE_CHECKING:
+    from kronop.families.distance.torch.functional import cdist as cdist
+    from kronop.families.distance.torch.functional import kernel_matmul as kernel_matmul
+    from kronop.families.distance.torch.functional import kernel_matrix as kernel_matrix
     from kronop.families.kron.torch.functional import gekmm as gekmm
     from kronop.families.kron.torch.functional import gemkm as gemkm
     from kronop.families.ksparse.torch.functional import ksmm as ksmm

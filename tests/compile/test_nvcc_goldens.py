@@ -24,17 +24,7 @@ _SOURCES = {
 pytestmark = pytest.mark.skipif(find_cuda_tool("nvcc") is None, reason="no nvcc here")
 
 
-# nvcc has no arrays of the host's in device code, static and constexpr as they are.
-_REFUSED = {"kronop::factor_gradients"}
-
-
-@pytest.mark.parametrize(
-    "template",
-    [
-        pytest.param(name, marks=[pytest.mark.xfail(strict=True)] if name in _REFUSED else [])
-        for name in _SOURCES
-    ],
-)
+@pytest.mark.parametrize("template", _SOURCES)
 def test_source_has_device_code(template: str, tmp_path: Path) -> None:
     source = _SOURCES[template]
     (tmp_path / "step.cu").write_text(source.text)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import kronop
+from kronop import kernels
 from kronop.core.operation import Operation
 from kronop.families import FAMILIES
 from tests import support
@@ -91,6 +92,13 @@ def operations() -> Iterator[_Named]:
                 target = _SAMPLES_ON[backend]
                 operation = samples.operation(kind, target, kronop.float32)
                 yield f"{kind.name.replace(' ', '_')}_{target}", operation
+    yield from _distances()
+
+
+def _distances() -> Iterator[_Named]:
+    """Those of differences: the sample's, in float32, are products."""
+    kind = next(item for item in samples.kinds(FAMILIES) if item.name == "distances")
+    yield "distances_f64_sm_90a", samples.operation(kind, "sm_90a", kronop.float64)
 
 
 def _chosen() -> Iterator[_Named]:
@@ -107,6 +115,7 @@ def _chosen() -> Iterator[_Named]:
             operation = support.ksparse_operation(target, kronop.float32, pattern, **options)
             yield f"ksparse_{name}_f32_{target}", operation
     yield from _gradients()
+    yield from _products()
     yield from _chains()
     yield from _float8()
     yield from _on_cpus()
@@ -181,3 +190,18 @@ def _gradients() -> Iterator[_Named]:
                 f"ksparse_gradient_64_64_64_tied_{element.short}_sm_90a",
                 support.gradient_operation("sm_90a", element, (1, 64, 64, 64), **options),
             )
+
+
+def _products() -> Iterator[_Named]:
+    """Products of a kernel matrix whose sums tensor cores compute, and of one that they don't."""
+    tensor = kronop.TensorDescription(kronop.float32)
+    for name, kernel in (("gaussian", kernels.Gaussian(1.0)), ("laplace", kernels.Laplace(1.0))):
+        for target in _SAMPLES_ON.values():
+            operation = kronop.KernelMatmulOperation(
+                target,
+                None,
+                *[tensor] * 4,
+                support.linear(kronop.float32),
+                kernel.bound(0, 1.0).form,
+            )
+            yield f"products_of_kernel_matrices_{name}_{target}", operation

@@ -33,6 +33,7 @@ template <int N>
 inline void wait_for_group_products() {}
 using emulation::group_multiply_add;
 using emulation::Matrix;
+using emulation::from_lane;
 using emulation::take_bytes;
 
 using emulation::warp_multiply_add;

@@ -117,6 +117,17 @@ inline float of_half(unsigned short bits) {
   return __builtin_ia32_vcvtph2ps(Halves{static_cast<short>(bits)})[0];
 }
 
+// What another thread of the warp has.
+inline unsigned from_lane(unsigned word, int lane) {
+  const unsigned warp = current / 32;
+  if (words_of.size() <= warp) words_of.resize(warp + 1);
+  words_of[warp].a[current % 32][0] = word;
+  wait(Waiting::warp);
+  const unsigned there = words_of[warp].a[lane][0];
+  wait(Waiting::warp);
+  return there;
+}
+
 template <class T>
 inline double widened(unsigned short bits) {
   if (std::is_same_v<T, kronop::half_t>) return double(of_half(bits));

@@ -182,7 +182,9 @@ def test_without_torch_the_error_says_what_to_install() -> None:
     assert result.stderr.splitlines()[-1].endswith(installing("torch"))
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/design.md", "docs/layers.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/design.md", "docs/distances.md", "docs/layers.md"]
+)
 def test_blocks_that_need_torch_run(torch: Any, page: str) -> None:
     names: dict[str, Any] = {}
     for block in re.findall(r"```py\n(.*?)```", (_ROOT / page).read_text(), re.S):

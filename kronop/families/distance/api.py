@@ -1,0 +1,192 @@
+"""Distances and kernel matrices in one line, on plain tensors."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+import kronop.families.distance.kernels as kernels
+from kronop.args.device import target_of
+from kronop.args.tensor import view
+from kronop.core import prepared
+from kronop.core.calls import describe_output, epilogue_of, finish
+from kronop.descriptions.math_instruction import MathInstruction
+from kronop.descriptions.shared import check_flag
+from kronop.descriptions.tensor import TensorDescription
+from kronop.errors import ArgumentError, mismatch
+from kronop.families.distance.arguments import (
+    DistanceArguments,
+    check_points,
+    in_memory,
+    is_tensor,
+    tensors_of,
+)
+from kronop.families.distance.form import Bound, Form
+from kronop.families.distance.kernels import Kernel, PowerNorm
+from kronop.families.distance.operation import DistanceOperation
+
+__all__ = ["cdist", "kernel_matrix", "kernels"]
+
+# torch's words for when squared distances may be computed by a matrix product, and the number of
+# points beyond which it does so "if necessary".
+MODES = (
+    "use_mm_for_euclid_dist_if_necessary",
+    "use_mm_for_euclid_dist",
+    "donot_use_mm_for_euclid_dist",
+)
+_MANY_POINTS = 25
+DIRECT = MODES[2]
+
+
+def cdist(
+    x1: Any,
+    x2: Any,
+    p: Any = 2.0,
+    compute_mode: str = MODES[0],
+    skip_epilogue: bool = False,
+    out: Any = None,
+) -> Any:
+    """The p-norm distances of all pairs of points: (sum over k of |x1[m, k] - x2[n, k]|^p)^(1/p).
+
+    p = 0 counts the features that differ, p = infinity takes the largest difference. The distance
+    of a point to an equal one is 0, except where `compute_mode` allows matrix products, with which
+    it is 0 only on the diagonal of `cdist(x, x)`.
+
+    Args:
+        x1: (..., M, K): M points of K features, of NumPy, torch or CuPy, any strides, in float64,
+            32 or 16 or bfloat16.
+        x2: (..., N, K), of the same type; leading dimensions broadcast. If it is `x1` itself, only
+            half of the distances are computed.
+        p: a number of at least 0, or a tensor of the leading dimensions' shape (float64 for
+            float64, else float32), whose values are not checked.
+        compute_mode: as in torch.cdist, for p = 2: whether distances may be computed as |x|^2 +
+            |y|^2 - 2 x y. Their squares then have errors relative to the largest |x|^2, not to
+            themselves. "..._if_necessary" does so for more than 25 points on a side.
+        skip_epilogue: give the p-th powers of distances, without the root.
+        out: where to write the result; a new tensor like `x1` if None.
+
+    Returns:
+        (..., M, N), of x1's kind, element type and device.
+
+    Raises:
+        ArgumentError: shapes, devices, p or modes that do not fit.
+        ElementTypeError: no tensor, or element types that do not fit.
+        DescriptionError: this device has no kernel for these types.
+        CompileError, DeviceError: no compiler, or a kernel that does not load or run here.
+        OutOfMemoryError: no room for the result.
+    """
+    check_modes(compute_mode, skip_epilogue)
+    kernel = PowerNorm(p, root=not skip_epilogue)
+    return matrix_of(x1, x2, kernel.bound(batch_dims(x1, x2)), compute_mode, out)
+
+
+def kernel_matrix(
+    x1: Any, x2: Any, kernel: Kernel, regularization: Any = 0.0, out: Any = None
+) -> Any:
+    """The kernel of all pairs of points, in one pass: K[m, n] = kernel(x1[m], x2[n]).
+
+    Args:
+        x1: (..., M, K), as for `cdist`.
+        x2: (..., N, K).
+        kernel: one of `kronop.kernels`, or a sum, product or multiple of them.
+        regularization: a number, or a tensor of the leading dimensions' shape, that is added to the
+            diagonal, K[m, m].
+        out: where to write the result; a new tensor like `x1` if None.
+
+    Returns:
+        (..., M, N), of x1's kind, element type and device.
+
+    Raises:
+        As `cdist`.
+    """
+    kernels.check_kernel(kernel)
+    return matrix_of(x1, x2, kernel.bound(batch_dims(x1, x2), regularization), DIRECT, out)
+
+
+def check_modes(compute_mode: object, skip_epilogue: object) -> None:
+    """Refuses what `cdist` takes for neither."""
+    if compute_mode not in MODES:
+        raise ArgumentError(
+            mismatch(
+                "compute_mode",
+                expected=f"one of {', '.join(MODES)}",
+                got=repr(compute_mode),
+                hint="these are torch.cdist's",
+            )
+        )
+    check_flag("skip_epilogue", skip_epilogue)
+
+
+def is_expanded(mode: str, points: int) -> bool:
+    """Whether squared distances of so many points on the larger side may be computed by matrix
+    products."""
+    return mode == MODES[1] or (mode == MODES[0] and points > _MANY_POINTS)
+
+
+def batch_dims(x1: Any, x2: Any) -> int:
+    """The leading dimensions of points, of whichever has more."""
+    return max(len(getattr(item, "shape", ())) for item in (x1, x2)) - 2
+
+
+def matrix_of(
+    x1: Any, x2: Any, bound: Bound, mode: str = DIRECT, out: Any = None, diagonal: int = 0
+) -> Any:
+    """The matrix of a form and its values, as of `kernel_matrix`; `mode` as in `cdist`.
+
+    The regularization is added where m + diagonal = n.
+    """
+    if any(isinstance(item, np.ndarray) for item in (*bound.values, *bound.vectors)):
+        # Here, so that a repeated call reads the converted arrays.
+        points = view(x1, "X1")
+        bound = in_memory(bound, MathInstruction.simt(points.element).element_accumulator, points)
+    tensors, numbers = (
+        tensors_of(bound),
+        tuple(None if is_tensor(item) else item for item in bound.values),
+    )
+    key = ("distance", bound.form, numbers, mode, x1 is x2, diagonal)
+    result, lesson = prepared.repeat(key, 1.0, 0.0, [x1, x2, *tensors.values(), None, out])
+    if result is not None:
+        return result
+    arguments = distance_arguments(x1, x2, bound, mode, out, diagonal)
+    slots = {"X1": 0, "X2": 1, **{name: 2 + index for index, name in enumerate(tensors)}}
+    result = finish(arguments, lesson, slots)
+    if lesson is not None:
+        lesson.end()
+    return result
+
+
+def distance_arguments(
+    x1: Any, x2: Any, bound: Bound, mode: str = DIRECT, out: Any = None, diagonal: int = 0
+) -> DistanceArguments:
+    """The arguments of `kernel_matrix` for these tensors, with their operation."""
+    first, second = view(x1, "X1"), view(x2, "X2")
+    check_points(first, second)
+    expanded = is_expanded(mode, max(first.shape[-2], second.shape[-2]))
+    operation = _operation(
+        target_of(first),
+        TensorDescription(first.element),
+        TensorDescription(second.element),
+        describe_output(first.element, second.shape[-2], None, out),
+        bound.form,
+        x1 is x2,
+        expanded,
+    )
+    return DistanceArguments(
+        operation=operation, X1=x1, X2=x2, Y=out, kernel=bound, diagonal=diagonal
+    )
+
+
+@functools.lru_cache(maxsize=256)
+def _operation(
+    target: str,
+    X1: TensorDescription,
+    X2: TensorDescription,
+    Y: TensorDescription,
+    form: Form,
+    symmetric: bool,
+    expanded: bool,
+) -> DistanceOperation:
+    epilogue = epilogue_of(X1.element, Y, None)
+    return DistanceOperation(target, None, X1, X2, Y, epilogue, form, symmetric, expanded)

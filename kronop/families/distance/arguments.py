@@ -1,0 +1,344 @@
+"""Arguments of distances: tensors of any framework -> DistanceProblem."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import operator
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from kronop.args.base import Arguments, OperationLike, Places
+from kronop.args.checks import check_source, description_of
+from kronop.args.overlap import same_elements
+from kronop.args.staging import form_for
+from kronop.args.strides import broadcast_shapes, broadcast_strides, merged
+from kronop.args.tensor import beside, check_promise, empty, view
+from kronop.args.view import TensorView
+from kronop.descriptions.datatype import DataType
+from kronop.descriptions.scalars import EpilogueArguments
+from kronop.descriptions.tensor import TensorDescription
+from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.families.distance.description import (
+    DistanceDescription,
+    DistanceProblem,
+    Strided,
+    Value,
+)
+from kronop.families.distance.form import Bound, Form
+from kronop.families.distance.kernels import Kernel
+from kronop.families.distance.size import DistanceSize
+from kronop.frozen import dataclass
+
+MOST_BATCH_DIMS = 4
+DISTANCE_OPERANDS = {"X1": "x1", "X2": "x2", "Y": "y", "Z": "z"}
+Ints = tuple[int, ...]
+
+
+class DistanceArguments(Arguments):
+    """Y = epilogue(kernel(X1, X2)) for all pairs of points.
+
+    Args:
+        operation: a DistanceOperation.
+        X1: (..., M, K), any strides.
+        X2: (..., N, K); leading dimensions broadcast.
+        Z: like Y; needed where beta is not 0, and read only there. It may be Y itself.
+        Y: (..., M, N), where the result goes; None for a new tensor like X1.
+        kernel: a kernel of the operation's form, whose values count; None if it has no values. Its
+            tensors have the type that sums have (float64 for float64, else float32), and broadcast
+            over the leading dimensions.
+        regularization: a number or tensor that is added on the diagonal, if the form has that.
+        diagonal: row m and column m + diagonal are on it.
+        output_op: `operation.epilogue_type(alpha, beta, ...)`; None for its defaults, without Z.
+
+    Everything is checked here; nothing is computed, and nothing but Y is allocated, before the
+    first run.
+
+    Raises:
+        ElementTypeError: not a tensor, or another element type than the operation's.
+        ArgumentError: shapes, devices, values or overlaps that do not fit.
+        OutOfMemoryError: no room for Y.
+    """
+
+    def __init__(
+        self,
+        *,
+        operation: OperationLike,
+        X1: Any,
+        X2: Any,
+        Z: Any = None,
+        Y: Any = None,
+        kernel: Kernel | Bound | None = None,
+        regularization: Any = None,
+        diagonal: int = 0,
+        output_op: EpilogueArguments | None = None,
+    ) -> None:
+        what = description_of(operation, DistanceDescription)
+        super().__init__(operation, output_op)
+        given = (("X1", X1), ("X2", X2), ("Z", Z), ("Y", Y))
+        views = {
+            name: view(item, name)
+            for name, item in given
+            if item is not None or name in ("X1", "X2")
+        }
+        check_source(self.output_op, views.get("Z"))
+        check_points(views["X1"], views["X2"])
+        dims = max(len(views[name].shape) for name in ("X1", "X2")) - 2
+        bound = kernel.bound(dims, regularization) if isinstance(kernel, Kernel) else kernel
+        bound = checked(bound, what.kernel)
+        self._element_of_sums = what.math.element_accumulator
+        self._bound = in_memory(bound, self._element_of_sums, views["X1"])
+        self._diagonal = operator.index(diagonal)
+        self._value_views = self._views_of_values(views["X1"])
+        self._settle(views | self._value_views)
+        self._described = {"X1": what.X1, "X2": what.X2, "Z": what.Y, "Y": what.Y}
+        for name, item in views.items():
+            check_promise(item, self._described[name], name)
+        if what.symmetric and not same_elements(views["X1"], views["X2"]):
+            raise ArgumentError(
+                mismatch(
+                    "X2",
+                    expected="X1 itself, since the operation is symmetric",
+                    got="another tensor",
+                    hint="pass X1 twice, or describe an operation that is not symmetric",
+                )
+            )
+        self._shape = (*self._lead(views), views["X1"].shape[-2], views["X2"].shape[-2])
+        self._check_results(views)
+        if Y is None:
+            self.Y = empty(views["X1"], self._shape, what.Y.element)
+            views["Y"] = view(self.Y, "Y")
+        else:
+            self._take_result(Y, views | self._value_views)
+        self._views = views
+        self._source_is_result = self.output_op.beta != 0 and same_elements(views["Z"], views["Y"])
+
+    def _views_of_values(self, points: TensorView) -> dict[str, TensorView]:
+        """The tensors among values and vectors, by the names under which they are placed."""
+        element, features = self._element_of_sums, points.shape[-1]
+        found = {
+            name: view_of_value(name, item, element)
+            for name, item in tensors_of(self._bound).items()
+        }
+        for name, item in found.items():
+            if name.startswith("vector") and item.shape[-1] not in (1, features):
+                raise ArgumentError(
+                    mismatch(
+                        "bandwidths per feature",
+                        expected=f"{features} or 1 as last extent, one for each feature",
+                        got=item.shape,
+                        hint="values with more dimensions than the batch hold one per feature",
+                    )
+                )
+        return found
+
+    def _lead(self, views: Mapping[str, TensorView]) -> Ints:
+        of_values = [
+            (name, item.shape[:-1] if name.startswith("vector") else item.shape)
+            for name, item in self._value_views.items()
+        ]
+        return broadcast_shapes(
+            [("X1", views["X1"].shape[:-2]), ("X2", views["X2"].shape[:-2]), *of_values]
+        )
+
+    def _check_results(self, views: Mapping[str, TensorView]) -> None:
+        for name in ("Z", "Y"):
+            if name in views and views[name].shape != self._shape:
+                raise ArgumentError(
+                    mismatch(
+                        f"shape of {name}",
+                        expected=f"{self._shape}: leading dimensions, M, N",
+                        got=views[name].shape,
+                        hint="it has a row for each point of X1, a column for each of X2",
+                    )
+                )
+
+    @property
+    def size(self) -> DistanceSize:
+        m, n = self._shape[-2:]
+        return DistanceSize(m, n, self._views["X1"].shape[-1], math.prod(self._shape[:-2]))
+
+    def _problem(self, places: Places, workspace: int) -> DistanceProblem:
+        operands = self._operands(places, DISTANCE_OPERANDS)
+        return DistanceProblem(**operands, diagonal=self._diagonal, workspace=workspace)
+
+    def _operands(self, places: Places, names: Mapping[str, str]) -> dict[str, Any]:
+        """The members of a problem that are operands, values, extents or scalars.
+
+        Args:
+            names: operands, and the members that they become.
+        """
+        read = [name for name in names if name != "Z" or self.output_op.beta]
+        placed = {name: self._placed(places, name) for name in [*read, *self._value_views]}
+        extents, batches = collapsed(self._shape[:-2], placed)
+
+        def strided(name: str) -> Strided | None:
+            if name not in placed:
+                return None
+            return Strided(placed[name].pointer, batches[name], *placed[name].own)
+
+        def value(name: str, number: Any) -> Value:
+            if name not in placed:
+                return Value(float(number))
+            return Value(0.0, placed[name].pointer, batches[name], *placed[name].own)
+
+        size, bound = self.size, self._bound
+        return {
+            **{member: strided(name) for name, member in names.items()},
+            "m": size.m,
+            "n": size.n,
+            "k": size.k,
+            "batch": extents,
+            "values": tuple(value(f"value {i}", item) for i, item in enumerate(bound.values)),
+            "vectors": tuple(value(f"vector {i}", item) for i, item in enumerate(bound.vectors)),
+            "scalars": self.output_op.scalars,
+            "threads": self._threads,
+        }
+
+    def _placed(self, places: Places, name: str) -> Placed:
+        if name == "Z" and self._source_is_result:
+            name = "Y"
+        is_point = name in self._views
+        item = self._views[name] if is_point else self._value_views[name]
+        plain = TensorDescription(item.element)
+        form = form_for(item, self._described.get(name, plain), self._device)
+        if name == "Y":
+            where = places.output(name, item, form, read=self._source_is_result)
+        else:
+            where = places.input(name, item, form)
+        strides = item.strides if form is None else form.strides
+        own = 2 if is_point else int(name.startswith("vector"))
+        lead = len(item.shape) - own
+        return Placed(
+            where.pointer,
+            item.shape[:lead],
+            strides[:lead],
+            tuple(
+                stride if extent > 1 else 0
+                for extent, stride in zip(item.shape[lead:], strides[lead:], strict=True)
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """An operand where kernels find it: leading dimensions, and the strides of its own ones."""
+
+    pointer: int
+    lead: Ints
+    strides: Ints
+    own: Ints
+
+
+def check_points(x1: TensorView, x2: TensorView) -> None:
+    """Raises ArgumentError unless both are points of as many features."""
+    for name, item in (("X1", x1), ("X2", x2)):
+        if len(item.shape) < 2:
+            raise ArgumentError(
+                mismatch(
+                    name,
+                    expected="at least two dimensions, points and features",
+                    got=f"shape {item.shape}",
+                    hint="one point is (1, K); points of one feature are (M, 1)",
+                )
+            )
+    if x1.shape[-1] != x2.shape[-1]:
+        raise ArgumentError(
+            mismatch(
+                "features of X2",
+                expected=f"{x1.shape[-1]}, as X1 of shape {x1.shape} has",
+                got=f"{x2.shape[-1]} of shape {x2.shape}",
+                hint="the last extents are the features",
+            )
+        )
+
+
+def checked(bound: Bound | None, form: Form) -> Bound:
+    """The values for a form.
+
+    Raises:
+        ArgumentError: they are of another form, or missing.
+    """
+    if bound is None and not (form.values or form.vectors):
+        return Bound(form=form, values=(), vectors=())
+    if bound is None or bound.form != form:
+        raise ArgumentError(
+            mismatch(
+                "kernel",
+                expected=f"a kernel of the operation's form, {form}",
+                got="none" if bound is None else repr(bound.form),
+                hint="describe the operation with the kernel that you pass; fixed powers, and"
+                " bandwidths per feature, are forms of their own",
+            )
+        )
+    return bound
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether a value of a kernel is in memory, not a number."""
+    return hasattr(value, "shape") and not isinstance(value, np.generic)
+
+
+def tensors_of(bound: Bound) -> dict[str, Any]:
+    """The tensors among values and vectors, by the names under which arguments place them."""
+    named = {f"value {index}": item for index, item in enumerate(bound.values)}
+    named |= {f"vector {index}": item for index, item in enumerate(bound.vectors)}
+    return {name: item for name, item in named.items() if is_tensor(item)}
+
+
+def in_memory(bound: Bound, element: DataType, points: TensorView) -> Bound:
+    """The same values with arrays of the host as tensors that kernels can read beside the points:
+    of the type that sums have, and on the points' device."""
+
+    def made(item: Any) -> Any:
+        if not isinstance(item, np.ndarray):
+            return item
+        item = item.astype(element.name, copy=False)
+        return item if points.device.is_host else beside(item, points)
+
+    return dataclasses.replace(
+        bound, values=tuple(map(made, bound.values)), vectors=tuple(map(made, bound.vectors))
+    )
+
+
+def view_of_value(name: str, item: Any, element: DataType) -> TensorView:
+    """A view of a value's tensor.
+
+    Raises:
+        ElementTypeError: it is not of the type that sums have.
+    """
+    found = view(item, name)
+    if found.element != element:
+        raise ElementTypeError(
+            mismatch(
+                f"element type of a kernel's tensor ({name})",
+                expected=f"{element.name}, the type of sums",
+                got=found.element.name,
+                hint="convert it; numbers need no conversion",
+            )
+        )
+    return found
+
+
+def collapsed(lead: Ints, placed: Mapping[str, Placed]) -> tuple[Ints, dict[str, Ints]]:
+    """(extents of as few batch dimensions as possible, strides of every operand over them).
+
+    Raises:
+        ArgumentError: more are left than kernels walk.
+    """
+    steps = [broadcast_strides(item.lead, item.strides, lead) for item in placed.values()]
+    every = zip(lead, zip(*steps, strict=True), strict=True)
+    axes = merged([(extent, strides) for extent, strides in every if extent != 1])
+    if len(axes) > MOST_BATCH_DIMS:
+        raise ArgumentError(
+            mismatch(
+                "batch",
+                expected=f"at most {MOST_BATCH_DIMS} leading dimensions without a common stride",
+                got=f"{len(axes)} of shape {lead}",
+                hint="copy what is broadcast or transposed there",
+            )
+        )
+    strides = {name: tuple(step[index] for _, step in axes) for index, name in enumerate(placed)}
+    return tuple(extent for extent, _ in axes), strides

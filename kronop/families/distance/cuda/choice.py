@@ -1,0 +1,103 @@
+"""Plans of kernels of pairs of points on GPUs: candidates, what they are modelled to take, the
+least."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kronop.artifacts import Status
+from kronop.emit.plan import Plan, Step
+from kronop.families.distance import parts
+from kronop.families.distance.cuda import group_choice
+from kronop.families.distance.cuda.design import DistanceTile
+from kronop.families.distance.cuda.group_design import DistanceGroup
+from kronop.families.distance.description import DistanceDescription
+from kronop.families.distance.size import DistanceSize
+from kronop.target import Target
+
+# Rows, columns and features of a tile, then rows and columns of a thread.
+_TILES = (
+    (128, 128, 16, 8, 8),
+    (128, 128, 8, 8, 8),
+    (128, 64, 16, 8, 4),
+    (128, 64, 8, 8, 4),
+    (64, 128, 8, 4, 8),
+    (64, 64, 32, 4, 4),
+    (64, 64, 16, 4, 4),
+    (64, 64, 8, 4, 4),
+    (32, 32, 32, 4, 4),
+    (32, 32, 8, 4, 4),
+)
+# What a plan is made for where no size is known.
+_LARGE = DistanceSize(16384, 16384, 256)
+_MOST_REPORTED = 12
+
+
+def supports(description: DistanceDescription, target: Target) -> Status:
+    """Whether any tile can run the kernel; else why the last one can't."""
+    status = Status.reject("the tile's shape is not one of those that distances have")
+    for design in _designs(description, target):
+        status = design.status(target)
+        if status:
+            return status
+    return status
+
+
+def plans(
+    description: DistanceDescription, target: Target, count: int, size: DistanceSize | None
+) -> tuple[Plan, ...]:
+    """The plans of the `count` cheapest candidates; the first lists those that it beat."""
+    size = size or _LARGE
+    every = [(item, item.status(target)) for item in _designs(description, target)]
+    ranked = sorted(
+        (item.seconds(size, target), index, item) for index, (item, ok) in enumerate(every) if ok
+    )
+    rejected = [(str(item), status.reason) for item, status in every if not status]
+    beaten = [
+        (str(item), f"{seconds * 1e6:.1f} us for {size.told()}, the best {ranked[0][0] * 1e6:.1f}")
+        for seconds, _, item in ranked[1:]
+    ]
+    return tuple(
+        Plan(
+            target=target,
+            steps=_steps(description, target, item),
+            rejected=() if place else tuple([*beaten, *rejected][:_MOST_REPORTED]),
+        )
+        for place, (_, _, item) in enumerate(ranked[:count])
+    )
+
+
+def _designs(what: DistanceDescription, target: Target) -> Iterator[DistanceGroup | DistanceTile]:
+    yield from group_choice.designs(what, target)
+    for symmetric in [False, True][: 1 + what.symmetric]:
+        for tile_m, tile_n, tile_k, thread_m, thread_n in _TILES:
+            if what.tile and what.tile.threadblock_shape != (tile_m, tile_n, tile_k):
+                continue
+            yield DistanceTile(
+                math=what.math,
+                source=what.X1.element,
+                output=what.Y.element,
+                epilogue=what.epilogue,
+                form=what.kernel,
+                tile_m=tile_m,
+                tile_n=tile_n,
+                tile_k=tile_k,
+                thread_m=thread_m,
+                thread_n=thread_n,
+                symmetric=symmetric,
+            )
+
+
+def _steps(
+    what: DistanceDescription, target: Target, design: DistanceGroup | DistanceTile
+) -> tuple[Step, ...]:
+    if isinstance(design, DistanceGroup):
+        return group_choice.steps(what, target, design)
+    step = Step(
+        entry=parts.kernel_name("distance", what.X1.element, what.kernel, what.epilogue, target),
+        design=design,
+        bytes_per_row=what.Y.element.bytes,
+        operations_per_row=what.kernel.operations,
+        note=f"kernels of pairs of points: {design}",
+    )
+    return (step,)

@@ -1,0 +1,102 @@
+// The sums of a thread over k, for its pairs of rows and columns, and the kernel's values of them.
+#pragma once
+
+#include "distance_terms.cuh"
+
+namespace kronop {
+namespace distance {
+
+// The sums of a thread, and what adds to them.
+template <class Step>
+class Sums {
+ public:
+  using Scalar = typename Step::Accumulator;
+  static constexpr int kTerms = count_of(Step::kTerm), kM = Step::kThreadM, kN = Step::kThreadN;
+  KRONOP_INLINE static constexpr TermKind kind(int term) { return TermKind(Step::kTerm[term]); }
+  KRONOP_INLINE static constexpr bool has(TermKind wanted, int first = 0) {
+    return first < kTerms && (kind(first) == wanted || has(wanted, first + 1));
+  }
+
+  // `values` are those that all terms may use.
+  KRONOP_INLINE explicit Sums(const Scalar* values) { begin<0>(values); }
+
+  // Adds the terms of all pairs for one k.
+  template <bool kPlain, int t = 0>
+  KRONOP_INLINE void add(const Scalar (&x1)[kM], const Scalar (&x2)[kN], const Scalar* weights) {
+    constexpr TermKind kind_of = kind(t);
+    constexpr int vector = Step::kTermVector[t];
+    const Scalar weight = vector >= 0 ? weights[vector * Step::kTileK] : Scalar(1);
+#pragma unroll
+    for (int i = 0; i < kM; ++i) {
+#pragma unroll
+      for (int j = 0; j < kN; ++j) {
+        Scalar& sum = sums_[t][i][j];
+        const Scalar a = x1[i], b = x2[j];
+        if constexpr (kind_of == TermKind::kDot) {
+          sum = multiply_add(a, b, sum);
+        } else if constexpr (kind_of == TermKind::kNormA) {
+          if (j == 0) sum = multiply_add(a, a, sum);
+        } else if constexpr (kind_of == TermKind::kNormB) {
+          if (i == 0) sum = multiply_add(b, b, sum);
+        } else {
+          Scalar d = a - b;
+          if constexpr (vector >= 0) d *= weight;
+          if constexpr (kind_of == TermKind::kGeneral) {
+            sum = powers_[t].template add_to<kPlain>(sum, d, i * kN + j);
+          } else {
+            sum = add_term<kind_of>(sum, d);
+          }
+        }
+      }
+    }
+    if constexpr (t + 1 < kTerms) add<kPlain, t + 1>(x1, x2, weights);
+  }
+
+  // Replaces the sums of a pair by the kernel's value, which is in `of` afterwards.
+  KRONOP_INLINE void finish(const Scalar* values) {
+#pragma unroll
+    for (int i = 0; i < kM; ++i) {
+#pragma unroll
+      for (int j = 0; j < kN; ++j) {
+        Scalar s[kTerms];
+        take<0>(i, j, s);
+        of[i][j] = Step::Kernel::value(s, values);
+      }
+    }
+  }
+  Scalar of[kM][kN];
+
+  // Whether no power of a difference of such elements needs bounds.
+  KRONOP_INLINE bool is_plain(Scalar x) const { return plain_from<0>(x); }
+
+ private:
+  Scalar sums_[kTerms][kM][kN];
+  Power<Scalar> powers_[kTerms];
+
+  template <int t>
+  KRONOP_INLINE void begin(const Scalar* values) {
+    constexpr int value = Step::kTermValue[t];
+    if constexpr (value >= 0) powers_[t] = Power<Scalar>(values[value]);
+#pragma unroll
+    for (int i = 0; i < kM; ++i) {
+#pragma unroll
+      for (int j = 0; j < kN; ++j) sums_[t][i][j] = 0;
+    }
+    if constexpr (t + 1 < kTerms) begin<t + 1>(values);
+  }
+  template <int t>
+  KRONOP_INLINE void take(int i, int j, Scalar (&s)[kTerms]) const {
+    s[t] = sums_[t][kind(t) == TermKind::kNormB ? 0 : i][kind(t) == TermKind::kNormA ? 0 : j];
+    if constexpr (t + 1 < kTerms) take<t + 1>(i, j, s);
+  }
+  template <int t>
+  KRONOP_INLINE bool plain_from(Scalar x) const {
+    bool plain = true;
+    if constexpr (kind(t) == TermKind::kGeneral) plain = powers_[t].is_plain(x);
+    if constexpr (t + 1 < kTerms) plain = plain && plain_from<t + 1>(x);
+    return plain;
+  }
+};
+
+}  // namespace distance
+}  // namespace kronop

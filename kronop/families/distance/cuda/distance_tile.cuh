@@ -1,0 +1,311 @@
+// Y[m, n] = epilogue(kernel(s), Z[m, n]), where every s is a sum (or a maximum) over k of a term of
+// x1[m, k] and x2[n, k].
+//
+// A block has a tile of Y, and a thread kThreadM x kThreadN elements of it, in runs of 16 bytes of
+// rows and columns. Slabs of kTileK columns of both operands are in shared memory, as [k][row],
+// twice: one is computed while the other is brought. Sums stay in registers.
+//
+// Where x1 is x2 and the kernel is symmetric, kSymmetric designs compute the tiles on one side of
+// the diagonal, and write those off it twice.
+#pragma once
+
+#include "distance_feed.cuh"
+#include "distance_sums.cuh"
+
+namespace kronop {
+namespace distance {
+
+// How kTile rows or columns of a tile are shared among threads, kOwn for each.
+template <class Scalar, int kTile, int kOwn>
+struct Share {
+  static constexpr int kRun = 16 / sizeof(Scalar), kThreads = kTile / kOwn;
+  static_assert(kOwn % kRun == 0 && kTile % kOwn == 0);
+  // The place of item i of thread 0.
+  KRONOP_INLINE static constexpr int place(int i) { return i / kRun * (kThreads * kRun) + i % kRun; }
+};
+
+// Which tile a block has, in bands of kBand rows of tiles: blocks that run at the same time share
+// rows of both operands in the level-2 cache.
+template <class Step>
+struct TilePlace {
+  static constexpr int kBand = 16;
+  long long batch, row, column;
+
+  // Tile `tile` of all problems' tiles.
+  template <class Parameters>
+  KRONOP_INLINE TilePlace(const Parameters& parameters, long long tile) {
+    const long long all = ceil_div(parameters.m, Step::kTileM);
+    // Of a symmetric matrix, the rows of a triangle, two of which make a row of a rectangle: the
+    // first with the last.
+    const long long rows = Step::kSymmetric ? (all + 1) / 2 : all, columns = Step::kSymmetric ? all | 1 : ceil_div(parameters.n, Step::kTileN);
+    long long within = split(tile, rows * columns);
+    batch = tile;
+    column = split(within, kBand * columns);
+    const long long above = within * kBand, left = rows - above;
+    row = split(column, left < kBand ? left : kBand) + above;
+    if constexpr (Step::kSymmetric) {
+      static_assert(Step::kTileM == Step::kTileN);
+      const long long length = all - row;
+      if (column >= length) {
+        row = all % 2 == 0 ? length - 1 : length;
+        column -= length;
+      }
+      column += row;
+    }
+    row *= Step::kTileM;
+    column *= Step::kTileN;
+  }
+};
+
+// Reciprocals of the vectors' elements for a slab, one for a thread.
+template <class Step, class Parameters>
+class Weights {
+  using Scalar = typename Step::Accumulator;
+  static constexpr int kItems = Step::kVectors * Step::kTileK;
+  static_assert(kItems <= Step::kThreads);
+  const Scalar* from_[Parameters::kOfVectors];
+  long long step_[Parameters::kOfVectors];
+  Scalar held_;
+
+ public:
+  KRONOP_INLINE Weights(const Parameters& parameters, const long long (&offsets)[Parameters::kOfVectors]) {
+#pragma unroll
+    for (int v = 0; v < Step::kVectors; ++v) {
+      from_[v] = static_cast<const Scalar*>(parameters.vector[v]) + offsets[v];
+      step_[v] = parameters.vector_column[v];
+    }
+  }
+  KRONOP_INLINE void fetch(long long first, int left) {
+    const int column = threadIdx.x % Step::kTileK;
+    held_ = 1;
+#pragma unroll
+    for (int v = 0; v < Step::kVectors; ++v) {
+      if (threadIdx.x / Step::kTileK == v && column < left) held_ = from_[v][(first + column) * step_[v]];
+    }
+  }
+  KRONOP_INLINE void store_to(Scalar* slab) const {
+    if constexpr (kItems > 0) {
+      if (threadIdx.x < kItems) slab[threadIdx.x] = 1 / held_;
+    }
+  }
+};
+
+// What a block does.
+template <class Step, class Parameters>
+class Tile {
+  using Scalar = typename Step::Accumulator;
+  using Output = typename Step::Output;
+  using All = Sums<Step>;
+  using Rows = Share<Scalar, Step::kTileM, Step::kThreadM>;
+  using Columns = Share<Scalar, Step::kTileN, Step::kThreadN>;
+  static constexpr int kRun = Rows::kRun;
+  // The lanes of a warp: those of 8 columns have the same rows.
+  static constexpr int kLanesN = 8, kLanesM = 4, kWarpsN = Columns::kThreads / kLanesN;
+  static_assert(Rows::kThreads * Columns::kThreads == Step::kThreads && Columns::kThreads % kLanesN == 0 && Rows::kThreads % kLanesM == 0);
+  // Powers of plain elements are cheaper; vectors would change what is plain.
+  static constexpr bool kGeneral = All::has(TermKind::kGeneral), kChecks = kGeneral && Step::kVectors == 0 && sizeof(Scalar) == 4;
+  // Elements need no registers on their way to shared memory if they stay as they are.
+  static constexpr bool kDirectly = sizeof(typename Step::Input) == sizeof(Scalar) && !kChecks;
+  using FeedOf1 = Feed<Step, Step::kTileM, kDirectly>;
+  using FeedOf2 = Feed<Step, Step::kTileN, kDirectly>;
+  // In shared memory: two slabs of x1, x2 and the vectors, then which slabs are not plain.
+  static constexpr int kOf1 = FeedOf1::kPitch * Step::kTileK, kOf2 = FeedOf2::kPitch * Step::kTileK;
+  static constexpr int kSlab = kOf1 + kOf2 + Step::kVectors * Step::kTileK;
+
+  const Parameters& parameters_;
+  const TilePlace<Step> place_;
+  long long x1_, x2_, y_, z_;  // where the problem of the batch starts
+  long long vectors_[Parameters::kOfVectors];
+  Scalar values_[Parameters::kOfValues];
+  int row_, column_;  // the thread's first ones in the tile
+
+ public:
+  KRONOP_INLINE Tile(const Parameters& parameters, long long tile) : parameters_(parameters), place_(parameters, tile) {
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    row_ = (warp / kWarpsN * kLanesM + lane / kLanesN) * kRun;
+    column_ = (warp % kWarpsN * kLanesN + lane % kLanesN) * kRun;
+    find_problem();
+  }
+
+  KRONOP_INLINE void run() {
+    All sums(values_);
+    add_up(sums);
+    sums.finish(values_);
+    write<false>(sums);
+    if constexpr (Step::kSymmetric) {
+      if (place_.row != place_.column) write<true>(sums);
+    }
+  }
+
+ private:
+  KRONOP_INLINE void find_problem() {
+    const Parameters& p = parameters_;
+    x1_ = x2_ = y_ = z_ = 0;
+    long long of_value[Parameters::kOfValues] = {};
+#pragma unroll
+    for (int v = 0; v < Step::kVectors; ++v) vectors_[v] = 0;
+    for_each_digit(place_.batch, p.batch, [&](int axis, long long digit) {
+      x1_ += digit * p.x1_batch[axis];
+      x2_ += digit * p.x2_batch[axis];
+      y_ += digit * p.y_batch[axis];
+      z_ += digit * p.z_batch[axis];
+#pragma unroll
+      for (int v = 0; v < Step::kValues; ++v) of_value[v] += digit * p.value_batch[kBatchDims * v + axis];
+#pragma unroll
+      for (int v = 0; v < Step::kVectors; ++v) vectors_[v] += digit * p.vector_batch[kBatchDims * v + axis];
+    });
+#pragma unroll
+    for (int v = 0; v < Step::kValues; ++v) {
+      values_[v] = p.value[v] ? static_cast<const Scalar*>(p.value[v])[of_value[v]] : Scalar(p.number[v]);
+    }
+  }
+
+  // Adds up slab after slab: one is computed while the next one is brought.
+  KRONOP_INLINE void add_up(All& sums) {
+    using Input = typename Step::Input;
+    const Parameters& p = parameters_;
+    const int whole = int(p.k / Step::kTileK), rest = int(p.k % Step::kTileK), slabs = whole + (rest > 0);
+    if (slabs == 0) return;
+    FeedOf1 feed1(static_cast<const Input*>(p.x1) + x1_, place_.row, p.m, p.x1_row, p.x1_column);
+    FeedOf2 feed2(static_cast<const Input*>(p.x2) + x2_, place_.column, p.n, p.x2_row, p.x2_column);
+    Weights<Step, Parameters> weights(p, vectors_);
+    const auto fetch = [&](int slab) {
+      Scalar* const to = slab_of(slab);
+      const int left = slab < whole ? Step::kTileK : rest;
+      feed1.fetch(to, left);
+      feed2.fetch(to + kOf1, left);
+      weights.fetch((long long)slab * Step::kTileK, left);
+    };
+    const auto finish = [&](int slab) {
+      Scalar* const to = slab_of(slab);
+      weights.store_to(to + kOf1 + kOf2);
+      if constexpr (kDirectly) {
+        wait_for_copies();
+      } else {
+        const auto is_plain = [&](Scalar x) { return !kChecks || sums.is_plain(x); };
+        const bool plain = feed1.store_to(to, is_plain);
+        if (!(feed2.store_to(to + kOf1, is_plain) && plain)) mark_of(slab) = slab;
+      }
+    };
+    fetch(0);
+    if constexpr (kChecks) {
+      if (threadIdx.x < 2) mark_of(threadIdx.x) = -1;
+      __syncthreads();
+    }
+    finish(0);
+    __syncthreads();
+#pragma unroll 1
+    for (int slab = 0; slab < slabs; ++slab) {
+      const bool more = slab + 1 < slabs;
+      if (more) fetch(slab + 1);
+      if constexpr (kChecks) {
+        if (mark_of(slab) == slab) {
+          add_slab<false>(slab_of(slab), sums);
+        } else {
+          add_slab<true>(slab_of(slab), sums);
+        }
+      } else {
+        add_slab<false>(slab_of(slab), sums);
+      }
+      if (more) finish(slab + 1);
+      __syncthreads();
+    }
+  }
+
+  KRONOP_INLINE static Scalar* slab_of(int slab) {
+    return reinterpret_cast<Scalar*>(shared_memory()) + (slab & 1) * kSlab;
+  }
+  // The number of a slab that is not plain.
+  KRONOP_INLINE static int& mark_of(int slab) {
+    return reinterpret_cast<int*>(reinterpret_cast<Scalar*>(shared_memory()) + 2 * kSlab)[slab & 1];
+  }
+
+  template <bool kPlain>
+  KRONOP_INLINE void add_slab(const Scalar* slab, All& sums) const {
+    const Scalar *from1 = slab + row_, *from2 = slab + kOf1 + column_, *weights = slab + kOf1 + kOf2;
+    // More than this would not stay in the instruction cache.
+    constexpr int unroll = kGeneral ? 1 : 4;
+#pragma unroll(unroll)
+    for (int k = 0; k < Step::kTileK; ++k) {
+      Scalar x1[Step::kThreadM], x2[Step::kThreadN];
+      load_share<Rows>(from1 + k * FeedOf1::kPitch, x1);
+      load_share<Columns>(from2 + k * FeedOf2::kPitch, x2);
+      sums.template add<kPlain>(x1, x2, weights + k);
+    }
+  }
+
+  template <class Of, int kCount>
+  KRONOP_INLINE static void load_share(const Scalar* from, Scalar (&to)[kCount]) {
+#pragma unroll
+    for (int i = 0; i < kCount; i += kRun) {
+      const auto run = load<Scalar, kRun>(from + Of::place(i));
+#pragma unroll
+      for (int v = 0; v < kRun; ++v) to[i + v] = run.data[v];
+    }
+  }
+
+  // Whether runs of columns of Y, or of Z, are aligned.
+  KRONOP_INLINE static bool has_runs(const Output* from, long long row_step, long long column_step) {
+    return (unsigned long long)from % (kRun * sizeof(Output)) == 0 && column_step == 1 && row_step % kRun == 0;
+  }
+
+  // Writes the tile or, where kMirrored, the tile on the other side of the diagonal.
+  template <bool kMirrored>
+  KRONOP_INLINE void write(const All& sums) const {
+    const Parameters& p = parameters_;
+    Output* const y = static_cast<Output*>(p.y) + y_;
+    const Output* const z = p.z ? static_cast<const Output*>(p.z) + z_ : nullptr;
+    const bool whole = place_.row + Step::kTileM <= p.m && place_.column + Step::kTileN <= p.n;
+    if (whole && has_runs(y, p.y_row, p.y_column) && (!z || has_runs(z, p.z_row, p.z_column))) {
+      write_as<kMirrored, true>(sums, y, z);
+    } else {
+      write_as<kMirrored, false>(sums, y, z);
+    }
+  }
+
+  template <bool kMirrored, bool kRuns>
+  KRONOP_INLINE void write_as(const All& sums, Output* y, const Output* z) const {
+    using Outer = Either<kMirrored, Columns, Rows>;
+    using Inner = Either<kMirrored, Rows, Columns>;
+    constexpr int outer = kMirrored ? Step::kThreadN : Step::kThreadM, inner = kMirrored ? Step::kThreadM : Step::kThreadN;
+    const Parameters& p = parameters_;
+    const Finish<Step> finish(p);
+    const long long m = place_.row + row_, n = place_.column + column_, row0 = kMirrored ? n : m, column0 = kMirrored ? m : n;
+    const long long rows_left = p.m - row0, columns_left = p.n - column0, on_diagonal = row0 + p.diagonal - column0;
+    const long long y_column = kRuns ? 1 : p.y_column, z_column = kRuns ? 1 : p.z_column;
+    y += row0 * p.y_row + column0 * y_column;
+    z += row0 * p.z_row + column0 * z_column;
+#pragma unroll
+    for (int i = 0; i < outer; ++i) {
+      Output* const y_row = y + Outer::place(i) * p.y_row;
+      const Output* const z_row = z + Outer::place(i) * p.z_row;
+#pragma unroll
+      for (int j = 0; j < inner; j += kRun) {
+        Vector<Output, kRun> source, result;
+        if (kRuns && p.z) source = load<Output, kRun>(z_row + Inner::place(j));
+#pragma unroll
+        for (int v = 0; v < kRun; ++v) {
+          const int column = Inner::place(j + v);
+          Scalar value = kMirrored ? sums.of[j + v][i] : sums.of[i][j + v];
+          if constexpr (Step::kRegularized) {
+            if (on_diagonal + Outer::place(i) == column) value += values_[Step::kValues - 1];
+          }
+          const bool there = kRuns || (Outer::place(i) < rows_left && column < columns_left);
+          if (!kRuns && there && p.z) source.data[v] = z_row[column * z_column];
+          result.data[v] = p.z ? finish(value, source.data[v]) : finish(value);
+          if (!kRuns && there) y_row[column * y_column] = result.data[v];
+        }
+        if (kRuns) store_whole<Output, kRun>(y_row + Inner::place(j), result);
+      }
+    }
+  }
+};
+
+}  // namespace distance
+
+template <class Step, class Parameters>
+KRONOP_INLINE void distance_tile(const Parameters& parameters) {
+  distance::Tile<Step, Parameters>(parameters, blockIdx.x).run();
+}
+
+}  // namespace kronop

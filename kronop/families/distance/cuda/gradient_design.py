@@ -1,0 +1,92 @@
+"""How gradients of distances run on a GPU."""
+
+from __future__ import annotations
+
+import math
+
+from kronop.artifacts import Field, KernelSignature, Launch
+from kronop.descriptions.datatype import DataType
+from kronop.descriptions.epilogue import Epilogue
+from kronop.descriptions.math_instruction import MathInstruction
+from kronop.emit.cuda import operands
+from kronop.emit.design import Design, Instantiation, package_folder
+from kronop.families.distance import gradient_parts
+from kronop.families.distance.form import TermKind
+from kronop.families.distance.gradient_description import GradientProblem
+from kronop.frozen import dataclass
+from kronop.target import Target
+
+# Slabs in shared memory.
+_STAGES = 3
+# Kinds of elements of b in a row for which signs look: see `Unordered` in the header.
+_UNORDERED = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradientTile(Design):
+    """Direct differences, in tiles.
+
+    Attributes:
+        source, output: types of the operands and of the result.
+        power: the kind of the power.
+        outputs: rows of coefficients that a block has.
+        tile: N and M of a block.
+        threads_m: threads along M.
+        depth: how many k are in shared memory at once.
+        blocks: blocks for a multiprocessor, from which the compiler derives the registers.
+    """
+
+    math: MathInstruction
+    source: DataType
+    output: DataType
+    epilogue: Epilogue
+    power: TermKind
+    outputs: int
+    tile: tuple[int, int]
+    threads_m: int
+    threads: int = 128
+    depth: int = 16
+    blocks: int = 2
+
+    @property
+    def shared_bytes(self) -> int:
+        element = self.math.element_accumulator.bytes
+        rows, columns = (extent + operands.VECTOR_BYTES // element for extent in self.tile)
+        slab = self.depth * (rows + columns + self.outputs)
+        room = max(_STAGES * slab, self.tile[0] * columns) * element
+        return room + operands.round_up(_UNORDERED * self.tile[0], operands.VECTOR_BYTES)
+
+    @property
+    def _scalars(self) -> Field:
+        return Field("scalars", operands.scalar_kind(self.epilogue), operands.SCALARS)
+
+    @property
+    def signature(self) -> KernelSignature:
+        return gradient_parts.signature(self._scalars)
+
+    def instantiation(self, target: Target) -> Instantiation:
+        return Instantiation(
+            header="gradient_tile.cuh",
+            template="kronop::gradient_tile",
+            parameters=gradient_parts.parameters_of(self._scalars),
+            types=operands.element_types(self.math, self.source, self.output, self.epilogue),
+            constants=(
+                ("kThreads", self.threads),
+                ("kBlocks", self.blocks),
+                ("kPower", int(self.power)),
+                ("kOutputs", self.outputs),
+                ("kTileN", self.tile[0]),
+                ("kTileM", self.tile[1]),
+                ("kThreadsM", self.threads_m),
+                ("kDepth", self.depth),
+                ("kStages", _STAGES),
+                ("kSaturate", operands.saturates(self.epilogue)),
+            ),
+            folders=(package_folder("kronop.families.distance.cuda"),),
+        )
+
+    def launch(self, index: int, problem: GradientProblem) -> Launch:
+        tile_n, tile_m = self.tile
+        tiles = operands.cover(problem.n, tile_n) * operands.cover(problem.m, tile_m)
+        blocks = tiles * operands.cover(problem.o, self.outputs) * math.prod(problem.batch)
+        return operands.make_launch(index, self, blocks, gradient_parts.values_of(problem, 0))

@@ -1,0 +1,116 @@
+"""Plans gradients of distances on GPUs."""
+
+from __future__ import annotations
+
+import math
+
+from kronop.artifacts import Launch, Status
+from kronop.descriptions.datatype import DataType, float64
+from kronop.descriptions.math_instruction import MathInstruction
+from kronop.emit.cuda import operands
+from kronop.emit.plan import Plan, Step
+from kronop.families.distance import gradient_parts
+from kronop.families.distance.cuda import gradient_products
+from kronop.families.distance.cuda.gradient_design import GradientTile
+from kronop.families.distance.cuda.gradient_products import GradientProducts
+from kronop.families.distance.form import TermKind
+from kronop.families.distance.gradient_description import (
+    DistanceGradientDescription,
+    GradientProblem,
+)
+from kronop.families.distance.gradient_size import GradientSize
+from kronop.target import Target
+
+# What a plan is for that is told no size.
+_USUAL = GradientSize(m=512, n=2048, k=2048, o=4)
+
+
+# Columns of a tile, and those of a thread, which it reads at once.
+_LEAST_M, _MOST_M, _ITEMS_M = 64, 256, 4
+# Registers for the sums of all threads of a block, and rows of a tile.
+_SUMS, _LEAST_N, _MOST_N = 128 * 128, 8, 64
+
+
+def _tile(size: GradientSize, words: int, cores: int) -> tuple[int, int]:
+    """N and M of a tile whose sums take `words` registers for each pair."""
+    pairs = min(_SUMS // words, _MOST_N * _LEAST_M)
+    n = min(max(1 << (size.n - 1).bit_length(), _LEAST_N), _MOST_N, pairs // _LEAST_M)
+    m = min(pairs // n, _MOST_M)
+    # A multiprocessor needs blocks that compute while another one waits.
+    others = size.batch * operands.cover(size.o, size.outputs) * operands.cover(size.m, m)
+    while n > 2 * _LEAST_N and 2 * others * operands.cover(size.n, n) < 3 * cores:
+        n //= 2
+    return n, m
+
+
+class CudaGradientEmitter:
+    """One step."""
+
+    def instruction(self, element: DataType, target: Target) -> MathInstruction:
+        return MathInstruction.simt(element)
+
+    def _design(
+        self, what: DistanceGradientDescription, target: Target, size: GradientSize
+    ) -> GradientTile | GradientProducts:
+        outputs = size.outputs
+        if gradient_products.status(what, target, size):
+            at_once = min(outputs, gradient_products.MOST_OUTPUTS)
+            return GradientProducts(math=what.math, epilogue=what.epilogue, outputs=at_once)
+        # Sums of a thread fill its registers, together with what powers need; those of float64 take
+        # two each.
+        words = outputs * (2 if what.math.element_accumulator is float64 else 1)
+        if what.power is TermKind.General:
+            words = max(2, 2 * words)
+        tile = _tile(size, words, target.cores)
+        return GradientTile(
+            math=what.math,
+            source=what.A.element,
+            output=what.Y.element,
+            epilogue=what.epilogue,
+            power=what.power,
+            outputs=outputs,
+            tile=tile,
+            threads_m=tile[1] // _ITEMS_M,
+            blocks=3 if words <= 2 else 2,
+        )
+
+    def supports(self, description: DistanceGradientDescription, target: Target) -> Status:
+        return operands.accept_math(description.math)
+
+    def plan(
+        self,
+        description: DistanceGradientDescription,
+        target: Target,
+        size: GradientSize | None = None,
+    ) -> Plan:
+        size = size or _USUAL
+        design = self._design(description, target, size)
+        name = gradient_parts.kernel_name(description, design.outputs, target)
+        is_expanded = isinstance(design, GradientProducts)
+        step = Step(
+            entry=name.replace("two", "two_expanded") if is_expanded else name,
+            design=design,
+            bytes_per_row=description.Y.element.bytes,
+            operations_per_row=3 + design.outputs,
+            note="sums of derivatives of powers of differences",
+        )
+        return Plan(target=target, steps=(step,))
+
+    def candidates(
+        self,
+        description: DistanceGradientDescription,
+        target: Target,
+        count: int,
+        size: GradientSize | None = None,
+    ) -> tuple[Plan, ...]:
+        return (self.plan(description, target, size),)
+
+    def workspace_bytes(self, plan: Plan, size: GradientSize, threads: int) -> int:
+        return 0
+
+    def launches(self, plan: Plan, problem: GradientProblem) -> tuple[Launch, ...]:
+        (step,) = plan.steps
+        design = step.design
+        assert isinstance(design, (GradientTile, GradientProducts))
+        extents = (problem.m, problem.n, problem.o, *problem.batch)
+        return (design.launch(0, problem),) if math.prod(extents) else ()

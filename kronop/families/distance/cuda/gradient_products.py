@@ -1,0 +1,98 @@
+"""Gradients of squared distances as products on tensor cores."""
+
+from __future__ import annotations
+
+import math
+
+from kronop.artifacts import Field, KernelSignature, Launch, Status
+from kronop.descriptions.datatype import float32
+from kronop.descriptions.epilogue import Epilogue
+from kronop.descriptions.math_instruction import MathInstruction
+from kronop.emit.cuda import operands
+from kronop.emit.design import Design, Instantiation, package_folder
+from kronop.families.distance import gradient_parts
+from kronop.families.distance.form import TermKind
+from kronop.families.distance.gradient_description import (
+    DistanceGradientDescription,
+    GradientProblem,
+)
+from kronop.families.distance.gradient_size import GradientSize
+from kronop.frozen import dataclass
+from kronop.target import Target
+
+# What the header's ProductStep has.
+_THREADS, _TILE_N, _TILE_M, _ITEMS = 256, 128, 64, 32
+_PADDING = 8
+# Rows of coefficients whose sums fit into the registers of a thread.
+MOST_OUTPUTS = 4
+# Slabs of which tensor cores add up the products.
+_TOGETHER = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradientProducts(Design):
+    """Squares multiplied out: products of three pairs of TF32 numbers for one of float32.
+
+    Attributes:
+        outputs: rows of coefficients that a block has.
+        depth: how many k are in shared memory at once.
+    """
+
+    math: MathInstruction
+    epilogue: Epilogue
+    outputs: int
+    depth: int = 16
+
+    @property
+    def threads(self) -> int:
+        return _THREADS
+
+    @property
+    def shared_bytes(self) -> int:
+        of_b = _TILE_N * (self.depth + _PADDING)
+        slab = 2 * self.depth * _TILE_M + of_b + self.outputs * self.depth
+        sums = self.outputs * (_ITEMS * _THREADS + _TILE_M) + _TILE_N
+        return (2 * slab + sums) * float32.bytes
+
+    @property
+    def _scalars(self) -> Field:
+        return Field("scalars", operands.scalar_kind(self.epilogue), operands.SCALARS)
+
+    @property
+    def signature(self) -> KernelSignature:
+        return gradient_parts.signature(self._scalars)
+
+    def instantiation(self, target: Target) -> Instantiation:
+        return Instantiation(
+            header="gradient_products.cuh",
+            template="kronop::gradient_products",
+            parameters=gradient_parts.parameters_of(self._scalars),
+            types=operands.element_types(
+                self.math, float32, self.epilogue.element_output, self.epilogue
+            ),
+            constants=(
+                ("kThreads", _THREADS),
+                ("kBlocks", 1),
+                ("kOutputs", self.outputs),
+                ("kDepth", self.depth),
+                ("kTogether", _TOGETHER),
+                ("kSaturate", operands.saturates(self.epilogue)),
+            ),
+            folders=(package_folder("kronop.families.distance.cuda"),),
+        )
+
+    def launch(self, index: int, problem: GradientProblem) -> Launch:
+        tiles = operands.cover(problem.n, _TILE_N) * operands.cover(problem.m, _TILE_M)
+        blocks = tiles * operands.cover(problem.o, self.outputs) * math.prod(problem.batch)
+        return operands.make_launch(index, self, blocks, gradient_parts.values_of(problem, 0))
+
+
+def status(what: DistanceGradientDescription, target: Target, size: GradientSize) -> Status:
+    """Whether squares may be multiplied out, and there are enough of them to gain by it."""
+    if not what.expanded or what.power is not TermKind.Two:
+        return Status.reject("only squares are multiplied out, where that is allowed")
+    if what.A.element is not float32 or target.arch != "sm_90a":
+        return Status.reject("products of warp groups are of float32, on sm_90a")
+    if size.n < _TILE_N or size.m < _TILE_M or size.k < _TILE_N:
+        return Status.reject(f"{size.told()} leave tiles empty")
+    return Status.accept()

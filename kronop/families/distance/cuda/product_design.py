@@ -1,0 +1,242 @@
+"""How tiles of kernel matrices meet a matrix on a GPU; see product_tile.cuh."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
+from kronop.descriptions.datatype import DataType, float64
+from kronop.descriptions.epilogue import Epilogue
+from kronop.descriptions.math_instruction import MathInstruction
+from kronop.emit.cuda import operands
+from kronop.emit.design import Design, Instantiation, package_folder
+from kronop.families.distance import product_parts as parts
+from kronop.families.distance.cuda.product_packing import Room
+from kronop.families.distance.form import Form, TermKind
+from kronop.families.distance.parts import BATCH_DIMS, counts_of, terms_of
+from kronop.families.distance.product_description import KernelMatmulProblem
+from kronop.frozen import dataclass
+from kronop.target import Target
+
+_THREADS, _LANES_M, _LANES_N, _REGISTERS = 256, 8, 4, 40
+# Columns of v from which they are multiplied on tensor cores, and how many at once.
+_TOGETHER = 8
+# Blocks for each that a GPU holds at a time, so that the last ones don't run alone for long; and
+# tiles of a share that make up for what a block does once.
+_WAVES, _TILES = 16, 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProductTile(Design):
+    """A block has a tile of rows, and goes through a share of the columns of the kernel matrix.
+
+    Attributes:
+        source: the type of the points.
+        thread_n: columns of a tile that a thread computes, in as many rows as `thread_m`.
+        slab: features that are in shared memory at a time.
+        columns: columns of V that a block multiplies by.
+        either: whether nothing is done where `product_expanded.py` has done it.
+    """
+
+    styles: ClassVar[tuple[str, ...]] = (
+        *(kind.name for kind in TermKind),
+        "scaled by a vector",
+        "multiplied by threads",
+        "multiplied by tensor cores",
+    )
+
+    math: MathInstruction
+    source: DataType
+    form: Form
+    thread_m: int
+    thread_n: int
+    warps_m: int
+    slab: int
+    columns: int
+    either: bool
+
+    @property
+    def epilogue(self) -> Epilogue | None:
+        return None
+
+    @property
+    def threads(self) -> int:
+        return _THREADS
+
+    @property
+    def tile(self) -> tuple[int, int]:
+        """Rows and columns of the kernel matrix in a tile."""
+        warps_n = _THREADS // 32 // self.warps_m
+        return self.warps_m * _LANES_M * self.thread_m, warps_n * _LANES_N * self.thread_n
+
+    @property
+    def together(self) -> bool:
+        """Whether tensor cores multiply by V."""
+        return self.columns >= _TOGETHER and self.math.element_accumulator is not float64
+
+    @property
+    def shared_bytes(self) -> int:
+        (m, n), (warps_n) = self.tile, _THREADS // 32 // self.warps_m
+        slabs = 2 * (self.slab * (m + n + self.form.vectors) + self.columns * n)
+        sums = warps_n * (1 if self.together else _LANES_N) * m * self.columns
+        return max(slabs, sums) * self.math.element_accumulator.bytes
+
+    @property
+    def blocks(self) -> int:
+        """Blocks that a multiprocessor holds."""
+        numbers = self.thread_m * self.thread_n * len(self.form.terms) + self.thread_m
+        numbers += self.thread_n + self.thread_m * self.columns
+        held = numbers * (self.math.element_accumulator.bytes // 4) + _REGISTERS
+        return 2 if held <= operands.REGISTERS // (2 * _THREADS) else 1
+
+    @property
+    def signature(self) -> KernelSignature:
+        return product_signature(self.form)
+
+    def style(self, target: Target) -> Iterator[str]:
+        yield from {term.kind.name for term in self.form.terms}
+        if self.form.vectors:
+            yield "scaled by a vector"
+        yield f"multiplied by {'tensor cores' if self.together else 'threads'}"
+
+    def status(self, target: Target) -> Status:
+        if self.shared_bytes > target.shared_bytes:
+            return Status.reject(f"takes {self.shared_bytes} bytes of shared memory")
+        return operands.accept_math(self.math)
+
+    def instantiation(self, target: Target) -> Instantiation:
+        form, accumulator = self.form, self.math.element_accumulator
+        tile_m, tile_n = self.tile
+        numbers = f"kronop::product::Numbers<{accumulator.cxx}>::type"
+        return Instantiation(
+            header="product_tile.cuh",
+            template="kronop::product_tile",
+            parameters="kronop::ProductParameters"
+            f"<{parts.room(form.values)}, {parts.room(form.vectors)}>",
+            types=(
+                ("Input", self.source.cxx),
+                ("Accumulator", accumulator.cxx),
+                ("Numbers", numbers),
+            ),
+            constants=(
+                ("kThreads", _THREADS),
+                ("kBlocks", self.blocks),
+                *terms_of(form),
+                *counts_of(form),
+                ("kThreadM", self.thread_m),
+                ("kThreadN", self.thread_n),
+                ("kWarpsN", _THREADS // 32 // self.warps_m),
+                ("kTileM", tile_m),
+                ("kTileN", tile_n),
+                ("kSlab", self.slab),
+                ("kColumns", self.columns),
+                ("kTogether", self.together),
+                ("kEither", self.either),
+            ),
+            folders=(package_folder("kronop.families.distance.cuda"),),
+            functors=(parts.functor_of(form, "Numbers"),),
+        )
+
+    def room(self, m: int, n: int, k: int, c: int) -> tuple[Room, Room, Room]:
+        """How X1, X2 and V are packed."""
+        tile_m, tile_n = self.tile
+        depth = operands.round_up(max(k, 1), self.slab)
+        return (
+            Room(rows=m, columns=k, tile=tile_m, depth=depth),
+            Room(rows=n, columns=k, tile=tile_n, depth=depth),
+            Room(
+                rows=n, columns=c, tile=tile_n, depth=operands.round_up(c, self.columns), zeros=True
+            ),
+        )
+
+    def shares(self, m: int, n: int, c: int, problems: int, target: Target) -> int:
+        """Into how many shares the columns are cut."""
+        tile_m, tile_n = self.tile
+        blocks = operands.cover(m, tile_m) * operands.cover(c, self.columns) * problems
+        return shares_of(blocks, operands.cover(n, tile_n), self.blocks * target.cores)
+
+    def launch(self, index: int, problem: KernelMatmulProblem, held: Held) -> Launch:
+        tile_m, tile_n = self.tile
+        depth = operands.round_up(max(problem.k, 1), self.slab)
+        values, blocks = product_values(problem, held, tile_m, tile_n, self.columns, depth)
+        operands.check_blocks(blocks)
+        return operands.make_launch(index, self, blocks, values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """Addresses in the workspace.
+
+    Attributes:
+        packed: addresses of X1, X2 and V, and their strides over the batch.
+        partial: the sums of all shares.
+        shares: how many there are.
+        halves, norms: of X1 and X2; 0 where there are none.
+        largest: the largest norms; 0 where there are none.
+    """
+
+    packed: tuple[tuple[int, tuple[int, ...]], ...]
+    partial: int
+    shares: int
+    halves: tuple[int, int] = (0, 0)
+    norms: tuple[int, int] = (0, 0)
+    largest: int = 0
+
+
+def product_signature(form: Form) -> KernelSignature:
+    """The parameters of all products of kernel matrices."""
+    whole = Scalar.INT64
+    pointers = ("x1", "x2", "v", "partial", "halves1", "halves2", "norms1", "norms2", "largest")
+    names = ("m", "c", "k", "depth", "row_tiles", "column_tiles", "shares", "chunks")
+    batches = ("batch", "x1_batch", "x2_batch", "v_batch")
+    return KernelSignature(
+        "ProductParameters",
+        (
+            *(Field(name, Scalar.POINTER) for name in pointers),
+            *(Field(name, whole) for name in names),
+            *(Field(name, whole, BATCH_DIMS) for name in batches),
+            *parts.value_fields(form),
+        ),
+    )
+
+
+def product_values(
+    problem: KernelMatmulProblem, held: Held, tile_m: int, tile_n: int, columns: int, depth: int
+) -> tuple[dict[str, Any], int]:
+    """(the parameters of a product, its blocks)."""
+    p, problems = problem, math.prod(problem.batch)
+    row_tiles, chunks = operands.cover(p.m, tile_m), operands.cover(p.c, columns)
+    (x1, x1_batch), (x2, x2_batch), (v, v_batch) = held.packed
+    values = {
+        "x1": x1,
+        "x2": x2,
+        "v": v,
+        "partial": held.partial,
+        "halves1": held.halves[0],
+        "halves2": held.halves[1],
+        "norms1": held.norms[0],
+        "norms2": held.norms[1],
+        "largest": held.largest,
+        **{name: getattr(p, name) for name in ("m", "c", "k")},
+        "depth": depth,
+        "row_tiles": row_tiles,
+        "column_tiles": operands.cover(p.n, tile_n),
+        "shares": held.shares,
+        "chunks": chunks,
+        "batch": parts.padded(p.batch, 1),
+        "x1_batch": x1_batch,
+        "x2_batch": x2_batch,
+        "v_batch": v_batch,
+        **parts.values_of(p.values, p.vectors),
+    }
+    return values, row_tiles * chunks * held.shares * problems
+
+
+def shares_of(blocks: int, tiles: int, resident: int) -> int:
+    """Into how many shares that many tiles of columns are cut, if so many blocks take each share,
+    and a GPU holds `resident` blocks at a time."""
+    wanted = operands.cover(resident * _WAVES, max(blocks, 1))
+    needed = operands.cover(resident, max(blocks, 1))
+    return max(1, min(wanted, max(tiles // _TILES, min(tiles, needed))))

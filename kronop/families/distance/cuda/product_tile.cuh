@@ -1,0 +1,157 @@
+// Products of kernel matrices by direct differences of features. A block has kTileM rows of x1 and a
+// share of the columns n, through which it goes tile by tile: it sums over features in registers,
+// applies the kernel to the sums, and multiplies its values by the rows of v at once. Slabs of kSlab
+// features come to shared memory while the slab before is computed.
+#pragma once
+
+#include "product_block.cuh"
+
+namespace kronop {
+
+namespace product {
+
+// The sums of a thread over features.
+template <class Step>
+class Sums {
+ public:
+  using T = typename Step::Accumulator;
+  static constexpr int kTerms = count_of(Step::kTerm), kM = Step::kThreadM, kN = Step::kThreadN;
+
+  template <int t = 0>
+  KRONOP_INLINE void clear() {
+#pragma unroll
+    for (int i = 0; i < kM; ++i) {
+#pragma unroll
+      for (int j = 0; j < kN; ++j) sums_[t][i][j] = T(0);
+    }
+    if constexpr (t + 1 < kTerms) clear<t + 1>();
+  }
+
+  // Adds the terms of one feature of all pairs. `reciprocals` are those of the vectors' elements.
+  template <int t = 0>
+  KRONOP_INLINE void add(const T (&a)[kM], const T (&b)[kN], const T* reciprocals, const T* h) {
+    constexpr int kind = Step::kTerm[t], vector = Step::kTermVector[t], value = Step::kTermValue[t];
+    T scale = T(1);
+    if constexpr (vector >= 0) scale = reciprocals[vector * Step::kSlab];
+    const T p = value >= 0 ? h[value < 0 ? 0 : value] : T(0);
+#pragma unroll
+    for (int i = 0; i < kM; ++i) {
+#pragma unroll
+      for (int j = 0; j < kN; ++j) {
+        T& sum = sums_[t][i][j];
+        if constexpr (kind == kDot) {
+          sum = multiply_add(a[i], b[j], sum);
+        } else if constexpr (kind == kNormA) {
+          if (j == 0) sum = multiply_add(a[i], a[i], sum);
+        } else if constexpr (kind == kNormB) {
+          if (i == 0) sum = multiply_add(b[j], b[j], sum);
+        } else {
+          T d = a[i] - b[j];
+          if constexpr (vector >= 0) d *= scale;
+          sum = add_term<kind>(sum, d, p);
+        }
+      }
+    }
+    if constexpr (t + 1 < kTerms) add<t + 1>(a, b, reciprocals, h);
+  }
+
+  // The kernel's values of all pairs.
+  template <class Values>
+  KRONOP_INLINE void apply(const Values* h, T (&of)[kM][kN]) const {
+#pragma unroll
+    for (int i = 0; i < kM; ++i) {
+#pragma unroll
+      for (int j = 0; j < kN; ++j) {
+        Values s[kTerms];
+        take<0>(i, j, s);
+        of[i][j] = value_of(Step::Kernel::value(s, h));
+      }
+    }
+  }
+
+ private:
+  T sums_[kTerms][kM][kN];
+
+  template <int t, class Values>
+  KRONOP_INLINE void take(int i, int j, Values (&s)[kTerms]) const {
+    s[t] = Numbers<T>::varying(sums_[t][Step::kTerm[t] == kNormB ? 0 : i][Step::kTerm[t] == kNormA ? 0 : j]);
+    if constexpr (t + 1 < kTerms) take<t + 1>(i, j, s);
+  }
+};
+
+}  // namespace product
+
+template <class Step, class Parameters>
+KRONOP_INLINE void product_tile(const Parameters& parameters) {
+  using namespace product;
+  using T = typename Step::Accumulator;
+  constexpr int kM = Step::kThreadM, kN = Step::kThreadN, kVectors = Step::kVectors;
+  using Weigh = Either<Step::kTogether, WeighTogether<T, kM, kN, Step::kColumns, Step::kTileN>, WeighAlone<T, kM, kN, Step::kColumns, Step::kTileN>>;
+  // Two slabs of x1, x2 and reciprocals, and two tiles of v.
+  constexpr int kSlab1 = Step::kSlab * Step::kTileM, kSlab2 = Step::kSlab * Step::kTileN, kOfV = Step::kColumns * Step::kTileN;
+  T* const shared = reinterpret_cast<T*>(shared_memory());
+  T *const slabs1 = shared, *const slabs2 = slabs1 + 2 * kSlab1, *const of_v = slabs2 + 2 * kSlab2, *const reciprocals = of_v + 2 * kOfV;
+
+  const Place<Step, Parameters> place(parameters);
+  if (is_expanded<Step>(place)) return;
+  const int slabs = int(parameters.depth / Step::kSlab);
+  const long long first = place.first_tile(), tiles = place.end_tile() - first;
+  const T* const x1 = place.x1 + place.row_tile * slabs * kSlab1;
+  const T* x2 = place.x2 + first * slabs * kSlab2;
+  const T* v = place.v + (first * parameters.chunks + place.chunk) * kOfV;
+  const auto copy = [&](int slab, int buffer, int buffer_of_v, bool again) {
+    if (again) copy_all<Step, kSlab1>(slabs1 + buffer * kSlab1, x1 + slab * kSlab1);
+    copy_all<Step, kSlab2>(slabs2 + buffer * kSlab2, x2);
+    x2 += kSlab2;
+    if (slab == 0) {
+      copy_all<Step, kOfV>(of_v + buffer_of_v * kOfV, v);
+      v += parameters.chunks * kOfV;
+    }
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) {
+      const long long k = slab * Step::kSlab + threadIdx.x;
+      if (int(threadIdx.x) < Step::kSlab) {
+        reciprocals[(buffer * kVectors + i) * Step::kSlab + threadIdx.x] = k < parameters.k ? T(1) / place.vector[i][k * parameters.vector_column[i]] : T(1);
+      }
+    }
+  };
+
+  typename Numbers<T>::type h[Step::kValues > 0 ? Step::kValues : 1];
+#pragma unroll
+  for (int i = 0; i < Step::kValues; ++i) h[i] = Numbers<T>::uniform(place.h[i]);
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int row = warp / Step::kWarpsN * (8 * kM) + lane / 4 * run_of<T>, warp_column = warp % Step::kWarpsN * (4 * kN), column = warp_column + lane % 4 * run_of<T>;
+  Sums<Step> sums;
+  Weigh weigh;
+  if (tiles > 0) copy(0, 0, 0, true);
+  int buffer = 0;
+#pragma unroll 1
+  for (long long tile = 0; tile < tiles; ++tile) {
+    sums.clear();
+#pragma unroll 1
+    for (int slab = 0; slab < slabs; ++slab, buffer ^= 1) {
+      wait_for_copies();
+      __syncthreads();
+      const bool last = slab + 1 == slabs;
+      // One slab of x1 stays where it is.
+      if (!last || tile + 1 < tiles) copy(last ? 0 : slab + 1, buffer ^ 1, int(tile + last) & 1, slabs > 1);
+      const T *from1 = slabs1 + (slabs > 1 ? buffer : 0) * kSlab1 + row, *from2 = slabs2 + buffer * kSlab2 + column;
+      const long long left = parameters.k - (long long)slab * Step::kSlab;
+#pragma unroll
+      for (int k = 0; k < Step::kSlab; ++k) {
+        if (k >= left) break;
+        T a[kM], b[kN];
+        load_runs<T, 8>(from1 + k * Step::kTileM, a);
+        load_runs<T, 4>(from2 + k * Step::kTileN, b);
+        sums.add(a, b, reciprocals + buffer * kVectors * Step::kSlab + k, place.h);
+      }
+    }
+    T of[kM][kN];
+    sums.apply(h, of);
+    weigh.add(of, of_v + (int(tile) & 1) * kOfV + warp_column);
+    weigh.end_tile();
+  }
+  leave<Step>(weigh, place, shared);
+}
+
+}  // namespace kronop

@@ -1,0 +1,182 @@
+"""Kernels in kermac's words: an inner operator and power, an outer power, and a kernel type.
+
+    s = sum over k of inner_power(inner_operator(b[n, k], a[m, k]))
+    t = outer_power(s)
+    kernel_type: t itself, exp(-t / bandwidth), or exp(-t / (2 bandwidth^2))
+
+where t is first set to 0 if it is below epsilon.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Any
+
+from kronop.descriptions.expression import Expression, apply
+from kronop.errors import ArgumentError, DescriptionError, ElementTypeError, mismatch
+from kronop.families.distance.form import Builder, TermKind
+from kronop.families.distance.kernels import Kernel, checked
+
+_EPSILON = 1e-5
+
+
+class InnerOperator(enum.Enum):
+    """How two features meet: their difference, or their product."""
+
+    DIFF = "diff"
+    DOT = "dot"
+
+
+class PowerType(enum.Enum):
+    """x, |x|, x^2, sqrt(x) or |x|^p."""
+
+    NOOP = "noop"
+    ABS = "abs"
+    SQUARE = "square"
+    SQRT = "sqrt"
+    POW = "pow"
+
+
+class KernelType(enum.Enum):
+    """Nothing, exp(-t / bandwidth), or exp(-t / (2 bandwidth^2))."""
+
+    NONE = "none"
+    LAPLACE = "laplace"
+    GAUSSIAN = "gaussian"
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelDescriptor:
+    """A kernel in kermac's words; it never changes.
+
+    Args:
+        inner_operator: differences or products of features.
+        inner_power: what is summed over features: ABS, SQUARE, SQRT or POW of differences; NOOP of
+            products.
+        outer_power: what is done with the sum.
+        kernel_type: the kernel of that.
+
+    Raises:
+        DescriptionError: an inner power that sums of differences or of products do not have.
+        ElementTypeError: an argument has the wrong class.
+    """
+
+    inner_operator: InnerOperator
+    inner_power: PowerType
+    outer_power: PowerType = PowerType.NOOP
+    kernel_type: KernelType = KernelType.NONE
+
+    def __post_init__(self) -> None:
+        kinds = {
+            "inner_operator": InnerOperator,
+            "inner_power": PowerType,
+            "outer_power": PowerType,
+            "kernel_type": KernelType,
+        }
+        for name, kind in kinds.items():
+            if not isinstance(getattr(self, name), kind):
+                raise ElementTypeError(
+                    mismatch(
+                        name,
+                        expected=f"a kronop.{kind.__name__}",
+                        got=repr(getattr(self, name)),
+                        hint=f"one of {', '.join(item.name for item in kind)}",
+                    )
+                )
+        is_product = self.inner_operator is InnerOperator.DOT
+        if is_product != (self.inner_power is PowerType.NOOP):
+            raise DescriptionError(
+                mismatch(
+                    f"inner_power with {self.inner_operator.name}",
+                    expected="NOOP" if is_product else "ABS, SQUARE, SQRT or POW",
+                    got=self.inner_power.name,
+                    hint="products are summed as they are, differences never",
+                )
+            )
+
+    @property
+    def takes_power(self) -> bool:
+        """Whether a call brings a power."""
+        return PowerType.POW in (self.inner_power, self.outer_power)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Described(Kernel):
+    """A descriptor with its values.
+
+    Args:
+        descriptor: the form.
+        inner_p, outer_p: the powers where the descriptor has POW; `outer_p` may be None where it
+            is 1 / `inner_p`.
+        bandwidth, epsilon: of a kernel type other than NONE.
+
+    Raises:
+        ArgumentError: a value is missing, or there is one that nothing reads.
+    """
+
+    descriptor: KernelDescriptor
+    inner_p: Any = None
+    outer_p: Any = None
+    bandwidth: Any = None
+    epsilon: Any = None
+
+    def __post_init__(self) -> None:
+        what = self.descriptor
+        has_kernel = what.kernel_type is not KernelType.NONE
+        wanted = {
+            "inner_p": what.inner_power is PowerType.POW,
+            "outer_p": what.outer_power is PowerType.POW,
+            "bandwidth": has_kernel,
+            "epsilon": has_kernel,
+        }
+        for name, is_read in wanted.items():
+            value = getattr(self, name)
+            if value is None and is_read and name == "epsilon":
+                object.__setattr__(self, name, _EPSILON)
+            elif value is None and is_read:
+                raise ArgumentError(
+                    mismatch(name, expected="a number or a tensor", got="none", hint="pass it")
+                )
+            elif value is not None and not is_read:
+                raise ArgumentError(
+                    mismatch(
+                        name,
+                        expected=f"none, since {what} reads none",
+                        got=repr(value),
+                        hint="leave it out, or take another descriptor",
+                    )
+                )
+            elif value is not None:
+                object.__setattr__(self, name, checked(name, value, above=name != "epsilon"))
+
+    def _expression(self, builder: Builder) -> Expression:
+        what = self.descriptor
+        inner = {
+            PowerType.NOOP: TermKind.Dot,
+            PowerType.ABS: TermKind.One,
+            PowerType.SQUARE: TermKind.Two,
+            PowerType.SQRT: TermKind.Half,
+        }.get(what.inner_power)
+        s = builder.power_of(self.inner_p)[0] if inner is None else builder.term(inner)
+        t = self._outer(builder, s)
+        if what.kernel_type is KernelType.NONE:
+            return t
+        t = apply("threshold", t, builder.value(self.epsilon))
+        width = builder.value(self.bandwidth)
+        if what.kernel_type is KernelType.GAUSSIAN:
+            width = width * width * 2.0
+        return apply("exp", apply("divide", t, width) * -1.0)
+
+    def _outer(self, builder: Builder, s: Expression) -> Expression:
+        power = self.descriptor.outer_power
+        if power is PowerType.NOOP:
+            return s
+        if power is PowerType.SQRT:
+            return apply("sqrt", s)
+        if power is PowerType.SQUARE:
+            return s * s
+        size = apply("max", s, s * -1.0)
+        if power is PowerType.ABS:
+            return size
+        return apply("power", size, builder.value(self.outer_p))

@@ -1,0 +1,329 @@
+"""The form of a kernel function: what of it is compiled, without its values.
+
+    kernel(x1[m], x2[n]) = expression(s_0, s_1, ...; h_0, h_1, ...)
+    s_i[m, n] = sum, or maximum, over k of term_i(x1[m, k], x2[n, k])
+
+The s are `Term`s, one of each kind that the expression needs. The h are values that each call
+brings: powers, bandwidths, scales. Most terms are of d = x1[m, k] - x2[n, k], which may be divided
+by a vector's element k first, as for one bandwidth per feature.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass  # torch.compile can trace its constructors.
+from typing import Any
+
+import numpy as np
+
+from kronop.artifacts import Decision
+from kronop.descriptions.expression import Expression, variable
+
+
+class TermKind(enum.IntEnum):
+    """What is summed over features. The numbers are those of `kronop::TermKind` in C++."""
+
+    Zero = 0  # 1 where d is not 0
+    Half = 1  # |d|^0.5
+    One = 2
+    ThreeHalves = 3
+    Two = 4
+    FiveHalves = 5
+    Three = 6
+    Four = 7
+    General = 8  # |d|^h
+    Infinity = 9  # max |d|
+    Dot = 10  # x1 x2
+    NormA = 11  # x1^2
+    NormB = 12  # x2^2
+
+
+# Powers that need no logarithm, and the kinds of their terms.
+POWERS: Mapping[float, TermKind] = {
+    0.0: TermKind.Zero,
+    0.5: TermKind.Half,
+    1.0: TermKind.One,
+    1.5: TermKind.ThreeHalves,
+    2.0: TermKind.Two,
+    2.5: TermKind.FiveHalves,
+    3.0: TermKind.Three,
+    4.0: TermKind.Four,
+    float("inf"): TermKind.Infinity,
+}
+_PRODUCTS = (TermKind.Dot, TermKind.NormA, TermKind.NormB)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Term(Decision):
+    """One sum over features.
+
+    Attributes:
+        kind: what is summed.
+        value: the index of the power among the values; -1 unless `kind` is General.
+        vector: the index of the vector that d is divided by; -1 for none.
+    """
+
+    kind: TermKind
+    value: int = -1
+    vector: int = -1
+
+    def of(self, a: Any, b: Any, values: Sequence[Any], vectors: Sequence[Any]) -> Any:
+        """The sums of NumPy arrays a (..., M, K) and b (..., N, K): (..., M, N)."""
+        a, b = a[..., :, None, :], b[..., None, :, :]
+        if self.kind in _PRODUCTS:
+            first, second = {
+                TermKind.Dot: (a, b),
+                TermKind.NormA: (a, a),
+                TermKind.NormB: (b, b),
+            }[self.kind]
+            whole = np.broadcast_shapes(a.shape, b.shape)
+            return np.broadcast_to(first * second, whole).sum(-1)
+        d = np.abs(a - b)
+        if self.vector >= 0:
+            d = d / np.asarray(vectors[self.vector])[..., None, None, :]
+        if self.kind is TermKind.Infinity:
+            return d.max(-1, initial=0)
+        if self.kind is TermKind.Zero:
+            return (d != 0).sum(-1).astype(d.dtype)
+        if self.kind is TermKind.General:
+            return (d ** np.asarray(values[self.value])[..., None, None, None]).sum(-1)
+        power = next(power for power, kind in POWERS.items() if kind is self.kind)
+        return (d**power).sum(-1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Form(Decision):
+    """A kernel function without its values.
+
+    Attributes:
+        terms: the sums over features, all different.
+        expression: the kernel of them: its inputs are `s[i]` for sums and `h[j]` for values.
+        values: how many values a call brings.
+        vectors: how many vectors of one value per feature it brings.
+        regularized: whether the last value is added where m + diagonal = n.
+    """
+
+    terms: tuple[Term, ...]
+    expression: Expression
+    values: int = 0
+    vectors: int = 0
+    regularized: bool = False
+
+    def evaluate(
+        self,
+        a: Any,
+        b: Any,
+        values: Sequence[Any] = (),
+        vectors: Sequence[Any] = (),
+        diagonal: int = 0,
+    ) -> Any:
+        """The kernel matrix (..., M, N) of NumPy arrays (..., M, K) and (..., N, K), in their type.
+
+        Values and vectors are as `Bound` holds them, with the batch's dimensions first.
+        """
+        sums = [term.of(a, b, values, vectors) for term in self.terms]
+        inputs = {sum_of(index): item for index, item in enumerate(sums)}
+        inputs |= {
+            value_of(index): np.asarray(item)[..., None, None] for index, item in enumerate(values)
+        }
+        with np.errstate(divide="ignore", invalid="ignore"):
+            matrix = self.expression.evaluate(inputs)
+        whole = np.broadcast_shapes(np.shape(matrix), sums[0].shape)
+        if not self.regularized:
+            return np.broadcast_to(matrix, whole)
+        rows, columns = whole[-2:]
+        is_diagonal = np.arange(rows)[:, None] + diagonal == np.arange(columns)
+        return matrix + np.asarray(values[-1])[..., None, None] * is_diagonal
+
+    def with_expression(self, expression: Expression) -> tuple[Form, tuple[int, ...]]:
+        """(the form of another expression of the same sums and values, without those that it does
+        not read; the indices of the values that are left)."""
+        inputs = expression.inputs
+        terms = [index for index in range(len(self.terms)) if sum_of(index) in inputs]
+        # A form has a sum in any case: its features say how many there are.
+        terms = terms or [0]
+        powers = {self.terms[index].value for index in terms}
+        values = [
+            index for index in range(self.values) if value_of(index) in inputs or index in powers
+        ]
+        vectors = sorted({self.terms[index].vector for index in terms} - {-1})
+        renamed = {sum_of(old): variable(sum_of(new)) for new, old in enumerate(terms)}
+        renamed |= {value_of(old): variable(value_of(new)) for new, old in enumerate(values)}
+        form = Form(
+            terms=tuple(
+                Term(
+                    kind=item.kind,
+                    value=values.index(item.value) if item.value >= 0 else -1,
+                    vector=vectors.index(item.vector) if item.vector >= 0 else -1,
+                )
+                for item in map(self.terms.__getitem__, terms)
+            ),
+            expression=_renamed(expression, renamed),
+            values=len(values),
+            vectors=len(vectors),
+        )
+        return form, tuple(values)
+
+    def turned(self) -> Form:
+        """The form of the transposed matrix: the points have changed places."""
+        other = {TermKind.NormA: TermKind.NormB, TermKind.NormB: TermKind.NormA}
+        terms = tuple(
+            Term(kind=other.get(item.kind, item.kind), value=item.value, vector=item.vector)
+            for item in self.terms
+        )
+        return Form(
+            terms=terms,
+            expression=self.expression,
+            values=self.values,
+            vectors=self.vectors,
+            regularized=self.regularized,
+        )
+
+    def text(self) -> str:
+        """The form as text, for `from_text`."""
+        terms = ",".join([f"[{int(item.kind)},{item.value},{item.vector}]" for item in self.terms])
+        flag = "true" if self.regularized else "false"
+        return f"[[{terms}],{_told(self.expression)},{self.values},{self.vectors},{flag}]"
+
+    @classmethod
+    @functools.lru_cache(maxsize=256)
+    def from_text(cls, text: str) -> Form:
+        """The form of `text`."""
+        terms, expression, values, vectors, regularized = json.loads(text)
+        return cls(
+            terms=tuple(
+                Term(kind=TermKind(kind), value=value, vector=vector)
+                for kind, value, vector in terms
+            ),
+            expression=_read(expression),
+            values=values,
+            vectors=vectors,
+            regularized=regularized,
+        )
+
+    @property
+    def operations(self) -> int:
+        """Arithmetic operations per feature and pair, about."""
+        return sum(2 if term.kind in (TermKind.One, TermKind.Two) else 3 for term in self.terms)
+
+
+def _renamed(node: Expression, names: Mapping[str, Expression]) -> Expression:
+    if node.operation == "input":
+        return names[node.operands[0]]
+    return Expression(
+        node.operation,
+        tuple(
+            _renamed(item, names) if isinstance(item, Expression) else item
+            for item in node.operands
+        ),
+    )
+
+
+def _told(value: Any) -> str:
+    """An expression as JSON. It is written by hand so that torch.compile can trace it."""
+    if isinstance(value, str):
+        return f'"{value}"'
+    if not isinstance(value, Expression):
+        return repr(value)
+    operands = "".join(["," + _told(item) for item in value.operands])
+    return f'["{value.operation}"{operands}]'
+
+
+def _read(told: Any) -> Any:
+    if not isinstance(told, list):
+        return told
+    return Expression(told[0], tuple(map(_read, told[1:])))
+
+
+def sum_of(index: int) -> str:
+    """The name of a sum among the expression's inputs."""
+    return f"s[{index}]"
+
+
+def value_of(index: int) -> str:
+    """The name of a value among the expression's inputs."""
+    return f"h[{index}]"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bound:
+    """A form with the values of one call: numbers or tensors, not looked into."""
+
+    form: Form
+    values: tuple[Any, ...]
+    vectors: tuple[Any, ...]
+
+
+class Builder:
+    """Collects the terms and values of a kernel while it is written down.
+
+    Args:
+        batch_dims: the number of leading dimensions of both operands, whichever has more. A value
+            with more dimensions has one element per feature.
+    """
+
+    def __init__(self, batch_dims: int) -> None:
+        self._batch_dims = batch_dims
+        self._terms: list[tuple[int, int, int]] = []
+        self._values: list[Any] = []
+        self._vectors: list[Any] = []
+
+    def term(self, kind: TermKind, power: int = -1, vector: int = -1) -> Expression:
+        """The sum of that kind; the same one if it is asked for twice."""
+        wanted = (int(kind), power, vector)
+        if wanted not in self._terms:
+            self._terms.append(wanted)
+        return variable(sum_of(self._terms.index(wanted)))
+
+    def power_of(self, p: Any) -> tuple[Expression, Expression | float]:
+        """(the sum of |d|^p, 1/p) for a number or tensor p, with no logarithm where none is
+        needed."""
+        kind = None if hasattr(p, "shape") else POWERS.get(float(p))
+        if kind is not None:
+            return self.term(kind), 1 / float(p) if p else 1.0
+        held = self.value(p)
+        one: Expression = Expression("constant", (1.0,))
+        return self.term(TermKind.General, len(self._values) - 1), Expression("divide", (one, held))
+
+    def value(self, value: Any) -> Expression:
+        """A value that each call brings."""
+        for index, known in enumerate(self._values):
+            if known is value:
+                return variable(value_of(index))
+        self._values.append(value)
+        return variable(value_of(len(self._values) - 1))
+
+    def is_vector(self, value: Any) -> bool:
+        """Whether the value has one element per feature."""
+        return len(getattr(value, "shape", ())) > self._batch_dims
+
+    def vector(self, value: Any) -> int:
+        """The index of a vector of one value per feature."""
+        for index, known in enumerate(self._vectors):
+            if known is value:
+                return index
+        self._vectors.append(value)
+        return len(self._vectors) - 1
+
+    def finish(self, expression: Expression, regularization: Any = None) -> Bound:
+        """The form of what was collected, with its values.
+
+        Args:
+            regularization: what is added on the diagonal; None for nothing.
+        """
+        if regularization is not None:
+            self._values.append(regularization)
+        form = Form(
+            terms=tuple(
+                Term(kind=TermKind(kind), value=value, vector=vector)
+                for kind, value, vector in self._terms
+            ),
+            expression=expression,
+            values=len(self._values),
+            vectors=len(self._vectors),
+            regularized=regularization is not None,
+        )
+        return Bound(form=form, values=tuple(self._values), vectors=tuple(self._vectors))

@@ -1,0 +1,103 @@
+"""Gradients of distances in one line, on plain tensors."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from kronop.args.device import target_of
+from kronop.args.tensor import view
+from kronop.core import prepared
+from kronop.core.calls import epilogue_of, finish
+from kronop.descriptions.datatype import DataType
+from kronop.descriptions.math_instruction import MathInstruction
+from kronop.descriptions.tensor import TensorDescription
+from kronop.families.distance.arguments import is_tensor
+from kronop.families.distance.form import TermKind
+from kronop.families.distance.gradient_arguments import (
+    DistanceGradientArguments,
+    power_in_memory,
+)
+from kronop.families.distance.gradient_description import kind_of
+from kronop.families.distance.operation import DistanceGradientOperation
+
+
+def cdist_grad(
+    kernel_matrix: Any,
+    data_x: Any,
+    coefficients: Any,
+    data_z: Any,
+    p: Any = 2.0,
+    out: Any = None,
+) -> Any:
+    """Sums of the derivatives of powers of differences, as in gradients of distances and kernels:
+
+        out[o, n, m] = sum over k of coefficients[o, k] kernel_matrix[k, m] s(t),
+        t = data_z[n, m] - data_x[n, k], s(t) = sgn(t) |t|^(p - 1), s(0) = 0.
+
+    s is the derivative of |t|^p / p. Features are rows here and points are columns; matrices with
+    points as rows are passed transposed, which costs no copy.
+
+    Args:
+        kernel_matrix: (..., K, M), of NumPy, torch or CuPy, any strides, in float64, 32 or 16 or
+            bfloat16.
+        data_x: (..., N, K), of the same type; leading dimensions broadcast.
+        coefficients: (..., O, K); None for ones, and a result without the dimension O.
+        data_z: (..., N, M).
+        p: a positive number, or a tensor of the leading dimensions' shape (float64 for float64,
+            else float32), whose values are not checked.
+        out: where to write the result; a new tensor like `kernel_matrix` if None.
+
+    For p = 2 the sums may be multiplied out into matrix products, around a point among the data:
+    errors are then relative to the largest differences from that point.
+
+    Returns:
+        (..., O, N, M), or (..., N, M) without coefficients.
+
+    Raises:
+        ArgumentError: shapes, devices or powers that do not fit.
+        ElementTypeError: no tensor, or element types that do not fit.
+        DescriptionError: this device has no kernel for these types.
+        CompileError, DeviceError: no compiler, or a kernel that does not load or run here.
+        OutOfMemoryError: no room for the result.
+    """
+    if isinstance(p, np.ndarray):
+        # Here, so that a repeated call reads the converted array.
+        first = view(kernel_matrix, "A")
+        p = power_in_memory(p, MathInstruction.simt(first.element).element_accumulator, first)
+    powers = [p] if is_tensor(p) else []
+    power = TermKind.General if powers else kind_of(p)
+    key = ("distance gradient", power, None if powers else float(p), coefficients is None)
+    operands = [kernel_matrix, data_x, coefficients, data_z, *powers]
+    result, lesson = prepared.repeat(key, 1.0, 0.0, [*operands, None, out])
+    if result is not None:
+        return result
+    a = view(kernel_matrix, "A")
+    arguments = DistanceGradientArguments(
+        operation=_operation(
+            target_of(a), a.element, a.element if out is None else view(out, "Y").element, power
+        ),
+        A=kernel_matrix,
+        B=data_x,
+        C=coefficients,
+        D=data_z,
+        Y=out,
+        p=p,
+    )
+    result = finish(arguments, lesson, {name: slot for slot, name in enumerate("ABCDp")})
+    if lesson is not None:
+        lesson.end()
+    return result
+
+
+@functools.lru_cache(maxsize=256)
+def _operation(
+    target: str, element: DataType, output: DataType, power: TermKind
+) -> DistanceGradientOperation:
+    plain, Y = TensorDescription(element), TensorDescription(output)
+    epilogue = epilogue_of(element, Y, None)
+    return DistanceGradientOperation(
+        target, None, plain, plain, plain, plain, Y, epilogue, power, power is TermKind.Two
+    )

@@ -1,0 +1,256 @@
+"""Arguments of gradients of distances: tensors of any framework -> GradientProblem."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from kronop.args.base import Arguments, OperationLike, Places
+from kronop.args.checks import check_source, description_of
+from kronop.args.overlap import same_elements
+from kronop.args.staging import form_for
+from kronop.args.strides import broadcast_shapes
+from kronop.args.tensor import beside, check_promise, empty, view
+from kronop.args.view import TensorView
+from kronop.descriptions.datatype import DataType
+from kronop.descriptions.scalars import EpilogueArguments
+from kronop.descriptions.tensor import TensorDescription
+from kronop.errors import ArgumentError, mismatch
+from kronop.families.distance.arguments import (
+    Ints,
+    Placed,
+    collapsed,
+    is_tensor,
+    view_of_value,
+)
+from kronop.families.distance.description import Strided, Value
+from kronop.families.distance.form import TermKind
+from kronop.families.distance.gradient_description import (
+    DistanceGradientDescription,
+    GradientProblem,
+    kind_of,
+    power_of,
+)
+from kronop.families.distance.gradient_size import GradientSize
+
+# The names of the extents that each operand has.
+_EXTENTS = {"A": "KM", "B": "NK", "C": "OK", "D": "NM"}
+
+
+class DistanceGradientArguments(Arguments):
+    """Y = epilogue(sums of coefficients times derivatives of powers of differences).
+
+    Args:
+        operation: a DistanceGradientOperation.
+        A: (..., K, M), any strides, as all operands.
+        B: (..., N, K); leading dimensions broadcast.
+        D: (..., N, M).
+        C: (..., O, K); None for ones.
+        Z: like Y; needed where beta is not 0, and read only there. It may be Y itself.
+        Y: (..., O, N, M), or (..., N, M) if C is None; None for a new tensor like A.
+        p: the power, of the operation's kind: a number, or a tensor that broadcasts over the
+            leading dimensions, of the type that sums have (float64 for float64, else float32),
+            whose values are not checked; None for that of the operation, unless it is General.
+        output_op: `operation.epilogue_type(alpha, beta, ...)`; None for its defaults, without Z.
+
+    Everything is checked here; nothing is computed, and nothing but Y is allocated, before the
+    first run.
+
+    Raises:
+        ElementTypeError: not a tensor, or another element type than the operation's.
+        ArgumentError: shapes, devices, powers or overlaps that do not fit.
+        OutOfMemoryError: no room for Y.
+    """
+
+    def __init__(
+        self,
+        *,
+        operation: OperationLike,
+        A: Any,
+        B: Any,
+        D: Any,
+        C: Any = None,
+        Z: Any = None,
+        Y: Any = None,
+        p: Any = None,
+        output_op: EpilogueArguments | None = None,
+    ) -> None:
+        what = description_of(operation, DistanceGradientDescription)
+        super().__init__(operation, output_op)
+        given = (("A", A), ("B", B), ("C", C), ("D", D), ("Z", Z), ("Y", Y))
+        views = {
+            name: view(item, name)
+            for name, item in given
+            if item is not None or name in ("A", "B", "D")
+        }
+        check_source(self.output_op, views.get("Z"))
+        self._extents = check_extents(views)
+        element = what.math.element_accumulator
+        self._power = power_in_memory(_checked(p, what), element, views["A"])
+        if is_tensor(self._power):
+            views["p"] = view_of_value("p", self._power, element)
+        self._settle(views)
+        self._described = {"A": what.A, "B": what.B, "C": what.C, "D": what.D}
+        self._described |= {"Z": what.Y, "Y": what.Y, "p": TensorDescription(element)}
+        for name, item in views.items():
+            check_promise(item, self._described[name], name)
+        self._lead = broadcast_shapes(
+            [
+                (name, item.shape if name == "p" else item.shape[:-2])
+                for name, item in views.items()
+                if name not in ("Z", "Y")
+            ]
+        )
+        self._own = tuple(self._extents[name] for name in ("ONM" if C is not None else "NM"))
+        self._check_results(views)
+        if Y is None:
+            self.Y = empty(views["A"], (*self._lead, *self._own), what.Y.element)
+            views["Y"] = view(self.Y, "Y")
+        else:
+            self._take_result(Y, views)
+        self._views = views
+        self._source_is_result = self.output_op.beta != 0 and same_elements(views["Z"], views["Y"])
+
+    def _check_results(self, views: Mapping[str, TensorView]) -> None:
+        expected = (*self._lead, *self._own)
+        for name in ("Z", "Y"):
+            if name in views and views[name].shape != expected:
+                raise ArgumentError(
+                    mismatch(
+                        f"shape of {name}",
+                        expected=f"{expected}: leading dimensions, O with coefficients, N, M",
+                        got=views[name].shape,
+                        hint="it has a matrix like D for each row of coefficients",
+                    )
+                )
+
+    @property
+    def size(self) -> GradientSize:
+        extents = {name.lower(): extent for name, extent in self._extents.items()}
+        return GradientSize(**extents, batch=math.prod(self._lead))
+
+    def _problem(self, places: Places, workspace: int) -> GradientProblem:
+        names = ["A", "B", "D", "Y", *(name for name in ("C", "p") if name in self._views)]
+        names += ["Z"] if self.output_op.beta else []
+        placed = {name: self._placed(places, name) for name in names}
+        batch, strides = collapsed(self._lead, placed)
+
+        def strided(name: str) -> Strided:
+            return Strided(placed[name].pointer, strides[name], *placed[name].own[-2:])
+
+        def between_outputs(name: str) -> int:
+            own = placed[name].own if name in placed else ()
+            return own[0] if len(own) == 3 else 0
+
+        number = 0.0 if "p" in placed else self._power
+        size = self.size
+        return GradientProblem(
+            m=size.m,
+            n=size.n,
+            k=size.k,
+            o=size.o,
+            batch=batch,
+            a=strided("A"),
+            b=strided("B"),
+            c=strided("C") if "C" in placed else Strided(0, ()),
+            d=strided("D"),
+            y=strided("Y"),
+            z=strided("Z") if "Z" in placed else None,
+            y_output=between_outputs("Y"),
+            z_output=between_outputs("Z"),
+            power=Value(0.0, placed["p"].pointer, strides["p"]) if "p" in placed else Value(number),
+            scalars=self.output_op.scalars,
+            threads=self._threads,
+        )
+
+    def _placed(self, places: Places, name: str) -> Placed:
+        if name == "Z" and self._source_is_result:
+            name = "Y"
+        item = self._views[name]
+        form = form_for(item, self._described[name], self._device)
+        if name == "Y":
+            where = places.output(name, item, form, read=self._source_is_result)
+        else:
+            where = places.input(name, item, form)
+        strides = item.strides if form is None else form.strides
+        own = {"p": 0, "Y": len(self._own), "Z": len(self._own)}.get(name, 2)
+        lead = len(item.shape) - own
+        return Placed(
+            where.pointer,
+            item.shape[:lead],
+            strides[:lead],
+            tuple(
+                stride if extent > 1 else 0
+                for extent, stride in zip(item.shape[lead:], strides[lead:], strict=True)
+            ),
+        )
+
+
+def check_extents(views: Mapping[str, TensorView]) -> dict[str, int]:
+    """The extents K, M, N and O of the operands; O is 1 without coefficients.
+
+    Raises:
+        ArgumentError: they differ between operands.
+    """
+    found: dict[str, tuple[str, int]] = {}
+    for name, letters in _EXTENTS.items():
+        if name not in views:
+            continue
+        shape: Ints = views[name].shape
+        if len(shape) < 2:
+            raise ArgumentError(
+                mismatch(
+                    name,
+                    expected=f"at least two dimensions, ({', '.join(letters)})",
+                    got=f"shape {shape}",
+                    hint="a single point is a matrix of one column or row",
+                )
+            )
+        for letter, extent in zip(letters, shape[-2:], strict=True):
+            known = found.setdefault(letter, (name, extent))
+            if known[1] != extent:
+                raise ArgumentError(
+                    mismatch(
+                        f"extent {letter} of {name}",
+                        expected=f"{known[1]}, as {known[0]} has",
+                        got=f"{extent} of shape {shape}",
+                        hint="A is (K, M), B is (N, K), C is (O, K) and D is (N, M)",
+                    )
+                )
+    return {"O": 1} | {letter: extent for letter, (_, extent) in found.items()}
+
+
+def _checked(p: Any, what: DistanceGradientDescription) -> Any:
+    """The power: a number or a tensor.
+
+    Raises:
+        ArgumentError: it is not of the description's kind, or not positive and finite.
+    """
+    if p is None and what.power_value is not None:
+        return what.power_value
+    if p is not None and (is_tensor(p) or what.power is TermKind.General):
+        is_same = what.power is TermKind.General
+        p = p if is_tensor(p) else power_of(p)
+    else:
+        is_same = p is not None and kind_of(p) is what.power
+    if not is_same:
+        raise ArgumentError(
+            mismatch(
+                "p",
+                expected=f"a power of the operation's kind, {what.power.name}",
+                got="none" if p is None else repr(p),
+                hint="describe the operation with power=TermKind.General for any powers",
+            )
+        )
+    return p if is_tensor(p) else power_of(p)
+
+
+def power_in_memory(p: Any, element: DataType, beside_what: TensorView) -> Any:
+    """The power; an array of the host as a tensor that kernels can read beside the operands."""
+    if not isinstance(p, np.ndarray):
+        return p
+    p = p.astype(element.name, copy=False)
+    return p if beside_what.device.is_host else beside(p, beside_what)

@@ -1,0 +1,211 @@
+"""Y[o, n, m] = epilogue(sum over k of C[o, k] A[k, m] s(D[n, m] - B[n, k]), Z[o, n, m]),
+
+with s(t) = sgn(t) |t|^(p - 1), the derivative of |t|^p / p, and s(0) = 0 for every p.
+
+A is (K, M): what the pairs of points weigh. B is (N, K) and D is (N, M): K and M points of N
+features. C is (O, K); without it, Y is (N, M) and all coefficients are 1.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from dataclasses import field
+from typing import Any
+
+import numpy as np
+
+from kronop.descriptions.epilogue import Epilogue
+from kronop.descriptions.math_instruction import MathInstruction
+from kronop.descriptions.numeric import finish, widen
+from kronop.descriptions.scalars import EpilogueArguments
+from kronop.descriptions.shared import check_flag, check_operands
+from kronop.descriptions.tensor import TensorDescription
+from kronop.descriptions.tile import TileDescription
+from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.families.distance.description import Strided, Value
+from kronop.families.distance.form import POWERS, TermKind
+from kronop.frozen import dataclass
+
+# What a description's test data have where its sizes leave a choice.
+_SAMPLE_FEATURES, _SAMPLE_POINTS, _SAMPLE_OUTPUTS = 37, 9, 3
+
+
+def power_of(p: Any) -> float:
+    """A power as a float.
+
+    Raises:
+        ElementTypeError: it is no number.
+        ArgumentError: it is not positive and finite.
+    """
+    if isinstance(p, bool) or not isinstance(p, numbers.Real):
+        raise ElementTypeError(
+            mismatch(
+                "p",
+                expected="a number, or a tensor that broadcasts over the batch",
+                got=repr(p),
+                hint="p = 2 for Euclidean distances",
+            )
+        )
+    if not 0 < float(p) < math.inf:
+        raise ArgumentError(
+            mismatch(
+                "p",
+                expected="a positive, finite number",
+                got=repr(p),
+                hint="p = 0 counts differences, and has no gradient; that of p = infinity is in"
+                " the largest difference alone, and needs another sum",
+            )
+        )
+    return float(p)
+
+
+def kind_of(p: Any) -> TermKind:
+    """The kind of power: General for those that need a logarithm, whose value each call brings."""
+    if isinstance(p, TermKind):
+        return p
+    return POWERS.get(power_of(p), TermKind.General)
+
+
+def _kind(name: str, p: Any) -> TermKind:
+    return kind_of(p)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DistanceGradientDescription:
+    """The frozen description of weighted sums of derivatives of powers of differences.
+
+    Attributes:
+        math: multiply-add; its type `element_a` is that of the operands.
+        tile: tile sizes that the user chose, or None.
+        A, B, C, D, Y: descriptions of the operands and the result.
+        epilogue: what is done with a sum.
+        power: the kind of the power p; General for one that each call brings.
+        expanded: for p = 2, differences may be multiplied out into matrix products, around b[n, 0]:
+            errors are then relative to the largest differences from there.
+
+    Raises:
+        DescriptionError: types, or what was promised of tensors, do not agree.
+        ElementTypeError: an argument has the wrong class, or an element type that is no float of
+            16 to 64 bits.
+        ArgumentError: a power without a kernel.
+    """
+
+    math: MathInstruction
+    tile: TileDescription | None
+    A: TensorDescription
+    B: TensorDescription
+    C: TensorDescription
+    D: TensorDescription
+    Y: TensorDescription
+    epilogue: Epilogue
+    power: TermKind = field(metadata={"plain": _kind})
+    expanded: bool = False
+
+    def __post_init__(self) -> None:
+        operands = {"A": self.A, "B": self.B, "C": self.C, "D": self.D}
+        check_operands(self.math, self.tile, self.epilogue, operands, self.Y)
+        if self.A.element.kind != "float" or self.A.element.bytes < 2:
+            raise ElementTypeError(
+                mismatch(
+                    "element type of distances",
+                    expected="float64, float32, float16 or bfloat16",
+                    got=repr(self.A.element),
+                    hint="convert the tensors",
+                )
+            )
+        check_flag("expanded", self.expanded)
+        if not isinstance(self.power, TermKind) or not (
+            TermKind.Half <= self.power <= TermKind.General
+        ):
+            raise ArgumentError(
+                mismatch(
+                    "power",
+                    expected="one of TermKind.Half to General",
+                    got=repr(self.power),
+                    hint="pass p, a positive number",
+                )
+            )
+
+    @property
+    def power_value(self) -> float | None:
+        """p; None if each call brings it."""
+        return next((p for p, kind in POWERS.items() if kind is self.power), None)
+
+    def x_shape(self, rows: Any) -> tuple[int, int]:
+        return getattr(rows, "k", _SAMPLE_POINTS), getattr(rows, "m", rows)
+
+    def y_shape(self, rows: Any) -> tuple[int, int, int]:
+        outputs = getattr(rows, "o", _SAMPLE_OUTPUTS)
+        return outputs, getattr(rows, "n", _SAMPLE_FEATURES), getattr(rows, "m", rows)
+
+    def operands(self, rows: int) -> dict[str, Any]:
+        """Shapes of operands, in the order of `reference`."""
+        return {
+            "A": (_SAMPLE_POINTS, rows),
+            "B": (_SAMPLE_FEATURES, _SAMPLE_POINTS),
+            "C": (_SAMPLE_OUTPUTS, _SAMPLE_POINTS),
+            "D": (_SAMPLE_FEATURES, rows),
+        }
+
+    def reference(
+        self,
+        a: Any,
+        b: Any,
+        c: Any,
+        d: Any,
+        z: Any = None,
+        output_op: EpilogueArguments | None = None,
+        p: Any = None,
+    ) -> Any:
+        """The result in NumPy, in float64: (..., O, N, M), or (..., N, M) where `c` is None."""
+        p = self.power_value if p is None else np.asarray(p, np.float64)[..., None, None, None]
+
+        def slope(t: Any) -> Any:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                return np.where(t == 0, 0.0, np.sign(t) * np.abs(t) ** (p - 1))
+
+        return finish(self.epilogue, output_op, self._summed(a, b, c, d, slope), z)
+
+    def magnitudes(self, a: Any, b: Any, c: Any, d: Any) -> Any:
+        """For operands that are not negative, a bound of the sum of the magnitudes of all that is
+        added up, even where differences are multiplied out; for powers from 1 to 2."""
+        return self._summed(a, b, c, d, lambda t: 1 + t, np.add)
+
+    def _summed(self, a: Any, b: Any, c: Any, d: Any, of: Any, join: Any = np.subtract) -> Any:
+        wide = widen(self.math.element_accumulator)
+        a, b, d = (np.asarray(item, wide) for item in (a, b, d))
+        terms = of(join(d[..., :, None, :], b[..., :, :, None])) * a[..., None, :, :]
+        if c is None:
+            return terms.sum(-2)
+        return np.einsum("...ok,...nkm->...onm", np.asarray(c, wide), terms)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GradientProblem:
+    """O x N x M sums over K.
+
+    Attributes:
+        batch: extents of the leading dimensions, at most 4.
+        c: its address is 0 where all coefficients are 1.
+        z: None where beta is 0.
+        y_output, z_output: strides of results that have different coefficients.
+        power: p.
+    """
+
+    m: int
+    n: int
+    k: int
+    o: int
+    batch: tuple[int, ...]
+    a: Strided
+    b: Strided
+    c: Strided
+    d: Strided
+    y: Strided
+    z: Strided | None
+    y_output: int
+    z_output: int
+    power: Value
+    scalars: tuple[float, ...]
+    threads: int

@@ -1,0 +1,355 @@
+"""Kernel functions of pairs of points: `kronop.kernels.Gaussian(bandwidth=0.5)`.
+
+They can be added, multiplied with each other, and scaled: `2 * Gaussian(0.5) + Linear()` is a
+kernel too, and is compiled into one function. Their values are numbers or tensors. A tensor
+broadcasts over the batch of the points: its shape is that of their leading dimensions, or () for
+one value. A bandwidth with one more dimension has one element per feature (automatic relevance
+determination): d_k is divided by the element k.
+
+In the formulas d = x - y, |d|_p is the p-norm, and l the bandwidth.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from dataclasses import dataclass  # torch.compile can trace its constructors.
+from typing import Any
+
+import numpy as np
+
+from kronop.descriptions.expression import Expression, apply, lift
+from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.families.distance.form import Bound, Builder, TermKind
+
+__all__ = [
+    "Cosine",
+    "Gaussian",
+    "Kernel",
+    "Laplace",
+    "Linear",
+    "Matern",
+    "Polynomial",
+    "PowerNorm",
+    "RationalQuadratic",
+]
+
+
+class Kernel:
+    """The base of all kernels: sums, products and multiples of them are kernels."""
+
+    __slots__ = ()
+
+    def __add__(self, other: Kernel) -> Kernel:
+        return Sum(self, other) if isinstance(other, Kernel) else NotImplemented
+
+    def __mul__(self, other: Any) -> Kernel:
+        if isinstance(other, Kernel):
+            return Product(self, other)
+        return Scaled(other, self)
+
+    __rmul__ = __mul__
+    # Makes NumPy leave `array * kernel` to the kernel, instead of multiplying each element.
+    __array_ufunc__ = None
+
+    def bound(self, batch_dims: int = 0, regularization: Any = None) -> Bound:
+        """The compiled form and the values.
+
+        Args:
+            batch_dims: the number of leading dimensions of the points.
+            regularization: what is added on the diagonal; None or the number 0 for nothing.
+        """
+        builder = Builder(batch_dims)
+        if isinstance(regularization, (int, float)) and regularization == 0:
+            regularization = None
+        if regularization is not None:
+            regularization = checked("regularization", regularization, least=-math.inf)
+        return builder.finish(self._expression(builder), regularization)
+
+    def _expression(self, builder: Builder) -> Expression:
+        raise NotImplementedError
+
+
+def checked(name: str, value: Any, *, least: float = 0.0, above: bool = True) -> Any:
+    """A number beyond `least`, a tensor (whose values are not looked at), or an array of numbers.
+
+    Raises:
+        ElementTypeError: it is none of these.
+        ArgumentError: a number that is NaN, or not beyond `least`.
+    """
+    if isinstance(value, np.ndarray) and value.dtype.kind not in "fiu":
+        raise ElementTypeError(
+            mismatch(name, expected="real numbers", got=str(value.dtype), hint="convert it")
+        )
+    if hasattr(value, "shape") and not isinstance(value, np.generic):
+        return value
+    if isinstance(value, (list, tuple)):
+        value = np.asarray(value, np.float64)
+        wrong = ~(value > least) if above else ~(value >= least)
+        if value.ndim != 1 or wrong.any():
+            raise ArgumentError(_refused(name, value, least, above))
+        return value
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise ElementTypeError(
+            mismatch(
+                name,
+                expected="a number or a tensor",
+                got=repr(value),
+                hint="a tensor broadcasts over the batch",
+            )
+        )
+    number = float(value)
+    if not (number > least if above else number >= least):
+        raise ArgumentError(_refused(name, value, least, above))
+    return number
+
+
+def check_kernel(kernel: object) -> None:
+    """Raises ElementTypeError unless it is a kernel."""
+    if not isinstance(kernel, Kernel):
+        raise ElementTypeError(
+            mismatch(
+                "kernel",
+                expected="one of kronop.kernels",
+                got=repr(kernel),
+                hint="for example kronop.kernels.Gaussian(bandwidth=0.5)",
+            )
+        )
+
+
+def _refused(name: str, value: Any, least: float, above: bool) -> str:
+    bound = f"{'above' if above else 'at least'} {least:g}"
+    return mismatch(name, expected=f"numbers {bound}", got=repr(value), hint="NaN is none either")
+
+
+def _scaled_by(builder: Builder, kind: TermKind, bandwidth: Any) -> tuple[Expression, Any]:
+    """(the sum of that kind, the bandwidth that it still has to be divided by or 1)."""
+    if builder.is_vector(bandwidth):
+        return builder.term(kind, vector=builder.vector(bandwidth)), lift(1.0)
+    return builder.term(kind), builder.value(bandwidth)
+
+
+def _distance(builder: Builder, bandwidth: Any) -> Expression:
+    """|d|_2 / l."""
+    square, width = _scaled_by(builder, TermKind.Two, bandwidth)
+    return apply("divide", apply("sqrt", square), width)
+
+
+def _square(builder: Builder, bandwidth: Any) -> Expression:
+    """|d|_2^2 / l^2."""
+    square, width = _scaled_by(builder, TermKind.Two, bandwidth)
+    return apply("divide", square, width * width)
+
+
+@dataclass(frozen=True, eq=False)
+class Gaussian(Kernel):
+    """exp(-|d|_2^2 / (2 l^2)), the radial basis function.
+
+    Args:
+        bandwidth: l, positive.
+    """
+
+    bandwidth: Any
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "bandwidth", checked("bandwidth", self.bandwidth))
+
+    def _expression(self, builder: Builder) -> Expression:
+        return apply("exp", _square(builder, self.bandwidth) * -0.5)
+
+
+@dataclass(frozen=True, eq=False)
+class Laplace(Kernel):
+    """exp(-|d|_norm / l).
+
+    Args:
+        bandwidth: l, positive.
+        norm: 1 or 2.
+    """
+
+    bandwidth: Any
+    norm: int = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "bandwidth", checked("bandwidth", self.bandwidth))
+        if self.norm not in (1, 2):
+            raise ArgumentError(
+                mismatch("norm", expected="1 or 2", got=repr(self.norm), hint="choose one")
+            )
+
+    def _expression(self, builder: Builder) -> Expression:
+        if self.norm == 1:
+            total, width = _scaled_by(builder, TermKind.One, self.bandwidth)
+            return apply("exp", apply("divide", total, width) * -1.0)
+        return apply("exp", _distance(builder, self.bandwidth) * -1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Matern(Kernel):
+    """The Matérn kernel of r = |d|_2 / l, for the three smoothnesses that need no Bessel function:
+
+        nu = 1/2: exp(-r)
+        nu = 3/2: (1 + sqrt(3) r) exp(-sqrt(3) r)
+        nu = 5/2: (1 + sqrt(5) r + 5 r^2 / 3) exp(-sqrt(5) r)
+
+    (Rasmussen and Williams, Gaussian Processes for Machine Learning, equations 4.14 and 4.17.)
+
+    Args:
+        nu: 0.5, 1.5 or 2.5.
+        bandwidth: l, positive.
+    """
+
+    nu: float
+    bandwidth: Any
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "bandwidth", checked("bandwidth", self.bandwidth))
+        if self.nu not in (0.5, 1.5, 2.5):
+            raise ArgumentError(
+                mismatch("nu", expected="0.5, 1.5 or 2.5", got=repr(self.nu), hint="choose one")
+            )
+
+    def _expression(self, builder: Builder) -> Expression:
+        r = _distance(builder, self.bandwidth) * math.sqrt(2 * self.nu)
+        decay = apply("exp", r * -1.0)
+        if self.nu == 0.5:
+            return decay
+        if self.nu == 1.5:
+            return (r + 1.0) * decay
+        return (r * r * (1 / 3) + r + 1.0) * decay
+
+
+@dataclass(frozen=True, eq=False)
+class RationalQuadratic(Kernel):
+    """(1 + |d|_2^2 / (2 alpha l^2))^-alpha.
+
+    Args:
+        alpha: the mixture of length scales, positive.
+        bandwidth: l, positive.
+    """
+
+    alpha: Any
+    bandwidth: Any
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "alpha", checked("alpha", self.alpha))
+        object.__setattr__(self, "bandwidth", checked("bandwidth", self.bandwidth))
+
+    def _expression(self, builder: Builder) -> Expression:
+        alpha = builder.value(self.alpha)
+        ratio = apply("divide", _square(builder, self.bandwidth) * 0.5, alpha)
+        return apply("power", ratio + 1.0, alpha * -1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class PowerNorm(Kernel):
+    """|d|_p, the distance in the p-norm, or (`root` is False) |d|_p^p, the sum of the powers.
+
+    p = 0 counts the features that differ, p = infinity takes the largest difference; both are the
+    same without the root.
+
+    Args:
+        p: at least 0.
+        root: whether the p-th root of the sum is taken.
+    """
+
+    p: Any
+    root: bool = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "p", checked("p", self.p, above=False))
+
+    def _expression(self, builder: Builder) -> Expression:
+        total, exponent = builder.power_of(self.p)
+        if not self.root or exponent in (1.0, 0.0):
+            return total
+        if exponent == 0.5:
+            return apply("sqrt", total)
+        return apply("power", total, exponent)
+
+
+@dataclass(frozen=True, eq=False)
+class Linear(Kernel):
+    """The inner product of x and y."""
+
+    def _expression(self, builder: Builder) -> Expression:
+        return builder.term(TermKind.Dot)
+
+
+@dataclass(frozen=True, eq=False)
+class Polynomial(Kernel):
+    """(x . y + offset)^degree.
+
+    Args:
+        degree: a positive integer.
+        offset: at least 0.
+    """
+
+    degree: int
+    offset: Any = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "offset", checked("offset", self.offset, above=False))
+        if type(self.degree) is not int or self.degree < 1:
+            raise ArgumentError(
+                mismatch(
+                    "degree", expected="a positive integer", got=repr(self.degree), hint="take 2"
+                )
+            )
+
+    def _expression(self, builder: Builder) -> Expression:
+        base = builder.term(TermKind.Dot) + builder.value(self.offset)
+        found, rest = None, self.degree
+        while rest:
+            if rest % 2:
+                found = base if found is None else found * base
+            base, rest = base * base, rest // 2
+        assert found is not None
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Cosine(Kernel):
+    """The cosine of the angle between x and y; 0 where one of them is 0."""
+
+    def _expression(self, builder: Builder) -> Expression:
+        dot, of_x, of_y = map(builder.term, (TermKind.Dot, TermKind.NormA, TermKind.NormB))
+        norms = apply("sqrt", of_x) * apply("sqrt", of_y)
+        # Smaller norms than this have squares that are no longer normal in float32.
+        return apply("divide", dot, apply("max", norms, 1e-36))
+
+
+@dataclass(frozen=True, eq=False)
+class Sum(Kernel):
+    """The sum of two kernels."""
+
+    first: Kernel
+    second: Kernel
+
+    def _expression(self, builder: Builder) -> Expression:
+        return self.first._expression(builder) + self.second._expression(builder)
+
+
+@dataclass(frozen=True, eq=False)
+class Product(Kernel):
+    """The product of two kernels."""
+
+    first: Kernel
+    second: Kernel
+
+    def _expression(self, builder: Builder) -> Expression:
+        return self.first._expression(builder) * self.second._expression(builder)
+
+
+@dataclass(frozen=True, eq=False)
+class Scaled(Kernel):
+    """A kernel times a number or a tensor of one value per problem of the batch."""
+
+    scale: Any
+    kernel: Kernel
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scale", checked("scale", self.scale, least=-math.inf))
+
+    def _expression(self, builder: Builder) -> Expression:
+        return builder.value(self.scale) * self.kernel._expression(builder)

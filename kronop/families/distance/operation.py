@@ -1,0 +1,62 @@
+"""The operations of distances, kernel matrices and their gradients."""
+
+from __future__ import annotations
+
+from kronop.core.operation import Operation
+from kronop.families.distance import GRADIENT, MATRIX
+from kronop.families.distance.arguments import DistanceArguments
+from kronop.families.distance.description import DistanceDescription, DistanceProblem
+from kronop.families.distance.gradient_arguments import DistanceGradientArguments
+from kronop.families.distance.gradient_description import (
+    DistanceGradientDescription,
+    GradientProblem,
+)
+
+
+class DistanceOperation(
+    Operation[DistanceDescription, DistanceProblem, DistanceArguments], kind=MATRIX
+):
+    """Y[m, n] = epilogue(kernel(X1[m], X2[n])) for all pairs of points.
+
+    It runs on `DistanceArguments`, for any numbers of points and features, with any values of the
+    kernel: of the `kernel` given here only the form counts.
+
+    Args:
+        target: "x86" (or "x86-avx512", "x86-avx2", "x86-generic"), 80, 90, "sm_80" or "sm_90a".
+        tile_description: tile sizes and math, or None for the planner's choice.
+        X1, X2, Y: descriptions of the points, (M, K) and (N, K), and of the result, (M, N).
+        epilogue_functor: one of the four.
+        kernel: one of `kronop.kernels`, or the form of one.
+        symmetric: X1 and X2 will be the same tensor.
+        expanded: squared distances may be computed by matrix products.
+
+    Raises:
+        DescriptionError: no kernel serves this; the message says why and what to change.
+        ElementTypeError: what is no description, epilogue or kernel.
+    """
+
+
+class DistanceGradientOperation(
+    Operation[DistanceGradientDescription, GradientProblem, DistanceGradientArguments],
+    kind=GRADIENT,
+):
+    """Y[o, n, m] = epilogue(sum over k of C[o, k] A[k, m] sgn(t) |t|^(p - 1)), with
+    t = D[n, m] - B[n, k].
+
+    It runs on `DistanceGradientArguments`, for any sizes, and with any value of a general power.
+
+    Args:
+        target: "x86" (or "x86-avx512", "x86-avx2", "x86-generic"), 80, 90, "sm_80" or "sm_90a".
+        tile_description: tile sizes and math, or None for the planner's choice.
+        A, B, C, D, Y: descriptions of weights of pairs (K, M), points (N, K), coefficients (O, K),
+            points (N, M) and the result (O, N, M).
+        epilogue_functor: one of the four.
+        power: p, a positive number: 0.5, 1, 1.5, 2, 2.5, 3 and 4 have kernels of their own; for
+            others, it is the general power, whose value the arguments have.
+        expanded: for p = 2, differences may be multiplied out into matrix products.
+
+    Raises:
+        DescriptionError: no kernel serves this; the message says why and what to change.
+        ElementTypeError: what is no description, epilogue or power.
+        ArgumentError: a power that is not positive and finite.
+    """

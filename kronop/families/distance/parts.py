@@ -1,0 +1,143 @@
+"""What designs of both targets share: the parameter struct, the form's constants and functor."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+from kronop.artifacts import Field, KernelSignature, Scalar
+from kronop.descriptions.datatype import DataType
+from kronop.descriptions.epilogue import Epilogue
+from kronop.emit.design import Constant, Functor
+from kronop.families.distance.description import DistanceProblem, Strided, Value
+from kronop.families.distance.form import Form, TermKind, sum_of, value_of
+from kronop.target import Target
+
+# Leading dimensions that kernels walk.
+BATCH_DIMS = 4
+_OPERANDS = ("x1", "x2", "y", "z")
+
+
+def kernel_name(
+    family: str, element: DataType, form: Form, epilogue: Epilogue, target: Target
+) -> str:
+    """`family_f32_two_dot_linear_arch`, with the kinds of the form's terms."""
+    terms = "_".join(term.kind.name.lower() for term in form.terms)
+    return f"{family}_{element.short}_{terms}_{epilogue.name}_{target.arch}".replace("-", "_")
+
+
+def parameters_of(form: Form, scalars: Field) -> str:
+    """The C++ name of the parameter struct."""
+    counts = f"{_room(form.values)}, {_room(form.vectors)}, {scalars.count}"
+    return f"kronop::DistanceParameters<{counts}, {scalars.scalar.cxx}>"
+
+
+def signature(form: Form, scalars: Field) -> KernelSignature:
+    values, vectors = _room(form.values), _room(form.vectors)
+    integer = Scalar.INT64
+    return KernelSignature(
+        "DistanceParameters",
+        (
+            *(Field(name, Scalar.POINTER) for name in _OPERANDS),
+            Field("value", Scalar.POINTER, values),
+            Field("vector", Scalar.POINTER, vectors),
+            *(Field(name, integer) for name in ("m", "n", "k")),
+            Field("batch", integer, BATCH_DIMS),
+            *(Field(f"{name}_batch", integer, BATCH_DIMS) for name in _OPERANDS),
+            *(Field(f"{name}_{way}", integer) for name in _OPERANDS for way in ("row", "column")),
+            Field("value_batch", integer, BATCH_DIMS * values),
+            Field("vector_batch", integer, BATCH_DIMS * vectors),
+            Field("vector_column", integer, vectors),
+            Field("diagonal", integer),
+            Field("threads", integer),
+            Field("number", Scalar.FLOAT64, values),
+            scalars,
+        ),
+    )
+
+
+def _room(count: int) -> int:
+    """C++ has no arrays of no elements."""
+    return max(1, count)
+
+
+def values_of(problem: DistanceProblem, threads: int) -> dict[str, Any]:
+    """The members of the parameter struct."""
+    nothing = Strided(0, ())
+    operands = dict(
+        zip(_OPERANDS, (problem.x1, problem.x2, problem.y, problem.z or nothing), strict=True)
+    )
+    return {
+        **{name: item.pointer for name, item in operands.items()},
+        "value": tuple(item.pointer for item in problem.values),
+        "vector": tuple(item.pointer for item in problem.vectors),
+        "m": problem.m,
+        "n": problem.n,
+        "k": problem.k,
+        "batch": padded(problem.batch, 1),
+        **{f"{name}_batch": padded(item.batch) for name, item in operands.items()},
+        **{f"{name}_row": item.row for name, item in operands.items()},
+        **{f"{name}_column": item.column for name, item in operands.items()},
+        "value_batch": tuple(_batches(problem.values)),
+        "vector_batch": tuple(_batches(problem.vectors)),
+        "vector_column": tuple(item.column for item in problem.vectors),
+        "diagonal": problem.diagonal,
+        "threads": threads,
+        "number": tuple(item.number for item in problem.values),
+        "scalars": problem.scalars,
+    }
+
+
+def padded(extents: tuple[int, ...], more: int = 0) -> tuple[int, ...]:
+    """Values of leading dimensions, with those in front that the batch has not."""
+    return (more,) * (BATCH_DIMS - len(extents)) + extents
+
+
+def _batches(values: tuple[Value, ...]) -> Iterator[int]:
+    for item in values:
+        yield from padded(item.batch)
+
+
+def constants_of(form: Form) -> tuple[tuple[str, Constant], ...]:
+    """What the trait struct holds of a form."""
+    return (*terms_of(form), *counts_of(form), ("kRegularized", form.regularized))
+
+
+def terms_of(form: Form) -> tuple[tuple[str, Constant], ...]:
+    """The sums over features."""
+    return (
+        ("kTerm", tuple(int(term.kind) for term in form.terms)),
+        ("kTermValue", tuple(term.value for term in form.terms)),
+        ("kTermVector", tuple(term.vector for term in form.terms)),
+    )
+
+
+def counts_of(form: Form) -> tuple[tuple[str, Constant], ...]:
+    """How many values and vectors there are."""
+    return ("kValues", form.values), ("kVectors", form.vectors)
+
+
+def functor_of(form: Form) -> Functor:
+    """The kernel of the sums as straight-line C++."""
+    compute = "Accumulator"
+    return Functor(
+        name="Kernel",
+        parameters=f"const {compute} (&s)[{len(form.terms)}], const {compute}* h",
+        result=compute,
+        expression=form.expression,
+    )
+
+
+@functools.lru_cache(maxsize=256)
+def is_symmetric(form: Form) -> bool:
+    """Whether the kernel stays the same where its points are exchanged. It does unless it treats
+    their norms differently, which shows at some numbers."""
+    kinds = [term.kind for term in form.terms]
+    exchanged = {TermKind.NormA: TermKind.NormB, TermKind.NormB: TermKind.NormA}
+    values = {value_of(index): 1.7 + index / 7 for index in range(form.values)}
+    found = []
+    for kinds_now in (kinds, [exchanged.get(kind, kind) for kind in kinds]):
+        sums = {sum_of(index): 2.3 + kind / 11 for index, kind in enumerate(kinds_now)}
+        found.append(form.expression.evaluate(sums | values))
+    return bool(found[0] == found[1])

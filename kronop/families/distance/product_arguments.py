@@ -1,0 +1,143 @@
+"""Arguments of products of kernel matrices: tensors of any framework -> KernelMatmulProblem."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from kronop.args.base import Arguments, OperationLike, Places
+from kronop.args.checks import check_source, description_of
+from kronop.args.overlap import same_elements
+from kronop.args.strides import broadcast_shapes
+from kronop.args.tensor import check_promise, empty, view
+from kronop.args.view import TensorView
+from kronop.descriptions.scalars import EpilogueArguments
+from kronop.errors import ArgumentError, mismatch
+from kronop.families.distance.arguments import (
+    DISTANCE_OPERANDS,
+    DistanceArguments,
+    Ints,
+    check_points,
+    checked,
+    in_memory,
+)
+from kronop.families.distance.form import Bound
+from kronop.families.distance.kernels import Kernel
+from kronop.families.distance.product_description import (
+    KernelMatmulDescription,
+    KernelMatmulProblem,
+)
+from kronop.families.distance.product_size import KernelMatmulSize
+
+_OPERANDS = {**DISTANCE_OPERANDS, "V": "v"}
+
+
+class KernelMatmulArguments(DistanceArguments):
+    """Y = epilogue(K V), K[m, n] = kernel(X1[m], X2[n]) + regularization [m = n].
+
+    Args:
+        operation: a KernelMatmulOperation.
+        X1: (..., M, K), any strides.
+        X2: (..., N, K); leading dimensions broadcast.
+        V: (..., N, C), likewise.
+        Z: like Y; needed where beta is not 0, and read only there. It may be Y itself.
+        Y: (..., M, C), where the result goes; None for a new tensor like X1.
+        kernel: a kernel of the operation's form, whose values count; None if it has no values. Its
+            tensors have the type that sums have (float64 for float64, else float32), and broadcast
+            over the leading dimensions.
+        regularization: a number or tensor that is added to K[m, m], if the form has that.
+        output_op: `operation.epilogue_type(alpha, beta, ...)`; None for its defaults, without Z.
+
+    Everything is checked here; nothing is computed, and nothing but Y is allocated, before the
+    first run.
+
+    Raises:
+        ElementTypeError: not a tensor, or another element type than the operation's.
+        ArgumentError: shapes, devices, values or overlaps that do not fit.
+        OutOfMemoryError: no room for Y.
+    """
+
+    def __init__(
+        self,
+        *,
+        operation: OperationLike,
+        X1: Any,
+        X2: Any,
+        V: Any,
+        Z: Any = None,
+        Y: Any = None,
+        kernel: Kernel | Bound | None = None,
+        regularization: Any = None,
+        output_op: EpilogueArguments | None = None,
+    ) -> None:
+        what = description_of(operation, KernelMatmulDescription)
+        Arguments.__init__(self, operation, output_op)
+        given = (("X1", X1), ("X2", X2), ("V", V), ("Z", Z), ("Y", Y))
+        views = {
+            name: view(item, name)
+            for name, item in given
+            if item is not None or name in ("X1", "X2", "V")
+        }
+        check_source(self.output_op, views.get("Z"))
+        check_points(views["X1"], views["X2"])
+        check_columns(views["V"], views["X2"])
+        dims = max(len(views[name].shape) for name in ("X1", "X2", "V")) - 2
+        bound = kernel.bound(dims, regularization) if isinstance(kernel, Kernel) else kernel
+        self._element_of_sums = what.math.element_accumulator
+        bound = checked(bound, what.kernel)
+        self._bound = in_memory(bound, self._element_of_sums, views["X1"])
+        self._value_views = self._views_of_values(views["X1"])
+        self._settle(views | self._value_views)
+        of_result = {"Z": what.Y, "Y": what.Y}
+        self._described = {"X1": what.X1, "X2": what.X2, "V": what.V, **of_result}
+        for name, item in views.items():
+            check_promise(item, self._described[name], name)
+        self._shape = (*self._lead(views), views["X1"].shape[-2], views["V"].shape[-1])
+        self._check_results(views)
+        if Y is None:
+            self.Y = empty(views["X1"], self._shape, what.Y.element)
+            views["Y"] = view(self.Y, "Y")
+        else:
+            self._take_result(Y, views | self._value_views)
+        self._views = views
+        self._source_is_result = self.output_op.beta != 0 and same_elements(views["Z"], views["Y"])
+
+    def _lead(self, views: Mapping[str, TensorView]) -> Ints:
+        of_points = super()._lead(views)
+        return broadcast_shapes([("X1 and X2", of_points), ("V", views["V"].shape[:-2])])
+
+    def _check_results(self, views: Mapping[str, TensorView]) -> None:
+        for name in ("Z", "Y"):
+            if name in views and views[name].shape != self._shape:
+                raise ArgumentError(
+                    mismatch(
+                        f"shape of {name}",
+                        expected=f"{self._shape}: leading dimensions, M, C",
+                        got=views[name].shape,
+                        hint="it has a row for each point of X1, and the columns of V",
+                    )
+                )
+
+    @property
+    def size(self) -> KernelMatmulSize:
+        m, c = self._shape[-2:]
+        n, k = self._views["X2"].shape[-2:]
+        return KernelMatmulSize(m, n, k, math.prod(self._shape[:-2]), c)
+
+    def _problem(self, places: Places, workspace: int) -> KernelMatmulProblem:
+        operands = self._operands(places, _OPERANDS)
+        return KernelMatmulProblem(**operands, diagonal=0, c=self._shape[-1], workspace=workspace)
+
+
+def check_columns(v: TensorView, x2: TensorView) -> None:
+    """Raises ArgumentError unless V has a row for each point of X2."""
+    if len(v.shape) < 2 or v.shape[-2] != x2.shape[-2]:
+        raise ArgumentError(
+            mismatch(
+                "V",
+                expected=f"(..., {x2.shape[-2]}, C): a row for each point of X2",
+                got=f"shape {v.shape}",
+                hint="a single column is v[:, None]; kernel_matmul also takes vectors",
+            )
+        )

@@ -1,0 +1,33 @@
+"""The operation of products of kernel matrices."""
+
+from __future__ import annotations
+
+from kronop.core.operation import Operation
+from kronop.families.distance import PRODUCT
+from kronop.families.distance.product_arguments import KernelMatmulArguments
+from kronop.families.distance.product_description import (
+    KernelMatmulDescription,
+    KernelMatmulProblem,
+)
+
+
+class KernelMatmulOperation(
+    Operation[KernelMatmulDescription, KernelMatmulProblem, KernelMatmulArguments], kind=PRODUCT
+):
+    """Y[m, c] = epilogue(sum over n of (kernel(X1[m], X2[n]) + regularization [m = n]) V[n, c]).
+
+    It runs on `KernelMatmulArguments`, for any numbers of points, features and columns, with any
+    values of the kernel: of the `kernel` given here only the form counts.
+
+    Args:
+        target: "x86" (or "x86-avx512", "x86-avx2", "x86-generic"), 80, 90, "sm_80" or "sm_90a".
+        tile_description: tile sizes and math, or None for the planner's choice.
+        X1, X2, V, Y: descriptions of the points, (M, K) and (N, K), of the matrix, (N, C), and of
+            the result, (M, C).
+        epilogue_functor: one of the four.
+        kernel: one of `kronop.kernels`, or the form of one.
+
+    Raises:
+        DescriptionError: no kernel serves this; the message says why and what to change.
+        ElementTypeError: what is no description, epilogue or kernel.
+    """

@@ -1,0 +1,148 @@
+"""Reductions of kernel matrices over their columns, without the matrix: nearest neighbours."""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any
+
+import numpy as np
+
+from kronop.args.strides import broadcast_shapes
+from kronop.args.tensor import view
+from kronop.errors import ArgumentError, mismatch
+from kronop.families.distance.api import matrix_of
+from kronop.families.distance.arguments import check_points, tensors_of
+from kronop.families.distance.kernels import Kernel, check_kernel
+
+_REDUCTIONS = ("logsumexp", "max", "min", "argmax", "argmin", "topk")
+# Bytes of rows that are computed and reduced at once. They stay in the second-level cache of a GPU
+# (50 MB on an H200), so that the reduction does not read them from memory.
+_MOST_BYTES = 1 << 24
+
+
+def kernel_reduce(
+    x1: Any, x2: Any, kernel: Kernel, reduction: str, k: int = 1, largest: bool = False
+) -> Any:
+    """A reduction over n of kernel(x1[m], x2[n]), for each m, without the matrix in memory.
+
+    `kernel_reduce(x, y, kronop.kernels.PowerNorm(2), "topk", k=5)` gives the five nearest points of
+    y for each point of x. Some rows of the matrix at a time, at most 16 MB (or one row), are
+    computed, and reduced by the tensors' own framework.
+
+    Args:
+        x1: (..., M, K), as for `kernel_matrix`.
+        x2: (..., N, K), with N at least 1.
+        kernel: one of `kronop.kernels`, or a composite.
+        reduction: "logsumexp", "max", "min", "argmax", "argmin" or "topk".
+        k: how many "topk" takes, at most N.
+        largest: whether "topk" takes the largest values, instead of the smallest.
+
+    Returns:
+        (..., M): values of x1's type; indices into x2 (int64) for "argmax" and "argmin". For "topk"
+        (values, indices), both (..., M, k), the smallest (or largest) first.
+
+    Raises:
+        ArgumentError: shapes, values or a reduction that do not fit.
+        ElementTypeError: no tensor, or element types that do not fit.
+    """
+    check_kernel(kernel)
+    first, second = view(x1, "x1"), view(x2, "x2")
+    check_points(first, second)
+    count = second.shape[-2]
+    _check(reduction, operator.index(k), count)
+    dims = max(len(first.shape), len(second.shape)) - 2
+    bound = kernel.bound(dims)
+    rows = first.shape[-2]
+    tensors = tensors_of(bound).items()
+    problems = math.prod(
+        broadcast_shapes(
+            [
+                ("x1", first.shape[:-2]),
+                ("x2", second.shape[:-2]),
+                *((name, item.shape) for name, item in tensors if name.startswith("value")),
+            ]
+        )
+    )
+    step = max(1, _MOST_BYTES // max(1, problems * count * first.element.bytes))
+    parts = [
+        _reduced(matrix_of(x1[..., at : at + step, :], x2, bound), reduction, k, largest)
+        for at in range(0, rows, step)
+    ] or [_reduced(matrix_of(x1, x2, bound), reduction, k, largest)]
+    axis = -2 if reduction == "topk" else -1
+    joined = [_joined(list(each), axis) for each in zip(*parts, strict=True)]
+    return joined[0] if len(joined) == 1 else tuple(joined)
+
+
+def _check(reduction: str, k: int, count: int) -> None:
+    if reduction not in _REDUCTIONS:
+        raise ArgumentError(
+            mismatch(
+                "reduction",
+                expected=f"one of {', '.join(_REDUCTIONS)}",
+                got=repr(reduction),
+                hint="topk takes k and largest",
+            )
+        )
+    if count < 1:
+        raise ArgumentError(
+            mismatch("x2", expected="at least one point", got="none", hint="nothing to reduce over")
+        )
+    if not 1 <= k <= count:
+        raise ArgumentError(
+            mismatch("k", expected=f"1 to {count}, the points of x2", got=k, hint="take fewer")
+        )
+
+
+def _reduced(matrix: Any, reduction: str, k: int, largest: bool) -> tuple[Any, ...]:
+    """The reduction over the last dimension, in the matrix's framework."""
+    if reduction == "logsumexp" and matrix.dtype.itemsize < 4:
+        # The sum of many exponentials overflows 16 bits.
+        (wide,) = _reduced(_cast(matrix, "float32"), reduction, k, largest)
+        return (_cast(wide, matrix.dtype),)
+    if hasattr(matrix, "topk"):  # Only torch's tensors have these as methods.
+        if reduction == "topk":
+            return tuple(matrix.topk(k, -1, largest))
+        name = f"a{reduction}" if reduction in ("max", "min") else reduction
+        return (getattr(matrix, name)(-1),)
+    if reduction == "logsumexp":
+        top = matrix.max(-1, keepdims=True)
+        top = np.where(np.isfinite(top), top, np.zeros_like(top))
+        # NumPy's functions of CuPy's arrays are CuPy's.
+        return (np.log(np.exp(matrix - top).sum(-1)) + top[..., 0],)
+    if reduction != "topk":
+        return (getattr(matrix, reduction)(-1),)
+    keys = -matrix if largest else matrix
+    near = np.argpartition(keys, k - 1, -1)[..., :k]
+    order = np.argsort(np.take_along_axis(keys, near, -1), -1)
+    chosen = np.take_along_axis(near, order, -1)
+    return np.take_along_axis(matrix, chosen, -1), chosen
+
+
+def _cast(array: Any, kind: Any) -> Any:
+    if hasattr(array, "astype"):
+        return array.astype(kind)
+    return array.float() if kind == "float32" else array.to(kind)
+
+
+def _joined(parts: list[Any], axis: int) -> Any:
+    """Results of all rows in one tensor."""
+    if len(parts) == 1:
+        return parts[0]
+    if hasattr(parts[0], "new_empty"):  # torch
+        whole = parts[0].new_empty(_whole(parts, axis))
+    else:
+        whole = np.empty_like(parts[0], shape=_whole(parts, axis))
+    at = 0
+    for part in parts:
+        extent = part.shape[axis]
+        place = slice(at, at + extent)
+        whole[(..., place) if axis == -1 else (..., place, slice(None))] = part
+        at += extent
+    return whole
+
+
+def _whole(parts: list[Any], axis: int) -> tuple[int, ...]:
+    shape = list(parts[0].shape)
+    shape[axis] = sum(part.shape[axis] for part in parts)
+    return tuple(shape)

@@ -1,0 +1,90 @@
+"""kermac's `run_kernel`, on plain tensors."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.families.distance.api import DIRECT, batch_dims, matrix_of
+from kronop.families.distance.descriptor import Described, KernelDescriptor, PowerType
+from kronop.families.distance.kernels import checked
+
+
+def run_kernel(
+    descriptor: KernelDescriptor,
+    a: Any,
+    b: Any,
+    out: Any = None,
+    p: Any = None,
+    inner_p: Any = None,
+    outer_p: Any = None,
+    bandwidth: Any = None,
+    epsilon: Any = None,
+    regularization: Any = None,
+    regularization_offset_x: int = 0,
+    regularization_offset_y: int = 0,
+) -> Any:
+    """The kernel matrix of a descriptor, as kermac's function of that name.
+
+    Other than there: any strides and element types, results have as many dimensions as operands,
+    nothing waits for the GPU, and `regularization` is added to the diagonal's values instead of to
+    1, which is the same for kernels that are 1 between equal points.
+
+    Args:
+        descriptor: what is computed.
+        a: (..., M, K).
+        b: (..., N, K); leading dimensions broadcast.
+        out: (..., M, N), where to write the result; None for a new tensor.
+        p: for POW inside and outside: the powers p and 1 / p, instead of the two next.
+        inner_p, outer_p: the powers of POW.
+        bandwidth: of LAPLACE and GAUSSIAN.
+        epsilon: what is below it counts as 0 in LAPLACE and GAUSSIAN; None for 1e-5.
+        regularization: added where m + regularization_offset_x = n + regularization_offset_y.
+
+    Values are numbers, or tensors that broadcast over the leading dimensions.
+
+    Returns:
+        (..., M, N), of a's kind, element type and device.
+
+    Raises:
+        ArgumentError: shapes, devices or values that do not fit.
+        ElementTypeError: no tensor, no descriptor, or element types that do not fit.
+    """
+    if not isinstance(descriptor, KernelDescriptor):
+        raise ElementTypeError(
+            mismatch(
+                "descriptor",
+                expected="a kronop.KernelDescriptor",
+                got=repr(descriptor),
+                hint="kernel_matrix takes kronop.kernels",
+            )
+        )
+    inner_p, outer_p = _powers(descriptor, p, inner_p, outer_p)
+    kernel = Described(
+        descriptor=descriptor,
+        inner_p=inner_p,
+        outer_p=outer_p,
+        bandwidth=bandwidth,
+        epsilon=epsilon,
+    )
+    offset = operator.index(regularization_offset_x) - operator.index(regularization_offset_y)
+    bound = kernel.bound(batch_dims(a, b), regularization)
+    return matrix_of(a, b, bound, DIRECT, out, diagonal=offset)
+
+
+def _powers(descriptor: KernelDescriptor, p: Any, inner_p: Any, outer_p: Any) -> tuple[Any, Any]:
+    if p is None:
+        return inner_p, outer_p
+    both = descriptor.inner_power is descriptor.outer_power is PowerType.POW
+    if not both or inner_p is not None or outer_p is not None:
+        raise ArgumentError(
+            mismatch(
+                "p",
+                expected="POW as inner and as outer power, and neither inner_p nor outer_p",
+                got=f"{descriptor} with p",
+                hint="pass inner_p or outer_p instead",
+            )
+        )
+    p = checked("p", p)
+    return p, 1 / p

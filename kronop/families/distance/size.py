@@ -1,0 +1,79 @@
+"""The extents of distances that may vary between runs of one operation."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any, Self
+
+from kronop.errors import ArgumentError, mismatch
+from kronop.frozen import dataclass
+
+
+def bucket_of(extent: int) -> int:
+    """The largest power of two at or below the extent; 1 for 0."""
+    return 1 << max(extent, 1).bit_length() - 1
+
+
+@dataclass(frozen=True, slots=True)
+class DistanceSize:
+    """M points against N points of K features, `batch` times.
+
+    Where only M is given, as many points are taken against each other.
+
+    Raises:
+        ArgumentError: an extent is not an integer of at least 0.
+    """
+
+    m: int
+    n: int = -1
+    k: int = 64
+    batch: int = 1
+
+    def __post_init__(self) -> None:
+        if self.n == -1:
+            object.__setattr__(self, "n", self.m)
+        for name in ("m", "n", "k", "batch"):
+            object.__setattr__(self, name, extent_of(name, getattr(self, name)))
+
+    def __bool__(self) -> bool:
+        return bool(self.m and self.n and self.batch)
+
+    def bucket(self) -> Self:
+        return type(self)(
+            bucket_of(self.m),
+            bucket_of(self.n),
+            bucket_of(self.k) if self.k else 0,
+            bucket_of(self.batch),
+        )
+
+    def told(self) -> str:
+        times = f"{self.batch} times " if self.batch != 1 else ""
+        return f"{times}{self.m} x {self.n} points of {self.k} features"
+
+    def served(self) -> str:
+        return f"less than twice as many of each as {self.told()}"
+
+    def times(self, batch: int) -> Self:
+        return type(self)(self.m, self.n, self.k, self.batch * batch)
+
+
+def extent_of(name: str, value: Any) -> int:
+    """The extent as an int.
+
+    Raises:
+        ArgumentError: it is not an integer of at least 0.
+    """
+    try:
+        extent = -1 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        extent = -1
+    if extent < 0:
+        raise ArgumentError(
+            mismatch(
+                f"extent {name}",
+                expected="an integer of at least 0",
+                got=repr(value),
+                hint="count points and features",
+            )
+        )
+    return extent

@@ -1,0 +1,145 @@
+"""cdist, kernel_matrix and kernel_matmul with gradients, on torch tensors."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import torch
+
+from kronop.errors import ArgumentError, mismatch
+from kronop.families.distance import api
+from kronop.families.distance.form import Bound
+from kronop.families.distance.kernels import Kernel, PowerNorm, check_kernel
+from kronop.families.distance.torch.operators import Values, matrix
+from kronop.families.distance.torch.products import product
+from kronop.torch.checks import check_tensor
+
+
+def cdist(
+    x1: Any, x2: Any, p: Any = 2.0, compute_mode: str = api.MODES[0], skip_epilogue: bool = False
+) -> Any:
+    """`kronop.cdist`, differentiable in x1, x2 and (if it is a tensor) p.
+
+    A torch operator: autograd, torch.compile without a graph break, torch.vmap. Backward holds
+    nothing of size M N K. The gradient of a distance of 0 is 0. Gradients have gradients for p = 2;
+    those of other powers have none.
+
+    Args:
+        x1: (..., M, K).
+        x2: (..., N, K); leading dimensions broadcast.
+        p: a number of at least 0, or a tensor of the leading dimensions' shape.
+        compute_mode, skip_epilogue: as for `kronop.cdist`.
+
+    Returns:
+        (..., M, N), of x1's element type and device.
+
+    Raises:
+        ArgumentError: shapes, devices, p or modes that do not fit.
+        ElementTypeError: what is no torch tensor, or element types that do not fit.
+    """
+    api.check_modes(compute_mode, skip_epilogue)
+    return _matrix(x1, x2, PowerNorm(p, root=not skip_epilogue), None, compute_mode)
+
+
+def kernel_matrix(x1: Any, x2: Any, kernel: Kernel, regularization: Any = 0.0) -> Any:
+    """`kronop.kernel_matrix`, differentiable in x1, x2 and all tensors of the kernel.
+
+    A torch operator: autograd, torch.compile without a graph break, torch.vmap. Backward holds
+    nothing of size M N K. Gradients have gradients for kernels of squared distances and inner
+    products; Matérn kernels and Laplace of norm 2 take a derivative of 0 between equal points,
+    which is right for the first gradient alone.
+
+    Args:
+        x1: (..., M, K).
+        x2: (..., N, K); leading dimensions broadcast.
+        kernel: one of `kronop.kernels`. If it has bandwidths per feature, all of its terms must
+            have the same ones.
+        regularization: a number or tensor that is added to the diagonal.
+
+    Returns:
+        (..., M, N), of x1's element type and device.
+
+    Raises:
+        ArgumentError: shapes, devices or values that do not fit.
+        ElementTypeError: what is no torch tensor, or element types that do not fit.
+    """
+    check_kernel(kernel)
+    return _matrix(x1, x2, kernel, regularization, api.DIRECT)
+
+
+def _matrix(x1: Any, x2: Any, kernel: Kernel, regularization: Any, mode: str) -> Any:
+    for name, item in (("x1", x1), ("x2", x2)):
+        check_tensor(name, item, 2, "kronop.cdist and kronop.kernel_matrix")
+    bound = kernel.bound(max(x1.dim(), x2.dim()) - 2, regularization)
+    x1, x2, bound = without_vectors(x1, x2, bound)
+    values = Values.of(bound.values, x1)
+    return matrix(x1, x2, *values.arguments, bound.form.text(), mode)
+
+
+def kernel_matmul(x1: Any, x2: Any, v: Any, kernel: Kernel, regularization: Any = 0.0) -> Any:
+    """`kronop.kernel_matmul`, differentiable in x1, x2, v and all tensors of the kernel.
+
+    A torch operator: autograd, torch.compile without a graph break, torch.vmap. Gradients are
+    products of kernel matrices again: for kernels of squared distances and inner products, forward
+    and backward hold nothing of size M N, and gradients have gradients. Those of other norms hold
+    some rows of the matrix at a time.
+
+    Args:
+        x1: (..., M, K).
+        x2: (..., N, K).
+        v: (..., N, C), or (N,) if the points are matrices; leading dimensions broadcast.
+        kernel, regularization: as for `kernel_matrix`.
+
+    Returns:
+        (..., M, C), or (M,) for a vector v, of x1's element type and device.
+
+    Raises:
+        ArgumentError: shapes, devices or values that do not fit.
+        ElementTypeError: what is no torch tensor, or element types that do not fit.
+    """
+    check_kernel(kernel)
+    for name, item, dims in (("x1", x1, 2), ("x2", x2, 2), ("v", v, 1)):
+        check_tensor(name, item, dims, "kronop.kernel_matmul takes")
+    if v.dim() == 1:
+        return kernel_matmul(x1, x2, v.unsqueeze(-1), kernel, regularization).squeeze(-1)
+    bound = kernel.bound(max(x1.dim(), x2.dim(), v.dim()) - 2, regularization)
+    x1, x2, bound = without_vectors(x1, x2, bound)
+    values = Values.of(bound.values, x1)
+    return product(x1, x2, v, *values.arguments, bound.form.text())
+
+
+def without_vectors(x1: Any, x2: Any, bound: Bound) -> tuple[Any, Any, Bound]:
+    """The points divided by the kernel's bandwidths per feature, and the kernel without them:
+    torch then has their gradients.
+
+    Raises:
+        ArgumentError: terms of the kernel have different ones.
+    """
+    if not bound.vectors:
+        return x1, x2, bound
+    used = {term.vector for term in bound.form.terms}
+    if len(used) > 1:
+        raise ArgumentError(
+            mismatch(
+                "bandwidths per feature",
+                expected="the same ones in all terms of a kernel that is differentiated",
+                got=f"{len(bound.vectors)} in {len(bound.form.terms)} terms",
+                hint="add the matrices of two kernels instead",
+            )
+        )
+    (vector,) = bound.vectors
+    if vector.shape[-1] not in (1, x1.shape[-1]):
+        raise ArgumentError(
+            mismatch(
+                "bandwidths per feature",
+                expected=f"{x1.shape[-1]} or 1 as last extent, one for each feature",
+                got=tuple(vector.shape),
+                hint="values with more dimensions than the batch hold one per feature",
+            )
+        )
+    vector = torch.as_tensor(vector, device=x1.device).unsqueeze(-2)
+    terms = tuple(dataclasses.replace(term, vector=-1) for term in bound.form.terms)
+    form = dataclasses.replace(bound.form, terms=terms, vectors=0)
+    scaled = [(item / vector).to(item.dtype) for item in (x1, x2)]
+    return scaled[0], scaled[1], Bound(form=form, values=bound.values, vectors=())

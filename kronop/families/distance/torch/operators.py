@@ -1,0 +1,234 @@
+"""The torch operator of kernel matrices: kronop::kernel_matrix.
+
+Its derivative in a sum s_i of the form is the kernel matrix of another form, that of the
+expression's derivative. So gradients consist of kernel matrices, and of the gradients of sums
+(`sums`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from kronop.errors import ArgumentError, mismatch
+from kronop.families.distance import api
+from kronop.families.distance.arguments import is_tensor
+from kronop.families.distance.form import Bound, Form, TermKind, sum_of, value_of
+from kronop.families.distance.torch import sums
+from kronop.torch.declaration import Named, Operator
+from kronop.torch.registration import register
+
+# Stands for a tensor among the numbers.
+_HELD = "t"
+
+
+@dataclass(frozen=True)
+class Values:
+    """The values of a form as an operator's arguments.
+
+    They are a list of tensors and a string: torch.compile loses lists of numbers that are empty.
+
+    Attributes:
+        tensors: those that are tensors, in order.
+        numbers: all as text, "t" for tensors, with commas between them.
+    """
+
+    tensors: list[Any]
+    numbers: str
+
+    @classmethod
+    def of(cls, values: Sequence[Any], points: Any) -> Values:
+        """The values of a call; arrays of NumPy become tensors beside the points."""
+        texts = [_HELD if is_tensor(item) else repr(float(item)) for item in values]
+        return cls([_tensor(item, points) for item in values if is_tensor(item)], ",".join(texts))
+
+    @property
+    def arguments(self) -> tuple[Any, ...]:
+        return self.tensors, self.numbers
+
+    @property
+    def slots(self) -> list[int]:
+        """The indices of the tensors among all values."""
+        return [index for index, text in enumerate(self.numbers.split(",")) if text == _HELD]
+
+    @property
+    def every(self) -> list[Any]:
+        """All values, as numbers and tensors."""
+        tensors = iter(self.tensors)
+        texts = self.numbers.split(",") if self.numbers else []
+        return [next(tensors) if text == _HELD else float(text) for text in texts]
+
+    def some(self, kept: tuple[int, ...]) -> Values:
+        """Those with these indices, which become 0, 1, ..."""
+        every = [self.every[index] for index in kept]
+        tensors = [item for item in every if is_tensor(item)]
+        return Values(tensors, ",".join(_HELD if is_tensor(item) else repr(item) for item in every))
+
+    def value(self, index: int) -> Any:
+        """A value, as a number or as a tensor that broadcasts against matrices."""
+        value = self.every[index]
+        return value[..., None, None] if is_tensor(value) else value
+
+    def bound(self, form: Form) -> Bound:
+        return Bound(form=form, values=tuple(self.every), vectors=())
+
+
+def _tensor(item: Any, points: Any) -> Any:
+    """A tensor as it is, or an array as a tensor of the type that sums have."""
+    if isinstance(item, torch.Tensor):
+        return item
+    kind = torch.promote_types(points.dtype, torch.float32)
+    return torch.as_tensor(item, dtype=kind, device=points.device)
+
+
+def slope_of(values: Values, form: Form, name: str) -> tuple[Form, Values] | float | None:
+    """The derivative of a form's expression in one of its inputs, as a form and its values: a
+    number where it is constant, None where it is 0."""
+    found = form.expression.derivative(name)
+    if found is None:
+        return None
+    if found.operation == "constant":
+        return float(found.operands[0])
+    other, kept = form.with_expression(found)
+    return other, values.some(kept)
+
+
+def derived(x1: Any, x2: Any, values: Values, form: Form, name: str) -> Any:
+    """The matrix of `slope_of`."""
+    slope = slope_of(values, form, name)
+    if not isinstance(slope, tuple):
+        return slope
+    other, kept = slope
+    return matrix(x1, x2, *kept.arguments, other.text(), api.DIRECT)
+
+
+def _compute(x1: Any, x2: Any, values: Any, numbers: str, form: str, mode: str) -> Any:
+    bound = Values(values, numbers).bound(Form.from_text(form))
+    return api.matrix_of(x1, x2, bound, mode)
+
+
+def _fake(x1: Any, x2: Any, values: Any, numbers: str, form: str, mode: str) -> Any:
+    lead = torch.broadcast_shapes(x1.shape[:-2], x2.shape[:-2], *(item.shape for item in values))
+    return x1.new_empty((*lead, x1.shape[-2], x2.shape[-2]))
+
+
+def _backward(given: Named, needs: Named, grad: Any) -> dict[str, Any]:
+    form, values = Form.from_text(given.form), Values(list(given.values), given.numbers)
+    x1, x2 = given.x1, given.x2
+    found = {"x1": None, "x2": None}
+    of_values: list[Any] = [None] * len(values.tensors)
+    needed = list(needs.values)
+    for index, term in enumerate(form.terms):
+        is_power = term.kind is TermKind.General and term.value in values.slots
+        of_power = is_power and needed[values.slots.index(term.value)]
+        if not (needs.x1 or needs.x2 or of_power):
+            continue
+        slope = derived(x1, x2, values, form, sum_of(index))
+        if slope is None:
+            continue
+        weights = times(grad, slope)
+        p = values.value(term.value) if term.value >= 0 else None
+        for name, more in sums.gradients(term.kind, weights, x1, x2, p, needs).items():
+            found[name] = more if found[name] is None else found[name] + more
+        if of_power:
+            place = values.slots.index(term.value)
+            of_values[place] = sums.power_gradient(weights, x1, x2, p)
+    for place, slot in enumerate(values.slots):
+        if not needed[place]:
+            continue
+        held = values.tensors[place].dtype
+        if form.regularized and slot == form.values - 1:
+            more = torch.diagonal(grad, dim1=-2, dim2=-1).sum(-1, dtype=held)
+        else:
+            slope = derived(x1, x2, values, form, value_of(slot))
+            more = None if slope is None else times(grad.to(held), slope).sum((-2, -1))
+        if more is not None:
+            more = more.to(values.tensors[place].dtype)
+            of_values[place] = more if of_values[place] is None else of_values[place] + more
+    return {name: item for name, item in found.items() if item is not None} | {"values": of_values}
+
+
+def times(grad: Any, slope: Any) -> Any:
+    """A product with a matrix, or with a number that is mostly 1."""
+    return grad if isinstance(slope, float) and slope == 1 else grad * slope
+
+
+def refuse_power(form: Form, slot: int) -> None:
+    """Refuses a direction of a power: the sums depend on it too, and have no tangent here."""
+    if any(term.value == slot for term in form.terms):
+        raise ArgumentError(
+            mismatch(
+                "forward-mode derivatives",
+                expected="directions of points and of other values",
+                got="one of a power p",
+                hint="use reverse mode for p",
+            )
+        )
+
+
+def _tangent(given: Named, tangents: Named) -> Any:
+    form, values = Form.from_text(given.form), Values(list(given.values), given.numbers)
+    total = None
+    for index, term in enumerate(form.terms):
+        change = sums.tangent(term.kind, given.x1, given.x2, tangents.x1, tangents.x2)
+        slope = None if change is None else derived(given.x1, given.x2, values, form, sum_of(index))
+        if slope is not None:
+            total = change * slope if total is None else total + change * slope
+    for place, slot in enumerate(values.slots):
+        direction = tangents.values[place]
+        if direction is None:
+            continue
+        refuse_power(form, slot)
+        if form.regularized and slot == form.values - 1:
+            rows, columns = given.x1.shape[-2], given.x2.shape[-2]
+            slope = torch.eye(rows, columns, dtype=given.x1.dtype, device=given.x1.device)
+        else:
+            slope = derived(given.x1, given.x2, values, form, value_of(slot))
+        if slope is not None:
+            change = (direction[..., None, None] * slope).to(given.x1.dtype)
+            total = change if total is None else total + change
+    return total
+
+
+def _mapped(size: int, given: Named, dims: Named) -> tuple[Any, int]:
+    lead = max(
+        item.dim() - own - (dim is not None)
+        for item, dim, own in (
+            (given.x1, dims.x1, 2),
+            (given.x2, dims.x2, 2),
+            *((item, dim, 0) for item, dim in zip(given.values, dims.values, strict=True)),
+        )
+    )
+    x1, x2 = (
+        first_dimension(item, dim, lead + 2)
+        for item, dim in ((given.x1, dims.x1), (given.x2, dims.x2))
+    )
+    values = [
+        first_dimension(item, dim, lead)
+        for item, dim in zip(given.values, dims.values, strict=True)
+    ]
+    result = matrix.library(x1, x2, values, given.numbers, given.form, given.mode)
+    return result.expand(size, *result.shape[1:]), 0
+
+
+def first_dimension(item: Any, dim: int | None, dims: int) -> Any:
+    """`item` with its mapped dimension first, before `dims` others; of extent 1 if none is."""
+    item = item.unsqueeze(0) if dim is None else item.movedim(dim, 0)
+    return item.reshape(item.shape[0], *(1,) * (dims + 1 - item.dim()), *item.shape[1:])
+
+
+matrix = register(
+    Operator(
+        schema="kernel_matrix(Tensor x1, Tensor x2, Tensor[] values, str numbers,"
+        " str form, str mode) -> Tensor",
+        compute=_compute,
+        fake=_fake,
+        saved=("x1", "x2", "values"),
+        backward=_backward,
+        jvp=_tangent,
+        vmap=_mapped,
+    )
+)

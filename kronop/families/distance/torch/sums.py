@@ -1,0 +1,137 @@
+"""Gradients of sums over features: of s[m, n] = sum over k of term(x1[m, k], x2[n, k]), weighted.
+
+For weights W, of shape (..., M, N), the gradient of sum W s in x1[m, k] is the sum over n of W[m,
+n] times the term's derivative. Those of squares and products are matrix products. For other powers
+of d = x1[m, k] - x2[n, k] it is p sum over n of W sgn(d) |d|^(p - 1), which `cdist_grad` computes
+without anything of size M N K.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from kronop.errors import ArgumentError, mismatch
+from kronop.families.distance.form import POWERS, TermKind
+from kronop.families.distance.torch.powers import signed_powers
+from kronop.torch.declaration import Named
+
+# Bytes of the differences that are in memory at once, where they can't be avoided.
+_MOST_BYTES = 1 << 26
+_SMOOTH = (TermKind.Two, TermKind.Dot, TermKind.NormA, TermKind.NormB)
+
+
+def gradients(
+    kind: TermKind, weights: Any, x1: Any, x2: Any, p: Any, needs: Named
+) -> dict[str, Any]:
+    """The gradients in x1 and x2, as far as they are needed, of their broadcast shapes.
+
+    Args:
+        p: the power, if `kind` is General: a number, or a tensor that broadcasts against matrices.
+    """
+    # Sums are as wide as those of the forward: 16-bit ones overflow, and differ by rounding alone.
+    kept, wide = x1.dtype, torch.promote_types(x1.dtype, torch.float32)
+    weights, x1, x2 = weights.to(wide), x1.to(wide), x2.to(wide)
+    turned = weights.transpose(-2, -1)
+    found = {}
+    if needs.x1 and kind is not TermKind.NormB:
+        found["x1"] = _one_sided(kind, weights, x1, x2, p)
+    if needs.x2 and kind is not TermKind.NormA:
+        other = TermKind.NormA if kind is TermKind.NormB else kind
+        found["x2"] = _one_sided(other, turned, x2, x1, p)
+    return {name: item.to(kept) for name, item in found.items() if item is not None}
+
+
+def _one_sided(kind: TermKind, weights: Any, x1: Any, x2: Any, p: Any) -> Any:
+    if kind is TermKind.Zero:
+        return None
+    if kind is TermKind.Dot:
+        return weights @ x2
+    if kind is TermKind.NormA:
+        return 2 * x1 * weights.sum(-1, keepdim=True)
+    if kind is TermKind.Two:
+        # The same for points moved together, with less to cancel.
+        center = center_of(x2)
+        return 2 * ((x1 - center) * weights.sum(-1, keepdim=True) - weights @ (x2 - center))
+    if kind is TermKind.Infinity:
+        return _of_largest(weights, x1, x2)
+    power = p if kind is TermKind.General else next(q for q, it in POWERS.items() if it is kind)
+    if not isinstance(power, torch.Tensor):
+        return signed_powers(weights, x1, x2, power) * power
+    return (signed_powers(weights, x1, x2, power[..., 0, 0]) * power).to(x1.dtype)
+
+
+def center_of(points: Any) -> Any:
+    """The mean of points, (..., 1, K); 0 of none."""
+    return points.detach().sum(-2, keepdim=True) / max(1, points.shape[-2])
+
+
+def _parts(x1: Any, x2: Any) -> Any:
+    """Slices of rows whose differences to all of x2 take few bytes."""
+    rows, pairs = x1.shape[-2], math.prod(x2.shape) * math.prod(x1.shape[:-2])
+    step = max(1, _MOST_BYTES // max(1, pairs * x1.element_size()))
+    return [slice(first, first + step) for first in range(0, rows, step)]
+
+
+def _of_largest(weights: Any, x1: Any, x2: Any) -> Any:
+    """Of the maximum of |d|: the sign of d where |d| is a pair's largest, as in torch.cdist."""
+    parts = []
+    if not x1.shape[-1] or not x2.shape[-2]:
+        return None
+    for rows in _parts(x1, x2):
+        d = x1[..., rows, None, :] - x2[..., None, :, :]
+        size = d.abs()
+        chosen = d.sign() * (size == size.amax(-1, keepdim=True))
+        parts.append((weights[..., rows, :, None] * chosen).sum(-2))
+    return torch.cat(parts, -2) if parts else torch.zeros_like(x1)
+
+
+def power_gradient(weights: Any, x1: Any, x2: Any, p: Any) -> Any:
+    """The gradient in the power: the sum of W |d|^p log|d|, 0 where d is 0; of p's own shape."""
+    total = 0
+    for rows in _parts(x1, x2):
+        d = (x1[..., rows, None, :] - x2[..., None, :, :]).abs().to(p.dtype)
+        sums = torch.special.xlogy(d ** p[..., None], d).sum(-1)
+        total = total + (weights[..., rows, :] * sums).sum((-2, -1))
+    return total
+
+
+def tangent(kind: TermKind, x1: Any, x2: Any, t1: Any, t2: Any) -> Any:
+    """The tangent of a sum; None where both tangents are None.
+
+    Raises:
+        ArgumentError: no forward derivative of this kind is there.
+    """
+    if t1 is None and t2 is None:
+        return None
+    if kind not in _SMOOTH:
+        raise ArgumentError(
+            mismatch(
+                "forward-mode derivatives",
+                expected="p = 2, or a kernel of squared distances and inner products",
+                got=kind.name,
+                hint="use reverse mode for other powers",
+            )
+        )
+    columns = x2.transpose(-2, -1)
+    parts = []
+    if t1 is not None:
+        own = (x1 * t1).sum(-1, keepdim=True)
+        with_other = t1 @ columns
+        parts.append(
+            {"Dot": with_other, "NormA": 2 * own, "NormB": None}.get(
+                kind.name, 2 * (own - with_other)
+            )
+        )
+    if t2 is not None:
+        own = (x2 * t2).sum(-1).unsqueeze(-2)
+        with_other = x1 @ t2.transpose(-2, -1)
+        parts.append(
+            {"Dot": with_other, "NormA": None, "NormB": 2 * own}.get(
+                kind.name, 2 * (own - with_other)
+            )
+        )
+    kept = [part for part in parts if part is not None]
+    return sum(kept[1:], kept[0]) if kept else None

@@ -1,0 +1,126 @@
+"""What pairs of points take at least: the operations that floors and cost models count."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from kronop.descriptions.expression import Expression
+from kronop.families.distance.form import Form, TermKind
+from kronop.frozen import dataclass
+
+# For each kind of term and each feature of a pair: additions, multiplications and multiply-adds
+# (the difference and the sum are among them), square roots, logarithms, exponentials.
+_TERMS = {
+    TermKind.Zero: (2, 0, 0, 0),
+    TermKind.Half: (2, 1, 0, 0),
+    TermKind.One: (2, 0, 0, 0),
+    TermKind.ThreeHalves: (2, 1, 0, 0),
+    TermKind.Two: (2, 0, 0, 0),
+    TermKind.FiveHalves: (3, 1, 0, 0),
+    TermKind.Three: (3, 0, 0, 0),
+    TermKind.Four: (3, 0, 0, 0),
+    TermKind.General: (3, 0, 1, 1),
+    TermKind.Infinity: (2, 0, 0, 0),
+}
+# Terms that need |d|. A GPU's additions take it for nothing; on a CPU it is one more operation.
+_OF_MAGNITUDE = frozenset(_TERMS) - {TermKind.Zero, TermKind.Two, TermKind.Four}
+# The same for a node of the expression, once for each pair.
+_NODES = {
+    "sqrt": (0, 1, 0, 0),
+    "exp": (1, 0, 0, 1),
+    "log": (1, 0, 1, 0),
+    "power": (1, 0, 1, 1),
+}
+# Arithmetic that replaces a square root, a logarithm and an exponential where no unit computes
+# them: an estimate with Newton's steps, and polynomials of the type's accuracy.
+_REPLACED = {"float32": (6, 11, 10), "float64": (9, 16, 15)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """Operations of a problem.
+
+    Attributes:
+        arithmetic: additions, multiplications and multiply-adds, apart from matrix products.
+        special: roots, logarithms and exponentials of a GPU's special function units.
+        movable: how many of the special ones are exponentials, which arithmetic can replace.
+        products: multiply-adds of matrix products.
+        bytes: every input read once, every result written once.
+    """
+
+    arithmetic: float = 0
+    special: float = 0
+    movable: float = 0
+    products: float = 0
+    bytes: int = 0
+
+
+def work_of_pairs(
+    form: Form,
+    pairs: int,
+    features: int,
+    *,
+    sums: str,
+    units: bool,
+    expanded: bool = False,
+) -> Work:
+    """The work of the kernel of so many pairs of points, without its bytes.
+
+    Args:
+        sums: the type of sums, float32 or float64.
+        units: whether special function units take part: those of a GPU, which are for float32.
+        expanded: squared distances are matrix products.
+    """
+    counted = [0.0, 0.0, 0.0, 0.0]
+    products = 0
+    for term in form.terms:
+        if term.kind is TermKind.Dot or (expanded and term.kind is TermKind.Two):
+            products += pairs * features
+        for index, count in enumerate(_of_term(term.kind, expanded, units)):
+            counted[index] += count * pairs * features
+    for operation, times in _operations(form.expression).items():
+        for index, count in enumerate(_NODES.get(operation, (1, 0, 0, 0))):
+            counted[index] += count * times * pairs
+    arithmetic, roots, logarithms, exponentials = counted
+    if units:
+        special = roots + logarithms + exponentials
+        return Work(arithmetic=arithmetic, special=special, movable=exponentials, products=products)
+    root, logarithm, exponential = _REPLACED[sums]
+    replaced = root * roots + logarithm * logarithms + exponential * exponentials
+    return Work(arithmetic=arithmetic + replaced, products=products)
+
+
+def _of_term(kind: TermKind, expanded: bool, units: bool) -> tuple[int, int, int, int]:
+    if kind not in _TERMS or (expanded and kind is TermKind.Two):
+        return 0, 0, 0, 0
+    arithmetic, *others = _TERMS[kind]
+    roots, logarithms, exponentials = others
+    return arithmetic + (kind in _OF_MAGNITUDE and not units), roots, logarithms, exponentials
+
+
+def _operations(expression: Expression) -> Counter[str]:
+    """How often each operation is computed for a pair.
+
+    What has no sums is computed once for all pairs. Factors of a factor, and those of an exponent,
+    become one.
+    """
+    found: Counter[str] = Counter()
+    seen: set[Expression] = set()
+
+    def visit(node: Expression, absorbs: bool) -> None:
+        if node in seen or not _has_sums(node):
+            return
+        seen.add(node)
+        nodes = [item for item in node.operands if isinstance(item, Expression)]
+        scales = node.operation in ("multiply", "divide") and not all(map(_has_sums, nodes))
+        if node.operation != "input" and not (scales and absorbs):
+            found[node.operation] += 1
+        for item in nodes:
+            visit(item, scales or node.operation == "exp")
+
+    visit(expression, False)
+    return found
+
+
+def _has_sums(node: Expression) -> bool:
+    return any(name.startswith("s[") for name in node.inputs)

@@ -1,0 +1,77 @@
+"""Plans of kernels of pairs of points on CPUs: candidates, what they are modelled to take, the
+least."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+from kronop.artifacts import Status
+from kronop.emit.plan import Plan, Step
+from kronop.emit.x86.planning import common_status
+from kronop.families.distance import parts
+from kronop.families.distance.description import DistanceDescription
+from kronop.families.distance.size import DistanceSize
+from kronop.families.distance.x86.design import DistanceTiles
+from kronop.target import Target
+
+_ROWS, _VECTORS = (1, 2, 3, 4, 6, 8, 12), (1, 2, 3, 4)
+# What a plan is made for where no size is known.
+_LARGE = DistanceSize(2048, 2048, 64)
+_MOST_REPORTED = 12
+
+
+def supports(description: DistanceDescription, target: Target) -> Status:
+    """Whether vectors can obey the math and the user's tile."""
+    return common_status(description.math, description.tile, target)
+
+
+def plans(
+    description: DistanceDescription, target: Target, count: int, size: DistanceSize | None
+) -> tuple[Plan, ...]:
+    """The plans of the `count` cheapest candidates; the first lists those that it beat."""
+    size = size or _LARGE
+    every = [(item, item.status(target)) for item in _designs(description, target)]
+    ranked = sorted(
+        (item.seconds(size), index, item) for index, (item, ok) in enumerate(every) if ok
+    )
+    rejected = [(str(item), status.reason) for item, status in every if not status]
+    beaten = [
+        (str(item), f"{seconds * 1e6:.1f} us for {size.told()}, the best {ranked[0][0] * 1e6:.1f}")
+        for seconds, _, item in ranked[1:]
+    ]
+    return tuple(
+        Plan(
+            target=target,
+            steps=(_step(description, target, item),),
+            rejected=() if place else tuple([*beaten, *rejected][:_MOST_REPORTED]),
+        )
+        for place, (_, _, item) in enumerate(ranked[:count])
+    )
+
+
+def _designs(what: DistanceDescription, target: Target) -> Iterator[DistanceTiles]:
+    expanding, symmetric = [False, True][: 1 + what.expanded], [False, True][: 1 + what.symmetric]
+    for expanded, once, rows, vectors in itertools.product(expanding, symmetric, _ROWS, _VECTORS):
+        yield DistanceTiles(
+            math=what.math,
+            source=what.X1.element,
+            output=what.Y.element,
+            epilogue=what.epilogue,
+            form=what.kernel,
+            vector_bytes=target.vector_bytes,
+            rows=rows,
+            vectors=vectors,
+            symmetric=once,
+            expanded=expanded,
+        )
+
+
+def _step(what: DistanceDescription, target: Target, design: DistanceTiles) -> Step:
+    return Step(
+        entry=parts.kernel_name("distance", what.X1.element, what.kernel, what.epilogue, target),
+        design=design,
+        bytes_per_row=what.Y.element.bytes,
+        operations_per_row=what.kernel.operations,
+        note=f"kernels of pairs of points: {design}",
+    )

@@ -1,0 +1,168 @@
+// A register tile of sums over features, and the packing of the rows that it reads.
+#pragma once
+
+#include "distance_terms.hpp"
+#include "kronop_x86/transfer.hpp"
+
+namespace kronop::distances {
+
+constexpr index_t parts(index_t count, index_t size) { return (count + size - 1) / size; }
+constexpr index_t lesser(index_t a, index_t b) { return a < b ? a : b; }
+
+template <class Step>
+constexpr TermKind kind_of(int term) {
+  return TermKind(Step::kTerm[term]);
+}
+
+template <class Step>
+struct Shared;
+
+// What follows from the decisions. Rows of x1 are packed one after the other, kPitch apart: kDepth
+// features and a cache line, so that rows don't meet in the same sets of a cache. Rows of x2 are
+// packed in panels of kPanel, feature by feature.
+template <class Decided>
+struct TileStep : Decided {
+  using Compute = typename Decided::Accumulator;
+  using Together = Shared<TileStep>;
+  static constexpr int kTerms = count_of(Decided::kTerm);
+  static constexpr int kVectorCount = Decided::kVectors, kVectors = Decided::kTileVectors;
+  static constexpr int kPanel = Decided::kWidth * kVectors;
+  static constexpr int kMostColumns = 8 * Decided::kBlockColumns;
+  static constexpr int kPitch = Decided::kDepth + 64 / int(sizeof(Compute));
+};
+
+// What all pairs of a problem have in common: the values, as numbers and in all lanes, and reciprocals
+// of vectors for the features at hand.
+template <class Step>
+struct Shared {
+  using Compute = typename Step::Compute;
+  Compute value[Step::kValues > 0 ? Step::kValues : 1];
+  typename Step::Numbers of_kernel[Step::kValues > 0 ? Step::kValues : 1];
+  Compute reciprocal[Step::kVectorCount > 0 ? Step::kVectorCount : 1][Step::kDepth];
+};
+
+// Packs a panel of `count` rows of x2 for `depth` features. If they are fewer than kPanel, the last one
+// is repeated.
+template <class Step, class Element>
+void pack_panel(typename Step::Compute* to, const Element* from, index_t row, index_t column, index_t count,
+                index_t depth) {
+  Lanes<Step::kPanel> lanes;
+  for (index_t i = 0; i < Step::kPanel; ++i) lanes.offset[i] = lesser(i, count - 1) * row;
+  lanes.contiguous = row == 1 && count >= Step::kPanel;
+  load_block<Step>(to, from, lanes, column, depth);
+}
+
+// Whether a - b is computed as 1 a - b, where differences and sums would wait for the same two pipes
+// while those of multiply-adds are idle. (On Zen 3, |d| takes 0.041 ns for each number so, else 0.047.)
+#if defined(__FMA__)
+template <TermKind kKind>
+inline constexpr bool kMultiplies = kKind == TermKind::One;
+#else
+template <TermKind kKind>
+inline constexpr bool kMultiplies = false;
+#endif
+
+// 1, which the compiler does not know.
+template <class T>
+KRONOP_INLINE T hidden_one() {
+  T one = 1;
+  asm("" : "+m"(one));
+  return one;
+}
+
+// Sums of one term over a slab of features, for kRows rows of x1 and the rows of x2 in a panel. Those
+// of a NormA or NormB don't depend on one of them, and exist once.
+template <class Step, int kTerm, int kRows>
+struct Sums {
+  using Compute = typename Step::Compute;
+  using V = Vector<Compute, Step::kWidth>;
+  static constexpr TermKind kKind = kind_of<Step>(kTerm);
+  static constexpr int kOwnRows = kKind == TermKind::NormB ? 1 : kRows;
+  static constexpr int kOwnVectors = kKind == TermKind::NormA ? 1 : Step::kVectors;
+  V at[kOwnRows][kOwnVectors] = {};
+
+  KRONOP_INLINE void add(V a, V b, int r, int v, const V* reciprocal, const Compute* values, V one) {
+    if constexpr (is_of_difference(kKind)) {
+      V difference = kMultiplies<kKind> ? V(a * one - b) : V(a - b);
+      if constexpr (Step::kTermVector[kTerm] >= 0) difference *= reciprocal[Step::kTermVector[kTerm]];
+      const Compute exponent = Step::kTermValue[kTerm] < 0 ? Compute(0) : values[Step::kTermValue[kTerm]];
+      at[r][v] = joined_with<kKind>(at[r][v], term<kKind>(difference, exponent));
+    } else if constexpr (kKind == TermKind::Dot) {
+      at[r][v] += a * b;
+    } else if constexpr (kKind == TermKind::NormA) {
+      if (v == 0) at[r][0] += a * a;
+    } else {
+      if (r == 0) at[0][v] += b * b;
+    }
+  }
+
+  // Stores the sums to rows `pitch` apart, or joins them with what is there.
+  template <bool kJoins>
+  KRONOP_INLINE void store_to(Compute* to, index_t pitch) const {
+    KRONOP_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      KRONOP_UNROLL
+      for (int v = 0; v < Step::kVectors; ++v) {
+        Compute* place = to + r * pitch + v * Step::kWidth;
+        const V sum = at[kOwnRows == 1 ? 0 : r][kOwnVectors == 1 ? 0 : v];
+        store(place, kJoins ? joined_with<kKind>(load<Compute, Step::kWidth>(place), sum) : sum);
+      }
+    }
+  }
+};
+
+// The sums of every term, each in a base of its own.
+template <class Step, int kRows, class Terms>
+struct TileSums;
+template <class Step, int kRows, int... kTerm>
+struct TileSums<Step, kRows, Indices<kTerm...>> : Sums<Step, kTerm, kRows>... {
+  using Compute = typename Step::Compute;
+  using V = Vector<Compute, Step::kWidth>;
+
+  KRONOP_INLINE void add(V a, V b, int r, int v, const V* reciprocal, const Compute* values, V one) {
+    (Sums<Step, kTerm, kRows>::add(a, b, r, v, reciprocal, values, one), ...);
+  }
+  template <bool kJoins>
+  KRONOP_INLINE void store_to(Compute* to, index_t pitch, index_t apart) const {
+    (Sums<Step, kTerm, kRows>::template store_to<kJoins>(to + kTerm * apart, pitch), ...);
+  }
+};
+
+// Sums over a slab of features; stores them to rows `pitch` apart, those of the terms `apart` from
+// each other, or joins them with what is there.
+// NOTE: a function of its own, because GCC keeps the sums in registers only where little else is.
+template <class Step, int kRows>
+__attribute__((noinline)) void sum_tile(const typename Step::Compute* __restrict rows,
+                                        const typename Step::Compute* __restrict panel, index_t depth,
+                                        const typename Step::Together& shared, typename Step::Compute* __restrict to,
+                                        index_t pitch, index_t apart, bool joins) {
+  using Compute = typename Step::Compute;
+  using V = Vector<Compute, Step::kWidth>;
+  TileSums<Step, kRows, decltype(FirstIndices<Step::kTerms>{})> sums;
+  Compute values[Step::kValues > 0 ? Step::kValues : 1];
+  KRONOP_UNROLL
+  for (int i = 0; i < Step::kValues; ++i) values[i] = shared.value[i];
+  const V one = powers::all<V>(hidden_one<Compute>());
+  for (index_t k = 0; k < depth; ++k) {
+    V b[Step::kVectors], reciprocal[Step::kVectorCount > 0 ? Step::kVectorCount : 1];
+    KRONOP_UNROLL
+    for (int v = 0; v < Step::kVectors; ++v) {
+      b[v] = load<Compute, Step::kWidth>(panel + k * Step::kPanel + v * Step::kWidth);
+    }
+    KRONOP_UNROLL
+    for (int i = 0; i < Step::kVectorCount; ++i) reciprocal[i] = powers::all<V>(shared.reciprocal[i][k]);
+    KRONOP_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      const V a = powers::all<V>(rows[r * Step::kPitch + k]);
+      KRONOP_UNROLL
+      for (int v = 0; v < Step::kVectors; ++v) sums.add(a, b[v], r, v, reciprocal, values, one);
+    }
+  }
+  if (joins) {
+    sums.template store_to<true>(to, pitch, apart);
+  } else {
+    sums.template store_to<false>(to, pitch, apart);
+  }
+}
+
+}  // namespace kronop::distances

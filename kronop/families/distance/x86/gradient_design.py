@@ -1,0 +1,96 @@
+"""How gradients of distances run on the host."""
+
+from __future__ import annotations
+
+import math
+
+from kronop.artifacts import Field, KernelSignature, Launch, Status
+from kronop.descriptions.datatype import DataType
+from kronop.descriptions.epilogue import Epilogue
+from kronop.descriptions.math_instruction import MathInstruction
+from kronop.emit.design import Design, Instantiation, package_folder
+from kronop.emit.x86 import planning
+from kronop.families.distance import gradient_parts
+from kronop.families.distance.form import TermKind
+from kronop.families.distance.gradient_description import GradientProblem
+from kronop.frozen import dataclass
+from kronop.target import Target
+
+# A block's differences take 32 KB in float32, and as many for each output; a slab of rows as many.
+_BLOCK_ROWS, _BLOCK_LANES = 32, 128
+_SLAB_BYTES = 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradientTiles(Design):
+    """Sums of a tile of pairs stay in registers while indices k pass by.
+
+    Attributes:
+        source, output: types of the operands and of the result.
+        power: the kind of the power.
+        outputs: rows of coefficients that a tile has.
+        vector_bytes: bytes of the target's vectors.
+        rows: rows of a tile.
+        vectors: vectors of lanes of a tile.
+    """
+
+    math: MathInstruction
+    source: DataType
+    output: DataType
+    epilogue: Epilogue
+    power: TermKind
+    outputs: int
+    vector_bytes: int
+    rows: int
+    vectors: int
+
+    @property
+    def threads(self) -> int:
+        return 0
+
+    @property
+    def shared_bytes(self) -> int:
+        return 0
+
+    @property
+    def _scalars(self) -> Field:
+        return planning.scalar_fields(self.epilogue)
+
+    @property
+    def signature(self) -> KernelSignature:
+        return gradient_parts.signature(self._scalars)
+
+    def status(self, target: Target) -> Status:
+        return planning.common_status(self.math, None, target)
+
+    def instantiation(self, target: Target) -> Instantiation:
+        accumulator = self.math.element_accumulator
+        return Instantiation(
+            header="gradient.hpp",
+            template="kronop::distance_gradient",
+            parameters=gradient_parts.parameters_of(self._scalars),
+            types=(
+                ("Input", self.source.cxx),
+                ("Output", self.output.cxx),
+                ("Accumulator", accumulator.cxx),
+            ),
+            constants=(
+                ("kPower", int(self.power)),
+                ("kOutputs", self.outputs),
+                ("kWidth", self.vector_bytes // accumulator.bytes),
+                ("kRows", self.rows),
+                ("kVectors", self.vectors),
+                ("kDepth", _SLAB_BYTES // accumulator.bytes),
+                ("kBlockRows", _BLOCK_ROWS),
+                ("kBlockLanes", _BLOCK_LANES),
+                ("kSaturate", self.epilogue.saturates),
+            ),
+            folders=(package_folder("kronop.families.distance.x86"),),
+        )
+
+    def launch(self, index: int, problem: GradientProblem) -> Launch:
+        pairs = problem.m * problem.n * math.prod(problem.batch)
+        operations = pairs * max(problem.k, 1) * problem.o
+        threads = planning.shares(operations, pairs * problem.o, problem.threads)
+        values = gradient_parts.values_of(problem, threads)
+        return Launch(step=index, parameters=self.signature.pack(values))

@@ -1,0 +1,152 @@
+"""How products of kernel matrices run on the host; see product.hpp."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
+from kronop.descriptions.datatype import DataType
+from kronop.descriptions.epilogue import Epilogue
+from kronop.descriptions.math_instruction import MathInstruction
+from kronop.emit.design import Design, Instantiation, package_folder
+from kronop.emit.x86 import planning
+from kronop.families.distance import product_parts as parts
+from kronop.families.distance.description import Strided
+from kronop.families.distance.form import Form
+from kronop.families.distance.parts import BATCH_DIMS, constants_of
+from kronop.families.distance.product_description import KernelMatmulProblem
+from kronop.frozen import dataclass
+from kronop.target import Target
+
+_OPERANDS = ("x1", "x2", "v", "y", "z")
+# Bytes of the features of a packed row, and columns of a block: what a thread has packed takes 128
+# KB. Most rows of a block, and bytes of their totals.
+_SLAB_BYTES, _COLUMNS, _ROWS, _TOTAL_BYTES = 1024, 128, 96, 1 << 16
+# About the multiply-adds that take as long as the kernel of one pair.
+_FUNCTION = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProductTiles(Design):
+    """Register tiles of the kernel matrix, whose rows are multiplied at once.
+
+    Attributes:
+        source, output: types of the points and of the result.
+        vector_bytes: bytes of the target's vectors, whose lanes are columns of the kernel matrix.
+        rows: rows of a register tile.
+        vectors: vectors of columns of a register tile.
+    """
+
+    styles: ClassVar[tuple[str, ...]] = ("plain",)
+    ends = ("Y along rows", "Y along columns")
+
+    math: MathInstruction
+    source: DataType
+    output: DataType
+    epilogue: Epilogue
+    form: Form
+    vector_bytes: int
+    rows: int
+    vectors: int
+
+    @property
+    def threads(self) -> int:
+        return 0
+
+    @property
+    def shared_bytes(self) -> int:
+        return 0
+
+    @property
+    def _scalars(self) -> Field:
+        return planning.scalar_fields(self.epilogue)
+
+    @property
+    def signature(self) -> KernelSignature:
+        whole, batch = Scalar.INT64, BATCH_DIMS
+        return KernelSignature(
+            "ProductParameters",
+            (
+                *(Field(name, Scalar.POINTER) for name in (*_OPERANDS, "scratch")),
+                *(Field(name, whole) for name in ("m", "n", "k", "c", "rows", "scratch_bytes")),
+                Field("batch", whole, batch),
+                *(Field(f"{name}_batch", whole, batch) for name in _OPERANDS),
+                *(Field(f"{name}_{way}", whole) for name in _OPERANDS for way in ("row", "column")),
+                Field("threads", whole),
+                *parts.value_fields(self.form),
+                self._scalars,
+            ),
+        )
+
+    def status(self, target: Target) -> Status:
+        return planning.common_status(self.math, None, target)
+
+    def instantiation(self, target: Target) -> Instantiation:
+        scalars, form, accumulator = self._scalars, self.form, self.math.element_accumulator
+        counts = f"{parts.room(form.values)}, {parts.room(form.vectors)}, {scalars.count}"
+        return Instantiation(
+            header="product.hpp",
+            template="kronop::product",
+            parameters=f"kronop::ProductParameters<{counts}, {scalars.scalar.cxx}>",
+            types=(
+                ("Input", self.source.cxx),
+                ("Output", self.output.cxx),
+                ("Accumulator", accumulator.cxx),
+                ("Numbers", f"kronop::Numbers<kronop::Vector<{accumulator.cxx}, {self.width}>>"),
+            ),
+            constants=(
+                *constants_of(form),
+                ("kWidth", self.width),
+                ("kTileVectors", self.vectors),
+                ("kRows", self.rows),
+                ("kDepth", self._slab),
+                ("kBlockColumns", _COLUMNS),
+                ("kSaturate", self.epilogue.saturates),
+            ),
+            folders=(package_folder("kronop.families.distance.x86"),),
+            functors=(parts.functor_of(form, "Numbers"),),
+        )
+
+    @property
+    def width(self) -> int:
+        """Sums in a vector."""
+        return self.vector_bytes // self.math.element_accumulator.bytes
+
+    @property
+    def _slab(self) -> int:
+        """Features that are packed at a time."""
+        return _SLAB_BYTES // self.math.element_accumulator.bytes
+
+    def _block_rows(self, c: int) -> int:
+        """Rows of a block, in whole tiles."""
+        most = _TOTAL_BYTES // (self.vector_bytes * max(1, c))
+        return max(1, min(_ROWS, most) // self.rows) * self.rows
+
+    def scratch_bytes(self, k: int, c: int) -> int:
+        """Bytes of the scratch memory of a thread."""
+        rows, slabs = self._block_rows(c), -(-k // self._slab)
+        totals = c * (_COLUMNS + (rows + self.rows) * self.width)
+        sums = len(self.form.terms) * rows * _COLUMNS if slabs > 1 else 0
+        return planning.aligned((totals + sums) * self.math.element_accumulator.bytes)
+
+    def launch(self, index: int, problem: KernelMatmulProblem) -> Launch:
+        p, blocks = problem, math.prod(problem.batch) * -(-problem.m // self._block_rows(problem.c))
+        each = p.k * self.form.operations + p.c + _FUNCTION
+        threads = planning.shares(math.prod(p.batch) * p.m * p.n * each, blocks, p.threads)
+        nothing = Strided(0, ())
+        operands = dict(zip(_OPERANDS, (p.x1, p.x2, p.v, p.y, p.z or nothing), strict=True))
+        values = {
+            **{name: item.pointer for name, item in operands.items()},
+            **{f"{name}_batch": parts.padded(item.batch) for name, item in operands.items()},
+            **{f"{name}_row": item.row for name, item in operands.items()},
+            **{f"{name}_column": item.column for name, item in operands.items()},
+            **{name: getattr(p, name) for name in ("m", "n", "k", "c", "scalars")},
+            **parts.values_of(p.values, p.vectors),
+            "scratch": p.workspace,
+            "rows": self._block_rows(p.c),
+            "scratch_bytes": self.scratch_bytes(p.k, p.c),
+            "batch": parts.padded(p.batch, 1),
+            "threads": threads,
+        }
+        return Launch(step=index, parameters=self.signature.pack(values))

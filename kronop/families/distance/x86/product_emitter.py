@@ -1,0 +1,75 @@
+"""Plans products of kernel matrices on the host."""
+
+from __future__ import annotations
+
+from kronop.artifacts import Launch, Status
+from kronop.descriptions.datatype import DataType
+from kronop.descriptions.math_instruction import MathInstruction
+from kronop.emit.plan import Plan, Step
+from kronop.families.distance import parts
+from kronop.families.distance.product_description import (
+    KernelMatmulDescription,
+    KernelMatmulProblem,
+)
+from kronop.families.distance.product_size import KernelMatmulSize
+from kronop.families.distance.x86.product_design import ProductTiles
+from kronop.target import Target
+
+
+class X86ProductEmitter:
+    """One step; it has no choices."""
+
+    def instruction(self, element: DataType, target: Target) -> MathInstruction:
+        return MathInstruction.simt(element)
+
+    def _design(self, what: KernelMatmulDescription, target: Target) -> ProductTiles:
+        return ProductTiles(
+            math=what.math,
+            source=what.X1.element,
+            output=what.Y.element,
+            epilogue=what.epilogue,
+            form=what.kernel,
+            vector_bytes=target.vector_bytes,
+            rows=4 if len(what.kernel.terms) == 1 else 2,
+            vectors=2,
+        )
+
+    def supports(self, description: KernelMatmulDescription, target: Target) -> Status:
+        return self._design(description, target).status(target)
+
+    def plan(
+        self,
+        description: KernelMatmulDescription,
+        target: Target,
+        size: KernelMatmulSize | None = None,
+    ) -> Plan:
+        element, form = description.X1.element, description.kernel
+        step = Step(
+            entry=parts.kernel_name("product", element, form, description.epilogue, target),
+            design=self._design(description, target),
+            bytes_per_row=description.Y.element.bytes,
+            operations_per_row=form.operations,
+            note="products of kernel matrices",
+        )
+        return Plan(target=target, steps=(step,))
+
+    def candidates(
+        self,
+        description: KernelMatmulDescription,
+        target: Target,
+        count: int,
+        size: KernelMatmulSize | None = None,
+    ) -> tuple[Plan, ...]:
+        return (self.plan(description, target, size),)
+
+    def workspace_bytes(self, plan: Plan, size: KernelMatmulSize, threads: int) -> int:
+        """Each thread packs a tile of its own."""
+        design = plan.steps[0].design
+        assert isinstance(design, ProductTiles)
+        return threads * design.scratch_bytes(size.k, size.c)
+
+    def launches(self, plan: Plan, problem: KernelMatmulProblem) -> tuple[Launch, ...]:
+        """One call: `problem` has results."""
+        design = plan.steps[0].design
+        assert isinstance(design, ProductTiles)
+        return (design.launch(0, problem),)

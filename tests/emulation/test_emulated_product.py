@@ -1,0 +1,111 @@
+"""Products of kernel matrices for GPUs, run on the CPU from the same headers, against NumPy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kronop.args.staging import Placement
+from kronop.args.view import CPU
+from kronop.descriptions.datatype import DataType, float32, float64
+from kronop.families.distance import PRODUCT
+from kronop.families.distance.cuda import product_choice
+from kronop.families.distance.kernels import (
+    Cosine,
+    Gaussian,
+    Kernel,
+    Laplace,
+    Linear,
+    Matern,
+    PowerNorm,
+    RationalQuadratic,
+)
+from kronop.families.distance.product_api import product_arguments
+from kronop.target import Target
+from tests import support
+from tests.emulation.emulator import Emulator
+
+_TARGET = Target.parse("sm_90a")
+
+
+def run(
+    folder: Path,
+    kernel: Kernel,
+    shape: tuple[int, int, int, int],
+    element: DataType = float32,
+    *,
+    batch: tuple[int, ...] = (),
+    regularization: Any = None,
+    seed: int = 0,
+    scale: float = 1.0,
+    turned: bool = False,
+) -> None:
+    """Compares a product of (M, N, K, C); `turned` results lie along their columns."""
+    m, n, k, c = shape
+    random = np.random.default_rng(seed)
+    x1 = scale * support.random_array(random, (*batch, m, k), element)
+    x2 = scale * support.random_array(random, (n, k), element)
+    v = support.random_array(random, (*batch, n, c), element)
+    y = support.poison((*batch, c, m) if turned else (*batch, m, c), element)
+    y = y.swapaxes(-2, -1) if turned else y
+    bound = kernel.bound(len(batch), regularization)
+    arguments = product_arguments(x1, x2, v, bound, y)
+    emitter = PRODUCT.emitter(_TARGET)
+    plan = emitter.plan(arguments.operation.description, _TARGET, arguments.size.bucket())
+    emulator = Emulator(plan, folder)
+    if emulator.gathered:
+        return
+    planned = SimpleNamespace(
+        workspace_bytes=lambda size, threads: emitter.workspace_bytes(plan, size, threads),
+        launches=lambda problem: emitter.launches(plan, problem),
+    )
+    placement = Placement(CPU)
+    emulator.run(arguments.launches(planned, placement))
+    wide = [np.asarray(item, np.float64) for item in (x1, x2, v)]
+    expected = bound.form.evaluate(*wide[:2], bound.values, bound.vectors) @ wide[2]
+    error = np.linalg.norm(y - expected) / max(np.linalg.norm(expected), 1e-30)
+    assert error < (1e-13 if element is float64 else 1e-5), error
+
+
+@pytest.mark.parametrize("columns", [1, 3, 16])
+def test_gaussian(folder: Path, columns: int) -> None:
+    run(folder, Gaussian(2.0), (150, 700, 3, columns))
+
+
+@pytest.mark.parametrize("shape", [(150, 300, 3, 1), (530, 140, 40, 10), (70, 200, 17, 3)])
+def test_products_of_points(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, shape: tuple[int, int, int, int]
+) -> None:
+    monkeypatch.setattr(product_choice, "_FEWEST_POINTS", 1)
+    run(folder, Gaussian(6.0), shape, batch=(2,))
+    run(folder, Gaussian(0.05), shape, scale=0.1, seed=1)
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        PowerNorm(1.3) + PowerNorm(3.0) + PowerNorm(4.0),
+        PowerNorm(0.5) + PowerNorm(1.5) + PowerNorm(2.5),
+        PowerNorm(0.0) + PowerNorm(float("inf")) + 2.0 * Laplace(3.0),
+        Matern(1.5, 2.0) + Cosine() * Linear(),
+        RationalQuadratic(0.7, 2.0) * Gaussian(np.linspace(1, 2, 6)),
+    ],
+    ids=["powers", "halves", "extremes", "products", "vectors"],
+)
+def test_kernels(folder: Path, kernel: Kernel) -> None:
+    run(folder, kernel, (30, 50, 6, 2))
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_double(folder: Path, turned: bool) -> None:
+    shape = (70, 100, 5, 5)
+    run(folder, Gaussian(2.0), shape, float64, batch=(2,), regularization=0.5, turned=turned)
+
+
+@pytest.mark.parametrize("shape", [(3, 0, 2, 1), (3, 4, 0, 1)])
+def test_nothing(folder: Path, shape: tuple[int, int, int, int]) -> None:
+    run(folder, Gaussian(2.0), shape)

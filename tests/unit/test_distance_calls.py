@@ -1,0 +1,289 @@
+"""cdist, kernel_matrix and run_kernel on plain tensors, on this machine's CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kronop
+from kronop import kernels
+from kronop.families.distance import reduce_api
+from kronop.families.distance.description import DistanceProblem, Strided
+from kronop.families.distance.form import Form
+
+_RANDOM = np.random.default_rng(20)
+_X, _Y = _RANDOM.standard_normal((7, 5)), _RANDOM.standard_normal((6, 5))
+_D = _X[:, None] - _Y
+_SQUARE, _ABSOLUTE = (_D**2).sum(-1), np.abs(_D).sum(-1)
+_DOT = _X @ _Y.T
+_R = np.sqrt(_SQUARE)
+_ARD = np.linspace(0.5, 2, 5)
+_EXPECTED: dict[str, tuple[kernels.Kernel, Any]] = {
+    "gaussian": (kernels.Gaussian(0.7), np.exp(-_SQUARE / (2 * 0.49))),
+    "ard": (kernels.Gaussian(_ARD), np.exp(-((_D / _ARD) ** 2).sum(-1) / 2)),
+    "laplace": (kernels.Laplace(0.7), np.exp(-_ABSOLUTE / 0.7)),
+    "laplace of norm 2": (kernels.Laplace(0.7, norm=2), np.exp(-_R / 0.7)),
+    "matern 1/2": (kernels.Matern(0.5, 0.7), np.exp(-_R / 0.7)),
+    "matern 3/2": (
+        kernels.Matern(1.5, 2.0),
+        (1 + np.sqrt(3) * _R / 2) * np.exp(-np.sqrt(3) * _R / 2),
+    ),
+    "matern 5/2": (
+        kernels.Matern(2.5, 2.0),
+        (1 + np.sqrt(5) * _R / 2 + 5 * _SQUARE / 12) * np.exp(-np.sqrt(5) * _R / 2),
+    ),
+    "rational quadratic": (
+        kernels.RationalQuadratic(1.5, 0.7),
+        (1 + _SQUARE / (2 * 1.5 * 0.49)) ** -1.5,
+    ),
+    "power norm": (kernels.PowerNorm(1.3, root=False), (np.abs(_D) ** 1.3).sum(-1)),
+    "linear": (kernels.Linear(), _DOT),
+    "polynomial": (kernels.Polynomial(5, 0.5), (_DOT + 0.5) ** 5),
+    "cosine": (
+        kernels.Cosine(),
+        _DOT / np.linalg.norm(_X, axis=1)[:, None] / np.linalg.norm(_Y, axis=1),
+    ),
+    "composite": (
+        2 * kernels.Gaussian(0.7) * kernels.Linear() + kernels.Laplace(0.7) * 3,
+        2 * np.exp(-_SQUARE / 0.98) * _DOT + 3 * np.exp(-_ABSOLUTE / 0.7),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", _EXPECTED)
+def test_kernels_are_their_formulas(name: str) -> None:
+    kernel, expected = _EXPECTED[name]
+    found = kronop.kernel_matrix(_X, _Y, kernel)
+    # Sums of 5 terms and some functions of them; arguments of exp are up to 50.
+    np.testing.assert_allclose(found, expected, rtol=1e-13, atol=1e-15)
+
+
+@pytest.mark.parametrize("name", _EXPECTED)
+def test_forms_are_text_and_have_derivatives(name: str) -> None:
+    form = _EXPECTED[name][0].bound().form
+    assert Form.from_text(form.text()) == form
+    at = {f"s[{i}]": 1.3 + 0.2 * i for i in range(len(form.terms))}
+    at |= {f"h[{j}]": 0.9 + 0.1 * j for j in range(form.values)}
+    for key in at:
+        slope, step = form.expression.derivative(key), 1e-6
+        ends = [form.expression.evaluate(at | {key: at[key] + way}) for way in (step, -step)]
+        expected = (ends[0] - ends[1]) / (2 * step)
+        found = 0.0 if slope is None else slope.evaluate(at)
+        assert found == pytest.approx(expected, rel=1e-7, abs=1e-8), key
+
+
+def test_a_term_is_summed_once() -> None:
+    kernel = kernels.Gaussian(0.7) + kernels.Matern(1.5, 0.7) * kernels.RationalQuadratic(1, 2)
+    assert len(kernel.bound().form.terms) == 1
+
+
+@pytest.mark.parametrize("p", [0, 0.5, 1, 1.3, 1.5, 2, 2.5, 3, 4, 7, float("inf")])
+def test_distances_of_all_norms(p: float) -> None:
+    size = np.abs(_D)
+    expected = {
+        0: (size != 0).sum(-1),
+        float("inf"): size.max(-1),
+    }.get(p, (size**p).sum(-1) ** (1 / p) if 0 < p < float("inf") else None)
+    np.testing.assert_allclose(kronop.cdist(_X, _Y, p), expected, rtol=1e-13)
+    raised = kronop.cdist(_X, _Y, p, skip_epilogue=True)
+    again = kronop.cdist(_X, _Y, p)
+    if 0 < p < float("inf"):
+        np.testing.assert_allclose(raised, expected**p, rtol=1e-13)
+    # A call leaves no trace in later ones.
+    np.testing.assert_allclose(again, expected, rtol=1e-13)
+    assert (np.diagonal(kronop.cdist(_X, _X.copy(), p)) == 0).all()
+
+
+def test_regularization_is_added_on_the_diagonal() -> None:
+    plain = kronop.kernel_matrix(_X, _Y, kernels.Gaussian(0.7))
+    found = kronop.kernel_matrix(_X, _Y, kernels.Gaussian(0.7), regularization=0.25)
+    np.testing.assert_allclose(found - plain, 0.25 * np.eye(7, 6), atol=1e-15)
+
+
+def test_values_broadcast_over_the_batch() -> None:
+    points = _RANDOM.standard_normal((2, 3, 7, 5))
+    widths, p = np.array([[0.5], [2.0]]), np.array([1.3, 2.0, 2.5])
+    found = kronop.kernel_matrix(points, _Y, kernels.Gaussian(widths), regularization=p)
+    powers = kronop.cdist(points, _Y, p)
+    for i, j in np.ndindex(2, 3):
+        kernel = kernels.Gaussian(widths[i, 0])
+        one = kronop.kernel_matrix(points[i, j], _Y, kernel, regularization=p[j])
+        np.testing.assert_allclose(found[i, j], one, rtol=1e-14)
+        np.testing.assert_allclose(powers[i, j], kronop.cdist(points[i, j], _Y, p[j]), rtol=1e-13)
+
+
+def test_repeated_calls_read_new_values() -> None:
+    for width in (0.5, 0.5, 0.5, 0.7, np.array([0.9]), np.array([1.1]), np.array([1.3])):
+        found = kronop.kernel_matrix(_X[None], _Y, kernels.Gaussian(width))[0]
+        np.testing.assert_allclose(found, np.exp(-_SQUARE / (2 * width**2)), rtol=1e-13)
+    for shift in range(4):  # Points of their own, then the same points twice.
+        x = _X + shift
+        np.testing.assert_allclose(kronop.cdist(x, x - 1, 1)[0, 0], 5, rtol=1e-13)
+        assert kronop.cdist(x, x, 1)[2, 2] == 0
+
+
+def test_strides_and_results_of_the_caller() -> None:
+    expected = kronop.cdist(_X, _Y, 1)
+    out = np.full((6, 7), np.nan).T
+    assert kronop.cdist(_X.T.copy().T, _Y[::-1].copy()[::-1], 1, out=out) is out
+    np.testing.assert_array_equal(out, expected)
+    assert kronop.cdist(_X[:0], _Y).shape == (0, 6)
+    assert (kronop.cdist(_X[:, :0], _Y[:, :0]) == np.zeros((7, 6))).all()
+
+
+def _descriptor(inner: str, outer: str = "NOOP", kind: str = "NONE", operator: str = "DIFF") -> Any:
+    return kronop.KernelDescriptor(
+        inner_operator=kronop.InnerOperator[operator],
+        inner_power=kronop.PowerType[inner],
+        outer_power=kronop.PowerType[outer],
+        kernel_type=kronop.KernelType[kind],
+    )
+
+
+def test_descriptors_are_the_kernels_that_they_say() -> None:
+    run = kronop.run_kernel
+    p_norm = _descriptor("POW", "POW")
+    np.testing.assert_allclose(run(p_norm, _X, _Y, p=1.3), kronop.cdist(_X, _Y, 1.3), rtol=1e-14)
+    found = run(p_norm, _X, _Y, inner_p=1.3, outer_p=2.0)
+    np.testing.assert_allclose(found, kronop.cdist(_X, _Y, 1.3) ** 2.6, rtol=1e-13)
+    np.testing.assert_allclose(run(_descriptor("SQUARE", "SQRT"), _X, _Y), _R, rtol=1e-14)
+    product = _descriptor("NOOP", "SQUARE", operator="DOT")
+    np.testing.assert_allclose(run(product, _X, _Y), _DOT**2, rtol=1e-13)
+    gaussian = _descriptor("SQUARE", kind="GAUSSIAN")
+    found = run(gaussian, _X, _Y, bandwidth=0.7, epsilon=4.0)
+    expected = np.exp(-np.where(_SQUARE < 4, 0, _SQUARE) / 0.98)
+    np.testing.assert_allclose(found, expected, rtol=1e-13)
+    shifted = run(
+        gaussian, _X, _Y, bandwidth=0.7, epsilon=4.0, regularization=0.5, regularization_offset_x=2
+    )
+    np.testing.assert_allclose(shifted - found, 0.5 * np.eye(7, 6, 2), atol=1e-15)
+
+
+def _operation() -> Any:
+    points = kronop.TensorDescription(kronop.float64)
+    epilogue = kronop.LinearCombination(kronop.float64, 1, kronop.float64, kronop.float64)
+    return kronop.DistanceOperation(
+        "x86", None, points, points, points, epilogue, kernel=kernels.Linear()
+    )
+
+
+_REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
+    "K": (lambda: kronop.cdist(_X, _Y[:, :3]), "features of X2: expected 5"),
+    "p < 0": (lambda: kronop.cdist(_X, _Y, -1), "p: expected numbers at least 0"),
+    "p is NaN": (lambda: kronop.cdist(_X, _Y, float("nan")), "p: expected"),
+    "bandwidth": (lambda: kernels.Gaussian(float("nan")), "bandwidth: expected numbers above 0"),
+    "bandwidths": (lambda: kernels.Gaussian([1.0, 0.0]), "bandwidth: expected numbers above 0"),
+    "how many": (
+        lambda: kronop.kernel_matrix(_X, _Y, kernels.Gaussian([1.0] * 4)),
+        "bandwidths per feature: expected 5 or 1",
+    ),
+    "broadcast": (
+        lambda: kronop.cdist(np.zeros((2, 7, 5)), np.zeros((3, 6, 5))),
+        "leading dimensions of X2",
+    ),
+    "vector": (lambda: kronop.cdist(_X[0], _Y), "X1: expected at least two dimensions"),
+    "integers": (lambda: kronop.cdist(np.zeros((2, 3), int), np.zeros((2, 3), int)), "float"),
+    "complex": (lambda: kronop.cdist(_X + 0j, _Y + 0j), "complex"),
+    "types": (lambda: kronop.cdist(_X, _Y.astype(np.float32)), "X2"),
+    "out": (lambda: kronop.cdist(_X, _Y, out=_X), "shape of Y: expected"),
+    "mode": (lambda: kronop.cdist(_X, _Y, compute_mode="fast"), "compute_mode: expected one of"),
+    "kernel": (lambda: kronop.kernel_matrix(_X, _Y, "gaussian"), "one of kronop.kernels"),
+    "nu": (lambda: kernels.Matern(1.0, 1.0), "nu: expected 0.5, 1.5 or 2.5"),
+    "no bandwidth": (
+        lambda: kronop.run_kernel(_descriptor("ABS", kind="LAPLACE"), _X, _Y),
+        "bandwidth: expected a number",
+    ),
+    "bandwidth of nothing": (
+        lambda: kronop.run_kernel(_descriptor("ABS"), _X, _Y, bandwidth=1.0),
+        "bandwidth: expected none",
+    ),
+    "vector beside a batch": (
+        lambda: kronop.kernel_matmul(_X[None], _Y, np.zeros(6), kernels.Linear()),
+        "v: expected",
+    ),
+    "no points": (
+        lambda: kronop.DistanceArguments(operation=_operation(), X1=None, X2=_Y),
+        "X1: expected",
+    ),
+    "power 0": (
+        lambda: kronop.run_kernel(_descriptor("POW", "POW"), _X, _Y, p=0),
+        "p: expected numbers above 0",
+    ),
+    "regularization": (
+        lambda: kronop.kernel_matrix(_X, _Y, kernels.Linear(), float("nan")),
+        "regularization: expected",
+    ),
+    "powers of products": (lambda: _descriptor("ABS", operator="DOT"), "expected NOOP"),
+    "p without POW": (lambda: kronop.run_kernel(_descriptor("ABS"), _X, _Y, p=1.0), "p: expected"),
+}
+
+
+@pytest.mark.parametrize("case", _REFUSED)
+def test_what_does_not_fit_is_refused(case: str) -> None:
+    call, message = _REFUSED[case]
+    with pytest.raises(kronop.errors.KronopError, match=message):
+        call()
+
+
+def test_overlapping_results_are_refused() -> None:
+    memory = np.zeros((7, 12))
+    with pytest.raises(kronop.ArgumentError, match="overlap"):
+        kronop.cdist(memory[:, :5], _Y, out=memory[:, 4:10])
+
+
+@pytest.mark.parametrize("framework", ["numpy", "torch"])
+def test_reductions_need_no_matrix(framework: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reduce_api, "_MOST_BYTES", 3 * 6 * 8)  # Three rows at a time.
+    x, y, kernel = _X, _Y, kernels.PowerNorm(2)
+    if framework == "torch":
+        torch = pytest.importorskip("torch")
+        x, y = torch.from_numpy(x), torch.from_numpy(y)
+
+    def reduce(*arguments: Any) -> Any:
+        return kronop.kernel_reduce(x, y, kernel, *arguments)
+
+    order = _R.argsort(-1)
+    np.testing.assert_allclose(reduce("logsumexp"), np.log(np.exp(_R).sum(-1)), rtol=1e-14)
+    np.testing.assert_allclose(reduce("max"), _R.max(-1), rtol=1e-14)
+    np.testing.assert_allclose(reduce("min"), _R.min(-1), rtol=1e-14)
+    np.testing.assert_array_equal(reduce("argmin"), order[:, 0])
+    np.testing.assert_array_equal(reduce("argmax"), order[:, -1])
+    for largest, chosen in ((False, order[:, :4]), (True, order[:, :-5:-1])):
+        values, indices = reduce("topk", 4, largest)
+        np.testing.assert_array_equal(indices, chosen)
+        np.testing.assert_allclose(values, np.take_along_axis(_R, chosen, -1), rtol=1e-14)
+    assert kronop.kernel_reduce(x[:0], y, kernel, "max").shape == (0,)
+    with pytest.raises(kronop.ArgumentError, match="k: expected 1 to 6"):
+        reduce("topk", 7)
+    with pytest.raises(kronop.ArgumentError, match="reduction: expected one of"):
+        reduce("mean")
+
+
+def test_more_tiles_than_a_grid_has_are_refused() -> None:
+    points = kronop.TensorDescription(kronop.float32)
+    epilogue = kronop.LinearCombination(kronop.float32, 1, kronop.float32, kronop.float32)
+    operation = kronop.DistanceOperation(
+        "sm_90a", None, points, points, points, epilogue, kernel=kernels.PowerNorm(1)
+    )
+    operand = Strided(0, (), 1, 1)
+    problem = DistanceProblem(
+        m=2**40,
+        n=1,
+        k=1,
+        batch=(),
+        x1=operand,
+        x2=operand,
+        z=None,
+        y=operand,
+        values=(),
+        vectors=(),
+        diagonal=0,
+        scalars=(1.0, 0.0),
+        threads=1,
+        workspace=0,
+    )
+    with pytest.raises(kronop.ArgumentError, match="tiles of a launch: expected at most"):
+        operation.launches(problem)

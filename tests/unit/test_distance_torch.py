@@ -1,0 +1,202 @@
+"""cdist and kernel_matrix as torch operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import kronop.torch  # noqa: E402
+from kronop import kernels  # noqa: E402
+from kronop.families.distance.torch import functional, products  # noqa: E402
+
+
+def _points(count: int, seed: int = 0) -> Any:
+    random = torch.Generator().manual_seed(seed)
+    points = torch.randn(count, 3, dtype=torch.float64, generator=random)
+    return points.requires_grad_()
+
+
+def _number(value: float) -> Any:
+    return torch.tensor(value, dtype=torch.float64, requires_grad=True)
+
+
+_SMOOTH: dict[str, Callable[[Any], kernels.Kernel]] = {
+    "gaussian": kernels.Gaussian,
+    "matern": lambda b: kernels.Matern(2.5, b),
+    "rational quadratic": lambda b: kernels.RationalQuadratic(b, b),
+    "products": lambda b: b * kernels.Polynomial(3, b) + kernels.Cosine(),
+    "composite": lambda b: kernels.Gaussian(b) * kernels.Linear() + kernels.Laplace(b, norm=2),
+}
+
+
+@pytest.mark.parametrize("name", _SMOOTH)
+def test_derivatives_of_smooth_kernels(name: str) -> None:
+    def matrix(x: Any, y: Any, b: Any) -> Any:
+        return kronop.torch.kernel_matrix(x, y, _SMOOTH[name](b), regularization=b)
+
+    given = (_points(3), _points(2, 1), _number(0.8))
+    assert torch.autograd.gradcheck(matrix, given, check_forward_ad=True)
+    assert torch.autograd.gradgradcheck(matrix, given)
+
+
+@pytest.mark.parametrize("p", [0.5, 1, 1.3, 2, 3, float("inf")])
+@pytest.mark.parametrize("skip_epilogue", [False, True])
+def test_gradients_of_all_norms(p: float, skip_epilogue: bool) -> None:
+    def distances(x: Any, y: Any) -> Any:
+        return kronop.torch.cdist(x, y, p, skip_epilogue=skip_epilogue)
+
+    assert torch.autograd.gradcheck(distances, (_points(4), _points(3, 1)))
+
+
+def test_gradients_of_kernels_of_other_norms() -> None:
+    def matrix(x: Any, y: Any, b: Any) -> Any:
+        kernel = kernels.Laplace(b) * kernels.PowerNorm(b + 1) + kernels.PowerNorm(1.5)
+        return kronop.torch.kernel_matrix(x, y, kernel)
+
+    given = (_points(3), _points(2, 1), _number(0.8))
+    assert torch.autograd.gradcheck(matrix, given)
+    with pytest.raises(kronop.ArgumentError, match="gradients of gradients"):
+        torch.autograd.gradgradcheck(matrix, given)
+
+
+def test_gradients_of_bandwidths_per_feature_and_of_a_batch() -> None:
+    random = torch.Generator().manual_seed(3)
+    widths = torch.rand(3, dtype=torch.float64, generator=random) + 0.5
+    per_problem = torch.rand(2, dtype=torch.float64, generator=random) + 0.5
+    x = torch.randn(2, 3, 3, dtype=torch.float64, generator=random)
+
+    def of_features(x: Any, y: Any, b: Any) -> Any:
+        return kronop.torch.kernel_matrix(x, y, kernels.Gaussian(b))
+
+    assert torch.autograd.gradcheck(
+        of_features, (_points(3), _points(2, 1), widths.requires_grad_())
+    )
+    assert torch.autograd.gradcheck(
+        of_features, (x.requires_grad_(), _points(2, 1), per_problem.requires_grad_())
+    )
+
+
+@pytest.mark.parametrize("p", [0.5, 1.0, 1.3, 2.0, 3.0, float("inf")])
+def test_distances_of_zero_have_no_gradient(p: float) -> None:
+    x = torch.ones(3, 2, requires_grad=True)
+    kronop.torch.cdist(x, x, p).sum().backward()
+    assert (x.grad == 0).all()
+
+
+def test_no_points_give_no_gradient() -> None:
+    x = _points(3)
+    kronop.torch.cdist(x, x[:0]).sum().backward()
+    assert (x.grad == 0).all()
+
+
+def test_gradients_of_halves_are_summed_in_float32() -> None:
+    points, width = torch.zeros(600, 4, dtype=torch.float16), torch.tensor(0.5)
+    width.requires_grad_()
+    kernel = width * kernels.Gaussian(1.0)
+    kronop.torch.kernel_matrix(points, points, kernel).sum().backward()
+    assert width.grad == 360000
+
+
+def test_a_power_has_no_forward_derivative() -> None:
+    x, p = _points(3).detach(), torch.tensor(1.7, dtype=torch.float64)
+    with pytest.raises(kronop.ArgumentError, match="one of a power"):
+        torch.func.jvp(lambda p: kronop.torch.cdist(x, x + 1, p), (p,), (torch.ones_like(p),))
+
+
+def test_values_of_numpy_and_lists() -> None:
+    x = torch.randn(2, 4, 3)
+    found = kronop.torch.kernel_matrix(x, x, kernels.Gaussian([0.5, 2.0]))
+    expected = [
+        kronop.torch.kernel_matrix(x[i], x[i], kernels.Gaussian(b))
+        for i, b in enumerate((0.5, 2.0))
+    ]
+    torch.testing.assert_close(found, torch.stack(expected))
+    with pytest.raises(kronop.ArgumentError, match="bandwidths per feature: expected 3 or 1"):
+        kronop.torch.kernel_matrix(x[0], x[0], kernels.Gaussian([1.0, 1.0]))
+
+
+def test_the_same_points_twice() -> None:
+    x, y = _points(5), _points(5)
+    kronop.torch.cdist(x, x, 2.0).square().sum().backward()
+    kronop.torch.cdist(y, y.clone(), 2.0).square().sum().backward()
+    torch.testing.assert_close(x.grad, y.grad)
+
+
+def test_torch_sees_an_operator() -> None:
+    x, y, b = _points(4), _points(3, 1), _number(0.8)
+    text = kernels.Gaussian(b).bound().form.text()
+    mode = functional.api.DIRECT
+    arguments = (x, y, [b], "t", text, mode)
+    torch.library.opcheck(torch.ops.kronop.kernel_matrix.default, arguments)
+
+
+def test_it_is_compiled_whole() -> None:
+    def loss(x: Any, y: Any, b: Any) -> Any:
+        kernel = kernels.Gaussian(b) + 2 * kernels.Matern(1.5, 0.5)
+        return (kronop.torch.kernel_matrix(x, y, kernel) * kronop.torch.cdist(x, y, 1.3)).sum()
+
+    given = (_points(4), _points(3, 1), _number(0.8))
+    compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
+    expected = torch.autograd.grad(loss(*given), given)
+    for found, wanted in zip(torch.autograd.grad(compiled(*given), given), expected, strict=True):
+        torch.testing.assert_close(found, wanted)
+
+
+def test_vmap_maps_points_and_values() -> None:
+    x = torch.randn(4, 5, 3, dtype=torch.float64)
+    y, b = _points(2).detach(), torch.rand(4, dtype=torch.float64) + 0.5
+
+    def matrix(x: Any, b: Any) -> Any:
+        return kronop.torch.kernel_matrix(x, y, kernels.Gaussian(b))
+
+    expected = torch.stack([matrix(*one) for one in zip(x, b, strict=True)])
+    torch.testing.assert_close(torch.vmap(matrix)(x, b), expected)
+    turned = torch.vmap(matrix, in_dims=(2, 0))(x.movedim(0, 2), b)
+    torch.testing.assert_close(turned, expected)
+
+
+@pytest.mark.parametrize("name", _SMOOTH)
+def test_derivatives_of_products(name: str) -> None:
+    def product(x: Any, y: Any, v: Any, b: Any) -> Any:
+        return kronop.torch.kernel_matmul(x, y, v, _SMOOTH[name](b), regularization=b)
+
+    v = torch.randn(3, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
+    given = (_points(4), _points(3, 1), v.requires_grad_(), _number(0.8))
+    assert torch.autograd.gradcheck(product, given)
+    assert torch.autograd.gradgradcheck(product, given)
+
+
+def test_derivatives_of_products_of_other_norms(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(products, "_MOST_BYTES", 2 * 3 * 8)  # Two rows of weights at a time.
+
+    def product(x: Any, y: Any, v: Any, b: Any) -> Any:
+        kernel = kernels.Laplace(b) * kernels.PowerNorm(b + 1) + kernels.Gaussian(b)
+        return kronop.torch.kernel_matmul(x, y, v, kernel)
+
+    v = torch.randn(3, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
+    given = (_points(5), _points(3, 1), v.requires_grad_(), _number(0.8))
+    assert torch.autograd.gradcheck(product, given)
+
+
+def test_products_are_an_operator() -> None:
+    x, y, b = _points(4), _points(3, 1), _number(0.8)
+    v = torch.ones(3, dtype=torch.float64, requires_grad=True)
+    text = kernels.Gaussian(b).bound().form.text()
+    arguments = (x, y, v[:, None], [b], "t", text)
+    torch.library.opcheck(torch.ops.kronop.kernel_matmul.default, arguments)
+
+    def product(x: Any, v: Any, b: Any) -> Any:
+        return kronop.torch.kernel_matmul(x, y, v, kernels.Gaussian(b))
+
+    compiled = torch.compile(product, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(x, v, b), product(x, v, b))
+    many = torch.rand(4, dtype=torch.float64) + 0.5
+    expected = torch.stack([product(x, v, one) for one in many])
+    torch.testing.assert_close(torch.vmap(product, (None, None, 0))(x, v, many), expected)
+    direction = torch.ones_like(v)
+    _, found = torch.func.jvp(lambda v: product(x, v, b), (v,), (direction,))
+    torch.testing.assert_close(found, product(x, direction, b))

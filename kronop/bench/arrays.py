@@ -235,6 +235,12 @@ def shuffle(x: Any, factors: Any) -> Any:
     return x
 
 
+def spread_rows(count: int, some: int) -> list[int]:
+    """Indices of about `some` of `count` rows, spread evenly, with the first and the last one."""
+    some = min(count, max(2, some))
+    return [index * (count - 1) // max(some - 1, 1) for index in range(some)]
+
+
 def _cpu() -> dict[str, str | int]:
     """The CPU's name, and the load average of the last minute; a load above 1 is a warning."""
     try:

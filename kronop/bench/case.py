@@ -5,27 +5,18 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import kronop
 from kronop.args.device import target_of_device
 from kronop.args.view import CPU, Device
 from kronop.bench import peers
-from kronop.bench.arrays import Arrays, shuffle
-from kronop.bench.protocol import (
-    SHORT_MS,
-    Call,
-    Clock,
-    graph_milliseconds,
-    keeping,
-    medians,
-    needs_flush,
-    sets_for,
-    settle_seconds,
-)
+from kronop.bench.arrays import Arrays, shuffle, spread_rows
+from kronop.bench.protocol import Call, Clock, keeping, sets_for
 from kronop.bench.roofline import Ceilings, Floor, floor_of, passes_that_fit
 from kronop.bench.shapes import Shape
+from kronop.bench.timing import Measured, Timing, first_line, time_together
 from kronop.descriptions.datatype import TENSOR_TYPES
 from kronop.errors import DeviceError, KronopError, mismatch
 
@@ -33,7 +24,6 @@ DTYPES = ("float64", "float32", "float16", "bfloat16")
 PASSES = ("fit", "plan", "1", "2")
 # If X has more elements than this, only some of its rows are checked against float64.
 _CHECKED = 1 << 25
-OUT_OF_MEMORY = "out of memory"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,41 +46,23 @@ class Setting:
 
 
 @dataclass(slots=True, kw_only=True)
-class Timing:
-    """The timing of one library; `reason` says why there is no time."""
-
-    ms: float | None = None
-    graph_ms: float | None = None
-    error: float | None = None
-    reason: str = ""
-
-
-@dataclass(slots=True, kw_only=True)
-class Result:
+class Result(Measured[Floor]):
     """The measurements of one case.
 
     Attributes:
-        kronop: kronop's time and error; its `reason` says why the case failed.
         steps: launches of the plan; 0 if there is no plan.
         copy_ms: time of a copy of the same number of bytes, on the same buffers.
-        floor: the least possible time; None if the case failed.
-        peers: the timings of other libraries by name.
     """
 
     shape: Shape
-    dtype: str
-    kronop: Timing
     bytes: int
     operations: int
     steps: int = 0
     copy_ms: float | None = None
-    floor: Floor | None = None
-    peers: dict[str, Timing] = field(default_factory=dict)
 
     @property
-    def share(self) -> float | None:
-        """The share of the roofline that kronop reaches: floor over time."""
-        return self.floor.ms / self.kronop.ms if self.floor and self.kronop.ms else None
+    def label(self) -> str:
+        return self.shape.text
 
 
 def run(shape: Shape, dtype: str, setting: Setting, tell: Callable[[str], None]) -> Result:
@@ -99,7 +71,6 @@ def run(shape: Shape, dtype: str, setting: Setting, tell: Callable[[str], None])
     result = Result(
         shape=shape,
         dtype=dtype,
-        kronop=Timing(),
         bytes=shape.bytes(element),
         operations=shape.operations,
     )
@@ -203,9 +174,7 @@ class _Check:
 
     def __init__(self, arrays: Arrays, x: Any, factors: Sequence[Any]) -> None:
         rows, columns = x.shape
-        some = min(rows, max(2, _CHECKED // columns))
-        # Spread evenly, with the first and the last row.
-        self._rows = [index * (rows - 1) // max(some - 1, 1) for index in range(some)]
+        self._rows = spread_rows(rows, _CHECKED // columns)
         self._arrays = arrays
         x = arrays.double(arrays.rows(x, self._rows))
         self._expected = shuffle(x, [arrays.double(factor) for factor in factors])
@@ -241,33 +210,17 @@ def _peer(
 
 
 def _time(result: Result, setting: Setting, variants: dict[str, list[Call]]) -> None:
-    """Fills in the times; if not all variants fit in memory together, only kronop's."""
-    flush = setting.arrays.flush if needs_flush(result.bytes) else None
-    settle = settle_seconds(setting.arrays.device, flush)
-    try:
-        times = medians(variants, setting.clock, setting.repeats, flush, settle)
-    except (MemoryError, RuntimeError) as error:
-        others = variants.keys() - {"kronop", "copy"}
-        if not others:
-            raise
-        for name in others:
-            result.peers[name].reason = f"when timed: {first_line(error)}"
-            del variants[name]
-        setting.arrays.release()
-        times = medians(variants, setting.clock, setting.repeats, flush, settle)
-    result.copy_ms = times.pop("copy")
-    for name, ms in times.items():
-        timing = result.kronop if name == "kronop" else result.peers[name]
-        timing.ms = ms
-        if setting.arrays.device == "cuda" and (setting.graph or ms < SHORT_MS):
-            _time_graph(timing, variants[name], setting.repeats)
-
-
-def _time_graph(timing: Timing, calls: Sequence[Call], repeats: int) -> None:
-    try:
-        timing.graph_ms = graph_milliseconds(calls, repeats)
-    except Exception as error:  # A peer may do things that CUDA can't capture.
-        timing.reason = f"not captured: {first_line(error)}"
+    times = time_together(
+        variants,
+        {"kronop": result.kronop, **result.peers},
+        ("kronop", "copy"),
+        setting.arrays,
+        setting.clock,
+        setting.repeats,
+        moved=result.bytes,
+        graph=setting.graph,
+    )
+    result.copy_ms = times["copy"]
 
 
 def _set_floor(result: Result, setting: Setting, copied: int, target: kronop.Target) -> None:
@@ -292,11 +245,3 @@ def _set_floor(result: Result, setting: Setting, copied: int, target: kronop.Tar
     result.floor = floor_of(
         result.shape, result.dtype, element, setting.ceilings, bandwidth, passes
     )
-
-
-def first_line(error: BaseException) -> str:
-    """The reason of a failure, in one line."""
-    if "OutOfMemory" in type(error).__name__ or isinstance(error, MemoryError):
-        return OUT_OF_MEMORY
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__

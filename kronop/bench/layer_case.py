@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from kronop.bench import layers
 from kronop.bench.arrays import Arrays
-from kronop.bench.case import OUT_OF_MEMORY, Timing, first_line
 from kronop.bench.layers import Check, Inputs
 from kronop.bench.patterns import Case
 from kronop.bench.protocol import (
@@ -20,17 +19,22 @@ from kronop.bench.protocol import (
     needs_flush,
     settle_seconds,
 )
-from kronop.bench.roofline import Ceilings, Floor, copy_bandwidth, floor_of
+from kronop.bench.roofline import Ceilings, Floor, floor_of, own_bandwidth
 from kronop.bench.rows import Row
+from kronop.bench.timing import (
+    LEAST_ROUNDS,
+    OUT_OF_MEMORY,
+    Timing,
+    first_line,
+    probe,
+    rounds_within,
+)
 from kronop.descriptions.datatype import TENSOR_TYPES
 from kronop.errors import DeviceError, mismatch
 
 # All rounds of a variant together take about this long; a variant that takes longer in one round is
 # timed only once.
 _BUDGET_MS = 100.0
-_LEAST_ROUNDS = 3
-# Assumed host seconds of the first timed call, which only decides the number of rounds.
-_PROBE_LEAD = 1e-3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +68,10 @@ def measure(
         tell("inputs")
         inputs = Inputs(case, setting.arrays)
         check = Check(inputs)
-        floor = _floor(case, setting, _bandwidth(case, setting))
+        moved = case.bytes(TENSOR_TYPES[case.dtype].bytes)
+        floor = _floor(
+            case, setting, own_bandwidth(setting.arrays, setting.clock, setting.ceilings, moved)
+        )
         for group in _groups(inputs, timings, setting):
             _measure_group(inputs, check, group, setting, tell)
             for name, timing in group.items() if len(group) > 1 else ():
@@ -110,16 +117,6 @@ def _floor(case: Case, setting: Setting, bandwidth: float) -> Floor:
     return floor_of(case, case.dtype, element, setting.ceilings, bandwidth, 1)
 
 
-def _bandwidth(case: Case, setting: Setting) -> float:
-    """The bandwidth of a large copy; on a CPU at least that of a copy of the case's own size, which
-    the caches may hold in part."""
-    ceiling = setting.ceilings.copy_bytes_per_second
-    if setting.arrays.device != "cpu":
-        return ceiling
-    moved = case.bytes(TENSOR_TYPES[case.dtype].bytes)
-    return max(ceiling, copy_bandwidth(setting.arrays, setting.clock, moved))
-
-
 def _groups(
     inputs: Inputs, timings: Mapping[str, Timing], setting: Setting
 ) -> Iterator[dict[str, Timing]]:
@@ -161,7 +158,7 @@ def _measure_group(
             timing.reason = check.complaint(results)
             if not timing.reason:
                 timing.error = check.error(results)
-                probes[name] = _probe(calls, setting)
+                probes[name] = probe(calls[-1], setting.clock, _BUDGET_MS)
                 variants[name] = calls
         except Exception as error:  # An algorithm may fail in any way; the others are timed.
             timing.reason = first_line(error)
@@ -178,14 +175,6 @@ def _measure_group(
             group[name].reason = first_line(error)
     if any(group[name].ms is None for name in variants):
         _recover(setting)
-
-
-def _probe(calls: Sequence[Call], setting: Setting) -> float:
-    """Milliseconds of a call, to choose the number of rounds."""
-    ms = setting.clock.milliseconds(calls[-1], _PROBE_LEAD)
-    if ms > _BUDGET_MS:  # This will be its only time, so the cost of a first call must not count.
-        ms = setting.clock.milliseconds(calls[-1], _PROBE_LEAD)
-    return ms
 
 
 def _recover(setting: Setting) -> None:
@@ -205,17 +194,14 @@ def _time(
 ) -> None:
     element = TENSOR_TYPES[inputs.case.dtype].bytes
     flush = setting.arrays.flush if needs_flush(inputs.case.bytes(element)) else None
-    counts = {
-        name: max(min(setting.repeats, int(_BUDGET_MS / probes[name])), _LEAST_ROUNDS)
-        for name in variants
-    }
+    counts = {name: rounds_within(_BUDGET_MS, probes[name], setting.repeats) for name in variants}
     settled = settle_seconds(setting.arrays.device, flush)
     for name, ms in medians(variants, setting.clock, counts, flush, settled).items():
         timing = group[name]
         timing.ms = ms
         if setting.arrays.device == "cuda" and ms < SHORT_MS:
             try:
-                timing.graph_ms = graph_milliseconds(variants[name], _LEAST_ROUNDS)
+                timing.graph_ms = graph_milliseconds(variants[name], LEAST_ROUNDS)
             except Exception as error:  # An algorithm may do things that CUDA can't capture.
                 timing.reason = f"not captured: {first_line(error)}"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -12,6 +11,7 @@ from typing import Any
 from kronop.bench.arrays import Arrays, shuffle
 from kronop.bench.protocol import Call
 from kronop.bench.shapes import Shape
+from kronop.bench.timing import PeerUnavailableError, need
 
 NAMES = ("shuffle", "fastkron", "linear_operator")
 # The compute capabilities of FastKron's kernels; on later GPUs its wheel ends the process.
@@ -23,10 +23,6 @@ from pyfastkron import fastkronnumpy
 x = numpy.ones(({rows}, {columns}), numpy.{dtype})
 fastkronnumpy.gemkm(x, [numpy.ones(shape, numpy.{dtype}) for shape in {factors}])
 """
-
-
-class PeerUnavailableError(Exception):
-    """A peer can't take part; the message says why."""
 
 
 Peer = Callable[[Arrays, Shape, str, Sequence[Any], Sequence[Any]], list[Call]]
@@ -57,7 +53,7 @@ def _shuffle(
 def _fastkron(
     arrays: Arrays, shape: Shape, dtype: str, xs: Sequence[Any], factors: Sequence[Any]
 ) -> list[Call]:
-    _need("pyfastkron")
+    need("pyfastkron")
     if dtype not in ("float32", "float64"):
         raise PeerUnavailableError(f"it has no {dtype} kernels")
     if arrays.device == "cuda":
@@ -71,7 +67,7 @@ def _fastkron(
 def _linear_operator(
     arrays: Arrays, shape: Shape, dtype: str, xs: Sequence[Any], factors: Sequence[Any]
 ) -> list[Call]:
-    _need("linear_operator")
+    need("linear_operator")
     if arrays.framework != "torch":
         raise PeerUnavailableError("it needs torch")
     product = importlib.import_module("linear_operator.operators").KroneckerProductLinearOperator
@@ -80,11 +76,6 @@ def _linear_operator(
     operator = product(*[factor.T.contiguous() for factor in factors])
     columns = [x.T.contiguous() for x in xs]
     return [lambda x=x: operator @ x for x in columns]  # type: ignore[misc]
-
-
-def _need(package: str) -> None:
-    if importlib.util.find_spec(package) is None:
-        raise PeerUnavailableError("not installed")
 
 
 def _check_capability() -> None:

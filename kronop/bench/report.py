@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kronop.bench.case import Result, Timing
+from kronop.bench.case import Result
 from kronop.bench.roofline import Ceilings
+from kronop.bench.timing import Measured, Timing
 
 _ABOVE = "roofline above 1: the ceilings of this run are below what the machine can do"
-_PEER_WIDTH = 25
+PEER_WIDTH = 25
 _COLUMNS = (
     ("M x factors", 18),
     ("type", 9),
@@ -40,7 +41,7 @@ def head(ceilings: Ceilings, machine: dict[str, str | int]) -> str:
 def columns(peers: Sequence[str]) -> str:
     """The heading of the table."""
     names = [name.ljust(width) for name, width in _COLUMNS]
-    names += [f"{name} ms (gain)".ljust(_PEER_WIDTH) for name in peers]
+    names += [f"{name} ms (gain)".ljust(PEER_WIDTH) for name in peers]
     return " ".join(names).rstrip()
 
 
@@ -53,7 +54,7 @@ def row(result: Result, peers: Sequence[str]) -> str:
         result.dtype,
         str(result.steps),
         milliseconds(result.kronop.ms),
-        _microseconds(result.kronop.graph_ms),
+        microseconds(result.kronop.graph_ms),
         f"{result.share:.2f}",
         milliseconds(result.floor.ms),
         result.floor.bound,
@@ -61,23 +62,31 @@ def row(result: Result, peers: Sequence[str]) -> str:
         error_text(result.kronop.error),
     ]
     padded = [cell.ljust(width) for cell, (_, width) in zip(cells, _COLUMNS, strict=True)]
-    padded += [_peer(result, result.peers[name]).ljust(_PEER_WIDTH) for name in peers]
+    padded += [peer_text(result, result.peers[name]).ljust(PEER_WIDTH) for name in peers]
     return " ".join(padded).rstrip()
 
 
-def notes(results: Sequence[Result]) -> list[str]:
+def notes(results: Sequence[Measured[Any]]) -> list[str]:
     """Lines below the table: peers without a time or with wrong results, and shares above 1."""
     told: dict[str, list[str]] = {}
     for result in results:
         if (result.share or 0) > 1:
-            told.setdefault(_ABOVE, []).append(result.shape.text)
+            told.setdefault(_ABOVE, []).append(result.label)
         for name, timing in [("kronop", result.kronop), *result.peers.items()]:
             reason = timing.reason if name != "kronop" or result.floor else ""
             if timing.error == float("inf"):
                 reason = "the result is not finite"
             if reason:
-                told.setdefault(f"{name}: {reason}", []).append(result.shape.text)
-    return [f"{reason} ({', '.join(dict.fromkeys(where))})" for reason, where in told.items()]
+                told.setdefault(f"{name}: {reason}", []).append(result.label)
+    every = len(results) > 1
+    return [
+        f"{reason} ({'all' if every and len(where) == len(results) else _once(where)})"
+        for reason, where in told.items()
+    ]
+
+
+def _once(labels: Sequence[str]) -> str:
+    return ", ".join(dict.fromkeys(labels))
 
 
 def as_json(
@@ -87,12 +96,17 @@ def as_json(
     return {
         "machine": machine,
         "repeats": repeats,
-        "ceilings": {
-            "copy_bytes_per_second": ceilings.copy_bytes_per_second,
-            "operations_per_second": ceilings.operations_per_second,
-            "matrix_size": ceilings.size,
-        },
+        "ceilings": ceilings_json(ceilings),
         "cases": [_case(result) for result in results],
+    }
+
+
+def ceilings_json(ceilings: Ceilings) -> dict[str, Any]:
+    """The measured ceilings."""
+    return {
+        "copy_bytes_per_second": ceilings.copy_bytes_per_second,
+        "operations_per_second": ceilings.operations_per_second,
+        "matrix_size": ceilings.size,
     }
 
 
@@ -106,7 +120,7 @@ def _case(result: Result) -> dict[str, Any]:
         "bytes": result.bytes,
         "operations": result.operations,
         "steps": result.steps,
-        "kronop": _timing(result.kronop),
+        "kronop": timing_json(result.kronop),
         "copy_ms": result.copy_ms,
         "roofline": result.share,
         "floor": floor
@@ -117,11 +131,11 @@ def _case(result: Result) -> dict[str, Any]:
             "one_pass_ms": floor.one_pass_ms,
             "arithmetic_ms": floor.arithmetic_ms,
         },
-        "peers": {name: _timing(timing) for name, timing in result.peers.items()},
+        "peers": {name: timing_json(timing) for name, timing in result.peers.items()},
     }
 
 
-def _timing(timing: Timing) -> dict[str, Any]:
+def timing_json(timing: Timing) -> dict[str, Any]:
     """The timing in numbers that JSON can hold: an infinite error is given as a reason."""
     infinite = timing.error == float("inf")
     return {
@@ -132,7 +146,8 @@ def _timing(timing: Timing) -> dict[str, Any]:
     }
 
 
-def _peer(result: Result, timing: Timing) -> str:
+def peer_text(result: Measured[Any], timing: Timing) -> str:
+    """A peer's time, and that time over kronop's."""
     if timing.ms is None or not result.kronop.ms:
         return "-"
     mark = "" if timing.error != float("inf") else " wrong"
@@ -144,7 +159,8 @@ def milliseconds(value: float | None) -> str:
     return "-" if value is None else f"{value:.4g}" if value < 1000 else f"{value:.0f}"
 
 
-def _microseconds(value: float | None) -> str:
+def microseconds(value: float | None) -> str:
+    """Milliseconds as microseconds, or "-"."""
     return "-" if value is None else f"{value * 1e3:.2f}"
 
 

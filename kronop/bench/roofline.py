@@ -144,6 +144,15 @@ def copy_bandwidth(arrays: Arrays, clock: Clock, moved: int | None = None) -> fl
     return moved / seconds
 
 
+def own_bandwidth(arrays: Arrays, clock: Clock, ceilings: Ceilings, moved: int) -> float:
+    """The bandwidth for a case that moves so many bytes: that of a large copy; on a CPU at least
+    that of a copy of the case's own size, which the caches may hold in part."""
+    ceiling = ceilings.copy_bytes_per_second
+    if arrays.device != "cpu":
+        return ceiling
+    return max(ceiling, copy_bandwidth(arrays, clock, moved))
+
+
 def _product_rate(arrays: Arrays, clock: Clock, dtype: str, size: int) -> float:
     if TENSOR_TYPES[dtype].bytes == 1:
         return _byte_product_rate(arrays, clock, dtype, size)

@@ -15,7 +15,7 @@ import pytest
 
 import kronop
 from kronop.__main__ import main
-from kronop.bench import arrays, case, load, peers, plot, report, shapes
+from kronop.bench import arrays, case, load, peers, plot, report, shapes, timing
 from kronop.bench.protocol import (
     MOST_SETS,
     ROTATED_BYTES,
@@ -329,13 +329,13 @@ def _result(**changes) -> case.Result:
     values = {
         "shape": shapes.parse("1024x8^5"),
         "dtype": "float32",
-        "kronop": case.Timing(ms=0.1, graph_ms=0.02, error=1e-7),
+        "kronop": timing.Timing(ms=0.1, graph_ms=0.02, error=1e-7),
         "bytes": 1 << 20,
         "operations": 1 << 22,
         "steps": 2,
         "copy_ms": 0.06,
         "floor": Floor(one_pass_ms=0.06, arithmetic_ms=0.02, passes=1),
-        "peers": {"shuffle": case.Timing(ms=0.5, error=1e-7)},
+        "peers": {"shuffle": timing.Timing(ms=0.5, error=1e-7)},
     }
     return case.Result(**{**values, **changes})
 
@@ -351,7 +351,7 @@ def test_a_row_shows_share_floor_and_gain() -> None:
 
 
 def test_failures_are_told_and_counted(monkeypatch, capsys) -> None:
-    failed = _result(kronop=case.Timing(reason="out of memory"), floor=None, peers={})
+    failed = _result(kronop=timing.Timing(reason="out of memory"), floor=None, peers={})
     assert report.row(failed, ["shuffle"]).endswith("failed: out of memory")
     told = report.as_json([failed], _CEILINGS, {}, 3)["cases"][0]
     assert told["floor"] is None
@@ -362,11 +362,11 @@ def test_failures_are_told_and_counted(monkeypatch, capsys) -> None:
 
 
 def test_wrong_peers_and_impossible_shares_are_noted() -> None:
-    wrong = _result(peers={"fastkron": case.Timing(ms=0.2, error=math.inf)})
+    wrong = _result(peers={"fastkron": timing.Timing(ms=0.2, error=math.inf)})
     assert report.notes([wrong]) == ["fastkron: the result is not finite (1024x8^5)"]
     assert report.row(wrong, ["fastkron"]).endswith("wrong")
     json.dumps(report.as_json([wrong], _CEILINGS, {}, 3), allow_nan=False)
-    (note,) = report.notes([_result(kronop=case.Timing(ms=0.01, error=0.0))])
+    (note,) = report.notes([_result(kronop=timing.Timing(ms=0.01, error=0.0))])
     assert note.startswith("roofline above 1")
 
 

@@ -1,0 +1,134 @@
+"""Gradients of distances: `4x2000x2000x512` is O x N x K x M, and a case is a power."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import kronop
+from kronop.bench.arrays import Arrays
+from kronop.bench.distances.problem import (
+    LEAST_PRODUCTS,
+    Host,
+    Problem,
+    by_rows,
+    checked_rows,
+    scaled,
+)
+from kronop.bench.protocol import Call
+from kronop.bench.timing import PeerUnavailableError, need
+from kronop.descriptions.datatype import TENSOR_TYPES
+from kronop.errors import ArgumentError, mismatch
+from kronop.families.distance.command import norm_of
+from kronop.families.distance.kernels import PowerNorm
+from kronop.families.distance.work import Work, work_of_pairs
+
+CASES = ("1", "2", "1.3")
+SHAPES = {"cuda": ("4x2000x2000x512",), "cpu": ("4x64x500x500",)}
+PEERS: Mapping[str, tuple[str, ...]] = {"cpu": (), "cuda": ("kermac",)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gradient(Problem):
+    """The sums over k of C[o, k] A[k, m] s(D[n, m] - B[n, k]), where s(t) = sgn(t) |t|^(p - 1)."""
+
+    o: int
+    n: int
+    k: int
+    m: int
+    p: float
+    case: str
+    dtype: str
+
+    @property
+    def label(self) -> str:
+        return f"{self.o}x{self.n}x{self.k}x{self.m}"
+
+    @property
+    def result(self) -> tuple[int, ...]:
+        return self.o, self.n, self.m
+
+    def work(self, *, units: bool) -> Work:
+        o, n, k, m = self.o, self.n, self.k, self.m
+        moved = TENSOR_TYPES[self.dtype].bytes * (k * m + n * k + o * k + n * m + o * n * m)
+        if self.p == 2:  # D o (C A) - (C o B) A, two matrix products
+            return Work(products=o * (n + 1) * k * m, bytes=moved)
+        pairs = n * k * m
+        # The difference and its power; then its product with A, in place of the norm's addition.
+        form = PowerNorm(abs(self.p - 1), root=False).bound().form
+        power = work_of_pairs(form, pairs, 1, sums=self.sums, units=units)
+        if self.p == 1:  # The sign alone: it goes into the product.
+            power = Work(arithmetic=2 * pairs)
+        few = o < LEAST_PRODUCTS
+        return Work(
+            arithmetic=power.arithmetic + few * o * pairs,
+            special=power.special,
+            movable=power.movable,
+            products=(not few) * o * pairs,
+            bytes=moved,
+        )
+
+    def operands(self, arrays: Arrays) -> tuple[Any, ...]:
+        shapes = ((self.k, self.m), (self.n, self.k), (self.o, self.k), (self.n, self.m))
+        return tuple(arrays.random(shape, self.dtype) for shape in shapes)
+
+    def call(self, operands: Sequence[Any], result: Any) -> Call:
+        a, b, c, d = operands
+        return functools.partial(kronop.cdist_grad, a, b, c, d, self.p, result)
+
+    @property
+    def _rows(self) -> list[int]:
+        return checked_rows(self.n, self.k * self.m)
+
+    def picked(self, result: Any) -> Any:
+        return result[:, self._rows].swapaxes(0, 1)
+
+    def expected(self, operands: Sequence[Host]) -> Host:
+        a, b, c, d = operands
+
+        def of(row: int) -> Host:
+            t = d[row] - b[row][:, None]
+            found: Host = c @ (a * np.sign(t) * np.abs(t) ** (self.p - 1))
+            return found
+
+        return by_rows(of, self._rows)
+
+    def peer(self, name: str, arrays: Arrays, operands: Sequence[Any]) -> Call:
+        if name != "kermac":
+            raise PeerUnavailableError("it has no such sums")
+        if arrays.device != "cuda" or self.dtype != "float32":
+            raise PeerUnavailableError("it is for float32 on GPUs")
+        need("kermac")
+        out = arrays.poisoned(self.result, self.dtype)
+        grad = importlib.import_module("kermac").cdist_grad
+        return functools.partial(grad, *operands, out=out, p=self.p)
+
+    def as_json(self) -> Mapping[str, Any]:
+        sizes = {"o": self.o, "n": self.n, "k": self.k, "m": self.m}
+        return {"kind": "gradient", "case": self.case, **sizes, "dtype": self.dtype}
+
+
+def problem_of(case: str, shape: str, scale: float, dtype: str) -> Gradient:
+    """The problem of a power and a shape O x N x K x M, whose numbers of points K and M are scaled.
+
+    Raises:
+        ArgumentError: they are not written so.
+    """
+    if not re.fullmatch(r"[1-9]\d*(x[1-9]\d*){3}", shape):
+        raise ArgumentError(
+            mismatch(
+                "shape",
+                expected="O x N x K x M, as 4x512x2000x2000",
+                got=repr(shape),
+                hint="sets of coefficients, features, and points twice",
+            )
+        )
+    o, n, k, m = map(int, shape.split("x"))
+    k, m = scaled(k, scale), scaled(m, scale)
+    return Gradient(o=o, n=n, k=k, m=m, p=norm_of(case), case=case, dtype=dtype)

@@ -1,0 +1,131 @@
+"""Kernel matrices times columns: `100000x100000x16x1` is M x N x K x C, and a case is a kernel."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kronop.bench.arrays import Arrays
+from kronop.bench.distances import peers
+from kronop.bench.distances.problem import (
+    LEAST_PRODUCTS,
+    Host,
+    Problem,
+    by_rows,
+    checked_rows,
+    scaled,
+)
+from kronop.bench.protocol import Call
+from kronop.descriptions.datatype import TENSOR_TYPES
+from kronop.errors import ArgumentError, mismatch
+from kronop.families.distance.command import kernel_of
+from kronop.families.distance.kernels import Gaussian, Kernel
+from kronop.families.distance.product_api import product_arguments
+from kronop.families.distance.work import Work, work_of_pairs
+
+CASES = ("gaussian",)
+SHAPES = {
+    "cuda": tuple(f"100000x100000x{k}x{c}" for c in (1, 16) for k in (3, 16, 64)),
+    "cpu": tuple(f"5000x5000x{k}x{c}" for c in (1, 16) for k in (3, 64)),
+}
+PEERS = {"cpu": ("torch", "keops"), "cuda": ("torch", "keops")}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matmul(Problem):
+    """The kernel matrix of M and N points of K features, times C columns."""
+
+    m: int
+    n: int
+    k: int
+    c: int
+    kernel: Kernel
+    case: str
+    dtype: str
+
+    @property
+    def label(self) -> str:
+        return f"{self.m}x{self.n}x{self.k}x{self.c}"
+
+    @property
+    def result(self) -> tuple[int, ...]:
+        return self.m, self.c
+
+    def work(self, *, units: bool) -> Work:
+        m, n, k, c = self.m, self.n, self.k, self.c
+        form, few = self.kernel.bound().form, c < LEAST_PRODUCTS
+        # The least work has squared distances from products.
+        work = work_of_pairs(form, m * n, k, sums=self.sums, units=units, expanded=True)
+        return dataclasses.replace(
+            work,
+            arithmetic=work.arithmetic + few * m * n * c,
+            products=work.products + (not few) * m * n * c,
+            bytes=TENSOR_TYPES[self.dtype].bytes * ((m + n) * k + (m + n) * c),
+        )
+
+    def operands(self, arrays: Arrays) -> tuple[Any, ...]:
+        shapes = ((self.m, self.k), (self.n, self.k), (self.n, self.c))
+        return tuple(arrays.random(shape, self.dtype) for shape in shapes)
+
+    def call(self, operands: Sequence[Any], result: Any) -> Call:
+        x1, x2, v = operands
+        arguments = product_arguments(x1, x2, v, self.kernel.bound(), result)
+        operation: Any = arguments.operation
+        return functools.partial(operation.run, arguments)
+
+    @property
+    def _rows(self) -> list[int]:
+        return checked_rows(self.m, self.n * self.k)
+
+    def picked(self, result: Any) -> Any:
+        return result[self._rows]
+
+    def expected(self, operands: Sequence[Host]) -> Host:
+        x1, x2, v = operands
+        bound = self.kernel.bound()
+
+        def of(row: int) -> Host:
+            found = bound.form.evaluate(x1[row : row + 1], x2, bound.values, bound.vectors)
+            product: Host = found[0] @ v
+            return product
+
+        return by_rows(of, self._rows)
+
+    def peer(self, name: str, arrays: Arrays, operands: Sequence[Any]) -> Call:
+        bandwidth = self.kernel.bandwidth if isinstance(self.kernel, Gaussian) else None
+        asked = peers.Asked(p=None, bandwidth=bandwidth, dtype=self.dtype, expanded=True)
+        x1, x2, v = operands
+        return peers.product_of(name, asked, arrays, x1, x2, v)
+
+    def as_json(self) -> Mapping[str, Any]:
+        sizes = {"m": self.m, "n": self.n, "k": self.k, "c": self.c}
+        return {"kind": "matmul", "case": self.case, **sizes, "dtype": self.dtype}
+
+
+def problem_of(case: str, shape: str, scale: float, dtype: str) -> Matmul:
+    """The problem of a kernel's name and a shape M x N x K x C, whose numbers of points are scaled.
+
+    Raises:
+        ArgumentError: they are not written so.
+    """
+    if not re.fullmatch(r"[1-9]\d*(x[1-9]\d*){3}", shape):
+        raise ArgumentError(
+            mismatch(
+                "shape",
+                expected="M x N x K x C, as 5000x5000x16x1",
+                got=repr(shape),
+                hint="points twice, features, and columns",
+            )
+        )
+    m, n, k, c = map(int, shape.split("x"))
+    kernel = kernel_of(case)
+    if isinstance(kernel, Gaussian):  # Random points are then 1 apart, in units of the bandwidth.
+        kernel = Gaussian(math.sqrt(2 * k))
+    return Matmul(
+        m=scaled(m, scale), n=scaled(n, scale), k=k, c=c, kernel=kernel, case=case, dtype=dtype
+    )

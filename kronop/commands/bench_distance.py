@@ -1,0 +1,135 @@
+"""Distances, kernel matrices, their products and gradients, against rooflines and libraries."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import kronop
+from kronop.bench import report, roofline
+from kronop.bench.arrays import arrays_for
+from kronop.bench.case import DTYPES
+from kronop.bench.distances import gradient, matmul, matrix, peers
+from kronop.bench.distances import report as distance_report
+from kronop.bench.distances.case import Result, Setting, run
+from kronop.bench.distances.problem import Problem
+from kronop.bench.load import warn_of_load
+from kronop.bench.output import Progress, check_folders
+from kronop.bench.protocol import clock_for
+from kronop.errors import ArgumentError, DeviceError, mismatch
+
+# Modules with the CASES and SHAPES that are measured by default, with PEERS, and with `problem_of`.
+_KINDS: Mapping[str, Any] = {"matrix": matrix, "gradient": gradient, "matmul": matmul}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("kind", nargs="?", choices=tuple(_KINDS), default="matrix", help="(default matrix)")
+    add("--device", choices=("cpu", "cuda"), default="cpu")
+    add("--dtype", nargs="+", choices=DTYPES, default=["float32"])
+    add(
+        "--shapes",
+        nargs="+",
+        metavar="SHAPE",
+        help="MxNxK: M points against N points of K features; OxNxKxM, MxNxKxC for the other kinds",
+    )
+    add("--scale", type=float, default=1.0, help="multiplies numbers of points (default 1)")
+    add(
+        "--cases",
+        nargs="+",
+        metavar="CASE",
+        help="norms or kernels, 1.3 2/expanded inf/symmetric gaussian; of gradients powers",
+    )
+    add("--peers", nargs="*", choices=peers.NAMES, help="default: all for this")
+    add("--repeats", type=int, default=15, help="rounds of timing at most (default 15)")
+    add("--json", metavar="FILE", help="write a line of JSON for each case")
+
+
+def execute(options: argparse.Namespace) -> None:
+    """Prints a line for each case as soon as it is measured.
+
+    Raises:
+        ArgumentError: options are invalid.
+        DeviceError: some cases failed; the table says why.
+    """
+    _check(options)
+    problems = _problems(options)
+    arrays = arrays_for(options.device)
+    warn_of_load(options.device)
+    clock = clock_for(options.device)
+    progress = Progress("ceilings")
+    progress.tell("copy and matrix products")
+    ceilings = roofline.measure(arrays, clock, options.dtype)
+    progress.clear()
+    machine = {"kronop": kronop.__version__, **arrays.describe()}
+    setting = Setting(
+        arrays=arrays,
+        clock=clock,
+        ceilings=ceilings,
+        peers=tuple(dict.fromkeys(_peers(options))),
+        repeats=options.repeats,
+    )
+    print(report.head(ceilings, machine))
+    print(distance_report.columns(setting.peers), flush=True)
+    _write(options, [{"machine": machine, "ceilings": report.ceilings_json(ceilings)}], "w")
+    results = []
+    for index, problem in enumerate(problems):
+        progress = Progress(f"{index + 1}/{len(problems)} {problem.label} {problem.case}")
+        results.append(run(problem, setting, progress.tell))
+        progress.clear()
+        print(distance_report.row(results[-1], setting.peers), flush=True)
+        _write(options, [distance_report.as_json(results[-1])], "a")
+    for note in report.notes(results):
+        print(note)
+    _check_all_ran(results)
+
+
+def _check(options: argparse.Namespace) -> None:
+    if options.repeats < 1:
+        raise ArgumentError(
+            mismatch("--repeats", expected="at least 1", got=options.repeats, hint="15 is usual")
+        )
+    if not 0 < options.scale < math.inf:
+        raise ArgumentError(
+            mismatch("--scale", expected="above 0", got=options.scale, hint="1 is usual")
+        )
+    check_folders(options.json)
+
+
+def _peers(options: argparse.Namespace) -> Sequence[str]:
+    usual: Sequence[str] = _KINDS[options.kind].PEERS[options.device]
+    return usual if options.peers is None else options.peers
+
+
+def _problems(options: argparse.Namespace) -> list[Problem]:
+    kind = _KINDS[options.kind]
+    shapes = options.shapes or kind.SHAPES[options.device]
+    return [
+        kind.problem_of(case, shape, options.scale, dtype)
+        for dtype in options.dtype
+        for shape in shapes
+        for case in options.cases or kind.CASES
+    ]
+
+
+def _write(options: argparse.Namespace, lines: Sequence[Any], mode: str) -> None:
+    if options.json:
+        with Path(options.json).open(mode) as stream:
+            stream.writelines(json.dumps(line, allow_nan=False) + "\n" for line in lines)
+
+
+def _check_all_ran(results: Sequence[Result]) -> None:
+    failed = [result.label for result in results if result.floor is None]
+    if failed:
+        raise DeviceError(
+            mismatch(
+                "benchmark",
+                expected=f"{len(results)} results",
+                got=f"{len(results) - len(failed)}; {', '.join(failed)} failed",
+                hint="the table says why",
+            )
+        )

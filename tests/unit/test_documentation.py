@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+import runpy
 import shlex
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from tests import support
 
 _ROOT = Path(__file__).resolve().parents[2]
 _PAGES = [_ROOT / "README.md", *sorted((_ROOT / "docs").rglob("*.md"))]
+_EXAMPLES = sorted((_ROOT / "examples").glob("*.py"))
 
 
 @pytest.mark.parametrize("page", _PAGES, ids=lambda page: page.name)
@@ -28,6 +30,12 @@ def test_python_blocks_run(page: Path) -> None:
     for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.S):
         with contextlib.redirect_stdout(io.StringIO()):
             exec(compile(block, str(page), "exec"), names)
+
+
+@pytest.mark.parametrize("example", _EXAMPLES, ids=lambda example: example.stem)
+def test_examples_run(example: Path, capsys) -> None:
+    runpy.run_path(str(example), run_name="__main__")
+    assert capsys.readouterr().out
 
 
 def _shell_blocks() -> list[pytest.param]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from tests.fuzz import plans
 from tests.fuzz.case import Case
@@ -19,22 +19,25 @@ def features(case: Case) -> set[str]:
     for call in case.calls:
         operation = plans.operation_of(case.problem, call)
         plan = operation.plan_for(plans.rows_of(case.problem, call))
-        is_for_few = plan.steps != operation.plan.steps
-        for step in plan.steps:
-            for design, said in plans.words(step.design, plan.target).items():
-                found |= {f"{design}: {word}" for word in (*said, *["few rows"] * is_for_few)}
+        reached = plans.reached(plan)
+        if plan.steps != operation.plan.steps:
+            reached |= {f"{item.split(': ')[0]}: few rows" for item in reached}
+        found |= reached
     return found
 
 
 def tally(names: Iterable[str], settings: Settings) -> tuple[Counter[str], list[str]]:
     """How many of these cases reach each feature, and few of them that together reach all."""
     found = {name: features(make(name, settings)) for name in names}
-    count: Counter[str] = Counter()
-    for reached in found.values():
-        count.update(reached)
-    missing, few = set(count), []
+    return Counter(item for reached in found.values() for item in reached), few_of(found)
+
+
+def few_of(found: Mapping[str, set[str]]) -> list[str]:
+    """Few of the names whose sets together have all that the sets have."""
+    missing: set[str] = set().union(*found.values())
+    few = []
     while missing:
         name = max(found, key=lambda name: len(found[name] & missing))
         few.append(name)
         missing -= found[name]
-    return count, few
+    return few

@@ -29,6 +29,15 @@ def styles(plan: Plan) -> Iterator[str]:
         yield "; ".join(f"{name}: {', '.join(sorted(said))}" for name, said in told)
 
 
+def reached(plan: Plan) -> set[str]:
+    """What a plan has: "design: one word of its style"."""
+    found: set[str] = set()
+    for step in plan.steps:
+        for design, said in words(step.design, plan.target).items():
+            found |= {f"{design}: {word}" for word in said}
+    return found
+
+
 def words(design: Design, target: Target) -> dict[str, set[str]]:
     """What a design says of its style, and the one within it, by their classes."""
     found: dict[str, set[str]] = {}

@@ -1,12 +1,12 @@
-"""The generator's cases reach every design of sm_90a, and every style of it."""
+"""The generators' cases reach every design of sm_90a, and every style of it."""
 
 from __future__ import annotations
 
 import pytest
 
-from kronop.emit.x86.design import HostDesign
 from tests import reached
-from tests.fuzz import coverage
+from tests.families.distances import cases as distances
+from tests.fuzz import coverage, plans
 from tests.fuzz.generate import Settings
 
 # Indices of a few cases that together reach all styles of their families; `python -m tests.fuzz
@@ -15,6 +15,12 @@ _NAMES = {
     ("kron",): (4, 7, 18, 27, 37, 44, 60, 62, 208),
     ("chain",): (19, 44, 49, 66, 82),
     ("ksparse", "gradient"): (0, 98, 102, 112, 118, 121, 136, 189, 369, 515),
+}
+# Those of distances: `python -m tests.families.distances --plan 420 --seed 18`.
+_DISTANCES = {
+    "matrices": (8, 9, 11, 27, 30, 33, 42, 47, 97, 153, 171, 203),
+    "products": (11, 21, 37, 68, 86, 105, 117, 203, 240, 244),
+    "gradients": (0, 2),
 }
 
 # Designs that plans for few rows have, where those for many have others.
@@ -28,10 +34,13 @@ def test_every_style_is_reached() -> None:
         settings = Settings(targets=("sm_90a",), only=only)
         count, _ = coverage.tally([f"18.0.{index}" for index in names], settings)
         found |= set(count)
+    for kind, names in _DISTANCES.items():
+        for index in names:
+            found |= plans.reached(distances.make(f"{kind}.18.{index}").plan("sm_90a"))
     wanted = {
         f"{design.__name__}: {word}"
         for design in reached.designs()
-        if not issubclass(design, HostDesign)
+        if ".cuda." in design.__module__
         for word in design.styles
     }
     wanted |= {f"{design}: few rows" for design in _FOR_FEW}

@@ -1,0 +1,1 @@
+"""Random distances, products of kernel matrices and gradients of distances, against float64."""

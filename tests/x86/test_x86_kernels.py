@@ -28,7 +28,6 @@ from kronop.families.ksparse.x86.emitter import X86KSparseEmitter
 from kronop.target import Target, detect_x86_arch
 from tests.support import chain_operation, templates
 
-pytestmark = pytest.mark.optimised
 WIDEST = ("generic", "avx2", "avx512", "amx").index(detect_x86_arch())
 ARCHS = [f"x86-{arch}" for arch in ("generic", "avx2", "avx512", "amx")[: WIDEST + 1]]
 # Plans of AVX-512, compiled for less where the machine has less.
@@ -324,6 +323,7 @@ KRON_SHAPES = {
 }
 
 
+@pytest.mark.optimised
 @pytest.mark.parametrize(
     ("shape", "arch"),
     [*((shape, ARCHS[-1]) for shape in KRON_SHAPES), *(("fives", arch) for arch in ARCHS[:-1])],
@@ -486,6 +486,7 @@ def test_kron_tiles(shape):
     run_kron([(8, 8)] * 4, 40, tile=tile)
 
 
+@pytest.mark.optimised
 @pytest.mark.covering(
     pattern=[(1, 2, 2, 1), (3, 5, 7, 2), (2, 17, 5, 5), (2, 9, 13, 3), (3, 11, 9, 64)],
     arch=ARCHS,
@@ -542,6 +543,7 @@ def test_a_chain_in_one_kernel_is_the_products_apart(element):
     compare_chain(CHAIN[:2], 133, element=element, scalars=(2, 4), view="negative")
 
 
+@pytest.mark.optimised
 def test_a_chain_in_one_kernel_in_any_order():
     compare_chain(CHAIN, 301, last=True, bias=True, scalars=(2, 4))
     compare_chain(CHAIN[:2], 133, scalars=(2, 4), view="transposed")

@@ -24,6 +24,8 @@ _MANY, _OFTEN = (4096, 4160, 4500), 0.03
 # How much a value of a kernel may change where squared distances come from products: see
 # product_block.cuh.
 _CHANGE = 2e-5
+# Rows whose differences from all points are in memory at once.
+_ROWS = 256
 
 
 @dataclass(frozen=True)
@@ -70,9 +72,19 @@ class Case:
 
     def _expected(self) -> tuple[Any, Any]:
         """(the product in float64, a bound of the error of each element)."""
+        x1, _ = self.points
+        parts = [
+            self._of_rows(x1[..., row : row + _ROWS, :], row)
+            for row in range(0, max(x1.shape[-2], 1), _ROWS)
+        ]
+        wanted, bound = (np.concatenate(items, -2) for items in zip(*parts, strict=True))
+        return wanted, bound
+
+    def _of_rows(self, x1: Any, first: int) -> tuple[Any, Any]:
+        """As `_expected`, for rows from `first` on: differences of all pairs take much memory."""
         wide = "float64" if self.element == "float64" else "float32"
-        matrix, errors = matrices.expected(*self.points, self.bound, wide, False)
-        if min(matrix.shape[-2:]) >= min(_MANY):
+        matrix, errors = matrices.expected(x1, self.points[1], self.bound, wide, False, first)
+        if min(item.shape[-2] for item in self.points) >= min(_MANY):
             errors = errors + _CHANGE * np.abs(matrix)
         wanted, sizes = matrix @ self.v, np.abs(matrix) @ np.abs(self.v)
         of_sums = drawn.unit_of_sums(self.element) * (matrix.shape[-1] + 8)

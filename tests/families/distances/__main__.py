@@ -35,9 +35,11 @@ def main() -> int:
         print(case, case.run(options.device) or "nothing wrong", sep="\n")
         return 0
     bad, end, count = 0, time.monotonic() + options.minutes * 60, Counter[str]()
-    for number, kind in itertools.product(itertools.count(), options.only):
+    for turn in itertools.count():
+        number, at = divmod(turn, len(options.only))
         if time.monotonic() > end:
             break
+        kind = options.only[at]
         case = make(name := f"{kind}.{options.seed}.{number}")
         count[f"{kind} {case.element}"] += 1
         trouble = case.run(options.device)

@@ -80,7 +80,7 @@ class Case:
         sizes = np.ones_like(slopes) if self._power is TermKind.One else slopes
         if self._power is TermKind.Two:
             # Multiplied out, around a point among the data.
-            first = b[..., :1]
+            first = b[..., :1] if b.shape[-1] else 0.0
             sizes = np.abs(d - first)[..., :, None, :] + np.abs(b - first)[..., :, :, None]
         weights = a[..., None, :, :]
         terms, sizes = np.sign(t) * slopes * weights, sizes * np.abs(weights)

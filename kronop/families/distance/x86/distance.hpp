@@ -161,12 +161,12 @@ class Worker {
     if (p_.k <= Step::kDepth) {
       alignas(64) Compute sums[Step::kTerms * kRows * Step::kPanel];
       constexpr index_t kApart = kRows * Step::kPanel;
-      sum_tile<Summed, kRows>(s_.rows, panel, depth, s_.shared, sums, Step::kPanel, kApart, false);
+      sum_slab<Summed, kRows>(s_.rows, panel, depth, s_.shared, sums, Step::kPanel, kApart, false);
       finish<kRows>(sums, Step::kPanel, kApart, m, n, i, j);
     } else {
       constexpr index_t kApart = Step::kBlockRows * Step::kBlockColumns;
       Compute* sums = s_.sums + i * Step::kBlockColumns + j;
-      sum_tile<Summed, kRows>(s_.rows, panel, depth, s_.shared, sums, Step::kBlockColumns, kApart, k > 0);
+      sum_slab<Summed, kRows>(s_.rows, panel, depth, s_.shared, sums, Step::kBlockColumns, kApart, k > 0);
       if (k + depth == p_.k) finish<kRows>(sums, Step::kBlockColumns, kApart, m, n, i, j);
     }
   }

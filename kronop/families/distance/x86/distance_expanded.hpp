@@ -35,23 +35,24 @@ struct Centred {
   }
 
   // Moves the panel from row j on, divides it by the vector, if there is one, and adds to the norms.
+  // Sums of even and odd features of a slab are apart, so that chains of additions stay short.
   void move_panel(Compute* panel, index_t j, index_t depth, bool first, const Compute* reciprocal) {
-    V sums[Step::kVectors];
-    KRONOP_UNROLL
-    for (int v = 0; v < Step::kVectors; ++v) {
-      sums[v] = first ? V{} : load<Compute, Step::kWidth>(norms_of_columns + j + v * Step::kWidth);
-    }
+    V sums[2][Step::kVectors] = {};
     for (index_t k = 0; k < depth; ++k) {
       KRONOP_UNROLL
       for (int v = 0; v < Step::kVectors; ++v, panel += Step::kWidth) {
         V moved = load<Compute, Step::kWidth>(panel) - centre[k];
         if constexpr (Step::kVectorCount > 0) moved *= reciprocal[k];
         store(panel, moved);
-        sums[v] += moved * moved;
+        sums[k % 2][v] += moved * moved;
       }
     }
     KRONOP_UNROLL
-    for (int v = 0; v < Step::kVectors; ++v) store(norms_of_columns + j + v * Step::kWidth, sums[v]);
+    for (int v = 0; v < Step::kVectors; ++v) {
+      Compute* norms = norms_of_columns + j + v * Step::kWidth;
+      const V sum = sums[0][v] + sums[1][v];
+      store(norms, first ? sum : load<Compute, Step::kWidth>(norms) + sum);
+    }
   }
 
   // As move_panel, for a packed row.

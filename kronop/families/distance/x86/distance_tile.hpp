@@ -128,12 +128,12 @@ struct TileSums<Step, kRows, Indices<kTerm...>> : Sums<Step, kTerm, kRows>... {
   }
 };
 
-// Sums over a slab of features; stores them to rows `pitch` apart, those of the terms `apart` from
-// each other, or joins them with what is there.
+// Sums over features `k` to `end` of a slab; stores them to rows `pitch` apart, those of the terms
+// `apart` from each other, or joins them with what is there.
 // NOTE: a function of its own, because GCC keeps the sums in registers only where little else is.
 template <class Step, int kRows>
 __attribute__((noinline)) void sum_tile(const typename Step::Compute* __restrict rows,
-                                        const typename Step::Compute* __restrict panel, index_t depth,
+                                        const typename Step::Compute* __restrict panel, index_t k, index_t end,
                                         const typename Step::Together& shared, typename Step::Compute* __restrict to,
                                         index_t pitch, index_t apart, bool joins) {
   using Compute = typename Step::Compute;
@@ -143,7 +143,7 @@ __attribute__((noinline)) void sum_tile(const typename Step::Compute* __restrict
   KRONOP_UNROLL
   for (int i = 0; i < Step::kValues; ++i) values[i] = shared.value[i];
   const V one = powers::all<V>(hidden_one<Compute>());
-  for (index_t k = 0; k < depth; ++k) {
+  for (; k < end; ++k) {
     V b[Step::kVectors], reciprocal[Step::kVectorCount > 0 ? Step::kVectorCount : 1];
     KRONOP_UNROLL
     for (int v = 0; v < Step::kVectors; ++v) {
@@ -162,6 +162,17 @@ __attribute__((noinline)) void sum_tile(const typename Step::Compute* __restrict
     sums.template store_to<true>(to, pitch, apart);
   } else {
     sums.template store_to<false>(to, pitch, apart);
+  }
+}
+
+// Sums over a slab, as `sum_tile`, in chains of additions that are short enough for few roundings.
+template <class Step, int kRows>
+KRONOP_INLINE void sum_slab(const typename Step::Compute* rows, const typename Step::Compute* panel, index_t depth,
+                            const typename Step::Together& shared, typename Step::Compute* to, index_t pitch,
+                            index_t apart, bool joins) {
+  constexpr index_t kChain = Step::kDepth / 2;
+  for (index_t k = 0; k == 0 || k < depth; k += kChain) {
+    sum_tile<Step, kRows>(rows, panel, k, lesser(k + kChain, depth), shared, to, pitch, apart, joins || k > 0);
   }
 }
 

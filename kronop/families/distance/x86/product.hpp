@@ -128,12 +128,12 @@ class Worker {
       if (p_.k <= Step::kDepth) {
         alignas(64) Compute sums[Step::kTerms * kRows * kPanel];
         constexpr index_t kApart = kRows * kPanel;
-        distances::sum_tile<Step, kRows>(rows_, panel, depth, shared_, sums, kPanel, kApart, false);
+        distances::sum_slab<Step, kRows>(rows_, panel, depth, shared_, sums, kPanel, kApart, false);
         weigh<kRows>(sums, kPanel, kApart, m + i - n - j, j);
       } else {
         const index_t apart = p_.rows * kColumns;
         Compute* sums = sums_ + i * kColumns + j;
-        distances::sum_tile<Step, kRows>(rows_, panel, depth, shared_, sums, kColumns, apart, k > 0);
+        distances::sum_slab<Step, kRows>(rows_, panel, depth, shared_, sums, kColumns, apart, k > 0);
         if (is_last) weigh<kRows>(sums, kColumns, apart, m + i - n - j, j);
       }
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from kronop.families.distance.description import (
     DistanceProblem,
     Strided,
     Value,
+    varying,
 )
 from kronop.families.distance.kernels import (
     Cosine,
@@ -58,6 +60,12 @@ def describe(kernel: Kernel, element: DataType, **options: Any) -> DistanceDescr
 def strided(array: Any) -> Strided:
     steps = tuple(step // array.itemsize for step in array.strides)
     return Strided(array.ctypes.data, steps[:-2], *steps[-2:])
+
+
+def _batches(x1: Any, x2: Any) -> tuple[tuple[tuple[int, ...], ...], ...]:
+    """The strides over the batch of X1, of X2, and of both."""
+    of_x1, of_x2 = strided(x1).batch, strided(x2).batch
+    return (of_x1,), (of_x2,), (of_x1, of_x2)
 
 
 def points(
@@ -109,7 +117,10 @@ def run(
         y = np.empty((*batch, m, count), numpy_type(what.Y.element))
     y[...] = np.nan
     scalars = what.epilogue.epilogue_type(2, 0 if z is None else 3)
-    size = DistanceSize(m, count, k, int(np.prod(batch)))
+    own = [math.prod(varying(batch, *strides)) for strides in _batches(x1, x2)]
+    size = DistanceSize(
+        m, count, k, math.prod(batch), own_x1=own[0], own_x2=own[1], own_points=own[2]
+    )
     nbytes = emitter.workspace_bytes(plan, size, 1)
     workspace = np.full(nbytes + 512, 255, np.uint8)
     start = -workspace.ctypes.data % 256
@@ -188,6 +199,8 @@ def test_batches_share_points(folder: Path) -> None:
     check(folder, np.broadcast_to(x2, (2, 3, 70, 20)), x1)
     check(folder, x1[:, :1] + np.zeros((2, 3, 1, 1), np.float32), x1, kernel=Linear())
     one = np.broadcast_to(x2[:, :1], (2, 3, 70, 20))
+    check(folder, one, np.broadcast_to(x1[:1, :1], (2, 3, 40, 20)))
+    check(folder, one, one, symmetric=True)
     check(folder, one, x1, kernel=Linear())
     check(folder, x1, one, kernel=Linear())
 

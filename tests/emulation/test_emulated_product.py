@@ -30,6 +30,21 @@ from tests import support
 from tests.emulation.emulator import Emulator
 
 _TARGET = Target.parse("sm_90a")
+_ALIGNED = 256
+_SPREAD = np.array([[4.0, 5.0, 6.0], [7.0, 8.0, 9.0]])
+
+
+class _Guarded(Placement):
+    """Has bytes before and behind the workspace that nothing may write."""
+
+    def workspace(self, nbytes: int) -> int:
+        self._memory = np.full(nbytes + 2 * _ALIGNED, 255, np.uint8)
+        self._start, self._nbytes = -self._memory.ctypes.data % _ALIGNED, nbytes
+        return int(self._memory.ctypes.data) + self._start
+
+    def check(self) -> None:
+        assert (self._memory[: self._start] == 255).all()
+        assert (self._memory[self._start + self._nbytes :] == 255).all()
 
 
 def run(
@@ -43,12 +58,19 @@ def run(
     seed: int = 0,
     scale: float = 1.0,
     turned: bool = False,
+    of_x1: tuple[int, ...] | None = None,
+    of_x2: tuple[int, ...] = (),
 ) -> None:
-    """Compares a product of (M, N, K, C); `turned` results lie along their columns."""
+    """Compares a product of (M, N, K, C); `turned` results lie along their columns.
+
+    Args:
+        of_x1, of_x2: leading dimensions of the points; those of X1 are the batch if they are None.
+    """
     m, n, k, c = shape
     random = np.random.default_rng(seed)
-    x1 = scale * support.random_array(random, (*batch, m, k), element)
-    x2 = scale * support.random_array(random, (n, k), element)
+    of_x1 = batch if of_x1 is None else of_x1
+    x1 = scale * support.random_array(random, (*of_x1, m, k), element)
+    x2 = scale * support.random_array(random, (*of_x2, n, k), element)
     v = support.random_array(random, (*batch, n, c), element)
     y = support.poison((*batch, c, m) if turned else (*batch, m, c), element)
     y = y.swapaxes(-2, -1) if turned else y
@@ -63,8 +85,9 @@ def run(
         workspace_bytes=lambda size, threads: emitter.workspace_bytes(plan, size, threads),
         launches=lambda problem: emitter.launches(plan, problem),
     )
-    placement = Placement(CPU)
+    placement = _Guarded(CPU)
     emulator.run(arguments.launches(planned, placement))
+    placement.check()
     wide = [np.asarray(item, np.float64) for item in (x1, x2, v)]
     expected = bound.form.evaluate(*wide[:2], bound.values, bound.vectors) @ wide[2]
     error = np.linalg.norm(y - expected) / max(np.linalg.norm(expected), 1e-30)
@@ -83,6 +106,25 @@ def test_products_of_points(
     monkeypatch.setattr(product_choice, "_FEWEST_POINTS", 1)
     run(folder, Gaussian(6.0), shape, batch=(2,))
     run(folder, Gaussian(0.05), shape, scale=0.1, seed=1)
+
+
+@pytest.mark.parametrize(
+    ("of_x1", "of_x2"),
+    [((), ()), ((2, 1), ()), ((), (3,)), ((2, 1), (1, 3)), ((1, 1), (2, 3)), ((2, 3), (1, 1))],
+)
+def test_problems_share_points(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, of_x1: tuple[int, ...], of_x2: tuple[int, ...]
+) -> None:
+    """What is packed is packed once for the problems that share it."""
+    shape, shared = (150, 300, 3, 1), {"of_x1": of_x1, "of_x2": of_x2}
+    run(folder, Gaussian(_SPREAD), shape, batch=(2, 3), **shared)
+    monkeypatch.setattr(product_choice, "_FEWEST_POINTS", 1)
+    run(folder, Gaussian(_SPREAD), shape, batch=(2, 3), **shared)
+
+
+def test_bandwidths_per_feature_of_a_batch(folder: Path) -> None:
+    widths = np.linspace(1, 2, 18).reshape(3, 6)
+    run(folder, Gaussian(widths), (30, 50, 6, 2), batch=(3,), of_x1=())
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import numpy as np
 from kronop.args.base import Arguments, OperationLike, Places
 from kronop.args.checks import check_source, description_of
 from kronop.args.overlap import same_elements
+from kronop.args.staging import Form as Staged
 from kronop.args.staging import form_for
 from kronop.args.strides import broadcast_shapes, broadcast_strides, merged
 from kronop.args.tensor import beside, check_promise, empty, view
@@ -26,6 +27,7 @@ from kronop.families.distance.description import (
     DistanceProblem,
     Strided,
     Value,
+    varying,
 )
 from kronop.families.distance.form import Bound, Form
 from kronop.families.distance.kernels import Kernel
@@ -158,7 +160,23 @@ class DistanceArguments(Arguments):
     @property
     def size(self) -> DistanceSize:
         m, n = self._shape[-2:]
-        return DistanceSize(m, n, self._views["X1"].shape[-1], math.prod(self._shape[:-2]))
+        k, batch = self._views["X1"].shape[-1], math.prod(self._shape[:-2])
+        return DistanceSize(m, n, k, batch, **self._own())
+
+    def _own(self) -> dict[str, int]:
+        """How many problems of the batch have points of their own: see `DistanceSize`."""
+        return {
+            "own_x1": self._differing("X1"),
+            "own_x2": self._differing("X2"),
+            "own_points": self._differing("X1", "X2"),
+        }
+
+    def _differing(self, *names: str) -> int:
+        """How many problems of the batch differ in one of these operands."""
+        lead = self._shape[:-2]
+        laid = [self._laid(name) for name in names]
+        steps = [broadcast_strides(item.lead, item.strides, lead) for item in laid]
+        return math.prod(varying(lead, *steps))
 
     def _problem(self, places: Places, workspace: int) -> DistanceProblem:
         operands = self._operands(places, DISTANCE_OPERANDS)
@@ -200,26 +218,41 @@ class DistanceArguments(Arguments):
     def _placed(self, places: Places, name: str) -> Placed:
         if name == "Z" and self._source_is_result:
             name = "Y"
-        is_point = name in self._views
-        item = self._views[name] if is_point else self._value_views[name]
-        plain = TensorDescription(item.element)
-        form = form_for(item, self._described.get(name, plain), self._device)
+        item, laid = self._view_of(name), self._laid(name)
         if name == "Y":
-            where = places.output(name, item, form, read=self._source_is_result)
+            where = places.output(name, item, laid.form, read=self._source_is_result)
         else:
-            where = places.input(name, item, form)
-        strides = item.strides if form is None else form.strides
-        own = 2 if is_point else int(name.startswith("vector"))
-        lead = len(item.shape) - own
+            where = places.input(name, item, laid.form)
+        own = zip(item.shape[len(laid.lead) :], laid.own, strict=True)
         return Placed(
             where.pointer,
-            item.shape[:lead],
-            strides[:lead],
-            tuple(
-                stride if extent > 1 else 0
-                for extent, stride in zip(item.shape[lead:], strides[lead:], strict=True)
-            ),
+            laid.lead,
+            laid.strides,
+            tuple(stride if extent > 1 else 0 for extent, stride in own),
         )
+
+    def _view_of(self, name: str) -> TensorView:
+        return self._views[name] if name in self._views else self._value_views[name]
+
+    def _laid(self, name: str) -> Laid:
+        item = self._view_of(name)
+        plain = TensorDescription(item.element)
+        form = form_for(item, self._described.get(name, plain), self._device)
+        strides = item.strides if form is None else form.strides
+        own = 2 if name in self._views else int(name.startswith("vector"))
+        lead = len(item.shape) - own
+        return Laid(form, item.shape[:lead], strides[:lead], strides[lead:])
+
+
+@dataclass(frozen=True, slots=True)
+class Laid:
+    """An operand as kernels walk it: the form of the copy that they need if any, the leading
+    dimensions, and the strides of these and of the other ones."""
+
+    form: Staged | None
+    lead: Ints
+    strides: Ints
+    own: Ints
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,6 +156,12 @@ class Strided:
     column: int = 0
 
 
+def varying(extents: tuple[int, ...], *strides: tuple[int, ...]) -> tuple[int, ...]:
+    """The batch's extents, with 1 for those over which all operands of these strides repeat."""
+    every = zip(extents, zip(*strides, strict=True), strict=True)
+    return tuple(extent if any(steps) else 1 for extent, steps in every)
+
+
 @dataclass(frozen=True, slots=True)
 class Value:
     """A value of the kernel: a number, or one per problem in memory if `pointer` is not 0."""

@@ -123,7 +123,8 @@ class KernelMatmulArguments(DistanceArguments):
     def size(self) -> KernelMatmulSize:
         m, c = self._shape[-2:]
         n, k = self._views["X2"].shape[-2:]
-        return KernelMatmulSize(m, n, k, math.prod(self._shape[:-2]), c)
+        own = self._own() | {"own_v": self._differing("V")}
+        return KernelMatmulSize(m, n, k, math.prod(self._shape[:-2]), c, **own)
 
     def _problem(self, places: Places, workspace: int) -> KernelMatmulProblem:
         operands = self._operands(places, _OPERANDS)

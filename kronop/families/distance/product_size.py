@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import field
 from typing import Self
 
 from kronop.families.distance.size import DistanceSize, bucket_of, extent_of
@@ -12,16 +13,22 @@ from kronop.frozen import dataclass
 class KernelMatmulSize(DistanceSize):
     """The kernel matrix of M and N points of K features times C columns, `batch` times.
 
+    Attributes:
+        own_v: how many of the problems have a V of their own; -1 for all.
+
     Raises:
         ArgumentError: an extent is not an integer of at least 0.
     """
 
     c: int = 1
+    own_v: int = field(default=-1, kw_only=True)
 
     def __post_init__(self) -> None:
         # NOTE: `super()` without arguments names the class before `slots` has replaced it.
         DistanceSize.__post_init__(self)
-        object.__setattr__(self, "c", extent_of("c", self.c))
+        self._settle(own_v="batch")
+        for name in ("c", "own_v"):
+            object.__setattr__(self, name, extent_of(name, getattr(self, name)))
 
     def __bool__(self) -> bool:
         return bool(self.m and self.c and self.batch)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from dataclasses import field
 from typing import Any, Self
 
 from kronop.errors import ArgumentError, mismatch
@@ -20,6 +21,10 @@ class DistanceSize:
 
     Where only M is given, as many points are taken against each other.
 
+    Attributes:
+        own_x1, own_x2, own_points: how many of the problems have an X1, an X2 and a pair of both of
+            their own, instead of sharing them with others over which they broadcast; -1 for all.
+
     Raises:
         ArgumentError: an extent is not an integer of at least 0.
     """
@@ -28,17 +33,26 @@ class DistanceSize:
     n: int = -1
     k: int = 64
     batch: int = 1
+    own_x1: int = field(default=-1, kw_only=True)
+    own_x2: int = field(default=-1, kw_only=True)
+    own_points: int = field(default=-1, kw_only=True)
 
     def __post_init__(self) -> None:
-        if self.n == -1:
-            object.__setattr__(self, "n", self.m)
-        for name in ("m", "n", "k", "batch"):
+        self._settle(n="m", own_x1="batch", own_x2="batch", own_points="batch")
+        for name in ("m", "n", "k", "batch", "own_x1", "own_x2", "own_points"):
             object.__setattr__(self, name, extent_of(name, getattr(self, name)))
+
+    def _settle(self, **alike: str) -> None:
+        """Gives each extent that is -1 the value of the one that it is like."""
+        for name, other in alike.items():
+            if getattr(self, name) == -1:
+                object.__setattr__(self, name, getattr(self, other))
 
     def __bool__(self) -> bool:
         return bool(self.m and self.n and self.batch)
 
     def bucket(self) -> Self:
+        # Problems that share points are planned as those that don't: tiles compute as much.
         return type(self)(
             bucket_of(self.m),
             bucket_of(self.n),

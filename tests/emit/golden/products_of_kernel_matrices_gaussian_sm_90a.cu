@@ -52,7 +52,7 @@ product_halves_f32_two_linear_sm_90a(const __grid_constant__ Parameters paramete
 #include "product_mma.cuh"
 
 using Parameters = kronop::ProductParameters<2, 1>;
-static_assert(sizeof(Parameters) == 408);
+static_assert(sizeof(Parameters) == 440);
 
 struct Step {
   using Accumulator = float;
@@ -77,7 +77,7 @@ product_mma_f32_two_linear_sm_90a(const __grid_constant__ Parameters parameters)
 #include "product_tile.cuh"
 
 using Parameters = kronop::ProductParameters<2, 1>;
-static_assert(sizeof(Parameters) == 408);
+static_assert(sizeof(Parameters) == 440);
 
 struct Step {
   using Input = float;

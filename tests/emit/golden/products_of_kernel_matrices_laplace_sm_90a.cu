@@ -19,7 +19,7 @@ product_pack_f32_one_linear_sm_90a(const __grid_constant__ Parameters parameters
 #include "product_tile.cuh"
 
 using Parameters = kronop::ProductParameters<2, 1>;
-static_assert(sizeof(Parameters) == 408);
+static_assert(sizeof(Parameters) == 440);
 
 struct Step {
   using Input = float;

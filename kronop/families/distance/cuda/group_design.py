@@ -21,7 +21,7 @@ from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.cuda import operands
 from kronop.emit.design import Design, Instantiation, package_folder
 from kronop.families.distance import parts
-from kronop.families.distance.description import DistanceProblem, Strided
+from kronop.families.distance.description import DistanceProblem, varying
 from kronop.families.distance.form import Form, TermKind
 from kronop.families.distance.size import DistanceSize
 from kronop.frozen import dataclass
@@ -215,14 +215,17 @@ class DistanceGroup(Design):
         return operands.round_up(images, _ALIGNMENT), points * _FACTS_BYTES
 
     def workspace_bytes(self, size: DistanceSize) -> int:
-        """Bytes of images and facts, whatever points the problems of a batch share."""
-        counts = (size.m,) if self.symmetric else (size.m, size.n)
-        return sum(sum(self.operand_bytes(count, size.k, size.batch)) for count in counts)
+        """Bytes of images and facts, which problems of a batch share as they share points."""
+        own_x1 = size.own_points if self.centred else size.own_x1
+        counts = [(size.m, own_x1), (size.n, size.own_x2)][: 1 if self.symmetric else 2]
+        return sum(sum(self.operand_bytes(count, size.k, problems)) for count, problems in counts)
 
     def launches(self, problem: DistanceProblem, target: Target) -> tuple[Launch, ...]:
         """The launches of both steps, for at least one pair of points."""
-        packed2 = _packed(problem.batch, problem.x2)
-        packed1 = _packed(problem.batch, problem.x1, *([problem.x2] if self.centred else []))
+        x1, x2 = problem.x1.batch, problem.x2.batch
+        # Centred points of X1 depend on X2, whose centre is subtracted from them.
+        packed1 = varying(problem.batch, x1, *([x2] if self.centred else []))
+        packed2 = varying(problem.batch, x2)
         operands_of = [(problem.m, packed1)]
         if not self.symmetric:
             operands_of.append((problem.n, packed2))
@@ -250,12 +253,6 @@ class DistanceGroup(Design):
             operands.make_launch(0, DistancePack(product=self), items, values),
             replace(multiply, overlaps=True),
         )
-
-
-def _packed(batch: Ints, *read: Strided) -> Ints:
-    """The batch's extents, without those over which everything that is read stays the same."""
-    strides = zip(*(item.batch for item in read), strict=True)
-    return tuple(extent if any(steps) else 1 for extent, steps in zip(batch, strides, strict=True))
 
 
 @dataclass(frozen=True, kw_only=True)

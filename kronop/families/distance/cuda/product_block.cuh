@@ -11,10 +11,11 @@ template <int kValues, int kVectors>
 struct ProductParameters {
   void *x1, *x2, *v, *partial;
   void *halves1, *halves2, *norms1, *norms2;  // norms: squares of the lengths of centred points
-  void* largest;                              // [problem][operand][kParts] norms; null: no product takes halves
+  void* largest;                              // [points][operand][kParts] norms; null: no product takes halves
   long long m, c, k, depth;                           // depth: features with padding
   long long row_tiles, column_tiles, shares, chunks;  // chunks of kColumns columns of v
   long long batch[4], x1_batch[4], x2_batch[4], v_batch[4];
+  long long points_batch[4];  // Problems of the same points share halves, norms and the largest ones.
   void *value[kValues], *vector[kVectors];  // A value that is null there is in `number`.
   long long value_batch[4 * kValues], vector_batch[4 * kVectors], vector_column[kVectors];
   double number[kValues];
@@ -30,7 +31,7 @@ template <class Step, class Parameters>
 struct Place {
   using T = typename Step::Accumulator;
   const Parameters& p;
-  long long row_tile, chunk, share, problem;
+  long long row_tile, chunk, share, problem, points;
   const T *x1, *x2, *v, *vector[Step::kVectors > 0 ? Step::kVectors : 1];
   T h[Step::kValues > 0 ? Step::kValues : 1];
 
@@ -40,11 +41,13 @@ struct Place {
     share = split(block, p.shares);
     chunk = split(block, p.chunks);
     problem = block;
+    points = 0;
     long long of_x1 = 0, of_x2 = 0, of_v = 0, of_value[Step::kValues > 0 ? Step::kValues : 1] = {}, of_vector[Step::kVectors > 0 ? Step::kVectors : 1] = {};
     for_each_digit<4>(problem, p.batch, [&](int d, long long digit) {
       of_x1 += digit * p.x1_batch[d];
       of_x2 += digit * p.x2_batch[d];
       of_v += digit * p.v_batch[d];
+      points += digit * p.points_batch[d];
 #pragma unroll
       for (int i = 0; i < Step::kValues; ++i) of_value[i] += digit * p.value_batch[4 * i + d];
 #pragma unroll
@@ -102,7 +105,7 @@ KRONOP_INLINE void leave(Weigh& weigh, const Place<Step, Parameters>& place, T* 
 // The largest square of a length among the points of an operand (0 or 1), away from their centre.
 template <class Step, class Parameters>
 KRONOP_INLINE float largest_norm(const Place<Step, Parameters>& place, int operand) {
-  const float* from = static_cast<const float*>(place.p.largest) + (place.problem * 2 + operand) * kParts;
+  const float* from = static_cast<const float*>(place.p.largest) + (place.points * 2 + operand) * kParts;
   float most = 0;
   for (int i = 0; i < kParts; ++i) most = from[i] > most ? from[i] : most;
   return most;

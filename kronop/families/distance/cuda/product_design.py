@@ -175,6 +175,7 @@ class Held:
         shares: how many there are.
         halves, norms: of X1 and X2; 0 where there are none.
         largest: the largest norms; 0 where there are none.
+        points_batch: strides of halves and norms over the batch, in problems.
     """
 
     packed: tuple[tuple[int, tuple[int, ...]], ...]
@@ -183,6 +184,7 @@ class Held:
     halves: tuple[int, int] = (0, 0)
     norms: tuple[int, int] = (0, 0)
     largest: int = 0
+    points_batch: tuple[int, ...] = (0,) * BATCH_DIMS
 
 
 def product_signature(form: Form) -> KernelSignature:
@@ -190,7 +192,7 @@ def product_signature(form: Form) -> KernelSignature:
     whole = Scalar.INT64
     pointers = ("x1", "x2", "v", "partial", "halves1", "halves2", "norms1", "norms2", "largest")
     names = ("m", "c", "k", "depth", "row_tiles", "column_tiles", "shares", "chunks")
-    batches = ("batch", "x1_batch", "x2_batch", "v_batch")
+    batches = ("batch", "x1_batch", "x2_batch", "v_batch", "points_batch")
     return KernelSignature(
         "ProductParameters",
         (
@@ -229,6 +231,7 @@ def product_values(
         "x1_batch": x1_batch,
         "x2_batch": x2_batch,
         "v_batch": v_batch,
+        "points_batch": held.points_batch,
         **parts.values_of(p.values, p.vectors),
     }
     return values, row_tiles * chunks * held.shares * problems

@@ -20,6 +20,7 @@ from kronop.families.distance.cuda.product_design import (
     product_values,
     shares_of,
 )
+from kronop.families.distance.cuda.product_packing import packed_batch
 from kronop.families.distance.form import Form, TermKind
 from kronop.families.distance.parts import BATCH_DIMS, counts_of
 from kronop.families.distance.product_description import KernelMatmulProblem
@@ -37,14 +38,22 @@ _BATCHES = ("batch", "x1_batch", "x2_batch")
 _STRIDES = ("x1_row", "x1_column", "x2_row", "x2_column")
 
 
+def points_batch(problem: KernelMatmulProblem) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """(extents of the batch of halves, its strides in problems): halves of both operands depend on
+    both, because the centre of X2 is subtracted from X1 too."""
+    return packed_batch(problem.batch, problem.x1, problem.x2)
+
+
 def _points(problem: KernelMatmulProblem) -> dict[str, object]:
-    """The members of parameter structs that say where points are."""
+    """The members of parameter structs that say where points are, once for all problems of the
+    batch that share them."""
     p = problem
+    extents, _ = points_batch(p)
     return {
         **{name: getattr(p, name) for name in ("m", "n", "k")},
         "x1": p.x1.pointer,
         "x2": p.x2.pointer,
-        "batch": parts.padded(p.batch, 1),
+        "batch": extents,
         "x1_batch": parts.padded(p.x1.batch),
         "x2_batch": parts.padded(p.x2.batch),
         "x1_row": p.x1.row,
@@ -104,7 +113,7 @@ class ProductMeasure(Design):
 
     def launch(self, index: int, p: KernelMatmulProblem, largest: int, centre: int) -> Launch:
         values = {**_points(p), "largest": largest, "centre": centre}
-        blocks = 2 * PARTS * math.prod(p.batch)
+        blocks = 2 * PARTS * math.prod(points_batch(p)[0])
         operands.check_blocks(blocks)
         return operands.make_launch(index, self, blocks, values)  # type: ignore[arg-type]
 
@@ -185,7 +194,7 @@ class ProductHalves(Design):
             "tiles1": tiles[0],
             "tiles2": tiles[1],
         }
-        blocks = sum(tiles) * math.prod(p.batch)
+        blocks = sum(tiles) * math.prod(points_batch(p)[0])
         operands.check_blocks(blocks)
         return operands.make_launch(index, self, blocks, values)  # type: ignore[arg-type]
 

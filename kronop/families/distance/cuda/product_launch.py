@@ -13,6 +13,7 @@ from kronop.families.distance.cuda.product_expanded import (
     ProductHalves,
     ProductMeasure,
     ProductMma,
+    points_batch,
 )
 from kronop.families.distance.cuda.product_packing import (
     ProductPack,
@@ -32,7 +33,8 @@ def _tiles(plan: Plan) -> tuple[ProductTile, ProductMma | None]:
 
 
 def _of_points(mma: ProductMma, m: int, n: int, k: int, problems: int) -> tuple[int, ...]:
-    """Bytes of halves of X1 and X2, of both norms, of the largest ones, and of the centre."""
+    """Bytes of halves of X1 and X2, of both norms, of the largest ones, and of the centre, for
+    problems none of which have the same points."""
     rows = mma.rows(m, n)
     halves = (aligned(4 * problems * count * mma.depth) for count in rows)
     norms = (aligned(4 * problems * count) for count in rows)
@@ -40,14 +42,15 @@ def _of_points(mma: ProductMma, m: int, n: int, k: int, problems: int) -> tuple[
 
 
 def workspace_bytes(plan: Plan, size: KernelMatmulSize) -> int:
-    """Bytes of the packed operands, none of which repeats over the batch, and of the shares."""
+    """Bytes of the packed operands, without what problems share, and of the shares of columns."""
     tile, mma = _tiles(plan)
     element = tile.math.element_accumulator.bytes
     rooms = tile.room(size.m, size.n, size.k, size.c)
-    packed = sum(aligned(size.batch * room.numbers * element) for room in rooms)
+    own = zip((size.own_x1, size.own_x2, size.own_v), rooms, strict=True)
+    packed = sum(aligned(problems * room.numbers * element) for problems, room in own)
     shares = (mma or tile).shares(size.m, size.n, size.c, size.batch, plan.target)
     partial = aligned(shares * size.batch * size.m * size.c * element)
-    points = _of_points(mma, size.m, size.n, size.k, size.batch) if mma else ()
+    points = _of_points(mma, size.m, size.n, size.k, size.own_points) if mma else ()
     return packed + partial + sum(points)
 
 
@@ -69,8 +72,8 @@ def _launches(plan: Plan, problem: KernelMatmulProblem) -> Iterator[Launch]:
     partial, at = at, at + aligned(shares * problems * p.m * p.c * element)
     held, centre = Held(packed=tuple(packed), partial=partial, shares=shares), 0
     if mma is not None and p.n and p.k:
-        places = []
-        for size in _of_points(mma, p.m, p.n, p.k, problems):
+        (extents, strides), places = points_batch(p), []
+        for size in _of_points(mma, p.m, p.n, p.k, math.prod(extents)):
             places.append(at)
             at += size
         halves1, halves2, norms1, norms2, largest, centre = places
@@ -81,6 +84,7 @@ def _launches(plan: Plan, problem: KernelMatmulProblem) -> Iterator[Launch]:
             halves=(halves1, halves2),
             norms=(norms1, norms2),
             largest=largest,
+            points_batch=strides,
         )
     for index, design in enumerate(step.design for step in plan.steps):
         if isinstance(design, ProductPack):

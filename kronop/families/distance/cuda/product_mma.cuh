@@ -23,8 +23,8 @@ KRONOP_INLINE void product_mma(const Parameters& parameters) {
   unsigned* const of_x2 = reinterpret_cast<unsigned*>(shared_memory());
   T *const of_v = reinterpret_cast<T*>(of_x2 + 2 * kOfX2), *const of_norms = of_v + 2 * kOfV;
   const long long first = place.first_tile(), tiles = place.end_tile() - first;
-  const long long row_base = place.problem * parameters.row_tiles * Step::kTileM + place.row_tile * Step::kTileM;
-  const long long column_base = (place.problem * parameters.column_tiles + first) * kTileN;
+  const long long row_base = place.points * parameters.row_tiles * Step::kTileM + place.row_tile * Step::kTileM;
+  const long long column_base = (place.points * parameters.column_tiles + first) * kTileN;
   const unsigned* x2 = static_cast<const unsigned*>(parameters.halves2) + column_base * kDepth;
   const T *norms2 = static_cast<const T*>(parameters.norms2) + column_base, *v = place.v + (first * parameters.chunks + place.chunk) * kOfV;
   const auto copy = [&](int buffer) {

@@ -13,7 +13,7 @@ from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.cuda import operands
 from kronop.emit.design import Design, Instantiation, package_folder
 from kronop.families.distance import product_parts as parts
-from kronop.families.distance.description import Strided, Value
+from kronop.families.distance.description import Strided, Value, varying
 from kronop.families.distance.parts import BATCH_DIMS
 from kronop.families.distance.product_description import KernelMatmulProblem
 from kronop.frozen import dataclass
@@ -50,14 +50,16 @@ class Room(Decision):
         return self.tiles * self.tile * self.depth
 
 
-def packed_batch(extents: Sequence[int], own: Strided) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """(extents of the packed operand's batch, its strides in problems): 1 and 0 where it repeats
-    over the batch."""
-    kept = [extent if step else 1 for extent, step in zip(extents, own.batch, strict=True)]
-    strides = [
+def packed_batch(
+    extents: tuple[int, ...], *read: Strided
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """(extents of the batch of what is packed from these operands, its strides in problems): 1 and
+    0 where they repeat over the batch."""
+    kept = varying(extents, *(item.batch for item in read))
+    strides = tuple(
         math.prod(kept[index + 1 :]) if extent > 1 else 0 for index, extent in enumerate(kept)
-    ]
-    return parts.padded(tuple(kept), 1), parts.padded(tuple(strides))
+    )
+    return parts.padded(kept, 1), parts.padded(strides)
 
 
 def aligned(size: int) -> int:

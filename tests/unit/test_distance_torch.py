@@ -80,6 +80,113 @@ def test_gradients_of_bandwidths_per_feature_and_of_a_batch() -> None:
     )
 
 
+def _widths(seed: int = 5) -> Any:
+    random = torch.Generator().manual_seed(seed)
+    return (torch.rand(3, dtype=torch.float64, generator=random) + 0.5).requires_grad_()
+
+
+def _squares(x: Any, y: Any) -> Any:
+    return (x[:, None] - y).square().sum(-1)
+
+
+def _absolute(x: Any, y: Any) -> Any:
+    return (x[:, None] - y).abs().sum(-1)
+
+
+# Kernels with bandwidths w and u per feature in some of their terms; and their formulas in torch.
+_MIXED: dict[str, tuple[Callable[..., kernels.Kernel], Callable[..., Any]]] = {
+    "sum": (
+        lambda w, u, b: kernels.Gaussian(w) + b * kernels.Linear(),
+        lambda x, y, w, u, b: (-_squares(x / w, y / w) / 2).exp() + b * x @ y.T,
+    ),
+    "product": (
+        lambda w, u, b: kernels.Gaussian(w) * kernels.Gaussian(b),
+        lambda x, y, w, u, b: (-_squares(x / w, y / w) / 2 - _squares(x, y) / (2 * b * b)).exp(),
+    ),
+    "two": (
+        lambda w, u, b: kernels.Gaussian(w) + kernels.RationalQuadratic(b, u),
+        lambda x, y, w, u, b: (
+            (-_squares(x / w, y / w) / 2).exp() + (1 + _squares(x / u, y / u) / (2 * b)) ** -b
+        ),
+    ),
+}
+_MIXED_OTHERS: dict[str, tuple[Callable[..., kernels.Kernel], Callable[..., Any]]] = {
+    "other norms": (
+        lambda w, u, b: kernels.Laplace(w) + kernels.Laplace(u) * kernels.PowerNorm(b + 1),
+        lambda x, y, w, u, b: (
+            (-_absolute(x / w, y / w)).exp()
+            + (-_absolute(x / u, y / u)).exp()
+            * (x[:, None] - y).abs().pow(b + 1).sum(-1).pow(1 / (b + 1))
+        ),
+    ),
+}
+
+
+def _mixed_arguments() -> tuple[Any, ...]:
+    return _points(4), _points(3, 1), _widths(), _widths(6), _number(0.8)
+
+
+@pytest.mark.parametrize("name", [*_MIXED, *_MIXED_OTHERS])
+def test_bandwidths_per_feature_beside_other_terms(name: str) -> None:
+    make, formula = (_MIXED | _MIXED_OTHERS)[name]
+    x, y, *values = given = _mixed_arguments()
+    v = torch.randn(3, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
+    matrix = kronop.torch.kernel_matrix(x, y, make(*values))
+    product = kronop.torch.kernel_matmul(x, y, v, make(*values))
+    expected = formula(*given)
+    # Sums of 3 terms, some functions of them, and sums of 3 products, in float64.
+    torch.testing.assert_close(matrix, expected, rtol=1e-13, atol=1e-14)
+    torch.testing.assert_close(product, expected @ v, rtol=1e-13, atol=1e-14)
+    weights = torch.randn(4, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(7))
+    wanted = torch.autograd.grad((expected @ v * weights).sum(), given, allow_unused=True)
+    for result in (matrix @ v, product):
+        found = torch.autograd.grad((result * weights).sum(), given, allow_unused=True)
+        for one, other in zip(found, wanted, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", [*_MIXED, *_MIXED_OTHERS])
+def test_derivatives_beside_bandwidths_per_feature(name: str) -> None:
+    make, _ = (_MIXED | _MIXED_OTHERS)[name]
+    v = torch.randn(3, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(4))
+
+    def matrix(x: Any, y: Any, *values: Any) -> Any:
+        return kronop.torch.kernel_matrix(x, y, make(*values))
+
+    def product(x: Any, y: Any, v: Any, *values: Any) -> Any:
+        return kronop.torch.kernel_matmul(x, y, v, make(*values))
+
+    x, y, *values = given = _mixed_arguments()
+    of_product = (x, y, v.requires_grad_(), *values)
+    is_smooth = name in _MIXED
+    assert torch.autograd.gradcheck(matrix, given, check_forward_ad=is_smooth)
+    assert torch.autograd.gradcheck(product, of_product)
+    if name == "sum":  # Of more terms are more kernels that are compiled.
+        assert torch.autograd.gradgradcheck(matrix, given)
+        assert torch.autograd.gradgradcheck(product, of_product)
+
+
+def test_bandwidths_per_feature_beside_other_terms_of_a_batch() -> None:
+    """Mapped, compiled, and with one bandwidth for all features."""
+    x, y, _, _, b = _mixed_arguments()
+    many = torch.rand(4, 3, dtype=torch.float64) + 0.5
+
+    def matrix(w: Any) -> Any:
+        return kronop.torch.kernel_matrix(x, y, kernels.Gaussian(w) + kernels.Polynomial(2, b))
+
+    expected = torch.stack([matrix(one) for one in many])
+    torch.testing.assert_close(torch.vmap(matrix)(many), expected)
+    in_one = kernels.Gaussian(many) + kernels.Polynomial(2, b)
+    torch.testing.assert_close(kronop.torch.kernel_matrix(x[None], y, in_one), expected)
+    width = torch.full((1,), 0.7, dtype=torch.float64, requires_grad=True)
+    (found,) = torch.autograd.grad(matrix(width).sum(), (width,))
+    wide = width.detach().expand(3).clone().requires_grad_()
+    (apart,) = torch.autograd.grad(matrix(wide).sum(), (wide,))
+    torch.testing.assert_close(found, apart.sum(0, keepdim=True))
+    compiled = torch.compile(matrix, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(many[0]), expected[0])
+
+
 @pytest.mark.parametrize("p", [0.5, 1.0, 1.3, 2.0, 3.0, float("inf")])
 def test_distances_of_zero_have_no_gradient(p: float) -> None:
     x = torch.ones(3, 2, requires_grad=True)
@@ -130,7 +237,7 @@ def test_torch_sees_an_operator() -> None:
     x, y, b = _points(4), _points(3, 1), _number(0.8)
     text = kernels.Gaussian(b).bound().form.text()
     mode = functional.api.DIRECT
-    arguments = (x, y, [b], "t", text, mode)
+    arguments = (x, y, [b], "t", [], text, mode)
     torch.library.opcheck(torch.ops.kronop.kernel_matrix.default, arguments)
 
 
@@ -186,7 +293,7 @@ def test_products_are_an_operator() -> None:
     x, y, b = _points(4), _points(3, 1), _number(0.8)
     v = torch.ones(3, dtype=torch.float64, requires_grad=True)
     text = kernels.Gaussian(b).bound().form.text()
-    arguments = (x, y, v[:, None], [b], "t", text)
+    arguments = (x, y, v[:, None], [b], "t", [], text)
     torch.library.opcheck(torch.ops.kronop.kernel_matmul.default, arguments)
 
     def product(x: Any, v: Any, b: Any) -> Any:

@@ -125,15 +125,8 @@ class DistanceArguments(Arguments):
             for name, item in tensors_of(self._bound).items()
         }
         for name, item in found.items():
-            if name.startswith("vector") and item.shape[-1] not in (1, features):
-                raise ArgumentError(
-                    mismatch(
-                        "bandwidths per feature",
-                        expected=f"{features} or 1 as last extent, one for each feature",
-                        got=item.shape,
-                        hint="values with more dimensions than the batch hold one per feature",
-                    )
-                )
+            if name.startswith("vector"):
+                check_bandwidths(item.shape, features)
         return found
 
     def _lead(self, views: Mapping[str, TensorView]) -> Ints:
@@ -284,6 +277,19 @@ def check_points(x1: TensorView, x2: TensorView) -> None:
                 expected=f"{x1.shape[-1]}, as X1 of shape {x1.shape} has",
                 got=f"{x2.shape[-1]} of shape {x2.shape}",
                 hint="the last extents are the features",
+            )
+        )
+
+
+def check_bandwidths(shape: Ints, features: int) -> None:
+    """Raises ArgumentError unless a vector of that shape has one bandwidth per feature, or one."""
+    if shape[-1] not in (1, features):
+        raise ArgumentError(
+            mismatch(
+                "bandwidths per feature",
+                expected=f"{features} or 1 as last extent, one for each feature",
+                got=shape,
+                hint="values with more dimensions than the batch hold one per feature",
             )
         )
 

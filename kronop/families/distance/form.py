@@ -138,9 +138,11 @@ class Form(Decision):
         is_diagonal = np.arange(rows)[:, None] + diagonal == np.arange(columns)
         return matrix + np.asarray(values[-1])[..., None, None] * is_diagonal
 
-    def with_expression(self, expression: Expression) -> tuple[Form, tuple[int, ...]]:
+    def with_expression(
+        self, expression: Expression
+    ) -> tuple[Form, tuple[int, ...], tuple[int, ...]]:
         """(the form of another expression of the same sums and values, without those that it does
-        not read; the indices of the values that are left)."""
+        not read; the indices of the values that are left; those of the vectors)."""
         inputs = expression.inputs
         terms = [index for index in range(len(self.terms)) if sum_of(index) in inputs]
         # A form has a sum in any case: its features say how many there are.
@@ -165,7 +167,7 @@ class Form(Decision):
             values=len(values),
             vectors=len(vectors),
         )
-        return form, tuple(values)
+        return form, tuple(values), tuple(vectors)
 
     def turned(self) -> Form:
         """The form of the transposed matrix: the points have changed places."""

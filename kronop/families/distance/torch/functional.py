@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from kronop.errors import ArgumentError, mismatch
 from kronop.families.distance import api
+from kronop.families.distance.arguments import check_bandwidths
 from kronop.families.distance.form import Bound
 from kronop.families.distance.kernels import Kernel, PowerNorm, check_kernel
 from kronop.families.distance.torch.operators import Values, matrix
@@ -53,8 +53,7 @@ def kernel_matrix(x1: Any, x2: Any, kernel: Kernel, regularization: Any = 0.0) -
     Args:
         x1: (..., M, K).
         x2: (..., N, K); leading dimensions broadcast.
-        kernel: one of `kronop.kernels`. If it has bandwidths per feature, all of its terms must
-            have the same ones.
+        kernel: one of `kronop.kernels`.
         regularization: a number or tensor that is added to the diagonal.
 
     Returns:
@@ -72,8 +71,8 @@ def _matrix(x1: Any, x2: Any, kernel: Kernel, regularization: Any, mode: str) ->
     for name, item in (("x1", x1), ("x2", x2)):
         check_tensor(name, item, 2, "kronop.cdist and kronop.kernel_matrix")
     bound = kernel.bound(max(x1.dim(), x2.dim()) - 2, regularization)
-    x1, x2, bound = without_vectors(x1, x2, bound)
-    values = Values.of(bound.values, x1)
+    x1, x2, bound = with_common_vector(x1, x2, bound)
+    values = Values.of(bound, x1)
     return matrix(x1, x2, *values.arguments, bound.form.text(), mode)
 
 
@@ -104,40 +103,23 @@ def kernel_matmul(x1: Any, x2: Any, v: Any, kernel: Kernel, regularization: Any 
     if v.dim() == 1:
         return kernel_matmul(x1, x2, v.unsqueeze(-1), kernel, regularization).squeeze(-1)
     bound = kernel.bound(max(x1.dim(), x2.dim(), v.dim()) - 2, regularization)
-    x1, x2, bound = without_vectors(x1, x2, bound)
-    values = Values.of(bound.values, x1)
+    x1, x2, bound = with_common_vector(x1, x2, bound)
+    values = Values.of(bound, x1)
     return product(x1, x2, v, *values.arguments, bound.form.text())
 
 
-def without_vectors(x1: Any, x2: Any, bound: Bound) -> tuple[Any, Any, Bound]:
-    """The points divided by the kernel's bandwidths per feature, and the kernel without them:
-    torch then has their gradients.
+def with_common_vector(x1: Any, x2: Any, bound: Bound) -> tuple[Any, Any, Bound]:
+    """The points divided by bandwidths per feature, and the kernel without them, if all terms have
+    the same ones: more kernels are fast without vectors. Else everything as it is.
 
     Raises:
-        ArgumentError: terms of the kernel have different ones.
+        ArgumentError: there are more or fewer bandwidths than features.
     """
-    if not bound.vectors:
+    for vector in bound.vectors:
+        check_bandwidths(tuple(vector.shape), x1.shape[-1])
+    if len({term.vector for term in bound.form.terms}) > 1 or not bound.vectors:
         return x1, x2, bound
-    used = {term.vector for term in bound.form.terms}
-    if len(used) > 1:
-        raise ArgumentError(
-            mismatch(
-                "bandwidths per feature",
-                expected="the same ones in all terms of a kernel that is differentiated",
-                got=f"{len(bound.vectors)} in {len(bound.form.terms)} terms",
-                hint="add the matrices of two kernels instead",
-            )
-        )
     (vector,) = bound.vectors
-    if vector.shape[-1] not in (1, x1.shape[-1]):
-        raise ArgumentError(
-            mismatch(
-                "bandwidths per feature",
-                expected=f"{x1.shape[-1]} or 1 as last extent, one for each feature",
-                got=tuple(vector.shape),
-                hint="values with more dimensions than the batch hold one per feature",
-            )
-        )
     vector = torch.as_tensor(vector, device=x1.device).unsqueeze(-2)
     terms = tuple(dataclasses.replace(term, vector=-1) for term in bound.form.terms)
     form = dataclasses.replace(bound.form, terms=terms, vectors=0)

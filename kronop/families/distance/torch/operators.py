@@ -18,6 +18,7 @@ from kronop.families.distance import api
 from kronop.families.distance.arguments import is_tensor
 from kronop.families.distance.form import Bound, Form, TermKind, sum_of, value_of
 from kronop.families.distance.torch import sums
+from kronop.families.distance.torch.scaled import Scaled
 from kronop.torch.declaration import Named, Operator
 from kronop.torch.registration import register
 
@@ -27,27 +28,35 @@ _HELD = "t"
 
 @dataclass(frozen=True)
 class Values:
-    """The values of a form as an operator's arguments.
+    """The values and vectors of a form as an operator's arguments.
 
-    They are a list of tensors and a string: torch.compile loses lists of numbers that are empty.
+    Values are a list of tensors and a string: torch.compile loses lists of numbers that are empty.
 
     Attributes:
-        tensors: those that are tensors, in order.
-        numbers: all as text, "t" for tensors, with commas between them.
+        tensors: the values that are tensors, in order.
+        numbers: all values as text, "t" for tensors, with commas between them.
+        vectors: of one number per feature, all tensors.
     """
 
     tensors: list[Any]
     numbers: str
+    vectors: list[Any]
 
     @classmethod
-    def of(cls, values: Sequence[Any], points: Any) -> Values:
-        """The values of a call; arrays of NumPy become tensors beside the points."""
-        texts = [_HELD if is_tensor(item) else repr(float(item)) for item in values]
-        return cls([_tensor(item, points) for item in values if is_tensor(item)], ",".join(texts))
+    def of(cls, bound: Bound, points: Any) -> Values:
+        """Those of a call; arrays of NumPy become tensors beside the points."""
+        texts = [_HELD if is_tensor(item) else repr(float(item)) for item in bound.values]
+        tensors = [_tensor(item, points) for item in bound.values if is_tensor(item)]
+        return cls(tensors, ",".join(texts), [_tensor(item, points) for item in bound.vectors])
+
+    @classmethod
+    def given(cls, given: Named) -> Values:
+        """Those among an operator's arguments."""
+        return cls(list(given.values), given.numbers, list(given.vectors))
 
     @property
     def arguments(self) -> tuple[Any, ...]:
-        return self.tensors, self.numbers
+        return self.tensors, self.numbers, self.vectors
 
     @property
     def slots(self) -> list[int]:
@@ -61,11 +70,12 @@ class Values:
         texts = self.numbers.split(",") if self.numbers else []
         return [next(tensors) if text == _HELD else float(text) for text in texts]
 
-    def some(self, kept: tuple[int, ...]) -> Values:
+    def some(self, kept: tuple[int, ...], kept_vectors: tuple[int, ...]) -> Values:
         """Those with these indices, which become 0, 1, ..."""
         every = [self.every[index] for index in kept]
         tensors = [item for item in every if is_tensor(item)]
-        return Values(tensors, ",".join(_HELD if is_tensor(item) else repr(item) for item in every))
+        texts = [_HELD if is_tensor(item) else repr(item) for item in every]
+        return Values(tensors, ",".join(texts), [self.vectors[index] for index in kept_vectors])
 
     def value(self, index: int) -> Any:
         """A value, as a number or as a tensor that broadcasts against matrices."""
@@ -73,7 +83,7 @@ class Values:
         return value[..., None, None] if is_tensor(value) else value
 
     def bound(self, form: Form) -> Bound:
-        return Bound(form=form, values=tuple(self.every), vectors=())
+        return Bound(form=form, values=tuple(self.every), vectors=tuple(self.vectors))
 
 
 def _tensor(item: Any, points: Any) -> Any:
@@ -92,8 +102,8 @@ def slope_of(values: Values, form: Form, name: str) -> tuple[Form, Values] | flo
         return None
     if found.operation == "constant":
         return float(found.operands[0])
-    other, kept = form.with_expression(found)
-    return other, values.some(kept)
+    other, *kept = form.with_expression(found)
+    return other, values.some(*kept)
 
 
 def derived(x1: Any, x2: Any, values: Values, form: Form, name: str) -> Any:
@@ -105,37 +115,52 @@ def derived(x1: Any, x2: Any, values: Values, form: Form, name: str) -> Any:
     return matrix(x1, x2, *kept.arguments, other.text(), api.DIRECT)
 
 
-def _compute(x1: Any, x2: Any, values: Any, numbers: str, form: str, mode: str) -> Any:
-    bound = Values(values, numbers).bound(Form.from_text(form))
+def _compute(
+    x1: Any, x2: Any, values: Any, numbers: str, vectors: Any, form: str, mode: str
+) -> Any:
+    bound = Values(values, numbers, vectors).bound(Form.from_text(form))
     return api.matrix_of(x1, x2, bound, mode)
 
 
-def _fake(x1: Any, x2: Any, values: Any, numbers: str, form: str, mode: str) -> Any:
-    lead = torch.broadcast_shapes(x1.shape[:-2], x2.shape[:-2], *(item.shape for item in values))
+def _fake(x1: Any, x2: Any, values: Any, numbers: str, vectors: Any, form: str, mode: str) -> Any:
+    lead = torch.broadcast_shapes(x1.shape[:-2], x2.shape[:-2], *shapes_of(values, vectors))
     return x1.new_empty((*lead, x1.shape[-2], x2.shape[-2]))
 
 
+def shapes_of(values: Sequence[Any], vectors: Sequence[Any]) -> list[Any]:
+    """The leading dimensions of values and vectors."""
+    return [item.shape for item in values] + [item.shape[:-1] for item in vectors]
+
+
 def _backward(given: Named, needs: Named, grad: Any) -> dict[str, Any]:
-    form, values = Form.from_text(given.form), Values(list(given.values), given.numbers)
+    form, values = Form.from_text(given.form), Values.given(given)
     x1, x2 = given.x1, given.x2
     found = {"x1": None, "x2": None}
     of_values: list[Any] = [None] * len(values.tensors)
+    of_vectors: list[Any] = [None] * len(values.vectors)
     needed = list(needs.values)
     for index, term in enumerate(form.terms):
         is_power = term.kind is TermKind.General and term.value in values.slots
         of_power = is_power and needed[values.slots.index(term.value)]
-        if not (needs.x1 or needs.x2 or of_power):
+        of_vector = term.vector >= 0 and needs.vectors[term.vector]
+        if not (needs.x1 or needs.x2 or of_power or of_vector):
             continue
         slope = derived(x1, x2, values, form, sum_of(index))
         if slope is None:
             continue
         weights = times(grad, slope)
         p = values.value(term.value) if term.value >= 0 else None
-        for name, more in sums.gradients(term.kind, weights, x1, x2, p, needs).items():
-            found[name] = more if found[name] is None else found[name] + more
+        scaled = Scaled.of(term, x1, x2, values.vectors)
+        wanted = scaled.needs(needs, of_vector)
+        sides = sums.gradients(term.kind, weights, scaled.x1, scaled.x2, p, wanted)
+        for name, more in scaled.gradients(sides, needs).items():
+            found[name] = sum_of_both(found[name], more)
+        if of_vector:
+            total = sum_of_both(of_vectors[term.vector], scaled.of_vector(sides))
+            of_vectors[term.vector] = total
         if of_power:
             place = values.slots.index(term.value)
-            of_values[place] = sums.power_gradient(weights, x1, x2, p)
+            of_values[place] = sums.power_gradient(weights, scaled.x1, scaled.x2, p)
     for place, slot in enumerate(values.slots):
         if not needed[place]:
             continue
@@ -147,8 +172,16 @@ def _backward(given: Named, needs: Named, grad: Any) -> dict[str, Any]:
             more = None if slope is None else times(grad.to(held), slope).sum((-2, -1))
         if more is not None:
             more = more.to(values.tensors[place].dtype)
-            of_values[place] = more if of_values[place] is None else of_values[place] + more
-    return {name: item for name, item in found.items() if item is not None} | {"values": of_values}
+            of_values[place] = sum_of_both(of_values[place], more)
+    of_points = {name: item for name, item in found.items() if item is not None}
+    return of_points | {"values": of_values, "vectors": of_vectors}
+
+
+def sum_of_both(first: Any, second: Any) -> Any:
+    """The sum of two gradients or tangents, each of which may be None."""
+    if first is None or second is None:
+        return second if first is None else first
+    return first + second
 
 
 def times(grad: Any, slope: Any) -> Any:
@@ -170,13 +203,16 @@ def refuse_power(form: Form, slot: int) -> None:
 
 
 def _tangent(given: Named, tangents: Named) -> Any:
-    form, values = Form.from_text(given.form), Values(list(given.values), given.numbers)
+    form, values = Form.from_text(given.form), Values.given(given)
     total = None
     for index, term in enumerate(form.terms):
-        change = sums.tangent(term.kind, given.x1, given.x2, tangents.x1, tangents.x2)
+        scaled = Scaled.of(term, given.x1, given.x2, values.vectors)
+        of_vector = tangents.vectors[term.vector] if term.vector >= 0 else None
+        directions = scaled.tangents(tangents.x1, tangents.x2, of_vector)
+        change = sums.tangent(term.kind, scaled.x1, scaled.x2, *directions)
         slope = None if change is None else derived(given.x1, given.x2, values, form, sum_of(index))
         if slope is not None:
-            total = change * slope if total is None else total + change * slope
+            total = sum_of_both(total, (change * slope).to(given.x1.dtype))
     for place, slot in enumerate(values.slots):
         direction = tangents.values[place]
         if direction is None:
@@ -189,29 +225,27 @@ def _tangent(given: Named, tangents: Named) -> Any:
             slope = derived(given.x1, given.x2, values, form, value_of(slot))
         if slope is not None:
             change = (direction[..., None, None] * slope).to(given.x1.dtype)
-            total = change if total is None else total + change
+            total = sum_of_both(total, change)
     return total
 
 
 def _mapped(size: int, given: Named, dims: Named) -> tuple[Any, int]:
-    lead = max(
-        item.dim() - own - (dim is not None)
-        for item, dim, own in (
-            (given.x1, dims.x1, 2),
-            (given.x2, dims.x2, 2),
-            *((item, dim, 0) for item, dim in zip(given.values, dims.values, strict=True)),
-        )
-    )
-    x1, x2 = (
-        first_dimension(item, dim, lead + 2)
-        for item, dim in ((given.x1, dims.x1), (given.x2, dims.x2))
-    )
-    values = [
-        first_dimension(item, dim, lead)
-        for item, dim in zip(given.values, dims.values, strict=True)
-    ]
-    result = matrix.library(x1, x2, values, given.numbers, given.form, given.mode)
+    points, values, vectors = mapped_first(given, dims, ("x1", "x2"))
+    result = matrix.library(*points, values, given.numbers, vectors, given.form, given.mode)
     return result.expand(size, *result.shape[1:]), 0
+
+
+def mapped_first(given: Named, dims: Named, names: Sequence[str]) -> list[list[Any]]:
+    """The matrices with these names, the values and the vectors, with the mapped dimension before
+    all leading ones."""
+    lists = (
+        [(getattr(given, name), getattr(dims, name), 2) for name in names],
+        [(item, dim, 0) for item, dim in zip(given.values, dims.values, strict=True)],
+        [(item, dim, 1) for item, dim in zip(given.vectors, dims.vectors, strict=True)],
+    )
+    every = [one for each in lists for one in each]
+    lead = max(item.dim() - own - (dim is not None) for item, dim, own in every)
+    return [[first_dimension(item, dim, lead + own) for item, dim, own in each] for each in lists]
 
 
 def first_dimension(item: Any, dim: int | None, dims: int) -> Any:
@@ -223,10 +257,10 @@ def first_dimension(item: Any, dim: int | None, dims: int) -> Any:
 matrix = register(
     Operator(
         schema="kernel_matrix(Tensor x1, Tensor x2, Tensor[] values, str numbers,"
-        " str form, str mode) -> Tensor",
+        " Tensor[] vectors, str form, str mode) -> Tensor",
         compute=_compute,
         fake=_fake,
-        saved=("x1", "x2", "values"),
+        saved=("x1", "x2", "values", "vectors"),
         backward=_backward,
         jvp=_tangent,
         vmap=_mapped,

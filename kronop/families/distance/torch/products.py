@@ -12,6 +12,8 @@ need rows of W.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -23,11 +25,14 @@ from kronop.families.distance.torch import sums
 from kronop.families.distance.torch.operators import (
     Values,
     derived,
-    first_dimension,
+    mapped_first,
     refuse_power,
+    shapes_of,
     slope_of,
+    sum_of_both,
     times,
 )
+from kronop.families.distance.torch.scaled import Scaled
 from kronop.torch.declaration import Named, Operator
 from kronop.torch.registration import register
 
@@ -36,19 +41,19 @@ _MOST_BYTES = 1 << 28
 _SMOOTH = (TermKind.Two, TermKind.Dot, TermKind.NormA, TermKind.NormB)
 
 
-def _compute(x1: Any, x2: Any, v: Any, values: Any, numbers: str, form: str) -> Any:
-    bound = Values(values, numbers).bound(Form.from_text(form))
+def _compute(x1: Any, x2: Any, v: Any, values: Any, numbers: str, vectors: Any, form: str) -> Any:
+    bound = Values(values, numbers, vectors).bound(Form.from_text(form))
     return product_api.product_of(x1, x2, v, bound)
 
 
-def _fake(x1: Any, x2: Any, v: Any, values: Any, numbers: str, form: str) -> Any:
+def _fake(x1: Any, x2: Any, v: Any, values: Any, numbers: str, vectors: Any, form: str) -> Any:
     shapes = [item.shape[:-2] for item in (x1, x2, v)]
-    lead = torch.broadcast_shapes(*shapes, *(item.shape for item in values))
+    lead = torch.broadcast_shapes(*shapes, *shapes_of(values, vectors))
     return x1.new_empty((*lead, x1.shape[-2], v.shape[-1]))
 
 
 def _backward(given: Named, needs: Named, grad: Any) -> dict[str, Any]:
-    form, values = Form.from_text(given.form), Values(list(given.values), given.numbers)
+    form, values = Form.from_text(given.form), Values.given(given)
     x1, x2, v = given.x1, given.x2, given.v
     grad = grad.to(x1.dtype)
     wide = torch.promote_types(x1.dtype, torch.float32)
@@ -57,27 +62,33 @@ def _backward(given: Named, needs: Named, grad: Any) -> dict[str, Any]:
         found["v"] = product(x2, x1, grad, *values.arguments, form.turned().text())
     needed = list(needs.values)
     of_values: list[Any] = [None] * len(needed)
+    of_vectors: list[Any] = [None] * len(values.vectors)
 
     def add(place: int, more: Any) -> None:
         more = more.to(values.tensors[place].dtype)
-        of_values[place] = more if of_values[place] is None else of_values[place] + more
+        of_values[place] = sum_of_both(of_values[place], more)
 
     slots = values.slots
     for index, term in enumerate(form.terms):
         is_power = term.kind is TermKind.General and term.value in slots
         of_power = is_power and needed[slots.index(term.value)]
+        of_vector = term.vector >= 0 and needs.vectors[term.vector]
         slope = slope_of(values, form, sum_of(index))
-        if slope is None or not (needs.x1 or needs.x2 or of_power):
+        if slope is None or not (needs.x1 or needs.x2 or of_power or of_vector):
             continue
+        scaled = Scaled.of(term, x1, x2, values.vectors)
+        wanted = scaled.needs(needs, of_vector)
         if term.kind in _SMOOTH:
-            sides = _smooth(term.kind, slope, x1, x2, v, grad, needs)
+            sides = _smooth(term.kind, slope, given, scaled, grad, wanted)
         else:
-            p = values.value(term.value) if term.value >= 0 else None
-            sides, of_p = _rows(term.kind, index, form, values, p, given, grad, needs, of_power)
+            sides, of_p = _rows(index, form, values, given, scaled, grad, wanted, of_power)
             if of_power:
                 add(slots.index(term.value), of_p)
-        for name, more in sides.items():
-            found[name] = found[name] + more if name in found else more
+        for name, more in scaled.gradients(sides, needs).items():
+            found[name] = sum_of_both(found.get(name), more)
+        if of_vector:
+            total = sum_of_both(of_vectors[term.vector], scaled.of_vector(sides))
+            of_vectors[term.vector] = total
     for place, slot in enumerate(slots):
         if not needed[place]:
             continue
@@ -88,7 +99,7 @@ def _backward(given: Named, needs: Named, grad: Any) -> dict[str, Any]:
         of_value = slope_of(values, form, value_of(slot))
         if of_value is not None:
             add(place, (grad.to(wide) * _times_columns(of_value, x1, x2, v)).sum((-2, -1)))
-    return found | {"values": of_values}
+    return found | {"values": of_values, "vectors": of_vectors}
 
 
 def _times_columns(slope: Any, x1: Any, x2: Any, v: Any) -> Any:
@@ -100,28 +111,33 @@ def _times_columns(slope: Any, x1: Any, x2: Any, v: Any) -> Any:
 
 
 def _smooth(
-    kind: TermKind, slope: Any, x1: Any, x2: Any, v: Any, grad: Any, needs: Named
+    kind: TermKind, slope: Any, given: Named, scaled: Scaled, grad: Any, needs: Named
 ) -> dict[str, Any]:
-    """The gradients in both points of a sum of squares or products."""
+    """The gradients in both scaled points of a sum of squares or products."""
+    # As wide as the forward's sums: 16-bit ones would overflow and cancel.
+    wide, kept = torch.promote_types(given.x1.dtype, torch.float32), scaled.x1.dtype
+    x1, x2, v, grad = (item.to(wide) for item in (given.x1, given.x2, given.v, grad))
+    of_x1, of_x2 = scaled.x1.to(wide), scaled.x2.to(wide)
     found = {}
     if needs.x1 and kind is not TermKind.NormB:
-        found["x1"] = _one_sided(kind, slope, x1, x2, v, grad)
+        weigh = functools.partial(_times_columns, slope, x1, x2)
+        found["x1"] = _one_sided(kind, weigh, of_x1, of_x2, v, grad).to(kept)
     if needs.x2 and kind is not TermKind.NormA:
         other = TermKind.NormA if kind is TermKind.NormB else kind
         turned = slope if isinstance(slope, float) else (slope[0].turned(), slope[1])
-        found["x2"] = _one_sided(other, turned, x2, x1, grad, v)
+        weigh = functools.partial(_times_columns, turned, x2, x1)
+        found["x2"] = _one_sided(other, weigh, of_x2, of_x1, grad, v).to(kept)
     return found
 
 
-def _one_sided(kind: TermKind, slope: Any, x1: Any, x2: Any, v: Any, grad: Any) -> Any:
-    # As wide as the forward's sums: 16-bit ones would overflow and cancel.
-    wide_type, kept = torch.promote_types(x1.dtype, torch.float32), x1.dtype
-    x1, x2, v, grad = (item.to(wide_type) for item in (x1, x2, v, grad))
+def _one_sided(
+    kind: TermKind, weigh: Callable[[Any], Any], x1: Any, x2: Any, v: Any, grad: Any
+) -> Any:
+    """The gradient in x1; `weigh` is the product of the derivative's matrix with columns."""
     if not v.shape[-1]:
-        return torch.zeros_like(x1, dtype=kept)
+        return torch.zeros_like(x1)
     if kind is TermKind.NormA:
-        sums_of_rows = (grad * _times_columns(slope, x1, x2, v)).sum(-1, keepdim=True)
-        return (2 * x1 * sums_of_rows).to(kept)
+        return 2 * x1 * (grad * weigh(v)).sum(-1, keepdim=True)
     center = sums.center_of(x2) if kind is TermKind.Two else 0.0
     moved, features = x2 - center, x2.shape[-1]
     bytes_of_column = max(
@@ -134,43 +150,44 @@ def _one_sided(kind: TermKind, slope: Any, x1: Any, x2: Any, v: Any, grad: Any) 
         columns, g = v[..., first : first + step], grad[..., first : first + step]
         # All products of a column and a feature, as columns of one product.
         wide = (columns.unsqueeze(-1) * moved.unsqueeze(-2)).flatten(-2)
-        weighted = _times_columns(slope, x1, x2, wide).unflatten(-1, (-1, features))
+        weighted = weigh(wide).unflatten(-1, (-1, features))
         total = total + (g.unsqueeze(-1) * weighted).sum(-2)
     if kind is TermKind.Dot:
-        return total.to(kept)
-    sums_of_rows = (grad * _times_columns(slope, x1, x2, v)).sum(-1, keepdim=True)
-    return (2 * ((x1 - center) * sums_of_rows - total)).to(kept)
+        return total
+    sums_of_rows = (grad * weigh(v)).sum(-1, keepdim=True)
+    return 2 * ((x1 - center) * sums_of_rows - total)
 
 
 def _rows(
-    kind: TermKind,
     index: int,
     form: Form,
     values: Values,
-    p: Any,
     given: Named,
+    scaled: Scaled,
     grad: Any,
     needs: Named,
     of_power: bool,
 ) -> tuple[dict[str, Any], Any]:
-    """The gradients in both points, and in the power if it is wanted, of a sum of other powers:
-    for some rows of x1 at a time."""
-    x1, x2, v = given.x1, given.x2, given.v
+    """The gradients in both scaled points, and in the power if it is wanted, of a sum of other
+    powers: for some rows of x1 at a time."""
+    x1, x2, v, term = given.x1, given.x2, given.v, form.terms[index]
+    p = values.value(term.value) if term.value >= 0 else None
     pairs = max(1, x2.shape[-2] * grad.shape[:-2].numel() * x1.element_size())
     step = max(1, _MOST_BYTES // pairs)
     of_rows: list[Any] = []
     of_x2: Any = None
     of_p: Any = 0.0
     for first in range(0, x1.shape[-2], step):
-        rows = x1[..., first : first + step, :]
-        weights = grad[..., first : first + step, :] @ v.transpose(-2, -1)
-        weights = times(weights, derived(rows, x2, values, form, sum_of(index)))
-        part = sums.gradients(kind, weights, rows, x2, p, needs)
+        chosen = (..., slice(first, first + step), slice(None))
+        weights = grad[chosen] @ v.transpose(-2, -1)
+        weights = times(weights, derived(x1[chosen], x2, values, form, sum_of(index)))
+        rows = scaled.x1[chosen]
+        part = sums.gradients(term.kind, weights, rows, scaled.x2, p, needs)
         of_rows.append(part.get("x1"))
         if "x2" in part:
             of_x2 = part["x2"] if of_x2 is None else of_x2 + part["x2"]
         if of_power:
-            of_p = of_p + sums.power_gradient(weights, rows, x2, p)
+            of_p = of_p + sums.power_gradient(weights, rows, scaled.x2, p)
     found = {} if of_x2 is None else {"x2": of_x2}
     if of_rows and of_rows[0] is not None:
         found["x1"] = torch.cat(of_rows, -2)
@@ -178,16 +195,16 @@ def _rows(
 
 
 def _tangent(given: Named, tangents: Named) -> Any:
-    if tangents.x1 is not None or tangents.x2 is not None:
+    if any(item is not None for item in (tangents.x1, tangents.x2, *tangents.vectors)):
         raise ArgumentError(
             mismatch(
                 "forward-mode derivatives",
                 expected="directions of v and of values of the kernel",
-                got="one of the points",
+                got="one of the points, or of bandwidths per feature",
                 hint="use reverse mode, or kernel_matrix",
             )
         )
-    form, values = Form.from_text(given.form), Values(list(given.values), given.numbers)
+    form, values = Form.from_text(given.form), Values.given(given)
     x1, x2 = given.x1, given.x2
     total = None
     if tangents.v is not None:
@@ -206,27 +223,23 @@ def _tangent(given: Named, tangents: Named) -> Any:
                 continue
             change = _times_columns(slope, x1, x2, given.v)
         change = (direction[..., None, None] * change).to(x1.dtype)
-        total = change if total is None else total + change
+        total = sum_of_both(total, change)
     return total
 
 
 def _mapped(size: int, given: Named, dims: Named) -> tuple[Any, int]:
-    operands = [(given.x1, dims.x1, 2), (given.x2, dims.x2, 2), (given.v, dims.v, 2)]
-    held = [(item, dim, 0) for item, dim in zip(given.values, dims.values, strict=True)]
-    lead = max(item.dim() - own - (dim is not None) for item, dim, own in operands + held)
-    x1, x2, v = (first_dimension(item, dim, lead + 2) for item, dim, _ in operands)
-    values = [first_dimension(item, dim, lead) for item, dim, _ in held]
-    result = product.library(x1, x2, v, values, given.numbers, given.form)
+    operands, values, vectors = mapped_first(given, dims, ("x1", "x2", "v"))
+    result = product.library(*operands, values, given.numbers, vectors, given.form)
     return result.expand(size, *result.shape[1:]), 0
 
 
 product = register(
     Operator(
         schema="kernel_matmul(Tensor x1, Tensor x2, Tensor v, Tensor[] values, str numbers,"
-        " str form) -> Tensor",
+        " Tensor[] vectors, str form) -> Tensor",
         compute=_compute,
         fake=_fake,
-        saved=("x1", "x2", "v", "values"),
+        saved=("x1", "x2", "v", "values", "vectors"),
         backward=_backward,
         jvp=_tangent,
         vmap=_mapped,

@@ -1,0 +1,65 @@
+"""Points of which a term is divided by one number per feature, and derivatives through that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from kronop.families.distance.form import Term
+from kronop.families.distance.torch.sums import center_of
+from kronop.torch.declaration import Named
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """The points of a term, whose sums are those of the term without its vector.
+
+    Attributes:
+        x1, x2: the points, divided by the vector; at least float32 then.
+        vector: what they are divided by, (..., 1, K); None if the term has no vector.
+        dtype: the type that they had before.
+    """
+
+    x1: Any
+    x2: Any
+    vector: Any
+    dtype: torch.dtype
+
+    @classmethod
+    def of(cls, term: Term, x1: Any, x2: Any, vectors: Sequence[Any]) -> Scaled:
+        if term.vector < 0:
+            return cls(x1, x2, None, x1.dtype)
+        vector = vectors[term.vector].unsqueeze(-2)
+        return cls(x1 / vector, x2 / vector, vector, x1.dtype)
+
+    def needs(self, needs: Named, of_vector: bool) -> Named:
+        """Which gradients in x1 and x2 `gradients` reads."""
+        return Named(x1=needs.x1 or of_vector, x2=needs.x2 or of_vector)
+
+    def gradients(self, found: Mapping[str, Any], needs: Named) -> dict[str, Any]:
+        """The gradients in the points before they were divided, from those afterwards."""
+        wanted = {name: item for name, item in found.items() if getattr(needs, name)}
+        if self.vector is None:
+            return wanted
+        return {name: (item / self.vector).to(self.dtype) for name, item in wanted.items()}
+
+    def of_vector(self, found: Mapping[str, Any]) -> Any:
+        """The gradient in the vector, (..., K), from those in both points; None of none."""
+        # The points may be moved together, as their differences count: there is less to cancel.
+        center = center_of(self.x2)
+        parts = [(item * (getattr(self, name) - center)).sum(-2) for name, item in found.items()]
+        return -sum(parts[1:], parts[0]) / self.vector.squeeze(-2) if parts else None
+
+    def tangents(self, of_x1: Any, of_x2: Any, of_vector: Any) -> tuple[Any, Any]:
+        """The tangents of x1 and x2, from those before they were divided and of the vector."""
+        if self.vector is None:
+            return of_x1, of_x2
+        return self._tangent(self.x1, of_x1, of_vector), self._tangent(self.x2, of_x2, of_vector)
+
+    def _tangent(self, points: Any, direction: Any, of_vector: Any) -> Any:
+        parts = [] if direction is None else [direction]
+        parts += [] if of_vector is None else [-points * of_vector.unsqueeze(-2)]
+        return sum(parts[1:], parts[0]) / self.vector if parts else None

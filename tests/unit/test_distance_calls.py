@@ -228,6 +228,111 @@ def test_what_does_not_fit_is_refused(case: str) -> None:
         call()
 
 
+_TYPED = kronop.ElementTypeError
+_NO_VALUES: dict[str, tuple[Any, type[Exception]]] = {
+    "NaN": (float("nan"), kronop.ArgumentError),
+    "NaN of NumPy": (np.float32("nan"), kronop.ArgumentError),
+    "negative": (-1.0, kronop.ArgumentError),
+    "too large": (10**400, kronop.ArgumentError),
+    "no numbers": ([], kronop.ArgumentError),
+    "NaN in a list": ([1.0, float("nan")], kronop.ArgumentError),
+    "complex": (1j, _TYPED),
+    "bool": (True, _TYPED),
+    "string": ("2", _TYPED),
+    "None": (None, _TYPED),
+    "strings": (["2"], _TYPED),
+    "nested": ([[1.0], [2.0, 3.0]], _TYPED),
+    "complex in a list": ([1j], _TYPED),
+    "bools": ([True, True], _TYPED),
+    "array of complex": (np.array([1j]), _TYPED),
+    "array of bools": (np.array([True]), _TYPED),
+    "array of objects": (np.array([None]), _TYPED),
+}
+
+
+@pytest.mark.parametrize("case", _NO_VALUES)
+def test_what_is_no_value_is_refused(case: str) -> None:
+    value, error = _NO_VALUES[case]
+    of_p: list[Callable[[], Any]] = [lambda: kernels.PowerNorm(value)]
+    if not isinstance(value, list):
+        of_p.append(
+            lambda: kronop.cdist_grad(np.ones((5, 5)), _X.T[:, :5], None, _X.T[:, :5], value)
+        )
+    for call in of_p:
+        with pytest.raises(error, match=r"p: expected .*, got .*; "):
+            call()
+    for make in (kernels.Gaussian, kernels.Laplace, lambda l: kernels.RationalQuadratic(1.0, l)):
+        with pytest.raises(error, match=r"bandwidth: expected .*, got .*; "):
+            make(value)
+
+
+def test_a_bandwidth_of_zero_is_refused() -> None:
+    for value in (0, 0.0, np.float32(0), [1.0, 0.0]):
+        with pytest.raises(kronop.ArgumentError, match="bandwidth: expected numbers above 0, got"):
+            kernels.Gaussian(value)
+
+
+_NO_CHOICES: dict[str, Any] = {
+    "array": np.array([0.5, 1.5]),
+    "array of one": np.array(2),
+    "list": [1],
+    "string": "1",
+    "bool": True,
+    "None": None,
+    "complex": 1 + 0j,
+    "too large": 10**400,
+    "another": 7.5,
+}
+
+
+@pytest.mark.parametrize("case", _NO_CHOICES)
+def test_what_is_compiled_is_no_tensor(case: str) -> None:
+    value = _NO_CHOICES[case]
+    with pytest.raises(kronop.ArgumentError, match=r"nu: expected 0\.5, 1\.5 or 2\.5, got"):
+        kernels.Matern(value, 1.0)
+    with pytest.raises(kronop.ArgumentError, match="norm: expected 1 or 2, got"):
+        kernels.Laplace(1.0, value)
+    if case != "too large":
+        with pytest.raises(kronop.ArgumentError, match="degree: expected a positive integer, got"):
+            kernels.Polynomial(value)
+    if case != "bool":
+        with pytest.raises(kronop.ElementTypeError, match="root: expected True or False"):
+            kernels.PowerNorm(2.0, value)
+    with pytest.raises(kronop.ArgumentError, match="compute_mode: expected one of"):
+        kronop.cdist(_X, _Y, compute_mode=value)
+    with pytest.raises(kronop.ArgumentError, match="reduction: expected one of"):
+        kronop.kernel_reduce(_X, _Y, kernels.Linear(), value)
+
+
+def test_tensors_of_torch_are_no_choices() -> None:
+    torch = pytest.importorskip("torch")
+    for value in (torch.tensor(0.5), torch.tensor([1, 2])):
+        with pytest.raises(kronop.ArgumentError, match="nu: expected"):
+            kernels.Matern(value, 1.0)
+        with pytest.raises(kronop.ArgumentError, match="norm: expected"):
+            kernels.Laplace(1.0, value)
+
+
+def test_numbers_of_numpy_are_choices() -> None:
+    for kernel, other in (
+        (kernels.Matern(np.float32(1.5), 2.0), kernels.Matern(1.5, 2.0)),
+        (kernels.Laplace(2.0, np.int64(2)), kernels.Laplace(2.0, 2)),
+    ):
+        assert kernel.bound().form.text() == other.bound().form.text()
+
+
+@pytest.mark.parametrize("value", [1.5, "1", None, [1]])
+def test_what_counts_is_an_integer(value: Any) -> None:
+    with pytest.raises(kronop.ArgumentError, match="k: expected an integer"):
+        kronop.kernel_reduce(_X, _Y, kernels.Linear(), "topk", k=value)
+    with pytest.raises(kronop.ElementTypeError, match="largest: expected True or False"):
+        kronop.kernel_reduce(_X, _Y, kernels.Linear(), "topk", largest=value)
+    with pytest.raises(kronop.ArgumentError, match="diagonal: expected an integer"):
+        kronop.DistanceArguments(operation=_operation(), X1=_X, X2=_Y, diagonal=value)
+    with pytest.raises(kronop.ArgumentError, match="offset_y: expected an integer"):
+        kronop.run_kernel(_descriptor("ABS"), _X, _Y, regularization_offset_y=value)
+
+
 def test_overlapping_results_are_refused() -> None:
     memory = np.zeros((7, 12))
     with pytest.raises(kronop.ArgumentError, match="overlap"):

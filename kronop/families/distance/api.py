@@ -107,7 +107,7 @@ def kernel_matrix(
 
 def check_modes(compute_mode: object, skip_epilogue: object) -> None:
     """Refuses what `cdist` takes for neither."""
-    if compute_mode not in MODES:
+    if not isinstance(compute_mode, str) or compute_mode not in MODES:
         raise ArgumentError(
             mismatch(
                 "compute_mode",

@@ -92,7 +92,7 @@ class DistanceArguments(Arguments):
         bound = checked(bound, what.kernel)
         self._element_of_sums = what.math.element_accumulator
         self._bound = in_memory(bound, self._element_of_sums, views["X1"])
-        self._diagonal = operator.index(diagonal)
+        self._diagonal = check_diagonal("diagonal", diagonal)
         self._value_views = self._views_of_values(views["X1"])
         self._settle(views | self._value_views)
         self._described = {"X1": what.X1, "X2": what.X2, "Z": what.Y, "Y": what.Y}
@@ -279,6 +279,25 @@ def check_points(x1: TensorView, x2: TensorView) -> None:
                 hint="the last extents are the features",
             )
         )
+
+
+def check_diagonal(name: str, value: Any) -> int:
+    """The place of a diagonal as an int.
+
+    Raises:
+        ArgumentError: it is no integer.
+    """
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise ArgumentError(
+            mismatch(
+                name,
+                expected="an integer",
+                got=repr(value),
+                hint="it counts rows or columns; the diagonal's value is `regularization`",
+            )
+        ) from None
 
 
 def check_bandwidths(shape: Ints, features: int) -> None:

@@ -21,6 +21,7 @@ from kronop.families.distance.gradient_arguments import (
     power_in_memory,
 )
 from kronop.families.distance.gradient_description import kind_of
+from kronop.families.distance.kernels import check_real
 from kronop.families.distance.operation import DistanceGradientOperation
 
 
@@ -64,6 +65,7 @@ def cdist_grad(
         OutOfMemoryError: no room for the result.
     """
     if isinstance(p, np.ndarray):
+        check_real("p", p)
         # Here, so that a repeated call reads the converted array.
         first = view(kernel_matrix, "A")
         p = power_in_memory(p, MathInstruction.simt(first.element).element_accumulator, first)

@@ -47,7 +47,11 @@ def power_of(p: Any) -> float:
                 hint="p = 2 for Euclidean distances",
             )
         )
-    if not 0 < float(p) < math.inf:
+    try:
+        power = float(p)
+    except OverflowError:  # An integer that float64 does not reach.
+        power = math.inf
+    if not 0 < power < math.inf:
         raise ArgumentError(
             mismatch(
                 "p",
@@ -57,7 +61,7 @@ def power_of(p: Any) -> float:
                 " the largest difference alone, and needs another sum",
             )
         )
-    return float(p)
+    return power
 
 
 def kind_of(p: Any) -> TermKind:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from kronop.descriptions.expression import Expression, apply, lift
+from kronop.descriptions.shared import check_flag
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.families.distance.form import Bound, Builder, TermKind
 
@@ -75,33 +76,64 @@ def checked(name: str, value: Any, *, least: float = 0.0, above: bool = True) ->
 
     Raises:
         ElementTypeError: it is none of these.
-        ArgumentError: a number that is NaN, or not beyond `least`.
+        ArgumentError: a number that is NaN, or not beyond `least`; a list of none.
     """
-    if isinstance(value, np.ndarray) and value.dtype.kind not in "fiu":
-        raise ElementTypeError(
-            mismatch(name, expected="real numbers", got=str(value.dtype), hint="convert it")
-        )
+    if isinstance(value, np.ndarray):
+        check_real(name, value)
     if hasattr(value, "shape") and not isinstance(value, np.generic):
         return value
-    if isinstance(value, (list, tuple)):
-        value = np.asarray(value, np.float64)
-        wrong = ~(value > least) if above else ~(value >= least)
-        if value.ndim != 1 or wrong.any():
-            raise ArgumentError(_refused(name, value, least, above))
-        return value
+    if not isinstance(value, (list, tuple)):
+        return _number(name, value, least, above)
+    if not value:
+        raise ArgumentError(_refused(name, value, least, above))
+    return np.array([_number(name, item, least, above) for item in value], np.float64)
+
+
+def check_real(name: str, array: Any) -> None:
+    """Raises ElementTypeError unless a NumPy array is of real numbers."""
+    if array.dtype.kind not in "fiu":
+        raise ElementTypeError(
+            mismatch(name, expected="real numbers", got=str(array.dtype), hint="convert it")
+        )
+
+
+def _number(name: str, value: Any, least: float, above: bool) -> float:
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise ElementTypeError(
             mismatch(
                 name,
-                expected="a number or a tensor",
+                expected="a number, a list of numbers, or a tensor",
                 got=repr(value),
                 hint="a tensor broadcasts over the batch",
             )
         )
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:  # An integer that float64 does not reach is no number here.
+        number = math.nan
     if not (number > least if above else number >= least):
         raise ArgumentError(_refused(name, value, least, above))
     return number
+
+
+def chosen(name: str, value: Any, choices: tuple[float, ...]) -> Any:
+    """The choice that equals the value. It is compiled into the formula, so no tensor has it.
+
+    Raises:
+        ArgumentError: it is none of the choices.
+    """
+    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if not is_number or value not in choices:
+        *others, last = choices
+        raise ArgumentError(
+            mismatch(
+                name,
+                expected=f"{', '.join(map(str, others))} or {last}",
+                got=repr(value),
+                hint="choose one number; it is compiled, so that it can't be a tensor",
+            )
+        )
+    return choices[choices.index(value)]
 
 
 def check_kernel(kernel: object) -> None:
@@ -172,10 +204,7 @@ class Laplace(Kernel):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "bandwidth", checked("bandwidth", self.bandwidth))
-        if self.norm not in (1, 2):
-            raise ArgumentError(
-                mismatch("norm", expected="1 or 2", got=repr(self.norm), hint="choose one")
-            )
+        object.__setattr__(self, "norm", chosen("norm", self.norm, (1, 2)))
 
     def _expression(self, builder: Builder) -> Expression:
         if self.norm == 1:
@@ -204,10 +233,7 @@ class Matern(Kernel):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "bandwidth", checked("bandwidth", self.bandwidth))
-        if self.nu not in (0.5, 1.5, 2.5):
-            raise ArgumentError(
-                mismatch("nu", expected="0.5, 1.5 or 2.5", got=repr(self.nu), hint="choose one")
-            )
+        object.__setattr__(self, "nu", chosen("nu", self.nu, (0.5, 1.5, 2.5)))
 
     def _expression(self, builder: Builder) -> Expression:
         r = _distance(builder, self.bandwidth) * math.sqrt(2 * self.nu)
@@ -258,6 +284,7 @@ class PowerNorm(Kernel):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "p", checked("p", self.p, above=False))
+        check_flag("root", self.root)
 
     def _expression(self, builder: Builder) -> Expression:
         total, exponent = builder.power_of(self.p)

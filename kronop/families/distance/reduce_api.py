@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-import operator
 from typing import Any
 
 import numpy as np
 
 from kronop.args.strides import broadcast_shapes
 from kronop.args.tensor import view
+from kronop.descriptions.shared import check_flag
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.distance.api import matrix_of
 from kronop.families.distance.arguments import check_points, tensors_of
 from kronop.families.distance.kernels import Kernel, check_kernel
+from kronop.families.distance.size import extent_of
 
 _REDUCTIONS = ("logsumexp", "max", "min", "argmax", "argmin", "topk")
 # Bytes of rows that are computed and reduced at once. They stay in the second-level cache of a GPU
@@ -50,7 +51,9 @@ def kernel_reduce(
     first, second = view(x1, "x1"), view(x2, "x2")
     check_points(first, second)
     count = second.shape[-2]
-    _check(reduction, operator.index(k), count)
+    k = extent_of("k", k)
+    _check(reduction, k, count)
+    check_flag("largest", largest)
     dims = max(len(first.shape), len(second.shape)) - 2
     bound = kernel.bound(dims)
     rows = first.shape[-2]
@@ -75,7 +78,7 @@ def kernel_reduce(
 
 
 def _check(reduction: str, k: int, count: int) -> None:
-    if reduction not in _REDUCTIONS:
+    if not isinstance(reduction, str) or reduction not in _REDUCTIONS:
         raise ArgumentError(
             mismatch(
                 "reduction",

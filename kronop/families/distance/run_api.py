@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.families.distance.api import DIRECT, batch_dims, matrix_of
+from kronop.families.distance.arguments import check_diagonal
 from kronop.families.distance.descriptor import Described, KernelDescriptor, PowerType
 from kronop.families.distance.kernels import checked
 
@@ -68,7 +68,8 @@ def run_kernel(
         bandwidth=bandwidth,
         epsilon=epsilon,
     )
-    offset = operator.index(regularization_offset_x) - operator.index(regularization_offset_y)
+    offset = check_diagonal("regularization_offset_x", regularization_offset_x)
+    offset -= check_diagonal("regularization_offset_y", regularization_offset_y)
     bound = kernel.bound(batch_dims(a, b), regularization)
     return matrix_of(a, b, bound, DIRECT, out, diagonal=offset)
 

@@ -186,6 +186,12 @@ def test_bandwidths_per_feature_beside_other_terms_of_a_batch() -> None:
     compiled = torch.compile(matrix, fullgraph=True, backend="aot_eager")
     torch.testing.assert_close(compiled(many[0]), expected[0])
 
+    def scaled(w: Any) -> Any:
+        return kronop.torch.kernel_matrix(x, y, kernels.Scaled(w[0], kernels.Linear()))
+
+    compiled = torch.compile(scaled, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(many[0]), many[0, 0] * x @ y.T)
+
 
 @pytest.mark.parametrize("p", [0.5, 1.0, 1.3, 2.0, 3.0, float("inf")])
 def test_distances_of_zero_have_no_gradient(p: float) -> None:

@@ -16,7 +16,8 @@ from typing import Any
 from kronop.descriptions.expression import Expression, apply
 from kronop.errors import ArgumentError, DescriptionError, ElementTypeError, mismatch
 from kronop.families.distance.form import Builder, TermKind
-from kronop.families.distance.kernels import Kernel, checked
+from kronop.families.distance.kernels import Kernel
+from kronop.families.distance.values import checked
 
 _EPSILON = 1e-5
 

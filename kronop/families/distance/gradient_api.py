@@ -21,8 +21,8 @@ from kronop.families.distance.gradient_arguments import (
     power_in_memory,
 )
 from kronop.families.distance.gradient_description import kind_of
-from kronop.families.distance.kernels import check_real
 from kronop.families.distance.operation import DistanceGradientOperation
+from kronop.families.distance.values import check_real
 
 
 def cdist_grad(

@@ -8,7 +8,7 @@ from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.families.distance.api import DIRECT, batch_dims, matrix_of
 from kronop.families.distance.arguments import check_diagonal
 from kronop.families.distance.descriptor import Described, KernelDescriptor, PowerType
-from kronop.families.distance.kernels import checked
+from kronop.families.distance.values import checked
 
 
 def run_kernel(

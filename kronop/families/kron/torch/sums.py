@@ -142,7 +142,10 @@ def _split(merged: Any, matrices: Sequence[Any]) -> list[Any]:
         return [merged]
     half = len(matrices) // 2
     first, second = matrices[:half], matrices[half:]
-    left, right = _kron(first).to(merged.dtype), _kron(second).to(merged.dtype)
+    left, right = (
+        kronecker_product(first).to(merged.dtype),
+        kronecker_product(second).to(merged.dtype),
+    )
     digits = merged.reshape(
         *merged.shape[:-2], left.shape[-2], right.shape[-2], left.shape[-1], right.shape[-1]
     )
@@ -153,7 +156,7 @@ def _split(merged: Any, matrices: Sequence[Any]) -> list[Any]:
     ]
 
 
-def _kron(matrices: Sequence[Any]) -> Any:
+def kronecker_product(matrices: Sequence[Any]) -> Any:
     """The Kronecker product of batches of matrices, as a matrix."""
     result = matrices[0]
     for item in matrices[1:]:

@@ -1,0 +1,154 @@
+"""Kronecker products as operators of linear_operator, multiplied by kronop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from linear_operator import operators
+from linear_operator.utils.memoize import cached
+
+from kronop.families.kron.torch.functional import gekmm
+from kronop.families.kron.torch.operators import kron_backward
+from kronop.families.kron.torch.sums import kronecker_product
+from kronop.linear_operator import dense
+from kronop.linear_operator.substitution import accelerated, substitutes
+
+
+class _Products:
+    """Products and derivatives by kronop where they are faster, by the parent class where not.
+
+    What the parent class derives from an operator (its eigenvectors, roots, Cholesky factors and
+    sums) is made of kronop's operators too.
+    """
+
+    linear_ops: Any
+    shape: Any
+
+    def _matmul(self, rhs: Any) -> Any:
+        found = self._product(rhs, False)
+        return super()._matmul(rhs) if found is None else found  # type: ignore[misc]
+
+    def _t_matmul(self, rhs: Any) -> Any:
+        found = self._product(rhs, True)
+        return super()._t_matmul(rhs) if found is None else found  # type: ignore[misc]
+
+    def _product(self, rhs: Any, transposed: bool) -> Any:
+        """The product with rhs (..., columns) or (columns,); None where it is the parent's."""
+        factors = self._factors()
+        x = rhs.unsqueeze(-1) if rhs.dim() == 1 else rhs
+        size = self.shape[-2 if transposed else -1]
+        if factors is None or x.shape[-2] != size or not dense.is_faster(factors, x):
+            return None
+        if transposed:
+            factors = [item.mT for item in factors]
+        found = gekmm(factors, x.contiguous())
+        return found.squeeze(-1) if rhs.dim() == 1 else found
+
+    def _factors(self) -> list[Any] | None:
+        """The factors as tensors, or None: see `dense.matrices`."""
+        if torch.is_grad_enabled():
+            return dense.matrices(self.linear_ops)
+        # A solve by conjugate gradients multiplies by one operator again and again.
+        if not hasattr(self, "_constant_factors"):
+            self._constant_factors = dense.matrices(self.linear_ops)
+        return self._constant_factors
+
+    def _bilinear_derivative(self, left_vecs: Any, right_vecs: Any) -> tuple[Any, ...]:
+        given = self.representation()  # type: ignore[attr-defined]
+        arguments = [item.detach().requires_grad_(item.requires_grad) for item in given]
+        wanted = [item for item in arguments if item.requires_grad]
+        left, right = (
+            item.unsqueeze(-1) if item.dim() == 1 else item for item in (left_vecs, right_vecs)
+        )
+        with torch.enable_grad():
+            tree = self.representation_tree()  # type: ignore[attr-defined]
+            factors = dense.matrices(tree(*arguments).linear_ops) if wanted else None
+            if factors is None:
+                return super()._bilinear_derivative(left_vecs, right_vecs)  # type: ignore[misc,no-any-return]
+            ends, gradients = _derivatives(left, right, factors)
+        found = iter(torch.autograd.grad(ends, wanted, gradients, allow_unused=True))
+        return tuple(next(found) if item.requires_grad else None for item in arguments)
+
+    @cached  # type: ignore[untyped-decorator]
+    def to_dense(self) -> Any:
+        return kronecker_product([dense.matrix(item) for item in self.linear_ops])
+
+    def __add__(self, other: Any) -> Any:
+        with accelerated():
+            return super().__add__(other)  # type: ignore[misc]
+
+    def add_diagonal(self, diag: Any) -> Any:
+        with accelerated():
+            return super().add_diagonal(diag)  # type: ignore[misc]
+
+    def root_decomposition(self, method: Any = None) -> Any:
+        with accelerated():
+            return super().root_decomposition(method=method)  # type: ignore[misc]
+
+    def root_inv_decomposition(self, *arguments: Any, **options: Any) -> Any:
+        with accelerated():
+            return super().root_inv_decomposition(*arguments, **options)  # type: ignore[misc]
+
+    def _cholesky(self, upper: bool = False) -> Any:
+        with accelerated():
+            return super()._cholesky(upper=upper)  # type: ignore[misc]
+
+    def _svd(self) -> Any:
+        with accelerated():
+            return super()._svd()  # type: ignore[misc]
+
+    def _symeig(self, *arguments: Any, **options: Any) -> Any:
+        with accelerated():
+            return super()._symeig(*arguments, **options)  # type: ignore[misc]
+
+
+def _derivatives(left: Any, right: Any, factors: list[Any]) -> tuple[list[Any], list[Any]]:
+    """Where the derivatives of sum(left * (F1 x ... x FN) right) begin: tensors with a graph, and
+    their gradients."""
+    if not dense.is_derivative_faster(factors, right):
+        product = operators.KroneckerProductLinearOperator._matmul
+        found = (left * product(KroneckerProductLinearOperator(*factors), right)).sum()
+        return [found], [torch.ones_like(found)]
+    needs = [item.requires_grad for item in factors]
+    with torch.no_grad():
+        batch = torch.broadcast_shapes(*(item.shape[:-2] for item in (left, right, *factors)))
+        left = left.expand(*batch, *left.shape[-2:]).contiguous()
+        scalars = (1.0, True, [False, *needs])
+        found = kron_backward(
+            left, right.contiguous(), [item.detach() for item in factors], *scalars
+        )
+    return [item for item in factors if item.requires_grad], list(found)
+
+
+@substitutes(operators.KroneckerProductLinearOperator)
+class KroneckerProductLinearOperator(
+    _Products,
+    operators.KroneckerProductLinearOperator,  # type: ignore[misc]
+):
+    """The Kronecker product of operators or tensors (..., M_i, N_i), whose batches broadcast.
+
+    linear_operator's class of the same name, and everything that it can do. Products, and the
+    derivatives of all factors, are kronop's where the factors are dense, or small, or cheap to
+    write down (a Toeplitz matrix, a sum); products with operators such as roots and diagonals are
+    linear_operator's, and on a CPU those with many columns and large factors.
+
+    Args:
+        linear_ops: at least one operator or tensor.
+
+    Raises:
+        RuntimeError: an argument is neither, or batches do not broadcast.
+    """
+
+
+@substitutes(operators.KroneckerProductTriangularLinearOperator)
+class KroneckerProductTriangularLinearOperator(
+    _Products,
+    operators.KroneckerProductTriangularLinearOperator,  # type: ignore[misc]
+):
+    """The Kronecker product of triangular operators: what Cholesky decompositions return.
+
+    Args:
+        linear_ops: TriangularLinearOperators (..., N_i, N_i).
+        upper: whether they are upper triangular.
+    """

@@ -14,6 +14,8 @@ from kronop.families.kron.torch.sums import kronecker_product
 from kronop.linear_operator import dense
 from kronop.linear_operator.substitution import accelerated, substitutes
 
+_Dense = operators.DenseLinearOperator
+
 
 class _Products:
     """Products and derivatives by kronop where they are faster, by the parent class where not.
@@ -37,12 +39,14 @@ class _Products:
         """The product with rhs (..., columns) or (columns,); None where it is the parent's."""
         factors = self._factors()
         x = rhs.unsqueeze(-1) if rhs.dim() == 1 else rhs
-        size = self.shape[-2 if transposed else -1]
-        if factors is None or x.shape[-2] != size or not dense.is_faster(factors, x):
+        if factors is None or x.shape[-2] != self.shape[-2 if transposed else -1]:
+            return None
+        is_faster = dense.is_faster(factors, x)
+        if not is_faster and all(type(item) is _Dense for item in self.linear_ops):
             return None
         if transposed:
             factors = [item.mT for item in factors]
-        found = gekmm(factors, x.contiguous())
+        found = gekmm(factors, x.contiguous()) if is_faster else _looped(factors, x)
         return found.squeeze(-1) if rhs.dim() == 1 else found
 
     def _factors(self) -> list[Any] | None:
@@ -103,12 +107,17 @@ class _Products:
             return super()._symeig(*arguments, **options)  # type: ignore[misc]
 
 
+def _looped(factors: list[Any], x: Any) -> Any:
+    """The product as linear_operator computes it: by one factor after the other."""
+    operator = KroneckerProductLinearOperator(*factors)
+    return operators.KroneckerProductLinearOperator._matmul(operator, x)
+
+
 def _derivatives(left: Any, right: Any, factors: list[Any]) -> tuple[list[Any], list[Any]]:
     """Where the derivatives of sum(left * (F1 x ... x FN) right) begin: tensors with a graph, and
     their gradients."""
     if not dense.is_derivative_faster(factors, right):
-        product = operators.KroneckerProductLinearOperator._matmul
-        found = (left * product(KroneckerProductLinearOperator(*factors), right)).sum()
+        found = (left * _looped(factors, right)).sum()
         return [found], [torch.ones_like(found)]
     needs = [item.requires_grad for item in factors]
     with torch.no_grad():

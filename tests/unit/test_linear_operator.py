@@ -133,6 +133,18 @@ def test_operators_that_are_not_dense_keep_their_own_products(products: list[Any
     assert not products
 
 
+def test_large_products_of_matrices_that_are_no_tensors_are_the_parents(
+    monkeypatch: pytest.MonkeyPatch, products: list[Any]
+) -> None:
+    monkeypatch.setattr(dense, "is_faster", lambda factors, x: False)
+    plain, own, _, _ = _both("structured")
+    for shape in ((9,), (9, 3)):
+        x = torch.randn(*shape, dtype=_TYPE)
+        torch.testing.assert_close(own @ x, plain @ x, **_NEAR)
+        torch.testing.assert_close(own._t_matmul(x), plain._t_matmul(x), **_NEAR)
+    assert not products
+
+
 @pytest.mark.parametrize(
     ("sizes", "columns", "expected"),
     [((30, 30, 30), 11, True), ((500, 4), 1, True), ((500, 4), 11, False), ((8, 8), 64, True)],

@@ -1,6 +1,7 @@
 """kronop: Kronecker-structured operations, described, planned, emitted, compiled and run."""
 
 import importlib
+import importlib.util
 from typing import TYPE_CHECKING
 
 from kronop.descriptions.activation import gelu, hardswish, leaky_relu, relu, sigmoid, silu, tanh
@@ -45,10 +46,12 @@ from kronop.version import __version__
 if TYPE_CHECKING:
     from kronop import compiler as compiler
     from kronop import linalg as linalg
+    from kronop import torch as torch
     from kronop.args.memory import get_allocated_size as get_allocated_size
     from kronop.args.memory import get_memory_pool as get_memory_pool
     from kronop.core.tuning import tune as tune
     from kronop.core.tuning_report import TuningReport as TuningReport
+    from kronop.core.warming import warmup as warmup
     from kronop.families import *  # noqa: F403
 
 # Importing kronop is cheap, because it imports descriptions only. These names, which plan, compile
@@ -60,6 +63,7 @@ _LATER = {
     "get_memory_pool": "kronop.args.memory",
     "linalg": "kronop.linalg",
     "tune": "kronop.core.tuning",
+    "warmup": "kronop.core.warming",
 }
 __all__ = [
     "ArgumentError",
@@ -110,13 +114,23 @@ def _later() -> dict[str, str]:
 
 
 def __getattr__(name: str) -> object:
+    """Imports what is imported at its first use: a public name, or a module (`kronop.torch`).
+
+    Raises:
+        AttributeError: there is no such name, or a package that the module needs is missing; the
+            message says which.
+    """
     module = _later().get(name)
-    if module is None:
+    if module is not None and module != f"kronop.{name}":
+        value: object = getattr(importlib.import_module(module), name)
+        globals()[name] = value
+        return value
+    if name.startswith("_") or importlib.util.find_spec(f"kronop.{name}") is None:
         raise AttributeError(f"module 'kronop' has no attribute {name!r}")
-    found = importlib.import_module(module)
-    value: object = found if name in ("compiler", "linalg") else getattr(found, name)
-    globals()[name] = value
-    return value
+    try:
+        return importlib.import_module(f"kronop.{name}")
+    except ImportError as error:
+        raise AttributeError(f"module 'kronop' has no attribute {name!r} here: {error}") from error
 
 
 def __dir__() -> list[str]:

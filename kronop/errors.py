@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 
 class KronopError(Exception):
     """Root of every error that kronop raises."""
@@ -47,5 +49,19 @@ def mismatch(subject: str, *, expected: object, got: object, hint: str) -> str:
 
 
 def installing(extra: str) -> str:
-    """The command that installs an extra of pyproject.toml; no package index has kronop."""
-    return f"pip install -e '.[{extra}]' in the folder of kronop's pyproject.toml"
+    """The command that installs what an extra of pyproject.toml consists of.
+
+    It names the packages themselves: no package index has kronop, and after the installation of a
+    wheel there is no folder with its pyproject.toml.
+    """
+    from importlib import metadata  # It would take longer to import than all of kronop.
+
+    try:
+        every = metadata.requires("kronop") or []
+    except metadata.PackageNotFoundError:  # The sources are used as they are.
+        every = []
+    wanted = re.compile(rf"extra == ['\"]{extra}['\"]")
+    named = [text.partition(";")[0].strip() for text in every if wanted.search(text)]
+    if not named:
+        return f"pip install -e '.[{extra}]' in the folder of kronop's pyproject.toml"
+    return f"pip install {' '.join(map(repr, named))}"

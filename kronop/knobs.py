@@ -29,6 +29,7 @@ class Knobs:
         line_info: whether to keep source lines in device code, for profilers.
         check_spills: whether a kernel that spills registers raises CompileError.
         compile_seconds: time limit in seconds of compilers that are commands; then they are killed.
+        quiet: whether to say nothing where compilation takes longer than a second.
     """
 
     debug: int = 0
@@ -39,6 +40,7 @@ class Knobs:
     line_info: bool = False
     check_spills: bool = False
     compile_seconds: float = 120.0
+    quiet: bool = False
 
     def __post_init__(self) -> None:
         if self.cache_dir is not None and not self.cache_dir.is_absolute():

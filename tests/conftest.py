@@ -17,6 +17,8 @@ from tests.covering import combinations, spread
 if "PYTEST_XDIST_WORKER" not in os.environ:
     _CACHE = tempfile.TemporaryDirectory(prefix="kronop-tests-")
     os.environ["KRONOP_CACHE_DIR"] = _CACHE.name
+    # What tests compare with the output of other processes has no lines about a slow machine.
+    os.environ["KRONOP_QUIET"] = "1"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -9,18 +9,19 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Protocol, runtime_checkable
 
 from kronop import knobs
 from kronop.artifacts import Binary, Origin, Source
 from kronop.compiler import inspection
 from kronop.compiler.backend import Compiler, RefusalError
 from kronop.compiler.cache import Cache, is_interrupted
+from kronop.compiler.compilable import Compilable
 from kronop.compiler.folders import cache_folder
 from kronop.compiler.host_backend import HostCompiler
 from kronop.compiler.images import BrokenImageError
 from kronop.compiler.keys import source_key
 from kronop.compiler.loading import prove
+from kronop.compiler.notice import Notice
 from kronop.compiler.nvcc_backend import NvccCompiler
 from kronop.compiler.nvrtc_backend import NvrtcCompiler
 from kronop.cpus import spread
@@ -29,25 +30,12 @@ from kronop.frozen import dataclass
 from kronop.target import Target
 
 
-@runtime_checkable
-class Compilable(Protocol):
-    """The part of an operation that `add_module` uses."""
-
-    @property
-    def target(self) -> Target: ...
-
-    @property
-    def sources(self) -> tuple[Source, ...]: ...
-
-    def install(self, binaries: tuple[Binary, ...]) -> None:
-        """Stores the binaries of `sources`, in their order."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Job:
     """One source to compile, and everything that decides its binary.
 
-    `name` is the file name of the emitted source; `source` is that source or its override.
+    `name` is the file name of the emitted source; `source` is that source or its override. Sources
+    that are asked for together have one `notice`.
     """
 
     key: str
@@ -57,6 +45,7 @@ class _Job:
     compiler: Compiler
     flags: tuple[str, ...]
     identity: str
+    notice: Notice
 
 
 class _StaleIdentityError(CompileError):
@@ -244,7 +233,7 @@ def _jobs(sources: Sequence[Source], target: Target) -> list[_Job]:
     # The identity first: if another thread learns in between that the compiler lacks OpenMP, the
     # identity is wrong, and `_compile` notices that. Wrong flags would go unnoticed.
     identity, flags = compiler.identity(), compiler.flags(target)
-    jobs = []
+    jobs, notice = [], Notice(target)
     for emitted in sources:
         name, source = inspection.file_name(emitted), inspection.overridden(emitted)
         inspection.dump(source, name)
@@ -259,6 +248,7 @@ def _jobs(sources: Sequence[Source], target: Target) -> list[_Job]:
                 compiler=compiler,
                 flags=of_source,
                 identity=identity,
+                notice=notice,
             )
         )
     return jobs
@@ -272,7 +262,10 @@ def _compiler_for(target: Target) -> Compiler:
 
 def _deliver_all(jobs: Sequence[_Job]) -> list[Binary]:
     # In a signal handler, new threads would wait for a lock that the interrupted thread may hold.
-    return spread(_deliver, jobs, threads=1 if _process.is_interrupted() else None)
+    if not jobs or _process.is_interrupted():
+        return spread(_deliver, jobs, threads=1)
+    with jobs[0].notice.waiting(len(jobs)):
+        return spread(_deliver, jobs)
 
 
 def _deliver(job: _Job) -> Binary:
@@ -290,7 +283,9 @@ def _from_disk_or_compiler(job: _Job, *, may_wait: bool) -> Binary:
     cache = default_cache()
     binary = cache.get(job.key)
     if binary is not None:
+        job.notice.found()
         return binary
+    job.notice.compiling()
     with cache.claim(job.key) if may_wait else contextlib.nullcontext():
         # Another process may have compiled it while this one waited.
         binary = cache.get(job.key)

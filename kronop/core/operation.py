@@ -19,7 +19,7 @@ from kronop.args.base import Arguments
 from kronop.args.device import default_device
 from kronop.args.host import most_threads
 from kronop.artifacts import Binary, Launch, Source
-from kronop.core import remembered, winners
+from kronop.core import gathering, remembered, winners
 from kronop.core.family import Kind
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
@@ -248,11 +248,13 @@ class Operation(Generic[AnyDescription, AnyProblem, AnyArguments]):
                     hint="build them with operation=this operation",
                 )
             )
-        if arguments.launchers is None:
-            served = self.serve(self.plan_for(arguments.size, arguments.device.index))
-            arguments.run(served.kernels, stream, served)
-        else:
+        if arguments.launchers is not None:
             arguments.run((), stream)
+            return
+        plan = self.plan_for(arguments.size, arguments.device.index)
+        if not gathering.note(self, plan):
+            served = self.serve(plan)
+            arguments.run(served.kernels, stream, served)
 
     def serve(self, plan: Plan) -> Served[AnyProblem]:
         """One of the operation's plans with its kernels; the first call compiles and loads them.
@@ -263,6 +265,7 @@ class Operation(Generic[AnyDescription, AnyProblem, AnyArguments]):
         """
         served = self._served.get(id(plan))
         if served is None:
+            gathering.before_loading()
             own = plan is self.plan
             sources = self.sources if own else render(plan)
             binaries = self.binaries if own else compiler.compile_sources(sources, self.target)

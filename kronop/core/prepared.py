@@ -26,6 +26,7 @@ from kronop.args.tensor import view
 from kronop.args.view import Device, contiguous_strides
 from kronop.core import winners
 from kronop.core.addressed import Product, Symbols, UnfitError
+from kronop.core.gathering import is_gathering
 from kronop.core.reach import Reach
 
 _MOST_CALLS = 512
@@ -262,7 +263,7 @@ def _lesson(key: Key, beta: float, tensors: Sequence[Any], addresses: list[int])
 
     Recording a call costs time and memory, which a signature that is used once never repays.
     """
-    if len(tensors) > _MOST_TENSORS or knobs.current().debug:
+    if len(tensors) > _MOST_TENSORS or knobs.current().debug or is_gathering():
         return None
     if _calls.get(key, False) is None:
         return None

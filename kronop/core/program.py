@@ -22,6 +22,7 @@ from kronop.args.tensor import view
 from kronop.args.view import Device
 from kronop.core import prepared
 from kronop.core.addressed import Launches, Product, Symbols, UnfitError, symbol
+from kronop.core.gathering import is_gathering
 from kronop.core.prepared import Key, surroundings
 from kronop.core.reach import Reach
 
@@ -268,7 +269,7 @@ def repeat(
     found = _programs.get(key)
     if found is not None and found.knobs is knobs.current():
         return found.run(tensors, addresses), None
-    if knobs.current().debug or _programs.get(key, False) is None:
+    if knobs.current().debug or is_gathering() or _programs.get(key, False) is None:
         return None, None
     if key in _seen:
         return None, Recording(key, tensors, addresses)

@@ -13,11 +13,12 @@ from typing import Any
 import torch
 from torch.autograd import profiler
 
+from kronop.core.gathering import foreseeing
 from kronop.frozen import dataclass
 from kronop.torch import transforms
 from kronop.torch.arguments import Layout
 from kronop.torch.autocasting import cast_to, without_autocast
-from kronop.torch.declaration import Direct, Operator
+from kronop.torch.declaration import Direct, Named, Operator
 from kronop.torch.derivatives import Derivatives, Notes
 from kronop.torch.memory import settled
 from kronop.torch.repeated import Cast, Repeat, Repeats, is_quiet
@@ -207,7 +208,11 @@ class Plain:
         needs = layout.named(layout.join(frame, ctx.needs_input_grad[3:]))
         used = tensors if cast is None else cast.cast_inside(tensors)
         whole = layout.named(layout.join(frame, used))
-        with contextlib.nullcontext() if cast is None else without_autocast():
+
+        def foreseen() -> None:
+            self._step(frame, tensors, used, needs)
+
+        with contextlib.nullcontext() if cast is None else without_autocast(), foreseeing(foreseen):
             result, extra = direct.forward(whole, needs)
         notes, saved = self._derivatives.note(layout.join(frame, tensors), result)
         places = layout.places(frame, self._operator.saved)
@@ -221,6 +226,23 @@ class Plain:
             learned = (lambda: prepare(whole, needs), ctx.kept, cast, used)
             self._repeats.learn((frame, True), given, *learned)
         return tuple(result) if layout.is_list else result
+
+    def _step(
+        self, frame: Sequence[Any], tensors: Sequence[Any], used: Sequence[Any], needs: Named
+    ) -> None:
+        """Forward and backward of a call, to tell which kernels they need.
+
+        Args:
+            tensors, used: the tensors before and after the casts inside the operator.
+        """
+        layout, arguments = self._layout, self._layout.join(frame, used)
+        result, extra = self._direct.forward(layout.named(arguments), needs)
+        notes, _ = self._derivatives.note(layout.join(frame, tensors), result)
+        given = layout.named(layout.some(arguments, self._operator.saved))
+        grad = [torch.empty_like(item) for item in (result if layout.is_list else [result])]
+        self._direct.backward(
+            given, layout.named(notes.kinds), extra, needs, grad if layout.is_list else grad[0]
+        )
 
     def backward(self, ctx: Any, *grads: Any) -> tuple[Any, ...]:
         """The gradients of the arguments of `forward`."""

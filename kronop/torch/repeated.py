@@ -16,6 +16,7 @@ from torch.utils._device import DeviceContext
 
 from kronop.args.signature import ALIGNMENT
 from kronop.core import program
+from kronop.core.gathering import is_gathering
 from kronop.frozen import dataclass
 from kronop.torch.autocasting import cast_to, cast_together
 from kronop.torch.declaration import Prepared
@@ -164,6 +165,8 @@ class Repeats:
             notes: see `Repeat`.
             cast, used: autocast's casts, and the tensors after them.
         """
+        if is_gathering():
+            return
         surroundings = program.surroundings()
         if len(self._looks) >= _MOST_KEYS:
             self._calls.clear()

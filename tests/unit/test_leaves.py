@@ -9,6 +9,7 @@ import pytest
 import kronop
 from kronop import knobs
 from kronop.artifacts import Field, KernelSignature, Scalar, Status
+from kronop.errors import installing
 from kronop.target import Target, detect_x86_arch
 from tests import abi
 
@@ -40,7 +41,7 @@ def test_knobs_are_read_typed() -> None:
 
 def test_an_empty_variable_is_as_one_that_is_not_set() -> None:
     names = ("DEBUG", "CACHE_DIR", "DUMP_DIR", "OVERRIDE_DIR", "COMPILER", "LINE_INFO")
-    empty = {f"KRONOP_{name}": "" for name in (*names, "CHECK_SPILLS", "COMPILE_SECONDS")}
+    empty = {f"KRONOP_{name}": "" for name in (*names, "CHECK_SPILLS", "COMPILE_SECONDS", "QUIET")}
     assert knobs.read(empty) == knobs.Knobs()
 
 
@@ -127,3 +128,12 @@ def test_a_status_carries_a_reason_exactly_when_it_is_not_ok() -> None:
     assert not Status.reject("too large")
     with pytest.raises(ValueError, match="reason"):
         Status(True, "but")
+
+
+def test_hints_name_the_packages_of_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    every = ["numpy>=1.26", "torch>=2.7; extra == 'torch'", 'b[c,d]<2; extra == "cuda13"']
+    monkeypatch.setattr("importlib.metadata.requires", lambda name: every)
+    assert installing("torch") == "pip install 'torch>=2.7'"
+    assert installing("cuda13") == "pip install 'b[c,d]<2'"
+    monkeypatch.setattr("importlib.metadata.requires", lambda name: None)
+    assert "pip install -e '.[torch]'" in installing("torch")

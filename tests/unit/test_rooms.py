@@ -151,7 +151,9 @@ def _typed(module: str) -> dict[str, str]:
 def test_every_public_name_is_there_and_typed() -> None:
     """Names that are imported late are also named for type checkers, from the same place."""
     packages = {"compiler": "kronop.compiler", "linalg": "kronop.linalg"}
-    assert _typed("kronop") | packages == kronop._LATER
+    # Not among the names of `import *`, which would import torch, and hide it behind kronop's.
+    assert _typed("kronop") | packages == kronop._LATER | {"torch": "kronop"}
+    assert "torch" not in kronop.__all__
     for family in families.FAMILIES:
         assert _typed(f"kronop.families.{family.name}") == family.exports
         assert set(family.exports) <= set(kronop.__all__)
@@ -159,3 +161,18 @@ def test_every_public_name_is_there_and_typed() -> None:
         assert getattr(kronop, name) is not None
     with pytest.raises(AttributeError, match="gemm"):
         kronop.gemm  # noqa: B018
+
+
+def test_every_module_is_an_attribute_or_says_what_it_needs() -> None:
+    code = (
+        "import pkgutil, sys, kronop; sys.modules['torch'] = None\n"
+        "for item in pkgutil.iter_modules(kronop.__path__):\n"
+        "    if item.name not in ('torch', '__main__'):\n"
+        "        assert getattr(kronop, item.name).__name__ == 'kronop.' + item.name\n"
+        "try:\n    kronop.torch\nexcept AttributeError as error:\n    print(error)\n"
+        "print(hasattr(kronop, 'nothing'))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    told, nothing = done.stdout.splitlines()
+    assert "expected torch, got none" in told
+    assert nothing == "False"

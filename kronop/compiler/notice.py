@@ -1,0 +1,75 @@
+"""A line on standard error about compilation that takes a while, so that no pause is unexplained."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+from kronop import knobs
+from kronop.compiler.folders import cache_folder
+from kronop.target import Target
+
+# A pause is told after so many seconds, and one that begins so soon after a told one is not.
+_PATIENCE, _APART = 1.0, 10.0
+
+
+class Notice:
+    """Tells of the compilation of some kernels if it takes long.
+
+    Args:
+        target: what they are for.
+    """
+
+    _last = -_APART
+
+    def __init__(self, target: Target) -> None:
+        self._target, self._count = target, 0
+        self._is_compiling = False
+
+    def found(self) -> None:
+        """One of the kernels was in the cache."""
+        self._count -= 1
+
+    def compiling(self) -> None:
+        """One of the kernels was not."""
+        self._is_compiling = True
+
+    @contextlib.contextmanager
+    def waiting(self, count: int) -> Iterator[None]:
+        """Tells it, once, if the `with` block takes more than a second and compiles.
+
+        Args:
+            count: how many kernels are to be looked up or compiled.
+        """
+        self._count = count
+        if knobs.current().quiet:
+            yield
+            return
+        timer = threading.Timer(_PATIENCE, self._tell)
+        timer.daemon = True
+        with contextlib.suppress(RuntimeError):  # The system allows no more threads: not a word.
+            timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _tell(self) -> None:
+        now = time.monotonic()
+        if not self._is_compiling or now - Notice._last < _APART:
+            return
+        Notice._last = now
+        one = self._count == 1
+        what, next_time = (
+            ("a kernel", "it loads") if one else (f"{self._count} kernels", "they load")
+        )
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # It may be closed, or None.
+            print(
+                f"kronop: compiling {what} for {self._target}; kept in {cache_folder()}, next time"
+                f" {next_time} (KRONOP_QUIET=1 says nothing)",
+                file=sys.stderr,
+                flush=True,
+            )

@@ -1,0 +1,102 @@
+"""Kernels that calls need, noted without a run, so that they are compiled together.
+
+One after another, the kernels of a training step would each wait for the one before: the backward's
+kernels are asked for only after the forward has run. Here the calls are made once with nothing
+launched, which tells all of their kernels, and then as many compilers run as there are CPUs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Protocol
+
+from kronop import compiler
+from kronop.artifacts import Origin, Source
+from kronop.emit.plan import Plan
+from kronop.emit.render import render
+from kronop.target import Target
+
+
+class Serving(Protocol):
+    """The part of an operation that is needed here."""
+
+    def serve(self, plan: Plan) -> Any: ...
+
+
+# What calls of one thread need: the kernels of other threads' calls are run as always.
+class _Thread(threading.local):
+    noted: list[tuple[Serving, Plan]] | None = None
+    foresee: Callable[[], Any] | None = None
+
+
+_thread = _Thread()
+
+
+def is_gathering() -> bool:
+    """Whether this thread's calls are noted instead of run."""
+    return _thread.noted is not None
+
+
+def note(operation: Serving, plan: Plan) -> bool:
+    """Notes a run that is about to be made; False if it has to be made, because nobody gathers."""
+    if _thread.noted is None:
+        return False
+    _thread.noted.append((operation, plan))
+    return True
+
+
+@contextlib.contextmanager
+def gathering() -> Iterator[list[tuple[Serving, Plan]]]:
+    """Notes the operations and plans that this thread would run during a `with` block, in the list
+    that it yields. Nothing is launched: results have the values that were in memory."""
+    before, _thread.noted = _thread.noted, []
+    try:
+        yield _thread.noted
+    finally:
+        _thread.noted = before
+
+
+def compile_all(plans: Iterable[Plan]) -> int:
+    """Compiles the kernels of all plans together; returns how many were not in the cache.
+
+    Raises:
+        CompileError: a compiler is missing or refused a source.
+    """
+    wanted: dict[Target, list[Source]] = {}
+    for plan in {id(plan): plan for plan in plans}.values():
+        wanted.setdefault(plan.target, []).extend(render(plan))
+    return sum(
+        len({item.key for item in binaries if item.origin is Origin.COMPILED})
+        for binaries in (compiler.compile_sources(own, target) for target, own in wanted.items())
+    )
+
+
+@contextlib.contextmanager
+def foreseeing(calls: Callable[[], Any]) -> Iterator[None]:
+    """During a `with` block, the first kernel of this thread that is not loaded yet is compiled
+    together with all others that `calls` needs.
+
+    Args:
+        calls: makes the calls of the block, and those that will follow it. It is called with
+            nothing launched.
+    """
+    before, _thread.foresee = _thread.foresee, calls
+    try:
+        yield
+    finally:
+        _thread.foresee = before
+
+
+def before_loading() -> None:
+    """Tells that this thread needs a kernel that is not loaded: see `foreseeing`."""
+    calls, _thread.foresee = _thread.foresee, None
+    if calls is None:
+        return
+    with gathering() as noted:
+        # What fails here fails again, and is told, when it is asked for.
+        with contextlib.suppress(Exception):
+            calls()
+    with contextlib.suppress(Exception):
+        compile_all(plan for _, plan in noted)

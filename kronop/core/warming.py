@@ -1,0 +1,101 @@
+"""warmup: compiles everything that calls will need, before they are made."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kronop import compiler
+from kronop.core.family import Later
+from kronop.core.gathering import compile_all, gathering
+from kronop.core.operation import Operation
+from kronop.errors import ElementTypeError, KronopError, mismatch
+
+# Makes the calls of `work`, and those of its backward. It needs torch, which is loaded if the work
+# is torch's.
+_TORCH_STEP = Later("kronop.torch.warming", "step")
+
+
+def warmup(work: Any, *examples: Any, **named: Any) -> int:
+    """Compiles all kernels that `work` needs, as many at once as there are CPUs, and loads them.
+
+    The first call of every combination of sizes, type and layout compiles a kernel, for about a
+    second; a training step makes many such calls. A warm-up of the whole step makes none of them
+    wait for another:
+
+        kronop.warmup(model, torch.randn(32, 784))  # forward and backward of a torch module
+        kronop.warmup(lambda: loss_of(model(x), target))
+        kronop.warmup(kronop.gemkm, x, factors)
+        kronop.warmup([operation, other])
+
+    A module or function is called once, with kronop's kernels left out: their results are memory as
+    it was found. Backward is gone through where a result requires a gradient (under `torch.no_grad`
+    none does). A module's buffers, all gradients and torch's random numbers are as before
+    afterwards; other effects of a function, such as an optimizer's step, happen, so leave them out.
+
+    Args:
+        work: an operation or a list of operations (their plan for many rows); a torch module; or a
+            function that makes the calls.
+        examples, named: what a module or function is called with: tensors of the shapes, types,
+            layouts and devices that it will be called with.
+
+    Returns:
+        The number of kernels that were compiled; those that the cache had are not counted.
+
+    Raises:
+        ElementTypeError: `work` is none of these.
+        CompileError: a compiler is missing or refused a source.
+        Exception: what a module or function raised, by itself or because of meaningless values.
+    """
+    operations = _operations(work)
+    if operations is not None:
+        if examples or named:
+            raise ElementTypeError(
+                mismatch(
+                    "examples",
+                    expected="none beside operations",
+                    got=f"{len(examples) + len(named)}",
+                    hint="an operation is compiled for many rows; pass a function for other sizes",
+                )
+            )
+        found = compile_all(operation.plan for operation in operations)
+        compiler.add_module(operations)
+        return found
+    if not callable(work):
+        raise ElementTypeError(
+            mismatch(
+                "work",
+                expected="an operation, a list of operations, a torch module or a function",
+                got=type(work).__name__,
+                hint="wrap what needs kernels in a function: kronop.warmup(lambda: ...)",
+            )
+        )
+    with gathering() as noted:
+        _call(work, examples, named)
+    found = compile_all(plan for _, plan in noted)
+    for operation, plan in noted:
+        operation.serve(plan)
+    return found
+
+
+def _operations(work: Any) -> Sequence[Operation[Any, Any, Any]] | None:
+    """The operations that `work` is, or None."""
+    items = list(work) if isinstance(work, (list, tuple)) else [work]
+    return items if items and all(isinstance(item, Operation) for item in items) else None
+
+
+def _call(work: Callable[..., Any], examples: Sequence[Any], named: dict[str, Any]) -> None:
+    try:
+        if "torch" in sys.modules:
+            _TORCH_STEP.get()(work, examples, named)
+        else:
+            work(*examples, **named)
+    except KronopError:  # These speak of the arguments, not of values.
+        raise
+    except Exception as error:
+        error.add_note(
+            "kronop.warmup leaves kronop's kernels out, so that their results are meaningless: if"
+            " this error is about values, pass a function that ends before they are looked at"
+        )
+        raise

@@ -1,0 +1,147 @@
+"""warmup, and training steps that compile their kernels together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kronop
+from kronop import compiler
+from kronop.compiler import build
+from kronop.core import gathering
+
+_MATRIX = kronop.TensorDescription(kronop.float32)
+_EPILOGUE = kronop.LinearCombination(kronop.float32, 1, kronop.float32, kronop.float32)
+_PATTERNS = [(1, 3, 5, 1), (3, 2, 1, 1)]  # 5 -> 3 -> 6
+
+
+@pytest.fixture
+def batches(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """How many kernels were asked for together, each time that there were any that this process
+    did not have yet."""
+    found: list[int] = []
+    deliver = build._deliver_all
+
+    def counted(jobs: Any) -> Any:
+        found.extend([len(jobs)] if jobs else [])
+        return deliver(jobs)
+
+    monkeypatch.setattr(build, "_deliver_all", counted)
+    compiler.forget()
+    yield found
+
+
+def test_operations_are_compiled_together(batches: list[int]) -> None:
+    shapes = [(2, 3), (3, 7)], [(3, 2), (7, 3)]
+    every = [
+        kronop.KronMatmulOperation("x86", None, _MATRIX, _MATRIX, _MATRIX, _EPILOGUE, factors)
+        for factors in shapes
+    ]
+    assert kronop.warmup(every) >= 2
+    (count,) = batches
+    assert count == sum(len(operation.sources) for operation in every)
+    assert kronop.warmup(every[0]) == 0
+    assert [binary.entry for binary in every[1].binaries] == [
+        source.entry for source in every[1].sources
+    ]
+
+
+def test_a_function_is_called_and_nothing_of_it_is_run(batches: list[int]) -> None:
+    x, factors = np.ones((3, 6), np.float32), [np.ones((2, 3), np.float32)] * 1
+    factors.append(np.ones((3, 2), np.float32))
+    out = np.full((3, 6), 7, np.float32)
+    for _ in range(3):  # Calls that were left out are not taken for calls to repeat.
+        kronop.warmup(kronop.gemkm, x, factors, out=out)
+        assert (out == 7).all()
+    assert len(batches) == 1
+    kronop.gemkm(x, factors, out=out)
+    assert (out == 6).all()
+    assert len(batches) == 1
+
+
+def test_what_is_no_work_is_refused() -> None:
+    with pytest.raises(kronop.ElementTypeError, match="an operation, a list of operations"):
+        kronop.warmup([1, 2])
+    operation = kronop.KronMatmulOperation(
+        "x86", None, _MATRIX, _MATRIX, _MATRIX, _EPILOGUE, [(2, 2)]
+    )
+    with pytest.raises(kronop.ElementTypeError, match="none beside operations"):
+        kronop.warmup(operation, 1)
+
+
+def test_errors_say_that_values_are_meaningless() -> None:
+    def work() -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError) as caught:
+        kronop.warmup(work)
+    assert "their results are meaningless" in caught.value.__notes__[0]
+    assert not gathering.is_gathering()
+
+
+def _layer(torch: Any) -> Any:
+    torch.manual_seed(3)
+    return kronop.torch.nn.KSLinear(_PATTERNS)
+
+
+def test_a_module_is_warmed_up_with_its_backward_and_left_as_it_was(batches: list[int]) -> None:
+    torch = pytest.importorskip("torch")
+    model = torch.nn.Sequential(_layer(torch), torch.nn.BatchNorm1d(6), torch.nn.Dropout())
+    x = torch.randn(4, 5, requires_grad=True)
+    state, random = {**model.state_dict()}, torch.get_rng_state()
+    before = {name: item.clone() for name, item in state.items()}
+    kronop.warmup(model, x)
+    (count,) = batches
+    assert count == 4  # Two factors, forward and backward; gradients of weights are torch's.
+    assert x.grad is None
+    assert all(item.grad is None for item in model.parameters())
+    assert all(torch.equal(before[name], item) for name, item in model.state_dict().items())
+    assert torch.equal(torch.get_rng_state(), random)
+    for _ in range(3):
+        model(x).square().sum().backward()
+    assert len(batches) == 1
+    dense = torch.nn.functional.linear(x, model[0].get_dense_product(), model[0].bias)
+    torch.testing.assert_close(model[0](x), dense, rtol=1e-5, atol=1e-5)
+
+
+def test_without_gradients_the_backward_is_left_out(batches: list[int]) -> None:
+    torch = pytest.importorskip("torch")
+    layer, x = _layer(torch), torch.randn(4, 5)
+    with torch.no_grad():
+        kronop.warmup(layer, x)
+        (count,) = batches
+        layer(x)
+    assert count <= 2  # One or two for both factors, and none of a backward.
+    assert len(batches) == 1
+
+
+def test_a_first_forward_compiles_what_its_backward_needs(batches: list[int]) -> None:
+    torch = pytest.importorskip("torch")
+    layer = kronop.torch.nn.KSLinear([(1, 3, 4, 1), (3, 1, 1, 1)])
+    x = torch.randn(4, 4, requires_grad=True)
+    layer(x).square().sum().backward()
+    assert batches == [4]
+    dense = torch.nn.functional.linear(x, layer.get_dense_product(), layer.bias)
+    (expected,) = torch.autograd.grad(dense.square().sum(), x)
+    torch.testing.assert_close(x.grad, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_products_of_factors_too(batches: list[int]) -> None:
+    torch = pytest.importorskip("torch")
+    factors = [torch.randn(2, 3, requires_grad=True), torch.randn(3, 2, requires_grad=True)]
+    x = torch.randn(4, 6, requires_grad=True)
+    kronop.torch.gemkm(x, factors).sum().backward()
+    assert len(batches) == 1
+    torch.testing.assert_close(x.grad, torch.ones(4, 6) @ torch.kron(*factors).detach().T)
+
+
+def test_what_can_not_be_foreseen_does_not_fail_the_forward() -> None:
+    def fails() -> None:
+        raise RuntimeError
+
+    with gathering.foreseeing(fails):
+        gathering.before_loading()
+    assert not gathering.is_gathering()

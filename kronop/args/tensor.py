@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -31,10 +33,21 @@ __all__ = [
     "describe",
     "empty",
     "keeps_promise",
+    "listed",
     "view",
 ]
 
 _MOST_BYTES = 16
+
+
+def listed(value: Any) -> Sequence[Any] | None:
+    """The tensors of a list, a tuple or torch's ParameterList; None if `value` is none of these."""
+    if isinstance(value, (list, tuple)):
+        return value
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.nn.ParameterList):
+        return [*value]
+    return None
 
 
 def as_matrix(item: TensorView) -> TensorView:

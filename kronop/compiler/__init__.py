@@ -1,7 +1,6 @@
 """From source text to loaded kernels: NVRTC, nvcc, the host's C++ compiler, and their cache."""
 
 from kronop.compiler.build import (
-    Compilable,
     add_module,
     assembly,
     compile_sources,
@@ -11,6 +10,7 @@ from kronop.compiler.build import (
     nvrtc,
 )
 from kronop.compiler.cache import Cache, Entry, Record
+from kronop.compiler.compilable import Compilable
 from kronop.compiler.cuda_kernel import cuda_devices
 from kronop.compiler.healing import load_all
 from kronop.compiler.inspection import disassemble

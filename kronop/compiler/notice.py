@@ -1,4 +1,4 @@
-"""A line on standard error about compilation that takes a while, so that no pause is unexplained."""
+"""A line on standard error about compilation that takes a while: no pause goes unexplained."""
 
 from __future__ import annotations
 

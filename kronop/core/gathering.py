@@ -94,9 +94,8 @@ def before_loading() -> None:
     calls, _thread.foresee = _thread.foresee, None
     if calls is None:
         return
-    with gathering() as noted:
-        # What fails here fails again, and is told, when it is asked for.
-        with contextlib.suppress(Exception):
-            calls()
+    # What fails here fails again, and is told, when it is asked for.
+    with gathering() as noted, contextlib.suppress(Exception):
+        calls()
     with contextlib.suppress(Exception):
         compile_all(plan for _, plan in noted)

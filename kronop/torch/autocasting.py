@@ -1,4 +1,4 @@
-"""Autocast for operators, as for torch's `linear`: floating-point tensors are cast to its type."""
+"""Autocast for operators: tensors are cast as for torch's `linear`, or as for its `cdist`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from kronop.torch.arguments import Layout
+from kronop.torch.declaration import Autocast
 
 _DEVICES = ("CPU", "CUDA")
 # The types of tensors that autocast casts.
@@ -23,9 +24,14 @@ def is_casting(device: str) -> bool:
     return bool(known and torch.is_autocast_enabled(device))
 
 
-def cast(device: str, layout: Layout, arguments: Sequence[Any]) -> list[Any]:
+def kind_for(how: Autocast, device: str) -> Any:
+    """The type that autocast, which is on, casts to on this type of device."""
+    return torch.float32 if how is Autocast.Wide else torch.get_autocast_dtype(device)
+
+
+def cast(how: Autocast, device: str, layout: Layout, arguments: Sequence[Any]) -> list[Any]:
     """The arguments, with their tensors cast to autocast's type for this type of device."""
-    kind = torch.get_autocast_dtype(device)
+    kind = kind_for(how, device)
     return layout.mapped(lambda item: item.to(kind) if _is_cast(item) else item, arguments)
 
 
@@ -56,12 +62,12 @@ def without_autocast() -> Any:
     return torch._C._ExcludeDispatchKeyGuard(_KEYS)
 
 
-def register(library: Any, name: str, operator: Any, layout: Layout) -> None:
+def register(library: Any, name: str, operator: Any, layout: Layout, how: Autocast) -> None:
     """Registers kernels for autocast that cast the tensors of an operator of `library`."""
 
     def kernel(device: str) -> Callable[..., Any]:
         def call(*arguments: Any) -> Any:
-            arguments = (*cast(device, layout, arguments),)
+            arguments = (*cast(how, device, layout, arguments),)
             with without_autocast():
                 return operator(*arguments)
 

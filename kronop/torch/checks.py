@@ -8,6 +8,9 @@ import torch
 
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 
+# What tensors of a chain or product may be listed in.
+LISTS = (list, tuple, torch.nn.ParameterList)
+
 
 def check_tensor(name: str, item: Any, dimensions: int, elsewhere: str) -> None:
     """Refuses an argument that is not a torch tensor of at least so many dimensions.

@@ -12,6 +12,7 @@ in both modes, can be mapped by vmap, and can be traced.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +20,18 @@ from typing import Any
 from kronop.frozen import dataclass
 
 Named = SimpleNamespace
+
+
+class Autocast(enum.Enum):
+    """What autocast casts floats of 16 and 32 bits to; None in its place if it leaves them alone.
+
+    Attributes:
+        Narrow: the type that autocast was given, as for torch's matrix products.
+        Wide: float32, as for `torch.cdist`, whose differences and exponentials need it.
+    """
+
+    Narrow = enum.auto()
+    Wide = enum.auto()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +95,7 @@ class Operator:
         vmap: (size of the map, arguments, the mapped dimension of each or None) -> (the result, its
             mapped dimension); for a list of results, lists of both.
         record: refuses arguments that have no derivatives; called if derivatives will be needed.
-        casts: whether autocast casts the tensors.
+        autocast: what autocast casts the tensors to.
         prepare: given arguments that are plain tensors, what repeats their `compute`; None if it
             can't be repeated yet.
         direct: a shorter way than `compute` and `backward` for plain tensors with gradients.
@@ -96,7 +109,7 @@ class Operator:
     jvp: Callable[[Named, Named], Any] | None = None
     vmap: Callable[[int, Named, Named], tuple[Any, Any]] | None = None
     record: Callable[[Named], None] | None = None
-    casts: bool = False
+    autocast: Autocast | None = None
     prepare: Callable[[Named], Prepared | None] | None = None
     direct: Direct | None = None
 

@@ -17,7 +17,7 @@ from kronop.core.gathering import foreseeing
 from kronop.frozen import dataclass
 from kronop.torch import transforms
 from kronop.torch.arguments import Layout
-from kronop.torch.autocasting import cast_to, without_autocast
+from kronop.torch.autocasting import cast_to, kind_for, without_autocast
 from kronop.torch.declaration import Direct, Named, Operator
 from kronop.torch.derivatives import Derivatives, Notes
 from kronop.torch.memory import settled
@@ -124,14 +124,14 @@ class Plain:
 
     def _cast_of(self, frame: Sequence[Any], tensor: Any) -> Cast | None:
         """Autocast's casts in a call whose first tensor is `tensor`; None if it is off."""
-        device = tensor.device.type
-        if not self._operator.casts or not torch.is_autocast_enabled(device):
+        device, how = tensor.device.type, self._operator.autocast
+        if how is None or not torch.is_autocast_enabled(device):
             return None
         before, inside = (
             self._layout.places(frame, names)
             for names in (self._cast_before, self._direct.parameters)
         )
-        return Cast(torch.get_autocast_dtype(device), device, before, inside)
+        return Cast(how, kind_for(how, device), device, before, inside)
 
     def again(self, *arguments: Any) -> Any:
         """The result of a call that is remembered; None, with nothing written, if it is not.

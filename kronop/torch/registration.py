@@ -64,8 +64,8 @@ def register(operator: Operator) -> Registered:
 
     for device in ("CPU", "CUDA"):
         _LIBRARY.impl(operator.name, compute, device)
-    if operator.casts:
-        autocasting.register(_LIBRARY, operator.name, library, layout)
+    if operator.autocast is not None:
+        autocasting.register(_LIBRARY, operator.name, library, layout, operator.autocast)
     torch.library.register_fake(name, operator.fake, lib=_LIBRARY)
     _register_gradient(name, layout, derivatives)
     if operator.vmap is not None:
@@ -98,14 +98,15 @@ def _register_map(name: str, rule: Callable[..., Any], layout: Layout) -> None:
 def _with_casts(operator: Operator, layout: Layout, call: Callable[..., Any]) -> Callable[..., Any]:
     """`call`, preceded by autocast's casts as ordinary operations, so that they have derivatives
     and tangents."""
-    if not operator.casts:
+    how = operator.autocast
+    if how is None:
         return call
 
     def cast(*arguments: Any) -> Any:
         device = layout.split(arguments)[1][0].device.type
         if not autocasting.is_casting(device):
             return call(*arguments)
-        narrow = autocasting.cast(device, layout, arguments)
+        narrow = autocasting.cast(how, device, layout, arguments)
         with autocasting.without_autocast():
             return call(*narrow)
 

@@ -18,8 +18,8 @@ from kronop.args.signature import ALIGNMENT
 from kronop.core import program
 from kronop.core.gathering import is_gathering
 from kronop.frozen import dataclass
-from kronop.torch.autocasting import cast_to, cast_together
-from kronop.torch.declaration import Prepared
+from kronop.torch.autocasting import cast_to, cast_together, kind_for
+from kronop.torch.declaration import Autocast, Prepared
 from kronop.torch.transforms import are_needed
 
 _MOST_KEYS, _MOST_OF_A_KEY = 512, 8
@@ -53,12 +53,14 @@ class Cast:
     """The casts that autocast makes in a call.
 
     Attributes:
+        how: what it casts to, in general.
         kind: the type that it casts to.
         device: the type of device.
         before: indices of the tensors that are cast before the operator, where autograd records it.
         inside: indices of the tensors that are cast inside the operator, unseen by autograd.
     """
 
+    how: Autocast
     kind: Any
     device: str
     before: tuple[int, ...]
@@ -66,7 +68,7 @@ class Cast:
 
     def is_current(self) -> bool:
         """Whether autocast casts to this type now; autocast is on."""
-        return torch.get_autocast_dtype(self.device) is self.kind
+        return kind_for(self.how, self.device) is self.kind
 
     def cast_before(self, tensors: Sequence[Any]) -> list[Any]:
         """The tensors, with those in `before` cast."""

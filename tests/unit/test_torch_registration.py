@@ -17,7 +17,7 @@ from torch import func  # noqa: E402
 from torch.autograd import forward_ad  # noqa: E402
 
 import kronop.torch  # noqa: E402
-from kronop.torch.declaration import Named, Operator  # noqa: E402
+from kronop.torch.declaration import Autocast, Named, Operator  # noqa: E402
 from kronop.torch.registration import register  # noqa: E402
 
 _COMMON = Path(kronop.torch.__file__).parent
@@ -81,7 +81,7 @@ _scaled = register(
         backward=_gradients,
         jvp=_tangent,
         vmap=_map,
-        casts=True,
+        autocast=Autocast.Narrow,
     )
 )
 

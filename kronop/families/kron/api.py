@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kronop.args.device import target_of
-from kronop.args.tensor import TensorView, describe, view
+from kronop.args.tensor import TensorView, describe, listed, view
 from kronop.core import prepared
 from kronop.core.calls import describe_output, epilogue_of, finish, operand_of
 from kronop.core.prepared import Call
@@ -36,7 +36,8 @@ def gemkm(
 
     Args:
         x: (..., M, K) or (K,), with K the product of the factors' rows.
-        factors: one (..., P, Q) tensor each; leading dimensions broadcast as in `matmul`.
+        factors: a list, tuple or ParameterList of one (..., P, Q) tensor each; leading dimensions
+            broadcast as in `matmul`.
         alpha, beta: scalars; beta needs `z`, and `z` a beta.
         z: like the result; read only where beta is not 0.
         out: where to write the result; a new tensor like `x` where None.
@@ -64,7 +65,8 @@ def gekmm(
     """alpha (F1 x ... x FN) x + beta z.
 
     Args:
-        factors: one (..., P, Q) tensor each; leading dimensions broadcast as in `matmul`.
+        factors: a list, tuple or ParameterList of one (..., P, Q) tensor each; leading dimensions
+            broadcast as in `matmul`.
         x: (..., K, M) or (K,), with K the product of the factors' columns.
         alpha, beta: scalars; beta needs `z`, and `z` a beta.
         z: like the result; read only where beta is not 0.
@@ -90,11 +92,12 @@ def _kron(
     z: Any,
     out: Any,
 ) -> Any:
-    beta, lesson = beta_beside(z, beta), None
-    if type(factors) is list or type(factors) is tuple:
-        result, lesson = prepared.repeat(_NAMES[side], alpha, beta, [x, *factors, z, out])
-        if result is not None:
-            return result
+    beta = beta_beside(z, beta)
+    if type(factors) is not list and type(factors) is not tuple:
+        factors = list(_factors_of(factors, side))
+    result, lesson = prepared.repeat(_NAMES[side], alpha, beta, [x, *factors, z, out])
+    if result is not None:
+        return result
     arguments = kron_arguments(x, factors, side, alpha, beta, z, out)
     slots = {f"factors[{index}]": 1 + index for index in range(len(factors))}
     result = finish(arguments, lesson, slots | {"Z": 1 + len(factors)})
@@ -119,15 +122,7 @@ def kron_arguments(
     out: Any = None,
 ) -> KronMatmulArguments:
     """The arguments that `gemkm` or `gekmm` runs for these tensors, with their operation."""
-    if not isinstance(factors, (list, tuple)):
-        raise ElementTypeError(
-            mismatch(
-                "factors",
-                expected="a list or tuple of tensors",
-                got=type(factors).__name__,
-                hint=f"the order is {_ORDER[side]}; wrap a single factor in a list",
-            )
-        )
+    factors = _factors_of(factors, side)
     x_view = operand_of(x)
     shapes = tuple(_matrix_shape(view(item, f"factors[{i}]"), i) for i, item in enumerate(factors))
     columns = math.prod(shape[1 if side is Side.Right else 0] for shape in shapes)
@@ -142,6 +137,21 @@ def kron_arguments(
         Y=out,
         output_op=operation.epilogue_type(alpha, beta_beside(z, beta)),
     )
+
+
+def _factors_of(factors: Any, side: Side) -> Sequence[Any]:
+    """The factors of a call that are in a list, a tuple or a ParameterList."""
+    found = listed(factors)
+    if found is None:
+        raise ElementTypeError(
+            mismatch(
+                "factors",
+                expected="a list or tuple of tensors",
+                got=type(factors).__name__,
+                hint=f"the order is {_ORDER[side]}; wrap a single factor in a list",
+            )
+        )
+    return found
 
 
 def _matrix_shape(factor: TensorView, index: int) -> tuple[int, int]:

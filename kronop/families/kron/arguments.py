@@ -12,7 +12,7 @@ from kronop.args.checks import check_source, description_of
 from kronop.args.overlap import same_elements
 from kronop.args.staging import Form, form_for
 from kronop.args.strides import Loops, broadcast_shapes, broadcast_strides, collapse, flat_stride
-from kronop.args.tensor import check_promise, empty, view
+from kronop.args.tensor import check_promise, empty, listed, view
 from kronop.args.view import TensorView, contiguous_strides
 from kronop.descriptions.datatype import Layout
 from kronop.descriptions.scalars import EpilogueArguments
@@ -93,7 +93,8 @@ class KronMatmulArguments(Arguments):
         """The views by name of X, the factors, and Z and Y if given, as matrices with batch
         dimensions."""
         what = self._description
-        if not isinstance(factors, list | tuple):
+        found = listed(factors)
+        if found is None:
             raise ElementTypeError(
                 mismatch(
                     "factors",
@@ -102,19 +103,19 @@ class KronMatmulArguments(Arguments):
                     hint="pass one tensor per factor",
                 )
             )
-        if len(factors) != len(what.factors):
+        if len(found) != len(what.factors):
             raise ArgumentError(
                 mismatch(
                     "factors",
                     expected=f"{len(what.factors)} tensors, for {list(what.factors)}",
-                    got=f"{len(factors)}",
+                    got=f"{len(found)}",
                     hint="pass one tensor per factor of the operation",
                 )
             )
         views = {"X": view(X, "X")}
         views |= {
             f"factors[{index}]": view(factor, f"factors[{index}]")
-            for index, factor in enumerate(factors)
+            for index, factor in enumerate(found)
         }
         views |= {name: view(item, name) for name, item in (("Z", Z), ("Y", Y)) if item is not None}
         self._is_vector = len(views["X"].shape) == 1

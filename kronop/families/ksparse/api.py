@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kronop.args.device import target_of
-from kronop.args.tensor import describe, view
+from kronop.args.tensor import describe, listed, view
 from kronop.core import prepared
 from kronop.core.calls import describe_output, epilogue_of, finish, operand_of
 from kronop.core.prepared import Call
@@ -51,8 +51,8 @@ def ksmm(
     Args:
         x: (..., a c d), or (a c d, ...) with `batch_last`; of NumPy, torch or CuPy, any strides, in
             float64, 32 or 16, bfloat16, int64, 32 or 8, or (x86, sm_90a) an 8-bit float.
-        weights: one (a, b, c, d) tensor of x's type and device, or a list or tuple of them, the
-            right-most factor, which is applied first, first.
+        weights: one (a, b, c, d) tensor of x's type and device, or a list, tuple or
+            ParameterList of them, the right-most factor, which is applied first, first.
         batch_last: the batch is behind the features.
         bias: (a b d,) of the last factor applied, of the result's type.
         activation: None, or one of relu, leaky_relu, tanh, sigmoid, silu, hardswish, gelu; integers
@@ -76,7 +76,8 @@ def ksmm(
         CompileError, DeviceError: no compiler, or a kernel that does not load or run here.
         OutOfMemoryError: no room for the result or for the workspace.
     """
-    chain = list(weights) if isinstance(weights, (list, tuple)) else [weights]
+    given = listed(weights)
+    chain = [weights] if given is None else list(given)
     beta, lesson = beta_beside(z, beta), None
     if type(batch_last) is bool and (activation is None or type(activation) is str):
         form = ("ksmm", activation, batch_last)
@@ -85,7 +86,7 @@ def ksmm(
             return result
     _check_activation(activation)
     check_flag("batch_last", batch_last)
-    if not isinstance(weights, (list, tuple)):
+    if given is None:
         view(weights, "weights")
     arguments = _sparse_arguments(x, chain, batch_last, bias, activation, (alpha, beta), z, out)
     count = len(chain)

@@ -7,6 +7,7 @@ from typing import Any
 
 from kronop.args.base import OperationLike, Places
 from kronop.args.checks import description_of
+from kronop.args.tensor import listed
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.families.ksparse.arguments import SparseArguments
@@ -71,7 +72,8 @@ def _name(index: int) -> str:
 
 
 def _named(weights: Sequence[Any], count: int) -> dict[str, Any]:
-    if not isinstance(weights, (list, tuple)):
+    found = listed(weights)
+    if found is None:
         raise ElementTypeError(
             mismatch(
                 "weights",
@@ -80,13 +82,13 @@ def _named(weights: Sequence[Any], count: int) -> dict[str, Any]:
                 hint="give the weights of every factor, in the order of the patterns",
             )
         )
-    if len(weights) != count:
+    if len(found) != count:
         raise ArgumentError(
             mismatch(
                 "weights",
                 expected=f"{count} tensors, one for each pattern",
-                got=f"{len(weights)}",
+                got=f"{len(found)}",
                 hint="give the weights of every factor, in the order of the patterns",
             )
         )
-    return {_name(index): item for index, item in enumerate(weights)}
+    return {_name(index): item for index, item in enumerate(found)}

@@ -17,6 +17,7 @@ from kronop.families.ksparse.torch.shapes import (
     outputs_of,
 )
 from kronop.torch.autocasting import is_casting
+from kronop.torch.checks import LISTS
 
 _TYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
@@ -64,7 +65,7 @@ def _checked_pattern(index: int, pattern: Any) -> Pattern:
 def check_layer_weights(weights: Any, patterns: Sequence[Pattern]) -> None:
     """Refuses weights that are not a list of tensors in the shapes of the patterns."""
     hint = "give one (a, b, c, d) for each pattern, in their order, or None"
-    if not isinstance(weights, (list, tuple, torch.nn.ParameterList)):
+    if not isinstance(weights, LISTS):
         kind = type(weights).__name__
         raise ElementTypeError(
             mismatch("weights", expected="a list of torch tensors", got=kind, hint=hint)

@@ -19,7 +19,7 @@ from kronop.families.distance.arguments import is_tensor
 from kronop.families.distance.form import Bound, Form, TermKind, sum_of, value_of
 from kronop.families.distance.torch import sums
 from kronop.families.distance.torch.scaled import Scaled
-from kronop.torch.declaration import Named, Operator
+from kronop.torch.declaration import Autocast, Named, Operator
 from kronop.torch.registration import register
 
 # Stands for a tensor among the numbers.
@@ -264,5 +264,6 @@ matrix = register(
         backward=_backward,
         jvp=_tangent,
         vmap=_mapped,
+        autocast=Autocast.Wide,
     )
 )

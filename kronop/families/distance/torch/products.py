@@ -33,7 +33,7 @@ from kronop.families.distance.torch.operators import (
     times,
 )
 from kronop.families.distance.torch.scaled import Scaled
-from kronop.torch.declaration import Named, Operator
+from kronop.torch.declaration import Autocast, Named, Operator
 from kronop.torch.registration import register
 
 # Bytes of columns times features, or of rows of W, that are in memory at once.
@@ -243,5 +243,6 @@ product = register(
         backward=_backward,
         jvp=_tangent,
         vmap=_mapped,
+        autocast=Autocast.Wide,
     )
 )

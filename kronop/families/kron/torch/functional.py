@@ -33,8 +33,8 @@ def gemkm(
 
     Args:
         x: (..., M, K) or (K,), with K the product of the factors' rows.
-        factors: one (..., P, Q) tensor each; leading dimensions broadcast as in `matmul`, and
-            gradients are summed over what was broadcast.
+        factors: a list, tuple or ParameterList of one (..., P, Q) tensor each; leading dimensions
+            broadcast as in `matmul`, and gradients are summed over what was broadcast.
         alpha, beta: numbers, without gradient; beta needs `z`, and `z` a beta.
         z: like the result; read only where beta is not 0.
 
@@ -54,7 +54,8 @@ def gekmm(
     """alpha (F1 x ... x FN) x + beta z, differentiable in x, every factor and z.
 
     Args:
-        factors: one (..., P, Q) tensor each; leading dimensions broadcast as in `matmul`.
+        factors: a list, tuple or ParameterList of one (..., P, Q) tensor each; leading dimensions
+            broadcast as in `matmul`.
         x: (..., K, M) or (K,), with K the product of the factors' columns.
         alpha, beta: numbers, without gradient; beta needs `z`, and `z` a beta.
         z: like the result; read only where beta is not 0.
@@ -69,6 +70,8 @@ def gekmm(
 
 def _kron(x: Any, factors: Any, alpha: Any, beta: Any, z: Any, left: bool) -> Any:
     beta = beta_beside(z, beta)
+    if isinstance(factors, torch.nn.ParameterList):
+        factors = list(factors)
     if not torch.compiler.is_compiling():
         result = kron.plain.again(x, factors, z, alpha, beta, left)
         if result is not None:

@@ -17,7 +17,7 @@ from kronop.families.kron.description import Side
 from kronop.families.kron.torch import batching
 from kronop.families.kron.torch.gradient import gradients, repeated
 from kronop.families.kron.torch.sums import leading
-from kronop.torch.declaration import Direct, Named, Operator, Prepared
+from kronop.torch.declaration import Autocast, Direct, Named, Operator, Prepared
 from kronop.torch.registration import register
 
 
@@ -218,7 +218,9 @@ kron = register(
         jvp=_tangent,
         vmap=batching.kron,
         prepare=_prepare,
+        autocast=Autocast.Narrow,
         direct=Direct(
+            parameters=("factors",),
             forward=_forward,
             backward=_backward,
             prepare=_prepare_forward,

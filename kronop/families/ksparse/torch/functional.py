@@ -13,7 +13,7 @@ from kronop.descriptions.shared import beta_beside
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.ksparse.torch.operators import ksmm as product
 from kronop.torch import transforms
-from kronop.torch.checks import check_source, check_tensor, number
+from kronop.torch.checks import LISTS, check_source, check_tensor, number
 from kronop.torch.direct import is_plain, needs_gradient
 
 
@@ -63,15 +63,14 @@ def ksmm(
         CompileError, DeviceError, OutOfMemoryError: as `kronop.ksmm`.
     """
     beta = beta_beside(z, beta)
-    lists = (list, tuple, torch.nn.ParameterList)
-    chain = list(weights) if isinstance(weights, lists) else [weights]
+    chain = list(weights) if isinstance(weights, LISTS) else [weights]
     if not torch.compiler.is_compiling():
         result = product.plain.again(x, chain, bias, z, alpha, beta, batch_last, activation)
         if result is not None:
             return result
     if x is not None and is_plain((x, *chain, bias, z)):
         return _eager(x, chain, batch_last, bias, activation, alpha, beta, z)
-    if not isinstance(weights, lists):
+    if not isinstance(weights, LISTS):
         check_tensor("weights", weights, 4, "lists of tensors are taken as well; kronop.ksmm does")
     _check(x, chain, bias, z, activation)
     alpha, beta = number("alpha", alpha), number("beta", beta)

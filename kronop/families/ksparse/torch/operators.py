@@ -17,7 +17,7 @@ from kronop.errors import ArgumentError, mismatch
 from kronop.families.ksparse.torch import batching, computing
 from kronop.families.ksparse.torch.chain import DIRECT, prepare
 from kronop.families.ksparse.torch.shapes import bias_gradient, turned
-from kronop.torch.declaration import Named, Operator
+from kronop.torch.declaration import Autocast, Named, Operator
 from kronop.torch.memory import settled
 from kronop.torch.registration import register
 
@@ -147,7 +147,7 @@ ksmm = register(
         vmap=batching.ksmm,
         record=_check_recorded,
         prepare=prepare,
-        casts=True,
+        autocast=Autocast.Narrow,
         direct=DIRECT,
     )
 )

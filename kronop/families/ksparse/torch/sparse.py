@@ -15,7 +15,7 @@ import torch
 
 from kronop.families.ksparse.torch.shapes import inputs_of, outputs_of, turned
 from kronop.torch import transforms
-from kronop.torch.declaration import Named, Operator
+from kronop.torch.declaration import Autocast, Named, Operator
 from kronop.torch.registration import register
 
 # Triton's kernels for torch's block-sparse matrices take blocks of powers of two from this size on.
@@ -146,6 +146,6 @@ _product = register(
         fake=_fake,
         saved=("x", "weight"),
         backward=_gradients,
-        casts=True,
+        autocast=Autocast.Narrow,
     )
 )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from kronop.args.device import default_device, target_of_device
@@ -178,3 +179,14 @@ def check_overlap(
                 hint="pass Y itself as Z, or a copy",
             )
         )
+
+
+def count_text(count: int) -> str:
+    """A number of elements for a message, in full where somebody can read it."""
+    return str(count) if count < 10**15 else f"{count:.1e}"
+
+
+def product_text(sizes: Iterable[int]) -> str:
+    """A product of sizes for a message, with equal neighbours written once: `8^5 x 3`."""
+    runs = [(size, len([*run])) for size, run in itertools.groupby(sizes)]
+    return " x ".join(f"{size}^{count}" if count > 1 else str(size) for size, count in runs)

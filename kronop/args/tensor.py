@@ -129,7 +129,7 @@ def check_promise(item: TensorView, description: TensorDescription, name: str) -
                 f"element type of {name}",
                 expected=repr(description.element),
                 got=repr(item.element),
-                hint="convert the tensor, or describe the operation with its type",
+                hint="convert it: all tensors have the type of X, or the one that was described",
             )
         )
     broken = _broken(as_matrix(item), description.layout, description.alignment)

@@ -1,43 +1,43 @@
-"""Problems in short notation: `1024x8^5` has M = 1024 and five factors of 8 x 8; in `16x4:3^2x7`
+"""Problems in short notation: `1024:8^5` has M = 1024 and five factors of 8 x 8; in `16:4x3^2,7`
 two factors are 4 x 3 and one is 7 x 7."""
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from kronop.core.command import rows_of
 from kronop.errors import ArgumentError, mismatch
+from kronop.families.kron.command import formerly, shape_of
 
 DEFAULTS = {
     "cuda": [
-        "1024x8^5",
-        "1024x8^6",
-        "1024x16^4",
-        "1024x16^5",
-        "1024x32^3",
-        "1024x32^4",
-        "1024x64^2",
-        "1024x64^3",
-        "1024x128^2",
-        "1024x128^3",
-        "16x8^8",
-        "16x64^4",
+        "1024:8^5",
+        "1024:8^6",
+        "1024:16^4",
+        "1024:16^5",
+        "1024:32^3",
+        "1024:32^4",
+        "1024:64^2",
+        "1024:64^3",
+        "1024:128^2",
+        "1024:128^3",
+        "16:8^8",
+        "16:64^4",
     ],
     "cpu": [
-        "1024x8^4",
-        "256x8^5",
-        "1024x16^3",
-        "64x16^4",
-        "256x32^3",
-        "1024x64^2",
-        "16x64^3",
-        "256x128^2",
-        "16x8^6",
+        "1024:8^4",
+        "256:8^5",
+        "1024:16^3",
+        "64:16^4",
+        "256:32^3",
+        "1024:64^2",
+        "16:64^3",
+        "256:128^2",
+        "16:8^6",
     ],
 }
-_FACTOR = re.compile(r"([1-9]\d*)(?::([1-9]\d*))?(?:\^([1-9]\d*))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Shape:
         return math.prod(q for _, q in self.factors)
 
     def with_rows(self, rows: int) -> Shape:
-        return replace(self, rows=rows, text=f"{rows}x{self.text.split('x', 1)[1]}")
+        return replace(self, rows=rows, text=f"{rows}:{rows_of(self.text)[1]}")
 
     def bytes(self, element_bytes: int) -> int:
         """Bytes if every input is read once and every output written once."""
@@ -84,35 +84,35 @@ class Shape:
         return total
 
 
-def parse(text: str) -> Shape:
-    """The shape that `text` names: M, then factors, joined by x; a factor is P, P:Q, P^N or P:Q^N.
+def parse(text: str, rows: int | None = None) -> Shape:
+    """The shape that `text` names: `1024:8^5,4x3`, in the notation of all commands.
+
+    Args:
+        rows: M instead of the text's own; None if the text has to have one.
 
     Raises:
-        ArgumentError: `text` does not have this form.
+        ArgumentError: `text` does not have this form, or has no M.
     """
-    rows, *items = text.split("x")
-    found = [_FACTOR.fullmatch(item) for item in items]
-    if not re.fullmatch(r"[1-9]\d*", rows) or not items or None in found:
+    own, factors = shape_of(text)
+    if rows is None and own is None:
+        now = formerly(text)
         raise ArgumentError(
             mismatch(
                 "shape",
-                expected="M and factors, as 1024x8^5, 1024x7x31 or 16x4:3^2",
+                expected="M in front of the factors, as 1024:8^5 or 16:4x3^2,7, or --rows",
                 got=repr(text),
-                hint="P:Q is a factor of P x Q, ^N repeats it",
+                hint=f"write 1024:{text}" if now is None else f"write {now}, if M comes first",
             )
         )
-    factors: list[tuple[int, int]] = []
-    for match in filter(None, found):
-        p, q, count = match.groups()
-        factors += [(int(p), int(q or p))] * int(count or 1)
-    return Shape(text, int(rows), tuple(factors))
+    shape = Shape(text, own or 1, tuple(factors))
+    return shape if rows is None else shape.with_rows(rows)
 
 
 def parse_all(texts: Sequence[str], rows: Sequence[int]) -> list[Shape]:
     """All shapes; if `rows` are given, each shape once for each of them instead of its own M."""
-    shapes = [parse(text) for text in texts]
     if any(count < 1 for count in rows):
         raise ArgumentError(
             mismatch("rows", expected="at least 1", got=min(rows), hint="give positive counts")
         )
-    return [shape.with_rows(count) for shape in shapes for count in rows] if rows else shapes
+    counts: Sequence[int | None] = rows or [None]
+    return [parse(text, count) for text in texts for count in counts]

@@ -20,7 +20,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--device", choices=("cpu", "cuda"), default="cpu")
     add("--dtype", nargs="+", choices=case.DTYPES, default=["float32", "float64"])
-    add("--shapes", nargs="+", metavar="SHAPE", help="M and factors: 1024x8^5 1024x7x31 16x4:3^2")
+    add("--shapes", nargs="+", metavar="SHAPE", help="rows:factors as 1024:8^5 16:4x3^2,7")
     add("--rows", nargs="+", type=int, default=[], metavar="M", help="instead of each shape's own")
     add("--passes", choices=case.PASSES, default="fit", help="of the floor (default: what fits)")
     add("--peers", nargs="*", choices=peers.NAMES, default=list(peers.NAMES))

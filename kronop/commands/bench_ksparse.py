@@ -42,7 +42,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--dtype", nargs="+", choices=DTYPES, default=["float32", "float16"])
     add("--layouts", nargs="+", choices=patterns.LAYOUTS, default=list(patterns.LAYOUTS))
     add("--algorithms", nargs="+", choices=layers.ALGORITHMS, default=list(layers.ALGORITHMS))
-    add("--batch", type=int, metavar="N", help="rows (default: 25088, on a CPU 256)")
+    add("--rows", type=int, metavar="M", help="rows of X (default: 25088, on a CPU 256)")
+    add("--batch", help=argparse.SUPPRESS)  # What --rows was called.
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--sample", type=int, metavar="N", help="only N patterns of the grid")
     which.add_argument("--patterns", nargs="+", metavar="a,b,c,d", help="these, not the grid")
@@ -86,7 +87,16 @@ def execute(options: argparse.Namespace) -> None:
 
 
 def _check(options: argparse.Namespace) -> None:
-    for name in ("repeats", "batch"):
+    if options.batch is not None:
+        raise ArgumentError(
+            mismatch(
+                "--batch",
+                expected="--rows, as in all commands",
+                got=f"--batch {options.batch}",
+                hint=f"write --rows {options.batch}",
+            )
+        )
+    for name in ("repeats", "rows"):
         value = getattr(options, name)
         if value is not None and value < 1:
             raise ArgumentError(
@@ -118,7 +128,7 @@ def _cases(options: argparse.Namespace) -> list[Case]:
         chosen = patterns.parse(options.patterns)
     else:
         chosen = patterns.grid() if options.sample is None else patterns.sample(options.sample)
-    batch = options.batch or _BATCHES[options.device]
+    batch = options.rows or _BATCHES[options.device]
     return [
         Case(pattern=p, dtype=dtype, layout=layout, batch=batch, backward=options.backward)
         for dtype in options.dtype

@@ -16,7 +16,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--device", choices=("cpu", "cuda"), default="cpu")
     add("--dtype", choices=("float64", "float32", "float16"), default="float32")
-    add("--shape", default="1024x8^3", help="M and factors: 1024x8^5 1024x7x31 (1024x8^3)")
+    add("--shape", default="1024:8^3", help="rows and factors: 1024:8^5 (default 1024:8^3)")
     add("--processes", type=int, default=5, metavar="N", help="medians over N pairs (default 5)")
 
 

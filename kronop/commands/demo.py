@@ -8,6 +8,7 @@ import time
 import numpy as np
 
 import kronop
+from kronop.errors import ArgumentError, mismatch
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -16,6 +17,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> None:
     """Prints the plan, some of the result, its error, the time and where the kernel came from."""
+    if options.rows < 1:
+        raise ArgumentError(
+            mismatch("--rows", expected="at least 1", got=options.rows, hint="1024 is usual")
+        )
     factors_of = [(8, 8)] * 4
     random = np.random.default_rng(0)
     x = random.standard_normal((options.rows, 8**4), np.float32)

@@ -58,14 +58,14 @@ class _Shown:
 
 def _resources(shown: _Shown) -> str:
     return "\n".join(
-        f"{binary.entry}: {_told(binary.resources)}, {len(binary.image)} bytes as"
+        f"{binary.entry}: {_told(binary.resources)}{len(binary.image)} bytes as"
         f" {binary.format.value}, {binary.origin.value}, by {binary.compiler}"
         for binary in shown.binaries
     )
 
 
 def _told(taken: Resources) -> str:
-    """The resources that the compiler reports, in words."""
+    """The resources that the compiler reports, in words; nothing of a CPU's, where it has none."""
     values = {
         "registers": taken.registers,
         "spilled bytes": taken.spill_bytes,
@@ -73,7 +73,10 @@ def _told(taken: Resources) -> str:
     }
     known = [f"{value} {name}" for name, value in values.items() if value is not None]
     unknown = [name for name, value in values.items() if value is None]
-    return ", ".join([*known, *([f"{' and '.join(unknown)} not told"] if unknown else [])])
+    if not known:
+        return ""
+    missing = [f"{' and '.join(unknown)} not told"] if unknown else []
+    return "".join(f"{item}, " for item in (*known, *missing))
 
 
 def _machine(shown: _Shown) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -12,6 +13,16 @@ from kronop.frozen import dataclass
 
 # M where neither the user nor the notation of shapes gives one.
 DEFAULT_ROWS = 1024
+
+
+_ROWS = re.compile(r"([1-9]\d*):(.*)", re.S)
+
+
+def rows_of(text: str) -> tuple[int | None, str]:
+    """(M, what follows) of a shape with its rows in front, `256:8^3`; (None, all of it) of one
+    without."""
+    found = _ROWS.fullmatch(text)
+    return (int(found[1]), found[2]) if found else (None, text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import importlib.util
 import itertools
 import json
 import math
+import re
 import time
 import weakref
 from pathlib import Path
@@ -41,9 +42,9 @@ _CEILINGS = Ceilings(
 
 
 def test_a_start_is_told_part_by_part(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bench", "start", "--shape", "4x2^3", "--processes", "1"]) == 0
+    assert main(["bench", "start", "--shape", "4:2^3", "--processes", "1"]) == 0
     head, columns, *table = capsys.readouterr().out.splitlines()
-    assert "4x2^3 float32 for x86" in head
+    assert "4:2^3 float32 for x86" in head
     assert columns.split() == ["ms", "cold", "warm"]
     parts = {line[:22].strip(): [float(word) for word in line[22:].split()] for line in table}
     assert list(parts) == [
@@ -75,11 +76,11 @@ def test_a_start_that_can_not_be_timed(words, told, capsys) -> None:
 @pytest.mark.parametrize(
     ("text", "rows", "factors"),
     [
-        ("1024x8^5", 1024, [(8, 8)] * 5),
-        ("16x64^4", 16, [(64, 64)] * 4),
-        ("1024x7x31", 1024, [(7, 7), (31, 31)]),
-        ("1x4:3^2x20:48", 1, [(4, 3), (4, 3), (20, 48)]),
-        ("20x2^7", 20, [(2, 2)] * 7),
+        ("1024:8^5", 1024, [(8, 8)] * 5),
+        ("16:64^4", 16, [(64, 64)] * 4),
+        ("1024:7,31", 1024, [(7, 7), (31, 31)]),
+        ("1:4x3^2,20x48", 1, [(4, 3), (4, 3), (20, 48)]),
+        ("20:2^7", 20, [(2, 2)] * 7),
     ],
 )
 def test_shapes_are_read(text, rows, factors) -> None:
@@ -90,10 +91,25 @@ def test_shapes_are_read(text, rows, factors) -> None:
     assert shape.output_columns == math.prod(q for _, q in factors)
 
 
-@pytest.mark.parametrize("text", ["", "8", "1024x", "x8", "0x8", "4x0^2", "4x8^0", "4x8^", "4 x 8"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "8", "8^2", "1024:", ":8", "0:8", "4:0^2", "4:8^0", "4:8^", "4:8:2", "4 : 8", "4x0"],
+)
 def test_what_is_no_shape_is_refused(text) -> None:
-    with pytest.raises(kronop.ArgumentError, match="1024x8\\^5"):
+    with pytest.raises(kronop.ArgumentError, match=r"1024:8\^[35]"):
         shapes.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("former", "now"),
+    [("1024x8^5", "1024:8^5"), ("1024x7x31", "1024:7,31"), ("16x4:3^2x7", "16:4x3^2,7")],
+)
+def test_the_former_notation_is_refused_with_the_one_of_now(former, now, capsys) -> None:
+    with pytest.raises(kronop.ArgumentError, match=re.escape(f"write {now}")):
+        shapes.parse(former)
+    assert main(["bench", "kron", "--shapes", former]) == 1
+    assert f"write {now}" in capsys.readouterr().err
+    assert shapes.parse(now).rows == int(former.split("x")[0])
 
 
 def test_every_default_is_a_shape() -> None:
@@ -102,27 +118,28 @@ def test_every_default_is_a_shape() -> None:
 
 
 def test_rows_replace_those_of_the_shapes() -> None:
-    found = shapes.parse_all(["7x8^2", "9x4"], [1, 20])
-    assert [shape.text for shape in found] == ["1x8^2", "20x8^2", "1x4", "20x4"]
+    found = shapes.parse_all(["7:8^2", "4"], [1, 20])
+    assert [shape.text for shape in found] == ["1:8^2", "20:8^2", "1:4", "20:4"]
     assert [shape.rows for shape in found] == [1, 20, 1, 20]
+    assert [list(shape.factors) for shape in found[1:3]] == [[(8, 8)] * 2, [(4, 4)]]
 
 
 def test_useful_bytes_and_operations() -> None:
-    shape = shapes.parse("1024x8^5")
+    shape = shapes.parse("1024:8^5")
     assert shape.bytes(4) == 4 * (2 * 1024 * 8**5 + 5 * 64)
     assert shape.operations == 2 * 1024 * 8**5 * 40
     # 2 -> 8 and 8 -> 2 on 16 elements: shrinking first takes 32 multiply-adds and leaves 4.
-    assert shapes.parse("1x2:8x8:2").operations == shapes.parse("1x8:2x2:8").operations
-    assert shapes.parse("1x2:8x8:2").operations == 2 * (16 * 2 + 4 * 8)
+    assert shapes.parse("1:2x8,8x2").operations == shapes.parse("1:8x2,2x8").operations
+    assert shapes.parse("1:2x8,8x2").operations == 2 * (16 * 2 + 4 * 8)
 
 
 def test_the_floor_is_the_larger_of_bytes_and_operations() -> None:
-    shape = shapes.parse("1024x8^5")
+    shape = shapes.parse("1024:8^5")
     one, two = (floor_of(shape, "float32", 4, _CEILINGS, 4e12, passes) for passes in (1, 2))
     assert one.ms == pytest.approx(shape.bytes(4) / 4e12 * 1e3)
     assert two.ms == pytest.approx(2 * one.ms)
     assert (one.bound, two.bound) == ("1 pass", "2 passes")
-    slow = floor_of(shapes.parse("1024x128^3"), "float32", 4, _CEILINGS, 4e12, 1)
+    slow = floor_of(shapes.parse("1024:128^3"), "float32", 4, _CEILINGS, 4e12, 1)
     assert slow.bound == "arithmetic"
     assert slow.ms == pytest.approx(2 * 1024 * 128**3 * 384 / 1e14 * 1e3)
 
@@ -135,7 +152,7 @@ def test_rates_are_those_that_accuracy_allows() -> None:
 
 @pytest.mark.parametrize(
     ("text", "element_bytes", "passes"),
-    [("1024x8^6", 4, 1), ("1024x8^6", 8, 2), ("1024x64^3", 4, 1), ("1024x16^5", 4, 2)],
+    [("1024:8^6", 4, 1), ("1024:8^6", 8, 2), ("1024:64^3", 4, 1), ("1024:16^5", 4, 2)],
 )
 def test_passes_that_fit_are_those_of_a_cluster(text, element_bytes, passes) -> None:
     target = kronop.Target.parse("sm_90a")
@@ -216,12 +233,12 @@ def test_shuffle_is_the_product() -> None:
 
 def test_a_tiny_run_end_to_end(capsys, tmp_path) -> None:
     out = tmp_path / "out.json"
-    command = ["bench", "kron", "--shapes", "4x2^3", "3x4:3x5", "--repeats", "2"]
+    command = ["bench", "kron", "--shapes", "4:2^3", "3:4x3,5", "--repeats", "2"]
     assert main([*command, "--dtype", "float32", "float64", "--json", str(out)]) == 0
     printed = capsys.readouterr().out.splitlines()
     assert printed[2].split()[:4] == ["M", "x", "factors", "type"]
     assert [line.split()[:2] for line in printed[3:7]] == [
-        [shape, dtype] for dtype in ("float32", "float64") for shape in ("4x2^3", "3x4:3x5")
+        [shape, dtype] for dtype in ("float32", "float64") for shape in ("4:2^3", "3:4x3,5")
     ]
     told = json.loads(out.read_text())
     assert told["ceilings"]["copy_bytes_per_second"] > 0
@@ -242,7 +259,7 @@ def test_a_tiny_run_end_to_end(capsys, tmp_path) -> None:
 @pytest.mark.parametrize("busy", [0, 2])
 def test_a_busy_machine_is_told_of(monkeypatch, capsys, busy) -> None:
     monkeypatch.setattr(load, "busy_cpus", lambda: busy)
-    assert main(["bench", "kron", "--shapes", "4x2^3", "--repeats", "1", "--dtype", "float32"]) == 0
+    assert main(["bench", "kron", "--shapes", "4:2^3", "--repeats", "1", "--dtype", "float32"]) == 0
     told = capsys.readouterr().err
     assert ("warning: other processes keep 2 of" in told) == bool(busy)
     load.warn_of_load("cuda")
@@ -289,12 +306,12 @@ def test_without_torch_numpy_is_the_peer(monkeypatch, capsys) -> None:
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name, *rest: None if name in hidden else found(name)
     )
-    command = ["bench", "kron", "--shapes", "5x3^2", "--repeats", "1", "--passes", "2"]
+    command = ["bench", "kron", "--shapes", "5:3^2", "--repeats", "1", "--passes", "2"]
     assert main([*command, "--dtype", "float32"]) == 0
     printed = capsys.readouterr().out
     assert "torch" not in printed.splitlines()[0]
     assert "2 passes" in printed
-    assert "fastkron: not installed (5x3^2)" in printed
+    assert "fastkron: not installed (5:3^2)" in printed
     assert main([*command, "--dtype", "float16"]) == 1
     assert "float32 or float64 where torch is not installed" in capsys.readouterr().err
     assert main([*command, "--device", "cuda"]) == 1
@@ -304,7 +321,7 @@ def test_without_torch_numpy_is_the_peer(monkeypatch, capsys) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--shapes", "8y8"], "1024x8^5"),
+        (["--shapes", "8y8"], "1024:8^3,5x3"),
         (["--rows", "0"], "at least 1"),
         (["--repeats", "0"], "at least 1"),
         (["--json", "/nowhere/at/all.json"], "make the folder first"),
@@ -327,7 +344,7 @@ def test_a_plot_without_matplotlib_is_one_line(monkeypatch, capsys) -> None:
 
 def _result(**changes) -> case.Result:
     values = {
-        "shape": shapes.parse("1024x8^5"),
+        "shape": shapes.parse("1024:8^5"),
         "dtype": "float32",
         "kronop": timing.Timing(ms=0.1, graph_ms=0.02, error=1e-7),
         "bytes": 1 << 20,
@@ -343,7 +360,7 @@ def _result(**changes) -> case.Result:
 def test_a_row_shows_share_floor_and_gain() -> None:
     line = report.row(_result(), ["shuffle"])
     words = line.split()
-    assert words[:6] == ["1024x8^5", "float32", "2", "0.1", "20.00", "0.60"]
+    assert words[:6] == ["1024:8^5", "float32", "2", "0.1", "20.00", "0.60"]
     assert "1 pass" in line
     assert line.endswith("0.5 (5.00x)")
     heading = report.columns(["shuffle"])
@@ -357,13 +374,13 @@ def test_failures_are_told_and_counted(monkeypatch, capsys) -> None:
     assert told["floor"] is None
     assert told["roofline"] is None
     monkeypatch.setattr(case, "run", lambda *rest: failed)
-    assert main(["bench", "kron", "--shapes", "4x2", "--repeats", "1", "--dtype", "float32"]) == 1
-    assert "expected 1 results, got 0; 1024x8^5 failed" in capsys.readouterr().err
+    assert main(["bench", "kron", "--shapes", "4:2", "--repeats", "1", "--dtype", "float32"]) == 1
+    assert "expected 1 results, got 0; 1024:8^5 failed" in capsys.readouterr().err
 
 
 def test_wrong_peers_and_impossible_shares_are_noted() -> None:
     wrong = _result(peers={"fastkron": timing.Timing(ms=0.2, error=math.inf)})
-    assert report.notes([wrong]) == ["fastkron: the result is not finite (1024x8^5)"]
+    assert report.notes([wrong]) == ["fastkron: the result is not finite (1024:8^5)"]
     assert report.row(wrong, ["fastkron"]).endswith("wrong")
     json.dumps(report.as_json([wrong], _CEILINGS, {}, 3), allow_nan=False)
     (note,) = report.notes([_result(kronop=timing.Timing(ms=0.01, error=0.0))])
@@ -384,7 +401,7 @@ def test_a_peer_that_fails_is_left_out(monkeypatch) -> None:
         passes="fit",
         graph=False,
     )
-    result = case.run(shapes.parse("4x3^2"), "float32", setting, lambda what: None)
+    result = case.run(shapes.parse("4:3^2"), "float32", setting, lambda what: None)
     assert result.peers["shuffle"].reason == "no such kernel"
     assert result.peers["shuffle"].ms is None
     assert result.kronop.ms is not None

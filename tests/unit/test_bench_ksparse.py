@@ -22,7 +22,7 @@ torch = pytest.importorskip("torch")
 _BYTES = ("float8_e4m3fn", "float8_e5m2", "int8")
 _RATES = dict.fromkeys(("float32", *_BYTES), 1e11)
 _CEILINGS = Ceilings(copy_bytes_per_second=1e10, operations_per_second=_RATES, size=1024)
-_TINY = ["bench", "ksparse", "--batch", "6", "--repeats", "1", "--dtype", "float32"]
+_TINY = ["bench", "ksparse", "--rows", "6", "--repeats", "1", "--dtype", "float32"]
 
 
 @pytest.fixture(autouse=True)
@@ -242,7 +242,7 @@ def test_a_tiny_run_end_to_end(backward, capsys, tmp_path) -> None:
 @pytest.mark.parametrize("dtype", _BYTES)
 def test_types_of_one_byte_are_measured_and_others_say_why_not(dtype, capsys, tmp_path) -> None:
     path = str(tmp_path / "rows.csv")
-    command = ["bench", "ksparse", "--batch", "6", "--repeats", "1", "--dtype", dtype]
+    command = ["bench", "ksparse", "--rows", "6", "--repeats", "1", "--dtype", dtype]
     assert main([*command, "--patterns", "2,16,32,3", "--csv", path]) == 0
     found = rows.read(path)
     assert len(found) == 2 * len(layers.ALGORITHMS)
@@ -398,7 +398,7 @@ def test_a_case_without_our_time_ends_with_an_error(monkeypatch, capsys) -> None
     ("words", "message"),
     [
         (["--sample", "0"], "at least 1"),
-        (["--batch", "0"], "at least 1"),
+        (["--rows", "0"], "at least 1"),
         (["--repeats", "0"], "at least 1"),
         (["--patterns", "1,2"], "6,64,64,1"),
         (["--csv", "/nowhere/at/all.csv"], "make the folder first"),

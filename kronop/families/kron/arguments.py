@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kronop.args.base import Arguments, OperationLike, Places
-from kronop.args.checks import check_source, description_of
+from kronop.args.checks import check_source, count_text, description_of, product_text
 from kronop.args.overlap import same_elements
 from kronop.args.staging import Form, form_for
 from kronop.args.strides import Loops, broadcast_shapes, broadcast_strides, collapse, flat_stride
@@ -130,14 +130,13 @@ class KronMatmulArguments(Arguments):
         views["X"] = self._with_rows(views["X"], "X")
         inner = views["X"].shape[-1 if right else -2]
         if inner != what.input_columns:
-            sizes = " x ".join(str(size) for size, _ in what.contractions)
-            shape = (
-                f"(..., M, {what.input_columns})" if right else f"(..., {what.input_columns}, M)"
-            )
+            sizes = product_text(size for size, _ in what.contractions)
+            count = count_text(what.input_columns)
+            shape = f"(..., M, {count})" if right else f"(..., {count}, M)"
             raise ArgumentError(
                 mismatch(
                     "shape of X",
-                    expected=f"{shape}, since {sizes} = {what.input_columns}",
+                    expected=f"{shape}, since {sizes} = {count}",
                     got=_shape(views["X"], self._is_vector, right),
                     hint="check X against the factors",
                 )

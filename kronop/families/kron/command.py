@@ -8,19 +8,23 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from kronop.core.command import DEFAULT_ROWS, Command, Flag
+from kronop.core.command import DEFAULT_ROWS, Command, Flag, rows_of
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.kron.api import kron_arguments
 from kronop.families.kron.arguments import KronMatmulArguments
 from kronop.families.kron.description import Side
 from kronop.families.kron.operation import KronMatmulOperation
 
-_FACTOR = re.compile(r"(\d+)(?:x(\d+))?(?:\^(\d+))?")
+_FACTOR = re.compile(r"([1-9]\d*)(?:x([1-9]\d*))?(?:\^([1-9]\d*))?")
+_FORMER = re.compile(r"\d+(x\d+(:\d+)?(\^\d+)?)+")
 
 
 class _Command(Command):
-    shapes = "factors as 8x8,8x8,5x3 or 8^2,5x3"
+    shapes = "factors as 8x8,8x8,5x3 or 8^2,5x3, with rows as 1024:8^2,5x3"
     flags: Mapping[str, Flag] = {"--left": Flag("X on the right of the product (gekmm)")}
+
+    def size(self, options: argparse.Namespace, shapes: Sequence[str]) -> int | None:
+        return shape_of(shapes[0])[0]
 
     def operation(
         self, options: argparse.Namespace, shapes: Sequence[str], common: Sequence[Any]
@@ -34,7 +38,7 @@ class _Command(Command):
                     hint=f"join them by commas: {','.join(shapes)}",
                 )
             )
-        return KronMatmulOperation(*common, factors_of(shapes[0]), _side(options))
+        return KronMatmulOperation(*common, shape_of(shapes[0])[1], _side(options))
 
     def arguments(
         self,
@@ -43,9 +47,9 @@ class _Command(Command):
         rows: int | None,
         tensor: Callable[[tuple[int, ...]], Any],
     ) -> KronMatmulArguments:
-        side, shapes = _side(options), factors_of(shape)
+        side, (own, shapes) = _side(options), shape_of(shape)
         size = math.prod(item[0 if side is Side.Right else 1] for item in shapes)
-        rows = DEFAULT_ROWS if rows is None else rows
+        rows = rows or own or DEFAULT_ROWS
         x = tensor((rows, size) if side is Side.Right else (size, rows))
         return kron_arguments(x, [tensor(item) for item in shapes], side)
 
@@ -57,18 +61,40 @@ def _side(options: argparse.Namespace) -> Side:
     return Side.Left if options.left else Side.Right
 
 
-def factors_of(text: str) -> list[tuple[int, int]]:
-    """Factors as they are written on the command line: `8x5,3` is 8 x 5 and 3 x 3, and `8^4` is
-    four of 8 x 8."""
-    found = [_FACTOR.fullmatch(item) for item in text.split(",")]
+def shape_of(text: str) -> tuple[int | None, list[tuple[int, int]]]:
+    """(M or None, the factors) as they are written: `256:8^3,5x3` is 256 rows, three factors of 8
+    x 8 and one of 5 x 3 (rows x columns); without `256:` the rows are given elsewhere.
+
+    Raises:
+        ArgumentError: it is not written so.
+    """
+    rows, rest = rows_of(text)
     factors: list[tuple[int, int]] = []
-    for item in found:
-        if item is None:
+    for item in rest.split(","):
+        found = _FACTOR.fullmatch(item)
+        if found is None:
             raise ArgumentError(
                 mismatch(
-                    "shape", expected="factors as 8x8,8x5 or 8^3,5", got=text, hint="see --help"
+                    "shape",
+                    expected="factors of positive sizes as 8^3,5x3, or with rows as 1024:8^3,5x3",
+                    got=repr(text),
+                    hint=_hint(text),
                 )
             )
-        rows, columns, count = item.groups()
-        factors += [(int(rows), int(columns or rows))] * int(count or 1)
-    return factors
+        size, columns, count = found.groups()
+        factors += [(int(size), int(columns or size))] * int(count or 1)
+    return rows, factors
+
+
+def formerly(text: str) -> str | None:
+    """What is written `16x4:3^2x7` in the notation that `bench` once had, as it is written now:
+    `16:4x3^2,7`. None if it is not of that notation."""
+    if not _FORMER.fullmatch(text):
+        return None
+    rows, *factors = text.split("x")
+    return f"{rows}:{','.join(item.replace(':', 'x') for item in factors)}"
+
+
+def _hint(text: str) -> str:
+    now = formerly(text)
+    return "4x3 is a factor of 4 x 3, ^3 repeats one" if now is None else f"write {now}"

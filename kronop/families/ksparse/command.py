@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from kronop.core.command import DEFAULT_ROWS, Command, Flag
+from kronop.core.command import DEFAULT_ROWS, Command, Flag, rows_of
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.ksparse.api import ksparse_arguments
 from kronop.families.ksparse.arguments import KSparseArguments
@@ -15,13 +15,17 @@ from kronop.families.ksparse.operation import KSparseChainOperation, KSparseOper
 
 
 class _Command(Command):
-    shapes = "pattern as 6,64,64,1, or those of a chain"
+    shapes = "pattern as 6,64,64,1, or those of a chain, with rows as 256:6,64,64,1"
     flags: Mapping[str, Flag] = {"--batch-last": Flag("X is (a c d, B)")}
+
+    def size(self, options: argparse.Namespace, shapes: Sequence[str]) -> int | None:
+        return rows_of(shapes[0])[0]
 
     def operation(
         self, options: argparse.Namespace, shapes: Sequence[str], common: Sequence[Any]
     ) -> KSparseOperation | KSparseChainOperation:
-        patterns = [pattern_of(item) for item in shapes]
+        first, *others = shapes
+        patterns = [pattern_of(item) for item in (rows_of(first)[1], *others)]
         if len(patterns) > 1:
             return KSparseChainOperation(*common, patterns, options.batch_last)
         return KSparseOperation(*common, patterns[0], options.batch_last)
@@ -33,11 +37,12 @@ class _Command(Command):
         rows: int | None,
         tensor: Callable[[tuple[int, ...]], Any],
     ) -> KSparseArguments:
-        pattern = pattern_of(shape)
+        own, text = rows_of(shape)
+        pattern = pattern_of(text)
         if len(pattern) != 4:
             raise ArgumentError(mismatch("shape", expected="a,b,c,d", got=shape, hint="see --help"))
         a, b, c, d = pattern
-        features, rows = a * c * d, DEFAULT_ROWS if rows is None else rows
+        features, rows = a * c * d, rows or own or DEFAULT_ROWS
         x = tensor((features, rows) if options.batch_last else (rows, features))
         return ksparse_arguments(x, tensor(pattern), (a, b, c, d), options.batch_last)
 

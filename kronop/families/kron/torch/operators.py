@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from kronop.args.checks import count_text
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.kron.api import gekmm, gemkm, known_call
 from kronop.families.kron.description import Side
@@ -37,7 +38,8 @@ def _result_shape(x: Any, factors: Any, z: Any, left: bool) -> tuple[Any, ...]:
             (contracted * columns, result * rows) if left else (contracted * rows, result * columns)
         )
     if x.shape[-2 if left else -1] != contracted:
-        expected = f"(..., {contracted}, M)" if left else f"(..., M, {contracted})"
+        count = count_text(contracted) if isinstance(contracted, int) else contracted
+        expected = f"(..., {count}, M)" if left else f"(..., M, {count})"
         raise ArgumentError(
             mismatch(
                 "shape of X",

@@ -26,8 +26,11 @@ _KNOWN = f"one of {', '.join(TENSOR_TYPES)}"
 def view(tensor: Any, name: str) -> TensorView:
     """A view of the memory of `tensor`; `name` is its name in messages.
 
+    A view is returned as it is: launches are recorded for memory that is not there yet by giving
+    views with symbolic addresses to arguments, in place of tensors.
+
     Raises:
-        ElementTypeError: `tensor` is not a tensor, or no kernel knows its element type.
+        ElementTypeError: `tensor` is not a tensor, is JAX's, or no kernel knows its element type.
         ArgumentError: it has no plain memory (sparse, meta, lazily negated, masked, ...), or it is
             a torch tensor that requires a gradient while gradients are recorded.
     """
@@ -39,6 +42,9 @@ def view(tensor: Any, name: str) -> TensorView:
     cupy = sys.modules.get("cupy")
     if cupy is not None and isinstance(tensor, cupy.ndarray):
         return _cupy(tensor, name)
+    if isinstance(tensor, TensorView):
+        return tensor
+    _refuse_jax(tensor, name)
     if hasattr(tensor, "__cuda_array_interface__"):
         return _cuda_array(tensor, name)
     if hasattr(tensor, "__dlpack__"):
@@ -51,6 +57,22 @@ def view(tensor: Any, name: str) -> TensorView:
             hint="for example numpy.asarray(value, 'float32')",
         )
     )
+
+
+def _refuse_jax(tensor: Any, name: str) -> None:
+    """Refuses JAX's arrays and tracers, which DLPack would read too: the result would be of another
+    framework, without derivatives, and a function under jax.jit would not have the call in it."""
+    jax = sys.modules.get("jax")
+    if jax is not None and isinstance(tensor, getattr(jax, "Array", ())):
+        raise ElementTypeError(
+            mismatch(
+                name,
+                expected="NumPy, torch or CuPy",
+                got="a JAX array",
+                hint="use kronop.jax: kronop.jax.gemkm, gekmm and ksmm take JAX arrays, also under"
+                " jit, vmap and grad; for anything else pass numpy.asarray(array)",
+            )
+        )
 
 
 def _unsupported(name: str, found: object) -> NoReturn:

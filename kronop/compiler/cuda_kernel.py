@@ -69,6 +69,16 @@ class CudaKernel:
         self._shared_bytes: dict[int, int] = {}
         self._lock = threading.RLock()  # Reentrant: a signal handler may interrupt `bind` and bind.
 
+    def address(self, launch: Launch, device: int = 0) -> int:
+        """The CUkernel, for callers in native code, with the shared memory that `launch` needs on
+        GPU `device` allowed.
+
+        Raises:
+            DeviceError: there is no such device, or it lacks the shared memory.
+        """
+        self._raise_shared_bytes(launch.shared_bytes, device)
+        return int(self._kernel)
+
     def bind(self, launch: Launch, device: int = 0) -> Callable[[int], None]:
         """A function that runs `launch` on GPU `device`, given the handle of a stream.
 

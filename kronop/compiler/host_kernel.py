@@ -49,6 +49,11 @@ def _stay_alone() -> None:
     _crew.calls = _crew.threads = 0  # Calls that were running at the fork run in the parent only.
 
 
+def alone_address() -> int:
+    """The address of the int that native code passes to kernels as `alone`."""
+    return ctypes.addressof(_alone)
+
+
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_stay_alone)
 
@@ -62,6 +67,10 @@ class HostKernel:
 
     entry: str
     function: Any
+
+    def address(self, launch: Launch, device: int = 0) -> int:
+        """The address of the function, for callers in native code."""
+        return ctypes.cast(self.function, ctypes.c_void_p).value or 0
 
     def bind(self, launch: Launch, device: int = 0) -> Callable[[int], None]:
         """A function that runs the kernel from the calling thread; it ignores the stream.

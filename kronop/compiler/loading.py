@@ -19,6 +19,9 @@ class Kernel(Protocol):
     @property
     def entry(self) -> str: ...
 
+    def address(self, launch: Launch, device: int = 0) -> int:
+        """What native code calls (a function, or a CUkernel) for `launch` on GPU `device`."""
+
     def bind(self, launch: Launch, device: int = 0) -> Callable[[int], None]:
         """A function that runs `launch`, given a CUstream as int (0 is the default stream)."""
 

@@ -63,6 +63,19 @@ def find_cuda_tool(name: str) -> str | None:
     return str(path) if path else None
 
 
+def cuda_header_folders() -> tuple[str, ...]:
+    """The folder of cuda.h, for host code: that of $CUDA_HOME, else of PyPI's wheels; empty if
+    there is none, where the host's compiler may still know one."""
+    home = os.environ.get("CUDA_HOME")
+    if home and os.path.isfile(os.path.join(home, "include", "cuda.h")):
+        return (os.path.join(home, "include"),)
+    try:
+        path = importlib.import_module("cuda.pathfinder").find_nvidia_header_directory("cudart")
+    except (ImportError, AttributeError, RuntimeError, ValueError):
+        return ()
+    return (str(path),) if path else ()
+
+
 def _required(nvcc: str | None) -> str:
     if nvcc is None:
         raise CompileError(

@@ -14,7 +14,9 @@ from kronop.args import signature
 from kronop.args.base import Arguments
 from kronop.args.staging import Form
 from kronop.args.view import Device, TensorView
-from kronop.artifacts import BlockValue
+from kronop.artifacts import BlockValue, Launch
+from kronop.compiler import Kernel
+from kronop.frozen import dataclass
 
 # The symbolic address of slot i is ((i + 1) << 48) + _MIDDLE: offsets of either sign then stay
 # within the slot's own range of 2^48 addresses.
@@ -96,6 +98,15 @@ def _place(symbolic: int, lows: Sequence[int]) -> tuple[int, int]:
     return slot, symbolic - symbol(slot, lows[slot])
 
 
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One launch of a kernel, over addresses: `patches` as of the function of that name."""
+
+    kernel: Kernel
+    launch: Launch
+    patches: tuple[_Patch, ...]
+
+
 class Product:
     """The launches of one product, over addresses.
 
@@ -103,6 +114,10 @@ class Product:
         arguments: the arguments that ran.
         symbols: the symbolic addresses of their operands.
         make: allocates the result; None if the caller gives it.
+
+    Attributes:
+        records: its launches, in order.
+        scratch_bytes: bytes of scratch memory that they need.
     """
 
     def __init__(
@@ -112,16 +127,20 @@ class Product:
         self.make = make
         self._device = arguments.device.index
         served = operation.serve(operation.plan_for(arguments.size, self._device))
-        self._launches = arguments.launches(served, symbols)
-        if not 0 < len(self._launches) <= _MOST_LAUNCHES:
+        launches = arguments.launches(served, symbols)
+        if not 0 < len(launches) <= _MOST_LAUNCHES:
             raise UnfitError
         self.scratch_bytes = symbols.nbytes
-        self._kernels = served.kernels
         self._lows = lows = symbols.lows
-        self._patches = [
-            patches(item.parameters, served.plan.steps[item.step].design.signature.pointers, lows)
-            for item in self._launches
-        ]
+        steps = served.plan.steps
+        self.records = tuple(
+            Record(
+                served.kernels[item.step],
+                item,
+                tuple(patches(item.parameters, steps[item.step].design.signature.pointers, lows)),
+            )
+            for item in launches
+        )
         self.launch = Launches([self]).launch
 
     def bind(self) -> _Ready:
@@ -130,15 +149,16 @@ class Product:
         every: list[tuple[Any, int, int, int]] = []
         blocks: _Blocks = []
         launchers = []
-        for launch, found in zip(self._launches, self._patches, strict=True):
+        for record in self.records:
+            launch = record.launch
             # Blocks (tensor maps) encode real addresses, and there are only symbols yet: bind
             # without them, and write them in each launch. A block without memory (address 0)
             # has no symbol: it is the same in every launch.
             fixed = tuple(block for block in launch.blocks if not block[-1].address)
             bare = dataclasses.replace(launch, blocks=fixed) if launch.blocks else launch
-            launcher, words = self._kernels[launch.step].bind_words(bare, self._device)
+            launcher, words = record.kernel.bind_words(bare, self._device)
             launchers.append(launcher)
-            every += [(words, *patch) for patch in found]
+            every += [(words, *patch) for patch in record.patches]
             for offset, nbytes, value in launch.blocks:
                 if value.address:
                     place = memoryview(words).cast("B")[offset : offset + nbytes]

@@ -95,6 +95,7 @@ class Family:
         kinds: its kinds of operation.
         exports: the names it adds to `kronop`, each with the module that defines it.
         torch: the names it adds to `kronop.torch`, likewise; these modules import torch.
+        jax: the names it adds to `kronop.jax`, likewise; these modules import JAX.
         command: its `Command` object for the command line; None if it has none.
         bench: the module behind `python -m kronop bench <name>`, or None.
     """
@@ -103,5 +104,6 @@ class Family:
     kinds: tuple[Kind, ...]
     exports: Mapping[str, str]
     torch: Mapping[str, str] = field(default_factory=dict)
+    jax: Mapping[str, str] = field(default_factory=dict)
     command: Later | None = None
     bench: str | None = None

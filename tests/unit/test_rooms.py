@@ -27,10 +27,12 @@ _ALLOWED = {
     "families/planner": _PLANNING | {"families"},
     "families/torch": _LEAVES | {"descriptions", "args", "core", "families", "torch"},
     "torch": _LEAVES | {"descriptions", "args", "core", "families", "torch"},
+    "families/jax": _LEAVES | {"descriptions", "args", "core", "families", "jax"},
+    "jax": _LEAVES | {"descriptions", "args", "core", "compiler", "families", "jax"},
     "linalg": _LEAVES | {"descriptions", "args", "linalg"},
     "linear_operator": _LEAVES | {"families", "linear_operator"},
 }
-_GUARDED = {"torch", "cupy", "rmm", "cuda", "ml_dtypes", "nvmath", "scipy"}
+_GUARDED = {"torch", "jax", "cupy", "rmm", "cuda", "ml_dtypes", "nvmath", "scipy"}
 _MODULES = sorted(path for path in _ROOT.rglob("*.py"))
 
 
@@ -45,20 +47,21 @@ def _imports(tree: ast.AST, top_level_only: bool):
 
 
 def _room(path: Path) -> str:
-    """The first folder. Of a family, its operators of torch are a room of their own, and so is its
-    planning code, with the modules of the family that it imports."""
+    """The first folder. Of a family, its operators of torch and its primitives of JAX are rooms of
+    their own, and so is its planning code, with the modules of the family that it imports."""
     first, *others = path.relative_to(_ROOT).with_suffix("").parts
     if first != "families" or len(others) < 2:
         return first
-    if others[1] == "torch":
-        return "families/torch"
+    if others[1] in ("torch", "jax"):
+        return f"families/{others[1]}"
     return "families/planner" if _plans(others[1]) else first
 
 
 def _plans(name: str) -> bool:
     """Whether a module or folder in a family's folder is planning code: all but those that run
     operations."""
-    return not name.endswith(("__init__", "api", "arguments", "operation", "command", "torch"))
+    runs = ("__init__", "api", "arguments", "operation", "command", "torch", "jax")
+    return not name.endswith(runs)
 
 
 @pytest.mark.parametrize("path", _MODULES, ids=lambda path: str(path.relative_to(_ROOT)))
@@ -78,11 +81,14 @@ def _check_imports(path: Path, tree: ast.Module) -> None:
                 assert any(map(_plans, parts[3:4])), f"{room} must not import {name}"
     # It reads tensors by way of `args`, and hands them to these libraries.
     ours = {"nvmath", "scipy"} if room == "linalg" else set()
+    if room.endswith("jax"):  # Whoever imports these asks for JAX.
+        ours = {"jax"}
     if room not in ("args", "compiler", "torch", "families/torch", "linear_operator", "bench"):
         guarded = {name.split(".")[0] for name in _imports(tree, top_level_only=False)}
         guarded &= _GUARDED - ours
         assert not guarded, f"{room} must not import {guarded}"
     top = {name.split(".")[0] for name in _imports(tree, top_level_only=True)} & _GUARDED
+    top -= {"jax"} & ours
     if (
         room in ("torch", "families/torch", "linear_operator") or path.parent.name == "models"
     ):  # Whoever imports these asks for torch.
@@ -104,6 +110,10 @@ def _check_imports(path: Path, tree: ast.Module) -> None:
         ("torch", "import cupy"),
         ("torch", "from kronop.linear_operator import product"),
         ("linear_operator", "import cupy"),
+        ("torch", "def f():\n    from kronop.jax import native"),
+        ("core", "def f():\n    import jax"),
+        ("families/kron/api", "import jax"),
+        ("jax", "import torch"),
         ("linalg", "def f():\n    import torch"),
         ("linalg", "import scipy.linalg"),
         ("linalg", "from kronop.core import winners"),
@@ -129,7 +139,7 @@ def test_what_plans_imports_nothing_that_remembered_plans_do_not_know_of(room: s
 
 
 def test_importing_kronop_touches_no_framework_and_no_compiler() -> None:
-    named = "{'torch', 'cupy', 'rmm', 'cuda', 'nvmath', 'scipy'}"
+    named = "{'torch', 'jax', 'cupy', 'rmm', 'cuda', 'nvmath', 'scipy'}"
     code = f"import sys, kronop, kronop.linalg; print({named} & set(sys.modules))"
     result = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True

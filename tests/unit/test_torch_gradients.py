@@ -12,8 +12,8 @@ torch = pytest.importorskip("torch")
 import kronop  # noqa: E402
 import kronop.torch  # noqa: E402
 from kronop.core import program  # noqa: E402
+from kronop.families.kron.grouping import Group, groups, permutes  # noqa: E402
 from kronop.families.kron.torch import calls, gradient, sums  # noqa: E402
-from kronop.families.kron.torch.grouping import Group, groups, permutes  # noqa: E402
 from kronop.families.kron.torch.sums import _split  # noqa: E402
 
 

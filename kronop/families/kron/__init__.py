@@ -38,6 +38,7 @@ FAMILY = Family(
         "gemkm": f"{_HERE}.api",
     },
     torch={"gekmm": f"{_HERE}.torch.functional", "gemkm": f"{_HERE}.torch.functional"},
+    jax={"gekmm": f"{_HERE}.jax", "gemkm": f"{_HERE}.jax"},
     command=Later(f"{_HERE}.command", "COMMAND"),
     bench="kronop.commands.bench_kron",
 )

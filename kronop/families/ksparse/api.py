@@ -88,7 +88,7 @@ def ksmm(
     check_flag("batch_last", batch_last)
     if given is None:
         view(weights, "weights")
-    arguments = _sparse_arguments(x, chain, batch_last, bias, activation, (alpha, beta), z, out)
+    arguments = sparse_arguments(x, chain, batch_last, bias, activation, (alpha, beta), z, out)
     count = len(chain)
     slots = {f"weights[{index}]": 1 + index for index in range(count)}
     slots |= {"W": 1, "bias": count + 1, "Z": count + 2}
@@ -112,7 +112,7 @@ def known_call(
     return prepared.find(form, alpha, 0.0, [x, *chain, bias, None, None])
 
 
-def _sparse_arguments(
+def sparse_arguments(
     x: Any,
     chain: Sequence[Any],
     batch_last: bool,

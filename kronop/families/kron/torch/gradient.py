@@ -14,8 +14,8 @@ import torch
 
 from kronop.core import program
 from kronop.families.kron.api import gekmm, gemkm
+from kronop.families.kron.grouping import Group, groups
 from kronop.families.kron.torch.calls import Calls, NotedCalls
-from kronop.families.kron.torch.grouping import Group, groups
 from kronop.families.kron.torch.sums import KernelSums, MatrixSums
 from kronop.torch.declaration import Prepared
 from kronop.torch.memory import Buffers, make_bytes, maker_of, on_gpu

@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
+from kronop.families.kron.grouping import Group, permutes
 from kronop.families.kron.torch.calls import Calls
-from kronop.families.kron.torch.grouping import Group, permutes
 from kronop.families.ksparse.gradient_api import weight_gradient
 from kronop.torch.memory import kind_of, on_gpu
 

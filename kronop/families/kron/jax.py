@@ -1,0 +1,206 @@
+"""gemkm and gekmm on JAX arrays: one primitive, linear in x and in each factor."""
+
+from __future__ import annotations
+
+import functools
+import math
+import string
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax.interpreters import batching
+
+from kronop.descriptions.datatype import result_type
+from kronop.errors import ArgumentError, mismatch
+from kronop.families.kron.api import kron_arguments
+from kronop.families.kron.description import Side
+from kronop.families.kron.grouping import groups
+from kronop.jax.checks import array, arrays, check_types, number, with_source
+from kronop.jax.derivatives import contract, differentiate
+from kronop.jax.primitives import primitive
+from kronop.jax.recording import element_of
+
+__all__ = ["gekmm", "gemkm"]
+
+
+def gemkm(
+    x: Any, factors: Sequence[Any], *, alpha: float = 1.0, beta: float | None = None, z: Any = None
+) -> Any:
+    """alpha x (F1 x ... x FN) + beta z on JAX arrays, on a CPU or an NVIDIA GPU.
+
+    As `kronop.gemkm`, and a primitive of JAX: under jit, vmap, grad, jvp, linearize, checkpoint and
+    their compositions, to any order. When a function is compiled, kronop plans and compiles the
+    kernels for the shapes in it; the compiled function calls them directly, without Python.
+
+    The gradient of x alone is one product with the transposed factors. For gradients of factors,
+    neighbouring factors are merged into a few groups, which are multiplied by one after the other;
+    x's products with them are kept for the backward.
+
+    Args:
+        x: (..., M, K) or (K,), with K the product of the factors' rows, in float64 (with
+            jax_enable_x64), 32 or 16, bfloat16, int64, 32 or 8.
+        factors: one (..., P, Q) array each; leading dimensions broadcast as in `jax.numpy.matmul`.
+        alpha, beta: Python numbers, constants of a compiled function; beta needs `z`.
+        z: like the result; XLA adds it.
+
+    Returns:
+        (..., M, product of the factors' columns), of x's element type (int32 of int8).
+
+    Raises:
+        ArgumentError: shapes or scalars that do not fit.
+        ElementTypeError: what is no array, or element types that do not fit.
+        CompileError, DeviceError: no compiler, or a kernel that does not load here.
+    """
+    return _kron(x, factors, Side.Right, alpha, beta, z)
+
+
+def gekmm(
+    factors: Sequence[Any], x: Any, *, alpha: float = 1.0, beta: float | None = None, z: Any = None
+) -> Any:
+    """alpha (F1 x ... x FN) x + beta z on JAX arrays, on a CPU or an NVIDIA GPU.
+
+    Args:
+        factors: one (..., P, Q) array each; leading dimensions broadcast as in `jax.numpy.matmul`.
+        x: (..., K, M) or (K,), with K the product of the factors' columns.
+        alpha, beta, z: as of `gemkm`.
+
+    Returns:
+        (..., product of the factors' rows, M), of x's element type (int32 of int8).
+
+    What it does under JAX's transformations and its errors are those of `gemkm`.
+    """
+    return _kron(x, factors, Side.Left, alpha, beta, z)
+
+
+def _kron(x: Any, factors: Any, side: Side, alpha: Any, beta: Any, z: Any) -> Any:
+    x, factors = array("x", x, 1), arrays("factors", factors, 2)
+    check_types(x, factors, "factors")
+    at = -2 if side is Side.Right else -1
+    operand = jnp.expand_dims(x, at) if x.ndim == 1 else x
+    result = kron.bind(operand, *factors, side=side, alpha=number("alpha", alpha))
+    return with_source(result.squeeze(at) if x.ndim == 1 else result, z, beta)
+
+
+def _shape(x: Any, *factors: Any, side: Side, alpha: Any) -> tuple[tuple[int, ...], Any]:
+    right = side is Side.Right
+    inner, outer = (-2, -1) if right else (-1, -2)
+    columns = math.prod(item.shape[inner] for item in factors)
+    if x.shape[outer] != columns:
+        raise ArgumentError(
+            mismatch(
+                "shape of x",
+                expected=f"(..., M, {columns})" if right else f"(..., {columns}, M)",
+                got=tuple(x.shape),
+                hint="K is the product of the factors' rows"
+                + ("" if right else " in gemkm, of their columns in gekmm"),
+            )
+        )
+    try:
+        lead = np.broadcast_shapes(*(item.shape[:-2] for item in (x, *factors)))
+    except ValueError:
+        raise ArgumentError(
+            mismatch(
+                "leading dimensions of x and factors",
+                expected="ones that broadcast",
+                got=", ".join(str(tuple(item.shape)) for item in (x, *factors)),
+                hint="each has to be equal or 1, counted from the right",
+            )
+        ) from None
+    made = math.prod(item.shape[outer] for item in factors)
+    matrix = (x.shape[-2], made) if right else (made, x.shape[-1])
+    element = result_type(element_of("x", x.dtype))
+    return (*lead, *matrix), x.dtype if element.name == x.dtype.name else np.dtype(element.name)
+
+
+def _arguments(x: Any, *factors: Any, out: Any, side: Side, alpha: Any) -> Any:
+    return kron_arguments(x, factors, side, alpha, out=out)
+
+
+def _steps(x: Any, *factors: Any, side: Side, alpha: Any) -> Any:
+    """The product as one product with each group of factors, from the first group to the last.
+
+    For each group, the operand is (..., before, P, behind): M or digits that are done, the group's
+    own digits, and digits to come or M.
+    """
+    right = side is Side.Right
+    turned = [item if right else _swapped(item) for item in factors]
+    outer, inner = (x.shape[-2], 1) if right else (1, x.shape[-1])
+    shapes = tuple(item.shape[-2:] for item in turned)
+    every = (True,) * len(turned)
+    for group in groups(shapes, every, True, inner, x.dtype.itemsize, False):
+        lead, behind = x.shape[:-2], inner * group.behind
+        folded = x.reshape(*lead, outer * group.before, group.rows, behind)
+        merged = functools.reduce(_outer, turned[group.start : group.stop])
+        made = _step(folded, merged, alpha if not group.start else 1)
+        digits = group.before * group.columns * group.behind
+        x = made.reshape(*made.shape[:-3], *((outer, digits) if right else (digits, inner)))
+    return x
+
+
+def _step(x: Any, factor: Any, alpha: Any) -> Any:
+    """sum over p of x[..., m, p, r] factor[..., p, q], as (..., m, q, r)."""
+    if x.shape[-1] == 1:
+        made = kron.bind(x.squeeze(-1), factor, side=Side.Right, alpha=alpha)
+        return jnp.expand_dims(made, -1)
+    along_m = jnp.expand_dims(factor, -3) if factor.ndim > 2 else factor
+    return kron.bind(x, _swapped(along_m), side=Side.Left, alpha=alpha)
+
+
+def _outer(first: Any, second: Any) -> Any:
+    """The Kronecker product of two factors."""
+    made = first[..., :, None, :, None] * second[..., None, :, None, :]
+    rows, columns = (first.shape[at] * second.shape[at] for at in (-2, -1))
+    return made.reshape(*made.shape[:-4], rows, columns)
+
+
+def _swapped(item: Any) -> Any:
+    return jnp.swapaxes(item, -1, -2)
+
+
+def _transposed(ct: Any, factors: Sequence[Any], side: Side, alpha: Any) -> Any:
+    return kron.bind(ct, *map(_swapped, factors), side=side, alpha=alpha)
+
+
+def _gradient(ct: Any, x: Any, factor: Any, side: Side, alpha: Any) -> Any:
+    """The gradient of the only factor, summed over all dimensions that it does not have."""
+    most = max(ct.ndim, x.ndim, factor.ndim) - 2
+    in_x, in_ct, kept = (_labels(item.shape, most) for item in (x, ct, factor))
+    right = side is Side.Right
+    matrices = ("mp", "mq") if right else ("qm", "pm")
+    found = contract(
+        f"{in_x}{matrices[0]},{in_ct}{matrices[1]}->{kept}pq",
+        *(_without_ones(item) for item in (x, ct)),
+    )
+    return (found * alpha if alpha != 1 else found).reshape(factor.shape)
+
+
+def _labels(shape: tuple[int, ...], most: int) -> str:
+    """A capital letter for each leading dimension above 1, counted from the right."""
+    lead = shape[:-2]
+    named = string.ascii_uppercase[most - len(lead) : most]
+    return "".join(letter for letter, extent in zip(named, lead, strict=True) if extent != 1)
+
+
+def _without_ones(item: Any) -> Any:
+    lead = [extent for extent in item.shape[:-2] if extent != 1]
+    return item.reshape(*lead, *item.shape[-2:])
+
+
+def _mapped(operands: Sequence[Any], dims: Sequence[Any], **parameters: Any) -> Any:
+    """jax.vmap: the mapped dimension becomes the first of the leading dimensions that broadcast."""
+    most = max(item.ndim - (dim is not None) for item, dim in zip(operands, dims, strict=True))
+    aligned = []
+    for item, dim in zip(operands, dims, strict=True):
+        if dim is not None:
+            item = jnp.moveaxis(item, dim, 0)
+            ones = (1,) * (most + 1 - item.ndim)
+            item = item.reshape(item.shape[0], *ones, *item.shape[1:])
+        aligned.append(item)
+    return kron.bind(*aligned, **parameters), 0
+
+
+kron = primitive("kronop_kron", _shape, _arguments)
+differentiate(kron, _steps, _transposed, _gradient)
+batching.primitive_batchers[kron] = _mapped

@@ -1,0 +1,195 @@
+"""ksmm on JAX arrays: one primitive, linear in x and in each factor's weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.interpreters import batching
+
+from kronop.descriptions.activation import ACTIVATION_NAMES
+from kronop.descriptions.datatype import result_type
+from kronop.descriptions.shared import check_flag
+from kronop.errors import ArgumentError, mismatch
+from kronop.families.ksparse.api import sparse_arguments
+from kronop.jax.checks import array, arrays, check_types, number, with_source
+from kronop.jax.derivatives import contract, differentiate
+from kronop.jax.primitives import primitive
+from kronop.jax.recording import element_of
+
+__all__ = ["ksmm"]
+
+
+def ksmm(
+    x: Any,
+    weights: Any,
+    *,
+    batch_last: bool = False,
+    bias: Any = None,
+    activation: str | None = None,
+    alpha: float = 1.0,
+    beta: float | None = None,
+    z: Any = None,
+) -> Any:
+    """activation(alpha x K' + beta z + bias) on JAX arrays, on a CPU or an NVIDIA GPU.
+
+    As `kronop.ksmm`, and a primitive of JAX, as `kronop.jax.gemkm` is. XLA adds z and bias and
+    applies the activation. With a gradient of weights, factors are applied one by one, and the
+    results between them are kept for the backward.
+
+    Args:
+        x: (..., a c d), or (a c d, ...) with `batch_last`, of the types of `kronop.jax.gemkm`.
+        weights: one (a, b, c, d) array of x's type, or a list or tuple of them, the right-most
+            factor, which is applied first, first.
+        batch_last: the batch is behind the features.
+        bias: (a b d,) of the last factor applied, of the result's type.
+        activation: None, or one of relu, leaky_relu, tanh, sigmoid, silu, hardswish, gelu.
+        alpha, beta: Python numbers, constants of a compiled function; beta needs `z`.
+        z: like the result.
+
+    Returns:
+        (..., a b d), or (a b d, ...) with `batch_last`, of x's element type (int32 of int8).
+
+    Raises:
+        ArgumentError: shapes or scalars that do not fit.
+        ElementTypeError: what is no array, or element types that do not fit.
+        CompileError, DeviceError: no compiler, or a kernel that does not load here.
+    """
+    check_flag("batch_last", batch_last)
+    _check_activation(activation)
+    x = array("x", x, 1)
+    chain = weights if isinstance(weights, (list, tuple)) else [weights]
+    chain = arrays("weights", chain, 4)
+    check_types(x, chain, "weights")
+    batch = x.shape[1:] if batch_last else x.shape[:-1]
+    rows = math.prod(batch)
+    folded = x.reshape((len(x), rows) if batch_last else (rows, x.shape[-1]))
+    made = ksparse.bind(folded, *chain, batch_last=batch_last, alpha=number("alpha", alpha))
+    shape = (len(made), *batch) if batch_last else (*batch, made.shape[-1])
+    result = with_source(made.reshape(shape), z, beta)
+    if bias is not None:
+        result = result + _bias(bias, result, batch_last)
+    return result if activation is None else _activate(activation, result)
+
+
+def _check_activation(activation: object) -> None:
+    if activation is not None and activation not in ACTIVATION_NAMES:
+        raise ArgumentError(
+            mismatch(
+                "activation",
+                expected=f"None or one of {', '.join(ACTIVATION_NAMES)}",
+                got=repr(activation),
+                hint="apply other functions to the result",
+            )
+        )
+
+
+def _bias(bias: Any, result: Any, batch_last: bool) -> Any:
+    bias, features = array("bias", bias, 1), result.shape[0 if batch_last else -1]
+    check_types(result, [bias], "bias")
+    if bias.shape != (features,):
+        raise ArgumentError(
+            mismatch(
+                "shape of bias",
+                expected=(features,),
+                got=bias.shape,
+                hint="one value for each output feature",
+            )
+        )
+    return bias.reshape(-1, *(1,) * (result.ndim - 1)) if batch_last else bias
+
+
+def _activate(name: str, x: Any) -> Any:
+    """The activation; JAX's gelu is the approximate one unless told otherwise."""
+    if name == "hardswish":
+        return jax.nn.hard_swish(x)
+    if name == "gelu":
+        return jax.nn.gelu(x, approximate=False)
+    return getattr(jnp if name == "tanh" else jax.nn, name)(x)
+
+
+def _shape(x: Any, *weights: Any, batch_last: bool, alpha: Any) -> tuple[tuple[int, ...], Any]:
+    features = x.shape[0 if batch_last else -1]
+    for index, weight in enumerate(weights):
+        a, b, c, d = weight.shape
+        if a * c * d != features:
+            raise ArgumentError(
+                mismatch(
+                    f"weights[{index}]" if index else "shape of x",
+                    expected=f"a c d = {features}, the outputs of weights[{index - 1}]"
+                    if index
+                    else f"({a * c * d}, ...)"
+                    if batch_last
+                    else f"(..., {a * c * d})",
+                    got=f"{a * c * d} from {weight.shape}" if index else tuple(x.shape),
+                    hint="list the right-most factor, which is applied first, first",
+                )
+            )
+        features = a * b * d
+    element = result_type(element_of("x", x.dtype))
+    dtype = x.dtype if element.name == x.dtype.name else np.dtype(element.name)
+    return ((features, x.shape[1]) if batch_last else (x.shape[0], features)), dtype
+
+
+def _arguments(x: Any, *weights: Any, out: Any, batch_last: bool, alpha: Any) -> Any:
+    return sparse_arguments(x, weights, batch_last, None, None, (alpha, 0.0), None, out)
+
+
+def _steps(x: Any, *weights: Any, batch_last: bool, alpha: Any) -> Any:
+    """The product as one product with each factor."""
+    for weight in weights:
+        x, alpha = ksparse.bind(x, weight, batch_last=batch_last, alpha=alpha), 1
+    return x
+
+
+def _transposed(ct: Any, weights: Sequence[Any], batch_last: bool, alpha: Any) -> Any:
+    turned = [item.swapaxes(1, 2) for item in reversed(weights)]
+    return ksparse.bind(ct, *turned, batch_last=batch_last, alpha=alpha)
+
+
+def _gradient(ct: Any, x: Any, weight: Any, batch_last: bool, alpha: Any) -> Any:
+    a, b, c, d = weight.shape
+    if batch_last:
+        equation, blocks = "ikln,ijln->ijkl", ((a, c, d, x.shape[1]), (a, b, d, x.shape[1]))
+    else:
+        equation, blocks = "nikl,nijl->ijkl", ((len(x), a, c, d), (len(x), a, b, d))
+    found = contract(equation, x.reshape(blocks[0]), ct.reshape(blocks[1]))
+    return found * alpha if alpha != 1 else found
+
+
+def _mapped(operands: Sequence[Any], dims: Sequence[Any], *, batch_last: bool, alpha: Any) -> Any:
+    """jax.vmap: of x alone it is more batch, of weights it is more blocks."""
+    across = 1 if batch_last else 0  # The dimension of the batch in x, and the features' one.
+    along = 1 - across
+    x, *weights = operands
+    if all(dim is None for dim in dims[1:]):
+        x, at = jnp.moveaxis(x, dims[0], across), across
+        weights = list(weights)
+    else:
+        # V factors (a, b, c, d) are one factor (V a, b, c, d) over V times the features.
+        size = next(i.shape[at] for i, at in zip(operands, dims, strict=True) if at is not None)
+        x, at = _with_mapped(x, dims[0], along, size), along
+        mapped = (_with_mapped(*item, 0, size) for item in zip(weights, dims[1:], strict=True))
+        weights = [item.reshape(-1, *item.shape[2:]) for item in mapped]
+    size = x.shape[at]
+    folded = x.reshape(*x.shape[:at], size * x.shape[at + 1], *x.shape[at + 2 :])
+    made = ksparse.bind(folded, *weights, batch_last=batch_last, alpha=alpha)
+    shape = (*made.shape[:at], size, made.shape[at] // size, *made.shape[at + 1 :])
+    return made.reshape(shape), at
+
+
+def _with_mapped(item: Any, dim: int | None, to: int, size: int) -> Any:
+    """The operand with its mapped dimension at `to`, where it is repeated if it has none."""
+    if dim is not None:
+        return jnp.moveaxis(item, dim, to)
+    shape = (*item.shape[:to], size, *item.shape[to:])
+    return jnp.broadcast_to(jnp.expand_dims(item, to), shape)
+
+
+ksparse = primitive("kronop_ksparse", _shape, _arguments)
+differentiate(ksparse, _steps, _transposed, _gradient)
+batching.primitive_batchers[ksparse] = _mapped

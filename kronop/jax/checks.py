@@ -1,0 +1,122 @@
+"""Checks that the functions of kronop.jax make of their arguments."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from kronop.descriptions.shared import beta_beside
+from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.jax.recording import element_of
+
+
+def array(name: str, item: Any, dimensions: int) -> Any:
+    """The argument as a JAX array of at least so many dimensions; arrays of NumPy are taken too.
+
+    Raises:
+        ElementTypeError: it is neither, or no kernel knows its element type.
+        ArgumentError: it has too few dimensions.
+    """
+    if not isinstance(item, (jax.Array, np.ndarray)):
+        raise ElementTypeError(
+            mismatch(
+                name,
+                expected="a JAX or NumPy array",
+                got=type(item).__name__,
+                hint="the functions of the same names in kronop and kronop.torch take tensors of"
+                " other frameworks",
+            )
+        )
+    made = jnp.asarray(item)
+    element_of(name, made.dtype)
+    if made.ndim < dimensions:
+        raise ArgumentError(
+            mismatch(
+                f"shape of {name}",
+                expected=f"at least {dimensions} dimensions",
+                got=made.shape,
+                hint="reshape it",
+            )
+        )
+    return made
+
+
+def arrays(name: str, items: Any, dimensions: int) -> list[Any]:
+    """As `array`, for each item of a list or tuple.
+
+    Raises:
+        ElementTypeError, ArgumentError: as `array`; or it is no list, or an empty one.
+    """
+    is_list = isinstance(items, (list, tuple))
+    if not is_list or not items:
+        raise ElementTypeError(
+            mismatch(
+                name,
+                expected="a list or tuple of at least one array",
+                got="an empty one" if is_list else type(items).__name__,
+                hint="wrap a single one in a list",
+            )
+        )
+    return [array(f"{name}[{at}]", item, dimensions) for at, item in enumerate(items)]
+
+
+def check_types(x: Any, others: Sequence[Any], name: str) -> None:
+    """Refuses operands of another element type than x: JAX would promote them, kernels don't."""
+    for at, item in enumerate(others):
+        if item.dtype != x.dtype:
+            raise ElementTypeError(
+                mismatch(
+                    f"element types of x and {name}[{at}]",
+                    expected=f"one type for x and all {name}",
+                    got=f"{x.dtype} of x and {item.dtype} of {name}[{at}]",
+                    hint=f"convert one: {name}[{at}].astype(x.dtype), say",
+                )
+            )
+
+
+def number(name: str, value: Any) -> Any:
+    """The scalar, which is a constant of the compiled function.
+
+    Raises:
+        ElementTypeError: it is an array, a tracer, or no number.
+    """
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise ElementTypeError(
+            mismatch(
+                name,
+                expected="a Python number",
+                got=type(value).__name__,
+                hint="scalars are constants without gradients; multiply the result by an array",
+            )
+        )
+    return int(value) if isinstance(value, numbers.Integral) else float(value)
+
+
+def with_source(result: Any, z: Any, beta: Any) -> Any:
+    """result + beta z.
+
+    Raises:
+        ElementTypeError: z has another element type, or beta is no number.
+        ArgumentError: z has another shape; beta is given without z, or z without beta.
+    """
+    beta = number("beta", beta_beside(z, beta))
+    if z is None:
+        if beta:
+            raise ArgumentError(mismatch("beta", expected="0 without z", got=beta, hint="pass z"))
+        return result
+    z = array("z", z, 0)
+    if z.dtype != result.dtype or z.shape != result.shape:
+        raise (ElementTypeError if z.dtype != result.dtype else ArgumentError)(
+            mismatch(
+                "z",
+                expected=f"{result.dtype} of shape {result.shape}, as the result",
+                got=f"{z.dtype} of shape {z.shape}",
+                hint="convert or broadcast it",
+            )
+        )
+    return result + beta * z if beta else result

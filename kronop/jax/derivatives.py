@@ -1,0 +1,127 @@
+"""What the derivatives of all products of x and a list of factors share.
+
+Such a product is linear in x and in each factor. Without a tangent of a factor, its tangent is the
+product with the tangent of x. Else it is differentiated as a chain of products with one factor
+each, for which the values between factors are kept, as in a sequence of layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.extend.core import Primitive
+from jax.interpreters import ad
+
+from kronop.errors import ElementTypeError, mismatch
+
+Steps = Callable[..., Any]
+"""The product of x and factors, with the parameters by name, as a chain of single ones."""
+Gradient = Callable[..., Any]
+"""The gradient of one factor from (gradient of the result, x, the factor's outline)."""
+
+
+def differentiate(
+    product: Primitive, steps: Steps, transposed: Callable[..., Any], gradient: Gradient
+) -> None:
+    """Defines the derivatives of a product in both modes, to any order.
+
+    Args:
+        product: takes x and the factors.
+        steps: the same product as a chain of products with single factors.
+        transposed: of a gradient and the factors, the product with the transposed operator.
+        gradient: of the only factor.
+    """
+
+    def tangent(primals: Any, tangents: Any, **parameters: Any) -> Any:
+        result = product.bind(*primals, **parameters)
+        _check_types(primals[0], result)
+        if all(isinstance(item, ad.Zero) for item in tangents[1:]):
+            return result, product.bind(tangents[0], *primals[1:], **parameters)
+        if len(primals) > 2:
+            return result, _along(steps, primals, tangents, parameters)
+        found = _terms(product, primals, tangents, parameters)
+        return result, sum(found[1:], start=found[0])
+
+    def transpose(ct: Any, *operands: Any, **parameters: Any) -> Any:
+        found = [None] * len(operands)
+        (at,) = (i for i, item in enumerate(operands) if ad.is_undefined_primal(item))
+        if isinstance(ct, ad.Zero):
+            found[at] = ad.Zero(operands[at].aval)
+        elif at == 0:
+            result = transposed(ct, operands[1:], **parameters)
+            found[0] = reduced(result, operands[0].aval.shape)
+        elif len(operands) == 2:
+            found[1] = gradient(ct, operands[0], operands[1].aval, **parameters)
+        else:
+            found[at] = _of_chain(steps, ct, operands, at, parameters)
+        return found
+
+    ad.primitive_jvps[product] = tangent
+    ad.primitive_transposes[product] = transpose
+
+
+def _check_types(x: Any, result: Any) -> None:
+    if x.dtype != result.dtype:
+        raise ElementTypeError(
+            mismatch(
+                "element type of a product with derivatives",
+                expected="float64, 32 or 16, or bfloat16",
+                got=x.dtype.name,
+                hint="8-bit types have no derivatives",
+            )
+        )
+
+
+def _terms(product: Primitive, primals: Any, tangents: Any, parameters: Any) -> list[Any]:
+    """For each operand with a tangent, the product with the tangent in its place."""
+    return [
+        product.bind(*primals[:at], item, *primals[at + 1 :], **parameters)
+        for at, item in enumerate(tangents)
+        if not isinstance(item, ad.Zero)
+    ]
+
+
+def _along(steps: Steps, primals: Any, tangents: Any, parameters: Any) -> Any:
+    """The tangent of the chain, differentiated in what has a tangent. Its result is not used: a
+    function's value must not depend on whether its derivative is asked for."""
+    moving = [at for at, item in enumerate(tangents) if not isinstance(item, ad.Zero)]
+
+    def chain(*given: Any) -> Any:
+        operands = list(primals)
+        for at, item in zip(moving, given, strict=True):
+            operands[at] = item
+        return steps(*operands, **parameters)
+
+    of_moving = [primals[at] for at in moving], [tangents[at] for at in moving]
+    return jax.jvp(chain, *of_moving)[1]
+
+
+def _of_chain(steps: Steps, ct: Any, operands: Any, at: int, parameters: Any) -> Any:
+    """The gradient of one of several factors, in which alone the product is linear."""
+    aval = operands[at].aval
+
+    def chain(factor: Any) -> Any:
+        return steps(*operands[:at], factor, *operands[at + 1 :], **parameters)
+
+    (found,) = jax.linear_transpose(chain, jax.ShapeDtypeStruct(aval.shape, aval.dtype))(ct)
+    return found
+
+
+def contract(equation: str, left: Any, right: Any) -> Any:
+    """`jnp.einsum` of two operands that sums in float32 at least and rounds once, as kernels do."""
+    wide = jnp.promote_types(left.dtype, jnp.float32)
+    highest = jax.lax.Precision.HIGHEST
+    summed = jnp.einsum(equation, left, right, precision=highest, preferred_element_type=wide)
+    return summed.astype(left.dtype)
+
+
+def reduced(gradient: Any, shape: tuple[int, ...]) -> Any:
+    """The gradient of an operand of this shape, from that of the operand as it was broadcast."""
+    lead = len(gradient.shape) - len(shape)
+    axes = [axis for axis in range(lead, len(gradient.shape)) if shape[axis - lead] == 1]
+    spread = tuple(axis for axis in axes if gradient.shape[axis] != 1)
+    summed = gradient.sum((*range(lead), *spread), dtype=gradient.dtype)
+    return summed.reshape(shape)

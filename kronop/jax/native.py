@@ -1,0 +1,185 @@
+"""XLA's custom call `kronop`: a handler in C++, and the programs of recorded launches that it runs.
+
+The handler is compiled once a machine by the host's compiler against the headers that JAX ships,
+and kept in compiled_cache.db as kernels are. The structs here are those of call.hpp.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from kronop import compiler
+from kronop.artifacts import Language, Source
+from kronop.compiler.host_kernel import HostKernel, alone_address
+from kronop.compiler.nvcc_backend import cuda_header_folders
+from kronop.core.addressed import Record
+from kronop.frozen import dataclass
+from kronop.target import Target
+
+CALL = "kronop"
+"""The name of the custom call, on every platform."""
+_HEADERS = Path(__file__).parent / "include"
+_PLATFORMS = {"cpu": "cpu", "cuda": "CUDA"}  # The names in lowering rules, and in XLA.
+_DRIVER = "libcuda.so.1"
+
+
+class _Patch(ctypes.Structure):
+    _fields_ = tuple((name, ctypes.c_int64) for name in ("word", "slot", "displacement"))
+
+
+class _Launch(ctypes.Structure):
+    _fields_ = (
+        ("kernel", ctypes.c_void_p),
+        ("parameters", ctypes.c_void_p),
+        ("nbytes", ctypes.c_int64),
+        ("patches", ctypes.c_void_p),
+        ("patch_count", ctypes.c_int64),
+        ("grid", ctypes.c_uint32 * 3),
+        ("block", ctypes.c_uint32 * 3),
+        ("shared_bytes", ctypes.c_uint32),
+        ("overlaps", ctypes.c_uint32),
+    )
+
+
+class _Program(ctypes.Structure):
+    _fields_ = (
+        ("key", ctypes.c_int64),
+        ("next", ctypes.c_void_p),
+        ("launches", ctypes.c_void_p),
+        ("launch_count", ctypes.c_int64),
+        ("alignments", ctypes.c_void_p),
+        ("slot_count", ctypes.c_int64),
+        ("alone", ctypes.c_void_p),
+    )
+
+
+class _Command(ctypes.Structure):
+    _fields_ = tuple((name, ctypes.c_void_p) for name in ("program", "driver", "handler"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """Recorded launches, as the handler takes them.
+
+    Attributes:
+        records: the launches, in order; their slots are the call's arguments, then its results.
+        alignments: of each slot's address, in bytes.
+    """
+
+    records: tuple[Record, ...]
+    alignments: tuple[int, ...]
+
+    def key(self, platform: str) -> int:
+        """A digest of all that the launches do, the same in every process: XLA may find a function
+        compiled in an earlier process in JAX's own cache."""
+        told = [
+            (
+                record.kernel.entry,
+                record.launch.parameters,
+                record.launch.grid,
+                record.launch.block,
+                record.launch.shared_bytes,
+                record.launch.overlaps,
+                record.patches,
+            )
+            for record in self.records
+        ]
+        digest = hashlib.sha256(repr((platform, self.alignments, told)).encode()).digest()
+        return int.from_bytes(digest[:8], "little", signed=True)
+
+
+_lock = threading.Lock()
+# Everything that the handler reads, by key: never freed, because compiled functions may run it.
+_registered: dict[tuple[str, int], Any] = {}
+
+
+def register(platform: str, program: Program, devices: Sequence[int]) -> int:
+    """The key under which the handler of a platform finds the program from now on.
+
+    Args:
+        platform: "cpu" or "cuda".
+        devices: the indices of the GPUs that may run it; (0,) for a CPU.
+    """
+    key = program.key(platform)
+    with _lock:
+        if (platform, key) not in _registered:
+            made, kept = _struct(key, program, devices)
+            driver = None if platform == "cpu" else _launch_address()
+            command = _Command(program=ctypes.addressof(made), driver=driver)
+            _library(platform)(ctypes.addressof(command), 0)
+            _registered[platform, key] = made, kept, program
+    return key
+
+
+def _struct(key: int, program: Program, devices: Sequence[int]) -> tuple[_Program, list[Any]]:
+    """The program in native memory, and the objects that own what it points to."""
+    kept: list[Any] = []
+
+    def address(owner: Any) -> int:
+        kept.append(owner)
+        return ctypes.addressof(owner)
+
+    launches = (_Launch * len(program.records))()
+    for place, record in zip(launches, program.records, strict=True):
+        launch, count = record.launch, len(record.patches)
+        for device in devices:  # Shared memory is allowed on each of them.
+            place.kernel = record.kernel.address(launch, device)
+        place.nbytes, place.patch_count = len(launch.parameters), count
+        place.parameters = address(ctypes.create_string_buffer(launch.parameters, place.nbytes))
+        place.patches = address((_Patch * count)(*(_Patch(*patch) for patch in record.patches)))
+        place.grid[:], place.block[:] = launch.grid, launch.block
+        place.shared_bytes, place.overlaps = launch.shared_bytes, launch.overlaps
+    slots = len(program.alignments)
+    made = _Program(
+        key=key,
+        launches=address(launches),
+        launch_count=len(launches),
+        alignments=address((ctypes.c_int64 * slots)(*program.alignments)),
+        slot_count=slots,
+        alone=alone_address(),
+    )
+    return made, kept
+
+
+@functools.cache
+def _library(platform: str) -> Any:
+    """The library's function that obeys a `_Command`; its handler is known to XLA from now on."""
+    target, sources = Target.parse("x86"), [source(platform)]
+    _, (kernel,) = compiler.load_all(compiler.compile_sources(sources, target), sources, target)
+    assert isinstance(kernel, HostKernel)
+    command = _Command()
+    kernel.function(ctypes.addressof(command), 0)
+    capsule = jax.ffi.pycapsule(ctypes.c_void_p(command.handler))
+    jax.ffi.register_ffi_target(CALL, capsule, platform=_PLATFORMS[platform])
+    return kernel.function
+
+
+def _launch_address() -> int:
+    """The address of the driver's cuLaunchKernelEx."""
+    function = ctypes.CDLL(_DRIVER).cuLaunchKernelEx
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+
+def source(platform: str) -> Source:
+    """The translation unit with a platform's handler."""
+    header = {"cpu": "host", "cuda": "cuda"}[platform]
+    entry = f"kronop_jax_{header}"
+    return Source(
+        entry=entry,
+        text=f'#include "kronop_jax/{header}.hpp"\n\n'
+        f'extern "C" int {entry}(void* command, int) {{ return obey(command); }}\n',
+        language=Language.CXX,
+        include_directories=(
+            str(_HEADERS),
+            jax.ffi.include_dir(),
+            *(cuda_header_folders() if platform == "cuda" else ()),
+        ),
+    )

@@ -22,11 +22,18 @@ _PAGES = [_ROOT / "README.md", *sorted((_ROOT / "docs").rglob("*.md"))]
 _EXAMPLES = sorted((_ROOT / "examples").glob("*.py"))
 
 
+def _need_jax(path: Path) -> None:
+    """Skips what uses JAX where there is none."""
+    if re.search(r"^import jax\b", path.read_text(), re.M):
+        pytest.importorskip("jax")
+
+
 @pytest.mark.parametrize("page", _PAGES, ids=lambda page: page.name)
 def test_python_blocks_run(page: Path) -> None:
     # Fragments may speak of "the operation" and its arguments: here is one.
     operation = support.kron_operation("x86", kronop.float32, [(8, 8)] * 4)
     names = {"kronop": kronop, "np": np, "operation": operation}
+    _need_jax(page)
     for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.S):
         with contextlib.redirect_stdout(io.StringIO()):
             exec(compile(block, str(page), "exec"), names)
@@ -34,6 +41,7 @@ def test_python_blocks_run(page: Path) -> None:
 
 @pytest.mark.parametrize("example", _EXAMPLES, ids=lambda example: example.stem)
 def test_examples_run(example: Path, capsys) -> None:
+    _need_jax(example)
     runpy.run_path(str(example), run_name="__main__")
     assert capsys.readouterr().out
 

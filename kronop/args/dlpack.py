@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 from typing import Any
 
 from kronop.args.view import CPU, Device, contiguous_strides
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.frozen import dataclass
 
 _CPU, _CUDA, _CUDA_HOST, _CUDA_MANAGED = 1, 2, 3, 13
@@ -64,6 +65,22 @@ def _api() -> tuple[Any, Any]:
 
 
 _is_valid, _get_pointer = _api()
+
+
+def refuse_jax(tensor: Any, name: str) -> None:
+    """Refuses JAX's arrays and tracers, which DLPack would read too: the result would be of another
+    framework, without derivatives, and a function under jax.jit would not have the call in it."""
+    jax = sys.modules.get("jax")
+    if jax is not None and isinstance(tensor, getattr(jax, "Array", ())):
+        raise ElementTypeError(
+            mismatch(
+                name,
+                expected="NumPy, torch or CuPy",
+                got="a JAX array",
+                hint="use kronop.jax: kronop.jax.gemkm, gekmm and ksmm take JAX arrays, also under"
+                " jit, vmap and grad; for anything else pass numpy.asarray(array)",
+            )
+        )
 
 
 def read(tensor: Any, name: str) -> DLPackTensor:

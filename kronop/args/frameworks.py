@@ -24,10 +24,7 @@ _KNOWN = f"one of {', '.join(TENSOR_TYPES)}"
 
 
 def view(tensor: Any, name: str) -> TensorView:
-    """A view of the memory of `tensor`; `name` is its name in messages.
-
-    A view is returned as it is: launches are recorded for memory that is not there yet by giving
-    views with symbolic addresses to arguments, in place of tensors.
+    """A view of the memory of `tensor`, or `tensor` if it is one; `name` is its name in messages.
 
     Raises:
         ElementTypeError: `tensor` is not a tensor, is JAX's, or no kernel knows its element type.
@@ -44,7 +41,7 @@ def view(tensor: Any, name: str) -> TensorView:
         return _cupy(tensor, name)
     if isinstance(tensor, TensorView):
         return tensor
-    _refuse_jax(tensor, name)
+    dlpack.refuse_jax(tensor, name)
     if hasattr(tensor, "__cuda_array_interface__"):
         return _cuda_array(tensor, name)
     if hasattr(tensor, "__dlpack__"):
@@ -57,22 +54,6 @@ def view(tensor: Any, name: str) -> TensorView:
             hint="for example numpy.asarray(value, 'float32')",
         )
     )
-
-
-def _refuse_jax(tensor: Any, name: str) -> None:
-    """Refuses JAX's arrays and tracers, which DLPack would read too: the result would be of another
-    framework, without derivatives, and a function under jax.jit would not have the call in it."""
-    jax = sys.modules.get("jax")
-    if jax is not None and isinstance(tensor, getattr(jax, "Array", ())):
-        raise ElementTypeError(
-            mismatch(
-                name,
-                expected="NumPy, torch or CuPy",
-                got="a JAX array",
-                hint="use kronop.jax: kronop.jax.gemkm, gekmm and ksmm take JAX arrays, also under"
-                " jit, vmap and grad; for anything else pass numpy.asarray(array)",
-            )
-        )
 
 
 def _unsupported(name: str, found: object) -> NoReturn:
@@ -298,11 +279,8 @@ def _cuda_array(tensor: Any, name: str) -> TensorView:
 
 
 def _await_producer(stream: Any, device: Device, name: str) -> None:
-    """Waits for the work given to the exporter's `stream` so far.
-
-    Version 3 of the CUDA array interface requires this of consumers; a stream of None means that
-    there is nothing to wait for.
-    """
+    """Waits for the work given to the exporter's `stream` so far, as version 3 of the CUDA array
+    interface requires of consumers; a stream of None means that there is nothing to wait for."""
     if stream is None:
         return
     if not isinstance(stream, int) or isinstance(stream, bool) or stream < 1:

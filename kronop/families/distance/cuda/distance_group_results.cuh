@@ -2,6 +2,7 @@
 #pragma once
 
 #include "distance_group_tiles.cuh"
+#include "instructions.cuh"
 
 namespace kronop {
 
@@ -11,17 +12,6 @@ KRONOP_INLINE unsigned from_lane(unsigned word, int lane) { return __shfl_sync(~
 #endif
 
 namespace distance {
-
-// 0 for negative numbers, NaN for NaN.
-KRONOP_INLINE float at_least_zero(float x) {
-#if defined(KRONOP_EMULATION)
-  return math::max(x, 0.0f);
-#else
-  float y;
-  asm("max.NaN.f32 %0, %1, 0f00000000;" : "=f"(y) : "f"(x));
-  return y;
-#endif
-}
 
 // Writes a team's rows of tiles. A thread has two neighbouring columns of rows g and g + 8 in each
 // eight columns, as group_products.cuh says: elements (h, r) of columns 8 n + {0, 1}.
@@ -228,7 +218,7 @@ class GroupResults {
     const float scale = Step::kSplit ? b.scale : 1.0f;
     if constexpr (kind == TermKind::kTwo) {
       // A square that does not exist, as that of a distance from infinity to itself, is no zero.
-      s[kTerm] = at_least_zero(itself ? a.norm - a.norm : multiply_add(product, -kTwice * scale, a.norm + b.norm));
+      s[kTerm] = larger(itself ? a.norm - a.norm : multiply_add(product, -kTwice * scale, a.norm + b.norm), 0.0f);
     } else {
       s[kTerm] = kind == TermKind::kDot ? product * scale : kind == TermKind::kNormA ? a.norm : b.norm;
     }

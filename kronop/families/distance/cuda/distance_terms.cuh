@@ -2,80 +2,10 @@
 #pragma once
 
 #include "distance_parameters.cuh"
+#include "instructions.cuh"
 
 namespace kronop {
 namespace distance {
-
-// NOTE: these approximate instructions take the place of functions that cost ten times as much;
-// their relative errors are below 2^-22, and they take denormals for zeros.
-#if defined(KRONOP_EMULATION)
-inline float fast_root(float x) { return std::sqrt(x); }
-inline float fast_log2(float x) { return x < 1.17549435e-38f ? -__builtin_huge_valf() : std::log2(x); }
-inline float fast_exp2(float x) { return x < -126 ? 0 : std::exp2(x); }
-inline float add_product_downwards(float a, float b, float c) {
-  const double exact = double(a) * b + c;
-  float nearest = float(exact);
-  return double(nearest) > exact ? std::nextafterf(nearest, -__builtin_huge_valf()) : nearest;
-}
-inline float add_product_saturated(float a, float b, float c) {
-  const float sum = std::fma(a, b, c);
-  return sum > 0 ? sum < 1 ? sum : 1 : 0;
-}
-inline float larger(float a, float b) { return math::max(a, b); }
-inline float smaller(float a, float b) { return math::min(a, b); }
-inline unsigned bits_of(float x) { return __builtin_bit_cast(unsigned, x); }
-#else
-KRONOP_INLINE float fast_root(float x) {
-  float y;
-  asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-KRONOP_INLINE float fast_log2(float x) {
-  float y;
-  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-KRONOP_INLINE float fast_exp2(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-KRONOP_INLINE float add_product_downwards(float a, float b, float c) {
-  float sum;
-  asm("fma.rm.f32 %0, %1, %2, %3;" : "=f"(sum) : "f"(a), "f"(b), "f"(c));
-  return sum;
-}
-// Between 0 and 1; NaN becomes 0.
-KRONOP_INLINE float add_product_saturated(float a, float b, float c) {
-  float sum;
-  asm("fma.rn.sat.f32 %0, %1, %2, %3;" : "=f"(sum) : "f"(a), "f"(b), "f"(c));
-  return sum;
-}
-// One instruction each, where the comparison of math::max and its test for NaN take several.
-KRONOP_INLINE float larger(float a, float b) {
-#if __CUDA_ARCH__ >= 800
-  float found;
-  asm("max.NaN.f32 %0, %1, %2;" : "=f"(found) : "f"(a), "f"(b));
-  return found;
-#else
-  return math::max(a, b);
-#endif
-}
-KRONOP_INLINE float smaller(float a, float b) {
-#if __CUDA_ARCH__ >= 800
-  float found;
-  asm("min.NaN.f32 %0, %1, %2;" : "=f"(found) : "f"(a), "f"(b));
-  return found;
-#else
-  return math::min(a, b);
-#endif
-}
-KRONOP_INLINE unsigned bits_of(float x) { return __float_as_uint(x); }
-#endif
-KRONOP_INLINE double fast_root(double x) { return ::sqrt(x); }
-KRONOP_INLINE double larger(double a, double b) { return math::max(a, b); }
-KRONOP_INLINE float magnitude(float x) { return ::fabsf(x); }
-KRONOP_INLINE double magnitude(double x) { return ::fabs(x); }
 
 // |d|^p for a p that is known at run time.
 template <class Scalar>
@@ -134,10 +64,10 @@ struct Power<float> {
     // The sum with this number has its last place at 1, and its lowest bits are the exponent field
     // of 2^floor(y). That field is 0 where d is 0, so that the product below is 0.
     constexpr float whole = 12582912 + 127;
-    const float sum_of_whole = add_product_downwards(log, p, whole);
+    const float sum_of_whole = multiply_add_downwards(log, p, whole);
     const float floor = sum_of_whole - whole;
     // Where d is 0, the rest would be NaN; saturated, it is 0.
-    const float rest = kPlain ? add_product_saturated(log, p, -floor) : multiply_add(log, p, -floor);
+    const float rest = kPlain ? multiply_add_saturated(log, p, -floor) : multiply_add(log, p, -floor);
     // NOTE: the largest relative error of this polynomial between 0 and 1 is 8.2e-8; a degree less
     // has 2.9e-6.
     float power = multiply_add(leading, rest, 0.009017029f);

@@ -3,6 +3,7 @@
 //     s(t) = sgn(t) |t|^(p - 1), with s(0) = 0.
 #pragma once
 
+#include "instructions.cuh"
 #include "kronop/memory.cuh"
 
 namespace kronop {
@@ -31,67 +32,9 @@ KRONOP_INLINE long long offset_of(long long problem, const long long (&extents)[
 // The numbers are those of TermKind in form.py.
 enum class Power : int { Half = 1, One, ThreeHalves, Two, FiveHalves, Three, Four, General };
 
-// NOTE: these instructions take the place of functions that cost ten times as much; their relative
-// errors are below 2^-22, and they take denormals for zeros.
-#if defined(KRONOP_EMULATION)
-inline float fast_root(float x) { return std::sqrt(x); }
-inline float fast_inverse_root(float x) { return 1 / std::sqrt(x); }
-inline float fast_log2(float x) { return std::log2(x); }
-inline float fast_exp2(float x) { return std::exp2(x); }
-inline float saturated_multiply_add(float a, float b, float c) {
-  const float sum = std::fma(a, b, c);
-  return sum > 0 ? sum < 1 ? sum : 1 : 0;
-}
-inline float larger(float a, float b) { return math::max(a, b); }
-inline float with_sign_of(float x, float t) { return t != t ? t : std::copysign(x, t); }
-#else
-KRONOP_INLINE float fast_root(float x) {
-  float y;
-  asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-KRONOP_INLINE float fast_inverse_root(float x) {
-  float y;
-  asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-KRONOP_INLINE float fast_log2(float x) {
-  float y;
-  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-KRONOP_INLINE float fast_exp2(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-// Between 0 and 1; NaN becomes 0.
-KRONOP_INLINE float saturated_multiply_add(float a, float b, float c) {
-  float sum;
-  asm("fma.rn.sat.f32 %0, %1, %2, %3;" : "=f"(sum) : "f"(a), "f"(b), "f"(c));
-  return sum;
-}
-// NaN goes through.
-KRONOP_INLINE float larger(float a, float b) {
-#if __CUDA_ARCH__ >= 800
-  float found;
-  asm("max.NaN.f32 %0, %1, %2;" : "=f"(found) : "f"(a), "f"(b));
-  return found;
-#else
-  return math::max(a, b);
-#endif
-}
 // Of an x that is not negative.
-KRONOP_INLINE float with_sign_of(float x, float t) {
-  return __uint_as_float(__float_as_uint(x) | (__float_as_uint(t) & 0x80000000u));
-}
-#endif
-KRONOP_INLINE double fast_root(double x) { return ::sqrt(x); }
-KRONOP_INLINE double fast_inverse_root(double x) { return 1 / ::sqrt(x); }
-KRONOP_INLINE double larger(double a, double b) { return math::max(a, b); }
+KRONOP_INLINE float with_sign_of(float x, float t) { return detail::bits_to_float(bits_of(x) | (bits_of(t) & 0x80000000u)); }
 KRONOP_INLINE double with_sign_of(double x, double t) { return t != t ? t : ::copysign(x, t); }
-KRONOP_INLINE float magnitude(float x) { return ::fabsf(x); }
-KRONOP_INLINE double magnitude(double x) { return ::fabs(x); }
 
 template <class T>
 inline constexpr T kLeastNormal = T(1.17549435082228750797e-38);

@@ -105,7 +105,7 @@ struct Sums {
   KRONOP_INLINE void add_one(int j, int i, T t, T a, const T (&c)[kOutputs], T less) {
     if constexpr (Step::kSaturates) {
       // 1 for positive t, 0 for negative ones, and 1/2 for 0.
-      const T side = saturated_multiply_add(t, T(0x1p127f), T(0.5f));
+      const T side = multiply_add_saturated(t, T(0x1p127f), T(0.5f));
       if constexpr (kOutputs == 1) {
         sum[0][j][i] = multiply_add(a, side, sum[0][j][i]);
       } else {

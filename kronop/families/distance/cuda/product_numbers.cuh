@@ -1,38 +1,11 @@
 // The numbers that a kernel's function of sums is computed in, and the terms of these sums.
 #pragma once
 
+#include "instructions.cuh"
 #include "kronop/memory.cuh"
 
 namespace kronop {
 namespace product {
-
-// NOTE: these instructions take the place of functions that cost up to ten times as much. PTX
-// promises relative errors of 2^-22 for an exponential, and of 2^-23 for a root; small numbers that
-// are not normal become 0.
-#if defined(KRONOP_EMULATION)
-inline float exp2(float x) { return std::exp2(x); }
-inline float log2(float x) { return std::log2(x); }
-inline float root(float x) { return std::sqrt(x); }
-#else
-KRONOP_INLINE float exp2(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-KRONOP_INLINE float log2(float x) {
-  float y;
-  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-KRONOP_INLINE float root(float x) {
-  float y;
-  asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-#endif
-KRONOP_INLINE double root(double x) { return ::sqrt(x); }
-KRONOP_INLINE float magnitude(float x) { return ::fabsf(x); }
-KRONOP_INLINE double magnitude(double x) { return ::fabs(x); }
 
 // The number x * factor. What is the same for all pairs, such as a bandwidth, gathers in the factor,
 // which is computed once and in double precision: of the Gaussian kernel one multiplication and one
@@ -94,18 +67,18 @@ enum Term : int {
 };
 constexpr bool is_of_difference(int term) { return term < kDot; }
 
-KRONOP_INLINE float power(float x, float p) { return exp2(p * log2(x)); }
+KRONOP_INLINE float power(float x, float p) { return fast_exp2(p * fast_log2(x)); }
 KRONOP_INLINE double power(double x, double p) { return ::pow(x, p); }
 
 template <int kTerm, class T>
 KRONOP_INLINE T add_term(T sum, T d, T p) {
   const T size = magnitude(d);
   if constexpr (kTerm == kZero) return sum + (d != T(0) ? T(1) : T(0));
-  if constexpr (kTerm == kHalf) return sum + root(size);
+  if constexpr (kTerm == kHalf) return sum + fast_root(size);
   if constexpr (kTerm == kOne) return sum + size;
-  if constexpr (kTerm == kThreeHalves) return multiply_add(size, root(size), sum);
+  if constexpr (kTerm == kThreeHalves) return multiply_add(size, fast_root(size), sum);
   if constexpr (kTerm == kTwo) return multiply_add(d, d, sum);
-  if constexpr (kTerm == kFiveHalves) return multiply_add(d * d, root(size), sum);
+  if constexpr (kTerm == kFiveHalves) return multiply_add(d * d, fast_root(size), sum);
   if constexpr (kTerm == kThree) return multiply_add(d * d, size, sum);
   if constexpr (kTerm == kFour) return multiply_add(d * d, d * d, sum);
   if constexpr (kTerm == kGeneral) return sum + power(size, p);
@@ -116,8 +89,8 @@ KRONOP_INLINE T add_term(T sum, T d, T p) {
 
 namespace math {
 
-KRONOP_INLINE product::Scaled exp(product::Scaled x) { return product::Scaled::varying(product::exp2(x.times(1.4426950408889634))); }
-KRONOP_INLINE product::Scaled sqrt(product::Scaled x) { return product::Scaled::varying(product::root(x.value())); }
+KRONOP_INLINE product::Scaled exp(product::Scaled x) { return product::Scaled::varying(fast_exp2(x.times(1.4426950408889634))); }
+KRONOP_INLINE product::Scaled sqrt(product::Scaled x) { return product::Scaled::varying(fast_root(x.value())); }
 KRONOP_INLINE product::Scaled log(product::Scaled x) { return product::Scaled::varying(::logf(x.value())); }
 KRONOP_INLINE product::Scaled inverse(product::Scaled x) { return product::Scaled::varying(inverse(x.value())); }
 KRONOP_INLINE product::Scaled power(product::Scaled x, product::Scaled p) { return product::Scaled::varying(::powf(x.value(), p.value())); }

@@ -7,17 +7,21 @@ import contextlib
 import copy
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Protocol, Self
 
 from kronop.args import changes
 from kronop.args.checks import check_overlap, check_scalars, check_writable, common_device
 from kronop.args.device import check, cuda_driver, current
 from kronop.args.host import host_threads, thread_count
+from kronop.args.overlap import same_elements
 from kronop.args.staging import Form, Placement, in_use
 from kronop.args.storage import Kept, check_kept
 from kronop.args.stream import stream_handle
+from kronop.args.tensor import empty, view
 from kronop.args.view import Device, TensorView
 from kronop.artifacts import Launch
+from kronop.descriptions.datatype import DataType
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.errors import DeviceError, mismatch
 from kronop.size import Size
@@ -88,6 +92,7 @@ class Arguments(abc.ABC):
     Y: Any
     launchers: tuple[Launcher, ...] | None = None
     _source_is_result: bool
+    _views: Mapping[str, TensorView]
 
     def __init__(self, operation: OperationLike, output_op: EpilogueArguments | None) -> None:
         self.operation = operation
@@ -120,6 +125,28 @@ class Arguments(abc.ABC):
         check_writable(views["Y"])
         inputs = {name: item for name, item in views.items() if name not in ("Z", "Y")}
         check_overlap(views["Y"], inputs, views.get("Z") if self.output_op.beta else None)
+
+    def _settle_result(
+        self,
+        Y: Any,
+        views: dict[str, TensorView],
+        shape: tuple[int, ...],
+        element: DataType,
+        others: Mapping[str, TensorView] = MappingProxyType({}),
+    ) -> None:
+        """Accepts the caller's Y, or makes one like the first operand; keeps the operands' views.
+
+        Args:
+            views: the operands, with Y if the caller gave one; a new one is added.
+            others: what else kernels read.
+        """
+        if Y is None:
+            self.Y = empty(next(iter(views.values())), shape, element)
+            views["Y"] = view(self.Y, "Y")
+        else:
+            self._take_result(Y, {**views, **others})
+        self._views = views
+        self._source_is_result = self.output_op.beta != 0 and same_elements(views["Z"], views["Y"])
 
     @property
     @abc.abstractmethod

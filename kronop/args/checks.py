@@ -130,6 +130,27 @@ def check_source(output_op: EpilogueArguments, source: TensorView | None) -> Non
         )
 
 
+def check_results(
+    views: Mapping[str, TensorView], shape: tuple[int, ...], extents: str, describes: str
+) -> None:
+    """Refuses a Y or Z of another shape, if there are any.
+
+    Args:
+        extents: the last ones in words.
+        describes: what they are for.
+    """
+    for name in ("Z", "Y"):
+        if name in views and views[name].shape != shape:
+            raise ArgumentError(
+                mismatch(
+                    f"shape of {name}",
+                    expected=f"{shape}: leading dimensions, {extents}",
+                    got=views[name].shape,
+                    hint=f"it has {describes}",
+                )
+            )
+
+
 def check_writable(result: TensorView) -> None:
     """Refuses a Y that kernels can't write in place, or that has one element at two indices."""
     if not result.writable or not result.in_place:

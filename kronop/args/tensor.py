@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -148,6 +148,17 @@ def check_promise(item: TensorView, description: TensorDescription, name: str) -
 def keeps_promise(item: TensorView, description: TensorDescription) -> bool:
     """Whether the memory satisfies layout and alignment; the element type is not compared."""
     return not _broken(item, description.layout, description.alignment)
+
+
+def views_of(
+    operands: Mapping[str, Any], optional: Container[str] = ("Z", "Y")
+) -> dict[str, TensorView]:
+    """Views of the operands, without optional ones that are None."""
+    return {
+        name: view(item, name)
+        for name, item in operands.items()
+        if item is not None or name not in optional
+    }
 
 
 def empty(like: TensorView, shape: tuple[int, ...], element: DataType) -> Any:

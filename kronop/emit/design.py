@@ -129,6 +129,16 @@ class Design(Decision, ABC):
         """The kernel's template and its arguments."""
 
 
+class InWorkspace(Design):
+    """A design whose results stay in the workspace: it has no epilogue."""
+
+    __slots__ = ()
+
+    @property
+    def epilogue(self) -> None:
+        return None
+
+
 class Wrapping(Design):
     """A design that runs the kernel of another one, `wrapped`, for a problem of its own kind."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from kronop.artifacts import Launch, Status
@@ -63,6 +64,21 @@ class Search(Protocol):
     def plans(self, description: Any, target: Target, count: int, size: Any, /) -> tuple[Plan, ...]:
         """Up to `count` plans of a supported description, the best first."""
         ...
+
+
+class Choiceless(ABC):
+    """The planning half of an emitter that has one plan for each description and size."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def plan(self, description: Any, target: Target, size: Any = None) -> Plan:
+        """The plan."""
+
+    def candidates(
+        self, description: Any, target: Target, count: int, size: Any = None
+    ) -> tuple[Plan, ...]:
+        return (self.plan(description, target, size),)
 
 
 class Searching:

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from kronop.args.base import Arguments, OperationLike, Places
-from kronop.args.checks import check_source, description_of
+from kronop.args.checks import check_results, check_source, description_of
 from kronop.args.overlap import same_elements
 from kronop.args.staging import Form as Staged
 from kronop.args.staging import form_for
 from kronop.args.strides import broadcast_shapes, broadcast_strides, merged
-from kronop.args.tensor import beside, check_promise, empty, view
+from kronop.args.tensor import beside, check_promise, view, views_of
 from kronop.args.view import TensorView
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.scalars import EpilogueArguments
@@ -79,25 +79,12 @@ class DistanceArguments(Arguments):
     ) -> None:
         what = description_of(operation, DistanceDescription)
         super().__init__(operation, output_op)
-        given = (("X1", X1), ("X2", X2), ("Z", Z), ("Y", Y))
-        views = {
-            name: view(item, name)
-            for name, item in given
-            if item is not None or name in ("X1", "X2")
-        }
+        views = views_of({"X1": X1, "X2": X2, "Z": Z, "Y": Y})
         check_source(self.output_op, views.get("Z"))
         check_points(views["X1"], views["X2"])
-        dims = max(len(views[name].shape) for name in ("X1", "X2")) - 2
-        bound = kernel.bound(dims, regularization) if isinstance(kernel, Kernel) else kernel
-        bound = checked(bound, what.kernel)
-        self._element_of_sums = what.math.element_accumulator
-        self._bound = in_memory(bound, self._element_of_sums, views["X1"])
         self._diagonal = check_diagonal("diagonal", diagonal)
-        self._value_views = self._views_of_values(views["X1"])
-        self._settle(views | self._value_views)
         self._described = {"X1": what.X1, "X2": what.X2, "Z": what.Y, "Y": what.Y}
-        for name, item in views.items():
-            check_promise(item, self._described[name], name)
+        self._hold(kernel, regularization, views, what.kernel, what.math.element_accumulator)
         if what.symmetric and not same_elements(views["X1"], views["X2"]):
             raise ArgumentError(
                 mismatch(
@@ -108,14 +95,28 @@ class DistanceArguments(Arguments):
                 )
             )
         self._shape = (*self._lead(views), views["X1"].shape[-2], views["X2"].shape[-2])
-        self._check_results(views)
-        if Y is None:
-            self.Y = empty(views["X1"], self._shape, what.Y.element)
-            views["Y"] = view(self.Y, "Y")
-        else:
-            self._take_result(Y, views | self._value_views)
-        self._views = views
-        self._source_is_result = self.output_op.beta != 0 and same_elements(views["Z"], views["Y"])
+        describes = "a row for each point of X1, a column for each of X2"
+        check_results(views, self._shape, "M, N", describes)
+        self._settle_result(Y, views, self._shape, what.Y.element, self._value_views)
+
+    def _hold(
+        self,
+        kernel: Kernel | Bound | None,
+        regularization: Any,
+        views: Mapping[str, TensorView],
+        form: Form,
+        element: DataType,
+    ) -> None:
+        """Takes the kernel's values, of a form and a type; finds the device of all operands, and
+        checks what was promised of these."""
+        dims = max(len(item.shape) for name, item in views.items() if name not in ("Z", "Y")) - 2
+        bound = kernel.bound(dims, regularization) if isinstance(kernel, Kernel) else kernel
+        self._element_of_sums = element
+        self._bound = in_memory(checked(bound, form), element, views["X1"])
+        self._value_views = self._views_of_values(views["X1"])
+        self._settle({**views, **self._value_views})
+        for name, item in views.items():
+            check_promise(item, self._described[name], name)
 
     def _views_of_values(self, points: TensorView) -> dict[str, TensorView]:
         """The tensors among values and vectors, by the names under which they are placed."""
@@ -137,18 +138,6 @@ class DistanceArguments(Arguments):
         return broadcast_shapes(
             [("X1", views["X1"].shape[:-2]), ("X2", views["X2"].shape[:-2]), *of_values]
         )
-
-    def _check_results(self, views: Mapping[str, TensorView]) -> None:
-        for name in ("Z", "Y"):
-            if name in views and views[name].shape != self._shape:
-                raise ArgumentError(
-                    mismatch(
-                        f"shape of {name}",
-                        expected=f"{self._shape}: leading dimensions, M, N",
-                        got=views[name].shape,
-                        hint="it has a row for each point of X1, a column for each of X2",
-                    )
-                )
 
     @property
     def size(self) -> DistanceSize:

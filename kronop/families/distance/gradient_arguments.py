@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 
 from kronop.args.base import Arguments, OperationLike, Places
-from kronop.args.checks import check_source, description_of
-from kronop.args.overlap import same_elements
+from kronop.args.checks import check_results, check_source, description_of
 from kronop.args.staging import form_for
 from kronop.args.strides import broadcast_shapes
-from kronop.args.tensor import beside, check_promise, empty, view
+from kronop.args.tensor import beside, check_promise, views_of
 from kronop.args.view import TensorView
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.scalars import EpilogueArguments
@@ -80,12 +79,7 @@ class DistanceGradientArguments(Arguments):
     ) -> None:
         what = description_of(operation, DistanceGradientDescription)
         super().__init__(operation, output_op)
-        given = (("A", A), ("B", B), ("C", C), ("D", D), ("Z", Z), ("Y", Y))
-        views = {
-            name: view(item, name)
-            for name, item in given
-            if item is not None or name in ("A", "B", "D")
-        }
+        views = views_of({"A": A, "B": B, "C": C, "D": D, "Z": Z, "Y": Y}, optional=("C", "Z", "Y"))
         check_source(self.output_op, views.get("Z"))
         self._extents = check_extents(views)
         element = what.math.element_accumulator
@@ -105,27 +99,10 @@ class DistanceGradientArguments(Arguments):
             ]
         )
         self._own = tuple(self._extents[name] for name in ("ONM" if C is not None else "NM"))
-        self._check_results(views)
-        if Y is None:
-            self.Y = empty(views["A"], (*self._lead, *self._own), what.Y.element)
-            views["Y"] = view(self.Y, "Y")
-        else:
-            self._take_result(Y, views)
-        self._views = views
-        self._source_is_result = self.output_op.beta != 0 and same_elements(views["Z"], views["Y"])
-
-    def _check_results(self, views: Mapping[str, TensorView]) -> None:
-        expected = (*self._lead, *self._own)
-        for name in ("Z", "Y"):
-            if name in views and views[name].shape != expected:
-                raise ArgumentError(
-                    mismatch(
-                        f"shape of {name}",
-                        expected=f"{expected}: leading dimensions, O with coefficients, N, M",
-                        got=views[name].shape,
-                        hint="it has a matrix like D for each row of coefficients",
-                    )
-                )
+        shape = (*self._lead, *self._own)
+        describes = "a matrix like D for each row of coefficients"
+        check_results(views, shape, "O with coefficients, N, M", describes)
+        self._settle_result(Y, views, shape, what.Y.element)
 
     @property
     def size(self) -> GradientSize:

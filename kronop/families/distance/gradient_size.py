@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import operator
-from typing import Any, Self
+from typing import Self
 
-from kronop.errors import ArgumentError, mismatch
+from kronop.families.distance.size import extent_of
 from kronop.frozen import dataclass
 
 _FIELDS = ("m", "n", "k", "o", "batch")
 # More coefficients than this are taken this many at a time.
 MOST_OUTPUTS = 8
 _QUARTERS = 4
+_HINT = "count points, features and coefficients"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class GradientSize:
 
     def __post_init__(self) -> None:
         for name in _FIELDS:
-            object.__setattr__(self, name, _extent(name, getattr(self, name)))
+            object.__setattr__(self, name, extent_of(name, getattr(self, name), _HINT))
 
     def __bool__(self) -> bool:
         return bool(self.m and self.n and self.o and self.batch)
@@ -65,20 +65,3 @@ def _power(extent: int, parts: int = 1) -> int:
     power = 1 << max(extent, 1).bit_length() - 1
     step = max(1, power // parts)
     return max(extent, 1) // step * step
-
-
-def _extent(name: str, value: Any) -> int:
-    try:
-        extent = -1 if isinstance(value, bool) else operator.index(value)
-    except TypeError:
-        extent = -1
-    if extent < 0:
-        raise ArgumentError(
-            mismatch(
-                f"extent {name}",
-                expected="an integer of at least 0",
-                got=repr(value),
-                hint="count points, features and coefficients",
-            )
-        )
-    return extent

@@ -29,12 +29,12 @@ def kernel_name(
 
 def parameters_of(form: Form, scalars: Field) -> str:
     """The C++ name of the parameter struct."""
-    counts = f"{_room(form.values)}, {_room(form.vectors)}, {scalars.count}"
+    counts = f"{room(form.values)}, {room(form.vectors)}, {scalars.count}"
     return f"kronop::DistanceParameters<{counts}, {scalars.scalar.cxx}>"
 
 
 def signature(form: Form, scalars: Field) -> KernelSignature:
-    values, vectors = _room(form.values), _room(form.vectors)
+    values, vectors = room(form.values), room(form.vectors)
     integer = Scalar.INT64
     return KernelSignature(
         "DistanceParameters",
@@ -57,9 +57,34 @@ def signature(form: Form, scalars: Field) -> KernelSignature:
     )
 
 
-def _room(count: int) -> int:
+def room(count: int) -> int:
     """C++ has no arrays of no elements."""
     return max(1, count)
+
+
+def kernel_fields(form: Form) -> tuple[Field, ...]:
+    """The members of a product's parameter struct that hold the kernel's values."""
+    values, vectors = room(form.values), room(form.vectors)
+    return (
+        Field("value", Scalar.POINTER, values),
+        Field("vector", Scalar.POINTER, vectors),
+        Field("value_batch", Scalar.INT64, BATCH_DIMS * values),
+        Field("vector_batch", Scalar.INT64, BATCH_DIMS * vectors),
+        Field("vector_column", Scalar.INT64, vectors),
+        Field("number", Scalar.FLOAT64, values),
+    )
+
+
+def kernel_values(values: tuple[Value, ...], vectors: tuple[Value, ...]) -> dict[str, Any]:
+    """The members of all parameter structs that hold the kernel's values."""
+    return {
+        "value": tuple(item.pointer for item in values),
+        "vector": tuple(item.pointer for item in vectors),
+        "value_batch": tuple(_batches(values)),
+        "vector_batch": tuple(_batches(vectors)),
+        "vector_column": tuple(item.column for item in vectors),
+        "number": tuple(item.number for item in values),
+    }
 
 
 def values_of(problem: DistanceProblem, threads: int) -> dict[str, Any]:
@@ -70,8 +95,7 @@ def values_of(problem: DistanceProblem, threads: int) -> dict[str, Any]:
     )
     return {
         **{name: item.pointer for name, item in operands.items()},
-        "value": tuple(item.pointer for item in problem.values),
-        "vector": tuple(item.pointer for item in problem.vectors),
+        **kernel_values(problem.values, problem.vectors),
         "m": problem.m,
         "n": problem.n,
         "k": problem.k,
@@ -79,12 +103,8 @@ def values_of(problem: DistanceProblem, threads: int) -> dict[str, Any]:
         **{f"{name}_batch": padded(item.batch) for name, item in operands.items()},
         **{f"{name}_row": item.row for name, item in operands.items()},
         **{f"{name}_column": item.column for name, item in operands.items()},
-        "value_batch": tuple(_batches(problem.values)),
-        "vector_batch": tuple(_batches(problem.vectors)),
-        "vector_column": tuple(item.column for item in problem.vectors),
         "diagonal": problem.diagonal,
         "threads": threads,
-        "number": tuple(item.number for item in problem.values),
         "scalars": problem.scalars,
     }
 
@@ -118,9 +138,8 @@ def counts_of(form: Form) -> tuple[tuple[str, Constant], ...]:
     return ("kValues", form.values), ("kVectors", form.vectors)
 
 
-def functor_of(form: Form) -> Functor:
-    """The kernel of the sums as straight-line C++."""
-    compute = "Accumulator"
+def functor_of(form: Form, compute: str = "Accumulator") -> Functor:
+    """The kernel of the sums as straight-line C++ on numbers of the type `compute`."""
     return Functor(
         name="Kernel",
         parameters=f"const {compute} (&s)[{len(form.terms)}], const {compute}* h",

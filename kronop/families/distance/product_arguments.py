@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from kronop.args.base import Arguments, OperationLike, Places
-from kronop.args.checks import check_source, description_of
-from kronop.args.overlap import same_elements
+from kronop.args.checks import check_results, check_source, description_of
 from kronop.args.strides import broadcast_shapes
-from kronop.args.tensor import check_promise, empty, view
+from kronop.args.tensor import views_of
 from kronop.args.view import TensorView
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.errors import ArgumentError, mismatch
@@ -19,8 +18,6 @@ from kronop.families.distance.arguments import (
     DistanceArguments,
     Ints,
     check_points,
-    checked,
-    in_memory,
 )
 from kronop.families.distance.form import Bound
 from kronop.families.distance.kernels import Kernel
@@ -73,51 +70,21 @@ class KernelMatmulArguments(DistanceArguments):
     ) -> None:
         what = description_of(operation, KernelMatmulDescription)
         Arguments.__init__(self, operation, output_op)
-        given = (("X1", X1), ("X2", X2), ("V", V), ("Z", Z), ("Y", Y))
-        views = {
-            name: view(item, name)
-            for name, item in given
-            if item is not None or name in ("X1", "X2", "V")
-        }
+        views = views_of({"X1": X1, "X2": X2, "V": V, "Z": Z, "Y": Y})
         check_source(self.output_op, views.get("Z"))
         check_points(views["X1"], views["X2"])
         check_columns(views["V"], views["X2"])
-        dims = max(len(views[name].shape) for name in ("X1", "X2", "V")) - 2
-        bound = kernel.bound(dims, regularization) if isinstance(kernel, Kernel) else kernel
-        self._element_of_sums = what.math.element_accumulator
-        bound = checked(bound, what.kernel)
-        self._bound = in_memory(bound, self._element_of_sums, views["X1"])
-        self._value_views = self._views_of_values(views["X1"])
-        self._settle(views | self._value_views)
-        of_result = {"Z": what.Y, "Y": what.Y}
-        self._described = {"X1": what.X1, "X2": what.X2, "V": what.V, **of_result}
-        for name, item in views.items():
-            check_promise(item, self._described[name], name)
+        points, results = {"X1": what.X1, "X2": what.X2}, {"Z": what.Y, "Y": what.Y}
+        self._described = {**points, "V": what.V, **results}
+        self._hold(kernel, regularization, views, what.kernel, what.math.element_accumulator)
         self._shape = (*self._lead(views), views["X1"].shape[-2], views["V"].shape[-1])
-        self._check_results(views)
-        if Y is None:
-            self.Y = empty(views["X1"], self._shape, what.Y.element)
-            views["Y"] = view(self.Y, "Y")
-        else:
-            self._take_result(Y, views | self._value_views)
-        self._views = views
-        self._source_is_result = self.output_op.beta != 0 and same_elements(views["Z"], views["Y"])
+        describes = "a row for each point of X1, and the columns of V"
+        check_results(views, self._shape, "M, C", describes)
+        self._settle_result(Y, views, self._shape, what.Y.element, self._value_views)
 
     def _lead(self, views: Mapping[str, TensorView]) -> Ints:
         of_points = super()._lead(views)
         return broadcast_shapes([("X1 and X2", of_points), ("V", views["V"].shape[:-2])])
-
-    def _check_results(self, views: Mapping[str, TensorView]) -> None:
-        for name in ("Z", "Y"):
-            if name in views and views[name].shape != self._shape:
-                raise ArgumentError(
-                    mismatch(
-                        f"shape of {name}",
-                        expected=f"{self._shape}: leading dimensions, M, C",
-                        got=views[name].shape,
-                        hint="it has a row for each point of X1, and the columns of V",
-                    )
-                )
 
     @property
     def size(self) -> KernelMatmulSize:

@@ -71,7 +71,7 @@ class DistanceSize:
         return type(self)(self.m, self.n, self.k, self.batch * batch)
 
 
-def extent_of(name: str, value: Any) -> int:
+def extent_of(name: str, value: Any, hint: str = "count points and features") -> int:
     """The extent as an int.
 
     Raises:
@@ -87,7 +87,7 @@ def extent_of(name: str, value: Any) -> int:
                 f"extent {name}",
                 expected="an integer of at least 0",
                 got=repr(value),
-                hint="count points and features",
+                hint=hint,
             )
         )
     return extent

@@ -16,7 +16,7 @@ from kronop.args.checks import check_source, description_of
 from kronop.args.overlap import same_elements
 from kronop.args.staging import Form, form_for
 from kronop.args.strides import flat_stride, matrix_strides
-from kronop.args.tensor import check_promise, empty, keeps_promise, view
+from kronop.args.tensor import check_promise, empty, keeps_promise, view, views_of
 from kronop.args.view import TensorView, contiguous_strides
 from kronop.descriptions.datatype import Layout
 from kronop.descriptions.scalars import EpilogueArguments
@@ -68,12 +68,8 @@ class SparseArguments(Arguments):
     ) -> None:
         self._description = what = description_of(operation, kind)
         super().__init__(operation, output_op)
-        given = (("X", X), *weights.items(), ("bias", bias), ("Z", Z), ("Y", Y))
-        views = {
-            name: view(item, name)
-            for name, item in given
-            if item is not None or name == "X" or name in weights
-        }
+        operands = {"X": X, **weights, "bias": bias, "Z": Z, "Y": Y}
+        views = views_of(operands, optional=("bias", "Z", "Y"))
         check_source(self.output_op, views.get("Z"))
         self._check_shapes(views)
         self._settle(views)

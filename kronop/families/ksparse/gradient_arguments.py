@@ -7,9 +7,8 @@ from typing import Any
 
 from kronop.args.base import Arguments, OperationLike, Places, Planned
 from kronop.args.checks import check_source, description_of
-from kronop.args.overlap import same_elements
 from kronop.args.staging import form_for
-from kronop.args.tensor import check_promise, empty, view
+from kronop.args.tensor import check_promise, view, views_of
 from kronop.args.view import TensorView
 from kronop.artifacts import Launch
 from kronop.descriptions.scalars import EpilogueArguments
@@ -63,10 +62,7 @@ class KSparseGradientArguments(Arguments):
     ) -> None:
         self._description = what = description_of(operation, KSparseGradientDescription)
         super().__init__(operation, output_op)
-        given = (("X", X), ("G", G), ("Z", Z), ("Y", Y))
-        views = {
-            name: view(item, name) for name, item in given if item is not None or name in ("X", "G")
-        }
+        views = views_of({"X": X, "G": G, "Z": Z, "Y": Y})
         self._factors = tuple(f"factors[{index}]" for index in range(len(factors)))
         views |= {name: view(item, name) for name, item in zip(self._factors, factors, strict=True)}
         check_source(self.output_op, views.get("Z"))
@@ -74,13 +70,7 @@ class KSparseGradientArguments(Arguments):
         self._settle(views)
         for name, item in views.items():
             check_promise(item, self._promised(name), name)
-        if Y is None:
-            self.Y = empty(views["X"], what.y_shape(self._batch_size), what.Y.element)
-            views["Y"] = view(self.Y, "Y")
-        else:
-            self._take_result(Y, views)
-        self._views = views
-        self._source_is_result = self.output_op.beta != 0 and same_elements(views["Z"], views["Y"])
+        self._settle_result(Y, views, what.y_shape(self._batch_size), what.Y.element)
 
     def _check_shapes(self, views: dict[str, TensorView]) -> None:
         what, shape = self._description, views["X"].shape

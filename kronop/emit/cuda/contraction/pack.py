@@ -14,7 +14,7 @@ from kronop.emit.cuda import operands
 from kronop.emit.cuda.contraction.group import GroupContract, packed_depth, weight_lanes
 from kronop.emit.cuda.contraction.work import Contraction
 from kronop.emit.cuda.operands import View
-from kronop.emit.design import Constant, Design, Instantiation
+from kronop.emit.design import Constant, Instantiation, InWorkspace
 from kronop.emit.plan import Step
 from kronop.frozen import dataclass
 from kronop.target import Target
@@ -58,7 +58,7 @@ class Packed:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pack(Design):
+class Pack(InWorkspace):
     """A step that packs weights.
 
     Attributes:
@@ -72,10 +72,6 @@ class Pack(Design):
     @property
     def work(self) -> Contraction:
         return self.product.work
-
-    @property
-    def epilogue(self) -> None:
-        return None
 
     @property
     def threads(self) -> int:

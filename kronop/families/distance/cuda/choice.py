@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from kronop.artifacts import Status
 from kronop.emit.plan import Plan, Step
 from kronop.families.distance import parts
+from kronop.families.distance.choice import cheapest_plans
 from kronop.families.distance.cuda import group_choice
 from kronop.families.distance.cuda.design import DistanceTile
 from kronop.families.distance.cuda.group_design import DistanceGroup
@@ -30,7 +31,6 @@ _TILES = (
 )
 # What a plan is made for where no size is known.
 _LARGE = DistanceSize(16384, 16384, 256)
-_MOST_REPORTED = 12
 
 
 def supports(description: DistanceDescription, target: Target) -> Status:
@@ -46,24 +46,15 @@ def supports(description: DistanceDescription, target: Target) -> Status:
 def plans(
     description: DistanceDescription, target: Target, count: int, size: DistanceSize | None
 ) -> tuple[Plan, ...]:
-    """The plans of the `count` cheapest candidates; the first lists those that it beat."""
+    """The plans of the `count` cheapest candidates: see `cheapest_plans`."""
     size = size or _LARGE
-    every = [(item, item.status(target)) for item in _designs(description, target)]
-    ranked = sorted(
-        (item.seconds(size, target), index, item) for index, (item, ok) in enumerate(every) if ok
-    )
-    rejected = [(str(item), status.reason) for item, status in every if not status]
-    beaten = [
-        (str(item), f"{seconds * 1e6:.1f} us for {size.told()}, the best {ranked[0][0] * 1e6:.1f}")
-        for seconds, _, item in ranked[1:]
-    ]
-    return tuple(
-        Plan(
-            target=target,
-            steps=_steps(description, target, item),
-            rejected=() if place else tuple([*beaten, *rejected][:_MOST_REPORTED]),
-        )
-        for place, (_, _, item) in enumerate(ranked[:count])
+    return cheapest_plans(
+        _designs(description, target),
+        lambda item: item.seconds(size, target),
+        lambda item: _steps(description, target, item),
+        target=target,
+        size=size,
+        count=count,
     )
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 from kronop.artifacts import Field, KernelSignature, Launch
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.cuda import operands
-from kronop.emit.design import Design, Instantiation, package_folder
+from kronop.emit.design import Instantiation, package_folder
 from kronop.families.distance import gradient_parts
 from kronop.families.distance.form import TermKind
 from kronop.families.distance.gradient_description import GradientProblem
+from kronop.families.distance.gradient_parts import GradientDesign
 from kronop.frozen import dataclass
 from kronop.target import Target
 
@@ -23,25 +25,52 @@ _UNORDERED = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class GradientTile(Design):
+class GradientKernel(GradientDesign):
+    """A block has a tile of pairs, for some rows of coefficients.
+
+    Attributes:
+        tile: N and M of a block.
+    """
+
+    math: MathInstruction
+    epilogue: Epilogue
+    outputs: int
+
+    if TYPE_CHECKING:
+
+        @property
+        def tile(self) -> tuple[int, int]: ...
+
+    @property
+    def _scalars(self) -> Field:
+        return Field("scalars", operands.scalar_kind(self.epilogue), operands.SCALARS)
+
+    @property
+    def signature(self) -> KernelSignature:
+        return gradient_parts.signature(self._scalars)
+
+    def launch(self, index: int, problem: GradientProblem) -> Launch:
+        tile_n, tile_m = self.tile
+        tiles = operands.cover(problem.n, tile_n) * operands.cover(problem.m, tile_m)
+        blocks = tiles * operands.cover(problem.o, self.outputs) * math.prod(problem.batch)
+        return operands.make_launch(index, self, blocks, gradient_parts.values_of(problem, 0))
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradientTile(GradientKernel):
     """Direct differences, in tiles.
 
     Attributes:
         source, output: types of the operands and of the result.
         power: the kind of the power.
-        outputs: rows of coefficients that a block has.
-        tile: N and M of a block.
         threads_m: threads along M.
         depth: how many k are in shared memory at once.
         blocks: blocks for a multiprocessor, from which the compiler derives the registers.
     """
 
-    math: MathInstruction
     source: DataType
     output: DataType
-    epilogue: Epilogue
     power: TermKind
-    outputs: int
     tile: tuple[int, int]
     threads_m: int
     threads: int = 128
@@ -55,14 +84,6 @@ class GradientTile(Design):
         slab = self.depth * (rows + columns + self.outputs)
         room = max(_STAGES * slab, self.tile[0] * columns) * element
         return room + operands.round_up(_UNORDERED * self.tile[0], operands.VECTOR_BYTES)
-
-    @property
-    def _scalars(self) -> Field:
-        return Field("scalars", operands.scalar_kind(self.epilogue), operands.SCALARS)
-
-    @property
-    def signature(self) -> KernelSignature:
-        return gradient_parts.signature(self._scalars)
 
     def instantiation(self, target: Target) -> Instantiation:
         return Instantiation(
@@ -84,9 +105,3 @@ class GradientTile(Design):
             ),
             folders=(package_folder("kronop.families.distance.cuda"),),
         )
-
-    def launch(self, index: int, problem: GradientProblem) -> Launch:
-        tile_n, tile_m = self.tile
-        tiles = operands.cover(problem.n, tile_n) * operands.cover(problem.m, tile_m)
-        blocks = tiles * operands.cover(problem.o, self.outputs) * math.prod(problem.batch)
-        return operands.make_launch(index, self, blocks, gradient_parts.values_of(problem, 0))

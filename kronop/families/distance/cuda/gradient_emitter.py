@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-import math
-
-from kronop.artifacts import Launch, Status
-from kronop.descriptions.datatype import DataType, float64
-from kronop.descriptions.math_instruction import MathInstruction
+from kronop.artifacts import Status
+from kronop.descriptions.datatype import float64
 from kronop.emit.cuda import operands
-from kronop.emit.plan import Plan, Step
-from kronop.families.distance import gradient_parts
 from kronop.families.distance.cuda import gradient_products
 from kronop.families.distance.cuda.gradient_design import GradientTile
 from kronop.families.distance.cuda.gradient_products import GradientProducts
 from kronop.families.distance.form import TermKind
-from kronop.families.distance.gradient_description import (
-    DistanceGradientDescription,
-    GradientProblem,
-)
+from kronop.families.distance.gradient_description import DistanceGradientDescription
+from kronop.families.distance.gradient_emitter import GradientEmitter
 from kronop.families.distance.gradient_size import GradientSize
 from kronop.target import Target
-
-# What a plan is for that is told no size.
-_USUAL = GradientSize(m=512, n=2048, k=2048, o=4)
-
 
 # Columns of a tile, and those of a thread, which it reads at once.
 _LEAST_M, _MOST_M, _ITEMS_M = 64, 256, 4
@@ -43,13 +32,10 @@ def _tile(size: GradientSize, words: int, cores: int) -> tuple[int, int]:
     return n, m
 
 
-class CudaGradientEmitter:
-    """One step."""
+class CudaGradientEmitter(GradientEmitter):
+    """Plans gradients of distances for GPUs."""
 
-    def instruction(self, element: DataType, target: Target) -> MathInstruction:
-        return MathInstruction.simt(element)
-
-    def _design(
+    def design(
         self, what: DistanceGradientDescription, target: Target, size: GradientSize
     ) -> GradientTile | GradientProducts:
         outputs = size.outputs
@@ -76,41 +62,3 @@ class CudaGradientEmitter:
 
     def supports(self, description: DistanceGradientDescription, target: Target) -> Status:
         return operands.accept_math(description.math)
-
-    def plan(
-        self,
-        description: DistanceGradientDescription,
-        target: Target,
-        size: GradientSize | None = None,
-    ) -> Plan:
-        size = size or _USUAL
-        design = self._design(description, target, size)
-        name = gradient_parts.kernel_name(description, design.outputs, target)
-        is_expanded = isinstance(design, GradientProducts)
-        step = Step(
-            entry=name.replace("two", "two_expanded") if is_expanded else name,
-            design=design,
-            bytes_per_row=description.Y.element.bytes,
-            operations_per_row=3 + design.outputs,
-            note="sums of derivatives of powers of differences",
-        )
-        return Plan(target=target, steps=(step,))
-
-    def candidates(
-        self,
-        description: DistanceGradientDescription,
-        target: Target,
-        count: int,
-        size: GradientSize | None = None,
-    ) -> tuple[Plan, ...]:
-        return (self.plan(description, target, size),)
-
-    def workspace_bytes(self, plan: Plan, size: GradientSize, threads: int) -> int:
-        return 0
-
-    def launches(self, plan: Plan, problem: GradientProblem) -> tuple[Launch, ...]:
-        (step,) = plan.steps
-        design = step.design
-        assert isinstance(design, (GradientTile, GradientProducts))
-        extents = (problem.m, problem.n, problem.o, *problem.batch)
-        return (design.launch(0, problem),) if math.prod(extents) else ()

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import math
-
-from kronop.artifacts import Field, KernelSignature, Launch, Status
+from kronop.artifacts import Status
 from kronop.descriptions.datatype import float32
-from kronop.descriptions.epilogue import Epilogue
-from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.cuda import operands
-from kronop.emit.design import Design, Instantiation, package_folder
+from kronop.emit.design import Instantiation, package_folder
 from kronop.families.distance import gradient_parts
+from kronop.families.distance.cuda.gradient_design import GradientKernel
 from kronop.families.distance.form import TermKind
-from kronop.families.distance.gradient_description import (
-    DistanceGradientDescription,
-    GradientProblem,
-)
+from kronop.families.distance.gradient_description import DistanceGradientDescription
 from kronop.families.distance.gradient_size import GradientSize
 from kronop.frozen import dataclass
 from kronop.target import Target
@@ -30,18 +24,20 @@ _TOGETHER = 8
 
 
 @dataclass(frozen=True, kw_only=True)
-class GradientProducts(Design):
+class GradientProducts(GradientKernel):
     """Squares multiplied out: products of three pairs of TF32 numbers for one of float32.
 
     Attributes:
-        outputs: rows of coefficients that a block has.
         depth: how many k are in shared memory at once.
     """
 
-    math: MathInstruction
-    epilogue: Epilogue
-    outputs: int
+    expanded = True
+
     depth: int = 16
+
+    @property
+    def tile(self) -> tuple[int, int]:
+        return _TILE_N, _TILE_M
 
     @property
     def threads(self) -> int:
@@ -53,14 +49,6 @@ class GradientProducts(Design):
         slab = 2 * self.depth * _TILE_M + of_b + self.outputs * self.depth
         sums = self.outputs * (_ITEMS * _THREADS + _TILE_M) + _TILE_N
         return (2 * slab + sums) * float32.bytes
-
-    @property
-    def _scalars(self) -> Field:
-        return Field("scalars", operands.scalar_kind(self.epilogue), operands.SCALARS)
-
-    @property
-    def signature(self) -> KernelSignature:
-        return gradient_parts.signature(self._scalars)
 
     def instantiation(self, target: Target) -> Instantiation:
         return Instantiation(
@@ -80,11 +68,6 @@ class GradientProducts(Design):
             ),
             folders=(package_folder("kronop.families.distance.cuda"),),
         )
-
-    def launch(self, index: int, problem: GradientProblem) -> Launch:
-        tiles = operands.cover(problem.n, _TILE_N) * operands.cover(problem.m, _TILE_M)
-        blocks = tiles * operands.cover(problem.o, self.outputs) * math.prod(problem.batch)
-        return operands.make_launch(index, self, blocks, gradient_parts.values_of(problem, 0))
 
 
 def status(what: DistanceGradientDescription, target: Target, size: GradientSize) -> Status:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
 from kronop.descriptions.datatype import DataType, float64
-from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.cuda import operands
-from kronop.emit.design import Design, Instantiation, package_folder
-from kronop.families.distance import product_parts as parts
+from kronop.emit.design import Instantiation, InWorkspace, package_folder
+from kronop.families.distance import parts
 from kronop.families.distance.cuda.product_packing import Room
 from kronop.families.distance.form import Form, TermKind
 from kronop.families.distance.parts import BATCH_DIMS, counts_of, terms_of
@@ -20,7 +20,7 @@ from kronop.families.distance.product_description import KernelMatmulProblem
 from kronop.frozen import dataclass
 from kronop.target import Target
 
-_THREADS, _LANES_M, _LANES_N, _REGISTERS = 256, 8, 4, 40
+THREADS, _LANES_M, _LANES_N, _REGISTERS = 256, 8, 4, 40
 # Columns of v from which they are multiplied on tensor cores, and how many at once.
 _TOGETHER = 8
 # Blocks for each that a GPU holds at a time, so that the last ones don't run alone for long; and
@@ -29,14 +29,74 @@ _WAVES, _TILES = 16, 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProductTile(Design):
+class ProductKernel(InWorkspace):
     """A block has a tile of rows, and goes through a share of the columns of the kernel matrix.
 
     Attributes:
         source: the type of the points.
-        thread_n: columns of a tile that a thread computes, in as many rows as `thread_m`.
-        slab: features that are in shared memory at a time.
+        thread_m: rows of a tile that a thread computes.
         columns: columns of V that a block multiplies by.
+        blocks: blocks that a multiprocessor holds.
+    """
+
+    math: MathInstruction
+    source: DataType
+    form: Form
+    thread_m: int
+    columns: int
+
+    if TYPE_CHECKING:
+
+        @property
+        def blocks(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def tile(self) -> tuple[int, int]:
+        """Rows and columns of the kernel matrix in a tile."""
+
+    @property
+    def threads(self) -> int:
+        return THREADS
+
+    @property
+    def signature(self) -> KernelSignature:
+        return product_signature(self.form)
+
+    @property
+    def parameters(self) -> str:
+        """The C++ name of the parameter struct."""
+        counts = f"{parts.room(self.form.values)}, {parts.room(self.form.vectors)}"
+        return f"kronop::ProductParameters<{counts}>"
+
+    @property
+    def types(self) -> tuple[tuple[str, str], ...]:
+        """The types of sums, and of what the kernel's function is computed in."""
+        accumulator = self.math.element_accumulator.cxx
+        numbers = f"kronop::product::Numbers<{accumulator}>::type"
+        return ("Accumulator", accumulator), ("Numbers", numbers)
+
+    def shares(self, m: int, n: int, c: int, problems: int, target: Target) -> int:
+        """Into how many shares the columns are cut."""
+        tile_m, tile_n = self.tile
+        blocks = operands.cover(m, tile_m) * operands.cover(c, self.columns) * problems
+        return shares_of(blocks, operands.cover(n, tile_n), self.blocks * target.cores)
+
+    def _launch(self, index: int, problem: KernelMatmulProblem, held: Held, depth: int) -> Launch:
+        """The launch for operands that are packed with so many features."""
+        values, blocks = product_values(problem, held, *self.tile, self.columns, depth)
+        operands.check_blocks(blocks)
+        return operands.make_launch(index, self, blocks, values)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProductTile(ProductKernel):
+    """Kernels of differences.
+
+    Attributes:
+        thread_n: columns of a tile that a thread computes, in as many rows as `thread_m`.
+        warps_m: warps along the rows of a tile.
+        slab: features that are in shared memory at a time.
         either: whether nothing is done where `product_expanded.py` has done it.
     """
 
@@ -47,28 +107,14 @@ class ProductTile(Design):
         "multiplied by tensor cores",
     )
 
-    math: MathInstruction
-    source: DataType
-    form: Form
-    thread_m: int
     thread_n: int
     warps_m: int
     slab: int
-    columns: int
     either: bool
 
     @property
-    def epilogue(self) -> Epilogue | None:
-        return None
-
-    @property
-    def threads(self) -> int:
-        return _THREADS
-
-    @property
     def tile(self) -> tuple[int, int]:
-        """Rows and columns of the kernel matrix in a tile."""
-        warps_n = _THREADS // 32 // self.warps_m
+        warps_n = THREADS // 32 // self.warps_m
         return self.warps_m * _LANES_M * self.thread_m, warps_n * _LANES_N * self.thread_n
 
     @property
@@ -78,22 +124,17 @@ class ProductTile(Design):
 
     @property
     def shared_bytes(self) -> int:
-        (m, n), (warps_n) = self.tile, _THREADS // 32 // self.warps_m
+        (m, n), (warps_n) = self.tile, THREADS // 32 // self.warps_m
         slabs = 2 * (self.slab * (m + n + self.form.vectors) + self.columns * n)
         sums = warps_n * (1 if self.together else _LANES_N) * m * self.columns
         return max(slabs, sums) * self.math.element_accumulator.bytes
 
     @property
     def blocks(self) -> int:
-        """Blocks that a multiprocessor holds."""
         numbers = self.thread_m * self.thread_n * len(self.form.terms) + self.thread_m
         numbers += self.thread_n + self.thread_m * self.columns
         held = numbers * (self.math.element_accumulator.bytes // 4) + _REGISTERS
-        return 2 if held <= operands.REGISTERS // (2 * _THREADS) else 1
-
-    @property
-    def signature(self) -> KernelSignature:
-        return product_signature(self.form)
+        return 2 if held <= operands.REGISTERS // (2 * THREADS) else 1
 
     def style(self, target: Target) -> Iterator[str]:
         yield from {term.kind.name for term in self.form.terms}
@@ -107,27 +148,20 @@ class ProductTile(Design):
         return operands.accept_math(self.math)
 
     def instantiation(self, target: Target) -> Instantiation:
-        form, accumulator = self.form, self.math.element_accumulator
-        tile_m, tile_n = self.tile
-        numbers = f"kronop::product::Numbers<{accumulator.cxx}>::type"
+        form, (tile_m, tile_n) = self.form, self.tile
         return Instantiation(
             header="product_tile.cuh",
             template="kronop::product_tile",
-            parameters="kronop::ProductParameters"
-            f"<{parts.room(form.values)}, {parts.room(form.vectors)}>",
-            types=(
-                ("Input", self.source.cxx),
-                ("Accumulator", accumulator.cxx),
-                ("Numbers", numbers),
-            ),
+            parameters=self.parameters,
+            types=(("Input", self.source.cxx), *self.types),
             constants=(
-                ("kThreads", _THREADS),
+                ("kThreads", THREADS),
                 ("kBlocks", self.blocks),
                 *terms_of(form),
                 *counts_of(form),
                 ("kThreadM", self.thread_m),
                 ("kThreadN", self.thread_n),
-                ("kWarpsN", _THREADS // 32 // self.warps_m),
+                ("kWarpsN", THREADS // 32 // self.warps_m),
                 ("kTileM", tile_m),
                 ("kTileN", tile_n),
                 ("kSlab", self.slab),
@@ -151,18 +185,9 @@ class ProductTile(Design):
             ),
         )
 
-    def shares(self, m: int, n: int, c: int, problems: int, target: Target) -> int:
-        """Into how many shares the columns are cut."""
-        tile_m, tile_n = self.tile
-        blocks = operands.cover(m, tile_m) * operands.cover(c, self.columns) * problems
-        return shares_of(blocks, operands.cover(n, tile_n), self.blocks * target.cores)
-
     def launch(self, index: int, problem: KernelMatmulProblem, held: Held) -> Launch:
-        tile_m, tile_n = self.tile
         depth = operands.round_up(max(problem.k, 1), self.slab)
-        values, blocks = product_values(problem, held, tile_m, tile_n, self.columns, depth)
-        operands.check_blocks(blocks)
-        return operands.make_launch(index, self, blocks, values)
+        return self._launch(index, problem, held, depth)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,7 +224,7 @@ def product_signature(form: Form) -> KernelSignature:
             *(Field(name, Scalar.POINTER) for name in pointers),
             *(Field(name, whole) for name in names),
             *(Field(name, whole, BATCH_DIMS) for name in batches),
-            *parts.value_fields(form),
+            *parts.kernel_fields(form),
         ),
     )
 
@@ -232,7 +257,7 @@ def product_values(
         "x2_batch": x2_batch,
         "v_batch": v_batch,
         "points_batch": held.points_batch,
-        **parts.values_of(p.values, p.vectors),
+        **parts.kernel_values(p.values, p.vectors),
     }
     return values, row_tiles * chunks * held.shares * problems
 

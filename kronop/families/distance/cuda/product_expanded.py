@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
 from kronop.descriptions.datatype import DataType, float32
-from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.cuda import operands
-from kronop.emit.design import Design, Instantiation, package_folder
-from kronop.families.distance import product_parts as parts
+from kronop.emit.design import Instantiation, InWorkspace, package_folder
+from kronop.families.distance import parts
 from kronop.families.distance.cuda.product_design import (
+    THREADS,
     Held,
+    ProductKernel,
     ProductTile,
-    product_signature,
-    product_values,
-    shares_of,
 )
 from kronop.families.distance.cuda.product_packing import packed_batch
-from kronop.families.distance.form import Form, TermKind
+from kronop.families.distance.form import TermKind
 from kronop.families.distance.parts import BATCH_DIMS, counts_of
 from kronop.families.distance.product_description import KernelMatmulProblem
 from kronop.frozen import dataclass
 from kronop.target import Target
 
-_THREADS, _WARPS, _LANES_M = 256, 8, 8
+_WARPS, _LANES_M = 8, 8
 # Most features: those of a thread's rows are in registers.
 _MOST_DEPTH = 128
 # Parts of which the largest norms are found apart, as in product_block.cuh, and rows that a block
@@ -64,8 +62,8 @@ def _points(problem: KernelMatmulProblem) -> dict[str, object]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProductMeasure(Design):
-    """The centre of the points, and the largest squares of lengths of points away from it.
+class _OfPoints(InWorkspace):
+    """A step that reads the points.
 
     Attributes:
         source: the type of the points.
@@ -77,29 +75,34 @@ class ProductMeasure(Design):
     depth: int
 
     @property
-    def epilogue(self) -> Epilogue | None:
-        return None
-
-    @property
     def threads(self) -> int:
-        return _THREADS
+        return THREADS
+
+    @staticmethod
+    def _signature(name: str, pointers: Sequence[str], extents: Sequence[str]) -> KernelSignature:
+        whole = Scalar.INT64
+        return KernelSignature(
+            name,
+            (
+                *(Field(item, Scalar.POINTER) for item in ("x1", "x2", *pointers)),
+                *(Field(item, whole) for item in ("m", "n", "k", *extents)),
+                *(Field(item, whole, BATCH_DIMS) for item in _BATCHES),
+                *(Field(item, whole) for item in _STRIDES),
+            ),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProductMeasure(_OfPoints):
+    """The centre of the points, and the largest squares of lengths of points away from it."""
 
     @property
     def shared_bytes(self) -> int:
-        return 4 * (self.depth + _THREADS)
+        return 4 * (self.depth + THREADS)
 
     @property
     def signature(self) -> KernelSignature:
-        whole = Scalar.INT64
-        return KernelSignature(
-            "ProductMeasureParameters",
-            (
-                *(Field(name, Scalar.POINTER) for name in ("x1", "x2", "largest", "centre")),
-                *(Field(name, whole) for name in ("m", "n", "k")),
-                *(Field(name, whole, BATCH_DIMS) for name in _BATCHES),
-                *(Field(name, whole) for name in _STRIDES),
-            ),
-        )
+        return self._signature("ProductMeasureParameters", ("largest", "centre"), ())
 
     def instantiation(self, target: Target) -> Instantiation:
         return Instantiation(
@@ -107,7 +110,7 @@ class ProductMeasure(Design):
             template="kronop::product_measure",
             parameters="kronop::ProductMeasureParameters",
             types=(("Input", self.source.cxx),),
-            constants=(("kThreads", _THREADS), ("kBlocks", 1), ("kDepth", self.depth)),
+            constants=(("kThreads", THREADS), ("kBlocks", 1), ("kDepth", self.depth)),
             folders=(package_folder(_FOLDER),),
         )
 
@@ -119,29 +122,16 @@ class ProductMeasure(Design):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProductHalves(Design):
+class ProductHalves(_OfPoints):
     """Points as tensor cores read them, in two halves.
 
     Attributes:
-        source: the type of the points.
-        depth: features, with padding.
         stacked: features are there three times, so that one product is the sum of three.
         warp_rows: points of X1 that a warp has.
     """
 
-    math: MathInstruction
-    source: DataType
-    depth: int
     stacked: bool
     warp_rows: int
-
-    @property
-    def epilogue(self) -> Epilogue | None:
-        return None
-
-    @property
-    def threads(self) -> int:
-        return _THREADS
 
     @property
     def shared_bytes(self) -> int:
@@ -149,17 +139,8 @@ class ProductHalves(Design):
 
     @property
     def signature(self) -> KernelSignature:
-        whole = Scalar.INT64
-        pointers = ("x1", "x2", "largest", "centre", "halves1", "halves2", "norms1", "norms2")
-        return KernelSignature(
-            "ProductHalvesParameters",
-            (
-                *(Field(name, Scalar.POINTER) for name in pointers),
-                *(Field(name, whole) for name in ("m", "n", "k", "tiles1", "tiles2")),
-                *(Field(name, whole, BATCH_DIMS) for name in _BATCHES),
-                *(Field(name, whole) for name in _STRIDES),
-            ),
-        )
+        pointers = ("largest", "centre", "halves1", "halves2", "norms1", "norms2")
+        return self._signature("ProductHalvesParameters", pointers, ("tiles1", "tiles2"))
 
     def instantiation(self, target: Target) -> Instantiation:
         return Instantiation(
@@ -168,7 +149,7 @@ class ProductHalves(Design):
             parameters="kronop::ProductHalvesParameters",
             types=(("Input", self.source.cxx),),
             constants=(
-                ("kThreads", _THREADS),
+                ("kThreads", THREADS),
                 ("kBlocks", 1),
                 ("kDepth", self.depth),
                 ("kStacked", self.stacked),
@@ -200,44 +181,26 @@ class ProductHalves(Design):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProductMma(Design):
+class ProductMma(ProductKernel):
     """Squared distances from products of points on tensor cores, if they are accurate enough.
 
     Attributes:
-        source: the type of the points.
         depth: features, with padding.
         stacked: there are so few features that products of their halves are one product.
-        thread_m: rows of a thread.
         groups: groups of 16 columns whose computations may overlap.
-        blocks: blocks that a multiprocessor holds.
-        columns: columns of V that a block multiplies by.
         instead: what computes differences where products are not accurate enough.
     """
 
     styles: ClassVar[tuple[str, ...]] = ("multiplied by threads", "multiplied by tensor cores")
 
-    math: MathInstruction
-    source: DataType
-    form: Form
     depth: int
     stacked: bool
-    thread_m: int
     groups: int
     blocks: int
-    columns: int
     instead: ProductTile
 
     @property
-    def epilogue(self) -> Epilogue | None:
-        return None
-
-    @property
-    def threads(self) -> int:
-        return _THREADS
-
-    @property
     def tile(self) -> tuple[int, int]:
-        """Rows and columns of the kernel matrix in a tile."""
         return _WARPS * _LANES_M * self.thread_m, self.instead.tile[1]
 
     @property
@@ -261,10 +224,6 @@ class ProductMma(Design):
         sums = (1 if self.instead.together else 4) * m * self.columns
         return 4 * max(tiles, sums)
 
-    @property
-    def signature(self) -> KernelSignature:
-        return product_signature(self.form)
-
     def style(self, target: Target) -> Iterator[str]:
         yield f"multiplied by {'tensor cores' if self.instead.together else 'threads'}"
 
@@ -281,21 +240,16 @@ class ProductMma(Design):
         return operands.accept_math(self.math)
 
     def instantiation(self, target: Target) -> Instantiation:
-        form, accumulator = self.form, self.math.element_accumulator
         tile_m, tile_n = self.tile
         return Instantiation(
             header="product_mma.cuh",
             template="kronop::product_mma",
-            parameters="kronop::ProductParameters"
-            f"<{parts.room(form.values)}, {parts.room(form.vectors)}>",
-            types=(
-                ("Accumulator", accumulator.cxx),
-                ("Numbers", f"kronop::product::Numbers<{accumulator.cxx}>::type"),
-            ),
+            parameters=self.parameters,
+            types=self.types,
             constants=(
-                ("kThreads", _THREADS),
+                ("kThreads", THREADS),
                 ("kBlocks", self.blocks),
-                *counts_of(form),
+                *counts_of(self.form),
                 ("kThreadM", self.thread_m),
                 ("kWarpRows", _LANES_M * self.thread_m),
                 ("kWarpsN", 1),
@@ -309,14 +263,8 @@ class ProductMma(Design):
                 ("kEither", True),
             ),
             folders=(package_folder(_FOLDER),),
-            functors=(parts.functor_of(form, "Numbers"),),
+            functors=(parts.functor_of(self.form, "Numbers"),),
         )
-
-    def shares(self, m: int, n: int, c: int, problems: int, target: Target) -> int:
-        """Into how many shares the columns are cut."""
-        tile_m, tile_n = self.tile
-        blocks = operands.cover(m, tile_m) * operands.cover(c, self.columns) * problems
-        return shares_of(blocks, operands.cover(n, tile_n), self.blocks * target.cores)
 
     def rows(self, m: int, n: int) -> tuple[int, int]:
         """Rows of X1 and X2 with padding."""
@@ -324,6 +272,4 @@ class ProductMma(Design):
         return operands.round_up(m, tile_m), operands.round_up(n, tile_n)
 
     def launch(self, index: int, problem: KernelMatmulProblem, held: Held) -> Launch:
-        values, blocks = product_values(problem, held, *self.tile, self.columns, self.depth)
-        operands.check_blocks(blocks)
-        return operands.make_launch(index, self, blocks, values)
+        return self._launch(index, problem, held, self.depth)

@@ -11,8 +11,8 @@ from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.cuda import operands
-from kronop.emit.design import Design, Instantiation, package_folder
-from kronop.families.distance import product_parts as parts
+from kronop.emit.design import Design, Instantiation, InWorkspace, package_folder
+from kronop.families.distance import parts
 from kronop.families.distance.description import Strided, Value, varying
 from kronop.families.distance.parts import BATCH_DIMS
 from kronop.families.distance.product_description import KernelMatmulProblem
@@ -68,7 +68,7 @@ def aligned(size: int) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProductPack(Design):
+class ProductPack(InWorkspace):
     """Operands, converted and in the order in which tiles are read.
 
     Attributes:
@@ -79,10 +79,6 @@ class ProductPack(Design):
 
     math: MathInstruction
     source: DataType
-
-    @property
-    def epilogue(self) -> Epilogue | None:
-        return None
 
     @property
     def threads(self) -> int:

@@ -11,7 +11,7 @@ from kronop.artifacts import Field, KernelSignature, Launch, Status
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
-from kronop.emit.design import Design, Functor, Instantiation, package_folder
+from kronop.emit.design import Design, Instantiation, package_folder
 from kronop.emit.x86 import planning
 from kronop.families.distance import parts
 from kronop.families.distance.description import DistanceProblem
@@ -50,14 +50,47 @@ _PACK, _FINISH, _MIRROR = 0.7, 8.0, 4.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DistanceTiles(Design):
-    """Sums of a tile of pairs stay in registers while features pass by.
+class RegisterTiles(Design):
+    """Sums of a tile of pairs stay in registers while what is summed over passes by.
 
     Attributes:
-        source, output: types of the points and of the result.
-        vector_bytes: bytes of the target's vectors, whose lanes are rows of X2.
-        rows: rows of X1 in a tile.
-        vectors: vectors of rows of X2 in a tile.
+        source, output: types of the operands and of the result.
+        vector_bytes: bytes of the target's vectors.
+        rows: rows of a tile.
+        vectors: vectors of columns of a tile, which are their lanes.
+    """
+
+    math: MathInstruction
+    source: DataType
+    output: DataType
+    epilogue: Epilogue
+    vector_bytes: int
+    rows: int
+    vectors: int
+
+    @property
+    def threads(self) -> int:
+        return 0
+
+    @property
+    def shared_bytes(self) -> int:
+        return 0
+
+    @property
+    def _scalars(self) -> Field:
+        return planning.scalar_fields(self.epilogue)
+
+    @property
+    def width(self) -> int:
+        """Sums in a vector."""
+        return self.vector_bytes // self.math.element_accumulator.bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DistanceTiles(RegisterTiles):
+    """Rows of a tile are points of X1, and columns points of X2.
+
+    Attributes:
         symmetric: each pair is computed once, and stored twice.
         expanded: squared distances are computed from products and norms.
     """
@@ -71,33 +104,13 @@ class DistanceTiles(Design):
     )
     ends = ("Y along rows", "Y along columns")
 
-    math: MathInstruction
-    source: DataType
-    output: DataType
-    epilogue: Epilogue
     form: Form
-    vector_bytes: int
-    rows: int
-    vectors: int
     symmetric: bool
     expanded: bool
 
     def __str__(self) -> str:
         kinds = ["symmetric"] * self.symmetric + ["expanded"] * self.expanded
         return " ".join([*kinds, f"tiles of {self.rows} by {self.panel}"])
-
-    @property
-    def threads(self) -> int:
-        return 0
-
-    @property
-    def shared_bytes(self) -> int:
-        return 0
-
-    @property
-    def width(self) -> int:
-        """Sums in a vector."""
-        return self.vector_bytes // self.math.element_accumulator.bytes
 
     @property
     def panel(self) -> int:
@@ -115,10 +128,6 @@ class DistanceTiles(Design):
     @property
     def signature(self) -> KernelSignature:
         return parts.signature(self.form, self._scalars)
-
-    @property
-    def _scalars(self) -> Field:
-        return planning.scalar_fields(self.epilogue)
 
     def style(self, target: Target) -> Iterator[str]:
         if self.expanded:
@@ -195,14 +204,7 @@ class DistanceTiles(Design):
                 ("kSaturate", self.epilogue.saturates),
             ),
             folders=(package_folder("kronop.families.distance.x86"),),
-            functors=(
-                Functor(
-                    name="Kernel",
-                    parameters=f"const Numbers (&s)[{len(self.form.terms)}], const Numbers* h",
-                    result="Numbers",
-                    expression=self.form.expression,
-                ),
-            ),
+            functors=(parts.functor_of(self.form, "Numbers"),),
         )
 
     def launch(self, index: int, problem: DistanceProblem) -> Launch:

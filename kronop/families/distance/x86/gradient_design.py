@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 
-from kronop.artifacts import Field, KernelSignature, Launch, Status
-from kronop.descriptions.datatype import DataType
-from kronop.descriptions.epilogue import Epilogue
-from kronop.descriptions.math_instruction import MathInstruction
-from kronop.emit.design import Design, Instantiation, package_folder
+from kronop.artifacts import KernelSignature, Launch, Status
+from kronop.emit.design import Instantiation, package_folder
 from kronop.emit.x86 import planning
 from kronop.families.distance import gradient_parts
 from kronop.families.distance.form import TermKind
 from kronop.families.distance.gradient_description import GradientProblem
+from kronop.families.distance.gradient_parts import GradientDesign
+from kronop.families.distance.x86.design import RegisterTiles
 from kronop.frozen import dataclass
 from kronop.target import Target
 
@@ -22,39 +21,15 @@ _SLAB_BYTES = 1024
 
 
 @dataclass(frozen=True, kw_only=True)
-class GradientTiles(Design):
-    """Sums of a tile of pairs stay in registers while indices k pass by.
+class GradientTiles(RegisterTiles, GradientDesign):
+    """Rows of a tile are features, and columns points.
 
     Attributes:
-        source, output: types of the operands and of the result.
         power: the kind of the power.
-        outputs: rows of coefficients that a tile has.
-        vector_bytes: bytes of the target's vectors.
-        rows: rows of a tile.
-        vectors: vectors of lanes of a tile.
     """
 
-    math: MathInstruction
-    source: DataType
-    output: DataType
-    epilogue: Epilogue
     power: TermKind
     outputs: int
-    vector_bytes: int
-    rows: int
-    vectors: int
-
-    @property
-    def threads(self) -> int:
-        return 0
-
-    @property
-    def shared_bytes(self) -> int:
-        return 0
-
-    @property
-    def _scalars(self) -> Field:
-        return planning.scalar_fields(self.epilogue)
 
     @property
     def signature(self) -> KernelSignature:
@@ -77,7 +52,7 @@ class GradientTiles(Design):
             constants=(
                 ("kPower", int(self.power)),
                 ("kOutputs", self.outputs),
-                ("kWidth", self.vector_bytes // accumulator.bytes),
+                ("kWidth", self.width),
                 ("kRows", self.rows),
                 ("kVectors", self.vectors),
                 ("kDepth", _SLAB_BYTES // accumulator.bytes),

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-import math
-
-from kronop.artifacts import Launch, Status
-from kronop.descriptions.datatype import DataType
-from kronop.descriptions.math_instruction import MathInstruction
-from kronop.emit.plan import Plan, Step
-from kronop.families.distance import gradient_parts
-from kronop.families.distance.gradient_description import (
-    DistanceGradientDescription,
-    GradientProblem,
-)
+from kronop.artifacts import Status
+from kronop.families.distance.gradient_description import DistanceGradientDescription
+from kronop.families.distance.gradient_emitter import USUAL, GradientEmitter
 from kronop.families.distance.gradient_size import GradientSize
 from kronop.families.distance.x86.gradient_design import GradientTiles
 from kronop.target import Target
 
-# What a plan is for that is told no size.
-_USUAL = GradientSize(m=512, n=2048, k=2048, o=4)
 _MOST_ROWS = 4
 
 
@@ -30,13 +20,10 @@ def _tile(outputs: int, registers: int) -> tuple[int, int]:
     return max(1, min(_MOST_ROWS, registers // (vectors * outputs))), vectors
 
 
-class X86GradientEmitter:
-    """One step."""
+class X86GradientEmitter(GradientEmitter):
+    """Plans gradients of distances for x86 targets."""
 
-    def instruction(self, element: DataType, target: Target) -> MathInstruction:
-        return MathInstruction.simt(element)
-
-    def _design(
+    def design(
         self, what: DistanceGradientDescription, target: Target, size: GradientSize
     ) -> GradientTiles:
         outputs = size.outputs
@@ -54,40 +41,4 @@ class X86GradientEmitter:
         )
 
     def supports(self, description: DistanceGradientDescription, target: Target) -> Status:
-        return self._design(description, target, _USUAL).status(target)
-
-    def plan(
-        self,
-        description: DistanceGradientDescription,
-        target: Target,
-        size: GradientSize | None = None,
-    ) -> Plan:
-        size = size or _USUAL
-        design = self._design(description, target, size)
-        step = Step(
-            entry=gradient_parts.kernel_name(description, design.outputs, target),
-            design=design,
-            bytes_per_row=description.Y.element.bytes,
-            operations_per_row=3 + design.outputs,
-            note="sums of derivatives of powers of differences",
-        )
-        return Plan(target=target, steps=(step,))
-
-    def candidates(
-        self,
-        description: DistanceGradientDescription,
-        target: Target,
-        count: int,
-        size: GradientSize | None = None,
-    ) -> tuple[Plan, ...]:
-        return (self.plan(description, target, size),)
-
-    def workspace_bytes(self, plan: Plan, size: GradientSize, threads: int) -> int:
-        return 0
-
-    def launches(self, plan: Plan, problem: GradientProblem) -> tuple[Launch, ...]:
-        (step,) = plan.steps
-        design = step.design
-        assert isinstance(design, GradientTiles)
-        extents = (problem.m, problem.n, problem.o, *problem.batch)
-        return (design.launch(0, problem),) if math.prod(extents) else ()
+        return self.design(description, target, USUAL).status(target)

@@ -6,16 +6,14 @@ import math
 from typing import ClassVar
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
-from kronop.descriptions.datatype import DataType
-from kronop.descriptions.epilogue import Epilogue
-from kronop.descriptions.math_instruction import MathInstruction
-from kronop.emit.design import Design, Instantiation, package_folder
+from kronop.emit.design import Instantiation, package_folder
 from kronop.emit.x86 import planning
-from kronop.families.distance import product_parts as parts
+from kronop.families.distance import parts
 from kronop.families.distance.description import Strided
 from kronop.families.distance.form import Form
 from kronop.families.distance.parts import BATCH_DIMS, constants_of
 from kronop.families.distance.product_description import KernelMatmulProblem
+from kronop.families.distance.x86.design import RegisterTiles
 from kronop.frozen import dataclass
 from kronop.target import Target
 
@@ -28,39 +26,13 @@ _FUNCTION = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProductTiles(Design):
-    """Register tiles of the kernel matrix, whose rows are multiplied at once.
-
-    Attributes:
-        source, output: types of the points and of the result.
-        vector_bytes: bytes of the target's vectors, whose lanes are columns of the kernel matrix.
-        rows: rows of a register tile.
-        vectors: vectors of columns of a register tile.
-    """
+class ProductTiles(RegisterTiles):
+    """Tiles of the kernel matrix, whose rows are multiplied at once."""
 
     styles: ClassVar[tuple[str, ...]] = ("plain",)
     ends = ("Y along rows", "Y along columns")
 
-    math: MathInstruction
-    source: DataType
-    output: DataType
-    epilogue: Epilogue
     form: Form
-    vector_bytes: int
-    rows: int
-    vectors: int
-
-    @property
-    def threads(self) -> int:
-        return 0
-
-    @property
-    def shared_bytes(self) -> int:
-        return 0
-
-    @property
-    def _scalars(self) -> Field:
-        return planning.scalar_fields(self.epilogue)
 
     @property
     def signature(self) -> KernelSignature:
@@ -74,7 +46,7 @@ class ProductTiles(Design):
                 *(Field(f"{name}_batch", whole, batch) for name in _OPERANDS),
                 *(Field(f"{name}_{way}", whole) for name in _OPERANDS for way in ("row", "column")),
                 Field("threads", whole),
-                *parts.value_fields(self.form),
+                *parts.kernel_fields(self.form),
                 self._scalars,
             ),
         )
@@ -109,11 +81,6 @@ class ProductTiles(Design):
         )
 
     @property
-    def width(self) -> int:
-        """Sums in a vector."""
-        return self.vector_bytes // self.math.element_accumulator.bytes
-
-    @property
     def _slab(self) -> int:
         """Features that are packed at a time."""
         return _SLAB_BYTES // self.math.element_accumulator.bytes
@@ -142,7 +109,7 @@ class ProductTiles(Design):
             **{f"{name}_row": item.row for name, item in operands.items()},
             **{f"{name}_column": item.column for name, item in operands.items()},
             **{name: getattr(p, name) for name in ("m", "n", "k", "c", "scalars")},
-            **parts.values_of(p.values, p.vectors),
+            **parts.kernel_values(p.values, p.vectors),
             "scratch": p.workspace,
             "rows": self._block_rows(p.c),
             "scratch_bytes": self.scratch_bytes(p.k, p.c),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kronop.artifacts import Launch, Status
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.math_instruction import MathInstruction
+from kronop.emit.emitter import Choiceless
 from kronop.emit.plan import Plan, Step
 from kronop.families.distance import parts
 from kronop.families.distance.product_description import (
@@ -16,8 +17,8 @@ from kronop.families.distance.x86.product_design import ProductTiles
 from kronop.target import Target
 
 
-class X86ProductEmitter:
-    """One step; it has no choices."""
+class X86ProductEmitter(Choiceless):
+    """Plans one step for x86 targets."""
 
     def instruction(self, element: DataType, target: Target) -> MathInstruction:
         return MathInstruction.simt(element)
@@ -52,15 +53,6 @@ class X86ProductEmitter:
             note="products of kernel matrices",
         )
         return Plan(target=target, steps=(step,))
-
-    def candidates(
-        self,
-        description: KernelMatmulDescription,
-        target: Target,
-        count: int,
-        size: KernelMatmulSize | None = None,
-    ) -> tuple[Plan, ...]:
-        return (self.plan(description, target, size),)
 
     def workspace_bytes(self, plan: Plan, size: KernelMatmulSize, threads: int) -> int:
         """Each thread packs a tile of its own."""

@@ -10,7 +10,7 @@ from kronop.descriptions.datatype import DataType, RowMajor
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tensor import TensorDescription
 from kronop.emit.cuda import operands
-from kronop.emit.design import Design
+from kronop.emit.design import InWorkspace
 from kronop.emit.plan import Step
 from kronop.families.ksparse.gradient_description import KSparseGradientProblem
 from kronop.frozen import dataclass
@@ -54,7 +54,7 @@ class Sums(Decision):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GradientSums(Design):
+class GradientSums(InWorkspace):
     """A kernel that sums up; a further step adds up its shares.
 
     Attributes:
@@ -66,10 +66,6 @@ class GradientSums(Design):
     ends = ("X along rows", "X along columns")
 
     work: Sums
-
-    @property
-    def epilogue(self) -> None:
-        return None
 
     @property
     @abstractmethod

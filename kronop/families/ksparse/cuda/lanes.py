@@ -9,7 +9,7 @@ from kronop.descriptions.datatype import DataType
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.strided import StridedMatrix
 from kronop.emit.cuda import operands
-from kronop.emit.design import Design, Instantiation
+from kronop.emit.design import Instantiation, InWorkspace
 from kronop.frozen import dataclass, derived
 from kronop.target import Target
 
@@ -46,7 +46,7 @@ class Apart:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MoveLanes(Design):
+class MoveLanes(InWorkspace):
     """A step that copies matrices of `own` x `lanes` elements to or from separated lanes.
 
     Attributes:
@@ -67,10 +67,6 @@ class MoveLanes(Design):
 
     def __str__(self) -> str:
         return f"{self.lanes} lanes of {self.own} {'together' if self.join else 'apart'}"
-
-    @property
-    def epilogue(self) -> None:
-        return None
 
     @property
     def threads(self) -> int:

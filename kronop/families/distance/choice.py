@@ -1,0 +1,54 @@
+"""The choice among designs of distances, which is the same on both targets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Protocol, TypeVar
+
+from kronop.artifacts import Status
+from kronop.emit.plan import Plan, Step
+from kronop.families.distance.size import DistanceSize
+from kronop.target import Target
+
+_MOST_REPORTED = 12
+
+
+class Judged(Protocol):
+    """A design that tells whether its kernel can run what it was made for."""
+
+    def status(self, target: Target) -> Status: ...
+
+
+AnyDesign = TypeVar("AnyDesign", bound=Judged)
+
+
+def cheapest_plans(
+    designs: Iterable[AnyDesign],
+    seconds: Callable[[AnyDesign], float],
+    steps: Callable[[AnyDesign], tuple[Step, ...]],
+    *,
+    target: Target,
+    size: DistanceSize,
+    count: int,
+) -> tuple[Plan, ...]:
+    """The plans of the `count` cheapest designs; the first lists those that it beat.
+
+    Args:
+        seconds: the modelled time of a problem of that size.
+        steps: the steps of a plan.
+    """
+    every = [(item, item.status(target)) for item in designs]
+    ranked = sorted((seconds(item), index, item) for index, (item, ok) in enumerate(every) if ok)
+    rejected = [(str(item), status.reason) for item, status in every if not status]
+    beaten = [
+        (str(item), f"{took * 1e6:.1f} us for {size.told()}, the best {ranked[0][0] * 1e6:.1f}")
+        for took, _, item in ranked[1:]
+    ]
+    return tuple(
+        Plan(
+            target=target,
+            steps=steps(item),
+            rejected=() if place else tuple([*beaten, *rejected][:_MOST_REPORTED]),
+        )
+        for place, (_, _, item) in enumerate(ranked[:count])
+    )

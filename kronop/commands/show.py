@@ -38,14 +38,19 @@ def execute(options: argparse.Namespace) -> None:
     operation = _operation(options, family)
     size = family.size(options, options.shape)
     plan = operation.plan if size is None else operation.plan_for(size)
-    print(_SHOWN[options.view](_Shown(plan)))
+    print(_SHOWN[options.view](_Shown(plan, size)))
 
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """A plan, its sources, and its binaries, which are compiled when they are asked for."""
+    """A plan, its sources, and its binaries, which are compiled when they are asked for.
+
+    Attributes:
+        size: that it is shown for; None if the user named none.
+    """
 
     plan: Plan
+    size: Any
 
     @property
     def sources(self) -> tuple[Source, ...]:
@@ -88,7 +93,7 @@ def _machine(shown: _Shown) -> str:
 
 
 _SHOWN: dict[str, Callable[[_Shown], str]] = {
-    "plan": lambda shown: shown.plan.explain(),
+    "plan": lambda shown: shown.plan.explain(shown.size),
     "source": lambda shown: "\n".join(source.text for source in shown.sources),
     "assembly": lambda shown: "\n".join(
         compiler.assembly(source, shown.plan.target) for source in shown.sources

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from kronop.emit.design import Design
+from kronop.emit.floor import LeastWork
 from kronop.frozen import dataclass
 from kronop.target import Target
 
@@ -19,6 +21,7 @@ class Step:
         bytes_per_row: the least possible memory traffic of this step per row of X.
         operations_per_row: multiplications and additions per row of X.
         note: what this step does, for `print(plan)`.
+        least: from which the step's floor follows; None where bytes and operations per row say it.
     """
 
     entry: str
@@ -26,18 +29,26 @@ class Step:
     bytes_per_row: int
     operations_per_row: int
     note: str
+    least: LeastWork | None = None
 
-    def describe(self, target: Target) -> str:
-        """The step as `print(plan)` shows it."""
-        intensity = self.operations_per_row / max(self.bytes_per_row, 1)
+    def describe(self, target: Target, size: Any = None) -> str:
+        """The step as `print(plan)` shows it, for a problem of that size if it is known."""
         decided = self.design.instantiation(target).constants
         constants = ", ".join(f"{name}={value}" for name, value in decided)
         return (
             f"{self.entry}: {self.note}\n"
             f"    {self.design.threads or 'host'} threads,"
-            f" {self.design.shared_bytes} bytes on chip, {self.bytes_per_row} bytes"
-            f" and {self.operations_per_row} operations per row ({intensity:.1f} per byte)\n"
+            f" {self.design.shared_bytes} bytes on chip, {self._work(target, size)}\n"
             f"    {constants}"
+        )
+
+    def _work(self, target: Target, size: Any) -> str:
+        if self.least is not None:
+            return str(self.least.floor(target, size))
+        intensity = self.operations_per_row / max(self.bytes_per_row, 1)
+        return (
+            f"{self.bytes_per_row} bytes and {self.operations_per_row} operations per row"
+            f" ({intensity:.1f} per byte)"
         )
 
 
@@ -56,14 +67,21 @@ class Plan:
     rejected: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
-        steps = [f"  {step.describe(self.target)}" for step in self.steps]
-        return "\n".join([f"plan for {self.target}: {_count(self.steps)}", *steps])
+        return self._describe()
 
-    def explain(self) -> str:
-        """The plan, and the rejected candidates, each with the reason."""
-        return "\n".join(
-            [str(self), *(f"  rejected {name}: {reason}" for name, reason in self.rejected)]
-        )
+    def explain(self, size: Any = None) -> str:
+        """The plan, and the rejected candidates, each with the reason.
+
+        Args:
+            size: floors are for a problem of that size; None for one that plans are made for if
+                they are told none.
+        """
+        rejected = [f"  rejected {name}: {reason}" for name, reason in self.rejected]
+        return "\n".join([self._describe(size), *rejected])
+
+    def _describe(self, size: Any = None) -> str:
+        steps = [f"  {step.describe(self.target, size)}" for step in self.steps]
+        return "\n".join([f"plan for {self.target}: {_count(self.steps)}", *steps])
 
 
 def _count(steps: Sequence[Step]) -> str:

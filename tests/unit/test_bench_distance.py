@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from types import SimpleNamespace
@@ -15,9 +16,10 @@ from kronop.bench import report, roofline
 from kronop.bench.arrays import NumpyArrays, TorchArrays
 from kronop.bench.distances import case, gradient, matmul, matrix, peers
 from kronop.bench.distances import report as distance_report
-from kronop.bench.pipes import PipeFloor, Pipes, floor_of_work, pipes_of
+from kronop.bench.pipes import pipes_of
 from kronop.bench.roofline import Ceilings
 from kronop.bench.timing import PeerUnavailableError, Timing
+from kronop.families.distance.pipes import PipeFloor, Pipes, floor_of
 from kronop.families.distance.work import Work
 
 _CEILINGS = Ceilings(
@@ -34,9 +36,12 @@ def _floor(name: str, size: str = _LARGE, dtype: str = "float32") -> PipeFloor:
     problem = kind.problem_of(name, size, 1, dtype)
     units = problem.sums == "float32"
     target = kronop.Target.parse("sm_90a")
-    pipes = Pipes.of_gpu(target, problem.sums, 132, 1.98e9)  # those of an H200
-    work = problem.work(units=units)
-    return floor_of_work(work, dtype, pipes, _CEILINGS, _CEILINGS.copy_bytes_per_second)
+    pipes = dataclasses.replace(
+        Pipes.of_gpu(target, problem.sums, 132, 1.98e9),  # those of an H200
+        products=_CEILINGS.rate(dtype) / 2,
+        memory=_CEILINGS.copy_bytes_per_second,
+    )
+    return floor_of(problem.work(units=units), pipes)
 
 
 @pytest.mark.parametrize(
@@ -81,10 +86,11 @@ def test_types_have_their_own_floors() -> None:
 
 
 def test_a_cpu_has_no_special_units() -> None:
-    pipes = Pipes.of_cpu(_CEILINGS, "float32")
+    target = kronop.Target.parse("x86-avx2")
+    pipes = pipes_of("cpu", target, _CEILINGS, "float32", "float32", 1e12)
     work = matrix.problem_of("1.3", "10x10x10", 1, "float32").work(units=False)
     assert work.special == work.movable == 0
-    floor = floor_of_work(work, "float32", pipes, _CEILINGS, 1e12)
+    floor = floor_of(work, pipes)
     assert set(floor.parts) == {"arithmetic", "matrix products", "memory"}
     assert floor.parts["arithmetic"] == pytest.approx(1e3 * work.arithmetic / 2.55e13)
 
@@ -95,8 +101,10 @@ def test_a_gpu_is_asked_for_its_processors_and_its_clock(monkeypatch) -> None:
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(core, "Device", lambda index: SimpleNamespace(properties=properties))
     target = kronop.Target.parse("sm_90a")
-    found = pipes_of("cuda", target, _CEILINGS, "float32")
-    assert found == Pipes.of_gpu(target, "float32", 132, 1.98e9)
+    found = pipes_of("cuda", target, _CEILINGS, "float32", "float32", 4e12)
+    ours = Pipes.of_gpu(target, "float32", 132, 1.98e9)
+    tf32 = _CEILINGS.operations_per_second["tf32"]
+    assert found == dataclasses.replace(ours, products=tf32 / 3 / 2, memory=4e12)
     assert found.arithmetic == 8 * found.special == pytest.approx(3.345e13, rel=1e-3)
 
 
@@ -190,7 +198,7 @@ def test_lines_of_the_table() -> None:
     result.kronop = Timing(reason="out of memory")
     assert distance_report.row(result, []).endswith("failed: out of memory")
     result.kronop = Timing(ms=2.0, error=1e-7)
-    result.floor = PipeFloor({"arithmetic": 1.0, "memory": 0.5})
+    result.floor = PipeFloor({"arithmetic": (1.0, 1e3), "memory": (1.0, 2e3)})
     result.peers = {"torch": Timing(ms=5.0, error=1e-7), "scipy": Timing(reason="not installed")}
     line = distance_report.row(result, ["torch", "scipy"])
     assert line.split()[:7] == ["64x32x8", "1.3", "float32", "2", "-", "0.50", "1"]

@@ -12,7 +12,7 @@ import numpy as np
 from kronop.bench.arrays import Arrays
 from kronop.bench.case import target_of
 from kronop.bench.distances.problem import Host, Problem
-from kronop.bench.pipes import PipeFloor, floor_of_work, pipes_of
+from kronop.bench.pipes import pipes_of
 from kronop.bench.protocol import Call, Clock, keeping, sets_for
 from kronop.bench.roofline import Ceilings, own_bandwidth
 from kronop.bench.timing import (
@@ -24,6 +24,7 @@ from kronop.bench.timing import (
     time_together,
 )
 from kronop.errors import DeviceError, KronopError, mismatch
+from kronop.families.distance.pipes import PipeFloor, floor_of
 from kronop.target import Target
 
 # All rounds of a variant together take about this long; a peer that takes longer in one round is
@@ -93,9 +94,10 @@ def _measure(result: Result, setting: Setting, tell: Callable[[str], None]) -> N
     tell(f"timing {', '.join(variants)}")
     _time(result, setting, variants, work.bytes)
     target = Target.parse(target_of(arrays.device))
-    pipes = pipes_of(arrays.device, target, setting.ceilings, problem.sums)
     bandwidth = own_bandwidth(arrays, setting.clock, setting.ceilings, work.bytes)
-    result.floor = floor_of_work(work, problem.dtype, pipes, setting.ceilings, bandwidth)
+    types = problem.dtype, problem.sums
+    pipes = pipes_of(arrays.device, target, setting.ceilings, *types, bandwidth)
+    result.floor = floor_of(work, pipes)
 
 
 class _Check:

@@ -14,7 +14,6 @@ import numpy as np
 import kronop
 from kronop.bench.arrays import Arrays
 from kronop.bench.distances.problem import (
-    LEAST_PRODUCTS,
     Host,
     Problem,
     by_rows,
@@ -26,8 +25,9 @@ from kronop.bench.timing import PeerUnavailableError, need
 from kronop.descriptions.datatype import TENSOR_TYPES
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.distance.command import norm_of
-from kronop.families.distance.kernels import PowerNorm
-from kronop.families.distance.work import Work, work_of_pairs
+from kronop.families.distance.form import POWERS, TermKind
+from kronop.families.distance.gradient_size import GradientSize
+from kronop.families.distance.work import Work, work_of_gradient
 
 CASES = ("1", "2", "1.3")
 SHAPES = {"cuda": ("4x2000x2000x512",), "cpu": ("4x64x500x500",)}
@@ -55,23 +55,13 @@ class Gradient(Problem):
         return self.o, self.n, self.m
 
     def work(self, *, units: bool) -> Work:
-        o, n, k, m = self.o, self.n, self.k, self.m
-        moved = TENSOR_TYPES[self.dtype].bytes * (k * m + n * k + o * k + n * m + o * n * m)
-        if self.p == 2:  # D o (C A) - (C o B) A, two matrix products
-            return Work(products=o * (n + 1) * k * m, bytes=moved)
-        pairs = n * k * m
-        # The difference and its power; then its product with A, in place of the norm's addition.
-        form = PowerNorm(abs(self.p - 1), root=False).bound().form
-        power = work_of_pairs(form, pairs, 1, sums=self.sums, units=units)
-        if self.p == 1:  # The sign alone: it goes into the product.
-            power = Work(arithmetic=2 * pairs)
-        few = o < LEAST_PRODUCTS
-        return Work(
-            arithmetic=power.arithmetic + few * o * pairs,
-            special=power.special,
-            movable=power.movable,
-            products=(not few) * o * pairs,
-            bytes=moved,
+        return work_of_gradient(
+            POWERS.get(abs(self.p - 1), TermKind.General),
+            GradientSize(self.m, self.n, self.k, self.o),
+            element=TENSOR_TYPES[self.dtype].bytes,
+            sums=self.sums,
+            units=units,
+            expanded=self.p == 2,
         )
 
     def operands(self, arrays: Arrays) -> tuple[Any, ...]:

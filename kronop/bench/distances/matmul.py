@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 import re
@@ -13,7 +12,6 @@ from typing import Any
 from kronop.bench.arrays import Arrays
 from kronop.bench.distances import peers
 from kronop.bench.distances.problem import (
-    LEAST_PRODUCTS,
     Host,
     Problem,
     by_rows,
@@ -26,7 +24,8 @@ from kronop.errors import ArgumentError, mismatch
 from kronop.families.distance.command import kernel_of
 from kronop.families.distance.kernels import Gaussian, Kernel
 from kronop.families.distance.product_api import product_arguments
-from kronop.families.distance.work import Work, work_of_pairs
+from kronop.families.distance.product_size import KernelMatmulSize
+from kronop.families.distance.work import Work, work_of_matmul
 
 CASES = ("gaussian",)
 SHAPES = {
@@ -57,15 +56,14 @@ class Matmul(Problem):
         return self.m, self.c
 
     def work(self, *, units: bool) -> Work:
-        m, n, k, c = self.m, self.n, self.k, self.c
-        form, few = self.kernel.bound().form, c < LEAST_PRODUCTS
         # The least work has squared distances from products.
-        work = work_of_pairs(form, m * n, k, sums=self.sums, units=units, expanded=True)
-        return dataclasses.replace(
-            work,
-            arithmetic=work.arithmetic + few * m * n * c,
-            products=work.products + (not few) * m * n * c,
-            bytes=TENSOR_TYPES[self.dtype].bytes * ((m + n) * k + (m + n) * c),
+        return work_of_matmul(
+            self.kernel.bound().form,
+            KernelMatmulSize(self.m, self.n, self.k, c=self.c),
+            element=TENSOR_TYPES[self.dtype].bytes,
+            sums=self.sums,
+            units=units,
+            expanded=True,
         )
 
     def operands(self, arrays: Arrays) -> tuple[Any, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 from collections.abc import Mapping, Sequence
@@ -22,7 +21,7 @@ from kronop.families.distance.command import kernel_of, norm_of, size_of
 from kronop.families.distance.form import TermKind
 from kronop.families.distance.kernels import Gaussian, Kernel, PowerNorm
 from kronop.families.distance.size import DistanceSize
-from kronop.families.distance.work import Work, work_of_pairs
+from kronop.families.distance.work import Work, work_of_matrix
 
 CASES = (
     *("1", "inf", "2", "2/expanded", "1.3", "0.5", "1.5", "3", "4", "gaussian"),
@@ -72,18 +71,15 @@ class Matrix(Problem):
         return self.kernel.bandwidth if isinstance(self.kernel, Gaussian) else None
 
     def work(self, *, units: bool) -> Work:
-        m, n, k = self.size.m, self.size.n, self.size.k
-        pairs, points = (m * (m + 1) // 2, m) if self.symmetric else (m * n, m + n)
-        work = work_of_pairs(
+        return work_of_matrix(
             self.kernel.bound().form,
-            pairs,
-            k,
+            self.size,
+            element=TENSOR_TYPES[self.dtype].bytes,
             sums=self.sums,
             units=units,
             expanded=self.expanded,
+            symmetric=self.symmetric,
         )
-        element = TENSOR_TYPES[self.dtype].bytes
-        return dataclasses.replace(work, bytes=element * (m * n + points * k))
 
     def operands(self, arrays: Arrays) -> tuple[Any, ...]:
         x1 = arrays.random((self.size.m, self.size.k), self.dtype)

@@ -16,9 +16,6 @@ from kronop.families.distance.work import Work
 
 Host = NDArray[np.float64]
 
-# From so many columns on, sums over pairs count as matrix products: those of tensor cores have no
-# fewer.
-LEAST_PRODUCTS = 8
 # Features of pairs that are checked against float64, about; at least a few rows are.
 _CHECKED = 1 << 26
 _LEAST_ROWS, _MOST_ROWS = 4, 64

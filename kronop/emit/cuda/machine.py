@@ -10,5 +10,5 @@ SHARED_BYTES_PER_CYCLE = 128
 # The bytes that memory moves in the time of one multiply-add: an H200 copies 4.28 TB/s, and does
 # about 25 T multiply-adds/s in float32.
 BYTES_OF_MULTIPLY_ADD = 0.17
-# TF32 products for one float32 product, if each operand is split in two.
+# Products of the tensor cores for one float32 product, if each operand is split in two.
 PRODUCTS_OF_SPLIT = 3

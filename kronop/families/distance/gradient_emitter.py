@@ -6,8 +6,9 @@ import math
 from abc import abstractmethod
 
 from kronop.artifacts import Launch
-from kronop.descriptions.datatype import DataType
+from kronop.descriptions.datatype import DataType, float32
 from kronop.descriptions.math_instruction import MathInstruction
+from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT
 from kronop.emit.emitter import Choiceless
 from kronop.emit.plan import Plan, Step
 from kronop.families.distance import gradient_parts
@@ -16,11 +17,9 @@ from kronop.families.distance.gradient_description import (
     GradientProblem,
 )
 from kronop.families.distance.gradient_parts import GradientDesign
-from kronop.families.distance.gradient_size import GradientSize
+from kronop.families.distance.gradient_size import USUAL, GradientSize
+from kronop.families.distance.least import LeastOfGradient
 from kronop.target import Target
-
-# What a plan is for that is told no size.
-USUAL = GradientSize(m=512, n=2048, k=2048, o=4)
 
 
 class GradientEmitter(Choiceless):
@@ -50,6 +49,14 @@ class GradientEmitter(Choiceless):
             bytes_per_row=description.Y.element.bytes,
             operations_per_row=3 + design.outputs,
             note="sums of derivatives of powers of differences",
+            least=LeastOfGradient(
+                power=description.power,
+                element=description.A.element.bytes,
+                sums=description.math.element_accumulator.name,
+                expanded=design.expanded,
+                multiplied=float32.bytes if design.expanded else 0,
+                products=PRODUCTS_OF_SPLIT,
+            ),
         )
         return Plan(target=target, steps=(step,))
 

@@ -65,3 +65,7 @@ def _power(extent: int, parts: int = 1) -> int:
     power = 1 << max(extent, 1).bit_length() - 1
     step = max(1, power // parts)
     return max(extent, 1) // step * step
+
+
+# What a plan is made for where no size is known.
+USUAL = GradientSize(m=512, n=2048, k=2048, o=4)

@@ -54,3 +54,7 @@ class KernelMatmulSize(DistanceSize):
 def _above(extent: int) -> int:
     """The least power of two at or above the extent; 1 for 0."""
     return 1 << max(extent - 1, 0).bit_length()
+
+
+# What a plan is made for where no size is known.
+USUAL = KernelMatmulSize(65536, 65536, 16)

@@ -91,3 +91,7 @@ def extent_of(name: str, value: Any, hint: str = "count points and features") ->
             )
         )
     return extent
+
+
+# What plans are made for where no size is known, for GPUs and for CPUs.
+USUAL = {"cuda": DistanceSize(16384, 16384, 256), "x86": DistanceSize(2048, 2048, 64)}

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 
-from kronop.descriptions.expression import Expression
-from kronop.families.distance.form import Form, TermKind
+from kronop.descriptions.expression import Expression, variable
+from kronop.families.distance.form import Form, Term, TermKind, sum_of
+from kronop.families.distance.gradient_size import GradientSize
+from kronop.families.distance.product_size import KernelMatmulSize
+from kronop.families.distance.size import DistanceSize
 from kronop.frozen import dataclass
+
+# From so many columns on, sums over pairs count as matrix products: those of tensor cores have no
+# fewer.
+LEAST_PRODUCTS = 8
 
 # For each kind of term and each feature of a pair: additions, multiplications and multiply-adds
 # (the difference and the sum are among them), square roots, logarithms, exponentials.
@@ -88,6 +96,82 @@ def work_of_pairs(
     root, logarithm, exponential = _REPLACED[sums]
     replaced = root * roots + logarithm * logarithms + exponential * exponentials
     return Work(arithmetic=arithmetic + replaced, products=products)
+
+
+def work_of_matrix(
+    form: Form,
+    size: DistanceSize,
+    *,
+    element: int,
+    sums: str,
+    units: bool,
+    expanded: bool = False,
+    symmetric: bool = False,
+) -> Work:
+    """The work of all pairs of a kernel matrix; see `work_of_pairs`.
+
+    Args:
+        element: bytes of an element of the points and of the result.
+        symmetric: points are compared with themselves, so that each pair counts once.
+    """
+    m, n, k = size.m, size.n, size.k
+    pairs, points = (m * (m + 1) // 2, m) if symmetric else (m * n, m + n)
+    work = work_of_pairs(form, size.batch * pairs, k, sums=sums, units=units, expanded=expanded)
+    return dataclasses.replace(work, bytes=size.batch * element * (m * n + points * k))
+
+
+def work_of_matmul(
+    form: Form,
+    size: KernelMatmulSize,
+    *,
+    element: int,
+    sums: str,
+    units: bool,
+    expanded: bool,
+) -> Work:
+    """The work of a kernel matrix times columns; arguments as for `work_of_matrix`."""
+    m, n, k, c = size.m, size.n, size.k, size.c
+    pairs = size.batch * m * n
+    work = work_of_pairs(form, pairs, k, sums=sums, units=units, expanded=expanded)
+    few = c < LEAST_PRODUCTS
+    return dataclasses.replace(
+        work,
+        arithmetic=work.arithmetic + few * pairs * c,
+        products=work.products + (not few) * pairs * c,
+        bytes=size.batch * element * ((m + n) * k + (m + n) * c),
+    )
+
+
+def work_of_gradient(
+    slope: TermKind,
+    size: GradientSize,
+    *,
+    element: int,
+    sums: str,
+    units: bool,
+    expanded: bool = False,
+) -> Work:
+    """The work of sums of coefficients times derivatives; arguments as for `work_of_matrix`.
+
+    Args:
+        slope: the kind of the derivative's size, |t|^(p - 1).
+        expanded: differences are multiplied out: D o (C A) - (C o B) A, two matrix products.
+    """
+    o, n, k, m = size.o, size.n, size.k, size.m
+    moved = size.batch * element * (k * m + n * k + o * k + n * m + o * n * m)
+    if expanded:
+        return Work(products=size.batch * o * (n + 1) * k * m, bytes=moved)
+    pairs = size.batch * n * k * m
+    # The difference and its power; then its product with A, in place of the norm's addition.
+    form = Form(terms=(Term(kind=slope),), expression=variable(sum_of(0)))
+    power = work_of_pairs(form, pairs, 1, sums=sums, units=units)
+    few = o < LEAST_PRODUCTS
+    return dataclasses.replace(
+        power,
+        arithmetic=power.arithmetic + few * o * pairs,
+        products=(not few) * o * pairs,
+        bytes=moved,
+    )
 
 
 def _of_term(kind: TermKind, expanded: bool, units: bool) -> tuple[int, int, int, int]:

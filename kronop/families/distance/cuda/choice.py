@@ -13,7 +13,8 @@ from kronop.families.distance.cuda import group_choice
 from kronop.families.distance.cuda.design import DistanceTile
 from kronop.families.distance.cuda.group_design import DistanceGroup
 from kronop.families.distance.description import DistanceDescription
-from kronop.families.distance.size import DistanceSize
+from kronop.families.distance.least import LeastOfMatrix
+from kronop.families.distance.size import USUAL, DistanceSize
 from kronop.target import Target
 
 # Rows, columns and features of a tile, then rows and columns of a thread.
@@ -29,8 +30,6 @@ _TILES = (
     (32, 32, 32, 4, 4),
     (32, 32, 8, 4, 4),
 )
-# What a plan is made for where no size is known.
-_LARGE = DistanceSize(16384, 16384, 256)
 
 
 def supports(description: DistanceDescription, target: Target) -> Status:
@@ -47,7 +46,7 @@ def plans(
     description: DistanceDescription, target: Target, count: int, size: DistanceSize | None
 ) -> tuple[Plan, ...]:
     """The plans of the `count` cheapest candidates: see `cheapest_plans`."""
-    size = size or _LARGE
+    size = size or USUAL[target.backend]
     return cheapest_plans(
         _designs(description, target),
         lambda item: item.seconds(size, target),
@@ -90,5 +89,11 @@ def _steps(
         bytes_per_row=what.Y.element.bytes,
         operations_per_row=what.kernel.operations,
         note=f"kernels of pairs of points: {design}",
+        least=LeastOfMatrix(
+            form=what.kernel,
+            element=what.X1.element.bytes,
+            sums=what.math.element_accumulator.name,
+            symmetric=design.symmetric,
+        ),
     )
     return (step,)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kronop.descriptions.datatype import float32
+from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT
 from kronop.emit.plan import Step
 from kronop.families.distance import parts
 from kronop.families.distance.cuda.group_design import (
@@ -14,6 +15,7 @@ from kronop.families.distance.cuda.group_design import (
     DistancePack,
 )
 from kronop.families.distance.description import DistanceDescription
+from kronop.families.distance.least import LeastOfMatrix, LeastOfPack
 from kronop.target import Target
 
 # Columns of a tile, with and without elements that are split: their sums take registers twice.
@@ -51,6 +53,7 @@ def steps(what: DistanceDescription, target: Target, design: DistanceGroup) -> t
         parts.kernel_name(name, element, what.kernel, what.epilogue, target)
         for name in ("distance_pack", "distance_group")
     ]
+    halves = 2 if design.split else 1
     return (
         Step(
             entry=names[0],
@@ -58,6 +61,10 @@ def steps(what: DistanceDescription, target: Target, design: DistanceGroup) -> t
             bytes_per_row=0,
             operations_per_row=0,
             note="points in the order of products, with their norms",
+            least=LeastOfPack(
+                moved=element.bytes + halves * design.element.bytes,
+                symmetric=design.symmetric,
+            ),
         ),
         Step(
             entry=names[1],
@@ -65,5 +72,14 @@ def steps(what: DistanceDescription, target: Target, design: DistanceGroup) -> t
             bytes_per_row=what.Y.element.bytes,
             operations_per_row=what.kernel.operations,
             note=f"kernels of pairs of points: {design}",
+            least=LeastOfMatrix(
+                form=what.kernel,
+                element=element.bytes,
+                sums=what.math.element_accumulator.name,
+                expanded=True,
+                symmetric=design.symmetric,
+                multiplied=design.element.bytes,
+                products=PRODUCTS_OF_SPLIT if design.split else 1,
+            ),
         ),
     )

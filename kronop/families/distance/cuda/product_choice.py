@@ -5,20 +5,26 @@ from __future__ import annotations
 import dataclasses
 
 from kronop.artifacts import Status
-from kronop.descriptions.datatype import float64
+from kronop.descriptions.datatype import float16, float64
+from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT
 from kronop.emit.cuda.operands import accept_math
 from kronop.emit.design import Design
+from kronop.emit.floor import LeastWork
 from kronop.emit.plan import Plan, Step
 from kronop.families.distance import parts
 from kronop.families.distance.cuda.product_design import ProductTile
-from kronop.families.distance.cuda.product_expanded import ProductMma
+from kronop.families.distance.cuda.product_expanded import (
+    ProductHalves,
+    ProductMeasure,
+    ProductMma,
+)
 from kronop.families.distance.cuda.product_packing import ProductPack, ProductSum
+from kronop.families.distance.form import TermKind
+from kronop.families.distance.least import LeastAroundMatmul, LeastOfMatmul
 from kronop.families.distance.product_description import KernelMatmulDescription
-from kronop.families.distance.product_size import KernelMatmulSize
+from kronop.families.distance.product_size import USUAL, KernelMatmulSize
 from kronop.target import Target
 
-# What a plan is made for where no size is known.
-_LARGE = KernelMatmulSize(65536, 65536, 16)
 # Features in shared memory at a time, and columns of V that a block takes, at most.
 _SLABS, _MOST_COLUMNS, _MOST_WIDE = (4, 16), 16, 4
 # Features that fit three times into the operands of one product on tensor cores.
@@ -39,7 +45,7 @@ def plans(
     size: KernelMatmulSize | None,
 ) -> tuple[Plan, ...]:
     """The plan for a size."""
-    what, size = description, size or _LARGE
+    what, size = description, size or USUAL
     expanded = _expanded(what, size, target)
     pack = ProductPack(math=what.math, source=what.X1.element)
     total = ProductSum(
@@ -74,7 +80,38 @@ def _step(
         bytes_per_row=what.Y.element.bytes,
         operations_per_row=what.kernel.operations,
         note=note,
+        least=_least(what, design),
     )
+
+
+def _least(what: KernelMatmulDescription, design: Design) -> LeastWork:
+    """What the floor of a step follows from."""
+    element, sums = what.X1.element.bytes, what.math.element_accumulator
+    if isinstance(design, ProductMeasure):
+        return LeastAroundMatmul(points=element)
+    if isinstance(design, ProductHalves):
+        return LeastAroundMatmul(points=element + sums.bytes)
+    if isinstance(design, ProductPack):
+        return LeastAroundMatmul(points=element + sums.bytes, columns=element + sums.bytes)
+    if isinstance(design, ProductSum):
+        return LeastAroundMatmul(results=sums.bytes + what.Y.element.bytes)
+    expanded = isinstance(design, ProductMma)
+    kinds = {term.kind for term in what.kernel.terms}
+    # The ordinary cores compute inner products, and are then the slower ones.
+    on_tensor_cores = expanded or (_together(design) and TermKind.Dot not in kinds)
+    return LeastOfMatmul(
+        form=what.kernel,
+        element=element,
+        sums=sums.name,
+        expanded=expanded,
+        multiplied=float16.bytes if on_tensor_cores else 0,
+        products=PRODUCTS_OF_SPLIT,
+    )
+
+
+def _together(design: Design) -> bool:
+    """Whether tensor cores multiply by V."""
+    return isinstance(design, ProductTile) and design.together
 
 
 def _tile(what: KernelMatmulDescription, size: KernelMatmulSize) -> ProductTile:

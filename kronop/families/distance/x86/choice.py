@@ -12,13 +12,12 @@ from kronop.emit.x86.planning import common_status
 from kronop.families.distance import parts
 from kronop.families.distance.choice import cheapest_plans
 from kronop.families.distance.description import DistanceDescription
-from kronop.families.distance.size import DistanceSize
+from kronop.families.distance.least import LeastOfMatrix
+from kronop.families.distance.size import USUAL, DistanceSize
 from kronop.families.distance.x86.design import DistanceTiles
 from kronop.target import Target
 
 _ROWS, _VECTORS = (1, 2, 3, 4, 6, 8, 12), (1, 2, 3, 4)
-# What a plan is made for where no size is known.
-_LARGE = DistanceSize(2048, 2048, 64)
 
 
 def supports(description: DistanceDescription, target: Target) -> Status:
@@ -30,7 +29,7 @@ def plans(
     description: DistanceDescription, target: Target, count: int, size: DistanceSize | None
 ) -> tuple[Plan, ...]:
     """The plans of the `count` cheapest candidates: see `cheapest_plans`."""
-    size = size or _LARGE
+    size = size or USUAL[target.backend]
     return cheapest_plans(
         _designs(description, target),
         lambda item: item.seconds(size),
@@ -65,4 +64,11 @@ def _step(what: DistanceDescription, target: Target, design: DistanceTiles) -> S
         bytes_per_row=what.Y.element.bytes,
         operations_per_row=what.kernel.operations,
         note=f"kernels of pairs of points: {design}",
+        least=LeastOfMatrix(
+            form=what.kernel,
+            element=what.X1.element.bytes,
+            sums=what.math.element_accumulator.name,
+            expanded=design.expanded,
+            symmetric=design.symmetric,
+        ),
     )

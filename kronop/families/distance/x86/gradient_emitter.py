@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from kronop.artifacts import Status
 from kronop.families.distance.gradient_description import DistanceGradientDescription
-from kronop.families.distance.gradient_emitter import USUAL, GradientEmitter
-from kronop.families.distance.gradient_size import GradientSize
+from kronop.families.distance.gradient_emitter import GradientEmitter
+from kronop.families.distance.gradient_size import USUAL, GradientSize
 from kronop.families.distance.x86.gradient_design import GradientTiles
 from kronop.target import Target
 

@@ -8,6 +8,7 @@ from kronop.descriptions.math_instruction import MathInstruction
 from kronop.emit.emitter import Choiceless
 from kronop.emit.plan import Plan, Step
 from kronop.families.distance import parts
+from kronop.families.distance.least import LeastOfMatmul
 from kronop.families.distance.product_description import (
     KernelMatmulDescription,
     KernelMatmulProblem,
@@ -51,6 +52,11 @@ class X86ProductEmitter(Choiceless):
             bytes_per_row=description.Y.element.bytes,
             operations_per_row=form.operations,
             note="products of kernel matrices",
+            least=LeastOfMatmul(
+                form=form,
+                element=element.bytes,
+                sums=description.math.element_accumulator.name,
+            ),
         )
         return Plan(target=target, steps=(step,))
 

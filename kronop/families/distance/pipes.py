@@ -1,0 +1,140 @@
+"""What the units of a machine do in a second, and the least time of work on them.
+
+The figures of a GPU are physical: operations in a cycle, multiprocessors, the highest clock.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Self
+
+from kronop.families.distance.work import Work
+from kronop.frozen import dataclass
+from kronop.target import Target
+
+# Results of a multiprocessor in a cycle, by target and type of sums; then of its special function
+# units; and instructions that its four schedulers issue, for 32 lanes each. NOTE: from the table
+# "Throughput of Native Arithmetic Instructions" of the CUDA C++ Programming Guide.
+_ARITHMETIC = {
+    ("sm_80", "float32"): 64,
+    ("sm_80", "float64"): 32,
+    ("sm_90a", "float32"): 128,
+    ("sm_90a", "float64"): 64,
+}
+_SPECIAL, _ISSUED = 16, 128
+# Cycles in a second, of an A100 and an H200; multiply-adds of 16-bit elements on all tensor cores;
+# bytes of memory. NOTE: of the A100 from its data sheet (80 GB). Of the H200 what torch's products
+# reach, 1700 a cycle and multiprocessor at 1.6 GHz (more than that its power does not allow then),
+# and what copies reach: measured on one.
+_HERTZ = {"sm_80": 1.41e9, "sm_90a": 1.98e9}
+_PRODUCTS = {"sm_80": 1.56e14, "sm_90a": 3.59e14}
+_MEMORY = {"sm_80": 2.04e12, "sm_90a": 4.28e12}
+# Vector operations of a CPU's core in a cycle, its cycles in a second, and bytes of memory. NOTE: a
+# large copy of NumPy's, on one core of an EPYC with 32 MB of third-level cache, moved 21 GB/s.
+_CORE_ARITHMETIC, _CORE_HERTZ, _CORE_MEMORY = 2, 3e9, 2.1e10
+# Arithmetic that replaces an exponential: a polynomial of degree 5 with its rounding, of which the
+# scaling by a power of two is an integer addition.
+_MOVED = 6
+_SHARES = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pipes:
+    """Operations in a second.
+
+    Attributes:
+        arithmetic: additions, multiplications or multiply-adds.
+        special: those of special function units; 0 where there are none for this type.
+        issued: instructions of both kinds; 0 where they have no common limit.
+        products: multiply-adds of matrix products.
+        memory: bytes.
+    """
+
+    arithmetic: float
+    special: float = 0.0
+    issued: float = 0.0
+    products: float = math.inf
+    memory: float = math.inf
+
+    @classmethod
+    def of_gpu(cls, target: Target, sums: str, processors: int, hertz: float) -> Self:
+        """The ordinary cores of a GPU with so many multiprocessors at this clock."""
+        cycles = processors * hertz
+        arithmetic = _ARITHMETIC[target.arch, sums] * cycles
+        if sums != "float32":
+            return cls(arithmetic=arithmetic)
+        return cls(arithmetic=arithmetic, special=_SPECIAL * cycles, issued=_ISSUED * cycles)
+
+    @classmethod
+    def of_target(cls, target: Target, sums: str, multiplied: int = 2) -> Self:
+        """The GPU that plans are made for, or one core of the CPU.
+
+        Args:
+            sums: the type of sums, float32 or float64.
+            multiplied: bytes of the elements that tensor cores multiply.
+        """
+        if target.backend == "x86":
+            lanes = target.vector_bytes // (8 if sums == "float64" else 4)
+            arithmetic = _CORE_ARITHMETIC * lanes * _CORE_HERTZ
+            return cls(arithmetic=arithmetic, memory=_CORE_MEMORY)
+        cores = cls.of_gpu(target, sums, target.cores, _HERTZ[target.arch])
+        return cls(
+            arithmetic=cores.arithmetic,
+            special=cores.special,
+            issued=cores.issued,
+            products=_PRODUCTS[target.arch] * 2 / multiplied,
+            memory=_MEMORY[target.arch],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PipeFloor:
+    """The least time that a call can take, by what it keeps busy.
+
+    Attributes:
+        loads: operations of each unit, and how many it does in a second: of "arithmetic", "special
+            units", "matrix products", "memory".
+    """
+
+    loads: Mapping[str, tuple[float, float]]
+
+    @property
+    def parts(self) -> dict[str, float]:
+        """Milliseconds of each unit."""
+        return {name: 1e3 * count / rate for name, (count, rate) in self.loads.items()}
+
+    @property
+    def ms(self) -> float:
+        return max(self.parts.values())
+
+    @property
+    def bound(self) -> str:
+        """The unit that takes longest."""
+        return max(self.parts, key=self.parts.__getitem__)
+
+
+def floor_of(work: Work, pipes: Pipes) -> PipeFloor:
+    """The floor of the work at these rates, where all units work at the same time. Exponentials
+    move from special units to arithmetic as far as that is faster."""
+    shares = range(_SHARES + 1) if work.movable else range(1)
+    splits = [PipeFloor(_split(work, share / _SHARES, pipes)) for share in shares]
+    least = min(splits, key=lambda split: split.ms)
+    others = {
+        "matrix products": (work.products, pipes.products),
+        "memory": (work.bytes, pipes.memory),
+    }
+    return PipeFloor({**least.loads, **others})
+
+
+def _split(work: Work, share: float, pipes: Pipes) -> dict[str, tuple[float, float]]:
+    """The loads of arithmetic and special units if this share of exponentials has moved."""
+    moved = share * work.movable
+    arithmetic, special = work.arithmetic + _MOVED * moved, work.special - moved
+    loads = {"arithmetic": (arithmetic, pipes.arithmetic)}
+    # Instructions of both kinds are issued by the same schedulers.
+    if (arithmetic + special) * pipes.arithmetic > arithmetic * pipes.issued > 0:
+        loads["arithmetic"] = (arithmetic + special, pipes.issued)
+    if pipes.special:
+        loads["special units"] = (special, pipes.special)
+    return loads

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 from typing import Any
 
 import numpy as np
@@ -335,19 +334,3 @@ def test_kernel_functions() -> None:
     run.run(x1, x2, y, values=values)
     expected = kernel.form.evaluate(x1.astype(float), x2.astype(float), kernel.values)
     assert np.abs(y - expected).max() <= 64 * 2.0**-24 * 3
-
-
-def test_choice() -> None:
-    """Legal tiles keep their sums in registers; half the pairs, and products, cost less where
-    there are many features."""
-    what = _description(_sum(*_kinds(_K.Two)), kronop.float32, symmetric=True, expanded=True)
-    for target, k in itertools.product(_TARGETS, (2, 2000)):
-        size = DistanceSize(3000, 3000, k)
-        plans = choice.plans(what, target, 1000, size)
-        designs = [plan.steps[0].design for plan in plans]
-        assert all(item.rows * item.vectors < target.registers for item in designs)
-        modelled = [item.seconds(size) for item in designs]
-        assert modelled == sorted(modelled)
-        assert len({str(item) for item in designs}) == len(designs)
-        assert (designs[0].symmetric, designs[0].expanded) == (k > 2, k > 2)
-        assert "us for" in plans[0].explain()

@@ -16,16 +16,11 @@ from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.shared import check_flag
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, mismatch
-from kronop.families.distance.arguments import (
-    DistanceArguments,
-    check_points,
-    in_memory,
-    is_tensor,
-    tensors_of,
-)
+from kronop.families.distance.arguments import DistanceArguments, check_points
 from kronop.families.distance.form import Bound, Form
 from kronop.families.distance.kernels import Kernel, PowerNorm
 from kronop.families.distance.operation import DistanceOperation
+from kronop.families.distance.value_arguments import in_memory, is_tensor, tensors_of
 
 __all__ = ["cdist", "kernel_matrix", "kernels"]
 

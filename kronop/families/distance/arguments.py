@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import operator
 from collections.abc import Mapping
 from typing import Any
-
-import numpy as np
 
 from kronop.args.base import Arguments, OperationLike, Places
 from kronop.args.checks import check_results, check_source, description_of
@@ -16,12 +13,12 @@ from kronop.args.overlap import same_elements
 from kronop.args.staging import Form as Staged
 from kronop.args.staging import form_for
 from kronop.args.strides import broadcast_shapes, broadcast_strides, merged
-from kronop.args.tensor import beside, check_promise, view, views_of
+from kronop.args.tensor import check_promise, views_of
 from kronop.args.view import TensorView
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.tensor import TensorDescription
-from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.errors import ArgumentError, mismatch
 from kronop.families.distance.description import (
     DistanceDescription,
     DistanceProblem,
@@ -32,6 +29,13 @@ from kronop.families.distance.description import (
 from kronop.families.distance.form import Bound, Form
 from kronop.families.distance.kernels import Kernel
 from kronop.families.distance.size import DistanceSize
+from kronop.families.distance.value_arguments import (
+    check_bandwidths,
+    checked,
+    in_memory,
+    tensors_of,
+    view_of_value,
+)
 from kronop.frozen import dataclass
 
 MOST_BATCH_DIMS = 4
@@ -287,86 +291,6 @@ def check_diagonal(name: str, value: Any) -> int:
                 hint="it counts rows or columns; the diagonal's value is `regularization`",
             )
         ) from None
-
-
-def check_bandwidths(shape: Ints, features: int) -> None:
-    """Raises ArgumentError unless a vector of that shape has one bandwidth per feature, or one."""
-    if shape[-1] not in (1, features):
-        raise ArgumentError(
-            mismatch(
-                "bandwidths per feature",
-                expected=f"{features} or 1 as last extent, one for each feature",
-                got=shape,
-                hint="values with more dimensions than the batch hold one per feature",
-            )
-        )
-
-
-def checked(bound: Bound | None, form: Form) -> Bound:
-    """The values for a form.
-
-    Raises:
-        ArgumentError: they are of another form, or missing.
-    """
-    if bound is None and not (form.values or form.vectors):
-        return Bound(form=form, values=(), vectors=())
-    if bound is None or bound.form != form:
-        raise ArgumentError(
-            mismatch(
-                "kernel",
-                expected=f"a kernel of the operation's form, {form}",
-                got="none" if bound is None else repr(bound.form),
-                hint="describe the operation with the kernel that you pass; fixed powers, and"
-                " bandwidths per feature, are forms of their own",
-            )
-        )
-    return bound
-
-
-def is_tensor(value: Any) -> bool:
-    """Whether a value of a kernel is in memory, not a number."""
-    return hasattr(value, "shape") and not isinstance(value, np.generic)
-
-
-def tensors_of(bound: Bound) -> dict[str, Any]:
-    """The tensors among values and vectors, by the names under which arguments place them."""
-    named = {f"value {index}": item for index, item in enumerate(bound.values)}
-    named |= {f"vector {index}": item for index, item in enumerate(bound.vectors)}
-    return {name: item for name, item in named.items() if is_tensor(item)}
-
-
-def in_memory(bound: Bound, element: DataType, points: TensorView) -> Bound:
-    """The same values with arrays of the host as tensors that kernels can read beside the points:
-    of the type that sums have, and on the points' device."""
-
-    def made(item: Any) -> Any:
-        if not isinstance(item, np.ndarray):
-            return item
-        item = item.astype(element.name, copy=False)
-        return item if points.device.is_host else beside(item, points)
-
-    return dataclasses.replace(
-        bound, values=tuple(map(made, bound.values)), vectors=tuple(map(made, bound.vectors))
-    )
-
-
-def view_of_value(name: str, item: Any, element: DataType) -> TensorView:
-    """A view of a value's tensor.
-
-    Raises:
-        ElementTypeError: it is not of the type that sums have.
-    """
-    found = view(item, name)
-    if found.element != element:
-        raise ElementTypeError(
-            mismatch(
-                f"element type of a kernel's tensor ({name})",
-                expected=f"{element.name}, the type of sums",
-                got=found.element.name,
-                hint="convert it; numbers need no conversion",
-            )
-        )
-    return found
 
 
 def collapsed(lead: Ints, placed: Mapping[str, Placed]) -> tuple[Ints, dict[str, Ints]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,14 +15,11 @@ from kronop.core.calls import epilogue_of, finish
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tensor import TensorDescription
-from kronop.families.distance.arguments import is_tensor
 from kronop.families.distance.form import TermKind
-from kronop.families.distance.gradient_arguments import (
-    DistanceGradientArguments,
-    power_in_memory,
-)
+from kronop.families.distance.gradient_arguments import DistanceGradientArguments
 from kronop.families.distance.gradient_description import kind_of
 from kronop.families.distance.operation import DistanceGradientOperation
+from kronop.families.distance.value_arguments import is_tensor, item_in_memory
 from kronop.families.distance.values import check_real
 
 
@@ -68,30 +66,30 @@ def cdist_grad(
         check_real("p", p)
         # Here, so that a repeated call reads the converted array.
         first = view(kernel_matrix, "A")
-        p = power_in_memory(p, MathInstruction.simt(first.element).element_accumulator, first)
+        p = item_in_memory(p, MathInstruction.simt(first.element).element_accumulator, first)
     powers = [p] if is_tensor(p) else []
     power = TermKind.General if powers else kind_of(p)
     key = ("distance gradient", power, None if powers else float(p), coefficients is None)
-    operands = [kernel_matrix, data_x, coefficients, data_z, *powers]
-    result, lesson = prepared.repeat(key, 1.0, 0.0, [*operands, None, out])
+    operands = [kernel_matrix, data_x, coefficients, data_z]
+    result, lesson = prepared.repeat(key, 1.0, 0.0, [*operands, *powers, None, out])
     if result is not None:
         return result
-    a = view(kernel_matrix, "A")
-    arguments = DistanceGradientArguments(
-        operation=_operation(
-            target_of(a), a.element, a.element if out is None else view(out, "Y").element, power
-        ),
-        A=kernel_matrix,
-        B=data_x,
-        C=coefficients,
-        D=data_z,
-        Y=out,
-        p=p,
-    )
+    arguments = _arguments(operands, p, power, out)
     result = finish(arguments, lesson, {name: slot for slot, name in enumerate("ABCDp")})
     if lesson is not None:
         lesson.end()
     return result
+
+
+def _arguments(
+    operands: Sequence[Any], p: Any, power: TermKind, out: Any
+) -> DistanceGradientArguments:
+    """The arguments of an operation that serves the operands A, B, C and D."""
+    A, B, C, D = operands
+    a = view(A, "A")
+    output = a.element if out is None else view(out, "Y").element
+    operation = _operation(target_of(a), a.element, output, power)
+    return DistanceGradientArguments(operation=operation, A=A, B=B, C=C, D=D, Y=out, p=p)
 
 
 @functools.lru_cache(maxsize=256)

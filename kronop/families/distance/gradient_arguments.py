@@ -6,25 +6,16 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from kronop.args.base import Arguments, OperationLike, Places
 from kronop.args.checks import check_results, check_source, description_of
 from kronop.args.staging import form_for
 from kronop.args.strides import broadcast_shapes
-from kronop.args.tensor import beside, check_promise, views_of
+from kronop.args.tensor import check_promise, views_of
 from kronop.args.view import TensorView
-from kronop.descriptions.datatype import DataType
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, mismatch
-from kronop.families.distance.arguments import (
-    Ints,
-    Placed,
-    collapsed,
-    is_tensor,
-    view_of_value,
-)
+from kronop.families.distance.arguments import Ints, Placed, collapsed
 from kronop.families.distance.description import Strided, Value
 from kronop.families.distance.form import TermKind
 from kronop.families.distance.gradient_description import (
@@ -34,6 +25,7 @@ from kronop.families.distance.gradient_description import (
     power_of,
 )
 from kronop.families.distance.gradient_size import GradientSize
+from kronop.families.distance.value_arguments import is_tensor, item_in_memory, view_of_value
 
 # The names of the extents that each operand has.
 _EXTENTS = {"A": "KM", "B": "NK", "C": "OK", "D": "NM"}
@@ -83,7 +75,7 @@ class DistanceGradientArguments(Arguments):
         check_source(self.output_op, views.get("Z"))
         self._extents = check_extents(views)
         element = what.math.element_accumulator
-        self._power = power_in_memory(_checked(p, what), element, views["A"])
+        self._power = item_in_memory(_checked(p, what), element, views["A"])
         if is_tensor(self._power):
             views["p"] = view_of_value("p", self._power, element)
         self._settle(views)
@@ -223,11 +215,3 @@ def _checked(p: Any, what: DistanceGradientDescription) -> Any:
             )
         )
     return p if is_tensor(p) else power_of(p)
-
-
-def power_in_memory(p: Any, element: DataType, beside_what: TensorView) -> Any:
-    """The power; an array of the host as a tensor that kernels can read beside the operands."""
-    if not isinstance(p, np.ndarray):
-        return p
-    p = p.astype(element.name, copy=False)
-    return p if beside_what.device.is_host else beside(p, beside_what)

@@ -14,11 +14,12 @@ from kronop.core.calls import describe_output, epilogue_of, finish
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, mismatch
-from kronop.families.distance.arguments import check_points, in_memory, is_tensor, tensors_of
+from kronop.families.distance.arguments import check_points
 from kronop.families.distance.form import Bound, Form
 from kronop.families.distance.kernels import Kernel, check_kernel
 from kronop.families.distance.product_arguments import KernelMatmulArguments, check_columns
 from kronop.families.distance.product_operation import KernelMatmulOperation
+from kronop.families.distance.value_arguments import in_memory, is_tensor, tensors_of
 
 
 def kernel_matmul(

@@ -12,9 +12,10 @@ from kronop.args.tensor import view
 from kronop.descriptions.shared import check_flag
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.distance.api import matrix_of
-from kronop.families.distance.arguments import check_points, tensors_of
+from kronop.families.distance.arguments import check_points
 from kronop.families.distance.kernels import Kernel, check_kernel
 from kronop.families.distance.size import extent_of
+from kronop.families.distance.value_arguments import tensors_of
 
 _REDUCTIONS = ("logsumexp", "max", "min", "argmax", "argmin", "topk")
 # Bytes of rows that are computed and reduced at once. They stay in the second-level cache of a GPU

@@ -8,11 +8,11 @@ from typing import Any
 import torch
 
 from kronop.families.distance import api
-from kronop.families.distance.arguments import check_bandwidths
 from kronop.families.distance.form import Bound
 from kronop.families.distance.kernels import Kernel, PowerNorm, check_kernel
 from kronop.families.distance.torch.operators import Values, matrix
 from kronop.families.distance.torch.products import product
+from kronop.families.distance.value_arguments import check_bandwidths
 from kronop.torch.checks import check_tensor
 
 

@@ -15,10 +15,10 @@ import torch
 
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.distance import api
-from kronop.families.distance.arguments import is_tensor
 from kronop.families.distance.form import Bound, Form, TermKind, sum_of, value_of
 from kronop.families.distance.torch import sums
 from kronop.families.distance.torch.scaled import Scaled
+from kronop.families.distance.value_arguments import is_tensor
 from kronop.torch.declaration import Autocast, Named, Operator
 from kronop.torch.registration import register
 

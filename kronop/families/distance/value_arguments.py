@@ -1,0 +1,97 @@
+"""The values of kernels among arguments: numbers, and tensors of any framework."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from kronop.args.tensor import beside, view
+from kronop.args.view import TensorView
+from kronop.descriptions.datatype import DataType
+from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.families.distance.form import Bound, Form
+
+
+def check_bandwidths(shape: tuple[int, ...], features: int) -> None:
+    """Raises ArgumentError unless a vector of that shape has one bandwidth per feature, or one."""
+    if shape[-1] not in (1, features):
+        raise ArgumentError(
+            mismatch(
+                "bandwidths per feature",
+                expected=f"{features} or 1 as last extent, one for each feature",
+                got=shape,
+                hint="values with more dimensions than the batch hold one per feature",
+            )
+        )
+
+
+def checked(bound: Bound | None, form: Form) -> Bound:
+    """The values for a form.
+
+    Raises:
+        ArgumentError: they are of another form, or missing.
+    """
+    if bound is None and not (form.values or form.vectors):
+        return Bound(form=form, values=(), vectors=())
+    if bound is None or bound.form != form:
+        raise ArgumentError(
+            mismatch(
+                "kernel",
+                expected=f"a kernel of the operation's form, {form}",
+                got="none" if bound is None else repr(bound.form),
+                hint="describe the operation with the kernel that you pass; fixed powers, and"
+                " bandwidths per feature, are forms of their own",
+            )
+        )
+    return bound
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether a value of a kernel is in memory, not a number."""
+    return hasattr(value, "shape") and not isinstance(value, np.generic)
+
+
+def tensors_of(bound: Bound) -> dict[str, Any]:
+    """The tensors among values and vectors, by the names under which arguments place them."""
+    named = {f"value {index}": item for index, item in enumerate(bound.values)}
+    named |= {f"vector {index}": item for index, item in enumerate(bound.vectors)}
+    return {name: item for name, item in named.items() if is_tensor(item)}
+
+
+def item_in_memory(item: Any, element: DataType, beside_what: TensorView) -> Any:
+    """The same value; an array of the host as a tensor that kernels can read beside an operand: of
+    the type that sums have, and on the operand's device."""
+    if not isinstance(item, np.ndarray):
+        return item
+    item = item.astype(element.name, copy=False)
+    return item if beside_what.device.is_host else beside(item, beside_what)
+
+
+def in_memory(bound: Bound, element: DataType, points: TensorView) -> Bound:
+    """The same values, all as `item_in_memory`."""
+    values, vectors = (
+        tuple(item_in_memory(item, element, points) for item in items)
+        for items in (bound.values, bound.vectors)
+    )
+    return dataclasses.replace(bound, values=values, vectors=vectors)
+
+
+def view_of_value(name: str, item: Any, element: DataType) -> TensorView:
+    """A view of a value's tensor.
+
+    Raises:
+        ElementTypeError: it is not of the type that sums have.
+    """
+    found = view(item, name)
+    if found.element != element:
+        raise ElementTypeError(
+            mismatch(
+                f"element type of a kernel's tensor ({name})",
+                expected=f"{element.name}, the type of sums",
+                got=found.element.name,
+                hint="convert it; numbers need no conversion",
+            )
+        )
+    return found

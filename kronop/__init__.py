@@ -53,11 +53,23 @@ if TYPE_CHECKING:
     from kronop.core.tuning_report import TuningReport as TuningReport
     from kronop.core.warming import warmup as warmup
     from kronop.families import *  # noqa: F403
+    from kronop.operators.conjugate_gradients import CGInfo as CGInfo
+    from kronop.operators.conjugate_gradients import cg as cg
+    from kronop.operators.kronecker import KroneckerOperator as KroneckerOperator
+    from kronop.operators.kronecker_sum import KroneckerSum as KroneckerSum
+    from kronop.operators.product_sum import KroneckerProductSum as KroneckerProductSum
+    from kronop.operators.spectral import SpectralOperator as SpectralOperator
 
 # Importing kronop is cheap, because it imports descriptions only. These names, which plan, compile
 # and run, are imported when they are first used.
 _LATER = {
+    "CGInfo": "kronop.operators.conjugate_gradients",
+    "KroneckerOperator": "kronop.operators.kronecker",
+    "KroneckerProductSum": "kronop.operators.product_sum",
+    "KroneckerSum": "kronop.operators.kronecker_sum",
+    "SpectralOperator": "kronop.operators.spectral",
     "TuningReport": "kronop.core.tuning_report",
+    "cg": "kronop.operators.conjugate_gradients",
     "compiler": "kronop.compiler",
     "get_allocated_size": "kronop.args.memory",
     "get_memory_pool": "kronop.args.memory",

@@ -1,0 +1,234 @@
+"""Conjugate gradients for many right-hand sides at once, each with steps of its own."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.frozen import dataclass
+from kronop.operators.frameworks import as_tensor, batch_of, check_alike, framework_of, is_torch
+from kronop.operators.operator import Operator, on_columns
+
+_Product = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CGInfo:
+    """How conjugate gradients ended.
+
+    Attributes:
+        converged: for each right-hand side (...,) or (..., C), whether the residual b - M x, which
+            is computed anew at the end, is small enough.
+        residual_norms: the norms of these residuals.
+        iterations: how many products were needed for the slowest right-hand side.
+    """
+
+    converged: Any
+    residual_norms: Any
+    iterations: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Limits:
+    rtol: float
+    atol: float
+    max_iterations: int
+
+    def __post_init__(self) -> None:
+        for name, value in (("rtol", self.rtol), ("atol", self.atol)):
+            if not value >= 0:
+                raise ArgumentError(
+                    mismatch(name, expected="0 or more", got=value, hint="the default is 1e-5 or 0")
+                )
+        if self.max_iterations < 1:
+            got = self.max_iterations
+            raise ArgumentError(
+                mismatch("max_iterations", expected="1 or more", got=got, hint="as 1000")
+            )
+
+
+def cg(
+    operator: Any,
+    b: Any,
+    *,
+    sigma2: Any = 0.0,
+    preconditioner: Any = None,
+    rtol: float = 1e-5,
+    atol: float = 0.0,
+    max_iterations: int = 1000,
+) -> tuple[Any, CGInfo]:
+    """Solves (operator + sigma2 I) x = b by conjugate gradients, for a symmetric positive definite
+    left side (Hestenes and Stiefel 1952).
+
+    Whoever solves exactly has no need of it: `operator.solve` of a KroneckerOperator or a
+    KroneckerSum. A right-hand side that does not converge raises a RuntimeWarning, and x is the
+    last iterate.
+
+    Args:
+        operator: one of kronop's operators, a matrix, anything else with `@`, or a function of
+            columns (..., N, C).
+        b: (N,) or (..., N, C) of NumPy, torch or CuPy: right-hand sides as columns.
+        sigma2: a number, or a tensor that broadcasts with the leading dimensions.
+        preconditioner: what approximates the inverse, symmetric positive definite: as `operator`.
+        rtol, atol: the norm of a residual is to be at most max(rtol * norm of b, atol).
+        max_iterations: how many products to make at most, but for those that check the end.
+
+    Returns:
+        (x, info): x like b (broadcast with the operator's leading dimensions), and how it ended.
+        Of torch tensors x has gradients in b, sigma2, and the factors of an operator of kronop or
+        the elements of a matrix, to any order; each is found by conjugate gradients as well.
+
+    Raises:
+        ArgumentError: shapes or frameworks do not fit, a limit is negative, or a function's result
+            requires a gradient, which could not reach what the function is made of.
+        ElementTypeError: the operator can't be multiplied.
+    """
+    limits = _Limits(rtol=rtol, atol=atol, max_iterations=max_iterations)
+    if isinstance(operator, Operator):
+        operator.check_square("cg")
+        check_alike(b, "b", operator.tensors[0], "the operator")
+    framework = framework_of(b, "b")
+    system = _System(operator, as_tensor(sigma2, b, "sigma2"), preconditioner, limits)
+
+    def solution(columns: Any) -> Any:
+        if not is_torch(framework):
+            return system.solve(columns, system.tensors)
+        from kronop.torch.implicit import solution
+
+        system.check_gradients(columns)
+        return solution(system, columns, system.tensors)
+
+    x = on_columns(solution, b)
+    info = system.ended[0]
+    if len(b.shape) == 1:
+        converged, norms = info.converged[..., 0], info.residual_norms[..., 0]
+        info = CGInfo(converged=converged, residual_norms=norms, iterations=info.iterations)
+    return x, info
+
+
+class _System:
+    """The left side, for `kronop.torch.implicit`. `ended` has how each of its solutions ended."""
+
+    def __init__(self, operator: Any, sigma2: Any, preconditioner: Any, limits: _Limits) -> None:
+        self._operator, self._limits = operator, limits
+        framework = framework_of(sigma2, "sigma2")
+        own: Sequence[Any] = ()
+        if isinstance(operator, Operator):
+            own = operator.tensors
+        elif is_torch(framework) and isinstance(operator, framework.Tensor):
+            own = (operator,)
+        self.tensors = (*own, sigma2)
+        self._precondition = _product_of(preconditioner, "the preconditioner")
+        self.ended: list[CGInfo] = []
+
+    def multiply(self, x: Any, tensors: Sequence[Any]) -> Any:
+        operator, sigma2 = self._operator, tensors[-1]
+        if isinstance(operator, Operator):
+            operator = operator.like(tensors[:-1])
+        elif len(tensors) > 1:
+            operator = tensors[0]
+        return _product_of(operator, "the operator")(x) + sigma2[..., None, None] * x
+
+    def solve(self, b: Any, tensors: Sequence[Any]) -> Any:
+        lead = batch_of(getattr(self._operator, "shape", ())[:-2], tensors[-1].shape, b.shape[:-2])
+        b = framework_of(b, "b").broadcast_to(b, (*lead, *b.shape[-2:]))
+        x, info = _iterate(lambda p: self.multiply(p, tensors), self._precondition, b, self._limits)
+        _warn(info, self._limits)
+        self.ended.append(info)
+        return x
+
+    def check_gradients(self, columns: Any) -> None:
+        """Refuses a function, or another framework's operator, that torch is to differentiate."""
+        known = len(self.tensors) > 1
+        if (
+            not known
+            and _product_of(self._operator, "the operator")(columns.detach()).requires_grad
+        ):
+            raise ArgumentError(
+                mismatch(
+                    "the operator",
+                    expected="one of kronop's, or a matrix, where a gradient is asked for",
+                    got=type(self._operator).__name__,
+                    hint="work under torch.no_grad(), or detach what it is made of",
+                )
+            )
+
+
+def _product_of(operator: Any, name: str) -> _Product:
+    """The function x -> operator @ x; without an operator, x itself."""
+    if operator is None:
+        return lambda x: x
+    if hasattr(operator, "__matmul__"):
+        return lambda x: operator @ x
+    if callable(operator):
+        return operator  # type: ignore[no-any-return]
+    raise ElementTypeError(
+        mismatch(
+            name,
+            expected="an operator with @, a matrix, or a function of columns",
+            got=type(operator).__name__,
+            hint="for example kronop.KroneckerOperator(factors)",
+        )
+    )
+
+
+def _iterate(multiply: _Product, precondition: _Product, b: Any, limits: _Limits) -> Any:
+    """(x, info) of columns b (..., N, C)."""
+    xp = framework_of(b, "b")
+    bound = xp.clip(limits.rtol * _norms(b), limits.atol, None)
+    x, residual = b * 0, b
+    direction = z = precondition(residual)
+    rho, checked = _dots(residual, z), _norms(b)
+    active, usable, iterations = _norms(b) > bound, bound == bound, 0
+    while iterations < limits.max_iterations and bool(active.any()):
+        product = multiply(direction)
+        curvature = _dots(direction, product)
+        # A direction without positive curvature shows that a matrix is not positive definite.
+        usable = usable & ~(active & ~((curvature > 0) & (rho > 0)))
+        active = active & usable
+        step = xp.where(active, rho / xp.where(active, curvature, 1), 0)[..., None, :]
+        x, residual = x + step * direction, residual - step * product
+        iterations += 1
+        active = active & (_norms(residual) > bound)
+        restart = not bool(active.any())
+        if restart:
+            # The residual that was updated is not the real one. Where that is larger, and still
+            # shrinks, begin again.
+            residual = b - multiply(x)
+            norms = _norms(residual)
+            active, checked = usable & (norms > bound) & (norms < checked / 2), norms
+        z = precondition(residual)
+        new = _dots(residual, z)
+        turn = xp.where(active, new / xp.where(active, rho, 1), 0)[..., None, :]
+        direction, rho = z if restart else z + turn * direction, new
+    norms = _norms(b - multiply(x))
+    return x, CGInfo(converged=norms <= bound, residual_norms=norms, iterations=iterations)
+
+
+def _dots(a: Any, b: Any) -> Any:
+    return (a * b).sum(-2)
+
+
+def _norms(a: Any) -> Any:
+    return _dots(a, a) ** 0.5
+
+
+def _warn(info: CGInfo, limits: _Limits) -> None:
+    if bool(info.converged.all()):
+        return
+    failed, count = int((~info.converged).sum()), info.converged.reshape(-1).shape[0]
+    worst = float(info.residual_norms.max())
+    warnings.warn(
+        mismatch(
+            "kronop.cg",
+            expected=f"all residuals below rtol={limits.rtol:g} of b, or atol={limits.atol:g}",
+            got=f"{failed} of {count} that are not, the largest {worst:.2g}, after "
+            f"{info.iterations} of at most {limits.max_iterations} iterations",
+            hint="allow more iterations, give a preconditioner or a larger rtol, and see that the"
+            " operator and the preconditioner are symmetric positive definite",
+        ),
+        RuntimeWarning,
+        stacklevel=4,
+    )

@@ -1,0 +1,260 @@
+"""What operators need of NumPy, torch and CuPy: the few spellings that differ, and the checks.
+
+The three have the same functions in their `linalg`, and take the same positional arguments.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.families.kron.api import gekmm, gemkm
+
+_DECOMPOSED = ("float32", "float64")
+
+
+def framework_of(tensor: Any, name: str) -> ModuleType:
+    """The module NumPy, torch or CuPy that a tensor is of; `name` is the tensor's in messages."""
+    if isinstance(tensor, (np.ndarray, np.generic)):
+        return np
+    torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
+    if torch is not None and isinstance(tensor, torch.Tensor):
+        return torch
+    if cupy is not None and isinstance(tensor, cupy.ndarray):
+        return cupy
+    raise ElementTypeError(
+        mismatch(
+            name,
+            expected="a tensor of NumPy, torch or CuPy",
+            got=type(tensor).__name__,
+            hint="for example numpy.asarray(value, 'float64')",
+        )
+    )
+
+
+def is_torch(framework: ModuleType) -> bool:
+    return framework.__name__ == "torch"
+
+
+def products(framework: ModuleType) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """kronop's `gekmm` and `gemkm`, for torch those with gradients."""
+    if not is_torch(framework):
+        return gekmm, gemkm
+    import kronop.torch as differentiable
+
+    return differentiable.gekmm, differentiable.gemkm
+
+
+def read_factors(factors: Any, *, square: bool) -> tuple[Any, ...]:
+    """The factors as a tuple, if they are matrices (..., P, Q) that go together.
+
+    Raises:
+        ArgumentError: there is none, one is no matrix or (where `square`) not square, leading
+            dimensions do not broadcast, or frameworks are mixed.
+        ElementTypeError: they are no list of tensors, or of more than one element type.
+    """
+    if not isinstance(factors, Iterable) or hasattr(factors, "shape"):
+        raise ElementTypeError(
+            mismatch(
+                "factors",
+                expected="a list or tuple of matrices",
+                got=type(factors).__name__,
+                hint="wrap a single factor in a list",
+            )
+        )
+    found = tuple(factors)
+    if not found:
+        raise ArgumentError(
+            mismatch("factors", expected="at least one", got="none", hint="give a matrix")
+        )
+    names = [f"factors[{index}]" for index in range(len(found))]
+    for name, item in zip(names, found, strict=True):
+        check_alike(item, name, found[0], names[0])
+        if len(item.shape) < 2 or (square and item.shape[-1] != item.shape[-2]):
+            wanted = "(..., N, N)" if square else "(..., P, Q)"
+            shape = tuple(item.shape)
+            hint = "give a square matrix" if square else "give a matrix"
+            raise ArgumentError(mismatch(name, expected=wanted, got=shape, hint=hint))
+    batch_of(*(item.shape[:-2] for item in found))
+    return found
+
+
+def check_alike(tensor: Any, name: str, other: Any, other_name: str) -> None:
+    """Refuses a tensor that is not of the other's framework and element type."""
+    framework, wanted = framework_of(tensor, name), framework_of(other, other_name)
+    if framework is not wanted:
+        raise ArgumentError(
+            mismatch(
+                name,
+                expected=f"a tensor of {wanted.__name__} as {other_name}",
+                got=f"one of {framework.__name__}",
+                hint="frameworks are not mixed: convert one of them",
+            )
+        )
+    if tensor.dtype != other.dtype:
+        raise ElementTypeError(
+            mismatch(
+                f"element type of {name}",
+                expected=f"{other.dtype} as {other_name}",
+                got=tensor.dtype,
+                hint="nothing is promoted: convert one of them",
+            )
+        )
+
+
+def batch_of(*shapes: Sequence[int]) -> tuple[int, ...]:
+    """Leading dimensions, broadcast."""
+    if not any(shapes):  # The usual case, which takes no time.
+        return ()
+    try:
+        return np.broadcast_shapes(*map(tuple, shapes))
+    except ValueError as error:
+        raise ArgumentError(
+            mismatch(
+                "leading dimensions",
+                expected="some that broadcast",
+                got=", ".join(str(tuple(shape)) for shape in shapes),
+                hint="they are batches, as in matmul",
+            )
+        ) from error
+
+
+def check_decomposable(tensor: Any) -> None:
+    """Refuses element types that the libraries do not decompose."""
+    name = str(tensor.dtype).removeprefix("torch.")
+    if name not in _DECOMPOSED:
+        raise ElementTypeError(
+            mismatch(
+                "element type of the factors",
+                expected=f"one of {', '.join(_DECOMPOSED)} for decompositions",
+                got=name,
+                hint="convert the factors; products take all of kronop's types",
+            )
+        )
+
+
+def check_symmetric(matrix: Any, name: str) -> None:
+    """Refuses a matrix that differs from its transpose by more than rounding."""
+    check_decomposable(matrix)
+    if 0 in matrix.shape:
+        return
+    framework = framework_of(matrix, name)
+    # N products and sums that were rounded in another order differ by this much.
+    bound = 4 * matrix.shape[-1] * framework.finfo(matrix.dtype).eps
+    values = matrix.detach() if is_torch(framework) else matrix
+    largest, difference = abs(values).max(), abs(values - turned(values)).max()
+    if bool(difference > bound * largest):
+        raise ArgumentError(
+            mismatch(
+                name,
+                expected="a symmetric matrix",
+                got=f"one that differs from its transpose by {float(difference):.2g}",
+                hint="eigendecompositions are of symmetric factors; (F + F.T) / 2 is symmetric, and"
+                " scipy.sparse.linalg.gmres with kronop.scipy.LinearOperator takes any",
+            )
+        )
+
+
+def attempt(function: Callable[[Any], Any], matrix: Any) -> Any:
+    """What the library's function gives, or None where it finds the matrix singular or not
+    definite. CuPy says so by values that are not finite."""
+    framework = framework_of(matrix, "the matrix")
+    # torch has an error of its own; CuPy raises NumPy's, if any.
+    refusal = getattr(framework.linalg, "LinAlgError", np.linalg.LinAlgError)
+    try:
+        result = function(matrix)
+    except refusal:
+        return None
+    if framework.__name__ == "cupy" and not bool(framework.isfinite(result).all()):
+        return None
+    return result
+
+
+def inverse(matrix: Any, name: str) -> Any:
+    """The inverse of a factor, or an error that names it."""
+    check_decomposable(matrix)
+    found = attempt(framework_of(matrix, name).linalg.inv, matrix)
+    if found is None:
+        raise ArgumentError(
+            mismatch(
+                name,
+                expected="an invertible matrix",
+                got="a singular one",
+                hint="of symmetric factors solve(b, sigma2) adds sigma2 to the diagonal",
+            )
+        )
+    return found
+
+
+def cholesky(matrix: Any) -> Any:
+    """The lower factor L of L L^T, or None where the matrix is not positive definite."""
+    return attempt(framework_of(matrix, "the matrix").linalg.cholesky, matrix)
+
+
+def as_tensor(value: Any, beside: Any, name: str) -> Any:
+    """A number or tensor as a tensor of the framework, type and device of another one."""
+    framework = framework_of(beside, name)
+    if is_torch(framework):
+        if isinstance(value, framework.Tensor):
+            return value.to(device=beside.device, dtype=beside.dtype)
+        _check_number(value, name)
+        return framework.as_tensor(value, dtype=beside.dtype, device=beside.device)
+    if not isinstance(value, framework.ndarray):
+        _check_number(value, name)
+    return framework.asarray(value, dtype=beside.dtype)
+
+
+def _check_number(value: Any, name: str) -> None:
+    if not isinstance(value, (int, float, np.integer, np.floating)):
+        raise ElementTypeError(
+            mismatch(
+                name,
+                expected="a real number, or a tensor of the factors' framework",
+                got=type(value).__name__,
+                hint="pass a float",
+            )
+        )
+
+
+def turned(matrix: Any) -> Any:
+    """The matrices transposed."""
+    return matrix.swapaxes(-1, -2)
+
+
+def diagonal(matrix: Any) -> Any:
+    return matrix.diagonal(0, -2, -1)
+
+
+def identity(beside: Any) -> Any:
+    """The identity of a square matrix's order, framework and device."""
+    framework = framework_of(beside, "the matrix")
+    place = {"device": beside.device} if is_torch(framework) else {}
+    return framework.eye(beside.shape[-1], dtype=beside.dtype, **place)
+
+
+def kron(matrices: Iterable[Any]) -> Any:
+    """The Kronecker product of matrices, formed."""
+
+    def both(left: Any, right: Any) -> Any:
+        product = left[..., :, None, :, None] * right[..., None, :, None, :]
+        *batch, p1, p2, q1, q2 = product.shape
+        return product.reshape(*batch, p1 * p2, q1 * q2)
+
+    return functools.reduce(both, matrices)
+
+
+def outer(vectors: Iterable[Any], combine: Callable[[Any, Any], Any]) -> Any:
+    """All combinations of the vectors' elements, those of the last one next to each other."""
+
+    def both(left: Any, right: Any) -> Any:
+        pairs = combine(left[..., :, None], right[..., None, :])
+        return pairs.reshape(*pairs.shape[:-2], math.prod(pairs.shape[-2:]))
+
+    return functools.reduce(both, vectors)

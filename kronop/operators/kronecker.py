@@ -1,0 +1,253 @@
+"""Kronecker products of matrices as an operator.
+
+With F = F1 x ... x FN of square factors: f(F) = f(F1) x ... x f(FN) for inverses, powers, Cholesky
+and singular value decompositions, and for eigenvectors; eigenvalues are all products of theirs
+(Van Loan, The ubiquitous Kronecker product, 2000).
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+from kronop.errors import ArgumentError, mismatch
+from kronop.frozen import dataclass
+from kronop.operators.frameworks import (
+    as_tensor,
+    batch_of,
+    check_decomposable,
+    check_symmetric,
+    cholesky,
+    diagonal,
+    inverse,
+    kron,
+    outer,
+    products,
+    read_factors,
+    turned,
+)
+from kronop.operators.operator import Operator
+
+if TYPE_CHECKING:
+    from kronop.operators.product_sum import KroneckerProductSum
+    from kronop.operators.spectral import SpectralOperator
+
+
+@dataclass(frozen=True, eq=False)
+class KroneckerOperator(Operator):
+    """F1 x F2 x ... x FN, a matrix (..., P, Q) that is not formed.
+
+    It is made of NumPy's, torch's or CuPy's tensors, and takes and gives those. It refers to the
+    factors: nothing is copied, and nothing that is computed of them is kept.
+
+    Attributes:
+        factors: matrices (..., Pi, Qi) of one element type; leading dimensions broadcast. P is the
+            product of all Pi, Q that of all Qi.
+
+    Raises:
+        ArgumentError: shapes do not fit, or frameworks are mixed.
+        ElementTypeError: a factor is no tensor, or element types differ.
+    """
+
+    factors: Sequence[Any]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "factors", read_factors(self.factors, square=False))
+
+    __repr__ = Operator.__repr__
+
+    @property
+    def tensors(self) -> tuple[Any, ...]:
+        return tuple(self.factors)
+
+    def like(self, tensors: Sequence[Any]) -> Self:
+        return type(self)(tensors)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        rows = math.prod(factor.shape[-2] for factor in self.factors)
+        columns = math.prod(factor.shape[-1] for factor in self.factors)
+        return (*batch_of(*(factor.shape[:-2] for factor in self.factors)), rows, columns)
+
+    @property
+    def T(self) -> Self:
+        return self.like([turned(factor) for factor in self.factors])
+
+    def to_dense(self) -> Any:
+        return kron(self.factors)
+
+    def diagonal(self) -> Any:
+        self.check_square("diagonal")
+        self._check_square_factors("diagonal")
+        return outer(map(diagonal, self.factors), operator.mul)
+
+    def trace(self) -> Any:
+        self._check_square_factors("trace")
+        return math.prod(diagonal(factor).sum(-1) for factor in self.factors)
+
+    def _multiply(self, x: Any) -> Any:
+        return products(self.framework)[0](self.factors, x)
+
+    def _multiply_rows(self, x: Any) -> Any:
+        return products(self.framework)[1](x, self.factors)
+
+    def __matmul__(self, x: Any) -> Any:
+        """operator @ x with x (Q,) or (..., Q, C), or the product with another KroneckerOperator,
+        whose factors go with these one by one."""
+        if not isinstance(x, KroneckerOperator):
+            return super().__matmul__(x)
+        inner = [factor.shape[-1] for factor in self.factors]
+        if inner != [factor.shape[-2] for factor in x.factors]:
+            raise ArgumentError(
+                mismatch(
+                    "the right operator",
+                    expected=f"factors of {inner} rows",
+                    got=f"factors of {[factor.shape[-2] for factor in x.factors]}",
+                    hint="apply one after the other: left @ (right @ x)",
+                )
+            )
+        return self.like([a @ b for a, b in zip(self.factors, x.factors, strict=True)])
+
+    def __mul__(self, scale: Any) -> Self:
+        """The operator times a number, or times a tensor over the leading dimensions."""
+        first, *others = self.factors
+        return self.like([first * as_tensor(scale, first, "the scale")[..., None, None], *others])
+
+    __rmul__ = __mul__
+
+    def __add__(self, other: Any) -> KroneckerProductSum:
+        from kronop.operators.product_sum import KroneckerProductSum
+
+        if not isinstance(other, KroneckerOperator):
+            return NotImplemented
+        return KroneckerProductSum([self, other])
+
+    def solve(self, b: Any, sigma2: Any = 0.0) -> Any:
+        """x with (operator + sigma2 I) x = b.
+
+        With the number 0 for sigma2, by the inverses of the factors, which may be any invertible
+        ones. Otherwise by the eigendecompositions of the factors, which have to be symmetric:
+        Q (values + sigma2)^-1 Q^T b. Of torch tensors it is differentiable in b, every factor and
+        sigma2, to any order; gradients do not divide by differences of eigenvalues.
+
+        Args:
+            b: (N,) or (..., N, C): right-hand sides as columns.
+            sigma2: a number, or a tensor that broadcasts with the leading dimensions.
+
+        Returns:
+            x, of b's shape, broadcast with the operator's leading dimensions.
+
+        Raises:
+            ArgumentError: the operator or a factor is not square, a factor is singular or (with
+                sigma2) not symmetric, an eigenvalue plus sigma2 is 0, or b does not fit. As with
+                LAPACK, what is singular but for rounding is not noticed.
+            ElementTypeError: element types are not float32 or float64, or differ.
+        """
+        if not _is_zero(sigma2):
+            return super().solve(b, sigma2)
+        self.check_square("solve")
+        return self.inverse() @ b
+
+    def inverse(self) -> KroneckerOperator:
+        """The inverse, by those of the factors."""
+        return self._of_squares("inverse", inverse)
+
+    def cholesky(self) -> KroneckerOperator:
+        """The lower triangular L of L L^T, for symmetric positive definite factors."""
+
+        def factored(factor: Any, name: str) -> Any:
+            check_symmetric(factor, name)
+            found = cholesky(factor)
+            if found is None:
+                raise ArgumentError(
+                    mismatch(
+                        name,
+                        expected="a positive definite matrix",
+                        got="one that is not",
+                        hint="add to its diagonal, or use eigh()",
+                    )
+                )
+            return found
+
+        return self._of_squares("cholesky", factored)
+
+    def eigh(self) -> SpectralOperator:
+        from kronop.operators.spectral import SpectralOperator
+
+        values, vectors = decomposed(self)
+        return SpectralOperator(outer(values, operator.mul), vectors)
+
+    def eigvalsh(self) -> Any:
+        return outer(eigenvalues(self), operator.mul)
+
+    def svd(self) -> tuple[KroneckerOperator, Any, KroneckerOperator]:
+        """(U, S, Vh) with U diag(S) Vh the operator, as NumPy's svd with full_matrices=False.
+
+        S (..., K) is in the order of the Kronecker product, not sorted.
+        """
+        check_decomposable(self.factors[0])
+        parts = [self.framework.linalg.svd(factor, full_matrices=False) for factor in self.factors]
+        lefts, values, rights = zip(*parts, strict=True)
+        return KroneckerOperator(lefts), outer(values, operator.mul), KroneckerOperator(rights)
+
+    def slogdet(self, sigma2: Any = 0.0) -> tuple[Any, Any]:
+        if not _is_zero(sigma2):
+            return super().slogdet(sigma2)
+        self._check_square_factors("slogdet")
+        check_decomposable(self.factors[0])
+        order, sign, logarithm = self.shape[-1], 1, 0
+        for factor in self.factors:
+            # det(A x B) = det(A)^(order of B) det(B)^(order of A).
+            times = order // factor.shape[-1]
+            own_sign, own = self.framework.linalg.slogdet(factor)
+            sign, logarithm = sign * own_sign**times, logarithm + times * own
+        return sign, logarithm
+
+    def __pow__(self, exponent: float) -> Operator:
+        """A whole power of square factors, or any power of symmetric ones."""
+        if not isinstance(exponent, int):
+            return super().__pow__(exponent)
+        base = self if exponent >= 0 else self.inverse()
+        power = self.framework.linalg.matrix_power
+        return base._of_squares("a power", lambda factor, _: power(factor, abs(exponent)))
+
+    def _of_squares(self, doing: str, function: Callable[[Any, str], Any]) -> KroneckerOperator:
+        """The operator of a function of each square factor and its name."""
+        self._check_square_factors(doing)
+        items = enumerate(self.factors)
+        return KroneckerOperator([function(item, f"factors[{at}]") for at, item in items])
+
+    def _check_square_factors(self, doing: str) -> None:
+        for at, factor in enumerate(self.factors):
+            if factor.shape[-1] != factor.shape[-2]:
+                raise ArgumentError(
+                    mismatch(
+                        doing,
+                        expected="square factors",
+                        got=f"factors[{at}] of shape {tuple(factor.shape)}",
+                        hint="svd() and to_dense() are of any factors",
+                    )
+                )
+
+
+def eigenvalues(of: Any) -> list[Any]:
+    """Those of each symmetric factor."""
+    for at, factor in enumerate(of.factors):
+        check_symmetric(factor, f"factors[{at}]")
+    return [of.framework.linalg.eigvalsh(factor) for factor in of.factors]
+
+
+def decomposed(of: Any) -> tuple[list[Any], KroneckerOperator]:
+    """The eigenvalues of each symmetric factor, and the eigenvectors of all."""
+    for at, factor in enumerate(of.factors):
+        check_symmetric(factor, f"factors[{at}]")
+    pairs = [of.framework.linalg.eigh(factor) for factor in of.factors]
+    values, vectors = zip(*pairs, strict=True)
+    return list(values), KroneckerOperator(vectors)
+
+
+def _is_zero(sigma2: Any) -> bool:
+    """Whether nothing is added. The value of a tensor is not looked at."""
+    return isinstance(sigma2, (int, float)) and sigma2 == 0

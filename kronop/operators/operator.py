@@ -1,0 +1,254 @@
+"""What all operators have: products from both sides, and what follows from eigenvalues."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Self
+
+from kronop.errors import ArgumentError, mismatch
+from kronop.operators.frameworks import (
+    as_tensor,
+    batch_of,
+    check_alike,
+    framework_of,
+    is_torch,
+    turned,
+)
+from kronop.operators.systems import Shifted
+
+if TYPE_CHECKING:
+    from kronop.operators.conjugate_gradients import CGInfo
+    from kronop.operators.spectral import SpectralOperator
+
+
+class Operator(abc.ABC):
+    """A matrix (..., P, Q) that is not formed. Leading dimensions are batches, as in `matmul`."""
+
+    # Arrays leave `x @ operator` and `x * operator` to the operator.
+    __array_ufunc__ = None
+
+    @property
+    @abc.abstractmethod
+    def tensors(self) -> tuple[Any, ...]:
+        """The tensors that the operator is made of."""
+
+    @abc.abstractmethod
+    def like(self, tensors: Any) -> Self:
+        """The operator that is made of other tensors in the same way."""
+
+    @property
+    @abc.abstractmethod
+    def shape(self) -> tuple[int, ...]:
+        """(..., P, Q)."""
+
+    @property
+    @abc.abstractmethod
+    def T(self) -> Self:
+        """The transpose; of a batch, that of each matrix."""
+
+    @property
+    def mT(self) -> Self:
+        """The transpose, under the name that it has for batches."""
+        return self.T
+
+    @property
+    def H(self) -> Self:
+        """The adjoint, which for real numbers is the transpose."""
+        return self.T
+
+    @property
+    def mH(self) -> Self:
+        """The adjoint, under the name that it has for batches."""
+        return self.T
+
+    @property
+    def dtype(self) -> Any:
+        """The framework's element type."""
+        return self.tensors[0].dtype
+
+    @property
+    def framework(self) -> ModuleType:
+        """NumPy, torch or CuPy."""
+        return framework_of(self.tensors[0], "factors[0]")
+
+    def __repr__(self) -> str:
+        sizes = ", ".join("x".join(map(str, item.shape)) for item in self.tensors)
+        kind = str(self.dtype).removeprefix("torch.")
+        return f"{type(self).__name__}({sizes}; {self.framework.__name__} {kind})"
+
+    @abc.abstractmethod
+    def to_dense(self) -> Any:
+        """The matrix, formed: (..., P, Q)."""
+
+    @abc.abstractmethod
+    def diagonal(self) -> Any:
+        """The diagonal of a square operator: (..., N)."""
+
+    def trace(self) -> Any:
+        """The sum of the diagonal of a square operator: (...)."""
+        return self.diagonal().sum(-1)
+
+    @abc.abstractmethod
+    def _multiply(self, x: Any) -> Any:
+        """The product with checked columns (..., Q, C)."""
+
+    def _multiply_rows(self, x: Any) -> Any:
+        """The product of checked rows (..., C, P) and the operator."""
+        return turned(self.T._multiply(turned(x)))
+
+    def __matmul__(self, x: Any) -> Any:
+        """operator @ x with x (Q,) or (..., Q, C)."""
+        if isinstance(x, Operator):
+            return NotImplemented
+        self._check_operand(x, "x", -1 if len(_shape(x)) == 1 else -2, self.shape[-1])
+        return on_columns(self._multiply, x)
+
+    def __rmatmul__(self, x: Any) -> Any:
+        """x @ operator with x (P,) or (..., C, P)."""
+        self._check_operand(x, "x", -1, self.shape[-2])
+        if len(x.shape) > 1:
+            return self._multiply_rows(x)
+        return on_columns(self.T._multiply, x)
+
+    def _check_operand(self, x: Any, name: str, at: int, length: int) -> None:
+        check_alike(x, name, self.tensors[0], "the operator")
+        shape = tuple(x.shape)
+        if not shape or shape[at] != length:
+            wanted = f"(..., {length}, C)" if at == -2 else f"(..., {length})"
+            raise ArgumentError(
+                mismatch(
+                    f"shape of {name}",
+                    expected=f"({length},) or {wanted} beside an operator {self.shape}",
+                    got=shape,
+                    hint="operator @ x has x's columns, x @ operator its rows",
+                )
+            )
+        batch_of(self.shape[:-2], shape[:-2])
+
+    def check_square(self, doing: str) -> None:
+        """Refuses what only square operators have."""
+        if self.shape[-1] != self.shape[-2]:
+            raise ArgumentError(
+                mismatch(
+                    doing,
+                    expected="a square operator",
+                    got=f"shape {self.shape}",
+                    hint="svd() is of any operator",
+                )
+            )
+
+    def solve(self, b: Any, sigma2: Any = 0.0) -> Any:
+        """x with (operator + sigma2 I) x = b, for symmetric factors, by their eigendecompositions.
+
+        Of torch tensors it is differentiable in b, every factor and sigma2, to any order. A
+        gradient is one more solve and a product, and does not divide by differences of eigenvalues.
+
+        Args:
+            b: (N,) or (..., N, C): right-hand sides as columns.
+            sigma2: a number, or a tensor that broadcasts with the leading dimensions.
+
+        Returns:
+            x, of b's shape, broadcast with the operator's leading dimensions.
+
+        Raises:
+            ArgumentError: the operator is not square, a factor is not symmetric, an eigenvalue
+                plus sigma2 is 0, or b does not fit. As with LAPACK, an operator that is singular
+                but for rounding is not noticed.
+            ElementTypeError: element types are not float32 or float64, or differ.
+        """
+        self.check_square("solve")
+        self._check_operand(b, "b", -1 if len(_shape(b)) == 1 else -2, self.shape[-1])
+        system = Shifted(self, sigma2)
+        return on_columns(system.solution, b)
+
+    def inverse(self) -> Operator:
+        """The inverse; of symmetric factors, by their eigendecompositions."""
+        return self.eigh().inverse()
+
+    def direct_solver(self) -> Callable[[Any, Any], Any]:
+        """What solves for columns b (..., N, C) and a sigma2, by decompositions that are made
+        once. It has no gradient with respect to them: see `systems`."""
+        return self.eigh().shifted_solve
+
+    @abc.abstractmethod
+    def eigh(self) -> SpectralOperator:
+        """The eigendecomposition, by those of the factors, which have to be symmetric.
+
+        Returns:
+            An operator, which may be unpacked: `values, vectors = operator.eigh()`. Values (..., N)
+            are in the order of the Kronecker product, not sorted; `vectors` is a
+            KroneckerOperator whose columns are orthonormal.
+        """
+
+    @abc.abstractmethod
+    def eigvalsh(self) -> Any:
+        """The eigenvalues (..., N) of symmetric factors, in the order of `eigh`.
+
+        Gradients of torch tensors exist for repeated eigenvalues too, as far as they are those of
+        a function that treats them alike.
+        """
+
+    def slogdet(self, sigma2: Any = 0.0) -> tuple[Any, Any]:
+        """(sign, log |det|) of operator + sigma2 I, each (...), as NumPy's slogdet."""
+        self.check_square("slogdet")
+        xp, values = self.framework, shifted(self.eigvalsh(), sigma2)
+        return xp.sign(values).prod(-1), xp.log(abs(values)).sum(-1)
+
+    def logdet(self, sigma2: Any = 0.0) -> Any:
+        """log det(operator + sigma2 I), (...): NaN where the determinant is negative, as torch's.
+
+        Args:
+            sigma2: as for `solve`; where it is not the number 0, factors have to be symmetric.
+        """
+        sign, logarithm = self.slogdet(sigma2)
+        return self.framework.where(sign < 0, as_tensor(float("nan"), logarithm, "NaN"), logarithm)
+
+    def apply(self, function: Callable[[Any], Any]) -> SpectralOperator:
+        """function(operator): Q diag(function(values)) Q^T, for symmetric factors.
+
+        Args:
+            function: takes the eigenvalues (..., N) as a tensor and returns as many.
+        """
+        return self.eigh().apply(function)
+
+    def sqrt(self) -> Operator:
+        """The symmetric root of a positive semidefinite operator of symmetric factors."""
+        return self.eigh().sqrt()
+
+    def exp(self) -> Operator:
+        """The matrix exponential, for symmetric factors."""
+        return self.apply(self.framework.exp)
+
+    def __pow__(self, exponent: float) -> Operator:
+        """The power of an operator of symmetric factors."""
+        return self.apply(lambda values: values**exponent)
+
+    def cg(self, b: Any, **options: Any) -> tuple[Any, CGInfo]:
+        """`kronop.cg(operator, b, ...)`."""
+        from kronop.operators.conjugate_gradients import cg
+
+        return cg(self, b, **options)
+
+
+def on_columns(function: Callable[[Any], Any], x: Any) -> Any:
+    """The function of columns (..., N, C), for a vector as well."""
+    return function(x[..., None])[..., 0] if len(x.shape) == 1 else function(x)
+
+
+def shifted(values: Any, sigma2: Any) -> Any:
+    """values (..., N) + sigma2 (...)."""
+    return values + as_tensor(sigma2, values, "sigma2")[..., None]
+
+
+def detached(operator: Operator) -> Operator:
+    """The same operator without gradients."""
+    if not is_torch(operator.framework):
+        return operator
+    return operator.like([item.detach() for item in operator.tensors])
+
+
+def _shape(x: Any) -> tuple[int, ...]:
+    """The shape of what may be no tensor, and is refused thereafter."""
+    return tuple(getattr(x, "shape", ()))

@@ -1,0 +1,220 @@
+"""Sums of Kronecker products as an operator, and the exact way to solve with two of them.
+
+Symmetric A and positive definite C have a common V with V^T A V = diag(w) and V^T C V = I: with
+C = L L^T, w and U are the eigenvalues and eigenvectors of L^-1 A L^-T, and V = L^-T U (Golub and
+Van Loan, Matrix Computations, 8.7). With one for each pair of factors,
+
+    (A1 x A2 + C1 x C2)^-1 = (V1 x V2) (w1 x w2 + 1)^-1 (V1 x V2)^T.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.frozen import dataclass
+from kronop.operators.frameworks import (
+    batch_of,
+    check_alike,
+    check_symmetric,
+    cholesky,
+    diagonal,
+    outer,
+    products,
+    turned,
+)
+from kronop.operators.kronecker import KroneckerOperator
+from kronop.operators.operator import Operator
+from kronop.operators.spectral import between, nonzero
+
+if TYPE_CHECKING:
+    from kronop.operators.spectral import SpectralOperator
+
+_ITERATE = "kronop.cg(operator, b, sigma2=...) solves with any symmetric positive definite operator"
+
+
+@dataclass(frozen=True, eq=False)
+class KroneckerProductSum(Operator):
+    """A1 x A2 x ... + C1 x C2 x ... + ..., as `+` of KroneckerOperators gives it.
+
+    With two terms of symmetric factors of the same orders, of which one term has positive definite
+    factors, `solve`, `slogdet` and `logdet` are exact (without sigma2). `kronop.cg` is for all
+    others.
+
+    Attributes:
+        terms: two or more KroneckerOperators of equal shapes, but for batches, which broadcast.
+
+    Raises:
+        ArgumentError: shapes do not fit, or frameworks are mixed.
+        ElementTypeError: a term is no KroneckerOperator, or element types differ.
+    """
+
+    terms: Sequence[KroneckerOperator]
+
+    def __post_init__(self) -> None:
+        terms = tuple(self.terms)
+        if len(terms) < 2 or not all(isinstance(term, KroneckerOperator) for term in terms):
+            raise ElementTypeError(
+                mismatch(
+                    "terms",
+                    expected="two or more of kronop.KroneckerOperator",
+                    got=", ".join(type(term).__name__ for term in terms) or "none",
+                    hint="wrap each list of factors in a KroneckerOperator",
+                )
+            )
+        for at, term in enumerate(terms):
+            check_alike(term.factors[0], f"terms[{at}]", terms[0].factors[0], "terms[0]")
+            if term.shape[-2:] != terms[0].shape[-2:]:
+                raise ArgumentError(
+                    mismatch(
+                        f"shape of terms[{at}]",
+                        expected=f"{terms[0].shape[-2:]} as terms[0]",
+                        got=term.shape[-2:],
+                        hint="terms are added, so that they are of one shape",
+                    )
+                )
+        batch_of(*(term.shape[:-2] for term in terms))
+        object.__setattr__(self, "terms", terms)
+
+    __repr__ = Operator.__repr__
+
+    @property
+    def tensors(self) -> tuple[Any, ...]:
+        return tuple(factor for term in self.terms for factor in term.factors)
+
+    def like(self, tensors: Sequence[Any]) -> Self:
+        left, terms = list(tensors), []
+        for term in self.terms:
+            count = len(term.factors)
+            terms.append(KroneckerOperator(left[:count]))
+            left = left[count:]
+        return type(self)(terms)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (*batch_of(*(term.shape[:-2] for term in self.terms)), *self.terms[0].shape[-2:])
+
+    @property
+    def T(self) -> Self:
+        return type(self)([term.T for term in self.terms])
+
+    def to_dense(self) -> Any:
+        return sum(term.to_dense() for term in self.terms)
+
+    def diagonal(self) -> Any:
+        return sum(term.diagonal() for term in self.terms)
+
+    def trace(self) -> Any:
+        return sum(term.trace() for term in self.terms)
+
+    def __add__(self, other: Any) -> KroneckerProductSum:
+        if not isinstance(other, KroneckerOperator):
+            return NotImplemented
+        return KroneckerProductSum([*self.terms, other])
+
+    def __radd__(self, other: Any) -> KroneckerProductSum:
+        if not isinstance(other, KroneckerOperator):
+            return NotImplemented
+        return KroneckerProductSum([other, *self.terms])
+
+    def _multiply(self, x: Any) -> Any:
+        first, *others = self.terms
+        total = first._multiply(x)
+        gekmm = products(self.framework)[0]
+        for term in others:
+            if batch_of(total.shape[:-2], term.shape[:-2]) == tuple(total.shape[:-2]):
+                total = gekmm(term.factors, x, beta=1.0, z=total)  # Added in the same pass.
+            else:
+                total = total + term._multiply(x)
+        return total
+
+    def direct_solver(self) -> Callable[[Any, Any], Any]:
+        roots, others = self._pair()
+        # V of each pair of factors, and w.
+        found = [_common(root, other) for root, other in zip(roots, others, strict=True)]
+        values = nonzero(1 + outer([w for w, _ in found], operator.mul))
+        vectors = KroneckerOperator([v for _, v in found])
+        return lambda b, sigma2: between(vectors, 1 / values, b)
+
+    def solve(self, b: Any, sigma2: float = 0.0) -> Any:
+        """x with operator @ x = b, exactly: see the class for which operators.
+
+        Of torch tensors it is differentiable in b and every factor, to any order.
+
+        Args:
+            b: (N,) or (..., N, C): right-hand sides as columns.
+            sigma2: 0; a multiple of the identity would be a third term.
+
+        Raises:
+            ArgumentError: there is no exact way, or b does not fit.
+            ElementTypeError: element types are not float32 or float64, or differ.
+        """
+        self._refuse(sigma2)
+        return super().solve(b)
+
+    def slogdet(self, sigma2: float = 0.0) -> tuple[Any, Any]:
+        """(sign, log |det|), each (...), of the operators that `solve` takes."""
+        self.check_square("slogdet")
+        self._refuse(sigma2)
+        roots, others = self._pair()
+        xp, order = self.framework, self.shape[-1]
+        pairs = list(zip(roots, others, strict=True))
+        values = 1 + outer(
+            [xp.linalg.eigvalsh(_congruent(root, other)) for root, other in pairs], operator.mul
+        )
+        logarithm = xp.log(abs(values)).sum(-1)
+        for root in roots:
+            times = order // root.shape[-1]
+            logarithm = logarithm + 2 * times * xp.log(diagonal(root)).sum(-1)
+        return xp.sign(values).prod(-1), logarithm
+
+    def eigh(self) -> SpectralOperator:
+        """Refused: a sum of products has no orthonormal eigenvectors that are such a product."""
+        raise _no_exact(
+            "eigh", "a Kronecker product or a Kronecker sum", "a sum of products", _ITERATE
+        )
+
+    def eigvalsh(self) -> Any:
+        """Refused, as `eigh`."""
+        return self.eigh()
+
+    def _pair(self) -> tuple[list[Any], list[Any]]:
+        """The Cholesky factors of the definite term's factors, and the other term's factors."""
+        if len(self.terms) != 2:
+            raise _no_exact("an exact solution", "two terms", len(self.terms), _ITERATE)
+        first, second = self.terms
+        orders = [[tuple(factor.shape[-2:]) for factor in term.factors] for term in self.terms]
+        if orders[0] != orders[1]:
+            raise _no_exact("an exact solution", "factors of the same orders", orders, _ITERATE)
+        for number, term in enumerate(self.terms):
+            for at, factor in enumerate(term.factors):
+                check_symmetric(factor, f"terms[{number}].factors[{at}]")
+        for definite, other in ((second, first), (first, second)):
+            roots = [cholesky(factor) for factor in definite.factors]
+            if all(root is not None for root in roots):
+                return roots, list(other.factors)
+        raise _no_exact("terms", "one with positive definite factors", "none", _ITERATE)
+
+    def _refuse(self, sigma2: Any) -> None:
+        if not isinstance(sigma2, (int, float)) or sigma2 != 0:
+            raise _no_exact("sigma2", "0 with a sum of products", sigma2, _ITERATE)
+
+
+def _congruent(root: Any, other: Any) -> Any:
+    """L^-1 A L^-T."""
+    solve = KroneckerOperator([root]).framework.linalg.solve
+    half = solve(root, other)
+    return solve(root, turned(half))
+
+
+def _common(root: Any, other: Any) -> tuple[Any, Any]:
+    """(w, V) of A and C = L L^T."""
+    linalg = KroneckerOperator([root]).framework.linalg
+    values, vectors = linalg.eigh(_congruent(root, other))
+    return values, linalg.solve(turned(root), vectors)
+
+
+def _no_exact(subject: str, expected: str, got: object, hint: str) -> ArgumentError:
+    return ArgumentError(mismatch(subject, expected=expected, got=got, hint=hint))

@@ -1,0 +1,127 @@
+"""Symmetric operators that are known by their eigenvalues and eigenvectors: Q diag(values) Q^T."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Self
+
+from kronop.errors import ArgumentError, mismatch
+from kronop.frozen import dataclass
+from kronop.operators.frameworks import batch_of, turned
+from kronop.operators.kronecker import KroneckerOperator
+from kronop.operators.operator import Operator, detached, on_columns, shifted
+
+
+@dataclass(frozen=True, eq=False)
+class SpectralOperator(Operator):
+    """Q diag(values) Q^T, as `eigh` and `apply` of the other operators give it.
+
+    It is itself an operator: a function of it is a function of its values, and to solve with
+    several sigma2 is to decompose once. `values, vectors = operator` unpacks it.
+
+    Attributes:
+        values: the eigenvalues (..., N), in the order of the Kronecker product.
+        vectors: Q, whose columns are the orthonormal eigenvectors.
+    """
+
+    values: Any
+    vectors: KroneckerOperator
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.values, self.vectors))
+
+    __repr__ = Operator.__repr__
+
+    @property
+    def tensors(self) -> tuple[Any, ...]:
+        return (self.values, *self.vectors.factors)
+
+    def like(self, tensors: Sequence[Any]) -> Self:
+        return type(self)(tensors[0], KroneckerOperator(tensors[1:]))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        *batch, rows, columns = self.vectors.shape
+        return (*batch_of(batch, self.values.shape[:-1]), rows, columns)
+
+    @property
+    def T(self) -> Self:
+        return self
+
+    def to_dense(self) -> Any:
+        q = self.vectors.to_dense()
+        return (q * self.values[..., None, :]) @ turned(q)
+
+    def diagonal(self) -> Any:
+        # The elements of Q, squared, are a Kronecker product as well.
+        squares = KroneckerOperator([factor * factor for factor in self.vectors.factors])
+        return (squares @ self.values[..., None])[..., 0]
+
+    def trace(self) -> Any:
+        return self.values.sum(-1)
+
+    def _multiply(self, x: Any) -> Any:
+        return between(self.vectors, self.values, x)
+
+    def eigh(self) -> SpectralOperator:
+        return self
+
+    def eigvalsh(self) -> Any:
+        return self.values
+
+    def solve(self, b: Any, sigma2: Any = 0.0) -> Any:
+        """x with (operator + sigma2 I) x = b; see `KroneckerOperator.solve`.
+
+        Gradients of torch tensors are those of the values and vectors.
+        """
+        self._check_operand(b, "b", -1 if len(b.shape) == 1 else -2, self.shape[-1])
+        return on_columns(lambda columns: self.shifted_solve(columns, sigma2), b)
+
+    def shifted_solve(self, b: Any, sigma2: Any) -> Any:
+        """The same for checked columns (..., N, C)."""
+        return between(self.vectors, 1 / nonzero(shifted(self.values, sigma2)), b)
+
+    def inverse(self) -> SpectralOperator:
+        return self.apply(lambda values: 1 / nonzero(values))
+
+    def apply(self, function: Callable[[Any], Any]) -> SpectralOperator:
+        return SpectralOperator(function(self.values), self.vectors)
+
+    def sqrt(self) -> SpectralOperator:
+        """The symmetric root, if the operator is positive semidefinite.
+
+        Eigenvalues that are negative by no more than rounding count as 0.
+        """
+        if math.prod(self.values.shape):
+            values = detached(self).tensors[0]
+            size = self.values.shape[-1] * self.framework.finfo(self.dtype).eps
+            if bool((values < -size * abs(values).max()).any()):
+                raise ArgumentError(
+                    mismatch(
+                        "sqrt",
+                        expected="an operator without negative eigenvalues",
+                        got=f"one of {float(values.min()):.2g}",
+                        hint="apply(function) takes a function of any eigenvalues",
+                    )
+                )
+        return self.apply(lambda values: values.clip(0) ** 0.5)
+
+
+def between(vectors: KroneckerOperator, values: Any, x: Any) -> Any:
+    """V diag(values) V^T x for columns x (..., N, C)."""
+    return vectors @ (values[..., None] * (vectors.T @ x))
+
+
+def nonzero(values: Any) -> Any:
+    """The eigenvalues, if none is 0."""
+    if bool((values == 0).any()):
+        raise ArgumentError(
+            mismatch(
+                "the operator",
+                expected="an invertible one",
+                got="an eigenvalue of 0",
+                hint="solve(b, sigma2) adds sigma2 to the eigenvalues",
+            )
+        )
+    return values

@@ -1,0 +1,47 @@
+"""Linear systems (operator + sigma2 I) x = b, as `kronop.torch.implicit` differentiates them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kronop.operators.frameworks import as_tensor, is_torch
+
+if TYPE_CHECKING:
+    from kronop.operators.operator import Operator
+
+
+class Shifted:
+    """A symmetric operator plus a multiple of the identity.
+
+    Its tensors are those of the operator, and sigma2.
+    """
+
+    def __init__(self, operator: Operator, sigma2: Any) -> None:
+        self._operator = operator
+        self._sigma2 = as_tensor(sigma2, operator.tensors[0], "sigma2")
+        self._solver: Callable[[Any, Any], Any] | None = None
+
+    def solution(self, b: Any) -> Any:
+        """x of checked columns b, differentiable for torch."""
+        tensors = (*self._operator.tensors, self._sigma2)
+        if not is_torch(self._operator.framework):
+            return self.solve(b, tensors)
+        from kronop.torch.implicit import solution
+
+        return solution(self, b, tensors)
+
+    def solve(self, b: Any, tensors: Sequence[Any]) -> Any:
+        """The values of x. The decompositions are made once, for all gradients of this system."""
+        if self._solver is None:
+            self._solver = self._operator.like(tensors[:-1]).direct_solver()
+        return self._solver(b, tensors[-1])
+
+    def multiply(self, x: Any, tensors: Sequence[Any]) -> Any:
+        """The left side, in which every tensor may have a gradient."""
+        return shifted_product(self._operator.like(tensors[:-1]), tensors[-1], x)
+
+
+def shifted_product(operator: Any, sigma2: Any, x: Any) -> Any:
+    """(operator + sigma2 I) x for columns x (..., N, C)."""
+    return operator @ x + sigma2[..., None, None] * x

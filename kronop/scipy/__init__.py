@@ -1,0 +1,23 @@
+"""kronop's operators for scipy.sparse.linalg. SciPy is imported when a name is first used."""
+
+from typing import TYPE_CHECKING
+
+from kronop.errors import installing as _installing
+
+if TYPE_CHECKING:
+    from kronop.scipy.operator import LinearOperator as LinearOperator
+
+__all__ = ["LinearOperator"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module 'kronop.scipy' has no attribute {name!r}")
+    try:
+        import scipy.sparse.linalg  # noqa: F401
+    except ImportError as error:
+        message = f"kronop.scipy: expected scipy, got none; {_installing('scipy')}"
+        raise ImportError(message) from error
+    from kronop.scipy.operator import LinearOperator
+
+    return LinearOperator

@@ -1,0 +1,134 @@
+"""Operators of torch tensors: gradients in float64, beside differences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kronop
+from kronop.errors import ArgumentError
+
+torch = pytest.importorskip("torch")
+
+
+def _tensor(*shape: int, seed: int = 0) -> Any:
+    made = torch.from_numpy(np.random.default_rng(seed).standard_normal(shape))
+    return made.requires_grad_()
+
+
+def _definite(g: Any) -> Any:
+    """A symmetric positive definite matrix that depends on every element of g."""
+    return g @ g.mT / 2 + torch.eye(g.shape[-1], dtype=g.dtype)
+
+
+def _kron(a: Any, b: Any) -> Any:
+    return kronop.KroneckerOperator([_definite(a), _definite(b)])
+
+
+def _sum(a: Any, b: Any) -> Any:
+    return kronop.KroneckerSum([_definite(a), _definite(b)])
+
+
+def _two(a: Any, b: Any) -> Any:
+    return _kron(a, b) + 0.1 * kronop.KroneckerOperator([a + a.mT, b + b.mT])
+
+
+_MAKERS = pytest.mark.parametrize("make", [_kron, _sum, _two])
+_A, _B, _X, _S = _tensor(3, 3), _tensor(2, 2, seed=1), _tensor(6, 2, seed=2), _tensor(1)[0]
+_SIGMA2 = (_S.detach() ** 2 + 0.1).requires_grad_()
+
+
+def _shift(make: Any, sigma2: Any) -> tuple[Any, ...]:
+    """The sigma2 of a solution: a sum of products takes none."""
+    return () if make is _two else (sigma2,)
+
+
+@_MAKERS
+def test_products(make: Callable[..., Any]) -> None:
+    assert torch.autograd.gradcheck(lambda a, b, x: make(a, b) @ x, (_A, _B, _X))
+    rows = _X.detach().mT.contiguous().requires_grad_()
+    assert torch.autograd.gradcheck(lambda a, b, x: x @ make(a, b), (_A, _B, rows))
+    assert torch.autograd.gradcheck(lambda a, b: make(a, b).diagonal(), (_A, _B))
+
+
+@_MAKERS
+def test_solutions(make: Callable[..., Any]) -> None:
+    def solved(a: Any, b: Any, x: Any, s: Any) -> Any:
+        return make(a, b).solve(x, *_shift(make, s))
+
+    assert torch.autograd.gradcheck(solved, (_A, _B, _X, _SIGMA2))
+    if make is not _two:  # Its second derivatives go the same way, in twice as many steps.
+        assert torch.autograd.gradgradcheck(solved, (_A, _B, _X, _SIGMA2), fast_mode=True)
+
+
+@_MAKERS
+def test_determinants(make: Callable[..., Any]) -> None:
+    def logdet(a: Any, b: Any, s: Any) -> Any:
+        return make(a, b).logdet(*_shift(make, s))
+
+    assert torch.autograd.gradcheck(logdet, (_A, _B, _SIGMA2))
+
+
+def test_batches() -> None:
+    """Gradients are summed over what was broadcast."""
+    a, s = _tensor(2, 3, 3, seed=3), torch.tensor([0.5, 2.0], dtype=torch.float64).requires_grad_()
+    vector = _X.detach()[:, 0].clone().requires_grad_()
+    for x in (_X, vector):
+        inputs = (a, _B, x, s)
+        assert torch.autograd.gradcheck(lambda a, b, x, s: _kron(a, b).solve(x, s), inputs)
+    assert torch.autograd.gradcheck(lambda a, b, s: _kron(a, b).logdet(s), (a, _B, s))
+
+
+def test_repeated_eigenvalues_have_gradients() -> None:
+    """The eigenvectors of an identity are not differentiable; solutions and determinants are."""
+    a, b = (torch.eye(n, dtype=torch.float64).requires_grad_() for n in (3, 2))
+    operator = kronop.KroneckerOperator([a, b])
+    x = operator.solve(_X.detach(), 1.0)
+    wanted = -(x.detach() / 2).reshape(3, 2, 2)
+    (found,) = torch.autograd.grad(x.sum(), a)
+    assert torch.allclose(found, (wanted.sum((1, 2)) * 1.0).expand(3, 3), atol=1e-14)
+    (found,) = torch.autograd.grad(operator.logdet(1.0), a)
+    assert torch.allclose(found, torch.eye(3, dtype=torch.float64))
+
+
+def test_functions_of_operators() -> None:
+    for function in (
+        lambda a, b: _kron(a, b).sqrt() @ _X.detach(),
+        lambda a, b: (_kron(a, b) ** -0.5) @ _X.detach(),
+        lambda a, b: kronop.KroneckerSum([a, b]).exp() @ _X.detach(),
+        lambda a, b: _kron(a, b).eigh().solve(_X.detach(), 0.5),
+        lambda a, b: _kron(a, b).cholesky() @ _X.detach(),
+    ):
+        assert torch.autograd.gradcheck(function, (_A, _B))
+
+
+def test_functional_gradients_are_those_of_autograd() -> None:
+    def loss(a: Any) -> Any:
+        return (_kron(a, _B.detach()).solve(_X.detach(), 0.3) ** 2).sum()
+
+    (wanted,) = torch.autograd.grad(loss(_A), _A)
+    assert torch.allclose(torch.func.grad(loss)(_A.detach()), wanted)
+
+
+def test_conjugate_gradients() -> None:
+    def solved(a: Any, b: Any, x: Any, s: Any) -> Any:
+        return kronop.cg(_two(a, b), x, sigma2=s, rtol=1e-12)[0]
+
+    assert torch.autograd.gradcheck(solved, (_A, _B, _X, _SIGMA2))
+    assert torch.autograd.gradgradcheck(solved, (_A, _B, _X, _SIGMA2), fast_mode=True)
+
+
+def test_conjugate_gradients_of_matrices_and_functions() -> None:
+    def solved(a: Any, x: Any) -> Any:
+        return kronop.cg(_definite(a), x, rtol=1e-12)[0]
+
+    assert torch.autograd.gradcheck(solved, (_tensor(6, 6), _X))
+    matrix = _definite(_tensor(6, 6))
+    with pytest.raises(ArgumentError, match="gradient"):
+        kronop.cg(lambda x: matrix @ x, _X)
+    with torch.no_grad():
+        x, _ = kronop.cg(lambda x: matrix @ x, _X, rtol=1e-12)
+        assert torch.allclose(matrix @ x, _X)

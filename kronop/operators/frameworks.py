@@ -5,10 +5,12 @@ The three have the same functions in their `linalg`, and take the same positiona
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from types import ModuleType
 from typing import Any
 
@@ -164,17 +166,25 @@ def check_symmetric(matrix: Any, name: str) -> None:
 
 def attempt(function: Callable[[Any], Any], matrix: Any) -> Any:
     """What the library's function gives, or None where it finds the matrix singular or not
-    definite. CuPy says so by values that are not finite."""
+    definite."""
     framework = framework_of(matrix, "the matrix")
-    # torch has an error of its own; CuPy raises NumPy's, if any.
+    # torch has an error of its own; CuPy raises NumPy's.
     refusal = getattr(framework.linalg, "LinAlgError", np.linalg.LinAlgError)
     try:
-        result = function(matrix)
+        with _raising(framework):
+            return function(matrix)
     except refusal:
         return None
-    if framework.__name__ == "cupy" and not bool(framework.isfinite(result).all()):
-        return None
-    return result
+
+
+def _raising(framework: ModuleType) -> AbstractContextManager[None]:
+    """In this block failures raise; CuPy goes on with what it has, unless it is told to raise."""
+    if framework.__name__ != "cupy":
+        return contextlib.nullcontext()
+    import cupyx  # Of CuPy, which the matrix shows to be here.
+
+    found: AbstractContextManager[None] = cupyx.errstate(linalg="raise")
+    return found
 
 
 def inverse(matrix: Any, name: str) -> Any:

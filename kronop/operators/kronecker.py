@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Self
 from kronop.errors import ArgumentError, mismatch
 from kronop.frozen import dataclass
 from kronop.operators.frameworks import (
-    as_tensor,
     batch_of,
     check_decomposable,
     check_symmetric,
@@ -79,7 +78,6 @@ class KroneckerOperator(Operator):
         return kron(self.factors)
 
     def diagonal(self) -> Any:
-        self.check_square("diagonal")
         self._check_square_factors("diagonal")
         return outer(map(diagonal, self.factors), operator.mul)
 
@@ -110,12 +108,9 @@ class KroneckerOperator(Operator):
             )
         return self.like([a @ b for a, b in zip(self.factors, x.factors, strict=True)])
 
-    def __mul__(self, scale: Any) -> Self:
-        """The operator times a number, or times a tensor over the leading dimensions."""
+    def _scaled(self, scale: Any) -> Self:
         first, *others = self.factors
-        return self.like([first * as_tensor(scale, first, "the scale")[..., None, None], *others])
-
-    __rmul__ = __mul__
+        return self.like([scale * first, *others])
 
     def __add__(self, other: Any) -> KroneckerProductSum:
         from kronop.operators.product_sum import KroneckerProductSum
@@ -148,6 +143,7 @@ class KroneckerOperator(Operator):
         if not _is_zero(sigma2):
             return super().solve(b, sigma2)
         self.check_square("solve")
+        self.check_columns(b, "b")
         return self.inverse() @ b
 
     def inverse(self) -> KroneckerOperator:

@@ -86,6 +86,9 @@ class KroneckerSum(Operator):
             left *= order
         return total
 
+    def _scaled(self, scale: Any) -> Self:
+        return self.like([scale * factor for factor in self.factors])
+
     def eigh(self) -> SpectralOperator:
         from kronop.operators.spectral import SpectralOperator
 

@@ -102,7 +102,7 @@ class Operator(abc.ABC):
         """operator @ x with x (Q,) or (..., Q, C)."""
         if isinstance(x, Operator):
             return NotImplemented
-        self._check_operand(x, "x", -1 if len(_shape(x)) == 1 else -2, self.shape[-1])
+        self.check_columns(x, "x")
         return on_columns(self._multiply, x)
 
     def __rmatmul__(self, x: Any) -> Any:
@@ -112,10 +112,24 @@ class Operator(abc.ABC):
             return self._multiply_rows(x)
         return on_columns(self.T._multiply, x)
 
+    def __mul__(self, scale: Any) -> Self:
+        """The operator times a number, or times a tensor over the leading dimensions."""
+        return self._scaled(as_tensor(scale, self.tensors[0], "the scale")[..., None, None])
+
+    __rmul__ = __mul__
+
+    @abc.abstractmethod
+    def _scaled(self, scale: Any) -> Self:
+        """The operator times a tensor (..., 1, 1)."""
+
+    def check_columns(self, x: Any, name: str) -> None:
+        """Refuses what is not (Q,) or (..., Q, C), of the operator's framework and type."""
+        self._check_operand(x, name, -2, self.shape[-1])
+
     def _check_operand(self, x: Any, name: str, at: int, length: int) -> None:
         check_alike(x, name, self.tensors[0], "the operator")
         shape = tuple(x.shape)
-        if not shape or shape[at] != length:
+        if not shape or shape[max(at, -len(shape))] != length:
             wanted = f"(..., {length}, C)" if at == -2 else f"(..., {length})"
             raise ArgumentError(
                 mismatch(
@@ -159,7 +173,7 @@ class Operator(abc.ABC):
             ElementTypeError: element types are not float32 or float64, or differ.
         """
         self.check_square("solve")
-        self._check_operand(b, "b", -1 if len(_shape(b)) == 1 else -2, self.shape[-1])
+        self.check_columns(b, "b")
         system = Shifted(self, sigma2)
         return on_columns(system.solution, b)
 
@@ -247,8 +261,3 @@ def detached(operator: Operator) -> Operator:
     if not is_torch(operator.framework):
         return operator
     return operator.like([item.detach() for item in operator.tensors])
-
-
-def _shape(x: Any) -> tuple[int, ...]:
-    """The shape of what may be no tensor, and is refused thereafter."""
-    return tuple(getattr(x, "shape", ()))

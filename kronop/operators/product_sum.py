@@ -119,6 +119,9 @@ class KroneckerProductSum(Operator):
             return NotImplemented
         return KroneckerProductSum([other, *self.terms])
 
+    def _scaled(self, scale: Any) -> Self:
+        return type(self)([term._scaled(scale) for term in self.terms])
+
     def _multiply(self, x: Any) -> Any:
         first, *others = self.terms
         total = first._multiply(x)

@@ -64,6 +64,9 @@ class SpectralOperator(Operator):
     def _multiply(self, x: Any) -> Any:
         return between(self.vectors, self.values, x)
 
+    def _scaled(self, scale: Any) -> Self:
+        return type(self)(scale[..., 0] * self.values, self.vectors)
+
     def eigh(self) -> SpectralOperator:
         return self
 
@@ -75,7 +78,7 @@ class SpectralOperator(Operator):
 
         Gradients of torch tensors are those of the values and vectors.
         """
-        self._check_operand(b, "b", -1 if len(b.shape) == 1 else -2, self.shape[-1])
+        self.check_columns(b, "b")
         return on_columns(lambda columns: self.shifted_solve(columns, sigma2), b)
 
     def shifted_solve(self, b: Any, sigma2: Any) -> Any:

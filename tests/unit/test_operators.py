@@ -237,6 +237,22 @@ def test_sums_of_batches(convert: Convert) -> None:
         assert np.allclose(operator @ convert(b), (kron(factors) + kron(single)) @ b)
 
 
+def test_scales(convert: Convert) -> None:
+    factors, scale = definite(SQUARE, "float64"), np.asarray([0.5, -2.0])
+    operator = kronop.KroneckerOperator(convert(factors))
+    for one in (
+        operator,
+        kronop.KroneckerSum(operator.factors),
+        operator + operator,
+        operator.eigh(),
+    ):
+        dense = np.asarray(one.to_dense())
+        assert np.allclose((2 * one * 1.5).to_dense(), 3 * dense)
+        scaled = one * convert(scale)
+        assert scaled.shape == (2, 24, 24)
+        assert np.allclose(scaled.to_dense(), scale[:, None, None] * dense)
+
+
 def test_operators_are_values() -> None:
     operator = kronop.KroneckerOperator(matrices(SQUARE, "float64"))
     for other in (copy.deepcopy(operator), pickle.loads(pickle.dumps(operator))):
@@ -281,7 +297,8 @@ _PAIRED = kronop.KroneckerOperator([np.ones((2, 8)), np.ones((8, 2))])  # Square
         (lambda: _WIDE.solve(np.ones(30)), ArgumentError, "solve: expected a square operator"),
         (lambda: _PAIRED.inverse(), ArgumentError, r"square factors.*factors\[0\].*\(2, 8\)"),
         (lambda: _PAIRED.diagonal(), ArgumentError, r"diagonal: expected square factors"),
-        (lambda: _GENERAL.solve(np.ones(23)), ArgumentError, "shape of x|shape of b"),
+        (lambda: _GENERAL.solve(np.ones(23)), ArgumentError, "shape of b"),
+        (lambda: _DEFINITE.eigh().solve([1.0]), ElementTypeError, "b: expected a tensor"),
         (lambda: _DEFINITE.solve(np.ones(23), 1.0), ArgumentError, "shape of b"),
         (lambda: _DEFINITE.solve(np.ones(24), "1"), ElementTypeError, "sigma2"),
         (lambda: _GENERAL.solve(np.ones(24), 1.0), ArgumentError, r"factors\[0\].*symmetric"),

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from kronop.errors import ArgumentError, mismatch
-from kronop.frozen import dataclass
 from kronop.operators.frameworks import (
     batch_of,
     check_decomposable,
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from kronop.operators.spectral import SpectralOperator
 
 
-@dataclass(frozen=True, eq=False)
 class KroneckerOperator(Operator):
     """F1 x F2 x ... x FN, a matrix (..., P, Q) that is not formed.
 
@@ -50,16 +48,16 @@ class KroneckerOperator(Operator):
         ElementTypeError: a factor is no tensor, or element types differ.
     """
 
-    factors: Sequence[Any]
+    def __init__(self, factors: Iterable[Any]) -> None:
+        self._factors = read_factors(factors, square=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "factors", read_factors(self.factors, square=False))
-
-    __repr__ = Operator.__repr__
+    @property
+    def factors(self) -> tuple[Any, ...]:
+        return self._factors
 
     @property
     def tensors(self) -> tuple[Any, ...]:
-        return tuple(self.factors)
+        return self.factors
 
     def like(self, tensors: Sequence[Any]) -> Self:
         return type(self)(tensors)

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
-from kronop.frozen import dataclass
 from kronop.operators.frameworks import (
     batch_of,
     check_decomposable,
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from kronop.operators.spectral import SpectralOperator
 
 
-@dataclass(frozen=True, eq=False)
 class KroneckerSum(Operator):
     """A1 (+) A2 (+) ... (+) AN: the sum of the products I x ... x Ai x ... x I, not formed.
 
@@ -43,16 +41,16 @@ class KroneckerSum(Operator):
         ElementTypeError: a factor is no tensor, or element types differ.
     """
 
-    factors: Sequence[Any]
+    def __init__(self, factors: Iterable[Any]) -> None:
+        self._factors = read_factors(factors, square=True)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "factors", read_factors(self.factors, square=True))
-
-    __repr__ = Operator.__repr__
+    @property
+    def factors(self) -> tuple[Any, ...]:
+        return self._factors
 
     @property
     def tensors(self) -> tuple[Any, ...]:
-        return tuple(self.factors)
+        return self.factors
 
     def like(self, tensors: Sequence[Any]) -> Self:
         return type(self)(tensors)

@@ -24,7 +24,11 @@ if TYPE_CHECKING:
 
 
 class Operator(abc.ABC):
-    """A matrix (..., P, Q) that is not formed. Leading dimensions are batches, as in `matmul`."""
+    """A matrix (..., P, Q) that is not formed. Leading dimensions are batches, as in `matmul`.
+
+    An operator is a value, which nothing changes. It is no frozen dataclass, because torch.compile
+    takes those apart.
+    """
 
     # Arrays leave `x @ operator` and `x * operator` to the operator.
     __array_ufunc__ = None

@@ -10,11 +10,10 @@ Van Loan, Matrix Computations, 8.7). With one for each pair of factors,
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
-from kronop.frozen import dataclass
 from kronop.operators.frameworks import (
     batch_of,
     check_alike,
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
 _ITERATE = "kronop.cg(operator, b, sigma2=...) solves with any symmetric positive definite operator"
 
 
-@dataclass(frozen=True, eq=False)
 class KroneckerProductSum(Operator):
     """A1 x A2 x ... + C1 x C2 x ... + ..., as `+` of KroneckerOperators gives it.
 
@@ -51,10 +49,8 @@ class KroneckerProductSum(Operator):
         ElementTypeError: a term is no KroneckerOperator, or element types differ.
     """
 
-    terms: Sequence[KroneckerOperator]
-
-    def __post_init__(self) -> None:
-        terms = tuple(self.terms)
+    def __init__(self, terms: Iterable[KroneckerOperator]) -> None:
+        terms = tuple(terms)
         if len(terms) < 2 or not all(isinstance(term, KroneckerOperator) for term in terms):
             raise ElementTypeError(
                 mismatch(
@@ -76,9 +72,11 @@ class KroneckerProductSum(Operator):
                     )
                 )
         batch_of(*(term.shape[:-2] for term in terms))
-        object.__setattr__(self, "terms", terms)
+        self._terms = terms
 
-    __repr__ = Operator.__repr__
+    @property
+    def terms(self) -> tuple[KroneckerOperator, ...]:
+        return self._terms
 
     @property
     def tensors(self) -> tuple[Any, ...]:

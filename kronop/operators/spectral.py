@@ -7,13 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self
 
 from kronop.errors import ArgumentError, mismatch
-from kronop.frozen import dataclass
 from kronop.operators.frameworks import batch_of, turned
 from kronop.operators.kronecker import KroneckerOperator
 from kronop.operators.operator import Operator, detached, on_columns, shifted
 
 
-@dataclass(frozen=True, eq=False)
 class SpectralOperator(Operator):
     """Q diag(values) Q^T, as `eigh` and `apply` of the other operators give it.
 
@@ -25,13 +23,19 @@ class SpectralOperator(Operator):
         vectors: Q, whose columns are the orthonormal eigenvectors.
     """
 
-    values: Any
-    vectors: KroneckerOperator
+    def __init__(self, values: Any, vectors: KroneckerOperator) -> None:
+        self._values, self._vectors = values, vectors
+
+    @property
+    def values(self) -> Any:
+        return self._values
+
+    @property
+    def vectors(self) -> KroneckerOperator:
+        return self._vectors
 
     def __iter__(self) -> Iterator[Any]:
         return iter((self.values, self.vectors))
-
-    __repr__ = Operator.__repr__
 
     @property
     def tensors(self) -> tuple[Any, ...]:

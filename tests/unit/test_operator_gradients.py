@@ -113,6 +113,16 @@ def test_functional_gradients_are_those_of_autograd() -> None:
     assert torch.allclose(torch.func.grad(loss)(_A.detach()), wanted)
 
 
+def test_compiled() -> None:
+    """Operators break the graph, and the result is the same."""
+    a, b = (_definite(item).detach() for item in (_A, _B))
+
+    def product(a: Any, b: Any) -> Any:
+        return kronop.KroneckerOperator([a, b]) @ _X.detach()
+
+    assert torch.allclose(torch.compile(product, backend="eager")(a, b), product(a, b))
+
+
 def test_conjugate_gradients() -> None:
     def solved(a: Any, b: Any, x: Any, s: Any) -> Any:
         return kronop.cg(_two(a, b), x, sigma2=s, rtol=1e-12)[0]

@@ -89,6 +89,8 @@ def test_square_products(convert: Convert, dtype: str, batch: Any) -> None:
     for b in (_columns((24,), dtype), _columns((24, 3), dtype)):
         check_solution(operator.solve(convert(b)), dense, b, dtype)
         check_solution(operator.solve(convert(b), 0.5), dense + 0.5 * np.eye(24), b, dtype)
+    b = _columns((3, 1, 24, 3), dtype)
+    check_solution(operator.solve(convert(b), 0.5), dense + 0.5 * np.eye(24), b, dtype)
     for sigma2 in (0.0, 0.5):
         sign, wanted = np.linalg.slogdet(dense + sigma2 * np.eye(24))
         bound = 24 * 24 * np.finfo(dtype).eps  # Each of 24 eigenvalues is exact to 24 u.

@@ -8,7 +8,14 @@ from typing import Any
 
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.frozen import dataclass
-from kronop.operators.frameworks import as_tensor, batch_of, check_alike, framework_of, is_torch
+from kronop.operators.frameworks import (
+    as_tensor,
+    batch_of,
+    check_alike,
+    check_decomposable,
+    framework_of,
+    is_torch,
+)
 from kronop.operators.operator import Operator, on_columns
 
 _Product = Callable[[Any], Any]
@@ -90,6 +97,7 @@ def cg(
         operator.check_square("cg")
         check_alike(b, "b", operator.tensors[0], "the operator")
     framework = framework_of(b, "b")
+    check_decomposable(b, "b")
     system = _System(operator, as_tensor(sigma2, b, "sigma2"), preconditioner, limits)
 
     def solution(columns: Any) -> Any:
@@ -120,7 +128,10 @@ class _System:
         elif is_torch(framework) and isinstance(operator, framework.Tensor):
             own = (operator,)
         self.tensors = (*own, sigma2)
-        self._precondition = _product_of(preconditioner, "the preconditioner")
+        given = preconditioner is not None
+        self._precondition = (
+            _product_of(preconditioner, "the preconditioner") if given else lambda r: r
+        )
         self.ended: list[CGInfo] = []
 
     def multiply(self, x: Any, tensors: Sequence[Any]) -> Any:
@@ -141,11 +152,9 @@ class _System:
 
     def check_gradients(self, columns: Any) -> None:
         """Refuses a function, or another framework's operator, that torch is to differentiate."""
-        known = len(self.tensors) > 1
-        if (
-            not known
-            and _product_of(self._operator, "the operator")(columns.detach()).requires_grad
-        ):
+        if len(self.tensors) > 1:
+            return
+        if _product_of(self._operator, "the operator")(columns.detach()).requires_grad:
             raise ArgumentError(
                 mismatch(
                     "the operator",
@@ -157,9 +166,7 @@ class _System:
 
 
 def _product_of(operator: Any, name: str) -> _Product:
-    """The function x -> operator @ x; without an operator, x itself."""
-    if operator is None:
-        return lambda x: x
+    """The function x -> operator @ x."""
     if hasattr(operator, "__matmul__"):
         return lambda x: operator @ x
     if callable(operator):

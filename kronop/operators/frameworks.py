@@ -128,16 +128,16 @@ def batch_of(*shapes: Sequence[int]) -> tuple[int, ...]:
         ) from error
 
 
-def check_decomposable(tensor: Any) -> None:
+def check_decomposable(tensor: Any, name: str = "the factors") -> None:
     """Refuses element types that the libraries do not decompose."""
-    name = str(tensor.dtype).removeprefix("torch.")
-    if name not in _DECOMPOSED:
+    kind = str(tensor.dtype).removeprefix("torch.")
+    if kind not in _DECOMPOSED:
         raise ElementTypeError(
             mismatch(
-                "element type of the factors",
-                expected=f"one of {', '.join(_DECOMPOSED)} for decompositions",
-                got=name,
-                hint="convert the factors; products take all of kronop's types",
+                f"element type of {name}",
+                expected=f"one of {', '.join(_DECOMPOSED)} for solutions and decompositions",
+                got=kind,
+                hint=f"convert {name}; products take all of kronop's types",
             )
         )
 
@@ -211,6 +211,15 @@ def cholesky(matrix: Any) -> Any:
 def as_tensor(value: Any, beside: Any, name: str) -> Any:
     """A number or tensor as a tensor of the framework, type and device of another one."""
     framework = framework_of(beside, name)
+    if "int" in str(beside.dtype) and not isinstance(value, (int, np.integer)):
+        raise ElementTypeError(
+            mismatch(
+                name,
+                expected=f"a whole number beside {beside.dtype}",
+                got=type(value).__name__,
+                hint="convert the factors to float64",
+            )
+        )
     if is_torch(framework):
         if isinstance(value, framework.Tensor):
             return value.to(device=beside.device, dtype=beside.dtype)

@@ -119,6 +119,8 @@ _WIDE = kronop.KroneckerOperator(matrices([(2, 3)], "float64"))
     [
         ({"operator": _WIDE}, ArgumentError, "cg: expected a square operator"),
         ({"operator": 3.0}, ElementTypeError, "the operator: expected an operator with @"),
+        ({"operator": None}, ElementTypeError, "the operator"),
+        ({"b": np.ones(2, "int64"), "operator": np.eye(2)}, ElementTypeError, "element type of b"),
         ({"preconditioner": 3.0}, ElementTypeError, "the preconditioner"),
         ({"b": [1.0, 2.0]}, ElementTypeError, "b: expected a tensor"),
         ({"b": np.ones(3)}, ArgumentError, "shape of x"),

@@ -322,6 +322,11 @@ _PAIRED = kronop.KroneckerOperator([np.ones((2, 8)), np.ones((8, 2))])  # Square
             ElementTypeError,
             "float32, float64",
         ),
+        (
+            lambda: 0.5 * kronop.KroneckerOperator([np.ones((2, 2), "int64")]),
+            ElementTypeError,
+            "the scale: expected a whole number",
+        ),
         (lambda: _DEFINITE @ _PAIRED, ArgumentError, "one after the other"),
         (lambda: kronop.KroneckerProductSum([_DEFINITE]), ElementTypeError, "two or more"),
         (lambda: _DEFINITE + _WIDE, ArgumentError, r"shape of terms\[1\]"),

@@ -165,6 +165,10 @@ class Arguments(abc.ABC):
     def _problem(self, places: Places, workspace: int) -> Any:
         """The problem, with operands at the places that kernels can reach."""
 
+    def share_among(self, threads: int) -> None:
+        """Plans for this number of host threads, in place of the framework's own."""
+        self._threads = threads
+
     def launches(self, planned: Planned, places: Places) -> tuple[Launch, ...]:
         """The kernel calls over the memory of `places`; empty if there is nothing to do."""
         if not self.size:

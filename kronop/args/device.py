@@ -135,6 +135,8 @@ def target_of(view: TensorView) -> str:
 
 def target_of_device(device: Device) -> str:
     """As `target_of`, for a device."""
+    if device.kind not in (CPU.kind, "cuda"):
+        return device.kind
     return "x86" if device == CPU else _target_of_gpu(device.index)
 
 

@@ -46,6 +46,8 @@ def view(tensor: Any, name: str) -> TensorView:
         return _cuda_array(tensor, name)
     if hasattr(tensor, "__dlpack__"):
         return _dlpack(tensor, name)
+    if isinstance(tensor, TensorView):
+        return tensor
     raise ElementTypeError(
         mismatch(
             name,

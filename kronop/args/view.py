@@ -13,7 +13,10 @@ from kronop.frozen import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """The host ("cpu") or one GPU ("cuda" and its index)."""
+    """The host ("cpu"), one GPU ("cuda" and its index), or any GPU of a target ("sm_90a").
+
+    Memory of the last kind has no address here: it stands for that of programs to come.
+    """
 
     kind: str
     index: int = 0

@@ -60,6 +60,15 @@ class HostCompiler:
         version = version_of(command, certain=certain, cache=self._cache)
         return _identity(command, version, _has_openmp(command, version, certain=certain))
 
+    @property
+    def command(self) -> tuple[str, ...]:
+        """The compiler's command.
+
+        Raises:
+            CompileError: there is none.
+        """
+        return _command()
+
     def flags(self, target: Target) -> tuple[str, ...]:
         command = _command()
         openmp = ("-fopenmp",) if _has_openmp(command, version_of(command)) else ()

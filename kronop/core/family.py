@@ -44,6 +44,7 @@ class Kind:
         size: the class of the extents that may vary between runs of one operation.
         sample: values for the fields of this kind alone, of the small description that the
             support matrix and tests ask about; a `Later` stands for the object that it names.
+        arguments: the class of its arguments; None if operations of this kind can't be exported.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Kind:
     inputs: tuple[str, ...]
     sample: Mapping[str, Any] = field(default_factory=dict)
     size: type[Size] = Rows
+    arguments: Later | None = None
 
     @property
     def sample_fields(self) -> dict[str, Any]:

@@ -48,6 +48,7 @@ _HERE = __name__
 MATRIX = Kind(
     name="distances",
     description=Later(f"{_HERE}.description", "DistanceDescription"),
+    arguments=Later(f"{_HERE}.arguments", "DistanceArguments"),
     emitters={
         "cuda": Later(f"{_HERE}.cuda.emitter", "CudaEmitter"),
         "x86": Later(f"{_HERE}.x86.emitter", "X86Emitter"),
@@ -60,6 +61,7 @@ MATRIX = Kind(
 GRADIENT = Kind(
     name="gradients of distances",
     description=Later(f"{_HERE}.gradient_description", "DistanceGradientDescription"),
+    arguments=Later(f"{_HERE}.gradient_arguments", "DistanceGradientArguments"),
     emitters={
         "cuda": Later(f"{_HERE}.cuda.gradient_emitter", "CudaGradientEmitter"),
         "x86": Later(f"{_HERE}.x86.gradient_emitter", "X86GradientEmitter"),
@@ -71,6 +73,7 @@ GRADIENT = Kind(
 PRODUCT = Kind(
     name="products of kernel matrices",
     description=Later(f"{_HERE}.product_description", "KernelMatmulDescription"),
+    arguments=Later(f"{_HERE}.product_arguments", "KernelMatmulArguments"),
     emitters={
         "cuda": Later(f"{_HERE}.cuda.product_emitter", "CudaProductEmitter"),
         "x86": Later(f"{_HERE}.x86.product_emitter", "X86ProductEmitter"),

@@ -118,10 +118,10 @@ class DistanceDescription:
         m = getattr(rows, "m", rows)
         return m, m if self.symmetric else getattr(rows, "n", _SAMPLE_POINTS)
 
-    def operands(self, rows: int) -> dict[str, Any]:
-        """Shapes of points, in the order of `reference`."""
-        count = rows if self.symmetric else _SAMPLE_POINTS
-        return {"X1": (rows, _SAMPLE_FEATURES), "X2": (count, _SAMPLE_FEATURES)}
+    def operands(self, rows: Any) -> dict[str, Any]:
+        """Shapes of points, in the order of `reference`; `rows` may be a size."""
+        (m, k), n = self.x_shape(rows), self.y_shape(rows)[1]
+        return {"X1": (m, k), "X2": (n, k)}
 
     def reference(
         self,

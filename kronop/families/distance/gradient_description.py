@@ -143,14 +143,10 @@ class DistanceGradientDescription:
         outputs = getattr(rows, "o", _SAMPLE_OUTPUTS)
         return outputs, getattr(rows, "n", _SAMPLE_FEATURES), getattr(rows, "m", rows)
 
-    def operands(self, rows: int) -> dict[str, Any]:
-        """Shapes of operands, in the order of `reference`."""
-        return {
-            "A": (_SAMPLE_POINTS, rows),
-            "B": (_SAMPLE_FEATURES, _SAMPLE_POINTS),
-            "C": (_SAMPLE_OUTPUTS, _SAMPLE_POINTS),
-            "D": (_SAMPLE_FEATURES, rows),
-        }
+    def operands(self, rows: Any) -> dict[str, Any]:
+        """Shapes of operands, in the order of `reference`; `rows` may be a size."""
+        (k, m), (o, n, _) = self.x_shape(rows), self.y_shape(rows)
+        return {"A": (k, m), "B": (n, k), "C": (o, k), "D": (n, m)}
 
     def reference(
         self,

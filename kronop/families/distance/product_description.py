@@ -70,13 +70,11 @@ class KernelMatmulDescription:
     def y_shape(self, rows: Any) -> tuple[int, int]:
         return getattr(rows, "m", rows), getattr(rows, "c", _SAMPLE_COLUMNS)
 
-    def operands(self, rows: int) -> dict[str, Any]:
-        """Shapes of points and of V, in the order of `reference`."""
-        return {
-            "X1": (rows, _SAMPLE_FEATURES),
-            "X2": (_SAMPLE_POINTS, _SAMPLE_FEATURES),
-            "V": (_SAMPLE_POINTS, _SAMPLE_COLUMNS),
-        }
+    def operands(self, rows: Any) -> dict[str, Any]:
+        """Shapes of points and of V, in the order of `reference`; `rows` may be a size."""
+        (m, k), columns = self.x_shape(rows), self.y_shape(rows)[1]
+        n = getattr(rows, "n", _SAMPLE_POINTS)
+        return {"X1": (m, k), "X2": (n, k), "V": (n, columns)}
 
     def reference(
         self,

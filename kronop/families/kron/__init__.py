@@ -19,6 +19,7 @@ _HERE = __name__
 MATMUL = Kind(
     name="Kronecker",
     description=Later(f"{_HERE}.description", "KronMatmulDescription"),
+    arguments=Later(f"{_HERE}.arguments", "KronMatmulArguments"),
     emitters={
         "cuda": Later(f"{_HERE}.cuda.emitter", "CudaKronEmitter"),
         "x86": Later(f"{_HERE}.x86.emitter", "X86KronEmitter"),

@@ -34,6 +34,7 @@ _HERE = __name__
 PRODUCT = Kind(
     name="Kronecker-sparse",
     description=Later(f"{_HERE}.description", "KSparseDescription"),
+    arguments=Later(f"{_HERE}.arguments", "KSparseArguments"),
     emitters={
         "cuda": Later(f"{_HERE}.cuda.emitter", "CudaKSparseEmitter"),
         "x86": Later(f"{_HERE}.x86.emitter", "X86KSparseEmitter"),
@@ -44,6 +45,7 @@ PRODUCT = Kind(
 CHAIN = Kind(
     name="chain of Kronecker-sparse",
     description=Later(f"{_HERE}.chain_description", "KSparseChainDescription"),
+    arguments=Later(f"{_HERE}.chain_arguments", "KSparseChainArguments"),
     emitters={
         "cuda": Later(f"{_HERE}.cuda.chain_emitter", "CudaKSparseChainEmitter"),
         "x86": Later(f"{_HERE}.x86.chain_emitter", "X86KSparseChainEmitter"),
@@ -54,6 +56,7 @@ CHAIN = Kind(
 GRADIENT = Kind(
     name="gradient of weights",
     description=Later(f"{_HERE}.gradient_description", "KSparseGradientDescription"),
+    arguments=Later(f"{_HERE}.gradient_arguments", "KSparseGradientArguments"),
     emitters={"cuda": Later(f"{_HERE}.cuda.gradient_emitter", "CudaKSparseGradientEmitter")},
     inputs=("X", "G"),
     sample={"pattern": (2, 8, 8, 2)},

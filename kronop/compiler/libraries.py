@@ -1,0 +1,84 @@
+"""Host libraries for other programs: objects, shared libraries and archives of several sources."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+
+from kronop.artifacts import Source
+from kronop.compiler.backend import RefusalError, include_flags, run_compiler
+from kronop.compiler.commands import run
+from kronop.compiler.host_backend import HostCompiler
+from kronop.compiler.private_folder import private_folder
+from kronop.errors import CompileError, mismatch
+from kronop.target import Target
+
+# Libraries need no C++ library at run time, and show no names but those that a header exports.
+_OWN_FLAGS = ("-c", "-fvisibility=hidden", "-fno-exceptions", "-fno-rtti")
+
+
+def object_file(source: Source, target: Target, options: Sequence[str] = ()) -> bytes:
+    """The object of one source, for position-independent code.
+
+    Raises:
+        CompileError: there is no compiler, or it refused the source.
+    """
+    compiler = HostCompiler()
+    compiler.identity(certain=True)
+    flags = [flag for flag in compiler.flags(target) if flag != "-shared"]
+    command = [*compiler.command, *flags, *_OWN_FLAGS, *options, *include_flags(source)]
+    try:
+        return run_compiler(command, source, "kernel.o")[0]
+    except RefusalError as refusal:
+        raise CompileError(
+            f"{source.entry}: the C++ compiler refused it; see the log", log=refusal.log
+        ) from None
+
+
+def has_openmp() -> bool:
+    """Whether the host's compiler links OpenMP's runtime, so that kernels have several threads."""
+    return "-fopenmp" in HostCompiler().flags(Target.parse("x86-generic"))
+
+
+def shared_library(objects: Mapping[str, bytes], name: str, target: Target) -> bytes:
+    """The objects, by file name, linked to the shared library `name`.
+
+    Raises:
+        CompileError: the linker refused them.
+    """
+    compiler = HostCompiler()
+    flags = [flag for flag in compiler.flags(target) if flag in ("-fopenmp", "-nostdlib")]
+    own = ["-shared", "-Wl,--as-needed", f"-Wl,-soname,{name}", *flags]
+    return _made([*compiler.command, *own, "-o", name], objects, name, ["-lm", "-lc"])
+
+
+def archive(objects: Mapping[str, bytes], name: str) -> bytes:
+    """The objects, by file name, in the static library `name`.
+
+    Raises:
+        CompileError: there is no `ar`.
+    """
+    if shutil.which("ar") is None:
+        raise CompileError(
+            mismatch(
+                "a static library",
+                expected="the program ar on PATH",
+                got="none",
+                hint="install binutils",
+            )
+        )
+    return _made(["ar", "rcs", name], objects, name, [])
+
+
+def _made(
+    command: Sequence[str], objects: Mapping[str, bytes], output: str, last: Sequence[str]
+) -> bytes:
+    with private_folder() as folder:
+        for name, content in objects.items():
+            (folder / name).write_bytes(content)
+        done = run([*command, *objects, *last], folder=str(folder))
+        if done.returncode:
+            raise CompileError(
+                f"{output}: {command[0]} failed; see the log", log=done.stdout + done.stderr
+            )
+        return (folder / output).read_bytes()

@@ -1,0 +1,115 @@
+"""The operands of an exported operation: their slots, shapes and types in C."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+from collections.abc import Callable
+from typing import Any
+
+from kronop.descriptions.datatype import Layout
+from kronop.descriptions.tensor import TensorDescription
+from kronop.errors import DescriptionError, mismatch
+from kronop.frozen import dataclass
+from kronop.size import Rows
+
+BIAS, SOURCE, RESULT = "bias", "Z", "Y"
+# Types that C has a name for; others are passed as `void`, to which C and C++ convert silently.
+_C_TYPES = {
+    "float64": "double",
+    "float32": "float",
+    "int64": "int64_t",
+    "int32": "int32_t",
+    "int8": "int8_t",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operand:
+    """One operand, or one of a list of them.
+
+    Attributes:
+        name: the name by which arguments take it.
+        description: its element type and layout.
+        shape_for: its shape, a function of the size.
+        is_listed: whether arguments take a list by that name.
+    """
+
+    name: str
+    description: TensorDescription
+    shape_for: Callable[[Any], tuple[int, ...]]
+    is_listed: bool = False
+
+    @property
+    def c_type(self) -> str:
+        return _C_TYPES.get(self.description.element.name, "void")
+
+    @property
+    def unaligned(self) -> int:
+        """The low bits of an address that is aligned to its elements alone."""
+        return self.description.element.bytes % 16
+
+    def nbytes(self, size: Any) -> int:
+        """Bytes of the operand, which is dense."""
+        return math.prod(self.shape_for(size)) * self.description.element.bytes
+
+    @property
+    def row_bytes(self) -> int | None:
+        """The bytes from one row to the next; 0 if it has no rows, None if a part of the rows is
+        no operand of fewer rows."""
+        one, two = (self.shape_for(Rows(rows)) for rows in (1, 2))
+        if one == two:
+            return 0
+        if (one[0], two[0]) != (1, 2) or self.description.layout is not Layout.RowMajor:
+            return None
+        return self.nbytes(Rows(1)) if one[1:] == two[1:] else None
+
+
+def rows_of(size: Any) -> int:
+    """The number of rows that C is given for a size."""
+    rows: int = getattr(size, "m", size)
+    return rows
+
+
+def operands_of(operation: Any, sample: Any) -> tuple[Operand, ...]:
+    """The operands in the order of the C function: inputs, bias, Y, Z; `sample` is some size.
+
+    Raises:
+        DescriptionError: operations of this kind can't be exported.
+    """
+    kind, what = operation.kind, operation.description
+    if kind.arguments is None:
+        raise DescriptionError(
+            mismatch(
+                "export",
+                expected="a kind of operation that declares its arguments",
+                got=f"an operation of {kind.name}",
+                hint="run it from Python",
+            )
+        )
+    found: list[Operand] = []
+    for (name, shape), field in zip(what.operands(sample).items(), kind.inputs, strict=True):
+        is_listed = isinstance(shape, list)
+        found += [
+            Operand(
+                name=name,
+                description=getattr(what, field),
+                shape_for=functools.partial(_shape, what, name, at if is_listed else None),
+                is_listed=is_listed,
+            )
+            for at in range(len(shape) if is_listed else 1)
+        ]
+    if BIAS in inspect.signature(kind.arguments.get()).parameters:
+        plain = TensorDescription(what.Y.element)
+        columns = (what.output_columns,)
+        found.append(Operand(name=BIAS, description=plain, shape_for=lambda size: columns))
+    both = (
+        Operand(name=name, description=what.Y, shape_for=what.y_shape) for name in (RESULT, SOURCE)
+    )
+    return (*found, *both)
+
+
+def _shape(what: Any, name: str, at: int | None, size: Any) -> tuple[int, ...]:
+    shape = what.operands(size)[name]
+    return tuple(shape if at is None else shape[at])

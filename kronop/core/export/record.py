@@ -1,0 +1,264 @@
+"""Records an operation's launches over symbolic addresses and scalars, for C to fill in.
+
+The emitters pack the parameters, as they do for every run. What is recorded tells C which 8-byte
+words of them are an operand's address plus an offset, and which are scalars; all other words are
+constants of the number of rows.
+"""
+
+from __future__ import annotations
+
+import itertools
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from kronop.args.base import Arguments
+from kronop.args.staging import Form
+from kronop.args.view import CPU, Device, TensorView, contiguous_strides
+from kronop.artifacts import Launch
+from kronop.core.addressed import patches, symbol
+from kronop.core.export.operands import BIAS, RESULT, SOURCE, Operand
+from kronop.core.operation import Operation, Served
+from kronop.descriptions.datatype import Layout
+from kronop.emit.plan import Plan
+from kronop.errors import ArgumentError, DescriptionError, mismatch
+from kronop.frozen import dataclass
+
+ALIGNMENT = 16  # Of operands, in bytes: kernels ask for no more.
+AnyOperation = Operation[Any, Any, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """What the parameters depend on besides the rows, and what C finds out in every call.
+
+    Attributes:
+        source: whether Z is read: beta is not 0.
+        plain: whether alpha is 1 and beta 0.
+        bias: whether there is a bias.
+        aligned: whether all addresses are multiples of 16 bytes.
+    """
+
+    source: bool
+    plain: bool
+    bias: bool
+    aligned: bool
+
+    @property
+    def index(self) -> int:
+        """The case's place in the table, as C computes it."""
+        return (1 if self.source else 2 if self.plain else 0) + 3 * (self.bias + 2 * self.aligned)
+
+
+CASES = 12
+
+
+def every_case(has_bias: bool) -> Iterator[Case]:
+    for source, plain, bias, aligned in itertools.product((False, True), repeat=4):
+        if not (source and plain) and has_bias >= bias:
+            yield Case(source=source, plain=plain, bias=bias, aligned=aligned)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One launch: constant words, and what is written over them.
+
+    Attributes:
+        step: the index of its step in the plan.
+        words: the parameters; those that are written over are 0.
+        addresses: (word, slot of the operand, bytes to add to its address).
+        scalars: (word, index of the scalar).
+    """
+
+    step: int
+    words: tuple[int, ...]
+    addresses: tuple[tuple[int, int, int], ...]
+    scalars: tuple[tuple[int, int], ...]
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared_bytes: int
+    overlaps: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """The calls for one number of rows (and of threads) in one case."""
+
+    plan: int
+    calls: tuple[Call, ...]
+    workspace_bytes: int
+
+
+class _Symbolic:
+    """Places in which operands keep the symbolic addresses that they came with."""
+
+    def __init__(self, scratch: int) -> None:
+        self._scratch, self.nbytes = symbol(scratch, 0), 0
+
+    def input(self, name: str, item: TensorView, form: Form | None) -> TensorView:
+        if form is not None:
+            raise DescriptionError(
+                mismatch(
+                    f"{name} of an exported operation",
+                    expected="a layout that kernels read in place",
+                    got="one that is copied before each run",
+                    hint="describe it row-major",
+                )
+            )
+        return item
+
+    def output(self, name: str, item: TensorView, form: Form | None, *, read: bool) -> TensorView:
+        return self.input(name, item, form)
+
+    def workspace(self, nbytes: int) -> int:
+        self.nbytes = nbytes
+        return self._scratch if nbytes else 0
+
+
+class Recorder:
+    """Records the launches of one operation for dense operands of given shapes.
+
+    Args:
+        operation: the operation; its kind has an arguments class.
+        operands: all operands in the order of their slots; the slot behind them is the workspace.
+        more: further arguments, as a kernel's values.
+    """
+
+    def __init__(
+        self, operation: AnyOperation, operands: Sequence[Operand], more: Mapping[str, Any]
+    ) -> None:
+        self._operation, self._operands, self._more = operation, operands, more
+        is_host = operation.target.backend == "x86"
+        self._device = CPU if is_host else Device(operation.target.name)
+        self.plans: list[Plan] = []
+
+    def variant(self, rows: Any, threads: int, case: Case) -> Variant | None:
+        """What runs for these rows; None if the operation's descriptions exclude the case.
+
+        Raises:
+            DescriptionError: the launches are no function of addresses and scalars that C could
+                compute, or there are none.
+        """
+        first, second = (self._recorded(rows, threads, case, turn) for turn in (0, 1))
+        if first != second:
+            raise _unfit("scalars that are passed to the kernels as they are", "derived ones")
+        return first
+
+    def _recorded(self, rows: Any, threads: int, case: Case, turn: int) -> Variant | None:
+        lows = [0 if case.aligned else item.unaligned for item in self._operands]
+        scalars, marked = self._scalars(case, turn)
+        try:
+            arguments = self._arguments(rows, case, lows, scalars)
+        except ArgumentError:
+            if case.aligned:
+                raise
+            return None  # The descriptions promise aligned operands.
+        arguments.share_among(threads)
+        plan = self._operation.plan_for(arguments.size)
+        places = _Symbolic(len(self._operands))
+        served = Served(plan, self._operation._emitter, ())
+        launches = arguments.launches(served, places)
+        if not launches:
+            raise _unfit("a kernel for every number of rows", f"none for {rows}")
+        if not any(plan is known for known in self.plans):
+            self.plans.append(plan)
+        return Variant(
+            plan=next(at for at, known in enumerate(self.plans) if known is plan),
+            calls=tuple(_call(item, plan, [*lows, 0], marked) for item in launches),
+            workspace_bytes=places.nbytes,
+        )
+
+    def _arguments(
+        self, rows: Any, case: Case, lows: Sequence[int], scalars: Sequence[float]
+    ) -> Arguments:
+        kind = self._operation.kind.arguments
+        assert kind is not None
+        given: dict[str, Any] = {}
+        for slot, (item, low) in enumerate(zip(self._operands, lows, strict=True)):
+            if (item.name == BIAS and not case.bias) or (item.name == SOURCE and not case.source):
+                continue
+            tensor = self._tensor(item, rows, symbol(slot, low))
+            if item.is_listed:
+                given.setdefault(item.name, []).append(tensor)
+            else:
+                given[item.name] = tensor
+        made: Arguments = kind.get()(
+            operation=self._operation,
+            output_op=self._operation.epilogue_type(*scalars),
+            **given,
+            **self._more,
+        )
+        return made
+
+    def _tensor(self, item: Operand, rows: Any, pointer: int) -> TensorView:
+        shape = item.shape_for(rows)
+        strides = contiguous_strides(shape)
+        if item.description.layout is Layout.ColumnMajor and len(shape) > 1:
+            strides = (*strides[:-2], 1, shape[-2])
+        return TensorView(
+            pointer=pointer,
+            shape=shape,
+            strides=strides,
+            element=item.description.element,
+            device=self._device,
+            framework="numpy",
+            writable=item.name == RESULT,
+            owner=None,
+        )
+
+    def _scalars(self, case: Case, turn: int) -> tuple[list[float], dict[int, int]]:
+        """Values that no other parameter has, and which word each of them becomes."""
+        epilogue = self._operation.description.epilogue
+        is_float = epilogue.element_epilogue.kind == "float"
+        names = epilogue.scalar_names
+        scalars: list[float] = [
+            (1.0 if is_float else 1) * (1.0625 if is_float else 101) + (2 * at + turn)
+            for at in range(len(names))
+        ]
+        if not case.source:
+            scalars[1] = 0
+        if case.plain:
+            scalars[0] = 1
+        free = [at for at in range(len(names)) if at > 1 or not (case.plain or at)]
+        free += [1] if case.source else []
+        code = "<d" if is_float else "<q"
+        values = {at: scalars[at] if is_float else int(scalars[at]) for at in free}
+        return scalars, {
+            int.from_bytes(struct.pack(code, value), "little"): at for at, value in values.items()
+        }
+
+
+def _call(launch: Launch, plan: Plan, lows: Sequence[int], marked: Mapping[int, int]) -> Call:
+    if launch.blocks:
+        raise _unfit("parameters of 8-byte words", "tensor maps, which the driver encodes")
+    pointers = plan.steps[launch.step].design.signature.pointers
+    addresses = patches(launch.parameters, pointers, lows)
+    words = list(memoryview(launch.parameters).cast("Q"))
+    for at, _, _ in addresses:
+        words[at] = 0
+    scalars = [(at, marked[word]) for at, word in enumerate(words) if word in marked]
+    for at, _ in scalars:
+        words[at] = 0
+    if any(0 < word >> 48 <= len(lows) for word in words):
+        raise _unfit("addresses in words that are declared as pointers", "one in an integer")
+    return Call(
+        step=launch.step,
+        words=tuple(words),
+        addresses=tuple(addresses),
+        scalars=tuple(scalars),
+        grid=launch.grid,
+        block=launch.block,
+        shared_bytes=launch.shared_bytes,
+        overlaps=launch.overlaps,
+    )
+
+
+def _unfit(expected: str, got: str) -> DescriptionError:
+    return DescriptionError(
+        mismatch(
+            "export of an operation",
+            expected=expected,
+            got=got,
+            hint="this operation can't be exported; run it from Python",
+        )
+    )

@@ -1,0 +1,155 @@
+"""The texts of an exported library: its C, and how CMake and pkg-config find it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from kronop.core.export.operands import BIAS, RESULT, SOURCE, Operand, rows_of
+from kronop.core.operation import Operation
+from kronop.descriptions.datatype import Layout
+from kronop.descriptions.epilogue import Epilogue
+from kronop.size import Rows
+from kronop.version import __version__
+
+FOLDER = Path(__file__).with_name("c")
+_HOLE = re.compile(r"@([A-Z_]+)@")
+_INIT = {
+    "x86": "/* A handle for OpenMP's number of threads, omp_get_max_threads(). */",
+    "cuda": (
+        "/* A handle for the GPU of the current context (of GPU 0 if there is none): its kernels are"
+        " loaded. */"
+    ),
+}
+_SET_THREADS = {
+    "h": (
+        "/* Later runs take at most so many threads. Not while a run uses the handle; sizes depend"
+        " on it. */\nint @NAME@_set_threads(@NAME@_handle handle, int threads);\n\n"
+    ),
+    "c": (
+        "int @NAME@_set_threads(@NAME@_handle handle, int threads) {\n"
+        "  if (handle == NULL) return KRONOP_NULL;\n"
+        "  if (threads < 1) return KRONOP_THREADS;\n"
+        "  handle->threads = threads;\n  return KRONOP_SUCCESS;\n}\n\n"
+    ),
+}
+
+
+def written(template: str, values: Mapping[str, str]) -> str:
+    """The text of a template in the folder `c`, with `@NAME@` and the like replaced."""
+    return replaced((FOLDER / template).read_text(encoding="utf-8"), values)
+
+
+def replaced(text: str, values: Mapping[str, str]) -> str:
+    return _HOLE.sub(lambda hole: values[hole[1]], text)
+
+
+def common(
+    operation: Operation[Any, Any, Any], name: str, sizes: Sequence[Any], in_parts: bool
+) -> dict[str, str]:
+    """The values that all files of an export share."""
+    is_host = operation.target.backend == "x86"
+    counts = ", ".join(str(rows_of(size)) for size in sizes)
+    values = {
+        "NAME": name,
+        "TITLE": f"{operation.kind.name}, {operation.description.Y.element.name}",
+        "VERSION": __version__,
+        "TARGET": f"for {operation.target.name}",
+        "BACKEND": operation.target.backend,
+        "ROWS_TOLD": (
+            f"any number of at least {rows_of(sizes[0])}, as a sum of {counts}"
+            if in_parts
+            else f"one of {counts}"
+        ),
+        "BUT": f" (except by {name}_set_threads)" if is_host else "",
+        "INIT": _INIT[operation.target.backend],
+        "GUARD": f"{name.upper()}_H",
+    }
+    return values
+
+
+def threads_text(backend: str, where: str, name: str) -> str:
+    """The function that sets the threads, which GPUs have none of."""
+    return replaced(_SET_THREADS[where], {"NAME": name}) if backend == "x86" else ""
+
+
+def header(
+    operation: Operation[Any, Any, Any],
+    operands: Sequence[Operand],
+    values: Mapping[str, str],
+    sample: Any,
+) -> str:
+    """The public header."""
+    formula = (type(operation).__doc__ or "").splitlines()[0].rstrip(".")
+    described = [_described(item, sample) for item in _distinct(operands)]
+    described += [
+        "Z may be Y, and NULL where beta is 0.",
+        "workspace has the bytes that the sizes say; runs that may overlap need one each.",
+        "stream is a CUstream or cudaStream_t." if values["BACKEND"] == "cuda" else "",
+        "stream is not used." if values["BACKEND"] == "x86" else "",
+    ]
+    plan = "\n".join(f" * {line}".rstrip() for line in str(operation.plan).splitlines())
+    own = {
+        "PLAN": plan,
+        "FORMULA": formula,
+        "OPERANDS": "\n".join(f" * {line}" for line in described if line),
+        "PARAMETERS": parameters(operation.description.epilogue, operands, values["NAME"]),
+        "THREADS": threads_text(values["BACKEND"], "h", values["NAME"]),
+    }
+    return written("library.h.in", {**values, **own})
+
+
+def parameters(epilogue: Epilogue, operands: Sequence[Operand], name: str) -> str:
+    """The parameters of the function that runs the operation."""
+    scalar = "double" if epilogue.element_epilogue.kind == "float" else "int64_t"
+    found = [f"{name}_handle handle", "int64_t rows"]
+    for item in _distinct(operands):
+        if item.name == SOURCE:
+            found += [f"{scalar} {scalar_name}" for scalar_name in epilogue.scalar_names]
+        const = "" if item.name == RESULT else "const "
+        stars = "* const* " if item.is_listed else "* "
+        found.append(f"{const}{item.c_type}{stars}{item.name}")
+    return ", ".join([*found, "void* workspace", "void* stream"])
+
+
+def fill(epilogue: Epilogue, operands: Sequence[Operand]) -> str:
+    """The statements that put the function's arguments into the struct `given`."""
+    lines = ["if (beta != 0 && Z == NULL) return KRONOP_SOURCE;"]
+    counts: dict[str, int] = {}
+    for slot, item in enumerate(operands):
+        at = counts[item.name] = counts.get(item.name, -1) + 1
+        value = f"({item.name} == NULL ? NULL : {item.name}[{at}])" if item.is_listed else item.name
+        if item.name == SOURCE:
+            value = "(beta != 0 ? Z : NULL)"
+        lines.append(f"given.addresses[{slot}] = (const char*){value};")
+    for at, name in enumerate(epilogue.scalar_names):
+        lines.append(f"memcpy(&given.scalars[{at}], &{name}, sizeof {name});")
+    lines += ["given.has_source = beta != 0;", "given.is_plain = alpha == 1 && beta == 0;"]
+    if any(item.name == BIAS for item in operands):
+        lines.append("given.has_bias = bias != NULL;")
+    return "\n".join(f"  {line}" for line in lines)
+
+
+def _distinct(operands: Sequence[Operand]) -> list[Operand]:
+    """The first of each list, and the others."""
+    return list({item.name: item for item in reversed(operands)}.values())[::-1]
+
+
+def _described(item: Operand, sample: Any) -> str:
+    shape = _shape(item, sample)
+    what = f"{shape} {item.description.element.name}"
+    if item.description.layout is Layout.ColumnMajor:
+        what += ", column-major"
+    which = f"{item.name}[0], as the others" if item.is_listed else item.name
+    return f"{which}: {what}{', or NULL' if item.name == BIAS else ''}."
+
+
+def _shape(item: Operand, sample: Any) -> str:
+    if not isinstance(sample, int):
+        return " x ".join(map(str, item.shape_for(sample)))
+    one, two = (item.shape_for(Rows(rows)) for rows in (1, 2))
+    return " x ".join(
+        str(extent) if extent == other else "rows" for extent, other in zip(one, two, strict=True)
+    )

@@ -1,4 +1,4 @@
-"""The command line: `python -m kronop demo | show | matrix | cache | bench | tune`."""
+"""The command line: `python -m kronop demo | show | matrix | cache | bench | tune | export`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from kronop import knobs
-from kronop.commands import bench, cache, demo, matrix, show, tune
+from kronop.commands import bench, cache, demo, export, matrix, show, tune
 from kronop.errors import KronopError
 
 _COMMANDS = {
@@ -17,6 +17,7 @@ _COMMANDS = {
     "cache": cache,
     "bench": bench,
     "tune": tune,
+    "export": export,
 }
 
 

@@ -64,6 +64,10 @@ class Command(Protocol):
         shows the plan for many rows."""
         return None
 
+    def fixed(self, options: argparse.Namespace) -> Mapping[str, Any]:
+        """Further arguments of the operation, which an exported library has for good."""
+        return {}
+
     def arguments(
         self,
         options: argparse.Namespace,

@@ -233,6 +233,8 @@ def _call(launch: Launch, plan: Plan, lows: Sequence[int], marked: Mapping[int, 
         raise _unfit("parameters of 8-byte words", "tensor maps, which the driver encodes")
     pointers = plan.steps[launch.step].design.signature.pointers
     addresses = patches(launch.parameters, pointers, lows)
+    if any(not 0 <= slot < len(lows) for _, slot, _ in addresses):
+        raise _unfit("operands and workspace as all that kernels read", "further memory of Python's")
     words = list(memoryview(launch.parameters).cast("Q"))
     for at, _, _ in addresses:
         words[at] = 0

@@ -66,6 +66,9 @@ class _Command(Command):
             )
         return _size(options, shapes[0])
 
+    def fixed(self, options: argparse.Namespace) -> Mapping[str, Any]:
+        return {"kernel": _kernel(options).bound()}
+
     def arguments(
         self,
         options: argparse.Namespace,

@@ -1,0 +1,84 @@
+"""An operation as a library for C and C++, which needs no Python."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import kronop
+from kronop.commands import family_options
+from kronop.core.command import Command
+from kronop.core.export.operands import RESULT, operands_of
+from kronop.core.operation import Operation
+from kronop.descriptions.datatype import TENSOR_TYPES, result_type
+
+_ACCESS = 16  # The bytes of the widest access, to which rows are aligned where they can be.
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    family_options.add(parser, several="")
+    parser.add_argument("--out", required=True, metavar="FOLDER", help="where the library goes")
+    parser.add_argument(
+        "--target", default="x86", help="80, 90, sm_80, sm_90a, x86, x86-avx2, ... (default x86)"
+    )
+    parser.add_argument("--dtype", default="float32", choices=list(TENSOR_TYPES))
+    parser.add_argument(
+        "--name", help="of the library, with which its functions begin (default: the family)"
+    )
+    parser.add_argument(
+        "--rows",
+        type=int,
+        nargs="+",
+        help="M, one or several (default: the shape's, or the powers of two up to 65536)",
+    )
+    parser.add_argument(
+        "--threads",
+        type=int,
+        nargs="+",
+        help="x86: threads to plan for (default: the powers of two up to 64)",
+    )
+
+
+def execute(options: argparse.Namespace) -> None:
+    family = family_options.chosen(options)
+    size = family.size(options, options.shape)
+    rows = options.rows if size is None else [size]
+    operation = _operation(options, family, (1, 1))
+    sample = 1 if rows is None else rows[0]
+    operands = operands_of(operation, sample)
+    result = next(item for item in operands if item.name == RESULT)
+    aligned = tuple(_alignment(item, sample) for item in (operands[0], result))
+    if aligned != (1, 1):
+        operation = _operation(options, family, aligned)
+    more = family.fixed(options)
+    folder = operation.export(
+        options.out,
+        name=options.family if options.name is None else options.name,
+        rows=rows,
+        threads=options.threads,
+        **more,
+    )
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            print(path)
+
+
+def _alignment(item: Any, size: Any) -> int:
+    """The most elements of an access to which every row of a dense operand is aligned."""
+    alignment = _ACCESS // item.description.element.bytes
+    while item.shape_for(size)[-1] % alignment:
+        alignment //= 2
+    return alignment
+
+
+def _operation(
+    options: argparse.Namespace, family: Command, alignments: tuple[int, ...]
+) -> Operation[Any, Any, Any]:
+    element = TENSOR_TYPES[options.dtype]
+    accumulator = kronop.MathInstruction.simt(element).element_accumulator
+    output = result_type(element)
+    x = kronop.TensorDescription(element, kronop.RowMajor, alignments[0])
+    y = kronop.TensorDescription(output, kronop.RowMajor, alignments[1])
+    epilogue = kronop.LinearCombination(output, alignments[1], accumulator, accumulator)
+    common = (options.target, None, x, kronop.TensorDescription(element), y, epilogue)
+    return family.operation(options, options.shape, common)

@@ -8,7 +8,7 @@ from typing import Any
 import kronop
 from kronop.commands import family_options
 from kronop.core.command import Command
-from kronop.core.export.operands import RESULT, operands_of
+from kronop.core.export.operands import RESULT, Operand, operands_of
 from kronop.core.operation import Operation
 from kronop.descriptions.datatype import TENSOR_TYPES, result_type
 
@@ -63,9 +63,9 @@ def execute(options: argparse.Namespace) -> None:
             print(path)
 
 
-def _alignment(item: Any, size: Any) -> int:
+def _alignment(item: Operand, size: Any) -> int:
     """The most elements of an access to which every row of a dense operand is aligned."""
-    alignment = _ACCESS // item.description.element.bytes
+    alignment: int = _ACCESS // item.description.element.bytes
     while item.shape_for(size)[-1] % alignment:
         alignment //= 2
     return alignment

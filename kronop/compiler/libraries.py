@@ -35,9 +35,12 @@ def object_file(source: Source, target: Target, options: Sequence[str] = ()) -> 
         ) from None
 
 
-def has_openmp() -> bool:
-    """Whether the host's compiler links OpenMP's runtime, so that kernels have several threads."""
-    return "-fopenmp" in HostCompiler().flags(Target.parse("x86-generic"))
+def openmp_library() -> str | None:
+    """The name of the OpenMP runtime that objects need; None if kernels have one thread."""
+    compiler = HostCompiler()
+    if "-fopenmp" not in compiler.flags(Target.parse("x86-generic")):
+        return None
+    return "omp" if "clang" in compiler.identity() else "gomp"
 
 
 def shared_library(objects: Mapping[str, bytes], name: str, target: Target) -> bytes:

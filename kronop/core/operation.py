@@ -12,7 +12,6 @@ import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields
-from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from kronop import compiler, knobs
@@ -21,6 +20,7 @@ from kronop.args.device import default_device
 from kronop.args.host import most_threads
 from kronop.artifacts import Binary, Launch, Source
 from kronop.core import gathering, remembered, winners
+from kronop.core.export.exported import Exported
 from kronop.core.family import Kind
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
@@ -89,7 +89,7 @@ class Served(Generic[AnyProblem]):
         return self.emitter.launches(self.plan, problem)
 
 
-class Operation(Generic[AnyDescription, AnyProblem, AnyArguments]):
+class Operation(Exported, Generic[AnyDescription, AnyProblem, AnyArguments]):
     """A described operation for one target, compiled when needed or by `compiler.add_module`.
 
     Attributes:
@@ -256,44 +256,6 @@ class Operation(Generic[AnyDescription, AnyProblem, AnyArguments]):
         if not gathering.note(self, plan):
             served = self.serve(plan)
             arguments.run(served.kernels, stream, served)
-
-    def export(
-        self,
-        folder: Any,
-        *,
-        name: str | None = None,
-        rows: Sequence[Any] | None = None,
-        threads: Sequence[int] | None = None,
-        **more: Any,
-    ) -> Path:
-        """Writes the operation to a folder, as a library for C and C++ that needs no Python.
-
-        For x86 there are a header, a shared and a static library; for a GPU a header, and a C source
-        that holds the binaries and needs the CUDA driver alone. Files for CMake and pkg-config are
-        beside them. Operands are dense, of the layouts that the operation describes.
-
-        Args:
-            folder: where to; it is made if it is not there.
-            name: what the library is called, and its functions begin with; None for the kind's own.
-            rows: the sizes to plan for. If the rows of X and Y are independent and contiguous, any
-                number of rows is run as a sum of these; else they are all that the library runs.
-                None for the powers of two up to 65536.
-            threads: on x86, the numbers of threads to plan for; a run takes the largest that
-                OpenMP has. None for the powers of two up to 64.
-            more: further arguments of the operation's arguments class, whose values are fixed in
-                the library: `kernel=`, for distances.
-
-        Returns:
-            The folder.
-
-        Raises:
-            ArgumentError: a name, a size or an argument that does not fit.
-            DescriptionError: the operation can't be exported.
-            CompileError: a compiler is missing or refused a source.
-        """
-        from kronop.core.export.api import export
-
-        return export(self, folder, name=name, rows=rows, threads=threads, **more)
 
     def serve(self, plan: Plan) -> Served[AnyProblem]:
         """One of the operation's plans with its kernels; the first call compiles and loads them.

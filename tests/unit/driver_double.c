@@ -1,5 +1,7 @@
 /* Stands in for libcuda.so.1 where there is no driver: answers as one, and prints what it is asked.
-   Handles are small numbers: context 100 + device, library 7, kernel 9, event 3. */
+   Handles are small numbers: context 100 + device, library 7, kernel 9, event 3. A program that is
+   linked to it makes context 100 current with DOUBLE_CONTEXT, and has so many 8-byte words of each
+   launch's parameters printed as DOUBLE_WORDS says. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +23,12 @@ int cuInit(unsigned flags) { return (int)flags; }
 int cuDeviceGetCount(int* count) { *count = atoi(getenv("DOUBLE_DEVICES")); return 0; }
 int cuDeviceGet(int* device, int ordinal) { *device = ordinal; return ordinal > 1 ? 101 : 0; }
 int cuDevicePrimaryCtxRetain(long* context, int device) { *context = 100 + device; return 0; }
-int cuCtxGetCurrent(long* context) { *context = depth ? contexts[depth - 1] : 0; return 0; }
+int cuCtxGetCurrent(long* context) {
+  const int has_context = getenv("DOUBLE_CONTEXT") != NULL;
+  *context = depth ? contexts[depth - 1] : has_context ? 100 : 0;
+  return 0;
+}
+int cuCtxGetDevice(int* device) { *device = 0; return 0; }
 int cuCtxPushCurrent(long context) { contexts[depth++] = context; return 0; }
 int cuCtxPopCurrent(long* context) { *context = contexts[--depth]; return 0; }
 
@@ -33,6 +40,8 @@ int cuLibraryLoadData(long* library, const char* code, void* a, void* b, unsigne
   *library = 7;
   return strcmp(text, "BAD") == 0 ? 200 : 0;
 }
+
+int cuLibraryUnload(long library) { printf("unload %ld\n", library); return 0; }
 
 int cuLibraryGetKernel(long* kernel, long library, const char* name) {
   printf("kernel %s of %ld\n", name, library);
@@ -56,6 +65,8 @@ int cuLaunchKernelEx(const Config* config, long function, void** parameters, voi
          function, config->grid[0], config->grid[1], config->grid[2], config->block[0],
          config->block[1], config->block[2], config->shared, (long)config->stream, values[0],
          values[1], depth ? contexts[depth - 1] : 0, extra ? " extra" : "", attributes);
+  const char* words = getenv("DOUBLE_WORDS");
+  for (int at = 0; words && at < atoi(words); ++at) printf("word %016llx\n", values[at]);
   return values[1] == 2 || values[1] == 1 ? (int)values[1] : 0;
 }
 

@@ -268,8 +268,8 @@ int main() {
   std::size_t bytes = 0;
   if (sparse_sizes(handle, rows, nullptr, &bytes) != 0) return 2;
   std::vector<char> workspace(bytes);
-  const int status = sparse_run(handle, rows, x.data(), w.data(), bias.data(), y.data(), 2.0, 0.0, 0.25,
-                                nullptr, workspace.data(), nullptr);
+  const int status = sparse_run(handle, rows, x.data(), w.data(), bias.data(), y.data(), 2.0, 0.0,
+                                0.25, nullptr, workspace.data(), nullptr);
   if (status != 0) return std::puts(sparse_status_string(status)), 3;
   for (double value : y) std::printf("%.17g\\n", value);
   sparse_destroy(handle);

@@ -80,12 +80,12 @@ class _Export:
             "STEPS": str(len(self.sources)),
             "MOST_WORDS": str(self.tables.most_words()),
             "IN_PARTS": str(int(self.in_parts)),
+            "ON_HOST": str(int(self.backend == "x86")),
             "ALIGNMENT": str(_WORKSPACE_ALIGNMENT[self.backend]),
             "DEFINES": "\n".join(f"#define {line}" for line in defines),
             "TABLES": "\n".join([self._extents(), table_text(self.tables, self._step_of), steps]),
             "PARAMETERS": text.parameters(epilogue, self.operands, self.name),
             "FILL": text.fill(epilogue, self.operands),
-            "THREADS": text.threads_text(self.backend, "c", self.name),
         }
         return text.written("library.c.in", values)
 
@@ -128,10 +128,16 @@ def export(
     files = _host_files(made) if is_host else _gpu_files(made)
     root = Path(folder)
     for place, content in files.items():
-        path = root / place
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        _write(root / place, content.encode() if isinstance(content, str) else content)
     return root
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Puts a new file in the place of an older one: programs that have loaded that one keep it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f".{path.name}.new")
+    new.write_bytes(content)
+    new.replace(path)
 
 
 def _name(operation: Operation[Any, Any, Any], name: str | None) -> str:
@@ -220,11 +226,11 @@ def _host_files(made: _Export) -> dict[str, str | bytes]:
     objects[f"{name}.o"] = libraries.object_file(
         _joined(made, library), Target.parse("x86-generic")
     )
-    openmp = libraries.has_openmp()
+    needed = [item for item in (libraries.openmp_library(), "m") if item]
     values = {
         **made.values,
-        "LIBRARIES": "gomp" if openmp else "m",
-        "PRIVATE": "-fopenmp" if openmp else "",
+        "LIBRARIES": ";".join(needed),
+        "PRIVATE": " ".join(f"-l{item}" for item in needed),
     }
     return {
         **_found_by(made, values),

@@ -89,7 +89,7 @@ class Variant:
     workspace_bytes: int
 
 
-class _Symbolic:
+class Symbolic:
     """Places in which operands keep the symbolic addresses that they came with."""
 
     def __init__(self, scratch: int) -> None:
@@ -155,7 +155,7 @@ class Recorder:
             return None  # The descriptions promise aligned operands.
         arguments.share_among(threads)
         plan = self._operation.plan_for(arguments.size)
-        places = _Symbolic(len(self._operands))
+        places = Symbolic(len(self._operands))
         served = Served(plan, self._operation._emitter, ())
         launches = arguments.launches(served, places)
         if not launches:
@@ -234,7 +234,7 @@ def _call(launch: Launch, plan: Plan, lows: Sequence[int], marked: Mapping[int, 
     pointers = plan.steps[launch.step].design.signature.pointers
     addresses = patches(launch.parameters, pointers, lows)
     if any(not 0 <= slot < len(lows) for _, slot, _ in addresses):
-        raise _unfit("operands and workspace as all that kernels read", "further memory of Python's")
+        raise _unfit("operands and workspace as all memory", "further memory of Python's")
     words = list(memoryview(launch.parameters).cast("Q"))
     for at, _, _ in addresses:
         words[at] = 0

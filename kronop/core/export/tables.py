@@ -63,15 +63,10 @@ class _Pool:
 def table_text(tables: Tables, step_of: Mapping[tuple[int, int], int]) -> str:
     """The tables in C. `step_of` is the exported step of (plan, step of the plan)."""
     words, patches, calls = _Pool(), _Pool(), _Pool()
-    variants = [
-        "{%d, %d, %dull}"
-        % (
-            calls.place(_call(c, step_of[item.plan, c.step], words, patches) for c in item.calls),
-            len(item.calls),
-            item.workspace_bytes,
-        )
-        for item in tables.variants
-    ]
+    variants = []
+    for item in tables.variants:
+        own = [_call(call, step_of[item.plan, call.step], words, patches) for call in item.calls]
+        variants.append(f"{{{calls.place(own)}, {len(own)}, {item.workspace_bytes}ull}}")
     counts, teams = len(tables.choice), len(tables.choice[0])
     every = [str(place) for rows in tables.choice for team in rows for place in team]
     return "\n".join(

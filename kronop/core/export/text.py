@@ -16,24 +16,10 @@ from kronop.version import __version__
 
 FOLDER = Path(__file__).with_name("c")
 _HOLE = re.compile(r"@([A-Z_]+)@")
+# The comment of the function that makes a handle.
 _INIT = {
-    "x86": "/* A handle for OpenMP's number of threads, omp_get_max_threads(). */",
-    "cuda": (
-        "/* A handle for the GPU of the current context (of GPU 0 if there is none): its kernels are"
-        " loaded. */"
-    ),
-}
-_SET_THREADS = {
-    "h": (
-        "/* Later runs take at most so many threads. Not while a run uses the handle; sizes depend"
-        " on it. */\nint @NAME@_set_threads(@NAME@_handle handle, int threads);\n\n"
-    ),
-    "c": (
-        "int @NAME@_set_threads(@NAME@_handle handle, int threads) {\n"
-        "  if (handle == NULL) return KRONOP_NULL;\n"
-        "  if (threads < 1) return KRONOP_THREADS;\n"
-        "  handle->threads = threads;\n  return KRONOP_SUCCESS;\n}\n\n"
-    ),
+    "x86": "A handle for OpenMP's number of threads, omp_get_max_threads().",
+    "cuda": "A handle for the GPU of the current context (else GPU 0); its kernels are loaded.",
 }
 
 
@@ -52,27 +38,17 @@ def common(
     """The values that all files of an export share."""
     is_host = operation.target.backend == "x86"
     counts = ", ".join(str(rows_of(size)) for size in sizes)
-    values = {
+    return {
         "NAME": name,
         "TITLE": f"{operation.kind.name}, {operation.description.Y.element.name}",
         "VERSION": __version__,
         "TARGET": f"for {operation.target.name}",
         "BACKEND": operation.target.backend,
-        "ROWS_TOLD": (
-            f"any number of at least {rows_of(sizes[0])}, as a sum of {counts}"
-            if in_parts
-            else f"one of {counts}"
-        ),
+        "ROWS_TOLD": (f"any sum of {counts}" if in_parts else f"one of {counts}"),
         "BUT": f" (except by {name}_set_threads)" if is_host else "",
         "INIT": _INIT[operation.target.backend],
         "GUARD": f"{name.upper()}_H",
     }
-    return values
-
-
-def threads_text(backend: str, where: str, name: str) -> str:
-    """The function that sets the threads, which GPUs have none of."""
-    return replaced(_SET_THREADS[where], {"NAME": name}) if backend == "x86" else ""
 
 
 def header(
@@ -96,7 +72,7 @@ def header(
         "FORMULA": formula,
         "OPERANDS": "\n".join(f" * {line}" for line in described if line),
         "PARAMETERS": parameters(operation.description.epilogue, operands, values["NAME"]),
-        "THREADS": threads_text(values["BACKEND"], "h", values["NAME"]),
+        "THREADS": written("threads.h.in", values) if values["BACKEND"] == "x86" else "",
     }
     return written("library.h.in", {**values, **own})
 

@@ -1,0 +1,51 @@
+"""The method of operations that exports them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+
+class Exported:
+    """A base of operations."""
+
+    def export(
+        self,
+        folder: Any,
+        *,
+        name: str | None = None,
+        rows: Sequence[Any] | None = None,
+        threads: Sequence[int] | None = None,
+        **more: Any,
+    ) -> Path:
+        """Writes the operation to a folder, as a library for C and C++ that needs no Python.
+
+        For x86 there are a header, a shared and a static library; for a GPU a header, and a C
+        source that holds the binaries and needs the CUDA driver alone. Files for CMake and
+        pkg-config are beside them. Operands are dense, of the layouts that the operation describes.
+
+        Args:
+            folder: where to; it is made if it is not there.
+            name: what the library is called, and its functions begin with; None for the kind's own.
+            rows: the sizes to plan for. If the rows of X and Y are independent and contiguous, any
+                number of rows is run as a sum of these; else they are all that the library runs.
+                None for the powers of two up to 65536.
+            threads: on x86, the numbers of threads to plan for; a run takes the largest that
+                OpenMP has. None for the powers of two up to 64.
+            more: further arguments of the operation's arguments class, whose values are fixed in
+                the library: `kernel=`, for distances.
+
+        Returns:
+            The folder.
+
+        Raises:
+            ArgumentError: a name, a size or an argument that does not fit.
+            DescriptionError: the operation can't be exported.
+            CompileError: a compiler is missing or refused a source.
+        """
+        # Imported late: it imports operations, and few programs export.
+        from kronop.core.export.api import export
+
+        operation: Any = self
+        return export(operation, folder, name=name, rows=rows, threads=threads, **more)

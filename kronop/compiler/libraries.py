@@ -31,7 +31,8 @@ def object_file(source: Source, target: Target, options: Sequence[str] = ()) -> 
         return run_compiler(command, source, "kernel.o")[0]
     except RefusalError as refusal:
         raise CompileError(
-            f"{source.entry}: the C++ compiler refused it; see the log", log=refusal.log
+            f"{source.entry} for {target}: {compiler.command[0]} refused it\n{refusal.log.rstrip()}",
+            log=refusal.log,
         ) from None
 
 
@@ -81,7 +82,6 @@ def _made(
             (folder / name).write_bytes(content)
         done = run([*command, *objects, *last], folder=str(folder))
         if done.returncode:
-            raise CompileError(
-                f"{output}: {command[0]} failed; see the log", log=done.stdout + done.stderr
-            )
+            log = done.stdout + done.stderr
+            raise CompileError(f"{output}: {command[0]} refused it\n{log.rstrip()}", log=log)
         return (folder / output).read_bytes()

@@ -1,0 +1,149 @@
+"""Recorded launches: filled in, they are those of any call; what can't be recorded is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kronop
+from kronop import families
+from kronop.args.view import TensorView
+from kronop.artifacts import Launch
+from kronop.core.export import api, record
+from kronop.core.export.operands import BIAS, operands_of
+from kronop.core.export.record import Recorder, Symbolic, every_case
+from kronop.core.operation import Served
+from kronop.families.distance import kernels
+from kronop.families.distance.size import DistanceSize
+from kronop.target import Target
+from tests import support
+from tests.families import samples as made
+
+_TARGETS = ("x86-avx512", "x86-generic", "sm_80", "sm_90a")
+
+
+def _cases() -> list[Any]:
+    return [
+        pytest.param(kind, target, id=f"{kind.name}-{target}")
+        for kind in made.kinds(families.FAMILIES)
+        for target in _TARGETS
+        if Target.parse(target).backend in kind.emitters
+    ]
+
+
+def _base(slot: int, low: int) -> int:
+    return (slot + 3 << 28) + low
+
+
+@pytest.mark.parametrize(("kind", "target"), _cases())
+def test_filled_in_they_are_the_launches_of_a_call(kind, target, monkeypatch) -> None:
+    element = made.elements(kind, target)[0]
+    operation = made.operation(kind, target, element)
+    size = kind.size(37)
+    operands = operands_of(operation, size)
+    recorder = Recorder(operation, operands, {})
+    recorded = {
+        case: recorder.variant(size, 3, case)
+        for case in every_case(any(item.name == BIAS for item in operands))
+    }
+    monkeypatch.setattr(record, "symbol", _base)
+    for case, variant in recorded.items():
+        assert variant is not None
+        assert variant.calls
+        lows = [0 if case.aligned else item.unaligned for item in operands]
+        scalars, _ = recorder._scalars(case, 0)
+        arguments = recorder._arguments(size, case, lows, scalars)
+        arguments.share_among(3)
+        served = Served(recorder.plans[variant.plan], operation._emitter, ())
+        launches = arguments.launches(served, Symbolic(len(operands)))
+        code = "d" if operation.description.epilogue.element_epilogue.kind == "float" else "q"
+        for call, launch in zip(variant.calls, launches, strict=True):
+            words = list(call.words)
+            for at, slot, offset in call.addresses:
+                words[at] = _base(slot, [*lows, 0][slot]) + offset
+            for at, index in call.scalars:
+                (words[at],) = struct.unpack("Q", struct.pack(code, scalars[index]))
+            assert words == memoryview(launch.parameters).cast("Q").tolist()
+            assert (call.grid, call.block) == (launch.grid, launch.block)
+
+
+def test_memory_of_python_is_refused(tmp_path) -> None:
+    points = kronop.TensorDescription(kronop.float32)
+    kernel = kernels.Gaussian(np.ones(5, np.float32))
+    operation = kronop.DistanceOperation(
+        "x86", None, points, points, points, support.linear(kronop.float32), kernel
+    )
+    with pytest.raises(kronop.DescriptionError, match="further memory"):
+        operation.export(tmp_path, rows=[DistanceSize(8, 8, 5)], kernel=kernel)
+
+
+class _Address:
+    address = 1
+
+    def write(self, place: memoryview, address: int) -> None: ...
+
+
+def test_tensor_maps_and_addresses_in_integers_are_refused() -> None:
+    operation = support.kron_operation("x86-generic", kronop.float32, [(4, 4)])
+    zeros = bytes(operation.plan.steps[0].design.signature.size)
+    fitting = Launch(step=0, parameters=zeros)
+    assert not record._call(fitting, operation.plan, [0], {}).addresses
+    blocked = dataclasses.replace(fitting, blocks=((0, 8, _Address()),))
+    with pytest.raises(kronop.DescriptionError, match="tensor maps"):
+        record._call(blocked, operation.plan, [0], {})
+    hidden = zeros[:-8] + struct.pack("Q", record.symbol(0, 0))
+    with pytest.raises(kronop.DescriptionError, match="one in an integer"):
+        record._call(Launch(step=0, parameters=hidden), operation.plan, [0], {})
+
+
+def test_derived_scalars_are_refused(monkeypatch) -> None:
+    operation = support.kron_operation("x86-generic", kronop.float32, [(4, 4)])
+    recorder = Recorder(operation, operands_of(operation, 1), {})
+    launches = Served.launches
+
+    def doubled(self: Any, problem: Any) -> Any:
+        scalars = (2 * problem.scalars[0], *problem.scalars[1:])
+        return launches(self, dataclasses.replace(problem, scalars=scalars))
+
+    monkeypatch.setattr(Served, "launches", doubled)
+    with pytest.raises(kronop.DescriptionError, match="derived"):
+        recorder.variant(1, 1, next(every_case(False)))
+
+
+def test_operands_that_need_a_copy_are_refused() -> None:
+    with pytest.raises(kronop.DescriptionError, match="row-major"):
+        Symbolic(1).input("X", None, object())  # type: ignore[arg-type]
+
+
+def test_kinds_without_arguments_are_refused(tmp_path, monkeypatch) -> None:
+    operation = support.kron_operation("x86-generic", kronop.float32, [(4, 4)])
+    kind = dataclasses.replace(operation.kind, arguments=None)
+    monkeypatch.setattr(type(operation), "kind", kind)
+    with pytest.raises(kronop.DescriptionError, match="declares its arguments"):
+        operation.export(tmp_path)
+
+
+def test_rows_are_in_parts_only_where_they_are_independent() -> None:
+    def in_parts(operation: Any) -> bool:
+        sizes = api._sizes(operation, [1, 8])
+        return api._in_parts(operands_of(operation, sizes[0]), sizes)
+
+    float32, left = kronop.float32, kronop.Side.Left
+    assert in_parts(support.kron_operation("x86", float32, [(8, 8)]))
+    assert in_parts(support.ksparse_operation("sm_90a", float32, (8, 1, 1, 1)))
+    assert not in_parts(support.kron_operation("x86", float32, [(8, 8)], side=left))
+    assert not in_parts(support.ksparse_operation("x86", float32, (8, 1, 1, 1), batch_last=True))
+    columns = support.kron_operation("x86", float32, [(8, 8)], layout=kronop.ColumnMajor)
+    assert not in_parts(columns)
+    assert not in_parts(support.gradient_operation("sm_90a", kronop.float16, (1, 16, 16, 1)))
+
+
+def test_a_tensor_view_is_a_tensor() -> None:
+    array = np.zeros((2, 3))
+    item = kronop.args.tensor.view(array, "X")
+    assert isinstance(item, TensorView)
+    assert kronop.args.tensor.view(item, "X") is item

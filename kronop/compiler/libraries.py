@@ -30,10 +30,8 @@ def object_file(source: Source, target: Target, options: Sequence[str] = ()) -> 
     try:
         return run_compiler(command, source, "kernel.o")[0]
     except RefusalError as refusal:
-        raise CompileError(
-            f"{source.entry} for {target}: {compiler.command[0]} refused it\n{refusal.log.rstrip()}",
-            log=refusal.log,
-        ) from None
+        told = f"{compiler.command[0]} refused it\n{refusal.log.rstrip()}"
+        raise CompileError(f"{source.entry} for {target}: {told}", log=refusal.log) from None
 
 
 def openmp_library() -> str | None:

@@ -12,7 +12,8 @@ import pytest
 import kronop
 from kronop import families
 from kronop.args.view import TensorView
-from kronop.artifacts import Launch
+from kronop.artifacts import Language, Launch, Source
+from kronop.compiler import libraries
 from kronop.core.export import api, record
 from kronop.core.export.operands import BIAS, operands_of
 from kronop.core.export.record import Recorder, Symbolic, every_case
@@ -140,6 +141,19 @@ def test_rows_are_in_parts_only_where_they_are_independent() -> None:
     columns = support.kron_operation("x86", float32, [(8, 8)], layout=kronop.ColumnMajor)
     assert not in_parts(columns)
     assert not in_parts(support.gradient_operation("sm_90a", kronop.float16, (1, 16, 16, 1)))
+
+
+def test_compilers_that_refuse_say_why(monkeypatch) -> None:
+    source = Source(
+        entry="bad", text="int wrong = ;", language=Language.CXX, include_directories=()
+    )
+    with pytest.raises(kronop.CompileError, match=r"(?s)bad for x86-generic: .*wrong"):
+        libraries.object_file(source, Target.parse("x86-generic"))
+    with pytest.raises(kronop.CompileError, match=r"lib\.so: .* refused"):
+        libraries.shared_library({"bad.o": b"no object"}, "lib.so", Target.parse("x86-generic"))
+    monkeypatch.setattr(libraries.shutil, "which", lambda name: None)
+    with pytest.raises(kronop.CompileError, match="binutils"):
+        libraries.archive({}, "lib.a")
 
 
 def test_a_tensor_view_is_a_tensor() -> None:

@@ -1,7 +1,7 @@
 """kronop on torch tensors as torch operators: autograd, torch.compile and torch.func.
 
 `gemkm` and `gekmm` multiply by Kronecker products, `ksmm` by Kronecker-sparse factors, and
-`nn.KSLinear` is a layer of such factors. Without gradients they do the same as the functions of the
+`nn` has layers of both. `decompositions` is for exports to where kronop is not. Without gradients they do the same as the functions of the
 same names in kronop, which also take tensors of other frameworks, `out`, and more.
 
 Imported explicitly (`import kronop.torch`); `import kronop` alone does not import torch.
@@ -19,6 +19,7 @@ except ImportError as _error:
 
 from kronop.families import FAMILIES as _FAMILIES
 from kronop.torch import nn
+from kronop.torch.registration import decompositions
 
 if TYPE_CHECKING:
     from kronop.families.distance.torch.functional import cdist as cdist
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from kronop.families.kron.torch.functional import gemkm as gemkm
     from kronop.families.ksparse.torch.functional import ksmm as ksmm
 
-__all__ = ["nn"]
+__all__ = ["decompositions", "nn"]
 
 
 def __getattr__(name: str) -> object:

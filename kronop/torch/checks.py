@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -10,6 +11,14 @@ from kronop.errors import ArgumentError, ElementTypeError, mismatch
 
 # What tensors of a chain or product may be listed in.
 LISTS = (list, tuple, torch.nn.ParameterList)
+
+
+def are_symbols(tensors: Sequence[Any]) -> bool:
+    """Whether some are not tensors, but stand for tensors while something records what is called
+    with them, as torch.fx's proxies do. They get the whole call by
+    torch.overrides.handle_torch_function."""
+    others = [item for item in tensors if not isinstance(item, torch.Tensor)]
+    return bool(others) and torch.overrides.has_torch_function(others)
 
 
 def check_tensor(name: str, item: Any, dimensions: int, elsewhere: str) -> None:

@@ -99,6 +99,8 @@ class Operator:
         prepare: given arguments that are plain tensors, what repeats their `compute`; None if it
             can't be repeated yet.
         direct: a shorter way than `compute` and `backward` for plain tensors with gradients.
+        decomposed: the result by torch's own operations, from the same arguments, in the layout
+            that `fake` promises: for exports to where kronop is not. None if there is no such way.
     """
 
     schema: str
@@ -112,6 +114,7 @@ class Operator:
     autocast: Autocast | None = None
     prepare: Callable[[Named], Prepared | None] | None = None
     direct: Direct | None = None
+    decomposed: Callable[..., Any] | None = None
 
     @property
     def name(self) -> str:

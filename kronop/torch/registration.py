@@ -19,6 +19,17 @@ from kronop.torch.declaration import Operator
 from kronop.torch.derivatives import Derivatives
 
 _LIBRARY = torch.library.Library("kronop", "FRAGMENT")
+_DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {}
+
+
+def decompositions() -> dict[Any, Callable[..., Any]]:
+    """kronop's operators in torch.ops, and functions that compute each by torch's own operations.
+
+    Give it to `torch.export.ExportedProgram.run_decompositions`: what is exported then runs where
+    kronop is not installed, without kronop's kernels. Operators of gradients, and those of
+    distances, are not in it.
+    """
+    return dict(_DECOMPOSITIONS)
 
 
 class Registered:
@@ -33,6 +44,7 @@ class Registered:
         self, operator: Operator, library: Any, layout: Layout, derivatives: Derivatives
     ) -> None:
         self.library, self._layout = library, layout
+        self._decomposed = operator.decomposed
         self.plain = direct.Plain(operator, layout, derivatives)
         self._transformed = library
         if operator.jvp is not None:
@@ -43,11 +55,19 @@ class Registered:
     def __call__(self, *arguments: Any) -> Any:
         if transforms.are_needed():
             return self._transformed(*arguments)
+        if self._decomposed is not None and _is_for_onnx():
+            return self._decomposed(*arguments)
         if torch.compiler.is_compiling():
             return self.library(*arguments)
         if direct.is_plain(self._layout.split(arguments)[1]):
             return self.plain(*arguments)
         return self.library(*arguments)
+
+
+def _is_for_onnx() -> bool:
+    """Whether an export to ONNX sees the calls: it knows no operator of kronop."""
+    is_seen = torch.compiler.is_exporting() or torch.jit.is_tracing()
+    return is_seen and bool(torch.onnx.is_in_onnx_export())
 
 
 def register(operator: Operator) -> Registered:
@@ -70,6 +90,8 @@ def register(operator: Operator) -> Registered:
     _register_gradient(name, layout, derivatives)
     if operator.vmap is not None:
         _register_map(name, operator.vmap, layout)
+    if operator.decomposed is not None:
+        _DECOMPOSITIONS[library] = operator.decomposed
     return Registered(operator, library, layout, derivatives)
 
 

@@ -11,9 +11,12 @@ from typing import Any
 
 import torch
 
+from kronop.families.ksparse.torch.decomposed import biased, bmm_product
 from kronop.families.ksparse.torch.functional import ksmm
-from kronop.families.ksparse.torch.shapes import as_matrix, outputs_of, result_shape
+from kronop.families.ksparse.torch.shapes import as_matrix, inputs_of, outputs_of, result_shape
 from kronop.families.ksparse.torch.sparse import einsum_product, sparse_product
+from kronop.torch.checks import are_symbols
+from kronop.torch.nn.checks import check_operand
 
 Algorithm = Callable[[Any, Sequence[Any], Any, bool], Any]
 
@@ -22,7 +25,7 @@ def dense_product(weights: Sequence[Any]) -> Any:
     """W = K_1 ... K_L (out, in), the right-most factor first in `weights`; differentiable."""
     result = dense_factor(weights[0])
     for weight in weights[1:]:
-        result = dense_factor(weight) @ result
+        result = bmm_product(result, weight, True)
     return result
 
 
@@ -45,22 +48,7 @@ def _dense(x: Any, weights: Sequence[Any], bias: Any, batch_last: bool) -> Any:
     if not batch_last:
         return torch.nn.functional.linear(x, matrix, bias)
     result = matrix @ as_matrix(x, True)
-    return _biased(result.reshape(result_shape(x, len(matrix), True)), bias, True)
-
-
-def _bmm(x: Any, weight: Any, batch_last: bool) -> Any:
-    """A batch of a d matrix products, with the permutations before and after it."""
-    a, b, c, d = weight.shape
-    shape = result_shape(x, outputs_of(weight.shape), batch_last)
-    matrices = weight.permute(0, 3, 1, 2).reshape(a * d, b, c)
-    flat = as_matrix(x, batch_last)
-    if batch_last:
-        operand = flat.view(a, c, d, -1).transpose(1, 2).reshape(a * d, c, -1)
-        result = torch.bmm(matrices, operand).view(a, d, b, -1).transpose(1, 2)
-    else:
-        operand = flat.view(-1, a, c, d).permute(1, 3, 0, 2).reshape(a * d, -1, c)
-        result = torch.bmm(operand, matrices.mT).view(a, d, -1, b).permute(2, 0, 3, 1)
-    return result.reshape(shape)
+    return biased(result.reshape(result_shape(x, len(matrix), True)), bias, True)
 
 
 def _sparse(blocks: bool) -> Callable[[Any, Any, bool], Any]:
@@ -75,24 +63,26 @@ def _one_by_one(apply: Callable[[Any, Any, bool], Any]) -> Algorithm:
     def chain(x: Any, weights: Sequence[Any], bias: Any, batch_last: bool) -> Any:
         for weight in weights:
             x = apply(x, weight, batch_last)
-        return _biased(x, bias, batch_last)
+        return biased(x, bias, batch_last)
 
     return chain
 
 
-def _biased(result: Any, bias: Any, batch_last: bool) -> Any:
-    if bias is None:
-        return result
-    if batch_last:
-        bias = bias.view(-1, *[1] * (result.dim() - 1))
-    return result + bias.to(result.dtype)  # Under autocast, result and bias differ in type.
-
-
 ALGORITHMS: dict[str, Algorithm] = {
     "kernel": _kernel,
-    "bmm": _one_by_one(_bmm),
+    "bmm": _one_by_one(bmm_product),
     "bsr": _one_by_one(_sparse(blocks=True)),
     "einsum": _one_by_one(einsum_product),
     "dense": _dense,
     "sparse": _one_by_one(_sparse(blocks=False)),
 }
+
+
+def multiply(x: Any, weights: Sequence[Any], bias: Any, batch_last: bool, algo: str) -> Any:
+    """The product by the algorithm of this name; torch.fx records its calls."""
+    if algo != "kernel":  # The kernel's function does both itself.
+        if are_symbols((x,)):
+            handle = torch.overrides.handle_torch_function
+            return handle(multiply, (x,), x, weights, bias, batch_last, algo)
+        check_operand(x, inputs_of(weights[0].shape), batch_last, weights[0].dtype)
+    return ALGORITHMS[algo](x, weights, bias, batch_last)

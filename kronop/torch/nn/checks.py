@@ -119,6 +119,21 @@ def check_operand(x: Any, features: int, batch_last: bool, dtype: Any) -> None:
 
 def check_linear(linear: Any, patterns: Sequence[Pattern]) -> None:
     """Refuses a module without a weight of the chain's shape with finite values."""
+    check_linear_shapes(linear, patterns)
+    weight = linear.weight
+    if weight.is_meta or not bool(weight.detach().isfinite().all()):
+        raise ArgumentError(
+            mismatch(
+                "linear.weight",
+                expected="finite values",
+                got="none, on the meta device" if weight.is_meta else "infinite ones or NaN",
+                hint="load or initialise the layer first",
+            )
+        )
+
+
+def check_linear_shapes(linear: Any, patterns: Sequence[Pattern]) -> None:
+    """Refuses a module without a weight of the chain's shape."""
     weight, bias = getattr(linear, "weight", None), getattr(linear, "bias", None)
     is_made = not isinstance(weight, torch.nn.parameter.UninitializedTensorMixin)
     if not isinstance(weight, torch.Tensor) or not is_made or weight.dim() != 2:
@@ -150,15 +165,6 @@ def check_linear(linear: Any, patterns: Sequence[Pattern]) -> None:
                 expected=f"None or a tensor ({out},)",
                 got=tuple(bias.shape) if isinstance(bias, torch.Tensor) else type(bias).__name__,
                 hint="the bias has a value for each output",
-            )
-        )
-    if weight.is_meta or not bool(weight.detach().isfinite().all()):
-        raise ArgumentError(
-            mismatch(
-                "linear.weight",
-                expected="finite values",
-                got="none, on the meta device" if weight.is_meta else "infinite ones or NaN",
-                hint="load or initialise the layer first",
             )
         )
 

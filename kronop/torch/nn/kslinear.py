@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -11,15 +11,16 @@ from kronop.descriptions.shared import check_flag
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.ksparse.torch.functional import again
 from kronop.families.ksparse.torch.shapes import inputs_of, outputs_of
-from kronop.torch.nn.algorithms import ALGORITHMS, dense_product
+from kronop.torch.nn import patterns as _patterns
+from kronop.torch.nn.algorithms import ALGORITHMS, dense_product, multiply
 from kronop.torch.nn.checks import (
     check_layer_weights,
     check_linear,
-    check_operand,
     check_type,
     checked_patterns,
 )
 from kronop.torch.nn.choice import AUTO, choose
+from kronop.torch.nn.initial import bounds
 from kronop.torch.nn.projection import project
 
 # Compiled and exported graphs contain the choice as a constant, not the planning that makes it.
@@ -35,8 +36,8 @@ class KSLinear(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
 
     Args:
         patterns: (a, b, c, d) of each factor. The first is the right-most factor, applied first.
-        weights: a tensor (a, b, c, d) for each pattern, which is copied; None draws the weights
-            uniformly from (-1/sqrt(c), 1/sqrt(c)).
+        weights: a tensor (a, b, c, d) for each pattern, which is copied; None draws them so that
+            results are of the size of those of a new torch.nn.Linear (see `initial.bounds`).
         bias: whether the layer has a bias, drawn uniformly from +-1/sqrt(in_features).
         algo: how to multiply. All algorithms give the same results, on GPUs and CPUs, and have the
             same parameters: "kernel" (kronop's), "bmm", "einsum", "dense" (one matrix, formed in
@@ -107,10 +108,16 @@ class KSLinear(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
 
     def reset_parameters(self) -> None:
         """Draws new random values for all parameters."""
-        for pattern, weight in zip(self.patterns, self.weights, strict=True):
-            torch.nn.init.uniform_(weight, -(pattern[2] ** -0.5), pattern[2] ** -0.5)
+        inputs = [pattern[2] for pattern in self.patterns]
+        for weight, bound in zip(self.weights, bounds(inputs), strict=True):
+            torch.nn.init.uniform_(weight, -bound, bound)
         if self.bias is not None:
             torch.nn.init.uniform_(self.bias, -(self.in_features**-0.5), self.in_features**-0.5)
+
+    if TYPE_CHECKING:
+
+        def __call__(self, x: torch.Tensor) -> torch.Tensor:
+            """As `forward`."""
 
     @property
     def algo(self) -> str:
@@ -134,25 +141,20 @@ class KSLinear(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
         """The algorithm that runs; for "auto", the choice for the parameters' present device."""
         if self._algo != AUTO:
             return self._algo
-        like = self.weights[0]
+        like = self._operands()[0][0]  # Not a proxy, as attributes are while torch.fx traces.
         return str(_choose(self.patterns, like.dtype, like.device, self.bs_last))
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         """x (..., in_features) -> (..., out_features), or (in_features, ...) with `bs_last`."""
         if torch.compiler.is_compiling():
-            return self._multiplied(x, list(self.weights), self.bias)
+            return multiply(x, list(self.weights), self.bias, self.bs_last, self._runs())
         chain, bias = self._operands()
         if self._algo == "kernel" and type(x) is torch.Tensor:
             result = again(x, chain, bias, self.bs_last)
             if result is not None:
                 return result
-        return self._multiplied(x, chain, bias)
+        return multiply(x, chain, bias, self.bs_last, self._runs())
 
-    def _multiplied(self, x: Any, chain: list[Any], bias: Any) -> Any:
-        runs = self._runs()
-        if runs != "kernel":  # The kernel's function makes the same checks.
-            check_operand(x, self.in_features, self.bs_last, self.weights[0].dtype)
-        return ALGORITHMS[runs](x, chain, bias, self.bs_last)
 
     def _operands(self) -> tuple[list[Any], Any]:
         """The weights and the bias, read from the modules' dictionaries: iterating over a
@@ -163,9 +165,15 @@ class KSLinear(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
         except KeyError:  # Parameters that are parametrized, pruned or normalised.
             return list(self.weights), self.bias
 
-    def get_dense_product(self) -> Any:
+    def get_dense_product(self) -> torch.Tensor:
         """W (out_features, in_features), in the layer's type and on its device; differentiable."""
         return dense_product(list(self.weights))
+
+    @property
+    def weight(self) -> torch.Tensor:
+        """W (out_features, in_features), as `torch.nn.Linear` has it, for code that reads it: the
+        product, formed at each reading. Writing into it changes no parameter."""
+        return self.get_dense_product()
 
     def extra_repr(self) -> str:
         """The layer's settings, for print."""
@@ -174,6 +182,35 @@ class KSLinear(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
             f" patterns={[*self.patterns]}, bias={self.bias is not None}, algo={self._algo!r}"
         )
         return f"{text}, bs_last=True" if self.bs_last else text
+
+    @classmethod
+    def monarch(
+        cls, in_features: int, out_features: int, blocks: int, **options: Any
+    ) -> KSLinear:
+        """A layer of two factors of `blocks` dense blocks each (see `patterns.monarch`).
+
+        Args:
+            in_features, out_features: as for torch.nn.Linear; `blocks` divides both.
+            options: `bias`, `algo`, `dtype`, `bs_last`, `device`, as for the layer.
+        """
+        return cls(_patterns.monarch(in_features, out_features, blocks), **options)
+
+    @classmethod
+    def butterfly(cls, features: int, **options: Any) -> KSLinear:
+        """A layer of one factor for each prime factor of `features`, so log2(n) factors of 2 x 2
+        blocks for a power of two (see `patterns.butterfly`); `options` as for `monarch`."""
+        return cls(_patterns.butterfly(features), **options)
+
+    @classmethod
+    def from_budget(
+        cls, in_features: int, out_features: int, parameters: int, **options: Any
+    ) -> KSLinear:
+        """A layer with at most so many parameters, those of the bias among them, and a weight of
+        the highest rank that they allow (see `patterns.within_budget`); `options` as for
+        `monarch`."""
+        of_bias = out_features if options.get("bias", True) else 0
+        chain = _patterns.within_budget(in_features, out_features, parameters - of_bias)
+        return cls(chain, **options)
 
     @classmethod
     def from_linear(

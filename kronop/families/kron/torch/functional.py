@@ -10,7 +10,7 @@ import torch
 from kronop.descriptions.shared import beta_beside
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.families.kron.torch.operators import kron
-from kronop.torch.checks import check_source, check_tensor, number
+from kronop.torch.checks import are_symbols, check_source, check_tensor, number
 
 
 def gemkm(
@@ -86,6 +86,10 @@ def _kron(x: Any, factors: Any, alpha: Any, beta: Any, z: Any, left: bool) -> An
                 hint="gemkm(x, factors) and gekmm(factors, x); wrap a single factor in a list",
             )
         )
+    if are_symbols(given := (x, *factors, z)):
+        scalars = {"alpha": alpha, "beta": beta, "z": z}
+        call, operands = (gekmm, (factors, x)) if left else (gemkm, (x, factors))
+        return torch.overrides.handle_torch_function(call, given, *operands, **scalars)
     tensors = {"x": x} | {f"factors[{index}]": item for index, item in enumerate(factors)}
     if z is not None:
         tensors["z"] = z

@@ -15,7 +15,7 @@ from kronop.args.checks import count_text
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.kron.api import gekmm, gemkm, known_call
 from kronop.families.kron.description import Side
-from kronop.families.kron.torch import batching
+from kronop.families.kron.torch import batching, decomposed
 from kronop.families.kron.torch.gradient import gradients, repeated
 from kronop.families.kron.torch.sums import leading
 from kronop.torch.declaration import Autocast, Direct, Named, Operator, Prepared
@@ -219,6 +219,7 @@ kron = register(
         backward=_gradients,
         jvp=_tangent,
         vmap=batching.kron,
+        decomposed=decomposed.kron,
         prepare=_prepare,
         autocast=Autocast.Narrow,
         direct=Direct(

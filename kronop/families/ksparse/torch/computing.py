@@ -64,10 +64,14 @@ def fake(
     check_types(x, weights)
     check_features(x, inputs_of(weights[0].shape), batch_last)
     shape = result_shape(x, outputs_of(weights[-1].shape), batch_last)
+    return x.new_empty(shape, dtype=result_element(x, z))
+
+
+def result_element(x: Any, z: Any) -> Any:
+    """The torch type of the product's elements."""
     if z is not None:
-        return x.new_empty(shape, dtype=z.dtype)
-    element = result_type(TENSOR_TYPES[str(x.dtype).removeprefix("torch.")])
-    return x.new_empty(shape, dtype=getattr(torch, element.name))
+        return z.dtype
+    return getattr(torch, result_type(TENSOR_TYPES[str(x.dtype).removeprefix("torch.")]).name)
 
 
 def compute_gradient(

@@ -13,7 +13,7 @@ from kronop.descriptions.shared import beta_beside
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.ksparse.torch.operators import ksmm as product
 from kronop.torch import transforms
-from kronop.torch.checks import LISTS, check_source, check_tensor, number
+from kronop.torch.checks import LISTS, are_symbols, check_source, check_tensor, number
 from kronop.torch.direct import is_plain, needs_gradient
 
 
@@ -70,13 +70,19 @@ def ksmm(
             return result
     if x is not None and is_plain((x, *chain, bias, z)):
         return _eager(x, chain, batch_last, bias, activation, alpha, beta, z)
+    if are_symbols(given := (x, *chain, bias, z)):
+        scalars = {"activation": activation, "alpha": alpha, "beta": beta, "z": z}
+        return torch.overrides.handle_torch_function(
+            ksmm, given, x, chain, batch_last=batch_last, bias=bias, **scalars
+        )
     if not isinstance(weights, LISTS):
         check_tensor("weights", weights, 4, "lists of tensors are taken as well; kronop.ksmm does")
     _check(x, chain, bias, z, activation)
     alpha, beta = number("alpha", alpha), number("beta", beta)
     check_source(beta, z)
-    is_derived = _may_need_derivative((x, *chain, bias, z))
-    if torch.compiler.is_exporting() or not is_derived:
+    # torch.jit.trace checks its graph without gradients, and wants the same one again.
+    is_derived = torch.jit.is_tracing() or _may_need_derivative(given)
+    if torch.compiler.is_exporting() or torch.jit.is_tracing() or not is_derived:
         fused = None if is_derived else activation
         result = product(x, chain, bias, z, alpha, beta, batch_last, fused)
         return _activated(result, activation if is_derived else None)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from kronop.errors import ArgumentError, mismatch
-from kronop.families.ksparse.torch import batching, computing
+from kronop.families.ksparse.torch import batching, computing, decomposed
 from kronop.families.ksparse.torch.chain import DIRECT, prepare
 from kronop.families.ksparse.torch.shapes import bias_gradient, turned
 from kronop.torch.declaration import Autocast, Named, Operator
@@ -145,6 +145,7 @@ ksmm = register(
         backward=_gradients,
         jvp=_tangent,
         vmap=batching.ksmm,
+        decomposed=decomposed.ksmm,
         record=_check_recorded,
         prepare=prepare,
         autocast=Autocast.Narrow,

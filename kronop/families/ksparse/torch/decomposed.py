@@ -1,0 +1,58 @@
+"""Kronecker-sparse products by torch's own dense operations, with derivatives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from kronop.families.ksparse.torch.computing import result_element
+from kronop.families.ksparse.torch.shapes import as_matrix, outputs_of, result_shape
+
+
+def bmm_product(x: Any, weight: Any, batch_last: bool) -> Any:
+    """x K', or K x with `batch_last`, by a batch of a d matrix products, with the permutations
+    before and after it; for an x of any number of dimensions."""
+    a, b, c, d = weight.shape
+    shape = result_shape(x, outputs_of(weight.shape), batch_last)
+    matrices = weight.permute(0, 3, 1, 2).reshape(a * d, b, c)
+    flat = as_matrix(x, batch_last)
+    if batch_last:
+        operand = flat.view(a, c, d, -1).transpose(1, 2).reshape(a * d, c, -1)
+        result = torch.bmm(matrices, operand).view(a, d, b, -1).transpose(1, 2)
+    else:
+        operand = flat.view(-1, a, c, d).permute(1, 3, 0, 2).reshape(a * d, -1, c)
+        result = torch.bmm(operand, matrices.transpose(1, 2)).view(a, d, -1, b).permute(2, 0, 3, 1)
+    return result.reshape(shape)
+
+
+def biased(result: Any, bias: Any, batch_last: bool) -> Any:
+    """The result with the bias (features,) or None added, in the result's type."""
+    if bias is None:
+        return result
+    if batch_last:
+        bias = bias.view(-1, *[1] * (result.dim() - 1))
+    return result + bias.to(result.dtype)  # Under autocast, result and bias differ in type.
+
+
+def ksmm(
+    x: Any,
+    weights: Sequence[Any],
+    bias: Any,
+    z: Any,
+    alpha: Any,
+    beta: Any,
+    batch_last: bool,
+    activation: str | None,
+) -> Any:
+    """kronop::ksmm, from the same arguments."""
+    element = result_element(x, z)
+    x = x.to(element)
+    for weight in weights:
+        x = bmm_product(x, weight.to(element), batch_last)
+    x = x if alpha == 1 else alpha * x
+    x = x if z is None or not beta else x + beta * z
+    x = biased(x, bias, batch_last)
+    x = x if activation is None else getattr(torch.nn.functional, activation)(x)
+    return x.contiguous()

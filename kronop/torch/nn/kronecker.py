@@ -1,0 +1,199 @@
+"""Layers whose weight, or table, is a Kronecker product of small matrices."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from kronop.descriptions.shared import check_flag
+from kronop.descriptions.tile import whole
+from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.families.kron.torch.functional import gemkm
+from kronop.torch.nn.checks import check_type
+from kronop.torch.nn.initial import bounds
+
+
+class _Factored(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
+    """A module with the factors (rows, columns) of a Kronecker product."""
+
+    def __init__(self, shapes: Sequence[Sequence[int]], dtype: Any, device: Any) -> None:
+        super().__init__()
+        self.shapes = _checked(shapes)
+        dtype = torch.get_default_dtype() if dtype is None else dtype
+        check_type("dtype", dtype)
+        self.factors = torch.nn.ParameterList(
+            torch.nn.Parameter(torch.empty(shape, dtype=dtype, device=device))
+            for shape in self.shapes
+        )
+
+    def _size(self, axis: int) -> int:
+        return math.prod(shape[axis] for shape in self.shapes)
+
+    @property
+    def weight(self) -> torch.Tensor:
+        """The Kronecker product of the factors, formed at each reading; differentiable. Writing
+        into it changes no parameter."""
+        return functools.reduce(torch.kron, self.factors)
+
+
+class KroneckerLinear(_Factored):
+    """A linear layer whose weight is a Kronecker product: W = F1 x ... x FN.
+
+    The layer computes y = x W' + bias, as torch.nn.Linear does, by `kronop.torch.gemkm`, without
+    forming W.
+
+    Args:
+        shapes: (outputs, inputs) of each factor, F1 first.
+        bias: whether the layer has a bias.
+        dtype: float32, float16, bfloat16 or float64; None means torch's default.
+        device: device of the parameters; None means torch's default.
+
+    Attributes:
+        factors: a ParameterList of the factors, drawn so that results are of the size of those of a
+            new torch.nn.Linear (see `initial.bounds`).
+        bias: a parameter (out_features,), drawn uniformly from +-1/sqrt(in_features), or None.
+        weight: W (out_features, in_features), formed at each reading.
+        in_features, out_features: the products of the factors' columns and rows.
+
+    Raises:
+        ArgumentError: a shape is not two positive integers.
+        ElementTypeError: `shapes` is no list, or the element type none of the four.
+    """
+
+    def __init__(
+        self,
+        shapes: Sequence[Sequence[int]],
+        bias: bool = True,
+        dtype: Any = None,
+        device: Any = None,
+    ) -> None:
+        super().__init__(shapes, dtype, device)
+        check_flag("bias", bias)
+        self.out_features, self.in_features = self._size(0), self._size(1)
+        like = self.factors[0]
+        empty = torch.nn.Parameter(like.new_empty(self.out_features)) if bias else None
+        self.register_parameter("bias", empty)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws new random values for all parameters."""
+        inputs = [columns for _, columns in self.shapes]
+        for factor, bound in zip(self.factors, bounds(inputs), strict=True):
+            torch.nn.init.uniform_(factor, -bound, bound)
+        if self.bias is not None:
+            torch.nn.init.uniform_(self.bias, -(self.in_features**-0.5), self.in_features**-0.5)
+
+    if TYPE_CHECKING:
+
+        def __call__(self, x: torch.Tensor) -> torch.Tensor:
+            """As `forward`."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """x (..., in_features) -> (..., out_features)."""
+        y = gemkm(x, [factor.t() for factor in self.factors])
+        return y if self.bias is None else y + self.bias
+
+    def extra_repr(self) -> str:
+        """The layer's settings, for print."""
+        return (
+            f"in_features={self.in_features}, out_features={self.out_features},"
+            f" shapes={[*self.shapes]}, bias={self.bias is not None}"
+        )
+
+
+class KroneckerEmbedding(_Factored):
+    """An embedding whose table is a Kronecker product of small tables: T1 x ... x TN.
+
+    Row n of the table is the Kronecker product of one row of each small table: those that are the
+    digits of n, in the mixed radix of the tables' numbers of rows. Only these rows are read, and
+    only the rows of the result are formed.
+
+    Args:
+        shapes: (rows, columns) of each small table, T1, of the most significant digit, first. Where
+            a vocabulary is no product of small numbers, take one that is a little larger.
+        dtype: float32, float16, bfloat16 or float64; None means torch's default.
+        device: device of the parameters; None means torch's default.
+
+    Attributes:
+        factors: a ParameterList of the small tables, drawn from N(0, 1): then the elements of the
+            table have variance 1, as those of torch.nn.Embedding.
+        weight: the table (num_embeddings, embedding_dim), formed at each reading.
+        num_embeddings, embedding_dim: the products of the tables' rows and columns.
+
+    Raises:
+        ArgumentError: a shape is not two positive integers.
+        ElementTypeError: `shapes` is no list, or the element type none of the four.
+    """
+
+    def __init__(
+        self, shapes: Sequence[Sequence[int]], dtype: Any = None, device: Any = None
+    ) -> None:
+        super().__init__(shapes, dtype, device)
+        self.num_embeddings, self.embedding_dim = self._size(0), self._size(1)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws new random values for all parameters."""
+        for factor in self.factors:
+            torch.nn.init.normal_(factor)
+
+    if TYPE_CHECKING:
+
+        def __call__(self, indices: torch.Tensor) -> torch.Tensor:
+            """As `forward`."""
+
+    def forward(self, indices: torch.Tensor) -> torch.Tensor:
+        """Indices (...), of a type of integers, -> (..., embedding_dim).
+
+        Raises:
+            IndexError: on a CPU, an index is negative or not below `num_embeddings`.
+        """
+        found: Any = None
+        for (rows, _), factor in zip(self.shapes[:0:-1], [*self.factors][:0:-1], strict=True):
+            digit = indices.remainder(rows)
+            indices = indices.div(rows, rounding_mode="floor")
+            found = _outer(torch.nn.functional.embedding(digit, factor), found)
+        # What is left is the first digit: it is out of range where the index is.
+        return _outer(torch.nn.functional.embedding(indices, self.factors[0]), found)
+
+    def extra_repr(self) -> str:
+        """The layer's settings, for print."""
+        return f"{self.num_embeddings}, {self.embedding_dim}, shapes={[*self.shapes]}"
+
+
+def _outer(left: torch.Tensor, right: torch.Tensor | None) -> torch.Tensor:
+    """The Kronecker products of vectors (..., p) and (..., q): (..., p q)."""
+    if right is None:
+        return left
+    return (left.unsqueeze(-1) * right.unsqueeze(-2)).flatten(-2)
+
+
+def _checked(shapes: Any) -> tuple[tuple[int, int], ...]:
+    if not isinstance(shapes, (list, tuple)) or not shapes:
+        raise ElementTypeError(
+            mismatch(
+                "shapes",
+                expected="a list of at least one (rows, columns)",
+                got=repr(shapes),
+                hint="give one for each factor, the left-most first",
+            )
+        )
+    found = []
+    for index, item in enumerate(shapes):
+        given = [*map(whole, item)] if isinstance(item, (list, tuple, torch.Size)) else []
+        sizes = [size for size in given if type(size) is int and size > 0]
+        if len(sizes) != 2 or len(given) != 2:
+            raise ArgumentError(
+                mismatch(
+                    f"shapes[{index}]",
+                    expected="two positive integers (rows, columns)",
+                    got=repr(item),
+                    hint="shapes are a list also where one is given",
+                )
+            )
+        found.append((sizes[0], sizes[1]))
+    return tuple(found)

@@ -1,8 +1,9 @@
 """kronop on torch tensors as torch operators: autograd, torch.compile and torch.func.
 
-`gemkm` and `gekmm` multiply by Kronecker products, `ksmm` by Kronecker-sparse factors, and
-`nn` has layers of both. `decompositions` is for exports to where kronop is not. Without gradients they do the same as the functions of the
-same names in kronop, which also take tensors of other frameworks, `out`, and more.
+`gemkm` and `gekmm` multiply by Kronecker products, `ksmm` by Kronecker-sparse factors, and `nn` has
+layers of both. Without gradients they do the same as the functions of the same names in kronop,
+which also take tensors of other frameworks, `out`, and more. `decompositions` is for exports to
+where kronop is not.
 
 Imported explicitly (`import kronop.torch`); `import kronop` alone does not import torch.
 """

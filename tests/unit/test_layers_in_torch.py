@@ -1,5 +1,5 @@
-"""kronop's layers where torch's own code takes a torch.nn.Linear: in its modules, tracers, exporters,
-optimizers and wrappers for several processes."""
+"""kronop's layers where torch's own code takes a torch.nn.Linear: in its modules, tracers,
+exporters, optimizers and wrappers for several processes."""
 
 from __future__ import annotations
 
@@ -92,7 +92,9 @@ def test_fx_records_kronecker_products() -> None:
     model, x = Both(), _rows(16, 12)
     traced, z = torch.fx.symbolic_trace(model), _rows(12, 12)
     torch.testing.assert_close(traced(x, z), model(x, z))
-    assert {"gekmm", "gemkm"} <= {getattr(node.target, "__name__", "") for node in traced.graph.nodes}
+    assert {"gekmm", "gemkm"} <= {
+        getattr(node.target, "__name__", "") for node in traced.graph.nodes
+    }
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")

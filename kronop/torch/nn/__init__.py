@@ -5,4 +5,11 @@ from kronop.torch.nn.kronecker import KroneckerEmbedding, KroneckerLinear
 from kronop.torch.nn.kslinear import KSLinear
 from kronop.torch.nn.replacing import Report, replace_linears
 
-__all__ = ["KSLinear", "KroneckerEmbedding", "KroneckerLinear", "Report", "patterns", "replace_linears"]
+__all__ = [
+    "KSLinear",
+    "KroneckerEmbedding",
+    "KroneckerLinear",
+    "Report",
+    "patterns",
+    "replace_linears",
+]

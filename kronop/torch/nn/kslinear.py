@@ -155,7 +155,6 @@ class KSLinear(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
                 return result
         return multiply(x, chain, bias, self.bs_last, self._runs())
 
-
     def _operands(self) -> tuple[list[Any], Any]:
         """The weights and the bias, read from the modules' dictionaries: iterating over a
         ParameterList takes 3 microseconds for each item."""
@@ -184,9 +183,7 @@ class KSLinear(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
         return f"{text}, bs_last=True" if self.bs_last else text
 
     @classmethod
-    def monarch(
-        cls, in_features: int, out_features: int, blocks: int, **options: Any
-    ) -> KSLinear:
+    def monarch(cls, in_features: int, out_features: int, blocks: int, **options: Any) -> KSLinear:
         """A layer of two factors of `blocks` dense blocks each (see `patterns.monarch`).
 
         Args:

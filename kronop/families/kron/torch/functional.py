@@ -15,7 +15,7 @@ from kronop.torch.checks import are_symbols, check_source, check_tensor, number
 
 def gemkm(
     x: Any, factors: Sequence[Any], *, alpha: float = 1.0, beta: float | None = None, z: Any = None
-) -> Any:
+) -> torch.Tensor:
     """alpha x (F1 x ... x FN) + beta z, differentiable in x, every factor and z.
 
     As `kronop.gemkm`, and a torch operator: autograd to any order and in both modes, torch.compile
@@ -50,7 +50,7 @@ def gemkm(
 
 def gekmm(
     factors: Sequence[Any], x: Any, *, alpha: float = 1.0, beta: float | None = None, z: Any = None
-) -> Any:
+) -> torch.Tensor:
     """alpha (F1 x ... x FN) x + beta z, differentiable in x, every factor and z.
 
     Args:

@@ -27,7 +27,7 @@ def ksmm(
     alpha: float = 1.0,
     beta: float | None = None,
     z: Any = None,
-) -> Any:
+) -> torch.Tensor:
     """activation(alpha x K' + beta z + bias), differentiable in x, all weights, bias and z.
 
     As `kronop.ksmm`, and a torch operator: autograd to any order and in both modes, autocast,

@@ -17,7 +17,7 @@ def are_symbols(tensors: Sequence[Any]) -> bool:
     """Whether some are not tensors, but stand for tensors while something records what is called
     with them, as torch.fx's proxies do. They get the whole call by
     torch.overrides.handle_torch_function."""
-    others = [item for item in tensors if not isinstance(item, torch.Tensor)]
+    others = [item for item in tensors if not (item is None or isinstance(item, torch.Tensor))]
     return bool(others) and torch.overrides.has_torch_function(others)
 
 

@@ -87,9 +87,9 @@ def _kron(x: Any, factors: Any, alpha: Any, beta: Any, z: Any, left: bool) -> An
             )
         )
     if are_symbols(given := (x, *factors, z)):
-        scalars = {"alpha": alpha, "beta": beta, "z": z}
+        others = {"alpha": alpha, "beta": beta, "z": z}
         call, operands = (gekmm, (factors, x)) if left else (gemkm, (x, factors))
-        return torch.overrides.handle_torch_function(call, given, *operands, **scalars)
+        return torch.overrides.handle_torch_function(call, given, *operands, **others)
     tensors = {"x": x} | {f"factors[{index}]": item for index, item in enumerate(factors)}
     if z is not None:
         tensors["z"] = z

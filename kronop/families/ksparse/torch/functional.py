@@ -71,9 +71,9 @@ def ksmm(
     if x is not None and is_plain((x, *chain, bias, z)):
         return _eager(x, chain, batch_last, bias, activation, alpha, beta, z)
     if are_symbols(given := (x, *chain, bias, z)):
-        scalars = {"activation": activation, "alpha": alpha, "beta": beta, "z": z}
+        others = {"activation": activation, "alpha": alpha, "beta": beta, "z": z}
         return torch.overrides.handle_torch_function(
-            ksmm, given, x, chain, batch_last=batch_last, bias=bias, **scalars
+            ksmm, given, x, chain, batch_last=batch_last, bias=bias, **others
         )
     if not isinstance(weights, LISTS):
         check_tensor("weights", weights, 4, "lists of tensors are taken as well; kronop.ksmm does")

@@ -44,7 +44,7 @@ def test_python_blocks_run(page: Path) -> None:
 
 @pytest.mark.parametrize("example", _EXAMPLES, ids=lambda example: example.stem)
 def test_examples_run(example: Path, capsys, monkeypatch) -> None:
-    for package in re.findall(r"^(?:import|from) (torch|sklearn|jax)", example.read_text(), re.M):
+    for package in re.findall(r"^(?:import|from) (torch|sklearn|jax)\b", example.read_text(), re.M):
         pytest.importorskip(package)
     monkeypatch.setattr(sys, "argv", [str(example), *_SHORT.get(example.stem, ())])
     runpy.run_path(str(example), run_name="__main__")

@@ -39,7 +39,7 @@ def designs() -> Iterator[type[Design]]:
     """All designs in kronop's folders, without those that tests define."""
     for folder in (emit, families):
         for module in pkgutil.walk_packages(folder.__path__, f"{folder.__name__}."):
-            if ".torch" not in module.name:
+            if not {"torch", "jax"} & {*module.name.split(".")}:
                 importlib.import_module(module.name)
     left = [Design]
     while left:

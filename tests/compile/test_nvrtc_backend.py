@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from kronop.artifacts import Binary, BinaryFormat, Language, Origin, Source
 from kronop.compiler import build, nvcc_backend, nvrtc_backend
 from kronop.compiler.nvcc_backend import find_cuda_tool
 from kronop.compiler.nvrtc_backend import NvrtcCompiler
-from kronop.errors import CompileError, DeviceError
+from kronop.errors import CompileError, DeviceError, installing
 from kronop.target import Target
 
 ROOT = Path(__file__).parents[2]
@@ -173,7 +174,7 @@ def test_missing_compilers_are_one_line_that_says_what_to_install(
     monkeypatch.setitem(build._CUDA_COMPILERS, "nvrtc", NvrtcCompiler(build.default_cache))
     monkeypatch.setattr(nvcc_backend.shutil, "which", lambda *_, **__: None)
     for choose, hint in (
-        (compiler.nvrtc, r"pip install -e '.\[cuda13\]' in the folder of kronop's pyproject.toml"),
+        (compiler.nvrtc, re.escape(installing("cuda13"))),
         (compiler.nvcc, "toolkit"),
     ):
         choose()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import Any
 
@@ -10,13 +11,13 @@ import pytest
 
 import kronop
 import kronop.scipy
-from kronop.errors import ArgumentError, ElementTypeError
+from kronop.errors import ArgumentError, ElementTypeError, installing
 from tests.unit.operator_cases import RECTANGULAR, SQUARE, definite, kron, kronecker_sum, matrices
 
 
 def test_without_scipy_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "scipy", None)
-    with pytest.raises(ImportError, match=r"expected scipy.*\[scipy\]"):
+    with pytest.raises(ImportError, match=f"expected scipy.*{re.escape(installing('scipy'))}"):
         kronop.scipy.LinearOperator  # noqa: B018
     with pytest.raises(AttributeError, match="nothing"):
         kronop.scipy.nothing  # noqa: B018

@@ -172,10 +172,16 @@ def _operation() -> Any:
 
 _REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "K": (lambda: kronop.cdist(_X, _Y[:, :3]), "features of X2: expected 5"),
-    "p < 0": (lambda: kronop.cdist(_X, _Y, -1), "p: expected numbers at least 0"),
+    "p < 0": (lambda: kronop.cdist(_X, _Y, -1), "p: expected a number of at least 0"),
     "p is NaN": (lambda: kronop.cdist(_X, _Y, float("nan")), "p: expected"),
-    "bandwidth": (lambda: kernels.Gaussian(float("nan")), "bandwidth: expected numbers above 0"),
-    "bandwidths": (lambda: kernels.Gaussian([1.0, 0.0]), "bandwidth: expected numbers above 0"),
+    "bandwidth": (
+        lambda: kernels.Gaussian(float("nan")),
+        "bandwidth: expected finite numbers above 0",
+    ),
+    "bandwidths": (
+        lambda: kernels.Gaussian([1.0, 0.0]),
+        "bandwidth: expected finite numbers above 0",
+    ),
     "how many": (
         lambda: kronop.kernel_matrix(_X, _Y, kernels.Gaussian([1.0] * 4)),
         "bandwidths per feature: expected 5 or 1",
@@ -210,7 +216,7 @@ _REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "power 0": (
         lambda: kronop.run_kernel(_descriptor("POW", "POW"), _X, _Y, p=0),
-        "p: expected numbers above 0",
+        "p: expected finite numbers above 0",
     ),
     "regularization": (
         lambda: kronop.kernel_matrix(_X, _Y, kernels.Linear(), float("nan")),
@@ -247,6 +253,10 @@ _NO_VALUES: dict[str, tuple[Any, type[Exception]]] = {
     "array of complex": (np.array([1j]), _TYPED),
     "array of bools": (np.array([True]), _TYPED),
     "array of objects": (np.array([None]), _TYPED),
+    "NaN in an array": (np.array([[1.0, float("nan")]]), kronop.ArgumentError),
+    "negative in an array": (np.array([1, -1]), kronop.ArgumentError),
+    "infinity in an array": (np.array([1.0, float("inf")]), kronop.ArgumentError),
+    "zero in an array": (np.array(0.0), kronop.ArgumentError),
 }
 
 
@@ -268,8 +278,33 @@ def test_what_is_no_value_is_refused(case: str) -> None:
 
 def test_a_bandwidth_of_zero_is_refused() -> None:
     for value in (0, 0.0, np.float32(0), [1.0, 0.0]):
-        with pytest.raises(kronop.ArgumentError, match="bandwidth: expected numbers above 0, got"):
+        with pytest.raises(
+            kronop.ArgumentError, match="bandwidth: expected finite numbers above 0, got"
+        ):
             kernels.Gaussian(value)
+
+
+@pytest.mark.parametrize("powers", [[1.3, 0.0], [1.3, float("inf")], np.array([0.0])])
+def test_powers_0_and_infinity_are_numbers_only(powers: Any) -> None:
+    for call in (kernels.PowerNorm, lambda p: kronop.cdist(_X[None], _Y[None], p)):
+        with pytest.raises(kronop.ArgumentError, match="pass 0 or infinity as a number"):
+            call(powers)
+    assert kronop.cdist(_X, _Y, np.float64(0)).max() == 5
+
+
+def test_what_is_refused_is_told_with_its_place() -> None:
+    for value, told in (
+        ([1.0, 2.0, float("nan")], "got nan at index 2; pass numbers of this range"),
+        (np.array([[1.0, -2.0]]), r"got -2.0 at index \(0, 1\); "),
+        (float("inf"), "got inf; "),
+        ("2", "got '2'; pass a number"),
+        (10**400, "got an integer beyond float64; "),
+    ):
+        with pytest.raises(kronop.errors.KronopError, match=f"bandwidth: expected .*{told}"):
+            kernels.Gaussian(value)
+    for call in (lambda v: v * kernels.Linear(), lambda v: kernels.Linear().bound(0, v)):
+        with pytest.raises(kronop.ArgumentError, match="expected finite numbers, got nan; "):
+            call(float("nan"))
 
 
 _NO_CHOICES: dict[str, Any] = {

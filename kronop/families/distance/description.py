@@ -21,6 +21,7 @@ from kronop.descriptions.tile import TileDescription
 from kronop.errors import DescriptionError, ElementTypeError, mismatch
 from kronop.families.distance.form import Form
 from kronop.families.distance.kernels import Kernel
+from kronop.families.distance.values import short
 from kronop.frozen import dataclass
 
 # What a description's test data have where its sizes leave a choice.
@@ -37,7 +38,7 @@ def form_of(name: str, kernel: Any) -> Form:
         mismatch(
             name,
             expected="a kernel",
-            got=repr(kernel),
+            got=short(kernel),
             hint="take one of kronop.kernels, or the form of one: kernel.bound(batch_dims).form",
         )
     )

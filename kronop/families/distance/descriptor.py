@@ -17,7 +17,7 @@ from kronop.descriptions.expression import Expression, apply
 from kronop.errors import ArgumentError, DescriptionError, ElementTypeError, mismatch
 from kronop.families.distance.form import Builder, TermKind
 from kronop.families.distance.kernels import Kernel
-from kronop.families.distance.values import checked
+from kronop.families.distance.values import NOT_NEGATIVE, POSITIVE, checked, checked_power
 
 _EPSILON = 1e-5
 
@@ -149,7 +149,7 @@ class Described(Kernel):
                     )
                 )
             elif value is not None:
-                object.__setattr__(self, name, checked(name, value, above=name != "epsilon"))
+                object.__setattr__(self, name, _checked(name, value))
 
     def _expression(self, builder: Builder) -> Expression:
         what = self.descriptor
@@ -181,3 +181,9 @@ class Described(Kernel):
         if power is PowerType.ABS:
             return size
         return apply("power", size, builder.value(self.outer_p))
+
+
+def _checked(name: str, value: Any) -> Any:
+    if name == "inner_p":
+        return checked_power(name, value)
+    return checked(name, value, NOT_NEGATIVE if name == "epsilon" else POSITIVE)

@@ -20,7 +20,7 @@ from kronop.families.distance.gradient_arguments import DistanceGradientArgument
 from kronop.families.distance.gradient_description import kind_of
 from kronop.families.distance.operation import DistanceGradientOperation
 from kronop.families.distance.value_arguments import is_tensor, item_in_memory
-from kronop.families.distance.values import check_real
+from kronop.families.distance.values import check_array
 
 
 def cdist_grad(
@@ -63,7 +63,7 @@ def cdist_grad(
         OutOfMemoryError: no room for the result.
     """
     if isinstance(p, np.ndarray):
-        check_real("p", p)
+        check_array("p", p)
         # Here, so that a repeated call reads the converted array.
         first = view(kernel_matrix, "A")
         p = item_in_memory(p, MathInstruction.simt(first.element).element_accumulator, first)

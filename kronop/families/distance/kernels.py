@@ -19,7 +19,14 @@ from kronop.descriptions.expression import Expression, apply, lift
 from kronop.descriptions.shared import check_flag
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.families.distance.form import Bound, Builder, TermKind
-from kronop.families.distance.values import checked, chosen
+from kronop.families.distance.values import (
+    FINITE,
+    NOT_NEGATIVE,
+    checked,
+    checked_power,
+    chosen,
+    short,
+)
 
 __all__ = [
     "Cosine",
@@ -63,7 +70,7 @@ class Kernel:
         if isinstance(regularization, (int, float)) and regularization == 0:
             regularization = None
         if regularization is not None:
-            regularization = checked("regularization", regularization, least=-math.inf)
+            regularization = checked("regularization", regularization, FINITE)
         return builder.finish(self._expression(builder), regularization)
 
     def _expression(self, builder: Builder) -> Expression:
@@ -77,7 +84,7 @@ def check_kernel(kernel: object) -> None:
             mismatch(
                 "kernel",
                 expected="one of kronop.kernels",
-                got=repr(kernel),
+                got=short(kernel),
                 hint="for example kronop.kernels.Gaussian(bandwidth=0.5)",
             )
         )
@@ -212,7 +219,7 @@ class PowerNorm(Kernel):
     root: bool = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "p", checked("p", self.p, above=False))
+        object.__setattr__(self, "p", checked_power("p", self.p))
         check_flag("root", self.root)
 
     def _expression(self, builder: Builder) -> Expression:
@@ -245,7 +252,7 @@ class Polynomial(Kernel):
     offset: Any = 0.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "offset", checked("offset", self.offset, above=False))
+        object.__setattr__(self, "offset", checked("offset", self.offset, NOT_NEGATIVE))
         if type(self.degree) is not int or self.degree < 1:
             raise ArgumentError(
                 mismatch(
@@ -306,7 +313,7 @@ class Scaled(Kernel):
     kernel: Kernel
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "scale", checked("scale", self.scale, least=-math.inf))
+        object.__setattr__(self, "scale", checked("scale", self.scale, FINITE))
 
     def _expression(self, builder: Builder) -> Expression:
         return builder.value(self.scale) * self.kernel._expression(builder)

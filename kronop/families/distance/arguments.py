@@ -30,9 +30,10 @@ from kronop.families.distance.form import Bound, Form
 from kronop.families.distance.kernels import Kernel
 from kronop.families.distance.size import DistanceSize
 from kronop.families.distance.value_arguments import (
-    check_bandwidths,
     checked,
     in_memory,
+    lead_with_values,
+    names_of,
     tensors_of,
     view_of_value,
 )
@@ -117,31 +118,22 @@ class DistanceArguments(Arguments):
         bound = kernel.bound(dims, regularization) if isinstance(kernel, Kernel) else kernel
         self._element_of_sums = element
         self._bound = in_memory(checked(bound, form), element, views["X1"])
-        self._value_views = self._views_of_values(views["X1"])
+        self._value_views = self._views_of_values()
         self._settle({**views, **self._value_views})
         for name, item in views.items():
             check_promise(item, self._described[name], name)
 
-    def _views_of_values(self, points: TensorView) -> dict[str, TensorView]:
+    def _views_of_values(self) -> dict[str, TensorView]:
         """The tensors among values and vectors, by the names under which they are placed."""
-        element, features = self._element_of_sums, points.shape[-1]
-        found = {
-            name: view_of_value(name, item, element)
+        names, element = names_of(self._bound), self._element_of_sums
+        return {
+            name: view_of_value(names[name], item, element)
             for name, item in tensors_of(self._bound).items()
         }
-        for name, item in found.items():
-            if name.startswith("vector"):
-                check_bandwidths(item.shape, features)
-        return found
 
     def _lead(self, views: Mapping[str, TensorView]) -> Ints:
-        of_values = [
-            (name, item.shape[:-1] if name.startswith("vector") else item.shape)
-            for name, item in self._value_views.items()
-        ]
-        return broadcast_shapes(
-            [("X1", views["X1"].shape[:-2]), ("X2", views["X2"].shape[:-2]), *of_values]
-        )
+        of_points = broadcast_shapes([(name, views[name].shape[:-2]) for name in ("X1", "X2")])
+        return lead_with_values(of_points, self._bound, views["X1"].shape[-1])
 
     @property
     def size(self) -> DistanceSize:

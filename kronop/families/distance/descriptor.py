@@ -15,7 +15,8 @@ from typing import Any
 
 from kronop.descriptions.expression import Expression, apply
 from kronop.errors import ArgumentError, DescriptionError, ElementTypeError, mismatch
-from kronop.families.distance.form import Builder, TermKind
+from kronop.families.distance.builder import Builder
+from kronop.families.distance.form import TermKind
 from kronop.families.distance.kernels import Kernel
 from kronop.families.distance.values import NOT_NEGATIVE, POSITIVE, checked, checked_power
 
@@ -159,12 +160,12 @@ class Described(Kernel):
             PowerType.SQUARE: TermKind.Two,
             PowerType.SQRT: TermKind.Half,
         }.get(what.inner_power)
-        s = builder.power_of(self.inner_p)[0] if inner is None else builder.term(inner)
+        s = builder.power_of("inner_p", self.inner_p)[0] if inner is None else builder.term(inner)
         t = self._outer(builder, s)
         if what.kernel_type is KernelType.NONE:
             return t
-        t = apply("threshold", t, builder.value(self.epsilon))
-        width = builder.value(self.bandwidth)
+        t = apply("threshold", t, builder.value("epsilon", self.epsilon))
+        width = builder.value("bandwidth", self.bandwidth)
         if what.kernel_type is KernelType.GAUSSIAN:
             width = width * width * 2.0
         return apply("exp", apply("divide", t, width) * -1.0)
@@ -180,7 +181,7 @@ class Described(Kernel):
         size = apply("max", s, s * -1.0)
         if power is PowerType.ABS:
             return size
-        return apply("power", size, builder.value(self.outer_p))
+        return apply("power", size, builder.value("outer_p", self.outer_p))
 
 
 def _checked(name: str, value: Any) -> Any:

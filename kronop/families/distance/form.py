@@ -252,80 +252,13 @@ def value_of(index: int) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Bound:
-    """A form with the values of one call: numbers or tensors, not looked into."""
+    """A form with the values of one call: numbers or tensors, not looked into.
+
+    Attributes:
+        names: those of the values in order, then of the vectors, for messages; () if unknown.
+    """
 
     form: Form
     values: tuple[Any, ...]
     vectors: tuple[Any, ...]
-
-
-class Builder:
-    """Collects the terms and values of a kernel while it is written down.
-
-    Args:
-        batch_dims: the number of leading dimensions of both operands, whichever has more. A value
-            with more dimensions has one element per feature.
-    """
-
-    def __init__(self, batch_dims: int) -> None:
-        self._batch_dims = batch_dims
-        self._terms: list[tuple[int, int, int]] = []
-        self._values: list[Any] = []
-        self._vectors: list[Any] = []
-
-    def term(self, kind: TermKind, power: int = -1, vector: int = -1) -> Expression:
-        """The sum of that kind; the same one if it is asked for twice."""
-        wanted = (int(kind), power, vector)
-        if wanted not in self._terms:
-            self._terms.append(wanted)
-        return variable(sum_of(self._terms.index(wanted)))
-
-    def power_of(self, p: Any) -> tuple[Expression, Expression | float]:
-        """(the sum of |d|^p, 1/p) for a number or tensor p, with no logarithm where none is
-        needed."""
-        kind = None if hasattr(p, "shape") else POWERS.get(float(p))
-        if kind is not None:
-            return self.term(kind), 1 / float(p) if p else 1.0
-        held = self.value(p)
-        one: Expression = Expression("constant", (1.0,))
-        return self.term(TermKind.General, len(self._values) - 1), Expression("divide", (one, held))
-
-    def value(self, value: Any) -> Expression:
-        """A value that each call brings."""
-        for index, known in enumerate(self._values):
-            if known is value:
-                return variable(value_of(index))
-        self._values.append(value)
-        return variable(value_of(len(self._values) - 1))
-
-    def is_vector(self, value: Any) -> bool:
-        """Whether the value has one element per feature."""
-        return len(getattr(value, "shape", ())) > self._batch_dims
-
-    def vector(self, value: Any) -> int:
-        """The index of a vector of one value per feature."""
-        for index, known in enumerate(self._vectors):
-            if known is value:
-                return index
-        self._vectors.append(value)
-        return len(self._vectors) - 1
-
-    def finish(self, expression: Expression, regularization: Any = None) -> Bound:
-        """The form of what was collected, with its values.
-
-        Args:
-            regularization: what is added on the diagonal; None for nothing.
-        """
-        if regularization is not None:
-            self._values.append(regularization)
-        form = Form(
-            terms=tuple(
-                Term(kind=TermKind(kind), value=value, vector=vector)
-                for kind, value, vector in self._terms
-            ),
-            expression=expression,
-            values=len(self._values),
-            vectors=len(self._vectors),
-            regularized=regularization is not None,
-        )
-        return Bound(form=form, values=tuple(self._values), vectors=tuple(self._vectors))
+    names: tuple[str, ...] = ()

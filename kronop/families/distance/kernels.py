@@ -18,7 +18,8 @@ from typing import Any
 from kronop.descriptions.expression import Expression, apply, lift
 from kronop.descriptions.shared import check_flag
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
-from kronop.families.distance.form import Bound, Builder, TermKind
+from kronop.families.distance.builder import Builder
+from kronop.families.distance.form import Bound, TermKind
 from kronop.families.distance.values import (
     FINITE,
     NOT_NEGATIVE,
@@ -93,8 +94,8 @@ def check_kernel(kernel: object) -> None:
 def _scaled_by(builder: Builder, kind: TermKind, bandwidth: Any) -> tuple[Expression, Any]:
     """(the sum of that kind, the bandwidth that it still has to be divided by or 1)."""
     if builder.is_vector(bandwidth):
-        return builder.term(kind, vector=builder.vector(bandwidth)), lift(1.0)
-    return builder.term(kind), builder.value(bandwidth)
+        return builder.term(kind, vector=builder.vector("bandwidth", bandwidth)), lift(1.0)
+    return builder.term(kind), builder.value("bandwidth", bandwidth)
 
 
 def _distance(builder: Builder, bandwidth: Any) -> Expression:
@@ -198,7 +199,7 @@ class RationalQuadratic(Kernel):
         object.__setattr__(self, "bandwidth", checked("bandwidth", self.bandwidth))
 
     def _expression(self, builder: Builder) -> Expression:
-        alpha = builder.value(self.alpha)
+        alpha = builder.value("alpha", self.alpha)
         ratio = apply("divide", _square(builder, self.bandwidth) * 0.5, alpha)
         return apply("power", ratio + 1.0, alpha * -1.0)
 
@@ -223,7 +224,7 @@ class PowerNorm(Kernel):
         check_flag("root", self.root)
 
     def _expression(self, builder: Builder) -> Expression:
-        total, exponent = builder.power_of(self.p)
+        total, exponent = builder.power_of("p", self.p)
         if not self.root or exponent in (1.0, 0.0):
             return total
         if exponent == 0.5:
@@ -261,7 +262,7 @@ class Polynomial(Kernel):
             )
 
     def _expression(self, builder: Builder) -> Expression:
-        base = builder.term(TermKind.Dot) + builder.value(self.offset)
+        base = builder.term(TermKind.Dot) + builder.value("offset", self.offset)
         found, rest = None, self.degree
         while rest:
             if rest % 2:
@@ -316,4 +317,4 @@ class Scaled(Kernel):
         object.__setattr__(self, "scale", checked("scale", self.scale, FINITE))
 
     def _expression(self, builder: Builder) -> Expression:
-        return builder.value(self.scale) * self.kernel._expression(builder)
+        return builder.value("scale", self.scale) * self.kernel._expression(builder)

@@ -15,7 +15,7 @@ from kronop.families.distance.api import matrix_of
 from kronop.families.distance.arguments import check_points
 from kronop.families.distance.kernels import Kernel, check_kernel
 from kronop.families.distance.size import extent_of
-from kronop.families.distance.value_arguments import tensors_of
+from kronop.families.distance.value_arguments import lead_with_values
 
 _REDUCTIONS = ("logsumexp", "max", "min", "argmax", "argmin", "topk")
 # Bytes of rows that are computed and reduced at once. They stay in the second-level cache of a GPU
@@ -58,16 +58,8 @@ def kernel_reduce(
     dims = max(len(first.shape), len(second.shape)) - 2
     bound = kernel.bound(dims)
     rows = first.shape[-2]
-    tensors = tensors_of(bound).items()
-    problems = math.prod(
-        broadcast_shapes(
-            [
-                ("x1", first.shape[:-2]),
-                ("x2", second.shape[:-2]),
-                *((name, item.shape) for name, item in tensors if name.startswith("value")),
-            ]
-        )
-    )
+    lead = broadcast_shapes([("x1", first.shape[:-2]), ("x2", second.shape[:-2])])
+    problems = math.prod(lead_with_values(lead, bound, first.shape[-1]))
     step = max(1, _MOST_BYTES // max(1, problems * count * first.element.bytes))
     parts = [
         _reduced(matrix_of(x1[..., at : at + step, :], x2, bound), reduction, k, largest)

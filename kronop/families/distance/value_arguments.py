@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from kronop.args.strides import broadcast_shapes
 from kronop.args.tensor import beside, view
 from kronop.args.view import TensorView
 from kronop.descriptions.datatype import DataType
@@ -60,6 +61,44 @@ def tensors_of(bound: Bound) -> dict[str, Any]:
     return {name: item for name, item in named.items() if is_tensor(item)}
 
 
+def names_of(bound: Bound) -> dict[str, str]:
+    """The user's names of values and vectors, by the names of `tensors_of`."""
+    places = [f"value {index}" for index in range(len(bound.values))]
+    places += [f"vector {index}" for index in range(len(bound.vectors))]
+    return dict(zip(places, bound.names or places, strict=True))
+
+
+def lead_with_values(lead: tuple[int, ...], bound: Bound, features: int) -> tuple[int, ...]:
+    """The leading dimensions of a result, from those of the points and the values.
+
+    Raises:
+        ArgumentError: a value has no number for each problem; or a vector not one per feature.
+    """
+    named, result = names_of(bound), lead
+    for place, item in tensors_of(bound).items():
+        shape = own = tuple(item.shape)
+        if place.startswith("vector"):
+            check_bandwidths(shape, features)
+            own = shape[:-1]
+        try:
+            result = broadcast_shapes([("X1 and X2", result), (named[place], own)])
+        except ArgumentError as error:
+            raise ArgumentError(_not_of_a_batch(named[place], shape, result, features)) from error
+    return result
+
+
+def _not_of_a_batch(name: str, shape: tuple[int, ...], lead: tuple[int, ...], features: int) -> str:
+    is_width = name == "bandwidth"
+    each = f", or {(*lead, features)} and (1, {features}) for one per feature" if is_width else ""
+    hint = f"numbers for the features of all problems are {name}[None]"
+    return mismatch(
+        name,
+        expected=f"shape {lead}, one for each problem, or (){each}",
+        got=shape,
+        hint=hint if is_width and shape[-1:] == (features,) else "it broadcasts over the batch",
+    )
+
+
 def item_in_memory(item: Any, element: DataType, beside_what: TensorView) -> Any:
     """The same value; an array of the host as a tensor that kernels can read beside an operand: of
     the type that sums have, and on the operand's device."""
@@ -79,7 +118,7 @@ def in_memory(bound: Bound, element: DataType, points: TensorView) -> Bound:
 
 
 def view_of_value(name: str, item: Any, element: DataType) -> TensorView:
-    """A view of a value's tensor.
+    """A view of a value's tensor; `name` is the user's.
 
     Raises:
         ElementTypeError: it is not of the type that sums have.
@@ -88,10 +127,10 @@ def view_of_value(name: str, item: Any, element: DataType) -> TensorView:
     if found.element != element:
         raise ElementTypeError(
             mismatch(
-                f"element type of a kernel's tensor ({name})",
+                f"element type of {name}",
                 expected=f"{element.name}, the type of sums",
                 got=found.element.name,
-                hint="convert it; numbers need no conversion",
+                hint="convert it; numbers and NumPy arrays need no conversion",
             )
         )
     return found

@@ -1,0 +1,100 @@
+"""What kernels take as values: numbers, lists and arrays; what is refused, and in which words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kronop
+from kronop import kernels
+
+_RANDOM = np.random.default_rng(21)
+_X, _Y = _RANDOM.standard_normal((7, 5)), _RANDOM.standard_normal((6, 5))
+_SQUARE = ((_X[:, None] - _Y) ** 2).sum(-1)
+
+
+@pytest.mark.parametrize("powers", [[1.3, 0.0], [1.3, float("inf")], np.array([0.0])])
+def test_powers_0_and_infinity_are_numbers_only(powers: Any) -> None:
+    for call in (kernels.PowerNorm, lambda p: kronop.cdist(_X[None], _Y[None], p)):
+        with pytest.raises(kronop.ArgumentError, match="pass 0 or infinity as a number"):
+            call(powers)
+    assert kronop.cdist(_X, _Y, np.float64(0)).max() == 5
+
+
+def test_what_is_refused_is_told_with_its_place() -> None:
+    for value, told in (
+        ([1.0, 2.0, float("nan")], "got nan at index 2; pass numbers of this range"),
+        (np.array([[1.0, -2.0]]), r"got -2.0 at index \(0, 1\); "),
+        (float("inf"), "got inf; "),
+        ("2", "got '2'; pass a number"),
+        (10**400, "got an integer beyond float64; "),
+    ):
+        with pytest.raises(kronop.errors.KronopError, match=f"bandwidth: expected .*{told}"):
+            kernels.Gaussian(value)
+    for call in (lambda v: v * kernels.Linear(), lambda v: kernels.Linear().bound(0, v)):
+        with pytest.raises(kronop.ArgumentError, match="expected finite numbers, got nan; "):
+            call(float("nan"))
+
+
+_BATCH = np.stack([_X, _X])
+_TOO_LARGE: dict[str, tuple[Callable[[], Any], str]] = {
+    "regularization": (
+        lambda: kronop.kernel_matrix(_X, _X, kernels.Linear(), np.ones(7)),
+        r"regularization: expected at most 0 dimensions .* got shape \(7,\); .*x1\[None\].*noise",
+    ),
+    "product": (
+        lambda: kronop.kernel_matmul(_X, _X, _X, kernels.Linear(), np.ones(7)),
+        "regularization: expected at most 0 dimensions",
+    ),
+    "bandwidth": (
+        lambda: kronop.kernel_matrix(_X, _X, kernels.Gaussian(np.ones((7, 1)))),
+        r"bandwidth: expected at most 1 dimensions .* got shape \(7, 1\)",
+    ),
+    "scale": (
+        lambda: kronop.kernel_matrix(_X, _X, np.ones(2) * kernels.Linear()),
+        "scale: expected at most 0 dimensions",
+    ),
+    "p": (lambda: kronop.cdist(_X, _X, [1.3, 1.4]), "p: expected at most 0 dimensions"),
+    "other batch": (
+        lambda: kronop.kernel_matrix(_BATCH, _BATCH, kernels.Linear(), np.ones(3)),
+        r"regularization: expected shape \(2,\), one for each problem, or \(\), got \(3,\); it ",
+    ),
+    "features beside a batch": (
+        lambda: kronop.kernel_matrix(_BATCH, _BATCH, kernels.Gaussian([1.0] * 5)),
+        r"bandwidth: expected shape \(2,\), .* \(2, 5\) and \(1, 5\) .* bandwidth\[None\]",
+    ),
+    "reduced": (
+        lambda: kronop.kernel_reduce(_BATCH, _BATCH, kernels.Gaussian([1.0] * 5), "max"),
+        r"bandwidth: expected shape \(2,\)",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", _TOO_LARGE)
+def test_values_have_no_more_dimensions_than_points(case: str) -> None:
+    call, message = _TOO_LARGE[case]
+    with pytest.raises(kronop.ArgumentError, match=message):
+        call()
+
+
+def test_lists_are_arrays_of_one_dimension() -> None:
+    """Per feature beside points without a batch, else per problem; (1, K) is per feature again."""
+    x, widths = _RANDOM.standard_normal((5, 7, 5)), [0.5, 1.0, 2.0, 3.0, 4.0]
+    per_problem = kronop.kernel_matrix(x, x, kernels.Gaussian(widths))
+    per_feature = kronop.kernel_matrix(x, x, kernels.Gaussian(np.array([widths])))
+    for at, width in enumerate(widths):
+        one = kronop.kernel_matrix(x[at], x[at], kernels.Gaussian(width))
+        np.testing.assert_allclose(per_problem[at], one, rtol=1e-13)
+        one = kronop.kernel_matrix(x[at], x[at], kernels.Gaussian(widths))
+        np.testing.assert_allclose(per_feature[at], one, rtol=1e-13)
+
+
+def test_a_power_that_is_another_value_too_is_itself() -> None:
+    p = 1.3
+    kernel = kernels.Gaussian(p) * kernels.Gaussian(2.1) + kernels.PowerNorm(p)
+    found = kronop.kernel_matrix(_X, _Y, kernel)
+    gaussians = np.exp(-_SQUARE / (2 * 1.3**2) - _SQUARE / (2 * 2.1**2))
+    np.testing.assert_allclose(found - gaussians, kronop.cdist(_X, _Y, 1.3), rtol=1e-12)

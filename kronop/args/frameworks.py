@@ -20,11 +20,13 @@ from kronop.args.view import CPU, Device, TensorView, contiguous_strides
 from kronop.descriptions.datatype import TENSOR_TYPES, DataType
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 
+DIFFERENTIABLE = "kronop.torch.gemkm, gekmm and ksmm"
 _KNOWN = f"one of {', '.join(TENSOR_TYPES)}"
 
 
-def view(tensor: Any, name: str) -> TensorView:
-    """A view of the memory of `tensor`, or `tensor` if it is one; `name` is its name in messages.
+def view(tensor: Any, name: str, differentiable: str = DIFFERENTIABLE) -> TensorView:
+    """A view of the memory of `tensor`, or `tensor` if it is one. `name` is its name in messages,
+    in which `differentiable` are the functions with gradients.
 
     Raises:
         ElementTypeError: `tensor` is not a tensor, is JAX's, or no kernel knows its element type.
@@ -35,7 +37,7 @@ def view(tensor: Any, name: str) -> TensorView:
         return _numpy(tensor, name)
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(tensor, torch.Tensor):
-        return _torch(torch, tensor, name)
+        return _torch(torch, tensor, name, differentiable)
     cupy = sys.modules.get("cupy")
     if cupy is not None and isinstance(tensor, cupy.ndarray):
         return _cupy(tensor, name)
@@ -46,8 +48,6 @@ def view(tensor: Any, name: str) -> TensorView:
         return _cuda_array(tensor, name)
     if hasattr(tensor, "__dlpack__"):
         return _dlpack(tensor, name)
-    if isinstance(tensor, TensorView):
-        return tensor
     raise ElementTypeError(
         mismatch(
             name,
@@ -124,7 +124,7 @@ def _numpy(array: Any, name: str) -> TensorView:
     )
 
 
-def _torch(torch: Any, tensor: Any, name: str) -> TensorView:
+def _torch(torch: Any, tensor: Any, name: str, differentiable: str) -> TensorView:
     if tensor.layout is not torch.strided:
         _unreadable(name, f"layout {tensor.layout}", "call .to_dense() first")
     if tensor.is_nested:
@@ -150,11 +150,11 @@ def _torch(torch: Any, tensor: Any, name: str) -> TensorView:
                 name,
                 expected="a tensor without gradient",
                 got="requires_grad=True",
-                hint="kronop.torch.gemkm, gekmm and ksmm have gradients; without one"
+                hint=f"{differentiable} have gradients; without one"
                 " pass .detach(), or work under torch.no_grad()",
             )
         )
-    _check_tangent(torch, tensor, name)
+    _check_tangent(torch, tensor, name, differentiable)
     try:
         pointer = tensor.data_ptr()
     except RuntimeError as error:
@@ -182,7 +182,7 @@ def _torch(torch: Any, tensor: Any, name: str) -> TensorView:
     )
 
 
-def _check_tangent(torch: Any, tensor: Any, name: str) -> None:
+def _check_tangent(torch: Any, tensor: Any, name: str, differentiable: str) -> None:
     """Refuses a tensor with a forward-mode tangent, which the result would silently lack."""
     if _has_tangent(torch, tensor):
         raise ArgumentError(
@@ -190,7 +190,7 @@ def _check_tangent(torch: Any, tensor: Any, name: str) -> None:
                 name,
                 expected="a tensor without tangent",
                 got="a dual tensor of torch.autograd.forward_ad",
-                hint="kronop.torch.gemkm, gekmm and ksmm have forward-mode derivatives; without"
+                hint=f"{differentiable} have forward-mode derivatives; without"
                 " one pass torch.autograd.forward_ad.unpack_dual(tensor).primal",
             )
         )

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from kronop.args.frameworks import view
+from kronop.args.frameworks import DIFFERENTIABLE, view
 from kronop.args.host import empty_array
 from kronop.args.view import CPU, Device, TensorView
 from kronop.descriptions.datatype import DataType, Layout, bfloat16
@@ -29,6 +29,7 @@ __all__ = [
     "TensorView",
     "as_matrix",
     "beside",
+    "check_element",
     "check_promise",
     "describe",
     "empty",
@@ -115,6 +116,19 @@ def _broken(item: TensorView, layout: Layout, alignment: int) -> str:
     return ""
 
 
+def check_element(element: DataType, expected: DataType, name: str) -> None:
+    """Raises ElementTypeError if a tensor has another element type than the expected one."""
+    if element != expected:
+        raise ElementTypeError(
+            mismatch(
+                f"element type of {name}",
+                expected=repr(expected),
+                got=repr(element),
+                hint="convert it: all tensors have the type of X, or the one that was described",
+            )
+        )
+
+
 def check_promise(item: TensorView, description: TensorDescription, name: str) -> None:
     """Checks a tensor against the description that its operation was compiled for.
 
@@ -123,15 +137,7 @@ def check_promise(item: TensorView, description: TensorDescription, name: str) -
         ArgumentError: the description's alignment is above 1, and the tensor's pointer or a stride
             violates it.
     """
-    if item.element != description.element:
-        raise ElementTypeError(
-            mismatch(
-                f"element type of {name}",
-                expected=repr(description.element),
-                got=repr(item.element),
-                hint="convert it: all tensors have the type of X, or the one that was described",
-            )
-        )
+    check_element(item.element, description.element, name)
     broken = _broken(as_matrix(item), description.layout, description.alignment)
     if broken:
         raise ArgumentError(
@@ -151,11 +157,13 @@ def keeps_promise(item: TensorView, description: TensorDescription) -> bool:
 
 
 def views_of(
-    operands: Mapping[str, Any], optional: Container[str] = ("Z", "Y")
+    operands: Mapping[str, Any],
+    optional: Container[str] = ("Z", "Y"),
+    differentiable: str = DIFFERENTIABLE,
 ) -> dict[str, TensorView]:
-    """Views of the operands, without optional ones that are None."""
+    """Views of the operands, without optional ones that are None; `differentiable` as in `view`."""
     return {
-        name: view(item, name)
+        name: view(item, name, differentiable)
         for name, item in operands.items()
         if item is not None or name not in optional
     }

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from kronop.args.tensor import TensorView, describe, view
+from kronop.args.tensor import TensorView, check_element, describe, view
 from kronop.core.prepared import Lesson
 from kronop.descriptions import activation as activations
 from kronop.descriptions.datatype import FLOAT8, DataType, Layout, int8, result_type
@@ -44,23 +44,24 @@ def describe_output(x: DataType, inner: int, z: Any, out: Any) -> TensorDescript
     """The description with the largest alignment that both Y and Z satisfy.
 
     `inner` is the contiguous extent of Y, in elements, if Y is made here.
+
+    Raises:
+        ElementTypeError: they are not of the type that X's product has.
     """
-    given = [
-        describe(view(item, name), name)
-        for name, item in (("Z", z), ("Y", out))
-        if item is not None
-    ]
+    tensors = (("Z", z), ("Y", out))
+    given = {name: describe(view(item, name), name) for name, item in tensors if item is not None}
     element = result_type(x)
-    if out is not None and (given[-1].element == x or x in FLOAT8):
-        element = given[-1].element
+    if out is not None and (given["Y"].element == x or x in FLOAT8):
+        element = given["Y"].element
+    for name, item in given.items():
+        check_element(item.element, element, name)
     if out is None:
-        given.append(
-            TensorDescription(element, Layout.RowMajor, math.gcd(inner, 16 // element.bytes) or 1)
-        )
-    layouts = {item.layout for item in given}
+        alignment = math.gcd(inner, 16 // element.bytes) or 1
+        given["Y"] = TensorDescription(element, Layout.RowMajor, alignment)
+    layouts = {item.layout for item in given.values()}
     if len(layouts) > 1:
         return TensorDescription(element, Layout.RowMajor, 1)
-    return TensorDescription(element, layouts.pop(), min(item.alignment for item in given))
+    return TensorDescription(element, layouts.pop(), min(item.alignment for item in given.values()))
 
 
 def epilogue_of(x: DataType, Y: TensorDescription, activation: str | None) -> Epilogue:

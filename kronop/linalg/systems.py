@@ -138,7 +138,7 @@ def _read(tensor: Any, name: str) -> TensorView:
                 hint="complex matrices are not supported; convert integers and 16-bit floats",
             )
         )
-    item = view(tensor, name)
+    item = view(tensor, name, "torch.linalg.solve and eigh")
     if item.framework == "dlpack":
         raise ElementTypeError(
             mismatch(

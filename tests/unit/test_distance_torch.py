@@ -313,3 +313,53 @@ def test_products_are_an_operator() -> None:
     direction = torch.ones_like(v)
     _, found = torch.func.jvp(lambda v: product(x, v, b), (v,), (direction,))
     torch.testing.assert_close(found, product(x, direction, b))
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_no_value_is_promoted(compiled: bool) -> None:
+    x, b = torch.ones(4, 3, dtype=torch.float64), torch.tensor(0.5)
+    for name, kernel, noise in (
+        ("bandwidth", kernels.Gaussian(torch.ones(3)), None),
+        ("bandwidth", kernels.Gaussian(b), None),
+        ("regularization", kernels.Linear(), b),
+        ("scale", kernels.Scaled(b, kernels.Linear()), None),
+    ):
+
+        def matrix(x: Any, kernel: Any = kernel, noise: Any = noise) -> Any:
+            return kronop.torch.kernel_matrix(x, x, kernel, noise)
+
+        call = torch.compile(matrix, backend="eager") if compiled else matrix
+        message = f"element type of {name}: expected float64, .* got float32"
+        with pytest.raises(kronop.ElementTypeError, match=message):
+            call(x)
+    with pytest.raises(kronop.ElementTypeError, match="element type of bandwidth"):
+        kronop.torch.kernel_matmul(x, x, x, kernels.Gaussian(b))
+
+
+def test_autocast_converts_values() -> None:
+    x, b = torch.rand(4, 3), torch.full((3,), 0.5, dtype=torch.bfloat16)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = kronop.torch.kernel_matrix(x, x, kernels.Gaussian(b), b[0])
+    torch.testing.assert_close(found, kronop.torch.kernel_matrix(x, x, kernels.Gaussian(0.5), 0.5))
+
+
+def test_values_of_another_batch_are_named() -> None:
+    x = torch.ones(2, 4, 3)
+    for call in (
+        kronop.torch.kernel_matrix,
+        lambda x, y, k: kronop.torch.kernel_matmul(x, y, x, k),
+    ):
+        with pytest.raises(kronop.ArgumentError, match=r"bandwidth: expected shape \(2,\)"):
+            call(x, x, kernels.Gaussian(torch.ones(3)))
+    with pytest.raises(kronop.ArgumentError, match="regularization: expected at most 0 dim"):
+        kronop.torch.kernel_matrix(x[0], x[0], kernels.Linear(), torch.ones(4))
+    points = x.requires_grad_()
+    for call in (
+        lambda: kronop.cdist(points, x.detach()),
+        lambda: kronop.cdist(x.detach(), x.detach(), torch.ones(2, requires_grad=True)),
+    ):
+        message = "kronop.torch.cdist, kernel_matrix and kernel_matmul have gradients"
+        with pytest.raises(kronop.ArgumentError, match=message):
+            call()
+    with pytest.raises(kronop.ArgumentError, match=r"torch\.linalg\.solve and eigh have"):
+        kronop.linalg.eigh(points[0, :3])

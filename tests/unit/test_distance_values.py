@@ -98,3 +98,48 @@ def test_a_power_that_is_another_value_too_is_itself() -> None:
     found = kronop.kernel_matrix(_X, _Y, kernel)
     gaussians = np.exp(-_SQUARE / (2 * 1.3**2) - _SQUARE / (2 * 2.1**2))
     np.testing.assert_allclose(found - gaussians, kronop.cdist(_X, _Y, 1.3), rtol=1e-12)
+
+
+def _other(kind: str) -> Any:
+    return _Y.astype(kind)
+
+
+_TYPES: dict[str, tuple[Callable[[], Any], str]] = {
+    "of points": (
+        lambda: kronop.cdist(_X, _other("f4")),
+        r"of X2: expected float64, as X1 has, got float32; convert one: x2.astype\('float64'\)",
+    ),
+    "of v": (
+        lambda: kronop.kernel_matmul(_X, _Y, _other("f4"), kernels.Linear()),
+        "of V: expected float64, as X1 has, got float32; convert one",
+    ),
+    "of the result": (
+        lambda: kronop.cdist(_X[:4], _X[:4], out=np.empty((4, 4), np.float32)),
+        "of Y: expected kronop.float64, got kronop.float32",
+    ),
+    "of another product's result": (
+        lambda: kronop.gemkm(_X[:4, :4], [np.eye(4)], out=np.empty((4, 4), np.float32)),
+        "of Y: expected kronop.float64, got kronop.float32",
+    ),
+} | {
+    kind: (
+        lambda kind=kind: kronop.kernel_reduce(_X.astype(kind), _Y, kernels.Linear(), "max"),
+        "of x1: expected one of float64, float32, float16, bfloat16, got "
+        rf"{np.dtype(kind).name}; convert it: x1.astype\('float32'\)",
+    )
+    for kind in ("i8", "?", "c16")
+}
+
+
+@pytest.mark.parametrize("case", _TYPES)
+def test_element_types_are_refused_as_such(case: str) -> None:
+    call, message = _TYPES[case]
+    with pytest.raises(kronop.ElementTypeError, match=f"element type {message}"):
+        call()
+
+
+def test_vectors_are_told_with_their_shape() -> None:
+    with pytest.raises(kronop.ArgumentError, match=r"v: expected shape \(6,\), .* got \(7,\)"):
+        kronop.kernel_matmul(_X, _Y, np.ones(7), kernels.Linear())
+    with pytest.raises(kronop.ArgumentError, match=r"v\[\.\.\., None\]"):
+        kronop.kernel_matmul(_X[None], _Y, np.ones((1, 6)), kernels.Linear())

@@ -9,7 +9,6 @@ import numpy as np
 
 import kronop.families.distance.kernels as kernels
 from kronop.args.device import target_of
-from kronop.args.tensor import view
 from kronop.core import prepared
 from kronop.core.calls import describe_output, epilogue_of, finish
 from kronop.descriptions.math_instruction import MathInstruction
@@ -19,6 +18,7 @@ from kronop.errors import ArgumentError, mismatch
 from kronop.families.distance.arguments import DistanceArguments, check_points
 from kronop.families.distance.form import Bound, Form
 from kronop.families.distance.kernels import Kernel, PowerNorm
+from kronop.families.distance.operands import alike, view_of
 from kronop.families.distance.operation import DistanceOperation
 from kronop.families.distance.value_arguments import in_memory, is_tensor, tensors_of
 
@@ -134,7 +134,7 @@ def matrix_of(
     """
     if any(isinstance(item, np.ndarray) for item in (*bound.values, *bound.vectors)):
         # Here, so that a repeated call reads the converted arrays.
-        points = view(x1, "X1")
+        points = view_of(x1, "X1")
         bound = in_memory(bound, MathInstruction.simt(points.element).element_accumulator, points)
     tensors, numbers = (
         tensors_of(bound),
@@ -156,7 +156,7 @@ def distance_arguments(
     x1: Any, x2: Any, bound: Bound, mode: str = DIRECT, out: Any = None, diagonal: int = 0
 ) -> DistanceArguments:
     """The arguments of `kernel_matrix` for these tensors, with their operation."""
-    first, second = view(x1, "X1"), view(x2, "X2")
+    first, second = alike({"X1": x1, "X2": x2})
     check_points(first, second)
     expanded = is_expanded(mode, max(first.shape[-2], second.shape[-2]))
     operation = _operation(

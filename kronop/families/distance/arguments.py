@@ -28,6 +28,7 @@ from kronop.families.distance.description import (
 )
 from kronop.families.distance.form import Bound, Form
 from kronop.families.distance.kernels import Kernel
+from kronop.families.distance.operands import DIFFERENTIABLE
 from kronop.families.distance.size import DistanceSize
 from kronop.families.distance.value_arguments import (
     checked,
@@ -84,7 +85,7 @@ class DistanceArguments(Arguments):
     ) -> None:
         what = description_of(operation, DistanceDescription)
         super().__init__(operation, output_op)
-        views = views_of({"X1": X1, "X2": X2, "Z": Z, "Y": Y})
+        views = views_of({"X1": X1, "X2": X2, "Z": Z, "Y": Y}, differentiable=DIFFERENTIABLE)
         check_source(self.output_op, views.get("Z"))
         check_points(views["X1"], views["X2"])
         self._diagonal = check_diagonal("diagonal", diagonal)

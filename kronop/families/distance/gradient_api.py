@@ -18,6 +18,7 @@ from kronop.descriptions.tensor import TensorDescription
 from kronop.families.distance.form import TermKind
 from kronop.families.distance.gradient_arguments import DistanceGradientArguments
 from kronop.families.distance.gradient_description import kind_of
+from kronop.families.distance.operands import view_of
 from kronop.families.distance.operation import DistanceGradientOperation
 from kronop.families.distance.value_arguments import is_tensor, item_in_memory
 from kronop.families.distance.values import check_array
@@ -65,7 +66,7 @@ def cdist_grad(
     if isinstance(p, np.ndarray):
         check_array("p", p)
         # Here, so that a repeated call reads the converted array.
-        first = view(kernel_matrix, "A")
+        first = view_of(kernel_matrix, "A")
         p = item_in_memory(p, MathInstruction.simt(first.element).element_accumulator, first)
     powers = [p] if is_tensor(p) else []
     power = TermKind.General if powers else kind_of(p)
@@ -86,7 +87,7 @@ def _arguments(
 ) -> DistanceGradientArguments:
     """The arguments of an operation that serves the operands A, B, C and D."""
     A, B, C, D = operands
-    a = view(A, "A")
+    a = view_of(A, "A")
     output = a.element if out is None else view(out, "Y").element
     operation = _operation(target_of(a), a.element, output, power)
     return DistanceGradientArguments(operation=operation, A=A, B=B, C=C, D=D, Y=out, p=p)

@@ -25,6 +25,7 @@ from kronop.families.distance.gradient_description import (
     power_of,
 )
 from kronop.families.distance.gradient_size import GradientSize
+from kronop.families.distance.operands import DIFFERENTIABLE
 from kronop.families.distance.value_arguments import is_tensor, item_in_memory, view_of_value
 
 # The names of the extents that each operand has.
@@ -71,7 +72,8 @@ class DistanceGradientArguments(Arguments):
     ) -> None:
         what = description_of(operation, DistanceGradientDescription)
         super().__init__(operation, output_op)
-        views = views_of({"A": A, "B": B, "C": C, "D": D, "Z": Z, "Y": Y}, optional=("C", "Z", "Y"))
+        operands = {"A": A, "B": B, "C": C, "D": D, "Z": Z, "Y": Y}
+        views = views_of(operands, ("C", "Z", "Y"), DIFFERENTIABLE)
         check_source(self.output_op, views.get("Z"))
         self._extents = check_extents(views)
         element = what.math.element_accumulator

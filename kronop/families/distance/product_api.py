@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from kronop.args.device import target_of
-from kronop.args.tensor import view
 from kronop.core import prepared
 from kronop.core.calls import describe_output, epilogue_of, finish
 from kronop.descriptions.math_instruction import MathInstruction
@@ -17,6 +16,7 @@ from kronop.errors import ArgumentError, mismatch
 from kronop.families.distance.arguments import check_points
 from kronop.families.distance.form import Bound, Form
 from kronop.families.distance.kernels import Kernel, check_kernel
+from kronop.families.distance.operands import alike, view_of
 from kronop.families.distance.product_arguments import KernelMatmulArguments, check_columns
 from kronop.families.distance.product_operation import KernelMatmulOperation
 from kronop.families.distance.value_arguments import in_memory, is_tensor, tensors_of
@@ -52,24 +52,7 @@ def kernel_matmul(
     """
     check_kernel(kernel)
     if len(getattr(v, "shape", ())) == 1:
-        if out is not None and len(getattr(out, "shape", ())) != 1:
-            raise ArgumentError(
-                mismatch(
-                    "shape of Y",
-                    expected="(M,), as v is a vector",
-                    got=getattr(out, "shape", out),
-                    hint="pass v[:, None] for a result of one column",
-                )
-            )
-        if max(len(getattr(item, "shape", ())) for item in (x1, x2)) > 2:
-            raise ArgumentError(
-                mismatch(
-                    "v",
-                    expected="(..., N, C) beside batched points",
-                    got=f"a vector of shape {tuple(v.shape)}",
-                    hint="pass v[:, None] for one column",
-                )
-            )
+        _check_vector(x1, x2, v, out)
         result = None if out is None else out[:, None]
         result = kernel_matmul(x1, x2, v[:, None], kernel, regularization, result)
         return result[..., 0] if out is None else out
@@ -77,11 +60,43 @@ def kernel_matmul(
     return product_of(x1, x2, v, kernel.bound(dims, regularization), out)
 
 
+def _check_vector(x1: Any, x2: Any, v: Any, out: Any) -> None:
+    """Refuses a vector v beside points, or a result, that it does not fit."""
+    if out is not None and len(getattr(out, "shape", ())) != 1:
+        raise ArgumentError(
+            mismatch(
+                "shape of Y",
+                expected="(M,), as v is a vector",
+                got=getattr(out, "shape", out),
+                hint="pass v[:, None] for a result of one column",
+            )
+        )
+    shapes: list[tuple[int, ...]] = [getattr(item, "shape", ()) for item in (x1, x2)]
+    if max(map(len, shapes)) > 2:
+        raise ArgumentError(
+            mismatch(
+                "v",
+                expected="(..., N, C) beside batched points",
+                got=f"a vector of shape {tuple(v.shape)}",
+                hint="pass v[:, None] for one column",
+            )
+        )
+    if len(shapes[1]) == 2 and v.shape[0] != shapes[1][0]:
+        raise ArgumentError(
+            mismatch(
+                "v",
+                expected=f"shape ({shapes[1][0]},), a number for each point of x2",
+                got=tuple(v.shape),
+                hint="the result has a number for each point of x1",
+            )
+        )
+
+
 def product_of(x1: Any, x2: Any, v: Any, bound: Bound, out: Any = None) -> Any:
     """The product of a form and its values, as of `kernel_matmul`."""
     if any(isinstance(item, np.ndarray) for item in (*bound.values, *bound.vectors)):
         # Here, so that a repeated call reads the converted arrays.
-        points = view(x1, "X1")
+        points = view_of(x1, "X1")
         bound = in_memory(bound, MathInstruction.simt(points.element).element_accumulator, points)
     tensors = tensors_of(bound)
     numbers = tuple(None if is_tensor(item) else item for item in bound.values)
@@ -101,7 +116,7 @@ def product_arguments(
     x1: Any, x2: Any, v: Any, bound: Bound, out: Any = None
 ) -> KernelMatmulArguments:
     """The arguments of `kernel_matmul` for these tensors, with their operation."""
-    first, second, third = view(x1, "X1"), view(x2, "X2"), view(v, "V")
+    first, second, third = alike({"X1": x1, "X2": x2, "V": v})
     check_points(first, second)
     check_columns(third, second)
     operation = _operation(

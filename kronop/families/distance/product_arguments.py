@@ -21,6 +21,7 @@ from kronop.families.distance.arguments import (
 )
 from kronop.families.distance.form import Bound
 from kronop.families.distance.kernels import Kernel
+from kronop.families.distance.operands import DIFFERENTIABLE
 from kronop.families.distance.product_description import (
     KernelMatmulDescription,
     KernelMatmulProblem,
@@ -70,7 +71,9 @@ class KernelMatmulArguments(DistanceArguments):
     ) -> None:
         what = description_of(operation, KernelMatmulDescription)
         Arguments.__init__(self, operation, output_op)
-        views = views_of({"X1": X1, "X2": X2, "V": V, "Z": Z, "Y": Y})
+        views = views_of(
+            {"X1": X1, "X2": X2, "V": V, "Z": Z, "Y": Y}, differentiable=DIFFERENTIABLE
+        )
         check_source(self.output_op, views.get("Z"))
         check_points(views["X1"], views["X2"])
         check_columns(views["V"], views["X2"])
@@ -106,6 +109,6 @@ def check_columns(v: TensorView, x2: TensorView) -> None:
                 "V",
                 expected=f"(..., {x2.shape[-2]}, C): a row for each point of X2",
                 got=f"shape {v.shape}",
-                hint="a single column is v[:, None]; kernel_matmul also takes vectors",
+                hint="a single column is v[..., None]; kernel_matmul also takes vectors (N,)",
             )
         )

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from kronop.args.strides import broadcast_shapes
-from kronop.args.tensor import view
 from kronop.descriptions.shared import check_flag
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.distance.api import matrix_of
 from kronop.families.distance.arguments import check_points
 from kronop.families.distance.kernels import Kernel, check_kernel
+from kronop.families.distance.operands import alike
 from kronop.families.distance.size import extent_of
 from kronop.families.distance.value_arguments import lead_with_values
 
@@ -49,7 +49,7 @@ def kernel_reduce(
         ElementTypeError: no tensor, or element types that do not fit.
     """
     check_kernel(kernel)
-    first, second = view(x1, "x1"), view(x2, "x2")
+    first, second = alike({"x1": x1, "x2": x2})
     check_points(first, second)
     count = second.shape[-2]
     k = extent_of("k", k)

@@ -13,6 +13,7 @@ from kronop.args.view import TensorView
 from kronop.descriptions.datatype import DataType
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.families.distance.form import Bound, Form
+from kronop.families.distance.operands import DIFFERENTIABLE
 
 
 def check_bandwidths(shape: tuple[int, ...], features: int) -> None:
@@ -123,14 +124,19 @@ def view_of_value(name: str, item: Any, element: DataType) -> TensorView:
     Raises:
         ElementTypeError: it is not of the type that sums have.
     """
-    found = view(item, name)
-    if found.element != element:
+    found = view(item, name, DIFFERENTIABLE)
+    check_type(name, found.element.name, element.name)
+    return found
+
+
+def check_type(name: str, found: str, of_sums: str) -> None:
+    """Raises ElementTypeError unless a value's tensor is of the type that sums have."""
+    if found != of_sums:
         raise ElementTypeError(
             mismatch(
                 f"element type of {name}",
-                expected=f"{element.name}, the type of sums",
-                got=found.element.name,
+                expected=f"{of_sums}, the type of sums",
+                got=found,
                 hint="convert it; numbers and NumPy arrays need no conversion",
             )
         )
-    return found

@@ -7,12 +7,20 @@ from typing import Any
 
 import torch
 
+from kronop.args.strides import broadcast_shapes
 from kronop.families.distance import api
 from kronop.families.distance.form import Bound
 from kronop.families.distance.kernels import Kernel, PowerNorm, check_kernel
 from kronop.families.distance.torch.operators import Values, matrix
 from kronop.families.distance.torch.products import product
-from kronop.families.distance.value_arguments import check_bandwidths
+from kronop.families.distance.value_arguments import (
+    check_bandwidths,
+    check_type,
+    lead_with_values,
+    names_of,
+    tensors_of,
+)
+from kronop.torch.autocasting import is_casting
 from kronop.torch.checks import check_tensor
 
 
@@ -71,6 +79,7 @@ def _matrix(x1: Any, x2: Any, kernel: Kernel, regularization: Any, mode: str) ->
     for name, item in (("x1", x1), ("x2", x2)):
         check_tensor(name, item, 2, "kronop.cdist and kronop.kernel_matrix")
     bound = kernel.bound(max(x1.dim(), x2.dim()) - 2, regularization)
+    _check_values(bound, x1, x2)
     x1, x2, bound = with_common_vector(x1, x2, bound)
     values = Values.of(bound, x1)
     return matrix(x1, x2, *values.arguments, bound.form.text(), mode)
@@ -103,9 +112,23 @@ def kernel_matmul(x1: Any, x2: Any, v: Any, kernel: Kernel, regularization: Any 
     if v.dim() == 1:
         return kernel_matmul(x1, x2, v.unsqueeze(-1), kernel, regularization).squeeze(-1)
     bound = kernel.bound(max(x1.dim(), x2.dim(), v.dim()) - 2, regularization)
+    _check_values(bound, x1, x2)
     x1, x2, bound = with_common_vector(x1, x2, bound)
     values = Values.of(bound, x1)
     return product(x1, x2, v, *values.arguments, bound.form.text())
+
+
+def _check_values(bound: Bound, x1: Any, x2: Any) -> None:
+    """Refuses values of other types than sums have, or that don't broadcast over the batch."""
+    names = names_of(bound)
+    of_sums = torch.promote_types(x1.dtype, torch.float32)
+    if not is_casting(x1.device.type):  # Else the operators convert them.
+        for place, item in tensors_of(bound).items():
+            if isinstance(item, torch.Tensor):
+                check_type(names[place], *[str(kind)[6:] for kind in (item.dtype, of_sums)])
+    if not torch.compiler.is_compiling():  # Extents may be symbols there.
+        lead = broadcast_shapes([("x1", x1.shape[:-2]), ("x2", x2.shape[:-2])])
+        lead_with_values(lead, bound, x1.shape[-1])
 
 
 def with_common_vector(x1: Any, x2: Any, bound: Bound) -> tuple[Any, Any, Bound]:

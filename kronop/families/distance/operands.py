@@ -1,0 +1,60 @@
+"""Views of points, and of what is multiplied with their kernels, in the types that these have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kronop.args.tensor import view
+from kronop.args.view import TensorView
+from kronop.errors import ElementTypeError, mismatch
+
+TYPES = ("float64", "float32", "float16", "bfloat16")
+DIFFERENTIABLE = "kronop.torch.cdist, kernel_matrix and kernel_matmul"
+
+
+def view_of(tensor: Any, name: str) -> TensorView:
+    """A view of a tensor of one of `TYPES`.
+
+    Raises:
+        ElementTypeError, ArgumentError: as `kronop.args.tensor.view`; or another element type.
+    """
+    # Before the view, whose message would name all types that a product can have.
+    given = getattr(tensor, "dtype", None)
+    known = str(getattr(given, "name", given)).removeprefix("torch.")
+    if given is not None and known not in TYPES:
+        raise ElementTypeError(
+            mismatch(
+                f"element type of {name}",
+                expected=f"one of {', '.join(TYPES)}",
+                got=known,
+                hint=f"convert it: {_conversion(tensor, name, 'float32')}",
+            )
+        )
+    return view(tensor, name, DIFFERENTIABLE)
+
+
+def alike(operands: Mapping[str, Any]) -> list[TensorView]:
+    """Views of operands of one element type, that of the first.
+
+    Raises:
+        ElementTypeError, ArgumentError: as `view_of`; or another element type.
+    """
+    views = {name: view_of(item, name) for name, item in operands.items()}
+    (first, one), *others = views.items()
+    for name, item in others:
+        if item.element != one.element:
+            raise ElementTypeError(
+                mismatch(
+                    f"element type of {name}",
+                    expected=f"{one.element.name}, as {first} has",
+                    got=item.element.name,
+                    hint=f"convert one: {_conversion(operands[name], name, one.element.name)}",
+                )
+            )
+    return [*views.values()]
+
+
+def _conversion(tensor: Any, name: str, element: str) -> str:
+    call = f"astype('{element}')" if hasattr(tensor, "astype") else f"to(torch.{element})"
+    return f"{name.lower()}.{call}"

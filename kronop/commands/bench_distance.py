@@ -21,6 +21,7 @@ from kronop.bench.load import warn_of_load
 from kronop.bench.output import Progress, check_folders
 from kronop.bench.protocol import clock_for
 from kronop.errors import ArgumentError, DeviceError, mismatch
+from kronop.families.distance.command import kernel_names
 
 # Modules with the CASES and SHAPES that are measured by default, with PEERS, and with `problem_of`.
 _KINDS: Mapping[str, Any] = {"matrix": matrix, "gradient": gradient, "matmul": matmul}
@@ -42,7 +43,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--cases",
         nargs="+",
         metavar="CASE",
-        help="norms or kernels, 1.3 2/expanded inf/symmetric gaussian; of gradients powers",
+        help="norms or kernels: 1.3 2/expanded inf/symmetric gaussian;"
+        f" kernels are {', '.join(kernel_names())}; of gradients powers",
     )
     add("--peers", nargs="*", choices=peers.NAMES, help="default: all for this")
     add("--repeats", type=int, default=15, help="rounds of timing at most (default 15)")

@@ -331,9 +331,11 @@ def test_numbers_of_numpy_are_choices() -> None:
         assert kernel.bound().form.text() == other.bound().form.text()
 
 
-@pytest.mark.parametrize("value", [1.5, "1", None, [1]])
+@pytest.mark.parametrize("value", [1.5, "1", [1]])
 def test_what_counts_is_an_integer(value: Any) -> None:
-    with pytest.raises(kronop.ArgumentError, match="k: expected an integer"):
+    with pytest.raises(
+        kronop.ArgumentError, match="k: expected an integer from 1 to 6, the points of x2, got"
+    ):
         kronop.kernel_reduce(_X, _Y, kernels.Linear(), "topk", k=value)
     with pytest.raises(kronop.ElementTypeError, match="largest: expected True or False"):
         kronop.kernel_reduce(_X, _Y, kernels.Linear(), "topk", largest=value)
@@ -371,7 +373,7 @@ def test_reductions_need_no_matrix(framework: str, monkeypatch: pytest.MonkeyPat
         np.testing.assert_array_equal(indices, chosen)
         np.testing.assert_allclose(values, np.take_along_axis(_R, chosen, -1), rtol=1e-14)
     assert kronop.kernel_reduce(x[:0], y, kernel, "max").shape == (0,)
-    with pytest.raises(kronop.ArgumentError, match="k: expected 1 to 6"):
+    with pytest.raises(kronop.ArgumentError, match="k: expected an integer from 1 to 6"):
         reduce("topk", 7)
     with pytest.raises(kronop.ArgumentError, match="reduction: expected one of"):
         reduce("mean")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 
 import numpy as np
 import pytest
@@ -96,3 +97,26 @@ def test_show_plans_for_the_size(capsys, monkeypatch) -> None:
     assert main(["show", "distance", "100x200x3", "--p", "inf", "--view", "source"]) == 0
     assert sizes == [DistanceSize(100, 200, 3)]
     assert "#include" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["64x64x4", "128x4x4"], "name one at a time"),
+        (["64", "64", "4"], "join them by x: 64x64x4"),
+        (["64x64x4", "--p", "1", "--expanded"], "--expanded: .* got --p 1;"),
+        (["64x64x4", "--kernel", "linear", "--expanded"], "--expanded: .* got --kernel linear;"),
+    ],
+)
+def test_what_show_refuses(words, message, capsys) -> None:
+    assert main(["show", "distance", *words]) != 0
+    assert re.search(message, capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("words", [["show"], ["bench", "distance"]])
+def test_help_lists_all_kernels(words, capsys) -> None:
+    with pytest.raises(SystemExit):
+        main([*words, "--help"])
+    told = "".join(capsys.readouterr().out.split())
+    for name in ("gaussian", "laplace[:1]", "matern[:1.5]", "rational-quadratic", "polynomial[:2]"):
+        assert name in told

@@ -143,3 +143,30 @@ def test_vectors_are_told_with_their_shape() -> None:
         kronop.kernel_matmul(_X, _Y, np.ones(7), kernels.Linear())
     with pytest.raises(kronop.ArgumentError, match=r"v\[\.\.\., None\]"):
         kronop.kernel_matmul(_X[None], _Y, np.ones((1, 6)), kernels.Linear())
+
+
+def test_kernels_are_added_and_divided_as_numbers_are() -> None:
+    matrix = kronop.kernel_matrix(_X, _Y, kernels.Linear())
+    whole = sum([kernels.Linear(), kernels.Linear() / 2, kernels.Linear() / np.array(4.0)])
+    np.testing.assert_allclose(kronop.kernel_matrix(_X, _Y, whole), 1.75 * matrix, rtol=1e-14)
+    for wrong in (lambda: kernels.Linear() / "2", lambda: 1 + kernels.Linear()):
+        with pytest.raises(TypeError):
+            wrong()
+
+
+def test_unknown_kernels_are_told_the_known_ones() -> None:
+    with pytest.raises(AttributeError, match=r"no 'RBF', but Cosine, Gaussian, .* is Gaussian"):
+        kernels.RBF  # noqa: B018
+    assert dir(kernels) == kernels.__all__
+    with pytest.raises(kronop.ElementTypeError, match=r"got ndarray of shape \(7, 5\); "):
+        kronop.kernel_matmul(_X, _X, kernels.Linear(), _X)
+    with pytest.raises(kronop.ElementTypeError, match="got the class Gaussian"):
+        kronop.kernel_matrix(_X, _X, kernels.Gaussian)
+
+
+@pytest.mark.parametrize("given", [{"k": 2}, {"largest": True}])
+def test_only_topk_takes_k_and_largest(given: dict[str, Any]) -> None:
+    with pytest.raises(kronop.ArgumentError, match=r"reduction with .*: expected topk, got max"):
+        kronop.kernel_reduce(_X, _Y, kernels.Linear(), "max", **given)
+    values, _ = kronop.kernel_reduce(_X, _Y, kernels.Linear(), "topk")
+    assert values.shape == (7, 1)

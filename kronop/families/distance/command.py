@@ -14,6 +14,7 @@ from kronop.errors import ArgumentError, mismatch
 from kronop.families.distance import kernels
 from kronop.families.distance.api import DIRECT, MODES, distance_arguments, is_expanded
 from kronop.families.distance.arguments import DistanceArguments
+from kronop.families.distance.form import Form, TermKind
 from kronop.families.distance.kernels import Kernel
 from kronop.families.distance.operation import DistanceOperation
 from kronop.families.distance.size import DistanceSize
@@ -30,14 +31,25 @@ _KERNELS: Mapping[str, tuple[float | None, Callable[[Any], Kernel]]] = {
     "polynomial": (2, lambda degree: kernels.Polynomial(degree, 1.0)),
     "cosine": (None, lambda _: kernels.Cosine()),
 }
+_SHAPE = re.compile(r"[1-9]\d*x[1-9]\d*x[1-9]\d*")
 _NAMED = re.compile(r"([a-z-]+)(?::(\d+)(\.\d+)?)?")
+
+
+def kernel_names() -> list[str]:
+    """The names of kernels, with the number that they have if none is given."""
+    return [
+        name if usual is None else f"{name}[:{usual:g}]" for name, (usual, _) in _KERNELS.items()
+    ]
 
 
 class _Command(Command):
     shapes = "M x N x K as 1024x2048x64"
     flags: Mapping[str, Flag] = {
         "--p": Flag("the norm: 2 by default, any number from 0 on, or inf", takes="P"),
-        "--kernel": Flag("instead of a norm: gaussian, matern:1.5, gaussian+linear*cosine", "NAME"),
+        "--kernel": Flag(
+            f"instead of a norm (with default numbers): {', '.join(kernel_names())}; + adds, * multiplies",
+            "NAME",
+        ),
         "--symmetric": Flag("X2 is X1"),
         "--expanded": Flag("squared distances by matrix products, however few the points"),
         "--direct": Flag("squared distances as sums of squared differences"),
@@ -49,19 +61,21 @@ class _Command(Command):
         size = self.size(options, shapes)
         target, tile, points, _, result, epilogue = common
         form = _kernel(options).bound().form
-        expanded = is_expanded(_mode(options), max(size.m, size.n))
+        expanded = is_expanded(_mode(options, form), max(size.m, size.n))
         return DistanceOperation(
             *(target, tile, points, points, result, epilogue, form, options.symmetric, expanded)
         )
 
     def size(self, options: argparse.Namespace, shapes: Sequence[str]) -> DistanceSize:
         if len(shapes) > 1:
+            is_whole = _SHAPE.fullmatch(shapes[0])
+            hint = "name one at a time" if is_whole else f"join them by x: {'x'.join(shapes)}"
             raise ArgumentError(
                 mismatch(
                     "shape of distance",
                     expected="one, M x N x K",
                     got=" ".join(shapes),
-                    hint=f"join them by x: {'x'.join(shapes)}",
+                    hint=hint,
                 )
             )
         return _size(options, shapes[0])
@@ -80,7 +94,8 @@ class _Command(Command):
         m = size.m if rows is None else rows
         x1 = tensor((m, size.k))
         x2 = x1 if options.symmetric else tensor((size.n, size.k))
-        return distance_arguments(x1, x2, _kernel(options).bound(), _mode(options))
+        bound = _kernel(options).bound()
+        return distance_arguments(x1, x2, bound, _mode(options, bound.form))
 
 
 COMMAND = _Command()
@@ -92,7 +107,7 @@ def size_of(text: str) -> DistanceSize:
     Raises:
         ArgumentError: it is not written so.
     """
-    if not re.fullmatch(r"[1-9]\d*x[1-9]\d*x[1-9]\d*", text):
+    if not _SHAPE.fullmatch(text):
         raise ArgumentError(
             mismatch(
                 "shape",
@@ -137,10 +152,7 @@ def _named(text: str) -> Kernel:
         raise ArgumentError(
             mismatch(
                 "kernel",
-                expected=" or ".join(
-                    name if usual is None else f"{name}:{usual:g}"
-                    for name, (usual, _) in _KERNELS.items()
-                ),
+                expected=" or ".join(kernel_names()),
                 got=repr(text),
                 hint="+ adds kernels, * multiplies them",
             )
@@ -174,11 +186,20 @@ def _kernel(options: argparse.Namespace) -> Kernel:
     return kernel_of(options.kernel)
 
 
-def _mode(options: argparse.Namespace) -> str:
+def _mode(options: argparse.Namespace, form: Form) -> str:
     """Where matrix products may be used, in torch's words: as the one-line functions do."""
     if options.expanded and options.direct:
         raise ArgumentError(
             mismatch("--direct", expected="no --expanded", got="both", hint="leave one out")
+        )
+    if options.expanded and TermKind.Two not in {term.kind for term in form.terms}:
+        raise ArgumentError(
+            mismatch(
+                "--expanded",
+                expected="a norm or kernel of squared distances",
+                got=f"--p {options.p}" if options.kernel is None else f"--kernel {options.kernel}",
+                hint="leave it out: only squares are matrix products",
+            )
         )
     if options.expanded:
         return MODES[1]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass  # torch.compile can trace its constructors.
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kronop.descriptions.expression import Expression, apply, lift
 from kronop.descriptions.shared import check_flag
@@ -43,6 +43,19 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        raise AttributeError(
+            f"kronop.kernels has no {name!r}, but {', '.join(__all__)}; the radial basis function"
+            " (RBF, squared exponential) is Gaussian"
+        )
+
+
 class Kernel:
     """The base of all kernels: sums, products and multiples of them are kernels."""
 
@@ -57,6 +70,15 @@ class Kernel:
         return Scaled(other, self)
 
     __rmul__ = __mul__
+
+    def __radd__(self, other: Any) -> Kernel:
+        # Python's sum of a list of kernels starts with 0.
+        is_zero = isinstance(other, (int, float)) and other == 0
+        return self if is_zero else NotImplemented
+
+    def __truediv__(self, other: Any) -> Kernel:
+        return Scaled(1.0 / other, self)
+
     # Makes NumPy leave `array * kernel` to the kernel, instead of multiplying each element.
     __array_ufunc__ = None
 

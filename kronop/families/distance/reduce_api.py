@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,8 @@ from kronop.families.distance.api import matrix_of
 from kronop.families.distance.arguments import check_points
 from kronop.families.distance.kernels import Kernel, check_kernel
 from kronop.families.distance.operands import alike
-from kronop.families.distance.size import extent_of
 from kronop.families.distance.value_arguments import lead_with_values
+from kronop.families.distance.values import short
 
 _REDUCTIONS = ("logsumexp", "max", "min", "argmax", "argmin", "topk")
 # Bytes of rows that are computed and reduced at once. They stay in the second-level cache of a GPU
@@ -24,7 +25,12 @@ _MOST_BYTES = 1 << 24
 
 
 def kernel_reduce(
-    x1: Any, x2: Any, kernel: Kernel, reduction: str, k: int = 1, largest: bool = False
+    x1: Any,
+    x2: Any,
+    kernel: Kernel,
+    reduction: str,
+    k: int | None = None,
+    largest: bool = False,
 ) -> Any:
     """A reduction over n of kernel(x1[m], x2[n]), for each m, without the matrix in memory.
 
@@ -37,8 +43,11 @@ def kernel_reduce(
         x2: (..., N, K), with N at least 1.
         kernel: one of `kronop.kernels`, or a composite.
         reduction: "logsumexp", "max", "min", "argmax", "argmin" or "topk".
-        k: how many "topk" takes, at most N.
+        k: how many "topk" takes, at most N; None for 1.
         largest: whether "topk" takes the largest values, instead of the smallest.
+
+    Which of equal values come first is the framework's choice, the same in every call for NumPy and
+    torch on a CPU.
 
     Returns:
         (..., M): values of x1's type; indices into x2 (int64) for "argmax" and "argmin". For "topk"
@@ -52,9 +61,8 @@ def kernel_reduce(
     first, second = alike({"x1": x1, "x2": x2})
     check_points(first, second)
     count = second.shape[-2]
-    k = extent_of("k", k)
-    _check(reduction, k, count)
-    check_flag("largest", largest)
+    _check(reduction, k, largest, count)
+    k = 1 if k is None else operator.index(k)
     dims = max(len(first.shape), len(second.shape)) - 2
     bound = kernel.bound(dims)
     rows = first.shape[-2]
@@ -70,7 +78,7 @@ def kernel_reduce(
     return joined[0] if len(joined) == 1 else tuple(joined)
 
 
-def _check(reduction: str, k: int, count: int) -> None:
+def _check(reduction: str, k: object, largest: object, count: int) -> None:
     if not isinstance(reduction, str) or reduction not in _REDUCTIONS:
         raise ArgumentError(
             mismatch(
@@ -84,10 +92,32 @@ def _check(reduction: str, k: int, count: int) -> None:
         raise ArgumentError(
             mismatch("x2", expected="at least one point", got="none", hint="nothing to reduce over")
         )
-    if not 1 <= k <= count:
+    check_flag("largest", largest)
+    if reduction != "topk" and (k is not None or largest):
         raise ArgumentError(
-            mismatch("k", expected=f"1 to {count}, the points of x2", got=k, hint="take fewer")
+            mismatch(
+                f"reduction with {'largest' if k is None else 'k'}",
+                expected="topk",
+                got=reduction,
+                hint="leave it out, or take topk",
+            )
         )
+    if k is not None and not _is_count(k, count):
+        raise ArgumentError(
+            mismatch(
+                "k",
+                expected=f"an integer from 1 to {count}, the points of x2",
+                got=short(k),
+                hint="k=1 takes one point",
+            )
+        )
+
+
+def _is_count(k: Any, count: int) -> bool:
+    try:
+        return not isinstance(k, bool) and 1 <= operator.index(k) <= count
+    except TypeError:
+        return False
 
 
 def _reduced(matrix: Any, reduction: str, k: int, largest: bool) -> tuple[Any, ...]:

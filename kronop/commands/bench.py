@@ -1,4 +1,4 @@
-"""Speeds against the roofline and what else is installed: kron, ksparse, distance, vit; and start."""
+"""Speeds against rooflines and what else is installed: kron, ksparse, distance, vit, start."""
 
 from __future__ import annotations
 

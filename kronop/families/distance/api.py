@@ -18,8 +18,8 @@ from kronop.errors import ArgumentError, mismatch
 from kronop.families.distance.arguments import DistanceArguments, check_points
 from kronop.families.distance.form import Bound, Form
 from kronop.families.distance.kernels import Kernel, PowerNorm
-from kronop.families.distance.operands import alike, view_of
 from kronop.families.distance.operation import DistanceOperation
+from kronop.families.distance.point_arguments import alike, view_of
 from kronop.families.distance.value_arguments import in_memory, is_tensor, tensors_of
 
 __all__ = ["cdist", "kernel_matrix", "kernels"]
@@ -54,8 +54,9 @@ def cdist(
             32 or 16 or bfloat16.
         x2: (..., N, K), of the same type; leading dimensions broadcast. If it is `x1` itself, only
             half of the distances are computed.
-        p: a number of at least 0, or a tensor of the leading dimensions' shape (float64 for
-            float64, else float32), whose values are not checked.
+        p: a number of at least 0; or a tensor of the leading dimensions' shape (float64 for
+            float64, else float32) of positive and finite powers. 0 and infinity are powers only as
+            a number. Values of NumPy's arrays are checked, those of torch and CuPy are not.
         compute_mode: as in torch.cdist, for p = 2: whether distances may be computed as |x|^2 +
             |y|^2 - 2 x y. Their squares then have errors relative to the largest |x|^2, not to
             themselves. "..._if_necessary" does so for more than 25 points on a side.
@@ -87,7 +88,7 @@ def kernel_matrix(
         x2: (..., N, K).
         kernel: one of `kronop.kernels`, or a sum, product or multiple of them.
         regularization: a number, or a tensor of the leading dimensions' shape, that is added to the
-            diagonal, K[m, m].
+            diagonal, K[m, m]: one number for each problem, not for each point.
         out: where to write the result; a new tensor like `x1` if None.
 
     Returns:

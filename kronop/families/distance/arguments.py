@@ -28,7 +28,7 @@ from kronop.families.distance.description import (
 )
 from kronop.families.distance.form import Bound, Form
 from kronop.families.distance.kernels import Kernel
-from kronop.families.distance.operands import DIFFERENTIABLE
+from kronop.families.distance.point_arguments import DIFFERENTIABLE
 from kronop.families.distance.size import DistanceSize
 from kronop.families.distance.value_arguments import (
     checked,

@@ -47,7 +47,7 @@ class _Command(Command):
     flags: Mapping[str, Flag] = {
         "--p": Flag("the norm: 2 by default, any number from 0 on, or inf", takes="P"),
         "--kernel": Flag(
-            f"instead of a norm (with default numbers): {', '.join(kernel_names())}; + adds, * multiplies",
+            f"instead of a norm, [defaults]: {', '.join(kernel_names())}; + adds, * multiplies",
             "NAME",
         ),
         "--symmetric": Flag("X2 is X1"),

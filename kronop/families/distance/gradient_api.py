@@ -18,8 +18,8 @@ from kronop.descriptions.tensor import TensorDescription
 from kronop.families.distance.form import TermKind
 from kronop.families.distance.gradient_arguments import DistanceGradientArguments
 from kronop.families.distance.gradient_description import kind_of
-from kronop.families.distance.operands import view_of
 from kronop.families.distance.operation import DistanceGradientOperation
+from kronop.families.distance.point_arguments import view_of
 from kronop.families.distance.value_arguments import is_tensor, item_in_memory
 from kronop.families.distance.values import check_array
 
@@ -47,7 +47,7 @@ def cdist_grad(
         coefficients: (..., O, K); None for ones, and a result without the dimension O.
         data_z: (..., N, M).
         p: a positive number, or a tensor of the leading dimensions' shape (float64 for float64,
-            else float32), whose values are not checked.
+            else float32), whose values are checked if it is NumPy's.
         out: where to write the result; a new tensor like `kernel_matrix` if None.
 
     For p = 2 the sums may be multiplied out into matrix products, around a point among the data:

@@ -25,7 +25,7 @@ from kronop.families.distance.gradient_description import (
     power_of,
 )
 from kronop.families.distance.gradient_size import GradientSize
-from kronop.families.distance.operands import DIFFERENTIABLE
+from kronop.families.distance.point_arguments import DIFFERENTIABLE
 from kronop.families.distance.value_arguments import is_tensor, item_in_memory, view_of_value
 
 # The names of the extents that each operand has.

@@ -3,8 +3,9 @@
 They can be added, multiplied with each other, and scaled: `2 * Gaussian(0.5) + Linear()` is a
 kernel too, and is compiled into one function. Their values are numbers or tensors. A tensor
 broadcasts over the batch of the points: its shape is that of their leading dimensions, or () for
-one value. A bandwidth with one more dimension has one element per feature (automatic relevance
-determination): d_k is divided by the element k.
+one value. A list is an array of one dimension. A bandwidth with one more dimension than the points
+have leading ones has one element per feature (automatic relevance determination): d_k is divided by
+the element k. Numbers, lists and NumPy's arrays have to be finite, bandwidths positive.
 
 In the formulas d = x - y, |d|_p is the p-norm, and l the bandwidth.
 """
@@ -234,7 +235,7 @@ class PowerNorm(Kernel):
     same without the root.
 
     Args:
-        p: at least 0.
+        p: a number of at least 0, or a tensor of positive and finite powers.
         root: whether the p-th root of the sum is taken.
     """
 

@@ -16,7 +16,7 @@ from kronop.errors import ArgumentError, mismatch
 from kronop.families.distance.arguments import check_points
 from kronop.families.distance.form import Bound, Form
 from kronop.families.distance.kernels import Kernel, check_kernel
-from kronop.families.distance.operands import alike, view_of
+from kronop.families.distance.point_arguments import alike, view_of
 from kronop.families.distance.product_arguments import KernelMatmulArguments, check_columns
 from kronop.families.distance.product_operation import KernelMatmulOperation
 from kronop.families.distance.value_arguments import in_memory, is_tensor, tensors_of

@@ -21,7 +21,7 @@ from kronop.families.distance.arguments import (
 )
 from kronop.families.distance.form import Bound
 from kronop.families.distance.kernels import Kernel
-from kronop.families.distance.operands import DIFFERENTIABLE
+from kronop.families.distance.point_arguments import DIFFERENTIABLE
 from kronop.families.distance.product_description import (
     KernelMatmulDescription,
     KernelMatmulProblem,

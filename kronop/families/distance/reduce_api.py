@@ -14,7 +14,7 @@ from kronop.errors import ArgumentError, mismatch
 from kronop.families.distance.api import matrix_of
 from kronop.families.distance.arguments import check_points
 from kronop.families.distance.kernels import Kernel, check_kernel
-from kronop.families.distance.operands import alike
+from kronop.families.distance.point_arguments import alike
 from kronop.families.distance.value_arguments import lead_with_values
 from kronop.families.distance.values import short
 
@@ -46,8 +46,7 @@ def kernel_reduce(
         k: how many "topk" takes, at most N; None for 1.
         largest: whether "topk" takes the largest values, instead of the smallest.
 
-    Which of equal values come first is the framework's choice, the same in every call for NumPy and
-    torch on a CPU.
+    Which of equal values "topk" takes, and their order, is up to the tensors' framework.
 
     Returns:
         (..., M): values of x1's type; indices into x2 (int64) for "argmax" and "argmin". For "topk"

@@ -13,7 +13,7 @@ from kronop.args.view import TensorView
 from kronop.descriptions.datatype import DataType
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.families.distance.form import Bound, Form
-from kronop.families.distance.operands import DIFFERENTIABLE
+from kronop.families.distance.point_arguments import DIFFERENTIABLE
 
 
 def check_bandwidths(shape: tuple[int, ...], features: int) -> None:

@@ -155,7 +155,7 @@ def test_described() -> None:
     [
         ({"v": _points(9, 1)}, "V: expected .*a row for each point"),
         ({"v": _points(2, 10)}, "V: expected"),
-        ({"v": _points(10, 1, dtype=np.float64)}, "one type for all"),
+        ({"v": _points(10, 1, dtype=np.float64)}, "element type of V: expected float32, as X1 has"),
         ({"x2": _points(10, 4)}, "features of X2"),
         ({"out": _poisoned(8, 2)}, "shape of Y"),
         ({"v": _points(10), "out": _poisoned(8, 1)}, "v is a vector"),

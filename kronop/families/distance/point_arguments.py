@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from kronop.args.tensor import view
 from kronop.args.view import TensorView
 from kronop.errors import ElementTypeError, mismatch
@@ -19,19 +21,26 @@ def view_of(tensor: Any, name: str) -> TensorView:
     Raises:
         ElementTypeError, ArgumentError: as `kronop.args.tensor.view`; or another element type.
     """
-    # Before the view, whose message would name all types that a product can have.
+    # Before the view, whose message would name all types that a product can have. Other frameworks'
+    # names of types are left to it.
     given = getattr(tensor, "dtype", None)
-    known = str(getattr(given, "name", given)).removeprefix("torch.")
-    if given is not None and known not in TYPES:
+    if isinstance(given, np.dtype) or str(given).startswith("torch."):
+        _check(tensor, name, str(getattr(given, "name", given)).removeprefix("torch."))
+    found = view(tensor, name, DIFFERENTIABLE)
+    _check(tensor, name, found.element.name)
+    return found
+
+
+def _check(tensor: Any, name: str, element: str) -> None:
+    if element not in TYPES:
         raise ElementTypeError(
             mismatch(
                 f"element type of {name}",
                 expected=f"one of {', '.join(TYPES)}",
-                got=known,
+                got=element,
                 hint=f"convert it: {_conversion(tensor, name, 'float32')}",
             )
         )
-    return view(tensor, name, DIFFERENTIABLE)
 
 
 def alike(operands: Mapping[str, Any]) -> list[TensorView]:

@@ -91,7 +91,7 @@ def lead_with_values(lead: tuple[int, ...], bound: Bound, features: int) -> tupl
 def _not_of_a_batch(name: str, shape: tuple[int, ...], lead: tuple[int, ...], features: int) -> str:
     is_width = name == "bandwidth"
     each = f", or {(*lead, features)} and (1, {features}) for one per feature" if is_width else ""
-    hint = f"numbers for the features of all problems are {name}[None]"
+    hint = f"numbers for the features of all problems are {name}[None] of an array"
     return mismatch(
         name,
         expected=f"shape {lead}, one for each problem, or (){each}",

@@ -26,13 +26,13 @@ def _cases(backend: str) -> Iterator[Any]:
                 yield pytest.param(kind, element, id=f"{kind.name}-{element.short}")
 
 
-@pytest.mark.parametrize(("kind", "element"), _cases("x86"))
+@pytest.mark.parametrize(("kind", "element"), list(_cases("x86")))
 def test_on_this_machine(kind: Kind, element: Any) -> None:
     _check(kind, element, "x86")
 
 
 @pytest.mark.cuda
-@pytest.mark.parametrize(("kind", "element"), _cases("cuda"))
+@pytest.mark.parametrize(("kind", "element"), list(_cases("cuda")))
 def test_on_a_gpu(kind: Kind, element: Any) -> None:
     _check(kind, element, "cuda")
 

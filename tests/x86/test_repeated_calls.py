@@ -322,7 +322,8 @@ def test_threads_of_torch_are_those_of_now(counter: _Counter) -> None:
             assert torch.equal(result, _long_way(lambda: kronop.gemkm(x, factors)))
     finally:
         torch.set_num_threads(before)
-    used = {call._products[0]._launches[0].parameters for call in prepared._calls.values() if call}
+    launches = [call._products[0].records[0].launch for call in prepared._calls.values() if call]
+    used = {launch.parameters for launch in launches}
     assert len(used) == 2
 
 

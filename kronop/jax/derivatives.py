@@ -110,12 +110,13 @@ def _of_chain(steps: Steps, ct: Any, operands: Any, at: int, parameters: Any) ->
     return found
 
 
-def contract(equation: str, left: Any, right: Any) -> Any:
-    """`jnp.einsum` of two operands that sums in float32 at least and rounds once, as kernels do."""
+def contract(equation: str, left: Any, right: Any, alpha: Any = 1) -> Any:
+    """alpha times `jnp.einsum` of two operands, which sums in float32 at least and rounds once, as
+    kernels do."""
     wide = jnp.promote_types(left.dtype, jnp.float32)
     highest = jax.lax.Precision.HIGHEST
     summed = jnp.einsum(equation, left, right, precision=highest, preferred_element_type=wide)
-    return summed.astype(left.dtype)
+    return (summed * alpha if alpha != 1 else summed).astype(left.dtype)
 
 
 def reduced(gradient: Any, shape: tuple[int, ...]) -> Any:

@@ -145,10 +145,19 @@ class _System:
     def solve(self, b: Any, tensors: Sequence[Any]) -> Any:
         lead = batch_of(getattr(self._operator, "shape", ())[:-2], tensors[-1].shape, b.shape[:-2])
         b = framework_of(b, "b").broadcast_to(b, (*lead, *b.shape[-2:]))
-        x, info = _iterate(lambda p: self.multiply(p, tensors), self._precondition, b, self._limits)
+        # Columns are about 1 while they are worked on: squares of norms would under- or overflow.
+        scale = _scale(b)
+        x, info = _iterate(
+            lambda p: self.multiply(p, tensors), self._precondition, b / scale, self._limits, scale
+        )
+        info = CGInfo(
+            converged=info.converged,
+            residual_norms=info.residual_norms * scale[..., 0, :],
+            iterations=info.iterations,
+        )
         _warn(info, self._limits)
         self.ended.append(info)
-        return x
+        return x * scale
 
     def check_gradients(self, columns: Any) -> None:
         """Refuses a function, or another framework's operator, that torch is to differentiate."""
@@ -181,10 +190,22 @@ def _product_of(operator: Any, name: str) -> _Product:
     )
 
 
-def _iterate(multiply: _Product, precondition: _Product, b: Any, limits: _Limits) -> Any:
-    """(x, info) of columns b (..., N, C)."""
+def _scale(b: Any) -> Any:
+    """The largest absolute value of each column (..., 1, C), and 1 where that is of no use."""
     xp = framework_of(b, "b")
-    bound = xp.clip(limits.rtol * _norms(b), limits.atol, None)
+    if not b.shape[-2]:
+        return xp.ones_like(b.sum(-2))[..., None, :]
+    largest = xp.amax(abs(b), -2)[..., None, :]
+    return xp.where((largest > 0) & xp.isfinite(largest), largest, 1)
+
+
+def _iterate(
+    multiply: _Product, precondition: _Product, b: Any, limits: _Limits, scale: Any
+) -> Any:
+    """(x, info) of columns b (..., N, C), which were divided by `scale` (..., 1, C)."""
+    xp = framework_of(b, "b")
+    least = limits.atol / scale[..., 0, :]
+    bound = xp.maximum(limits.rtol * _norms(b), least)
     x, residual = b * 0, b
     direction = z = precondition(residual)
     rho, checked = _dots(residual, z), _norms(b)
@@ -211,7 +232,8 @@ def _iterate(multiply: _Product, precondition: _Product, b: Any, limits: _Limits
         turn = xp.where(active, new / xp.where(active, rho, 1), 0)[..., None, :]
         direction, rho = z if restart else z + turn * direction, new
     norms = _norms(b - multiply(x))
-    return x, CGInfo(converged=norms <= bound, residual_norms=norms, iterations=iterations)
+    converged = xp.isfinite(norms) & (norms <= bound)
+    return x, CGInfo(converged=converged, residual_norms=norms, iterations=iterations)
 
 
 def _dots(a: Any, b: Any) -> Any:

@@ -84,6 +84,11 @@ def read_factors(factors: Any, *, square: bool) -> tuple[Any, ...]:
             shape = tuple(item.shape)
             hint = "give a square matrix" if square else "give a matrix"
             raise ArgumentError(mismatch(name, expected=wanted, got=shape, hint=hint))
+        if 0 in item.shape[-2:]:
+            shape = tuple(item.shape)
+            raise ArgumentError(
+                mismatch(name, expected="a matrix with elements", got=shape, hint="leave it out")
+            )
     batch_of(*(item.shape[:-2] for item in found))
     return found
 
@@ -151,13 +156,15 @@ def check_symmetric(matrix: Any, name: str) -> None:
     # N products and sums that were rounded in another order differ by this much.
     bound = 4 * matrix.shape[-1] * framework.finfo(matrix.dtype).eps
     values = matrix.detach() if is_torch(framework) else matrix
-    largest, difference = abs(values).max(), abs(values - turned(values)).max()
-    if bool(difference > bound * largest):
+    largest, difference = (
+        framework.amax(abs(item), (-2, -1)) for item in (values, values - turned(values))
+    )
+    if bool((difference > bound * largest).any()):
         raise ArgumentError(
             mismatch(
                 name,
                 expected="a symmetric matrix",
-                got=f"one that differs from its transpose by {float(difference):.2g}",
+                got=f"one that differs from its transpose by {float(difference.max()):.2g}",
                 hint="eigendecompositions are of symmetric factors; (F + F.T) / 2 is symmetric, and"
                 " scipy.sparse.linalg.gmres with kronop.scipy.LinearOperator takes any",
             )
@@ -189,8 +196,20 @@ def _raising(framework: ModuleType) -> AbstractContextManager[None]:
 
 def inverse(matrix: Any, name: str) -> Any:
     """The inverse of a factor, or an error that names it."""
+    return _invertible(framework_of(matrix, name).linalg.inv, matrix, name)
+
+
+def solved(matrix: Any, b: Any, name: str) -> Any:
+    """x of matrix @ x = b for columns b, by the library's LU decomposition, or an error."""
+    # NumPy 1 takes b of one dimension less for vectors.
+    b = b[(None,) * max(0, len(matrix.shape) - len(b.shape))]
+    solve = framework_of(matrix, name).linalg.solve
+    return _invertible(lambda item: solve(item, b), matrix, name)
+
+
+def _invertible(function: Callable[[Any], Any], matrix: Any, name: str) -> Any:
     check_decomposable(matrix)
-    found = attempt(framework_of(matrix, name).linalg.inv, matrix)
+    found = attempt(function, matrix)
     if found is None:
         raise ArgumentError(
             mismatch(

@@ -192,15 +192,31 @@ class KroneckerProductSum(Operator):
         for number, term in enumerate(self.terms):
             for at, factor in enumerate(term.factors):
                 check_symmetric(factor, f"terms[{number}].factors[{at}]")
+        found = []
         for definite, other in ((second, first), (first, second)):
             roots = [cholesky(factor) for factor in definite.factors]
             if all(root is not None for root in roots):
-                return roots, list(other.factors)
-        raise _no_exact("terms", "one with positive definite factors", "none", _ITERATE)
+                found.append((_regularity(roots), roots, list(other.factors)))
+        if not found:
+            raise _no_exact("terms", "one with positive definite factors", "none", _ITERATE)
+        # Errors grow with the condition of the term whose roots are divided by.
+        _, roots, others = max(found, key=lambda item: item[0])
+        return roots, others
 
     def _refuse(self, sigma2: Any) -> None:
         if not isinstance(sigma2, (int, float)) or sigma2 != 0:
             raise _no_exact("sigma2", "0 with a sum of products", sigma2, _ITERATE)
+
+
+def _regularity(roots: list[Any]) -> float:
+    """Of Cholesky factors, 1 for the identity and towards 0 for what is nearly singular: the least
+    over a batch."""
+    ratio = 1.0
+    for root in roots:
+        entries = diagonal(root)
+        framework = KroneckerOperator([root]).framework
+        ratio *= float((framework.amin(entries, -1) / framework.amax(entries, -1)).min())
+    return ratio
 
 
 def _congruent(root: Any, other: Any) -> Any:

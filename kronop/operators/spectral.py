@@ -93,7 +93,18 @@ class SpectralOperator(Operator):
         return self.apply(lambda values: 1 / nonzero(values))
 
     def apply(self, function: Callable[[Any], Any]) -> SpectralOperator:
-        return SpectralOperator(function(self.values), self.vectors)
+        found = function(self.values)
+        given = (getattr(found, "shape", None), getattr(found, "dtype", type(found).__name__))
+        if given != (self.values.shape, self.values.dtype):
+            raise ArgumentError(
+                mismatch(
+                    "the function's result",
+                    expected=f"a value of {self.values.dtype} for each eigenvalue",
+                    got=f"{given[1]} of shape {given[0]}",
+                    hint="apply a function of elements, such as numpy.exp",
+                )
+            )
+        return SpectralOperator(found, self.vectors)
 
     def sqrt(self) -> SpectralOperator:
         """The symmetric root, if the operator is positive semidefinite.
@@ -102,8 +113,10 @@ class SpectralOperator(Operator):
         """
         if math.prod(self.values.shape):
             values = detached(self).tensors[0]
-            size = self.values.shape[-1] * self.framework.finfo(self.dtype).eps
-            if bool((values < -size * abs(values).max()).any()):
+            # Rounding of each factor's eigenvalues is relative to the largest one of its matrix.
+            size = sum(factor.shape[-1] for factor in self.vectors.factors)
+            size *= self.framework.finfo(self.dtype).eps
+            if bool((values < -size * self.framework.amax(abs(values), -1)[..., None]).any()):
                 raise ArgumentError(
                     mismatch(
                         "sqrt",

@@ -56,6 +56,15 @@ class LinearOperator(scipy.sparse.linalg.LinearOperator):  # type: ignore[misc]
                     hint="multiply x.real and x.imag one after the other",
                 )
             )
+        if not np.can_cast(x.dtype, self.dtype, "same_kind"):
+            raise ElementTypeError(
+                mismatch(
+                    "x",
+                    expected=f"whole numbers beside an operator of {self.dtype}",
+                    got=x.dtype,
+                    hint="make the operator of factors of float64",
+                )
+            )
         return x.astype(self.dtype, copy=False)
 
 

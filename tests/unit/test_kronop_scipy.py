@@ -79,3 +79,11 @@ def test_errors(linalg: Any) -> None:
     operator = kronop.scipy.LinearOperator(kronop.KroneckerOperator([np.eye(2)]))
     with pytest.raises(ElementTypeError, match="real numbers"):
         operator @ np.ones(2, complex)
+
+
+def test_fractions_are_not_cut_to_whole_numbers(linalg: Any) -> None:
+    whole = kronop.KroneckerOperator([np.ones((3, 3), np.int64), np.eye(4, dtype=np.int64)])
+    operator = kronop.scipy.LinearOperator(whole)
+    assert (operator @ np.ones(12, np.int64) == 3).all()
+    with pytest.raises(ElementTypeError, match="whole numbers beside an operator of int64"):
+        operator @ np.full(12, 0.5)

@@ -323,3 +323,14 @@ def test_eight_bit_types_have_products_but_no_derivatives() -> None:
     assert kj.ksmm(x, weight).dtype == "bfloat16"
     with pytest.raises(kronop.ElementTypeError, match="8-bit types have no derivatives"):
         jax.jvp(lambda x: kj.ksmm(x, weight), (x,), (x,))
+
+
+def test_gradients_are_scaled_before_they_are_rounded() -> None:
+    """Sums beyond float16's largest number, times an alpha that brings them back."""
+    many, one, weight = (jnp.full(s, 4, "float16") for s in ((10000, 4), (4, 4), (1, 4, 4, 1)))
+    for product, given in (
+        (lambda w: kj.gemkm(many, [w], alpha=1e-4), one),
+        (lambda w: kj.ksmm(many, w, alpha=1e-4), weight),
+    ):
+        (found,) = jax.vjp(product, given)[1](many)
+        np.testing.assert_allclose(np.float32(found), 16, rtol=1e-3)

@@ -169,11 +169,9 @@ def _gradient(ct: Any, x: Any, factor: Any, side: Side, alpha: Any) -> Any:
     in_x, in_ct, kept = (_labels(item.shape, most) for item in (x, ct, factor))
     right = side is Side.Right
     matrices = ("mp", "mq") if right else ("qm", "pm")
-    found = contract(
-        f"{in_x}{matrices[0]},{in_ct}{matrices[1]}->{kept}pq",
-        *(_without_ones(item) for item in (x, ct)),
-    )
-    return (found * alpha if alpha != 1 else found).reshape(factor.shape)
+    equation = f"{in_x}{matrices[0]},{in_ct}{matrices[1]}->{kept}pq"
+    found = contract(equation, _without_ones(x), _without_ones(ct), alpha)
+    return found.reshape(factor.shape)
 
 
 def _labels(shape: tuple[int, ...], most: int) -> str:

@@ -157,8 +157,7 @@ def _gradient(ct: Any, x: Any, weight: Any, batch_last: bool, alpha: Any) -> Any
         equation, blocks = "ikln,ijln->ijkl", ((a, c, d, x.shape[1]), (a, b, d, x.shape[1]))
     else:
         equation, blocks = "nikl,nijl->ijkl", ((len(x), a, c, d), (len(x), a, b, d))
-    found = contract(equation, x.reshape(blocks[0]), ct.reshape(blocks[1]))
-    return found * alpha if alpha != 1 else found
+    return contract(equation, x.reshape(blocks[0]), ct.reshape(blocks[1]), alpha)
 
 
 def _mapped(operands: Sequence[Any], dims: Sequence[Any], *, batch_last: bool, alpha: Any) -> Any:

@@ -215,11 +215,41 @@ def test_aligned_descriptions_are_kept(tmp_path, capsys) -> None:
     random = np.random.default_rng(5)
     made = [support.random_array(random, s, kronop.float32) for s in ((5, 16), (4, 4), (4, 4))]
     x, *factors = (placed(array, 0) for array in made)
-    assert library.run(4, {"X": x[:4], "factors": factors}, (1.0, 0.0)).shape == (4, 16)
+    # Factors are described without a promise.
+    anywhere = {"X": x[:4], "factors": [placed(factor, 4) for factor in factors]}
+    actual = library.run(4, anywhere, (1.0, 0.0))
+    support.expected_kron(operation, *anywhere.values()).check(actual)
     shifted = placed(x, 4)
     y = placed(np.zeros((4, 16), np.float32), 0)
     status = library.status(4, {"X": shifted[:4], "factors": factors}, y, (1.0, 0.0))
     assert "16 bytes" in library.told(status)
+    library.close()
+
+
+def test_parts_begin_where_their_rows_do(tmp_path) -> None:
+    """Rows of 12 bytes are promised to be aligned to 4; other memory leaves Y as it was."""
+    where = ["--rows", "1", "2", "4", "--threads", "1", "--out", str(tmp_path)]
+    how = ["--dtype", "float16", "--target", "x86-generic"]
+    assert main(["export", "kron", "2x2,3x3", *how, *where]) == 0
+    sizes = [(2, 2), (3, 3)]
+    operation = support.kron_operation("x86-generic", kronop.float16, sizes, alignment=2)
+    library, random = Library(tmp_path, "kron", operation, 1), np.random.default_rng(6)
+    x, *factors = (
+        placed(support.random_array(random, shape, kronop.float16), 0)
+        for shape in ((11, 6), *sizes)
+    )
+    for rows, offset in ((2, 0), (3, 0), (7, 4), (11, 8)):
+        given = {"X": placed(x[:rows], offset), "factors": factors}
+        y = placed(np.zeros((rows, 6), np.float16), offset)
+        assert library.status(rows, given, y, (1.0, 0.0)) == 0
+        support.expected_kron(operation, *given.values()).check(y)
+        for one, other in ((offset, 2), (2, offset)):
+            y = placed(np.full((rows, 6), 9, np.float16), other)
+            given["X"] = placed(x[:rows], one)
+            status = library.status(rows, given, y, (1.0, 0.0))
+            assert "promises" in library.told(status)
+            assert (y == 9).all()
+    library.close()
 
 
 _C = """

@@ -97,6 +97,7 @@ class _Export:
             "int64_t kronop_rows": [rows_of(size) for size in self.sizes],
             "int64_t kronop_row_bytes": [*row_bytes, 0],
             "uint64_t kronop_result_bytes": [result.nbytes(size) for size in self.sizes],
+            "uintptr_t kronop_promised": [*(item.promised for item in self.operands), 1],
             "uint8_t kronop_needed": [
                 *(int(item.name not in optional) for item in self.operands),
                 0,

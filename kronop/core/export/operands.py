@@ -46,9 +46,9 @@ class Operand:
         return _C_TYPES.get(self.description.element.name, "void")
 
     @property
-    def unaligned(self) -> int:
-        """The low bits of an address that is aligned to its elements alone."""
-        return self.description.element.bytes % 16
+    def promised(self) -> int:
+        """The bytes of which addresses are multiples, as the description promises: at most 16."""
+        return self.description.alignment * self.description.element.bytes
 
     def nbytes(self, size: Any) -> int:
         """Bytes of the operand, which is dense."""

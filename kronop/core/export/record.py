@@ -21,7 +21,7 @@ from kronop.core.export.operands import BIAS, RESULT, SOURCE, Operand
 from kronop.core.operation import Operation, Served
 from kronop.descriptions.datatype import Layout
 from kronop.emit.plan import Plan
-from kronop.errors import ArgumentError, DescriptionError, mismatch
+from kronop.errors import DescriptionError, mismatch
 from kronop.frozen import dataclass
 
 ALIGNMENT = 16  # Of operands, in bytes: kernels ask for no more.
@@ -36,7 +36,7 @@ class Case:
         source: whether Z is read: beta is not 0.
         plain: whether alpha is 1 and beta 0.
         bias: whether there is a bias.
-        aligned: whether all addresses are multiples of 16 bytes.
+        aligned: whether all addresses are multiples of 16 bytes; else of what is promised.
     """
 
     source: bool
@@ -132,8 +132,8 @@ class Recorder:
         self._device = CPU if is_host else Device(operation.target.name)
         self.plans: list[Plan] = []
 
-    def variant(self, rows: Any, threads: int, case: Case) -> Variant | None:
-        """What runs for these rows; None if the operation's descriptions exclude the case.
+    def variant(self, rows: Any, threads: int, case: Case) -> Variant:
+        """What runs for these rows.
 
         Raises:
             DescriptionError: the launches are no function of addresses and scalars that C could
@@ -144,15 +144,10 @@ class Recorder:
             raise _unfit("scalars that are passed to the kernels as they are", "derived ones")
         return first
 
-    def _recorded(self, rows: Any, threads: int, case: Case, turn: int) -> Variant | None:
-        lows = [0 if case.aligned else item.unaligned for item in self._operands]
+    def _recorded(self, rows: Any, threads: int, case: Case, turn: int) -> Variant:
+        lows = [0 if case.aligned else item.promised % ALIGNMENT for item in self._operands]
         scalars, marked = self._scalars(case, turn)
-        try:
-            arguments = self._arguments(rows, case, lows, scalars)
-        except ArgumentError:
-            if case.aligned:
-                raise
-            return None  # The descriptions promise aligned operands.
+        arguments = self._arguments(rows, case, lows, scalars)
         arguments.share_among(threads)
         plan = self._operation.plan_for(arguments.size)
         places = Symbolic(len(self._operands))

@@ -17,7 +17,8 @@ class Tables:
 
     Attributes:
         variants: the distinct ones.
-        choice: for each number of rows and of threads, the variant of each case, or -1.
+        choice: for each number of rows and of threads, the variant of each case; -1 where
+            there is no such case.
     """
 
     variants: tuple[Variant, ...]
@@ -37,8 +38,7 @@ def recorded(
         row = [-1] * CASES
         for case in every_case(has_bias):
             variant = recorder.variant(size, count, case)
-            if variant is not None:
-                row[case.index] = known.setdefault(variant, len(known))
+            row[case.index] = known.setdefault(variant, len(known))
         return tuple(row)
 
     choice = tuple(tuple(one(size, count) for count in threads) for size in sizes)

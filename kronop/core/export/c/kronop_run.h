@@ -3,8 +3,8 @@
 static const KronopVariant* kronop_variant(const struct KRONOP_HANDLE* handle, int rows,
                                            const KronopGiven* given, int aligned) {
   const int scalars = given->has_source ? 1 : given->is_plain ? 2 : 0;
-  const int at = kronop_choice[rows][kronop_team(handle)][scalars + 3 * (given->has_bias + 2 * aligned)];
-  return at < 0 ? NULL : &kronop_variants[at];
+  const int at = scalars + 3 * (given->has_bias + 2 * aligned);
+  return &kronop_variants[kronop_choice[rows][kronop_team(handle)][at]];
 }
 
 /* The place of the largest recorded number of rows that is not above `rows`, and in parts where
@@ -21,6 +21,16 @@ static char* kronop_rounded(void* workspace) {
                  KRONOP_WORKSPACE_ALIGNMENT * KRONOP_WORKSPACE_ALIGNMENT);
 }
 
+/* Whether all addresses, at the row `start`, are as aligned as the descriptions promise. */
+static int kronop_keeps_promises(const KronopGiven* given, int64_t start) {
+  for (int slot = 0; slot < KRONOP_SLOTS; ++slot) {
+    const char* address = given->addresses[slot];
+    if (address != NULL && (uintptr_t)(address + start * kronop_row_bytes[slot]) % kronop_promised[slot])
+      return 0;
+  }
+  return 1;
+}
+
 static int kronop_run_part(const struct KRONOP_HANDLE* handle, int rows, const KronopGiven* given,
                            int64_t start, void* stream) {
   const char* addresses[KRONOP_SLOTS];
@@ -32,7 +42,6 @@ static int kronop_run_part(const struct KRONOP_HANDLE* handle, int rows, const K
     aligned &= (uintptr_t)addresses[slot] % 16 == 0;
   }
   const KronopVariant* variant = kronop_variant(handle, rows, given, aligned);
-  if (variant == NULL) return KRONOP_ALIGNMENT;
   for (uint32_t at = 0; at < variant->call_count; ++at) {
     const KronopCall* call = &kronop_calls[variant->first_call + at];
     uint64_t words[KRONOP_MOST_WORDS] __attribute__((aligned(128)));
@@ -75,6 +84,9 @@ static int kronop_run(const struct KRONOP_HANDLE* handle, int64_t rows, KronopGi
   for (int slot = 0; slot < KRONOP_SLOTS; ++slot)
     if (kronop_needed[slot] && given->addresses[slot] == NULL) return KRONOP_NULL;
   given->addresses[KRONOP_SLOTS - 1] = wanted > 0 ? kronop_rounded(workspace) : NULL;
+  /* All before the first launch, which already writes to Y. */
+  for (int64_t start = 0; start < rows; start += kronop_rows[kronop_part(rows - start)])
+    if (!kronop_keeps_promises(given, start)) return KRONOP_ALIGNMENT;
   for (int64_t start = 0; start < rows;) {
     const int part = kronop_part(rows - start);
     const int error = kronop_run_part(handle, part, given, start, stream);
@@ -90,7 +102,7 @@ static const char* kronop_status_text(int status) {
     case KRONOP_NULL: return "a handle, an operand or the workspace is NULL; pass all but an unread Z and bias";
     case KRONOP_ROWS: return "the export has no such number of rows; export it with --rows";
     case KRONOP_MACHINE: return "this machine lacks the instructions; export for a target that it has";
-    case KRONOP_ALIGNMENT: return "an address is not aligned as the operation promises; align operands to 16 bytes";
+    case KRONOP_ALIGNMENT: return "an address is not aligned as the operation promises; align operands to 16 bytes, or export without the promise";
     case KRONOP_SOURCE: return "beta is not 0 and Z is NULL; pass Z, or beta = 0";
     case KRONOP_MEMORY: return "no memory for a handle; free some";
     case KRONOP_KERNEL: return "a kernel failed; its result is not to be used";

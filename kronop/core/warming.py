@@ -6,10 +6,10 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kronop import compiler
 from kronop.core.family import Later
-from kronop.core.gathering import compile_all, gathering
+from kronop.core.gathering import Serving, compile_all, gathering
 from kronop.core.operation import Operation
+from kronop.emit.plan import Plan
 from kronop.errors import ElementTypeError, KronopError, mismatch
 
 # Makes the calls of `work`, and those of its backward. It needs torch, which is loaded if the work
@@ -31,8 +31,12 @@ def warmup(work: Any, *examples: Any, **named: Any) -> int:
 
     A module or function is called once, with kronop's kernels left out: their results are memory as
     it was found. Backward is gone through where a result requires a gradient (under `torch.no_grad`
-    none does). A module's buffers, all gradients and torch's random numbers are as before
-    afterwards; other effects of a function, such as an optimizer's step, happen, so leave them out.
+    none does), with nothing added to `grad`. Afterwards torch's random numbers are as before, and
+    so are the buffers of the modules that were called, and `grad` of their parameters and of the
+    examples. Other effects happen, so leave them out: an optimizer's step, hooks of tensors and
+    modules, a function's own `backward` for tensors that are neither, statistics of lazy modules
+    (call these once before) and of modules within a function that torch compiles. Checkpoints have
+    to be `use_reentrant=False`.
 
     Args:
         work: an operation or a list of operations (their plan for many rows); a torch module; or a
@@ -46,22 +50,31 @@ def warmup(work: Any, *examples: Any, **named: Any) -> int:
     Raises:
         ElementTypeError: `work` is none of these.
         CompileError: a compiler is missing or refused a source.
+        DeviceError: a kernel does not load on this machine; `compiler.add_module` only compiles.
         Exception: what a module or function raised, by itself or because of meaningless values.
     """
     operations = _operations(work)
-    if operations is not None:
-        if examples or named:
-            raise ElementTypeError(
-                mismatch(
-                    "examples",
-                    expected="none beside operations",
-                    got=f"{len(examples) + len(named)}",
-                    hint="an operation is compiled for many rows; pass a function for other sizes",
-                )
+    if operations is None:
+        noted = _noted(work, examples, named)
+    elif examples or named:
+        raise ElementTypeError(
+            mismatch(
+                "examples",
+                expected="none beside operations",
+                got=f"{len(examples) + len(named)}",
+                hint="an operation is compiled for many rows; pass a function for other sizes",
             )
-        found = compile_all(operation.plan for operation in operations)
-        compiler.add_module(operations)
-        return found
+        )
+    else:
+        noted = [(operation, operation.plan) for operation in operations]
+    found = compile_all(plan for _, plan in noted)
+    for operation, plan in noted:
+        operation.serve(plan)
+    return found
+
+
+def _noted(work: Any, examples: Sequence[Any], named: dict[str, Any]) -> list[tuple[Serving, Plan]]:
+    """The operations that a call of `work` runs, and their plans."""
     if not callable(work):
         raise ElementTypeError(
             mismatch(
@@ -73,10 +86,7 @@ def warmup(work: Any, *examples: Any, **named: Any) -> int:
         )
     with gathering() as noted:
         _call(work, examples, named)
-    found = compile_all(plan for _, plan in noted)
-    for operation, plan in noted:
-        operation.serve(plan)
-    return found
+    return noted
 
 
 def _operations(work: Any) -> Sequence[Operation[Any, Any, Any]] | None:

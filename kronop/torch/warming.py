@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.nn.modules.module import register_module_forward_pre_hook
+from torch.nn.parameter import is_lazy
 from torch.utils import _pytree
 
 
@@ -15,31 +19,99 @@ def step(work: Callable[..., Any], examples: Sequence[Any], named: Mapping[str, 
 
     All of it runs in this thread, also the backward of GPU tensors.
     """
-    with _undone(work), torch.autograd.set_multithreading_enabled(False):
+    with _undone((examples, named)), torch.autograd.set_multithreading_enabled(False):
         found = work(*examples, **named)
-        results = [
-            item
-            for item in _pytree.tree_leaves(found)
-            if isinstance(item, torch.Tensor) and item.requires_grad
-        ]
+        results = [item for item in _tensors(found) if item.requires_grad]
         leaves = _leaves(results)
         if leaves:
             grads = [torch.ones_like(item) for item in results]
-            torch.autograd.grad(results, leaves, grads, allow_unused=True)
+            # Results may come from a graph made before, whose own backward is still to come.
+            torch.autograd.grad(results, leaves, grads, allow_unused=True, retain_graph=True)
 
 
 @contextlib.contextmanager
-def _undone(work: Any) -> Iterator[None]:
-    """Restores the buffers of a module, and the state of random numbers, afterwards."""
-    buffers = [*work.buffers()] if isinstance(work, torch.nn.Module) else []
-    kept = [item.detach().clone() for item in buffers]
-    with torch.random.fork_rng():
+def _undone(examples: Any) -> Iterator[None]:
+    """Restores what a `with` block changes: the buffers and gradients of the modules that it calls,
+    the gradients of `examples`, and the state of random numbers."""
+    before = _Before()
+    for item in _tensors(examples):
+        before.keep_grad(item)
+    own = threading.get_ident()
+
+    def called(module: Any, given: Any) -> None:
+        # A compiler would make this part of its graph; the module that it compiles is seen earlier.
+        if not torch.compiler.is_compiling() and threading.get_ident() == own:
+            before.keep(module)
+
+    with torch.random.fork_rng(), warnings.catch_warnings():
+        # It says that the hook is called for a compiled module too, as it has to be.
+        warnings.filterwarnings("ignore", "Using `torch.compile.module.` when there are global")
+        hook = register_module_forward_pre_hook(called)
         try:
             yield
         finally:
-            with torch.no_grad():
-                for buffer, before in zip(buffers, kept, strict=True):
-                    buffer.copy_(before)
+            hook.remove()
+            before.restore()
+
+
+class _Before:
+    """Buffers and gradients as they were before."""
+
+    def __init__(self) -> None:
+        self._modules: set[Any] = set()
+        self._buffers: list[tuple[Any, str, Any, Any]] = []
+        self._grads: dict[int, tuple[Any, Any, Any]] = {}
+
+    def keep(self, module: Any) -> None:
+        """Keeps those of a module and of all modules in it, some of which it may read only."""
+        if module in self._modules:
+            return
+        for each in set(module.modules()) - self._modules:
+            self._modules.add(each)
+            self._buffers.extend(
+                (each, name, item, _copy(item))
+                for name, item in each._buffers.items()
+                if not is_lazy(item)  # It has no values yet.
+            )
+            for item in each.parameters(recurse=False):
+                self.keep_grad(item)
+
+    def keep_grad(self, item: Any) -> None:
+        """Keeps the gradient of a leaf."""
+        if item.is_leaf and not is_lazy(item):
+            self._grads.setdefault(id(item), (item, item.grad, _copy(item.grad)))
+
+    def restore(self) -> None:
+        """Puts the same tensors back, also for others that were assigned, with their values."""
+        for module, name, item, copy in self._buffers:
+            _restore(item, copy)
+            if module._buffers.get(name) is not item:
+                module._buffers[name] = item
+        for leaf, grad, copy in self._grads.values():
+            _restore(grad, copy)
+            leaf.grad = grad
+
+
+def _copy(item: Any) -> Any:
+    return None if item is None else item.detach().clone()
+
+
+def _restore(item: Any, copy: Any) -> None:
+    """Gives a tensor, which may have been resized, the values of its copy.
+
+    It goes by way of `data`, because graphs made before may have saved the tensor: they would
+    refuse one that is written to since, though its values are the same.
+    """
+    if item is None:
+        return
+    if item.shape == copy.shape:
+        item.data.copy_(copy)
+    else:
+        item.data = copy
+
+
+def _tensors(items: Any) -> list[Any]:
+    return [item for item in _pytree.tree_leaves(items) if isinstance(item, torch.Tensor)]
 
 
 def _leaves(results: Sequence[Any]) -> list[Any]:

@@ -52,6 +52,7 @@ def test_operations_are_compiled_together(batches: list[int]) -> None:
     assert [binary.entry for binary in every[1].binaries] == [
         source.entry for source in every[1].sources
     ]
+    assert all(id(operation.plan) in operation._served for operation in every)  # Loaded.
 
 
 def test_a_function_is_called_and_nothing_of_it_is_run(batches: list[int]) -> None:
@@ -150,3 +151,65 @@ def test_what_can_not_be_foreseen_does_not_fail_the_forward() -> None:
     with gathering.foreseeing(fails):
         gathering.before_loading()
     assert not gathering.is_gathering()
+
+
+def _changing(torch: Any) -> Any:
+    """A module with buffers of all kinds: changed, assigned anew, resized and read by another
+    module's forward only."""
+
+    class Changing(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm = torch.nn.BatchNorm1d(6)
+            self.inner = torch.nn.Module()
+            self.inner.register_buffer("count", torch.tensor(2.0))
+            self.register_buffer("last", torch.ones(6))
+            self.register_buffer("sized", torch.ones(2))
+            self.register_buffer("none", None)
+
+        def forward(self, x: Any) -> Any:
+            self.inner.count.add_(1)
+            self.last = self.none = x.detach().mean(0)
+            self.sized.resize_(5)
+            return self.norm(x)
+
+    return Changing()
+
+
+def test_buffers_of_modules_in_a_function_are_as_before() -> None:
+    torch = pytest.importorskip("torch")
+    model = torch.nn.Sequential(_layer(torch), _changing(torch))
+    x, target = torch.randn(4, 5), torch.randn(4, 6)
+    objects = {**dict(model.named_buffers())}
+    values = {name: item.clone() for name, item in objects.items()}
+    kronop.warmup(lambda: (model(x) - target).square().mean())
+    found = dict(model.named_buffers())
+    assert all(found[name] is item for name, item in objects.items())
+    assert found.keys() == objects.keys()
+    assert all(torch.equal(values[name], item) for name, item in found.items())
+    assert model[1].none is None
+    compiled = torch.compile(model[1].norm, backend="eager", fullgraph=True)
+    kronop.warmup(lambda: compiled(torch.randn(4, 6)).sum())
+    assert torch.equal(model[1].norm.running_mean, values["1.norm.running_mean"])
+
+
+def test_gradients_are_as_before_also_where_a_function_goes_backward() -> None:
+    torch = pytest.importorskip("torch")
+    layer, x = _layer(torch), torch.randn(4, 5, requires_grad=True)
+    layer.bias.grad = bias_grad = torch.full((6,), 3.0)
+    x.grad = x_grad = torch.full((4, 5), 2.0)
+    kronop.warmup(lambda x: layer(x).sum().backward(), x)
+    assert layer.bias.grad is bias_grad
+    assert x.grad is x_grad
+    assert (bias_grad == 3).all()
+    assert (x_grad == 2).all()
+    assert all(item.grad is None for item in layer.weights)
+
+
+def test_graphs_made_before_can_be_gone_through_afterwards() -> None:
+    torch = pytest.importorskip("torch")
+    layer, norm = _layer(torch), torch.nn.BatchNorm1d(5).eval()
+    hidden = norm(torch.randn(4, 5, requires_grad=True)).exp()
+    kronop.warmup(lambda: layer(norm(hidden)))
+    hidden.sum().backward()
+    assert norm.weight.grad is not None

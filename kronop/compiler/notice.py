@@ -12,7 +12,7 @@ from kronop import knobs
 from kronop.compiler.folders import cache_folder
 from kronop.target import Target
 
-# A pause is told after so many seconds, and one that begins so soon after a told one is not.
+# A pause is told after so many seconds, unless the last line is so recent: then once it is not.
 _PATIENCE, _APART = 1.0, 10.0
 
 
@@ -48,19 +48,24 @@ class Notice:
         if knobs.current().quiet:
             yield
             return
-        timer = threading.Timer(_PATIENCE, self._tell)
-        timer.daemon = True
+        done = threading.Event()
+
+        def watch() -> None:
+            while not done.wait(_PATIENCE) and not self._tell():
+                pass
+
         with contextlib.suppress(RuntimeError):  # The system allows no more threads: not a word.
-            timer.start()
+            threading.Thread(target=watch, name="kronop-notice", daemon=True).start()
         try:
             yield
         finally:
-            timer.cancel()
+            done.set()
 
-    def _tell(self) -> None:
+    def _tell(self) -> bool:
+        """Whether it was time to tell it, and it was told."""
         now = time.monotonic()
         if not self._is_compiling or now - Notice._last < _APART:
-            return
+            return False
         Notice._last = now
         one = self._count == 1
         what, next_time = (
@@ -73,3 +78,4 @@ class Notice:
                 file=sys.stderr,
                 flush=True,
             )
+        return True

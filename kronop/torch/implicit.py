@@ -31,7 +31,8 @@ def solution(system: System, b: Any, tensors: Sequence[Any]) -> Any:
 class _Solution(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def forward(system: System, b: Any, *tensors: Any) -> Any:
-        return system.solve(b, tensors)
+        with _not_narrowed(b):
+            return system.solve(b, tensors)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -53,7 +54,13 @@ class _Solution(torch.autograd.Function):  # type: ignore[misc]
                     changed[at] = item
                 return ctx.system.multiply(x, changed)
 
-            _, pull = torch.func.vjp(multiply, *(tensors[at] for at in wanted))
-            for at, item in zip(wanted, pull(-of_b), strict=True):
-                found[at] = item
+            with _not_narrowed(gradient):
+                _, pull = torch.func.vjp(multiply, *(tensors[at] for at in wanted))
+                for at, item in zip(wanted, pull(-of_b), strict=True):
+                    found[at] = item
         return None, of_b.sum_to_size(ctx.shape_of_b), *found
+
+
+def _not_narrowed(beside: Any) -> Any:
+    """Products in this block keep their type: autocast, as with torch's solvers, is for others."""
+    return torch.autocast(beside.device.type, enabled=False)

@@ -10,6 +10,7 @@ import pytest
 
 import kronop
 from kronop.errors import ArgumentError
+from tests.unit.operator_cases import definite
 
 torch = pytest.importorskip("torch")
 
@@ -142,3 +143,20 @@ def test_conjugate_gradients_of_matrices_and_functions() -> None:
     with torch.no_grad():
         x, _ = kronop.cg(lambda x: matrix @ x, _X, rtol=1e-12)
         assert torch.allclose(matrix @ x, _X)
+
+
+def test_autocast_leaves_solutions_as_they_are() -> None:
+    factors = [torch.from_numpy(item) for item in definite([(4, 4), (3, 3)], "float32")]
+    operator, b = kronop.KroneckerOperator(factors), torch.ones(12, 2, requires_grad=True)
+    for solve in (
+        lambda: operator.solve(b),
+        lambda: operator.solve(b, 0.5),
+        lambda: kronop.cg(operator, b, sigma2=0.5)[0],
+    ):
+        plain = solve()
+        (expected,) = torch.autograd.grad(plain.sum(), b)
+        with torch.autocast("cpu", torch.bfloat16):
+            found = solve()
+            (gradient,) = torch.autograd.grad(found.sum(), b)
+        for one, other in ((found, plain), (gradient, expected)):
+            torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import kronop
@@ -11,6 +13,8 @@ from kronop.core.command import Command
 from kronop.core.export.operands import RESULT, Operand, operands_of
 from kronop.core.operation import Operation
 from kronop.descriptions.datatype import TENSOR_TYPES, result_type
+from kronop.errors import ArgumentError, mismatch
+from kronop.size import Rows
 
 _ACCESS = 16  # The bytes of the widest access, to which rows are aligned where they can be.
 
@@ -41,13 +45,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> None:
     family = family_options.chosen(options)
-    size = family.size(options, options.shape)
-    rows = options.rows if size is None else [size]
     operation = _operation(options, family, (1, 1))
-    sample = 1 if rows is None else rows[0]
-    operands = operands_of(operation, sample)
+    rows = _rows(options, family, operation.kind.size)
+    samples = [Rows(1)] if rows is None else rows
+    operands = operands_of(operation, samples[0])
     result = next(item for item in operands if item.name == RESULT)
-    aligned = tuple(_alignment(item, sample) for item in (operands[0], result))
+    aligned = tuple(_alignment(item, samples) for item in (operands[0], result))
     if aligned != (1, 1):
         operation = _operation(options, family, aligned)
     more = family.fixed(options)
@@ -63,12 +66,27 @@ def execute(options: argparse.Namespace) -> None:
             print(path)
 
 
-def _alignment(item: Operand, size: Any) -> int:
+def _rows(options: argparse.Namespace, family: Command, kind: type) -> list[Any] | None:
+    """The sizes to plan for: --rows, else the shape's own, else None."""
+    size = family.size(options, options.shape)
+    if options.rows is None:
+        return None if size is None else [size]
+    if kind is not Rows:
+        raise ArgumentError(
+            mismatch(
+                f"--rows of {options.family}",
+                expected="none, since the shape says the size",
+                got=" ".join(map(str, options.rows)),
+                hint="leave --rows out",
+            )
+        )
+    return [Rows(count) for count in options.rows]
+
+
+def _alignment(item: Operand, sizes: Sequence[Any]) -> int:
     """The most elements of an access to which every row of a dense operand is aligned."""
-    alignment: int = _ACCESS // item.description.element.bytes
-    while item.shape_for(size)[-1] % alignment:
-        alignment //= 2
-    return alignment
+    most = _ACCESS // item.description.element.bytes
+    return math.gcd(most, *(item.shape_for(size)[-1] for size in sizes))
 
 
 def _operation(

@@ -26,7 +26,8 @@ def object_file(source: Source, target: Target, options: Sequence[str] = ()) -> 
     compiler = HostCompiler()
     compiler.identity(certain=True)
     flags = [flag for flag in compiler.flags(target) if flag != "-shared"]
-    command = [*compiler.command, *flags, *_OWN_FLAGS, *options, *include_flags(source)]
+    every = [*flags, *source.options, *_OWN_FLAGS, *options]
+    command = [*compiler.command, *every, *include_flags(source)]
     try:
         return run_compiler(command, source, "kernel.o")[0]
     except RefusalError as refusal:

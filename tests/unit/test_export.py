@@ -14,7 +14,7 @@ from kronop import families
 from kronop.args.view import TensorView
 from kronop.artifacts import Language, Launch, Source
 from kronop.compiler import libraries
-from kronop.core.export import api, record
+from kronop.core.export import api, record, text
 from kronop.core.export.operands import BIAS, operands_of
 from kronop.core.export.record import Recorder, Symbolic, every_case
 from kronop.core.operation import Served
@@ -140,6 +140,41 @@ def test_rows_are_in_parts_only_where_they_are_independent() -> None:
     columns = support.kron_operation("x86", float32, [(8, 8)], layout=kronop.ColumnMajor)
     assert not in_parts(columns)
     assert not in_parts(support.gradient_operation("sm_90a", kronop.float16, (1, 16, 16, 1)))
+
+
+def test_integer_scalars_are_no_ordinary_numbers() -> None:
+    """101 rows, and whatever else is a small integer, may be in words beside alpha and beta."""
+    operation = support.kron_operation("x86-generic", kronop.int8, [(4, 4)])
+    recorder = Recorder(operation, operands_of(operation, 1), {})
+    for case in every_case(False):
+        for rows in (101, 102, 103, 104):
+            found = recorder.variant(operation.kind.size(rows), 1, case).calls[0].scalars
+            assert len({at for at, _ in found}) == len(found) == (not case.plain) + case.source
+
+
+def test_headers_say_which_rows_run() -> None:
+    operation = support.kron_operation("x86-generic", kronop.float32, [(4, 4)])
+
+    def told(rows: list[int], in_parts: bool) -> str:
+        return text.common(operation, "kron", rows, in_parts)["ROWS_TOLD"]
+
+    assert told([1, 4], True) == "any number, in parts of 1, 4"
+    assert "taking the largest of 3, 5" in told([3, 5], True)
+    assert told([3, 5], False) == "one of 3, 5"
+
+
+def test_options_of_a_source_reach_its_compiler() -> None:
+    text, target = "#ifndef ASKED\n#error missing\n#endif\n", Target.parse("x86-generic")
+    source = Source(
+        entry="asks",
+        text=text,
+        language=Language.CXX,
+        include_directories=(),
+        options=("-DASKED",),
+    )
+    assert libraries.object_file(source, target)
+    with pytest.raises(kronop.CompileError, match="missing"):
+        libraries.object_file(dataclasses.replace(source, options=()), target)
 
 
 def test_compilers_that_refuse_say_why(monkeypatch) -> None:

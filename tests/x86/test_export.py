@@ -252,6 +252,21 @@ def test_parts_begin_where_their_rows_do(tmp_path) -> None:
     library.close()
 
 
+def test_a_later_part_that_is_not_aligned_leaves_y(tmp_path) -> None:
+    """One row of 12 bytes keeps any promise; the next one does not."""
+    sizes = [(2, 2), (3, 3)]
+    operation = support.kron_operation("x86-generic", kronop.float16, sizes, alignment=8)
+    operation.export(tmp_path, name="one", rows=[1], threads=[1])
+    library = Library(tmp_path, "one", operation, 1)
+    x, y = (placed(np.full((2, 6), 9, np.float16), 0) for _ in range(2))
+    given = {"X": x, "factors": [np.ones(shape, np.float16) for shape in sizes]}
+    assert "promises" in library.told(library.status(2, given, y, (1.0, 0.0)))
+    assert (y == 9).all()
+    assert library.status(1, given, y, (1.0, 0.0)) == 0
+    assert not (y[0] == 9).any()
+    library.close()
+
+
 _C = """
 #include <kron.h>
 #include <stdio.h>

@@ -28,8 +28,9 @@ class Exported:
         Args:
             folder: where to; it is made if it is not there.
             name: what the library is called, and its functions begin with; None for the kind's own.
-            rows: the sizes to plan for. If the rows of X and Y are independent and contiguous, any
-                number of rows is run as a sum of these; else they are all that the library runs.
+            rows: the sizes to plan for. If the rows of X and Y are independent and contiguous,
+                other numbers of rows run in parts, of which each is the largest of these that is
+                left: with 1 among them, any number. Else they are all that the library runs.
                 None for the powers of two up to 65536.
             threads: on x86, the numbers of threads to plan for; a run takes the largest that
                 OpenMP has. None for the powers of two up to 64.

@@ -25,6 +25,9 @@ from kronop.errors import DescriptionError, mismatch
 from kronop.frozen import dataclass
 
 ALIGNMENT = 16  # Of operands, in bytes: kernels ask for no more.
+# The first of the scalars by which words are known. Integers have to be within 32 bits; odd ones of
+# that size are no extent, stride or number of bytes.
+_MARK_FLOAT, _MARK_INT = 1.0625, 0x5E37A1C1
 AnyOperation = Operation[Any, Any, Any]
 
 
@@ -206,10 +209,8 @@ class Recorder:
         epilogue = self._operation.description.epilogue
         is_float = epilogue.element_epilogue.kind == "float"
         names = epilogue.scalar_names
-        scalars: list[float] = [
-            (1.0 if is_float else 1) * (1.0625 if is_float else 101) + (2 * at + turn)
-            for at in range(len(names))
-        ]
+        first = _MARK_FLOAT if is_float else _MARK_INT
+        scalars: list[float] = [first + (4 * at + 2 * turn) for at in range(len(names))]
         if not case.source:
             scalars[1] = 0
         if case.plain:

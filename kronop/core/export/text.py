@@ -44,11 +44,17 @@ def common(
         "VERSION": __version__,
         "TARGET": f"for {operation.target.name}",
         "BACKEND": operation.target.backend,
-        "ROWS_TOLD": (f"any sum of {counts}" if in_parts else f"one of {counts}"),
+        "ROWS_TOLD": _rows_told(rows_of(sizes[0]), counts) if in_parts else f"one of {counts}",
         "BUT": f" (except by {name}_set_threads)" if is_host else "",
         "INIT": _INIT[operation.target.backend],
         "GUARD": f"{name.upper()}_H",
     }
+
+
+def _rows_told(least: int, counts: str) -> str:
+    if least == 1:
+        return f"any number, in parts of {counts}"
+    return f"any number that taking the largest of {counts} again and again uses up"
 
 
 def header(

@@ -137,7 +137,8 @@ def __getattr__(name: str) -> object:
         value: object = getattr(importlib.import_module(module), name)
         globals()[name] = value
         return value
-    if name.startswith("_") or importlib.util.find_spec(f"kronop.{name}") is None:
+    is_module = name.isidentifier() and not name.startswith("_")
+    if not is_module or importlib.util.find_spec(f"kronop.{name}") is None:
         raise AttributeError(f"module 'kronop' has no attribute {name!r}")
     try:
         return importlib.import_module(f"kronop.{name}")

@@ -3,6 +3,7 @@
 from kronop.compiler.build import (
     add_module,
     assembly,
+    compile_groups,
     compile_sources,
     default_cache,
     forget,
@@ -24,6 +25,7 @@ __all__ = [
     "Record",
     "add_module",
     "assembly",
+    "compile_groups",
     "compile_sources",
     "cuda_devices",
     "default_cache",

@@ -165,12 +165,18 @@ def add_module(operations: Sequence[Compilable]) -> None:
                     hint="pass what kronop.KronMatmulOperation and its like make",
                 )
             )
+    groups = compile_groups([(operation.target, operation.sources) for operation in operations])
+    for operation, binaries in zip(operations, groups, strict=True):
+        operation.install(binaries)
+
+
+def compile_groups(groups: Sequence[tuple[Target, Sequence[Source]]]) -> list[tuple[Binary, ...]]:
+    """`compile_sources` of each group; all groups for one target are compiled together."""
     wanted: dict[Target, list[Source]] = {}
-    for operation in operations:
-        wanted.setdefault(operation.target, []).extend(operation.sources)
+    for target, sources in groups:
+        wanted.setdefault(target, []).extend(sources)
     ready = {target: iter(compile_sources(sources, target)) for target, sources in wanted.items()}
-    for operation in operations:
-        operation.install(tuple(next(ready[operation.target]) for _ in operation.sources))
+    return [tuple(next(ready[target]) for _ in sources) for target, sources in groups]
 
 
 def compile_sources(sources: Sequence[Source], target: Target) -> tuple[Binary, ...]:

@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
 from kronop import compiler
-from kronop.artifacts import Origin, Source
+from kronop.artifacts import Origin
 from kronop.emit.plan import Plan
 from kronop.emit.render import render
-from kronop.target import Target
 
 
 class Serving(Protocol):
@@ -64,13 +63,9 @@ def compile_all(plans: Iterable[Plan]) -> int:
     Raises:
         CompileError: a compiler is missing or refused a source.
     """
-    wanted: dict[Target, list[Source]] = {}
-    for plan in {id(plan): plan for plan in plans}.values():
-        wanted.setdefault(plan.target, []).extend(render(plan))
-    return sum(
-        len({item.key for item in binaries if item.origin is Origin.COMPILED})
-        for binaries in (compiler.compile_sources(own, target) for target, own in wanted.items())
-    )
+    each = {id(plan): plan for plan in plans}.values()
+    groups = compiler.compile_groups([(plan.target, render(plan)) for plan in each])
+    return len({item.key for own in groups for item in own if item.origin is Origin.COMPILED})
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import kronop  # noqa: E402
-from kronop.torch.nn import KroneckerLinear, KSLinear, patterns  # noqa: E402
+from kronop.torch.nn import KroneckerEmbedding, KroneckerLinear, KSLinear, patterns  # noqa: E402
 from kronop.torch.nn.projection import is_butterfly  # noqa: E402
 
 
@@ -117,6 +117,21 @@ def test_a_budget_is_kept_and_used() -> None:
         assert bool((_supports(layer) > 0).all())
 
 
+def test_a_budget_prefers_most_of_itself_to_larger_blocks() -> None:
+    """Of the highest rank, the chain with the largest blocks has 272 weights, less than three
+    quarters of 369; another one has 352."""
+    assert _weights(patterns.within_budget(18, 64, 369)) == 352
+
+
+def test_a_fresh_embedding_is_normally_distributed() -> None:
+    torch.manual_seed(2)
+    (table,) = KroneckerEmbedding([(200, 50)]).factors
+    # The fourth moment of N(0, 1) is 3; of 10^4 drawings, the deviation of its mean is 0.1, and
+    # 0.014 that of the second one. It would be 1.8 of a uniform distribution.
+    assert abs(float(table.detach().pow(4).mean()) - 3) < 0.4
+    assert abs(float(table.detach().square().mean()) - 1) < 0.06
+
+
 def test_a_budget_counts_the_bias_and_may_be_that_of_a_dense_layer() -> None:
     def count(layer: Any) -> int:
         return sum(parameter.numel() for parameter in layer.parameters())
@@ -137,8 +152,13 @@ def test_a_budget_counts_the_bias_and_may_be_that_of_a_dense_layer() -> None:
         (lambda: KSLinear.monarch(64, 64, 8.0), "blocks: expected a positive integer, got 8.0"),
         (lambda: KSLinear.butterfly(1), "at least 2"),
         (lambda: KSLinear.butterfly("8"), "features: expected a positive integer"),
-        (lambda: KSLinear.from_budget(64, 32, 127), r"at least 96 for the weights.* got 95"),
-        (lambda: KSLinear.from_budget(64, 32, 1e3), r"at least 96"),
+        (
+            lambda: KSLinear.from_budget(64, 32, 127),
+            r"at least 128: 64 \+ 32 for the weights and 32 for the bias, got 127",
+        ),
+        (lambda: patterns.within_budget(64, 32, 95), r"at least 96: .* for the weights, got 95"),
+        (lambda: KSLinear.from_budget(64, 32, 1e3), r"at least 128"),
+        (lambda: KSLinear.from_budget(64, 32, "1000"), r"at least 128.* got '1000'"),
     ],
 )
 def test_what_can_not_be_is_refused(call: Any, word: str) -> None:

@@ -41,6 +41,30 @@ def test_the_weight_is_that_of_a_linear_layer(make: Any) -> None:
         layer.weight = torch.nn.Parameter(torch.ones(2, 2))
 
 
+@_each_layer
+@pytest.mark.parametrize("has_bias", [True, False])
+def test_autocast_gives_its_type_with_and_without_a_bias(make: Any, has_bias: bool) -> None:
+    layer = make()
+    if not has_bias:
+        layer.bias = None
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = layer(_rows())
+    assert y.dtype is torch.bfloat16
+    exact = torch.nn.functional.linear(_rows(), layer.weight, layer.bias)
+    error = float(((y - exact).norm() / exact.norm()).detach())
+    assert error < 4 * torch.finfo(torch.bfloat16).eps
+
+
+def test_a_weight_of_one_factor_is_no_parameter() -> None:
+    layer = KroneckerLinear([(4, 3)])
+    before = layer.factors[0].detach().clone()
+    with torch.no_grad():
+        layer.weight.zero_()
+    assert torch.equal(layer.factors[0], before)
+    layer.weight.sum().backward()
+    assert torch.equal(layer.factors[0].grad, torch.ones(4, 3))
+
+
 def _encoder() -> tuple[Any, Any]:
     torch.manual_seed(1)
     encoder = torch.nn.TransformerEncoderLayer(16, 2, 16, dropout=0.0, batch_first=True)
@@ -160,19 +184,22 @@ def test_decompositions_are_the_operators(left: bool) -> None:
     for kind in (torch.float64, torch.int8):
         operands = (x.to(kind), [factor.to(kind) for factor in factors])
         of_z = z.to(torch.int32 if kind is torch.int8 else kind)
-        arguments = (*operands, of_z, 2, 3, left)
-        found, right = ours(*arguments), kron(*arguments)
-        assert found.dtype is right.dtype
-        assert torch.equal(found, right)  # Of small integers, so that nothing is rounded.
-        assert found.stride() == right.stride()
+        for scalars in ((2, 3), (2.0, 3.0)):
+            arguments = (*operands, of_z, *scalars, left)
+            found, right = ours(*arguments), kron(*arguments)
+            assert found.dtype is right.dtype
+            assert torch.equal(found, right)  # Of small integers, so that nothing is rounded.
+            assert found.stride() == right.stride()
     ksmm = torch.ops.kronop.ksmm.default
     weights = [ints(*pattern).to(torch.bfloat16) for pattern in _CHAIN]
     x = ints(16, 3) if left else ints(3, 16)
-    for kind in (torch.bfloat16, torch.float8_e4m3fn):
+    types = {torch.bfloat16: torch.bfloat16, torch.float8_e4m3fn: torch.bfloat16}
+    for kind, result in (types | {torch.int8: torch.int32}).items():
         chain = [item.to(kind) for item in weights[:1]]
-        arguments = (x.to(kind), chain, None, None, 2, 0, left, "relu")
+        name = "relu" if result.is_floating_point else None
+        arguments = (x.to(kind), chain, None, None, 2.0, 0, left, name)
         found, right = kronop.torch.decompositions()[ksmm](*arguments), ksmm(*arguments)
-        assert found.dtype is right.dtype is torch.bfloat16
+        assert found.dtype is right.dtype is result
         assert torch.equal(found, right)
         assert found.stride() == right.stride()
 

@@ -8,6 +8,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch.nn.utils import prune  # noqa: E402
+
 import kronop  # noqa: E402
 from kronop.torch.nn import KSLinear, patterns, replace_linears  # noqa: E402
 
@@ -97,6 +99,27 @@ def test_layers_that_are_more_than_linear_ones_stay() -> None:
     model = torch.nn.Sequential(Adapted(16, 16), torch.nn.LazyLinear(16), torch.nn.Linear(16, 16))
     torch.nn.utils.parametrizations.weight_norm(model[2])
     assert replace_linears(model, 0.5).layers == ()
+
+
+def test_layers_of_which_a_new_one_would_drop_something_stay() -> None:
+    linears = [torch.nn.Linear(16, 16) for _ in range(10)]
+    lazy = torch.nn.LazyLinear(16)
+    model = torch.nn.ModuleList([*linears, lazy])
+    lazy(torch.ones(2, 16))  # From here on an ordinary one.
+    linears[0].register_forward_hook(lambda *given: None)
+    linears[1].register_full_backward_hook(lambda *given: None)
+    linears[2].weight.register_hook(lambda grad: grad)
+    linears[3].bias.register_post_accumulate_grad_hook(lambda bias: None)
+    prune.l1_unstructured(linears[4], "weight", 3)
+    prune.l1_unstructured(linears[5], "bias", 3)
+    torch.nn.utils.spectral_norm(linears[6])
+    linears[7].bias = linears[8].bias
+    report = replace_linears(model, 0.5, from_weights=False)
+    hooks, computed, shared = "it has hooks", "is computed from others", "also belongs to another"
+    reasons = [*[hooks] * 4, computed, f"bias {computed}", computed, *[f"bias {shared}"] * 2]
+    assert [*report.kept] == [str(index) for index in range(9)]
+    assert all(reason in text for reason, text in zip(reasons, report.kept.values(), strict=True))
+    assert [layer.name for layer in report.layers] == ["9", "10"]
 
 
 _BAD = [

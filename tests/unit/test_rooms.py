@@ -181,6 +181,7 @@ def test_every_public_name_is_there_and_typed() -> None:
         assert getattr(kronop, name) is not None
     with pytest.raises(AttributeError, match="gemm"):
         kronop.gemm  # noqa: B018
+    assert not hasattr(kronop, "a.b")
 
 
 def test_every_module_is_an_attribute_or_says_what_it_needs() -> None:

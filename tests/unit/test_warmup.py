@@ -153,6 +153,14 @@ def test_what_can_not_be_foreseen_does_not_fail_the_forward() -> None:
     assert not gathering.is_gathering()
 
 
+def test_it_is_foreseen_once() -> None:
+    calls: list[int] = []
+    with gathering.foreseeing(lambda: calls.append(1)):
+        gathering.before_loading()
+        gathering.before_loading()
+    assert calls == [1]
+
+
 def _changing(torch: Any) -> Any:
     """A module with buffers of all kinds: changed, assigned anew, resized and read by another
     module's forward only."""

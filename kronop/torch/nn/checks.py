@@ -29,37 +29,52 @@ def checked_patterns(patterns: Any) -> tuple[Pattern, ...]:
         ElementTypeError: `patterns` is not a list or tuple with at least one item.
         ArgumentError: an item is not four positive integers, or the patterns do not chain.
     """
-    if not isinstance(patterns, (list, tuple)) or not patterns:
-        raise ElementTypeError(
-            mismatch(
-                "patterns",
-                expected="a list of at least one (a, b, c, d)",
-                got=repr(patterns),
-                hint="give the right-most factor first",
-            )
-        )
-    found = tuple(_checked_pattern(index, item) for index, item in enumerate(patterns))
+    sizes = checked_sizes("patterns", patterns, ("a", "b", "c", "d"), "the right-most factor first")
+    found = tuple((a, b, c, d) for a, b, c, d in sizes)
     check_chain(found, "patterns")
     return found
 
 
-def _checked_pattern(index: int, pattern: Any) -> Pattern:
-    is_listed = isinstance(pattern, (list, tuple, torch.Size))
-    given = [*map(whole, pattern)] if is_listed else []
-    sizes = [size for size in given if type(size) is int and size > 0]
-    if len(sizes) != 4 or len(given) != 4:
-        raise ArgumentError(
+def checked_sizes(
+    subject: str, given: Any, names: Sequence[str], order: str
+) -> tuple[tuple[int, ...], ...]:
+    """A list of sizes of factors, as tuples of integers.
+
+    Args:
+        subject: what messages call the list.
+        names: those of the sizes of each factor.
+        order: which factor comes first.
+
+    Raises:
+        ElementTypeError: `given` is not a list or tuple with at least one item.
+        ArgumentError: an item is not as many positive integers as there are names.
+    """
+    form = f"({', '.join(names)})"
+    if not isinstance(given, (list, tuple)) or not given:
+        raise ElementTypeError(
             mismatch(
-                f"patterns[{index}]",
-                expected="four positive integers (a, b, c, d)",
-                got=repr(pattern),
-                hint="a factor is I_a x dense(b, c) x I_d in structure"
-                if is_listed
-                else "patterns are a list also where one is given",
+                subject,
+                expected=f"a list of at least one {form}",
+                got=repr(given),
+                hint=f"give one for each factor, {order}",
             )
         )
-    a, b, c, d = sizes
-    return a, b, c, d
+    found = []
+    for index, item in enumerate(given):
+        is_listed = isinstance(item, (list, tuple, torch.Size))
+        each = [*map(whole, item)] if is_listed else []
+        sizes = [size for size in each if type(size) is int and size > 0]
+        if not len(sizes) == len(each) == len(names):
+            raise ArgumentError(
+                mismatch(
+                    f"{subject}[{index}]",
+                    expected=f"{len(names)} positive integers {form}",
+                    got=repr(item),
+                    hint=f"{subject} are a list also where one is given",
+                )
+            )
+        found.append(tuple(sizes))
+    return tuple(found)
 
 
 def check_layer_weights(weights: Any, patterns: Sequence[Pattern]) -> None:

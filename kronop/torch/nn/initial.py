@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
+
+import torch
 
 
 def bounds(inputs: Sequence[int]) -> list[float]:
@@ -10,10 +13,24 @@ def bounds(inputs: Sequence[int]) -> list[float]:
 
     A factor of which each result sums c products scales a variance by c u^2 / 3. torch.nn.Linear
     draws its weight from +-1/sqrt(in_features), so that it scales a variance by 1/3. The factors of
-    a chain share this evenly, so that a chain of any length scales it by 1/3 as well.
+    a chain share this evenly, so that a chain of any length scales it by 1/3 as well, on average
+    over drawings. A single drawing varies the more, the fewer weights there are.
 
     Args:
         inputs: c of each factor.
     """
     share = 3 ** (1 - 1 / len(inputs))
     return [(share / c) ** 0.5 for c in inputs]
+
+
+def draw(layer: Any, weights: Sequence[Any], inputs: Sequence[int]) -> None:
+    """Draws new random values for the parameters of a linear layer: its weights, within `bounds`,
+    and its bias, if it has one, from +-1/sqrt(in_features).
+
+    Args:
+        inputs: c of each of the weights.
+    """
+    for weight, bound in zip(weights, bounds(inputs), strict=True):
+        torch.nn.init.uniform_(weight, -bound, bound)
+    if layer.bias is not None:
+        torch.nn.init.uniform_(layer.bias, -(layer.in_features**-0.5), layer.in_features**-0.5)

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from kronop.descriptions.shared import check_flag
-from kronop.descriptions.tile import whole
-from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.families.kron.torch.functional import gemkm
-from kronop.torch.nn.checks import check_type
-from kronop.torch.nn.initial import bounds
+from kronop.families.ksparse.torch.decomposed import biased
+from kronop.torch.nn.checks import check_type, checked_sizes
+from kronop.torch.nn.initial import draw
 
 
 class _Factored(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
@@ -22,7 +21,8 @@ class _Factored(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
 
     def __init__(self, shapes: Sequence[Sequence[int]], dtype: Any, device: Any) -> None:
         super().__init__()
-        self.shapes = _checked(shapes)
+        found = checked_sizes("shapes", shapes, ("rows", "columns"), "the left-most factor first")
+        self.shapes = tuple((rows, columns) for rows, columns in found)
         dtype = torch.get_default_dtype() if dtype is None else dtype
         check_type("dtype", dtype)
         self.factors = torch.nn.ParameterList(
@@ -37,7 +37,8 @@ class _Factored(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
     def weight(self) -> torch.Tensor:
         """The Kronecker product of the factors, formed at each reading; differentiable. Writing
         into it changes no parameter."""
-        return functools.reduce(torch.kron, self.factors)
+        first, *others = self.factors  # A parameter alone would be the product itself.
+        return functools.reduce(torch.kron, others, first) if others else first.clone()
 
 
 class KroneckerLinear(_Factored):
@@ -81,11 +82,7 @@ class KroneckerLinear(_Factored):
 
     def reset_parameters(self) -> None:
         """Draws new random values for all parameters."""
-        inputs = [columns for _, columns in self.shapes]
-        for factor, bound in zip(self.factors, bounds(inputs), strict=True):
-            torch.nn.init.uniform_(factor, -bound, bound)
-        if self.bias is not None:
-            torch.nn.init.uniform_(self.bias, -(self.in_features**-0.5), self.in_features**-0.5)
+        draw(self, self.factors, [columns for _, columns in self.shapes])
 
     if TYPE_CHECKING:
 
@@ -94,8 +91,7 @@ class KroneckerLinear(_Factored):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """x (..., in_features) -> (..., out_features)."""
-        y = gemkm(x, [factor.t() for factor in self.factors])
-        return y if self.bias is None else y + self.bias
+        return biased(gemkm(x, [factor.t() for factor in self.factors]), self.bias, False)
 
     def extra_repr(self) -> str:
         """The layer's settings, for print."""
@@ -147,10 +143,11 @@ class KroneckerEmbedding(_Factored):
             """As `forward`."""
 
     def forward(self, indices: torch.Tensor) -> torch.Tensor:
-        """Indices (...), of a type of integers, -> (..., embedding_dim).
+        """Indices (...), int32 or int64, -> (..., embedding_dim).
 
         Raises:
             IndexError: on a CPU, an index is negative or not below `num_embeddings`.
+            RuntimeError: the indices have another type.
         """
         found: Any = None
         for (rows, _), factor in zip(self.shapes[:0:-1], [*self.factors][:0:-1], strict=True):
@@ -170,30 +167,3 @@ def _outer(left: torch.Tensor, right: torch.Tensor | None) -> torch.Tensor:
     if right is None:
         return left
     return (left.unsqueeze(-1) * right.unsqueeze(-2)).flatten(-2)
-
-
-def _checked(shapes: Any) -> tuple[tuple[int, int], ...]:
-    if not isinstance(shapes, (list, tuple)) or not shapes:
-        raise ElementTypeError(
-            mismatch(
-                "shapes",
-                expected="a list of at least one (rows, columns)",
-                got=repr(shapes),
-                hint="give one for each factor, the left-most first",
-            )
-        )
-    found = []
-    for index, item in enumerate(shapes):
-        given = [*map(whole, item)] if isinstance(item, (list, tuple, torch.Size)) else []
-        sizes = [size for size in given if type(size) is int and size > 0]
-        if len(sizes) != 2 or len(given) != 2:
-            raise ArgumentError(
-                mismatch(
-                    f"shapes[{index}]",
-                    expected="two positive integers (rows, columns)",
-                    got=repr(item),
-                    hint="shapes are a list also where one is given",
-                )
-            )
-        found.append((sizes[0], sizes[1]))
-    return tuple(found)

@@ -20,7 +20,7 @@ from kronop.torch.nn.checks import (
     checked_patterns,
 )
 from kronop.torch.nn.choice import AUTO, choose
-from kronop.torch.nn.initial import bounds
+from kronop.torch.nn.initial import draw
 from kronop.torch.nn.projection import project
 
 # Compiled and exported graphs contain the choice as a constant, not the planning that makes it.
@@ -108,11 +108,7 @@ class KSLinear(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
 
     def reset_parameters(self) -> None:
         """Draws new random values for all parameters."""
-        inputs = [pattern[2] for pattern in self.patterns]
-        for weight, bound in zip(self.weights, bounds(inputs), strict=True):
-            torch.nn.init.uniform_(weight, -bound, bound)
-        if self.bias is not None:
-            torch.nn.init.uniform_(self.bias, -(self.in_features**-0.5), self.in_features**-0.5)
+        draw(self, self.weights, [c for _, _, c, _ in self.patterns])
 
     if TYPE_CHECKING:
 
@@ -205,9 +201,8 @@ class KSLinear(torch.nn.Module):  # type: ignore[misc]  # torch is Any to mypy.
         """A layer with at most so many parameters, those of the bias among them, and a weight of
         the highest rank that they allow (see `patterns.within_budget`); `options` as for
         `monarch`."""
-        of_bias = out_features if options.get("bias", True) else 0
-        chain = _patterns.within_budget(in_features, out_features, parameters - of_bias)
-        return cls(chain, **options)
+        bias = options.get("bias", True)
+        return cls(_patterns.chosen(in_features, out_features, parameters, bias), **options)
 
     @classmethod
     def from_linear(

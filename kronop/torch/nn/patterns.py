@@ -79,17 +79,25 @@ def within_budget(in_features: int, out_features: int, parameters: int) -> list[
         ArgumentError: even the chain of rank one, of in_features + out_features weights, has too
             many.
     """
+    return chosen(in_features, out_features, parameters, False)
+
+
+def chosen(in_features: int, out_features: int, parameters: int, bias: bool) -> list[Pattern]:
+    """`within_budget`, where the parameters are also those of a bias, if there is one."""
     n_in, n_out = _positive("in_features", in_features), _positive("out_features", out_features)
-    given = whole(parameters)
-    if type(given) is not int or given < n_in + n_out:
+    of_bias = n_out if bias else 0
+    least, given = n_in + n_out + of_bias, whole(parameters)
+    if type(given) is not int or given < least:
+        biased = f" and {of_bias} for the bias" if bias else ""
         raise ArgumentError(
             mismatch(
                 "parameters",
-                expected=f"at least {n_in + n_out} for the weights, {n_in} + {n_out}",
+                expected=f"at least {least}: {n_in} + {n_out} for the weights{biased}",
                 got=repr(parameters),
                 hint="each input and each output has at least one weight",
             )
         )
+    given -= of_bias
     if given >= n_in * n_out:
         return [(1, n_out, n_in, 1)]
     return max(_two_factors(n_in, n_out, given), key=lambda chain: _merit(chain, given))

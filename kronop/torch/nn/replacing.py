@@ -95,8 +95,9 @@ def replace_linears(model: Any, choose: float | Choice, from_weights: bool = Tru
     """Puts a `KSLinear` in the place of each chosen `torch.nn.Linear` of the model, in place.
 
     New layers have the bias, type, device and mode of the old ones, and want gradients if these
-    did. An optimizer made before has the old parameters: make it afterwards. Layers whose weight
-    also belongs to another module, as to an embedding, stay dense.
+    did. An optimizer made before has the old parameters: make it afterwards. Layers stay dense
+    whose weight or bias also belongs to another module, as to an embedding, or is computed from
+    others (by pruning or a normalisation), and those with hooks: a new layer would drop these.
 
     Args:
         model: a torch.nn.Module that contains torch.nn.Linear modules.
@@ -122,8 +123,9 @@ def replace_linears(model: Any, choose: float | Choice, from_weights: bool = Tru
     kept: dict[str, str] = {}
     made: dict[int, KSLinear] = {}
     for name, linear in dense.items():
-        if owners[id(linear.weight)] > 1:
-            kept[name] = "its weight also belongs to another module"
+        reason = _reason_to_keep(linear, owners)
+        if reason is not None:
+            kept[name] = reason
             continue
         chain = choice(name, linear)
         if chain is None:
@@ -191,6 +193,22 @@ def _layer(linear: Any, patterns: Sequence[Sequence[int]], from_weights: bool) -
         layer.bias.requires_grad_(linear.bias.requires_grad)
     layer.train(linear.training)
     return layer
+
+
+def _reason_to_keep(linear: Any, owners: Counter[int]) -> str | None:
+    """What a new layer in the place of this one would drop, for the report; None if nothing."""
+    for name in ("weight", "bias"):
+        if name not in linear._parameters:
+            return f"its {name} is computed from others"
+        if linear._parameters[name] is not None and owners[id(linear._parameters[name])] > 1:
+            return f"its {name} also belongs to another module"
+    of_module = [hooks for name, hooks in vars(linear).items() if name.endswith("_hooks")]
+    of_tensors = [
+        hooks
+        for item in linear.parameters()
+        for hooks in (item._backward_hooks, item._post_accumulate_grad_hooks)
+    ]
+    return "it has hooks" if any([*of_module, *of_tensors]) else None
 
 
 def _put(model: Any, made: dict[int, KSLinear]) -> None:

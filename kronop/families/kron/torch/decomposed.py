@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from kronop.torch.scaling import scaled
+
 
 def kron(x: Any, factors: Sequence[Any], z: Any, alpha: Any, beta: Any, left: bool) -> Any:
     """kronop::kron, from the same arguments."""
@@ -16,8 +18,8 @@ def kron(x: Any, factors: Sequence[Any], z: Any, alpha: Any, beta: Any, left: bo
         y = _turned(_product(_turned(x), [_turned(factor) for factor in factors]))
     else:
         y = _product(x, factors)
-    y = y if alpha == 1 else alpha * y
-    y = y if z is None or not beta else y + beta * z
+    y = scaled(y, alpha)
+    y = y if z is None or not beta else y + scaled(z, beta)
     return y.contiguous()
 
 

@@ -9,6 +9,7 @@ import torch
 
 from kronop.families.ksparse.torch.computing import result_element
 from kronop.families.ksparse.torch.shapes import as_matrix, outputs_of, result_shape
+from kronop.torch.scaling import scaled
 
 
 def bmm_product(x: Any, weight: Any, batch_last: bool) -> Any:
@@ -51,8 +52,8 @@ def ksmm(
     x = x.to(element)
     for weight in weights:
         x = bmm_product(x, weight.to(element), batch_last)
-    x = x if alpha == 1 else alpha * x
-    x = x if z is None or not beta else x + beta * z
+    x = scaled(x, alpha)
+    x = x if z is None or not beta else x + scaled(z, beta)
     x = biased(x, bias, batch_last)
     x = x if activation is None else getattr(torch.nn.functional, activation)(x)
     return x.contiguous()

@@ -36,8 +36,9 @@ class Library:
         self._name, self._operation = name, operation
         self._operands = operands_of(operation, sample)
         self.handle = ctypes.c_void_p()
-        assert self._function("init")(ctypes.byref(self.handle)) == 0
         self._function("status_string").restype = ctypes.c_char_p
+        status = self._function("init")(ctypes.byref(self.handle))
+        assert status == 0, self.told(status)
 
     def _function(self, what: str) -> Any:
         return getattr(self._library, f"{self._name}_{what}")

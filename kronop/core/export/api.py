@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,17 +11,17 @@ from typing import Any
 from kronop import compiler
 from kronop.artifacts import Language, Source
 from kronop.compiler import libraries
-from kronop.core.export import text
+from kronop.core.export import names, text
 from kronop.core.export.operands import BIAS, RESULT, Operand, operands_of, rows_of
 from kronop.core.export.record import CASES, Recorder
 from kronop.core.export.tables import Tables, filled, recorded, table_text
 from kronop.core.operation import Operation
+from kronop.descriptions.shared import integers
 from kronop.emit.render import render
 from kronop.errors import ArgumentError, mismatch
 from kronop.size import Rows
 from kronop.target import Target
 
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _MOST_ROWS, _MOST_THREADS = 16, 6  # Powers of two.
 _WORKSPACE_ALIGNMENT = {"x86": 64, "cuda": 256}
 # Vector extensions by which GCC and clang name what a CPU has; tiles are asked of Linux.
@@ -41,6 +42,8 @@ class _Export:
         self.operation, self.name, self.sizes, self.threads = operation, name, sizes, threads
         self.backend = operation.target.backend
         self.operands = operands_of(operation, sizes[0])
+        scalars = operation.description.epilogue.scalar_names
+        names.check_scalars(scalars, [item.name for item in self.operands], name)
         self.in_parts = _in_parts(self.operands, sizes)
         recorder = Recorder(operation, self.operands, more)
         has_bias = any(item.name == BIAS for item in self.operands)
@@ -136,60 +139,50 @@ def export(
 def _write(path: Path, content: bytes) -> None:
     """Puts a new file in the place of an older one: programs that have loaded that one keep it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(f".{path.name}.new")
-    new.write_bytes(content)
-    new.replace(path)
+    # Other processes may export to the same folder.
+    new = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        new.write_bytes(content)
+        new.replace(path)
+    finally:
+        new.unlink(missing_ok=True)
 
 
 def _name(operation: Operation[Any, Any, Any], name: str | None) -> str:
     found = re.sub(r"\W+", "_", operation.kind.name.lower()) if name is None else name
-    if not _NAME.fullmatch(found):
-        raise ArgumentError(
-            mismatch(
-                "name of an export",
-                expected="letters, digits and _, with a letter first: C's functions begin with it",
-                got=repr(found),
-                hint="for example name='kron'",
-            )
-        )
+    names.check_name(found)
     return found
 
 
 def _sizes(operation: Operation[Any, Any, Any], rows: Sequence[Any] | None) -> list[Any]:
     kind: Any = operation.kind.size
-    if rows is None and kind is not Rows:
-        raise ArgumentError(
-            mismatch(
-                f"rows of an export of {operation.kind.name}",
-                expected=f"sizes, since operations are of any {kind.__name__}",
-                got="none",
-                hint=f"pass rows=[{kind.__name__}(...)]",
-            )
-        )
-    given = [1 << at for at in range(_MOST_ROWS + 1)] if rows is None else list(rows)
-    sizes = sorted({item if isinstance(item, kind) else kind(item) for item in given}, key=rows_of)
-    if not sizes or rows_of(sizes[0]) < 1 or len({rows_of(size) for size in sizes}) < len(sizes):
-        raise ArgumentError(
-            mismatch(
-                "rows of an export",
-                expected="numbers of at least 1, each with one size",
-                got=repr(given),
-                hint="name the numbers of rows that the program will have",
-            )
-        )
+    if kind is Rows:
+        given = [1 << at for at in range(_MOST_ROWS + 1)] if rows is None else rows
+        return [Rows(count) for count in names.counts("rows", given)]
+    given = integers("rows of an export", () if rows is None else rows)
+    sizes = sorted({item for item in given if isinstance(item, kind)}, key=rows_of)
+    are_sizes = bool(given) and all(isinstance(item, kind) for item in given)
+    if not are_sizes or rows_of(sizes[0]) < 1 or len({*map(rows_of, sizes)}) < len(sizes):
+        raise _bad_sizes(operation, rows)
     return sizes
 
 
-def _threads(threads: Sequence[int] | None) -> list[int]:
-    found = [1 << at for at in range(_MOST_THREADS + 1)] if threads is None else sorted(threads)
-    if not found or found[0] < 1:
-        raise ArgumentError(
-            mismatch(
-                "threads of an export", expected="at least 1", got=repr(threads), hint="name some"
-            )
+def _bad_sizes(operation: Operation[Any, Any, Any], rows: Any) -> ArgumentError:
+    kind = operation.kind.size.__name__
+    return ArgumentError(
+        mismatch(
+            f"rows of an export of {operation.kind.name}",
+            expected=f"sizes of at least 1 row, each with other rows: operations are of any {kind}",
+            got="none" if rows is None else repr(rows),
+            hint=f"pass rows=[{kind}(...)]",
         )
+    )
+
+
+def _threads(threads: Sequence[int] | None) -> list[int]:
+    given = [1 << at for at in range(_MOST_THREADS + 1)] if threads is None else threads
     # A program with fewer threads than all of these takes one.
-    return sorted({1, *found})
+    return sorted({1, *names.counts("threads", given)})
 
 
 def _in_parts(operands: Sequence[Operand], sizes: Sequence[Any]) -> bool:
@@ -210,7 +203,7 @@ def _host_files(made: _Export) -> dict[str, str | bytes]:
         "typedef int (*KronopStep)(const void* parameters, int alone);\n"
         f"static const KronopStep kronop_steps[] = {{{', '.join(symbols)}}};"
     )
-    # Every name with linkage is this library's own, so that a program may link several statically.
+    # Every function with linkage is this library's own: a program may link several statically.
     objects = {
         f"{name}_{at}.o": libraries.object_file(
             source,
@@ -218,7 +211,7 @@ def _host_files(made: _Export) -> dict[str, str | bytes]:
             [
                 f"-D{source.entry}={symbol}",
                 f"-Dkronop={name}_namespace",
-                f"-Dkronop_crew={symbol}_crew",
+                "-DKRONOP_WITHOUT_CREW",
             ],
         )
         for at, (source, symbol) in enumerate(zip(made.sources, symbols, strict=True))

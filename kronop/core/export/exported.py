@@ -28,6 +28,7 @@ class Exported:
         Args:
             folder: where to; it is made if it is not there.
             name: what the library is called, and its functions begin with; None for the kind's own.
+                No keyword, nor a name of a system's headers and libraries, nor kronop's.
             rows: the sizes to plan for. If the rows of X and Y are independent and contiguous,
                 other numbers of rows run in parts, of which each is the largest of these that is
                 left: with 1 among them, any number. Else they are all that the library runs.

@@ -89,7 +89,8 @@ def operands_of(operation: Any, sample: Any) -> tuple[Operand, ...]:
             )
         )
     found: list[Operand] = []
-    for (name, shape), field in zip(what.operands(sample).items(), kind.inputs, strict=True):
+    # The description may have fewer: X2 is X1 in symmetric distances.
+    for (name, shape), field in zip(what.operands(sample).items(), kind.inputs, strict=False):
         is_listed = isinstance(shape, list)
         found += [
             Operand(

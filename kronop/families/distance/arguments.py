@@ -51,7 +51,8 @@ class DistanceArguments(Arguments):
     Args:
         operation: a DistanceOperation.
         X1: (..., M, K), any strides.
-        X2: (..., N, K); leading dimensions broadcast.
+        X2: (..., N, K); leading dimensions broadcast. None for X1 itself, if the operation is
+            symmetric.
         Z: like Y; needed where beta is not 0, and read only there. It may be Y itself.
         Y: (..., M, N), where the result goes; None for a new tensor like X1.
         kernel: a kernel of the operation's form, whose values count; None if it has no values. Its
@@ -75,7 +76,7 @@ class DistanceArguments(Arguments):
         *,
         operation: OperationLike,
         X1: Any,
-        X2: Any,
+        X2: Any = None,
         Z: Any = None,
         Y: Any = None,
         kernel: Kernel | Bound | None = None,
@@ -85,6 +86,7 @@ class DistanceArguments(Arguments):
     ) -> None:
         what = description_of(operation, DistanceDescription)
         super().__init__(operation, output_op)
+        X2 = X1 if X2 is None and what.symmetric else X2
         views = views_of({"X1": X1, "X2": X2, "Z": Z, "Y": Y}, differentiable=DIFFERENTIABLE)
         check_source(self.output_op, views.get("Z"))
         check_points(views["X1"], views["X2"])

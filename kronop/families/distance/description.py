@@ -120,9 +120,10 @@ class DistanceDescription:
         return m, m if self.symmetric else getattr(rows, "n", _SAMPLE_POINTS)
 
     def operands(self, rows: Any) -> dict[str, Any]:
-        """Shapes of points, in the order of `reference`; `rows` may be a size."""
+        """Shapes of points, in the order of `reference`; `rows` may be a size. X1 alone if X2 is
+        X1."""
         (m, k), n = self.x_shape(rows), self.y_shape(rows)[1]
-        return {"X1": (m, k), "X2": (n, k)}
+        return {"X1": (m, k)} if self.symmetric else {"X1": (m, k), "X2": (n, k)}
 
     def reference(
         self,

@@ -26,9 +26,13 @@ struct Crew {
 }  // namespace kronop
 
 // The Crew of the process, set when the process loads a kernel. Without it every call takes as many
-// threads as it asks for.
+// threads as it asks for: so it is in exported libraries, which have no variables.
+#ifdef KRONOP_WITHOUT_CREW
+static constexpr kronop::Crew* kronop_crew = nullptr;
+#else
 extern "C" kronop::Crew* kronop_crew;
 kronop::Crew* kronop_crew = nullptr;
+#endif
 
 #ifdef _OPENMP
 namespace kronop {
@@ -192,7 +196,7 @@ KRONOP_INLINE void wait_for_team() {
 #ifdef _OPENMP
   const index_t begun = now();
 #pragma omp barrier
-  waited += now() - begun;
+  if (kronop_crew != nullptr) waited += now() - begun;
 #endif
 }
 

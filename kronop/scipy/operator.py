@@ -16,7 +16,9 @@ class LinearOperator(scipy.sparse.linalg.LinearOperator):  # type: ignore[misc]
 
     Args:
         operator: one of kronop's operators of NumPy arrays, or of torch tensors on a CPU, whose
-            memory is shared and which get no gradients. It has no leading dimensions.
+            memory is shared and which get no gradients. It has no leading dimensions. What is
+            multiplied is converted to its element type: beside float32 a float64 x is rounded, and
+            beside integers only integers are taken.
 
     Raises:
         ArgumentError: it has leading dimensions, or lies on a GPU.

@@ -68,6 +68,10 @@ def test_torch_tensors_are_shared(linalg: Any) -> None:
     tensors = [torch.from_numpy(factor).requires_grad_() for factor in factors]
     operator = kronop.scipy.LinearOperator(kronop.KroneckerOperator(tensors))
     assert np.allclose(operator @ np.ones(24), kron(factors) @ np.ones(24))
+    with torch.no_grad():
+        tensors[1].mul_(3)  # What is shared is seen by the operator that was made before.
+    changed = [tensor.detach().numpy().copy() for tensor in tensors]
+    assert np.allclose(operator @ np.ones(24), kron(changed) @ np.ones(24))
 
 
 def test_errors(linalg: Any) -> None:

@@ -17,6 +17,7 @@ from kronop.operators.frameworks import (
     is_torch,
 )
 from kronop.operators.operator import Operator, on_columns
+from kronop.operators.systems import shifted_product
 
 _Product = Callable[[Any], Any]
 
@@ -88,9 +89,10 @@ def cg(
         the elements of a matrix, to any order; each is found by conjugate gradients as well.
 
     Raises:
-        ArgumentError: shapes or frameworks do not fit, a limit is negative, or a function's result
-            requires a gradient, which could not reach what the function is made of.
-        ElementTypeError: the operator can't be multiplied.
+        ArgumentError: shapes or frameworks do not fit, also those of products, a limit is negative,
+            or a function's result requires a gradient, which could not reach what the function is
+            made of.
+        ElementTypeError: the operator can't be multiplied, or products are of another type.
     """
     limits = _Limits(rtol=rtol, atol=atol, max_iterations=max_iterations)
     if isinstance(operator, Operator):
@@ -130,7 +132,7 @@ class _System:
         self.tensors = (*own, sigma2)
         given = preconditioner is not None
         self._precondition = (
-            _product_of(preconditioner, "the preconditioner") if given else lambda r: r
+            _Checked(preconditioner, "the preconditioner").__matmul__ if given else lambda r: r
         )
         self.ended: list[CGInfo] = []
 
@@ -140,7 +142,7 @@ class _System:
             operator = operator.like(tensors[:-1])
         elif len(tensors) > 1:
             operator = tensors[0]
-        return _product_of(operator, "the operator")(x) + sigma2[..., None, None] * x
+        return shifted_product(_Checked(operator, "the operator"), sigma2, x)
 
     def solve(self, b: Any, tensors: Sequence[Any]) -> Any:
         lead = batch_of(getattr(self._operator, "shape", ())[:-2], tensors[-1].shape, b.shape[:-2])
@@ -163,7 +165,7 @@ class _System:
         """Refuses a function, or another framework's operator, that torch is to differentiate."""
         if len(self.tensors) > 1:
             return
-        if _product_of(self._operator, "the operator")(columns.detach()).requires_grad:
+        if (_Checked(self._operator, "the operator") @ columns.detach()).requires_grad:
             raise ArgumentError(
                 mismatch(
                     "the operator",
@@ -172,6 +174,27 @@ class _System:
                     hint="work under torch.no_grad(), or detach what it is made of",
                 )
             )
+
+
+class _Checked:
+    """Anything that multiplies columns, whose products are seen to be columns of the same kind."""
+
+    def __init__(self, operator: Any, name: str) -> None:
+        self._name, self._product = name, _product_of(operator, name)
+
+    def __matmul__(self, x: Any) -> Any:
+        found, name = self._product(x), f"a product of {self._name}"
+        check_alike(found, name, x, "b")
+        if tuple(found.shape[-2:]) != tuple(x.shape[-2:]):
+            raise ArgumentError(
+                mismatch(
+                    f"shape of {name}",
+                    expected=f"(..., {x.shape[-2]}, {x.shape[-1]}), that of the columns",
+                    got=tuple(found.shape),
+                    hint="it takes and gives columns (..., N, C), also of a single vector",
+                )
+            )
+        return found
 
 
 def _product_of(operator: Any, name: str) -> _Product:

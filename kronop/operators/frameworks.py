@@ -155,7 +155,7 @@ def check_symmetric(matrix: Any, name: str) -> None:
     framework = framework_of(matrix, name)
     # N products and sums that were rounded in another order differ by this much.
     bound = 4 * matrix.shape[-1] * framework.finfo(matrix.dtype).eps
-    values = matrix.detach() if is_torch(framework) else matrix
+    values = without_gradient(matrix)
     largest, difference = (
         framework.amax(abs(item), (-2, -1)) for item in (values, values - turned(values))
     )
@@ -201,10 +201,30 @@ def inverse(matrix: Any, name: str) -> Any:
 
 def solved(matrix: Any, b: Any, name: str) -> Any:
     """x of matrix @ x = b for columns b, by the library's LU decomposition, or an error."""
-    # NumPy 1 takes b of one dimension less for vectors.
-    b = b[(None,) * max(0, len(matrix.shape) - len(b.shape))]
     solve = framework_of(matrix, name).linalg.solve
-    return _invertible(lambda item: solve(item, b), matrix, name)
+    if len(matrix.shape) > 2:
+        matrix, b = _of_one_batch(matrix, b)
+        return _invertible(lambda item: solve(item, b), matrix, name)
+    # A batch of b is more columns of a single matrix, which is decomposed once.
+    rows = b.reshape(math.prod(b.shape[:-2]), *b.shape[-2:]).swapaxes(0, 1)
+    columns = rows.reshape(b.shape[-2], math.prod(b.shape) // b.shape[-2])
+    x = _invertible(lambda item: solve(item, columns), matrix, name)
+    return x.reshape(rows.shape).swapaxes(0, 1).reshape(b.shape)
+
+
+def solve_triangular(matrix: Any, b: Any, *, upper: bool) -> Any:
+    """x of matrix @ x = b. Only torch has a function for batches of triangles."""
+    framework = framework_of(matrix, "the matrix")
+    if is_torch(framework):
+        return framework.linalg.solve_triangular(matrix, b, upper=upper)
+    return framework.linalg.solve(*_of_one_batch(matrix, b))
+
+
+def _of_one_batch(matrix: Any, b: Any) -> tuple[Any, Any]:
+    """Both with all leading dimensions: NumPy 1 takes fewer for vectors, CuPy takes no fewer."""
+    expand = framework_of(matrix, "the matrix").broadcast_to
+    lead = batch_of(matrix.shape[:-2], b.shape[:-2])
+    return expand(matrix, (*lead, *matrix.shape[-2:])), expand(b, (*lead, *b.shape[-2:]))
 
 
 def _invertible(function: Callable[[Any], Any], matrix: Any, name: str) -> Any:
@@ -230,14 +250,19 @@ def cholesky(matrix: Any) -> Any:
 def as_tensor(value: Any, beside: Any, name: str) -> Any:
     """A number or tensor as a tensor of the framework, type and device of another one."""
     framework = framework_of(beside, name)
-    if "int" in str(beside.dtype) and not isinstance(value, (int, np.integer)):
+    kind = str(getattr(value, "dtype", type(value).__name__))
+    if "int" in str(beside.dtype) and "int" not in kind:
         raise ElementTypeError(
             mismatch(
                 name,
                 expected=f"a whole number beside {beside.dtype}",
-                got=type(value).__name__,
+                got=kind,
                 hint="convert the factors to float64",
             )
+        )
+    if "complex" in kind:
+        raise ElementTypeError(
+            mismatch(name, expected="real numbers", got=kind, hint="pass its real part")
         )
     if is_torch(framework):
         if isinstance(value, framework.Tensor):
@@ -259,6 +284,21 @@ def _check_number(value: Any, name: str) -> None:
                 hint="pass a float",
             )
         )
+
+
+def without_gradient(tensor: Any) -> Any:
+    """The tensor's values."""
+    return tensor.detach() if hasattr(tensor, "detach") else tensor
+
+
+def without_autocast(beside: Any) -> AbstractContextManager[Any]:
+    """Products of torch tensors in this block keep their type."""
+    if not is_torch(framework_of(beside, "the operator")):
+        return contextlib.nullcontext()
+    from kronop.torch import implicit
+
+    off: AbstractContextManager[Any] = implicit.without_autocast(beside)
+    return off
 
 
 def turned(matrix: Any) -> Any:

@@ -121,10 +121,10 @@ class KroneckerOperator(Operator):
     def solve(self, b: Any, sigma2: Any = 0.0) -> Any:
         """x with (operator + sigma2 I) x = b.
 
-        With the number 0 for sigma2, by the inverses of the factors, which may be any invertible
-        ones. Otherwise by the eigendecompositions of the factors, which have to be symmetric:
-        Q (values + sigma2)^-1 Q^T b. Of torch tensors it is differentiable in b, every factor and
-        sigma2, to any order; gradients do not divide by differences of eigenvalues.
+        With the number 0 for sigma2, by LU decompositions of the factors, which may be any
+        invertible ones. Otherwise by the eigendecompositions of the factors, which have to be
+        symmetric: Q (values + sigma2)^-1 Q^T b. Of torch tensors it is differentiable in b, every
+        factor and sigma2, to any order; gradients do not divide by differences of eigenvalues.
 
         Args:
             b: (N,) or (..., N, C): right-hand sides as columns.

@@ -84,7 +84,8 @@ class Operator(abc.ABC):
 
     @abc.abstractmethod
     def to_dense(self) -> Any:
-        """The matrix, formed: (..., P, Q)."""
+        """The matrix, formed: (..., P, Q), of the factors' type, in which whole numbers wrap around
+        (products of int8 factors are int32)."""
 
     @abc.abstractmethod
     def diagonal(self) -> Any:

@@ -20,9 +20,12 @@ from kronop.operators.frameworks import (
     check_symmetric,
     cholesky,
     diagonal,
+    framework_of,
     outer,
     products,
+    solve_triangular,
     turned,
+    without_gradient,
 )
 from kronop.operators.kronecker import KroneckerOperator
 from kronop.operators.operator import Operator
@@ -213,24 +216,21 @@ def _regularity(roots: list[Any]) -> float:
     over a batch."""
     ratio = 1.0
     for root in roots:
-        entries = diagonal(root)
-        framework = KroneckerOperator([root]).framework
+        entries, framework = diagonal(without_gradient(root)), framework_of(root, "the root")
         ratio *= float((framework.amin(entries, -1) / framework.amax(entries, -1)).min())
     return ratio
 
 
 def _congruent(root: Any, other: Any) -> Any:
     """L^-1 A L^-T."""
-    solve = KroneckerOperator([root]).framework.linalg.solve
-    half = solve(root, other)
-    return solve(root, turned(half))
+    half = solve_triangular(root, other, upper=False)
+    return solve_triangular(root, turned(half), upper=False)
 
 
 def _common(root: Any, other: Any) -> tuple[Any, Any]:
     """(w, V) of A and C = L L^T."""
-    linalg = KroneckerOperator([root]).framework.linalg
-    values, vectors = linalg.eigh(_congruent(root, other))
-    return values, linalg.solve(turned(root), vectors)
+    values, vectors = framework_of(root, "the root").linalg.eigh(_congruent(root, other))
+    return values, solve_triangular(turned(root), vectors, upper=True)
 
 
 def _no_exact(subject: str, expected: str, got: object, hint: str) -> ArgumentError:

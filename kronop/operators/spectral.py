@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self
 
 from kronop.errors import ArgumentError, mismatch
-from kronop.operators.frameworks import batch_of, turned
+from kronop.operators.frameworks import batch_of, check_alike, turned, without_autocast
 from kronop.operators.kronecker import KroneckerOperator
 from kronop.operators.operator import Operator, detached, on_columns, shifted
 
@@ -21,9 +21,24 @@ class SpectralOperator(Operator):
     Attributes:
         values: the eigenvalues (..., N), in the order of the Kronecker product.
         vectors: Q, whose columns are the orthonormal eigenvectors.
+
+    Raises:
+        ArgumentError: there is not one value for each vector, or frameworks are mixed.
+        ElementTypeError: element types differ.
     """
 
     def __init__(self, values: Any, vectors: KroneckerOperator) -> None:
+        check_alike(values, "values", vectors.factors[0], "the vectors")
+        shape, order = tuple(values.shape), vectors.shape[-1]
+        if not shape or shape[-1] != order:
+            raise ArgumentError(
+                mismatch(
+                    "shape of values",
+                    expected=f"(..., {order}), one for each of the vectors",
+                    got=shape,
+                    hint="eigh() gives both",
+                )
+            )
         self._values, self._vectors = values, vectors
 
     @property
@@ -83,7 +98,8 @@ class SpectralOperator(Operator):
         Gradients of torch tensors are those of the values and vectors.
         """
         self.check_columns(b, "b")
-        return on_columns(lambda columns: self.shifted_solve(columns, sigma2), b)
+        with without_autocast(b):
+            return on_columns(lambda columns: self.shifted_solve(columns, sigma2), b)
 
     def shifted_solve(self, b: Any, sigma2: Any) -> Any:
         """The same for checked columns (..., N, C)."""

@@ -31,7 +31,7 @@ def solution(system: System, b: Any, tensors: Sequence[Any]) -> Any:
 class _Solution(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def forward(system: System, b: Any, *tensors: Any) -> Any:
-        with _not_narrowed(b):
+        with without_autocast(b):
             return system.solve(b, tensors)
 
     @staticmethod
@@ -54,13 +54,13 @@ class _Solution(torch.autograd.Function):  # type: ignore[misc]
                     changed[at] = item
                 return ctx.system.multiply(x, changed)
 
-            with _not_narrowed(gradient):
+            with without_autocast(gradient):
                 _, pull = torch.func.vjp(multiply, *(tensors[at] for at in wanted))
                 for at, item in zip(wanted, pull(-of_b), strict=True):
                     found[at] = item
         return None, of_b.sum_to_size(ctx.shape_of_b), *found
 
 
-def _not_narrowed(beside: Any) -> Any:
+def without_autocast(beside: Any) -> Any:
     """Products in this block keep their type: autocast, as with torch's solvers, is for others."""
     return torch.autocast(beside.device.type, enabled=False)

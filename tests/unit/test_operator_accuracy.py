@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import kronop
-from kronop.errors import ArgumentError
+from kronop.errors import ArgumentError, ElementTypeError
 from tests.unit.operator_cases import definite
 
 
@@ -100,3 +100,106 @@ def test_whole_powers_of_any_integer_type() -> None:
 def test_factors_without_elements_are_refused() -> None:
     with pytest.raises(ArgumentError, match="a matrix with elements"):
         kronop.KroneckerOperator([np.empty((0, 0)), np.eye(2)])
+
+
+def test_torch_solves_as_exactly_and_a_single_factor_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    n = np.arange(1.0, 13)
+    hilbert, b = 1 / (n[:, None] + n - 1), np.random.default_rng(5).standard_normal((3, 2, 24, 2))
+    operator = kronop.KroneckerOperator(
+        [torch.from_numpy(hilbert), torch.eye(2, dtype=torch.float64)]
+    )
+    shapes, solve = [], torch.linalg.solve
+    monkeypatch.setattr(
+        torch.linalg, "solve", lambda a, b: shapes.append(tuple(b.shape)) or solve(a, b)
+    )
+    found = operator.solve(torch.from_numpy(b)).numpy()
+    assert shapes == [(12, 24), (2, 144)]
+    for at in np.ndindex(3, 2):
+        for column in range(2):
+            x, wanted = found[at][:, column], b[at][:, column]
+            assert _residual(operator, x, wanted) < 30 * 2.0**-53 * 24
+
+
+def test_gradients_of_any_scale() -> None:
+    """The gradients of a solution that is linear in b are those of scale 1, times the scale."""
+    torch = pytest.importorskip("torch")
+    factors = [torch.from_numpy(item) for item in definite([(5, 5), (4, 4)], "float32")]
+    b = torch.from_numpy(np.random.default_rng(3).standard_normal((20, 2)).astype(np.float32))
+    grads = []
+    for scale in (1.0, 1e-25, 1e25):
+        given = [item.clone().requires_grad_() for item in (*factors, b * scale)]
+        x, info = kronop.cg(kronop.KroneckerOperator(given[:-1]), given[-1], rtol=1e-6)
+        assert info.converged.all()
+        found = torch.autograd.grad(x.sum(), given)
+        grads.append([item / scale for item in found[:-1]] + [found[-1]])
+    for found in grads[1:]:
+        for item, wanted in zip(found, grads[0], strict=True):
+            torch.testing.assert_close(item, wanted, rtol=1e-3, atol=1e-3)
+
+
+def test_autocast_narrows_no_solution() -> None:
+    torch = pytest.importorskip("torch")
+    factors = [torch.from_numpy(item).requires_grad_() for item in definite([(5, 5)], "float32")]
+    operator, b = kronop.KroneckerOperator(factors), torch.ones(5)
+    for solve in (
+        operator.solve,
+        lambda b: operator.solve(b, 0.1),
+        lambda b: operator.eigh().solve(b, 0.1),
+        lambda b: kronop.cg(operator, b)[0],
+        lambda b: (operator + operator).solve(b),
+    ):
+        wanted = solve(b)
+        (gradient,) = torch.autograd.grad(wanted.sum(), factors)
+        with torch.autocast("cpu", torch.bfloat16):
+            found = solve(b)
+        (of_it,) = torch.autograd.grad(found.sum(), factors)
+        torch.testing.assert_close(found, wanted)
+        torch.testing.assert_close(of_it, gradient)
+
+
+@pytest.mark.parametrize("value", [1j, np.array(1j), np.complex64(1)])
+def test_imaginary_parts_are_refused(value: Any) -> None:
+    operator = _definite()
+    for use in (lambda: operator.solve(np.ones(20, "float32"), value), lambda: operator * value):
+        with pytest.raises(ElementTypeError, match="real number"):
+            use()
+
+
+def test_whole_numbers_are_known_by_their_type() -> None:
+    operator = kronop.KroneckerOperator([np.ones((2, 2), "int64")])
+    assert ((operator * np.array(3)).to_dense() == 3).all()
+    for value in (0.5, np.array(0.5), np.float64(2)):
+        with pytest.raises(ElementTypeError, match="a whole number"):
+            operator * value
+
+
+def test_values_go_with_vectors() -> None:
+    vectors = kronop.KroneckerOperator([np.eye(3), np.eye(2)])
+    for values in (np.ones(5), np.float64(1)):
+        with pytest.raises(ArgumentError, match="shape of values"):
+            kronop.SpectralOperator(values, vectors)
+    with pytest.raises(ElementTypeError, match="element type of values"):
+        kronop.SpectralOperator(np.ones(6, "float32"), vectors)
+
+
+def test_products_of_conjugate_gradients_are_columns() -> None:
+    b = np.ones(3)
+    for operator in (np.ones((1, 3)), lambda x: x[:1], lambda x: x[:, 0]):
+        with pytest.raises(ArgumentError, match="a product of the operator"):
+            kronop.cg(operator, b)
+    with pytest.raises(ArgumentError, match="a product of the preconditioner"):
+        kronop.cg(np.eye(3), b, preconditioner=lambda x: x.sum(-2, keepdims=True))
+    with pytest.raises(ElementTypeError, match="element type of a product"):
+        kronop.cg(np.eye(3, dtype="float32"), b.astype("float32"), preconditioner=np.eye(3))
+    torch = pytest.importorskip("torch")
+    with pytest.raises(ArgumentError, match="a tensor of numpy"):
+        kronop.cg(lambda x: torch.from_numpy(x), b)
+
+
+def test_products_of_int8_are_int32_and_matrices_are_as_the_factors() -> None:
+    operator = kronop.KroneckerOperator([np.full((2, 2), 100, "int8")] * 2)
+    found = operator @ np.ones((4, 1), "int8")
+    assert found.dtype == np.int32
+    assert (found == 40000).all()
+    assert operator.to_dense().dtype == operator.diagonal().dtype == np.int8

@@ -160,3 +160,18 @@ def test_autocast_leaves_solutions_as_they_are() -> None:
             (gradient,) = torch.autograd.grad(found.sum(), b)
         for one, other in ((found, plain), (gradient, expected)):
             torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
+
+
+def test_transforms_that_are_out_say_so() -> None:
+    """What the documentation lists as missing is an error, never a wrong number."""
+    operator, vector = _kron(_A.detach(), _B.detach()), _X.detach()[:, 0]
+
+    def solved(b: Any) -> Any:
+        return operator.solve(b, 0.5)
+
+    with pytest.raises(RuntimeError, match="vmap"):
+        torch.vmap(solved)(vector.expand(3, 6))
+    with pytest.raises(RuntimeError, match="vmap"):
+        torch.func.jacrev(solved)(vector)
+    with pytest.raises(NotImplementedError, match="jvp"):
+        torch.func.jvp(solved, (vector,), (vector,))

@@ -3,7 +3,7 @@
     compute-sanitizer --tool memcheck  python -m tests.cuda.sanitize
     compute-sanitizer --tool racecheck python -m tests.cuda.sanitize
 
-`products`, `bytes`, `gradients` and `many` behind it, one or several, run these alone.
+`products`, `bytes`, `gradients`, `many` and `distances` behind it, one or several, run these alone.
 
 Tensors are single allocations without a pool, so that an access beyond one of them is seen.
 """
@@ -21,7 +21,10 @@ import numpy as np
 import torch
 
 import kronop
+from kronop import kernels
 from tests import support
+from tests.families.distances import drawn, gradients, matrices
+from tests.families.distances import products as matrix_free
 
 Case = Callable[[np.random.Generator], None]
 
@@ -61,6 +64,15 @@ _PATTERNS_OF_MANY_ROWS = (
     (1, 32, 64, 40),
 )
 _CHAIN = [(2, 48, 192, 1), (1, 192, 48, 2)]
+_KERNELS = (
+    kernels.PowerNorm(1.0),
+    kernels.PowerNorm(1.3),
+    kernels.PowerNorm(float("inf")),
+    kernels.Matern(1.5, 0.7) + kernels.Linear() * kernels.Cosine(),
+)
+_POINTS = ((37, 70, 9), (130, 197, 70))
+# More plans for squared distances than there are.
+_PLANS = 16
 
 
 def main(chosen: list[str]) -> None:
@@ -70,6 +82,7 @@ def main(chosen: list[str]) -> None:
         "bytes": _products_of_bytes,
         "gradients": _gradients,
         "many": _many_rows,
+        "distances": _distances,
     }
     cupy.cuda.set_allocator(None)
     random = np.random.default_rng()
@@ -142,6 +155,63 @@ def _many_rows() -> Iterator[Case]:
         yield partial(_chain, element=element, patterns=[pattern], batch_last=batch_last)
     for element, batch_last in product((np.float16, np.float32), (False, True)):
         yield partial(_chain, element=element, patterns=_CHAIN, batch_last=batch_last)
+
+
+def _distances() -> Iterator[Case]:
+    """Every plan for squared distances, and plans for other kernels, their products and gradients.
+
+    The tensors are torch's: PYTORCH_NO_CUDA_MEMORY_CACHING=1 makes each an allocation.
+    """
+    elements = ("float32", "float16", "float64")
+    squares = kernels.PowerNorm(2.0, root=False)
+    for element, same, plan in product(elements, (False, True), range(_PLANS)):
+        yield partial(_matrix, _POINTS[1], squares, element, same, plan)
+    for element, kernel, points in product(elements, _KERNELS, _POINTS):
+        yield partial(_matrix, points, kernel, element, False, None)
+        for columns in (1, 16):
+            yield partial(_product, points, kernel, element, columns)
+    for element, p, points in product(elements, (1, 1.3, 2), _POINTS):
+        yield partial(_gradient_of_points, points, p, element)
+
+
+def _matrix(
+    points: tuple[int, int, int],
+    kernel: kernels.Kernel,
+    element: str,
+    same: bool,
+    plan: int | None,
+    random: np.random.Generator,
+) -> None:
+    m, n, k = points
+    x1 = drawn.points(random, (m, k), element)
+    x2 = x1 if same else drawn.points(random, (n, k), element)
+    mode = f"{'donot_' * (plan is None)}use_mm_for_euclid_dist"
+    layouts = (0, 0, 0)
+    case = matrices.Case((x1, x2), kernel.bound(0), mode, element, same, layouts, 0, plan)
+    assert not case.run("cuda"), case
+
+
+def _product(
+    points: tuple[int, int, int],
+    kernel: kernels.Kernel,
+    element: str,
+    columns: int,
+    random: np.random.Generator,
+) -> None:
+    m, n, k = points
+    x1, x2, v = (drawn.points(random, shape, element) for shape in ((m, k), (n, k), (n, columns)))
+    case = matrix_free.Case((x1, x2), v, kernel.bound(0), element, (0, 0, 0, 0))
+    assert not case.run("cuda"), case
+
+
+def _gradient_of_points(
+    points: tuple[int, int, int], p: float, element: str, random: np.random.Generator
+) -> None:
+    k, n, m = points
+    shapes = ((k, m), (n, k), (2, k), (n, m))
+    operands = [drawn.points(random, shape, element) for shape in shapes]
+    case = gradients.Case((*operands,), p, element, (0,) * 5)
+    assert not case.run("cuda"), case
 
 
 def _chain(

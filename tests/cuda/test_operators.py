@@ -85,7 +85,7 @@ def test_gradients() -> None:
     if not torch.cuda.is_available():
         pytest.skip("torch has no CUDA")
     a, b, x, s = (
-        torch.rand(*shape, dtype=torch.float64, device="cuda", requires_grad=True)
+        torch.rand(shape, dtype=torch.float64, device="cuda", requires_grad=True)
         for shape in ((3, 3), (2, 2), (6, 2), ())
     )
 

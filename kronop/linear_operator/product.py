@@ -8,6 +8,7 @@ import torch
 from linear_operator import operators
 from linear_operator.utils.memoize import cached
 
+from kronop.errors import mismatch
 from kronop.families.kron.torch.functional import gekmm
 from kronop.families.kron.torch.operators import kron_backward
 from kronop.families.kron.torch.sums import kronecker_product
@@ -26,6 +27,26 @@ class _Products:
 
     linear_ops: Any
     shape: Any
+
+    def matmul(self, other: Any) -> Any:
+        """The product with a tensor (..., columns) or (columns,), or with an operator.
+
+        Without gradients autograd is not asked: making its function of an operator takes several
+        times as long as calling the kernel.
+        """
+        if torch.is_grad_enabled() or not isinstance(other, torch.Tensor):
+            return super().matmul(other)  # type: ignore[misc]
+        rows, columns = self.shape[-2:]
+        if other.dim() == 0 or other.shape[-min(other.dim(), 2)] != columns:
+            raise RuntimeError(
+                mismatch(
+                    "other",
+                    expected=f"{columns} rows, for an operator of {rows} x {columns}",
+                    got=f"shape {tuple(other.shape)}",
+                    hint="operator @ other contracts the operator's columns",
+                )
+            )
+        return self._matmul(other)
 
     def _matmul(self, rhs: Any) -> Any:
         found = self._product(rhs, False)

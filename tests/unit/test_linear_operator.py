@@ -90,9 +90,13 @@ def test_products_are_the_parents(name: str, columns: int | None, products: list
         assert isinstance(second, ours.KroneckerProductLinearOperator)
         x = torch.randn(first.shape[-1], *tail, dtype=_TYPE)
         torch.testing.assert_close(second @ x, first @ x, **_NEAR)
+        with torch.no_grad():
+            torch.testing.assert_close(second @ x, first @ x, **_NEAR)
+            with pytest.raises(RuntimeError, match=f"expected {first.shape[-1]} rows"):
+                second @ x[1:]
     x = torch.randn(plain.shape[-2], *tail, dtype=_TYPE)
     torch.testing.assert_close(own._t_matmul(x), plain._t_matmul(x), **_NEAR)
-    assert len(products) == 3
+    assert len(products) == 5
     torch.testing.assert_close(own.to_dense(), plain.to_dense(), **_NEAR)
 
 

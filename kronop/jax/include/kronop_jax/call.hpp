@@ -68,7 +68,8 @@ XLA_FFI_Error* failed(const XLA_FFI_CallFrame* frame, XLA_FFI_Error_Code code,
 
 // XLA asks every handler for the version of the interface that it was compiled with.
 bool answers_metadata(const XLA_FFI_CallFrame* frame) {
-  const XLA_FFI_Extension_Base* extension = frame->extension_start;
+  // Not named: versions of the interface differ in what they call the type of extensions.
+  const auto* extension = frame->extension_start;
   if (extension == nullptr || extension->type != XLA_FFI_Extension_Metadata) return false;
   XLA_FFI_Metadata* metadata =
       reinterpret_cast<const XLA_FFI_Metadata_Extension*>(extension)->metadata;

@@ -53,7 +53,7 @@ def test_values(folder: Path, form: str, element: DataType) -> None:
     if kernel.gathered:
         return
     layouts = host._LAYOUTS
-    for at, sizes in enumerate(((13, 70, 9), (1, 3, 90), (9, 17, 1), (5, 2, 0))):
+    for at, sizes in enumerate(((13, 70, 9), (2, 5, 600), (9, 17, 1), (5, 2, 0))):
         kernel.check(sizes, layouts[at], layouts[at - 1], (2.0, -1.0) if at % 2 else (1.0, 0.0))
     kernel.check((6, 8, 5), "plain", "transposed", batch=((2, 1, 2), (1, 2, 2)), diagonal=-2)
     kernel.check((3, 41, 2), diagonal=38)
@@ -91,6 +91,22 @@ def test_symmetric(folder: Path, element: DataType, size: tuple[int, int]) -> No
         np.testing.assert_array_equal(y, y.swapaxes(-1, -2))
     kernel.check((45, 45, 5), scalars=(0.5, 2.0), diagonal=7)
     kernel.check((45, 45, 30), diagonal=-7)
+
+
+def test_long_sums_are_sums_of_chains(folder: Path) -> None:
+    """What a chain of additions rounds away, the next one does not."""
+    kernel = Kernel(host._description(host._sum(*host._kinds(host._K.One)), float32), folder)
+    if kernel.gathered:
+        return
+    features, chain = 1100, 256
+    x1 = np.zeros((3, features), np.float32)
+    x1[:, 0] = 2.0**24  # To which adding 1 changes nothing.
+    x2 = np.ones((2, features), np.float32)
+    x2[:, 0] = 0
+    y = support.poison((3, 2), float32)
+    kernel.run(x1, x2, y)
+    assert (y >= 2.0**24 + features - chain).all()
+    assert (y <= 2.0**24 + features).all()
 
 
 def _power(kernel: Kernel, d: Any, powers: Any) -> Any:

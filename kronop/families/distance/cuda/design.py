@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
 from kronop.artifacts import Field, KernelSignature, Launch, Status
@@ -105,7 +105,19 @@ class DistanceTile(Design):
     def shared_bytes(self) -> int:
         item = self.math.element_accumulator.bytes
         rows = self.tile_m + self.tile_n + 2 * (_RUN // item) + self.form.vectors
-        return 2 * self.tile_k * rows * item + _MARKS
+        return 2 * self.tile_k * rows * item + _MARKS + self._totals * item
+
+    @property
+    def _totals(self) -> int:
+        """Sums of chains of additions, in shared memory: see distance_tile.cuh."""
+        rounded = [kind for kind in self._kinds if kind not in (TermKind.Zero, TermKind.Infinity)]
+        return 0 if self._is_double else self.threads * self._sums_of(rounded)
+
+    def _sums_of(self, kinds: Iterable[TermKind]) -> int:
+        """How many sums a thread has of these terms."""
+        m, n = self.thread_m, self.thread_n
+        norms = {TermKind.NormA: m, TermKind.NormB: n}
+        return sum(norms.get(kind, m * n) for kind in kinds)
 
     @property
     def _kinds(self) -> list[TermKind]:
@@ -129,9 +141,7 @@ class DistanceTile(Design):
 
     @property
     def _registers(self) -> int:
-        m, n = self.thread_m, self.thread_n
-        norms = {TermKind.NormA: m, TermKind.NormB: n}
-        sums = sum(norms.get(kind, m * n) for kind in self._kinds)
+        m, n, sums = self.thread_m, self.thread_n, self._sums_of(self._kinds)
         words = self.math.element_accumulator.bytes // 4
         powers = self._is_double and TermKind.General in self._kinds
         return words * (sums + m + n) + self._held // 4 + _REGISTERS + _POWER_REGISTERS * powers

@@ -52,6 +52,25 @@ class Sums {
     if constexpr (t + 1 < kTerms) add<kPlain, t + 1>(x1, x2, weights);
   }
 
+  // How many sums round: a thread keeps as many totals of chains in shared memory.
+  KRONOP_INLINE static constexpr int rounded(int first = 0) {
+    if (first == kTerms) return 0;
+    const int own = kind(first) == TermKind::kNormA ? kM : kind(first) == TermKind::kNormB ? kN : kM * kN;
+    return (rounds(kind(first)) ? own : 0) + rounded(first + 1);
+  }
+  // Ends a chain of additions: adds it to the totals, or makes it the totals if it is the first one.
+  KRONOP_INLINE void end_chain(Scalar* totals, bool is_first) {
+    for_each_rounded([&](Scalar& sum, int at) {
+      Scalar& total = totals[at * Step::kThreads + int(threadIdx.x)];
+      total = is_first ? sum : total + sum;
+      sum = 0;
+    });
+  }
+  // Adds the totals to the last chain.
+  KRONOP_INLINE void add_totals(const Scalar* totals) {
+    for_each_rounded([&](Scalar& sum, int at) { sum += totals[at * Step::kThreads + int(threadIdx.x)]; });
+  }
+
   // Replaces the sums of a pair by the kernel's value, which is in `of` afterwards.
   KRONOP_INLINE void finish(const Scalar* values) {
 #pragma unroll
@@ -70,6 +89,24 @@ class Sums {
   KRONOP_INLINE bool is_plain(Scalar x) const { return plain_from<0>(x); }
 
  private:
+  // Counts are exact, and so are maxima.
+  KRONOP_INLINE static constexpr bool rounds(TermKind kind) { return kind != TermKind::kZero && kind != TermKind::kInfinity; }
+
+  // Calls visit(sum, how many came before it).
+  template <int t = 0, class Visit>
+  KRONOP_INLINE void for_each_rounded(const Visit& visit, int before = 0) {
+    if constexpr (rounds(kind(t))) {
+      constexpr int rows = kind(t) == TermKind::kNormB ? 1 : kM, columns = kind(t) == TermKind::kNormA ? 1 : kN;
+#pragma unroll
+      for (int i = 0; i < rows; ++i) {
+#pragma unroll
+        for (int j = 0; j < columns; ++j) visit(sums_[t][i][j], before + i * columns + j);
+      }
+      before += rows * columns;
+    }
+    if constexpr (t + 1 < kTerms) for_each_rounded<t + 1>(visit, before);
+  }
+
   Scalar sums_[kTerms][kM][kN];
   Power<Scalar> powers_[kTerms];
 

@@ -94,7 +94,7 @@ def _kron(
 ) -> Any:
     beta = beta_beside(z, beta)
     if type(factors) is not list and type(factors) is not tuple:
-        factors = list(_factors_of(factors, side))
+        factors = list(factors_of(factors, side))
     result, lesson = prepared.repeat(_NAMES[side], alpha, beta, [x, *factors, z, out])
     if result is not None:
         return result
@@ -122,9 +122,9 @@ def kron_arguments(
     out: Any = None,
 ) -> KronMatmulArguments:
     """The arguments that `gemkm` or `gekmm` runs for these tensors, with their operation."""
-    factors = _factors_of(factors, side)
+    factors = factors_of(factors, side)
     x_view = operand_of(x)
-    shapes = tuple(_matrix_shape(view(item, f"factors[{i}]"), i) for i, item in enumerate(factors))
+    shapes = tuple(matrix_shape(view(item, f"factors[{i}]"), i) for i, item in enumerate(factors))
     columns = math.prod(shape[1 if side is Side.Right else 0] for shape in shapes)
     inner = columns if side is Side.Right else (x_view.shape[-1] if len(x_view.shape) > 1 else 1)
     Y = describe_output(x_view.element, inner, z, out)
@@ -139,7 +139,7 @@ def kron_arguments(
     )
 
 
-def _factors_of(factors: Any, side: Side) -> Sequence[Any]:
+def factors_of(factors: Any, side: Side) -> Sequence[Any]:
     """The factors of a call that are in a list, a tuple or a ParameterList."""
     found = listed(factors)
     if found is None:
@@ -154,7 +154,12 @@ def _factors_of(factors: Any, side: Side) -> Sequence[Any]:
     return found
 
 
-def _matrix_shape(factor: TensorView, index: int) -> tuple[int, int]:
+def matrix_shape(factor: TensorView, index: int) -> tuple[int, int]:
+    """(rows, columns) of a factor.
+
+    Raises:
+        ArgumentError: it has fewer than two dimensions.
+    """
     if len(factor.shape) < 2:
         raise ArgumentError(
             mismatch(

@@ -1,0 +1,161 @@
+"""The operation in one line, on plain tensors: results of the same kind, on the same device."""
+
+from __future__ import annotations
+
+import functools
+import math
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from kronop.args.device import target_of
+from kronop.args.strides import broadcast_shapes
+from kronop.args.tensor import TensorView, check_element, describe, empty, view
+from kronop.core import prepared
+from kronop.core.calls import finish
+from kronop.descriptions.datatype import float32, int8
+from kronop.descriptions.tensor import TensorDescription
+from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.families.kron.api import factors_of, matrix_shape
+from kronop.families.kron.description import Side
+from kronop.families.quantized.arguments import QuantizedKronArguments, check_clip
+from kronop.families.quantized.description import check_bits, check_element_of_x
+from kronop.families.quantized.operation import QuantizedKronOperation
+from kronop.families.quantized.samples import EPILOGUE, Y
+
+
+def quantized_gemkm(
+    x: Any,
+    factors: Sequence[Any],
+    *,
+    bits: int,
+    clip: float = 1.0,
+    out: tuple[Any, Any] | None = None,
+) -> tuple[Any, Any]:
+    """x (F1 x ... x FN), with each row rounded to integers and a scale.
+
+    With z a row of the product, rounded to x's type, and top = 2^(bits - 1) - 1:
+
+        scale = clip max |z| / top
+        q = z (1 / scale), rounded to nearest even, at least -top - 1 and at most top
+
+    in float32, so that q scale is about z. Between two factors, sums are rounded to x's type or not
+    at all, as in `gemkm`. A row of zeros (or whose scale is below 2^-124) has a scale of 1, a row
+    with infinities or NaN one of NaN; their q is 0.
+
+    On a GPU this is one kernel if a row and two matrices fit in a block's shared memory, as for 64
+    x 64 and (64, 128): see `docs/quantized.md`. Otherwise, and on CPUs, the product is in memory in
+    between.
+
+    Args:
+        x: (..., M, K) or (K,) of bfloat16, float16 or float32, with K the product of the factors'
+            rows.
+        factors: a list, tuple or ParameterList of one (..., P, Q) tensor each; leading dimensions
+            broadcast as in `matmul`.
+        bits: 4 or 8.
+        clip: FlatQuant's clipping ratio, above 0 and at most 1.
+        out: where to write q and the scales: contiguous tensors of the result's shapes and types.
+
+    Returns:
+        (q, scales), both of x's kind and on its device. With N the product of the factors' columns,
+        q is int8 (..., M, N) for 8 bits. For 4 bits it is uint8 (..., M, N / 2): two integers in
+        two's complement in each byte, that of the even column in the low half. The scales are
+        float32 (..., M, 1).
+
+    Raises:
+        ArgumentError: shapes, devices, bits or a clip that do not fit, or an odd N for 4 bits.
+        ElementTypeError: types that do not.
+    """
+    factors = factors_of(factors, Side.Right)
+    clip = check_clip(clip)
+    x_view = view(x, "X")
+    q, scales = _new(x_view, factors, bits) if out is None else _given(out, bits)
+    slots = {f"factors[{index}]": 1 + index for index in range(len(factors))}
+    slots["scales"] = 1 + len(factors)
+    tensors = [x, *factors, scales, None, q]
+    result, lesson = prepared.repeat(("quantized_gemkm", bits), clip, 0.0, tensors)
+    if result is None:
+        finish(quantized_arguments(x, factors, bits, clip, q, scales), lesson, slots)
+        if lesson is not None:
+            lesson.end()
+    if out is not None:
+        return out
+    return (_as(q, "uint8") if bits == 4 else q), scales
+
+
+def quantized_arguments(
+    x: Any,
+    factors: Sequence[Any],
+    bits: int,
+    clip: float = 1.0,
+    q: Any = None,
+    scales: Any = None,
+) -> QuantizedKronArguments:
+    """The arguments that `quantized_gemkm` runs for these tensors, with their operation; `q` holds
+    bytes, of type int8 whatever `bits` are."""
+    factors = factors_of(factors, Side.Right)
+    x_view = view(x, "X")
+    check_element_of_x(x_view.element, ElementTypeError)
+    shapes = _shapes(factors)
+    check_bits(bits, math.prod(columns for _, columns in shapes), ArgumentError)
+    operation = _operation(target_of(x_view), describe(x_view, "X"), shapes, bits)
+    return QuantizedKronArguments(
+        operation=operation, X=x, factors=factors, clip=clip, Y=q, scales=scales
+    )
+
+
+def _new(x: TensorView, factors: Sequence[Any], bits: int) -> tuple[Any, Any]:
+    """New tensors for the bytes and the scales."""
+    check_element_of_x(x.element, ElementTypeError)
+    shapes = _shapes(factors)
+    columns = math.prod(each for _, each in shapes)
+    check_bits(bits, columns, ArgumentError)
+    leads = [(f"factors[{at}]", tuple(item.shape[:-2])) for at, item in enumerate(factors)]
+    lead = (*broadcast_shapes([("X", x.shape[:-2]), *leads]), *x.shape[-2:-1])
+    return empty(x, (*lead, columns * bits // 8), int8), empty(x, (*lead, 1), float32)
+
+
+def _given(out: Any, bits: int) -> tuple[Any, Any]:
+    """The caller's tensors, the first one as int8.
+
+    Raises:
+        ElementTypeError: they are no pair, or not of the types of the results.
+    """
+    if not isinstance(out, (tuple, list)) or len(out) != 2:
+        raise ElementTypeError(
+            mismatch("out", expected="(q, scales)", got=type(out).__name__, hint="give two tensors")
+        )
+    q, scales = out
+    if bits == 4:
+        if str(getattr(q, "dtype", None)).rpartition(".")[2] != "uint8":
+            raise ElementTypeError(
+                mismatch(
+                    "element type of out[0]",
+                    expected="uint8, which holds two integers of 4 bits",
+                    got=str(getattr(q, "dtype", type(q).__name__)),
+                    hint="leave out for new tensors",
+                )
+            )
+        return _as(q, "int8"), scales
+    check_element(view(q, "out[0]").element, int8, "out[0]")
+    return q, scales
+
+
+def _as(tensor: Any, name: str) -> Any:
+    """The same bytes as another type of one byte."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(tensor, torch.Tensor):
+        return tensor.view(getattr(torch, name))
+    return tensor.view(name)
+
+
+def _shapes(factors: Sequence[Any]) -> tuple[tuple[int, int], ...]:
+    return tuple(matrix_shape(view(item, f"factors[{i}]"), i) for i, item in enumerate(factors))
+
+
+@functools.lru_cache(maxsize=256)
+def _operation(
+    target: str, X: TensorDescription, factors: tuple[tuple[int, int], ...], bits: int
+) -> QuantizedKronOperation:
+    F = TensorDescription(X.element)
+    return QuantizedKronOperation(target, None, X, F, Y, EPILOGUE, factors, bits=bits)

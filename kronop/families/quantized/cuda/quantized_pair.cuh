@@ -1,0 +1,356 @@
+// Product, scale and rounding of whole rows in one kernel, on tensor cores.
+//
+// A row is a matrix X of kContracted[0] x kContracted[1], and its product A' X B, with A and B the
+// products of the factors of the two digits. A warp has kTiles times 16 columns of B:
+//     Z' = B' X'  (16 x contracted[0]),  Y' = Z' A  (16 x produced[0])
+// The sums of the first product are, rounded, the left operand of the second one, so Z stays in
+// registers. A and B stay there for all rows where they are small, else they come from shared
+// memory, where their contracted index is contiguous. Copies of the next rows run meanwhile.
+//
+// All extents are padded to 16 with zeros. Where X is finite, padded results are 0, and where it is
+// not, the row has results that are not: they never change the row's largest magnitude.
+#pragma once
+
+#include "kronop/half_mma.cuh"
+#include "quantized_numbers.cuh"
+
+namespace kronop {
+
+template <int Factors>
+struct QuantizedPairParameters {
+  void* x;
+  void* q;       // rows of bytes without gaps, in the order of the scales
+  void* scales;
+  long long rows, blocks;                 // of each problem of the batch
+  long long vectors_x, vectors_q;         // whether 16 bytes of them may be accessed at once
+  long long x_row, x_column, q_row, batch_extent[4], batch_x[4], batch_q[4];
+  void* factor[Factors];
+  long long factor_row[Factors], factor_column[Factors], batch_factor[4 * Factors];
+  double clip;
+};
+
+namespace quantized {
+
+KRONOP_INLINE constexpr int padded(int extent) { return (extent + 15) / 16 * 16; }
+
+template <class Step>
+struct PairLayout {
+  using Input = typename Step::Input;
+  static constexpr int kIn0 = padded(Step::kContracted[0]), kIn1 = padded(Step::kContracted[1]);
+  static constexpr int kOut0 = padded(Step::kProduced[0]), kOut1 = padded(Step::kProduced[1]);
+  static constexpr int kWarps = kOut1 / (16 * Step::kTiles);  // of a row
+  // Elements of a row of each operand in shared memory: an odd number of 16 bytes, so that eight
+  // rows of 16 bytes are in different banks.
+  static constexpr int kStrideX = kIn1 + 8, kStrideA = kIn0 + 8, kStrideB = kIn1 + 8;
+  static constexpr int kTile = kIn0 * kStrideX;
+  static constexpr int kElements = Step::kProduced[0] * Step::kProduced[1];
+  // Integers of the row, a byte each. Where a thread's two bytes are in rows of whole vectors, the
+  // four rows that a quad writes to are in different banks.
+  static constexpr bool kPieces = Step::kProduced[1] % 16 == 0;
+  static constexpr int kStrideQ = !kPieces ? Step::kProduced[1] : Step::kProduced[1] + (Step::kProduced[1] % 32 == 0 ? 16 : 0);
+  static constexpr int kBytesQ = padded(Step::kProduced[0] * kStrideQ);
+  static constexpr int kAtA = 2 * Step::kStages * Step::kRows * kTile;
+  static constexpr int kAtB = kAtA + 2 * kOut0 * kStrideA;
+  static constexpr int kAtQ = kAtB + 2 * kOut1 * kStrideB;
+  static constexpr int kAtMost = kAtQ + Step::kRows * kBytesQ;
+  static constexpr int kShared = kAtMost + 4 * padded(Step::kRows * kWarps);
+  static_assert(kShared == Step::kSharedBytes);
+  static_assert(32 * kWarps * Step::kRows == Step::kThreads);
+};
+
+// Where the problem of the batch that a block works on is in X, in q and in each factor.
+template <class Step>
+struct PairPlace {
+  long long x = 0, q = 0, factor[Step::kFactors] = {};
+
+  template <class Parameters>
+  KRONOP_INLINE explicit PairPlace(const Parameters& parameters) {
+    for_each_digit((long long)blockIdx.x / parameters.blocks, parameters.batch_extent, [&](int axis, long long digit) {
+      x += digit * parameters.batch_x[axis];
+      q += digit * parameters.batch_q[axis];
+#pragma unroll
+      for (int at = 0; at < Step::kFactors; ++at) factor[at] += digit * parameters.batch_factor[4 * at + axis];
+    });
+  }
+};
+
+// Element (p, q) of the product of factors kFirst to kEnd - 1.
+template <class Step, int kFirst, int kEnd, class Parameters>
+KRONOP_INLINE typename Step::Input element_of(const Parameters& parameters, const PairPlace<Step>& place, int p, int q) {
+  using Input = typename Step::Input;
+  float value = 1;
+#pragma unroll
+  for (int at = kEnd - 1; at >= kFirst; --at) {
+    const Input* const from = static_cast<const Input*>(parameters.factor[at]) + place.factor[at];
+    const long long own = p % Step::kFactorRows[at] * parameters.factor_row[at] + q % Step::kFactorColumns[at] * parameters.factor_column[at];
+    value *= convert<float>(from[own]);
+    p /= Step::kFactorRows[at];
+    q /= Step::kFactorColumns[at];
+  }
+  return convert<Input>(value);
+}
+
+template <class Step>
+class Pair {
+  using Layout = PairLayout<Step>;
+  using Input = typename Step::Input;
+  static constexpr int kSteps0 = Layout::kIn0 / 16, kSteps1 = Layout::kIn1 / 16, kPairs = Layout::kOut0 / 16, kTiles = Step::kTiles;
+
+ public:
+  static constexpr int kBytes = Layout::kElements * Step::kBits / 8;  // of a row of q
+
+  KRONOP_INLINE Pair() : warp_(int(threadIdx.x / 32) % Layout::kWarps), own_(int(threadIdx.x / 32) / Layout::kWarps), lane_(int(threadIdx.x % 32)) {}
+
+  // Writes zeros to all tiles, and both factors, whose lanes are in the order of `column_of`.
+  template <class Parameters>
+  KRONOP_INLINE void begin(const Parameters& parameters, const PairPlace<Step>& place) const {
+    for (int i = 16 * int(threadIdx.x); i < Layout::kAtA; i += 16 * Step::kThreads) store(shared_memory() + i, Vector<unsigned char, 16>{});
+    Input* const a = at<Input>(Layout::kAtA);
+    for (int i = int(threadIdx.x); i < Layout::kIn0 * Layout::kOut0; i += Step::kThreads) {
+      const int p = i / Layout::kOut0, q = i % Layout::kOut0;
+      Input value{};
+      if (p < Step::kContracted[0] && q < Step::kProduced[0]) value = element_of<Step, 0, Step::kSplit>(parameters, place, p, q);
+      a[q * Layout::kStrideA + p] = value;
+    }
+    Input* const b = at<Input>(Layout::kAtB);
+    for (int i = int(threadIdx.x); i < Layout::kIn1 * Layout::kOut1; i += Step::kThreads) {
+      const int p = i / Layout::kOut1, q = i % Layout::kOut1;
+      Input value{};
+      if (p < Step::kContracted[1] && q < Step::kProduced[1]) value = element_of<Step, Step::kSplit, Step::kFactors>(parameters, place, p, q);
+      b[(q / 16 * 16 + q % 16 / 2 + q % 2 * 8) * Layout::kStrideB + p] = value;
+    }
+  }
+
+  // Loads the operands that stay in registers, after a barrier.
+  KRONOP_INLINE void keep() {
+    if constexpr (Step::kKeepsB) {
+#pragma unroll
+      for (int k = 0; k < kSteps1; ++k) {
+#pragma unroll
+        for (int tile = 0; tile < kTiles; ++tile) load_b(b_[k][tile], tile, k);
+      }
+    }
+    if constexpr (Step::kKeepsA) {
+#pragma unroll
+      for (int n = 0; n < kPairs; ++n) {
+#pragma unroll
+        for (int k = 0; k < kSteps0; ++k) load_a(a_[n * kSteps0 + k], n, k);
+      }
+    }
+  }
+
+  // Begins to copy rows of X from `first` on to a stage.
+  template <class Parameters>
+  KRONOP_INLINE void copy(const Parameters& parameters, const PairPlace<Step>& place, long long first, int stage) const {
+    constexpr int p0 = Step::kContracted[0], p1 = Step::kContracted[1];
+    const Input* const x = static_cast<const Input*>(parameters.x) + place.x + first * parameters.x_row;
+    const long long left = parameters.rows - first;
+    const int rows = left < Step::kRows ? int(left) : Step::kRows;
+    if constexpr (p1 % 8 == 0) {
+      if (parameters.vectors_x) {
+        constexpr int pieces = p1 / 8;
+        for (int i = int(threadIdx.x); i < rows * p0 * pieces; i += Step::kThreads) {
+          const int row = i / (p0 * pieces), digit = i / pieces % p0, piece = i % pieces;
+          copy_asynchronously<16>(tile(stage, row) + digit * Layout::kStrideX + 8 * piece, x + row * parameters.x_row + (digit * p1 + 8 * piece));
+        }
+        return;
+      }
+    }
+    for (int i = int(threadIdx.x); i < rows * p0 * p1; i += Step::kThreads) {
+      const int row = i / (p0 * p1), column = i % (p0 * p1);
+      tile(stage, row)[column / p1 * Layout::kStrideX + column % p1] = x[row * parameters.x_row + column * parameters.x_column];
+    }
+  }
+
+  // Computes the warp's share of a row; returns the bits of the largest magnitude in it.
+  KRONOP_INLINE unsigned multiply(int stage) {
+    const Input* const x = tile(stage, own_) + (lane_ / 16 * 8 + lane_ % 8) * Layout::kStrideX + lane_ / 8 % 2 * 8;
+    float sums[kSteps0][kTiles][2][4] = {};
+#pragma unroll
+    for (int k = 0; k < kSteps1; ++k) {
+      unsigned left[kTiles][4];
+      if constexpr (!Step::kKeepsB) {
+#pragma unroll
+        for (int tile = 0; tile < kTiles; ++tile) load_b(left[tile], tile, k);
+      }
+#pragma unroll
+      for (int n = 0; n < kSteps0; ++n) {
+        unsigned right[4];
+        load_matrices<false>(right, x + 16 * n * Layout::kStrideX + 16 * k);
+#pragma unroll
+        for (int tile = 0; tile < kTiles; ++tile) add(sums[n][tile], Step::kKeepsB ? b_[Step::kKeepsB ? k : 0][tile] : left[tile], right);
+      }
+    }
+    unsigned z[kSteps0][kTiles][4];
+#pragma unroll
+    for (int n = 0; n < kSteps0; ++n) {
+#pragma unroll
+      for (int tile = 0; tile < kTiles; ++tile) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) z[n][tile][i] = pack<Input>(sums[n][tile][i / 2][i % 2 * 2], sums[n][tile][i / 2][i % 2 * 2 + 1]);
+      }
+    }
+    return multiply_again(z);
+  }
+
+  // The largest magnitude of the row, of which each warp has its own; a barrier for all warps.
+  KRONOP_INLINE unsigned agree(unsigned most) const {
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2) most = larger(most, from_lane(most, lane_ ^ step));
+    unsigned* const found = at<unsigned>(Layout::kAtMost);
+    if (lane_ == 0) found[own_ * Layout::kWarps + warp_] = most;
+    __syncthreads();
+#pragma unroll
+    for (int other = 0; other < Layout::kWarps; ++other) most = larger(most, found[own_ * Layout::kWarps + other]);
+    return most;
+  }
+
+  // Writes the integers of the warp's share to shared memory, a byte each.
+  KRONOP_INLINE void round(const Rounding<Step::kBits>& rounding) const {
+    unsigned char* const q = at<unsigned char>(Layout::kAtQ) + own_ * Layout::kBytesQ;
+#pragma unroll
+    for (int i = 0; i < 4 * kPairs; ++i) {
+      const int row = i / 2 * 8 + lane_ % 4 * 2 + i % 2;
+      if (Step::kProduced[0] % 16 != 0 && row >= Step::kProduced[0]) continue;
+#pragma unroll
+      for (int tile = 0; tile < kTiles; ++tile) {
+        const int column = 16 * (kTiles * warp_ + tile) + lane_ / 4 * 2;
+        const unsigned low = rounding.byte(low_of(y_[i][tile])), high = rounding.byte(high_of(y_[i][tile]));
+        leave_two(q + row * Layout::kStrideQ + column, Step::kProduced[1] - column, low, high);
+      }
+    }
+  }
+
+  // Writes the rows from `first` on to memory, after a barrier.
+  template <class Parameters>
+  KRONOP_INLINE void leave(const Parameters& parameters, const PairPlace<Step>& place, long long first) const {
+    constexpr int of_byte = 8 / Step::kBits, bytes = kBytes, pieces = bytes / 16;
+    const long long left = parameters.rows - first;
+    const int rows = left < Step::kRows ? int(left) : Step::kRows;
+    unsigned char* const to = static_cast<unsigned char*>(parameters.q) + place.q + first * parameters.q_row;
+    if constexpr (bytes % 16 == 0) {
+      if (parameters.vectors_q) {
+        for (int i = int(threadIdx.x); i < rows * pieces; i += Step::kThreads) {
+          unsigned words[4];
+          piece_of(words, i / pieces, i % pieces);
+          store_words(to + i / pieces * parameters.q_row + i % pieces * 16, words);
+        }
+        return;
+      }
+    }
+    for (int i = int(threadIdx.x); i < rows * bytes; i += Step::kThreads) {
+      const int row = i / bytes, item = i % bytes * of_byte;
+      const unsigned low = *integer(row, item);
+      to[row * parameters.q_row + i % bytes] = (unsigned char)(of_byte == 1 ? low : (low & 0xfu) | (*integer(row, item + of_byte - 1) & 0xfu) << 4);
+    }
+  }
+
+  KRONOP_INLINE int own() const { return own_; }
+  KRONOP_INLINE bool leads() const { return warp_ == 0 && lane_ == 0; }
+
+ private:
+  template <class T>
+  KRONOP_INLINE static T* at(int bytes) { return reinterpret_cast<T*>(shared_memory() + bytes); }
+  KRONOP_INLINE static Input* tile(int stage, int row) { return at<Input>(0) + (stage * Step::kRows + row) * Layout::kTile; }
+  KRONOP_INLINE static const unsigned char* integer(int row, int item) {
+    constexpr int columns = Step::kProduced[1];
+    const int place = Layout::kPieces ? item / columns * Layout::kStrideQ + item % columns : item;
+    return at<unsigned char>(Layout::kAtQ) + row * Layout::kBytesQ + place;
+  }
+  KRONOP_INLINE static void piece_of(unsigned (&words)[4], int row, int piece) {
+    if constexpr (Step::kBits == 8) {
+      const auto found = load<unsigned, 4>(reinterpret_cast<const unsigned*>(integer(row, 16 * piece)));
+#pragma unroll
+      for (int i = 0; i < 4; ++i) words[i] = found.data[i];
+    } else {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const auto found = load<unsigned, 4>(reinterpret_cast<const unsigned*>(integer(row, 32 * piece + 16 * half)));
+        words[2 * half] = nibbles(found.data[0], found.data[1]);
+        words[2 * half + 1] = nibbles(found.data[2], found.data[3]);
+      }
+    }
+  }
+  // Two neighbours, of which `there` exist.
+  KRONOP_INLINE static void leave_two(unsigned char* to, int there, unsigned low, unsigned high) {
+    if constexpr (Step::kProduced[1] % 2 == 0) {
+      if (Layout::kPieces || there > 0) *reinterpret_cast<unsigned short*>(to) = (unsigned short)take_bytes(low, high, 0x0040u);
+    } else {
+      if (there > 0) to[0] = (unsigned char)low;
+      if (there > 1) to[1] = (unsigned char)high;
+    }
+  }
+  // The second product, of which the row's largest magnitude follows.
+  KRONOP_INLINE unsigned multiply_again(const unsigned (&z)[kSteps0][kTiles][4]) {
+    unsigned most = 0;
+#pragma unroll
+    for (int n = 0; n < kPairs; ++n) {
+      float sums[kTiles][2][4] = {};
+#pragma unroll
+      for (int k = 0; k < kSteps0; ++k) {
+        unsigned right[4];
+        if constexpr (!Step::kKeepsA) load_a(right, n, k);
+#pragma unroll
+        for (int tile = 0; tile < kTiles; ++tile) add(sums[tile], z[k][tile], Step::kKeepsA ? a_[Step::kKeepsA ? n * kSteps0 + k : 0] : right);
+      }
+      // Two neighbours along the row are sums of lanes g and g + 8.
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+#pragma unroll
+        for (int tile = 0; tile < kTiles; ++tile) {
+          y_[4 * n + i][tile] = pack<Input>(sums[tile][i / 2][i % 2], sums[tile][i / 2][i % 2 + 2]);
+          most = larger(most, Magnitude<Input>::of_word(y_[4 * n + i][tile]));
+        }
+      }
+    }
+    return most;
+  }
+  KRONOP_INLINE static float low_of(unsigned word) { return convert<float>(Magnitude<Input>::number(word & 0xffffu)); }
+  KRONOP_INLINE static float high_of(unsigned word) { return convert<float>(Magnitude<Input>::number(word >> 16)); }
+  // Two products with one left operand.
+  KRONOP_INLINE static void add(float (&sums)[2][4], const unsigned (&left)[4], const unsigned (&right)[4]) {
+    warp_multiply_add<Input>(sums[0], left, right[0], right[1]);
+    warp_multiply_add<Input>(sums[1], left, right[2], right[3]);
+  }
+  KRONOP_INLINE void load_b(unsigned (&words)[4], int tile, int k) const {
+    load_matrices<false>(words, at<Input>(Layout::kAtB) + (16 * (kTiles * warp_ + tile) + lane_ % 16) * Layout::kStrideB + 16 * k + lane_ / 16 * 8);
+  }
+  KRONOP_INLINE void load_a(unsigned (&words)[4], int n, int k) const {
+    load_matrices<false>(words, at<Input>(Layout::kAtA) + (16 * n + lane_ / 16 * 8 + lane_ % 8) * Layout::kStrideA + 16 * k + lane_ / 8 % 2 * 8);
+  }
+
+  const int warp_, own_, lane_;
+  unsigned a_[Step::kKeepsA ? kPairs * kSteps0 : 1][4], b_[Step::kKeepsB ? kSteps1 : 1][kTiles][4], y_[4 * kPairs][kTiles];
+};
+
+}  // namespace quantized
+
+template <class Step, class Parameters>
+KRONOP_INLINE void quantized_pair(const Parameters& parameters) {
+  using namespace quantized;
+  const PairPlace<Step> place(parameters);
+  const long long step = parameters.blocks * Step::kRows, start = (long long)blockIdx.x % parameters.blocks * Step::kRows;
+  Pair<Step> pair;
+  pair.begin(parameters, place);
+  __syncthreads();
+  pair.keep();
+  pair.copy(parameters, place, start, 0);
+  int stage = 0;
+  for (long long first = start; first < parameters.rows; first += step) {
+    wait_for_copies();
+    __syncthreads();  // The rows are there, and all threads have left the ones before.
+    const bool more = first + step < parameters.rows;
+    if (Step::kStages == 2 && more) pair.copy(parameters, place, first + step, stage ^ 1);
+    const unsigned most = pair.agree(pair.multiply(stage));
+    if (Step::kStages == 1 && more) pair.copy(parameters, place, first + step, 0);
+    const auto rounding = Rounding<Step::kBits>::template of<typename Step::Input>(most, float(parameters.clip));
+    pair.round(rounding);
+    const long long row = first + pair.own();
+    if (pair.leads() && row < parameters.rows) static_cast<float*>(parameters.scales)[(place.q + row * parameters.q_row) / Pair<Step>::kBytes] = rounding.scale;
+    __syncthreads();
+    pair.leave(parameters, place, first);
+    if (Step::kStages == 2) stage ^= 1;
+  }
+}
+
+}  // namespace kronop

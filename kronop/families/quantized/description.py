@@ -32,6 +32,7 @@ import numpy as np
 from kronop.descriptions.datatype import DataType, bfloat16, float16, float32, int8
 from kronop.descriptions.epilogue import LinearCombination, LinearCombinationClamp
 from kronop.descriptions.scalars import EpilogueArguments
+from kronop.descriptions.strided import StridedMatrix
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import DescriptionError, mismatch
 from kronop.families.kron.description import KronMatmulDescription, KronProblem, Side
@@ -199,4 +200,12 @@ class QuantizedKronProblem:
     scales: int
     clip: float
 
+    @property
+    def x(self) -> StridedMatrix:
+        """The product's operand."""
+        return self.product.x
 
+    @property
+    def y(self) -> StridedMatrix:
+        """The bytes."""
+        return self.product.y

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
 from kronop.descriptions.datatype import DataType, bfloat16, float16
-from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS
+from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, StridedMatrix
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.machine import MEMORY_BYTES_PER_CYCLE
 from kronop.emit.cuda.operands import View
@@ -232,23 +232,18 @@ class PairDesign(Design):
 
     def launch(self, index: int, target: Target, problem: QuantizedKronProblem) -> Launch:
         product = problem.product
-        x, y, factors = product.x, product.y, product.factors
+        x, y, factors = problem.x, problem.y, product.factors
         batch = math.prod(product.batch)
         resident = operands.cover(self.blocks(target) * target.cores, batch)
         blocks = min(operands.cover(product.rows, self.rows), resident)
-        extents = {"row": (product.rows,), "column": (math.prod(self.contracted),)}
-        extents["batch"] = product.batch
-        read = View(
-            pointer=x.pointer,
-            strides={"row": (x.row,), "column": (x.column,), "batch": x.batch},
-        )
+        columns = math.prod(self.contracted)
         values: dict[str, int | float | tuple[int, ...]] = {
             "x": x.pointer,
             "q": y.pointer,
             "scales": problem.scales,
             "rows": product.rows,
             "blocks": blocks,
-            "vectors_x": operands.allows_vectors(read, extents, "column", _VECTOR, self.element),
+            "vectors_x": self._vectors(x, (product.rows, columns), product.batch),
             "vectors_q": int((y.pointer | self.row_bytes) % operands.VECTOR_BYTES == 0),
             "x_row": x.row,
             "x_column": x.column,
@@ -260,6 +255,10 @@ class PairDesign(Design):
             "factor_row": tuple(item.row for item in factors),
             "factor_column": tuple(item.column for item in factors),
             "batch_factor": tuple(step for item in factors for step in _lead(item.batch, 0)),
+            "vectors_factor": tuple(
+                self._vectors(item, shape, product.batch)
+                for item, shape in zip(factors, self.factors, strict=True)
+            ),
             "clip": problem.clip,
         }
         operands.check_blocks(blocks * batch)
@@ -270,6 +269,13 @@ class PairDesign(Design):
             block=(self.threads, 1, 1),
             shared_bytes=self.shared_bytes,
         )
+
+    def _vectors(self, item: StridedMatrix, shape: tuple[int, int], batch: tuple[int, ...]) -> int:
+        """Whether vectors along the rows of an operand are aligned."""
+        strides = {"row": (item.row,), "column": (item.column,), "batch": item.batch}
+        extents = {"row": shape[:1], "column": shape[1:], "batch": batch}
+        view = View(pointer=item.pointer, strides=strides)
+        return operands.allows_vectors(view, extents, "column", _VECTOR, self.element)
 
 
 @functools.cache
@@ -287,6 +293,7 @@ def _signature(factors: int) -> KernelSignature:
             Field("factor_row", Scalar.INT64, factors),
             Field("factor_column", Scalar.INT64, factors),
             Field("batch_factor", Scalar.INT64, batch * factors),
+            Field("vectors_factor", Scalar.INT64, factors),
             Field("clip", Scalar.FLOAT64),
         ),
     )

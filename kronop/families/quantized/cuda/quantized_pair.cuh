@@ -26,6 +26,7 @@ struct QuantizedPairParameters {
   long long x_row, x_column, q_row, batch_extent[4], batch_x[4], batch_q[4];
   void* factor[Factors];
   long long factor_row[Factors], factor_column[Factors], batch_factor[4 * Factors];
+  long long vectors_factor[Factors];
   double clip;
 };
 
@@ -101,24 +102,21 @@ class Pair {
 
   KRONOP_INLINE Pair() : warp_(int(threadIdx.x / 32) % Layout::kWarps), own_(int(threadIdx.x / 32) / Layout::kWarps), lane_(int(threadIdx.x % 32)) {}
 
-  // Writes zeros to all tiles, and both factors, whose lanes are in the order of `column_of`.
+  // Writes zeros around tiles and matrices that are padded; a barrier for all warps.
+  KRONOP_INLINE void clear() const {
+    constexpr bool whole = Layout::kIn0 == Step::kContracted[0] && Layout::kIn1 == Step::kContracted[1] && Layout::kOut0 == Step::kProduced[0] && Layout::kOut1 == Step::kProduced[1];
+    if constexpr (!whole) {
+      for (int i = 16 * int(threadIdx.x); i < Layout::kAtQ; i += 16 * Step::kThreads) store(shared_memory() + i, Vector<unsigned char, 16>{});
+      __syncthreads();
+    }
+  }
+
+  // Reads both matrices. Columns of B are in the order in which the sums of a thread are neighbours
+  // in the row.
   template <class Parameters>
-  KRONOP_INLINE void begin(const Parameters& parameters, const PairPlace<Step>& place) const {
-    for (int i = 16 * int(threadIdx.x); i < Layout::kAtA; i += 16 * Step::kThreads) store(shared_memory() + i, Vector<unsigned char, 16>{});
-    Input* const a = at<Input>(Layout::kAtA);
-    for (int i = int(threadIdx.x); i < Layout::kIn0 * Layout::kOut0; i += Step::kThreads) {
-      const int p = i / Layout::kOut0, q = i % Layout::kOut0;
-      Input value{};
-      if (p < Step::kContracted[0] && q < Step::kProduced[0]) value = element_of<Step, 0, Step::kSplit>(parameters, place, p, q);
-      a[q * Layout::kStrideA + p] = value;
-    }
-    Input* const b = at<Input>(Layout::kAtB);
-    for (int i = int(threadIdx.x); i < Layout::kIn1 * Layout::kOut1; i += Step::kThreads) {
-      const int p = i / Layout::kOut1, q = i % Layout::kOut1;
-      Input value{};
-      if (p < Step::kContracted[1] && q < Step::kProduced[1]) value = element_of<Step, Step::kSplit, Step::kFactors>(parameters, place, p, q);
-      b[(q / 16 * 16 + q % 16 / 2 + q % 2 * 8) * Layout::kStrideB + p] = value;
-    }
+  KRONOP_INLINE void read(const Parameters& parameters, const PairPlace<Step>& place) const {
+    read_matrix<0>(parameters, place, at<Input>(Layout::kAtA), Layout::kStrideA, [](int q) { return q; });
+    read_matrix<1>(parameters, place, at<Input>(Layout::kAtB), Layout::kStrideB, [](int q) { return q / 16 * 16 + q % 16 / 2 + q % 2 * 8; });
   }
 
   // Loads the operands that stay in registers, after a barrier.
@@ -307,6 +305,30 @@ class Pair {
   }
   KRONOP_INLINE static float low_of(unsigned word) { return convert<float>(Magnitude<Input>::number(word & 0xffffu)); }
   KRONOP_INLINE static float high_of(unsigned word) { return convert<float>(Magnitude<Input>::number(word >> 16)); }
+  // One digit's matrix, each column in the place that `to` gives.
+  template <int kDigit, class Parameters, class Place>
+  KRONOP_INLINE static void read_matrix(const Parameters& parameters, const PairPlace<Step>& place, Input* memory, int stride, Place to) {
+    constexpr int first = kDigit ? Step::kSplit : 0, end = kDigit ? Step::kFactors : Step::kSplit;
+    constexpr int rows = Step::kContracted[kDigit], columns = Step::kProduced[kDigit];
+    if constexpr (end - first == 1 && columns % 8 == 0) {
+      if (parameters.vectors_factor[first]) {
+        const Input* const from = static_cast<const Input*>(parameters.factor[first]) + place.factor[first];
+#pragma unroll 4
+        for (int i = int(threadIdx.x); i < rows * columns / 8; i += Step::kThreads) {
+          const int p = i % rows, q = i / rows * 8;
+          const auto values = load<Input, 8>(from + p * parameters.factor_row[first] + q);
+#pragma unroll
+          for (int v = 0; v < 8; ++v) memory[to(q + v) * stride + p] = values.data[v];
+        }
+        return;
+      }
+    }
+#pragma unroll 4
+    for (int i = int(threadIdx.x); i < rows * columns; i += Step::kThreads) {
+      const int p = i / columns, q = i % columns;
+      memory[to(q) * stride + p] = element_of<Step, first, end>(parameters, place, p, q);
+    }
+  }
   // Two products with one left operand.
   KRONOP_INLINE static void add(float (&sums)[2][4], const unsigned (&left)[4], const unsigned (&right)[4]) {
     warp_multiply_add<Input>(sums[0], left, right[0], right[1]);
@@ -331,10 +353,11 @@ KRONOP_INLINE void quantized_pair(const Parameters& parameters) {
   const PairPlace<Step> place(parameters);
   const long long step = parameters.blocks * Step::kRows, start = (long long)blockIdx.x % parameters.blocks * Step::kRows;
   Pair<Step> pair;
-  pair.begin(parameters, place);
+  pair.clear();
+  pair.copy(parameters, place, start, 0);
+  pair.read(parameters, place);
   __syncthreads();
   pair.keep();
-  pair.copy(parameters, place, start, 0);
   int stage = 0;
   for (long long first = start; first < parameters.rows; first += step) {
     wait_for_copies();

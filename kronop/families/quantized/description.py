@@ -120,7 +120,7 @@ class QuantizedKronDescription(KronMatmulDescription):
         output_op: EpilogueArguments | None = None,
         clip: float = 1.0,
     ) -> Any:
-        """Y by NumPy: the product in float64, rounded once. `z` and `output_op` are None."""
+        """Y by NumPy, of the product in float64. `z` and `output_op` are None."""
         return self.quantized(self.product.reference(x, factors), clip)[0]
 
     def quantized(self, product: Any, clip: float = 1.0) -> tuple[Any, Any]:
@@ -133,7 +133,7 @@ class QuantizedKronDescription(KronMatmulDescription):
         Returns:
             int8 (..., M, bytes of a row) and float32 (..., M, 1).
         """
-        rounded = np.asarray(product).astype(_numpy_type(self.X.element)).astype(np.float32)
+        rounded = _rounded(product, self.X.element)
         top = np.float32(2 ** (self.bits - 1) - 1)
         with np.errstate(all="ignore"):
             most = np.abs(rounded).max(-1, keepdims=True)
@@ -178,12 +178,16 @@ def check_element_of_x(element: DataType, error: type[Exception]) -> None:
         )
 
 
-def _numpy_type(element: DataType) -> Any:
-    if element is not bfloat16:
-        return np.dtype(element.name)
-    import ml_dtypes  # type: ignore[import-not-found, import-untyped, unused-ignore]
-
-    return np.dtype(ml_dtypes.bfloat16)
+def _rounded(product: Any, element: DataType) -> Any:
+    """The numbers, rounded to the nearest of an element type, in float32."""
+    numbers = np.asarray(product)
+    with np.errstate(over="ignore"):
+        if element is not bfloat16:
+            return numbers.astype(element.name).astype(np.float32)
+        single = np.ascontiguousarray(numbers, np.float32)
+    bits = single.view(np.uint32)
+    nearest = bits + 0x7FFF + (bits >> 16 & 1) & np.uint32(0xFFFF0000)
+    return np.where(np.isfinite(single), nearest.view(np.float32), single)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

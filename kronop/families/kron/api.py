@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kronop.args.device import target_of
-from kronop.args.tensor import TensorView, describe, listed, view
+from kronop.args.tensor import describe, listed, view
 from kronop.core import prepared
 from kronop.core.calls import describe_output, epilogue_of, finish, operand_of
 from kronop.core.prepared import Call
@@ -124,7 +124,8 @@ def kron_arguments(
     """The arguments that `gemkm` or `gekmm` runs for these tensors, with their operation."""
     factors = factors_of(factors, side)
     x_view = operand_of(x)
-    shapes = tuple(matrix_shape(view(item, f"factors[{i}]"), i) for i, item in enumerate(factors))
+    every = enumerate(factors)
+    shapes = tuple(check_matrix(view(item, f"factors[{at}]").shape, at) for at, item in every)
     columns = math.prod(shape[1 if side is Side.Right else 0] for shape in shapes)
     inner = columns if side is Side.Right else (x_view.shape[-1] if len(x_view.shape) > 1 else 1)
     Y = describe_output(x_view.element, inner, z, out)
@@ -154,19 +155,17 @@ def factors_of(factors: Any, side: Side) -> Sequence[Any]:
     return found
 
 
-def matrix_shape(factor: TensorView, index: int) -> tuple[int, int]:
-    """(rows, columns) of a factor.
+def check_matrix(shape: tuple[int, ...], index: int) -> tuple[int, int]:
+    """(rows, columns) of a factor of that shape.
 
     Raises:
         ArgumentError: it has fewer than two dimensions.
     """
-    if len(factor.shape) < 2:
+    if len(shape) < 2:
         raise ArgumentError(
-            mismatch(
-                f"factors[{index}]", expected="(..., P, Q)", got=factor.shape, hint="give a matrix"
-            )
+            mismatch(f"factors[{index}]", expected="(..., P, Q)", got=shape, hint="give a matrix")
         )
-    return factor.shape[-2], factor.shape[-1]
+    return shape[-2], shape[-1]
 
 
 @functools.lru_cache(maxsize=512)

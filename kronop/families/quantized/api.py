@@ -10,13 +10,13 @@ from typing import Any
 
 from kronop.args.device import target_of
 from kronop.args.strides import broadcast_shapes
-from kronop.args.tensor import TensorView, check_element, describe, empty, view
+from kronop.args.tensor import check_element, describe, empty, view
 from kronop.core import prepared
 from kronop.core.calls import finish
 from kronop.descriptions.datatype import float32, int8
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
-from kronop.families.kron.api import factors_of, matrix_shape
+from kronop.families.kron.api import check_matrix, factors_of
 from kronop.families.kron.description import Side
 from kronop.families.quantized.arguments import QuantizedKronArguments, check_clip
 from kronop.families.quantized.description import check_bits, check_element_of_x
@@ -37,10 +37,10 @@ def quantized_gemkm(
     With z a row of the product, rounded to x's type, and top = 2^(bits - 1) - 1:
 
         scale = clip max |z| / top
-        q = z (1 / scale), rounded to nearest even, at least -top - 1 and at most top
+        q = z / scale, rounded to nearest even, at least -top - 1 and at most top
 
     in float32, so that q scale is about z. Between two factors, sums are rounded to x's type or not
-    at all, as in `gemkm`. A row of zeros (or whose scale is below 2^-124) has a scale of 1, a row
+    at all, as in `gemkm`. A row of zeros (or whose scale would be below 2^-100) has a scale of 1, a row
     with infinities or NaN one of NaN; their q is 0.
 
     On a GPU this is one kernel if a row and two matrices fit in a block's shared memory, as for 64
@@ -53,7 +53,7 @@ def quantized_gemkm(
         factors: a list, tuple or ParameterList of one (..., P, Q) tensor each; leading dimensions
             broadcast as in `matmul`.
         bits: 4 or 8.
-        clip: FlatQuant's clipping ratio, above 0 and at most 1.
+        clip: FlatQuant's clipping ratio, from 1e-6 to 1.
         out: where to write q and the scales: contiguous tensors of the result's shapes and types.
 
     Returns:
@@ -66,10 +66,10 @@ def quantized_gemkm(
         ArgumentError: shapes, devices, bits or a clip that do not fit, or an odd N for 4 bits.
         ElementTypeError: types that do not.
     """
+    check_bits(bits, 2, ArgumentError)
     factors = factors_of(factors, Side.Right)
     clip = check_clip(clip)
-    x_view = view(x, "X")
-    q, scales = _new(x_view, factors, bits) if out is None else _given(out, bits)
+    q, scales = _new(x, factors, bits) if out is None else _given(out, bits)
     slots = {f"factors[{index}]": 1 + index for index in range(len(factors))}
     slots["scales"] = 1 + len(factors)
     tensors = [x, *factors, scales, None, q]
@@ -96,7 +96,8 @@ def quantized_arguments(
     factors = factors_of(factors, Side.Right)
     x_view = view(x, "X")
     check_element_of_x(x_view.element, ElementTypeError)
-    shapes = _shapes(factors)
+    every = enumerate(factors)
+    shapes = tuple(check_matrix(view(item, f"factors[{at}]").shape, at) for at, item in every)
     check_bits(bits, math.prod(columns for _, columns in shapes), ArgumentError)
     operation = _operation(target_of(x_view), describe(x_view, "X"), shapes, bits)
     return QuantizedKronArguments(
@@ -104,15 +105,31 @@ def quantized_arguments(
     )
 
 
-def _new(x: TensorView, factors: Sequence[Any], bits: int) -> tuple[Any, Any]:
+def _new(x: Any, factors: Sequence[Any], bits: int) -> tuple[Any, Any]:
     """New tensors for the bytes and the scales."""
-    check_element_of_x(x.element, ElementTypeError)
-    shapes = _shapes(factors)
-    columns = math.prod(each for _, each in shapes)
+    torch = sys.modules.get("torch")
+    if torch is not None and type(x) is torch.Tensor and all(type(it) is type(x) for it in factors):
+        lead, last = _result_shape(x.shape, tuple(item.shape for item in factors), bits)
+        scales = x.new_empty((*lead, 1), dtype=torch.float32)
+        return x.new_empty((*lead, last), dtype=torch.int8), scales
+    x_view = view(x, "X")
+    shapes = tuple(view(item, f"factors[{at}]").shape for at, item in enumerate(factors))
+    lead, last = _result_shape(x_view.shape, shapes, bits)
+    return empty(x_view, (*lead, last), int8), empty(x_view, (*lead, 1), float32)
+
+
+@functools.lru_cache(maxsize=256)
+def _result_shape(
+    x: tuple[int, ...], factors: tuple[tuple[int, ...], ...], bits: int
+) -> tuple[tuple[int, ...], int]:
+    """(leading dimensions, bytes of a row) of the result for operands of these shapes."""
+    for index, shape in enumerate(factors):
+        check_matrix(shape, index)
+    columns = math.prod(shape[-1] for shape in factors)
     check_bits(bits, columns, ArgumentError)
-    leads = [(f"factors[{at}]", tuple(item.shape[:-2])) for at, item in enumerate(factors)]
-    lead = (*broadcast_shapes([("X", x.shape[:-2]), *leads]), *x.shape[-2:-1])
-    return empty(x, (*lead, columns * bits // 8), int8), empty(x, (*lead, 1), float32)
+    leads = [(f"factors[{at}]", tuple(shape[:-2])) for at, shape in enumerate(factors)]
+    lead = broadcast_shapes([("X", tuple(x[:-2])), *leads])
+    return (*lead, *x[-2:-1]), columns * bits // 8
 
 
 def _given(out: Any, bits: int) -> tuple[Any, Any]:
@@ -147,10 +164,6 @@ def _as(tensor: Any, name: str) -> Any:
     if torch is not None and isinstance(tensor, torch.Tensor):
         return tensor.view(getattr(torch, name))
     return tensor.view(name)
-
-
-def _shapes(factors: Sequence[Any]) -> tuple[tuple[int, int], ...]:
-    return tuple(matrix_shape(view(item, f"factors[{i}]"), i) for i, item in enumerate(factors))
 
 
 @functools.lru_cache(maxsize=256)

@@ -14,7 +14,11 @@ from kronop.descriptions.datatype import float32
 from kronop.descriptions.scalars import scalar
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.kron.arguments import KronMatmulArguments
-from kronop.families.quantized.description import QuantizedKronDescription, QuantizedKronProblem
+from kronop.families.quantized.description import (
+    LEAST_CLIP,
+    QuantizedKronDescription,
+    QuantizedKronProblem,
+)
 
 
 class QuantizedKronArguments(KronMatmulArguments):
@@ -24,7 +28,7 @@ class QuantizedKronArguments(KronMatmulArguments):
         operation: a QuantizedKronOperation.
         X: (..., M, K), with K the product of the factors' rows; or (K,).
         factors: one (..., rows, columns) tensor per factor, in the order of the product.
-        clip: what the largest magnitude of a row is multiplied by: above 0, at most 1.
+        clip: what the largest magnitude of a row is multiplied by: from 1e-6 to 1.
         Y: int8, contiguous, of the broadcast shape (..., M, bytes of a row); None for a new one.
         scales: float32, contiguous, (..., M, 1); None for a new one.
 
@@ -91,14 +95,14 @@ def check_clip(clip: Any) -> float:
 
     Raises:
         ElementTypeError: it is no number.
-        ArgumentError: it is not above 0 and at most 1.
+        ArgumentError: it is not from 1e-6 to 1.
     """
     value = scalar("clip", clip, float32)
-    if not 0 < value <= 1:
+    if not LEAST_CLIP <= value <= 1:
         raise ArgumentError(
             mismatch(
                 "clip",
-                expected="a number above 0 and at most 1",
+                expected=f"a number from {LEAST_CLIP:g} to 1",
                 got=repr(clip),
                 hint="it scales the largest magnitude of each row; 1 clips nothing",
             )

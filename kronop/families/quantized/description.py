@@ -5,14 +5,13 @@ With Z = X (F1 x ... x FN), rounded to X's element type, for each row m of Z
     most   = max over n of |Z[m, n]|
     top    = 2^(bits - 1) - 1
     S[m]   = clip most / top
-    Y[m,n] = the integer that is nearest to Z[m, n] (1 / S[m]), at least -top - 1 and at most top
+    Y[m,n] = the integer that is nearest to Z[m, n] / S[m], at least -top - 1 and at most top
 
 where each operation is one of IEEE float32, `clip most` comes before the division by top, and ties
 go to even. So Y S is about Z, but for what `clip` cuts off. Two kinds of rows are different:
 
     not finite: most is infinity or NaN. S is NaN, and all of Y is 0.
-    zero:       clip most / top is below 2^-124, so that 1 / S might overflow. S is 1, and all of Y
-                is 0.
+    zero:       clip most / top is below 2^-100, near the least float32. S is 1, and all of Y is 0.
 
 Between two factors, sums are rounded to X's type or not at all, as in `kron`, and neighbouring
 factors may be multiplied with each other first. This is how FlatQuant (Sun et al., 2024) quantizes
@@ -39,9 +38,11 @@ from kronop.families.kron.description import KronMatmulDescription, KronProblem,
 from kronop.frozen import dataclass
 
 ELEMENTS = (bfloat16, float16, float32)
-# Rows whose scale is smaller count as zeros. NOTE: integers of numbers below the smallest normal
-# one, which some modes of processors take for zeros, are then 0 either way.
-LEAST_SCALE = 2.0**-124
+# Rows whose scale is smaller count as zeros. NOTE: what quotients are corrected by on GPUs is then a
+# float32; and numbers that some modes of processors take for zeros become 0 either way.
+LEAST_SCALE = 2.0**-100
+# The least clip, for which quotients are still finite.
+LEAST_CLIP = 1e-6
 _ALIGNMENT = 16
 
 
@@ -139,8 +140,7 @@ class QuantizedKronDescription(KronMatmulDescription):
             most = np.abs(rounded).max(-1, keepdims=True)
             scale = np.float32(clip) * most / top
             finite, large = np.isfinite(most), scale >= np.float32(LEAST_SCALE)
-            inverse = np.float32(1) / np.where(finite & large, scale, np.float32(1))
-            whole = np.rint(np.clip(rounded * inverse, -top - 1, top))
+            whole = np.rint(np.clip(rounded / scale, -top - 1, top))
         integers = np.where(finite & large, whole, 0).astype(np.int8)
         scales = np.where(finite, np.where(large, scale, np.float32(1)), np.float32(np.nan))
         if self.bits == 4:

@@ -31,7 +31,7 @@ def quantized_gemkm(
             rows.
         factors: a list, tuple or ParameterList of one (..., P, Q) tensor each.
         bits: 4 or 8.
-        clip: above 0 and at most 1.
+        clip: from 1e-6 to 1.
 
     Returns:
         (q, scales): with N the product of the factors' columns int8 (..., M, N) for 8 bits, uint8

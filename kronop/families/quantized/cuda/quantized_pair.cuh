@@ -213,7 +213,7 @@ class Pair {
 #pragma unroll
       for (int tile = 0; tile < kTiles; ++tile) {
         const int column = 16 * (kTiles * warp_ + tile) + lane_ / 4 * 2;
-        const unsigned low = rounding.byte(low_of(y_[i][tile])), high = rounding.byte(high_of(y_[i][tile]));
+        const unsigned low = rounding.template byte<Input>(low_of(y_[i][tile])), high = rounding.template byte<Input>(high_of(y_[i][tile]));
         leave_two(q + row * Layout::kStrideQ + column, Step::kProduced[1] - column, low, high);
       }
     }
@@ -323,7 +323,8 @@ class Pair {
         return;
       }
     }
-#pragma unroll 4
+    constexpr int together = end - first == 1 ? 4 : 1;
+#pragma unroll together
     for (int i = int(threadIdx.x); i < rows * columns; i += Step::kThreads) {
       const int p = i / columns, q = i % columns;
       memory[to(q) * stride + p] = element_of<Step, first, end>(parameters, place, p, q);

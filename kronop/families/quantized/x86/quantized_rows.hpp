@@ -32,15 +32,14 @@ KRONOP_INLINE void round_row(const typename Step::Element* row, int8_t* q, float
     most = own > most ? own : most;
   }
   const float scale = clip * __builtin_bit_cast(float, most) / float(top);
-  const bool finite = most < 0x7f800000u, large = scale >= 0x1p-124f;
+  const bool finite = most < 0x7f800000u, large = scale >= 0x1p-100f;
   *scale_of_row = !finite ? __builtin_nanf("") : large ? scale : 1.0f;
   if (!finite || !large) {
     __builtin_memset(q, 0, Step::kColumns * Step::kBits / 8);
     return;
   }
-  const float inverse = 1.0f / scale;
   const auto integer = [&](index_t column) {
-    const float scaled = convert<float>(row[column]) * inverse;
+    const float scaled = convert<float>(row[column]) / scale;
     const float above = scaled < float(-top - 1) ? float(-top - 1) : scaled;
     return int(__builtin_rintf(above > float(top) ? float(top) : above));
   };

@@ -24,6 +24,7 @@ _MOST_THREADS = 512
 # then find room in a multiprocessor.
 _KEPT_REGISTERS = 168
 _OWN_REGISTERS = 40  # Addresses and the like.
+_REGISTERS_OF_FACTOR = 8  # Of each factor beyond two.
 _LEAST_REGISTERS, _SPARE_REGISTERS = 96, 24
 # Beyond as many columns of the second digit, a warp has two tiles of them, so that fewer warps read
 # the same rows, if a thread then needs no more than so many registers.
@@ -145,7 +146,8 @@ class PairDesign(Design):
     def _registers_with(self, tiles: int) -> int:
         """Those for the sums of the first product or, two numbers in each, for both results."""
         between, results = (_padded(item[0]) // _TILE for item in (self.contracted, self.produced))
-        return _OWN_REGISTERS + tiles * max(8 * between, 4 * between + 4 * results + 8)
+        own = _OWN_REGISTERS + _REGISTERS_OF_FACTOR * (len(self.factors) - 2)
+        return own + tiles * max(8 * between, 4 * between + 4 * results + 8)
 
     def blocks(self, target: Target) -> int:
         """Blocks that a multiprocessor holds."""

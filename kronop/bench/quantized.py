@@ -6,6 +6,7 @@ rounding, clamping and, for 4 bits, two integers into a byte.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -91,7 +92,7 @@ def _measure(result: Result, setting: Setting) -> None:
     variants: dict[str, list[Call]] = {}
     for name, way in ways.items():
         timings[name].error = _error(result, way(sets[0]), sets[0], factors)
-        variants[name] = keeping([lambda x=x, way=way: way(x) for x in sets])
+        variants[name] = keeping([functools.partial(way, x) for x in sets])
     most = 0.5 + 2**bits * _UNIT[result.dtype]
     if not timings["kronop"].error <= most:
         raise DeviceError(

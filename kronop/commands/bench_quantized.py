@@ -42,7 +42,7 @@ def execute(options: argparse.Namespace) -> None:
     print(", ".join(f"{name} {value}" for name, value in machine.items()))
     print(quantized.columns(), flush=True)
     cases = [(*item, bits) for item in _pairs(problems, options.dtype) for bits in options.bits]
-    results = []
+    results: list[quantized.Result] = []
     for shape, dtype, bits in cases:
         progress = Progress(f"{len(results) + 1}/{len(cases)} {shape.text} {dtype} {bits}")
         progress.tell("compiling and timing")

@@ -56,9 +56,7 @@ def laid(values: Any, how: str, kind: Any) -> Any:
 def matrix(array: Any, batch: int) -> StridedMatrix:
     strides = tuple(step // array.itemsize for step in array.strides)
     lead = (0,) * (batch - (array.ndim - 2)) + strides[:-2]
-    return StridedMatrix(
-        pointer=array.ctypes.data, row=strides[-2], column=strides[-1], batch=lead
-    )
+    return StridedMatrix(pointer=array.ctypes.data, row=strides[-2], column=strides[-1], batch=lead)
 
 
 def check(made: Any, x: Any, factors: list[Any], clip: float, folder: Path) -> None:

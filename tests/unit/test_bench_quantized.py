@@ -20,7 +20,8 @@ def test_a_tiny_run_end_to_end(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "message"), [(["--shapes", "9:4^3"], "two factors"), (["--repeats", "0"], "at least")]
+    ("option", "message"),
+    [(["--shapes", "9:4^3"], "two factors"), (["--repeats", "0"], "at least")],
 )
 def test_refusals(option: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "quantized", *option]) != 0

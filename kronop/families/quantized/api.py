@@ -40,8 +40,8 @@ def quantized_gemkm(
         q = z / scale, rounded to nearest even, at least -top - 1 and at most top
 
     in float32, so that q scale is about z. Between two factors, sums are rounded to x's type or not
-    at all, as in `gemkm`. A row of zeros (or whose scale would be below 2^-100) has a scale of 1, a row
-    with infinities or NaN one of NaN; their q is 0.
+    at all, as in `gemkm`. A row of zeros (or whose scale would be below 2^-100) has a scale of 1,
+    a row with infinities or NaN one of NaN; their q is 0.
 
     On a GPU this is one kernel if a row and two matrices fit in a block's shared memory, as for 64
     x 64 and (64, 128): see `docs/quantized.md`. Otherwise, and on CPUs, the product is in memory in

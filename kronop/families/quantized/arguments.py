@@ -84,7 +84,7 @@ class QuantizedKronArguments(KronMatmulArguments):
         self.Y = empty(like, (*lead, what.row_bytes), what.Y.element)
         return self._with_rows(view(self.Y, "Y"), "Y")
 
-    def _problem(self, places: Places, workspace: int) -> QuantizedKronProblem:
+    def _problem(self, places: Places, workspace: int) -> Any:  # Of another family than kron's.
         product = super()._problem(places, workspace)
         scales = places.output("scales", self._scales, None, read=False)
         return QuantizedKronProblem(product=product, scales=scales.pointer, clip=self._clip)

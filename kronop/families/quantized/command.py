@@ -30,9 +30,7 @@ class _Command(Command):
     ) -> QuantizedKronOperation:
         target, tile, X, F, *_ = common
         factors = shape_of(one_shape("quantized", shapes))[1]
-        return QuantizedKronOperation(
-            target, tile, X, F, Y, EPILOGUE, factors, bits=_bits(options)
-        )
+        return QuantizedKronOperation(target, tile, X, F, Y, EPILOGUE, factors, bits=_bits(options))
 
     def arguments(
         self,

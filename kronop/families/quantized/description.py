@@ -38,8 +38,8 @@ from kronop.families.kron.description import KronMatmulDescription, KronProblem,
 from kronop.frozen import dataclass
 
 ELEMENTS = (bfloat16, float16, float32)
-# Rows whose scale is smaller count as zeros. NOTE: what quotients are corrected by on GPUs is then a
-# float32; and numbers that some modes of processors take for zeros become 0 either way.
+# Rows whose scale is smaller count as zeros. NOTE: what quotients are corrected by on GPUs is then
+# a float32, and numbers that some modes of processors take for zeros become 0 either way.
 LEAST_SCALE = 2.0**-100
 # The least clip, for which quotients are still finite.
 LEAST_CLIP = 1e-6

@@ -91,16 +91,16 @@ def _refuse(given: Named) -> None:
 def _mapped(count: int, given: Named, dims: Named) -> tuple[list[Any], list[int]]:
     """One call with the map as the first batch dimension."""
     tensors, axes = [given.x, *given.factors], [dims.x, *dims.factors]
-    if given.x.dim() - (dims.x is not None) == 1:  # A vector becomes a row.
-        tensors[0] = given.x.movedim(dims.x, 0).unsqueeze(-2) if dims.x is not None else given.x[None]
+    is_vector = given.x.dim() - (dims.x is not None) == 1
+    if is_vector:  # It becomes a row.
+        tensors[0] = (given.x if dims.x is None else given.x.movedim(dims.x, 0)).unsqueeze(-2)
         axes[0] = None if dims.x is None else 0
     rank = max(item.dim() - (axis is not None) for item, axis in zip(tensors, axes, strict=True))
     x, *factors = (_in_front(item, axis, rank) for item, axis in zip(tensors, axes, strict=True))
-    q, scales = _operator.library(x, factors, given.bits, given.clip)
-    if given.x.dim() - (dims.x is not None) == 1:
-        q, scales = q.squeeze(-2), scales.squeeze(-2)
-    whole = [item.expand(count, *item.shape[1:]) for item in (q, scales)]
-    return whole, [0, 0]
+    whole = _operator.library(x, factors, given.bits, given.clip)
+    if is_vector:
+        whole = [item.squeeze(-2) for item in whole]
+    return [item.expand(count, *item.shape[1:]) for item in whole], [0, 0]
 
 
 def _in_front(item: Any, axis: int | None, rank: int) -> Any:

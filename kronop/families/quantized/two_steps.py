@@ -70,9 +70,7 @@ class TwoSteps(ABC):
     def supports(self, description: QuantizedKronDescription, target: Target) -> Status:
         return self.product.supports(description.product, target)
 
-    def plan(
-        self, description: QuantizedKronDescription, target: Target, size: Any = None
-    ) -> Plan:
+    def plan(self, description: QuantizedKronDescription, target: Target, size: Any = None) -> Plan:
         return self.candidates(description, target, 1, size)[0]
 
     def candidates(

@@ -84,6 +84,12 @@ class PairDesign(Design):
         return math.prod(item[axis] for item in first), math.prod(item[axis] for item in second)
 
     @property
+    def _padded_sizes(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Rows, then columns, of both matrices in shared memory."""
+        (in0, in1), (out0, out1) = self.contracted, self.produced
+        return (_padded(in0), _padded(in1)), (_padded(out0), _padded(out1))
+
+    @property
     def tiles(self) -> int:
         """Tiles of 16 columns of the second digit that a warp has."""
         columns = _padded(self.produced[1])
@@ -110,7 +116,7 @@ class PairDesign(Design):
     @property
     def shared_bytes(self) -> int:
         """Tiles of X, both matrices, a byte for each integer, and a number for each warp."""
-        (in0, in1), (out0, out1) = (tuple(map(_padded, it)) for it in (self.contracted, self.produced))
+        (in0, in1), (out0, out1) = self._padded_sizes
         x = self.stages * self.rows * in0 * (in1 + _VECTOR)
         factors = out0 * (in0 + _VECTOR) + out1 * (in1 + _VECTOR)
         columns = self.produced[1]
@@ -160,7 +166,7 @@ class PairDesign(Design):
     @property
     def multiply_adds(self) -> int:
         """Multiply-adds for a row, with padding."""
-        (in0, in1), (out0, out1) = (tuple(map(_padded, it)) for it in (self.contracted, self.produced))
+        (in0, in1), (out0, out1) = self._padded_sizes
         return in0 * in1 * out1 + in0 * out0 * out1
 
     def status(self, target: Target) -> Status:
@@ -197,7 +203,7 @@ class PairDesign(Design):
             yield "two tiles"
         yield "kept" if any(self.kept) else "from shared memory"
         columns = self.produced[1]
-        yield "odd columns" if columns % 2 else "even columns" if columns % _TILE else "whole columns"
+        yield "whole columns" if columns % _TILE == 0 else f"{('even', 'odd')[columns % 2]} columns"
         if len(self.factors) > 2:
             yield "merged factors"
 

@@ -32,7 +32,7 @@ struct Magnitude<float> {
   KRONOP_INLINE static bool is_finite(unsigned bits) { return bits < 0x7f800000u; }
 };
 
-// How a row is rounded. `kept` has no bits where all of the row's integers are 0.
+// How a row is rounded. `kept` has all bits, or none where all of the row's integers are 0.
 template <int kBits>
 struct Rounding {
   static constexpr int kMost = (1 << (kBits - 1)) - 1;
@@ -62,13 +62,13 @@ struct Rounding {
     return multiply_add(multiply_add(-about, scale, value), inverse, about);
   }
 
-  // The integer of a T in the low byte. NOTE: a sum with 1.5 * 2^23 is rounded to a whole number, to
+  // The integer of a T in the low byte, for rows that are `kept`. NOTE: a sum with 1.5 * 2^23 is rounded to a whole number, to
   // even in ties, and ends with the bits of that number; a conversion takes twice as long.
   template <class T>
   KRONOP_INLINE unsigned byte(float value) const {
     const float scaled = quotient<T>(value);
     const float clamped = ::fminf(::fmaxf(scaled, float(-kMost - 1)), float(kMost));
-    return __builtin_bit_cast(unsigned, clamped + 12582912.0f) & kept;
+    return __builtin_bit_cast(unsigned, clamped + 12582912.0f);
   }
 };
 

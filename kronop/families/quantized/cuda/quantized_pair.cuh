@@ -142,11 +142,11 @@ class Pair {
   KRONOP_INLINE void copy(const Parameters& parameters, const PairPlace<Step>& place, long long first, int stage) const {
     constexpr int p0 = Step::kContracted[0], p1 = Step::kContracted[1];
     const Input* const x = static_cast<const Input*>(parameters.x) + place.x + first * parameters.x_row;
-    const long long left = parameters.rows - first;
-    const int rows = left < Step::kRows ? int(left) : Step::kRows;
+    const int rows = rows_from(parameters, first);
     if constexpr (p1 % 8 == 0) {
       if (parameters.vectors_x) {
         constexpr int pieces = p1 / 8;
+#pragma unroll
         for (int i = int(threadIdx.x); i < rows * p0 * pieces; i += Step::kThreads) {
           const int row = i / (p0 * pieces), digit = i / pieces % p0, piece = i % pieces;
           copy_asynchronously<16>(tile(stage, row) + digit * Layout::kStrideX + 8 * piece, x + row * parameters.x_row + (digit * p1 + 8 * piece));
@@ -214,7 +214,8 @@ class Pair {
       for (int tile = 0; tile < kTiles; ++tile) {
         const int column = 16 * (kTiles * warp_ + tile) + lane_ / 4 * 2;
         const unsigned low = rounding.template byte<Input>(low_of(y_[i][tile])), high = rounding.template byte<Input>(high_of(y_[i][tile]));
-        leave_two(q + row * Layout::kStrideQ + column, Step::kProduced[1] - column, low, high);
+        const unsigned both = take_bytes(low, high, 0x0040u) & rounding.kept;
+        leave_two(q + row * Layout::kStrideQ + column, Step::kProduced[1] - column, both);
       }
     }
   }
@@ -223,8 +224,7 @@ class Pair {
   template <class Parameters>
   KRONOP_INLINE void leave(const Parameters& parameters, const PairPlace<Step>& place, long long first) const {
     constexpr int of_byte = 8 / Step::kBits, bytes = kBytes, pieces = bytes / 16;
-    const long long left = parameters.rows - first;
-    const int rows = left < Step::kRows ? int(left) : Step::kRows;
+    const int rows = rows_from(parameters, first);
     unsigned char* const to = static_cast<unsigned char*>(parameters.q) + place.q + first * parameters.q_row;
     if constexpr (bytes % 16 == 0) {
       if (parameters.vectors_q) {
@@ -249,6 +249,12 @@ class Pair {
  private:
   template <class T>
   KRONOP_INLINE static T* at(int bytes) { return reinterpret_cast<T*>(shared_memory() + bytes); }
+  // The rows that there are from `first` on, of those that a block takes at a time.
+  template <class Parameters>
+  KRONOP_INLINE static int rows_from(const Parameters& parameters, long long first) {
+    const long long left = parameters.rows - first;
+    return Step::kRows == 1 || left >= Step::kRows ? Step::kRows : int(left);
+  }
   KRONOP_INLINE static Input* tile(int stage, int row) { return at<Input>(0) + (stage * Step::kRows + row) * Layout::kTile; }
   KRONOP_INLINE static const unsigned char* integer(int row, int item) {
     constexpr int columns = Step::kProduced[1];
@@ -270,12 +276,12 @@ class Pair {
     }
   }
   // Two neighbours, of which `there` exist.
-  KRONOP_INLINE static void leave_two(unsigned char* to, int there, unsigned low, unsigned high) {
+  KRONOP_INLINE static void leave_two(unsigned char* to, int there, unsigned both) {
     if constexpr (Step::kProduced[1] % 2 == 0) {
-      if (Layout::kPieces || there > 0) *reinterpret_cast<unsigned short*>(to) = (unsigned short)take_bytes(low, high, 0x0040u);
+      if (Layout::kPieces || there > 0) *reinterpret_cast<unsigned short*>(to) = (unsigned short)both;
     } else {
-      if (there > 0) to[0] = (unsigned char)low;
-      if (there > 1) to[1] = (unsigned char)high;
+      if (there > 0) to[0] = (unsigned char)both;
+      if (there > 1) to[1] = (unsigned char)(both >> 8);
     }
   }
   // The second product, of which the row's largest magnitude follows.

@@ -53,7 +53,7 @@ struct Rows {
       read(values, row + column);
       unsigned bytes[kWidth];
 #pragma unroll
-      for (int i = 0; i < kWidth; ++i) bytes[i] = rounding.template byte<Input>(convert<float>(values[i])) & 0xffu;
+      for (int i = 0; i < kWidth; ++i) bytes[i] = rounding.template byte<Input>(convert<float>(values[i])) & rounding.kept & 0xffu;
       unsigned char* place = to + column / kOfByte;
       if constexpr (kWidth == 8) {
         const unsigned first = bytes[0] | bytes[1] << 8 | bytes[2] << 16 | bytes[3] << 24;

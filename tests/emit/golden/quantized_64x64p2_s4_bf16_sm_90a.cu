@@ -9,7 +9,7 @@ struct Step {
   static constexpr int kThreads = 128, kBlocks = 3, kFactors = 2, kSplit = 1,
       kFactorRows[] = {64, 64}, kFactorColumns[] = {64, 64}, kContracted[] = {64, 64},
       kProduced[] = {64, 64}, kBits = 4, kRows = 1, kTiles = 1, kStages = 2, kSharedBytes = 42048;
-  static constexpr bool kKeepsA = true, kKeepsB = true;
+  static constexpr bool kKeepsA = true, kKeepsB = false;
 };
 
 extern "C" __global__ void __launch_bounds__(Step::kThreads, Step::kBlocks)

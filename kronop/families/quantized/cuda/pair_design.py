@@ -23,12 +23,11 @@ _MOST_THREADS = 512
 # Factors stay in registers as long as a thread has no more than that: three blocks of four warps
 # then find room in a multiprocessor.
 _KEPT_REGISTERS = 168
-_OWN_REGISTERS = 40  # Addresses and the like.
-_REGISTERS_OF_FACTOR = 8  # Of each factor beyond two.
-_LEAST_REGISTERS, _SPARE_REGISTERS = 96, 24
+_OWN_REGISTERS = 64  # Addresses and the like.
+_LEAST_REGISTERS = 96
 # Beyond as many columns of the second digit, a warp has two tiles of them, so that fewer warps read
 # the same rows, if a thread then needs no more than so many registers.
-_NARROW, _ROOMY = 64, 128
+_NARROW, _ROOMY = 64, 152
 # Multiply-adds of the tensor cores in a cycle of a multiprocessor, by mma.sync: 0.62 of the 2048
 # that its wgmma does (Luo et al., 2024, "Benchmarking and dissecting the Nvidia Hopper GPU
 # architecture").
@@ -128,7 +127,7 @@ class PairDesign(Design):
     def kept(self) -> tuple[bool, bool]:
         """Whether threads keep the first, and the second digit's matrix in registers."""
         first, second = self._of_matrices
-        room = min(_KEPT_REGISTERS, self._most_registers - _SPARE_REGISTERS) - self._registers
+        room = min(_KEPT_REGISTERS, self._most_registers) - self._registers
         keeps_first = first <= room
         return keeps_first, second <= room - (first if keeps_first else 0)
 
@@ -152,8 +151,7 @@ class PairDesign(Design):
     def _registers_with(self, tiles: int) -> int:
         """Those for the sums of the first product or, two numbers in each, for both results."""
         between, results = (_padded(item[0]) // _TILE for item in (self.contracted, self.produced))
-        own = _OWN_REGISTERS + _REGISTERS_OF_FACTOR * (len(self.factors) - 2)
-        return own + tiles * max(8 * between, 4 * between + 4 * results + 8)
+        return _OWN_REGISTERS + tiles * max(8 * between, 4 * between + 4 * results + 8)
 
     def blocks(self, target: Target) -> int:
         """Blocks that a multiprocessor holds."""
@@ -173,11 +171,10 @@ class PairDesign(Design):
         """Whether the kernel can run these factors."""
         if self.element not in (bfloat16, float16):
             return Status.reject(f"tensor cores do not multiply {self.element.name}")
-        needed = self._registers + _SPARE_REGISTERS
-        if self.threads > _MOST_THREADS or needed > self._most_registers:
+        if self.threads > _MOST_THREADS or self._registers > self._most_registers:
             return Status.reject(
                 f"digits of {self.contracted} by {self.produced} take {self.threads} threads of"
-                f" {needed} registers; at most {_MOST_THREADS} threads, and {operands.REGISTERS}"
+                f" {self._registers} registers; at most {_MOST_THREADS} threads, and {operands.REGISTERS}"
                 " registers in all"
             )
         if self.shared_bytes > target.shared_bytes:

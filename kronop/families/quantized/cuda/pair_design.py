@@ -174,8 +174,8 @@ class PairDesign(Design):
         if self.threads > _MOST_THREADS or self._registers > self._most_registers:
             return Status.reject(
                 f"digits of {self.contracted} by {self.produced} take {self.threads} threads of"
-                f" {self._registers} registers; at most {_MOST_THREADS} threads, and {operands.REGISTERS}"
-                " registers in all"
+                f" {self._registers} registers; at most {_MOST_THREADS} threads, which have"
+                f" {operands.REGISTERS} registers in all"
             )
         if self.shared_bytes > target.shared_bytes:
             return Status.reject(

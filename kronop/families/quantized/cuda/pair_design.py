@@ -29,8 +29,8 @@ _LEAST_REGISTERS = 96
 # the same rows, if a thread then needs no more than so many registers.
 _NARROW, _ROOMY = 64, 152
 # Multiply-adds of the tensor cores in a cycle of a multiprocessor, by mma.sync: 0.62 of the 2048
-# that its wgmma does (Luo et al., 2024, "Benchmarking and dissecting the Nvidia Hopper GPU
-# architecture").
+# that its wgmma does (Luo et al., 2024, "Benchmarking and Dissecting the Nvidia Hopper GPU
+# Architecture via Microbenchmarking"); not measured here.
 _MULTIPLY_ADDS_PER_CYCLE = 1270
 
 

@@ -51,11 +51,10 @@ def _description(kind: Kind, element: DataType, math: kronop.MathInstruction) ->
         DescriptionError, ElementTypeError: the kind has no operation of this element type.
     """
     accumulator, output = math.element_accumulator, result_type(element)
-    return kind.description.get()(
-        math=math,
-        tile=None,
-        Y=kronop.TensorDescription(output),
-        epilogue=kronop.LinearCombination(output, 1, accumulator, accumulator),
+    fields = {
+        "Y": kronop.TensorDescription(output),
+        "epilogue": kronop.LinearCombination(output, 1, accumulator, accumulator),
         **dict.fromkeys(kind.inputs, kronop.TensorDescription(element)),
         **kind.sample_fields,
-    )
+    }
+    return kind.description.get()(math=math, tile=None, **fields)

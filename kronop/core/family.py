@@ -44,6 +44,8 @@ class Kind:
         size: the class of the extents that may vary between runs of one operation.
         sample: values for the fields of this kind alone, of the small description that the
             support matrix and tests ask about; a `Later` stands for the object that it names.
+            `Y` and `epilogue` may be among them, if results are not of X's type, or not scaled and
+            added as by a LinearCombination; tests of the family itself then run the samples.
         arguments: the class of its arguments; None if operations of this kind can't be exported.
     """
 

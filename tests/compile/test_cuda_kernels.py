@@ -43,6 +43,8 @@ from kronop.families.kron.cuda.kron_mma import KronMma
 from kronop.families.kron.description import KronMatmulDescription, Side
 from kronop.families.ksparse.cuda.emitter import CudaKSparseEmitter
 from kronop.families.ksparse.description import KSparseDescription
+from kronop.families.quantized.operation import QuantizedKronOperation
+from kronop.families.quantized.samples import EPILOGUE, Y
 from kronop.target import Target
 from tests import support
 
@@ -294,3 +296,24 @@ def _ksparse(
         batch_last=batch_last,
     )
     return CudaKSparseEmitter().plan(description, Target.parse(target))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    "factors",
+    [
+        [(64, 64), (64, 64)],
+        [(64, 64), (128, 128)],
+        [(128, 128), (112, 112)],
+        [(8, 8)] * 4,
+        [(60, 33), (7, 26)],
+        [(4096, 65)],
+    ],
+)
+def test_quantized(factors: list[tuple[int, int]], target: str) -> None:
+    tensor = TensorDescription(bfloat16)
+    for bits in (8,) if factors[0][1] % 2 else (4, 8):
+        operation = QuantizedKronOperation(
+            target, None, tensor, tensor, Y, EPILOGUE, factors, bits=bits
+        )
+        check(operation.plan)

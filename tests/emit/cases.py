@@ -9,6 +9,7 @@ import kronop
 from kronop import kernels
 from kronop.core.operation import Operation
 from kronop.families import FAMILIES
+from kronop.families.quantized import samples as samples_of
 from tests import support
 from tests.families import samples
 
@@ -93,6 +94,16 @@ def operations() -> Iterator[_Named]:
                 operation = samples.operation(kind, target, kronop.float32)
                 yield f"{kind.name.replace(' ', '_')}_{target}", operation
     yield from _distances()
+    yield from _quantized()
+
+
+def _quantized() -> Iterator[_Named]:
+    """In one kernel: the sample's float32 goes through memory."""
+    tensor = kronop.TensorDescription(kronop.bfloat16)
+    operation = kronop.QuantizedKronOperation(
+        "sm_90a", None, tensor, tensor, samples_of.Y, samples_of.EPILOGUE, [(64, 64)] * 2, bits=4
+    )
+    yield "quantized_64x64p2_s4_bf16_sm_90a", operation
 
 
 def _distances() -> Iterator[_Named]:

@@ -26,14 +26,22 @@ def elements(kind: Kind, target: str) -> list[kronop.DataType]:
     return [item for item in TENSOR_TYPES.values() if matrix.sample(kind, item, where) is not None]
 
 
+def scale_and_add(kind: Kind) -> bool:
+    """Whether results are alpha and beta times something, as `check` expects."""
+    return "epilogue" not in kind.sample
+
+
 def operation(kind: Kind, target: str, element: kronop.DataType) -> Any:
     """The operation of a kind's sample."""
-    tensor, epilogue = kronop.TensorDescription(element), support.linear(element)
-    described = dict.fromkeys(kind.inputs, tensor)
-    Y = kronop.TensorDescription(result_type(element))
-    return _class_of(kind, "Operation")(
-        target, None, **described, Y=Y, epilogue_functor=epilogue, **kind.sample_fields
-    )
+    tensor = kronop.TensorDescription(element)
+    fields = {
+        **dict.fromkeys(kind.inputs, tensor),
+        "Y": kronop.TensorDescription(result_type(element)),
+        "epilogue": support.linear(element),
+        **kind.sample_fields,
+    }
+    fields["epilogue_functor"] = fields.pop("epilogue")
+    return _class_of(kind, "Operation")(target, None, **fields)
 
 
 def check(

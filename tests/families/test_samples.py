@@ -1,4 +1,7 @@
-"""Every family's sample, of every element type it is for: parity, and any size."""
+"""Every family's sample, of every element type it is for: parity, and any size.
+
+Those whose results are not scaled and added have tests of their own.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ _TARGETS = {"x86": f"x86-{detect_x86_arch()}", "cuda": support.cuda_target()}
 
 def _cases(backend: str) -> Iterator[Any]:
     for kind in samples.kinds(FAMILIES):
-        if backend in kind.emitters:
+        if backend in kind.emitters and samples.scale_and_add(kind):
             for element in samples.elements(kind, _TARGETS[backend]):
                 yield pytest.param(kind, element, id=f"{kind.name}-{element.short}")
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kronop.args.device import target_of
-from kronop.args.tensor import TensorView, describe, listed, view
+from kronop.args.tensor import describe, listed, view
 from kronop.core import prepared
 from kronop.core.calls import describe_output, epilogue_of, finish, operand_of
 from kronop.core.prepared import Call
@@ -94,7 +94,7 @@ def _kron(
 ) -> Any:
     beta = beta_beside(z, beta)
     if type(factors) is not list and type(factors) is not tuple:
-        factors = list(_factors_of(factors, side))
+        factors = list(factors_of(factors, side))
     result, lesson = prepared.repeat(_NAMES[side], alpha, beta, [x, *factors, z, out])
     if result is not None:
         return result
@@ -122,9 +122,10 @@ def kron_arguments(
     out: Any = None,
 ) -> KronMatmulArguments:
     """The arguments that `gemkm` or `gekmm` runs for these tensors, with their operation."""
-    factors = _factors_of(factors, side)
+    factors = factors_of(factors, side)
     x_view = operand_of(x)
-    shapes = tuple(_matrix_shape(view(item, f"factors[{i}]"), i) for i, item in enumerate(factors))
+    every = enumerate(factors)
+    shapes = tuple(check_matrix(view(item, f"factors[{at}]").shape, at) for at, item in every)
     columns = math.prod(shape[1 if side is Side.Right else 0] for shape in shapes)
     inner = columns if side is Side.Right else (x_view.shape[-1] if len(x_view.shape) > 1 else 1)
     Y = describe_output(x_view.element, inner, z, out)
@@ -139,7 +140,7 @@ def kron_arguments(
     )
 
 
-def _factors_of(factors: Any, side: Side) -> Sequence[Any]:
+def factors_of(factors: Any, side: Side) -> Sequence[Any]:
     """The factors of a call that are in a list, a tuple or a ParameterList."""
     found = listed(factors)
     if found is None:
@@ -154,14 +155,17 @@ def _factors_of(factors: Any, side: Side) -> Sequence[Any]:
     return found
 
 
-def _matrix_shape(factor: TensorView, index: int) -> tuple[int, int]:
-    if len(factor.shape) < 2:
+def check_matrix(shape: tuple[int, ...], index: int) -> tuple[int, int]:
+    """(rows, columns) of a factor of that shape.
+
+    Raises:
+        ArgumentError: it has fewer than two dimensions.
+    """
+    if len(shape) < 2:
         raise ArgumentError(
-            mismatch(
-                f"factors[{index}]", expected="(..., P, Q)", got=factor.shape, hint="give a matrix"
-            )
+            mismatch(f"factors[{index}]", expected="(..., P, Q)", got=shape, hint="give a matrix")
         )
-    return factor.shape[-2], factor.shape[-1]
+    return shape[-2], shape[-1]
 
 
 @functools.lru_cache(maxsize=512)

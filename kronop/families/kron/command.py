@@ -29,16 +29,8 @@ class _Command(Command):
     def operation(
         self, options: argparse.Namespace, shapes: Sequence[str], common: Sequence[Any]
     ) -> KronMatmulOperation:
-        if len(shapes) > 1:
-            raise ArgumentError(
-                mismatch(
-                    "shape of kron",
-                    expected="one, of all factors",
-                    got=" ".join(shapes),
-                    hint=f"join them by commas: {','.join(shapes)}",
-                )
-            )
-        return KronMatmulOperation(*common, shape_of(shapes[0])[1], _side(options))
+        factors = shape_of(one_shape("kron", shapes))[1]
+        return KronMatmulOperation(*common, factors, _side(options))
 
     def arguments(
         self,
@@ -59,6 +51,24 @@ COMMAND = _Command()
 
 def _side(options: argparse.Namespace) -> Side:
     return Side.Left if options.left else Side.Right
+
+
+def one_shape(family: str, shapes: Sequence[str]) -> str:
+    """The only one of the shapes that a command got.
+
+    Raises:
+        ArgumentError: there are several.
+    """
+    if len(shapes) > 1:
+        raise ArgumentError(
+            mismatch(
+                f"shape of {family}",
+                expected="one, of all factors",
+                got=" ".join(shapes),
+                hint=f"join them by commas: {','.join(shapes)}",
+            )
+        )
+    return shapes[0]
 
 
 def shape_of(text: str) -> tuple[int | None, list[tuple[int, int]]]:

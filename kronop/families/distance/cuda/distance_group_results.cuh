@@ -6,11 +6,6 @@
 
 namespace kronop {
 
-#if !defined(KRONOP_EMULATION)
-// What another thread of the warp has.
-KRONOP_INLINE unsigned from_lane(unsigned word, int lane) { return __shfl_sync(~0u, word, lane); }
-#endif
-
 namespace distance {
 
 // Writes a team's rows of tiles. A thread has two neighbouring columns of rows g and g + 8 in each

@@ -110,6 +110,9 @@ KRONOP_INLINE unsigned take_bytes(unsigned first, unsigned second, unsigned whic
   return word;
 }
 
+// What another thread of the warp has.
+KRONOP_INLINE unsigned from_lane(unsigned word, int lane) { return __shfl_sync(~0u, word, lane); }
+
 // Prefetches a line of global memory to the level-2 cache, or a longer piece of it.
 KRONOP_INLINE void prefetch_line(const void* from) { asm volatile("prefetch.global.L2 [%0];" ::"l"(from)); }
 #if __CUDA_ARCH__ >= 900

@@ -1,0 +1,174 @@
+"""The operation in one line, on plain tensors: results of the same kind, on the same device."""
+
+from __future__ import annotations
+
+import functools
+import math
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from kronop.args.device import target_of
+from kronop.args.strides import broadcast_shapes
+from kronop.args.tensor import check_element, describe, empty, view
+from kronop.core import prepared
+from kronop.core.calls import finish
+from kronop.descriptions.datatype import float32, int8
+from kronop.descriptions.tensor import TensorDescription
+from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.families.kron.api import check_matrix, factors_of
+from kronop.families.kron.description import Side
+from kronop.families.quantized.arguments import QuantizedKronArguments, check_clip
+from kronop.families.quantized.description import check_bits, check_element_of_x
+from kronop.families.quantized.operation import QuantizedKronOperation
+from kronop.families.quantized.samples import EPILOGUE, Y
+
+
+def quantized_gemkm(
+    x: Any,
+    factors: Sequence[Any],
+    *,
+    bits: int,
+    clip: float = 1.0,
+    out: tuple[Any, Any] | None = None,
+) -> tuple[Any, Any]:
+    """x (F1 x ... x FN), with each row rounded to integers and a scale.
+
+    With z a row of the product, rounded to x's type, and top = 2^(bits - 1) - 1:
+
+        scale = clip max |z| / top
+        q = z / scale, rounded to nearest even, at least -top - 1 and at most top
+
+    in float32, so that q scale is about z. Between two factors, sums are rounded to x's type or not
+    at all, as in `gemkm`. A row of zeros (or whose scale would be below 2^-100) has a scale of 1,
+    a row with infinities or NaN one of NaN; their q is 0.
+
+    On a GPU this is one kernel if a row and two matrices fit in a block's shared memory, as for 64
+    x 64 and (64, 128): see `docs/quantized.md`. Otherwise, and on CPUs, the product is in memory in
+    between.
+
+    Args:
+        x: (..., M, K) or (K,) of bfloat16, float16 or float32, with K the product of the factors'
+            rows.
+        factors: a list, tuple or ParameterList of one (..., P, Q) tensor each; leading dimensions
+            broadcast as in `matmul`.
+        bits: 4 or 8.
+        clip: FlatQuant's clipping ratio, from 1e-6 to 1.
+        out: where to write q and the scales: contiguous tensors of the result's shapes and types.
+
+    Returns:
+        (q, scales), both of x's kind and on its device. With N the product of the factors' columns,
+        q is int8 (..., M, N) for 8 bits. For 4 bits it is uint8 (..., M, N / 2): two integers in
+        two's complement in each byte, that of the even column in the low half. The scales are
+        float32 (..., M, 1).
+
+    Raises:
+        ArgumentError: shapes, devices, bits or a clip that do not fit, or an odd N for 4 bits.
+        ElementTypeError: types that do not.
+    """
+    check_bits(bits, 2, ArgumentError)
+    factors = factors_of(factors, Side.Right)
+    clip = check_clip(clip)
+    q, scales = _new(x, factors, bits) if out is None else _given(out, bits)
+    slots = {f"factors[{index}]": 1 + index for index in range(len(factors))}
+    slots["scales"] = 1 + len(factors)
+    tensors = [x, *factors, scales, None, q]
+    result, lesson = prepared.repeat(("quantized_gemkm", bits), clip, 0.0, tensors)
+    if result is None:
+        finish(quantized_arguments(x, factors, bits, clip, q, scales), lesson, slots)
+        if lesson is not None:
+            lesson.end()
+    if out is not None:
+        return out
+    return (_as(q, "uint8") if bits == 4 else q), scales
+
+
+def quantized_arguments(
+    x: Any,
+    factors: Sequence[Any],
+    bits: int,
+    clip: float = 1.0,
+    q: Any = None,
+    scales: Any = None,
+) -> QuantizedKronArguments:
+    """The arguments that `quantized_gemkm` runs for these tensors, with their operation; `q` holds
+    bytes, of type int8 whatever `bits` are."""
+    factors = factors_of(factors, Side.Right)
+    x_view = view(x, "X")
+    check_element_of_x(x_view.element, ElementTypeError)
+    every = enumerate(factors)
+    shapes = tuple(check_matrix(view(item, f"factors[{at}]").shape, at) for at, item in every)
+    check_bits(bits, math.prod(columns for _, columns in shapes), ArgumentError)
+    operation = _operation(target_of(x_view), describe(x_view, "X"), shapes, bits)
+    return QuantizedKronArguments(
+        operation=operation, X=x, factors=factors, clip=clip, Y=q, scales=scales
+    )
+
+
+def _new(x: Any, factors: Sequence[Any], bits: int) -> tuple[Any, Any]:
+    """New tensors for the bytes and the scales."""
+    torch = sys.modules.get("torch")
+    if torch is not None and type(x) is torch.Tensor and all(type(it) is type(x) for it in factors):
+        lead, last = _result_shape(x.shape, tuple(item.shape for item in factors), bits)
+        scales = x.new_empty((*lead, 1), dtype=torch.float32)
+        return x.new_empty((*lead, last), dtype=torch.int8), scales
+    x_view = view(x, "X")
+    shapes = tuple(view(item, f"factors[{at}]").shape for at, item in enumerate(factors))
+    lead, last = _result_shape(x_view.shape, shapes, bits)
+    return empty(x_view, (*lead, last), int8), empty(x_view, (*lead, 1), float32)
+
+
+@functools.lru_cache(maxsize=256)
+def _result_shape(
+    x: tuple[int, ...], factors: tuple[tuple[int, ...], ...], bits: int
+) -> tuple[tuple[int, ...], int]:
+    """(leading dimensions, bytes of a row) of the result for operands of these shapes."""
+    for index, shape in enumerate(factors):
+        check_matrix(shape, index)
+    columns = math.prod(shape[-1] for shape in factors)
+    check_bits(bits, columns, ArgumentError)
+    leads = [(f"factors[{at}]", tuple(shape[:-2])) for at, shape in enumerate(factors)]
+    lead = broadcast_shapes([("X", tuple(x[:-2])), *leads])
+    return (*lead, *x[-2:-1]), columns * bits // 8
+
+
+def _given(out: Any, bits: int) -> tuple[Any, Any]:
+    """The caller's tensors, the first one as int8.
+
+    Raises:
+        ElementTypeError: they are no pair, or not of the types of the results.
+    """
+    if not isinstance(out, (tuple, list)) or len(out) != 2:
+        raise ElementTypeError(
+            mismatch("out", expected="(q, scales)", got=type(out).__name__, hint="give two tensors")
+        )
+    q, scales = out
+    if bits == 4:
+        if str(getattr(q, "dtype", None)).rpartition(".")[2] != "uint8":
+            raise ElementTypeError(
+                mismatch(
+                    "element type of out[0]",
+                    expected="uint8, which holds two integers of 4 bits",
+                    got=str(getattr(q, "dtype", type(q).__name__)),
+                    hint="leave out for new tensors",
+                )
+            )
+        return _as(q, "int8"), scales
+    check_element(view(q, "out[0]").element, int8, "out[0]")
+    return q, scales
+
+
+def _as(tensor: Any, name: str) -> Any:
+    """The same bytes as another type of one byte."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(tensor, torch.Tensor):
+        return tensor.view(getattr(torch, name))
+    return tensor.view(name)
+
+
+@functools.lru_cache(maxsize=256)
+def _operation(
+    target: str, X: TensorDescription, factors: tuple[tuple[int, int], ...], bits: int
+) -> QuantizedKronOperation:
+    F = TensorDescription(X.element)
+    return QuantizedKronOperation(target, None, X, F, Y, EPILOGUE, factors, bits=bits)

@@ -1,0 +1,124 @@
+"""Arguments of quantized Kronecker products: tensors of any framework -> QuantizedKronProblem."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from kronop.args.base import OperationLike, Places
+from kronop.args.checks import check_overlap, check_writable, description_of
+from kronop.args.tensor import check_element, empty, view
+from kronop.args.view import TensorView, contiguous_strides
+from kronop.descriptions.datatype import float32
+from kronop.descriptions.scalars import scalar
+from kronop.errors import ArgumentError, mismatch
+from kronop.families.kron.arguments import KronMatmulArguments
+from kronop.families.quantized.description import (
+    LEAST_CLIP,
+    QuantizedKronDescription,
+    QuantizedKronProblem,
+)
+
+
+class QuantizedKronArguments(KronMatmulArguments):
+    """Rows of X (F1 x ... x FN) as integers with a scale each.
+
+    Args:
+        operation: a QuantizedKronOperation.
+        X: (..., M, K), with K the product of the factors' rows; or (K,).
+        factors: one (..., rows, columns) tensor per factor, in the order of the product.
+        clip: what the largest magnitude of a row is multiplied by: from 1e-6 to 1.
+        Y: int8, contiguous, of the broadcast shape (..., M, bytes of a row); None for a new one.
+        scales: float32, contiguous, (..., M, 1); None for a new one.
+
+    Raises:
+        ElementTypeError: not a tensor, or another element type than the operation's.
+        ArgumentError: shapes, strides, devices, overlaps or a clip that do not fit.
+        OutOfMemoryError: no room for Y or the scales.
+
+    Attributes:
+        scales: the tensor of the scales.
+    """
+
+    def __init__(
+        self,
+        *,
+        operation: OperationLike,
+        X: Any,
+        factors: Sequence[Any],
+        clip: float = 1.0,
+        Y: Any = None,
+        scales: Any = None,
+    ) -> None:
+        self._quantized = description_of(operation, QuantizedKronDescription)
+        self._clip = check_clip(clip)
+        super().__init__(operation=operation, X=X, factors=factors, Y=Y)
+        _check_contiguous("Y", view(self.Y, "Y"))
+        views = {name: item.view for name, item in self._operands.items()}
+        shape = (1,) if self._is_vector else (*self._batch, self._m, 1)
+        self.scales = empty(views["X"], shape, float32) if scales is None else scales
+        self._scales = view(self.scales, "scales")
+        if scales is not None:
+            self._check_scales(views, shape)
+
+    def _check_scales(self, views: dict[str, TensorView], shape: tuple[int, ...]) -> None:
+        item, device = self._scales, views["X"].device
+        check_element(item.element, float32, "scales")
+        if item.shape != shape or item.device != device:
+            raise ArgumentError(
+                mismatch(
+                    "scales",
+                    expected=f"{shape} on {device}, one number for each row",
+                    got=f"{item.shape} on {item.device}",
+                    hint="leave them out for a new tensor",
+                )
+            )
+        _check_contiguous("scales", item)
+        check_writable(item)
+        check_overlap(item, views, None)
+
+    def _new_result(self, like: TensorView) -> TensorView:
+        what = self._quantized
+        lead = () if self._is_vector else (*self._batch, self._m)
+        self.Y = empty(like, (*lead, what.row_bytes), what.Y.element)
+        return self._with_rows(view(self.Y, "Y"), "Y")
+
+    def _problem(self, places: Places, workspace: int) -> Any:  # Of another family than kron's.
+        product = super()._problem(places, workspace)
+        scales = places.output("scales", self._scales, None, read=False)
+        return QuantizedKronProblem(product=product, scales=scales.pointer, clip=self._clip)
+
+
+def check_clip(clip: Any) -> float:
+    """A clipping ratio as a float.
+
+    Raises:
+        ElementTypeError: it is no number.
+        ArgumentError: it is not from 1e-6 to 1.
+    """
+    value = scalar("clip", clip, float32)
+    if not LEAST_CLIP <= value <= 1:
+        raise ArgumentError(
+            mismatch(
+                "clip",
+                expected=f"a number from {LEAST_CLIP:g} to 1",
+                got=repr(clip),
+                hint="it scales the largest magnitude of each row; 1 clips nothing",
+            )
+        )
+    return value
+
+
+def _check_contiguous(name: str, item: TensorView) -> None:
+    wanted = contiguous_strides(item.shape)
+    axes = zip(item.shape, item.strides, wanted, strict=True)
+    if math.prod(item.shape) and any(extent > 1 and own != want for extent, own, want in axes):
+        raise ArgumentError(
+            mismatch(
+                f"memory of {name}",
+                expected="contiguous rows",
+                got=f"strides {item.strides} of shape {item.shape}",
+                hint="pass a new tensor, or none",
+            )
+        )

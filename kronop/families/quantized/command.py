@@ -1,0 +1,56 @@
+"""Quantized Kronecker products on the command line: `show quantized 64^2 --bits 8`."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from kronop.core.command import DEFAULT_ROWS, Command, Flag
+from kronop.errors import ArgumentError, mismatch
+from kronop.families.kron.command import one_shape, shape_of
+from kronop.families.quantized.api import quantized_arguments
+from kronop.families.quantized.arguments import QuantizedKronArguments
+from kronop.families.quantized.operation import QuantizedKronOperation
+from kronop.families.quantized.samples import EPILOGUE, Y
+
+_DEFAULT_BITS = 4
+
+
+class _Command(Command):
+    shapes = "factors as 64^2 or 64,128, with rows as 4096:64^2"
+    flags: Mapping[str, Flag] = {"--bits": Flag("of an integer, 4 or 8 (default 4)", "BITS")}
+
+    def size(self, options: argparse.Namespace, shapes: Sequence[str]) -> int | None:
+        return shape_of(shapes[0])[0]
+
+    def operation(
+        self, options: argparse.Namespace, shapes: Sequence[str], common: Sequence[Any]
+    ) -> QuantizedKronOperation:
+        target, tile, X, F, *_ = common
+        factors = shape_of(one_shape("quantized", shapes))[1]
+        return QuantizedKronOperation(target, tile, X, F, Y, EPILOGUE, factors, bits=_bits(options))
+
+    def arguments(
+        self,
+        options: argparse.Namespace,
+        shape: str,
+        rows: int | None,
+        tensor: Callable[[tuple[int, ...]], Any],
+    ) -> QuantizedKronArguments:
+        own, shapes = shape_of(shape)
+        x = tensor((rows or own or DEFAULT_ROWS, math.prod(item[0] for item in shapes)))
+        return quantized_arguments(x, [tensor(item) for item in shapes], _bits(options))
+
+
+COMMAND = _Command()
+
+
+def _bits(options: argparse.Namespace) -> int:
+    text = options.bits
+    if text is None:
+        return _DEFAULT_BITS
+    if text not in ("4", "8"):
+        raise ArgumentError(mismatch("--bits", expected="4 or 8", got=text, hint="4 is usual"))
+    return int(text)

@@ -1,0 +1,1 @@
+"""Quantized Kronecker products on GPUs."""

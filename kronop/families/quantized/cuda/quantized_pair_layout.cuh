@@ -1,0 +1,84 @@
+// Parameters of quantized_pair.cuh, its shared memory, and where a block's operands are.
+#pragma once
+
+#include "quantized_numbers.cuh"
+
+namespace kronop {
+
+template <int Factors>
+struct QuantizedPairParameters {
+  void* x;
+  void* q;       // rows of bytes without gaps, in the order of the scales
+  void* scales;
+  long long rows, blocks;                 // of each problem of the batch
+  long long vectors_x, vectors_q;         // whether 16 bytes of them may be accessed at once
+  long long x_row, x_column, q_row, batch_extent[4], batch_x[4], batch_q[4];
+  void* factor[Factors];
+  long long factor_row[Factors], factor_column[Factors], batch_factor[4 * Factors];
+  long long vectors_factor[Factors];
+  double clip;
+};
+
+namespace quantized {
+
+KRONOP_INLINE constexpr int padded(int extent) { return (extent + 15) / 16 * 16; }
+
+template <class Step>
+struct PairLayout {
+  using Input = typename Step::Input;
+  static constexpr int kIn0 = padded(Step::kContracted[0]), kIn1 = padded(Step::kContracted[1]);
+  static constexpr int kOut0 = padded(Step::kProduced[0]), kOut1 = padded(Step::kProduced[1]);
+  static constexpr int kWarps = kOut1 / (16 * Step::kTiles);  // of a row
+  // Elements of a row of each operand in shared memory: an odd number of 16 bytes, so that eight
+  // rows of 16 bytes are in different banks.
+  static constexpr int kStrideX = kIn1 + 8, kStrideA = kIn0 + 8, kStrideB = kIn1 + 8;
+  static constexpr int kTile = kIn0 * kStrideX;
+  static constexpr int kElements = Step::kProduced[0] * Step::kProduced[1];
+  // Integers of the row, a byte each. Where a thread's two bytes are in rows of whole vectors, the
+  // four rows that a quad writes to are in different banks.
+  static constexpr bool kPieces = Step::kProduced[1] % 16 == 0;
+  static constexpr int kStrideQ = !kPieces ? Step::kProduced[1] : Step::kProduced[1] + (Step::kProduced[1] % 32 == 0 ? 16 : 0);
+  static constexpr int kBytesQ = padded(Step::kProduced[0] * kStrideQ);
+  static constexpr int kAtA = 2 * Step::kStages * Step::kRows * kTile;
+  static constexpr int kAtB = kAtA + 2 * kOut0 * kStrideA;
+  static constexpr int kAtQ = kAtB + 2 * kOut1 * kStrideB;
+  static constexpr int kAtMost = kAtQ + Step::kRows * kBytesQ;
+  static constexpr int kShared = kAtMost + 4 * padded(Step::kRows * kWarps);
+  static_assert(kShared == Step::kSharedBytes);
+  static_assert(32 * kWarps * Step::kRows == Step::kThreads);
+};
+
+// Where the problem of the batch that a block works on is in X, in q and in each factor.
+template <class Step>
+struct PairPlace {
+  long long x = 0, q = 0, factor[Step::kFactors] = {};
+
+  template <class Parameters>
+  KRONOP_INLINE explicit PairPlace(const Parameters& parameters) {
+    for_each_digit((long long)blockIdx.x / parameters.blocks, parameters.batch_extent, [&](int axis, long long digit) {
+      x += digit * parameters.batch_x[axis];
+      q += digit * parameters.batch_q[axis];
+#pragma unroll
+      for (int at = 0; at < Step::kFactors; ++at) factor[at] += digit * parameters.batch_factor[4 * at + axis];
+    });
+  }
+};
+
+// Element (p, q) of the product of factors kFirst to kEnd - 1.
+template <class Step, int kFirst, int kEnd, class Parameters>
+KRONOP_INLINE typename Step::Input element_of(const Parameters& parameters, const PairPlace<Step>& place, int p, int q) {
+  using Input = typename Step::Input;
+  float value = 1;
+#pragma unroll
+  for (int at = kEnd - 1; at >= kFirst; --at) {
+    const Input* const from = static_cast<const Input*>(parameters.factor[at]) + place.factor[at];
+    const long long own = p % Step::kFactorRows[at] * parameters.factor_row[at] + q % Step::kFactorColumns[at] * parameters.factor_column[at];
+    value *= convert<float>(from[own]);
+    p /= Step::kFactorRows[at];
+    q /= Step::kFactorColumns[at];
+  }
+  return convert<Input>(value);
+}
+
+}  // namespace quantized
+}  // namespace kronop

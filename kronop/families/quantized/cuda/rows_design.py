@@ -1,0 +1,96 @@
+"""Rows of numbers in the workspace to integers: quantized_rows.cuh."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from kronop.artifacts import Field, KernelSignature, Launch, Scalar
+from kronop.descriptions.datatype import DataType
+from kronop.emit.cuda import operands
+from kronop.emit.design import Instantiation, package_folder
+from kronop.families.quantized.description import QuantizedKronProblem
+from kronop.families.quantized.two_steps import RowsDesign
+from kronop.frozen import dataclass
+from kronop.target import Target
+
+THREADS = 256
+_WARPS = THREADS // 32
+# From as many columns on a whole block works on a row: each thread then has a vector of it.
+_LONG = 8 * THREADS
+_RESIDENT = 4
+SIGNATURE = KernelSignature(
+    "QuantizedRowsParameters",
+    (
+        *(Field(name, Scalar.POINTER) for name in ("y", "q", "scales")),
+        Field("rows", Scalar.INT64),
+        Field("clip", Scalar.FLOAT64),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CudaRows(RowsDesign):
+    """A warp for each row or, where rows are long, a block."""
+
+    styles: ClassVar[tuple[str, ...]] = ("short rows", "long rows", "vectors", "single numbers")
+
+    element: DataType
+    columns: int
+    bits: int
+
+    @property
+    def threads(self) -> int:
+        return THREADS
+
+    @property
+    def shared_bytes(self) -> int:
+        return 4 * _WARPS
+
+    @property
+    def signature(self) -> KernelSignature:
+        return SIGNATURE
+
+    @property
+    def warps(self) -> int:
+        """Warps of a row."""
+        return _WARPS if self.columns >= _LONG else 1
+
+    def style(self, target: Target) -> Iterator[str]:
+        yield "short rows" if self.warps == 1 else "long rows"
+        yield "single numbers" if self.columns % 8 else "vectors"
+
+    def instantiation(self, target: Target) -> Instantiation:
+        return Instantiation(
+            header="quantized_rows.cuh",
+            template="kronop::quantized_rows",
+            parameters="kronop::QuantizedRowsParameters",
+            types=(("Input", self.element.cxx),),
+            constants=(
+                ("kThreads", THREADS),
+                ("kBlocks", _RESIDENT),
+                ("kWarps", self.warps),
+                ("kColumns", self.columns),
+                ("kBits", self.bits),
+            ),
+            folders=(package_folder(__package__),),
+        )
+
+    def launch(
+        self, index: int, target: Target, rows: int, y: int, problem: QuantizedKronProblem
+    ) -> Launch:
+        values = {
+            "y": y,
+            "q": problem.product.y.pointer,
+            "scales": problem.scales,
+            "rows": rows,
+            "clip": problem.clip,
+        }
+        blocks = operands.cover(rows, _WARPS // self.warps)
+        return Launch(
+            step=index,
+            parameters=SIGNATURE.pack(values),
+            grid=(min(blocks, 2 * _RESIDENT * target.cores), 1, 1),
+            block=(THREADS, 1, 1),
+            shared_bytes=self.shared_bytes,
+        )

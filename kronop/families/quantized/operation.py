@@ -1,0 +1,28 @@
+"""The operation of quantized Kronecker products."""
+
+from __future__ import annotations
+
+from kronop.core.operation import Operation
+from kronop.families.quantized import QUANTIZED
+from kronop.families.quantized.arguments import QuantizedKronArguments
+from kronop.families.quantized.description import QuantizedKronDescription, QuantizedKronProblem
+
+
+class QuantizedKronOperation(
+    Operation[QuantizedKronDescription, QuantizedKronProblem, QuantizedKronArguments],
+    kind=QUANTIZED,
+):
+    """Rows of X (F1 x ... x FN) as integers with a scale each.
+
+    Args:
+        target: as of a KronMatmulOperation.
+        tile_description: tile sizes of the product's own kernels, or None for the planner's choice.
+        X, F: descriptions of the operand and of the factors, of bfloat16, float16 or float32.
+        Y: description of the bytes of the integers: int8.
+        epilogue_functor: a LinearCombinationClamp to int8.
+        factors: (rows, columns) of each factor, in the order of the product.
+        bits: 4 or 8.
+
+    Raises:
+        DescriptionError: no kernel serves this; the message says why and what to change.
+    """

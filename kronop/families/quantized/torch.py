@@ -1,0 +1,122 @@
+"""quantized_gemkm as a torch operator: for torch.compile, torch.export and torch.vmap."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.families.quantized import api
+from kronop.families.quantized.arguments import check_clip
+from kronop.families.quantized.description import check_bits
+from kronop.torch.checks import LISTS, check_tensor
+from kronop.torch.declaration import Named, Operator
+from kronop.torch.registration import register
+
+
+def quantized_gemkm(
+    x: Any, factors: Sequence[Any], *, bits: int, clip: float = 1.0
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """x (F1 x ... x FN), with each row rounded to integers and a scale.
+
+    As `kronop.quantized_gemkm`, and a torch operator: torch.compile without a graph break,
+    torch.export, torch.vmap. It has no gradient, since integers have none: with gradients recorded
+    it refuses tensors that require one.
+
+    Args:
+        x: (..., M, K) or (K,) of bfloat16, float16 or float32, with K the product of the factors'
+            rows.
+        factors: a list, tuple or ParameterList of one (..., P, Q) tensor each.
+        bits: 4 or 8.
+        clip: from 1e-6 to 1.
+
+    Returns:
+        (q, scales): with N the product of the factors' columns int8 (..., M, N) for 8 bits, uint8
+        (..., M, N / 2) for 4, and float32 (..., M, 1).
+
+    Raises:
+        ArgumentError: shapes, devices, bits or a clip that do not fit; a tensor that requires a
+            gradient.
+        ElementTypeError: what is no torch tensor, or element types that do not fit.
+    """
+    if not isinstance(factors, LISTS) or not len(factors):
+        raise ElementTypeError(
+            mismatch(
+                "factors",
+                expected="a list or tuple of at least one tensor",
+                got=type(factors).__name__,
+                hint="wrap a single factor in a list",
+            )
+        )
+    check_tensor("x", x, 1, "kronop.quantized_gemkm does")
+    for index, item in enumerate(factors):
+        check_tensor(f"factors[{index}]", item, 2, "kronop.quantized_gemkm does")
+    q, scales = _operator(x, list(factors), bits, check_clip(clip))
+    return q, scales
+
+
+def _compute(x: Any, factors: Any, bits: int, clip: float) -> list[Any]:
+    return list(api.quantized_gemkm(x, factors, bits=bits, clip=clip))
+
+
+def _fake(x: Any, factors: Any, bits: int, clip: float) -> list[Any]:
+    columns = math.prod(item.shape[-1] for item in factors)
+    if isinstance(columns, int):
+        check_bits(bits, columns, ArgumentError)
+    lead = (*torch.broadcast_shapes(x.shape[:-2], *(it.shape[:-2] for it in factors)),)
+    lead = (*lead, *x.shape[-2:-1])
+    kind = torch.uint8 if bits == 4 else torch.int8
+    return [
+        x.new_empty((*lead, columns * bits // 8), dtype=kind),
+        x.new_empty((*lead, 1), dtype=torch.float32),
+    ]
+
+
+def _refuse(given: Named) -> None:
+    """Called if gradients would be needed."""
+    raise ArgumentError(
+        mismatch(
+            "gradient of quantized_gemkm",
+            expected="tensors that require none",
+            got="one that requires a gradient",
+            hint="call it under torch.no_grad(), or detach the tensors; to train, compute"
+            " kronop.torch.gemkm and round its result with a straight-through estimator",
+        )
+    )
+
+
+def _mapped(count: int, given: Named, dims: Named) -> tuple[list[Any], list[int]]:
+    """One call with the map as the first batch dimension."""
+    tensors, axes = [given.x, *given.factors], [dims.x, *dims.factors]
+    is_vector = given.x.dim() - (dims.x is not None) == 1
+    if is_vector:  # It becomes a row.
+        tensors[0] = (given.x if dims.x is None else given.x.movedim(dims.x, 0)).unsqueeze(-2)
+        axes[0] = None if dims.x is None else 0
+    rank = max(item.dim() - (axis is not None) for item, axis in zip(tensors, axes, strict=True))
+    x, *factors = (_in_front(item, axis, rank) for item, axis in zip(tensors, axes, strict=True))
+    whole = _operator.library(x, factors, given.bits, given.clip)
+    if is_vector:
+        whole = [item.squeeze(-2) for item in whole]
+    return [item.expand(count, *item.shape[1:]) for item in whole], [0, 0]
+
+
+def _in_front(item: Any, axis: int | None, rank: int) -> Any:
+    """The tensor with its mapped dimension in front of `rank` others; 1 if it is not mapped."""
+    moved = item.unsqueeze(0) if axis is None else item.movedim(axis, 0)
+    return moved.reshape(moved.shape[0], *[1] * (rank + 1 - moved.dim()), *moved.shape[1:])
+
+
+_operator = register(
+    Operator(
+        schema="quantized_kron(Tensor x, Tensor[] factors, int bits, float clip) -> Tensor[]",
+        compute=_compute,
+        fake=_fake,
+        saved=(),
+        backward=lambda given, needs, grad: {},
+        record=_refuse,
+        vmap=_mapped,
+    )
+)

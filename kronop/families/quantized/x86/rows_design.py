@@ -1,0 +1,77 @@
+"""Rows of numbers in the workspace to integers: quantized_rows.hpp."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from kronop.artifacts import Field, KernelSignature, Launch, Scalar
+from kronop.descriptions.datatype import DataType
+from kronop.emit.design import Instantiation, package_folder
+from kronop.emit.x86 import planning
+from kronop.families.quantized.description import QuantizedKronProblem
+from kronop.families.quantized.two_steps import RowsDesign
+from kronop.frozen import dataclass
+from kronop.target import Target
+
+# In the unit of `planning.shares`: a number takes about as long as so many multiply-adds.
+_WORK_OF_NUMBER = 16
+SIGNATURE = KernelSignature(
+    "QuantizedRowsParameters",
+    (
+        *(Field(name, Scalar.POINTER) for name in ("y", "q", "scales")),
+        Field("rows", Scalar.INT64),
+        Field("threads", Scalar.INT64),
+        Field("clip", Scalar.FLOAT64),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostRows(RowsDesign):
+    """A loop over the rows, shared among threads."""
+
+    styles: ClassVar[tuple[str, ...]] = ("4 bits", "8 bits")
+
+    element: DataType
+    columns: int
+    bits: int
+
+    @property
+    def threads(self) -> int:
+        return 0
+
+    @property
+    def shared_bytes(self) -> int:
+        return 0
+
+    @property
+    def signature(self) -> KernelSignature:
+        return SIGNATURE
+
+    def style(self, target: Target) -> Iterator[str]:
+        yield f"{self.bits} bits"
+
+    def instantiation(self, target: Target) -> Instantiation:
+        return Instantiation(
+            header="quantized_rows.hpp",
+            template="kronop::quantized_rows",
+            parameters="kronop::QuantizedRowsParameters",
+            types=(("Element", self.element.cxx),),
+            constants=(("kColumns", self.columns), ("kBits", self.bits)),
+            folders=(package_folder(__package__),),
+        )
+
+    def launch(
+        self, index: int, target: Target, rows: int, y: int, problem: QuantizedKronProblem
+    ) -> Launch:
+        work = rows * self.columns * _WORK_OF_NUMBER
+        values = {
+            "y": y,
+            "q": problem.product.y.pointer,
+            "scales": problem.scales,
+            "rows": rows,
+            "threads": planning.shares(work, rows, problem.product.threads),
+            "clip": problem.clip,
+        }
+        return Launch(step=index, parameters=SIGNATURE.pack(values))

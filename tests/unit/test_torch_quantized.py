@@ -1,0 +1,104 @@
+"""The torch operator of quantized Kronecker products: shapes, tracing, maps, no gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import kronop
+
+torch: Any = pytest.importorskip("torch")
+
+import kronop.torch  # noqa: E402
+
+
+def operands(*batch: int) -> tuple[Any, list[Any]]:
+    """Small integers, whose products are exact."""
+    torch.manual_seed(0)
+
+    def whole(*shape: int) -> Any:
+        return torch.randint(-3, 4, shape).bfloat16()
+
+    return whole(*batch, 5, 12), [whole(4, 2), whole(3, 5)]
+
+
+def assert_same(found: Any, wanted: Any) -> None:
+    for item, want in zip(found, wanted, strict=True):
+        assert (item.dtype, item.shape) == (want.dtype, want.shape)
+        assert torch.equal(item, want)
+
+
+@pytest.mark.parametrize(("bits", "kind", "columns"), [(4, torch.uint8, 5), (8, torch.int8, 10)])
+def test_it_is_what_torch_writes_in_eager_mode(bits: int, kind: Any, columns: int) -> None:
+    from kronop.bench.quantized import quantized_by_torch
+
+    x, factors = operands(2)
+    q, scales = kronop.torch.quantized_gemkm(x, factors, bits=bits)
+    assert (q.dtype, q.shape, scales.shape) == (kind, (2, 5, columns), (2, 5, 1))
+    assert_same((q, scales), quantized_by_torch(kronop.gemkm(x, factors), bits))
+    assert_same((q, scales), kronop.quantized_gemkm(x, factors, bits=bits))
+    parameters = torch.nn.ParameterList([torch.nn.Parameter(item) for item in factors])
+    with torch.no_grad():
+        assert_same((q, scales), kronop.torch.quantized_gemkm(x, parameters, bits=bits))
+
+
+def test_it_is_traced_without_a_break() -> None:
+    x, factors = operands()
+
+    def call(x: Any) -> Any:
+        q, scales = kronop.torch.quantized_gemkm(x + 0, factors, bits=4, clip=0.5)
+        return q, scales * 2
+
+    q, scales = kronop.torch.quantized_gemkm(x, factors, bits=4, clip=0.5)
+    compiled = torch.compile(call, fullgraph=True, backend="aot_eager")
+    assert_same(compiled(x), (q, scales * 2))
+    fake = torch.ops.kronop.quantized_kron(x.to("meta"), [f.to("meta") for f in factors], 8, 1.0)
+    assert [(it.dtype, tuple(it.shape)) for it in fake] == [
+        (torch.int8, (5, 10)),
+        (torch.float32, (5, 1)),
+    ]
+
+
+def test_maps_are_batches() -> None:
+    x, factors = operands(3)
+    first = torch.stack([factors[0], -factors[0], factors[0] + 1])
+    for dims, given in ((0, x), (1, x.movedim(0, 1)), (None, x[0])):
+        found = torch.vmap(
+            lambda x, a: kronop.torch.quantized_gemkm(x, [a, factors[1]], bits=8),
+            in_dims=(dims, 0),
+        )(given, first)
+        each = [given if dims is None else given.select(dims, at) for at in range(3)]
+        parts = [
+            kronop.quantized_gemkm(item, [a, factors[1]], bits=8)
+            for item, a in zip(each, first, strict=True)
+        ]
+        assert_same(found, [torch.stack(item) for item in zip(*parts, strict=True)])
+    rows = torch.vmap(lambda x: kronop.torch.quantized_gemkm(x, factors, bits=8))(x[0])
+    assert_same(rows, kronop.quantized_gemkm(x[0], factors, bits=8))
+
+
+def test_it_has_no_gradient() -> None:
+    x, factors = operands()
+    x.requires_grad_()
+    with pytest.raises(kronop.ArgumentError, match="straight-through"):
+        kronop.torch.quantized_gemkm(x, factors, bits=8)
+    with torch.no_grad():
+        kronop.torch.quantized_gemkm(x, factors, bits=8)
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "changes"),
+    [
+        (kronop.ElementTypeError, "wrap a single factor", {"factors": torch.ones(12, 4)}),
+        (kronop.ElementTypeError, "expected a torch tensor", {"x": [1.0] * 12}),
+        (kronop.ArgumentError, "at least 2 dimensions", {"factors": [torch.ones(12)]}),
+        (kronop.ArgumentError, "bits: expected 4 or 8", {"bits": 2}),
+        (kronop.ArgumentError, "clip: expected", {"clip": 2}),
+    ],
+)
+def test_refusals(error: type[Exception], message: str, changes: dict[str, Any]) -> None:
+    x, factors = operands()
+    given: dict[str, Any] = {"x": x, "factors": factors, "bits": 8, **changes}
+    with pytest.raises(error, match=message):
+        kronop.torch.quantized_gemkm(given.pop("x"), given.pop("factors"), **given)

@@ -3,7 +3,8 @@
     compute-sanitizer --tool memcheck  python -m tests.cuda.sanitize
     compute-sanitizer --tool racecheck python -m tests.cuda.sanitize
 
-`products`, `bytes`, `gradients`, `many` and `distances` behind it, one or several, run these alone.
+`products`, `bytes`, `gradients`, `many`, `distances` and `quantized` behind it, one or several, run
+these alone.
 
 Tensors are single allocations without a pool, so that an access beyond one of them is seen.
 """
@@ -23,6 +24,7 @@ import torch
 import kronop
 from kronop import kernels
 from tests import support
+from tests.cuda import test_quantized_cuda as quantized
 from tests.families.distances import drawn, gradients, matrices
 from tests.families.distances import products as matrix_free
 
@@ -71,6 +73,13 @@ _KERNELS = (
     kernels.Matern(1.5, 0.7) + kernels.Linear() * kernels.Cosine(),
 )
 _POINTS = ((37, 70, 9), (130, 197, 70))
+_QUANTIZED = (
+    ([(64, 64)] * 2, 450),
+    ([(8, 8)] * 4, 37),
+    ([(60, 33), (7, 26)], 37),
+    ([(3, 5), (1, 4), (2, 2)], 9),
+    ([(200, 66)], 9),
+)
 # More plans for squared distances than there are.
 _PLANS = 16
 
@@ -83,6 +92,7 @@ def main(chosen: list[str]) -> None:
         "gradients": _gradients,
         "many": _many_rows,
         "distances": _distances,
+        "quantized": _quantized,
     }
     cupy.cuda.set_allocator(None)
     random = np.random.default_rng()
@@ -212,6 +222,19 @@ def _gradient_of_points(
     operands = [drawn.points(random, shape, element) for shape in shapes]
     case = gradients.Case((*operands,), p, element, (0,) * 5)
     assert not case.run("cuda"), case
+
+
+def _quantized() -> Iterator[Case]:
+    """One kernel for odd and even sizes, of which the first has several rows for a block; two."""
+    for factors, rows in _QUANTIZED:
+        for kind, bits in product((torch.bfloat16, torch.float32), (4, 8)):
+            yield partial(_quantized_rows, factors, rows, kind, bits)
+
+
+def _quantized_rows(
+    factors: list[tuple[int, int]], rows: int, kind: Any, bits: int, random: np.random.Generator
+) -> None:
+    quantized.check(*quantized.drawn(factors, rows, kind), bits)
 
 
 def _chain(

@@ -11,6 +11,7 @@ import pytest
 
 import kronop
 from kronop.families.quantized.api import quantized_arguments
+from kronop.families.quantized.samples import EPILOGUE, Y
 
 torch: Any = pytest.importorskip("torch")
 
@@ -40,8 +41,8 @@ def drawn(factors: Any, rows: int, kind: Any) -> tuple[Any, list[Any]]:
     ]
 
 
-def check(x: Any, factors: list[Any], bits: int, clip: float = 1.0) -> None:
-    """Results to the bit, where sums are so small that they are exact."""
+def check(x: Any, factors: list[Any], bits: int, clip: float = 1.0) -> tuple[Any, Any]:
+    """Results, which are right to the bit, where sums are so small that they are exact."""
     q, scales = kronop.quantized_gemkm(x, factors, bits=bits, clip=clip)
     what = quantized_arguments(x, factors, bits).operation.description
     wide = [item.double().cpu().numpy() for item in factors]
@@ -50,6 +51,7 @@ def check(x: Any, factors: list[Any], bits: int, clip: float = 1.0) -> None:
     wanted_q, wanted_scales = what.quantized(product, clip)
     assert np.array_equal(scales.cpu().numpy(), wanted_scales)
     assert np.array_equal(q.view(torch.int8).cpu().numpy(), wanted_q)
+    return q, scales
 
 
 def entries(x: Any, factors: list[Any], bits: int) -> str:
@@ -71,13 +73,15 @@ def entries(x: Any, factors: list[Any], bits: int) -> str:
 def test_one_kernel(factors: Any, bits: int, kind: Any) -> None:
     """Many rows, so that a block takes several after each other, and their copies overlap."""
     torch.manual_seed(0)
-    x, matrices = drawn(factors, 3001, kind)
+    x, matrices = drawn(factors, 1201, kind)
     x[7] = 0
     if torch.cuda.get_device_capability()[0] >= 9:
         assert "quantized_pair" in entries(x, matrices, bits)
-    for _ in range(4):  # From the third call on it is repeated.
-        check(x, matrices, bits)
-    check(x, matrices, bits, clip=0.75)
+    wanted = check(x, matrices, bits)
+    for _ in range(3):  # From the third call on it is repeated.
+        found = kronop.quantized_gemkm(x, matrices, bits=bits)
+        assert all(map(torch.equal, found, wanted))
+    check(x[:50], matrices, bits, clip=0.75)
 
 
 def test_random_shapes() -> None:
@@ -122,7 +126,7 @@ def test_random_values_are_within_a_quantum(factors: Any, kind: Any) -> None:
         kronop.gemkm(change(x.double()), [change(item.double()) for item in matrices])
         for change in (lambda item: item, torch.abs)
     )
-    unit = {torch.bfloat16: 2.0**-9, torch.float16: 2.0**-12}[kind]
+    unit = {torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11}[kind]
     terms = x.shape[1] * 2.0**-24  # Of float32 sums.
     bound = 0.5 * scales.double() * (1 + 2.0**-20) + ((1 + len(factors)) * unit + terms) * sizes
     assert ((q.double() * scales.double() - product).abs() <= bound).all()
@@ -172,8 +176,6 @@ def test_it_is_captured_in_a_graph() -> None:
 
 def test_host_arrays_come_back_to_the_host() -> None:
     tensor = kronop.TensorDescription(kronop.float16)
-    from kronop.families.quantized.samples import EPILOGUE, Y
-
     target = f"sm_{'90a' if torch.cuda.get_device_capability()[0] >= 9 else '80'}"
     operation = kronop.QuantizedKronOperation(
         target, None, tensor, tensor, Y, EPILOGUE, [(8, 8), (8, 8)], bits=4

@@ -106,7 +106,7 @@ def _of_chain(steps: Steps, ct: Any, operands: Any, at: int, parameters: Any) ->
     def chain(factor: Any) -> Any:
         return steps(*operands[:at], factor, *operands[at + 1 :], **parameters)
 
-    (found,) = jax.linear_transpose(chain, jax.ShapeDtypeStruct(aval.shape, aval.dtype))(ct)
+    (found,) = jax.linear_transpose(chain, aval)(ct)
     return found
 
 

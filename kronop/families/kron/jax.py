@@ -79,7 +79,7 @@ def _kron(x: Any, factors: Any, side: Side, alpha: Any, beta: Any, z: Any) -> An
     check_types(x, factors, "factors")
     at = -2 if side is Side.Right else -1
     operand = jnp.expand_dims(x, at) if x.ndim == 1 else x
-    result = kron.bind(operand, *factors, side=side, alpha=number("alpha", alpha))
+    result = kron.bind(operand, *factors, side=side, alpha=number("alpha", alpha, x.dtype))
     return with_source(result.squeeze(at) if x.ndim == 1 else result, z, beta)
 
 

@@ -34,7 +34,11 @@ def primitive(name: str, shape: Shape, build: Builder) -> Primitive:
         return _like(operands[0], *shape(*operands, **parameters))
 
     def eager(*operands: Any, **parameters: Any) -> Any:
-        return _compiled(made, tuple(parameters.items()))(*operands)
+        compiled = _compiled(made, tuple(parameters.items()))
+        if not jax.config.jax_disable_jit:
+            return compiled(*operands)
+        with jax.disable_jit(False):  # Else this would call itself: only XLA knows the kernels.
+            return compiled(*operands)
 
     made.def_abstract_eval(abstract)
     made.def_impl(eager)

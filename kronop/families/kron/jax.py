@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import string
 from collections.abc import Sequence
 from typing import Any
 
@@ -165,20 +164,17 @@ def _transposed(ct: Any, factors: Sequence[Any], side: Side, alpha: Any) -> Any:
 
 def _gradient(ct: Any, x: Any, factor: Any, side: Side, alpha: Any) -> Any:
     """The gradient of the only factor, summed over all dimensions that it does not have."""
-    most = max(ct.ndim, x.ndim, factor.ndim) - 2
-    in_x, in_ct, kept = (_labels(item.shape, most) for item in (x, ct, factor))
+    in_x, in_ct, kept = (_labels(item.shape) for item in (x, ct, factor))
     right = side is Side.Right
     matrices = ("mp", "mq") if right else ("qm", "pm")
-    equation = f"{in_x}{matrices[0]},{in_ct}{matrices[1]}->{kept}pq"
-    found = contract(equation, _without_ones(x), _without_ones(ct), alpha)
-    return found.reshape(factor.shape)
+    labels = (*in_x, *matrices[0]), (*in_ct, *matrices[1]), (*kept, "p", "q")
+    return contract(_without_ones(x), _without_ones(ct), labels, alpha).reshape(factor.shape)
 
 
-def _labels(shape: tuple[int, ...], most: int) -> str:
-    """A capital letter for each leading dimension above 1, counted from the right."""
-    lead = shape[:-2]
-    named = string.ascii_uppercase[most - len(lead) : most]
-    return "".join(letter for letter, extent in zip(named, lead, strict=True) if extent != 1)
+def _labels(shape: tuple[int, ...]) -> list[str]:
+    """A label for each leading dimension above 1: its place, counted from the right."""
+    lead = reversed(shape[:-2])
+    return [f"lead {place}" for place, extent in enumerate(lead) if extent != 1][::-1]
 
 
 def _without_ones(item: Any) -> Any:

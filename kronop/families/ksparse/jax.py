@@ -160,10 +160,11 @@ def _transposed(ct: Any, weights: Sequence[Any], batch_last: bool, alpha: Any) -
 def _gradient(ct: Any, x: Any, weight: Any, batch_last: bool, alpha: Any) -> Any:
     a, b, c, d = weight.shape
     if batch_last:
-        equation, blocks = "ikln,ijln->ijkl", ((a, c, d, x.shape[1]), (a, b, d, x.shape[1]))
+        labels, blocks = ("ikln", "ijln"), ((a, c, d, x.shape[1]), (a, b, d, x.shape[1]))
     else:
-        equation, blocks = "nikl,nijl->ijkl", ((len(x), a, c, d), (len(x), a, b, d))
-    return contract(equation, x.reshape(blocks[0]), ct.reshape(blocks[1]), alpha)
+        labels, blocks = ("nikl", "nijl"), ((len(x), a, c, d), (len(x), a, b, d))
+    of_x, of_ct = x.reshape(blocks[0]), ct.reshape(blocks[1])
+    return contract(of_x, of_ct, (*labels, "ijkl"), alpha)
 
 
 def _mapped(operands: Sequence[Any], dims: Sequence[Any], *, batch_last: bool, alpha: Any) -> Any:

@@ -75,9 +75,16 @@ class _Products:
         if torch.is_grad_enabled():
             return dense.matrices(self.linear_ops)
         # A solve by conjugate gradients multiplies by one operator again and again.
-        if not hasattr(self, "_constant_factors"):
-            self._constant_factors = dense.matrices(self.linear_ops)
-        return self._constant_factors
+        given = self.representation()  # type: ignore[attr-defined]
+        states = None if any(map(torch.is_inference, given)) else [*map(_state, given)]
+        known, found = getattr(self, "_constant_factors", (None, None))
+        if states is None or known != states:
+            # Operators of linear_operator keep what they wrote down, so that those whose tensors
+            # changed are made anew.
+            anew = self.representation_tree()(*given)  # type: ignore[attr-defined]
+            found = dense.matrices(anew.linear_ops)
+            self._constant_factors = states, found
+        return found
 
     def _bilinear_derivative(self, left_vecs: Any, right_vecs: Any) -> tuple[Any, ...]:
         given = self.representation()  # type: ignore[attr-defined]
@@ -126,6 +133,11 @@ class _Products:
     def _symeig(self, *arguments: Any, **options: Any) -> Any:
         with accelerated():
             return super()._symeig(*arguments, **options)  # type: ignore[misc]
+
+
+def _state(item: Any) -> tuple[int, int]:
+    """What differs after the tensor's elements or its memory changed."""
+    return item.data_ptr(), item._version
 
 
 def _looped(factors: list[Any], x: Any) -> Any:

@@ -9,9 +9,9 @@ from linear_operator import operators
 from linear_operator.utils.memoize import cached
 
 from kronop.errors import mismatch
+from kronop.families.kron.formed import kronecker_product
 from kronop.families.kron.torch.functional import gekmm
 from kronop.families.kron.torch.operators import kron_backward
-from kronop.families.kron.torch.sums import kronecker_product
 from kronop.linear_operator import dense
 from kronop.linear_operator.substitution import accelerated, substitutes
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -15,6 +14,7 @@ from kronop.descriptions.datatype import result_type
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.kron.api import kron_arguments
 from kronop.families.kron.description import Side
+from kronop.families.kron.formed import kronecker_product
 from kronop.families.kron.grouping import groups
 from kronop.jax.checks import array, arrays, check_types, number, with_source
 from kronop.jax.derivatives import contract, differentiate
@@ -131,7 +131,7 @@ def _steps(x: Any, *factors: Any, side: Side, alpha: Any) -> Any:
     for group in groups(shapes, every, True, inner, x.dtype.itemsize, False):
         lead, behind = x.shape[:-2], inner * group.behind
         folded = x.reshape(*lead, outer * group.before, group.rows, behind)
-        merged = functools.reduce(_outer, turned[group.start : group.stop])
+        merged = kronecker_product(turned[group.start : group.stop])
         made = _step(folded, merged, alpha if not group.start else 1)
         digits = group.before * group.columns * group.behind
         x = made.reshape(*made.shape[:-3], *((outer, digits) if right else (digits, inner)))
@@ -145,13 +145,6 @@ def _step(x: Any, factor: Any, alpha: Any) -> Any:
         return jnp.expand_dims(made, -1)
     along_m = jnp.expand_dims(factor, -3) if factor.ndim > 2 else factor
     return kron.bind(x, _swapped(along_m), side=Side.Left, alpha=alpha)
-
-
-def _outer(first: Any, second: Any) -> Any:
-    """The Kronecker product of two factors."""
-    made = first[..., :, None, :, None] * second[..., None, :, None, :]
-    rows, columns = (first.shape[at] * second.shape[at] for at in (-2, -1))
-    return made.reshape(*made.shape[:-4], rows, columns)
 
 
 def _swapped(item: Any) -> Any:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -12,6 +15,7 @@ jax = pytest.importorskip("jax")
 import jax.numpy as jnp  # noqa: E402
 
 import kronop.jax as kj  # noqa: E402
+from kronop.jax import recording  # noqa: E402
 
 _X, _F = np.ones((4, 6), "float32"), [np.ones((2, 3), "float32"), np.ones((3, 2), "float32")]
 _W = np.ones((2, 3, 3, 1), "float32")
@@ -99,3 +103,30 @@ def test_eight_bit_types_have_products_but_no_derivatives() -> None:
     assert kj.ksmm(x, weight).dtype == "bfloat16"
     with pytest.raises(kronop.ElementTypeError, match="8-bit types have no derivatives"):
         jax.jvp(lambda x: kj.ksmm(x, weight), (x,), (x,))
+
+
+class _TensorMap:
+    """The value of a block of parameters that depends on an address."""
+
+    address = 1
+
+    def write(self, place: memoryview, address: int) -> None:
+        raise AssertionError("nothing writes it in a call of XLA's")
+
+
+def test_kernels_that_take_tensor_maps_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = recording.Product
+
+    def with_maps(*arguments: Any) -> Any:
+        product = given(*arguments)
+        product.records = tuple(
+            dataclasses.replace(
+                item, launch=dataclasses.replace(item.launch, blocks=((0, 128, _TensorMap()),))
+            )
+            for item in product.records
+        )
+        return product
+
+    monkeypatch.setattr(recording, "Product", with_maps)
+    with pytest.raises(kronop.DescriptionError, match="8-byte words, got tensor maps"):
+        kj.gemkm(_X, _F, alpha=3)  # No other test compiles it, whose function JAX would reuse.

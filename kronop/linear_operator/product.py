@@ -72,7 +72,7 @@ class _Products:
 
     def _factors(self) -> list[Any] | None:
         """The factors as tensors, or None: see `dense.matrices`."""
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() or all(type(item) is _Dense for item in self.linear_ops):
             return dense.matrices(self.linear_ops)
         # A solve by conjugate gradients multiplies by one operator again and again.
         given = self.representation()  # type: ignore[attr-defined]

@@ -10,6 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from kronop.descriptions.datatype import DataType
+from kronop.descriptions.math_instruction import MathInstruction
+from kronop.descriptions.scalars import scalar
 from kronop.descriptions.shared import beta_beside
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.jax.recording import element_of
@@ -79,11 +82,18 @@ def check_types(x: Any, others: Sequence[Any], name: str) -> None:
             )
 
 
-def number(name: str, value: Any) -> Any:
-    """The scalar, which is a constant of the compiled function.
+def computed_in(dtype: Any) -> DataType:
+    """The type in which kernels apply scalars and activations to products of arrays of a dtype."""
+    return MathInstruction.simt(element_of("operands", dtype)).element_accumulator
+
+
+def number(name: str, value: Any, dtype: Any) -> Any:
+    """The scalar of a product of arrays of a dtype, which is a constant of the compiled function.
 
     Raises:
         ElementTypeError: it is an array, a tracer, or no number.
+        ArgumentError: it is not finite in the type that the kernels compute in or, for integers,
+            not whole.
     """
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise ElementTypeError(
@@ -94,17 +104,17 @@ def number(name: str, value: Any) -> Any:
                 hint="scalars are constants without gradients; multiply the result by an array",
             )
         )
-    return int(value) if isinstance(value, numbers.Integral) else float(value)
+    return scalar(name, value, computed_in(dtype))
 
 
 def with_source(result: Any, z: Any, beta: Any) -> Any:
-    """result + beta z.
+    """result + beta z, which is rounded once from a sum in float32 at least.
 
     Raises:
         ElementTypeError: z has another element type, or beta is no number.
-        ArgumentError: z has another shape; beta is given without z, or z without beta.
+        ArgumentError: z has another shape; beta is given without z, or z without beta; `number`.
     """
-    beta = number("beta", beta_beside(z, beta))
+    beta = number("beta", beta_beside(z, beta), result.dtype)
     if z is None:
         if beta:
             raise ArgumentError(mismatch("beta", expected="0 without z", got=beta, hint="pass z"))
@@ -119,4 +129,5 @@ def with_source(result: Any, z: Any, beta: Any) -> Any:
                 hint="convert or broadcast it",
             )
         )
-    return result + beta * z if beta else result
+    wide = np.dtype(computed_in(result.dtype).name)
+    return (result.astype(wide) + beta * z.astype(wide)).astype(result.dtype) if beta else result

@@ -7,7 +7,7 @@ each, for which the values between factors are kept, as in a sequence of layers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -21,6 +21,9 @@ Steps = Callable[..., Any]
 """The product of x and factors, with the parameters by name, as a chain of single ones."""
 Gradient = Callable[..., Any]
 """The gradient of one factor from (gradient of the result, x, the factor's outline)."""
+
+Labels = Sequence[str]
+"""A name for each dimension; those of one name are multiplied, and summed where it is not kept."""
 
 
 def differentiate(
@@ -106,23 +109,31 @@ def _of_chain(steps: Steps, ct: Any, operands: Any, at: int, parameters: Any) ->
     def chain(factor: Any) -> Any:
         return steps(*operands[:at], factor, *operands[at + 1 :], **parameters)
 
-    (found,) = jax.linear_transpose(chain, jax.ShapeDtypeStruct(aval.shape, aval.dtype))(ct)
+    (found,) = jax.linear_transpose(chain, aval)(ct)
     return found
 
 
-def contract(equation: str, left: Any, right: Any, alpha: Any = 1) -> Any:
+def contract(left: Any, right: Any, labels: tuple[Labels, Labels, Labels], alpha: Any = 1) -> Any:
     """alpha times `jnp.einsum` of two operands, which sums in float32 at least and rounds once, as
-    kernels do."""
-    wide = jnp.promote_types(left.dtype, jnp.float32)
-    highest = jax.lax.Precision.HIGHEST
-    summed = jnp.einsum(equation, left, right, precision=highest, preferred_element_type=wide)
+    kernels do. A label for each dimension of left, of right and of the result."""
+    of_left, of_right, kept = map(list, labels)
+    highest, wide = jax.lax.Precision.HIGHEST, _wide(left)
+    summed = jnp.einsum(
+        left, of_left, right, of_right, kept, precision=highest, preferred_element_type=wide
+    )
     return (summed * alpha if alpha != 1 else summed).astype(left.dtype)
 
 
 def reduced(gradient: Any, shape: tuple[int, ...]) -> Any:
-    """The gradient of an operand of this shape, from that of the operand as it was broadcast."""
+    """The gradient of an operand of this shape, from that of the operand as it was broadcast; it
+    sums in float32 at least and rounds once."""
     lead = len(gradient.shape) - len(shape)
     axes = [axis for axis in range(lead, len(gradient.shape)) if shape[axis - lead] == 1]
     spread = tuple(axis for axis in axes if gradient.shape[axis] != 1)
-    summed = gradient.sum((*range(lead), *spread), dtype=gradient.dtype)
-    return summed.reshape(shape)
+    summed = gradient.sum((*range(lead), *spread), dtype=_wide(gradient))
+    return summed.astype(gradient.dtype).reshape(shape)
+
+
+def _wide(item: Any) -> Any:
+    """The dtype in which to sum what the array holds."""
+    return jnp.promote_types(item.dtype, jnp.float32)

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Primitive
 from jax.interpreters import mlir
+from jax.sharding import NamedSharding, PartitionSpec
 
 from kronop.jax.native import CALL
 from kronop.jax.recording import Builder, record
@@ -27,13 +28,17 @@ def primitive(name: str, shape: Shape, build: Builder) -> Primitive:
         shape: of its result; raises where operands don't fit.
         build: the arguments that compute it.
     """
-    made = Primitive(name)
+    made = _Product(name)
 
     def abstract(*operands: Any, **parameters: Any) -> Any:
-        return jax.core.ShapedArray(*shape(*operands, **parameters))
+        return _like(operands[0], *shape(*operands, **parameters))
 
     def eager(*operands: Any, **parameters: Any) -> Any:
-        return _compiled(made, tuple(parameters.items()))(*operands)
+        compiled = _compiled(made, tuple(parameters.items()))
+        if not jax.config.jax_disable_jit:
+            return compiled(*operands)
+        with jax.disable_jit(False):  # Else this would call itself: only XLA knows the kernels.
+            return compiled(*operands)
 
     made.def_abstract_eval(abstract)
     made.def_impl(eager)
@@ -42,6 +47,47 @@ def primitive(name: str, shape: Shape, build: Builder) -> Primitive:
         rule = mlir.lower_fun(call, multiple_results=False)
         mlir.register_lowering(made, rule, platform=platform)
     return made
+
+
+_NONE: frozenset[str] = frozenset()
+
+
+class _Product(Primitive):  # type: ignore[misc]  # JAX is Any to mypy.
+    """A primitive whose operands all vary along the same axes of a mesh within `jax.shard_map`."""
+
+    def bind(self, *operands: Any, **parameters: Any) -> Any:
+        # As JAX's own functions do: an operand that is the same on all devices becomes one that may
+        # differ, whose gradient is the sum of those of all devices.
+        axes = [_varying(item) for item in operands]
+        every = _NONE.union(*axes)
+        if every:
+            pairs = zip(operands, axes, strict=True)
+            operands = tuple(_vary(item, every - own) for item, own in pairs)
+        return super().bind(*operands, **parameters)
+
+
+def _varying(item: Any) -> frozenset[str]:
+    """The axes of a mesh along which the array varies; JAX 0.10 renamed the attribute."""
+    if not isinstance(item, jax.core.Tracer):
+        return _NONE
+    aval = jax.typeof(item)
+    renamed = getattr(aval, "manual_axis_type", None)
+    axes: frozenset[str] = aval.vma if renamed is None else renamed.varying
+    return axes
+
+
+def _vary(item: Any, axes: frozenset[str]) -> Any:
+    if not axes:
+        return item
+    if hasattr(jax.lax, "pcast"):
+        return jax.lax.pcast(item, tuple(axes), to="varying")
+    return jax.lax.pvary(item, tuple(axes))  # Its name before JAX 0.8.2.
+
+
+def _like(operand: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    """The abstract value of a result that varies along the same axes as the operand."""
+    whole = NamedSharding(operand.sharding.mesh, PartitionSpec(*(None for _ in shape)))
+    return operand.update(shape=shape, dtype=dtype, weak_type=False, sharding=whole)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -13,7 +13,7 @@ from kronop.args.base import Arguments
 from kronop.args.view import CPU, Device, TensorView, contiguous_strides
 from kronop.core.addressed import Product, Symbols, UnfitError, symbol
 from kronop.descriptions.datatype import TENSOR_TYPES, DataType
-from kronop.errors import ArgumentError, DeviceError, ElementTypeError, mismatch
+from kronop.errors import ArgumentError, DescriptionError, DeviceError, ElementTypeError, mismatch
 from kronop.jax.native import Program, register
 
 # Kernels of every target assume this alignment, in bytes, of scratch memory.
@@ -71,7 +71,8 @@ def record(
 
     Raises:
         ArgumentError: kronop would copy an operand first, because of too many batch dimensions.
-        CompileError, DescriptionError, DeviceError: as of the product itself.
+        DescriptionError: a kernel takes tensor maps; or as of the product itself.
+        CompileError, DeviceError: as of the product itself.
     """
     devices = (0,) if platform == "cpu" else _gpus()
     device = CPU if platform == "cpu" else Device("cuda", devices[0])
@@ -88,10 +89,25 @@ def record(
                 hint="broadcast the operands to one batch, and reshape that to one dimension",
             )
         ) from None
+    _check_words(product)
     alignments = [signature.ALIGNMENT] * (len(operands) + 1)
     alignments += [_OF_SCRATCH] if product.scratch_bytes else []
     program = Program(records=product.records, alignments=tuple(alignments))
     return register(platform, program, devices), product.scratch_bytes
+
+
+def _check_words(product: Product) -> None:
+    # The handler writes addresses into words. A tensor map would stay the zeros that it is packed
+    # as, and the kernel would read and write anywhere.
+    if any(record.launch.blocks for record in product.records):
+        raise DescriptionError(
+            mismatch(
+                "parameters of a kernel in a function of JAX",
+                expected="8-byte words",
+                got="tensor maps, which the driver encodes for each address",
+                hint="the functions of kronop and kronop.torch take them",
+            )
+        )
 
 
 def _outline(slot: int, item: Any, device: Device) -> TensorView:

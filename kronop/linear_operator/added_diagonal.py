@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 from linear_operator import operators, settings
-from torch.autograd.function import once_differentiable
 
+from kronop.errors import mismatch
 from kronop.frozen import dataclass
 from kronop.linear_operator.dense import matrix
 from kronop.linear_operator.product import KroneckerProductLinearOperator
@@ -33,6 +33,9 @@ class KroneckerProductAddedDiagLinearOperator(
         self, inv_quad_rhs: Any = None, logdet: bool | None = False, reduce_inv_quad: bool = True
     ) -> tuple[Any, Any]:
         """(trace of rhs^T A^-1 rhs, log |A|) of this operator A (..., N, N), both differentiable.
+
+        Where one decomposition serves both, a second derivative of the former raises
+        NotImplementedError; elsewhere, linear_operator's own are used, which are wrong.
 
         Args:
             inv_quad_rhs: (..., N, M) or (N,), or None.
@@ -121,7 +124,10 @@ class _Decomposed:
         scale = None if self.scale is None else self.scale.unsqueeze(-1)
         x = rhs.to(self.values.dtype)
         x = x if scale is None else x / scale
-        x = self.vectors._t_matmul(x) / (self.values + self.shift).unsqueeze(-1)
+        spectrum = self.values + self.shift
+        # Where the operator is not positive definite, its inverse square root is not a number.
+        spectrum = spectrum.where(spectrum >= 0, torch.nan)
+        x = self.vectors._t_matmul(x) / spectrum.unsqueeze(-1)
         x = self.vectors._matmul(x)
         return (x if scale is None else x / scale).to(self.kind)
 
@@ -171,11 +177,36 @@ class _InverseQuadratic(torch.autograd.Function):  # type: ignore[misc]
         return (solution * rhs).sum(-2)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, grad: Any) -> tuple[Any, ...]:
         solution, *arguments = ctx.saved_tensors
-        scaled = solution * grad.unsqueeze(-2)
-        found: Any = [None] * len(arguments)
-        if any(ctx.needs_input_grad[3:]):
-            found = ctx.tree(*arguments)._bilinear_derivative(-scaled, solution)
-        return None, None, 2 * scaled if ctx.needs_input_grad[2] else None, *found
+        is_recorded = torch.is_grad_enabled()
+        with torch.no_grad():
+            scaled = solution * grad.unsqueeze(-2)
+            found: Any = [None] * len(arguments)
+            if any(ctx.needs_input_grad[3:]):
+                found = ctx.tree(*arguments)._bilinear_derivative(-scaled, solution)
+            found = [2 * scaled if ctx.needs_input_grad[2] else None, *found]
+        if is_recorded:
+            # NOTE: torch's once_differentiable returns constants where `grad` is one, as it is for
+            # a sum: second derivatives would lack these terms, without a word.
+            found = [item if item is None else _Once.apply(item.requires_grad_()) for item in found]
+        return None, None, *found
+
+
+class _Once(torch.autograd.Function):  # type: ignore[misc]
+    """A gradient that raises where it is differentiated."""
+
+    @staticmethod
+    def forward(ctx: Any, gradient: Any) -> Any:
+        return gradient.clone()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        raise NotImplementedError(
+            mismatch(
+                "derivatives of inv_quad_logdet",
+                expected="first ones",
+                got="second ones of its inverse quadratic form",
+                hint="differentiate a dense matrix instead: to_dense() of the operator",
+            )
+        )

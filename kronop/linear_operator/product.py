@@ -9,9 +9,9 @@ from linear_operator import operators
 from linear_operator.utils.memoize import cached
 
 from kronop.errors import mismatch
+from kronop.families.kron.formed import kronecker_product
 from kronop.families.kron.torch.functional import gekmm
 from kronop.families.kron.torch.operators import kron_backward
-from kronop.families.kron.torch.sums import kronecker_product
 from kronop.linear_operator import dense
 from kronop.linear_operator.substitution import accelerated, substitutes
 
@@ -72,12 +72,19 @@ class _Products:
 
     def _factors(self) -> list[Any] | None:
         """The factors as tensors, or None: see `dense.matrices`."""
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() or all(type(item) is _Dense for item in self.linear_ops):
             return dense.matrices(self.linear_ops)
         # A solve by conjugate gradients multiplies by one operator again and again.
-        if not hasattr(self, "_constant_factors"):
-            self._constant_factors = dense.matrices(self.linear_ops)
-        return self._constant_factors
+        given = self.representation()  # type: ignore[attr-defined]
+        states = None if any(map(torch.is_inference, given)) else [*map(_state, given)]
+        known, found = getattr(self, "_constant_factors", (None, None))
+        if states is None or known != states:
+            # Operators of linear_operator keep what they wrote down, so that those whose tensors
+            # changed are made anew.
+            anew = self.representation_tree()(*given)  # type: ignore[attr-defined]
+            found = dense.matrices(anew.linear_ops)
+            self._constant_factors = states, found
+        return found
 
     def _bilinear_derivative(self, left_vecs: Any, right_vecs: Any) -> tuple[Any, ...]:
         given = self.representation()  # type: ignore[attr-defined]
@@ -126,6 +133,11 @@ class _Products:
     def _symeig(self, *arguments: Any, **options: Any) -> Any:
         with accelerated():
             return super()._symeig(*arguments, **options)  # type: ignore[misc]
+
+
+def _state(item: Any) -> tuple[int, int]:
+    """What differs after the tensor's elements or its memory changed."""
+    return item.data_ptr(), item._version
 
 
 def _looped(factors: list[Any], x: Any) -> Any:

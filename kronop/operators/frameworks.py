@@ -317,17 +317,6 @@ def identity(beside: Any) -> Any:
     return framework.eye(beside.shape[-1], dtype=beside.dtype, **place)
 
 
-def kron(matrices: Iterable[Any]) -> Any:
-    """The Kronecker product of matrices, formed."""
-
-    def both(left: Any, right: Any) -> Any:
-        product = left[..., :, None, :, None] * right[..., None, :, None, :]
-        *batch, p1, p2, q1, q2 = product.shape
-        return product.reshape(*batch, p1 * p2, q1 * q2)
-
-    return functools.reduce(both, matrices)
-
-
 def outer(vectors: Iterable[Any], combine: Callable[[Any, Any], Any]) -> Any:
     """All combinations of the vectors' elements, those of the last one next to each other."""
 

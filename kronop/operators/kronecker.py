@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from kronop.errors import ArgumentError, mismatch
+from kronop.families.kron.formed import kronecker_product
 from kronop.operators.frameworks import (
     batch_of,
     check_decomposable,
@@ -20,7 +21,6 @@ from kronop.operators.frameworks import (
     cholesky,
     diagonal,
     inverse,
-    kron,
     outer,
     products,
     read_factors,
@@ -74,7 +74,7 @@ class KroneckerOperator(Operator):
         return self.like([turned(factor) for factor in self.factors])
 
     def to_dense(self) -> Any:
-        return kron(self.factors)
+        return kronecker_product(self.factors)
 
     def diagonal(self) -> Any:
         self._check_square_factors("diagonal")

@@ -12,13 +12,13 @@ import operator
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
+from kronop.families.kron.formed import kronecker_product
 from kronop.operators.frameworks import (
     batch_of,
     check_decomposable,
     diagonal,
     identity,
     is_torch,
-    kron,
     outer,
     read_factors,
     turned,
@@ -68,7 +68,9 @@ class KroneckerSum(Operator):
         total: Any = 0
         for at, factor in enumerate(self.factors):
             before, behind = self.factors[:at], self.factors[at + 1 :]
-            total = total + kron([*map(identity, before), factor, *map(identity, behind)])
+            total = total + kronecker_product(
+                [*map(identity, before), factor, *map(identity, behind)]
+            )
         return total
 
     def diagonal(self) -> Any:

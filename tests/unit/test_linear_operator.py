@@ -222,6 +222,48 @@ def test_a_likelihood_decomposes_once_and_is_the_parents(
     torch.testing.assert_close(found[1], found[0], rtol=1e-8, atol=1e-8)
 
 
+def _likelihood(kind: Any, noise: float) -> tuple[Any, Any]:
+    """The inverse quadratic form and the determinant of a product plus noise, and the factor."""
+    first = torch.tensor([0.0, 1.0, 3.0], dtype=_TYPE).diag().requires_grad_()
+    diagonal = operators.ConstantDiagLinearOperator(torch.full((1,), noise, dtype=_TYPE), 12)
+    sum_of = kind.KroneckerProductLinearOperator(first, torch.eye(4, dtype=_TYPE)) + diagonal
+    with linear_operator.settings.max_cholesky_size(1):
+        return sum_of.inv_quad_logdet(torch.ones(12, 1, dtype=_TYPE), True), first
+
+
+@pytest.mark.parametrize("kind", [operators, ours])
+def test_a_likelihood_of_what_is_not_positive_definite_is_not_a_number(kind: Any) -> None:
+    assert all(item.isnan() for item in _likelihood(kind, -2.0)[0])
+
+
+def test_second_derivatives_of_a_quadratic_form_are_refused_and_first_ones_kept() -> None:
+    (quadratic, logdet), first = _likelihood(ours, 1.0)
+    # The factor is F = diag(0, 1, 3), and the operator A has each element of F + 1 four times. So
+    # 1^T A^-1 1 has the gradient -4 v v^T with v = 1 / (F + 1), and log |A| has 4 diag(v).
+    inverse = torch.tensor([1, 0.5, 0.25], dtype=_TYPE)
+    (found,) = torch.autograd.grad(quadratic, first, create_graph=True)
+    torch.testing.assert_close(found, -4 * inverse.outer(inverse), **_NEAR)
+    with pytest.raises(NotImplementedError, match=r"second ones.*to_dense"):
+        found.sum().backward()
+    (found,) = torch.autograd.grad(logdet, first, create_graph=True)
+    (again,) = torch.autograd.grad(found.trace(), first)
+    torch.testing.assert_close(again, -4 * (inverse**2).diag(), **_NEAR)
+
+
+def test_factors_that_change_in_place_are_written_down_anew(products: list[Any]) -> None:
+    tensors = _toeplitz()
+    operator = ours.KroneckerProductLinearOperator(*_structured(*tensors))
+    x = torch.randn(9, 1, dtype=_TYPE)
+    for change in (lambda item: item, lambda item: item.mul_(2)):
+        for item in tensors:
+            change(item)
+        plain = operators.KroneckerProductLinearOperator(*_structured(*tensors))
+        with torch.no_grad():
+            for _ in range(2):
+                torch.testing.assert_close(operator @ x, plain @ x, **_NEAR)
+        assert products[-1] is products[-2]  # Written down once.
+
+
 def test_other_sums_and_small_ones_are_the_parents() -> None:
     rhs = torch.randn(12, 1, dtype=_TYPE)
     factors = [_positive(3), _positive(4)]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 import math
-import string
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +14,7 @@ from kronop.descriptions.datatype import result_type
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.kron.api import kron_arguments
 from kronop.families.kron.description import Side
+from kronop.families.kron.formed import kronecker_product
 from kronop.families.kron.grouping import groups
 from kronop.jax.checks import array, arrays, check_types, number, with_source
 from kronop.jax.derivatives import contract, differentiate
@@ -79,7 +78,7 @@ def _kron(x: Any, factors: Any, side: Side, alpha: Any, beta: Any, z: Any) -> An
     check_types(x, factors, "factors")
     at = -2 if side is Side.Right else -1
     operand = jnp.expand_dims(x, at) if x.ndim == 1 else x
-    result = kron.bind(operand, *factors, side=side, alpha=number("alpha", alpha))
+    result = kron.bind(operand, *factors, side=side, alpha=number("alpha", alpha, x.dtype))
     return with_source(result.squeeze(at) if x.ndim == 1 else result, z, beta)
 
 
@@ -132,7 +131,7 @@ def _steps(x: Any, *factors: Any, side: Side, alpha: Any) -> Any:
     for group in groups(shapes, every, True, inner, x.dtype.itemsize, False):
         lead, behind = x.shape[:-2], inner * group.behind
         folded = x.reshape(*lead, outer * group.before, group.rows, behind)
-        merged = functools.reduce(_outer, turned[group.start : group.stop])
+        merged = kronecker_product(turned[group.start : group.stop])
         made = _step(folded, merged, alpha if not group.start else 1)
         digits = group.before * group.columns * group.behind
         x = made.reshape(*made.shape[:-3], *((outer, digits) if right else (digits, inner)))
@@ -148,13 +147,6 @@ def _step(x: Any, factor: Any, alpha: Any) -> Any:
     return kron.bind(x, _swapped(along_m), side=Side.Left, alpha=alpha)
 
 
-def _outer(first: Any, second: Any) -> Any:
-    """The Kronecker product of two factors."""
-    made = first[..., :, None, :, None] * second[..., None, :, None, :]
-    rows, columns = (first.shape[at] * second.shape[at] for at in (-2, -1))
-    return made.reshape(*made.shape[:-4], rows, columns)
-
-
 def _swapped(item: Any) -> Any:
     return jnp.swapaxes(item, -1, -2)
 
@@ -165,20 +157,17 @@ def _transposed(ct: Any, factors: Sequence[Any], side: Side, alpha: Any) -> Any:
 
 def _gradient(ct: Any, x: Any, factor: Any, side: Side, alpha: Any) -> Any:
     """The gradient of the only factor, summed over all dimensions that it does not have."""
-    most = max(ct.ndim, x.ndim, factor.ndim) - 2
-    in_x, in_ct, kept = (_labels(item.shape, most) for item in (x, ct, factor))
+    in_x, in_ct, kept = (_labels(item.shape) for item in (x, ct, factor))
     right = side is Side.Right
     matrices = ("mp", "mq") if right else ("qm", "pm")
-    equation = f"{in_x}{matrices[0]},{in_ct}{matrices[1]}->{kept}pq"
-    found = contract(equation, _without_ones(x), _without_ones(ct), alpha)
-    return found.reshape(factor.shape)
+    labels = (*in_x, *matrices[0]), (*in_ct, *matrices[1]), (*kept, "p", "q")
+    return contract(_without_ones(x), _without_ones(ct), labels, alpha).reshape(factor.shape)
 
 
-def _labels(shape: tuple[int, ...], most: int) -> str:
-    """A capital letter for each leading dimension above 1, counted from the right."""
-    lead = shape[:-2]
-    named = string.ascii_uppercase[most - len(lead) : most]
-    return "".join(letter for letter, extent in zip(named, lead, strict=True) if extent != 1)
+def _labels(shape: tuple[int, ...]) -> list[str]:
+    """A label for each leading dimension above 1: its place, counted from the right."""
+    lead = reversed(shape[:-2])
+    return [f"lead {place}" for place, extent in enumerate(lead) if extent != 1][::-1]
 
 
 def _without_ones(item: Any) -> Any:

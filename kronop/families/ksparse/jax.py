@@ -11,12 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax.interpreters import batching
 
+from kronop.descriptions import activation as activations
 from kronop.descriptions.activation import ACTIVATION_NAMES
 from kronop.descriptions.datatype import result_type
 from kronop.descriptions.shared import check_flag
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.ksparse.api import sparse_arguments
-from kronop.jax.checks import array, arrays, check_types, number, with_source
+from kronop.jax.checks import array, arrays, check_types, computed_in, number, with_source
 from kronop.jax.derivatives import contract, differentiate
 from kronop.jax.primitives import primitive
 from kronop.jax.recording import element_of
@@ -57,18 +58,20 @@ def ksmm(
     Raises:
         ArgumentError: shapes or scalars that do not fit.
         ElementTypeError: what is no array, or element types that do not fit.
+        DescriptionError: an activation of integers.
         CompileError, DeviceError: no compiler, or a kernel that does not load here.
     """
     check_flag("batch_last", batch_last)
-    _check_activation(activation)
     x = array("x", x, 1)
+    _check_activation(activation, x.dtype)
     chain = weights if isinstance(weights, (list, tuple)) else [weights]
     chain = arrays("weights", chain, 4)
     check_types(x, chain, "weights")
     batch = x.shape[1:] if batch_last else x.shape[:-1]
     rows = math.prod(batch)
     folded = x.reshape((len(x), rows) if batch_last else (rows, x.shape[-1]))
-    made = ksparse.bind(folded, *chain, batch_last=batch_last, alpha=number("alpha", alpha))
+    alpha = number("alpha", alpha, x.dtype)
+    made = ksparse.bind(folded, *chain, batch_last=batch_last, alpha=alpha)
     shape = (len(made), *batch) if batch_last else (*batch, made.shape[-1])
     result = with_source(made.reshape(shape), z, beta)
     if bias is not None:
@@ -76,8 +79,10 @@ def ksmm(
     return result if activation is None else _activate(activation, result)
 
 
-def _check_activation(activation: object) -> None:
-    if activation is not None and activation not in ACTIVATION_NAMES:
+def _check_activation(activation: str | None, dtype: Any) -> None:
+    if activation is None:
+        return
+    if activation not in ACTIVATION_NAMES:
         raise ArgumentError(
             mismatch(
                 "activation",
@@ -86,6 +91,7 @@ def _check_activation(activation: object) -> None:
                 hint="apply other functions to the result",
             )
         )
+    getattr(activations, activation)(computed_in(dtype))  # Raises for integers.
 
 
 def _bias(bias: Any, result: Any, batch_last: bool) -> Any:
@@ -154,10 +160,11 @@ def _transposed(ct: Any, weights: Sequence[Any], batch_last: bool, alpha: Any) -
 def _gradient(ct: Any, x: Any, weight: Any, batch_last: bool, alpha: Any) -> Any:
     a, b, c, d = weight.shape
     if batch_last:
-        equation, blocks = "ikln,ijln->ijkl", ((a, c, d, x.shape[1]), (a, b, d, x.shape[1]))
+        labels, blocks = ("ikln", "ijln"), ((a, c, d, x.shape[1]), (a, b, d, x.shape[1]))
     else:
-        equation, blocks = "nikl,nijl->ijkl", ((len(x), a, c, d), (len(x), a, b, d))
-    return contract(equation, x.reshape(blocks[0]), ct.reshape(blocks[1]), alpha)
+        labels, blocks = ("nikl", "nijl"), ((len(x), a, c, d), (len(x), a, b, d))
+    of_x, of_ct = x.reshape(blocks[0]), ct.reshape(blocks[1])
+    return contract(of_x, of_ct, (*labels, "ijkl"), alpha)
 
 
 def _mapped(operands: Sequence[Any], dims: Sequence[Any], *, batch_last: bool, alpha: Any) -> Any:

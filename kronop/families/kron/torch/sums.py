@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from kronop.families.kron.formed import kronecker_product
 from kronop.families.kron.grouping import Group, permutes
 from kronop.families.kron.torch.calls import Calls
 from kronop.families.ksparse.gradient_api import weight_gradient
@@ -154,13 +155,3 @@ def _split(merged: Any, matrices: Sequence[Any]) -> list[Any]:
         *_split((digits * right[..., None, :, None, :]).sum((-3, -1)), first),
         *_split((digits * left[..., :, None, :, None]).sum((-4, -2)), second),
     ]
-
-
-def kronecker_product(matrices: Sequence[Any]) -> Any:
-    """The Kronecker product of batches of matrices, as a matrix."""
-    result = matrices[0]
-    for item in matrices[1:]:
-        rows, columns = result.shape[-2] * item.shape[-2], result.shape[-1] * item.shape[-1]
-        result = result[..., :, None, :, None] * item[..., None, :, None, :]
-        result = result.reshape(*result.shape[:-4], rows, columns)
-    return result

@@ -49,8 +49,7 @@ class KroneckerProductAddedDiagLinearOperator(
         rhs = inv_quad_rhs.unsqueeze(-1) if inv_quad_rhs.dim() == 1 else inv_quad_rhs
         with torch.no_grad():
             solution = found.solve(rhs)
-        tree, arguments = self.representation_tree(), self.representation()
-        quadratic = _InverseQuadratic.apply(tree, solution, rhs, *arguments)
+        quadratic = _InverseQuadratic.apply(self, solution, rhs, *self.representation())
         return quadratic.sum(-1) if reduce_inv_quad else quadratic, found.logdet()
 
     def _is_shared(self, rhs: Any) -> bool:
@@ -171,20 +170,21 @@ class _InverseQuadratic(torch.autograd.Function):  # type: ignore[misc]
     its gradients have none, since the solution was not recorded."""
 
     @staticmethod
-    def forward(ctx: Any, tree: Any, solution: Any, rhs: Any, *arguments: Any) -> Any:
-        ctx.tree = tree
+    def forward(ctx: Any, operator: Any, solution: Any, rhs: Any, *arguments: Any) -> Any:
+        # NOTE: made anew of the arguments it would take as long as its derivative.
+        ctx.operator = operator
         ctx.save_for_backward(solution, *arguments)
         return (solution * rhs).sum(-2)
 
     @staticmethod
     def backward(ctx: Any, grad: Any) -> tuple[Any, ...]:
-        solution, *arguments = ctx.saved_tensors
+        solution, *arguments = ctx.saved_tensors  # Which are as they were, or this raises.
         is_recorded = torch.is_grad_enabled()
         with torch.no_grad():
             scaled = solution * grad.unsqueeze(-2)
             found: Any = [None] * len(arguments)
             if any(ctx.needs_input_grad[3:]):
-                found = ctx.tree(*arguments)._bilinear_derivative(-scaled, solution)
+                found = ctx.operator._bilinear_derivative(-scaled, solution)
             found = [2 * scaled if ctx.needs_input_grad[2] else None, *found]
         if is_recorded:
             # NOTE: torch's once_differentiable returns constants where `grad` is one, as it is for

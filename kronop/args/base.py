@@ -104,7 +104,8 @@ class Arguments(abc.ABC):
         self._lock, self._in_use = threading.RLock(), False
         self._steps: tuple[Launcher, ...] | None = None
         self._placement: Placement | None = None
-        self._count_change: Callable[[tuple[Any]], None] | None = None
+        self._count_change: Callable[[tuple[Any, ...]], None] | None = None
+        self._written: tuple[Any, ...] = ()
         self._kept: tuple[Kept, ...] = ()
         self._stream = 0
         self._ran = False
@@ -207,6 +208,11 @@ class Arguments(abc.ABC):
         return self._stream
 
     @property
+    def results(self) -> tuple[Any, ...]:
+        """The tensors that a run writes."""
+        return (self.Y,)
+
+    @property
     def accumulates(self) -> bool:
         """Whether a run reads what an earlier one wrote: Z is Y and beta is not 0."""
         return self._source_is_result
@@ -229,6 +235,7 @@ class Arguments(abc.ABC):
         self._placement = placement
         self._kept = tuple(placement.kept)
         self.launchers = launchers
+        self._written = self.results
         self._count_change = changes.counter(self.Y)
         # `_steps` is set last, because `run` takes it as the sign that everything above is set.
         self._steps = (*placement.before, *launchers, *placement.after)
@@ -263,7 +270,7 @@ class Arguments(abc.ABC):
                     steps = self._bind(kernels, planned or self.operation)
                 check_kept(self._kept)
                 if self._count_change is not None:
-                    self._count_change((self.Y,))
+                    self._count_change(self._written)
                 if self._is_host:
                     for step in steps:
                         step(0)
@@ -328,7 +335,7 @@ class Arguments(abc.ABC):
                     finish()
                 placement.fresh = False
                 if self._count_change is not None:  # The host tensor changes here, not in `run`.
-                    self._count_change((self.Y,))
+                    self._count_change(self._written)
 
     def _wait(self) -> None:
         with current(self._device.index):

@@ -127,10 +127,14 @@ def product_by_torch(x: Any, factors: Sequence[Any]) -> Any:
 
 def quantized_by_torch(y: Any, bits: int) -> tuple[Any, Any]:
     """The rows of y as integers, packed for 4 bits, and their scales."""
+    return rounded_by_torch(y, y.abs().amax(-1, keepdim=True).float() / (2 ** (bits - 1) - 1), bits)
+
+
+def rounded_by_torch(y: Any, scales: Any, bits: int) -> tuple[Any, Any]:
+    """As `quantized_by_torch`, for scales that are known."""
     import torch
 
     top = 2 ** (bits - 1) - 1
-    scales = y.abs().amax(-1, keepdim=True).float() / top
     q = (y / scales).round().clamp(-top - 1, top).to(torch.int8)
     if bits == 4:
         q = ((q[..., ::2] & 15) | (q[..., 1::2] << 4)).view(torch.uint8)

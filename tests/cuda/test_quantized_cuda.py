@@ -16,7 +16,7 @@ from kronop.families.quantized.samples import EPILOGUE, Y
 torch: Any = pytest.importorskip("torch")
 
 import kronop.torch  # noqa: E402
-from kronop.bench.quantized import quantized_by_torch  # noqa: E402
+from kronop.bench.quantized import rounded_by_torch  # noqa: E402
 
 pytestmark = [
     pytest.mark.cuda,
@@ -75,7 +75,7 @@ def test_one_kernel(factors: Any, bits: int, kind: Any) -> None:
     torch.manual_seed(0)
     x, matrices = drawn(factors, 1201, kind)
     x[7] = 0
-    if torch.cuda.get_device_capability()[0] >= 9:
+    if torch.cuda.get_device_capability()[0] >= 9 and (kind, len(factors)) != (torch.float16, 4):
         assert "quantized_pair" in entries(x, matrices, bits)
     wanted = check(x, matrices, bits)
     for _ in range(3):  # From the third call on it is repeated.
@@ -146,13 +146,20 @@ def test_rows_that_are_not_finite_and_rows_of_zeros() -> None:
 
 
 def test_it_is_what_torch_writes_in_eager_mode() -> None:
-    """Of products that are equal, since they are exact, all scales and integers are."""
+    """Of products that are equal, since they are exact, all scales and integers are.
+
+    NOTE: on a GPU torch multiplies by the reciprocal of a Python number instead of dividing by it,
+    so that its scales may be a last place off: the divisor is a tensor here.
+    """
     torch.manual_seed(4)
     for kind in _HALVES:
         x, matrices = drawn([(64, 64), (64, 64)], 500, kind)
         for bits in (4, 8):
             found = kronop.torch.quantized_gemkm(x, matrices, bits=bits)
-            wanted = quantized_by_torch(kronop.gemkm(x, matrices), bits)
+            product = kronop.gemkm(x, matrices)
+            top = torch.tensor(2.0 ** (bits - 1) - 1, device="cuda")
+            scales = product.abs().amax(-1, keepdim=True).float() / top
+            wanted = rounded_by_torch(product, scales, bits)
             for item, want in zip(found, wanted, strict=True):
                 assert torch.equal(item, want)
 

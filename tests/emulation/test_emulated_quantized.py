@@ -105,6 +105,24 @@ def test_rows_and_scales(
         check(made, x, matrices, clip, folder)
 
 
+@pytest.mark.parametrize("name", ["float16", "bfloat16"])
+def test_quotients_are_those_of_a_division(name: str, folder: Path) -> None:
+    """Numbers of all significands, over as many scales: the product is X itself."""
+    random, kind = np.random.default_rng(3), _NUMPY[name]
+    x = laid(
+        random.standard_normal((64, 256)) * 2.0 ** random.integers(-9, 9, (64, 1)), "rows", kind
+    )
+    identity = np.eye(16).astype(kind)
+    check(operation([(16, 16)] * 2, 8, name), x, [identity, identity], 0.9, folder)
+
+
+def test_products_of_factors_that_overflow_are_left_to_gemkm() -> None:
+    made = operation([(8, 8)] * 4, 8, "float16")
+    assert "rows" in made.plan.steps[-1].entry
+    assert "overflow" in made.plan.explain()
+    assert "pair" in operation([(8, 8)] * 4, 8, "bfloat16").plan.steps[0].entry
+
+
 @pytest.mark.parametrize(
     ("factors", "bits", "name", "rows"),
     [

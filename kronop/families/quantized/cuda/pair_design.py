@@ -171,11 +171,16 @@ class PairDesign(Design):
         """Whether the kernel can run these factors."""
         if self.element not in (bfloat16, float16):
             return Status.reject(f"tensor cores do not multiply {self.element.name}")
+        if self.element is float16 and len(self.factors) > 2:
+            # As those of Kronecker products: see `_may_be_half` there.
+            return Status.reject(
+                "products of factors may overflow float16, the result being finite"
+            )
         if self.threads > _MOST_THREADS or self._registers > self._most_registers:
             return Status.reject(
                 f"digits of {self.contracted} by {self.produced} take {self.threads} threads of"
-                f" {self._registers} registers; at most {_MOST_THREADS} threads, which have"
-                f" {operands.REGISTERS} registers in all"
+                f" {self._registers} registers; at most {_MOST_THREADS} threads, and"
+                f" {self._most_registers} registers for each of so many"
             )
         if self.shared_bytes > target.shared_bytes:
             return Status.reject(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 from typing import Any
 
 import numpy as np
@@ -82,28 +81,6 @@ def test_one_kernel(factors: Any, bits: int, kind: Any) -> None:
         found = kronop.quantized_gemkm(x, matrices, bits=bits)
         assert all(map(torch.equal, found, wanted))
     check(x[:50], matrices, bits, clip=0.75)
-
-
-def test_random_shapes() -> None:
-    torch.manual_seed(1)
-    draw = random.Random(1)
-    for index in range(36):
-        count = draw.choice([1, 2, 2, 2, 3, 4])
-        most = {1: 300, 2: 70, 3: 14, 4: 7}[count]
-        factors = [(draw.randint(1, most), draw.randint(1, most)) for _ in range(count)]
-        bits = 8 if math.prod(q for _, q in factors) % 2 else draw.choice([4, 8])
-        kind = draw.choice([*_HALVES, torch.float32])
-        x, matrices = drawn(factors, draw.choice([1, 2, 37, 400]), kind)
-        layout = index % 4
-        if layout == 1:
-            x = x.T.contiguous().T
-        elif layout == 2:  # No access is aligned.
-            room = torch.zeros(x.shape[0], x.shape[1] + 1, device="cuda", dtype=kind)
-            room[:, 1:] = x
-            x = room[:, 1:]
-        elif layout == 3:
-            matrices = [item.T.contiguous().T for item in matrices]
-        check(x, matrices, bits, draw.choice([1.0, 0.5]))
 
 
 def test_batches_broadcast() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests import reached
-from tests.families.distances import cases as distances
+from tests.families import random_cases
 from tests.fuzz import coverage, plans
 from tests.fuzz.generate import Settings
 
@@ -16,11 +16,12 @@ _NAMES = {
     ("chain",): (19, 44, 49, 66, 82),
     ("ksparse", "gradient"): (0, 98, 102, 112, 118, 121, 136, 189, 369, 515),
 }
-# Those of distances: `python -m tests.families.distances --plan 420 --seed 18`.
-_DISTANCES = {
+# Those of other families: `python -m tests.families --plan 420 --seed 18`.
+_OTHERS = {
     "matrices": (8, 9, 11, 27, 30, 33, 42, 47, 97, 153, 171, 203),
     "products": (11, 21, 37, 68, 86, 105, 117, 203, 240, 244),
     "gradients": (0, 2),
+    "quantized": (0, 1, 2, 3, 5, 6, 10),
 }
 
 # Designs that plans for few rows have, where those for many have others.
@@ -34,9 +35,9 @@ def test_every_style_is_reached() -> None:
         settings = Settings(targets=("sm_90a",), only=only)
         count, _ = coverage.tally([f"18.0.{index}" for index in names], settings)
         found |= set(count)
-    for kind, names in _DISTANCES.items():
+    for kind, names in _OTHERS.items():
         for index in names:
-            found |= plans.reached(distances.make(f"{kind}.18.{index}").plan("sm_90a"))
+            found |= plans.reached(random_cases.make(f"{kind}.18.{index}").plan("sm_90a"))
     wanted = {
         f"{design.__name__}: {word}"
         for design in reached.designs()

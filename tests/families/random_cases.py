@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from tests.families import quantized_cases
 from tests.families.distances import gradients, matrices, products
 
 KINDS = {
     "matrices": matrices.make,
     "products": products.make,
     "gradients": gradients.make,
+    "quantized": quantized_cases.make,
 }
 
 

@@ -1,4 +1,4 @@
-"""A few of the random distances, on this machine and on a GPU."""
+"""A few of the random cases, on this machine and on a GPU."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from tests.families.distances.cases import KINDS, make
+from tests.families.random_cases import KINDS, make
 
 
 @pytest.mark.parametrize("kind", KINDS)

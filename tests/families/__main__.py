@@ -1,8 +1,8 @@
-"""Random distances, kernel matrices, their products and gradients, against float64:
-`python -m tests.families.distances --device cuda --minutes 5`.
+"""Random distances, kernel matrices, their products and gradients, and quantized products,
+against their definitions: `python -m tests.families --device cuda --minutes 5`.
 
-Each case draws a kernel (of one or several terms), an element type, sizes, layouts, batches,
-values as numbers or tensors, and a result with guards around it.
+A case of distances draws a kernel (of one or several terms), an element type, sizes, layouts,
+batches, values as numbers or tensors, and a result with guards around it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import itertools
 import time
 from collections import Counter
 
-from tests.families.distances.cases import KINDS, make
+from tests.families.random_cases import KINDS, make
 from tests.fuzz import coverage, plans
 
 

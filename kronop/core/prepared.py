@@ -47,6 +47,7 @@ class Call:
         beta: the call's beta.
         products: the launches of that call, in order.
         device, framework: those of X.
+        results: slots of tensors that are written besides the last one.
 
     Attributes:
         knobs: the settings that were in force during that call.
@@ -60,6 +61,7 @@ class Call:
         products: Sequence[Product],
         device: Device,
         framework: str,
+        results: Sequence[int] = (),
     ) -> None:
         self.knobs = knobs.current()
         self._products = tuple(products)
@@ -70,10 +72,12 @@ class Call:
         self._count_change = changes.counter(tensors[result])
         # Z's memory may overlap the result's if Z is not read (beta is 0) or is the result itself.
         is_apart = bool(beta) and addresses[source] != addresses[result]
-        apart = range(source + is_apart)
-        self._read = tuple(_span(slot, tensors[slot]) for slot in apart if addresses[slot])
-        self._written = _span(result, tensors[result]) if addresses[result] else (0, 0, 0)
-        spans = [*self._read, self._written] if addresses[result] else self._read
+        apart = [slot for slot in range(source + is_apart) if addresses[slot]]
+        self._results = tuple(results)
+        self._read = tuple(_span(slot, tensors[slot]) for slot in apart if slot not in results)
+        written = [result, *results] if addresses[result] else []
+        self._written = tuple(_span(slot, tensors[slot]) for slot in written)
+        spans = (*self._read, *self._written)
         self._reach = Reach(tensors, [(slot, above) for slot, _, above in spans])
 
     def run(self, tensors: Sequence[Any], addresses: list[int]) -> Any:
@@ -86,7 +90,8 @@ class Call:
             if self._may_overlap(addresses):
                 return None
             if self._count_change is not None:
-                self._count_change((given,))
+                others = [tensors[slot] for slot in self._results] if self._results else ()
+                self._count_change((given, *others))
         stream = 0 if self._is_host else stream_handle(None, self._framework, self._device)
         x = result = tensors[0]
         for product in self._products:
@@ -131,13 +136,17 @@ class Call:
         return True
 
     def _may_overlap(self, addresses: Sequence[int]) -> bool:
-        """Whether the bounds of the caller's result overlap those of an operand that is read."""
-        slot, below, above = self._written
-        low, high = addresses[slot] + below, addresses[slot] + above
-        for slot, below, above in self._read:
-            address = addresses[slot]
-            if address + below < high and low < address + above:
-                return True
+        """Whether the bounds of a result of the caller overlap those of an operand that is read, or
+        of another result."""
+        others = self._read
+        for item in self._written:
+            slot, below, above = item
+            low, high = addresses[slot] + below, addresses[slot] + above
+            for slot, below, above in others:
+                address = addresses[slot]
+                if address + below < high and low < address + above:
+                    return True
+            others = (*others, item)
         return False
 
 
@@ -187,12 +196,16 @@ class Lesson:
         self._x = at
         return Product(arguments, Symbols(places, self._addresses, arguments.device), make)
 
-    def end(self) -> None:
-        """Stores the recorded call, or None if calls with this signature must go the long way."""
+    def end(self, results: Sequence[int] = ()) -> None:
+        """Stores the recorded call, or None if calls with this signature must go the long way.
+
+        Args:
+            results: slots of tensors that are written besides the last one.
+        """
         if len(_calls) >= _MOST_CALLS:
             _calls.clear()
         _calls[self._key] = (
-            Call(self._tensors, self._given, self._beta, self._products, *self._place)
+            Call(self._tensors, self._given, self._beta, self._products, *self._place, results)
             if self._products and self._place
             else None
         )

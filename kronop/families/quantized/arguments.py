@@ -62,6 +62,10 @@ class QuantizedKronArguments(KronMatmulArguments):
         if scales is not None:
             self._check_scales(views, shape)
 
+    @property
+    def results(self) -> tuple[Any, ...]:
+        return self.Y, self.scales
+
     def _check_scales(self, views: dict[str, TensorView], shape: tuple[int, ...]) -> None:
         item, device = self._scales, views["X"].device
         check_element(item.element, float32, "scales")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
+import warnings
 
 
 class KronopError(Exception):
@@ -46,6 +49,20 @@ class CompileError(KronopError, RuntimeError):
 def mismatch(subject: str, *, expected: object, got: object, hint: str) -> str:
     """An error message in kronop's form: what was expected, what was given, what to do."""
     return f"{subject}: expected {expected}, got {got}; {hint}"
+
+
+def warn(message: str) -> None:
+    """A RuntimeWarning about the innermost line that is neither kronop's nor a library's: the line
+    by which a program came here."""
+    import sysconfig  # Few processes warn.
+
+    paths = sysconfig.get_paths()
+    inside = tuple(paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+    inside += (os.path.dirname(os.path.abspath(__file__)),)
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith((*inside, "<frozen ")):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, RuntimeWarning, stacklevel=level)
 
 
 def installing(extra: str) -> str:

@@ -12,7 +12,6 @@ import hashlib
 import itertools
 import os
 import sys
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,7 +21,7 @@ from kronop.compiler.rows import Memo
 from kronop.emit.emitter import Emitter
 from kronop.emit.plan import Plan
 from kronop.emit.plan_text import from_text, to_text
-from kronop.errors import DescriptionError
+from kronop.errors import DescriptionError, warn
 from kronop.size import Size
 from kronop.target import Target
 from kronop.version import IMPORTED_AT, __version__
@@ -82,11 +81,7 @@ def _keep(key: str, found: Plan, description: Any, emitter: type) -> None:
     except TypeError as error:  # A mistake of the family, but its plan can be run.
         if emitter not in _untold:
             _untold.add(emitter)
-            warnings.warn(
-                f"plans of {emitter.__name__} are made anew in each process: {error}",
-                RuntimeWarning,
-                stacklevel=2,
-            )
+            warn(f"plans of {emitter.__name__} are made anew in each process: {error}")
         return
     compiler.default_cache().keep_plan(key, text)
 

@@ -9,7 +9,7 @@ import pytest
 import kronop
 from kronop import knobs
 from kronop.artifacts import Field, KernelSignature, Scalar, Status
-from kronop.errors import installing
+from kronop.errors import installing, warn
 from kronop.target import Target, detect_x86_arch
 from tests import abi
 
@@ -137,3 +137,9 @@ def test_hints_name_the_packages_of_an_extra(monkeypatch: pytest.MonkeyPatch) ->
     assert installing("cuda13") == "pip install 'b[c,d]<2'"
     monkeypatch.setattr("importlib.metadata.requires", lambda name: None)
     assert "pip install -e '.[torch]'" in installing("torch")
+
+
+def test_a_warning_is_about_the_line_of_the_program() -> None:
+    with pytest.warns(RuntimeWarning, match="of a test") as found:
+        warn("of a test")
+    assert found[0].filename == __file__

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -27,6 +28,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> None:
     cache = compiler.default_cache()
+    with warnings.catch_warnings():  # What `require` raises says it already.
+        warnings.simplefilter("ignore")
+        cache.require(writable=options.action in ("clear", "import-tuning"))
     if options.action == "list":
         _list(cache)
     elif options.action == "show":

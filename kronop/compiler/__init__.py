@@ -10,12 +10,13 @@ from kronop.compiler.build import (
     nvcc,
     nvrtc,
 )
-from kronop.compiler.cache import Cache, Entry, Record
+from kronop.compiler.cache import Cache
 from kronop.compiler.compilable import Compilable
 from kronop.compiler.cuda_kernel import cuda_devices
 from kronop.compiler.healing import load_all
 from kronop.compiler.inspection import disassemble
 from kronop.compiler.loading import Kernel, load
+from kronop.compiler.rows import Entry, Record
 
 __all__ = [
     "Cache",

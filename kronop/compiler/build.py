@@ -239,7 +239,7 @@ def _jobs(sources: Sequence[Source], target: Target) -> list[_Job]:
     # The identity first: if another thread learns in between that the compiler lacks OpenMP, the
     # identity is wrong, and `_compile` notices that. Wrong flags would go unnoticed.
     identity, flags = compiler.identity(), compiler.flags(target)
-    jobs, notice = [], Notice(target)
+    jobs, notice = [], Notice(target, default_cache())
     for emitted in sources:
         name, source = inspection.file_name(emitted), inspection.overridden(emitted)
         inspection.dump(source, name)

@@ -11,25 +11,18 @@ import os
 import sqlite3
 import threading
 import time
-import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from kronop.artifacts import Binary
-from kronop.compiler import rows, tables
+from kronop.compiler import opening, rows, tables
 from kronop.compiler.claims import claim
-from kronop.compiler.folders import (
-    UntrustedError,
-    cache_folder,
-    make_private_file,
-    make_private_folder,
-)
+from kronop.compiler.folders import UntrustedError, cache_folder, make_private_folder
 from kronop.compiler.keys import SCHEMA
-from kronop.compiler.rows import Memo, Winner
-from kronop.errors import ArgumentError, mismatch
-from kronop.frozen import dataclass
+from kronop.compiler.rows import Entry, Memo, Record, Winner
+from kronop.errors import ArgumentError, mismatch, warn
 
 FILE_NAME = "compiled_cache.db"
 LIMIT_BYTES = 1 << 30
@@ -51,35 +44,12 @@ _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """A cached kernel in `list`: `size` in bytes, `seconds` of compilation, times since 1970."""
-
-    key: str
-    entry: str
-    arch: str
-    compiler: str
-    size: int
-    seconds: float
-    created: float
-    last_used: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
-    """One cached kernel with its source."""
-
-    binary: Binary
-    source: str
-    created: float
-    last_used: float
-
-
 class Cache:
     """The store in one folder. Threads, processes and forked children may use it at once.
 
-    If the folder can't be used (read-only, another user's, full), the store warns once and then
-    acts as if it were empty; the process still keeps its compiled kernels in memory.
+    If the folder can't be used (another user's, full), the store warns once and then acts as if it
+    were empty. If it can only be read, it is, and the store warns once that something new is not
+    kept. The process still keeps its compiled kernels in memory.
     """
 
     def __init__(self, folder: Path | None = None, *, limit_bytes: int = LIMIT_BYTES) -> None:
@@ -87,7 +57,10 @@ class Cache:
         self.limit_bytes = limit_bytes
         self._connection: sqlite3.Connection | None = None
         self._inode: tuple[int, int] | None = None
-        self._unusable = False
+        self._unusable: str | None = None
+        self._read_only: str | None = None  # Why the file can only be read, and
+        self._is_told = False  # whether that was told.
+        self._dropped: set[str] = set()  # Kernels that should have been deleted.
         self._hurries_until = 0.0
         self._lock = threading.Lock()
         _caches.add(self)
@@ -96,29 +69,60 @@ class Cache:
     def path(self) -> Path:
         return self.folder / FILE_NAME
 
+    @property
+    def keeps(self) -> bool:
+        """Whether later processes will find what is put here, as far as is known by now."""
+        return self._unusable is None and self._read_only is None
+
+    def require(self, *, writable: bool = False) -> None:
+        """Raises ArgumentError unless the file can be read and, with `writable`, be written."""
+        trial = "BEGIN IMMEDIATE; ROLLBACK" if writable else ""
+        is_ready = self._run(lambda db: db.executescript(trial) is not None, False)
+        reason = self._unusable or (self._read_only if writable else None)
+        if not is_ready or reason is not None:
+            raise ArgumentError(
+                mismatch(
+                    str(self.path),
+                    expected=f"a cache that can be {'written' if writable else 'read'}",
+                    got=reason or "one that another process keeps busy",
+                    hint="mend that, or set KRONOP_CACHE_DIR to another folder",
+                )
+            )
+
     def get(self, key: str) -> Binary | None:
         """The binary of `key`, or None; a row with a wrong checksum is deleted."""
         record = self._run(lambda db: rows.read(db, key), None)
-        if record is None:
+        if record is None or key in self._dropped:
             return None
         row = rows.parse(record)
         if row is None:
-            self._run(lambda db: rows.delete(db, key), None)
+            self._write(lambda db: rows.delete(db, key), None)
             return None
         now = time.time()
         if now - row.last_used > _TOUCH_SECONDS:
-            self._run(lambda db: rows.touch(db, key, now), None)
+            self._write(lambda db: rows.touch(db, key, now), None)
         return row.binary
 
     def put(self, binary: Binary, source: str) -> None:
         """Stores `binary`; the least recently used rows are deleted if the store exceeds its
         limit."""
         values = rows.format_row(binary, source, time.time())
-        self._run(lambda db: rows.write(db, values, binary.key, self.limit_bytes), None)
+
+        def write(db: sqlite3.Connection) -> None:
+            rows.write(db, values, binary.key, self.limit_bytes)
+            self._dropped.discard(binary.key)
+
+        self._write(write, None, loss="new kernels are kept in memory only")
 
     def drop(self, binary: Binary) -> None:
         """Deletes the row of `binary`, unless another image has replaced it."""
-        self._run(lambda db: rows.delete_image(db, binary.key, binary.image), None)
+
+        def delete(db: sqlite3.Connection) -> bool:
+            rows.delete_image(db, binary.key, binary.image)
+            return True
+
+        if not self._write(delete, False):
+            self._dropped.add(binary.key)
 
     def recall(self, place: str) -> Memo | None:
         """The memo of the compiler for the circumstances that `place` digests, or None."""
@@ -126,7 +130,7 @@ class Cache:
 
     def remember(self, memo: Memo) -> None:
         """Stores `memo` in place of an earlier one with its `place`."""
-        self._run(lambda db: rows.remember(db, memo), None)
+        self._write(lambda db: rows.remember(db, memo), None)
 
     def winner(self, key: str) -> Winner | None:
         """The winner that tuning stored for `key`, or None."""
@@ -138,7 +142,8 @@ class Cache:
 
     def crown(self, winner: Winner) -> None:
         """Stores `winner` in place of an earlier one with its key."""
-        self._run(lambda db: rows.crown(db, winner), None)
+        loss = "what tuning finds now is not kept"
+        self._write(lambda db: rows.crown(db, winner), None, loss=loss)
 
     def plan(self, key: str) -> str | None:
         """The text of the plan of `key` that an earlier process made, or None."""
@@ -146,7 +151,7 @@ class Cache:
 
     def keep_plan(self, key: str, text: str) -> None:
         """Stores the text of a plan in place of an earlier one with its key."""
-        self._run(lambda db: rows.keep_plan(db, key, text), None)
+        self._write(lambda db: rows.keep_plan(db, key, text), None)
 
     @contextlib.contextmanager
     def claim(self, key: str) -> Iterator[bool]:
@@ -154,7 +159,7 @@ class Cache:
 
         Yields whether it does; if not (see `claims.claim`), two processes may compile the same key.
         """
-        if self._run(lambda db: True, False):
+        if self._write(lambda db: True, False):
             with claim(self.folder / f"{key}.claim") as held:
                 yield held
         else:
@@ -162,10 +167,8 @@ class Cache:
 
     def list(self) -> tuple[Entry, ...]:
         """Every cached kernel, the most recently used first."""
-        nothing: tuple[tuple[Any, ...], ...] = ()
-        found = self._run(rows.summary, nothing)
-        names = ("key", "entry", "arch", "compiler", "size", "seconds", "created", "last_used")
-        return tuple(Entry(**dict(zip(names, row, strict=True))) for row in found)
+        nothing: tuple[Entry, ...] = ()
+        return self._run(rows.entries, nothing)
 
     def show(self, key_prefix: str) -> Record:
         """The one kernel whose key starts with `key_prefix`.
@@ -197,7 +200,7 @@ class Cache:
         for left in self.folder.glob("*.claim"):
             with contextlib.suppress(OSError), claim(left, patience=0):
                 pass
-        return self._run(rows.clear, 0)
+        return self._write(rows.clear, 0, loss="nothing is removed")
 
     def close(self) -> None:
         """Closes the file; the next call opens it again."""
@@ -214,10 +217,21 @@ class Cache:
         with _alone(self._lock) as is_alone:
             return self._act(action, otherwise) if is_alone else otherwise
 
+    def _write(
+        self, action: Callable[[sqlite3.Connection], T], otherwise: T, *, loss: str | None = None
+    ) -> T:
+        """As `_run`, for an action that writes: where the file can only be read it is left out, and
+        `loss` tells once what that means; None for what nobody misses."""
+        done = self._run(lambda db: action(db) if self._read_only is None else otherwise, otherwise)
+        if loss is not None and self._read_only is not None and not self._is_told:
+            self._is_told = True
+            warn(f"{self.path} is only read, {loss}: {self._read_only}")
+        return done
+
     def _act(self, action: Callable[[sqlite3.Connection], T], otherwise: T) -> T:
         """As `_run`, for the holder of the lock; a damaged database is repaired at most once."""
         for repaired in (False, True):
-            if self._unusable:
+            if self._unusable is not None:
                 return otherwise
             try:
                 return action(self._open())
@@ -235,7 +249,7 @@ class Cache:
 
     def _recover(self, code: int, reason: str, *, repaired: bool) -> None:
         try:
-            if code & 0xFF in _CORRUPT and not repaired:
+            if code & 0xFF in _CORRUPT and not repaired and self._read_only is None:
                 self._discard_damaged()
             elif repaired or code & 0xFF not in _REOPEN:
                 self._give_up(reason)
@@ -249,19 +263,20 @@ class Cache:
     def _open(self) -> sqlite3.Connection:
         patience = _HURRIED_SECONDS if self._hurries() else _BUSY_SECONDS
         if self._connection is not None:
-            if _inode(self.path) == self._inode:
+            if opening.inode(self.path) == self._inode:
                 tables.wait_at_most(self._connection, patience)
                 return self._connection
             # Another process removed or replaced the file: writes to the old one would be lost.
             self._disconnect()
         # From now on the path without links is used, so that changing a link later has no effect.
         self.folder = make_private_folder(self.folder)
-        make_private_file(self.path)
-        self._inode = _inode(self.path)
-        self._connection = sqlite3.connect(
-            self.path, timeout=patience, isolation_level=None, check_same_thread=False
-        )
-        tables.prepare(self._connection, SCHEMA, patience)
+        self._read_only = opening.make_file(self.path)
+        self._inode = opening.inode(self.path)
+        if self._read_only is None:
+            self._connection = opening.connect(self.path, patience)
+            tables.prepare(self._connection, SCHEMA, patience)
+        else:
+            self._connection = opening.open_to_read(self.path, patience)
         return self._connection
 
     def _hurries(self) -> bool:
@@ -276,7 +291,7 @@ class Cache:
     def _discard_damaged(self) -> None:
         """Deletes the damaged file, unless another process has replaced it."""
         with claim(self.folder / "repair.claim", patience=_REPAIR_SECONDS):
-            if _inode(self.path) != self._inode:
+            if opening.inode(self.path) != self._inode:
                 return
             # The log is deleted first: SQLite must never apply an old log to a new database.
             for suffix in ("-wal", "-shm", "-journal", ""):
@@ -284,12 +299,8 @@ class Cache:
                     os.unlink(f"{self.path}{suffix}")
 
     def _give_up(self, reason: str) -> None:
-        self._unusable = True
-        warnings.warn(
-            f"{self.path} can't be used, compiled kernels are kept in memory only: {reason}",
-            RuntimeWarning,
-            stacklevel=7,
-        )
+        self._unusable = reason
+        warn(f"{self.path} can't be used, compiled kernels are kept in memory only: {reason}")
 
     def _abandon(self) -> None:
         """Drops the connection in a forked child, where SQLite's handles must be neither used nor
@@ -327,14 +338,6 @@ def _alone(lock: threading.Lock) -> Iterator[bool]:
             yield True
     finally:
         _threads_inside.discard(thread)
-
-
-def _inode(path: Path) -> tuple[int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
 
 
 def _after_fork() -> None:

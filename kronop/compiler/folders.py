@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import os
 import stat
@@ -12,6 +13,7 @@ from pathlib import Path
 
 from kronop import knobs
 
+_REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS}
 _MOST_LINKS = 40  # The number of symbolic links that Linux follows in one path.
 
 
@@ -114,14 +116,24 @@ def _check_parent(path: Path, found: os.stat_result) -> None:
         )
 
 
-def make_private_file(path: Path) -> None:
+def make_private_file(path: Path) -> str | None:
     """Makes the file `path`, empty and for this user alone, if it is missing.
 
+    Returns:
+        None, or why an existing file can only be read.
+
     Raises:
-        UntrustedError: `path` is not a plain file of this user, or others can write to it.
-        OSError: the file can't be opened for writing.
+        UntrustedError: `path` is not a plain file of this user or of root, or others can write to
+            it.
+        OSError: the file can neither be opened for writing nor, if it is there, for reading.
     """
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+    flags, reason = getattr(os, "O_CLOEXEC", 0), None
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | flags, 0o600)
+    except OSError as error:
+        if error.errno not in _REFUSED or not path.exists():
+            raise
+        handle, reason = os.open(path, os.O_RDONLY | flags), str(error)
     try:
         found = os.fstat(handle)
         if not stat.S_ISREG(found.st_mode):
@@ -129,6 +141,7 @@ def make_private_file(path: Path) -> None:
         _check(path, found)
     finally:
         os.close(handle)
+    return reason
 
 
 @functools.cache
@@ -146,7 +159,8 @@ def _roots() -> frozenset[int]:
 def _check(path: Path, found: os.stat_result) -> None:
     if sys.platform == "win32":
         return
-    _check_owner(path, found)
+    # Root's may be read: it is one that was filled for all users, in an image of a container.
+    _check_owner(path, found, {0})
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise UntrustedError(f"{path} can be written by others; run: chmod go-w {path}")
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 
 from kronop import knobs
-from kronop.compiler.folders import cache_folder
+from kronop.compiler.cache import Cache
 from kronop.target import Target
 
 # A pause is told after so many seconds, unless the last line is so recent: then once it is not.
@@ -21,12 +21,13 @@ class Notice:
 
     Args:
         target: what they are for.
+        cache: which keeps them, if it can.
     """
 
     _last = -_APART
 
-    def __init__(self, target: Target) -> None:
-        self._target, self._count = target, 0
+    def __init__(self, target: Target, cache: Cache) -> None:
+        self._target, self._cache, self._count = target, cache, 0
         self._is_compiling = False
 
     def found(self) -> None:
@@ -71,10 +72,15 @@ class Notice:
         what, next_time = (
             ("a kernel", "it loads") if one else (f"{self._count} kernels", "they load")
         )
+        kept = (
+            f"kept in {self._cache.folder}, next time {next_time}"
+            if self._cache.keeps
+            else f"kept in memory only, since {self._cache.folder} can't be written"
+        )
         with contextlib.suppress(OSError, ValueError, AttributeError):  # It may be closed, or None.
             print(
-                f"kronop: compiling {what} for {self._target}; kept in {cache_folder()}, next time"
-                f" {next_time} (KRONOP_QUIET=1 says nothing)",
+                f"kronop: compiling {what} for {self._target}; {kept}"
+                " (KRONOP_QUIET=1 says nothing)",
                 file=sys.stderr,
                 flush=True,
             )

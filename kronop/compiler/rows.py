@@ -69,6 +69,30 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A cached kernel in `list`: `size` in bytes, `seconds` of compilation, times since 1970."""
+
+    key: str
+    entry: str
+    arch: str
+    compiler: str
+    size: int
+    seconds: float
+    created: float
+    last_used: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One cached kernel with its source."""
+
+    binary: Binary
+    source: str
+    created: float
+    last_used: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Memo:
     """The identity that a compiler gave to an earlier process, and when it may be believed.
 
@@ -161,13 +185,10 @@ def touch(db: sqlite3.Connection, key: str, now: float) -> None:
     db.execute("UPDATE kernels SET last_used = ? WHERE key = ?", (now, key))
 
 
-def summary(db: sqlite3.Connection) -> tuple[tuple[Any, ...], ...]:
-    return tuple(
-        db.execute(
-            "SELECT key, entry, arch, compiler, size, seconds, created, last_used FROM kernels "
-            "ORDER BY last_used DESC, key"
-        )
-    )
+def entries(db: sqlite3.Connection) -> tuple[Entry, ...]:
+    names = [item.name for item in dataclasses.fields(Entry)]
+    query = f"SELECT {', '.join(names)} FROM kernels ORDER BY last_used DESC, key"
+    return tuple(Entry(**dict(zip(names, row, strict=True))) for row in db.execute(query))
 
 
 def clear(db: sqlite3.Connection) -> int:

@@ -35,8 +35,7 @@ def prepare(db: sqlite3.Connection, schema: int, patience: float) -> None:
         schema: the version number of the tables.
         patience: the longest time in seconds to wait for other processes.
     """
-    # Damaged text must decode without an exception, so that its checksum fails instead.
-    db.text_factory = lambda raw: raw.decode("utf-8", errors="replace")
+    _decode(db)
     _write_ahead(db, patience)
     db.execute("PRAGMA synchronous = NORMAL")
     if _is_ready(db, schema):
@@ -52,6 +51,17 @@ def prepare(db: sqlite3.Connection, schema: int, patience: float) -> None:
         db.execute("ROLLBACK")
         raise
     db.execute("COMMIT")
+
+
+def can_be_read(db: sqlite3.Connection, schema: int) -> bool:
+    """Sets `db` up, from which is only read, and returns whether its tables are of `schema`."""
+    _decode(db)
+    return _is_ready(db, schema)
+
+
+def _decode(db: sqlite3.Connection) -> None:
+    # Damaged text must decode without an exception, so that its checksum fails instead.
+    db.text_factory = lambda raw: raw.decode("utf-8", errors="replace")
 
 
 def wait_at_most(db: sqlite3.Connection, seconds: float) -> None:

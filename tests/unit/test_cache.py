@@ -420,11 +420,11 @@ def test_a_read_only_folder() -> None:
     assert_memory_only(Path("/proc/self"), "memory only")
 
 
-def test_a_read_only_database(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_database_that_can_not_be_opened(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(path: Path) -> None:
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr(cache_module, "make_private_file", refuse)
+    monkeypatch.setattr(cache_module.opening, "make_private_file", refuse)
     assert_memory_only(cache.folder, "Permission denied")
 
 
@@ -450,6 +450,8 @@ def test_a_link_that_is_turned_leads_nowhere_else(tmp_path: Path) -> None:
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="users have numbers on POSIX systems only")
 def test_a_folder_of_someone_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "cache").mkdir(mode=0o700)
+    if os.geteuid() == 0:  # Whose folders everybody trusts.
+        os.chown(tmp_path / "cache", 4242, -1)
     monkeypatch.setattr(os, "geteuid", lambda: 123456)
     assert_memory_only(tmp_path / "cache", "belongs to user")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kronop import knobs
-from kronop.compiler import notice
+from kronop.compiler import Cache, notice
 from kronop.compiler.notice import Notice
 from kronop.target import Target
 
@@ -26,7 +26,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
 def _pause(count: int, found: int = 0, *, begins: int = 0) -> None:
     """A pause in which `count` kernels were asked for, and compilation begins after so many looks;
     it lasts until it is told, or has been looked at four times."""
-    told, may_look, looks = Notice(Target.parse("x86-avx2")), threading.Event(), []
+    told, may_look, looks = Notice(Target.parse("x86-avx2"), Cache()), threading.Event(), []
     tell = told._tell
 
     def counted() -> bool:
@@ -53,6 +53,16 @@ def test_a_long_pause_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path
     text = f"kronop: compiling 3 kernels for x86-avx2; kept in {tmp_path}, next time they load"
     (line,) = capsys.readouterr().err.splitlines()
     assert line == f"{text} (KRONOP_QUIET=1 says nothing)"
+
+
+@pytest.mark.usefixtures("at_once")
+def test_what_can_not_be_kept_is_not_said_to_be(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(Cache, "keeps", False)
+    _pause(1)
+    text = f"kept in memory only, since {tmp_path} can't be written (KRONOP_QUIET=1 says nothing)"
+    assert capsys.readouterr().err == f"kronop: compiling a kernel for x86-avx2; {text}\n"
 
 
 @pytest.mark.usefixtures("at_once")
@@ -92,7 +102,7 @@ def test_a_setting_silences_it_and_a_short_pause_is_silent(
     seconds: float,
 ) -> None:
     monkeypatch.setattr(notice, "_PATIENCE", 0.05)
-    told = Notice(Target.parse("x86"))
+    told = Notice(Target.parse("x86"), Cache())
     told.compiling()
     with knobs.using(quiet=is_quiet), told.waiting(1):
         time.sleep(seconds)

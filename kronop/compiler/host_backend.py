@@ -38,8 +38,8 @@ _FLAGS = (
 _OPENMP_PROBE = 'extern "C" int omp_in_parallel(); int probe() { return omp_in_parallel(); }'
 _MISSING = (
     "no C++ compiler: $CXX is unset and neither g++ nor clang++ is on PATH; "
-    "install g++, or pip install ziglang. Cached kernels belong to the version of the compiler that "
-    "made them: to use those, install the same one"
+    "install g++, or pip install ziglang. Kernels in the cache belong to the version of the "
+    "compiler that made them: to use those, install that one"
 )
 # By command and version: whether OpenMP links, for those that were tried.
 _openmp: dict[tuple[tuple[str, ...], tuple[str, ...]], bool] = {}

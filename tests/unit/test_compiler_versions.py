@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kronop.compiler import Cache, versions
+from kronop.compiler import Cache, host_backend, versions
 from kronop.compiler.commands import run
 from kronop.compiler.nvcc_backend import NvccCompiler
 from kronop.compiler.versions import version_of
@@ -87,6 +87,16 @@ def test_a_program_is_believed_by_later_processes_until_its_file_changes(
     launcher.chmod(0o700)
     assert [version(wrapper), version(wrapper)] == ["compiler 4", "compiler 5"]
     assert [version(launcher), version(launcher)] == ["compiler 6", "compiler 7"]
+
+
+def test_who_misses_a_compiler_learns_whose_the_cached_kernels_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(host_backend, "_has_zig_wheel", lambda: False)
+    with pytest.raises(CompileError, match=r"no C\+\+ compiler: .* belong to the version"):
+        host_backend.HostCompiler().identity()
 
 
 def test_nvcc_is_told_with_the_host_compiler_that_it_calls(

@@ -21,6 +21,8 @@ from kronop.frozen import dataclass
 # The symbolic address of slot i is ((i + 1) << 48) + _MIDDLE: offsets of either sign then stay
 # within the slot's own range of 2^48 addresses.
 _SLOT_BITS, _MIDDLE = 48, 1 << 47
+MOST_BYTES = _MIDDLE
+"""No memory that a symbolic address stands for may have so many: those of a whole process."""
 _MOST_LAUNCHES = 64
 
 _Patch = tuple[int, int, int]  # Index of a parameter word, slot, bytes to add to its address.

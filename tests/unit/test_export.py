@@ -14,7 +14,7 @@ from kronop import families
 from kronop.args.view import TensorView
 from kronop.artifacts import Language, Launch, Source
 from kronop.compiler import libraries
-from kronop.core.export import api, record, text
+from kronop.core.export import api, places, record, text
 from kronop.core.export.operands import BIAS, operands_of
 from kronop.core.export.record import Recorder, Symbolic, every_case
 from kronop.core.operation import Served
@@ -195,3 +195,39 @@ def test_a_tensor_view_is_a_tensor() -> None:
     item = kronop.args.tensor.view(array, "X")
     assert isinstance(item, TensorView)
     assert kronop.args.tensor.view(item, "X") is item
+
+
+def _kron(sizes: list[tuple[int, int]]) -> Any:
+    return support.kron_operation("x86-generic", kronop.float32, sizes)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "rows"),
+    [([(1024, 1024)] * 5, None), ([(8, 8)] * 20, None), ([(1024, 1024)] * 4, [10**9])],
+    ids=["1024^5", "8^20", "rows"],
+)
+def test_what_no_memory_holds_is_refused(tmp_path, sizes, rows) -> None:
+    with pytest.raises(kronop.ArgumentError, match=r"^X of an export for M = .*too large"):
+        _kron(sizes).export(tmp_path, rows=rows)
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_folder_that_can_not_be_one_is_refused_before_anything_compiles(tmp_path) -> None:
+    (tmp_path / "file").touch()
+    for name in ("file", "file/below", "nul\0"):
+        with pytest.raises(kronop.ArgumentError, match=r"^folder of an export: expected"):
+            _kron([(4, 4)]).export(tmp_path / name, rows=[1], threads=[1])
+
+
+def test_another_operation_of_the_same_name_is_left(tmp_path) -> None:
+    made = [
+        api._Export(_kron([(size, size)]), "kron", rows, [1], {})
+        for size, rows in ((4, [1]), (4, [1, 7]), (5, [1]))
+    ]
+    header = places.prepare(tmp_path, "kron", made[0].mark) / "include" / "kron.h"
+    header.write_text(made[0].header)
+    places.prepare(tmp_path, "kron", made[1].mark)
+    places.prepare(tmp_path, "other", made[2].mark)
+    with pytest.raises(kronop.ArgumentError, match="no other operation's export of this name"):
+        _kron([(5, 5)]).export(tmp_path, name="kron", rows=[1], threads=[1])
+    assert header.read_text() == made[0].header

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,9 @@ from typing import Any
 from kronop import compiler
 from kronop.artifacts import Language, Source
 from kronop.compiler import libraries
-from kronop.core.export import names, text
+from kronop.compiler.keys import digest
+from kronop.core.addressed import MOST_BYTES
+from kronop.core.export import names, places, text
 from kronop.core.export.operands import BIAS, RESULT, Operand, operands_of, rows_of
 from kronop.core.export.record import CASES, Recorder
 from kronop.core.export.tables import Tables, filled, recorded, table_text
@@ -44,6 +45,8 @@ class _Export:
         self.operands = operands_of(operation, sizes[0])
         scalars = operation.description.epilogue.scalar_names
         names.check_scalars(scalars, [item.name for item in self.operands], name)
+        for size in sizes:
+            _check_memory(self.operands, size)
         self.in_parts = _in_parts(self.operands, sizes)
         recorder = Recorder(operation, self.operands, more)
         has_bias = any(item.name == BIAS for item in self.operands)
@@ -55,7 +58,12 @@ class _Export:
                 if source not in self.sources:
                     self.sources.append(source)
                 self._step_of[plan_at, step_at] = self.sources.index(source)
-        self.values = text.common(operation, name, sizes, self.in_parts)
+        of = (repr(operation.description), operation.target.name, repr(sorted(more.items())))
+        self.mark = digest("exported operation", *of)
+        self.values = {
+            **text.common(operation, name, sizes, self.in_parts),
+            "OPERATION": self.mark,
+        }
 
     @property
     def header(self) -> str:
@@ -129,23 +137,9 @@ def export(
     is_host = operation.target.backend == "x86"
     counts = _threads(threads) if is_host else [1]
     made = _Export(operation, name, sizes, counts, more)
-    files = _host_files(made) if is_host else _gpu_files(made)
-    root = Path(folder)
-    for place, content in files.items():
-        _write(root / place, content.encode() if isinstance(content, str) else content)
+    root = places.prepare(folder, name, made.mark)
+    places.write(root, _host_files(made) if is_host else _gpu_files(made))
     return root
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Puts a new file in the place of an older one: programs that have loaded that one keep it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # Other processes may export to the same folder.
-    new = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    try:
-        new.write_bytes(content)
-        new.replace(path)
-    finally:
-        new.unlink(missing_ok=True)
 
 
 def _name(operation: Operation[Any, Any, Any], name: str | None) -> str:
@@ -183,6 +177,21 @@ def _threads(threads: Sequence[int] | None) -> list[int]:
     given = [1 << at for at in range(_MOST_THREADS + 1)] if threads is None else threads
     # A program with fewer threads than all of these takes one.
     return sorted({1, *names.counts("threads", given)})
+
+
+def _check_memory(operands: Sequence[Operand], size: Any) -> None:
+    """Raises ArgumentError if an operand is too large for any memory."""
+    for item in operands:
+        if item.nbytes(size) >= MOST_BYTES:
+            shape = " x ".join(map(str, item.shape_for(size)))
+            raise ArgumentError(
+                mismatch(
+                    f"{item.name} of an export for M = {rows_of(size)}",
+                    expected=f"fewer than {MOST_BYTES} bytes, which processes can address",
+                    got=f"{shape} {item.description.element.name}: {item.nbytes(size)} bytes",
+                    hint="the shape is too large for memory: take smaller factors or fewer rows",
+                )
+            )
 
 
 def _in_parts(operands: Sequence[Operand], sizes: Sequence[Any]) -> bool:

@@ -26,7 +26,8 @@ class Exported:
         pkg-config are beside them. Operands are dense, of the layouts that the operation describes.
 
         Args:
-            folder: where to; it is made if it is not there.
+            folder: where to; it is made if it is not there. An earlier export of the same
+                operation there, for the same target, is replaced.
             name: what the library is called, and its functions begin with; None for the kind's own.
                 No keyword, nor a name of a system's headers and libraries, nor kronop's.
             rows: the sizes to plan for. If the rows of X and Y are independent and contiguous,
@@ -42,7 +43,8 @@ class Exported:
             The folder.
 
         Raises:
-            ArgumentError: a name, a size or an argument that does not fit.
+            ArgumentError: a name, a size or an argument that does not fit; a folder that can't be
+                written, or has another operation's export of this name.
             DescriptionError: the operation can't be exported.
             CompileError: a compiler is missing or refused a source.
         """

@@ -173,7 +173,7 @@ def test_what_needs_much_shared_memory_asks_for_it_once(built: Built) -> None:
 
 def test_what_does_not_fit_launches_nothing(built: Built) -> None:
     for given, told in (
-        (["8", "0"], "no such number of rows"),
+        (["8", "0"], "none that the export can run"),
         (["64", "1", "without Z"], "Z is NULL"),
     ):
         lines = built.lines(*given, DOUBLE_CONTEXT="1")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import threading
@@ -156,7 +157,9 @@ def test_integers_from_the_left_run_the_exported_rows_alone(tmp_path) -> None:
         actual = library.run(rows, {"X": x, "factors": factors}, (7, -3), z)
         output_op = operation.epilogue_type(7, -3)
         support.expected_kron(operation, x, factors, z, output_op).check(actual)
-    assert "no such number of rows" in library.told(library.sizes(7)[0])
+    for rows in (7, -1):
+        told = library.told(library.sizes(rows)[0])
+        assert "is negative, or none that the export can run" in told
 
 
 def test_chains_of_16_bits(tmp_path) -> None:
@@ -373,3 +376,19 @@ def test_programs_in_c_and_cxx(folder, tmp_path, monkeypatch, kron_operation, sp
         counted((9, 16), 7, 3), counted(PATTERN, 5, 2), None, np.full(20, 0.5), output_op
     )
     np.testing.assert_array_equal(printed("in_cxx"), expected.ravel())
+
+
+@pytest.mark.skipif(not shutil.which("pkg-config"), reason="pkg-config is not installed")
+def test_the_program_of_the_documentation(tmp_path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "export.md").read_text()
+    (program,) = re.findall(r"```c\n(#include[^`]*int main[^`]*)```", page)
+    (by_pkg_config,) = re.findall(r"```console\n(export PKG_CONFIG[^`]*)```", page)
+    (static,) = re.findall(r"`(cc program.c [^`]*)`", page)
+    where = ["--rows", "1", "64", "--threads", "1", "--out", str(tmp_path / "kron8")]
+    assert main(["export", "kron", "8^5", *where]) == 0
+    (tmp_path / "program.c").write_text(program)
+    for command in (by_pkg_config, f"{static} && ./program"):
+        done = subprocess.run(
+            command, shell=True, cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, done.stdout) == (0, "done\n32\n"), done.stderr

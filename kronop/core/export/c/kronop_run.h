@@ -100,7 +100,7 @@ static const char* kronop_status_text(int status) {
   switch (status) {
     case KRONOP_SUCCESS: return "success";
     case KRONOP_NULL: return "a handle, an operand or the workspace is NULL; pass all but an unread Z and bias";
-    case KRONOP_ROWS: return "the export has no such number of rows; export it with --rows";
+    case KRONOP_ROWS: return "the number of rows is negative, or none that the export can run; export it with --rows";
     case KRONOP_MACHINE: return "this machine lacks the instructions; export for a target that it has";
     case KRONOP_ALIGNMENT: return "an address is not aligned as the operation promises; align operands to 16 bytes, or export without the promise";
     case KRONOP_SOURCE: return "beta is not 0 and Z is NULL; pass Z, or beta = 0";

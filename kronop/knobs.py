@@ -12,10 +12,17 @@ from pathlib import Path
 from kronop.errors import DescriptionError, mismatch
 from kronop.frozen import dataclass
 
+_SWITCH: dict[str, object] = {
+    **dict.fromkeys(("0", "false", "no", "off"), False),
+    **dict.fromkeys(("1", "true", "yes", "on"), True),
+}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs:
     """Settings of the process; the variable of each is `KRONOP_` and the name in capitals.
+
+    Those that are true or false take 1, true, yes, on and 0, false, no, off, in any case.
 
     Attributes:
         debug: what to print on standard error: 1 launches, 2 times, 3 plans and rejected
@@ -87,8 +94,9 @@ def _typed(variable: str, name: str, text: str) -> object:
         "debug": {str(level): level for level in range(7)},
         "compiler": {"nvrtc": "nvrtc", "nvcc": "nvcc"},
     }
-    valid = by_name.get(name, {"0": False, "1": True})
-    if text not in valid:
+    valid = by_name.get(name, _SWITCH)
+    chosen = text.lower() if valid is _SWITCH else text
+    if chosen not in valid:
         raise DescriptionError(
             mismatch(
                 variable,
@@ -97,7 +105,7 @@ def _typed(variable: str, name: str, text: str) -> object:
                 hint="set one of these, or unset it",
             )
         )
-    return valid[text]
+    return valid[chosen]
 
 
 def _seconds(variable: str, text: str) -> float:

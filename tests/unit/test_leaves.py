@@ -39,6 +39,15 @@ def test_knobs_are_read_typed() -> None:
     assert knobs.read({}) == knobs.Knobs()
 
 
+@pytest.mark.parametrize("name", ["QUIET", "LINE_INFO", "CHECK_SPILLS"])
+def test_a_switch_may_be_a_word(name: str) -> None:
+    def value(text: str) -> object:
+        return getattr(knobs.read({f"KRONOP_{name}": text}), name.lower())
+
+    assert not any(value(text) for text in ("0", "no", "FALSE", "off"))
+    assert all(value(text) for text in ("1", "yes", "True", "on"))
+
+
 def test_an_empty_variable_is_as_one_that_is_not_set() -> None:
     names = ("DEBUG", "CACHE_DIR", "DUMP_DIR", "OVERRIDE_DIR", "COMPILER", "LINE_INFO")
     empty = {f"KRONOP_{name}": "" for name in (*names, "CHECK_SPILLS", "COMPILE_SECONDS", "QUIET")}
@@ -50,7 +59,8 @@ def test_an_empty_variable_is_as_one_that_is_not_set() -> None:
     [
         ({"KRONOP_DEBGU": "1"}, "KRONOP_DEBUG"),
         ({"KRONOP_DEBUG": "7"}, "one of 0, 1, 2, 3, 4, 5, 6"),
-        ({"KRONOP_LINE_INFO": "yes"}, "one of 0, 1"),
+        ({"KRONOP_LINE_INFO": "maybe"}, "one of 0, false, no, off, 1, true, yes, on"),
+        ({"KRONOP_COMPILER": "NVCC"}, "one of nvrtc, nvcc"),
         ({"KRONOP_COMPILE_SECONDS": "0"}, "more than 0"),
         ({"KRONOP_COMPILE_SECONDS": "inf"}, "at most 86400"),
         ({"KRONOP_COMPILE_SECONDS": "soon"}, "seconds"),

@@ -74,7 +74,9 @@ def test_a_share_a_choice_and_fresh_weights() -> None:
         {"up": torch.nn.Linear(64, 128), "head": torch.nn.Linear(64, 2, dtype=torch.float64)}
     )
     report = replace_linears(model, 0.2, from_weights=False)
-    assert report.kept == {"head": "as chosen"}  # A fifth of 128 weights reaches not all features.
+    # A fifth of 128 weights reaches not all features.
+    few = "since 0.2 of its weights are 25, and a product of these sizes has at least 66: 64 + 2"
+    assert report.kept == {"head": few}
     assert model["up"].projection_error is report.layers[0].error is None
     assert report.layers[0].weights <= 0.2 * 64 * 128
     assert "head: kept" in str(report)

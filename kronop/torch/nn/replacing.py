@@ -129,7 +129,9 @@ def replace_linears(model: Any, choose: float | Choice, from_weights: bool = Tru
             continue
         chain = choice(name, linear)
         if chain is None:
-            kept[name] = "as chosen"
+            kept[name] = (
+                _too_few(choose, linear) if isinstance(choose, (int, float)) else "as chosen"
+            )
             continue
         layer = made[id(linear)] = _layer(linear, chain, from_weights)
         features = {"in_features": layer.in_features, "out_features": layer.out_features}
@@ -146,11 +148,24 @@ def _by_share(share: float) -> Choice:
         )
 
     def choose(name: str, linear: Any) -> Sequence[Pattern] | None:
-        n_in, n_out = linear.in_features, linear.out_features
-        budget = int(share * n_in * n_out)
-        return within_budget(n_in, n_out, budget) if budget >= n_in + n_out else None
+        budget = _budget(share, linear)
+        sizes = linear.in_features, linear.out_features
+        return within_budget(*sizes, budget) if budget >= sum(sizes) else None
 
     return choose
+
+
+def _budget(share: float, linear: Any) -> int:
+    return int(share * linear.in_features * linear.out_features)
+
+
+def _too_few(share: float, linear: Any) -> str:
+    """Why a share of the layer's weights makes no product of factors."""
+    n_in, n_out = linear.in_features, linear.out_features
+    return (
+        f"since {share:g} of its weights are {_budget(share, linear)}, and a product of these sizes"
+        f" has at least {n_in + n_out}: {n_in} + {n_out}"
+    )
 
 
 def _check(model: Any, choose: Any) -> None:

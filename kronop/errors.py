@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import re
 import sys
+import threading
 import warnings
+from types import FrameType
 
 
 class KronopError(Exception):
@@ -53,16 +55,29 @@ def mismatch(subject: str, *, expected: object, got: object, hint: str) -> str:
 
 def warn(message: str) -> None:
     """A RuntimeWarning about the innermost line that is neither kronop's nor a library's: the line
-    by which a program came here."""
+    by which a program came here or, in a thread that only kronop uses, the main thread's."""
+    here, main = sys._getframe(), threading.main_thread().ident
+    frame = _outside(here) or _outside(sys._current_frames().get(main or 0)) or here
+    warnings.warn_explicit(
+        message,
+        RuntimeWarning,
+        frame.f_code.co_filename,
+        frame.f_lineno,
+        module=frame.f_globals.get("__name__"),
+        registry=frame.f_globals.setdefault("__warningregistry__", {}),
+    )
+
+
+def _outside(frame: FrameType | None) -> FrameType | None:
+    """The innermost frame of a program's own code, if there is one."""
     import sysconfig  # Few processes warn.
 
     paths = sysconfig.get_paths()
-    inside = tuple(paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
-    inside += (os.path.dirname(os.path.abspath(__file__)),)
-    frame, level = sys._getframe(), 1
-    while frame.f_back is not None and frame.f_code.co_filename.startswith((*inside, "<frozen ")):
-        frame, level = frame.f_back, level + 1
-    warnings.warn(message, RuntimeWarning, stacklevel=level)
+    inside = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    inside += ["<frozen ", os.path.dirname(os.path.abspath(__file__))]
+    while frame is not None and frame.f_code.co_filename.startswith(tuple(inside)):
+        frame = frame.f_back
+    return frame
 
 
 def installing(extra: str) -> str:

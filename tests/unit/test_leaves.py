@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import threading
 
 import pytest
 
@@ -152,4 +153,16 @@ def test_hints_name_the_packages_of_an_extra(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_warning_is_about_the_line_of_the_program() -> None:
     with pytest.warns(RuntimeWarning, match="of a test") as found:
         warn("of a test")
-    assert found[0].filename == __file__
+    assert [item.filename for item in found] == [__file__]
+
+
+def test_a_warning_of_a_thread_is_about_the_line_that_waits_for_it() -> None:
+    thread = threading.Thread(target=warn, args=("of a test",))
+    with pytest.warns(RuntimeWarning, match="of a test") as found:
+        _ended(thread)
+    assert [item.filename for item in found] == [__file__]
+
+
+def _ended(thread: threading.Thread) -> None:
+    thread.start()
+    thread.join()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -36,6 +37,8 @@ class _Products:
         """
         if torch.is_grad_enabled() or not isinstance(other, torch.Tensor):
             return super().matmul(other)  # type: ignore[misc]
+        if (factors := self._decided.get(_facts(other, False))) is not None:
+            return gekmm(factors, other.contiguous())
         rows, columns = self.shape[-2:]
         if other.dim() == 0 or other.shape[-min(other.dim(), 2)] != columns:
             raise RuntimeError(
@@ -58,17 +61,27 @@ class _Products:
 
     def _product(self, rhs: Any, transposed: bool) -> Any:
         """The product with rhs (..., columns) or (columns,); None where it is the parent's."""
-        factors = self._factors()
+        is_constant = not torch.is_grad_enabled()
+        if is_constant and (known := self._decided.get(_facts(rhs, transposed))) is not None:
+            return gekmm(known, rhs.contiguous())
+        factors, is_dense = self._factors(), all(type(item) is _Dense for item in self.linear_ops)
         x = rhs.unsqueeze(-1) if rhs.dim() == 1 else rhs
         if factors is None or x.shape[-2] != self.shape[-2 if transposed else -1]:
             return None
         is_faster = dense.is_faster(factors, x)
-        if not is_faster and all(type(item) is _Dense for item in self.linear_ops):
+        if not is_faster and is_dense:
             return None
         if transposed:
             factors = [item.mT for item in factors]
+        if is_faster and is_dense and is_constant and rhs.dim() > 1:
+            self._decided[_facts(rhs, transposed)] = factors
         found = gekmm(factors, x.contiguous()) if is_faster else _looped(factors, x)
         return found.squeeze(-1) if rhs.dim() == 1 else found
+
+    @functools.cached_property
+    def _decided(self) -> dict[tuple[Any, ...], list[Any]]:
+        """By the facts of what is multiplied, factors that are tensors and multiplied by kronop."""
+        return {}
 
     def _factors(self) -> list[Any] | None:
         """The factors as tensors, or None: see `dense.matrices`."""
@@ -138,6 +151,10 @@ class _Products:
 def _state(item: Any) -> tuple[int, int]:
     """What differs after the tensor's elements or its memory changed."""
     return item.data_ptr(), item._version
+
+
+def _facts(rhs: Any, transposed: bool) -> tuple[Any, ...]:
+    return rhs.shape, rhs.dtype, rhs.device, transposed
 
 
 def _looped(factors: list[Any], x: Any) -> Any:

@@ -64,20 +64,20 @@ struct PairPlace {
   }
 };
 
-// Element (p, q) of the product of factors kFirst to kEnd - 1.
+// Element (p, q) of the product of factors kFirst to kEnd - 1, not rounded.
+// NOTE: device code of nvcc has no arrays of Step, but numbers out of them.
+template <class Step, int kFirst, int kEnd, class Parameters>
+KRONOP_INLINE float number_of(const Parameters& parameters, const PairPlace<Step>& place, int p, int q) {
+  constexpr int at = kEnd - 1, rows = Step::kFactorRows[at], columns = Step::kFactorColumns[at];
+  const auto* const from = static_cast<const typename Step::Input*>(parameters.factor[at]) + place.factor[at];
+  const float own = convert<float>(from[p % rows * parameters.factor_row[at] + q % columns * parameters.factor_column[at]]);
+  if constexpr (at > kFirst) return own * number_of<Step, kFirst, at>(parameters, place, p / rows, q / columns);
+  return own;
+}
+
 template <class Step, int kFirst, int kEnd, class Parameters>
 KRONOP_INLINE typename Step::Input element_of(const Parameters& parameters, const PairPlace<Step>& place, int p, int q) {
-  using Input = typename Step::Input;
-  float value = 1;
-#pragma unroll
-  for (int at = kEnd - 1; at >= kFirst; --at) {
-    const Input* const from = static_cast<const Input*>(parameters.factor[at]) + place.factor[at];
-    const long long own = p % Step::kFactorRows[at] * parameters.factor_row[at] + q % Step::kFactorColumns[at] * parameters.factor_column[at];
-    value *= convert<float>(from[own]);
-    p /= Step::kFactorRows[at];
-    q /= Step::kFactorColumns[at];
-  }
-  return convert<Input>(value);
+  return convert<typename Step::Input>(number_of<Step, kFirst, kEnd>(parameters, place, p, q));
 }
 
 }  // namespace quantized

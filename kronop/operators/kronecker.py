@@ -27,7 +27,7 @@ from kronop.operators.frameworks import (
     solved,
     turned,
 )
-from kronop.operators.operator import Operator, on_columns
+from kronop.operators.operator import Operator, on_columns, whole
 
 if TYPE_CHECKING:
     from kronop.operators.product_sum import KroneckerProductSum
@@ -218,9 +218,8 @@ class KroneckerOperator(Operator):
 
     def __pow__(self, exponent: float) -> Operator:
         """A whole power of square factors, or any power of symmetric ones."""
-        try:
-            exponent = operator.index(exponent)  # type: ignore[arg-type]
-        except TypeError:
+        exponent = whole(exponent)
+        if not isinstance(exponent, int):
             return super().__pow__(exponent)
         base = self if exponent >= 0 else self.inverse()
         power = self.framework.linalg.matrix_power

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable
+from operator import index
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Self
 
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.operators.frameworks import (
     as_tensor,
     batch_of,
@@ -228,7 +229,8 @@ class Operator(abc.ABC):
         """function(operator): Q diag(function(values)) Q^T, for symmetric factors.
 
         Args:
-            function: takes the eigenvalues (..., N) as a tensor and returns as many.
+            function: takes the eigenvalues (..., N) as a tensor and returns as many. It gets those
+                that are below 0 by rounding as they are, where `sqrt` and `**` count them as 0.
         """
         return self.eigh().apply(function)
 
@@ -241,8 +243,17 @@ class Operator(abc.ABC):
         return self.apply(self.framework.exp)
 
     def __pow__(self, exponent: float) -> Operator:
-        """The power of an operator of symmetric factors."""
-        return self.apply(lambda values: values**exponent)
+        """The power of an operator of symmetric factors.
+
+        With a whole exponent, also one that is a float, any such operator has one. With another
+        one eigenvalues count as they do for `sqrt`: those below 0 by rounding are 0.
+
+        Raises:
+            ArgumentError: a factor is not symmetric, an eigenvalue is 0 and the exponent negative,
+                or an eigenvalue is negative and the exponent not whole.
+            ElementTypeError: the exponent is no real number.
+        """
+        return self.eigh() ** exponent
 
     def cg(self, b: Any, **options: Any) -> tuple[Any, CGInfo]:
         """`kronop.cg(operator, b, ...)`."""
@@ -259,6 +270,25 @@ def on_columns(function: Callable[[Any], Any], x: Any) -> Any:
 def shifted(values: Any, sigma2: Any) -> Any:
     """values (..., N) + sigma2 (...)."""
     return values + as_tensor(sigma2, values, "sigma2")[..., None]
+
+
+def whole(exponent: Any) -> Any:
+    """An exponent as an int where it is a whole number, of whatever type; any other one as it is.
+
+    A torch tensor that requires a gradient stays one.
+    """
+    if not getattr(exponent, "shape", (1,)):
+        if getattr(exponent, "requires_grad", False):
+            return exponent
+        exponent = exponent.item()
+    if isinstance(exponent, float):
+        return int(exponent) if exponent.is_integer() else exponent
+    try:
+        return index(exponent)
+    except TypeError as error:
+        raise ElementTypeError(
+            mismatch("the exponent", expected="a real number", got=exponent, hint="pass a float")
+        ) from error
 
 
 def detached(operator: Operator) -> Operator:

@@ -36,7 +36,9 @@ def framework_of(tensor: Any, name: str) -> ModuleType:
             name,
             expected="a tensor of NumPy, torch or CuPy",
             got=type(tensor).__name__,
-            hint="for example numpy.asarray(value, 'float64')",
+            hint="to_dense() forms an operator's matrix"
+            if hasattr(tensor, "to_dense")
+            else "for example numpy.asarray(value, 'float64')",
         )
     )
 

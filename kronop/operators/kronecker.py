@@ -30,7 +30,6 @@ from kronop.operators.frameworks import (
 from kronop.operators.operator import Operator, on_columns, whole
 
 if TYPE_CHECKING:
-    from kronop.operators.product_sum import KroneckerProductSum
     from kronop.operators.spectral import SpectralOperator
 
 
@@ -111,12 +110,10 @@ class KroneckerOperator(Operator):
         first, *others = self.factors
         return self.like([scale * first, *others])
 
-    def __add__(self, other: Any) -> KroneckerProductSum:
-        from kronop.operators.product_sum import KroneckerProductSum
+    def __add__(self, other: Any) -> Operator:
+        from kronop.operators.product_sum import added
 
-        if not isinstance(other, KroneckerOperator):
-            return NotImplemented
-        return KroneckerProductSum([self, other])
+        return added(self, other)
 
     def solve(self, b: Any, sigma2: Any = 0.0) -> Any:
         """x with (operator + sigma2 I) x = b.

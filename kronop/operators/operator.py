@@ -6,7 +6,7 @@ import abc
 from collections.abc import Callable
 from operator import index
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.operators.frameworks import (
@@ -107,7 +107,12 @@ class Operator(abc.ABC):
     def __matmul__(self, x: Any) -> Any:
         """operator @ x with x (Q,) or (..., Q, C)."""
         if isinstance(x, Operator):
-            return NotImplemented
+            raise _unsupported(
+                "a product of operators",
+                "two KroneckerOperators whose factors go together",
+                f"{type(self).__name__} @ {type(x).__name__}",
+                "apply one after the other: left @ (right @ x)",
+            )
         self.check_columns(x, "x")
         return on_columns(self._multiply, x)
 
@@ -123,6 +128,44 @@ class Operator(abc.ABC):
         return self._scaled(as_tensor(scale, self.tensors[0], "the scale")[..., None, None])
 
     __rmul__ = __mul__
+
+    def __truediv__(self, divisor: Any) -> Self:
+        """The operator divided by a number, or by a tensor over the leading dimensions."""
+        return self.__mul__(1 / as_tensor(divisor, self.tensors[0], "the divisor"))
+
+    def __neg__(self) -> Self:
+        return self * -1
+
+    def __add__(self, other: Any) -> Operator:
+        """The sum with another operator; only some have one that is an operator."""
+        if isinstance(other, int) and other == 0:  # What sum() begins with.
+            return self
+        if isinstance(other, (Operator, int, float)) or hasattr(other, "shape"):
+            raise _unsupported(
+                "a sum",
+                "KroneckerOperators and their sums",
+                f"{type(self).__name__} and {type(other).__name__}",
+                "add the products with x, which kronop.cg takes as a function; a multiple of the"
+                " identity is the sigma2 of solve, logdet and cg",
+            )
+        return NotImplemented
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Operator:
+        return self.__add__(-other)
+
+    def __rsub__(self, other: Any) -> Operator:
+        return (-self).__add__(other)
+
+    def __array__(self, *args: Any, **options: Any) -> NoReturn:
+        """Refused, because NumPy would work on the matrix, or on an array of one object."""
+        raise _unsupported(
+            "a conversion to an array",
+            "an array",
+            f"{type(self).__name__}, which is not formed",
+            "multiply by operator @ x, or form the matrix: to_dense()",
+        )
 
     @abc.abstractmethod
     def _scaled(self, scale: Any) -> Self:
@@ -260,6 +303,10 @@ class Operator(abc.ABC):
         from kronop.operators.conjugate_gradients import cg
 
         return cg(self, b, **options)
+
+
+def _unsupported(subject: str, expected: str, got: str, hint: str) -> ElementTypeError:
+    return ElementTypeError(mismatch(subject, expected=expected, got=got, hint=hint))
 
 
 def on_columns(function: Callable[[Any], Any], x: Any) -> Any:

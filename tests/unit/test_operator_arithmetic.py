@@ -82,3 +82,53 @@ def test_exponents_are_real_numbers(exponent: Any) -> None:
     for operator in (_SMOOTH, _SMOOTH.eigh()):
         with pytest.raises(ElementTypeError, match="the exponent: expected a real number"):
             operator**exponent
+
+
+_OTHER = kronop.KroneckerOperator(matrices([(3, 3), (2, 2)], "float64")[::-1])
+_SUM = kronop.KroneckerSum(_GENERAL.factors)
+_SPECTRUM = _INDEFINITE.eigh()
+
+
+def test_differences_quotients_and_sums_of_many() -> None:
+    one, other = _GENERAL.to_dense(), _OTHER.to_dense()
+    total = _GENERAL + _OTHER
+    for found, wanted in (
+        (-_GENERAL, -one),
+        (_GENERAL - _OTHER, one - other),
+        (_GENERAL / 2, one / 2),
+        (_GENERAL / np.asarray([2.0, 4.0]), np.stack([one / 2, one / 4])),
+        (sum([_GENERAL, _OTHER, _GENERAL]), 2 * one + other),
+        (total - _OTHER, one),
+        (_GENERAL - total, -other),
+        (total + total, 2 * (one + other)),
+        (-_SUM / 4, -_SUM.to_dense() / 4),
+        (sum([_SUM]), _SUM.to_dense()),
+        (0 - _SPECTRUM, -_INDEFINITE.to_dense()),
+        (_SPECTRUM / 2, _INDEFINITE.to_dense() / 2),
+    ):
+        np.testing.assert_allclose(found.to_dense(), wanted, atol=1e-14 * np.abs(wanted).max())
+    whole = kronop.KroneckerOperator([np.ones((2, 2), "int64")])
+    assert ((-whole).to_dense() == -1).all()
+    with pytest.raises(ElementTypeError, match="a whole number"):
+        whole / 2
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: _SUM @ _SUM, r"got KroneckerSum @ KroneckerSum; .*left @ \(right @ x\)"),
+        (lambda: _SPECTRUM @ _SPECTRUM, r"left @ \(right @ x\)"),
+        (lambda: _SPECTRUM @ _INDEFINITE, r"left @ \(right @ x\)"),
+        (lambda: _INDEFINITE @ _SPECTRUM, r"left @ \(right @ x\)"),
+        (lambda: _SUM + _SUM, "a sum: expected KroneckerOperators.*cg"),
+        (lambda: _GENERAL - _SUM, "a sum: .*KroneckerOperator and KroneckerSum"),
+        (lambda: _GENERAL + 0.1, "a sum: .*sigma2"),
+        (lambda: 0.1 * np.eye(6) + _GENERAL, "a sum: .*ndarray.*sigma2"),
+        (lambda: np.dot(_GENERAL, np.ones(6)), r"array: .*operator @ x.*to_dense\(\)"),
+        (lambda: np.asarray(_SPECTRUM), r"array: .*to_dense\(\)"),
+        (lambda: _GENERAL.solve(_GENERAL), r"b: expected a tensor.*to_dense\(\)"),
+    ],
+)
+def test_what_has_no_operator_says_what_to_do(call: Any, message: str) -> None:
+    with pytest.raises(ElementTypeError, match=message):
+        call()

@@ -14,16 +14,15 @@ from typing import TYPE_CHECKING, Any, Self
 
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.kron.formed import kronecker_product
+from kronop.operators.factors import check_symmetric, read_factors
 from kronop.operators.frameworks import (
     batch_of,
     check_decomposable,
-    check_symmetric,
     cholesky,
     diagonal,
     inverse,
     outer,
     products,
-    read_factors,
     solved,
     turned,
 )

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.operators.factors import check_symmetric
 from kronop.operators.frameworks import (
     batch_of,
     check_alike,
-    check_symmetric,
     cholesky,
     diagonal,
     framework_of,

@@ -97,6 +97,27 @@ def test_whole_powers_of_any_integer_type() -> None:
     np.testing.assert_allclose((operator ** np.int64(2)).to_dense(), expected, rtol=1e-12)
 
 
+@pytest.mark.parametrize("make", [kronop.KroneckerOperator, kronop.KroneckerSum])
+@pytest.mark.parametrize(
+    ("element", "hint"),
+    [
+        ("complex128", "real and imaginary parts"),
+        ("complex64", "real and imaginary parts"),
+        ("bool", "convert"),
+        ("longdouble", "convert"),
+        ("uint8", "convert"),
+    ],
+)
+def test_element_types_without_products_are_refused(make: Any, element: str, hint: str) -> None:
+    known = r"factors\[0\]: expected one of float64, float32, .*, int8, got"
+    with pytest.raises(ElementTypeError, match=f"{known} .*; .*{hint}"):
+        make([np.eye(2, dtype=element)])
+    torch = pytest.importorskip("torch")
+    if hasattr(torch, element):
+        with pytest.raises(ElementTypeError, match=f"{known} {element}; .*{hint}"):
+            make([torch.ones(2, 2).to(getattr(torch, element))])
+
+
 def test_factors_without_elements_are_refused() -> None:
     with pytest.raises(ArgumentError, match="a matrix with elements"):
         kronop.KroneckerOperator([np.empty((0, 0)), np.eye(2)])

@@ -77,7 +77,7 @@ def _check_known(dtype: Any) -> None:
 
 
 def check_symmetric(matrix: Any, name: str) -> None:
-    """Refuses a matrix that differs from its transpose by more than rounding."""
+    """Refuses a matrix that differs from its transpose by more than rounding, or is not finite."""
     check_decomposable(matrix)
     if 0 in matrix.shape:
         return
@@ -88,7 +88,17 @@ def check_symmetric(matrix: Any, name: str) -> None:
     largest, difference = (
         framework.amax(abs(item), (-2, -1)) for item in (values, values - turned(values))
     )
-    if bool((difference > bound * largest).any()):
+    finite = framework.isfinite(largest)
+    if not bool((finite & (difference <= bound * largest)).all()):
+        if not bool(finite.all()):
+            raise ArgumentError(
+                mismatch(
+                    name,
+                    expected="a matrix of finite numbers",
+                    got="one with NaN or infinity",
+                    hint="look for where it was computed",
+                )
+            )
         raise ArgumentError(
             mismatch(
                 name,

@@ -73,6 +73,28 @@ def test_what_is_symmetric_is_asked_of_each_matrix() -> None:
         kronop.KroneckerOperator([crooked, np.eye(2)]).eigh()
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_factors_that_are_not_finite_are_named(value: float, library: str) -> None:
+    factors = [np.stack([np.eye(3)] * 2), np.eye(2)]
+    factors[0][1, 0, 2] = value  # Above the diagonal, where a Cholesky factorization looks not.
+    if library == "torch":
+        factors = [pytest.importorskip("torch").from_numpy(item) for item in factors]
+    operator, total = kronop.KroneckerOperator(factors), kronop.KroneckerSum(factors)
+    b = factors[0].reshape(-1)[:6]
+    for use in (
+        operator.cholesky,
+        operator.eigh,
+        total.eigvalsh,
+        lambda: operator.solve(b, 0.1),
+        lambda: total.solve(b),
+        lambda: operator.logdet(0.1),
+        lambda: (operator + operator).solve(b),
+    ):
+        with pytest.raises(ArgumentError, match=r"factors\[0\]: expected a matrix of finite"):
+            use()
+
+
 def test_negative_eigenvalues_have_no_root() -> None:
     large = np.diag([1.0] + [-1.0] * 203).astype(np.float32)
     eye = np.eye(204, dtype=np.float32)

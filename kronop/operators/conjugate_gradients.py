@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,6 +21,20 @@ from kronop.operators.operator import Operator, on_columns
 from kronop.operators.systems import shifted_product
 
 _Product = Callable[[Any], Any]
+_INNER = ("kronop", "torch")
+
+# Why iterations end before all residuals are small, and what to do.
+_STOPPED = "allow more iterations, give a preconditioner or a larger rtol"
+_NOT_DEFINITE = (
+    "iterations ended at a direction of no positive curvature: the operator and the preconditioner"
+    " are to be symmetric positive definite, by more than rounding; sigma2 adds to the eigenvalues"
+)
+_ROUNDED = (
+    "iterations ended because the residual no longer falls, as far as rounding lets it: give a"
+    " larger rtol, and see that the operator and the preconditioner are symmetric"
+)
+_NOT_FINITE = "b, or a product of the operator or the preconditioner, is not finite"
+_OF_ROUNDING = (_NOT_DEFINITE, _ROUNDED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -149,7 +164,7 @@ class _System:
         b = framework_of(b, "b").broadcast_to(b, (*lead, *b.shape[-2:]))
         # Columns are about 1 while they are worked on: squares of norms would under- or overflow.
         scale = _scale(b)
-        x, info = _iterate(
+        x, info, stop = _iterate(
             lambda p: self.multiply(p, tensors), self._precondition, b / scale, self._limits, scale
         )
         info = CGInfo(
@@ -157,7 +172,7 @@ class _System:
             residual_norms=info.residual_norms * scale[..., 0, :],
             iterations=info.iterations,
         )
-        _warn(info, self._limits)
+        _warn(info, self._limits, stop, b.dtype)
         self.ended.append(info)
         return x * scale
 
@@ -181,8 +196,19 @@ class _Checked:
 
     def __init__(self, operator: Any, name: str) -> None:
         self._name, self._product = name, _product_of(operator, name)
+        self._shape = tuple(getattr(operator, "shape", ()))
 
     def __matmul__(self, x: Any) -> Any:
+        order = x.shape[-2]
+        if self._shape and self._shape[-1] != order:
+            raise ArgumentError(
+                mismatch(
+                    f"shape of {self._name}",
+                    expected=f"(..., {order}, {order}) beside b of {order} rows",
+                    got=self._shape,
+                    hint="it multiplies columns (..., N, C), of which b has one for each solution",
+                )
+            )
         found, name = self._product(x), f"a product of {self._name}"
         check_alike(found, name, x, "b")
         if tuple(found.shape[-2:]) != tuple(x.shape[-2:]):
@@ -224,8 +250,9 @@ def _scale(b: Any) -> Any:
 
 def _iterate(
     multiply: _Product, precondition: _Product, b: Any, limits: _Limits, scale: Any
-) -> Any:
-    """(x, info) of columns b (..., N, C), which were divided by `scale` (..., 1, C)."""
+) -> tuple[Any, CGInfo, str]:
+    """(x, info, why the first that failed did) of columns b (..., N, C), which were divided by
+    `scale` (..., 1, C)."""
     xp = framework_of(b, "b")
     least = limits.atol / scale[..., 0, :]
     bound = xp.maximum(limits.rtol * _norms(b), least)
@@ -256,7 +283,12 @@ def _iterate(
         direction, rho = z if restart else z + turn * direction, new
     norms = _norms(b - multiply(x))
     converged = xp.isfinite(norms) & (norms <= bound)
-    return x, CGInfo(converged=converged, residual_norms=norms, iterations=iterations)
+    info = CGInfo(converged=converged, residual_norms=norms, iterations=iterations)
+    if bool((~converged & ~xp.isfinite(norms)).any()):
+        return x, info, _NOT_FINITE
+    if not bool(usable.all()):
+        return x, info, _NOT_DEFINITE
+    return x, info, _STOPPED if bool(active.any()) else _ROUNDED
 
 
 def _dots(a: Any, b: Any) -> Any:
@@ -267,20 +299,29 @@ def _norms(a: Any) -> Any:
     return _dots(a, a) ** 0.5
 
 
-def _warn(info: CGInfo, limits: _Limits) -> None:
+def _warn(info: CGInfo, limits: _Limits, stop: str, element: Any) -> None:
     if bool(info.converged.all()):
         return
     failed, count = int((~info.converged).sum()), info.converged.reshape(-1).shape[0]
     worst = float(info.residual_norms.max())
+    finer = "; use float64" if "float32" in str(element) and stop in _OF_ROUNDING else ""
     warnings.warn(
         mismatch(
             "kronop.cg",
             expected=f"all residuals below rtol={limits.rtol:g} of b, or atol={limits.atol:g}",
             got=f"{failed} of {count} that are not, the largest {worst:.2g}, after "
             f"{info.iterations} of at most {limits.max_iterations} iterations",
-            hint="allow more iterations, give a preconditioner or a larger rtol, and see that the"
-            " operator and the preconditioner are symmetric positive definite",
+            hint=stop + finer,
         ),
         RuntimeWarning,
-        stacklevel=4,
+        stacklevel=_levels_to_caller(),
     )
+
+
+def _levels_to_caller() -> int:
+    """The stacklevel, for the function that calls this one, of the first line that is neither
+    kronop's nor torch's."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] in _INNER:
+        level, frame = level + 1, frame.f_back
+    return level

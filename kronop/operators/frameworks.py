@@ -36,7 +36,9 @@ def framework_of(tensor: Any, name: str) -> ModuleType:
             name,
             expected="a tensor of NumPy, torch or CuPy",
             got=type(tensor).__name__,
-            hint="for example numpy.asarray(value, 'float64')",
+            hint="to_dense() forms an operator's matrix"
+            if hasattr(tensor, "to_dense")
+            else "for example numpy.asarray(value, 'float64')",
         )
     )
 
@@ -52,45 +54,6 @@ def products(framework: ModuleType) -> tuple[Callable[..., Any], Callable[..., A
     import kronop.torch as differentiable
 
     return differentiable.gekmm, differentiable.gemkm
-
-
-def read_factors(factors: Any, *, square: bool) -> tuple[Any, ...]:
-    """The factors as a tuple, if they are matrices (..., P, Q) that go together.
-
-    Raises:
-        ArgumentError: there is none, one is no matrix or (where `square`) not square, leading
-            dimensions do not broadcast, or frameworks are mixed.
-        ElementTypeError: they are no list of tensors, or of more than one element type.
-    """
-    if not isinstance(factors, Iterable) or hasattr(factors, "shape"):
-        raise ElementTypeError(
-            mismatch(
-                "factors",
-                expected="a list or tuple of matrices",
-                got=type(factors).__name__,
-                hint="wrap a single factor in a list",
-            )
-        )
-    found = tuple(factors)
-    if not found:
-        raise ArgumentError(
-            mismatch("factors", expected="at least one", got="none", hint="give a matrix")
-        )
-    names = [f"factors[{index}]" for index in range(len(found))]
-    for name, item in zip(names, found, strict=True):
-        check_alike(item, name, found[0], names[0])
-        if len(item.shape) < 2 or (square and item.shape[-1] != item.shape[-2]):
-            wanted = "(..., N, N)" if square else "(..., P, Q)"
-            shape = tuple(item.shape)
-            hint = "give a square matrix" if square else "give a matrix"
-            raise ArgumentError(mismatch(name, expected=wanted, got=shape, hint=hint))
-        if 0 in item.shape[-2:]:
-            shape = tuple(item.shape)
-            raise ArgumentError(
-                mismatch(name, expected="a matrix with elements", got=shape, hint="leave it out")
-            )
-    batch_of(*(item.shape[:-2] for item in found))
-    return found
 
 
 def check_alike(tensor: Any, name: str, other: Any, other_name: str) -> None:
@@ -143,30 +106,6 @@ def check_decomposable(tensor: Any, name: str = "the factors") -> None:
                 expected=f"one of {', '.join(_DECOMPOSED)} for solutions and decompositions",
                 got=kind,
                 hint=f"convert {name}; products take all of kronop's types",
-            )
-        )
-
-
-def check_symmetric(matrix: Any, name: str) -> None:
-    """Refuses a matrix that differs from its transpose by more than rounding."""
-    check_decomposable(matrix)
-    if 0 in matrix.shape:
-        return
-    framework = framework_of(matrix, name)
-    # N products and sums that were rounded in another order differ by this much.
-    bound = 4 * matrix.shape[-1] * framework.finfo(matrix.dtype).eps
-    values = without_gradient(matrix)
-    largest, difference = (
-        framework.amax(abs(item), (-2, -1)) for item in (values, values - turned(values))
-    )
-    if bool((difference > bound * largest).any()):
-        raise ArgumentError(
-            mismatch(
-                name,
-                expected="a symmetric matrix",
-                got=f"one that differs from its transpose by {float(difference.max()):.2g}",
-                hint="eigendecompositions are of symmetric factors; (F + F.T) / 2 is symmetric, and"
-                " scipy.sparse.linalg.gmres with kronop.scipy.LinearOperator takes any",
             )
         )
 

@@ -14,23 +14,21 @@ from typing import TYPE_CHECKING, Any, Self
 
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.kron.formed import kronecker_product
+from kronop.operators.factors import check_symmetric, read_factors
 from kronop.operators.frameworks import (
     batch_of,
     check_decomposable,
-    check_symmetric,
     cholesky,
     diagonal,
     inverse,
     outer,
     products,
-    read_factors,
     solved,
     turned,
 )
-from kronop.operators.operator import Operator, on_columns
+from kronop.operators.operator import Operator, on_columns, whole
 
 if TYPE_CHECKING:
-    from kronop.operators.product_sum import KroneckerProductSum
     from kronop.operators.spectral import SpectralOperator
 
 
@@ -111,12 +109,10 @@ class KroneckerOperator(Operator):
         first, *others = self.factors
         return self.like([scale * first, *others])
 
-    def __add__(self, other: Any) -> KroneckerProductSum:
-        from kronop.operators.product_sum import KroneckerProductSum
+    def __add__(self, other: Any) -> Operator:
+        from kronop.operators.product_sum import added
 
-        if not isinstance(other, KroneckerOperator):
-            return NotImplemented
-        return KroneckerProductSum([self, other])
+        return added(self, other)
 
     def solve(self, b: Any, sigma2: Any = 0.0) -> Any:
         """x with (operator + sigma2 I) x = b.
@@ -218,9 +214,8 @@ class KroneckerOperator(Operator):
 
     def __pow__(self, exponent: float) -> Operator:
         """A whole power of square factors, or any power of symmetric ones."""
-        try:
-            exponent = operator.index(exponent)  # type: ignore[arg-type]
-        except TypeError:
+        exponent = whole(exponent)
+        if not isinstance(exponent, int):
             return super().__pow__(exponent)
         base = self if exponent >= 0 else self.inverse()
         power = self.framework.linalg.matrix_power

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from kronop.families.kron.formed import kronecker_product
+from kronop.operators.factors import read_factors
 from kronop.operators.frameworks import (
     batch_of,
     check_decomposable,
@@ -20,7 +21,6 @@ from kronop.operators.frameworks import (
     identity,
     is_torch,
     outer,
-    read_factors,
     turned,
 )
 from kronop.operators.kronecker import KroneckerOperator, decomposed, eigenvalues

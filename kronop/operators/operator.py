@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable
+from operator import index
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
-from kronop.errors import ArgumentError, mismatch
+from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.operators.frameworks import (
     as_tensor,
     batch_of,
@@ -106,7 +107,12 @@ class Operator(abc.ABC):
     def __matmul__(self, x: Any) -> Any:
         """operator @ x with x (Q,) or (..., Q, C)."""
         if isinstance(x, Operator):
-            return NotImplemented
+            raise _unsupported(
+                "a product of operators",
+                "two KroneckerOperators whose factors go together",
+                f"{type(self).__name__} @ {type(x).__name__}",
+                "apply one after the other: left @ (right @ x)",
+            )
         self.check_columns(x, "x")
         return on_columns(self._multiply, x)
 
@@ -122,6 +128,44 @@ class Operator(abc.ABC):
         return self._scaled(as_tensor(scale, self.tensors[0], "the scale")[..., None, None])
 
     __rmul__ = __mul__
+
+    def __truediv__(self, divisor: Any) -> Self:
+        """The operator divided by a number, or by a tensor over the leading dimensions."""
+        return self.__mul__(1 / as_tensor(divisor, self.tensors[0], "the divisor"))
+
+    def __neg__(self) -> Self:
+        return self * -1
+
+    def __add__(self, other: Any) -> Operator:
+        """The sum with another operator; only some have one that is an operator."""
+        if isinstance(other, int) and other == 0:  # What sum() begins with.
+            return self
+        if isinstance(other, (Operator, int, float)) or hasattr(other, "shape"):
+            raise _unsupported(
+                "a sum",
+                "KroneckerOperators and their sums",
+                f"{type(self).__name__} and {type(other).__name__}",
+                "add the products with x, which kronop.cg takes as a function; a multiple of the"
+                " identity is the sigma2 of solve, logdet and cg",
+            )
+        return NotImplemented
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Operator:
+        return self.__add__(-other)
+
+    def __rsub__(self, other: Any) -> Operator:
+        return (-self).__add__(other)
+
+    def __array__(self, *args: Any, **options: Any) -> NoReturn:
+        """Refused, because NumPy would work on the matrix, or on an array of one object."""
+        raise _unsupported(
+            "a conversion to an array",
+            "an array",
+            f"{type(self).__name__}, which is not formed",
+            "multiply by operator @ x, or form the matrix: to_dense()",
+        )
 
     @abc.abstractmethod
     def _scaled(self, scale: Any) -> Self:
@@ -228,7 +272,8 @@ class Operator(abc.ABC):
         """function(operator): Q diag(function(values)) Q^T, for symmetric factors.
 
         Args:
-            function: takes the eigenvalues (..., N) as a tensor and returns as many.
+            function: takes the eigenvalues (..., N) as a tensor and returns as many. It gets those
+                that are below 0 by rounding as they are, where `sqrt` and `**` count them as 0.
         """
         return self.eigh().apply(function)
 
@@ -241,14 +286,27 @@ class Operator(abc.ABC):
         return self.apply(self.framework.exp)
 
     def __pow__(self, exponent: float) -> Operator:
-        """The power of an operator of symmetric factors."""
-        return self.apply(lambda values: values**exponent)
+        """The power of an operator of symmetric factors.
+
+        With a whole exponent, also one that is a float, any such operator has one. With another
+        one eigenvalues count as they do for `sqrt`: those below 0 by rounding are 0.
+
+        Raises:
+            ArgumentError: a factor is not symmetric, an eigenvalue is 0 and the exponent negative,
+                or an eigenvalue is negative and the exponent not whole.
+            ElementTypeError: the exponent is no real number.
+        """
+        return self.eigh() ** exponent
 
     def cg(self, b: Any, **options: Any) -> tuple[Any, CGInfo]:
         """`kronop.cg(operator, b, ...)`."""
         from kronop.operators.conjugate_gradients import cg
 
         return cg(self, b, **options)
+
+
+def _unsupported(subject: str, expected: str, got: str, hint: str) -> ElementTypeError:
+    return ElementTypeError(mismatch(subject, expected=expected, got=got, hint=hint))
 
 
 def on_columns(function: Callable[[Any], Any], x: Any) -> Any:
@@ -259,6 +317,25 @@ def on_columns(function: Callable[[Any], Any], x: Any) -> Any:
 def shifted(values: Any, sigma2: Any) -> Any:
     """values (..., N) + sigma2 (...)."""
     return values + as_tensor(sigma2, values, "sigma2")[..., None]
+
+
+def whole(exponent: Any) -> Any:
+    """An exponent as an int where it is a whole number, of whatever type; any other one as it is.
+
+    A torch tensor that requires a gradient stays one.
+    """
+    if not getattr(exponent, "shape", (1,)):
+        if getattr(exponent, "requires_grad", False):
+            return exponent
+        exponent = exponent.item()
+    if isinstance(exponent, float):
+        return int(exponent) if exponent.is_integer() else exponent
+    try:
+        return index(exponent)
+    except TypeError as error:
+        raise ElementTypeError(
+            mismatch("the exponent", expected="a real number", got=exponent, hint="pass a float")
+        ) from error
 
 
 def detached(operator: Operator) -> Operator:

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.operators.factors import check_symmetric
 from kronop.operators.frameworks import (
     batch_of,
     check_alike,
-    check_symmetric,
     cholesky,
     diagonal,
     framework_of,
@@ -110,15 +110,8 @@ class KroneckerProductSum(Operator):
     def trace(self) -> Any:
         return sum(term.trace() for term in self.terms)
 
-    def __add__(self, other: Any) -> KroneckerProductSum:
-        if not isinstance(other, KroneckerOperator):
-            return NotImplemented
-        return KroneckerProductSum([*self.terms, other])
-
-    def __radd__(self, other: Any) -> KroneckerProductSum:
-        if not isinstance(other, KroneckerOperator):
-            return NotImplemented
-        return KroneckerProductSum([other, *self.terms])
+    def __add__(self, other: Any) -> Operator:
+        return added(self, other)
 
     def _scaled(self, scale: Any) -> Self:
         return type(self)([term._scaled(scale) for term in self.terms])
@@ -209,6 +202,16 @@ class KroneckerProductSum(Operator):
     def _refuse(self, sigma2: Any) -> None:
         if not isinstance(sigma2, (int, float)) or sigma2 != 0:
             raise _no_exact("sigma2", "0 with a sum of products", sigma2, _ITERATE)
+
+
+def added(left: KroneckerOperator | KroneckerProductSum, right: Any) -> Operator:
+    """The sum of Kronecker products, or sums of these; of others what all operators have."""
+    if not isinstance(right, (KroneckerOperator, KroneckerProductSum)):
+        return Operator.__add__(left, right)
+    terms = [
+        item.terms if isinstance(item, KroneckerProductSum) else (item,) for item in (left, right)
+    ]
+    return KroneckerProductSum([*terms[0], *terms[1]])
 
 
 def _regularity(roots: list[Any]) -> float:

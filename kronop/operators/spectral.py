@@ -9,7 +9,7 @@ from typing import Any, Self
 from kronop.errors import ArgumentError, mismatch
 from kronop.operators.frameworks import batch_of, check_alike, turned, without_autocast
 from kronop.operators.kronecker import KroneckerOperator
-from kronop.operators.operator import Operator, detached, on_columns, shifted
+from kronop.operators.operator import Operator, detached, on_columns, shifted, whole
 
 
 class SpectralOperator(Operator):
@@ -127,21 +127,38 @@ class SpectralOperator(Operator):
 
         Eigenvalues that are negative by no more than rounding count as 0.
         """
-        if math.prod(self.values.shape):
-            values = detached(self).tensors[0]
-            # Rounding of each factor's eigenvalues is relative to the largest one of its matrix.
-            size = sum(factor.shape[-1] for factor in self.vectors.factors)
-            size *= self.framework.finfo(self.dtype).eps
-            if bool((values < -size * self.framework.amax(abs(values), -1)[..., None]).any()):
-                raise ArgumentError(
-                    mismatch(
-                        "sqrt",
-                        expected="an operator without negative eigenvalues",
-                        got=f"one of {float(values.min()):.2g}",
-                        hint="apply(function) takes a function of any eigenvalues",
-                    )
-                )
+        self._check_semidefinite("sqrt")
         return self.apply(lambda values: values.clip(0) ** 0.5)
+
+    def __pow__(self, exponent: Any) -> SpectralOperator:
+        exponent = whole(exponent)
+        fractional = not isinstance(exponent, int)
+        if fractional:
+            self._check_semidefinite("a power that is not whole")
+
+        def power(values: Any) -> Any:
+            values = values.clip(0) if fractional else values
+            return (nonzero(values) if exponent < 0 else values) ** exponent
+
+        return self.apply(power)
+
+    def _check_semidefinite(self, doing: str) -> None:
+        """Refuses eigenvalues that are negative by more than rounding."""
+        if not math.prod(self.values.shape):
+            return
+        values = detached(self).tensors[0]
+        # Rounding of each factor's eigenvalues is relative to the largest one of its matrix.
+        size = sum(factor.shape[-1] for factor in self.vectors.factors)
+        size *= self.framework.finfo(self.dtype).eps
+        if bool((values < -size * self.framework.amax(abs(values), -1)[..., None]).any()):
+            raise ArgumentError(
+                mismatch(
+                    doing,
+                    expected="an operator without negative eigenvalues",
+                    got=f"one of {float(values.min()):.2g}",
+                    hint="apply(function) takes a function of any eigenvalues",
+                )
+            )
 
 
 def between(vectors: KroneckerOperator, values: Any, x: Any) -> Any:

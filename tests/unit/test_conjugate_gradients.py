@@ -72,7 +72,8 @@ def test_what_does_not_converge_is_told() -> None:
     operator = kronop.KroneckerOperator([np.diag(np.logspace(-4, 4, n)) for n in (3, 4, 2)])
     b = _columns(24, 3)
     b[:, 2] = 0
-    with pytest.warns(RuntimeWarning, match="got 2 of 3 .* after 2 of at most 2 iterations"):
+    told = "got 2 of 3 .* after 2 of at most 2 iterations; allow more iterations"
+    with pytest.warns(RuntimeWarning, match=told):
         x, info = kronop.cg(operator, b, max_iterations=2)
     assert info.converged.tolist() == [False, False, True]
     assert np.allclose(info.residual_norms, np.linalg.norm(b - operator @ x, axis=0))
@@ -84,19 +85,39 @@ def test_what_is_not_definite_ends_and_is_told(bad: str) -> None:
     b = np.asarray([[1.0, 1.0], [0.0, 1.0], [0.0, 1.0], [0.0, 1.0]])
     if bad == "not finite":
         operator, b[0, 1] = kronop.KroneckerOperator([np.eye(2)] * 2), np.nan
-    with pytest.warns(RuntimeWarning, match=r"kronop.cg.*1 of 2"):
+    told = "is not finite" if bad == "not finite" else "no positive curvature"
+    with pytest.warns(RuntimeWarning, match=rf"kronop.cg.*1 of 2.*{told}") as caught:
         _, info = kronop.cg(operator, b)
+    assert "more iterations" not in str(caught[0].message)
     assert info.converged.tolist() == [True, False]
     assert info.iterations < 4
 
 
-def test_a_tolerance_that_rounding_does_not_allow_ends_and_is_told() -> None:
-    factors = [np.diag(np.logspace(-1, 1, n)).astype("float32") for n in (3, 4, 2)]
-    with pytest.warns(RuntimeWarning, match="kronop.cg"):
-        _, info = kronop.cg(
-            kronop.KroneckerOperator(factors), _columns(24, 2, dtype="float32"), rtol=1e-12
-        )
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_tolerance_that_rounding_does_not_allow_ends_and_is_told(dtype: str) -> None:
+    operator = kronop.KroneckerOperator([np.diag(np.logspace(-1, 1, n)) for n in (3, 4, 2)])
+    operator = operator.like([factor.astype(dtype) for factor in operator.factors])
+    b, rtol = _columns(24, 2, dtype=dtype), float(np.finfo(dtype).eps) * 1e-5
+    with pytest.warns(RuntimeWarning, match="kronop.cg.*residual no longer falls") as caught:
+        _, info = kronop.cg(operator, b, rtol=rtol)
+    told = str(caught[0].message)
+    assert "more iterations" not in told
+    assert ("use float64" in told) == (dtype == "float32")
     assert info.iterations < 1000
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_a_warning_points_at_the_line_of_the_call(library: str) -> None:
+    factor = np.diag([1.0, 2.0, 3.0])
+    b = np.ones(3)
+    if library == "torch":
+        torch = pytest.importorskip("torch")
+        factor, b = torch.from_numpy(factor), torch.from_numpy(b)
+    operator = kronop.KroneckerOperator([factor])
+    for call in (kronop.cg, lambda item, b, **rest: item.cg(b, **rest)):
+        with pytest.warns(RuntimeWarning, match="kronop.cg") as caught:
+            call(operator, b, max_iterations=1)
+        assert caught[0].filename == __file__
 
 
 def test_matrices_and_torch() -> None:
@@ -123,7 +144,12 @@ _WIDE = kronop.KroneckerOperator(matrices([(2, 3)], "float64"))
         ({"b": np.ones(2, "int64"), "operator": np.eye(2)}, ElementTypeError, "element type of b"),
         ({"preconditioner": 3.0}, ElementTypeError, "the preconditioner"),
         ({"b": [1.0, 2.0]}, ElementTypeError, "b: expected a tensor"),
-        ({"b": np.ones(3)}, ArgumentError, "shape of x"),
+        ({"b": np.ones(3)}, ArgumentError, r"shape of the operator: expected \(..., 3, 3\)"),
+        (
+            {"preconditioner": np.eye(3)},
+            ArgumentError,
+            r"shape of the preconditioner: expected \(..., 2, 2\) .*got \(3, 3\)",
+        ),
         ({"rtol": -1.0}, ArgumentError, "rtol"),
         ({"atol": float("nan")}, ArgumentError, "atol"),
         ({"max_iterations": 0}, ArgumentError, "max_iterations"),

@@ -192,7 +192,10 @@ _REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "vector": (lambda: kronop.cdist(_X[0], _Y), "X1: expected at least two dimensions"),
     "integers": (lambda: kronop.cdist(np.zeros((2, 3), int), np.zeros((2, 3), int)), "float"),
-    "complex": (lambda: kronop.cdist(_X + 0j, _Y + 0j), "complex"),
+    "complex": (
+        lambda: kronop.cdist(_X, _Y + 0j),
+        "X2.*got complex128; complex points are not supported.*join x2.real and x2.imag",
+    ),
     "types": (lambda: kronop.cdist(_X, _Y.astype(np.float32)), "X2"),
     "out": (lambda: kronop.cdist(_X, _Y, out=_X), "shape of Y: expected"),
     "mode": (lambda: kronop.cdist(_X, _Y, compute_mode="fast"), "compute_mode: expected one of"),

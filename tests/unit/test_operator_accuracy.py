@@ -73,6 +73,28 @@ def test_what_is_symmetric_is_asked_of_each_matrix() -> None:
         kronop.KroneckerOperator([crooked, np.eye(2)]).eigh()
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_factors_that_are_not_finite_are_named(value: float, library: str) -> None:
+    factors = [np.stack([np.eye(3)] * 2), np.eye(2)]
+    factors[0][1, 0, 2] = value  # Above the diagonal, where a Cholesky factorization looks not.
+    if library == "torch":
+        factors = [pytest.importorskip("torch").from_numpy(item) for item in factors]
+    operator, total = kronop.KroneckerOperator(factors), kronop.KroneckerSum(factors)
+    b = factors[0].reshape(-1)[:6]
+    for use in (
+        operator.cholesky,
+        operator.eigh,
+        total.eigvalsh,
+        lambda: operator.solve(b, 0.1),
+        lambda: total.solve(b),
+        lambda: operator.logdet(0.1),
+        lambda: (operator + operator).solve(b),
+    ):
+        with pytest.raises(ArgumentError, match=r"factors\[0\]: expected a matrix of finite"):
+            use()
+
+
 def test_negative_eigenvalues_have_no_root() -> None:
     large = np.diag([1.0] + [-1.0] * 203).astype(np.float32)
     eye = np.eye(204, dtype=np.float32)
@@ -95,6 +117,27 @@ def test_whole_powers_of_any_integer_type() -> None:
     operator = kronop.KroneckerOperator([random.standard_normal((3, 3)) for _ in range(2)])
     expected = np.linalg.matrix_power(operator.to_dense(), 2)
     np.testing.assert_allclose((operator ** np.int64(2)).to_dense(), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("make", [kronop.KroneckerOperator, kronop.KroneckerSum])
+@pytest.mark.parametrize(
+    ("element", "hint"),
+    [
+        ("complex128", "real and imaginary parts"),
+        ("complex64", "real and imaginary parts"),
+        ("bool", "convert"),
+        ("longdouble", "convert"),
+        ("uint8", "convert"),
+    ],
+)
+def test_element_types_without_products_are_refused(make: Any, element: str, hint: str) -> None:
+    known = r"factors\[0\]: expected one of float64, float32, .*, int8, got"
+    with pytest.raises(ElementTypeError, match=f"{known} .*; .*{hint}"):
+        make([np.eye(2, dtype=element)])
+    torch = pytest.importorskip("torch")
+    if hasattr(torch, element):
+        with pytest.raises(ElementTypeError, match=f"{known} {element}; .*{hint}"):
+            make([torch.ones(2, 2).to(getattr(torch, element))])
 
 
 def test_factors_without_elements_are_refused() -> None:

@@ -32,7 +32,7 @@ _ALLOWED = {
     "jax": _LEAVES | {"descriptions", "args", "core", "compiler", "families", "jax"},
     "linalg": _LEAVES | {"descriptions", "args", "linalg"},
     "linear_operator": _LEAVES | {"families", "linear_operator"},
-    "operators": _LEAVES | {"families", "torch", "operators"},
+    "operators": _LEAVES | {"descriptions", "families", "torch", "operators"},
     "scipy": _LEAVES | {"operators", "scipy"},
 }
 _GUARDED = {"torch", "jax", "cupy", "rmm", "cuda", "ml_dtypes", "nvmath", "scipy"}

@@ -33,12 +33,19 @@ def view_of(tensor: Any, name: str) -> TensorView:
 
 def _check(tensor: Any, name: str, element: str) -> None:
     if element not in TYPES:
+        hint = f"convert it: {_conversion(tensor, name, 'float32')}"
+        if "complex" in element:  # A conversion would drop the imaginary parts.
+            at = name.lower()
+            hint = (
+                "complex points are not supported; twice as many real features have the same"
+                f" distances: join {at}.real and {at}.imag along the last dimension"
+            )
         raise ElementTypeError(
             mismatch(
                 f"element type of {name}",
                 expected=f"one of {', '.join(TYPES)}",
                 got=element,
-                hint=f"convert it: {_conversion(tensor, name, 'float32')}",
+                hint=hint,
             )
         )
 

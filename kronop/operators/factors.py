@@ -1,0 +1,110 @@
+"""Checks of the factors that operators are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from kronop.descriptions.datatype import RESULT_TYPES
+from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.operators.frameworks import (
+    batch_of,
+    check_alike,
+    check_decomposable,
+    framework_of,
+    turned,
+    without_gradient,
+)
+
+
+def read_factors(factors: Any, *, square: bool) -> tuple[Any, ...]:
+    """The factors as a tuple, if they are matrices (..., P, Q) that go together.
+
+    Raises:
+        ArgumentError: there is none, one is no matrix or (where `square`) not square, leading
+            dimensions do not broadcast, or frameworks are mixed.
+        ElementTypeError: they are no list of tensors, of more than one element type, or of one that
+            kronop has not.
+    """
+    if not isinstance(factors, Iterable) or hasattr(factors, "shape"):
+        raise ElementTypeError(
+            mismatch(
+                "factors",
+                expected="a list or tuple of matrices",
+                got=type(factors).__name__,
+                hint="wrap a single factor in a list",
+            )
+        )
+    found = tuple(factors)
+    if not found:
+        raise ArgumentError(
+            mismatch("factors", expected="at least one", got="none", hint="give a matrix")
+        )
+    names = [f"factors[{index}]" for index in range(len(found))]
+    framework_of(found[0], names[0])
+    _check_known(found[0].dtype)
+    for name, item in zip(names, found, strict=True):
+        check_alike(item, name, found[0], names[0])
+        if len(item.shape) < 2 or (square and item.shape[-1] != item.shape[-2]):
+            wanted = "(..., N, N)" if square else "(..., P, Q)"
+            shape = tuple(item.shape)
+            hint = "give a square matrix" if square else "give a matrix"
+            raise ArgumentError(mismatch(name, expected=wanted, got=shape, hint=hint))
+        if 0 in item.shape[-2:]:
+            shape = tuple(item.shape)
+            raise ArgumentError(
+                mismatch(name, expected="a matrix with elements", got=shape, hint="leave it out")
+            )
+    batch_of(*(item.shape[:-2] for item in found))
+    return found
+
+
+def _check_known(dtype: Any) -> None:
+    """Refuses an element type of which there are no products."""
+    name = getattr(dtype, "name", str(dtype).removeprefix("torch."))
+    if name not in RESULT_TYPES:
+        hint = "convert the factors"
+        if "complex" in name:
+            hint = "complex matrices are not supported: work with real and imaginary parts"
+        raise ElementTypeError(
+            mismatch(
+                "element type of factors[0]",
+                expected=f"one of {', '.join(RESULT_TYPES)}",
+                got=name,
+                hint=hint,
+            )
+        )
+
+
+def check_symmetric(matrix: Any, name: str) -> None:
+    """Refuses a matrix that differs from its transpose by more than rounding, or is not finite."""
+    check_decomposable(matrix)
+    if 0 in matrix.shape:
+        return
+    framework = framework_of(matrix, name)
+    # N products and sums that were rounded in another order differ by this much.
+    bound = 4 * matrix.shape[-1] * framework.finfo(matrix.dtype).eps
+    values = without_gradient(matrix)
+    largest, difference = (
+        framework.amax(abs(item), (-2, -1)) for item in (values, values - turned(values))
+    )
+    finite = framework.isfinite(largest)
+    if not bool((finite & (difference <= bound * largest)).all()):
+        if not bool(finite.all()):
+            raise ArgumentError(
+                mismatch(
+                    name,
+                    expected="a matrix of finite numbers",
+                    got="one with NaN or infinity",
+                    hint="look for where it was computed",
+                )
+            )
+        raise ArgumentError(
+            mismatch(
+                name,
+                expected="a symmetric matrix",
+                got=f"one that differs from its transpose by {float(difference.max()):.2g}",
+                hint="eigendecompositions are of symmetric factors; (F + F.T) / 2 is symmetric, and"
+                " scipy.sparse.linalg.gmres with kronop.scipy.LinearOperator takes any",
+            )
+        )

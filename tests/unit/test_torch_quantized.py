@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import kronop
@@ -58,6 +59,34 @@ def test_it_is_traced_without_a_break() -> None:
         (torch.int8, (5, 10)),
         (torch.float32, (5, 1)),
     ]
+
+
+def test_a_changing_clip_is_traced_once_more() -> None:
+    """torch.compile makes a symbol of a number that is another one in the second call."""
+    x, factors = operands()
+    frames = 0
+
+    def call(x: Any, clip: Any) -> Any:
+        return kronop.torch.quantized_gemkm(x, factors, bits=8, clip=clip)
+
+    def count(graph: Any, examples: Any) -> Any:
+        nonlocal frames
+        frames += 1
+        return graph
+
+    compiled = torch.compile(call, fullgraph=True, backend=count)
+    for clip in (1.0, 0.5, 0.25, 0.125):
+        assert_same(compiled(x, clip), call(x, clip))
+    assert frames == 2
+    for clip in (np.float32(0.5), np.float64(0.25), 1):
+        assert_same(compiled(x, clip), call(x, clip))
+    with pytest.raises(kronop.ArgumentError, match="clip: expected"):
+        compiled(x, 5.0)
+    with pytest.raises(kronop.ElementTypeError, match="clip: expected a number, got a tensor"):
+        call(x, torch.tensor(0.5))
+    torch._dynamo.reset()  # What was traced for NumPy's scalars would be taken.
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="ElementTypeError"):
+        compiled(x, torch.tensor(0.5))
 
 
 def test_maps_are_batches() -> None:

@@ -31,7 +31,7 @@ def quantized_gemkm(
             rows.
         factors: a list, tuple or ParameterList of one (..., P, Q) tensor each.
         bits: 4 or 8.
-        clip: from 1e-6 to 1.
+        clip: a number from 1e-6 to 1.
 
     Returns:
         (q, scales): with N the product of the factors' columns int8 (..., M, N) for 8 bits, uint8
@@ -54,8 +54,23 @@ def quantized_gemkm(
     check_tensor("x", x, 1, "kronop.quantized_gemkm does")
     for index, item in enumerate(factors):
         check_tensor(f"factors[{index}]", item, 2, "kronop.quantized_gemkm does")
-    q, scales = _operator(x, list(factors), bits, check_clip(clip))
+    q, scales = _operator(x, list(factors), bits, _number(clip))
     return q, scales
+
+
+def _number(clip: Any) -> float:
+    """The clip as the schema takes it.
+
+    torch.compile makes a symbol of a number that changes, which nothing can look into while it
+    traces; the operator checks its values when it runs.
+    """
+    if isinstance(clip, torch.Tensor):
+        raise ElementTypeError(
+            mismatch("clip", expected="a number", got="a tensor", hint="pass clip.item()")
+        )
+    if torch.compiler.is_compiling() and not isinstance(clip, (bool, str)):
+        return float(clip)
+    return check_clip(clip)
 
 
 def _compute(x: Any, factors: Any, bits: int, clip: float) -> list[Any]:
@@ -111,7 +126,7 @@ def _in_front(item: Any, axis: int | None, rank: int) -> Any:
 
 _operator = register(
     Operator(
-        schema="quantized_kron(Tensor x, Tensor[] factors, int bits, float clip) -> Tensor[]",
+        schema="quantized_kron(Tensor x, Tensor[] factors, int bits, Scalar clip) -> Tensor[]",
         compute=_compute,
         fake=_fake,
         saved=(),

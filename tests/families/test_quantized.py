@@ -170,6 +170,18 @@ _X, _F = np.ones((3, 4), np.float16), np.ones((4, 3), np.float16)
 _Q, _S = np.zeros((3, 3), np.int8), np.zeros((3, 1), np.float32)
 
 
+@pytest.mark.parametrize("kind", [float, np.float32, np.float64, np.array])
+def test_the_least_clip_is_taken_of_any_type(kind: Any) -> None:
+    x, factors = whole(np.random.default_rng(3), (2, 4), np.float32), [identity(4)]
+    wanted = expected(x, factors, 8, 1e-6)
+    for found, want in zip(
+        kronop.quantized_gemkm(x, factors, bits=8, clip=kind(1e-6)), wanted, strict=True
+    ):
+        assert np.array_equal(found, want)
+    with pytest.raises(kronop.ArgumentError, match="clip: expected"):
+        kronop.quantized_gemkm(x, factors, bits=8, clip=kind(0.9e-6))
+
+
 @pytest.mark.parametrize(
     ("error", "message", "changes"),
     [

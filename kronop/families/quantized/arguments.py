@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from kronop.args.base import OperationLike, Places
 from kronop.args.checks import check_overlap, check_writable, description_of
 from kronop.args.tensor import check_element, empty, view
@@ -95,14 +97,14 @@ class QuantizedKronArguments(KronMatmulArguments):
 
 
 def check_clip(clip: Any) -> float:
-    """A clipping ratio as a float.
+    """A clipping ratio, as the float of 32 bits that kernels take.
 
     Raises:
         ElementTypeError: it is no number.
         ArgumentError: it is not from 1e-6 to 1.
     """
-    value = scalar("clip", clip, float32)
-    if not LEAST_CLIP <= value <= 1:
+    value = float(np.float32(scalar("clip", clip, float32)))
+    if not np.float32(LEAST_CLIP) <= value <= 1:
         raise ArgumentError(
             mismatch(
                 "clip",

@@ -85,6 +85,25 @@ def test_batches_broadcast() -> None:
 
 
 @pytest.mark.parametrize("bits", [4, 8])
+def test_a_vector_has_a_row_for_each_matrix_of_a_batch(bits: int) -> None:
+    random = np.random.default_rng(4)
+    x, last = whole(random, (12,), np.float16), whole(random, (3, 5), np.float16)
+    first = whole(random, (2, 4, 2), np.float16)
+    parts = [expected(x[None], [item, last], bits) for item in first]
+    q, scales = (np.concatenate(item) for item in zip(*parts, strict=True))
+    assert q.shape[:-1] + kronop.gemkm(x, [first, last]).shape[-1:] == (2, 10)
+    arguments = quantized_arguments(x, [first, last], bits)
+    arguments.operation.run(arguments)
+    assert np.array_equal(arguments.Y, q.view(np.int8))
+    assert np.array_equal(arguments.scales, scales)
+    for _ in range(4):  # From the third call on it is repeated.
+        for out in (None, (np.empty_like(q), np.empty_like(scales))):
+            found = kronop.quantized_gemkm(x, [first, last], bits=bits, out=out)
+            assert np.array_equal(found[0], q)
+            assert np.array_equal(found[1], scales)
+
+
+@pytest.mark.parametrize("bits", [4, 8])
 def test_ties_go_to_even_and_all_integers_occur(bits: int) -> None:
     top = 2 ** (bits - 1) - 1
     halves = np.arange(-2 * top, 2 * top + 1, dtype=np.float32) / 2
@@ -195,7 +214,11 @@ def test_the_least_clip_is_taken_of_any_type(kind: Any) -> None:
         (kronop.ElementTypeError, "element type of X", {"x": _X.astype(np.float64)}),
         (kronop.ElementTypeError, r"factors\[0\]", {"factors": [_F.astype(np.float32)]}),
         (kronop.ElementTypeError, "wrap a single factor", {"factors": _F}),
+        (kronop.ArgumentError, "at least one factor", {"factors": [], "bits": 4}),
+        (kronop.ArgumentError, "at least one factor", {"factors": []}),
         (kronop.ArgumentError, "shape of X", {"x": _X[:, :3]}),
+        (kronop.ArgumentError, "shape of X", {"x": np.ones((), np.float16)}),
+        (kronop.ArgumentError, r"factors\[1\]: expected \(..., P, Q\)", {"factors": [_F, _F[0]]}),
         (kronop.ElementTypeError, r"out: expected \(q, scales\)", {"out": _Q}),
         (kronop.ElementTypeError, r"out\[0\]", {"out": (_Q.view(np.uint8), _S)}),
         (kronop.ArgumentError, "shape of Y", {"out": (_Q[:2], _S)}),

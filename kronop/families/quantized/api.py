@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import functools
-import math
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 from kronop.args.device import target_of
-from kronop.args.strides import broadcast_shapes
 from kronop.args.tensor import check_element, describe, empty, view
 from kronop.core import prepared
 from kronop.core.calls import finish
 from kronop.descriptions.datatype import float32, int8
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
-from kronop.families.kron.api import check_matrix, factors_of
+from kronop.families.kron.api import factors_of
 from kronop.families.kron.description import Side
-from kronop.families.quantized.arguments import QuantizedKronArguments, check_clip
+from kronop.families.quantized.arguments import QuantizedKronArguments, check_clip, result_shapes
 from kronop.families.quantized.description import check_bits, check_element_of_x
 from kronop.families.quantized.operation import QuantizedKronOperation
 from kronop.families.quantized.samples import EPILOGUE, Y
@@ -60,7 +58,7 @@ def quantized_gemkm(
         (q, scales), both of x's kind and on its device. With N the product of the factors' columns,
         q is int8 (..., M, N) for 8 bits. For 4 bits it is uint8 (..., M, N / 2): two integers in
         two's complement in each byte, that of the even column in the low half. The scales are
-        float32 (..., M, 1).
+        float32 (..., M, 1). For an x of (K,) both are without M.
 
     Raises:
         ArgumentError: shapes, devices, bits or a clip that do not fit, or an odd N for 4 bits.
@@ -96,10 +94,10 @@ def quantized_arguments(
     factors = factors_of(factors, Side.Right)
     x_view = view(x, "X")
     check_element_of_x(x_view.element, ElementTypeError)
-    every = enumerate(factors)
-    shapes = tuple(check_matrix(view(item, f"factors[{at}]").shape, at) for at, item in every)
-    check_bits(bits, math.prod(columns for _, columns in shapes), ArgumentError)
-    operation = _operation(target_of(x_view), describe(x_view, "X"), shapes, bits)
+    shapes = tuple(view(item, f"factors[{at}]").shape for at, item in enumerate(factors))
+    result_shapes(x_view.shape, shapes, bits)
+    matrices = tuple(shape[-2:] for shape in shapes)
+    operation = _operation(target_of(x_view), describe(x_view, "X"), matrices, bits)
     return QuantizedKronArguments(
         operation=operation, X=x, factors=factors, clip=clip, Y=q, scales=scales
     )
@@ -109,27 +107,12 @@ def _new(x: Any, factors: Sequence[Any], bits: int) -> tuple[Any, Any]:
     """New tensors for the bytes and the scales."""
     torch = sys.modules.get("torch")
     if torch is not None and type(x) is torch.Tensor and all(type(it) is type(x) for it in factors):
-        lead, last = _result_shape(x.shape, tuple(item.shape for item in factors), bits)
-        scales = x.new_empty((*lead, 1), dtype=torch.float32)
-        return x.new_empty((*lead, last), dtype=torch.int8), scales
+        q, scales = _result_shapes(x.shape, tuple(item.shape for item in factors), bits)
+        return x.new_empty(q, dtype=torch.int8), x.new_empty(scales, dtype=torch.float32)
     x_view = view(x, "X")
     shapes = tuple(view(item, f"factors[{at}]").shape for at, item in enumerate(factors))
-    lead, last = _result_shape(x_view.shape, shapes, bits)
-    return empty(x_view, (*lead, last), int8), empty(x_view, (*lead, 1), float32)
-
-
-@functools.lru_cache(maxsize=256)
-def _result_shape(
-    x: tuple[int, ...], factors: tuple[tuple[int, ...], ...], bits: int
-) -> tuple[tuple[int, ...], int]:
-    """(leading dimensions, bytes of a row) of the result for operands of these shapes."""
-    for index, shape in enumerate(factors):
-        check_matrix(shape, index)
-    columns = math.prod(shape[-1] for shape in factors)
-    check_bits(bits, columns, ArgumentError)
-    leads = [(f"factors[{at}]", tuple(shape[:-2])) for at, shape in enumerate(factors)]
-    lead = broadcast_shapes([("X", tuple(x[:-2])), *leads])
-    return (*lead, *x[-2:-1]), columns * bits // 8
+    q, scales = _result_shapes(x_view.shape, shapes, bits)
+    return empty(x_view, q, int8), empty(x_view, scales, float32)
 
 
 def _given(out: Any, bits: int) -> tuple[Any, Any]:
@@ -166,9 +149,12 @@ def _as(tensor: Any, name: str) -> Any:
     return tensor.view(name)
 
 
+_result_shapes = functools.lru_cache(maxsize=256)(result_shapes)
+
+
 @functools.lru_cache(maxsize=256)
 def _operation(
-    target: str, X: TensorDescription, factors: tuple[tuple[int, int], ...], bits: int
+    target: str, X: TensorDescription, factors: tuple[tuple[int, ...], ...], bits: int
 ) -> QuantizedKronOperation:
     F = TensorDescription(X.element)
     return QuantizedKronOperation(target, None, X, F, Y, EPILOGUE, factors, bits=bits)

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from kronop.args.base import OperationLike, Places
-from kronop.args.checks import check_overlap, check_writable, description_of
+from kronop.args.checks import check_overlap, check_writable, description_of, product_text
+from kronop.args.strides import broadcast_shapes
 from kronop.args.tensor import check_element, empty, view
 from kronop.args.view import TensorView, contiguous_strides
 from kronop.descriptions.datatype import float32
 from kronop.descriptions.scalars import scalar
 from kronop.errors import ArgumentError, mismatch
+from kronop.families.kron.api import check_matrix
 from kronop.families.kron.arguments import KronMatmulArguments
 from kronop.families.quantized.description import (
     LEAST_CLIP,
     QuantizedKronDescription,
     QuantizedKronProblem,
+    check_bits,
 )
+
+Shape = tuple[int, ...]
 
 
 class QuantizedKronArguments(KronMatmulArguments):
@@ -58,7 +63,7 @@ class QuantizedKronArguments(KronMatmulArguments):
         super().__init__(operation=operation, X=X, factors=factors, Y=Y)
         _check_contiguous("Y", view(self.Y, "Y"))
         views = {name: item.view for name, item in self._operands.items()}
-        shape = (1,) if self._is_vector else (*self._batch, self._m, 1)
+        shape = self._shapes[1]
         self.scales = empty(views["X"], shape, float32) if scales is None else scales
         self._scales = view(self.scales, "scales")
         if scales is not None:
@@ -84,16 +89,59 @@ class QuantizedKronArguments(KronMatmulArguments):
         check_writable(item)
         check_overlap(item, views, None)
 
+    def _read(self, X: Any, factors: Sequence[Any], Z: Any, Y: Any) -> dict[str, TensorView]:
+        views = super()._read(X, factors, Z, Y)
+        shapes = [item.shape for name, item in views.items() if name.startswith("factors")]
+        self._shapes = result_shapes(view(X, "X").shape, shapes, self._quantized.bits)
+        return views
+
     def _new_result(self, like: TensorView) -> TensorView:
-        what = self._quantized
-        lead = () if self._is_vector else (*self._batch, self._m)
-        self.Y = empty(like, (*lead, what.row_bytes), what.Y.element)
+        self.Y = empty(like, self._shapes[0], self._quantized.Y.element)
         return self._with_rows(view(self.Y, "Y"), "Y")
 
     def _problem(self, places: Places, workspace: int) -> Any:  # Of another family than kron's.
         product = super()._problem(places, workspace)
         scales = places.output("scales", self._scales, None, read=False)
         return QuantizedKronProblem(product=product, scales=scales.pointer, clip=self._clip)
+
+
+def result_shapes(
+    x: Shape,
+    factors: Sequence[Shape],
+    bits: int,
+    broadcast: Callable[[Sequence[tuple[str, Shape]]], Shape] = broadcast_shapes,
+) -> tuple[Shape, Shape]:
+    """The shapes of the integers' bytes and of the scales, for operands of these shapes.
+
+    Args:
+        broadcast: the common shape of named leading dimensions.
+
+    Raises:
+        ArgumentError: the shapes do not fit each other or the bits, or there are no factors.
+    """
+    if not factors:
+        raise ArgumentError(
+            mismatch(
+                "factors", expected="at least one factor", got="none", hint="list every factor"
+            )
+        )
+    matrices = [check_matrix(shape, at) for at, shape in enumerate(factors)]
+    contracted = math.prod(rows for rows, _ in matrices)
+    if not x or x[-1] != contracted:
+        sizes = product_text(rows for rows, _ in matrices)
+        raise ArgumentError(
+            mismatch(
+                "shape of X",
+                expected=f"(..., M, {contracted}), since {sizes} = {contracted}",
+                got=tuple(x),
+                hint="check X against the factors",
+            )
+        )
+    columns = math.prod(columns for _, columns in matrices)
+    check_bits(bits, columns, ArgumentError)
+    leads = [(f"factors[{at}]", tuple(shape[:-2])) for at, shape in enumerate(factors)]
+    lead = (*broadcast([("X", tuple(x[:-2])), *leads]), *x[-2:-1])
+    return (*lead, columns * bits // 8), (*lead, 1)
 
 
 def check_clip(clip: Any) -> float:

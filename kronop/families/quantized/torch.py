@@ -35,7 +35,7 @@ def quantized_gemkm(
 
     Returns:
         (q, scales): with N the product of the factors' columns int8 (..., M, N) for 8 bits, uint8
-        (..., M, N / 2) for 4, and float32 (..., M, 1).
+        (..., M, N / 2) for 4, and float32 (..., M, 1); without M for an x of (K,).
 
     Raises:
         ArgumentError: shapes, devices, bits or a clip that do not fit; a tensor that requires a

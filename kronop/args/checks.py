@@ -151,8 +151,11 @@ def check_results(
             )
 
 
-def check_writable(result: TensorView) -> None:
-    """Refuses a Y that kernels can't write in place, or that has one element at two indices."""
+def check_writable(result: TensorView, called: str = "Y") -> None:
+    """Refuses a result that kernels can't write in place, or that has one element at two indices.
+
+    `called` is its name for the caller.
+    """
     if not result.writable or not result.in_place:
         refused = "a read-only one"
         if result.framework == "dlpack":
@@ -160,13 +163,13 @@ def check_writable(result: TensorView) -> None:
         got = "one in foreign byte order or misaligned" if result.writable else refused
         raise ArgumentError(
             mismatch(
-                "Y", expected="a writable tensor", got=got, hint="pass a new contiguous tensor"
+                called, expected="a writable tensor", got=got, hint="pass a new contiguous tensor"
             )
         )
     if overlaps_itself(result):
         raise ArgumentError(
             mismatch(
-                "Y",
+                called,
                 expected="a tensor whose elements are all distinct",
                 got=f"shape {result.shape} with strides {result.strides}",
                 hint="pass a new tensor",
@@ -175,29 +178,32 @@ def check_writable(result: TensorView) -> None:
 
 
 def check_overlap(
-    result: TensorView, inputs: Mapping[str, TensorView], source: TensorView | None
+    result: TensorView,
+    inputs: Mapping[str, TensorView],
+    source: TensorView | None,
+    called: str = "Y",
 ) -> None:
-    """Refuses a Y that shares memory with an input, or with Z in part; Z may be Y itself.
+    """Refuses a result that shares memory with an input, or with Z in part; Z may be Y itself.
 
-    A `source` of None means that Z is not read.
+    A `source` of None means that Z is not read; `called` is the result's name for the caller.
     """
     for name, item in inputs.items():
         if overlaps(result, item):
             raise ArgumentError(
                 mismatch(
-                    f"Y and {name}",
+                    f"{called} and {name}",
                     expected="separate memory",
                     got="tensors that overlap",
-                    hint=f"pass another Y, or a copy of {name}",
+                    hint=f"pass another {called}, or a copy of {name}",
                 )
             )
     if source is not None and not same_elements(result, source) and overlaps(result, source):
         raise ArgumentError(
             mismatch(
-                "Y and Z",
+                f"{called} and Z",
                 expected="the same elements or separate memory",
                 got="tensors that overlap in part",
-                hint="pass Y itself as Z, or a copy",
+                hint=f"pass {called} itself as Z, or a copy",
             )
         )
 

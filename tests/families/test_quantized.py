@@ -187,6 +187,13 @@ def test_results_go_where_they_are_wanted() -> None:
 
 _X, _F = np.ones((3, 4), np.float16), np.ones((4, 3), np.float16)
 _Q, _S = np.zeros((3, 3), np.int8), np.zeros((3, 1), np.float32)
+_OF_X = _X.view(np.int8).reshape(-1)[:9].reshape(3, 3)
+
+
+def _read_only(array: Any) -> Any:
+    fixed = array.copy()
+    fixed.flags.writeable = False
+    return fixed
 
 
 @pytest.mark.parametrize("kind", [float, np.float32, np.float64, np.array])
@@ -220,16 +227,26 @@ def test_the_least_clip_is_taken_of_any_type(kind: Any) -> None:
         (kronop.ArgumentError, "shape of X", {"x": np.ones((), np.float16)}),
         (kronop.ArgumentError, r"factors\[1\]: expected \(..., P, Q\)", {"factors": [_F, _F[0]]}),
         (kronop.ElementTypeError, r"out: expected \(q, scales\)", {"out": _Q}),
-        (kronop.ElementTypeError, r"out\[0\]", {"out": (_Q.view(np.uint8), _S)}),
-        (kronop.ArgumentError, "shape of Y", {"out": (_Q[:2], _S)}),
-        (kronop.ArgumentError, "memory of Y", {"out": (np.zeros((3, 6), np.int8)[:, ::2], _S)}),
-        (kronop.ArgumentError, "scales: expected", {"out": (_Q, _S[:2])}),
+        (kronop.ElementTypeError, r"\(q, scales\), got a tuple of .*None", {"out": (_Q, None)}),
+        (kronop.ElementTypeError, r"\(q, scales\), got a list of None", {"out": [None, _S]}),
+        (kronop.ElementTypeError, "element type of q", {"out": (_Q.view(np.uint8), _S)}),
+        (kronop.ElementTypeError, "element type of q", {"out": (_Q, _S), "bits": 4}),
+        (kronop.ArgumentError, "q: expected shape", {"out": (_Q[:2], _S)}),
+        (kronop.ArgumentError, "memory of q", {"out": (np.zeros((3, 6), np.int8)[:, ::2], _S)}),
+        (kronop.ArgumentError, "q: expected a writable", {"out": (_read_only(_Q), _S)}),
+        (
+            kronop.ArgumentError,
+            "q and X: expected separate",
+            {"out": (_OF_X, _S)},
+        ),
+        (kronop.ArgumentError, "scales: expected shape", {"out": (_Q, _S[:2])}),
         (kronop.ElementTypeError, "element type of scales", {"out": (_Q, _S.astype(np.float16))}),
-        (kronop.ArgumentError, "separate memory", {}),
+        (kronop.ArgumentError, "scales: expected a writable", {"out": (_Q, _read_only(_S))}),
+        (kronop.ArgumentError, "scales and q: expected separate memory", {}),
     ],
 )
 def test_refusals(error: type[Exception], message: str, changes: dict[str, Any]) -> None:
-    if message == "separate memory":
+    if not changes:
         memory = np.zeros(24, np.uint8)
         q = memory[:9].view(np.int8).reshape(3, 3)
         changes = {"out": (q, memory[:12].view(np.float32)[:, None])}

@@ -121,24 +121,34 @@ def _given(out: Any, bits: int) -> tuple[Any, Any]:
     Raises:
         ElementTypeError: they are no pair, or not of the types of the results.
     """
-    if not isinstance(out, (tuple, list)) or len(out) != 2:
+    if not isinstance(out, (tuple, list)) or len(out) != 2 or any(item is None for item in out):
         raise ElementTypeError(
-            mismatch("out", expected="(q, scales)", got=type(out).__name__, hint="give two tensors")
+            mismatch(
+                "out", expected="(q, scales)", got=_told(out), hint="give two tensors, or none"
+            )
         )
     q, scales = out
     if bits == 4:
         if str(getattr(q, "dtype", None)).rpartition(".")[2] != "uint8":
             raise ElementTypeError(
                 mismatch(
-                    "element type of out[0]",
+                    "element type of q",
                     expected="uint8, which holds two integers of 4 bits",
                     got=str(getattr(q, "dtype", type(q).__name__)),
                     hint="leave out for new tensors",
                 )
             )
         return _as(q, "int8"), scales
-    check_element(view(q, "out[0]").element, int8, "out[0]")
+    check_element(view(q, "q").element, int8, "q")
     return q, scales
+
+
+def _told(out: Any) -> str:
+    """What an `out` is, in words."""
+    name = type(out).__name__
+    if not isinstance(out, (tuple, list)):
+        return name
+    return f"a {name} of {', '.join(type(item).__name__ for item in out) or 'nothing'}"
 
 
 def _as(tensor: Any, name: str) -> Any:

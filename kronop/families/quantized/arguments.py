@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from kronop.args.checks import check_overlap, check_writable, description_of, pr
 from kronop.args.strides import broadcast_shapes
 from kronop.args.tensor import check_element, empty, view
 from kronop.args.view import TensorView, contiguous_strides
-from kronop.descriptions.datatype import float32
+from kronop.descriptions.datatype import DataType, float32, int8
 from kronop.descriptions.scalars import scalar
 from kronop.errors import ArgumentError, mismatch
 from kronop.families.kron.api import check_matrix
@@ -37,6 +37,7 @@ class QuantizedKronArguments(KronMatmulArguments):
         factors: one (..., rows, columns) tensor per factor, in the order of the product.
         clip: what the largest magnitude of a row is multiplied by: from 1e-6 to 1.
         Y: int8, contiguous, of the broadcast shape (..., M, bytes of a row); None for a new one.
+            Errors call it q.
         scales: float32, contiguous, (..., M, 1); None for a new one.
 
     Raises:
@@ -60,39 +61,30 @@ class QuantizedKronArguments(KronMatmulArguments):
     ) -> None:
         self._quantized = description_of(operation, QuantizedKronDescription)
         self._clip = check_clip(clip)
+        self._given_scales = scales
         super().__init__(operation=operation, X=X, factors=factors, Y=Y)
-        _check_contiguous("Y", view(self.Y, "Y"))
-        views = {name: item.view for name, item in self._operands.items()}
-        shape = self._shapes[1]
-        self.scales = empty(views["X"], shape, float32) if scales is None else scales
+        like = self._operands["X"].view
+        self.scales = empty(like, self._shapes[1], float32) if scales is None else scales
         self._scales = view(self.scales, "scales")
-        if scales is not None:
-            self._check_scales(views, shape)
 
     @property
     def results(self) -> tuple[Any, ...]:
         return self.Y, self.scales
 
-    def _check_scales(self, views: dict[str, TensorView], shape: tuple[int, ...]) -> None:
-        item, device = self._scales, views["X"].device
-        check_element(item.element, float32, "scales")
-        if item.shape != shape or item.device != device:
-            raise ArgumentError(
-                mismatch(
-                    "scales",
-                    expected=f"{shape} on {device}, one number for each row",
-                    got=f"{item.shape} on {item.device}",
-                    hint="leave them out for a new tensor",
-                )
-            )
-        _check_contiguous("scales", item)
-        check_writable(item)
-        check_overlap(item, views, None)
-
     def _read(self, X: Any, factors: Sequence[Any], Z: Any, Y: Any) -> dict[str, TensorView]:
-        views = super()._read(X, factors, Z, Y)
+        """As for products, with a Y that has been checked: as q, since it is called so by those who
+        get both results."""
+        views = super()._read(X, factors, Z, None)
         shapes = [item.shape for name, item in views.items() if name.startswith("factors")]
         self._shapes = result_shapes(view(X, "X").shape, shapes, self._quantized.bits)
+        others = dict(views)
+        for name, result, element in (("q", Y, int8), ("scales", self._given_scales, float32)):
+            if result is not None:
+                item = view(result, name)
+                _check_result(item, name, self._shapes[name == "scales"], element, others)
+                others[name] = item
+        if Y is not None:
+            views["Y"] = self._with_rows(others["q"], "Y")
         return views
 
     def _new_result(self, like: TensorView) -> TensorView:
@@ -164,15 +156,30 @@ def check_clip(clip: Any) -> float:
     return value
 
 
-def _check_contiguous(name: str, item: TensorView) -> None:
-    wanted = contiguous_strides(item.shape)
-    axes = zip(item.shape, item.strides, wanted, strict=True)
-    if math.prod(item.shape) and any(extent > 1 and own != want for extent, own, want in axes):
+def _check_result(
+    item: TensorView, name: str, shape: Shape, element: DataType, others: Mapping[str, TensorView]
+) -> None:
+    """Refuses a tensor that is no place for a result beside the other operands."""
+    check_element(item.element, element, name)
+    device = others["X"].device
+    if item.shape != shape or item.device != device:
+        raise ArgumentError(
+            mismatch(
+                name,
+                expected=f"shape {shape} on {device}, for X and the factors",
+                got=f"{item.shape} on {item.device}",
+                hint="leave it out for a new tensor",
+            )
+        )
+    axes = zip(shape, item.strides, contiguous_strides(shape), strict=True)
+    if math.prod(shape) and any(extent > 1 and own != want for extent, own, want in axes):
         raise ArgumentError(
             mismatch(
                 f"memory of {name}",
                 expected="contiguous rows",
-                got=f"strides {item.strides} of shape {item.shape}",
+                got=f"strides {item.strides} of shape {shape}",
                 hint="pass a new tensor, or none",
             )
         )
+    check_writable(item, name)
+    check_overlap(item, others, None, name)

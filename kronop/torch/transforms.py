@@ -36,15 +36,19 @@ def function_of(operator: Any, layout: Layout, derivatives: Derivatives) -> Call
         generate_vmap_rule = True
 
         @staticmethod
-        def forward(frame: Whole, *tensors: Any) -> Any:
-            found = operator(*layout.join(frame.values, tensors))
+        def forward(given: Whole, *tensors: Any) -> Any:
+            frame, _ = given.values
+            found = operator(*layout.join(frame, tensors))
             return tuple(found) if layout.is_list else found
 
         @staticmethod
         def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-            frame, *tensors = inputs
+            given, *tensors = inputs
+            frame, is_recording = given.values
             ctx.set_materialize_grads(False)
-            arguments = layout.join(frame.values, tensors)
+            arguments = layout.join(frame, tensors)
+            if is_recording and any(ctx.needs_input_grad):
+                derivatives.record(arguments)
             ctx.notes, kept = derivatives.note(arguments, output)
             ctx.save_for_backward(*kept)
             ctx.save_for_forward(*kept)
@@ -64,7 +68,8 @@ def function_of(operator: Any, layout: Layout, derivatives: Derivatives) -> Call
 
     def call(*arguments: Any) -> Any:
         frame, tensors = layout.split(arguments)
-        found = _apply(Transformed, Whole(frame), *tensors)
+        # torch.func enables gradients before it asks which tensors need one.
+        found = _apply(Transformed, Whole((frame, torch.is_grad_enabled())), *tensors)
         return list(found) if layout.is_list else found
 
     return call

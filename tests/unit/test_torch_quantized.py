@@ -117,6 +117,45 @@ def test_it_has_no_gradient() -> None:
 
 
 @pytest.mark.parametrize(
+    "take",
+    [
+        lambda call, x: torch.func.jvp(call, (x,), (x,)),
+        lambda call, x: torch.func.jacfwd(call)(x),
+        lambda call, x: torch.func.jacrev(call)(x),
+        lambda call, x: torch.func.grad(lambda x: call(x)[0].float().sum())(x),
+        lambda call, x: torch.func.grad(lambda x: torch.vmap(call)(x)[1].sum())(x),
+        lambda call, x: _with_tangent(call, x),
+    ],
+    ids=["jvp", "jacfwd", "jacrev", "grad of integers", "grad of vmap", "dual"],
+)
+def test_transforms_find_no_gradient(take: Any) -> None:
+    """Zeros, which torch would give, are wrong: those who train by them would not notice."""
+    x, factors = operands()
+    with pytest.raises(kronop.ArgumentError, match="straight-through"):
+        take(lambda x: kronop.torch.quantized_gemkm(x, factors, bits=8), x)
+
+
+def _with_tangent(call: Any, x: Any) -> Any:
+    with torch.no_grad(), torch.autograd.forward_ad.dual_level():
+        return call(torch.autograd.forward_ad.make_dual(x, x))
+
+
+def test_transforms_of_what_needs_no_gradient() -> None:
+    x, factors = operands()
+
+    def scaled(item: Any, by: Any) -> Any:
+        return (kronop.torch.quantized_gemkm(item, factors, bits=8)[1] * by).sum()
+
+    one, wanted = torch.tensor(1.0), scaled(x, 1.0)
+    assert torch.func.grad(lambda by: scaled(x, by))(one) == wanted
+    assert torch.func.grad(lambda item: scaled(item.detach(), item).sum())(x).isfinite().all()
+    assert torch.func.jvp(lambda by: scaled(x, by), (one,), (one,))[1] == wanted
+    with torch.no_grad():
+        rows = torch.vmap(lambda row: scaled(row, 1.0))(x.clone().requires_grad_())
+    torch.testing.assert_close(rows.sum(), wanted)
+
+
+@pytest.mark.parametrize(
     ("error", "message", "changes"),
     [
         (kronop.ElementTypeError, "wrap a single factor", {"factors": torch.ones(12, 4)}),

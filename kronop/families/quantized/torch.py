@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
@@ -90,14 +90,14 @@ def _fake(x: Any, factors: Any, bits: int, clip: float) -> list[Any]:
     ]
 
 
-def _refuse(given: Named) -> None:
-    """Called if gradients would be needed."""
+def _refuse(*_: Any) -> NoReturn:
+    """Called if gradients or tangents would be needed."""
     raise ArgumentError(
         mismatch(
             "gradient of quantized_gemkm",
             expected="tensors that require none",
-            got="one that requires a gradient",
-            hint="call it under torch.no_grad(), or detach the tensors; to train, compute"
+            got="one that requires a gradient or has a tangent",
+            hint="detach the tensors, or record no gradients (torch.no_grad()); to train, compute"
             " kronop.torch.gemkm and round its result with a straight-through estimator",
         )
     )
@@ -130,7 +130,8 @@ _operator = register(
         compute=_compute,
         fake=_fake,
         saved=(),
-        backward=lambda given, needs, grad: {},
+        backward=_refuse,
+        jvp=_refuse,
         record=_refuse,
         vmap=_mapped,
     )

@@ -61,6 +61,41 @@ def test_it_is_traced_without_a_break() -> None:
     ]
 
 
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+@pytest.mark.parametrize(
+    ("error", "message", "changes"),
+    [
+        (kronop.ArgumentError, "shape of X", {"x": torch.ones(5, 11).bfloat16()}),
+        (kronop.ElementTypeError, "element type of X", {"x": torch.ones(5, 12).double()}),
+        (kronop.ElementTypeError, "element type of X", {"x": torch.ones(5, 12).cfloat()}),
+        (kronop.ElementTypeError, r"element type of factors\[0\]", {"x": torch.ones(5, 12)}),
+        (kronop.ArgumentError, r"factors\[0\]: expected", {"factors": [torch.ones(12).bfloat16()]}),
+        (kronop.ArgumentError, "leading dimensions of fac", {"x": torch.ones(2, 5, 12).bfloat16()}),
+        (kronop.ArgumentError, "at least one factor", {"factors": []}),
+        (kronop.ArgumentError, "even number", {"bits": 4}),
+        (kronop.ArgumentError, "bits: expected 4 or 8", {"bits": 5}),
+        (kronop.ArgumentError, "clip: expected", {"clip": 5.0}),
+    ],
+)
+def test_tensors_without_values_are_refused_alike(
+    error: type[Exception], message: str, changes: dict[str, Any], device: str
+) -> None:
+    """Or else a traced program fails when it runs, far from what was wrong."""
+    x, last = operands()[0], torch.ones(3, 3).bfloat16()
+    first = torch.ones(3, 4, 1).bfloat16()
+    given = {"x": x, "factors": [first, last], "bits": 8, "clip": 1.0, **changes}
+    given["x"] = given["x"].to(device)
+    given["factors"] = [item.to(device) for item in given["factors"]]
+    with pytest.raises(error, match=message):
+        torch.ops.kronop.quantized_kron(*given.values())
+
+
+def test_devices_do_not_mix() -> None:
+    x, factors = operands()
+    with pytest.raises(kronop.ArgumentError, match=r"device of factors\[1\]"):
+        torch.ops.kronop.quantized_kron(x.to("meta"), [factors[0].to("meta"), factors[1]], 8, 1.0)
+
+
 def test_a_changing_clip_is_traced_once_more() -> None:
     """torch.compile makes a symbol of a number that is another one in the second call."""
     x, factors = operands()

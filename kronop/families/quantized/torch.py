@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import torch
 
+from kronop.args.strides import broadcast_shapes
+from kronop.args.tensor import check_element
+from kronop.descriptions.datatype import TENSOR_TYPES, DataType
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.families.quantized import api
-from kronop.families.quantized.arguments import check_clip
-from kronop.families.quantized.description import check_bits
+from kronop.families.quantized.arguments import Shape, check_clip, result_shapes
+from kronop.families.quantized.description import check_element_of_x
 from kronop.torch.checks import LISTS, check_tensor
 from kronop.torch.declaration import Named, Operator
 from kronop.torch.registration import register
@@ -77,17 +79,52 @@ def _compute(x: Any, factors: Any, bits: int, clip: float) -> list[Any]:
     return list(api.quantized_gemkm(x, factors, bits=bits, clip=clip))
 
 
-def _fake(x: Any, factors: Any, bits: int, clip: float) -> list[Any]:
-    columns = math.prod(item.shape[-1] for item in factors)
-    if isinstance(columns, int):
-        check_bits(bits, columns, ArgumentError)
-    lead = (*torch.broadcast_shapes(x.shape[:-2], *(it.shape[:-2] for it in factors)),)
-    lead = (*lead, *x.shape[-2:-1])
-    kind = torch.uint8 if bits == 4 else torch.int8
-    return [
-        x.new_empty((*lead, columns * bits // 8), dtype=kind),
-        x.new_empty((*lead, 1), dtype=torch.float32),
-    ]
+def _fake(x: Any, factors: Any, bits: int, clip: Any) -> list[Any]:
+    """Refuses what `_compute` would."""
+    _check_types(x, factors)
+    if isinstance(clip, (int, float)):  # A symbol's value is checked when there is one.
+        check_clip(clip)
+    shapes = result_shapes(x.shape, [tuple(item.shape) for item in factors], bits, _broadcast)
+    kinds = (torch.uint8 if bits == 4 else torch.int8, torch.float32)
+    return [x.new_empty(shape, dtype=kind) for shape, kind in zip(shapes, kinds, strict=True)]
+
+
+def _check_types(x: Any, factors: Sequence[Any]) -> None:
+    check_element_of_x(_element("X", x), ElementTypeError)
+    for index, item in enumerate(factors):
+        name = f"factors[{index}]"
+        check_element(_element(name, item), _element("X", x), name)
+        if item.device != x.device:
+            raise ArgumentError(
+                mismatch(
+                    f"device of {name}",
+                    expected=str(x.device),
+                    got=str(item.device),
+                    hint="move all tensors to one device",
+                )
+            )
+
+
+def _element(name: str, item: Any) -> DataType:
+    found = TENSOR_TYPES.get(str(item.dtype).removeprefix("torch."))
+    if found is None:
+        raise ElementTypeError(
+            mismatch(
+                f"element type of {name}",
+                expected="one that kronop has",
+                got=str(item.dtype),
+                hint="convert all tensors to bfloat16, float16 or float32",
+            )
+        )
+    return found
+
+
+def _broadcast(named: Sequence[tuple[str, Shape]]) -> Shape:
+    """As `broadcast_shapes`, also of sizes that are not known while a program is exported."""
+    try:
+        return (*torch.broadcast_shapes(*(shape for _, shape in named)),)
+    except RuntimeError:
+        return broadcast_shapes(named)  # Which names the tensor.
 
 
 def _refuse(*_: Any) -> NoReturn:

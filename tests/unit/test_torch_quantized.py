@@ -96,6 +96,27 @@ def test_devices_do_not_mix() -> None:
         torch.ops.kronop.quantized_kron(x.to("meta"), [factors[0].to("meta"), factors[1]], 8, 1.0)
 
 
+def test_autocast_casts_as_for_products() -> None:
+    """Also inside of a map and of a compiled function; the factors may be of another type."""
+    x, factors = operands()
+    wanted = kronop.torch.quantized_gemkm(x, factors, bits=8)
+    # What is added is below half a unit of bfloat16, so casting takes it off again.
+    x, factors = x.float() * (1 + 2.0**-10), [factors[0].half(), factors[1]]
+
+    def call(x: Any) -> Any:
+        return kronop.torch.quantized_gemkm(x, factors, bits=8)
+
+    with torch.autocast("cpu", torch.bfloat16):
+        for way in (
+            call,
+            torch.compile(call, fullgraph=True, backend="aot_eager"),
+            torch.vmap(call),
+        ):
+            assert_same(way(x), wanted)
+    with pytest.raises(kronop.ElementTypeError, match="element type of factors"):
+        call(x)
+
+
 def test_a_changing_clip_is_traced_once_more() -> None:
     """torch.compile makes a symbol of a number that is another one in the second call."""
     x, factors = operands()

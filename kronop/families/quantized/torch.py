@@ -15,7 +15,7 @@ from kronop.families.quantized import api
 from kronop.families.quantized.arguments import Shape, check_clip, result_shapes
 from kronop.families.quantized.description import check_element_of_x
 from kronop.torch.checks import LISTS, check_tensor
-from kronop.torch.declaration import Named, Operator
+from kronop.torch.declaration import Autocast, Named, Operator
 from kronop.torch.registration import register
 
 
@@ -25,8 +25,8 @@ def quantized_gemkm(
     """x (F1 x ... x FN), with each row rounded to integers and a scale.
 
     As `kronop.quantized_gemkm`, and a torch operator: torch.compile without a graph break,
-    torch.export, torch.vmap. It has no gradient, since integers have none: with gradients recorded
-    it refuses tensors that require one.
+    torch.export, torch.vmap, and cast to autocast's type as matrix products are. It has no
+    gradient, since integers have none: with gradients recorded it refuses tensors that require one.
 
     Args:
         x: (..., M, K) or (K,) of bfloat16, float16 or float32, with K the product of the factors'
@@ -170,6 +170,7 @@ _operator = register(
         backward=_refuse,
         jvp=_refuse,
         record=_refuse,
+        autocast=Autocast.Narrow,
         vmap=_mapped,
     )
 )

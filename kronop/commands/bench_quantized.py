@@ -80,3 +80,12 @@ def _check(options: argparse.Namespace, problems: list[shapes.Shape]) -> None:
                     hint="for example 4096:64,128",
                 )
             )
+        if 4 in options.bits and shape.output_columns % 2:
+            raise ArgumentError(
+                mismatch(
+                    "--shapes",
+                    expected="an even number of columns for 4 bits, two for each byte",
+                    got=f"{shape.text}, which has {shape.output_columns}",
+                    hint="measure it with --bits 8",
+                )
+            )

@@ -21,8 +21,14 @@ def test_a_tiny_run_end_to_end(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize(
     ("option", "message"),
-    [(["--shapes", "9:4^3"], "two factors"), (["--repeats", "0"], "at least")],
+    [
+        (["--shapes", "9:4^3"], "two factors"),
+        (["--shapes", "9:4,6", "9:3,5"], "even number of columns for 4 bits"),
+        (["--repeats", "0"], "at least"),
+    ],
 )
 def test_refusals(option: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "quantized", *option]) != 0
-    assert message in capsys.readouterr().err
+    found = capsys.readouterr()
+    assert message in found.err
+    assert not found.out, "nothing is measured before"

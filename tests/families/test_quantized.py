@@ -287,4 +287,11 @@ def test_plans_of_gpus(capsys: pytest.CaptureFixture[str]) -> None:
         text = capsys.readouterr().out
         assert f"{steps} step" in text
         assert ("quantized_pair" in text) == (steps == 1)
-    assert main(["tune", "quantized", "8", "--rows", "4", "--quiet"]) == 0
+
+
+def test_plans_are_tuned(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tune", "quantized", "8", "--rows", "4"]) == 0
+    first, *_, last = capsys.readouterr().out.splitlines()
+    assert first.startswith("QuantizedKronOperation(")
+    assert "quantized_rows_f32_8_s4" in first
+    assert "the planner's choice ranks" in last

@@ -127,7 +127,7 @@ _TYPES: dict[str, tuple[Callable[[], Any], str]] = {
         "of x1: expected one of float64, float32, float16, bfloat16, got "
         rf"{np.dtype(kind).name}; convert it: x1.astype\('float32'\)",
     )
-    for kind in ("i8", "?", "c16")
+    for kind in ("i8", "?")
 }
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import kronop
 from kronop.__main__ import main
-from kronop.core.export import api, exported
+from kronop.core.export import api, exported, places
 from kronop.descriptions.activation import Activation
 from kronop.families.distance.size import DistanceSize
 from tests import support
@@ -83,8 +83,8 @@ def test_files_are_written_by_several_at_once(tmp_path) -> None:
     def write(content: bytes) -> None:
         try:
             for _ in range(200):
-                api._write(tmp_path / "file", content)
-        except OSError as error:
+                places.write(tmp_path, {"file": content})
+        except kronop.ArgumentError as error:
             failed.append(error)
 
     contents = [bytes([at]) * 5000 for at in range(4)]

@@ -37,8 +37,8 @@ def _check(tensor: Any, name: str, element: str) -> None:
         if "complex" in element:  # A conversion would drop the imaginary parts.
             at = name.lower()
             hint = (
-                "complex points are not supported; twice as many real features have the same"
-                f" distances: join {at}.real and {at}.imag along the last dimension"
+                f"complex points are not supported; for p = 2 join {at}.real and {at}.imag along"
+                " the last dimension, which leaves distances as they are"
             )
         raise ElementTypeError(
             mismatch(

@@ -129,6 +129,10 @@ _TYPES: dict[str, tuple[Callable[[], Any], str]] = {
     )
     for kind in ("i8", "?")
 }
+_TYPES["c16"] = (
+    lambda: kronop.kernel_reduce(_X.astype("c16"), _Y, kernels.Linear(), "max"),
+    "of x1: expected one of float64, float32, float16, bfloat16, got complex128; complex points",
+)
 
 
 @pytest.mark.parametrize("case", _TYPES)

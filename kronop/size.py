@@ -74,6 +74,33 @@ class Rows(int):
         return Rows(self * batch)
 
 
+def bucket_of(extent: int) -> int:
+    """The largest power of two at or below the extent; 1 for 0."""
+    return 1 << max(extent, 1).bit_length() - 1
+
+
+def extent_of(name: str, value: Any, hint: str) -> int:
+    """The extent as an int.
+
+    Raises:
+        ArgumentError: it is not an integer of at least 0.
+    """
+    try:
+        extent = -1 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        extent = -1
+    if extent < 0:
+        raise ArgumentError(
+            mismatch(
+                f"extent {name}",
+                expected="an integer of at least 0",
+                got=repr(value),
+                hint=hint,
+            )
+        )
+    return extent
+
+
 def problems(batch: Sequence[Any]) -> int:
     """The number of problems in a batch of these leading dimensions.
 

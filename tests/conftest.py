@@ -19,6 +19,8 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
     os.environ["KRONOP_CACHE_DIR"] = _CACHE.name
     # What tests compare with the output of other processes has no lines about a slow machine.
     os.environ["KRONOP_QUIET"] = "1"
+    # JAX would take three quarters of a GPU's memory, which other processes of the run use too.
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

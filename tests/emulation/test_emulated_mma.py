@@ -48,6 +48,12 @@ def test_element_types(folder: Path, side: Side, element: DataType) -> None:
     run(folder, [(6, 7), (5, 5), (9, 4)], 5, element, side=side, source=True)
 
 
+def test_a_nan_stays_one_where_operands_are_rounded(folder: Path) -> None:
+    tf32 = MathInstruction([16, 8, 8], float32, float32, float32, OpClass.TensorOp)
+    for factors in ([(8, 8)] * 3, [(4, 4), (4, 5), (4, 2), (7, 3)]):
+        run(folder, factors, 3, float32, math_instruction=tf32, intermediate=float16, with_nan=True)
+
+
 @pytest.mark.parametrize(
     "factors",
     [

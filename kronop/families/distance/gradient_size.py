@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Self
 
-from kronop.families.distance.size import extent_of
+from kronop.size import extent_of
 from kronop.frozen import dataclass
 
 _FIELDS = ("m", "n", "k", "o", "batch")

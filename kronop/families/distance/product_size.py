@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Self
 
-from kronop.families.distance.size import DistanceSize, bucket_of, extent_of
+from kronop.families.distance.size import HINT, DistanceSize
+from kronop.size import bucket_of, extent_of
 from kronop.frozen import dataclass
 
 
@@ -28,7 +29,7 @@ class KernelMatmulSize(DistanceSize):
         DistanceSize.__post_init__(self)
         self._settle(own_v="batch")
         for name in ("c", "own_v"):
-            object.__setattr__(self, name, extent_of(name, getattr(self, name)))
+            object.__setattr__(self, name, extent_of(name, getattr(self, name), HINT))
 
     def __bool__(self) -> bool:
         return bool(self.m and self.c and self.batch)

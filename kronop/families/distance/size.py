@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import operator
 from dataclasses import field
-from typing import Any, Self
+from typing import Self
 
-from kronop.errors import ArgumentError, mismatch
 from kronop.frozen import dataclass
+from kronop.size import bucket_of, extent_of
 
-
-def bucket_of(extent: int) -> int:
-    """The largest power of two at or below the extent; 1 for 0."""
-    return 1 << max(extent, 1).bit_length() - 1
+HINT = "count points and features"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +36,7 @@ class DistanceSize:
     def __post_init__(self) -> None:
         self._settle(n="m", own_x1="batch", own_x2="batch", own_points="batch")
         for name in ("m", "n", "k", "batch", "own_x1", "own_x2", "own_points"):
-            object.__setattr__(self, name, extent_of(name, getattr(self, name)))
+            object.__setattr__(self, name, extent_of(name, getattr(self, name), HINT))
 
     def _settle(self, **alike: str) -> None:
         """Gives each extent that is -1 the value of the one that it is like."""
@@ -69,28 +65,6 @@ class DistanceSize:
 
     def times(self, batch: int) -> Self:
         return type(self)(self.m, self.n, self.k, self.batch * batch)
-
-
-def extent_of(name: str, value: Any, hint: str = "count points and features") -> int:
-    """The extent as an int.
-
-    Raises:
-        ArgumentError: it is not an integer of at least 0.
-    """
-    try:
-        extent = -1 if isinstance(value, bool) else operator.index(value)
-    except TypeError:
-        extent = -1
-    if extent < 0:
-        raise ArgumentError(
-            mismatch(
-                f"extent {name}",
-                expected="an integer of at least 0",
-                got=repr(value),
-                hint=hint,
-            )
-        )
-    return extent
 
 
 # What plans are made for where no size is known, for GPUs and for CPUs.

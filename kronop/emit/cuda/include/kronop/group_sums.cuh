@@ -112,7 +112,7 @@ struct GroupSums {
 #pragma unroll
       for (int l = 0; l < kLanes; ++l) {
 #pragma unroll
-        for (int e = 0; e < 4; ++e) a[job % 2][l][e] = __builtin_bit_cast(unsigned, round_to_tf32(values[l][e]));
+        for (int e = 0; e < 4; ++e) a[job % 2][l][e] = __builtin_bit_cast(unsigned, rounded_alone(values[l][e]));
       }
       begin_group_products();
 #pragma unroll

@@ -49,6 +49,13 @@ KRONOP_INLINE float renewed(float x) {
 KRONOP_INLINE double renewed(double x) { return x; }
 #endif
 
+// The rounded value where what rounding left is not multiplied too. NOTE: the NaNs that a GPU makes
+// have all bits set, and the sum with half of the last bit that stays would be -0.
+template <class T>
+KRONOP_INLINE T rounded_alone(T x) {
+  return x == x ? round_to_tf32(x) : x;
+}
+
 // An operand as the tensor cores take it: its rounded value and, where kSplit, what rounding left.
 // NOTE: the cores drop the low 13 bits of a float32 operand; `rest` fits into the others but for
 // its last bit.
@@ -58,7 +65,7 @@ struct alignas(sizeof(T) * N > 16 ? 16 : sizeof(T) * N) Split {
   Split() = default;
   KRONOP_INLINE explicit Split(const T (&from)[N]) {
 #pragma unroll
-    for (int i = 0; i < N; ++i) value[i] = round_to_tf32(from[i]);
+    for (int i = 0; i < N; ++i) value[i] = rounded_alone(from[i]);
   }
 };
 template <class T, int N>

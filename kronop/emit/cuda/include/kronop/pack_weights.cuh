@@ -67,7 +67,7 @@ struct WeightPieces {
 #pragma unroll
     for (int i = 0; i < kPiece; ++i) {
       if constexpr (sizeof(Element) == 4) {
-        const Element value = round_to_tf32(values[l][i]);
+        const Element value = rounded_alone(values[l][i]);
         result.data[i] = kRest ? values[l][i] - value : value;
       } else {
         result.data[i] = values[l][i];

@@ -8,7 +8,7 @@ import copy
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self
 
 from kronop.args import changes
 from kronop.args.checks import check_overlap, check_scalars, check_writable, common_device
@@ -86,10 +86,12 @@ class Arguments(abc.ABC):
     Attributes:
         operation: the operation that they were made for.
         Y: the tensor of the result, given by the caller or made here.
+        called: the names of Z and Y for the caller, where these are others.
         launchers: one function per launch; None until bound, empty if there is nothing to do.
     """
 
     Y: Any
+    called: ClassVar[Mapping[str, str]] = MappingProxyType({})
     launchers: tuple[Launcher, ...] | None = None
     _source_is_result: bool
     _views: Mapping[str, TensorView]
@@ -123,9 +125,11 @@ class Arguments(abc.ABC):
         Y may be Z itself.
         """
         self.Y = Y
-        check_writable(views["Y"])
+        called = {"Z": "Z", "Y": "Y", **self.called}
+        check_writable(views["Y"], called["Y"])
         inputs = {name: item for name, item in views.items() if name not in ("Z", "Y")}
-        check_overlap(views["Y"], inputs, views.get("Z") if self.output_op.beta else None)
+        source = views.get("Z") if self.output_op.beta else None
+        check_overlap(views["Y"], inputs, source, called["Y"], called["Z"])
 
     def _settle_result(
         self,
@@ -143,7 +147,7 @@ class Arguments(abc.ABC):
         """
         if Y is None:
             self.Y = empty(next(iter(views.values())), shape, element)
-            views["Y"] = view(self.Y, "Y")
+            views["Y"] = view(self.Y, self.called.get("Y", "Y"))
         else:
             self._take_result(Y, {**views, **others})
         self._views = views

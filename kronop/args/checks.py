@@ -116,16 +116,21 @@ def _told(views: Mapping[str, TensorView]) -> str:
     return ", ".join(f"{name} on {view.device}" for name, view in views.items())
 
 
-def check_source(output_op: EpilogueArguments, source: TensorView | None) -> None:
-    """Refuses beta without Z, which would scale nothing, and Z with beta 0, which nobody reads."""
-    beta = beta_beside(source, output_op.beta if output_op.has_beta else None)
+def check_source(
+    output_op: EpilogueArguments, source: TensorView | None, called: str = "Z"
+) -> None:
+    """Refuses beta without Z, which would scale nothing, and Z with beta 0, which nobody reads.
+
+    `called` is its name for the caller.
+    """
+    beta = beta_beside(source, output_op.beta if output_op.has_beta else None, called)
     if beta != 0 and source is None:
         raise ArgumentError(
             mismatch(
-                "Z",
+                called,
                 expected=f"a tensor, because beta is {beta}",
                 got="None",
-                hint="pass Z, or beta = 0",
+                hint=f"pass {called}, or beta = 0",
             )
         )
 
@@ -182,10 +187,12 @@ def check_overlap(
     inputs: Mapping[str, TensorView],
     source: TensorView | None,
     called: str = "Y",
+    source_called: str = "Z",
 ) -> None:
     """Refuses a result that shares memory with an input, or with Z in part; Z may be Y itself.
 
-    A `source` of None means that Z is not read; `called` is the result's name for the caller.
+    A `source` of None means that Z is not read; `called` and `source_called` are the names of the
+    result and of Z for the caller.
     """
     for name, item in inputs.items():
         if overlaps(result, item):
@@ -200,10 +207,10 @@ def check_overlap(
     if source is not None and not same_elements(result, source) and overlaps(result, source):
         raise ArgumentError(
             mismatch(
-                f"{called} and Z",
+                f"{called} and {source_called}",
                 expected="the same elements or separate memory",
                 got="tensors that overlap in part",
-                hint=f"pass {called} itself as Z, or a copy",
+                hint=f"pass {called} itself as {source_called}, or a copy",
             )
         )
 

@@ -47,6 +47,9 @@ class Kind:
             `Y` and `epilogue` may be among them, if results are not of X's type, or not scaled and
             added as by a LinearCombination; tests of the family itself then run the samples.
         arguments: the class of its arguments; None if operations of this kind can't be exported.
+        operation: the class of its operations; None if it is named like the description.
+        names: what operations call a field of descriptions, where that is another name.
+        argument_names: what arguments call Z and Y, likewise.
     """
 
     name: str
@@ -56,6 +59,16 @@ class Kind:
     sample: Mapping[str, Any] = field(default_factory=dict)
     size: type[Size] = Rows
     arguments: Later | None = None
+    operation: Later | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
+    argument_names: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def operation_name(self) -> str:
+        """The name of the class of its operations."""
+        if self.operation is not None:
+            return self.operation.name
+        return self.description.name.removesuffix("Description") + "Operation"
 
     @property
     def sample_fields(self) -> dict[str, Any]:
@@ -75,7 +88,7 @@ class Kind:
         if found is None:
             raise DescriptionError(
                 mismatch(
-                    f"target of a {self.description.name.removesuffix('Description')}Operation",
+                    f"target of a {self.operation_name}",
                     expected=f"one of {', '.join(sorted(self.emitters))}",
                     got=target.name,
                     hint="no kernel of that family is there for this target",

@@ -71,7 +71,6 @@ AnyArguments = TypeVar("AnyArguments", bound=Arguments)
 _OF_MATH = ("math", "tile")
 # Fields whose argument has another name, which is the one PyCUTLASS's operations use.
 _PUBLIC_NAMES = {"epilogue": "epilogue_functor"}
-_OWN_NAMES = {public: own for own, public in _PUBLIC_NAMES.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +105,7 @@ class Operation(Exported, Generic[AnyDescription, AnyProblem, AnyArguments]):
         super().__init_subclass__(**more)
         if kind is not None:
             cls.kind = kind
-            cls.__signature__ = _signature(kind.description.get())  # type: ignore[attr-defined]
+            cls.__signature__ = _signature(kind)  # type: ignore[attr-defined]
 
     def __init__(
         self,
@@ -277,19 +276,20 @@ class Operation(Exported, Generic[AnyDescription, AnyProblem, AnyArguments]):
         return served
 
 
-def _signature(description: type) -> inspect.Signature:
+def _signature(kind: Kind) -> inspect.Signature:
     """The signature of an operation's constructor: target, tile, and the description's fields."""
+    public = _PUBLIC_NAMES | {**kind.names}
     first = [
         inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD)
         for name in ("target", "tile_description")
     ]
     others = [
         inspect.Parameter(
-            _PUBLIC_NAMES.get(item.name, item.name),
+            public.get(item.name, item.name),
             inspect.Parameter.POSITIONAL_OR_KEYWORD,
             default=inspect.Parameter.empty if item.default is MISSING else item.default,
         )
-        for item in fields(description)
+        for item in fields(kind.description.get())
         if item.name not in _OF_MATH
     ]
     return inspect.Signature([*first, *others])
@@ -309,7 +309,9 @@ def _described(
         bound = inspect.signature(operation).bind(target, tile, *described, **by_name)
     except TypeError as error:
         raise TypeError(f"{operation.__name__}: {error}") from None
-    given = {_OWN_NAMES.get(name, name): value for name, value in bound.arguments.items()}
+    public = _PUBLIC_NAMES | {**operation.kind.names}
+    own = {name: item for item, name in public.items()}
+    given = {own.get(name, name): value for name, value in bound.arguments.items()}
     del given["target"], given["tile_description"]
     math = _math(emitter, target, tile, given, operation.kind.inputs[0])
     for item in fields(kind):

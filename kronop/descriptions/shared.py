@@ -132,8 +132,8 @@ def refuse_float8(math: MathInstruction, family: str) -> None:
         )
 
 
-def beta_beside(source: Any, beta: Any) -> Any:
-    """beta, or 0 if it is None.
+def beta_beside(source: Any, beta: Any, called: str = "Z") -> Any:
+    """beta, or 0 if it is None; `called` is the name of Z for the caller.
 
     Raises:
         ArgumentError: beta is None although there is a Z, which would then be ignored.
@@ -142,9 +142,9 @@ def beta_beside(source: Any, beta: Any) -> Any:
         raise ArgumentError(
             mismatch(
                 "beta",
-                expected="a number, because Z is given",
+                expected=f"a number, because {called} is given",
                 got="none",
-                hint="pass beta=1 to add Z, or leave Z out: without a beta it is not read",
+                hint=f"pass beta=1 to add {called}, or leave {called} out: without a beta it is not read",
             )
         )
     return 0.0 if beta is None else beta

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-torch = pytest.importorskip("torch")
-
 import kronop
 from kronop.descriptions.math_instruction import MathInstruction
 
+torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.cuda
 
 _FACTORS = (

@@ -40,8 +40,9 @@ def operation(kind: Kind, target: str, element: kronop.DataType) -> Any:
         "epilogue": support.linear(element),
         **kind.sample_fields,
     }
-    fields["epilogue_functor"] = fields.pop("epilogue")
-    return _class_of(kind, "Operation")(target, None, **fields)
+    names = {"epilogue": "epilogue_functor", **kind.names}
+    named = {names.get(name, name): value for name, value in fields.items()}
+    return _exported(kind, kind.operation_name)(target, None, **named)
 
 
 def check(
@@ -52,9 +53,10 @@ def check(
     given = {name: _array(random, shape, element) for name, shape in what.operands(rows).items()}
     z = support.random_array(random, what.y_shape(rows), what.Y.element)
     y, output_op = support.poison(z.shape, what.Y.element), made.epilogue_type(alpha, beta)
-    arguments = _class_of(made.kind, "Arguments")(
-        operation=made, **given, Z=z, Y=y, output_op=output_op
-    )
+    names, kind = made.kind.argument_names, made.kind
+    results = {names.get("Z", "Z"): z, names.get("Y", "Y"): y}
+    of_kind = kind.arguments.name if kind.arguments else _beside(kind, "Arguments")
+    arguments = _exported(kind, of_kind)(operation=made, **given, **results, output_op=output_op)
     made.run(arguments)
     arguments.sync()
     _expected(what, list(given.values()), z, output_op).check(y)
@@ -66,8 +68,11 @@ def element_of(made: Any) -> kronop.DataType:
     return element
 
 
-def _class_of(kind: Kind, what: str) -> Any:
-    name = kind.description.name.removesuffix("Description") + what
+def _beside(kind: Kind, what: str) -> str:
+    return kind.description.name.removesuffix("Description") + what
+
+
+def _exported(kind: Kind, name: str) -> Any:
     family = next(item for item in families.FAMILIES if kind in item.kinds)
     assert name in family.exports, f"{name} stands beside {kind.description.name}"
     return getattr(kronop, name)

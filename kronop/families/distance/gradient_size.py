@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Self
 
-from kronop.size import extent_of
 from kronop.frozen import dataclass
+from kronop.size import extent_of
 
 _FIELDS = ("m", "n", "k", "o", "batch")
 # More coefficients than this are taken this many at a time.

@@ -6,8 +6,8 @@ from dataclasses import field
 from typing import Self
 
 from kronop.families.distance.size import HINT, DistanceSize
-from kronop.size import bucket_of, extent_of
 from kronop.frozen import dataclass
+from kronop.size import bucket_of, extent_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,58 @@
+"""The declaration of the family of matrix products."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kronop.core.family import Family, Kind, Later
+from kronop.families.gemm.size import GemmSize
+
+if TYPE_CHECKING:
+    from kronop.families.gemm.public import gemm as gemm
+    from kronop.families.gemm.arguments import GemmArguments as GemmArguments
+    from kronop.families.gemm.description import GemmDescription as GemmDescription
+    from kronop.families.gemm.operation import GemmOperationUniversal as GemmOperationUniversal
+    from kronop.families.gemm.vocabulary import BatchedIdentitySwizzle as BatchedIdentitySwizzle
+    from kronop.families.gemm.vocabulary import IdentitySwizzle1 as IdentitySwizzle1
+    from kronop.families.gemm.vocabulary import IdentitySwizzle2 as IdentitySwizzle2
+    from kronop.families.gemm.vocabulary import IdentitySwizzle4 as IdentitySwizzle4
+    from kronop.families.gemm.vocabulary import IdentitySwizzle8 as IdentitySwizzle8
+    from kronop.families.gemm.vocabulary import SchedulerMode as SchedulerMode
+
+_HERE = __name__
+
+UNIVERSAL = Kind(
+    name="matrix products",
+    description=Later(f"{_HERE}.description", "GemmDescription"),
+    operation=Later(f"{_HERE}.operation", "GemmOperationUniversal"),
+    arguments=Later(f"{_HERE}.arguments", "GemmArguments"),
+    emitters={
+        "cuda": Later(f"{_HERE}.cuda.emitter", "CudaEmitter"),
+        "x86": Later(f"{_HERE}.x86.emitter", "X86Emitter"),
+    },
+    inputs=("A", "B"),
+    names={"Y": "C"},
+    argument_names={"Z": "C", "Y": "D"},
+    size=GemmSize,
+)
+FAMILY = Family(
+    name="gemm",
+    kinds=(UNIVERSAL,),
+    exports={
+        "GemmArguments": f"{_HERE}.arguments",
+        "GemmDescription": f"{_HERE}.description",
+        "GemmOperationUniversal": f"{_HERE}.operation",
+        **dict.fromkeys(
+            (
+                "BatchedIdentitySwizzle",
+                "IdentitySwizzle1",
+                "IdentitySwizzle2",
+                "IdentitySwizzle4",
+                "IdentitySwizzle8",
+                "SchedulerMode",
+            ),
+            f"{_HERE}.vocabulary",
+        ),
+        "gemm": f"{_HERE}.public",
+    },
+)

@@ -1,0 +1,127 @@
+"""Matrix products in one line, on plain tensors."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from kronop.args.device import target_of
+from kronop.args.tensor import check_element, describe, view
+from kronop.args.view import TensorView
+from kronop.core import prepared
+from kronop.core.calls import describe_output, epilogue_of, finish
+from kronop.descriptions.activation import ACTIVATION_NAMES
+from kronop.descriptions.math_instruction import SIMT_ELEMENTS
+from kronop.descriptions.shared import beta_beside
+from kronop.descriptions.tensor import TensorDescription
+from kronop.errors import ArgumentError, ElementTypeError, mismatch
+from kronop.families.gemm.arguments import DIFFERENTIABLE, GemmArguments
+from kronop.families.gemm.operation import GemmOperationUniversal
+
+
+def matmul(
+    a: Any,
+    b: Any,
+    c: Any = None,
+    alpha: float = 1.0,
+    beta: float | None = None,
+    bias: Any = None,
+    activation: str | None = None,
+    out: Any = None,
+) -> Any:
+    """activation(alpha a b + beta c + bias), as one operation.
+
+    Args:
+        a: (..., M, K), of NumPy, torch or CuPy, any strides, in float64, 32, 16 or 8, bfloat16 or
+            integers of 64, 32 or 8 bits.
+        b: (..., K, N), of the same type; leading dimensions broadcast.
+        c: (..., M, N), or what broadcasts to it; read only if beta is not 0.
+        alpha, beta: numbers, whole ones for integers; c needs a beta.
+        bias: (N), of the result's type, is added to each row.
+        activation: "relu", "leaky_relu", "tanh", "sigmoid", "silu", "hardswish", "gelu" or None.
+        out: where to write the result, maybe c itself; a new tensor like `a` if None. int8 gives
+            int32, or int8 where `out` has that; 8-bit floats give bfloat16, or `out`'s type.
+
+    Returns:
+        (..., M, N), of a's kind and device.
+
+    Raises:
+        ArgumentError: shapes, devices, scalars, an activation or overlaps that do not fit.
+        ElementTypeError: no tensor, or element types that do not fit.
+        DescriptionError: this device has no kernel for these types.
+        CompileError, DeviceError: no compiler, or a kernel that does not load or run here.
+        OutOfMemoryError: no room for the result.
+    """
+    key = ("gemm", activation)
+    result, lesson = prepared.repeat(
+        key, alpha, 0.0 if beta is None else beta, [a, b, bias, c, out]
+    )
+    if result is not None:
+        return result
+    arguments = arguments_of(a, b, c, alpha, beta, bias, activation, out)
+    finished = finish(arguments, lesson, {"A": 0, "B": 1, "bias": 2, "Z": 3})
+    if lesson is not None:
+        lesson.end()
+    return finished
+
+
+def arguments_of(
+    a: Any,
+    b: Any,
+    c: Any = None,
+    alpha: float = 1.0,
+    beta: float | None = None,
+    bias: Any = None,
+    activation: str | None = None,
+    out: Any = None,
+) -> GemmArguments:
+    """The arguments of `matmul` for these tensors, with their operation."""
+    beta = beta_beside(c, beta, "c")
+    _check_activation(activation)
+    first, second = _operand(a, "a"), _operand(b, "b")
+    check_element(second.element, first.element, "b")
+    inner = second.shape[-1] if second.shape else 1
+    result = describe_output(first.element, inner, None, out)
+    operation = _operation(
+        target_of(first), describe(first, "a"), describe(second, "b"), result, activation
+    )
+    output_op = operation.epilogue_type(alpha, *([] if c is None and not beta else [beta]))
+    return GemmArguments(operation=operation, A=a, B=b, C=c, D=out, output_op=output_op, bias=bias)
+
+
+def _operand(tensor: Any, name: str) -> TensorView:
+    found = view(tensor, name, DIFFERENTIABLE)
+    if found.element not in SIMT_ELEMENTS:
+        raise ElementTypeError(
+            mismatch(
+                f"element type of {name}",
+                expected=f"one of {', '.join(item.name for item in SIMT_ELEMENTS)}",
+                got=found.element.name,
+                hint="convert all tensors to one of these",
+            )
+        )
+    return found
+
+
+def _check_activation(activation: object) -> None:
+    if activation is not None and activation not in ACTIVATION_NAMES:
+        raise ArgumentError(
+            mismatch(
+                "activation",
+                expected=f"one of {', '.join(ACTIVATION_NAMES)}, or None",
+                got=repr(activation),
+                hint="apply other functions to the result",
+            )
+        )
+
+
+@functools.lru_cache(maxsize=512)
+def _operation(
+    target: str,
+    A: TensorDescription,
+    B: TensorDescription,
+    C: TensorDescription,
+    activation: str | None,
+) -> GemmOperationUniversal:
+    epilogue = epilogue_of(A.element, C, activation)
+    return GemmOperationUniversal(target, None, A, B, C, epilogue)

@@ -1,0 +1,139 @@
+"""D = epilogue(A B, C, bias).
+
+A is (M, K), B is (K, N), C and D are (M, N), bias is (N) and is added to each row. M, N and K vary
+between runs of one operation. Leading dimensions are batches.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kronop.descriptions.datatype import float32, tfloat32
+from kronop.descriptions.epilogue import Epilogue
+from kronop.descriptions.math_instruction import MathInstruction
+from kronop.descriptions.numeric import finish, widen
+from kronop.descriptions.scalars import EpilogueArguments
+from kronop.descriptions.shared import check_flag, check_operands
+from kronop.descriptions.strided import StridedMatrix
+from kronop.descriptions.tensor import TensorDescription
+from kronop.descriptions.tile import TileDescription
+from kronop.errors import ElementTypeError, mismatch
+from kronop.families.gemm.vocabulary import IdentitySwizzle1, Swizzle
+from kronop.frozen import dataclass
+
+# What a description's test data have where its sizes leave a choice.
+_SAMPLE_COLUMNS, _SAMPLE_DEPTH = 37, 29
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GemmDescription:
+    """The frozen description of a matrix product.
+
+    Attributes:
+        math: multiply-add. Its `element_a` is the type of A and B; tfloat32 stands for float32.
+        tile: tile sizes that the user chose, or None.
+        A, B: descriptions of the operands, (M, K) and (K, N).
+        Y: description of C and D, (M, N).
+        epilogue: what is done with the sums.
+        swizzling_functor: the order in which a GPU takes tiles.
+        visitor: the epilogue is a visitor tree.
+
+    Raises:
+        DescriptionError: types, or what was promised of tensors, do not agree.
+        ElementTypeError: an argument has the wrong class.
+    """
+
+    math: MathInstruction
+    tile: TileDescription | None
+    A: TensorDescription
+    B: TensorDescription
+    Y: TensorDescription
+    epilogue: Epilogue
+    swizzling_functor: Swizzle = IdentitySwizzle1
+    visitor: bool = False
+
+    def __post_init__(self) -> None:
+        math = self.math
+        if getattr(math, "element_a", None) is tfloat32:
+            # In memory it is float32, whose last bits the tensor cores drop.
+            math = MathInstruction(
+                math.instruction_shape,
+                float32,
+                float32,
+                math.element_accumulator,
+                math.opcode_class,
+                math.math_operation,
+            )
+        check_operands(math, self.tile, self.epilogue, {"A": self.A, "B": self.B}, self.Y)
+        check_flag("visitor", self.visitor)
+        if not isinstance(self.swizzling_functor, Swizzle):
+            raise ElementTypeError(
+                mismatch(
+                    "swizzling_functor",
+                    expected=f"one of {', '.join(item.name for item in Swizzle)}",
+                    got=repr(self.swizzling_functor),
+                    hint="for example kronop.IdentitySwizzle1",
+                )
+            )
+
+    def x_shape(self, rows: Any) -> tuple[int, int]:
+        """The shape of A, for M = `rows` or a size."""
+        return getattr(rows, "m", rows), getattr(rows, "k", _SAMPLE_DEPTH)
+
+    def y_shape(self, rows: Any) -> tuple[int, int]:
+        """The shape of D."""
+        return getattr(rows, "m", rows), getattr(rows, "n", _SAMPLE_COLUMNS)
+
+    def operands(self, rows: Any) -> dict[str, Any]:
+        """Shapes of operands, in the order of `reference`; `rows` may be a size."""
+        (m, k), n = self.x_shape(rows), self.y_shape(rows)[1]
+        return {"A": (m, k), "B": (k, n)}
+
+    def reference(
+        self,
+        a: Any,
+        b: Any,
+        z: Any = None,
+        output_op: EpilogueArguments | None = None,
+        bias: Any = None,
+    ) -> Any:
+        """The result in NumPy, in float64 or int64: (..., M, N). `z` is C."""
+        wide = widen(self.math.element_accumulator)
+        product = np.asarray(a, wide) @ np.asarray(b, wide)
+        return finish(self.epilogue, output_op, product, z, bias)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GemmProblem:
+    """One product, or a batch of them, with its memory.
+
+    Attributes:
+        m, n, k: the extents; k may be 0.
+        batch: extents of the leading dimensions, at most 4.
+        a, b, y: the operands and the result; `row` and `column` are strides in elements, of any
+            sign; a stride of an operand's `batch` is 0 where it repeats.
+        z: the source C; None where beta is 0. Its memory may be just that of `y`.
+        bias: row 0 of it has one number for each column of the result (`row` is 0), of the
+            result's type; None if there is none.
+        slices: parts of the sum that run side by side.
+        parallel: their sums are added up by a kernel of its own, instead of one after the other.
+        threads: of a host.
+        workspace: the address of the plan's scratch memory; 0 if it needs none.
+    """
+
+    m: int
+    n: int
+    k: int
+    batch: tuple[int, ...]
+    a: StridedMatrix
+    b: StridedMatrix
+    y: StridedMatrix
+    z: StridedMatrix | None
+    bias: StridedMatrix | None
+    scalars: tuple[float, ...]
+    threads: int
+    slices: int = 1
+    parallel: bool = False
+    workspace: int = 0

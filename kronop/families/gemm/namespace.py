@@ -1,0 +1,6 @@
+"""Matrix products in one line, and PyCUTLASS's names for their sizes and modes."""
+
+from kronop.families.gemm.api import matmul
+from kronop.families.gemm.vocabulary import GemmCoord, Mode
+
+__all__ = ["GemmCoord", "Mode", "matmul"]

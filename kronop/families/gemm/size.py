@@ -1,0 +1,51 @@
+"""The extents of matrix products that may vary between runs of one operation."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from kronop.frozen import dataclass
+from kronop.size import bucket_of, extent_of
+
+
+@dataclass(frozen=True, slots=True)
+class GemmSize:
+    """`batch` products of (m, k) and (k, n) matrices. Where only M is given, the others are M too.
+
+    Raises:
+        ArgumentError: an extent is not an integer of at least 0.
+    """
+
+    m: int
+    n: int = -1
+    k: int = -1
+    batch: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("n", "k"):
+            if getattr(self, name) == -1:
+                object.__setattr__(self, name, self.m)
+        for name in ("m", "n", "k", "batch"):
+            hint = "count rows, columns and what is summed over"
+            object.__setattr__(self, name, extent_of(name, getattr(self, name), hint))
+
+    def __bool__(self) -> bool:
+        return bool(self.m and self.n and self.batch)
+
+    def bucket(self) -> Self:
+        extents = (self.m, self.n, self.k, self.batch)
+        return type(self)(*(bucket_of(item) if item else 0 for item in extents))
+
+    def told(self) -> str:
+        times = f"{self.batch} times " if self.batch != 1 else ""
+        return f"{times}{self.m} x {self.n} x {self.k}"
+
+    def served(self) -> str:
+        return f"less than twice {self.told()} in each extent"
+
+    def times(self, batch: int) -> Self:
+        return type(self)(self.m, self.n, self.k, self.batch * batch)
+
+
+# What plans are made for where no size is known, for GPUs and for CPUs.
+USUAL = {"cuda": GemmSize(4096), "x86": GemmSize(512)}

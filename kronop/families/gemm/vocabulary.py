@@ -1,0 +1,77 @@
+"""PyCUTLASS's words for matrix products: sizes, modes, and the order in which tiles are computed."""
+
+from __future__ import annotations
+
+import enum
+
+from kronop.families.gemm.size import GemmSize
+from kronop.frozen import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class GemmCoord:
+    """The extents of a product: A is M x K, B is K x N, C and D are M x N.
+
+    Raises:
+        ArgumentError: an extent is not an integer of at least 0.
+    """
+
+    m: int
+    n: int
+    k: int
+
+    def __post_init__(self) -> None:
+        size = GemmSize(self.m, self.n, self.k)
+        for name in ("m", "n", "k"):
+            object.__setattr__(self, name, getattr(size, name))
+
+
+class Mode(enum.Enum):
+    """What a run of a `GemmOperationUniversal` computes.
+
+    Gemm: one product; with `split_k_slices` above 1, slices of the sum run side by side and add to
+        the result one after the other.
+    GemmSplitKParallel: the slices' sums go to scratch memory; a second kernel, a reduction, adds
+        them up.
+    Batched: `batch` products of matrices that are equally far apart in memory.
+    Array: `batch` products of matrices anywhere in memory.
+    """
+
+    Gemm = "gemm"
+    GemmSplitKParallel = "split-k parallel"
+    Batched = "batched"
+    Array = "array"
+
+
+class Swizzle(enum.Enum):
+    """The order in which blocks of a GPU take tiles of the result: the number of tiles along N that
+    are taken before the next ones along M, so that blocks that run together share operands in the
+    level-2 cache. CPUs and designs with an order of their own take no notice."""
+
+    IdentitySwizzle1 = 1
+    IdentitySwizzle2 = 2
+    IdentitySwizzle4 = 4
+    IdentitySwizzle8 = 8
+    BatchedIdentitySwizzle = 0
+
+    def __repr__(self) -> str:
+        return f"kronop.{self.name}"
+
+    @property
+    def width(self) -> int:
+        """Tiles along N that are taken together."""
+        return max(self.value, 1)
+
+
+class SchedulerMode(enum.Enum):
+    """Where it is decided which block computes which tile of which product of a group."""
+
+    Device = "device"
+    Host = "host"
+
+
+IdentitySwizzle1 = Swizzle.IdentitySwizzle1
+IdentitySwizzle2 = Swizzle.IdentitySwizzle2
+IdentitySwizzle4 = Swizzle.IdentitySwizzle4
+IdentitySwizzle8 = Swizzle.IdentitySwizzle8
+BatchedIdentitySwizzle = Swizzle.BatchedIdentitySwizzle

@@ -1,0 +1,85 @@
+"""The floors of matrix products: from what they do at least, and what the units of a machine do.
+
+On a CPU they are those of one core.
+"""
+
+from __future__ import annotations
+
+from kronop.descriptions.datatype import DataType, float64
+from kronop.emit.floor import Floor
+from kronop.families.distance.pipes import Pipes
+from kronop.families.gemm.least import LeastOfGemm, LeastOfReduction
+from kronop.families.gemm.size import USUAL, GemmSize
+from kronop.target import Target
+
+# Multiply-adds of float64 elements on all tensor cores in a second. NOTE: from the data sheets of
+# the A100 and the H200.
+_DOUBLE_PRODUCTS = {"sm_80": 9.75e12, "sm_90a": 3.35e13}
+# Multiply-adds of integers that an ordinary core of a GPU does in the time of one of float32.
+# NOTE: 64 of 32 bits in a cycle and multiprocessor, from the table "Throughput of Native Arithmetic
+# Instructions" of the CUDA C++ Programming Guide; one of 64 bits takes about four of them.
+_INTEGERS = {("sm_80", 4): 1.0, ("sm_80", 8): 0.25, ("sm_90a", 4): 0.5, ("sm_90a", 8): 0.125}
+# Cycles of an AMX tile product of 16 x 16 sums of 64 bytes, and a core's cycles in a second. NOTE:
+# from the Intel optimization manual, chapter 20.
+_TILE_CYCLES, _TILE_SUMS, _TILE_BYTES, _CORE_HERTZ = 16, 256, 64, 3e9
+
+
+def floor(least: LeastOfGemm, target: Target, size: GemmSize | None) -> Floor:
+    """The floor of products of a size; None for the one that plans are made for if told none."""
+    size = size or USUAL[target.backend]
+    count = size.batch * size.m * size.n * size.k * least.products
+    operands = (size.m + size.n) * size.k * least.element.bytes
+    moved = size.batch * (operands + size.m * size.n * least.output.bytes)
+    unit, rate = _unit(least, target)
+    busy, memory = count / rate, moved / _memory(target)
+    if memory > busy:
+        return _of_memory(moved, memory, size)
+    each = "" if least.products == 1 else f", {least.products} for one of elements"
+    load = f"{_told(count)} multiply-adds{each}"
+    return Floor(seconds=busy, unit=unit, load=load, size=size.told())
+
+
+def floor_of_reduction(least: LeastOfReduction, target: Target, size: GemmSize | None) -> Floor:
+    """The floor of a reduction of slices: it only reads and writes."""
+    size = size or USUAL[target.backend]
+    each = least.slices * least.sums.bytes + least.output.bytes
+    moved = size.batch * size.m * size.n * each
+    return _of_memory(moved, moved / _memory(target), size)
+
+
+def _unit(least: LeastOfGemm, target: Target) -> tuple[str, float]:
+    """(what multiplies, its multiply-adds in a second)."""
+    if target.backend == "x86":
+        if least.multiplied is not None:
+            depth = _TILE_BYTES // least.multiplied.bytes
+            return "AMX tiles of a core", _TILE_SUMS * depth / _TILE_CYCLES * _CORE_HERTZ
+        # NOTE: integers as floats of their size, though some CPUs multiply them more slowly.
+        return "vector arithmetic of a core", _pipes(target, least.sums).arithmetic
+    if least.multiplied is float64:
+        return "tensor cores", _DOUBLE_PRODUCTS[target.arch]
+    if least.multiplied is not None:
+        return "tensor cores", Pipes.of_target(target, "float32", least.multiplied.bytes).products
+    rate = _pipes(target, least.sums).arithmetic
+    if least.sums.kind == "int":
+        return "integer cores", _INTEGERS[target.arch, least.sums.bytes] * rate
+    return f"FP{least.sums.bits} cores", rate
+
+
+def _pipes(target: Target, sums: DataType) -> Pipes:
+    """Those of floats; integers are counted in terms of the floats of their bytes."""
+    by_bytes = sums.bytes == 8 and (sums is float64 or target.backend == "x86")
+    return Pipes.of_target(target, "float64" if by_bytes else "float32")
+
+
+def _memory(target: Target) -> float:
+    return Pipes.of_target(target, "float32").memory
+
+
+def _of_memory(moved: float, seconds: float, size: GemmSize) -> Floor:
+    load = f"{moved / 1e9:.3g} GB" if moved >= 1e9 else f"{moved / 1e6:.3g} MB"
+    return Floor(seconds=seconds, unit="memory", load=load, size=size.told())
+
+
+def _told(count: float) -> str:
+    """`1.07 billion`, `134 million`."""
+    return f"{count / 1e9:.4g} billion" if count >= 1e9 else f"{count / 1e6:.4g} million"

@@ -1,0 +1,189 @@
+// Matrix products by warp groups of sm_90a, whose operands the tensor memory accelerator brings.
+//
+// Blocks are persistent: each takes tiles of the result in turn. One warp brings slabs of A and B
+// into a ring of stages; teams of four warps multiply them, and turn sums into results, while the
+// slabs of the next tile already come. Blocks of a cluster take tiles below each other, and bring
+// each other's share of B.
+//
+// A slab is 128 bytes of contracted elements. Where an operand of 16 bits is contiguous along its
+// other index instead (kTurned), 64 of these make a line of 128 bytes.
+#pragma once
+
+#include "gemm_group_mma.cuh"
+#include "gemm_group_results.cuh"
+
+namespace kronop {
+namespace gemm {
+
+// The tile that a block takes next: tiles of a band of kBand along M come one after the other, then
+// those of the next column, so that blocks that run together share operands in the level-2 cache.
+template <class Step, class Parameters>
+struct GroupWalk {
+  long long at, end;
+  int across, along, row = 0, column = 0, problem = 0;
+
+  KRONOP_INLINE explicit GroupWalk(const Parameters& p)
+      : at(blockIdx.x / Step::kCluster),
+        across(int(ceil_div(p.m, Step::kTileM * Step::kCluster))),
+        along(int(ceil_div(p.n, Step::kTileN))) {
+    end = (long long)across * along * p.problems;
+    find();
+  }
+  KRONOP_INLINE bool more() const { return at < end; }
+  KRONOP_INLINE void advance() {
+    at += gridDim.x / Step::kCluster;
+    find();
+  }
+
+ private:
+  KRONOP_INLINE void find() {
+    const int each = across * along, index = int(at % each);
+    problem = int(at / each);
+    const int of_band = Step::kBand * along, band = index / of_band, within = index % of_band;
+    const int left = across - band * Step::kBand, rows = left < Step::kBand ? left : Step::kBand;
+    row = (band * Step::kBand + within % rows) * Step::kCluster + (Step::kCluster > 1 ? cluster_rank() : 0);
+    column = within / rows;
+  }
+};
+
+// Starts copies of `kCount` lines of an operand (wide indices) from `first` on, for the slab at k.
+template <class Step, int kCount, bool kTurned, class Load>
+KRONOP_INLINE void load_slab(unsigned char* to, int k, int first, Load load) {
+  if constexpr (kTurned) {
+#pragma unroll
+    for (int part = 0; part < kCount / kLine; ++part) load(to + part * kBlock, first + part * kLine, k);
+  } else {
+    load(to, k, first);
+  }
+}
+
+template <class Step, class Parameters>
+KRONOP_INLINE void bring_slabs(const Parameters& p, GroupRoom<Step>& room) {
+  constexpr int share = Step::kTileN / Step::kCluster;
+  const int rank = Step::kCluster > 1 ? cluster_rank() : 0, slabs = int(ceil_div(p.k, Step::kSlab));
+  Turn<Step::kStages> turn;
+#pragma unroll 1
+  for (GroupWalk<Step, Parameters> walk(p); walk.more(); walk.advance()) {
+    const int a_problem = p.a_repeats ? 0 : walk.problem, b_problem = p.b_repeats ? 0 : walk.problem;
+#pragma unroll 1
+    for (int slab = 0; slab < slabs; ++slab, turn.advance()) {
+      // In the first round all stages are free.
+      room.free[turn.stage].wait(turn.parity ^ 1);
+      Barrier& filled = room.filled[turn.stage];
+      expect_bytes(filled, Step::kStageBytes);
+      unsigned char* const stage = room.stages[turn.stage];
+      load_slab<Step, Step::kTileM, Step::kTurnedA>(stage, slab * Step::kSlab, walk.row * Step::kTileM, [&](void* to, int along, int across) {
+        load_box(to, p.a_map, filled, {along, across, a_problem});
+      });
+      unsigned char* const own = stage + Step::kTileM * kLineBytes + rank * share * kLineBytes;
+      load_slab<Step, share, Step::kTurnedB>(own, slab * Step::kSlab, walk.column * Step::kTileN + rank * share, [&](void* to, int along, int across) {
+        if constexpr (Step::kCluster > 1) {
+          load_box_of_cluster(to, p.b_map, filled, {along, across, b_problem}, (1u << Step::kCluster) - 1);
+        } else {
+          load_box(to, p.b_map, filled, {along, across, b_problem});
+        }
+      });
+    }
+  }
+}
+
+// A team's products. `sums` are those of kParts times 64 rows.
+template <class Step>
+struct GroupSums {
+  using Input = typename Step::Input;
+  typename Step::Accumulator of[Step::kParts][Step::kTileN / 8][4];
+
+  KRONOP_INLINE void add_up(int slabs, GroupRoom<Step>& room, Turn<Step::kStages>& turn) {
+    const int team = threadIdx.x / kTeam;
+    int before = 0;
+    if (slabs == 0) clear();
+#pragma unroll 1
+    for (int slab = 0; slab < slabs; ++slab, turn.advance()) {
+      room.filled[turn.stage].wait(turn.parity);
+      const unsigned char* const stage = room.stages[turn.stage];
+      const GroupMatrix a(stage + team * Step::kParts * kBlock, 1024, kLineBytes), b(stage + Step::kTileM * kLineBytes, 1024, kLineBytes, kBlock);
+      begin_group_products();
+#pragma unroll
+      for (int step = 0; step < 4; ++step) {
+#pragma unroll
+        for (int part = 0; part < Step::kParts; ++part) {
+          multiply(of[part], a.after(part * kBlock + step * (Step::kTurnedA ? 2048 : 32)), b.after(step * (Step::kTurnedB ? 2048 : 32)),
+                   slab > 0 || step > 0);
+        }
+      }
+      commit_group_products();
+      if (slab > 0) {
+        wait_for_group_products<1>();
+        release(room, before);
+      }
+      before = turn.stage;
+    }
+    wait_for_group_products<0>();
+    if (slabs > 0) release(room, before);
+  }
+
+ private:
+  template <class Sums, class Place>
+  KRONOP_INLINE static void multiply(Sums& sums, const Place& a, const Place& b, bool more) {
+    if constexpr (sizeof(Input) == 2) {
+      group_product<Input, Step::kTurnedA, Step::kTurnedB>(sums, a, b, more);
+    } else {
+      product_of(sums, a, b, more, Input{});
+    }
+  }
+  // Each warp lets all blocks of the cluster write to their stage.
+  KRONOP_INLINE static void release(GroupRoom<Step>& room, int stage) {
+    const int lane = threadIdx.x % 32;
+    if constexpr (Step::kCluster > 1) {
+      if (lane < Step::kCluster) arrive_at(room.free[stage], lane);
+    } else {
+      if (lane == 0) room.free[stage].arrive();
+    }
+  }
+  KRONOP_INLINE void clear() {
+#pragma unroll
+    for (int i = 0; i < Step::kParts * Step::kTileN / 2; ++i) (&of[0][0][0])[i] = typename Step::Accumulator{};
+  }
+};
+
+template <class Step, class Parameters>
+KRONOP_INLINE void use_slabs(const Parameters& p, GroupRoom<Step>& room) {
+  const int slabs = int(ceil_div(p.k, Step::kSlab));
+  GroupResults<Step, Parameters> results(p, room);
+  Turn<Step::kStages> turn;
+#pragma unroll 1
+  for (GroupWalk<Step, Parameters> walk(p); walk.more(); walk.advance()) {
+    GroupSums<Step> sums;
+    sums.add_up(slabs, room, turn);
+    results.write(sums.of, walk.row * Step::kTileM, walk.column * Step::kTileN, walk.problem);
+  }
+}
+
+}  // namespace gemm
+
+template <class Decided, class Parameters>
+KRONOP_INLINE void gemm_group(const Parameters& parameters) {
+  using Step = gemm::GroupStep<Decided>;
+  auto& room = *reinterpret_cast<gemm::GroupRoom<Step>*>(shared_memory());
+  static_assert(sizeof(room) <= Step::kSharedBytes);
+  if (threadIdx.x == 0) {
+    room.begin();
+    publish_barriers();
+  }
+  if constexpr (Step::kCluster > 1) {
+    cluster_barrier();
+  } else {
+    __syncthreads();
+  }
+  if (threadIdx.x >= Step::kTeams * gemm::kTeam) {
+    give_registers_back<Step::kCopyRegisters>();
+    if (threadIdx.x == Step::kTeams * gemm::kTeam) gemm::bring_slabs<Step>(parameters, room);
+  } else {
+    take_registers<Step::kProductRegisters>();
+    gemm::use_slabs<Step>(parameters, room);
+  }
+  // Other blocks still write to this one's stages, and arrive at its barriers.
+  if constexpr (Step::kCluster > 1) cluster_barrier();
+}
+
+}  // namespace kronop

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kronop.artifacts import Status
+from kronop.emit.choice import cheapest_plans
 from kronop.emit.plan import Plan, Step
 from kronop.families.distance import parts
-from kronop.families.distance.choice import cheapest_plans
 from kronop.families.distance.cuda import group_choice
 from kronop.families.distance.cuda.design import DistanceTile
 from kronop.families.distance.cuda.group_design import DistanceGroup

@@ -7,10 +7,10 @@ import itertools
 from collections.abc import Iterator
 
 from kronop.artifacts import Status
+from kronop.emit.choice import cheapest_plans
 from kronop.emit.plan import Plan, Step
 from kronop.emit.x86.planning import common_status
 from kronop.families.distance import parts
-from kronop.families.distance.choice import cheapest_plans
 from kronop.families.distance.description import DistanceDescription
 from kronop.families.distance.least import LeastOfMatrix
 from kronop.families.distance.size import USUAL, DistanceSize

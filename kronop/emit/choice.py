@@ -1,4 +1,4 @@
-"""The choice among designs of distances, which is the same on both targets."""
+"""The choice among designs of one step: the least modelled time, on both targets."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 
 from kronop.artifacts import Status
 from kronop.emit.plan import Plan, Step
-from kronop.families.distance.size import DistanceSize
+from kronop.size import Size
 from kronop.target import Target
 
 _MOST_REPORTED = 12
@@ -28,7 +28,7 @@ def cheapest_plans(
     steps: Callable[[AnyDesign], tuple[Step, ...]],
     *,
     target: Target,
-    size: DistanceSize,
+    size: Size,
     count: int,
 ) -> tuple[Plan, ...]:
     """The plans of the `count` cheapest designs; the first lists those that it beat.

@@ -152,11 +152,34 @@ class BlockValue(Protocol):
         """Writes the bytes of the same value, for memory at `address`, to the block: `place`."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorMap:
+    """A tensor of three axes as the tensor memory accelerator of a GPU sees it, the first one
+    contiguous, and the box of it that a copy moves. The driver encodes it in 128 bytes.
+
+    Attributes:
+        address: of the first element; a multiple of 16.
+        element: name of the type of the elements.
+        extents: of the axes, each at least 1.
+        strides: of the second and third axis in bytes, multiples of 16.
+        box: extents of a box along the first two axes; along the first one it has 128 bytes.
+        rounds: float32 is rounded to TF32 on its way to shared memory.
+    """
+
+    address: int
+    element: str
+    extents: tuple[int, int, int]
+    strides: tuple[int, int]
+    box: tuple[int, int]
+    rounds: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Block:
     """Bytes that the kernel reads as one value: a tensor map of 128 bytes, or a small struct.
 
-    Its value is a `BlockValue`, which repeated calls write for their own addresses, or plain bytes.
+    Its value is a `BlockValue` or a `TensorMap`, which repeated calls write for their own addresses,
+    or plain bytes.
     """
 
     name: str
@@ -171,7 +194,8 @@ class Block:
             )
 
 
-Value = int | float | Sequence[int] | Sequence[float] | bytes | BlockValue
+Placed = BlockValue | TensorMap
+Value = int | float | Sequence[int] | Sequence[float] | bytes | Placed
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,12 +229,12 @@ class KernelSignature:
     def pack(self, values: Mapping[str, Value]) -> bytes:
         """The struct's bytes.
 
-        An array may be shorter than its field; the rest is zero. Blocks whose value is a
-        `BlockValue` are zero too, and written later: see `blocks`.
+        An array may be shorter than its field; the rest is zero. Blocks whose value depends on an
+        address are zero too, and written later: see `blocks`.
 
         Raises:
-            ValueError: a value is missing, is too long, has no field, or is neither bytes nor a
-                `BlockValue` where the field is a block.
+            ValueError: a value is missing, is too long, has no field, or is nothing that a block
+                holds where the field is one.
         """
         row: list[int | float | bytes] = []
         for item in self.fields:
@@ -241,17 +265,17 @@ class KernelSignature:
     def _refuse(self, item: Field | Block, why: str) -> NoReturn:
         raise ValueError(f"{self.struct_name}.{item.name}: {why}")
 
-    def _held(self, item: Block, value: Value) -> bytes | BlockValue:
+    def _held(self, item: Block, value: Value) -> bytes | Placed:
         """The value, checked to be one that a block can hold."""
-        if not isinstance(value, (bytes, BlockValue)):
+        if not isinstance(value, (bytes, TensorMap, BlockValue)):
             self._refuse(item, f"a block holds bytes or a BlockValue, not {value!r}")
         return value
 
-    def blocks(self, values: Mapping[str, Value]) -> tuple[tuple[int, int, BlockValue], ...]:
+    def blocks(self, values: Mapping[str, Value]) -> tuple[tuple[int, int, Placed], ...]:
         """(byte offset, bytes, value) of each block that depends on an address.
 
         Raises:
-            ValueError: the value of a block is neither bytes nor a `BlockValue`.
+            ValueError: the value of a block is nothing that a block holds.
         """
         found = []
         for item in self.fields:
@@ -316,4 +340,4 @@ class Launch:
     block: tuple[int, int, int] = (1, 1, 1)
     shared_bytes: int = 0
     overlaps: bool = False
-    blocks: tuple[tuple[int, int, BlockValue], ...] = ()
+    blocks: tuple[tuple[int, int, Placed], ...] = ()

@@ -6,6 +6,7 @@ import ctypes
 from typing import Any
 
 from kronop.artifacts import Launch
+from kronop.compiler.tensor_maps import write_block
 
 # The alignment in bytes of blocks (tensor maps) within a parameter struct.
 _ALIGNMENT = 128
@@ -19,5 +20,5 @@ def parameter_words(launch: Launch) -> Any:
     ctypes.memmove(ctypes.addressof(memory) + start, launch.parameters, size)
     words = (ctypes.c_uint64 * (size // 8)).from_buffer(memory, start)
     for offset, nbytes, value in launch.blocks:
-        value.write(memoryview(words).cast("B")[offset : offset + nbytes], value.address)
+        write_block(value, memoryview(words).cast("B")[offset : offset + nbytes], value.address)
     return words

@@ -14,8 +14,9 @@ from kronop.args import signature
 from kronop.args.base import Arguments
 from kronop.args.staging import Form
 from kronop.args.view import Device, TensorView
-from kronop.artifacts import BlockValue, Launch
+from kronop.artifacts import Launch, Placed
 from kronop.compiler import Kernel
+from kronop.compiler.tensor_maps import write_block
 from kronop.frozen import dataclass
 
 # The symbolic address of slot i is ((i + 1) << 48) + _MIDDLE: offsets of either sign then stay
@@ -27,7 +28,7 @@ _MOST_LAUNCHES = 64
 
 _Patch = tuple[int, int, int]  # Index of a parameter word, slot, bytes to add to its address.
 # (the bytes of a block within the parameters, its value, slot, bytes to add to its address).
-_Blocks = list[tuple[memoryview, BlockValue, int, int]]
+_Blocks = list[tuple[memoryview, Placed, int, int]]
 _Ready = tuple[list[tuple[Any, int, int, int]], _Blocks, list[Callable[[int], None]]]
 
 
@@ -191,7 +192,7 @@ class Launches:
         for words, at, slot, displacement in ready[0]:
             words[at] = addresses[slot] + displacement
         for place, value, slot, displacement in ready[1]:
-            value.write(place, addresses[slot] + displacement)
+            write_block(value, place, addresses[slot] + displacement)
         for launcher in ready[2]:
             launcher(stream)
         self._ready.append(ready)

@@ -20,16 +20,30 @@ inline void wait_until(Condition is_done) {
   }
 }
 
-// A barrier in shared memory: a phase ends when all threads have arrived.
+// A barrier in shared memory: a phase ends when all threads have arrived, and all bytes that these
+// expect.
 struct Barrier {
-  short count, missing;
-  unsigned phase;
+  int bytes;
+  unsigned count : 10, missing : 10, phase : 12;
   void begin(int threads) {
-    count = missing = short(threads);
+    count = missing = unsigned(threads);
     phase = 0;
+    bytes = 0;
   }
   void arrive() {
-    if (--missing == 0) {
+    if (missing-- == 0) std::abort();
+    end();
+  }
+  void expect(int more) {
+    bytes += more;
+    arrive();
+  }
+  void complete(int fewer) {
+    bytes -= fewer;
+    end();
+  }
+  void end() {
+    if (missing == 0 && bytes == 0) {
       missing = count;
       ++phase;
     }

@@ -97,3 +97,5 @@ inline const T* of_block(const T* pointer, int rank) {
 }
 }  // namespace kronop
 #pragma GCC pop_options
+
+#include "tensor_maps.hpp"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import struct
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from kronop.artifacts import Launch, Source
+from kronop.artifacts import Launch, Source, TensorMap
+from kronop.descriptions.datatype import TENSOR_TYPES
 from kronop.emit.plan import Plan
 from kronop.emit.render import render
 from tests import reached
@@ -18,6 +20,7 @@ _HEADER = Path(__file__).with_name("emulation.hpp")
 # A vector that is not aligned to its size ends the process here, as it ends a kernel on a GPU.
 _CHECKS = ("-fsanitize=alignment", "-fsanitize-undefined-trap-on-error")
 # With -O0 runs take what the compiler saves, with -O1 the other way round.
+_ALIGNMENT = 128
 _FLAGS = ("-Og", *_CHECKS, "-include", str(_HEADER))
 # Of several in one unit none has C's linkage, under which all would be the same function.
 _ENTRY = 'extern "C" __global__'
@@ -57,8 +60,9 @@ class Emulator:
         before = 0
         for launch in launches:
             reached.ran(self.entries[launch.step])
+            parameters, _memory = _parameters(launch)
             said = self.kernels[launch.step](
-                launch.parameters,
+                parameters,
                 launch.grid[0],
                 launch.block[0],
                 launch.shared_bytes,
@@ -68,6 +72,37 @@ class Emulator:
                 assert before == _LETS_NEXT_BEGIN, "the launch before overlaps, or does not say so"
                 assert said == _WAITS_FOR_BEFORE, "nobody waits for the launch before"
             before = said if not launch.overlaps else 0
+
+
+def _parameters(launch: Launch) -> Any:
+    """The parameters with their tensor maps, aligned as these have to be."""
+    size = len(launch.parameters)
+    memory = ctypes.create_string_buffer(size + _ALIGNMENT)
+    start = -ctypes.addressof(memory) % _ALIGNMENT
+    memory[start : start + size] = launch.parameters
+    for offset, nbytes, value in launch.blocks:
+        assert isinstance(value, TensorMap)
+        memory[start + offset : start + offset + nbytes] = _map(value).ljust(nbytes, b"\0")
+    return ctypes.cast(ctypes.addressof(memory) + start, ctypes.c_char_p), memory
+
+
+def _map(value: TensorMap) -> bytes:
+    """emulation::Map, if a driver would encode the map."""
+    element = TENSOR_TYPES[value.element].bytes
+    lengths = (value.address, *value.strides)
+    assert not any(item % 16 for item in lengths), "tensor maps take multiples of 16 bytes"
+    assert all(value.extents)
+    assert value.box[0] * element == 128
+    assert value.box[1] <= 256
+    return struct.pack(
+        "=Q5q4i",
+        value.address,
+        *value.extents,
+        *value.strides,
+        *value.box,
+        element,
+        value.rounds,
+    )
 
 
 def _unit(source: Source) -> Unit:

@@ -262,6 +262,31 @@ inline void group_product(float (&sums)[N][4], const unsigned (&a)[4], const Gro
   wait(Waiting::warp);
 }
 
+// A float32 as a copy by a tensor map rounds it to TF32. NaN stays NaN.
+inline float rounded_as_copied(float x) {
+  return x == x ? __builtin_bit_cast(float, (__builtin_bit_cast(unsigned, x) + 0x1000u) & 0xffffe000u) : x;
+}
+
+// Products of TF32, and of bytes, whose operands are both in shared memory.
+template <int N>
+inline void product_of(float (&sums)[N][4], const GroupMatrix& a, const GroupMatrix& b, bool more, float) {
+  const int first = int(current / 32 % 4 * 16);
+  const auto left = [&](int row, int k) { return double(operand(a.at<float>(first + row, k))); };
+  add_group_product(sums, more, 8, left, [&](int column, int k) { return double(operand(b.at<float>(column, k))); });
+}
+template <class Sum, int N, class Byte>
+inline void product_of(Sum (&sums)[N][4], const GroupMatrix& a, const GroupMatrix& b, bool more, Byte) {
+  const unsigned thread = current % 32, first = current / 32 % 4 * 16;
+  for (int n = 0; n < N; ++n) {
+    for (int e = 0; e < 4; ++e) {
+      const int row = int(first + thread / 4) + 8 * (e / 2), column = 8 * n + int(thread) % 4 * 2 + e % 2;
+      unsigned sum = more ? unsigned(sums[n][e].value) : 0;
+      for (int k = 0; k < 32; ++k) sum += unsigned(int(a.at<signed char>(row, k)) * int(b.at<signed char>(column, k)));
+      sums[n][e].value = int(sum);
+    }
+  }
+}
+
 template <class T, bool kTurned, bool kTurnedRight = false, int N>
 inline void group_product(float (&sums)[N][4], const GroupMatrix& a, const GroupMatrix& b, bool more) {
   const int first = int(current / 32 % 4 * 16);

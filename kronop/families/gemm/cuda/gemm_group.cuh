@@ -1,9 +1,10 @@
 // Matrix products by warp groups of sm_90a, whose operands the tensor memory accelerator brings.
 //
 // Blocks are persistent: each takes tiles of the result in turn. One warp brings slabs of A and B
-// into a ring of stages; teams of four warps multiply them, and turn sums into results, while the
-// slabs of the next tile already come. Blocks of a cluster take tiles below each other, and bring
-// each other's share of B.
+// into a ring of stages; two teams of four warps multiply them, and turn sums into results, while
+// the slabs of the next tile already come. The teams share each tile, or take tiles in turn
+// (kAlternate): then one multiplies while the other one's results leave. Blocks of a cluster take
+// tiles below each other, and bring each other's share of B.
 //
 // A slab is 128 bytes of contracted elements. Where an operand of 16 bits is contiguous along its
 // other index instead (kTurned), 64 of these make a line of 128 bytes.
@@ -22,16 +23,17 @@ struct GroupWalk {
   long long at, end;
   int across, along, row = 0, column = 0, problem = 0;
 
-  KRONOP_INLINE explicit GroupWalk(const Parameters& p)
-      : at(blockIdx.x / Step::kCluster),
+  // From the block's tile `first` on.
+  KRONOP_INLINE GroupWalk(const Parameters& p, int first)
+      : at(blockIdx.x / Step::kCluster + first * (gridDim.x / Step::kCluster)),
         across(int(ceil_div(p.m, Step::kTileM * Step::kCluster))),
         along(int(ceil_div(p.n, Step::kTileN))) {
     end = (long long)across * along * p.problems;
     find();
   }
   KRONOP_INLINE bool more() const { return at < end; }
-  KRONOP_INLINE void advance() {
-    at += gridDim.x / Step::kCluster;
+  KRONOP_INLINE void advance(int tiles) {
+    at += tiles * (gridDim.x / Step::kCluster);
     find();
   }
 
@@ -63,7 +65,7 @@ KRONOP_INLINE void bring_slabs(const Parameters& p, GroupRoom<Step>& room) {
   const int rank = Step::kCluster > 1 ? cluster_rank() : 0, slabs = int(ceil_div(p.k, Step::kSlab));
   Turn<Step::kStages> turn;
 #pragma unroll 1
-  for (GroupWalk<Step, Parameters> walk(p); walk.more(); walk.advance()) {
+  for (GroupWalk<Step, Parameters> walk(p, 0); walk.more(); walk.advance(1)) {
     const int a_problem = p.a_repeats ? 0 : walk.problem, b_problem = p.b_repeats ? 0 : walk.problem;
 #pragma unroll 1
     for (int slab = 0; slab < slabs; ++slab, turn.advance()) {
@@ -73,14 +75,14 @@ KRONOP_INLINE void bring_slabs(const Parameters& p, GroupRoom<Step>& room) {
       expect_bytes(filled, Step::kStageBytes);
       unsigned char* const stage = room.stages[turn.stage];
       load_slab<Step, Step::kTileM, Step::kTurnedA>(stage, slab * Step::kSlab, walk.row * Step::kTileM, [&](void* to, int along, int across) {
-        load_box(to, p.a_map, filled, {along, across, a_problem});
+        load_box(to, p.a_map, filled, BoxPlace{along, across, a_problem});
       });
       unsigned char* const own = stage + Step::kTileM * kLineBytes + rank * share * kLineBytes;
       load_slab<Step, share, Step::kTurnedB>(own, slab * Step::kSlab, walk.column * Step::kTileN + rank * share, [&](void* to, int along, int across) {
         if constexpr (Step::kCluster > 1) {
-          load_box_of_cluster(to, p.b_map, filled, {along, across, b_problem}, (1u << Step::kCluster) - 1);
+          load_box_of_cluster(to, p.b_map, filled, BoxPlace{along, across, b_problem}, (1u << Step::kCluster) - 1);
         } else {
-          load_box(to, p.b_map, filled, {along, across, b_problem});
+          load_box(to, p.b_map, filled, BoxPlace{along, across, b_problem});
         }
       });
     }
@@ -94,7 +96,7 @@ struct GroupSums {
   typename Step::Accumulator of[Step::kParts][Step::kTileN / 8][4];
 
   KRONOP_INLINE void add_up(int slabs, GroupRoom<Step>& room, Turn<Step::kStages>& turn) {
-    const int team = threadIdx.x / kTeam;
+    const int team = Step::kAlternate ? 0 : threadIdx.x / kTeam;
     int before = 0;
     if (slabs == 0) clear();
 #pragma unroll 1
@@ -148,14 +150,26 @@ struct GroupSums {
 
 template <class Step, class Parameters>
 KRONOP_INLINE void use_slabs(const Parameters& p, GroupRoom<Step>& room) {
-  const int slabs = int(ceil_div(p.k, Step::kSlab));
+  constexpr int tiles = Step::kAlternate ? Step::kTeams : 1;
+  const int slabs = int(ceil_div(p.k, Step::kSlab)), team = threadIdx.x / kTeam, first = Step::kAlternate ? team : 0;
   GroupResults<Step, Parameters> results(p, room);
   Turn<Step::kStages> turn;
+  turn.skip(first * slabs);
+  unsigned parity = team == 0;  // Nobody is before the first tile.
 #pragma unroll 1
-  for (GroupWalk<Step, Parameters> walk(p); walk.more(); walk.advance()) {
+  for (GroupWalk<Step, Parameters> walk(p, first); walk.more(); walk.advance(tiles)) {
     GroupSums<Step> sums;
+    // NOTE: a barrier tells only whether an odd or an even phase has ended. So a team waits for its
+    // slabs after the other one has waited for those before them.
+    if constexpr (Step::kAlternate) room.order[team].wait(parity);
     sums.add_up(slabs, room, turn);
-    results.write(sums.of, walk.row * Step::kTileM, walk.column * Step::kTileN, walk.problem);
+    if constexpr (Step::kAlternate) {
+      if (threadIdx.x % 32 == 0) room.order[1 - team].arrive();
+      turn.skip(slabs);
+      parity ^= 1;
+    }
+    const int row = walk.row * Step::kTileM + (team - first) * Step::kParts * 64;
+    results.write(sums.of, row, walk.column * Step::kTileN, walk.problem);
   }
 }
 

@@ -1,8 +1,8 @@
 // The shared memory of products by warp groups, and how sums leave it as results.
 #pragma once
 
+#include "gemm_group_parameters.cuh"
 #include "kronop/group_products.cuh"
-#include "kronop/tensor_map.cuh"
 
 namespace kronop {
 namespace gemm {
@@ -15,7 +15,8 @@ inline constexpr int kLine = 64;       // elements of 16 bits in a line
 // What follows from the decisions.
 template <class Decided>
 struct GroupStep : Decided {
-  static constexpr int kTeams = Decided::kThreads / kTeam - 1, kParts = Decided::kTileM / 64 / kTeams;
+  static constexpr int kTeams = Decided::kThreads / kTeam - 1, kSharing = Decided::kAlternate ? 1 : kTeams;
+  static constexpr int kParts = Decided::kTileM / 64 / kSharing;
   static constexpr int kSlab = kLineBytes / int(sizeof(typename Decided::Input));  // contracted elements
   static constexpr int kStageBytes = (Decided::kTileM + Decided::kTileN) * kLineBytes;
   // Results in a line of shared memory, and lines that a team's results take at once.
@@ -27,12 +28,13 @@ template <class Step>
 struct GroupRoom {
   unsigned char stages[Step::kStages][Step::kStageBytes];
   unsigned char results[Step::kTeams][Step::kLines][kBlock];
-  Barrier filled[Step::kStages], free[Step::kStages];
+  Barrier filled[Step::kStages], free[Step::kStages], order[Step::kTeams];
 
   KRONOP_INLINE void begin() {
+    for (int i = 0; i < Step::kTeams; ++i) order[i].begin(kTeam / 32);
     for (int i = 0; i < Step::kStages; ++i) {
       filled[i].begin(1);
-      free[i].begin(Step::kTeams * 4 * Step::kCluster);
+      free[i].begin(Step::kSharing * 4 * Step::kCluster);
     }
   }
 };
@@ -47,12 +49,13 @@ class GroupResults {
   KRONOP_INLINE GroupResults(const Parameters& parameters, GroupRoom<Step>& room)
       : p_(parameters), finish_(parameters), own_(room.results[threadIdx.x / kTeam][0]) {}
 
+  // Of a team, with sums of kParts times 64 rows from m on.
   template <class Sums>
   KRONOP_INLINE void write(const Sums& sums, long long m, long long n, int problem) {
     const int team = threadIdx.x / kTeam;
 #pragma unroll
     for (int part = 0; part < Step::kParts; ++part) {
-      const long long row = m + (team * Step::kParts + part) * 64;
+      const long long row = m + part * 64;
 #pragma unroll
       for (int first = 0; first < Step::kTileN; first += Step::kPiece) {
         if (threadIdx.x % kTeam == 0) wait_for_reads_of_stores();
@@ -70,6 +73,8 @@ class GroupResults {
   }
 
  private:
+  using Pair = Vector<Output, 2>;
+
   // Where result (row, column) of a piece lies.
   KRONOP_INLINE unsigned char* place(int row, int column) const {
     const int byte = column % Step::kResults * int(sizeof(Output));
@@ -78,46 +83,86 @@ class GroupResults {
 
   template <class Sums>
   KRONOP_INLINE void fill(const Sums& sums, int first, long long m, long long n, int problem) {
-    const int thread = threadIdx.x % 32, warp = threadIdx.x % kTeam / 32, row = warp * 16 + thread / 4;
+    if (p_.z || p_.bias) {
+      fill<true>(sums, first, m, n, problem);
+    } else {
+      fill<false>(sums, first, m, n, problem);
+    }
+  }
+
+  // A thread's share of a piece: in each block of 8 columns two neighbours, of two rows. kMore: there
+  // is something to add.
+  template <bool kMore, class Sums>
+  KRONOP_INLINE void fill(const Sums& sums, int first, long long m, long long n, int problem) {
+    const int thread = threadIdx.x % 32, warp = threadIdx.x % kTeam / 32, row = warp * 16 + thread / 4, column = thread % 4 * 2;
+    More more(p_, m + row, n + first + column, problem);
 #pragma unroll
     for (int j = 0; j < Step::kPiece / 16; ++j) {
-      Output values[4][2];
+      Pair values[4];
+      if constexpr (kMore) more.load(p_, 16 * j);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const int block = first / 8 + 2 * j + i / 2;
-        finish(values[i], sums[block][i % 2 * 2], sums[block][i % 2 * 2 + 1], m + row + i % 2 * 8, n + 8 * block + thread % 4 * 2, problem);
+        const auto& own = sums[first / 8 + 2 * j + i / 2];
+#pragma unroll
+        for (int v = 0; v < 2; ++v) {
+          if constexpr (kMore) {
+            values[i].data[v] = finish_(own[i % 2 * 2 + v], more.source[i].data[v], more.bias[i].data[v]);
+          } else {
+            values[i].data[v] = finish_(own[i % 2 * 2 + v]);
+          }
+        }
       }
       if constexpr (sizeof(Output) == 2) {
         unsigned words[4];
 #pragma unroll
-        for (int i = 0; i < 4; ++i) words[i] = values[i][0].bits | unsigned(values[i][1].bits) << 16;
+        for (int i = 0; i < 4; ++i) words[i] = values[i].data[0].bits | unsigned(values[i].data[1].bits) << 16;
         store_matrices<false>(place(warp * 16 + thread / 8 % 2 * 8 + thread % 8, 16 * j + thread / 16 * 8), words);
       } else {
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          *reinterpret_cast<Vector<Output, 2>*>(place(row + i % 2 * 8, 16 * j + i / 2 * 8 + thread % 4 * 2)) = {values[i][0], values[i][1]};
-        }
+        for (int i = 0; i < 4; ++i) *reinterpret_cast<Pair*>(place(row + i % 2 * 8, 16 * j + i / 2 * 8 + column)) = values[i];
       }
     }
   }
 
-  // Two neighbours of a row through the epilogue.
-  template <class Sum>
-  KRONOP_INLINE void finish(Output (&values)[2], Sum first, Sum second, long long m, long long n, int problem) {
-    const Sum both[2] = {first, second};
+  // What is added to a thread's results of 16 columns: of C for rows m and m + 8, and the bias.
+  struct More {
+    const Output *z, *added;
+    int rows, columns;
+    Pair source[4], bias[4];
+
+    KRONOP_INLINE More(const Parameters& p, long long m, long long n, int problem)
+        : z(p.z ? static_cast<const Output*>(p.z) + m * p.z_row + n * p.z_column + problem * p.z_batch : nullptr),
+          added(p.bias ? static_cast<const Output*>(p.bias) + m * p.bias_row + n * p.bias_column : nullptr),
+          rows(int(at_most(p.m - m, 9))),
+          columns(int(at_most(p.n - n, Step::kTileN))) {}
+
+    // Of the 16 columns from `at` on. What does not exist is 0.
+    KRONOP_INLINE void load(const Parameters& p, int at) {
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      Output source{}, bias{};
-      const bool exists = m < p_.m && n + i < p_.n;
-      if (p_.z && exists) source = static_cast<const Output*>(p_.z)[m * p_.z_row + (n + i) * p_.z_column + problem * p_.z_batch];
-      if (p_.bias && exists) bias = static_cast<const Output*>(p_.bias)[(n + i) * p_.bias_column];
-      values[i] = p_.bias ? finish_(both[i], source, bias) : p_.z ? finish_(both[i], source) : finish_(both[i]);
+      for (int i = 0; i < 4; ++i) {
+        const int here = at + i / 2 * 8, down = i % 2 * 8, left = rows > down ? columns - here : 0;
+        bias[i] = added ? pair_of(added + down * p.bias_row + here * p.bias_column, p.bias_column, left) : no_bias();
+        source[i] = z ? pair_of(z + down * p.z_row + here * p.z_column, p.z_column, left) : Pair{};
+      }
     }
+  };
+  KRONOP_INLINE static long long at_most(long long value, long long most) { return value < most ? value : most; }
+
+  // Two neighbours of a row, as far as they exist.
+  KRONOP_INLINE static Pair pair_of(const Output* from, long long column, int left) {
+    Pair pair{};
+    if (left > 0) pair.data[0] = from[0];
+    if (left > 1) pair.data[1] = from[column];
+    return pair;
+  }
+  KRONOP_INLINE static Pair no_bias() {
+    const Output none = convert<Output>(Finish<Step>::no_bias());
+    return {none, none};
   }
 
   KRONOP_INLINE void store_lines(long long m, long long n, int problem) const {
 #pragma unroll
-    for (int line = 0; line < Step::kLines; ++line) store_box(own_ + line * kBlock, p_.y_map, {int(n) + line * Step::kResults, int(m), problem});
+    for (int line = 0; line < Step::kLines; ++line) store_box(own_ + line * kBlock, p_.y_map, BoxPlace{int(n) + line * Step::kResults, int(m), problem});
     commit_stores();
   }
 

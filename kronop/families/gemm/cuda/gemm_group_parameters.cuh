@@ -1,0 +1,23 @@
+// The parameters of products by warp groups.
+#pragma once
+
+#include "kronop/tensor_map.cuh"
+
+namespace kronop {
+
+template <class Scalar, int kScalars>
+struct GemmGroupParameters {
+  // Maps of A, B and Y; that of Y counts if maps_y is 1.
+  TensorMap a_map, b_map, y_map;
+  void* y;
+  void* z;     // null where nothing is added
+  void* bias;  // null where there is none
+  long long m, n, k, problems;
+  // Strides in elements; a bias has one of them.
+  long long y_row, y_column, y_batch, z_row, z_column, z_batch, bias_row, bias_column;
+  // Whether all problems have the same A or B.
+  long long a_repeats, b_repeats, maps_y;
+  Scalar scalars[kScalars];
+};
+
+}  // namespace kronop

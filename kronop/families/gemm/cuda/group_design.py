@@ -1,0 +1,276 @@
+"""Products by warp groups, whose operands come by tensor maps: gemm_group.cuh."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from kronop.artifacts import (
+    Block,
+    Field,
+    KernelSignature,
+    Launch,
+    Scalar,
+    Status,
+    TensorMap,
+)
+from kronop.descriptions.datatype import DataType, bfloat16, float16, float32, int8
+from kronop.descriptions.epilogue import Epilogue
+from kronop.descriptions.math_instruction import MathInstruction
+from kronop.descriptions.strided import StridedMatrix
+from kronop.emit.cuda import operands
+from kronop.emit.design import Design, Instantiation, package_folder
+from kronop.families.gemm.cuda.group_problem import (
+    GRANULE,
+    parts,
+    step_of,
+    strides_of,
+    swapped,
+    tensor_map,
+    transposed,
+)
+from kronop.families.gemm.description import GemmProblem
+from kronop.families.gemm.size import GemmSize
+from kronop.frozen import dataclass
+from kronop.target import Target
+
+TEAM, TEAMS = 128, 2
+LINE_BYTES = 128
+_MAP_BYTES, _MAP_ALIGNMENT = 128, 64
+# 64 lines, of which operands and results consist.
+_BLOCK_BYTES = 64 * LINE_BYTES
+# Registers of a thread that brings slabs, and of one that multiplies: those of a multiprocessor.
+_COPY_REGISTERS, _PRODUCT_REGISTERS = 24, 240
+# Tiles along M that are taken before the next column of tiles.
+_BAND = 16
+_SUMS = 128  # registers of a thread for sums
+# Bytes of barriers, at most.
+_BARRIER_BYTES = 1024
+_POINTERS = ("y", "z", "bias")
+_NUMBERS = (
+    *("m", "n", "k", "problems"),
+    *("y_row", "y_column", "y_batch", "z_row", "z_column", "z_batch"),
+    *("bias_row", "bias_column", "a_repeats", "b_repeats", "maps_y"),
+)
+# Multiply-adds of a multiprocessor in a cycle, by bytes of an element; its cycles in a second; and
+# cycles for a result of a tile. NOTE: the first two are what torch's products reach on an H200.
+_PRODUCTS_PER_CYCLE = {4: 850, 2: 1700, 1: 3400}
+_HERTZ = 1.6e9
+_CYCLES_OF_RESULT = 0.06
+_CYCLES_OF_TILE, _SECONDS_OF_LAUNCH = 1500, 4e-6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GemmGroup(Design):
+    """Two teams of four warps multiply what a third group brings.
+
+    Attributes:
+        source, output: types of the operands and of the result.
+        m, n: rows and columns of a tile.
+        stages: slabs of a tile's operands that are in shared memory at once.
+        lines: lines of 128 bytes of a row of results that a team stores at once.
+        cluster: blocks that bring each other's share of B.
+        alternate: the teams take tiles in turn, instead of sharing each.
+        turned_a, turned_b: A is contiguous along M, B along N.
+        swapped: the transposed product is computed, since Y is contiguous along M.
+    """
+
+    styles: ClassVar[tuple[str, ...]] = (
+        *("shared tiles", "tiles in turn", "clusters", "A along M", "B along N"),
+        *("2-byte elements", "TF32", "bytes", "swapped"),
+    )
+    ends = ("Y along rows", "Y along columns")
+
+    math: MathInstruction
+    source: DataType
+    output: DataType
+    epilogue: Epilogue
+    m: int
+    n: int
+    stages: int
+    lines: int
+    cluster: int
+    alternate: bool
+    turned_a: bool
+    turned_b: bool
+    swapped: bool
+
+    def __str__(self) -> str:
+        teams = "in turn" if self.alternate else "shared"
+        clusters = f", clusters of {self.cluster}" if self.cluster > 1 else ""
+        return f"warp groups, tiles of {self.m} x {self.n} {teams}, {self.stages} stages{clusters}"
+
+    @property
+    def threads(self) -> int:
+        return TEAM * (TEAMS + 1)
+
+    @property
+    def slab(self) -> int:
+        """Contracted elements in a line."""
+        return LINE_BYTES // self.source.bytes
+
+    @property
+    def shared_bytes(self) -> int:
+        stage = (self.m + self.n) * LINE_BYTES
+        return self.stages * stage + TEAMS * self.lines * _BLOCK_BYTES + _BARRIER_BYTES
+
+    @property
+    def signature(self) -> KernelSignature:
+        scalars = operands.scalar_kind(self.epilogue)
+        return KernelSignature(
+            "GemmGroupParameters",
+            (
+                *(Block(f"{name}_map", _MAP_BYTES, _MAP_ALIGNMENT) for name in ("a", "b", "y")),
+                *(Field(name, Scalar.POINTER) for name in _POINTERS),
+                *(Field(name, Scalar.INT64) for name in _NUMBERS),
+                Field("scalars", scalars, len(self.epilogue.scalar_names)),
+            ),
+        )
+
+    def style(self, target: Target) -> Iterator[str]:
+        yield "tiles in turn" if self.alternate else "shared tiles"
+        yield {1: "bytes", 2: "2-byte elements", 4: "TF32"}[self.source.bytes]
+        words = {
+            "clusters": self.cluster > 1,
+            "A along M": self.turned_a,
+            "B along N": self.turned_b,
+            "swapped": self.swapped,
+        }
+        yield from (word for word, has in words.items() if has)
+
+    def status(self, target: Target) -> Status:
+        """Whether the tensor cores multiply such operands from shared memory, and a tile fits."""
+        if self.source not in (float16, bfloat16, float32, int8):
+            return Status.reject(f"warp groups have no products of {self.source.name} here")
+        if (self.turned_a or self.turned_b) and self.source.bytes != 2:
+            return Status.reject(
+                f"warp groups read {self.source.name} contiguous along K alone: A by rows, B by"
+                " columns"
+            )
+        if self.shared_bytes > target.shared_bytes:
+            stage = (self.m + self.n) * LINE_BYTES
+            return Status.reject(
+                f"a block takes {self.stages} stages of {stage} and {TEAMS} x {self.lines} x"
+                f" {_BLOCK_BYTES} for results = {self.shared_bytes} bytes of shared memory,"
+                f" {target} has {target.shared_bytes}"
+            )
+        return Status.accept()
+
+    def seconds(self, size: GemmSize, target: Target) -> float:
+        """Modelled time of a problem of that size."""
+        m, n = (size.n, size.m) if self.swapped else (size.m, size.n)
+        rows = -(-m // (self.m * self.cluster)) * self.cluster
+        tiles = rows * -(-n // self.n) * size.batch
+        places = target.cores // self.cluster * self.cluster
+        rounds = -(-tiles // places)
+        slabs = -(-size.k // self.slab)
+        rate = _PRODUCTS_PER_CYCLE[self.source.bytes]
+        multiply = slabs * self.slab * self.m * self.n / rate
+        results = self.m * self.n * _CYCLES_OF_RESULT
+        each = max(multiply, results) if self.alternate else multiply + results
+        cycles = rounds * each + results * self.alternate + _CYCLES_OF_TILE
+        return cycles / _HERTZ + _SECONDS_OF_LAUNCH
+
+    def instantiation(self, target: Target) -> Instantiation:
+        scalars = operands.scalar_kind(self.epilogue)
+        return Instantiation(
+            header="gemm_group.cuh",
+            template="kronop::gemm_group",
+            parameters=f"kronop::GemmGroupParameters<{scalars.cxx},"
+            f" {len(self.epilogue.scalar_names)}>",
+            types=(
+                ("Input", self.source.cxx),
+                ("Output", self.output.cxx),
+                ("Accumulator", self.math.element_accumulator.cxx),
+            ),
+            constants=(
+                ("kThreads", self.threads),
+                ("kBlocks", 1),
+                ("kTileM", self.m),
+                ("kTileN", self.n),
+                ("kStages", self.stages),
+                ("kLines", self.lines),
+                ("kCluster", self.cluster),
+                ("kBand", _BAND // self.cluster),
+                ("kSharedBytes", self.shared_bytes),
+                ("kCopyRegisters", _COPY_REGISTERS),
+                ("kProductRegisters", _PRODUCT_REGISTERS),
+                ("kAlternate", self.alternate),
+                ("kTurnedA", self.turned_a),
+                ("kTurnedB", self.turned_b),
+                ("kSaturate", self.epilogue.saturates),
+            ),
+            cluster=self.cluster,
+            folders=(package_folder(__package__),),
+        )
+
+    def launches(self, index: int, target: Target, problem: GemmProblem) -> Iterator[Launch]:
+        """One launch for problems along the last dimension of the batch, for each of the others."""
+        problem = swapped(problem) if self.swapped else problem
+        for part, count in parts(problem, self.source.bytes, self.output.bytes):
+            yield self._launch(index, target, part, count)
+
+    def _launch(self, index: int, target: Target, problem: GemmProblem, count: int) -> Launch:
+        own = problem
+        values = {
+            "a_map": self._map(own.a, (own.k, own.m), count, turned=self.turned_a, lines=self.m),
+            "b_map": self._map(
+                transposed(own.b),
+                (own.k, own.n),
+                count,
+                turned=self.turned_b,
+                lines=self.n // self.cluster,
+            ),
+            "y_map": self._result_map(own, count),
+            **strides_of("y", own.y),
+            **strides_of("z", own.z),
+            "bias": own.bias.pointer if own.bias else 0,
+            "bias_row": own.bias.row if own.bias else 0,
+            "bias_column": own.bias.column if own.bias else 0,
+            "m": own.m,
+            "n": own.n,
+            "k": own.k,
+            "problems": count,
+            "a_repeats": int(not step_of(own.a)),
+            "b_repeats": int(not step_of(own.b)),
+            "maps_y": int(self._maps(own)),
+            "scalars": own.scalars,
+        }
+        rows = -(-own.m // (self.m * self.cluster)) * self.cluster
+        tiles = rows * -(-own.n // self.n) * count
+        places = target.cores // self.cluster * self.cluster
+        return Launch(
+            step=index,
+            parameters=self.signature.pack(values),
+            blocks=self.signature.blocks(values),
+            grid=(min(tiles, places), 1, 1),
+            block=(self.threads, 1, 1),
+            shared_bytes=self.shared_bytes,
+        )
+
+    def _map(
+        self, item: StridedMatrix, extents: tuple[int, int], count: int, *, turned: bool, lines: int
+    ) -> TensorMap | bytes:
+        """The map of an operand of (K, wide) elements, whose rows are wide indices."""
+        depth, wide = extents
+        if not depth:
+            return b""  # Nothing is read.
+        along, across = (wide, depth) if turned else (depth, wide)
+        step = item.column if turned else item.row
+        box = (LINE_BYTES // self.source.bytes, self.slab if turned else lines)
+        element = self.source
+        return tensor_map(item, (along, across, count), step, box, element, element is float32)
+
+    def _maps(self, problem: GemmProblem) -> bool:
+        """Whether a map describes Y."""
+        y, each = problem.y, self.output.bytes
+        multiples = (y.pointer, (y.row if problem.m > 1 else 0) * each, step_of(y) * each)
+        unit = y.column == 1 or problem.n == 1
+        return unit and self.output.bytes < 8 and not any(item % GRANULE for item in multiples)
+
+    def _result_map(self, problem: GemmProblem, count: int) -> TensorMap | bytes:
+        if not self._maps(problem):
+            return b""
+        box = (LINE_BYTES // self.output.bytes, 64)
+        extents = (problem.n, problem.m, count)
+        return tensor_map(problem.y, extents, problem.y.row, box, self.output, False)

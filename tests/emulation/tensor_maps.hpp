@@ -1,0 +1,78 @@
+// Boxes of tensors, as tensor_map.cuh moves them. A map's bytes are not those that a driver encodes,
+// but a struct that emulator.py writes.
+#pragma once
+
+#include "barriers.hpp"
+
+#pragma GCC push_options
+#pragma GCC optimize("O2")
+
+namespace emulation {
+
+struct Map {
+  unsigned char* address;
+  long long extents[3], strides[2];
+  int box[2], element, rounds;
+};
+
+// Calls visit(place in shared memory, element of the tensor or null beyond it).
+template <class Visit>
+inline void for_each_of_box(const Map& map, unsigned char* shared, const int (&at)[3], Visit visit) {
+  if (reinterpret_cast<std::size_t>(shared) % 1024 != 0) std::abort();
+  for (int row = 0; row < map.box[1]; ++row) {
+    for (int i = 0; i < map.box[0]; ++i) {
+      const int byte = i * map.element;
+      const long long along = at[0] + i, across = at[1] + row;
+      const bool exists = along < map.extents[0] && across < map.extents[1] && at[2] < map.extents[2];
+      unsigned char* from = map.address + along * map.element + across * map.strides[0] + at[2] * map.strides[1];
+      visit(shared + row * 128 + ((byte / 16 ^ row % 8) * 16 + byte % 16), exists ? from : nullptr);
+    }
+  }
+}
+
+inline void load_box(const Map& map, unsigned char* to, const int (&at)[3]) {
+  for_each_of_box(map, to, at, [&](unsigned char* place, const unsigned char* from) {
+    std::memset(place, 0, map.element);
+    if (from) std::memcpy(place, from, map.element);
+    if (map.rounds) *reinterpret_cast<float*>(place) = rounded_as_copied(*reinterpret_cast<float*>(place));
+  });
+}
+
+// Moves `pointer`, which is into the shared memory of this block, to that of another one.
+template <class T>
+inline T* in_block(T* pointer, unsigned block) {
+  const auto offset = reinterpret_cast<unsigned char*>(pointer) - shared_of(current / threads_of_block);
+  return reinterpret_cast<T*>(shared_of(block) + offset);
+}
+
+}  // namespace emulation
+
+namespace kronop {
+template <class TensorMap, class Place>
+inline void load_box_of_cluster(void* to, const TensorMap& map, Barrier& filled, const Place& place, unsigned blocks) {
+  const auto& own = reinterpret_cast<const emulation::Map&>(map);
+  for (unsigned block = 0; block < 32; ++block) {
+    if (!(blocks >> block & 1)) continue;
+    emulation::load_box(own, emulation::in_block(static_cast<unsigned char*>(to), block), {place.along, place.across, place.batch});
+    emulation::in_block(&filled, block)->complete(own.box[0] * own.box[1] * own.element);
+  }
+}
+template <class TensorMap, class Place>
+inline void load_box(void* to, const TensorMap& map, Barrier& filled, const Place& place) {
+  load_box_of_cluster(to, map, filled, place, 1u << emulation::current / emulation::threads_of_block);
+}
+template <class TensorMap, class Place>
+inline void store_box(const void* from, const TensorMap& map, const Place& place) {
+  const auto& own = reinterpret_cast<const emulation::Map&>(map);
+  auto* shared = static_cast<unsigned char*>(const_cast<void*>(from));
+  emulation::for_each_of_box(own, shared, {place.along, place.across, place.batch}, [&](const unsigned char* at, unsigned char* to) {
+    if (to) std::memcpy(to, at, own.element);
+  });
+}
+inline void commit_stores() {}
+inline void wait_for_reads_of_stores() {}
+inline void expect_bytes(Barrier& filled, int bytes) { filled.expect(bytes); }
+inline void arrive_at(Barrier& barrier, int block) { emulation::in_block(&barrier, block)->arrive(); }
+}  // namespace kronop
+
+#pragma GCC pop_options

@@ -1,0 +1,180 @@
+"""Matrix products by warp groups, run on the CPU from the same headers, against the reference."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kronop.descriptions.activation import gelu
+from kronop.descriptions.datatype import (
+    ColumnMajor,
+    DataType,
+    Layout,
+    RowMajor,
+    bfloat16,
+    float16,
+    float32,
+    int8,
+    result_type,
+)
+from kronop.descriptions.epilogue import Epilogue, LinearCombination, LinearCombinationGeneric
+from kronop.descriptions.math_instruction import MathInstruction, OpClass
+from kronop.descriptions.tensor import TensorDescription
+from kronop.emit.plan import Plan
+from kronop.families.gemm.cuda import group_choice
+from kronop.families.gemm.description import GemmDescription, GemmProblem
+from kronop.target import Target
+from tests.emulation.emulator import Emulator
+from tests.emulation.test_emulated_kernels import (
+    agree,
+    matrix,
+    poisoned,
+    stored,
+    values,
+    wide,
+)
+
+# Few multiprocessors: blocks take several tiles.
+_TARGET = replace(Target.parse("sm_90a"), cores=4)
+
+
+def math_of(element: DataType) -> MathInstruction:
+    if element is float32:
+        return MathInstruction([16, 8, 8], float32, float32, float32, OpClass.TensorOp)
+    return MathInstruction.tensor_op(element)
+
+
+def run(
+    folder: Path,
+    element: DataType,
+    sizes: tuple[int, int, int],
+    *,
+    tile: tuple[int, int, bool],
+    cluster: int = 1,
+    layouts: tuple[Layout, Layout, Layout] = (RowMajor, ColumnMajor, RowMajor),
+    batch: tuple[int, ...] = (),
+    shared_b: bool = False,
+    source: bool = False,
+    bias: bool = False,
+    epilogue: Epilogue | None = None,
+    with_nan: bool = False,
+) -> None:
+    """Runs a tile (rows, columns, whether teams take tiles in turn), and compares."""
+    random, output = np.random.default_rng(11), result_type(element)
+    instruction = math_of(element)
+    sums = instruction.element_accumulator
+    epilogue = epilogue or LinearCombination(output, 1, sums, sums)
+    full = 16 // element.bytes
+    what = GemmDescription(
+        math=instruction,
+        tile=None,
+        A=TensorDescription(element, layouts[0], full),
+        B=TensorDescription(element, layouts[1], full),
+        Y=TensorDescription(output, layouts[2]),
+        epilogue=epilogue,
+    )
+    design = next(
+        item
+        for item in group_choice.designs(what, _TARGET)
+        if (item.m, item.n, item.alternate) == tile and item.cluster == cluster
+    )
+    assert design.status(_TARGET)
+    plan = Plan(target=_TARGET, steps=group_choice.steps(what, _TARGET, design))
+    emulator = Emulator(plan, folder)
+    if emulator.gathered:
+        return
+    m, n, k = sizes
+    a = padded(values(random, (*batch, m, k), element), layouts[0], full)
+    b_batch = () if shared_b else batch
+    b = padded(values(random, (*b_batch, k, n), element), layouts[1], full)
+    if with_nan:
+        a[..., m // 2, k // 3] = np.nan
+    y = poisoned((*batch, m, n), output, layouts[2])
+    z = stored(values(random, (*batch, m, n), output), layouts[2]) if source else None
+    added = values(random, (n,), output) if bias else None
+    scalars = epilogue.epilogue_type(2, 3 if source else 0)
+    problem = GemmProblem(
+        m=m,
+        n=n,
+        k=k,
+        batch=batch,
+        a=matrix(a, False, batch),
+        b=matrix(b, False, batch),
+        y=matrix(y, False, batch),
+        z=None if z is None else matrix(z, False, batch),
+        bias=None if added is None else matrix(np.broadcast_to(added, (1, n)), False),
+        scalars=scalars.scalars,
+        threads=1,
+    )
+    emulator.run(list(design.launches(0, _TARGET, problem)))
+    expected = what.reference(
+        wide(a),
+        wide(b),
+        None if z is None else wide(z),
+        scalars,
+        None if added is None else wide(added),
+    )
+    agree(y, expected, output, float16 if element is float32 else sums)
+
+
+def padded(array: Any, layout: Layout, multiple: int) -> Any:
+    """The same values, with lines that begin at multiples of so many elements."""
+    moved = array if layout is RowMajor else array.swapaxes(-1, -2)
+    extent = -(-moved.shape[-1] // multiple) * multiple
+    room = stored(np.zeros((*moved.shape[:-1], extent), moved.dtype), RowMajor)
+    result = room[..., : moved.shape[-1]]
+    result[...] = moved
+    return result if layout is RowMajor else result.swapaxes(-1, -2)
+
+
+_LAYOUTS = [(a, b) for a in (RowMajor, ColumnMajor) for b in (RowMajor, ColumnMajor)]
+
+
+@pytest.mark.parametrize("cluster", [1, 2])
+@pytest.mark.parametrize("tile", [(128, 256, False), (128, 128, True)])
+def test_tiles(folder: Path, tile: tuple[int, int, bool], cluster: int) -> None:
+    for sizes in ((300, 520, 200), (70, 130, 72), (1, 8, 8)):
+        run(folder, float16, sizes, tile=tile, cluster=cluster, source=sizes[0] == 300, bias=True)
+
+
+@pytest.mark.parametrize("tile", [(64, 256, True), (64, 128, True), (128, 128, False)])
+def test_other_tiles(folder: Path, tile: tuple[int, int, bool]) -> None:
+    run(folder, bfloat16, (200, 300, 136), tile=tile, source=True)
+
+
+@pytest.mark.parametrize("layouts", _LAYOUTS)
+def test_layouts(folder: Path, layouts: tuple[Layout, Layout]) -> None:
+    for result in (RowMajor, ColumnMajor):
+        run(
+            folder,
+            float16,
+            (136, 264, 72),
+            tile=(128, 128, True),
+            cluster=2,
+            layouts=(*layouts, result),
+            bias=True,
+        )
+
+
+@pytest.mark.parametrize("element", [float32, int8])
+def test_elements_along_k(folder: Path, element: DataType) -> None:
+    for tile in ((128, 256, False), (128, 128, True)):
+        run(folder, element, (200, 300, 100), tile=tile, cluster=2, source=True)
+
+
+def test_batches_nothing_to_sum_and_nan(folder: Path) -> None:
+    for batch, shared in (((3,), False), ((2, 3), True)):
+        run(folder, float16, (70, 136, 72), tile=(128, 128, True), batch=batch, shared_b=shared)
+    for k in (0, 8):
+        run(folder, float16, (70, 136, k), tile=(128, 128, True), source=True)
+    for element in (float16, float32):
+        run(folder, element, (70, 136, 40), tile=(128, 128, True), with_nan=True)
+
+
+def test_an_activation(folder: Path) -> None:
+    epilogue = LinearCombinationGeneric(gelu(float32), float16, 1, float32, float32)
+    run(folder, float16, (70, 136, 72), tile=(128, 128, True), epilogue=epilogue, bias=True)

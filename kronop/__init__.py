@@ -52,6 +52,12 @@ if TYPE_CHECKING:
     from kronop.core.tuning import tune as tune
     from kronop.core.tuning_report import TuningReport as TuningReport
     from kronop.core.warming import warmup as warmup
+    from kronop.descriptions.tracing import EpilogueVisitTree as EpilogueVisitTree
+    from kronop.descriptions.tracing import epilogue_visitor as epilogue_visitor
+    from kronop.descriptions.tracing import exp as exp
+    from kronop.descriptions.tracing import maximum as maximum
+    from kronop.descriptions.tracing import minimum as minimum
+    from kronop.descriptions.tracing import sum as sum
     from kronop.families import *  # noqa: F403
     from kronop.operators.conjugate_gradients import CGInfo as CGInfo
     from kronop.operators.conjugate_gradients import cg as cg
@@ -64,6 +70,7 @@ if TYPE_CHECKING:
 # and run, are imported when they are first used.
 _LATER = {
     "CGInfo": "kronop.operators.conjugate_gradients",
+    "EpilogueVisitTree": "kronop.descriptions.tracing",
     "KroneckerOperator": "kronop.operators.kronecker",
     "KroneckerProductSum": "kronop.operators.product_sum",
     "KroneckerSum": "kronop.operators.kronecker_sum",
@@ -71,9 +78,14 @@ _LATER = {
     "TuningReport": "kronop.core.tuning_report",
     "cg": "kronop.operators.conjugate_gradients",
     "compiler": "kronop.compiler",
+    "epilogue_visitor": "kronop.descriptions.tracing",
+    "exp": "kronop.descriptions.tracing",
     "get_allocated_size": "kronop.args.memory",
     "get_memory_pool": "kronop.args.memory",
     "linalg": "kronop.linalg",
+    "maximum": "kronop.descriptions.tracing",
+    "minimum": "kronop.descriptions.tracing",
+    "sum": "kronop.descriptions.tracing",
     "tune": "kronop.core.tuning",
     "warmup": "kronop.core.warming",
 }
@@ -150,4 +162,5 @@ def __dir__() -> list[str]:
     return sorted({*__all__, *_later()})
 
 
-__all__.extend(_later())
+# `from kronop import *` leaves Python's own `sum` as it is.
+__all__.extend(name for name in _later() if name != "sum")

@@ -12,6 +12,8 @@ from kronop.args.overlap import overlaps, overlaps_itself, same_elements
 from kronop.args.view import CPU, Device, TensorView
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.shared import beta_beside
+from kronop.descriptions.visitor import VisitorEpilogue
+from kronop.descriptions.visitor_arguments import VisitorArguments
 from kronop.errors import ArgumentError, ElementTypeError, mismatch
 from kronop.target import Target
 
@@ -54,7 +56,10 @@ def check_scalars(
                 hint="build it with the operation",
             )
         )
-    names = operation.description.epilogue.scalar_names
+    epilogue = operation.description.epilogue
+    names = epilogue.scalar_names
+    if isinstance(output_op, VisitorArguments) or isinstance(epilogue, VisitorEpilogue):
+        return _check_visitor(epilogue, output_op)
     if len(output_op.scalars) != len(names):
         raise ArgumentError(
             mismatch(
@@ -68,6 +73,19 @@ def check_scalars(
     # fractions where it needs integers, or values beyond its range.
     checked = operation.epilogue_type(*output_op.scalars)
     return dataclasses.replace(checked, has_beta=output_op.has_beta)
+
+
+def _check_visitor(epilogue: object, output_op: EpilogueArguments) -> VisitorArguments:
+    if not isinstance(output_op, VisitorArguments) or output_op.epilogue != epilogue:
+        raise ArgumentError(
+            mismatch(
+                "output_op",
+                expected="what this operation's epilogue_type gave",
+                got="that of another epilogue",
+                hint="build it with the epilogue_type of the same operation",
+            )
+        )
+    return output_op
 
 
 def common_device(target: Target, views: Mapping[str, TensorView]) -> Device:

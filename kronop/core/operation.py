@@ -130,9 +130,15 @@ class Operation(Exported, Generic[AnyDescription, AnyProblem, AnyArguments]):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(step.entry for step in self.plan.steps)})"
 
-    def epilogue_type(self, *scalars: float) -> EpilogueArguments:
-        """The run-time scalars of the epilogue: alpha, beta, then those of the activation."""
-        return self.description.epilogue.epilogue_type(*scalars)
+    def epilogue_type(self, *scalars: float, **operands: Any) -> EpilogueArguments:
+        """The run-time scalars of the epilogue: alpha, beta, then those of the activation.
+
+        Those of a visitor tree, its operands and its results have names: see
+        `VisitorEpilogue.epilogue_type`.
+        """
+        epilogue: Any = self.description.epilogue
+        found: EpilogueArguments = epilogue.epilogue_type(*scalars, **operands)
+        return found
 
     @functools.cached_property
     def sources(self) -> tuple[Source, ...]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any, overload
 
 from kronop.descriptions.datatype import DataType, float32, float64
 from kronop.descriptions.expression import Expression, apply, is_identifier, variable
+from kronop.descriptions.traced import Traced
 from kronop.errors import DescriptionError, mismatch
 from kronop.frozen import dataclass
 
@@ -104,37 +106,73 @@ _ACTIVATIONS: dict[str, Callable[[Expression], Expression]] = {
 ACTIVATION_NAMES = tuple(_ACTIVATIONS)
 
 
-def relu(element_epilogue: DataType) -> Activation:
-    """max(x, 0)."""
-    return Activation("relu", element_epilogue)
+def _of(name: str, x: DataType | Traced, **parameters: Any) -> Activation | Traced:
+    """The activation that computes in the type `x` or, for a value in a visitor tree, its value."""
+    if isinstance(x, Traced):
+        return x.through(_ACTIVATIONS[name], **parameters)
+    return Activation(name, x, tuple(parameters.items()))
 
 
-def leaky_relu(element_epilogue: DataType) -> Activation:
-    """x if x > 0, else leaky_alpha x; leaky_alpha is the epilogue's third scalar, by default
-    0.01."""
-    return Activation("leaky_relu", element_epilogue, (("leaky_alpha", 0.01),))
+# Each gives the activation that computes in a type, and applies it to a value in a visitor tree.
+@overload
+def relu(x: DataType) -> Activation: ...
+@overload
+def relu(x: Traced) -> Traced: ...
+def relu(x: DataType | Traced) -> Activation | Traced:
+    """Max(x, 0)."""
+    return _of("relu", x)
 
 
-def tanh(element_epilogue: DataType) -> Activation:
+@overload
+def leaky_relu(x: DataType, leaky_alpha: float = ...) -> Activation: ...
+@overload
+def leaky_relu(x: Traced, leaky_alpha: Traced | float = ...) -> Traced: ...
+def leaky_relu(x: DataType | Traced, leaky_alpha: Traced | float = 0.01) -> Activation | Traced:
+    """x if x > 0, else leaky_alpha x. As an activation, its leaky_alpha is the default of the
+    epilogue's third scalar."""
+    return _of("leaky_relu", x, leaky_alpha=leaky_alpha)
+
+
+@overload
+def tanh(x: DataType) -> Activation: ...
+@overload
+def tanh(x: Traced) -> Traced: ...
+def tanh(x: DataType | Traced) -> Activation | Traced:
     """Hyperbolic tangent."""
-    return Activation("tanh", element_epilogue)
+    return _of("tanh", x)
 
 
-def sigmoid(element_epilogue: DataType) -> Activation:
+@overload
+def sigmoid(x: DataType) -> Activation: ...
+@overload
+def sigmoid(x: Traced) -> Traced: ...
+def sigmoid(x: DataType | Traced) -> Activation | Traced:
     """1 / (1 + exp(-x))."""
-    return Activation("sigmoid", element_epilogue)
+    return _of("sigmoid", x)
 
 
-def silu(element_epilogue: DataType) -> Activation:
-    """x sigmoid(x)."""
-    return Activation("silu", element_epilogue)
+@overload
+def silu(x: DataType) -> Activation: ...
+@overload
+def silu(x: Traced) -> Traced: ...
+def silu(x: DataType | Traced) -> Activation | Traced:
+    """X sigmoid(x)."""
+    return _of("silu", x)
 
 
-def hardswish(element_epilogue: DataType) -> Activation:
-    """x min(max(x + 3, 0), 6) / 6."""
-    return Activation("hardswish", element_epilogue)
+@overload
+def hardswish(x: DataType) -> Activation: ...
+@overload
+def hardswish(x: Traced) -> Traced: ...
+def hardswish(x: DataType | Traced) -> Activation | Traced:
+    """X min(max(x + 3, 0), 6) / 6."""
+    return _of("hardswish", x)
 
 
-def gelu(element_epilogue: DataType) -> Activation:
-    """x (1 + erf(x / sqrt 2)) / 2."""
-    return Activation("gelu", element_epilogue)
+@overload
+def gelu(x: DataType) -> Activation: ...
+@overload
+def gelu(x: Traced) -> Traced: ...
+def gelu(x: DataType | Traced) -> Activation | Traced:
+    """X (1 + erf(x / sqrt 2)) / 2."""
+    return _of("gelu", x)

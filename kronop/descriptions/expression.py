@@ -48,6 +48,12 @@ class Expression(Decision):
     def __mul__(self, other: Expression | float) -> Expression:
         return Expression("multiply", (self, lift(other)))
 
+    def __sub__(self, other: Expression | float) -> Expression:
+        return Expression("subtract", (self, lift(other)))
+
+    def __truediv__(self, other: Expression | float) -> Expression:
+        return Expression("divide", (self, lift(other)))
+
     @property
     def inputs(self) -> set[str]:
         """Names of the inputs."""
@@ -65,6 +71,11 @@ class Expression(Decision):
 
     def render(self, compute_type: str) -> str:
         """C++ statements that end in a return; a node that is used repeatedly gets a variable."""
+        lines, result = self.statements(compute_type)
+        return "\n".join([*lines, f"return {result};"])
+
+    def statements(self, compute_type: str) -> tuple[list[str], str]:
+        """The C++ text of the value, and the statements that it needs before it."""
         uses: Counter[Expression] = Counter()
 
         def count(node: Expression) -> None:
@@ -94,7 +105,7 @@ class Expression(Decision):
             return names[node], _ATOM
 
         result, _ = visit(self)
-        return "\n".join([*lines, f"return {result};"])
+        return lines, result
 
     def derivative(self, name: str) -> Expression | None:
         """The derivative with respect to the input of that name; None if it is 0 everywhere.
@@ -195,6 +206,7 @@ _SUM, _PRODUCT, _ATOM = range(3)
 # operation -> (NumPy function, C++ spelling, how tightly the spelling binds)
 OPERATIONS: dict[str, tuple[Callable[..., Any], str, int]] = {
     "add": (np.add, "{} + {}", _SUM),
+    "subtract": (np.subtract, "{} - {}", _SUM),
     "multiply": (np.multiply, "{} * {}", _PRODUCT),
     "divide": (np.divide, "{} / {}", _PRODUCT),
     "max": (np.maximum, "kronop::math::max({}, {})", _ATOM),
@@ -212,6 +224,7 @@ OPERATIONS: dict[str, tuple[Callable[..., Any], str, int]] = {
 # operation -> (the node, its operands) -> the derivative by each operand, None where there is none.
 _DERIVATIVES: dict[str, Callable[..., tuple[Expression | None, ...]]] = {
     "add": lambda node, a, b: (lift(1.0), lift(1.0)),
+    "subtract": lambda node, a, b: (lift(1.0), lift(-1.0)),
     "multiply": lambda node, a, b: (b, a),
     "divide": lambda node, a, b: (apply("inverse", b), node * apply("inverse", b) * -1.0),
     "exp": lambda node, a: (node,),

@@ -10,11 +10,37 @@ from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.shared import beta_beside
+from kronop.descriptions.visitor import VisitorEpilogue
+from kronop.descriptions.visitor_arguments import VisitorArguments
+from kronop.errors import ElementTypeError, mismatch
 
 
 def widen(element: DataType) -> Any:
     """The NumPy type in which references compute."""
     return np.float64 if element.kind == "float" else np.int64
+
+
+def finish_visitor(epilogue: VisitorEpilogue, output_op: Any, accumulator: Any) -> dict[str, Any]:
+    """The results of a visitor tree on whole arrays, by their names.
+
+    Args:
+        output_op: what `epilogue_type` gave, with operands that NumPy can read.
+        accumulator: the sums, (..., M, N).
+
+    Raises:
+        ElementTypeError: `output_op` is none of a visitor tree.
+    """
+    if not isinstance(output_op, VisitorArguments):
+        raise ElementTypeError(
+            mismatch(
+                "output_op of a visitor tree",
+                expected="operation.epilogue_type(name=value, ...)",
+                got=repr(output_op),
+                hint="name all scalars and operands",
+            )
+        )
+    scalars = dict(zip(epilogue.scalar_names, output_op.scalars, strict=True))
+    return epilogue.evaluate(accumulator, {**scalars, **output_op.tensors})
 
 
 def finish(

@@ -11,6 +11,7 @@ from kronop.descriptions.epilogue import Epilogue, check_accumulator
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription, whole
+from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.errors import (
     ArgumentError,
     DescriptionError,
@@ -28,13 +29,18 @@ def check_operands(
     epilogue: Epilogue,
     inputs: Mapping[str, TensorDescription],
     output: TensorDescription,
+    *,
+    visitor: bool = False,
 ) -> None:
     """Checks that all types agree: those of the inputs with the math instruction, and that of the
     output with the epilogue.
 
+    Args:
+        visitor: whether this kind of operation may have a visitor tree as its epilogue.
+
     Raises:
         ElementTypeError: an argument has the wrong class.
-        DescriptionError: types or alignments do not agree.
+        DescriptionError: types or alignments do not agree, or the epilogue is a tree.
     """
     kinds = {
         "math": (math, MathInstruction),
@@ -54,6 +60,16 @@ def check_operands(
                     hint=f"build a kronop.{kind.__name__}",
                 )
             )
+    if isinstance(epilogue, VisitorEpilogue) and not visitor:
+        raise DescriptionError(
+            mismatch(
+                "epilogue",
+                expected="one of the four functors",
+                got="a visitor tree",
+                hint="only matrix products (kronop.GemmOperationUniversal, with visitor=True) take"
+                " trees",
+            )
+        )
     if epilogue.epilogue_vector_length > output.alignment:
         raise DescriptionError(
             mismatch(
@@ -144,7 +160,8 @@ def beta_beside(source: Any, beta: Any, called: str = "Z") -> Any:
                 "beta",
                 expected=f"a number, because {called} is given",
                 got="none",
-                hint=f"pass beta=1 to add {called}, or leave {called} out: without a beta it is not read",
+                hint=f"pass beta=1 to add {called}, or leave {called} out: without a beta it is not"
+                " read",
             )
         )
     return 0.0 if beta is None else beta

@@ -1,0 +1,322 @@
+"""Visitor trees: epilogues that a user writes as a function of the sums and of further operands.
+
+With A the sums of an (M, N) result, a tree computes D and, beside it, auxiliary results:
+
+    operand    "scalar"  a number
+               "tensor"  (M, N)
+               "row"     (N): a number for each column, the same in every row
+               "column"  (M): a number for each row, the same in every column
+    result     (M, N), or reduced by sum or maximum:
+               axis "row"     (M): each row gives a number
+               axis "column"  (N): each column gives a number
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from kronop.artifacts import Decision
+from kronop.descriptions.datatype import RESULT_TYPES, DataType
+from kronop.descriptions.epilogue import Epilogue
+from kronop.descriptions.expression import Expression, is_identifier
+from kronop.descriptions.scalars import FINITE_MAX, EpilogueArguments
+from kronop.descriptions.visitor_arguments import VisitorArguments
+from kronop.errors import DescriptionError, ElementTypeError, mismatch
+from kronop.frozen import dataclass
+
+KINDS = ("scalar", "tensor", "row", "column")
+AXES = ("row", "column")
+REDUCTIONS: Mapping[str, Any] = {"sum": np.sum, "max": np.max}
+ACCUMULATOR = "accumulator"
+# Names that the emitted functor has itself.
+_OWN_NAMES = frozenset(
+    {
+        *(ACCUMULATOR, "D", "at", "scalars", "math", "kronop", "problem_size"),
+        *("Compute", "Scalar", "At", "Epilogue"),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Operand(Decision):
+    """A parameter of the function: its name and one of KINDS."""
+
+    name: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Result(Decision):
+    """What the function returned at one place.
+
+    Attributes:
+        name: what `epilogue_type` calls it.
+        value: an input, a constant or one of the tree's values.
+        reduction, axis: a key of REDUCTIONS and one of AXES; both empty for an (M, N) result.
+    """
+
+    name: str
+    value: Expression
+    reduction: str = ""
+    axis: str = ""
+
+    @property
+    def kind(self) -> str:
+        """One of KINDS: a reduction along rows gives a column, one along columns a row."""
+        return {"": "tensor", "row": "column", "column": "row"}[self.axis]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VisitorTree(Decision):
+    """The graph of an epilogue; `kronop.epilogue_visitor` makes it from a function.
+
+    Called with the types, as `kronop.LinearCombination` is, it gives the epilogue of a description.
+
+    Attributes:
+        operands: the function's parameters after the sums, in their order.
+        values: what is used repeatedly or returned, as expressions over the sums ("accumulator"),
+            operands and earlier values ("v0", "v1", ...).
+        results: D, then auxiliary results.
+
+    Raises:
+        DescriptionError: a name is not one that C++ can have, is there twice or is taken; D is a
+            reduction.
+    """
+
+    operands: tuple[Operand, ...]
+    values: tuple[Expression, ...]
+    results: tuple[Result, ...]
+
+    def __post_init__(self) -> None:
+        taken: set[str] = set()
+        named: tuple[Operand | Result, ...] = (*self.operands, *self.results)
+        for item in named:
+            free = item.name not in taken and (
+                item.name not in _OWN_NAMES or (item is self.results[0] and item.name == "D")
+            )
+            if not is_identifier(item.name) or not free:
+                raise DescriptionError(
+                    mismatch(
+                        "a name in a visitor tree",
+                        expected="an identifier of C++ that is there once and none of"
+                        f" {', '.join(sorted(_OWN_NAMES))}",
+                        got=repr(item.name),
+                        hint="rename the parameter or the result",
+                    )
+                )
+            taken.add(item.name)
+        if self.results[0].axis:
+            raise DescriptionError(
+                mismatch(
+                    "the first result of a visitor tree",
+                    expected="D, an (M, N) matrix",
+                    got=f"a {self.results[0].reduction} along each {self.results[0].axis}",
+                    hint="return D first, then reductions",
+                )
+            )
+
+    @property
+    def scalars(self) -> tuple[str, ...]:
+        """Names of the scalars, in the order of the parameters."""
+        return tuple(item.name for item in self.operands if item.kind == "scalar")
+
+    @property
+    def tensors(self) -> tuple[Operand, ...]:
+        """The operands that lie in memory, in the order of the parameters."""
+        return tuple(item for item in self.operands if item.kind != "scalar")
+
+    @property
+    def auxiliary(self) -> tuple[Result, ...]:
+        """The results after D."""
+        return self.results[1:]
+
+    def __call__(
+        self,
+        element_output: DataType,
+        epilogue_vector_length: int,
+        element_accumulator: DataType,
+        element_epilogue: DataType,
+        elements: Mapping[str, DataType] | None = None,
+    ) -> VisitorEpilogue:
+        """The tree as the epilogue of a description.
+
+        Args:
+            element_output: type of D, and of other operands and results in memory.
+            epilogue_vector_length: elements of D written at once.
+            element_accumulator: type of the sums.
+            element_epilogue: type of the values between, float32 or float64, and of reductions.
+            elements: name -> type, for operands and (M, N) results of another type.
+
+        Raises:
+            DescriptionError: the types do not fit each other.
+        """
+        return VisitorEpilogue(
+            element_output,
+            epilogue_vector_length,
+            element_accumulator,
+            element_epilogue,
+            self,
+            tuple((elements or {}).items()),
+        )
+
+    def evaluate(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """The results in NumPy by their names, from arrays that broadcast to (..., M, N)."""
+        known: dict[str, Any] = dict(inputs)
+        shape = np.broadcast_shapes(*(np.shape(item) for item in known.values()))
+        for place, value in enumerate(self.values):
+            known[f"v{place}"] = value.evaluate(known)
+        found = {}
+        for item in self.results:
+            matrix = np.broadcast_to(item.value.evaluate(known), shape)
+            if item.axis:
+                matrix = REDUCTIONS[item.reduction](matrix, axis=-1 if item.axis == "row" else -2)
+            found[item.name] = matrix
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class VisitorEpilogue(Epilogue):
+    """A visitor tree with its types.
+
+    Attributes:
+        tree: the graph.
+        elements: (name, type) of operands and (M, N) results of another type than element_output.
+
+    Raises:
+        DescriptionError: the types do not fit each other, a constant is beyond the range of
+            element_epilogue, or `elements` names what has no type of its own.
+    """
+
+    tree: VisitorTree
+    elements: tuple[tuple[str, DataType], ...] = ()
+
+    def __post_init__(self) -> None:
+        Epilogue.__post_init__(self)
+        if not isinstance(self.tree, VisitorTree):
+            raise ElementTypeError(
+                mismatch(
+                    "tree",
+                    expected="a visitor tree",
+                    got=repr(self.tree),
+                    hint="decorate a function with kronop.epilogue_visitor",
+                )
+            )
+        if self.element_epilogue.kind != "float":
+            raise DescriptionError(
+                mismatch(
+                    "element_epilogue of a visitor tree",
+                    expected="float32 or float64",
+                    got=repr(self.element_epilogue),
+                    hint="int32 sums are computed with in float32",
+                )
+            )
+        self._check_constants()
+        self._check_elements()
+
+    def _check_constants(self) -> None:
+        for value in (*self.tree.values, *(item.value for item in self.tree.results)):
+            for constant in _constants(value):
+                if abs(constant) > FINITE_MAX[self.element_epilogue]:
+                    raise DescriptionError(
+                        mismatch(
+                            "a constant in a visitor tree",
+                            expected=f"a finite {self.element_epilogue.name}",
+                            got=repr(constant),
+                            hint="compute the epilogue in float64",
+                        )
+                    )
+
+    def _check_elements(self) -> None:
+        named = [item.name for item in self.tree.tensors]
+        named += [item.name for item in self.tree.auxiliary if not item.axis]
+        for name, element in self.elements:
+            if name not in named or getattr(element, "name", None) not in RESULT_TYPES:
+                raise DescriptionError(
+                    mismatch(
+                        "elements of a visitor tree",
+                        expected=f"{', '.join(named) or 'nothing'}, each with one of"
+                        f" {', '.join(RESULT_TYPES)}",
+                        got=f"{name}: {element!r}",
+                        hint="scalars and reductions have the type element_epilogue, D has"
+                        " element_output",
+                    )
+                )
+
+    @property
+    def name(self) -> str:
+        return "visitor"
+
+    @property
+    def scalar_names(self) -> tuple[str, ...]:
+        return self.tree.scalars
+
+    @property
+    def expression(self) -> Expression:
+        """D alone, where it does not depend on other values; trees are evaluated by `evaluate`."""
+        raise NotImplementedError("a visitor tree is no single expression")
+
+    def element_of(self, item: Operand | Result) -> DataType:
+        """The type of an operand or a result in memory."""
+        if isinstance(item, Result) and item.axis:
+            return self.element_epilogue
+        return dict(self.elements).get(item.name, self.element_output)
+
+    def initialize(self) -> None:
+        """Does nothing: a tree is complete when it is made. PyCUTLASS's programs call this."""
+
+    def epilogue_type(self, *scalars: float, **given: Any) -> EpilogueArguments:
+        """Scalars, operands and results of a run, by their names.
+
+        Example:
+            output_op = operation.epilogue_type(D=d, alpha=2.0, bias=bias, problem_size=[m, n])
+
+        Args:
+            D: the result, which the function may also call otherwise; it may be left out, and
+                `arguments.D` is then a new tensor.
+            problem_size: [M, N], which tensors are checked against, if given.
+            given: a number for each scalar, a tensor for each other operand and result.
+
+        Raises:
+            ArgumentError: one is missing or unknown, or a scalar is not finite.
+            ElementTypeError: a scalar is not a real number.
+        """
+        return VisitorArguments.of(self, scalars, given)
+
+    def evaluate(self, accumulator: Any, operands: Mapping[str, Any]) -> dict[str, Any]:
+        """The results in NumPy by their names: (..., M, N), (..., M) and (..., N).
+
+        Args:
+            accumulator: the sums, (..., M, N); integers are wrapped to their width.
+            operands: numbers, and arrays of the shapes that this module's text tells, also with
+                leading dimensions.
+        """
+        if self.element_accumulator.kind == "int":
+            accumulator = np.asarray(accumulator).astype(self.element_accumulator.name)
+        inputs: dict[str, Any] = {ACCUMULATOR: np.asarray(accumulator, np.float64)}
+        for item in self.tree.operands:
+            value = np.asarray(operands[item.name], np.float64)
+            if item.kind in AXES:
+                value = value[..., None, :] if item.kind == "row" else value[..., :, None]
+            inputs[item.name] = value
+        types = {item.name: self.element_of(item) for item in self.tree.results}
+        return {
+            name: value if types[name].kind == "float" else _rounded(value, types[name])
+            for name, value in self.tree.evaluate(inputs).items()
+        }
+
+
+def _rounded(value: Any, element: DataType) -> Any:
+    """To whole numbers, saturated."""
+    half = 2 ** (element.bits - 1)
+    return np.clip(np.rint(value), -half, half - 1).astype(np.int64)
+
+
+def _constants(value: Expression) -> Iterator[float]:
+    if value.operation == "constant":
+        yield value.operands[0]
+    for item in value.operands:
+        if isinstance(item, Expression):
+            yield from _constants(item)

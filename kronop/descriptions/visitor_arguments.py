@@ -1,0 +1,106 @@
+"""What a run of a visitor tree is given: scalars, operands and results, by name."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kronop.descriptions.scalars import EpilogueArguments, scalar
+from kronop.descriptions.tile import whole
+from kronop.errors import ArgumentError, mismatch
+
+if TYPE_CHECKING:
+    from kronop.descriptions.visitor import VisitorEpilogue
+
+
+class VisitorArguments(EpilogueArguments):
+    """The scalars, operands and results of a visitor tree for one run.
+
+    Attributes:
+        epilogue: the tree with its types.
+        scalars: in the order of the tree's parameters.
+        tensors: the operands in memory, by name.
+        results: the tensors of the results that were given, by name; D may be missing.
+        problem_size: (M, N), or None.
+    """
+
+    epilogue: VisitorEpilogue
+    tensors: Mapping[str, Any]
+    results: Mapping[str, Any]
+    problem_size: tuple[int, int] | None
+
+    @classmethod
+    def of(
+        cls, epilogue: VisitorEpilogue, scalars: Sequence[float], given: Mapping[str, Any]
+    ) -> VisitorArguments:
+        """See `VisitorEpilogue.epilogue_type`."""
+        tree, given = epilogue.tree, dict(given)
+        first = tree.results[0].name
+        if "D" in given and first != "D":
+            given.setdefault(first, given.pop("D"))
+        size = given.pop("problem_size", None)
+        needed = [item.name for item in tree.operands]
+        needed += [item.name for item in tree.auxiliary]
+        missing = [name for name in needed if given.get(name) is None]
+        unknown = [name for name in given if name not in (*needed, first)]
+        if scalars or missing or unknown:
+            got = ", ".join(given) or "none"
+            raise ArgumentError(
+                mismatch(
+                    "epilogue_type of a visitor tree",
+                    expected=f"by their names {', '.join(needed) or 'no operands'}, and D",
+                    got=f"{len(scalars)} without a name and {got}" if scalars else got,
+                    hint=f"give {', '.join(missing)}" if missing else "give no others",
+                )
+            )
+        numbers = [scalar(name, given[name], epilogue.element_epilogue) for name in tree.scalars]
+        made = cls(tuple(numbers), has_beta=False)
+        made.epilogue = epilogue
+        made.tensors = {item.name: given[item.name] for item in tree.tensors}
+        made.results = {
+            item.name: given[item.name] for item in tree.results if given.get(item.name) is not None
+        }
+        made.problem_size = None if size is None else _checked(size)
+        made._runs = weakref.WeakSet()
+        return made
+
+    _runs: weakref.WeakSet[Any]
+
+    # Identity: tensors do not compare.
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+    @property
+    def alpha(self) -> float:
+        """1: what a tree multiplies sums by, it says itself."""
+        return 1.0
+
+    @property
+    def beta(self) -> float:
+        """0: a tree has no source but its own operands."""
+        return 0.0
+
+    def attach(self, arguments: Any) -> None:
+        """Tells whose runs `sync` waits for."""
+        self._runs.add(arguments)
+
+    def sync(self) -> None:
+        """Waits for the last runs with these arguments, and copies results to host tensors."""
+        for arguments in tuple(self._runs):
+            arguments.sync()
+
+
+def _checked(size: Any) -> tuple[int, int]:
+    found = [whole(item) for item in size] if isinstance(size, Sequence) else []
+    extents = [item for item in found if isinstance(item, int) and item >= 0]
+    if len(found) != 2 or found != extents:
+        raise ArgumentError(
+            mismatch(
+                "problem_size",
+                expected="[M, N]",
+                got=repr(size),
+                hint="the extents of D",
+            )
+        )
+    return extents[0], extents[1]

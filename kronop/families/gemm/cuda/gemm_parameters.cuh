@@ -1,0 +1,30 @@
+// The parameters of products of blocks and warps, for operands of any strides.
+#pragma once
+
+#include "kronop/memory.cuh"
+
+namespace kronop {
+namespace gemm {
+inline constexpr int kBatchDims = 4;
+}  // namespace gemm
+
+// Addresses and strides, in elements; extents and strides of the batch are outermost first, and
+// unused extents are 1.
+//
+// Sums over K may be cut into slices of `depth` steps each. Then a first launch leaves the slices'
+// sums in `partial`, and a second one, where `adds_up` is 1, adds them up to results.
+template <int kScalars, class Scalar>
+struct GemmParameters {
+  void *a, *b, *y;
+  void* z;        // null where nothing is added
+  void* bias;     // null where there is none
+  void* partial;  // the slices' sums
+  long long m, n, k;
+  long long batch[gemm::kBatchDims];
+  long long a_batch[gemm::kBatchDims], b_batch[gemm::kBatchDims], y_batch[gemm::kBatchDims], z_batch[gemm::kBatchDims];
+  long long a_row, a_column, b_row, b_column, y_row, y_column, z_row, z_column, bias_row, bias_column;
+  long long slices, depth, adds_up;
+  Scalar scalars[kScalars];
+};
+
+}  // namespace kronop

@@ -1,0 +1,84 @@
+"""The parameter struct of products of blocks and warps; see gemm_parameters.cuh."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kronop.artifacts import Field, KernelSignature, Scalar
+from kronop.descriptions.epilogue import Epilogue
+from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, StridedMatrix
+from kronop.emit.cuda import operands
+from kronop.families.gemm.description import GemmProblem
+from kronop.frozen import dataclass
+
+_OPERANDS = ("a", "b", "y", "z")
+_NOTHING = StridedMatrix(pointer=0, row=0, column=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slicing:
+    """How sums over K are cut.
+
+    Attributes:
+        slices: into how many parts.
+        depth: steps of each.
+        partial: where the sums of the parts are; 0 if there is one part.
+        adds_up: whether the launch adds these sums up.
+    """
+
+    slices: int
+    depth: int
+    partial: int
+    adds_up: bool
+
+
+def parameters_of(epilogue: Epilogue) -> str:
+    """The C++ name of the parameter struct."""
+    scalar = operands.scalar_kind(epilogue)
+    return f"kronop::GemmParameters<{operands.SCALARS}, {scalar.cxx}>"
+
+
+def signature(epilogue: Epilogue) -> KernelSignature:
+    whole = Scalar.INT64
+    pointers = ("a", "b", "y", "z", "bias", "partial")
+    return KernelSignature(
+        "GemmParameters",
+        (
+            *(Field(name, Scalar.POINTER) for name in pointers),
+            *(Field(name, whole) for name in ("m", "n", "k")),
+            Field("batch", whole, MOST_BATCH_DIMENSIONS),
+            *(Field(f"{name}_batch", whole, MOST_BATCH_DIMENSIONS) for name in _OPERANDS),
+            *(
+                Field(f"{name}_{way}", whole)
+                for name in (*_OPERANDS, "bias")
+                for way in ("row", "column")
+            ),
+            *(Field(name, whole) for name in ("slices", "depth", "adds_up")),
+            Field("scalars", operands.scalar_kind(epilogue), operands.SCALARS),
+        ),
+    )
+
+
+def values_of(problem: GemmProblem, slicing: Slicing) -> dict[str, Any]:
+    """The members of the parameter struct."""
+    p, bias = problem, problem.bias or _NOTHING
+    found = dict(zip(_OPERANDS, (p.a, p.b, p.y, p.z or _NOTHING), strict=True))
+    strided = {**found, "bias": bias}
+    return {
+        **{name: item.pointer for name, item in strided.items()},
+        "partial": slicing.partial,
+        **{name: getattr(p, name) for name in ("m", "n", "k")},
+        "batch": _padded(p.batch, 1),
+        **{f"{name}_batch": _padded(item.batch, 0) for name, item in found.items()},
+        **{f"{name}_row": item.row for name, item in strided.items()},
+        **{f"{name}_column": item.column for name, item in strided.items()},
+        "slices": slicing.slices,
+        "depth": slicing.depth,
+        "adds_up": int(slicing.adds_up),
+        "scalars": p.scalars,
+    }
+
+
+def _padded(values: tuple[int, ...], more: int) -> tuple[int, ...]:
+    """Values of leading dimensions, with those in front that the batch has not."""
+    return (more,) * (MOST_BATCH_DIMENSIONS - len(values)) + values

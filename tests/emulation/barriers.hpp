@@ -62,11 +62,11 @@ struct Barrier {
 struct NamedBarrier {
   unsigned arrived, phase;
 };
-inline NamedBarrier named_barriers[16];
+inline NamedBarrier named_barriers[16][16];  // of each block of a cluster
 
 template <int kThreads>
 inline void wait_for_team(int index) {
-  NamedBarrier& barrier = named_barriers[index];
+  NamedBarrier& barrier = named_barriers[current / threads_of_block][index];
   const unsigned phase = barrier.phase;
   if (++barrier.arrived == kThreads) {
     barrier.arrived = 0;

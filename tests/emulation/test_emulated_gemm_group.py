@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,8 +26,9 @@ from kronop.descriptions.epilogue import Epilogue, LinearCombination, LinearComb
 from kronop.descriptions.math_instruction import MathInstruction, OpClass
 from kronop.descriptions.tensor import TensorDescription
 from kronop.emit.plan import Plan
-from kronop.families.gemm.cuda import group_choice
+from kronop.families.gemm.cuda import group_choice, group_split
 from kronop.families.gemm.description import GemmDescription, GemmProblem
+from kronop.families.gemm.size import GemmSize
 from kronop.target import Target
 from tests.emulation.emulator import Emulator
 from tests.emulation.test_emulated_kernels import (
@@ -42,8 +44,8 @@ from tests.emulation.test_emulated_kernels import (
 _TARGET = replace(Target.parse("sm_90a"), cores=4)
 
 
-def math_of(element: DataType) -> MathInstruction:
-    if element is float32:
+def math_of(element: DataType, split: bool) -> MathInstruction:
+    if element is float32 and not split:
         return MathInstruction([16, 8, 8], float32, float32, float32, OpClass.TensorOp)
     return MathInstruction.tensor_op(element)
 
@@ -62,13 +64,15 @@ def run(
     bias: bool = False,
     epilogue: Epilogue | None = None,
     with_nan: bool = False,
+    split: bool = False,
+    alignment: int | None = None,
 ) -> None:
     """Runs a tile (rows, columns, whether teams take tiles in turn), and compares."""
     random, output = np.random.default_rng(11), result_type(element)
-    instruction = math_of(element)
+    instruction = math_of(element, split)
     sums = instruction.element_accumulator
     epilogue = epilogue or LinearCombination(output, 1, sums, sums)
-    full = 16 // element.bytes
+    full = alignment or 16 // element.bytes
     what = GemmDescription(
         math=instruction,
         tile=None,
@@ -97,7 +101,10 @@ def run(
     z = stored(values(random, (*batch, m, n), output), layouts[2]) if source else None
     added = values(random, (n,), output) if bias else None
     scalars = epilogue.epilogue_type(2, 3 if source else 0)
+    size = GemmSize(m, n, k, math.prod(batch))
+    workspace = np.full(group_split.workspace_bytes(size) + 256 if split else 1, 255, np.uint8)
     problem = GemmProblem(
+        workspace=workspace.ctypes.data + -workspace.ctypes.data % 256,
         m=m,
         n=n,
         k=k,
@@ -110,7 +117,7 @@ def run(
         scalars=scalars.scalars,
         threads=1,
     )
-    emulator.run(list(design.launches(0, _TARGET, problem)))
+    emulator.run(list(design.launches(len(plan.steps) - 1, _TARGET, problem)))
     expected = what.reference(
         wide(a),
         wide(b),
@@ -118,7 +125,7 @@ def run(
         scalars,
         None if added is None else wide(added),
     )
-    agree(y, expected, output, float16 if element is float32 else sums)
+    agree(y, expected, output, float16 if element is float32 and not split else sums)
 
 
 def padded(array: Any, layout: Layout, multiple: int) -> Any:
@@ -178,3 +185,24 @@ def test_batches_nothing_to_sum_and_nan(folder: Path) -> None:
 def test_an_activation(folder: Path) -> None:
     epilogue = LinearCombinationGeneric(gelu(float32), float16, 1, float32, float32)
     run(folder, float16, (70, 136, 72), tile=(128, 128, True), epilogue=epilogue, bias=True)
+
+
+@pytest.mark.parametrize("layouts", _LAYOUTS)
+def test_three_products(folder: Path, layouts: tuple[Layout, Layout]) -> None:
+    for sizes, batch in (((200, 136, 100), ()), ((70, 130, 33), (2,)), ((5, 3, 1), ())):
+        for result in (RowMajor, ColumnMajor):
+            run(
+                folder,
+                float32,
+                sizes,
+                tile=(128, 128, False),
+                cluster=2,
+                layouts=(*layouts, result),
+                batch=batch,
+                shared_b=bool(batch),
+                source=True,
+                bias=True,
+                split=True,
+                alignment=1,
+                with_nan=sizes[2] == 100,
+            )

@@ -8,6 +8,9 @@
 //
 // A slab is 128 bytes of contracted elements. Where an operand of 16 bits is contiguous along its
 // other index instead (kTurned), 64 of these make a line of 128 bytes.
+//
+// float32 as three TF32 products (kSplit): gemm_split.cuh has left two planes of both operands in
+// the workspace, values and what rounding left. A slab has both planes.
 #pragma once
 
 #include "gemm_group_mma.cuh"
@@ -73,18 +76,22 @@ KRONOP_INLINE void bring_slabs(const Parameters& p, GroupRoom<Step>& room) {
       room.free[turn.stage].wait(turn.parity ^ 1);
       Barrier& filled = room.filled[turn.stage];
       expect_bytes(filled, Step::kStageBytes);
-      unsigned char* const stage = room.stages[turn.stage];
-      load_slab<Step, Step::kTileM, Step::kTurnedA>(stage, slab * Step::kSlab, walk.row * Step::kTileM, [&](void* to, int along, int across) {
-        load_box(to, p.a_map, filled, BoxPlace{along, across, a_problem});
-      });
-      unsigned char* const own = stage + Step::kTileM * kLineBytes + rank * share * kLineBytes;
-      load_slab<Step, share, Step::kTurnedB>(own, slab * Step::kSlab, walk.column * Step::kTileN + rank * share, [&](void* to, int along, int across) {
-        if constexpr (Step::kCluster > 1) {
-          load_box_of_cluster(to, p.b_map, filled, BoxPlace{along, across, b_problem}, (1u << Step::kCluster) - 1);
-        } else {
-          load_box(to, p.b_map, filled, BoxPlace{along, across, b_problem});
-        }
-      });
+#pragma unroll
+      for (int plane = 0; plane < Step::kPlanes; ++plane) {
+        const int of_a = a_problem * Step::kPlanes + plane, of_b = b_problem * Step::kPlanes + plane;
+        unsigned char* const a = room.stages[turn.stage] + plane * Step::kPlaneBytes;
+        load_slab<Step, Step::kTileM, Step::kTurnedA>(a, slab * Step::kSlab, walk.row * Step::kTileM, [&](void* to, int along, int across) {
+          load_box(to, p.a_map, filled, BoxPlace{along, across, of_a});
+        });
+        unsigned char* const b = a + (Step::kTileM + rank * share) * kLineBytes;
+        load_slab<Step, share, Step::kTurnedB>(b, slab * Step::kSlab, walk.column * Step::kTileN + rank * share, [&](void* to, int along, int across) {
+          if constexpr (Step::kCluster > 1) {
+            load_box_of_cluster(to, p.b_map, filled, BoxPlace{along, across, of_b}, (1u << Step::kCluster) - 1);
+          } else {
+            load_box(to, p.b_map, filled, BoxPlace{along, across, of_b});
+          }
+        });
+      }
     }
   }
 }
@@ -96,14 +103,21 @@ struct GroupSums {
   typename Step::Accumulator of[Step::kParts][Step::kTileN / 8][4];
 
   KRONOP_INLINE void add_up(int slabs, GroupRoom<Step>& room, Turn<Step::kStages>& turn) {
-    const int team = Step::kAlternate ? 0 : threadIdx.x / kTeam;
+    if constexpr (Step::kSplit) {
+      add_up_chains(slabs, room, turn);
+    } else {
+      add_up_slabs(slabs, room, turn);
+    }
+  }
+
+ private:
+  KRONOP_INLINE void add_up_slabs(int slabs, GroupRoom<Step>& room, Turn<Step::kStages>& turn) {
     int before = 0;
     if (slabs == 0) clear();
 #pragma unroll 1
     for (int slab = 0; slab < slabs; ++slab, turn.advance()) {
       room.filled[turn.stage].wait(turn.parity);
-      const unsigned char* const stage = room.stages[turn.stage];
-      const GroupMatrix a(stage + team * Step::kParts * kBlock, 1024, kLineBytes), b(stage + Step::kTileM * kLineBytes, 1024, kLineBytes, kBlock);
+      const GroupMatrix a = left(room, turn.stage), b = right(room, turn.stage);
       begin_group_products();
 #pragma unroll
       for (int step = 0; step < 4; ++step) {
@@ -124,7 +138,44 @@ struct GroupSums {
     if (slabs > 0) release(room, before);
   }
 
- private:
+  // The products of a slab are a chain of their own: small ones first, as everywhere (mma.cuh).
+  // NOTE: tensor cores cut sums off instead of rounding them, so chains are added up here.
+  KRONOP_INLINE void add_up_chains(int slabs, GroupRoom<Step>& room, Turn<Step::kStages>& turn) {
+    static_assert(!Step::kSplit || Step::kParts == 1, "sums and a chain take as many registers");
+    constexpr int rest = Step::kPlaneBytes;
+    typename Step::Accumulator chain[Step::kTileN / 8][4];
+    clear();
+#pragma unroll 1
+    for (int slab = 0; slab < slabs; ++slab, turn.advance()) {
+      room.filled[turn.stage].wait(turn.parity);
+      const GroupMatrix a = left(room, turn.stage), b = right(room, turn.stage);
+      begin_group_products();
+#pragma unroll
+      for (int step = 0; step < 4; ++step) {
+        multiply(chain, a.after(rest + step * 32), b.after(step * 32), step > 0);
+        multiply(chain, a.after(step * 32), b.after(rest + step * 32), true);
+      }
+#pragma unroll
+      for (int step = 0; step < 4; ++step) multiply(chain, a.after(step * 32), b.after(step * 32), true);
+      commit_group_products();
+      wait_for_group_products<0>();
+      release(room, turn.stage);
+#pragma unroll
+      for (int n = 0; n < Step::kTileN / 8; ++n) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) of[0][n][e] = of[0][n][e] + chain[n][e];
+      }
+    }
+  }
+
+  // A team's rows of A in a stage, and B.
+  KRONOP_INLINE static GroupMatrix left(GroupRoom<Step>& room, int stage) {
+    const int team = Step::kAlternate ? 0 : threadIdx.x / kTeam;
+    return {room.stages[stage] + team * Step::kParts * kBlock, 1024, kLineBytes};
+  }
+  KRONOP_INLINE static GroupMatrix right(GroupRoom<Step>& room, int stage) {
+    return {room.stages[stage] + Step::kTileM * kLineBytes, 1024, kLineBytes, kBlock};
+  }
   template <class Sums, class Place>
   KRONOP_INLINE static void multiply(Sums& sums, const Place& a, const Place& b, bool more) {
     if constexpr (sizeof(Input) == 2) {

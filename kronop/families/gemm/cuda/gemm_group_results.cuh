@@ -18,7 +18,10 @@ struct GroupStep : Decided {
   static constexpr int kTeams = Decided::kThreads / kTeam - 1, kSharing = Decided::kAlternate ? 1 : kTeams;
   static constexpr int kParts = Decided::kTileM / 64 / kSharing;
   static constexpr int kSlab = kLineBytes / int(sizeof(typename Decided::Input));  // contracted elements
-  static constexpr int kStageBytes = (Decided::kTileM + Decided::kTileN) * kLineBytes;
+  // Planes of an operand: its values or, where these are split, also what rounding left of them.
+  static constexpr int kPlanes = Decided::kSplit ? 2 : 1;
+  static constexpr int kPlaneBytes = (Decided::kTileM + Decided::kTileN) * kLineBytes;
+  static constexpr int kStageBytes = kPlanes * kPlaneBytes;
   // Results in a line of shared memory, and lines that a team's results take at once.
   static constexpr int kResults = kLineBytes / int(sizeof(typename Decided::Output));
   static constexpr int kPiece = kResults * Decided::kLines;

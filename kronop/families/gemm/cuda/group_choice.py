@@ -8,16 +8,26 @@ from kronop.artifacts import Status
 from kronop.descriptions.datatype import ColumnMajor, RowMajor, float32, tfloat32
 from kronop.descriptions.math_instruction import MathInstruction, MathOperation, OpClass
 from kronop.descriptions.tensor import TensorDescription
+from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT
+from kronop.emit.design import Design
 from kronop.emit.plan import Step
-from kronop.families.gemm.cuda.group_design import GRANULE, LINE_BYTES, TEAMS, GemmGroup
+from kronop.families.gemm.cuda.group_design import (
+    BARRIER_BYTES,
+    LINE_BYTES,
+    TEAMS,
+    GemmGroup,
+)
+from kronop.families.gemm.cuda.group_problem import GRANULE
+from kronop.families.gemm.cuda.group_split import PLANES, GemmSplit
 from kronop.families.gemm.description import GemmDescription
 from kronop.families.gemm.least import LeastOfGemm
 from kronop.target import Target
 
 # (rows, columns, whether teams take tiles in turn) of a tile.
 _TILES = ((128, 256, False), (128, 128, True), (64, 256, True), (128, 128, False), (64, 128, True))
+_SPLIT_TILES = ((128, 128, False),)
 _CLUSTERS = (2, 1)
-_MOST_STAGES = 8
+_MOST_STAGES, _MOST_LINES = 8, 4
 _BLOCK_BYTES = 64 * LINE_BYTES
 _WARPS = (4 * TEAMS, 1, 1)
 
@@ -26,15 +36,20 @@ def status(what: GemmDescription, target: Target) -> Status:
     """Whether warp groups can read what was promised of the operands."""
     if target.arch != "sm_90a":
         return Status.reject(f"{target} has no warp-group products")
-    if not _multiplies(what.math):
+    if not _splits(what.math) and not _multiplies(what.math):
         return Status.reject(f"warp groups do not multiply by {what.math}")
     for name, item in (("A", what.A), ("B", what.B)):
-        if item.alignment * item.element.bytes < GRANULE:
+        # What is split is copied to where maps can read it.
+        if not _splits(what.math) and item.alignment * item.element.bytes < GRANULE:
             return Status.reject(
-                f"tensor maps take addresses and strides in multiples of {GRANULE} bytes, and {name}"
-                f" promises {item.alignment} elements"
+                f"tensor maps take addresses and strides in multiples of {GRANULE} bytes, and"
+                f" {name} promises {item.alignment} elements"
             )
     return Status.accept()
+
+
+def _splits(math: MathInstruction) -> bool:
+    return math.math_operation is MathOperation.multiply_add_fast_f32
 
 
 def _multiplies(math: MathInstruction) -> bool:
@@ -53,38 +68,49 @@ def designs(what: GemmDescription, target: Target) -> Iterator[GemmGroup]:
     """The ways to compute what is described by warp groups, if there are any."""
     if not status(what, target):
         return
-    swapped = what.Y.layout is ColumnMajor
-    # Of the transposed product, the left operand is B.
-    left, right = (what.B, what.A) if swapped else (what.A, what.B)
-    turned_a = left.layout is (RowMajor if swapped else ColumnMajor)
-    turned_b = right.layout is (ColumnMajor if swapped else RowMajor)
-    for m, n, alternate in _TILES:
-        lines = _lines(what.Y, n)
+    split = _splits(what.math)
+    for m, n, alternate in _SPLIT_TILES if split else _TILES:
         for cluster in _CLUSTERS:
-            room = target.shared_bytes - TEAMS * lines * _BLOCK_BYTES - 1024
-            stages = min(_MOST_STAGES, room // ((m + n) * LINE_BYTES))
-            design = GemmGroup(
-                math=what.math,
-                source=what.A.element,
-                output=what.Y.element,
-                epilogue=what.epilogue,
-                m=m,
-                n=n,
-                stages=stages,
-                lines=lines,
-                cluster=cluster,
-                alternate=alternate,
-                turned_a=turned_a,
-                turned_b=turned_b,
-                swapped=swapped,
-            )
+            design = _design(what, target, (m, n, cluster), alternate, split)
             if what.tile is None or _is_asked(what, design):
                 yield design
 
 
+def _design(
+    what: GemmDescription,
+    target: Target,
+    tile: tuple[int, int, int],
+    alternate: bool,
+    split: bool,
+) -> GemmGroup:
+    m, n, cluster = tile
+    swapped = what.Y.layout is ColumnMajor
+    # Of the transposed product, the left operand is B.
+    left, right = (what.B, what.A) if swapped else (what.A, what.B)
+    lines = _lines(what.Y, n)
+    room = target.shared_bytes - TEAMS * lines * _BLOCK_BYTES - BARRIER_BYTES
+    stage = (m + n) * LINE_BYTES * (PLANES if split else 1)
+    return GemmGroup(
+        math=what.math,
+        source=what.A.element,
+        output=what.Y.element,
+        epilogue=what.epilogue,
+        m=m,
+        n=n,
+        stages=min(_MOST_STAGES, room // stage),
+        lines=lines,
+        cluster=cluster,
+        alternate=alternate,
+        turned_a=not split and left.layout is (RowMajor if swapped else ColumnMajor),
+        turned_b=not split and right.layout is (ColumnMajor if swapped else RowMajor),
+        swapped=swapped,
+        split=split,
+    )
+
+
 def _lines(result: TensorDescription, columns: int) -> int:
-    """Lines of results that a team stores at once: a row's, of at most 128 columns."""
-    return max(1, min(columns, 128) * result.element.bytes // LINE_BYTES)
+    """Lines of results that a team stores at once."""
+    return max(1, min(columns * result.element.bytes // LINE_BYTES, _MOST_LINES))
 
 
 def _is_asked(what: GemmDescription, design: GemmGroup) -> bool:
@@ -95,20 +121,29 @@ def _is_asked(what: GemmDescription, design: GemmGroup) -> bool:
 
 
 def steps(what: GemmDescription, target: Target, design: GemmGroup) -> tuple[Step, ...]:
-    """The step of a plan."""
-    name = f"gemm_group_{what.A.element.short}_{what.epilogue.name}_{design.m}x{design.n}"
-    return (
-        Step(
-            entry=f"{name}_{target.arch}",
-            design=design,
-            bytes_per_row=what.Y.element.bytes,
-            operations_per_row=2,
-            note=f"a matrix product by {design}",
-            least=LeastOfGemm(
-                element=what.A.element,
-                output=what.Y.element,
-                sums=what.math.element_accumulator,
-                multiplied=what.math.element_a,
-            ),
-        ),
+    """The steps of a plan: the product, after its operands are split if they are."""
+    element = what.A.element
+    name = f"gemm_group_{element.short}_{what.epilogue.name}_{design.m}x{design.n}_{target.arch}"
+    least = LeastOfGemm(
+        element=element,
+        output=what.Y.element,
+        sums=what.math.element_accumulator,
+        multiplied=what.math.element_a,
+        products=PRODUCTS_OF_SPLIT if design.split else 1,
+    )
+    product = _step(name, design, f"a matrix product by {design}", least)
+    if not design.split:
+        return (product,)
+    note = "float32 as two TF32 numbers each"
+    return (_step(f"gemm_split_{target.arch}", GemmSplit(), note, None), product)
+
+
+def _step(entry: str, design: Design, note: str, least: LeastOfGemm | None) -> Step:
+    return Step(
+        entry=entry,
+        design=design,
+        bytes_per_row=0,
+        operations_per_row=0,
+        note=note,
+        least=least,
     )

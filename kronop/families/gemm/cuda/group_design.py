@@ -19,6 +19,7 @@ from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.strided import StridedMatrix
 from kronop.emit.cuda import operands
+from kronop.emit.cuda.machine import MEMORY_BYTES_PER_CYCLE, PRODUCTS_OF_SPLIT
 from kronop.emit.design import Design, Instantiation, package_folder
 from kronop.families.gemm.cuda.group_problem import (
     GRANULE,
@@ -29,6 +30,7 @@ from kronop.families.gemm.cuda.group_problem import (
     tensor_map,
     transposed,
 )
+from kronop.families.gemm.cuda.group_split import PLANES, GemmSplit, planes
 from kronop.families.gemm.description import GemmProblem
 from kronop.families.gemm.size import GemmSize
 from kronop.frozen import dataclass
@@ -45,7 +47,7 @@ _COPY_REGISTERS, _PRODUCT_REGISTERS = 24, 240
 _BAND = 16
 _SUMS = 128  # registers of a thread for sums
 # Bytes of barriers, at most.
-_BARRIER_BYTES = 1024
+BARRIER_BYTES = 1024
 _POINTERS = ("y", "z", "bias")
 _NUMBERS = (
     *("m", "n", "k", "problems"),
@@ -73,11 +75,12 @@ class GemmGroup(Design):
         alternate: the teams take tiles in turn, instead of sharing each.
         turned_a, turned_b: A is contiguous along M, B along N.
         swapped: the transposed product is computed, since Y is contiguous along M.
+        split: operands are planes in the workspace: see `group_split`.
     """
 
     styles: ClassVar[tuple[str, ...]] = (
         *("shared tiles", "tiles in turn", "clusters", "A along M", "B along N"),
-        *("2-byte elements", "TF32", "bytes", "swapped"),
+        *("2-byte elements", "TF32", "bytes", "swapped", "three TF32 products"),
     )
     ends = ("Y along rows", "Y along columns")
 
@@ -94,11 +97,14 @@ class GemmGroup(Design):
     turned_a: bool
     turned_b: bool
     swapped: bool
+    split: bool = False
 
     def __str__(self) -> str:
         teams = "in turn" if self.alternate else "shared"
         clusters = f", clusters of {self.cluster}" if self.cluster > 1 else ""
-        return f"warp groups, tiles of {self.m} x {self.n} {teams}, {self.stages} stages{clusters}"
+        split = " of operands in two planes" if self.split else ""
+        tiles = f"tiles of {self.m} x {self.n} {teams}"
+        return f"warp groups{split}, {tiles}, {self.stages} stages{clusters}"
 
     @property
     def threads(self) -> int:
@@ -110,9 +116,13 @@ class GemmGroup(Design):
         return LINE_BYTES // self.source.bytes
 
     @property
+    def stage_bytes(self) -> int:
+        """Bytes of a slab of both operands."""
+        return (self.m + self.n) * LINE_BYTES * (PLANES if self.split else 1)
+
+    @property
     def shared_bytes(self) -> int:
-        stage = (self.m + self.n) * LINE_BYTES
-        return self.stages * stage + TEAMS * self.lines * _BLOCK_BYTES + _BARRIER_BYTES
+        return self.stages * self.stage_bytes + TEAMS * self.lines * _BLOCK_BYTES + BARRIER_BYTES
 
     @property
     def signature(self) -> KernelSignature:
@@ -131,6 +141,7 @@ class GemmGroup(Design):
         yield "tiles in turn" if self.alternate else "shared tiles"
         yield {1: "bytes", 2: "2-byte elements", 4: "TF32"}[self.source.bytes]
         words = {
+            "three TF32 products": self.split,
             "clusters": self.cluster > 1,
             "A along M": self.turned_a,
             "B along N": self.turned_b,
@@ -148,11 +159,10 @@ class GemmGroup(Design):
                 " columns"
             )
         if self.shared_bytes > target.shared_bytes:
-            stage = (self.m + self.n) * LINE_BYTES
             return Status.reject(
-                f"a block takes {self.stages} stages of {stage} and {TEAMS} x {self.lines} x"
-                f" {_BLOCK_BYTES} for results = {self.shared_bytes} bytes of shared memory,"
-                f" {target} has {target.shared_bytes}"
+                f"a block takes {self.stages} stages of {self.stage_bytes} and {TEAMS} x"
+                f" {self.lines} x {_BLOCK_BYTES} for results = {self.shared_bytes} bytes of shared"
+                f" memory, {target} has {target.shared_bytes}"
             )
         return Status.accept()
 
@@ -164,12 +174,19 @@ class GemmGroup(Design):
         places = target.cores // self.cluster * self.cluster
         rounds = -(-tiles // places)
         slabs = -(-size.k // self.slab)
-        rate = _PRODUCTS_PER_CYCLE[self.source.bytes]
+        rate = _PRODUCTS_PER_CYCLE[self.source.bytes] / (PRODUCTS_OF_SPLIT if self.split else 1)
         multiply = slabs * self.slab * self.m * self.n / rate
         results = self.m * self.n * _CYCLES_OF_RESULT
         each = max(multiply, results) if self.alternate else multiply + results
         cycles = rounds * each + results * self.alternate + _CYCLES_OF_TILE
-        return cycles / _HERTZ + _SECONDS_OF_LAUNCH
+        seconds = cycles / _HERTZ + _SECONDS_OF_LAUNCH
+        if not self.split:
+            return seconds
+        # Elements are read, written as two, and read again.
+        moved = (m + n) * size.k * size.batch * 3 * self.source.bytes
+        return (
+            seconds + moved / (MEMORY_BYTES_PER_CYCLE * target.cores * _HERTZ) + _SECONDS_OF_LAUNCH
+        )
 
     def instantiation(self, target: Target) -> Instantiation:
         scalars = operands.scalar_kind(self.epilogue)
@@ -198,6 +215,7 @@ class GemmGroup(Design):
                 ("kAlternate", self.alternate),
                 ("kTurnedA", self.turned_a),
                 ("kTurnedB", self.turned_b),
+                ("kSplit", self.split),
                 ("kSaturate", self.epilogue.saturates),
             ),
             cluster=self.cluster,
@@ -205,22 +223,21 @@ class GemmGroup(Design):
         )
 
     def launches(self, index: int, target: Target, problem: GemmProblem) -> Iterator[Launch]:
-        """One launch for problems along the last dimension of the batch, for each of the others."""
+        """One launch for problems along the last dimension of the batch, for each of the others;
+        before it those that split the operands, by the step before this one."""
         problem = swapped(problem) if self.swapped else problem
         for part, count in parts(problem, self.source.bytes, self.output.bytes):
+            if self.split and part.k:
+                yield from GemmSplit().launches(index - 1, target, part, count)
             yield self._launch(index, target, part, count)
 
     def _launch(self, index: int, target: Target, problem: GemmProblem, count: int) -> Launch:
-        own = problem
+        own, share = problem, self.n // self.cluster
+        read = planes(own, count) if self.split else own
+        a, b = read.a, transposed(read.b)
         values = {
-            "a_map": self._map(own.a, (own.k, own.m), count, turned=self.turned_a, lines=self.m),
-            "b_map": self._map(
-                transposed(own.b),
-                (own.k, own.n),
-                count,
-                turned=self.turned_b,
-                lines=self.n // self.cluster,
-            ),
+            "a_map": self._map(a, (own.k, own.m, self._count(own.a, count)), self.turned_a, self.m),
+            "b_map": self._map(b, (own.k, own.n, self._count(own.b, count)), self.turned_b, share),
             "y_map": self._result_map(own, count),
             **strides_of("y", own.y),
             **strides_of("z", own.z),
@@ -248,18 +265,22 @@ class GemmGroup(Design):
             shared_bytes=self.shared_bytes,
         )
 
+    def _count(self, item: StridedMatrix, problems: int) -> int:
+        """Matrices that an operand's map has: one for each problem, or its planes."""
+        return (problems if step_of(item) else 1) * (PLANES if self.split else 1)
+
     def _map(
-        self, item: StridedMatrix, extents: tuple[int, int], count: int, *, turned: bool, lines: int
+        self, item: StridedMatrix, extents: tuple[int, int, int], turned: bool, lines: int
     ) -> TensorMap | bytes:
-        """The map of an operand of (K, wide) elements, whose rows are wide indices."""
-        depth, wide = extents
+        """The map of an operand of (K, wide, matrices) elements, whose rows are wide indices."""
+        depth, wide, count = extents
         if not depth:
             return b""  # Nothing is read.
         along, across = (wide, depth) if turned else (depth, wide)
         step = item.column if turned else item.row
         box = (LINE_BYTES // self.source.bytes, self.slab if turned else lines)
-        element = self.source
-        return tensor_map(item, (along, across, count), step, box, element, element is float32)
+        rounds = self.source is float32 and not self.split
+        return tensor_map(item, (along, across, count), step, box, self.source, rounds)
 
     def _maps(self, problem: GemmProblem) -> bool:
         """Whether a map describes Y."""

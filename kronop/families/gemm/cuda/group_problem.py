@@ -88,7 +88,7 @@ def tensor_map(
     return TensorMap(
         address=item.pointer,
         element=element.name,
-        extents=(extents[0], extents[1], extents[2] if apart else 1),
+        extents=extents,
         strides=(step * element.bytes or usual, apart * element.bytes or usual),
         box=box,
         rounds=rounds,

@@ -1,0 +1,52 @@
+// float32 operands of three TF32 products: two planes in the workspace, contiguous along the
+// contracted index, one after the other for each problem: values rounded to TF32, and what rounding
+// left of them.
+#pragma once
+
+#include "kronop/mma.cuh"
+
+namespace kronop {
+
+struct GemmSplitParameters {
+  void* from;
+  void* to;  // [problem][plane][line][pitch]
+  long long lines, depth, pitch, problems;
+  // Strides in elements: from a line to the next, along the contracted index, between problems.
+  long long line, along, batch;
+};
+
+// Tiles of 32 lines x 32 contracted elements go through shared memory, so that both sides access
+// neighbours in memory.
+template <class Step>
+KRONOP_INLINE void gemm_split(const GemmSplitParameters& p) {
+  constexpr int size = 32, rows = Step::kThreads / size;
+  auto& tile = *reinterpret_cast<float(*)[size][size + 1]>(shared_memory());
+  const int x = threadIdx.x % size, y = threadIdx.x / size;
+  const long long across = ceil_div(p.lines, size), along = ceil_div(p.depth, size), count = across * along * p.problems;
+  const bool by_lines = p.line == 1 && p.along != 1;
+#pragma unroll 1
+  for (long long at = blockIdx.x; at < count; at += gridDim.x) {
+    const long long problem = at / (across * along), within = at % (across * along);
+    const long long line = within % across * size, k = within / across * size;
+    const auto* const from = static_cast<const float*>(p.from) + problem * p.batch;
+#pragma unroll
+    for (int i = y; i < size; i += rows) {
+      const int l = by_lines ? x : i, d = by_lines ? i : x;
+      if (line + l < p.lines && k + d < p.depth) tile[l][d] = from[(line + l) * p.line + (k + d) * p.along];
+    }
+    __syncthreads();
+    auto* const to = static_cast<float*>(p.to) + problem * 2 * p.lines * p.pitch;
+#pragma unroll
+    for (int i = y; i < size; i += rows) {
+      if (line + i < p.lines && k + x < p.depth) {
+        const float value = tile[i][x], rounded = round_to_tf32(value);
+        const long long place = (line + i) * p.pitch + k + x;
+        to[place] = rounded;
+        to[place + p.lines * p.pitch] = value - rounded;
+      }
+    }
+    __syncthreads();
+  }
+}
+
+}  // namespace kronop

@@ -1,0 +1,118 @@
+"""float32 operands split in two planes, for three TF32 products: gemm_split.cuh."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import ClassVar
+
+from kronop.artifacts import Field, KernelSignature, Launch, Scalar
+from kronop.descriptions.datatype import float32
+from kronop.descriptions.strided import StridedMatrix
+from kronop.emit.cuda import operands
+from kronop.emit.design import Instantiation, InWorkspace, package_folder
+from kronop.families.gemm.cuda.group_problem import step_of, transposed
+from kronop.families.gemm.description import GemmProblem
+from kronop.families.gemm.size import GemmSize
+from kronop.frozen import dataclass
+from kronop.target import Target
+
+PLANES = 2
+_THREADS, _RESIDENT, _TILE = 256, 8, 32
+# Elements of 16 bytes, in multiples of which lines begin; bytes in multiples of which operands do.
+_LINE, _APART = 4, 256
+SIGNATURE = KernelSignature(
+    "GemmSplitParameters",
+    (
+        Field("from", Scalar.POINTER),
+        Field("to", Scalar.POINTER),
+        *(
+            Field(name, Scalar.INT64)
+            for name in ("lines", "depth", "pitch", "problems", "line", "along", "batch")
+        ),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GemmSplit(InWorkspace):
+    """A kernel that splits one operand; it runs for each of both."""
+
+    styles: ClassVar[tuple[str, ...]] = ("plain",)
+
+    @property
+    def threads(self) -> int:
+        return _THREADS
+
+    @property
+    def shared_bytes(self) -> int:
+        return 4 * _TILE * (_TILE + 1)
+
+    @property
+    def signature(self) -> KernelSignature:
+        return SIGNATURE
+
+    def instantiation(self, target: Target) -> Instantiation:
+        return Instantiation(
+            header="gemm_split.cuh",
+            template="kronop::gemm_split",
+            parameters="kronop::GemmSplitParameters",
+            types=(),
+            constants=(("kThreads", _THREADS), ("kBlocks", _RESIDENT)),
+            folders=(package_folder("kronop.families.gemm.cuda"),),
+        )
+
+    def launches(
+        self, index: int, target: Target, problem: GemmProblem, count: int
+    ) -> Iterator[Launch]:
+        """Those of A and of B."""
+        for item, lines, to in _places(problem, count):
+            problems = count if step_of(item) else 1
+            values = {
+                "from": item.pointer,
+                "to": to,
+                "lines": lines,
+                "depth": problem.k,
+                "pitch": _pitch(problem.k),
+                "problems": problems,
+                "line": item.row,
+                "along": item.column,
+                "batch": step_of(item),
+            }
+            tiles = -(-lines // _TILE) * -(-problem.k // _TILE) * problems
+            yield Launch(
+                step=index,
+                parameters=SIGNATURE.pack(values),
+                grid=(min(operands.cover(tiles, 1), _RESIDENT * target.cores), 1, 1),
+                block=(_THREADS, 1, 1),
+                shared_bytes=self.shared_bytes,
+            )
+
+
+def workspace_bytes(size: GemmSize) -> int:
+    """Bytes of the planes of both operands, of all problems."""
+    elements = PLANES * (size.m + size.n) * _pitch(size.k) * size.batch
+    return elements * float32.bytes + _APART
+
+
+def planes(problem: GemmProblem, count: int) -> GemmProblem:
+    """The problem whose operands are planes in the workspace: the stride of their batch is that
+    from one plane to the next."""
+    (_, m, to_a), (_, n, to_b) = _places(problem, count)
+    pitch = _pitch(problem.k)
+
+    def plane(pointer: int, lines: int) -> StridedMatrix:
+        return StridedMatrix(pointer=pointer, row=pitch, column=1, batch=(lines * pitch,))
+
+    return replace(problem, a=plane(to_a, m), b=transposed(plane(to_b, n)))
+
+
+def _places(problem: GemmProblem, count: int) -> tuple[tuple[StridedMatrix, int, int], ...]:
+    """(the operand with lines as rows, the lines, where its planes are) of A and of B."""
+    a, b, start = problem.a, transposed(problem.b), problem.workspace
+    taken = PLANES * problem.m * _pitch(problem.k) * (count if step_of(a) else 1) * float32.bytes
+    return (a, problem.m, start), (b, problem.n, start + -(-taken // _APART) * _APART)
+
+
+def _pitch(depth: int) -> int:
+    return -(-depth // _LINE) * _LINE

@@ -14,20 +14,6 @@
 
 namespace kronop::distances {
 
-// The indices of a problem of the batch.
-struct Place {
-  index_t at[kBatchDims];
-
-  KRONOP_INLINE Place(index_t index, const index_t* extents) {
-    for (int d = kBatchDims - 1; d >= 0; index /= extents[d--]) at[d] = index % extents[d];
-  }
-  KRONOP_INLINE index_t offset(const index_t* strides) const {
-    index_t sum = 0;
-    for (int d = 0; d < kBatchDims; ++d) sum += at[d] * strides[d];
-    return sum;
-  }
-};
-
 // How results are cut into blocks. Where there are few features, blocks are wider, so that long runs of
 // results are stored; where threads would have no block, they are lower. Where x1 is x2, blocks below
 // the diagonal are left out.
@@ -145,7 +131,7 @@ class Worker {
     const Input* from = x2_ + n * p_.x2_row + k * p_.x2_column;
     for (index_t j = 0; j < columns; j += Step::kPanel) {
       Compute* to = s_.panels + j * depth;
-      pack_panel<Step>(to, from + j * p_.x2_row, p_.x2_row, p_.x2_column, columns - j, depth);
+      load_panel<Step>(to, from + j * p_.x2_row, p_.x2_row, p_.x2_column, columns - j, depth);
       if constexpr (Step::kExpanded) {
         if (j == 0) s_.centred.settle(to, depth);
         s_.centred.move_panel(to, j, depth, k == 0, s_.shared.reciprocal[0]);

@@ -1,11 +1,9 @@
 // The parameters of distances and kernel matrices.
 #pragma once
 
-#include "kronop_x86/numeric.hpp"
+#include "kronop_x86/panels.hpp"
 
 namespace kronop {
-
-inline constexpr int kBatchDims = 4;
 
 // Strides are in elements, and may be 0 or negative. Extents of the batch are 1 where it has fewer
 // dimensions. A value whose pointer is null is in `number`. Row m and column m + diagonal are the same

@@ -2,12 +2,9 @@
 #pragma once
 
 #include "distance_terms.hpp"
-#include "kronop_x86/transfer.hpp"
+#include "kronop_x86/panels.hpp"
 
 namespace kronop::distances {
-
-constexpr index_t parts(index_t count, index_t size) { return (count + size - 1) / size; }
-constexpr index_t lesser(index_t a, index_t b) { return a < b ? a : b; }
 
 template <class Step>
 constexpr TermKind kind_of(int term) {
@@ -40,17 +37,6 @@ struct Shared {
   typename Step::Numbers of_kernel[Step::kValues > 0 ? Step::kValues : 1];
   Compute reciprocal[Step::kVectorCount > 0 ? Step::kVectorCount : 1][Step::kDepth];
 };
-
-// Packs a panel of `count` rows of x2 for `depth` features. If they are fewer than kPanel, the last one
-// is repeated.
-template <class Step, class Element>
-void pack_panel(typename Step::Compute* to, const Element* from, index_t row, index_t column, index_t count,
-                index_t depth) {
-  Lanes<Step::kPanel> lanes;
-  for (index_t i = 0; i < Step::kPanel; ++i) lanes.offset[i] = lesser(i, count - 1) * row;
-  lanes.contiguous = row == 1 && count >= Step::kPanel;
-  load_block<Step>(to, from, lanes, column, depth);
-}
 
 // Whether a - b is computed as 1 a - b, where differences and sums would wait for the same two pipes
 // while those of multiply-adds are idle. (On Zen 3, |d| takes 0.041 ns for each number so, else 0.047.)

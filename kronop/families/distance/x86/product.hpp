@@ -31,8 +31,6 @@ struct ProductParameters {
 
 namespace products {
 
-using distances::lesser;
-
 // Computes blocks of rows. The scratch holds, one after the other: the columns of v, the totals and
 // their parts, and a block's sums of terms if there are several slabs of features.
 template <class Step, class Parameters>
@@ -109,7 +107,7 @@ class Worker {
     }
     const Input* from = x2_ + n * p_.x2_row + k * p_.x2_column;
     for (index_t j = 0; j < columns; j += kPanel) {
-      distances::pack_panel<Step>(panels_ + j * depth, from + j * p_.x2_row, p_.x2_row, p_.x2_column, columns - j, depth);
+      load_panel<Step>(panels_ + j * depth, from + j * p_.x2_row, p_.x2_row, p_.x2_column, columns - j, depth);
     }
   }
 
@@ -215,7 +213,7 @@ class Worker {
 template <class Decided, class Parameters>
 int product(const Parameters& parameters, bool alone) {
   using Step = distances::TileStep<Decided>;
-  const index_t blocks = distances::parts(parameters.m, parameters.rows);
+  const index_t blocks = parts(parameters.m, parameters.rows);
   index_t problems = 1;
   for (int d = 0; d < kBatchDims; ++d) problems *= parameters.batch[d];
   share_out(blocks * problems, parameters.threads, alone, [&](index_t share, index_t first, index_t end) {
